@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/dustin/go-humanize"
 
@@ -149,7 +150,7 @@ func (g *generation) cropWarnings() (list []string) {
 		return nil
 	}
 	files := g.mount.files.(*cubes.Storage)
-	unused := files.Unused()
+	unused := slices.DeleteFunc(slices.Clone(files.Unused()), func(u cubes.Unused) bool { return u.Plain })
 	for _, u := range unused[:min(len(unused), mostLeftOut)] {
 		list = append(list, fmt.Sprintf("%s is left out: %s", u.Path, u.Why))
 	}

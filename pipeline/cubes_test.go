@@ -239,11 +239,12 @@ func TestWarningsOfManyStores(t *testing.T) {
 		writeCube(t, at, i, 20)
 		require.NoError(t, os.Rename(filepath.Join(at, "data"), filepath.Join(at, "renamed")))
 	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "README"), nil, 0o600))
 	list = warningsOf(t, whole)
 	require.Len(t, list, mostLeftOut+1)
 	require.Equal(t, "other-0.zarr is left out: it has no array data", list[0])
 	require.Contains(t, list[5], "2 more are left out")
-	require.Equal(t, 7, open(t, whole).Catalog().PassedOver(), "and they are counted as what is left out")
+	require.Equal(t, 8, open(t, whole).Catalog().PassedOver(), "and they are counted as what is left out")
 }
 
 // A store that the pattern names by itself has to have the arrays, or the dataset is refused with what
@@ -254,14 +255,16 @@ func TestAStoreThatIsNamedHasToBeOne(t *testing.T) {
 	writeCube(t, filepath.Join(dir, "2019.zarr"), 1, 20)
 	require.NoError(t, os.Rename(filepath.Join(dir, "2019.zarr/data"), filepath.Join(dir, "2019.zarr/renamed")))
 	writeCube(t, filepath.Join(dir, "short.zarr"), 2, 1)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "2021.zip"), nil, 0o600))
 	for pattern, says := range map[string]string{
-		"{2018,2019}.zarr":  "2019.zarr is named by the pattern, and is no store that crops are cut from: it has no array data",
-		"{2018..2019}.zarr": "2019.zarr is named by the pattern, and is no store that crops are cut from: it has no array data",
-		"20{18,20}.zarr":    "2020.zarr is named by the pattern, and is no store that crops are cut from: there is nothing of that name",
-		"{2018,short}.zarr": "short.zarr is named by the pattern, and is no store that crops are cut from: ",
-		"{2018,20*}.zarr":   "",
-		"2018.zarr":         "",
-		"{2018,2018}.zarr":  "",
+		"{2018.zarr,2021.zip}": "2021.zip is named by the pattern, and is no store that crops are cut from: it is a zip file, and these are read alone",
+		"{2018,2019}.zarr":     "2019.zarr is named by the pattern, and is no store that crops are cut from: it has no array data",
+		"{2018..2019}.zarr":    "2019.zarr is named by the pattern, and is no store that crops are cut from: it has no array data",
+		"20{18,20}.zarr":       "2020.zarr is named by the pattern, and is no store that crops are cut from: there is nothing of that name",
+		"{2018,short}.zarr":    "short.zarr is named by the pattern, and is no store that crops are cut from: ",
+		"{2018,20*}.zarr":      "",
+		"2018.zarr":            "",
+		"{2018,2018}.zarr":     "",
 	} {
 		s := cropSpec(t, filepath.Join(dir, pattern))
 		if says == "" {

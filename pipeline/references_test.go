@@ -73,7 +73,7 @@ func TestAHierarchyThatAFileDescribesIsThatOfItsDirectory(t *testing.T) {
 		s := cropSpec(t, named)
 		directory := open(t, s)
 		want := sums(t, directory, s, nil)
-		for _, dataset := range []string{filepath.Join(dir, name), h.URL + "/sets/" + name, filepath.Join(dir, "*"+filepath.Ext(name))} {
+		for _, dataset := range []string{filepath.Join(dir, name), h.URL + "/sets/" + name, filepath.Join(dir, "*"+filepath.Ext(name)), filepath.Join(dir, "{"+name+",[a-y]*"+filepath.Ext(name)+"}")} {
 			s.Dataset, s.IndexDir = dataset, t.TempDir()
 			d := open(t, s)
 			require.Equal(t, []string{name}, d.Cubes(), dataset)

@@ -101,7 +101,7 @@ func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bo
 			return true
 		}
 		shown := path
-		if isDir || ofDirectories(f.Format.Name) {
+		if isDir || f.Format.Name == "files" { // what zarr asks about may be either
 			shown += "/"
 		}
 		if _, known := f.left[path]; !known { // a link to nothing is asked about as a file, too

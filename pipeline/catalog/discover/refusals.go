@@ -227,7 +227,7 @@ func suggestion(extension string) string {
 	case ".csv", ".tsv", ".text", ".md", ".log":
 		return "if each line is a record, try --format lines"
 	case ".zip":
-		return "if it holds a Zarr store, try --format zarr --crop DIM=N,… (lsiofs help zarr); else unpack it"
+		return "if it holds a Zarr store, name it, or several by a pattern such as '*.zip', with --format zarr --crop DIM=N,… (lsiofs help zarr); else unpack it"
 	case ".npz":
 		return "npz files hold several arrays: save each as an .npy of its own"
 	case ".7z", ".rar":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -47,7 +48,7 @@ func (t *Target) References() (c refs.Config, ok bool) {
 	switch {
 	case t.file != "" && refs.Is(t.file):
 		c.One = t.file
-	case t.pattern != nil && refs.Is(t.pattern.text):
+	case t.pattern != nil && !slices.ContainsFunc(t.pattern.alternatives, func(a alternative) bool { return !refs.Is(a.text) }):
 		c.Match = t.pattern.match
 	default:
 		return c, false

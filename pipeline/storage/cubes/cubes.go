@@ -138,8 +138,8 @@ func Over(under storage.Storage, c Config) *Storage {
 // List implements storage.Storage: it finds the cubes. What was listed before is forgotten.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	var unused []Unused
-	found, err := listing.Find(ctx, listing.Config{Under: s.under, Spec: s.config.Spec, Base: s.config.Base, Match: match, MemoryBytes: s.room.totalBytes, LeftOut: func(path, why string) {
-		unused = append(unused, Unused{path, why})
+	found, err := listing.Find(ctx, listing.Config{Under: s.under, Spec: s.config.Spec, Base: s.config.Base, Match: match, MemoryBytes: s.room.totalBytes, LeftOut: func(u Unused) {
+		unused = append(unused, u)
 	}})
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 }
 
 // Unused is what lies where cubes do, and gives no crop.
-type Unused struct{ Path, Why string }
+type Unused = listing.Unused
 
 // Unused are those that the last List has found beside the cubes, and cubes without a crop.
 func (s *Storage) Unused() []Unused {

@@ -18,7 +18,7 @@
 // whatever could hide objects is an error: links to directories that they lie in, which listings do
 // not enter, pipes and the like, which they pass over, names that begin with a dot, and arrays that
 // have objects by the names of another key encoding alone. What lies beside hierarchies and is none,
-// or has not the arrays, is told to Config.LeftOut.
+// or has not the arrays, is what Config.LeftOut is called for.
 //
 // Where nothing can be listed, as at web servers, arrays are those of the consolidated metadata or
 // are named, and each object is asked for, if there are not too many.
@@ -35,6 +35,7 @@
 //	objects.go      objects of arrays
 //	table.go        what is kept of them
 //	version.go      the version of a cube
+//	leftout.go      what lies beside hierarchies
 //	unlisted.go     where nothing can be listed
 //	coordinates.go  arrays that say what elements stand for
 //	suggest.go      what to type for a hierarchy

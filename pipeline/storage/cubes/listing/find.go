@@ -24,9 +24,9 @@ type Config struct {
 	// Match says which hierarchies are wanted (not isDir), and which directories may have some;
 	// nil: all. It is not called concurrently.
 	Match func(path string, isDir bool) bool
-	// LeftOut is told of what lies where hierarchies do and is none that crops are cut from: of its
-	// path, and why. It is not called concurrently; nil: nobody is.
-	LeftOut func(path, why string)
+	// LeftOut is called for what lies where hierarchies do and is none that crops are cut from. It is
+	// not called concurrently, and may be nil.
+	LeftOut func(Unused)
 	// MemoryBytes bounds what is held of documents, of the tables of objects and of lists of crops; 0: only
 	// what there can be of each.
 	MemoryBytes int64
@@ -51,7 +51,8 @@ type finder struct {
 	Config
 	maxDirectories int
 	held           atomic.Int64 // bytes of the documents that are kept, and of objects
-	files          []string     // that are named as hierarchies are
+	stores         []string     // files that are named as hierarchies are, or as zip files are
+	files          []string     // others, at most storage.MaxOmitted
 }
 
 // Holder is a storage that holds something in memory for its user.
@@ -71,7 +72,7 @@ func newFinder(c Config) *finder {
 		c.Match = func(string, bool) bool { return true }
 	}
 	if c.LeftOut == nil {
-		c.LeftOut = func(string, string) {}
+		c.LeftOut = func(Unused) {}
 	}
 	f := &finder{Config: c, maxDirectories: maxDirectories}
 	if c.MemoryBytes > 0 {
@@ -99,7 +100,7 @@ func Find(ctx context.Context, c Config) ([]*Cube, error) {
 		return nil, err
 	}
 	if len(hierarchies) == 0 {
-		return nil, errors.New("there is no Zarr hierarchy: no directory has a zarr.json, .zgroup or .zarray; name the directory of an array, or one that holds some")
+		return nil, f.noHierarchy()
 	}
 	found, err := f.cubes(ctx, hierarchies)
 	if err != nil {
@@ -185,7 +186,7 @@ func (f *finder) cubes(ctx context.Context, hierarchies []*node) ([]*Cube, error
 		if asked++; asked <= mostExplained {
 			why = f.why(ctx, lack)
 		}
-		f.LeftOut(hierarchies[i].path, why)
+		f.LeftOut(Unused{Path: hierarchies[i].path, Why: why})
 	}
 	return found, nil
 }
@@ -329,7 +330,7 @@ func (f *finder) cut(cubes []*Cube) error {
 		return fmt.Errorf("%s: %w", c.Object.Path, cmp.Or(c.Cut.Short(), errNoCrop))
 	}
 	for _, c := range empty {
-		f.LeftOut(c.Object.Path, cmp.Or(c.Cut.Short(), errNoCrop).Error())
+		f.LeftOut(Unused{Path: c.Object.Path, Why: cmp.Or(c.Cut.Short(), errNoCrop).Error()})
 	}
 	return nil
 }

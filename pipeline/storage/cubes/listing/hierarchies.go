@@ -59,30 +59,6 @@ func (f *finder) hierarchies(ctx context.Context) ([]*node, error) {
 	return list, err
 }
 
-// nothingIn names directories which are no hierarchies and have none in them, and of files that are
-// named as hierarchies are. Of a directory in another one of them only that other is named.
-func (f *finder) nothingIn(none []string, list []*node) {
-	holds := map[string]bool{}
-	for _, n := range list {
-		for p := n.path; p != ""; {
-			p = parent(p)
-			holds[p] = true
-		}
-	}
-	slices.Sort(none) // what is above comes before what is in it
-	left := map[string]bool{}
-	for _, at := range none {
-		if holds[at] || within(left, at) {
-			continue
-		}
-		left[at] = true
-		f.LeftOut(at, "neither it nor what is in it has a zarr.json, .zgroup or .zarray: files whose names begin with a dot may not have been copied")
-	}
-	for _, at := range f.files {
-		f.LeftOut(at, "it is a file, not a directory")
-	}
-}
-
 // within reports whether a directory above a path is one of some.
 func within(some map[string]bool, at string) bool {
 	for at != "" {
@@ -181,9 +157,7 @@ func (f *finder) below(ctx context.Context, from []string, wanted func(path stri
 		}
 		return in[at] || above[at]
 	}, func(o storage.Object) error {
-		if strings.HasSuffix(o.Path, ".zarr") {
-			f.files = append(f.files, o.Path)
-		}
+		f.beside(o.Path)
 		return failed
 	})
 	return slices.Sorted(maps.Keys(found)), cmp.Or(failed, err)

@@ -38,16 +38,24 @@ func TestWhatLiesBesideStoresIsTold(t *testing.T) {
 	group("2024.zarr", "v")
 	write(t, filepath.Join(dir, "2024.zarr/v/.zarray"), strings.Replace(zarray("."), "[6, 4, 4]", "[1, 4, 4]", 1))
 	write(t, filepath.Join(dir, "2025.zarr"), "a file")
+	write(t, filepath.Join(dir, "2027.ZIP"), "a zip file")
+	write(t, filepath.Join(dir, "deep/2028.zip"), "a zip file")
+	write(t, filepath.Join(dir, "zips/2029.zip"), "a zip file")
+	write(t, filepath.Join(dir, "zips/list.txt"), "a text")
+	write(t, filepath.Join(dir, "2030.json"), "{}")
+	write(t, filepath.Join(dir, "README"), "a text")
 	write(t, filepath.Join(dir, "notes/2018.txt"), "nothing")
+	write(t, filepath.Join(dir, "notes/2018.json"), "{}")
 	write(t, filepath.Join(dir, "notes/old/2017.txt"), "nothing")
 	write(t, filepath.Join(dir, "notes.old/2017.txt"), "nothing") // sorts between notes and what is in it
 	writeV3(t, filepath.Join(dir, "2026.zarr"), small, nil)       // an array itself
 
+	plain := map[string]bool{}
 	told := func(z spec.Zarr, match func(string, bool) bool) (cubes []string, out map[string]string) {
 		out = map[string]string{}
-		list, err := Find(t.Context(), Config{Under: openLocal(t, dir), Spec: z, Match: match, LeftOut: func(path, why string) {
-			require.NotContains(t, out, path, "told twice")
-			out[path] = why
+		list, err := Find(t.Context(), Config{Under: openLocal(t, dir), Spec: z, Match: match, LeftOut: func(u Unused) {
+			require.NotContains(t, out, u.Path, "told twice")
+			out[u.Path], plain[u.Path] = u.Why, u.Plain
 		}})
 		require.NoError(t, err)
 		for _, c := range list {
@@ -56,7 +64,10 @@ func TestWhatLiesBesideStoresIsTold(t *testing.T) {
 		return cubes, out
 	}
 	const nothing = "neither it nor what is in it has a zarr.json, .zgroup or .zarray: files whose names begin with a dot may not have been copied"
+	const zipFile = "it is a zip file, and these are read alone, or by a pattern of their own, such as *.zip"
 	want := map[string]string{
+		"2027.ZIP": zipFile, "deep/2028.zip": zipFile, "zips/2029.zip": zipFile, "zips/list.txt": "it is a file, not a directory", "README": "it is a file, not a directory",
+		"2030.json": "it is a file; files of references are read alone, or by a pattern of their own, such as *.json",
 		"2019.zarr": "it has no array v", "2020.zarr": "it has no array v", "2022.zarr": nothing,
 		"2023.zarr": "it has no array v: 2023.zarr/.zmetadata has the array v, whose own document 2023.zarr/v/.zarray is missing: write it again, as it is there, or copy it from where the store was made",
 		"2024.zarr": "there is no crop", "2025.zarr": "it is a file, not a directory", "2026.zarr": "it has no array v", "notes": nothing, "notes.old": nothing,
@@ -66,14 +77,18 @@ func TestWhatLiesBesideStoresIsTold(t *testing.T) {
 	require.Contains(t, out["2024.zarr"], "t")
 	want["2024.zarr"] = out["2024.zarr"] // the words of the cut
 	require.Equal(t, want, out)
+	for path := range out {
+		require.Equal(t, path == "README" || path == "2030.json" || path == "zips/list.txt", plain[path], path)
+	}
 
 	cubes, out = told(named("v"), func(p string, isDir bool) bool {
 		ok, _ := path.Match("20*.zarr", p)
 		return ok && !isDir
 	})
 	require.Equal(t, []string{"2018.zarr", "2024.zarr"}, cubes)
-	delete(want, "notes")
-	delete(want, "notes.old")
+	for _, path := range []string{"notes", "notes.old", "2027.ZIP", "deep/2028.zip", "zips/2029.zip", "zips/list.txt", "2030.json", "README"} {
+		delete(want, path)
+	}
 	require.Equal(t, want, out)
 }
 
@@ -98,7 +113,7 @@ func TestWhyStoresAreLeftOutIsAskedForAFew(t *testing.T) {
 		write(t, filepath.Join(dir, "yes.zarr/.zgroup"), `{"zarr_format": 2}`)
 		writeV2(t, filepath.Join(dir, "yes.zarr/v"), ".", "0.0.0")
 		under, left := &counted{Storage: openLocal(t, dir)}, 0
-		_, err := Find(t.Context(), Config{Under: under, Spec: named("v"), LeftOut: func(_, why string) { left++; require.Equal(t, "it has no array v", why) }})
+		_, err := Find(t.Context(), Config{Under: under, Spec: named("v"), LeftOut: func(u Unused) { left++; require.Equal(t, "it has no array v", u.Why) }})
 		require.NoError(t, err)
 		require.Equal(t, stores, left)
 		return under.stats.Load()
@@ -108,6 +123,20 @@ func TestWhyStoresAreLeftOutIsAskedForAFew(t *testing.T) {
 	require.Greater(t, few, more-few, "each of the first takes more requests than each of the others")
 }
 
+// Where no directory is a store, the error says how files that may describe some are named.
+func TestFilesThatMayBeStoresAreNamedWhereThereIsNone(t *testing.T) {
+	dir := t.TempDir()
+	for _, step := range []struct{ file, says string }{
+		{"notes.txt", "; name the directory of an array, or one that holds some"},
+		{"b.json", "; there is b.json, perhaps a file of references: name it, or several such files by a pattern, such as *.json"},
+		{"in/1.zip", "; there is in/1.zip, a zip file: name it, or several such files by a pattern, such as *.zip"},
+		{"in/0.zip", "; there is in/0.zip, a zip file: name it, or several such files by a pattern, such as *.zip"},
+	} {
+		write(t, filepath.Join(dir, step.file), "x")
+		require.Contains(t, refused(t, openLocal(t, dir), named("v")), "there is no Zarr hierarchy: no directory has a zarr.json, .zgroup or .zarray"+step.says)
+	}
+}
+
 // A store all of which is read, and which lies alone, leaves nothing out.
 func TestNothingIsLeftOutOfWholeStores(t *testing.T) {
 	dir := t.TempDir()
@@ -115,7 +144,7 @@ func TestNothingIsLeftOutOfWholeStores(t *testing.T) {
 		writeV3(t, filepath.Join(dir, fmt.Sprintf("in/%d.zarr", i)), small, nil)
 	}
 	for _, at := range []string{dir, filepath.Join(dir, "in/0.zarr")} {
-		_, err := Find(t.Context(), Config{Under: openLocal(t, at), Spec: crops, LeftOut: func(path, why string) { t.Errorf("%s: %s", path, why) }})
+		_, err := Find(t.Context(), Config{Under: openLocal(t, at), Spec: crops, LeftOut: func(u Unused) { t.Errorf("%s: %s", u.Path, u.Why) }})
 		require.NoError(t, err)
 	}
 }

@@ -1,0 +1,103 @@
+package listing
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs"
+)
+
+// Unused is what lies where hierarchies do, and gives no crop.
+type Unused struct {
+	Path, Why string
+	// Plain says that it is a file without the name of a store, as many directories have some.
+	Plain bool
+}
+
+// beside keeps a file that lies beside hierarchies.
+func (f *finder) beside(at string) {
+	list := &f.files
+	if strings.HasSuffix(at, ".zarr") || refs.Is(at) && !isReference(at) {
+		list = &f.stores
+	}
+	if len(*list) < storage.MaxOmitted {
+		*list = append(*list, at)
+	}
+}
+
+// isReference reports whether a file may hold references, by its name. So may many that hold none.
+func isReference(at string) bool { return refs.Is(at) && endingOf(at) == ".json" }
+
+// endingOf returns the extension of a path in lower case, with its dot.
+func endingOf(at string) string { return strings.ToLower(path.Ext(at)) }
+
+// nothingIn names directories which are no hierarchies and have none in them, and files beside
+// hierarchies. Of what is in a directory that is named no file is, but those that are named as stores
+// are: where it has one, that is named, and not the directory.
+func (f *finder) nothingIn(none []string, list []*node) {
+	holds := map[string]bool{}
+	hold := func(at string) {
+		for at != "" {
+			at = parent(at)
+			holds[at] = true
+		}
+	}
+	for _, n := range list {
+		hold(n.path)
+	}
+	slices.Sort(f.stores)
+	slices.Sort(f.files)
+	for _, at := range f.stores {
+		hold(at)
+		f.LeftOut(Unused{Path: at, Why: whyStore(at)})
+	}
+	slices.Sort(none) // what is above comes before what is in it
+	left := map[string]bool{}
+	for _, at := range none {
+		if holds[at] || within(left, at) {
+			continue
+		}
+		left[at] = true
+		f.LeftOut(Unused{Path: at, Why: "neither it nor what is in it has a zarr.json, .zgroup or .zarray: files whose names begin with a dot may not have been copied"})
+	}
+	for _, at := range f.files {
+		if !within(left, at) {
+			f.LeftOut(Unused{Path: at, Why: whyFile(at), Plain: true})
+		}
+	}
+}
+
+// whyStore is why a file that is named as a store is left out.
+func whyStore(at string) string {
+	if strings.HasSuffix(at, ".zarr") {
+		return "it is a file, not a directory"
+	}
+	return "it is a zip file, and these are read alone, or by a pattern of their own, such as *" + endingOf(at)
+}
+
+// whyFile is why another file is.
+func whyFile(at string) string {
+	if isReference(at) {
+		return "it is a file; files of references are read alone, or by a pattern of their own, such as *" + endingOf(at)
+	}
+	return "it is a file, not a directory"
+}
+
+// noHierarchy is the error for a dataset without any.
+func (f *finder) noHierarchy() error {
+	const none = "there is no Zarr hierarchy: no directory has a zarr.json, .zgroup or .zarray"
+	for _, at := range slices.Concat(f.stores, f.files) {
+		if refs.Is(at) {
+			what := "a zip file"
+			if isReference(at) {
+				what = "perhaps a file of references"
+			}
+			return fmt.Errorf("%s; there is %s, %s: name it, or several such files by a pattern, such as *%s", none, at, what, endingOf(at))
+		}
+	}
+	return errors.New(none + "; name the directory of an array, or one that holds some")
+}
