@@ -228,10 +228,17 @@ func TestWhatWasTakenAndLeftOutIsSaid(t *testing.T) {
 
 func TestNamingText(t *testing.T) {
 	for want, paths := range map[string][]string{
-		"a.tar":                        {"a.tar"},
-		"d7/s-{1..12}.tar":             {"d7/s-1.tar", "d7/s-12.tar", "d7/s-2.tar"},
-		"part-{00000..00003}-of-00004": {"part-00000-of-00004", "part-00003-of-00004"},
-		"{0..2}-{08..09}.tar":          {"0-9.tar", "1-08.tar", "2-09.tar"},
+		"a.tar":                       {"a.tar"},
+		"d7/s-{9..11}.tar":            {"d7/s-10.tar", "d7/s-11.tar", "d7/s-9.tar"},
+		"d7/s-{{1..2},12}.tar":        {"d7/s-1.tar", "d7/s-12.tar", "d7/s-2.tar"},
+		"{2018,2020}.zarr":            {"2018.zarr", "2020.zarr"},
+		"part-{00000,00003}-of-00004": {"part-00000-of-00004", "part-00003-of-00004"},
+		"s-{0,2,{4..5},7}":            {"s-0", "s-2", "s-4", "s-5", "s-7"},
+		"s-{0,2,…,8}":                 {"s-0", "s-2", "s-4", "s-6", "s-8"},
+		"s-{9,010}":                   {"s-010", "s-9"},
+		"{0..1}-{08..09}.tar":         {"0-08.tar", "0-09.tar", "1-08.tar", "1-09.tar"},
+		"0-9.tar … 2-09.tar":          {"0-9.tar", "1-08.tar", "2-09.tar"},
+		"s-{8,99999999999999999999}":  {"s-8", "s-99999999999999999999"},
 	} {
 		require.Equal(t, want, NamingText(paths))
 	}

@@ -68,10 +68,11 @@ func namingsOf(files []file) []naming {
 	return list
 }
 
-// NamingText is the paths of one naming for people: "train-{00000..00146}.tar". paths are
-// sorted, at least one.
+// NamingText is the paths of one naming for people: "train-{00000..00146}.tar". A range stands for
+// paths alone that are there: of numbers with gaps it is "s-{{0..3},7}.tar". paths are sorted, at
+// least one.
 func NamingText(paths []string) string {
-	first := paths[0]
+	first, last := paths[0], paths[len(paths)-1]
 	runs := runsOf(first)
 	lows, highs := make([]string, len(runs)), make([]string, len(runs))
 	for _, p := range paths {
@@ -85,17 +86,76 @@ func NamingText(paths []string) string {
 			}
 		}
 	}
-	text, at := "", 0
+	text, at, varying, product := "", 0, -1, uint64(1)
 	for k, r := range runs {
 		text += first[at:r.from]
 		if lows[k] == highs[k] {
 			text += lows[k]
 		} else {
 			text += fmt.Sprintf("{%s..%s}", lows[k], highs[k])
+			if varying >= 0 {
+				varying = len(runs)
+			} else {
+				varying = k
+			}
+			product *= numbersBetween(lows[k], highs[k])
 		}
 		at = r.to
 	}
-	return text + first[at:]
+	switch text += first[at:]; {
+	case product == uint64(len(paths)):
+		return text
+	case varying == len(runs):
+		return first + " … " + last
+	}
+	numbers := make([]string, len(paths))
+	for i, p := range paths {
+		r := runsOf(p)[varying]
+		numbers[i] = p[r.from:r.to]
+	}
+	r := runs[varying]
+	return first[:r.from] + stretchesText(numbers) + first[r.to:]
+}
+
+// numbersBetween returns how many numbers a range has; 0 for more than any dataset has files, and where
+// numbers of two widths don't say how those between are written.
+func numbersBetween(low, high string) uint64 {
+	x, err1 := strconv.ParseUint(low, 10, 32)
+	y, err2 := strconv.ParseUint(high, 10, 32)
+	if err1 != nil || err2 != nil || y < x || len(low) != len(high) && (low[0] == '0' && low != "0" || high[0] == '0') {
+		return 0
+	}
+	return y - x + 1
+}
+
+// mostStretches is how many stretches of numbers without a gap a text has.
+const mostStretches = 4
+
+// stretchesText is numbers with gaps between them: "{{0..3},7}".
+func stretchesText(numbers []string) string {
+	slices.SortFunc(numbers, func(a, b string) int {
+		if lessNumber(a, b) {
+			return -1
+		}
+		return 1
+	})
+	var list []string
+	for from := 0; from < len(numbers); {
+		to := from + 1
+		for to < len(numbers) && numbersBetween(numbers[to-1], numbers[to]) == 2 {
+			to++
+		}
+		if text := numbers[from]; to-from == 1 {
+			list = append(list, text)
+		} else {
+			list = append(list, fmt.Sprintf("{%s..%s}", text, numbers[to-1]))
+		}
+		from = to
+	}
+	if n := len(list); n > mostStretches {
+		list = append(list[:mostStretches-2:mostStretches-2], "…", list[n-1])
+	}
+	return "{" + strings.Join(list, ",") + "}"
 }
 
 type run struct{ from, to int }
