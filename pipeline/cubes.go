@@ -15,6 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
@@ -28,7 +29,7 @@ func (m *mount) cubesOver(under storage.Storage, atService bool) *cubes.Storage 
 		Spec: m.spec.Format.Zarr, Base: base, Seed: m.spec.Order.Seed,
 		MemoryBytes:   m.spec.MemoryBytes - m.recordMemory(),
 		MaxBrickBytes: m.spec.MaxRecordBytes, TrustAbsence: atService,
-		SkipDamaged: m.spec.OnCorrupt == spec.CorruptSkip, Named: m.target.Named(),
+		SkipDamaged: m.spec.OnCorrupt == spec.CorruptSkip, Named: m.named(),
 	}
 	if !atService && m.target.Whole() {
 		config.Group = func() (storage.Storage, error) {
@@ -36,6 +37,15 @@ func (m *mount) cubesOver(under storage.Storage, atService bool) *cubes.Storage 
 		}
 	}
 	return cubes.Over(under, config)
+}
+
+// named are the paths that a cube each has to have: what is excluded need not be there.
+func (m *mount) named() []string {
+	t := m.target
+	if t.Exclude(m.spec.Exclude) != nil {
+		return nil // what is wrong is the error of the catalog
+	}
+	return slices.DeleteFunc(t.Named(), func(path string) bool { return t.LeavesOutWithin(path, "zarr") })
 }
 
 // groupStorages has a storage that is only read for coordinates open few files.
@@ -47,12 +57,21 @@ func (m *mount) referencesOver(under storage.Storage) storage.Storage {
 	if !ok {
 		return under
 	}
-	c.Roots = []string{m.root}
+	c.Roots, c.Foreign = []string{m.root}, foreign
 	c.MemoryBytes = m.spec.MemoryBytes - m.recordMemory()
 	if abs, err := filepath.Abs(m.spec.Dataset); err == nil && m.service == nil && c.One != "" {
 		c.Roots = append(c.Roots, filepath.Dir(abs)) // as it was typed
 	}
 	return refs.Over(under, c)
+}
+
+// foreign is what is wrong with a file in a store's place that is one of another kind, as its first
+// bytes show; nil for others.
+func foreign(head []byte) error {
+	if is, other := unpack.IsForeign(head); other {
+		return fmt.Errorf("it is %s: %s", is.What, is.Next)
+	}
+	return nil
 }
 
 // findCubes finds the cubes that the shards are, and lets streams say where their records are cut

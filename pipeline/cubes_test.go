@@ -274,6 +274,9 @@ func TestAStoreThatIsNamedHasToBeOne(t *testing.T) {
 		_, err := Open(t.Context(), s, Options{})
 		require.ErrorContains(t, err, says, pattern)
 	}
+	s := cropSpec(t, filepath.Join(dir, "{2018,2019}.zarr"))
+	s.Exclude = []string{"2019.zarr"}
+	require.EqualValues(t, 1, open(t, s).Catalog().Shards(), "what is excluded need not be one")
 }
 
 // A store, a file that describes one, or an array that is there by two names is an error that names both:

@@ -2,6 +2,8 @@ package refs
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -67,7 +69,7 @@ func (s *Storage) read(ctx context.Context, o storage.Object, mostBytes int64) (
 	defer r.Close()
 	if zipped.Is(o.Path) {
 		if a.table, err = zipped.Parse(r, o.SizeBytes, mostBytes); err != nil {
-			return nil, err
+			return nil, s.foreign(r, err)
 		}
 		a.begin = make([]int64, a.table.Len())
 		a.paths = []string{o.Path}
@@ -78,7 +80,7 @@ func (s *Storage) read(ctx context.Context, o storage.Object, mostBytes int64) (
 		return nil, fmt.Errorf("it has %d bytes: reference files of up to %d are read: write the references in several files", o.SizeBytes, kerchunk.MaxBytes)
 	}
 	if a.table, err = kerchunk.Parse(bufio.NewReaderSize(io.NewSectionReader(r, 0, o.SizeBytes), 1<<20), mostBytes); err != nil {
-		return nil, err
+		return nil, s.foreign(r, err)
 	}
 	var problems []error
 	const maxProblems = 5
@@ -92,6 +94,20 @@ func (s *Storage) read(ctx context.Context, o storage.Object, mostBytes int64) (
 		a.paths = append(a.paths, at)
 	}
 	return a, errors.Join(problems...)
+}
+
+// headBytes is what of a file is looked at to see what else it is.
+const headBytes = 512
+
+// foreign returns the error of a file that was parsed with err. Where its first bytes show that it is
+// of another kind, that says more.
+func (s *Storage) foreign(r io.ReaderAt, err error) error {
+	head := make([]byte, headBytes)
+	n, failed := r.ReadAt(head, 0)
+	if s.config.Foreign == nil || failed != nil && failed != io.EOF || bytes.HasPrefix(head, []byte("PK")) {
+		return err // a zip file, or one that can't be read
+	}
+	return cmp.Or(s.config.Foreign(head[:n]), err)
 }
 
 // resolve is the path below the root of a file that is named in a reference file.

@@ -57,6 +57,9 @@ type Config struct {
 	// Roots are other names of the root, absolute paths or URLs, that names of files may begin
 	// with.
 	Roots []string
+	// Foreign is asked about the first bytes of a file that describes no hierarchy: it returns an error
+	// if they show what the file is. It may be nil.
+	Foreign func(head []byte) error
 	// MemoryBytes bounds what all files say together, but not below leastHeldBytes; 0: up to maxHeldBytes.
 	MemoryBytes int64
 }

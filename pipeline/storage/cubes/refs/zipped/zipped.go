@@ -83,7 +83,7 @@ func find(r io.ReaderAt, size int64) (d directory, err error) {
 		}
 	}
 	if at < 0 {
-		return d, errors.New("it is no zip file, or not all of it is there: it has no end of a directory")
+		return d, errors.New("it is no zip file, or not all of it is there: it has no end of a directory: copy it again")
 	}
 	end := tail[at:]
 	place := size - int64(len(tail)) + int64(at) // of end
