@@ -1,8 +1,7 @@
 package fs
 
 import (
-	"cmp"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -39,7 +38,8 @@ var (
 // exposition renders families sorted by name, and the values of each by label. A family without
 // values is left out. It sorts what it is given.
 func exposition(families []family) []byte {
-	slices.SortFunc(families, func(a, b family) int { return cmp.Compare(a.name, b.name) })
+	// slices.SortFunc would be compiled for each type: 24 KB of program.
+	sort.Slice(families, func(i, j int) bool { return families[i].name < families[j].name })
 	var b []byte
 	for i := range families {
 		b = families[i].appendTo(b)
@@ -51,7 +51,7 @@ func (f *family) appendTo(b []byte) []byte {
 	if len(f.values) == 0 {
 		return b
 	}
-	slices.SortFunc(f.values, func(a, b labelledValue) int { return cmp.Compare(a.of, b.of) })
+	sort.Slice(f.values, func(i, j int) bool { return f.values[i].of < f.values[j].of })
 	b = append(append(append(b, "# HELP "...), f.name...), ' ')
 	b = append(append(b, helpEscapes.Replace(f.help)...), '\n')
 	b = append(append(append(b, "# TYPE "...), f.name...), ' ')
