@@ -116,7 +116,7 @@ func TestWhatIsNamedInVainIsSaid(t *testing.T) {
 	found, err := w.find(filepath.Join(w.dir, "data"), auto)
 	require.NoError(t, err)
 	require.Equal(t, 1, found.Selection.LeftOut)
-	require.Equal(t, []string{"--exclude data/t-0.jsonl leaves out nothing: it is relative to the dataset, and one pattern"}, found.Selection.Notes)
+	require.Equal(t, []string{"--exclude data/t-0.jsonl leaves out nothing: patterns are relative to the dataset, and each takes a flag of its own"}, found.Selection.Notes)
 
 	w.exclude = nil
 	found, err = w.find(filepath.Join(w.dir, "data"), auto)

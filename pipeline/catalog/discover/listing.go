@@ -45,8 +45,8 @@ func (f *finder) listPattern(ctx context.Context, p *pattern) ([]storage.Object,
 	return objects, err
 }
 
-// leftOut returns why a path that the pattern names is left out, and whether --exclude says so; ""
-// where it is not there. A path may have wildcards: then it is that of any file.
+// leftOut is the finder's whyLeftOut. A path may have wildcards: then any excluded file counts that it
+// matches.
 func (f *finder) leftOut(path string) (reason string, excluded bool) {
 	if f.Target.LeavesOutWithin(path, f.Format.Name) {
 		return "--exclude", true
@@ -76,7 +76,7 @@ func (f *finder) unusedExcludes() (notes []string) {
 			}
 		}
 		if !used {
-			notes = append(notes, fmt.Sprintf("--exclude %s leaves out nothing: it is relative to the dataset, and one pattern", e.text))
+			notes = append(notes, fmt.Sprintf("--exclude %s leaves out nothing: patterns are relative to the dataset, and each takes a flag of its own", e.text))
 		}
 	}
 	return notes

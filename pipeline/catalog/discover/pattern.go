@@ -163,10 +163,14 @@ func (p *pattern) marks(path string) bool {
 	return false
 }
 
+// whyLeftOut returns why a path that a pattern names was not listed, and whether that is --exclude; ""
+// where the path is not there.
+type whyLeftOut func(path string) (reason string, excluded bool)
+
 // choose keeps the objects that the pattern names. It fails where a file is missing that an
 // alternative names, if named says that these are files, or a number of a range; unless leftOut says
 // that it was excluded. notes are the alternatives with wildcards, of several, that match nothing.
-func (p *pattern) choose(objects []storage.Object, leftOut func(path string) (reason string, excluded bool), named bool) (chosen []storage.Object, notes []string, err error) {
+func (p *pattern) choose(objects []storage.Object, leftOut whyLeftOut, named bool) (chosen []storage.Object, notes []string, err error) {
 	taken := make([]bool, len(objects))
 	listed := make(map[string]int, len(objects))
 	for i, o := range objects {
@@ -214,7 +218,7 @@ func (p *pattern) choose(objects []storage.Object, leftOut func(path string) (re
 }
 
 // chooseNumbers marks the objects that the ranges name, and fails where a number has none.
-func (a *alternative) chooseNumbers(objects []storage.Object, leftOut func(path string) (reason string, excluded bool), listed map[string]int, taken []bool) (n int, err error) {
+func (a *alternative) chooseNumbers(objects []storage.Object, leftOut whyLeftOut, listed map[string]int, taken []bool) (n int, err error) {
 	total := uint64(1)
 	for _, r := range a.ranges {
 		total *= r.count()
@@ -273,7 +277,7 @@ func (a *alternative) expand(i uint64) string {
 }
 
 // missing is the error of a file that the pattern names and that was not listed; nil if it was excluded.
-func missing(path string, leftOut func(path string) (reason string, excluded bool)) error {
+func missing(path string, leftOut whyLeftOut) error {
 	switch reason, excluded := leftOut(path); {
 	case excluded:
 		return nil
