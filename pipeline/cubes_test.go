@@ -277,6 +277,13 @@ func TestAStoreThatIsNamedHasToBeOne(t *testing.T) {
 	s := cropSpec(t, filepath.Join(dir, "{2018,2019}.zarr"))
 	s.Exclude = []string{"2019.zarr"}
 	require.EqualValues(t, 1, open(t, s).Catalog().Shards(), "what is excluded need not be one")
+	for pattern, exclude := range map[string]string{"*.zarr": "20*", "": "*.zarr"} {
+		s := cropSpec(t, filepath.Join(dir, pattern))
+		s.Exclude = []string{exclude, "short.zarr"}
+		_, err := Open(t.Context(), s, Options{})
+		require.ErrorContains(t, err, "there is no Zarr hierarchy", "%q", pattern)
+		require.ErrorContains(t, err, " is left out (--exclude ", "%q", pattern)
+	}
 }
 
 // A store, a file that describes one, or an array that is there by two names is an error that names both:

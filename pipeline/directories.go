@@ -29,19 +29,26 @@ func (g *generation) directories() (list []directory, omitted int) {
 	if _, ok := c.Unpacker().(unpack.Foldered); !ok {
 		return nil, 0
 	}
-	if c.Shards() > maxDirectories {
-		return nil, c.Shards()
+	return listDirectories(c.Shards(), func(i int) (string, uint64) {
+		s := c.Shard(i)
+		return s.Object.Path, s.Records
+	})
+}
+
+func listDirectories(n int, at func(i int) (path string, records uint64)) (list []directory, omitted int) {
+	if n > maxDirectories {
+		return nil, n
 	}
-	list = make([]directory, c.Shards())
+	list = make([]directory, n)
 	bytes := 0
 	for i := range list {
-		s := c.Shard(i)
-		list[i] = directory{Path: s.Object.Path, Records: s.Records}
-		if !utf8.ValidString(s.Object.Path) {
-			list[i].Hex = hex.EncodeToString([]byte(s.Object.Path))
+		path, records := at(i)
+		list[i] = directory{Path: path, Records: records}
+		if !utf8.ValidString(path) {
+			list[i].Hex = hex.EncodeToString([]byte(path))
 		}
-		if bytes += len(s.Object.Path); bytes > maxDirectoriesPath {
-			return nil, c.Shards()
+		if bytes += len(path); bytes > maxDirectoriesPath {
+			return nil, n
 		}
 	}
 	return list, 0

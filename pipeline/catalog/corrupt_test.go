@@ -40,6 +40,7 @@ func TestBadInputIsRefusedInWordsOrSkipped(t *testing.T) {
 	}{
 		{"a truncated tar", "b.tar", whole[:len(whole)-1024-600], spec.Format{Name: "auto"}, []string{"b.tar", "record 19", "offset"}, 19},
 		{"a wrong checksum", "b.tar", badSum, spec.Format{Name: "auto"}, []string{"b.tar", "record", "offset", "checksum"}, 9},
+		{"another kind of file", "b.tfrecord", []byte("some text, and no frame of a length"), spec.Format{Name: "auto"}, []string{"b.tfrecord", "offset 0", "leave it out with --exclude if it is not tfrecord"}, 0},
 		{"a gz cut in the middle", "b.jsonl.gz", zipped[:len(zipped)-30], spec.Format{Name: "auto"}, []string{"b.jsonl.gz", "offset", "member at byte"}, 20},
 		{"a bad length CRC", "b.tfrecord", badCRC, spec.Format{Name: "auto"}, []string{"b.tfrecord", "record 10 at offset"}, 10},
 		{"no multiple of the record size", "b.bin", make([]byte, 1005), spec.Format{Name: "fixed", RecordBytes: 10}, []string{"b.bin", "offset 1000"}, 100},

@@ -151,7 +151,11 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 		sum.DecodedBytes = c.Object.SizeBytes
 	}
 	if lost := sum.Lost(); len(lost.First) > 0 && p.onCorrupt != spec.CorruptSkip {
-		return index.Shard{}, fmt.Errorf("%s: %w: repair or remove the file; --on-corrupt skip leaves it out", c.Object.Path, lost.First[0])
+		next := "repair or remove the file; --on-corrupt skip leaves it out"
+		if packer.Records() == 0 { // it may be sound, and of another kind
+			next = fmt.Sprintf("leave it out with --exclude if it is not %s; repair or remove it if it is damaged (--on-corrupt skip leaves it out)", p.unpacker.Name())
+		}
+		return index.Shard{}, fmt.Errorf("%s: %w: %s", c.Object.Path, lost.First[0], next)
 	}
 	// Of an outline nothing was read that could have changed, and whatever comes from a
 	// stream is of the version that was listed.

@@ -129,10 +129,18 @@ func (t *Target) LeavesOut(path, format string) string {
 			return beginsWithLine
 		}
 	}
-	for i := range t.excluded {
-		if t.excluded[i].matches(path) {
-			return "--exclude " + t.excluded[i].text
-		}
+	if e := t.excludedBy(path); e != nil {
+		return "--exclude " + e.text
 	}
 	return ""
+}
+
+// excludedBy returns the first --exclude that matches a path, or nil.
+func (t *Target) excludedBy(path string) *excluded {
+	for i := range t.excluded {
+		if t.excluded[i].matches(path) {
+			return &t.excluded[i]
+		}
+	}
+	return nil
 }

@@ -113,7 +113,7 @@ func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bo
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, f.withoutExcluded(err)
 	}
 	if s, ok := f.Storage.(storage.Omitter); ok {
 		for _, o := range s.Omitted() {
@@ -124,6 +124,21 @@ func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bo
 		}
 	}
 	return objects, nil
+}
+
+// withoutExcluded adds to the error of a listing what --exclude has left out by then: it may be all
+// that there was to list.
+func (f *finder) withoutExcluded(err error) error {
+	var first Verdict
+	for path, v := range f.left {
+		if f.Target.excludedBy(path) != nil && (first.Path == "" || v.Path < first.Path) {
+			first = v
+		}
+	}
+	if first.Path == "" {
+		return err
+	}
+	return fmt.Errorf("%w; %s is left out (%s)", err, first.Path, first.Reason)
 }
 
 // mayName reports whether the target would have named a path that the storage has left out.
