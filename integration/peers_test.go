@@ -24,7 +24,7 @@ func comparison(t *testing.T, dir string, args ...string) result {
 }
 
 func TestComparisonReadsEveryRecordOnceInEachRow(t *testing.T) {
-	serve.Tier(t, serve.CI)
+	serve.Tier(t, serve.Night) // 37 rows, most of them Python that starts
 	r := comparison(t, t.TempDir())
 	require.Zero(t, r.code, r.stderr)
 	for _, row := range []string{

@@ -13,12 +13,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// raceTests lists the tests of this package that .ci/run runs with the race detector.
-const raceTests = "../.ci/race-tests"
+// raceTests lists the tests of this package that .ci/run runs with the race detector; raceSkip
+// lists those of other packages that it does not run with it. Which packages it tests so is not a
+// list: see package concurrent.
+const (
+	raceTests = "../.ci/race-tests"
+	raceSkip  = "../.ci/race-skip"
+)
 
-// Which packages .ci/run tests with the race detector is not a list: see package concurrent.
 func TestTheTestsOfTheRaceRoundExist(t *testing.T) {
-	b, err := os.ReadFile(raceTests)
+	requireTestsExist(t, raceTests, testsBelow(t, "."))
+	requireTestsExist(t, raceSkip, append(testsBelow(t, "../pipeline"), testsBelow(t, "../cmd")...))
+}
+
+func requireTestsExist(t *testing.T, list string, tests []string) {
+	t.Helper()
+	b, err := os.ReadFile(list)
 	require.NoError(t, err)
 	var listed []string
 	for line := range strings.Lines(string(b)) {
@@ -27,29 +37,34 @@ func TestTheTestsOfTheRaceRoundExist(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, listed)
-	require.True(t, slices.IsSorted(listed), "%s: sort it", raceTests)
-	require.Len(t, slices.Compact(slices.Clone(listed)), len(listed), "%s: a test is in it twice", raceTests)
-	tests := testsOfThisPackage(t)
+	require.True(t, slices.IsSorted(listed), "%s: sort it", list)
+	require.Len(t, slices.Compact(slices.Clone(listed)), len(listed), "%s: a test is in it twice", list)
 	for _, name := range listed {
 		if !slices.Contains(tests, name) {
-			t.Errorf("%s: there is no %s: was it renamed?", raceTests, name)
+			t.Errorf("%s: there is no %s: was it renamed?", list, name)
 		}
 	}
 }
 
-func testsOfThisPackage(t *testing.T) (names []string) {
+// testsBelow returns the names of the tests of a directory and of those below it.
+func testsBelow(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	paths, err := filepath.Glob("*_test.go")
-	require.NoError(t, err)
-	for _, path := range paths {
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		require.NoError(t, err)
+		if err != nil {
+			return err
+		}
 		for _, d := range file.Decls {
 			if f, is := d.(*ast.FuncDecl); is && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
 				names = append(names, f.Name.Name)
 			}
 		}
-	}
+		return nil
+	})
+	require.NoError(t, err)
 	require.Greater(t, len(names), 100)
 	return names
 }

@@ -95,7 +95,11 @@ func TestTheLogNamesCoordinatesThatAreLeftOut(t *testing.T) {
 				require.NoError(t, os.WriteFile(at, text, 0o644))
 			}
 			var log bytes.Buffer
-			d, err := Open(t.Context(), cropSpec(t, dir), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+			spec := cropSpec(t, dir)
+			if name == "too many elements" {
+				spec.Format.Zarr.Stride[0].Value = 1 << 20 // some crops of them
+			}
+			d, err := Open(t.Context(), spec, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, d.Close()) }()
 			for range 2 {
