@@ -78,6 +78,9 @@ func (s *Stock) batch(ctx context.Context, files []storage.Object) error {
 	together := s.kind == "" && s.uniform() != nil // by path, when all of them have been read
 	if !together {
 		s.admitKept(b)
+		if len(shards) > 0 {
+			s.nameStreams(shards[0].Object.Path)
+		}
 	}
 	s.mu.Unlock()
 	return s.read(ctx, b, shards, together)
@@ -146,15 +149,22 @@ func (s *Stock) admit(k *known) {
 	if s.known[path] != k || s.reading[path] != k.object() {
 		return // forgotten meanwhile, or of another format
 	}
-	if s.found.StreamExtension == "" {
-		if f, err := discover.OfFormat(s.formats[s.format], path); err == nil {
-			s.found.StreamExtension = f.StreamExtension
-		}
-	}
+	s.nameStreams(path)
 	delete(s.waiting, path)
 	s.setState(k, s.stateOf(k))
 	if now := s.config.Now(); k.state == ofTwice && s.logged.allows(now) {
 		s.config.Log.Warn("file is left out", "file", path, "reason", s.twiceReason(k))
+	}
+}
+
+// nameStreams takes the ending of streams from the first shard's path, unless there is one. mu is
+// held.
+func (s *Stock) nameStreams(path string) {
+	if s.found.StreamExtension != "" {
+		return
+	}
+	if f, err := discover.OfFormat(s.formats[s.format], path); err == nil {
+		s.found.StreamExtension = f.StreamExtension
 	}
 }
 
@@ -230,9 +240,11 @@ func (s *Stock) newPass() *pass {
 }
 
 // read indexes shards, several at a time. Each counts when it has been read, or all of them
-// together at the end of the batch.
+// together at the end of the batch: so do those that may be one with an earlier one, since of both
+// the first by path counts, whichever has been read first.
 func (s *Stock) read(ctx context.Context, b *batch, shards []discover.Shard, together bool) error {
 	results := make([]*known, len(shards))
+	later := laterTwins(shards)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.pass.atATime)
 	for i, c := range shards {
@@ -246,7 +258,7 @@ func (s *Stock) read(ctx context.Context, b *batch, shards []discover.Shard, tog
 			if err != nil || k == nil {
 				return err
 			}
-			if results[i] = k; !together {
+			if results[i] = k; !together && !later[i] {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				s.admit(k)
@@ -255,11 +267,9 @@ func (s *Stock) read(ctx context.Context, b *batch, shards []discover.Shard, tog
 		})
 	}
 	err := g.Wait()
-	if together {
-		for _, k := range results {
-			if k != nil {
-				b.kept = append(b.kept, k)
-			}
+	for i, k := range results {
+		if k != nil && (together || later[i]) {
+			b.kept = append(b.kept, k)
 		}
 	}
 	if err == nil {

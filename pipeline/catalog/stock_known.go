@@ -43,15 +43,21 @@ func (k *known) object() storage.Object {
 	}
 }
 
+// asKnown is of a file of which nothing but its listing is known.
+func asKnown(o storage.Object) *known {
+	return &known{
+		shard:     growing.Shard{Path: o.Path, ModTimeNanos: o.Version.ModTimeNanos},
+		sizeBytes: o.SizeBytes, changed: o.Version.ChangeTimeNanos, inode: o.Version.Inode,
+	}
+}
+
 // newKnown is of a shard that lies at a place of the journals. mu is held.
 func (s *Stock) newKnown(format int, p index.Place, x index.Shard) *known {
-	h, o := x.Blob.Header(), x.Object
-	return &known{
-		shard: growing.Shard{Path: o.Path, ModTimeNanos: o.Version.ModTimeNanos,
-			Records: h.Records, Units: h.EntryPoints, Bytes: uint64(h.DecodedBytes)},
-		place: p, sizeBytes: o.SizeBytes, changed: o.Version.ChangeTimeNanos, inode: o.Version.Inode,
-		kind: s.kindNumber(x.Blob), codec: uint8(x.Codec), format: uint8(format), damaged: h.Damaged(),
-	}
+	h, k := x.Blob.Header(), asKnown(x.Object)
+	k.shard.Records, k.shard.Units, k.shard.Bytes = h.Records, h.EntryPoints, uint64(h.DecodedBytes)
+	k.place, k.damaged = p, h.Damaged()
+	k.kind, k.codec, k.format = s.kindNumber(x.Blob), uint8(x.Codec), uint8(format)
+	return k
 }
 
 const (

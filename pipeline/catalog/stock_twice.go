@@ -121,6 +121,18 @@ func (k *known) allKeys() []uint64 {
 	return keys
 }
 
+// laterTwins reports of each shard whether one before it may be the same.
+func laterTwins(shards []discover.Shard) []bool {
+	later, seen := make([]bool, len(shards)), map[uint64]bool{}
+	for i := range shards {
+		for _, key := range asKnown(shards[i].Object).allKeys() {
+			later[i] = later[i] || seen[key]
+			seen[key] = true
+		}
+	}
+	return later
+}
+
 // admitTwins has those count that waited for k, unless they wait for another one. mu is held.
 func (s *Stock) admitTwins(k *known) {
 	var list []*known

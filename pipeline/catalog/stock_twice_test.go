@@ -3,11 +3,15 @@ package catalog
 import (
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
@@ -60,4 +64,58 @@ func TestAShardCountsOnceHoweverOftenItIsThere(t *testing.T) {
 	require.Equal(t, []string{"c.jsonl.lz4"}, waitingPaths(s))
 	require.Len(t, s.twins.shards, 4+3, "a key of each file, and one of each name with a codec")
 	require.Len(t, s.twins.twice, 2)
+}
+
+// readAfter has a file be read only after another one was indexed, though shards are read by path.
+func (w *stockWorld) readAfter(s *Stock, first, second string) {
+	procs := runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))) // as many are read at a time
+	w.t.Cleanup(func() { runtime.GOMAXPROCS(procs) })
+	known := func() bool {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		return s.known[second] != nil
+	}
+	var looked atomic.Bool // of each file the beginning is read to see what it is, then all of it
+	looked.Store(s.config.Format.Name != "auto")
+	w.onRead = func(o storage.Object) error {
+		for o.Path == first && looked.Load() && !known() && w.t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		if o.Path == second {
+			looked.Store(true)
+		}
+		return nil
+	}
+}
+
+func TestOfTwoFilesThatAreOneShardTheFirstByPathCountsWhicheverIsReadFirst(t *testing.T) {
+	for first, second := range map[string]string{"d.jsonl": "latest.jsonl", "e.jsonl": "e.jsonl.zst"} {
+		t.Run(second, func(t *testing.T) {
+			w := newStockWorld(newWorld(t))
+			w.write("a.jsonl", linesOf(3, "a"))
+			s := w.mustOpenStock()
+			w.look(s)
+			w.write(first, linesOf(6, "d"))
+			if filepath.Ext(second) == ".zst" {
+				w.write(second, zst(linesOf(6, "d")))
+			} else {
+				require.NoError(t, os.Symlink(first, filepath.Join(w.data, second)))
+			}
+			w.readAfter(s, first, second)
+			w.look(s)
+			require.Equal(t, []string{"a.jsonl", first}, pathsOf(s.Shards()))
+			require.Equal(t, []string{second}, waitingPaths(s))
+		})
+	}
+}
+
+func TestStreamsAreNamedAfterTheFirstShardByPathWhicheverIsReadFirst(t *testing.T) {
+	w := newStockWorld(newWorld(t))
+	s := w.mustOpenStock(func(c *Config) { c.Format.Name = "jsonl" })
+	w.write("a.ndjson", linesOf(3, "a"))
+	w.write("b.jsonl", linesOf(3, "b"))
+	w.readAfter(s, "a.ndjson", "b.jsonl")
+	w.look(s)
+	require.Len(t, s.Shards(), 2)
+	require.Equal(t, ".ndjson", s.Extension())
 }
