@@ -249,14 +249,6 @@ func (s *Stock) Format() spec.Format {
 // FormatLine is the format with all its parameters, as text.
 func (s *Stock) FormatLine() string { return formatLine(s.Format()) }
 
-// Extension is the ending of stream names, with the dot: as the first shard has it that
-// was seen; "" until then.
-func (s *Stock) Extension() string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.found.StreamExtension
-}
-
 // Kind is what all shards have in common (Catalog.Kind), as the first of them writes it;
 // "" until there is one, and for formats without kinds or that take several.
 func (s *Stock) Kind() string {

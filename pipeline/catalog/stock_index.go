@@ -78,9 +78,6 @@ func (s *Stock) batch(ctx context.Context, files []storage.Object) error {
 	together := s.kind == "" && s.uniform() != nil // by path, when all of them have been read
 	if !together {
 		s.admitKept(b)
-		if len(shards) > 0 {
-			s.nameStreams(shards[0].Object.Path)
-		}
 	}
 	s.mu.Unlock()
 	return s.read(ctx, b, shards, together)
@@ -149,22 +146,10 @@ func (s *Stock) admit(k *known) {
 	if s.known[path] != k || s.reading[path] != k.object() {
 		return // forgotten meanwhile, or of another format
 	}
-	s.nameStreams(path)
 	delete(s.waiting, path)
 	s.setState(k, s.stateOf(k))
 	if now := s.config.Now(); k.state == ofTwice && s.logged.allows(now) {
 		s.config.Log.Warn("file is left out", "file", path, "reason", s.twiceReason(k))
-	}
-}
-
-// nameStreams takes the ending of streams from the first shard's path, unless there is one. mu is
-// held.
-func (s *Stock) nameStreams(path string) {
-	if s.found.StreamExtension != "" {
-		return
-	}
-	if f, err := discover.OfFormat(s.formats[s.format], path); err == nil {
-		s.found.StreamExtension = f.StreamExtension
 	}
 }
 

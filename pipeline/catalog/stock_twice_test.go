@@ -117,5 +117,5 @@ func TestStreamsAreNamedAfterTheFirstShardByPathWhicheverIsReadFirst(t *testing.
 	w.readAfter(s, "a.ndjson", "b.jsonl")
 	w.look(s)
 	require.Len(t, s.Shards(), 2)
-	require.Equal(t, ".ndjson", s.Extension())
+	require.Equal(t, ".ndjson", w.mustSeal(s, s.Shards()).StreamExtension())
 }

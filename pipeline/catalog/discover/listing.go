@@ -3,6 +3,7 @@ package discover
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -126,9 +127,12 @@ func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bo
 	return objects, nil
 }
 
-// withoutExcluded adds to the error of a listing what --exclude has left out by then: it may be all
-// that there was to list.
+// withoutExcluded adds what --exclude has left out to the error of a listing of Zarr stores, which
+// fails where there is none: they may be all that there was. Other errors stay as they are.
 func (f *finder) withoutExcluded(err error) error {
+	if f.Format.Name != "zarr" || errors.Is(err, context.Canceled) {
+		return err
+	}
 	var first Verdict
 	for path, v := range f.left {
 		if f.Target.excludedBy(path) != nil && (first.Path == "" || v.Path < first.Path) {
