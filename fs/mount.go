@@ -7,6 +7,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	fusefs "github.com/hanwen/go-fuse/v2/fs"
@@ -71,7 +72,7 @@ type Mount struct {
 	tree   *tree
 	server *fuse.Server
 	rings  *rings.Server // nil: requests come by /dev/fuse
-	id     int           // of the mount, in /proc/self/mountinfo
+	device string        // of the mount, as MountEntry has it; see owns
 	ended  chan struct{}
 }
 
@@ -142,7 +143,7 @@ func (m *Mount) connect() (device int, found bool) {
 	if err != nil || !mounted || own.Type != FileSystemType {
 		return 0, false
 	}
-	m.id = own.ID
+	m.device = own.Device
 	if device, found = deviceOf(own); found {
 		m.tree.interrupts.gone = func() bool { return hasEnded(device) }
 	}
@@ -178,7 +179,7 @@ func (m *Mount) settle() error {
 	if err != nil {
 		return err
 	}
-	if !mounted || top.ID != m.id {
+	if !mounted || !m.owns(top) {
 		return fmt.Errorf("mount point %s: mounted, but something else is there now", m.tree.mountPoint)
 	}
 	return nil
@@ -196,14 +197,25 @@ func (m *Mount) serve() {
 	m.clear()
 }
 
+// owns reports whether a mount is this one, or a copy of it. The kernel reuses a mount's number
+// as soon as it is free, and a device as soon as no copy of the mount is left. By then the
+// connection has ended, so a device whose connection lives is this mount's own.
+func (m *Mount) owns(e MountEntry) bool {
+	if m.device == "" || e.Device != m.device || e.Type != FileSystemType {
+		return false
+	}
+	fd, found := deviceOf(e)
+	return found && !hasEnded(fd)
+}
+
 // clear takes the mount away where it is left behind, dead: umount -f ends the
 // connection also where it can't unmount. By now another mount may be there, even one
-// of the same number.
+// of the same number and device; it would not be dead.
 func (m *Mount) clear() {
 	point := m.tree.mountPoint
 	top, mounted, err := mountAt(point)
 	var st unix.Statfs_t
-	if err != nil || !mounted || top.ID != m.id || !isDead(unix.Statfs(point, &st)) {
+	if err != nil || !mounted || top.Device != m.device || top.Type != FileSystemType || !isDead(unix.Statfs(point, &st)) {
 		return
 	}
 	if err := m.detach(); err != nil {
@@ -218,7 +230,7 @@ func (m *Mount) detach() error {
 	if err == nil {
 		return nil
 	}
-	if top, mounted, lookErr := mountAt(m.tree.mountPoint); lookErr == nil && (!mounted || m.id != 0 && top.ID != m.id) {
+	if top, mounted, lookErr := mountAt(m.tree.mountPoint); lookErr == nil && (!mounted || top.Device != m.device) {
 		return nil
 	}
 	return err
@@ -314,26 +326,26 @@ func (m *Mount) Wait() error {
 
 // Unmount unmounts. While files are in use, it detaches the tree, lets readers finish
 // until ctx ends, and then returns ctx's error; End disconnects the remaining readers.
-// It may be called again.
+// It may be called again. It leaves every other mount in its place: this one may be gone from its
+// mount point and live on as a copy in a container or another mount namespace.
 func (m *Mount) Unmount(ctx context.Context) error {
 	select {
 	case <-m.ended:
 		return nil
 	default:
 	}
-	// A mount that someone has put on top of this one is not ours to remove.
-	top, mounted, err := mountAt(m.tree.mountPoint)
+	mounts, err := Mounts()
 	if err != nil {
 		return err
 	}
+	top, mounted := TopMount(mounts, m.tree.mountPoint)
 	switch {
-	case !mounted: // detached before, or from outside
-	case m.id != 0 && top.ID != m.id:
-		return fmt.Errorf("%s: another mount (%s) lies on top of this one: unmount that first", m.tree.mountPoint, top.Type)
-	default:
+	case mounted && m.owns(top):
 		if err := m.detach(); err != nil {
 			return fmt.Errorf("unmount %s: %w", m.tree.mountPoint, err)
 		}
+	case slices.ContainsFunc(mounts, func(e MountEntry) bool { return e.Point == m.tree.mountPoint && m.owns(e) }):
+		return fmt.Errorf("%s: another mount (%s) lies on top of this one: unmount that first", m.tree.mountPoint, top.Type)
 	}
 	select {
 	case <-m.ended:
@@ -341,7 +353,7 @@ func (m *Mount) Unmount(ctx context.Context) error {
 	case <-ctx.Done():
 		open, _ := m.tree.handles.count()
 		if open == 0 {
-			return fmt.Errorf("unmount %s: no stream is open, but something holds the mount, such as a working directory or a container that was started meanwhile: %w", m.tree.mountPoint, ctx.Err())
+			return fmt.Errorf("unmount %s: no stream is open, but something holds the mount, such as a working directory or a copy of it in a container: %w", m.tree.mountPoint, ctx.Err())
 		}
 		return fmt.Errorf("unmount %s: %d stream handles are still open: %w", m.tree.mountPoint, open, ctx.Err())
 	}

@@ -367,3 +367,42 @@ func TestOtherUsers(t *testing.T) {
 		require.NoError(t, m.Unmount(t.Context()))
 	}
 }
+
+// A copy of a mount lives on in a container while something else is mounted at its place. The
+// kernel gives that the number of the old mount again.
+func TestUnmountLeavesWhatIsAtItsPlaceByNow(t *testing.T) {
+	needFUSE(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to mount a tmpfs")
+	}
+	dir, elsewhere, d := newPoint(t), newPoint(t), newFakeDataset(1)
+	m, err := newMount(t.Context(), Config{Dataset: d, Rings: ringed, MountPoint: dir}, d.set)
+	require.NoError(t, err)
+	require.NoError(t, unix.Mount(dir, elsewhere, "", unix.MS_BIND, ""))
+	require.NoError(t, unix.Unmount(dir, 0))
+	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"))
+	precious := filepath.Join(dir, "precious")
+	require.NoError(t, os.WriteFile(precious, []byte("data"), 0o644))
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorContains(t, m.Unmount(ended), "a copy of it in a container")
+	require.FileExists(t, precious)
+	require.NoError(t, unix.Unmount(elsewhere, 0))
+	require.NoError(t, m.Wait())
+	require.NoError(t, m.Unmount(t.Context()))
+	require.FileExists(t, precious)
+	require.NoError(t, unix.Unmount(dir, 0))
+}
+
+func TestUnmountLeavesAMountOnTopOfIt(t *testing.T) {
+	needFUSE(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to mount a tmpfs")
+	}
+	m := mount(t, 1)
+	require.NoError(t, unix.Mount("tmpfs", m.dir, "tmpfs", 0, "size=1m"))
+	require.ErrorContains(t, m.Unmount(t.Context()), "another mount (tmpfs) lies on top of this one")
+	require.NoError(t, unix.Unmount(m.dir, 0))
+	require.NotEmpty(t, m.read(m.path("worker-0.rec")))
+}
