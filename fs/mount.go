@@ -317,6 +317,11 @@ const lastWords = 500 * time.Millisecond
 // MountPoint is the absolute path of the mount, without symbolic links.
 func (m *Mount) MountPoint() string { return m.tree.mountPoint }
 
+// Identity is drawn anew for each mount and kept in status.json as mount_id, so that a program
+// can recognize its own mount: another one may be at the same path by now, with the same device
+// and the same numbers.
+func (m *Mount) Identity() string { return m.tree.identity }
+
 // Wait returns when the tree has been unmounted, by Unmount or from outside, and all its
 // files have been closed.
 func (m *Mount) Wait() error {

@@ -406,3 +406,17 @@ func TestUnmountLeavesAMountOnTopOfIt(t *testing.T) {
 	require.NoError(t, unix.Unmount(m.dir, 0))
 	require.NotEmpty(t, m.read(m.path("worker-0.rec")))
 }
+
+func TestEachMountHasAnIdentityOfItsOwn(t *testing.T) {
+	identity := func(m *mounted) string {
+		var s Status
+		require.NoError(t, json.Unmarshal([]byte(m.read(m.path("status.json"))), &s))
+		require.Equal(t, m.Identity(), s.MountID)
+		return s.MountID
+	}
+	m := mount(t, 1)
+	first := identity(m)
+	require.Equal(t, syscall.Errno(0), m.write(`{"epoch": 1}`))
+	require.Equal(t, first, identity(m), "a restore does not change it")
+	require.NotEqual(t, first, identity(mount(t, 1)))
+}

@@ -39,6 +39,7 @@ type (
 type statusReport struct {
 	Version       string    `json:"version"`
 	MountPoint    string    `json:"mount_point"`
+	MountID       string    `json:"mount_id"` // see Mount.Identity
 	Dataset       string    `json:"dataset"`
 	Fingerprint   string    `json:"fingerprint"`
 	Records       uint64    `json:"records"`          // of the epoch
@@ -110,7 +111,7 @@ const filesShown = 64
 func (t *tree) report(ctx context.Context) (*statusReport, error) {
 	now, v := time.Now(), t.view.Load()
 	r := &statusReport{
-		Version: t.version, MountPoint: t.mountPoint, Dataset: t.datasetPath(), Fingerprint: v.fingerprint,
+		Version: t.version, MountPoint: t.mountPoint, MountID: t.identity, Dataset: t.datasetPath(), Fingerprint: v.fingerprint,
 		Records: v.records, Sample: t.sampleName(), As: string(t.spec.Format.As), Epoch: v.position.Epoch, Started: t.started, UptimeSeconds: now.Sub(t.started).Seconds(),
 		Pipeline: t.dataset.Status(), Workers: v.workers, RestoredAt: v.began, Kernel: t.kernel.get(), Explain: t.recorder.explain(),
 	}

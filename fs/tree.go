@@ -2,6 +2,7 @@ package fs
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"os"
@@ -34,6 +35,7 @@ type tree struct {
 	cubes       []string      // that crops are cut from; nil where records are none
 	subject     checkpoint.Subject
 	mountPoint  string
+	identity    string // see Mount.Identity
 	version     string
 	started     time.Time
 	uid, gid    uint32
@@ -83,7 +85,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 	}
 	t := &tree{
 		dataset: d, open: open, spec: d.Spec(), fingerprint: d.Fingerprint(), records: d.Records(),
-		ext: d.StreamExtension(), kinds: kindsOf(d), mountPoint: c.MountPoint, version: c.Version, started: time.Now(),
+		ext: d.StreamExtension(), kinds: kindsOf(d), mountPoint: c.MountPoint, identity: rand.Text(), version: c.Version, started: time.Now(),
 		uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), log: c.Log,
 		ending: make(chan struct{}), restoring: make(chan struct{}, 1),
 	}

@@ -18,6 +18,7 @@ import (
 
 func TestUmountNamesWhatHoldsTheMount(t *testing.T) {
 	mnt, info := daemon(t, dataset(t))
+	require.Contains(t, read(t, mnt, "status.json"), `"mount_id": "`+info.MountID+`"`)
 	f, err := os.Open(info.Files[0])
 	require.NoError(t, err)
 	r := umountInOwnProcess(t, mnt)

@@ -14,6 +14,7 @@ import (
 // Info describes a ready mount.
 type Info struct {
 	Mount   string `json:"mounted"`
+	MountID string `json:"mount_id"` // see fs.Mount.Identity
 	Dataset string `json:"dataset"`
 	Split   string `json:"split,omitempty"` // in words
 	Sample  string `json:"sample,omitempty"`

@@ -185,6 +185,8 @@ func startMount(ctx context.Context, o *Config, d *pipeline.Dataset, resume *res
 	if err != nil {
 		return nil, exit.With(exit.Mount, err)
 	}
-	rep.Mounted(describeMount(d, o.Point, position.Epoch, set.View().Dealt(), start))
+	info := describeMount(d, o.Point, position.Epoch, set.View().Dealt(), start)
+	info.MountID = m.Identity()
+	rep.Mounted(info)
 	return m, nil
 }
