@@ -2,6 +2,9 @@ package main
 
 import (
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -77,7 +80,7 @@ on the directory MNT. Every worker's shuffled epoch is then a file:
 The first mount of a dataset indexes it; later ones start at once. Without
 --daemon the mount is served in the foreground: Ctrl-C unmounts it and lets open
 files be read on for some seconds, a second Ctrl-C does not wait for them. SIGUSR1
-writes a line of status to the log.`,
+writes a line of status to the log. With --daemon, SIGHUP opens the log file anew.`,
 		Example: `  lsiofs mount /data/train /mnt/train --workers 4 --seed 42
   lsiofs mount '/data/**/shard-{000..146}.tar.zst' /mnt/train --workers 8 --batch 32 --daemon
   lsiofs mount --mix web=70:/data/web --mix code=30:/data/code /mnt/train --workers 4
@@ -100,13 +103,61 @@ writes a line of status to the log.`,
 				return exit.Usagef("--while-pid (%d) must be the number of a process", o.whilePID)
 			}
 			if o.daemon && o.readyFD == 0 {
-				return mounting.Daemon(c.Context(), o.config(g), o.logFile, o.spec.IndexDir, g.args)
+				return mounting.Daemon(c.Context(), o.config(g), o.logFile, g.args)
+			}
+			if o.isDaemon() {
+				if err := o.leaveDirectory(); err != nil {
+					return err
+				}
+				g.onHangup(func() { mounting.ReopenLog(o.logFile, g.log()) })
 			}
 			return mounting.Run(c.Context(), g.takeForce(), o.config(g))
 		},
 	}
 	o.addFlags(c)
 	return c
+}
+
+// isDaemon reports whether mounting.Daemon has started this process.
+func (o *mountOptions) isDaemon() bool { return o.readyFD != 0 && o.logFile != "" }
+
+// leaveDirectory goes to / and makes the paths of the command line absolute before: the directory that a
+// daemon was started in may be unmounted or removed.
+func (o *mountOptions) leaveDirectory() error {
+	datasets := []*string{&o.dataset}
+	for i := range o.spec.Mix.Sources {
+		datasets = append(datasets, &o.spec.Mix.Sources[i].Dataset)
+	}
+	paths := append(o.paths(), &o.point, &o.logFile)
+	for _, d := range datasets {
+		if _, err := os.Lstat(*d); err == nil || !strings.Contains(*d, "://") {
+			paths = append(paths, d)
+		}
+	}
+	for _, p := range paths {
+		if *p == "" {
+			continue
+		}
+		var err error
+		if *p, err = filepath.Abs(*p); err != nil {
+			return exit.With(exit.Mount, err)
+		}
+	}
+	for _, name := range pathVariables {
+		if path := os.Getenv(name); path != "" && !filepath.IsAbs(path) {
+			if path, err := filepath.Abs(path); err == nil {
+				_ = os.Setenv(name, path)
+			}
+		}
+	}
+	return exit.With(exit.Mount, os.Chdir("/"))
+}
+
+// pathVariables are variables of the environment that may name a file by a relative path, and are read
+// while the mount is served. Relative XDG_ variables count as unset.
+var pathVariables = []string{
+	"HOME", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE",
+	"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AWS_CA_BUNDLE",
 }
 
 // config is what the flags say.

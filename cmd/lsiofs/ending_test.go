@@ -142,8 +142,10 @@ func TestDaemonSaysWhyNot(t *testing.T) {
 func TestASignalUnmounts(t *testing.T) {
 	needMount(t)
 	data := dataset(t)
-	for name, s := range map[string]syscall.Signal{"Ctrl-C": syscall.SIGINT, "SIGTERM": syscall.SIGTERM} {
-		t.Run(name, func(t *testing.T) {
+	for _, s := range []syscall.Signal{
+		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR2, syscall.SIGXCPU, syscall.SIGALRM,
+	} {
+		t.Run(s.String(), func(t *testing.T) {
 			mnt := t.TempDir()
 			c := program(t, "mount", data, mnt, "--workers", "2")
 			stderr, err := c.StderrPipe()

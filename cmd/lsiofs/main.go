@@ -20,11 +20,8 @@ import (
 	"context"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"syscall"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
@@ -34,53 +31,6 @@ import (
 
 func main() {
 	os.Exit(int(runSignalled(os.Args[1:], os.Stdout, os.Stderr)))
-}
-
-// interrupts is what becomes of SIGINT and SIGTERM: the first cancels the
-// command's context, or ends the process where the command wants that; the
-// second ends the process, or cancels force for a command that has taken it; the
-// third always ends the process.
-type interrupts struct {
-	force  context.Context
-	taken  atomic.Bool
-	atOnce atomic.Bool
-}
-
-// endAtOnce makes the first signal end the process: for a command that has
-// nothing to put in order and may be blocked in a write.
-func (i *interrupts) endAtOnce() { i.atOnce.Store(true) }
-
-// takeForce gives the context that the second signal cancels. A command that
-// takes it has something to put in order even then.
-func (i *interrupts) takeForce() context.Context {
-	i.taken.Store(true)
-	return i.force
-}
-
-func runSignalled(args []string, stdout, stderr io.Writer) exit.Code {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	force, cancelForce := context.WithCancel(context.Background())
-	defer cancelForce()
-	ints := &interrupts{force: force}
-
-	signals := make(chan os.Signal, 3)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	go func() { // ends with the process
-		<-signals
-		cancel()
-		if ints.atOnce.Load() {
-			os.Exit(int(exit.Interrupted))
-		}
-		<-signals
-		cancelForce()
-		if ints.taken.Load() {
-			<-signals
-		}
-		os.Exit(int(exit.Interrupted))
-	}()
-	return run(ctx, ints, args, stdout, stderr)
 }
 
 // run is the whole program but for the process: tests call it.

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
@@ -38,6 +41,11 @@ func (c *Child) Start(ctx context.Context, rep Reporter) error {
 	c.Cmd.ExtraFiles = []*os.File{w}
 	// Either way a Ctrl-C at the terminal is for this process to deal with.
 	c.Cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: c.detach, Setpgid: !c.detach}
+	if c.detach {
+		// Descriptors that this process has inherited are for its own time only: they may hold locks, pipes, or
+		// directories of file systems that are to be unmounted.
+		_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+	}
 	err = c.Cmd.Start()
 	w.Close()
 	if err != nil {

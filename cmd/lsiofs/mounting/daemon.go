@@ -11,26 +11,25 @@ import (
 
 // Daemon starts this command again, whose arguments were args, detached, and
 // returns when its mount is ready or has failed. It logs to logFile; where that is ""
-// to a file beside the indexes, which indexDir names as --index-dir does.
-func Daemon(ctx context.Context, o *Config, logFile, indexDir string, args []string) error {
+// to a file beside the indexes.
+func Daemon(ctx context.Context, o *Config, logFile string, args []string) error {
 	// What can be said at once is said here, before there is a log.
-	if _, _, err := o.Resolve(); err != nil {
-		return err
-	}
-	if _, err := checkMountPoint(o); err != nil {
-		return err
-	}
-	logPath, err := o.logPath(logFile, indexDir)
+	s, _, err := o.Resolve()
 	if err != nil {
 		return err
 	}
-	log, err := openLog(logPath, logFile != "")
+	point, err := checkMountPoint(o, s)
+	if err != nil {
+		return err
+	}
+	log, err := o.openDaemonLog(logFile, s.IndexDir, point)
 	if err != nil {
 		return exit.With(exit.Mount, err)
 	}
 	defer log.Close()
+	logPath := log.Name()
 	rep := &daemonReporter{*newUIReporter(o.UI), logPath}
-	c := Child{Args: daemonArgs(args), Output: log, detach: true}
+	c := Child{Args: daemonArgs(args, logPath), Output: log, detach: true}
 	if err := c.Start(ctx, rep); err != nil {
 		return namingLog(err, logPath)
 	}
@@ -60,13 +59,15 @@ func (r *daemonReporter) Mounted(i Info) {
 }
 
 // daemonArgs are the arguments for the detached process: the same without the
-// verb and --daemon. Only arguments before "--" can be that flag.
-func daemonArgs(args []string) []string {
+// verb and --daemon, and with the log's path. Only arguments before "--" can be flags, of
+// which the last one counts.
+func daemonArgs(args []string, logPath string) []string {
 	var out []string
+	logFlag := "--log-file=" + logPath
 	verb := false
 	for i, a := range args {
 		if a == "--" {
-			return append(out, args[i:]...)
+			return append(append(out, logFlag), args[i:]...)
 		}
 		switch {
 		case a == "mount" && !verb:
@@ -76,5 +77,5 @@ func daemonArgs(args []string) []string {
 			out = append(out, a)
 		}
 	}
-	return out
+	return append(out, logFlag)
 }

@@ -5,51 +5,92 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 )
 
-// logPath is the log's file, or, where none was asked for, one beside the indexes that
-// is named after the mount point.
-func (o *Config) logPath(asked, indexDir string) (string, error) {
+// openDaemonLog opens the log of a mount at point: the file that was asked for, or one that is named
+// after the mount point, beside the indexes, or, where that is not possible, in a temporary directory.
+func (o *Config) openDaemonLog(asked, indexDir, point string) (*os.File, error) {
 	if asked != "" {
-		return filepath.Abs(asked)
+		path, err := filepath.Abs(asked)
+		if err != nil {
+			return nil, err
+		}
+		if err := outside(point, "--log-file", path); err != nil {
+			return nil, err
+		}
+		return os.OpenFile(existing(path), logFlags, 0o600)
 	}
+	name := logName(point)
 	dir, _, err := catalog.DirectoryFor(indexDir, o.Dataset)
-	if err != nil {
-		return "", err
+	if err == nil {
+		var f *os.File
+		if f, err = openOwnLog(filepath.Join(dir, name)); err == nil || errors.Is(err, errDoubtful) {
+			return f, err
+		}
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("log directory: %w (choose a file with --log-file)", err)
+	if dir, ownErr := ownTemporary(); ownErr == nil {
+		if f, ownErr := openOwnLog(filepath.Join(dir, name)); ownErr == nil || errors.Is(ownErr, errDoubtful) {
+			return f, ownErr
+		}
 	}
-	point, err := filepath.Abs(o.Point)
-	if err != nil {
-		return "", err
-	}
-	h := fnv.New32a()
-	io.WriteString(h, point)
-	return filepath.Join(dir, fmt.Sprintf("mount-%s-%08x.log", filepath.Base(point), h.Sum32())), nil
+	return nil, fmt.Errorf("log: %w: choose a file with --log-file", err)
 }
 
-// openLog opens a log to be appended to. One that nobody has asked for by its name
-// may lie in a directory of others, who could have put a link, a pipe or a file that
-// they read there: it has to be believable as an index is.
-func openLog(path string, asked bool) (*os.File, error) {
-	flags := os.O_CREATE | os.O_APPEND | os.O_WRONLY
-	if asked {
-		return os.OpenFile(path, flags, 0o600)
+// logName is the name of the log of a mount at point.
+func logName(point string) string {
+	h := fnv.New32a()
+	io.WriteString(h, point)
+	return fmt.Sprintf("mount-%s-%08x.log", filepath.Base(point), h.Sum32())
+}
+
+// ownTemporary is a directory for temporary files that nobody else gets at.
+func ownTemporary() (string, error) {
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("lsiofs-%d", os.Geteuid()))
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
 	}
-	f, err := os.OpenFile(path, flags|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	info, err := os.Lstat(dir)
 	if err != nil {
-		return nil, fmt.Errorf("log: %w (choose a file with --log-file)", err)
+		return "", err
+	}
+	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
+		return "", fmt.Errorf("%s is not this user's alone", dir)
+	}
+	return dir, nil
+}
+
+// logFlags are of a log to be appended to.
+const logFlags = os.O_CREATE | os.O_APPEND | os.O_WRONLY
+
+// errDoubtful is wrapped for a log that others may have made, or get at.
+var errDoubtful = errors.New("it can't be trusted")
+
+// openOwnLog opens a log that nobody has asked for by its name. It may lie in a directory of others,
+// who could have put a link, a pipe or a file that they read there: it has to be believable as an
+// index is.
+func openOwnLog(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, logFlags|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) { // a link, a pipe
+		err = fmt.Errorf("log %s: %w: %w: remove it, or choose a file with --log-file", path, errDoubtful, err)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := believableLog(f); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("log %s: %w: remove it, or choose a file with --log-file", path, err)
+		return nil, fmt.Errorf("log %s: %w: %w: remove it, or choose a file with --log-file", path, errDoubtful, err)
 	}
 	return f, nil
 }
@@ -68,4 +109,24 @@ func believableLog(f *os.File) error {
 		return err
 	}
 	return trusted.Believable(info)
+}
+
+// ReopenLog makes a daemon write to a new file at its log's path. By then a log rotator has moved the
+// old one away, which is written to for as long as that fails.
+func ReopenLog(path string, log *slog.Logger) {
+	if info, err := os.Stderr.Stat(); err == nil && !info.Mode().IsRegular() {
+		return // such as /dev/null
+	}
+	f, err := openOwnLog(path)
+	for _, fd := range []int{1, 2} {
+		if err == nil {
+			err = unix.Dup3(int(f.Fd()), fd, 0)
+		}
+	}
+	if err != nil {
+		log.Warn("SIGHUP: the log goes on in the old file", "error", err)
+		return
+	}
+	_ = f.Close()
+	log.Info("SIGHUP: the log was opened anew", "file", path)
 }

@@ -2,6 +2,7 @@ package mounting
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -32,22 +33,47 @@ func TestADaemonsLogIsNotWrittenWhereALinkLeads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, plant())
-			_, err := openLog(path, false)
+			_, err := openOwnLog(path)
 			require.ErrorContains(t, err, "--log-file")
 			require.NoError(t, os.Remove(path))
 		})
 	}
-	f, err := openLog(path, false)
+	f, err := openOwnLog(path)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 
-	f, err = openLog("/dev/null", true)
+	f, err = new(Config).openDaemonLog("/dev/null", "", "/mnt")
 	require.NoError(t, err, "what was asked for by name may be anything")
 	require.NoError(t, f.Close())
 	text, err := os.ReadFile(victim)
 	require.NoError(t, err)
 	require.Equal(t, "precious", string(text))
+}
+
+// Without a cache directory and without an index directory that can be made a mount works, and so does
+// its log.
+func TestADaemonWhoseIndexDirectoryCanNotBeMadeLogsElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for name, set := range map[string]func(t *testing.T) (indexDir string){
+		"no home directory":          func(t *testing.T) string { t.Setenv("HOME", ""); t.Setenv("XDG_CACHE_HOME", ""); return "" },
+		"a relative cache directory": func(t *testing.T) string { t.Setenv("XDG_CACHE_HOME", "cache"); return "" },
+		"a file in its place":        func(t *testing.T) string { return filepath.Join(file, "index") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := new(Config).openDaemonLog("", set(t), "/mnt/train")
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+			require.Equal(t, filepath.Join(dir, fmt.Sprintf("lsiofs-%d", os.Geteuid())), filepath.Dir(f.Name()))
+			require.NoError(t, os.Remove(f.Name()))
+		})
+	}
+	require.NoError(t, os.Chmod(filepath.Join(dir, fmt.Sprintf("lsiofs-%d", os.Geteuid())), 0o755))
+	_, err := new(Config).openDaemonLog("", filepath.Join(file, "index"), "/mnt/train")
+	require.ErrorContains(t, err, "choose a file with --log-file", "others could get at it")
 }

@@ -16,32 +16,31 @@ import (
 
 func TestTheDetachedProcessGetsTheSameArguments(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"mount --daemon data mnt --workers 4", "data mnt --workers 4"},
-		{"--json mount data mnt --daemon=true", "--json data mnt"},
-		{"mount mount mnt --daemon", "mount mnt"},
-		{"mount data mnt --daemon=1 --workers 4", "data mnt --workers 4"},
-		{"mount data mnt --daemon=false --daemon=T", "data mnt"},
-		{"mount --daemon -- --daemon mnt", "-- --daemon mnt"},
+		{"mount --daemon data mnt --workers 4", "data mnt --workers 4 --log-file=/log"},
+		{"--json mount data mnt --daemon=true", "--json data mnt --log-file=/log"},
+		{"mount mount mnt --daemon", "mount mnt --log-file=/log"},
+		{"mount data mnt --daemon=1 --workers 4", "data mnt --workers 4 --log-file=/log"},
+		{"mount data mnt --daemon=false --daemon=T", "data mnt --log-file=/log"},
+		{"mount --daemon -- --daemon mnt", "--log-file=/log -- --daemon mnt"},
 	} {
-		require.Equal(t, strings.Fields(c.want), daemonArgs(strings.Fields(c.args)))
+		require.Equal(t, strings.Fields(c.want), daemonArgs(strings.Fields(c.args), "/log"))
 	}
 }
 
 func TestLogFilesOfMountsAreBesideTheIndexes(t *testing.T) {
 	dir := t.TempDir()
-	o := Config{Point: "/mnt/train"}
-	a, err := o.logPath("", dir)
-	require.NoError(t, err)
+	logOf := func(asked, point string) string {
+		f, err := new(Config).openDaemonLog(asked, dir, point)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		return f.Name()
+	}
+	a := logOf("", "/mnt/train")
 	require.Equal(t, dir, filepath.Dir(a))
 	require.Regexp(t, `^mount-train-[0-9a-f]{8}\.log$`, filepath.Base(a))
-	o.Point = "/other/train"
-	b, err := o.logPath("", dir)
-	require.NoError(t, err)
-	require.NotEqual(t, a, b, "two mounts, two logs")
+	require.NotEqual(t, a, logOf("", "/other/train"), "two mounts, two logs")
 	file := filepath.Join(dir, "x.log")
-	b, err = o.logPath(file, dir)
-	require.NoError(t, err)
-	require.Equal(t, file, b)
+	require.Equal(t, file, logOf(file, "/mnt/train"))
 }
 
 // recorded is a reporter that remembers.

@@ -1,13 +1,20 @@
 package mounting
 
 import (
+	"fmt"
+	"path/filepath"
+
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/fs"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // checkMountPoint refuses early, before a dataset is indexed for nothing, what
-// a mount would refuse late.
-func checkMountPoint(o *Config) (string, error) {
+// a mount would refuse late: also a point that would hide what the mount itself writes. Nothing has
+// been made by then.
+func checkMountPoint(o *Config, s spec.Spec) (string, error) {
 	datasets := []string{o.Dataset}
 	if o.Sources != nil {
 		datasets = nil
@@ -19,5 +26,36 @@ func checkMountPoint(o *Config) (string, error) {
 	if err != nil {
 		return "", exit.Errorf(exit.Mount, "%w", err)
 	}
+	// Where there is none of one's own, another message says so later, if it is missed.
+	index, _, _ := catalog.DirectoryFor(s.IndexDir, "")
+	cache, _ := pipeline.CacheDirectory(s.Cache.Dir)
+	for _, w := range []struct{ flag, path string }{{"--index-dir", index}, {"--cache-dir", cache}, {"--spool-dir", s.SpoolDir}, {"--run", s.Grow.Run}} {
+		if err := outside(point, w.flag, w.path); err != nil {
+			return "", exit.With(exit.Mount, err)
+		}
+	}
 	return point, nil
+}
+
+// outside refuses a path inside of the mount point.
+func outside(point, flag, path string) error {
+	if path == "" {
+		return nil
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	if inside(existing(abs), point) {
+		return fmt.Errorf("mount point %s would hide %s, which the mount writes to: name a place outside of it with %s", point, path, flag)
+	}
+	return nil
+}
+
+// existing is path, absolute, with the symbolic links of as much of it as there is resolved.
+func existing(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil || path == "/" {
+		return real
+	}
+	return filepath.Join(existing(filepath.Dir(path)), filepath.Base(path))
 }

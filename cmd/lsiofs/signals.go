@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+)
+
+// endings are the signals that end a command. A process that does not handle one of them dies of it,
+// and a mount is left behind dead: SIGHUP when a terminal or a session goes away, SIGQUIT for Ctrl-\,
+// the others from batch systems, limits and timers. SIGABRT is not handled: it prints what the
+// program was doing.
+var endings = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR2, syscall.SIGXCPU, syscall.SIGALRM}
+
+// interrupts is what becomes of the signals that end a command: the first cancels the
+// command's context, or ends the process where the command wants that; the
+// second ends the process, or cancels force for a command that has taken it; the
+// third always ends the process.
+type interrupts struct {
+	force   context.Context
+	taken   atomic.Bool
+	atOnce  atomic.Bool
+	signals chan os.Signal
+	hangup  atomic.Pointer[func()]
+}
+
+// endAtOnce makes the first signal end the process: for a command that has
+// nothing to put in order and may be blocked in a write.
+func (i *interrupts) endAtOnce() { i.atOnce.Store(true) }
+
+// takeForce gives the context that the second signal cancels. A command that
+// takes it has something to put in order even then.
+func (i *interrupts) takeForce() context.Context {
+	i.taken.Store(true)
+	return i.force
+}
+
+// onHangup makes SIGHUP call f, for a daemon, which has no terminal that could go away.
+func (i *interrupts) onHangup(f func()) {
+	i.hangup.Store(&f)
+	signal.Notify(i.signals, syscall.SIGHUP)
+}
+
+// wait returns when the next signal has come that ends the command.
+func (i *interrupts) wait() {
+	for s := range i.signals {
+		f := i.hangup.Load()
+		if s != syscall.SIGHUP || f == nil {
+			return
+		}
+		(*f)()
+	}
+}
+
+func runSignalled(args []string, stdout, stderr io.Writer) exit.Code {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	force, cancelForce := context.WithCancel(context.Background())
+	defer cancelForce()
+	ints := &interrupts{force: force, signals: make(chan os.Signal, 3)}
+
+	signal.Notify(ints.signals, endings...)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(ints.signals, syscall.SIGHUP)
+	}
+	defer signal.Stop(ints.signals)
+	// Beyond the limit of a file's size (ulimit -f) a write fails, and nothing else.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGXFSZ)
+	go func() { // ends with the process
+		ints.wait()
+		cancel()
+		if ints.atOnce.Load() {
+			os.Exit(int(exit.Interrupted))
+		}
+		ints.wait()
+		cancelForce()
+		if ints.taken.Load() {
+			ints.wait()
+		}
+		os.Exit(int(exit.Interrupted))
+	}()
+	return run(ctx, ints, args, stdout, stderr)
+}
