@@ -144,7 +144,6 @@ func TestBucketsThatCantBeReadAreRefusedInWords(t *testing.T) {
 		{[]string{"tune", "s3://another/"}, nil, "lsiofs doctor URL"},
 		{[]string{"doctor", bucket.dir, "--anonymous"}, nil, "1 check failed"},
 		{[]string{"doctor", "--report", bucket.dir}, nil, "not supported yet"},
-		{[]string{"bench", "--check", bucket.dir}, nil, "--only network"},
 		{[]string{"bench", bucket.dir, "--anonymous"}, nil, "403 Forbidden"},
 	} {
 		r := command(t, c.env, nil, lsiofs, c.args...)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -14,7 +13,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/integration/bench/gate"
 )
 
 // benchTemp has temporary directories of measurements below one that is looked
@@ -38,8 +37,15 @@ func small(t *testing.T) []string {
 func made(t *testing.T, args ...string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "made")
-	ok(t, append(append([]string{"bench", "--make"}, args...), dir)...)
+	makeAt(t, dir, args...)
 	return dir
+}
+
+// makeAt makes a dataset of seeded data: its format, and flags of integration/bench.
+func makeAt(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	var stderr bytes.Buffer
+	require.Equal(t, exit.OK, gate.Run(t.Context(), append(append([]string{"--make"}, args...), dir), io.Discard, &stderr), "%s", &stderr)
 }
 
 func TestBenchMeasuresAllRows(t *testing.T) {
@@ -133,64 +139,12 @@ func TestBenchOfFoldersOfFilesComparesWithTar(t *testing.T) {
 	nothingLeft(t, tmp)
 }
 
-// benchCheck runs a check with promises of the test's own.
-func benchCheck(t *testing.T, promises []bench.Promise, args ...string) (exit.Code, bench.CheckReport, string) {
-	t.Helper()
-	var stdout, stderr bytes.Buffer
-	g := &globals{interrupts: &interrupts{force: context.Background()}, ui: terminal.New(&stdout, &stderr), running: true}
-	g.ui.JSON = true
-	o := &benchOptions{}
-	c := newBenchCommandOf(o, g)
-	require.NoError(t, c.ParseFlags(append(args, small(t)...)))
-	o.paths = c.Flags().Args()
-	err := runBenchCheck(t.Context(), o, g, promises)
-	var r bench.CheckReport
-	if stdout.Len() > 0 {
-		require.NoError(t, json.Unmarshal(stdout.Bytes(), &r))
+func TestBenchSaysWhereItsOldFlagsAre(t *testing.T) {
+	for _, args := range [][]string{{"--check"}, {"--make", "tar", t.TempDir()}} {
+		r := lsiofs(t, append([]string{"bench"}, args...)...)
+		require.Equal(t, exit.Usage, r.code)
+		require.Contains(t, r.stderr, "go run ./integration/bench")
 	}
-	return exit.CodeOf(err), r, stderr.String()
-}
-
-func TestBenchCheckFailsWhereAPromiseIsNotKept(t *testing.T) {
-	tmp := benchTemp(t)
-	data := made(t, "jsonl", "--records", "3000", "--bytes", "1200", "--shards", "2")
-	kept := bench.Promise{Section: bench.SectionJSONL, What: "kept", Row: "mount-1", Figure: bench.FigureRatio, AtLeast: 1e-9}
-	broken := bench.Promise{Section: bench.SectionJSONL, What: "broken", Row: "mount-1", Figure: bench.FigureCPU, AtMost: 1e-9}
-	missing := bench.Promise{Section: bench.SectionJSONL, What: "missing", Row: "mount-cold", Figure: bench.FigureRatio, AtLeast: 1e9}
-	other := bench.Promise{Section: bench.SectionTar, What: "other", Row: "mount-1", Figure: bench.FigureRatio, AtLeast: 1e9}
-	args := []string{"--check", "--only", "jsonl", "--dir", t.TempDir(), data}
-
-	code, r, said := benchCheck(t, []bench.Promise{kept, broken, missing, other}, args...)
-	require.Equal(t, exit.Check, code, said)
-	require.Len(t, r.Checks, 3, "what is promised of tar does not apply")
-	require.Equal(t, bench.VerdictOK, r.Checks[0].Verdict)
-	require.Equal(t, bench.VerdictShort, r.Checks[1].Verdict)
-	require.Positive(t, r.Checks[1].Measured.Median)
-	require.Equal(t, bench.VerdictNotMeasured, r.Checks[2].Verdict)
-	require.Contains(t, r.Checks[2].Why, "too little for random reads")
-
-	code, r, said = benchCheck(t, []bench.Promise{kept, missing}, args...)
-	require.Equal(t, exit.OK, code, said)
-	require.Len(t, r.Checks, 2)
-
-	data = made(t, "fixed", "--records", "300", "--bytes", "500")
-	code, r, said = benchCheck(t, []bench.Promise{kept}, "--check", "--only", "jsonl", "--dir", t.TempDir(), "--format", "fixed", "--record-bytes", "500", data)
-	require.Equal(t, exit.OK, code, said)
-	require.Contains(t, r.Checks[0].Why, "nothing is promised of fixed with records of 500 bytes")
-	nothingLeft(t, tmp)
-}
-
-func TestBenchCheckWantsADisk(t *testing.T) {
-	benchTemp(t)
-	if _, err := os.Stat("/dev/shm"); err != nil {
-		t.Skip("no /dev/shm here")
-	}
-	dir, err := os.MkdirTemp("/dev/shm", "lsiofs-test-")
-	require.NoError(t, err)
-	defer os.RemoveAll(dir)
-	r := lsiofs(t, append([]string{"bench", "--check", "--dir", dir}, small(t)...)...)
-	require.Equal(t, exit.Failure, r.code)
-	require.Contains(t, r.stderr, "is in memory: name a directory on a disk with --dir")
 }
 
 func TestBenchLeavesNothingWhenInterrupted(t *testing.T) {

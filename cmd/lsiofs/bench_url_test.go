@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
 func TestBenchOfAWebServerComparesWithBareRequests(t *testing.T) {
@@ -37,8 +36,4 @@ func TestBenchOfAWebServerComparesWithBareRequests(t *testing.T) {
 	// Shards that are smaller than a chunk.
 	few, _ := atServer(t, made(t, "tar", "--records", "8", "--bytes", "5000", "--shards", "2"))
 	ok(t, append([]string{"bench", few}, small(t)...)...)
-
-	refused := lsiofs(t, "bench", "--check", url)
-	require.Equal(t, exit.Usage, refused.code)
-	require.Contains(t, refused.stderr, "--only network")
 }

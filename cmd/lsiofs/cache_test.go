@@ -207,7 +207,7 @@ func TestAFillingThatIsInterrupted(t *testing.T) {
 // The beginning of an epoch is fetched, and no more; then it is read without asking again.
 func TestTheBeginningOfAnEpochIsFetchedIntoTheCache(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
-	ok(t, "bench", "--make", "tar", "--records", "2000", "--bytes", "5000", "--shards", "4", data)
+	makeAt(t, data, "tar", "--records", "2000", "--bytes", "5000", "--shards", "4")
 	_, url, bodies := served(t, data)
 	flags := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--epoch", "3", "--chunk-bytes", "16KiB", "--shuffle-size", "32", "--lanes", "2", "--lookahead", "32KiB"}
 	with := func(args ...string) []string { return append(args, flags...) }

@@ -66,7 +66,7 @@ func TestVerifyListsDamageAndHasACodeOfItsOwn(t *testing.T) {
 
 func TestVerifySaysThatChecksumsOfCompressionAreChecked(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data", "gz") // what is above it is made, too
-	ok(t, "bench", "--make", "jsonl", "--gz", "--records", "100", "--bytes", "100", dir)
+	makeAt(t, dir, "jsonl", "--gz", "--records", "100", "--bytes", "100")
 	require.Contains(t, ok(t, "verify", dir).stdout, "where lines end; lines have no checksum; the checksums of gzip\n")
 	require.NotContains(t, ok(t, "verify", dataset(t)).stdout, "the checksums of")
 }

@@ -21,7 +21,7 @@ func zarrArray(t *testing.T, flags ...string) string {
 	dir := filepath.Join(t.TempDir(), "sat.zarr")
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "zarr.json"), []byte(`{"zarr_format": 3, "node_type": "group"}`), 0o600))
-	ok(t, append(append([]string{"bench", "--make", "zarr", "--shape", "20,50,70", "--chunk", "8,16,16", "--shard", "8,16,16", "--seed", "9"}, flags...), filepath.Join(dir, "data"))...)
+	makeAt(t, filepath.Join(dir, "data"), append([]string{"zarr", "--shape", "20,50,70", "--chunk", "8,16,16", "--shard", "8,16,16", "--seed", "9"}, flags...)...)
 	return dir
 }
 

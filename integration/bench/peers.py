@@ -5,7 +5,7 @@
     integration/bench/peers.py --dir DIR --rounds 7 tar-parallel jsonl-gz/cat
     integration/bench/peers.py --dir DIR --table     # of what has been measured
 
-It makes seeded data with `lsiofs bench --make`, reads it into the page cache,
+It makes seeded data with `go run ./integration/bench --make`, reads it into the page cache,
 runs each row --rounds times, in turn with the others of its group, after a
 round that does not count, and prints a table in Markdown. Rows may be named, so
 that it can be run in parts: DIR/results.json collects them.
@@ -115,7 +115,7 @@ GROUPS = {
     "zarr": Group("crops of 24 × 128 × 128 of a Zarr array, blosc of lz4", "sat.zarr", CROPS),
 }
 
-DATASETS = {  # the flags of bench --make
+DATASETS = {  # what --make is given
     "tar": ["tar", "--records", "40000", "--bytes", "12500"],
     "fixed": ["fixed", "--records", "60000", "--bytes", "8192"],
     "jsonl": ["jsonl", "--records", "300000", "--bytes", "1200", "--shards", "8"],
@@ -148,6 +148,10 @@ class Bench:
         subprocess.run(["go", "build", "-o", out, "./cmd/lsiofs"], cwd=HERE.parents[1], check=True, env={**os.environ, "CGO_ENABLED": "0"})
         return str(out)
 
+    def make(self, *args):
+        """Makes a dataset: a format, its flags, and where."""
+        subprocess.run(["go", "run", "./integration/bench", "--make", *args], cwd=HERE.parents[1], check=True, stdout=subprocess.DEVNULL, env={**os.environ, "CGO_ENABLED": "0"})
+
     def shards(self, dataset):
         """Makes the dataset where it is not there, has it indexed, and reads it."""
         if dataset in self.ready:
@@ -163,7 +167,7 @@ class Bench:
                         flags[flags.index(flag) + 1] = value
                     else:
                         flags += [flag, value]
-            subprocess.run([self.lsiofs, "bench", "--make", *flags, str(where)], check=True, stdout=subprocess.DEVNULL)
+            self.make(*flags, str(where))
         subprocess.run([self.lsiofs, "index", str(where), *self.flags, *FLAGS.get(dataset, [])], check=True, stdout=subprocess.DEVNULL)
         shards = sorted(str(p) for p in where.iterdir() if p.is_file())
         for shard in shards:

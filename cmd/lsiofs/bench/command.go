@@ -23,8 +23,10 @@ type Command struct {
 	UI      *terminal.UI
 	Log     *slog.Logger
 	Version string
-	Caches  bool // there are --cache-dir and --cache-size
-	Rings   bool // mounts take requests by io_uring
+	// Lsiofs is the path of the lsiofs that is measured; "": this program.
+	Lsiofs string
+	Caches bool // there are --cache-dir and --cache-size
+	Rings  bool // mounts take requests by io_uring
 }
 
 // Dataset measures a dataset and prints the table.
@@ -133,13 +135,17 @@ func (b Command) program() (Program, error) {
 	if err != nil {
 		return Program{}, err
 	}
+	lsiofs := b.Lsiofs
+	if lsiofs == "" {
+		lsiofs = self
+	}
 	return Program{
-		Self: self, Version: b.Version, Caches: b.Caches, Rings: b.Rings,
+		Self: self, Lsiofs: lsiofs, Version: b.Version, Caches: b.Caches, Rings: b.Rings,
 		Mount: func(ctx context.Context, args []string, output *os.File) (*exec.Cmd, error) {
 			if b.Rings {
 				args = append(slices.Clone(args), "--"+mounting.RingsFlag)
 			}
-			c := mounting.Child{Args: args, Output: output}
+			c := mounting.Child{Program: b.Lsiofs, Args: args, Output: output}
 			err := c.Start(ctx, mounting.Silent{})
 			return c.Cmd, err
 		},

@@ -208,7 +208,7 @@ func (n *network) cat(ctx context.Context, args []string, part catPart) (run cat
 	if _, err := n.served(); err != nil {
 		return run, errors.Join(err, to.Close())
 	}
-	cat, err := startCat(n.program.Self, n.flags(append(args, "--workers", "1", "--worker", "0/1")...), to, n.log)
+	cat, err := startCat(n.program.Lsiofs, n.flags(append(args, "--workers", "1", "--worker", "0/1")...), to, n.log)
 	if err = errors.Join(err, to.Close()); err != nil {
 		return run, err
 	}
@@ -310,7 +310,7 @@ func watchAnon(pid int) (most func() int64) {
 
 // command runs a command of lsiofs to its end, and gives its stdout.
 func (n *network) command(ctx context.Context, args ...string) ([]byte, time.Duration, error) {
-	cmd := exec.CommandContext(ctx, n.program.Self, args...)
+	cmd := exec.CommandContext(ctx, n.program.Lsiofs, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	began := monotonic()
 	out, err := cmd.Output()

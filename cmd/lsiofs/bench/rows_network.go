@@ -66,7 +66,7 @@ func (n *network) rows() []*row {
 	}})
 	l.add(row{id: rowNetStreams, name: fmt.Sprintf("net/http, the same shards, %d at a time", passStreams), noRecords: true, measure: n.measureStreams})
 	l.add(row{id: rowNetProgram, name: "size of the program, without symbols", unit: "MB", measure: func(context.Context) (reading, error) {
-		bytes, err := programBytes(n.program.Self)
+		bytes, err := programBytes(n.program.Lsiofs)
 		return reading{value: float64(bytes) / 1e6}, err
 	}})
 	l.rows = append(l.rows, n.cacheRows()...)

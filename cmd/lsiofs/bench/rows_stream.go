@@ -122,7 +122,7 @@ func (s *session) measureCat(ctx context.Context) (r reading, err error) {
 	}
 	defer reader.kill()
 	began := monotonic()
-	cat, err := startCat(s.program.Self, s.catArgs(), to, s.log)
+	cat, err := startCat(s.program.Lsiofs, s.catArgs(), to, s.log)
 	if err = errors.Join(err, to.Close()); err != nil {
 		return reading{}, err
 	}

@@ -17,8 +17,10 @@ import (
 
 // Program is how a session runs the program that it is part of.
 type Program struct {
-	// Self is the path of the executable.
+	// Self is the path of this executable, which has PartCommand.
 	Self string
+	// Lsiofs is the path of the lsiofs that is measured: Self, but for integration/bench.
+	Lsiofs string
 	// Version is shown in reports.
 	Version string
 	// Mount starts `lsiofs mount` with these arguments in a process of its own,

@@ -38,7 +38,7 @@ var codes = []struct {
 	{Dataset, "dataset", "the dataset is missing, empty, damaged or unreadable"},
 	{Mount, "mount", "mounting or unmounting failed, or the mount is busy"},
 	{Checkpoint, "checkpoint", "a checkpoint is malformed, or does not fit the dataset or the order"},
-	{Check, "check", "doctor, demo or bench --check found something that does not work"},
+	{Check, "check", "doctor or demo found something that does not work"},
 	{Verify, "verify", "verify found something damaged"},
 	{NotYet, "not yet", "next: too little is new for the next epoch"},
 	{Interrupted, "interrupted", "Ctrl-C or SIGTERM before the work was done"},

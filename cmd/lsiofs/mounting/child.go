@@ -17,26 +17,30 @@ import (
 
 // Child is a mount in a process of its own.
 type Child struct {
-	Args   []string  // of the mount, without the verb
-	Output *os.File  // its stdout and stderr
-	detach bool      // in a session of its own, outliving this process
-	Cmd    *exec.Cmd // once it is started
+	Program string    // the path of lsiofs; "": this one
+	Args    []string  // of the mount, without the verb
+	Output  *os.File  // its stdout and stderr
+	detach  bool      // in a session of its own, outliving this process
+	Cmd     *exec.Cmd // once it is started
 }
 
 // Start starts the process and waits until its mount is ready, passing on to
 // rep what it says meanwhile. On an error the process has ended. When ctx ends
 // first, the process is told to stop, and waited for.
 func (c *Child) Start(ctx context.Context, rep Reporter) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
+	program := c.Program
+	if program == "" {
+		var err error
+		if program, err = os.Executable(); err != nil {
+			return err
+		}
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	c.Cmd = exec.Command(self, append([]string{"mount", "--ready-fd=3"}, c.Args...)...)
+	c.Cmd = exec.Command(program, append([]string{"mount", "--ready-fd=3"}, c.Args...)...)
 	c.Cmd.Stdout, c.Cmd.Stderr = c.Output, c.Output
 	c.Cmd.ExtraFiles = []*os.File{w}
 	// Either way a Ctrl-C at the terminal is for this process to deal with.

@@ -1,4 +1,4 @@
-package main
+package gate
 
 import (
 	"context"
@@ -7,11 +7,37 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
 // makeZarr is the value of --make that makes an array.
 const makeZarr = "zarr"
+
+// makeShards makes the dataset that the flags describe.
+func (o *options) makeShards(ctx context.Context) error {
+	switch {
+	case len(o.paths) != 1:
+		return exit.Usagef("--make takes the directory where the dataset is to be made (see --help)")
+	case o.gz && o.zst || o.gz && o.lz4 || o.zst && o.lz4:
+		return exit.Usagef("--gz, --zst and --lz4: choose one")
+	case o.tar:
+		o.shape.Codec = "tar"
+	case o.make == "lc0" && !o.zst && !o.lz4:
+		o.shape.Codec = "gz"
+	case o.gz:
+		o.shape.Codec = "gz"
+	case o.zst:
+		o.shape.Codec = "zst"
+	case o.lz4:
+		o.shape.Codec = "lz4"
+	}
+	if o.make == "lc0" && !o.given("bytes") {
+		o.shape.RecordBytes = synthetic.FrameBytes
+	}
+	o.shape.Format, o.shape.Seed = o.make, o.seed
+	return o.command().Make(ctx, bench.Make{Dir: o.paths[0], Shape: o.shape, Records: o.count, Shards: o.shards})
+}
 
 // edges are flags of what --make zarr makes.
 type edges struct {
@@ -26,12 +52,12 @@ func (e *edges) add(f *pflag.FlagSet) {
 	f.BoolVar(&e.plain, "plain", false, "with --make zarr --zst: without blosc")
 }
 
-// runBenchMakeZarr makes the array that the flags describe.
-func runBenchMakeZarr(ctx context.Context, o *benchOptions, g *globals) error {
+// makeZarr makes the array that the flags describe.
+func (o *options) makeZarr(ctx context.Context) error {
 	codec := encode.None
 	switch {
 	case len(o.paths) != 1:
-		return exit.Usagef("lsiofs bench --make takes the directory where the dataset is to be made (see lsiofs bench --help)")
+		return exit.Usagef("--make takes the directory where the dataset is to be made (see --help)")
 	case o.gz || o.tar || o.given("records") || o.given("bytes") || o.given("shards"):
 		return exit.Usagef("--make zarr has --shape, --shard, --chunk, --zst and --lz4; --gz, --tar, --records, --bytes and --shards are for other formats")
 	case o.zst && o.lz4, o.array.plain && !o.zst:
@@ -43,7 +69,7 @@ func runBenchMakeZarr(ctx context.Context, o *benchOptions, g *globals) error {
 	case o.lz4:
 		codec = encode.BloscLZ4
 	}
-	return o.command(g).MakeZarr(ctx, bench.MakeZarr{
-		Dir: o.paths[0], Shape: o.array.shape, Object: o.array.shard, Brick: o.array.chunk, Codec: codec, DataType: "int16", Seed: o.spec.Order.Seed,
+	return o.command().MakeZarr(ctx, bench.MakeZarr{
+		Dir: o.paths[0], Shape: o.array.shape, Object: o.array.shard, Brick: o.array.chunk, Codec: codec, DataType: "int16", Seed: o.seed,
 	})
 }

@@ -1,6 +1,7 @@
-package main
+package gate
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"os"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
-	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // hashes are those of a directory's files, by name.
@@ -35,25 +35,23 @@ func TestBenchMakesTheSameDatasetAgain(t *testing.T) {
 	for _, c := range [][]string{{"tar"}, {"jsonl"}, {"jsonl", "--gz"}, {"jsonl", "--zst"}, {"jsonl", "--lz4"}, {"fixed"}, {"tfrecord", "--zst"}, {"npy"}, {"npy", "--gz"}, {"lc0"}, {"lc0", "--tar"}} {
 		parent := t.TempDir()
 		one, two := filepath.Join(parent, "one"), filepath.Join(parent, "two")
-		args := append([]string{"bench", "--records", "200", "--bytes", "5000", "--shards", "3", "--seed", "9", "--make"}, c...)
+		args := append([]string{"--records", "200", "--bytes", "5000", "--shards", "3", "--seed", "9", "--make"}, c...)
 		if c[0] == "lc0" { // frames have the size that they have
-			args = slices.Delete(args, 3, 5)
+			args = slices.Delete(args, 2, 4)
 		}
 		var made bench.Made
-		require.NoError(t, json.Unmarshal([]byte(ok(t, append(args, "--json", one)...).stdout), &made))
+		require.NoError(t, json.Unmarshal([]byte(ok(t, append(args, "--json", one)...)), &made))
 		require.EqualValues(t, 3, made.Shards)
 		require.NoError(t, os.Mkdir(two, 0o755), "an empty directory will do")
 		ok(t, append(args, two)...)
 		require.Len(t, hashes(t, one), 3)
 		require.Equal(t, hashes(t, one), hashes(t, two), c)
 
-		index := []string{"--index-dir", t.TempDir()}
+		var flags []string
 		if c[0] == "fixed" {
-			index = append(index, "--format", "fixed", "--record-bytes", "5000")
+			flags = []string{"--format", "fixed", "--record-bytes", "5000"}
 		}
-		var s indexSummary
-		require.NoError(t, json.Unmarshal([]byte(ok(t, append([]string{"index", one, "--json"}, index...)...).stdout), &s))
-		require.EqualValues(t, 200, s.Records, c)
+		require.EqualValues(t, 200, records(t, one, flags...), c)
 	}
 }
 
@@ -61,20 +59,17 @@ func TestBenchMakesTheSameArrayAgain(t *testing.T) {
 	for _, c := range [][]string{{"--shard", "16,32,32"}, {"--shard", "16,32,32", "--lz4"}, {"--shard", "16,32,32", "--zst"}, {"--shard", "16,32,32", "--zst", "--plain"}, {"--shard", "8,16,16"}} {
 		parent := t.TempDir()
 		one, two := filepath.Join(parent, "one"), filepath.Join(parent, "two")
-		args := append([]string{"bench", "--make", "zarr", "--shape", "20,50,70", "--chunk", "8,16,16", "--seed", "9"}, c...)
+		args := append([]string{"--make", "zarr", "--shape", "20,50,70", "--chunk", "8,16,16", "--seed", "9"}, c...)
 		ok(t, append(args, one)...)
 		ok(t, append(args, two)...)
 		require.NoError(t, exec.Command("diff", "-r", one, two).Run())
-		var s indexSummary
-		crops := []string{"index", one, "--json", "--index-dir", t.TempDir(), "--format", "zarr", "--crop", "time=4,y=10,x=10", "--stride", "time=4,y=20,x=20"}
-		require.NoError(t, json.Unmarshal([]byte(ok(t, crops...).stdout), &s))
-		require.EqualValues(t, 5*3*4, s.Records)
+		require.EqualValues(t, 5*3*4, records(t, one, "--format", "zarr", "--crop", "time=4,y=10,x=10", "--stride", "time=4,y=20,x=20"))
 	}
 }
 
 func TestBenchMakesTarThatOtherProgramsRead(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
-	ok(t, "bench", "--make", "tar", "--records", "20", "--bytes", "5000", "--shards", "1", dir)
+	ok(t, "--make", "tar", "--records", "20", "--bytes", "5000", "--shards", "1", dir)
 	out, err := exec.Command("tar", "-tf", filepath.Join(dir, "shard-00000.tar")).Output()
 	require.NoError(t, err)
 	require.Contains(t, string(out), "000000019.jpg\n000000019.cls\n")
@@ -83,26 +78,27 @@ func TestBenchMakesTarThatOtherProgramsRead(t *testing.T) {
 func TestBenchMakesNothingInAFullDirectory(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600))
-	r := lsiofs(t, "bench", "--make", "tar", "--records", "10", dir)
-	require.Equal(t, exit.Failure, r.code)
-	require.Contains(t, r.stderr, "precious")
+	code, _, stderr := try(t.Context(), nil, "--make", "tar", "--records", "10", dir)
+	require.Equal(t, exit.Failure, code)
+	require.Contains(t, stderr, "precious")
 	require.Len(t, hashes(t, dir), 1)
 }
 
 func TestBenchLeavesNothingHalfMade(t *testing.T) {
 	parent := t.TempDir()
-	c := program(t, "bench", "--make", "jsonl", "--gz", "--records", "100000000", "--bytes", "1200", filepath.Join(parent, "d"))
-	stderr := serve.NewLog()
-	c.Stderr = stderr
-	exited, err := serve.Launch(c)
-	require.NoError(t, err)
-	require.NoError(t, serve.Until(time.Minute, exited, func() bool {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan exit.Code, 1)
+	go func() {
+		code, _, _ := try(ctx, nil, "--make", "jsonl", "--gz", "--records", "100000000", "--bytes", "1200", filepath.Join(parent, "d"))
+		ended <- code
+	}()
+	require.Eventually(t, func() bool {
 		left, err := filepath.Glob(filepath.Join(parent, ".lsiofs-make-*", "*"))
 		return err == nil && len(left) > 0
-	}), "it has not begun: %s", stderr)
-	require.NoError(t, c.Process.Signal(os.Interrupt))
-	<-exited
-	require.Equal(t, int(exit.Interrupted), c.ProcessState.ExitCode(), "%s", stderr)
+	}, time.Minute, time.Millisecond, "it has not begun")
+	cancel()
+	require.Equal(t, exit.Interrupted, <-ended)
 	left, err := os.ReadDir(parent)
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -118,8 +114,8 @@ func TestBenchMakeSaysWhatIsWrong(t *testing.T) {
 		"between 4096":  {"--make", "tar", "--bytes", "100", dir},
 		"records (0)":   {"--make", "tar", "--records", "0", dir},
 	} {
-		r := lsiofs(t, append([]string{"bench"}, args...)...)
-		require.Equal(t, exit.Usage, r.code, says)
-		require.Contains(t, r.stderr, says)
+		code, _, stderr := try(t.Context(), nil, args...)
+		require.Equal(t, exit.Usage, code, says)
+		require.Contains(t, stderr, says)
 	}
 }

@@ -1,0 +1,255 @@
+// Package gate is the command of integration/bench: the regression gate (--check), and the data to
+// measure with (--make).
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+)
+
+// options are the flags.
+type options struct {
+	ui     *terminal.UI
+	flags  *pflag.FlagSet
+	paths  []string
+	lsiofs string // that is measured; "": one that is built from the sources here
+
+	check    bool
+	only     []string
+	dir      string
+	rounds   int
+	seconds  float64
+	rings    bool
+	spec     spec.Spec
+	promises []bench.Promise
+
+	make   string
+	gz     bool
+	zst    bool
+	lz4    bool
+	tar    bool
+	shape  synthetic.Shape
+	count  uint64
+	shards uint64
+	seed   uint64
+	array  edges // of Zarr
+}
+
+// Main is the whole process: Run until it ends, or SIGINT or SIGTERM comes.
+func Main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(int(code))
+}
+
+// Run is the whole program. It prints an error that it ends with.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) exit.Code {
+	return run(ctx, args, stdout, stderr, bench.Promises())
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, promises []bench.Promise) exit.Code {
+	o := &options{ui: terminal.New(stdout, stderr), promises: promises}
+	c := newCommand(o)
+	c.SetArgs(args)
+	c.SetOut(stdout)
+	c.SetErr(stderr)
+	err := exit.OrInterrupted(ctx, c.ExecuteContext(ctx))
+	if err == nil {
+		return exit.OK
+	}
+	code := exit.CodeOf(err)
+	o.ui.Fail(err.Error(), map[string]any{"error": err.Error(), "exit_code": code})
+	return code
+}
+
+func newCommand(o *options) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bench --check [DATASET] | --make FORMAT DIRECTORY",
+		Short: "Check what lsiofs promises, or make data to measure with",
+		Long: `With --check, measures what lsiofs promises, fails with exit code 6 where something
+falls short, and says what could not be measured here and why; without DATASET of
+datasets of 0.7 GB that it makes for it, and removes (some minutes, 2 GB of disk).
+Its section zarr cuts crops of arrays that it makes (1 GB), and compares them with a
+loop of the same decoders. Its section network reads such a dataset from a web server
+of this machine, whose first bytes come after 20 ms, and compares with the same
+requests in a plain loop. Measured is the lsiofs that --lsiofs names, or one that is
+built from the sources here.
+
+With --make FORMAT, makes a dataset of seeded data in DIRECTORY, which must be empty or
+not exist yet: WebDataset samples (tar), text (jsonl), frames (tfrecord), rows of arrays
+(npy), records of one size (fixed), directories of files (files), or games of Leela
+Chess Zero, a .gz each or in tars (lc0). The same flags make the same bytes. With --make
+zarr the directory becomes one array of 16-bit integers, of waves with noise: of --shape,
+in shards of --shard and chunks of --chunk, whose dimensions are the last of channel,
+time, y, x; --zst and --lz4 compress its chunks by blosc, with shuffled bytes, and
+--plain --zst by zstd alone.`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return exit.Usagef("bench takes one directory, not %d arguments (see --help)", len(args))
+			}
+			return nil
+		},
+		SilenceErrors: true, SilenceUsage: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			o.paths = args
+			return o.run(c.Context())
+		},
+	}
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(exit.Usage, err) })
+	o.addFlags(c.Flags())
+	c.AddCommand(&cobra.Command{
+		Use: bench.PartCommand, Short: "A process of a measurement, started by bench", Hidden: true, Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error { return bench.Part(c.Context(), args, os.Stdin, o.ui.Out) },
+	})
+	c.CompletionOptions.DisableDefaultCmd = true
+	return c
+}
+
+func (o *options) addFlags(f *pflag.FlagSet) {
+	o.flags, o.spec = f, spec.Default()
+	f.SortFlags = false
+	f.BoolVar(&o.ui.JSON, "json", false, "print JSON objects, one a line")
+	f.BoolVar(&o.check, "check", false, "measure what is promised, and fail where it is not reached")
+	f.StringSliceVar(&o.only, "only", nil, "with --check: these `sections` of engine, tar, jsonl, zst, gz, npy, lc0, files, zarr, network, growing only")
+	f.StringVar(&o.dir, "dir", "", "with --check: the `directory` where data is made, and kept (default: a temporary one beside the user's cache)")
+	f.StringVar(&o.lsiofs, "lsiofs", "", "with --check: the `path` of the lsiofs that is measured")
+	f.IntVar(&o.rounds, "rounds", 5, "with --check: measure each row so often, at most")
+	f.Float64Var(&o.seconds, "seconds", 90, "with --check: about how long all rows of a dataset may take together")
+	f.BoolVar(&o.rings, mounting.RingsFlag, false, "with --check: mounts take the kernel's requests by io_uring")
+	f.Func("memory", "with --check: the memory of a mount, as in 512MiB", func(s string) error { return size(s, &o.spec.MemoryBytes) })
+	f.StringVar(&o.spec.IndexDir, "index-dir", "", "with --check: where indexes are kept")
+	f.StringVar(&o.spec.Format.Name, "format", o.spec.Format.Name, "with --check DATASET: its format")
+	f.Func("record-bytes", "with --check DATASET --format fixed: the size of its records", func(s string) error { return size(s, &o.spec.Format.RecordBytes) })
+	f.StringVar(&o.make, "make", "", "make a dataset of this `format`: "+strings.Join(append(slices.Clone(synthetic.Formats), makeZarr), ", "))
+	f.BoolVar(&o.gz, "gz", false, "with --make: compress shards with gzip")
+	f.BoolVar(&o.zst, "zst", false, "with --make: compress shards with zstd")
+	f.BoolVar(&o.lz4, "lz4", false, "with --make: compress shards with lz4")
+	f.BoolVar(&o.tar, "tar", false, "with --make lc0: tars of games")
+	f.Uint64Var(&o.count, "records", 56000, "with --make: how many records")
+	o.shape.RecordBytes = 12500
+	f.Func("bytes", "with --make: bytes of a record, on average, before compression (default 12500)", func(s string) error { return size(s, &o.shape.RecordBytes) })
+	f.Uint64Var(&o.shards, "shards", 0, "with --make: in how many shards (0: of about 100 MB)")
+	f.Uint64Var(&o.seed, "seed", o.spec.Order.Seed, "with --make: the seed of its bytes; with --check, of the shuffle")
+	o.array.add(f)
+}
+
+// size reads a number of bytes, as in 12500 or 64MiB.
+func size[T int64 | uint64](s string, to *T) error {
+	n, err := humanize.ParseBytes(s)
+	if err == nil && n > 1<<62 {
+		err = fmt.Errorf("%s is too large", s)
+	}
+	*to = T(n)
+	return err
+}
+
+func (o *options) given(name string) bool { return o.flags.Changed(name) }
+
+func (o *options) run(ctx context.Context) error {
+	switch {
+	case o.make != "" && o.check:
+		return exit.Usagef("--make and --check: choose one")
+	case o.make == "" && !o.check:
+		return exit.Usagef("bench wants --check or --make; lsiofs bench DATASET measures a dataset of yours")
+	case o.make == "" && (o.gz || o.zst || o.lz4 || o.tar || o.given("records") || o.given("bytes") || o.given("shards")):
+		return exit.Usagef("--gz, --zst, --lz4, --tar, --records, --bytes and --shards belong to --make")
+	case !o.check && (o.dir != "" || len(o.only) > 0 || o.lsiofs != ""):
+		return exit.Usagef("--dir, --only and --lsiofs belong to --check")
+	case o.make != makeZarr && (o.given("shape") || o.given("shard") || o.given("chunk") || o.array.plain):
+		return exit.Usagef("--shape, --shard, --chunk and --plain belong to --make zarr")
+	case o.make == makeZarr:
+		return o.makeZarr(ctx)
+	case o.make != "":
+		return o.makeShards(ctx)
+	}
+	return o.runCheck(ctx)
+}
+
+// command is where results are shown.
+func (o *options) command() bench.Command {
+	return bench.Command{UI: o.ui, Log: o.ui.Logger(slog.LevelWarn, terminal.LogText), Version: "of these sources", Lsiofs: o.lsiofs, Caches: true, Rings: o.rings}
+}
+
+// runCheck checks what is promised.
+func (o *options) runCheck(ctx context.Context) (err error) {
+	s := o.spec
+	s.Order.Seed = o.seed
+	if len(o.paths) > 0 {
+		if pipeline.IsRemote(o.paths[0]) {
+			return exit.Usagef("what is promised of buckets and web servers is measured with a server of this machine: --check --only network, without a URL; lsiofs bench URL measures yours")
+		}
+		s.Dataset = o.paths[0]
+	}
+	if o.lsiofs == "" {
+		built, remove, err := build(ctx)
+		if err != nil {
+			return err
+		}
+		o.lsiofs = built
+		defer func() { err = errors.Join(err, remove()) }()
+	}
+	var sections []bench.Section
+	for _, name := range o.only {
+		sections = append(sections, bench.Section(name))
+	}
+	return o.command().Check(ctx, bench.CheckConfig{
+		Config: bench.Config{Spec: s, Flags: o.mountFlags(), Rounds: o.rounds, Total: time.Duration(o.seconds * float64(time.Second))},
+		Only:   sections, Promises: o.promises, Dir: o.dir,
+	})
+}
+
+// mountFlags give a mount the spec of the flags.
+func (o *options) mountFlags() []string {
+	var args []string
+	for name, value := range map[string]string{
+		"memory": strconv.FormatInt(o.spec.MemoryBytes, 10), "index-dir": o.spec.IndexDir, "format": o.spec.Format.Name,
+		"record-bytes": strconv.FormatInt(o.spec.Format.RecordBytes, 10), "seed": strconv.FormatUint(o.seed, 10),
+	} {
+		if o.given(name) {
+			args = append(args, "--"+name+"="+value)
+		}
+	}
+	slices.Sort(args)
+	return args
+}
+
+// build makes the lsiofs of the sources here, as a release is made.
+func build(ctx context.Context) (path string, remove func() error, err error) {
+	dir, err := os.MkdirTemp("", "lsiofs-bench-")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() error { return os.RemoveAll(dir) }
+	path = filepath.Join(dir, "lsiofs")
+	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "github.com/lsiofs/lsiofs/cmd/lsiofs")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		return "", nil, errors.Join(fmt.Errorf("building lsiofs: %w: %s", err, out), remove())
+	}
+	return path, remove, nil
+}
