@@ -140,7 +140,7 @@ func TestBenchOfFoldersOfFilesComparesWithTar(t *testing.T) {
 }
 
 func TestBenchSaysWhereItsOldFlagsAre(t *testing.T) {
-	for _, args := range [][]string{{"--check"}, {"--make", "tar", t.TempDir()}} {
+	for _, args := range [][]string{{"--check"}, {"--make", "tar", t.TempDir()}, {"--make", "jsonl", "--gz", "--records", "10", t.TempDir()}} {
 		r := lsiofs(t, append([]string{"bench"}, args...)...)
 		require.Equal(t, exit.Usage, r.code)
 		require.Contains(t, r.stderr, "go run ./integration/bench")

@@ -76,8 +76,17 @@ virtual machines get it from their host at the first touch, which is slow.`,
 		},
 	}
 	o.addFlags(c)
+	// The flags beside the old ones are unknown now.
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if o.moved.check || o.moved.make != "" {
+			return errMoved
+		}
+		return c.Parent().FlagErrorFunc()(c, err)
+	})
 	return c
 }
+
+var errMoved = exit.Usagef("--check and --make are for those who change lsiofs: go run ./integration/bench, in its sources")
 
 func (o *benchOptions) addFlags(c *cobra.Command) {
 	f := c.Flags()
@@ -101,7 +110,7 @@ func (o *benchOptions) addFlags(c *cobra.Command) {
 
 func runBench(ctx context.Context, o *benchOptions, g *globals) error {
 	if o.moved.check || o.moved.make != "" {
-		return exit.Usagef("--check and --make are for those who change lsiofs: go run ./integration/bench, in its sources")
+		return errMoved
 	}
 	return runBenchDataset(ctx, o, g)
 }

@@ -62,7 +62,7 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, e
 		return nil, fmt.Errorf("--split %s and --sample %s leave no records: there is nothing to measure", d.Spec().Order.Split.Part, d.Spec().Order.Sample)
 	}
 	if c.Format().Name == "zarr" {
-		return nil, fmt.Errorf("bench reads shards as files, to compare with, and crops lie in none: lsiofs bench --check --only zarr measures crops of arrays that it makes")
+		return nil, fmt.Errorf("bench reads shards as files, to compare with, and crops lie in none: in the sources of lsiofs, go run ./integration/bench --check --only zarr measures crops of arrays that it makes")
 	}
 	if len(c.Format().Arrays) > 0 {
 		return nil, fmt.Errorf("bench reads shards as files, to compare with, and those of --array are put together from several: measure one of the arrays")
