@@ -23,6 +23,8 @@ type MountEntry struct {
 	ID                  int
 	Device              string // major:minor, as stat shows it
 	Point, Type, Source string
+	// User is the user who made it, where it is a FUSE mount; else -1.
+	User int
 }
 
 // Mounts lists the mounts in the order in which they were made. It reads a table of the
@@ -57,7 +59,7 @@ func mountAt(path string) (MountEntry, bool, error) {
 }
 
 // parseMounts reads mountinfo (proc_pid_mountinfo(5)): the mount point is field
-// 5, type and source follow a lone "-".
+// 5; type, source and options of the file system follow a lone "-".
 func parseMounts(r io.Reader) ([]MountEntry, error) {
 	var mounts []MountEntry
 	lines := bufio.NewScanner(r)
@@ -72,9 +74,23 @@ func parseMounts(r io.Reader) ([]MountEntry, error) {
 		if err != nil {
 			continue
 		}
-		mounts = append(mounts, MountEntry{ID: id, Device: l[2], Point: profile.UnescapeMount(l[4]), Type: f[0], Source: profile.UnescapeMount(f[1])})
+		mounts = append(mounts, MountEntry{ID: id, Device: l[2], Point: profile.UnescapeMount(l[4]), Type: f[0], Source: profile.UnescapeMount(f[1]), User: userOf(f[2:])})
 	}
 	return mounts, lines.Err()
+}
+
+// userOf finds who made a mount in the options of its file system.
+func userOf(options []string) int {
+	for _, list := range options {
+		for option := range strings.SplitSeq(list, ",") {
+			if id, ok := strings.CutPrefix(option, "user_id="); ok {
+				if n, err := strconv.Atoi(id); err == nil {
+					return n
+				}
+			}
+		}
+	}
+	return -1
 }
 
 // ResolvePoint makes a mount point absolute and free of symbolic links. It does not look

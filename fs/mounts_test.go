@@ -11,7 +11,7 @@ import (
 
 const mountinfo = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 36 22 0:31 / /mnt/a rw,nosuid - fuse.lsiofs lsiofs rw,user_id=0
-37 22 0:32 / /mnt/with\040space rw shared:2 master:1 - fuse.lsiofs /data\040set rw
+37 22 0:32 / /mnt/with\040space rw shared:2 master:1 - fuse.lsiofs /data\040set rw,user_id=1000,group_id=100
 38 36 0:33 / /mnt/a rw - tmpfs tmpfs rw
 short line
 `
@@ -22,9 +22,10 @@ func TestMountsAreRead(t *testing.T) {
 	require.Len(t, mounts, 4)
 	m, ok := TopMount(mounts, "/mnt/with space")
 	require.True(t, ok)
-	require.Equal(t, MountEntry{37, "0:32", "/mnt/with space", FileSystemType, "/data set"}, m)
+	require.Equal(t, MountEntry{37, "0:32", "/mnt/with space", FileSystemType, "/data set", 1000}, m)
 	m, _ = TopMount(mounts, "/mnt/a")
 	require.Equal(t, "tmpfs", m.Type, "the topmost counts")
+	require.Equal(t, -1, m.User, "no file system of a user")
 	_, ok = TopMount(mounts, "/mnt/b")
 	require.False(t, ok)
 

@@ -11,6 +11,7 @@ import (
 	"image/png"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -157,15 +158,15 @@ func (b *browser) call(method string, params, result any) {
 	}
 }
 
-// open shows a file in a window of a size, in a light or dark scheme.
-func (b *browser) open(path string, width, height int, scheme string) {
+// open shows a page in a window of a size, in a light or dark scheme.
+func (b *browser) open(url string, width, height int, scheme string) {
 	b.t.Helper()
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
 	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 	b.seen = nil
 	// The page that was there before may tell later of its own end of loading.
 	var loading, event struct{ LoaderID, Name string }
-	b.call("Page.navigate", map[string]any{"url": "file://" + path}, &loading)
+	b.call("Page.navigate", map[string]any{"url": url}, &loading)
 	require.NotEmpty(b.t, loading.LoaderID)
 	for i := 0; event.LoaderID != loading.LoaderID || event.Name != "load"; i++ {
 		for i == len(b.seen) {
@@ -177,14 +178,14 @@ func (b *browser) open(path string, width, height int, scheme string) {
 	}
 }
 
-// evaluate gives the value of an expression of JavaScript.
+// evaluate gives the value of an expression of JavaScript; that of a promise is waited for.
 func (b *browser) evaluate(expression string, value any) {
 	b.t.Helper()
 	var r struct {
 		Result struct{ Value json.RawMessage }
 		Detail json.RawMessage `json:"exceptionDetails"`
 	}
-	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &r)
+	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
 	require.Emptyf(b.t, r.Detail, "%s: %s", expression, r.Detail)
 	require.NoError(b.t, json.Unmarshal(r.Result.Value, value))
 }
@@ -205,8 +206,8 @@ func (b *browser) screenshot() image.Image {
 	return img
 }
 
-// complaints are what the page made the browser say: errors, warnings, requests of
-// anything that is not the page itself or in it.
+// complaints are what a page made the browser say: errors, warnings, requests of
+// anything that is not the page itself, in it, or below it.
 func (b *browser) complaints(page string) (list []string) {
 	for _, m := range b.seen {
 		switch m.Method {
@@ -215,7 +216,7 @@ func (b *browser) complaints(page string) (list []string) {
 		case "Network.requestWillBeSent":
 			var p struct{ Request struct{ URL string } }
 			require.NoError(b.t, json.Unmarshal(m.Params, &p))
-			if p.Request.URL != "file://"+page && !bytes.HasPrefix([]byte(p.Request.URL), []byte("data:")) {
+			if !strings.HasPrefix(p.Request.URL, page) && !strings.HasPrefix(p.Request.URL, "data:") {
 				list = append(list, "request: "+p.Request.URL)
 			}
 		}

@@ -37,6 +37,24 @@ const layout = `({
     .map(e => e.tagName + '.' + (e.getAttribute('class') || '') + ': ' + e.textContent.slice(0, 40)),
 })`
 
+// windows are those that people look at pages in.
+var windows = []struct {
+	name          string
+	width, height int
+	scheme        string
+	dark          bool
+}{
+	{"a phone, light", 390, 844, "light", false},
+	{"a phone, dark", 390, 844, "dark", true},
+	{"a desktop, light", 1280, 800, "light", false},
+	{"a desktop, dark", 1280, 800, "dark", true},
+}
+
+// isDark looks at the corner, where nothing is drawn.
+func isDark(shot image.Image) bool {
+	return color.GrayModel.Convert(shot.At(1, 1)).(color.Gray).Y < 128
+}
+
 // TestThePageInABrowser makes the page of a dataset, shows it as people see it, and
 // looks whether it is whole, in the window, and loads nothing.
 func TestThePageInABrowser(t *testing.T) {
@@ -48,19 +66,9 @@ func TestThePageInABrowser(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "page.html")
 	toolOK(t, "inspect", data.dir, "--on-corrupt", "skip", "--workers", "4", "--shuffle-size", "500", "--html", page)
 	b := startBrowser(t)
-	for _, c := range []struct {
-		name          string
-		width, height int
-		scheme        string
-		dark          bool
-	}{
-		{"a phone, light", 390, 844, "light", false},
-		{"a phone, dark", 390, 844, "dark", true},
-		{"a desktop, light", 1280, 800, "light", false},
-		{"a desktop, dark", 1280, 800, "dark", true},
-	} {
+	for _, c := range windows {
 		t.Run(c.name, func(t *testing.T) {
-			b.open(page, c.width, c.height, c.scheme)
+			b.open("file://"+page, c.width, c.height, c.scheme)
 			var l struct {
 				Width, ScrollWidth, Height int
 				Broken, Images             int
@@ -76,15 +84,14 @@ func TestThePageInABrowser(t *testing.T) {
 
 			shot := b.screenshot()
 			require.Equal(t, image.Rect(0, 0, c.width, l.Height), shot.Bounds())
-			paper := color.GrayModel.Convert(shot.At(1, 1)).(color.Gray).Y
-			require.Equal(t, c.dark, paper < 128, "paper is %d", paper)
+			require.Equal(t, c.dark, isDark(shot))
 			require.Len(t, l.Sections, 12, "%+v", l.Sections)
 			for _, s := range l.Sections {
 				ink, colours := inkOf(shot, s)
 				require.Greaterf(t, ink, 0.004, "%s of %v is as good as empty", s.Name, s)
 				require.Greaterf(t, colours, 2, "%s", s.Name)
 			}
-			require.Empty(t, b.complaints(page))
+			require.Empty(t, b.complaints("file://" + page))
 		})
 	}
 	t.Run("on paper", func(t *testing.T) {
@@ -134,9 +141,9 @@ func TestABrowserTellsOfRequestsAndErrors(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "page.html")
 	require.NoError(t, os.WriteFile(page, fmt.Appendf(nil, `<!doctype html><img src="http://127.0.0.1:1/x.png"><script>console.error("broken")</script>`), 0o644))
 	b := startBrowser(t)
-	b.open(page, 390, 844, "light")
+	b.open("file://"+page, 390, 844, "light")
 	for _, words := range []string{"request: http://127.0.0.1:1/x.png", "broken"} {
-		for !strings.Contains(strings.Join(b.complaints(page), "\n"), words) {
+		for !strings.Contains(strings.Join(b.complaints("file://" + page), "\n"), words) {
 			b.next() // until the browser's time is over
 		}
 	}

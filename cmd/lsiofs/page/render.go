@@ -1,25 +1,20 @@
 package page
 
 import (
-	_ "embed"
 	"fmt"
 	"math"
 	"strings"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/style"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
-// The page of inspect --html is one file that needs no other: styles and pictures
-// are in it, there is no script, and its policy forbids the browser to fetch
-// anything. What comes from a dataset is escaped by writer. Its size is bounded,
-// whatever the dataset: charts have so many bars, lists so many lines.
-//
-//go:embed page.css
-var style string
-
-// Render makes the file. What a terminal acts on, or a browser turns text around
-// by, is written out.
+// Render makes the page of inspect --html. It is one file that needs no other: styles
+// and pictures are in it, there is no script, and its policy forbids the browser to
+// fetch anything. What comes from a dataset is escaped by writer. Its size is bounded,
+// whatever the dataset: charts have so many bars, lists so many lines. What a terminal
+// acts on, or a browser turns text around by, is written out.
 func (p *page) Render() []byte {
 	var w writer
 	p.putHead(&w)
@@ -45,7 +40,7 @@ func (p *page) putHead(w *writer) {
 <title>{} · lsiofs inspect</title>
 <style>
 `, p.Name)
-	w.put(markup(style)) // a file of this package
+	w.put(markup(style.CSS)) // a file of ours
 	w.put(`</style>
 </head>
 <body>

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,8 +18,12 @@ import (
 
 // Options are what is watched, and for how long.
 type Options struct {
-	Point string
-	Once  bool
+	// Points are the mounts. Without any, it is the user's only one, or with Listen all of the
+	// user's.
+	Points []string
+	Once   bool
+	// Listen is the address and port of a page and of metrics, "" for a terminal.
+	Listen string
 }
 
 const (
@@ -32,9 +37,16 @@ const (
 )
 
 // Run shows frames until the mount is gone or ctx ends: on a terminal until q, else
-// a line a second; one frame where that was asked for.
+// a line a second; one frame where that was asked for. With Listen it serves a page.
 func Run(ctx context.Context, o Options, u *terminal.UI) error {
-	w := newWatch(o.Point)
+	if o.Listen != "" {
+		return listen(ctx, o, u)
+	}
+	point, err := onlyPoint(o.Points)
+	if err != nil {
+		return err
+	}
+	w := newWatch(point)
 	first := w.look(ctx)
 	if first.err != nil {
 		return w.failed(first.err)
@@ -49,6 +61,25 @@ func Run(ctx context.Context, o Options, u *terminal.UI) error {
 		return onScreen(ctx, w)
 	}
 	return lines(ctx, w, func(f frame) error { return printLine(u.Out, f) })
+}
+
+// onlyPoint is the mount to show on a terminal.
+func onlyPoint(named []string) (string, error) {
+	points := named
+	if len(named) == 0 {
+		var err error
+		if points, err = userMounts(); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case len(points) == 0:
+		return "", exit.Errorf(exit.Mount, "you have no mount: lsiofs mount DATASET MNT makes one")
+	case len(points) > 1:
+		return "", exit.Usagef("top shows one mount on a terminal, and there are %d (%s): name one, or watch all with --listen 127.0.0.1:9464",
+			len(points), strings.Join(points[:min(len(points), 3)], ", "))
+	}
+	return points[0], nil
 }
 
 func printLine(w io.Writer, f frame) error {

@@ -22,9 +22,11 @@ import (
 // savedStatus is one of two that a real mount wrote, some seconds apart.
 func savedStatus(t *testing.T, n int) *fs.Status {
 	t.Helper()
-	x := readStatus(filepath.Join("testdata", fmt.Sprintf("status-%d.json", n)))
-	require.NoError(t, x.err)
-	return x.status
+	b, err := os.ReadFile(filepath.Join("testdata", fmt.Sprintf("status-%d.json", n)))
+	require.NoError(t, err)
+	s := new(fs.Status)
+	require.NoError(t, json.Unmarshal(b, s))
+	return s
 }
 
 // readBelow has two workers of four read epoch 3 from a record on, and one more epoch 2.
@@ -162,7 +164,7 @@ func TestTopShowsAMountThatHangs(t *testing.T) {
 	path := filepath.Join(dir, "status.json")
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, unix.Mkfifo(path, 0o600))
-	w.patience = 10 * time.Millisecond
+	w.status.patience = 10 * time.Millisecond
 	f := w.look(t.Context())
 	require.NoError(t, f.err)
 	require.Positive(t, f.silent)
@@ -170,17 +172,17 @@ func TestTopShowsAMountThatHangs(t *testing.T) {
 	b, err := json.Marshal(savedStatus(t, 2))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, b, 0o600)) // as the mount answers at last
-	w.patience = time.Minute
+	w.status.patience = time.Minute
 	f = w.look(t.Context())
 	require.NoError(t, f.err)
 	require.Zero(t, f.silent)
 	require.NotNil(t, f.before)
 
 	hanging := newWatch(dir)
-	hanging.patience = 10 * time.Millisecond
+	hanging.status.patience = 10 * time.Millisecond
 	require.ErrorContains(t, hanging.look(t.Context()).err, "has not answered for")
 	require.NoError(t, os.WriteFile(path, b, 0o600))
-	<-hanging.reading
+	<-hanging.status.reading
 }
 
 func TestTheScreenIsRedrawnResizedAndLeft(t *testing.T) {

@@ -214,23 +214,13 @@ func (f *frame) drawStages(say func(string, ...any), width int) {
 
 // drawFacts is memory, and what was counted.
 func (f *frame) drawFacts(say func(string, ...any), width int) {
-	s, x := f.now, &f.now.Pipeline.Fetch
+	x := &f.now.Pipeline.Fetch
 	held := 0.0
 	if x.BudgetBytes > 0 {
 		held = float64(x.HeldBytes) / float64(x.BudgetBytes)
 	}
 	say("%-10s %s  %s of %s held", "memory", meterBar(held, width-54), terminal.Bytes(x.HeldBytes), terminal.Bytes(x.BudgetBytes))
-	text := fmt.Sprintf("%s went out", terminal.Plural(x.RecordsOut, "record"))
-	if x.Hits+x.Waits > 0 {
-		text += fmt.Sprintf(": %s in memory when wanted, %s waited for", terminal.Count(x.Hits), terminal.Count(x.Waits))
-	}
-	for _, c := range []struct {
-		n    uint64
-		what string
-	}{{x.PiecesReread, "pieces read again"}, {s.Pipeline.Retries.Retries, "reads retried"}, {s.Errors, "requests failed"}, {skipped(s), "damages left out"}} {
-		text += fmt.Sprintf("; %s %s", humanize.Comma(int64(c.n)), c.what)
-	}
-	for _, l := range wrap(text, width) {
+	for _, l := range wrap(f.counted(), width) {
 		say("%s", l)
 	}
 	describe := func(label, format string, args ...any) {
@@ -241,9 +231,30 @@ func (f *frame) drawFacts(say func(string, ...any), width int) {
 			say("%-12s %s", label, l)
 		}
 	}
-	s.DescribeGrowing(describe)
-	s.DescribeCubes(describe)
-	s.DescribeService(describe)
+	f.describe(describe)
+}
+
+// describe calls line with what else there is to say of the mount.
+func (f *frame) describe(line func(label, format string, args ...any)) {
+	f.now.DescribeGrowing(line)
+	f.now.DescribeCubes(line)
+	f.now.DescribeService(line)
+}
+
+// counted is what was counted since the mount began, in words.
+func (f *frame) counted() string {
+	s, x := f.now, &f.now.Pipeline.Fetch
+	text := fmt.Sprintf("%s went out", terminal.Plural(x.RecordsOut, "record"))
+	if x.Hits+x.Waits > 0 {
+		text += fmt.Sprintf(": %s in memory when wanted, %s waited for", terminal.Count(x.Hits), terminal.Count(x.Waits))
+	}
+	for _, c := range []struct {
+		n    uint64
+		what string
+	}{{x.PiecesReread, "pieces read again"}, {s.Pipeline.Retries.Retries, "reads retried"}, {s.Errors, "requests failed"}, {skipped(s), "damages left out"}} {
+		text += fmt.Sprintf("; %s %s", humanize.Comma(int64(c.n)), c.what)
+	}
+	return text
 }
 
 // meterBar is a bar of n columns.

@@ -16,23 +16,51 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// watch reads the status of a mount again and again. A read that does not come
-// back is waited for while the watch goes on; there is never a second beside it.
-type watch struct {
-	point, path string
-	history     []*fs.Status // the newest last
-	reading     chan looked  // of a read that is late; nil: there is none
-	asked       time.Time
-	patience    time.Duration
+// patientFile reads a file of a mount again and again. A read that does not come back is
+// waited for while its owner goes on; there is never a second beside it.
+type patientFile struct {
+	path     string
+	patience time.Duration // how long a read waits before it says that nothing has come
+	reading  chan fileRead // of a read that is late; nil: there is none
+	asked    time.Time
 }
 
-type looked struct {
-	status *fs.Status
-	err    error
+type fileRead struct {
+	bytes []byte
+	err   error
+}
+
+// read gives the file's bytes, or for how long the mount has not given them.
+func (f *patientFile) read(ctx context.Context) (b []byte, silent time.Duration, err error) {
+	if f.reading == nil {
+		f.reading, f.asked = make(chan fileRead, 1), time.Now()
+		go func(to chan<- fileRead, path string) {
+			b, err := os.ReadFile(path)
+			to <- fileRead{b, err}
+		}(f.reading, f.path)
+	}
+	late := time.NewTimer(f.patience)
+	defer late.Stop()
+	select {
+	case x := <-f.reading:
+		f.reading = nil
+		return x.bytes, 0, x.err
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	case <-late.C:
+		return nil, time.Since(f.asked), nil
+	}
+}
+
+// watch reads the status of a mount again and again.
+type watch struct {
+	point   string
+	status  patientFile
+	history []*fs.Status // the newest last
 }
 
 func newWatch(point string) *watch {
-	return &watch{point: point, path: filepath.Join(point, "status.json"), patience: patience}
+	return &watch{point: point, status: patientFile{path: filepath.Join(point, "status.json"), patience: patience}}
 }
 
 // frame is what is known at one time.
@@ -45,32 +73,25 @@ type frame struct {
 	err         error         // the watch is over
 }
 
-// look reads the status. The first time it waits for as long as it takes.
+// look reads the status. A mount that has never answered is an error when the watch's patience
+// is over.
 func (w *watch) look(ctx context.Context) frame {
-	if w.reading == nil {
-		w.reading, w.asked = make(chan looked, 1), time.Now()
-		go func(to chan<- looked) { to <- readStatus(w.path) }(w.reading)
-	}
-	var x looked
-	late := time.NewTimer(w.patience)
-	defer late.Stop()
-	select {
-	case x = <-w.reading:
-	case <-ctx.Done():
-		return frame{point: w.point, err: ctx.Err()}
-	case <-late.C:
-		if len(w.history) == 0 {
-			return frame{point: w.point, err: fmt.Errorf("%s has not answered for %s", w.point, terminal.Round(time.Since(w.asked)))}
-		}
+	b, silent, err := w.status.read(ctx)
+	switch {
+	case err != nil:
+		return frame{point: w.point, err: err}
+	case silent > 0 && len(w.history) == 0:
+		return frame{point: w.point, err: fmt.Errorf("%s has not answered for %s", w.point, terminal.Round(silent))}
+	case silent > 0:
 		f := w.frame()
-		f.silent = time.Since(w.asked)
+		f.silent = silent
 		return f
 	}
-	w.reading = nil
-	if x.err != nil {
-		return frame{point: w.point, err: x.err}
+	s := new(fs.Status)
+	if err := json.Unmarshal(b, s); err != nil {
+		return frame{point: w.point, err: fmt.Errorf("%s: %w", w.status.path, err)}
 	}
-	w.history = append(w.history, x.status)
+	w.history = append(w.history, s)
 	if len(w.history) > rateSeconds+1 {
 		w.history = w.history[1:]
 	}
@@ -88,18 +109,6 @@ func (w *watch) frame() frame {
 	return f
 }
 
-func readStatus(path string) looked {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return looked{err: err}
-	}
-	s := new(fs.Status)
-	if err := json.Unmarshal(b, s); err != nil {
-		return looked{err: fmt.Errorf("%s: %w", path, err)}
-	}
-	return looked{status: s}
-}
-
 // failed says why the watch is over.
 func (w *watch) failed(err error) error {
 	seen := len(w.history) > 0
@@ -113,7 +122,7 @@ func (w *watch) failed(err error) error {
 		return exit.Errorf(exit.Mount, "the server of %s is gone: mount again, which heals the place, or take it away with lsiofs umount %s",
 			w.point, terminal.Quote(w.point))
 	case errors.Is(err, os.ErrNotExist):
-		return exit.Errorf(exit.Mount, "%s is no mount of lsiofs: there is no %s; name the directory that lsiofs mount was given", w.point, w.path)
+		return exit.Errorf(exit.Mount, "%s is no mount of lsiofs: there is no %s; name the directory that lsiofs mount was given", w.point, w.status.path)
 	}
 	return exit.Errorf(exit.Mount, "top: %w", err)
 }
