@@ -75,7 +75,7 @@ var arrows = []struct {
 	{"cmd/lsiofs/opening", []string{"cmd/lsiofs/exit", "cmd/lsiofs/terminal", "pipeline"}, "a dataset is opened the same way by every verb"},
 	{"cmd/lsiofs/resuming", []string{"cmd/lsiofs/exit", "checkpoint", "pipeline"}, "a checkpoint is read the same way by every verb"},
 	{"cmd/lsiofs/inspect", []string{"cmd/lsiofs/opening", "cmd/lsiofs/terminal", "pipeline"}, "what a dataset holds is known without a mount"},
-	{"cmd/lsiofs/top", []string{"cmd/lsiofs/exit", "cmd/lsiofs/terminal", "fs", "pipeline/explain", "pipeline/printable"}, "top reads a mount's status and nothing else"},
+	{"cmd/lsiofs/top", []string{"cmd/lsiofs/exit", "cmd/lsiofs/style", "cmd/lsiofs/terminal", "fs", "pipeline/explain", "pipeline/printable"}, "top reads what a mount shows of itself, and nothing else"},
 	{"cmd/lsiofs/tune", []string{"cmd/lsiofs/exit", "cmd/lsiofs/terminal", "pipeline/catalog", "pipeline/storage"}, "storage is measured without a dataset's formats and order"},
 	{"cmd/lsiofs-csi/volume", nil, "what a pod asks for is known without a node"},
 	{"cmd/lsiofs-csi/state", nil, "what is on disk does not depend on who looks at it"},
