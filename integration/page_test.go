@@ -91,7 +91,7 @@ func TestThePageInABrowser(t *testing.T) {
 				require.Greaterf(t, ink, 0.004, "%s of %v is as good as empty", s.Name, s)
 				require.Greaterf(t, colours, 2, "%s", s.Name)
 			}
-			require.Empty(t, b.complaints("file://" + page))
+			require.Empty(t, b.complaints("file://"+page))
 		})
 	}
 	t.Run("on paper", func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestABrowserTellsOfRequestsAndErrors(t *testing.T) {
 	b := startBrowser(t)
 	b.open("file://"+page, 390, 844, "light")
 	for _, words := range []string{"request: http://127.0.0.1:1/x.png", "broken"} {
-		for !strings.Contains(strings.Join(b.complaints("file://" + page), "\n"), words) {
+		for !strings.Contains(strings.Join(b.complaints("file://"+page), "\n"), words) {
 			b.next() // until the browser's time is over
 		}
 	}
