@@ -164,7 +164,7 @@ func TestREADMEsProgramsRun(t *testing.T) {
 import os, sys, torch
 os.chdir(sys.argv[2])
 rank, ranks, trained, model = 0, 1, [], torch.nn.Linear(1, 1)
-def decode(sample): return int(sample["__key__"] != b"")
+def decode(sample): return int(sample["__key__"] != "")
 def train(batch): trained.extend(batch)
 ` + strings.NewReplacer("/mnt/train", m.dir, "/data/train", d.dir, "64", "4", "step % 1000", "step % 7").Replace(programs[0]+programs[1]) + `
 assert size

@@ -15,5 +15,5 @@ import lsiofs
 
 if __name__ == "__main__":
     for sample in lsiofs.Stream(sys.argv[1]).samples():
-        key = sample.pop("__key__").decode()
+        key = sample.pop("__key__")
         print(key, *(f"{extension}:{len(data)}" for extension, data in sample.items()))

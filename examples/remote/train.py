@@ -50,7 +50,7 @@ def make(root, shards=6, samples=64, seed=0):
 def decode(sample):
     """Runs in the loader's workers. A decoder of JPEG takes the bytes as well: PIL.Image.open(io.BytesIO(sample["jpg"]))."""
     image = torch.frombuffer(bytearray(sample["gray"]), dtype=torch.uint8).float() / 255
-    return image.view(SIDE, SIDE), int(bytes(sample["cls"])), sample["__key__"].decode()
+    return image.view(SIDE, SIDE), int(sample["cls"]), sample["__key__"]
 
 
 def train(a):

@@ -11,8 +11,10 @@ import signal
 import subprocess
 import unittest
 import warnings
+from unittest import mock
 
 import lsiofs
+from lsiofs import dead
 
 from . import mounted
 
@@ -43,8 +45,31 @@ class Beginning(mounted.Case):
                 lsiofs.mount(dataset, point, index_dir=self.index, **flags)
             self.assertEqual(raised.exception.exit_code, code)
             self.assertEqual(raised.exception.args, (str(raised.exception),))
-        self.assertRaises(TypeError, lsiofs.mount, root, daemon=True)
-        self.assertRaises(TypeError, lsiofs.mount, root, log_file="x")
+        self.assertRaises(lsiofs.ArgumentError, lsiofs.mount, root, daemon=True)
+        self.assertRaises(lsiofs.ArgumentError, lsiofs.mount, root, log_file="x")
+
+    def test_a_mixture_has_no_dataset(self):
+        a, b = self.made("a", mounted.make_jsonl), self.made("b", mounted.make_jsonl)
+        mix = [f"a=70:{a}", f"b=30:{b}"]
+        for places in (), (None, self.made("point")):
+            with lsiofs.mount(*places, mix=mix, index_dir=self.index) as data:
+                self.assertEqual(len(list(data.epoch(0))), len(data))
+                self.assertEqual(data.state_dict(10)["order"]["length"], len(data))
+        self.assertRaisesRegex(lsiofs.ArgumentError, "name a dataset", lsiofs.mount)
+
+    def test_what_can_not_run_or_has_no_place_is_an_error_of_the_package(self):
+        root, broken = self.made("data", mounted.make_jsonl), os.path.join(self.directory, "broken")
+        pathlib.Path(broken).write_text("no program")
+        os.chmod(broken, 0o755)
+        for command in broken, root:
+            self.assertRaisesRegex(lsiofs.MountError, "can't be run", lsiofs.mount, root, command=command)
+        self.assertRaisesRegex(lsiofs.StateError, "no state", lsiofs.mount, root, resume={"epoch": object()})
+        with mock.patch("tempfile.tempdir", os.path.join(self.directory, "nowhere")):
+            self.assertRaisesRegex(lsiofs.MountError, "set TMPDIR", lsiofs.mount, root)
+            self.assertRaisesRegex(lsiofs.MountError, "set TMPDIR", lsiofs.mount, root, resume={"epoch": 0})
+        data = self.mount(mounted.make_jsonl, workers=2)
+        self.assertRaisesRegex(lsiofs.OutOfRange, "has 2 worker files", data.worker, 9)
+        self.assertRaises(lsiofs.OutOfRange, data.epoch(0).stream, 2, 2)
 
     def test_a_warning_of_the_server_is_a_warning(self):
         root = self.made("data", mounted.make_jsonl)
@@ -127,7 +152,7 @@ class Ending(mounted.Case):
         del copy, again
         gc.collect()
         self.assertEqual(len(list(data.epoch(0))), 240)
-        self.assertRaisesRegex(lsiofs.Error, "no mount of lsiofs", lsiofs.open, self.directory)
+        self.assertRaisesRegex(lsiofs.Error, "not a mount of lsiofs", lsiofs.open, self.directory)
 
     def run_program(self, body):
         """A program that mounts and says where, and what the server's number is."""
@@ -190,7 +215,7 @@ time.sleep(600)
         for child in "01":
             self.until("a reader has said what it got", lambda: os.path.exists(said + child) and os.path.getsize(said + child))
             with open(said + child) as f:
-                self.assertIn(f.read(), ("ServerDied", "Error", "FileNotFoundError"))
+                self.assertIn(f.read(), ("ServerDied", "MountClosed"))
 
     def test_ctrl_c_is_for_the_program_to_deal_with(self):
         p, path, server = self.run_program("""
@@ -205,6 +230,83 @@ except KeyboardInterrupt:
         self.assertEqual(p.stdout.readline(), b"240\n")
         self.assertEqual(p.wait(mounted.PATIENCE), 0)
         self.require_gone(path, server)
+
+
+class Places(mounted.Case):
+    """Mounts that take the place of others."""
+
+    def killed(self, point):
+        data = self.mount(mounted.make_jsonl, point)
+        os.kill(data.status()["process"]["pid"], signal.SIGKILL)
+        self.until("the mount is dead", lambda: dead._is_dead(point))
+        return data
+
+    def test_the_end_of_an_object_leaves_the_mount_that_was_made_after_it(self):
+        point = self.made("point")
+        for end in "close", "del":
+            old = self.killed(point)
+            new = self.mount(mounted.make_jsonl, point)
+            self.assertRaisesRegex(lsiofs.MountClosed, "another mount is at its place", old.epoch(0).samples)
+            self.assertRaises(lsiofs.MountClosed, old.state_dict, 5)
+            if end == "close":
+                old.close()
+            del old
+            gc.collect()
+            self.assertEqual(len(list(new.epoch(0))), 240)
+            new.close()
+            self.assertFalse(mounted.is_mount(point))
+
+    def test_a_dead_mount_is_taken_away_by_its_own_object_alone(self):
+        point = self.made("point")
+        old = self.killed(point)
+        dead.take_away(lsiofs.command(), point, "0:1")
+        self.assertTrue(mounted.is_mount(point))
+        old.close()
+        self.assertFalse(mounted.is_mount(point))
+
+    def test_another_mount_at_the_place_of_an_opened_one_is_not_read(self):
+        point = self.made("point")
+        first = self.mount(mounted.make_jsonl, point, batch=4)
+        data = lsiofs.open(point)
+        stream = data.epoch(0).stream()
+        want = list(data.epoch(0).ids())
+        first.close()
+        for use in data.status, data.epoch(0).samples, data.worker, lambda: data.state_dict(5), lambda: stream[0], lambda: next(stream.ids()):
+            self.assertRaisesRegex(lsiofs.MountClosed, "unmounted", use)
+        other = self.mount(mounted.make_jsonl, point, batch=4, seed=7)
+        for use in data.epoch(0).samples, data.worker, lambda: data.state_dict(5), lambda: stream[0], lambda: len(stream), lambda: next(stream.ids()):
+            self.assertRaisesRegex(lsiofs.StateError, "seed was 0, and is 7", use)
+        other.close()
+        self.mount(mounted.make_jsonl, point, batch=4, workers=3)  # a service that began anew
+        self.assertEqual(list(data.epoch(0).ids()), want)
+        self.assertEqual(len(list(stream)), 240)
+
+    def test_what_is_closed_says_so(self):
+        data = self.mount(mounted.make_jsonl)
+        stream = data.epoch(0).stream()
+        data.close()
+        for use in data.status, data.checkpoint, data.epoch(0).samples, data.worker, lambda: data.state_dict(5), lambda: next(stream.records()):
+            self.assertRaisesRegex(lsiofs.MountClosed, "this mount is closed", use)
+
+    def test_dead_mounts_of_programs_that_were_killed_with_their_servers_are_cleaned_up(self):
+        root = self.made("data", mounted.make_jsonl)
+        temporary = self.made("tmp")
+        program = f"import lsiofs, sys\nd = lsiofs.mount({root!r}, index_dir={self.index!r})\nprint(d.status()['process']['pid'], d.path, flush=True)\nsys.stdin.read()"
+        environment = {**os.environ, "TMPDIR": temporary}
+        alive = subprocess.Popen([mounted.PYTHON, "-c", program], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(lambda: (alive.communicate(), None))
+        living = alive.stdout.readline().split()[1].decode()
+        for _ in range(2):
+            p = subprocess.Popen([mounted.PYTHON, "-c", program], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            server, path = p.stdout.readline().split()
+            p.send_signal(signal.SIGSTOP)
+            os.kill(int(server), signal.SIGKILL)
+            p.kill()
+            p.communicate()
+            self.until("the mount is dead", lambda: dead._is_dead(path.decode()))
+        subprocess.run([mounted.PYTHON, "-c", program], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+        self.assertEqual([os.path.join(temporary, name) for name in os.listdir(temporary)], [living])
+        self.assertTrue(mounted.is_mount(living))
 
 
 class Errors(mounted.Case):

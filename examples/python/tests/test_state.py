@@ -19,8 +19,9 @@ class State(mounted.Case):
         for resumed in self.mount(mounted.make_jsonl, resume=saved), self.mount(mounted.make_jsonl, resume=saved, workers=3):
             self.assertEqual(resumed.position, (2, 70))
             self.assertEqual([s["y"] for s in resumed.epoch(*resumed.position)], want)
-            self.assertEqual(resumed.state_dict()["done"][0], saved["done"][0])
-            self.assertEqual({**resumed.state_dict(), "done": []}, {**saved, "done": []})
+            again = resumed.state_dict(70)
+            self.assertEqual(again["done"][0], saved["done"][0])
+            self.assertEqual({**again, "done": []}, {**saved, "done": []})
         again = self.mount(mounted.make_jsonl, seed=5)
         self.assertEqual(again.position, (0, 0))
         again.load_state_dict(saved)
@@ -72,11 +73,55 @@ class State(mounted.Case):
             with self.subTest(words), self.assertRaisesRegex(lsiofs.StateError, words):
                 data.load_state_dict(state)
             self.assertEqual(data.position, (4, 20))
-        self.assertRaises(lsiofs.StateError, data.state_dict, -1)
+        for words, args in (
+            ("say how many samples", ()), ("negative", (-1,)), ("negative", (1, -1)),
+            ("has 240 records, and 1099511627776 samples of it can't have been used", (1 << 40, 0)),
+        ):
+            self.assertRaisesRegex(lsiofs.StateError, words, data.state_dict, *args)
+        self.assertRaisesRegex(lsiofs.StateError, "240 records", data.load_state_dict, {"epoch": 0, "samples": 1 << 40})
+
+    def test_a_state_of_the_last_steps_is_that_of_the_epochs_end_where_padding_made_it(self):
+        for tail in "pad", "keep":
+            data = self.mount(mounted.make_jsonl, batch=64, tail=tail)
+            saved = data.state_dict(2 * 2 * 64)  # of 240
+            data.load_state_dict(saved)
+            self.assertEqual(data.state_dict(240), saved)
+            for at in data.position, self.mount(mounted.make_jsonl, tail=tail, resume=saved).position:
+                self.assertTrue(at == (1, 0) or len(data.epoch(*at)) == 0, at)
+            self.assertRaisesRegex(lsiofs.StateError, "240 records", data.state_dict, 1 << 40)
+        data = self.mount(mounted.make_jsonl, batch=64, tail="drop")
+        self.assertRaisesRegex(lsiofs.StateError, "240 records", data.state_dict, 256)
+
+    def test_a_state_of_a_growing_dataset_names_its_run(self):
+        flags = {"grow": True, "run": os.path.join(self.directory, "run"), "settle": "50ms", "min_new": "1shards", "batch": 4}
+        data = self.mount(mounted.make_jsonl, seed=4, **flags)
+        want = [s["y"] for s in data.epoch(0, 100)]
+        saved = json.loads(json.dumps(data.state_dict(100)))
+        with self.assertRaisesRegex(lsiofs.EpochNotReady, r"0 of 1 new shards.*data\.wait\(1\)"):
+            data.epoch(1).samples()
+        self.assertRaisesRegex(lsiofs.EpochNotReady, "one after the other", data.epoch(2).samples)
+        self.assertRaises(lsiofs.EpochNotReady, data.wait, 1, 0)
+        self.assertRaises(lsiofs.EpochNotReady, data.state_dict, 4, 1)
+        os.rename(self.made("more", mounted.make_jsonl, records=8, shards=1) + "/0.jsonl", os.path.join(self.directory, "make_jsonl", "more.jsonl"))
+        data.wait(1, mounted.PATIENCE)
+        self.assertEqual((len(data.epoch(0)), len(data.epoch(1))), (240, 248))
+        later = data.state_dict(244, 1)
+        data.load_state_dict(later)
+        self.assertEqual(data.position, (1, 244))
+        self.assertRaisesRegex(lsiofs.StateError, "240 records", data.state_dict, 244 + 4 * 65536, 0)
+        data.load_state_dict(saved)
+        self.assertEqual([s["y"] for s in data.epoch(*data.position)], want)
+        data.close()
+        for state, place, left in (saved, (0, 100), 140), (later, (1, 244), 4):
+            resumed = self.mount(mounted.make_jsonl, resume=state, **flags)
+            self.assertEqual((resumed.position, len(resumed.epoch(*place))), (place, left))
+            resumed.close()
+        flags["run"] += "-of-another"
+        self.assertRaisesRegex(lsiofs.StateError, "another run", self.mount(mounted.make_jsonl, seed=4, **flags).load_state_dict, saved)
 
     def test_a_mount_that_goes_on_by_workers_says_that_it_has_no_one_place(self):
         data = self.mount(mounted.make_jsonl, seed=5)
-        saved = {**data.state_dict(), "done": [{"batch": 1, "consumed": [30, 4]}]}
+        saved = {**data.state_dict(0), "done": [{"batch": 1, "consumed": [30, 4]}]}
         resumed = self.mount(mounted.make_jsonl, resume=saved)
         with self.assertRaisesRegex(lsiofs.StateError, "read worker"):
             resumed.position

@@ -4,6 +4,7 @@ import gc
 import itertools
 import json
 import os
+import shutil
 import threading
 import unittest
 from unittest import mock
@@ -59,8 +60,9 @@ class Records(mounted.Case):
         data = self.mount(mounted.make_tar)
         for sample in data.epoch(0).samples():
             n = int(sample["__key__"][-3:])
-            self.assertEqual(sample["__key__"], b"n0%d/%03d" % (n % 2, n))
-            self.assertEqual((sample["jpg"], bytes(sample["cls"])), (bytes([n]) * (700 + n), b"%d" % n))
+            self.assertEqual(sample["__key__"], "n0%d/%03d" % (n % 2, n))
+            self.assertEqual({type(v) for k, v in sample.items() if k != "__key__"}, {bytes})
+            self.assertEqual((sample["jpg"], sample["cls"]), (bytes([n]) * (700 + n), b"%d" % n))
         lines = list(self.mount(mounted.make_lines, shuffle="none").epoch(0).samples())
         self.assertEqual(lines, ["one", "two", "\udcff three"] * 20)
 
@@ -76,6 +78,66 @@ class Records(mounted.Case):
         del records
         data.close()
         self.assertEqual([bytes(r) for r in kept], copies)
+
+
+class Restores(mounted.Case):
+    """What is read of a worker file when a checkpoint is restored."""
+
+    def setUp(self):
+        super().setUp()
+        self.data = self.mount(mounted.make_jsonl)
+        self.want = [[s["y"] for s in self.data.epoch(e)] for e in range(3)]
+        self.restore(0, 200)
+
+    def restore(self, epoch, samples=0):
+        with open(os.path.join(self.data.path, "checkpoint"), "w") as f:
+            json.dump({"epoch": epoch, "samples": samples}, f)
+
+    def test_each_iteration_has_the_whole_of_what_the_file_has_then(self):
+        worker = self.data.worker(0)
+        for epoch, samples in (0, 200), (1, 0), (2, 239), (1, 100):
+            self.restore(epoch, samples)
+            left = self.want[epoch][samples:]
+            self.assertEqual([s["y"] for s in worker.samples()], left)
+            self.assertEqual((len(worker), len(list(worker.ids())), len(worker.offsets())), (len(left), len(left), len(left) + 1))
+            self.assertEqual(json.loads(bytes(worker[-1]))["y"], left[-1])
+            self.assertRaises(lsiofs.OutOfRange, lambda: worker[len(left)])
+
+    def test_a_place_that_was_counted_before_is_stale(self):
+        worker = self.data.worker(0, first=5)
+        self.assertEqual([s["y"] for s in worker.samples()], self.want[0][205:])
+        self.restore(1)
+        for use in worker.samples, worker.ids, worker.records, lambda: worker.windows(3):
+            self.assertRaisesRegex(lsiofs.StaleStream, "record 5", next, use())
+
+    def test_a_fork_goes_on_with_the_same_file_or_not_at_all(self):
+        self.restore(0)
+        with mounted.windows_of(500):
+            samples = self.data.worker(0).samples()
+            for _ in range(50):
+                next(samples)
+            self.restore(0)
+            self.assertEqual(mounted.in_child(lambda: [s["y"] for s in samples]), "StaleStream")
+            self.assertRaises(lsiofs.StaleStream, list, samples)
+
+    def test_files_that_are_opened_around_a_restore_are_opened_again(self):
+        original, opened = stream._File.__init__, []
+
+        def restoring(f, path):
+            original(f, path)
+            opened.append(path)
+            if len(opened) == 2:  # the data; the one before it is for the stream
+                self.restore(1)
+
+        with mock.patch.object(stream._File, "__init__", restoring):
+            self.assertEqual([s["y"] for s in self.data.worker(0).samples()], self.want[1])
+        self.assertEqual(len(opened), 5)
+
+    def test_a_copy_of_a_stream_is_read_as_well(self):
+        path = os.path.join(self.directory, "copy.jsonl")
+        for extension in ".offsets", ".jsonl":
+            shutil.copy(os.path.join(self.data.path, "epoch-1/worker-0-of-1" + extension), path.replace(".jsonl", extension))
+        self.assertEqual([s["y"] for s in lsiofs.Stream(path).samples()], self.want[1])
 
 
 class Ahead(mounted.Case):

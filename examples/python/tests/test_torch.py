@@ -3,8 +3,11 @@
 import itertools
 import multiprocessing
 import pickle
+import os
 import subprocess
 import unittest
+import warnings
+from unittest import mock
 
 import lsiofs
 
@@ -43,6 +46,10 @@ class Untouched(unittest.TestCase):
 class Torch(mounted.Case):
     def setUp(self):
         super().setUp()
+        told = warnings.catch_warnings()
+        told.__enter__()
+        self.addCleanup(told.__exit__, None, None, None)
+        warnings.filterwarnings("ignore", 'with tail="keep"', lsiofs.MountWarning)
         self.data = self.mount(mounted.make_jsonl, batch=BATCH, seed=2)
         self.want = [[s["y"] for s in self.data.epoch(e)] for e in range(3)]
 
@@ -97,11 +104,96 @@ class Torch(mounted.Case):
         self.assertEqual(numbers(batches), self.want[0])
         self.assertEqual(numbers(loader), self.want[2])
 
-    def test_without_decode_samples_have_bytes(self):
-        (batch,) = itertools.islice(self.loader(self.mount(mounted.make_tar).torch(), 1, collate_fn=list), 1)
-        self.assertEqual({type(v) for sample in batch for v in sample.values()}, {bytes})
+    def test_samples_are_the_same_with_decode_and_without(self):
+        data = self.mount(mounted.make_tar, batch=BATCH)
+        want = list(itertools.islice(data.epoch(0).samples(), BATCH))
+        for decode in None, dict:
+            for workers in 0, 2:
+                (batch,) = itertools.islice(self.loader(data.torch(decode), workers, collate_fn=list), 1)
+                self.assertEqual(batch, want)
+                self.assertEqual({type(v) for sample in batch for v in sample.values()}, {bytes, str})
         (batch,) = itertools.islice(self.loader(self.data.torch(raw=True), 1, collate_fn=list), 1)
         self.assertEqual(batch, [bytes(r) for r in itertools.islice(self.data.epoch(0).records(), BATCH)])
+
+    def test_a_batch_that_is_not_the_mounts_is_an_error_where_a_number_of_samples_would_name_others(self):
+        for workers, ranks in (2, 1), (1, 2), (0, 2):
+            dataset = self.data.torch(target, rank=0, ranks=ranks)
+            for size in 8, 3, None:
+                with self.subTest(workers=workers, ranks=ranks, size=size):
+                    with self.assertRaisesRegex(lsiofs.Error, f"batch_size is {size or 1}, and the mount's batch is 4"):
+                        next(iter(DataLoader(dataset, batch_size=size, num_workers=workers)))
+        whole = numbers(DataLoader(self.data.torch(target, any_batch=True), batch_size=8, num_workers=2))
+        self.assertEqual(sorted(whole), sorted(self.want[0]))
+        self.assertEqual(numbers(DataLoader(self.data.torch(target), batch_size=7)), self.want[0])  # of one file
+        contiguous = self.mount(mounted.make_jsonl, batch=BATCH, deal="contiguous").torch(target)
+        self.assertRaisesRegex(lsiofs.Error, "contiguous", next, iter(self.loader(contiguous, 2)))
+
+    def test_the_length_of_a_loader_is_that_of_its_epoch(self):
+        for tail in "keep", "drop", "pad":
+            data = self.mount(mounted.make_jsonl, batch=BATCH, tail=tail, sizes={"records": 240})
+            for ranks, workers, samples in (1, 0, 0), (1, 2, 8), (3, 2, 0), (2, 3, 48), (3, 1, 236):
+                dataset = data.torch(target, rank=1 % ranks, ranks=ranks, samples=samples, epoch=1)
+                loader = self.loader(dataset, workers)
+                with self.subTest(tail, ranks=ranks, workers=workers), warnings.catch_warnings():
+                    warnings.filterwarnings("error", "Length of IterableDataset")
+                    self.assertEqual(len(loader), len(list(loader)))
+        self.assertEqual(len(self.data.torch(samples=8)), 232)
+
+    def test_the_first_set_epoch_of_the_resumed_epoch_keeps_its_place(self):
+        for workers in 0, 2:
+            self.data.load_state_dict({"epoch": 1, "samples": 80})
+            dataset = self.data.torch(target)
+            loader = self.loader(dataset, workers)
+            for epoch, want in (1, self.want[1][80:]), (2, self.want[2]), (1, self.want[1]):
+                dataset.set_epoch(epoch)
+                self.assertEqual(numbers(loader), want)
+            dataset = self.data.torch(target)
+            loader = self.loader(dataset, workers)
+            self.assertEqual(numbers(loader), self.want[1][80:])
+            dataset.set_epoch(1)  # once more, and whole
+            self.assertEqual(numbers(loader), self.want[1])
+        self.assertRaises(lsiofs.ArgumentError, dataset.set_epoch, -1)
+        self.assertRaisesRegex(lsiofs.StateError, "name the epoch", self.mount_of_epoch(2).state_dict, 4)
+
+    def mount_of_epoch(self, epoch):
+        data = self.mount(mounted.make_jsonl)
+        data.torch().set_epoch(epoch)
+        return data
+
+    def test_ranks_are_those_of_torch_distributed(self):
+        data = self.mount(mounted.make_jsonl, batch=BATCH, tail="drop")
+        with mock.patch.dict(os.environ, WORLD_SIZE="2"):
+            with self.assertWarnsRegex(lsiofs.MountWarning, "WORLD_SIZE is 2.*init_process_group") as told:
+                self.assertEqual((data.torch().rank, data.torch().ranks), (0, 1))
+            self.assertEqual(told.filename, __file__)
+            self.assertEqual(data.torch(rank=1, ranks=2).rank, 1)
+            torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    self.assertEqual((data.torch().rank, data.torch().ranks), (0, 1))
+                    with mock.patch.multiple(torch.distributed, get_rank=lambda: 1, get_world_size=lambda: 3):
+                        self.assertEqual((data.torch().rank, data.torch().ranks), (1, 3))
+            finally:
+                torch.distributed.destroy_process_group()
+        self.assertRaisesRegex(lsiofs.ArgumentError, "both", data.torch, rank=1)
+
+    def test_ranks_of_a_mount_that_keeps_the_tail_are_warned_of(self):
+        with self.assertWarnsRegex(lsiofs.MountWarning, 'tail="drop"') as told:
+            warnings.simplefilter("always")
+            self.data.torch(rank=0, ranks=2)
+        self.assertEqual(told.filename, __file__)
+
+    def test_rows_of_arrays_can_be_written_to(self):
+        import numpy
+
+        def make_npy(root):
+            numpy.save(os.path.join(root, "a.npy"), numpy.arange(160, dtype="f4").reshape(40, 4))
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # torch warns of those that can't
+            rows = torch.cat(list(self.loader(self.mount(make_npy, batch=BATCH).torch(), 0)))
+        self.assertEqual(float(rows.sum()), 160 * 159 / 2)
 
     def test_an_error_of_a_worker_is_told(self):
         def fails(sample):
@@ -114,7 +206,7 @@ class Torch(mounted.Case):
     def test_a_dataset_is_pickled_without_its_server(self):
         dataset = self.data.torch(target, epoch=1, samples=8)
         again = pickle.loads(pickle.dumps(dataset))
-        self.assertEqual([again.epoch, again.samples, again._told.tolist()], [1, 8, [1, 8]])
+        self.assertEqual([again.epoch, again.samples, again._told.tolist()], [1, 8, [1, 8, 0]])
         self.assertEqual(list(again), self.want[1][8:])
 
 
@@ -228,6 +320,9 @@ class Stateful(mounted.Case):
         other.load_state_dict(state)
         self.assertRaisesRegex(lsiofs.StateError, "have to stay", iter, other)
         self.assertRaisesRegex(lsiofs.StateError, "another dataset", again.load_state_dict, {**state, "dataset": "0" * 64})
+        self.assertRaisesRegex(lsiofs.StateError, "state of the mount", again.load_state_dict, self.data.state_dict(8))
+        for wrong in {}, [1], {**state, "taken": "many"}:
+            self.assertRaisesRegex(lsiofs.StateError, "no state", again.load_state_dict, wrong)
 
 
 if __name__ == "__main__":

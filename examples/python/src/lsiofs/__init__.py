@@ -15,18 +15,21 @@ are used.
 
 from importlib import metadata as _metadata
 
-from .errors import CommandNotFound, Error, MountError, ReadError, ServerDied, StaleStream, StateError
+from .errors import (
+    ArgumentError, CommandNotFound, EpochNotReady, Error, MountClosed, MountError, MountWarning, OutOfRange, ReadError, ServerDied,
+    StaleStream, StateError,
+)
 from .labels import Classes
 from .mounts import Epoch, Mount, mount, open
 from .program import command
-from .server import MountWarning
 from .state import Position
 from .stream import Stream
 from .tar_samples import tar_sample
 
 __all__ = [
-    "Classes", "CommandNotFound", "Epoch", "Error", "Mount", "MountError", "MountWarning", "Position", "ReadError", "ServerDied",
-    "StaleStream", "StateError", "Stream", "command", "mount", "open", "tar_sample",
+    "ArgumentError", "Classes", "CommandNotFound", "Epoch", "EpochNotReady", "Error", "Mount", "MountClosed", "MountError",
+    "MountWarning", "OutOfRange", "Position", "ReadError", "ServerDied", "StaleStream", "StateError", "Stream", "command", "mount",
+    "open", "tar_sample",
 ]
 
 try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Iterator
 
+from .errors import ArgumentError, explained
+
 if TYPE_CHECKING:
     import numpy
 
@@ -11,15 +13,16 @@ if TYPE_CHECKING:
 
 
 def batches(path: str, format: str, windows: Iterator[Window], records: int, dtype: Any) -> Iterator[numpy.ndarray[Any, Any]]:
-    """Arrays of so many records each, out of windows of a multiple of so many."""
+    """Arrays of so many records each, out of windows of a multiple of so many. They can be written to."""
     import numpy
 
     if dtype is None:
         if format != "npy":
-            raise TypeError(f"{path}: a stream of format {format} does not say of which dtype its records are: name it, as arrays(256, '<u2')")
+            raise ArgumentError(f"{path}: a stream of format {format} does not say of which dtype its records are: name it, as arrays(256, '<u2')")
         dtype = row_type(path)
     for window in windows:
-        rows = numpy.frombuffer(window.data, dtype)
+        # A copy can be written to, which torch wants of arrays that become tensors.
+        rows = numpy.frombuffer(bytearray(window.data), dtype)
         for begin in range(0, len(rows), records):
             yield rows[begin : begin + records]
 
@@ -28,7 +31,11 @@ def row_type(path: str) -> Any:
     """The dtype of a row of an npy stream, its shape included."""
     from numpy.lib import format
 
-    with open(path, "rb") as f:
+    try:
+        f = open(path, "rb")
+    except OSError as e:
+        raise explained(e, path) from None
+    with f:
         format.read_magic(f)  # type: ignore[no-untyped-call]
         shape, _, dtype = format.read_array_header_1_0(f)  # type: ignore[no-untyped-call]
     return dtype, shape[1:]

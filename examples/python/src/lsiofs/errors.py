@@ -12,11 +12,29 @@ import json
 import os
 from typing import Any, Optional
 
-__all__ = ["CommandNotFound", "Error", "MountError", "ReadError", "ServerDied", "StaleStream", "StateError", "explained"]
+__all__ = [
+    "ArgumentError", "CommandNotFound", "EpochNotReady", "Error", "MountClosed", "MountError", "MountWarning", "OutOfRange", "ReadError",
+    "ServerDied", "StaleStream", "StateError", "explained",
+]
+
+# Errors of reading a mount whose server is gone, or is going.
+GONE = (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED)
 
 
 class Error(Exception):
     """An error of lsiofs."""
+
+
+class MountWarning(UserWarning):
+    """Something about a mount, or about how it is used, that is likely not what was meant."""
+
+
+class ArgumentError(Error, TypeError, ValueError):
+    """A function was called with what it can't take."""
+
+
+class OutOfRange(Error, IndexError):
+    """There is no such record, worker or class."""
 
 
 class CommandNotFound(Error, FileNotFoundError):
@@ -44,8 +62,16 @@ class ServerDied(ReadError):
     """The mount's server has ended, or was killed. Mount again, from the last saved state."""
 
 
+class MountClosed(ServerDied):
+    """The mount was closed or unmounted, or another mount is at its place by now."""
+
+
 class StaleStream(ReadError):
     """A checkpoint was restored after this worker file was opened. Open it again."""
+
+
+class EpochNotReady(Error):
+    """An epoch of a growing dataset can't begin yet. `Mount.wait` waits for it."""
 
 
 class StateError(Error, ValueError):
@@ -53,20 +79,22 @@ class StateError(Error, ValueError):
 
 
 def explained(error: OSError, path: str) -> OSError:
-    """Gives the error to raise for one that reading `path` has met."""
-    if error.errno in (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED):
+    """Returns the error to raise for one that reading `path` has met."""
+    if isinstance(error, Error):
+        return error
+    if error.errno in GONE:
         return _died(error, path)
     if error.errno == errno.ESTALE:
         text = "a checkpoint was restored after this file was opened: open it again"
         return StaleStream(error.errno, text, path)
     if error.errno != errno.EIO:
-        return error
+        return ReadError(error.errno, error.strerror, path)
     words: Optional[str] = None
     try:
         words = _words(path)
     except OSError as e:
         # What is under way when a server dies gets EIO.
-        if e.errno in (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED):
+        if e.errno in GONE:
             return _died(e, path)
     return ReadError(errno.EIO, words or "the read failed, and the mount's status can't be read", path)
 
@@ -100,6 +128,6 @@ def mount_root(path: str) -> Optional[str]:
         try:
             os.stat(os.path.join(directory, "status.json"))
             return directory
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             directory = os.path.dirname(directory)
     return None

@@ -39,15 +39,6 @@ def samples(format: str, windows: Iterator[Window]) -> Iterator[Any]:
             yield parse(data[begin : (begin := end - start)])
 
 
-def owned(sample: Any) -> Any:
-    """The sample with bytes for its views, so that it can be kept, and sent to another process."""
-    if isinstance(sample, memoryview):
-        return bytes(sample)
-    if isinstance(sample, dict):
-        return {name: bytes(value) if isinstance(value, memoryview) else value for name, value in sample.items()}
-    return sample
-
-
 def _json(record: memoryview) -> Any:
     return json.loads(str(record, "utf-8"))
 
@@ -57,12 +48,12 @@ def _line(record: memoryview) -> str:
     return str(record, "utf-8", "surrogateescape").removesuffix("\n").removesuffix("\r")
 
 
-def _payload(record: memoryview) -> memoryview:
-    return record[_FRAME_HEAD:-_FRAME_TAIL]
+def _payload(record: memoryview) -> bytes:
+    return bytes(record[_FRAME_HEAD:-_FRAME_TAIL])
 
 
-def _as_it_is(record: memoryview) -> memoryview:
-    return record
+def _as_it_is(record: memoryview) -> bytes:
+    return bytes(record)
 
 
 _PARSERS: dict[str, Callable[[memoryview], Any]] = {

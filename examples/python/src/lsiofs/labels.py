@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from typing import Any, Iterable, Mapping, Sequence, overload
 
-from .errors import Error
+from .errors import OutOfRange
 
 
 class Classes(Sequence[str]):
@@ -29,7 +29,7 @@ class Classes(Sequence[str]):
         try:
             return self.numbers[name]
         except KeyError:
-            raise Error(f"sample {_path(sample)!r} is in directory {name!r}, which is none of the {len(self)} classes") from None
+            raise OutOfRange(f"sample {_path(sample)!r} is in directory {name!r}, which is none of the {len(self)} classes") from None
 
     @overload
     def __getitem__(self, number: int) -> str: ...

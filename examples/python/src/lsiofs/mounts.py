@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import json
 import os
 import tempfile
+import time
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 
 from . import labels, state
-from .errors import Error, explained
+from .errors import ArgumentError, EpochNotReady, Error, MountError, OutOfRange, ReadError, StateError, explained
+from .identity import Identity
 from .server import Server, Value
 from .state import Position
 from .stream import Stream
@@ -21,9 +24,12 @@ if TYPE_CHECKING:
 
 Path = Union[str, "os.PathLike[str]"]
 
+_POLL_SECONDS = 1.0  # between two looks at whether an epoch can begin
+_MOST_WORKERS = 65536  # of a mount
+
 
 def mount(
-    dataset: Path,
+    dataset: Optional[Path] = None,
     mountpoint: Optional[Path] = None,
     *,
     resume: Union[None, Path, Mapping[str, Any]] = None,
@@ -34,6 +40,7 @@ def mount(
 
     `flags` are those of ``lsiofs mount``, with ``_`` for ``-``: ``workers=4, batch=64, split="0..0.9",
     seed=1, memory="4GiB"``. The command checks them; what is wrong is a `MountError` with its words.
+    A mixture has no `dataset`, but ``mix=["web=70:/data/web", "code=30:/data/code"]``.
     `mountpoint` is an empty directory; without one it is a temporary one, removed at the end.
     `resume` is a state that `Mount.state_dict` gave, or a file that holds one: the mount has its order
     then, and its place. `command` is the program to start, if not the one that `lsiofs.command` finds.
@@ -44,7 +51,7 @@ def mount(
     with _as_file(resume) as file:
         if file is not None:
             flags["resume"] = file
-        server = Server(os.fspath(dataset), None if mountpoint is None else os.fspath(mountpoint), flags, command)
+        server = Server(_text(dataset), _text(mountpoint), flags, command)
     return Mount(server.mountpoint, server)
 
 
@@ -57,18 +64,24 @@ class Mount:
     """A mounted dataset.
 
     It can be sent to other processes, where it refers to the same mount and does not own it.
-    Attributes: `path`, the mount point; `info`, what the mount's ``dataset.json`` has.
+    Attributes: `path`, the mount point; `info`, what the mount's ``dataset.json`` has. Whatever reads it
+    first sees to it that the mount is still the same: another one may be at its place by now.
     """
 
     def __init__(self, path: str, server: Optional[Server] = None) -> None:
         self.path = path
         self._server = server
-        self.info: dict[str, Any] = self._json("dataset.json")
+        self._identity = Identity(path, server is not None)
+        self._named_epoch: Optional[int] = None  # by a torch dataset's set_epoch
         self._position: Union[Position, Error]
         try:
             self._position = state.mounted_at(self.checkpoint())
-        except Error as e:
+        except StateError as e:
             self._position = e  # it is told when it is wanted
+
+    @property
+    def info(self) -> dict[str, Any]:
+        return self._identity.info
 
     def __repr__(self) -> str:
         return f"lsiofs.Mount({self.path!r}, {self.info['records']} records of {self.info['dataset']})"
@@ -83,9 +96,16 @@ class Mount:
         self.close()
 
     def close(self) -> None:
-        """Unmounts what `mount` has mounted, and waits for the server's end. It may be called again."""
-        if self._server is not None:
-            self._server.close()
+        """Unmounts what `mount` has mounted, and waits for the server's end. It may be called again.
+
+        After it, nothing can be read by this object. In a fork of the program that mounted it does nothing.
+        """
+        if self._server is None or self._server.close():
+            self._identity.closed = True
+
+    def _check(self) -> int:
+        """Raises an error unless the mount is the one that it was, or one that gives the same. Returns its device."""
+        return self._identity.check()[0]
 
     # What is read.
 
@@ -117,7 +137,13 @@ class Mount:
 
         What is read of it counts as delivered in the mount's checkpoint; up to some windows are read ahead.
         """
-        return Stream(f"{self.path}/worker-{worker}{self.extension}", first, self._streams, owner=self)
+        try:
+            return Stream(f"{self.path}/worker-{worker}{self.extension}", first, self._streams, owner=self)
+        except ReadError as e:
+            if e.errno != errno.ENOENT:
+                raise
+            workers = self.info["deal"]["workers"]
+            raise OutOfRange(f"{self.path} has {workers} worker files, from 0 on, and no worker {worker}: mount with more workers, or use epoch(e).stream(w, workers)") from None
 
     def classes(self, names: Optional[Iterable[str]] = None) -> labels.Classes:
         """The classes of samples that lie in a directory for each: `names`, else the directories of the dataset.
@@ -139,19 +165,21 @@ class Mount:
         self,
         decode: Optional[Callable[[Any], Any]] = None,
         *,
-        rank: int = 0,
-        ranks: int = 1,
+        rank: Optional[int] = None,
+        ranks: Optional[int] = None,
         epoch: Optional[int] = None,
         samples: Optional[int] = None,
         raw: bool = False,
+        any_batch: bool = False,
     ) -> TorchDataset:
         """An IterableDataset for torch's DataLoader: see `lsiofs.torch_dataset.TorchDataset`."""
         from .torch_dataset import TorchDataset
 
+        self._check()
         if epoch is None:
             at = self.position
             epoch, samples = at.epoch, at.samples if samples is None else samples
-        return TorchDataset(self, decode, rank, ranks, epoch, samples or 0, raw)
+        return TorchDataset(self, decode, rank, ranks, epoch, samples or 0, raw, any_batch)
 
     # Where it stands.
 
@@ -166,18 +194,46 @@ class Mount:
         """What to save with a model: this dataset and order, the epoch, and how many of its samples were trained on.
 
         `samples` counts from the epoch's start, over all ranks and workers together; the epoch is
-        `position`'s where none is named. The state is a checkpoint of lsiofs, and good for any number of
-        ranks and workers.
+        `position`'s where none is named. The state is a checkpoint of lsiofs, which the mount writes, and
+        good for any number of ranks and workers. That of an epoch's end is the next one's start.
         """
-        if samples is None or epoch is None:
-            at = self.position
-            samples = at.samples if samples is None else samples
-            epoch = at.epoch if epoch is None else epoch
-        return state.document(self.checkpoint(), Position(int(epoch), int(samples)))
+        if samples is None:
+            raise StateError(
+                "say how many samples of the epoch were trained on, which the mount can't know: data.state_dict(samples, epoch). "
+                "What its worker files have delivered is data.checkpoint()"
+            )
+        if epoch is None:
+            epoch = self.position.epoch
+            if self._named_epoch not in (None, epoch):
+                raise StateError(f"set_epoch has gone on to epoch {self._named_epoch}: name the epoch of the samples, as data.state_dict({samples}, {self._named_epoch})")
+        return self._document(Position(int(epoch), int(samples)))
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Sets `position` to that of a state. One of another dataset or order is a `StateError`."""
-        self._position = state.position(saved, self.checkpoint())
+        """Sets `position` to that of a state. One of another dataset or order is a `StateError`, and changes nothing."""
+        place = state.position(saved)
+        own = self._document(place)
+        state.compare(saved, own)
+        self._position = state.position(own)
+
+    def _document(self, place: Position) -> dict[str, Any]:
+        """The mount's own checkpoint of a place."""
+        if place.epoch < 0 or place.samples < 0:
+            raise StateError(f"epoch {place.epoch}, samples {place.samples}: neither can be negative")
+        self._check()
+        path = f"epoch-{place.epoch}/from-{place.samples}/checkpoint"
+        try:
+            with builtins.open(os.path.join(self.path, path), "rb") as f:
+                return dict(json.load(f))
+        except FileNotFoundError:
+            pass
+        except OSError as e:
+            raise explained(e, os.path.join(self.path, path)) from None
+        self._check()
+        self._require_epoch(place.epoch)
+        described = self._described(place.epoch)
+        if place.samples <= described["records"] or described["deal"]["tail"] != "drop" and place.samples < described["records"] + _MOST_WORKERS * described["deal"]["batch"]:
+            return state.document(self.checkpoint(), described["fingerprint"], place, described["records"])
+        raise StateError(f"epoch {place.epoch} of {self.path} has {self._records(place.epoch)} records, and {place.samples} samples of it can't have been used")
 
     def checkpoint(self) -> dict[str, Any]:
         """The mount's own checkpoint: where its worker files began, and what they have delivered."""
@@ -187,15 +243,47 @@ class Mount:
         """What the mount says about itself: what readers wait for, what failed."""
         return self._json("status.json")
 
+    def wait(self, epoch: int, seconds: Optional[float] = None) -> None:
+        """Waits until an epoch of a growing dataset has begun, and begins it when there is enough new data.
+
+        After so many seconds it is an `EpochNotReady`. The epochs of other datasets are there at once.
+        """
+        end = None if seconds is None else time.monotonic() + seconds
+        while True:
+            try:
+                len(self.epoch(epoch).stream())
+                return
+            except EpochNotReady:
+                left = _POLL_SECONDS if end is None else end - time.monotonic()
+                if left <= 0:
+                    raise
+            time.sleep(min(left, _POLL_SECONDS))
+
     def _json(self, name: str) -> dict[str, Any]:
-        path = os.path.join(self.path, name)
+        self._check()
+        return self._identity.json(name)
+
+    def _require_epoch(self, epoch: int) -> None:
+        """Raises an error if an epoch is not there, and never begins one."""
+        growing: dict[str, Any] = self.status().get("growing") or {}
+        latest = (growing.get("latest") or {}).get("epoch")
+        if latest is None or epoch <= latest:
+            return
+        if epoch == latest + 1:
+            raise EpochNotReady(f"{growing.get('next_epoch') or f'epoch {epoch} is not there yet'}: wait for it with data.wait({epoch})")
+        raise EpochNotReady(f"epoch {epoch} is not there yet: the latest one is epoch {latest}, and epochs begin one after the other")
+
+    def _records(self, epoch: int) -> int:
+        """How many records an epoch has that has begun."""
+        return int(self._described(epoch)["records"])
+
+    def _described(self, epoch: int) -> dict[str, Any]:
+        """What an epoch that has begun is of. Epochs have a description of their own only where they differ."""
         try:
-            with builtins.open(path, "rb") as f:
+            with builtins.open(os.path.join(self.path, f"epoch-{epoch}", "dataset.json"), "rb") as f:
                 return dict(json.load(f))
-        except FileNotFoundError as e:
-            raise Error(f"{self.path} is no mount of lsiofs: it has no {name}") from e
-        except OSError as e:
-            raise explained(e, path) from None
+        except OSError:
+            return self.info
 
 
 class Epoch:
@@ -217,15 +305,22 @@ class Epoch:
         path = f"{self.path}/worker-{worker}-of-{workers}{self.mount.extension}"
         try:
             return Stream(path, first, self.mount._streams, owner=self.mount)
-        except FileNotFoundError:
-            raise Error(f"{path} does not exist: {self._why_not(worker, workers)}") from None
+        except ReadError as e:
+            if e.errno != errno.ENOENT:
+                raise
+        raise self._why_not(path, worker, workers)
 
-    def _why_not(self, worker: int, workers: int) -> str:
+    def _why_not(self, path: str, worker: int, workers: int) -> Error:
+        """The error for a file that does not exist."""
         if not 0 <= worker < workers:
-            return f"there is no worker {worker} of {workers}"
-        if not 0 <= self.start <= len(self.mount):
-            return f"the epoch has {len(self.mount)} records"
-        return "epochs and workers count from 0, and there are 65536 workers at most"
+            return OutOfRange(f"{path} does not exist: there is no worker {worker} of {workers}")
+        if workers > _MOST_WORKERS or self.epoch < 0 or self.start < 0:
+            return OutOfRange(f"{path} does not exist: epochs, records and workers count from 0, and there are {_MOST_WORKERS} workers at most")
+        self.mount._require_epoch(self.epoch)
+        records = self.mount._records(self.epoch)
+        if self.start > records:
+            return OutOfRange(f"{path} does not exist: the epoch has {records} records")
+        return ReadError(errno.ENOENT, "it does not exist", path)
 
     def records(self, worker: int = 0, workers: int = 1) -> Iterator[memoryview]:
         """Views of the records' bytes: `Stream.records`."""
@@ -250,6 +345,10 @@ class Epoch:
         return self.samples()
 
 
+def _text(path: Optional[Path]) -> Optional[str]:
+    return None if path is None else os.fspath(path)
+
+
 class _as_file:
     """A state as a file, while it is used."""
 
@@ -260,9 +359,16 @@ class _as_file:
         self.own: Optional[str] = None
         if self.resume is None or not isinstance(self.resume, Mapping):
             return None if self.resume is None else os.fspath(self.resume)
-        descriptor, self.own = tempfile.mkstemp(prefix="lsiofs-", suffix=".json")
-        with builtins.open(descriptor, "w") as f:
-            json.dump(self.resume, f)
+        try:
+            text = json.dumps(dict(self.resume))
+        except (TypeError, ValueError) as e:
+            raise StateError(f"resume is no state of a dataset: {e}") from None
+        try:
+            descriptor, self.own = tempfile.mkstemp(prefix="lsiofs-", suffix=".json")
+            with builtins.open(descriptor, "w") as f:
+                f.write(text)
+        except OSError as e:
+            raise MountError(f"the state can't be written to a temporary file ({e.strerror}: {e.filename}): set TMPDIR") from e
         return self.own
 
     def __exit__(self, *_: object) -> None:

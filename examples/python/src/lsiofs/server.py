@@ -24,7 +24,8 @@ import warnings
 import weakref
 from typing import Any, Mapping, Optional, Sequence, Union
 
-from .errors import MountError
+from . import dead
+from .errors import ArgumentError, MountError, MountWarning
 from .program import command
 
 log = logging.getLogger("lsiofs")
@@ -36,33 +37,41 @@ Value = Union[None, bool, int, float, str, "os.PathLike[str]", Sequence[Union[in
 READERS_SECONDS, ENDING_SECONDS = 0.5, 15.0
 
 
-class MountWarning(UserWarning):
-    """Something about a mount that the server warns of."""
-
-
 class Server:
     """A mount of `dataset` at `mountpoint`, or, without one, at a directory of its own, that answers.
 
-    `flags` are those of ``lsiofs mount``, which checks them. `close` unmounts; so does the end of
+    A mixture has no dataset: ``mix`` in `flags` names its sources. `flags` are those of ``lsiofs mount``, which checks them. `close` unmounts; so does the end of
     this process, and the end of this object.
     """
 
-    def __init__(self, dataset: str, mountpoint: Optional[str], flags: Mapping[str, Value], program: Optional[str] = None) -> None:
+    def __init__(
+        self, dataset: Optional[str], mountpoint: Optional[str], flags: Mapping[str, Value], program: Optional[str] = None
+    ) -> None:
+        if dataset is None and not flags.get("mix"):
+            raise ArgumentError("name a dataset, as mount('/data/train'), or the sources of a mixture, as mount(mix=['web=70:/data/web', …])")
         self.program = program or command()
         own = mountpoint is None
         line = [self.program, "mount", f"--while-pid={os.getpid()}", *(["--rmdir"] if own else []), *arguments(flags)]
-        self.mountpoint = os.path.abspath(mountpoint) if mountpoint is not None else tempfile.mkdtemp(prefix="lsiofs-")
+        self.mountpoint = os.path.abspath(mountpoint) if mountpoint is not None else _temporary(self.program)
         try:
-            self.process, self.mounted = _start(line, [dataset, self.mountpoint])
+            self.process, self.mounted = _start(line, [*([dataset] if dataset is not None else []), self.mountpoint])
+            device = dead.device_at(self.mountpoint)
         except BaseException:
             if own:
                 _remove(self.mountpoint)
             raise
-        self._closed = weakref.finalize(self, _end, self.process, self.program, self.mountpoint, own, os.getpid())
+        self._owner = os.getpid()
+        self._closed = weakref.finalize(self, _end, self.process, self.program, self.mountpoint, device, own, self._owner)
 
-    def close(self) -> None:
-        """Unmounts. Files that are still open can be read on for a moment; after that, reads of them fail."""
+    def close(self) -> bool:
+        """Unmounts, and returns True. Files that are still open can be read on for a moment; after that, reads of them fail.
+
+        In a fork of the process that has mounted it does nothing, and returns False.
+        """
+        if os.getpid() != self._owner:
+            return False
         self._closed()
+        return True
 
 
 def arguments(flags: Mapping[str, Value]) -> list[str]:
@@ -73,7 +82,7 @@ def arguments(flags: Mapping[str, Value]) -> list[str]:
     line = []
     for name, value in flags.items():
         if name in ("daemon", "log_file"):
-            raise TypeError(f"{name} is not for a mount that ends with its program: use lsiofs mount, and lsiofs.open")
+            raise ArgumentError(f"{name} is not for a mount that ends with its program: use lsiofs mount, and lsiofs.open")
         flag = "--" + name.rstrip("_").replace("_", "-")
         values = value if isinstance(value, (list, tuple)) else [value]
         for v in values:
@@ -97,6 +106,8 @@ def _start(line: list[str], places: list[str]) -> tuple[subprocess.Popen[bytes],
                 [*line, f"--ready-fd={writer}", "--", *places],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[writer], start_new_session=True,
             )
+        except OSError as e:
+            raise MountError(f"the command {line[0]} can't be run: {e.strerror}: name another one in LSIOFS_COMMAND, or as command=") from e
         finally:
             os.close(writer)
         try:
@@ -128,12 +139,16 @@ def _failed(text: str, code: int) -> MountError:
     return error
 
 
-def _end(process: subprocess.Popen[bytes], program: str, mountpoint: str, own: bool, owner: int) -> None:
-    """Ends a server, cleanly if it can. In a fork of the process that started it, it does nothing."""
+def _end(process: subprocess.Popen[bytes], program: str, mountpoint: str, device: str, own: bool, owner: int) -> None:
+    """Ends a server, cleanly if it can. In a fork of the process that started it, it does nothing.
+
+    A server unmounts only its own mount. One that was killed leaves a dead mount, which is taken away
+    here, unless it is gone and another one is at its place by now.
+    """
     if os.getpid() != owner:
         return
-    if not _stop(process):  # it leaves a dead mount behind
-        subprocess.run([program, "umount", "--lazy", mountpoint], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    if not _stop(process):
+        dead.take_away(program, mountpoint, device)
     if own:
         _remove(mountpoint)
 
@@ -149,6 +164,16 @@ def _stop(process: subprocess.Popen[bytes]) -> bool:
     process.kill()
     process.wait()
     return False
+
+
+def _temporary(program: str) -> str:
+    """A new directory to mount at, where those of programs that were killed with their servers are cleaned up."""
+    try:
+        directory = tempfile.gettempdir()
+        dead.clean(program, directory)
+        return tempfile.mkdtemp(prefix=dead.PREFIX)
+    except OSError as e:
+        raise MountError(f"no temporary directory to mount at can be made ({e.strerror}: {e.filename}): set TMPDIR, or name a mount point") from e
 
 
 def _remove(directory: str) -> None:

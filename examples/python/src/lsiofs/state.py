@@ -2,8 +2,9 @@
 
 A place is an epoch and how many of its samples all ranks and workers have trained on, together.
 Dataset and order belong to it, since the same numbers mean other samples in another order. All
-of that is a checkpoint of lsiofs, as a mount's file ``checkpoint`` has it: a small dict that can
-be saved with a model, or with ``json.dump`` to a file for ``lsiofs mount --resume``.
+of that is a checkpoint of lsiofs: a small dict that can be saved with a model, or with
+``json.dump`` to a file for ``lsiofs mount --resume``. The mount writes it, as the file
+``epoch-E/from-M/checkpoint``; here it is only read.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Mapping, NamedTuple
 
 from .errors import StateError
+from .identity import differences
 
 
 class Position(NamedTuple):
@@ -20,46 +22,60 @@ class Position(NamedTuple):
     samples: int = 0
 
 
-def document(checkpoint: Mapping[str, Any], position: Position) -> dict[str, Any]:
-    """The checkpoint of a place, of the dataset and in the order that a mount's `checkpoint` names."""
-    if position.epoch < 0 or position.samples < 0:
-        raise StateError(f"epoch {position.epoch}, samples {position.samples}: neither can be negative")
-    order = dict(checkpoint["order"])
-    taken = {"batch": order["batch"], "consumed": [position.samples]}
-    # The last entry is how the mount deals. A mount that resumes from the state takes its batch from
-    # there: dealt by another one, the samples of a DataLoader's batches would not be the next ones.
-    last = checkpoint["done"][-1]
-    deals = {**last, "consumed": [0] * len(last["consumed"])}
-    return {"version": checkpoint["version"], "dataset": checkpoint["dataset"], "order": order, "epoch": position.epoch, "done": [taken, deals]}
-
-
-def position(saved: Any, checkpoint: Mapping[str, Any]) -> Position:
-    """The place that a saved document names, which has to be of the dataset and order of a mount's `checkpoint`.
-
-    The short form ``{"epoch": 3, "samples": 20480}`` names neither, and fits all.
-    """
-    if not isinstance(saved, Mapping) or not _is_count(saved.get("epoch")):
+def position(saved: Any) -> Position:
+    """The place that a saved document names, whatever its dataset and order."""
+    if not isinstance(saved, Mapping) or not is_count(saved.get("epoch")):
         raise StateError(f"this is no state of a dataset: {saved!r:.200}")
-    if saved.keys() <= {"epoch", "samples"}:
-        if not _is_count(saved.get("samples", 0)):
+    if is_short(saved):
+        if not is_count(saved.get("samples", 0)):
             raise StateError(f"samples ({saved['samples']!r:.40}) has to be a number from 0 on")
         return Position(saved["epoch"], saved.get("samples", 0))
     missing = {"version", "dataset", "order", "done"} - saved.keys()
     if missing:
         raise StateError(f"this is no state of a dataset: it has no {', '.join(sorted(missing))}")
-    if saved["version"] != checkpoint["version"]:
-        raise StateError(f"the state is of version {saved['version']!r}, and this mount's are of {checkpoint['version']}")
-    if saved["dataset"] != checkpoint["dataset"]:
-        raise StateError(f"the state is of another dataset: of {saved['dataset']!s:.16}…, and this one is {checkpoint['dataset']:.16}…")
-    differing = _differences(saved["order"], checkpoint["order"])
+    if not isinstance(saved["order"], Mapping) or not is_count(saved["order"].get("batch")):
+        raise StateError(f"this is no state of a dataset: its order is {saved['order']!r:.200}")
+    return Position(saved["epoch"], _taken(saved["done"], saved["order"]["batch"]))
+
+
+def document(checkpoint: Mapping[str, Any], dataset: str, place: Position, records: int) -> dict[str, Any]:
+    """The checkpoint of a place, for mounts that have no epoch-E/from-M/checkpoint."""
+    own = {name: checkpoint[name] for name in ("version", "dataset", "run", "order", "epoch", "done") if name in checkpoint}
+    order, last = own["order"], own["done"][-1]
+    deals = {**last, "consumed": [0] * len(last["consumed"])}
+    # The last entry is how the mount deals. A mount that resumes from the state takes its batch from there.
+    taken = {"batch": order["batch"], "consumed": [min(place.samples, records)]}
+    return {**own, "dataset": dataset, "epoch": place.epoch, "done": [taken, deals]}
+
+
+def compare(saved: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Raises an error unless a saved document is of the dataset and order of `own`, the mount's at that place."""
+    if is_short(saved):
+        return  # it names neither, and fits all
+    if saved["version"] != own["version"]:
+        raise StateError(f"the state is of version {saved['version']!r}, and this mount's are of {own['version']}")
+    if saved.get("run") != own.get("run"):
+        raise StateError(f"the state is of another run: of {saved.get('run')!s:.16}, and this mount's is {own.get('run')!s:.16}")
+    # The snapshot of a growing dataset is that of its epoch.
+    if saved["dataset"] != own["dataset"] and (own.get("run") is None or saved["epoch"] == own["epoch"]):
+        raise StateError(f"the state is of another dataset: of {saved['dataset']!s:.16}…, and this one is {own['dataset']!s:.16}…")
+    differing = differences(saved["order"], own["order"])
     if differing:
         raise StateError("the state is of another order: " + "; ".join(differing) + ": mount with the same, or with resume=STATE")
-    return Position(saved["epoch"], _taken(saved["done"], checkpoint["order"]["batch"]))
 
 
 def mounted_at(checkpoint: Mapping[str, Any]) -> Position:
     """The place that a mount's worker files begin at. The last entry is what they have delivered since."""
     return Position(checkpoint["epoch"], _taken(checkpoint["done"][:-1], checkpoint["order"]["batch"]))
+
+
+def is_short(saved: Mapping[str, Any]) -> bool:
+    """Whether a document is of the short form, ``{"epoch": 3, "samples": 20480}``."""
+    return saved.keys() <= {"epoch", "samples"}
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _taken(done: Any, batch: int) -> int:
@@ -70,19 +86,8 @@ def _taken(done: Any, batch: int) -> int:
             return 0
         if len(entries) == 1:
             (samples,) = entries[0]["consumed"] if len(entries[0]["consumed"]) == 1 else (None,)
-            if _is_count(samples) and entries[0]["batch"] == batch:
+            if is_count(samples) and entries[0]["batch"] == batch:
                 return int(samples)
     except (TypeError, KeyError, AttributeError):
         raise StateError(f"this is no state of a dataset: what it has as done is {done!r:.200}") from None
     raise StateError("the state has what each worker has read, which is for worker files: mount with resume=STATE, and read worker(w)")
-
-
-def _differences(saved: Any, mounted: Mapping[str, Any]) -> list[str]:
-    if not isinstance(saved, Mapping):
-        return [f"it has {saved!r:.40}"]
-    names = list(mounted) + [n for n in saved if n not in mounted]
-    return [f"{n} was {saved.get(n)!r}, and is {mounted.get(n)!r}" for n in names if saved.get(n) != mounted.get(n)]
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

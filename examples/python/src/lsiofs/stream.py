@@ -7,19 +7,19 @@
 A stream is a file of its format, which other programs read as such. Beside it lie a file
 that says where its records are (``.offsets``: n+1 little-endian numbers of 8 bytes) and one
 that says which they are (``.ids``: n identifiers of 16 bytes). Records are read in windows
-of 1 MiB, the next one in a thread while this one is used. Nothing is copied: a record is a
-view of its window.
+of 1 MiB, the next one in a thread while this one is used. A record is a view of its window.
 """
 
 from __future__ import annotations
 
 import bisect
 import contextlib
+import errno
 import os
-from typing import TYPE_CHECKING, Any, Generator, Iterator, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Generator, Iterator, NamedTuple, Optional, Protocol
 
 from . import arrays, formats
-from .errors import explained
+from .errors import ArgumentError, OutOfRange, ReadError, StaleStream, explained, mount_root
 from .readahead import ReadAhead
 
 if TYPE_CHECKING:
@@ -40,6 +40,13 @@ class Window(NamedTuple):
     data: memoryview
 
 
+class Owner(Protocol):
+    """The mount that a stream is of."""
+
+    def _check(self) -> int:
+        """Raises an error unless the mount is still the same. Returns its device."""
+
+
 class Stream:
     """The records of a worker's file, from `first` on.
 
@@ -47,27 +54,32 @@ class Stream:
     the dataset's (``tar``, ``jsonl``, ``lines``, ``tfrecord``, ``npy``, ``fixed``, ``lc0``, ``files``);
     without it the file's extension says what `samples` gives.
 
-    It may be iterated any number of times, also at once, in any thread and after a fork; each
-    iteration opens the file anew. ``len()`` is the number of all records of the file, those
-    before `first` included.
+    It may be iterated any number of times, also at once, in any thread and after a fork. Each
+    iteration opens the file anew and reads what it has then: after a restore of the mount's
+    checkpoint, ``worker-0.tar`` is another file. A restore in the middle of an iteration is a
+    `StaleStream`, and so is one that `first` was not counted in. ``len()`` is the number of all
+    records that the file has now, those before `first` included.
     """
 
-    def __init__(self, path: str | os.PathLike[str], first: int = 0, format: Optional[str] = None, *, owner: object = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], first: int = 0, format: Optional[str] = None, *, owner: Optional[Owner] = None
+    ) -> None:
         self.path = os.fspath(path)
         self._owner = owner  # of the mount, which ends when nothing refers to it
         self.first = first
         if first < 0:
-            raise ValueError(f"{self.path}: first ({first}) must be 0 at least")
+            raise ArgumentError(f"{self.path}: first ({first}) must be 0 at least")
         stem, extension = os.path.splitext(self.path)
         self.format = format or formats.of_extension(extension)
         self._offsets, self._ids = stem + ".offsets", stem + ".ids"
-        try:
-            self._records = os.stat(self._offsets).st_size // 8 - 1
-        except OSError as e:
-            raise explained(e, self._offsets) from None
+        # A file below epoch-E is the same for ever, and so is its inode's number.
+        self._constant = "-of-" in os.path.basename(stem)
+        with self._opened(self._offsets) as index:
+            self._counted = self._generation(index)
 
     def __len__(self) -> int:
-        return self._records
+        with self._opened(self._offsets) as index:
+            return index.numbers_in_it() - 1
 
     def __repr__(self) -> str:
         return f"lsiofs.Stream({self.path!r}, first={self.first}, format={self.format!r})"
@@ -77,10 +89,13 @@ class Stream:
 
     def __getitem__(self, number: int) -> memoryview:
         """One record, by its number in the file; this is a read of its own, of no more than it."""
-        number = range(len(self))[number]
-        begin, end = _offsets(self._offsets, number, number + 2)
-        with _File(self.path) as f:
-            return memoryview(f.read(begin, end - begin))
+        with self._both() as both:
+            try:
+                at = range(both.records)[number]
+            except IndexError:
+                raise OutOfRange(f"{self.path} has {both.records} records, and no record {number}") from None
+            begin, end = both.index.numbers(at, at + 2)
+            return memoryview(both.data.read(begin, end - begin))
 
     def records(self) -> Iterator[memoryview]:
         """Views of the records' bytes.
@@ -98,7 +113,7 @@ class Stream:
         """What the records hold, as the format has it.
 
         ==============  =====================================================================
-        tar, files      a dict: each member's data by its extension, and ``"__key__"``
+        tar, files      a dict: each member's data by its extension, and ``"__key__"``, a str
         jsonl           what ``json.loads`` gives
         lines           a str, without the end of the line
         tfrecord        the payload
@@ -106,7 +121,7 @@ class Stream:
         fixed, lc0      the record; `arrays` makes numpy rows of it
         ==============  =====================================================================
 
-        Data is a memoryview, as `records` gives them.
+        Data is bytes of its own, which can be kept.
         """
         if self.format == "npy":
             return (row for batch in self.arrays(1024) for row in batch)
@@ -115,77 +130,145 @@ class Stream:
     def arrays(self, records: int, dtype: Any = None) -> Iterator[numpy.ndarray[Any, Any]]:
         """Numpy arrays of so many records that follow each other, the last one of fewer.
 
-        `dtype` is that of a record of ``fixed`` or ``lc0``; of ``npy`` it is known. Arrays are views
-        of a window, as `records` are, and can't be written to.
+        `dtype` is that of a record of ``fixed`` or ``lc0``; of ``npy`` it is known. Arrays can be
+        written to. They are views of about 1 MiB that was read together, which is kept as long as one is.
         """
         if records < 1:
-            raise ValueError(f"arrays of {records} records: there has to be one at least")
+            raise ArgumentError(f"arrays of {records} records: there has to be one at least")
         return arrays.batches(self.path, self.format, self.windows(records), records, dtype)
 
     def ids(self) -> Iterator[bytes]:
         """The records' identifiers, the same in every epoch: 8 bytes of a hash of the shard's path, 8 of the number in it."""
-        with _File(self._ids) as f:
-            for at in range(self.first, len(self), MOST_IDS):
-                block = f.read(at * ID_BYTES, min(MOST_IDS, len(self) - at) * ID_BYTES)
+        with self._opened(self._ids) as f:
+            self._check_first(f)
+            end = f.size // ID_BYTES
+            for at in range(self.first, end, MOST_IDS):
+                block = f.read(at * ID_BYTES, min(MOST_IDS, end - at) * ID_BYTES)
                 yield from (block[i : i + ID_BYTES] for i in range(0, len(block), ID_BYTES))
 
     def offsets(self) -> memoryview:
         """Where all records begin in the file, and where the last one ends: one number more than there are records."""
-        return _offsets(self._offsets, 0, len(self) + 1)
+        with self._opened(self._offsets) as f:
+            return f.numbers(0, f.numbers_in_it())
 
     def windows(self, multiple: int = 1) -> Iterator[Window]:
         """About 1 MiB of whole records at a time, a multiple of so many but at the end.
 
         The first window is read at once, further ones ahead, in a thread that ends with this iterator.
         """
-        at, reading = self.first, self._read(self.first, multiple)
+        both = self._both()
         ahead: Optional[ReadAhead[Window]] = None
         try:
-            while at < len(self):
+            self._check_first(both.index)
+            at, end, generation = self.first, both.records, self._generation(both.index)
+            reading = _read(both, at, multiple)
+            while at < end:
                 if ahead is not None and not ahead.here():
-                    ahead, reading = None, self._read(at, multiple)  # in a fork its thread is not there
+                    # In a fork its thread is not there.
+                    ahead, both = None, self._both()
+                    if self._generation(both.index) != generation:
+                        raise self._restored("a checkpoint was restored since this iteration began: begin it anew")
+                    reading = _read(both, at, multiple)
                 window = next(reading) if ahead is None else next(ahead)
                 at += len(window.offsets) - 1
-                if ahead is None and at < len(self):
+                if ahead is None and at < end:
                     ahead = ReadAhead(reading)
                 yield window
         finally:
-            reading.close() if ahead is None else ahead.close()
+            if ahead is None:
+                both.close()
+            else:
+                ahead.close()  # its thread closes the files
 
-    def _read(self, at: int, multiple: int) -> Generator[Window, None, None]:
-        """Reads the windows from record `at` on."""
-        # The places of some records from `begin` on, and where the last one of them ends.
-        begin, places, count = at, memoryview(b"").cast("Q"), FIRST_OFFSETS
-        with _File(self.path) as data, _File(self._offsets) as index:
-            while at < len(self):
-                if begin + len(places) - 1 - at < multiple:
-                    begin = at
-                    places = index.numbers(begin, min(begin + max(count, multiple), len(self)) + 1)
-                    count = min(2 * count, MOST_OFFSETS)
-                first = at - begin
-                last = bisect.bisect_right(places, places[first] + WINDOW, first) - 1
-                last = min(first + max(1, (last - first) // multiple) * multiple, len(places) - 1)
-                offsets = places[first : last + 1]
-                yield Window(at, offsets, memoryview(data.read(offsets[0], offsets[-1] - offsets[0])))
-                at = begin + last
+    def _both(self) -> _Both:
+        """The file and its index, of one generation: no checkpoint was restored between the two."""
+        while True:
+            data = self._opened(self.path)
+            try:
+                index = self._opened(self._offsets)
+            except BaseException:
+                data.close()
+                raise
+            if (data.device, data.time) == (index.device, index.time) or mount_root(self.path) is None:
+                return _Both(data, index)
+            data.close()
+            index.close()
+
+    def _opened(self, path: str) -> _File:
+        """A file of the mount, if that is still the one that the stream is of."""
+        try:
+            f = _File(path)
+        except ReadError as e:
+            if self._owner is not None and e.errno in (errno.ENOENT, errno.ENOTDIR):
+                self._owner._check()
+            raise
+        if self._owner is not None:
+            try:
+                device = self._owner._check()
+                if device != f.device:  # replaced between the two, by one that gives the same
+                    raise self._restored("another mount took this one's place while the file was opened: open it again")
+            except BaseException:
+                f.close()
+                raise
+        return f
+
+    def _generation(self, f: _File) -> object:
+        """Differs between two openings of different content. Files of a worker have the time of the restore that made them."""
+        return f.inode if self._constant else (f.device, f.time)
+
+    def _check_first(self, f: _File) -> None:
+        """Raises an error if `first` was counted in other content than f's, which is the index or the ids."""
+        comparable = f.path == self._offsets or not self._constant
+        if self.first and comparable and self._generation(f) != self._counted:
+            raise self._restored(f"a checkpoint was restored since record {self.first} of this file was named: make the stream anew")
+
+    def _restored(self, text: str) -> StaleStream:
+        return StaleStream(errno.ESTALE, text, self.path)
+
+
+def _read(both: _Both, at: int, multiple: int) -> Generator[Window, None, None]:
+    """Reads the windows from record `at` on, and closes the files."""
+    # The places of some records from `begin` on, and where the last one of them ends.
+    begin, places, count = at, memoryview(b"").cast("Q"), FIRST_OFFSETS
+    try:
+        while at < both.records:
+            if begin + len(places) - 1 - at < multiple:
+                begin = at
+                places = both.index.numbers(begin, min(begin + max(count, multiple), both.records) + 1)
+                count = min(2 * count, MOST_OFFSETS)
+            first = at - begin
+            last = bisect.bisect_right(places, places[first] + WINDOW, first) - 1
+            last = min(first + max(1, (last - first) // multiple) * multiple, len(places) - 1)
+            offsets = places[first : last + 1]
+            yield Window(at, offsets, memoryview(both.data.read(offsets[0], offsets[-1] - offsets[0])))
+            at = begin + last
+    finally:
+        both.close()
 
 
 class _File:
-    """A file that is read by place. Whoever opens it closes it, in any thread."""
+    """An open file that is read by place. Whoever opens it closes it, in any thread."""
 
     def __init__(self, path: str) -> None:
         self.path = path
+        try:
+            self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as e:
+            raise explained(e, path) from None
+        st = os.fstat(self.descriptor)
+        self.size, self.device, self.inode, self.time = st.st_size, st.st_dev, st.st_ino, st.st_mtime_ns
 
     def __enter__(self) -> _File:
-        try:
-            self.descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as e:
-            raise explained(e, self.path) from None
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):  # ENOTCONN, of a server that is gone; it is closed all the same
-            os.close(self.descriptor)
+        self.close()
+
+    def close(self) -> None:
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            with contextlib.suppress(OSError):  # ENOTCONN, of a server that is gone; it is closed all the same
+                os.close(descriptor)
 
     def read(self, at: int, size: int) -> bytes:
         """Exactly so many bytes."""
@@ -194,7 +277,7 @@ class _File:
             while len(data) < size:  # a signal came between two requests
                 more = os.pread(self.descriptor, size - len(data), at + len(data))
                 if not more:
-                    raise EOFError(f"{self.path}: it ends at {at + len(data)}, and was to have {at + size} bytes at least")
+                    raise ReadError(errno.EIO, f"it ends at {at + len(data)}, and was to have {at + size} bytes at least", self.path)
                 data += more
         except OSError as e:
             raise explained(e, self.path) from None
@@ -204,7 +287,22 @@ class _File:
         """The little-endian numbers of 8 bytes at [begin, end)."""
         return memoryview(self.read(8 * begin, 8 * (end - begin))).cast("Q")
 
+    def numbers_in_it(self) -> int:
+        return self.size // 8
 
-def _offsets(path: str, begin: int, end: int) -> memoryview:
-    with _File(path) as f:
-        return f.numbers(begin, end)
+
+class _Both:
+    """A stream's data and its index, opened together."""
+
+    def __init__(self, data: _File, index: _File) -> None:
+        self.data, self.index, self.records = data, index, index.numbers_in_it() - 1
+
+    def __enter__(self) -> _Both:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.data.close()
+        self.index.close()

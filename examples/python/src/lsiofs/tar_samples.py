@@ -11,7 +11,7 @@ import re
 import struct
 from typing import Any, Iterator
 
-Sample = dict[str, Any]  # "__key__": bytes; else a memoryview
+Sample = dict[str, Any]  # "__key__": str; else bytes
 
 # A path with a key and an extension; paths below __x__ have none.
 _PATH = rb"(?!__[^/]*__(?:/|\0))((?:[^\0]*/)?[^\0./]+)\.([^\0/]*)\0"
@@ -28,38 +28,48 @@ _header = struct.Struct("100s24x12s20xc100x8s80x155s12x").unpack_from  # name, s
 _WITHOUT_DATA = b"123456"  # types: links, devices, directories, pipes, whatever their size says
 
 
-def tar_sample(record: memoryview) -> Sample:
-    """The members of a sample by extension, as views, and its ``"__key__"``, as bytes."""
+def tar_sample(record: bytes | memoryview) -> Sample:
+    """The members of a sample by extension, as bytes, and its ``"__key__"``, as str."""
     return next(samples(record, [len(record)]))
 
 
-def samples(data: memoryview, ends: list[int]) -> Iterator[Sample]:
+def samples(data: bytes | memoryview, ends: list[int]) -> Iterator[Sample]:
     """The samples that lie in `data` one behind the other; `ends` says where each ends.
 
     It is one loop, since this is where a program that reads tar streams spends its time.
     """
     usual, at = _usual, 0
+    # What a window was read into: bytes are cut out of bytes fastest.
+    whole = _whole(data)
     for end in ends:
         sample: Sample = {}
         while at < end:
-            member = usual(data, at)
+            member = usual(whole, at)
             if member is None:
-                at = _parse_unusual(data, at, end, sample)
+                at = _parse_unusual(whole, at, end, sample)
                 continue
             if sample:  # with the key, which all members have
                 extension, octal = member.group(2, 3)
             else:
-                sample["__key__"], extension, octal = member.group(1, 2, 3)
+                key, extension, octal = member.group(1, 2, 3)
+                sample["__key__"] = _text(key)
             begin, size = at + 512, int(octal, 8)
             try:
-                sample[extension.decode()] = data[begin : begin + size]
+                sample[extension.decode()] = whole[begin : begin + size]
             except UnicodeDecodeError:
-                sample[_text(extension)] = data[begin : begin + size]
+                sample[_text(extension)] = whole[begin : begin + size]
             at = begin + ((size + 511) & -512)
         yield sample
 
 
-def _parse_unusual(data: memoryview, at: int, end: int, sample: Sample) -> int:
+def _whole(data: bytes | memoryview) -> bytes:
+    if isinstance(data, memoryview):
+        behind = data.obj
+        return behind if isinstance(behind, bytes) and len(behind) == len(data) else bytes(data)
+    return data
+
+
+def _parse_unusual(data: bytes, at: int, end: int, sample: Sample) -> int:
     """Parses one member of any kind, with the extension headers before it, and gives the place behind it."""
     told: dict[bytes, bytes] = {}  # by extension headers, about the member that follows
     while at < end:
@@ -70,9 +80,9 @@ def _parse_unusual(data: memoryview, at: int, end: int, sample: Sample) -> int:
         if kind not in _WITHOUT_DATA:
             at += (size + 511) & -512
         if kind in b"xX":  # PAX
-            told.update(_pax(bytes(content)))
+            told.update(_pax(content))
         elif kind == b"L":  # GNU: a long path
-            told[b"path"] = _string(bytes(content))
+            told[b"path"] = _string(content)
         elif kind == b"K":  # GNU: a long target of a link
             pass
         else:
@@ -83,7 +93,7 @@ def _parse_unusual(data: memoryview, at: int, end: int, sample: Sample) -> int:
                     path = _string(prefix) + b"/" + path
             named = _named(path + b"\0")
             if named and kind in b"0\x007":
-                sample["__key__"] = named[1]
+                sample["__key__"] = _text(named[1])
                 sample[_text(named[2])] = content
             break
     return at
@@ -112,5 +122,6 @@ def _string(field: bytes) -> bytes:
     return field.partition(b"\0")[0]
 
 
-def _text(extension: bytes) -> str:
-    return extension.decode("utf-8", "surrogateescape")
+def _text(name: bytes) -> str:
+    # Bytes that are no UTF-8 stay what they are, as in names of files.
+    return name.decode("utf-8", "surrogateescape")
