@@ -17,13 +17,30 @@ const maxRedirects = 10
 // again; a larger one is closed.
 const drainBytes = 4 << 10
 
-// ask sends a request and follows redirects. The response's Request is the last one. User name and password go to the server
-// that they were given for, and to no other, nor to another port or scheme of it.
+// ask sends a request for a file to its server, and follows redirects. The response's Request is
+// the last one.
 func (s *Source) ask(ctx context.Context, method, path string, v remote.Validator, off, n int64) (*http.Response, error) {
-	at, err := s.address(path)
+	from, err := s.address(path)
 	if err != nil {
 		return nil, err
 	}
+	resp, err := s.askAt(ctx, from, method, v, off, n)
+	if err != nil {
+		return nil, err
+	}
+	if to := resp.Request.URL; to != from {
+		s.kept.learn(path)
+		// What is signed for HEAD may not be got.
+		if method == http.MethodGet && verdict(path, resp, v) == answers {
+			s.kept.keep(path, to, v)
+		}
+	}
+	return resp, nil
+}
+
+// askAt sends a request to a URL, and follows redirects. User name and password go to the server
+// that they were given for, and to no other, nor to another port or scheme of it.
+func (s *Source) askAt(ctx context.Context, at *url.URL, method string, v remote.Validator, off, n int64) (*http.Response, error) {
 	folder := false // the last redirect is what servers answer to the name of a folder
 	for range maxRedirects + 1 {
 		request := (&http.Request{Method: method, URL: at, Host: at.Host, Header: http.Header{
@@ -51,8 +68,7 @@ func (s *Source) ask(ctx context.Context, method, path string, v remote.Validato
 			}
 			return resp, nil
 		}
-		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
-		_ = resp.Body.Close()
+		discard(resp)
 		from := at
 		if at, err = follow(at, location); err != nil {
 			return nil, err
@@ -60,6 +76,12 @@ func (s *Source) ask(ctx context.Context, method, path string, v remote.Validato
 		folder = at.Path == from.Path+"/"
 	}
 	return nil, remote.Refuse("the server redirects more than %d times: the last redirect leads to %s", maxRedirects, at.Host)
+}
+
+// discard ends an answer so that its connection can be used again, if the body is short.
+func discard(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
+	_ = resp.Body.Close()
 }
 
 func redirects(status int) bool {

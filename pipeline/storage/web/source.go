@@ -29,6 +29,7 @@ type Source struct {
 	names   []target.Name
 	named   map[string]int // of paths, in names
 	root    *url.URL       // what Authorization may be sent to
+	kept    *kept
 }
 
 var (
@@ -39,7 +40,7 @@ var (
 // Open makes the source of a target. Where that is a list of files, it is fetched, which
 // is one request: what fails then may pass, or is a *remote.Refusal.
 func Open(ctx context.Context, t target.Web, o Options) (*Source, error) {
-	s := &Source{options: o, web: t, root: &url.URL{Scheme: t.Scheme, Host: t.Host}}
+	s := &Source{options: o, web: t, root: &url.URL{Scheme: t.Scheme, Host: t.Host}, kept: newKept()}
 	s.name(t.Names)
 	if !t.List {
 		return s, nil
@@ -71,7 +72,7 @@ func (s *Source) Names() []string {
 	return paths
 }
 
-// Refresh has nothing to renew: redirects are followed anew by each request.
+// Refresh has nothing to renew: the target of a redirect that refuses is asked for anew at once.
 func (s *Source) Refresh(context.Context, string) {}
 
 // Close has nothing to close: the transport is another's.
@@ -116,10 +117,11 @@ func (s *Source) Sums(ctx context.Context, path string) (remote.Listed, remote.S
 // firstByte is Head by a GET: 405 and 501 refuse HEAD, and so does 403 of a URL that is
 // signed for GET.
 func (s *Source) firstByte(ctx context.Context, path string) (remote.Listed, error) {
-	a, err := s.Open(ctx, path, "", 0, 1)
+	resp, err := s.ask(ctx, http.MethodGet, path, "", 0, 1)
 	if err != nil {
 		return remote.Listed{}, err
 	}
+	a := answer(path, resp, "")
 	_ = a.Body.Close() // which closes the connection where the body is more than a byte
 	size := int64(-1)
 	switch a.Status {
@@ -167,19 +169,25 @@ func (s *Source) describe(path string, a remote.Answer, sizeBytes int64) (remote
 	return l, nil
 }
 
-// Open asks for a range by GET, with If-Match or If-Unmodified-Since.
+// Open asks for a range by GET, with If-Match or If-Unmodified-Since, where a redirect for that
+// version has led before.
 func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off, n int64) (remote.Answer, error) {
 	if off < 0 || n == 0 {
 		return remote.Answer{}, remote.Refuse("there is no range of %d bytes at %d", n, off)
 	}
-	resp, err := s.ask(ctx, http.MethodGet, path, v, off, n)
+	resp, err := s.get(ctx, path, v, off, n)
 	if err != nil {
 		return remote.Answer{}, err
 	}
+	return answer(path, resp, v), nil
+}
+
+// answer is what a GET for a file in a version gave.
+func answer(path string, resp *http.Response, v remote.Validator) remote.Answer {
 	a := remote.AnswerOf(resp, v)
 	a.ReadCode(resp.Header)
 	a.Page = page(path, resp)
-	return a, nil
+	return a
 }
 
 // variant is a digest of the query that a file is asked for with: a server may have

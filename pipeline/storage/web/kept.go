@@ -1,0 +1,208 @@
+package web
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+)
+
+const (
+	// keptAge is how long the target of a redirect is kept that does not say when it expires.
+	keptAge = 10 * time.Minute
+	// keptMargin is how long before its own end a target is asked for anew.
+	keptMargin = 10 * time.Second
+	// maxKept bounds the targets that are kept. Each takes about 1 KiB.
+	maxKept = 4096
+	// turnTime bounds the wait for another request that asks the server where a file lies. A
+	// request takes about a tenth of it; after that each asks by itself.
+	turnTime = time.Second
+)
+
+// kept are the targets that redirects of files have led to, such as signed URLs: asking for
+// them with each range would double the requests, and hubs allow a few a second. A target is
+// of one version of its file. It is used until it expires, or answers that it can't be used.
+// Safe for concurrent use.
+type kept struct {
+	now func() time.Time
+
+	mu sync.Mutex
+	of map[string]*redirected // by path
+}
+
+// redirected is a file whose server redirects.
+type redirected struct {
+	turn    chan struct{} // holds a value while a request asks the server for the target
+	at      *url.URL      // nil: not known
+	version remote.Validator
+	until   time.Time
+}
+
+func newKept() *kept { return &kept{now: time.Now, of: make(map[string]*redirected)} }
+
+// learn notes that the server redirects a file.
+func (k *kept) learn(path string) *redirected {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.of[path]
+	if r == nil {
+		for other := range k.of { // any: the next request for it asks its server
+			if len(k.of) < maxKept {
+				break
+			}
+			delete(k.of, other)
+		}
+		r = &redirected{turn: make(chan struct{}, 1)}
+		k.of[path] = r
+	}
+	return r
+}
+
+// find returns where a version of a file lies, or nil if the server is to be asked. Then the
+// caller calls leave after the answer: other requests for the file wait for it, so that one
+// of them asks.
+func (k *kept) find(ctx context.Context, path string, v remote.Validator) (at *url.URL, leave func()) {
+	r, at := k.look(path, v)
+	if r == nil || at != nil {
+		return at, func() {}
+	}
+	bound := time.NewTimer(turnTime)
+	defer bound.Stop()
+	select {
+	case r.turn <- struct{}{}:
+	case <-bound.C:
+		return nil, func() {}
+	case <-ctx.Done():
+		return nil, func() {} // the request fails by itself
+	}
+	if _, at = k.look(path, v); at != nil {
+		<-r.turn
+		return at, func() {}
+	}
+	return nil, func() { <-r.turn }
+}
+
+func (k *kept) look(path string, v remote.Validator) (*redirected, *url.URL) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.of[path]
+	if r == nil || r.at == nil || r.version != v || !k.now().Before(r.until) {
+		return r, nil
+	}
+	return r, r.at
+}
+
+// keep notes where a version of a file lies.
+func (k *kept) keep(path string, at *url.URL, v remote.Validator) {
+	r := k.learn(path)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.now()
+	r.at, r.version, r.until = at, v, now.Add(keptAge)
+	if end, ok := expiry(at.Query()); ok {
+		r.until = end.Add(-keptMargin)
+	}
+}
+
+// forget drops a target that can't be used, unless another has taken its place.
+func (k *kept) forget(path string, at *url.URL) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r := k.of[path]; r != nil && r.at == at {
+		r.at = nil
+	}
+}
+
+// expiry returns when a signed URL expires by its query, and whether it says so: those of
+// CloudFront and older ones of S3, of S3 and Google, and of Azure.
+func expiry(query url.Values) (time.Time, bool) {
+	if at, err := strconv.ParseInt(query.Get("Expires"), 10, 64); err == nil {
+		return time.Unix(at, 0), true
+	}
+	for _, by := range []string{"X-Amz-", "X-Goog-"} {
+		signed, err1 := time.Parse("20060102T150405Z", query.Get(by+"Date"))
+		seconds, err2 := strconv.ParseUint(query.Get(by+"Expires"), 10, 31)
+		if err1 == nil && err2 == nil {
+			return signed.Add(time.Duration(seconds) * time.Second), true
+		}
+	}
+	if at, err := time.Parse(time.RFC3339, query.Get("se")); err == nil {
+		return at, true
+	}
+	return time.Time{}, false
+}
+
+// get asks for a range of a file in a version, where a redirect has led before if that is
+// known. A target that refuses, or that has another version, has the server asked anew.
+func (s *Source) get(ctx context.Context, path string, v remote.Validator, off, n int64) (*http.Response, error) {
+	at, leave := s.kept.find(ctx, path, v)
+	for range 2 { // after another request has been told a new target, that is tried
+		if at == nil {
+			break
+		}
+		resp, err := s.askAt(ctx, at, http.MethodGet, v, off, n)
+		if err != nil {
+			s.kept.forget(path, at)
+			return nil, err
+		}
+		switch verdict(path, resp, v) {
+		case answers:
+			resp.Body = &watched{ReadCloser: resp.Body, failed: func() { s.kept.forget(path, at) }}
+			return resp, nil
+		case fails:
+			s.kept.forget(path, at)
+			return resp, nil
+		case throttles:
+			return resp, nil
+		}
+		discard(resp)
+		s.kept.forget(path, at)
+		at, leave = s.kept.find(ctx, path, v)
+	}
+	defer leave()
+	return s.ask(ctx, http.MethodGet, path, v, off, n)
+}
+
+// verdict is what an answer for a file means for the target that gave it.
+func verdict(path string, resp *http.Response, v remote.Validator) judged {
+	switch status := resp.StatusCode; {
+	case status == http.StatusOK || status == http.StatusPartialContent:
+		if remote.AnswerOf(resp, v).Validator != v || page(path, resp) != "" {
+			return refuses
+		}
+		return answers
+	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+		return throttles
+	case status >= 500 || status == http.StatusRequestTimeout:
+		return fails
+	}
+	return refuses
+}
+
+type judged int
+
+const (
+	answers   judged = iota
+	throttles        // it is the right one, and has too much to do
+	fails            // another may do: the next attempt asks the server for one
+	refuses          // the server is asked for another at once
+)
+
+// watched is the body of an answer. failed is called if it breaks off or hangs.
+type watched struct {
+	io.ReadCloser
+	failed func()
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		w.failed()
+	}
+	return n, err
+}
