@@ -125,7 +125,7 @@ func (m *mount) openWeb(ctx context.Context, w target.Web, transport *web.Transp
 			return nil, discover.Choice{}, &remote.Refusal{Err: err}
 		}
 	}
-	s, err := web.Open(ctx, w, web.Options{Unversioned: m.spec.Remote.Unversioned, Transport: transport})
+	s, err := web.Open(ctx, w, web.Options{Unversioned: m.spec.Remote.Unversioned, AuthFile: m.spec.Remote.AuthFile, NamedOnly: m.siblings > 1, Transport: transport})
 	if err != nil {
 		return nil, discover.Choice{}, err
 	}

@@ -105,7 +105,7 @@ func enumFlag[T ~string](c *cobra.Command, name, usage string, p *T, allowed ...
 // paths are those of the flags that name a file or a directory of this machine.
 func (d *datasetFlags) paths() []*string {
 	s := &d.spec
-	return []*string{&s.IndexDir, &s.SpoolDir, &s.Cache.Dir, &s.Grow.Run, &s.Grow.Snapshot, &s.Remote.CAFile, &d.zarr.list, &d.resume}
+	return []*string{&s.IndexDir, &s.SpoolDir, &s.Cache.Dir, &s.Grow.Run, &s.Grow.Snapshot, &s.Remote.CAFile, &s.Remote.AuthFile, &d.zarr.list, &d.resume}
 }
 
 // given says whether a flag was on the command line.

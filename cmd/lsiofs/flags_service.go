@@ -14,6 +14,7 @@ func addService(f *pflag.FlagSet, r *spec.Remote) {
 	f.StringVar(&r.Endpoint, "endpoint", r.Endpoint, "s3: the `URL` of a service that answers as S3 does, instead of Amazon's")
 	f.BoolVar(&r.Anonymous, "anonymous", r.Anonymous, "s3: send no credentials, for a public bucket")
 	f.BoolVar(&r.RequesterPays, "requester-pays", r.RequesterPays, "s3: requests are at your own expense")
+	f.StringVar(&r.AuthFile, "auth-file", r.AuthFile, "https: a `file` of tokens: lines HOST TOKEN or HOST HEADER: VALUE, each for that host alone; also LSIOFS_HTTP_TOKEN in the environment, and ~/.netrc")
 	f.StringVar(&r.CAFile, "ca-file", r.CAFile, "a `file` of certificates, in PEM, that are trusted beside the system's")
 	f.BoolVar(&r.Unversioned, "unversioned", r.Unversioned, "https: accept files without ETag and Last-Modified, of which only a change of size is seen")
 }
@@ -21,6 +22,6 @@ func addService(f *pflag.FlagSet, r *spec.Remote) {
 // probed are the flags for commands that ask a service without reading a dataset.
 func probed(r spec.Remote) probe.Options {
 	return probe.Options{
-		Region: r.Region, Endpoint: r.Endpoint, Anonymous: r.Anonymous, RequesterPays: r.RequesterPays, CAFile: r.CAFile, Unversioned: r.Unversioned,
+		Region: r.Region, Endpoint: r.Endpoint, Anonymous: r.Anonymous, RequesterPays: r.RequesterPays, CAFile: r.CAFile, AuthFile: r.AuthFile, Unversioned: r.Unversioned,
 	}
 }

@@ -200,6 +200,7 @@ type Remote struct {
 	Endpoint      string // https://HOST of a service that answers as S3 does; "" for Amazon's
 	Anonymous     bool   // requests are not signed
 	RequesterPays bool
+	AuthFile      string // tokens and headers for web servers, a line each
 	CAFile        string // certificates that are trusted beside the system's
 	Unversioned   bool   // objects without ETag and date are told apart by size alone
 	Connections   int    // requests that are under way at most

@@ -16,7 +16,8 @@ import (
 // value says whether it is secret. Variables that name files of the node are not among them.
 var secretKeys = map[string]bool{
 	"AWS_ACCESS_KEY_ID": true, "AWS_SECRET_ACCESS_KEY": true, "AWS_SESSION_TOKEN": true,
-	"AWS_REGION": false, "AWS_DEFAULT_REGION": false, "AWS_ENDPOINT_URL": false, "AWS_ENDPOINT_URL_S3": false,
+	"LSIOFS_HTTP_TOKEN": true,
+	"AWS_REGION":        false, "AWS_DEFAULT_REGION": false, "AWS_ENDPOINT_URL": false, "AWS_ENDPOINT_URL_S3": false,
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -46,8 +47,19 @@ const minSecretBytes = 4
 func (v Volume) Veil(text string) string {
 	for _, variable := range v.Environment {
 		name, value, _ := strings.Cut(variable, "=")
-		if secretKeys[name] && len(value) >= minSecretBytes {
-			text = strings.ReplaceAll(text, value, "("+name+")")
+		if !secretKeys[name] {
+			continue
+		}
+		secrets := []string{value}
+		for line := range strings.Lines(value) { // a value may have several tokens, each behind its host
+			if words := strings.Fields(line); len(words) > 1 {
+				secrets = append(secrets, words[len(words)-1])
+			}
+		}
+		for _, secret := range secrets {
+			if len(secret) >= minSecretBytes {
+				text = strings.ReplaceAll(text, secret, "("+name+")")
+			}
 		}
 	}
 	return text

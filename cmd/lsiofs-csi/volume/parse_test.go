@@ -70,7 +70,7 @@ attribute run: "/var/lib/kubelet/pods" is, holds, or lies in /var/lib/kubelet, w
 attribute snapshot: "/var/run/x" is, holds, or lies in /var/run, which no pod may read: name a directory of data
 there is no attribute "colour", "daemon" (the driver runs its servers as it sees fit): there are `+strings.Join(Names(), ", ")+`
 attribute memory (3GiB) must be at most 2.0 GiB: this node's servers may take 4.0 GiB each, of which --memory is half
-the Secret may not have a key "token": it may have AWS_ACCESS_KEY_ID, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN`), err.Error())
+the Secret may not have a key "token": it may have AWS_ACCESS_KEY_ID, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, LSIOFS_HTTP_TOKEN`), err.Error())
 }
 
 func TestPathsThatLeadOutAreRefused(t *testing.T) {
@@ -129,6 +129,9 @@ func TestAVeilTakesSecretsOutAndLeavesTheRest(t *testing.T) {
 	v, err := Parse(map[string]string{"dataset": "s3://b/x"}, map[string]string{"AWS_ACCESS_KEY_ID": "AKIDX", "AWS_SECRET_ACCESS_KEY": "s3cr3t", "AWS_REGION": "eu-1"}, Policy{})
 	require.NoError(t, err)
 	require.Equal(t, "key (AWS_ACCESS_KEY_ID) of eu-1, (AWS_SECRET_ACCESS_KEY)", v.Veil("key AKIDX of eu-1, s3cr3t"))
+	v, err = Parse(map[string]string{"dataset": "https://hub/x.tar"}, map[string]string{"LSIOFS_HTTP_TOKEN": "hub hf_1\nlab PRIVATE-TOKEN: glpat\n"}, Policy{})
+	require.NoError(t, err)
+	require.Equal(t, "hub: (LSIOFS_HTTP_TOKEN), lab: (LSIOFS_HTTP_TOKEN)", v.Veil("hub: hf_1, lab: glpat"))
 	b, err := json.Marshal(v.Args)
 	require.NoError(t, err)
 	require.NotContains(t, string(b), "s3cr3t")

@@ -84,7 +84,7 @@ func (u *url) bareRequests(ctx context.Context) (r reading, err error) {
 	s := &u.config.Spec
 	service, err := probe.Open(ctx, s.Dataset, probe.Options{
 		Region: s.Remote.Region, Endpoint: s.Remote.Endpoint, Anonymous: s.Remote.Anonymous, RequesterPays: s.Remote.RequesterPays,
-		CAFile: s.Remote.CAFile, Unversioned: s.Remote.Unversioned,
+		CAFile: s.Remote.CAFile, AuthFile: s.Remote.AuthFile, Unversioned: s.Remote.Unversioned,
 	})
 	if err != nil {
 		return r, err

@@ -19,7 +19,7 @@ type Page struct {
 
 // topics are the pages in the order in which a new user may want them.
 var topics = []string{
-	"tree", "checkpoints", "shuffle", "mixtures", "growing", "formats", "zarr", "python", "storage", "remote", "filter", "observing", "failures",
+	"tree", "checkpoints", "shuffle", "mixtures", "growing", "formats", "zarr", "python", "storage", "remote", "web", "filter", "observing", "failures",
 	"services", "security", "speed", "comparison", "limits",
 }
 

@@ -22,8 +22,10 @@ import (
 type Options struct {
 	Region, Endpoint         string
 	Anonymous, RequesterPays bool
-	CAFile                   string
+	CAFile, AuthFile         string
 	Unversioned              bool
+
+	namedOnly bool // as web.Options has it
 }
 
 // Service is a dataset's root at a service, opened to be looked at. It is not for
@@ -73,6 +75,7 @@ func OpenFolder(ctx context.Context, url string, o Options) (*Service, error) {
 	if w := parsed.Web; w != nil {
 		w.Names, w.List = nil, false
 	}
+	o.namedOnly = true // the caller opens folders of several hosts
 	return open(ctx, parsed, o)
 }
 
@@ -88,7 +91,7 @@ func open(ctx context.Context, parsed target.Target, o Options) (s *Service, err
 		})
 		s.source = s.bucket
 	} else {
-		s.source, err = web.Open(ctx, *parsed.Web, web.Options{Unversioned: o.Unversioned, Transport: s.heard})
+		s.source, err = web.Open(ctx, *parsed.Web, web.Options{Unversioned: o.Unversioned, AuthFile: o.AuthFile, NamedOnly: o.namedOnly, Transport: s.heard})
 	}
 	if err != nil {
 		s.transport.Close()

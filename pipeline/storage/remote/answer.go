@@ -54,7 +54,7 @@ type finding struct {
 func check(a Answer, q question) finding {
 	switch {
 	case a.Status != 200 && a.Status != 206:
-		return ofStatus(a.Status, a.Code, a.RetryAfter)
+		return advised(ofStatus(a.Status, a.Code, a.RetryAfter), a.Status, a.Code, a.Advice)
 	case a.Page != "":
 		return wrong("%s", a.Page)
 	case a.Encoding == "" || a.Encoding == "identity":
@@ -119,6 +119,14 @@ func wrong(format string, args ...any) finding {
 
 func changed(format string, args ...any) finding {
 	return finding{kind: kindFinal, err: fmt.Errorf(format+": %w", append(args, storage.ErrChanged)...)}
+}
+
+// advised is what ofStatus says, with the advice of the source where that has one.
+func advised(f finding, status int, code, advice string) finding {
+	if advice != "" {
+		f.err = fmt.Errorf("the answer is %s: %s", statusText(status, code), advice)
+	}
+	return f
 }
 
 // ofStatus says what an answer means that is neither 200 nor 206.

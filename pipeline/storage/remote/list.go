@@ -361,7 +361,7 @@ func (s *Storage) askOnce(ctx context.Context, ask func(ctx context.Context) err
 	case answered:
 		s.worked.Store(true)
 		s.stats.asked(status.Status)
-		f := ofStatus(status.Status, status.Code, status.RetryAfter)
+		f := advised(ofStatus(status.Status, status.Code, status.RetryAfter), status.Status, status.Code, status.Advice)
 		if place, ok := strings.CutSuffix(err.Error(), status.Error()); ok && place != "" {
 			f.err = fmt.Errorf("%s%w", CleanText(place), f.err)
 		}

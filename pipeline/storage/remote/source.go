@@ -78,6 +78,8 @@ type Answer struct {
 	Encoding          string        // Content-Encoding, "" for none
 	Code              string        // the service's own word for an error, such as SlowDown; CodeExpired
 	RetryAfter        time.Duration // of Retry-After or RateLimit; 0: it does not say
+	// Advice is what to do about a 401 or 403, for people; "" for what is said of buckets.
+	Advice string
 	// Page says, for people, that what came is a web page, as of a login, and from where; "" for
 	// the object.
 	Page string

@@ -140,12 +140,16 @@ func expiry(query url.Values) (time.Time, bool) {
 // get asks for a range of a file in a version, where a redirect has led before if that is
 // known. A target that refuses, or that has another version, has the server asked anew.
 func (s *Source) get(ctx context.Context, path string, v remote.Validator, off, n int64) (*http.Response, error) {
+	named, err := s.address(path)
+	if err != nil {
+		return nil, err
+	}
 	at, leave := s.kept.find(ctx, path, v)
 	for range 2 { // after another request has been told a new target, that is tried
 		if at == nil {
 			break
 		}
-		resp, err := s.askAt(ctx, at, http.MethodGet, v, off, n)
+		resp, err := s.askAt(ctx, named, at, http.MethodGet, v, off, n)
 		if err != nil {
 			s.kept.forget(path, at)
 			return nil, err

@@ -60,12 +60,10 @@ func (s *Source) readList(ctx context.Context) ([]target.Name, error) {
 		return fail(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	a := remote.AnswerOf(resp, "")
-	a.ReadCode(resp.Header)
-	a.Page = page(path, resp)
+	a := s.answer(path, resp, "")
 	switch {
 	case a.Status != http.StatusOK:
-		return fail(&remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter})
+		return fail(failure(a))
 	case a.Page != "":
 		return fail(remote.Refuse("%s", a.Page))
 	case a.LengthBytes < 0 && len(resp.TransferEncoding) == 0:

@@ -24,7 +24,11 @@ func (s *Source) ask(ctx context.Context, method, path string, v remote.Validato
 	if err != nil {
 		return nil, err
 	}
-	resp, err := s.askAt(ctx, from, method, v, off, n)
+	resp, err := s.askAt(ctx, from, from, method, v, off, n)
+	if err == nil && refused(resp.StatusCode) && s.auth.renewed(resp.Request, s.web.User, from) {
+		discard(resp)
+		resp, err = s.askAt(ctx, from, from, method, v, off, n)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -38,19 +42,16 @@ func (s *Source) ask(ctx context.Context, method, path string, v remote.Validato
 	return resp, nil
 }
 
-// askAt sends a request to a URL, and follows redirects. User name and password go to the server
-// that they were given for, and to no other, nor to another port or scheme of it.
-func (s *Source) askAt(ctx context.Context, at *url.URL, method string, v remote.Validator, off, n int64) (*http.Response, error) {
+// askAt sends a request for the file named to where it lies, and follows redirects. User names, passwords and tokens go to the
+// servers that they were given for, and to no other, nor to another port or scheme of it.
+func (s *Source) askAt(ctx context.Context, named, at *url.URL, method string, v remote.Validator, off, n int64) (*http.Response, error) {
 	folder := false // the last redirect is what servers answer to the name of a folder
 	for range maxRedirects + 1 {
 		request := (&http.Request{Method: method, URL: at, Host: at.Host, Header: http.Header{
 			"Accept-Encoding": {"identity"}, // else what is stored may be compressed on its way
 			"User-Agent":      {"lsiofs"},
 		}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
-		if s.web.User != nil && at.Scheme == s.root.Scheme && at.Host == s.root.Host {
-			password, _ := s.web.User.Password()
-			request.SetBasicAuth(s.web.User.Username(), password)
-		}
+		s.auth.authorize(request, s.web.User, named)
 		if method == http.MethodGet {
 			remote.SetRange(request.Header, off, n)
 		}
@@ -82,6 +83,12 @@ func (s *Source) askAt(ctx context.Context, at *url.URL, method string, v remote
 func discard(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
 	_ = resp.Body.Close()
+}
+
+// refused reports whether a status is that of a request which may be answered with other
+// credentials.
+func refused(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden
 }
 
 func redirects(status int) bool {

@@ -18,6 +18,11 @@ type Options struct {
 	// Unversioned accepts files whose versions the server can't tell apart: only a
 	// change of their size is then seen.
 	Unversioned bool
+	// AuthFile has tokens and headers for hosts, besides those of TokenVariable and a .netrc;
+	// "" for none.
+	AuthFile string
+	// NamedOnly leaves out tokens that name no host, where they are for several datasets.
+	NamedOnly bool
 	// Transport makes the requests. It is the caller's, who closes it after the source.
 	Transport http.RoundTripper
 }
@@ -28,8 +33,8 @@ type Source struct {
 	web     target.Web
 	names   []target.Name
 	named   map[string]int // of paths, in names
-	root    *url.URL       // what Authorization may be sent to
 	kept    *kept
+	auth    *authorization
 }
 
 var (
@@ -40,7 +45,11 @@ var (
 // Open makes the source of a target. Where that is a list of files, it is fetched, which
 // is one request: what fails then may pass, or is a *remote.Refusal.
 func Open(ctx context.Context, t target.Web, o Options) (*Source, error) {
-	s := &Source{options: o, web: t, root: &url.URL{Scheme: t.Scheme, Host: t.Host}, kept: newKept()}
+	auth, err := newAuthorization(o.AuthFile, url.URL{Scheme: t.Scheme, Host: t.Host}, o.NamedOnly)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{options: o, web: t, kept: newKept(), auth: auth}
 	s.name(t.Names)
 	if !t.List {
 		return s, nil
@@ -72,8 +81,9 @@ func (s *Source) Names() []string {
 	return paths
 }
 
-// Refresh has nothing to renew: the target of a redirect that refuses is asked for anew at once.
-func (s *Source) Refresh(context.Context, string) {}
+// Refresh reads the files of tokens and passwords anew. The target of a redirect that refuses is
+// asked for anew without it.
+func (s *Source) Refresh(context.Context, string) { _ = s.auth.read() }
 
 // Close has nothing to close: the transport is another's.
 func (s *Source) Close() error { return nil }
@@ -86,14 +96,13 @@ func (s *Source) Head(ctx context.Context, path string) (remote.Listed, error) {
 		return remote.Listed{}, err
 	}
 	_ = resp.Body.Close()
-	a := remote.AnswerOf(resp, "")
-	a.Page = page(path, resp)
+	a := s.answer(path, resp, "")
 	switch {
 	case a.Status == http.StatusOK && (a.LengthBytes >= 0 || a.Page != ""):
 		return s.describe(path, a, a.LengthBytes)
 	case a.Status == http.StatusNotFound || a.Status == http.StatusGone || a.Status >= 500 && a.Status != http.StatusNotImplemented,
 		a.Status == http.StatusTooManyRequests, a.Status == http.StatusRequestTimeout, a.Status == http.StatusUnauthorized:
-		return remote.Listed{}, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
+		return remote.Listed{}, failure(a)
 	}
 	return s.firstByte(ctx, path)
 }
@@ -105,10 +114,9 @@ func (s *Source) Sums(ctx context.Context, path string) (remote.Listed, remote.S
 		return remote.Listed{}, remote.Sums{}, err
 	}
 	_ = resp.Body.Close()
-	a := remote.AnswerOf(resp, "")
-	a.Page = page(path, resp)
+	a := s.answer(path, resp, "")
 	if a.Status != http.StatusOK {
-		return remote.Listed{}, remote.Sums{}, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
+		return remote.Listed{}, remote.Sums{}, failure(a)
 	}
 	l, err := s.describe(path, a, a.LengthBytes)
 	return l, remote.WebSums(resp.Header), err
@@ -121,7 +129,7 @@ func (s *Source) firstByte(ctx context.Context, path string) (remote.Listed, err
 	if err != nil {
 		return remote.Listed{}, err
 	}
-	a := answer(path, resp, "")
+	a := s.answer(path, resp, "")
 	_ = a.Body.Close() // which closes the connection where the body is more than a byte
 	size := int64(-1)
 	switch a.Status {
@@ -135,7 +143,7 @@ func (s *Source) firstByte(ctx context.Context, path string) (remote.Listed, err
 			size = a.LengthBytes
 		}
 	default:
-		return remote.Listed{}, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
+		return remote.Listed{}, failure(a)
 	}
 	return s.describe(path, a, size)
 }
@@ -179,14 +187,20 @@ func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off,
 	if err != nil {
 		return remote.Answer{}, err
 	}
-	return answer(path, resp, v), nil
+	return s.answer(path, resp, v), nil
 }
 
-// answer is what a GET for a file in a version gave.
-func answer(path string, resp *http.Response, v remote.Validator) remote.Answer {
+// answer is what a request for a file in a version gave.
+func (s *Source) answer(path string, resp *http.Response, v remote.Validator) remote.Answer {
 	a := remote.AnswerOf(resp, v)
-	a.ReadCode(resp.Header)
-	a.Page = page(path, resp)
+	if resp.Request.Method == http.MethodGet {
+		a.ReadCode(resp.Header)
+	}
+	if a.Page = page(path, resp); refused(a.Status) {
+		if named, err := s.address(path); err == nil {
+			a.Advice = s.auth.advice(a.Status, resp.Request, s.web.User, named)
+		}
+	}
 	return a
 }
 

@@ -282,7 +282,8 @@ func TestStatusesOfHeadAreErrors(t *testing.T) {
 		_, err := open(t, url+"/x.tar").Head(t.Context(), "x.tar")
 		var answered *remote.StatusError
 		require.ErrorAs(t, err, &answered)
-		require.Equal(t, remote.StatusError{Status: status, RetryAfter: 3 * time.Second}, *answered)
+		require.Equal(t, status == 401 || status == 403, answered.Advice != "")
+		require.Equal(t, remote.StatusError{Status: status, RetryAfter: 3 * time.Second, Advice: answered.Advice}, *answered)
 		require.Equal(t, status == 404 || status == 410, errors.Is(err, fs.ErrNotExist))
 		require.Len(t, asked.methods(), methods, "%d", status)
 	}

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
@@ -107,6 +108,11 @@ func parseUser(scheme, info string) (*url.Userinfo, error) {
 		return nil, fmt.Errorf("the user name or the password in the https:// URL is not percent-encoded")
 	}
 	return url.UserPassword(name, password), nil
+}
+
+// Host returns host[:port] as Web.Host has it. The scheme is https where it is "".
+func Host(scheme, authority string) (string, error) {
+	return parseHost(cmp.Or(scheme, "https"), authority)
 }
 
 // parseHost gives host[:port], in lower case and without the scheme's own port.

@@ -1,0 +1,288 @@
+package web
+
+import (
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
+)
+
+// TokenVariable is a variable of the environment that has what a file of --auth-file has.
+const TokenVariable = "LSIOFS_HTTP_TOKEN"
+
+// maxAuthBytes bounds files of tokens and passwords.
+const maxAuthBytes = 1 << 20
+
+// authorization is what requests are authorized with, besides the user name of a URL: lines of
+// --auth-file and of TokenVariable, and machines of a .netrc. Each is sent to the host that it
+// names alone. None of it is printed. Safe for concurrent use.
+type authorization struct {
+	file  string // of --auth-file; "" for none
+	netrc string // "" for none
+	root  url.URL
+	// namedOnly leaves out what names no host, since several datasets would get it.
+	namedOnly bool
+
+	mu       sync.Mutex
+	lines    []authLine
+	machines []machine
+	problem  string // why netrc is not used, for people
+}
+
+// authLine is a header for a host.
+type authLine struct {
+	scheme, host  string // "" for the dataset's own host; scheme is "" if the line has none
+	header, value string
+}
+
+// newAuthorization reads what there is for a dataset at root.
+func newAuthorization(file string, root url.URL, namedOnly bool) (*authorization, error) {
+	a := &authorization{file: file, netrc: netrcFile(), root: root, namedOnly: namedOnly}
+	return a, a.read()
+}
+
+// read reads the files and the environment.
+func (a *authorization) read() error {
+	var lines []authLine
+	if a.file != "" {
+		text, err := readAuth(a.file)
+		if err == nil {
+			lines, err = parseAuth(text, "--auth-file "+a.file)
+		}
+		if err != nil {
+			return err
+		}
+		if len(lines) == 0 {
+			return remote.Refuse("--auth-file %s has no token: write lines such as HOST TOKEN", a.file)
+		}
+	}
+	inherited, err := parseAuth(os.Getenv(TokenVariable), TokenVariable)
+	if err != nil {
+		return err
+	}
+	machines, problem := readNetrc(a.netrc)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lines, a.machines, a.problem = append(lines, inherited...), machines, problem
+	return nil
+}
+
+// readAuth returns the text of a file with secrets.
+func readAuth(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", remote.Refuse("--auth-file: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxAuthBytes+1))
+	switch {
+	case err != nil:
+		return "", remote.Refuse("--auth-file: %w", err)
+	case len(text) > maxAuthBytes:
+		return "", remote.Refuse("--auth-file %s is larger than %d bytes", file, maxAuthBytes)
+	}
+	return string(text), nil
+}
+
+// reserved are headers that say what is asked for, which lsiofs sets itself.
+var reserved = []string{
+	"Accept-Encoding", "Connection", "Content-Length", "Expect", "Host", "If-Match", "If-Modified-Since", "If-None-Match",
+	"If-Range", "If-Unmodified-Since", "Range", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent",
+}
+
+// parseAuth reads lines: [HOST] TOKEN, or [HOST] HEADER: VALUE. Errors have nothing of a line.
+func parseAuth(text, from string) (lines []authLine, err error) {
+	n := 0
+	for text := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
+		n++
+		text = strings.TrimSpace(text)
+		if text == "" || text[0] == '#' {
+			continue
+		}
+		l, problem := parseAuthLine(text)
+		if problem == "" && slices.ContainsFunc(lines, func(o authLine) bool {
+			return o.scheme == l.scheme && o.host == l.host && o.header == l.header
+		}) {
+			problem = "a line before it has the same header for the same host"
+		}
+		if problem != "" {
+			return nil, remote.Refuse("%s: line %d: %s: write HOST TOKEN or HOST HEADER: VALUE, without HOST for the dataset's own host", from, n, problem)
+		}
+		lines = append(lines, l)
+	}
+	return lines, nil
+}
+
+func parseAuthLine(text string) (l authLine, problem string) {
+	cut := func(s string) (first, rest string) {
+		i := strings.IndexAny(s, " \t")
+		if i < 0 {
+			return s, ""
+		}
+		return s[:i], strings.TrimSpace(s[i:])
+	}
+	isHeader := func(word string) bool { return len(word) > 1 && strings.HasSuffix(word, ":") }
+	first, rest := cut(text)
+	if rest != "" && !isHeader(first) && !strings.EqualFold(first, "Bearer") {
+		scheme, host, found := strings.Cut(first, "://")
+		if !found {
+			scheme, host = "", first
+		}
+		scheme = strings.ToLower(scheme)
+		if scheme != "" && scheme != "https" && scheme != "http" {
+			return l, "the host's scheme is neither https:// nor http://"
+		}
+		var err error
+		if l.host, err = target.Host(scheme, strings.TrimSuffix(host, "/")); err != nil {
+			return l, "what comes first is not a host"
+		}
+		l.scheme = scheme
+		first, rest = cut(rest)
+	}
+	switch {
+	case isHeader(first):
+		l.header, l.value = http.CanonicalHeaderKey(strings.TrimSuffix(first, ":")), rest
+		switch {
+		case rest == "":
+			return l, "the header has no value"
+		case strings.ContainsFunc(l.header, func(r rune) bool { return !strings.ContainsRune(headerSigns, r) }):
+			return l, "the header's name has a sign in it that none has"
+		case slices.Contains(reserved, l.header):
+			return l, "lsiofs sets the header " + l.header + " itself"
+		}
+	case strings.EqualFold(first, "Bearer") && rest != "":
+		l.header, l.value = "Authorization", "Bearer "+rest
+	case rest == "":
+		l.header, l.value = "Authorization", "Bearer "+first
+	default:
+		return l, "a token has no blanks in it"
+	}
+	if strings.ContainsFunc(l.value, func(r rune) bool { return r < ' ' && r != '\t' || r >= 0x7f }) {
+		return l, "there is a sign in it that no header can have"
+	}
+	return l, ""
+}
+
+const headerSigns = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_!#$%&'*+.^`|~"
+
+// loopback reports whether a host is this machine, so that nobody on the way sees what is sent.
+func loopback(u *url.URL) bool {
+	if u.Hostname() == "localhost" {
+		return true
+	}
+	a, err := netip.ParseAddr(u.Hostname())
+	return err == nil && a.IsLoopback()
+}
+
+// authorize sets the headers of a request for the file named, which a redirect may have led
+// elsewhere.
+func (a *authorization) authorize(request *http.Request, user *url.Userinfo, named *url.URL) {
+	headers, _ := a.headers(request.URL, user, named)
+	for name, values := range headers {
+		request.Header[name] = values
+	}
+}
+
+// headers are what a URL is sent. withheld: there is something for it that is not sent, since
+// anybody on the way would see it.
+func (a *authorization) headers(at *url.URL, user *url.Userinfo, named *url.URL) (h http.Header, withheld bool) {
+	same := func(u *url.URL) bool { return at.Scheme == u.Scheme && at.Host == u.Host }
+	own := same(&a.root)
+	if at != named && signed(at) {
+		return nil, false // services refuse a request that is authorized twice
+	}
+	h = make(http.Header)
+	if user != nil && own {
+		h.Set("Authorization", basic(user.Username(), password(user)))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	inClear := at.Scheme != "https" && !loopback(at)
+	for _, l := range a.lines {
+		switch {
+		case l.host == "" && (!own || a.namedOnly), l.host != "" && l.host != at.Host, l.scheme != "" && l.scheme != at.Scheme:
+		case inClear && l.scheme != "http":
+			withheld = true
+		case h.Get(l.header) == "":
+			h.Set(l.header, l.value)
+		}
+	}
+	if !same(named) || h.Get("Authorization") != "" {
+		return h, withheld
+	}
+	i := slices.IndexFunc(a.machines, func(m machine) bool {
+		return strings.EqualFold(m.name, at.Hostname()) || m.name == "" && own && !a.namedOnly
+	})
+	switch {
+	case i < 0:
+	case inClear:
+		withheld = true
+	default:
+		h.Set("Authorization", basic(a.machines[i].login, a.machines[i].password))
+	}
+	return h, withheld
+}
+
+func basic(user, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+func password(user *url.Userinfo) string {
+	p, _ := user.Password()
+	return p
+}
+
+// renewed reads the files anew, and reports whether a request that was refused would now be sent
+// with other headers.
+func (a *authorization) renewed(was *http.Request, user *url.Userinfo, named *url.URL) bool {
+	_ = a.read() // a file that can't be read now is as it was
+	now, _ := a.headers(was.URL, user, named)
+	for name, values := range now {
+		if !slices.Equal(was.Header[name], values) {
+			return true
+		}
+	}
+	return false
+}
+
+// signed reports whether a URL has a signature of its own.
+func signed(u *url.URL) bool {
+	q := u.Query()
+	return slices.ContainsFunc([]string{"X-Amz-Signature", "X-Goog-Signature", "Signature", "sig"}, q.Has)
+}
+
+// advice is what to do about a request for the file named that a server refused with 401 or 403,
+// for people.
+func (a *authorization) advice(status int, request *http.Request, user *url.Userinfo, named *url.URL) string {
+	h, withheld := a.headers(request.URL, user, named)
+	a.mu.Lock()
+	problem := a.problem
+	a.mu.Unlock()
+	const how = "give a token (a line HOST TOKEN in a file of --auth-file, or " + TokenVariable + " in the environment), or a user name and password (a machine of ~/.netrc, or USER:PASSWORD@ before the host of an https:// URL)"
+	switch {
+	case len(h) > 0 && status == http.StatusUnauthorized:
+		return "the server does not accept the token or password that was sent: renew it where it was given"
+	case len(h) > 0:
+		return "the token or password that was sent may not read it: ask its owner for access"
+	case withheld:
+		return "the token or password for it was not sent, since http:// shows it to anybody on the way: write https://, or name the host as http://HOST in the file of --auth-file"
+	case problem != "":
+		return problem
+	case status == http.StatusUnauthorized:
+		return "the server wants to know who asks: " + how
+	}
+	return "the server forbids it: if those who sign in can read it, " + how
+}
+
+// failure is the error of an answer that is not what was asked for.
+func failure(a remote.Answer) error {
+	return &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter, Advice: a.Advice}
+}
