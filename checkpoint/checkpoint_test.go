@@ -298,7 +298,7 @@ func TestLimits(t *testing.T) {
 	wide.Consumed[1] = 1
 	s := subject()
 	doc := state(wide, wide, wide).Marshal(records)
-	s.Deal.Workers = spec.MaxWorkers
+	s.Workers = spec.MaxWorkers
 	_, err = Resolve(doc, s)
 	require.NoError(t, err)
 	many := make([]order.Done, 28)

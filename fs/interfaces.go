@@ -43,7 +43,6 @@ var (
 	_ file = (*scratchNode)(nil)
 	_ file = (*fixedNode)(nil)
 	_ file = (*liveNode)(nil)
-	_ file = (*positionNode)(nil)
 	_ file = (*coordinateNode)(nil)
 
 	_ fusefs.NodeReader   = (*scratchNode)(nil)

@@ -99,7 +99,6 @@ var onlyIn = []struct{ library, pkg, why string }{
 	{"github.com/klauspost/compress", "pipeline/unpack", "codecs are a matter of unpack"},
 	{"github.com/pierrec/lz4", "pipeline/unpack", "codecs are a matter of unpack"},
 	{"github.com/minio/minio-go", "pipeline/storage/s3", "one package signs requests and knows where credentials are"},
-	{"gopkg.in/ini.v1", "pipeline/storage/s3", "one package reads the profiles of Amazon's programs"},
 	{"github.com/schollz/progressbar", "cmd/lsiofs/terminal", "what is drawn on a terminal must not break the lines of others"},
 	{"github.com/gdamore/tcell", "cmd/lsiofs/top", "one verb draws on the whole screen"},
 	{"github.com/prometheus", "fs", "metrics are a file of the mount"},

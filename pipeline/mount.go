@@ -20,6 +20,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
+	"github.com/lsiofs/lsiofs/pipeline/storage/s3"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -50,9 +51,11 @@ type mount struct {
 	measured []profile.Cell
 
 	service *remote.Storage // nil where the dataset lies in a file system
-	cache   *cached.Storage // part of files; nil where nothing is kept on a disk
-	place   cached.Place    // of cache, as it was before that was opened
-	links   *held.Links     // to shards of snapshots, which files falls back to; nil where there are none
+	// credentials are those of all sources of a mixture, found once.
+	credentials *s3.Credentials
+	cache       *cached.Storage // part of files; nil where nothing is kept on a disk
+	place       cached.Place    // of cache, as it was before that was opened
+	links       *held.Links     // to shards of snapshots, which files falls back to; nil where there are none
 
 	// What lend has opened. indexDir is where stored indexes are, "" where nothing can
 	// be stored.
@@ -74,6 +77,7 @@ func openMount(ctx context.Context, s spec.Spec, o Options) (*mount, error) {
 	}
 	err = m.opened.take(
 		step{"engine", m.openEngine},
+		step{"credentials", m.openCredentials},
 		step{"target", func() (func() error, error) { return m.find(ctx) }},
 		step{"profile", m.findProfile},
 	)
@@ -88,6 +92,14 @@ func (m *mount) openEngine() (shut func() error, err error) {
 		return nil, err
 	}
 	return m.engine.Close, nil
+}
+
+// openCredentials looks for none yet.
+func (m *mount) openCredentials() (shut func() error, err error) {
+	if m.credentials, err = s3.NewCredentials(m.spec.ReadTimeout); err != nil {
+		return nil, err
+	}
+	return func() error { m.credentials.Close(); return nil }, nil
 }
 
 func (m *mount) findProfile() (shut func() error, err error) {

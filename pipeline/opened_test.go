@@ -72,7 +72,7 @@ func TestAnOpeningThatFailsAtAnyStepLeavesNothingOpen(t *testing.T) {
 				failed = append(failed, last)
 				nothingOpen(last)
 			}
-			require.Equal(t, []string{"engine", "target", "profile", "storage", "catalog", "records", "part", "cache", "fetcher", "source", "orders", "ahead"}, failed)
+			require.Equal(t, []string{"engine", "credentials", "target", "profile", "storage", "catalog", "records", "part", "cache", "fetcher", "source", "orders", "ahead"}, failed)
 		})
 	}
 }

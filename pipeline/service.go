@@ -52,7 +52,13 @@ func findAtService(ctx context.Context, m *mount) (f found, err error) {
 	if err != nil {
 		return f, err
 	}
-	transport, err := web.NewTransport(web.Settings{CAFile: m.spec.Remote.CAFile})
+	trust := web.Settings{CAFile: m.spec.Remote.CAFile}
+	if parsed.Bucket != nil {
+		if trust, err = s3.Trust(trust.CAFile); err != nil {
+			return f, err
+		}
+	}
+	transport, err := web.NewTransport(trust)
 	if err != nil {
 		return f, err
 	}
@@ -106,7 +112,7 @@ func (m *mount) remoteConfig() remote.Config {
 func (m *mount) openBucket(ctx context.Context, b target.Bucket, transport *web.Transport) (remote.Source, discover.Choice, error) {
 	r := m.spec.Remote
 	s, object, err := s3.Open(ctx, b, s3.Options{
-		Region: r.Region, Endpoint: r.Endpoint, Anonymous: r.Anonymous, RequesterPays: r.RequesterPays, Transport: transport,
+		Region: r.Region, Endpoint: r.Endpoint, Anonymous: r.Anonymous, RequesterPays: r.RequesterPays, Credentials: m.credentials, Transport: transport,
 	})
 	if err != nil {
 		return nil, discover.Choice{}, err

@@ -81,7 +81,13 @@ func OpenFolder(ctx context.Context, url string, o Options) (*Service, error) {
 
 func open(ctx context.Context, parsed target.Target, o Options) (s *Service, err error) {
 	s = &Service{}
-	if s.transport, err = web.NewTransport(web.Settings{CAFile: o.CAFile}); err != nil {
+	trust := web.Settings{CAFile: o.CAFile}
+	if parsed.Bucket != nil {
+		if trust, err = s3.Trust(trust.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	if s.transport, err = web.NewTransport(trust); err != nil {
 		return nil, err
 	}
 	s.heard = &heard{below: s.transport}

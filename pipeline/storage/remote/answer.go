@@ -43,6 +43,7 @@ type finding struct {
 	err        error         // why, where it is not good
 	skip, rest int64         // good: bytes of the body before and after those that were asked for
 	retryAfter time.Duration // at least so long is to be waited
+	late       bool          // kindRefresh: what renews it may be late
 }
 
 // check says whether an answer's head is right. It is pure. The body has to have
@@ -54,7 +55,7 @@ type finding struct {
 func check(a Answer, q question) finding {
 	switch {
 	case a.Status != 200 && a.Status != 206:
-		return advised(ofStatus(a.Status, a.Code, a.RetryAfter), a.Status, a.Code, a.Advice)
+		return renewed(advised(ofStatus(a.Status, a.Code, a.RetryAfter), a.Status, a.Code, a.Advice), a.Code, a.Renewal)
 	case a.Page != "":
 		return wrong("%s", a.Page)
 	case a.Encoding == "" || a.Encoding == "identity":
@@ -129,6 +130,25 @@ func advised(f finding, status int, code, advice string) finding {
 	return f
 }
 
+// renewed is what ofStatus says, of credentials of which it is known whether others may come. Keys that
+// were good and are not known any more have been replaced by others.
+func renewed(f finding, code string, r Renewal) finding {
+	switch code {
+	case CodeExpired, "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken", "InvalidTokenId", "InvalidAccessKeyId", "InvalidClientTokenId", "SignatureDoesNotMatch":
+		switch r {
+		case NoRenewal:
+			f.kind = kindFinal
+		case LateRenewal:
+			f.kind, f.late = kindRefresh, true
+		}
+	case "": // as of an answer to HEAD, which has no body
+		if r == LateRenewal {
+			f.kind = kindRefresh
+		}
+	}
+	return f
+}
+
 // ofStatus says what an answer means that is neither 200 nor 206.
 func ofStatus(status int, code string, after time.Duration) finding {
 	f := finding{kind: kindFinal, retryAfter: after}
@@ -161,7 +181,7 @@ func ofPlainStatus(f finding, status int, text string) finding {
 	case 408, 500, 502, 504, 520, 521, 522, 523, 524: // from 520 on: proxies' for 502 and 504
 		f.kind = kindAgain
 	case 401:
-		f.kind, text = kindRefresh, text+": give credentials that may read it, or --anonymous"
+		f.kind, text = kindRefresh, text+": the server wants a name and a password, or a token"
 	case 301, 302, 303, 307, 308:
 		f.kind, text = kindElsewhere, text+": it lies elsewhere: name its region with --region, or the URL that it is at"
 	case 403:

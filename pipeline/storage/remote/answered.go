@@ -15,6 +15,7 @@ type StatusError struct {
 	Code       string        // the service's own word, "" where it has none
 	RetryAfter time.Duration // as Answer's
 	Advice     string        // as Answer's
+	Renewal    Renewal       // as Answer's
 }
 
 func (e *StatusError) Error() string { return "the answer is " + statusText(e.Status, e.Code) }

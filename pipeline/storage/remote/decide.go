@@ -16,6 +16,9 @@ const (
 	firstWait          = 50 * time.Millisecond
 	firstThrottledWait = 500 * time.Millisecond
 	longestWait        = 5 * time.Second
+	// longestLateWait is before credentials are looked at again that come late: each look is used a
+	// wait later.
+	longestLateWait = 2 * time.Second
 )
 
 // backoff is the wait before attempt n + 1 (n from 0) for a u in [0, 1).
@@ -63,9 +66,12 @@ func (h *history) next(f finding, waited, limit time.Duration, u float64) step {
 		s.wait = max(backoff(h.failed, firstThrottledWait, u), f.retryAfter)
 	case kindRefresh:
 		h.refresh++
-		s.refresh, final = true, h.refresh > maxRefreshes
-		if h.refresh == 1 {
+		s.refresh, final = true, h.refresh > maxRefreshes && !f.late
+		switch {
+		case h.refresh == 1:
 			s.wait = 0
+		case f.late:
+			s.wait = min(s.wait, longestLateWait)
 		}
 	case kindElsewhere:
 		h.moves++

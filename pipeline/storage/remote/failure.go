@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 )
 
 // ofError says what it means that there was no answer. worked: the service has answered
@@ -14,10 +15,13 @@ func ofError(err error, worked bool) finding {
 	f := finding{kind: kindAgain, err: err}
 	var name *net.DNSError
 	switch {
+	case err == nil:
 	case refused(err):
 		f.kind = kindFinal
-	case isCertificate(err):
-		f.kind, f.err = kindFinal, fmt.Errorf("%w: give the server's authority with --ca-file, or have its certificate renewed", err)
+	case isOtherScheme(err) != nil:
+		f.kind, f.err = kindFinal, isOtherScheme(err)
+	case certificate(err) != "":
+		f.kind, f.err = kindFinal, fmt.Errorf("%w: %s", err, certificate(err))
 	case errors.As(err, &name) && name.IsNotFound && !worked:
 		f.kind, f.err = kindFinal, fmt.Errorf("%w: look at the host's name, and at DNS", err)
 	}
@@ -30,14 +34,41 @@ func refused(err error) bool {
 	return ok
 }
 
-func isCertificate(err error) bool {
+// certificate is what to do about an error of a server's certificate, "" where it is of something else.
+func certificate(err error) string {
 	var (
 		verification *tls.CertificateVerificationError
-		record       tls.RecordHeaderError
 		authority    x509.UnknownAuthorityError
 		host         x509.HostnameError
 		invalid      x509.CertificateInvalidError
 	)
-	return errors.As(err, &verification) || errors.As(err, &record) || errors.As(err, &authority) ||
-		errors.As(err, &host) || errors.As(err, &invalid)
+	switch {
+	case errors.As(err, &host):
+		return "write the name of the server that its certificate is for"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "have the server's certificate renewed, and look at this machine's clock"
+	case errors.As(err, &authority):
+		return "give the certificate of the server's authority with --ca-file"
+	case errors.As(err, &verification) || errors.As(err, &invalid):
+		return "have the server's certificate put right"
+	}
+	return ""
+}
+
+// isOtherScheme is what is wrong where a server does not speak what the URL says, nil if it may.
+// A server of plain HTTP answers the begin of TLS with text, or closes the connection.
+func isOtherScheme(err error) error {
+	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		for _, b := range record.RecordHeader {
+			if b >= 0x80 || b < ' ' && b != '\n' && b != '\r' && b != '\t' {
+				return fmt.Errorf("%w: the server speaks something else than TLS there: look at the port", err)
+			}
+		}
+		return errors.New("the server speaks plain HTTP there, and no TLS: write http:// in the place of https://")
+	}
+	// net/http has no type for an answer that is no HTTP. TLS begins its alerts with 0x15 0x03.
+	if strings.Contains(err.Error(), `malformed HTTP response "\x15\x03`) {
+		return errors.New("the server speaks TLS there, and no plain HTTP: write https:// in the place of http://")
+	}
+	return nil
 }

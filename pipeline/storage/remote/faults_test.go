@@ -185,7 +185,7 @@ func TestFaultsThatStay(t *testing.T) {
 		{"a body that lacks a byte", unkind.Short(1), false, "1048575 bytes, not 1048576", 3},
 		{"a body with a byte more", unkind.Together(unkind.Long(1), unkind.Unannounced()), false, "more than the 1048576 bytes", 3},
 		{"an answer that names no version", unkind.NoVersion(), false, "which version", 3},
-		{"401", unkind.Status(401, ""), false, "401 Unauthorized: give credentials", 3},
+		{"401", unkind.Status(401, ""), false, "401 Unauthorized: the server wants", 3},
 		{"403 ExpiredToken", unkind.Status(403, "ExpiredToken"), false, "have expired: renew them", 3},
 		{"a clock that is wrong", unkind.Status(403, "RequestTimeTooSkewed"), false, "clock", 3},
 		{"403", unkind.Status(403, "AccessDenied"), false, "403 Forbidden (AccessDenied): the credentials may not read it", 1},

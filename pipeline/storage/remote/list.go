@@ -263,7 +263,7 @@ func (s *Storage) headByRead(ctx context.Context, path string) (Listed, error) {
 	case a.Status == 416 && a.Total == 0:
 		l.SizeBytes = 0
 	case a.Status != 200:
-		return l, &StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
+		return l, &StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter, Advice: a.Advice, Renewal: a.Renewal}
 	}
 	return l, nil
 }
@@ -362,6 +362,7 @@ func (s *Storage) askOnce(ctx context.Context, ask func(ctx context.Context) err
 		s.worked.Store(true)
 		s.stats.asked(status.Status)
 		f := advised(ofStatus(status.Status, status.Code, status.RetryAfter), status.Status, status.Code, status.Advice)
+		f = renewed(f, status.Code, status.Renewal)
 		if place, ok := strings.CutSuffix(err.Error(), status.Error()); ok && place != "" {
 			f.err = fmt.Errorf("%s%w", CleanText(place), f.err)
 		}

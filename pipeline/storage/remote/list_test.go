@@ -321,7 +321,7 @@ func TestCertificatesThatAreRefused(t *testing.T) {
 	}
 	s := engine(t, source, nil)
 	_, err := s.Stat(t.Context(), "a.tar")
-	require.ErrorContains(t, err, "--ca-file")
+	require.ErrorContains(t, err, "the name of the server that its certificate is for")
 }
 
 func discard() *log.Logger { return log.New(io.Discard, "", 0) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 )
 
@@ -38,6 +39,51 @@ func TestCredentialsThatExpire(t *testing.T) {
 		require.ErrorContains(t, err, "403 Forbidden")
 		require.NotContains(t, err.Error(), "secret")
 	})
+}
+
+// Credentials that something else renews, and late, are waited for like a service that is out: by a read, a
+// question and a listing. Those that can't change are an error at once.
+func TestCredentialsThatAreRenewedLate(t *testing.T) {
+	asks := map[string]func(w *world) error{
+		"read": func(w *world) error { return w.read(w.a, 0, mib) },
+		"stat": func(w *world) error { _, err := w.Stat(w.t.Context(), "a.tar"); return err },
+		"list": func(w *world) error { _, err := w.list(); return err },
+	}
+	for name, ask := range asks {
+		t.Run(name, func(t *testing.T) {
+			in(t, nil, func(t *testing.T, w *world) {
+				begin := time.Now()
+				token := func() string { return "secret-1" }
+				w.source.Token = func() string { return token() }
+				w.source.Renewal = remote.LateRenewal
+				w.server.SetToken("secret-1")
+				require.NoError(t, ask(w))
+				for n, late := range []time.Duration{time.Second / 2, 3 * time.Second, 4 * time.Minute} {
+					begin = time.Now()
+					fresh := fmt.Sprintf("secret-%d", n+2)
+					w.server.SetToken(fresh)
+					stale := token()
+					token = func() string {
+						if time.Since(begin) < late {
+							return stale
+						}
+						return fresh
+					}
+					require.NoError(t, ask(w))
+					require.GreaterOrEqual(t, time.Since(begin), late)
+					require.Less(t, time.Since(begin), late+5*time.Second, "it is looked for again every some seconds")
+				}
+				w.server.SetToken("secret-never")
+				begin = time.Now()
+				require.ErrorContains(t, ask(w), "it has failed for")
+				require.Greater(t, time.Since(begin), 4*time.Minute)
+				w.source.Renewal = remote.NoRenewal
+				begin = time.Now()
+				require.ErrorContains(t, ask(w), "ExpiredToken")
+				require.Less(t, time.Since(begin), time.Second)
+			})
+		})
+	}
 }
 
 func TestSignedRedirectsThatExpire(t *testing.T) {

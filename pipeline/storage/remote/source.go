@@ -80,10 +80,24 @@ type Answer struct {
 	RetryAfter        time.Duration // of Retry-After or RateLimit; 0: it does not say
 	// Advice is what to do about a 401 or 403, for people; "" for what is said of buckets.
 	Advice string
+	// Renewal says, of a 400, 401 or 403, whether other credentials may come.
+	Renewal Renewal
 	// Page says, for people, that what came is a web page, as of a login, and from where; "" for
 	// the object.
 	Page string
 }
+
+// Renewal says whether what a request was refused for, its credentials, may be others later.
+type Renewal int
+
+const (
+	// SomeRenewal is of those of which nothing is known: Refresh is called, and then asked again.
+	SomeRenewal Renewal = iota
+	// NoRenewal is of those that can't change, such as those of the environment.
+	NoRenewal
+	// LateRenewal is of those that were good, and that something else renews: it may be late.
+	LateRenewal
+)
 
 // CodeExpired is the Code of a 401 or 403 that Refresh may help. S3 says so itself; a
 // Source sets it where it knows: the answer to a signed URL that was redirected to.

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
@@ -17,121 +16,24 @@ import (
 )
 
 const (
-	// findTimeout bounds one search for credentials, whose services answer within
-	// milliseconds, or, where there are none, not at all.
+	// findTimeout bounds a look at one place, whose services answer within milliseconds, or, where
+	// there are none, not at all.
 	findTimeout = 30 * time.Second
 	// metadataTimeout is what a machine without a metadata service costs.
 	metadataTimeout = 3 * time.Second
-	// renewAge keeps many requests that fail at once from renewing as many times.
-	renewAge = 10 * time.Second
 )
 
-// keys are credentials, found when they are first needed, and again before they expire.
-// Safe for concurrent use.
-type keys struct {
-	find func(ctx context.Context) (credentials.Value, credentials.Provider, error)
-	now  func() time.Time
-	// ended is closed by close, which ends a search.
-	ended chan struct{}
-
-	mu       sync.Mutex
-	value    credentials.Value
-	provider credentials.Provider // says when value is to be renewed; nil: there is none yet
-	renew    bool
-	tried    time.Time     // when they were looked for last
-	finding  chan struct{} // is closed when a search ends; nil: there is none
-	err      error         // how the last search ended
-}
-
-func newKeys(find func(context.Context) (credentials.Value, credentials.Provider, error)) *keys {
-	return &keys{find: find, now: time.Now, ended: make(chan struct{})}
-}
-
-// close ends a search that is under way. Nobody waits for credentials any more.
-func (k *keys) close() {
-	close(k.ended)
-	k.mu.Lock()
-	finding := k.finding
-	k.mu.Unlock()
-	if finding == nil {
-		return
-	}
-	select {
-	case <-finding:
-	case <-time.After(time.Second): // a credential_process that hangs ends with this process
-	}
-}
-
-// get gives credentials, waiting for them while ctx lasts. Those that could not be
-// renewed are good until they have expired.
-func (k *keys) get(ctx context.Context) (credentials.Value, error) {
-	k.mu.Lock()
-	due := k.provider == nil || k.renew || !k.value.Expiration.IsZero() && k.provider.IsExpired()
-	if k.usable() && (!due || k.err != nil && k.now().Sub(k.tried) < renewAge) {
-		defer k.mu.Unlock()
-		return k.value, nil
-	}
-	if k.finding == nil {
-		k.finding = make(chan struct{})
-		go k.search(context.WithoutCancel(ctx), k.finding)
-	}
-	finding := k.finding
-	k.mu.Unlock()
-	select {
-	case <-finding:
-	case <-ctx.Done():
-		return credentials.Value{}, ctx.Err()
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.err != nil && !k.usable() {
-		return credentials.Value{}, k.err
-	}
-	return k.value, nil
-}
-
-// usable says whether there are credentials that have not expired.
-func (k *keys) usable() bool {
-	return k.provider != nil && (k.value.Expiration.IsZero() || k.now().Before(k.value.Expiration))
-}
-
-// search looks for credentials once. It outlasts the request that began it, for others.
-func (k *keys) search(ctx context.Context, done chan struct{}) {
-	ctx, cancel := context.WithTimeout(ctx, findTimeout)
-	defer cancel()
-	go func() {
-		select {
-		case <-k.ended:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	value, provider, err := k.find(ctx)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	had := k.provider != nil
-	k.tried, k.finding, k.err = k.now(), nil, nil
-	switch {
-	case err == nil:
-		k.value, k.provider, k.renew = value, provider, false
-	case had: // they were good once: what fails now may pass
-		k.err = fmt.Errorf("renewing credentials: %w", err)
-	default:
-		k.err = &remote.Refusal{Err: err}
-	}
-	close(done)
-}
-
-// expire has the next request look for credentials anew, unless this was just done.
-func (k *keys) expire() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.renew = k.now().Sub(k.tried) >= renewAge || k.renew
-}
+// How often a place is looked at again that should have other credentials by now.
+const (
+	againFile    = time.Second
+	againService = 10 * time.Second
+	againProcess = 30 * time.Second // it may open a window each time
+)
 
 // origin is one place that credentials may be in.
 type origin struct {
-	name string
+	name    string
+	setting settings
 	// configured says whether somebody has set this place up: then what fails there is
 	// told, and no other place is looked at.
 	configured bool
@@ -139,31 +41,50 @@ type origin struct {
 	provider   credentials.Provider
 	client     *http.Client
 	timeout    time.Duration
+	// every is how often it is looked at again where its credentials are refused; 0: they can't change.
+	every time.Duration
 }
 
-// chain looks through all places, in the order of Amazon's own programs.
-func chain(p profile, service, local http.RoundTripper) func(context.Context) (credentials.Value, credentials.Provider, error) {
-	return func(ctx context.Context) (credentials.Value, credentials.Provider, error) {
+// settings are what the parts of keys are called where they are written; "" where nobody writes them.
+type settings struct{ id, secret, token string }
+
+// again is how long after a look the next one is worth it.
+func (o *origin) again() time.Duration {
+	if o == nil {
+		return againService
+	}
+	return o.every
+}
+
+// chain looks through all places, in the order of Amazon's own programs, and says at which it is. Files
+// are read anew each time.
+func chain(service, local http.RoundTripper, patience time.Duration) func(context.Context, func(*origin)) (held, error) {
+	return func(ctx context.Context, looking func(*origin)) (held, error) {
+		p, err := readProfile()
+		if err != nil {
+			return held{}, err
+		}
 		var seen []string
-		for _, o := range origins(p, service, local) {
+		for _, o := range origins(p, service, local, patience) {
 			if !o.configured && o.provider == nil {
 				seen = append(seen, o.name+" ("+o.absent+")")
 				continue
 			}
+			looking(o)
 			value, err := o.retrieve(ctx)
 			if err == nil {
-				return value, o.provider, nil
+				return held{value, o}, nil
 			}
 			if o.configured {
-				return credentials.Value{}, nil, fmt.Errorf("credentials of %s: %w", o.name, remote.Clean(err))
+				return held{}, fmt.Errorf("credentials of %s: %w", o.name, remote.Clean(err))
 			}
 			seen = append(seen, o.name+" ("+remote.CleanText(err.Error())+")")
 		}
-		return credentials.Value{}, nil, fmt.Errorf("no credentials were found. Looked for: %s. Set one of them up, or, for a public bucket, give --anonymous", strings.Join(seen, "; "))
+		return held{}, fmt.Errorf("no credentials were found. Looked for: %s. Set one of them up, or, for a public bucket, give --anonymous", strings.Join(seen, "; "))
 	}
 }
 
-func (o origin) retrieve(ctx context.Context) (credentials.Value, error) {
+func (o *origin) retrieve(ctx context.Context) (credentials.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	value, err := o.provider.RetrieveWithCredContext(&credentials.CredContext{Client: o.client, Context: ctx})
@@ -182,44 +103,111 @@ func (o origin) retrieve(ctx context.Context) (credentials.Value, error) {
 	return value, err
 }
 
-func origins(p profile, service, local http.RoundTripper) []origin {
+func origins(p profile, service, local http.RoundTripper, patience time.Duration) []*origin {
 	far, near := &http.Client{Transport: service}, &http.Client{Transport: local}
-	id, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
-	environment := origin{name: "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment", absent: "not set", timeout: findTimeout}
-	if id != "" || secret != "" {
+	environment := &origin{
+		name: "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment", absent: "not set", timeout: findTimeout,
+		setting: settings{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"},
+	}
+	if variable("AWS_ACCESS_KEY_ID") != "" || variable("AWS_SECRET_ACCESS_KEY") != "" {
 		environment.configured, environment.provider = true, &credentials.EnvAWS{}
 	}
-	identity := origin{name: "a web identity, by AWS_WEB_IDENTITY_TOKEN_FILE", absent: "not set", client: far, timeout: findTimeout}
+	identity := &origin{name: "a web identity, by AWS_WEB_IDENTITY_TOKEN_FILE", absent: "not set", client: far, timeout: findTimeout, every: againService}
 	if os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "" {
 		identity.configured, identity.provider = true, &credentials.IAM{}
 	}
-	file := origin{name: fmt.Sprintf("profile %q in %s", p.name, strings.Join(p.files, " and ")), absent: "not there", client: far, timeout: findTimeout}
-	switch {
-	case p.keys || p.chosen:
-		file.configured, file.provider = true, &profiled{p, credentials.FileAWSCredentials{Profile: p.name}}
+	file := &origin{name: fmt.Sprintf("profile %q in %s", p.name, strings.Join(p.files, " and ")), absent: "not there", client: far, timeout: findTimeout, every: againService}
+	switch own := (&profiled{of: p}); {
+	case p.hasKeys() || p.chosen:
+		file.configured, file.provider = true, own
+		switch own.kind() {
+		case fromFile:
+			file.every = againFile
+			file.setting = settings{staticKeys[0], staticKeys[1], staticKeys[2]}
+		case fromProcess:
+			file.name, file.timeout, file.every = fmt.Sprintf("credential_process of profile %q", p.name), patience, againProcess
+			own.process.command = p.values["credential_process"]
+		}
 	case p.found:
 		file.absent = "it has no keys"
 	}
-	container := origin{name: "a container's role, by AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI", absent: "not set", client: near, timeout: findTimeout}
+	container := &origin{name: "a container's role, by AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI", absent: "not set", client: near, timeout: findTimeout, every: againService}
 	if os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") != "" || os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI") != "" {
 		container.configured, container.provider = true, &credentials.IAM{}
 	}
-	machine := origin{name: "the role of the machine, from its metadata service", absent: "AWS_EC2_METADATA_DISABLED is set", client: near, timeout: metadataTimeout}
+	machine := &origin{name: "the role of the machine, from its metadata service", absent: "AWS_EC2_METADATA_DISABLED is set", client: near, timeout: metadataTimeout, every: againService}
 	if !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true") {
 		machine.provider = &credentials.IAM{Endpoint: os.Getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT")}
 	}
-	return []origin{environment, identity, file, container, machine}
+	return []*origin{environment, identity, file, container, machine}
 }
 
-// profiled is a profile's credentials.
+// profiled is a profile's credentials, as it was read.
 type profiled struct {
-	of profile
-	credentials.FileAWSCredentials
+	of      profile
+	process process
+	sso     credentials.FileAWSCredentials
 }
 
+// Where a profile has its credentials.
+type source int
+
+const (
+	fromNowhere source = iota
+	fromFile
+	fromSSO
+	fromProcess
+)
+
+func (p *profiled) kind() source {
+	has := func(key string) bool { return p.of.values[key] != "" }
+	switch {
+	case has("aws_access_key_id") || has("aws_secret_access_key"):
+		return fromFile
+	case has("sso_role_name") || has("sso_session") || has("sso_start_url") || has("sso_account_id"):
+		return fromSSO
+	case has("credential_process"):
+		return fromProcess
+	}
+	return fromNowhere
+}
+
+// RetrieveWithCredContext implements credentials.Provider.
 func (p *profiled) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
-	if p.of.role {
+	if p.of.values["role_arn"] != "" {
 		return credentials.Value{}, fmt.Errorf("it takes a role (role_arn), which is not supported: set credential_process = aws configure export-credentials --profile %s in a profile of its own", p.of.name)
 	}
-	return p.FileAWSCredentials.RetrieveWithCredContext(cc)
+	switch p.kind() {
+	case fromFile:
+		v := credentials.Value{AccessKeyID: p.of.values.word(staticKeys[0]), SecretAccessKey: p.of.values.word(staticKeys[1]), SessionToken: p.of.values.word(staticKeys[2])}
+		if v.AccessKeyID == "" || v.SecretAccessKey == "" {
+			return v, errors.New("it has one of aws_access_key_id and aws_secret_access_key alone: give both")
+		}
+		return v, nil
+	case fromSSO:
+		p.sso.Profile = p.of.name
+		return p.sso.RetrieveWithCredContext(cc)
+	case fromProcess:
+		return p.process.RetrieveWithCredContext(cc)
+	}
+	if !p.of.found {
+		return credentials.Value{}, errors.New("there is no such profile: look at AWS_PROFILE")
+	}
+	return credentials.Value{}, errors.New("it has no keys, and does not say where they come from")
+}
+
+// Retrieve implements credentials.Provider.
+func (p *profiled) Retrieve() (credentials.Value, error) {
+	return p.RetrieveWithCredContext(&credentials.CredContext{Context: context.Background()})
+}
+
+// IsExpired implements credentials.Provider.
+func (p *profiled) IsExpired() bool {
+	switch p.kind() {
+	case fromSSO:
+		return p.sso.IsExpired()
+	case fromProcess:
+		return p.process.IsExpired()
+	}
+	return false
 }

@@ -137,22 +137,26 @@ func TestCredentialsThatAreSetUpWronglyAreToldAndNoOthersUsed(t *testing.T) {
 	for word, setUp := range map[string]func(){
 		"in the environment: there are no keys": func() { t.Setenv("AWS_ACCESS_KEY_ID", "half") },
 		`profile "other"`:                       func() { t.Setenv("AWS_PROFILE", "other") },
-		"partial":                               func() { configure(t, "", "[default]\naws_secret_access_key = hunter2\n") },
+		"there is no such profile":              func() { t.Setenv("AWS_DEFAULT_PROFILE", "other") },
+		"give both":                             func() { configure(t, "", "[default]\naws_secret_access_key = hunter2\n") },
 		"credential_process = aws configure":    func() { configure(t, "[default]\nrole_arn = arn:x\nsource_profile = y\n", "") },
 		"neither [SECTION] nor KEY":             func() { configure(t, "", "[default]\nhunter2\n") },
 		"AWS_WEB_IDENTITY_TOKEN_FILE: open":     func() { t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/nothing/here") },
-		"exit status 3":                         func() { configure(t, "[default]\ncredential_process = /bin/sh -c exit\\ 3\n", "") },
+		"exit status 3: it says: run my-login; then again": func() {
+			configure(t, "[default]\ncredential_process = /bin/sh -c 'echo hunter2; echo run my-login >&2; echo then again >&2; exit 3'\n", "")
+		},
+		"is not JSON with keys":     func() { configure(t, "[default]\ncredential_process = echo hunter2\n", "") },
+		"a quote (\") in it":        func() { configure(t, "[default]\ncredential_process = echo \"hunter2\n", "") },
+		"executable file not found": func() { configure(t, "[default]\ncredential_process = no-such-program-here\n", "") },
+		"keys of version 2": func() {
+			configure(t, "[default]\ncredential_process = echo '{\"Version\": 2, \"AccessKeyId\": \"hunter2\"}'\n", "")
+		},
 	} {
 		s := serve(t, nil)
 		t.Setenv("AWS_ACCESS_KEY_ID", "")
 		t.Setenv("AWS_SECRET_ACCESS_KEY", "")
 		configure(t, "", good)
 		setUp()
-		if word == "exit status 3" {
-			script := filepath.Join(t.TempDir(), "fails")
-			require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\necho hunter2 >&2; echo hunter2; exit 3\n"), 0o700))
-			configure(t, "[default]\ncredential_process = "+script+" x\n", "")
-		}
 		src, _, err := Open(t.Context(), bucket(t, "s3://bucket/"), Options{Region: "eu-west-1", Transport: amazon{transport(t), s.server.Listener.Addr().String()}})
 		if err == nil {
 			_, err = src.Head(t.Context(), "x")
@@ -208,20 +212,21 @@ type issuer struct {
 func (i *issuer) keys(t *testing.T) *keys {
 	start := time.Now()
 	i.now.Store(&start)
-	k := newKeys(func(ctx context.Context) (credentials.Value, credentials.Provider, error) {
+	place := &origin{name: "issuer", provider: lease{&i.due}, every: againService}
+	k := newKeys(func(ctx context.Context, _ func(*origin)) (held, error) {
 		if i.hold != nil {
 			select {
 			case <-i.hold:
 			case <-ctx.Done():
-				return credentials.Value{}, nil, ctx.Err()
+				return held{}, ctx.Err()
 			}
 		}
 		n := i.issued.Add(1)
 		if i.fail.Load() {
-			return credentials.Value{}, nil, errors.New("not now")
+			return held{}, errors.New("not now")
 		}
 		i.due.Store(false)
-		return credentials.Value{AccessKeyID: fmt.Sprint(n), Expiration: i.now.Load().Add(time.Minute)}, lease{&i.due}, nil
+		return held{credentials.Value{AccessKeyID: fmt.Sprint(n), Expiration: i.now.Load().Add(time.Minute)}, place}, nil
 	})
 	k.now = func() time.Time { return *i.now.Load() }
 	t.Cleanup(k.close)
@@ -253,7 +258,7 @@ func TestCredentialsAreRenewedBeforeTheyExpire(t *testing.T) {
 	n := i.issued.Load()
 	require.Equal(t, "2", get())
 	require.Equal(t, n, i.issued.Load(), "not with each request")
-	i.pass(renewAge)
+	i.pass(againService)
 	require.Equal(t, "2", get())
 	require.Equal(t, n+1, i.issued.Load())
 	i.pass(time.Minute)
@@ -262,6 +267,9 @@ func TestCredentialsAreRenewedBeforeTheyExpire(t *testing.T) {
 	var refusal *remote.Refusal
 	require.False(t, errors.As(err, &refusal), "what fails now may pass")
 	i.fail.Store(false)
+	_, err = k.get(t.Context())
+	require.ErrorContains(t, err, "not now", "the place is looked at again every some seconds")
+	i.pass(againService)
 	require.NotEqual(t, "2", get())
 }
 
@@ -284,7 +292,7 @@ func TestManyRequestsThatFailRenewOnce(t *testing.T) {
 	k.expire()
 	ask()
 	require.EqualValues(t, 1, i.issued.Load(), "they have just been made")
-	i.pass(renewAge)
+	i.pass(againService)
 	for range 100 {
 		k.expire()
 	}

@@ -47,7 +47,7 @@ func locate(bucket string, o Options, p profile) (place, error) {
 	for _, c := range []struct{ value, from string }{
 		{variable("AWS_ENDPOINT_URL_S3"), "AWS_ENDPOINT_URL_S3"}, {variable("AWS_ENDPOINT_URL"), "AWS_ENDPOINT_URL"}, {p.endpoint, "endpoint_url of the profile"},
 	} {
-		if endpoint == "" {
+		if endpoint == "" && !p.unplaced {
 			endpoint, from = c.value, c.from
 		}
 	}

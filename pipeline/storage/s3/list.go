@@ -198,7 +198,8 @@ func (s *Source) page(ctx context.Context, prefix, delimiter, after, token strin
 	if resp.StatusCode != http.StatusOK {
 		a := remote.AnswerOf(resp, "")
 		a.ReadCode(resp.Header)
-		return read{}, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
+		s.judge(&a)
+		return read{}, failure(a)
 	}
 	if remote.IsPage(resp.Header) {
 		return read{}, remote.Refuse(aPage, "listing")

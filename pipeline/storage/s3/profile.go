@@ -1,34 +1,36 @@
 package s3
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
-
-	"gopkg.in/ini.v1"
+	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/web"
 )
 
-// profile is what the files of the AWS command line say, beside credentials.
+// profile is what the files of the AWS command line say.
 type profile struct {
 	name     string
-	chosen   bool // by AWS_PROFILE
+	chosen   bool // by the environment
 	found    bool
 	region   string
 	endpoint string
-	role     bool // it takes the role of another profile
-	keys     bool // it has credentials, or says where they come from
+	// unplaced says that endpoints of the environment and of profiles are not to be used.
+	unplaced bool
+	bundle   string  // of certificates
+	values   section // all that it says
 	files    []string
 }
 
-// readProfile reads the profile that AWS_PROFILE names, or the one called default. Files
+// readProfile reads the profile that the environment names, or the one called default. Files
 // that are not there say nothing; one that can't be read is a refusal.
 func readProfile() (profile, error) {
-	p := profile{name: os.Getenv("AWS_PROFILE"), chosen: os.Getenv("AWS_PROFILE") != ""}
-	if p.name == "" {
-		p.name = "default"
-	}
+	name := cmp.Or(variable("AWS_PROFILE"), variable("AWS_DEFAULT_PROFILE"))
+	p := profile{name: cmp.Or(name, "default"), chosen: name != "", values: section{}}
 	home, _ := os.UserHomeDir() // without one only files that the environment names are read
+	services := map[string]section{}
 	for _, file := range []struct{ variable, name, section string }{
 		{"AWS_CONFIG_FILE", "config", "profile " + p.name}, {"AWS_SHARED_CREDENTIALS_FILE", "credentials", p.name},
 	} {
@@ -47,29 +49,74 @@ func readProfile() (profile, error) {
 		if err != nil {
 			return p, remote.Refuse("file of AWS profiles: %w", err)
 		}
-		parsed, err := ini.Load(text)
-		if err != nil { // its text may have a line of the file in it
-			return p, remote.Refuse("file of AWS profiles %s: a line of it is neither [SECTION] nor KEY = VALUE", path)
+		parsed, err := parseINI(string(text))
+		if err != nil {
+			return p, remote.Refuse("file of AWS profiles %s: %w", path, err)
 		}
 		for _, name := range []string{file.section, p.name} {
-			if section, err := parsed.GetSection(name); err == nil && len(section.Keys()) > 0 {
-				p.take(section)
+			if s := parsed[name]; len(s) > 0 {
+				p.take(s)
 				break
 			}
 		}
+		if file.name == "config" {
+			services = parsed
+		}
+	}
+	p.region, p.bundle = p.values.word("region"), p.values.word("ca_bundle")
+	p.endpoint = p.values.word("endpoint_url")
+	if name := p.values.word("services"); name != "" {
+		p.endpoint = cmp.Or(services["services "+name].nested("s3").word("endpoint_url"), p.endpoint)
+	}
+	p.unplaced = strings.EqualFold(cmp.Or(variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"), p.values.word("ignore_configured_endpoint_urls")), "true")
+	if p.unplaced {
+		p.endpoint = ""
 	}
 	return p, nil
 }
 
-func (p *profile) take(section *ini.Section) {
+// staticKeys are keys that stand in a profile themselves. They belong together: those of one file never
+// mix with those of another.
+var staticKeys = []string{"aws_access_key_id", "aws_secret_access_key", "aws_session_token"}
+
+// take adds what another file says of the profile, which counts more.
+func (p *profile) take(s section) {
 	p.found = true
-	for key, to := range map[string]*string{"region": &p.region, "endpoint_url": &p.endpoint} {
-		if value := section.Key(key).String(); value != "" {
-			*to = value
+	if s["aws_access_key_id"] != "" && s["aws_secret_access_key"] != "" {
+		for _, key := range staticKeys {
+			delete(p.values, key)
 		}
 	}
-	p.role = p.role || section.HasKey("role_arn")
-	for _, key := range []string{"role_arn", "aws_access_key_id", "aws_secret_access_key", "credential_process", "sso_session", "sso_start_url", "sso_account_id"} {
-		p.keys = p.keys || section.HasKey(key)
+	for key, value := range s {
+		if value != "" {
+			p.values[key] = value
+		}
 	}
+}
+
+// hasKeys reports whether it has credentials, or says where they come from.
+func (p profile) hasKeys() bool {
+	for _, key := range []string{"role_arn", "aws_access_key_id", "aws_secret_access_key", "credential_process", "sso_session", "sso_start_url", "sso_account_id"} {
+		if p.values[key] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Trust returns the settings of a transport to services of Amazon's kind: those of the flag --ca-file,
+// or else of what the environment or the profile names.
+func Trust(caFile string) (web.Settings, error) {
+	file, from := variable("AWS_CA_BUNDLE"), "AWS_CA_BUNDLE"
+	switch {
+	case caFile != "":
+		file, from = caFile, ""
+	case file == "":
+		p, err := readProfile()
+		if err != nil {
+			return web.Settings{}, err
+		}
+		file, from = p.bundle, "ca_bundle of the profile"
+	}
+	return web.Settings{CAFile: file, CAFrom: from}, nil
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
-	"github.com/lsiofs/lsiofs/pipeline/storage/web"
 )
 
 // aPage is what is said of a web page in the place of something.
@@ -33,6 +32,8 @@ type Options struct {
 	Endpoint      string // a service of one's own: https://HOST
 	Anonymous     bool   // requests are not signed
 	RequesterPays bool
+	// Credentials are those of all sources that share it; nil: the source has its own.
+	Credentials *Credentials
 	// Transport makes the requests. It is the caller's, who closes it after the source.
 	Transport http.RoundTripper
 }
@@ -42,7 +43,7 @@ type Source struct {
 	options Options
 	prefix  string // of keys: "" or with a slash at its end
 	keys    *keys
-	local   *web.Transport // for services of this machine, which no proxy reaches
+	own     *Credentials // nil: they are shared
 
 	mu   sync.Mutex
 	at   place
@@ -58,6 +59,19 @@ var (
 // of the folder that this lies in, with its name there. It makes a request only where
 // the target may be either.
 func Open(ctx context.Context, t target.Bucket, o Options) (s *Source, object string, err error) {
+	if o.Credentials == nil {
+		if o.Credentials, err = NewCredentials(findTimeout); err != nil {
+			return nil, "", err
+		}
+		own := o.Credentials
+		defer func() {
+			if err != nil {
+				own.Close()
+				return
+			}
+			s.own = own
+		}()
+	}
 	folder, base := t.Split()
 	if !t.Folder {
 		if s, err = newSource(folder, o); err != nil {
@@ -118,11 +132,7 @@ func newSource(folder target.Bucket, o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	local, err := web.NewTransport(web.Settings{Local: true})
-	if err != nil {
-		return nil, err
-	}
-	s := &Source{options: o, local: local, at: at, keys: newKeys(chain(p, o.Transport, local))}
+	s := &Source{options: o, at: at, keys: o.Credentials.of(p, o.Transport)}
 	if folder.Key != "" {
 		s.prefix = folder.Key + "/"
 	}
@@ -132,11 +142,11 @@ func newSource(folder target.Bucket, o Options) (*Source, error) {
 // Name is s3://BUCKET/FOLDER at Amazon, s3+https://HOST/BUCKET/FOLDER elsewhere.
 func (s *Source) Name() string { return s.where().name(s.prefix) }
 
-// Close ends what looks for credentials, and lets go of idle connections to services of
-// this machine. The transport is the caller's.
+// Close ends what looks for credentials of its own. The transport is the caller's.
 func (s *Source) Close() error {
-	s.keys.close()
-	s.local.Close()
+	if s.own != nil {
+		s.own.Close()
+	}
 	return nil
 }
 
@@ -269,8 +279,9 @@ func (s *Source) head(ctx context.Context, path string, header http.Header) (rem
 // describe is what an answer to HEAD says of an object.
 func (s *Source) describe(path string, resp *http.Response) (remote.Listed, error) {
 	a := remote.AnswerOf(resp, "")
+	s.judge(&a)
 	if a.Status != http.StatusOK {
-		refused := &remote.StatusError{Status: a.Status, RetryAfter: a.RetryAfter}
+		refused := failure(a)
 		if at, region := s.where(), resp.Header.Get(regionHeader); at.endpoint == nil && region != "" && region != at.region && (a.Status/100 == 3 || a.Status == http.StatusBadRequest) {
 			refused.Code = codeElsewhere // an answer to HEAD has no body that could say so
 		}
@@ -310,6 +321,7 @@ func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off,
 	}
 	a := remote.AnswerOf(resp, v)
 	a.ReadCode(resp.Header)
+	s.judge(&a)
 	if remote.IsPage(resp.Header) && (a.Validator == "" || a.Validator != v) { // an object may be stored as such
 		a.Page = fmt.Sprintf(aPage, "object")
 	}

@@ -82,7 +82,7 @@ func TestCertificatesThatAreNotGoodAreFinalErrors(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
 		return s
 	}
-	fails := func(s *remote.Storage, words string) {
+	fails := func(s *remote.Storage, words, advice string) {
 		t.Helper()
 		for name, ask := range map[string]func() error{
 			"stat": func() error { _, err := s.Stat(t.Context(), "x.tar"); return err },
@@ -93,13 +93,13 @@ func TestCertificatesThatAreNotGoodAreFinalErrors(t *testing.T) {
 			before := handshakes.Load()
 			err := ask()
 			require.ErrorContains(t, err, words, name)
-			require.ErrorContains(t, err, "--ca-file", name)
+			require.ErrorContains(t, err, advice, name)
 			require.ErrorContains(t, err, "x.tar", name)
 			require.EqualValues(t, 1, handshakes.Load()-before, "%s: it is not tried again", name)
 		}
 	}
 	shown.Store(good)
-	fails(engine(""), "unknown authority")
+	fails(engine(""), "unknown authority", "--ca-file")
 
 	s := engine(a.file)
 	o, err := s.Stat(t.Context(), "x.tar")
@@ -110,8 +110,49 @@ func TestCertificatesThatAreNotGoodAreFinalErrors(t *testing.T) {
 	before := handshakes.Load()
 	err = storage.ReadAt(t.Context(), s, o, p, 0)
 	require.ErrorContains(t, err, "has expired")
-	require.ErrorContains(t, err, "--ca-file")
+	require.ErrorContains(t, err, "have the server's certificate renewed")
+	require.NotContains(t, err.Error(), "--ca-file")
 	require.ErrorContains(t, err, server.URL)
 	require.EqualValues(t, 1, handshakes.Load()-before)
-	fails(s, "has expired")
+	fails(s, "has expired", "renewed, and look at this machine's clock")
+}
+
+// A server that does not speak what the URL says is an error at once, which has the scheme to write. Without
+// TLS there may be a server that answers in HTTP, or with a page alone as HTTP/0.9 has it.
+func TestAURLOfTheWrongSchemeIsAFinalErrorThatHasTheRightOne(t *testing.T) {
+	plain, secured := httptest.NewServer(file("ETag", `"v1"`)), httptest.NewUnstartedServer(nil)
+	secured.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secured.StartTLS()
+	t.Cleanup(plain.Close)
+	t.Cleanup(secured.Close)
+	old, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := old.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1000))
+			_, _ = io.WriteString(conn, "<!DOCTYPE HTML>\n<p>400")
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = old.Close(); <-ended })
+	for url, words := range map[string]string{
+		"https://" + plain.Listener.Addr().String():  "plain HTTP there, and no TLS: write http://",
+		"https://" + old.Addr().String():             "plain HTTP there, and no TLS: write http://",
+		"http://" + secured.Listener.Addr().String(): "400 Bad Request",
+	} {
+		source, err := Open(t.Context(), parse(t, url+"/x.tar"), Options{Transport: transport(t, Settings{})})
+		require.NoError(t, err)
+		s, err := remote.New(source, remote.DefaultConfig())
+		require.NoError(t, err)
+		_, err = s.Stat(t.Context(), "x.tar")
+		require.ErrorContains(t, err, words, url)
+		require.NotContains(t, err.Error(), "ca-file")
+		require.NoError(t, s.Close())
+	}
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -40,6 +41,8 @@ type Transport struct {
 type Settings struct {
 	// CAFile has certificates, in PEM, that are trusted beside the system's.
 	CAFile string
+	// CAFrom is what names that file, for errors; "" is --ca-file.
+	CAFrom string
 	// Local is for services of this machine, such as the one that has credentials of its role: the proxies
 	// that the environment names are not used, and AllowURLVariable is not looked at.
 	Local bool
@@ -59,10 +62,10 @@ func newTransport(s Settings, proxy func(*http.Request) (*url.URL, error)) (*Tra
 		}
 		text, err := os.ReadFile(s.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("certificates of --ca-file: %w", err)
+			return nil, fmt.Errorf("certificates of %s: %w", cmp.Or(s.CAFrom, "--ca-file"), err)
 		}
 		if !pool.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("certificates of --ca-file: %s has none in PEM", s.CAFile)
+			return nil, fmt.Errorf("certificates of %s: %s has none in PEM", cmp.Or(s.CAFrom, "--ca-file"), s.CAFile)
 		}
 		trust.RootCAs = pool
 	}

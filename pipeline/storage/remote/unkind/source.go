@@ -19,6 +19,8 @@ import (
 type Source struct {
 	// Token is asked for by Refresh, and sent; nil: none is.
 	Token func() string
+	// Renewal is what it says of credentials that are refused.
+	Renewal remote.Renewal
 	// Resolve asks for objects at /resolve/, and remembers what that redirects to.
 	Resolve bool
 	// Dial, where it is set, is asked before each new connection; its error is the
@@ -90,7 +92,7 @@ func (s *Source) List(ctx context.Context, after string, visit func(remote.Liste
 	}
 	defer func() { _ = r.Body.Close() }()
 	if r.StatusCode != 200 {
-		return nil, refused(r)
+		return nil, s.refused(r)
 	}
 	var p page
 	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
@@ -124,7 +126,7 @@ func (s *Source) Head(ctx context.Context, path string) (remote.Listed, error) {
 	switch r.StatusCode {
 	case 200:
 	default:
-		return remote.Listed{}, refused(r)
+		return remote.Listed{}, s.refused(r)
 	}
 	modified := lastModified(r.Header)
 	l := remote.Listed{Path: path, SizeBytes: r.ContentLength, Modified: modified, Validator: validator(r.Header.Get("ETag"), modified)}
@@ -158,6 +160,7 @@ func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off,
 	a := remote.Answer{
 		Body: r.Body, Status: r.StatusCode, LengthBytes: r.ContentLength, Modified: modified, Validator: validator(r.Header.Get("ETag"), modified),
 		Encoding: r.Header.Get("Content-Encoding"), Code: r.Header.Get("X-Code"), RetryAfter: remote.RetryAfter(r.Header, time.Now()),
+		Renewal: s.Renewal,
 	}
 	a.Several = strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/byteranges")
 	a.Unsettled = remote.Unsettled(r.Header, a.Modified, a.Validator)
@@ -215,9 +218,9 @@ func (s *Source) do(ctx context.Context, method, target string, h http.Header) (
 	return s.client.Do(r)
 }
 
-func refused(r *http.Response) error {
+func (s *Source) refused(r *http.Response) error {
 	_, _ = io.Copy(io.Discard, r.Body)
-	return &remote.StatusError{Status: r.StatusCode, Code: r.Header.Get("X-Code"), RetryAfter: remote.RetryAfter(r.Header, time.Now())}
+	return &remote.StatusError{Status: r.StatusCode, Code: r.Header.Get("X-Code"), RetryAfter: remote.RetryAfter(r.Header, time.Now()), Renewal: s.Renewal}
 }
 
 func validator(tag string, modified time.Time) remote.Validator {

@@ -1,0 +1,69 @@
+package s3
+
+import (
+	"cmp"
+	"net/http"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+)
+
+// judge says what an answer means for the credentials that it was asked with. Those that the service
+// has looked at and found good are remembered as such.
+func (s *Source) judge(a *remote.Answer) {
+	switch a.Status {
+	case http.StatusOK, http.StatusPartialContent:
+		if !s.keys.accepted.Load() {
+			s.keys.accepted.Store(true)
+		}
+		return
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
+	default:
+		return
+	}
+	if s.options.Anonymous {
+		if a.Status != http.StatusBadRequest {
+			a.Advice = "it may not be read without credentials: leave --anonymous out, and give some"
+		}
+		return
+	}
+	from := s.keys.from()
+	if from == nil {
+		return
+	}
+	switch {
+	case from.every == 0:
+		a.Renewal = remote.NoRenewal
+	case s.keys.accepted.Load():
+		a.Renewal = remote.LateRenewal
+	}
+	a.Advice = advise(a.Code, from, a.Status)
+}
+
+// advise is what to do about a refusal, "" where nothing is known of it.
+func advise(code string, from *origin, status int) string {
+	place := "credentials of " + from.name
+	switch code {
+	case "SignatureDoesNotMatch":
+		return "the service knows the key id, and the secret does not fit it: look at " + cmp.Or(from.setting.secret, "the secret key") + " (" + place + ")"
+	case "InvalidAccessKeyId", "InvalidClientTokenId", "UnrecognizedClientException":
+		return "the service does not know the key id: look at " + cmp.Or(from.setting.id, "the keys") + " (" + place + "), and at --endpoint where they are of another service"
+	case "InvalidToken", "InvalidTokenId", "InvalidSecurity":
+		return "the session token is not one of these keys: look at " + cmp.Or(from.setting.token, "the token") + " (" + place + "); keys that need none are sent without"
+	case remote.CodeExpired, "ExpiredTokenException", "TokenRefreshRequired":
+		if from.every == 0 {
+			return "the " + place + " have expired, and can't change while this program runs: set new ones and start it again"
+		}
+		return "the " + place + " have expired: renew them"
+	case "AccessDenied", "AllAccessDisabled", "AccountProblem", "":
+		if status == http.StatusBadRequest {
+			return ""
+		}
+		return "the " + place + " may not read it: they need the permission to list the bucket and to read its objects"
+	}
+	return ""
+}
+
+// failure is what an answer that is not what was asked for is told as.
+func failure(a remote.Answer) *remote.StatusError {
+	return &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter, Advice: a.Advice, Renewal: a.Renewal}
+}
