@@ -14,8 +14,6 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/minio/minio-go/v7/pkg/signer"
-
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
@@ -198,25 +196,14 @@ func (s *Source) ask(ctx context.Context, method, key string, query url.Values, 
 	}
 	u := at.url(key)
 	u.RawQuery = query.Encode()
-	request := (&http.Request{
-		Method: method, URL: u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}).WithContext(ctx)
 	header.Set("User-Agent", userAgent)
 	header.Set("Accept-Encoding", "identity")
 	if s.options.RequesterPays {
 		header.Set("X-Amz-Request-Payer", "requester")
 	}
-	if !s.options.Anonymous {
-		value, err := s.keys.get(ctx)
-		if err != nil {
-			return nil, err
-		}
-		header.Set("X-Amz-Content-Sha256", nothing)
-		request = signer.SignV4(*request, value.AccessKeyID, value.SecretAccessKey, value.SessionToken, at.region)
-	}
-	resp, err := s.options.Transport.RoundTrip(request)
+	resp, err := s.send(ctx, at, method, u, header)
 	if err != nil {
-		return nil, remote.Clean(err)
+		return nil, err
 	}
 	if region := resp.Header.Get(regionHeader); region != "" && region != at.region && at.endpoint == nil {
 		s.mu.Lock()

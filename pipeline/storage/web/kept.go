@@ -164,7 +164,7 @@ func (s *Source) get(ctx context.Context, path string, v remote.Validator, off, 
 		case throttles:
 			return resp, nil
 		}
-		discard(resp)
+		Discard(resp)
 		s.kept.forget(path, at)
 		at, leave = s.kept.find(ctx, path, v)
 	}

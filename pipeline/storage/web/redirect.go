@@ -26,7 +26,7 @@ func (s *Source) ask(ctx context.Context, method, path string, v remote.Validato
 	}
 	resp, err := s.askAt(ctx, from, from, method, v, off, n)
 	if err == nil && refused(resp.StatusCode) && s.auth.renewed(resp.Request, s.web.User, from) {
-		discard(resp)
+		Discard(resp)
 		resp, err = s.askAt(ctx, from, from, method, v, off, n)
 	}
 	if err != nil {
@@ -62,16 +62,16 @@ func (s *Source) askAt(ctx context.Context, named, at *url.URL, method string, v
 		}
 		resp.Request = request
 		location := resp.Header.Get("Location")
-		if !redirects(resp.StatusCode) || location == "" {
+		if !Redirects(resp.StatusCode) || location == "" {
 			if folder && resp.StatusCode == http.StatusForbidden { // servers don't say what is in it
 				_ = resp.Body.Close()
 				return nil, remote.Refuse("it is a folder of the server, and no file: %w", fs.ErrNotExist)
 			}
 			return resp, nil
 		}
-		discard(resp)
+		Discard(resp)
 		from := at
-		if at, err = follow(at, location); err != nil {
+		if at, err = Follow(at, location); err != nil {
 			return nil, err
 		}
 		folder = at.Path == from.Path+"/"
@@ -79,8 +79,8 @@ func (s *Source) askAt(ctx context.Context, named, at *url.URL, method string, v
 	return nil, remote.Refuse("the server redirects more than %d times: the last redirect leads to %s", maxRedirects, at.Host)
 }
 
-// discard ends an answer so that its connection can be used again, if the body is short.
-func discard(resp *http.Response) {
+// Discard ends an answer so that its connection can be used again, if the body is short.
+func Discard(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
 	_ = resp.Body.Close()
 }
@@ -91,7 +91,8 @@ func refused(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden
 }
 
-func redirects(status int) bool {
+// Redirects reports whether a status is that of a redirect.
+func Redirects(status int) bool {
 	switch status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 		return true
@@ -99,8 +100,8 @@ func redirects(status int) bool {
 	return false
 }
 
-// follow gives where a redirect leads. What it says may be signed, and is not printed.
-func follow(from *url.URL, location string) (*url.URL, error) {
+// Follow gives where a redirect leads. What it says may be signed, and is not printed.
+func Follow(from *url.URL, location string) (*url.URL, error) {
 	to, err := url.Parse(location)
 	if err != nil {
 		return nil, remote.Refuse("%s redirects to what is no URL", from.Host)

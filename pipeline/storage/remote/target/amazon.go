@@ -1,0 +1,39 @@
+package target
+
+import "strings"
+
+// Amazon takes apart a host of Amazon's S3, in lower case and without a port: the bucket, where the host
+// names it, and the region, "" where the host names none.
+//
+//	s3.amazonaws.com                     s3.eu-west-1.amazonaws.com        s3-eu-west-1.amazonaws.com
+//	bucket.s3.eu-west-1.amazonaws.com    s3.dualstack.eu-west-1.amazonaws.com    s3.cn-north-1.amazonaws.com.cn
+func Amazon(host string) (bucket, region string, ok bool) {
+	rest, ok := strings.CutSuffix(strings.TrimSuffix(host, ".cn"), ".amazonaws.com")
+	if !ok {
+		return "", "", false
+	}
+	labels := strings.Split(rest, ".")
+	n := len(labels)
+	if isRegion(labels[n-1]) {
+		region, n = labels[n-1], n-1
+	}
+	if n > 0 && region != "" && labels[n-1] == "dualstack" {
+		n--
+	}
+	if n == 0 {
+		return "", "", false
+	}
+	switch service := labels[n-1]; {
+	case service == "s3" || service == "s3-fips" || service == "s3-accelerate":
+	case region == "" && strings.HasPrefix(service, "s3-") && isRegion(service[len("s3-"):]):
+		region = service[len("s3-"):]
+	default:
+		return "", "", false
+	}
+	return strings.Join(labels[:n-1], "."), region, true
+}
+
+// isRegion reports whether a part of a host looks like a region: us-east-1.
+func isRegion(label string) bool {
+	return strings.Count(label, "-") >= 2 && isDigit(label[len(label)-1]) && !strings.HasPrefix(label, "s3-")
+}
