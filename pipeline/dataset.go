@@ -48,6 +48,10 @@ type Options struct {
 	// Waiting, if set, is called now and then while Open waits for the first epoch; Open then
 	// also waits for Spec.Epoch, where that is the next one.
 	Waiting func(taking.Status)
+	// Trouble, if set, is told what requests to a service wait for, when somebody has waited for some
+	// seconds, now and then while that lasts, and when it is over. It is called from any goroutine,
+	// and logged as well.
+	Trouble func(text string)
 	// TakesNone takes no epoch of a dataset that grows: the next one is growing.ErrNotYet, and
 	// the first one is not waited for.
 	TakesNone bool

@@ -65,6 +65,13 @@ func findAtService(ctx context.Context, m *mount) (f found, err error) {
 	var source remote.Source
 	var choice discover.Choice
 	c := m.remoteConfig()
+	if parsed.Web != nil {
+		c.Service = parsed.Web.Host
+	} else if c.Service, err = s3.Host(*parsed.Bucket, m.bucketOptions()); err != nil {
+		return f, err
+	} else if !m.spec.Remote.Anonymous {
+		c.Before = m.credentials.Waiting
+	}
 	err = remote.Try(ctx, c, func(ctx context.Context) (err error) {
 		if parsed.Bucket != nil {
 			source, choice, err = m.openBucket(ctx, *parsed.Bucket, transport)
@@ -106,14 +113,31 @@ func (m *mount) remoteConfig() remote.Config {
 	c.Connections, c.ReadTimeout = m.spec.Remote.Connections, m.spec.ReadTimeout
 	c.Unversioned, c.Log = m.spec.Remote.Unversioned, m.log
 	c.Hedge = m.spec.Remote.Hedge != spec.HedgeOff
+	c.Trouble = m.troubled
 	return c
 }
 
-func (m *mount) openBucket(ctx context.Context, b target.Bucket, transport *web.Transport) (remote.Source, discover.Choice, error) {
+// troubled logs that somebody waits for the service, or no longer, and tells it on.
+func (m *mount) troubled(t remote.Trouble) {
+	args := []any{"dataset", remote.CleanText(m.spec.Dataset)}
+	if t.Object != "" {
+		args = append(args, "object", t.Object)
+	}
+	m.log.Warn(t.String(), args...)
+	if m.options.Trouble != nil {
+		m.options.Trouble(t.String())
+	}
+}
+
+func (m *mount) bucketOptions() s3.Options {
 	r := m.spec.Remote
-	s, object, err := s3.Open(ctx, b, s3.Options{
-		Region: r.Region, Endpoint: r.Endpoint, Anonymous: r.Anonymous, RequesterPays: r.RequesterPays, Credentials: m.credentials, Transport: transport,
-	})
+	return s3.Options{Region: r.Region, Endpoint: r.Endpoint, Anonymous: r.Anonymous, RequesterPays: r.RequesterPays, Credentials: m.credentials}
+}
+
+func (m *mount) openBucket(ctx context.Context, b target.Bucket, transport *web.Transport) (remote.Source, discover.Choice, error) {
+	o := m.bucketOptions()
+	o.Transport = transport
+	s, object, err := s3.Open(ctx, b, o)
 	if err != nil {
 		return nil, discover.Choice{}, err
 	}

@@ -49,6 +49,7 @@ func (r reporter) Progress(catalog.Progress) {}
 func (r reporter) Filling(opening.Filled)    {}
 func (r reporter) Waiting(opening.Waited)    {}
 func (r reporter) Warn(text string)          { r.d.say("warning: %s", text) }
+func (r reporter) Trouble(text string)       { r.Warn(text) }
 func (r reporter) Serving(func() string)     {}
 func (r reporter) Unmounting()               {}
 func (r reporter) Ended(error)               {}

@@ -88,6 +88,8 @@ func follow(r io.Reader, rep Reporter) error {
 			rep.Waiting(*m.Waiting)
 		case m.Warning != "":
 			rep.Warn(m.Warning)
+		case m.Trouble != "":
+			rep.Trouble(m.Trouble)
 		case m.Error != nil:
 			return exit.Errorf(m.Error.Code, "%s", m.Error.Text)
 		case m.Mounted != nil:

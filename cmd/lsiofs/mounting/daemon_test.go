@@ -50,6 +50,7 @@ func (r *recorded) Progress(p catalog.Progress) { r.what = append(r.what, "progr
 func (r *recorded) Waiting(w opening.Waited)    { r.what = append(r.what, "waiting "+w.String()) }
 func (r *recorded) Filling(f opening.Filled)    { r.what = append(r.what, "filling "+f.String()) }
 func (r *recorded) Warn(text string)            { r.what = append(r.what, "warn "+text) }
+func (r *recorded) Trouble(text string)         { r.what = append(r.what, "trouble "+text) }
 func (r *recorded) Mounted(i Info)              { r.what = append(r.what, "mounted "+i.Mount) }
 func (r *recorded) Serving(func() string)       { r.what = append(r.what, "serving") }
 func (r *recorded) Unmounting()                 { r.what = append(r.what, "unmounting") }
@@ -65,8 +66,8 @@ func TestWhatAChildSaysIsPassedOn(t *testing.T) {
 	}
 	progress, warning := readyMessage{Progress: &catalog.Progress{}}, readyMessage{Warning: "w"}
 	var r recorded
-	require.NoError(t, follow(say(progress, readyMessage{Filling: &opening.Filled{Bytes: 1, BytesTotal: 4}}, warning, readyMessage{Mounted: &Info{Mount: "/m"}}), &r))
-	require.Equal(t, []string{"progress", "filling 1 B of 4 B (25 %)", "warn w", "mounted /m"}, r.what)
+	require.NoError(t, follow(say(progress, readyMessage{Filling: &opening.Filled{Bytes: 1, BytesTotal: 4}}, warning, readyMessage{Trouble: "t"}, readyMessage{Mounted: &Info{Mount: "/m"}}), &r))
+	require.Equal(t, []string{"progress", "filling 1 B of 4 B (25 %)", "warn w", "trouble t", "mounted /m"}, r.what)
 
 	err := follow(say(progress, readyMessage{Error: &readyError{"no such dataset", exit.Dataset}}), &recorded{})
 	require.EqualError(t, err, "no such dataset")

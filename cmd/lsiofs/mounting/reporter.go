@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
@@ -20,6 +21,9 @@ type Reporter interface {
 	// Waiting is called while the first epoch of a dataset that grows is not there yet.
 	Waiting(opening.Waited)
 	Warn(text string)
+	// Trouble is told what requests to a service wait for. It may be called at any time, and with the
+	// other methods.
+	Trouble(text string)
 	Mounted(Info)
 	// Serving is called now and then while the mount is served.
 	Serving(sentence func() string)
@@ -66,6 +70,7 @@ type uiReporter struct {
 	view    *opening.Pass
 	filling *opening.Filling
 	waiting *opening.Waiting
+	aside   bool // the log is a file, so that what is logged is not seen
 }
 
 func newUIReporter(u *terminal.UI) *uiReporter {
@@ -77,8 +82,14 @@ func (r *uiReporter) Filling(f opening.Filled)    { r.filling.Show(f) }
 func (r *uiReporter) Waiting(w opening.Waited)    { r.waiting.Show(w) }
 func (r *uiReporter) Warn(text string)            { r.clear(); r.ui.Warn(text) }
 func (r *uiReporter) Serving(func() string)       {}
-func (r *uiReporter) Unmounting()                 {}
-func (r *uiReporter) Ended(error)                 { r.clear() }
+func (r *uiReporter) Trouble(text string) {
+	if r.aside {
+		r.clear()
+		r.ui.Warn(text)
+	}
+}
+func (r *uiReporter) Unmounting() {}
+func (r *uiReporter) Ended(error) { r.clear() }
 
 func (r *uiReporter) clear() {
 	r.view.Clear()
@@ -103,6 +114,7 @@ type readyMessage struct {
 	Filling  *opening.Filled   `json:"filling,omitempty"`
 	Waiting  *opening.Waited   `json:"waiting,omitempty"`
 	Warning  string            `json:"warning,omitempty"`
+	Trouble  string            `json:"trouble,omitempty"`
 	Mounted  *Info             `json:"mounted,omitempty"`
 	Error    *readyError       `json:"error,omitempty"`
 }
@@ -115,6 +127,7 @@ type readyError struct {
 // pipeReporter reports to a parent until the mount is ready. Errors of writing are passed
 // over: that the parent has gone is what the watch finds out.
 type pipeReporter struct {
+	mu        sync.Mutex // of the pipe, as Trouble comes at any time
 	file      *os.File
 	encoder   *json.Encoder
 	toldError bool // while somebody listened
@@ -130,21 +143,23 @@ func (r *pipeReporter) untilReady(gone func()) error {
 	return r.watch.begin(r.file, gone)
 }
 
-func (r *pipeReporter) send(m readyMessage) {
-	if r.file != nil {
-		_ = r.encoder.Encode(m)
-	}
+// send reports whether the parent has been told, or there is none any more.
+func (r *pipeReporter) send(m readyMessage) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.file == nil || r.encoder.Encode(m) == nil
 }
 
 func (r *pipeReporter) Progress(p catalog.Progress) { r.send(readyMessage{Progress: &p}) }
 func (r *pipeReporter) Filling(f opening.Filled)    { r.send(readyMessage{Filling: &f}) }
 func (r *pipeReporter) Waiting(w opening.Waited)    { r.send(readyMessage{Waiting: &w}) }
 func (r *pipeReporter) Warn(text string)            { r.send(readyMessage{Warning: text}) }
+func (r *pipeReporter) Trouble(text string)         { r.send(readyMessage{Trouble: text}) }
 
 func (r *pipeReporter) Mounted(i Info) {
 	i.PID = os.Getpid()
 	r.watch.stop() // a parent that has been told may go at once
-	if r.file != nil && r.encoder.Encode(readyMessage{Mounted: &i}) != nil && r.gone != nil {
+	if !r.send(readyMessage{Mounted: &i}) && r.gone != nil {
 		r.gone()
 	}
 	r.close()
@@ -164,6 +179,8 @@ func (r *pipeReporter) Ended(err error) {
 
 func (r *pipeReporter) close() {
 	r.watch.stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.file != nil {
 		_ = r.file.Close()
 		r.file = nil
@@ -178,6 +195,7 @@ func (Silent) Progress(catalog.Progress) {}
 func (Silent) Filling(opening.Filled)    {}
 func (Silent) Waiting(opening.Waited)    {}
 func (Silent) Warn(string)               {}
+func (Silent) Trouble(string)            {}
 func (Silent) Mounted(Info)              {}
 func (Silent) Serving(func() string)     {}
 func (Silent) Unmounting()               {}

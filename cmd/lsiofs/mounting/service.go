@@ -90,6 +90,11 @@ func (r *serviceReporter) Waiting(w opening.Waited) {
 	r.notify(fmt.Sprintf("STATUS=waiting: %s", w), fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startExtension.Microseconds()))
 }
 
+func (r *serviceReporter) Trouble(text string) {
+	r.Reporter.Trouble(text)
+	r.notify("STATUS=" + text)
+}
+
 func (r *serviceReporter) Mounted(i Info) {
 	r.Reporter.Mounted(i)
 	r.notify("READY=1", "STATUS="+i.sentence())

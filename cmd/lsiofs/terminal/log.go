@@ -45,6 +45,7 @@ type lockedWriter struct {
 func (w lockedWriter) Write(p []byte) (int, error) {
 	w.u.mu.Lock()
 	defer w.u.mu.Unlock()
+	w.u.wipe()
 	if !w.json { // what can't be printed is quoted by then
 		return w.u.Err.Write(p)
 	}

@@ -73,6 +73,7 @@ func (b *Bar) Draw(text string, done, total int64) {
 	b.bar.Describe(text)
 	// It only fails when its writer does, and then there is no one to tell.
 	_ = b.bar.Set64(done)
+	b.ui.drawn = b.ui.Terminal
 }
 
 // Clear takes the bar off the screen.
@@ -83,7 +84,7 @@ func (b *Bar) Clear() {
 	b.ui.mu.Lock()
 	defer b.ui.mu.Unlock()
 	_ = b.bar.Clear()
-	b.bar = nil
+	b.bar, b.ui.drawn = nil, false
 }
 
 // StatusLine is a line on a terminal's err that is written over. It is not for
@@ -98,14 +99,19 @@ func (u *UI) NewStatusLine() *StatusLine { return &StatusLine{ui: u} }
 
 // Show shows a text in the place of the last one.
 func (l *StatusLine) Show(text string) {
-	l.shown = true
+	l.ui.mu.Lock()
+	defer l.ui.mu.Unlock()
+	l.shown, l.ui.drawn = true, l.ui.Terminal
 	fmt.Fprintf(l.ui.Err, "\r\x1b[K%s", text)
 }
 
 // Clear takes the line off the screen.
 func (l *StatusLine) Clear() {
-	if l.shown {
-		fmt.Fprint(l.ui.Err, "\r\x1b[K")
-		l.shown = false
+	if !l.shown {
+		return
 	}
+	l.ui.mu.Lock()
+	defer l.ui.mu.Unlock()
+	fmt.Fprint(l.ui.Err, "\r\x1b[K")
+	l.shown, l.ui.drawn = false, false
 }

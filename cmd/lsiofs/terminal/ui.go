@@ -21,7 +21,17 @@ type UI struct {
 	JSON     bool // objects, one a line, instead of sentences
 	Terminal bool // Err is one: redrawing is welcome
 
-	mu sync.Mutex
+	mu    sync.Mutex
+	drawn bool // a bar or a status line is on the screen's last line
+}
+
+// wipe takes what is drawn off the screen's last line, before another line is written. It is drawn anew
+// when it changes. mu is held.
+func (u *UI) wipe() {
+	if u.drawn {
+		fmt.Fprint(u.Err, "\r\x1b[K")
+		u.drawn = false
+	}
 }
 
 // New makes a UI that writes sentences, and looks whether err is a terminal.
@@ -40,6 +50,7 @@ func (u *UI) Notef(format string, args ...any) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.wipe()
 	fmt.Fprintln(u.Err, printable.Text(fmt.Sprintf(format, args...)))
 }
 
@@ -47,6 +58,7 @@ func (u *UI) Notef(format string, args ...any) {
 func (u *UI) Warn(text string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.wipe()
 	if u.JSON {
 		writeJSON(u.Err, map[string]string{"warning": text})
 		return
@@ -87,6 +99,7 @@ func (u *UI) WriteProgress(state any) {
 func (u *UI) Fail(text string, object any) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.wipe()
 	if u.JSON {
 		writeJSON(u.Err, object)
 		return

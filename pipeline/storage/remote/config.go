@@ -29,6 +29,14 @@ type Config struct {
 	GetDollars, ListDollars float64
 	// Log is told once what a listing has left out, and what its versions are worth. It may be nil.
 	Log *slog.Logger
+	// Trouble is told, one at a time, when somebody has waited for a request for some seconds, now and
+	// then while that lasts, and when it is over. It may be nil.
+	Trouble func(Trouble)
+	// Service is what is waited for, as Trouble has it; "" is the source's name.
+	Service string
+	// Before is what has to come before requests can be sent, such as credentials, in words; "" for
+	// nothing. It may be nil.
+	Before func() string
 }
 
 // DefaultConfig has 128 connections: at 25 ms of delay and 3 ms of transfer, 128 GETs

@@ -5,15 +5,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 )
 
-// ofError says what it means that there was no answer. worked: the service has answered
-// before, so its name exists.
-func ofError(err error, worked bool) finding {
+// ofError says what it means that there was no answer.
+func ofError(err error) finding {
 	f := finding{kind: kindAgain, err: err}
-	var name *net.DNSError
 	switch {
 	case err == nil:
 	case refused(err):
@@ -22,8 +19,6 @@ func ofError(err error, worked bool) finding {
 		f.kind, f.err = kindFinal, isOtherScheme(err)
 	case certificate(err) != "":
 		f.kind, f.err = kindFinal, fmt.Errorf("%w: %s", err, certificate(err))
-	case errors.As(err, &name) && name.IsNotFound && !worked:
-		f.kind, f.err = kindFinal, fmt.Errorf("%w: look at the host's name, and at DNS", err)
 	}
 	return f
 }

@@ -270,13 +270,23 @@ func (s *Storage) headByRead(ctx context.Context, path string) (Listed, error) {
 
 // firstContact is for how long a host that has never answered is tried to be reached: its
 // name or its port may be mistaken, and then nobody should wait for the whole timeout. A
-// service that is being started beside the mount has time to come up.
-const firstContact = 20 * time.Second
+// service that is being started beside the mount has time to come up, and so has a resolver: those of
+// clusters and of laptops say for some seconds that there is no such host.
+const (
+	firstContact = 20 * time.Second
+	firstLookup  = 15 * time.Second
+)
 
-// isDial says whether an error is of making a connection.
-func isDial(err error) bool {
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "dial"
+// contact is for how long what may be a mistaken name or port is tried, and what to look at; 0 for
+// errors of other kinds.
+func contact(err error) (limit time.Duration, advice string) {
+	if name, ok := errors.AsType[*net.DNSError](err); ok && name.IsNotFound {
+		return firstLookup, "look at the host's name, and at DNS"
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return firstContact, "look at the host's name and port"
+	}
+	return 0, ""
 }
 
 // call makes a request that is no read, again and again as reads are, on the caller's
@@ -286,12 +296,13 @@ func (s *Storage) call(ctx context.Context, path string, ask func(ctx context.Co
 	var h history
 	began := time.Now()
 	var late atomic.Bool
-	for {
+	for tries := 0; ; tries++ {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		silent := time.AfterFunc(s.config.FirstByteTimeout, func() {
-			if s.troubled(path, time.Since(began), errNoFirstByte) {
+		limit, asked := s.config.ReadTimeout, time.Now()
+		silent := time.AfterFunc(patience, func() {
+			if s.troubled(waits{path, tries, time.Since(began), limit}, &silenceError{time.Since(asked)}) {
 				late.Store(true)
 			}
 		})
@@ -306,17 +317,17 @@ func (s *Storage) call(ctx context.Context, path string, ask func(ctx context.Co
 		case final(err):
 			return Clean(err)
 		}
-		limit := s.config.ReadTimeout
-		if !s.worked.Load() && isDial(err) {
-			limit = min(limit, firstContact)
-			f.err = fmt.Errorf("%w: look at the host's name and port", f.err)
+		most := limit
+		if first, advice := contact(err); first > 0 && !s.worked.Load() {
+			most = min(most, first)
+			f.err = fmt.Errorf("%w: %s", f.err, advice)
 		}
-		next := h.next(f, time.Since(began), limit, rand.Float64())
+		next := h.next(f, time.Since(began), most, rand.Float64())
 		if next.err != nil {
 			return next.err
 		}
 		s.stats.retried(path, f)
-		if s.troubled(path, time.Since(began), f.err) {
+		if s.troubled(waits{path, tries + 1, time.Since(began), most}, f.err) {
 			late.Store(true)
 		}
 		s.throttled(f)
@@ -350,7 +361,7 @@ func (nowhere) Refresh(context.Context, string) {}
 // askOnce is one attempt of call.
 func (s *Storage) askOnce(ctx context.Context, ask func(ctx context.Context) error) (finding, error) {
 	limit := s.config.FirstByteTimeout + s.config.SlowTime
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w (%v)", errNoFirstByte, limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &silenceError{limit})
 	defer cancel()
 	err := ask(ctx)
 	status, answered := errors.AsType[*StatusError](err)
@@ -370,7 +381,7 @@ func (s *Storage) askOnce(ctx context.Context, ask func(ctx context.Context) err
 	case !final(err):
 		s.stats.asked(0)
 	}
-	return ofError(cause(ctx, err), s.worked.Load()), err
+	return ofError(s.cause(ctx, err)), err
 }
 
 // sleep waits, or gives the context's error.

@@ -62,7 +62,7 @@ func (s *Storage) race(r *read, q question, p []byte) (n int, f finding) {
 	x.timer = time.AfterFunc(x.pace.silence(), x.look)
 	x.mu.Unlock()
 	defer first.cancel(nil)
-	n, f = s.exchange(ctx, r.Object.Path, q, p, first.seen)
+	n, f = s.exchange(ctx, r.Object.Path, q, p, r.silent(s), first.seen)
 	return x.end(n, f, p)
 }
 
@@ -129,7 +129,7 @@ func (x *race) hedge(ctx context.Context, h *request) {
 		q.begin, q.plain = q.begin+int64(h.from), false
 		q.whole = q.size <= wholeBytes // asked for without a range, it may be given so alone
 	}
-	_, f := x.s.exchange(ctx, x.r.Object.Path, q, p, h.seen)
+	_, f := x.s.exchange(ctx, x.r.Object.Path, q, p, nil, h.seen)
 	x.s.hedged(len(p), f)
 
 	x.mu.Lock()

@@ -92,7 +92,8 @@ type read struct {
 	got     int       // bytes of Buf that are right
 	since   time.Time // somebody waits for it; zero: nobody does
 	history history
-	late    bool // it was waited for in vain, and that was logged
+	tries   atomic.Int32 // that have failed
+	late    atomic.Bool  // it was waited for in vain, and that was told
 }
 
 var (

@@ -117,8 +117,11 @@ func TestNamesThatAreNotFound(t *testing.T) {
 		source := unkind.Connect(t, unkind.New())
 		source.Dial = func() error { return missing }
 		s := engine(t, source, nil)
+		began := time.Now()
 		_, err := s.Stat(t.Context(), "a.tar")
-		require.ErrorContains(t, err, "look at the host's name")
+		require.ErrorContains(t, err, "look at the host's name, and at DNS")
+		require.LessOrEqual(t, time.Since(began), 15*time.Second)
+		require.Greater(t, time.Since(began), 8*time.Second, "a resolver may be coming up")
 		require.NotContains(t, err.Error(), "secret")
 		require.NoError(t, s.Close())
 	})

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -52,7 +53,8 @@ type stream struct {
 	asked   time.Time     // when body was asked for; zero: its first byte has come
 	since   time.Time     // the last byte, or the begin of the first attempt
 	history history
-	late    bool  // as of a read
+	tries   atomic.Int32 // since the last byte; as late, of a read
+	late    atomic.Bool
 	err     error // of all Reads from now on
 }
 
@@ -98,7 +100,7 @@ func (st *stream) open() finding {
 	if st.since.IsZero() {
 		st.since = st.asked
 	}
-	ctx, w := watching(st.ctx, st.s.config)
+	ctx, w := watching(st.ctx, st.s.config, st.silent())
 	a, f := st.s.ask(ctx, st.object.Path, q)
 	if f.kind != kindGood {
 		w.end()
@@ -106,12 +108,25 @@ func (st *stream) open() finding {
 	}
 	st.body, st.watch = a.Body, w
 	if _, err := io.CopyN(io.Discard, &watched{body: a.Body, watch: w, first: func() {}}, f.skip); err != nil {
-		err = cause(ctx, err)
+		err = st.s.cause(ctx, err)
 		st.drop()
 		return broken(0, int(f.skip), err)
 	}
 	w.pause()
 	return finding{}
+}
+
+// waitedFor tells that somebody waits for what comes next, since then.
+func (st *stream) waitedFor(since time.Time, why error) {
+	if st.s.troubled(waits{st.object.Path, int(st.tries.Load()), time.Since(since), st.s.config.ReadTimeout}, why) {
+		st.late.Store(true)
+	}
+}
+
+// silent is told that nothing comes.
+func (st *stream) silent() func() {
+	since, asked := st.since, st.asked
+	return func() { st.waitedFor(since, &silenceError{time.Since(asked)}) }
 }
 
 // read takes what comes next of the body.
@@ -126,8 +141,9 @@ func (st *stream) read(p []byte) (int, finding) {
 		if !st.asked.IsZero() {
 			st.s.stats.firstByte(wholeBytes+1, now.Sub(st.asked))
 		}
-		st.s.answered(st.late)
-		st.late = false
+		st.s.answered(st.late.Load())
+		st.late.Store(false)
+		st.tries.Store(0)
 		st.at, st.since, st.asked, st.history.failed = st.at+int64(n), now, time.Time{}, 0
 		return n, finding{}
 	}
@@ -153,7 +169,8 @@ func (st *stream) again(f finding) error {
 		return st.failure(err)
 	}
 	st.s.stats.retried(st.object.Path, f)
-	st.late = st.s.troubled(st.object.Path, time.Since(st.since), f.err) || st.late
+	st.tries.Add(1)
+	st.waitedFor(st.since, f.err)
 	st.s.throttled(f)
 	if next.refresh {
 		st.s.refresh(st.ctx, st.object.Path)

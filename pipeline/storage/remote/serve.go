@@ -29,7 +29,7 @@ func (s *Storage) serve(r *read) {
 		if r.history.noRange > 0 && !r.whole {
 			s.listed.setWhole(r.Object)
 		}
-		s.answered(r.late)
+		s.answered(r.late.Load())
 		s.finish(r, nil)
 		return
 	}
@@ -40,12 +40,29 @@ func (s *Storage) serve(r *read) {
 		s.finish(r, s.placed(next.err))
 		return
 	}
+	r.tries.Add(1)
 	s.stats.retried(r.Object.Path, f)
-	r.late = s.troubled(r.Object.Path, waited, f.err) || r.late
+	s.waitedFor(r, waited, limit, f.err)
 	if next.refresh {
 		s.refresh(context.Background(), r.Object.Path)
 	}
 	s.later(r, next.wait, s.placed(f.err))
+}
+
+// waitedFor tells that somebody waits for a read, where somebody does.
+func (s *Storage) waitedFor(r *read, waited, limit time.Duration, why error) {
+	if s.troubled(waits{r.Object.Path, int(r.tries.Load()), waited, limit}, why) {
+		r.late.Store(true)
+	}
+}
+
+// silent is told that nothing comes for a read.
+func (r *read) silent(s *Storage) func() {
+	began := time.Now()
+	return func() {
+		waited, limit := s.limited(r)
+		s.waitedFor(r, waited, limit, &silenceError{time.Since(began)})
+	}
 }
 
 // resume keeps what has come of a read, if that is enough.
@@ -82,7 +99,7 @@ func (s *Storage) attempt(r *read) (n int, f finding) {
 	q := r.question()
 	p := r.Buf[r.got:]
 	if s.hedges == nil {
-		return s.exchange(context.Background(), r.Object.Path, q, p, nil)
+		return s.exchange(context.Background(), r.Object.Path, q, p, r.silent(s), nil)
 	}
 	return s.race(r, q, p)
 }
@@ -97,11 +114,12 @@ func (r *read) question() question {
 
 // exchange makes one request and fills p with [q.begin, q.end). n bytes of p are right
 // also where the finding is not good. seen, where it is set, is told of bytes of the body
-// as they come, which are those of p in turn where q asks for no more than them. p is not
+// as they come, which are those of p in turn where q asks for no more than them. silent, where it is
+// set, is told that nothing comes. p is not
 // touched any more once exchange has returned.
-func (s *Storage) exchange(ctx context.Context, path string, q question, p []byte, seen func(n int)) (n int, f finding) {
+func (s *Storage) exchange(ctx context.Context, path string, q question, p []byte, silent func(), seen func(n int)) (n int, f finding) {
 	began := time.Now()
-	ctx, w := watching(ctx, s.config)
+	ctx, w := watching(ctx, s.config, silent)
 	defer w.end()
 	a, f := s.ask(ctx, path, q)
 	if f.kind != kindGood {
@@ -115,7 +133,7 @@ func (s *Storage) exchange(ctx context.Context, path string, q question, p []byt
 		s.stats.answered(len(p), time.Since(began))
 	}
 	if f.kind == kindAgain {
-		f.err = cause(ctx, f.err)
+		f.err = s.cause(ctx, f.err)
 	}
 	return n, f
 }
@@ -130,7 +148,7 @@ func (s *Storage) ask(ctx context.Context, path string, q question) (Answer, fin
 	a, err := s.source.Open(ctx, path, q.validator, off, n)
 	if err != nil {
 		s.stats.asked(0)
-		return Answer{}, ofError(cause(ctx, err), s.worked.Load())
+		return Answer{}, ofError(s.cause(ctx, err))
 	}
 	s.worked.Store(true)
 	s.stats.asked(a.Status)
@@ -141,10 +159,14 @@ func (s *Storage) ask(ctx context.Context, path string, q question) (Answer, fin
 	return a, f
 }
 
-// cause is why a request failed: the watch's reason, if it has ended it.
-func cause(ctx context.Context, err error) error {
+// cause is why a request failed: the watch's reason, if it has ended it, or what did not come before.
+func (s *Storage) cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		why := context.Cause(ctx)
+		if silence, ok := errors.AsType[*silenceError](why); ok && s.before() != "" {
+			return fmt.Errorf("%w: %s did not come", silence, s.before())
+		}
+		return why
 	}
 	return Clean(err)
 }

@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -8,28 +10,64 @@ import (
 )
 
 const (
-	// patience is how long somebody waits for a request that fails until that is logged.
-	// What passes sooner is usual at services.
-	patience = 5 * time.Second
-	// tellEvery is how often that is logged while it lasts.
+	// patience is how long somebody waits for a request until that is told. What passes sooner is
+	// usual at services.
+	patience = 3 * time.Second
+	// tellEvery is how often it is told while it lasts.
 	tellEvery = time.Minute
 )
 
-// trouble logs requests that somebody waits for in vain, for all requests of an engine
+// Trouble is a request that somebody waits for in vain, or the end of such waiting.
+type Trouble struct {
+	For    string // what is waited for: a host, or credentials
+	Object string // "" for a listing, and where it is not known yet
+	Why    error  // nil: there is nothing to be said but For
+	Tries  int    // that have failed
+	// Waited is for how long somebody has, and Left for how long it goes on at most.
+	Waited, Left time.Duration
+	Over         bool // requests are answered again
+}
+
+func (t Trouble) String() string {
+	if t.Over {
+		return fmt.Sprintf("%s answers again, after %v", t.For, t.Waited.Round(time.Second))
+	}
+	text := "waiting for " + t.For
+	if t.Why != nil {
+		text += ": " + Clean(t.Why).Error()
+	}
+	tries := ""
+	if t.Tries > 0 {
+		tries = fmt.Sprintf("%d tries, ", t.Tries)
+	}
+	if t.Tries == 1 {
+		tries = "1 try, "
+	}
+	return text + fmt.Sprintf(" (%s%v left)", tries, t.Left.Round(time.Second))
+}
+
+// trouble is what is told of requests that somebody waits for in vain, for all requests of an engine
 // together, and that they go on.
 type trouble struct {
-	lasts atomic.Bool // it was warned of, and nothing has been logged yet of its end
+	lasts atomic.Bool // it was told, and nothing yet of its end
 
 	mu    sync.Mutex
 	began time.Time // when somebody began to wait
-	last  time.Time // of the last warning
+	last  time.Time // when it was told last
 	seen  time.Time // when somebody was last found to wait for so long
 }
 
-// troubled logs that somebody has waited for so long for an object, "" for a listing. It
-// reports whether that is long enough for a warning, for answered.
-func (s *Storage) troubled(path string, waited time.Duration, err error) bool {
-	if s.config.Log == nil || waited < patience {
+// waits is what somebody waits for, of which troubled and silent tell.
+type waits struct {
+	path          string // "" for a listing
+	tries         int
+	waited, limit time.Duration
+}
+
+// troubled tells that somebody waits, and why. It reports whether that is for long enough to be told,
+// for answered.
+func (s *Storage) troubled(w waits, why error) bool {
+	if s.config.Trouble == nil || w.waited < patience {
 		return false
 	}
 	t := &s.trouble
@@ -41,22 +79,33 @@ func (s *Storage) troubled(path string, waited time.Duration, err error) bool {
 		return true
 	}
 	if t.last = now; !t.lasts.Swap(true) {
-		t.began = now.Add(-waited)
+		t.began = now.Add(-w.waited)
 	}
-	args := []any{"waited", waited.Round(time.Second).String(), "error", Clean(err)}
-	if path != "" {
-		args = append([]any{"object", path}, args...)
+	told := Trouble{For: s.service(), Object: w.path, Why: why, Tries: w.tries, Waited: w.waited, Left: max(w.limit-w.waited, 0)}
+	if before := s.before(); before != "" {
+		told.For = before
+		if silence := (*silenceError)(nil); errors.As(why, &silence) {
+			told.Why = nil // nobody was asked yet
+		}
 	}
-	if name := s.source.Name(); name != "" {
-		args = append([]any{"dataset", name}, args...)
-	}
-	s.config.Log.Warn(fmt.Sprintf("a request fails, and is made again for up to %v", s.config.ReadTimeout), args...)
+	s.config.Trouble(told)
 	return true
 }
 
-// answered is called when a request has succeeded. It logs that, once for each trouble that was
-// warned of, if the request was late, as troubled reported, or if there has been no trouble for as
-// long as it would have been warned of once more: those that were late may have ended without an
+// service is whom requests are sent to.
+func (s *Storage) service() string { return cmp.Or(s.config.Service, s.source.Name(), "the service") }
+
+// before is what has to come before a request can be sent, "" for nothing.
+func (s *Storage) before() string {
+	if s.config.Before == nil {
+		return ""
+	}
+	return s.config.Before()
+}
+
+// answered is called when a request has succeeded. It tells that, once for each trouble that was
+// told, if the request was late, as troubled reported, or if there has been no trouble for as
+// long as it would have been told once more: those that were late may have ended without an
 // answer, or nobody may want them any more.
 func (s *Storage) answered(late bool) {
 	t := &s.trouble
@@ -67,6 +116,13 @@ func (s *Storage) answered(late bool) {
 	defer t.mu.Unlock()
 	if t.lasts.Load() && (late || time.Since(t.seen) >= tellEvery) {
 		t.lasts.Store(false)
-		s.config.Log.Warn("the service answers again", "failed_for", time.Since(t.began).Round(time.Second).String())
+		s.config.Trouble(Trouble{For: s.service(), Over: true, Waited: time.Since(t.began)})
 	}
+}
+
+// silenceError says that nothing has come for so long.
+type silenceError struct{ since time.Duration }
+
+func (e *silenceError) Error() string {
+	return fmt.Sprintf("no answer for %v", e.since.Round(time.Second))
 }

@@ -3,10 +3,10 @@ package remote_test
 import (
 	"context"
 	"io"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -15,27 +15,27 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 )
 
-// lockedText is what was logged. The engine may write to it while a test reads it.
-type lockedText struct {
+// troubles are what was told, a line each. The engine may add to them while a test reads them.
+type troubles struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (l *lockedText) Write(p []byte) (int, error) {
+func (l *troubles) tell(t remote.Trouble) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.text.Write(p)
+	l.text.WriteString(t.String() + " [" + t.Object + "]\n")
 }
 
-func (l *lockedText) String() string {
+func (l *troubles) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// TestWhoeverWaitsIsToldForWhat: of any request that somebody waits for the log has a line
-// with the reason soon, one a minute while it lasts, and one when it goes on. What passes
-// at once is not logged.
+// TestWhoeverWaitsIsToldForWhat: of any request that somebody waits for there is a line after
+// three seconds, with the reason and for how long it goes on, one a minute while it lasts, and one when
+// it goes on. What passes at once is not told.
 func TestWhoeverWaitsIsToldForWhat(t *testing.T) {
 	waits := map[string]func(w *world) error{
 		"a listing":  func(w *world) error { _, err := w.list(); return err },
@@ -54,13 +54,13 @@ func TestWhoeverWaitsIsToldForWhat(t *testing.T) {
 	}{
 		"an outage": {unkind.Status(503, "SlowDown"), "503 Service Unavailable (SlowDown)"},
 		"a failure": {unkind.Status(500, ""), "500 Internal Server Error"},
-		"silence":   {unkind.Hang(), "no answer came in time"},
+		"silence":   {unkind.Hang(), "no answer for 3s"},
 	}
 	for what, wait := range waits {
 		for why, f := range faults {
 			t.Run(what+", "+why, func(t *testing.T) {
-				var log lockedText
-				in(t, func(c *remote.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, w *world) {
+				var log troubles
+				in(t, func(c *remote.Config) { c.Trouble = log.tell }, func(t *testing.T, w *world) {
 					rule := w.server.On(nil, f.fault)
 					var soon, later, after string
 					outage := func(look ...time.Duration) {
@@ -74,16 +74,16 @@ func TestWhoeverWaitsIsToldForWhat(t *testing.T) {
 						require.NoError(t, <-done)
 						after = log.String()
 					}
-					if why != "silence" { // which no request is let go from so soon
+					if why != "silence" { // of which no request is let go so soon
 						outage(time.Second)
 						require.Empty(t, after)
 						rule = w.server.On(nil, f.fault)
 					}
-					outage(15*time.Second, 3*time.Minute)
-					require.Contains(t, soon, "level=WARN")
+					outage(10*time.Second, 3*time.Minute)
+					require.Contains(t, soon, "waiting for http://unkind.test/data: ")
 					require.Contains(t, soon, f.words)
-					require.Contains(t, soon, "dataset=http://unkind.test/data")
-					require.Equal(t, what != "a listing", strings.Contains(soon, "object=a.tar"), soon)
+					require.Regexp(t, `\(([0-9]+ tries, |1 try, )?4m[0-9]+s left\)`, soon)
+					require.Equal(t, what != "a listing", strings.Contains(soon, "[a.tar]"), soon)
 					require.Equal(t, 1, strings.Count(soon, "\n"), soon)
 					require.GreaterOrEqual(t, strings.Count(later, "\n"), 2, later)
 					require.LessOrEqual(t, strings.Count(later, "\n"), 4, later)
@@ -99,15 +99,15 @@ func TestWhoeverWaitsIsToldForWhat(t *testing.T) {
 // A request that was late and is ended without an answer does not leave the log at a failure: the first request
 // that is answered a while later ends it.
 func TestAnAnswerEndsATroubleWhoseRequestIsNotMadeAnyMore(t *testing.T) {
-	var log lockedText
-	in(t, func(c *remote.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, w *world) {
+	var log troubles
+	in(t, func(c *remote.Config) { c.Trouble = log.tell }, func(t *testing.T, w *world) {
 		rule := w.server.On(nil, unkind.Status(503, "SlowDown"))
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		_, err := w.Stat(ctx, "a.tar")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		rule.Off()
-		require.Equal(t, 1, strings.Count(log.String(), "a request fails"), log.String())
+		require.Equal(t, 1, strings.Count(log.String(), "waiting for"), log.String())
 		require.NoError(t, w.read(w.a, 0, mib))
 		require.NotContains(t, log.String(), "answers again", "another one may still be failing")
 		time.Sleep(time.Minute)
@@ -115,5 +115,18 @@ func TestAnAnswerEndsATroubleWhoseRequestIsNotMadeAnyMore(t *testing.T) {
 			require.NoError(t, w.read(w.a, mib, mib))
 			require.Equal(t, 1, strings.Count(log.String(), "answers again"), log.String())
 		}
+	})
+}
+
+// TestWhatComesBeforeARequestIsNamed: credentials that are looked for are what is waited for, and no server.
+func TestWhatComesBeforeARequestIsNamed(t *testing.T) {
+	var log troubles
+	synctest.Test(t, func(t *testing.T) {
+		c := remote.DefaultConfig()
+		c.Service, c.Trouble, c.ReadTimeout = "s3.example.com", log.tell, time.Minute
+		c.Before = func() string { return "credentials of a process" }
+		err := remote.Try(t.Context(), c, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		require.ErrorContains(t, err, "no answer for 20s: credentials of a process did not come")
+		require.Contains(t, log.String(), "waiting for credentials of a process (57s left)")
 	})
 }

@@ -9,14 +9,14 @@ import (
 )
 
 var (
-	errNoFirstByte = errors.New("no answer came in time")
-	errSlow        = errors.New("the answer came too slowly")
+	errSlow = errors.New("the answer came too slowly")
 )
 
 // watch ends a request whose answer does not come: nothing of its body for one time, or
 // too little of it over another. Time in which nobody reads the body does not count.
 type watch struct {
 	config Config
+	silent func()          // is called once where nothing comes for as long as patience; nil: nobody wants to know
 	ctx    context.Context // of the one request
 	cancel context.CancelCauseFunc
 
@@ -33,10 +33,13 @@ type watch struct {
 // after one part more than SlowTime, whatever came before.
 const slowParts = 4
 
-// watching gives a context for one request, and what ends it.
-func watching(ctx context.Context, c Config) (context.Context, *watch) {
+// watching gives a context for one request, and what ends it. silent is told once that nothing comes.
+func watching(ctx context.Context, c Config, silent func()) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{config: c, ctx: ctx, cancel: cancel, left: c.FirstByteTimeout, resumed: time.Now()}
+	w := &watch{config: c, silent: silent, ctx: ctx, cancel: cancel, left: c.FirstByteTimeout, resumed: time.Now()}
+	if w.silent != nil {
+		w.left = min(w.left, patience)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(w.left, w.look)
@@ -46,12 +49,22 @@ func watching(ctx context.Context, c Config) (context.Context, *watch) {
 // look is called when the time of the timer has passed.
 func (w *watch) look() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	var silent func()
+	defer func() {
+		w.mu.Unlock()
+		if silent != nil {
+			silent()
+		}
+	}()
 	switch {
 	case w.resumed.IsZero(): // it was stopped just now
 	case time.Since(w.resumed) < w.left: // and set anew
+	case !w.first && w.silent != nil && w.config.FirstByteTimeout > patience:
+		silent, w.silent = w.silent, nil
+		w.left, w.resumed = w.config.FirstByteTimeout-patience, time.Now()
+		w.timer.Reset(w.left)
 	case !w.first:
-		w.cancel(fmt.Errorf("%w (%v)", errNoFirstByte, w.config.FirstByteTimeout))
+		w.cancel(&silenceError{w.config.FirstByteTimeout})
 	default:
 		came := int64(0)
 		for _, n := range w.came {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
 // globalHost answers for buckets of all regions, if only with where they are.
@@ -127,4 +128,17 @@ func askRegion(ctx context.Context, t http.RoundTripper, bucket string) (string,
 		return "", remote.Refuse("s3://%s: %w: there is no such bucket", bucket, &remote.StatusError{Status: resp.StatusCode, Code: "NoSuchBucket"})
 	}
 	return "", fmt.Errorf("asking for the region of s3://%s: %w: --region gives it", bucket, &remote.StatusError{Status: resp.StatusCode})
+}
+
+// Host is the host of a bucket's service, or, at Amazon, the bucket.
+func Host(b target.Bucket, o Options) (string, error) {
+	p, err := readProfile()
+	if err != nil {
+		return "", err
+	}
+	at, err := locate(b.Name, o, p)
+	if err != nil || at.endpoint == nil {
+		return "s3://" + b.Name, err
+	}
+	return at.endpoint.Host, nil
 }
