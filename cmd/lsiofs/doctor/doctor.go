@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -62,26 +63,40 @@ func Run(ctx context.Context, o Options, program build.Info, u *terminal.UI, log
 
 // reportFindings prints findings, and fails when one of them is essential.
 func reportFindings(found []Finding, u *terminal.UI) error {
-	failed := 0
+	t := &teller{ui: u}
+	t.tell(found...)
+	return t.end()
+}
+
+// teller prints findings as they are made.
+type teller struct {
+	ui     *terminal.UI
+	failed int
+	err    error // of printing
+}
+
+func (t *teller) tell(found ...Finding) {
 	for _, f := range found {
 		if f.Level == levelFail {
-			failed++
+			t.failed++
 		}
-		if u.JSON {
-			if err := u.Emit(f); err != nil {
-				return err
-			}
+		if t.ui.JSON {
+			t.err = errors.Join(t.err, t.ui.Emit(f))
 			continue
 		}
-		_ = u.Printf("%-5s %-16s %s\n", f.Level, f.Check, f.Detail)
+		_ = t.ui.Printf("%-5s %-16s %s\n", f.Level, f.Check, f.Detail)
 		if f.Do != "" {
-			_ = u.Printf("%-5s %-16s → %s\n", "", "", f.Do)
+			_ = t.ui.Printf("%-5s %-16s → %s\n", "", "", f.Do)
 		}
 	}
-	if failed > 0 {
-		return exit.Errorf(exit.Check, "%s failed: mounting will not work before that is put right", terminal.Plural(uint64(failed), "check"))
+}
+
+// end gives an error when a finding is essential.
+func (t *teller) end() error {
+	if t.failed > 0 && t.err == nil {
+		return exit.Errorf(exit.Check, "%s failed: mounting will not work before that is put right", terminal.Plural(uint64(t.failed), "check"))
 	}
-	return nil
+	return t.err
 }
 
 // CanMount says what this machine lacks for a mount, nil for nothing.

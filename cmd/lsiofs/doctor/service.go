@@ -15,44 +15,60 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
+	"github.com/lsiofs/lsiofs/pipeline/storage/s3"
 )
 
 // RunService looks at a bucket or a web server, and at the directory of its disk cache, "" for
-// the user's own, and prints what it finds. It fails where mounting a dataset there will not
+// the user's own, and prints what it finds, each when it is found. It fails where mounting a dataset there will not
 // work.
 func RunService(ctx context.Context, name, cacheDir string, o probe.Options, u *terminal.UI) error {
 	if _, err := target.Parse(name); err != nil {
 		return exit.With(exit.Dataset, fmt.Errorf("dataset: %w", err))
 	}
-	r := lookAtCache(ctx, cacheDir, name)
+	o.Trouble = func(t remote.Trouble) { u.Notef("%s", t) }
+	told := &teller{ui: u}
+	told.tell(checkRoom(lookAtCache(ctx, cacheDir, name)))
 	s, err := probe.Open(ctx, name, o)
-	var found []Finding
-	if err != nil {
-		found = []Finding{{Check: "service", Level: levelFail, Detail: err.Error(), Do: nextStep(err)}, checkRoom(r)}
-	} else {
-		found = examineService(s.Look(ctx), time.Now(), r)
-		err = s.Close()
+	switch {
+	case ctx.Err() != nil:
+		if err == nil {
+			_ = s.Close()
+		}
+		return ctx.Err()
+	case err != nil:
+		told.tell(Finding{Check: "service", Level: levelFail, Detail: err.Error(), Do: nextStep(err)})
+		return told.end()
 	}
+	s.Look(ctx, func(p probe.Part, f probe.Facts) { told.tell(examinePart(p, f, time.Now())...) })
+	err = s.Close()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if s == nil {
-		err = nil // it is told
-	}
-	return errors.Join(reportFindings(found, u), err)
+	return errors.Join(told.end(), err)
 }
 
-// examineService judges what was found. It is pure.
-func examineService(f probe.Facts, now time.Time, r room) []Finding {
-	found := []Finding{checkAddresses(f)}
-	if f.Bucket {
-		found = append(found, checkCredentials(f, now), checkRegion(f))
+// examinePart judges a part of what was found. It is pure.
+func examinePart(p probe.Part, f probe.Facts, now time.Time) []Finding {
+	switch p {
+	case probe.Credentials:
+		return []Finding{checkCredentials(f, now)}
+	case probe.Objects:
+		if f.Bucket {
+			return []Finding{checkRegion(f), checkObjects(f)}
+		}
+		return []Finding{checkObjects(f)}
+	case probe.Addresses:
+		return []Finding{checkAddresses(f)}
+	case probe.Heads:
+		return []Finding{checkLatency(f)}
+	case probe.Gets:
+		return []Finding{checkTransfer(f)}
+	case probe.Ranges:
+		return []Finding{checkRanges(f)}
+	case probe.Versions:
+		return []Finding{checkCondition(f)}
 	}
-	found = append(found, checkObjects(f))
-	if f.ObjectErr == nil {
-		found = append(found, checkLatency(f), checkTransfer(f), checkRanges(f), checkCondition(f))
-	}
-	return append(found, checkClock(f), checkRoom(r))
+	return []Finding{checkClock(f)}
 }
 
 // nextStep is what to do about a request that failed.
@@ -81,8 +97,8 @@ func checkAddresses(f probe.Facts) Finding {
 	found := Finding{Check: "DNS", Level: levelOK}
 	switch {
 	case f.Host == "":
-		found.Level, found.Detail, found.Do = levelWarn, "no request was made", "put right what is said below first"
-	case f.LookupErr != nil && len(f.Heads) > 0:
+		found.Level, found.Detail, found.Do = levelWarn, "no request was made", "put right what is said above first"
+	case f.LookupErr != nil && f.Answers:
 		found.Detail = f.Host + " has no address here, and answers: a proxy knows it"
 	case f.LookupErr != nil:
 		found.Level, found.Detail = levelFail, f.LookupErr.Error()
@@ -112,7 +128,10 @@ func checkCredentials(f probe.Facts, now time.Time) Finding {
 	switch {
 	case f.IdentityErr != nil:
 		found.Level, found.Detail = levelFail, f.IdentityErr.Error()
-		found.Do = "set one of these up; for a public bucket give --anonymous"
+		found.Do = "put right what gives them (lsiofs help remote)"
+		if errors.Is(f.IdentityErr, s3.ErrNoCredentials) {
+			found.Do = "set one of these up; for a public bucket give --anonymous"
+		}
 	case f.Identity.From == "":
 		found.Detail = "none: requests are not signed (--anonymous)"
 	case f.Identity.Expires.IsZero():

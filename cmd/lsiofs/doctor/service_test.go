@@ -7,6 +7,8 @@ import (
 	iofs "io/fs"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,11 +23,22 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/s3"
 )
 
+// examineService is all that is told of a service.
+func examineService(f probe.Facts, now time.Time, r room) []Finding {
+	found := []Finding{checkRoom(r)}
+	for p := probe.Credentials; p <= probe.Clock; p++ {
+		if f.Bucket || p != probe.Credentials {
+			found = append(found, examinePart(p, f, now)...)
+		}
+	}
+	return found
+}
+
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 func goodService() probe.Facts {
 	f := probe.Facts{
-		Name: "s3://bucket/train", Host: "bucket.s3.eu-west-1.amazonaws.com", Addresses: []string{"3.5.1.1", "3.5.1.2"}, Bucket: true, Region: "eu-west-1",
+		Name: "s3://bucket/train", Host: "bucket.s3.eu-west-1.amazonaws.com", Addresses: []string{"3.5.1.1", "3.5.1.2"}, Answers: true, Bucket: true, Region: "eu-west-1",
 		Identity: s3.Identity{From: "a web identity, by AWS_WEB_IDENTITY_TOKEN_FILE", Expires: noon.Add(55 * time.Minute)},
 		Object:   remote.Listed{Path: "train-000.tar", SizeBytes: 1 << 30}, Skewed: true, Ranges: probe.Answered{Status: 206, Right: true},
 		Version: probe.Condition{Header: "If-Match", Status: 412},
@@ -55,10 +68,11 @@ func TestDoctorJudgesServices(t *testing.T) {
 	}{
 		{"one address", func(f *facts, _ *room) { f.Addresses = f.Addresses[:1] }, "DNS", levelOK, "1 address: 3.5.1.1"},
 		{"an address for a name", func(f *facts, _ *room) { f.Host = "10.0.0.7" }, "DNS", levelOK, "is an address"},
-		{"no address", func(f *facts, _ *room) { f.LookupErr, f.Heads = errors.New("no such host"), nil }, "DNS", levelFail, "no such host"},
+		{"no address", func(f *facts, _ *room) { f.LookupErr, f.Answers = errors.New("no such host"), false }, "DNS", levelFail, "no such host"},
 		{"no address, but a proxy", func(f *facts, _ *room) { f.LookupErr = errors.New("no such host") }, "DNS", levelOK, "a proxy"},
 		{"no request at all", func(f *facts, _ *room) { f.Host = "" }, "DNS", levelWarn, "no request"},
-		{"no credentials", func(f *facts, _ *room) { f.IdentityErr = errors.New("no credentials were found") }, "credentials", levelFail, "--anonymous"},
+		{"no credentials", func(f *facts, _ *room) { f.IdentityErr = s3.ErrNoCredentials }, "credentials", levelFail, "--anonymous"},
+		{"a process that fails", func(f *facts, _ *room) { f.IdentityErr = errors.New("exit status 3") }, "credentials", levelFail, "what gives them"},
 		{"unsigned requests", func(f *facts, _ *room) { f.Identity = s3.Identity{} }, "credentials", levelOK, "not signed"},
 		{"credentials for ever", func(f *facts, _ *room) { f.Identity.Expires = time.Time{} }, "credentials", levelOK, "do not say that they expire"},
 		{"credentials for now", func(f *facts, _ *room) { f.Identity.Expires = noon.Add(5 * time.Minute) }, "credentials", levelWarn, "expire in 5m0s"},
@@ -182,4 +196,46 @@ func TestWhichObjectsMayBeADatasets(t *testing.T) {
 	} {
 		require.Equal(t, c.is, objectsOf(c.dataset)(c.url), "%+v", c)
 	}
+}
+
+// seen is what was written, while it is written.
+type seen struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *seen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *seen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// What is found is printed when it is found: a server that does not answer holds back only what is asked of it.
+func TestDoctorPrintsEachCheckWhenItIsMade(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	var out seen
+	asked, held := make(chan struct{}, 100), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		<-held
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	t.Cleanup(server.Close)
+	done := make(chan error, 1)
+	go func() {
+		done <- RunService(t.Context(), server.URL+"/000.tar", "", probe.Options{}, terminal.New(&out, &out))
+	}()
+	<-asked
+	require.Contains(t, out.String(), "disk cache")
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), "waiting for 127.0.0.1") }, time.Minute, 10*time.Millisecond)
+	require.Contains(t, out.String(), "no answer for 3s (27s left)")
+	close(held)
+	require.Equal(t, exit.Check, exit.CodeOf(<-done))
+	require.Contains(t, out.String(), "403 Forbidden")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
 )
 
@@ -33,6 +34,7 @@ func runService(ctx context.Context, o Options, u *terminal.UI) (err error) {
 	if length > longest {
 		return exit.Usagef("--seconds (%v) must be at most %.0f for a service", o.Seconds, longest.Seconds())
 	}
+	o.Service.Trouble = func(t remote.Trouble) { u.Notef("%s", t) }
 	s, err := probe.Open(ctx, o.Path, o.Service)
 	if err != nil {
 		return exit.With(exit.Dataset, fmt.Errorf("dataset: %w; lsiofs doctor URL looks at it step by step", err))

@@ -19,6 +19,7 @@ type Facts struct {
 	Host        string
 	Addresses   []string // of the host
 	LookupErr   error
+	Answers     bool        // the host has answered
 	Bucket      bool        // it is a bucket, and no web server
 	Identity    s3.Identity // of a bucket
 	IdentityErr error
@@ -62,38 +63,75 @@ const (
 	heads    = 20
 	gets     = 3
 	getBytes = 8 << 20
-	// patience bounds one request.
-	patience = 30 * time.Second
+)
+
+// Part is a part of the facts, which are found in this order.
+type Part int
+
+const (
+	Credentials Part = iota
+	Objects
+	Addresses
+	Heads
+	Gets
+	Ranges
+	Versions
+	Clock
 )
 
 // Look asks a service. It makes some 30 requests and transfers 24 MiB at most. When ctx
-// ends, the facts are what was found by then.
-func (s *Service) Look(ctx context.Context) Facts {
+// ends, the facts are what was found by then. made, where it is set, is called when a part is found, with
+// what is known by then. Parts that nothing can be found of are left out.
+func (s *Service) Look(ctx context.Context, made func(Part, Facts)) Facts {
 	f := Facts{Name: s.Name(), Bucket: s.bucket != nil}
+	tell := func(p Part) {
+		if made != nil && ctx.Err() == nil {
+			made(p, f)
+		}
+	}
+	if s.bucket != nil {
+		f.IdentityErr = s.patiently(ctx, func(ctx context.Context) (err error) {
+			f.Identity, err = s.bucket.Identity(ctx)
+			return err
+		})
+		tell(Credentials)
+	}
 	objects, err := s.Objects(ctx)
 	f.ObjectErr = err
 	if s.bucket != nil {
-		bounded, cancel := context.WithTimeout(ctx, patience)
-		f.Identity, f.IdentityErr = s.bucket.Identity(bounded)
-		cancel()
 		f.Region = s.bucket.Region()
 	}
 	if err == nil {
 		f.Object = objects[0]
-		s.timeHeads(ctx, &f)
-		s.timeGets(ctx, &f)
-		s.askForRange(ctx, &f)
-		s.askForOther(ctx, &f)
+	}
+	tell(Objects)
+	s.findAddresses(ctx, &f)
+	tell(Addresses)
+	if err == nil {
+		for _, look := range []struct {
+			ask  func(context.Context, *Facts)
+			part Part
+		}{{s.timeHeads, Heads}, {s.timeGets, Gets}, {s.askForRange, Ranges}, {s.askForOther, Versions}} {
+			look.ask(ctx, &f)
+			tell(look.part)
+		}
 	}
 	s.heard.mu.Lock()
-	f.Host, f.Skew, f.Skewed = s.heard.host, s.heard.skew, s.heard.dated
+	f.Skew, f.Skewed = s.heard.skew, s.heard.dated
 	s.heard.mu.Unlock()
-	bounded, cancel := context.WithTimeout(ctx, patience)
+	tell(Clock)
+	return f
+}
+
+func (s *Service) findAddresses(ctx context.Context, f *Facts) {
+	s.heard.mu.Lock()
+	f.Host, f.Answers = s.heard.host, s.heard.answers
+	s.heard.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if f.Host != "" {
-		f.Addresses, f.LookupErr = net.DefaultResolver.LookupHost(bounded, f.Host)
+		f.Addresses, f.LookupErr = net.DefaultResolver.LookupHost(ctx, f.Host)
 	}
-	return f
 }
 
 func (s *Service) timeHeads(ctx context.Context, f *Facts) {

@@ -26,6 +26,8 @@ type Options struct {
 	Unversioned              bool
 
 	namedOnly bool // as web.Options has it
+	// Trouble, if set, is told when a request is not answered for some seconds.
+	Trouble func(remote.Trouble)
 }
 
 // Service is a dataset's root at a service, opened to be looked at. It is not for
@@ -36,6 +38,10 @@ type Service struct {
 	transport *web.Transport
 	heard     *heard
 	object    string // the one that the name stands for; "": what is listed
+	host      string // that is asked, in words
+
+	credentials *s3.Credentials // nil: it is a web server
+	trouble     func(remote.Trouble)
 }
 
 // sumsTimeout is for how long a service that does not answer is asked for checksums.
@@ -80,7 +86,7 @@ func OpenFolder(ctx context.Context, url string, o Options) (*Service, error) {
 }
 
 func open(ctx context.Context, parsed target.Target, o Options) (s *Service, err error) {
-	s = &Service{}
+	s = &Service{trouble: o.Trouble}
 	trust := web.Settings{CAFile: o.CAFile}
 	if parsed.Bucket != nil {
 		if trust, err = s3.Trust(trust.CAFile); err != nil {
@@ -92,18 +98,38 @@ func open(ctx context.Context, parsed target.Target, o Options) (s *Service, err
 	}
 	s.heard = &heard{below: s.transport}
 	if parsed.Bucket != nil {
-		s.bucket, s.object, err = s3.Open(ctx, *parsed.Bucket, s3.Options{
-			Region: o.Region, Endpoint: o.Endpoint, Anonymous: o.Anonymous, RequesterPays: o.RequesterPays, Transport: s.heard,
-		})
-		s.source = s.bucket
+		err = s.openBucket(ctx, *parsed.Bucket, o)
 	} else {
-		s.source, err = web.Open(ctx, *parsed.Web, web.Options{Unversioned: o.Unversioned, AuthFile: o.AuthFile, NamedOnly: o.namedOnly, Transport: s.heard})
+		s.host = parsed.Web.Host
+		err = s.patiently(ctx, func(ctx context.Context) (err error) {
+			s.source, err = web.Open(ctx, *parsed.Web, web.Options{Unversioned: o.Unversioned, AuthFile: o.AuthFile, NamedOnly: o.namedOnly, Transport: s.heard})
+			return err
+		})
 	}
 	if err != nil {
+		if s.credentials != nil {
+			s.credentials.Close()
+		}
 		s.transport.Close()
 		return nil, remote.Clean(err)
 	}
 	return s, nil
+}
+
+func (s *Service) openBucket(ctx context.Context, b target.Bucket, o Options) (err error) {
+	asked := s3.Options{Region: o.Region, Endpoint: o.Endpoint, Anonymous: o.Anonymous, RequesterPays: o.RequesterPays, Transport: s.heard}
+	if s.host, err = s3.Host(b, asked); err != nil {
+		return err
+	}
+	if s.credentials, err = s3.NewCredentials(keysPatience); err != nil {
+		return err
+	}
+	asked.Credentials = s.credentials
+	return s.patiently(ctx, func(ctx context.Context) (err error) {
+		s.bucket, s.object, err = s3.Open(ctx, b, asked)
+		s.source = s.bucket
+		return err
+	})
 }
 
 // Sums describes an object of the root, by its path, and gives the checksums that the service
@@ -121,6 +147,9 @@ func (s *Service) Sums(ctx context.Context, path string) (l remote.Listed, sums 
 // Close lets go of connections. No request may be under way.
 func (s *Service) Close() error {
 	err := s.source.Close()
+	if s.credentials != nil {
+		s.credentials.Close()
+	}
 	s.transport.Close()
 	return err
 }
@@ -143,7 +172,11 @@ var ErrNothing = errors.New("nothing with any bytes is there")
 // of its listing. There is at least one.
 func (s *Service) Objects(ctx context.Context) ([]remote.Listed, error) {
 	if s.object != "" {
-		l, err := s.source.Head(ctx, s.object)
+		var l remote.Listed
+		err := s.patiently(ctx, func(ctx context.Context) (err error) {
+			l, err = s.source.Head(ctx, s.object)
+			return err
+		})
 		if err != nil {
 			return nil, remote.Clean(err)
 		}
@@ -153,13 +186,17 @@ func (s *Service) Objects(ctx context.Context) ([]remote.Listed, error) {
 	var found []remote.Listed
 	pages := []string{""}
 	for asked := 0; len(pages) > 0 && asked < mostPages && len(found) < mostObjects; asked++ {
-		next, err := s.source.List(ctx, pages[0], func(l remote.Listed) error {
-			mu.Lock()
-			defer mu.Unlock()
-			if l.SizeBytes > 0 && !l.Archived && !hidden(l.Path) {
-				found = append(found, l)
-			}
-			return nil
+		var next []string
+		err := s.patiently(ctx, func(ctx context.Context) (err error) {
+			next, err = s.source.List(ctx, pages[0], func(l remote.Listed) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if l.SizeBytes > 0 && !l.Archived && !hidden(l.Path) {
+					found = append(found, l)
+				}
+				return nil
+			})
+			return err
 		})
 		if err != nil {
 			return nil, fmt.Errorf("listing %s: %w", s.Name(), remote.Clean(err))
@@ -184,22 +221,26 @@ func hidden(path string) bool {
 type heard struct {
 	below http.RoundTripper
 
-	mu    sync.Mutex
-	host  string        // that was asked last, without port
-	skew  time.Duration // the service's clock less this one, where its answers are dated
-	dated bool
+	mu      sync.Mutex
+	host    string        // that was asked last, without port
+	answers bool          // it has answered
+	skew    time.Duration // the service's clock less this one, where its answers are dated
+	dated   bool
 }
 
 // RoundTrip implements http.RoundTripper.
 func (h *heard) RoundTrip(request *http.Request) (*http.Response, error) {
 	began := time.Now()
-	answer, err := h.below.RoundTrip(request)
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.host = request.URL.Hostname()
+	h.mu.Unlock()
+	answer, err := h.below.RoundTrip(request)
 	if err != nil {
 		return answer, err
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answers = true
 	if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
 		h.skew, h.dated = skewOf(date, began, time.Now()), true
 	}

@@ -45,7 +45,7 @@ func opened(t *testing.T, name string) *Service {
 func TestAServiceIsLookedAt(t *testing.T) {
 	s := opened(t, serve(t, nil, 1000, 20<<20, 0, 3000))
 	require.Equal(t, profile.KindWeb, s.Kind())
-	f := s.Look(t.Context())
+	f := s.Look(t.Context(), nil)
 	require.NoError(t, f.ObjectErr)
 	require.Equal(t, "001.tar", f.Object.Path, "the largest")
 	require.Len(t, f.Heads, heads)
@@ -68,7 +68,7 @@ func TestWhatAServerDoesWrongIsFound(t *testing.T) {
 		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
 		_, _ = w.Write(content) // the client may have gone
 	}
-	f := opened(t, serve(t, whole, 20<<20)).Look(t.Context())
+	f := opened(t, serve(t, whole, 20<<20)).Look(t.Context(), nil)
 	require.Equal(t, Answered{Status: http.StatusOK}, f.Ranges)
 	require.ErrorContains(t, f.GetErr, "200 OK")
 	require.Equal(t, http.StatusOK, f.Version.Status)
@@ -79,34 +79,34 @@ func TestWhatAServerDoesWrongIsFound(t *testing.T) {
 		w.Header().Set("ETag", `"v1"`)
 		http.ServeContent(w, r, "x", time.Time{}, bytes.NewReader(content))
 	}
-	f = opened(t, serve(t, deaf, 1000)).Look(t.Context())
+	f = opened(t, serve(t, deaf, 1000)).Look(t.Context(), nil)
 	require.True(t, f.Ranges.Right)
 	require.Equal(t, Condition{Header: "If-Match", Status: http.StatusPartialContent}, f.Version)
 
 	dated := func(w http.ResponseWriter, r *http.Request, content []byte) {
 		http.ServeContent(w, r, "x", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), bytes.NewReader(content))
 	}
-	f = opened(t, serve(t, dated, 1000)).Look(t.Context())
+	f = opened(t, serve(t, dated, 1000)).Look(t.Context(), nil)
 	require.Equal(t, Condition{Header: "If-Unmodified-Since", Status: http.StatusPreconditionFailed}, f.Version)
 
 	unversioned := func(w http.ResponseWriter, r *http.Request, content []byte) {
 		http.ServeContent(w, r, "x", time.Time{}, bytes.NewReader(content))
 	}
-	f = opened(t, serve(t, unversioned, 1000)).Look(t.Context())
+	f = opened(t, serve(t, unversioned, 1000)).Look(t.Context(), nil)
 	require.Equal(t, Condition{}, f.Version)
 
 	late := func(w http.ResponseWriter, r *http.Request, content []byte) {
 		w.Header().Set("Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
 		http.ServeContent(w, r, "x", time.Time{}, bytes.NewReader(content))
 	}
-	f = opened(t, serve(t, late, 1000)).Look(t.Context())
+	f = opened(t, serve(t, late, 1000)).Look(t.Context(), nil)
 	require.InDelta(t, -3600, f.Skew.Seconds(), 60)
 }
 
 func TestNothingToReadIsSaid(t *testing.T) {
 	_, err := opened(t, serve(t, nil, 0, 0)).Objects(t.Context())
 	require.ErrorIs(t, err, ErrNothing)
-	f := opened(t, strings.Replace(serve(t, nil, 10), "{000..000}", "555", 1)).Look(t.Context())
+	f := opened(t, strings.Replace(serve(t, nil, 10), "{000..000}", "555", 1)).Look(t.Context(), nil)
 	require.Error(t, f.ObjectErr)
 	require.Empty(t, f.Heads)
 }

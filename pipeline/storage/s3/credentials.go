@@ -30,6 +30,9 @@ const (
 	againProcess = 30 * time.Second // it may open a window each time
 )
 
+// ErrNoCredentials is wrapped where no place is set up that has credentials.
+var ErrNoCredentials = errors.New("no credentials were found")
+
 // origin is one place that credentials may be in.
 type origin struct {
 	name    string
@@ -80,7 +83,7 @@ func chain(service, local http.RoundTripper, patience time.Duration) func(contex
 			}
 			seen = append(seen, o.name+" ("+remote.CleanText(err.Error())+")")
 		}
-		return held{}, fmt.Errorf("no credentials were found. Looked for: %s. Set one of them up, or, for a public bucket, give --anonymous", strings.Join(seen, "; "))
+		return held{}, fmt.Errorf("%w. Looked for: %s. Set one of them up, or, for a public bucket, give --anonymous", ErrNoCredentials, strings.Join(seen, "; "))
 	}
 }
 
