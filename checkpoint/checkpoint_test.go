@@ -298,7 +298,7 @@ func TestLimits(t *testing.T) {
 	wide.Consumed[1] = 1
 	s := subject()
 	doc := state(wide, wide, wide).Marshal(records)
-	s.Workers = spec.MaxWorkers
+	s.Deal.Workers = spec.MaxWorkers
 	_, err = Resolve(doc, s)
 	require.NoError(t, err)
 	many := make([]order.Done, 28)

@@ -68,11 +68,12 @@ func (s State) short() string {
 // short judges a short form.
 func (s Subject) short(d *document) (Position, error) {
 	p := Position{Epoch: d.state.Epoch}
-	if d.samples > s.Records {
+	taken, possible := s.Samples(d.samples)
+	if !possible {
 		return Position{}, &Refusal{Reason: fmt.Sprintf("samples (%d) must be at most %d, the records of an epoch", d.samples, s.Records)}
 	}
-	if d.samples > 0 {
-		p.Done = []order.Done{order.First(d.samples, s.Order)}
+	if taken > 0 {
+		p.Done = []order.Done{order.First(taken, s.Order)}
 	}
 	return p, nil
 }
@@ -133,7 +134,7 @@ func (s Subject) fits(done []order.Done) error {
 	}
 	const head = 2048 // all that comes before done, with room to spare
 	width := digits(s.Records)
-	size := head + sizeOf(done, width) + entryBytes + int(s.Workers)*(width+len(", "))
+	size := head + sizeOf(done, width) + entryBytes + int(s.Deal.Workers)*(width+len(", "))
 	if size > MaxBytes {
 		return &Refusal{
 			Reason: fmt.Sprintf("with the entry of this mount it would have up to %d bytes, more than %d: finish the epoch, or start from the short form with samples", size, MaxBytes),

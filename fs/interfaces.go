@@ -43,6 +43,7 @@ var (
 	_ file = (*scratchNode)(nil)
 	_ file = (*fixedNode)(nil)
 	_ file = (*liveNode)(nil)
+	_ file = (*positionNode)(nil)
 	_ file = (*coordinateNode)(nil)
 
 	_ fusefs.NodeReader   = (*scratchNode)(nil)

@@ -39,8 +39,11 @@ func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 	if !n.t.mayTake(ctx, n.epoch) {
 		return nil, errnoNoEntry
 	}
-	if name == nameDataset && n.describes() {
+	switch {
+	case name == nameDataset && n.describes():
 		return n.describe(ctx, out)
+	case name == nameCheckpoint && n.isFrom:
+		return n.position(ctx, out)
 	}
 	if m, isNumber := parsePrefixed(name, prefixFrom); isNumber && !n.isFrom {
 		p := n.t.patient(ctx, nil)
@@ -49,12 +52,15 @@ func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 		if err != nil {
 			return nil, n.t.problems.errno(n.below+"/"+name, err)
 		}
-		if m > records {
+		s := n.t.subject
+		s.Records = records
+		taken, possible := s.Samples(m)
+		if !possible {
 			return nil, errnoNoEntry
 		}
 		child := n.GetChild(name)
 		if child == nil {
-			from := &epochNode{t: n.t, epoch: n.epoch, from: m, isFrom: true, below: n.below + "/" + name}
+			from := &epochNode{t: n.t, epoch: n.epoch, from: taken, isFrom: true, below: n.below + "/" + name}
 			child = n.NewInode(ctx, from, n.t.named(syscall.S_IFDIR, from.below))
 			n.t.lookups.add(n.EmbeddedInode(), name)
 		}
@@ -99,6 +105,9 @@ func (n *epochNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
 	var own []fuse.DirEntry
 	if n.describes() {
 		own = append(own, fuse.DirEntry{Mode: syscall.S_IFREG, Name: nameDataset, Ino: n.t.named(syscall.S_IFREG, n.below+"/"+nameDataset).Ino})
+	}
+	if n.isFrom {
+		own = append(own, fuse.DirEntry{Mode: syscall.S_IFREG, Name: nameCheckpoint, Ino: n.t.named(syscall.S_IFREG, n.below+"/"+nameCheckpoint).Ino})
 	}
 	return &listing{own: own, files: of, kinds: n.t.kinds, next: func(w uint64, k stream.Kind) fuse.DirEntry {
 		name := fileName{w, of, k}.format(n.t.ext)

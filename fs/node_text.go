@@ -54,15 +54,20 @@ func (n *liveNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle, u
 	}
 	p := n.t.patient(ctx, nil)
 	defer p.finish()
-	text, err := n.render(p)
+	return n.t.openText(ctx, n.name, fuse.FOPEN_DIRECT_IO, func() ([]byte, error) { return n.render(p) })
+}
+
+// openText opens a file whose text is made for the opening.
+func (t *tree) openText(ctx context.Context, path string, flags uint32, render func() ([]byte, error)) (fusefs.FileHandle, uint32, syscall.Errno) {
+	text, err := render()
 	if err != nil {
-		return nil, 0, n.t.problems.errno(n.name, err)
+		return nil, 0, t.problems.errno(path, err)
 	}
-	taken, fits := n.t.texts.take(ctx, len(text))
+	taken, fits := t.texts.take(ctx, len(text))
 	if !fits {
 		return nil, 0, errnoTooMany
 	}
-	return &liveHandle{textHandle(text), n.t, taken}, fuse.FOPEN_DIRECT_IO, ok
+	return &liveHandle{textHandle(text), t, taken}, flags, ok
 }
 
 // liveHandle is an opening of a text that was made for it.

@@ -106,7 +106,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 	if t.growing = growingOf(d); t.growing != nil {
 		t.run, t.problems.grows = t.growing.Run(), true
 	}
-	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Run: t.run, Order: t.spec.Order, Records: t.records, Workers: t.spec.Deal.Workers, Explain: c.Explain}
+	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Run: t.run, Order: t.spec.Order, Records: t.records, Deal: t.spec.Deal, Explain: c.Explain}
 	if c := croppedOf(d); c != nil {
 		t.cubes = c.Cubes()
 	}

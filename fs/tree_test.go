@@ -25,7 +25,7 @@ func TestListedAreTheFilesOfTheMountsWorkers(t *testing.T) {
 		"worker-0-of-2.ids", "worker-0-of-2.offsets", "worker-0-of-2.rec",
 		"worker-1-of-2.ids", "worker-1-of-2.offsets", "worker-1-of-2.rec",
 	}, m.must(call{Op: "list", Path: m.path("epoch-0")}).Names)
-	require.Equal(t, m.must(call{Op: "list", Path: m.path("epoch-0")}).Names,
+	require.Equal(t, append([]string{"checkpoint"}, m.must(call{Op: "list", Path: m.path("epoch-0")}).Names...),
 		m.must(call{Op: "list", Path: m.path("epoch-77", "from-3")}).Names)
 }
 
@@ -34,7 +34,7 @@ func TestPathsThatExistAndPathsThatDoNot(t *testing.T) {
 	for _, path := range []string{
 		"epoch-0/worker-0-of-4.rec", "epoch-0/worker-3-of-4.ids", "epoch-5/worker-65535-of-65536.offsets",
 		"epoch-18446744073709551615/worker-0-of-1.rec", "epoch-0/from-0/worker-0-of-1.rec", "epoch-0/from-1000/worker-0-of-1.rec",
-		"worker-1.offsets", "epoch-3/from-7", "README", "status", "status.json", "metrics", "dataset.json", "checkpoint",
+		"worker-1.offsets", "epoch-3/from-7", "epoch-3/from-7/checkpoint", "README", "status", "status.json", "metrics", "dataset.json", "checkpoint",
 	} {
 		require.Equal(t, syscall.Errno(0), m.do(call{Op: "stat", Path: m.path(path)}).Errno, path)
 	}
@@ -42,7 +42,7 @@ func TestPathsThatExistAndPathsThatDoNot(t *testing.T) {
 		"worker-2.rec", "worker-01.rec", "worker-0-of-2.rec", "worker-0.tar", "worker-0",
 		"epoch-00", "epoch-01", "epoch--1", "epoch-x", "epoch-", "epoch-18446744073709551616", "epoch-0x1",
 		"epoch-0/worker-5-of-4.rec", "epoch-0/worker-4-of-4.rec", "epoch-0/worker-0-of-0.rec", "epoch-0/worker-0-of-65537.rec",
-		"epoch-0/worker-0.rec", "epoch-0/worker-0-of-04.rec", "epoch-0/from-1001", "epoch-0/from-01", "epoch-0/from-x",
+		"epoch-0/worker-0.rec", "epoch-0/worker-0-of-04.rec", "epoch-0/from-2001", "epoch-0/from-01", "epoch-0/from-x",
 		"epoch-0/from-1/from-1", "epoch-0/README", "epoch-0/checkpoint", "from-1", "nothing",
 	} {
 		require.Equal(t, syscall.ENOENT, m.do(call{Op: "stat", Path: m.path(path)}).Errno, path)
@@ -136,7 +136,7 @@ func TestManyReadersAtOnce(t *testing.T) {
 
 func TestTheTreeIsReadOnly(t *testing.T) {
 	m := mount(t, 1)
-	for _, path := range []string{"README", "status", "worker-0.rec", "worker-0.ids", "dataset.json", "metrics", "epoch-0/worker-0-of-1.rec"} {
+	for _, path := range []string{"README", "status", "worker-0.rec", "worker-0.ids", "dataset.json", "metrics", "epoch-0/worker-0-of-1.rec", "epoch-0/from-7/checkpoint"} {
 		p := m.path(path)
 		for _, c := range []call{
 			{Op: "open", Path: p, Flags: unix.O_WRONLY}, {Op: "open", Path: p, Flags: unix.O_RDWR}, {Op: "open", Path: p, Flags: unix.O_WRONLY | unix.O_TRUNC},

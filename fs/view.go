@@ -9,7 +9,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
-	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
@@ -228,15 +227,15 @@ func (v *view) count(ctx context.Context, w uint64) (uint64, error) {
 
 // document writes the checkpoint of v with these numbers in its last entry.
 func (t *tree) document(v *view, consumed []uint64) []byte {
-	last := order.Given(t.spec.Order, v.files.Remaining(), v.deal, consumed)
-	s := checkpoint.State{
-		Dataset: v.fingerprint,
-		Run:     t.run,
-		Order:   t.spec.Order,
-		Epoch:   v.position.Epoch,
-		Done:    append(v.position.Done[:len(v.position.Done):len(v.position.Done)], last),
-	}
-	return s.Marshal(v.records)
+	return t.documentOf(v.position, v.fingerprint, v.records, consumed)
+}
+
+// documentOf writes the checkpoint of a position in an epoch of so many records, whose workers
+// have consumed so many each since.
+func (t *tree) documentOf(p checkpoint.Position, fingerprint string, records uint64, consumed []uint64) []byte {
+	s := t.subject
+	s.Dataset, s.Records = fingerprint, records
+	return checkpoint.Live(s, p, t.spec.Deal, consumed).Marshal(records)
 }
 
 // snapshot is the document of v as it is now.

@@ -324,3 +324,32 @@ func TestOrderFieldsOfADocumentAreThoseOfTheDesign(t *testing.T) {
 	require.Equal(t, want, doc.Order)
 	require.Equal(t, []taken{{Batch: 1, Consumed: []int{0, 0, 0}}}, doc.Done)
 }
+
+// The file of a position is the whole document, for every kind of dataset: what it is restored to is
+// what the streams below it hold. The fake datasets of unit tests have no samples and mixtures.
+func TestAPositionSavedAsAFileGoesOnWithTheRestOfItsEpoch(t *testing.T) {
+	d := plain(t, "jsonl", 4)
+	for name, c := range map[string]struct {
+		d     dataset
+		flags []string
+	}{
+		"plain": {d, nil}, "split": {d, []string{"--split", "0..0.7"}}, "sample": {d, []string{"--sample", "1/3"}},
+		"mixture": {mixtureOf(t, d, nil, "a=2", d.dir, "b=1", plain(t, "jsonl", 2).dir), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, flags := c.d, c.flags
+			m := mountDataset(t, d, usual(), flags...)
+			all := splitIDs(m.read("epoch-3/worker-0-of-1.ids"))
+			n := len(all) / 3
+			saved := filepath.Join(t.TempDir(), "ckpt.json")
+			shell(t, `cp "$1" "$2"`, m.path("epoch-3/from-%d/checkpoint", n), saved)
+			rest := splitIDs(m.read("epoch-3/from-%d/worker-0-of-1.ids", n))
+			require.Equal(t, all[n:], rest)
+			m.end()
+
+			again := mountAt(t, d, t.TempDir(), append(flags, "--resume", saved, "--workers", "2")...)
+			requireTiles(t, rest, splitIDs(again.read("worker-0.ids")), splitIDs(again.read("worker-1.ids")))
+			require.EqualValues(t, 3, again.checkpoint().Epoch)
+		})
+	}
+}

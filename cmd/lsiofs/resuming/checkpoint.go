@@ -138,7 +138,7 @@ func (r *Checkpoint) Position(d *pipeline.Dataset) (checkpoint.Position, error) 
 		return checkpoint.Position{Epoch: s.Epoch}, nil
 	}
 	p, err := checkpoint.Resolve(r.Doc, checkpoint.Subject{
-		Dataset: d.Fingerprint(), Run: d.Run(), Order: s.Order, Records: d.Records(), Workers: s.Deal.Workers, Explain: d.Explain,
+		Dataset: d.Fingerprint(), Run: d.Run(), Order: s.Order, Records: d.Records(), Deal: s.Deal, Explain: d.Explain,
 		At: func(epoch uint64) (string, uint64, error) {
 			fingerprint, err := d.EpochFingerprint(context.Background(), epoch)
 			if err != nil {
