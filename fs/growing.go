@@ -5,8 +5,6 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
-
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -17,10 +15,12 @@ type growing interface {
 	Grows() bool
 	// Run names its run, as checkpoints do.
 	Run() string
-	// HasEpoch says whether an epoch may be asked for, Taken, that it has been. They ask for
-	// nothing themselves: look-ups of files take an epoch, listings don't.
+	// HasEpoch reports whether an epoch may be asked for, Taken whether it has been. CanTake
+	// returns nil if it has been, or could be now. None of them takes an epoch.
 	HasEpoch(epoch uint64) bool
 	Taken(epoch uint64) bool
+	CanTake(ctx context.Context, epoch uint64) error
+	// EpochFingerprint takes the epoch if it is the next one.
 	EpochFingerprint(ctx context.Context, epoch uint64) (string, error)
 	// Begin says that the worker files are of an epoch from now on.
 	Begin(ctx context.Context, epoch uint64) error
@@ -40,16 +40,8 @@ func (t *tree) differ() bool { return t.growing != nil || t.sampled() }
 // hasEpoch says whether the name epoch-N is there.
 func (t *tree) hasEpoch(epoch uint64) bool { return t.growing == nil || t.growing.HasEpoch(epoch) }
 
-// taken says that an epoch's files may be listed: looking at them takes none.
+// taken reports whether an epoch has begun.
 func (t *tree) taken(epoch uint64) bool { return t.growing == nil || t.growing.Taken(epoch) }
-
-// mayTake reports whether a request may ask for the files of an epoch. Of one that is not taken that
-// takes it, for all nodes and for ever, which those may do alone whose reads count: to all others it is
-// not there until then.
-func (t *tree) mayTake(ctx context.Context, epoch uint64) bool {
-	c, fromClient := ctx.(*fuse.Context)
-	return t.taken(epoch) || !fromClient || t.readers.counts(c.Uid)
-}
 
 // fingerprintOf is that of an epoch. Like all that asks for an epoch it may have to wait for
 // its shards to be indexed.

@@ -76,6 +76,20 @@ func (p *patterns) Catalog(ctx context.Context, epoch uint64, take bool) (*catal
 	return c, runs.Epoch{Epoch: epoch, Snapshot: c.Fingerprint()}, nil
 }
 
+func (p *patterns) CanTake(_ context.Context, epoch uint64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case epoch < uint64(p.taken):
+		return nil
+	case epoch > uint64(p.taken):
+		return &growth.NoEpochError{Epoch: epoch, At: fmt.Sprintf("this run is at %d", p.taken-1)}
+	case p.taken == len(p.list):
+		return &growth.NotYetError{Epoch: epoch, Have: 3, Needed: growth.Amount{N: 5, Measure: "records"}}
+	}
+	return nil
+}
+
 func (p *patterns) Run() string { return strings.Repeat("3f", 16) }
 
 // Growing is of a run that waits for records, and is used too much.
@@ -203,6 +217,68 @@ func TestListingNeverTakesAnEpoch(t *testing.T) {
 	require.NotContains(t, s.must("ls"), "epoch-1")
 	require.Contains(t, s.must("ls"), "epoch-0")
 	require.Contains(t, s.must("ls epoch-0"), "worker-0-of-2.txt")
+}
+
+// A look at a file of the next epoch finds an empty file if the epoch could begin, and never begins it.
+func TestLookingAtAFileOfTheNextEpochTakesNone(t *testing.T) {
+	s := mountGrowing(t)
+	for _, file := range []string{"worker-0-of-1.txt", "worker-2-of-3.ids", "dataset.json", "from-5/worker-0-of-1.txt", "from-5/checkpoint", "from-0/worker-0-of-1.offsets"} {
+		for _, command := range []string{"stat -c %s", "test -e", "test -r", "ls -l", "find", "du -a", "readlink -e", "! compgen -f", "python3 -c 'import os, sys; assert os.path.exists(sys.argv[1]) and not os.path.getsize(sys.argv[1])'"} {
+			out := s.must(command + " epoch-1/" + file)
+			require.Zero(t, s.p.latest(), "%s %s took one: %s", command, file, out)
+		}
+		require.Equal(t, "0\n", s.must("stat -c %s epoch-1/"+file))
+		_, err := s.try("test -s epoch-1/" + file)
+		require.Error(t, err)
+		_, err = s.try("true > epoch-1/" + file)
+		require.Error(t, err, "it can't be written")
+		require.Zero(t, s.p.latest())
+	}
+	for _, file := range []string{"worker-1-of-1.txt", "worker-0.txt", "checkpoint", "from-05", "from-5/dataset.json", "from-5/from-5", "other"} {
+		_, err := s.try("stat epoch-1/" + file)
+		require.Error(t, err, file)
+	}
+	s.must("cd epoch-1/from-5; ls; cd ..; ls")
+	require.Zero(t, s.p.latest())
+}
+
+// Whoever opens a file of the next epoch, in whatever way, begins it, and reads the file itself.
+func TestOpeningAFileOfTheNextEpochTakesIt(t *testing.T) {
+	for name, command := range map[string]string{
+		"cat":              "cat epoch-1/worker-0-of-1.txt",
+		"a look first":     "stat epoch-1/worker-0-of-1.txt >/dev/null; cat epoch-1/worker-0-of-1.txt",
+		"cp":               `cp epoch-1/worker-0-of-1.txt "$TMP/a" && cat "$TMP/a"`,
+		"cp after a look":  `test -e epoch-1/worker-0-of-1.txt && cp epoch-1/worker-0-of-1.txt "$TMP/a" && cat "$TMP/a"`,
+		"another position": "cat epoch-1/from-0/worker-0-of-1.txt",
+		"in its directory": "cd epoch-1; cat worker-0-of-1.txt",
+		"sendfile": `python3 -c 'import os; f = os.open("epoch-1/worker-0-of-1.txt", os.O_RDONLY)
+out = os.open(os.environ["TMP"] + "/a", os.O_CREAT | os.O_WRONLY)
+while os.sendfile(out, f, None, 1 << 20): pass' && cat "$TMP/a"`,
+		"mmap":                         `python3 -c 'import mmap, os, sys; f = open("epoch-1/worker-0-of-1.txt", "rb"); sys.stdout.buffer.write(mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ))'`,
+		"the checkpoint of a position": "cat epoch-1/from-5/checkpoint >/dev/null; cat epoch-1/worker-0-of-1.txt",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mountGrowing(t)
+			before := s.must("stat -c %i epoch-1/worker-0-of-1.txt")
+			got := s.must("TMP=" + t.TempDir() + "; export TMP; " + command)
+			require.EqualValues(t, 1, s.p.latest())
+			require.Equal(t, "bc", letters(got))
+			require.Equal(t, s.must("cat epoch-1/worker-0-of-1.txt"), got)
+			require.Equal(t, fmt.Sprintln(len(got)), s.must("stat -c %s epoch-1/worker-0-of-1.txt"))
+			require.Equal(t, before, s.must("stat -c %i epoch-1/worker-0-of-1.txt"))
+		})
+	}
+}
+
+// Of a position that the next epoch turns out not to have, the directory was a guess.
+func TestAPositionThatTheNextEpochTurnsOutNotToHave(t *testing.T) {
+	s := mountGrowing(t)
+	_, err := s.try("cat epoch-1/from-1000000/worker-0-of-1.txt")
+	require.Error(t, err)
+	require.EqualValues(t, 1, s.p.latest())
+	out, err := s.try("stat epoch-1/from-1000000")
+	require.Error(t, err)
+	require.Contains(t, out, "No such file")
 }
 
 // Whoever may only read takes no epoch, by whatever name: it is not there until the owner, root or a

@@ -36,8 +36,10 @@ func (n *epochNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.At
 // Lookup finds any worker-w-of-W, and from-M in epoch-N. A name keeps its node
 // as long as the kernel knows it, and its inode's number for ever.
 func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
-	if !n.t.mayTake(ctx, n.epoch) {
-		return nil, errnoNoEntry
+	if !n.t.taken(n.epoch) {
+		if child, errno, begun := n.lookupUnbegun(ctx, name, out); !begun {
+			return child, errno
+		}
 	}
 	switch {
 	case name == nameDataset && n.describes():
@@ -58,8 +60,11 @@ func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 		if !possible {
 			return nil, errnoNoEntry
 		}
-		child := n.GetChild(name)
-		if child == nil {
+		child, known := n.GetChild(name), false
+		if child != nil {
+			_, known = child.Operations().(*epochNode)
+		}
+		if !known {
 			from := &epochNode{t: n.t, epoch: n.epoch, from: taken, isFrom: true, below: n.below + "/" + name}
 			child = n.NewInode(ctx, from, n.t.named(syscall.S_IFDIR, from.below))
 			n.t.lookups.add(n.EmbeddedInode(), name)
@@ -95,8 +100,8 @@ func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 }
 
 // Readdir lists the files of the mount's number of workers; all others are
-// there by name. Of an epoch that is not taken it lists none: the kernel looks at what is
-// listed, and that would take it.
+// there by name. Of an epoch that is not taken it lists none, so that programs that go through
+// all that is listed, and read it, take none.
 func (n *epochNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
 	if !n.t.taken(n.epoch) {
 		return &listing{}, ok

@@ -161,6 +161,10 @@ func TestListingADirectoryThatGrowsBeginsNothing(t *testing.T) {
 	r = tool(t, "inspect", g.data.dir, "--grow", "--run", g.runDir, "--epoch", "1", "--index-dir", t.TempDir())
 	require.Equal(t, 3, r.code, r.stderr)
 	require.NoFileExists(t, filepath.Join(g.runDir, "epoch-1"), "a command that only looks")
+	info, err := os.Stat(m.path("epoch-1/worker-0-of-1.tar"))
+	require.NoError(t, err, "it could begin")
+	require.Zero(t, info.Size())
+	require.NoFileExists(t, filepath.Join(g.runDir, "epoch-1"), "a look at a file")
 	m.read("epoch-1/worker-0-of-1.tar")
 	require.FileExists(t, filepath.Join(g.runDir, "epoch-1"))
 }

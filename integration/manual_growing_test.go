@@ -1,7 +1,10 @@
 package integration
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,4 +52,43 @@ func TestCommandsOfTheManualOnGamesThatArriveRun(t *testing.T) {
 	r := command(t, nil, nil, bash, "-c", `cd "$0" && PATH="$1:$PATH" && eval "$2"`, work, bin, script)
 	require.Zero(t, r.code, "%s\n%s\n%s", script, r.stdout, r.stderr)
 	requireServersEnd(t)
+}
+
+// TestTheTrainingLoopOfTheManualWaitsForEpochs runs the loop of growing.md as it is there, but for its
+// path and its pause.
+func TestTheTrainingLoopOfTheManualWaitsForEpochs(t *testing.T) {
+	needFUSE(t)
+	t.Parallel() // a shard is taken a second after it has arrived
+	interpreter := need(t, "python3")
+	page, err := os.ReadFile(filepath.Join(manualDir, "growing.md"))
+	require.NoError(t, err)
+	loops := blocks(string(page), "python")
+	require.Len(t, loops, 1)
+	g := newGrowing(t)
+	g.arrive()
+	m := mountAt(t, g.data, t.TempDir(), g.flags(usual(), t.TempDir())...)
+	came := filepath.Join(t.TempDir(), "came")
+	loop := strings.NewReplacer("/mnt/games", m.dir, ".bin", ".tar", "sleep(5)", "sleep(0.05)").Replace(loops[0])
+	loop = fmt.Sprintf(`import hashlib
+def train_on(games):
+    with open(%q, "a") as came:
+        print(hashlib.sha256(games.read()).hexdigest(), file=came)
+`, came) + loop
+	training := exec.Command(interpreter, "-c", loop)
+	exited := launch(t, training)
+	for epoch := range 3 {
+		until(t, exited, func() bool {
+			b, _ := os.ReadFile(came)
+			return strings.Count(string(b), "\n") > epoch
+		}, "epoch %d", epoch)
+		require.NoFileExists(t, filepath.Join(g.runDir, fmt.Sprintf("epoch-%d", epoch+1)), "it has no new shard")
+		g.arrive()
+	}
+	require.NoError(t, training.Process.Kill())
+	<-exited
+	trained, err := os.ReadFile(came)
+	require.NoError(t, err)
+	for epoch, sum := range strings.Fields(string(trained))[:3] {
+		require.Equal(t, fmt.Sprintf("%x", sha256.Sum256(m.read("epoch-%d/worker-0-of-1.tar", epoch))), sum, "epoch %d", epoch)
+	}
 }

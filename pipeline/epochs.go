@@ -45,6 +45,15 @@ func (d *Dataset) Taken(epoch uint64) bool {
 	return any && epoch <= latest
 }
 
+// CanTake returns nil if it is known which shards an epoch is of, or the epoch could be taken
+// now. It takes none, and may have to wait for shards to be indexed.
+func (d *Dataset) CanTake(ctx context.Context, epoch uint64) error {
+	if d.generations == nil {
+		return nil
+	}
+	return d.generations.snapshots.CanTake(ctx, epoch)
+}
+
 // Begin makes an epoch the current one, where the dataset grows: it stays open, and methods
 // that are given no epoch answer for it. It takes the epoch where it is the next.
 func (d *Dataset) Begin(ctx context.Context, epoch uint64) error {

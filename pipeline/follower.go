@@ -138,6 +138,11 @@ func (f *follower) Catalog(ctx context.Context, epoch uint64, take bool) (*catal
 	return c, e, err
 }
 
+// CanTake implements snapshots.
+func (f *follower) CanTake(ctx context.Context, epoch uint64) error {
+	return f.taker.CanTake(ctx, epoch)
+}
+
 // looksOnly is what a command that begins no epoch says of one that is not there yet.
 func (f *follower) looksOnly(err error) error {
 	const begins = "this command begins none; lsiofs mount --grow and lsiofs cat --grow do"

@@ -25,6 +25,8 @@ type snapshots interface {
 	// takes the epoch behind the latest, if take says so. Errors: growing.ErrNotYet,
 	// growing.ErrNoEpoch, run.ErrGone, those of shards that are not here or differ.
 	Catalog(ctx context.Context, epoch uint64, take bool) (*catalog.Catalog, run.Epoch, error)
+	// CanTake returns nil if an epoch has been taken, or could be taken now. It takes none.
+	CanTake(ctx context.Context, epoch uint64) error
 	// Run names the run: checkpoints are of one.
 	Run() string
 	// Growing is how the dataset stands.

@@ -14,7 +14,7 @@ The model's file says how many epochs, and how many samples of the next one, it 
 trained on. That is all that is needed: MNT/epoch-E/from-M has what is left of epoch E, so no
 sample is lost and none comes twice. Nothing is written to the mount.
 
-An epoch that is not there yet is waited for.
+An epoch that can't begin yet is waited for.
 """
 
 import argparse
@@ -108,6 +108,15 @@ def save(path, model, epoch, samples):
     os.replace(path + ".tmp", path)
 
 
+def begin(path):
+    """Waits until the epoch that a file is in can begin, and begins it by opening the file."""
+    while True:
+        try:
+            return open(path, "rb").close()
+        except FileNotFoundError:
+            time.sleep(5)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("mount")
@@ -127,8 +136,7 @@ def main():
         if epoch == a.epochs:
             break
         path = f"{a.mount}/epoch-{epoch}/from-{samples}/worker-0-of-1.bin"
-        while not os.path.exists(path):
-            time.sleep(5)
+        begin(path)
         losses = []
         for frames in batches(path, a.batch):
             losses.append(model.step(frames))

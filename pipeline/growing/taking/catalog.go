@@ -55,6 +55,22 @@ func (t *Taker) Catalog(ctx context.Context, epoch uint64, take bool) (*catalog.
 	return t.taken(ctx, epoch)
 }
 
+// CanTake returns nil if an epoch has been taken, by any node, or could be taken now. It looks
+// at the directory and waits for what is being indexed, as taking does, and takes nothing.
+// Errors: growing.ErrNotYet, growing.ErrNoEpoch.
+func (t *Taker) CanTake(ctx context.Context, epoch uint64) error {
+	latest, err := t.find()
+	switch {
+	case err != nil:
+		return err
+	case latest != run.None && epoch <= latest:
+		return nil
+	case epoch != latest+1: // run.None + 1 is 0
+		return &growing.NoEpochError{Epoch: epoch, At: at(latest)}
+	}
+	return t.look(ctx, epoch)
+}
+
 // at says where a run is.
 func at(latest uint64) string {
 	if latest == run.None {

@@ -12,23 +12,35 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
 
-// attempt is one try to take an epoch. Those who ask meanwhile wait for it as well.
+// attempt is one try to take an epoch, or a look at whether it could be taken. Those who ask
+// meanwhile wait for it as well.
 type attempt struct {
 	epoch uint64
+	takes bool
 	done  chan struct{}
 	err   error
 }
 
-// refused is that too little was new, of what was indexed then.
-type refused struct {
+// judged is whether an epoch can be taken, of what was indexed then.
+type judged struct {
 	version uint64 // of the queue
-	err     *growing.NotYetError
+	epoch   uint64
+	short   *growing.NotYetError // nil where there is enough
 }
 
-// take takes an epoch, or waits for whoever does. It goes on when ctx ends.
+// take takes an epoch, or waits for an attempt that does. It goes on when ctx ends.
 func (t *Taker) take(ctx context.Context, epoch uint64) error {
+	return t.try(ctx, attempt{epoch: epoch, takes: true})
+}
+
+// look looks as take does, and takes nothing.
+func (t *Taker) look(ctx context.Context, epoch uint64) error {
+	return t.try(ctx, attempt{epoch: epoch})
+}
+
+func (t *Taker) try(ctx context.Context, want attempt) error {
 	for {
-		a, mine, err := t.attemptAt(epoch)
+		a, mine, err := t.attemptAt(want)
 		if err != nil {
 			return err
 		}
@@ -37,14 +49,14 @@ func (t *Taker) take(ctx context.Context, epoch uint64) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if mine || a.epoch == epoch {
+		if mine || a.epoch == want.epoch && (a.takes || !want.takes) {
 			return a.err
 		}
 	}
 }
 
-// attemptAt gives the attempt that is under way, or begins one.
-func (t *Taker) attemptAt(epoch uint64) (a *attempt, mine bool, err error) {
+// attemptAt gives the attempt that is under way, or begins the one that is wanted.
+func (t *Taker) attemptAt(want attempt) (a *attempt, mine bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -53,12 +65,12 @@ func (t *Taker) attemptAt(epoch uint64) (a *attempt, mine bool, err error) {
 	if t.attempt != nil {
 		return t.attempt, false, nil
 	}
-	a = &attempt{epoch: epoch, done: make(chan struct{})}
+	a = &attempt{epoch: want.epoch, takes: want.takes, done: make(chan struct{})}
 	t.attempt = a
 	t.running.Add(1)
 	go func() {
 		defer t.running.Done()
-		a.err = t.takeNow(t.ctx, epoch)
+		a.err = t.takeNow(t.ctx, a)
 		t.mu.Lock()
 		t.attempt = nil
 		t.mu.Unlock()
@@ -70,22 +82,23 @@ func (t *Taker) attemptAt(epoch uint64) (a *attempt, mine bool, err error) {
 // mostTries is how often shards are chosen anew that have gone before they could be held.
 const mostTries = 3
 
-// takeNow looks at what there is now, and takes the epoch if enough is new.
-func (t *Taker) takeNow(ctx context.Context, epoch uint64) error {
+// takeNow looks at what there is now, and takes the epoch if enough is new, and a takes it.
+func (t *Taker) takeNow(ctx context.Context, a *attempt) error {
 	for try := 1; ; try++ {
-		err := t.takeOnce(ctx, epoch)
+		err := t.takeOnce(ctx, a)
 		gone, ok := errors.AsType[*goneError](err)
 		if !ok {
 			return err
 		}
 		if try == mostTries {
-			return fmt.Errorf("epoch %d is not taken: %w", epoch, err)
+			return fmt.Errorf("epoch %d is not taken: %w", a.epoch, err)
 		}
-		t.config.Log.Info("shards are chosen anew: one was deleted or written anew meanwhile", "epoch", epoch, "shard", gone.path)
+		t.config.Log.Info("shards are chosen anew: one was deleted or written anew meanwhile", "epoch", a.epoch, "shard", gone.path)
 	}
 }
 
-func (t *Taker) takeOnce(ctx context.Context, epoch uint64) error {
+func (t *Taker) takeOnce(ctx context.Context, a *attempt) error {
+	epoch := a.epoch
 	if err := t.looker.Scan(ctx); err != nil {
 		return t.ended(err)
 	}
@@ -94,21 +107,30 @@ func (t *Taker) takeOnce(ctx context.Context, epoch uint64) error {
 	}
 	state, _ := t.queue.state()
 	t.mu.Lock()
-	r := t.refused
+	j := t.judged
 	t.mu.Unlock()
-	if r != nil && r.version == state.version && r.err.Epoch == epoch {
-		return r.err
+	if j != nil && j.version == state.version && j.epoch == epoch {
+		if j.short != nil {
+			return j.short
+		}
+		if !a.takes {
+			return nil
+		}
 	}
 	chosen := t.choose()
 	text, n, err := t.compare(epoch, chosen)
 	if err != nil {
 		return err
 	}
-	if short := t.enough(epoch, chosen, n); short != nil {
-		t.mu.Lock()
-		t.refused = &refused{state.version, short}
-		t.mu.Unlock()
+	short := t.enough(epoch, chosen, n)
+	t.mu.Lock()
+	t.judged = &judged{state.version, epoch, short}
+	t.mu.Unlock()
+	if short != nil {
 		return short
+	}
+	if !a.takes {
+		return nil
 	}
 	return t.publish(epoch, chosen, text, n, state.version)
 }

@@ -97,7 +97,7 @@ type Taker struct {
 	run     *run.Directory // nil until there is a run
 	latest  uint64         // as it was found last; run.None
 	attempt *attempt       // that is under way
-	refused *refused       // what the last attempt has found
+	judged  *judged        // what the last attempt has found
 	news    news           // for Status
 	window  string         // that warnOfWindow has warned of
 	ahead   string         // what lookAtClocks has found

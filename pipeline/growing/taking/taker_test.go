@@ -54,6 +54,33 @@ func TestAnEpochIsOfWhatWasThereWhenItWasTaken(t *testing.T) {
 	require.Equal(t, second.Snapshot, third.Snapshot, "nothing has to be new")
 }
 
+// A look at whether an epoch can be taken takes none, and sees what has arrived, also at other nodes.
+func TestALookAtTheNextEpochTakesNone(t *testing.T) {
+	p := newPlace(t)
+	n, other := open(t, p, minNew(t, "2shards")), open(t, p, minNew(t, "2shards"))
+	can := func(epoch uint64) error { return n.CanTake(t.Context(), epoch) }
+	require.EqualError(t, can(0), "epoch 0 is not there yet: there are no records")
+	n.put(t, 10, "1.txt", "2.txt")
+	for _, node := range []*node{n, other} {
+		node.eventually("1.txt", "2.txt")
+	}
+	for range 3 {
+		require.NoError(t, can(0))
+	}
+	require.EqualError(t, can(1), "epoch 1 does not exist: this run has no epoch yet")
+	_, any := n.Latest()
+	require.False(t, any)
+	require.NoDirExists(t, p.run)
+	other.taken(0)
+	require.NoError(t, can(0), "another node has taken it")
+	require.EqualError(t, can(1), "epoch 1 is not there yet: 0 of 2 new shards")
+	n.put(t, 10, "3.txt", "4.txt")
+	n.eventually("1.txt", "2.txt", "3.txt", "4.txt")
+	require.NoError(t, can(1))
+	_, paths := n.taken(1)
+	require.Len(t, paths, 4)
+}
+
 // A snapshot is the dataset that its shards are by themselves.
 func TestASnapshotIsTheDatasetOfItsShards(t *testing.T) {
 	n := open(t, newPlace(t), window(t, "2shards"))
