@@ -56,7 +56,7 @@ func TestCredentialsReachTheServersEnvironmentAndNothingElse(t *testing.T) {
 	wrong := pod{name: "wrong", attributes: settings, secrets: keys("wrong-and-not-to-be-seen-either")}
 
 	err := d.publish(wrong)
-	requireStatus(t, err, codes.FailedPrecondition, "SignatureDoesNotMatch", "check them")
+	requireStatus(t, err, codes.FailedPrecondition, "SignatureDoesNotMatch", "look at AWS_SECRET_ACCESS_KEY")
 	require.NotContains(t, err.Error(), "wrong-and-not")
 	requireStatus(t, d.publish(pod{name: "none", attributes: settings}), codes.FailedPrecondition, "no credentials were found")
 	requireStatus(t, d.publish(pod{name: "other", attributes: settings, secrets: map[string]string{"password": secretKey}}), codes.InvalidArgument, `"password"`, "AWS_ACCESS_KEY_ID")
