@@ -91,7 +91,7 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 	if err := checkDevice(c.AllowOther); err != nil {
 		return nil, err
 	}
-	point, err := PreparePoint(c.MountPoint, datasetsOf(c.Dataset.Spec()), c.Log)
+	point, err := PreparePoint(ctx, c.MountPoint, datasetsOf(c.Dataset.Spec()), c.Log)
 	if err != nil {
 		return nil, err
 	}

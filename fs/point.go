@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,11 @@ import (
 // PreparePoint checks that point can be mounted on, and returns its absolute path
 // without symbolic links. It removes a mount that a killed server has left there. datasets
 // are one, or the sources of a mixture.
-func PreparePoint(point string, datasets []string, log *slog.Logger) (string, error) {
+func PreparePoint(ctx context.Context, point string, datasets []string, log *slog.Logger) (string, error) {
+	// A server that stands still would hold up all that follows.
+	if err := Answers(ctx, point); err != nil {
+		return "", fmt.Errorf("mount point %s: %w", point, err)
+	}
 	path, err := ResolvePoint(point)
 	if err != nil {
 		return "", err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -9,9 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -40,13 +43,16 @@ func newCheckpointShowCommand(g *globals) *cobra.Command {
 		Example: `  lsiofs checkpoint show ckpt.json
   lsiofs checkpoint show /mnt/train --json`,
 		Args: exactArgs("FILE|MNT"),
-		RunE: func(c *cobra.Command, args []string) error { return runCheckpointShow(args[0], g.ui) },
+		RunE: func(c *cobra.Command, args []string) error { return runCheckpointShow(c.Context(), args[0], g.ui) },
 	}
 }
 
 // runCheckpointShow prints a checkpoint for people, or, as JSON, its full form
 // on one line.
-func runCheckpointShow(path string, u *terminal.UI) error {
+func runCheckpointShow(ctx context.Context, path string, u *terminal.UI) error {
+	if err := fs.Answers(ctx, path); err != nil {
+		return exit.With(exit.Mount, err)
+	}
 	if isDirectory(path) {
 		path = filepath.Join(path, "checkpoint")
 	}

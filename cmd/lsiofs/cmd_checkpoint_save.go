@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 )
 
@@ -37,15 +39,15 @@ has buffered what it did not train on, says so with --consumed.`,
 		Args: exactArgs("MNT", "FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			o.mnt, o.file = args[0], args[1]
-			return runCheckpointSave(o, c.Flags().Changed("consumed"), g.ui)
+			return runCheckpointSave(c.Context(), o, c.Flags().Changed("consumed"), g.ui)
 		},
 	}
 	c.Flags().StringVar(&o.consumed, "consumed", "", "records that each worker of the mount has used, one number a worker: n0,n1,…")
 	return c
 }
 
-func runCheckpointSave(o *saveOptions, own bool, u *terminal.UI) error {
-	control, err := controlFile(o.mnt)
+func runCheckpointSave(ctx context.Context, o *saveOptions, own bool, u *terminal.UI) error {
+	control, err := controlFile(ctx, o.mnt)
 	if err != nil {
 		return err
 	}
@@ -78,7 +80,10 @@ func runCheckpointSave(o *saveOptions, own bool, u *terminal.UI) error {
 }
 
 // controlFile is the checkpoint of a mount; a directory without one is no mount.
-func controlFile(mnt string) (string, error) {
+func controlFile(ctx context.Context, mnt string) (string, error) {
+	if err := fs.Answers(ctx, mnt); err != nil {
+		return "", exit.With(exit.Mount, err)
+	}
 	path := filepath.Join(mnt, "checkpoint")
 	if _, err := os.Stat(path); err != nil {
 		return "", exit.Errorf(exit.Checkpoint, "%s is not a mount of lsiofs: %w; name the directory that lsiofs mount was given", mnt, err)
@@ -112,16 +117,18 @@ epoch; files that are open fail with ESTALE. A document that does not fit is ref
 changes nothing, and the reason is printed.`,
 		Example: `  lsiofs checkpoint restore ckpt.json /mnt/train`,
 		Args:    exactArgs("FILE", "MNT"),
-		RunE:    func(c *cobra.Command, args []string) error { return runCheckpointRestore(args[0], args[1], g.ui) },
+		RunE: func(c *cobra.Command, args []string) error {
+			return runCheckpointRestore(c.Context(), args[0], args[1], g.ui)
+		},
 	}
 }
 
-func runCheckpointRestore(file, mnt string, u *terminal.UI) error {
+func runCheckpointRestore(ctx context.Context, file, mnt string, u *terminal.UI) error {
 	doc, err := resuming.ReadDocument(file)
 	if err != nil {
 		return err
 	}
-	control, err := controlFile(mnt)
+	control, err := controlFile(ctx, mnt)
 	if err != nil {
 		return err
 	}

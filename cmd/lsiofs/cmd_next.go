@@ -58,7 +58,7 @@ func (b begun) String() string {
 const nextEvery = time.Second
 
 func runNext(ctx context.Context, mnt string, wait bool, u *terminal.UI) error {
-	control, err := controlFile(mnt)
+	control, err := controlFile(ctx, mnt)
 	if err != nil {
 		return err
 	}

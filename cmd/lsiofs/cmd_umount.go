@@ -11,9 +11,10 @@ func newUmountCommand(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "umount MNT",
 		Short: "Unmount; where the mount is busy, say what holds it",
-		Long: `Unmounts MNT, also one whose server was killed. When files are in use it fails
-and names the processes; with --lazy the tree disappears at once and its server
-ends when the last of them has closed its files.`,
+		Long: `Unmounts MNT, also one whose server was killed, and returns when the server has let
+go of the dataset. When files are in use it fails and names the processes; with --lazy
+the tree disappears at once and its server ends when the last of them has closed its
+files.`,
 		Example: `  lsiofs umount /mnt/train
   lsiofs umount --lazy /mnt/train`,
 		Args: exactArgs("MNT"),

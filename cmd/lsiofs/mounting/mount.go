@@ -108,7 +108,7 @@ func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *Config
 	if err != nil {
 		return err
 	}
-	if o.Point, err = checkMountPoint(o, s); err != nil {
+	if o.Point, err = checkMountPoint(ctx, o, s); err != nil {
 		return err
 	}
 	if text := opening.MemoryWarning(s); text != "" {

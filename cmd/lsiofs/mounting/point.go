@@ -1,6 +1,7 @@
 package mounting
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 
@@ -14,7 +15,7 @@ import (
 // checkMountPoint refuses early, before a dataset is indexed for nothing, what
 // a mount would refuse late: also a point that would hide what the mount itself writes. Nothing has
 // been made by then.
-func checkMountPoint(o *Config, s spec.Spec) (string, error) {
+func checkMountPoint(ctx context.Context, o *Config, s spec.Spec) (string, error) {
 	datasets := []string{o.Dataset}
 	if o.Sources != nil {
 		datasets = nil
@@ -22,9 +23,9 @@ func checkMountPoint(o *Config, s spec.Spec) (string, error) {
 			datasets = append(datasets, s.Dataset)
 		}
 	}
-	point, err := fs.PreparePoint(o.Point, datasets, o.Log)
+	point, err := fs.PreparePoint(ctx, o.Point, datasets, o.Log)
 	if err != nil {
-		return "", exit.Errorf(exit.Mount, "%w", err)
+		return "", exit.With(exit.Mount, err)
 	}
 	// Where there is none of one's own, another message says so later, if it is missed.
 	index, _, _ := catalog.DirectoryFor(s.IndexDir, "")

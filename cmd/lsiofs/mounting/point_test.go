@@ -23,11 +23,11 @@ func TestMountPointChecks(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
 
-	_, err := checkMountPoint(pointOf(mnt, data), spec.Spec{})
+	_, err := checkMountPoint(t.Context(), pointOf(mnt, data), spec.Spec{})
 	require.NoError(t, err)
-	_, err = checkMountPoint(pointOf(mnt, filepath.Join(data, "**", "*.tar")), spec.Spec{})
+	_, err = checkMountPoint(t.Context(), pointOf(mnt, filepath.Join(data, "**", "*.tar")), spec.Spec{})
 	require.NoError(t, err)
-	_, err = checkMountPoint(pointOf(filepath.Join(data, "sub"), filepath.Join(data, "*.tar")), spec.Spec{})
+	_, err = checkMountPoint(t.Context(), pointOf(filepath.Join(data, "sub"), filepath.Join(data, "*.tar")), spec.Spec{})
 	require.NoError(t, err, "a pattern without ** does not look into directories")
 	full := filepath.Join(dir, "full")
 	require.NoError(t, os.MkdirAll(filepath.Join(full, "x"), 0o755))
@@ -41,11 +41,11 @@ func TestMountPointChecks(t *testing.T) {
 		filepath.Join(dir, "sneaky"): "inside the dataset",
 		"/proc":                      "is a mount already (proc)",
 	} {
-		_, err := checkMountPoint(pointOf(path, data), spec.Spec{})
+		_, err := checkMountPoint(t.Context(), pointOf(path, data), spec.Spec{})
 		require.ErrorContains(t, err, says, path)
 		require.Equal(t, exit.Mount, exit.CodeOf(err))
 	}
-	_, err = checkMountPoint(pointOf(filepath.Join(data, "sub"), filepath.Join(data, "**", "*.tar")), spec.Spec{})
+	_, err = checkMountPoint(t.Context(), pointOf(filepath.Join(data, "sub"), filepath.Join(data, "**", "*.tar")), spec.Spec{})
 	require.ErrorContains(t, err, "inside the dataset", "a pattern's root counts")
 }
 
@@ -92,10 +92,10 @@ func TestNoSourceOfAMixtureIsMountedOver(t *testing.T) {
 	mnt, data := t.TempDir(), t.TempDir()
 	o := pointOf(mnt, "")
 	o.Sources = []spec.Source{{Name: "a", Dataset: data}, {Name: "b", Dataset: filepath.Join(mnt, "b")}}
-	_, err := checkMountPoint(o, spec.Spec{})
+	_, err := checkMountPoint(t.Context(), o, spec.Spec{})
 	require.ErrorContains(t, err, "which would hide it")
 	o.Sources[1].Dataset = data
-	_, err = checkMountPoint(o, spec.Spec{})
+	_, err = checkMountPoint(t.Context(), o, spec.Spec{})
 	require.NoError(t, err)
 }
 
@@ -111,13 +111,13 @@ func TestAMountPointThatWouldHideWhatTheMountWritesIsRefused(t *testing.T) {
 		"--cache-dir": {Cache: spec.Cache{Dir: mnt}},
 		"--run":       {Grow: spec.Grow{Run: filepath.Join(mnt, "run")}},
 	} {
-		_, err := checkMountPoint(o, s)
+		_, err := checkMountPoint(t.Context(), o, s)
 		require.ErrorContains(t, err, flag)
 	}
 	_, err := o.openDaemonLog(filepath.Join(mnt, "log"), "", mnt)
 	require.ErrorContains(t, err, "--log-file")
 	t.Setenv("XDG_CACHE_HOME", mnt)
-	_, err = checkMountPoint(o, spec.Spec{})
+	_, err = checkMountPoint(t.Context(), o, spec.Spec{})
 	require.ErrorContains(t, err, "--index-dir")
 	left, err := os.ReadDir(mnt)
 	require.NoError(t, err)

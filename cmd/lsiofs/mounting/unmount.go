@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,7 +24,8 @@ type UnmountOptions struct {
 	Lazy  bool
 }
 
-// Unmount unmounts a mount of lsiofs, and says which processes keep a busy one.
+// Unmount unmounts a mount of lsiofs, and says which processes keep a busy one. Unless it is lazy, it returns when the
+// server has let go of the dataset, too: a script may unmount the disk of the dataset next.
 func Unmount(ctx context.Context, o UnmountOptions, u *terminal.UI) error {
 	point, err := fs.ResolvePoint(o.Point)
 	if err != nil {
@@ -32,11 +36,21 @@ func Unmount(ctx context.Context, o UnmountOptions, u *terminal.UI) error {
 		return exit.With(exit.Mount, err)
 	}
 	m, ok := fs.TopMount(mounts, point)
-	switch {
+	switch uid := os.Geteuid(); {
 	case !ok:
 		return exit.Errorf(exit.Mount, "%s is not a mount point", o.Point)
 	case m.Type != fs.FileSystemType:
 		return exit.Errorf(exit.Mount, "%s is a mount of type %s, not of lsiofs: use umount", o.Point, m.Type)
+	case m.User >= 0 && uid != 0 && uid != m.User:
+		return exit.Errorf(exit.Mount, "%s was mounted by user %s: unmount it as that user, or as root (sudo lsiofs umount %s)",
+			o.Point, userName(m.User), terminal.Quote(point))
+	}
+	var server *fs.Server
+	if !o.Lazy {
+		server = fs.FindServer(m)
+	}
+	if server != nil {
+		defer server.Close()
 	}
 	if err := UnmountPoint(ctx, point, o.Lazy); err != nil {
 		if !errors.Is(err, unix.EBUSY) {
@@ -45,11 +59,67 @@ func Unmount(ctx context.Context, o UnmountOptions, u *terminal.UI) error {
 		return exit.Errorf(exit.Mount, "%s is busy%s; close these, or detach it with lsiofs umount --lazy %s",
 			o.Point, holdersText(holders("/proc", point, os.Getpid(), os.ReadDir)), terminal.Quote(o.Point))
 	}
+	if server != nil {
+		if err := letGo(ctx, m, server, o.Point, u); err != nil {
+			return exit.With(exit.Mount, err)
+		}
+	}
 	if u.JSON {
 		return u.Emit(map[string]string{"unmounted": point})
 	}
 	u.Notef("unmounted %s", o.Point)
 	return nil
+}
+
+// How long a server's end is waited for: it takes milliseconds, and some seconds where storage does not answer or the
+// machine has much to do. After endSoon it is looked at why, after endSaid that is said.
+const (
+	endSoon  = time.Second
+	endSaid  = 3 * time.Second
+	endBound = time.Minute
+)
+
+// letGo waits until the server of a mount that was unmounted has ended.
+func letGo(ctx context.Context, m fs.MountEntry, s *fs.Server, name string, u *terminal.UI) error {
+	if s.PID == os.Getpid() || endsWithin(ctx, s, endSoon) {
+		return nil
+	}
+	ends := false
+	if !s.Stopped() {
+		if elsewhere := m.Elsewhere(); elsewhere != "" {
+			u.Warn(fmt.Sprintf("the file system of %s is still mounted %s: its server, process %d, keeps the dataset open until it is unmounted there, too", name, elsewhere, s.PID))
+			return nil
+		}
+		if ends = endsWithin(ctx, s, endSaid-endSoon); !ends && ctx.Err() == nil {
+			u.Notef("waiting for the server of %s, process %d, to let go of the dataset", name, s.PID)
+			ends = endsWithin(ctx, s, endBound-endSaid)
+		}
+	}
+	switch {
+	case ends:
+		return nil
+	case s.Stopped():
+		return fmt.Errorf("unmounted %s, but its server, process %d, is stopped (SIGSTOP, Ctrl-Z) and keeps the dataset open: kill -CONT %d lets it end", name, s.PID, s.PID)
+	case ctx.Err() != nil:
+		return fmt.Errorf("unmounted %s, but its server, process %d, may still have the dataset open: %w", name, s.PID, ctx.Err())
+	}
+	return fmt.Errorf("unmounted %s, but its server, process %d, has not ended within %v, and may have the dataset open: its log says what it waits for; kill -KILL %d ends it",
+		name, s.PID, endBound, s.PID)
+}
+
+func endsWithin(ctx context.Context, s *fs.Server, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return s.Ended(ctx)
+}
+
+// userName is a user's name, with the number where there is no name.
+func userName(uid int) string {
+	number := strconv.Itoa(uid)
+	if u, err := user.LookupId(number); err == nil {
+		return u.Username
+	}
+	return number
 }
 
 // UnmountPoint asks the kernel, and where that is not permitted fusermount3, which

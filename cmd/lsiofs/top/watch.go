@@ -81,7 +81,11 @@ func (w *watch) look(ctx context.Context) frame {
 	case err != nil:
 		return frame{point: w.point, err: err}
 	case silent > 0 && len(w.history) == 0:
-		return frame{point: w.point, err: fmt.Errorf("%s has not answered for %s", w.point, terminal.Round(silent))}
+		err := fs.Answers(ctx, w.point) // nil: the mount does, but its status takes long
+		if err == nil {
+			err = fmt.Errorf("%s has not answered for %s", w.status.path, terminal.Round(silent))
+		}
+		return frame{point: w.point, err: err}
 	case silent > 0:
 		f := w.frame()
 		f.silent = silent

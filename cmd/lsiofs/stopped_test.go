@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+)
+
+// A script unmounts the disk of the dataset, or removes it, after umount.
+func TestUmountReturnsWhenTheServerHasLetGoOfTheDataset(t *testing.T) {
+	mnt, info := daemon(t, dataset(t))
+	require.NotEmpty(t, read(t, mnt, "worker-0.tar"))
+	r := umountInOwnProcess(t, mnt)
+	require.Equal(t, exit.OK, r.code, r.stderr)
+	state := stateOf(info.PID)
+	require.True(t, state == "" || state == "Z", "the server is in state %s", state)
+}
+
+// stop stops all threads of a process. A request that one of them has read before would hold up its client until the
+// process goes on, even one that is killed.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // it may have ended
+	require.Eventually(t, func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		require.NoError(t, err)
+		return len(threads) > 0 && !slices.ContainsFunc(threads, func(stat string) bool { return stateIn(stat) != "T" })
+	}, patience, time.Millisecond)
+}
+
+// stateOf is the state of a process as ps shows it, "" for one that is gone.
+func stateOf(pid int) string { return stateIn(fmt.Sprintf("/proc/%d/stat", pid)) }
+
+func stateIn(file string) string {
+	stat, _ := os.ReadFile(file)
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) == 0 {
+		return ""
+	}
+	return fields[0]
+}
+
+// What looks at the mount of a server that stands still would hang until it goes on.
+func TestCommandsNameAServerThatIsStopped(t *testing.T) {
+	data := dataset(t)
+	mnt, info := daemon(t, data)
+	ckpt := filepath.Join(t.TempDir(), "ckpt.json")
+	require.NoError(t, os.WriteFile(ckpt, []byte(read(t, mnt, "checkpoint")), 0o600))
+	stop(t, info.PID)
+	var all sync.WaitGroup
+	for _, args := range [][]string{
+		{"mount", data, mnt}, {"mount", data, filepath.Join(mnt, "epoch-0"), "--daemon"}, {"checkpoint", "show", mnt}, {"checkpoint", "save", mnt, ckpt + ".2"},
+		{"checkpoint", "restore", ckpt, mnt}, {"next", mnt}, {"top", mnt},
+	} {
+		all.Go(func() {
+			c := program(t, args...)
+			var stderr bytes.Buffer
+			c.Stderr = &stderr
+			err := c.Run()
+			if err == nil || c.ProcessState.ExitCode() != int(exit.Mount) || !strings.Contains(stderr.String(), mnt) ||
+				!strings.Contains(stderr.String(), "kill -CONT "+strconv.Itoa(info.PID)) {
+				t.Errorf("%v: %v: %s", args, err, stderr.String())
+			}
+		})
+	}
+	all.Wait()
+	r := umountInOwnProcess(t, mnt)
+	require.Equal(t, exit.Mount, r.code)
+	require.Contains(t, r.stderr, "kill -CONT "+strconv.Itoa(info.PID))
+	requireUnmounted(t, mnt)
+}

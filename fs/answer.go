@@ -1,0 +1,98 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrSilent is wrapped when a file system does not answer.
+var ErrSilent = errors.New("it does not answer")
+
+// How long a mount has to answer: as long as a machine may be that has very much to do, and not so long where the server
+// is seen to stand still.
+const (
+	answerTime  = 12 * time.Second
+	stoppedTime = 2 * time.Second
+	answerLook  = 50 * time.Millisecond
+)
+
+// Answers waits until the file system that path is on answers, whatever it answers. If it does not, the error says whose
+// server stands still, and wraps ErrSilent: whatever else looks at the path would hang until that goes on.
+func Answers(ctx context.Context, path string) error {
+	return answers(ctx, path, stoppedTime, answerTime)
+}
+
+// answers is Answers: after the first time a server that is seen to stand still is not waited for, after the second none.
+func answers(ctx context.Context, path string, soon, bound time.Duration) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	answered := make(chan struct{})
+	go func() { // ends with this process at the latest
+		var st unix.Statfs_t
+		_ = unix.Statfs(path, &st) // any answer is one
+		close(answered)
+	}()
+	begin := time.Now()
+	look := time.NewTicker(answerLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-answered:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-look.C:
+		}
+		waited := time.Since(begin)
+		if waited < soon {
+			continue
+		}
+		look.Reset(max(soon, answerLook))
+		if err := silence(path, bound); waited >= bound || errors.Is(err, errStopped) {
+			return err
+		}
+	}
+}
+
+// errStopped is ErrSilent of a server that stands still.
+var errStopped = fmt.Errorf("%w: its server stands still", ErrSilent)
+
+// silence says what is known of why a path does not answer.
+func silence(path string, waited time.Duration) error {
+	m, found := holding(path)
+	if !found {
+		return fmt.Errorf("%s: %w for %v: the file system that it is on may be unreachable", path, ErrSilent, waited)
+	}
+	s := FindServer(m)
+	if s == nil {
+		return fmt.Errorf("%s: %w for %v: its server can't be seen from here, and may be stopped (docker pause, SIGSTOP); lsiofs umount --lazy %s takes it away", m.Point, ErrSilent, waited, m.Point)
+	}
+	defer s.Close()
+	if s.Stopped() {
+		return fmt.Errorf("%s: %w (process %d is stopped, by SIGSTOP or Ctrl-Z): kill -CONT %d lets it go on; lsiofs umount --lazy %s takes the mount away", m.Point, errStopped, s.PID, s.PID, m.Point)
+	}
+	return fmt.Errorf("%s: %w for %v: its server is process %d, which may be paused or have too much to do; lsiofs umount --lazy %s takes the mount away", m.Point, ErrSilent, waited, s.PID, m.Point)
+}
+
+// holding is the mount of lsiofs that path, absolute, is below, going by its name alone.
+func holding(path string) (MountEntry, bool) {
+	mounts, err := Mounts()
+	if err != nil {
+		return MountEntry{}, false
+	}
+	for dir := path; ; dir = filepath.Dir(dir) {
+		if m, found := TopMount(mounts, dir); found {
+			return m, m.Type == FileSystemType
+		}
+		if dir == "/" {
+			return MountEntry{}, false
+		}
+	}
+}

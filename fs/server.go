@@ -1,0 +1,156 @@
+package fs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Server is the process that serves a mount, seen from another process. Its number is not given to
+// a new process before Close.
+type Server struct {
+	PID int
+	fd  int // of pidfd_open(2)
+}
+
+// FindServer finds the process that serves a mount of lsiofs, or nil where it can't be seen from here:
+// it runs in another container, belongs to another user, or has ended.
+func FindServer(m MountEntry) *Server {
+	pid, old := serverIn("/proc", m)
+	if pid == 0 && old {
+		pid = serverSays(m)
+	}
+	if pid == 0 {
+		return nil
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil
+	}
+	s := &Server{PID: pid, fd: fd}
+	// It may have ended before there was the descriptor, and the number be another process's.
+	if _, _, found := servingDescriptor(fmt.Sprintf("/proc/%d", pid), m); !found {
+		s.Close()
+		return nil
+	}
+	return s
+}
+
+// serverIn looks for the server through a proc file system; old reports that this kernel does not tell which
+// connection a descriptor is of. Processes of this program's name are looked at first, the others may be many.
+func serverIn(proc string, m MountEntry) (pid int, old bool) {
+	dirs, err := os.ReadDir(proc)
+	if err != nil {
+		return 0, false
+	}
+	name := commOf(filepath.Join(proc, "self"))
+	for _, alike := range []bool{true, false} {
+		for _, d := range dirs {
+			pid, err := strconv.Atoi(d.Name())
+			dir := filepath.Join(proc, d.Name())
+			if err != nil || bytes.Equal(commOf(dir), name) != alike {
+				continue
+			}
+			_, sure, found := servingDescriptor(dir, m)
+			if sure {
+				return pid, false
+			}
+			old = old || found
+		}
+	}
+	return 0, old
+}
+
+func commOf(dir string) []byte {
+	name, _ := os.ReadFile(filepath.Join(dir, "comm")) // none for one that is gone
+	return name
+}
+
+// serverSays asks the mount itself, which a server that stands still does not answer.
+func serverSays(m MountEntry) int {
+	said := make(chan int, 1)
+	go func() { // ends with this process at the latest
+		var s struct {
+			Process processReport `json:"process"`
+		}
+		if text, err := os.ReadFile(filepath.Join(m.Point, nameStatusJSON)); err == nil {
+			_ = json.Unmarshal(text, &s) // 0 where it is no status
+		}
+		said <- s.Process.PID
+	}()
+	late := time.NewTimer(stoppedTime)
+	defer late.Stop()
+	select {
+	case pid := <-said:
+		return pid
+	case <-late.C:
+		return 0
+	}
+}
+
+// Stopped reports whether the process stands still, by SIGSTOP, Ctrl-Z, or a debugger.
+func (s *Server) Stopped() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.PID))
+	if err != nil {
+		return false
+	}
+	// The name before the state may have spaces and parentheses.
+	_, state, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
+	return bytes.HasPrefix(state, []byte("T")) || bytes.HasPrefix(state, []byte("t"))
+}
+
+// Ended waits until the process has ended or ctx has, and reports whether the process has.
+func (s *Server) Ended(ctx context.Context) bool {
+	p := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
+	for {
+		if n, err := unix.Poll(p, 50); n == 1 && err == nil {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+}
+
+// Close ends the watch.
+func (s *Server) Close() { _ = unix.Close(s.fd) }
+
+// Elsewhere finds a process that sees a mount's file system at another place, such as in a container or another mount
+// namespace: it is mounted there still when it was unmounted here. The result says where, and is "" where none can be
+// seen.
+func (m MountEntry) Elsewhere() (process string) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return ""
+	}
+	seen := map[string]bool{}
+	for _, dir := range append([]string{"/proc/self"}, dirs...) {
+		namespace, err := os.Readlink(dir + "/ns/mnt")
+		if err != nil || seen[namespace] {
+			continue
+		}
+		seen[namespace] = true
+		f, err := os.Open(dir + "/mountinfo")
+		if err != nil {
+			continue
+		}
+		mounts, _ := parseMounts(f) // as far as it can be read
+		_ = f.Close()
+		for _, x := range mounts {
+			if x.Device == m.Device && x.Type == m.Type {
+				if dir == "/proc/self" {
+					return "at " + x.Point
+				}
+				return fmt.Sprintf("in the mount namespace of process %s (%s)", filepath.Base(dir), bytes.TrimSpace(commOf(dir)))
+			}
+		}
+	}
+	return ""
+}
