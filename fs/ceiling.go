@@ -108,4 +108,5 @@ func (h ceilingHandle) ReadAt(_ context.Context, r *stream.Reply, off int64, n i
 	return nil
 }
 
-func (ceilingHandle) Close() {}
+func (ceilingHandle) BeforeRecords() int64 { return 0 }
+func (ceilingHandle) Close()               {}

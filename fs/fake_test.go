@@ -209,4 +209,6 @@ func (h *fakeHandle) ReadAt(ctx context.Context, r *stream.Reply, off int64, n i
 	return nil
 }
 
+func (h *fakeHandle) BeforeRecords() int64 { return 0 }
+
 func (h *fakeHandle) Close() { h.d.handles(-1) }

@@ -61,7 +61,8 @@ func (shortHandle) ReadAt(_ context.Context, r *stream.Reply, _ int64, n int) er
 	r.Slices = append(r.Slices, make([]byte, n-1))
 	return nil
 }
-func (shortHandle) Close() {}
+func (shortHandle) BeforeRecords() int64 { return 0 }
+func (shortHandle) Close()               {}
 
 // A reader that is interrupted all the time, as programs with timers are, gets
 // its bytes; one that is killed is gone.

@@ -21,6 +21,8 @@ type fileSet interface {
 // fileHandle is what handles need of a *stream.Handle.
 type fileHandle interface {
 	ReadAt(ctx context.Context, r *stream.Reply, off int64, n int) error
+	// BeforeRecords is where the first record begins.
+	BeforeRecords() int64
 	Close()
 }
 

@@ -94,7 +94,7 @@ func (n *streamNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle,
 	if err != nil {
 		return nil, 0, n.t.problems.errno(n.path, err)
 	}
-	h := &streamHandle{t: n.t, node: n, view: v, file: file, opened: meter.Now()}
+	h := &streamHandle{t: n.t, node: n, view: v, file: file, begins: file.BeforeRecords(), opened: meter.Now()}
 	h.counts = true
 	if c, fromClient := ctx.(*fuse.Context); fromClient {
 		h.uid, h.pid = c.Uid, processOf(c.Pid)
@@ -115,7 +115,8 @@ type streamHandle struct {
 	// Who opened it, and whether what it is sent counts as delivered.
 	uid, pid uint32
 	counts   bool
-	flight   flight       // of a view's data; its mark's lock guards it
+	progress progress     // in a view's data; its mark's lock guards it
+	begins   int64        // where the first record begins
 	bytes    atomic.Int64 // sent
 	furthest atomic.Int64 // end of what was sent
 	opened   int64        // meter.Now
@@ -176,11 +177,19 @@ func (h *streamHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.R
 	raise(&h.furthest, off+want)
 	h.t.traffic.sent(want)
 	if h.marks() {
-		if uncounted := h.view.sent(h, off, off+want); uncounted {
-			h.t.readers.tell(h)
-		}
+		h.view.awaitRelease(p, h, off, off+want)
+		h.view.sent(h, threadOf(ctx), off, off+want)
 	}
 	return r, ok
+}
+
+// reads is the process that reads through h by a thread: not always the one that has
+// opened it. What the kernel reads by a thread of its own counts as the latter's.
+func (h *streamHandle) reads(thread uint32) process {
+	if p := processNamed(thread); p.command != "" {
+		return p
+	}
+	return process{pid: h.pid}
 }
 
 // marks says whether reads of h move a mark, if its user's count.

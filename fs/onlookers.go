@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -29,11 +30,12 @@ type readers struct {
 	owner uint32
 	log   *slog.Logger
 
-	mu   sync.Mutex
-	told []uint32
+	mu      sync.Mutex
+	told    []uint32
+	remarks map[string]bool // by path and text
 }
 
-// toldMost bounds of how many users the log is told.
+// toldMost bounds of how many users, and of how many worker files, the log is told.
 const toldMost = 16
 
 func (r *readers) counts(uid uint32) bool {
@@ -67,6 +69,23 @@ func (r *readers) tell(h *streamHandle) {
 	r.mu.Unlock()
 	if !known {
 		r.log.Warn("the checkpoint does not count what this user reads", "user", h.uid, "process", h.pid, "file", h.node.path, "help", uncountedHelp(h.uid))
+	}
+}
+
+// tellMark logs a remark about the mark of h's file, once each.
+func (r *readers) tellMark(level slog.Level, h *streamHandle, by process, remark string) {
+	key := h.node.path + "\n" + remark
+	r.mu.Lock()
+	known := len(r.remarks) == toldMost || r.remarks[key]
+	if !known {
+		if r.remarks == nil {
+			r.remarks = map[string]bool{}
+		}
+		r.remarks[key] = true
+	}
+	r.mu.Unlock()
+	if !known {
+		r.log.Log(context.Background(), level, remark, "file", h.node.path, "process", by.pid, "command", by.command)
 	}
 }
 

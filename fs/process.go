@@ -7,6 +7,22 @@ import (
 	"strconv"
 )
 
+// process is one that reads. Its number is 0, and its command empty, for one of another
+// container.
+type process struct {
+	pid     uint32
+	command string // as /proc/PID/comm has it: without arguments, which may hold secrets
+}
+
+// processNamed is the process that a thread belongs to, with its command.
+func processNamed(thread uint32) process {
+	p := process{pid: processOf(thread)}
+	if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.pid)); err == nil && ownProc() {
+		p.command = string(bytes.TrimSpace(comm))
+	}
+	return p
+}
+
 // processOf is the process that a thread belongs to: FUSE tells of the thread
 // that made a request. Where /proc does not show it, it is the thread's number.
 func processOf(thread uint32) uint32 {

@@ -21,7 +21,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
 // Status is the content of status.json, with its parts, for programs that decode it.
@@ -90,21 +89,6 @@ type trafficReport struct {
 	Opened         uint64 `json:"opened"`
 }
 
-// fileReport is one worker's stream.
-type fileReport struct {
-	Name             string `json:"name"`
-	SizeBytes        int64  `json:"size_bytes"`
-	DeliveredBytes   int64  `json:"delivered_bytes"` // the mark
-	DeliveredRecords uint64 `json:"delivered_records"`
-	// ReaderPID is the process that opened the handle which moves the mark, 0
-	// when there is none.
-	ReaderPID uint32 `json:"reader_pid"`
-	HasReader bool   `json:"has_reader"`
-	// Uncounted is who read where the mark is and does not move it, since its user is
-	// not among those that count.
-	Uncounted *onlooker `json:"uncounted,omitempty"`
-}
-
 // filesShown bounds the list of files in status.
 const filesShown = 64
 
@@ -145,14 +129,8 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 		return nil, err
 	}
 	for w := range min(v.workers, filesShown) {
-		f := fileReport{Name: fileName{worker: w}.format(t.ext), DeliveredRecords: counts[w]}
-		m, uncounted := v.mark(w)
-		f.Uncounted = uncounted
-		f.DeliveredBytes, f.HasReader = m.bytes, m.reader != 0
-		if h := t.handles.get(m.reader); h != nil {
-			f.ReaderPID = h.pid
-		}
-		if f.SizeBytes, err = v.files.SizeBytes(soon, w, stream.Data); late(err) {
+		f, err := t.fileReport(soon, v, w, counts[w])
+		if late(err) {
 			r.LayingOut, err = true, nil
 		}
 		if err != nil {
@@ -219,17 +197,7 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	if r.LayingOut {
 		line("laying out", "the epoch of %s records is being laid out: sizes of files, and what was delivered of them, are not known until then, and who asks for them waits", humanize.Comma(int64(r.Records)))
 	}
-	fmt.Fprintf(&b, "\ndelivered: %s records since the position was set\n", humanize.Comma(int64(r.DeliveredRecords)))
-	for _, f := range r.Files {
-		fmt.Fprintf(&b, "  %-20s %d of %d bytes, %s records, %s\n", f.Name, f.DeliveredBytes, f.SizeBytes,
-			humanize.Comma(int64(f.DeliveredRecords)), f.reader())
-	}
-	if more := r.Workers - uint64(len(r.Files)); more > 0 {
-		fmt.Fprintf(&b, "  … and %d more\n", more)
-	}
-	if i := slices.IndexFunc(r.Files, func(f fileReport) bool { return f.Uncounted != nil }); i >= 0 {
-		fmt.Fprintf(&b, "not counted is user %d: %s\n", r.Files[i].Uncounted.UID, uncountedHelp(r.Files[i].Uncounted.UID))
-	}
+	r.writeDelivered(&b)
 	r.writeTroubles(&b)
 	return b.Bytes(), nil
 }
@@ -260,24 +228,6 @@ func (r *statusReport) writeTroubles(b *bytes.Buffer) {
 		for _, text := range r.Kernel.Lacks {
 			fmt.Fprintf(b, "  %s\n", text)
 		}
-	}
-}
-
-func (f *fileReport) reader() string {
-	if f.Uncounted != nil {
-		return f.counted() + "; " + f.Uncounted.String()
-	}
-	return f.counted()
-}
-
-func (f *fileReport) counted() string {
-	switch {
-	case f.ReaderPID != 0:
-		return fmt.Sprintf("read by process %d", f.ReaderPID)
-	case f.HasReader:
-		return "read by a process of another container"
-	default:
-		return "no reader"
 	}
 }
 

@@ -3,12 +3,10 @@ package fs
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
-	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
@@ -42,17 +40,6 @@ type view struct {
 	// moved is when a mark moved last, in Unix nanoseconds; movedClock is the same by
 	// meter.Now, which no step of the clock changes, and 0 until a mark moves.
 	moved, movedClock atomic.Int64
-}
-
-// workerMark is a mark, and how many whole records lie before it as it was when
-// someone asked last.
-type workerMark struct {
-	mu sync.Mutex
-	mark
-	countedBytes int64
-	counted      uint64
-	// onlooker is who read at the mark last and does not count.
-	onlooker *onlooker
 }
 
 // newView opens the streams of a position; number and inodes come from t.
@@ -131,98 +118,6 @@ func (v *view) isRetired() bool {
 	default:
 		return false
 	}
-}
-
-// begin records that a read of a worker's data has begun.
-func (v *view) begin(h *streamHandle) {
-	m := &v.marks[h.node.name.worker]
-	m.mu.Lock()
-	h.flight.begin()
-	m.mu.Unlock()
-}
-
-// failed records that it was sent nothing.
-func (v *view) failed(h *streamHandle) {
-	m := &v.marks[h.node.name.worker]
-	m.mu.Lock()
-	h.flight.ended(0)
-	m.mu.Unlock()
-}
-
-// sent records that it was sent the bytes [off, end). It says whether they would have
-// moved the mark, but for the user who opened the handle.
-func (v *view) sent(h *streamHandle, off, end int64) (uncounted bool) {
-	m := &v.marks[h.node.name.worker]
-	m.mu.Lock()
-	furthest := h.flight.ended(end)
-	before := m.bytes
-	switch {
-	case h.counts:
-		m.sent(h.number, off, end, furthest)
-	case m.covers(off, end):
-		m.onlooker, uncounted = &onlooker{UID: h.uid, PID: h.pid}, true
-	}
-	moved := m.bytes != before
-	m.mu.Unlock()
-	if moved {
-		v.moved.Store(time.Now().UnixNano())
-		v.movedClock.Store(meter.Now())
-	}
-	return uncounted
-}
-
-func (v *view) flushed(h *streamHandle) {
-	m := &v.marks[h.node.name.worker]
-	m.mu.Lock()
-	m.flushed(h.number)
-	m.mu.Unlock()
-}
-
-func (v *view) closed(h *streamHandle) {
-	m := &v.marks[h.node.name.worker]
-	m.mu.Lock()
-	m.closed(h.number)
-	m.mu.Unlock()
-}
-
-// mark is worker w's, with who has read at it and does not count, nil for nobody.
-func (v *view) mark(w uint64) (mark, *onlooker) {
-	m := &v.marks[w]
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.mark, m.onlooker
-}
-
-// delivered is how many whole records each worker file has given out.
-func (v *view) delivered(ctx context.Context) ([]uint64, error) {
-	counts := make([]uint64, v.workers)
-	for w := range counts {
-		var err error
-		if counts[w], err = v.count(ctx, uint64(w)); err != nil {
-			return nil, err
-		}
-	}
-	return counts, nil
-}
-
-// count is worker w's part of delivered. Counting walks over records, up to a
-// few thousand, so that of a mark that has not moved is kept.
-func (v *view) count(ctx context.Context, w uint64) (uint64, error) {
-	m := &v.marks[w]
-	m.mu.Lock()
-	bytes, counted, known := m.bytes, m.counted, m.countedBytes == m.bytes
-	m.mu.Unlock()
-	if known {
-		return counted, nil
-	}
-	n, err := v.files.WholeRecords(ctx, w, stream.Data, bytes)
-	if err != nil {
-		return 0, err
-	}
-	m.mu.Lock()
-	m.countedBytes, m.counted = bytes, n
-	m.mu.Unlock()
-	return n, nil
 }
 
 // document writes the checkpoint of v with these numbers in its last entry.

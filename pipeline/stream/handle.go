@@ -69,6 +69,9 @@ func (s *Set) Open(w uint64, k Kind) *Handle {
 // ErrRetired.
 func (h *Handle) Retired() bool { return h.retired }
 
+// BeforeRecords is the number of bytes before the first record.
+func (h *Handle) BeforeRecords() int64 { return int64(len(h.before)) }
+
 // Close ends the opening. Replies that were not released yet stay valid.
 func (h *Handle) Close() {
 	if h.retired {

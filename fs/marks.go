@@ -1,0 +1,231 @@
+package fs
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+)
+
+// workerMark is the mark of one worker file in a view, and what status tells about its
+// readers. It is safe for concurrent use.
+type workerMark struct {
+	mu sync.Mutex
+	mark
+	// counted is how many whole records lie before countedBytes, the mark when it was
+	// asked for last.
+	countedBytes int64
+	counted      uint64
+
+	// leaving is not nil once a descriptor of the reader was closed, until the reader reads
+	// again or is gone; then it is closed.
+	leaving chan struct{}
+	last    lastReader
+	// onlooker has read where a reader would last, and its user does not count.
+	onlooker *onlooker
+	// passed is an open handle that has read from the front and further than the mark, and
+	// does not move it, since it was not the reader; passing is its process.
+	passed  *streamHandle
+	passing process
+}
+
+// lastReader is the reader that is open, or was last.
+type lastReader struct {
+	process
+	// start and end are those of the read that went furthest.
+	start, end int64
+}
+
+// leavingFor is how long a program that reads from the front waits for the news that the
+// last reader is gone, where that one has closed a descriptor. The kernel sends a release
+// after close() has returned, so that the next program's first reads may come before it.
+// Where it does not come, another descriptor (dup, fork) keeps the reader open.
+const leavingFor = time.Second
+
+func (v *view) markOf(h *streamHandle) *workerMark { return &v.marks[h.node.name.worker] }
+
+// begin records that a read of a worker's data has begun.
+func (v *view) begin(h *streamHandle) {
+	m := v.markOf(h)
+	m.mu.Lock()
+	h.progress.begin()
+	if m.reader == &h.progress {
+		m.settle()
+	}
+	m.mu.Unlock()
+}
+
+// settle lets go those who wait for news of the reader. The caller holds mu.
+func (m *workerMark) settle() {
+	if m.leaving != nil {
+		close(m.leaving)
+		m.leaving = nil
+	}
+}
+
+// failed records that a read was sent nothing.
+func (v *view) failed(h *streamHandle) {
+	m := v.markOf(h)
+	m.mu.Lock()
+	h.progress.ended(0)
+	m.mu.Unlock()
+}
+
+// awaitRelease waits where a read of [off, end) would make h the reader if only the last
+// one were gone, and that one has closed a descriptor.
+func (v *view) awaitRelease(ctx context.Context, h *streamHandle, off, end int64) {
+	m := v.markOf(h)
+	m.mu.Lock()
+	leaving := m.leaving
+	if !h.counts || m.reader == &h.progress || !m.takes(&h.progress, off, end, h.begins) {
+		leaving = nil
+	}
+	m.mu.Unlock()
+	if leaving == nil {
+		return
+	}
+	late := time.NewTimer(leavingFor)
+	defer late.Stop()
+	select {
+	case <-leaving:
+	case <-ctx.Done():
+	case <-late.C:
+		m.mu.Lock()
+		if m.leaving == leaving {
+			m.settle() // it stays: nobody else is to wait
+		}
+		m.mu.Unlock()
+	}
+}
+
+// sent records that a read of thread was sent the bytes [off, end) through h.
+func (v *view) sent(h *streamHandle, thread uint32, off, end int64) {
+	m := v.markOf(h)
+	m.mu.Lock()
+	before := m.bytes()
+	var uncounted, behind, passes bool
+	var by process
+	switch p := &h.progress; {
+	case !h.counts:
+		p.ended(end)
+		if uncounted = m.covers(off, end) || m.reader == nil && off <= h.begins; uncounted {
+			m.onlooker = &onlooker{UID: h.uid, PID: h.pid}
+		}
+	case m.took(p, off, end, h.begins):
+		if behind = p.end < m.furthest; m.passed == h {
+			m.passed = nil
+		}
+		by = h.reads(thread)
+		m.last.process = by
+		fallthrough
+	case m.reader == p:
+		m.last.start, m.last.end = p.last, p.end
+	case p.started && p.end > m.bytes() && m.passed != h:
+		by = h.reads(thread)
+		m.passed, m.passing = h, by
+		passes = m.reader == nil
+	}
+	moved := m.bytes() != before
+	m.mu.Unlock()
+	if moved {
+		v.moved.Store(time.Now().UnixNano())
+		v.movedClock.Store(meter.Now())
+	}
+	switch {
+	case uncounted:
+		h.t.readers.tell(h)
+	case behind:
+		h.t.readers.tellMark(slog.LevelInfo, h, by, "a worker file is read again from the front: its checkpoint counts what this reader gets, while it has the file open")
+	case passes:
+		h.t.readers.tellMark(slog.LevelWarn, h, by, "the checkpoint does not count what this program reads, since another one was the file's reader when it began: let it open the file anew")
+	}
+}
+
+// took records what p was sent, and reports whether that made it the reader.
+func (m *workerMark) took(p *progress, off, end, begins int64) bool {
+	before := m.reader
+	m.mark.sent(p, off, end, begins)
+	return m.reader == p && before != p
+}
+
+// flushed records that a descriptor of h has been closed, perhaps the last.
+func (v *view) flushed(h *streamHandle) {
+	m := v.markOf(h)
+	m.mu.Lock()
+	if m.reader == &h.progress && m.leaving == nil {
+		m.leaving = make(chan struct{})
+	}
+	m.mu.Unlock()
+}
+
+func (v *view) closed(h *streamHandle) {
+	m := v.markOf(h)
+	m.mu.Lock()
+	if m.reader == &h.progress {
+		m.settle()
+	}
+	m.mark.closed(&h.progress)
+	if m.passed == h {
+		m.passed = nil
+	}
+	m.mu.Unlock()
+}
+
+// markNow is what there is to tell about a mark.
+type markNow struct {
+	bytes, furthest int64
+	open            bool // there is a reader
+	last            lastReader
+	onlooker        *onlooker
+	passing         *process // it has read further than the mark, up to passingEnd
+	passingEnd      int64
+}
+
+// mark is that of worker w's file.
+func (v *view) mark(w uint64) markNow {
+	m := &v.marks[w]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := markNow{bytes: m.bytes(), furthest: m.furthest, open: m.reader != nil, last: m.last, onlooker: m.onlooker}
+	if m.passed != nil && m.passed.progress.end > now.bytes {
+		passing := m.passing
+		now.passing, now.passingEnd = &passing, m.passed.progress.end
+	}
+	return now
+}
+
+// delivered is how many whole records each worker file has given out.
+func (v *view) delivered(ctx context.Context) ([]uint64, error) {
+	counts := make([]uint64, v.workers)
+	for w := range counts {
+		var err error
+		if counts[w], err = v.count(ctx, uint64(w)); err != nil {
+			return nil, err
+		}
+	}
+	return counts, nil
+}
+
+// count is worker w's part of delivered. Counting walks over records, up to a few
+// thousand, so that the count of a mark that has not moved is kept.
+func (v *view) count(ctx context.Context, w uint64) (uint64, error) {
+	m := &v.marks[w]
+	m.mu.Lock()
+	bytes := m.bytes()
+	counted, known := m.counted, m.countedBytes == bytes
+	m.mu.Unlock()
+	if known {
+		return counted, nil
+	}
+	n, err := v.files.WholeRecords(ctx, w, stream.Data, bytes)
+	if err != nil {
+		return 0, err
+	}
+	m.mu.Lock()
+	m.countedBytes, m.counted = bytes, n
+	m.mu.Unlock()
+	return n, nil
+}
