@@ -79,6 +79,8 @@ func nextStep(err error) string {
 		return "put this right, and ask again"
 	case errors.Is(err, iofs.ErrNotExist), errors.Is(err, probe.ErrNothing):
 		return "look at the name of the bucket or host, and of the folder"
+	case status != nil && status.Advice != "":
+		return status.Advice
 	case status != nil && (status.Status == 401 || status.Status == 403):
 		return "use credentials that may list and read there (s3:ListBucket, s3:GetObject), or, for a public bucket, --anonymous"
 	case status != nil && (status.Status == 429 || status.Status >= 500):
@@ -88,7 +90,7 @@ func nextStep(err error) string {
 	case status != nil && status.Status/100 == 3:
 		return "give the bucket's own region with --region, or its service with --endpoint"
 	}
-	return "look at the network, at HTTPS_PROXY and NO_PROXY, and, if the certificate is refused, at --ca-file"
+	return "look at the network, and at HTTPS_PROXY and NO_PROXY"
 }
 
 const addressesShown = 8

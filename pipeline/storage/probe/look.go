@@ -142,7 +142,7 @@ func (s *Service) timeHeads(ctx context.Context, f *Facts) {
 		took := time.Since(began)
 		cancel()
 		if err != nil {
-			f.HeadErr = remote.Clean(err)
+			f.HeadErr = remote.Explain(err)
 			return
 		}
 		f.Heads = append(f.Heads, took)
@@ -169,11 +169,11 @@ func (s *Service) get(ctx context.Context, o remote.Listed, off, n int64) (g Get
 	began := time.Now()
 	a, err := s.source.Open(ctx, o.Path, o.Validator, off, n)
 	if err != nil {
-		return g, remote.Clean(err)
+		return g, remote.Explain(err)
 	}
 	defer func() { _ = a.Body.Close() }()
 	if a.Status != http.StatusPartialContent && (a.Status != http.StatusOK || n != o.SizeBytes) {
-		return g, fmt.Errorf("%s: %w", o.Path, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter})
+		return g, fmt.Errorf("%s: %w", o.Path, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter, Advice: a.Advice})
 	}
 	var first [1]byte
 	if _, err = io.ReadFull(a.Body, first[:]); err == nil {
@@ -186,7 +186,7 @@ func (s *Service) get(ctx context.Context, o remote.Listed, off, n int64) (g Get
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return g, fmt.Errorf("%s: %w", o.Path, remote.Clean(err))
+		return g, fmt.Errorf("%s: %w", o.Path, remote.Explain(err))
 	}
 	return g, nil
 }
@@ -198,7 +198,7 @@ func (s *Service) askForRange(ctx context.Context, f *Facts) {
 	off := f.Object.SizeBytes / 2
 	a, err := s.source.Open(ctx, f.Object.Path, f.Object.Validator, off, 1)
 	if err != nil {
-		f.Ranges.Err = remote.Clean(err)
+		f.Ranges.Err = remote.Explain(err)
 		return
 	}
 	_ = a.Body.Close()
@@ -223,7 +223,7 @@ func (s *Service) askForOther(ctx context.Context, f *Facts) {
 	}
 	a, err := s.source.Open(ctx, f.Object.Path, other, 0, 1)
 	if err != nil {
-		f.Version.Err = remote.Clean(err)
+		f.Version.Err = remote.Explain(err)
 		return
 	}
 	_ = a.Body.Close()

@@ -111,7 +111,7 @@ func open(ctx context.Context, parsed target.Target, o Options) (s *Service, err
 			s.credentials.Close()
 		}
 		s.transport.Close()
-		return nil, remote.Clean(err)
+		return nil, remote.Explain(err)
 	}
 	return s, nil
 }
@@ -141,7 +141,7 @@ func (s *Service) Sums(ctx context.Context, path string) (l remote.Listed, sums 
 		l, sums, err = s.source.(remote.Summer).Sums(ctx, path)
 		return err
 	})
-	return l, sums, remote.Clean(err)
+	return l, sums, remote.Explain(err)
 }
 
 // Close lets go of connections. No request may be under way.
@@ -178,7 +178,7 @@ func (s *Service) Objects(ctx context.Context) ([]remote.Listed, error) {
 			return err
 		})
 		if err != nil {
-			return nil, remote.Clean(err)
+			return nil, remote.Explain(err)
 		}
 		return []remote.Listed{l}, nil
 	}
@@ -199,7 +199,7 @@ func (s *Service) Objects(ctx context.Context) ([]remote.Listed, error) {
 			return err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("listing %s: %w", s.Name(), remote.Clean(err))
+			return nil, fmt.Errorf("listing %s: %w", s.Name(), remote.Explain(err))
 		}
 		pages = append(pages[1:], next...)
 	}

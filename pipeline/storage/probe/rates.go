@@ -217,7 +217,7 @@ func (r *run) ask(ctx context.Context, random *rand.Rand, n int64) error {
 	r.requests.Add(1)
 	a, err := r.service.source.Open(ctx, o.Path, o.Validator, off, n)
 	if err != nil {
-		return remote.Clean(err)
+		return remote.Explain(err)
 	}
 	defer func() { _ = a.Body.Close() }()
 	switch {
@@ -229,14 +229,14 @@ func (r *run) ask(ctx context.Context, random *rand.Rand, n int64) error {
 		}
 		return nil
 	case a.Status != http.StatusPartialContent && (a.Status != http.StatusOK || n != o.SizeBytes):
-		return fmt.Errorf("%s: %w", o.Path, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter})
+		return fmt.Errorf("%s: %w", o.Path, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter, Advice: a.Advice})
 	}
 	got, err := io.Copy(counter{&r.bytes}, io.LimitReader(a.Body, n))
 	if err == nil && got != n {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s: %w", o.Path, remote.Clean(err))
+		return fmt.Errorf("%s: %w", o.Path, remote.Explain(err))
 	}
 	return err
 }

@@ -143,6 +143,7 @@ func renewed(f finding, code string, r Renewal) finding {
 		}
 	case "": // as of an answer to HEAD, which has no body
 		if r == LateRenewal {
+			f.late = f.kind == kindRefresh // of a 401, as of a web server
 			f.kind = kindRefresh
 		}
 	}
@@ -173,6 +174,9 @@ func ofStatus(status int, code string, after time.Duration) finding {
 	return f
 }
 
+// ProxyWantsSignIn is what to do about a proxy that answers 407.
+const ProxyWantsSignIn = "the proxy wants a name and a password: give them in HTTPS_PROXY or HTTP_PROXY, as http://USER:PASSWORD@HOST:PORT"
+
 // ofPlainStatus is ofStatus where the code says nothing.
 func ofPlainStatus(f finding, status int, text string) finding {
 	switch status {
@@ -184,6 +188,8 @@ func ofPlainStatus(f finding, status int, text string) finding {
 		f.kind, text = kindRefresh, text+": the server wants a name and a password, or a token"
 	case 301, 302, 303, 307, 308:
 		f.kind, text = kindElsewhere, text+": it lies elsewhere: name its region with --region, or the URL that it is at"
+	case 407:
+		text += ": " + ProxyWantsSignIn
 	case 403:
 		text += ": the credentials may not read it: check them, and the permission to read objects"
 	case 404, 410:

@@ -16,11 +16,20 @@ func ofError(err error) finding {
 	case refused(err):
 		f.kind = kindFinal
 	case isOtherScheme(err) != nil:
-		f.kind, f.err = kindFinal, isOtherScheme(err)
+		f.kind, f.err = kindFinal, &Refusal{isOtherScheme(err)}
 	case certificate(err) != "":
-		f.kind, f.err = kindFinal, fmt.Errorf("%w: %s", err, certificate(err))
+		f.kind, f.err = kindFinal, Refuse("%w: %s", err, certificate(err))
 	}
 	return f
+}
+
+// Explain is an error of a Source as the engine tells it: without secrets, with what to do where that is
+// known, and a *Refusal where no further try changes it.
+func Explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	return ofError(Clean(err)).err
 }
 
 // refused says whether an error of a Source is one that no further try changes.

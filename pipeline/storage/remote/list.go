@@ -283,7 +283,10 @@ func contact(err error) (limit time.Duration, advice string) {
 	if name, ok := errors.AsType[*net.DNSError](err); ok && name.IsNotFound {
 		return firstLookup, "look at the host's name, and at DNS"
 	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+	switch op, ok := errors.AsType[*net.OpError](err); {
+	case ok && op.Op == "proxyconnect":
+		return firstContact, "look at the proxy of HTTPS_PROXY or HTTP_PROXY, and at NO_PROXY"
+	case ok && op.Op == "dial":
 		return firstContact, "look at the host's name and port"
 	}
 	return 0, ""

@@ -37,6 +37,9 @@ func (s *Source) judge(a *remote.Answer) {
 		a.Renewal = remote.LateRenewal
 	}
 	a.Advice = advise(a.Code, from, a.Status)
+	if at := s.where(); a.Status == http.StatusBadRequest && a.Code == "" && at.endpoint != nil && at.endpoint.Scheme == "http" {
+		a.Advice = "if the service speaks TLS at that port, write https:// in its endpoint"
+	}
 }
 
 // advise is what to do about a refusal, "" where nothing is known of it.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
@@ -30,6 +31,8 @@ type authorization struct {
 	root  url.URL
 	// namedOnly leaves out what names no host, since several datasets would get it.
 	namedOnly bool
+
+	accepted atomic.Bool // a request that was sent with something of it has been answered
 
 	mu       sync.Mutex
 	lines    []authLine
@@ -253,6 +256,17 @@ func (a *authorization) renewed(was *http.Request, user *url.Userinfo, named *ur
 	return false
 }
 
+// renewal is what a refusal by 401 means: what was accepted before, and is in a file, something else
+// renews there, and may be late with it.
+func (a *authorization) renewal() remote.Renewal {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.accepted.Load() && (a.file != "" || len(a.machines) > 0) {
+		return remote.LateRenewal
+	}
+	return remote.SomeRenewal
+}
+
 // signed reports whether a URL has a signature of its own.
 func signed(u *url.URL) bool {
 	q := u.Query()
@@ -284,5 +298,5 @@ func (a *authorization) advice(status int, request *http.Request, user *url.User
 
 // failure is the error of an answer that is not what was asked for.
 func failure(a remote.Answer) error {
-	return &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter, Advice: a.Advice}
+	return &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter, Advice: a.Advice, Renewal: a.Renewal}
 }

@@ -222,11 +222,13 @@ func TestWhoIsNotLetInIsToldWhatToDo(t *testing.T) {
 	}
 }
 
-// TestATokenThatWasRenewedIsTakenAtOnce: by all requests, whichever was refused first.
+// TestATokenThatWasRenewedIsTakenAtOnce: by all requests, whichever was refused first. One that is late in
+// its file is waited for.
 func TestATokenThatWasRenewedIsTakenAtOnce(t *testing.T) {
-	var valid atomic.Int64
+	var valid, refusals atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != fmt.Sprintf("Bearer token%d", valid.Load()) {
+			refusals.Add(1)
 			w.WriteHeader(401)
 			return
 		}
@@ -246,6 +248,16 @@ func TestATokenThatWasRenewedIsTakenAtOnce(t *testing.T) {
 		require.Equal(t, 206, a.Status)
 		body(t, a)
 	}
+	engine, err := remote.New(s, remote.DefaultConfig())
+	require.NoError(t, err)
+	valid.Store(5)
+	refusals.Store(0)
+	done := make(chan error)
+	go func() { _, err := engine.Stat(t.Context(), "x.tar"); done <- err }()
+	require.Eventually(t, func() bool { return refusals.Load() > 5 }, time.Minute, time.Millisecond, "it is asked again while the file is late")
+	require.NoError(t, os.WriteFile(tokens, []byte("token5\n"), 0o600))
+	require.NoError(t, <-done)
+
 	valid.Store(9)
 	require.NoError(t, os.Remove(tokens))
 	_, err = s.Head(t.Context(), "x.tar")

@@ -144,7 +144,7 @@ func TestAURLOfTheWrongSchemeIsAFinalErrorThatHasTheRightOne(t *testing.T) {
 	for url, words := range map[string]string{
 		"https://" + plain.Listener.Addr().String():  "plain HTTP there, and no TLS: write http://",
 		"https://" + old.Addr().String():             "plain HTTP there, and no TLS: write http://",
-		"http://" + secured.Listener.Addr().String(): "400 Bad Request",
+		"http://" + secured.Listener.Addr().String(): "400 Bad Request: if the server speaks TLS at that port, write https://",
 	} {
 		source, err := Open(t.Context(), parse(t, url+"/x.tar"), Options{Transport: transport(t, Settings{})})
 		require.NoError(t, err)

@@ -201,6 +201,14 @@ func (s *Source) answer(path string, resp *http.Response, v remote.Validator) re
 			a.Advice = s.auth.advice(a.Status, resp.Request, s.web.User, named)
 		}
 	}
+	switch {
+	case a.Status == http.StatusUnauthorized:
+		a.Renewal = s.auth.renewal()
+	case a.Status == http.StatusBadRequest && resp.Request.URL.Scheme == "http":
+		a.Advice = "if the server speaks TLS at that port, write https://"
+	case a.Status < http.StatusBadRequest && !s.auth.accepted.Load() && resp.Request.Header["Authorization"] != nil:
+		s.auth.accepted.Store(true)
+	}
 	return a
 }
 

@@ -98,8 +98,23 @@ func newTransport(s Settings, proxy func(*http.Request) (*url.URL, error)) (*Tra
 	t.base.Protocols.SetHTTP1(true)
 	if !s.Local {
 		t.base.Proxy = g.through(proxy)
+		t.base.OnProxyConnectResponse = connected
 	}
 	return t, nil
+}
+
+// connected refuses what a proxy does not let through, since no further try changes that. What fails
+// behind it (5xx) may pass.
+func connected(_ context.Context, proxy *url.URL, request *http.Request, answer *http.Response) error {
+	switch {
+	case answer.StatusCode == http.StatusProxyAuthRequired:
+		return remote.Refuse("proxy %s: %s", proxy.Host, remote.ProxyWantsSignIn)
+	case answer.StatusCode >= 400 && answer.StatusCode < 500 && answer.StatusCode != http.StatusRequestTimeout && answer.StatusCode != http.StatusTooManyRequests:
+		return remote.Refuse("proxy %s does not let through to %s: its answer is %s: look at HTTPS_PROXY, and at NO_PROXY", proxy.Host, request.Host, answer.Status)
+	case answer.StatusCode != http.StatusOK:
+		return fmt.Errorf("proxy %s: its answer is %s", proxy.Host, answer.Status)
+	}
+	return nil
 }
 
 // RoundTrip makes one request, follows no redirect, and keeps no cookies.
