@@ -3,7 +3,7 @@ package fs
 import (
 	"context"
 	"slices"
-	"strings"
+	"sort"
 	"sync"
 	"syscall"
 	"time"
@@ -98,7 +98,7 @@ func (s *scratchFiles) list() []fuse.DirEntry {
 	for name, n := range s.byName {
 		entries = append(entries, fuse.DirEntry{Name: name, Mode: syscall.S_IFREG, Ino: n.StableAttr().Ino})
 	}
-	slices.SortFunc(entries, func(a, b fuse.DirEntry) int { return strings.Compare(a.Name, b.Name) })
+	sort.Slice(entries, func(i, j int) bool { return entries[i].Name < entries[j].Name })
 	return entries
 }
 

@@ -5,7 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
-	"slices"
+	"sort"
 	"sync/atomic"
 	"time"
 
@@ -133,8 +133,9 @@ func (s *handles) places() []streamPlace {
 			places = append(places, p)
 		}
 	}
-	slices.SortFunc(places, func(a, b streamPlace) int {
-		return cmp.Or(cmp.Compare(b.lastly, a.lastly), cmp.Compare(a.node.path, b.node.path))
+	sort.Slice(places, func(i, j int) bool {
+		a, b := &places[i], &places[j]
+		return cmp.Or(cmp.Compare(b.lastly, a.lastly), cmp.Compare(a.node.path, b.node.path)) < 0
 	})
 	return places
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sort"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -35,7 +36,7 @@ func (s *Stock) Index(ctx context.Context, settled []storage.Object) (err error)
 	}
 	// The first ones decide what the format and the kind are: by path, not by chance.
 	settled = slices.Clone(settled)
-	slices.SortFunc(settled, func(a, b storage.Object) int { return strings.Compare(a.Path, b.Path) })
+	sort.Slice(settled, func(i, j int) bool { return settled[i].Path < settled[j].Path })
 	for batch := range slices.Chunk(settled, batchFiles) {
 		if err := s.takeTurn(ctx, func() error { return s.batch(ctx, batch) }); err != nil {
 			return err

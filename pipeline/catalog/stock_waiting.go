@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -102,7 +103,7 @@ func (s *Stock) Waiting() []Waiting {
 	if s.counts.OtherKind+s.counts.Twice > 0 {
 		list = s.appendIndexed(list)
 	}
-	slices.SortFunc(list, func(a, b Waiting) int { return strings.Compare(a.Path, b.Path) })
+	sort.Slice(list, func(i, j int) bool { return list[i].Path < list[j].Path })
 	return list
 }
 

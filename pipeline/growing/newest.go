@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -25,8 +26,9 @@ const (
 // Newest sorts shards, the newest first.
 func Newest(shards []Shard, by By) {
 	if by == ByTime {
-		slices.SortFunc(shards, func(a, b Shard) int {
-			return cmp.Or(cmp.Compare(b.ModTimeNanos, a.ModTimeNanos), strings.Compare(b.Path, a.Path))
+		sort.Slice(shards, func(i, j int) bool {
+			a, b := &shards[i], &shards[j]
+			return cmp.Or(cmp.Compare(b.ModTimeNanos, a.ModTimeNanos), strings.Compare(b.Path, a.Path)) < 0
 		})
 		return
 	}

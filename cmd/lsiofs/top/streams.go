@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
@@ -25,8 +26,9 @@ func (f *frame) readingOf(wanted func(*fs.StreamReport) bool) []streamLine {
 		return nil
 	}
 	streams := slices.Clone(f.now.Reading.Streams)
-	slices.SortFunc(streams, func(a, b fs.StreamReport) int {
-		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.From, b.From), cmp.Compare(a.Workers, b.Workers), cmp.Compare(a.Worker, b.Worker))
+	sort.Slice(streams, func(i, j int) bool {
+		a, b := &streams[i], &streams[j]
+		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.From, b.From), cmp.Compare(a.Workers, b.Workers), cmp.Compare(a.Worker, b.Worker)) < 0
 	})
 	var lines []streamLine
 	for _, s := range streams {

@@ -3,8 +3,7 @@ package discover
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
+	"sort"
 
 	"golang.org/x/sync/errgroup"
 
@@ -83,7 +82,7 @@ func (f *finder) listArray(ctx context.Context, a spec.Array) ([]storage.Object,
 	if len(files) == 0 {
 		return nil, wildcards{}, fmt.Errorf("dataset %s: --array %s: no file is %s: patterns are relative to the dataset's directory", &f.Target, a.Name, a.Pattern)
 	}
-	slices.SortFunc(files, func(x, y storage.Object) int { return strings.Compare(x.Path, y.Path) })
+	sort.Slice(files, func(i, j int) bool { return files[i].Path < files[j].Path })
 	for _, x := range files {
 		if _, codec := formats.Split(x.Path); codec != nil {
 			return nil, wildcards{}, fmt.Errorf("dataset %s: %s is compressed: arrays that are read together have to be decompressed first", &f.Target, x.Path)

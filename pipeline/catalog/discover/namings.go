@@ -3,6 +3,7 @@ package discover
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -202,7 +203,7 @@ func (n *naming) text(files []file) string {
 
 // asFiles are the objects of a listing, in dataset order.
 func asFiles(objects []storage.Object) []file {
-	slices.SortFunc(objects, func(a, b storage.Object) int { return strings.Compare(a.Path, b.Path) })
+	sort.Slice(objects, func(i, j int) bool { return objects[i].Path < objects[j].Path })
 	files := make([]file, len(objects))
 	for i, o := range objects {
 		n := formats.ParseName(o.Path)

@@ -3,6 +3,7 @@ package discover
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -76,17 +77,22 @@ func (f *finder) selection(files []file, d decision) Selection {
 			left = append(left, v)
 		}
 	}
-	byPath := func(a, b Verdict) int { return strings.Compare(a.Path, b.Path) }
-	slices.SortFunc(left, byPath)
+	sortVerdicts(left)
 	s.LeftOut = len(left)
 	s.FirstLeft = slices.Clone(left[:min(firstLeft, len(left))])
 	if f.Files {
 		for _, v := range f.left {
 			s.Files = append(s.Files, v)
 		}
-		slices.SortFunc(s.Files, byPath)
+		sortVerdicts(s.Files)
 	}
 	return s
+}
+
+// sortVerdicts sorts by path. slices.SortFunc, here and elsewhere, would be compiled for the type:
+// some 10 KB of program each.
+func sortVerdicts(list []Verdict) {
+	sort.Slice(list, func(i, j int) bool { return list[i].Path < list[j].Path })
 }
 
 // SelectionOf is the selection of a dataset that grows: of shards, in dataset order, and of what is
@@ -108,7 +114,7 @@ func SelectionOf(shards []string, left []Verdict) Selection {
 	for _, paths := range groups[:min(mostGroups, len(groups))] {
 		s.Taken = append(s.Taken, Group{NamingText(paths), len(paths)})
 	}
-	slices.SortFunc(left, func(a, b Verdict) int { return strings.Compare(a.Path, b.Path) })
+	sortVerdicts(left)
 	s.LeftOut = len(left)
 	s.FirstLeft = slices.Clone(left[:min(firstLeft, len(left))])
 	return s

@@ -9,7 +9,7 @@ import (
 	"io"
 	iofs "io/fs"
 	"os"
-	"slices"
+	"sort"
 	"time"
 )
 
@@ -108,7 +108,7 @@ func beyondNewest(paths []string, kept int) (others []string) {
 		}
 		list = append(list, a)
 	}
-	slices.SortFunc(list, func(a, b aged) int { return b.time.Compare(a.time) })
+	sort.Slice(list, func(i, j int) bool { return list[i].time.After(list[j].time) })
 	for _, a := range list[min(len(list), kept):] {
 		others = append(others, a.path)
 	}

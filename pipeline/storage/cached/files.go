@@ -3,6 +3,7 @@ package cached
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -68,8 +69,9 @@ func (c *directory) objects() ([]found, error) {
 	for _, o := range by {
 		all = append(all, *o)
 	}
-	slices.SortFunc(all, func(a, b found) int {
-		return cmp.Or(a.used.Compare(b.used), slices.Compare(a.key[:], b.key[:]))
+	sort.Slice(all, func(i, j int) bool {
+		a, b := &all[i], &all[j]
+		return cmp.Or(a.used.Compare(b.used), slices.Compare(a.key[:], b.key[:])) < 0
 	})
 	return all, err
 }

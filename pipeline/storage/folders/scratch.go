@@ -1,12 +1,11 @@
 package folders
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
+	"sort"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -96,7 +95,7 @@ type found struct {
 
 // seal writes what is found behind the segments, sorted by path, and maps it all.
 func (s *scratch) seal(list []found) (*table, error) {
-	slices.SortFunc(list, func(a, b found) int { return cmp.Compare(a.path, b.path) })
+	sort.Slice(list, func(i, j int) bool { return list[i].path < list[j].path })
 	var paths []byte
 	for i := range list {
 		paths = append(paths, list[i].path...)

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,11 +126,9 @@ func (s *Service) Rates(ctx context.Context, p Plan) (r Rates, err error) {
 		}
 	}
 	r.Seconds = time.Since(began).Seconds()
-	slices.SortFunc(r.Cells, func(a, b profile.Cell) int {
-		if a.ReadBytes != b.ReadBytes {
-			return int(a.ReadBytes - b.ReadBytes)
-		}
-		return a.Depth - b.Depth
+	sort.Slice(r.Cells, func(i, j int) bool {
+		a, b := &r.Cells[i], &r.Cells[j]
+		return cmp.Or(cmp.Compare(a.ReadBytes, b.ReadBytes), cmp.Compare(a.Depth, b.Depth)) < 0
 	})
 	return r, nil
 }

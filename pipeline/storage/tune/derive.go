@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/dustin/go-humanize"
 
@@ -241,7 +242,7 @@ type scored[T int | int64] struct {
 // enough is the least value whose score is a share of the best, and the one
 // before it, nil where there is none.
 func enough[T int | int64](values []scored[T], share float64) (chosen scored[T], before *scored[T]) {
-	slices.SortFunc(values, func(a, b scored[T]) int { return int(a.at - b.at) })
+	sort.Slice(values, func(i, j int) bool { return values[i].at < values[j].at })
 	best := slices.MaxFunc(values, func(a, b scored[T]) int {
 		switch {
 		case a.score < b.score:
