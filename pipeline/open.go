@@ -64,6 +64,8 @@ type scheme struct {
 var schemes = []scheme{
 	{name: "local", find: findLocal, profile: findProfile, open: openLocal, over: retry.Over},
 	{name: "s3", text: "s3", find: findAtService, profile: objectProfile, open: openService, over: asItIs},
+	{name: "s3", text: "s3+https", find: findAtService, profile: objectProfile, open: openService, over: asItIs},
+	{name: "s3", text: "s3+http", find: findAtService, profile: objectProfile, open: openService, over: asItIs},
 	{name: "web", text: "https", find: findAtService, profile: webProfile, open: openService, over: asItIs},
 	{name: "web", text: "http", find: findAtService, profile: webProfile, open: openService, over: asItIs},
 }

@@ -29,7 +29,7 @@ var flagGroups = []struct {
 	{"Order", []string{"seed", "epoch", "shuffle", "shuffle-size", "lanes", "chunk-bytes", "chunk-records", "groups"}},
 	{"Workers", []string{"workers", "batch", "tail", "deal", "worker", "from"}},
 	{"Reading", []string{"memory", "read", "index-dir", "spool-dir", "spool-max", "read-timeout", "direct", "io"}},
-	{"Remote", []string{"region", "endpoint", "anonymous", "requester-pays", "auth-file", "ca-file", "unversioned", "connections", "hedge", "lookahead"}},
+	{"Remote", []string{"region", "endpoint", "addressing", "anonymous", "requester-pays", "auth-file", "ca-file", "unversioned", "connections", "hedge", "lookahead"}},
 	{"Cache", []string{"cache-dir", "cache-size", "cache-reserve", "cache-fill", "warm"}},
 	{"Mount", []string{"resume", "daemon", "log-file", "allow-other", "readers", "restore", "fuse-io-uring", "while-pid", "rmdir"}},
 }

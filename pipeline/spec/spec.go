@@ -193,12 +193,22 @@ type Spec struct {
 	Grow      Grow
 }
 
+// Addressing says where requests name a bucket.
+type Addressing string
+
+const (
+	AddressingAuto    Addressing = "auto"    // as the profile says, else virtual at Amazon's and path elsewhere
+	AddressingPath    Addressing = "path"    // https://HOST/BUCKET/KEY
+	AddressingVirtual Addressing = "virtual" // https://BUCKET.HOST/KEY
+)
+
 // Remote is how services are read that have a dataset: buckets and web servers. None of
 // it is a secret: these come from the environment and from files.
 type Remote struct {
 	Region        string // of the bucket; "" for what environment and service say
 	Endpoint      string // https://HOST of a service that answers as S3 does; "" for Amazon's
-	Anonymous     bool   // requests are not signed
+	Addressing    Addressing
+	Anonymous     bool // requests are not signed
 	RequesterPays bool
 	AuthFile      string // tokens and headers for web servers, a line each
 	CAFile        string // certificates that are trusted beside the system's
@@ -267,7 +277,7 @@ func Default() Spec {
 		Direct:      DirectAuto,
 		ReadTimeout: 5 * time.Minute,
 		Read:        ReadAuto,
-		Remote:      Remote{Connections: 128, Hedge: HedgeAuto},
+		Remote:      Remote{Addressing: AddressingAuto, Connections: 128, Hedge: HedgeAuto},
 		Cache:       Cache{ReserveBytes: -1, Fill: FillOff},
 	}
 }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -49,6 +50,7 @@ func (s Spec) Validate() error {
 	if n := s.Remote.Connections; n < 1 || n > MaxConnections {
 		p.addf("--connections (%d) must be between 1 and %d", n, MaxConnections)
 	}
+	oneOf(&p, "--addressing", cmp.Or(s.Remote.Addressing, AddressingAuto), AddressingAuto, AddressingPath, AddressingVirtual)
 	oneOf(&p, "--hedge", s.Remote.Hedge, HedgeAuto, HedgeOff)
 	oneOf(&p, "--cache-fill", s.Cache.Fill, FillAuto, FillOff)
 	if c := s.Cache; c.SizeBytes < 0 || c.SizePercent < 0 || c.SizePercent > 100 {

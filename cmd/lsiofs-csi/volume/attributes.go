@@ -44,7 +44,7 @@ var flags = map[string]kind{
 	// Reading
 	"memory": single, "read": single, "spool-max": single, "read-timeout": single, "direct": single, "io": single,
 	// Remote
-	"region": single, "endpoint": single, "anonymous": single, "requester-pays": single, "ca-file": path, "unversioned": single,
+	"region": single, "endpoint": single, "addressing": single, "anonymous": single, "requester-pays": single, "ca-file": path, "unversioned": single,
 	"connections": single, "hedge": single, "lookahead": single,
 	// Cache
 	"cache-fill": single, "warm": single, "index-dir": directory,
@@ -57,6 +57,7 @@ var leftOut = map[string]string{
 	"daemon": driversOwn, "log-file": driversOwn, "while-pid": driversOwn, "rmdir": driversOwn, "json": driversOwn,
 	"log-format": driversOwn, "log-level": driversOwn, "help": driversOwn,
 	"allow-other": readersAll, "readers": readersAll, "restore": "who restores is said by attribute checkpoint",
+	"auth-file": "tokens come from LSIOFS_HTTP_TOKEN in the volume's Secret",
 	"cache-dir": nodesOwn, "cache-size": nodesOwn, "cache-reserve": nodesOwn, "spool-dir": nodesOwn,
 }
 

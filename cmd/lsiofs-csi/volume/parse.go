@@ -147,7 +147,7 @@ func (q *parser) flag(name, value string, k kind) {
 
 // location takes a dataset, of this node or of a service.
 func (q *parser) location(name, value string) {
-	for _, scheme := range []string{"s3://", "https://", "http://"} {
+	for _, scheme := range []string{"s3://", "s3+https://", "s3+http://", "https://", "http://"} {
 		if strings.HasPrefix(value, scheme) {
 			return
 		}

@@ -83,7 +83,7 @@ func (u *url) rows() []*row {
 func (u *url) bareRequests(ctx context.Context) (r reading, err error) {
 	s := &u.config.Spec
 	service, err := probe.Open(ctx, s.Dataset, probe.Options{
-		Region: s.Remote.Region, Endpoint: s.Remote.Endpoint, Anonymous: s.Remote.Anonymous, RequesterPays: s.Remote.RequesterPays,
+		Region: s.Remote.Region, Endpoint: s.Remote.Endpoint, Addressing: string(s.Remote.Addressing), Anonymous: s.Remote.Anonymous, RequesterPays: s.Remote.RequesterPays,
 		CAFile: s.Remote.CAFile, AuthFile: s.Remote.AuthFile, Unversioned: s.Remote.Unversioned,
 	})
 	if err != nil {

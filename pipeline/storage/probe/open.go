@@ -21,6 +21,7 @@ import (
 // Options are how a service is asked. They are those of spec.Remote.
 type Options struct {
 	Region, Endpoint         string
+	Addressing               string
 	Anonymous, RequesterPays bool
 	CAFile, AuthFile         string
 	Unversioned              bool
@@ -66,11 +67,6 @@ func Open(ctx context.Context, name string, o Options) (*Service, error) {
 // OpenFolder opens a folder of which objects are known by their paths: a canonical URL with a
 // slash at its end, as it is printed. It makes no request.
 func OpenFolder(ctx context.Context, url string, o Options) (*Service, error) {
-	if rest, found := strings.CutPrefix(url, "s3+"); found { // a service of one's own: s3+https://HOST/BUCKET/…
-		_, rest, _ = strings.Cut(rest, "://")
-		_, rest, _ = strings.Cut(rest, "/")
-		url = "s3://" + rest
-	}
 	if strings.HasPrefix(url, "http") {
 		url += "any" // there is no URL of a web server's folder
 	}
@@ -117,7 +113,7 @@ func open(ctx context.Context, parsed target.Target, o Options) (s *Service, err
 }
 
 func (s *Service) openBucket(ctx context.Context, b target.Bucket, o Options) (err error) {
-	asked := s3.Options{Region: o.Region, Endpoint: o.Endpoint, Anonymous: o.Anonymous, RequesterPays: o.RequesterPays, Transport: s.heard}
+	asked := s3.Options{Region: o.Region, Endpoint: o.Endpoint, Addressing: o.Addressing, Anonymous: o.Anonymous, RequesterPays: o.RequesterPays, Transport: s.heard}
 	if s.host, err = s3.Host(b, asked); err != nil {
 		return err
 	}

@@ -1,8 +1,10 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -25,13 +27,15 @@ type place struct {
 	region   string   // "" at Amazon: not known yet
 	// forced regions were given by the user for this very mount.
 	forced bool
+	inHost bool // requests name the bucket in the host, else in the path
 }
 
 // variable returns a variable of the environment. Those that are made of files often end in a newline.
 func variable(name string) string { return strings.TrimSpace(os.Getenv(name)) }
 
 // locate finds a bucket's place in options, environment and profile, in this order.
-func locate(bucket string, o Options, p profile) (place, error) {
+func locate(b target.Bucket, o Options, p profile) (place, error) {
+	bucket := b.Name
 	at := place{bucket: bucket, region: o.Region, forced: o.Region != ""}
 	if strings.HasSuffix(bucket, "--x-s3") {
 		return at, remote.Refuse("s3://%s: directory buckets (S3 Express) are not supported yet: use a general purpose bucket", bucket)
@@ -44,7 +48,10 @@ func locate(bucket string, o Options, p profile) (place, error) {
 	if strings.ContainsFunc(at.region, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_' }) {
 		return at, remote.Refuse("region %q is none: regions are such as us-east-1", at.region)
 	}
-	endpoint, from := o.Endpoint, "--endpoint"
+	endpoint, from := b.Endpoint, "the dataset's name"
+	if endpoint == "" {
+		endpoint, from = o.Endpoint, "--endpoint"
+	}
 	for _, c := range []struct{ value, from string }{
 		{variable("AWS_ENDPOINT_URL_S3"), "AWS_ENDPOINT_URL_S3"}, {variable("AWS_ENDPOINT_URL"), "AWS_ENDPOINT_URL"}, {p.endpoint, "endpoint_url of the profile"},
 	} {
@@ -52,21 +59,34 @@ func locate(bucket string, o Options, p profile) (place, error) {
 			endpoint, from = c.value, c.from
 		}
 	}
+	at.inHost = ofHost(bucket) && endpoint == ""
+	style, by := o.Addressing, "--addressing"
+	if style == "" || style == "auto" {
+		style, by = cmp.Or(p.addressing, "auto"), "addressing_style of the profile"
+	}
+	switch style {
+	case "auto":
+	case "path", "virtual":
+		at.inHost = style == "virtual"
+	default:
+		return at, remote.Refuse("%s (%s) must be auto, path or virtual", by, style)
+	}
 	if endpoint == "" {
 		return at, nil
 	}
-	u, err := url.Parse(endpoint)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return at, remote.Refuse("%s is no URL of a server: write https://HOST or http://HOST:PORT", from)
-	case u.User != nil:
-		return at, remote.Refuse("%s has a user name in it: credentials come from the environment, from ~/.aws or from the machine", from)
-	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-		return at, remote.Refuse("%s has more than a server in it: write %s://%s", from, u.Scheme, u.Host)
+	u, err := target.ParseEndpoint(endpoint)
+	if err != nil {
+		return at, remote.Refuse("%s %w", from, err)
 	}
-	at.endpoint = &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)}
+	at.endpoint = u
+	if _, region, amazon := target.Amazon(u.Hostname()); amazon && region != "" && !at.forced {
+		at.region = region
+	}
 	if at.region == "" {
 		at.region = defaultRegion
+	}
+	if at.inHost && net.ParseIP(u.Hostname()) != nil {
+		return at, remote.Refuse("%s virtual puts the bucket before the host's name, and %s has an address: write the service's name there", by, from)
 	}
 	return at, nil
 }
@@ -74,11 +94,11 @@ func locate(bucket string, o Options, p profile) (place, error) {
 // name is the canonical URL of a folder of the bucket. That of a service of one's own
 // has the service in it: its buckets are others than Amazon's of the same name.
 func (p place) name(folder string) string {
-	name := "s3://" + p.bucket
+	b := target.Bucket{Name: p.bucket, Key: strings.TrimSuffix(folder, "/")}
 	if p.endpoint != nil {
-		name = "s3+" + p.endpoint.String() + "/" + p.bucket
+		b.Endpoint = p.endpoint.String()
 	}
-	return strings.TrimSuffix(name+"/"+folder, "/")
+	return b.Root()
 }
 
 // url is where an object is asked for, or, for no key, the bucket.
@@ -88,13 +108,16 @@ func (p place) url(key string) *url.URL {
 		u.Host += ".cn"
 	}
 	path := "/" + key
-	switch {
-	case p.endpoint != nil:
-		u.Scheme, u.Host, path = p.endpoint.Scheme, p.endpoint.Host, "/"+p.bucket+path
-	case ofHost(p.bucket):
+	if p.endpoint != nil {
+		u.Scheme, u.Host = p.endpoint.Scheme, p.endpoint.Host
+	}
+	if p.inHost {
 		u.Host = p.bucket + "." + u.Host
-	default:
+	} else {
 		path = "/" + p.bucket + path
+	}
+	if p.endpoint != nil {
+		path = p.endpoint.Path + path
 	}
 	u.Path, u.RawPath = path, escape(path)
 	return &u
@@ -136,7 +159,7 @@ func Host(b target.Bucket, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	at, err := locate(b.Name, o, p)
+	at, err := locate(b, o, p)
 	if err != nil || at.endpoint == nil {
 		return "s3://" + b.Name, err
 	}

@@ -198,7 +198,7 @@ func (s *Source) page(ctx context.Context, prefix, delimiter, after, token strin
 	if resp.StatusCode != http.StatusOK {
 		a := remote.AnswerOf(resp, "")
 		a.ReadCode(resp.Header)
-		s.judge(&a)
+		s.judge(&a, resp.Request)
 		return read{}, failure(a)
 	}
 	if remote.IsPage(resp.Header) {

@@ -17,6 +17,8 @@ type profile struct {
 	found    bool
 	region   string
 	endpoint string
+	// addressing is where requests name the bucket: addressing_style.
+	addressing string
 	// unplaced says that endpoints of the environment and of profiles are not to be used.
 	unplaced bool
 	bundle   string  // of certificates
@@ -65,6 +67,7 @@ func readProfile() (profile, error) {
 	}
 	p.region, p.bundle = p.values.word("region"), p.values.word("ca_bundle")
 	p.endpoint = p.values.word("endpoint_url")
+	p.addressing = strings.ToLower(p.values.nested("s3").word("addressing_style"))
 	if name := p.values.word("services"); name != "" {
 		p.endpoint = cmp.Or(services["services "+name].nested("s3").word("endpoint_url"), p.endpoint)
 	}

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
 // As Amazon's command line reads them: by how deep a line is indented.
@@ -47,7 +49,7 @@ ignore_configured_endpoint_urls = true
 	named := func() string {
 		p, err := readProfile()
 		require.NoError(t, err)
-		at, err := locate("bucket", Options{}, p)
+		at, err := locate(target.Bucket{Name: "bucket"}, Options{}, p)
 		require.NoError(t, err)
 		return at.name("x")
 	}

@@ -175,3 +175,28 @@ func TestARedirectOfAmazonToAnotherRegionIsNotFollowed(t *testing.T) {
 	require.Equal(t, "0123", body(t, a))
 	require.Equal(t, []string{"HEAD bucket.s3.us-east-1.amazonaws.com/x.tar", "GET bucket.s3.eu-west-1.amazonaws.com/x.tar"}, s.requests())
 }
+
+// What a host that the service redirects to refuses is not put down to the credentials, which it was not sent.
+func TestARefusalByAnotherHostNamesIt(t *testing.T) {
+	alone(t)
+	for query, want := range map[string]struct{ code, advice string }{
+		"":                   {"AccessDenied", "name it with --endpoint"},
+		"?X-Amz-Signature=x": {remote.CodeExpired, "with a signature of its own"},
+	} {
+		other := newNode(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/xml")
+			w.WriteHeader(403)
+			_, _ = io.WriteString(w, "<Error><Code>AccessDenied</Code></Error>")
+		})
+		first := newNode(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", other.URL+"/x"+query)
+			w.WriteHeader(307)
+		})
+		a, err := openAt(t, "s3://bucket/", Options{Endpoint: first.URL}).Open(t.Context(), "x.tar", "", 0, 4)
+		require.NoError(t, err)
+		body(t, a)
+		require.Equal(t, want.code, a.Code)
+		require.Contains(t, a.Advice, want.advice)
+		require.Contains(t, a.Advice, strings.TrimPrefix(other.URL, "http://"))
+	}
+}

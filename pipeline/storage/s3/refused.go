@@ -8,8 +8,9 @@ import (
 )
 
 // judge says what an answer means for the credentials that it was asked with. Those that the service
-// has looked at and found good are remembered as such.
-func (s *Source) judge(a *remote.Answer) {
+// has looked at and found good are remembered as such. asked is the request, which a redirect may have led
+// to another host.
+func (s *Source) judge(a *remote.Answer, asked *http.Request) {
 	switch a.Status {
 	case http.StatusOK, http.StatusPartialContent:
 		if !s.keys.accepted.Load() {
@@ -20,10 +21,26 @@ func (s *Source) judge(a *remote.Answer) {
 	default:
 		return
 	}
-	if s.options.Anonymous {
+	at := s.where()
+	style := ""
+	if at.endpoint != nil && !at.inHost && !s.keys.accepted.Load() {
+		style = "; if the service takes buckets in its host's name only, give --addressing virtual"
+	}
+	switch {
+	case a.Code == "SecondLevelDomainForbidden", a.Code == "PathStyleDomainForbidden", a.Code == "InvalidPathAccess": // Alibaba's, Tencent's, Volcano's
+		a.Advice = "the service takes buckets in its host's name only: give --addressing virtual"
+		return
+	case s.options.Anonymous:
 		if a.Status != http.StatusBadRequest {
-			a.Advice = "it may not be read without credentials: leave --anonymous out, and give some"
+			a.Advice = "it may not be read without credentials: leave --anonymous out, and give some" + style
 		}
+		return
+	case asked.Header.Get("Authorization") != "":
+	case isSigned(asked.URL):
+		a.Code, a.Advice = remote.CodeExpired, "it is of "+asked.URL.Host+", which the service redirects to with a signature of its own"
+		return
+	default:
+		a.Advice = "it is of " + asked.URL.Host + ", which the service redirects to, and which is sent no signature of yours: if it is yours, name it with --endpoint"
 		return
 	}
 	from := s.keys.from()
@@ -36,8 +53,10 @@ func (s *Source) judge(a *remote.Answer) {
 	case s.keys.accepted.Load():
 		a.Renewal = remote.LateRenewal
 	}
-	a.Advice = advise(a.Code, from, a.Status)
-	if at := s.where(); a.Status == http.StatusBadRequest && a.Code == "" && at.endpoint != nil && at.endpoint.Scheme == "http" {
+	if a.Advice = advise(a.Code, from, a.Status); a.Advice != "" && (a.Code == "AccessDenied" || a.Code == "") {
+		a.Advice += style
+	}
+	if a.Status == http.StatusBadRequest && a.Code == "" && at.endpoint != nil && at.endpoint.Scheme == "http" {
 		a.Advice = "if the service speaks TLS at that port, write https:// in its endpoint"
 	}
 }

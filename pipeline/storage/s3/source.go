@@ -27,7 +27,8 @@ const userAgent = "lsiofs"
 // from the profile, as for Amazon's own programs.
 type Options struct {
 	Region        string
-	Endpoint      string // a service of one's own: https://HOST
+	Endpoint      string // a service of one's own, where the target names none: https://HOST
+	Addressing    string // where requests name the bucket: path, virtual (in the host), or auto and ""
 	Anonymous     bool   // requests are not signed
 	RequesterPays bool
 	// Credentials are those of all sources that share it; nil: the source has its own.
@@ -126,7 +127,7 @@ func newSource(folder target.Bucket, o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := locate(folder.Name, o, p)
+	at, err := locate(folder, o, p)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func newSource(folder target.Bucket, o Options) (*Source, error) {
 	return s, nil
 }
 
-// Name is s3://BUCKET/FOLDER at Amazon, s3+https://HOST/BUCKET/FOLDER elsewhere.
+// Name is s3://BUCKET/FOLDER at Amazon, s3+https://HOST/BUCKET/FOLDER elsewhere. It is a name of a target.
 func (s *Source) Name() string { return s.where().name(s.prefix) }
 
 // Close ends what looks for credentials of its own. The transport is the caller's.
@@ -266,7 +267,7 @@ func (s *Source) head(ctx context.Context, path string, header http.Header) (rem
 // describe is what an answer to HEAD says of an object.
 func (s *Source) describe(path string, resp *http.Response) (remote.Listed, error) {
 	a := remote.AnswerOf(resp, "")
-	s.judge(&a)
+	s.judge(&a, resp.Request)
 	if a.Status != http.StatusOK {
 		refused := failure(a)
 		if at, region := s.where(), resp.Header.Get(regionHeader); at.endpoint == nil && region != "" && region != at.region && (a.Status/100 == 3 || a.Status == http.StatusBadRequest) {
@@ -308,7 +309,7 @@ func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off,
 	}
 	a := remote.AnswerOf(resp, v)
 	a.ReadCode(resp.Header)
-	s.judge(&a)
+	s.judge(&a, resp.Request)
 	if remote.IsPage(resp.Header) && (a.Validator == "" || a.Validator != v) { // an object may be stored as such
 		a.Page = fmt.Sprintf(aPage, "object")
 	}

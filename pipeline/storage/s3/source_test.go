@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
 func TestRequestsAreSignedAndAskForTheirVersion(t *testing.T) {
@@ -148,6 +149,12 @@ func TestBucketsAreFoundByRegionAndEndpoint(t *testing.T) {
 		{"bucket", Options{}, [2]string{"AWS_ENDPOINT_URL_S3", "https://Minio.local"}, profile{endpoint: "http://x"}, "https://minio.local/bucket/a%20b", "s3+https://minio.local/bucket"},
 		{"bucket", Options{}, [2]string{"AWS_ENDPOINT_URL", "https://minio.local"}, profile{}, "https://minio.local/bucket/a%20b", "s3+https://minio.local/bucket"},
 		{"bucket", Options{}, [2]string{}, profile{endpoint: "http://x:1"}, "http://x:1/bucket/a%20b", "s3+http://x:1/bucket"},
+		{"bucket", Options{Endpoint: "https://Host/storage/v1/s3/"}, [2]string{}, profile{}, "https://host/storage/v1/s3/bucket/a%20b", "s3+https://host/storage/v1/s3//bucket"},
+		{"bucket", Options{Endpoint: "https://host/s3", Addressing: "virtual"}, [2]string{}, profile{}, "https://bucket.host/s3/a%20b", "s3+https://host/s3//bucket"},
+		{"bucket", Options{Endpoint: "https://host:9000", Addressing: "auto"}, [2]string{}, profile{addressing: "virtual"}, "https://bucket.host:9000/a%20b", "s3+https://host:9000/bucket"},
+		{"bucket", Options{Endpoint: "https://host", Addressing: "path"}, [2]string{}, profile{addressing: "virtual"}, "https://host/bucket/a%20b", "s3+https://host/bucket"},
+		{"bucket", Options{Region: "eu-west-1", Addressing: "path"}, [2]string{}, profile{}, "https://s3.eu-west-1.amazonaws.com/bucket/a%20b", "s3://bucket"},
+		{"with.dots", Options{Region: "eu-west-1", Addressing: "virtual"}, [2]string{}, profile{}, "https://with.dots.s3.eu-west-1.amazonaws.com/a%20b", "s3://with.dots"},
 		{"bucket", Options{}, [2]string{"AWS_REGION", "eu-west-1\n"}, profile{}, "https://bucket.s3.eu-west-1.amazonaws.com/a%20b", "s3://bucket"},
 		{"bucket", Options{}, [2]string{"AWS_ENDPOINT_URL", " https://minio.local\r\n"}, profile{}, "https://minio.local/bucket/a%20b", "s3+https://minio.local/bucket"},
 	} {
@@ -155,7 +162,7 @@ func TestBucketsAreFoundByRegionAndEndpoint(t *testing.T) {
 		if c.env[0] != "" {
 			t.Setenv(c.env[0], c.env[1])
 		}
-		at, err := locate(c.bucket, c.options, c.profile)
+		at, err := locate(target.Bucket{Name: c.bucket}, c.options, c.profile)
 		require.NoError(t, err)
 		require.Equal(t, c.url, at.url("a b").String())
 		require.Equal(t, c.name, at.name(""))
@@ -163,16 +170,20 @@ func TestBucketsAreFoundByRegionAndEndpoint(t *testing.T) {
 	}
 	alone(t)
 	for word, o := range map[string]Options{
-		"no URL":    {Endpoint: "hunter2:9000"},
-		"user name": {Endpoint: "https://u:hunter2@host"},
-		"more than": {Endpoint: "https://host/bucket?hunter2"},
-		"region":    {Region: "evil.example/"},
+		"no URL":     {Endpoint: "hunter2:9000"},
+		"user name":  {Endpoint: "https://u:hunter2@host"},
+		"more than":  {Endpoint: "https://host/bucket?hunter2"},
+		"signs":      {Endpoint: "https://host/a%20b"},
+		"slashes":    {Endpoint: "https://host/a//b"},
+		"address":    {Endpoint: "https://127.0.0.1:9000", Addressing: "virtual"},
+		"auto, path": {Addressing: "host"},
+		"region":     {Region: "evil.example/"},
 	} {
-		_, err := locate("bucket", o, profile{})
+		_, err := locate(target.Bucket{Name: "bucket"}, o, profile{})
 		require.ErrorContains(t, err, word)
 		require.NotContains(t, err.Error(), "hunter2")
 	}
-	_, err := locate("b--use1-az4--x-s3", Options{}, profile{})
+	_, err := locate(target.Bucket{Name: "b--use1-az4--x-s3"}, Options{}, profile{})
 	require.ErrorContains(t, err, "S3 Express")
 }
 

@@ -1,6 +1,9 @@
 package target
 
-import "strings"
+import (
+	"net/url"
+	"strings"
+)
 
 // Amazon takes apart a host of Amazon's S3, in lower case and without a port: the bucket, where the host
 // names it, and the region, "" where the host names none.
@@ -36,4 +39,27 @@ func Amazon(host string) (bucket, region string, ok bool) {
 // isRegion reports whether a part of a host looks like a region: us-east-1.
 func isRegion(label string) bool {
 	return strings.Count(label, "-") >= 2 && isDigit(label[len(label)-1]) && !strings.HasPrefix(label, "s3-")
+}
+
+// bucketAt is the name to write for a folder or pattern by the URL of a bucket at Amazon or Google, "" for
+// any other.
+func bucketAt(host, raw string) string {
+	path, err := url.PathUnescape(raw)
+	if err != nil {
+		return ""
+	}
+	bucket, region, ok := Amazon(host)
+	switch {
+	case host == "storage.googleapis.com" && path != "":
+		return "s3+https://" + host + "/" + path
+	case !ok || bucket == "" && path == "":
+		return ""
+	case bucket != "":
+		path = bucket + "/" + path
+	}
+	name := "s3://" + path
+	if region != "" {
+		name += " --region " + region
+	}
+	return name
 }

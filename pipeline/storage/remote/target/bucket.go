@@ -8,7 +8,9 @@ import (
 
 // Bucket is a place in a bucket.
 type Bucket struct {
-	Name string // of the bucket
+	// Endpoint is the URL of the service that the name says; "" where it says none.
+	Endpoint string
+	Name     string // of the bucket
 	// Key is an object or a folder, without slashes at its ends; "" is the whole bucket.
 	// It is a folder where Folder says so and where there is a Pattern; otherwise the
 	// service knows.
@@ -23,16 +25,23 @@ const patternSigns = `*?[{\`
 
 // Root is the URL of the folder, or of what may be one.
 func (b Bucket) Root() string {
-	if b.Key == "" {
-		return "s3://" + b.Name
+	root := "s3://" + b.Name
+	if b.Endpoint != "" {
+		root = "s3+" + b.Endpoint + "/" + b.Name
+		if _, host, _ := strings.Cut(b.Endpoint, "://"); strings.Contains(host, "/") { // else nobody could tell where the bucket begins
+			root = "s3+" + b.Endpoint + "//" + b.Name
+		}
 	}
-	return "s3://" + b.Name + "/" + b.Key
+	if b.Key == "" {
+		return root
+	}
+	return root + "/" + b.Key
 }
 
 // Split gives the folder that the object Key lies in, and the object's name there.
 func (b Bucket) Split() (folder Bucket, name string) {
 	i := strings.LastIndexByte(b.Key, '/')
-	return Bucket{Name: b.Name, Key: b.Key[:max(i, 0)], Folder: true}, b.Key[i+1:]
+	return Bucket{Endpoint: b.Endpoint, Name: b.Name, Key: b.Key[:max(i, 0)], Folder: true}, b.Key[i+1:]
 }
 
 func parseBucket(rest string) (Bucket, error) {

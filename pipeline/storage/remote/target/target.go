@@ -6,6 +6,8 @@
 //	s3://bucket/train/              what is below train/
 //	s3://bucket/train               the same, or an object of this name: the service knows
 //	s3://bucket/train/*.tar         patterns as for files: * ** ? [] {a,b} {000..146} \
+//	s3+https://host/bucket/train    the same at a service of one's own
+//	s3+https://host/path//bucket    one whose interface is below a path of its host
 //	https://host/train/000.tar      one file
 //	https://host/train/{000..146}.tar?sig=…   files by number; ? begins the query
 //	https://host/train/list.txt     a list of files; .json: a list of shards of wids
@@ -26,7 +28,27 @@ type Target struct {
 // What exists among files under that very name is for the caller to prefer.
 func IsRemote(name string) bool {
 	_, _, ok := cutScheme(name)
-	return ok
+	return ok || isJoined(name)
+}
+
+// isJoined reports whether a name joins others by "::", as fsspec and webdataset do. A key may have "::" in
+// it, but no URL.
+func isJoined(name string) bool {
+	for _, after, found := strings.Cut(name, "::"); found; _, after, found = strings.Cut(after, "::") {
+		if _, _, is := cutScheme(after); is {
+			return true
+		}
+	}
+	return false
+}
+
+// refuseJoined is the error for a name that isJoined.
+func refuseJoined(name string) error {
+	if _, _, is := cutScheme(name); !is {
+		first, _, _ := strings.Cut(name, "::")
+		return fmt.Errorf("the dataset's name begins with %s::, as fsspec has them: write the URL alone; what is read of a service is cached anyway (lsiofs help remote)", first)
+	}
+	return fmt.Errorf("the dataset's name joins URLs by :: and one is taken: name files of one folder by a pattern, as in s3://BUCKET/{000..146}.tar, or mix datasets with --mix")
 }
 
 // cutScheme splits name behind its scheme, which comes in lower case.
@@ -45,6 +67,9 @@ func cutScheme(name string) (scheme, rest string, ok bool) {
 
 // Parse reads a name that IsRemote.
 func Parse(name string) (Target, error) {
+	if isJoined(name) {
+		return Target{}, refuseJoined(name)
+	}
 	scheme, rest, ok := cutScheme(name)
 	if !ok {
 		return Target{}, fmt.Errorf("the dataset has no scheme such as s3:// or https://")
@@ -55,6 +80,12 @@ func Parse(name string) (Target, error) {
 		}
 	}
 	switch scheme {
+	case "s3+https", "s3+http":
+		b, err := parseAtService(scheme, rest)
+		if err != nil {
+			return Target{}, err
+		}
+		return Target{Bucket: &b}, nil
 	case "s3":
 		b, err := parseBucket(rest)
 		if err != nil {

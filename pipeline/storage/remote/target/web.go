@@ -76,8 +76,13 @@ func parseWeb(scheme, rest string) (Web, error) {
 		return Web{}, err
 	}
 	where := scheme + "://" + w.Host
+	if strings.HasSuffix(path, "/") || path == "" || strings.Contains(path, "*") {
+		if name := bucketAt(w.Host, path); name != "" {
+			return Web{}, fmt.Errorf("%s is of a bucket: write %s, which can be listed (with --anonymous, if it is public)", where, name)
+		}
+	}
 	if !slash || path == "" || strings.HasSuffix(path, "/") {
-		return Web{}, fmt.Errorf("%s: a web server does not list its folders: name the files, as in %s/train/{000..146}.tar, or a .txt list of them", where, where)
+		return Web{}, fmt.Errorf("%s: a web server does not list its folders: name the files, as in %s/train/{000..146}.tar, or a .txt list of them; a bucket of such a service is s3+%s/BUCKET/PREFIX", where, where, where)
 	}
 	if err := checkWebPath(path, where); err != nil {
 		return Web{}, err
