@@ -38,7 +38,7 @@ func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io
 	g := &globals{interrupts: ints, args: args, ui: terminal.New(stdout, stderr)}
 	root := newRootCommand(g)
 	root.SetArgs(args)
-	err := exit.OrInterrupted(ctx, root.ExecuteContext(ctx))
+	err := exit.OrInterrupted(ctx, ints.during(ctx, root.ExecuteContext))
 	if err == nil {
 		return exit.OK
 	}

@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
@@ -38,6 +39,33 @@ func (i *interrupts) endAtOnce() { i.atOnce.Store(true) }
 func (i *interrupts) takeForce() context.Context {
 	i.taken.Store(true)
 	return i.force
+}
+
+// endTime is how long a command may take to end after the first signal, unless it has taken force. What it
+// keeps is whole by then: files are renamed into their place, and a pass keeps a journal of what it has indexed.
+const endTime = 900 * time.Millisecond
+
+// during runs a command, and does not wait for it when it hangs after ctx has ended: in a request that
+// nobody answers, in a search for credentials, or in a file system that is gone. Then the process ends.
+func (i *interrupts) during(ctx context.Context, command func(context.Context) error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- command(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	limit := time.NewTimer(endTime)
+	defer limit.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-limit.C:
+	}
+	if i.taken.Load() {
+		return <-ended
+	}
+	return ctx.Err()
 }
 
 // onHangup makes SIGHUP call f, for a daemon, which has no terminal that could go away.

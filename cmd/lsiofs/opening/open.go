@@ -14,8 +14,8 @@ import (
 )
 
 // openEndTime is how long a dataset that is being opened has to end when the user
-// wants no more: to keep what has been indexed so far.
-const openEndTime = 5 * time.Second
+// wants no more. What has been indexed so far is in a journal.
+const openEndTime = 700 * time.Millisecond
 
 // Open opens a dataset and gives its errors a code. When ctx ends and
 // storage does not answer, it is not waited for: the process ends.
