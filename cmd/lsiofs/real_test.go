@@ -367,7 +367,7 @@ func TestCommandsPrintWhatTheyTakeAndLeaveOut(t *testing.T) {
 }
 
 // The files of a mount are the same records several times, so neither it nor a directory that it lies
-// in is a dataset; single files of it are.
+// in is a dataset; one folder of it is, and so are files of one folder.
 func TestAMountIsNoDataset(t *testing.T) {
 	parent := t.TempDir()
 	data, mnt := filepath.Join(parent, "data"), filepath.Join(parent, "mnt")
@@ -380,7 +380,8 @@ func TestAMountIsNoDataset(t *testing.T) {
 	out, err := program(t, append(index, "mount", data, mnt, "--daemon")...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, tt := range []struct{ dataset, text string }{
-		{mnt, "is a mount of lsiofs"}, {filepath.Join(mnt, "epoch-0"), "is a mount of lsiofs"}, {parent, "--exclude mnt"},
+		{mnt, "name one folder of it (" + mnt + "/epoch-0)"}, {mnt + "/*/*.jsonl", "is a mount of lsiofs"}, {mnt + "/**/*.jsonl", "is a mount of lsiofs"},
+		{parent, "--exclude mnt"},
 	} {
 		for _, args := range [][]string{{"index", tt.dataset}, {"plan", tt.dataset, "--grow", "--run", t.TempDir()}} {
 			r := lsiofs(t, append(index, args...)...)
@@ -388,7 +389,10 @@ func TestAMountIsNoDataset(t *testing.T) {
 			require.Contains(t, r.stderr, tt.text, "%q", args)
 		}
 	}
-	for _, args := range [][]string{{"index", parent, "--exclude", "mnt"}, {"index", filepath.Join(mnt, "worker-0.jsonl")}} {
+	for _, args := range [][]string{
+		{"index", parent, "--exclude", "mnt"}, {"index", filepath.Join(mnt, "worker-0.jsonl")}, {"index", mnt + "/worker-*"}, {"index", mnt + "/epoch-0"},
+		{"index", mnt + "/epoch-0/from-0"}, {"index", mnt + "/epoch-0/*.jsonl"},
+	} {
 		var r indexSummary
 		require.NoError(t, json.Unmarshal([]byte(ok(t, append(append(index, "--json"), args...)...).stdout), &r))
 		require.EqualValues(t, 2, r.Records, args)

@@ -10,17 +10,19 @@ import (
 // mountType is the type of lsiofs' own mounts in /proc/self/mountinfo.
 const mountType = "fuse.lsiofs"
 
-// refuseMount refuses a directory of an lsiofs mount as a dataset of format, and one that a mount is
-// below: a mount's files are the same records several times. Single files of it are files.
+// refuseMount refuses an lsiofs mount as a dataset of format, and a directory that one is below: a
+// mount's worker files and each of its epochs are the same records. One folder of a mount has each
+// record once, and so have the files of one folder.
 func refuseMount(t *Target, format string) error {
-	if t.remote || !t.Whole() {
+	folders := t.pattern != nil && strings.Contains(t.pattern.text, "/") // it may match several
+	if t.remote || !t.Whole() && !folders {
 		return nil
 	}
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil
 	}
-	above, is, below := "", false, ""
+	above, inside, below := "", "", ""
 	for line := range strings.SplitSeq(string(table), "\n") {
 		fields := strings.Fields(line)
 		if len(fields) < 5 {
@@ -29,19 +31,22 @@ func refuseMount(t *Target, format string) error {
 		at, ours := unescaped(fields[4]), strings.Contains(line, " - "+mountType+" ")
 		if t.root == at || strings.HasPrefix(t.root, strings.TrimSuffix(at, "/")+"/") {
 			if len(at) >= len(above) { // a later one covers an earlier one
-				above, is = at, ours
+				above, inside = at, ""
+				if ours { // fields[3] is what of the mount is there: bind mounts show a folder
+					inside = filepath.Join(fields[3], strings.TrimPrefix(t.root, at))
+				}
 			}
 			continue
 		}
 		path, within := strings.CutPrefix(at, strings.TrimSuffix(t.root, "/")+"/")
-		if ours && within && !strings.Contains("/"+path, "/.") && !t.LeavesOutWithin(path, format) {
+		if ours && within && !folders && !strings.Contains("/"+path, "/.") && !t.LeavesOutWithin(path, format) {
 			below = path
 		}
 	}
 	switch {
-	case is:
-		return fmt.Errorf("dataset %s is a mount of lsiofs, whose files are the same records several times: name the dataset that was mounted, or single files, such as %s",
-			t, filepath.Join(above, "epoch-0", "worker-0-of-1.*"))
+	case inside == "/":
+		return fmt.Errorf("dataset %s is a mount of lsiofs, whose worker files and epochs are the same records several times: name one folder of it (%s), one pattern of files ('%s'), or the dataset that was mounted",
+			t, filepath.Join(t.root, "epoch-0"), filepath.Join(t.root, "worker-*"))
 	case below != "":
 		return fmt.Errorf("dataset %s holds a mount of lsiofs, whose files are the same records several times: leave it out with --exclude %s, or mount elsewhere", t, below)
 	}
