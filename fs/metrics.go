@@ -89,6 +89,12 @@ func mountMetrics() []metric[sample] {
 		}
 		return 0
 	})
+	counter("lsiofs_changed_shards_total", "Shards that were found changed since they were indexed.", func(s *sample) float64 {
+		if c := s.Pipeline.Changed; c != nil {
+			return float64(c.Count)
+		}
+		return 0
+	})
 	counter("lsiofs_fetch_errors_total", "Records that could not be had.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.Errors) })
 	return metrics
 }

@@ -22,6 +22,7 @@ type recorder struct {
 	status      func() pipeline.Status
 	traffic     *traffic
 	readers     func(now int64) (recent, active int)
+	changes     changeLog
 
 	mu      sync.Mutex
 	last    explain.Snapshot // Recent, Active, Fill and Looked as of then
@@ -44,6 +45,7 @@ func newRecorder(t *tree) *recorder {
 	r := &recorder{
 		dataset: t.dataset.Spec().Dataset, connections: t.dataset.Spec().Remote.Connections, meter: t.dataset.Meter(), status: t.dataset.Status, traffic: &t.traffic, readers: t.handles.readers, stop: make(chan struct{}),
 	}
+	r.changes = changeLog{log: t.log, help: t.changedHelp()}
 	r.first = r.snapshot(meter.Now())
 	r.last = r.first
 	r.keep(r.first)
@@ -65,6 +67,7 @@ func (r *recorder) run() {
 	for {
 		select {
 		case <-r.stop:
+			r.changes.tell(r.status().Changed)
 			return
 		case <-timer.C:
 		}
@@ -76,6 +79,7 @@ func (r *recorder) run() {
 			r.mu.Lock()
 			r.keep(s)
 			r.mu.Unlock()
+			r.changes.tell(r.status().Changed)
 		}
 		if active {
 			timer.Reset(lookEvery)

@@ -66,6 +66,7 @@ type statusReport struct {
 	RestoredAt       time.Time      `json:"restored_at"`
 	Files            []fileReport   `json:"files"` // the first of them
 
+	changedHelp  string
 	LastErrors   []problem    `json:"last_errors"` // oldest first
 	Errors       uint64       `json:"errors"`
 	LastRefusal  *refusal     `json:"last_checkpoint_refusal"`
@@ -107,6 +108,7 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 	r.Traffic = trafficReport{SentBytes: t.traffic.bytes.Load(), Reads: t.traffic.reads.Load(), BytesPerSecond: t.traffic.look(t.started, now)}
 	r.Traffic.OpenHandles, r.Traffic.Opened = t.handles.count()
 	r.Process = processReport{PID: os.Getpid(), Goroutines: runtime.NumGoroutine()}
+	r.changedHelp = t.changedHelp()
 	r.LastErrors, r.Errors = t.problems.snapshot()
 	r.LastRefusal, r.Refusals = t.refusals.snapshot()
 	r.ScratchFiles, r.ScratchBytes = t.scratch.usage()
@@ -211,6 +213,7 @@ func (r *statusReport) writeTroubles(b *bytes.Buffer) {
 		}
 		fmt.Fprintf(b, "\nlast checkpoint refused: %s: %s%s\n", stamp(r.LastRefusal.Time), printable.Line(r.LastRefusal.Reason), since)
 	}
+	writeChanged(b, r.Pipeline.Changed, r.changedHelp)
 	if len(r.LastErrors) > 0 {
 		fmt.Fprintf(b, "\nlast errors, of %d:\n", r.Errors)
 		for _, p := range r.LastErrors {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -357,14 +359,28 @@ func TestShardsThatChangeUnderAMountGiveEIOOrTheRightBytes(t *testing.T) {
 				}
 				m.requireAlive()
 				if failed > 0 {
-					require.Contains(t, string(m.read("status"))+m.log.String(), "c.bin", "the reason is in status or in the log")
+					requireChanged(m, "c.bin")
 				} else {
+					require.NotContains(t, string(m.read("status")), "c.bin")
 					require.Contains(t, []string{"removed", "replaced by a file of the same size", "made a directory"}, damage.name,
 						"only a file that is still open can still be read")
 				}
 			})
 		}
 	}
+}
+
+// requireChanged looks whether status, metrics and log name the one shard that has changed: the log once,
+// however many reads have failed.
+func requireChanged(m *mount, shard string) {
+	m.t.Helper()
+	require.Regexp(m.t, `(?m)^changed since they were indexed: 1 shard; .*\n .* `+regexp.QuoteMeta(shard)+": .", string(m.read("status")))
+	require.Regexp(m.t, `"changed_shards": {\s*"count": 1,`, string(m.read("status.json")))
+	require.Contains(m.t, string(m.read("metrics")), "\nlsiofs_changed_shards_total 1\n")
+	said := func() int { return strings.Count(m.log.String(), "a shard has changed since it was indexed") }
+	m.until(func() bool { return said() > 0 }, "the log names it")
+	require.Equal(m.t, 1, said())
+	m.requireLog("shard=" + shard)
 }
 
 // requireEIOOrRight reads a stream record by record: each read gives EIO, or

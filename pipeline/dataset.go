@@ -344,6 +344,8 @@ type Status struct {
 	// Retries counts reads that were repeated after a transient error.
 	Retries retry.Stats `json:"retries"`
 	Fetch   fetch.Stats `json:"fetch"`
+	// Changed are the shards that reads have found changed since they were indexed; nil where none has.
+	Changed *fetch.Changed `json:"changed_shards,omitempty"`
 	// Remote is how the service answers that has the dataset; nil in a file system.
 	Remote *remote.Stats `json:"remote,omitempty"`
 	// Cache is what is kept of the dataset on a local disk; nil where nothing is.
@@ -379,7 +381,7 @@ func (d *Dataset) Status() Status {
 	g, release := d.hold()
 	defer release()
 	s := Status{
-		Engine: m.engineStatus(), Retries: m.retryStats(), Remote: m.remoteStats(), Cache: m.cacheStats(), Fetch: g.fetcher.Stats(), Start: g.start.Load(),
+		Engine: m.engineStatus(), Retries: m.retryStats(), Remote: m.remoteStats(), Cache: m.cacheStats(), Fetch: g.fetcher.Stats(), Changed: m.changes.Changed(), Start: g.start.Load(),
 		Sources: m.sourceStatus(), Cubes: m.cubeStats(), Storage: m.profile, Measured: m.measured, Uptime: time.Since(m.started),
 		DamagedShards: len(g.catalog.Damaged()), Damages: g.damages(), Shards: g.catalog.Shards(), FilesLeftOut: g.catalog.PassedOver(),
 	}

@@ -150,7 +150,7 @@ func (g *generation) openFetcher() (shut func() error, err error) {
 		MemoryBytes: m.recordMemory(), Memory: m.memory, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
 		Decoders: decoders(o), LookaheadRecords: lookahead(o), LookaheadBytes: s.Lookahead, Again: g.mixing != nil,
-		Read: g.strategy(), Order: o, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Storage: m.profile, Expecter: expecter, Meter: &m.meter, Log: m.log,
+		Read: g.strategy(), Order: o, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Storage: m.profile, Expecter: expecter, Meter: &m.meter, Changes: &m.changes, Log: m.log,
 	})
 	if err != nil {
 		return nil, err

@@ -44,9 +44,10 @@ type mount struct {
 	siblings int
 	opened   opened
 
-	meter  meter.Meter
-	memory *fetch.Memory
-	engine uring.Engine
+	meter   meter.Meter
+	memory  *fetch.Memory
+	changes fetch.Changes
+	engine  uring.Engine
 	// measured are what was measured of the storage, nil where nothing was.
 	measured []profile.Cell
 

@@ -59,7 +59,9 @@ type Config struct {
 	Expecter storage.Expecter
 	// Meter counts where time goes; nil for one of its own.
 	Meter *meter.Meter
-	Log   *slog.Logger
+	// Changes keeps which shards have changed; nil: nothing does.
+	Changes *Changes
+	Log     *slog.Logger
 
 	released func([]byte) // tests overwrite what is given back
 }

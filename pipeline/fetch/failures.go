@@ -17,6 +17,7 @@ const keptFailures = 8
 
 // note keeps an error for status. Rooms call it with their locks held.
 func (f *Fetcher) note(err error) {
+	f.config.Changes.note(err)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failures.add(err)

@@ -293,5 +293,6 @@ func (sc *Scanner) describe(ld *load) error {
 	if _, ok := errors.AsType[*storage.Error](ld.err); ok {
 		return ld.err
 	}
-	return fmt.Errorf("%s: bytes [%d, %d): %w", sc.index.Shard(ld.shard).Object.Path, ld.layout.Start(), ld.layout.End(), ld.err)
+	start, end := int64(ld.layout.Start()), int64(ld.layout.End())
+	return &storage.Error{Object: sc.index.Shard(ld.shard).Object.Path, OffsetBytes: start, SizeBytes: end - start, Err: ld.err}
 }

@@ -1,0 +1,59 @@
+package fs
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/printable"
+)
+
+// changeLog warns of shards that have changed since they were indexed, once each. Reads that find it
+// can't write to the log themselves: they hold locks. It is for one goroutine at a time.
+type changeLog struct {
+	log  *slog.Logger
+	help string
+	told int
+	more bool // it was said that there are more than are named
+}
+
+func (l *changeLog) tell(c *fetch.Changed) {
+	if c == nil {
+		return
+	}
+	for _, x := range c.First[l.told:] {
+		l.log.Warn("a shard has changed since it was indexed", "shard", x.Shard, "reason", x.Reason, "help", l.help)
+	}
+	if l.told = len(c.First); c.Count > l.told && !l.more {
+		l.more = true
+		l.log.Warn("more shards have changed since they were indexed: status counts them", "help", l.help)
+	}
+}
+
+// changedHelp is what to do about shards that have changed.
+func (t *tree) changedHelp() string {
+	if t.growing != nil {
+		return "readers get EIO for what was there before; go on with the next epoch (lsiofs next)"
+	}
+	return "readers get EIO for what was there before; mount again to index what is there now"
+}
+
+// changesShown bounds the list in the text of status.
+const changesShown = 8
+
+// writeChanged lists the shards that have changed.
+func writeChanged(b *bytes.Buffer, c *fetch.Changed, help string) {
+	if c == nil {
+		return
+	}
+	fmt.Fprintf(b, "\nchanged since they were indexed: %s; %s\n", english.Plural(c.Count, "shard", ""), help)
+	for _, x := range c.First[:min(len(c.First), changesShown)] {
+		fmt.Fprintf(b, "  %s %s: %s\n", stamp(x.Seen), printable.Line(x.Shard), printable.Line(x.Reason))
+	}
+	if more := c.Count - changesShown; more > 0 {
+		fmt.Fprintf(b, "  … and %d more\n", more)
+	}
+}
