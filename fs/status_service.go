@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -57,6 +58,9 @@ func describeService(line func(label, format string, args ...any), s *remote.Sta
 	price := ""
 	if s.PriceDollars > 0 {
 		price = fmt.Sprintf(", about $%.4f at S3's list price", s.PriceDollars)
+	}
+	if !s.ListedAt.IsZero() {
+		line("offline", "the service could not be reached when this was mounted: the files are those that it had at %s", s.ListedAt.Format(time.DateTime))
 	}
 	line("service", "%s requests%s, %s%s", humanize.Comma(int64(requests(s))), countsText(" (", s.Requests), size(int64(s.Bytes)), price)
 	if f := s.FirstByte; f.P50 > 0 { // some range has been read

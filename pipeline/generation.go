@@ -122,6 +122,7 @@ func (g *generation) openCatalog(ctx context.Context) (shut func() error, err er
 		return nil, err
 	}
 	s.Format = g.catalog.Format()
+	m.rememberListing(g.objects)
 	return g.catalog.Close, nil
 }
 

@@ -51,7 +51,11 @@ type mount struct {
 	// measured are what was measured of the storage, nil where nothing was.
 	measured []profile.Cell
 
-	service *remote.Storage // nil where the dataset lies in a file system
+	// listingAt is where the service's listing is stored; "" where it is not. choice is a part of it.
+	listingAt string
+	choice    discover.Choice
+	offline   *offline        // nil where the dataset's service answers, or it has none
+	service   *remote.Storage // nil where the dataset lies in a file system
 	// credentials are those of all sources of a mixture, found once.
 	credentials *s3.Credentials
 	cache       *cached.Storage // part of files; nil where nothing is kept on a disk
@@ -116,7 +120,7 @@ func (m *mount) find(ctx context.Context) (shut func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m.target, m.root, m.service = f.target, f.target.Root(), f.engine
+	m.target, m.root, m.service, m.offline, m.choice = f.target, f.target.Root(), f.engine, f.offline, f.choice
 	if m.spec.Grow.On && m.spec.Grow.Hold {
 		m.links = held.NewLinks(m.root)
 	}

@@ -29,7 +29,10 @@ type found struct {
 	target discover.Target
 	name   string // of the dataset, as users write it, but without secrets; "": as it was given
 	engine *remote.Storage
-	close  func() error // of all that was opened
+	// offline is set where the service can't be reached, and a listing of an earlier run is used.
+	offline *offline
+	choice  discover.Choice // that target was made of
+	close   func() error    // of all that was opened
 }
 
 // IsRemote is discover.IsRemote.
@@ -62,8 +65,6 @@ func findAtService(ctx context.Context, m *mount) (f found, err error) {
 	if err != nil {
 		return f, err
 	}
-	var source remote.Source
-	var choice discover.Choice
 	c := m.remoteConfig()
 	if parsed.Web != nil {
 		c.Service = parsed.Web.Host
@@ -72,14 +73,31 @@ func findAtService(ctx context.Context, m *mount) (f found, err error) {
 	} else if !m.spec.Remote.Anonymous {
 		c.Before = m.credentials.Waiting
 	}
-	err = remote.Try(ctx, c, func(ctx context.Context) (err error) {
+	open := func(ctx context.Context) (remote.Source, discover.Choice, error) {
 		if parsed.Bucket != nil {
-			source, choice, err = m.openBucket(ctx, *parsed.Bucket, transport)
-		} else {
-			source, choice, err = m.openWeb(ctx, *parsed.Web, transport)
+			return m.openBucket(ctx, *parsed.Bucket, transport)
 		}
+		return m.openWeb(ctx, *parsed.Web, transport)
+	}
+	earlier := m.earlierListing(parsed)
+	var source remote.Source
+	err = remote.Try(ctx, earlier.patience(c), func(ctx context.Context) (err error) {
+		source, f.choice, err = open(ctx)
 		return err
 	})
+	if err == nil && earlier != nil {
+		if err = earlier.reach(ctx, c, source); err != nil {
+			err = errors.Join(err, source.Close())
+		}
+	}
+	if _, ok := errors.AsType[*remote.UnansweredError](err); ok && earlier != nil {
+		f.offline, err = &offline{listed: earlier, err: err}, nil
+		c.Known, f.choice = &earlier.Known, earlier.Choice
+		source = remote.NewLater(earlier.Root, func(ctx context.Context) (remote.Source, error) {
+			s, _, err := open(ctx)
+			return s, err
+		})
+	}
 	if err != nil {
 		transport.Close()
 		return f, err
@@ -91,7 +109,7 @@ func findAtService(ctx context.Context, m *mount) (f found, err error) {
 	}
 	f.engine, err = remote.New(source, c)
 	if err == nil {
-		f.target, err = discover.At(source.Name(), choice)
+		f.target, err = discover.At(source.Name(), f.choice)
 	}
 	f.close = func() (err error) {
 		if f.engine != nil {
@@ -171,6 +189,11 @@ func (m *mount) openWeb(ctx context.Context, w target.Web, transport *web.Transp
 // openService gives the engine that findAtService has opened, and the cache over it.
 func openService(m *mount, _, _ string) (storage.Storage, error) {
 	s, err := m.cacheOver(m.service, m.objectIdentity)
+	if err == nil {
+		if err = m.checkOffline(); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
 	if err != nil || m.spec.Format.Name != "zarr" {
 		return s, err
 	}

@@ -239,6 +239,16 @@ func (s *Storage) flying(ranges []Range) bool {
 	return any
 }
 
+// Holds returns how many of the objects are all here, by their sums.
+func (s *Storage) Holds(objects []storage.Object) (n int) {
+	for _, o := range objects {
+		if o.SizeBytes == 0 || s.holdsRange(Range{Object: o, SizeBytes: o.SizeBytes}) {
+			n++
+		}
+	}
+	return n
+}
+
 // holds says whether all pages of parts of objects are here, by their sums.
 func (s *Storage) holds(ranges []Range) bool {
 	for _, x := range ranges {

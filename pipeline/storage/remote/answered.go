@@ -20,6 +20,14 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return "the answer is " + statusText(e.Status, e.Code) }
 
+// answer is what the error stands for, of a source that could not be opened.
+func (e *StatusError) answer() Answer {
+	return Answer{
+		Body: http.NoBody, Status: e.Status, Begin: -1, End: -1, Total: -1, LengthBytes: -1,
+		Code: e.Code, RetryAfter: e.RetryAfter, Advice: e.Advice,
+	}
+}
+
 // Is makes an object that is not there fs.ErrNotExist.
 func (e *StatusError) Is(target error) bool {
 	return target == fs.ErrNotExist && (e.Status == http.StatusNotFound || e.Status == http.StatusGone)

@@ -27,6 +27,10 @@ type Config struct {
 	Unversioned bool
 	// GetDollars and ListDollars are the prices of one request.
 	GetDollars, ListDollars float64
+	// FirstContact is for how long a host that has never answered is tried to be reached.
+	FirstContact time.Duration
+	// Known is listed instead of what the service has, which can't be reached; nil asks it.
+	Known *Known
 	// Log is told once what a listing has left out, and what its versions are worth. It may be nil.
 	Log *slog.Logger
 	// Trouble is told, one at a time, when somebody has waited for a request for some seconds, now and
@@ -45,7 +49,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Connections: 128, InFlightBytes: 256 << 20, ReadTimeout: 5 * time.Minute,
-		FirstByteTimeout: 10 * time.Second, SlowBytes: 40 << 10, SlowTime: 10 * time.Second,
+		FirstContact: firstContact, FirstByteTimeout: 10 * time.Second, SlowBytes: 40 << 10, SlowTime: 10 * time.Second,
 	}
 }
 
@@ -65,7 +69,7 @@ func (c Config) Validate() error {
 	for _, d := range []struct {
 		name string
 		d    time.Duration
-	}{{"read timeout", c.ReadTimeout}, {"first byte timeout", c.FirstByteTimeout}, {"slow time", c.SlowTime}} {
+	}{{"read timeout", c.ReadTimeout}, {"first contact", c.FirstContact}, {"first byte timeout", c.FirstByteTimeout}, {"slow time", c.SlowTime}} {
 		if d.d <= 0 {
 			problem("%s (%v) must be above 0", d.name, d.d)
 		}

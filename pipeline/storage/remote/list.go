@@ -25,6 +25,9 @@ import (
 // archived or have no version, are errors. Errors don't name the root, which the caller
 // knows.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
+	if s.config.Known != nil {
+		return s.listKnown(match, visit)
+	}
 	l := &listing{s: s, match: match, visit: visit, entered: true}
 	err := walk(ctx, func(ctx context.Context, page string) (next []string, err error) {
 		failed := s.call(ctx, "", func(ctx context.Context) error {
@@ -212,6 +215,9 @@ func (s *Storage) object(l Listed) storage.Object {
 // Stat implements storage.Storage. What it gives may be read from then on, and what
 // was listed before only where it is the same.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
+	if i, ok := s.knownAt[path]; ok {
+		return s.known(s.config.Known.Objects[i]), nil
+	}
 	l, err := s.describe(ctx, path)
 	if err != nil {
 		return storage.Object{}, fmt.Errorf("%s: %w", path, err)
@@ -322,12 +328,12 @@ func (s *Storage) call(ctx context.Context, path string, ask func(ctx context.Co
 		}
 		most := limit
 		if first, advice := contact(err); first > 0 && !s.worked.Load() {
-			most = min(most, first)
+			most = min(most, first, s.config.FirstContact)
 			f.err = fmt.Errorf("%w: %s", f.err, advice)
 		}
 		next := h.next(f, time.Since(began), most, rand.Float64())
 		if next.err != nil {
-			return next.err
+			return unanswered(f, next.err)
 		}
 		s.stats.retried(path, f)
 		if s.troubled(waits{path, tries + 1, time.Since(began), most}, f.err) {

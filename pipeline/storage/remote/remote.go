@@ -28,6 +28,7 @@ type Storage struct {
 	source  Source
 	config  Config
 	listed  listed
+	knownAt map[string]int // of Config.Known's objects, by path
 	stats   stats
 	hedges  *hedges                            // nil: there are none
 	worked  atomic.Bool                        // the service has answered once
@@ -74,6 +75,13 @@ func New(source Source, c Config) (*Storage, error) {
 	}
 	if c.Hedge {
 		s.hedges = newHedges()
+	}
+	if c.Known != nil {
+		s.knownAt = make(map[string]int, len(c.Known.Objects))
+		for i := range c.Known.Objects {
+			s.known(c.Known.Objects[i])
+			s.knownAt[c.Known.Objects[i].Path] = i
+		}
 	}
 	s.quiet.L = &s.mu
 	return s, nil

@@ -24,6 +24,7 @@ type Stats struct {
 	HedgesWon    uint64            `json:"hedges_won"`
 	PassedOver   uint64            `json:"passed_over"` // keys that are no paths, in listings
 	PriceDollars float64           `json:"price_dollars"`
+	ListedAt     time.Time         `json:"listed_at,omitzero"`   // in an earlier run, since the service could not be reached at the start
 	LastError    string            `json:"last_error,omitempty"` // of a read that failed, or is tried again
 }
 
@@ -140,6 +141,9 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 // Stats gives a snapshot.
 func (s *Storage) Stats() Stats {
 	out := s.stats.snapshot(s.config)
+	if k := s.config.Known; k != nil {
+		out.ListedAt = k.Asked
+	}
 	out.Bytes = s.stats.bytes.Load()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,0 +1,214 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
+)
+
+// A dataset whose shards are all in the disk cache can be read where its service can't be
+// reached. For this each run stores, beside the index, what it has listed. A later one uses that
+// if the service gives no answer at its start:
+//
+//	open, HEAD ──► an answer of any kind ──► listed, indexed as ever; the listing is stored
+//	           └─► none ──► the stored listing ──► all of it is in the cache, else an error
+//
+// Reads name the versions of the listing. So what the cache has lost is fetched once the service
+// is back, if it is still the same, and is an error otherwise.
+
+const (
+	// offlinePatience is for how long a service that answers nothing usable is asked, and
+	// offlineContact one that can't be connected to, before the stored listing is used.
+	offlinePatience = 30 * time.Second
+	offlineContact  = 5 * time.Second
+	// mostListed bounds the objects of a listing that is stored, which take some 200 bytes each.
+	mostListed = 100_000
+	// listingVersion is of the stored form.
+	listingVersion = 1
+)
+
+// listed is what a run has listed of a dataset at a service.
+type listed struct {
+	Version int
+	Root    string // the canonical URL
+	Choice  discover.Choice
+	remote.Known
+}
+
+// offline is a mount whose service could not be reached.
+type offline struct {
+	listed *listed
+	err    error
+}
+
+// remembers reports whether listings of the dataset are stored. Those that grow are about what
+// is new, and hierarchies are read in more ways than by their listing.
+func (m *mount) remembers() bool {
+	return !m.spec.Cache.Off && !m.spec.Grow.On && m.spec.Grow.Snapshot == "" && m.spec.Format.Name != "zarr"
+}
+
+// listingFile is where a listing of the dataset is stored, in a directory of indexes. Its name
+// is a digest of all that the listing depends on.
+func (m *mount) listingFile(dir string, t target.Target) string {
+	if t.Web != nil {
+		w := *t.Web
+		w.User = nil
+		t.Web = &w
+	}
+	r := m.spec.Remote
+	text, _ := json.Marshal([]any{ // plain values, which have a text
+		t, r.Region, r.Endpoint, r.Unversioned, m.spec.Format, m.spec.OnCorrupt, m.spec.Exclude,
+		os.Getenv("AWS_ENDPOINT_URL"), os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_PROFILE"), os.Getenv("AWS_DEFAULT_PROFILE"),
+	})
+	sum := sha256.Sum256(text)
+	return filepath.Join(dir, "listing-"+hex.EncodeToString(sum[:12])+".json")
+}
+
+// earlierListing returns the stored listing, or nil if there is none that can be used.
+func (m *mount) earlierListing(t target.Target) *listed {
+	dir, _, err := catalog.DirectoryFor(m.spec.IndexDir, "")
+	if err != nil || !m.remembers() {
+		return nil
+	}
+	m.listingAt = m.listingFile(dir, t)
+	l, err := readListing(m.listingAt)
+	if err != nil {
+		if !errors.Is(err, os.ErrNotExist) {
+			m.log.Warn("the listing of an earlier run is not used", "file", m.listingAt, "reason", err)
+		}
+		return nil
+	}
+	return l
+}
+
+func readListing(file string) (*listed, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	is, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	owner, _ := is.Sys().(*syscall.Stat_t)
+	switch {
+	case !is.Mode().IsRegular() || is.Mode().Perm()&0o022 != 0, owner == nil || owner.Uid != 0 && owner.Uid != uint32(os.Geteuid()):
+		return nil, errors.New("others may have written it")
+	case is.Size() > mostListed<<10:
+		return nil, errors.New("it is too large")
+	}
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return nil, err
+	}
+	l := &listed{}
+	if err := json.Unmarshal(text, l); err != nil {
+		return nil, fmt.Errorf("it is damaged: %w", err)
+	}
+	if l.Version != listingVersion || len(l.Objects) == 0 {
+		return nil, errors.New("it is of another version")
+	}
+	return l, nil
+}
+
+// rememberListing stores what was listed, where the service has answered. What can't be stored
+// is not there later: no more depends on it.
+func (m *mount) rememberListing(objects func() []storage.Object) {
+	if m.service == nil || m.offline != nil || m.listingAt == "" || m.cache == nil {
+		return
+	}
+	all := objects()
+	if len(all) == 0 || len(all) > mostListed {
+		return
+	}
+	known, err := m.service.Known(all)
+	if err == nil {
+		err = writeListing(m.listingAt, &listed{Version: listingVersion, Root: m.root, Choice: m.choice, Known: *known})
+	}
+	if err != nil {
+		m.log.Debug("the listing is not stored, so the dataset can't be read while its service can't be reached", "reason", err)
+	}
+}
+
+func writeListing(file string, l *listed) (err error) {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), ".listing-*") // of mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(text)
+	if err = cmp.Or(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), file)
+}
+
+// patience is c for a service that need not answer, if there is a listing.
+func (l *listed) patience(c remote.Config) remote.Config {
+	if l != nil {
+		c.ReadTimeout, c.FirstContact = min(c.ReadTimeout, offlinePatience), min(c.FirstContact, offlineContact)
+	}
+	return c
+}
+
+// reach asks the service for an object, and fails where there is no answer. What it says of the
+// object is seen when the dataset is listed.
+func (l *listed) reach(ctx context.Context, c remote.Config, s remote.Source) error {
+	err := remote.Try(ctx, l.patience(c), func(ctx context.Context) error {
+		_, err := s.Head(ctx, l.Objects[0].Path)
+		return err
+	})
+	if _, ok := errors.AsType[*remote.UnansweredError](err); ok || ctx.Err() != nil {
+		return err
+	}
+	return nil
+}
+
+// checkOffline refuses to go on without the service if not all is in the cache, and says so if
+// it is.
+func (m *mount) checkOffline() error {
+	if m.offline == nil {
+		return nil
+	}
+	l := m.offline.listed
+	objects, here := make([]storage.Object, len(l.Objects)), 0
+	for i := range l.Objects {
+		objects[i] = l.Objects[i].Object
+	}
+	if m.cache != nil {
+		here = m.cache.Holds(objects)
+	}
+	if here < len(objects) {
+		return fmt.Errorf("%w; and without the service it can't be read, since the disk cache has %d of its %d files: lsiofs cache warm fetches all, while the service answers",
+			m.offline.err, here, len(objects))
+	}
+	m.log.Warn(fmt.Sprintf("the service can't be reached: what it had %s is read from the disk cache, and changes since then are not seen", humanize.Time(l.Asked)),
+		"dataset", m.spec.Dataset, "asked", l.Asked.UTC().Format(time.RFC3339), "reason", m.offline.err)
+	return nil
+}

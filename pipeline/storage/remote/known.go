@@ -1,0 +1,167 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// Known is a listing of an earlier run, which is used while a service can't be reached. Reads
+// name the versions in it, so what has changed since then is an error, and never other bytes.
+type Known struct {
+	Asked   time.Time // when the service was asked for it
+	Objects []KnownObject
+}
+
+// KnownObject is an object and its validator, as they were listed.
+type KnownObject struct {
+	storage.Object
+	Validator Validator
+}
+
+// UnansweredError means that a service gave no answer, or only ones that may pass, for as long
+// as it was asked. It is never of an answer such as 403 or 404.
+type UnansweredError struct{ Err error }
+
+func (e *UnansweredError) Error() string { return e.Err.Error() }
+func (e *UnansweredError) Unwrap() error { return e.Err }
+
+// unanswered makes an UnansweredError of what a request failed with at last, if it is one.
+func unanswered(f finding, err error) error {
+	if f.kind == kindAgain || f.kind == kindThrottled {
+		return &UnansweredError{err}
+	}
+	return err
+}
+
+// listKnown is List of what was listed in an earlier run.
+func (s *Storage) listKnown(match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
+	l := &listing{s: s, match: match, entered: true}
+	for _, o := range s.config.Known.Objects {
+		if !l.enters(o.Path) || !match(o.Path, false) {
+			continue
+		}
+		if err := visit(s.known(o)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Storage) known(o KnownObject) storage.Object {
+	s.listed.put(o.Object, o.Validator)
+	return o.Object
+}
+
+// Known returns objects as they were listed, with their validators, or an error where one of
+// them was not listed so or has no validator.
+func (s *Storage) Known(objects []storage.Object) (*Known, error) {
+	k := &Known{Asked: time.Now(), Objects: make([]KnownObject, len(objects))}
+	for i, o := range objects {
+		v, _, ok := s.listed.get(o)
+		if !ok || v == "" {
+			return nil, fmt.Errorf("%s has no version that could be told from another", o.Path)
+		}
+		k.Objects[i] = KnownObject{o, v}
+	}
+	return k, nil
+}
+
+// Later is a Source that is opened when it is asked for the first time, and again if that
+// fails: for a service that can't be reached yet. Its name is known. The zero value of it
+// can't be used.
+type Later struct {
+	name string
+	open func(context.Context) (Source, error)
+
+	mu     sync.Mutex
+	turn   chan struct{} // holds a value while it is being opened
+	source Source
+}
+
+// NewLater makes a Source of what open opens, which has to have that name.
+func NewLater(name string, open func(context.Context) (Source, error)) *Later {
+	return &Later{name: name, open: open, turn: make(chan struct{}, 1)}
+}
+
+// opened returns the Source, which it opens if need be.
+func (l *Later) opened(ctx context.Context) (Source, error) {
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-l.turn }()
+	if s := l.now(); s != nil {
+		return s, nil
+	}
+	s, err := l.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.Name() != l.name {
+		return nil, errors.Join(Refuse("the dataset lies at %s now, and lay at %s when it was listed: mount again", s.Name(), l.name), s.Close())
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.source = s
+	return s, nil
+}
+
+func (l *Later) now() Source {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.source
+}
+
+// List implements Source.
+func (l *Later) List(ctx context.Context, page string, visit func(Listed) error) ([]string, error) {
+	s, err := l.opened(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.List(ctx, page, visit)
+}
+
+// Head implements Source.
+func (l *Later) Head(ctx context.Context, path string) (Listed, error) {
+	s, err := l.opened(ctx)
+	if err != nil {
+		return Listed{}, err
+	}
+	return s.Head(ctx, path)
+}
+
+// Open implements Source.
+func (l *Later) Open(ctx context.Context, path string, v Validator, off, n int64) (Answer, error) {
+	s, err := l.opened(ctx)
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		return status.answer(), nil
+	}
+	if err != nil {
+		return Answer{}, err
+	}
+	return s.Open(ctx, path, v, off, n)
+}
+
+// Refresh implements Source.
+func (l *Later) Refresh(ctx context.Context, path string) {
+	if s := l.now(); s != nil {
+		s.Refresh(ctx, path)
+	}
+}
+
+// Name implements Source.
+func (l *Later) Name() string { return l.name }
+
+// Close implements Source.
+func (l *Later) Close() error {
+	if s := l.now(); s != nil {
+		return s.Close()
+	}
+	return nil
+}
