@@ -85,9 +85,11 @@ class State(mounted.Case):
             data = self.mount(mounted.make_jsonl, batch=64, tail=tail)
             saved = data.state_dict(2 * 2 * 64)  # of 240
             data.load_state_dict(saved)
-            self.assertEqual(data.state_dict(240), saved)
+            self.assertEqual(data.state_dict(240, 0), saved)
             for at in data.position, self.mount(mounted.make_jsonl, tail=tail, resume=saved).position:
-                self.assertTrue(at == (1, 0) or len(data.epoch(*at)) == 0, at)
+                self.assertEqual((at, len(data.epoch(*at))), ((1, 0), 240))
+            for whole in data.epoch(1), data.epoch(0):
+                self.assertEqual((len(list(whole.samples())), len(set(whole.ids())), len(list(whole.records()))), (240, 240, 240))
             self.assertRaisesRegex(lsiofs.StateError, "240 records", data.state_dict, 1 << 40)
         data = self.mount(mounted.make_jsonl, batch=64, tail="drop")
         self.assertRaisesRegex(lsiofs.StateError, "240 records", data.state_dict, 256)

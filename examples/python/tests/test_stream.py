@@ -53,7 +53,7 @@ class Records(mounted.Case):
         self.assertEqual((len(data), len(data.epoch(1)), len(data.epoch(1, 100))), (240, 240, 140))
         self.assertEqual(list(data.epoch(1).ids())[100:], list(data.epoch(1, 100).ids()))
         self.assertEqual([s["y"] for s in data.worker(0).samples()], [s["y"] for s in data.epoch(0).samples()])
-        for wrong in (lambda: data.epoch(0).stream(3, 3), lambda: data.epoch(0, 241).stream(), lambda: data.epoch(-1).stream()):
+        for wrong in (lambda: data.epoch(0).stream(3, 3), lambda: data.epoch(0, 1 << 40).stream(), lambda: data.epoch(-1).stream()):
             self.assertRaises(lsiofs.Error, wrong)
 
     def test_samples_are_what_the_format_has(self):

@@ -230,9 +230,6 @@ class Mount:
             raise explained(e, os.path.join(self.path, path)) from None
         self._check()
         self._require_epoch(place.epoch)
-        described = self._described(place.epoch)
-        if place.samples <= described["records"] or described["deal"]["tail"] != "drop" and place.samples < described["records"] + _MOST_WORKERS * described["deal"]["batch"]:
-            return state.document(self.checkpoint(), described["fingerprint"], place, described["records"])
         raise StateError(f"epoch {place.epoch} of {self.path} has {self._records(place.epoch)} records, and {place.samples} samples of it can't have been used")
 
     def checkpoint(self) -> dict[str, Any]:
@@ -289,7 +286,8 @@ class Mount:
 class Epoch:
     """An epoch of a mount, from its record `start` on.
 
-    It is dealt to any number of workers, each record to one of them; by default to a single one.
+    It is dealt to any number of workers, each record to one of them; by default to a single one, which
+    gets each record once, also with ``tail="pad"``.
     ``len()`` is how many records a single worker gets.
     """
 
@@ -324,25 +322,32 @@ class Epoch:
 
     def records(self, worker: int = 0, workers: int = 1) -> Iterator[memoryview]:
         """Views of the records' bytes: `Stream.records`."""
-        return self.stream(worker, workers).records()
+        return self._unpadded(worker, workers).records()
 
     def samples(self, worker: int = 0, workers: int = 1) -> Iterator[Any]:
         """What the records hold: `Stream.samples`."""
-        return self.stream(worker, workers).samples()
+        return self._unpadded(worker, workers).samples()
 
     def arrays(self, records: int, dtype: Any = None, worker: int = 0, workers: int = 1) -> Iterator[numpy.ndarray[Any, Any]]:
         """Numpy arrays of so many records: `Stream.arrays`."""
-        return self.stream(worker, workers).arrays(records, dtype)
+        return self._unpadded(worker, workers).arrays(records, dtype)
 
     def ids(self, worker: int = 0, workers: int = 1) -> Iterator[bytes]:
         """The records' identifiers: `Stream.ids`."""
-        return self.stream(worker, workers).ids()
+        return self._unpadded(worker, workers).ids()
 
     def __len__(self) -> int:
-        return len(self.stream())
+        return len(self._unpadded(0, 1))
 
     def __iter__(self) -> Iterator[Any]:
         return self.samples()
+
+    def _unpadded(self, worker: int, workers: int) -> Stream:
+        """The stream, where it is the only one without its padding, which comes after all records: nobody waits for others."""
+        stream = self.stream(worker, workers)
+        if workers == 1 and self.mount.info["deal"]["tail"] == "pad":
+            stream._limit = max(0, self.mount._records(self.epoch) - self.start)
+        return stream
 
 
 def _text(path: Optional[Path]) -> Optional[str]:

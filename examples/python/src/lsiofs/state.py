@@ -38,16 +38,6 @@ def position(saved: Any) -> Position:
     return Position(saved["epoch"], _taken(saved["done"], saved["order"]["batch"]))
 
 
-def document(checkpoint: Mapping[str, Any], dataset: str, place: Position, records: int) -> dict[str, Any]:
-    """The checkpoint of a place, for mounts that have no epoch-E/from-M/checkpoint."""
-    own = {name: checkpoint[name] for name in ("version", "dataset", "run", "order", "epoch", "done") if name in checkpoint}
-    order, last = own["order"], own["done"][-1]
-    deals = {**last, "consumed": [0] * len(last["consumed"])}
-    # The last entry is how the mount deals. A mount that resumes from the state takes its batch from there.
-    taken = {"batch": order["batch"], "consumed": [min(place.samples, records)]}
-    return {**own, "dataset": dataset, "epoch": place.epoch, "done": [taken, deals]}
-
-
 def compare(saved: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Raises an error unless a saved document is of the dataset and order of `own`, the mount's at that place."""
     if is_short(saved):

@@ -16,6 +16,7 @@ import bisect
 import contextlib
 import errno
 import os
+import sys
 from typing import TYPE_CHECKING, Any, Generator, Iterator, NamedTuple, Optional, Protocol
 
 from . import arrays, formats
@@ -67,6 +68,7 @@ class Stream:
         self.path = os.fspath(path)
         self._owner = owner  # of the mount, which ends when nothing refers to it
         self.first = first
+        self._limit = sys.maxsize  # records of the file, at most; `Epoch` leaves padding out
         if first < 0:
             raise ArgumentError(f"{self.path}: first ({first}) must be 0 at least")
         stem, extension = os.path.splitext(self.path)
@@ -79,7 +81,7 @@ class Stream:
 
     def __len__(self) -> int:
         with self._opened(self._offsets) as index:
-            return index.numbers_in_it() - 1
+            return min(index.numbers_in_it() - 1, self._limit)
 
     def __repr__(self) -> str:
         return f"lsiofs.Stream({self.path!r}, first={self.first}, format={self.format!r})"
@@ -141,7 +143,7 @@ class Stream:
         """The records' identifiers, the same in every epoch: 8 bytes of a hash of the shard's path, 8 of the number in it."""
         with self._opened(self._ids) as f:
             self._check_first(f)
-            end = f.size // ID_BYTES
+            end = min(f.size // ID_BYTES, self._limit)
             for at in range(self.first, end, MOST_IDS):
                 block = f.read(at * ID_BYTES, min(MOST_IDS, end - at) * ID_BYTES)
                 yield from (block[i : i + ID_BYTES] for i in range(0, len(block), ID_BYTES))
@@ -149,7 +151,7 @@ class Stream:
     def offsets(self) -> memoryview:
         """Where all records begin in the file, and where the last one ends: one number more than there are records."""
         with self._opened(self._offsets) as f:
-            return f.numbers(0, f.numbers_in_it())
+            return f.numbers(0, min(f.numbers_in_it() - 1, self._limit) + 1)
 
     def windows(self, multiple: int = 1) -> Iterator[Window]:
         """About 1 MiB of whole records at a time, a multiple of so many but at the end.
@@ -190,7 +192,7 @@ class Stream:
                 data.close()
                 raise
             if (data.device, data.time) == (index.device, index.time) or mount_root(self.path) is None:
-                return _Both(data, index)
+                return _Both(data, index, self._limit)
             data.close()
             index.close()
 
@@ -294,8 +296,8 @@ class _File:
 class _Both:
     """A stream's data and its index, opened together."""
 
-    def __init__(self, data: _File, index: _File) -> None:
-        self.data, self.index, self.records = data, index, index.numbers_in_it() - 1
+    def __init__(self, data: _File, index: _File, limit: int) -> None:
+        self.data, self.index, self.records = data, index, min(index.numbers_in_it() - 1, limit)
 
     def __enter__(self) -> _Both:
         return self
