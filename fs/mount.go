@@ -115,7 +115,15 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 	if c.Rings {
 		askForRings(options, c.Log)
 	}
-	server, err := fuse.NewServer(raw, point, options)
+	at := point
+	if os.Geteuid() != 0 {
+		fd, err := mountByHelper(point, options)
+		if err != nil {
+			return nil, errors.Join(explainMount(point, err), sweepPoint(point))
+		}
+		at = fmt.Sprintf("/dev/fd/%d", fd) // by which go-fuse knows what is mounted already
+	}
+	server, err := fuse.NewServer(raw, at, options)
 	if err != nil {
 		return nil, errors.Join(explainMount(point, err), sweepPoint(point))
 	}
@@ -172,7 +180,11 @@ func sweepPoint(point string) error {
 
 // settle waits until the tree answers.
 func (m *Mount) settle() error {
-	if err := m.server.WaitMount(); err != nil {
+	err := m.server.WaitMount()
+	if err == nil {
+		err = answersPoll(m.tree.mountPoint) // which go-fuse does itself where it has mounted
+	}
+	if err != nil {
 		return fmt.Errorf("mount point %s: mounted, but it does not answer: %w", m.tree.mountPoint, err)
 	}
 	top, mounted, err := mountAt(m.tree.mountPoint)
@@ -284,13 +296,19 @@ var errNoDevice = errors.New("the descriptor of /dev/fuse is not found in /proc/
 // fuseLog takes what go-fuse's tree of nodes has to say.
 func fuseLog(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler(), slog.LevelWarn) }
 
+// isOwn reports whether fusermount3 lets this user mount at a directory.
+func isOwn(point string) bool {
+	var st unix.Stat_t
+	return unix.Stat(point, &st) == nil && unix.Access(point, unix.W_OK) == nil && (st.Mode&unix.S_ISVTX == 0 || int(st.Uid) == os.Geteuid())
+}
+
 // explainMount says what a failed mount needs.
 func explainMount(point string, err error) error {
 	switch {
 	case errors.Is(err, os.ErrPermission) && os.Geteuid() == 0:
 		return fmt.Errorf("mount point %s: %w: this container may not mount; run it with --cap-add SYS_ADMIN --device /dev/fuse (and, where AppArmor forbids it, --security-opt apparmor=unconfined)", point, err)
-	case os.Geteuid() != 0:
-		return fmt.Errorf("mount point %s: %w: fusermount3 has said why; it needs a directory that this user owns", point, err)
+	case os.Geteuid() != 0 && !isOwn(point):
+		return fmt.Errorf("mount point %s: %w: an ordinary user may mount at a directory of one's own only: name another one, or let root give it to you (sudo chown %d %s)", point, err, os.Geteuid(), point)
 	default:
 		return fmt.Errorf("mount point %s: %w", point, err)
 	}

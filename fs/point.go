@@ -163,15 +163,6 @@ func detach(path string) error {
 	return nil
 }
 
-func fusermount() (string, error) {
-	for _, name := range []string{"fusermount3", "/bin/fusermount3", "fusermount"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", errors.New("fusermount3 is missing: install the package fuse3, or mount as root")
-}
-
 // checkDevice says in words why nothing can be mounted here.
 func checkDevice(allowOther bool) error {
 	const device = "/dev/fuse"

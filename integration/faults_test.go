@@ -201,6 +201,12 @@ func TestAnOrdinaryUserMountsReadsSavesAndResumes(t *testing.T) {
 		as = func(program string, args ...string) result {
 			return root(setpriv, append([]string{"--reuid=65534", "--regid=65534", "--clear-groups", program}, args...)...)
 		}
+		theirs := t.TempDir()
+		letOthersThrough(t, theirs)
+		r := as(lsiofs, "mount", d.dir, theirs, "--daemon")
+		require.Equal(t, 4, r.code, r.stderr)
+		require.Contains(t, r.stderr, "user has no write access to mountpoint "+theirs, "what fusermount3 says is in the error")
+		require.Contains(t, r.stderr, "sudo chown 65534 "+theirs)
 	}
 	t.Cleanup(func() {
 		if isMount(dir) {
