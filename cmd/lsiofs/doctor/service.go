@@ -90,6 +90,9 @@ func nextStep(err error) string {
 	case status != nil && status.Status/100 == 3:
 		return "give the bucket's own region with --region, or its service with --endpoint"
 	}
+	if name, ok := errors.AsType[*net.DNSError](err); ok && name.IsNotFound {
+		return "look at the host's name, and at DNS (/etc/resolv.conf)"
+	}
 	return "look at the network, and at HTTPS_PROXY and NO_PROXY"
 }
 

@@ -336,17 +336,30 @@ func (s *Storage) call(ctx context.Context, path string, ask func(ctx context.Co
 			return unanswered(f, next.err)
 		}
 		s.stats.retried(path, f)
-		if s.troubled(waits{path, tries + 1, time.Since(began), most}, f.err) {
-			late.Store(true)
-		}
 		s.throttled(f)
 		if next.refresh {
 			s.refresh(ctx, path)
 		}
-		if err := sleep(ctx, next.wait); err != nil {
+		tell := func() {
+			if s.troubled(waits{path, tries + 1, time.Since(began), most}, f.err) {
+				late.Store(true)
+			}
+		}
+		if err := telling(ctx, next.wait, time.Since(began), tell); err != nil {
 			return err
 		}
 	}
+}
+
+// telling waits as sleep does, on behalf of somebody who has waited for so long. It calls tell, also in the
+// middle of the wait, once that is for long enough to be told.
+func telling(ctx context.Context, wait, waited time.Duration, tell func()) error {
+	if waited >= patience {
+		tell()
+	} else if waited+wait > patience {
+		defer time.AfterFunc(patience-waited, tell).Stop()
+	}
+	return sleep(ctx, wait)
 }
 
 // Try makes a request that is no read, as an engine of such a Config makes it: again

@@ -170,12 +170,12 @@ func (st *stream) again(f finding) error {
 	}
 	st.s.stats.retried(st.object.Path, f)
 	st.tries.Add(1)
-	st.waitedFor(st.since, f.err)
 	st.s.throttled(f)
 	if next.refresh {
 		st.s.refresh(st.ctx, st.object.Path)
 	}
-	if sleep(st.ctx, next.wait) != nil {
+	since := st.since
+	if telling(st.ctx, next.wait, time.Since(since), func() { st.waitedFor(since, f.err) }) != nil {
 		return st.canceled()
 	}
 	return nil
