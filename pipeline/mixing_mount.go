@@ -65,6 +65,7 @@ func findSources(ctx context.Context, m *mount) (f found, err error) {
 func openSourceMount(ctx context.Context, whole *mount, x spec.Source) (*mount, error) {
 	s := whole.spec
 	s.Dataset, s.Mix, s.Order.Length, s.Order.Split = x.Dataset, spec.Mix{}, 0, spec.Split{}
+	s.Remote = x.Bucket.Over(s.Remote)
 	s.MemoryBytes = max(s.MemoryBytes/int64(len(whole.spec.Mix.Sources)), 1<<20)
 	o := whole.options
 	o.Faults, o.afterStep = nil, nil

@@ -13,7 +13,7 @@ import (
 // place of DATASET. The dataset's flags are there.
 func (d *datasetFlags) addMix(c *cobra.Command) {
 	m := &d.spec.Mix
-	d.flags.Var(sourcesValue{m}, "mix", "in the place of DATASET: mix several datasets by weights, one `NAME=WEIGHT:DATASET` each: --mix web=70:/data/web --mix code=30:/data/code")
+	d.flags.Var(sourcesValue{m}, "mix", "in the place of DATASET: mix several datasets by weights, one `NAME=WEIGHT:DATASET` each: --mix web=70:/data/web --mix code=30:/data/code; of a bucket ,anonymous ,requester-pays ,region=REGION or ,addressing=STYLE may follow the weight")
 	d.flags.Var(mixLengthValue{m, &d.spec.Order.Length}, "mix-length", "records of a mixture's epoch: a number, `first` (as many as no record comes twice in; the default), or all (until every record has come)")
 	m.By = spec.MixByRecords
 	enumFlag(c, "mix-by", "what the weights of a mixture are shares of", &m.By, spec.MixByRecords, spec.MixByBytes)

@@ -1,7 +1,9 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -22,6 +24,62 @@ type Source struct {
 	Name    string
 	Weight  uint64 // in millionths
 	Dataset string // as Spec.Dataset
+	Bucket  BucketWays
+}
+
+// BucketWays is how a source that is a bucket is asked, in the place of what Remote says for all sources.
+// Nothing that is read depends on it.
+type BucketWays struct {
+	Region        string
+	Addressing    Addressing
+	Anonymous     bool
+	RequesterPays bool
+}
+
+// Over is r with what w says.
+func (w BucketWays) Over(r Remote) Remote {
+	r.Region, r.Addressing = cmp.Or(w.Region, r.Region), cmp.Or(w.Addressing, r.Addressing)
+	r.Anonymous, r.RequesterPays = r.Anonymous || w.Anonymous, r.RequesterPays || w.RequesterPays
+	return r
+}
+
+// String is w as ParseSource reads it, with a comma before each part.
+func (w BucketWays) String() (text string) {
+	if w.Region != "" {
+		text += ",region=" + w.Region
+	}
+	if w.Addressing != "" {
+		text += ",addressing=" + string(w.Addressing)
+	}
+	if w.Anonymous {
+		text += ",anonymous"
+	}
+	if w.RequesterPays {
+		text += ",requester-pays"
+	}
+	return text
+}
+
+// parseBucketWays reads what stands between a weight and the dataset.
+func parseBucketWays(texts []string) (w BucketWays, err error) {
+	for _, text := range texts {
+		name, value, _ := strings.Cut(text, "=")
+		switch {
+		case text == "anonymous":
+			w.Anonymous = true
+		case text == "requester-pays":
+			w.RequesterPays = true
+		case name == "region" && value != "":
+			w.Region = value
+		case name == "addressing" && slices.Contains([]Addressing{AddressingAuto, AddressingPath, AddressingVirtual}, Addressing(value)):
+			w.Addressing = Addressing(value)
+		case name == "endpoint":
+			return w, fmt.Errorf("the service of a source stands in its dataset's name: write s3+https://HOST/BUCKET/PREFIX")
+		default:
+			return w, fmt.Errorf("%q can't stand behind its weight: there are anonymous, requester-pays, region=REGION and addressing=path|virtual|auto", withoutURL(text))
+		}
+	}
+	return w, nil
 }
 
 // MixBy says what weights are shares of.
@@ -61,7 +119,9 @@ func (m Mix) String() string {
 }
 
 // String is the source as ParseSource reads it.
-func (s Source) String() string { return s.Name + "=" + WeightText(s.Weight) + ":" + s.Dataset }
+func (s Source) String() string {
+	return s.Name + "=" + WeightText(s.Weight) + s.Bucket.String() + ":" + s.Dataset
+}
 
 // WeightText is a weight in millionths as a decimal, such as "0.5".
 func WeightText(millionths uint64) string {
@@ -72,7 +132,7 @@ func WeightText(millionths uint64) string {
 	return whole + "." + strings.TrimRight(fmt.Sprintf("%06d", millionths%million), "0")
 }
 
-// ParseSource reads NAME=WEIGHT:DATASET.
+// ParseSource reads NAME=WEIGHT:DATASET, where commas and what is said of a bucket may follow the weight.
 func ParseSource(text string) (Source, error) {
 	name, rest, named := strings.Cut(text, "=")
 	weight, dataset, weighed := strings.Cut(rest, ":")
@@ -82,11 +142,19 @@ func ParseSource(text string) (Source, error) {
 	if err := checkSourceName(name); err != nil {
 		return Source{}, err
 	}
-	w, err := parseWeight(weight)
+	parts := strings.Split(weight, ",")
+	w, err := parseWeight(parts[0])
 	if err != nil {
 		return Source{}, fmt.Errorf("source %s: %w", name, err)
 	}
-	return Source{Name: name, Weight: w, Dataset: dataset}, nil
+	ways, err := parseBucketWays(parts[1:])
+	if err == nil && ways != (BucketWays{}) && !strings.HasPrefix(strings.ToLower(dataset), "s3") {
+		err = fmt.Errorf("%s is for buckets (s3://)", strings.Join(parts[1:], ","))
+	}
+	if err != nil {
+		return Source{}, fmt.Errorf("source %s: %w", name, err)
+	}
+	return Source{Name: name, Weight: w, Dataset: dataset, Bucket: ways}, nil
 }
 
 func checkSourceName(name string) error {
