@@ -32,6 +32,7 @@ var arrows = []struct {
 	{"pipeline/explain", []string{"pipeline/meter"}, "what the counters mean follows from them alone"},
 	{"pipeline/storage/cubes", []string{"pipeline/spec", "pipeline/storage", "pipeline/unpack/npy", "pipeline/zarr", "uring"}, "crops are computed from objects, as package zarr says; lists of origins are npy; uring maps the memory of bricks"},
 	{"pipeline/storage/local", []string{"pipeline/cgroup", "pipeline/storage", "uring"}, "storage reads ranges of files and knows no formats"},
+	{"pipeline/storage/s3", []string{"pipeline/printable", "pipeline/storage"}, "what the program that brings credentials says is shown to people"},
 	{"pipeline/storage", []string{"pipeline/storage", "uring"}, "storage reads ranges of objects and knows no formats"},
 	{"pipeline/unpack/zarr", []string{"pipeline/unpack", "pipeline/zarr"}, "what a crop is is said in one place"},
 	{"pipeline/unpack", []string{"pipeline/unpack", "pipeline/spec"}, "formats know nothing of shuffling, of storage and of mounts, so that a new one is a package and a line of a table"},
