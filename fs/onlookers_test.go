@@ -44,7 +44,7 @@ func TestReadsOfOtherUsersDoNotCount(t *testing.T) {
 	require.Regexp(t, `worker-0\.rec .* no reader; read by user 65534 \(process \d+\), which does not count`, status)
 	require.Contains(t, status, "\nnot counted is user 65534: if this user trains, mount with --readers 65534, or ")
 	require.Contains(t, m.read(m.path("status.json")), `"uncounted"`)
-	require.Contains(t, m.read(m.path("README")), "\nThe checkpoint counts what root read (mount --readers names more users).\nWhat programs")
+	require.Contains(t, m.read(m.path("README")), "\nThe checkpoint counts what root read (mount --readers names more users).\n\nThe next epoch")
 	look("cat " + m.path("worker-0.rec") + " " + m.path("worker-1.rec"))
 	require.Equal(t, []uint64{0, 0}, m.consumed(), "to the end")
 

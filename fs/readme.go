@@ -17,8 +17,6 @@ var readmeText string
 
 // Passages of README that some mounts have.
 const (
-	readmeTarList = `
-  tar -b 2048 -tf {{file}}`
 	readmeTar = `
 
 A record is all members of one sample; Python's tarfile and the webdataset library read the file as
@@ -55,7 +53,7 @@ func (t *tree) renderREADME(epoch, records uint64) []byte {
 
 // readmePassages fills in the passages that fit this mount.
 func (t *tree) readmePassages() *strings.Replacer {
-	var list, tar, npy, crops, counted, growing string
+	var tar, npy, crops, counted, growing string
 	if t.cubes != nil {
 		crops = readmeCrops
 	}
@@ -64,14 +62,14 @@ func (t *tree) readmePassages() *strings.Replacer {
 	}
 	switch t.ext {
 	case ".tar":
-		list, tar = readmeTarList, readmeTar
+		tar = readmeTar
 	case ".npy":
 		npy = readmeNpy
 	}
 	if t.modes&0o077 != 0 { // others may read
 		counted = readmeCounted
 	}
-	return strings.NewReplacer("{{tar list}}", list, "{{about tar}}", tar, "{{about npy}}", npy, "{{about crops}}", crops, "{{counted}}", counted, "{{about growing}}", growing)
+	return strings.NewReplacer("{{about tar}}", tar, "{{about npy}}", npy, "{{about crops}}", crops, "{{counted}}", counted, "{{about growing}}", growing)
 }
 
 // readmeValues fills in the names and numbers of this mount.
@@ -90,7 +88,18 @@ func (t *tree) readmeValues(epoch, records uint64) *strings.Replacer {
 	if t.growing != nil {
 		this, next, other = epoch, epoch+1, epoch
 	}
+	consumed := "n0"
+	if deal.Workers > 1 {
+		consumed += ",n1"
+	}
+	if deal.Workers > 2 {
+		consumed += ",…"
+	}
 	inEpoch := func(e uint64) string { return prefixEpoch + strconv.FormatUint(e, 10) }
+	look := t.shellPath(inEpoch(this), fmt.Sprintf("worker-0-of-%d%s", deal.Workers, t.ext))
+	if look = "head -c 1000 " + look; t.ext == ".tar" {
+		look = strings.Replace(look, "head -c 1000", "tar -b 2048 -tf", 1)
+	}
 	return strings.NewReplacer(
 		"{{version}}", t.version,
 		"{{dataset}}", t.datasetPath(),
@@ -109,6 +118,9 @@ func (t *tree) readmeValues(epoch, records uint64) *strings.Replacer {
 		"{{crops}}", t.shellPath("worker-0"+extCrops),
 		"{{coords}}", t.shellPath(nameCoords),
 		"{{status}}", t.shellPath("status"),
+		"{{look}}", look,
+		"{{consumed}}", consumed,
+		"{{saved at half}}", t.shellPath(inEpoch(this), fmt.Sprintf("from-%d", half), nameCheckpoint),
 		"{{checkpoint}}", t.shellPath("checkpoint"),
 		"{{mount}}", t.shellPath(),
 		"{{this epoch}}", fmt.Sprint(this),

@@ -32,11 +32,12 @@ func newCheckpointSaveCommand(g *globals) *cobra.Command {
 		Short: "Save a mount's checkpoint, whole or not at all",
 		Long: `Writes the mount's checkpoint to FILE: a temporary file beside it, fsync, rename.
 
-The mount counts what it has delivered. A program that knows better, because it
-has buffered what it did not train on, says so with --consumed.`,
-		Example: `  lsiofs checkpoint save /mnt/train ckpt.json
-  lsiofs checkpoint save /mnt/train ckpt.json --consumed 5120,5120,5120,5120`,
-		Args: exactArgs("MNT", "FILE"),
+The mount counts what it has sent to the programs that read its worker files. Most of
+them read ahead (Python's open by 1 MiB), and a resume leaves out what they have not
+used. Say with --consumed what was used, or copy MNT/epoch-E/from-M/checkpoint: the
+checkpoint after M records of epoch E, over all workers.`,
+		Example: `  lsiofs checkpoint save /mnt/train ckpt.json --consumed 5120,5120,5120,5120`,
+		Args:    exactArgs("MNT", "FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			o.mnt, o.file = args[0], args[1]
 			return runCheckpointSave(c.Context(), o, c.Flags().Changed("consumed"), g.ui)

@@ -120,7 +120,7 @@ func (d *demo) readSome(ctx context.Context, seen *tally) (int, error) {
 			return 0, err
 		}
 	}
-	d.step("Save a checkpoint: it counts the whole records that each worker has read.")
+	d.step("Save a checkpoint: it counts the whole records that each worker has got.")
 	args := d.typed("cp $D/mnt/checkpoint $D/ckpt.json")
 	doc, err := os.ReadFile(args[1])
 	if err == nil {
@@ -133,7 +133,9 @@ func (d *demo) readSome(ctx context.Context, seen *tally) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	d.say("worker 0 has read %d records, worker 1 has read %d", counts[0], counts[1])
+	d.say("worker 0 has got %d records, worker 1 has got %d", counts[0], counts[1])
+	d.say("Most programs read ahead. They save what they have used:")
+	d.say("lsiofs checkpoint save $D/mnt $D/ckpt.json --consumed %d,%d", counts[0], counts[1])
 	total := 0
 	for w, part := range parts {
 		if err := seen.addTar(part, int(counts[w])); err != nil {

@@ -118,9 +118,9 @@ func (i Info) text() string {
 	return fmt.Sprintf(`%s
   read     %s
   look     ls -l %s; cat %s/README
-  save     cp %s/checkpoint ckpt.json
+  save     cp %s/epoch-%d/from-M/checkpoint ckpt.json   (once M records are used)
   unmount  lsiofs umount %s   (%s)
   fetch    %s (%s), with --memory %s%s`,
 		i.sentence()+chosen,
-		files, at, at, at, at, stop, i.Strategy, i.Reason, terminal.Size(uint64(i.Memory)), start)
+		files, at, at, at, i.Epoch, at, stop, i.Strategy, i.Reason, terminal.Size(uint64(i.Memory)), start)
 }
