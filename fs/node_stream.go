@@ -330,13 +330,6 @@ func (s *handles) count() (open int, opened uint64) {
 	return len(s.byNum), s.opened
 }
 
-// get is the handle with this number, nil when it is closed.
-func (s *handles) get(number uint64) *streamHandle {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.byNum[number]
-}
-
 // nodesOf are the nodes of a view that are open.
 func (s *handles) nodesOf(v *view) []*streamNode {
 	s.mu.Lock()

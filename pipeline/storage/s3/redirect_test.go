@@ -81,8 +81,7 @@ func TestRedirectsToAnotherNodeAreFollowed(t *testing.T) {
 
 func TestRedirectsWithinTheServiceAreSignedAnew(t *testing.T) {
 	alone(t)
-	var n *node
-	n = newNode(t, func(w http.ResponseWriter, r *http.Request) {
+	n := newNode(t, func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/node-1/") {
 			w.Header().Set("Location", "/node-1"+r.URL.EscapedPath()+"?a=b")
 			w.WriteHeader(307)
