@@ -70,6 +70,11 @@ class Beginning(mounted.Case):
         data = self.mount(mounted.make_jsonl, workers=2)
         self.assertRaisesRegex(lsiofs.OutOfRange, "has 2 worker files", data.worker, 9)
         self.assertRaises(lsiofs.OutOfRange, data.epoch(0).stream, 2, 2)
+        for slip in (
+            lambda: lsiofs.mount(5), lambda: lsiofs.mount(root, resume=[1]), lambda: data.epoch("first"), lambda: data.state_dict(2.5),
+            lambda: data.state_dict("many", 0), lambda: data.epoch(0).arrays(0),
+        ):
+            self.assertRaises(lsiofs.ArgumentError, slip)
 
     def test_a_warning_of_the_server_is_a_warning(self):
         root = self.made("data", mounted.make_jsonl)
@@ -258,7 +263,9 @@ class Places(mounted.Case):
 
     def test_a_dead_mount_is_taken_away_by_its_own_object_alone(self):
         point = self.made("point")
-        old = self.killed(point)
+        link = os.path.join(self.directory, "link")
+        os.symlink(point, link)
+        old = self.killed(link)
         dead.take_away(lsiofs.command(), point, "0:1")
         self.assertTrue(mounted.is_mount(point))
         old.close()

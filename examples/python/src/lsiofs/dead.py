@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 
 
 def take_away(program: str, mountpoint: str, device: str) -> None:
-    """Detaches the mount of this device from its place, if it is there and dead."""
+    """Detaches the mount of this device from its place, a path without links, if it is there and dead."""
     if device_at(mountpoint) == device and _is_dead(mountpoint):
         arguments = [program, "umount", "--lazy", mountpoint]
         with contextlib.suppress(OSError):
@@ -49,10 +49,15 @@ def clean(program: str, directory: str) -> None:
                     os.rmdir(entry.point)
 
 
-def device_at(mountpoint: str) -> str:
+def device_of(path: str) -> str:
+    """The device that a path is on."""
+    device = os.stat(path).st_dev
+    return f"{os.major(device)}:{os.minor(device)}"
+
+
+def device_at(place: str) -> str:
     """The device of the uppermost mount at a place, "" where there is none. It touches no mount, so dead ones can't block it."""
-    path = os.path.join(os.path.realpath(os.path.dirname(mountpoint)), os.path.basename(mountpoint))
-    found = [entry.device for entry in entries() if entry.point == path]
+    found = [entry.device for entry in entries() if entry.point == place]
     return found[-1] if found else ""
 
 

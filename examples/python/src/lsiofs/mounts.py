@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import errno
 import json
+import operator
 import os
 import tempfile
 import time
@@ -206,7 +207,7 @@ class Mount:
             epoch = self.position.epoch
             if self._named_epoch not in (None, epoch):
                 raise StateError(f"set_epoch has gone on to epoch {self._named_epoch}: name the epoch of the samples, as data.state_dict({samples}, {self._named_epoch})")
-        return self._document(Position(int(epoch), int(samples)))
+        return self._document(Position(_number(epoch, "epoch"), _number(samples, "samples")))
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Sets `position` to that of a state. One of another dataset or order is a `StateError`, and changes nothing."""
@@ -292,8 +293,8 @@ class Epoch:
     """
 
     def __init__(self, mount: Mount, epoch: int, start: int = 0) -> None:
-        self.mount, self.epoch, self.start = mount, epoch, start
-        self.path = f"{mount.path}/epoch-{epoch}" + (f"/from-{start}" if start else "")
+        self.mount, self.epoch, self.start = mount, _number(epoch, "epoch"), _number(start, "start")
+        self.path = f"{mount.path}/epoch-{self.epoch}" + (f"/from-{self.start}" if self.start else "")
 
     def __repr__(self) -> str:
         return f"{self.mount!r}.epoch({self.epoch}, {self.start})"
@@ -351,7 +352,17 @@ class Epoch:
 
 
 def _text(path: Optional[Path]) -> Optional[str]:
-    return None if path is None else os.fspath(path)
+    try:
+        return None if path is None else os.fspath(path)
+    except TypeError:
+        raise ArgumentError(f"{path!r:.200} is not a path") from None
+
+
+def _number(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentError(f"{name} ({value!r:.40}) is not a number of whole records or epochs") from None
 
 
 class _as_file:
@@ -363,7 +374,7 @@ class _as_file:
     def __enter__(self) -> Optional[str]:
         self.own: Optional[str] = None
         if self.resume is None or not isinstance(self.resume, Mapping):
-            return None if self.resume is None else os.fspath(self.resume)
+            return _text(self.resume)
         try:
             text = json.dumps(dict(self.resume))
         except (TypeError, ValueError) as e:

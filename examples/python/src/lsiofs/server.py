@@ -55,13 +55,14 @@ class Server:
         self.mountpoint = os.path.abspath(mountpoint) if mountpoint is not None else _temporary(self.program)
         try:
             self.process, self.mounted = _start(line, [*([dataset] if dataset is not None else []), self.mountpoint])
-            device = dead.device_at(self.mountpoint)
+            # It answers now, and may be named by a link.
+            place, device = os.path.realpath(self.mountpoint), dead.device_of(self.mountpoint)
         except BaseException:
             if own:
                 _remove(self.mountpoint)
             raise
         self._owner = os.getpid()
-        self._closed = weakref.finalize(self, _end, self.process, self.program, self.mountpoint, device, own, self._owner)
+        self._closed = weakref.finalize(self, _end, self.process, self.program, place, device, own, self._owner)
 
     def close(self) -> bool:
         """Unmounts, and returns True. Files that are still open can be read on for a moment; after that, reads of them fail.
