@@ -143,7 +143,7 @@ func TestAMountTellsOfItsSample(t *testing.T) {
 	for epoch, n := range counts {
 		require.Equal(t, n, describe(fmt.Sprintf("epoch-%d/dataset.json", epoch)).Records)
 		require.Contains(t, names(t, m.path("epoch-%d/from-%d", epoch, n)), "worker-0-of-3.jsonl")
-		_, err := os.Stat(m.path("epoch-%d/from-%d", epoch, n+1))
+		_, err := os.Stat(m.path("epoch-%d/from-%d", epoch, 2*n+1))
 		require.ErrorIs(t, err, os.ErrNotExist)
 	}
 	require.Contains(t, string(m.read("README")), fmt.Sprintf("%d records in epoch 0 (--sample 1/3: each epoch has others), dealt to 3 workers", counts[0]))

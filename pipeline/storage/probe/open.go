@@ -65,7 +65,9 @@ func Open(ctx context.Context, name string, o Options) (*Service, error) {
 }
 
 // OpenFolder opens a folder of which objects are known by their paths: a canonical URL with a
-// slash at its end, as it is printed. It makes no request.
+// slash at its end, as it is printed. It makes no request. A bucket is looked for at the service
+// of Options and the environment, whatever service stands in the URL: credentials go where the user
+// says. The Name of what is opened tells whether it is the same.
 func OpenFolder(ctx context.Context, url string, o Options) (*Service, error) {
 	if strings.HasPrefix(url, "http") {
 		url += "any" // there is no URL of a web server's folder
@@ -76,6 +78,9 @@ func OpenFolder(ctx context.Context, url string, o Options) (*Service, error) {
 	}
 	if w := parsed.Web; w != nil {
 		w.Names, w.List = nil, false
+	}
+	if b := parsed.Bucket; b != nil {
+		b.Endpoint = ""
 	}
 	o.namedOnly = true // the caller opens folders of several hosts
 	return open(ctx, parsed, o)
