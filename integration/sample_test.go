@@ -153,7 +153,7 @@ func TestAMountTellsOfItsSample(t *testing.T) {
 	// Short forms count the records of their own epoch, and dataset.json goes with them.
 	before, err := os.Stat(m.path("dataset.json"))
 	require.NoError(t, err)
-	require.Error(t, os.WriteFile(m.path("checkpoint"), fmt.Appendf(nil, `{"epoch": 1, "samples": %d}`, counts[1]+1), 0o644))
+	require.Error(t, os.WriteFile(m.path("checkpoint"), fmt.Appendf(nil, `{"epoch": 1, "samples": %d}`, 2*counts[1]+1), 0o644))
 	require.Contains(t, m.status().LastRefusal.Reason, fmt.Sprintf("must be at most %d, the records of an epoch", counts[1]))
 	m.restore(fmt.Appendf(nil, `{"epoch": 1, "samples": %d}`, counts[1]))
 	require.Empty(t, m.read("worker-0.ids"))
