@@ -2,6 +2,7 @@ package fs
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sort"
 	"sync"
@@ -100,6 +101,13 @@ func (s *scratchFiles) list() []fuse.DirEntry {
 	}
 	sort.Slice(entries, func(i, j int) bool { return entries[i].Name < entries[j].Name })
 	return entries
+}
+
+// names are those of the files, in order.
+func (s *scratchFiles) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.byName))
 }
 
 // scratchNode is one of them. Its bytes are counted until it has neither a name

@@ -75,23 +75,29 @@ func commOf(dir string) []byte {
 
 // serverSays asks the mount itself, which a server that stands still does not answer.
 func serverSays(m MountEntry) int {
-	said := make(chan int, 1)
+	if s := m.Status(stoppedTime); s != nil {
+		return s.Process.PID
+	}
+	return 0
+}
+
+// Status reads a mount's status.json, and is nil where it does not come in time or is none.
+func (m MountEntry) Status(limit time.Duration) *Status {
+	read := make(chan *Status, 1)
 	go func() { // ends with this process at the latest
-		var s struct {
-			Process processReport `json:"process"`
+		s := new(Status)
+		if text, err := os.ReadFile(filepath.Join(m.Point, nameStatusJSON)); err != nil || json.Unmarshal(text, s) != nil {
+			s = nil
 		}
-		if text, err := os.ReadFile(filepath.Join(m.Point, nameStatusJSON)); err == nil {
-			_ = json.Unmarshal(text, &s) // 0 where it is no status
-		}
-		said <- s.Process.PID
+		read <- s
 	}()
-	late := time.NewTimer(stoppedTime)
+	late := time.NewTimer(limit)
 	defer late.Stop()
 	select {
-	case pid := <-said:
-		return pid
+	case s := <-read:
+		return s
 	case <-late.C:
-		return 0
+		return nil
 	}
 }
 

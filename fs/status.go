@@ -67,12 +67,14 @@ type statusReport struct {
 	Files            []fileReport   `json:"files"` // the first of them
 
 	changedHelp  string
-	LastErrors   []problem    `json:"last_errors"` // oldest first
-	Errors       uint64       `json:"errors"`
-	LastRefusal  *refusal     `json:"last_checkpoint_refusal"`
-	Refusals     uint64       `json:"checkpoint_refusals"`
-	ScratchFiles int          `json:"scratch_files"`
-	ScratchBytes int64        `json:"scratch_bytes"`
+	LastErrors   []problem `json:"last_errors"` // oldest first
+	Errors       uint64    `json:"errors"`
+	LastRefusal  *refusal  `json:"last_checkpoint_refusal"`
+	Refusals     uint64    `json:"checkpoint_refusals"`
+	ScratchFiles int       `json:"scratch_files"`
+	ScratchBytes int64     `json:"scratch_bytes"`
+	// ScratchNames are the scratch files' names: what nobody renames onto the checkpoint is gone with the mount.
+	ScratchNames []string     `json:"scratch_names,omitempty"`
 	Kernel       kernelReport `json:"kernel"`
 }
 
@@ -112,6 +114,7 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 	r.LastErrors, r.Errors = t.problems.snapshot()
 	r.LastRefusal, r.Refusals = t.refusals.snapshot()
 	r.ScratchFiles, r.ScratchBytes = t.scratch.usage()
+	r.ScratchNames = t.scratch.names()
 	r.Reading = t.reading(v)
 	// What needs the layout of the epoch is not waited for: it may take minutes.
 	soon, cancel := context.WithTimeout(ctx, layoutPatience)
@@ -190,6 +193,9 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	line("open", "%d handles of streams now, %d so far", r.Traffic.OpenHandles, r.Traffic.Opened)
 	if r.ScratchFiles > 0 || r.ScratchBytes > 0 {
 		line("scratch", "%s, %s with unfinished writes", english.Plural(r.ScratchFiles, "file", ""), size(r.ScratchBytes))
+		if names := strings.Join(r.ScratchNames, ", "); names != "" {
+			line("", "in memory until the mount ends, unless renamed onto checkpoint: %s", names)
+		}
 	}
 	if r.Reading != nil {
 		r.Reading.write(&b)

@@ -203,6 +203,9 @@ func (t *tree) close() {
 		h.close()
 	}
 	t.problems.flush()
+	if names := t.scratch.names(); len(names) > 0 {
+		t.log.Warn("files that were written into the mount, and not renamed onto checkpoint, are gone with it", "mount_point", t.mountPoint, "files", names)
+	}
 }
 
 // before is the entry of done that takes the first n records of G off.

@@ -28,6 +28,20 @@ func TestUmountReturnsWhenTheServerHasLetGoOfTheDataset(t *testing.T) {
 	require.True(t, state == "" || state == "Z", "the server is in state %s", state)
 }
 
+// A file that was copied into a mount is in memory, for a rename onto checkpoint.
+func TestFilesThatAreGoneWithAMountAreNamed(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	mnt, _ := daemon(t, dataset(t), "--log-file", log)
+	require.NoError(t, os.WriteFile(filepath.Join(mnt, "model.pt"), []byte("weights"), 0o600))
+	require.Contains(t, read(t, mnt, "status"), "in memory until the mount ends, unless renamed onto checkpoint: model.pt")
+	r := umountInOwnProcess(t, mnt)
+	require.Equal(t, exit.OK, r.code, r.stderr)
+	require.Contains(t, r.stderr, "are gone with it: model.pt;")
+	text, err := os.ReadFile(log)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "model.pt")
+}
+
 // stop stops all threads of a process. A request that one of them has read before would hold up its client until the
 // process goes on, even one that is killed.
 func stop(t *testing.T, pid int) {

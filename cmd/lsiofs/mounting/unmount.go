@@ -49,8 +49,10 @@ func Unmount(ctx context.Context, o UnmountOptions, u *terminal.UI) error {
 	if !o.Lazy {
 		server = fs.FindServer(m)
 	}
+	var lost []string
 	if server != nil {
 		defer server.Close()
+		lost = writtenFiles(m, server)
 	}
 	if err := UnmountPoint(ctx, point, o.Lazy); err != nil {
 		if !errors.Is(err, unix.EBUSY) {
@@ -58,6 +60,9 @@ func Unmount(ctx context.Context, o UnmountOptions, u *terminal.UI) error {
 		}
 		return exit.Errorf(exit.Mount, "%s is busy%s; close these, or detach it with lsiofs umount --lazy %s",
 			o.Point, holdersText(holders("/proc", point, os.Getpid(), os.ReadDir)), terminal.Quote(o.Point))
+	}
+	if len(lost) > 0 {
+		u.Warn(fmt.Sprintf("files that were written into %s are gone with it: %s; a mount keeps its checkpoint alone", o.Point, strings.Join(lost, ", ")))
 	}
 	if server != nil {
 		if err := letGo(ctx, m, server, o.Point, u); err != nil {
@@ -68,6 +73,20 @@ func Unmount(ctx context.Context, o UnmountOptions, u *terminal.UI) error {
 		return u.Emit(map[string]string{"unmounted": point})
 	}
 	u.Notef("unmounted %s", o.Point)
+	return nil
+}
+
+// statusTime bounds how long a mount's status is waited for before it is unmounted.
+const statusTime = 2 * time.Second
+
+// writtenFiles are the names of what programs have written into a mount besides its checkpoint.
+func writtenFiles(m fs.MountEntry, server *fs.Server) []string {
+	if server.Stopped() {
+		return nil
+	}
+	if s := m.Status(statusTime); s != nil {
+		return s.ScratchNames
+	}
 	return nil
 }
 
