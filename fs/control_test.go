@@ -24,7 +24,7 @@ func (m *mounted) epoch() uint64 {
 
 // Programs that save and restore. $M is the mount, $D a directory elsewhere
 // that holds a document of epoch 5 (good.json), one that is refused (bad.json),
-// and one that is cut off (cut.json).
+// one that is cut off (cut.json), and some that hold none.
 func TestProgramsThatRestore(t *testing.T) {
 	m := mount(t, 2)
 	// Not below the mounts' directory: mv must see another file system.
@@ -38,6 +38,10 @@ func TestProgramsThatRestore(t *testing.T) {
 		put("good.json", good)
 		put("bad.json", strings.Replace(good, `"epoch": 5`, `"epoch": -5`, 1))
 		put("cut.json", good[:len(good)/2])
+		put("empty.json", "")
+		put("blank.json", " \n\n")
+		put("zeros.json", "\x00\x00\x00")
+		put("mark.json", "\ufeff")
 		require.Equal(t, syscall.Errno(0), m.write(`{"epoch": 0}`))
 	}
 	const python, node = "/usr/bin/python3", "node"
@@ -47,31 +51,33 @@ func TestProgramsThatRestore(t *testing.T) {
 		script  string // with FILE for one of the documents
 		// silent: the program does not look at what close says.
 		silent bool
+		// adds: the program leaves what is there.
+		adds bool
 	}{
-		{"cp", "sh", `cp FILE "$M"/checkpoint`, false},
-		{"cp -p", "sh", `cp -p FILE "$M"/checkpoint`, false},
-		{"cp --remove-destination", "sh", `cp --remove-destination FILE "$M"/checkpoint`, false},
-		{"cat", "sh", `cat FILE > "$M"/checkpoint`, false},
-		{"cat >>", "sh", `cat FILE >> "$M"/checkpoint`, false},
-		{"tee", "sh", `tee "$M"/checkpoint < FILE`, false},
-		{"echo in sh", "sh", `echo "$(cat FILE)" > "$M"/checkpoint`, true},
-		{"echo in bash", "bash", `echo "$(cat FILE)" > "$M"/checkpoint`, true},
-		{"printf in pieces", "bash", `{ head -c 20 FILE; tail -c +21 FILE; } > "$M"/checkpoint`, false},
-		{"dd in small blocks", "sh", `dd if=FILE of="$M"/checkpoint bs=7 status=none`, false},
-		{"dd conv=notrunc,fsync", "sh", `dd if=FILE of="$M"/checkpoint conv=notrunc,fsync status=none`, false},
-		{"mv from another file system", "sh", `mv FILE "$M"/checkpoint`, false},
-		{"cp and mv", "sh", `cp FILE "$M"/new && mv "$M"/new "$M"/checkpoint`, false},
-		{"install", "sh", `install -m 644 FILE "$M"/checkpoint`, false},
-		{"rsync", "rsync", `rsync -It FILE "$M"/checkpoint`, false},
-		{"rsync --inplace", "rsync", `rsync -I --inplace FILE "$M"/checkpoint`, false},
-		{"cp within the mount and mv", "sh", `cp FILE "$M"/a && cp "$M"/a "$M"/b && rm "$M"/a && mv "$M"/b "$M"/checkpoint`, false},
-		{"python write", python, "import os\nopen(os.environ['M']+'/checkpoint','w').write(open('FILE').read())", true},
-		{"python with", python, "import os\nwith open(os.environ['M']+'/checkpoint','w') as f:\n  f.write(open('FILE').read())", false},
-		{"python r+", python, "import os\nwith open(os.environ['M']+'/checkpoint','r+') as f:\n  f.read()\n  f.seek(0)\n  f.truncate()\n  f.write(open('FILE').read())", false},
-		{"python shutil.copy", python, "import os,shutil\nshutil.copy('FILE', os.environ['M']+'/checkpoint')", false},
-		{"python os.replace", python, "import os\nd=os.environ['M']\nwith open(d+'/tmp1','w') as f:\n  f.write(open('FILE').read()); f.flush(); os.fsync(f.fileno())\nos.replace(d+'/tmp1', d+'/checkpoint')", false},
-		{"node writeFileSync", node, "const fs=require('fs');fs.writeFileSync(process.env.M+'/checkpoint', fs.readFileSync('FILE'))", false},
-		{"node copyFileSync", node, "const fs=require('fs');fs.copyFileSync('FILE', process.env.M+'/checkpoint')", false},
+		{"cp", "sh", `cp FILE "$M"/checkpoint`, false, false},
+		{"cp -p", "sh", `cp -p FILE "$M"/checkpoint`, false, false},
+		{"cp --remove-destination", "sh", `cp --remove-destination FILE "$M"/checkpoint`, false, false},
+		{"cat", "sh", `cat FILE > "$M"/checkpoint`, false, false},
+		{"cat >>", "sh", `cat FILE >> "$M"/checkpoint`, false, true},
+		{"tee", "sh", `tee "$M"/checkpoint < FILE`, false, false},
+		{"echo in sh", "sh", `echo "$(cat FILE)" > "$M"/checkpoint`, true, false},
+		{"echo in bash", "bash", `echo "$(cat FILE)" > "$M"/checkpoint`, true, false},
+		{"printf in pieces", "bash", `{ head -c 20 FILE; tail -c +21 FILE; } > "$M"/checkpoint`, false, false},
+		{"dd in small blocks", "sh", `dd if=FILE of="$M"/checkpoint bs=7 status=none`, false, false},
+		{"dd conv=notrunc,fsync", "sh", `dd if=FILE of="$M"/checkpoint conv=notrunc,fsync status=none`, false, true},
+		{"mv from another file system", "sh", `mv FILE "$M"/checkpoint`, false, false},
+		{"cp and mv", "sh", `cp FILE "$M"/new && mv "$M"/new "$M"/checkpoint`, false, false},
+		{"install", "sh", `install -m 644 FILE "$M"/checkpoint`, false, false},
+		{"rsync", "rsync", `rsync -It FILE "$M"/checkpoint`, false, false},
+		{"rsync --inplace", "rsync", `rsync -I --inplace FILE "$M"/checkpoint`, false, false},
+		{"cp within the mount and mv", "sh", `cp FILE "$M"/a && cp "$M"/a "$M"/b && rm "$M"/a && mv "$M"/b "$M"/checkpoint`, false, false},
+		{"python write", python, "import os\nopen(os.environ['M']+'/checkpoint','w').write(open('FILE').read())", true, false},
+		{"python with", python, "import os\nwith open(os.environ['M']+'/checkpoint','w') as f:\n  f.write(open('FILE').read())", false, false},
+		{"python r+", python, "import os\nwith open(os.environ['M']+'/checkpoint','r+') as f:\n  f.read()\n  f.seek(0)\n  f.truncate()\n  f.write(open('FILE').read())", false, false},
+		{"python shutil.copy", python, "import os,shutil\nshutil.copy('FILE', os.environ['M']+'/checkpoint')", false, false},
+		{"python os.replace", python, "import os\nd=os.environ['M']\nwith open(d+'/tmp1','w') as f:\n  f.write(open('FILE').read()); f.flush(); os.fsync(f.fileno())\nos.replace(d+'/tmp1', d+'/checkpoint')", false, false},
+		{"node writeFileSync", node, "const fs=require('fs');fs.writeFileSync(process.env.M+'/checkpoint', fs.readFileSync('FILE'))", false, false},
+		{"node copyFileSync", node, "const fs=require('fs');fs.copyFileSync('FILE', process.env.M+'/checkpoint')", false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			runScript := func(file string) (string, int) {
@@ -92,14 +98,19 @@ func TestProgramsThatRestore(t *testing.T) {
 			out, code := runScript("good.json")
 			require.Zero(t, code, out)
 			require.EqualValues(t, 5, m.epoch(), out)
-			for _, file := range []string{"bad.json", "cut.json"} {
+			for _, file := range []string{"bad.json", "cut.json", "empty.json", "blank.json", "zeros.json", "mark.json"} {
+				if file == "empty.json" && c.adds {
+					continue // it writes nothing, and cuts nothing
+				}
 				out, code = runScript(file)
 				require.EqualValues(t, 0, m.epoch(), file)
 				if !c.silent {
 					require.NotZero(t, code, "%s: %s", file, out)
 				}
-				require.Contains(t, m.read(m.path("status")), "last checkpoint refused", file)
-				require.NotContains(t, m.read(m.path("status")), "(restored since)", file)
+				require.Eventually(t, func() bool { // RELEASE comes after close has returned
+					status := m.read(m.path("status"))
+					return strings.Contains(status, "last checkpoint refused") && !strings.Contains(status, "(restored since)")
+				}, callTimeout, time.Millisecond, file)
 			}
 		})
 	}
@@ -149,11 +160,42 @@ func TestProgramsThatSave(t *testing.T) {
 
 func TestTouchingTheControlFileDoesNothing(t *testing.T) {
 	m := mount(t, 1)
-	out, code := run(t, t.TempDir(), "sh", "-c", "set -e; cd '"+m.dir+"'; touch checkpoint; chmod 600 checkpoint; truncate -s 0 checkpoint; : > checkpoint; : >> checkpoint; truncate -s 100 checkpoint")
+	out, code := run(t, t.TempDir(), "sh", "-c", "set -e; cd '"+m.dir+"'; touch checkpoint; chmod 600 checkpoint; : >> checkpoint; : <> checkpoint; truncate -s 100 checkpoint")
 	require.Zero(t, code, out)
 	require.EqualValues(t, 1, m.tree.view.Load().number, "no restore")
 	require.NotContains(t, m.read(m.path("status")), "refused")
 	require.EqualValues(t, len(m.read(m.path("checkpoint"))), m.must(call{Op: "stat", Path: m.path("checkpoint")}).Size)
+}
+
+func TestAnEmptyDocumentIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		script string
+		silent bool // what close says is not looked at
+	}{
+		{": > checkpoint", true},
+		{"truncate -s 0 checkpoint", false},
+		{"cp /dev/null checkpoint", false},
+		{"rm checkpoint; : > checkpoint", true},
+		{"tee checkpoint < /dev/null", false},
+		{"dd if=/dev/null of=checkpoint status=none", false},
+		{"/usr/bin/python3 -c 'open(\"checkpoint\", \"w\").close()'", false},
+		{"/usr/bin/python3 -c 'import os; os.truncate(\"checkpoint\", 0)'; : > checkpoint", true},
+	} {
+		m := mount(t, 1)
+		require.Equal(t, syscall.Errno(0), m.write(`{"epoch": 5}`))
+		require.NotContains(t, m.read(m.path("status")), "refused", "what a shell closes before its command writes is no refusal")
+		out, code := run(t, m.dir, "sh", "-c", c.script)
+		require.Equal(t, c.silent, code == 0, "%s: %s", c.script, out)
+		require.Eventually(t, func() bool {
+			return strings.Contains(m.read(m.path("status")), "nothing was written, as from an empty file")
+		},
+			callTimeout, time.Millisecond, c.script)
+		require.EqualValues(t, 5, m.epoch(), c.script)
+		out, code = run(t, m.dir, "bash", "-c", `echo '{"epoch": 6}' > checkpoint`)
+		require.Zero(t, code, out)
+		require.EqualValues(t, 6, m.epoch(), c.script)
+		require.Contains(t, m.read(m.path("status")), "(restored since)", c.script)
+	}
 }
 
 func TestWritesInAnyOrder(t *testing.T) {

@@ -26,12 +26,18 @@ type draft struct {
 	// refused is why nothing more is taken until the draft is truncated.
 	refused error
 	// dirty says that something was written since the last commit or refusal.
-	dirty     bool
+	dirty bool
+	// emptied says that the file was cut to nothing, or made anew, and nothing was written
+	// since: what a writer leaves so is no document.
+	emptied   bool
 	committed []byte // trimmed, nil before the first commit
 }
 
 // span is the bytes [from, to).
 type span struct{ from, to int }
+
+// errEmpty says that a writer has cut the file to nothing, and written nothing.
+var errEmpty = fmt.Errorf("%w: nothing was written, as from an empty file; the position stays as it is", checkpoint.ErrIncomplete)
 
 // errHole says that the beginning of a document, or a part of it, was not written.
 var errHole = fmt.Errorf("%w: parts of it were never written", checkpoint.ErrIncomplete)
@@ -66,7 +72,7 @@ func (d *draft) write(data []byte, off int64) error {
 		d.buf = append(d.buf, make([]byte, at.to-len(d.buf))...)
 	}
 	copy(d.buf[at.from:at.to], data)
-	d.dirty = true
+	d.dirty, d.emptied = true, false
 	d.written = join(d.written, at)
 	d.judged = min(d.judged, at.from)
 	begun := d.begun()
@@ -93,7 +99,7 @@ func (d *draft) begun() int {
 // An empty draft is not refused any more.
 func (d *draft) truncate(size int64) {
 	if size == 0 {
-		d.buf, d.written, d.judged, d.refused, d.dirty = nil, nil, 0, nil, false
+		d.buf, d.written, d.judged, d.refused, d.dirty, d.emptied = nil, nil, 0, nil, false, true
 	}
 	if size >= int64(len(d.buf)) {
 		return
@@ -110,11 +116,13 @@ func (d *draft) truncate(size int64) {
 }
 
 // ready gives the document to commit, or nil when nothing was written since the
-// last commit, spaces and newlines aside.
+// last commit, spaces and newlines aside, and the file was not emptied either.
 func (d *draft) ready() ([]byte, error) {
 	switch {
 	case d.refused != nil:
 		return nil, d.refused
+	case d.emptied:
+		return nil, errEmpty
 	case !d.dirty:
 		return nil, nil
 	case d.begun() != len(d.buf):

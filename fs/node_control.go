@@ -31,11 +31,13 @@ func (n *controlNode) attr(out *fuse.Attr) { n.t.attr(out, n.t.controlMode, n.si
 
 // Setattr accepts everything without effect on the state: shells truncate
 // before they write, cp sets modes and times after it.
-func (n *controlNode) Setattr(_ context.Context, f fusefs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+func (n *controlNode) Setattr(ctx context.Context, f fusefs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
 	if size, truncates := in.GetSize(); truncates {
 		// Only ftruncate brings a handle, open with O_TRUNC does not.
 		if h, isControl := f.(*controlHandle); isControl {
 			h.truncate(int64(size))
+		} else if size == 0 {
+			n.t.writers.emptied(threadOf(ctx))
 		}
 	}
 	n.attr(&out.Attr)
@@ -51,6 +53,7 @@ func (n *controlNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle
 	if h.texts, fits = n.t.texts.take(ctx, len(h.snapshot)); !fits {
 		return nil, 0, errnoTooMany
 	}
+	n.t.writers.opened(threadOf(ctx), h)
 	// Not KEEP_CACHE: pages of the last opening show another state.
 	return h, fuse.FOPEN_DIRECT_IO, ok
 }
@@ -67,6 +70,8 @@ type controlHandle struct {
 	t        *tree
 	snapshot []byte
 	texts    int64 // of the tree's texts
+	writes   bool
+	thread   uint32 // that has opened it, for the tree's writers
 
 	mu    sync.Mutex
 	draft draft
@@ -75,7 +80,7 @@ type controlHandle struct {
 
 func (t *tree) newControlHandle(ctx context.Context, flags uint32) (*controlHandle, error) {
 	h := &controlHandle{t: t, draft: draft{appends: flags&syscall.O_APPEND != 0}}
-	if flags&syscall.O_ACCMODE == syscall.O_WRONLY {
+	if h.writes = wantsWrite(flags); flags&syscall.O_ACCMODE == syscall.O_WRONLY {
 		return h, nil
 	}
 	p := t.patient(ctx, nil)
@@ -144,7 +149,18 @@ func (h *controlHandle) truncate(size int64) {
 	h.draft.truncate(size)
 }
 
-// Flush commits what was written. Nothing written is fine.
+// truncateUnwritten empties a draft that nothing was written to yet.
+func (h *controlHandle) truncateUnwritten() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.draft.dirty && len(h.draft.buf) == 0 && h.draft.refused == nil {
+		h.draft.truncate(0)
+	}
+}
+
+// Flush commits what was written. Nothing written is fine, unless the file was emptied
+// before: who copies an empty file here is told so. A shell gets that, too, for the
+// descriptor that it closes before its command has written, and pays no heed to it.
 func (h *controlHandle) Flush(ctx context.Context) syscall.Errno { return h.commit(ctx) }
 
 // Fsync commits as Flush does.
@@ -155,7 +171,7 @@ func (h *controlHandle) commit(ctx context.Context) syscall.Errno {
 	defer h.mu.Unlock()
 	doc, err := h.draft.ready()
 	if err != nil {
-		if h.draft.refused == nil {
+		if h.draft.refused == nil && !h.draft.emptied { // see Release
 			h.t.refusals.note(h.t.log, err)
 		}
 		return restoreErrno(err)
@@ -170,15 +186,57 @@ func (h *controlHandle) commit(ctx context.Context) syscall.Errno {
 	return restoreErrno(err)
 }
 
-// Release drops a draft that was not committed.
+// Release drops a draft that was not committed. That it stayed empty is known only now.
 func (h *controlHandle) Release(context.Context) syscall.Errno {
+	h.t.writers.closed(h)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.draft.emptied {
+		h.t.refusals.note(h.t.log, errEmpty)
+	}
 	h.t.scratch.give(h.taken)
 	h.t.texts.give(h.texts)
 	h.taken, h.texts = 0, 0
 	h.draft = draft{}
 	return ok
+}
+
+// writers are the openings of the control file for writing, by the thread that has opened
+// one last: O_TRUNC comes as a request of its own, of the same thread, which does not name
+// the opening. The zero value has none; it is safe for concurrent use.
+type writers struct {
+	mu   sync.Mutex
+	last map[uint32]*controlHandle
+}
+
+func (w *writers) opened(thread uint32, h *controlHandle) {
+	if !h.writes {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last == nil {
+		w.last = make(map[uint32]*controlHandle)
+	}
+	w.last[thread], h.thread = h, thread
+}
+
+func (w *writers) closed(h *controlHandle) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last[h.thread] == h {
+		delete(w.last, h.thread)
+	}
+}
+
+// emptied records that thread has cut the file to nothing by its name.
+func (w *writers) emptied(thread uint32) {
+	w.mu.Lock()
+	h := w.last[thread]
+	w.mu.Unlock()
+	if h != nil {
+		h.truncateUnwritten()
+	}
 }
 
 // readBytes answers a read of a file that is in memory, and stays as it is.

@@ -170,6 +170,9 @@ func (n *rootNode) Create(ctx context.Context, name string, flags, mode uint32, 
 		if err != nil {
 			return nil, nil, 0, n.t.problems.errno(name, err)
 		}
+		if h.writes {
+			h.truncate(0) // it is made anew
+		}
 		n.t.hidden.show()
 		return n.control(ctx, out), h, fuse.FOPEN_DIRECT_IO, ok
 	}

@@ -71,6 +71,7 @@ type tree struct {
 	endOnce sync.Once
 
 	readers    readers
+	writers    writers
 	texts      texts
 	interrupts interrupts
 
