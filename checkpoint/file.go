@@ -10,11 +10,13 @@ import (
 
 // WriteFile writes a document to path atomically: a temporary file in path's directory,
 // fsync, rename, fsync of the directory. The mode is 0600. A symbolic link at path is
-// replaced, not followed; a directory, device or pipe there is an error. If it fails
+// replaced, not followed; a directory, device or pipe there, or behind a link (as
+// /dev/stdout is one), is an error. If it fails
 // before the rename, path is unchanged and the temporary file is removed.
 func WriteFile(path string, doc []byte) error {
 	dir := filepath.Dir(path)
-	if there, err := os.Lstat(path); err == nil && !there.Mode().IsRegular() && there.Mode().Type() != os.ModeSymlink {
+	// Stat follows links; one that leads nowhere is replaced.
+	if there, err := os.Stat(path); err == nil && !there.Mode().IsRegular() {
 		return fmt.Errorf("save %s: it is no regular file; name another one", path)
 	}
 	// CreateTemp opens with O_EXCL and 0600, under a name that can't be guessed.

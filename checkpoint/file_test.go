@@ -68,3 +68,13 @@ func TestWriteFileTakesARelativeName(t *testing.T) {
 	require.NoError(t, WriteFile("c.json", []byte("new")))
 	require.Equal(t, []string{"c.json"}, namesIn(t, "."))
 }
+
+// /dev/stdout is a link: to replace it would take every program's output away.
+func TestWriteFileReplacesNoLinkToWhatIsNoFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "stdout")
+	require.NoError(t, os.Symlink("/dev/null", path))
+	require.ErrorContains(t, WriteFile(path, []byte("new")), "no regular file")
+	target, err := os.Readlink(path)
+	require.NoError(t, err)
+	require.Equal(t, "/dev/null", target)
+}

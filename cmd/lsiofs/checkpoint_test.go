@@ -188,3 +188,44 @@ func TestRefusalsAreInTheMountsOwnWords(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(mnt, "status.json"), []byte(`{"last_checkpoint_refusal": null}`), 0o600))
 	require.Contains(t, refusalReason(mnt, unix.EINVAL), "status may say why")
 }
+
+func TestAFileThatHoldsNothingIsNoCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	file, whole := filepath.Join(dir, "c.json"), saveState(t, filepath.Join(dir, "whole.json"), savedState(1, 2, 3, 4))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "checkpoint"), []byte("{}"), 0o600)) // as far as a directory can be a mount
+	for _, text := range []string{"", "\n \t\r\n", "\x00\x00\x00", "\ufeff"} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		for _, args := range [][]string{
+			{"checkpoint", "show", file}, {"checkpoint", "restore", file, dir}, {"checkpoint", "merge", whole, file}, {"cat", dataset(t), "--resume", file},
+		} {
+			r := lsiofs(t, args...)
+			require.Equal(t, exit.Checkpoint, r.code, "%q %q: %s", args, text, r.stderr)
+			require.Contains(t, r.stderr, file+" holds no checkpoint")
+		}
+		require.Equal(t, "{}", read(t, dir, "checkpoint"))
+	}
+}
+
+func TestAMinusIsStandardInputAndOutput(t *testing.T) {
+	dir := t.TempDir()
+	a := saveState(t, filepath.Join(dir, "a.json"), savedState(1, 2, 3, 4))
+	b := saveState(t, filepath.Join(dir, "b.json"), savedState(4, 3, 2, 1))
+	merged := ok(t, "checkpoint", "merge", a, b).stdout
+	require.Equal(t, merged, ok(t, "checkpoint", "merge", a, b, "-o", "-").stdout)
+	for _, args := range [][]string{{"checkpoint", "show", "-"}, {"checkpoint", "show", b}, {"checkpoint", "merge", a, "-"}, {"checkpoint", "merge", a, b}} {
+		c := program(t, args...)
+		in, err := os.Open(b)
+		require.NoError(t, err)
+		defer in.Close()
+		c.Stdin = in
+		out, err := c.Output()
+		require.NoError(t, err, "%q", args)
+		if slices.Contains(args, "-") {
+			require.Equal(t, ok(t, append(slices.Clone(args[:len(args)-1]), b)...).stdout, string(out), "%q", args)
+		}
+	}
+	r := lsiofs(t, "cat", dataset(t), "--resume", "-")
+	require.Equal(t, exit.Usage, r.code)
+	require.Contains(t, r.stderr, "--resume - is no file")
+	require.NoFileExists(t, "-")
+}

@@ -40,6 +40,7 @@ func newCheckpointShowCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show FILE|MNT",
 		Short: "Show a checkpoint, or that of a mount",
+		Long:  `Shows a checkpoint in words. FILE - is standard input.`,
 		Example: `  lsiofs checkpoint show ckpt.json
   lsiofs checkpoint show /mnt/train --json`,
 		Args: exactArgs("FILE|MNT"),
@@ -50,11 +51,13 @@ func newCheckpointShowCommand(g *globals) *cobra.Command {
 // runCheckpointShow prints a checkpoint for people, or, as JSON, its full form
 // on one line.
 func runCheckpointShow(ctx context.Context, path string, u *terminal.UI) error {
-	if err := fs.Answers(ctx, path); err != nil {
-		return exit.With(exit.Mount, err)
-	}
-	if isDirectory(path) {
-		path = filepath.Join(path, "checkpoint")
+	if path != resuming.Stdin {
+		if err := fs.Answers(ctx, path); err != nil {
+			return exit.With(exit.Mount, err)
+		}
+		if isDirectory(path) {
+			path = filepath.Join(path, "checkpoint")
+		}
 	}
 	r, err := resuming.Read(path)
 	if err != nil {

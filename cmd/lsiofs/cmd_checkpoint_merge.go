@@ -22,7 +22,7 @@ func newCheckpointMergeCommand(g *globals) *cobra.Command {
 		Short: "Make one checkpoint of those that the machines of a cluster saved",
 		Long: `Each mount of a cluster knows its own workers only. merge takes documents that agree
 in dataset, order, epoch and all entries but the last, and takes of the last
-entry's numbers, element by element, the greatest.`,
+entry's numbers, element by element, the greatest. One FILE may be -, standard input.`,
 		Example: `  lsiofs checkpoint merge node-*.json -o ckpt.json`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -57,7 +57,7 @@ func runCheckpointMerge(o *mergeOptions, u *terminal.UI) error {
 		return exit.With(exit.Checkpoint, err)
 	}
 	doc := merged.Marshal(widest(merged.Done))
-	if o.output == "" {
+	if o.output == "" || o.output == resuming.Stdin { // as everywhere, - is also standard output
 		_, err := u.Out.Write(doc)
 		return err
 	}

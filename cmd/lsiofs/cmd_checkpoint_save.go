@@ -31,6 +31,7 @@ func newCheckpointSaveCommand(g *globals) *cobra.Command {
 		Use:   "save MNT FILE",
 		Short: "Save a mount's checkpoint, whole or not at all",
 		Long: `Writes the mount's checkpoint to FILE: a temporary file beside it, fsync, rename.
+FILE - is standard output.
 
 The mount counts what it has sent to the programs that read its worker files. Most of
 them read ahead (Python's open by 1 MiB), and a resume leaves out what they have not
@@ -74,6 +75,10 @@ func runCheckpointSave(ctx context.Context, o *saveOptions, own bool, u *termina
 		}
 		doc = state.Marshal(records)
 	}
+	if o.file == resuming.Stdin { // as everywhere, - is also standard output
+		_, err := u.Out.Write(doc)
+		return err
+	}
 	if err := checkpoint.WriteFile(o.file, doc); err != nil {
 		return err
 	}
@@ -113,9 +118,9 @@ func newCheckpointRestoreCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore FILE MNT",
 		Short: "Restore a checkpoint into a running mount",
-		Long: `Writes FILE to MNT/checkpoint. The worker files then hold what is left of that
-epoch; files that are open fail with ESTALE. A document that does not fit is refused,
-changes nothing, and the reason is printed.`,
+		Long: `Writes FILE (- is standard input) to MNT/checkpoint. The worker files then hold what is
+left of that epoch; files that are open fail with ESTALE. A document that does not fit
+is refused, changes nothing, and the reason is printed.`,
 		Example: `  lsiofs checkpoint restore ckpt.json /mnt/train`,
 		Args:    exactArgs("FILE", "MNT"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -131,6 +131,9 @@ func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resuming.Checkpoint,
 	s.Order.Sample = s.Order.Sample.Or()
 	s.Order.Batch = orderBatch(s)
 	var r *resuming.Checkpoint
+	if d.resume == resuming.Stdin {
+		return s, nil, exit.Usagef("--resume - is no file: a checkpoint is read more than once, so save standard input first")
+	}
 	if d.resume != "" {
 		var err error
 		if r, err = resuming.Read(d.resume); err != nil {

@@ -1,6 +1,7 @@
 package resuming
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,6 +30,9 @@ type Short struct {
 	Samples *uint64 `json:"samples"`
 }
 
+// Stdin is the FILE that stands for standard input.
+const Stdin = "-"
+
 // Read reads a checkpoint of either form. What it says is judged
 // against the dataset later, by Position.
 func Read(path string) (*Checkpoint, error) {
@@ -53,20 +57,25 @@ func Read(path string) (*Checkpoint, error) {
 	return r, nil
 }
 
-// ReadDocument reads a file that may be a checkpoint, and no more of it than
-// one may have. "-" is no file name here: a checkpoint is read twice.
+// ReadDocument reads a file that may be a checkpoint, or standard input, and no more of it than
+// one may have. A file that holds nothing, as a full disk leaves it, is an error.
 func ReadDocument(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, exit.With(exit.Checkpoint, err)
+	f := os.Stdin
+	if path != Stdin {
+		var err error
+		if f, err = os.Open(path); err != nil {
+			return nil, exit.With(exit.Checkpoint, err)
+		}
+		defer f.Close()
 	}
-	defer f.Close()
 	doc, err := io.ReadAll(io.LimitReader(f, checkpoint.MaxBytes+1))
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, exit.With(exit.Checkpoint, err)
-	}
-	if len(doc) > checkpoint.MaxBytes {
+	case len(doc) > checkpoint.MaxBytes:
 		return nil, exit.Errorf(exit.Checkpoint, "%s: %w: more than %d bytes", path, checkpoint.ErrTooLarge, checkpoint.MaxBytes)
+	case len(bytes.Trim(doc, " \t\r\n\x00\ufeff")) == 0:
+		return nil, exit.Errorf(exit.Checkpoint, "%s holds no checkpoint: it has %d bytes, and nothing in them; was the disk full when it was saved?", path, len(doc))
 	}
 	return doc, nil
 }
