@@ -165,6 +165,8 @@ func ofStatus(status int, code string, after time.Duration) finding {
 		f.kind, text = kindRefresh, text+": set this machine's clock right"
 	case "PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException":
 		f.kind, text = kindElsewhere, text+": it lies in another region: name that with --region"
+	case "InvalidBucketName":
+		text += ": look at the name of the bucket"
 	case "InvalidObjectState":
 		text += ": the object is archived: restore it first"
 	default:
@@ -188,6 +190,8 @@ func ofPlainStatus(f finding, status int, text string) finding {
 		f.kind, text = kindRefresh, text+": the server wants a name and a password, or a token"
 	case 301, 302, 303, 307, 308:
 		f.kind, text = kindElsewhere, text+": it lies elsewhere: name its region with --region, or the URL that it is at"
+	case 405, 501:
+		text += ": no files are served there: look at the URL, and, for a bucket, at --endpoint"
 	case 407:
 		text += ": " + ProxyWantsSignIn
 	case 403:

@@ -219,6 +219,9 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 		return s.known(s.config.Known.Objects[i]), nil
 	}
 	l, err := s.describe(ctx, path)
+	if errors.Is(err, fs.ErrNotExist) && !refused(err) {
+		err = fmt.Errorf("%w: look at its name, and at the folder's", err)
+	}
 	if err != nil {
 		return storage.Object{}, fmt.Errorf("%s: %w", path, err)
 	}

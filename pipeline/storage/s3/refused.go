@@ -53,6 +53,9 @@ func (s *Source) judge(a *remote.Answer, asked *http.Request) {
 	case s.keys.accepted.Load():
 		a.Renewal = remote.LateRenewal
 	}
+	if at.endpoint == nil && !s.options.RequesterPays {
+		style = "; where whoever asks pays for requests, give --requester-pays"
+	}
 	if a.Advice = advise(a.Code, from, a.Status); a.Advice != "" && (a.Code == "AccessDenied" || a.Code == "") {
 		a.Advice += style
 	}

@@ -32,7 +32,7 @@ func TestARefusalNamesTheSettingThatItIsAbout(t *testing.T) {
 		{"InvalidAccessKeyId", "look at AWS_ACCESS_KEY_ID", "look at aws_access_key_id"},
 		{"InvalidToken", "look at AWS_SESSION_TOKEN", "look at aws_session_token"},
 		{"ExpiredToken", "set new ones and start it again", "have expired: renew them"},
-		{"AccessDenied", "permission", "permission"},
+		{"AccessDenied", "permission to list the bucket and to read its objects; where whoever asks pays for requests, give --requester-pays", "permission"},
 		{"Surprise", "", ""},
 	} {
 		code = c.code
