@@ -150,7 +150,7 @@ func TestSedEditsTheCheckpointInPlace(t *testing.T) {
 func TestTouchingTheCheckpointHasNoEffect(t *testing.T) {
 	m := mountDataset(t, plain(t, "jsonl", 2), usual())
 	before := m.read("checkpoint")
-	for _, line := range []string{`touch "$1"`, `truncate -s 0 "$1"`, `chmod 600 "$1"`, `: >> "$1"`} {
+	for _, line := range []string{`touch "$1"`, `chmod 600 "$1"`, `: >> "$1"`} {
 		shell(t, line, m.path("checkpoint"))
 		require.Equal(t, string(before), string(m.read("checkpoint")), line)
 	}

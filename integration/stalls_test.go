@@ -229,13 +229,19 @@ for i in range(int(sys.argv[2])):
 func TestAMountEndsWhileARangeIsStalled(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways {
-		for name, end := range map[string]func(m *mount){
-			"Ctrl-C": func(m *mount) { m.cmd.Process.Signal(syscall.SIGINT) },
-			"umount": func(m *mount) { toolOK(t, "umount", m.dir) },
-			"Ctrl-C twice, a reader waits": func(m *mount) {
+		// Each gives what ends when the server has, nil for nothing.
+		for name, end := range map[string]func(t *testing.T, m *mount) *exec.Cmd{
+			"Ctrl-C": func(_ *testing.T, m *mount) *exec.Cmd { m.cmd.Process.Signal(syscall.SIGINT); return nil },
+			"umount": func(t *testing.T, m *mount) *exec.Cmd { // it waits for the server
+				umount := exec.Command(lsiofs, "umount", m.dir)
+				require.NoError(t, umount.Start())
+				return umount
+			},
+			"Ctrl-C twice, a reader waits": func(_ *testing.T, m *mount) *exec.Cmd {
 				m.cmd.Process.Signal(syscall.SIGINT)
 				m.until(func() bool { return !isMount(m.dir) })
 				m.cmd.Process.Signal(syscall.SIGINT)
+				return nil
 			},
 		} {
 			t.Run(way.name+", "+name, func(t *testing.T) {
@@ -250,7 +256,7 @@ func TestAMountEndsWhileARangeIsStalled(t *testing.T) {
 					require.NoError(t, reader.Process.Kill())
 					requireEnd(t, reader, "it was killed")
 				}
-				end(m)
+				waits := end(t, m)
 				m.until(func() bool { return !isMount(m.dir) })
 				if stays {
 					requireEnd(t, reader, "its read fails")
@@ -260,6 +266,10 @@ func TestAMountEndsWhileARangeIsStalled(t *testing.T) {
 					b.Fail()
 				}
 				require.True(t, m.ended(clientLimit), "the server ends")
+				if waits != nil {
+					requireEnd(t, waits, "the server has ended")
+					require.Zero(t, waits.ProcessState.ExitCode())
+				}
 				m.requireNothingLeft()
 			})
 		}
