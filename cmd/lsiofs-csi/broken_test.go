@@ -33,7 +33,7 @@ func TestAVolumeThatCannotBeSaysWhyInWordsAndLeavesNothing(t *testing.T) {
 		"a dataset that is missing":  {map[string]string{"dataset": "/nowhere/data"}, codes.FailedPrecondition, []string{"/nowhere/data"}},
 		"a value that mount refuses": {map[string]string{"dataset": data, "workers": "0"}, codes.InvalidArgument, []string{"workers"}},
 		"a value of no number":       {map[string]string{"dataset": data, "workers": "many"}, codes.InvalidArgument, []string{"workers", "many"}},
-		"names that there are not":   {map[string]string{"dataset": data, "worker": "2", "daemon": "true"}, codes.InvalidArgument, []string{`"daemon" (the driver runs its servers as it sees fit), "worker"`, "there are anonymous, array, "}},
+		"names that there are not":   {map[string]string{"dataset": data, "worker": "2", "daemon": "true"}, codes.InvalidArgument, []string{`"daemon" (the driver runs its servers as it sees fit), "worker"`, "there are addressing, anonymous, array, "}},
 		"kubelet's own directory":    {map[string]string{"dataset": d.path("kubelet", "pods")}, codes.InvalidArgument, []string{"no pod may read"}},
 	} {
 		t.Run(name, func(t *testing.T) {
