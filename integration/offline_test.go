@@ -70,6 +70,7 @@ func TestADatasetThatIsAllInTheCacheIsReadWithoutItsServer(t *testing.T) {
 
 	p.Enable("nginx", false)
 	require.NoError(t, os.RemoveAll(filepath.Join(kept, "cache")))
+	flags[5] = "3s" // it is waited for as long as if nothing had been listed before
 	r = cat()
 	require.NotZero(t, r.code)
 	require.Contains(t, r.stderr, "the disk cache has 0 of its 2 files")

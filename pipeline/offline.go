@@ -19,6 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
@@ -28,7 +29,8 @@ import (
 // if the service gives no answer at its start:
 //
 //	open, HEAD ──► an answer of any kind ──► listed, indexed as ever; the listing is stored
-//	           └─► none ──► the stored listing ──► all of it is in the cache, else an error
+//	           └─► none ──► all that was listed is in the cache ──► the stored listing
+//	                    └─► it is not ──► the service is asked for as long as without a listing
 //
 // Reads name the versions of the listing. So what the cache has lost is fetched once the service
 // is back, if it is still the same, and is an error otherwise.
@@ -65,8 +67,9 @@ func (m *mount) remembers() bool {
 }
 
 // listingFile is where a listing of the dataset is stored, in a directory of indexes. Its name
-// is a digest of all that the listing depends on.
-func (m *mount) listingFile(dir string, t target.Target) string {
+// is a digest of all that the listing depends on. at is the URL of a bucket, by settings that
+// may be those of a profile.
+func (m *mount) listingFile(dir string, t target.Target, at string) string {
 	if t.Web != nil {
 		w := *t.Web
 		w.User = nil
@@ -74,20 +77,19 @@ func (m *mount) listingFile(dir string, t target.Target) string {
 	}
 	r := m.spec.Remote
 	text, _ := json.Marshal([]any{ // plain values, which have a text
-		t, r.Region, r.Endpoint, r.Unversioned, m.spec.Format, m.spec.OnCorrupt, m.spec.Exclude,
-		os.Getenv("AWS_ENDPOINT_URL"), os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_PROFILE"), os.Getenv("AWS_DEFAULT_PROFILE"),
+		t, at, r.Unversioned, m.spec.Format, m.spec.OnCorrupt, m.spec.Exclude, os.Geteuid(),
 	})
 	sum := sha256.Sum256(text)
 	return filepath.Join(dir, "listing-"+hex.EncodeToString(sum[:12])+".json")
 }
 
 // earlierListing returns the stored listing, or nil if there is none that can be used.
-func (m *mount) earlierListing(t target.Target) *listed {
+func (m *mount) earlierListing(t target.Target, at string) *listed {
 	dir, _, err := catalog.DirectoryFor(m.spec.IndexDir, "")
 	if err != nil || !m.remembers() {
 		return nil
 	}
-	m.listingAt = m.listingFile(dir, t)
+	m.listingAt = m.listingFile(dir, t, at)
 	l, err := readListing(m.listingAt)
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) {
@@ -169,25 +171,92 @@ func writeListing(file string, l *listed) (err error) {
 	return os.Rename(f.Name(), file)
 }
 
-// patience is c for a service that need not answer, if there is a listing.
-func (l *listed) patience(c remote.Config) remote.Config {
-	if l != nil {
-		c.ReadTimeout, c.FirstContact = min(c.ReadTimeout, offlinePatience), min(c.FirstContact, offlineContact)
+// connect opens the source of a dataset, with open, and sets f.choice. Where the service gives no answer
+// and the cache has all that an earlier run has listed, it sets f.offline, and the source is opened when it
+// is needed.
+func (m *mount) connect(ctx context.Context, c remote.Config, earlier *listed, open opener, f *found) (s remote.Source, err error) {
+	ask := func(c remote.Config) error {
+		return remote.Try(ctx, c, func(ctx context.Context) (err error) {
+			s, f.choice, err = open(ctx)
+			return err
+		})
 	}
-	return c
+	if earlier == nil {
+		err = ask(c)
+		return s, err
+	}
+	began := time.Now()
+	quick := c
+	quick.ReadTimeout, quick.FirstContact = min(c.ReadTimeout, offlinePatience), min(c.FirstContact, offlineContact)
+	if err = ask(quick); err == nil {
+		if err = earlier.reach(ctx, quick, s); err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}
+	if !unanswered(err) {
+		return s, err
+	}
+	here := m.cachedOf(earlier)
+	if here == len(earlier.Objects) {
+		f.offline, f.choice = &offline{listed: earlier, err: err}, earlier.Choice
+		return remote.NewLater(earlier.Root, func(ctx context.Context) (remote.Source, error) {
+			s, _, err := open(ctx)
+			return s, err
+		}), nil
+	}
+	waited := time.Since(began)
+	c.ReadTimeout, c.FirstContact = max(c.ReadTimeout-waited, time.Second), max(c.FirstContact-waited, time.Second)
+	if err = ask(c); unanswered(err) {
+		err = earlier.incomplete(err, here)
+	}
+	return s, err
+}
+
+// opener opens the source of a dataset.
+type opener func(ctx context.Context) (remote.Source, discover.Choice, error)
+
+func unanswered(err error) bool {
+	_, is := errors.AsType[*remote.UnansweredError](err)
+	return is
+}
+
+// cachedOf is how many files of a listing the cache has, which is not open yet.
+func (m *mount) cachedOf(l *listed) (n int) {
+	path, err := CacheDirectory(m.spec.Cache.Dir)
+	if err != nil {
+		return 0
+	}
+	dir, err := cached.OpenDirectory(path, nil)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = dir.Close() }()
+	for i := range l.Objects {
+		url, validator := l.Objects[i].Identity(l.Root)
+		if dir.Holds(cached.Identity{URL: url, Validator: string(validator)}, l.Objects[i].SizeBytes) {
+			n++
+		}
+	}
+	return n
 }
 
 // reach asks the service for an object, and fails where there is no answer. What it says of the
 // object is seen when the dataset is listed.
 func (l *listed) reach(ctx context.Context, c remote.Config, s remote.Source) error {
-	err := remote.Try(ctx, l.patience(c), func(ctx context.Context) error {
+	err := remote.Try(ctx, c, func(ctx context.Context) error {
 		_, err := s.Head(ctx, l.Objects[0].Path)
 		return err
 	})
-	if _, ok := errors.AsType[*remote.UnansweredError](err); ok || ctx.Err() != nil {
+	if unanswered(err) || ctx.Err() != nil {
 		return err
 	}
 	return nil
+}
+
+// incomplete is the error where the service fails with err, and the cache has too little.
+func (l *listed) incomplete(err error, here int) error {
+	return fmt.Errorf("%w; and without the service it can't be read, since the disk cache has %d of its %d files: lsiofs cache warm fetches all, while the service answers",
+		err, here, len(l.Objects))
 }
 
 // checkOffline refuses to go on without the service if not all is in the cache, and says so if
@@ -205,8 +274,7 @@ func (m *mount) checkOffline() error {
 		here = m.cache.Holds(objects)
 	}
 	if here < len(objects) {
-		return fmt.Errorf("%w; and without the service it can't be read, since the disk cache has %d of its %d files: lsiofs cache warm fetches all, while the service answers",
-			m.offline.err, here, len(objects))
+		return l.incomplete(m.offline.err, here)
 	}
 	m.log.Warn(fmt.Sprintf("the service can't be reached: what it had %s is read from the disk cache, and changes since then are not seen", humanize.Time(l.Asked)),
 		"dataset", m.spec.Dataset, "asked", l.Asked.UTC().Format(time.RFC3339), "reason", m.offline.err)

@@ -61,17 +61,18 @@ func findAtService(ctx context.Context, m *mount) (f found, err error) {
 			return f, err
 		}
 	}
-	transport, err := web.NewTransport(trust)
-	if err != nil {
-		return f, err
-	}
 	c := m.remoteConfig()
+	var at string
 	if parsed.Web != nil {
 		c.Service = parsed.Web.Host
-	} else if c.Service, err = s3.Host(*parsed.Bucket, m.bucketOptions()); err != nil {
+	} else if c.Service, at, err = s3.Locate(*parsed.Bucket, m.bucketOptions()); err != nil {
 		return f, err
 	} else if !m.spec.Remote.Anonymous {
 		c.Before = m.credentials.Waiting
+	}
+	transport, err := web.NewTransport(trust)
+	if err != nil {
+		return f, err
 	}
 	open := func(ctx context.Context) (remote.Source, discover.Choice, error) {
 		if parsed.Bucket != nil {
@@ -79,25 +80,7 @@ func findAtService(ctx context.Context, m *mount) (f found, err error) {
 		}
 		return m.openWeb(ctx, *parsed.Web, transport)
 	}
-	earlier := m.earlierListing(parsed)
-	var source remote.Source
-	err = remote.Try(ctx, earlier.patience(c), func(ctx context.Context) (err error) {
-		source, f.choice, err = open(ctx)
-		return err
-	})
-	if err == nil && earlier != nil {
-		if err = earlier.reach(ctx, c, source); err != nil {
-			err = errors.Join(err, source.Close())
-		}
-	}
-	if _, ok := errors.AsType[*remote.UnansweredError](err); ok && earlier != nil {
-		f.offline, err = &offline{listed: earlier, err: err}, nil
-		c.Known, f.choice = &earlier.Known, earlier.Choice
-		source = remote.NewLater(earlier.Root, func(ctx context.Context) (remote.Source, error) {
-			s, _, err := open(ctx)
-			return s, err
-		})
-	}
+	source, err := m.connect(ctx, c, m.earlierListing(parsed, at), open, &f)
 	if err != nil {
 		transport.Close()
 		return f, err
@@ -106,6 +89,9 @@ func findAtService(ctx context.Context, m *mount) (f found, err error) {
 		f.name = parsed.Web.Root() + "/" + parsed.Web.Written
 	} else if strings.HasPrefix(source.Name(), "s3://") { // Amazon's, and no service of one's own
 		c.GetDollars, c.ListDollars = getDollars, listDollars
+	}
+	if f.offline != nil {
+		c.Known = &f.offline.listed.Known
 	}
 	f.engine, err = remote.New(source, c)
 	if err == nil {

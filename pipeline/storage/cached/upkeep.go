@@ -87,6 +87,20 @@ func (d *Directory) each(ctx context.Context, visit func(found) error) error {
 	return nil
 }
 
+// Holds reports whether all pages of an object are here, by their sums.
+func (d *Directory) Holds(id Identity, sizeBytes int64) bool {
+	if sizeBytes == 0 {
+		return true
+	}
+	o, err := d.dir.openStored(keyOf(id, sizeBytes))
+	if err != nil {
+		return false
+	}
+	defer o.close()
+	here, err := o.count()
+	return err == nil && here == o.pages()
+}
+
 // describe gives an object, open, or says why it can't.
 func (d *Directory) describe(f found) (Entry, *stored, error) {
 	e := Entry{Name: f.key.name(), BlocksBytes: f.blocks, Used: f.used, InUse: d.dir.inUse(f.key)}

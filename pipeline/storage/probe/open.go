@@ -119,7 +119,7 @@ func open(ctx context.Context, parsed target.Target, o Options) (s *Service, err
 
 func (s *Service) openBucket(ctx context.Context, b target.Bucket, o Options) (err error) {
 	asked := s3.Options{Region: o.Region, Endpoint: o.Endpoint, Addressing: o.Addressing, Anonymous: o.Anonymous, RequesterPays: o.RequesterPays, Transport: s.heard}
-	if s.host, err = s3.Host(b, asked); err != nil {
+	if s.host, _, err = s3.Locate(b, asked); err != nil {
 		return err
 	}
 	if s.credentials, err = s3.NewCredentials(keysPatience); err != nil {

@@ -24,7 +24,7 @@ func (e *StatusError) Error() string { return "the answer is " + statusText(e.St
 func (e *StatusError) answer() Answer {
 	return Answer{
 		Body: http.NoBody, Status: e.Status, Begin: -1, End: -1, Total: -1, LengthBytes: -1,
-		Code: e.Code, RetryAfter: e.RetryAfter, Advice: e.Advice,
+		Code: e.Code, RetryAfter: e.RetryAfter, Advice: e.Advice, Renewal: e.Renewal,
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // Known is a listing of an earlier run, which is used while a service can't be reached. Reads
 // name the versions in it, so what has changed since then is an error, and never other bytes.
 type Known struct {
-	Asked   time.Time // when the service was asked for it
+	Asked   time.Time // when the service was asked for it, or just before
 	Objects []KnownObject
 }
 
@@ -21,6 +21,11 @@ type Known struct {
 type KnownObject struct {
 	storage.Object
 	Validator Validator
+}
+
+// Identity is Storage.Identity of the object, in a dataset at root.
+func (o KnownObject) Identity(root string) (url string, v Validator) {
+	return identity(root, o.Object, o.Validator)
 }
 
 // UnansweredError means that a service gave no answer, or only ones that may pass, for as long
@@ -60,7 +65,7 @@ func (s *Storage) known(o KnownObject) storage.Object {
 // Known returns objects as they were listed, with their validators, or an error where one of
 // them was not listed so or has no validator.
 func (s *Storage) Known(objects []storage.Object) (*Known, error) {
-	k := &Known{Asked: time.Now(), Objects: make([]KnownObject, len(objects))}
+	k := &Known{Asked: s.began, Objects: make([]KnownObject, len(objects))}
 	for i, o := range objects {
 		v, _, ok := s.listed.get(o)
 		if !ok || v == "" {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -76,4 +77,23 @@ func TestWhatWasListedBeforeIsListedWithoutTheService(t *testing.T) {
 	require.NotErrorIs(t, err, fs.ErrNotExist)
 	require.Equal(t, 2, opened)
 	require.NoError(t, s.Close())
+}
+
+// TestAListingIsNotTakenForYoungerThanItIs: what is listed may be indexed for hours before it is stored.
+func TestAListingIsNotTakenForYoungerThanItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s, err := New(NewLater("https://host/d", nil), DefaultConfig())
+		require.NoError(t, err)
+		o := s.object(Listed{Path: "a.tar", SizeBytes: 5, Validator: `"v1"`})
+		time.Sleep(time.Hour)
+		known, err := s.Known([]storage.Object{o})
+		require.NoError(t, err)
+		require.Equal(t, began, known.Asked)
+		url, v, ok := s.Identity(o)
+		require.True(t, ok)
+		sameURL, same := known.Objects[0].Identity("https://host/d")
+		require.Equal(t, url+string(v), sameURL+string(same))
+		require.NoError(t, s.Close())
+	})
 }

@@ -86,10 +86,15 @@ func (s *Storage) Identity(o storage.Object) (url string, v Validator, ok bool) 
 	if !ok || v == "" {
 		return "", "", false
 	}
+	url, v = identity(s.source.Name(), o, v)
+	return url, v, true
+}
+
+func identity(root string, o storage.Object, v Validator) (url string, _ Validator) {
 	if o.Version.Inode != fingerprint(v) { // see version
 		v += Validator(fmt.Sprintf(" variant %016x", o.Version.Inode))
 	}
-	return strings.TrimSuffix(s.source.Name(), "/") + "/" + o.Path, v, true
+	return strings.TrimSuffix(root, "/") + "/" + o.Path, v
 }
 
 // setWhole remembers that the server of an object gives all of it for a range.

@@ -27,6 +27,7 @@ const longestPause = 30 * time.Second
 type Storage struct {
 	source  Source
 	config  Config
+	began   time.Time // of New, before anything was asked
 	listed  listed
 	knownAt map[string]int // of Config.Known's objects, by path
 	stats   stats
@@ -70,7 +71,7 @@ func New(source Source, c Config) (*Storage, error) {
 		return nil, fmt.Errorf("%s: %w", source.Name(), err)
 	}
 	s := &Storage{
-		source: source, config: c, slots: newSlots(c.Connections - reserved(c)), plans: plans{},
+		source: source, config: c, began: time.Now(), slots: newSlots(c.Connections - reserved(c)), plans: plans{},
 		waiting: map[*read]*time.Timer{}, streams: map[*stream]struct{}{},
 	}
 	if c.Hedge {

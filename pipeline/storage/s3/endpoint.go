@@ -153,15 +153,20 @@ func askRegion(ctx context.Context, t http.RoundTripper, bucket string) (string,
 	return "", fmt.Errorf("asking for the region of s3://%s: %w: --region gives it", bucket, &remote.StatusError{Status: resp.StatusCode})
 }
 
-// Host is the host of a bucket's service, or, at Amazon, the bucket.
-func Host(b target.Bucket, o Options) (string, error) {
+// Locate returns where settings say that a bucket is, without asking anybody: the host of its service, or,
+// at Amazon, the bucket's name, and the URL that it is asked for at, which no other bucket has.
+func Locate(b target.Bucket, o Options) (host, at string, err error) {
 	p, err := readProfile()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	at, err := locate(b, o, p)
-	if err != nil || at.endpoint == nil {
-		return "s3://" + b.Name, err
+	where, err := locate(b, o, p)
+	if err != nil {
+		return "", "", err
 	}
-	return at.endpoint.Host, nil
+	host, at = "s3://"+b.Name, where.url("").String()
+	if where.endpoint != nil {
+		host = where.endpoint.Host
+	}
+	return host, at, nil
 }
