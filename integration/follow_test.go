@@ -182,5 +182,5 @@ func TestWhatCanNotBeFollowedIsRefused(t *testing.T) {
 	}
 	r = tool(t, slices.Concat([]string{"cat", d.dir}, d.flags, []string{"--grow", "--follow", "--offsets"})...)
 	require.Equal(t, 2, r.code, r.stderr)
-	require.Contains(t, r.stderr, "begin anew in each epoch")
+	require.Contains(t, r.stderr, "--follow can't be combined with --offsets")
 }

@@ -96,9 +96,9 @@ func TestPartsThatAreNoneAreRefusedInWords(t *testing.T) {
 	for _, part := range []string{"2/2", "1", "-1/2", "a/b", "1/0", "1/2/3"} {
 		r := tool(t, "index", d.dir, "--part", part)
 		require.Equal(t, exitUsage, r.code, part)
-		require.Contains(t, r.stderr, "is no part: write i/n")
+		require.Contains(t, r.stderr, "is not a part: write i/n")
 	}
 	r := tool(t, "index", d.dir, "--part", "0/2", "--rebuild")
 	require.Equal(t, exitUsage, r.code)
-	require.Contains(t, r.stderr, "--part and --rebuild exclude each other")
+	require.Contains(t, r.stderr, "--part and --rebuild can't be combined")
 }

@@ -58,5 +58,5 @@ func TestTheLogHasALineAFaultAndALineOfStatusWhenAsked(t *testing.T) {
 
 	r := tool(t, "mount", d.dir, m.dir, "--log-format", "xml")
 	require.Equal(t, 2, r.code)
-	require.Contains(t, r.stderr, `"xml" is no format of logs: use text or json`)
+	require.Contains(t, r.stderr, `"xml" is not a log format: use text or json`)
 }

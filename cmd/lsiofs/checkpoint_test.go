@@ -227,6 +227,6 @@ func TestAMinusIsStandardInputAndOutput(t *testing.T) {
 	}
 	r := lsiofs(t, "cat", dataset(t), "--resume", "-")
 	require.Equal(t, exit.Usage, r.code)
-	require.Contains(t, r.stderr, "--resume - is no file")
+	require.Contains(t, r.stderr, "--resume can't be standard input")
 	require.NoFileExists(t, "-")
 }

@@ -66,7 +66,7 @@ virtual machines get it from their host at the first touch, which is slow.`,
   lsiofs bench s3://bucket/train --seconds 60`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return exit.Usagef("%s takes one DATASET, not %d arguments (see %s --help)", c.CommandPath(), len(args), c.CommandPath())
+				return wrongArgs(c, "one DATASET", args, true)
 			}
 			return nil
 		},
@@ -86,7 +86,7 @@ virtual machines get it from their host at the first touch, which is slow.`,
 	return c
 }
 
-var errMoved = exit.Usagef("--check and --make are for those who change lsiofs: go run ./integration/bench, in its sources")
+var errMoved = exit.Usagef("--check and --make are not in this program: in the sources of lsiofs, go run ./integration/bench has them")
 
 func (o *benchOptions) addFlags(c *cobra.Command) {
 	f := c.Flags()
@@ -118,7 +118,7 @@ func runBench(ctx context.Context, o *benchOptions, g *globals) error {
 // runBenchDataset measures a dataset and prints the table.
 func runBenchDataset(ctx context.Context, o *benchOptions, g *globals) error {
 	if len(o.paths) != 1 {
-		return exit.Usagef("lsiofs bench takes DATASET (see lsiofs bench --help)")
+		return exit.Usagef("lsiofs bench takes one DATASET, but there are none (see lsiofs bench --help)")
 	}
 	s, _, err := o.resolve(o.paths[0])
 	if err != nil {

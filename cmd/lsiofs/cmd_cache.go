@@ -104,12 +104,12 @@ some time (--unused), those that are both, or all. What a mount uses stays.`,
 			which := cached.Which{UnusedFor: time.Duration(unused), Now: time.Now()}
 			switch {
 			case all && (len(args) > 0 || unused > 0):
-				return exit.Usagef("--all is everything: leave out URL and --unused, or --all")
+				return exit.Usagef("--all removes everything, whatever URL and --unused name: leave out either --all or these")
 			case !all && len(args) == 0 && unused == 0:
-				return exit.Usagef("say what to remove: a URL, --unused 30d, or --all")
+				return exit.Usagef("lsiofs cache clean removes what is named: name a URL, --unused 30d, or --all")
 			case len(args) > 0:
 				if which.URL = cache.Canonical(args[0]); which.URL == "" {
-					return exit.Usagef("%q is no URL: name one as lsiofs cache show does, or say --all", args[0])
+					return exit.Usagef("%q is not a URL: name one that lsiofs cache show lists, or --all", args[0])
 				}
 			}
 			return cache.Use(dir, g.ui, g.log(), func(d *cached.Directory) error {

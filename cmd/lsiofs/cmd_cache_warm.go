@@ -69,7 +69,7 @@ func (v *recordsValue) Set(text string) (err error) {
 		r.to, err = strconv.ParseUint(to, 10, 64)
 	}
 	if err != nil || r.from >= r.to {
-		return fmt.Errorf("%q is neither a number of records, as 10000, nor some of them, as 10000..20000", text)
+		return fmt.Errorf("%q is neither a number of records, such as 10000, nor a range of them, such as 10000..20000", text)
 	}
 	*v = r
 	return nil

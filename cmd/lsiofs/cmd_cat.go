@@ -68,17 +68,17 @@ const followsNew = "1shards"
 func (o *catOptions) kind() (stream.Kind, error) {
 	switch {
 	case o.follow && !o.spec.Grow.On:
-		return 0, exit.Usagef("--follow goes from epoch to epoch of a dataset that grows: add --grow, or leave --follow out")
+		return 0, exit.Usagef("--follow is for growing datasets, whose next epoch it goes on with: add --grow, or leave --follow out")
 	case o.follow && o.offsets:
-		return 0, exit.Usagef("--follow with --offsets would begin anew in each epoch: leave one of them out")
+		return 0, exit.Usagef("--follow can't be combined with --offsets, which count from 0 again in each epoch: leave one of them out")
 	case !o.follow && o.progress != "":
 		return 0, exit.Usagef("--progress-file belongs to --follow: add it, or leave --progress-file out")
 	case o.ids && o.offsets:
-		return 0, exit.Usagef("--ids and --offsets are two files: choose one")
+		return 0, exit.Usagef("--ids and --offsets can't be written together: choose one of them")
 	case o.origins && (o.ids || o.offsets):
-		return 0, exit.Usagef("--origins, --ids and --offsets are several files: choose one")
+		return 0, exit.Usagef("--origins, --ids and --offsets can't be written together: choose one of them")
 	case o.origins && o.spec.Format.Name != "zarr":
-		return 0, exit.Usagef("--origins says where crops were cut from: it needs --format zarr")
+		return 0, exit.Usagef("--origins are the places that crops were cut from: add --format zarr, or leave --origins out")
 	case o.origins:
 		return stream.Crops, nil
 	case o.ids:
@@ -99,7 +99,7 @@ func runCat(ctx context.Context, o *catOptions, g *globals) error {
 		return err
 	}
 	if o.progress != "" && resume.BringsOrder() {
-		return exit.Usagef("--progress-file keeps a short form, which can't say what %s says: go on from a short form, or leave it out", o.resume)
+		return exit.Usagef("--progress-file keeps a short form, in which the position of %s can't be written: resume from a short form, or leave --progress-file out", o.resume)
 	}
 	if kind != stream.Data {
 		s.Read = spec.ReadScan // no record is read: no spool

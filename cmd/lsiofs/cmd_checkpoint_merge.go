@@ -26,7 +26,7 @@ entry's numbers, element by element, the greatest. One FILE may be -, standard i
 		Example: `  lsiofs checkpoint merge node-*.json -o ckpt.json`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return exit.Usagef("%s takes at least one FILE (see %s --help)", c.CommandPath(), c.CommandPath())
+				return exit.Usagef("%s takes at least one FILE, but there are none (see %s --help)", c.CommandPath(), c.CommandPath())
 			}
 			return nil
 		},

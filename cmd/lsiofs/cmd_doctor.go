@@ -39,7 +39,7 @@ that is in it: no names of shards, keys, users and hosts are, and no paths.`,
   lsiofs doctor --json | jq 'select(.level != "ok")'`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 1 && !o.Report && !pipeline.IsRemote(args[0]) {
-				return exit.Usagef("%s takes the URL of a bucket or a web server, and with --report a DATASET or MNT (see %s --help)", c.CommandPath(), c.CommandPath())
+				return exit.Usagef("%s takes the URL of a bucket or of files at a web server, and with --report a DATASET or MNT (see %s --help)", c.CommandPath(), c.CommandPath())
 			}
 			return nil
 		},

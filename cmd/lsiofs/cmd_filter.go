@@ -38,11 +38,11 @@ Leela Chess Zero.`,
 		Args: func(c *cobra.Command, args []string) error {
 			switch dash := c.ArgsLenAtDash(); {
 			case dash < 0:
-				return exit.Usagef("the command comes behind --: lsiofs filter SRC DST -- CMD (see lsiofs filter --help)")
+				return exit.Usagef("the command comes after --: lsiofs filter SRC DST -- CMD (see lsiofs filter --help)")
 			case dash != 2:
-				return exit.Usagef("lsiofs filter takes SRC and DST before --, not %d arguments (see lsiofs filter --help)", dash)
+				return exit.Usagef("lsiofs filter takes SRC and DST before --, but there %s (see lsiofs filter --help)", argCount(dash))
 			case len(args) == dash:
-				return exit.Usagef("there is no command behind --: lsiofs filter SRC DST -- CMD (see lsiofs filter --help)")
+				return exit.Usagef("there is no command after --: lsiofs filter SRC DST -- CMD (see lsiofs filter --help)")
 			}
 			return nil
 		},

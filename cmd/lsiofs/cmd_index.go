@@ -76,7 +76,7 @@ func runIndex(ctx context.Context, o *indexOptions, g *globals) error {
 	s.Read = spec.ReadScan // no record is read: no spool
 	if o.part.set() {
 		if o.rebuild {
-			return exit.Usagef("--part and --rebuild exclude each other: what was stored before would count beside a part that is new; rebuild in one pass, or name another --index-dir")
+			return exit.Usagef("--part and --rebuild can't be combined, as the other parts would still be those stored before: rebuild in one pass, or name another --index-dir")
 		}
 		n, err := opening.IndexPart(ctx, g.log(), s, pipeline.Options{Progress: func(p catalog.Progress) {
 			last = p

@@ -99,7 +99,10 @@ writes a line of status to the log. With --daemon, SIGHUP opens the log file ane
 			if !o.allowOther && o.restore == restoreAll {
 				return exit.Usagef("--restore all needs --allow-other: without it nobody else can write")
 			}
-			if o.whilePID < 0 {
+			if o.restore != restoreOwner && o.restore != restoreAll {
+				return exit.Usagef("--restore (%q) must be one of %s, %s", o.restore, restoreOwner, restoreAll)
+			}
+			if o.whilePID < 0 || o.whilePID == 0 && c.Flags().Changed("while-pid") {
 				return exit.Usagef("--while-pid (%d) must be the number of a process", o.whilePID)
 			}
 			if o.daemon && o.readyFD == 0 {

@@ -27,9 +27,9 @@ that has their names: they may be new.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case unused == "" && c.Flags().Changed("keep"):
-				return exit.Usagef("--keep belongs to --unused: name a dataset with --unused")
+				return exit.Usagef("--keep belongs to --unused: name the run's dataset with --unused, or leave --keep out")
 			case keep == 0:
-				return exit.Usagef("--keep (0) must be at least 1: the shards of the latest epoch are being read")
+				return exit.Usagef("--keep (0) must be at least 1: the shards of the latest epoch may still be read")
 			}
 			d, err := snapshots.Open(args[0])
 			switch {

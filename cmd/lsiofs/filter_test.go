@@ -27,9 +27,9 @@ func TestFilterRefusals(t *testing.T) {
 		code exit.Code
 		text string
 	}{
-		{[]string{src, dst}, exit.Usage, "the command comes behind --"},
-		{[]string{src, "--", "cat"}, exit.Usage, "takes SRC and DST before --, not 1"},
-		{[]string{src, dst, "--"}, exit.Usage, "no command behind --"},
+		{[]string{src, dst}, exit.Usage, "the command comes after --"},
+		{[]string{src, "--", "cat"}, exit.Usage, "takes SRC and DST before --, but there is one argument"},
+		{[]string{src, dst, "--"}, exit.Usage, "no command after --"},
 		{[]string{src, src, "--", "cat"}, exit.Usage, "neither is in the other"},
 		{[]string{src, dst, "--", "no-such-program"}, exit.Usage, "not found"},
 		{[]string{src, dst, "--by", "dirs", "--", "cat"}, exit.Usage, "needs {in} and {out}"},

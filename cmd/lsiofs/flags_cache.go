@@ -68,7 +68,7 @@ func (v cacheReserveValue) Set(text string) error {
 	}
 	n, err := humanize.ParseBytes(text)
 	if err != nil || n > math.MaxInt64 {
-		return fmt.Errorf("%q is neither auto nor a size, as 20GiB", text)
+		return fmt.Errorf("%q is neither auto nor a size, such as 20GiB", text)
 	}
 	*v.p = int64(n)
 	return nil

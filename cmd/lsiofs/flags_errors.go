@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -25,8 +26,6 @@ func flagProblem(c *cobra.Command, err error) string {
 	f := invalid.GetFlag()
 	want := ""
 	switch f.Value.Type() {
-	case "source": // a URL may have a secret in it, so it is not quoted
-		return fmt.Sprintf("--%s: %v", f.Name, errors.Unwrap(invalid))
 	case "uint", "uint64":
 		want = "a whole number, 0 or more"
 	case "int", "int64":
@@ -34,21 +33,34 @@ func flagProblem(c *cobra.Command, err error) string {
 	case "float64":
 		want = "a number"
 	case "duration":
-		want = "a time with its unit, as 30s or 5m"
+		want = "a time with its unit, such as 30s or 5m"
 	}
 	if f.Name == "log-level" {
 		want = "debug, info, warn or error"
 	}
-	if want == "" {
-		return err.Error() // the flag's own words
+	if want == "" { // The flag's own words name its value, if they may: a URL may have a secret in it.
+		name := "--" + f.Name
+		own := errors.Unwrap(invalid).Error()
+		if strings.HasPrefix(own, name+" ") {
+			return own
+		}
+		return name + ": " + own
 	}
 	return fmt.Sprintf("--%s (%s) must be %s", f.Name, invalid.GetValue(), want)
 }
 
+// nearBy is how many letters of a name may be mistyped: two of a short one are most of it.
+func nearBy(name string) int {
+	if len(name) <= 4 {
+		return 1
+	}
+	return 2
+}
+
 // nearFlag is the flag of c whose name is like name as cobra finds commands, "" if
-// none is. What takes two changes or fewer, or goes on where name ends, is like it.
+// none is. A name is like it that takes no more than nearBy changes, or begins with it.
 func nearFlag(c *cobra.Command, name string) string {
-	names := &cobra.Command{SuggestionsMinimumDistance: 2}
+	names := &cobra.Command{SuggestionsMinimumDistance: nearBy(name)}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
 			names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})

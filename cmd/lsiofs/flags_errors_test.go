@@ -18,12 +18,19 @@ func TestFlagsThatAreWrongAreSaidInWords(t *testing.T) {
 		{[]string{"cat", "a", "--jsn"}, "unknown flag: --jsn: did you mean --json? (see lsiofs cat --help)"},
 		{[]string{"mount", "a", "b", "--nothing-like-it"}, "unknown flag: --nothing-like-it (see lsiofs mount --help)"},
 		{[]string{"mount", "a", "b", "--epoch", "-1"}, "--epoch (-1) must be a whole number, 0 or more (see lsiofs mount --help)"},
-		{[]string{"mount", "a", "b", "--read-timeout", "30"}, "--read-timeout (30) must be a time with its unit, as 30s or 5m (see lsiofs mount --help)"},
+		{[]string{"mount", "a", "b", "--read-timeout", "30"}, "--read-timeout (30) must be a time with its unit, such as 30s or 5m (see lsiofs mount --help)"},
 		{[]string{"mount", "a", "b", "--log-level", "quiet"}, "--log-level (quiet) must be debug, info, warn or error (see lsiofs mount --help)"},
-		{[]string{"mount", "a", "b", "--memory", "1x"}, `"1x" is not a size: a number of bytes, or one with a unit, as 256KiB or 1GiB`},
+		{[]string{"mount", "a", "b", "--memory", "1x"}, `--memory: "1x" is not a size: write a number of bytes, or one with a unit, such as 256KiB or 1GiB (see lsiofs mount --help)`},
+		{[]string{"cat", "a", "--exclude", "["}, `lsiofs: --exclude "[" is not well formed: check its brackets and braces (see lsiofs cat --help)`},
+		{[]string{"mount", "a", "b", "--restore", "some"}, `--restore ("some") must be one of owner, all`},
+		{[]string{"mount", "a", "b", "--while-pid", "0"}, "--while-pid (0) must be the number of a process"},
+		{[]string{"cat"}, "lsiofs cat takes DATASET, but there are none (see lsiofs cat --help)"},
+		{[]string{"cat", "a.tar", "b.tar"}, "lsiofs cat takes DATASET, but there are 2 arguments; a pattern has to be quoted, as in 'shard-*.tar', so that the shell leaves it as it is"},
+		{[]string{"version", "a"}, "lsiofs version takes no arguments, but there is one argument (see lsiofs version --help)"},
 		{[]string{"mount", "a", "b", "--log-file", "x"}, "--log-file needs --daemon: in the foreground the log goes to stderr"},
 		{[]string{"cat", "a", "--array", "t", "--crop", "5,4"}, `"t" is not NAME=PATTERN, such as 'x=x-*.npy'; an array of a Zarr store is named with --format zarr`},
 		{[]string{"status", "a"}, `unknown command "status" for "lsiofs": did you mean top?`},
+		{[]string{"nope"}, `unknown command "nope" for "lsiofs" (see lsiofs --help)`},
 	} {
 		r := lsiofs(t, c.args...)
 		require.Equal(t, exit.Usage, r.code, c.args)

@@ -63,7 +63,7 @@ func TestWhatGrowingDoesNotGoWithIsRefusedInWords(t *testing.T) {
 		{[]string{"--grow", "--newest", "size"}, "data", "--newest"},
 		{[]string{"--grow", "--poll", "0s"}, "data", "--poll must be above 0"},
 		{[]string{"--grow", "--settle", "-1s"}, "data", "--settle must be above 0"},
-		{[]string{"--grow", "--snapshot", "f.gz"}, "data", "name its checkpoint with --resume"},
+		{[]string{"--grow", "--snapshot", "f.gz"}, "data", "--snapshot with --grow needs --resume"},
 	} {
 		_, _, err := grown(t, c.args...).resolve(c.dataset)
 		require.ErrorContains(t, err, c.says, c.args)
@@ -85,7 +85,7 @@ func TestACheckpointBringsItsRun(t *testing.T) {
 	require.Equal(t, spec.Grow{On: true, Of: run, Snapshot: "f.gz"}, s.Grow)
 	require.EqualValues(t, 7, s.Epoch)
 	_, _, err = grown(t, "--grow", "--resume", write("")).resolve("data")
-	require.ErrorContains(t, err, "it is of a dataset that does not grow: leave --grow out")
+	require.ErrorContains(t, err, "is the checkpoint of a dataset without --grow: leave --grow out")
 	require.Equal(t, exit.Checkpoint, exit.CodeOf(err))
 }
 

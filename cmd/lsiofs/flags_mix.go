@@ -27,7 +27,7 @@ func (d *datasetFlags) arguments(names ...string) cobra.PositionalArgs {
 			return exactArgs(names...)(c, args)
 		}
 		if len(args) == len(names) {
-			return exit.Usagef("--mix names the datasets of a mixture, so no other one can stand beside it: leave %s out", args[0])
+			return exit.Usagef("--mix names all datasets of a mixture, so there is no DATASET besides: leave %s out", args[0])
 		}
 		return exactArgs(names[1:]...)(c, args)
 	}
@@ -93,7 +93,7 @@ func (v mixLengthValue) Set(text string) error {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n < 1 || n > spec.MaxMixLength {
-		return exit.Usagef("%q is no length of an epoch: give a number of records from 1 to %d, or first, or all", text, uint64(spec.MaxMixLength))
+		return exit.Usagef("%q is not the length of an epoch: write a number of records from 1 to %d, or first, or all", text, uint64(spec.MaxMixLength))
 	}
 	*v.n = n
 	return nil

@@ -32,7 +32,7 @@ func (r *readerUsers) Set(text string) error {
 		}
 		uid, err := strconv.ParseUint(id, 10, 32)
 		if err != nil {
-			return fmt.Errorf("there is no user %q: name one of this machine, its number, or all", name)
+			return fmt.Errorf("there is no user %q: give the name of a user of this machine, a user's number, or all", name)
 		}
 		r.Users = append(r.Users, uint32(uid))
 	}

@@ -40,13 +40,13 @@ func (o *streamFlags) resolveStream(dataset string) (s spec.Spec, r *resuming.Ch
 		}
 	}
 	if o.resume != "" && o.given("from") {
-		return s, nil, exit.Usagef("--from and --resume both say where to begin: leave one of them out")
+		return s, nil, exit.Usagef("--from and --resume both set where to begin: leave one of them out")
 	}
 	if s, r, err = o.resolve(dataset); err != nil {
 		return s, r, err
 	}
 	if o.share.worker >= s.Deal.Workers {
-		return s, r, exit.Usagef("--worker (%d) must be below the number of workers (%d)", o.share.worker, s.Deal.Workers)
+		return s, r, exit.Usagef("--worker (%d) must be below the number of workers (%d): workers count from 0", o.share.worker, s.Deal.Workers)
 	}
 	return s, r, nil
 }

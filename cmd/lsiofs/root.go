@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -101,22 +103,41 @@ func runParent(c *cobra.Command, args []string) error {
 		return c.Help()
 	}
 	hint := ""
-	c.SuggestionsMinimumDistance = 2
+	c.SuggestionsMinimumDistance = nearBy(args[0])
 	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
 		hint = ": did you mean " + strings.Join(s, " or ") + "?"
 	}
 	return exit.Usagef("unknown command %q for %q%s (see %s --help)", args[0], c.CommandPath(), hint, c.CommandPath())
 }
 
-// exactArgs and minimumArgs are cobra's, as usage errors that name the arguments.
+// exactArgs is cobra's, as a usage error that names the arguments.
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return exit.Usagef("%s takes %s, not %d arguments (see %s --help)",
-				c.CommandPath(), describeArgs(names), len(args), c.CommandPath())
+			return wrongArgs(c, describeArgs(names), args, len(args) > len(names) && slices.Contains(names, "DATASET"))
 		}
 		return nil
 	}
+}
+
+// wrongArgs is the error of a command that takes other arguments. A shell expands a pattern that is
+// not quoted, so more names than one where a dataset is due are often that.
+func wrongArgs(c *cobra.Command, takes string, args []string, pattern bool) error {
+	quote := ""
+	if pattern {
+		quote = "; a pattern has to be quoted, as in 'shard-*.tar', so that the shell leaves it as it is"
+	}
+	return exit.Usagef("%s takes %s, but there %s%s (see %s --help)", c.CommandPath(), takes, argCount(len(args)), quote, c.CommandPath())
+}
+
+func argCount(n int) string {
+	switch n {
+	case 0:
+		return "are none"
+	case 1:
+		return "is one argument"
+	}
+	return fmt.Sprintf("are %d arguments", n)
 }
 
 func describeArgs(names []string) string {

@@ -153,7 +153,7 @@ func TestTuneRefuses(t *testing.T) {
 	}{
 		{[]string{"tune", dir, "--seconds", "0"}, exit.Usage, "--seconds (0) must be between"},
 		{[]string{"tune", dir, "--seconds", "nan"}, exit.Usage, "--seconds (NaN)"},
-		{[]string{"tune", dir, "--show", "--dry-run"}, exit.Usage, "choose one"},
+		{[]string{"tune", dir, "--show", "--dry-run"}, exit.Usage, "can't be combined"},
 		{[]string{"tune", filepath.Join(dir, "x")}, exit.Dataset, "does not exist"},
 	} {
 		r := lsiofs(t, c.args...)

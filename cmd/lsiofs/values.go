@@ -25,7 +25,7 @@ func (v sizeValue[T]) String() string {
 func (v sizeValue[T]) Set(s string) error {
 	n, err := humanize.ParseBytes(s)
 	if err != nil || n > math.MaxInt64 {
-		return fmt.Errorf("%q is not a size: a number of bytes, or one with a unit, as 256KiB or 1GiB", s)
+		return fmt.Errorf("%q is not a size: write a number of bytes, or one with a unit, such as 256KiB or 1GiB", s)
 	}
 	*v.p = T(n)
 	return nil
@@ -67,7 +67,7 @@ func (v *passPartValue) Set(s string) error {
 	index, errI := strconv.ParseUint(i, 10, 31)
 	count, errN := strconv.ParseUint(n, 10, 31)
 	if !ok || errI != nil || errN != nil || index >= count {
-		return fmt.Errorf("%q is no part: write i/n, the part and how many there are, counted from 0: 0/8 is the first of eight, and 7/8 the last", s)
+		return fmt.Errorf("%q is not a part: write i/n, counted from 0: of eight parts, 0/8 is the first and 7/8 the last", s)
 	}
 	*v = passPartValue{int(index), int(count)}
 	return nil
@@ -99,7 +99,7 @@ func (v *shareValue) Set(s string) error {
 		workers, err = strconv.ParseUint(of, 10, 32)
 	}
 	if err != nil {
-		return fmt.Errorf("%q is not a worker: write w/W, as 0/4 for the first of four", s)
+		return fmt.Errorf("%q is not a worker: write w/W, such as 0/4 for the first of four", s)
 	}
 	*v = shareValue{worker: worker, workers: workers, set: true, both: both}
 	return nil
@@ -113,7 +113,7 @@ func parseCounts(s string) ([]uint64, error) {
 	for part := range strings.SplitSeq(s, ",") {
 		n, err := strconv.ParseUint(strings.TrimSpace(part), 10, 63)
 		if err != nil {
-			return nil, fmt.Errorf("%q in %q is not a number of records: write one number a worker, with commas between", part, s)
+			return nil, fmt.Errorf("%q is not a number of records: write one number a worker, with commas between them", part)
 		}
 		counts = append(counts, n)
 	}

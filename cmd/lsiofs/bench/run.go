@@ -30,10 +30,10 @@ type Config struct {
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Rounds < 1 || c.Rounds > 100 {
-		errs = append(errs, fmt.Errorf("rounds (%d) must be between 1 and 100", c.Rounds))
+		errs = append(errs, fmt.Errorf("--rounds (%d) must be between 1 and 100", c.Rounds))
 	}
 	if c.Total < time.Second || c.Total > 24*time.Hour {
-		errs = append(errs, fmt.Errorf("seconds (%v) must be between 1 and 86400", c.Total.Seconds()))
+		errs = append(errs, fmt.Errorf("--seconds (%v) must be between 1 and 86400", c.Total.Seconds()))
 	}
 	return errors.Join(errs...)
 }

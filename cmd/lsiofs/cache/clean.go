@@ -55,7 +55,7 @@ func (v *Unused) Set(text string) error {
 		}
 	}
 	if err != nil || d <= 0 {
-		return fmt.Errorf("%q is no time: write days, as 30d, or hours, as 12h", text)
+		return fmt.Errorf("%q is not a time: write days or hours, such as 30d or 12h", text)
 	}
 	*v = Unused(d)
 	return nil

@@ -42,11 +42,11 @@ type Follower struct {
 // Check says why a dataset can't be followed so.
 func (f *Follower) Check() error {
 	if p, ok := f.Dataset.Catalog().Unpacker().(unpack.Framer); ok && f.Kind == stream.Data && len(p.Prologue(1)) > 0 {
-		return exit.Usagef("--follow can't write arrays of npy: their header says how many rows there are; follow the mount's files, an epoch each")
+		return exit.Usagef("--follow can't write npy, whose header has the number of rows: mount the dataset, and read an epoch's files after the other")
 	}
 	d := f.Dataset.Spec().Deal
 	if f.Progress != "" && d.Workers > 1 && d.Dealing == spec.DealContiguous {
-		return exit.Usagef("--progress-file needs --deal interleaved where there are several workers: of contiguous runs no one number says how far all are")
+		return exit.Usagef("--progress-file of several workers needs --deal interleaved: with --deal contiguous no single number is the position of all of them")
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func (f *LogFormat) Type() string   { return string(LogText + "|" + LogJSON) }
 
 func (f *LogFormat) Set(s string) error {
 	if *f = LogFormat(s); *f != LogText && *f != LogJSON {
-		return fmt.Errorf("%q is no format of logs: use %s or %s", s, LogText, LogJSON)
+		return fmt.Errorf("%q is not a log format: use %s or %s", s, LogText, LogJSON)
 	}
 	return nil
 }

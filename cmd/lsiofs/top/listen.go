@@ -52,6 +52,7 @@ const (
 // listenAddress is where --listen says to listen. A port alone, with or without a colon before
 // it, is one of the loopback address: only who names another address is heard on the network.
 func listenAddress(s string) (string, error) {
+	asked := s
 	if !strings.Contains(s, ":") {
 		s = ":" + s
 	}
@@ -60,7 +61,7 @@ func listenAddress(s string) (string, error) {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return "", exit.Usagef("--listen %s is not ADDRESS:PORT or PORT: as in --listen 127.0.0.1:9464", terminal.Quote(s))
+		return "", exit.Usagef("--listen (%s) must be ADDRESS:PORT or PORT, such as 127.0.0.1:9464 or 9464", terminal.Quote(asked))
 	}
 	if host == "" {
 		host = loopbackHost

@@ -32,7 +32,7 @@ const longest = time.Minute
 func runService(ctx context.Context, o Options, u *terminal.UI) (err error) {
 	length := time.Duration(o.Seconds * float64(time.Second))
 	if length > longest {
-		return exit.Usagef("--seconds (%v) must be at most %.0f for a service", o.Seconds, longest.Seconds())
+		return exit.Usagef("--seconds (%v) must be at most %.0f for a bucket or a web server", o.Seconds, longest.Seconds())
 	}
 	o.Service.Trouble = func(t remote.Trouble) { u.Notef("%s", t) }
 	s, err := probe.Open(ctx, o.Path, o.Service)
