@@ -28,6 +28,7 @@ type Storage struct {
 	seals   *seals
 	health  health
 	counts  counts
+	claims  claims
 	ops     sync.Pool // of *op
 	pieces  sync.Pool // of *piece
 	// unwritten are bytes that have come and wait for the disk.

@@ -22,6 +22,8 @@ type disk interface {
 	write(fd int, p []byte, off int64) error       // all of it
 	punch(fd int, off, n int64) error
 	lock(fd int, how int) error // flock
+	// claim locks a range of a file for this open file, or unlocks it. It does not wait for others.
+	claim(fd int, off, n int64, locked bool) error
 	touch(fd int, at time.Time) error
 	names(dir int, visit func(name string) error) error
 }
@@ -107,6 +109,14 @@ func (kernel) punch(fd int, off, n int64) error {
 }
 
 func (kernel) lock(fd int, how int) error { return again(func() error { return unix.Flock(fd, how) }) }
+
+func (kernel) claim(fd int, off, n int64, locked bool) error {
+	l := unix.Flock_t{Type: unix.F_UNLCK, Whence: io.SeekStart, Start: off, Len: n}
+	if locked {
+		l.Type = unix.F_WRLCK
+	}
+	return again(func() error { return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &l) })
+}
 
 func (kernel) touch(fd int, at time.Time) error {
 	// Of an open file, whatever its path holds by now.

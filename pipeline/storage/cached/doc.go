@@ -55,6 +55,8 @@
 // are held for two purposes, and the kernel frees them with their process: who opens,
 // makes or removes an object's files has its folder to itself for that; and who has an
 // object open holds its .sums shared, so that whoever wants to remove it passes over it.
+// Pages that two miss at the same time are fetched by one of them: it locks their range of the
+// .data file, and the other waits for them for a bounded time (claims.go).
 // An object whose header or lengths are wrong is removed and made anew.
 //
 // The directory itself counts only where it belongs to this user, nobody else may look into

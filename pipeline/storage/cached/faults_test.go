@@ -101,6 +101,13 @@ func (f *failing) lock(fd int, how int) error {
 	return f.kernel.lock(fd, how)
 }
 
+func (f *failing) claim(fd int, off, n int64, locked bool) error {
+	if err := f.fails(); err != nil {
+		return err
+	}
+	return f.kernel.claim(fd, off, n, locked)
+}
+
 // TestAnySystemCallMayFail fails one call after the other, until a run has none left that
 // fails. Readers have the right bytes all the same.
 func TestAnySystemCallMayFail(t *testing.T) {

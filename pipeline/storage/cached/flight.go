@@ -3,6 +3,7 @@ package cached
 import (
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -13,17 +14,21 @@ import (
 //	launch ─► below ─► landed ─► shared out ─► written ─► gone
 //	└───────────── whoever misses these pages joins ────┘
 type flight struct {
-	s      *Storage
-	object *object
-	pages  run
-	place  place
-	fill   bool         // nobody asked for it
-	wants  func() bool  // of who asked for it ahead, nil where nobody did
-	after  func()       // called at its end, nil for nothing
-	buf    []byte       // whole pages
-	read   storage.Read // as much of them as the object has
-	stage  stage
-	err    error
+	s       *Storage
+	object  *object
+	pages   run
+	place   place
+	fill    bool         // nobody asked for it
+	wants   func() bool  // of who asked for it ahead, nil where nobody did
+	after   func()       // called at its end, nil for nothing
+	buf     []byte       // whole pages
+	read    storage.Read // as much of them as the object has
+	stage   stage
+	err     error
+	claimed bool // other processes leave these pages to the flight
+	// awaited is when the flight began to wait for another process, demanded when a reader was
+	// first seen to wait for the flight meanwhile, and begun when the read below began.
+	awaited, demanded, begun time.Time
 
 	// Under object.mu.
 	subs    []sub
@@ -47,6 +52,7 @@ type stage uint8
 
 const (
 	stageLaunch stage = iota
+	stageAwait
 	stageLanded
 	stageWrite
 )
@@ -179,7 +185,18 @@ func (f *flight) wantsBytes() int { return int(f.pages.bytes()) }
 
 func (f *flight) lent(buf []byte) {
 	f.buf = buf
+	if !f.claim() {
+		f.await()
+		return
+	}
+	f.readBelow()
+}
+
+// readBelow has the pages read below.
+func (f *flight) readBelow() {
+	buf := f.buf
 	f.stage = stageLanded
+	f.begun = f.s.config.Clock.Now()
 	size := min(f.pages.bytes(), f.object.sizeBytes-f.pages.begin*pageBytes)
 	f.read = storage.Read{Object: f.object.listed, OffsetBytes: f.pages.begin * pageBytes, Buf: buf[:size], Wanted: f.wanted, Done: f.landed}
 	f.s.counts.reads.Add(1)
@@ -218,6 +235,9 @@ func (f *flight) wanted() bool {
 
 // landed is called by the storage below.
 func (f *flight) landed(err error) {
+	if err == nil && !f.begun.IsZero() {
+		f.s.claims.took(f.s.config.Clock.Now().Sub(f.begun))
+	}
 	f.err = err
 	f.s.readers.add(f)
 }
@@ -225,6 +245,8 @@ func (f *flight) landed(err error) {
 // run implements task.
 func (f *flight) run() {
 	switch {
+	case f.stage == stageAwait:
+		f.look()
 	case f.stage == stageWrite:
 		kept, ok := f.s.write(f.object, f.pages, f.buf, f.place)
 		if !ok {
@@ -246,7 +268,7 @@ func (f *flight) run() {
 		}
 		f.end(0)
 	default:
-		clear(f.buf[len(f.read.Buf):])
+		clear(f.buf[min(f.pages.bytes(), f.object.sizeBytes-f.pages.begin*pageBytes):])
 		f.object.mu.Lock()
 		f.arrived = true
 		subs := f.subs
@@ -337,6 +359,7 @@ func (f *flight) end(kept int64) {
 		s.drop(o, d.off, d.n)
 	}
 	s.calm(f)
+	f.unclaim()
 	f.free()
 	s.release(o)
 	if f.after != nil {
