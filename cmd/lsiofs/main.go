@@ -35,10 +35,13 @@ func main() {
 
 // run is the whole program but for the process: tests call it.
 func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io.Writer) exit.Code {
+	args, err := mounting.WholeArgs(args)
 	g := &globals{interrupts: ints, args: args, ui: terminal.New(stdout, stderr)}
-	root := newRootCommand(g)
-	root.SetArgs(args)
-	err := exit.OrInterrupted(ctx, ints.during(ctx, root.ExecuteContext))
+	if err == nil {
+		root := newRootCommand(g)
+		root.SetArgs(args)
+		err = exit.OrInterrupted(ctx, ints.during(ctx, root.ExecuteContext))
+	}
 	if err == nil {
 		return exit.OK
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
 // globals is what all commands share.
@@ -107,7 +108,7 @@ func runParent(c *cobra.Command, args []string) error {
 	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
 		hint = ": did you mean " + strings.Join(s, " or ") + "?"
 	}
-	return exit.Usagef("unknown command %q for %q%s (see %s --help)", args[0], c.CommandPath(), hint, c.CommandPath())
+	return exit.Usagef("unknown command %q for %q%s (see %s --help)", remote.CleanText(args[0]), c.CommandPath(), hint, c.CommandPath())
 }
 
 // exactArgs is cobra's, as a usage error that names the arguments.

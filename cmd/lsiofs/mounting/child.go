@@ -40,9 +40,23 @@ func (c *Child) Start(ctx context.Context, rep Reporter) error {
 		return err
 	}
 	defer r.Close()
-	c.Cmd = exec.Command(program, append([]string{"mount", "--ready-fd=3"}, c.Args...)...)
+	files := []*os.File{w}
+	defer func() { closeAll(files) }()
+	args := append([]string{"--ready-fd=3"}, c.Args...)
+	var whole *os.File // for the arguments, if not everyone may see them
+	shown, secret := shownArgs(args)
+	if secret {
+		var from *os.File
+		if from, whole, err = os.Pipe(); err != nil {
+			return err
+		}
+		defer whole.Close()
+		files = append(files, from)
+		shown = append([]string{argsFlag + "4"}, shown...)
+	}
+	c.Cmd = exec.Command(program, append([]string{"mount"}, shown...)...)
 	c.Cmd.Stdout, c.Cmd.Stderr = c.Output, c.Output
-	c.Cmd.ExtraFiles = []*os.File{w}
+	c.Cmd.ExtraFiles = files
 	// Either way a Ctrl-C at the terminal is for this process to deal with.
 	c.Cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: c.detach, Setpgid: !c.detach}
 	if c.detach {
@@ -51,12 +65,15 @@ func (c *Child) Start(ctx context.Context, rep Reporter) error {
 		_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	}
 	err = c.Cmd.Start()
-	w.Close()
+	closeAll(files)
 	if err != nil {
 		return exit.With(exit.Mount, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.Cmd.Process.Signal(syscall.SIGTERM) })
 	defer stop()
+	if secret {
+		writeArgs(whole, args)
+	}
 	err = follow(r, rep)
 	if !stop() {
 		err = context.Canceled // it was told to stop, whatever it came to
@@ -66,6 +83,13 @@ func (c *Child) Start(ctx context.Context, rep Reporter) error {
 		_ = c.Cmd.Wait() // its exit code says less than err
 	}
 	return err
+}
+
+// closeAll closes what the child has by now; the error of a second close is of no matter.
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
 }
 
 // follow reads a child's messages until it is ready or has failed.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import http.server
 import io
 import json
 import os
@@ -99,6 +101,28 @@ def windows_of(size):
         yield
     finally:
         stream.WINDOW = before
+
+
+@contextlib.contextmanager
+def web_server(root):
+    """Serves the files in root, and gives the server's URL."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, *args):  # a client may go before the end of an answer
+            pass
+
+    with Server(("127.0.0.1", 0), functools.partial(Quiet, directory=root)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def reading_threads():

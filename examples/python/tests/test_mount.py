@@ -48,6 +48,15 @@ class Beginning(mounted.Case):
         self.assertRaises(lsiofs.ArgumentError, lsiofs.mount, root, daemon=True)
         self.assertRaises(lsiofs.ArgumentError, lsiofs.mount, root, log_file="x")
 
+    def test_the_arguments_of_a_server_show_no_secret(self):
+        root = self.made("data", mounted.make_tar)
+        os.rename(os.path.join(root, "all.tar"), os.path.join(root, "0.tar"))
+        os.utime(os.path.join(root, "0.tar"), (10**9, 10**9))
+        with mounted.web_server(root) as url, lsiofs.mount(f"{url}/{{0..0}}.tar?sig=secret-word", index_dir=self.index, cache_size="off") as data:
+            line = pathlib.Path(f"/proc/{data.status()['process']['pid']}/cmdline").read_bytes()
+            self.assertIn(b"http://...\0", line)
+            self.assertNotIn(b"secret-word", line)
+
     def test_a_mixture_has_no_dataset(self):
         a, b = self.made("a", mounted.make_jsonl), self.made("b", mounted.make_jsonl)
         mix = [f"a=70:{a}", f"b=30:{b}"]

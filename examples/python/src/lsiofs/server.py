@@ -9,6 +9,8 @@ How the two hold together:
   ends. Reads of processes that are left fail then.
 - It is in a session of its own, so that Ctrl-C at a terminal is this process' to deal with.
 - Its log goes to this process' stderr.
+- All users of a machine can see the arguments of its processes. Where one is a URL, which may have
+  a password or a signature in it, the server reads its arguments from a file in memory (``--args-fd``).
 """
 
 from __future__ import annotations
@@ -51,10 +53,10 @@ class Server:
             raise ArgumentError("name a dataset, as mount('/data/train'), or the sources of a mixture, as mount(mix=['web=70:/data/web', …])")
         self.program = program or command()
         own = mountpoint is None
-        line = [self.program, "mount", f"--while-pid={os.getpid()}", *(["--rmdir"] if own else []), *arguments(flags)]
+        line = [f"--while-pid={os.getpid()}", *(["--rmdir"] if own else []), *arguments(flags)]
         self.mountpoint = os.path.abspath(mountpoint) if mountpoint is not None else _temporary(self.program)
         try:
-            self.process, self.mounted = _start(line, [*([dataset] if dataset is not None else []), self.mountpoint])
+            self.process, self.mounted = _start(self.program, line, [*([dataset] if dataset is not None else []), self.mountpoint])
             # It answers now, and may be named by a link.
             place, device = os.path.realpath(self.mountpoint), dead.device_of(self.mountpoint)
         except BaseException:
@@ -98,24 +100,44 @@ def _text(value: Any) -> str:
     return str(os.fspath(value)) if isinstance(value, os.PathLike) else str(value)
 
 
-def _start(line: list[str], places: list[str]) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+def _start(program: str, flags: list[str], places: list[str]) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
     """Starts a server and waits until its mount answers. Gives what it says about the mount."""
     reader, writer = os.pipe()
+    passed, line = [writer], [*flags, f"--ready-fd={writer}", "--", *places]
     with open(reader, "rb") as messages:
         try:
+            if any("://" in argument for argument in line):
+                passed.append(_in_memory(line))
+                line = [f"--args-fd={passed[-1]}", *(_shown(argument) for argument in line)]
             process = subprocess.Popen(
-                [*line, f"--ready-fd={writer}", "--", *places],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[writer], start_new_session=True,
+                [program, "mount", *line],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=passed, start_new_session=True,
             )
         except OSError as e:
-            raise MountError(f"the command {line[0]} can't be run: {e.strerror}: name another one in LSIOFS_COMMAND, or as command=") from e
+            raise MountError(f"the command {program} can't be run: {e.strerror}: name another one in LSIOFS_COMMAND, or as command=") from e
         finally:
-            os.close(writer)
+            for fd in passed:
+                os.close(fd)
         try:
             return process, _await(process, messages)
         except BaseException:
             _stop(process)
             raise
+
+
+def _in_memory(line: list[str]) -> int:
+    """Arguments as the server reads them, in a file that has no name."""
+    fd = os.memfd_create("arguments")
+    with open(fd, "wb", closefd=False) as file:
+        file.write(b"".join(os.fsencode(argument) + b"\0" for argument in line))
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _shown(argument: str) -> str:
+    """An argument as everyone may see it."""
+    before, url, _ = argument.partition("://")
+    return f"{before}{url}..." if url else argument
 
 
 def _await(process: subprocess.Popen[bytes], messages: Any) -> dict[str, Any]:

@@ -1,0 +1,74 @@
+package mounting
+
+import (
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+)
+
+// argsFlag is the flag, right after the verb, that names the descriptor with a command's real arguments:
+// those after the verb, each ended by a zero byte. What stands after the flag is then only for show.
+// All users of a machine can see the arguments of its processes, but not what comes through a pipe.
+const argsFlag = "--args-fd="
+
+// maxArgsBytes bounds the arguments that come through a descriptor: a kernel takes 6 MiB at most.
+const maxArgsBytes = 8 << 20
+
+// WholeArgs returns args, or, where they name a descriptor with others, those.
+func WholeArgs(args []string) ([]string, error) {
+	if len(args) < 2 || strings.HasPrefix(args[0], "-") {
+		return args, nil
+	}
+	number, found := strings.CutPrefix(args[1], argsFlag)
+	if !found {
+		return args, nil
+	}
+	fd, err := strconv.Atoi(number)
+	if err != nil || fd < 0 {
+		return args, exit.Usagef("--args-fd (%s) must be the number of an open file", number)
+	}
+	f := os.NewFile(uintptr(fd), "args-fd")
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxArgsBytes+1))
+	text := string(b)
+	switch {
+	case err != nil:
+		return args, exit.Usagef("--args-fd (%d) can't be read: %w", fd, err)
+	case len(b) > maxArgsBytes:
+		return args, exit.Usagef("--args-fd (%d) has more than %d bytes: it must be the arguments alone", fd, maxArgsBytes)
+	case text != "" && !strings.HasSuffix(text, "\x00"):
+		return args, exit.Usagef("--args-fd (%d) has arguments that do not end in a zero byte: write them as printf '%%s\\0' does", fd)
+	}
+	whole := strings.Split(text, "\x00")
+	return append(args[:1:1], whole[:len(whole)-1]...), nil
+}
+
+// shownArgs returns args as everyone may see them, and whether that differs: URLs come without user
+// names, passwords and queries.
+func shownArgs(args []string) (shown []string, secret bool) {
+	for _, a := range args {
+		// Only URLs have secrets. Elsewhere ? is the sign of a pattern.
+		if strings.Contains(a, "://") {
+			if clean := remote.CleanText(a); clean != a {
+				a, secret = clean, true
+			}
+		}
+		shown = append(shown, a)
+	}
+	return shown, secret
+}
+
+// writeArgs writes the arguments for --args-fd to w, and closes it. An error is passed over: the
+// process has ended, and says itself why.
+func writeArgs(w *os.File, args []string) {
+	for _, a := range args {
+		if _, err := io.WriteString(w, a+"\x00"); err != nil {
+			break
+		}
+	}
+	_ = w.Close()
+}
