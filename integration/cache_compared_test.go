@@ -86,7 +86,7 @@ func TestTheCacheIsComparedWithTheBucket(t *testing.T) {
 		}
 		return b.Bytes()[: n-1 : n-1]
 	}
-	sizes := map[string]int{"a": 300_000, "b": 200_000, "c": 100_000}
+	sizes := map[string]int{"a": 300_000, "b": 200_000, "more/c": 100_000}
 	for name, size := range sizes {
 		content := append(lines(size), '\n')
 		var headers []string
@@ -106,9 +106,23 @@ func TestTheCacheIsComparedWithTheBucket(t *testing.T) {
 		t.Helper()
 		return tool(t, append([]string{"cache", "verify", "--cache-dir", cache}, more...)...)
 	}
+	// Objects of two folders, and credentials that are asked for once.
+	asked, profiles := filepath.Join(t.TempDir(), "asked"), filepath.Join(t.TempDir(), "profiles")
+	require.NoError(t, os.WriteFile(profiles, fmt.Appendf(nil, `[default]
+credential_process = /bin/sh -c 'echo once >> %s; echo "{\"Version\": 1, \"AccessKeyId\": \"%s\", \"SecretAccessKey\": \"%s\"}"'
+`, asked, servers.AccessKey, servers.SecretKey), 0o600))
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+	t.Setenv("AWS_CONFIG_FILE", profiles)
 	same := verify("--remote")
 	require.Zero(t, same.code, same.stderr)
 	require.Contains(t, string(same.stdout), "compared with the services: 3 same\n")
+	text, err := os.ReadFile(asked)
+	require.NoError(t, err)
+	require.Equal(t, "once\n", string(text))
+	t.Setenv("AWS_CONFIG_FILE", "/nowhere")
+	t.Setenv("AWS_ACCESS_KEY_ID", servers.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", servers.SecretKey)
 
 	forge(t, cache, sizes["a"])
 	forge(t, cache, sizes["b"])
@@ -126,11 +140,11 @@ func TestTheCacheIsComparedWithTheBucket(t *testing.T) {
 	require.Contains(t, string(verify("--remote").stdout), "1 same, 2 not whole\n")
 
 	// What the bucket has in another version by now is no damage.
-	putObject(t, "bucket/train/c.txt", append(lines(sizes["c"]), '\n'))
+	putObject(t, "bucket/train/more/c.txt", append(lines(sizes["more/c"]), '\n'))
 	changed := verify("--remote")
 	require.Zero(t, changed.code, changed.stderr)
-	require.Contains(t, string(changed.stdout), "/bucket/train/c.txt: changed: the service has another version of it by now")
-	require.NoError(t, os.Remove(filepath.Join(root, "bucket", "train", "c.txt")))
+	require.Contains(t, string(changed.stdout), "/bucket/train/more/c.txt: changed: the service has another version of it by now")
+	require.NoError(t, os.Remove(filepath.Join(root, "bucket", "train", "more", "c.txt")))
 	require.Contains(t, string(verify("--remote").stdout), "changed: the service does not have it any more")
 
 	// Credentials go where the user says, not where the cache does.

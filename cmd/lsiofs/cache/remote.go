@@ -76,6 +76,10 @@ func CompareRemote(ctx context.Context, d *cached.Directory, repair bool, o prob
 	}); err != nil {
 		return err
 	}
+	if o.Credentials, err = probe.NewCredentials(); err != nil {
+		return err
+	}
+	defer o.Credentials.Close() // after the services
 	c := &comparison{d: d, options: o, repair: repair, ui: u, services: map[string]*service{}, counts: map[Outcome]int{}}
 	defer func() { err = errors.Join(err, c.close()) }()
 	group, asking := errgroup.WithContext(ctx)

@@ -26,7 +26,10 @@ type Options struct {
 	CAFile, AuthFile         string
 	Unversioned              bool
 
-	namedOnly bool // as web.Options has it
+	// Credentials are those that several services share, made by NewCredentials and closed after them.
+	// nil: each finds its own.
+	Credentials *s3.Credentials
+	namedOnly   bool // as web.Options has it
 	// Trouble, if set, is told when a request is not answered for some seconds.
 	Trouble func(remote.Trouble)
 }
@@ -42,8 +45,12 @@ type Service struct {
 	host      string // that is asked, in words
 
 	credentials *s3.Credentials // nil: it is a web server
+	own         *s3.Credentials // nil: they are shared, or there are none
 	trouble     func(remote.Trouble)
 }
+
+// NewCredentials returns credentials for all services of a command: they are looked for once.
+func NewCredentials() (*s3.Credentials, error) { return s3.NewCredentials(keysPatience) }
 
 // sumsTimeout is for how long a service that does not answer is asked for checksums.
 const sumsTimeout = 20 * time.Second
@@ -108,8 +115,8 @@ func open(ctx context.Context, parsed target.Target, o Options) (s *Service, err
 		})
 	}
 	if err != nil {
-		if s.credentials != nil {
-			s.credentials.Close()
+		if s.own != nil {
+			s.own.Close()
 		}
 		s.transport.Close()
 		return nil, remote.Explain(err)
@@ -122,8 +129,11 @@ func (s *Service) openBucket(ctx context.Context, b target.Bucket, o Options) (e
 	if s.host, _, err = s3.Locate(b, asked); err != nil {
 		return err
 	}
-	if s.credentials, err = s3.NewCredentials(keysPatience); err != nil {
-		return err
+	if s.credentials = o.Credentials; s.credentials == nil {
+		if s.own, err = NewCredentials(); err != nil {
+			return err
+		}
+		s.credentials = s.own
 	}
 	asked.Credentials = s.credentials
 	return s.patiently(ctx, func(ctx context.Context) (err error) {
@@ -148,8 +158,8 @@ func (s *Service) Sums(ctx context.Context, path string) (l remote.Listed, sums 
 // Close lets go of connections. No request may be under way.
 func (s *Service) Close() error {
 	err := s.source.Close()
-	if s.credentials != nil {
-		s.credentials.Close()
+	if s.own != nil {
+		s.own.Close()
 	}
 	s.transport.Close()
 	return err
