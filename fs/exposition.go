@@ -35,6 +35,11 @@ var (
 	labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 )
 
+// MetricLabel returns a label with its value, as the text format of metrics has them: name="value".
+func MetricLabel(name, value string) string {
+	return name + `="` + labelEscapes.Replace(value) + `"`
+}
+
 // exposition renders families sorted by name, and the values of each by label. A family without
 // values is left out. It sorts what it is given.
 func exposition(families []family) []byte {
@@ -59,8 +64,7 @@ func (f *family) appendTo(b []byte) []byte {
 	for _, v := range f.values {
 		b = append(b, f.name...)
 		if f.label != "" {
-			b = append(append(append(b, '{'), f.label...), `="`...)
-			b = append(append(b, labelEscapes.Replace(v.of)...), `"}`...)
+			b = append(append(append(b, '{'), MetricLabel(f.label, v.of)...), '}')
 		}
 		b = strconv.AppendFloat(append(b, ' '), v.value, 'g', -1, 64)
 		b = append(b, '\n')

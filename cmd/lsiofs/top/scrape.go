@@ -3,6 +3,8 @@ package top
 import (
 	"sort"
 	"strings"
+
+	"github.com/lsiofs/lsiofs/fs"
 )
 
 // scraped are the metrics of one mount, as Prometheus' text format has them.
@@ -10,8 +12,6 @@ type scraped struct {
 	point string
 	text  string // "" where the mount did not give them
 }
-
-var labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
 // merged joins the metrics of several mounts: each value gets the label mount, and all values of
 // a metric stand together, as the format demands
@@ -33,7 +33,7 @@ func merged(mounts []scraped) []byte {
 	const up = "lsiofs_up"
 	of(up).head.WriteString("# HELP lsiofs_up Whether the mount answered, 1 or 0.\n# TYPE lsiofs_up gauge\n")
 	for _, m := range mounts {
-		label := `mount="` + labelEscapes.Replace(m.point) + `"`
+		label := fs.MetricLabel("mount", m.point)
 		value := " 0\n"
 		if m.text != "" {
 			value = " 1\n"
