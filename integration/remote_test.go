@@ -134,7 +134,7 @@ func TestBucketsThatCantBeReadAreRefusedInWords(t *testing.T) {
 		words string
 	}{
 		{[]string{"cat", bucket.dir}, []string{"AWS_SECRET_ACCESS_KEY=hunter2"}, "403 Forbidden (SignatureDoesNotMatch)"},
-		{[]string{"cat", bucket.dir}, []string{"AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=", "AWS_EC2_METADATA_DISABLED=true"}, "--anonymous"},
+		{[]string{"cat", bucket.dir}, []string{"AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=", "AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null"}, "--anonymous"},
 		{[]string{"cat", bucket.dir, "--anonymous"}, nil, "403 Forbidden"},
 		{[]string{"cat", "s3://another/"}, nil, "there is no such bucket"},
 		{[]string{"cat", "s3://bucket/nothing/"}, nil, "holds no files"},

@@ -44,6 +44,10 @@ type origin struct {
 	provider   credentials.Provider
 	client     *http.Client
 	timeout    time.Duration
+	// token is a file that it needs, which another program may write later.
+	token string
+	// expected says that the place is there, though it may not answer yet. What is configured is expected.
+	expected bool
 	// every is how often it is looked at again where its credentials are refused; 0: they can't change.
 	every time.Duration
 }
@@ -68,9 +72,13 @@ func chain(service, local http.RoundTripper, patience time.Duration) func(contex
 			return held{}, err
 		}
 		var seen []string
+		var comes *origin // the first place that may have some later
 		for _, o := range origins(p, service, local, patience) {
 			if !o.configured && o.provider == nil {
 				seen = append(seen, o.name+" ("+o.absent+")")
+				if o.expected && comes == nil {
+					comes = o
+				}
 				continue
 			}
 			looking(o)
@@ -78,18 +86,24 @@ func chain(service, local http.RoundTripper, patience time.Duration) func(contex
 			if err == nil {
 				return held{value, o}, nil
 			}
+			if (o.configured || o.expected) && comes == nil && o.mayPass(err) {
+				comes = o
+			}
 			if o.configured {
-				return held{}, fmt.Errorf("credentials of %s: %w", o.name, remote.Clean(err))
+				return held{}, comingFrom(comes, fmt.Errorf("credentials of %s: %w", o.name, remote.Clean(err)))
 			}
 			seen = append(seen, o.name+" ("+remote.CleanText(err.Error())+")")
 		}
-		return held{}, fmt.Errorf("%w. Looked for: %s. Set one of them up, or, for a public bucket, give --anonymous", ErrNoCredentials, strings.Join(seen, "; "))
+		return held{}, comingFrom(comes, fmt.Errorf("%w. Looked for: %s. Set one of them up, or, for a public bucket, give --anonymous", ErrNoCredentials, strings.Join(seen, "; ")))
 	}
 }
 
 func (o *origin) retrieve(ctx context.Context) (credentials.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
+	if o.token != "" && !written(o.token) {
+		return credentials.Value{}, fmt.Errorf("%w: %s", errUnwritten, o.token)
+	}
 	value, err := o.provider.RetrieveWithCredContext(&credentials.CredContext{Client: o.client, Context: ctx})
 	if err != nil {
 		return value, err
@@ -107,7 +121,7 @@ func (o *origin) retrieve(ctx context.Context) (credentials.Value, error) {
 }
 
 func origins(p profile, service, local http.RoundTripper, patience time.Duration) []*origin {
-	far, near := &http.Client{Transport: service}, &http.Client{Transport: local}
+	far, near := &http.Client{Transport: answers{below: service}}, &http.Client{Transport: answers{below: local}}
 	environment := &origin{
 		name: "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment", absent: "not set", timeout: findTimeout,
 		setting: settings{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"},
@@ -115,15 +129,17 @@ func origins(p profile, service, local http.RoundTripper, patience time.Duration
 	if variable("AWS_ACCESS_KEY_ID") != "" || variable("AWS_SECRET_ACCESS_KEY") != "" {
 		environment.configured, environment.provider = true, &credentials.EnvAWS{}
 	}
-	identity := &origin{name: "a web identity, by AWS_WEB_IDENTITY_TOKEN_FILE", absent: "not set", client: far, timeout: findTimeout, every: againService}
+	identity := &origin{name: "a web identity, by AWS_WEB_IDENTITY_TOKEN_FILE", absent: "not set", client: far, timeout: findTimeout, every: againService, token: os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE")}
 	if os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "" {
 		identity.configured, identity.provider = true, &credentials.IAM{}
 	}
-	file := &origin{name: fmt.Sprintf("profile %q in %s", p.name, strings.Join(p.files, " and ")), absent: "not there", client: far, timeout: findTimeout, every: againService}
+	file := &origin{name: fmt.Sprintf("profile %q in %s", p.name, strings.Join(p.files, " and ")), absent: "not there", client: far, timeout: findTimeout, every: againService, expected: p.awaited}
 	switch own := (&profiled{of: p}); {
 	case p.hasKeys() || p.chosen:
 		file.configured, file.provider = true, own
 		switch own.kind() {
+		case fromNowhere:
+			file.every = againFile
 		case fromFile:
 			file.every = againFile
 			file.setting = settings{staticKeys[0], staticKeys[1], staticKeys[2]}
@@ -131,14 +147,20 @@ func origins(p profile, service, local http.RoundTripper, patience time.Duration
 			file.name, file.timeout, file.every = fmt.Sprintf("credential_process of profile %q", p.name), patience, againProcess
 			own.process.command = p.values["credential_process"]
 		}
-	case p.found:
-		file.absent = "it has no keys"
+	default:
+		file.every = againFile
+		if p.found {
+			file.absent = "it has no keys"
+		}
 	}
 	container := &origin{name: "a container's role, by AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI", absent: "not set", client: near, timeout: findTimeout, every: againService}
+	if os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") == "" { // by which no token is sent from a file
+		container.token = os.Getenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
+	}
 	if os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") != "" || os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI") != "" {
 		container.configured, container.provider = true, &credentials.IAM{}
 	}
-	machine := &origin{name: "the role of the machine, from its metadata service", absent: "AWS_EC2_METADATA_DISABLED is set", client: near, timeout: metadataTimeout, every: againService}
+	machine := &origin{name: "the role of the machine, from its metadata service", absent: "AWS_EC2_METADATA_DISABLED is set", client: near, timeout: metadataTimeout, every: againService, expected: onAmazonsMachine()}
 	if !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true") {
 		machine.provider = &credentials.IAM{Endpoint: os.Getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT")}
 	}
@@ -193,7 +215,10 @@ func (p *profiled) RetrieveWithCredContext(cc *credentials.CredContext) (credent
 	case fromProcess:
 		return p.process.RetrieveWithCredContext(cc)
 	}
-	if !p.of.found {
+	switch {
+	case p.of.awaited:
+		return credentials.Value{}, fmt.Errorf("%w: %s", errUnwritten, strings.Join(p.of.files, ", "))
+	case !p.of.found:
 		return credentials.Value{}, errors.New("there is no such profile: look at AWS_PROFILE")
 	}
 	return credentials.Value{}, errors.New("it has no keys, and does not say where they come from")

@@ -109,6 +109,7 @@ func TestMissingCredentialsAreToldWithWhereTheyWereLookedFor(t *testing.T) {
 	s := serve(t, nil)
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+	configure(t, "# nothing", "# nothing")
 	src := s.open(t, "s3://bucket/", Options{Region: "eu-west-1"})
 	_, err := src.Open(t.Context(), "x", "", 0, 1)
 	var refusal *remote.Refusal
@@ -141,9 +142,8 @@ func TestCredentialsThatAreSetUpWronglyAreToldAndNoOthersUsed(t *testing.T) {
 		"give both":                             func() { configure(t, "", "[default]\naws_secret_access_key = hunter2\n") },
 		"credential_process = aws configure":    func() { configure(t, "[default]\nrole_arn = arn:x\nsource_profile = y\n", "") },
 		"neither [SECTION] nor KEY":             func() { configure(t, "", "[default]\nhunter2\n") },
-		"AWS_WEB_IDENTITY_TOKEN_FILE: open":     func() { t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/nothing/here") },
-		"exit status 3: it says: run my-login; then again": func() {
-			configure(t, "[default]\ncredential_process = /bin/sh -c 'echo hunter2; echo run my-login >&2; echo then again >&2; exit 3'\n", "")
+		"exit status 127: it says: run my-login; then again": func() {
+			configure(t, "[default]\ncredential_process = /bin/sh -c 'echo hunter2; echo run my-login >&2; echo then again >&2; exit 127'\n", "")
 		},
 		"is not JSON with keys":     func() { configure(t, "[default]\ncredential_process = echo hunter2\n", "") },
 		"a quote (\") in it":        func() { configure(t, "[default]\ncredential_process = echo \"hunter2\n", "") },

@@ -2,6 +2,7 @@ package s3
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -90,6 +91,7 @@ type keys struct {
 	held    held // origin is nil: there are none yet
 	renew   bool
 	tried   time.Time     // when they were looked for last
+	failed  int           // searches in a row that found none, which may come
 	finding chan struct{} // is closed when a search ends; nil: there is none
 	looking *origin       // the place that the search is at
 	err     error         // how the last search ended
@@ -118,7 +120,7 @@ func (k *keys) close() {
 // renewed are good until they have expired.
 func (k *keys) get(ctx context.Context) (credentials.Value, error) {
 	k.mu.Lock()
-	lately := k.now().Sub(k.tried) < k.held.origin.again() // else many requests that fail at once renew as many times
+	lately := k.now().Sub(k.tried) < k.again() // else many requests that fail at once renew as many times
 	due := k.held.origin == nil || k.renew || !k.held.value.Expiration.IsZero() && k.held.origin.provider.IsExpired()
 	switch {
 	case k.usable() && (!due || k.err != nil && lately):
@@ -146,6 +148,22 @@ func (k *keys) get(ctx context.Context) (credentials.Value, error) {
 	return k.held.value, nil
 }
 
+// again is how long after a search the next one is worth it.
+func (k *keys) again() time.Duration {
+	if from := k.coming(); from != nil {
+		return from.pause(k.failed)
+	}
+	return k.held.origin.again()
+}
+
+// coming is the place that may have the first credentials later; nil where nobody knows of one.
+func (k *keys) coming() *origin {
+	if e, ok := errors.AsType[*comingError](k.err); ok && k.held.origin == nil {
+		return e.from
+	}
+	return nil
+}
+
 // usable says whether there are credentials that have not expired.
 func (k *keys) usable() bool {
 	return k.held.origin != nil && (k.held.value.Expiration.IsZero() || k.now().Before(k.held.value.Expiration))
@@ -171,11 +189,15 @@ func (k *keys) search(ctx context.Context, done chan struct{}) {
 	defer k.mu.Unlock()
 	had := k.held.origin != nil
 	k.tried, k.finding, k.looking, k.err = k.now(), nil, nil, nil
+	_, coming := errors.AsType[*comingError](err)
 	switch {
 	case err == nil:
-		k.held, k.renew = found, false
+		k.held, k.renew, k.failed = found, false, 0
 	case had: // they were good once: what fails now may pass
 		k.err = fmt.Errorf("renewing credentials: %w", err)
+	case coming:
+		k.err = err
+		k.failed++
 	default:
 		k.err = &remote.Refusal{Err: err}
 	}
@@ -189,11 +211,13 @@ func (k *keys) expire() {
 	k.renew = k.held.origin != nil && k.now().Sub(k.tried) >= k.held.origin.again() || k.renew
 }
 
-// waiting is what a search waits for, in words; "" where there is none.
+// waiting is what a search waits for, or what is waited for until the next one, in words; "" for nothing.
 func (k *keys) waiting() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
+	case k.finding == nil && k.coming() != nil:
+		return "credentials of " + k.coming().name
 	case k.finding == nil:
 		return ""
 	case k.looking == nil:

@@ -12,9 +12,12 @@ import (
 
 // profile is what the files of the AWS command line say.
 type profile struct {
-	name     string
-	chosen   bool // by the environment
-	found    bool
+	name   string
+	chosen bool // by the environment
+	found  bool
+	// awaited says that it has no keys yet, and may get some: the file of keys that somebody has named is
+	// missing or empty, or all files are, though somebody has named one of them, or a profile.
+	awaited  bool
 	region   string
 	endpoint string
 	// addressing is where requests name the bucket: addressing_style.
@@ -33,6 +36,7 @@ func readProfile() (profile, error) {
 	p := profile{name: cmp.Or(name, "default"), chosen: name != "", values: section{}}
 	home, _ := os.UserHomeDir() // without one only files that the environment names are read
 	services := map[string]section{}
+	unwritten, named, keyless := 0, false, false
 	for _, file := range []struct{ variable, name, section string }{
 		{"AWS_CONFIG_FILE", "config", "profile " + p.name}, {"AWS_SHARED_CREDENTIALS_FILE", "credentials", p.name},
 	} {
@@ -44,6 +48,13 @@ func readProfile() (profile, error) {
 			continue
 		}
 		p.files = append(p.files, path)
+		if !written(path) {
+			unwritten++
+			if os.Getenv(file.variable) != "" {
+				named, keyless = true, file.name == "credentials"
+			}
+			continue
+		}
 		text, err := os.ReadFile(path)
 		if os.IsNotExist(err) {
 			continue
@@ -65,6 +76,7 @@ func readProfile() (profile, error) {
 			services = parsed
 		}
 	}
+	p.awaited = !p.hasKeys() && (keyless || (named || p.chosen) && unwritten == len(p.files))
 	p.region, p.bundle = p.values.word("region"), p.values.word("ca_bundle")
 	p.endpoint = p.values.word("endpoint_url")
 	p.addressing = strings.ToLower(p.values.nested("s3").word("addressing_style"))

@@ -73,7 +73,7 @@ func Open(ctx context.Context, t target.Bucket, o Options) (s *Source, object st
 	}
 	folder, base := t.Split()
 	if !t.Folder {
-		if s, err = newSource(folder, o); err != nil {
+		if s, err = newSource(ctx, folder, o); err != nil {
 			return nil, "", err
 		}
 		l, err := s.Head(ctx, base)
@@ -92,7 +92,7 @@ func Open(ctx context.Context, t target.Bucket, o Options) (s *Source, object st
 			return nil, "", fmt.Errorf("%s: %w", s.nameOf(base), err)
 		}
 	}
-	s, err = newSource(t, o)
+	s, err = newSource(ctx, t, o)
 	return s, "", err
 }
 
@@ -122,16 +122,25 @@ func elsewhere(err error) bool {
 	return ok && status.Code == codeElsewhere
 }
 
-func newSource(folder target.Bucket, o Options) (*Source, error) {
+func newSource(ctx context.Context, folder target.Bucket, o Options) (*Source, error) {
 	p, err := readProfile()
 	if err != nil {
 		return nil, err
+	}
+	keys := o.Credentials.of(p, o.Transport)
+	if p.awaited && !o.Anonymous { // the profile may say where the bucket is, too
+		if _, err = keys.get(ctx); err == nil {
+			p, err = readProfile()
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	at, err := locate(folder, o, p)
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{options: o, at: at, keys: o.Credentials.of(p, o.Transport)}
+	s := &Source{options: o, at: at, keys: keys}
 	if folder.Key != "" {
 		s.prefix = folder.Key + "/"
 	}
