@@ -168,7 +168,8 @@ func (o *mountOptions) config(g *globals) *mounting.Config {
 	c := &mounting.Config{
 		Dataset: o.dataset, Sources: o.spec.Mix.Sources, Point: o.point,
 		Resolve:    func() (spec.Spec, *resuming.Checkpoint, error) { return o.resolve(o.dataset) },
-		AllowOther: o.allowOther, OthersRestore: o.restore == restoreAll, Rings: o.rings, WhilePID: o.whilePID, RemovePoint: o.removePoint, ReadyFD: o.readyFD,
+		AllowOther: o.allowOther, OthersRestore: o.restore == restoreAll, Rings: o.rings, WhilePID: o.whilePID, RemovePoint: o.removePoint,
+		ReadyFD: o.readyFD, LogAside: o.isDaemon(),
 		UI: g.ui, Log: g.log(), StatusLog: g.ui.Logger(slog.LevelInfo, g.logFormat), Version: versionOf().Version,
 	}
 	if o.readers.given() {

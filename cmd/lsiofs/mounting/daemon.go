@@ -29,7 +29,6 @@ func Daemon(ctx context.Context, o *Config, logFile string, args []string) error
 	defer log.Close()
 	logPath := log.Name()
 	rep := &daemonReporter{*newUIReporter(o.UI), logPath}
-	rep.aside = true
 	c := Child{Args: daemonArgs(args, logPath), Output: log, detach: true}
 	if err := c.Start(ctx, rep); err != nil {
 		return namingLog(err, logPath)

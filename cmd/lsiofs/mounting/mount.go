@@ -45,6 +45,8 @@ type Config struct {
 	// ReadyFD, when above 2, is where a parent waits for word of the mount. If it goes
 	// before that, the mount ends.
 	ReadyFD int
+	// LogAside says that the log is a file, in which nobody sees warnings while the mount comes up.
+	LogAside bool
 
 	UI        *terminal.UI
 	Log       *slog.Logger
@@ -84,6 +86,9 @@ func Run(ctx, force context.Context, o *Config) error {
 			return exit.With(exit.Mount, err)
 		}
 		ctx = waited
+		if o.LogAside {
+			o.Log = forwardWarnings(o.Log, p.Warn)
+		}
 	}
 	ctx, force, release, err := whileAlive(ctx, force, o.WhilePID)
 	if err == nil {

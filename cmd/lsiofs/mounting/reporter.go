@@ -70,7 +70,6 @@ type uiReporter struct {
 	view    *opening.Pass
 	filling *opening.Filling
 	waiting *opening.Waiting
-	aside   bool // the log is a file, so that what is logged is not seen
 }
 
 func newUIReporter(u *terminal.UI) *uiReporter {
@@ -82,14 +81,9 @@ func (r *uiReporter) Filling(f opening.Filled)    { r.filling.Show(f) }
 func (r *uiReporter) Waiting(w opening.Waited)    { r.waiting.Show(w) }
 func (r *uiReporter) Warn(text string)            { r.clear(); r.ui.Warn(text) }
 func (r *uiReporter) Serving(func() string)       {}
-func (r *uiReporter) Trouble(text string) {
-	if r.aside {
-		r.clear()
-		r.ui.Warn(text)
-	}
-}
-func (r *uiReporter) Unmounting() {}
-func (r *uiReporter) Ended(error) { r.clear() }
+func (r *uiReporter) Trouble(string)              {} // it is in the log, which is seen
+func (r *uiReporter) Unmounting()                 {}
+func (r *uiReporter) Ended(error)                 { r.clear() }
 
 func (r *uiReporter) clear() {
 	r.view.Clear()
@@ -127,7 +121,7 @@ type readyError struct {
 // pipeReporter reports to a parent until the mount is ready. Errors of writing are passed
 // over: that the parent has gone is what the watch finds out.
 type pipeReporter struct {
-	mu        sync.Mutex // of the pipe, as Trouble comes at any time
+	mu        sync.Mutex // of the pipe, as warnings of the log come at any time
 	file      *os.File
 	encoder   *json.Encoder
 	toldError bool // while somebody listened
