@@ -88,11 +88,11 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if err := checkDevice(c.AllowOther); err != nil {
-		return nil, err
-	}
 	point, err := PreparePoint(ctx, c.MountPoint, datasetsOf(c.Dataset.Spec()), c.Log)
 	if err != nil {
+		return nil, err
+	}
+	if err := MayMount(point, c.AllowOther); err != nil {
 		return nil, err
 	}
 	c.MountPoint = point
@@ -296,22 +296,12 @@ var errNoDevice = errors.New("the descriptor of /dev/fuse is not found in /proc/
 // fuseLog takes what go-fuse's tree of nodes has to say.
 func fuseLog(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler(), slog.LevelWarn) }
 
-// isOwn reports whether fusermount3 lets this user mount at a directory.
-func isOwn(point string) bool {
-	var st unix.Stat_t
-	return unix.Stat(point, &st) == nil && unix.Access(point, unix.W_OK) == nil && (st.Mode&unix.S_ISVTX == 0 || int(st.Uid) == os.Geteuid())
-}
-
 // explainMount says what a failed mount needs.
 func explainMount(point string, err error) error {
-	switch {
-	case errors.Is(err, os.ErrPermission) && os.Geteuid() == 0:
-		return fmt.Errorf("mount point %s: %w: this container may not mount; run it with --cap-add SYS_ADMIN --device /dev/fuse (and, where AppArmor forbids it, --security-opt apparmor=unconfined)", point, err)
-	case os.Geteuid() != 0 && !isOwn(point):
-		return fmt.Errorf("mount point %s: %w: an ordinary user may mount at a directory of one's own only: name another one, or let root give it to you (sudo chown %d %s)", point, err, os.Geteuid(), point)
-	default:
-		return fmt.Errorf("mount point %s: %w", point, err)
+	if errors.Is(err, os.ErrPermission) && os.Geteuid() == 0 {
+		return fmt.Errorf("mount point %s: %w: %s", point, err, containerAdvice)
 	}
+	return fmt.Errorf("mount point %s: %w", point, err)
 }
 
 // End makes all reads fail with ENOTCONN, as if the process were gone. That includes

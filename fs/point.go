@@ -163,6 +163,38 @@ func detach(path string) error {
 	return nil
 }
 
+// MayMount returns why this process can't mount at point, a directory that PreparePoint has
+// returned, as far as that is known before it is tried. It asks the kernel for nothing but facts.
+func MayMount(point string, allowOther bool) error {
+	if err := checkDevice(allowOther); err != nil {
+		return err
+	}
+	switch root := os.Geteuid() == 0; {
+	case root && !mayCallMount():
+		return fmt.Errorf("mount point %s: this process has no right to mount (CAP_SYS_ADMIN): %s", point, containerAdvice)
+	case !root && !isOwn(point):
+		return fmt.Errorf("mount point %s: this user may not mount there, since an ordinary user needs a writable directory of one's own: name another one, or let root give it to you (sudo chown %d %s)",
+			point, os.Geteuid(), point)
+	}
+	return nil
+}
+
+// containerAdvice is for root in a container that may not mount.
+const containerAdvice = "this container may not mount; run it with --cap-add SYS_ADMIN --device /dev/fuse (and, where AppArmor forbids it, --security-opt apparmor=unconfined)"
+
+// isOwn reports whether fusermount3 lets this user mount at a directory.
+func isOwn(point string) bool {
+	var st unix.Stat_t
+	return unix.Stat(point, &st) == nil && unix.Access(point, unix.W_OK) == nil && (st.Mode&unix.S_ISVTX == 0 || int(st.Uid) == os.Geteuid())
+}
+
+// mayCallMount reports whether the process has CAP_SYS_ADMIN.
+func mayCallMount() bool {
+	var sets [2]unix.CapUserData // of 32 capabilities each
+	err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &sets[0])
+	return err != nil || sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0 // else the mount itself says why it fails
+}
+
 // checkDevice says in words why nothing can be mounted here.
 func checkDevice(allowOther bool) error {
 	const device = "/dev/fuse"

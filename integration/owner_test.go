@@ -103,6 +103,26 @@ func TestAllRestoreAMountThatSaysSoAndWriteNothingElse(t *testing.T) {
 	require.Contains(t, string(refused.stderr), "--restore all needs --allow-other")
 }
 
+// A user who may not mount at a directory is told so before the dataset is indexed.
+func TestAUserIsRefusedBeforeTheDatasetIsIndexed(t *testing.T) {
+	needFUSE(t)
+	asRoot(t)
+	openToOthers(t)
+	d := plain(t, "jsonl", 3)
+	dir := t.TempDir()
+	letOthersThrough(t, dir)
+	index, point := filepath.Join(dir, "index"), filepath.Join(dir, "point")
+	require.NoError(t, os.Mkdir(index, 0o700))
+	require.NoError(t, os.Chown(index, nobody, nobody))
+	require.NoError(t, os.Mkdir(point, 0o755))
+	for _, flags := range [][]string{nil, {"--daemon"}} {
+		r := runAs(t, nobody, nil, lsiofs, append([]string{"mount", d.dir, point, "--index-dir", index}, flags...)...)
+		require.Equal(t, 4, r.code)
+		require.Contains(t, r.stderr, point+": this user may not mount there")
+		require.Empty(t, names(t, index))
+	}
+}
+
 // TestAUsersMountIsClosedToRootToo: the kernel lets the user that mounts in, and
 // nobody else.
 func TestAUsersMountIsClosedToRootToo(t *testing.T) {

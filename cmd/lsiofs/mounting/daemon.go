@@ -18,7 +18,7 @@ func Daemon(ctx context.Context, o *Config, logFile string, args []string) error
 	if err != nil {
 		return err
 	}
-	point, err := checkMountPoint(ctx, o, s)
+	point, err := preparePoint(ctx, o, s)
 	if err != nil {
 		return err
 	}

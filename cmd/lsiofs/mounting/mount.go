@@ -113,7 +113,7 @@ func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *Config
 	if err != nil {
 		return err
 	}
-	if o.Point, err = checkMountPoint(ctx, o, s); err != nil {
+	if o.Point, err = preparePoint(ctx, o, s); err != nil {
 		return err
 	}
 	if text := opening.MemoryWarning(s); text != "" {

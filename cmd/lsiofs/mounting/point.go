@@ -12,6 +12,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
+// preparePoint refuses early what checkMountPoint refuses, and a mount that this process may not make.
+func preparePoint(ctx context.Context, o *Config, s spec.Spec) (string, error) {
+	point, err := checkMountPoint(ctx, o, s)
+	if err != nil {
+		return "", err
+	}
+	return point, exit.With(exit.Mount, fs.MayMount(point, o.AllowOther))
+}
+
 // checkMountPoint refuses early, before a dataset is indexed for nothing, what
 // a mount would refuse late: also a point that would hide what the mount itself writes. Nothing has
 // been made by then.
