@@ -107,10 +107,10 @@ func TestAllRestoreAMountThatSaysSoAndWriteNothingElse(t *testing.T) {
 func TestAUserIsRefusedBeforeTheDatasetIsIndexed(t *testing.T) {
 	needFUSE(t)
 	asRoot(t)
-	openToOthers(t)
+	lsiofs := openToOthers(t)
 	d := plain(t, "jsonl", 3)
 	dir := t.TempDir()
-	letOthersThrough(t, dir)
+	letOthersThrough(t, d.dir, dir)
 	index, point := filepath.Join(dir, "index"), filepath.Join(dir, "point")
 	require.NoError(t, os.Mkdir(index, 0o700))
 	require.NoError(t, os.Chown(index, nobody, nobody))
