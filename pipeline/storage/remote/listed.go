@@ -11,6 +11,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
 // fingerprint is a validator in 64 bits: the first 8 bytes, big-endian, of its
@@ -94,7 +95,11 @@ func identity(root string, o storage.Object, v Validator) (url string, _ Validat
 	if o.Version.Inode != fingerprint(v) { // see version
 		v += Validator(fmt.Sprintf(" variant %016x", o.Version.Inode))
 	}
-	return strings.TrimSuffix(root, "/") + "/" + o.Path, v
+	root = strings.TrimSuffix(root, "/")
+	if host, file, is := target.Elsewhere(o.Path); is && strings.HasPrefix(root, "http") {
+		root, o.Path = host, file
+	}
+	return root + "/" + o.Path, v
 }
 
 // setWhole remembers that the server of an object gives all of it for a range.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
@@ -32,7 +31,7 @@ type authorization struct {
 	// namedOnly leaves out what names no host, since several datasets would get it.
 	namedOnly bool
 
-	accepted atomic.Bool // a request that was sent with something of it has been answered
+	accepted sync.Map // of hosts that have answered a request which was sent with something of it
 
 	mu       sync.Mutex
 	lines    []authLine
@@ -256,12 +255,13 @@ func (a *authorization) renewed(was *http.Request, user *url.Userinfo, named *ur
 	return false
 }
 
-// renewal is what a refusal by 401 means: what was accepted before, and is in a file, something else
-// renews there, and may be late with it.
-func (a *authorization) renewal() remote.Renewal {
+// renewal is what a refusal of a URL by 401 means: what its host has accepted before, and is in a
+// file, something else renews there, and may be late with it.
+func (a *authorization) renewal(at *url.URL) remote.Renewal {
+	_, accepted := a.accepted.Load(at.Host)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.accepted.Load() && (a.file != "" || len(a.machines) > 0) {
+	if accepted && (a.file != "" || len(a.machines) > 0) {
 		return remote.LateRenewal
 	}
 	return remote.SomeRenewal

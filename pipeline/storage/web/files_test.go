@@ -51,7 +51,7 @@ func TestListsThatAreNoneAreRefused(t *testing.T) {
 	for name, answer := range map[string]func(w http.ResponseWriter){
 		"404 Not Found": func(w http.ResponseWriter) { w.WriteHeader(404) },
 		"named twice":   func(w http.ResponseWriter) { _, _ = io.WriteString(w, "x.tar\nx.tar") },
-		"outside":       func(w http.ResponseWriter) { _, _ = io.WriteString(w, "https://u:hunter2@other/x.tar?hunter2") },
+		"user name":     func(w http.ResponseWriter) { _, _ = io.WriteString(w, "https://u:hunter2@other/x.tar?hunter2") },
 		"a web page (text/html)": func(w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = io.WriteString(w, "x.tar")

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -203,11 +204,11 @@ func (s *Source) answer(path string, resp *http.Response, v remote.Validator) re
 	}
 	switch {
 	case a.Status == http.StatusUnauthorized:
-		a.Renewal = s.auth.renewal()
+		a.Renewal = s.auth.renewal(resp.Request.URL)
 	case a.Status == http.StatusBadRequest && resp.Request.URL.Scheme == "http":
 		a.Advice = "if the server speaks TLS at that port, write https://"
-	case a.Status < http.StatusBadRequest && !s.auth.accepted.Load() && resp.Request.Header["Authorization"] != nil:
-		s.auth.accepted.Store(true)
+	case a.Status < http.StatusBadRequest && resp.Request.Header["Authorization"] != nil:
+		s.auth.accepted.LoadOrStore(resp.Request.URL.Host, true)
 	}
 	return a
 }
@@ -227,15 +228,22 @@ func (s *Source) variant(path string) string {
 }
 
 // urlFor is a file's URL as it is printed.
-func (s *Source) urlFor(path string) string { return s.Name() + "/" + target.Escape(path) }
+func (s *Source) urlFor(path string) string {
+	if host, file, is := target.Elsewhere(path); is {
+		return host + "/" + target.Escape(file)
+	}
+	return s.Name() + "/" + target.Escape(path)
+}
 
 // address is a file's URL as it is sent.
 func (s *Source) address(path string) (*url.URL, error) {
-	raw, query := target.Escape(path), s.web.Query
+	root, raw, query := s.web.Root(), target.Escape(path), s.web.Query
 	if i, ok := s.named[path]; ok {
-		raw, query = s.names[i].Raw, s.names[i].Query
+		root, raw, query = cmp.Or(s.names[i].Root, root), s.names[i].Raw, s.names[i].Query
+	} else if _, _, elsewhere := target.Elsewhere(path); elsewhere {
+		return nil, remote.Refuse("only a list names files outside of its own folder")
 	}
-	u, err := url.Parse(s.web.Root() + "/" + raw)
+	u, err := url.Parse(root + "/" + raw)
 	if err != nil {
 		return nil, remote.Refuse("it has no URL: %w", remote.Clean(err))
 	}

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -8,8 +9,8 @@ import (
 
 // ParseText reads a list of files, a line each: a URL, or a path relative to the list,
 // either with ranges such as {000..146}. Empty lines and those that begin with # are
-// passed over. Files lie in the list's folder or below it. A line without a query has
-// the list's own.
+// passed over. Files outside of the list's folder, also of other servers, have paths that
+// Elsewhere reads. A line without a query has the list's own, if it is for the list's server.
 func (w Web) ParseText(text string) ([]Name, error) {
 	c := collector{web: w, seen: make(map[string]bool)}
 	n := 0
@@ -77,17 +78,17 @@ func (c *collector) all() ([]Name, error) {
 // add appends the files of one entry, which is relative to base, which is so to the list.
 func (c *collector) add(base, entry string, sizeBytes int64) error {
 	path, query, found := strings.Cut(entry, "?")
-	if !found {
-		query = c.web.Query
-	}
-	path, err := c.below(base, path)
+	host, path, err := c.place(base, path)
 	if err != nil {
 		return err
+	}
+	if !found && (host == "" || host == c.web.Scheme+"://"+c.web.Host) { // it may be a secret
+		query = c.web.Query
 	}
 	if strings.ContainsAny(query, " #") || strings.ContainsFunc(entry, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return fmt.Errorf("an entry has a space, a # or a control character in it: percent-encode it")
 	}
-	if err := checkWebPath(path, c.web.Root()); err != nil {
+	if err := checkWebPath(path, cmp.Or(host, c.web.Root())); err != nil {
 		return err
 	}
 	names, err := expand(path, query)
@@ -98,6 +99,9 @@ func (c *collector) add(base, entry string, sizeBytes int64) error {
 		return fmt.Errorf("the list names more than %d files", maxNames)
 	}
 	for _, name := range names {
+		if name.Root = host; host != "" {
+			name.Path = elsewhere(host) + name.Path
+		}
 		if c.seen[name.Path] {
 			return fmt.Errorf("%s is named twice", name.Path)
 		}
@@ -108,34 +112,63 @@ func (c *collector) add(base, entry string, sizeBytes int64) error {
 	return nil
 }
 
-// below gives an entry's path relative to the root, still percent-encoded.
-func (c *collector) below(base, entry string) (string, error) {
-	outside := fmt.Errorf("an entry of the list lies outside of %s: all files must be in the list's folder or below it", c.web.Root())
+// place returns an entry's path, still percent-encoded: relative to the list's folder if host is "",
+// and else to host, the URL of a server.
+func (c *collector) place(base, entry string) (host, path string, err error) {
 	full := entry
 	if !IsRemote(entry) && !strings.HasPrefix(entry, "/") && base != "" {
 		full = strings.TrimSuffix(base, "/") + "/" + entry
 	}
+	host = c.web.Scheme + "://" + c.web.Host
 	if scheme, rest, ok := cutScheme(full); ok {
 		authority, path, _ := strings.Cut(rest, "/")
-		host, err := parseHost(scheme, authority)
-		if scheme != c.web.Scheme || err != nil || host != c.web.Host {
-			return "", outside
+		switch {
+		case scheme != "https" && scheme != "http":
+			return "", "", fmt.Errorf("an entry begins with %s://: a list names files at web servers, https:// or http://", scheme)
+		case scheme == "http" && c.web.Scheme == "https":
+			return "", "", fmt.Errorf("an entry is of http://, where anybody on the way could change the bytes, and the list of https://: write https:// in the list")
+		case strings.Contains(authority, "@"):
+			return "", "", fmt.Errorf("an entry has a user name in it: give it in ~/.netrc, or a token with --auth-file")
 		}
-		full = "/" + path
+		if authority, err = parseHost(scheme, authority); err != nil {
+			return "", "", err
+		}
+		host, full = scheme+"://"+authority, "/"+path
 	}
 	for strings.HasPrefix(full, "./") {
 		full = full[2:]
 	}
 	path, absolute := strings.CutPrefix(full, "/")
 	if !absolute {
-		return full, nil
+		if _, _, is := Elsewhere(full); is {
+			return "", "", fmt.Errorf("an entry begins with a scheme and one slash: write https://HOST/PATH")
+		}
+		return "", full, nil
 	}
 	// The folder may be written otherwise than it is here.
 	depth := strings.Count(c.web.Dir, "/")
 	components := strings.SplitAfterN(path, "/", depth+1)
 	dir, err := canonical(strings.Join(components[:min(depth, len(components))], ""))
-	if err != nil || dir != c.web.Dir || len(components) <= depth {
-		return "", outside
+	if err != nil || host != c.web.Scheme+"://"+c.web.Host || dir != c.web.Dir || len(components) <= depth {
+		return host, path, nil
 	}
-	return components[depth], nil
+	if _, _, is := Elsewhere(components[depth]); is {
+		return host, path, nil // such a path is of a file elsewhere
+	}
+	return "", components[depth], nil
+}
+
+// elsewhere is what paths begin with of files of a list that lie at host, outside of its folder.
+func elsewhere(host string) string { return strings.Replace(host, "://", ":/", 1) + "/" }
+
+// Elsewhere returns where the file of a path lies that a list names outside of its own folder. The
+// path https:/HOST/DIR/FILE stands for https://HOST and DIR/FILE. It reports whether the path is
+// such a one.
+func Elsewhere(path string) (host, file string, is bool) {
+	scheme, rest, _ := strings.Cut(path, ":/")
+	host, file, found := strings.Cut(rest, "/")
+	if !found || scheme != "https" && scheme != "http" || host == "" {
+		return "", "", false
+	}
+	return scheme + "://" + host, file, true
 }

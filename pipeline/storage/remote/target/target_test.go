@@ -214,25 +214,65 @@ func TestListsNameFilesBelowTheirFolder(t *testing.T) {
 	}, names)
 
 	for text, word := range map[string]string{
-		"":                              "names no files",
-		"x.tar\nx.tar":                  "line 2: x.tar is named twice",
-		"x.tar\n%78.tar":                "named twice",
-		"http://host/a-b/x.tar":         "outside",
-		"https://other/a-b/x.tar":       "outside",
-		"https://u:secret@host/a-b/x":   "outside",
-		"https://host/x.tar":            "outside",
-		"/a-b":                          "outside",
-		"/a-c/x.tar":                    "outside",
-		"../x.tar":                      `".."`,
-		"a/%2e./x.tar":                  `".."`,
-		"*.tar":                         "%2A",
-		"s3://bucket/x.tar":             "outside",
-		"x.tar?sig=secret with a space": "space",
+		"":                               "names no files",
+		"x.tar\nx.tar":                   "line 2: x.tar is named twice",
+		"x.tar\n%78.tar":                 "named twice",
+		"http://host/a-b/x.tar":          "anybody on the way",
+		"https://u:secret@host/a-b/x":    "user name",
+		"https://other":                  "empty",
+		"https:///x.tar":                 "no server",
+		"https:/other/x.tar":             "https://HOST/PATH",
+		"./https:/other/x.tar":           "https://HOST/PATH",
+		"https://b/x\nhttps://B:443/%78": "https:/b/x is named twice",
+		"../x.tar":                       `".."`,
+		"a/%2e./x.tar":                   `".."`,
+		"*.tar":                          "%2A",
+		"s3://bucket/x.tar":              "names files at web servers",
+		"x.tar?sig=secret with a space":  "space",
 	} {
 		_, err := w.ParseText(text)
 		require.ErrorContains(t, err, word, text)
 		require.NotContains(t, err.Error(), "secret")
 	}
+}
+
+// TestListsNameFilesOfOtherFoldersAndServers: their paths tell them apart from all others, and a query
+// that is the list's own goes to its server alone.
+func TestListsNameFilesOfOtherFoldersAndServers(t *testing.T) {
+	w := web(t, "https://u:p@host/d/list.txt?sig=1")
+	names, err := w.ParseText("https://b:8443/d/x%20y.tar\nhttps://C/{1..2}.tar?sig=2\n/e/x.tar\nhttps://host/x.tar\nb/d/x.tar\n/d/https:/b/x.tar")
+	require.NoError(t, err)
+	want := []Name{
+		{Path: "https:/b:8443/d/x y.tar", Root: "https://b:8443", Raw: "d/x%20y.tar", SizeBytes: -1},
+		{Path: "https:/c/1.tar", Root: "https://c", Raw: "1.tar", Query: "sig=2", SizeBytes: -1},
+		{Path: "https:/c/2.tar", Root: "https://c", Raw: "2.tar", Query: "sig=2", SizeBytes: -1},
+		{Path: "https:/host/e/x.tar", Root: "https://host", Raw: "e/x.tar", Query: "sig=1", SizeBytes: -1},
+		{Path: "https:/host/x.tar", Root: "https://host", Raw: "x.tar", Query: "sig=1", SizeBytes: -1},
+		{Path: "b/d/x.tar", Raw: "b/d/x.tar", Query: "sig=1", SizeBytes: -1},
+		{Path: "https:/host/d/https:/b/x.tar", Root: "https://host", Raw: "d/https:/b/x.tar", Query: "sig=1", SizeBytes: -1},
+	}
+	require.Equal(t, want, names)
+	for _, name := range want {
+		host, file, is := Elsewhere(name.Path)
+		require.Equal(t, name.Root != "", is, name.Path)
+		if is {
+			raw, err := decode(name.Raw)
+			require.NoError(t, err)
+			require.Equal(t, []string{name.Root, raw}, []string{host, file})
+		}
+	}
+	for _, path := range []string{"", "https:", "https:/", "https:/b", "ftp:/b/x", "d/https:/b/x", "https://b/x"} {
+		_, _, is := Elsewhere(path)
+		require.False(t, is, path)
+	}
+	shards, err := w.ParseShards([]byte(`{"base": "https://b/d", "shardlist": [{"url": "x.tar", "filesize": 7}, {"url": "https://c/y.tar"}]}`))
+	require.NoError(t, err)
+	require.Equal(t, Name{Path: "https:/b/d/x.tar", Root: "https://b", Raw: "d/x.tar", SizeBytes: 7}, shards[0])
+	require.Equal(t, "https:/c/y.tar", shards[1].Path)
+	plain := web(t, "http://host/d/list.txt")
+	names, err = plain.ParseText("https://b/x.tar\nhttp://b/y.tar")
+	require.NoError(t, err)
+	require.Equal(t, []string{"https:/b/x.tar", "http:/b/y.tar"}, []string{names[0].Path, names[1].Path})
 }
 
 func TestShardListsOfWidsAreRead(t *testing.T) {
@@ -259,12 +299,10 @@ func TestShardListsOfWidsAreRead(t *testing.T) {
 		`{"shardlist": []}`:   "names no files",
 		`{"shardlist": [{}]}`: "shard 0",
 		`{"datasets": [{}]}`:  "several datasets",
-		`{"shardlist": [{"url": "https://other/d/x.tar"}]}`:                "outside",
-		`{"base": "https://other/d", "shardlist": [{"url": "x.tar"}]}`:     "outside",
 		`{"base": "/d/..", "shardlist": [{"url": "x.tar"}]}`:               `".."`,
 		`{"shardlist": [{"url": "x.tar", "filesize": "many"}]}`:            "JSON",
 		`{"shardlist": [{"url": "a.tar"}, {"url": "sub/../b.tar"}]}`:       `shard 1`,
-		`{"shardlist": [{"url": "s3://bucket/b.tar"}], "base": "/d/base"}`: "outside",
+		`{"shardlist": [{"url": "s3://bucket/b.tar"}], "base": "/d/base"}`: "web servers",
 	} {
 		_, err := w.ParseShards([]byte(text))
 		require.ErrorContains(t, err, word, text)

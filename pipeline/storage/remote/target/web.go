@@ -29,8 +29,11 @@ type Web struct {
 
 // Name is one file.
 type Name struct {
-	Path  string // relative to the root, decoded
-	Raw   string // the same as it is sent, percent-encoded as the user wrote it
+	Path string // relative to the root, decoded
+	Raw  string // the same as it is sent, percent-encoded as the user wrote it
+	// Root is where a file lies that a list names outside of its own folder: Raw is relative to
+	// it, and Path is as Elsewhere reads it. It is "" for the others.
+	Root  string
 	Query string // it is sent with this one; a secret
 	// SizeBytes is what a list says of the file; -1 where it does not.
 	SizeBytes int64
