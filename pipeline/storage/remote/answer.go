@@ -44,6 +44,8 @@ type finding struct {
 	skip, rest int64         // good: bytes of the body before and after those that were asked for
 	retryAfter time.Duration // at least so long is to be waited
 	late       bool          // kindRefresh: what renews it may be late
+	doubtful   bool          // the object seems to have changed: see reconsider
+	short      bool          // doubtful: by an answer that it is shorter
 }
 
 // check says whether an answer's head is right. It is pure. The body has to have
@@ -81,7 +83,9 @@ func checkPlain(a Answer, q question) finding {
 	case a.Validator == "":
 		return wrong("the answer does not say which version it is of (no ETag, no Last-Modified)")
 	default:
-		return changed("another version is in its place")
+		f := changed("another version is in its place")
+		f.doubtful = true
+		return f
 	}
 	if a.Status == 200 {
 		return checkWhole(a, q)
@@ -199,9 +203,13 @@ func ofPlainStatus(f finding, status int, text string) finding {
 	case 404, 410:
 		return changed("%s: it is not there any more", text)
 	case 412:
-		return changed("%s: another version is in its place", text)
+		f = changed("%s: another version is in its place", text)
+		f.doubtful = true
+		return f
 	case 416:
-		return changed("%s: it has become shorter", text)
+		f = changed("%s: it has become shorter", text)
+		f.doubtful, f.short = true, true
+		return f
 	}
 	f.err = errors.New(text)
 	return f

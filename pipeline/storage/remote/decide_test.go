@@ -244,3 +244,39 @@ func TestListedValidatorsAreSmall(t *testing.T) {
 	}
 	require.Equal(t, 1000*18, len(l.packed))
 }
+
+func TestWhatHasChangedAndWhichServersCanNotBeReliedOn(t *testing.T) {
+	o := storage.Object{Path: "x.tar", SizeBytes: 10}
+	seen := func(size int64, versions ...Validator) (all []Listed) {
+		for _, v := range versions {
+			all = append(all, Listed{Path: o.Path, SizeBytes: size, Validator: v})
+		}
+		return all
+	}
+	const a, b, c = Validator(`"a"`), Validator(`"b"`), Validator(`"c"`)
+	for name, x := range map[string]struct {
+		listed Validator
+		short  bool
+		seen   []Listed
+		words  string // "": it has changed
+	}{
+		"another version each time":   {a, false, seen(10, b, b, b), ""},
+		"another size":                {a, false, seen(11, a, b, c), ""},
+		"drawn anew":                  {a, false, seen(10, b, c, c), "another at each look"},
+		"two servers in turn":         {a, false, seen(10, a, b, a), "another at each look"},
+		"GET and HEAD disagree":       {a, false, seen(10, a, a, a), "another in others"},
+		"it is shorter":               {a, true, seen(5, b, b, b), ""},
+		"no ranges":                   {a, true, seen(10, a, a, a), "416"},
+		"no ranges, no versions":      {"", true, seen(10, "", "", ""), "416"},
+		"no version, then one":        {"", true, seen(10, a, a, a), ""},
+		"416 of another server's":     {a, true, seen(10, a, b, a), "another at each look"},
+		"it was replaced in our time": {a, true, seen(10, b, b, b), ""},
+	} {
+		err := unreliable(o, x.listed, finding{short: x.short}, x.seen)
+		if x.words == "" {
+			require.NoError(t, err, name)
+			continue
+		}
+		require.ErrorContains(t, err, x.words, name)
+	}
+}

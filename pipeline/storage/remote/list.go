@@ -208,6 +208,9 @@ func usable(key string) use {
 // object remembers an object as it is, and gives it as the rest of lsiofs knows it.
 func (s *Storage) object(l Listed) storage.Object {
 	o := storage.Object{Path: l.Path, SizeBytes: l.SizeBytes, Version: version(l)}
+	if known, ok := s.listed.withoutVersion(o); ok {
+		return known
+	}
 	s.listed.put(o, l.Validator)
 	return o
 }

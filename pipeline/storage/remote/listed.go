@@ -37,6 +37,8 @@ type listed struct {
 	mu     sync.RWMutex
 	at     map[uint64]entry
 	packed []byte
+	// unversioned are objects, by path, of which the size alone counts (dropVersion).
+	unversioned map[string]storage.Object
 }
 
 type entry struct {
@@ -76,6 +78,9 @@ func (l *listed) get(o storage.Object) (v Validator, whole, ok bool) {
 	if !ok || e.seen != seen(o) {
 		return "", false, false
 	}
+	if l.unversioned[o.Path] == o {
+		return "", e.place&noRanges != 0, true
+	}
 	return unpack(l.packed[e.place&^noRanges:]), e.place&noRanges != 0, true
 }
 
@@ -111,6 +116,27 @@ func (l *listed) setWhole(o storage.Object) {
 		e.place |= noRanges
 		l.at[key] = e
 	}
+}
+
+// dropVersion has an object known by its size alone from now on: its service names another version
+// at each look. What is listed of it with that size later is the same object.
+func (l *listed) dropVersion(o storage.Object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unversioned == nil {
+		l.unversioned = make(map[string]storage.Object)
+	}
+	if _, again := l.unversioned[o.Path]; !again {
+		l.unversioned[o.Path] = o
+	}
+}
+
+// withoutVersion returns the object that dropVersion was called with, if o may be the same.
+func (l *listed) withoutVersion(o storage.Object) (storage.Object, bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	known, ok := l.unversioned[o.Path]
+	return known, ok && known.SizeBytes == o.SizeBytes
 }
 
 // seen is never 0.

@@ -29,6 +29,7 @@ type Storage struct {
 	config  Config
 	began   time.Time // of New, before anything was asked
 	listed  listed
+	doubts  *doubts
 	knownAt map[string]int // of Config.Known's objects, by path
 	stats   stats
 	hedges  *hedges                            // nil: there are none
@@ -72,7 +73,7 @@ func New(source Source, c Config) (*Storage, error) {
 	}
 	s := &Storage{
 		source: source, config: c, began: time.Now(), slots: newSlots(c.Connections - reserved(c)), plans: plans{},
-		waiting: map[*read]*time.Timer{}, streams: map[*stream]struct{}{},
+		waiting: map[*read]*time.Timer{}, streams: map[*stream]struct{}{}, doubts: newDoubts(),
 	}
 	if c.Hedge {
 		s.hedges = newHedges()

@@ -84,6 +84,12 @@ func (st *stream) Read(p []byte) (int, error) {
 			}
 		}
 		st.drop()
+		if f.doubtful {
+			f = st.s.reconsider(st.ctx, st.object, st.validator, f)
+			if v, _, ok := st.s.listed.get(st.object); ok {
+				st.validator = v
+			}
+		}
 		st.err = st.again(f)
 	}
 	return 0, st.err

@@ -34,6 +34,12 @@ func (s *Storage) serve(r *read) {
 		return
 	}
 	r.resume(n)
+	if f.doubtful {
+		f = s.reconsider(context.Background(), r.Object, r.validator, f)
+		if v, _, ok := s.listed.get(r.Object); ok {
+			r.validator = v
+		}
+	}
 	waited, limit := s.limited(r)
 	next := r.history.next(f, waited, limit, rand.Float64())
 	if next.err != nil {

@@ -137,7 +137,7 @@ func (s *Source) firstByte(ctx context.Context, path string) (remote.Listed, err
 	case http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable:
 		size = a.Total
 		if a.Status == http.StatusRequestedRangeNotSatisfiable && size != 0 {
-			return remote.Listed{}, &remote.StatusError{Status: a.Status, Code: a.Code}
+			return remote.Listed{}, remote.Refuse("the answer to a request for its first byte is 416 Range Not Satisfiable, which does not say how large it is: look at its server, or at proxies before it")
 		}
 	case http.StatusOK:
 		if a.Encoding == "" { // else it may be encoded on the way
