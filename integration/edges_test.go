@@ -34,7 +34,8 @@ func first(f format, r *rand.Rand) shard {
 }
 
 // smallest calls f with a dataset of so many shards of one record each, of every
-// format in every compression. n counts the datasets; they are tested in parallel.
+// format: at night in every compression, before that each in one, in turn. n counts
+// the datasets; they are tested in parallel.
 func smallest(t *testing.T, shards int, f func(t *testing.T, d dataset, n int)) {
 	n := 0
 	run := func(name string, makes func(t *testing.T) dataset) {
@@ -45,8 +46,11 @@ func smallest(t *testing.T, shards int, f func(t *testing.T, d dataset, n int)) 
 			f(t, makes(t), number)
 		})
 	}
-	for _, format := range formats {
-		for _, c := range codecs {
+	for i, format := range formats {
+		for j, c := range codecs {
+			if j != i%len(codecs) && !serve.Runs(serve.Night) {
+				continue
+			}
 			run(format.name+c.ext, func(t *testing.T) dataset {
 				d := dataset{name: format.name, dir: t.TempDir(), flags: slices.Clone(format.flags), ext: format.ext}
 				r := rand.New(rand.NewPCG(*drawSeed, 11))

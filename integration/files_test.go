@@ -263,9 +263,9 @@ func failedBlocks(t *testing.T, want []byte, path string) (failed int) {
 // the server holds: descriptors, threads and memory are those of a few.
 func TestManyFilesLeaveNothingBehindEach(t *testing.T) {
 	serve.Tier(t, serve.CI)
-	files := 100_000
-	if raceBuilt {
-		files = 10_000
+	files := 20_000
+	if serve.Runs(serve.Night) && !raceBuilt {
+		files = 100_000
 	}
 	dir := t.TempDir()
 	for i := range files {

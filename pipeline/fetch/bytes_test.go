@@ -96,6 +96,14 @@ func lessIfShort(n, short int) int {
 	return n
 }
 
+// lessBeforeNight is n at night, and otherwise the other number.
+func lessBeforeNight(n, less int) int {
+	if serve.Runs(serve.Night) {
+		return n
+	}
+	return less
+}
+
 // countsInTurn skips a test with -short, that is with the race detector: one goroutine reads in it,
 // and what it counts is counted without the detector.
 func countsInTurn(t *testing.T) {

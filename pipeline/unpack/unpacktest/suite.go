@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lsiofs/lsiofs/integration/serve"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -78,15 +79,13 @@ func (s Suite) Run(t *testing.T) {
 	})
 }
 
-// Stride is how far apart the places are at which a test cuts off, flips or fails, of a
-// shard of so many bytes: 1, all of them. With -short, where it goes by the race detector
-// and the decoders below it take ten times as long, it is a third of them, in which all
-// remainders by 8 and by 512 are.
+// Stride is how far apart the places are at which a test cuts off, flips or fails: all of
+// them at night. Before that it is a third of them, in which all remainders by 8 and by 512 are.
 func Stride() int {
-	if testing.Short() {
-		return 3
+	if serve.Runs(serve.Night) && !testing.Short() {
+		return 1
 	}
-	return 1
+	return 3
 }
 
 // scanned is a run of unpack.Scan.
