@@ -50,6 +50,8 @@ func viewSettings() settings {
 	return s
 }
 
+// Of views, the gate mounts this test alone: TestViewsThatShareAMemoryKeepNoMoreTogetherHoweverManyTheyAre
+// of package order counts what they keep. Those below, 30 to 50 s of processor time each, run at night.
 func TestMemoryPromiseHoldsForManyViewsThatAreOpenAtATime(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	withoutRace(t)
@@ -66,7 +68,7 @@ func TestMemoryPromiseHoldsForManyViewsThatAreOpenAtATime(t *testing.T) {
 }
 
 func TestMemoryPromiseHoldsForManyViewsOneAfterTheOther(t *testing.T) {
-	serve.Tier(t, serve.CI)
+	serve.Tier(t, serve.Night)
 	withoutRace(t)
 	const budget, views, places = 64 << 20, 60, 64
 	d, _ := manyRecords(t)
@@ -83,7 +85,7 @@ func TestMemoryPromiseHoldsForManyViewsOneAfterTheOther(t *testing.T) {
 // The IDs' files have the same pages, and cost no layout: 150 views of which one
 // byte is read at 240 places each.
 func TestMemoryPromiseHoldsForWhoeverReadsAByteAtManyPlacesOfManyViews(t *testing.T) {
-	serve.Tier(t, serve.CI)
+	serve.Tier(t, serve.Night)
 	withoutRace(t)
 	const budget, views, places, readers = 64 << 20, 150, 240, 4
 	d, _ := manyRecords(t)
@@ -111,7 +113,7 @@ func TestMemoryPromiseHoldsForWhoeverReadsAByteAtManyPlacesOfManyViews(t *testin
 // Of each epoch the permuted chunks and the states of its reservoirs are kept, and
 // of each view a layout, that has 32 bytes a worker.
 func TestMemoryPromiseHoldsForManyEpochsAndNumbersOfWorkers(t *testing.T) {
-	serve.Tier(t, serve.CI)
+	serve.Tier(t, serve.Night)
 	withoutRace(t)
 	const budget, epochs, numbers = 64 << 20, 64, 32
 	d, _ := manyRecords(t)

@@ -57,31 +57,34 @@ func mountUnopened(t *testing.T, d dataset, s settings, more ...string) *mount {
 
 func TestAnOpeningThatStallsBlocksOnlyThoseWhoNeedTheFile(t *testing.T) {
 	t.Parallel()
+	stored := big(t)
+	compressed := zipped(t, stored)
+	ref, s := newReference(t, stored), inOrder()
+	want := make([][]byte, s.Workers)
+	for w := range want {
+		want[w] = ref.data(s, w)
+	}
 	for _, way := range ways {
 		for _, strategy := range []string{"auto", "scan", "gather", "spool"} {
 			t.Run(way.name+", "+strategy, func(t *testing.T) {
 				t.Parallel()
-				whole := big(t)
-				want := newReference(t, whole)
-				s := inOrder()
-				memory := "3MiB"
+				whole, memory := stored, "3MiB"
 				if strategy == "spool" {
-					whole = zipped(t, whole)
-					memory = "64MiB" // each shard that is decoded has a share
+					whole, memory = compressed, "64MiB" // each shard that is decoded has a share
 				}
 				d, b := backingDataset(t, whole, backing.Options{})
 				m := mountUnopened(t, d, s, append(way.flags, "--memory", memory, "--read", strategy)...)
 				b.Fail(backing.Fault{Path: "b.bin", Open: true, Do: backing.Stall}, backing.Fault{Path: "b.bin.gz", Open: true, Do: backing.Stall})
 
 				path := m.path("worker-0.bin")
-				first := want.data(s, 0)
+				first := want[0]
 				waits := reads(t, path, 1<<20+100) // of b
 				b.WaitStalled(1)
 				requireRead(t, first[:1<<20], path) // a, from which b is read ahead
 				require.NoError(t, waits.Process.Kill())
 				requireEnd(t, waits, "a reader that waits dies of a signal")
 				for w := 1; w < s.Workers; w++ {
-					requireRead(t, want.data(s, w), m.path("worker-%d.bin", w))
+					requireRead(t, want[w], m.path("worker-%d.bin", w))
 				}
 				m.requireAlive()
 				b.Fail()
