@@ -23,7 +23,6 @@ package checkpoint
 
 import (
 	"errors"
-	"math/bits"
 	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/order"
@@ -74,27 +73,6 @@ type Subject struct {
 type Position struct {
 	Epoch uint64
 	Done  []order.Done
-}
-
-// Samples is the number of records of an epoch that are consumed when a training loop has counted
-// samples; no means that no loop comes to that. A loop that counts batches, steps × batch × workers,
-// counts beyond the records at the end of an epoch whose last batches are padded or not full
-// (tail pad and keep). That is the end: all records.
-func (s Subject) Samples(samples uint64) (records uint64, possible bool) {
-	if samples <= s.Records {
-		return samples, true
-	}
-	if s.Deal.Tail == spec.TailDrop || s.Deal.Tail == "" {
-		return 0, false
-	}
-	batch := max(s.Deal.Batch, 1)
-	// The round that is padded has a batch for each worker: those of the mount, or as many as
-	// there are batches, since any number of workers may read below epoch-N.
-	workers := max(s.Deal.Workers, (s.Records+batch-1)/batch)
-	if high, padding := bits.Mul64(batch, workers); high == 0 && samples-s.Records > padding {
-		return 0, false
-	}
-	return s.Records, true
 }
 
 // Live is the state of a mount that resumed from p, and whose workers have been given

@@ -67,15 +67,11 @@ func (s State) short() string {
 
 // short judges a short form.
 func (s Subject) short(d *document) (Position, error) {
-	p := Position{Epoch: d.state.Epoch}
 	taken, possible := s.Samples(d.samples)
 	if !possible {
 		return Position{}, &Refusal{Reason: fmt.Sprintf("samples (%d) must be at most %d, the records of an epoch", d.samples, s.Records)}
 	}
-	if taken > 0 {
-		p.Done = []order.Done{order.First(taken, s.Order)}
-	}
-	return p, nil
+	return s.Position(d.state.Epoch, taken, false), nil
 }
 
 // judge judges a full form.

@@ -33,13 +33,11 @@ func (n *epochNode) position(ctx context.Context, out *fuse.EntryOut) (*fusefs.I
 	if err != nil {
 		return nil, n.t.problems.errno(node.path, err)
 	}
-	node.at = checkpoint.Position{Epoch: n.epoch, Done: n.t.before(n.from)}
-	if n.from == records && records > 0 && n.epoch < math.MaxUint64 {
-		if lasts = n.t.taken(n.epoch + 1); lasts {
-			node.at = checkpoint.Position{Epoch: n.epoch + 1}
-		} else {
-			name += "/end" // no path is below a file
-		}
+	subject := n.t.subject
+	subject.Records = records
+	node.at = subject.Position(n.epoch, n.from, n.epoch < math.MaxUint64 && n.t.taken(n.epoch+1))
+	if n.from == records && node.at.Epoch == n.epoch && n.t.growing != nil {
+		lasts, name = false, name+"/end" // no path is below a file
 	}
 	doc, err := node.render(p)
 	if err != nil {

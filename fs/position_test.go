@@ -56,10 +56,9 @@ func TestWhatIsCountedBeyondTheEndIsTheEndWherePaddingMadeIt(t *testing.T) {
 		batch       uint64
 		there, gone []uint64
 	}{
-		{spec.TailPad, 64, []uint64{1000, 1001, 1024, 1152, 2024}, []uint64{2025, 1 << 40}},
+		{spec.TailPad, 64, []uint64{1000, 1001, 1024, 2048, 999 + 64*spec.MaxWorkers}, []uint64{1000 + 64*spec.MaxWorkers, 1 << 40}},
 		{spec.TailKeep, 64, []uint64{1000, 1024}, []uint64{1 << 40}},
 		{spec.TailDrop, 64, []uint64{1000}, []uint64{1001, 1024}},
-		{spec.TailPad, 3000, []uint64{3000, 7000}, []uint64{7001}},
 	} {
 		d := newFakeDataset(2)
 		d.spec.Deal.Tail, d.spec.Deal.Batch = c.tail, c.batch
