@@ -160,6 +160,22 @@ class Torch(mounted.Case):
         data.torch().set_epoch(epoch)
         return data
 
+    def test_what_a_loop_counts_beyond_the_end_is_the_end_and_what_none_can_count_is_refused(self):
+        for tail, batch, size, ranks, workers, first, counted in (
+            ("pad", 64, 64, 2, 3, 236, 620),  # more files than batches
+            ("keep", 64, 64, 3, 2, 192, 384),
+            ("drop", 64, 128, 1, 0, 0, 256),  # a single file, and a loader with batches of its own
+            ("keep", 1, 500, 1, 1, 0, 500),
+        ):
+            data = self.mount(mounted.make_jsonl, batch=batch, tail=tail)
+            dataset = data.torch(target, rank=0, ranks=ranks, samples=first)
+            steps = len(list(DataLoader(dataset, batch_size=size, num_workers=workers)))
+            with self.subTest(tail, batch=batch, size=size, ranks=ranks, workers=workers):
+                self.assertEqual(first + steps * size * ranks, counted)
+                self.assertEqual(data.state_dict(counted, 0), data.state_dict(240, 0))
+                for samples in 240 + ranks * max(workers, 1) * (batch + size), 3 * counted:
+                    self.assertRaisesRegex(lsiofs.StateError, "240 records.*from the epoch's start", data.state_dict, samples, 0)
+
     def test_ranks_are_those_of_torch_distributed(self):
         data = self.mount(mounted.make_jsonl, batch=BATCH, tail="drop")
         with mock.patch.dict(os.environ, WORLD_SIZE="2"):

@@ -74,6 +74,9 @@ class Mount:
         self._server = server
         self._identity = Identity(path, server is not None)
         self._named_epoch: Optional[int] = None  # by a torch dataset's set_epoch
+        # Of its torch datasets, a tensor that their workers share: by less than this a loop counts
+        # beyond the end of an epoch. 0 until a loader has asked for a sample.
+        self._beyond: Any = None
         self._position: Union[Position, Error]
         try:
             self._position = state.mounted_at(self.checkpoint())
@@ -88,7 +91,7 @@ class Mount:
         return f"lsiofs.Mount({self.path!r}, {self.info['records']} records of {self.info['dataset']})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_server": None}
+        return {**self.__dict__, "_server": None, "_beyond": None}
 
     def __enter__(self) -> Mount:
         return self
@@ -207,7 +210,7 @@ class Mount:
             epoch = self.position.epoch
             if self._named_epoch not in (None, epoch):
                 raise StateError(f"set_epoch has gone on to epoch {self._named_epoch}: name the epoch of the samples, as data.state_dict({samples}, {self._named_epoch})")
-        return self._document(Position(_number(epoch, "epoch"), _number(samples, "samples")))
+        return self._document(self._counted(Position(_number(epoch, "epoch"), _number(samples, "samples"))))
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Sets `position` to that of a state. One of another dataset or order is a `StateError`, and changes nothing."""
@@ -215,6 +218,29 @@ class Mount:
         own = self._document(place)
         state.compare(saved, own)
         self._position = state.position(own)
+
+    def _counted(self, place: Position) -> Position:
+        """A place as a loop has counted it: steps of batches that are padded or not full go beyond the end, which is meant then.
+
+        The mount has to take any number of workers for possible. Here their number and the loader's
+        batches are known, so that a loop which does not begin anew with each epoch is noticed.
+        """
+        beyond = 0 if self._beyond is None else int(self._beyond[0])
+        if beyond == 0:
+            return place
+        records = self._records(place.epoch)
+        if place.samples <= records:
+            return place
+        self._require_epoch(place.epoch)
+        if place.samples - records >= beyond:
+            raise self._too_many(place)
+        return Position(place.epoch, records)
+
+    def _too_many(self, place: Position) -> StateError:
+        return StateError(
+            f"epoch {place.epoch} of {self.path} has {self._records(place.epoch)} records, and {place.samples} samples of it can't have been used: "
+            "count those of all ranks together, from the epoch's start"
+        )
 
     def _document(self, place: Position) -> dict[str, Any]:
         """The mount's own checkpoint of a place."""
@@ -231,7 +257,7 @@ class Mount:
             raise explained(e, os.path.join(self.path, path)) from None
         self._check()
         self._require_epoch(place.epoch)
-        raise StateError(f"epoch {place.epoch} of {self.path} has {self._records(place.epoch)} records, and {place.samples} samples of it can't have been used")
+        raise self._too_many(place)
 
     def checkpoint(self) -> dict[str, Any]:
         """The mount's own checkpoint: where its worker files began, and what they have delivered."""

@@ -67,6 +67,9 @@ class TorchDataset(IterableDataset):  # type: ignore
         # The last number is 1 when an iteration has begun, in whichever process.
         self._told = torch.tensor([epoch, samples, 0]).share_memory_()  # type: ignore
         self._iterated = False
+        if mount._beyond is None:
+            mount._beyond = torch.tensor([0]).share_memory_()  # type: ignore
+        self._beyond = mount._beyond
 
     def set_epoch(self, epoch: int, samples: Optional[int] = None) -> None:
         """The next iteration is of this epoch, behind its first `samples`. Call it between iterations, in the main process.
@@ -110,21 +113,18 @@ class TorchDataset(IterableDataset):  # type: ignore
         return self._decoded(map(bytes, stream.records()) if self.raw else stream.samples(), files)
 
     def _decoded(self, samples: Iterator[Any], files: int) -> Iterator[Any]:
-        if files > 1 and not self._any_batch:
-            self._check_batch(sys._getframe(1))
+        size = _batch_size(sys._getframe(1))
+        if size is not None:
+            # The last round is a batch of the mount for each file, and the loader's last batch of each may not be full.
+            self._beyond[0] = max(int(self._beyond[0]), files * (self.batch + size))
+            if files > 1 and not self._any_batch:
+                self._check_batch(size)
         for sample in samples:
             self._taken += 1
             yield self.decode(sample)
 
-    def _check_batch(self, caller: Any) -> None:
-        """Raises an error if the DataLoader that asks for a sample makes other batches than the mount deals.
-
-        A dataset is not told of its loader. What fetches batches has a list of as many numbers.
-        """
-        if caller.f_code.co_name != "fetch" or "possibly_batched_index" not in caller.f_locals:
-            return
-        asked = caller.f_locals["possibly_batched_index"]
-        size = len(asked) if isinstance(asked, (list, tuple)) else 1
+    def _check_batch(self, size: int) -> None:
+        """Raises an error if the DataLoader that asks for a sample makes other batches than the mount deals."""
         if size == self.batch and self._in_turn:
             return
         if not self._in_turn:
@@ -159,6 +159,17 @@ class TorchDataset(IterableDataset):  # type: ignore
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_iterated": False}
+
+
+def _batch_size(caller: Any) -> Optional[int]:
+    """The batch size of the DataLoader that asks for a sample, None where another program does.
+
+    A dataset is not told of its loader. What fetches batches has a list of as many numbers.
+    """
+    if caller.f_code.co_name != "fetch" or "possibly_batched_index" not in caller.f_locals:
+        return None
+    asked = caller.f_locals["possibly_batched_index"]
+    return len(asked) if isinstance(asked, (list, tuple)) else 1
 
 
 def _as_it_is(sample: Any) -> Any:
