@@ -64,7 +64,9 @@ var (
 	_ fusefs.FileReader   = textHandle(nil)
 	_ fusefs.FileReader   = (*coordinateHandle)(nil)
 	_ fusefs.FileReleaser = (*coordinateHandle)(nil)
+	_ fusefs.FileReader   = (*takenHandle)(nil)
 	_ fusefs.FileReader   = (*liveHandle)(nil)
+	_ fusefs.FileReleaser = (*takenHandle)(nil)
 	_ fusefs.FileReleaser = (*liveHandle)(nil)
 
 	_ fusefs.DirStream = (*listing)(nil)

@@ -115,12 +115,6 @@ func (n *rootNode) fixed(ctx context.Context, out *fuse.EntryOut, ino uint64, te
 	return n.NewInode(ctx, f, fusefs.StableAttr{Mode: syscall.S_IFREG, Ino: ino})
 }
 
-func (n *rootNode) live(ctx context.Context, out *fuse.EntryOut, ino uint64, name string, render func(context.Context) ([]byte, error)) *fusefs.Inode {
-	f := &liveNode{t: n.t, name: name, render: render}
-	f.attr(&out.Attr)
-	return n.NewInode(ctx, f, fusefs.StableAttr{Mode: syscall.S_IFREG, Ino: ino})
-}
-
 // about is README. Of a dataset that grows it is that of the current epoch.
 func (n *rootNode) about(ctx context.Context, out *fuse.EntryOut) *fusefs.Inode {
 	v := n.t.view.Load()

@@ -2,7 +2,9 @@ package fs
 
 import (
 	"context"
+	"sync"
 	"syscall"
+	"time"
 
 	fusefs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -30,15 +32,81 @@ func (n *fixedNode) Open(_ context.Context, flags uint32) (fusefs.FileHandle, ui
 	return textHandle(n.text), streamFlags, ok
 }
 
-// liveNode is a file that is rendered whenever it is opened: status,
-// status.json, metrics. Its size is not known before: of all ways to say so,
-// size 0 with direct_io, as files of /proc have it, misleads the fewest programs.
-// It can be seeked in, since head goes back to where its last line ends.
+// liveNode is a file whose text is made anew whenever its name is looked up: status, status.json,
+// metrics. So stat and fstat have the size of what is read, and programs that go by the size (tar,
+// rsync, mmap, web servers) get all of it.
+//
+// While the file is open, its text stays as it is. Whoever looks the name up meanwhile gets another
+// node with a text of its own, and with the same inode number, since programs compare the numbers
+// before and after they open a file (cp does).
 type liveNode struct {
 	readOnly
 	t      *tree
 	name   string
 	render func(context.Context) ([]byte, error)
+
+	mu     sync.Mutex
+	text   []byte
+	made   time.Time
+	opens  int
+	looked bool // text is of a lookup, and was not opened since
+}
+
+// live looks up a liveNode.
+func (n *rootNode) live(ctx context.Context, out *fuse.EntryOut, ino uint64, name string, render func(context.Context) ([]byte, error)) *fusefs.Inode {
+	p := n.t.patient(ctx, nil)
+	text, err := render(p)
+	p.finish()
+	child := n.GetChild(name)
+	var f *liveNode
+	if child != nil {
+		f, _ = child.Operations().(*liveNode)
+	}
+	if f == nil || !f.renew(text, err == nil) {
+		f = &liveNode{t: n.t, name: name, render: render}
+		f.renew(text, err == nil)
+		child = n.NewInode(ctx, f, fusefs.StableAttr{Mode: syscall.S_IFREG, Ino: ino, Gen: n.t.lives.Add(1)})
+	}
+	f.attr(&out.Attr)
+	return child
+}
+
+// renew gives n a text, and reports false while n is open. Where it could not be made, opening n makes
+// it once more, and has the error.
+func (n *liveNode) renew(text []byte, made bool) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.opens > 0 {
+		return false
+	}
+	n.text, n.made, n.looked = text, time.Now(), made
+	return true
+}
+
+// opened returns the text of an opening, which closed ends. A program that opens n without its name
+// (by /proc/self/fd) gets a new text, unless n is open.
+func (n *liveNode) opened(ctx context.Context) ([]byte, error) {
+	n.mu.Lock()
+	fresh := n.looked || n.opens > 0
+	n.mu.Unlock()
+	if !fresh {
+		text, err := n.render(ctx)
+		if err != nil {
+			return nil, err
+		}
+		n.renew(text, true)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.opens++
+	n.looked = false
+	return n.text, nil
+}
+
+func (n *liveNode) closed() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.opens--
 }
 
 func (n *liveNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.AttrOut) syscall.Errno {
@@ -46,15 +114,41 @@ func (n *liveNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.Att
 	return ok
 }
 
-func (n *liveNode) attr(out *fuse.Attr) { n.t.attr(out, 0o444, 0, n.t.started) }
+func (n *liveNode) attr(out *fuse.Attr) {
+	n.mu.Lock()
+	size, made := int64(len(n.text)), n.made
+	n.mu.Unlock()
+	n.t.attr(out, 0o444, size, made)
+}
 
+// Open has direct_io without KEEP_CACHE: mapped pages of an earlier text are not this one's.
 func (n *liveNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle, uint32, syscall.Errno) {
 	if wantsWrite(flags) {
 		return nil, 0, errnoReadOnly
 	}
 	p := n.t.patient(ctx, nil)
 	defer p.finish()
-	return n.t.openText(ctx, n.name, fuse.FOPEN_DIRECT_IO, func() ([]byte, error) { return n.render(p) })
+	text, err := n.opened(p)
+	if err != nil {
+		return nil, 0, n.t.problems.errno(n.name, err)
+	}
+	taken, fits := n.t.texts.take(ctx, len(text))
+	if !fits {
+		n.closed()
+		return nil, 0, errnoTooMany
+	}
+	return &liveHandle{takenHandle{textHandle(text), n.t, taken}, n}, fuse.FOPEN_DIRECT_IO, ok
+}
+
+// liveHandle is an opening of a liveNode.
+type liveHandle struct {
+	takenHandle
+	node *liveNode
+}
+
+func (h *liveHandle) Release(ctx context.Context) syscall.Errno {
+	h.node.closed()
+	return h.takenHandle.Release(ctx)
 }
 
 // openText opens a file whose text is made for the opening.
@@ -67,17 +161,17 @@ func (t *tree) openText(ctx context.Context, path string, flags uint32, render f
 	if !fits {
 		return nil, 0, errnoTooMany
 	}
-	return &liveHandle{textHandle(text), t, taken}, flags, ok
+	return &takenHandle{textHandle(text), t, taken}, flags, ok
 }
 
-// liveHandle is an opening of a text that was made for it.
-type liveHandle struct {
+// takenHandle is an opening of a text that was made for it.
+type takenHandle struct {
 	textHandle
 	t     *tree
 	taken int64 // of the tree's texts
 }
 
-func (h *liveHandle) Release(context.Context) syscall.Errno {
+func (h *takenHandle) Release(context.Context) syscall.Errno {
 	h.t.texts.give(h.taken)
 	return ok
 }

@@ -49,6 +49,7 @@ type tree struct {
 	view    atomic.Pointer[view]
 	views   atomic.Uint64
 	nextIno atomic.Uint64
+	lives   atomic.Uint64 // generations of live nodes
 	// restoring holds a token while a restore is under way; who waits for it can be
 	// killed.
 	restoring chan struct{}
