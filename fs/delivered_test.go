@@ -76,7 +76,7 @@ func TestAReadingBeginsAtTheFirstRecord(t *testing.T) {
 	require.EqualValues(t, 140, m.bytes())
 }
 
-// naiveMark is the definition of DESIGN.md, word by word, from the whole history at each step.
+// naiveMark is the definition of the mark (lsiofs help tree), from the whole history at each step.
 type naiveMark struct {
 	events []naiveEvent
 }

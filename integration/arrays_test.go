@@ -36,9 +36,8 @@ for i, (rows, version) in enumerate([(40, 1), (0, 1), (61, 2), (7, 3), (90, 1), 
 `
 
 // readArrays has NumPy read a mount and compare every row of every stream with
-// the one of its ID, by nothing but ORDER.md, Record identity; and the arrays of
-// the Python package with both. argv: the dataset,
-// the mount, the number of workers.
+// the one of its ID, by the definition of IDs alone (pipeline/order/SELECTION.md); and
+// the arrays of the Python package with both. argv: the dataset, the mount, the number of workers.
 const readArrays = `
 import gzip, hashlib, io, json, os, sys
 import numpy as np

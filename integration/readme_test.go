@@ -28,12 +28,21 @@ func manual(t *testing.T, topic string) string {
 
 const manualDir = "../cmd/lsiofs/manual"
 
+// specificationDirs hold pages of the manual, beside the code that they define.
+var specificationDirs = []string{"../pipeline/order"}
+
 // documents are the README and all pages of the manual, by their paths.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(manualDir, "*.md"))
 	require.NoError(t, err)
 	require.Greater(t, len(paths), 10)
+	for _, dir := range specificationDirs {
+		pages, err := filepath.Glob(filepath.Join(dir, "*.md"))
+		require.NoError(t, err)
+		require.NotEmpty(t, pages, dir)
+		paths = append(paths, pages...)
+	}
 	found := map[string]string{}
 	for _, path := range append(paths, "../README.md") {
 		b, err := os.ReadFile(path)

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// naiveKey, naiveMixture: ORDER.md's Mixture, written down once more.
+// naiveKey, naiveMixture: the mixtures of order/SELECTION.md, written once more.
 func naiveKey(domain string, seed, epoch, index uint64) uint64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "lsiofs/1 %s %d %d %d", domain, seed, epoch, index))
 	return binary.LittleEndian.Uint64(sum[:])

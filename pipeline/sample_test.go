@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// phaseOf is ORDER.md's phase of a record, read off its ID with numbers of any size.
+// phaseOf is the phase of a record (order/SELECTION.md), by its ID, with numbers of any size.
 func phaseOf(id []byte, seed, n uint64) uint64 {
 	key := sha256.Sum256(fmt.Appendf(nil, "lsiofs/1 sample %d 0 0", seed))
 	two64 := new(big.Int).Lsh(big.NewInt(1), 64)
@@ -56,7 +56,7 @@ func sampled(s spec.Spec, n uint64) spec.Spec {
 }
 
 // Any n epochs in a row have each record of the split once, whatever the split goes by and
-// however they are read; each has its phase, as ORDER.md defines it.
+// however they are read; each has its phase, as order/SELECTION.md defines it.
 func TestEpochsOfASampleHaveEveryRecordOnceBetweenThem(t *testing.T) {
 	const n = 4
 	dir := makeLines(t)

@@ -153,7 +153,7 @@ func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resuming.Checkpoint,
 }
 
 // orderBatch is the batch that belongs to the order itself: the deal's with
-// groups, else 1 (ORDER.md, Global order).
+// groups, else 1 (pipeline/order/ORDER.md, Shuffles).
 func orderBatch(s spec.Spec) uint64 {
 	if s.Order.Groups > 1 {
 		return s.Deal.Batch

@@ -67,7 +67,7 @@ def room(axis, origin):
 def moved(axes, origin, ordinal, seed, epoch, cube):
     """The origin with jitter."""
     k = order.key("crop", seed, epoch, 0)
-    x = int.from_bytes(order.record_id(cube, ordinal)[:8], "little")
+    x = int.from_bytes(order.record_id(cube.encode(), ordinal)[:8], "little")
     result = []
     for d, axis in enumerate(axes):
         result.append(origin[d] + (order.draw(k ^ x, ordinal * len(axes) + d) * room(axis, origin[d]) >> 64))

@@ -1,4 +1,4 @@
-"""Mixture of ORDER.md: several datasets that are shared out by weights."""
+"""Mixtures of pipeline/order/SELECTION.md: several datasets that are shared out by weights."""
 
 import decimal
 

@@ -1,5 +1,6 @@
-// Package reference lets Go tests query the second implementation of ORDER.md and
-// RECORDS.md, which is written in Python (reference.py, in this directory).
+// Package reference lets Go tests query the second implementation of the order and
+// of RECORDS.md, which is written in Python (reference.py, in this directory). The order's part
+// of it is the program of the pages that define the order (order.py).
 package reference
 
 import (

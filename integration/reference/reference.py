@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A second, deliberately naive implementation of ORDER.md and RECORDS.md.
+"""A second, deliberately naive implementation of the order (order.py) and of RECORDS.md.
 
     reference.py DATASET [options]     writes the bytes of one stream to stdout
     reference.py DATASET --fingerprint writes the dataset's fingerprint
@@ -60,7 +60,7 @@ class Dataset:
         return words
 
     def fingerprint(self, o):
-        lines = [(len(s.records), s.decoded_bytes, sum(r.entry for r in s.records), s.path) for s in self.shards]
+        lines = [(len(s.records), s.decoded_bytes, sum(r.entry for r in s.records), path_bytes(s.path)) for s in self.shards]
         return order.fingerprint(self.words(), lines)
 
     def order(self, o):
@@ -82,33 +82,34 @@ class Dataset:
         if self.format != "zarr":
             return chunks
         left = [k for s in self.shards if s.records for k in s.records[0].cube.kept()]
-        return order.split_chunks(chunks, left)
+        return order.select(chunks, left)
 
     def part(self, chunks, part, seed, by):
         if not part:
             return chunks
         low, high = part.split("..")
-        units = order.split_units([[r.entry for r in s.records] for s in self.shards], by)
-        left = [order.in_part(r.shard, unit, seed, low, high) for r, unit in zip(self.records, units)]
-        return order.split_chunks(chunks, left)
+        units = order.units([[r.entry for r in s.records] for s in self.shards], by)
+        left = [order.in_part(path_bytes(r.shard), unit, seed, low, high) for r, unit in zip(self.records, units)]
+        return order.select(chunks, left)
 
     def sample(self, chunks, share, seed, epoch):
         if not share:
             return chunks
         n = int(share.removeprefix("1/"))
-        left = [order.phase(r.shard, r.ordinal, seed, n) == epoch % n for r in self.records]
-        return order.split_chunks(chunks, left)
+        left = [order.phase(path_bytes(r.shard), r.ordinal, seed, n) == epoch % n for r in self.records]
+        return order.select(chunks, left)
+
+
+def path_bytes(path):
+    return path.encode("utf-8", "surrogateescape")
 
 
 def stream(of, request):
     """The bytes of a stream of a Dataset or a Mixture."""
     o = dict(DEFAULTS, **request)
     g = of.order(o)
-    left = g
-    for entry in o["done"]:
-        left = order.resume(left, entry)
-    left = left[o["from"] :]
-    mine = order.deal_out(left, g, o["workers"], o["batch"], o["deal"], o["tail"])[o["worker"]]
+    done = o["done"] + [{"batch": 1, "consumed": [o["from"]]}]
+    mine = order.streams(g, done, o["workers"], o["batch"], o["deal"], o["tail"])[o["worker"]]
     return render(of, [of.records[n] for n in mine], o)
 
 
@@ -116,7 +117,7 @@ def render(of, mine, o):
     kind = o["kind"]
     tars = of.format in ("tar", "files")
     if kind == "ids":
-        return b"".join(order.record_id(r.shard, r.ordinal) for r in mine)
+        return b"".join(order.record_id(path_bytes(r.shard), r.ordinal) for r in mine)
     if kind == "crops":
         return records.zarr_table(mine, of.shards, o)
     parts = []
@@ -128,10 +129,7 @@ def render(of, mine, o):
         parts.append(tarfiles.rename(r.data, r.members, position, r.begin) if equal else r.data)
     prologue = arrays.prologue(of.kind, len(mine)) if of.format in ("npy", "zarr") else b""
     if kind == "offsets":
-        offsets = [len(prologue)]
-        for p in parts:
-            offsets.append(offsets[-1] + len(p))
-        return b"".join(n.to_bytes(8, "little") for n in offsets)
+        return order.offsets(len(prologue), [len(p) for p in parts])
     return prologue + b"".join(parts) + (tarfiles.EPILOGUE if tars else b"")
 
 

@@ -1,4 +1,4 @@
-"""tar of RECORDS.md, and the equal-key rule of ORDER.md.
+"""tar of RECORDS.md, and the equal-key rule of pipeline/order/STREAMS.md.
 
 A record is kept as the list of its members, so that the rule has their headers
 at hand: [(begin, header, end, own PAX header, own long name header), …], all

@@ -67,7 +67,7 @@ func makeDataset(t *testing.T, k kind, seed uint64) *dataset {
 	return d
 }
 
-// recordID is ORDER.md's.
+// recordID is that of pipeline/order/SELECTION.md.
 func recordID(shard string, ordinal int) string {
 	sum := sha256.Sum256([]byte("lsiofs/1 shard " + shard))
 	return string(binary.BigEndian.AppendUint64(sum[:8:8], uint64(ordinal)))

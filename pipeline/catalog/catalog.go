@@ -83,7 +83,7 @@ func (c *Catalog) Unpacker() unpack.Format { return c.unpacker }
 // StreamExtension is the ending of stream names, with the dot.
 func (c *Catalog) StreamExtension() string { return c.extension }
 
-// Fingerprint as ORDER.md defines it.
+// Fingerprint is the dataset's (pipeline/order/STREAMS.md), in hexadecimal digits.
 func (c *Catalog) Fingerprint() string {
 	f := c.image.Fingerprint()
 	return hex.EncodeToString(f[:])

@@ -3,7 +3,7 @@ package catalog
 import "github.com/lsiofs/lsiofs/pipeline/catalog/index"
 
 // ChunkStarts gives the number of the first record of each chunk, ascending,
-// and Records() at the end (ORDER.md, Chunks).
+// and Records() at the end (pipeline/order/SELECTION.md, Chunks).
 func (c *Catalog) ChunkStarts(chunkBytes, chunkRecords uint64) []uint64 {
 	return c.starts(cutter{chunkBytes: chunkBytes, chunkRecords: chunkRecords})
 }

@@ -3,8 +3,9 @@
 // through the shards. It stores what it found, and opens that at once later, as long as
 // the shards have not changed. It knows nothing of orders.
 //
-// Records are numbered 0 … Records()-1 in dataset order (ORDER.md): shards by path, and
-// within a shard as they lie there. Later stages name a record by its number.
+// Records are numbered 0 … Records()-1 in dataset order (pipeline/order/SELECTION.md):
+// shards by path, and within a shard as they lie there. Later stages name a record by its
+// number.
 //
 // # From files to a catalog
 //

@@ -16,7 +16,7 @@ import (
 )
 
 // datasetLines writes the text whose SHA-256 is the dataset's fingerprint
-// (ORDER.md, Dataset order).
+// (pipeline/order/STREAMS.md, Fingerprints).
 func datasetLines(w io.Writer, f spec.Format, shards []index.Shard) error {
 	b := bufio.NewWriterSize(w, 64<<10)
 	_, _ = b.WriteString(datasetWords + formatWords(f) + kindWords(f, shards) + "\n")

@@ -100,7 +100,7 @@ func (s *plainShard) pack(t require.TestingT, keyed bool) index.Blob {
 	return b
 }
 
-// isEntry is the naive rule of ORDER.md, Chunks.
+// isEntry is the naive rule of pipeline/order/SELECTION.md, Chunks.
 func (s *plainShard) isEntry(i int) bool {
 	return i == 0 || s.members == nil || slices.ContainsFunc(s.members, func(m unpack.Member) bool {
 		return m.DecodedBytes == s.extents[i].OffsetBytes

@@ -11,7 +11,7 @@ import (
 )
 
 // Text is the text of the snapshot of some shards, which Shards has given, in any order:
-// its SHA-256 is the fingerprint of the dataset that they are (ORDER.md). It uses nothing
+// its SHA-256 is the fingerprint of the dataset that they are (pipeline/order/STREAMS.md). It uses nothing
 // but the format and what is in shards.
 func (s *Stock) Text(shards []growing.Shard) ([]byte, error) {
 	s.mu.RLock()

@@ -17,7 +17,7 @@ import (
 type UnionSource struct {
 	Name    string
 	Catalog *Catalog
-	Weight  uint64 // w_m of ORDER.md
+	Weight  uint64 // in millionths, or as shares of bytes
 	Records uint64 // T_m: what a split leaves
 }
 
@@ -31,7 +31,7 @@ type UnionConfig struct {
 // Union makes one catalog of the catalogs of a mixture's sources, which may be closed
 // afterwards: of all their shards, under NAME/PATH. What is known of the shards is taken
 // over as it is. The index is stored, and used again while the sources are what they were.
-// The fingerprint is the mixture's (ORDER.md, Mixture). The caller closes the result.
+// The fingerprint is the mixture's (pipeline/order/STREAMS.md). The caller closes the result.
 //
 // Sources of several formats or kinds are an error that names two of them.
 func Union(c UnionConfig) (*Catalog, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// chunkStarts applies ORDER.md's chunk rule to a dataset of shape s.
+// chunkStarts applies the chunk rule of pipeline/order/SELECTION.md to a dataset of shape s.
 func chunkStarts(x *fetchtest.Index, s fetchtest.Shape, o spec.Order) []uint64 {
 	starts := []uint64{0}
 	var n, size uint64

@@ -66,8 +66,8 @@
 // decoders go through them from front to back. None of it changes a byte.
 //
 // Where only a part of the records is ever asked for (Config.Part), both rooms leave out the
-// others as far as they can. Of a sample (ORDER.md) each epoch has another part, its phase,
-// which a reader brings (OpenPhase): what is read then has the records of all phases that
+// others as far as they can. Of a sample (pipeline/order/SELECTION.md) each epoch has another
+// part, its phase, which a reader brings (OpenPhase): what is read then has the records of all phases that
 // have readers, and nothing else.
 //
 // # Page cache

@@ -1,6 +1,7 @@
-// Package order computes which record comes when, and which worker gets it. ORDER.md
-// defines the result exactly. The package is pure: no I/O, no goroutines, no clock.
-// Records are named by their number in dataset order, counted before any split.
+// Package order computes which record comes when, and which worker gets it. ORDER.md,
+// SELECTION.md and STREAMS.md define the result exactly. The package is pure: no I/O, no
+// goroutines, no clock. Records are named by their number in dataset order, counted before
+// any split.
 //
 //	dataset ──split──► Part ──► chunks
 //	chunks ──permute──► S ──cut──► groups ──cut──► lanes ──shuffle──► rota ──► G

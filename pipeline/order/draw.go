@@ -10,7 +10,7 @@ import (
 // gamma is the distance between the states of two draws that follow each other.
 const gamma = 0x9E3779B97F4A7C15
 
-// key is ORDER.md's key(domain, epoch, index) of a seed.
+// key is that of ORDER.md, Random numbers.
 func key(domain string, seed, epoch, index uint64) uint64 {
 	text := make([]byte, 0, 96)
 	text = append(text, "lsiofs/1 "...)

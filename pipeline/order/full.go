@@ -2,7 +2,7 @@ package order
 
 import "math/bits"
 
-// feistelRounds is ORDER.md's number of rounds.
+// feistelRounds is the number of rounds (ORDER.md, Shuffles).
 const feistelRounds = 6
 
 // full is the shuffle `full`: a Feistel network over the smallest even number of

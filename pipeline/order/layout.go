@@ -1,7 +1,7 @@
 package order
 
 // layout is how S is cut into groups and lanes, and which lane each position of
-// G comes from (steps 2, 3 and 5 of ORDER.md).
+// G comes from (ORDER.md, Shuffles).
 type layout struct {
 	chunks *chunks
 	batch  uint64 // of the order; positions of a group that follow each other

@@ -19,7 +19,7 @@ type Source struct {
 func (s *Source) records() uint64 { return s.Starts[len(s.Starts)-1] }
 
 // Mixture is an endless sequence of the records of several sources, each going round in
-// its own order, epoch after epoch, and shared out by weights (ORDER.md, Mixture). Its
+// its own order, epoch after epoch, and shared out by weights (SELECTION.md, Mixtures). Its
 // epochs are stretches of it, of one length. It is safe for concurrent use.
 type Mixture struct {
 	// Part is what a split leaves of all sources together; nil: all. It is set before

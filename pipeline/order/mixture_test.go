@@ -21,7 +21,7 @@ func sharesOf(t require.TestingT, seed uint64, weights []uint64) *Shares {
 	return s
 }
 
-// naiveCounts is ORDER.md's, in numbers of any size.
+// naiveCounts is mixture_counts of SELECTION.md, in numbers of any size.
 func naiveCounts(weights []uint64, n uint64) []uint64 {
 	turn := make([]int, len(weights))
 	for i := range turn {
@@ -170,7 +170,7 @@ func TestCountsAreExactAtEveryBlock(t *testing.T) {
 	})
 }
 
-// A mixture's G is what ORDER.md says, read from any place on, in any step, in any epoch.
+// A mixture's G is what SELECTION.md defines, read from any place on, in any step, in any epoch.
 func TestEveryMixtureEqualsTheNaiveOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		weights := drawWeights(t)

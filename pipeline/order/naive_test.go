@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// This file is ORDER.md once more, written from its text with lists and
+// This file is ORDER.md, SELECTION.md and STREAMS.md once more, with lists and
 // nothing clever, for the tests to compare with. It uses nothing of the package
 // but the types of its arguments.
 

@@ -5,7 +5,7 @@ import (
 	"sort"
 )
 
-// Part is the records of a dataset that a split and a sample select (ORDER.md). It holds one
+// Part is the records of a dataset that a split and a sample select (SELECTION.md). It holds one
 // bit a record and an index to find the n-th selected record. Records keep their numbers
 // in dataset order. An order is computed in ranks, the places among the selected
 // records, and Numbers turns ranks into record numbers.

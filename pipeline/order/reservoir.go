@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// spacingPositions is the least distance between two states that are kept
-	// (DESIGN.md, Scale). A replay of that many steps takes about 3 ms.
+	// spacingPositions is the least distance between two states that are kept.
+	// A replay of that many steps takes about 3 ms.
 	spacingPositions = 1 << 18
 	// spacingPerSlot bounds what all states of an epoch take together: one slot
 	// for so many records of the dataset. With the default size of 16384 it

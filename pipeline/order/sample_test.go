@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// mixtureVectors are those of ORDER.md's Sample and Mixture.
+// mixtureVectors are those of SELECTION.md's Samples and Mixtures.
 type mixtureVectors struct {
 	Phase []struct {
 		Seed   uint64

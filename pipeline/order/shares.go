@@ -8,7 +8,7 @@ import (
 	"sort"
 )
 
-// Bounds of a mixture (ORDER.md, Mixture).
+// Bounds of a mixture (SELECTION.md, Mixtures).
 const (
 	MinSources = 2
 	MaxSources = 128

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Bounds of a mixture (ORDER.md, Mixture).
+// Bounds of a mixture (pipeline/order/SELECTION.md, Mixtures).
 const (
 	MinSources     = 2
 	MaxSources     = 128

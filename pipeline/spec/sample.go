@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// MaxSampleOf bounds Sample.Of (ORDER.md, Sample).
+// MaxSampleOf bounds Sample.Of (pipeline/order/SELECTION.md, Samples).
 const MaxSampleOf = 65536
 
 // Sample takes one n-th of the records in each epoch, another one each time, so that n
-// epochs are one pass (ORDER.md, Sample). The zero value takes all of them. Equal values
+// epochs are one pass (pipeline/order/SELECTION.md, Samples). The zero value takes all of them. Equal values
 // select the same records.
 type Sample struct {
 	Of   uint64 // n; 0: all records

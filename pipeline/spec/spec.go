@@ -12,7 +12,7 @@ package spec
 
 import "time"
 
-// Shuffle names one of the shuffles of ORDER.md.
+// Shuffle names one of the shuffles (pipeline/order/ORDER.md).
 type Shuffle string
 
 const (
@@ -256,7 +256,7 @@ const MaxConnections = 1024
 // MaxLookahead bounds Spec.Lookahead.
 const MaxLookahead = 1 << 40
 
-// Limits of ORDER.md's counts, from DESIGN.md ("W and L are at most 65536").
+// Limits of counts (pipeline/order/ORDER.md, Numbers).
 const (
 	MaxWorkers = 65536
 	MaxLanes   = 65536

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// SplitBy names what a split keeps together (ORDER.md, Split).
+// SplitBy names what a split keeps together (pipeline/order/SELECTION.md, Splits).
 type SplitBy string
 
 const (
@@ -34,8 +34,8 @@ func (s Split) Or() Split {
 	return s
 }
 
-// Part is the half-open interval [From, To) of a split, in billionths: the decimal
-// fractions of ORDER.md have at most 9 digits. The zero value means all, like 0..1.
+// Part is the half-open interval [From, To) of a split, in billionths: fractions
+// are decimal and have at most 9 digits. The zero value means all, like 0..1.
 type Part struct{ From, To uint32 }
 
 // billion is 1, in billionths; partDigits are its zeros.

@@ -198,7 +198,8 @@ type Presenter interface {
 	RowType() (descr, remark string)
 }
 
-// Renamer is implemented by formats to whose streams ORDER.md's equal-key rule applies.
+// Renamer is implemented by formats to whose streams the rule for equal keys applies
+// (pipeline/order/STREAMS.md).
 // Rename appends to dst the record in the form that it has at position of a stream,
 // right behind a record with an equal key. It appends len(record) bytes plus the growth
 // that Index reported.

@@ -19,5 +19,5 @@
 //
 // Order reads no data: it proves claims by exhaustion over record numbers. For each
 // claim it walks G once, and compares it position by position with the rules of
-// ORDER.md, as they are written there.
+// pipeline/order, as its pages define them.
 package verify

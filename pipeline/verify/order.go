@@ -58,7 +58,7 @@ func (r OrderReport) Holds() bool {
 // resumes is how many places an epoch is resumed at.
 const resumes = 3
 
-// Order walks the order of an epoch and checks it against ORDER.md:
+// Order walks the order of an epoch and checks it against its definition:
 //
 //   - Every record comes once.
 //   - The workers partition the records, and each record is at the place that the rule of
@@ -233,7 +233,7 @@ func (p *proof) resume(e *order.Epoch, draw *rand.Rand) (Claim, error) {
 	return c, nil
 }
 
-// owner is ORDER.md's rule: position j belongs to worker (j div B) mod W.
+// owner is the rule of pipeline/order/STREAMS.md: position j belongs to worker (j div B) mod W.
 func owner(j uint64, d spec.Deal) (w, k uint64) {
 	return j / d.Batch % d.Workers, j/d.Batch/d.Workers*d.Batch + j%d.Batch
 }

@@ -1,10 +1,14 @@
 // Package manual holds the pages that "lsiofs help TOPIC" shows. README.md links to the
-// same files, in this directory.
+// same files: those in this directory, and the specifications, which lie beside the code that
+// they define.
 package manual
 
 import (
 	"embed"
+	"io/fs"
 	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
 )
 
 //go:embed *.md
@@ -12,29 +16,47 @@ var files embed.FS
 
 // Page is one page of the manual.
 type Page struct {
-	Topic string // what "lsiofs help" calls it, and its file's name without .md
+	Topic string // what "lsiofs help" calls it
 	Title string // its first line
 	Text  string // Markdown, lines of 100 columns at most but for tables
 }
 
-// topics are the pages in the order in which a new user may want them.
+// topics are the pages of this directory in the order in which a new user may want them. A
+// file has the topic's name and .md.
 var topics = []string{
 	"tree", "checkpoints", "shuffle", "mixtures", "growing", "formats", "zarr", "python", "storage", "remote", "web", "filter", "observing", "failures",
 	"services", "security", "speed", "comparison", "limits",
 }
 
+// specifications are the pages from which another program can be written, last in the manual.
+var specifications = []struct {
+	topic string
+	files fs.ReadFileFS
+}{
+	{"order", order.Specification},
+	{"selection", order.Specification},
+	{"streams", order.Specification},
+}
+
 // Pages gives all pages.
 func Pages() []Page {
-	pages := make([]Page, len(topics))
-	for i, topic := range topics {
-		text, err := files.ReadFile(topic + ".md")
-		if err != nil {
-			panic(err) // the files are part of the program
-		}
-		title, _, _ := strings.Cut(string(text), "\n")
-		pages[i] = Page{Topic: topic, Title: strings.TrimPrefix(title, "# "), Text: string(text)}
+	pages := make([]Page, 0, len(topics)+len(specifications))
+	for _, topic := range topics {
+		pages = append(pages, newPage(topic, files, topic+".md"))
+	}
+	for _, s := range specifications {
+		pages = append(pages, newPage(s.topic, s.files, strings.ToUpper(s.topic)+".md"))
 	}
 	return pages
+}
+
+func newPage(topic string, files fs.ReadFileFS, name string) Page {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		panic(err) // the files are part of the program
+	}
+	title, _, _ := strings.Cut(string(text), "\n")
+	return Page{Topic: topic, Title: strings.TrimPrefix(title, "# "), Text: string(text)}
 }
 
 // Find gives the page of a topic.

@@ -151,8 +151,8 @@ func (s *sealing) writeStarts(w *summingWriter, h *imageHeader, places []placed)
 	w.write(b[:])
 }
 
-// idPrefix is the first half of the IDs of a shard's records (ORDER.md, Record
-// identity).
+// idPrefix is the first half of the IDs of a shard's records (SELECTION.md in
+// pipeline/order).
 func idPrefix(path string) uint64 {
 	var text [256]byte // most paths fit
 	sum := sha256.Sum256(append(append(text[:0], "lsiofs/1 shard "...), path...))

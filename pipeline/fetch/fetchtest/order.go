@@ -13,7 +13,7 @@ func (l List) Records(k uint64, dst []uint64) int {
 	return copy(dst, l[k:])
 }
 
-// ReservoirOrder is a sequence of all records in the manner of ORDER.md:
+// ReservoirOrder is a sequence of all records in the manner of pipeline/order/ORDER.md:
 // lanes, each with a buffer of its own, in turn.
 func ReservoirOrder(seed uint64, x *Index, lanes, size int) List {
 	rng := rand.New(rand.NewPCG(seed, 0))

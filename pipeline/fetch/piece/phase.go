@@ -1,7 +1,7 @@
 package piece
 
 // Phase is the part of the records that the readers of an epoch ask for. Where a dataset is
-// sampled (ORDER.md, Sample), epochs have different ones, and those of different numbers
+// sampled (pipeline/order/SELECTION.md, Samples), epochs have different ones, and those of different numbers
 // share no record; else there is one, of number 0.
 type Phase struct {
 	Number uint64

@@ -13,7 +13,7 @@ import (
 )
 
 // This file reads and renames archives once more, whole in memory, as plainly
-// as RECORDS.md and ORDER.md put it.
+// as RECORDS.md and pipeline/order/STREAMS.md put it.
 
 type piece struct {
 	at   int // of the header

@@ -5,7 +5,7 @@
 //
 // The kind is one line of JSON, filled up with blanks so that the crops begin at a multiple of 64
 // bytes. It says all that the records depend on, but for the arrays' contents, and is what the
-// dataset's fingerprint has of it (ORDER.md: "lsiofs/1 dataset zarr <kind>"):
+// dataset's fingerprint has of it (pipeline/order/STREAMS.md: "lsiofs/1 dataset zarr <kind>"):
 //
 //	member   meaning
 //	a, b     begin and end of the region, of each dimension of the first array
