@@ -56,13 +56,13 @@ func TestStoresThatClaimWhatTheyHaveNotAreRefusedInWords(t *testing.T) {
 		}, "", []string{"decoding a chunk of the array (512 MiB, stored in 16 B) takes 512 MiB of memory", "use --memory "}},
 		"sixteen megabytes in a frame of 16 bytes": {[]func(*testing.T, string){
 			file(".zarray", zarray(1<<24, 1<<24, `"compressor": {"id": "zstd"}, "filters": null`)), file("0", frame(1<<24)),
-		}, "", []string{": 0: brick (0) at [0, 16): zstd: ", "copy the file again, or write it anew"}},
+		}, "", []string{": 0: chunk (0) at [0, 16): zstd: ", "copy the file again, or write it again"}},
 		"fifteen codecs that compress": {[]func(*testing.T, string){
 			file(".zarray", zarray(1<<29, 1<<29, `"compressor": {"id": "gzip"}, "filters": [`+strings.Repeat(`{"id": "gzip"},`, 13)+`{"id": "gzip"}]`)), file("0", "x"),
 		}, "", []string{".zarray: filters: 15 codecs compress", "at most 2 are read"}},
 		"a pipe as a chunk": {[]func(*testing.T, string){
 			file(".zarray", zarray(8, 4, raw)), func(t *testing.T, dir string) { require.NoError(t, unix.Mkfifo(filepath.Join(dir, "1"), 0o600)) },
-		}, "", []string{"/1: it is no regular file", "remove it"}},
+		}, "", []string{"/1: it is not a regular file", "remove it"}},
 		"names that terminals act on": {[]func(*testing.T, string){
 			file(".zgroup", `{"zarr_format": 2}`), file("a/.zarray", zarray(8, 8, raw)), file("a/.zattrs", `{"_ARRAY_DIMENSIONS": ["x\u001b[31m\n"]}`),
 		}, "", []string{"a/.zarray: .zattrs._ARRAY_DIMENSIONS[0]: is \"x\\x1b[31m\\n\", which has characters that can't be shown: rename it"}},

@@ -148,7 +148,7 @@ func TestConversionsThatCannotBeAreRefusedInWords(t *testing.T) {
 		{numbers, "--array short --crop time=4 --scale 2", "--scale and --offset say how numbers are computed with --as float32"},
 		{numbers, "--array short --crop time=4 --as float32 --scale byte=2", "--scale names byte: --array names no such array"},
 		{numbers, "--array short --crop time=4 --as float32 --scale 0", "--scale (0) must not be 0"},
-		{numbers, "--array short --crop time=4 --as float32 --offset much", `"much" is no number`},
+		{numbers, "--array short --crop time=4 --as float32 --offset much", `"much" is not a number`},
 	} {
 		r := tool(t, slices.Concat([]string{"cat", c.path, "--format", "zarr"}, bytesFields(c.flags))...)
 		require.NotZero(t, r.code, c.flags)

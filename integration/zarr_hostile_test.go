@@ -67,7 +67,7 @@ var refusedDocuments = []refused{
 	}, []string{"index_codecs", "must be bytes, or bytes and crc32c"}},
 	{"transposing before sharding", func(doc map[string]any) {
 		doc["codecs"] = append([]any{map[string]any{"name": "transpose", "configuration": map[string]any{"order": []int{2, 1, 0}}}}, doc["codecs"].([]any)...)
-	}, []string{"before or behind sharding_indexed"}},
+	}, []string{"before or after sharding_indexed"}},
 	{"storage transformers", func(doc map[string]any) { doc["storage_transformers"] = []any{map[string]any{"name": "secret"}} }, []string{"storage_transformers"}},
 	{"a grid that is not regular", func(doc map[string]any) { doc["chunk_grid"].(map[string]any)["name"] = "rectilinear" }, []string{"rectilinear"}},
 	{"a member that must be understood", func(doc map[string]any) { doc["surprise"] = map[string]any{"name": "x"} }, []string{"surprise"}},

@@ -142,7 +142,7 @@ func TestCropsOfAZipFileAreThoseOfItsMembers(t *testing.T) {
 	}
 	r := tool(t, slices.Concat([]string{"cat", filepath.Join(dir, "other/compressed.zip"), "--format", "zarr", "--array", "blosc"}, smallCrops)...)
 	require.NotZero(t, r.code)
-	require.Contains(t, r.stderr, "compressed.zip/.zgroup is compressed by the zip file (deflate), and can't be read in place: write the zip file without compression")
+	require.Contains(t, r.stderr, "compressed.zip/.zgroup is compressed in the zip file (deflate), so it can't be read in place: write the zip file without compression")
 }
 
 // Chunks that nothing refers to, or that the zip file does not have, are absent as files are.
@@ -225,15 +225,15 @@ func TestReferencesThatCanNotBeReadAreRefusedInWords(t *testing.T) {
 	array := `{"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "<i4", "order": "C", "compressor": null, "filters": null, "fill_value": 0}`
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.nc"), make([]byte, 12), 0o644))
 	for i, c := range []struct{ document, want string }{
-		{`{"version": 1, "refs": {".zarray": %[1]s, "0": ["/etc/passwd", 0, 8]}}`, `it refers to "/etc/passwd", which is no file below the dataset's directory`},
-		{`{".zarray": %[1]s, "0": ["../a.nc", 0, 8]}`, "no file below the dataset's directory"},
-		{`{".zarray": %[1]s, "0": ["s3://bucket/a.nc", 0, 8]}`, "references to a bucket or web server are read where the reference file lies there too"},
+		{`{"version": 1, "refs": {".zarray": %[1]s, "0": ["/etc/passwd", 0, 8]}}`, `it refers to "/etc/passwd", which is not a file below the dataset's directory`},
+		{`{".zarray": %[1]s, "0": ["../a.nc", 0, 8]}`, "not a file below the dataset's directory"},
+		{`{".zarray": %[1]s, "0": ["s3://bucket/a.nc", 0, 8]}`, "references to a bucket or web server are read only if the reference file is there, too"},
 		{`{".zarray": %[1]s, "0": ["a.nc", 8, 8]}`, "0: it refers to bytes [8, 16) of a.nc, which has 12"},
 		{`{".zarray": %[1]s, "0": ["b.nc", 8, 8]}`, "0: the file b.nc, which it refers to, is not there"},
-		{`{".zarray": %[1]s, "0": ["a.nc", 0, 4]}`, "it has 4 bytes, and a brick has 8"},
-		{`{".zarray": %[1]s, "0": ["a.nc", 0, 8]`, "it is not JSON: it ends in the middle"},
+		{`{".zarray": %[1]s, "0": ["a.nc", 0, 4]}`, "it has 4 bytes, and a chunk has 8"},
+		{`{".zarray": %[1]s, "0": ["a.nc", 0, 8]`, "it is not complete JSON: it was cut off"},
 		{`{"version": 1, "gen": [{"key": "0"}], "refs": {".zarray": %[1]s}}`, "template language"},
-		{array, "name the directory that it lies in"},
+		{array, "name its directory"},
 	} {
 		name := fmt.Sprintf("%d.json", i)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(c.document, "%[1]s", array)), 0o644))

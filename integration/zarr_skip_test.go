@@ -79,7 +79,7 @@ func TestCropsThatNeedADamagedFileAreLeftOutWhenAsked(t *testing.T) {
 
 	r = tool(t, append([]string{"cat", path, "--on-corrupt", "skip"}, append(d.flags, s.flags()...)...)...)
 	require.Zero(t, r.code, r.stderr)
-	require.Contains(t, r.stderr, "crops are left out: they need some of 1 damaged files (--on-corrupt skip), as")
+	require.Contains(t, r.stderr, "crops are left out: they need some of 1 damaged files (--on-corrupt skip), such as")
 	record := 4 * 10 * 9 * 2
 	from, rest := len(whole)%record, map[string]int{}
 	require.Positive(t, from)

@@ -75,7 +75,7 @@ func foreign(head []byte) error {
 }
 
 // findCubes finds the cubes that the shards are, and lets streams say where their records are cut
-// from. It does nothing where records are no crops.
+// from. It does nothing where records are not crops.
 func (g *generation) findCubes() error {
 	s, ok := g.mount.files.(*cubes.Storage)
 	if !ok {
@@ -96,7 +96,7 @@ func (g *generation) findCubes() error {
 	})
 }
 
-// cubeStats is what is decoded of arrays; nil where records are no crops.
+// cubeStats is what is decoded of arrays; nil where records are not crops.
 func (m *mount) cubeStats() *cubes.Stats {
 	s, ok := m.files.(*cubes.Storage)
 	if !ok {
@@ -174,7 +174,7 @@ func (g *generation) cropWarnings() (list []string) {
 		list = append(list, fmt.Sprintf("%s is left out: %s", u.Path, u.Why))
 	}
 	if more := len(unused) - mostLeftOut; more > 0 {
-		list = append(list, fmt.Sprintf("%d more are left out beside the stores that are read: name those that are meant by a pattern", more))
+		list = append(list, fmt.Sprintf("%d more are left out, besides the stores that are read: name the stores with a pattern", more))
 	}
 	named, more := 0, 0
 	for _, c := range g.cubes {
@@ -189,7 +189,7 @@ func (g *generation) cropWarnings() (list []string) {
 		}
 	}
 	if more > 0 {
-		list = append(list, fmt.Sprintf("crops are left out of %d further cubes: dataset.json has all figures", more))
+		list = append(list, fmt.Sprintf("crops are left out of %d further stores: dataset.json has all figures", more))
 	}
 	if n := files.OneAtATime(); n > 0 {
 		list = append(list, fmt.Sprintf("decoding a chunk takes %s: within half of --memory one core decodes at a time", humanize.IBytes(uint64(n))))

@@ -231,7 +231,7 @@ func TestWarningsOfManyStores(t *testing.T) {
 	list := warningsOf(t, s)
 	require.Len(t, list, mostLeftOut+1)
 	require.Contains(t, list[4], "4.zarr: ")
-	require.Equal(t, "crops are left out of 2 further cubes: dataset.json has all figures", list[5])
+	require.Equal(t, "crops are left out of 2 further stores: dataset.json has all figures", list[5])
 
 	whole := cropSpec(t, dir)
 	for i := range 7 {
@@ -257,11 +257,11 @@ func TestAStoreThatIsNamedHasToBeOne(t *testing.T) {
 	writeCube(t, filepath.Join(dir, "short.zarr"), 2, 1)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "2021.zip"), nil, 0o600))
 	for pattern, says := range map[string]string{
-		"{2018.zarr,2021.zip}": "2021.zip is named by the pattern, and is no store that crops are cut from: it is a zip file, and these are read alone",
-		"{2018,2019}.zarr":     "2019.zarr is named by the pattern, and is no store that crops are cut from: it has no array data",
-		"{2018..2019}.zarr":    "2019.zarr is named by the pattern, and is no store that crops are cut from: it has no array data",
-		"20{18,20}.zarr":       "2020.zarr is named by the pattern, and is no store that crops are cut from: there is nothing of that name",
-		"{2018,short}.zarr":    "short.zarr is named by the pattern, and is no store that crops are cut from: ",
+		"{2018.zarr,2021.zip}": "2021.zip is named by the pattern, and crops can't be cut from it: it is a zip file, and these are read alone",
+		"{2018,2019}.zarr":     "2019.zarr is named by the pattern, and crops can't be cut from it: it has no array data",
+		"{2018..2019}.zarr":    "2019.zarr is named by the pattern, and crops can't be cut from it: it has no array data",
+		"20{18,20}.zarr":       "2020.zarr is named by the pattern, and crops can't be cut from it: nothing there has that name",
+		"{2018,short}.zarr":    "short.zarr is named by the pattern, and crops can't be cut from it: ",
 		"{2018,20*}.zarr":      "",
 		"2018.zarr":            "",
 		"{2018,2018}.zarr":     "",
@@ -281,7 +281,7 @@ func TestAStoreThatIsNamedHasToBeOne(t *testing.T) {
 		s := cropSpec(t, filepath.Join(dir, pattern))
 		s.Exclude = []string{exclude, "short.zarr"}
 		_, err := Open(t.Context(), s, Options{})
-		require.ErrorContains(t, err, "there is no Zarr hierarchy", "%q", pattern)
+		require.ErrorContains(t, err, "there is no Zarr store", "%q", pattern)
 		require.ErrorContains(t, err, " is left out (--exclude ", "%q", pattern)
 	}
 }

@@ -45,9 +45,9 @@ func TestACubeAtAWebServerIsThatOfItsFiles(t *testing.T) {
 
 	for dataset, text := range map[string]string{
 		"/sets/a{0..3}.zarr":     "stands for 4 folders: name one, since a web server does not list what it has",
-		"/sets":                  "the dataset must be an array, or the group that has them all",
-		"/sets/a.zarr/data/c/0":  "the dataset must be an array, or the group that has them all",
-		"/sets/a.zarr/zarr.json": "this is a document of a Zarr array or group, and no reference file: name the directory that it lies in",
+		"/sets":                  "the dataset has to be an array or a group",
+		"/sets/a.zarr/data/c/0":  "the dataset has to be an array or a group",
+		"/sets/a.zarr/zarr.json": "this is a document of a Zarr array or group, not a reference file: name its directory",
 	} {
 		s.Dataset, s.IndexDir = h.URL+dataset, t.TempDir()
 		_, err := Open(t.Context(), s, Options{})

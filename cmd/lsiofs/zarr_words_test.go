@@ -35,7 +35,7 @@ func TestFirstCommandsOnAnArrayAreAnsweredWithFlags(t *testing.T) {
 		"--format zarr --stride time=4":    "--format zarr needs --crop: how many elements of each dimension a record has, as --crop time=16,y=32,x=32",
 		"--format zarr --crop tiem=4":      "the hierarchy has no array with all dimensions of --crop; it has\nlsiofs:   data: time=20, y=50, x=70 <i2, in chunks of [8 16 16]",
 		"--format zarr --array x --crop 4": "the hierarchy has no array x; it has\nlsiofs:   data: time=20",
-		"--format zarr --array data --crop time=4 --select time=3": "--select time names single places, which all crops have: leave time out of --crop, --stride, --step and --wrap; or select a region, as --select time=3:4",
+		"--format zarr --array data --crop time=4 --select time=3": "--select time names single places, which are in every crop: leave time out of --crop, --stride, --step and --wrap; or select a region, as --select time=3:4",
 		"--format zarr --select time=0:4,y":                        `--select: "time=0:4,y" selects nothing`,
 	} {
 		r := lsiofs(t, append([]string{"inspect", dir, "--index-dir", index}, strings.Fields(flags)...)...)
@@ -85,7 +85,7 @@ func TestVerifyNamesTheDamagedChunkOfAnArrayOnce(t *testing.T) {
 	crops := []string{dir, "--index-dir", t.TempDir(), "--format", "zarr", "--crop", "time=4,y=16,x=16"}
 	r := lsiofs(t, append([]string{"verify"}, crops...)...)
 	require.EqualValues(t, exit.Verify, r.code)
-	require.Contains(t, r.stdout, "sat.zarr: data/c/1/2/3: brick (1,2,3) at [0, ")
-	require.Contains(t, r.stdout, "): blosc: version 9: this is no buffer of blosc\n")
+	require.Contains(t, r.stdout, "sat.zarr: data/c/1/2/3: chunk (1,2,3) at [0, ")
+	require.Contains(t, r.stdout, "): blosc: version 9: this is not a buffer of blosc\n")
 	require.NotContains(t, r.stdout, "offset")
 }

@@ -130,7 +130,7 @@ func config(p *problems, place string, members []member, known ...string) map[st
 	byName := map[string]value{}
 	for _, m := range members {
 		if !slices.Contains(known, m.name) {
-			p.add(join(place, m.name), "is unknown here: lsiofs can't tell what it changes")
+			p.add(join(place, m.name), "is unknown to lsiofs, which can't tell what it changes")
 		}
 		byName[m.name] = m.value
 	}
@@ -166,7 +166,7 @@ func (v value) extension() (name string, configuration []member, err error) {
 			}
 		case "must_understand":
 		default:
-			err = fmt.Errorf("is unknown here")
+			err = fmt.Errorf("is unknown to lsiofs")
 		}
 		if err != nil {
 			return "", nil, fmt.Errorf("%s %w", m.name, err)

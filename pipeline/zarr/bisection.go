@@ -24,7 +24,7 @@ type Bisection struct {
 func NewBisection(counts, strides, bricks []int64) (*Bisection, error) {
 	total, ok := productUpTo(math.MaxInt64, counts...)
 	if !ok {
-		return nil, fmt.Errorf("there are more than 2^63 positions: use longer strides")
+		return nil, fmt.Errorf("there are more than 2^63 positions: use longer steps in --stride")
 	}
 	return &Bisection{counts, strides, bricks, total}, nil
 }

@@ -1,6 +1,9 @@
 package zarr
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // Chain says how the stored bytes of a brick become its elements: first Steps, in this order,
 // then the elements lie as Order says, in the byte order of the array's Type. Package codec
@@ -147,7 +150,11 @@ func filter(p *problems, place, id string, members []member, order *bool) (Step,
 		s.Scale, s.Offset = factor(p, place, c, "scale"), factor(p, place, c, "offset")
 		return s, ok
 	}
-	p.add(place, "codec %q is not supported: rewrite the array with blosc, zstd or gzip", id)
+	if strings.Contains(place, "filters") {
+		p.add(place, "codec %q is not supported: rewrite the array without it", id)
+	} else {
+		p.add(place, "codec %q is not supported: rewrite the array with blosc, zstd or gzip", id)
+	}
 	return Step{}, false
 }
 
@@ -244,12 +251,12 @@ func (c Chain) checkItems(p *problems, place string, itemBytes int) {
 			continue
 		}
 		if last != nil && last.Bytes != s.From.Bytes {
-			p.add(place, "one codec makes numbers of %d bytes, and the next takes numbers of %d", last.Bytes, s.From.Bytes)
+			p.add(place, "one codec makes numbers of %d bytes, and the next one reads numbers of %d", last.Bytes, s.From.Bytes)
 		}
 		last = &s.To
 	}
 	if compressing > maxCompressing {
-		p.add(place, "%d codecs compress, one what the other has: at most %d are read: rewrite the array with one", compressing, maxCompressing)
+		p.add(place, "%d codecs compress, one after the other, and at most %d are read: rewrite the array with one", compressing, maxCompressing)
 	}
 	if last != nil && last.Bytes != itemBytes {
 		p.add(place, "the codecs make numbers of %d bytes, and the array's elements have %d", last.Bytes, itemBytes)

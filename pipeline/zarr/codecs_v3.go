@@ -70,7 +70,7 @@ func (a *Array) readCodecs(p *problems, place string, v value) {
 		return
 	}
 	if at > 0 || len(list) > 1 {
-		p.add(place, "codecs before or behind sharding_indexed are not supported: put them into its own codecs")
+		p.add(place, "codecs before or after sharding_indexed are not supported: put them into its own codecs")
 		return
 	}
 	a.readSharding(p, list[0])
@@ -106,7 +106,7 @@ func (a *Array) readSharding(p *problems, c coded) {
 	}
 	for i := range l.Brick {
 		if l.Object[i]%l.Brick[i] != 0 {
-			p.add(place+".chunk_shape", "%d of dimension %d does not divide %d, the edge of what it is in", l.Brick[i], i, l.Object[i])
+			p.add(place+".chunk_shape", "the edge %d of dimension %d does not divide %d, the edge of the chunk around it", l.Brick[i], i, l.Object[i])
 			return
 		}
 	}

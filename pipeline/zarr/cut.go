@@ -50,7 +50,7 @@ type cutField struct {
 // all that is wrong, in the words of the flags.
 func NewCut(z spec.Zarr, list *List, fields []CutField) (*Cut, error) {
 	if len(fields) == 0 {
-		return nil, fmt.Errorf("no array is named")
+		return nil, fmt.Errorf("no array is named: choose one with --array")
 	}
 	c := &Cut{asked: z, list: list, dims: slices.Clone(fields[0].Array.Dims)}
 	r := newResolver(z, list, fields)
@@ -94,7 +94,7 @@ func (c *Cut) convert() error {
 	var errs []error
 	for _, n := range slices.Concat(c.asked.Scale, c.asked.Offset) {
 		if n.Field != "" && !slices.ContainsFunc(c.fields, func(f cutField) bool { return f.Name == n.Field }) {
-			errs = append(errs, fmt.Errorf("--scale or --offset names %s: no array of this name is read", n.Field))
+			errs = append(errs, fmt.Errorf("--scale or --offset names %s, which is not an array that is read (--array)", n.Field))
 		}
 	}
 	for i := range c.fields {
@@ -154,7 +154,7 @@ func (c *Cut) checkList() error {
 		f := &c.fields[i]
 		for d, of := range f.of {
 			if of >= 0 && f.axes[d].Length != first.axes[of].Length {
-				return fmt.Errorf("--crops: arrays %s (%s) and %s (%s) are on different grids: the list must be a structured array that has an origin in each of them", first.at(), first.shape(), f.at(), f.shape())
+				return fmt.Errorf("--crops: arrays %s (%s) and %s (%s) are on different grids, so the list must be a structured array with an origin in each of them", first.at(), first.shape(), f.at(), f.shape())
 			}
 		}
 	}

@@ -96,10 +96,10 @@ func TestADimensionThatTheFirstArrayLacksIsTakenWhole(t *testing.T) {
 		"--crop, --stride, --wrap": {Crop: level(2), Stride: level(1), Wrap: []string{"level"}},
 	} {
 		_, err := NewCut(z, nil, []CutField{first, levels, again})
-		require.ErrorContains(t, err, flags+" level: array b has this dimension, and the first array, a (y=10, x=20), lacks it: ")
+		require.ErrorContains(t, err, flags+" level: array b has this dimension, and the first array, a (y=10, x=20), does not: ")
 		require.ErrorContains(t, err, "as --select level=0:")
 		require.ErrorContains(t, err, "name b first in --array")
-		require.Equal(t, 1, strings.Count(err.Error(), "lacks it"), "it is said once")
+		require.Equal(t, 1, strings.Count(err.Error(), "does not: "), "it is said once")
 	}
 	for n, z := range map[int64]spec.Zarr{
 		5: {Crop: level(5)},
@@ -195,13 +195,13 @@ func TestWhatCanNotBeCutIsSaidInTheWordsOfTheFlags(t *testing.T) {
 		"leave x out of --crop": func(z *spec.Zarr, _ *[]CutField) {
 			z.Select = []spec.Selection{{Dim: "x", End: -1, Places: []int64{1}}}
 		},
-		"place 20 is none": func(z *spec.Zarr, _ *[]CutField) {
+		"there is no place 20": func(z *spec.Zarr, _ *[]CutField) {
 			z.Select = []spec.Selection{{Dim: "x", End: -1, Places: []int64{20}}}
 		},
 		"have dimensions of one name and other lengths": func(_ *spec.Zarr, f *[]CutField) {
 			*f = append(*f, CutField{Path: "b", Array: arrayOf([]int64{11}, []int64{4}, "y")})
 		},
-		"one has names for its dimensions": func(_ *spec.Zarr, f *[]CutField) {
+		"only one of the arrays": func(_ *spec.Zarr, f *[]CutField) {
 			*f = append(*f, CutField{Path: "b", Array: arrayOf([]int64{10}, []int64{4})})
 		},
 		"only equal ones can be stacked": func(z *spec.Zarr, f *[]CutField) {
@@ -269,11 +269,11 @@ func TestArraysOnDifferentGridsNeedOriginsInEach(t *testing.T) {
 
 	z.Select = []spec.Selection{{Dim: "y", Begin: 0, End: 9}}
 	_, err = NewCut(z, apart(3), []CutField{a, b})
-	require.ErrorContains(t, err, "array b: y: the region 0:9 does not lie in 0:7")
+	require.ErrorContains(t, err, "array b: y: the region 0:9 is not inside 0:7")
 	z.Crop, z.Stride = z.Crop[1:], z.Stride[1:]
 	z.Select = []spec.Selection{{Dim: "y", End: -1, Places: []int64{8}}}
 	_, err = NewCut(z, apart(3), []CutField{a, b})
-	require.ErrorContains(t, err, "place 8 is none: array b has 7")
+	require.ErrorContains(t, err, "there is no place 8: array b has places from 0 to 6")
 }
 
 func indexOf(list []int64, n int64) int {

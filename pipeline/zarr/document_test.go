@@ -124,11 +124,11 @@ func TestWhatIsRefused(t *testing.T) {
 		{`"consolidated_metadata": {"must_understand": false}`, `"extra": 1`, "extra: is unknown"},
 		{`"float32"`, `"string"`, `data type "string" is not supported`},
 		{`"float32"`, `"r12"`, "multiples of 8"},
-		{`"float32"`, `{"name": "numpy.datetime64", "configuration": {"unit": "week"}}`, `"week" is no unit`},
+		{`"float32"`, `{"name": "numpy.datetime64", "configuration": {"unit": "week"}}`, `"week" is not a unit`},
 		{`"fill_value": "NaN"`, `"fill_value": "none"`, `fill_value: "none" is no value`},
 		{`"crc32c"`, `"gzip"`, "index_codecs: must be bytes, or bytes and crc32c"},
 		{`"index_location": "end"`, `"index_location": "middle"`, "index_location: must be"},
-		{`"chunk_shape": [1008, 64, 64]`, `"chunk_shape": [1000, 64, 64]`, "1000 of dimension 0 does not divide 3024"},
+		{`"chunk_shape": [1008, 64, 64]`, `"chunk_shape": [1000, 64, 64]`, "the edge 1000 of dimension 0 does not divide 3024"},
 		{`"chunk_shape": [1008, 64, 64]`, `"chunk_shape": [1008, 64]`, "has 2 dimensions, and the array has 3"},
 		{`"chunk_shape": [3024, 384, 384]`, `"chunk_shape": [0, 384, 384]`, "item 0 must be a whole number from 1"},
 		{`[3000, 721, 1440]`, `[3000, -1, 1440]`, "shape: item 1 must be"},
@@ -138,7 +138,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{`"blosc"`, `"zfpy"`, `codec "zfpy" is not supported`},
 		{`"blosc"`, `"xz"`, `codec "xz" is not supported`},
 		{`"blosc"`, `"numcodecs.lzma"`, `codec "numcodecs.lzma" is not supported`},
-		{`[{"name": "sharding_indexed"`, `["transpose", {"name": "sharding_indexed"`, "codecs before or behind sharding_indexed"},
+		{`[{"name": "sharding_indexed"`, `["transpose", {"name": "sharding_indexed"`, "codecs before or after sharding_indexed"},
 		{`{"name": "bytes", "configuration": {"endian": "little"}},
      {`, `"bytes", {`, "endian: is missing"},
 		{`{"name": "bytes", "configuration": {"endian": "little"}},
@@ -155,7 +155,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{`"float32"`, `"` + strings.Repeat("float", 1<<20) + `"`, "floatfloa … floatfloat"},
 		{`"float32"`, `"` + strings.Repeat("float", 1<<20) + `"`, `float" is not supported: store numbers`},
 		{`"consolidated_metadata": {"must_understand": false}`, `"` + strings.Repeat("e", 1<<20) + `": 1`, " … "},
-		{`"blosc"`, `"gzip", "must_understand": false}, {"name": "zstd"}, {"name": "gzip"}, {"name": "blosc"`, "codecs[0].configuration.codecs: 4 codecs compress, one what the other has: at most 2 are read"},
+		{`"blosc"`, `"gzip", "must_understand": false}, {"name": "zstd"}, {"name": "gzip"}, {"name": "blosc"`, "codecs[0].configuration.codecs: 4 codecs compress, one after the other, and at most 2 are read"},
 		{`"codecs": [{"name": "bytes", "configuration": {"endian": "little"}},
      {"name": "blosc", "configuration": {"typesize": 4, "cname": "zstd", "clevel": 3, "shuffle": "shuffle", "blocksize": 0}}]`,
 			`"codecs": [{"name": "sharding_indexed", "configuration": {"chunk_shape": [9, 1, 1],
@@ -234,13 +234,13 @@ func TestGroupsAndConsolidatedMetadata(t *testing.T) {
 	require.Equal(t, []Node{{"data/t", "zarr.json", []byte(`{"x": [1, 2]}`)}, {"u", "zarr.json", []byte(`{}`)}}, g.Nodes)
 	for _, path := range []string{"../t", "a//b", "/a", "a/.", ""} {
 		_, err = ParseV3Group("zarr.json", []byte(`{"zarr_format": 3, "node_type": "group", "consolidated_metadata": {"kind": "inline", "metadata": {"`+path+`": {}}}}`))
-		require.ErrorContains(t, err, "is no path")
+		require.ErrorContains(t, err, "is not a path")
 	}
 	nodes, err := ParseV2Consolidated(".zmetadata", []byte(`{"zarr_consolidated_format": 1, "metadata": {".zgroup": {}, "a/b/.zarray": {"c": 1}, "a/b/.zattrs": {}, "a/other": 1}}`))
 	require.NoError(t, err)
 	require.Equal(t, []Node{{"", ".zgroup", []byte(`{}`)}, {"a/b", ".zarray", []byte(`{"c": 1}`)}, {"a/b", ".zattrs", []byte(`{}`)}}, nodes)
 	_, err = ParseV2Consolidated(".zmetadata", []byte(`{"metadata": {"../.zarray": {}}}`))
-	require.ErrorContains(t, err, "is no path")
+	require.ErrorContains(t, err, "is not a path")
 	isArray, err := KindV3("zarr.json", []byte(gfs))
 	require.NoError(t, err)
 	require.True(t, isArray)

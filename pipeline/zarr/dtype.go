@@ -154,7 +154,7 @@ func timeOf(letter byte, unit string, factor int64) (Dtype, error) {
 		return d, nil
 	}
 	if !slices.Contains(timeUnits, unit) {
-		return Dtype{}, fmt.Errorf("%q is no unit of time: NumPy's are %s", unit, strings.Join(timeUnits, ", "))
+		return Dtype{}, fmt.Errorf("%q is not a unit of time; NumPy's are %s", unit, strings.Join(timeUnits, ", "))
 	}
 	if factor != 1 {
 		unit = strconv.FormatInt(factor, 10) + unit

@@ -88,7 +88,7 @@ func sizedType(letter byte, n int) (d Dtype, known bool) {
 
 // timeString reads the code of s, 'M8[25s]'.
 func timeString(s, code string, big bool) (Dtype, error) {
-	unknown := fmt.Errorf("dtype %q is no date that NumPy writes", s)
+	unknown := fmt.Errorf("dtype %q is not a date that NumPy writes", s)
 	if code[1] != '8' {
 		return Dtype{}, unknown
 	}

@@ -146,7 +146,7 @@ func fillNumber(v value, c class, bytes int) ([]byte, error) {
 // numberBits are the bits of a number, in the lowest bytes. A string is the number that it writes, as
 // n5-zarr has it.
 func numberBits(v value, c class, bytes int) (uint64, error) {
-	wrong := fmt.Errorf("%s is no value of this data type", v.shown())
+	wrong := fmt.Errorf("%s is not a value of this data type", v.shown())
 	if v[0] == '"' {
 		text, err := v.text()
 		if err != nil {

@@ -186,7 +186,7 @@ func ParseV2Consolidated(path string, doc []byte) ([]Node, error) {
 func CheckPath(path string) error {
 	for name := range strings.SplitSeq(path, "/") {
 		if name == "" || name == "." || name == ".." || strings.ContainsRune(name, 0) {
-			return fmt.Errorf("%q is no path of an array or group: %q is no name", path, name)
+			return fmt.Errorf("%q is not a path of an array or group: %q is not a name", path, name)
 		}
 	}
 	return nil

@@ -33,7 +33,7 @@ func open(doc []byte) (value, error) {
 		return nil, err
 	}
 	if at := blanks(doc, end); at < len(doc) {
-		return nil, fmt.Errorf("is not JSON: something follows its end at byte %d", at)
+		return nil, fmt.Errorf("is not JSON: bytes follow its end at byte %d", at)
 	}
 	return doc[begin:end], nil
 }
@@ -53,7 +53,7 @@ var words = []string{"true", "false", "null", "NaN", "Infinity", "-Infinity"}
 // scan returns the end of the value at i.
 func scan(b []byte, i, depth int) (int, error) {
 	if i >= len(b) {
-		return 0, errors.New("is not JSON: it ends in the middle")
+		return 0, errors.New("is not complete JSON: it was cut off")
 	}
 	switch c := b[i]; c {
 	case '{', '[':

@@ -17,7 +17,7 @@ func CheckRow(axes []Axis, origin []int64) error {
 			last = a.Length - 1
 		}
 		if origin[d] < a.Begin || origin[d] > last {
-			return fmt.Errorf("%s: a crop from %d to %d does not lie in the region %d:%d", a.Name, origin[d], origin[d]+a.Extent(), a.Begin, a.End)
+			return fmt.Errorf("%s: a crop from %d to %d is not inside the region %d:%d", a.Name, origin[d], origin[d]+a.Extent(), a.Begin, a.End)
 		}
 	}
 	return nil

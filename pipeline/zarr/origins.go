@@ -30,7 +30,7 @@ func (a Axis) check() error {
 		name           string
 		is, low, below int64
 	}{
-		{"length", a.Length, 0, MaxEdge}, {"brick edge", a.Edge, 1, MaxEdge}, {"crop", a.Crop, 1, MaxEdge},
+		{"length", a.Length, 0, MaxEdge}, {"chunk edge", a.Edge, 1, MaxEdge}, {"crop", a.Crop, 1, MaxEdge},
 		{"step", a.Step, 1, MaxEdge}, {"stride", a.Stride, 1, MaxEdge},
 	} {
 		if n.is < n.low || n.is >= n.below {
@@ -38,15 +38,15 @@ func (a Axis) check() error {
 		}
 	}
 	if a.Begin < 0 || a.Begin > a.End || a.End > a.Length {
-		return fmt.Errorf("%s: the region %d:%d does not lie in 0:%d", a.Name, a.Begin, a.End, a.Length)
+		return fmt.Errorf("%s: the region %d:%d is not inside 0:%d", a.Name, a.Begin, a.End, a.Length)
 	}
 	whole := a.Begin == 0 && a.End == a.Length
 	if a.Wrap && !whole {
-		return fmt.Errorf("%s: crops can't wrap around in a part of the dimension: leave out the selection or the wrap", a.Name)
+		return fmt.Errorf("%s: crops can't wrap around in a part of the dimension: leave out --select or --wrap", a.Name)
 	}
 	// Step and Crop may be large: no product before this.
 	if a.Crop > 1 && a.Step > (MaxEdge-1)/(a.Crop-1) || a.Wrap && a.Extent() > a.Length {
-		return fmt.Errorf("%s: crops of %d elements, each %d after the one before, don't fit into %d: ask for less", a.Name, a.Crop, a.Step, a.Length)
+		return fmt.Errorf("%s: crops of %d elements, each %d after the one before, don't fit into %d: ask for smaller crops or a smaller --step", a.Name, a.Crop, a.Step, a.Length)
 	}
 	return nil
 }

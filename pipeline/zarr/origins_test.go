@@ -75,12 +75,12 @@ func TestRunsAreCompact(t *testing.T) {
 func TestCropsThatDoNotFit(t *testing.T) {
 	good := Axis{Name: "time", Length: 100, Edge: 10, End: 100, Crop: 24, Step: 1, Stride: 12}
 	for want, edit := range map[string]func(*Axis){
-		"time: the region 0:101 does not lie in 0:100": func(a *Axis) { a.End = 101 },
+		"time: the region 0:101 is not inside 0:100": func(a *Axis) { a.End = 101 },
 		"the region 7:3":              func(a *Axis) { a.Begin, a.End = 7, 3 },
 		"the crop must be from 1":     func(a *Axis) { a.Crop = 0 },
 		"the step must be from 1":     func(a *Axis) { a.Step = 0 },
 		"the stride must be from 1":   func(a *Axis) { a.Stride = MaxEdge },
-		"the brick edge must be":      func(a *Axis) { a.Edge = 0 },
+		"the chunk edge must be":      func(a *Axis) { a.Edge = 0 },
 		"can't wrap around in a part": func(a *Axis) { a.Wrap, a.End = true, 50 },
 		"don't fit into 100":          func(a *Axis) { a.Crop, a.Step = 1<<47, 1<<47 },
 		"crops of 101 elements":       func(a *Axis) { a.Crop, a.Wrap = 101, true },

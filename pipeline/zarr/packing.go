@@ -119,7 +119,7 @@ func packingNumber(flag, name string, given *float64, attributes map[string]valu
 		return 0, fmt.Errorf("%s must be a finite float32: give another one as --%s", from, flag)
 	}
 	if y == 0 && flag == "scale" {
-		return 0, fmt.Errorf("%s must not be 0 as a float32, all elements would be the same: give another one as --%s", from, flag)
+		return 0, fmt.Errorf("%s must not be 0 as a float32, or all elements would be the same: give another one as --%s", from, flag)
 	}
 	return y, nil
 }
@@ -160,7 +160,7 @@ func (p *Packing) missing(a *Array, attributes map[string]value) error {
 		for _, one := range list {
 			element, ok := p.element(one)
 			if !ok {
-				return fmt.Errorf("its attribute %s (%s) is no number: leave out --as, or correct it", name, one.shown())
+				return fmt.Errorf("its attribute %s (%s) is not a number: leave out --as, or correct it", name, one.shown())
 			}
 			p.addMissing(element)
 		}

@@ -94,7 +94,7 @@ func TestPackingsThatCannotBeAreRefusedInWords(t *testing.T) {
 		{"<i2", `{"add_offset": 1e60}`, "its attribute add_offset (1e60) must be a finite float32: give another one as --offset"},
 		{"<i2", `{"add_offset": NaN}`, "its attribute add_offset"},
 		{"<i2", `{"_Unsigned": 3}`, `its attribute _Unsigned must be "true" or "false"`},
-		{"<i2", `{"_FillValue": "much"}`, `its attribute _FillValue ("much") is no number`},
+		{"<i2", `{"_FillValue": "much"}`, `its attribute _FillValue ("much") is not a number`},
 		{"<f4", `{"missing_value": {}}`, "its attribute missing_value"},
 		{"<f4", `{"missing_value": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]}`, "missing_value has more than 16 items"},
 	} {
@@ -133,7 +133,7 @@ func TestTheKindSaysHowElementsAreConverted(t *testing.T) {
 	require.Equal(t, a, MixedKind([]string{a, a}))
 	require.Equal(t, of(`{}`, func(z *spec.Zarr) { z.Scale = []spec.FieldNumber{{Field: "sat", Value: 0.02}} }), b)
 	_, err = NewCut(spec.Zarr{Crop: []spec.DimValue{{Value: 4}}, As: spec.AsFloat32, Offset: []spec.FieldNumber{{Field: "hrv", Value: 1}}}, nil, []CutField{{Name: "sat", Array: packedV2(t, "<i2", "0", "{}")}})
-	require.ErrorContains(t, err, "--scale or --offset names hrv: no array of this name is read")
+	require.ErrorContains(t, err, "--scale or --offset names hrv, which is not an array that is read")
 }
 
 // Arrays of different types become one of float32, which can be stacked; absent bricks are what the

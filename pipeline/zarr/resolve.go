@@ -126,7 +126,7 @@ func (r *resolver) field(i int, f CutField) cutField {
 	c := cutField{CutField: f}
 	dims := len(f.Array.Shape)
 	if first := r.first; i > 0 && dims > 0 && (f.Array.Dims == nil) != (first.Array.Dims == nil) {
-		r.addf("of arrays %s (%s) and %s (%s) one has names for its dimensions, so which of them are the same can't be told: name both, or neither", first.at(), first.shape(), f.at(), f.shape())
+		r.addf("only one of the arrays %s (%s) and %s (%s) has names for its dimensions, so lsiofs can't tell which of them are the same: name them in both arrays, or in neither", first.at(), first.shape(), f.at(), f.shape())
 	}
 	for d := range dims {
 		of, o := r.optionsOf(i, &f, d)
@@ -174,7 +174,7 @@ func (r *resolver) whole(f *CutField, d int, o *dimOptions) {
 	}
 	o.told = true
 	name := f.Array.Dims[d]
-	r.addf("%s %s: array %s has this dimension, and the first array, %s (%s), lacks it: so crops take all of it, or what --select has of it, as --select %s=%d:%d; for crops along it name %s first in --array",
+	r.addf("%s %s: array %s has this dimension, and the first array, %s (%s), does not: crops have all of it, or what --select takes of it, as in --select %s=%d:%d; for crops along it name %s first in --array",
 		strings.Join(flags, ", "), name, f.at(), r.first.at(), r.first.shape(), name, o.begin, o.begin+max(o.crop, 1), f.at())
 }
 
@@ -199,7 +199,7 @@ func (r *resolver) optionsOf(i int, f *CutField, d int) (of int, o *dimOptions) 
 		return -1, r.others[name]
 	}
 	if f.Array.Shape[d] != first.Shape[of] && r.z.List == "" {
-		r.addf("arrays %s (%s) and %s (%s) have dimensions of one name and other lengths: crops of arrays on different grids need a list of origins, --crops", r.first.at(), r.first.shape(), f.at(), f.shape())
+		r.addf("arrays %s (%s) and %s (%s) have dimensions of one name and other lengths: so crops of them need a list of origins (--crops)", r.first.at(), r.first.shape(), f.at(), f.shape())
 	}
 	return of, &r.options[of]
 }
@@ -250,11 +250,11 @@ func (r *resolver) axis(tell, first bool, f *CutField, d int, o dimOptions) Axis
 func (r *resolver) placed(tell bool, f *CutField, a Axis, o dimOptions) Axis {
 	if tell {
 		if o.crop != 0 || o.stride != 0 || o.step != 0 || o.wrap {
-			r.addf("--select %s names single places, which all crops have: leave %s out of --crop, --stride, --step and --wrap; or select a region, as --select %s=%d:%d", a.Name, a.Name, a.Name, o.places[0], o.places[len(o.places)-1]+1)
+			r.addf("--select %s names single places, which are in every crop: leave %s out of --crop, --stride, --step and --wrap; or select a region, as --select %s=%d:%d", a.Name, a.Name, a.Name, o.places[0], o.places[len(o.places)-1]+1)
 		}
 		for _, n := range o.places {
 			if n >= a.Length {
-				r.addf("--select %s: place %d is none: array %s has %d", a.Name, n, f.at(), a.Length)
+				r.addf("--select %s: there is no place %d: array %s has places from 0 to %d", a.Name, n, f.at(), a.Length-1)
 			}
 		}
 	}

@@ -58,7 +58,7 @@ func RowOf(fields []Field, stack bool) (Row, error) {
 			return Row{}, fmt.Errorf("field %s has crops of %s %s, and field %s has %s %s: only equal ones can be stacked: %s", f.Name, f.Type.Descr, shapeText(f.Crop), fields[0].Name, r.Descr, shapeText(fields[0].Crop), next)
 		}
 		if named && (names[f.Name] || !quotable(f.Name)) {
-			return Row{}, fmt.Errorf("field %q: its name must be printable ASCII, and another one's than the others': name it with --array name=path", f.Name)
+			return Row{}, fmt.Errorf("field %q: its name must be printable ASCII, and differ from the other names: name it with --array name=path", f.Name)
 		}
 		names[f.Name] = true
 		r.Offsets, r.Sizes = append(r.Offsets, r.Bytes), append(r.Sizes, int64(size))

@@ -38,7 +38,7 @@ func (l Level) IndexOffset(objectBytes int64) (int64, error) {
 	n := l.IndexBytes()
 	switch {
 	case objectBytes < n:
-		return 0, fmt.Errorf("has %d bytes, and its shard index alone needs %d: the file was cut off, copy it again", objectBytes, n)
+		return 0, fmt.Errorf("it has %d bytes, fewer than the %d of its shard index: the file was cut off", objectBytes, n)
 	case l.AtStart:
 		return 0, nil
 	}
@@ -48,7 +48,7 @@ func (l Level) IndexOffset(objectBytes int64) (int64, error) {
 var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-	errIndexChecksum = errors.New("the shard index has a wrong crc32c: the file is damaged, copy it again")
+	errIndexChecksum = errors.New("the shard index does not match its crc32c")
 )
 
 // ParseIndex reads the index of a shard of a level, which lies in a file where within says. Places count
@@ -98,16 +98,16 @@ func (l Level) ParseIndex(places []Place, index []byte, objectBytes int64, brick
 			continue
 		}
 		if offset > uint64(objectBytes) || size > uint64(objectBytes)-offset {
-			return fmt.Errorf("the shard index has chunk %d at [%d, +%d), and the shard has %d bytes: it is damaged, copy it again", i, offset, size, objectBytes)
+			return fmt.Errorf("the shard index has chunk %d at [%d, +%d), and the shard has %d bytes", i, offset, size, objectBytes)
 		}
 		p := Place{int64(offset), int64(size)}
 		switch {
 		case p.SizeBytes == 0:
-			return fmt.Errorf("the shard index has chunk %d in 0 bytes at %d: the file is damaged, copy it again", i, p.OffsetBytes)
+			return fmt.Errorf("the shard index has chunk %d in 0 bytes at %d", i, p.OffsetBytes)
 		case p.SizeBytes > brick.Bytes || brick.Exact && p.SizeBytes != brick.Bytes:
-			return fmt.Errorf("the shard index has chunk %d in %d bytes, and a chunk %s: the file is damaged, copy it again", i, p.SizeBytes, brick.has())
+			return fmt.Errorf("the shard index has %[2]d bytes for chunk %[1]d, and a chunk %[3]s", i, p.SizeBytes, brick.has())
 		case p.OffsetBytes < begin+int64(len(index)) && begin < p.end():
-			return fmt.Errorf("the shard index has chunk %d at [%d, %d), where the index itself is, [%d, %d): the file is damaged, copy it again", i, p.OffsetBytes, p.end(), begin, begin+int64(len(index)))
+			return fmt.Errorf("the shard index has chunk %d at [%d, %d), where the index itself is, [%d, %d)", i, p.OffsetBytes, p.end(), begin, begin+int64(len(index)))
 		}
 		places[i] = p
 	}
@@ -134,7 +134,7 @@ func CheckOverlap(places []Place) error {
 		i, j := order[n-1], order[n]
 		x, y := places[i], places[j]
 		if y.OffsetBytes < x.end() && x != y {
-			return fmt.Errorf("the shard index has chunk %d at [%d, %d) and chunk %d at [%d, %d), which share bytes: the file is damaged, copy it again", i, x.OffsetBytes, x.end(), j, y.OffsetBytes, y.end())
+			return fmt.Errorf("the shard index has chunk %d at [%d, %d) and chunk %d at [%d, %d), which share bytes", i, x.OffsetBytes, x.end(), j, y.OffsetBytes, y.end())
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ func TestShardIndexes(t *testing.T) {
 			all := append([][2]uint64{bad}, entries[1:]...)
 			require.ErrorContains(t, l.ParseIndex(places, encoded(l, all), objectBytes, brick), "where the index itself is")
 		}
-		require.ErrorContains(t, l.ParseIndex(places, index, objectBytes, Size{50, true}), "chunk 2 in 67536 bytes, and a chunk has 50")
+		require.ErrorContains(t, l.ParseIndex(places, index, objectBytes, Size{50, true}), "67536 bytes for chunk 2, and a chunk has 50")
 	}
 }
 

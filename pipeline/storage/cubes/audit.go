@@ -269,7 +269,7 @@ func (a *audit) look(ctx context.Context, m *buffers, b *auditBrick) (lost, wron
 func (b *auditBrick) named(err error) error {
 	place := make([]int64, len(b.f.Array.Shape))
 	b.f.bricks.Place(place, b.number)
-	return fmt.Errorf("%s: brick %v at [%d, %d): %w", b.of.Path, numbersOf(place), b.place.OffsetBytes, b.place.OffsetBytes+b.place.SizeBytes, err)
+	return fmt.Errorf("%s: chunk %v at [%d, %d): %w", b.of.Path, numbersOf(place), b.place.OffsetBytes, b.place.OffsetBytes+b.place.SizeBytes, err)
 }
 
 // looked counts a brick that was read.

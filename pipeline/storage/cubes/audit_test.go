@@ -87,13 +87,13 @@ func TestAnAuditNamesEachDamage(t *testing.T) {
 	_, err = m.Audit(context.Background(), m.object, func(reason string) { damages = append(damages, reason) }, func(int64) {})
 	require.Empty(t, damages, "what can't be read is no damage")
 	require.ErrorIs(t, err, storage.ErrChanged)
-	require.ErrorContains(t, err, objects[1].Path+": brick (")
-	require.ErrorContains(t, err, objects[4].Path+": brick (")
+	require.ErrorContains(t, err, objects[1].Path+": chunk (")
+	require.ErrorContains(t, err, objects[4].Path+": chunk (")
 
 	m.list(t) // as they are now
 	damages, _, _ = m.auditOf(t)
 	require.Len(t, damages, 1)
-	require.Contains(t, damages[0], objects[4].Path+": brick (")
+	require.Contains(t, damages[0], objects[4].Path+": chunk (")
 	require.Contains(t, damages[0], "blosc")
 
 	ctx, cancel := context.WithCancel(context.Background())

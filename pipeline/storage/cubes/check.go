@@ -95,7 +95,7 @@ func (d *damages) err() error {
 	if more := d.count - len(d.first); more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
-	return errors.New(text + ": write these objects again; or leave out the crops that need them with --on-corrupt skip; or remove them: crops then have the fill value there")
+	return errors.New(text + ": write these files again, leave out the crops that need them with --on-corrupt skip, or remove them, so that crops have the fill value there")
 }
 
 // checkField checks the objects of an array. What can't be read is an error at once, and no damage.
@@ -131,10 +131,10 @@ func (s *Storage) checkField(ctx context.Context, f *field, d *damages) error {
 // checkSize looks at the stored size of a brick.
 func (f *field) checkSize(n int64) error {
 	if f.Array.Chain.Raw() && n != f.brickBytes {
-		return fmt.Errorf("it has %d bytes, and a brick has %d", n, f.brickBytes)
+		return fmt.Errorf("it has %d bytes, and a chunk has %d", n, f.brickBytes)
 	}
 	if most := zarr.Bound(f.brickBytes); n == 0 || n > most {
-		return fmt.Errorf("it has %d bytes, and a brick that has %d decoded can have from 1 to %d", n, f.brickBytes, most)
+		return fmt.Errorf("it has %d bytes, and a chunk of %d bytes decoded can have from 1 to %d", n, f.brickBytes, most)
 	}
 	return nil
 }

@@ -46,5 +46,5 @@ func TestACoordinateOfHugeBricksIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	_, err = s.ReadCoordinate(context.Background(), c, list[0])
-	require.ErrorContains(t, err, "array t has bricks of 68719476736 bytes, more than the 1073741824 of --max-record")
+	require.ErrorContains(t, err, "array t has chunks of 64 GiB, more than the 1.0 GiB of --max-record")
 }

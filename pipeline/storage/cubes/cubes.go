@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
@@ -196,13 +198,13 @@ func (s *Storage) Omitted() (list []storage.Omission) {
 // lacksNamed is the error where a path that was named is no cube, or one without a crop.
 func (s *Storage) lacksNamed(cubes map[string]*cube, unused []Unused) error {
 	for _, path := range s.config.Named {
-		why := "there is nothing of that name"
+		why := "nothing there has that name"
 		if i := slices.IndexFunc(unused, func(u Unused) bool { return u.Path == path }); i >= 0 {
 			why = unused[i].Why
 		} else if cubes[path] != nil {
 			continue
 		}
-		return fmt.Errorf("%s is named by the pattern, and is no store that crops are cut from: %s: change the pattern, or mend the store", path, why)
+		return fmt.Errorf("%s is named by the pattern, and crops can't be cut from it: %s: change the pattern, or mend the store", path, why)
 	}
 	return nil
 }
@@ -214,7 +216,7 @@ func (s *Storage) open(x *listing.Cube) (*cube, error) {
 		a := x.Fields[k].Array
 		f := &field{Field: &x.Fields[k], copier: x.Cut.Copier(k), bricks: a.Bricks(), objects: a.Objects(), brickBytes: a.BrickBytes(), firstBytes: firstBytes(a), longest: longestPart(x.Cut.NewCrop(k), a.Brick)}
 		if most := s.config.MaxBrickBytes; most > 0 && f.brickBytes > most {
-			return nil, fmt.Errorf("%s: array %s has bricks of %d bytes, more than the %d of --max-record: raise that if memory holds two of them for each core", x.Object.Path, f.Path, f.brickBytes, most)
+			return nil, fmt.Errorf("%s: array %s has chunks of %s, more than the %s of --max-record: raise that if memory holds two of them for each core", x.Object.Path, f.Path, humanize.IBytes(uint64(f.brickBytes)), humanize.IBytes(uint64(most)))
 		}
 		f.usual, f.most = f.measure()
 		if err := s.checkRoom(f); err != nil {

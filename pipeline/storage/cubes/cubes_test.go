@@ -326,7 +326,7 @@ func TestDamageNamesObjectBrickAndPlace(t *testing.T) {
 	m := &made{Storage: s}
 	m.list(t)
 	_, err = m.read(0, m.object.SizeBytes, 0)
-	require.ErrorContains(t, err, "c/0/0/0: brick (0,0,0) at [0, ")
+	require.ErrorContains(t, err, "c/0/0/0: chunk (0,0,0) at [0, ")
 	require.ErrorContains(t, err, "blosc: ")
 	var named *storage.Error
 	require.ErrorAs(t, err, &named)
@@ -342,7 +342,7 @@ func TestACheckFindsIndexesAndSizesThatCanNotBe(t *testing.T) {
 		"checksum":     {func(*encode.Array) {}, func(b []byte) []byte { b[len(b)-30] ^= 1; return b }, "c/0/0/1: "},
 		"cut":          {func(*encode.Array) {}, func(b []byte) []byte { return b[:20] }, "c/0/0/1: "},
 		"points out":   {func(a *encode.Array) { a.NoChecksum = true }, func(b []byte) []byte { b[len(b)-10]++; return b }, "c/0/0/1: "},
-		"raw, shorter": {func(a *encode.Array) { a.Object = a.Brick }, func(b []byte) []byte { return b[:len(b)-1] }, "c/0/0/1: it has 1023 bytes, and a brick has 1024"},
+		"raw, shorter": {func(a *encode.Array) { a.Object = a.Brick }, func(b []byte) []byte { return b[:len(b)-1] }, "c/0/0/1: it has 1023 bytes, and a chunk has 1024"},
 		"empty":        {func(a *encode.Array) { a.Object, a.Codec = a.Brick, encode.Zstd }, func([]byte) []byte { return nil }, "c/0/0/1: it has 0 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -87,8 +87,8 @@ func TestBricksThatDecodeToAnotherSizeAreNamedAndBounded(t *testing.T) {
 					return
 				}
 				require.ErrorContains(t, err, "a.zarr: bytes [256, 1280): ")
-				require.ErrorContains(t, err, fmt.Sprintf(": 0: brick (0) at [0, %d): ", len(stored)))
-				require.ErrorContains(t, err, ": copy the file again, or write it anew")
+				require.ErrorContains(t, err, fmt.Sprintf(": 0: chunk (0) at [0, %d): ", len(stored)))
+				require.ErrorContains(t, err, ": copy the file again, or write it again")
 				if len(stored) <= 2*brickBytes+64<<10 {
 					require.ErrorContains(t, err, codec+": ")
 				}
@@ -111,7 +111,7 @@ func TestFramesThatClaimALotTakeLittle(t *testing.T) {
 	for name, c := range claims {
 		t.Run(name, func(t *testing.T) {
 			_, bytes, err := readOne(t, writeOne(t, c[0], []byte(c[1])))
-			require.ErrorContains(t, err, ": 0: brick (0) at [0, ")
+			require.ErrorContains(t, err, ": 0: chunk (0) at [0, ")
 			require.ErrorContains(t, err, c[0]+": ")
 			require.Less(t, bytes, int64(1<<20))
 		})
@@ -120,7 +120,7 @@ func TestFramesThatClaimALotTakeLittle(t *testing.T) {
 
 // An object that is larger than any brick can be is not read at all, as is one without bytes.
 func TestObjectsOfImpossibleSizesAreNotRead(t *testing.T) {
-	for size, want := range map[int64]string{0: "0 bytes are stored of a brick that has 1024", 1 << 40: "1099511627776 bytes are stored of a brick that has 1024"} {
+	for size, want := range map[int64]string{0: "0 bytes are stored for a chunk of 1024 bytes", 1 << 40: "1099511627776 bytes are stored for a chunk of 1024 bytes"} {
 		dir := writeOne(t, "zstd", nil)
 		require.NoError(t, os.Truncate(filepath.Join(dir, "0"), size))
 		_, bytes, err := readOne(t, dir)
@@ -141,8 +141,8 @@ func TestBuffersOfBloscThatLieAreNamedAndBounded(t *testing.T) {
 		"blocks of none":       {func(b []byte) []byte { le.PutUint32(b[8:], 0); return b }, "blocks of 0 bytes"},
 		"blocks of 1 byte":     {func(b []byte) []byte { le.PutUint32(b[8:], 1); return b }, "blocks don't fit"},
 		"blocks of all bits":   {func(b []byte) []byte { le.PutUint32(b[8:], 1<<32-1); return b }, "blocks of 4294967295 bytes"},
-		"a longer buffer":      {func(b []byte) []byte { le.PutUint32(b[12:], 1<<32-1); return b }, "the buffer says that it has 4294967295 bytes"},
-		"a shorter buffer":     {func(b []byte) []byte { le.PutUint32(b[12:], 15); return b }, "the buffer says that it has 15 bytes"},
+		"a longer buffer":      {func(b []byte) []byte { le.PutUint32(b[12:], 1<<32-1); return b }, "bytes by its header 4294967295 bytes"},
+		"a shorter buffer":     {func(b []byte) []byte { le.PutUint32(b[12:], 15); return b }, "bytes by its header 15 bytes"},
 		"elements of none":     {func(b []byte) []byte { b[3] = 0; return b }, "elements have 0 bytes"},
 		"another codec":        {func(b []byte) []byte { b[2] |= 0xe0; return b }, "codec 7"},
 		"blosc2":               {func(b []byte) []byte { b[0] = 5; return b }, "blosc2 is not supported"},
@@ -152,8 +152,8 @@ func TestBuffersOfBloscThatLieAreNamedAndBounded(t *testing.T) {
 		"a stream of all bits": {func(b []byte) []byte { le.PutUint32(b[le.Uint32(b[16:]):], 1<<32-1); return b }, "a stream of -1 bytes"},
 		"a long stream":        {func(b []byte) []byte { le.PutUint32(b[le.Uint32(b[16:]):], 1<<31-1); return b }, "a stream of 2147483647 bytes"},
 		"a stream of none":     {func(b []byte) []byte { le.PutUint32(b[le.Uint32(b[16:]):], 0); return b }, "a stream of 0 bytes"},
-		"a head alone":         {func(b []byte) []byte { return b[:16] }, "the buffer says that it has"},
-		"half a head":          {func(b []byte) []byte { return b[:8] }, "8 bytes are no buffer"},
+		"a head alone":         {func(b []byte) []byte { return b[:16] }, "bytes by its header"},
+		"half a head":          {func(b []byte) []byte { return b[:8] }, "8 bytes are not a buffer"},
 	} {
 		for _, blockBytes := range []int{256, 1024} {
 			t.Run(fmt.Sprint(name, ", blocks of ", blockBytes), func(t *testing.T) {
@@ -168,10 +168,10 @@ func TestBuffersOfBloscThatLieAreNamedAndBounded(t *testing.T) {
 				m, _ := openStored(t, dir, Config{})
 				first := int64(len(m.cubes["a.zarr"].header))
 				_, err = m.read(first, 2, 0) // few elements: a block is enough, if there are several
-				require.ErrorContains(t, err, "c/0/0/0: brick (0,0,0) at [0, ")
+				require.ErrorContains(t, err, "c/0/0/0: chunk (0,0,0) at [0, ")
 				require.ErrorContains(t, err, ": blosc: ")
 				require.ErrorContains(t, err, c.want)
-				require.ErrorContains(t, err, ": copy the file again, or write it anew")
+				require.ErrorContains(t, err, ": copy the file again, or write it again")
 				require.Less(t, allocated(func() { _, _ = m.read(first, 2, 0) }), int64(1<<20))
 			})
 		}

@@ -121,9 +121,9 @@ func (l *LeftOut) reason() string {
 	case l.Damaged == 0:
 		return fmt.Sprintf("they need some of %d chunks that are not stored (--missing skip)", l.Absent)
 	case l.Absent == 0:
-		return fmt.Sprintf("they need some of %d damaged files (--on-corrupt skip), as %s", l.Damaged, l.First[0])
+		return fmt.Sprintf("they need some of %d damaged files (--on-corrupt skip), such as %s", l.Damaged, l.First[0])
 	default:
-		return fmt.Sprintf("they need some of %d chunks that are not stored (--missing skip), or of %d damaged files (--on-corrupt skip), as %s", l.Absent, l.Damaged, l.First[0])
+		return fmt.Sprintf("they need some of %d chunks that are not stored (--missing skip), or of %d damaged files (--on-corrupt skip), such as %s", l.Absent, l.Damaged, l.First[0])
 	}
 }
 
@@ -283,7 +283,7 @@ func (c *cube) mark(kept []uint64, from, to uint64, lacks []lacking) bool {
 }
 
 // errLacks ends a walk through the bricks of a crop.
-var errLacks = fmt.Errorf("a brick lacks")
+var errLacks = fmt.Errorf("a chunk is missing")
 
 // needs says whether a crop may need a brick that lacks, in any epoch.
 func (c *cube) needs(spot *zarr.Spot, crops []*zarr.Crop, lacks []lacking) bool {

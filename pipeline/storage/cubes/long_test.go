@@ -166,7 +166,7 @@ func TestALongBrickWhoseBlocksAreDamagedIsNamed(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, b, 0o644))
 			m.list(t)
 			_, err = m.read(0, m.object.SizeBytes, 0)
-			require.ErrorContains(t, err, "c/0/0/0: brick (0,0,0) at [0, ", name)
+			require.ErrorContains(t, err, "c/0/0/0: chunk (0,0,0) at [0, ", name)
 			require.ErrorContains(t, err, "blosc: ")
 		}
 	}

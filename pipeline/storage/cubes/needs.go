@@ -123,7 +123,7 @@ func (f *field) besideIndex() string {
 	if n < leastEach {
 		return ""
 	}
-	return fmt.Sprintf(" beside an index of %s", humanize.IBytes(uint64(n)))
+	return fmt.Sprintf(" next to an index of %s", humanize.IBytes(uint64(n)))
 }
 
 // fitsBlocks is fits for a brick that is a buffer of blosc, which says how long its blocks are.
@@ -161,7 +161,7 @@ func (s *Storage) share(cubes map[string]*cube) error {
 	}
 	described, usual := s.describedBytes(cubes), largest.largestJob()
 	if total := s.room.totalBytes; total > 0 && usual > leastRoom && usual+described > total && len(largest.Array.Levels) == 0 {
-		return fmt.Errorf("%s: decoding a chunk of %s takes %s of memory, and what describes the dataset %s, which is more than the half of --memory, %s: use --memory %dMiB or more",
+		return fmt.Errorf("%s: decoding a chunk of %s takes %s of memory, and what describes the dataset %s, together more than half of --memory, %s: use --memory %dMiB or more",
 			of.Object.Path, largest.shown(), humanize.IBytes(uint64(usual)), humanize.IBytes(uint64(described)), humanize.IBytes(uint64(total)), 2*((usual+described)>>20+1))
 	}
 	decoding := s.room.share(usual, most, described)

@@ -67,7 +67,7 @@ type storedIndex struct {
 
 // damaged names the shard that an error is about.
 func (x *storedIndex) damaged(err error) error {
-	return damagedIndex(x.listed, x.of.level, x.within, err)
+	return fmt.Errorf("%w: "+copyAgain, damagedIndex(x.listed, x.of.level, x.within, err))
 }
 
 // damagedIndex names the shard of a level that an error is about: at level 0 that is the object.

@@ -65,12 +65,12 @@ func TestDamagedIndexesInShardsNameTheirShard(t *testing.T) {
 		damage func(b []byte)
 		says   string
 	}{
-		"checksum": {two, func(b []byte) { offset, size := first(b); b[offset+size-1] ^= 1 }, "the shard index has a wrong crc32c"},
+		"checksum": {two, func(b []byte) { offset, size := first(b); b[offset+size-1] ^= 1 }, "the shard index does not match its crc32c"},
 		"out of its shard, in the object": {start, func(b []byte) {
 			inner := b[binary.LittleEndian.Uint64(b):]
 			binary.LittleEndian.PutUint64(inner, binary.LittleEndian.Uint64(b[8:])-5)
 		}, "the shard index has chunk 0 at"},
-		"shorter than its index": {start, func(b []byte) { binary.LittleEndian.PutUint64(b[8:], 100) }, "has 100 bytes, and its shard index alone needs 128"},
+		"shorter than its index": {start, func(b []byte) { binary.LittleEndian.PutUint64(b[8:], 100) }, "has 100 bytes, fewer than the 128 of its shard index"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -321,7 +321,7 @@ func TestAnIndexThatMemoryCannotHoldIsRefused(t *testing.T) {
 		{1 << 19, 1, bytes, ""},
 		{1 << 20, 1, bytes, "the index of a shard of the array, of 1048576 chunks, takes 40 MiB of memory, and half of --memory is 32 MiB: use --memory 80MiB or more, or write the array with larger chunks or smaller shards"},
 		{1 << 19, 11 << 20, zstd, ""},
-		{1 << 19, 13 << 20, zstd, "decoding a chunk of the array (13 MiB, stored in 0 B) beside an index of 20 MiB takes 33 MiB of memory, and half of --memory is 32 MiB: use --memory 66MiB or more, or write the array in smaller chunks"},
+		{1 << 19, 13 << 20, zstd, "decoding a chunk of the array (13 MiB, stored in 0 B) next to an index of 20 MiB takes 33 MiB of memory, and half of --memory is 32 MiB: use --memory 66MiB or more, or write the array in smaller chunks"},
 	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "zarr.json"), fmt.Appendf(nil, `{"zarr_format": 3, "node_type": "array", "shape": [%d], "data_type": "uint8",

@@ -38,7 +38,7 @@ func (s *without) shorter(o storage.Object) storage.Object {
 
 func (s *without) List(ctx context.Context, match func(string, bool) bool, visit func(storage.Object) error) error {
 	if len(s.sizes) == 0 { // what holds no array was named by mistake
-		require.ErrorContains(s.t, s.Storage.List(ctx, match, visit), "there is no Zarr hierarchy")
+		require.ErrorContains(s.t, s.Storage.List(ctx, match, visit), "there is no Zarr store")
 		return nil
 	}
 	// A hierarchy is a directory too, so that cubes ask of each directory whether it is one.

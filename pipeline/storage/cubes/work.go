@@ -221,7 +221,7 @@ func (w *worker) readGroup(group []*task) {
 func (t *task) cutRange() error {
 	f, stored := t.field, t.place.SizeBytes
 	if stored > zarr.Bound(f.brickBytes) || stored == 0 || f.Array.Chain.Raw() && stored != f.brickBytes {
-		return fmt.Errorf("%d bytes are stored of a brick that has %d", stored, f.brickBytes)
+		return fmt.Errorf("%d bytes are stored for a chunk of %d bytes", stored, f.brickBytes)
 	}
 	t.begin, t.end = 0, stored
 	if !f.Array.Chain.Raw() {
@@ -244,7 +244,7 @@ func (w *worker) absent(t *task) {
 			t.finish(fmt.Errorf("%s was not there: %w", t.listed.Path, storage.ErrChanged))
 			return
 		case errors.Is(err, storage.ErrNoFile):
-			t.finish(fmt.Errorf("%w: remove it, and the chunk has the fill value; or write the array again", err))
+			t.finish(fmt.Errorf("%w: remove it, so that the chunk has the fill value, or write the array again", err))
 			return
 		case !errors.Is(err, fs.ErrNotExist):
 			t.finish(err)
@@ -387,12 +387,15 @@ func (w *worker) keep(t *task, right bool) {
 
 // damaged names the brick that an error is about.
 func (t *task) damaged(err error) error {
-	return fmt.Errorf("%w: copy the file again, or write it anew; lsiofs verify finds all damage", t.located(err))
+	return fmt.Errorf("%w: "+copyAgain, t.located(err))
 }
+
+// copyAgain is what to do about a damaged file.
+const copyAgain = "copy the file again, or write it again; lsiofs verify finds all damage"
 
 // located is an error with the place of the brick.
 func (t *task) located(err error) error {
-	return fmt.Errorf("%s: brick %s at [%d, %d): %w", t.listed.Path, numbersOf(t.wants[0].part.Brick), t.place.OffsetBytes, t.place.OffsetBytes+t.place.SizeBytes, err)
+	return fmt.Errorf("%s: chunk %s at [%d, %d): %w", t.listed.Path, numbersOf(t.wants[0].part.Brick), t.place.OffsetBytes, t.place.OffsetBytes+t.place.SizeBytes, err)
 }
 
 // numbersOf writes a place as (1,2,3).

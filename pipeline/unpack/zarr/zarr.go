@@ -92,7 +92,7 @@ func (Format) IndexKind(ctx context.Context, src unpack.Source, emit func(unpack
 	}
 	rows, err := rowsOf(kind)
 	if err != nil {
-		return "", unpack.Corrupt(-1, 0, "its header is no kind of crops: %v", err)
+		return "", unpack.Corrupt(-1, 0, "the header is not one of crops: %v", err)
 	}
 	for n := int64(0); ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
@@ -164,7 +164,7 @@ func (Format) Differences(is, was string) string { return zarr.Differences(is, w
 func (Format) OfKind(kind string) (unpack.Format, error) {
 	rows, err := rowsOf(kind)
 	if err != nil {
-		return nil, fmt.Errorf("no kind of format zarr: %w", err)
+		return nil, fmt.Errorf("it is not a kind of format zarr: %w", err)
 	}
 	return Crops{rows: rows}, nil
 }

@@ -96,5 +96,5 @@ func TestStreamsOfCropsAreArrays(t *testing.T) {
 	require.Empty(t, f.(unpack.Framer).Epilogue(12))
 	require.Equal(t, ".npy", f.StreamExtension("a.zarr"))
 	_, err = zarr.Format{}.OfKind("{}")
-	require.ErrorContains(t, err, "no kind of format zarr")
+	require.ErrorContains(t, err, "not a kind of format zarr")
 }

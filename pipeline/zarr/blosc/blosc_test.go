@@ -176,7 +176,7 @@ func TestHeadersThatLie(t *testing.T) {
 	good := v.encode(t, data)
 	le := binary.LittleEndian
 	for want, edit := range map[string]func(b []byte) []byte{
-		"version 1: this is no buffer of blosc":         func(b []byte) []byte { b[0] = 1; return b },
+		"version 1: this is not a buffer of blosc":      func(b []byte) []byte { b[0] = 1; return b },
 		"blosc2 is not supported":                       func(b []byte) []byte { b[0] = 5; return b },
 		"codec 1 of version 2":                          func(b []byte) []byte { b[1] = 2; return b },
 		"codec 5 of version 1":                          func(b []byte) []byte { b[2] = 5 << 5; return b },
@@ -187,9 +187,9 @@ func TestHeadersThatLie(t *testing.T) {
 		"blocks of 4801 bytes":                          func(b []byte) []byte { le.PutUint32(b[8:], 4801); return b },
 		"4800 blocks don't fit":                         func(b []byte) []byte { le.PutUint32(b[8:], 1); return b },
 		"can't be split into 2 streams":                 func(b []byte) []byte { le.PutUint32(b[8:], 1023); return b },
-		"says that it has":                              func(b []byte) []byte { le.PutUint32(b[12:], uint32(len(b)+1)); return b },
+		"bytes by its header":                           func(b []byte) []byte { le.PutUint32(b[12:], uint32(len(b)+1)); return b },
 		"a stored buffer of 4800 bytes must have":       func(b []byte) []byte { b[2] |= flagStored; return b },
-		"15 bytes are no buffer":                        func(b []byte) []byte { return b[:15] },
+		"15 bytes are not a buffer":                     func(b []byte) []byte { return b[:15] },
 		"block 0 begins at 0":                           func(b []byte) []byte { le.PutUint32(b[16:], 0); return b },
 		"block 1 begins at 4294967295":                  func(b []byte) []byte { le.PutUint32(b[20:], 1<<32-1); return b },
 		"block 2: a stream of 0 bytes":                  func(b []byte) []byte { le.PutUint32(b[le.Uint32(b[24:]):], 0); return b },

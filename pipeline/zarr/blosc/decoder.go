@@ -39,7 +39,7 @@ func (d *Decoder) Trim() { d.scratch = nil }
 // into dst, which has the size of h.Range(first, last). After an error dst holds anything.
 func (d *Decoder) Decode(dst, buffer []byte, h Header, first, last int) error {
 	if int64(len(buffer)) < h.StoredBytes {
-		return fmt.Errorf("blosc: %d bytes of a buffer of %d", len(buffer), h.StoredBytes)
+		return fmt.Errorf("blosc: only %d bytes of a buffer of %d are there", len(buffer), h.StoredBytes)
 	}
 	buffer = buffer[:h.StoredBytes]
 	low, _ := h.Range(first, last)
@@ -61,7 +61,7 @@ func (d *Decoder) Decode(dst, buffer []byte, h Header, first, last int) error {
 func (d *Decoder) DecodeBlock(dst, src []byte, h Header, block int) error {
 	if h.Stored() {
 		if len(src) < len(dst) {
-			return fmt.Errorf("blosc: %d of %d stored bytes", len(src), len(dst))
+			return fmt.Errorf("blosc: only %d of %d stored bytes are there", len(src), len(dst))
 		}
 		copy(dst, src)
 		return nil
@@ -135,7 +135,7 @@ func sized(codec string, got, want int, err error) error {
 		return fmt.Errorf("%s: %w", codec, err)
 	}
 	if got != want {
-		return fmt.Errorf("%s: a stream of %d bytes decoded, and it must have %d", codec, got, want)
+		return fmt.Errorf("%s: a stream has %d bytes decoded, and must have %d", codec, got, want)
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (d *Decoder) zlibStream(dst, src []byte) error {
 	var more [1]byte
 	switch n, err := d.zlib.Read(more[:]); {
 	case n > 0:
-		return errors.New("zlib: a stream that does not end where its block does")
+		return errors.New("zlib: a stream does not end where its block does")
 	case err != io.EOF:
 		return sized("zlib", 0, 0, err)
 	}

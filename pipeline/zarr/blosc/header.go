@@ -44,7 +44,7 @@ func (h Header) Stored() bool { return h.flags&flagStored != 0 }
 // decode to.
 func Parse(head []byte, bufferBytes, decodedBytes int64) (Header, error) {
 	if len(head) < HeaderBytes || bufferBytes < HeaderBytes {
-		return Header{}, fmt.Errorf("blosc: %d bytes are no buffer: its header alone has %d", min(int64(len(head)), bufferBytes), HeaderBytes)
+		return Header{}, fmt.Errorf("blosc: %d bytes are not a buffer, whose header alone has %d", min(int64(len(head)), bufferBytes), HeaderBytes)
 	}
 	le := binary.LittleEndian
 	h := Header{
@@ -55,15 +55,15 @@ func Parse(head []byte, bufferBytes, decodedBytes int64) (Header, error) {
 	case version > 2 && version < 8:
 		return Header{}, fmt.Errorf("blosc: version %d: blosc2 is not supported: rewrite the array with blosc, zstd or gzip", version)
 	case version != 2:
-		return Header{}, fmt.Errorf("blosc: version %d: this is no buffer of blosc", version)
+		return Header{}, fmt.Errorf("blosc: version %d: this is not a buffer of blosc", version)
 	case h.Bytes != decodedBytes:
 		return Header{}, fmt.Errorf("blosc: the buffer has %d bytes decoded, and it must have %d", h.Bytes, decodedBytes)
 	case h.StoredBytes > bufferBytes || h.StoredBytes < HeaderBytes:
-		return Header{}, fmt.Errorf("blosc: the buffer says that it has %d bytes, and %d are there", h.StoredBytes, bufferBytes)
+		return Header{}, fmt.Errorf("blosc: the buffer has %d bytes by its header, and %d are there", h.StoredBytes, bufferBytes)
 	case h.flags&flagReserved != 0:
 		return Header{}, fmt.Errorf("blosc: the header has a flag that blosc 1 does not set")
 	case h.ItemBytes == 0:
-		return Header{}, errors.New("blosc: the header says that elements have 0 bytes")
+		return Header{}, errors.New("blosc: elements have 0 bytes by its header")
 	}
 	return h, h.checkBlocks(head[1])
 }
@@ -75,7 +75,7 @@ func (h Header) checkBlocks(codecVersion byte) error {
 		return nil
 	case h.Stored():
 		if h.StoredBytes != h.Bytes+HeaderBytes {
-			return fmt.Errorf("blosc: a stored buffer of %d bytes must have %d, says %d", h.Bytes, h.Bytes+HeaderBytes, h.StoredBytes)
+			return fmt.Errorf("blosc: a stored buffer of %d bytes must have %d, and has %d by its header", h.Bytes, h.Bytes+HeaderBytes, h.StoredBytes)
 		}
 		return nil
 	case h.BlockBytes == 0 || h.BlockBytes > h.Bytes:

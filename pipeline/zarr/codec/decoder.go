@@ -74,7 +74,7 @@ func (d *Decoder) Decode(dst, stored []byte, c zarr.Chain) error {
 		}
 		n, err := d.step(out, src, s, sizes[i+1].Exact)
 		if err == nil && sizes[i+1].Exact && n != len(out) {
-			err = fmt.Errorf("%d bytes decoded, and it must be %d", n, len(out))
+			err = fmt.Errorf("it has %d bytes decoded, and must have %d", n, len(out))
 		}
 		if err != nil {
 			return named(s.Codec, err)
@@ -126,7 +126,7 @@ func (d *Decoder) step(dst, src []byte, s zarr.Step, exact bool) (int, error) {
 	case zarr.Delta, zarr.FixedScaleOffset, zarr.Quantize:
 		return elements(dst, src, s)
 	}
-	return 0, errors.New("is no codec of bricks")
+	return 0, errors.New("is not a codec of chunks")
 }
 
 // readAll reads r to its end, which must come before dst is full, or then.
@@ -142,7 +142,7 @@ func readAll(dst []byte, r io.Reader) (int, error) {
 	}
 	var more [1]byte
 	if m, err := io.ReadFull(r, more[:]); m > 0 {
-		return n, fmt.Errorf("more than %d bytes decoded", len(dst))
+		return n, fmt.Errorf("it has more than %d bytes decoded", len(dst))
 	} else if err != io.EOF {
 		return n, err
 	}
@@ -184,14 +184,14 @@ func lz4Block(dst, src []byte) (int, error) {
 	}
 	n := binary.LittleEndian.Uint32(src)
 	if int64(n) > int64(len(dst)) {
-		return 0, fmt.Errorf("a block of %d bytes, and it must have %d", n, len(dst))
+		return 0, fmt.Errorf("a block has %d bytes, and must have %d", n, len(dst))
 	}
 	if n == 0 {
 		return 0, nil
 	}
 	got, err := lz4.UncompressBlock(src[4:], dst[:n:n])
 	if err == nil && got != int(n) {
-		err = fmt.Errorf("a block of %d bytes that has %d", n, got)
+		err = fmt.Errorf("a block of %d bytes has %d", n, got)
 	}
 	return got, err
 }
@@ -201,7 +201,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // checked takes the checksum from the end and compares it.
 func checked(dst, src []byte, c zarr.Codec) (int, error) {
 	if len(src) < 4 {
-		return 0, errors.New("there is no room for a checksum")
+		return 0, errors.New("it is too short for its checksum")
 	}
 	body := src[:len(src)-4]
 	want := binary.LittleEndian.Uint32(src[len(body):])

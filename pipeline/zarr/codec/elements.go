@@ -25,11 +25,11 @@ func unshuffle(dst, src []byte, itemBytes int) int {
 // elements undoes a step that is a function of numbers.
 func elements(dst, src []byte, s zarr.Step) (int, error) {
 	if len(src)%s.From.Bytes != 0 {
-		return 0, fmt.Errorf("%d bytes are no whole numbers of %d", len(src), s.From.Bytes)
+		return 0, fmt.Errorf("%d bytes are not a whole number of elements of %d bytes", len(src), s.From.Bytes)
 	}
 	n := len(src) / s.From.Bytes
 	if n*s.To.Bytes > len(dst) {
-		return 0, fmt.Errorf("%d numbers, and there are %d", n, len(dst)/s.To.Bytes)
+		return 0, fmt.Errorf("it needs %d numbers, and has %d", n, len(dst)/s.To.Bytes)
 	}
 	sum, float := uint64(0), 0.0
 	for i := range n {

@@ -72,7 +72,7 @@ func (f *finder) read(ctx context.Context, n *node, name string, to *[]byte) (bo
 	n.documents = append(n.documents, o)
 	switch {
 	case o.SizeBytes > zarr.MaxDocumentBytes || o.SizeBytes == 0:
-		n.problem = fmt.Errorf("%s has %d bytes: documents have from 1 to %d", at, o.SizeBytes, zarr.MaxDocumentBytes)
+		n.problem = fmt.Errorf("%s has %d bytes: a document has from 1 to %d", at, o.SizeBytes, zarr.MaxDocumentBytes)
 	case f.MemoryBytes > 0 && o.SizeBytes > f.MemoryBytes/documentPart:
 		n.problem = fmt.Errorf("%s has %d bytes, and reading it takes some %s of memory: use --memory %dMiB or more", at, o.SizeBytes, humanize.IBytes(uint64(documentPart*o.SizeBytes)), (2*documentPart*o.SizeBytes)>>20+1)
 	}
@@ -103,7 +103,7 @@ func (f *finder) settled(ctx context.Context, at string) (storage.Object, error)
 func notThere(err error) error {
 	switch {
 	case errors.Is(err, storage.ErrNoFile):
-		return fmt.Errorf("%w: it has to be one: remove it, or write the array again", err)
+		return fmt.Errorf("%w: it has to be a file: remove it, or write the array again", err)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	}

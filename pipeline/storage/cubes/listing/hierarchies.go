@@ -50,7 +50,7 @@ func (f *finder) hierarchies(ctx context.Context) ([]*node, error) {
 		return false, errors.Join(n.problem, f.hold(n))
 	})
 	if errors.Is(err, remote.ErrNoListing) {
-		return nil, fmt.Errorf("what is there can't be listed, so that the dataset must be an array, or the group that has them all: it has no zarr.json, .zgroup or .zarray: %w", err)
+		return nil, fmt.Errorf("what is there can't be listed, so the dataset has to be an array or a group, and it has no zarr.json, .zgroup or .zarray: %w", err)
 	}
 	slices.SortFunc(list, func(a, b *node) int { return strings.Compare(a.path, b.path) })
 	if err == nil {

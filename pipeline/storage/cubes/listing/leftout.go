@@ -89,7 +89,7 @@ func whyFile(at string) string {
 
 // noHierarchy is the error for a dataset without any.
 func (f *finder) noHierarchy() error {
-	const none = "there is no Zarr hierarchy: no directory has a zarr.json, .zgroup or .zarray"
+	const none = "there is no Zarr store: no directory has a zarr.json, .zgroup or .zarray"
 	for _, at := range slices.Concat(f.stores, f.files) {
 		if refs.Is(at) {
 			what := "a zip file"

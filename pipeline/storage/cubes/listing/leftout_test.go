@@ -133,7 +133,7 @@ func TestFilesThatMayBeStoresAreNamedWhereThereIsNone(t *testing.T) {
 		{"in/0.zip", "; there is in/0.zip, a zip file: name it, or several such files by a pattern, such as *.zip"},
 	} {
 		write(t, filepath.Join(dir, step.file), "x")
-		require.Contains(t, refused(t, openLocal(t, dir), named("v")), "there is no Zarr hierarchy: no directory has a zarr.json, .zgroup or .zarray"+step.says)
+		require.Contains(t, refused(t, openLocal(t, dir), named("v")), "there is no Zarr store: no directory has a zarr.json, .zgroup or .zarray"+step.says)
 	}
 }
 

@@ -273,7 +273,7 @@ func (l *lister) complete() error {
 	}
 	for _, x := range l.arrays {
 		if x.misnamed != "" && len(x.found.list) == 0 {
-			return fmt.Errorf("the array %s has %s, and no objects that are named as its document says, like %q: mend its dimension_separator or chunk_key_encoding",
+			return fmt.Errorf("the array %s has %s, and no objects with the names that its document gives, such as %q: correct its dimension_separator or chunk_key_encoding",
 				x.shown(), x.misnamed, x.Array.Keys.Append(nil, make([]int64, len(x.counts))))
 		}
 	}
@@ -305,7 +305,7 @@ func (f *finder) noFiles(ctx context.Context, l *lister) error {
 	var problems []error
 	for _, at := range names {
 		if _, err := f.Under.Stat(ctx, at); errors.Is(err, storage.ErrNoFile) {
-			problems = append(problems, fmt.Errorf("%w: it has to be one, which is a chunk or a shard of the array: remove it, or write the array again", err))
+			problems = append(problems, fmt.Errorf("%w: it has to be a file, which is a chunk or a shard of the array: remove it, or write the array again", err))
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -58,7 +58,7 @@ func parseList(b []byte, fields []listField, cubes int) ([]*zarr.List, error) {
 			}
 		}
 		if cube < 0 || cube >= int64(cubes) {
-			return nil, fmt.Errorf("row %d is of cube %d: there are %d, numbered from 0 in the order of their paths", n, cube, cubes)
+			return nil, fmt.Errorf("row %d is of store %d: there are %d, numbered from 0 in the order of their paths", n, cube, cubes)
 		}
 		l := lists[cube]
 		l.Numbers = append(l.Numbers, n)
@@ -139,7 +139,7 @@ func columnsOf(kind string, fields []listField, cubes int) (columns []column, st
 func wanted(fields []listField, cubes int) string {
 	first := ""
 	if cubes > 1 {
-		first = "the cube's number and "
+		first = "the store's number and "
 	}
 	text := fmt.Sprintf("int64 of shape (N, %d): %sthe origin in each dimension", fields[0].dims+min(cubes-1, 1), first)
 	if len(fields) > 1 {

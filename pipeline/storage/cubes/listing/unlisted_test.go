@@ -61,7 +61,7 @@ func TestArraysOfAServerThatListsNothing(t *testing.T) {
 	write(t, filepath.Join(dir, ".zmetadata"), consolidatedV2("group/data", "b"))
 	require.Contains(t, refused(t, under, crops), "has 2 arrays with all dimensions of --crop")
 	write(t, filepath.Join(dir, ".zmetadata"), consolidatedV2("../data"))
-	require.Contains(t, refused(t, under, crops), "is no path of an array or group")
+	require.Contains(t, refused(t, under, crops), "is not a path of an array or group")
 	write(t, filepath.Join(dir, ".zmetadata"), strings.Repeat("[", 1000))
 	require.Contains(t, refused(t, under, crops), ".zmetadata: ")
 }
@@ -79,7 +79,7 @@ func TestArraysOfAGroupOfVersion3ThatIsNotListed(t *testing.T) {
 	list, err = find(t, unlisted(t, filepath.Join(dir, "data")), crops)
 	require.NoError(t, err, "an array by itself")
 	require.Equal(t, []int64{0, 1, 2, 3}, present(&list[0].Fields[0]))
-	require.Contains(t, refused(t, unlisted(t, t.TempDir()), crops), "the dataset must be an array, or the group that has them all")
+	require.Contains(t, refused(t, unlisted(t, t.TempDir()), crops), "the dataset has to be an array or a group")
 }
 
 func TestTooManyObjectsAreNotAskedForOneByOne(t *testing.T) {
@@ -205,7 +205,7 @@ func TestCubesAtAWebServer(t *testing.T) {
 	list, err = find(t, at("new/data"), crops)
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 3, 5, 7, 9, 11}, present(&list[0].Fields[0]))
-	require.Contains(t, refused(t, at("new"), crops), "the dataset must be an array, or the group that has them all")
+	require.Contains(t, refused(t, at("new"), crops), "the dataset has to be an array or a group")
 	list, err = find(t, at("new"), named("data"))
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 3, 5, 7, 9, 11}, present(&list[0].Fields[0]))

@@ -57,7 +57,7 @@ func (x *source) check(b []byte) error {
 		return nil
 	}
 	if sum := crc32.ChecksumIEEE(b); sum != x.crc32 {
-		return fmt.Errorf("its bytes have the CRC-32 %08x, and the directory of %s says %08x: the zip file is damaged, copy it again", sum, x.of.Path, x.crc32)
+		return fmt.Errorf("its bytes have the CRC-32 %08x, and %08x in the directory of %s: the zip file is damaged, copy it again", sum, x.crc32, x.of.Path)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (c *Config) resolve(from, name string) (string, error) {
 		if strings.HasPrefix(root, "http") {
 			var err error
 			if rest, err = url.PathUnescape(rest); err != nil || strings.Contains(at, "?") {
-				return "", fmt.Errorf("it refers to %.300q, which is no URL of a file without a query", name)
+				return "", fmt.Errorf("it refers to %.300q, which is not a URL of a file without a query", name)
 			}
 		}
 		from, at, absolute = "", rest, false
@@ -132,7 +132,7 @@ func (c *Config) resolve(from, name string) (string, error) {
 	case strings.Contains(at, "::"):
 		return "", fmt.Errorf("it refers to %.300q: files in files are not read", name)
 	case absolute && strings.Contains(at, "://"):
-		return "", fmt.Errorf("it refers to %.300q: references to a bucket or web server are read where the reference file lies there too, above what it refers to", name)
+		return "", fmt.Errorf("it refers to %.300q: references to a bucket or web server are read only if the reference file is there, too, above what it refers to", name)
 	case absolute:
 		return "", outside(name)
 	}
@@ -144,7 +144,7 @@ func (c *Config) resolve(from, name string) (string, error) {
 }
 
 func outside(name string) error {
-	return fmt.Errorf("it refers to %.300q, which is no file below the dataset's directory: put the reference file into a directory that has all files below it, or links to them", name)
+	return fmt.Errorf("it refers to %.300q, which is not a file below the dataset's directory: put the reference file into a directory that holds all these files, or links to them", name)
 }
 
 func newFile(o storage.Object) file {
@@ -227,7 +227,7 @@ func (a *archive) resolveMember(ctx context.Context, under storage.Storage, i in
 	switch p.Kind {
 	case table.Member:
 	case table.Compressed:
-		return fmt.Errorf("%s is compressed by the zip file (%s), and can't be read in place: write the zip file without compression, as zarr's ZipStore does, or unpack it", a.name(i), zipped.Method(p.Offset))
+		return fmt.Errorf("%s is compressed in the zip file (%s), so it can't be read in place: write the zip file without compression, as zarr's ZipStore does, or unpack it", a.name(i), zipped.Method(p.Offset))
 	default:
 		return nil
 	}
@@ -244,7 +244,7 @@ func (a *archive) resolveMember(ctx context.Context, under storage.Storage, i in
 	}
 	n, err := zipped.Header(head, key)
 	if err == nil && p.Size > a.listed.SizeBytes-p.Offset-n {
-		err = fmt.Errorf("it has %d bytes, more than come behind its header: the zip file is damaged", p.Size)
+		err = fmt.Errorf("it has %d bytes, more than follow its header: the zip file is damaged", p.Size)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", a.name(i), err)
@@ -294,7 +294,7 @@ func (a *archive) made(i int, f file) (x source, err error) {
 		return x, fmt.Errorf("%s is compressed", x.object.Path)
 	}
 	if end := x.offset + x.object.SizeBytes; end > f.listed.SizeBytes {
-		return x, fmt.Errorf("%s: it refers to bytes [%d, %d) of %s, which has %d: write the references anew", x.object.Path, x.offset, end, f.listed.Path, f.listed.SizeBytes)
+		return x, fmt.Errorf("%s: it refers to bytes [%d, %d) of %s, which has %d bytes: write the references again", x.object.Path, x.offset, end, f.listed.Path, f.listed.SizeBytes)
 	}
 	x.object.Version = version(f.identity, uint64(x.offset))
 	x.object.Version.ChangeTimeNanos = f.listed.Version.ChangeTimeNanos

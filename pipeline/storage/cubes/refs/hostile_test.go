@@ -25,10 +25,10 @@ func TestReferencesOutsideOfTheRootAreRefused(t *testing.T) {
 	require.NoError(t, os.Symlink("../secret", filepath.Join(dir, "link")))
 	roots := Config{One: "x.json", Roots: []string{dir, "https://host/data"}}
 	for name, want := range map[string]string{
-		"../secret": "no file below the dataset's directory", "in/../../secret": "no file below", "/etc/passwd": "no file below",
-		"file:///etc/passwd": "no file below", "file://in/a.nc": "no file below", dir + "/../secret": "no file below", top + "/database": "no file below",
-		".": "no file below", "": "no file below", "a\x00b": "no file below", "s3://bucket/key": "bucket or web server", "https://host/other": "bucket or web server",
-		"https://host/data/a?x": "without a query", "https://host/data/%zz": "without a query", "https://host/data/%2e%2e/x": "no file below",
+		"../secret": "not a file below the dataset's directory", "in/../../secret": "not a file below", "/etc/passwd": "not a file below",
+		"file:///etc/passwd": "not a file below", "file://in/a.nc": "not a file below", dir + "/../secret": "not a file below", top + "/database": "not a file below",
+		".": "not a file below", "": "not a file below", "a\x00b": "not a file below", "s3://bucket/key": "bucket or web server", "https://host/other": "bucket or web server",
+		"https://host/data/a?x": "without a query", "https://host/data/%zz": "without a query", "https://host/data/%2e%2e/x": "not a file below",
 		"https://host/database": "bucket or web server", "zip://a::b.zip": "files in files", "simplecache::x": "files in files",
 	} {
 		writeJSON(t, dir, map[string]any{"a/0": []any{name, 0, 4}})
@@ -50,7 +50,7 @@ func TestRangesThatAreNotThereAreRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.nc"), []byte("0123456789"), 0o644))
 	for place, want := range map[[2]int64]string{
 		{8, 3}: "it refers to bytes [8, 11) of a.nc, which has 10", {11, 0}: "[11, 11)", {1 << 62, 1 << 61}: "of a.nc, which has 10",
-		{1<<63 - 1, 1}: "there is no range of 1 bytes at 9223372036854775807", {-1, 1}: "no number of bytes", {1, -1}: "no number of bytes",
+		{1<<63 - 1, 1}: "there is no range of 1 bytes at 9223372036854775807", {-1, 1}: "not a number of bytes", {1, -1}: "not a number of bytes",
 	} {
 		writeJSON(t, dir, map[string]any{"a/0": []any{"a.nc", place[0], place[1]}})
 		s := over(t, dir, Config{One: "x.json"})
@@ -76,7 +76,7 @@ func TestMembersThatAreCompressedAreRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "x.zip"), b.Bytes(), 0o644))
 	s := over(t, dir, Config{One: "x.zip"})
 	err = s.List(t.Context(), everything, func(storage.Object) error { return nil })
-	require.ErrorContains(t, err, "x.zip/a/0 is compressed by the zip file (deflate)")
+	require.ErrorContains(t, err, "x.zip/a/0 is compressed in the zip file (deflate)")
 	o, err := s.Stat(t.Context(), "x.zip/a/1")
 	require.NoError(t, err)
 	got, err := bytesOf(t, s, o)
@@ -100,7 +100,7 @@ func TestAMemberThatIsDamagedIsNamed(t *testing.T) {
 	want := "its bytes have the CRC-32 "
 	_, err = bytesOf(t, s, objects["x.zip/a/0"])
 	require.ErrorContains(t, err, "x.zip/a/0: bytes [0, 100): "+want)
-	require.ErrorContains(t, err, "the directory of x.zip says ")
+	require.ErrorContains(t, err, " in the directory of x.zip")
 	require.ErrorContains(t, err, "copy it again")
 	got, err := bytesOf(t, s, objects["x.zip/a/1"])
 	require.NoError(t, err)
@@ -133,13 +133,13 @@ func TestWhatAllFilesSayIsBounded(t *testing.T) {
 	s.maxHeld = 60_000
 	err := s.List(t.Context(), everything, func(storage.Object) error { return nil })
 	require.ErrorContains(t, err, `2.json: key "a/`)
-	require.ErrorContains(t, err, ": half of --memory has no more room: raise --memory, or write the arrays in larger chunks; or name fewer of such files by a pattern: those before it take ")
+	require.ErrorContains(t, err, ": half of --memory has no more room: raise --memory, or write the arrays in larger chunks; or name fewer of these files by a pattern: those before it take ")
 	require.LessOrEqual(t, s.HeldBytes(), s.maxHeld)
 
 	s = over(t, dir, Config{Match: everything})
 	s.maxHeld = 300
 	err = s.List(t.Context(), everything, func(storage.Object) error { return nil })
-	require.ErrorContains(t, err, "0.json: key \"a/0\": at byte 84: a value has more than 75 bytes, which is an eighth of --memory: raise --memory")
+	require.ErrorContains(t, err, "0.json: key \"a/0\": at byte 84: a value has more than 75 bytes, which is an eighth of --memory: raise that")
 }
 
 // Whatever a reference file names, it is below the root.

@@ -204,7 +204,7 @@ func (s *Storage) load(ctx context.Context, name string, look look) (*archive, e
 			err = fmt.Errorf("%s: %w", name, err)
 		}
 		if others > 0 && errors.Is(err, table.ErrMemory) {
-			err = fmt.Errorf("%w; or name fewer of such files by a pattern: those before it take %s", err, humanize.IBytes(uint64(others)))
+			err = fmt.Errorf("%w; or name fewer of these files by a pattern: those before it take %s", err, humanize.IBytes(uint64(others)))
 		}
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func (s *scanner) expect(want byte) error {
 		return err
 	}
 	if c != want {
-		return s.errorf("it is not JSON as expected: %q is where %q has to be", c, want)
+		return s.errorf("it is not JSON of references: %q is where %q has to be", c, want)
 	}
 	_, err = s.take()
 	return err
@@ -272,7 +272,7 @@ func (s *scanner) number() (int64, error) {
 	}
 	n, err := strconv.ParseInt(string(b), 10, 64)
 	if err != nil || n < 0 {
-		return 0, s.errorf("%.100q is no number of bytes", b)
+		return 0, s.errorf("%.100q is not a number of bytes", b)
 	}
 	return n, nil
 }

@@ -68,11 +68,11 @@ func Parse(r io.Reader, mostBytes int64) (*table.Table, error) {
 	}
 	switch {
 	case p.refs && (!p.versioned || p.version != 1):
-		return nil, errors.New(`it has "refs", and not "version": 1: only versions 0 and 1 are read`)
+		return nil, errors.New(`it has "refs", and its "version" is not 1: write the references again, as version 1`)
 	case p.versioned && !p.refs && p.version != 0:
-		return nil, errors.New(`it has a "version", and no "refs"`)
+		return nil, errors.New(`it has a "version" and no "refs": write the references again`)
 	case p.refs && p.flat > 0:
-		return nil, fmt.Errorf(`it has "refs", and %d members beside them that version 1 does not know`, p.flat)
+		return nil, fmt.Errorf(`it has "refs", and %d other members that version 1 does not have`, p.flat)
 	}
 	if err := p.b.Rename(p.expand); err != nil {
 		return nil, err
@@ -106,12 +106,12 @@ func (p *parser) member(name []byte) (err error) {
 			return p.skip(0)
 		})
 		if err == nil && !none {
-			err = p.errorf(`it has "gen", which makes references by a template language, and is not read: write them out, as kerchunk does without it`)
+			err = p.errorf(`it has "gen", whose references are made by a template language that is not read: write them out, as kerchunk does without it`)
 		}
 		return err
 	}
 	if string(name) == "zarr_format" {
-		return p.errorf("this is a document of a Zarr array or group, and no reference file: name the directory that it lies in")
+		return p.errorf("this is a document of a Zarr array or group, not a reference file: name its directory")
 	}
 	p.flat++
 	return p.reference(name)
@@ -124,7 +124,7 @@ func (p *parser) template(name []byte) error {
 	case err != nil:
 		return err
 	case bytes.Contains(text, []byte("{{")):
-		return p.errorf("the template %q takes arguments, or another one, and is not read: write the names of files out", name)
+		return p.errorf("the template %q takes arguments, or uses another one, and is not read: write out the names of files", name)
 	case len(p.templates) == maxTemplates:
 		return p.errorf("there are more than %d templates", maxTemplates)
 	case len(name) > maxNameBytes:
@@ -164,7 +164,7 @@ func (p *parser) reference(key []byte) error {
 // larger is an error, with what to do where memory is the reason.
 func (p *parser) larger(err error) error {
 	if errors.Is(err, errLong) && len(p.buf) < zarr.MaxDocumentBytes {
-		return fmt.Errorf("%w, which is an eighth of --memory: raise --memory", err)
+		return fmt.Errorf("%w, which is an eighth of --memory: raise that", err)
 	}
 	return err
 }
@@ -181,7 +181,7 @@ func (p *parser) content() ([]byte, error) {
 	}
 	b, err := base64.StdEncoding.AppendDecode(nil, coded)
 	if err != nil {
-		return nil, p.errorf("what follows base64: is not that: %v", err)
+		return nil, p.errorf("the text after base64: is not base64: %v", err)
 	}
 	return b, nil
 }
@@ -202,12 +202,12 @@ func (p *parser) place() (place table.Place, file string, err error) {
 			place.Size, err = p.number()
 			place.Kind = table.Range
 		default:
-			err = p.errorf("a list of more than 3 items says no place")
+			err = p.errorf("a list of more than 3 items is not a place")
 		}
 		return err
 	})
 	if err == nil && items != 1 && items != 3 {
-		err = p.errorf("a list of %d items says no place: it has a file, or a file, an offset and a size", items)
+		err = p.errorf("a list of %d items is not a place: that is a file, or a file, an offset and a size", items)
 	}
 	return place, file, err
 }
@@ -227,7 +227,7 @@ func (p *parser) expand(name string) (string, error) {
 		what, after, found := strings.Cut(after, "}}")
 		value, known := p.templates[strings.TrimSpace(what)]
 		if !found || !known {
-			return "", fmt.Errorf("the name %.200q has an expression, %.200q, that is no name of a template: write it out", name, what)
+			return "", fmt.Errorf("the name %.200q has an expression, %.200q, that is not the name of a template: write it out", name, what)
 		}
 		text.WriteString(value)
 		rest = after

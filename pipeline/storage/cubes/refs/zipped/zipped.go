@@ -64,7 +64,7 @@ func Parse(r io.ReaderAt, size, mostBytes int64) (*table.Table, error) {
 		}
 	}
 	if len(in.rest()) > 0 && !bytes.HasPrefix(in.rest(), []byte("PK\x05\x05")) { // a signature
-		return nil, errors.New("its directory has more than the members that its end says: it is damaged")
+		return nil, errors.New("its directory has more members than its end counts: it is damaged")
 	}
 	return b.Table()
 }
@@ -83,7 +83,7 @@ func find(r io.ReaderAt, size int64) (d directory, err error) {
 		}
 	}
 	if at < 0 {
-		return d, errors.New("it is no zip file, or not all of it is there: it has no end of a directory: copy it again")
+		return d, errors.New("it is not a zip file, or was cut off: it has no directory at its end: copy it again")
 	}
 	end := tail[at:]
 	place := size - int64(len(tail)) + int64(at) // of end
@@ -98,7 +98,7 @@ func find(r io.ReaderAt, size int64) (d directory, err error) {
 	}
 	switch {
 	case d.offset < 0 || d.size < 0 || d.offset > place || d.size != place-d.offset:
-		return d, fmt.Errorf("its directory has to lie at [%d, %d), and ends at %d: it is damaged, or something stands before it", d.offset, d.offset+d.size, place)
+		return d, fmt.Errorf("its directory should be at [%d, %d), and ends at %d: it is damaged, or bytes were put before it", d.offset, d.offset+d.size, place)
 	case d.size > MaxDirectoryBytes:
 		return d, fmt.Errorf("its directory has %d bytes: at most %d are read", d.size, MaxDirectoryBytes)
 	case d.members < 0 || d.members > d.size/entryBytes:
@@ -119,7 +119,7 @@ func (d *directory) extend(r io.ReaderAt, locator []byte, at int64) (place int64
 		return 0, err
 	}
 	if string(end[:4]) != "PK\x06\x06" || little.Uint64(end[4:]) != uint64(at-place-12) {
-		return 0, errors.New("it has no end of a zip64 directory where it says: it is damaged")
+		return 0, errors.New("it has no zip64 directory where its end points: it is damaged")
 	}
 	if little.Uint32(end[16:]) != 0 || little.Uint32(end[20:]) != 0 || little.Uint32(locator[16:]) > 1 {
 		return 0, errors.New("it is one of several parts of a zip file: join them")
@@ -171,7 +171,7 @@ func (x *reader) entry(b *table.Builder, limit int64) error {
 		return err
 	}
 	if string(head[:4]) != "PK\x01\x02" {
-		return errors.New("its directory has something else where a member has to be: it is damaged")
+		return errors.New("its directory has other bytes where a member has to be: it is damaged")
 	}
 	flags, method := little.Uint16(head[8:]), little.Uint16(head[10:])
 	p := table.Place{Kind: table.Member, CRC32: little.Uint32(head[16:]), Size: int64(little.Uint32(head[20:])), Offset: int64(little.Uint32(head[42:]))}
@@ -198,7 +198,7 @@ func (x *reader) entry(b *table.Builder, limit int64) error {
 	case method != methodStored:
 		p.Kind, p.Offset = table.Compressed, int64(method)
 	case p.Size != decoded:
-		err = fmt.Errorf("it is stored as it is, and has %d bytes and %d: it is damaged", p.Size, decoded)
+		err = fmt.Errorf("it is stored without compression, and has both %d and %d bytes: it is damaged", p.Size, decoded)
 	}
 	if err == nil {
 		return b.Add(key, p, "")
@@ -245,11 +245,11 @@ func HeaderBytes(key string) int { return headerBytes + len(key) }
 func Header(header []byte, key string) (int64, error) {
 	switch {
 	case len(header) < HeaderBytes(key) || string(header[:4]) != "PK\x03\x04":
-		return 0, errors.New("its header is not where the directory says: the zip file is damaged")
+		return 0, errors.New("its header is not where the directory has it: the zip file is damaged")
 	case int(little.Uint16(header[26:])) != len(key) || string(header[headerBytes:HeaderBytes(key)]) != key:
 		return 0, errors.New("its header has another name: the zip file is damaged")
 	case little.Uint16(header[8:]) != methodStored || little.Uint16(header[6:])&flagEncrypted != 0:
-		return 0, errors.New("its header says that it is compressed, and the directory that it is not: the zip file is damaged")
+		return 0, errors.New("it is compressed by its header, and not by the directory: the zip file is damaged")
 	}
 	return int64(HeaderBytes(key)) + int64(little.Uint16(header[28:])), nil
 }

@@ -177,18 +177,18 @@ func TestADamagedZipFileIsRefused(t *testing.T) {
 		do   func(b []byte) []byte
 		want string
 	}{
-		"cut":             {func(b []byte) []byte { return b[:len(b)-1] }, "no end of a directory"},
-		"something first": {func(b []byte) []byte { return append([]byte("#!"), b...) }, "something stands before it"},
-		"empty":           {func(b []byte) []byte { return nil }, "no zip file"},
-		"no entry":        {func(b []byte) []byte { b[at] = 0; return b }, "something else where a member has to be"},
+		"cut":             {func(b []byte) []byte { return b[:len(b)-1] }, "no directory at its end"},
+		"something first": {func(b []byte) []byte { return append([]byte("#!"), b...) }, "bytes were put before it"},
+		"empty":           {func(b []byte) []byte { return nil }, "not a zip file"},
+		"no entry":        {func(b []byte) []byte { b[at] = 0; return b }, "other bytes where a member has to be"},
 		"more members":    {func(b []byte) []byte { b[end+10]++; b[end+8]++; return b }, "has no room for 3 members"},
-		"fewer members":   {func(b []byte) []byte { b[end+10]--; b[end+8]--; return b }, "more than the members"},
+		"fewer members":   {func(b []byte) []byte { b[end+10]--; b[end+8]--; return b }, "more members than its end counts"},
 		"several disks":   {func(b []byte) []byte { b[end+4]++; return b }, "several parts"},
 		"encrypted":       {func(b []byte) []byte { b[at+8] |= 1; return b }, "encrypted"},
 		"other sizes":     {func(b []byte) []byte { b[at+24]++; return b }, "it is damaged"},
 		"offset":          {func(b []byte) []byte { b[at+45] = 0x40; return b }, "more than come before the directory"},
 		"zip64 missing":   {func(b []byte) []byte { copy(b[at+20:], "\xff\xff\xff\xff"); return b }, "zip64 numbers are missing"},
-		"evil name":       {func(b []byte) []byte { copy(b[at+46:], "../"); return b }, "is no path"},
+		"evil name":       {func(b []byte) []byte { copy(b[at+46:], "../"); return b }, "is not a path"},
 		"long name":       {func(b []byte) []byte { b[at+29] = 0xff; return b }, "ends in the middle"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestADamagedZipFileIsRefused(t *testing.T) {
 			require.ErrorContains(t, err, damage.want)
 		})
 	}
-	for i, want := range map[int]string{0: "not where the directory says", 8: "compressed", 26: "another name", 30: "another name"} {
+	for i, want := range map[int]string{0: "not where the directory has it", 8: "compressed", 26: "another name", 30: "another name"} {
 		b := bytes.Clone(good)
 		b[i]++
 		got, err := parse(b)
