@@ -124,7 +124,7 @@ func TestArraysThatDoNotBelongTogetherAreRefusedByName(t *testing.T) {
 	}{
 		"fewer rows":         {"np.save('zs/z-2.npy', np.load('zs/z-2.npy')[:60])", nil, []string{"xs/x-2.npy has 61 rows", "zs/z-2.npy has 60"}},
 		"a file less":        {"os.remove('deep/ys/y-4.npy')", nil, []string{"5 files", "xs/x-4.npy", "has 4", "deep/ys/y-3.npy"}},
-		"no file at all":     {"", []string{"--array", "a=xs/*.npy", "--array", "b=none/*.npy"}, []string{"--array b: no file is none/*.npy"}},
+		"no file at all":     {"", []string{"--array", "a=xs/*.npy", "--array", "b=none/*.npy"}, []string{"--array b: no file matches none/*.npy"}},
 		"a truncated file":   {"os.truncate('deep/ys/y-0.npy', 150)", nil, []string{"deep/ys/y-0.npy", "40 rows of 2 bytes"}},
 		"another kind":       {"np.save('zs/z-3.npy', np.zeros(7))", nil, []string{"xs/x-3.npy has", "'<f8'"}},
 		"Fortran order":      {"np.save('xs/x-0.npy', np.asfortranarray(np.zeros((40, 3, 5), '<f4')))", nil, []string{"xs/x-0.npy", "Fortran order"}},

@@ -217,28 +217,28 @@ func hostiles() []hostile {
 		{"a sparse member by PAX", "b.tar", paxOf(paxRecord("GNU.sparse.major", "1") + paxRecord("GNU.sparse.realsize", "9223372036854775807")), "sparse", nil},
 		{"a global PAX path", "b.tar", tarOf(tarHeader('g', octal(len(paxRecord("path", "x")))), []byte(paxRecord("path", "x"))), "global", nil},
 
-		{"an npy header of 4 GiB", "b.npy", func() []byte { return []byte("\x93NUMPY\x03\x00\xff\xff\xff\xff{") }, "header of 4294967295 bytes", nil},
+		{"an npy header of 4 GiB", "b.npy", func() []byte { return []byte("\x93NUMPY\x03\x00\xff\xff\xff\xff{") }, "header has 4294967295 bytes", nil},
 		{"an npy header of tuples 10^5 deep", "b.npy", npyOf(strings.Repeat("(", 100_000)), "dictionary", nil},
 		{"a shape of tuples 10^5 deep", "b.npy", npyOf("{'descr': '<f4', 'fortran_order': False, 'shape': " + strings.Repeat("(", 100_000)), "deep", nil},
 		{"2^63-1 rows", "b.npy", npyOf("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807,), }"), "the file ends in row", nil},
 		{"rows of 2^126 bytes", "b.npy", npyOf("{'descr': '<f8', 'fortran_order': False, 'shape': (3, 9223372036854775807, 9223372036854775807), }"), "b.npy", nil},
-		{"a number beyond 64 bits", "b.npy", npyOf("{'descr': '<f8', 'fortran_order': False, 'shape': (" + strings.Repeat("9", 1000) + ",), }"), "no number", nil},
+		{"a number beyond 64 bits", "b.npy", npyOf("{'descr': '<f8', 'fortran_order': False, 'shape': (" + strings.Repeat("9", 1000) + ",), }"), "not a number", nil},
 		{"a dtype of 2^63-1 bytes", "b.npy", npyOf("{'descr': '|S9223372036854775807', 'fortran_order': False, 'shape': (1,), }"), "b.npy", nil},
 
-		{"a frame of 2^62 bytes", "b.tfrecord", frameOfLength(1 << 62), "end beyond the file", nil},
+		{"a frame of 2^62 bytes", "b.tfrecord", frameOfLength(1 << 62), "the file ends inside the record", nil},
 		{"a frame of 2^63-1 bytes", "b.tfrecord", frameOfLength(math.MaxInt64), "record 1", nil},
 		{"a frame of 2^64-1 bytes", "b.tfrecord", frameOfLength(math.MaxUint64), "record 1", nil},
 	}
 	for name, size := range hugeSizes {
 		list = append(list,
-			hostile{"a tar member of " + name, "b.tar", tarOf(tarHeader('0', size), []byte("two")), "end beyond the file", nil},
+			hostile{"a tar member of " + name, "b.tar", tarOf(tarHeader('0', size), []byte("two")), "the file ends inside a member", nil},
 			hostile{"a PAX header of " + name, "b.tar", tarOf(tarHeader('x', size), []byte("two")), "ends inside an extension header", nil},
 			hostile{"a GNU long name of " + name, "b.tar", tarOf(tarHeader('L', size), []byte("two")), "ends inside an extension header", nil},
 			hostile{"a GNU long link of " + name, "b.tar", tarOf(tarHeader('K', size), []byte("two")), "ends inside an extension header", nil})
 	}
 	for _, size := range []string{"9223372036854775807", "9223372036854775808", strings.Repeat("9", 10_000)} {
 		list = append(list, hostile{fmt.Sprintf("a PAX size of %d digits ending in %s", len(size), size[len(size)-3:]), "b.tar",
-			paxOf(paxRecord("size", size)), "end beyond the file", nil})
+			paxOf(paxRecord("size", size)), "the file ends inside a member", nil})
 	}
 	return list
 }

@@ -296,7 +296,7 @@ func TestTensorsThatCanNotBeAreRefusedInWords(t *testing.T) {
 		{mixed, "tensors:f8", "the elements of planes are of type u1, f2 or f4", 2},
 		{mixed, "frames", "streams can be of tensors, tensors:u1, tensors:f2 or tensors:f4", 2},
 		{dataset{dir: mixed.dir, flags: []string{"--format", "tar"}}, "tensors", `--as tensors:u1 needs --format lc0, not "tar"`, 2},
-		{plain(t, "jsonl", 4), "tensors", "holds shards of format jsonl: --as tensors:u1 is for lc0's only", 3},
+		{plain(t, "jsonl", 4), "tensors", "holds shards of format jsonl: --as tensors:u1 is for format lc0 only", 3},
 	} {
 		r := tool(t, append([]string{"inspect", c.d.dir, "--as", c.as}, c.d.flags...)...)
 		require.Equal(t, c.code, r.code, r.stderr)

@@ -73,7 +73,7 @@ def members(data, damage):
                     m.pax = (at, body)
                     m.records += pax_records(body, at)
                     if any(name == b"size" and not value.isdigit() for name, value in m.records):
-                        raise Corrupt("a PAX size that is no number, at %d" % at)
+                        raise Corrupt("a PAX header's size is not a number, at %d" % at)
                 elif kind == b"L":
                     m.long_name = (at, body)
             at = end

@@ -99,7 +99,7 @@ func TestAShardWhoseIndexMemoryCanNotHoldIsRefused(t *testing.T) {
 	w.write("a.jsonl", bytes.Repeat(block, blocks))
 	_, err := w.open(func(c *Config) { c.OnCorrupt = spec.CorruptSkip })
 	require.ErrorContains(t, err, "a.jsonl: offset")
-	require.ErrorContains(t, err, "records take more than the 8388608 bytes of --memory that there are for the index of a shard: give it more, or split the shard")
+	require.ErrorContains(t, err, "records take more than the 8.0 MiB of --memory that a shard's index may have: raise --memory, or split the shard")
 	c, err := w.open(func(c *Config) { c.MemoryBytes = 64 << 20 })
 	require.NoError(t, err)
 	require.EqualValues(t, 128*blocks, c.Records())

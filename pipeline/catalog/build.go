@@ -129,10 +129,10 @@ func (o *opening) refuseEmpty(shards []index.Shard) error {
 		}
 	}
 	if damaged > 0 {
-		all.Err = fmt.Errorf("%s holds no records: %s, %d of them damaged and left out by --on-corrupt skip, as %s", &o.target, files(len(shards)), damaged, first)
+		all.Err = fmt.Errorf("%s holds no records in %s: --on-corrupt skip leaves out what is damaged, such as %s", &o.target, files(len(shards)), first)
 		return all
 	}
-	return fmt.Errorf("%s holds no records in %s of format %s: check the path, or name another --format", &o.target, files(len(shards)), o.found.Format.Name)
+	return fmt.Errorf("%s holds no records in %s of format %s: check the path, or choose another --format", &o.target, files(len(shards)), o.found.Format.Name)
 }
 
 func files(n int) string {

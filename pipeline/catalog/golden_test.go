@@ -205,7 +205,7 @@ func TestGoldenIndexesOfAllVersionsAreRead(t *testing.T) {
 			case strings.HasPrefix(e.Name(), "2-"):
 				require.ErrorContains(t, err, "is not an index of this dataset and version: it is of version 2")
 			case strings.HasPrefix(e.Name(), "3-"):
-				require.ErrorContains(t, err, "is not an index of this dataset and version: its shards were chosen by the rules of generation 0")
+				require.ErrorContains(t, err, "is not an index of this dataset and version: its shards were chosen by rules of version 0")
 			default:
 				require.NoError(t, err)
 				require.Equal(t, string(want), said(t, &Catalog{image: i, coarse: newCoarse(i)}, dir))
@@ -272,6 +272,6 @@ func TestWhatAnEarlierGenerationHasStoredIsMadeAnew(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(path, earlier, 0o600))
 	require.GreaterOrEqual(t, w.readsOf(func() { require.Equal(t, want, w.mustOpen().Fingerprint()) }), int64(3))
-	require.Contains(t, w.log.String(), "its shards were chosen by the rules of generation 0, and this lsiofs has generation 1")
+	require.Contains(t, w.log.String(), "its shards were chosen by rules of version 0, and this lsiofs has version 1")
 	require.Zero(t, w.readsOf(func() { w.mustOpen() }), "the new one is used")
 }

@@ -36,7 +36,7 @@ func IndexPart(ctx context.Context, c Config, part PassPart) (Indexed, error) {
 	case part.Count < 1 || part.Index < 0 || part.Index >= part.Count:
 		return Indexed{}, fmt.Errorf("part %d of %d: parts are counted from 0, up to one less than there are", part.Index, part.Count)
 	case c.Rebuild:
-		return Indexed{}, errors.New("a part can't be rebuilt: what was stored before would count beside it; rebuild the whole index, or name another directory with --index-dir")
+		return Indexed{}, errors.New("a part can't be rebuilt: what was stored before would count, too; rebuild the whole index, or name another directory with --index-dir")
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

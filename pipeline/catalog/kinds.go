@@ -24,20 +24,29 @@ func (o *opening) refuseKinds(sealed []index.Shard) error {
 		case b.Header().Records == 0 || string(this) == kind:
 		case first < 0:
 			if first, kind = i, string(this); !u.SameKind(kind, kind) {
-				return fmt.Errorf("%s holds shards of several kinds at once, and those of format %s must be of one: %s has %s: name other files with a pattern",
-					&o.target, o.found.Format.Name, sealed[i].Object.Path, kindText(kind, 0))
+				return fmt.Errorf("%s holds shards of several kinds, and a dataset of format %s needs one: %s has %s: %s",
+					&o.target, o.found.Format.Name, sealed[i].Object.Path, kindText(kind, 0), o.oneKind())
 			}
 		case !u.SameKind(kind, string(this)):
 			if told := kindsDiffer(u, string(this), kind); told != "" {
-				return fmt.Errorf("%s holds shards of two kinds, and those of format %s must be of one: %s differs from %s, which comes before it: %s: name files of one kind with a pattern",
-					&o.target, o.found.Format.Name, sealed[i].Object.Path, sealed[first].Object.Path, told)
+				return fmt.Errorf("%s holds shards of two kinds, and a dataset of format %s needs one: %s differs from %s, which comes before it: %s: %s",
+					&o.target, o.found.Format.Name, sealed[i].Object.Path, sealed[first].Object.Path, told, o.oneKind())
 			}
 			from := differAt(kind, string(this))
-			return fmt.Errorf("%s holds shards of two kinds, and those of format %s must be of one: %s has %s, %s has %s: name files of one kind with a pattern",
-				&o.target, o.found.Format.Name, sealed[first].Object.Path, kindText(kind, from), sealed[i].Object.Path, kindText(string(this), from))
+			return fmt.Errorf("%s holds shards of two kinds, and a dataset of format %s needs one: %s has %s, %s has %s: %s",
+				&o.target, o.found.Format.Name, sealed[first].Object.Path, kindText(kind, from), sealed[i].Object.Path, kindText(string(this), from), o.oneKind())
 		}
 	}
 	return nil
+}
+
+// oneKind is what to do about shards of several kinds.
+func (o *opening) oneKind() string {
+	const pattern = "name files of one kind with a pattern"
+	if o.found.Format.Name == "lc0" {
+		return pattern + ", or use --as tensors, which reads games of several versions"
+	}
+	return pattern
 }
 
 // kindsDiffer is what a format tells of two kinds, "" where it can't.
@@ -104,7 +113,7 @@ func (c *Catalog) setKind() error {
 	}
 	f, err := u.OfKind(c.kind)
 	if err != nil {
-		return fmt.Errorf("%s: the stored index says %s: %w: lsiofs index --rebuild makes it anew", c.image.Object(first).Path, kindText(c.kind, 0), err)
+		return fmt.Errorf("%s: the stored index has %s: %w: lsiofs index --rebuild makes the index again", c.image.Object(first).Path, kindText(c.kind, 0), err)
 	}
 	c.unpacker = f
 	return nil

@@ -154,7 +154,7 @@ func TestTensorsAreOfGamesOfAnyVersion(t *testing.T) {
 		require.ErrorContains(t, err, "d.tar has versions 6, 7")
 	}
 	_, err := w.open(func(c *Config) { c.Rebuild = true })
-	require.ErrorContains(t, err, "unless streams are made --as tensors")
+	require.ErrorContains(t, err, "mount with --as tensors")
 	require.NoError(t, os.Remove(filepath.Join(w.data, "d.tar")))
 	w.write("a.gz", gz(gameOf(5, 2)))
 	require.Equal(t, w.mustOpen().Fingerprint(), w.mustOpen(tensors).Fingerprint(), "what is read is the same")
@@ -164,7 +164,7 @@ func TestTensorsAreOfGamesOnly(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.jsonl", linesOf(9, "a"))
 	_, err := w.open(func(c *Config) { c.Format.As = spec.AsTensorsF2 })
-	require.ErrorContains(t, err, "holds shards of format jsonl: --as tensors:f2 is for lc0's only")
+	require.ErrorContains(t, err, "holds shards of format jsonl: --as tensors:f2 is for format lc0 only")
 }
 
 func TestWhichTarsAreGames(t *testing.T) {
@@ -182,7 +182,7 @@ func TestWhichTarsAreGames(t *testing.T) {
 	_, err := w.open()
 	require.ErrorContains(t, err, "2 formats")
 	_, err = w.open(checking, dataset(w.data+"/c.tar"))
-	require.ErrorContains(t, err, "--lc0-check is for lc0's only")
+	require.ErrorContains(t, err, "--lc0-check is for format lc0 only")
 	asked := w.mustOpen(dataset(w.data+"/{a.tar,b.gz,notes.md}"), func(c *Config) { c.Format.Name = "lc0" })
 	require.Equal(t, 2, asked.Shards())
 }

@@ -144,18 +144,22 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	if err == nil {
 		sum, err = unpack.Scan(ctx, p.unpacker, codec, r, c.Object.SizeBytes, emit, restart)
 	}
+	name := c.Object.Path
+	if named := formats.ParseName(name).Codec; named != nil && codecOf == nil {
+		name += " (not " + named.Name() + ", unlike its name)"
+	}
 	if err != nil || r.failure != nil { // which a decoder may have taken for the end of the data
-		return index.Shard{}, p.judge(ctx, c, r.failure, err)
+		return index.Shard{}, p.judge(ctx, c, name, r.failure, err)
 	}
 	if codec == nil {
 		sum.DecodedBytes = c.Object.SizeBytes
 	}
 	if lost := sum.Lost(); len(lost.First) > 0 && p.onCorrupt != spec.CorruptSkip {
-		next := "repair or remove the file; --on-corrupt skip leaves it out"
+		next := "repair or remove the file; --on-corrupt skip leaves out only what is damaged"
 		if packer.Records() == 0 { // it may be sound, and of another kind
-			next = fmt.Sprintf("leave it out with --exclude if it is not %s; repair or remove it if it is damaged (--on-corrupt skip leaves it out)", p.unpacker.Name())
+			next = "leave it out with --exclude if it is not a shard; repair or remove it if it is damaged (--on-corrupt skip leaves it out)"
 		}
-		return index.Shard{}, fmt.Errorf("%s: %w: %s", c.Object.Path, lost.First[0], next)
+		return index.Shard{}, fmt.Errorf("%s: %w: %s", name, lost.First[0], next)
 	}
 	// Of an outline nothing was read that could have changed, and whatever comes from a
 	// stream is of the version that was listed.
@@ -175,8 +179,8 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 }
 
 // judge is the error of a scan that has failed, or whose reads have: damage, which may be
-// left out, is in the scan's summary.
-func (p *pass) judge(ctx context.Context, c discover.Shard, failure, err error) error {
+// left out, is in the scan's summary. A refusal has name in the place of the path.
+func (p *pass) judge(ctx context.Context, c discover.Shard, name string, failure, err error) error {
 	if failure != nil {
 		return unread(ctx, c.Object.Path, failure)
 	}
@@ -185,7 +189,7 @@ func (p *pass) judge(ctx context.Context, c discover.Shard, failure, err error) 
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.As(err, &refused):
-		return fmt.Errorf("%s: %w: lsiofs does not read this, whatever --on-corrupt says; leave the file out with --exclude or a pattern", c.Object.Path, err)
+		return fmt.Errorf("%s: %w; or leave the file out with --exclude or a pattern (--on-corrupt skip does not)", name, err)
 	case errors.Is(err, storage.ErrChanged):
 		return errChangedMeanwhile(c.Object.Path, err)
 	}

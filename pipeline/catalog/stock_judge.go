@@ -113,14 +113,14 @@ func (s *Stock) sort(b *batch, judged []discover.Judgement) (shards []discover.S
 		switch j := judged[i]; {
 		case j.Err != nil:
 		case s.format < 0 && j.Format == textFormat:
-			s.wait(o, waiting{reason: "it is text, which is a shard if there is nothing else: --format lines takes it"})
+			s.wait(o, waiting{reason: "it is text, which counts only if there are no other shards: --format lines takes it"})
 		case s.format < 0:
 			s.passOver(o)
 		case s.isShard(o, j):
 			shards = append(shards, discover.AsShard(s.found.Unpacker, o))
 		case s.config.Format.Name == "auto" && !s.named && j.Format == "" && discover.Takes(s.found.Unpacker, o.Path):
 			// A beginning that says nothing may be that of a shard.
-			s.waitAgain(o, "its content is of no known format: it may not be whole yet", false)
+			s.waitAgain(o, "its content is not of a known format: it may not be complete yet", false)
 		default:
 			s.passOver(o)
 		}

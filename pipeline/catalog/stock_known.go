@@ -151,7 +151,7 @@ func (s *Stock) pinLine(line string) error {
 			return s.pin(i, "")
 		}
 	}
-	return fmt.Errorf("dataset %s: the run is of shards of format %s: name it with --format and its other flags", &s.target, line)
+	return fmt.Errorf("dataset %s: the shards of the run have format %s: choose it with --format and its other flags", &s.target, line)
 }
 
 // drop ends with a known file. mu is held.

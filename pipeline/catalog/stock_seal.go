@@ -53,7 +53,7 @@ func (e *DiffersError) Error() string {
 	case e.Here.Bytes != e.There.Bytes:
 		figures = fmt.Sprintf("%s decoded bytes here, %s", grouped(e.Here.Bytes), grouped(e.There.Bytes))
 	}
-	return fmt.Sprintf("%s: %s in the snapshot: it was written to after that, or is another copy: put the file back that the snapshot was taken of, or go on with the next epoch", e.Path, figures)
+	return fmt.Sprintf("%s: %s in the snapshot: it was changed after the snapshot, or is another copy: put back the file of the snapshot, or go on with the next epoch", e.Path, figures)
 }
 
 // grouped writes a number with a space between thousands.
@@ -130,7 +130,7 @@ func (s *Stock) differs(there, here string) error {
 		return nil
 	}
 	format := func(line string) string { return strings.TrimSpace(strings.TrimPrefix(line, datasetWords)) }
-	return fmt.Errorf("snapshot of %s: it is of shards of format %s, and those here are of format %s: name the --format, or the snapshot's dataset",
+	return fmt.Errorf("snapshot of %s: its shards have format %s, and those here have format %s: choose the --format, or name the snapshot's dataset",
 		&s.target, format(there), format(here))
 }
 

@@ -234,7 +234,7 @@ func TestASnapshotOfShardsThatAreNotHere(t *testing.T) {
 	var differs *DiffersError
 	require.ErrorAs(t, err, &differs)
 	require.Equal(t, "training.1.tar", differs.Path)
-	require.ErrorContains(t, err, "training.1.tar: 10 records here, 10 000 in the snapshot: it was written to after that")
+	require.ErrorContains(t, err, "training.1.tar: 10 records here, 10 000 in the snapshot: it was changed after the snapshot")
 	require.ErrorContains(t, seal(head+fmt.Sprintf("10 %d 10 training.1.tar\n", size+1)), fmt.Sprintf("decoded bytes here, %s in the snapshot", grouped(uint64(size+1))))
 	require.ErrorContains(t, seal(head+fmt.Sprintf("10 %d 9 training.1.tar\n", size)), "10 entry points here, 9 in the snapshot")
 
@@ -244,16 +244,16 @@ func TestASnapshotOfShardsThatAreNotHere(t *testing.T) {
 	require.ErrorContains(t, seal(head+line(11, "training.1.tar")), "training.1.tar is in the snapshot and not here (record 0 at offset 0")
 
 	for _, tt := range []struct{ text, want string }{
-		{"lsiofs/1 dataset jsonl\n" + line(10, "training.0.tar"), "it is of shards of format jsonl, and those here are of format tar"},
+		{"lsiofs/1 dataset jsonl\n" + line(10, "training.0.tar"), "its shards have format jsonl, and those here have format tar"},
 		{head, "holds no records"},
 		{"", "does not begin as the text of a snapshot does"},
-		{head + "x", `line 2 is no shard's: "x"`},
-		{head + "1 2 3 a", "line 2 is no shard's"},
-		{head + "01 2 3 a\n", "line 2 is no shard's"},
-		{head + "1 2 3 \n", "line 2 is no shard's"},
-		{head + "1 2 -3 a\n", "line 2 is no shard's"},
-		{head + "1 2 3 b\n1 2 3 a\n", "line 3: a does not come behind b"},
-		{head + "1 2 3 a\n1 2 3 a\n", "line 3: a does not come behind a"},
+		{head + "x", `line 2 is not one of a shard: "x"`},
+		{head + "1 2 3 a", "line 2 is not one of a shard"},
+		{head + "01 2 3 a\n", "line 2 is not one of a shard"},
+		{head + "1 2 3 \n", "line 2 is not one of a shard"},
+		{head + "1 2 -3 a\n", "line 2 is not one of a shard"},
+		{head + "1 2 3 b\n1 2 3 a\n", "line 3: a has to come after b"},
+		{head + "1 2 3 a\n1 2 3 a\n", "line 3: a has to come after a"},
 	} {
 		require.ErrorContains(t, seal(tt.text), tt.want, tt.text)
 	}
@@ -346,6 +346,6 @@ func TestAStockWhoseDirectoryIsGoneGoesOnInMemory(t *testing.T) {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
 	}
 	w.look(s)
-	require.Equal(t, 1, w.log.count("kept in memory, and found out anew by the next run"))
+	require.Equal(t, 1, w.log.count("kept in memory, and found out again by the next run"))
 	requireSame(t, w.mustOpen(func(c *Config) { c.IndexDir = t.TempDir() }), w.mustSeal(s, s.Shards()))
 }

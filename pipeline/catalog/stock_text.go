@@ -18,7 +18,7 @@ func (s *Stock) Text(shards []growing.Shard) ([]byte, error) {
 	format, known := s.found.Format, s.format >= 0
 	s.mu.RUnlock()
 	if !known {
-		return nil, errors.New("there is no shard yet that says what the format is: wait for one, or name the --format")
+		return nil, errors.New("no shard shows the format yet: wait for one, or choose the --format")
 	}
 	line := firstLine(format)
 	size := len(line)
@@ -83,10 +83,10 @@ func (t *snapshotText) parse(to []growing.Shard) ([]growing.Shard, error) {
 		line, after, found := strings.Cut(rest, "\n")
 		x, ok := parseShard(line)
 		if !found || !ok {
-			return nil, fmt.Errorf("line %d is no shard's: %q", t.lines, line)
+			return nil, fmt.Errorf("line %d is not one of a shard: %q", t.lines, line)
 		}
 		if t.last >= x.Path { // no path is empty
-			return nil, fmt.Errorf("line %d: %s does not come behind %s", t.lines, x.Path, t.last)
+			return nil, fmt.Errorf("line %d: %s has to come after %s", t.lines, x.Path, t.last)
 		}
 		to, rest, t.last = append(to, x), after, x.Path
 	}
@@ -144,7 +144,7 @@ func NewsOf(before, now []byte) (n growing.News, err error) {
 
 var (
 	errNoText = errors.New("it does not begin as the text of a snapshot does")
-	errNoLine = errors.New("a line of a snapshot's text is no shard's")
+	errNoLine = errors.New("a line of the snapshot's text is not one of a shard")
 )
 
 // textLines goes through the lines of a text that are shards.

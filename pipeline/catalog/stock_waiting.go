@@ -120,7 +120,7 @@ func (s *Stock) appendIndexed(list []Waiting) []Waiting {
 			list = append(list, Waiting{Path: path, Reason: s.twiceReason(k)})
 			continue
 		}
-		reason := "it has one of very many kinds of records"
+		reason := "its records are of another kind than those of this run's shards"
 		if k.kind != manyKind {
 			kind := s.kinds[k.kind]
 			from := differAt(s.kind, kind)
@@ -199,7 +199,7 @@ func (s *Stock) Due(now time.Time) (due []storage.Object, next time.Time) {
 func reasonOf(path string, err error) string {
 	var refused *unpack.RefusedError
 	if errors.As(err, &refused) {
-		return refused.Error() + ": lsiofs does not read this; it is tried again, for it may not be whole yet"
+		return refused.Error() + ": lsiofs does not read this; it is tried again, as it may not be complete yet"
 	}
 	return strings.TrimPrefix(err.Error(), path+": ")
 }

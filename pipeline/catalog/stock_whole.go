@@ -40,5 +40,5 @@ func (s *Stock) openEnd(ctx context.Context, c discover.Shard, x index.Shard) (r
 	if err := storage.ReadAt(ctx, s.reads, c.Object, line, at); err != nil || json.Valid(line) {
 		return "", err
 	}
-	return unpack.Corrupt(int64(h.Records)-1, at, "the last line has no end, and is no JSON").Error(), nil
+	return unpack.Corrupt(int64(h.Records)-1, at, "the last line has no end, and is not JSON").Error(), nil
 }

@@ -27,7 +27,7 @@ func (f *Fetcher) Choose(asked spec.Read) (Choice, error) {
 func (f *Fetcher) chooseStrategy() (file *spool.File, err error) {
 	c, err := f.Choose(f.config.Read)
 	if err != nil && f.spoolIsShared() {
-		f.config.Log.Warn("shards are decoded again and again, as others have the room of --spool-max for as long as they are read", "reason", err)
+		f.config.Log.Warn("shards are decoded again and again, because other streams use the room of --spool-max while they are read", "reason", err)
 		c, err = f.Choose(spec.ReadScan)
 	}
 	if err == nil && c.Spooled != nil {
@@ -48,7 +48,7 @@ func (f *Fetcher) chooseStrategy() (file *spool.File, err error) {
 
 func (f *Fetcher) openSpoolFile(c *Choice) (*spool.File, error) {
 	if f.config.Spool.Dir == "" {
-		return nil, fmt.Errorf("%s are to be spooled, and there is no directory for that: name one with --spool-dir", humanize.IBytes(uint64(c.SpoolBytes)))
+		return nil, fmt.Errorf("%s have to be spooled, and there is no directory for that: name one with --spool-dir", humanize.IBytes(uint64(c.SpoolBytes)))
 	}
 	if f.config.Spool.Engine == nil {
 		return nil, errors.New("there is no engine to read the spool with")

@@ -120,11 +120,11 @@ func Compare(listed, now Object) error {
 
 // ErrChanged is wrapped by errors about objects that have changed or vanished since they
 // were listed.
-var ErrChanged = errors.New("changed since it was indexed: mount again to index it anew")
+var ErrChanged = errors.New("changed since it was indexed: mount or run again to index it anew")
 
 // ErrNoFile is wrapped, beside fs.ErrNotExist, by errors of Stat about what is there and is no
 // object: a directory, a pipe, a socket or a device in a file's place.
-var ErrNoFile = errors.New("no regular file")
+var ErrNoFile = errors.New("not a regular file")
 
 // ErrUnwanted is the error of reads that were cancelled.
 var ErrUnwanted = errors.New("the read is not wanted any more")

@@ -69,7 +69,7 @@ func (d *Decoded) Read(p []byte) (int, error) {
 }
 
 func errDecodedTooLarge(at int64) error {
-	return &RefusedError{OffsetBytes: at, Reason: fmt.Sprintf("a compressed shard of more than %d decoded bytes: split it", int64(MaxDecodedBytes))}
+	return &RefusedError{OffsetBytes: at, Reason: fmt.Sprintf("the shard decodes to more than %d bytes: split it", int64(MaxDecodedBytes))}
 }
 
 // next goes on to the following member.
@@ -166,5 +166,5 @@ func shortRead(off int64, want, n int, err error) error {
 	if err == nil || err == io.EOF {
 		err = fmt.Errorf("the file is shorter than it was: %w", io.ErrUnexpectedEOF)
 	}
-	return fmt.Errorf("read [%d, %d), %d bytes came: %w", off, off+int64(want), n, err)
+	return fmt.Errorf("only %[3]d of the bytes [%[1]d, %[2]d) could be read: %[4]w", off, off+int64(want), n, err)
 }

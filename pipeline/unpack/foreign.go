@@ -9,7 +9,7 @@ import (
 
 // Foreign is what a shard is that begins like a file of another kind.
 type Foreign struct {
-	// What it is, after "it is": "compressed with xz".
+	// What it is, after "the file is": "compressed with xz".
 	What string
 	// Next is what helps, as a command where there is one.
 	Next string
@@ -25,20 +25,20 @@ type magic struct {
 const (
 	convert  = "convert it to .jsonl, .tar or .npy (lsiofs help formats)"
 	download = "look at it, and download the file again"
-	recode   = "iconv -f %s -t UTF-8 FILE > NEW, with FILE's ending"
+	recode   = "iconv -f %s -t UTF-8 FILE > NEW, with the ending of FILE, converts it"
 )
 
 // magics are in the order in which they are compared: UTF-32 begins like UTF-16.
 var magics = []magic{
-	{text: "\x1f\x8b\x08", is: Foreign{"compressed with gzip", "gunzip FILE"}},
-	{text: "\x28\xb5\x2f\xfd", is: Foreign{"compressed with zstd", "zstd -d FILE"}},
-	{text: "\x04\x22\x4d\x18", is: Foreign{"compressed with lz4", "lz4 -d FILE"}},
-	{text: "\x02\x21\x4c\x18", is: Foreign{"compressed with lz4, in its legacy format", "lz4 -d FILE"}},
-	{text: "\xfd7zXZ\x00", is: Foreign{"compressed with xz, which lsiofs does not read", "xz -dc FILE | zstd > NEW compresses it anew, with the ending .zst in place of .xz"}},
-	{text: "BZh", is: Foreign{"compressed with bzip2, which lsiofs does not read", "bzip2 -dc FILE | zstd > NEW compresses it anew, with the ending .zst in place of .bz2"}},
-	{text: "PK\x03\x04", is: Foreign{"a zip archive", "unzip FILE"}},
+	{text: "\x1f\x8b\x08", is: Foreign{"compressed with gzip", "gunzip -c FILE > NEW decompresses it"}},
+	{text: "\x28\xb5\x2f\xfd", is: Foreign{"compressed with zstd", "zstd -dc FILE > NEW decompresses it"}},
+	{text: "\x04\x22\x4d\x18", is: Foreign{"compressed with lz4", "lz4 -dc FILE > NEW decompresses it"}},
+	{text: "\x02\x21\x4c\x18", is: Foreign{"compressed with lz4, in its legacy format", "lz4 -dc FILE > NEW decompresses it"}},
+	{text: "\xfd7zXZ\x00", is: Foreign{"compressed with xz, which lsiofs does not read", "xz -dc FILE | zstd > NEW recompresses it; name the new file with .zst in place of .xz"}},
+	{text: "BZh", is: Foreign{"compressed with bzip2, which lsiofs does not read", "bzip2 -dc FILE | zstd > NEW recompresses it; name the new file with .zst in place of .bz2"}},
+	{text: "PK\x03\x04", is: Foreign{"a zip archive", "unzip it, and name what it holds"}},
 	{text: "PK\x05\x06", is: Foreign{"an empty zip archive", download}},
-	{text: "7z\xbc\xaf\x27\x1c", is: Foreign{"a 7z archive", "7z x FILE"}},
+	{text: "7z\xbc\xaf\x27\x1c", is: Foreign{"a 7z archive", "unpack it with 7z x FILE, and name what it holds"}},
 	{text: "PAR1", is: Foreign{"Parquet", convert}},
 	{text: "ARROW1\x00\x00", is: Foreign{"Arrow", convert}},
 	{text: "\x89HDF\r\n\x1a\n", is: Foreign{"HDF5", convert}},
@@ -46,9 +46,9 @@ var magics = []magic{
 	{text: "\x00\x00\xfe\xff", is: Foreign{"text in UTF-32", fmt.Sprintf(recode, "UTF-32")}},
 	{text: "\xff\xfe", is: Foreign{"text in UTF-16", fmt.Sprintf(recode, "UTF-16")}},
 	{text: "\xfe\xff", is: Foreign{"text in UTF-16", fmt.Sprintf(recode, "UTF-16")}},
-	{text: "version https://git-lfs", is: Foreign{"a pointer of Git LFS, and not the file", "git lfs pull fetches the file"}},
-	{text: "<!doctype html", fold: true, is: Foreign{"an HTML page, as servers send for an error or a login", download}},
-	{text: "<html", fold: true, is: Foreign{"an HTML page, as servers send for an error or a login", download}},
+	{text: "version https://git-lfs", is: Foreign{"a Git LFS pointer", "git lfs pull fetches the file itself"}},
+	{text: "<!doctype html", fold: true, is: Foreign{"an HTML page, such as servers send for errors and logins", download}},
+	{text: "<html", fold: true, is: Foreign{"an HTML page, such as servers send for errors and logins", download}},
 }
 
 // foreignBytes is what of a shard Foreigner looks at.
@@ -119,9 +119,9 @@ func refuseForeign(f Format, c Codec, src Source) error {
 		return nil // the length of a TFRecord may look like anything
 	}
 	if is, foreign := IsForeign(head); foreign {
-		what := "it is " + is.What
+		what := "the file is " + is.What
 		if c != nil {
-			what = "inside of its " + c.Name() + " " + what
+			what = "inside its " + c.Name() + " " + what
 		}
 		return &RefusedError{Reason: what + ": " + is.Next}
 	}

@@ -72,7 +72,7 @@ func Scan(ctx context.Context, format Format, codec Codec, raw io.ReaderAt, size
 		return Summary{Damage: &CorruptError{Record: -1, RawOffset: -1, Reason: "the file is empty"}}, nil
 	}
 	if size > MaxShardBytes {
-		return Summary{}, &RefusedError{Reason: fmt.Sprintf("the file has %d bytes, of at most %d", size, int64(MaxShardBytes))}
+		return Summary{}, &RefusedError{Reason: fmt.Sprintf("the file has %d bytes, more than the %d that are read: split it", size, int64(MaxShardBytes))}
 	}
 	s := scan{format: format, codec: codec, raw: cancellable{ctx: ctx, raw: raw}, size: size}
 	s.resident, _ = raw.(ResidentReaderAt)
@@ -195,7 +195,7 @@ func (s *scan) pass(ctx context.Context, limit int64, known *CorruptError) (pass
 // boundMembers refuses a shard of more than MaxMembers.
 func boundMembers(n int, at int64) error {
 	if n > MaxMembers {
-		return &RefusedError{OffsetBytes: at, Reason: fmt.Sprintf("more than %d compressed members: have each hold more records", MaxMembers)}
+		return &RefusedError{OffsetBytes: at, Reason: fmt.Sprintf("the file has more than %d compressed members: put more records into each", MaxMembers)}
 	}
 	return nil
 }

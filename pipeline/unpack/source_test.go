@@ -171,7 +171,7 @@ func TestDamageBehindATarsEndNamesNoRecord(t *testing.T) {
 	require.Equal(t, 2, n)
 	require.Equal(t, int64(-1), s.Damage.Record)
 	require.Equal(t, int64(len(tarred)), s.Damage.RawOffset)
-	require.EqualError(t, s.Damage, fmt.Sprintf("offset 3072 (compressed member at byte %d of the file): bytes after the last gzip member that are neither a member nor zeros", len(tarred)))
+	require.EqualError(t, s.Damage, fmt.Sprintf("offset 3072 (compressed member at byte %d of the file): the bytes after the last gzip member are neither a member nor zeros", len(tarred)))
 }
 
 func TestManySmallShardsReuseTheirDecoders(t *testing.T) {

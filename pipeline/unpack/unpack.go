@@ -119,7 +119,8 @@ type Emptyable interface {
 const SniffBytes = 64 << 10
 
 // Verifier is implemented by formats whose records carry checksums that the index pass
-// does not check. Verify gets a whole record as it is in the shard.
+// does not check. Verify gets a whole record as it is in the shard. Its error is a
+// RecordDamage.
 type Verifier interface {
 	Verify(record []byte) error
 	// NewCheck returns a Check that finds what Verify does.
@@ -133,9 +134,14 @@ type Check interface {
 	Begin(sizeBytes int64)
 	// Add takes the next bytes of the record.
 	Add(piece []byte)
-	// End returns what is wrong with the record, of which all bytes have come.
+	// End returns what is wrong with the record, of which all bytes have come: a RecordDamage.
 	End() error
 }
+
+// RecordDamage is why a record is not what its own checksum says.
+type RecordDamage string
+
+func (d RecordDamage) Error() string { return string(d) }
 
 // Unitary is implemented by formats that say what a split keeps together by default. If
 // SplitByUnit returns true, that is the records from one entry point to the next (a

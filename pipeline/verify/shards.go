@@ -222,4 +222,4 @@ func reasonOf(path string, err error) string {
 }
 
 // changedSince is what is said of a file that is not the one any more that was indexed.
-const changedSince = "changed since it was indexed: verify it again, which indexes it anew"
+const changedSince = "changed since it was indexed: verify it again, which indexes it again"

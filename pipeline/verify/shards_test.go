@@ -111,7 +111,7 @@ func TestAFindingNamesRecordAndOffset(t *testing.T) {
 	for i, record := range []int64{7, 20} {
 		require.Equal(t, Finding{
 			Shard: "s1.tfrecord", Record: record, OffsetBytes: places[i].OffsetBytes, RawOffset: -1,
-			Reason: "tfrecord: the data's crc32c does not match",
+			Reason: "the data's crc32c does not match",
 		}, r.Findings[i])
 	}
 }
@@ -317,7 +317,7 @@ func TestNoRecordIsHeld(t *testing.T) {
 			if codec == "" {
 				require.Len(t, r.Findings, 1)
 				require.EqualValues(t, 1, r.Findings[0].Record)
-				require.Equal(t, "tfrecord: the data's crc32c does not match", r.Findings[0].Reason)
+				require.Equal(t, "the data's crc32c does not match", r.Findings[0].Reason)
 			} else {
 				require.Empty(t, r.Findings)
 			}

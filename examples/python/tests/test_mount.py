@@ -35,7 +35,7 @@ class Beginning(mounted.Case):
             ("unknown flag: --bacth: did you mean --batch", 2, root, None, {"bacth": 3}),
             (r"--workers \(0\) must be between 1 and 65536", 2, root, None, {"workers": 0}),
             ("empty part", 2, root, None, {"split": "1..0"}),
-            ("--as tensors:u1 is for lc0's only", 3, root, None, {"as_": "tensors"}),
+            ("--as tensors:u1 is for format lc0 only", 3, root, None, {"as_": "tensors"}),
             ("nowhere", 3, os.path.join(self.directory, "nowhere"), None, {}),
             ("is not empty", 4, root, full, {}),
             ("does not exist", 4, root, os.path.join(self.directory, "nowhere"), {}),

@@ -80,7 +80,7 @@ func (f *finder) listArray(ctx context.Context, a spec.Array) ([]storage.Object,
 		return nil, wildcards{}, fmt.Errorf("dataset %s: --array %s: %w", &f.Target, a.Name, err)
 	}
 	if len(files) == 0 {
-		return nil, wildcards{}, fmt.Errorf("dataset %s: --array %s: no file is %s: patterns are relative to the dataset's directory", &f.Target, a.Name, a.Pattern)
+		return nil, wildcards{}, fmt.Errorf("dataset %s: --array %s: no file matches %s: patterns are relative to the dataset's directory", &f.Target, a.Name, a.Pattern)
 	}
 	sort.Slice(files, func(i, j int) bool { return files[i].Path < files[j].Path })
 	for _, x := range files {

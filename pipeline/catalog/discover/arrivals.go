@@ -33,13 +33,13 @@ func NewArrivals(c Config) (*Arrivals, error) {
 	a := &Arrivals{finder: finder{Config: c, formats: formats.All()}}
 	switch {
 	case c.Target.remote:
-		return nil, fmt.Errorf("dataset %s lies at a service: only directories of this machine can be followed as they grow: mount it without --grow", &c.Target)
+		return nil, fmt.Errorf("dataset %s is not in a file system, and only directories of this machine can be followed as they grow: mount it without --grow", &c.Target)
 	case c.Target.file != "":
 		return nil, fmt.Errorf("dataset %s is a file: with --grow name the directory that files arrive in, or a pattern", &c.Target)
 	case len(c.Format.Arrays) > 0:
-		return nil, fmt.Errorf("dataset %s: several arrays (--array) are read together: which of the files that arrive belong together can't be told: mount it without --grow", &c.Target)
+		return nil, fmt.Errorf("dataset %s: --grow can't tell which arriving files of several arrays (--array) belong together: mount it without --grow", &c.Target)
 	case ofDirectories(c.Format.Name):
-		return nil, fmt.Errorf("dataset %s: with --format %s a directory is a shard, and when it is complete can't be told: mount it without --grow", &c.Target, c.Format.Name)
+		return nil, fmt.Errorf("dataset %s: with --format %s a directory is a shard, and --grow can't see when one is complete: mount it without --grow", &c.Target, c.Format.Name)
 	}
 	if err := refuseMount(&c.Target, c.Format.Name); err != nil {
 		return nil, err

@@ -81,11 +81,11 @@ func TestPatternsMayNameWhatIsLeftOut(t *testing.T) {
 		{"of-{0..1}-*.jsonl", []string{"of-1-b.jsonl"}, []string{"of-0-a.jsonl"}, "of-1-b.jsonl", ""},
 		{"t-*.jsonl", nil, []string{"t-0.jsonl", "t-1.jsonl", "t-2.jsonl"}, "t-3.jsonl", ""},
 		{"[pt]*.jsonl", []string{"t-[1-4]*"}, []string{"t-0.jsonl"}, "parts.jsonl/", ""},
-		{"t-{0..3}.jsonl", nil, nil, "", "t-3.jsonl is named by the pattern, and is no shard: it is a pipe, a socket or a device"},
-		{"t-{0..4}.jsonl", []string{"t-3.jsonl"}, nil, "", "t-4.jsonl is named by the pattern, and is no shard: it is a pipe, a socket or a device"},
-		{"{t-0,parts}.jsonl", nil, nil, "", "parts.jsonl is named by the pattern, and is no shard: it is a directory: name what is in it, as in DIRECTORY/**"},
+		{"t-{0..3}.jsonl", nil, nil, "", "t-3.jsonl is named by the pattern, and is not a shard: it is a pipe, a socket or a device"},
+		{"t-{0..4}.jsonl", []string{"t-3.jsonl"}, nil, "", "t-4.jsonl is named by the pattern, and is not a shard: it is a pipe, a socket or a device"},
+		{"{t-0,parts}.jsonl", nil, nil, "", "parts.jsonl is named by the pattern, and is not a shard: it is a directory: name what is in it, as in DIRECTORY/**"},
 		{"t-{0..5}.jsonl", []string{"t-[34]*"}, nil, "", "t-5.jsonl is missing"},
-		{"t-*", []string{"t*"}, nil, "", "holds no files but those that are left out, such as t-0.jsonl (--exclude t*): check the path, and --exclude"},
+		{"t-*", []string{"t*"}, nil, "", "holds no files except those that are left out, such as t-0.jsonl (--exclude t*): check the path, and --exclude"},
 	} {
 		t.Run(tt.pattern, func(t *testing.T) {
 			w.exclude = tt.exclude
@@ -116,7 +116,7 @@ func TestWhatIsNamedInVainIsSaid(t *testing.T) {
 	found, err := w.find(filepath.Join(w.dir, "data"), auto)
 	require.NoError(t, err)
 	require.Equal(t, 1, found.Selection.LeftOut)
-	require.Equal(t, []string{"--exclude data/t-0.jsonl leaves out nothing: patterns are relative to the dataset, and each takes a flag of its own"}, found.Selection.Notes)
+	require.Equal(t, []string{"--exclude data/t-0.jsonl leaves out nothing: patterns are relative to the dataset, and each needs its own --exclude"}, found.Selection.Notes)
 
 	w.exclude = nil
 	found, err = w.find(filepath.Join(w.dir, "data"), auto)

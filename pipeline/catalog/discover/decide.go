@@ -22,7 +22,7 @@ const (
 	byContent    = "its content shows the format"
 	byNaming     = "files of its naming show the format"
 	noName       = "its name does not say the shards' format"
-	noContent    = "its content is of no format that lsiofs knows"
+	noContent    = "its content is not of a format that lsiofs knows"
 	onlyText     = "it is text, which counts only where nothing else does"
 	otherName    = "another name of a shard"
 	notAskedName = "its name does not say the format that was asked for"

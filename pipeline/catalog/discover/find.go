@@ -182,10 +182,10 @@ func (f *finder) auto(ctx context.Context, files []file) (Found, error) {
 	format := f.Format
 	format.Name = d.format
 	if format.Lc0Check && format.Name != "lc0" {
-		return Found{}, fmt.Errorf("%s holds shards of format %s: --lc0-check is for lc0's only", &f.Target, format.Name)
+		return Found{}, fmt.Errorf("%s holds shards of format %s: --lc0-check is for format lc0 only", &f.Target, format.Name)
 	}
 	if format.As != "" && format.Name != "lc0" {
-		return Found{}, fmt.Errorf("%s holds shards of format %s: --as %s is for lc0's only", &f.Target, format.Name, format.As)
+		return Found{}, fmt.Errorf("%s holds shards of format %s: --as %s is for format lc0 only", &f.Target, format.Name, format.As)
 	}
 	unpacker, err := formats.New(format)
 	if err != nil {

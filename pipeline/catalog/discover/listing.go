@@ -77,7 +77,7 @@ func (f *finder) unusedExcludes() (notes []string) {
 			}
 		}
 		if !used {
-			notes = append(notes, fmt.Sprintf("--exclude %s leaves out nothing: patterns are relative to the dataset, and each takes a flag of its own", e.text))
+			notes = append(notes, fmt.Sprintf("--exclude %s leaves out nothing: patterns are relative to the dataset, and each needs its own --exclude", e.text))
 		}
 	}
 	return notes

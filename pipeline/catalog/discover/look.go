@@ -75,7 +75,7 @@ func Unread(path string, err error) error {
 	if _, names := errors.AsType[*storage.Error](err); !names {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
-	return fmt.Errorf("%w: no file is left out because it can't be read; --exclude or a pattern can leave it out", err)
+	return fmt.Errorf("%w: a file that can't be read is left out only with --exclude or a pattern", err)
 }
 
 // content is the format that a file shows, "" for none.

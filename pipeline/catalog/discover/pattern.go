@@ -282,7 +282,7 @@ func missing(path string, leftOut whyLeftOut) error {
 	case excluded:
 		return nil
 	case reason != "":
-		return fmt.Errorf("%s is named by the pattern, and is no shard: %s: change the pattern, or leave it out with --exclude", path, reason)
+		return fmt.Errorf("%s is named by the pattern, and is not a shard: %s: change the pattern, or leave it out with --exclude", path, reason)
 	}
 	return fmt.Errorf("%s is missing: the pattern names it; restore the file or change the pattern", path)
 }

@@ -46,7 +46,7 @@ func (f *finder) refuseLeftOut(all []file, d decision) error {
 			humanize.IBytes(uint64(others)), humanize.IBytes(uint64(shards)), all[most.files[0]].Object.Path))
 		return nil
 	}
-	return fmt.Errorf("%s holds shards of format %s by their content (%s …), and more bytes in files that are none (%s): they may be the index of another dataset: name the shards with a pattern, leave the others out with --exclude, or name the --format",
+	return fmt.Errorf("%s holds shards of format %s by their content, such as %s, and more bytes in other files (%s), which the former may only describe: name the shards with a pattern, leave out what is not one with --exclude, or choose the --format",
 		&f.Target, d.format, shard.Object.Path, most.text(all))
 }
 
@@ -80,8 +80,8 @@ func (f *finder) refuseUnsupported(all []file, d decision, shardBytes int64) err
 	if most.count == 0 || most.sizeBytes <= shardBytes {
 		return nil
 	}
-	return fmt.Errorf("%s holds no shards, and %s of %s (%s …), which is not supported yet: %s",
-		&f.Target, files(most.count), most.format.Title, most.first, most.format.Convert())
+	return fmt.Errorf("%s holds no shards, but %s of %s (%s), which lsiofs does not read yet: %s",
+		&f.Target, files(most.count), most.format.Title, example(most.count, most.first), most.format.Convert())
 }
 
 // errTwoFormats counts the files of each format, and names one.
@@ -97,7 +97,7 @@ func (f *finder) errTwoFormats(all []file, of map[string][]naming) error {
 		for _, g := range of[name] {
 			n += len(g.files)
 		}
-		held[i] = fmt.Sprintf("%s (%s, %s …)", name, files(n), all[of[name][0].files[0]].Object.Path)
+		held[i] = fmt.Sprintf("%s (%s, %s)", name, files(n), example(n, all[of[name][0].files[0]].Object.Path))
 	}
 	return fmt.Errorf("%s holds shards of %d formats: %s: choose one with --format %s, name the files with a pattern, or leave some out with --exclude",
 		&f.Target, len(names), strings.Join(held, ", "), strings.Join(names, " or --format "))
@@ -105,7 +105,7 @@ func (f *finder) errTwoFormats(all []file, of map[string][]naming) error {
 
 // errAlike counts two namings of one format, of which names say only one.
 func (f *finder) errAlike(all []file, format string, shards []naming, other naming) error {
-	return fmt.Errorf("%s holds shards of format %s by their names (%s), and files whose names don't say it but whose content shows it (%s): choose with a pattern, or leave some out with --exclude",
+	return fmt.Errorf("%s holds shards of format %s by their names (%s), and others by their content alone (%s): choose with a pattern, or leave some out with --exclude",
 		&f.Target, format, shards[0].text(all), other.text(all))
 }
 
@@ -113,7 +113,7 @@ func (f *finder) errAlike(all []file, format string, shards []naming, other nami
 // format that was asked for.
 func (f *finder) errExtensions(counts map[string]int) error {
 	seen, _ := countsText(counts)
-	return fmt.Errorf("%s holds files with %d extensions, none of which is format %s's: %s: name the shards with a pattern, as in '%s', or leave the others out with --exclude",
+	return fmt.Errorf("%s holds files with %d extensions, none of which belongs to format %s: %s: name the shards with a pattern, as in '%s', or leave the others out with --exclude",
 		&f.Target, len(counts), f.Format.Name, seen, f.patternFor(counts))
 }
 
@@ -161,6 +161,14 @@ func files(n int) string {
 	return fmt.Sprintf("%d files", n)
 }
 
+// example is the first of n names, as an example where there are more.
+func example(n int, first string) string {
+	if n == 1 {
+		return first
+	}
+	return "such as " + first
+}
+
 func (f *finder) errNoFiles() error {
 	var first Verdict
 	for path, v := range f.left {
@@ -169,7 +177,10 @@ func (f *finder) errNoFiles() error {
 		}
 	}
 	if first.Path != "" {
-		return fmt.Errorf("%s holds no files but those that are left out, such as %s (%s): check the path, and --exclude", &f.Target, first.Path, first.Reason)
+		return fmt.Errorf("%s holds no files except those that are left out, such as %s (%s): check the path, and --exclude", &f.Target, first.Path, first.Reason)
+	}
+	if f.Target.pattern != nil {
+		return fmt.Errorf("no file matches %s: check the path and the pattern", &f.Target)
 	}
 	return fmt.Errorf("%s holds no files: check the path", &f.Target)
 }
@@ -184,7 +195,11 @@ func (f *finder) errNoShards(all []file) error {
 		count[shownExtension(all[i].Object.Path)]++
 	}
 	text, seen := countsText(count)
-	return fmt.Errorf("%s holds no shards; extensions seen: %s: %s", &f.Target, text, suggestion(seen[0]))
+	next := suggestion(seen[0])
+	if len(seen) > 1 && strings.Contains(next, "--format") { // which takes files of one extension
+		next += fmt.Sprintf(", and name the files with a pattern, such as '%s'", f.patternFor(count))
+	}
+	return fmt.Errorf("%s holds no shards; extensions seen: %s: %s", &f.Target, text, next)
 }
 
 // shownExtension is the extension of a name as people see it: with the codec's behind it.
@@ -213,7 +228,7 @@ var foreignCodecs = map[string]string{".xz": "xz -dc", ".bz2": "bzip2 -dc", ".lz
 func suggestion(extension string) string {
 	last := extension[strings.LastIndexByte(extension, '.')+1:]
 	if program := foreignCodecs["."+last]; program != "" {
-		return fmt.Sprintf("lsiofs does not read this compression: %s FILE | zstd > NEW compresses it anew, with the ending .zst in place of .%s", program, last)
+		return fmt.Sprintf("lsiofs does not read this compression: %s FILE | zstd > NEW recompresses it; name the new file with .zst in place of .%s", program, last)
 	}
 	e := extension
 	for _, codec := range formats.Codecs() {
@@ -231,7 +246,7 @@ func suggestion(extension string) string {
 	case ".npz":
 		return "npz files hold several arrays: save each as an .npy of its own"
 	case ".7z", ".rar":
-		return "lsiofs reads no such archives: unpack them, and use --format files, or pack tars"
+		return "lsiofs does not read these archives: unpack them, and use --format files, or pack tars"
 	case ".bin", ".dat", ".raw", ".tokens":
 		return "if records have one size, try --format fixed --record-bytes N"
 	case ".jpg", ".jpeg", ".png", ".webp", ".wav", ".flac", ".mp3", ".mp4":
@@ -241,5 +256,5 @@ func suggestion(extension string) string {
 			return "if they are games of Leela Chess Zero, try --format lc0"
 		}
 	}
-	return "try --format tar, jsonl, tfrecord, npy, lines, lc0, files, or fixed with --record-bytes N"
+	return "choose what they are with --format tar, jsonl, tfrecord, npy, lines, lc0, files, or fixed and --record-bytes N (lsiofs help formats)"
 }

@@ -87,8 +87,14 @@ func ParseTarget(dataset string) (Target, error) {
 	if err != nil {
 		return Target{}, fmt.Errorf("dataset %s: %w", dataset, err)
 	}
-	if info, err := os.Stat(root); err != nil || !info.IsDir() {
-		return Target{}, fmt.Errorf("dataset %s: %s is no directory: %w", dataset, root, iofs.ErrNotExist)
+	info, err = os.Stat(root)
+	switch {
+	case err == nil && !info.IsDir():
+		return Target{}, fmt.Errorf("dataset %s: %s is not a directory: check the path", dataset, root)
+	case errors.Is(err, iofs.ErrNotExist):
+		return Target{}, fmt.Errorf("dataset %s: directory %s: %w: check the path", dataset, root, iofs.ErrNotExist)
+	case err != nil:
+		return Target{}, fmt.Errorf("dataset %s: %w", dataset, err)
 	}
 	return rooted(root, Target{pattern: p})
 }

@@ -108,7 +108,7 @@ func parseImageHeader(b []byte) (imageHeader, error) {
 	at += copy(h.key[:], b[at:])
 	at += copy(h.fingerprint[:], b[at:])
 	if g := binary.LittleEndian.Uint64(b[at:]); g != Generation {
-		return h, fmt.Errorf("%w: its shards were chosen by the rules of generation %d, and this lsiofs has generation %d", errForeign, g, Generation)
+		return h, fmt.Errorf("%w: its shards were chosen by rules of version %d, and this lsiofs has version %d", errForeign, g, Generation)
 	}
 	at += 8
 	for _, v := range b[at : imageHeaderBytes-8] {

@@ -151,7 +151,7 @@ func writeAll(f *os.File, at int64, data ...[]byte) (int64, error) {
 }
 
 func (j *journal) warn(err error) {
-	j.store.log.Warn("index directory can't be written: the index is kept in memory and built anew by the next run; free space there or name another with --index-dir",
+	j.store.log.Warn("index directory can't be written: the index is kept in memory and built again by the next run; free space there or name another with --index-dir",
 		"dir", j.store.dir, "error", err)
 }
 
@@ -259,7 +259,7 @@ func entrySum(head []byte, b Blob) uint64 {
 	return h.Sum64()
 }
 
-var errJournal = errors.New("is no journal of this dataset, format and version")
+var errJournal = errors.New("is not a journal of this dataset, format and version")
 
 // readJournal gives the entries of a journal up to the first one that is not
 // whole: everything behind it was lost with the process that wrote it.

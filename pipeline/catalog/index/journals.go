@@ -184,7 +184,7 @@ func (j *Journals) warn(err error) {
 		return
 	}
 	j.failed = true
-	j.store.log.Warn("index directory can't be written: what is known of new shards is kept in memory, and found out anew by the next run unless it can be written again; free space there or name another with --index-dir",
+	j.store.log.Warn("index directory can't be written: what is known of new shards is kept in memory, and found out again by the next run unless it can be written by then; free space there or name another with --index-dir",
 		"dir", j.store.dir, "error", err)
 }
 

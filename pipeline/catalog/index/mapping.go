@@ -31,7 +31,7 @@ func (s *Store) mapFile(f *os.File, size int64, inMemory bool) (*mapping, error)
 		return mapPages(f, size)
 	}
 	if remote && size > maxCopied {
-		s.log.Warn("the index lies on a network file system, or FUSE: a copy of it is kept in memory; name a local directory with --index-dir",
+		s.log.Warn("the index is on a network file system or FUSE, so a copy of it is kept in memory; name a local directory with --index-dir",
 			"dir", s.dir, "bytes", size)
 	}
 	if size < 0 || size > math.MaxInt {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -49,7 +51,7 @@ func (p *Packer) Restart() {
 func (p *Packer) Add(e unpack.Extent) error {
 	if e.OffsetBytes < 0 || e.SizeBytes < 0 || e.OffsetBytes > math.MaxInt64-e.SizeBytes ||
 		p.h.StreamBytes > math.MaxInt64-e.SizeBytes {
-		return fmt.Errorf("record %d at offset %d with %d bytes is beyond all bounds", p.h.Records, e.OffsetBytes, e.SizeBytes)
+		return fmt.Errorf("record %d at offset %d has %d bytes, more than an index can hold", p.h.Records, e.OffsetBytes, e.SizeBytes)
 	}
 	if e.Growth != nil {
 		if len(e.Growth) != unpack.MaxDigits {
@@ -70,7 +72,7 @@ func (p *Packer) Add(e unpack.Extent) error {
 	p.flush()
 	if p.bytes() > p.most {
 		return &unpack.RefusedError{OffsetBytes: e.OffsetBytes, Reason: fmt.Sprintf(
-			"its first %d records take more than the %d bytes of --memory that there are for the index of a shard: give it more, or split the shard", p.h.Records, p.most)}
+			"the first %d records take more than the %s of --memory that a shard's index may have: raise --memory, or split the shard", p.h.Records, humanize.IBytes(uint64(p.most)))}
 	}
 	return nil
 }
@@ -154,7 +156,7 @@ func (p *Packer) Finish(s unpack.Summary) (Blob, error) {
 		h.damageBytes = uint64(len(damage))
 	}
 	if len(s.Kind) > unpack.MaxKindBytes {
-		return nil, fmt.Errorf("a kind of %d bytes is beyond all bounds", len(s.Kind))
+		return nil, fmt.Errorf("the description of the records has %d bytes, more than an index can hold", len(s.Kind))
 	}
 	h.kindBytes = uint32(len(s.Kind))
 	b, l := p.assemble(s.Members, damage)

@@ -225,7 +225,7 @@ func (s *Store) seal(content *sealing, name string, inMemory bool) (m *mapping, 
 		if m, f, err = s.sealInDir(content, name); err == nil {
 			return m, f, nil
 		}
-		s.log.Warn("index can't be stored: it is kept in memory and built anew by the next run; free space there or name another directory with --index-dir",
+		s.log.Warn("index can't be stored: it is kept in memory and built again by the next run; free space there or name another directory with --index-dir",
 			"dir", s.dir, "error", err)
 	}
 	memory, err := memoryFile()

@@ -66,7 +66,7 @@ func OpenStore(indexDir, root string, key Key, log *slog.Logger) *Store {
 	}
 	if err != nil {
 		s.dir = ""
-		log.Warn("no index directory: the index is kept in memory and built anew by the next run; name a directory with --index-dir", "error", err)
+		log.Warn("no index directory: the index is kept in memory and built again by the next run; name a directory with --index-dir", "error", err)
 	}
 	return s
 }

@@ -62,11 +62,11 @@ func TrustIn(dir string) (Trusted, error) {
 func (t Trusted) Believable(info fs.FileInfo) error {
 	switch owner := ownerOf(info); {
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("it is no regular file")
+		return fmt.Errorf("it is not a regular file")
 	case !slices.Contains(t, owner):
-		return fmt.Errorf("it belongs to user %d, who is neither you, nor root, nor the owner of its directory", owner)
+		return fmt.Errorf("it belongs to user %d, not to you, root or the owner of its directory", owner)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("others may write to it (mode %04o): take that right away with chmod go-w", info.Mode().Perm())
+		return fmt.Errorf("others may write to it (mode %04o): chmod go-w takes that right away", info.Mode().Perm())
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func besideDataset(root string) (string, error) {
 		return "", err
 	}
 	if owner := ownerOf(itself); !slices.Contains([]uint32{uint32(os.Geteuid()), 0, ownerOf(above)}, owner) {
-		return "", fmt.Errorf("%s belongs to user %d, who is neither you, nor root, nor the owner of the dataset", dir, owner)
+		return "", fmt.Errorf("%s belongs to user %d, not to you, root or the owner of the dataset", dir, owner)
 	}
 	return dir, nil
 }

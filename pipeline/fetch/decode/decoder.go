@@ -115,7 +115,7 @@ func (d *Decoder) newDecoder() (unpack.Decoder, error) {
 	}
 	at, ok := codec.(unpack.PointCodec)
 	if !ok {
-		return nil, fmt.Errorf("the index has points inside of members of %s, which can't be entered there: remove the index, which is then made again", codec.Name())
+		return nil, fmt.Errorf("the index has entry points inside members of %s, where decoding can't begin: lsiofs index --rebuild makes the index again", codec.Name())
 	}
 	p := index.Point(d.shard, d.entry.Point)
 	d.begun = p.DecodedBytes - p.MemberBytes
@@ -136,7 +136,7 @@ func (d *Decoder) bring(l Load) error {
 		}
 		p := mem[to : to+size]
 		if overlap := d.pos - off; overlap > int64(len(d.tail)) {
-			return fmt.Errorf("a decoder stands at %d, behind what it is to bring from %d on: report this as a bug of lsiofs", d.pos, off)
+			return fmt.Errorf("a decoder is at offset %d, past what it has to decode from %d on: a defect of lsiofs, please report it", d.pos, off)
 		} else if overlap > 0 {
 			p = p[copy(p, d.tail[int64(len(d.tail))-overlap:]):]
 		}
@@ -229,7 +229,7 @@ func (d *Decoder) endMember() error {
 
 func (d *Decoder) unexpected(what string) error {
 	return &unpack.CorruptError{Record: -1, OffsetBytes: d.pos, RawOffset: -1,
-		Reason: fmt.Sprintf("the decoded shard %s here, which it did not when it was indexed", what)}
+		Reason: fmt.Sprintf("the decoded shard %s here, unlike when it was indexed", what)}
 }
 
 // fill reads exactly len(p) bytes, across members.

@@ -121,5 +121,5 @@ func TestPointsThatCantBeEnteredAreAnErrorThatSaysWhatToDo(t *testing.T) {
 	o.data.Index.PointTable[0][2].State = []byte("no window")
 	set.Assign(0, o.load(39), budget.Demanded)
 	o.ended(1)
-	require.ErrorContains(t, o.failed[39], "remove the index")
+	require.ErrorContains(t, o.failed[39], "makes the index again")
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // RecordError says which record could not be had.
@@ -25,10 +26,18 @@ func (e *RecordError) Error() string {
 			cause = fmt.Sprintf("bytes [%d, %d): %s", s.OffsetBytes, s.OffsetBytes+s.SizeBytes, cause)
 		}
 	}
+	if damaged(e.Err) {
+		cause += ": copy the file again or repair it; lsiofs verify finds all damage"
+	}
 	return fmt.Sprintf("%s: record %d at [%d, %d): %s", e.Shard, e.Ordinal, e.OffsetBytes, e.OffsetBytes+e.SizeBytes, cause)
 }
 
 func (e *RecordError) Unwrap() error { return e.Err }
+
+// damaged reports whether an error is about the bytes that came, and not about reading them.
+func damaged(err error) bool {
+	return errors.As(err, new(*unpack.CorruptError)) || errors.As(err, new(unpack.RecordDamage))
+}
 
 // ErrTimeout is wrapped when storage has not given a range within the time that a
 // reader may wait for one.

@@ -66,7 +66,7 @@ func (r *Region) Verify(check func() (good bool)) error {
 
 // ErrFault is wrapped when mapped memory could not be read, though the file is what
 // it was.
-var ErrFault = errors.New("what is mapped of it can't be read: perhaps its disk fails")
+var ErrFault = errors.New("its mapped bytes can't be read: its disk may be failing")
 
 // fault is the error for a region whose memory was gone.
 func (r *Region) fault() error {

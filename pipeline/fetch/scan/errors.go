@@ -12,5 +12,5 @@ var (
 	// it: who wants its piece later starts another one.
 	errCalledOff = errors.New("the piece is not wanted any more")
 	// errReaderClosed is for who asks a closed reader of a sample.
-	errReaderClosed = errors.New("the reader is closed, and nobody else reads this epoch")
+	errReaderClosed = errors.New("the reader is closed, and no other one reads this epoch")
 )

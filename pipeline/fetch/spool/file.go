@@ -53,7 +53,7 @@ func OpenFile(dir string, capacity int64) (*File, error) {
 		return nil, fmt.Errorf("spool directory %s: statfs: %w", dir, err)
 	}
 	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
-		return nil, fmt.Errorf("spool directory %s lies in memory (tmpfs): choose one on a disk with --spool-dir", dir)
+		return nil, fmt.Errorf("spool directory %s is in memory (tmpfs): choose one on a disk with --spool-dir", dir)
 	}
 	return reserveFile(dir, capacity, int64(st.Bavail)*st.Bsize)
 }

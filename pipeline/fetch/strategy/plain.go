@@ -31,7 +31,7 @@ func (s *Sizes) choosePlain(asked spec.Read) Choice {
 	case s.Order.Shuffle == spec.ShuffleNone:
 		return scan("shards are read from front to back")
 	case s.readsCostNothing():
-		return gather("no shard is compressed, and nothing is saved by reading the records beside one")
+		return gather("no shard is compressed, and reading neighbouring records with each one would save nothing")
 	case waits <= s.scanBudget():
 		return scan("memory holds what waits in the shuffle")
 	}

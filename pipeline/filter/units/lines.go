@@ -55,7 +55,7 @@ func CheckJSON(ctx context.Context, codec unpack.Codec, raw io.ReaderAt, sizeByt
 
 func checkJSONLine(line []byte) error {
 	if len(bytes.TrimSpace(line)) > 0 && !json.Valid(line) {
-		return fmt.Errorf("%.40q is no line of JSON", line)
+		return fmt.Errorf("%.40q is not a line of JSON", line)
 	}
 	return nil
 }

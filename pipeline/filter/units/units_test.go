@@ -165,9 +165,9 @@ func TestAGameOfItsOwnIsOneUnit(t *testing.T) {
 func TestRepliesThatAFormatRefuses(t *testing.T) {
 	for _, tt := range []struct{ format, reply, err string }{
 		{"lc0", "", "the game is empty"},
-		{"lc0", "\x06\x00\x00\x00 and no whole frame", "no multiple"},
-		{"lc0", "\x09\x00\x00\x00", "version is none of 3 to 7"},
-		{"jsonl", "{\"a\": 1}\n{\"a\": 1\n", `"{\"a\": 1\n" is no line of JSON`},
+		{"lc0", "\x06\x00\x00\x00 and no whole frame", "not a multiple"},
+		{"lc0", "\x09\x00\x00\x00", "version is not one of 3 to 7"},
+		{"jsonl", "{\"a\": 1}\n{\"a\": 1\n", `"{\"a\": 1\n" is not a line of JSON`},
 		{"jsonl", "\n \n", "it has no line"},
 		{"lines", "", "it has no line"},
 		{"tar", "no tar", "offset 0"},
@@ -179,9 +179,9 @@ func TestRepliesThatAFormatRefuses(t *testing.T) {
 	}
 	c := cutter(t, "lc0")
 	_, _, err := c.FromFile([]byte("no gzip"))
-	require.ErrorContains(t, err, "not a gzip member")
+	require.ErrorContains(t, err, "no gzip member begins here")
 	_, _, err = c.FromFile(gz(t, []byte("no game at all")))
-	require.ErrorContains(t, err, "version is none")
+	require.ErrorContains(t, err, "version is not one")
 }
 
 func TestOneUnitMayBecomeSeveralRecords(t *testing.T) {
@@ -212,7 +212,7 @@ func TestLargeAndDamagedUnitsAreNamed(t *testing.T) {
 	frames := tfrecord.AppendFrame(tfrecord.AppendFrame(nil, []byte("one")), []byte("two"))
 	frames[12] ^= 1
 	require.NoError(t, each(nil, frames))
-	require.Equal(t, []string{"tfrecord: the data's crc32c does not match", "<nil>"}, errs)
+	require.Equal(t, []string{"the data's crc32c does not match", "<nil>"}, errs)
 
 	var damage *unpack.CorruptError
 	require.ErrorAs(t, each(nil, frames[:len(frames)-1]), &damage)

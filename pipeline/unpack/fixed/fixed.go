@@ -116,5 +116,5 @@ func (f Format) remainder(record, at, n int64, of string) error {
 	if of == "header" {
 		want = f.header
 	}
-	return unpack.Corrupt(record, at, "the last %d bytes are no whole %s of %d: give --remainder drop to leave them out", n, of, want)
+	return unpack.Corrupt(record, at, "the last %d bytes are not a whole %s of %d bytes; --remainder drop leaves them out", n, of, want)
 }

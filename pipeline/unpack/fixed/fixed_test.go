@@ -88,9 +88,9 @@ func index(t require.TestingT, f unpack.Format, size int) (records []unpacktest.
 func TestRemainderIsNamed(t *testing.T) {
 	records, s := index(t, format(t, 10, 0, 5, spec.RemainderCorrupt), 38)
 	require.Len(t, records, 3)
-	require.EqualError(t, s.Damage, "record 3 at offset 35: the last 3 bytes are no whole record of 10: give --remainder drop to leave them out")
+	require.EqualError(t, s.Damage, "record 3 at offset 35: the last 3 bytes are not a whole record of 10 bytes; --remainder drop leaves them out")
 	_, s = index(t, format(t, 10, 0, 50, spec.RemainderCorrupt), 38)
-	require.EqualError(t, s.Damage, "record 0 at offset 0: the last 38 bytes are no whole header of 50: give --remainder drop to leave them out")
+	require.EqualError(t, s.Damage, "record 0 at offset 0: the last 38 bytes are not a whole header of 50 bytes; --remainder drop leaves them out")
 }
 
 func TestLargeNumbersDoNotOverflow(t *testing.T) {

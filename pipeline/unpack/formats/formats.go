@@ -59,7 +59,7 @@ func New(f spec.Format) (unpack.Format, error) {
 			return format, nil
 		}
 	}
-	return nil, fmt.Errorf("--format %q: formats are %s", f.Name, strings.Join(spec.Formats, ", "))
+	return nil, fmt.Errorf("--format %q is not known: formats are %s", f.Name, strings.Join(spec.Formats, ", "))
 }
 
 // Checked says, for people, what the format checks in a shard when all bytes are read. A
@@ -81,7 +81,7 @@ func Checked(name string) string {
 	case "files":
 		return "that each file can be read, and is what was indexed; contents have no checksum"
 	case "zarr":
-		return "that each object can be read and each brick decoded, and checksums where arrays have them"
+		return "that each object can be read and each chunk decoded, and checksums where arrays have them"
 	}
 	return ""
 }

@@ -26,7 +26,7 @@ func TestEveryFormatOfTheSpecIsMade(t *testing.T) {
 		require.NotEmpty(t, formats.Checked(name))
 	}
 	_, err := formats.New(spec.Format{Name: "auto"})
-	require.ErrorContains(t, err, `--format "auto": formats are tar, jsonl`)
+	require.ErrorContains(t, err, `--format "auto" is not known: formats are tar, jsonl`)
 }
 
 func TestNoExtensionBelongsToTwoFormats(t *testing.T) {

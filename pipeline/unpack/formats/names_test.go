@@ -99,7 +99,7 @@ func TestForeignBytesAreRefused(t *testing.T) {
 			var refused *unpack.RefusedError
 			require.ErrorAs(t, err, &refused, "%s as %s", what, name)
 			require.ErrorContains(t, err, what)
-			require.ErrorContains(t, err, "inside of its gzip")
+			require.ErrorContains(t, err, "inside its gzip")
 		}
 	}
 	_, is := unpack.IsForeign([]byte("BZh is how a text may begin"))

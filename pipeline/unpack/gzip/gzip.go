@@ -121,9 +121,9 @@ func (d *decoder) begin() error {
 		return err
 	case !bytes.HasPrefix(magic, head) && !bytes.HasPrefix(head, magic):
 		if d.seen {
-			return d.damage("bytes after the last gzip member that are neither a member nor zeros")
+			return d.damage("the bytes after the last gzip member are neither a member nor zeros")
 		}
-		return d.damage("not a gzip member: it does not begin with 1f 8b")
+		return d.damage("no gzip member begins here (1f 8b)" + d.foreign())
 	}
 	if err := d.header(); err != nil {
 		return err
@@ -135,6 +135,16 @@ func (d *decoder) begin() error {
 	d.before, d.data = 0, d.raw.OffsetBytes()
 	d.lookOut(0)
 	return nil
+}
+
+// foreign names the kind of file whose first bytes are there in place of a member's; "" if it is
+// not known. It reads nothing.
+func (d *decoder) foreign() string {
+	head, _ := d.raw.Buffer().Peek(d.raw.Buffer().Buffered())
+	if is, known := unpack.IsForeign(head); known && d.member == 0 {
+		return ": the file is " + is.What
+	}
+	return ""
 }
 
 // passZeros passes over the zero bytes that may be all that follows a member.
@@ -152,7 +162,7 @@ func (d *decoder) passZeros() error {
 			continue
 		case zeros > 0:
 			d.member = at
-			return d.damage("bytes after the zeros that follow the last gzip member")
+			return d.damage("there are bytes after the zeros that follow the last gzip member")
 		}
 		return buffer.UnreadByte()
 	}

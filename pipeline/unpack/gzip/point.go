@@ -143,7 +143,7 @@ func (d *decoder) AtPoint() error {
 		d.behind = d.decode()
 	}
 	if d.err = d.behind; d.err == nil || d.err == io.EOF {
-		d.err = d.damage(fmt.Sprintf("the gzip member goes on otherwise behind %d bytes than when it was indexed", d.expected.MemberBytes))
+		d.err = d.damage(fmt.Sprintf("the gzip member differs after its first %d bytes from when it was indexed", d.expected.MemberBytes))
 	}
 	return d.err
 }

@@ -243,7 +243,7 @@ func TestWhoHasReadUpToAPointMayHaveItCompared(t *testing.T) {
 func TestAPointWithoutItsWindowIsRefused(t *testing.T) {
 	for _, state := range [][]byte{nil, []byte("window"), bytes.Repeat([]byte{1}, 100)} {
 		_, err := gzip.Codec{}.NewDecoderAt(bytes.NewReader(nil), unpack.Point{MemberBytes: 1, State: state})
-		require.ErrorContains(t, err, "remove the index")
+		require.ErrorContains(t, err, "makes the index again")
 	}
 	_, err := gzip.Codec{}.NewDecoderAt(bytes.NewReader(nil), unpack.Point{MemberBytes: -1})
 	require.Error(t, err)

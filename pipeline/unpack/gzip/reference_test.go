@@ -56,9 +56,9 @@ func (d *reference) begin() error {
 		return err
 	case !bytes.HasPrefix(magic, head) && !bytes.HasPrefix(head, magic):
 		if d.seen {
-			return d.damage("bytes after the last gzip member that are neither a member nor zeros")
+			return d.damage("the bytes after the last gzip member are neither a member nor zeros")
 		}
-		return d.damage("not a gzip member: it does not begin with 1f 8b")
+		return d.damage("no gzip member begins here (1f 8b)")
 	}
 	if err := d.gzip.Reset(d.raw.Buffer()); err != nil {
 		return d.explain(err)
@@ -82,7 +82,7 @@ func (d *reference) passZeros() error {
 			continue
 		case zeros > 0:
 			d.member = at
-			return d.damage("bytes after the zeros that follow the last gzip member")
+			return d.damage("there are bytes after the zeros that follow the last gzip member")
 		}
 		return buffer.UnreadByte()
 	}

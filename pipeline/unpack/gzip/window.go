@@ -88,7 +88,7 @@ var windowDecoder = sync.OnceValue(func() *zstd.Decoder {
 	return d
 })
 
-var errWindow = errors.New("it has no window that can be unpacked: remove the index, which is then made again")
+var errWindow = errors.New("it has no window that can be unpacked: lsiofs index --rebuild makes the index again")
 
 // unpackWindow undoes packWindow.
 func unpackWindow(packed []byte) ([]byte, error) {

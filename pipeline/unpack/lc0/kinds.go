@@ -64,7 +64,7 @@ func (Format) SameKind(a, b string) bool {
 // OfKind is f: all versions are read in the same way.
 func (f Format) OfKind(kind string) (unpack.Format, error) {
 	if v, ok := versionsOf(kind); !ok || !v.one() {
-		return nil, fmt.Errorf("%q is no version of frames", kind)
+		return nil, fmt.Errorf("%q is not a version of frames", kind)
 	}
 	return f, nil
 }

@@ -114,8 +114,8 @@ func (Format) Sniff(head []byte) bool {
 // What is wrong with games.
 const (
 	reasonEmpty   = "the game is empty"
-	reasonVersion = "the first frame's version is none of 3 to 7"
-	reasonLength  = "the game's length is no multiple of its frames' size"
+	reasonVersion = "the first frame's version is not one of 3 to 7"
+	reasonLength  = "the game's length is not a multiple of its frames' size"
 )
 
 // Index implements unpack.Format. It emits the frames of a game once it has seen the
@@ -188,7 +188,7 @@ func (f *firstGame) same(g *game, parts unpack.Parts) error {
 		f.all = f.all.with(g.version)
 	default:
 		return &unpack.RefusedError{OffsetBytes: g.begin, Reason: fmt.Sprintf(
-			"%s has frames of version %d, and %s before it of version %d: all games have one version, unless streams are made --as tensors", parts.PartName(), g.version, f.name, f.version)}
+			"%s has frames of version %d, and %s before it of version %d: mount with --as tensors, which reads several versions, or pack one version a tar", parts.PartName(), g.version, f.name, f.version)}
 	}
 	return nil
 }

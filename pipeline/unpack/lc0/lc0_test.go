@@ -191,10 +191,10 @@ func TestADamagedGameLeavesNothing(t *testing.T) {
 		"cut off":              {g[:len(g)-20], "the file ends inside a gzip member"},
 		"with a flipped bit":   {flipped, "checksum"},
 		"with bytes behind it": {append(bytes.Clone(g), "text"...), "neither a member nor zeros"},
-		"that is no gzip":      {[]byte("text"), "not a gzip member"},
-		"of half a frame":      {gz(game(6, 0, 2)[:10000]), "no multiple"},
-		"of another version":   {gz(bytes.Repeat([]byte{9, 0, 0, 0}, 5000)), "none of 3 to 7"},
-		"of two bytes":         {gz([]byte{6, 0}), "none of 3 to 7"},
+		"that is no gzip":      {[]byte("text"), "no gzip member begins here"},
+		"of half a frame":      {gz(game(6, 0, 2)[:10000]), "not a multiple"},
+		"of another version":   {gz(bytes.Repeat([]byte{9, 0, 0, 0}, 5000)), "not one of 3 to 7"},
+		"of two bytes":         {gz([]byte{6, 0}), "not one of 3 to 7"},
 	} {
 		s := scan(lc0.Format{}, lc0.Game{}, c.raw)
 		require.NoError(t, s.err, name)

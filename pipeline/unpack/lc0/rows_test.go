@@ -66,7 +66,7 @@ func TestKindsOfVersions(t *testing.T) {
 		require.Error(t, err, kind)
 	}
 	_, err := f.OfKind("versions 5, 6")
-	require.ErrorContains(t, err, "no version of frames")
+	require.ErrorContains(t, err, "not a version of frames")
 }
 
 func mustRows(t *testing.T, f spec.Format) lc0.Rows {

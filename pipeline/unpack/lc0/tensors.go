@@ -91,11 +91,11 @@ type parted struct {
 
 func part(frame []byte) (p parted, err error) {
 	if len(frame) < versionBytes {
-		return p, fmt.Errorf("a frame of %d bytes", len(frame))
+		return p, fmt.Errorf("the frame has %d bytes, too few for its version", len(frame))
 	}
 	version := binary.LittleEndian.Uint32(frame)
 	if size, known := frameBytes[version]; !known || int64(len(frame)) != size {
-		return p, fmt.Errorf("a frame of version %d has %d bytes", version, len(frame))
+		return p, fmt.Errorf("the frame has %[2]d bytes, which does not fit its version %[1]d", version, len(frame))
 	}
 	rest := frame[versionBytes:]
 	p.format, p.old = inputClassical, version < 6
@@ -109,7 +109,7 @@ func part(frame []byte) (p parted, err error) {
 	case inputClassical, inputCastlingPlane, inputCanonical, inputHectoplies, inputCanonicalV2, inputHectopliesArmag, inputV2Armag:
 		return p, nil
 	}
-	return p, fmt.Errorf("the frame's input format is %d, of which it is not known what its planes mean", p.format)
+	return p, fmt.Errorf("the frame's input format is %d, whose planes lsiofs does not know", p.format)
 }
 
 // Present writes the row of a frame to dst, which has RowBytes. A frame that is none, or

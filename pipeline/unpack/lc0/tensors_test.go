@@ -196,7 +196,7 @@ func TestFramesThatCanNotBeRowsAreErrors(t *testing.T) {
 	row := make([]byte, tensors.RowBytes())
 	r := rand.New(rand.NewPCG(1, 2))
 	for why, f := range map[string][]byte{
-		"a frame of 2 bytes": {6, 0}, "a frame of version 6 has 8355 bytes": randomFrame(r, 6, 1)[:8355], "a frame of version 9": {9, 0, 0, 0},
+		"the frame has 2 bytes": {6, 0}, "the frame has 8355 bytes, which does not fit its version 6": randomFrame(r, 6, 1)[:8355], "does not fit its version 9": {9, 0, 0, 0},
 		"the frame's input format is 6": randomFrame(r, 6, 6), "the frame's input format is 0": randomFrame(r, 7, 0),
 	} {
 		require.ErrorContains(t, tensors.Present(row, f), why)

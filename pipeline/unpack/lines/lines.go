@@ -80,14 +80,20 @@ func (f Format) RefuseBegin(head []byte, whole bool) string {
 	if len(first) == 0 || isJSON(first, ends) {
 		return ""
 	}
-	const no = "its first line is no JSON value: "
+	switch {
+	case len(bytes.Trim(head, "\x00")) == 0:
+		return "the file begins with bytes of zero: copy or download it again"
+	case bytes.IndexByte(first, 0) >= 0:
+		return "the first line has bytes of zero, so it is not text: if it is UTF-16, iconv -f UTF-16LE -t UTF-8 FILE > NEW, with the ending of FILE, converts it"
+	}
+	const no = "the first line is not JSON: "
 	if isJSON(first, false) && ends { // a document over many lines: cut at its lines it is rubbish
 		if first[0] == '{' {
-			return no + "if it is JSON objects over many lines, jq -c . FILE > NEW.jsonl writes each of them in a line"
+			return no + "if it is JSON objects over many lines, jq -c . FILE > NEW.jsonl writes one object a line"
 		}
-		return no + "if it is one JSON array over many lines, jq -c '.[]' FILE > NEW.jsonl writes each element in a line"
+		return no + "if it is one JSON array over many lines, jq -c '.[]' FILE > NEW.jsonl writes one element a line"
 	}
-	return no + "if each line is a record all the same, name --format lines"
+	return no + "if each line is a record anyway, use --format lines"
 }
 
 // Index implements unpack.Format.

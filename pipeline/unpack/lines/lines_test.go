@@ -183,9 +183,9 @@ func TestJSONLThatBeginsWithNoValueIsRefused(t *testing.T) {
 		{"a document over many lines", "\n[\n  {", true, "jq -c '.[]' "},
 		{"an object over many lines", "{\n", true, "jq -c . "},
 		{"text", "hello\n", true, "--format lines"},
-		{"a line that the file's end cuts", "{\"a\": 1", true, "no JSON value"},
+		{"a line that the file's end cuts", "{\"a\": 1", true, "not JSON"},
 		{"a long line that may go on", ("{\"a\": \"" + long)[:unpack.SniffBytes], false, ""},
-		{"a long text", long, false, "no JSON value"},
+		{"a long text", long, false, "not JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := lines.JSONL().RefuseBegin([]byte(c.head), c.whole)

@@ -41,7 +41,7 @@ func parseHeader(h *frames.Header, head []byte) error {
 		legacyHeader(h)
 		return nil
 	case magic&^0xf != skippableMagic:
-		return errors.New("neither an lz4 frame nor a skippable one")
+		return errors.New("no lz4 frame begins here")
 	case len(head) < 8:
 		return errors.New("the file ends inside the header of a skippable lz4 frame")
 	}
@@ -57,7 +57,7 @@ func parseFrameHeader(h *frames.Header, head []byte) error {
 	}
 	flags, block := head[4], head[5]>>4&7
 	if block < 4 {
-		return fmt.Errorf("the lz4 frame's header is invalid: a size of blocks of %d", block)
+		return fmt.Errorf("the lz4 frame's header is invalid: its block size has the code %d", block)
 	}
 	h.Linked, h.BlockSum, h.ContentSum = flags&flagIndependent == 0, flags&flagBlockSum != 0, flags&flagContentSum != 0
 	h.BlockBytes = 1 << (8 + 2*block) // 64 KiB, 256 KiB, 1 MiB, 4 MiB
@@ -72,7 +72,7 @@ func parseFrameHeader(h *frames.Header, head []byte) error {
 		return errCutHeader
 	}
 	if flags&flagDictionary != 0 {
-		return fmt.Errorf("the lz4 frame needs dictionary %d: compress without one", binary.LittleEndian.Uint32(head[h.SizeBytes-5:]))
+		return fmt.Errorf("the lz4 frame needs dictionary %d: compress the file again without a dictionary", binary.LittleEndian.Uint32(head[h.SizeBytes-5:]))
 	}
 	h.MemoryBytes = memoryBytes(h)
 	return nil

@@ -67,7 +67,7 @@ func (l *legacy) next() error {
 	}
 	size := binary.LittleEndian.Uint32(head[:])
 	if size > legacyMostBytes {
-		return fmt.Errorf("a block of %d bytes", size)
+		return fmt.Errorf("a block has %d bytes, which is too large", size)
 	}
 	if l.buffer == nil {
 		l.buffer, l.block = make([]byte, legacyBlockBytes), make([]byte, legacyMostBytes)

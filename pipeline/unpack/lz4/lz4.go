@@ -118,7 +118,7 @@ func (l *library) Damage(err error) string {
 	case errors.Is(err, lz4.ErrInvalidFrameChecksum):
 		return "the lz4 frame's checksum does not match its bytes"
 	case errors.Is(err, lz4.ErrInvalidContentSize):
-		return "the lz4 frame is not of the size that its header tells"
+		return "the lz4 frame has another size than its header"
 	}
 	return ""
 }

@@ -46,7 +46,7 @@ func TestDamage(t *testing.T) {
 		name, reason string
 		tail         []byte
 	}{
-		{"garbage", "neither an lz4 frame nor a skippable one", []byte("garbage")},
+		{"garbage", "no lz4 frame begins here", []byte("garbage")},
 		{"two bytes", "ends inside the header of an lz4 frame", good[:2]},
 		{"a magic", "ends inside the header of an lz4 frame", good[:4]},
 		{"a header with its last byte missing", "ends inside the header of an lz4 frame", good[:6]},
@@ -57,16 +57,16 @@ func TestDamage(t *testing.T) {
 		{"a legacy frame that is cut", "ends inside an lz4 frame", legacyFrame(100, "1234")},
 		{"a legacy frame that is cut after a block's size", "ends inside an lz4 frame", legacyFrame(100, "")},
 		{"a legacy frame that is cut inside a block's size", "ends inside an lz4 frame", legacyFrame(100, "")[:6]},
-		{"a legacy block of 16 MiB", "can't be decoded: a block of 16777216 bytes", legacyFrame(16<<20, "1234")},
+		{"a legacy block of 16 MiB", "can't be decoded: a block has 16777216 bytes", legacyFrame(16<<20, "1234")},
 		{"a legacy block that refers to bytes before it", "can't be decoded", legacyFrame(11, "\x10x\x64\x00\x50abcde\x00")},
 		{"a dictionary", "needs dictionary 7", frame(0x61, 0x40, 7, 0, 0, 0, 0)},
-		{"a size of blocks that there is not", "a size of blocks of 3", frame(0x60, 0x30, 0)},
+		{"a size of blocks that there is not", "its block size has the code 3", frame(0x60, 0x30, 0)},
 		{"another checksum of the header", "header does not match its checksum", changed(good, 6, 1)},
 		{"a version to come", "header does not match its checksum", changed(good, 4, 0xc0)},
 		{"a block above the size of blocks", "can't be decoded", append(bytes.Clone(good[:7]), 0xff, 0xff, 0xff, 0x7f)},
 		{"another checksum of a block", "a block of the lz4 frame does not match its checksum", changed(good, 19, 1)},
 		{"another checksum", "frame's checksum does not match its bytes", changed(good, -1, 1)},
-		{"another content size", "not of the size that its header tells", sized(t, 9)},
+		{"another content size", "has another size than its header", sized(t, 9)},
 		{"no checksum", "ends inside an lz4 frame", good[:len(good)-4]},
 		{"no end mark", "ends inside an lz4 frame", good[:len(good)-8]},
 	} {

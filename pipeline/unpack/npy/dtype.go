@@ -18,9 +18,9 @@ type dtype struct {
 }
 
 var (
-	errObject  = errors.New("its dtype holds Python objects, which are pickled: save it as numbers, strings of fixed length or bytes")
-	errUnknown = errors.New("is no dtype that lsiofs knows")
-	errHuge    = errors.New("has more than 2^63 bytes")
+	errObject  = errors.New("its dtype holds Python objects, which are pickled: save the array as numbers, strings of fixed length or bytes")
+	errUnknown = errors.New("is not a dtype that lsiofs knows: save the array as numbers, strings of fixed length or bytes")
+	errHuge    = errors.New("has more than 2^63 bytes: save smaller rows")
 )
 
 // parseDtype reads a descr: a type string, or a list of fields. Errors begin

@@ -32,14 +32,14 @@ func readHeader(src unpack.Source) (header, error) {
 		return header{}, err
 	}
 	if n := min(len(head), len(magic)); string(head[:n]) != magic[:n] {
-		return header{}, &unpack.RefusedError{Reason: "there is no npy header (arrays that were written without one, such as OLMo's tokens, are read with --format fixed --record-bytes N)"}
+		return header{}, &unpack.RefusedError{Reason: "the file has no npy header: arrays without one, such as OLMo's tokens, are read with --format fixed --record-bytes N"}
 	}
 	if len(head) < fixedBytes {
 		return header{}, cutOff(head)
 	}
 	major, minor := head[6], head[7]
 	if major < 1 || major > 3 || minor != 0 {
-		return header{}, &unpack.RefusedError{OffsetBytes: 6, Reason: fmt.Sprintf("npy version %d.%d is not known: 1.0, 2.0 and 3.0 are", major, minor)}
+		return header{}, &unpack.RefusedError{OffsetBytes: 6, Reason: fmt.Sprintf("npy version %d.%d is not read, only 1.0, 2.0 and 3.0: save the array again with numpy.save", major, minor)}
 	}
 	text, err := readText(src, major)
 	if err != nil {
@@ -53,7 +53,7 @@ func readHeader(src unpack.Source) (header, error) {
 }
 
 func cutOff(head []byte) error {
-	return unpack.Corrupt(0, 0, "the file ends in the npy header, after %d bytes", len(head))
+	return unpack.Corrupt(0, 0, "the file ends inside the npy header, after %d bytes", len(head))
 }
 
 // readText gives the dictionary's text and consumes the header.
@@ -74,7 +74,7 @@ func readText(src unpack.Source, major byte) (string, error) {
 		n = int64(binary.LittleEndian.Uint32(head[fixedBytes:]))
 	}
 	if n > int64(maxHeaderBytes-lead) {
-		return "", &unpack.RefusedError{OffsetBytes: int64(fixedBytes), Reason: fmt.Sprintf("an npy header of %d bytes: at most %d are read", n, maxHeaderBytes-lead)}
+		return "", &unpack.RefusedError{OffsetBytes: int64(fixedBytes), Reason: fmt.Sprintf("the npy header has %d bytes, more than the %d that are read: save the array with fewer or shorter fields", n, maxHeaderBytes-lead)}
 	}
 	if head, err = window(src, lead+int(n)); err != nil {
 		return "", err
@@ -84,7 +84,7 @@ func readText(src unpack.Source, major byte) (string, error) {
 	}
 	text, ok := decode(head[lead:], major)
 	if !ok {
-		return "", unpack.Corrupt(0, int64(lead), "the header is not UTF-8")
+		return "", unpack.Corrupt(0, int64(lead), "the npy header is not UTF-8")
 	}
 	return text, src.Discard(int64(lead) + n)
 }
@@ -125,7 +125,7 @@ func parseHeader(text string, longs bool) (header, error) {
 			return h, err
 		}
 		if _, twice := found[key.content]; key.class != aString || twice {
-			return h, p.errorf("%.40s is no key of it, or there twice", key.text)
+			return h, p.errorf("%.40s is not a key, or is there twice", key.text)
 		}
 		if err := p.take(':'); err != nil {
 			return h, err
@@ -152,17 +152,17 @@ func (h *header) set(found map[string]literal) error {
 	order, hasOrder := found["fortran_order"]
 	shape, hasShape := found["shape"]
 	if len(found) != 3 || !hasDescr || !hasOrder || !hasShape {
-		return fmt.Errorf("the header's keys are not descr, fortran_order and shape")
+		return fmt.Errorf("the npy header's keys are not descr, fortran_order and shape")
 	}
 	if order.class != aBool {
-		return fmt.Errorf("fortran_order is %.40s, neither True nor False", order.text)
+		return fmt.Errorf("the npy header's fortran_order is %.40s, not True or False", order.text)
 	}
 	if shape.class != aTuple {
-		return fmt.Errorf("the shape is %.40s, no tuple", shape.text)
+		return fmt.Errorf("the npy header's shape is %.40s, not a tuple", shape.text)
 	}
 	n, err := numbers(shape.items)
 	if err != nil {
-		return fmt.Errorf("the shape is %.80s, which are not numbers alone", shape.text)
+		return fmt.Errorf("the npy header's shape is %.80s, not numbers alone", shape.text)
 	}
 	h.descr, h.fortran, h.shape = descr, order.number == 1, n
 	return nil

@@ -39,9 +39,9 @@ func (Framing) Describe(head []byte, sizeBytes int64) (kind string, rows, rowByt
 	rows, rowBytes, offsetBytes = h.shape[0], r.rowBytes, src.at
 	switch whole, err := product(rowBytes, []int64{rows}); {
 	case err != nil || whole > sizeBytes-offsetBytes:
-		return "", 0, 0, 0, fmt.Errorf("its header says %d rows of %d bytes, and %d bytes are there: copy or save it again", rows, rowBytes, sizeBytes-offsetBytes)
+		return "", 0, 0, 0, fmt.Errorf("its header has %d rows of %d bytes, and %d bytes follow it: copy or save it again", rows, rowBytes, sizeBytes-offsetBytes)
 	case whole < sizeBytes-offsetBytes:
-		return "", 0, 0, 0, fmt.Errorf("there are %d bytes behind the last of %d rows", sizeBytes-offsetBytes-whole, rows)
+		return "", 0, 0, 0, fmt.Errorf("%d bytes follow the last of %d rows", sizeBytes-offsetBytes-whole, rows)
 	}
 	return r.kind, rows, rowBytes, offsetBytes, nil
 }

@@ -40,7 +40,7 @@ type parser struct {
 }
 
 func (p *parser) errorf(format string, args ...any) error {
-	return fmt.Errorf("the header at character %d: %s", p.at, fmt.Sprintf(format, args...))
+	return fmt.Errorf("the npy header is invalid at character %d: %s", p.at, fmt.Sprintf(format, args...))
 }
 
 // blanks passes over what may lie between tokens.
@@ -140,7 +140,7 @@ func (p *parser) number() (literal, error) {
 	digits := p.text[from:p.at]
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || len(digits) > 1 && digits[0] == '0' {
-		return literal{}, p.errorf("%.40s is no number", digits)
+		return literal{}, p.errorf("%.40s is not a number", digits)
 	}
 	if p.longs && p.at < len(p.text) && p.text[p.at] == 'L' {
 		p.at++

@@ -73,7 +73,7 @@ func (r Rows) index(ctx context.Context, src unpack.Source, n int64, emit func(u
 	}
 	switch rest, err := src.Window(1); {
 	case len(rest) > 0:
-		return unpack.Corrupt(-1, at, "there are bytes behind the last of %d rows", n)
+		return unpack.Corrupt(-1, at, "bytes follow the last of %d rows", n)
 	case err == io.EOF:
 		return nil
 	default:
@@ -92,7 +92,7 @@ func (f Format) SameKind(a, b string) bool {
 func (Format) OfKind(kind string) (unpack.Format, error) {
 	r, err := rowsOfKind(kind)
 	if err != nil {
-		return nil, fmt.Errorf("no kind of format npy: %w", err)
+		return nil, fmt.Errorf("it is not a kind of format npy: %w", err)
 	}
 	return r, nil
 }

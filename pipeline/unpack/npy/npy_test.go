@@ -129,16 +129,16 @@ func TestDamage(t *testing.T) {
 		shard        []byte
 		rows, offset int64
 	}{
-		{"a file that ends in the magic", "ends in the npy header", good[:4], 0, 0},
-		{"a file that ends in the length", "ends in the npy header", good[:9], 0, 0},
-		{"a file that ends in the dictionary", "ends in the npy header", good[:40], 0, 0},
+		{"a file that ends in the magic", "ends inside the npy header", good[:4], 0, 0},
+		{"a file that ends in the length", "ends inside the npy header", good[:9], 0, 0},
+		{"a file that ends in the dictionary", "ends inside the npy header", good[:40], 0, 0},
 		{"data that end early", "the file ends in row 2 of 3: 7 of its 8 bytes are there", good[:len(good)-1], 2, begin + 16},
-		{"bytes behind the data", "behind the last of 3 rows", append(bytes.Clone(good), 0), 3, begin + 24},
+		{"bytes behind the data", "follow the last of 3 rows", append(bytes.Clone(good), 0), 3, begin + 24},
 		{"a number of rows near 2^63", "row 3 of 9223372036854775807", array(1, dictionary("'<f4'", "(9223372036854775807, 2)"), data), 3, -1},
-		{"a number of rows beyond it", "is no number", array(1, dictionary("'<f4'", "(9223372036854775808, 2)"), data), 0, -1},
+		{"a number of rows beyond it", "is not a number", array(1, dictionary("'<f4'", "(9223372036854775808, 2)"), data), 0, -1},
 		{"a row of 2^62 bytes", "the file ends in row 0 of 3", array(1, dictionary("'<f4'", "(3, 1152921504606846976)"), data), 0, -1},
 		{"a negative shape", `'-' where a value should be`, array(1, dictionary("'<f4'", "(-3, 2)"), data), 0, 8},
-		{"a shape that is no tuple", "the shape is 3, no tuple", array(1, dictionary("'<f4'", "3"), data), 0, 8},
+		{"a shape that is no tuple", "shape is 3, not a tuple", array(1, dictionary("'<f4'", "3"), data), 0, 8},
 		{"a shape in parentheses alone", "a tuple of one value needs a comma", array(1, dictionary("'<f4'", "(3)"), data), 0, 8},
 		{"a key that is missing", "keys are not", array(1, "{'descr': '<f4', 'shape': (3, 2), }\n", data), 0, 8},
 		{"a key too many", "keys are not", array(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), 'x': 1}\n", data), 0, 8},
@@ -183,15 +183,15 @@ func TestRefusals(t *testing.T) {
 		shard        []byte
 	}{
 		{"no header", "--format fixed --record-bytes N", []byte{1, 0, 2, 0, 3, 0, 4, 0, 5, 0}},
-		{"another version", "npy version 4.0 is not known", array(4, dictionary("'<f4'", "(1,)"), nil)},
-		{"another minor version", "npy version 1.1 is not known", []byte("\x93NUMPY\x01\x01\x00\x00")},
-		{"a header of more than 1 MiB", "at most 1048564 are read", []byte("\x93NUMPY\x02\x00\x00\x00\x10\x00")},
-		{"a name of a dtype", "'float32' is no dtype that lsiofs knows", array(1, dictionary("'float32'", "(1,)"), nil)},
-		{"a dtype that is long", "('x', '<f4'),… is no dtype that lsiofs knows", array(1, dictionary("["+strings.Repeat("('x', '<f4'), ", 50)+"]", "(1,)"), nil)},
-		{"a number as a dtype", "7 is no dtype", array(1, dictionary("7", "(1,)"), nil)},
-		{"a unit that is none", "is no dtype that lsiofs knows", array(1, dictionary("'<M8[xs]'", "(1,)"), nil)},
-		{"a field of four values", "is no dtype that lsiofs knows", array(1, dictionary("[('a', '<f4', (1,), 2)]", "(1,)"), nil)},
-		{"two fields of one name", "is no dtype that lsiofs knows", array(1, dictionary("[('a', '<f4'), (('a', 'b'), '<f4')]", "(1,)"), nil)},
+		{"another version", "npy version 4.0 is not read", array(4, dictionary("'<f4'", "(1,)"), nil)},
+		{"another minor version", "npy version 1.1 is not read", []byte("\x93NUMPY\x01\x01\x00\x00")},
+		{"a header of more than 1 MiB", "more than the 1048564 that are read", []byte("\x93NUMPY\x02\x00\x00\x00\x10\x00")},
+		{"a name of a dtype", "'float32' is not a dtype that lsiofs knows: save the array as numbers, strings of fixed length or bytes", array(1, dictionary("'float32'", "(1,)"), nil)},
+		{"a dtype that is long", "('x', '<f4'),… is not a dtype that lsiofs knows: save the array as numbers, strings of fixed length or bytes", array(1, dictionary("["+strings.Repeat("('x', '<f4'), ", 50)+"]", "(1,)"), nil)},
+		{"a number as a dtype", "7 is not a dtype", array(1, dictionary("7", "(1,)"), nil)},
+		{"a unit that is none", "is not a dtype that lsiofs knows: save the array as numbers, strings of fixed length or bytes", array(1, dictionary("'<M8[xs]'", "(1,)"), nil)},
+		{"a field of four values", "is not a dtype that lsiofs knows: save the array as numbers, strings of fixed length or bytes", array(1, dictionary("[('a', '<f4', (1,), 2)]", "(1,)"), nil)},
+		{"two fields of one name", "is not a dtype that lsiofs knows: save the array as numbers, strings of fixed length or bytes", array(1, dictionary("[('a', '<f4'), (('a', 'b'), '<f4')]", "(1,)"), nil)},
 		{"a row beyond 2^63 bytes", "a row has more than 2^63 bytes", array(1, dictionary("'<f8'", "(1, 9223372036854775807)"), nil)},
 		{"fields beyond 2^63 bytes", "has more than 2^63 bytes", array(1, dictionary("[('a', '<f8', (4611686018427387904, 4))]", "(1,)"), nil)},
 		{"fields that are together", "has more than 2^63 bytes", array(1, dictionary("[('a', '|V9223372036854775807'), ('b', '|u1')]", "(1,)"), nil)},
@@ -287,7 +287,7 @@ func TestKindsAreTheSameWhereDtypesAre(t *testing.T) {
 	}
 	for _, kind := range []string{"", "'<f4'", "'<f4' (3", "'<f4' (3,) x", "'<f4' 3", "'<f3' ()", "'|O' ()"} {
 		_, err := npy.Format{}.OfKind(kind)
-		require.ErrorContains(t, err, "no kind of format npy")
+		require.ErrorContains(t, err, "not a kind of format npy")
 		require.False(t, npy.Format{}.SameKind(kind, kind))
 	}
 }

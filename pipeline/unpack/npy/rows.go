@@ -35,16 +35,16 @@ const (
 func (h header) rows() (Rows, error) {
 	switch {
 	case h.fortran:
-		return Rows{}, errors.New("the array is in Fortran order, in which rows lie scattered: save numpy.ascontiguousarray of it")
+		return Rows{}, errors.New("the array is in Fortran order, so that its rows are not contiguous: save numpy.ascontiguousarray of it")
 	case len(h.shape) == 0:
-		return Rows{}, errors.New("the array has no dimension, so no rows: save it as an array of one")
+		return Rows{}, errors.New("the array has no dimensions, so it has no rows: save it with one or more")
 	}
 	r, err := newRows(h.descr, h.shape[1:])
 	if err != nil {
 		return Rows{}, err
 	}
 	if r.rowBytes == 0 && h.shape[0] > 0 {
-		return Rows{}, errors.New("its rows have 0 bytes: there is nothing to shuffle")
+		return Rows{}, errors.New("its rows have 0 bytes, so there is nothing to shuffle: save rows that hold data")
 	}
 	return r, nil
 }
@@ -77,11 +77,11 @@ func newRows(descr literal, shape []int64) (Rows, error) {
 	}
 	for _, c := range descr.text {
 		if c > math.MaxUint8 {
-			return Rows{}, fmt.Errorf("its fields' names have %q, and streams are of npy version 1.0, which is Latin-1: rename them", c)
+			return Rows{}, fmt.Errorf("the fields' names have %q, and streams are npy version 1.0, whose names are Latin-1: rename them", c)
 		}
 	}
 	if n := len(r.text(math.MaxUint64)) + alignBytes; n > math.MaxUint16 {
-		return Rows{}, fmt.Errorf("its dtype takes %d bytes, and streams are of npy version 1.0, whose header has less than 64 KiB", len(r.descr))
+		return Rows{}, fmt.Errorf("the dtype takes %d bytes, and streams are npy version 1.0, whose header has less than 64 KiB: use fewer or shorter names", len(r.descr))
 	}
 	return r, nil
 }

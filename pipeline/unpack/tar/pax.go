@@ -19,15 +19,15 @@ func parsePAX(data []byte, visit func(paxRecord)) (reason string) {
 		rest := data[at:]
 		space := bytes.IndexByte(rest[:min(len(rest), 21)], ' ')
 		if space <= 0 {
-			return "a PAX record without a length"
+			return "a PAX record has no length"
 		}
 		length, ok := parseDecimal(rest[:space])
 		if !ok || length > int64(len(rest)) || length <= int64(space)+1 || rest[length-1] != '\n' {
-			return "a PAX record whose length is wrong"
+			return "a PAX record has a wrong length"
 		}
 		key, value, found := bytes.Cut(rest[space+1:length-1], []byte("="))
 		if !found || len(key) == 0 {
-			return "a PAX record without a key"
+			return "a PAX record has no key"
 		}
 		visit(paxRecord{start: at, end: at + int(length), key: key, value: value})
 		at += int(length)

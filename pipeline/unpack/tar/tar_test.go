@@ -62,33 +62,33 @@ func TestDamage(t *testing.T) {
 		tail         func(a *archive)
 	}{
 		{"a header whose checksum is wrong", "the header's checksum does not match (at offset 2048)", 1, func(a *archive) { a.Write(wrongSum) }},
-		{"a header that is cut off", "the file ends inside a header: 500 of 512 bytes", 1, func(a *archive) { a.Write(wrongSum[:500]) }},
+		{"a header that is cut off", "the file ends inside a header, after 500 of its 512 bytes", 1, func(a *archive) { a.Write(wrongSum[:500]) }},
 		{"a zero block that is cut off", "the file ends inside a header", 1, func(a *archive) { a.Write(make([]byte, 511)) }},
-		{"data that are cut off", "padded data end beyond the file", 1, func(a *archive) { a.Write(header('0', "s1.b", 5)); a.WriteString("12345") }},
-		{"data of the next sample that are cut off", "padded data end beyond the file", 2, func(a *archive) { a.Write(header('0', "s2.b", 5)); a.WriteString("1234") }},
-		{"a size near 2^63", "data end beyond the file", 2, func(a *archive) { a.Write(header('0', "s2.b", 0, base256(math.MaxInt64))) }},
-		{"a size of nearly 2^63 in whole blocks", "data end beyond the file", 2, func(a *archive) { a.Write(header('0', "s2.b", 0, base256(math.MaxInt64&^511-512))) }},
-		{"a size above 2^63", "data end beyond the file", 2, func(a *archive) { a.Write(header('0', "s2.b", 0, base256(1<<63))) }},
-		{"a size of nearly 2^94", "data end beyond the file", 2, func(a *archive) {
+		{"data that are cut off", "the file ends inside a member", 1, func(a *archive) { a.Write(header('0', "s1.b", 5)); a.WriteString("12345") }},
+		{"data of the next sample that are cut off", "the file ends inside a member", 2, func(a *archive) { a.Write(header('0', "s2.b", 5)); a.WriteString("1234") }},
+		{"a size near 2^63", "the file ends inside a member", 2, func(a *archive) { a.Write(header('0', "s2.b", 0, base256(math.MaxInt64))) }},
+		{"a size of nearly 2^63 in whole blocks", "the file ends inside a member", 2, func(a *archive) { a.Write(header('0', "s2.b", 0, base256(math.MaxInt64&^511-512))) }},
+		{"a size above 2^63", "the file ends inside a member", 2, func(a *archive) { a.Write(header('0', "s2.b", 0, base256(1<<63))) }},
+		{"a size of nearly 2^94", "the file ends inside a member", 2, func(a *archive) {
 			a.Write(header('0', "s2.b", 0, field{124, "\xbf" + strings.Repeat("\xff", 11)}))
 		}},
-		{"a negative size", "size field is no number", 1, func(a *archive) {
+		{"a negative size", "size field is not a number", 1, func(a *archive) {
 			a.Write(header('0', "s2.b", 0, field{124, strings.Repeat("\xff", 12)}))
 		}},
-		{"a size that is no octal number", "size field is no number", 1, func(a *archive) { a.Write(header('0', "s2.b", 0, field{124, "00000000009"})) }},
-		{"a PAX size near 2^63", "data end beyond the file", 2, func(a *archive) { a.ext('x', paxRecord("size", "9223372036854775807")).file("s2.b", "") }},
-		{"a PAX size above 2^63", "data end beyond the file", 2, func(a *archive) { a.ext('x', paxRecord("size", "9223372036854775808")).file("s2.b", "") }},
-		{"a PAX size of many digits", "data end beyond the file", 2, func(a *archive) {
+		{"a size that is no octal number", "size field is not a number", 1, func(a *archive) { a.Write(header('0', "s2.b", 0, field{124, "00000000009"})) }},
+		{"a PAX size near 2^63", "the file ends inside a member", 2, func(a *archive) { a.ext('x', paxRecord("size", "9223372036854775807")).file("s2.b", "") }},
+		{"a PAX size above 2^63", "the file ends inside a member", 2, func(a *archive) { a.ext('x', paxRecord("size", "9223372036854775808")).file("s2.b", "") }},
+		{"a PAX size of many digits", "the file ends inside a member", 2, func(a *archive) {
 			a.ext('x', paxRecord("size", strings.Repeat("9", 30))).file("s2.b", "")
 		}},
-		{"a PAX size that is negative", "a PAX size that is no number", 1, func(a *archive) { a.ext('x', paxRecord("size", "-1")).file("s2.b", "") }},
-		{"a PAX record whose length is wrong", "a PAX record whose length is wrong", 1, func(a *archive) { a.ext('x', "99 path=a\n").file("s2.b", "") }},
-		{"a PAX record whose length overflows", "a PAX record whose length is wrong", 1, func(a *archive) { a.ext('x', "99999999999999999999 path=a\n").file("s2.b", "") }},
-		{"a PAX record without a newline", "a PAX record whose length is wrong", 1, func(a *archive) { a.ext('x', "9 path=a.").file("s2.b", "") }},
-		{"a PAX record without a key", "a PAX record without a key", 1, func(a *archive) { a.ext('x', "5 =b\n").file("s2.b", "") }},
-		{"a PAX record without a length", "a PAX record without a length", 1, func(a *archive) { a.ext('x', "path=a\n").file("s2.b", "") }},
-		{"an extension header before the zero blocks", "an extension header that no member follows", 1, func(a *archive) { a.ext('x', paxRecord("path", "s1.c")).end() }},
-		{"an extension header at the end of the file", "an extension header that no member follows", 1, func(a *archive) { a.ext('L', "s1.c\x00") }},
+		{"a PAX size that is negative", "a PAX header's size is not a number", 1, func(a *archive) { a.ext('x', paxRecord("size", "-1")).file("s2.b", "") }},
+		{"a PAX record has a wrong length", "a PAX record has a wrong length", 1, func(a *archive) { a.ext('x', "99 path=a\n").file("s2.b", "") }},
+		{"a PAX record whose length overflows", "a PAX record has a wrong length", 1, func(a *archive) { a.ext('x', "99999999999999999999 path=a\n").file("s2.b", "") }},
+		{"a PAX record without a newline", "a PAX record has a wrong length", 1, func(a *archive) { a.ext('x', "9 path=a.").file("s2.b", "") }},
+		{"a PAX record has no key", "a PAX record has no key", 1, func(a *archive) { a.ext('x', "5 =b\n").file("s2.b", "") }},
+		{"a PAX record has no length", "a PAX record has no length", 1, func(a *archive) { a.ext('x', "path=a\n").file("s2.b", "") }},
+		{"an extension header before the zero blocks", "no member follows an extension header", 1, func(a *archive) { a.ext('x', paxRecord("path", "s1.c")).end() }},
+		{"an extension header at the end of the file", "no member follows an extension header", 1, func(a *archive) { a.ext('L', "s1.c\x00") }},
 		{"an extension header that is cut off", "the file ends inside an extension header", 1, func(a *archive) { a.Write(header('x', "x", 600)); a.Write(make([]byte, 512)) }},
 		{"an extension header of many GiB", "the file ends inside an extension header", 1, func(a *archive) { a.Write(header('L', "x", 0, base256(1<<50))) }},
 		{"an extension header of nearly 2^63 bytes", "the file ends inside an extension header", 1, func(a *archive) { a.Write(header('x', "x", 0, base256(math.MaxInt64))) }},
@@ -110,7 +110,7 @@ func TestDamage(t *testing.T) {
 }
 
 func TestTheSizeFieldOfAMemberWithoutDataMaySayAnything(t *testing.T) {
-	for _, size := range []field{base256(1 << 40), base256(math.MaxUint64), {124, strings.Repeat("\xff", 12)}, {124, "no number"}} {
+	for _, size := range []field{base256(1 << 40), base256(math.MaxUint64), {124, strings.Repeat("\xff", 12)}, {124, "not a number"}} {
 		for kind := byte('1'); kind <= '6'; kind++ {
 			var a archive
 			a.file("s1.a", "1")
@@ -143,9 +143,9 @@ func TestRefused(t *testing.T) {
 	}{
 		{"a global PAX header that sets path", "sets path", new(archive).ext('g', paxRecord("comment", "c")+paxRecord("path", "x")).file("a.b", "").end()},
 		{"a global PAX header that sets size", "sets size", new(archive).ext('g', paxRecord("size", "1")).file("a.b", "").end()},
-		{"a GNU sparse member", "GNU sparse", new(archive).file("a.b", "").add(header('S', "b.c", 0, gnu), "").end()},
-		{"a sparse member of PAX format 1.0", "GNU sparse", new(archive).ext('x', paxRecord("GNU.sparse.major", "1")).file("a.b", "").end()},
-		{"a sparse member of PAX format 0.1", "GNU sparse", new(archive).ext('x', paxRecord("GNU.sparse.map", "0,1")).file("a.b", "").end()},
+		{"a GNU sparse member", "a member is sparse", new(archive).file("a.b", "").add(header('S', "b.c", 0, gnu), "").end()},
+		{"a sparse member of PAX format 1.0", "a member is sparse", new(archive).ext('x', paxRecord("GNU.sparse.major", "1")).file("a.b", "").end()},
+		{"a sparse member of PAX format 0.1", "a member is sparse", new(archive).ext('x', paxRecord("GNU.sparse.map", "0,1")).file("a.b", "").end()},
 		{"a large extension header", "more than 1 MiB", new(archive).ext('x', paxRecord("comment", strings.Repeat("c", 1<<20))).file("a.b", "").end()},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -83,7 +83,7 @@ func (w *walker) next(ctx context.Context) (*member, error) {
 		at := w.src.OffsetBytes()
 		block, err := w.src.Window(blockBytes)
 		if err == io.EOF && len(block) > 0 {
-			return nil, w.corrupt(at, "the file ends inside a header: %d of %d bytes", len(block), blockBytes)
+			return nil, w.corrupt(at, "the file ends inside a header, after %d of its %d bytes", len(block), blockBytes)
 		}
 		if err != nil && err != io.EOF {
 			return nil, err
@@ -94,7 +94,7 @@ func (w *walker) next(ctx context.Context) (*member, error) {
 		}
 		if sum == 0 { // a zero block, or the file's end
 			if w.extended {
-				return nil, w.corrupt(w.m.start, "an extension header that no member follows")
+				return nil, w.corrupt(w.m.start, "no member follows an extension header")
 			}
 			return nil, io.EOF
 		}
@@ -118,7 +118,7 @@ func (w *walker) tail(ctx context.Context) error {
 		}
 		window, err := w.src.Window(1)
 		if err == io.EOF && w.src.OffsetBytes() == 0 {
-			return w.corrupt(0, "the archive is empty: not even its end is there")
+			return w.corrupt(0, "the archive is empty, without even the blocks of zeros that end one")
 		}
 		if errors.As(err, new(*unpack.CorruptError)) {
 			return io.EOF // the codec's, behind all records: it is found when the shard's rest is decoded
@@ -137,7 +137,7 @@ func (w *walker) tail(ctx context.Context) error {
 	}
 }
 
-const reasonBehindEnd = "there are bytes behind the block of zeros that ends the archive: a part of the file was not copied, or a second archive was put behind it (tar -A joins archives)"
+const reasonBehindEnd = "bytes follow the block of zeros that ends the archive: a part of the file was not copied, or a second archive was appended (tar -A joins archives)"
 
 // pass passes over what is left of the last member.
 func (w *walker) pass() error {
@@ -146,7 +146,7 @@ func (w *walker) pass() error {
 	}
 	err := w.src.Discard(w.skip)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return w.corrupt(w.m.header, "a member whose %d bytes of padded data end beyond the file", w.skip)
+		return w.corrupt(w.m.header, "the file ends inside a member, which has %d bytes of data and padding", w.skip)
 	}
 	w.skip = 0
 	return err
@@ -168,7 +168,7 @@ func (w *walker) header(block []byte, at int64, sum uint32) (done bool, err erro
 		size, ok = parseSize(block)
 	}
 	if !ok {
-		return false, w.corrupt(at, "the header's size field is no number")
+		return false, w.corrupt(at, "the header's size field is not a number")
 	}
 	switch t {
 	case typePAX, typeSolarisPAX, typeGlobalPAX, typeLongName, typeLongLink:
@@ -186,7 +186,7 @@ func (w *walker) header(block []byte, at int64, sum uint32) (done bool, err erro
 	}
 }
 
-const sparseReason = "a GNU sparse member: unpack it and pack it again without --sparse"
+const sparseReason = "a member is sparse: unpack the archive and pack it again without --sparse"
 
 // own takes a member's own header.
 func (w *walker) own(block []byte, t byte, at, size int64) error {
@@ -227,7 +227,7 @@ func (w *walker) extension(t byte, at, size int64) error {
 		if err := w.passExtension(at, n); err != nil {
 			return err
 		}
-		return &unpack.RefusedError{OffsetBytes: at, Reason: "an extension header of more than 1 MiB"}
+		return &unpack.RefusedError{OffsetBytes: at, Reason: "an extension header has more than 1 MiB: pack the archive again without it"}
 	}
 	data, err := w.src.Window(int(n))
 	if err == io.EOF {
@@ -298,7 +298,7 @@ func (w *walker) visitPAX(r paxRecord) {
 	case bytes.Equal(r.key, keySize):
 		size, ok := parseDecimal(r.value)
 		if !ok {
-			w.bad = "a PAX size that is no number"
+			w.bad = "a PAX header's size is not a number"
 		}
 		w.size = size
 	case bytes.HasPrefix(r.key, keySparseAny):
@@ -312,7 +312,7 @@ func (w *walker) global(at int64, data []byte) error {
 	reason := parsePAX(data, func(r paxRecord) {
 		switch {
 		case bytes.Equal(r.key, keyPath), bytes.Equal(r.key, keySize):
-			refused = "a global PAX header that sets " + string(r.key) + ": pack the archive again without it"
+			refused = "a global PAX header sets " + string(r.key) + " for all members: pack the archive again without it"
 		case bytes.HasPrefix(r.key, keySparseAny):
 			refused = sparseReason
 		}

@@ -2,7 +2,6 @@ package tfrecord
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 
@@ -45,11 +44,11 @@ func (c *check) Add(piece []byte) {
 func (c *check) End() error {
 	switch {
 	case c.size < frameBytes:
-		return fmt.Errorf("tfrecord: %d bytes are no frame", c.size)
+		return unpack.RecordDamage(fmt.Sprintf("%d bytes are too few for a record", c.size))
 	case !lengthHolds(c.head[:]) || binary.LittleEndian.Uint64(c.head[:]) != uint64(c.size-frameBytes):
-		return errors.New("tfrecord: the length has changed since it was indexed")
+		return unpack.RecordDamage("the record's length has changed since it was indexed")
 	case mask(c.sum) != binary.LittleEndian.Uint32(c.tail[:]):
-		return errors.New("tfrecord: the data's crc32c does not match")
+		return unpack.RecordDamage("the data's crc32c does not match")
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Ext
 		case err == io.EOF && len(head) == 0:
 			return nil
 		case err == io.EOF:
-			return unpack.Corrupt(record, at, "the file ends inside a length: %d of %d bytes", len(head), headBytes)
+			return unpack.Corrupt(record, at, "the file ends inside a record's length, after %d of its %d bytes", len(head), headBytes)
 		case err != nil:
 			return err
 		case !lengthHolds(head):
@@ -74,10 +74,10 @@ func (Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Ext
 		}
 		n := binary.LittleEndian.Uint64(head)
 		if n > math.MaxInt64-frameBytes {
-			return unpack.Corrupt(record, at, "a length of %d bytes", n)
+			return unpack.Corrupt(record, at, "the record's length, %d bytes, is too large", n)
 		}
 		if err := pass(src, int64(n)); errors.Is(err, io.ErrUnexpectedEOF) {
-			return unpack.Corrupt(record, at, "%d bytes of data end beyond the file", n)
+			return unpack.Corrupt(record, at, "the file ends inside the record, which has %d bytes of data", n)
 		} else if err != nil {
 			return err
 		}

@@ -96,13 +96,13 @@ func TestDamage(t *testing.T) {
 		name, reason string
 		tail         []byte
 	}{
-		{"a length that ends early", "ends inside a length: 5 of 12 bytes", head(3)[:5]},
+		{"a length that ends early", "ends inside a record's length, after 5 of its 12 bytes", head(3)[:5]},
 		{"a length whose checksum does not hold", "the length's crc32c does not match", append(binary.LittleEndian.AppendUint64(nil, 3), "abcdefghi"...)},
-		{"data that end early", "3 bytes of data end beyond the file", frame([]byte("abc"))[:16]},
-		{"a length of many GiB", "end beyond the file", append(head(1<<40), "abc"...)},
-		{"a length near 2^63", "a length of 9223372036854775807 bytes", append(head(math.MaxInt64), "abc"...)},
-		{"a length near 2^63 that is an int64 with the frame", "end beyond the file", append(head(math.MaxInt64-16), "abc"...)},
-		{"a length near 2^64", "a length of 18446744073709551615 bytes", append(head(math.MaxUint64), "abc"...)},
+		{"data that end early", "the file ends inside the record, which has 3 bytes of data", frame([]byte("abc"))[:16]},
+		{"a length of many GiB", "the file ends inside the record", append(head(1<<40), "abc"...)},
+		{"a length near 2^63", "length, 9223372036854775807 bytes, is too large", append(head(math.MaxInt64), "abc"...)},
+		{"a length near 2^63 that is an int64 with the frame", "the file ends inside the record", append(head(math.MaxInt64-16), "abc"...)},
+		{"a length near 2^64", "length, 18446744073709551615 bytes, is too large", append(head(math.MaxUint64), "abc"...)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, n, err := index(append(bytes.Clone(good), c.tail...))

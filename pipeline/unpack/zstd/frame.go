@@ -38,10 +38,10 @@ func parseHeader(h *frames.Header, head []byte) error {
 		window = z.FrameContentSize
 	}
 	if window > maxWindowBytes {
-		return fmt.Errorf("the zstd frame needs a window of %d bytes, above the %d that are decoded: compress without --long", window, maxWindowBytes)
+		return fmt.Errorf("the zstd frame needs a window of %d bytes, more than the %d that are decoded: compress the file again without --long", window, maxWindowBytes)
 	}
 	if z.DictionaryID != 0 {
-		return fmt.Errorf("the zstd frame needs dictionary %d: compress without one", z.DictionaryID)
+		return fmt.Errorf("the zstd frame needs dictionary %d: compress the file again without a dictionary", z.DictionaryID)
 	}
 	h.SizeBytes, h.BlockBytes, h.MemoryBytes = int64(z.HeaderSize), blockBytes, memoryBytes(int64(window))
 	h.Linked, h.ContentSum = true, z.HasCheckSum
@@ -51,7 +51,7 @@ func parseHeader(h *frames.Header, head []byte) error {
 func explainHeader(err error) error {
 	switch {
 	case errors.Is(err, zstd.ErrMagicMismatch):
-		return errors.New("neither a zstd frame nor a skippable one")
+		return errors.New("no zstd frame begins here")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the file ends inside the header of a zstd frame")
 	}
@@ -70,7 +70,7 @@ func parseBlock(head []byte) (frames.Block, error) {
 	size := int64(block >> 3)
 	switch block >> 1 & 3 {
 	case reservedBlock:
-		return frames.Block{}, errors.New("block of a reserved type")
+		return frames.Block{}, errors.New("a block has a reserved type")
 	case rleBlock:
 		size = 1
 	}

@@ -20,7 +20,7 @@ func TestDamage(t *testing.T) {
 		name, reason string
 		tail         []byte
 	}{
-		{"garbage", "neither a zstd frame nor a skippable one", []byte("garbage")},
+		{"garbage", "no zstd frame begins here", []byte("garbage")},
 		{"a few bytes", "ends inside the header of a zstd frame", []byte{0x28, 0xb5}},
 		{"a skippable frame that is cut off", "ends inside a skippable zstd frame", unpacktest.Skippable(100)[:50]},
 		{"a skippable frame of 4 GiB", "ends inside a skippable zstd frame", []byte{0x50, 0x2a, 0x4d, 0x18, 0xff, 0xff, 0xff, 0xff}},
@@ -28,7 +28,7 @@ func TestDamage(t *testing.T) {
 		{"a content of 2^63 bytes in one segment", "needs a window of 9223372036854775808 bytes", frame(0xe0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x00, 0x00)},
 		{"a dictionary", "needs dictionary 7", frame(0x01, 0x38, 7, 0x01, 0x00, 0x00)},
 		{"a reserved bit", "header is invalid", frame(0x28, 0, 0, 0, 0)},
-		{"a reserved block", "block of a reserved type", frame(0x20, 0x00, 0x07, 0x00, 0x00)},
+		{"a reserved block", "a block has a reserved type", frame(0x20, 0x00, 0x07, 0x00, 0x00)},
 		{"no blocks", "ends inside a zstd frame", frame(0x20, 0x00)},
 		{"another checksum", "checksum does not match", append(good[:len(good)-1:len(good)-1], good[len(good)-1]^1)},
 		{"no checksum", "ends inside a zstd frame", good[:len(good)-4]},
