@@ -66,7 +66,7 @@ func TestWhatIsNoFileInADatasetIsPassedOverAndLinksAreFollowed(t *testing.T) {
 			r = bounded(t, "cat", dir, "--format", format)
 			require.Equal(t, exitDataset, r.code)
 			require.Contains(t, r.stderr, "loop.jsonl", "a link that leads nowhere is named")
-			require.Contains(t, r.stderr, "mend the link or remove it")
+			require.Contains(t, r.stderr, "mend or remove the link, or leave it out with --exclude")
 		})
 	}
 }

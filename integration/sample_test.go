@@ -229,10 +229,10 @@ func TestWrongSamplesAreRefusedWithAnExample(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		{[]string{"--sample", "0/3"}, `"0/3" is no share of a dataset: write 1/n with n between 1 and 65536, as 1/39`},
-		{[]string{"--sample", "2/3"}, `"2/3" is no share of a dataset`},
-		{[]string{"--sample", "1/0"}, `"1/0" is no share of a dataset`},
-		{[]string{"--sample", "1/65537"}, `"1/65537" is no share of a dataset`},
+		{[]string{"--sample", "0/3"}, `"0/3" is not a share of a dataset: write 1/n with n between 1 and 65536, such as 1/39`},
+		{[]string{"--sample", "2/3"}, `"2/3" is not a share of a dataset`},
+		{[]string{"--sample", "1/0"}, `"1/0" is not a share of a dataset`},
+		{[]string{"--sample", "1/65537"}, `"1/65537" is not a share of a dataset`},
 		{[]string{"--sample-seed", "3"}, "name a share, as in --sample 1/8"},
 	} {
 		for _, verb := range []string{"cat", "inspect", "plan", "verify"} {

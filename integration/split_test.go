@@ -210,8 +210,8 @@ func TestWrongSplitsAreRefusedWithAnExample(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		{[]string{"--split", "0.9..0.1"}, "the first fraction must be below the second, as in 0..0.9"},
-		{[]string{"--split", "90%"}, "write two fractions between 0 and 1 with at most 9 digits behind the point, as 0..0.9"},
+		{[]string{"--split", "0.9..0.1"}, "the first fraction must be below the second, such as 0..0.9"},
+		{[]string{"--split", "90%"}, "write two fractions between 0 and 1 with at most 9 digits after the point, such as 0..0.9"},
 		{[]string{"--split", "0..0.9", "--split-by", "game"}, `--split-by ("game") must be one of record, shard, unit`},
 		{[]string{"--split-seed", "3"}, "name a part, as in --split 0..0.9"},
 	} {

@@ -44,7 +44,7 @@ func (m *mount) cacheOver(below storage.Storage, identify func(storage.Object) (
 	case m.spec.Cache.Asked():
 		return nil, err
 	}
-	m.log.Warn("nothing of the dataset is kept on a disk, so each epoch is fetched anew: name a directory with --cache-dir, or say --cache-size off", "reason", err)
+	m.log.Warn("nothing of the dataset is kept on a disk, so each epoch is fetched again: name a directory with --cache-dir, or set --cache-size off", "reason", err)
 	return below, nil
 }
 

@@ -266,9 +266,9 @@ func TestDirectoriesThatNoCacheCanBeIn(t *testing.T) {
 		make  func(dir string) error
 		words string
 	}{
-		"a file":              {func(dir string) error { return os.WriteFile(dir, nil, 0o600) }, "it is no directory"},
+		"a file":              {func(dir string) error { return os.WriteFile(dir, nil, 0o600) }, "it is not a directory"},
 		"others may use it":   {func(dir string) error { return os.Mkdir(dir, 0o755) }, "chmod 700"},
-		"it is not empty":     {func(dir string) error { return os.MkdirAll(filepath.Join(dir, "letters"), 0o700) }, "no cache of lsiofs"},
+		"it is not empty":     {func(dir string) error { return os.MkdirAll(filepath.Join(dir, "letters"), 0o700) }, "not a cache of lsiofs"},
 		"it is somebody's":    {strangersDirectory, "it belongs to user"},
 		"a link":              {func(dir string) error { return os.Symlink(os.TempDir(), dir) }, "links are not followed"},
 		"below a file":        {func(dir string) error { return os.WriteFile(filepath.Dir(dir), nil, 0o600) }, "not a directory"},

@@ -81,7 +81,7 @@ const (
 	maxDescribedAttributes = 64 << 10
 )
 
-// describeCrops is nil where records are no crops.
+// describeCrops is nil where records are not crops.
 func (g *generation) describeCrops(ctx context.Context) (*describedZarr, error) {
 	if g.cubes == nil {
 		return nil, nil

@@ -70,7 +70,7 @@ func TestHoldingShardsMovesNoRun(t *testing.T) {
 
 	s.Grow.Run = filepath.Join(t.TempDir(), "not", "there")
 	_, err = Open(t.Context(), s, Options{})
-	require.ErrorContains(t, err, "make the directory that it is to be in")
+	require.ErrorContains(t, err, "make its parent directory")
 }
 
 // A mount whose epoch lacks a shard says how to go on.

@@ -113,7 +113,7 @@ func TestASnapshotIsADatasetOfItsOwn(t *testing.T) {
 	require.ErrorContains(t, err, "s.2.jsonl is in the snapshot and not here")
 	s.Grow.Snapshot = filepath.Join(dir, "s.1.jsonl")
 	_, err = Open(t.Context(), s, Options{})
-	require.ErrorContains(t, err, "s.1.jsonl: it is no snapshot")
+	require.ErrorContains(t, err, "s.1.jsonl: it is not a snapshot")
 }
 
 func TestLookingTakesNoEpoch(t *testing.T) {

@@ -60,7 +60,7 @@ const (
 	forecastWants   = 1 << 21
 )
 
-// ForecastCrops says what crops take; nil where records are no crops. It reads no data.
+// ForecastCrops says what crops take; nil where records are not crops. It reads no data.
 func (d *Dataset) ForecastCrops(ctx context.Context) (*CropsForecast, error) {
 	g, release := d.hold()
 	defer release()

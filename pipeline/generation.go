@@ -44,7 +44,7 @@ type generation struct {
 	fetcher    *fetch.Fetcher
 	source     *stream.Source
 	// cubes are those that the shards are, in their order, and coordinates those of each; nil
-	// where records are no crops.
+	// where records are not crops.
 	cubes       []*listing.Cube
 	coordinates []coordinates
 	layouts     *layouts

@@ -65,7 +65,7 @@ const (
 func (l *layouts) key(ending string, epoch uint64, more ...any) [sha256.Size]byte {
 	text, err := json.Marshal([]any{ending, l.catalog.Identity(), l.order, epoch, more})
 	if err != nil {
-		panic(fmt.Sprintf("an order that is no plain data: %v", err)) // can't be: spec holds numbers and names
+		panic(fmt.Sprintf("the order is not plain data: %v", err)) // can't be: spec holds numbers and names
 	}
 	return sha256.Sum256(text)
 }
@@ -113,7 +113,7 @@ func (l *layouts) load(key [sha256.Size]byte, ending string, size int) []byte {
 // save stores a payload. That it failed is only logged: the next run computes.
 func (l *layouts) save(key [sha256.Size]byte, ending string, kept int, payload []byte) {
 	if err := l.catalog.SaveBeside(storedName(key), ending, kept, frame(key, payload)); err != nil {
-		l.log.Warn("what was computed of the order can't be stored beside the index: the next run computes it again", "error", err)
+		l.log.Warn("what was computed of the order can't be stored next to the index: the next run computes it again", "error", err)
 	}
 }
 

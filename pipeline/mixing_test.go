@@ -286,7 +286,7 @@ func TestMixturesThatCanNotBeAreRefusedInWords(t *testing.T) {
 		"a mixture of 1 must have":        {{Name: "a", Weight: 1, Dataset: lines}},
 		"two sources are named a":         {{Name: "a", Weight: 1, Dataset: lines}, {Name: "a", Weight: 1, Dataset: lines}},
 		"source b has 200 records, fewer": {{Name: "a", Weight: 1, Dataset: lines}, {Name: "b", Weight: 1000, Dataset: lines}},
-		`"B!" is no name of a source`:     {{Name: "a", Weight: 1, Dataset: lines}, {Name: "B!", Weight: 1, Dataset: lines}},
+		`"B!" is not a name of a source`:  {{Name: "a", Weight: 1, Dataset: lines}, {Name: "B!", Weight: 1, Dataset: lines}},
 		"the weight of source b (0)":      {{Name: "a", Weight: 1, Dataset: lines}, {Name: "b", Dataset: lines}},
 	} {
 		s := testSpec(t, "")

@@ -135,7 +135,7 @@ func (m *mount) find(ctx context.Context) (shut func() error, err error) {
 // also where a generation can't be opened.
 func (m *mount) lend(root, indexDir string) (storage.Storage, error) {
 	if root != m.root {
-		return nil, fmt.Errorf("it lies in %s now, and lay in %s before: mount again", root, m.root)
+		return nil, fmt.Errorf("it is in %s now, and was in %s before: mount again", root, m.root)
 	}
 	if m.files != nil {
 		return m.files, nil

@@ -41,7 +41,7 @@ func (g *generation) openSnapshotFile(ctx context.Context) (shut func() error, e
 func sealSnapshot(ctx context.Context, stock *catalog.Stock, files storage.Storage, text []byte) (*catalog.Catalog, error) {
 	shards, err := catalog.ShardsOf(text)
 	if err != nil {
-		return nil, fmt.Errorf("it is no snapshot: %w", err)
+		return nil, fmt.Errorf("it is not a snapshot: %w", err)
 	}
 	if err := stock.Suits(ctx, text); err != nil {
 		return nil, err

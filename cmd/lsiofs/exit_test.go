@@ -50,7 +50,7 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 		{"a time that is none", []string{"cache", "clean", "--unused", "d"}, exit.Usage, "is not a time"},
 		{"no cache there", []string{"cache", "show", "--cache-dir", missing}, exit.Failure, missing},
 		{"a directory that is no cache", []string{"cache", "verify", "--cache-dir", "/proc"}, exit.Failure, "cache directory /proc"},
-		{"a cache size that is none", []string{"cat", "x", "--cache-size", "much"}, exit.Usage, "say auto, off"},
+		{"a cache size that is none", []string{"cat", "x", "--cache-size", "much"}, exit.Usage, "use auto, off"},
 		{"a reserve that is none", []string{"cat", "x", "--cache-reserve", "much"}, exit.Usage, "neither auto nor a size"},
 		{"filling no cache", []string{"mount", dir, dir, "--warm", "--cache-size", "off"}, exit.Usage, "--warm fills the cache"},
 		{"no files to merge", []string{"checkpoint", "merge"}, exit.Usage, "at least one FILE"},

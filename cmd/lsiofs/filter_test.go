@@ -30,7 +30,7 @@ func TestFilterRefusals(t *testing.T) {
 		{[]string{src, dst}, exit.Usage, "the command comes after --"},
 		{[]string{src, "--", "cat"}, exit.Usage, "takes SRC and DST before --, but there is one argument"},
 		{[]string{src, dst, "--"}, exit.Usage, "no command after --"},
-		{[]string{src, src, "--", "cat"}, exit.Usage, "neither is in the other"},
+		{[]string{src, src, "--", "cat"}, exit.Usage, "neither of them inside the other"},
 		{[]string{src, dst, "--", "no-such-program"}, exit.Usage, "not found"},
 		{[]string{src, dst, "--by", "dirs", "--", "cat"}, exit.Usage, "needs {in} and {out}"},
 		{[]string{src, dst, "--each", "unit", "--", "cat"}, exit.Usage, "would be slow"},

@@ -41,11 +41,11 @@ func TestFlagsThatAreWrongAreSaidInWords(t *testing.T) {
 // A URL may have a secret in it: what is wrong with --mix is said without quoting one.
 func TestWhatIsWrongWithASourceOfAMixtureQuotesNoURL(t *testing.T) {
 	for text, words := range map[string]string{
-		"https://host/x.tar?sig=secret":           `--mix: "https://…" is no source of a mixture`,
+		"https://host/x.tar?sig=secret":           `--mix: "https://…" is not a source of a mixture`,
 		"web=https://user:secret@host/x.tar":      `--mix: source web: its weight ("https") must be`,
-		"https://host/x.tar?sig=secret:more":      `is no name of a source`,
+		"https://host/x.tar?sig=secret:more":      `is not a name of a source`,
 		"web=0:https://user:secret@host/x.tar":    `--mix: source web: its weight ("0") must be`,
-		"Web=1:https://user:secret@host/x.tar":    `--mix: "Web" is no name of a source`,
+		"Web=1:https://user:secret@host/x.tar":    `--mix: "Web" is not a name of a source`,
 		"web=1.2345678:s3://bucket?secret=secret": `--mix: source web: its weight`,
 	} {
 		r := lsiofs(t, "inspect", "--mix", text, "--mix", "b=1:/nowhere")

@@ -229,7 +229,7 @@ func TestASampleIsOneOfSoMany(t *testing.T) {
 		d := datasetFlags{}
 		c := &cobra.Command{Use: "x"}
 		d.add(c)
-		require.ErrorContains(t, c.ParseFlags([]string{"--sample", bad}), "write 1/n with n between 1 and 65536, as 1/39", bad)
+		require.ErrorContains(t, c.ParseFlags([]string{"--sample", bad}), "write 1/n with n between 1 and 65536, such as 1/39", bad)
 	}
 	_, _, err := parsed(t, "--sample-seed", "3").resolve("data")
 	require.Equal(t, exit.Usage, exit.CodeOf(err))

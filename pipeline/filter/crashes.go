@@ -27,7 +27,7 @@ func newCrashes(processes int) *crashes {
 
 // errCrashes is wrapped by errors about a program that has done nothing for long. Asked for
 // more, it would only be started again and again.
-var errCrashes = errors.New("it crashes on all that it is given")
+var errCrashes = errors.New("it crashes on everything that it is given")
 
 // tooMany is an error where the program is not to be started any more: that of the last
 // crash, since whoever asks first ends the run.

@@ -142,7 +142,7 @@ func (r *run) examine(ctx context.Context, d discover.Shard) (*source, verdict, 
 	}
 	v := decide(s.sum, r.filterSum, x)
 	if v == isOthers {
-		err = fmt.Errorf("%s is there, and no filter has made it: move it away, or name another DST", result)
+		err = fmt.Errorf("%s is there, and was not made by a filter: move it away, or name another DST", result)
 	}
 	return s, v, err
 }

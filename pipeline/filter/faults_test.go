@@ -218,7 +218,7 @@ func TestLinesThatAreNoJSONAreRefused(t *testing.T) {
 			c.Command = []string{"sh", "-c", "zcat | tr a-z A-Z | gzip"}
 		}
 		_, err = w.run(c)
-		require.ErrorContains(t, err, `line 1: "{\"A\": TRUE}\n" is no line of JSON`, name)
+		require.ErrorContains(t, err, `line 1: "{\"A\": TRUE}\n" is not a line of JSON`, name)
 		c.UnitBytes = 5
 		c.Command = []string{"cat"}
 		_, err = w.run(c)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
@@ -159,7 +160,7 @@ func (c *Config) Validate() error {
 		bad("shards that lsiofs puts together of several files can't be filtered: filter the files")
 	}
 	if discover.IsRemote(c.Source) || discover.IsRemote(c.Destination) {
-		bad("lsiofs filter works on directories: copy what is at a service first")
+		bad("filters work on directories: copy what is in a bucket or at a web server to a disk first")
 	}
 	return errors.Join(problems...)
 }
@@ -245,7 +246,17 @@ func Run(ctx context.Context, c Config) (counts Counts, err error) {
 }
 
 // ErrPlaces is wrapped by errors about SRC and DST.
-var ErrPlaces = errors.New("name two directories, of which neither is in the other")
+var ErrPlaces = errors.New("name two directories, neither of them inside the other")
+
+// placeError is an ErrPlaces about one of the two alone, in other words.
+type placeError struct {
+	place string
+	err   error
+}
+
+func (e *placeError) Error() string        { return e.place + ": " + e.err.Error() + ": check the path" }
+func (e *placeError) Unwrap() error        { return e.err }
+func (e *placeError) Is(target error) bool { return target == ErrPlaces }
 
 // places makes the paths of SRC, which must be there, and of DST absolute, without links.
 func places(source, destination string) (src, dst string, err error) {
@@ -254,13 +265,13 @@ func places(source, destination string) (src, dst string, err error) {
 		src, err = filepath.Abs(src)
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("SRC: %w: %w", err, ErrPlaces)
+		return "", "", &placeError{"SRC", err}
 	}
 	if info, err := os.Stat(src); err != nil || !info.IsDir() {
-		return "", "", fmt.Errorf("SRC %s is no directory: %w", source, ErrPlaces)
+		return "", "", &placeError{"SRC " + source, syscall.ENOTDIR}
 	}
 	if dst, err = resolved(destination); err != nil {
-		return "", "", fmt.Errorf("DST: %w: %w", err, ErrPlaces)
+		return "", "", &placeError{"DST", err}
 	}
 	if within(src, dst) || within(dst, src) {
 		return "", "", fmt.Errorf("SRC is %s and DST is %s: %w", src, dst, ErrPlaces)

@@ -238,7 +238,7 @@ func TestWhatAFilterFailsOn(t *testing.T) {
 		lost            uint64
 	}{
 		"status 2":        {"a\nfail\nb\n", `a.txt/1: the filter failed on it: "no"`, "A\nB\n", 1},
-		"a crash":         {"a\nb\ndie\n", "a.txt/2: no whole answer: it ended: exit status 1", "A\nB\n", 1},
+		"a crash":         {"a\nb\ndie\n", "a.txt/2: its answer is not complete: it ended: exit status 1", "A\nB\n", 1},
 		"a bad result":    {"empty\na\n", "a.txt/0: the filter's result is refused: it has no line", "A\n", 1},
 		"several":         {"fail\ndie\na\ndrop\nfail\n", "a.txt/", "A\n", 3},
 		"a whole shard":   {"fail\nfail\n", "a.txt/", "", 2},
@@ -307,7 +307,7 @@ func TestProgramsThatAreNoFilters(t *testing.T) {
 		{w.config(ByProcess, "true"), "has to answer LSIOFSF1"},
 		{w.config(ByProcess, "echo", "usage"), `its first bytes are "usage\n"`},
 		{w.config(ByDirs, "sh", "-c", "echo x > $1/other", "{in}", "{out}"), `it made "other" in {out}`},
-		{w.config(ByDirs, "sh", "-c", "for f in $0/*; do mkdir $1/${f##*/}; done", "{in}", "{out}"), "is no regular file"},
+		{w.config(ByDirs, "sh", "-c", "for f in $0/*; do mkdir $1/${f##*/}; done", "{in}", "{out}"), "is not a regular file"},
 		{w.config(ByDirs, "sh", "-c", "exit 5", "{in}", "{out}"), "exit status 5"},
 		{w.config(ByPipe, "no-such-program"), "not found"},
 	} {
@@ -422,7 +422,7 @@ func TestFilesOfOthersAreNotOverwritten(t *testing.T) {
 		c := w.config(ByPipe, "cat")
 		c.OnFailed = FailedSkip
 		_, err := w.run(c)
-		require.ErrorContains(t, err, "no filter has made it")
+		require.ErrorContains(t, err, "was not made by a filter")
 	}
 }
 
@@ -447,7 +447,7 @@ func TestResultsOfAnotherFormatAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt.gz": gz("one\n")})
 	_, err := w.run(w.config(ByPipe, "zcat"))
-	require.ErrorContains(t, err, "the result is no sound shard of format lines: record 0 at offset 0")
+	require.ErrorContains(t, err, "the result is not a sound shard of format lines: record 0 at offset 0")
 	require.Empty(t, w.made())
 }
 

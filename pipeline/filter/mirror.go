@@ -51,7 +51,7 @@ func (r *run) remove(ctx context.Context, path string) (bool, error) {
 		made = r.ledger.Made(path, sum)
 	}
 	if !made {
-		r.Warn(fmt.Sprintf("%s: its source is gone, and it is not as the filter made it: it stays", full))
+		r.Warn(fmt.Sprintf("%s: its source is gone, and it was changed after the filter made it: it stays", full))
 		return false, nil
 	}
 	if err := os.Remove(full); err != nil {

@@ -140,7 +140,7 @@ func (r *run) sound(ctx context.Context, d *draft, s *source) (records uint64, e
 		}
 	}
 	if err != nil {
-		err = failed(ctx, s, fmt.Errorf("the result is no sound shard of format %s: %w", r.format.Format.Name, err))
+		err = failed(ctx, s, fmt.Errorf("the result is not a sound shard of format %s: %w", r.format.Format.Name, err))
 	}
 	return records, err
 }

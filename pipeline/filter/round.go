@@ -27,7 +27,7 @@ func (r *run) once(ctx context.Context) error {
 	}
 	writing, one := sources.unsettled()
 	if writing > 0 {
-		r.Warn(fmt.Sprintf("%d files are being written, one is %s: run again when they are whole, or use --watch", writing, one))
+		r.Warn(fmt.Sprintf("%d files are being written, one is %s: run again when they are complete, or use --watch", writing, one))
 	}
 	shards, err := r.discover(ctx, sources.settled(), sources.omitted)
 	if err != nil {

@@ -191,7 +191,7 @@ func (d dirs) get(name string) (*os.File, error) {
 	case p == absent:
 		return nil, nil
 	case p == aStranger:
-		return nil, fmt.Errorf("its result in {out}, %q, is no regular file", name)
+		return nil, fmt.Errorf("its result in {out}, %q, is not a regular file", name)
 	}
 	return os.Open(at)
 }

@@ -98,7 +98,7 @@ func TestWindowsAreWholeShardsUpToTheAmount(t *testing.T) {
 	require.Empty(t, Window{Measure: Units, N: 3}.Choose(nil, someday))
 	for _, text := range []string{"0units", "units", "-1records", "5", "5 games", "-3h", "0s", "1.5shards", "99999999999999999999units"} {
 		_, err := ParseWindow(text)
-		require.ErrorContains(t, err, "is no window", text)
+		require.ErrorContains(t, err, "is not a window", text)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestEnoughIsWhatIsAskedFor(t *testing.T) {
 	}
 	for _, text := range []string{"5", "all", "1GiB", "2h", "-1units"} {
 		_, err := ParseAmount(text)
-		require.ErrorContains(t, err, "is no amount", text)
+		require.ErrorContains(t, err, "is not an amount", text)
 	}
 	require.InDelta(t, 0.32, Uses(500_000/39, 40_000), 0.001)
 	require.Equal(t, math.Inf(1), Uses(1, 0))

@@ -45,7 +45,7 @@ func ParseWindow(text string) (Window, error) {
 	if n, err := humanize.ParseBytes(text); err == nil && n > 0 && strings.HasSuffix(strings.ToLower(text), "b") {
 		return Window{Bytes, n, text}, nil
 	}
-	return Window{}, fmt.Errorf("%q is no window: write all, or an amount such as 500000units, 1000000records, 60shards, 100GiB (decoded) or 72h", text)
+	return Window{}, fmt.Errorf("%q is not a window: write all, or an amount such as 500000units, 1000000records, 60shards, 100GiB (decoded) or 72h", text)
 }
 
 // parseCount reads a number above 0 and what it is of.
@@ -144,7 +144,7 @@ func ParseAmount(text string) (Amount, error) {
 	if text == "" || text == "0" {
 		return Amount{}, nil
 	}
-	return Amount{}, fmt.Errorf("%q is no amount: write 0, or such as 40000units, 100000records or 5shards", text)
+	return Amount{}, fmt.Errorf("%q is not an amount: write 0, or such as 40000units, 100000records or 5shards", text)
 }
 
 // Within says why so much can never be new in an epoch of a window, nil where it can. Of units

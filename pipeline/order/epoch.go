@@ -149,7 +149,7 @@ func checkStarts(starts []uint64) error {
 	}
 	for i := 1; i < len(starts); i++ {
 		if starts[i] <= starts[i-1] {
-			return fmt.Errorf("order: chunk %d starts at record %d, which is not behind record %d, where chunk %d starts", i, starts[i], starts[i-1], i-1)
+			return fmt.Errorf("order: chunk %d starts at record %d, which is not after record %d, where chunk %d starts", i, starts[i], starts[i-1], i-1)
 		}
 	}
 	if total := starts[len(starts)-1]; total > MaxRecords {
@@ -250,7 +250,7 @@ func (c *Cursor) Next(dst []uint64) int {
 // that state or from where the cursor is.
 func (c *Cursor) Seek(p uint64) {
 	if p > c.epoch.total {
-		panic(fmt.Sprintf("order: position %d is behind the %d records of G", p, c.epoch.total))
+		panic(fmt.Sprintf("order: position %d is past the %d records of G", p, c.epoch.total))
 	}
 	if p == c.position {
 		return

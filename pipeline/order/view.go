@@ -76,7 +76,7 @@ func (v *View) Own(w uint64) uint64 {
 // record in the worker's stream. j must be below Dealt.
 func (v *View) Owner(j uint64) (w, k uint64) {
 	if j >= v.table.positions {
-		panic(fmt.Sprintf("order: index %d is behind the %d records that were dealt", j, v.table.positions))
+		panic(fmt.Sprintf("order: index %d is past the %d records that were dealt", j, v.table.positions))
 	}
 	s := v.table.at(j)
 	return s.w, s.k
@@ -154,7 +154,7 @@ const sweepRecords = 2048
 // positions not visited yet.
 func (v *View) Sweep(from, to uint64, visit func(j uint64, records []uint64) bool) {
 	if to > v.table.positions {
-		panic(fmt.Sprintf("order: a sweep to index %d is behind the %d records that were dealt", to, v.table.positions))
+		panic(fmt.Sprintf("order: a sweep to index %d is past the %d records that were dealt", to, v.table.positions))
 	}
 	defer v.Hold()()
 	block := make([]uint64, sweepRecords)

@@ -100,7 +100,7 @@ func (d *Directory) trust() error {
 		return err
 	}
 	if m := info.Mode(); m.Perm()&0o002 != 0 && m&fs.ModeSticky == 0 {
-		return fmt.Errorf("%s: others may write to it (mode %04o): take that right away with chmod o-w, or name another one with --run", d.path, m.Perm())
+		return fmt.Errorf("%s: others may write to it (mode %04o): chmod o-w takes that right away; or name another one with --run", d.path, m.Perm())
 	}
 	d.trusted, err = index.TrustIn(d.path)
 	return err
@@ -151,7 +151,7 @@ func (d *Directory) Suits(want Info) error {
 		{"format", d.info.Format, want.Format}, {"kind", d.info.Kind, want.Kind}, {"order of newest shards (--newest)", d.info.Newest, want.Newest},
 	} {
 		if x.here != x.there {
-			return fmt.Errorf("%s: its %s is %q, and was asked to be %q: name another directory with --run", d.path, x.what, x.here, x.there)
+			return fmt.Errorf("%s: its %s is %q, and not %q: name another directory with --run", d.path, x.what, x.here, x.there)
 		}
 	}
 	return nil

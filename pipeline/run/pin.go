@@ -73,7 +73,7 @@ func (d *Directory) pinned(i Info, e Epoch, text []byte) error {
 		return err
 	}
 	if want := Fingerprint(text); there.Snapshot != want {
-		return fmt.Errorf("its snapshot is %s there, and was asked to be %s: name the snapshot that the checkpoint says, or another directory with --run", short(there.Snapshot), short(want))
+		return fmt.Errorf("its snapshot there is %s, not %s: name the snapshot of the checkpoint, or another directory with --run", short(there.Snapshot), short(want))
 	}
 	return nil
 }

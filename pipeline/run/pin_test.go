@@ -50,7 +50,7 @@ func TestOtherRunsAndOtherSnapshotsAreNotPinnedOver(t *testing.T) {
 	_, err = Pin(path, pinnedInfo(), epochOf(7), textOf(7))
 	require.NoError(t, err)
 	_, err = Pin(path, pinnedInfo(), epochOf(7), textOf(6))
-	require.ErrorContains(t, err, "name the snapshot that the checkpoint says")
+	require.ErrorContains(t, err, "name the snapshot of the checkpoint")
 	other := pinnedInfo()
 	other.Kind = "V7"
 	_, err = Pin(path, other, epochOf(7), textOf(7))

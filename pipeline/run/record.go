@@ -65,7 +65,7 @@ func encode(record any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-var errCut = errors.New("it is not whole, or has been written to: it has not two lines, of which the second is the SHA-256 of the first: copy it anew from where it is whole, or begin another run with another --run")
+var errCut = errors.New("it is damaged: it should have two lines, the second the SHA-256 of the first: copy it again from an intact run directory, or begin another run with another --run")
 
 // decode reads a record as encode writes it, and nothing else: what differs in any byte
 // is refused.

@@ -110,11 +110,11 @@ func TestWhatIsNotAsItWasWrittenIsRefused(t *testing.T) {
 	again := func(line string) string { return line + "\n" + Fingerprint([]byte(line+"\n")) + "\n" }
 	require.Equal(t, string(right), again(line))
 	for what, x := range map[string]struct{ text, why string }{
-		"nothing":               {"", "it is not whole"},
-		"one line":              {line + "\n", "it is not whole"},
-		"another sum":           {line + "\n" + strings.Repeat("0", 64) + "\n", "it is not whole"},
-		"a byte more":           {string(right) + "\n", "it is not whole"},
-		"an edited line":        {strings.Replace(string(right), `"records":2`, `"records":3`, 1), "it is not whole"},
+		"nothing":               {"", "it is damaged"},
+		"one line":              {line + "\n", "it is damaged"},
+		"another sum":           {line + "\n" + strings.Repeat("0", 64) + "\n", "it is damaged"},
+		"a byte more":           {string(right) + "\n", "it is damaged"},
+		"an edited line":        {strings.Replace(string(right), `"records":2`, `"records":3`, 1), "it is damaged"},
 		"a future version":      {again(strings.Replace(line, `"version":1`, `"version":2,"x":[]`, 1)), "use a newer one"},
 		"another run":           {again(strings.Replace(line, took.Run, strings.Repeat("0", 32), 1)), "and this is run " + took.Run},
 		"another epoch":         {again(strings.Replace(line, `"epoch":0`, `"epoch":1`, 1)), "it is of epoch 1"},
@@ -155,7 +155,7 @@ func TestWhatIsNotAsItWasWrittenIsRefused(t *testing.T) {
 	_, err = d.Snapshot(took.Snapshot)
 	require.ErrorIs(t, err, ErrGone)
 	_, err = d.Snapshot("../run.json")
-	require.ErrorContains(t, err, "no snapshot's name")
+	require.ErrorContains(t, err, "not the name of a snapshot")
 }
 
 func must(b []byte, err error) []byte {
@@ -271,7 +271,7 @@ func TestARunDirectoryThatAllMayWriteToIsRefused(t *testing.T) {
 	opened(t, path)
 	require.NoError(t, os.Chmod(path, 0o777))
 	_, err := Open(path, games)
-	require.ErrorContains(t, err, "others may write to it (mode 0777): take that right away with chmod o-w")
+	require.ErrorContains(t, err, "others may write to it (mode 0777): chmod o-w takes that right away")
 	_, err = Read(path)
 	require.ErrorContains(t, err, "others may write to it")
 	require.NoError(t, os.Chmod(path, 0o777|os.ModeSticky)) // where nobody can take away what is another's

@@ -44,7 +44,7 @@ func snapshotName(fingerprint string) string {
 // Snapshot reads the text of a snapshot. It is ErrGone where it is not kept any more.
 func (d *Directory) Snapshot(fingerprint string) ([]byte, error) {
 	if !isHex(fingerprint, 64) {
-		return nil, fmt.Errorf("%q is no snapshot's name", fingerprint)
+		return nil, fmt.Errorf("%q is not the name of a snapshot", fingerprint)
 	}
 	packed, err := d.read(snapshotName(fingerprint), maxTextBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,7 +59,7 @@ func (d *Directory) Snapshot(fingerprint string) ([]byte, error) {
 		err = errors.New("it is not the text that its name stands for")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: copy it anew from where it is whole", filepath.Join(d.path, snapshotName(fingerprint)), err)
+		return nil, fmt.Errorf("%s: %w: copy it again from an intact run directory", filepath.Join(d.path, snapshotName(fingerprint)), err)
 	}
 	return text, nil
 }
@@ -99,7 +99,7 @@ func ReadSnapshot(path string) (fingerprint string, text []byte, err error) {
 		text, err = unpackText(packed)
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("%s: it is no snapshot: %w", path, err)
+		return "", nil, fmt.Errorf("%s: it is not a snapshot: %w", path, err)
 	}
 	return Fingerprint(text), text, nil
 }

@@ -76,7 +76,7 @@ func parseBucketWays(texts []string) (w BucketWays, err error) {
 		case name == "endpoint":
 			return w, fmt.Errorf("the service of a source stands in its dataset's name: write s3+https://HOST/BUCKET/PREFIX")
 		default:
-			return w, fmt.Errorf("%q can't stand behind its weight: there are anonymous, requester-pays, region=REGION and addressing=path|virtual|auto", withoutURL(text))
+			return w, fmt.Errorf("%q can't follow the weight: the settings are anonymous, requester-pays, region=REGION and addressing=path|virtual|auto", withoutURL(text))
 		}
 	}
 	return w, nil
@@ -137,7 +137,7 @@ func ParseSource(text string) (Source, error) {
 	name, rest, named := strings.Cut(text, "=")
 	weight, dataset, weighed := strings.Cut(rest, ":")
 	if !named || !weighed || dataset == "" {
-		return Source{}, fmt.Errorf("%q is no source of a mixture: write NAME=WEIGHT:DATASET, as web=70:/data/web", withoutURL(text))
+		return Source{}, fmt.Errorf("%q is not a source of a mixture: write NAME=WEIGHT:DATASET, as web=70:/data/web", withoutURL(text))
 	}
 	if err := checkSourceName(name); err != nil {
 		return Source{}, err
@@ -160,7 +160,7 @@ func ParseSource(text string) (Source, error) {
 func checkSourceName(name string) error {
 	const allowed = "abcdefghijklmnopqrstuvwxyz0123456789_-"
 	if name == "" || len(name) > MaxSourceName || strings.Trim(name, allowed) != "" {
-		return fmt.Errorf("%q is no name of a source: take 1 to %d small letters, digits, _ and -", withoutURL(name), MaxSourceName)
+		return fmt.Errorf("%q is not a name of a source: take 1 to %d small letters, digits, _ and -", withoutURL(name), MaxSourceName)
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func withoutURL(text string) string {
 // parseWeight reads a decimal with at most 6 digits behind the point, in millionths.
 func parseWeight(text string) (uint64, error) {
 	whole, digits, point := strings.Cut(text, ".")
-	wrong := fmt.Errorf("its weight (%q) must be a decimal number above 0 and at most %d, with at most %d digits behind the point", text, maxWholeWeight, weightDigits)
+	wrong := fmt.Errorf("its weight (%q) must be a decimal number above 0 and at most %d, with at most %d digits after the point", text, maxWholeWeight, weightDigits)
 	if whole == "" || point && digits == "" || len(digits) > weightDigits || strings.Trim(whole+digits, "0123456789") != "" {
 		return 0, wrong
 	}

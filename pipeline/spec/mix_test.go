@@ -22,7 +22,7 @@ func TestASourceSaysHowItsBucketIsAsked(t *testing.T) {
 	for text, words := range map[string]string{
 		"web=7,anonymous:/data/web":               "anonymous is for buckets",
 		"web=7,endpoint=https://hunter2@h:s3://b": "s3+https://HOST/BUCKET/PREFIX",
-		"web=7,profile=lab:s3://b":                `"profile=lab" can't stand`,
+		"web=7,profile=lab:s3://b":                `"profile=lab" can't follow the weight`,
 		"web=7,addressing=host:s3://b":            "addressing=path",
 		"web=7,region=:s3://b":                    "region=REGION",
 		"web=,anonymous:s3://b":                   "its weight",

@@ -43,7 +43,7 @@ func ParseSample(text string) (Sample, error) {
 			return Sample{Of: n}.Or(), nil
 		}
 	}
-	return Sample{}, fmt.Errorf("%q is no share of a dataset: write 1/n with n between 1 and %d, as 1/39", text, MaxSampleOf)
+	return Sample{}, fmt.Errorf("%q is not a share of a dataset: write 1/n with n between 1 and %d, such as 1/39", text, MaxSampleOf)
 }
 
 func (s Sample) validate(p *problems) {

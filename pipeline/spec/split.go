@@ -90,9 +90,9 @@ func ParsePart(text string) (Part, error) {
 	to, ok2 := parseFraction(b)
 	switch {
 	case !two || !ok || !ok2:
-		return Part{}, fmt.Errorf("%q is no part of a dataset: write two fractions between 0 and 1 with at most 9 digits behind the point, as 0..0.9", text)
+		return Part{}, fmt.Errorf("%q is not a part of a dataset: write two fractions between 0 and 1 with at most 9 digits after the point, such as 0..0.9", text)
 	case from >= to:
-		return Part{}, fmt.Errorf("%q is an empty part: the first fraction must be below the second, as in 0..0.9", text)
+		return Part{}, fmt.Errorf("%q is an empty part: the first fraction must be below the second, such as 0..0.9", text)
 	}
 	return Part{from, to}, nil
 }

@@ -57,7 +57,7 @@ func (s Spec) Validate() error {
 		p.addf("--cache-size (%d bytes, %v %%) must be auto, off, a number of bytes, or at most 100%% of the file system", c.SizeBytes, c.SizePercent)
 	}
 	if s.Cache.Off && s.Cache.Warm {
-		p.addf("--warm fills the cache, and --cache-size off says that there is to be none: leave one of them out")
+		p.addf("--warm fills the cache, and --cache-size off turns it off: leave one of them out")
 	}
 	s.validateGrow(&p)
 	if s.ReadTimeout <= 0 {
@@ -70,7 +70,7 @@ func (f Format) validate(p *problems) {
 	if u, is := UnsupportedFile("." + f.Name); is {
 		p.addf("--format %s: %s is not supported yet: %s", f.Name, u.Title, u.Convert())
 	} else if f.Name != "auto" && !slices.Contains(Formats, f.Name) {
-		p.addf("--format (%q) must be auto, %s", f.Name, strings.Join(Formats, ", "))
+		p.addf("--format (%q) must be one of auto, %s", f.Name, strings.Join(Formats, ", "))
 	}
 	f.validateZarr(p)
 	if f.Lc0Check && f.Name != "lc0" && f.Name != "auto" {

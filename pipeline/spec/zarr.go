@@ -67,7 +67,7 @@ func ParseFieldNumbers(text string) ([]FieldNumber, error) {
 		}
 		x, err := strconv.ParseFloat(number, 64)
 		if err != nil || named && name == "" {
-			return nil, fmt.Errorf("%q is no number: write 0.01 for all arrays, or sat=0.01,hrv=0.02", part)
+			return nil, fmt.Errorf("%q is not a number: write 0.01 for all arrays, or sat=0.01,hrv=0.02", part)
 		}
 		if len(list) > 0 && (!named || list[0].Field == "") {
 			return nil, fmt.Errorf("%q has more than one number without a name: write one for all arrays, or name them all", text)
@@ -126,7 +126,7 @@ func ParseDims(text string) ([]DimValue, error) {
 			return nil, fmt.Errorf("%q is a region, and it takes a length: write %s=24 for that; --select %s chooses the region in which crops lie", part, name, part)
 		}
 		if err != nil || n < 1 || named && name == "" {
-			return nil, fmt.Errorf("%q is no number of a dimension: write time=24,y=128, or 24,128 for dimensions without names", part)
+			return nil, fmt.Errorf("%q is not a number of a dimension: write time=24,y=128, or 24,128 for dimensions without names", part)
 		}
 		if len(list) > 0 && named != (list[0].Dim != "") {
 			return nil, fmt.Errorf("%q has numbers with and without names: name all dimensions, or none", text)
@@ -218,7 +218,7 @@ func ParseFields(text string) ([]Array, error) {
 			name, path = "", part
 		}
 		if path == "" || named && name == "" {
-			return nil, fmt.Errorf("%q is no array: write its path, or name=path", part)
+			return nil, fmt.Errorf("%q is not an array: write its path, or name=path", part)
 		}
 		list = append(list, Array{name, path})
 	}
@@ -238,7 +238,7 @@ func (f Format) validateZarr(p *problems) {
 	z := f.Zarr
 	if f.Name != "zarr" {
 		if z.Asked() {
-			p.addf("--crop, --stride and what else is for crops of arrays needs --format zarr, not %q", f.Name)
+			p.addf("--crop, --stride and the other flags of crops need --format zarr, not %q", f.Name)
 		}
 		return
 	}

@@ -15,18 +15,18 @@ func TestNumbersOfDimensionsAreByNameOrByPosition(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []DimValue{{"", 24}, {"", 128}, {"", 1}}, list)
 	for text, want := range map[string]string{
-		"":               "is no number of a dimension",
-		"time":           "is no number of a dimension",
-		"time=0":         "is no number of a dimension",
-		"time=-1":        "is no number of a dimension",
-		"=3":             "is no number of a dimension",
+		"":               "is not a number of a dimension",
+		"time":           "is not a number of a dimension",
+		"time=0":         "is not a number of a dimension",
+		"time=-1":        "is not a number of a dimension",
+		"=3":             "is not a number of a dimension",
 		"time=3:9":       "write time=24 for that; --select time=3:9 chooses the region",
 		"time=3,4":       "name all dimensions, or none",
 		"4,time=3":       "name all dimensions, or none",
 		"time=3,time=4":  "names time twice",
-		"time=3.5":       "is no number of a dimension",
-		"1e99":           "is no number of a dimension",
-		"time=3,,y=4":    "is no number of a dimension",
+		"time=3.5":       "is not a number of a dimension",
+		"1e99":           "is not a number of a dimension",
+		"time=3,,y=4":    "is not a number of a dimension",
 		longList(33, ""): "33 dimensions",
 	} {
 		_, err := ParseDims(text)
@@ -87,7 +87,7 @@ func TestArraysHaveTheNamesOfTheirPathsUnlessOthersAreGiven(t *testing.T) {
 	require.Equal(t, []string{"t", "wind", "c"}, names)
 	for _, text := range []string{"", "a,,b", "=a", "a="} {
 		_, err := ParseFields(text)
-		require.ErrorContains(t, err, "is no array", "%q", text)
+		require.ErrorContains(t, err, "is not an array", "%q", text)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestNumbersAreForAllArraysOrByName(t *testing.T) {
 	list, err = ParseFieldNumbers("1e-3")
 	require.NoError(t, err)
 	require.Equal(t, 1e-3, *NumberOf(list, "x"))
-	for text, says := range map[string]string{"": "is no number", "a=": "is no number", "=1": "is no number", "1,2": "more than one", "a=1,2": "more than one", "1,a=2": "more than one", "a=1,a=2": "names a twice"} {
+	for text, says := range map[string]string{"": "is not a number", "a=": "is not a number", "=1": "is not a number", "1,2": "more than one", "a=1,2": "more than one", "1,a=2": "more than one", "a=1,a=2": "names a twice"} {
 		_, err := ParseFieldNumbers(text)
 		require.ErrorContains(t, err, says, "%q", text)
 	}
@@ -127,7 +127,7 @@ func TestWhatCropsNeedIsSaidAtOnce(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	s.Format = Format{Name: "tar", Zarr: Zarr{Stack: true}}
-	require.ErrorContains(t, s.Validate(), "needs --format zarr")
+	require.ErrorContains(t, s.Validate(), "need --format zarr")
 	s.Format = Format{Name: "zarr", Remainder: RemainderCorrupt, Zarr: Zarr{Crop: []DimValue{{"t", 3}}}}
 	require.NoError(t, s.Validate())
 	s.Grow.On = true

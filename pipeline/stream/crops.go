@@ -38,7 +38,7 @@ func (s *Source) SetCrops(numbers int, open func() Locator) error {
 // sizeBytes is the size of a file of n records.
 func (c *crops) sizeBytes(n uint64) (int64, error) {
 	if c.open == nil {
-		return 0, errors.New("internal error: records are no crops")
+		return 0, errors.New("internal error: records are not crops")
 	}
 	row := c.rows.RowBytes()
 	if n > uint64((math.MaxInt64-math.MaxUint16)/row) {

@@ -52,7 +52,7 @@ type Source struct {
 	framer    unpack.Framer
 	renamer   unpack.Renamer
 	presenter unpack.Presenter // nil: streams are of the records' bytes
-	crops     crops            // the zero value: records are no crops
+	crops     crops            // the zero value: records are not crops
 	buffers   *buffers
 	meter     *meter.Meter
 	cores     int           // that may be busy at once, as it was when the source was made

@@ -38,7 +38,7 @@ func checkPadding(v *order.View) error {
 		return nil
 	}
 	d := v.Deal()
-	return fmt.Errorf("batches of %d for each of %d workers would have %d records of padding behind %d of the dataset, more than %d: ask for fewer workers, or mount with a smaller --batch or with --tail keep",
+	return fmt.Errorf("batches of %d for each of %d workers would have %d records of padding after the %d of the dataset, more than %d: ask for fewer workers, or mount with a smaller --batch or with --tail keep",
 		d.Batch, d.Workers, padding(v), v.Remaining(), uint64(maxPadding))
 }
 

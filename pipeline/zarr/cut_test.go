@@ -97,7 +97,7 @@ func TestADimensionThatTheFirstArrayLacksIsTakenWhole(t *testing.T) {
 	} {
 		_, err := NewCut(z, nil, []CutField{first, levels, again})
 		require.ErrorContains(t, err, flags+" level: array b has this dimension, and the first array, a (y=10, x=20), does not: ")
-		require.ErrorContains(t, err, "as --select level=0:")
+		require.ErrorContains(t, err, "as in --select level=0:")
 		require.ErrorContains(t, err, "name b first in --array")
 		require.Equal(t, 1, strings.Count(err.Error(), "does not: "), "it is said once")
 	}

@@ -125,7 +125,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{`"float32"`, `"string"`, `data type "string" is not supported`},
 		{`"float32"`, `"r12"`, "multiples of 8"},
 		{`"float32"`, `{"name": "numpy.datetime64", "configuration": {"unit": "week"}}`, `"week" is not a unit`},
-		{`"fill_value": "NaN"`, `"fill_value": "none"`, `fill_value: "none" is no value`},
+		{`"fill_value": "NaN"`, `"fill_value": "none"`, `fill_value: "none" is not a value`},
 		{`"crc32c"`, `"gzip"`, "index_codecs: must be bytes, or bytes and crc32c"},
 		{`"index_location": "end"`, `"index_location": "middle"`, "index_location: must be"},
 		{`"chunk_shape": [1008, 64, 64]`, `"chunk_shape": [1000, 64, 64]`, "the edge 1000 of dimension 0 does not divide 3024"},

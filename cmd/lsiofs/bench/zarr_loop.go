@@ -211,7 +211,7 @@ func (c *zarrCropper) part(p *zarr.Part) error {
 	brick := stored
 	if !c.array.Chain.Raw() {
 		if brick = c.brick; c.decoder.Decode(brick, stored, c.array.Chain) != nil {
-			return fmt.Errorf("%s: the brick at %d does not decode", c.files[n].Name(), at.OffsetBytes)
+			return fmt.Errorf("%s: the chunk at %d does not decode", c.files[n].Name(), at.OffsetBytes)
 		}
 	}
 	c.cut.Copier(0).Copy(zarr.Window{Bytes: c.record}, zarr.Window{Bytes: brick}, p)

@@ -116,7 +116,7 @@ func TestServersAnswerOneUnitAfterTheOther(t *testing.T) {
 
 func TestServersThatDoNotBegin(t *testing.T) {
 	for how, want := range map[string]string{
-		"other": `its first bytes are "Usage: `, "absent": "exit status 7; the last it said was: no model", "silent": "longer than --timeout",
+		"other": `its first bytes are "Usage: `, "absent": "exit status 7; its last output was: no model", "silent": "longer than --timeout",
 	} {
 		timeout := limit
 		if how == "silent" {
@@ -131,7 +131,7 @@ func TestServersThatDoNotBegin(t *testing.T) {
 
 func TestServersThatFailMidway(t *testing.T) {
 	for how, want := range map[string]string{
-		"dies": "exit status 9; the last it said was: out of memory", "garbage": "does not speak the protocol",
+		"dies": "exit status 9; its last output was: out of memory", "garbage": "does not speak the protocol",
 		"hangs": "longer than --timeout", "long": "a reply of 9223372036854775807 bytes, of at most 100",
 	} {
 		p, _ := program(t, limit, os.Args[0], "serve", how)
@@ -149,7 +149,7 @@ func TestServersThatFailMidway(t *testing.T) {
 }
 
 func TestServersThatEndBadly(t *testing.T) {
-	for how, want := range map[string]string{"more": "8 bytes behind its last answer", "badly": "exit status 3"} {
+	for how, want := range map[string]string{"more": "8 bytes after its last answer", "badly": "exit status 3"} {
 		p, _ := program(t, limit, os.Args[0], "serve", how)
 		s, err := p.Serve(context.Background(), "shard")
 		require.NoError(t, err)

@@ -61,7 +61,7 @@ func (l *lines) tell(line string) {
 	case n < maxLines:
 		l.said(about, line)
 	case n == maxLines:
-		l.said(about, "(what else it says of this shard is left out)")
+		l.said(about, "(its further output on this shard is left out)")
 	}
 }
 
@@ -81,5 +81,5 @@ func (l *lines) lastWords() string {
 	if l.last == "" {
 		return ""
 	}
-	return fmt.Sprintf("; the last it said was: %.200s", printable.Line(l.last))
+	return fmt.Sprintf("; its last output was: %.200s", printable.Line(l.last))
 }

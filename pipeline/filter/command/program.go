@@ -38,10 +38,10 @@ func newExecutable(s *unix.Stat_t) executable {
 }
 
 // ErrReplaced is wrapped by Same's error.
-var ErrReplaced = errors.New("it was replaced while the filter ran, so that nobody knows which one made what came last: run the filter again, which filters all shards by the new one")
+var ErrReplaced = errors.New("it was replaced while the filter ran, so it is not known which one made the last results: run the filter again, which filters all shards with the new one")
 
 // ErrNotFound is wrapped by Find's error where there is no such program.
-var ErrNotFound = errors.New("name an executable file, or a program in PATH, behind --")
+var ErrNotFound = errors.New("name an executable file, or a program in PATH, after --")
 
 // Find looks for the executable of argv, as a shell does. A run, or an answer of a Server,
 // may take timeout. said is told each line that a process says on stderr, and of which
@@ -226,9 +226,9 @@ func (s *Server) exchange(ctx context.Context, message [][]byte, read func() err
 		return nil
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded):
 		if ended := s.process.Wait(); ended != nil {
-			return fmt.Errorf("no whole answer: %w", ended)
+			return fmt.Errorf("its answer is not complete: %w", ended)
 		}
-		return errors.New("no whole answer: it ended, with exit status 0")
+		return errors.New("its answer is not complete: it ended, with exit status 0")
 	}
 	return err
 }
@@ -261,7 +261,7 @@ func (s *Server) Close(ctx context.Context) error {
 		return err
 	}
 	if n > 0 {
-		return fmt.Errorf("%d bytes behind its last answer: %w", n, protocol.ErrGarbage)
+		return fmt.Errorf("%d bytes after its last answer: %w", n, protocol.ErrGarbage)
 	}
 	return nil
 }

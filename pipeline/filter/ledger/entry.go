@@ -54,15 +54,15 @@ func ParseLine(line []byte) (e Entry, err error) {
 	}
 	for i, sum := range []*Sum{&e.Source, &e.Filter, &e.Result} {
 		if len(fields[i]) != sumDigits {
-			return e, fmt.Errorf("field %d is no SHA-256", i+1)
+			return e, fmt.Errorf("field %d is not a SHA-256", i+1)
 		}
 		if _, err := hex.Decode(sum[:], fields[i]); err != nil {
-			return e, fmt.Errorf("field %d is no SHA-256: %w", i+1, err)
+			return e, fmt.Errorf("field %d is not a SHA-256: %w", i+1, err)
 		}
 	}
 	for i, n := range []*uint64{&e.UnitsIn, &e.UnitsOut, &e.Records} {
 		if *n, err = strconv.ParseUint(string(fields[3+i]), 10, 64); err != nil || *n > math.MaxInt64 {
-			return e, fmt.Errorf("field %d is no number", 4+i)
+			return e, fmt.Errorf("field %d is not a number", 4+i)
 		}
 	}
 	e.Path = unescape.Replace(string(fields[6]))
@@ -79,7 +79,7 @@ func ParseLine(line []byte) (e Entry, err error) {
 // checkPath says why a path can't be one below a root.
 func checkPath(p string) error {
 	if p == "." || p == "" || path.Clean(p) != p || p[0] == '/' || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
-		return fmt.Errorf("%q is no path below a directory", p)
+		return fmt.Errorf("%q is not a path below a directory", p)
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func (l *Ledger) open() (err error) {
 		return err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxBytes {
-		return fmt.Errorf("%s is no ledger of a filter: it is no regular file, or has more than %d bytes", l.path(), int64(maxBytes))
+		return fmt.Errorf("%s is not a ledger of a filter: it is not a regular file, or has more than %d bytes", l.path(), int64(maxBytes))
 	}
 	text := make([]byte, info.Size())
 	if _, err := io.ReadFull(l.file, text); err != nil {
@@ -230,7 +230,7 @@ func (l *Ledger) rewrite() (err error) {
 		err = os.Rename(f.Name(), l.path())
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("write %s anew: %w", l.path(), err), f.Close(), os.Remove(f.Name()))
+		return errors.Join(fmt.Errorf("write %s again: %w", l.path(), err), f.Close(), os.Remove(f.Name()))
 	}
 	old := l.file
 	l.file, l.bytes, l.err = f, int64(len(text)), nil

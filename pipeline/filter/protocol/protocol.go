@@ -75,7 +75,7 @@ func ReadReply(r io.Reader, mostBytes int64) (Reply, error) {
 	n := binary.LittleEndian.Uint64(head[1:])
 	switch {
 	case reply.Status > Failed:
-		return Reply{}, fmt.Errorf("a reply begins with %q, and its status is none of 0, 1 and 2: %w", head, ErrGarbage)
+		return Reply{}, fmt.Errorf("a reply begins with %q, and its status is not 0, 1 or 2: %w", head, ErrGarbage)
 	case reply.Status == Drop && n != 0:
 		return Reply{}, fmt.Errorf("a reply leaves a unit out, and has %d bytes: %w", n, ErrGarbage)
 	case reply.Status == Failed && n > MaxReasonBytes:

@@ -32,7 +32,7 @@ func TestReplies(t *testing.T) {
 		"nothing":                  {err: "EOF"},
 		"half a head":              {text: []byte("\x00\x01"), err: "unexpected EOF"},
 		"fewer bytes than it said": {text: reply(0, 4, "abc"), err: "unexpected EOF"},
-		"no status":                {text: reply(3, 0, ""), err: "its status is none of 0, 1 and 2"},
+		"no status":                {text: reply(3, 0, ""), err: "its status is not 0, 1 or 2"},
 		"text":                     {text: []byte("hello, world\n"), err: "does not speak the protocol"},
 		"a drop with bytes":        {text: reply(1, 1, "x"), err: "leaves a unit out, and has 1 bytes"},
 		"a long reason":            {text: reply(2, MaxReasonBytes+1, ""), err: "a reason of 65537 bytes"},

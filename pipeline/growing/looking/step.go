@@ -139,11 +139,11 @@ func (l *Looker) replaced(self [2]uint64, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if self == l.first {
-		l.config.Log.Warn("the dataset's directory is the one again that it was at first", "directory", l.config.Root)
+		l.config.Log.Warn("the dataset's directory is again the one that it was at first", "directory", l.config.Root)
 		l.status.Replaced = time.Time{}
 		return
 	}
-	l.config.Log.Warn("the dataset's directory is another one than before: it was made anew, or something was mounted or unmounted there", "directory", l.config.Root)
+	l.config.Log.Warn("the dataset's directory is another one than before: it was made again, or something was mounted or unmounted there", "directory", l.config.Root)
 	l.status.Replaced = now
 }
 

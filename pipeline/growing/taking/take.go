@@ -93,7 +93,7 @@ func (t *Taker) takeNow(ctx context.Context, a *attempt) error {
 		if try == mostTries {
 			return fmt.Errorf("epoch %d is not taken: %w", a.epoch, err)
 		}
-		t.config.Log.Info("shards are chosen anew: one was deleted or written anew meanwhile", "epoch", a.epoch, "shard", gone.path)
+		t.config.Log.Info("shards are chosen again: one was deleted or replaced meanwhile", "epoch", a.epoch, "shard", gone.path)
 	}
 }
 
@@ -234,7 +234,7 @@ func (t *Taker) enough(epoch uint64, chosen []growing.Shard, n growing.News) *gr
 type goneError struct{ path string }
 
 func (e *goneError) Error() string {
-	return fmt.Sprintf("%s was deleted or written anew before --hold could keep it: ask for the epoch again, and leave shards that are so new as they are", e.path)
+	return fmt.Sprintf("%s was deleted or replaced before --hold could keep it: ask for the epoch again, and do not change shards that are so new", e.path)
 }
 
 // publish takes the epoch, of these shards, whose text is given, unless another node does so

@@ -175,7 +175,7 @@ func Place(asked, dataset, root, indexDir string) (string, error) {
 			_, err = os.Stat(filepath.Dir(dir))
 		}
 		if err != nil { // a typo, or nothing is mounted there: another run would begin by mistake
-			return "", fmt.Errorf("--run %s: %w: make the directory that it is to be in, or mount what that is on", asked, err)
+			return "", fmt.Errorf("--run %s: %w: make its parent directory, or mount the file system that it is on", asked, err)
 		}
 		return dir, nil
 	}

@@ -58,7 +58,7 @@ func openDirectory(d disk, path string, log *slog.Logger) (*directory, error) {
 func (c *directory) enter() error {
 	root, err := c.disk.open(unix.AT_FDCWD, c.path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err == unix.ENOTDIR || err == unix.ELOOP {
-		return fmt.Errorf("it is no directory (links are not followed): %w", errTrust)
+		return fmt.Errorf("it is not a directory (links are not followed): %w", errTrust)
 	} else if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
@@ -121,7 +121,7 @@ func (c *directory) claim(root int) error {
 		if name == tagName {
 			return nil // we were killed before we could write to it
 		}
-		return fmt.Errorf("it is not empty (%q), and no cache of lsiofs: %w", name, errTrust)
+		return fmt.Errorf("it is not empty (it has %q), and not a cache of lsiofs: %w", name, errTrust)
 	})
 	if err != nil {
 		return err

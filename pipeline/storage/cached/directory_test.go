@@ -23,11 +23,11 @@ func TestDirectoriesThatAreNotOursAreRefused(t *testing.T) {
 		"for all":                {func(d string) error { return errors.Join(os.Mkdir(d, 0o700), os.Chmod(d, 0o777)) }, "others may use it (mode 0777)", false},
 		"a stranger's":           {func(d string) error { return errors.Join(os.Mkdir(d, 0o700), os.Chown(d, 12345, 12345)) }, "it belongs to user 12345", true},
 		"a link":                 {func(d string) error { return errors.Join(os.Mkdir(d+"x", 0o700), os.Symlink(d+"x", d)) }, "links are not followed", false},
-		"a file":                 {func(d string) error { return os.WriteFile(d, nil, 0o600) }, "no directory", false},
+		"a file":                 {func(d string) error { return os.WriteFile(d, nil, 0o600) }, "not a directory", false},
 		"with files": {func(d string) error {
 			return errors.Join(os.Mkdir(d, 0o700), os.WriteFile(d+"/thesis.tex", nil, 0o600))
-		}, `not empty ("thesis.tex")`, false},
-		"with a store but no tag": {func(d string) error { return os.MkdirAll(d+"/v1", 0o700) }, `not empty ("v1")`, false},
+		}, `not empty (it has "thesis.tex")`, false},
+		"with a store but no tag": {func(d string) error { return os.MkdirAll(d+"/v1", 0o700) }, `not empty (it has "v1")`, false},
 		"another program's cache": {func(d string) error {
 			return errors.Join(os.Mkdir(d, 0o700), os.WriteFile(d+"/"+tagName, []byte("Signature: 8a477f597d28d172789f06886806bc55\n# pip\n"), 0o600))
 		}, "another program's cache", false},

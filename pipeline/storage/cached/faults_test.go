@@ -186,7 +186,7 @@ func TestACacheThatCantBeReadIsNotUsedAnyMore(t *testing.T) {
 	}
 	require.Equal(t, "off", s.Stats().State)
 	require.Contains(t, s.Stats().Reason, "input/output error")
-	require.Equal(t, 1, w.lines("not used any more"))
+	require.Equal(t, 1, w.lines("stops using the cache"))
 }
 
 func TestACacheThatIsRemovedIsNotUsedAnyMore(t *testing.T) {
@@ -199,7 +199,7 @@ func TestACacheThatIsRemovedIsNotUsedAnyMore(t *testing.T) {
 	w.read(s, "b", 0, 10_000)
 	require.Equal(t, "off", s.Stats().State)
 	require.NoDirExists(t, w.cache, "it is not made again under a running mount")
-	require.Equal(t, 1, w.lines("not used any more"))
+	require.Equal(t, 1, w.lines("stops using the cache"))
 }
 
 // tmpfs is a file system of so many bytes.

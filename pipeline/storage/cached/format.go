@@ -153,7 +153,7 @@ func parseHeader(b []byte) (header, error) {
 	case url+validator > textBytes:
 		return header{}, fmt.Errorf("%w: texts of %d and %d bytes", errHeader, url, validator)
 	case len(bytes.Trim(b[textAt+url+validator:headerSumAt], "\x00")) > 0:
-		return header{}, fmt.Errorf("%w: something is behind the texts", errHeader)
+		return header{}, fmt.Errorf("%w: bytes follow the texts", errHeader)
 	}
 	return header{
 		ObjectBytes: int64(size),

@@ -64,7 +64,7 @@ func (h *health) failed(what string, err error) {
 		return
 	}
 	h.reason = what + ": " + err.Error()
-	h.log.Error("the cache is not used any more by this mount: all is read from where the dataset is; mount again when its disk is well", "dir", h.dir, "what", what, "err", err)
+	h.log.Error("this mount stops using the cache, and reads everything from where the dataset is; mount again when the disk of the cache works", "dir", h.dir, "what", what, "err", err)
 }
 
 func (s *Storage) failed(what string, err error) { s.health.failed(what, err) }

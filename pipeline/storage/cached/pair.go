@@ -37,7 +37,7 @@ func (p *pair) close() {
 var (
 	errAbsent = errors.New("there is nothing of the object in the cache")
 	errBusy   = errors.New("the object's folder is locked by others")
-	errNotOur = errors.New("something that is no file of ours is in the place of the object's")
+	errNotOur = errors.New("something that is not a file of the cache is in the place of the object's")
 )
 
 const (

@@ -35,7 +35,7 @@ func ParseSize(text string) (Size, error) {
 	}
 	n, err := humanize.ParseBytes(text)
 	if err != nil || n == 0 || n > math.MaxInt64 {
-		return Size{}, fmt.Errorf("cache size %q: say auto, off, bytes with a unit such as 200GiB, or a share of the file system such as 30%%", text)
+		return Size{}, fmt.Errorf("cache size %q: use auto, off, bytes with a unit such as 200GiB, or a share of the file system such as 30%%", text)
 	}
 	return Size{Bytes: int64(n)}, nil
 }

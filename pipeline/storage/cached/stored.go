@@ -20,7 +20,7 @@ type stored struct {
 	data, sums int
 }
 
-var errNoObject = errors.New("no object of this cache's format")
+var errNoObject = errors.New("it is not an object of this cache's format")
 
 // errVanished is of an object that was there, and has been removed meanwhile: mounts make
 // room.

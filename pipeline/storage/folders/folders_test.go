@@ -265,7 +265,7 @@ func TestWhichFilesAreListed(t *testing.T) {
 
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(root, "out/dangling")))
 	err := s.List(t.Context(), func(string, bool) bool { return true }, func(storage.Object) error { return nil })
-	require.ErrorContains(t, err, "out: dangling: follow symbolic link: no such file or directory: mend the link or remove it")
+	require.ErrorContains(t, err, "out: dangling: follow symbolic link: no such file or directory: mend or remove the link, or leave it out with --exclude")
 }
 
 func TestLinksToDirectoriesAreFollowed(t *testing.T) {
@@ -304,7 +304,7 @@ func TestLinksToDirectoriesAreFollowed(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(root, "b")))
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(root, "b")))
 	require.ErrorContains(t, s.List(t.Context(), wanted, func(storage.Object) error { return nil }),
-		"b: follow symbolic link: no such file or directory: mend the link or remove it")
+		"b: follow symbolic link: no such file or directory: mend or remove the link, or leave it out with --exclude")
 }
 
 func TestAddedRemovedAndChangedFilesGiveTheirDirectoryAlonesAnotherVersion(t *testing.T) {

@@ -351,7 +351,7 @@ func (g *gathering) notLooked(fd int, f *seen, err error) error {
 	if lerr := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); lerr == unix.ENOENT {
 		return nil
 	} else if lerr == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		return fmt.Errorf("%s: follow symbolic link: %w: mend the link or remove it", name, err)
+		return fmt.Errorf("%s: follow symbolic link: %w: mend or remove the link, or leave it out with --exclude", name, err)
 	}
 	return fmt.Errorf("%s: stat: %w", name, err)
 }

@@ -166,7 +166,7 @@ func (t *table) find(o storage.Object) (d segment, err error) {
 		}
 		if string(t.path(&e)) == o.Path {
 			if d = t.directory(&e); d.object(o.Path) != o {
-				return segment{}, fmt.Errorf("the directory is not what was listed last: %w", storage.ErrChanged)
+				return segment{}, fmt.Errorf("the directory is not the one that was listed: %w", storage.ErrChanged)
 			}
 			return d, nil
 		}

@@ -111,7 +111,7 @@ func CheckAsking(fd int, listed storage.Object) error {
 // Check compares the attributes with the listed object.
 func (a Attributes) Check(listed storage.Object) error {
 	if !a.Regular() {
-		return fmt.Errorf("no regular file any more: %w", storage.ErrChanged)
+		return fmt.Errorf("not a regular file any more: %w", storage.ErrChanged)
 	}
 	return storage.Compare(listed, storage.Object{SizeBytes: a.SizeBytes, Version: a.Version(filesystem.Traits{})})
 }

@@ -135,7 +135,7 @@ func liesIn(path, dir string) bool {
 type neverError struct{ to, dir string }
 
 func (e *neverError) Error() string {
-	return fmt.Sprintf("it leads to %s, which is, holds or lies in %s: the administrator of this machine lets no dataset read that: remove the link, or leave it out with --exclude", e.to, e.dir)
+	return fmt.Sprintf("it leads to %s, which is, holds or is inside %s, and the administrator of this machine keeps datasets from reading that: remove the link, or leave it out with --exclude", e.to, e.dir)
 }
 
 func (e *neverError) Unwrap() error { return fs.ErrPermission }

@@ -78,7 +78,7 @@ func openRegular(dirfd int, path string, find func() (int, error)) (int, error) 
 
 var (
 	errGone   = fmt.Errorf("the file is gone: %w", storage.ErrChanged)
-	errNoFile = fmt.Errorf("no regular file any more: %w", storage.ErrChanged)
+	errNoFile = fmt.Errorf("not a regular file any more: %w", storage.ErrChanged)
 )
 
 // haveProc says whether /proc is mounted here, as it is nearly everywhere.

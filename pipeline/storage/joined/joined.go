@@ -149,7 +149,7 @@ func (s *Storage) Join(ctx context.Context, names []string, files []storage.Obje
 			return storage.Object{}, fmt.Errorf("%s: %w", f.Path, err)
 		}
 		if i > 0 && n != rows {
-			return storage.Object{}, fmt.Errorf("%s has %d rows and %s has %d: files of one record each have as many", files[0].Path, rows, f.Path, n)
+			return storage.Object{}, fmt.Errorf("%s has %d rows, and %s has %d: files that are read together need equally many", files[0].Path, rows, f.Path, n)
 		}
 		rows = n
 		if p.rowBytes > 1<<40 {

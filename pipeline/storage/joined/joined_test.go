@@ -157,7 +157,7 @@ func TestFilesOfDifferentLengthsAreNoObject(t *testing.T) {
 	m := join(t, 10, 8, 16)
 	require.NoError(t, os.Truncate(filepath.Join(m.dir, "f1"), 8+9*16))
 	_, err := m.Join(context.Background(), []string{"a", "b"}, m.files(t, []string{"f0", "f1"}))
-	require.ErrorContains(t, err, "f0 has 10 rows and f1 has 9")
+	require.ErrorContains(t, err, "f0 has 10 rows, and f1 has 9")
 }
 
 func TestReadsOfAJoinedObjectThatAreCalledOffImpossibleOrTooLate(t *testing.T) {

@@ -206,7 +206,7 @@ func (w *walk) file(path string, before *identity.Attributes, last bool) error {
 		case errors.Is(lstatErr, fs.ErrNotExist):
 			return nil
 		case lstatErr == nil && link.Mode()&fs.ModeSymlink != 0:
-			return fmt.Errorf("list dataset: follow symbolic link: %w: mend the link or remove it", err)
+			return fmt.Errorf("list dataset: follow symbolic link: %w: mend or remove the link, or leave it out with --exclude", err)
 		}
 		return fmt.Errorf("list dataset: %w", err)
 	}

@@ -148,7 +148,7 @@ func (s *Storage) submit(i int, reads []*storage.Read) {
 		for _, r := range reads {
 			go r.Done(&storage.Error{
 				Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)),
-				Err: fmt.Errorf("it is of no source: %w", storage.ErrChanged),
+				Err: fmt.Errorf("it does not belong to a source: %w", storage.ErrChanged),
 			})
 		}
 		return

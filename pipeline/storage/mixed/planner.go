@@ -82,7 +82,7 @@ const streamReadBytes = 1 << 20
 func (s *Storage) OpenSequential(ctx context.Context, o storage.Object, off int64) (io.ReadCloser, error) {
 	i, below := s.below(o)
 	if i < 0 {
-		return nil, &storage.Error{Object: o.Path, OffsetBytes: off, SizeBytes: o.SizeBytes - off, Err: fmt.Errorf("it is of no source: %w", storage.ErrChanged)}
+		return nil, &storage.Error{Object: o.Path, OffsetBytes: off, SizeBytes: o.SizeBytes - off, Err: fmt.Errorf("it does not belong to a source: %w", storage.ErrChanged)}
 	}
 	if streams, is := s.sources[i].Storage.(storage.Sequential); is {
 		r, err := streams.OpenSequential(ctx, below, off)

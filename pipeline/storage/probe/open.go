@@ -177,7 +177,7 @@ func (s *Service) Kind() profile.Kind {
 }
 
 // ErrNothing says that a listing has no object with any bytes.
-var ErrNothing = errors.New("nothing with any bytes is there")
+var ErrNothing = errors.New("there are no files with bytes in them")
 
 // Objects gives some objects of the dataset, the largest first: those of the first pages
 // of its listing. There is at least one.

@@ -87,14 +87,14 @@ func TestProfilesThatAreNotSoundAreIgnoredWithAReason(t *testing.T) {
 		text []byte
 		says string
 	}{
-		{"empty", nil, "it is no profile"},
-		{"cut off", text[:len(text)/2], "it is no profile"},
-		{"text behind it", append(bytes.Clone(text), "{}"...), "there is text behind it"},
+		{"empty", nil, "it is not a profile"},
+		{"cut off", text[:len(text)/2], "it is not a profile"},
+		{"text behind it", append(bytes.Clone(text), "{}"...), "text follows it"},
 		{"another version", edited(`"version": 1`, `"version": 2`), "its version (2) is not 1"},
 		{"a field of later", edited(`"version": 1`, `"version": 1, "colour": 3`), "unknown field"},
 		{"a depth of none", edited(`"depth": 64`, `"depth": 0`), "depth (0) must be between"},
 		{"a gap of petabytes", edited(`"gap_bytes": 36864`, `"gap_bytes": 1e15`), "gap_bytes"},
-		{"not measured", edited(`"tuned": "2026-11-21T11:30:00Z"`, `"tuned": "0001-01-01T00:00:00Z"`), "when it was measured"},
+		{"not measured", edited(`"tuned": "2026-11-21T11:30:00Z"`, `"tuned": "0001-01-01T00:00:00Z"`), "no time of measurement"},
 		{"two kinds", edited(`"kind": "`+string(place.Kind)+`"`, `"kind": "ssd2"`), "it is for ssd2 and for"},
 		{"too large", append(bytes.Clone(text), bytes.Repeat([]byte(" "), maxStoredBytes)...), "more than the"},
 		{"of another file system", foreign, `it is for the file system "uuid 1234", not`},
@@ -107,7 +107,7 @@ func TestProfilesThatAreNotSoundAreIgnoredWithAReason(t *testing.T) {
 			f := FindIn(dir, data)
 			require.ErrorContains(t, f.Problem, c.says)
 			require.ErrorContains(t, f.Problem, file)
-			require.ErrorContains(t, f.Problem, "measure anew with lsiofs tune")
+			require.ErrorContains(t, f.Problem, "measure again with lsiofs tune")
 			require.Equal(t, Defaults(place.Kind), f.Profile)
 			require.Empty(t, f.File)
 		})
@@ -115,7 +115,7 @@ func TestProfilesThatAreNotSoundAreIgnoredWithAReason(t *testing.T) {
 	t.Run("a directory in its place", func(t *testing.T) {
 		dir := t.TempDir()
 		require.NoError(t, os.Mkdir(filepath.Join(dir, fileName(place.Identity)), 0o700))
-		require.ErrorContains(t, FindIn(dir, data).Problem, "no regular file")
+		require.ErrorContains(t, FindIn(dir, data).Problem, "not a regular file")
 	})
 	t.Run("a dataset that is not there", func(t *testing.T) {
 		f := FindIn(t.TempDir(), filepath.Join(data, "missing"))

@@ -56,7 +56,7 @@ func findAt(dir string, place Place) Found {
 	case err == nil:
 		f.Profile, f.File, f.Cells = s.Profile, file, s.Cells
 	case !errors.Is(err, iofs.ErrNotExist):
-		f.Problem = fmt.Errorf("storage profile %s is ignored: %w; measure anew with lsiofs tune, or remove it", file, err)
+		f.Problem = fmt.Errorf("storage profile %s is ignored: %w; measure again with lsiofs tune, or remove it", file, err)
 	}
 	return f
 }

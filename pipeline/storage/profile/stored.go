@@ -42,10 +42,10 @@ func Parse(text []byte) (Stored, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
-		return Stored{}, fmt.Errorf("it is no profile: %w", err)
+		return Stored{}, fmt.Errorf("it is not a profile: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return Stored{}, errors.New("it is no profile: there is text behind it")
+		return Stored{}, errors.New("it is not a profile: text follows it")
 	}
 	if s.Profile != (Profile{}) {
 		s.Profile = s.Profile.Or()
@@ -65,9 +65,9 @@ func (s *Stored) validate() error {
 	}
 	switch {
 	case s.Profile.Tuned.IsZero():
-		return errors.New("it does not say when it was measured")
+		return errors.New("it has no time of measurement")
 	case s.Place.Identity == "":
-		return errors.New("it does not say which file system it is for")
+		return errors.New("it names no file system")
 	case s.Place.Kind != s.Profile.Kind:
 		return fmt.Errorf("it is for %s and for %s", s.Place.Kind, s.Profile.Kind)
 	case len(s.Cells) > maxCells:

@@ -164,7 +164,7 @@ func TestObjectsOfAnotherEncodingAreAnError(t *testing.T) {
 		writeV2(t, filepath.Join(dir, "a"), separator, object)
 		text := refused(t, openLocal(t, dir), crops)
 		require.Contains(t, text, "correct its dimension_separator or chunk_key_encoding")
-		require.Contains(t, text, "like \"0"+separator+"0"+separator+"0\"")
+		require.Contains(t, text, "such as \"0"+separator+"0"+separator+"0\"")
 		writeV2(t, filepath.Join(dir, "a"), separator, strings.ReplaceAll("2 1 1", " ", separator))
 		require.EqualValues(t, 1, findOne(t, dir, crops).Fields[0].Present(), "left-overs are")
 	}
