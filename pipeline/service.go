@@ -135,7 +135,7 @@ func (m *mount) troubled(t remote.Trouble) {
 
 func (m *mount) bucketOptions() s3.Options {
 	r := m.spec.Remote
-	return s3.Options{Region: r.Region, Endpoint: r.Endpoint, Addressing: string(r.Addressing), Anonymous: r.Anonymous, RequesterPays: r.RequesterPays, Credentials: m.credentials}
+	return s3.Options{Region: r.Region, Endpoint: r.Endpoint, Addressing: string(r.Addressing), Anonymous: r.Anonymous, RequesterPays: r.RequesterPays, Credentials: m.credentials, Await: true}
 }
 
 func (m *mount) openBucket(ctx context.Context, b target.Bucket, transport *web.Transport) (remote.Source, discover.Choice, error) {

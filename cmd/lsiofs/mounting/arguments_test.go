@@ -4,6 +4,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,13 +12,16 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
-// throughPipe gives a descriptor that text comes through.
+// throughPipe gives a descriptor that text comes through, which WholeArgs closes.
 func throughPipe(t *testing.T, text string) string {
 	t.Helper()
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
+	fd, err := syscall.Dup(int(r.Fd())) // r is closed when it is collected
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
 	go func() { _, _ = w.WriteString(text); _ = w.Close() }()
-	return argsFlag + strconv.Itoa(int(r.Fd()))
+	return argsFlag + strconv.Itoa(fd)
 }
 
 func TestArgumentsThatComeThroughADescriptorReplaceThoseForShow(t *testing.T) {

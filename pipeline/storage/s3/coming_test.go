@@ -93,7 +93,7 @@ func TestCredentialsThatComeLateAreFound(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(shared.Close)
 			head := func() error {
-				o := Options{Region: "eu-west-1", Transport: amazon{transport(t), s.server.Listener.Addr().String()}, Credentials: shared}
+				o := Options{Region: "eu-west-1", Transport: amazon{transport(t), s.server.Listener.Addr().String()}, Credentials: shared, Await: true}
 				src, _, err := Open(t.Context(), bucket(t, "s3://bucket/"), o)
 				if err != nil {
 					return err

@@ -33,6 +33,9 @@ type Options struct {
 	RequesterPays bool
 	// Credentials are those of all sources that share it; nil: the source has its own.
 	Credentials *Credentials
+	// Await has Open fail, in a way that may pass, while the file of a profile that may name the bucket's
+	// region and service is not written yet.
+	Await bool
 	// Transport makes the requests. It is the caller's, who closes it after the source.
 	Transport http.RoundTripper
 }
@@ -128,11 +131,12 @@ func newSource(ctx context.Context, folder target.Bucket, o Options) (*Source, e
 		return nil, err
 	}
 	keys := o.Credentials.of(p, o.Transport)
-	if p.awaited && !o.Anonymous { // the profile may say where the bucket is, too
-		if _, err = keys.get(ctx); err == nil {
-			p, err = readProfile()
+	if p.awaited && o.Await && !o.Anonymous { // the profile may say where the bucket is, too
+		_, err = keys.get(ctx)
+		if _, coming := errors.AsType[*comingError](err); coming || err != nil && ctx.Err() != nil {
+			return nil, err
 		}
-		if err != nil {
+		if p, err = readProfile(); err != nil { // what else is wrong with keys is of the first request
 			return nil, err
 		}
 	}
