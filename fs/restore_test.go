@@ -208,7 +208,7 @@ func TestRefusedDocumentsChangeNothingAndStatusSaysWhy(t *testing.T) {
 		{"incomplete", `{"epoch":`},
 		{"text behind", `{"epoch": 1} {"epoch": 2}`},
 		{"unknown field", `{"epoch": 1, "sample": 3}`},
-		{"too many samples", `{"epoch": 1, "samples": 2001}`},
+		{"too many samples", `{"epoch": 1, "samples": 1099511627776}`},
 		{"negative", `{"epoch": -1}`},
 		{"fraction", `{"epoch": 1.5}`},
 		{"another dataset", strings.Replace(good, m.data.Fingerprint(), strings.Repeat("0", 64), 1)},
@@ -236,7 +236,7 @@ func TestADocumentThatCanNotBeRestoredIsRefusedByTheWriteThatCompletesIt(t *test
 	m := mount(t, 2)
 	good := m.read(m.path("checkpoint"))
 	for _, c := range []struct{ name, doc string }{
-		{"too many samples", `{"epoch": 1, "samples": 2001}`},
+		{"too many samples", `{"epoch": 1, "samples": 1099511627776}`},
 		{"another dataset", strings.Replace(good, m.data.Fingerprint(), strings.Repeat("0", 64), 1)},
 		{"another seed", strings.Replace(good, `"seed": 0`, `"seed": 1`, 1)},
 		{"more than there is", strings.Replace(good, `[   0,    0]`, `[ 501,    0]`, 1)},

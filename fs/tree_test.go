@@ -42,7 +42,7 @@ func TestPathsThatExistAndPathsThatDoNot(t *testing.T) {
 		"worker-2.rec", "worker-01.rec", "worker-0-of-2.rec", "worker-0.tar", "worker-0",
 		"epoch-00", "epoch-01", "epoch--1", "epoch-x", "epoch-", "epoch-18446744073709551616", "epoch-0x1",
 		"epoch-0/worker-5-of-4.rec", "epoch-0/worker-4-of-4.rec", "epoch-0/worker-0-of-0.rec", "epoch-0/worker-0-of-65537.rec",
-		"epoch-0/worker-0.rec", "epoch-0/worker-0-of-04.rec", "epoch-0/from-2001", "epoch-0/from-01", "epoch-0/from-x",
+		"epoch-0/worker-0.rec", "epoch-0/worker-0-of-04.rec", "epoch-0/from-1099511627776", "epoch-0/from-01", "epoch-0/from-x",
 		"epoch-0/from-1/from-1", "epoch-0/README", "epoch-0/checkpoint", "from-1", "nothing",
 	} {
 		require.Equal(t, syscall.ENOENT, m.do(call{Op: "stat", Path: m.path(path)}).Errno, path)

@@ -67,7 +67,7 @@ func TestRefusedDocumentsChangeNothingAndStatusSaysWhy(t *testing.T) {
 		{"an epoch that is no number", "epoch", `{"epoch": "1"}`},
 		{"an epoch with a fraction", "1.5", `{"epoch": 1.5}`},
 		{"an epoch beyond 64 bits", "18446744073709551616", `{"epoch": 18446744073709551616}`},
-		{"more samples than records", "100000", `{"epoch": 1, "samples": 100000}`},
+		{"more samples than records", "1099511627776", `{"epoch": 1, "samples": 1099511627776}`},
 		{"samples without an epoch", "lacks epoch", `{"samples": 1}`},
 		{"a worker that took too many", "99999", variant(func(d *document) { d.Done = []taken{{Batch: 1, Consumed: []int{1, 99999}}} })},
 		{"a negative count", "(-1)", variant(func(d *document) { d.Done = []taken{{Batch: 1, Consumed: []int{-1}}} })},
