@@ -208,7 +208,7 @@ func hostiles() []hostile {
 		}, "gzip", linesFlags},
 
 		{"a size of a tar that is negative", "b.tar", tarOf(tarHeader('0', strings.Repeat("\xff", 12))), "size field", nil},
-		{"a PAX size that is negative", "b.tar", paxOf(paxRecord("size", "-1")), "PAX size", nil},
+		{"a PAX size that is negative", "b.tar", paxOf(paxRecord("size", "-1")), "PAX header's size", nil},
 		{"a PAX record longer than its header", "b.tar", paxOf("9223372036854775807 path=x\n"), "PAX record", nil},
 		{"a PAX record of no length", "b.tar", paxOf("0 path=x\n"), "PAX record", nil},
 		{"a PAX header of more than 1 MiB", "b.tar", paxOf(paxRecord("comment", strings.Repeat("x", 1<<20))), "more than 1 MiB", nil},

@@ -231,7 +231,7 @@ func TestReferencesThatCanNotBeReadAreRefusedInWords(t *testing.T) {
 		{`{".zarray": %[1]s, "0": ["a.nc", 8, 8]}`, "0: it refers to bytes [8, 16) of a.nc, which has 12"},
 		{`{".zarray": %[1]s, "0": ["b.nc", 8, 8]}`, "0: the file b.nc, which it refers to, is not there"},
 		{`{".zarray": %[1]s, "0": ["a.nc", 0, 4]}`, "it has 4 bytes, and a chunk has 8"},
-		{`{".zarray": %[1]s, "0": ["a.nc", 0, 8]`, "it is not complete JSON: it was cut off"},
+		{`{".zarray": %[1]s, "0": ["a.nc", 0, 8]`, "it ends in the middle"},
 		{`{"version": 1, "gen": [{"key": "0"}], "refs": {".zarray": %[1]s}}`, "template language"},
 		{array, "name its directory"},
 	} {

@@ -167,7 +167,7 @@ func TestStoresThatAreNotReadAreRefusedInWords(t *testing.T) {
 			"--crop time=14":                        "a crop of time takes 14 elements, and 0:13 has 13: ask for shorter crops",
 			"--crop 4,10":                           "--crop has 2 numbers, and array . has 3 dimensions (time=13, y=37, x=50)",
 			"--crop time=4 --select y=40:":          "the region of y begins at 40, and there are 37 elements",
-			"--crop time=4 --select y=4,99":         "place 99 is none",
+			"--crop time=4 --select y=4,99":         "there is no place 99",
 			"--crop time=4 --array temperature":     "no array temperature",
 			"--stride time=4":                       "--format zarr needs --crop",
 			"--crop time=4,4":                       "name all dimensions, or none",
