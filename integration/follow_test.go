@@ -174,7 +174,7 @@ func TestWhatCanNotBeFollowedIsRefused(t *testing.T) {
 	run := filepath.Join(t.TempDir(), "run")
 	r := tool(t, slices.Concat([]string{"cat", d.dir}, d.flags, []string{"--grow", "--run", run, "--settle", "200ms", "--index-dir", t.TempDir(), "--follow"})...)
 	require.Equal(t, 2, r.code, r.stderr)
-	require.Contains(t, r.stderr, "can't write arrays of npy")
+	require.Contains(t, r.stderr, "can't write npy")
 	for _, flag := range []string{"--offsets", "--progress-file=x"} {
 		r := tool(t, slices.Concat([]string{"cat", d.dir}, d.flags, []string{"--follow", flag})...)
 		require.Equal(t, 2, r.code, r.stderr)
