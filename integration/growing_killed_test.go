@@ -238,7 +238,7 @@ var killedBefore = []string{"fchmod", "fsync", "linkat", "openat", "pwrite64", "
 // file. It comes back, or another node comes, and begins the epoch or finds it; and the other
 // one reads the same: each record that arrived, once.
 func TestANodeThatIsKilledBeforeAnyCallLosesNothing(t *testing.T) {
-	serve.Tier(t, serve.CI)
+	serve.Tier(t, serve.Night)
 	for first, who := range []string{"it comes back", "another one comes"} {
 		t.Run(who, func(t *testing.T) {
 			seen := map[string]bool{}

@@ -22,6 +22,9 @@ func TestExampleLc0TrainsFromADirectoryThatGrows(t *testing.T) {
 	const batch, games = 4, 24
 	for _, library := range []string{"numpy", "torch"} {
 		t.Run(library, func(t *testing.T) {
+			if library == "torch" {
+				serve.Tier(t, serve.Night) // TestExampleLc0TrainsOnEveryFrameOnceThoughItIsStoppedAndKilled has torch, too
+			}
 			t.Parallel() // they sleep most of the time
 			interpreter := python(t, library, "numpy")
 			made, _ := trainingGames(t, 6, games)
