@@ -172,7 +172,7 @@ func TestObjectsOfAnotherEncodingAreAnError(t *testing.T) {
 	writeV3(t, dir, small, func([]int64) bool { return false })
 	require.Empty(t, present(&findOne(t, dir, crops).Fields[0]), "an array may have no objects at all")
 	write(t, filepath.Join(dir, "0/0/0"), "x")
-	require.Contains(t, refused(t, openLocal(t, dir), crops), "mend its")
+	require.Contains(t, refused(t, openLocal(t, dir), crops), "correct its")
 }
 
 func TestWhatChangesMeanwhileIsAnError(t *testing.T) {
