@@ -39,7 +39,7 @@ var arrows = []struct {
 	{"pipeline/catalog/index", []string{"pipeline/storage", "pipeline/unpack", "uring/filesystem"}, "the stored index says where records are, and not how shards are found or cut"},
 	{"pipeline/catalog", []string{"pipeline/catalog", "pipeline/growing", "pipeline/spec", "pipeline/storage", "pipeline/unpack"}, "the catalog says what is there; the order comes from it, not the other way round"},
 	{"pipeline/fetch/budget", []string{"uring"}, "memory is charged and pinned, whatever lies in it"},
-	{"pipeline/fetch/loan", []string{"pipeline/catalog", "pipeline/fetch/budget", "pipeline/meter", "pipeline/storage"}, "callers of all readers deal with the same loans, and need not know which reader it is"},
+	{"pipeline/fetch/loan", []string{"pipeline/catalog", "pipeline/fetch/budget", "pipeline/meter", "pipeline/storage", "pipeline/unpack"}, "callers of all readers deal with the same loans, and need not know which reader it is; damage is told by its type"},
 	{"pipeline/fetch/gather", []string{"pipeline/catalog", "pipeline/fetch/ahead", "pipeline/fetch/budget", "pipeline/fetch/loan", "pipeline/meter", "pipeline/plan", "pipeline/storage", "pipeline/unpack"}, "who gathers knows nothing of the other ways to read, and is given what it needs"},
 	{"pipeline/fetch/mapped", []string{"pipeline/fetch/budget", "pipeline/storage"}, "what is mapped is ranges of files, by number: it knows neither records nor who reads them"},
 	{"pipeline/fetch/piece", []string{"pipeline/catalog", "pipeline/fetch/budget"}, "where pieces lie, and which bytes they are made of, follows from the catalog alone"},
