@@ -43,7 +43,7 @@ func TestAListNamesFilesOfSeveralServers(t *testing.T) {
 	shown := string(toolOK(t, "cache", "show", "--cache-dir", filepath.Join(kept, "cache"), "--json"))
 	compared := tool(t, "cache", "verify", "--remote", "--json", "--cache-dir", filepath.Join(kept, "cache"))
 	for _, url := range urls {
-		require.Equal(t, 1, strings.Count(shown, `"`+url+`/x.txt"`), "%s", shown)
+		require.Equal(t, 1, strings.Count(shown, `"url":"`+url+`","objects":1,`), "%s", shown)
 		require.Contains(t, string(compared.stdout), url+"/x.txt", "%s", compared.stderr)
 	}
 	require.NotContains(t, string(compared.stdout), "http:/1", "%s", compared.stdout)
