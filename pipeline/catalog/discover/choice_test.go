@@ -85,7 +85,7 @@ func TestPatternsMayNameWhatIsLeftOut(t *testing.T) {
 		{"t-{0..4}.jsonl", []string{"t-3.jsonl"}, nil, "", "t-4.jsonl is named by the pattern, and is not a shard: it is a pipe, a socket or a device"},
 		{"{t-0,parts}.jsonl", nil, nil, "", "parts.jsonl is named by the pattern, and is not a shard: it is a directory: name what is in it, as in DIRECTORY/**"},
 		{"t-{0..5}.jsonl", []string{"t-[34]*"}, nil, "", "t-5.jsonl is missing"},
-		{"t-*", []string{"t*"}, nil, "", "holds no files except those that are left out, such as t-0.jsonl (--exclude t*): check the path, and --exclude"},
+		{"t-*", []string{"t*"}, nil, "", "matches no files except those that are left out, such as t-0.jsonl (--exclude t*): check the path, and --exclude"},
 	} {
 		t.Run(tt.pattern, func(t *testing.T) {
 			w.exclude = tt.exclude

@@ -177,7 +177,11 @@ func (f *finder) errNoFiles() error {
 		}
 	}
 	if first.Path != "" {
-		return fmt.Errorf("%s holds no files except those that are left out, such as %s (%s): check the path, and --exclude", &f.Target, first.Path, first.Reason)
+		holds := "holds"
+		if f.Target.pattern != nil {
+			holds = "matches"
+		}
+		return fmt.Errorf("%s %s no files except those that are left out, such as %s (%s): check the path, and --exclude", &f.Target, holds, first.Path, first.Reason)
 	}
 	if f.Target.pattern != nil {
 		return fmt.Errorf("no file matches %s: check the path and the pattern", &f.Target)
