@@ -102,7 +102,7 @@ func (r *Refusal) Unwrap() error { return r.cause }
 
 // ErrTooLarge is wrapped when a document, or its list of entries, exceeds the limits.
 // The control file answers EFBIG.
-var ErrTooLarge = errors.New("checkpoint is too large")
+var ErrTooLarge = errors.New("the document is too large")
 
 // ErrIncomplete is wrapped when a document ends too early.
-var ErrIncomplete = errors.New("checkpoint is incomplete")
+var ErrIncomplete = errors.New("the document is incomplete")

@@ -139,7 +139,7 @@ var refusals = map[string]string{
 	`{"epoch": 1,}`:                                     `must be a string, not "}"`,
 	`{"epoch": 1 "samples": 2}`:                         `expected , or }, not "\"samples\":"`,
 	`{epoch: 1}`:                                        `must be a string, not "epoch:"`,
-	`{"epoch" 1}`:                                       `behind the name epoch: expected :, not "1"`,
+	`{"epoch" 1}`:                                       `after the name epoch: expected :, not "1"`,
 	`{"Epoch": 1}`:                                      `("Epoch") must be one of version, dataset, run, order, epoch, done, samples`,
 	`{"epoch": 1, "note": "x"}`:                         `("note") must be one of`,
 	`{"ep\u006fch": 1}`:                                 `plain ASCII without escapes`,
@@ -162,8 +162,8 @@ var refusals = map[string]string{
 	`{"version": 1, "epoch": 1}`:                        `lacks dataset, order, done`,
 	`{"version": 1, "samples": 1`:                       `samples belongs to the short form`,
 	`{"epoch": 1, "samples": 1, "done": []}`:            `samples belongs to the short form`,
-	`{"version": 2`:                                     `version (2) must be a whole number between 1 and 1`,
-	`{"version": 0}`:                                    `version (0) must be`,
+	`{"version": 2`:                                     `version is 2, and this lsiofs reads version 1: use the release that wrote the document`,
+	`{"version": 0}`:                                    `version is 0, and this`,
 	`{"dataset": 5}`:                                    `dataset must be a string, not "5"`,
 	`{"dataset": "` + strings.Repeat("x", 400):          `dataset is longer than 256 bytes`,
 	`{"order": {"seed": 1}}`:                            `order lacks shuffle, size, lanes, groups, batch, chunk_bytes, chunk_records`,
@@ -324,17 +324,17 @@ func TestMergeTakesTheGreatestOfTheLastEntry(t *testing.T) {
 	_, err = Merge(nil)
 	require.ErrorContains(t, err, "nothing to merge")
 	_, err = Merge([]State{state()})
-	require.ErrorContains(t, err, "no entry in done")
+	require.ErrorContains(t, err, "done has no entry")
 	for words, change := range map[string]func(*State){
-		`dataset is "abab`:                  func(s *State) { s.Dataset = "x" },
-		"order.lanes is 32 there and 33":    func(s *State) { s.Order.Lanes++ },
-		"epoch is 0 there and 1 here":       func(s *State) { s.Epoch++ },
-		"done has 2 entries there and 1":    func(s *State) { s.Done = s.Done[:1] },
-		"done[0]: consumed differs":         func(s *State) { s.Done[0] = interleaved(1, 7, 2) },
-		"done[1]: batch is 1 there and 2":   func(s *State) { s.Done[1].Batch = 2 },
-		"done[1]: deal is interleaved":      func(s *State) { s.Done[1].Dealing = spec.DealContiguous },
-		"done[1]: there are 4 workers":      func(s *State) { s.Done[1].Consumed = []uint64{1} },
-		"document 2 does not go with docum": func(s *State) { s.Epoch++ },
+		`dataset is "abab`:                          func(s *State) { s.Dataset = "x" },
+		"order.lanes is 32 in the first and 33":     func(s *State) { s.Order.Lanes++ },
+		"epoch is 0 in the first and 1 in this one": func(s *State) { s.Epoch++ },
+		"done has 2 entries in the first and 1":     func(s *State) { s.Done = s.Done[:1] },
+		"done[0]: consumed differs":                 func(s *State) { s.Done[0] = interleaved(1, 7, 2) },
+		"done[1]: batch is 1 in the first and 2":    func(s *State) { s.Done[1].Batch = 2 },
+		"done[1]: deal is interleaved":              func(s *State) { s.Done[1].Dealing = spec.DealContiguous },
+		"done[1]: there are 4 workers":              func(s *State) { s.Done[1].Consumed = []uint64{1} },
+		"document 2 can't be merged with docum":     func(s *State) { s.Epoch++ },
 	} {
 		other := state(base, interleaved(1, 0, 6, 3, 1))
 		change(&other)

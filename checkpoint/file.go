@@ -17,11 +17,17 @@ func WriteFile(path string, doc []byte) error {
 	dir := filepath.Dir(path)
 	// Stat follows links; one that leads nowhere is replaced.
 	if there, err := os.Stat(path); err == nil && !there.Mode().IsRegular() {
-		return fmt.Errorf("save %s: it is no regular file; name another one", path)
+		if there.IsDir() {
+			return fmt.Errorf("save %s: it is a directory; name a file", path)
+		}
+		return fmt.Errorf("save %s: it is not a regular file; name another one", path)
 	}
 	// CreateTemp opens with O_EXCL and 0600, under a name that can't be guessed.
 	temp, err := os.CreateTemp(dir, ".lsiofs-checkpoint-*")
 	if err != nil {
+		if cause := (*os.PathError)(nil); errors.As(err, &cause) { // its path is the temporary file's
+			err = fmt.Errorf("directory %s: %w", dir, cause.Err)
+		}
 		return fmt.Errorf("save %s: %w", path, err)
 	}
 	err = fill(temp, doc)

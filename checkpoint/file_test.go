@@ -56,7 +56,7 @@ func TestWriteFileThatFailsLeavesNothing(t *testing.T) {
 
 	path := filepath.Join(dir, "c.json")
 	require.NoError(t, os.Mkdir(path, 0o755))
-	require.ErrorContains(t, WriteFile(path, []byte("new")), path+": it is no regular file")
+	require.ErrorContains(t, WriteFile(path, []byte("new")), path+": it is not a regular file")
 	require.Equal(t, []string{"c.json"}, namesIn(t, dir))
 
 	missing := filepath.Join(dir, "no", "c.json")
@@ -73,7 +73,7 @@ func TestWriteFileTakesARelativeName(t *testing.T) {
 func TestWriteFileReplacesNoLinkToWhatIsNoFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stdout")
 	require.NoError(t, os.Symlink("/dev/null", path))
-	require.ErrorContains(t, WriteFile(path, []byte("new")), "no regular file")
+	require.ErrorContains(t, WriteFile(path, []byte("new")), "not a regular file")
 	target, err := os.Readlink(path)
 	require.NoError(t, err)
 	require.Equal(t, "/dev/null", target)

@@ -15,18 +15,18 @@ import (
 // number the states from 1.
 func Merge(states []State) (State, error) {
 	if len(states) == 0 {
-		return State{}, errors.New("checkpoint: nothing to merge")
+		return State{}, errors.New("checkpoint: there is nothing to merge")
 	}
 	merged := states[0]
 	last := len(merged.Done) - 1
 	if last < 0 {
-		return State{}, errors.New("checkpoint: document 1 has no entry in done, so it says nothing of its workers")
+		return State{}, &MergeError{1, errors.New("done has no entry, so there are no counts of workers to merge")}
 	}
 	merged.Done = slices.Clone(merged.Done)
 	merged.Done[last].Consumed = slices.Clone(merged.Done[last].Consumed)
 	for i, s := range states[1:] {
 		if err := agree(merged, s); err != nil {
-			return State{}, fmt.Errorf("checkpoint: document %d does not go with document 1: %w", i+2, err)
+			return State{}, &MergeError{i + 2, err}
 		}
 		for w, n := range s.Done[last].Consumed {
 			merged.Done[last].Consumed[w] = max(merged.Done[last].Consumed[w], n)
@@ -35,22 +35,37 @@ func Merge(states []State) (State, error) {
 	return merged, nil
 }
 
+// MergeError is a document that can't be merged with the first one, counted from 1.
+type MergeError struct {
+	Number int
+	Err    error
+}
+
+func (e *MergeError) Error() string {
+	if e.Number == 1 {
+		return fmt.Sprintf("document 1 can't be merged with others: %v", e.Err)
+	}
+	return fmt.Sprintf("document %d can't be merged with document 1: %v", e.Number, e.Err)
+}
+
+func (e *MergeError) Unwrap() error { return e.Err }
+
 // agree says in what a and b differ that may not differ.
 func agree(a, b State) error {
 	if a.Dataset != b.Dataset {
-		return fmt.Errorf("dataset is %q there and %q here", a.Dataset, b.Dataset)
+		return fmt.Errorf("dataset is %q in the first and %q in this one", a.Dataset, b.Dataset)
 	}
 	if a.Run != b.Run {
-		return fmt.Errorf("run is %s there and %s here", runWords(a.Run), runWords(b.Run))
+		return fmt.Errorf("run is %s in the first and %s in this one", runWords(a.Run), runWords(b.Run))
 	}
-	if words := differences(a.Order, b.Order, "there", "here"); words != "" {
+	if words := differences(a.Order, b.Order, "in the first", "in this one"); words != "" {
 		return errors.New(words)
 	}
 	if a.Epoch != b.Epoch {
-		return fmt.Errorf("epoch is %d there and %d here", a.Epoch, b.Epoch)
+		return fmt.Errorf("epoch is %d in the first and %d in this one", a.Epoch, b.Epoch)
 	}
 	if len(a.Done) != len(b.Done) {
-		return fmt.Errorf("done has %d entries there and %d here: they were resumed from different places", len(a.Done), len(b.Done))
+		return fmt.Errorf("done has %d entries in the first and %d in this one: they were resumed from different places", len(a.Done), len(b.Done))
 	}
 	last := len(a.Done) - 1
 	for i := range a.Done {
@@ -64,11 +79,11 @@ func agree(a, b State) error {
 func agreeEntry(a, b order.Done, last bool) error {
 	switch {
 	case a.Batch != b.Batch:
-		return fmt.Errorf("batch is %d there and %d here", a.Batch, b.Batch)
+		return fmt.Errorf("batch is %d in the first and %d in this one", a.Batch, b.Batch)
 	case a.Dealing != b.Dealing:
-		return fmt.Errorf("deal is %s there and %s here", a.Dealing, b.Dealing)
+		return fmt.Errorf("deal is %s in the first and %s in this one", a.Dealing, b.Dealing)
 	case len(a.Consumed) != len(b.Consumed):
-		return fmt.Errorf("there are %d workers there and %d here", len(a.Consumed), len(b.Consumed))
+		return fmt.Errorf("there are %d workers in the first and %d in this one", len(a.Consumed), len(b.Consumed))
 	case !last && !slices.Equal(a.Consumed, b.Consumed):
 		return errors.New("consumed differs: they were resumed from different places")
 	}

@@ -102,7 +102,7 @@ func (d *document) read(s *scanner) error {
 	err := s.object("the document", documentFields, func(name string) error {
 		d.has = append(d.has, name)
 		if d.full() && slices.Contains(d.has, "samples") {
-			return errors.New("samples belongs to the short form, {\"epoch\": E, \"samples\": n}, and can't stand beside other fields")
+			return errors.New("samples belongs to the short form, {\"epoch\": E, \"samples\": n}, and can't be combined with other fields")
 		}
 		return d.field(s, name)
 	})
@@ -118,7 +118,10 @@ func (d *document) read(s *scanner) error {
 func (d *document) field(s *scanner, name string) (err error) {
 	switch name {
 	case "version":
-		_, err = s.number("version", Version, Version)
+		var n uint64
+		if n, err = s.number("version", 0, math.MaxUint64); err == nil && n != Version {
+			err = fmt.Errorf("version is %d, and this lsiofs reads version %d: use the release that wrote the document", n, Version)
+		}
 	case "dataset":
 		d.state.Dataset, err = s.text("dataset", nil)
 	case "run":

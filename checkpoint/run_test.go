@@ -67,9 +67,9 @@ func TestOtherRunsOtherSnapshotsAreRefused(t *testing.T) {
 	refused(`{"epoch": 3, "run": "`+thisRun+`"}`, grows, "lacks")
 
 	_, err = Merge([]State{state, other})
-	require.ErrorContains(t, err, "run is "+thisRun+" there and "+otherRun+" here")
+	require.ErrorContains(t, err, "run is "+thisRun+" in the first and "+otherRun+" in this one")
 	_, err = Merge([]State{state, without})
-	require.ErrorContains(t, err, "and none here")
+	require.ErrorContains(t, err, "and none in this one")
 	merged, err := Merge([]State{state, state})
 	require.NoError(t, err)
 	require.Equal(t, state, merged)

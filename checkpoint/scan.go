@@ -20,7 +20,7 @@ type scanner struct {
 	pos int
 }
 
-var errEnd = fmt.Errorf("the document ends before it is complete (%w)", ErrIncomplete)
+var errEnd = fmt.Errorf("%w: it ends too early", ErrIncomplete)
 
 // peek is the next byte that is not white space.
 func (s *scanner) peek() (byte, error) {
@@ -84,13 +84,13 @@ func (s *scanner) object(where string, names []string, field func(name string) e
 			return fmt.Errorf("%s has the field %q twice", where, name)
 		}
 		seen = append(seen, name)
-		if _, err := s.expect(":", where+", behind the name "+name); err != nil {
+		if _, err := s.expect(":", where+", after the name "+name); err != nil {
 			return err
 		}
 		if err := field(name); err != nil {
 			return err
 		}
-		c, err := s.expect(",}", where+", behind "+name)
+		c, err := s.expect(",}", where+", after "+name)
 		if err != nil {
 			return err
 		}

@@ -49,7 +49,7 @@ func TestRefusedDocumentsChangeNothingAndStatusSaysWhy(t *testing.T) {
 		{"text after the document", "text after the document", string(before) + "x"},
 		{"two documents", "text after the document", string(before) + string(before)},
 		{"another dataset", "another dataset", variant(func(d *document) { d.Dataset = strings.Repeat("0", 64) })},
-		{"another version", "version (2)", variant(func(d *document) { d.Version = 2 })},
+		{"another version", "version is 2", variant(func(d *document) { d.Version = 2 })},
 		{"another seed", "order.seed is 43", withOrder("seed", "43")},
 		{"another shuffle", "order.shuffle is block", withOrder("shuffle", `"block"`)},
 		{"another size", "order.size is 49", withOrder("size", "49")},
