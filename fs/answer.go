@@ -33,12 +33,7 @@ func answers(ctx context.Context, path string, soon, bound time.Duration) error 
 	if err != nil {
 		return err
 	}
-	answered := make(chan struct{})
-	go func() { // ends with this process at the latest
-		var st unix.Statfs_t
-		_ = unix.Statfs(path, &st) // any answer is one
-		close(answered)
-	}()
+	answered := asked(path)
 	begin := time.Now()
 	look := time.NewTicker(answerLook)
 	defer look.Stop()
@@ -61,24 +56,65 @@ func answers(ctx context.Context, path string, soon, bound time.Duration) error 
 	}
 }
 
+// asked returns a channel that is closed when the file system that path is on has answered, whatever it answers.
+func asked(path string) <-chan struct{} {
+	answered := make(chan struct{})
+	go func() { // ends with this process at the latest
+		var st unix.Statfs_t
+		_ = unix.Statfs(path, &st)
+		close(answered)
+	}()
+	return answered
+}
+
+// When Await tells what it waits for, and how often after that.
+const (
+	awaitFirst = 3 * time.Second
+	awaitAgain = 30 * time.Second
+)
+
+// Await waits until the file system that path is on answers, or until ctx ends. Where that takes some seconds, tell is
+// called with the reason, and now and then again.
+func Await(ctx context.Context, path string, tell func(reason error)) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	answered := asked(path)
+	begin := time.Now()
+	next := time.NewTimer(awaitFirst)
+	defer next.Stop()
+	for {
+		select {
+		case <-answered:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-next.C:
+			tell(silence(path, time.Since(begin).Round(time.Second)))
+			next.Reset(awaitAgain)
+		}
+	}
+}
+
 // errStopped is ErrSilent of a server that stands still.
-var errStopped = fmt.Errorf("%w: its server stands still", ErrSilent)
+var errStopped = fmt.Errorf("%w: its server is stopped", ErrSilent)
 
 // silence says what is known of why a path does not answer.
 func silence(path string, waited time.Duration) error {
 	m, found := holding(path)
 	if !found {
-		return fmt.Errorf("%s: %w for %v: the file system that it is on may be unreachable", path, ErrSilent, waited)
+		return fmt.Errorf("%s: %w for %v: the server of its file system may be unreachable; try again when ls %s answers", path, ErrSilent, waited, path)
 	}
 	s := FindServer(m)
 	if s == nil {
-		return fmt.Errorf("%s: %w for %v: its server can't be seen from here, and may be stopped (docker pause, SIGSTOP); lsiofs umount --lazy %s takes it away", m.Point, ErrSilent, waited, m.Point)
+		return fmt.Errorf("%s: %w for %v: its server can't be seen from here, and may be stopped (docker pause, SIGSTOP); lsiofs umount --lazy %s removes the mount", m.Point, ErrSilent, waited, m.Point)
 	}
 	defer s.Close()
 	if s.Stopped() {
-		return fmt.Errorf("%s: %w (process %d is stopped, by SIGSTOP or Ctrl-Z): kill -CONT %d lets it go on; lsiofs umount --lazy %s takes the mount away", m.Point, errStopped, s.PID, s.PID, m.Point)
+		return fmt.Errorf("%s: %w (process %d, by SIGSTOP or Ctrl-Z): kill -CONT %d resumes it; lsiofs umount --lazy %s removes the mount", m.Point, errStopped, s.PID, s.PID, m.Point)
 	}
-	return fmt.Errorf("%s: %w for %v: its server is process %d, which may be paused or have too much to do; lsiofs umount --lazy %s takes the mount away", m.Point, ErrSilent, waited, s.PID, m.Point)
+	return fmt.Errorf("%s: %w for %v: its server is process %d, which may be paused or overloaded; lsiofs umount --lazy %s removes the mount", m.Point, ErrSilent, waited, s.PID, m.Point)
 }
 
 // holding is the mount of lsiofs that path, absolute, is below, going by its name alone.

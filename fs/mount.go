@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	fusefs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -134,7 +135,7 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 	t.blockBytes = blockBytes
 	if ringed {
 		if err := m.startRings(raw, options, device, found); err != nil {
-			return nil, errors.Join(fmt.Errorf("mount point %s: %w: mount without --fuse-io-uring", point, err), sweepPoint(point))
+			return nil, errors.Join(fmt.Errorf("mount point %s: %w; try without --fuse-io-uring", point, err), sweepPoint(point))
 		}
 	}
 	t.recorder.start()
@@ -192,7 +193,7 @@ func (m *Mount) settle() error {
 		return err
 	}
 	if !mounted || !m.owns(top) {
-		return fmt.Errorf("mount point %s: mounted, but something else is there now", m.tree.mountPoint)
+		return fmt.Errorf("mount point %s: mounted, but another program has unmounted it or mounted over it meanwhile: try again", m.tree.mountPoint)
 	}
 	return nil
 }
@@ -231,7 +232,7 @@ func (m *Mount) clear() {
 		return
 	}
 	if err := m.detach(); err != nil {
-		m.tree.log.Warn("the dead mount is left behind: unmount it with umount -l", "mount_point", point, "error", err)
+		m.tree.log.Warn("the dead mount could not be removed: unmount it with lsiofs umount --lazy", "mount_point", point, "error", err)
 	}
 }
 
@@ -358,7 +359,7 @@ func (m *Mount) Unmount(ctx context.Context) error {
 			return fmt.Errorf("unmount %s: %w", m.tree.mountPoint, err)
 		}
 	case slices.ContainsFunc(mounts, func(e MountEntry) bool { return e.Point == m.tree.mountPoint && m.owns(e) }):
-		return fmt.Errorf("%s: another mount (%s) lies on top of this one: unmount that first", m.tree.mountPoint, top.Type)
+		return fmt.Errorf("unmount %s: another file system (%s) is mounted on top of this one: unmount that first", m.tree.mountPoint, top.Type)
 	}
 	select {
 	case <-m.ended:
@@ -368,6 +369,6 @@ func (m *Mount) Unmount(ctx context.Context) error {
 		if open == 0 {
 			return fmt.Errorf("unmount %s: no stream is open, but something holds the mount, such as a working directory or a copy of it in a container: %w", m.tree.mountPoint, ctx.Err())
 		}
-		return fmt.Errorf("unmount %s: %d stream handles are still open: %w", m.tree.mountPoint, open, ctx.Err())
+		return fmt.Errorf("unmount %s: programs still read it (%s): %w", m.tree.mountPoint, english.Plural(open, "open file", ""), ctx.Err())
 	}
 }

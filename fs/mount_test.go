@@ -42,9 +42,9 @@ func TestPointsThatAreRefused(t *testing.T) {
 		{"not empty", full, "is not empty"},
 		{"inside of the dataset", inside, "is inside the dataset"},
 		{"inside by a symbolic link", link, "is inside the dataset"},
-		{"the dataset itself", dataset, "is inside the dataset"},
-		{"around the dataset", mountsDir, "which would hide it"},
-		{"a live mount", live.dir, "is a mount already"},
+		{"the dataset itself", dataset, "is the dataset itself"},
+		{"around the dataset", mountsDir, "would hide the dataset"},
+		{"a live mount", live.dir, "is a mount of lsiofs already"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newFakeDataset(1)
@@ -138,7 +138,7 @@ func TestUnmountWhileFilesAreOpen(t *testing.T) {
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorContains(t, m.Unmount(ended), "1 stream handles are still open")
+	require.ErrorContains(t, m.Unmount(ended), "programs still read it (1 open file)")
 	require.NotContains(t, mountsBelow(mountsDir), dir, "the name is free at once")
 	require.Len(t, a.must(call{Op: "pread", FD: fd, N: 100}).Data, 100, "readers go on")
 
@@ -402,7 +402,7 @@ func TestUnmountLeavesAMountOnTopOfIt(t *testing.T) {
 	}
 	m := mount(t, 1)
 	require.NoError(t, unix.Mount("tmpfs", m.dir, "tmpfs", 0, "size=1m"))
-	require.ErrorContains(t, m.Unmount(t.Context()), "another mount (tmpfs) lies on top of this one")
+	require.ErrorContains(t, m.Unmount(t.Context()), "another file system (tmpfs) is mounted on top of this one")
 	require.NoError(t, unix.Unmount(m.dir, 0))
 	require.NotEmpty(t, m.read(m.path("worker-0.rec")))
 }

@@ -71,17 +71,20 @@ func healPoint(path string, log *slog.Logger) error {
 		}
 		var st unix.Statfs_t
 		if err := unix.Statfs(path, &st); !isDead(err) {
-			return fmt.Errorf("mount point %s is a mount already (%s): unmount it first (lsiofs umount %s), or name another directory", path, m.Type, path)
+			if m.Type != FileSystemType {
+				return fmt.Errorf("mount point %s is in use: a file system of type %s is mounted there; name an empty directory", path, m.Type)
+			}
+			return fmt.Errorf("mount point %s is a mount of lsiofs already: unmount it first (lsiofs umount %s), or name another directory", path, path)
 		}
 		if m.Type != FileSystemType {
-			return fmt.Errorf("mount point %s holds a dead mount of type %s: unmount it with umount -l %s", path, m.Type, path)
+			return fmt.Errorf("mount point %s is in use: a file system of type %s is mounted there, and its server has ended; unmount it first (umount -l %s)", path, m.Type, path)
 		}
-		log.Warn("taking away the mount that a killed lsiofs has left", "mount_point", path)
+		log.Warn("removing the dead mount that a killed lsiofs has left", "mount_point", path)
 		if err := detach(path); err != nil {
-			return fmt.Errorf("mount point %s holds a dead mount, which could not be taken away (try umount -l %s): %w", path, path, err)
+			return fmt.Errorf("mount point %s holds the dead mount of a killed lsiofs, which could not be removed: %w: try lsiofs umount --lazy %s as the user who made it, or as root", path, err, path)
 		}
 	}
-	return fmt.Errorf("mount point %s holds more than %d dead mounts: unmount them with umount -l %s", path, stackedMax, path)
+	return fmt.Errorf("mount point %s holds more than %d dead mounts of killed servers: unmount them first (umount -l %s, once for each)", path, stackedMax, path)
 }
 
 // datasetsOf are what a spec names: one dataset, or the sources of a mixture.
@@ -107,10 +110,12 @@ func apart(point, dataset string) error {
 		return err
 	}
 	switch {
+	case recursive && point == root:
+		return fmt.Errorf("mount point %s is the dataset itself: name an empty directory outside of it", point)
 	case recursive && within(point, root):
 		return fmt.Errorf("mount point %s is inside the dataset %s: name a directory outside", point, root)
 	case within(root, point):
-		return fmt.Errorf("the dataset %s is inside of the mount point %s, which would hide it: name another directory", root, point)
+		return fmt.Errorf("mount point %s would hide the dataset %s, which is inside of it: name a directory outside", point, root)
 	}
 	return nil
 }
@@ -212,7 +217,7 @@ func checkDevice(allowOther bool) error {
 		return fmt.Errorf("%s may not be opened by this user (mode %04o): make it 0666 (sudo chmod 0666 %s), or mount as root", device, info.Mode().Perm(), device)
 	}
 	if allowOther && !userAllowOther() {
-		return errors.New("--allow-other needs the line user_allow_other in /etc/fuse.conf, or root")
+		return errors.New("--allow-other needs the line user_allow_other in /etc/fuse.conf, which root can add, or a mount as root")
 	}
 	return nil
 }
