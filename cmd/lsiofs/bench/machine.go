@@ -2,10 +2,12 @@ package bench
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -91,7 +93,8 @@ func availableMemory() (int64, error) { return memoryField("MemAvailable") }
 // touchMemory has so much memory, at most a quarter of what is available, once
 // in use: a virtual machine gets memory from its host at the first touch, which
 // takes several times as long as later ones, and is no matter of what is measured.
-func touchMemory(bytes int64) error {
+// It ends early when ctx ends.
+func touchMemory(ctx context.Context, bytes int64) error {
 	free, err := availableMemory()
 	if err != nil {
 		return err
@@ -103,8 +106,15 @@ func touchMemory(bytes int64) error {
 	}
 	// In the pages that servers will ask for; a kernel without them has others.
 	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
-	if err := unix.Madvise(b, unix.MADV_POPULATE_WRITE); err != nil {
-		return errors.Join(fmt.Errorf("memory for warming up: %w", err), unix.Munmap(b))
+	// Signals wait for the system call, so it is one for each piece.
+	for piece := range slices.Chunk(b, 64<<20) {
+		err := ctx.Err()
+		if err == nil {
+			err = unix.Madvise(piece, unix.MADV_POPULATE_WRITE)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("memory for warming up: %w", err), unix.Munmap(b))
+		}
 	}
 	return unix.Munmap(b)
 }

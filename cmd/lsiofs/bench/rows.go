@@ -230,14 +230,14 @@ func (s *session) measureCold(ctx context.Context) (reading, error) {
 		return reading{}, err
 	}
 	// What the page cache gave up is what the new process may get.
-	if err := touchMemory(s.newProcessBytes() + s.scope.bytes); err != nil {
+	if err := touchMemory(ctx, s.newProcessBytes()+s.scope.bytes); err != nil {
 		return reading{}, err
 	}
 	return s.measureFresh(ctx, "--workers", "1", "--direct", "on")
 }
 
 func (s *session) measureFresh(ctx context.Context, args ...string) (r reading, err error) {
-	if err := touchMemory(s.newProcessBytes()); err != nil {
+	if err := touchMemory(ctx, s.newProcessBytes()); err != nil {
 		return reading{}, err
 	}
 	v, err := s.startMount(ctx, args...)

@@ -20,7 +20,7 @@ const decodePartBytes = 256 << 10
 // at a time as there are cores, to memory that this process has not had before:
 // what a first epoch can't do without.
 func (s *session) measureDecodeOwn(ctx context.Context) (reading, error) {
-	if err := touchMemory(s.newProcessBytes()); err != nil {
+	if err := touchMemory(ctx, s.newProcessBytes()); err != nil {
 		return reading{}, err
 	}
 	memory, err := uring.Map(int(s.scope.allDecoded))

@@ -75,7 +75,7 @@ func (n *network) rows() []*row {
 
 func (n *network) measureCat(ctx context.Context, chunkBytes int64, settle time.Duration) (reading, error) {
 	// As the host gives it, not at the first touch.
-	if err := touchMemory(n.config.Spec.MemoryBytes + leastMemory); err != nil {
+	if err := touchMemory(ctx, n.config.Spec.MemoryBytes+leastMemory); err != nil {
 		return reading{}, err
 	}
 	n.last = catRun{}

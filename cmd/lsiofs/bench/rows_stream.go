@@ -107,7 +107,7 @@ func (c *countedStream) steady() (bytes int64, mallocs uint64) {
 // measureCat has `lsiofs cat` write the first epoch to a pipe that a reader
 // reads from, as it reads from a mount.
 func (s *session) measureCat(ctx context.Context) (r reading, err error) {
-	if err := touchMemory(s.newProcessBytes()); err != nil {
+	if err := touchMemory(ctx, s.newProcessBytes()); err != nil {
 		return reading{}, err
 	}
 	from, to, err := os.Pipe()

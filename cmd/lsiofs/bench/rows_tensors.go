@@ -44,7 +44,7 @@ func (s *session) measureTensorsEpoch(ctx context.Context) (r reading, err error
 	if err != nil {
 		return reading{}, err
 	}
-	if err := touchMemory(s.newProcessBytes()); err != nil {
+	if err := touchMemory(ctx, s.newProcessBytes()); err != nil {
 		return reading{}, err
 	}
 	v, err := s.startMount(ctx, flags...)

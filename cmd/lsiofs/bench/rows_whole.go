@@ -103,7 +103,7 @@ func (s *session) measureWhole(ctx context.Context) (reading, error) {
 // measureFromStart is from the start of a mount, with its index stored, to the last
 // byte of its first epoch.
 func (s *session) measureFromStart(ctx context.Context, args ...string) (r reading, err error) {
-	if err := touchMemory(s.newProcessBytes()); err != nil {
+	if err := touchMemory(ctx, s.newProcessBytes()); err != nil {
 		return reading{}, err
 	}
 	began := monotonic()

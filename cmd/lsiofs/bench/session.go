@@ -77,13 +77,14 @@ func newSession(ctx context.Context, p Program, c Config) (*session, error) {
 }
 
 func (s *session) open(ctx context.Context) (err error) {
-	if err := touchMemory(3 * s.config.Spec.MemoryBytes); err != nil {
-		return err
-	}
 	if s.log, err = os.Create(filepath.Join(s.dir, "servers.log")); err != nil {
 		return err
 	}
 	if s.dataset, err = s.program.Open(ctx, s.config.Spec); err != nil {
+		return err
+	}
+	s.config.progress("touching memory", 0, 0)
+	if err := touchMemory(ctx, 3*s.config.Spec.MemoryBytes); err != nil {
 		return err
 	}
 	// A mount, this process, and one more for a while.

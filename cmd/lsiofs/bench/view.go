@@ -9,27 +9,32 @@ import (
 )
 
 // rowView shows which row is being measured: a line that is redrawn on a
-// terminal, elsewhere the log's. It is not for concurrent use.
+// terminal, elsewhere a line now and then. It is not for concurrent use.
 type rowView struct {
-	ui   *terminal.UI
-	log  *slog.Logger
-	line *terminal.StatusLine
+	ui    *terminal.UI
+	log   *slog.Logger
+	line  *terminal.StatusLine
+	begin time.Time
+	pace  terminal.Pace
 }
 
 func newRowView(u *terminal.UI, log *slog.Logger) *rowView {
-	return &rowView{ui: u, log: log, line: u.NewStatusLine()}
+	return &rowView{ui: u, log: log, line: u.NewStatusLine(), begin: time.Now(), pace: terminal.NewPace()}
 }
 
 // show takes what is being done; total is 0 where nobody knows how long that takes.
 func (v *rowView) show(text string, done, total int) {
 	v.log.Debug("measuring", "row", text)
-	if v.ui.JSON || !v.ui.Terminal {
-		return
-	}
 	if total > 0 {
 		text = fmt.Sprintf("%d %% %s", 100*done/total, text)
 	}
-	v.line.Show(text)
+	switch {
+	case v.ui.JSON:
+	case v.ui.Terminal:
+		v.line.Show(text)
+	case v.pace.Due(time.Since(v.begin)):
+		v.ui.Notef("measuring: %s", text)
+	}
 }
 
 func (v *rowView) clear() { v.line.Clear() }

@@ -169,7 +169,7 @@ func (a *arrays) mountArray(ctx context.Context, name string, flags ...string) (
 func (a *arrays) readArray(ctx context.Context, key, name, extension string, memoryBytes int64, flags ...string) (reading, error) {
 	v := a.mounts[key]
 	if v == nil {
-		if err := touchMemory(memoryBytes + leastMemory); err != nil {
+		if err := touchMemory(ctx, memoryBytes+leastMemory); err != nil {
 			return reading{}, err
 		}
 		var err error
