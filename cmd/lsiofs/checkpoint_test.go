@@ -177,6 +177,14 @@ func TestCheckpointRestoreWritesTheControlFile(t *testing.T) {
 	r := lsiofs(t, "checkpoint", "restore", file, t.TempDir())
 	require.Equal(t, exit.Checkpoint, r.code)
 	require.Contains(t, r.stderr, "is not a mount of lsiofs")
+
+	r = lsiofs(t, "checkpoint", "restore", mnt, file)
+	require.Equal(t, exit.Usage, r.code)
+	require.Contains(t, r.stderr, mnt+" is a directory: the file comes first, as in lsiofs checkpoint restore ckpt.json ")
+
+	r = lsiofs(t, "checkpoint", "restore", file+".gone", mnt)
+	require.Equal(t, exit.Checkpoint, r.code)
+	require.Equal(t, "lsiofs: checkpoint "+file+".gone: no such file or directory: name a file that a checkpoint was saved to\n", r.stderr)
 }
 
 func TestRefusalsAreInTheMountsOwnWords(t *testing.T) {
@@ -187,7 +195,7 @@ func TestRefusalsAreInTheMountsOwnWords(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(mnt, "status.json"), status, 0o600))
 	require.Equal(t, "checkpoint refused: another dataset", refusalReason(mnt, unix.EINVAL))
 	require.NoError(t, os.WriteFile(filepath.Join(mnt, "status.json"), []byte(`{"last_checkpoint_refusal": null}`), 0o600))
-	require.Contains(t, refusalReason(mnt, unix.EINVAL), "status may say why")
+	require.Contains(t, refusalReason(mnt, unix.EINVAL), "status may have the reason")
 }
 
 func TestAFileThatHoldsNothingIsNoCheckpoint(t *testing.T) {

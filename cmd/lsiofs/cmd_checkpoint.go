@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
@@ -52,11 +51,15 @@ func newCheckpointShowCommand(g *globals) *cobra.Command {
 // on one line.
 func runCheckpointShow(ctx context.Context, path string, u *terminal.UI) error {
 	if path != resuming.Stdin {
-		if err := fs.Answers(ctx, path); err != nil {
-			return exit.With(exit.Mount, err)
+		if err := answers(ctx, path, u); err != nil {
+			return err
 		}
-		if isDirectory(path) {
-			path = filepath.Join(path, "checkpoint")
+		if _, mounted := fs.MountOf(path); mounted || isDirectory(path) {
+			control, err := controlFile(ctx, path, u)
+			if err != nil {
+				return err
+			}
+			path = control
 		}
 	}
 	r, err := resuming.Read(path)
@@ -145,7 +148,7 @@ func mountRecords(mnt string) (uint64, error) {
 		Records *uint64 `json:"records"`
 	}
 	if err := json.Unmarshal(b, &d); err != nil || d.Records == nil {
-		return 0, fmt.Errorf("%s/dataset.json does not say how many records there are", mnt)
+		return 0, fmt.Errorf("%s/dataset.json has no number of records", mnt)
 	}
 	return *d.Records, nil
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
@@ -53,6 +55,9 @@ func runCheckpointMerge(o *mergeOptions, u *terminal.UI) error {
 		states = append(states, s)
 	}
 	merged, err := checkpoint.Merge(states)
+	if e, is := errors.AsType[*checkpoint.MergeError](err); is && e.Number > 1 {
+		return exit.Errorf(exit.Checkpoint, "%s can't be merged with %s, the first file: %w", o.files[e.Number-1], o.files[0], e.Err)
+	}
 	if err != nil {
 		return exit.With(exit.Checkpoint, err)
 	}

@@ -49,7 +49,7 @@ checkpoint after M records of epoch E, over all workers.`,
 }
 
 func runCheckpointSave(ctx context.Context, o *saveOptions, own bool, u *terminal.UI) error {
-	control, err := controlFile(ctx, o.mnt)
+	control, err := controlFile(ctx, o.mnt, u)
 	if err != nil {
 		return err
 	}
@@ -86,22 +86,28 @@ func runCheckpointSave(ctx context.Context, o *saveOptions, own bool, u *termina
 }
 
 // controlFile is the checkpoint of a mount; a directory without one is no mount.
-func controlFile(ctx context.Context, mnt string) (string, error) {
-	if err := fs.Answers(ctx, mnt); err != nil {
-		return "", exit.With(exit.Mount, err)
+func controlFile(ctx context.Context, mnt string, u *terminal.UI) (string, error) {
+	if err := answers(ctx, mnt, u); err != nil {
+		return "", err
 	}
 	path := filepath.Join(mnt, "checkpoint")
 	if _, err := os.Stat(path); err != nil {
-		return "", exit.Errorf(exit.Checkpoint, "%s is not a mount of lsiofs: %w; name the directory that lsiofs mount was given", mnt, err)
+		return "", exit.With(exit.Checkpoint, fs.Unreachable(mnt, err))
 	}
 	return path, nil
+}
+
+// answers waits until the file system that path is on answers.
+func answers(ctx context.Context, path string, u *terminal.UI) error {
+	defer u.WhenSlow("waiting for %s to answer", path)()
+	return exit.With(exit.Mount, fs.Answers(ctx, path))
 }
 
 // replaceConsumed puts a program's own numbers into the last entry, where they
 // are possible in a dataset of so many records.
 func replaceConsumed(s *checkpoint.State, counts []uint64, records uint64) error {
 	if len(s.Done) == 0 {
-		return exit.Errorf(exit.Checkpoint, "the mount's checkpoint has no entry for its workers")
+		return exit.Errorf(exit.Checkpoint, "--consumed: the mount's checkpoint has no entry of workers to replace")
 	}
 	last := &s.Done[len(s.Done)-1]
 	if len(counts) != len(last.Consumed) {
@@ -130,17 +136,28 @@ is refused, changes nothing, and the reason is printed.`,
 }
 
 func runCheckpointRestore(ctx context.Context, file, mnt string, u *terminal.UI) error {
+	if file != resuming.Stdin {
+		if err := answers(ctx, file, u); err != nil {
+			return err
+		}
+		if isDirectory(file) {
+			return exit.Usagef("%s is a directory: the file comes first, as in lsiofs checkpoint restore ckpt.json %s", file, terminal.Quote(file))
+		}
+	}
 	doc, err := resuming.ReadDocument(file)
 	if err != nil {
 		return err
 	}
-	control, err := controlFile(ctx, mnt)
+	control, err := controlFile(ctx, mnt, u)
 	if err != nil {
 		return err
 	}
-	if err := writeControl(control, doc); err != nil {
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EFBIG) {
+	if err := writeControl(control, doc, u); err != nil {
+		switch {
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EFBIG):
 			return exit.Errorf(exit.Checkpoint, "%s: %s", file, refusalReason(mnt, err))
+		case errors.Is(err, os.ErrPermission):
+			return exit.Errorf(exit.Checkpoint, "%w: only the user who made the mount, and root, restore into it: run this as one of them, or mount with --restore all", err)
 		}
 		return exit.With(exit.Checkpoint, err)
 	}
@@ -153,7 +170,8 @@ func runCheckpointRestore(ctx context.Context, file, mnt string, u *terminal.UI)
 
 // writeControl writes the document and looks at every error: what is refused is
 // refused by write or by close.
-func writeControl(path string, doc []byte) error {
+func writeControl(path string, doc []byte, u *terminal.UI) error {
+	defer u.WhenSlow("waiting for the mount to take the position: %s", path)()
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err
@@ -177,7 +195,7 @@ func refusalReason(mnt string, err error) string {
 		} `json:"last_checkpoint_refusal"`
 	}
 	if readErr != nil || json.Unmarshal(b, &s) != nil || s.Refusal == nil || s.Refusal.Reason == "" {
-		return fmt.Sprintf("refused (%v); cat %s/status may say why", err, terminal.Quote(mnt))
+		return fmt.Sprintf("refused (%v); %s/status may have the reason", err, terminal.Quote(mnt))
 	}
 	return s.Refusal.Reason
 }

@@ -58,7 +58,7 @@ func (b begun) String() string {
 const nextEvery = time.Second
 
 func runNext(ctx context.Context, mnt string, wait bool, u *terminal.UI) error {
-	control, err := controlFile(ctx, mnt)
+	control, err := controlFile(ctx, mnt, u)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func runNext(ctx context.Context, mnt string, wait bool, u *terminal.UI) error {
 	defer w.Clear()
 	next := s.Epoch + 1
 	for {
-		err := writeControl(control, fmt.Appendf(nil, "{\"epoch\": %d}\n", next))
+		err := writeControl(control, fmt.Appendf(nil, "{\"epoch\": %d}\n", next), u)
 		if err == nil {
 			break
 		}
@@ -120,11 +120,11 @@ func readMountStatus(mnt string) (*fs.Status, error) {
 	path := filepath.Join(mnt, "status.json")
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, exit.With(exit.Mount, err)
+		return nil, exit.With(exit.Mount, fs.Unreachable(mnt, err))
 	}
 	s := &fs.Status{}
 	if err := json.Unmarshal(text, s); err != nil {
-		return nil, exit.Errorf(exit.Mount, "%s: it is not the status of a mount: %w", path, err)
+		return nil, exit.Errorf(exit.Mount, "%s is not the status of a mount: %w", path, err)
 	}
 	return s, nil
 }

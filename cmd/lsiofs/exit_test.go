@@ -43,7 +43,7 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 		{"the same with --daemon", []string{"mount", dir, dir, "--daemon"}, exit.Mount, "inside the dataset"},
 		{"a checkpoint that is missing", []string{"mount", dir, dir, "--resume", missing}, exit.Checkpoint, missing},
 		{"nothing to unmount", []string{"umount", dir}, exit.Mount, "is not a mount point"},
-		{"a mount of another kind", []string{"umount", "/proc"}, exit.Mount, "not of lsiofs"},
+		{"a mount of another kind", []string{"umount", "/proc"}, exit.Mount, "not one of lsiofs"},
 		{"no mount to save", []string{"checkpoint", "save", missing, "f"}, exit.Checkpoint, "is not a mount of lsiofs"},
 		{"nothing said to clean", []string{"cache", "clean"}, exit.Usage, "--unused 30d, or --all"},
 		{"cleaning all, and some", []string{"cache", "clean", "--all", "s3://b"}, exit.Usage, "--all removes everything"},

@@ -91,7 +91,7 @@ func TestThePageIsWrittenWholeOrNotAtAll(t *testing.T) {
 
 	r = lsiofs(t, "inspect", data, "--html", dir)
 	require.NotEqual(t, exit.OK, r.code)
-	require.Contains(t, r.stderr, "no regular file; name another one")
+	require.Contains(t, r.stderr, "it is a directory; name a file")
 	require.NotEqual(t, exit.OK, lsiofs(t, "inspect", filepath.Join(dir, "nothing"), "--html", file+"2").code)
 	names, err := os.ReadDir(dir)
 	require.NoError(t, err)

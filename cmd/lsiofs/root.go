@@ -10,6 +10,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
@@ -44,7 +45,10 @@ workers.`,
 		DisableAutoGenTag: true,
 		RunE:              runParent,
 		Args:              cobra.ArbitraryArgs,
-		PersistentPreRun:  func(*cobra.Command, []string) { g.running = true },
+		PersistentPreRunE: func(c *cobra.Command, args []string) error {
+			g.running = true
+			return awaitPaths(c, args, g.ui)
+		},
 	}
 	// The default would add a line about --help to errors of Find only.
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
@@ -109,6 +113,35 @@ func runParent(c *cobra.Command, args []string) error {
 		hint = ": did you mean " + strings.Join(s, " or ") + "?"
 	}
 	return exit.Usagef("unknown command %q for %q%s (see %s --help)", remote.CleanText(args[0]), c.CommandPath(), hint, c.CommandPath())
+}
+
+// awaitPaths waits until the file systems of what a command reads answer, and shows what it waits for:
+// whatever looks at a path of one that does not would hang without a word. Commands about mounts
+// look after that themselves.
+func awaitPaths(c *cobra.Command, args []string, u *terminal.UI) error {
+	if !slices.Contains([]string{"mount", "cat", "index", "verify", "plan", "inspect", "filter", "tune", "bench", "snapshots", "warm"}, c.Name()) {
+		return nil
+	}
+	paths := slices.Clone(args)
+	if n := c.ArgsLenAtDash(); n >= 0 && c.Name() == "filter" {
+		paths = paths[:n] // the command comes after it
+	}
+	if c.Name() == "mount" && len(paths) > 0 {
+		paths = paths[:len(paths)-1] // which mount bounds its wait for
+	}
+	if f := c.Flags().Lookup("resume"); f != nil && f.Changed {
+		paths = append(paths, f.Value.String())
+	}
+	for _, path := range paths {
+		if strings.Contains(path, "://") {
+			continue
+		}
+		err := fs.Await(c.Context(), path, func(reason error) { u.Notef("waiting: %v", reason) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // exactArgs is cobra's, as a usage error that names the arguments.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"os"
@@ -95,4 +96,25 @@ func TestCommandsNameAServerThatIsStopped(t *testing.T) {
 	require.Equal(t, exit.Mount, r.code)
 	require.Contains(t, r.stderr, "kill -CONT "+strconv.Itoa(info.PID))
 	requireUnmounted(t, mnt)
+}
+
+// A dataset may be on a file system that does not answer, here the mount of a stopped server.
+func TestACommandShowsWhichFileSystemItWaitsFor(t *testing.T) {
+	mnt, info := daemon(t, dataset(t))
+	stop(t, info.PID)
+	c := program(t, "cat", filepath.Join(mnt, "epoch-0"))
+	stderr, err := c.StderrPipe()
+	require.NoError(t, err)
+	var stdout bytes.Buffer
+	c.Stdout = &stdout
+	require.NoError(t, c.Start())
+	lines := bufio.NewScanner(stderr)
+	require.True(t, lines.Scan())
+	require.Contains(t, lines.Text(), "waiting: "+mnt+": it does not answer: its server is stopped")
+	require.Contains(t, lines.Text(), "kill -CONT "+strconv.Itoa(info.PID))
+	require.NoError(t, syscall.Kill(info.PID, syscall.SIGCONT))
+	for lines.Scan() {
+	}
+	require.NoError(t, c.Wait())
+	require.NotEmpty(t, stdout.Bytes(), "it goes on when the server does")
 }

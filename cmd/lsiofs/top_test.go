@@ -48,7 +48,7 @@ func TestTopSaysThatTheMountIsGone(t *testing.T) {
 
 	r := lsiofs(t, "top", dir)
 	require.Equal(t, exit.Mount, r.code)
-	require.Contains(t, r.stderr, dir+" is no mount of lsiofs: there is no ")
+	require.Contains(t, r.stderr, dir+" is not a mount of lsiofs: nothing is mounted there")
 }
 
 // pointWith is a directory with a status.json, as far as files can be a mount.

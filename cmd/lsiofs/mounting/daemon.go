@@ -37,12 +37,12 @@ func Daemon(ctx context.Context, o *Config, logFile string, args []string) error
 }
 
 // errWordless is a process that ended and did not say why.
-var errWordless = errors.New("the process ended before the mount was ready")
+var errWordless = errors.New("the mount's process ended before the mount was ready")
 
 // namingLog adds where the log is to an error that does not say what went wrong.
 func namingLog(err error, logPath string) error {
 	if errors.Is(err, errWordless) {
-		return fmt.Errorf("%w (log: %s)", err, logPath)
+		return fmt.Errorf("%w: its log may have the reason (%s)", err, logPath)
 	}
 	return err
 }

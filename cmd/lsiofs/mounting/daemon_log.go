@@ -27,7 +27,11 @@ func (o *Config) openDaemonLog(asked, indexDir, point string) (*os.File, error) 
 		if err := outside(point, "--log-file", path); err != nil {
 			return nil, err
 		}
-		return os.OpenFile(existing(path), logFlags, 0o600)
+		f, err := os.OpenFile(existing(path), logFlags, 0o600)
+		if err != nil {
+			err = fmt.Errorf("log file: %w: choose another one with --log-file", err)
+		}
+		return f, err
 	}
 	name := logName(point)
 	dir, _, err := catalog.DirectoryFor(indexDir, o.Dataset)
@@ -42,7 +46,7 @@ func (o *Config) openDaemonLog(asked, indexDir, point string) (*os.File, error) 
 			return f, ownErr
 		}
 	}
-	return nil, fmt.Errorf("log: %w: choose a file with --log-file", err)
+	return nil, fmt.Errorf("log file: %w: choose another one with --log-file", err)
 }
 
 // logName is the name of the log of a mount at point.
@@ -63,7 +67,7 @@ func ownTemporary() (string, error) {
 		return "", err
 	}
 	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
-		return "", fmt.Errorf("%s is not this user's alone", dir)
+		return "", fmt.Errorf("%s must be a directory that only this user can use", dir)
 	}
 	return dir, nil
 }

@@ -75,5 +75,5 @@ func TestADaemonWhoseIndexDirectoryCanNotBeMadeLogsElsewhere(t *testing.T) {
 	}
 	require.NoError(t, os.Chmod(filepath.Join(dir, fmt.Sprintf("lsiofs-%d", os.Geteuid())), 0o755))
 	_, err := new(Config).openDaemonLog("", filepath.Join(file, "index"), "/mnt/train")
-	require.ErrorContains(t, err, "choose a file with --log-file", "others could get at it")
+	require.ErrorContains(t, err, "choose another one with --log-file", "others could get at it")
 }

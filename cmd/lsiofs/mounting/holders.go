@@ -89,7 +89,7 @@ func targetBelow(point string, links []string) string {
 
 func holdersText(held []holder) string {
 	if len(held) == 0 {
-		return " (by processes that can't be seen from here)"
+		return ", used by processes that can't be seen from here: end them"
 	}
 	parts := make([]string, len(held))
 	for i, h := range held {
@@ -98,5 +98,5 @@ func holdersText(held []holder) string {
 	if len(held) == maxHolders {
 		parts = append(parts, "and perhaps more")
 	}
-	return ": " + strings.Join(parts, ", ")
+	return ": " + strings.Join(parts, ", ") + "; close these"
 }

@@ -35,11 +35,11 @@ func TestMountPointChecks(t *testing.T) {
 		filepath.Join(dir, "none"):   "mkdir -p",
 		file:                         "not a directory",
 		full:                         "is not empty",
-		dir:                          "would hide it",
+		dir:                          "would hide the dataset",
 		data:                         "inside the dataset",
 		filepath.Join(data, "sub"):   "inside the dataset",
 		filepath.Join(dir, "sneaky"): "inside the dataset",
-		"/proc":                      "is a mount already (proc)",
+		"/proc":                      "is in use: a file system of type proc",
 	} {
 		_, err := checkMountPoint(t.Context(), pointOf(path, data), spec.Spec{})
 		require.ErrorContains(t, err, says, path)
@@ -93,7 +93,7 @@ func TestNoSourceOfAMixtureIsMountedOver(t *testing.T) {
 	o := pointOf(mnt, "")
 	o.Sources = []spec.Source{{Name: "a", Dataset: data}, {Name: "b", Dataset: filepath.Join(mnt, "b")}}
 	_, err := checkMountPoint(t.Context(), o, spec.Spec{})
-	require.ErrorContains(t, err, "which would hide it")
+	require.ErrorContains(t, err, "would hide the dataset")
 	o.Sources[1].Dataset = data
 	_, err = checkMountPoint(t.Context(), o, spec.Spec{})
 	require.NoError(t, err)

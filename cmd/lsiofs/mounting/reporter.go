@@ -40,7 +40,7 @@ func newReporter(fd int, u *terminal.UI) (Reporter, error) {
 	}
 	f := os.NewFile(uintptr(fd), "ready-fd")
 	if _, err := f.Stat(); err != nil {
-		return nil, exit.Usagef("--ready-fd (%d) is not an open file: %w", fd, err)
+		return nil, exit.Usagef("--ready-fd (%d) is not an open file", fd)
 	}
 	return &pipeReporter{file: f, encoder: json.NewEncoder(f)}, nil
 }

@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
-	"strconv"
+
 	"strings"
 	"time"
 
@@ -38,12 +37,12 @@ func Unmount(ctx context.Context, o UnmountOptions, u *terminal.UI) error {
 	m, ok := fs.TopMount(mounts, point)
 	switch uid := os.Geteuid(); {
 	case !ok:
-		return exit.Errorf(exit.Mount, "%s is not a mount point", o.Point)
+		return exit.Errorf(exit.Mount, "%s is not a mount point: name the directory that lsiofs mount was given (findmnt -t %s lists them)", o.Point, fs.FileSystemType)
 	case m.Type != fs.FileSystemType:
-		return exit.Errorf(exit.Mount, "%s is a mount of type %s, not of lsiofs: use umount", o.Point, m.Type)
+		return exit.Errorf(exit.Mount, "%s is a mount of type %s, not one of lsiofs: name the directory that lsiofs mount was given (findmnt -t %s lists them)", o.Point, m.Type, fs.FileSystemType)
 	case m.User >= 0 && uid != 0 && uid != m.User:
 		return exit.Errorf(exit.Mount, "%s was mounted by user %s: unmount it as that user, or as root (sudo lsiofs umount %s)",
-			o.Point, userName(m.User), terminal.Quote(point))
+			o.Point, m.Owner(), terminal.Quote(point))
 	}
 	var server *fs.Server
 	if !o.Lazy {
@@ -58,11 +57,11 @@ func Unmount(ctx context.Context, o UnmountOptions, u *terminal.UI) error {
 		if !errors.Is(err, unix.EBUSY) {
 			return exit.Errorf(exit.Mount, "unmount %s: %w", o.Point, err)
 		}
-		return exit.Errorf(exit.Mount, "%s is busy%s; close these, or detach it with lsiofs umount --lazy %s",
+		return exit.Errorf(exit.Mount, "%s is busy%s, or detach it with lsiofs umount --lazy %s",
 			o.Point, holdersText(holders("/proc", point, os.Getpid(), os.ReadDir)), terminal.Quote(o.Point))
 	}
 	if len(lost) > 0 {
-		u.Warn(fmt.Sprintf("files that were written into %s are gone with it: %s; a mount keeps its checkpoint alone", o.Point, strings.Join(lost, ", ")))
+		u.Warn(fmt.Sprintf("files that were written into %s are gone with it: %s; of what is written, a mount keeps only its checkpoint", o.Point, strings.Join(lost, ", ")))
 	}
 	if server != nil {
 		if err := letGo(ctx, m, server, o.Point, u); err != nil {
@@ -118,7 +117,7 @@ func letGo(ctx context.Context, m fs.MountEntry, s *fs.Server, name string, u *t
 	case ends:
 		return nil
 	case s.Stopped():
-		return fmt.Errorf("unmounted %s, but its server, process %d, is stopped (SIGSTOP, Ctrl-Z) and keeps the dataset open: kill -CONT %d lets it end", name, s.PID, s.PID)
+		return fmt.Errorf("unmounted %s, but its server, process %d, is stopped (SIGSTOP, Ctrl-Z) and keeps the dataset open: kill -CONT %d resumes it, and it ends", name, s.PID, s.PID)
 	case ctx.Err() != nil:
 		return fmt.Errorf("unmounted %s, but its server, process %d, may still have the dataset open: %w", name, s.PID, ctx.Err())
 	}
@@ -130,15 +129,6 @@ func endsWithin(ctx context.Context, s *fs.Server, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return s.Ended(ctx)
-}
-
-// userName is a user's name, with the number where there is no name.
-func userName(uid int) string {
-	number := strconv.Itoa(uid)
-	if u, err := user.LookupId(number); err == nil {
-		return u.Username
-	}
-	return number
 }
 
 // UnmountPoint asks the kernel, and where that is not permitted fusermount3, which
@@ -160,7 +150,7 @@ func UnmountPoint(ctx context.Context, point string, lazy bool) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("%w: install fuse3, or be root", err)
+		return errors.New("fusermount3 is missing: install the package fuse3, or unmount as root")
 	case strings.Contains(text, "busy"): // it gives no other sign
 		return unix.EBUSY
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -64,20 +65,34 @@ func ReadDocument(path string) ([]byte, error) {
 	if path != Stdin {
 		var err error
 		if f, err = os.Open(path); err != nil {
-			return nil, exit.With(exit.Checkpoint, err)
+			return nil, unread(path, err)
 		}
 		defer f.Close()
+	}
+	name := path
+	if path == Stdin {
+		name = "standard input"
 	}
 	doc, err := io.ReadAll(io.LimitReader(f, checkpoint.MaxBytes+1))
 	switch {
 	case err != nil:
-		return nil, exit.With(exit.Checkpoint, err)
+		return nil, unread(path, err)
 	case len(doc) > checkpoint.MaxBytes:
-		return nil, exit.Errorf(exit.Checkpoint, "%s: %w: more than %d bytes", path, checkpoint.ErrTooLarge, checkpoint.MaxBytes)
+		return nil, exit.Errorf(exit.Checkpoint, "%s is not a checkpoint: it has more than the %d bytes that one may have", name, checkpoint.MaxBytes)
+	case len(doc) == 0:
+		return nil, exit.Errorf(exit.Checkpoint, "%s holds no checkpoint: it is empty; was the disk full when it was saved?", name)
 	case len(bytes.Trim(doc, " \t\r\n\x00\ufeff")) == 0:
-		return nil, exit.Errorf(exit.Checkpoint, "%s holds no checkpoint: it has %d bytes, and nothing in them; was the disk full when it was saved?", path, len(doc))
+		return nil, exit.Errorf(exit.Checkpoint, "%s holds no checkpoint: it has %d bytes of white space or zeros; was the disk full when it was saved?", name, len(doc))
 	}
 	return doc, nil
+}
+
+// unread is the error for a checkpoint that could not be read.
+func unread(path string, err error) error {
+	if cause := (*os.PathError)(nil); errors.As(err, &cause) {
+		err = cause.Err
+	}
+	return exit.Errorf(exit.Checkpoint, "checkpoint %s: %w: name a file that a checkpoint was saved to", path, err)
 }
 
 // Apply puts the checkpoint's order into s, and, unless they were given, the

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/term"
 
@@ -52,6 +53,24 @@ func (u *UI) Notef(format string, args ...any) {
 	defer u.mu.Unlock()
 	u.wipe()
 	fmt.Fprintln(u.Err, printable.Text(fmt.Sprintf(format, args...)))
+}
+
+// slow is how long a command may be silent.
+const slow = 3 * time.Second
+
+// WhenSlow writes a line, as Notef does, if what begins now takes longer than some seconds. The
+// caller calls done, once, at its end.
+func (u *UI) WhenSlow(format string, args ...any) (done func()) {
+	said := make(chan struct{})
+	timer := time.AfterFunc(slow, func() {
+		defer close(said)
+		u.Notef(format, args...)
+	})
+	return func() {
+		if !timer.Stop() {
+			<-said
+		}
+	}
 }
 
 // Warn writes a warning.

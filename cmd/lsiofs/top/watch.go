@@ -122,11 +122,8 @@ func (w *watch) failed(err error) error {
 		return err
 	case gone && seen:
 		return exit.Errorf(exit.Mount, "%s was unmounted, or its server has ended", w.point)
-	case errors.Is(err, unix.ENOTCONN):
-		return exit.Errorf(exit.Mount, "the server of %s is gone: mount again, which heals the place, or take it away with lsiofs umount %s",
-			w.point, terminal.Quote(w.point))
-	case errors.Is(err, os.ErrNotExist):
-		return exit.Errorf(exit.Mount, "%s is no mount of lsiofs: there is no %s; name the directory that lsiofs mount was given", w.point, w.status.path)
+	case errors.Is(err, fs.ErrSilent):
+		return exit.With(exit.Mount, err)
 	}
-	return exit.Errorf(exit.Mount, "top: %w", err)
+	return exit.With(exit.Mount, fs.Unreachable(w.point, err))
 }
