@@ -66,7 +66,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 		return o, err
 	}
 	if f.NArg() > 0 {
-		return o, fmt.Errorf("there are no arguments, only flags: %q", f.Args())
+		return o, fmt.Errorf("lsiofs-csi takes flags, but no arguments: leave out %q", f.Args())
 	}
 	return o, o.check()
 }
@@ -128,7 +128,7 @@ func findProgram() (string, error) {
 	}
 	path, err := exec.LookPath("lsiofs")
 	if err != nil {
-		return "", errors.New("lsiofs is neither beside this program nor in PATH: name it with --lsiofs")
+		return "", errors.New("the program lsiofs is neither in this program's directory nor in PATH: name it with --lsiofs")
 	}
 	return filepath.Abs(path)
 }
@@ -147,7 +147,7 @@ func (s *size) String() string { return humanize.IBytes(uint64(*s)) }
 func (s *size) Set(text string) error {
 	n, err := humanize.ParseBytes(text)
 	if err != nil || n > math.MaxInt64 {
-		return fmt.Errorf("%q is no size, as 4GiB", text)
+		return fmt.Errorf("%q is not a size, such as 4GiB", text)
 	}
 	*s = size(n)
 	return nil

@@ -35,7 +35,7 @@ func TestAllProblemsOfACommandLineAreSaidAtOnce(t *testing.T) {
 	}{
 		{[]string{"--endpoint=tcp://x", "--state=x", "--allow-path=y", "--allow-url=127.0.0.1:80", "--patience=0s", "--memory-limit=1MiB", "--lsiofs=/x"}, []string{"--node is missing", "--endpoint", "--state", "--allow-path", "--allow-url", "--patience", "--memory-limit (1.0 MiB)"}},
 		{[]string{"mount"}, []string{"no arguments"}},
-		{[]string{"--memory-limit=much"}, []string{"is no size"}},
+		{[]string{"--memory-limit=much"}, []string{"is not a size"}},
 	} {
 		_, err := parseFlags(c.args, &bytes.Buffer{})
 		for _, w := range c.words {

@@ -52,7 +52,7 @@ func TestADriverThatRunsIsNamedAndOneThatWasKilledRefusesNobody(t *testing.T) {
 	require.NoError(t, err, line)
 
 	_, err = onlyDriver(dir)
-	require.EqualError(t, err, fmt.Sprintf("lock --state %s: process %d, another driver, runs with it: end that one first, or name another directory", dir, first.Process.Pid))
+	require.EqualError(t, err, fmt.Sprintf("lock --state %s: another driver (process %d) uses it: end that one first, or name another directory", dir, first.Process.Pid))
 
 	require.NoError(t, first.Process.Kill())
 	_, err = first.Process.Wait()

@@ -136,11 +136,11 @@ func onlyDriver(dir string) (*os.File, error) {
 		return f, nil
 	}
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) { // POSIX allows both
-		who := "another driver"
+		who := "another process"
 		if syscall.FcntlFlock(f.Fd(), syscall.F_GETLK, &whole) == nil && whole.Type != syscall.F_UNLCK && whole.Pid > 0 {
-			who = fmt.Sprintf("process %d, another driver,", whole.Pid)
+			who = fmt.Sprintf("process %d", whole.Pid)
 		}
-		err = fmt.Errorf("%s runs with it: end that one first, or name another directory", who)
+		err = fmt.Errorf("another driver (%s) uses it: end that one first, or name another directory", who)
 	}
 	return nil, errors.Join(fmt.Errorf("lock --state %s: %w", dir, err), f.Close())
 }

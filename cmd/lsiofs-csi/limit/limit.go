@@ -189,11 +189,11 @@ func v2() (string, error) {
 		return dir, nil
 	}
 	if !has(filepath.Join(dir, "cgroup.controllers")) {
-		return "", errors.New("no memory controller")
+		return "", errors.New("this control group has no memory controller")
 	}
 	procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil || strings.TrimSpace(string(procs)) != strconv.Itoa(os.Getpid()) {
-		return "", errors.New("others are in this process' group")
+		return "", errors.New("this process shares its control group with others")
 	}
 	sub := filepath.Join(dir, ownGroup)
 	if err := os.Mkdir(sub, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -52,5 +52,5 @@ func Detach(point string) error {
 			return fmt.Errorf("unmount %s: %w", point, err)
 		}
 	}
-	return fmt.Errorf("unmount %s: more than %d mounts lie there: unmount them with umount -l", point, stackedMax)
+	return fmt.Errorf("unmount %s: there are more than %d mounts: unmount them with umount -l, once for each", point, stackedMax)
 }

@@ -37,12 +37,12 @@ func resolved(path string, p volume.Policy) (there, rest string, err error) {
 			return "", "", err
 		}
 		if info, err := os.Lstat(at); err == nil && info.Mode()&os.ModeSymlink != 0 {
-			return "", "", fmt.Errorf("%s is a link to what is not there: remove it, or make what it leads to", at)
+			return "", "", fmt.Errorf("%s is a symbolic link whose target does not exist: remove the link, or create its target", at)
 		}
 	}
 	if to := filepath.Join(there, rest); to != path {
 		if err := p.Check(to); err != nil {
-			return "", "", fmt.Errorf("%s leads elsewhere: %w", path, err)
+			return "", "", fmt.Errorf("%s leads to another place through a symbolic link: %w", path, err)
 		}
 	}
 	return there, rest, nil

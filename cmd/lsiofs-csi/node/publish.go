@@ -93,14 +93,14 @@ func (n *Node) publish(ctx context.Context, r state.Volume, v volume.Volume) err
 // their servers differ.
 func (n *Node) published(old, r state.Volume, v volume.Volume) (done bool, err error) {
 	if old.ID != r.ID {
-		return false, status.Errorf(codes.AlreadyExists, "target %s has volume %s", r.Target, old.ID)
+		return false, status.Errorf(codes.AlreadyExists, "target %s is taken by volume %s: unpublish that first", r.Target, old.ID)
 	}
 	was, found, err := n.c.Store.Server(old.Server)
 	if err != nil {
 		return false, err
 	}
 	if old.Writable != r.Writable || found && (was.Dataset != v.Dataset || !slices.Equal(was.Args, v.Args)) {
-		return false, status.Errorf(codes.AlreadyExists, "volume %s is published at %s with other attributes", r.ID, r.Target)
+		return false, status.Errorf(codes.AlreadyExists, "volume %s is published at %s with other attributes already: unpublish it first", r.ID, r.Target)
 	}
 	s := n.server(old.Server)
 	if old.Server == r.Server || s == nil || !s.Alive() || !s.Serving() {
@@ -111,7 +111,7 @@ func (n *Node) published(old, r state.Volume, v volume.Volume) (done bool, err e
 }
 
 // errWait is wrapped by errors that the next call may not meet.
-var errWait = errors.New("not ready yet, call again")
+var errWait = errors.New("call again to wait for it")
 
 // serve gets the server of a recorded volume, and binds it.
 func (n *Node) serve(ctx context.Context, r state.Volume, v volume.Volume) error {
@@ -190,7 +190,7 @@ func (n *Node) unpublish(ctx context.Context, target string) error {
 	}
 	for _, m := range t.At(target) {
 		if m.Type != mounts.FileSystem {
-			return status.Errorf(codes.InvalidArgument, "at %s a file system of type %s is mounted, which is not this driver's", target, m.Type)
+			return status.Errorf(codes.InvalidArgument, "target %s has a file system of type %s, which this driver has not mounted: unmount it by hand", target, m.Type)
 		}
 	}
 	return errors.Join(mounts.Detach(target), removeTarget(target))
@@ -242,7 +242,7 @@ func checkCapability(c *csi.VolumeCapability) error {
 	case c.GetBlock() != nil:
 		return status.Error(codes.InvalidArgument, "a volume of lsiofs is a file system, not a block device")
 	case len(c.GetMount().GetMountFlags()) > 0:
-		return status.Errorf(codes.InvalidArgument, "mount options (%s) are not taken: settings are volumeAttributes", strings.Join(c.GetMount().GetMountFlags(), ","))
+		return status.Errorf(codes.InvalidArgument, "mount options (%s) are not supported: write settings as volumeAttributes", strings.Join(c.GetMount().GetMountFlags(), ","))
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func (s *Store) Key() ([]byte, error) {
 	case err == nil && len(key) == keyBytes:
 		return key, nil
 	case err == nil:
-		return nil, fmt.Errorf("state: %s has %d bytes and must have %d: remove it; running servers are then not shared with new pods", path, len(key), keyBytes)
+		return nil, fmt.Errorf("state: %s has %d bytes and must have %d: remove it, and a new key is made (running servers are then not shared with new pods)", path, len(key), keyBytes)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("state: %w", err)
 	}
@@ -213,7 +213,7 @@ func read(path string, to any) (found bool, err error) {
 		return false, fmt.Errorf("state: %w", err)
 	}
 	if err := json.Unmarshal(b, to); err != nil {
-		return false, fmt.Errorf("state: %s: %w: remove it, and unmount what it was for", path, err)
+		return false, fmt.Errorf("state: %s: %w: the file is damaged; delete the pods that use it, remove the file, and start the driver again", path, err)
 	}
 	return true, nil
 }

@@ -107,7 +107,7 @@ func (q *parser) checkpoint(value string) {
 	case "write":
 		q.v.Writable = true
 	default:
-		q.problem("attribute checkpoint (%q) must be none or write", short(value))
+		q.problem("attribute checkpoint (%q) must be one of none, write", short(value))
 	}
 }
 
@@ -116,7 +116,7 @@ func (q *parser) flag(name, value string, k kind) {
 	if k == repeated || k == relative || k == mixture {
 		lines = slices.DeleteFunc(strings.Split(value, "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
 		if len(lines) > maxLines {
-			q.problem("attribute %s has %d lines: at most %d are taken", name, len(lines), maxLines)
+			q.problem("attribute %s has %d lines, and must have at most %d", name, len(lines), maxLines)
 			return
 		}
 	}
@@ -138,7 +138,7 @@ func (q *parser) flag(name, value string, k kind) {
 				pattern = after
 			}
 			if climbs(pattern) || strings.HasPrefix(pattern, "/") {
-				q.problem("attribute %s (%q) leads out of the dataset", name, short(line))
+				q.problem("attribute %s (%q) must be a pattern inside of the dataset: write it without .. and without / at its beginning", name, short(line))
 			}
 		}
 		q.v.Args = append(q.v.Args, "--"+name+"="+line)
@@ -153,7 +153,7 @@ func (q *parser) location(name, value string) {
 		}
 	}
 	if before, _, is := strings.Cut(value, "://"); is {
-		q.problem("attribute %s: there is no service %s://: s3://, https:// and http:// are read", name, short(before))
+		q.problem("attribute %s: %s:// is not supported: write a path of the node, or an s3://, https:// or http:// URL", name, short(before))
 		return
 	}
 	prefix, err := q.policy.CheckPattern(value)

@@ -60,14 +60,14 @@ func TestAllProblemsOfAVolumeAreSaidAtOnce(t *testing.T) {
 		"run": "/var/lib/kubelet/pods", "crops": "/", "snapshot": "/var/run/x", "array": "../x", "ca-file": "/elsewhere/ca.pem",
 	}, map[string]string{"token": "hidden", "AWS_ACCESS_KEY_ID": "A"}, Policy{Allow: []string{"/data", "/var"}, Never: Never("/var/lib/kubelet"), MemoryLimitBytes: 4 << 30})
 	require.Equal(t, strings.TrimSpace(`
-attribute array ("../x") leads out of the dataset
-attribute ca-file: "/elsewhere/ca.pem" is not below a directory that this node's administrator allows (--allow-path): /data, /var
-attribute checkpoint ("yes") must be none or write
-attribute crops: "/" is not below a directory that this node's administrator allows (--allow-path): /data, /var
-attribute dataset: "data" is no absolute path of the node
-attribute resume: "/data/../etc/passwd" has .. in it: write the path without
-attribute run: "/var/lib/kubelet/pods" is, holds, or lies in /var/lib/kubelet, which no pod may read: name a directory of data
-attribute snapshot: "/var/run/x" is, holds, or lies in /var/run, which no pod may read: name a directory of data
+attribute array ("../x") must be a pattern inside of the dataset: write it without .. and without / at its beginning
+attribute ca-file: "/elsewhere/ca.pem" is in none of the directories that this node's administrator allows (--allow-path of the driver): /data, /var
+attribute checkpoint ("yes") must be one of none, write
+attribute crops: "/" is in none of the directories that this node's administrator allows (--allow-path of the driver): /data, /var
+attribute dataset: "data" must be an absolute path of the node, or a URL where a dataset is named
+attribute resume: "/data/../etc/passwd" must not have .. in it: write the path without
+attribute run: "/var/lib/kubelet/pods" overlaps /var/lib/kubelet, which no pod may read: name a directory of data
+attribute snapshot: "/var/run/x" overlaps /var/run, which no pod may read: name a directory of data
 there is no attribute "colour", "daemon" (the driver runs its servers as it sees fit): there are `+strings.Join(Names(), ", ")+`
 attribute memory (3GiB) must be at most 2.0 GiB: this node's servers may take 4.0 GiB each, of which --memory is half
 the Secret may not have a key "token": it may have AWS_ACCESS_KEY_ID, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, LSIOFS_HTTP_TOKEN`), err.Error())

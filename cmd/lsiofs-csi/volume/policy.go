@@ -46,16 +46,16 @@ func (p Policy) Check(path string) error { return p.check(path, filepath.Clean(p
 func (p Policy) check(name, clean string) error {
 	switch {
 	case !strings.HasPrefix(name, "/"):
-		return fmt.Errorf("%q is no absolute path of the node", short(name))
+		return fmt.Errorf("%q must be an absolute path of the node, or a URL where a dataset is named", short(name))
 	case climbs(name):
-		return fmt.Errorf("%q has .. in it: write the path without", short(name))
+		return fmt.Errorf("%q must not have .. in it: write the path without", short(name))
 	}
 	if len(p.Allow) > 0 && !slices.ContainsFunc(p.Allow, func(dir string) bool { return within(clean, dir) }) {
-		return fmt.Errorf("%q is not below a directory that this node's administrator allows (--allow-path): %s", short(name), strings.Join(p.Allow, ", "))
+		return fmt.Errorf("%q is in none of the directories that this node's administrator allows (--allow-path of the driver): %s", short(name), strings.Join(p.Allow, ", "))
 	}
 	for _, dir := range p.Never {
 		if within(clean, dir) || within(dir, clean) {
-			return fmt.Errorf("%q is, holds, or lies in %s, which no pod may read: name a directory of data", short(name), dir)
+			return fmt.Errorf("%q overlaps %s, which no pod may read: name a directory of data", short(name), dir)
 		}
 	}
 	return nil
