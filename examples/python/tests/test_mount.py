@@ -72,7 +72,7 @@ class Beginning(mounted.Case):
         os.chmod(broken, 0o755)
         for command in broken, root:
             self.assertRaisesRegex(lsiofs.MountError, "can't be run", lsiofs.mount, root, command=command)
-        self.assertRaisesRegex(lsiofs.StateError, "no state", lsiofs.mount, root, resume={"epoch": object()})
+        self.assertRaisesRegex(lsiofs.StateError, "not a state", lsiofs.mount, root, resume={"epoch": object()})
         with mock.patch("tempfile.tempdir", os.path.join(self.directory, "nowhere")):
             self.assertRaisesRegex(lsiofs.MountError, "set TMPDIR", lsiofs.mount, root)
             self.assertRaisesRegex(lsiofs.MountError, "set TMPDIR", lsiofs.mount, root, resume={"epoch": 0})
@@ -98,9 +98,9 @@ class Beginning(mounted.Case):
         self.addCleanup(os.environ.__setitem__, "LSIOFS_COMMAND", before)
         root = self.made("data", mounted.make_jsonl)
         os.environ["LSIOFS_COMMAND"] = root
-        self.assertRaisesRegex(lsiofs.CommandNotFound, "no program", lsiofs.mount, root)
+        self.assertRaisesRegex(lsiofs.CommandNotFound, "not a program", lsiofs.mount, root)
         lsiofs.mount(root, index_dir=self.index, command=before).close()
-        with self.assertRaisesRegex(lsiofs.MountError, "ended with code 1 before it had mounted"):
+        with self.assertRaisesRegex(lsiofs.MountError, "ended with code 1 before the mount was ready"):
             lsiofs.mount(root, command="/bin/false")
         del os.environ["LSIOFS_COMMAND"]
         path = os.environ["PATH"]

@@ -62,11 +62,11 @@ class State(mounted.Case):
             ("another order: seed was 6, and is 5", {**saved, "order": {**saved["order"], "seed": 6}}),
             ("another order: split was", {**saved, "order": {**saved["order"], "split": {}}}),
             ("version 2", {**saved, "version": 2}),
-            ("no state of a dataset: it has no order", {k: v for k, v in saved.items() if k != "order"}),
-            ("no state", {"model": 1}),
-            ("no state", [1]),
-            ("no state", {**saved, "epoch": -1}),
-            ("no state", {**saved, "done": [1]}),
+            ("not a state of a dataset: it has no order", {k: v for k, v in saved.items() if k != "order"}),
+            ("not a state", {"model": 1}),
+            ("not a state", [1]),
+            ("not a state", {**saved, "epoch": -1}),
+            ("not a state", {**saved, "done": [1]}),
             ("each worker", {**saved, "done": [{"batch": 1, "consumed": [3, 4]}]}),
             ("samples", {"epoch": 0, "samples": "many"}),
         ):
@@ -74,8 +74,8 @@ class State(mounted.Case):
                 data.load_state_dict(state)
             self.assertEqual(data.position, (4, 20))
         for words, args in (
-            ("say how many samples", ()), ("negative", (-1,)), ("negative", (1, -1)),
-            ("has 240 records, and 1099511627776 samples of it can't have been used", (1 << 40, 0)),
+            ("how many samples", ()), ("negative", (-1,)), ("negative", (1, -1)),
+            ("has 240 records, so 1099511627776 samples of it can't have been used", (1 << 40, 0)),
         ):
             self.assertRaisesRegex(lsiofs.StateError, words, data.state_dict, *args)
         self.assertRaisesRegex(lsiofs.StateError, "240 records", data.load_state_dict, {"epoch": 0, "samples": 1 << 40})

@@ -334,11 +334,11 @@ class Stateful(mounted.Case):
         self.assertEqual(list(again), self.want[10:])
         other = self.data.torch(target, rank=0, ranks=2)
         other.load_state_dict(state)
-        self.assertRaisesRegex(lsiofs.StateError, "have to stay", iter, other)
+        self.assertRaisesRegex(lsiofs.StateError, "only the same ranks and workers", iter, other)
         self.assertRaisesRegex(lsiofs.StateError, "another dataset", again.load_state_dict, {**state, "dataset": "0" * 64})
         self.assertRaisesRegex(lsiofs.StateError, "state of the mount", again.load_state_dict, self.data.state_dict(8))
         for wrong in {}, [1], {**state, "taken": "many"}:
-            self.assertRaisesRegex(lsiofs.StateError, "no state", again.load_state_dict, wrong)
+            self.assertRaisesRegex(lsiofs.StateError, "not a state", again.load_state_dict, wrong)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def batches(path: str, format: str, windows: Iterator[Window], records: int, dty
 
     if dtype is None:
         if format != "npy":
-            raise ArgumentError(f"{path}: a stream of format {format} does not say of which dtype its records are: name it, as arrays(256, '<u2')")
+            raise ArgumentError(f"{path}: the dtype of records in a stream of format {format} is not known: name it, as in arrays(256, '<u2')")
         dtype = row_type(path)
     for window in windows:
         # A copy can be written to, which torch wants of arrays that become tensors.

@@ -54,7 +54,7 @@ class Identity:
             run = self._run()
             differing = differences(self._content, {**self._content_of(info), "run": run}, _CONTENT)
             if differing:
-                raise StateError(f"{self.path} is another mount by now: {'; '.join(differing)}: open it anew (lsiofs.open)")
+                raise StateError(f"{self.path} is another mount now: {'; '.join(differing)}: open it again (lsiofs.open)")
             self.id, self.info = self._id(), info
         self.root = root
         return root
@@ -89,7 +89,7 @@ class Identity:
     def _id(self) -> str:
         status = self.json("status.json")
         if "mount_id" not in status:
-            raise Error(f"{self.path} is a mount of another version of lsiofs ({status.get('version')}): it does not name itself")
+            raise Error(f"{self.path} is a mount of another version of lsiofs ({status.get('version')}), whose status has no mount_id: use the package of that version, or mount with this one")
         return str(status["mount_id"])
 
     def _run(self) -> Optional[str]:

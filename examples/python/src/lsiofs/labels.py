@@ -29,7 +29,7 @@ class Classes(Sequence[str]):
         try:
             return self.numbers[name]
         except KeyError:
-            raise OutOfRange(f"sample {_path(sample)!r} is in directory {name!r}, which is none of the {len(self)} classes") from None
+            raise OutOfRange(f"sample {_path(sample)!r} is in directory {name!r}, which is not one of the {len(self)} classes") from None
 
     @overload
     def __getitem__(self, number: int) -> str: ...

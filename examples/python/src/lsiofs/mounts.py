@@ -163,7 +163,7 @@ class Mount:
         try:
             return labels.Classes(labels.directories(root))
         except OSError as e:
-            raise Error(f"the classes of {root} can't be listed here ({e.strerror}): name them, as classes(['cat', 'dog'])") from e
+            raise Error(f"the classes of {root} can't be listed here ({e.strerror}): name them, as in classes(['cat', 'dog'])") from e
 
     def torch(
         self,
@@ -203,13 +203,13 @@ class Mount:
         """
         if samples is None:
             raise StateError(
-                "say how many samples of the epoch were trained on, which the mount can't know: data.state_dict(samples, epoch). "
-                "What its worker files have delivered is data.checkpoint()"
+                "the mount can't know how many samples of the epoch were trained on: name their number, as in data.state_dict(samples, epoch). "
+                "data.checkpoint() has what its worker files have delivered"
             )
         if epoch is None:
             epoch = self.position.epoch
             if self._named_epoch not in (None, epoch):
-                raise StateError(f"set_epoch has gone on to epoch {self._named_epoch}: name the epoch of the samples, as data.state_dict({samples}, {self._named_epoch})")
+                raise StateError(f"set_epoch has moved on to epoch {self._named_epoch}: name the epoch of the samples, as in data.state_dict({samples}, {self._named_epoch})")
         return self._document(self._counted(Position(_number(epoch, "epoch"), _number(samples, "samples"))))
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
@@ -238,7 +238,7 @@ class Mount:
 
     def _too_many(self, place: Position) -> StateError:
         return StateError(
-            f"epoch {place.epoch} of {self.path} has {self._records(place.epoch)} records, and {place.samples} samples of it can't have been used: "
+            f"epoch {place.epoch} of {self.path} has {self._records(place.epoch)} records, so {place.samples} samples of it can't have been used: "
             "count those of all ranks together, from the epoch's start"
         )
 
@@ -404,7 +404,7 @@ class _as_file:
         try:
             text = json.dumps(dict(self.resume))
         except (TypeError, ValueError) as e:
-            raise StateError(f"resume is no state of a dataset: {e}") from None
+            raise StateError(f"resume is not a state of a dataset: {e}") from None
         try:
             descriptor, self.own = tempfile.mkstemp(prefix="lsiofs-", suffix=".json")
             with builtins.open(descriptor, "w") as f:

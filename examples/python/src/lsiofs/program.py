@@ -23,14 +23,14 @@ def command() -> str:
     if named:
         if _runs(named):
             return named
-        raise CommandNotFound(f"{VARIABLE} is {named}, which is no program")
+        raise CommandNotFound(f"{VARIABLE} is {named}, which is not a program that can be run")
     found = _installed() or shutil.which("lsiofs")
     if found:
         return found
     raise CommandNotFound(
-        "the command lsiofs is not here: install a wheel that brings it (pip install lsiofs-*.whl of the release for this machine), "
-        "or put the release's binary into a directory of PATH as lsiofs, or have Go install it (CGO_ENABLED=0 go install ./cmd/lsiofs), "
-        f"or name it in {VARIABLE}"
+        "the command lsiofs is not found: install a wheel that includes it (pip install lsiofs-*.whl of the release for this machine), "
+        "or put the release's binary into a directory of PATH as lsiofs, or install it with Go (CGO_ENABLED=0 go install ./cmd/lsiofs), "
+        f"or set {VARIABLE} to its path"
     )
 
 

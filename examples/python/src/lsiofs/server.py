@@ -22,6 +22,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 import warnings
 import weakref
 from typing import Any, Mapping, Optional, Sequence, Union
@@ -50,7 +51,7 @@ class Server:
         self, dataset: Optional[str], mountpoint: Optional[str], flags: Mapping[str, Value], program: Optional[str] = None
     ) -> None:
         if dataset is None and not flags.get("mix"):
-            raise ArgumentError("name a dataset, as mount('/data/train'), or the sources of a mixture, as mount(mix=['web=70:/data/web', …])")
+            raise ArgumentError("name a dataset, as in mount('/data/train'), or the sources of a mixture, as in mount(mix=['web=70:/data/web', …])")
         self.program = program or command()
         own = mountpoint is None
         line = [f"--while-pid={os.getpid()}", *(["--rmdir"] if own else []), *arguments(flags)]
@@ -85,7 +86,7 @@ def arguments(flags: Mapping[str, Value]) -> list[str]:
     line = []
     for name, value in flags.items():
         if name in ("daemon", "log_file"):
-            raise ArgumentError(f"{name} is not for a mount that ends with its program: use lsiofs mount, and lsiofs.open")
+            raise ArgumentError(f"{name} can't be given here, as this mount ends with its program: mount with the command lsiofs mount, and then call lsiofs.open")
         flag = "--" + name.rstrip("_").replace("_", "-")
         values = value if isinstance(value, (list, tuple)) else [value]
         for v in values:
@@ -140,7 +141,13 @@ def _shown(argument: str) -> str:
     return f"{before}{url}..." if url else argument
 
 
+# What takes longer than the first is logged as a warning, which Python shows on stderr unless the program decides
+# otherwise; then again after the second.
+WAIT_SECONDS, AGAIN_SECONDS = 3.0, 30.0
+
+
 def _await(process: subprocess.Popen[bytes], messages: Any) -> dict[str, Any]:
+    due = time.monotonic() + WAIT_SECONDS
     for text in messages:
         message: dict[str, Any] = json.loads(text)
         if "mounted" in message:
@@ -149,11 +156,30 @@ def _await(process: subprocess.Popen[bytes], messages: Any) -> dict[str, Any]:
             raise _failed(message["error"]["text"], message["error"]["code"])
         if "warning" in message:
             warnings.warn(message["warning"], MountWarning, stacklevel=5)
-        if "progress" in message:
-            log.debug("indexing: %s", message["progress"])
+        doing = _doing(message)
+        if doing and time.monotonic() < due:
+            log.debug("lsiofs.mount: %s", doing)
+        elif doing:
+            log.warning("lsiofs.mount: %s", doing)
+            due = time.monotonic() + AGAIN_SECONDS
     code = process.wait()
     how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    raise _failed(f"the server {how} before it had mounted; what it has to say is on stderr", code)
+    raise _failed(f"the server {how} before the mount was ready: its last lines on stderr may have the reason", code)
+
+
+def _doing(message: Mapping[str, Any]) -> Optional[str]:
+    """What a mount waits for, in words, from one of the server's messages."""
+    if "progress" in message:
+        p = message["progress"]
+        if not p["ShardsTotal"]:
+            return "the dataset is being listed"
+        return f"indexing: {p['Shards']} of {p['ShardsTotal']} shards, {p['Records']} records so far"
+    if "filling" in message:
+        f = message["filling"]
+        return f"filling the cache: {f['filled_bytes'] >> 20} of {f['filled_bytes_total'] >> 20} MiB"
+    if "waiting" in message:
+        return f"waiting: {message['waiting']['waiting']}"
+    return None
 
 
 def _failed(text: str, code: int) -> MountError:

@@ -25,16 +25,16 @@ class Position(NamedTuple):
 def position(saved: Any) -> Position:
     """The place that a saved document names, whatever its dataset and order."""
     if not isinstance(saved, Mapping) or not is_count(saved.get("epoch")):
-        raise StateError(f"this is no state of a dataset: {saved!r:.200}")
+        raise StateError(f"this is not a state of a dataset, as data.state_dict makes one: {saved!r:.200}")
     if is_short(saved):
         if not is_count(saved.get("samples", 0)):
-            raise StateError(f"samples ({saved['samples']!r:.40}) has to be a number from 0 on")
+            raise StateError(f"samples ({saved['samples']!r:.40}) must be a whole number, 0 or more")
         return Position(saved["epoch"], saved.get("samples", 0))
     missing = {"version", "dataset", "order", "done"} - saved.keys()
     if missing:
-        raise StateError(f"this is no state of a dataset: it has no {', '.join(sorted(missing))}")
+        raise StateError(f"this is not a state of a dataset: it has no {', '.join(sorted(missing))}")
     if not isinstance(saved["order"], Mapping) or not is_count(saved["order"].get("batch")):
-        raise StateError(f"this is no state of a dataset: its order is {saved['order']!r:.200}")
+        raise StateError(f"this is not a state of a dataset: its order is {saved['order']!r:.200}")
     return Position(saved["epoch"], _taken(saved["done"], saved["order"]["batch"]))
 
 
@@ -43,15 +43,15 @@ def compare(saved: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     if is_short(saved):
         return  # it names neither, and fits all
     if saved["version"] != own["version"]:
-        raise StateError(f"the state is of version {saved['version']!r}, and this mount's are of {own['version']}")
+        raise StateError(f"the state has version {saved['version']!r}, and this mount's states have version {own['version']}: use the release of lsiofs that wrote it")
     if saved.get("run") != own.get("run"):
-        raise StateError(f"the state is of another run: of {saved.get('run')!s:.16}, and this mount's is {own.get('run')!s:.16}")
+        raise StateError(f"the state is of another run: it has {saved.get('run')!s:.16}, and this mount has {own.get('run')!s:.16}")
     # The snapshot of a growing dataset is that of its epoch.
     if saved["dataset"] != own["dataset"] and (own.get("run") is None or saved["epoch"] == own["epoch"]):
-        raise StateError(f"the state is of another dataset: of {saved['dataset']!s:.16}…, and this one is {own['dataset']!s:.16}…")
+        raise StateError(f"the state is of another dataset: it has {saved['dataset']!s:.16}…, and this mount has {own['dataset']!s:.16}…: mount the dataset that it is of")
     differing = differences(saved["order"], own["order"])
     if differing:
-        raise StateError("the state is of another order: " + "; ".join(differing) + ": mount with the same, or with resume=STATE")
+        raise StateError("the state is of another order: " + "; ".join(differing) + ": mount with the state's settings, or with resume=STATE, which takes them from it")
 
 
 def mounted_at(checkpoint: Mapping[str, Any]) -> Position:
@@ -79,5 +79,5 @@ def _taken(done: Any, batch: int) -> int:
             if is_count(samples) and entries[0]["batch"] == batch:
                 return int(samples)
     except (TypeError, KeyError, AttributeError):
-        raise StateError(f"this is no state of a dataset: what it has as done is {done!r:.200}") from None
-    raise StateError("the state has what each worker has read, which is for worker files: mount with resume=STATE, and read worker(w)")
+        raise StateError(f"this is not a state of a dataset: its done is {done!r:.200}") from None
+    raise StateError("the state counts what each worker has read of its worker file: mount with resume=STATE, and read worker(w)")

@@ -70,7 +70,7 @@ class Stream:
         self.first = first
         self._limit = sys.maxsize  # records of the file, at most; `Epoch` leaves padding out
         if first < 0:
-            raise ArgumentError(f"{self.path}: first ({first}) must be 0 at least")
+            raise ArgumentError(f"{self.path}: first ({first}) must be at least 0")
         stem, extension = os.path.splitext(self.path)
         self.format = format or formats.of_extension(extension)
         self._offsets, self._ids = stem + ".offsets", stem + ".ids"
@@ -136,7 +136,7 @@ class Stream:
         written to. They are views of about 1 MiB that was read together, which is kept as long as one is.
         """
         if records < 1:
-            raise ArgumentError(f"arrays of {records} records: there has to be one at least")
+            raise ArgumentError(f"arrays({records}): the number of records must be at least 1")
         return arrays.batches(self.path, self.format, self.windows(records), records, dtype)
 
     def ids(self) -> Iterator[bytes]:
@@ -279,7 +279,7 @@ class _File:
             while len(data) < size:  # a signal came between two requests
                 more = os.pread(self.descriptor, size - len(data), at + len(data))
                 if not more:
-                    raise ReadError(errno.EIO, f"it ends at {at + len(data)}, and was to have {at + size} bytes at least", self.path)
+                    raise ReadError(errno.EIO, f"the file ends at byte {at + len(data)}, before the {at + size} that it should have", self.path)
                 data += more
         except OSError as e:
             raise explained(e, self.path) from None

@@ -78,7 +78,7 @@ class TorchDataset(IterableDataset):  # type: ignore
         that is resumed, keeps the place where that goes on.
         """
         if not is_count(epoch) or not (samples is None or is_count(samples)):
-            raise ArgumentError(f"set_epoch({epoch!r}, {samples!r}): both are numbers from 0 on")
+            raise ArgumentError(f"set_epoch({epoch!r}, {samples!r}): both must be whole numbers, 0 or more")
         if samples is None:
             samples = self.samples if epoch == self._resumed and not self._told[2] else 0
         self._resumed = None
@@ -107,7 +107,7 @@ class TorchDataset(IterableDataset):  # type: ignore
         number, files = worker * self.ranks + self.rank, workers * self.ranks
         file = f"worker-{number}-of-{files}"
         if begin and self._file != file:
-            raise StateError(f"the state is of {self._file}, and this is {file}: the ranks and workers of a StatefulDataLoader have to stay; data.state_dict(samples, epoch) is good for others")
+            raise StateError(f"the state is of {self._file}, and this is {file}: a StatefulDataLoader's state fits only the same ranks and workers; data.state_dict(samples, epoch) fits others, too")
         self._file, self._taken = file, begin
         stream = self.mount.epoch(self.epoch, self.samples).stream(number, files, begin)
         return self._decoded(map(bytes, stream.records()) if self.raw else stream.samples(), files)
@@ -148,11 +148,11 @@ class TorchDataset(IterableDataset):  # type: ignore
         if not isinstance(state, Mapping) or not names <= state.keys():
             if isinstance(state, Mapping) and "done" in state:
                 raise StateError("this is a state of the mount (data.state_dict): give it to data.load_state_dict, or to mount as resume=STATE, and then make the dataset")
-            raise StateError(f"this is no state of a dataset of a StatefulDataLoader: {state!r:.200}")
+            raise StateError(f"this is not a state of a dataset of a StatefulDataLoader: {state!r:.200}")
         if not all(is_count(state[name]) for name in ("epoch", "samples", "taken")):
-            raise StateError(f"this is no state of a dataset of a StatefulDataLoader: {state!r:.200}")
+            raise StateError(f"this is not a state of a dataset of a StatefulDataLoader: {state!r:.200}")
         if state["dataset"] != self.mount.info["fingerprint"]:
-            raise StateError(f"the state is of another dataset: of {state['dataset']!s:.16}…, and this one is {self.mount.info['fingerprint']:.16}…")
+            raise StateError(f"the state is of another dataset: it has {state['dataset']!s:.16}…, and this mount has {self.mount.info['fingerprint']:.16}…: mount the dataset that it is of")
         self._any_batch = True
         self.epoch, self.samples = state["epoch"], state["samples"]
         self._file, self._taken, self._resume = state["file"], state["taken"], state["taken"]
@@ -179,7 +179,7 @@ def _as_it_is(sample: Any) -> Any:
 def _ranks(rank: Optional[int], ranks: Optional[int]) -> tuple[int, int]:
     """The rank and their number: what is named, else what torch.distributed has."""
     if (rank is None) != (ranks is None):
-        raise ArgumentError("name both rank= and ranks=, or none of them, with torch.distributed initialized")
+        raise ArgumentError("name both rank= and ranks=, or neither where torch.distributed is initialized")
     if rank is None or ranks is None:
         distributed = torch.distributed
         if distributed.is_available() and distributed.is_initialized():  # type: ignore
@@ -192,5 +192,5 @@ def _ranks(rank: Optional[int], ranks: Optional[int]) -> tuple[int, int]:
             )
         return 0, 1
     if not 0 <= rank < ranks:
-        raise ArgumentError(f"rank {rank} of {ranks}: ranks count from 0")
+        raise ArgumentError(f"rank ({rank}) must be between 0 and {ranks - 1}, as ranks is {ranks}")
     return rank, ranks
