@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -175,20 +176,19 @@ func writeListing(file string, l *listed) (err error) {
 // and the cache has all that an earlier run has listed, it sets f.offline, and the source is opened when it
 // is needed.
 func (m *mount) connect(ctx context.Context, c remote.Config, earlier *listed, open opener, f *found) (s remote.Source, err error) {
-	ask := func(c remote.Config) error {
-		return remote.Try(ctx, c, func(ctx context.Context) (err error) {
-			s, f.choice, err = open(ctx)
-			return err
-		})
+	ask := func(ctx context.Context) (err error) {
+		s, f.choice, err = open(ctx)
+		return err
 	}
 	if earlier == nil {
-		err = ask(c)
+		err = remote.Try(ctx, c, ask)
 		return s, err
 	}
 	began := time.Now()
 	quick := c
 	quick.ReadTimeout, quick.FirstContact = min(c.ReadTimeout, offlinePatience), min(c.FirstContact, offlineContact)
-	if err = ask(quick); err == nil {
+	err = remote.Try(ctx, quick, func(ctx context.Context) error { return passing(ask(ctx)) })
+	if err == nil {
 		if err = earlier.reach(ctx, quick, s); err != nil {
 			err = errors.Join(err, s.Close())
 		}
@@ -206,7 +206,7 @@ func (m *mount) connect(ctx context.Context, c remote.Config, earlier *listed, o
 	}
 	waited := time.Since(began)
 	c.ReadTimeout, c.FirstContact = max(c.ReadTimeout-waited, time.Second), max(c.FirstContact-waited, time.Second)
-	if err = ask(c); unanswered(err) {
+	if err = remote.Try(ctx, c, ask); unanswered(err) {
 		err = earlier.incomplete(err, here)
 	}
 	return s, err
@@ -218,6 +218,25 @@ type opener func(ctx context.Context) (remote.Source, discover.Choice, error)
 func unanswered(err error) bool {
 	_, is := errors.AsType[*remote.UnansweredError](err)
 	return is
+}
+
+// unreached is an error of credentials that a service was to give. Without a network it can't be connected
+// to, no more than the service that they are for.
+type unreached struct {
+	text string
+	dial *net.OpError
+}
+
+func (e *unreached) Error() string { return e.text }
+func (e *unreached) Unwrap() error { return e.dial }
+
+// passing returns err, but as one that may pass where credentials could not be had for want of a network.
+func passing(err error) error {
+	_, final := errors.AsType[*remote.Refusal](err)
+	if op, ok := errors.AsType[*net.OpError](err); final && ok && op.Op == "dial" {
+		return &unreached{err.Error(), op}
+	}
+	return err
 }
 
 // cachedOf is how many files of a listing the cache has, which is not open yet.
@@ -245,7 +264,7 @@ func (m *mount) cachedOf(l *listed) (n int) {
 func (l *listed) reach(ctx context.Context, c remote.Config, s remote.Source) error {
 	err := remote.Try(ctx, c, func(ctx context.Context) error {
 		_, err := s.Head(ctx, l.Objects[0].Path)
-		return err
+		return passing(err)
 	})
 	if unanswered(err) || ctx.Err() != nil {
 		return err

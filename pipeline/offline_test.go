@@ -70,6 +70,35 @@ func TestAServiceThatIsLateIsWaitedForWhereTheCacheHasNotAll(t *testing.T) {
 	}
 }
 
+// Keys that a service gives can't be had without a network, either. Other errors of keys are told as ever.
+func TestCredentialsThatCanNotBeReachedAreNoAnswer(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o700))
+	l := &listed{Root: "https://host/d", Known: remote.Known{Objects: []remote.KnownObject{{Object: storage.Object{Path: "a"}, Validator: `"v1"`}}}}
+	for name, c := range map[string]struct {
+		err     error
+		offline bool
+	}{
+		"a role's":   {remote.Refuse("credentials of a role: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), true},
+		"a reset":    {remote.Refuse("credentials of a role: %w", &net.OpError{Op: "read", Err: syscall.ECONNRESET}), false},
+		"a process'": {remote.Refuse("credential_process: exit status 1"), false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &mount{spec: spec.Spec{Cache: spec.Cache{Dir: dir}}}
+			var f found
+			_, err := m.connect(t.Context(), remote.DefaultConfig(), l, func(context.Context) (remote.Source, discover.Choice, error) {
+				return nil, discover.Choice{}, c.err
+			}, &f)
+			if !c.offline {
+				require.ErrorIs(t, err, c.err, name)
+				return
+			}
+			require.NoError(t, err, name)
+			require.ErrorContains(t, f.offline.err, "credentials of a role", name)
+		})
+	}
+}
+
 func TestAServiceThatDoesNotComeBackIsAnErrorThatNamesTheCache(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
