@@ -41,6 +41,7 @@ type redirected struct {
 	at      *url.URL      // nil: not known
 	version remote.Validator
 	until   time.Time
+	brief   bool // targets expire too soon to be used again, so that waiting for one is of no use
 }
 
 func newKept() *kept { return &kept{now: time.Now, of: make(map[string]*redirected)} }
@@ -91,6 +92,9 @@ func (k *kept) look(path string, v remote.Validator) (*redirected, *url.URL) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.of[path]
+	if r != nil && r.brief {
+		return nil, nil
+	}
 	if r == nil || r.at == nil || r.version != v || !k.now().Before(r.until) {
 		return r, nil
 	}
@@ -107,6 +111,7 @@ func (k *kept) keep(path string, at *url.URL, v remote.Validator) {
 	if end, ok := expiry(at.Query()); ok {
 		r.until = end.Add(-keptMargin)
 	}
+	r.brief = !now.Before(r.until)
 }
 
 // forget drops a target that can't be used, unless another has taken its place.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -168,4 +169,21 @@ func TestATargetIsUsedUntilItExpires(t *testing.T) {
 		k.learn(strings.Repeat("x", i))
 	}
 	require.Len(t, k.of, maxKept)
+}
+
+// TestNobodyWaitsForATargetThatExpiresTooSoon: no request could use what another is answered.
+func TestNobodyWaitsForATargetThatExpiresTooSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, began := newKept(), time.Now()
+		for seconds, waits := range map[time.Duration]bool{5: false, 20: true} {
+			at := &url.URL{Host: "cdn", RawQuery: fmt.Sprint("Expires=", time.Now().Add(seconds*time.Second).Unix())}
+			k.keep("x", at, `"v1"`)
+			_, leave := k.find(t.Context(), "x", `"v2"`)
+			_, leaveToo := k.find(t.Context(), "x", `"v2"`)
+			leave()
+			leaveToo()
+			require.Equal(t, waits, time.Since(began) > 0, seconds)
+			began = time.Now()
+		}
+	})
 }
