@@ -92,7 +92,11 @@ func (p place) leadsOn(resp *http.Response) bool {
 func (p place) owns(u *url.URL) bool {
 	host := strings.ToLower(u.Host)
 	if p.endpoint != nil {
-		return u.Scheme == p.endpoint.Scheme && (host == p.endpoint.Host || strings.HasSuffix(host, "."+p.endpoint.Host))
+		own := p.endpoint.Host
+		if short, err := target.Host(p.endpoint.Scheme, own); err == nil {
+			own = short // without the scheme's own port, as web.Follow gives it
+		}
+		return u.Scheme == p.endpoint.Scheme && (host == own || strings.HasSuffix(host, "."+own))
 	}
 	_, _, amazon := target.Amazon(host)
 	return u.Scheme == "https" && amazon

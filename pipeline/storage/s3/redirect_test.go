@@ -134,6 +134,7 @@ func TestWhoseHostARedirectLeadsTo(t *testing.T) {
 		{"", "https://ec2-1-2-3-4.eu-west-1.compute.amazonaws.com/x", false},
 		{"https://store.local", "https://store.local/x", true},
 		{"https://store.local", "https://Node-3.store.local/x", true},
+		{"https://store.local:443", "https://store.local/x", true},
 		{"https://store.local", "https://notstore.local/x", false},
 		{"https://store.local", "https://store.local:9000/x", false},
 		{"https://store.local", "http://store.local/x", false},

@@ -26,6 +26,7 @@ const maxAuthBytes = 1 << 20
 // names alone. None of it is printed. Safe for concurrent use.
 type authorization struct {
 	file  string // of --auth-file; "" for none
+	piped bool   // file is a pipe, which can be read once
 	netrc string // "" for none
 	root  url.URL
 	// namedOnly leaves out what names no host, since several datasets would get it.
@@ -48,7 +49,17 @@ type authLine struct {
 // newAuthorization reads what there is for a dataset at root.
 func newAuthorization(file string, root url.URL, namedOnly bool) (*authorization, error) {
 	a := &authorization{file: file, netrc: netrcFile(), root: root, namedOnly: namedOnly}
+	if is, err := os.Stat(file); err == nil {
+		a.piped = !is.Mode().IsRegular()
+	}
 	return a, a.read()
+}
+
+// renew reads the files anew. What can't be read now is as it was.
+func (a *authorization) renew() {
+	if !a.piped {
+		_ = a.read()
+	}
 }
 
 // read reads the files and the environment.
@@ -217,11 +228,12 @@ func (a *authorization) headers(at *url.URL, user *url.Userinfo, named *url.URL)
 			h.Set(l.header, l.value)
 		}
 	}
-	if !same(named) || h.Get("Authorization") != "" {
+	alone := user != nil && own && password(user) == "" // a user name in the URL, whose password is looked for
+	if !same(named) || h.Get("Authorization") != "" && !alone {
 		return h, withheld
 	}
 	i := slices.IndexFunc(a.machines, func(m machine) bool {
-		return strings.EqualFold(m.name, at.Hostname()) || m.name == "" && own && !a.namedOnly
+		return (strings.EqualFold(m.name, at.Hostname()) || m.name == "" && own && !a.namedOnly) && (!alone || m.login == user.Username())
 	})
 	switch {
 	case i < 0:
@@ -245,7 +257,7 @@ func password(user *url.Userinfo) string {
 // renewed reads the files anew, and reports whether a request that was refused would now be sent
 // with other headers.
 func (a *authorization) renewed(was *http.Request, user *url.Userinfo, named *url.URL) bool {
-	_ = a.read() // a file that can't be read now is as it was
+	a.renew()
 	now, _ := a.headers(was.URL, user, named)
 	for name, values := range now {
 		if !slices.Equal(was.Header[name], values) {
@@ -261,7 +273,7 @@ func (a *authorization) renewal(at *url.URL) remote.Renewal {
 	_, accepted := a.accepted.Load(at.Host)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if accepted && (a.file != "" || len(a.machines) > 0) {
+	if accepted && !a.piped && (a.file != "" || len(a.machines) > 0) {
 		return remote.LateRenewal
 	}
 	return remote.SomeRenewal

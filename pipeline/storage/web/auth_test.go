@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -175,6 +176,10 @@ func TestNetrcFiles(t *testing.T) {
 		"macdef init\ncd /\nmachine z login z\n\nmachine a login b password c":            {{"a", "b", "c"}},
 		"\ufeffmachine a password c\r\n":                                                  {{"a", "", "c"}},
 		"machine a macdef x\nno end":                                                      {{"a", "", ""}},
+		"macdef init\r\ncd /\r\n\r\nmachine a login b\r\n":                                {{"a", "b", ""}},
+		"macdef init\n\nmachine a login b":                                                {{"a", "b", ""}},
+		"macdef init\nmachine z\n \nlogin z\n\nmachine a login b":                         {{"a", "b", ""}},
+		`machine a password "b\tc\nd\re"`:                                                 {{"a", "", "b\tc\nd\re"}},
 	} {
 		got, err := parseNetrc(text)
 		require.NoError(t, err, "%q", text)
@@ -184,6 +189,50 @@ func TestNetrcFiles(t *testing.T) {
 		_, err := parseNetrc(text)
 		require.Error(t, err, "%q", text)
 		require.NotContains(t, err.Error(), "hunter2")
+	}
+}
+
+// TestAUserNameInAURLHasItsPasswordInNetrc, as with curl: a machine of another name is not for it.
+func TestAUserNameInAURLHasItsPasswordInNetrc(t *testing.T) {
+	netrc := secretFile(t, "machine host login a password b\nmachine host login me password pass\ndefault login x password y")
+	t.Setenv("NETRC", netrc)
+	for user, want := range map[string][2]string{"me@": {"me", "pass"}, "a:own@": {"a", "own"}, "token@": {"token", ""}, "": {"a", "b"}} {
+		s, err := Open(t.Context(), parse(t, "https://"+user+"host/x.tar"), Options{})
+		require.NoError(t, err)
+		at, err := s.address("x.tar")
+		require.NoError(t, err)
+		r := &http.Request{URL: at, Header: http.Header{}}
+		s.auth.authorize(r, s.web.User, at)
+		name, password, _ := r.BasicAuth()
+		require.Equal(t, want, [2]string{name, password}, user)
+	}
+}
+
+// TestAPipeOfTokensIsReadOnce, since to open it again may wait for ever.
+func TestAPipeOfTokensIsReadOnce(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	wrote := make(chan error, 1)
+	go func() { wrote <- os.WriteFile(pipe, []byte("token\n"), 0o600) }()
+	var refused atomic.Bool
+	url, asked := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if refused.Load() {
+			w.WriteHeader(401)
+			return
+		}
+		file("ETag", `"v1"`)(w, r)
+	})
+	s, err := signedIn(t, url+"/x.tar", Options{AuthFile: pipe})
+	require.NoError(t, err)
+	require.NoError(t, <-wrote)
+	_, err = s.Head(t.Context(), "x.tar")
+	require.NoError(t, err)
+	refused.Store(true)
+	s.Refresh(t.Context(), "x.tar")
+	_, err = s.Head(t.Context(), "x.tar")
+	require.Error(t, err)
+	for _, r := range asked.all {
+		require.Equal(t, "Bearer token", r.Header.Get("Authorization"))
 	}
 }
 

@@ -149,7 +149,7 @@ func (w *words) next(comments bool) (word string, ok bool) {
 			return b.String(), true
 		case quoted && c == '\\' && w.at+1 < len(w.text):
 			w.at++
-			b.WriteByte(w.text[w.at])
+			b.WriteByte(escaped(w.text[w.at]))
 		default:
 			b.WriteByte(c)
 		}
@@ -157,11 +157,32 @@ func (w *words) next(comments bool) (word string, ok bool) {
 	return b.String(), !quoted // a quote without an end is no word
 }
 
+// escaped is the sign that \ and c stand for in quotes.
+func escaped(c byte) byte {
+	switch c {
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	}
+	return c
+}
+
 // macro passes over a macro, which ends with an empty line.
 func (w *words) macro() {
-	if end := strings.Index(w.text[w.at:], "\n\n"); end >= 0 {
-		w.at += end
-	} else {
-		w.at = len(w.text)
+	rest := w.text[w.at:]
+	for {
+		end := strings.IndexByte(rest, '\n')
+		if end < 0 {
+			w.at = len(w.text)
+			return
+		}
+		rest = rest[end+1:]
+		if line, _, _ := strings.Cut(rest, "\n"); strings.TrimSuffix(line, "\r") == "" {
+			w.at = len(w.text) - len(rest)
+			return
+		}
 	}
 }

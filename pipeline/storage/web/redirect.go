@@ -8,6 +8,7 @@ import (
 	"net/url"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
 // maxRedirects is far more than any service needs.
@@ -107,6 +108,9 @@ func Follow(from *url.URL, location string) (*url.URL, error) {
 		return nil, remote.Refuse("%s redirects to what is no URL", from.Host)
 	}
 	to = from.ResolveReference(to)
+	if host, err := target.Host(to.Scheme, to.Host); err == nil {
+		to.Host = host // as other URLs have it, so that a server is known again
+	}
 	switch {
 	case to.Scheme != "https" && to.Scheme != "http" || to.Host == "":
 		return nil, remote.Refuse("%s redirects to what is neither https:// nor http://", from.Host)

@@ -73,3 +73,29 @@ func TestRedirectsAreFollowedTenTimes(t *testing.T) {
 	require.ErrorContains(t, err, "more than 10 times")
 	require.False(t, slices.Contains(asked.methods(), "POST"))
 }
+
+// TestARedirectToTheSameServerIsKnownForOne, whatever it writes of the host and the port, and to no other.
+func TestARedirectToTheSameServerIsKnownForOne(t *testing.T) {
+	t.Setenv("NETRC", secretFile(t, "machine host login a password b"))
+	s, err := Open(t.Context(), parse(t, "https://host/x.tar"), Options{AuthFile: secretFile(t, "X-Token: c")})
+	require.NoError(t, err)
+	named, err := s.address("x.tar")
+	require.NoError(t, err)
+	for location, same := range map[string]bool{
+		"https://HOST:443/y": true, "//host/y": true, "https://user@Host/y": true, "https://host:/y": false,
+		"https://host:8443/y": false, "https://host.:443/y": false, "https://host@other/y": false, "https://host.other/y": false,
+		"https://host:443@other/y": false, "https://other/?https://host/": false, "https://h\u043est/y": false,
+	} {
+		at, err := Follow(named, location)
+		require.NoError(t, err, location)
+		r := &http.Request{URL: at, Header: http.Header{}}
+		s.auth.authorize(r, s.web.User, named)
+		want := http.Header{}
+		if same {
+			want = http.Header{"Authorization": {"Basic YTpi"}, "X-Token": {"c"}}
+		}
+		require.Equal(t, want, r.Header, location)
+	}
+	_, err = Follow(named, "http://host/y")
+	require.ErrorContains(t, err, "from https:// to http://")
+}

@@ -84,7 +84,7 @@ func (s *Source) Names() []string {
 
 // Refresh reads the files of tokens and passwords anew. The target of a redirect that refuses is
 // asked for anew without it.
-func (s *Source) Refresh(context.Context, string) { _ = s.auth.read() }
+func (s *Source) Refresh(context.Context, string) { s.auth.renew() }
 
 // Close has nothing to close: the transport is another's.
 func (s *Source) Close() error { return nil }
