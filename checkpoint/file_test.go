@@ -56,7 +56,7 @@ func TestWriteFileThatFailsLeavesNothing(t *testing.T) {
 
 	path := filepath.Join(dir, "c.json")
 	require.NoError(t, os.Mkdir(path, 0o755))
-	require.ErrorContains(t, WriteFile(path, []byte("new")), path+": it is not a regular file")
+	require.ErrorContains(t, WriteFile(path, []byte("new")), path+": it is a directory; name a file")
 	require.Equal(t, []string{"c.json"}, namesIn(t, dir))
 
 	missing := filepath.Join(dir, "no", "c.json")

@@ -118,9 +118,8 @@ func (d *document) read(s *scanner) error {
 func (d *document) field(s *scanner, name string) (err error) {
 	switch name {
 	case "version":
-		var n uint64
-		if n, err = s.number("version", 0, math.MaxUint64); err == nil && n != Version {
-			err = fmt.Errorf("version is %d, and this lsiofs reads version %d: use the release that wrote the document", n, Version)
+		if _, err = s.number("version", Version, Version); err != nil && !errors.Is(err, ErrIncomplete) {
+			err = fmt.Errorf("version is %s, and this lsiofs reads version %d: use the release that wrote the document", plain(s.token()), Version)
 		}
 	case "dataset":
 		d.state.Dataset, err = s.text("dataset", nil)

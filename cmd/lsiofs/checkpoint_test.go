@@ -96,7 +96,7 @@ func TestTooLargeADocumentIsNotRead(t *testing.T) {
 	require.NoError(t, os.Truncate(file, 1<<40)) // sparse
 	r := lsiofs(t, "checkpoint", "show", file)
 	require.Equal(t, exit.Checkpoint, r.code)
-	require.Contains(t, r.stderr, "too large")
+	require.Contains(t, r.stderr, "has more than the 16777216 bytes that one may have")
 }
 
 func TestCheckpointSave(t *testing.T) {

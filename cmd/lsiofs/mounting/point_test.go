@@ -36,7 +36,7 @@ func TestMountPointChecks(t *testing.T) {
 		file:                         "not a directory",
 		full:                         "is not empty",
 		dir:                          "would hide the dataset",
-		data:                         "inside the dataset",
+		data:                         "is the dataset itself",
 		filepath.Join(data, "sub"):   "inside the dataset",
 		filepath.Join(dir, "sneaky"): "inside the dataset",
 		"/proc":                      "is in use: a file system of type proc",
