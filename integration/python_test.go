@@ -159,7 +159,7 @@ func TestPipInstallsThePythonPackageFromItsSourceWithoutANetwork(t *testing.T) {
 	// Without the command it says how to get it; with it in PATH it works.
 	r = command(t, append(installed, "PATH="+bin), nil, filepath.Join(bin, "python"), "-c", program, d.dir)
 	require.Equal(t, 1, r.code)
-	require.Contains(t, r.stderr, "CommandNotFound: the command lsiofs is not here: install a wheel that brings it")
+	require.Contains(t, r.stderr, "CommandNotFound: the command lsiofs is not found: install a wheel that includes it")
 	needFUSE(t)
 	require.NoError(t, os.Symlink(lsiofs, filepath.Join(bin, "lsiofs")))
 	r = command(t, append(installed, "PATH="+bin), nil, filepath.Join(bin, "python"), "-c", program, d.dir)

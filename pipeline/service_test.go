@@ -152,7 +152,7 @@ func TestAnObjectThatChangesIsAnError(t *testing.T) {
 		r.Release()
 	}
 	require.ErrorIs(t, err, storage.ErrChanged)
-	require.ErrorContains(t, err, "mount again")
+	require.ErrorContains(t, err, "mount or run again")
 	require.Less(t, read, len(want))
 
 	s.IndexDir = t.TempDir()

@@ -483,7 +483,7 @@ func TestValidateReportsAllProblems(t *testing.T) {
 	c.By, c.Each, c.OnFailed, c.UnitBytes, c.Timeout, c.Poll, c.Settle = "x", "y", "z", 0, 0, -1, -1
 	c.Source = "s3://bucket/x"
 	err := c.Validate()
-	for _, text := range []string{"--by (x)", "--each (y)", "--on-failed (z)", "--unit-bytes (0)", "--timeout (0s)", "--poll (-1ns)", "--settle (-1ns)", "--processes (0)", "no command", "works on directories"} {
+	for _, text := range []string{"--by (x)", "--each (y)", "--on-failed (z)", "--unit-bytes (0)", "--timeout (0s)", "--poll (-1ns)", "--settle (-1ns)", "--processes (0)", "no command", "filters work on directories"} {
 		require.ErrorContains(t, err, text)
 	}
 	c = Default()

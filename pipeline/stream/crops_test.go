@@ -83,6 +83,6 @@ func TestOnlyCropsHaveAFileOfThem(t *testing.T) {
 	defer src.Close()
 	set := src.Set(defaultView(t, 0, 1), nil)
 	_, err := set.SizeBytes(context.Background(), 0, Crops)
-	require.ErrorContains(t, err, "no crops")
+	require.ErrorContains(t, err, "not crops")
 	require.Panics(t, func() { set.Open(0, Crops) })
 }

@@ -63,7 +63,7 @@ func TestMorePaddingThanAnybodyWouldWaitForIsRefusedInWords(t *testing.T) {
 	src := newSource(m, m)
 	defer src.Close()
 	_, err := src.Set(viewOf(t, n, spec.ShuffleReservoir, padded(2, 1<<32)), nil).SizeBytes(context.Background(), 0, Data)
-	require.ErrorContains(t, err, "padding behind 1000 of the dataset")
+	require.ErrorContains(t, err, "padding after the 1000 of the dataset")
 	require.ErrorContains(t, err, "--batch")
 	set := src.Set(viewOf(t, n, spec.ShuffleReservoir, padded(2, 1<<32)), nil)
 	set.Ahead(always)

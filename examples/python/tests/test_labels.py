@@ -27,7 +27,7 @@ class Labels(mounted.Case):
         self.assertEqual(repr(classes), "Classes(['cat', 'dog'])")
         self.assertEqual(classes({"__key__": b"./dog/17"}), 1)
         for key in b"emu/more/1", b"1":
-            self.assertRaisesRegex(lsiofs.Error, "none of the 2 classes", classes, {"__key__": key})
+            self.assertRaisesRegex(lsiofs.Error, "not one of the 2 classes", classes, {"__key__": key})
 
     def test_classes_that_a_split_leaves_without_records_are_counted_as_image_folder_counts_them(self):
         data = self.mount(mounted.make_images, format="files", split="0..0.25", seed=2)

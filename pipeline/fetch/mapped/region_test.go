@@ -66,7 +66,7 @@ func TestWhatFailsItsCheckIsBadOrHasChangedOrIsGone(t *testing.T) {
 			r.Pins.Unpin()
 			require.ErrorIs(t, err, c.want)
 			if c.want == ErrFault {
-				require.ErrorContains(t, err, "shard-1: bytes [0, 65536): what is mapped of it can't be read")
+				require.ErrorContains(t, err, "shard-1: bytes [0, 65536): its mapped bytes can't be read")
 			}
 			if c.want != storage.ErrChanged {
 				require.Empty(t, o.forgotten)

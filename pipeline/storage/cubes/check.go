@@ -95,7 +95,7 @@ func (d *damages) err() error {
 	if more := d.count - len(d.first); more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
-	return errors.New(text + ": write these files again, leave out the crops that need them with --on-corrupt skip, or remove them, so that crops have the fill value there")
+	return errors.New(text + ": copy or write these files again, leave out the crops that need them with --on-corrupt skip, or remove them, so that crops have the fill value there")
 }
 
 // checkField checks the objects of an array. What can't be read is an error at once, and no damage.

@@ -117,7 +117,7 @@ func TestIndexesThatLieAreNamedAndNeverFollowed(t *testing.T) {
 					err := m.Check(t.Context(), m.object)
 					require.ErrorContains(t, err, "c/0/0/0: the shard index has chunk ")
 					require.ErrorContains(t, err, c.want)
-					require.ErrorContains(t, err, "copy the file again")
+					require.ErrorContains(t, err, "copy or write these files again")
 					require.ErrorContains(t, err, "--on-corrupt skip")
 					if !c.read {
 						_, err = m.read(0, m.object.SizeBytes, 0)

@@ -203,8 +203,8 @@ func TestAFileThatChangesIsNamedAndOthersAreRead(t *testing.T) {
 			}
 			return os.Rename(path+"x", path)
 		},
-		"no regular file any more":  func(path string) error { return replace(path, func() error { return os.Mkdir(path, 0o700) }) },
-		"no regular file any more ": func(path string) error { return replace(path, func() error { return unix.Mkfifo(path, 0o600) }) },
+		"not a regular file any more":  func(path string) error { return replace(path, func() error { return os.Mkdir(path, 0o700) }) },
+		"not a regular file any more ": func(path string) error { return replace(path, func() error { return unix.Mkfifo(path, 0o600) }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()

@@ -44,11 +44,11 @@ func TestFilesThatChangeAfterTheyWereListed(t *testing.T) {
 		{"is a directory now", func(t *testing.T, path string) {
 			require.NoError(t, os.Remove(path))
 			require.NoError(t, os.Mkdir(path, 0o700))
-		}, "no regular file any more", ""},
+		}, "not a regular file any more", ""},
 		{"is a pipe now", func(t *testing.T, path string) {
 			require.NoError(t, os.Remove(path))
 			require.NoError(t, unix.Mkfifo(path, 0o600))
-		}, "no regular file any more", ""},
+		}, "not a regular file any more", ""},
 	}
 	for _, c := range cases {
 		for _, wasOpen := range []bool{false, true} {
