@@ -178,7 +178,7 @@ func MayMount(point string, allowOther bool) error {
 	case root && !mayCallMount():
 		return fmt.Errorf("mount point %s: this process has no right to mount (CAP_SYS_ADMIN): %s", point, containerAdvice)
 	case !root && !isOwn(point):
-		return fmt.Errorf("mount point %s: this user may not mount there, since an ordinary user needs a writable directory of one's own: name another one, or let root give it to you (sudo chown %d %s)",
+		return fmt.Errorf("mount point %s: this user may not mount there: users other than root can mount only at a writable directory that they own; name another one, or have root give you this one (sudo chown %d %s)",
 			point, os.Geteuid(), point)
 	}
 	return nil

@@ -34,6 +34,7 @@ var arrows = []struct {
 	{"pipeline/storage/s3", []string{"pipeline/printable", "pipeline/storage"}, "what the program that brings credentials says is shown to people"},
 	{"pipeline/storage", []string{"pipeline/storage", "uring"}, "storage reads ranges of objects and knows no formats"},
 	{"pipeline/unpack/zarr", []string{"pipeline/unpack", "pipeline/zarr"}, "what a crop is is said in one place"},
+	{"pipeline/unpack/unpacktest", []string{"pipeline/unpack", "pipeline/spec", "integration/serve"}, "the tests of all formats know which of them are the night's"},
 	{"pipeline/unpack", []string{"pipeline/unpack", "pipeline/spec"}, "formats know nothing of shuffling, of storage and of mounts, so that a new one is a package and a line of a table"},
 	{"pipeline/catalog/discover", []string{"pipeline/spec", "pipeline/storage", "pipeline/unpack"}, "which files are shards depends on nothing that is stored of them"},
 	{"pipeline/catalog/index", []string{"pipeline/storage", "pipeline/unpack", "uring/filesystem"}, "the stored index says where records are, and not how shards are found or cut"},
