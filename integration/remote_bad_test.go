@@ -94,7 +94,7 @@ func TestAnObjectThatChangesInMidEpochIsAnErrorAndIsNeverMixed(t *testing.T) {
 		require.NotZero(t, failed)
 		require.LessOrEqual(t, failed, records, "all that failed is of one object")
 		require.NoError(t, f.Close())
-		m.requireLog(`2\.bin.*changed since it was indexed: mount again`)
+		m.requireLog(`2\.bin.*changed since it was indexed: mount or run again`)
 		require.Regexp(t, `2\.bin.*changed since it was indexed`, string(m.read("status")))
 		m.end()
 

@@ -47,5 +47,5 @@ func TestAServerThatIgnoresIfMatch(t *testing.T) {
 	}
 	require.NoError(t, f.Close())
 	require.Equal(t, 256, failed, "all of shard 2")
-	m.requireLog(`shard-2\.bin.*changed since it was indexed: mount again`)
+	m.requireLog(`shard-2\.bin.*changed since it was indexed: mount or run again`)
 }
