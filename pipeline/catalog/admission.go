@@ -5,23 +5,22 @@ import (
 	"sync"
 )
 
-// admission says how many shards may be indexed at a time. Until a shard is finished, what
-// is known of its records is held in memory. How much that becomes is estimated from what
-// has been read so far of all shards: for images in tars it is a 10 000th of the file,
-// for short lines a 20th. So many shards may begin as are expected to stay within a
-// bound; one may always, and ends with an error if it does not stay within the bound by itself
-// (index.NewPacker). It is safe for concurrent use.
+// admission limits how many shards are indexed at a time. Until a shard is finished, the index
+// entries of its records are held in memory. Their size is estimated from everything read so far
+// from all shards: for images in tars it is a 10 000th of the file, for short lines a 20th. Shards
+// may begin as long as the expected total stays within a bound. One shard may always run; it fails
+// if it exceeds the bound by itself (index.NewPacker). It is safe for concurrent use.
 type admission struct {
 	boundBytes int64
 
 	mu      sync.Mutex
-	wake    chan struct{} // of one place: something has changed
+	wake    chan struct{} // buffered with one element: something has changed
 	running map[*admitted]struct{}
-	read    int64 // bytes of shards that are finished
-	held    int64 // what was held of them in the end
+	read    int64 // bytes of finished shards
+	held    int64 // bytes that were held for them at their end
 }
 
-// admitted is a shard that is indexed now.
+// admitted is a shard that is being indexed.
 type admitted struct {
 	of         *admission
 	size       int64 // of the file
@@ -32,7 +31,7 @@ func newAdmission(boundBytes int64) *admission {
 	return &admission{boundBytes: boundBytes, wake: make(chan struct{}, 1), running: map[*admitted]struct{}{}}
 }
 
-// begin waits until a shard of so many bytes may begin. It is for one goroutine.
+// begin waits until a shard of sizeBytes may begin. It must be called from one goroutine.
 func (a *admission) begin(ctx context.Context, sizeBytes int64) (*admitted, error) {
 	for {
 		if s := a.try(sizeBytes); s != nil {
@@ -58,15 +57,18 @@ func (a *admission) try(sizeBytes int64) *admitted {
 }
 
 const (
-	// enoughBytes of shards say how much is held of a byte.
+	// enoughBytes is how many bytes must have been read before the measured share of held bytes is
+	// used.
 	enoughBytes = 1 << 20
-	// mostHeld is expected before: lines of 4 bytes take that much, those of 2 twice.
+	// mostHeld is the share assumed until then: lines of 4 bytes take that much, lines of 2 bytes
+	// twice as much.
 	mostHeld = 0.25
-	// margin is for shards that are not like the others, and for the growth of slices.
+	// margin allows for shards that are unlike the others, and for the growth of slices.
 	margin = 1.5
 )
 
-// expected is how much will be held when another shard has begun. mu is held.
+// expected returns how many bytes will be held once another shard of sizeBytes has begun. mu must
+// be held.
 func (a *admission) expected(sizeBytes int64) float64 {
 	read, held := a.read, a.held
 	for s := range a.running {
@@ -83,12 +85,12 @@ func (a *admission) expected(sizeBytes int64) float64 {
 	return all
 }
 
-// reached says how much of a shard has been read, and how much is held of its records.
+// reached records how much of a shard has been read, and how many bytes are held for its records.
 func (s *admitted) reached(readBytes, heldBytes int64) {
 	s.of.change(func() { s.read, s.held = readBytes, heldBytes })
 }
 
-// end says that nothing is held of a shard any more.
+// end reports that nothing is held for a shard any more.
 func (s *admitted) end() {
 	s.of.change(func() {
 		delete(s.of.running, s)

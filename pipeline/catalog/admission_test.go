@@ -14,7 +14,7 @@ import (
 
 const mib = 1 << 20
 
-// beginAll begins shards of so many bytes until one has to wait.
+// beginAll begins shards of sizeBytes until one has to wait.
 func beginAll(a *admission, sizeBytes int64) (begun []*admitted) {
 	for len(begun) < 1000 {
 		s := a.try(sizeBytes)
@@ -26,8 +26,8 @@ func beginAll(a *admission, sizeBytes int64) (begun []*admitted) {
 	return begun
 }
 
-// Before anything is known, as many shards begin as would fit if they were short lines,
-// and one in any case; then as many as fit.
+// At first as many shards begin as would fit if they were short lines, and at least one; then as
+// many as fit.
 func TestAsManyShardsBeginAsAreExpectedToFit(t *testing.T) {
 	a := newAdmission(100 * mib)
 	begun := beginAll(a, 1000*mib)
@@ -48,8 +48,8 @@ func TestAsManyShardsBeginAsAreExpectedToFit(t *testing.T) {
 	require.Len(t, beginAll(newAdmission(100*mib), mib), 400)
 }
 
-// A shard that waits begins when another one ends, or has turned out to be small, and
-// gives up with its context.
+// A waiting shard begins when another one ends or has turned out to be small, and returns when its
+// context ends.
 func TestAShardThatWaitsBegins(t *testing.T) {
 	a := newAdmission(mib)
 	first, err := a.begin(t.Context(), 100*mib)
@@ -72,8 +72,8 @@ func TestAShardThatWaitsBegins(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// The buffers of all shards that are read at a time fit into the bound, but for one for
-// each core.
+// The buffers of all shards that are read at a time fit into the bound, except that each core may
+// have one.
 func TestShardsAtATimeFollowFromMemory(t *testing.T) {
 	remote, local := profile.Defaults(profile.KindObject).Pass, profile.Defaults(profile.KindSSD).Pass
 	require.Equal(t, 32, ShardsAtATime(remote, true, 256*mib, 2))
@@ -86,14 +86,15 @@ func TestShardsAtATimeFollowFromMemory(t *testing.T) {
 	require.Equal(t, 1, ShardsAtATime(local, false, 0, 1))
 }
 
-// A shard of so many records that its index alone is more than a quarter of the memory is refused, with
-// what helps, also under --on-corrupt skip: it is not damaged. More memory takes it.
+// A shard of so many records that its index alone takes more than a quarter of the memory is
+// refused, with advice, even under --on-corrupt skip: it is not damaged. With more memory it is
+// indexed.
 func TestAShardWhoseIndexMemoryCanNotHoldIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("millions of records")
 	}
 	w := newWorld(t)
-	// One long line in each block of 128 makes the size of each take eleven bits.
+	// One long line in each block of 128 makes each size take eleven bits.
 	block := append(bytes.Repeat([]byte("1\n"), 127), fmt.Appendf(nil, "%2000d\n", 1)...)
 	const blocks = 44_000
 	w.write("a.jsonl", bytes.Repeat(block, blocks))

@@ -11,9 +11,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
-// The index of a shard of many frames is the same to the byte on any number of
-// cores, and whatever memory there is to decode ahead: frames cut records, tar
-// headers and lines anywhere, and some are damaged.
+// The index of a shard of many frames is byte-identical on any number of cores, and with any memory
+// for decoding ahead. Frame boundaries cut records, tar headers and lines anywhere, and some frames
+// are damaged.
 func TestTheIndexOfManyFramesIsTheSameOnAnyNumberOfCores(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	var lines []byte
@@ -53,8 +53,8 @@ func TestTheIndexOfManyFramesIsTheSameOnAnyNumberOfCores(t *testing.T) {
 	}
 }
 
-// framed compresses data in frames of random sizes, of none and of some MiB too,
-// with skippable frames between, and may damage one.
+// framed compresses data in frames of random sizes, some empty and some of several MiB, with
+// skippable frames between them. It may damage one.
 func framed(r *rand.Rand, data []byte, compress func([]byte) []byte, damage bool) []byte {
 	var raw []byte
 	for len(data) > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 )
 
-// tars are n shards of different samples.
+// tars returns n shards of different samples.
 func tars(n int) map[string][]byte {
 	shards := map[string][]byte{}
 	for i := range n {
@@ -22,16 +22,15 @@ func tars(n int) map[string][]byte {
 	return shards
 }
 
-// with is shards with others in their place or beside them.
+// with returns shards with others added or replacing them.
 func with(shards map[string][]byte, others map[string][]byte) map[string][]byte {
 	all := maps.Clone(shards)
 	maps.Copy(all, others)
 	return all
 }
 
-// A .tar may hold samples or games, and at a server few are opened to tell. Whatever the
-// directory holds, what is found and refused is what it is of local files, which are all
-// opened.
+// A .tar may hold samples or games, and on a server few are opened to find out. Whatever the
+// directory holds, the result is the same as for local files, which are all opened.
 func TestFilesThatAreAssumedToBeTarsAreFoundOut(t *testing.T) {
 	games := func() []byte { return gamesOf(gz(gameOf(6, 60)), gz(gameOf(6, 40))) }
 	cut := tarOf(300, "c")[:100_000]
@@ -85,8 +84,8 @@ func TestFilesThatAreAssumedToBeTarsAreFoundOut(t *testing.T) {
 	}
 }
 
-// Tars at a server are each one request although their format is not named, and two more
-// that tell the format.
+// Tars on a server take one request each although their format is not named, and two more to find
+// out the format.
 func TestTarsAreOneRequestEachToFindTheFormatAndIndex(t *testing.T) {
 	const shards = 100
 	server := manyShards(t, shards)
@@ -97,8 +96,8 @@ func TestTarsAreOneRequestEachToFindTheFormatAndIndex(t *testing.T) {
 	require.Equal(t, shards+2, gets(server))
 }
 
-// What a pass had finished when a file could not be read once is not read again, and the
-// progress that is told ends with all shards.
+// If one file can't be read at first, the shards that the pass has finished are not read again, and
+// the reported progress ends with all shards.
 func TestAPassThatFindsAllFilesOpenedGoesOn(t *testing.T) {
 	const shards = 61
 	server := manyShards(t, shards-1)

@@ -36,7 +36,8 @@ func (o *opening) build(ctx context.Context, shards []index.Shard, todo []int) (
 	return o.seal(b, shards)
 }
 
-// assumed notes with the failure of a pass that some shards were assumed to be what their names say.
+// assumed wraps the failure of a pass in which some shards were assumed to be of the format that
+// their names imply.
 func (o *opening) assumed(err error) error {
 	if err != nil && !o.sniffAll && slices.ContainsFunc(o.found.Shards, func(s discover.Shard) bool { return s.Assumed }) {
 		return &assumedError{err}
@@ -44,8 +45,8 @@ func (o *opening) assumed(err error) error {
 	return err
 }
 
-// goOn fills in the shards that interrupted builds had finished, as they are now, and
-// gives the numbers of those that are still to do.
+// goOn fills in the shards that interrupted builds had finished and that have not changed since,
+// and returns the numbers of those still to do.
 func (o *opening) goOn(b *index.Build, shards []index.Shard, todo []int) []int {
 	left := todo[:0]
 	for _, i := range todo {
@@ -59,7 +60,7 @@ func (o *opening) goOn(b *index.Build, shards []index.Shard, todo []int) []int {
 	return left
 }
 
-// plan tells progress what is to be done.
+// plan passes the totals of the build to the progress reporter.
 func (o *opening) plan(shards []index.Shard, todo []int) {
 	totals := Progress{ShardsTotal: len(todo), Reused: len(shards) - len(todo)}
 	for _, i := range todo {
@@ -73,7 +74,7 @@ func (o *opening) plan(shards []index.Shard, todo []int) {
 	o.reporter.planned(totals)
 }
 
-// seal writes the index of all shards and opens it, unless they are no dataset.
+// seal writes the index of all shards and opens it, unless the shards are not a valid dataset.
 func (o *opening) seal(b *index.Build, shards []index.Shard) (*Catalog, error) {
 	for _, refuse := range []func([]index.Shard) error{o.refuseEmpty, o.refuseKinds, o.refuseTooLarge} {
 		if err := refuse(shards); err != nil {
@@ -95,7 +96,7 @@ func (o *opening) seal(b *index.Build, shards []index.Shard) (*Catalog, error) {
 	return catalog, err
 }
 
-// refuseTooLarge refuses datasets whose sizes can't be added up.
+// refuseTooLarge refuses datasets whose total size overflows an int64.
 func (o *opening) refuseTooLarge(shards []index.Shard) error {
 	sum := int64(0)
 	for i := range shards {

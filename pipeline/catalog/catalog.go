@@ -15,36 +15,36 @@ import (
 // Shard is one file of the dataset.
 type Shard struct {
 	Object       storage.Object
-	Codec        unpack.Codec // nil when it is not compressed
+	Codec        unpack.Codec // nil if it is not compressed
 	First        uint64       // number of its first record
 	Records      uint64
 	DecodedBytes int64
-	EntryPoints  uint64 // records at which reading can start: what chunks go by
+	EntryPoints  uint64 // records at which reading can start; chunks begin at these
 	Members      uint64 // of a compressed shard: decoding can start at each
-	Points       uint64 // other places where it can, inside of members
-	DecoderBytes int64  // about what a decoder of a compressed shard holds at most; 0: not known
+	Points       uint64 // further places where decoding can start, inside members
+	DecoderBytes int64  // approximate peak memory of a decoder of a compressed shard; 0: unknown
 	IDPrefix     uint64 // first 8 bytes of its records' IDs, big-endian
 	Parts        bool   // it is made of parts, see Part
 }
 
-// Part is one part of a shard that is made of parts, such as a game in a tar. It is the
-// decoded bytes [DecodedBytes, EndBytes), and begins at RawBytes of the file. The next
-// part that was kept begins at EndRawBytes of the file; 0 means that there is none.
+// Part is one part of a shard that is made of parts, such as a game in a tar. It consists of the
+// decoded bytes [DecodedBytes, EndBytes), and begins at RawBytes of the file. The next part that
+// was kept begins at EndRawBytes of the file; 0 means that there is none.
 type Part struct {
 	DecodedBytes, EndBytes int64
 	RawBytes, EndRawBytes  int64
 }
 
-// Extent is where a record lies in its decoded shard. [OffsetBytes,
-// OffsetBytes+SizeBytes) may end one byte beyond the shard: that byte is then a '\n'.
+// Extent is the location of a record in its decoded shard. [OffsetBytes, OffsetBytes+SizeBytes) may
+// end one byte after the shard: that byte is then a '\n'.
 type Extent struct {
 	Shard                  int
 	Ordinal                uint64 // of the record in its shard
 	OffsetBytes, SizeBytes int64
 }
 
-// Catalog is what is known of a dataset. It is immutable and safe for concurrent use.
-// Its methods do no I/O, except for page faults on the stored index.
+// Catalog describes a dataset: its shards and the location of each record. It is immutable and safe
+// for concurrent use. Its methods do no I/O, except for page faults on the stored index.
 type Catalog struct {
 	root      string
 	format    spec.Format
@@ -56,46 +56,46 @@ type Catalog struct {
 	coarse    coarse
 	damaged   []Damage
 	selection discover.Selection
-	union     func(io.Writer) error // of a mixture: the text that the fingerprint hashes
+	union     func(io.Writer) error // of a mixture: writes the text that the fingerprint hashes
 }
 
 // Close frees the index. No method may be called afterwards.
 func (c *Catalog) Close() error { return c.image.Close() }
 
-// Root is the dataset's root directory, absolute, links resolved; or its URL, which has
-// no secret in it.
+// Root returns the dataset's root directory (absolute, symbolic links resolved), or its URL without
+// secrets.
 func (c *Catalog) Root() string { return c.root }
 
-// IndexDir is the directory of the stored index, "" where none can be stored.
+// IndexDir returns the directory of the stored index, "" if none can be stored.
 func (c *Catalog) IndexDir() string { return c.store.Dir() }
 
-// Format is how shards are cut, with auto resolved and defaults filled in.
+// Format returns the shards' format, with auto resolved and defaults filled in.
 func (c *Catalog) Format() spec.Format { return c.format }
 
-// Kind is what all shards with records have in common where the format demands
-// something of that sort (unpack.Uniform), as the first of them writes it, or all
-// their kinds where they may be mixed (unpack.Mixer); "" for other formats.
+// Kind returns what all shards with records have in common if the format requires that
+// (unpack.Uniform), as written by the first of them, or all their kinds if they may be mixed
+// (unpack.Mixer). It returns "" for other formats.
 func (c *Catalog) Kind() string { return c.kind }
 
-// Unpacker is the format's implementation, of the dataset's kind.
+// Unpacker returns the format's implementation for the dataset's kind.
 func (c *Catalog) Unpacker() unpack.Format { return c.unpacker }
 
-// StreamExtension is the ending of stream names, with the dot.
+// StreamExtension returns the extension of stream names, with the dot.
 func (c *Catalog) StreamExtension() string { return c.extension }
 
-// Fingerprint is the dataset's (pipeline/order/STREAMS.md), in hexadecimal digits.
+// Fingerprint returns the dataset's fingerprint (pipeline/order/STREAMS.md) in hexadecimal.
 func (c *Catalog) Fingerprint() string {
 	f := c.image.Fingerprint()
 	return hex.EncodeToString(f[:])
 }
 
-// Records is the number of records, above 0.
+// Records returns the number of records, above 0.
 func (c *Catalog) Records() uint64 { return c.image.Records() }
 
-// Shards is the number of shards, those without records included.
+// Shards returns the number of shards, including those without records.
 func (c *Catalog) Shards() int { return int(c.image.Shards()) }
 
-// Shard describes shard i, in dataset order. It allocates its path.
+// Shard describes shard i, in dataset order. It allocates the path.
 func (c *Catalog) Shard(i int) Shard {
 	n := uint64(i)
 	h := c.image.Blob(n).Header()
@@ -106,14 +106,14 @@ func (c *Catalog) Shard(i int) Shard {
 	}
 }
 
-// Part is the part in which a byte of a decoded shard lies that is made of parts.
+// Part returns the part that contains a byte of the decoded shard. The shard must be made of parts.
 func (c *Catalog) Part(shard int, decodedBytes int64) Part {
 	begin, end := c.image.Blob(uint64(shard)).Part(decodedBytes)
 	return Part{begin.DecodedBytes, end.DecodedBytes, begin.RawBytes, end.RawBytes}
 }
 
-// RowBytes is the size that each record has in streams, where those are of rows that are
-// made of records (unpack.Presenter); else 0.
+// RowBytes returns the size of each record in streams if streams consist of rows made from records
+// (unpack.Presenter), else 0.
 func (c *Catalog) RowBytes() int64 {
 	if p, ok := c.unpacker.(unpack.Presenter); ok {
 		return int64(p.RowBytes())
@@ -121,7 +121,7 @@ func (c *Catalog) RowBytes() int64 {
 	return 0
 }
 
-// StreamBytes is the sum of the sizes that all records have in streams.
+// StreamBytes returns the total size of all records in streams.
 func (c *Catalog) StreamBytes() int64 {
 	if row := c.RowBytes(); row > 0 {
 		return int64(c.Records()) * row
@@ -129,64 +129,61 @@ func (c *Catalog) StreamBytes() int64 {
 	return c.image.StreamBytes()
 }
 
-// Damaged lists what was left out.
+// Damaged lists the shards of which something was left out.
 func (c *Catalog) Damaged() []Damage { return c.damaged }
 
-// PassedOver counts what is no shard.
+// PassedOver returns the number of files that are not shards.
 func (c *Catalog) PassedOver() int { return c.selection.LeftOut }
 
-// Selection is what of the dataset was taken, and what was left out.
+// Selection returns which files of the dataset are shards, and which were left out.
 func (c *Catalog) Selection() *discover.Selection { return &c.selection }
 
-// Entries are the entry points among records 64·word … 64·word+63 of a
-// compressed shard, a bit each, lowest first. It must not be called for shards
-// without a codec.
+// Entries returns the entry points among records 64·word … 64·word+63 of a compressed shard, one
+// bit each, lowest first. It must not be called for shards without a codec.
 func (c *Catalog) Entries(shard int, word uint64) uint64 {
 	return c.image.Blob(uint64(shard)).Entries().Word(word)
 }
 
-// Entry is the last place of a compressed shard, at or before a byte of the
-// decoded shard, where decoding can start: a point, or the first byte of a member, whether
-// a record begins there (an entry point, which the order goes by) or not. Of
-// members that begin at one place, for all but the last are empty, it is the last.
-// It must not be called for shards without a codec.
+// Entry returns the last place at or before a byte of the decoded shard where decoding of a
+// compressed shard can start: a point, or the first byte of a member, whether or not a record
+// begins there (if one does, it is an entry point, which the order uses). If several members begin
+// at the same place, because all but the last are empty, it is the last one. It must not be called
+// for shards without a codec.
 func (c *Catalog) Entry(shard int, decodedBytes int64) unpack.Entry {
 	return c.image.Blob(uint64(shard)).Entry(decodedBytes)
 }
 
-// Point is the point of an Entry of the shard, by its number. Its State is of the index, and valid
-// as long as the catalog is open.
+// Point returns the shard's point with the number that an Entry holds. Its State is part of the
+// index, and valid as long as the catalog is open.
 func (c *Catalog) Point(shard, number int) unpack.Point {
 	return c.image.Blob(uint64(shard)).Point(number)
 }
 
-// NextPoint is the first point of a compressed shard behind a byte of the decoded shard, without its
-// State; false where there is none.
+// NextPoint returns the first point of a compressed shard after a byte of the decoded shard,
+// without its State; false if there is none.
 func (c *Catalog) NextPoint(shard int, decodedBytes int64) (unpack.Point, bool) {
 	return c.image.Blob(uint64(shard)).NextPoint(decodedBytes)
 }
 
-// PointBytes is what points of a shard take of the index.
+// PointBytes returns how many bytes of the index a shard's points take.
 func (c *Catalog) PointBytes(shard int) int64 { return c.image.Blob(uint64(shard)).PointBytes() }
 
-// Identity tells the index of this catalog from every other, also of the same
-// dataset: two catalogs with the same one give the same answers to everything.
+// Identity distinguishes the index of this catalog from every other, even of the same dataset: two
+// catalogs with the same identity answer everything alike.
 func (c *Catalog) Identity() string {
 	i := c.image.Identity()
 	return hex.EncodeToString(i[:])
 }
 
-// SaveBeside stores a file beside the index, and removes all but the newest kept
-// of those with the same ending (which begins with a dot). The file appears
-// whole, under a name of its own for each dataset. Where the index is in memory
-// nothing is stored.
+// SaveBeside stores a file next to the index, and removes all but the newest kept files with the
+// same ending (which begins with a dot). The file appears atomically, under a name of its own for
+// each dataset. If the index is in memory, nothing is stored.
 func (c *Catalog) SaveBeside(name, ending string, kept int, content []byte) error {
 	return c.store.SaveBeside(name, ending, kept, content)
 }
 
-// LoadBeside gives a file that SaveBeside has stored, and makes it the newest.
-// One that does not have size bytes is an error; one that is not there is
-// fs.ErrNotExist.
+// LoadBeside returns a file stored by SaveBeside, and marks it as the newest. A file that does not
+// have size bytes is an error; a missing one is fs.ErrNotExist.
 func (c *Catalog) LoadBeside(name, ending string, size int64) ([]byte, error) {
 	return c.store.LoadBeside(name, ending, size)
 }

@@ -2,16 +2,16 @@ package catalog
 
 import "github.com/lsiofs/lsiofs/pipeline/catalog/index"
 
-// ChunkStarts gives the number of the first record of each chunk, ascending,
-// and Records() at the end (pipeline/order/SELECTION.md, Chunks).
+// ChunkStarts returns the number of the first record of each chunk, ascending, with Records() at
+// the end (pipeline/order/SELECTION.md, Chunks).
 func (c *Catalog) ChunkStarts(chunkBytes, chunkRecords uint64) []uint64 {
 	return c.starts(cutter{chunkBytes: chunkBytes, chunkRecords: chunkRecords})
 }
 
-// PieceStarts is ChunkStarts as if every record were an entry point: for
-// shards without compression the same, for others the portions in which a
-// chunk too large to hold is decoded. Of a shard that is made of parts, a chunk of
-// at most wholeBytes is one piece: a game is decoded at once or not at all.
+// PieceStarts is ChunkStarts as if every record were an entry point. For uncompressed shards the
+// result is the same; for compressed ones these are the portions in which a chunk too large to hold
+// is decoded. In a shard that is made of parts, a chunk of at most wholeBytes is one piece: a game
+// is decoded at once or not at all.
 func (c *Catalog) PieceStarts(chunkBytes, chunkRecords, wholeBytes uint64) []uint64 {
 	return c.starts(cutter{chunkBytes: chunkBytes, chunkRecords: chunkRecords, anywhere: true, wholeBytes: wholeBytes})
 }
@@ -28,18 +28,18 @@ func (c *Catalog) starts(k cutter) []uint64 {
 type cutter struct {
 	chunkBytes, chunkRecords uint64
 	anywhere                 bool   // as if every record were an entry point
-	wholeBytes               uint64 // up to which a chunk of parts is not cut
+	wholeBytes               uint64 // a chunk of parts up to this size is not cut
 	starts                   []uint64
 
-	bytes, records uint64 // of the chunk that is being filled
+	bytes, records uint64 // of the chunk being filled
 	sizes          [index.BlockRecords]int64
 
 	// The chunk of parts that is being cut into pieces.
-	whole      int    // its place in starts
+	whole      int    // its index in starts
 	wholeSoFar uint64 // its bytes
 }
 
-// shard cuts a shard whose first record has that number.
+// shard cuts a shard into chunks; first is the number of its first record.
 func (k *cutter) shard(b index.Blob, first uint64) {
 	h := b.Header()
 	entries := b.Entries()
@@ -70,12 +70,12 @@ func (k *cutter) shard(b index.Blob, first uint64) {
 	}
 }
 
-// fullPart says whether the chunk at hand may end: it is full, or has been cut
-// into pieces already.
+// fullPart reports whether the current chunk may end: it is full, or has already been cut into
+// pieces.
 func (k *cutter) fullPart(full bool) bool { return full || len(k.starts) > k.whole+1 }
 
-// endWhole ends a chunk of parts, if there is one: what is not too large is one
-// piece, wherever it was cut.
+// endWhole ends a chunk of parts, if there is one. A chunk that is not too large becomes one piece,
+// wherever it was cut.
 func (k *cutter) endWhole(begun bool) {
 	if begun && k.wholeSoFar <= k.wholeBytes {
 		k.starts = k.starts[:k.whole+1]

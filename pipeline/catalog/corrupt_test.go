@@ -70,11 +70,11 @@ func TestBadInputIsRefusedInWordsOrSkipped(t *testing.T) {
 	}
 }
 
-// whole40 is where the first header of sample 10 begins.
+// whole40 returns the offset of the first header of sample 10.
 func whole40(archive []byte) int { return strings.Index(string(archive), "s0010.") }
 
-// TestAnUnreadableFileIsNamedAndNeverSkipped has each read of each kind of shard fail: also
-// those of which a decoder would make the end of the data, or damage of it.
+// TestAnUnreadableFileIsNamedAndNeverSkipped makes each read of each kind of shard fail, including
+// those that a decoder would take for the end of the data, or for damage.
 func TestAnUnreadableFileIsNamedAndNeverSkipped(t *testing.T) {
 	kinds := map[string]func() []byte{
 		"b.tar": func() []byte { return tarOf(400, "s") }, "b.tar.gz": func() []byte { return gz(tarOf(400, "s")) },
@@ -171,7 +171,7 @@ func TestADatasetWithoutRecordsIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "2 files: --on-corrupt skip leaves out what is damaged, such as b.jsonl.gz: ")
 }
 
-// Where nothing is left, the error lists what is damaged, and its text names the first of it.
+// If no record is left, the error lists what is damaged, and its text names the first.
 func TestADatasetOfDamagedShardsAloneIsRefusedByWhatIsDamaged(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.tar", bytes.Repeat([]byte("garbage!"), 100))

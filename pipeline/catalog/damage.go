@@ -11,12 +11,12 @@ type Damage struct {
 	Path string
 	// Errors are the first that were found, at least one, in file order.
 	Errors []*unpack.CorruptError
-	// Reasons say how often there was which: of a shard that is not made of parts
-	// there is one, once.
+	// Reasons counts the damages by reason. A shard that is not made of parts has one reason, with
+	// count 1.
 	Reasons []unpack.Reason
 }
 
-// Count is how many damages there are.
+// Count returns the number of damages.
 func (d *Damage) Count() (n uint64) {
 	for _, r := range d.Reasons {
 		n += r.Count
@@ -34,7 +34,7 @@ func (c *Catalog) DamageReasons() (list []unpack.Reason) {
 	return list
 }
 
-// setDamaged takes from the index what was left out.
+// setDamaged reads from the index what was left out.
 func (c *Catalog) setDamaged() {
 	for n := range c.image.Shards() {
 		if l := c.image.Blob(n).Losses(); len(l.First) > 0 {
@@ -43,7 +43,7 @@ func (c *Catalog) setDamaged() {
 	}
 }
 
-// logDamage names a few shards; Catalog.Damaged has them all.
+// logDamage logs a few shards; Catalog.Damaged has them all.
 func logDamage(log *slog.Logger, damaged []Damage) {
 	const most = 10
 	for i, d := range damaged {

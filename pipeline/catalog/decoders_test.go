@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// zstOf makes a frame with a window of such a size.
+// zstOf makes a frame with a window of windowBytes.
 func zstOf(t *testing.T, windowBytes int, lines []byte) []byte {
 	var b bytes.Buffer
 	w, err := zstd.NewWriter(&b, zstd.WithWindowSize(windowBytes), zstd.WithEncoderConcurrency(1))
 	require.NoError(t, err)
-	for part := range bytes.Lines(lines) { // or it knows the size, and has no larger window
+	for part := range bytes.Lines(lines) { // written in parts; otherwise the encoder knows the size and reduces the window
 		_, err = w.Write(part)
 		require.NoError(t, err)
 	}
@@ -21,7 +21,7 @@ func zstOf(t *testing.T, windowBytes int, lines []byte) []byte {
 	return b.Bytes()
 }
 
-// What decoders hold follows from windows, which only the files tell.
+// The memory of decoders follows from the windows, which only the files contain.
 func TestAnIndexKnowsWhatADecoderOfAShardHolds(t *testing.T) {
 	w := newWorld(t)
 	lines := bytes.Repeat(linesOf(1000, "z"), 100)

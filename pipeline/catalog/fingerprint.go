@@ -33,10 +33,10 @@ func datasetLines(w io.Writer, f spec.Format, shards []index.Shard) error {
 	return b.Flush()
 }
 
-// datasetWords begin the text of every dataset.
+// datasetWords begins the text of every dataset.
 const datasetWords = "lsiofs/1 dataset "
 
-// firstLine is what the text begins with, of a dataset of that format.
+// firstLine returns the first line of the text for a dataset of that format.
 func firstLine(f spec.Format) string { return datasetWords + formatWords(f) + "\n" }
 
 // appendLine appends a shard's line.
@@ -47,7 +47,8 @@ func appendLine(dst []byte, records, decodedBytes, entryPoints uint64, path stri
 	return append(append(dst, path...), '\n')
 }
 
-// kindWords is what the fingerprint has of the records' kind: of crops all of it.
+// kindWords returns the records' kind as the fingerprint includes it: for crops all of it, for
+// other formats "".
 func kindWords(f spec.Format, shards []index.Shard) string {
 	if f.Name != "zarr" {
 		return ""
@@ -64,7 +65,7 @@ func kindWords(f spec.Format, shards []index.Shard) string {
 	return " " + zarr.Format{}.MixedKind(kinds)
 }
 
-// formatWords is the format in a fingerprint's text.
+// formatWords returns the format as it appears in a fingerprint's text.
 func formatWords(f spec.Format) string {
 	switch {
 	case len(f.Arrays) > 0:
@@ -75,8 +76,8 @@ func formatWords(f spec.Format) string {
 	return f.Name
 }
 
-// formatLine is a format with its parameters as text: what an index says that its
-// shards were cut by, and, of what was asked for, a part of its key.
+// formatLine returns a format with its parameters as text. An index records the line of the format
+// by which its shards were cut, and the line of the requested format is part of the index's key.
 func formatLine(f spec.Format) string {
 	f = f.WithDefaults()
 	switch {
@@ -92,17 +93,17 @@ func formatLine(f spec.Format) string {
 	return f.Name
 }
 
-// formatName is the name that a format's text begins with.
+// formatName returns the name with which a format's text begins.
 func formatName(line string) string {
 	name, _, _ := strings.Cut(line, " ")
 	return name
 }
 
-// explained is how many shards Explain names.
+// explained is the largest number of shards that Explain names.
 const explained = 5
 
-// Explain says in words in which shards the dataset differs from the one with
-// that fingerprint, as far as an index of that is remembered; "" when not.
+// Explain describes in which shards the dataset differs from the one with that fingerprint, if an
+// index of that is remembered; else it returns "".
 func (c *Catalog) Explain(fingerprint string) string {
 	lines := c.store.Recall(fingerprint)
 	if lines == nil {
@@ -110,7 +111,7 @@ func (c *Catalog) Explain(fingerprint string) string {
 	}
 	var now bytes.Buffer
 	if c.union != nil {
-		_ = c.union(&now) // a buffer gives no errors
+		_ = c.union(&now) // a buffer returns no errors
 		return mixtureDifferences(lines, now.Bytes())
 	}
 	if bytes.HasPrefix(lines, []byte("lsiofs/1 mixture ")) {
@@ -120,11 +121,11 @@ func (c *Catalog) Explain(fingerprint string) string {
 	for i := range shards {
 		shards[i] = index.Shard{Object: c.image.Object(uint64(i)), Blob: c.image.Blob(uint64(i))}
 	}
-	_ = datasetLines(&now, c.format, shards) // a buffer gives no errors
+	_ = datasetLines(&now, c.format, shards) // a buffer returns no errors
 	return differences(parseLines(lines), parseLines(now.Bytes()), c.unpacker)
 }
 
-// describedDataset is the text behind a fingerprint, taken apart.
+// describedDataset is the parsed text of a fingerprint.
 type describedDataset struct {
 	format string
 	shards map[string]describedShard
@@ -148,7 +149,7 @@ func parseLines(text []byte) describedDataset {
 	return d
 }
 
-// differences tells what was and what is.
+// differences describes the differences between was and is.
 func differences(was, is describedDataset, f unpack.Format) string {
 	if was.format != is.format {
 		if name := formatName(is.format); formatName(was.format) == name {

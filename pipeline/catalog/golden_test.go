@@ -22,26 +22,25 @@ import (
 )
 
 // Golden indexes: testdata/golden/<version>.<generation>-<dataset> has shards, the index that
-// lsiofs made of them when that version was its newest, and all that the index
-// said then, as text.
+// lsiofs made from them when that version was its newest, and the full content of the index at that
+// time, as text.
 //
 // A new version or generation adds directories: raise index.Version or index.Generation, run
 //
 //	go test ./pipeline/catalog -run Golden -update
 //
-// and commit what is new. What is there is never changed or removed, -update does
-// not touch it: indexes like these lie on the disks of users, and what was in them
-// has to come out again. Indexes of version 2 are not read but built anew, as those
-// are that this lsiofs does not know: they don't say when a shard's attributes have
-// changed, so to believe one and write it in the new form would make what is wrong in
-// it last. Those of generation 0, whose directories have no generation in their names, are not
-// read either: they may hold files that are no shards. What comes out is the same, which is
-// compared.
+// and commit the new files. Existing ones are never changed or removed, and -update does not touch
+// them: indexes like these are on the disks of users, and their content has to be read correctly.
+// Indexes of version 2 are not read but rebuilt, like those of versions unknown to this lsiofs:
+// they lack the time at which a shard's attributes changed, so converting one to the new form would
+// make its errors permanent. Those of generation 0, whose directories have no generation in their
+// names, are not read either: they may hold files that are not shards. The rebuilt index has the
+// same content, which is compared.
 const goldenDir = "testdata/golden"
 
 var update = flag.Bool("update", false, "write the golden indexes that are missing")
 
-// goldenDatasets are what an index of each version is made of: every part of the
+// goldenDatasets are the datasets from which each version's indexes are made: every part of the
 // format is in one of them.
 var goldenDatasets = []struct {
 	name   string
@@ -81,7 +80,7 @@ func goldenName(dataset string) string {
 	return fmt.Sprintf("%d.%d-%s", index.Version, index.Generation, dataset)
 }
 
-// writeGolden makes what is missing of this version.
+// writeGolden creates the missing indexes of this version.
 func writeGolden(t *testing.T) {
 	for _, g := range goldenDatasets {
 		dir := filepath.Join(goldenDir, goldenName(g.name))
@@ -98,7 +97,7 @@ func writeGolden(t *testing.T) {
 	}
 }
 
-// openFresh indexes the shards of a golden index with what there is now.
+// openFresh indexes the shards of a golden index with the current code.
 func openFresh(t *testing.T, dir string, format spec.Format) (c *Catalog, sealed []byte) {
 	w := newWorld(t)
 	c = w.mustOpen(func(c *Config) {
@@ -107,16 +106,16 @@ func openFresh(t *testing.T, dir string, format spec.Format) (c *Catalog, sealed
 	return c, w.sealed()
 }
 
-// imageOf opens an index as it was committed. What it is of, it says itself: the
-// dataset lay elsewhere.
+// imageOf opens a committed index. The key is taken from the index itself, because the dataset was
+// in another directory.
 func imageOf(t *testing.T, dir string) (*index.Image, error) {
 	data, err := os.ReadFile(filepath.Join(dir, "index"))
 	require.NoError(t, err)
-	const keyAt = 136 // package index's text
+	const keyAt = 136 // per package index's documentation
 	return index.Open(data, index.Key(data[keyAt:keyAt+32]))
 }
 
-// said is all that an index says, and the bytes of each record that it leads to.
+// said returns the full content of an index as text, and the bytes of each record that it locates.
 func said(t *testing.T, c *Catalog, dir string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "format %s\nfingerprint %s\n%d records, %d bytes\n", c.image.Format(), c.Fingerprint(), c.Records(), c.StreamBytes())
@@ -151,8 +150,8 @@ func said(t *testing.T, c *Catalog, dir string) string {
 	return b.String()
 }
 
-// decodedShard is what a shard's extents are of: the bytes before damage, and a
-// newline that may be missing behind them; of parts, those that are kept.
+// decodedShard returns the bytes that a shard's extents refer to: those before damage, with a
+// newline appended that may be missing; of parts, those that are kept.
 func decodedShard(t *testing.T, c *Catalog, dir string, shard int) []byte {
 	s := c.Shard(shard)
 	raw, err := os.Open(filepath.Join(dir, "shards", s.Object.Path))
@@ -183,9 +182,9 @@ func decodedShard(t *testing.T, c *Catalog, dir string, shard int) []byte {
 	return append(all, '\n')
 }
 
-// TestGoldenIndexesOfAllVersionsAreRead opens each, reads every record through it,
-// and compares with what it said when it was made. Then the shards are indexed
-// anew, which has to give the same dataset: fingerprints are in checkpoints.
+// TestGoldenIndexesOfAllVersionsAreRead opens each index, reads every record through it, and
+// compares the result with that of its creation. Then the shards are indexed anew, which has to
+// give the same dataset: fingerprints are in checkpoints.
 func TestGoldenIndexesOfAllVersionsAreRead(t *testing.T) {
 	if *update {
 		writeGolden(t)
@@ -223,8 +222,8 @@ func TestGoldenIndexesOfAllVersionsAreRead(t *testing.T) {
 	}
 }
 
-// TestAnIndexOfAnotherVersionIsSaidInWordsAndBuiltAgain: one that a newer lsiofs
-// has made, under the name that this one uses.
+// TestAnIndexOfAnotherVersionIsSaidInWordsAndBuiltAgain uses an index made by a newer lsiofs, under
+// the name that this one uses.
 func TestAnIndexOfAnotherVersionIsSaidInWordsAndBuiltAgain(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.jsonl", linesOf(50, "a"))
@@ -240,8 +239,8 @@ func TestAnIndexOfAnotherVersionIsSaidInWordsAndBuiltAgain(t *testing.T) {
 	require.Zero(t, w.readsOf(func() { w.mustOpen() }), "the new one is used")
 }
 
-// What an lsiofs of an earlier generation has stored may be of other shards: it is made anew, with
-// the fingerprint that it had, where its shards were the right ones.
+// An index stored by an lsiofs of an earlier generation may be of other shards. It is rebuilt, with
+// the same fingerprint if its shards were the right ones.
 func TestWhatAnEarlierGenerationHasStoredIsMadeAnew(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	for i := range 3 {

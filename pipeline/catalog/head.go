@@ -10,10 +10,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// asNamed looks at the shard's first bytes, and fails if they are of another format than its
-// name says. The stream is not read twice: those bytes stay in memory until what follows them
-// is read, and unpack.SniffBytes of them until the shard is closed. They are up to 4 MiB more
-// where a tar's first members are compressed as games are, and are none.
+// asNamed reads the shard's first bytes, and fails if they are of another format than its name
+// implies. The stream is not read twice: these bytes stay in memory until the bytes after them are
+// read, and unpack.SniffBytes of them until the shard is closed. They can be up to 4 MiB more if a
+// tar's first members are compressed as games are but are not games.
 func (r *shardReader) asNamed(ctx context.Context) error {
 	h := &headReader{reader: r.reader, sizeBytes: r.object.SizeBytes, growing: true, leastBytes: unpack.SniffBytes}
 	anothers, err := discover.IsAnothers(r.object, h)
@@ -28,13 +28,14 @@ func (r *shardReader) asNamed(ctx context.Context) error {
 	return nil
 }
 
-// headReader has the first bytes of an object in memory, and reads what follows.
+// headReader has the first bytes of an object in memory, and reads the others from the underlying
+// reader.
 type headReader struct {
 	reader
 	sizeBytes  int64
 	head       []byte
-	leastBytes int64 // that the first read takes
-	growing    bool  // what is read is kept, with all before it
+	leastBytes int64 // the least that the first read requests
+	growing    bool  // the head grows with each read
 }
 
 func (h *headReader) ReadAt(p []byte, off int64) (int, error) {
@@ -44,7 +45,7 @@ func (h *headReader) ReadAt(p []byte, off int64) (int, error) {
 		}
 	}
 	if off >= int64(len(h.head)) {
-		if len(h.head) > unpack.SniffBytes { // as many shards are read as have room for their records
+		if len(h.head) > unpack.SniffBytes { // many shards are read at a time
 			h.head = slices.Clone(h.head[:unpack.SniffBytes])
 		}
 		return h.reader.ReadAt(p, off)
@@ -57,7 +58,7 @@ func (h *headReader) ReadAt(p []byte, off int64) (int, error) {
 	return n + m, err
 }
 
-// grow reads on until the head has the bytes before an offset.
+// grow reads until the head has all bytes before offset to.
 func (h *headReader) grow(to int64) error {
 	have := int64(len(h.head))
 	to = min(max(to, h.leastBytes), h.sizeBytes)

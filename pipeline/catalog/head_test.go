@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// bytesReader is a reader of bytes that counts those which were read.
+// bytesReader is a reader that counts the bytes read.
 type bytesReader struct {
 	io.ReaderAt
 	read int
@@ -25,12 +25,13 @@ func (r *bytesReader) ReadAt(p []byte, off int64) (n int, err error) {
 
 func (*bytesReader) Close() {}
 
-// What was looked at is not read twice by what goes on from the beginning, and is let go of where that has passed it.
+// The bytes of the head are not read twice by a scan from the beginning, and are freed once the
+// scan has passed them.
 func TestAHeadIsHeldUntilItHasBeenRead(t *testing.T) {
 	const size, looked = 1 << 20, 700 << 10
 	random := rand.NewChaCha8([32]byte{1})
 	data := make([]byte, size)
-	_, _ = random.Read(data) // it has no errors
+	_, _ = random.Read(data) // it never fails
 	under := &bytesReader{ReaderAt: bytes.NewReader(data)}
 	h := &headReader{reader: under, sizeBytes: size, growing: true}
 	part := make([]byte, 100<<10)

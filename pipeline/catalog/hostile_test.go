@@ -15,8 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// TestNoNumberInAnIndexMakesALookUpLeaveIt puts numbers everywhere into an index whose
-// checksums are right: where it is opened all the same, no look-up may panic.
+// TestNoNumberInAnIndexMakesALookUpLeaveIt puts numbers everywhere into an index with correct
+// checksums: if it can still be opened, no look-up may panic.
 func TestNoNumberInAnIndexMakesALookUpLeaveIt(t *testing.T) {
 	for _, keyed := range []bool{false, true} {
 		key := index.Key{1}
@@ -36,7 +36,7 @@ func TestNoNumberInAnIndexMakesALookUpLeaveIt(t *testing.T) {
 	}
 }
 
-// smallIndex is a stored index of a shard that is made of parts and of one that is not.
+// smallIndex returns a stored index of a shard that is made of parts and of one that is not.
 func smallIndex(t *testing.T, key index.Key, keyed bool) []byte {
 	dir := t.TempDir()
 	store := index.OpenStore(dir, "", key, slog.New(slog.DiscardHandler))
@@ -58,7 +58,7 @@ func smallIndex(t *testing.T, key index.Key, keyed bool) []byte {
 	return data
 }
 
-// lookUp asks for everything.
+// lookUp calls every kind of look-up.
 func lookUp(c *Catalog) {
 	n := min(c.Records(), 1000)
 	numbers := make([]uint64, n)

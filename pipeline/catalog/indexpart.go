@@ -9,28 +9,28 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 )
 
-// PassPart is one of Count parts of a dataset: the shards, by their numbers in dataset order, that leave
-// Index when they are divided by Count. 0 ≤ Index < Count.
+// PassPart is one of Count parts of a dataset: the shards whose number in dataset order, modulo
+// Count, is Index. 0 ≤ Index < Count.
 type PassPart struct{ Index, Count int }
 
-// Indexed is what IndexPart has found.
+// Indexed is the result of IndexPart.
 type Indexed struct {
 	Shards int // of the dataset
-	OfPart int // of these, in the part
-	Reused int // of the part, known before: another run has indexed them
-	Known  int // of the dataset, afterwards, with what other parts have finished by then
+	OfPart int // in the part
+	Reused int // of the part, indexed earlier by another run
+	Known  int // of the dataset, indexed at the end of the call, including those other parts have finished by then
 	// Records of the part's shards.
 	Records uint64
 	// Directory is where the index is stored.
 	Directory string
 }
 
-// IndexPart indexes the shards of a part that are not known yet, and keeps what it finds in the index
-// directory, for the Open that comes after the last part: that reads no records. Parts may be indexed
-// at the same time, by processes of several machines that share the directory, and again: what is
-// known is not indexed once more. When ctx ends, the shards that were finished are kept.
+// IndexPart indexes those shards of a part that are not indexed yet, and stores the result in the
+// index directory for the Open that follows the last part and then reads no records. Parts may be
+// indexed concurrently, by processes of several machines that share the directory, and repeatedly:
+// an indexed shard is not indexed again. When ctx ends, the finished shards are kept.
 //
-// That kinds of shards agree is looked at by Open, which sees all of them.
+// Open checks that the kinds of shards agree, because it sees all of them.
 func IndexPart(ctx context.Context, c Config, part PassPart) (Indexed, error) {
 	switch {
 	case part.Count < 1 || part.Index < 0 || part.Index >= part.Count:
@@ -45,7 +45,7 @@ func IndexPart(ctx context.Context, c Config, part PassPart) (Indexed, error) {
 	if err != nil {
 		return Indexed{}, err
 	}
-	defer o.reads.Close() // of which nothing waits any more
+	defer o.reads.Close() // nothing waits for these any more
 	o.part = &part
 	_, err = o.open(ctx)
 	o.reporter.stop(err == nil)
@@ -56,8 +56,8 @@ func IndexPart(ctx context.Context, c Config, part PassPart) (Indexed, error) {
 	return o.indexed, nil
 }
 
-// indexPart indexes what is in the part of the shards in todo, and notes what is known then. shards
-// has what was stored of the others.
+// indexPart indexes those shards of todo that are in the part, and fills in o.indexed. shards has
+// the stored index of the others.
 func (o *opening) indexPart(ctx context.Context, shards []index.Shard, todo []int) error {
 	b := o.store.BeginPart(formatLine(o.found.Format), o.reusable)
 	defer b.Close()
@@ -86,7 +86,7 @@ func (o *opening) indexPart(ctx context.Context, shards []index.Shard, todo []in
 	if err := o.assumed(p.run(ctx, o.found.Shards, mine)); err != nil {
 		return err
 	}
-	// Journals are written late: what is to stay has to be there.
+	// Journals are written late: make sure that what has to persist is there.
 	err := b.Added(func(_ int, _ uint32, blob index.Blob) { totals.Records += blob.Header().Records })
 	if err == nil && len(mine) > 0 && !b.Stays() {
 		err = errors.New("nothing of a part stays without an index directory that can be written: free space there, or name another with --index-dir")
@@ -101,7 +101,7 @@ func (o *opening) indexPart(ctx context.Context, shards []index.Shard, todo []in
 	return nil
 }
 
-// doneByOthers is how many shards of the other parts are known by now.
+// doneByOthers returns how many shards of the other parts are indexed by now.
 func (o *opening) doneByOthers(shards []index.Shard, left []int) (n int) {
 	b := o.store.BeginPart(formatLine(o.found.Format), o.reusable)
 	defer b.Close()

@@ -48,8 +48,8 @@ func (w *world) ofKinds(kind string, shards int) {
 	}
 }
 
-// looks is how many reads it takes to see what shards are, which a stored index would say: a .tar
-// may hold samples or games.
+// looks returns how many reads it takes to find out the format of shards when no stored index
+// records it: a .tar may hold samples or games.
 func looks(kind string, shards int64) int64 {
 	if kind == "tar" {
 		return shards
@@ -57,8 +57,8 @@ func looks(kind string, shards int64) int64 {
 	return 0
 }
 
-// For every number of parts, in any order: each shard is read once, by its part, and what is put
-// together is the index that one pass makes, to the byte.
+// For every number of parts, in any order: each shard is read once, by its part, and the combined
+// index is byte-identical to that of one pass.
 func TestPartsOfAPassAreTheWholePass(t *testing.T) {
 	const shards = 5
 	for _, kind := range []string{"tar", "jsonl.gz", "tfrecord"} {
@@ -109,7 +109,7 @@ func TestAPartReadsWhatIsNotKnownOfItAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 1, 2}, []int{n.OfPart, n.Reused, n.Known})
 
-	c := w.mustOpen() // that does the rest itself
+	c := w.mustOpen() // which indexes the rest itself
 	require.EqualValues(t, 5+50+7+8+9+10, c.Records())
 	require.Zero(t, w.readsOf(func() { n, err = w.part(t.Context(), 0, 2) }), "all is stored")
 	require.NoError(t, err)
@@ -177,7 +177,7 @@ func TestPartsThatCanNotBe(t *testing.T) {
 	}
 	_, err := w.part(t.Context(), 0, 2, func(c *Config) { c.Rebuild = true })
 	require.ErrorContains(t, err, "a part can't be rebuilt")
-	// A file is no directory, for root either.
+	// A file is not a directory, for root either.
 	file := t.TempDir() + "/file"
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err = w.part(t.Context(), 0, 2, func(c *Config) { c.IndexDir = file })

@@ -9,9 +9,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// refuseKinds refuses shards with records of another kind than the first of
-// them has, where the format demands one kind (unpack.Uniform). Shards of an
-// earlier index are compared as new ones are.
+// refuseKinds refuses shards whose records are of another kind than those of the first shard with
+// records, if the format requires one kind (unpack.Uniform). Shards of an earlier index are
+// compared like new ones.
 func (o *opening) refuseKinds(sealed []index.Shard) error {
 	u, ok := o.found.Unpacker.(unpack.Uniform)
 	if !ok {
@@ -40,7 +40,7 @@ func (o *opening) refuseKinds(sealed []index.Shard) error {
 	return nil
 }
 
-// oneKind is what to do about shards of several kinds.
+// oneKind returns the advice for a dataset with shards of several kinds.
 func (o *opening) oneKind() string {
 	const pattern = "name files of one kind with a pattern"
 	if o.found.Format.Name == "lc0" {
@@ -49,7 +49,7 @@ func (o *opening) oneKind() string {
 	return pattern
 }
 
-// kindsDiffer is what a format tells of two kinds, "" where it can't.
+// kindsDiffer returns the format's description of how two kinds differ, "" if it has none.
 func kindsDiffer(f unpack.Format, is, was string) string {
 	if d, ok := f.(unpack.Differ); ok {
 		return d.Differences(is, was)
@@ -57,8 +57,8 @@ func kindsDiffer(f unpack.Format, is, was string) string {
 	return ""
 }
 
-// kindText is a kind in a message, from byte from on: the kinds of arrays of many
-// fields are long.
+// kindText returns a kind for a message, from byte from on: the kinds of arrays with many fields
+// are long.
 func kindText(kind string, from int) string {
 	const most = 400
 	text := kind[from:]
@@ -71,8 +71,8 @@ func kindText(kind string, from int) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// differAt is a little before the place where two kinds begin to differ, 0 where
-// that is near enough to their begin to be shown.
+// differAt returns an offset a little before the first difference of two kinds, or 0 if that is
+// close enough to the beginning to be shown.
 func differAt(a, b string) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
@@ -84,8 +84,8 @@ func differAt(a, b string) int {
 	return n - 100
 }
 
-// setKind takes the kind from the index: that of the first shard with records, or, where
-// kinds may be mixed, of all.
+// setKind sets the kind from the index: that of the first shard with records, or those of all
+// shards if kinds may be mixed.
 func (c *Catalog) setKind() error {
 	u, ok := c.unpacker.(unpack.Uniform)
 	if !ok {

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// rowsOf is an npy array of n rows of 8 bytes, of four of a dtype.
+// rowsOf is an npy array of n rows of 8 bytes, each of four elements of a dtype.
 func rowsOf(n int, descr string) []byte {
 	text := fmt.Sprintf("{'descr': %s, 'fortran_order': False, 'shape': (%d, 4), }\n", descr, n)
 	b := binary.LittleEndian.AppendUint16([]byte("\x93NUMPY\x01\x00"), uint16(len(text)))
@@ -22,7 +22,7 @@ func rowsOf(n int, descr string) []byte {
 
 func TestTheCatalogsFormatIsOfTheShardsKind(t *testing.T) {
 	w := newWorld(t)
-	w.write("0.npy", rowsOf(0, "'<f2'")) // has no records, so its kind plays no part
+	w.write("0.npy", rowsOf(0, "'<f2'")) // has no records, so its kind does not matter
 	w.write("a.npy", rowsOf(5, "\"<i2\""))
 	w.write("b.npy.gz", gz(rowsOf(6, "'<i2'")))
 	check := func(c *Catalog) {
@@ -56,7 +56,7 @@ func TestTheFirstShardOfAnotherKindIsNamed(t *testing.T) {
 		w.mustOpen(policy)
 		w.write("c.npy", rowsOf(3, "'<f2'"))
 		w.write("d.npy", rowsOf(3, "'<u2'"))
-		for range 2 { // the second time all but the index is from what is stored
+		for range 2 { // the second time everything except the index comes from what is stored
 			_, err := w.open(policy)
 			require.ErrorContains(t, err, "shards of two kinds")
 			require.ErrorContains(t, err, "a.npy has '<i2' (4,), c.npy has '<f2' (4,)")

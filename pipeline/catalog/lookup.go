@@ -7,10 +7,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 )
 
-// coarse finds the shard of a record number in O(1): numbers are cut into equal
-// stretches, and for each it knows the shard of its first record. Shards are
-// searched by bisection only between two of these, of which there are about
-// four a shard.
+// coarse finds the shard of a record number in O(1): record numbers are cut into equal stretches,
+// and the table has the shard of each stretch's first record. Only the shards between two table
+// entries are searched by bisection; there are about four entries per shard.
 type coarse struct {
 	shift uint
 	first []uint32
@@ -19,8 +18,8 @@ type coarse struct {
 // leastShift makes a stretch of at least 128 records.
 const leastShift = 7
 
-// newCoarse makes the table for an image: at most one entry every 128 records,
-// at most about four a shard.
+// newCoarse makes the table for an image: at most one entry per 128 records, and at most about four
+// per shard.
 func newCoarse(m *index.Image) coarse {
 	t := coarse{shift: leastShift}
 	limit := 4*m.Shards() + 1024
@@ -40,7 +39,7 @@ func newCoarse(m *index.Image) coarse {
 	return t
 }
 
-// shardOf is the shard that holds a record, which must exist.
+// shardOf returns the shard that holds a record, which must exist.
 func (c *Catalog) shardOf(record uint64) uint64 {
 	i := record >> c.coarse.shift
 	low, high := uint64(c.coarse.first[i]), uint64(c.coarse.first[i+1])
@@ -52,11 +51,11 @@ func (c *Catalog) shardOf(record uint64) uint64 {
 	}))
 }
 
-// place is where the index has a record. It is kept from record to record, as
-// most callers ask for runs.
+// place is a record's location in the index. It is reused from record to record, because most
+// callers ask for runs.
 type place struct {
 	shard       uint64
-	first, last uint64 // numbers of the shard's first record, and behind its last
+	first, last uint64 // numbers of the shard's first record, and the one after its last
 	blob        index.Blob
 	block       index.Block
 	blockFirst  uint64 // number of the block's first record
@@ -79,8 +78,8 @@ func (c *Catalog) find(p *place, record uint64) {
 	p.index = record - p.blockFirst
 }
 
-// Extents sets dst[i] to the extent of records[i]. The lengths must be equal. Records
-// that follow each other cost the least.
+// Extents sets dst[i] to the extent of records[i]. The lengths must be equal. Consecutive records
+// cost the least.
 func (c *Catalog) Extents(records []uint64, dst []Extent) {
 	var p place
 	_ = dst[:len(records)]
@@ -98,8 +97,8 @@ func (c *Catalog) Extents(records []uint64, dst []Extent) {
 	}
 }
 
-// Sizes fills dst[i] with the stream size in bytes of records[i], the equal-key
-// rule aside. O(1) a record, no allocation.
+// Sizes sets dst[i] to the stream size in bytes of records[i], not counting the equal-key rule. It
+// takes O(1) per record and does not allocate.
 func (c *Catalog) Sizes(records []uint64, dst []int64) {
 	_ = dst[:len(records)]
 	var first, last uint64
@@ -114,8 +113,8 @@ func (c *Catalog) Sizes(records []uint64, dst []int64) {
 	}
 }
 
-// KeyHashes fills dst[i] with the key hash of records[i], 0 for one without a
-// key. It returns false, and fills nothing, when the format has no keys.
+// KeyHashes sets dst[i] to the key hash of records[i], 0 for a record without a key. It returns
+// false, and sets nothing, if the format has no keys.
 func (c *Catalog) KeyHashes(records []uint64, dst []uint64) bool {
 	if !c.image.Keyed() {
 		return false
@@ -134,14 +133,14 @@ func (c *Catalog) KeyHashes(records []uint64, dst []uint64) bool {
 	return true
 }
 
-// Growth is by how many bytes a record grows under the equal-key rule at a
-// position of a stream.
+// Growth returns by how many bytes a record grows under the equal-key rule at a position of a
+// stream.
 func (c *Catalog) Growth(record, position uint64) int64 {
 	shard := c.shardOf(record)
 	return c.image.Blob(shard).Growth(record-c.image.Start(shard), digits(position))
 }
 
-// digits is the number of decimal digits of n.
+// digits returns the number of decimal digits of n.
 func digits(n uint64) int {
 	d := 1
 	for n >= 10 {
@@ -151,9 +150,8 @@ func digits(n uint64) int {
 	return d
 }
 
-// RecordAbove finds the first record of more than sizeBytes bytes. It looks at
-// the heads of blocks, 128 records at a time, and at the records of those alone
-// whose width leaves room for such a one.
+// RecordAbove finds the first record of more than sizeBytes bytes. It looks at the heads of blocks,
+// 128 records at a time, and at the records of only those blocks whose width allows such a size.
 func (c *Catalog) RecordAbove(sizeBytes int64) (Extent, bool) {
 	for n := range c.image.Shards() {
 		b := c.image.Blob(n)

@@ -27,26 +27,27 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a dataset directory, an index directory, and what happened there.
+// world is a dataset directory, an index directory, and a record of reads and log lines.
 type world struct {
 	t *testing.T
-	// cleanup has a function called when the world ends: with its test, or with a draw of it.
+	// cleanup registers a function to be called when the world ends: with its test, or with one
+	// draw of it.
 	cleanup func(func())
 	data    string
 	index   string
 	engine  uring.Engine
 	log     logLines
 	reads   atomic.Int64 // ranges that were read from shards
-	// onRead, when set, is called before a read; its error fails the read.
+	// onRead, if set, is called before a read; its error fails the read.
 	onRead func(o storage.Object) error
-	// onHold, when set, takes reads that then hang until their Done is called.
+	// onHold, if set, receives reads, which then hang until their Done is called.
 	onHold func(r *storage.Read)
 }
 
 func newWorld(t *testing.T) *world { return newWorldUntil(t, t.Cleanup) }
 
-// newWorldUntil makes a world that ends earlier than its test: cleanup is that of a draw. A test
-// of many draws would otherwise hold the files of all of them open.
+// newWorldUntil makes a world that ends before its test: cleanup is that of a draw. Otherwise a
+// test with many draws would hold the files of all of them open.
 func newWorldUntil(t *testing.T, cleanup func(func())) *world {
 	w := &world{t: t, cleanup: cleanup}
 	w.data, w.index = w.tempDir(), filepath.Join(w.tempDir(), "index")
@@ -57,7 +58,7 @@ func newWorldUntil(t *testing.T, cleanup func(func())) *world {
 	return w
 }
 
-// tempDir makes a directory that is there until the world ends.
+// tempDir makes a directory that exists until the world ends.
 func (w *world) tempDir() string {
 	dir := w.t.TempDir()
 	w.cleanup(func() { require.NoError(w.t, os.RemoveAll(dir)) })
@@ -81,7 +82,7 @@ func (w *world) config() Config {
 	}
 }
 
-// open opens the dataset; change adapts the configuration.
+// open opens the dataset; change modifies the configuration.
 func (w *world) open(change ...func(*Config)) (*Catalog, error) {
 	c := w.config()
 	for _, f := range change {
@@ -90,7 +91,7 @@ func (w *world) open(change ...func(*Config)) (*Catalog, error) {
 	return w.openWith(context.Background(), c)
 }
 
-// openWith opens the dataset as a configuration says, and closes the storage.
+// openWith opens the dataset with a configuration, and closes the storage.
 func (w *world) openWith(ctx context.Context, c Config) (*Catalog, error) {
 	var opened []storage.Storage
 	openStorage := c.OpenStorage
@@ -115,7 +116,7 @@ func (w *world) mustOpen(change ...func(*Config)) *Catalog {
 	return c
 }
 
-// readsOf is how many ranges are read while f runs.
+// readsOf returns how many ranges are read while f runs.
 func (w *world) readsOf(f func()) int64 {
 	before := w.reads.Load()
 	f()
@@ -128,7 +129,7 @@ func (w *world) indexFiles(pattern string) []string {
 	return list
 }
 
-// sealed is the stored index, which there has to be one of.
+// sealed returns the stored index, of which there must be exactly one.
 func (w *world) sealed() []byte {
 	list := w.indexFiles("*.index")
 	require.Len(w.t, list, 1)
@@ -137,8 +138,8 @@ func (w *world) sealed() []byte {
 	return b
 }
 
-// indexName is what the names of all files of the dataset's index begin with. An
-// index elsewhere has the same.
+// indexName returns the common prefix of the names of all files of the dataset's index. It is the
+// same for an index in another directory.
 func (w *world) indexName() string {
 	dir := w.t.TempDir()
 	w.mustOpen(func(c *Config) { c.IndexDir = dir })
@@ -175,7 +176,7 @@ func (s *watched) Submit(reads []*storage.Read) {
 	}
 }
 
-// logLines keeps what was logged.
+// logLines collects log lines.
 type logLines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -197,7 +198,7 @@ func skipping(c *Config) { c.OnCorrupt = spec.CorruptSkip }
 
 func dataset(path string) func(*Config) { return func(c *Config) { c.Dataset = path } }
 
-// tarOf is an archive of n samples of two members each.
+// tarOf returns an archive of n samples of two members each.
 func tarOf(n int, name string) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

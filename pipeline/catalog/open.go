@@ -17,43 +17,43 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// Config says what to open.
+// Config describes which dataset to open, and how.
 type Config struct {
 	// Dataset, Format and OnCorrupt as in spec.Spec.
 	Dataset   string
 	Format    spec.Format
 	OnCorrupt spec.OnCorrupt
 	IndexDir  string
-	// Exclude is what is left out (spec.Spec).
+	// Exclude lists what is left out (spec.Spec).
 	Exclude []string
-	// Files has Catalog.Selection list all files, and not only the first ones.
+	// Files makes Catalog.Selection list all files, not only the first ones.
 	Files bool
-	// Target is what Dataset stands for at a service; nil for a path. The storage of a
+	// Target is the parsed Dataset if it is in a remote service; nil for a path. The storage of a
 	// service repeats failed requests itself, so its failed reads are not repeated here.
 	Target *discover.Target
-	// OpenStorage gives the storage of a dataset's root directory (absolute) or URL. The
-	// storage may keep files in indexDir, which is "" if nothing can be stored. Open reads
-	// it and does not close it.
+	// OpenStorage opens the storage of a dataset's root directory (absolute) or URL. The storage
+	// may keep files in indexDir, which is "" if nothing can be stored. Open reads from it and does
+	// not close it.
 	OpenStorage func(root, indexDir string) (storage.Storage, error)
-	// Profile says how shards are read from the storage; the zero value is the defaults
-	// of an unknown storage. What is found does not depend on it.
+	// Profile determines how shards are read from the storage; the zero value is the defaults of an
+	// unknown storage. The resulting index does not depend on it.
 	Profile profile.Profile
 	// Rebuild indexes every shard again, whatever is stored.
 	Rebuild bool
-	// MemoryBytes bounds what is held while shards are indexed. Half of it is for decoders,
-	// except for one at a time; a quarter is for the buffers of the shards that are read at
-	// a time, and another for what is known of their records; as many shards as there are
-	// cores are read in any case. Decoders have at least 32 MiB, and the others 8 MiB each.
+	// MemoryBytes bounds the memory used while shards are indexed. Half of it is for decoders,
+	// except that one decoder may always run; a quarter is for the buffers of the shards read at a
+	// time, and a quarter for the index entries of their records. As many shards as there are cores
+	// are read in any case. Decoders have at least 32 MiB, and the others 8 MiB each.
 	MemoryBytes int64
-	// Progress, when set, is called from one goroutine now and then, and a
-	// last time when the catalog is ready.
+	// Progress, if set, is called periodically from one goroutine, and a last time when the catalog
+	// is ready.
 	Progress func(Progress)
 	Log      *slog.Logger
 }
 
-// Open finds the dataset's shards, takes what the stored index has of unchanged ones,
-// indexes the others, stores the result, and returns the catalog. The caller closes it.
-// When ctx ends, the shards that were finished are kept for the next time.
+// Open finds the dataset's shards, reuses the stored index of unchanged ones, indexes the others,
+// stores the result, and returns the catalog. The caller closes it. When ctx ends, the finished
+// shards are kept for the next time.
 func Open(ctx context.Context, c Config) (*Catalog, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -62,7 +62,7 @@ func Open(ctx context.Context, c Config) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer o.reads.Close() // of which nothing waits any more
+	defer o.reads.Close() // nothing waits for these any more
 	catalog, err := o.open(ctx)
 	if d, ok := errors.AsType[*storage.DamagedError](err); ok {
 		d.Dataset, d.Format = o.target.String(), cmp.Or(o.found.Format.Name, o.Format.Name)
@@ -92,7 +92,7 @@ func (c Config) begin() (*opening, error) {
 	return &opening{Config: c, target: t, storage: s, reads: reads, reporter: newReporter(c.Progress), store: store}, nil
 }
 
-// find finds out what the dataset stands for.
+// find resolves the dataset's target.
 func (c *Config) find() (discover.Target, error) {
 	if c.Target != nil {
 		return *c.Target, nil
@@ -100,9 +100,9 @@ func (c *Config) find() (discover.Target, error) {
 	return discover.ParseTarget(c.Dataset)
 }
 
-// DirectoryFor is the absolute path of the directory where a dataset's index is stored:
-// indexDir if it is not empty, else the directory beside the dataset, else one of the
-// user's own. refused is why the one beside the dataset is not used.
+// DirectoryFor returns the absolute path of the directory where a dataset's index is stored:
+// indexDir if it is not empty, else the directory next to the dataset, else one in the user's
+// cache. refused is the reason why the one next to the dataset is not used.
 func DirectoryFor(indexDir, dataset string) (dir string, refused, err error) {
 	root := ""
 	if t, err := discover.ParseTarget(dataset); err == nil {
@@ -111,7 +111,7 @@ func DirectoryFor(indexDir, dataset string) (dir string, refused, err error) {
 	return index.DirectoryFor(indexDir, root)
 }
 
-// wholeRoot is the directory that is the dataset, "" where it is a part of one.
+// wholeRoot returns the directory that is the dataset, "" if the dataset is only a part of one.
 func wholeRoot(t *discover.Target) string {
 	if t.Remote() || !t.Whole() {
 		return ""
@@ -119,7 +119,7 @@ func wholeRoot(t *discover.Target) string {
 	return t.Root()
 }
 
-// lent is a storage that stays open.
+// lent is a storage whose Close does nothing, since its owner closes it.
 type lent struct{ storage.Storage }
 
 func (lent) Close() error { return nil }
@@ -129,15 +129,15 @@ type opening struct {
 	Config
 	target   discover.Target
 	storage  storage.Storage
-	reads    storage.Storage // storage, whose errors that are likely to pass are tried again
+	reads    storage.Storage // storage, with transient errors retried
 	reporter *reporter
 	store    *index.Store
-	prior    *index.Image            // what an earlier run has left, nil where there is none
-	judged   map[storage.Object]bool // by that run: files that are no shards
+	prior    *index.Image            // the index left by an earlier run, nil if there is none
+	judged   map[storage.Object]bool // files that that run found not to be shards
 	found    discover.Found
-	sniffAll bool // no file is assumed to be what its name says
+	sniffAll bool // open every file instead of assuming what its name implies
 
-	part    *PassPart // that is indexed, nil for all; then there is no catalog
+	part    *PassPart // the part to index, nil for all; if set, there is no catalog
 	indexed Indexed
 }
 
@@ -155,10 +155,11 @@ func (o *opening) open(ctx context.Context) (*Catalog, error) {
 	return catalog, err
 }
 
-// discoverAndBuild does that. At services few files are opened to see what they are: the pass
-// sees the others as it reads them. If it fails, because a file is not what its name says or
-// for any other reason, all files are opened and it goes on with what was finished. So the
-// answer is the same whether files are assumed or not, and so are the words of an error.
+// discoverAndBuild finds the shards and indexes those that are new. In remote services few files
+// are opened to find out their format: the pass checks the others as it reads them. If the pass
+// fails, because a file is not what its name implies or for any other reason, all files are opened
+// and the build continues with what was finished. So the result is the same whether formats are
+// assumed or not, and so is the text of an error.
 func (o *opening) discoverAndBuild(ctx context.Context) (*Catalog, error) {
 	o.sniffAll = streamsOf(o.storage, o.Profile.Or().Pass) == nil
 	catalog, err := o.attempt(ctx)
@@ -170,8 +171,8 @@ func (o *opening) discoverAndBuild(ctx context.Context) (*Catalog, error) {
 	return catalog, err
 }
 
-// assumedError is the failure of a pass over shards some of which were assumed to be what
-// their names say.
+// assumedError is the failure of a pass in which some shards were assumed to be of the format that
+// their names imply.
 type assumedError struct{ err error }
 
 func (e *assumedError) Error() string { return e.err.Error() }
@@ -192,9 +193,9 @@ func (o *opening) attempt(ctx context.Context) (catalog *Catalog, err error) {
 		return nil, o.indexPart(ctx, shards, todo)
 	}
 	if len(todo) == 0 && o.prior != nil && o.prior.Shards() == uint64(len(shards)) && o.priorKnowsJudged() {
-		// Nothing is left to build, so that journals of dead processes, which were
-		// killed between the seal and their end, are as useless as the rest.
-		if err := o.refuseKinds(shards); err != nil { // it may have been built where kinds may be mixed
+		// Nothing is left to build, so the journals of processes that were killed between sealing
+		// and removing them are not needed either.
+		if err := o.refuseKinds(shards); err != nil { // it may have been built when kinds could be mixed
 			return nil, err
 		}
 		o.store.Clean()
@@ -204,7 +205,8 @@ func (o *opening) attempt(ctx context.Context) (catalog *Catalog, err error) {
 	return o.build(ctx, shards, todo)
 }
 
-// known answers for files whose content the earlier run has judged.
+// known returns the format of files whose content an earlier run has judged; "" for files that are
+// not shards.
 func (o *opening) known(object storage.Object) (format string, known bool) {
 	if o.prior == nil {
 		return "", false
@@ -216,8 +218,8 @@ func (o *opening) known(object storage.Object) (format string, known bool) {
 	return formatName(o.prior.Format()), ok && o.prior.Object(i) == object
 }
 
-// priorKnowsJudged says whether the earlier index remembers all files that were
-// judged not to be shards.
+// priorKnowsJudged reports whether the earlier index remembers all files that were found not to be
+// shards.
 func (o *opening) priorKnowsJudged() bool {
 	for _, j := range o.found.Judged {
 		if !o.judged[j] {
@@ -227,8 +229,8 @@ func (o *opening) priorKnowsJudged() bool {
 	return true
 }
 
-// reuse fills in the shards whose stored index still holds, and gives the
-// numbers of the others.
+// reuse fills in the shards whose stored index is still valid, and returns the numbers of the
+// others.
 func (o *opening) reuse(shards []index.Shard) (todo []int) {
 	same := o.prior != nil && o.prior.Format() == formatLine(o.found.Format)
 	for i, c := range o.found.Shards {
@@ -252,21 +254,21 @@ func (o *opening) fromPrior(c discover.Shard, s *index.Shard) bool {
 	return true
 }
 
-// sameCodec reports whether an unchanged shard is decoded as an earlier run has decoded it: what
-// its bytes show has not changed.
+// sameCodec reports whether an unchanged shard is decoded as in an earlier run. If the codec is
+// detected from the shard's bytes, it is: they have not changed.
 func (o *opening) sameCodec(c discover.Shard, number uint32) bool {
 	return unpack.ToldByBytes(o.found.Unpacker) || number == formats.CodecNumber(c.Codec)
 }
 
-// reusable says whether what an earlier run found in an unchanged shard is what
-// this one would find: damage is found again where it is an error, and so is a file
-// that an earlier version left out because it could not be read.
+// reusable reports whether this run would find in an unchanged shard what an earlier run found.
+// Damage must be found again if it is an error, and so must a file that an earlier version left out
+// because it could not be read.
 func (o *opening) reusable(b index.Blob) bool {
 	h := b.Header()
 	return !h.Unreadable() && (!h.Damaged() || o.OnCorrupt == spec.CorruptSkip)
 }
 
-// catalog is that of a sealed index, which stays the caller's where it fails.
+// catalog returns the catalog of a sealed index. If it fails, the caller still owns the index.
 func (o *opening) catalog(i *index.Image) (*Catalog, error) {
 	c := &Catalog{
 		root: o.target.Root(), format: o.found.Format, unpacker: o.found.Unpacker, extension: o.found.StreamExtension,

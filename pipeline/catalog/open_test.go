@@ -92,7 +92,7 @@ func TestAnUnchangedDatasetOpensWithoutOpeningAShard(t *testing.T) {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(20, "s"))
 	}
 	w.write("README", []byte("judged by its content\n"))
-	w.write("data-00000-of-00001", tarOf(9, "t")) // left out, since names say what the shards are
+	w.write("data-00000-of-00001", tarOf(9, "t")) // left out, because names show which files are shards
 	var last Progress
 	first := w.mustOpen(func(c *Config) { c.Progress = func(p Progress) { last = p } })
 	require.True(t, last.Done)

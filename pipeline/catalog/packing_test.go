@@ -28,8 +28,8 @@ type plainShard struct {
 	losses  unpack.Losses
 }
 
-// drawShard draws a shard whose records overlap, have gaps, are of one size, of
-// many, or huge.
+// drawShard draws a shard whose records overlap, have gaps, are all of one size, of many sizes, or
+// huge.
 func drawShard(t *rapid.T, keyed bool) plainShard {
 	var s plainShard
 	n := rapid.OneOf(rapid.IntRange(0, 5), rapid.IntRange(120, 140), rapid.IntRange(0, 700)).Draw(t, "records")
@@ -56,17 +56,17 @@ func drawShard(t *rapid.T, keyed bool) plainShard {
 		at = e.OffsetBytes + e.SizeBytes + gap.Draw(t, "gap")
 		at = max(at, e.OffsetBytes)
 	}
-	s.decoded = max(at+1, 1<<20) // a point may lie a byte behind the last record's first
+	s.decoded = max(at+1, 1<<20) // a point may be one byte after the start of the last record
 	if rapid.Bool().Draw(t, "compressed") {
 		s.members = []unpack.Member{{DecodedBytes: 0, RawBytes: 0}}
 		for i, e := range s.extents {
 			switch rapid.IntRange(0, 7).Draw(t, "member") {
-			case 0: // begins with the record, perhaps behind empty ones
+			case 0: // begins with the record, perhaps after empty ones
 				s.members = append(s.members, unpack.Member{DecodedBytes: e.OffsetBytes, RawBytes: int64(10 * i)})
 			case 1:
 				s.members = append(s.members, unpack.Member{DecodedBytes: e.OffsetBytes, RawBytes: int64(10 * i)},
 					unpack.Member{DecodedBytes: e.OffsetBytes, RawBytes: int64(10*i + 1)})
-			case 2: // a point inside of one
+			case 2: // a point inside a record
 				p := unpack.Point{DecodedBytes: e.OffsetBytes + 1, RawBits: int64(80*i + 13), CRC32: uint32(i), State: []byte(fmt.Sprint("state", i))}
 				if n := len(s.points); n == 0 || s.points[n-1].DecodedBytes < p.DecodedBytes {
 					s.points = append(s.points, p)
@@ -81,7 +81,7 @@ func drawShard(t *rapid.T, keyed bool) plainShard {
 	return s
 }
 
-// lost is what the shard's index says was left out.
+// lost returns the shard's losses.
 func (s *plainShard) lost() unpack.Losses {
 	sum := unpack.Summary{Damage: s.damage}
 	return sum.Lost()
@@ -107,7 +107,7 @@ func (s *plainShard) isEntry(i int) bool {
 	})
 }
 
-// sealShards makes a catalog of shards, as Open does, in memory.
+// sealShards makes a catalog of shards in memory, as Open does.
 func sealShards(t require.TestingT, shards []plainShard, keyed bool) *Catalog {
 	image := sealTo(t, &index.Store{}, shards, keyed)
 	return &Catalog{image: image, coarse: newCoarse(image)}

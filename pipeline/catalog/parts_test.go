@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// gameOf is n frames of a version of lc0, which all can be but for those in bad.
+// gameOf returns n frames of a version of lc0; all are valid except for those in bad.
 func gameOf(version uint32, n int, bad ...int) []byte {
 	size := map[uint32]int{5: 8308, 6: 8356, 7: 8396}[version]
 	g := make([]byte, n*size)
@@ -29,14 +29,14 @@ func gameOf(version uint32, n int, bad ...int) []byte {
 	return g
 }
 
-// damagedGame is a game whose checksum is wrong.
+// damagedGame returns a game with a wrong checksum.
 func damagedGame(version uint32, n int) []byte {
 	g := gz(gameOf(version, n))
 	g[len(g)-5] ^= 1
 	return g
 }
 
-// gamesOf is a tar of files that are named 0.gz and so on.
+// gamesOf returns a tar of files named 0.gz and so on.
 func gamesOf(games ...[]byte) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -117,8 +117,8 @@ func TestGamesOfTwoVersionsAreRefused(t *testing.T) {
 	}
 }
 
-// Streams of tensors take games of all versions. The index is the same as for frames, of
-// which one mount takes one version, whoever has built it.
+// Streams of tensors accept games of all versions. The index is the same as for frames, of which
+// one mount accepts only one version, whichever of the two built the index.
 func TestTensorsAreOfGamesOfAnyVersion(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.gz", gz(gameOf(5, 2)))
@@ -187,7 +187,7 @@ func TestWhichTarsAreGames(t *testing.T) {
 	require.Equal(t, 2, asked.Shards())
 }
 
-// parts makes of a drawn shard one that is made of parts.
+// parts draws a shard that is made of parts.
 func parts(t *rapid.T) plainShard {
 	s := plainShard{members: []unpack.Member{}, parts: true}
 	size := rapid.SampledFrom([]int64{10, 100, 8356}).Draw(t, "size")

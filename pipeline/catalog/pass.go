@@ -22,12 +22,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// pass indexes shards, several at a time, and keeps each one that is finished. Besides
-// decoders (room) and what is known of records (admission) a shard takes some buffers.
+// pass indexes shards, several at a time, and stores each one that is finished. Besides decoders
+// (room) and index entries of records (admission), each shard takes some buffers.
 type pass struct {
 	storage   storage.Storage
-	reads     storage.Storage    // the same, for ordinary reads
-	streams   sequential.Storage // the same, where shards are read as streams
+	reads     storage.Storage    // storage, for ordinary reads
+	streams   sequential.Storage // storage, if shards are read as streams; else nil
 	unpacker  unpack.Format
 	onCorrupt spec.OnCorrupt
 	build     *index.Build
@@ -38,8 +38,8 @@ type pass struct {
 	atATime   int // shards
 }
 
-// newPass makes a pass for what o has found, within the memory of the configuration: half of it is for decoders,
-// and a quarter each for buffers and for what is known of records.
+// newPass returns a pass for o.found, within the configured memory: half of it is for decoders, and
+// a quarter each for buffers and for index entries of records.
 func (o *opening) newPass(b *index.Build) *pass {
 	memory, cores := max(o.MemoryBytes, decoding.LeastBytes), runtime.GOMAXPROCS(0)
 	p := &pass{
@@ -51,27 +51,26 @@ func (o *opening) newPass(b *index.Build) *pass {
 	return p
 }
 
-// ShardsAtATime is how many shards are read at a time on a machine with that many cores:
-// as many as the profile says whose buffers take no more than boundBytes, but no fewer
-// than the lesser of the profile's and the cores'. streamed says that they are read as
-// streams.
+// ShardsAtATime returns how many shards are read at a time on a machine with that many cores: as
+// many as the profile asks for and whose buffers take at most boundBytes, but no fewer than the
+// lesser of the profile's number and the cores. streamed is whether they are read as streams.
 func ShardsAtATime(p profile.Pass, streamed bool, boundBytes int64, cores int) int {
 	each := 2*p.ReadBytes + smallBuffers // a window of the shard, and the storage's buffer
 	if streamed {
-		each = 2*p.StreamBytes + smallBuffers // a window, and a longer one now and then
+		each = 2*p.StreamBytes + smallBuffers // a window, and occasionally a longer one
 	}
 	most := p.ShardsAtATime(cores)
 	return max(min(most, int(boundBytes/each)), min(most, cores), 1)
 }
 
-// smallBuffers is what else there is of a shard: a decoder's input of 256 KiB, decoded
-// bytes, a connection's buffers, the stacks of its goroutines.
+// smallBuffers is the other memory of a shard: a decoder's input of 256 KiB, decoded bytes, a
+// connection's buffers, the stacks of its goroutines.
 const smallBuffers = 384 << 10
 
-// run indexes shards[i] for all i in todo. The first failure ends it; what was
-// finished by then is kept.
+// run indexes shards[i] for all i in todo. It ends at the first failure; what was finished by then
+// is kept.
 func (p *pass) run(ctx context.Context, shards []discover.Shard, todo []int) error {
-	// Large shards first: a large one that comes last would leave cores idle.
+	// Large shards first: a large one at the end would leave cores idle.
 	todo = slices.Clone(todo)
 	slices.SortStableFunc(todo, func(i, j int) int {
 		return int(min(1, max(-1, shards[j].Object.SizeBytes-shards[i].Object.SizeBytes)))
@@ -106,7 +105,7 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	if s, checks := p.storage.(storage.Checker); checks {
 		if err := s.Check(ctx, c.Object); errors.Is(err, storage.ErrChanged) {
 			return index.Shard{}, errChangedMeanwhile(c.Object.Path, err)
-		} else if err != nil { // it is damaged, or can't be read; either is named
+		} else if err != nil { // damaged or unreadable; the error names the shard
 			return index.Shard{}, fmt.Errorf("%s: %w", c.Object.Path, err)
 		}
 	}
@@ -125,7 +124,7 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	_, keyed := p.unpacker.(unpack.Renamer)
 	packer := index.NewPacker(keyed, codec != nil, p.admission.boundBytes)
 	r.told = func(reached int64) { held.reached(reached, packer.HeldBytes()) }
-	var records uint64 // told to progress
+	var records uint64 // already added to progress
 	tell := func() {
 		p.progress.records.Add(packer.Records() - records)
 		records = packer.Records()
@@ -133,7 +132,7 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	emit := func(e unpack.Extent) error {
 		if packer.Records()&1023 == 0 {
 			tell()
-			if codec == nil { // what is skipped is not read, but done
+			if codec == nil { // skipped bytes are not read, but done
 				r.advance(e.OffsetBytes)
 			}
 		}
@@ -148,7 +147,7 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	if named := formats.ParseName(name).Codec; named != nil && codecOf == nil {
 		name += " (not " + named.Name() + ", unlike its name)"
 	}
-	if err != nil || r.failure != nil { // which a decoder may have taken for the end of the data
+	if err != nil || r.failure != nil { // a decoder may have taken a failed read for the end of the data
 		return index.Shard{}, p.judge(ctx, c, name, r.failure, err)
 	}
 	if codec == nil {
@@ -156,13 +155,13 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	}
 	if lost := sum.Lost(); len(lost.First) > 0 && p.onCorrupt != spec.CorruptSkip {
 		next := "repair or remove the file; --on-corrupt skip leaves out only what is damaged"
-		if packer.Records() == 0 { // it may be sound, and of another kind
+		if packer.Records() == 0 { // it may be intact, and of another kind
 			next = "leave it out with --exclude if it is not a shard; repair or remove it if it is damaged (--on-corrupt skip leaves it out)"
 		}
 		return index.Shard{}, fmt.Errorf("%s: %w: %s", name, lost.First[0], next)
 	}
-	// Of an outline nothing was read that could have changed, and whatever comes from a
-	// stream is of the version that was listed.
+	// With an outline, nothing was read that could have changed, and a stream is always of the
+	// version that was listed.
 	if r.outline == nil && p.streams == nil {
 		if err := p.unchanged(ctx, c.Object); err != nil {
 			return index.Shard{}, err
@@ -178,8 +177,8 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	return index.Shard{Object: c.Object, Codec: formats.CodecNumber(codecOf), Blob: done}, nil
 }
 
-// judge is the error of a scan that has failed, or whose reads have: damage, which may be
-// left out, is in the scan's summary. A refusal has name in the place of the path.
+// judge returns the error of a scan that failed, or whose reads failed. Damage that may be left out
+// is not an error but in the scan's summary. A refusal has name in place of the path.
 func (p *pass) judge(ctx context.Context, c discover.Shard, name string, failure, err error) error {
 	if failure != nil {
 		return unread(ctx, c.Object.Path, failure)
@@ -196,7 +195,7 @@ func (p *pass) judge(ctx context.Context, c discover.Shard, name string, failure
 	return fmt.Errorf("%s: %w", c.Object.Path, err)
 }
 
-// unread is the error of a shard of which no bytes came, because of err.
+// unread returns the error for a shard that could not be read because of err.
 func unread(ctx context.Context, path string, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -211,7 +210,7 @@ func errChangedMeanwhile(path string, err error) error {
 	return fmt.Errorf("%s changed while it was being indexed: wait until it is written, then run again: %w", path, err)
 }
 
-// unchanged fails where an object is not any more what was listed.
+// unchanged fails if an object has changed since it was listed.
 func (p *pass) unchanged(ctx context.Context, o storage.Object) error {
 	now, err := p.storage.Stat(ctx, o.Path)
 	if err != nil {
@@ -223,7 +222,7 @@ func (p *pass) unchanged(ctx context.Context, o storage.Object) error {
 	return nil
 }
 
-// counters are what workers tell of their progress.
+// counters are updated by workers to report their progress.
 type counters struct {
 	shards  atomic.Int64
 	bytes   atomic.Int64

@@ -6,23 +6,22 @@ import (
 	"time"
 )
 
-// Progress of a build. Bytes are of raw shards.
+// Progress of a build. Bytes are those of raw shards.
 type Progress struct {
-	Shards, ShardsTotal int   // of the shards that are indexed now, not of those that are reused
+	Shards, ShardsTotal int   // of the shards to index, without those that are reused
 	Bytes, BytesTotal   int64 // likewise
 	Records             uint64
-	Reused              int // shards whose stored index still holds
+	Reused              int // shards whose stored index is still valid
 	Elapsed             time.Duration
 	Done                bool
 }
 
-// progressInterval is often enough for a bar that moves smoothly.
+// progressInterval is short enough for a progress bar to move smoothly.
 const progressInterval = 100 * time.Millisecond
 
-// Tell calls report with what now gives, now and then, from one goroutine, which
-// lives until stop is called; report may be nil. Elapsed and Done are filled in.
-// stop waits for the last report, which says Done only when done; of several
-// calls the first counts.
+// Tell periodically calls report with the result of now, from one goroutine, which lives until stop
+// is called; report may be nil. Elapsed and Done are filled in. stop waits for the last report,
+// which has Done set only if done is; of several calls to stop the first counts.
 func Tell(report func(Progress), now func() Progress) (stop func(done bool)) {
 	if report == nil {
 		return func(bool) {}
@@ -70,7 +69,7 @@ func newReporter(report func(Progress)) *reporter {
 	return r
 }
 
-// planned tells the totals. What was counted of an earlier plan counts no more.
+// planned sets the totals. It resets what was counted under an earlier plan.
 func (r *reporter) planned(totals Progress) {
 	r.shards.Store(0)
 	r.bytes.Store(0)

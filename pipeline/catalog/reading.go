@@ -13,28 +13,28 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// shardReader reads a shard for a pass. It remembers the storage's failure, so that
-// it is told from what a format says of the bytes. It has three ways to read:
+// shardReader reads a shard for a pass. It remembers the storage's failure to distinguish it from
+// errors of the format. It has three ways to read:
 //
-//   - as one stream, where the storage has streams and the profile asks for them
-//   - what memory holds, without asking the storage's queues
-//   - of an object that is put together from files, what is around these
+//   - as one stream, if the storage has streams and the profile asks for them
+//   - from memory if the bytes are resident, bypassing the storage's queues
+//   - from the outline, if the object is assembled from files: the bytes around these
 //
-// It counts how far into the shard reads have come, which is what progress is measured
-// by: passes skip over most of a tar.
+// It counts how far into the shard reads have come, which is the measure of progress: passes skip
+// most of a tar.
 type shardReader struct {
 	reader   reader
-	files    storage.Storage // knows what memory holds, and what is around files
+	files    storage.Storage // for resident bytes, and outlines
 	object   storage.Object
 	failure  error
 	portions unpack.Portions
 	reached  int64
-	told     func(reached int64) // after each read
+	told     func(reached int64) // called after each read
 	counter  *atomic.Int64       // of all shards together
 
-	streams  bool // the storage has streams: each read from elsewhere is a request
+	streams  bool // the storage has streams: each non-sequential read is a request
 	opened   bool
-	resident storage.Resident // nil where there is none
+	resident storage.Resident // nil if there is none
 	outline  io.ReaderAt      // likewise
 }
 
@@ -49,7 +49,7 @@ type reader interface {
 	Close()
 }
 
-// streamsOf gives a storage whose shards are to be read as streams, nil otherwise.
+// streamsOf returns s if its shards are to be read as streams, nil otherwise.
 func streamsOf(s storage.Storage, p profile.Pass) sequential.Storage {
 	if streams, ok := s.(sequential.Storage); ok && p.StreamBytes > 0 {
 		return streams
@@ -57,7 +57,7 @@ func streamsOf(s storage.Storage, p profile.Pass) sequential.Storage {
 	return nil
 }
 
-// open makes a reader of one shard, which is closed by the caller even after an error.
+// open returns a reader of one shard. The caller closes it even after an error.
 func (p *pass) open(ctx context.Context, c discover.Shard) (*shardReader, error) {
 	o, b := c.Object, p.portions
 	r := &shardReader{
@@ -68,7 +68,7 @@ func (p *pass) open(ctx context.Context, c discover.Shard) (*shardReader, error)
 	switch onlyHead = onlyHead && c.Codec == nil; {
 	case p.streams == nil:
 		r.reader = storage.NewReader(ctx, p.reads, o, int(b.ReadBytes))
-	case onlyHead: // more than that would be on its way before the stream is given up
+	case onlyHead: // a stream would have more than the head in flight before it is cancelled
 		r.portions.ReadBytes = headed.HeadBytes()
 		r.reader = storage.NewReader(ctx, p.reads, o, int(b.ReadBytes))
 	default:
@@ -96,8 +96,8 @@ func (r *shardReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// codec is the codec that a shard's first bytes show. They stay in memory, so that they are not
-// read again: of a shard that is read in one portion, all of them.
+// codec returns the codec that a shard's first bytes show. These stay in memory so that they are
+// not read again; if the shard is read in one portion, so do all its bytes.
 func (r *shardReader) codec(f unpack.Format, c discover.Shard) (unpack.Codec, error) {
 	size := min(r.object.SizeBytes, formats.CodecHeadBytes)
 	if size == 0 || r.outline != nil || !unpack.ToldByBytes(f) {
@@ -108,7 +108,7 @@ func (r *shardReader) codec(f unpack.Format, c discover.Shard) (unpack.Codec, er
 		least = r.object.SizeBytes
 	}
 	head := make([]byte, size)
-	// A shard that is read whole is not opened a second time to see whether it is resident.
+	// A shard that is read whole is not opened a second time to find out whether it is resident.
 	if least < r.object.SizeBytes && !r.streams && r.Holds(0, size) && r.ReadResident(head, 0) {
 		return formats.CodecOf(f, c.Object.Path, head), nil
 	}
@@ -121,7 +121,7 @@ func (r *shardReader) codec(f unpack.Format, c discover.Shard) (unpack.Codec, er
 	return formats.CodecOf(f, c.Object.Path, head), nil
 }
 
-// advance tells that the shard is done up to an offset.
+// advance marks the shard as done up to an offset.
 func (r *shardReader) advance(to int64) {
 	if to > r.reached {
 		r.counter.Add(to - r.reached)
@@ -133,9 +133,9 @@ func (r *shardReader) advance(to int64) {
 // Portions implements unpack.PortionedReaderAt.
 func (r *shardReader) Portions() unpack.Portions { return r.portions }
 
-// Holds implements unpack.ResidentReaderAt. The file is opened by the first
-// call: of most small shards nobody asks. That it can't be is not told: the next
-// ordinary read finds the same.
+// Holds implements unpack.ResidentReaderAt. The first call opens the file, because it is never
+// called for most small shards. A failure to open it is not reported: the next ordinary read finds
+// the same.
 func (r *shardReader) Holds(offsetBytes, sizeBytes int64) bool {
 	if r.outline != nil {
 		return true

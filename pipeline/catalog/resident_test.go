@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 )
 
-// tarOfLarge is an archive of n samples of one member of 8 KB.
+// tarOfLarge returns an archive of n samples of one member of 8 KB.
 func tarOfLarge(n int) []byte {
 	head := tarOf(1, "x")[:512]
 	var b bytes.Buffer
@@ -39,7 +39,7 @@ func TestAnIndexIsTheSameHoweverShardsAreRead(t *testing.T) {
 		w.write(fmt.Sprintf("s%d.tar", i), tarOfLarge(400+i))
 	}
 	var queued *Catalog
-	reads := w.readsOf(func() { queued = w.mustOpen() }) // whose storage can't tell
+	reads := w.readsOf(func() { queued = w.mustOpen() }) // its storage does not report what is resident
 	require.GreaterOrEqual(t, reads, int64(3*3))
 	sealed := w.sealed()
 	var opened atomic.Bool
@@ -55,7 +55,7 @@ func TestAnIndexIsTheSameHoweverShardsAreRead(t *testing.T) {
 	require.True(t, bytes.Equal(sealed, w.sealed()))
 }
 
-// residents is watched storage that reads from memory, too.
+// residents is watched storage that can also read from memory.
 type residents struct {
 	*watched
 	storage.ResidentOpener

@@ -16,10 +16,10 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// TestOneOfManyIsNeverLostInSilence does to one of four shards what happens to files, for names
-// and formats of all sorts. Then all records come, or an error or a message names the file. At
-// night all combinations are tried; else few of them, so that each kind of shard, each alteration
-// and each way is among them. Package discover tries all listings without files.
+// TestOneOfManyIsNeverLostInSilence alters one of four shards in ways that occur in practice, for
+// names and formats of all sorts. Then either all records are served, or an error or a message
+// names the file. The nightly run tries all combinations, other runs a sample that includes each
+// kind of shard, each alteration and each way. Package discover tests all listings without files.
 func TestOneOfManyIsNeverLostInSilence(t *testing.T) {
 	every := 31 // coprime to the numbers of ways and of alterations
 	if serve.Runs(serve.Night) {
@@ -42,7 +42,7 @@ func TestOneOfManyIsNeverLostInSilence(t *testing.T) {
 	}
 }
 
-// shardKind is four shards of one naming.
+// shardKind is four shards of one naming pattern.
 type shardKind struct {
 	names   string // with the shard's number
 	shard   func(n int) []byte
@@ -96,12 +96,13 @@ func numberedGame(n int) []byte {
 	return b
 }
 
-// alteration is what happens to one shard. files are what is there then in its place.
+// alteration is what happens to one shard. files are the files that replace it.
 type alteration struct {
 	name  string
 	files map[string][]byte
 	link  string // a further name that is a link to the shard, "" for none
-	// lines are those of a text that was cut: nothing tells them from a shorter text.
+	// lines is the number of lines of a truncated text, which is indistinguishable from a shorter
+	// text.
 	lines int
 }
 
@@ -167,7 +168,7 @@ func alterations(k shardKind) (list []alteration) {
 	return list
 }
 
-// requireSaid looks at four shards one of which was altered.
+// requireSaid opens four shards, one of which was altered, and requires that any loss is reported.
 func requireSaid(t *testing.T, k shardKind, a alteration, way string, skip bool) {
 	w := newWorld(t)
 	for n := range siblings {
@@ -180,7 +181,7 @@ func requireSaid(t *testing.T, k shardKind, a alteration, way string, skip bool)
 		w.write(path, data)
 		names = append(names, path)
 	}
-	if a.name == "another format" { // which all files of the naming may be taken for
+	if a.name == "another format" { // all files of the naming pattern may be taken for it
 		for n := range siblings {
 			names = append(names, k.name(n))
 		}
@@ -237,7 +238,7 @@ func requireSaid(t *testing.T, k shardKind, a alteration, way string, skip bool)
 	require.NotEqual(t, "nothing", a.name)
 }
 
-// printed is what commands print of a catalog.
+// printed returns what commands print of a catalog.
 func printed(c *Catalog) string {
 	s := c.Selection()
 	text := s.TakenText() + "\n" + s.LeftOutText() + "\n" + strings.Join(s.Notes, "\n")

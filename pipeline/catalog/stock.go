@@ -16,48 +16,47 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// StockConfig says what a Stock is of.
+// StockConfig configures a Stock.
 type StockConfig struct {
-	// Config is as for Open. Dataset is a directory, or a pattern of files; Target is nil.
-	// Format may be auto: it is then what the first shards are. Progress is not called.
+	// Config is as for Open. Dataset is a directory, or a pattern of files; Target is nil. Format
+	// may be auto: it is then determined by the first shards. Progress is not called.
 	Config
-	// Kind is what the shards are of (Catalog.Kind), "" until the first one says it. It is
-	// of no use where a format takes several kinds (unpack.Mixer).
+	// Kind is the kind of the shards (Catalog.Kind), "" to take that of the first one. It is
+	// ignored for formats that accept several kinds (unpack.Mixer).
 	Kind string
-	// FormatLine, if not "", is what the shards have to be of (Stock.FormatLine), where Format
-	// is auto: as a run has it that goes on.
+	// FormatLine, if not "" and Format is auto, is the required format of the shards
+	// (Stock.FormatLine), taken from the run that is resumed.
 	FormatLine string
-	// Now is the clock of what waits; nil is time.Now.
+	// Now is the clock for retries; nil is time.Now.
 	Now func() time.Time
 }
 
-// Stock is what is known of the shards of a dataset that grows. Its owner tells it which
-// files there are (Index) and which are gone (Forget). It indexes each file once, and keeps
-// what it found in journals in the index directory. A set of shards is made a Catalog by
-// Seal, without reading a shard again.
+// Stock is the index of the shards of a dataset that grows. Its owner reports which files exist
+// (Index) and which are gone (Forget). It indexes each file once, and stores the result in journals
+// in the index directory. Seal makes a Catalog from a set of shards without reading a shard again.
 //
 // A file is in one of these states:
 //
 //	a shard      whole, of the stock's format and kind: Shards
-//	waiting      not whole yet, of another kind, or a shard that counts already: Waiting
+//	waiting      not whole yet, of another kind, or a duplicate of a shard: Waiting
 //	passed over  of another format
-//	remembered   not there any more, or not seen yet by this process: Seal may use it
+//	remembered   gone, or not seen yet by this process: Seal may use it
 //
-// Kept in memory are about 200 bytes a shard and its path; what is known of its records
-// lies in mapped files. Its methods may be called concurrently. Those that give answers
-// wait for no disk.
+// It holds about 200 bytes plus the path per shard in memory; the index of a shard's records is in
+// mapped files. Its methods may be called concurrently. Those that only return state do not wait
+// for the disk.
 type Stock struct {
 	config   StockConfig
 	target   discover.Target
 	store    *index.Store
 	storage  storage.Storage
-	reads    storage.Storage // storage, whose errors that are likely to pass are tried again
+	reads    storage.Storage // storage, with transient errors retried
 	arrivals *discover.Arrivals
 	journals *index.Journals
-	pass     *pass         // without a format until there is one; of whoever has the turn
-	turn     chan struct{} // of one place: who has taken it reads files
+	pass     *pass         // without a format until there is one; owned by the holder of turn
+	turn     chan struct{} // buffered with one element: its holder reads files
 	opened   time.Time
-	formats  []spec.Format // that the shards may be of
+	formats  []spec.Format // that the shards may have
 
 	closing context.Context // ends when Close is called
 	close   context.CancelFunc
@@ -65,41 +64,41 @@ type Stock struct {
 
 	mu            sync.RWMutex
 	closed        bool
-	format        int             // among formats, -1 while it is not known
-	found         discover.Found  // of the format; without Shards
-	namesDecided  bool            // whether
+	format        int             // index into formats, -1 until it is known
+	found         discover.Found  // for the format; without Shards
+	namesDecided  bool            // whether takesAll is final
 	takesAll      bool            // shards need not have the format's extension
-	named         bool            // names say which files are shards; of whoever has the turn
+	named         bool            // names determine which files are shards; owned by the holder of turn
 	namings       map[string]bool // of shards; likewise
 	kind          string
-	kinds         []string // that were met; the first is ""
+	kinds         []string // seen so far; the first is ""
 	known         map[string]*known
 	waiting       map[string]*waiting
 	twins         twins
 	passed        map[string]storage.Object // passed over
-	left          map[string]string         // left out by name, and why: LeaveOut
-	reading       map[string]storage.Object // by whoever has the turn
-	gone          []gone                    // forgotten, the first one first
+	left          map[string]string         // left out by name, and the reason: LeaveOut
+	reading       map[string]storage.Object // by the holder of turn
+	gone          []gone                    // forgotten, the oldest first
 	droppedUnseen bool
 	counts        StockCounts
 	logged        logBudget
 }
 
-// StockCounts is how much there is.
+// StockCounts are the numbers of files and records in a Stock.
 type StockCounts struct {
-	Shards                  int // what Shards gives
+	Shards                  int // what Shards returns
 	Records, Units, Bytes   uint64
 	Waiting, PassedOver     int
-	OtherKind, Twice        int   // of those that wait
+	OtherKind, Twice        int   // of the waiting files
 	Journals                int   // files of this process
-	JournalBytes, LiveBytes int64 // of these files, and what of them is wanted
+	JournalBytes, LiveBytes int64 // total size of these files, and how much of it is in use
 }
 
 var errStockClosed = errors.New("the dataset is not indexed any more: the mount is being closed")
 
-// OpenStock opens what is known of a dataset: from the index directory's journals, also
-// those of processes that were killed, and its sealed indexes. It indexes nothing, and
-// looks at no shard.
+// OpenStock opens the stored index of a dataset from the index directory's journals, including
+// those of processes that were killed, and from its sealed indexes. It indexes nothing, and opens
+// no shard.
 func OpenStock(ctx context.Context, c StockConfig) (*Stock, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -119,7 +118,7 @@ func OpenStock(ctx context.Context, c StockConfig) (*Stock, error) {
 	if err := s.target.Exclude(c.Exclude); err != nil {
 		return nil, err
 	}
-	if err := s.setArrivals(""); err != nil { // before anything is made
+	if err := s.setArrivals(""); err != nil { // before anything is created
 		return nil, err
 	}
 	s.store = index.OpenStore(c.IndexDir, wholeRoot(&t), index.KeyOf(t.Root(), s.target.Text(), formatLine(c.Format)), c.Log)
@@ -149,7 +148,7 @@ func OpenStock(ctx context.Context, c StockConfig) (*Stock, error) {
 	return s, nil
 }
 
-// setArrivals makes what judges files; formats are those that shards may be of.
+// setArrivals sets arrivals, which judges files, and formats, those that shards may have.
 func (s *Stock) setArrivals(indexDir string) (err error) {
 	c := &s.config
 	s.arrivals, err = discover.NewArrivals(discover.Config{
@@ -169,8 +168,8 @@ func (s *Stock) setArrivals(indexDir string) (err error) {
 	return err
 }
 
-// enter begins a call that does more than answer; leave ends it. The context ends when the
-// caller's does, or the stock is closed.
+// enter begins a call that may block; leave ends it. The context ends when the caller's does, or
+// when the stock is closed.
 func (s *Stock) enter(ctx context.Context) (inner context.Context, leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +182,7 @@ func (s *Stock) enter(ctx context.Context) (inner context.Context, leave func(),
 	return inner, func() { stop(); cancel(); s.calls.Done() }, nil
 }
 
-// closedOr is the error of a call that Close has ended.
+// closedOr returns the error of a call that Close may have ended.
 func (s *Stock) closedOr(err error) error {
 	if errors.Is(err, context.Canceled) && s.closing.Err() != nil {
 		return errStockClosed
@@ -191,8 +190,8 @@ func (s *Stock) closedOr(err error) error {
 	return err
 }
 
-// Close ends what runs, and keeps the journals for the next run. Catalogs that Seal has
-// given stay. It is idempotent.
+// Close ends running calls, and keeps the journals for the next run. Catalogs returned by Seal stay
+// valid. It is idempotent.
 func (s *Stock) Close() error {
 	s.mu.Lock()
 	already := s.closed
@@ -207,15 +206,15 @@ func (s *Stock) Close() error {
 	return s.reads.Close()
 }
 
-// Match says whether a file may be a shard, or a directory have some, by its path relative
-// to the dataset's root.
+// Match reports whether a file may be a shard, or a directory may contain some, by its path
+// relative to the dataset's root.
 func (s *Stock) Match(path string, isDir bool) bool { return s.arrivals.Match(path, isDir) }
 
-// LeavesOut returns why a name that Match refuses is left out; "" where the dataset does not name it.
+// LeavesOut returns why a name that Match refuses is left out; "" if the dataset does not name it.
 func (s *Stock) LeavesOut(path string) string { return s.arrivals.LeavesOut(path) }
 
-// LeaveOut is told of a name that is left out, and why; reason is "" once it is not there any
-// more. The path of a directory ends in '/'.
+// LeaveOut records that a name is left out, and why; reason is "" once it no longer exists. The
+// path of a directory ends in '/'.
 func (s *Stock) LeaveOut(path, reason string) {
 	if reason != "" && !s.arrivals.MayName(strings.TrimSuffix(path, "/")) {
 		return
@@ -229,14 +228,14 @@ func (s *Stock) LeaveOut(path, reason string) {
 	s.left[path] = reason
 }
 
-// Root is the dataset's root directory, absolute, links resolved.
+// Root returns the dataset's root directory (absolute, symbolic links resolved).
 func (s *Stock) Root() string { return s.target.Root() }
 
-// IndexDir is the directory of journals and indexes, "" where nothing can be stored.
+// IndexDir returns the directory of journals and indexes, "" if nothing can be stored.
 func (s *Stock) IndexDir() string { return s.store.Dir() }
 
-// Format is how shards are cut. Its name is auto until there is a first shard, where that
-// is what was asked for.
+// Format returns the shards' format. If auto was requested, its name is auto until there is a first
+// shard.
 func (s *Stock) Format() spec.Format {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -246,11 +245,11 @@ func (s *Stock) Format() spec.Format {
 	return s.found.Format
 }
 
-// FormatLine is the format with all its parameters, as text.
+// FormatLine returns the format with all its parameters, as text.
 func (s *Stock) FormatLine() string { return formatLine(s.Format()) }
 
-// Kind is what all shards have in common (Catalog.Kind), as the first of them writes it;
-// "" until there is one, and for formats without kinds or that take several.
+// Kind returns what all shards have in common (Catalog.Kind), as written by the first of them; ""
+// until there is one, and for formats without kinds or that accept several.
 func (s *Stock) Kind() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -260,7 +259,7 @@ func (s *Stock) Kind() string {
 	return s.kind
 }
 
-// uniform is the format where it demands one kind, else nil. mu is held.
+// uniform returns the format if it requires one kind, else nil. mu must be held.
 func (s *Stock) uniform() unpack.Uniform {
 	u, ok := s.found.Unpacker.(unpack.Uniform)
 	if _, mixes := s.found.Unpacker.(unpack.Mixer); !ok || mixes {
@@ -269,7 +268,7 @@ func (s *Stock) uniform() unpack.Uniform {
 	return u
 }
 
-// Counts says how much there is.
+// Counts returns the current numbers.
 func (s *Stock) Counts() StockCounts {
 	s.mu.RLock()
 	c := s.counts

@@ -20,8 +20,8 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// stockOf is a stock that knows shards of so many games of 80 frames each, without files.
-// It gives how much memory one takes.
+// stockOf returns a stock that knows shards of that many games of 80 frames each, without files,
+// and how much memory each shard takes.
 func stockOf(b *testing.B, shards, games int) (s *Stock, bytesAShard float64) {
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(b, err)
@@ -70,7 +70,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkStock is what there is to do when an epoch is taken.
+// BenchmarkStock measures the work of starting an epoch.
 func BenchmarkStock(b *testing.B) {
 	for _, bm := range []struct {
 		name          string
@@ -131,8 +131,7 @@ func BenchmarkStock(b *testing.B) {
 	}
 }
 
-// busy reports how long processors were busy: on a machine that has other things to
-// do the other times say little.
+// busy reports CPU time: on a busy machine the other times are unreliable.
 func busy(b *testing.B) (report func()) {
 	seconds := func() float64 {
 		var u unix.Rusage

@@ -52,7 +52,7 @@ func TestAStockThatIsEndedReturns(t *testing.T) {
 	}
 }
 
-// While a file is being read that its disk does not give, everything else is answered.
+// While a read from a disk hangs, all other calls return.
 func TestAnswersDoNotWaitForReads(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("a.tar", tarOf(10, "a"))
@@ -118,7 +118,7 @@ func TestAStockIsUsedByManyAtATime(t *testing.T) {
 					}
 					_ = c.Close()
 				} else if !errors.As(err, new(*DiffersError)) && !errors.As(err, new(*LackingError)) {
-					t.Error(err) // others index shards anew, and forget some
+					t.Error(err) // other goroutines index shards anew, and forget some
 				}
 				s.Due(w.clock())
 				s.Waiting()

@@ -14,15 +14,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// A file that was cut is a shard only if a mount takes it, too: then nothing shows that
-// there should be more. Formats that say where they end never have such files.
+// A truncated file is a shard only if a mount accepts it, too: then nothing shows that data is
+// missing. Formats that mark their end never accept such files.
 func TestAFileThatIsHalfWrittenIsNoShard(t *testing.T) {
 	samples := tarOf(6, "s")
 	for _, tt := range []struct {
 		name      string
 		data      []byte
-		ends      bool // every cut shows
-		mostWhole int  // cuts that look whole, at most: between records, and in the zeros of an end
+		ends      bool // every truncation is detected
+		mostWhole int  // how many truncations at most look whole: between records, and in the zeros of an end
 		format    string
 	}{
 		{"a.tar", samples, false, 8, "tar"},

@@ -15,15 +15,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// batchFiles are judged and read before others that want to have their turn.
+// batchFiles is how many files are judged and read before a waiting call gets its turn.
 const batchFiles = 512
 
-// Index takes in files that nobody writes any more, as they are now. When it returns, each
-// of them is known as it is: a shard, waiting, or passed over; but for those that were
-// forgotten meanwhile. What it has indexed by then is kept if it is ended early.
+// Index takes in files that are no longer being written, in their present state. When it returns,
+// each of them is a shard, waiting, or passed over, except those that were forgotten meanwhile. If
+// it ends early, what it has indexed by then is kept.
 //
-// The error is about the stock: ctx has ended, or it is closed, or memory is short. It is
-// never about a file.
+// An error is about the stock: ctx has ended, the stock is closed, or memory is short. It is never
+// about a file.
 func (s *Stock) Index(ctx context.Context, settled []storage.Object) (err error) {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Stock) Index(ctx context.Context, settled []storage.Object) (err error)
 	if len(settled) == 0 {
 		return ctx.Err()
 	}
-	// The first ones decide what the format and the kind are: by path, not by chance.
+	// The first files decide what the format and the kind are: by path, not by chance.
 	settled = slices.Clone(settled)
 	sort.Slice(settled, func(i, j int) bool { return settled[i].Path < settled[j].Path })
 	for batch := range slices.Chunk(settled, batchFiles) {
@@ -45,7 +45,7 @@ func (s *Stock) Index(ctx context.Context, settled []storage.Object) (err error)
 	return s.takeTurn(ctx, s.tidy)
 }
 
-// takeTurn calls f when nobody else reads.
+// takeTurn calls f when no other call is reading.
 func (s *Stock) takeTurn(ctx context.Context, f func() error) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -68,7 +68,7 @@ func (s *Stock) batch(ctx context.Context, files []storage.Object) error {
 	if err != nil {
 		return err
 	}
-	if s.format < 0 && !s.choose(b, judged) { // only who has the turn changes it
+	if s.format < 0 && !s.choose(b, judged) { // only the holder of turn changes it
 		return nil
 	}
 	shards := s.sort(b, judged)
@@ -76,7 +76,7 @@ func (s *Stock) batch(ctx context.Context, files []storage.Object) error {
 		return err
 	}
 	s.mu.Lock()
-	together := s.kind == "" && s.uniform() != nil // by path, when all of them have been read
+	together := s.kind == "" && s.uniform() != nil // by path, after all of them have been read
 	if !together {
 		s.admitKept(b)
 	}
@@ -84,14 +84,14 @@ func (s *Stock) batch(ctx context.Context, files []storage.Object) error {
 	return s.read(ctx, b, shards, together)
 }
 
-// batch is some files that are taken in.
+// batch is a group of files that is being taken in.
 type batch struct {
-	new []storage.Object // not known as they are
-	// kept are known, and were not seen in this run.
+	new []storage.Object // unknown, or changed since
+	// kept are known, but were not seen in this run yet.
 	kept []*known
 }
 
-// begin finds out what is new.
+// begin determines which files are new.
 func (s *Stock) begin(b *batch, files []storage.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,14 +112,14 @@ func (s *Stock) begin(b *batch, files []storage.Object) {
 		if p, ok := s.passed[o.Path]; ok && p == o {
 			continue
 		}
-		s.forget(o.Path) // it was another one
+		s.forget(o.Path) // the known one was different
 		delete(s.passed, o.Path)
 		b.new = append(b.new, o)
 		s.reading[o.Path] = o
 	}
 }
 
-// end ends a batch: whatever is kept in it is counted as a shard.
+// end ends a batch: what it has kept is counted as shards.
 func (s *Stock) end(b *batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *Stock) end(b *batch) {
 	s.reading = nil
 }
 
-// admitKept counts what is known and kept in a batch as shards, by path. mu is held.
+// admitKept admits the files that a batch has kept, by path. mu must be held.
 func (s *Stock) admitKept(b *batch) {
 	slices.SortFunc(b.kept, func(x, y *known) int { return strings.Compare(x.shard.Path, y.shard.Path) })
 	for _, k := range b.kept {
@@ -141,7 +141,7 @@ func (s *Stock) admitKept(b *batch) {
 	b.kept = nil
 }
 
-// admit counts a file as a shard that is still what was read. mu is held.
+// admit counts a file as a shard if it has not changed since it was read. mu must be held.
 func (s *Stock) admit(k *known) {
 	path := k.shard.Path
 	if s.known[path] != k || s.reading[path] != k.object() {
@@ -154,7 +154,7 @@ func (s *Stock) admit(k *known) {
 	}
 }
 
-// stateOf is the state of a file that is there and indexed. mu is held.
+// stateOf returns the state of a file that exists and is indexed. mu must be held.
 func (s *Stock) stateOf(k *known) state {
 	state := s.kindState(k)
 	if state == isShard && s.twinOf(k) != nil {
@@ -163,8 +163,8 @@ func (s *Stock) stateOf(k *known) state {
 	return state
 }
 
-// kindState says whether a shard is of the stock's kind, which the first one decides. mu is
-// held.
+// kindState returns isShard if a shard is of the stock's kind, which the first one decides, else
+// ofOtherKind. mu must be held.
 func (s *Stock) kindState(k *known) state {
 	u := s.uniform()
 	if u == nil || k.shard.Records == 0 {
@@ -186,7 +186,7 @@ func (s *Stock) kindState(k *known) state {
 	return isShard
 }
 
-// copyPassing writes to a journal what would not be found by the next run.
+// copyPassing copies to a journal what the next run would otherwise not find.
 func (s *Stock) copyPassing(b *batch) error {
 	for _, k := range b.kept {
 		if k.place.Passing() {
@@ -198,7 +198,7 @@ func (s *Stock) copyPassing(b *batch) error {
 	return nil
 }
 
-// move copies what is known of a file to another place of the journals.
+// move copies the index of a file to another place in the journals.
 func (s *Stock) move(k *known) error {
 	s.mu.RLock()
 	x, from := index.Shard{Object: k.object(), Codec: uint32(k.codec), Blob: k.place.Blob()}, k.place
@@ -218,16 +218,16 @@ func (s *Stock) move(k *known) error {
 	return nil
 }
 
-// newPass is what reads shards. mu is held.
+// newPass returns the pass that reads shards. mu must be held.
 func (s *Stock) newPass() *pass {
 	o := opening{Config: s.config.Config, storage: s.storage, reads: s.reads, found: s.found, reporter: newReporter(nil)}
 	o.OnCorrupt = spec.CorruptSkip // damage is judged by the stock
 	return o.newPass(nil)
 }
 
-// read indexes shards, several at a time. Each counts when it has been read, or all of them
-// together at the end of the batch: so do those that may be one with an earlier one, since of both
-// the first by path counts, whichever has been read first.
+// read indexes shards, several at a time. Each is admitted when it has been read, or all of them
+// together at the end of the batch. Those that may duplicate an earlier one are always admitted at
+// the end, because of two duplicates the first by path counts, whichever was read first.
 func (s *Stock) read(ctx context.Context, b *batch, shards []discover.Shard, together bool) error {
 	results := make([]*known, len(shards))
 	later := laterTwins(shards)
@@ -264,7 +264,7 @@ func (s *Stock) read(ctx context.Context, b *batch, shards []discover.Shard, tog
 	return err
 }
 
-// one indexes a shard, and keeps it in a journal unless it has to wait.
+// one indexes a shard, and stores it in a journal unless it has to wait.
 func (s *Stock) one(ctx context.Context, c discover.Shard, held *admitted) (*known, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -288,7 +288,7 @@ func (s *Stock) one(ctx context.Context, c discover.Shard, held *admitted) (*kno
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case err != nil: // which is no damage, and is never admitted
+	case err != nil: // not damage, so it is never admitted
 		s.waitAgain(c.Object, reasonOf(c.Object.Path, err), false)
 		return nil, nil
 	case reason != "" && !s.waitAgain(c.Object, reason, s.config.OnCorrupt == spec.CorruptSkip):
@@ -317,7 +317,7 @@ func (s *Stock) keep(x index.Shard) (*known, error) {
 	return k, nil
 }
 
-// tidy drops what is not wanted any more, and empties journals that hold much of it.
+// tidy drops what is no longer needed, and compacts journals in which much is unused.
 func (s *Stock) tidy() error {
 	s.dropUnseen()
 	s.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// judge says of the batch's new files what each is by itself. If a format was asked for, all
-// are of it whose names do.
+// judge returns for each of the batch's new files what it is by itself. If a format was requested,
+// all files whose names match are of it.
 func (s *Stock) judge(ctx context.Context, b *batch) ([]discover.Judgement, error) {
 	if s.config.Format.Name == "auto" {
 		judged, err := s.arrivals.Judge(ctx, b.new)
@@ -35,8 +35,8 @@ func (s *Stock) judge(ctx context.Context, b *batch) ([]discover.Judgement, erro
 
 const textFormat = "lines"
 
-// decideNames decides, at the first files, whether the shards of the format that was asked
-// for have its extension: where none has, all files are shards.
+// decideNames decides, with the first files, whether the shards of the requested format must have
+// its extension: if none has it, all files are shards.
 func (s *Stock) decideNames(b *batch) {
 	if s.namesDecided || len(b.new)+len(b.kept) == 0 {
 		return
@@ -53,8 +53,9 @@ func (s *Stock) decideNames(b *batch) {
 	}
 }
 
-// choose decides on the format: that of most of the batch's files whose names say one, text
-// aside; where none says one, of those whose content shows one. It says whether there is one.
+// choose decides on the format: that of most of the batch's files whose names imply one, not
+// counting text; if no name does, that of most files whose content shows one. It reports whether
+// there is one.
 func (s *Stock) choose(b *batch, judged []discover.Judgement) bool {
 	named := slices.ContainsFunc(judged, func(j discover.Judgement) bool { return j.Named && j.Format != textFormat }) ||
 		slices.ContainsFunc(b.kept, func(k *known) bool { return discover.Named(k.shard.Path) })
@@ -102,9 +103,9 @@ func (s *Stock) formatNumber(name string) int {
 	return -1
 }
 
-// sort gives the batch's shards to read. Other files are passed over, or wait. What a file is
-// whose name says nothing is decided for its naming: once a file of it is a shard, all are, also
-// those that came before.
+// sort returns the batch's shards to read. Other files are passed over, or wait. Files whose names
+// do not imply a format are decided together with all files of the same naming pattern: once one of
+// them is a shard, all are, including those that came before.
 func (s *Stock) sort(b *batch, judged []discover.Judgement) (shards []discover.Shard) {
 	if s.format >= 0 && s.config.Format.Name == "auto" {
 		s.learn(b, judged)
@@ -119,7 +120,7 @@ func (s *Stock) sort(b *batch, judged []discover.Judgement) (shards []discover.S
 		case s.isShard(o, j):
 			shards = append(shards, discover.AsShard(s.found.Unpacker, o))
 		case s.config.Format.Name == "auto" && !s.named && j.Format == "" && discover.Takes(s.found.Unpacker, o.Path):
-			// A beginning that says nothing may be that of a shard.
+			// A beginning of no known format may be that of an incomplete shard.
 			s.waitAgain(o, "its content is not of a known format: it may not be complete yet", false)
 		default:
 			s.passOver(o)
@@ -133,8 +134,8 @@ func (s *Stock) isShard(o storage.Object, j discover.Judgement) bool {
 	return j.IsShard(s.found.Unpacker, o.Path, s.named, s.config.Format.Name == "auto" && s.namings[discover.NamingOf(o.Path)])
 }
 
-// learn notes how the shards' names are, and has files looked at again that were passed over
-// before others of their namings came.
+// learn notes the naming patterns of the shards, and makes files be judged again that were passed
+// over before others of their pattern came.
 func (s *Stock) learn(b *batch, judged []discover.Judgement) {
 	if s.namings == nil {
 		s.namings = map[string]bool{}
@@ -182,8 +183,8 @@ func (s *Stock) passOver(o storage.Object) {
 	}
 }
 
-// judgeAgain looks at what came before there was a format: text is passed over, and what
-// has the name of a shard waits.
+// judgeAgain reconsiders the files that came before there was a format: text is passed over, and
+// files with the name of a shard wait.
 func (s *Stock) judgeAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,9 +20,9 @@ type known struct {
 	sizeBytes int64 // of the file
 	changed   int64 // Version.ChangeTimeNanos
 	inode     uint64
-	kind      uint32 // among kinds
+	kind      uint32 // index into kinds
 	codec     uint8
-	format    uint8 // among formats
+	format    uint8 // index into formats
 	state     state
 	damaged   bool
 }
@@ -30,10 +30,10 @@ type known struct {
 type state uint8
 
 const (
-	remembered state = iota // not there any more, or not seen yet
+	remembered state = iota // gone, or not seen yet
 	isShard
 	ofOtherKind
-	ofTwice // a shard that counts already
+	ofTwice // a duplicate of a shard
 )
 
 func (k *known) object() storage.Object {
@@ -43,7 +43,7 @@ func (k *known) object() storage.Object {
 	}
 }
 
-// asKnown is of a file of which nothing but its listing is known.
+// asKnown returns a known for a file of which only the listing is known.
 func asKnown(o storage.Object) *known {
 	return &known{
 		shard:     growing.Shard{Path: o.Path, ModTimeNanos: o.Version.ModTimeNanos},
@@ -51,7 +51,7 @@ func asKnown(o storage.Object) *known {
 	}
 }
 
-// newKnown is of a shard that lies at a place of the journals. mu is held.
+// newKnown returns a known for a shard stored at a place of the journals. mu must be held.
 func (s *Stock) newKnown(format int, p index.Place, x index.Shard) *known {
 	h, k := x.Blob.Header(), asKnown(x.Object)
 	k.shard.Records, k.shard.Units, k.shard.Bytes = h.Records, h.EntryPoints, uint64(h.DecodedBytes)
@@ -61,12 +61,12 @@ func (s *Stock) newKnown(format int, p index.Place, x index.Shard) *known {
 }
 
 const (
-	maxKinds = 1024           // that are told apart; there are a few
-	manyKind = math.MaxUint32 // the number of all others
+	maxKinds = 1024           // that are distinguished; usually there are a few
+	manyKind = math.MaxUint32 // stands for all others
 )
 
-// kindNumber is the number of a shard's kind: 0 where it has no records or its format no
-// kinds. mu is held.
+// kindNumber returns the number of a shard's kind: 0 if it has no records or its format has no
+// kinds. mu must be held.
 func (s *Stock) kindNumber(b index.Blob) uint32 {
 	kind := b.Kind()
 	if len(kind) == 0 || b.Header().Records == 0 {
@@ -84,7 +84,7 @@ func (s *Stock) kindNumber(b index.Blob) uint32 {
 	return uint32(len(s.kinds) - 1)
 }
 
-// remember takes over what the index directory has.
+// remember loads what the index directory has.
 func (s *Stock) remember() {
 	lines := make([]string, len(s.formats))
 	for i, f := range s.formats {
@@ -108,13 +108,13 @@ func (s *Stock) remember() {
 	}
 }
 
-// usable says whether what an earlier run found is what this one would find.
+// usable reports whether this run would find what an earlier run found.
 func (s *Stock) usable(b index.Blob) bool {
 	h := b.Header()
 	return !s.config.Rebuild && !h.Unreadable() && (!h.Damaged() || s.config.OnCorrupt == spec.CorruptSkip)
 }
 
-// older says whether an object was changed before a known one of its path.
+// older reports whether an object was changed before the known one with its path.
 func older(o storage.Object, k *known) bool {
 	if o.Version.ChangeTimeNanos != k.changed {
 		return o.Version.ChangeTimeNanos < k.changed
@@ -122,7 +122,7 @@ func older(o storage.Object, k *known) bool {
 	return o.Version.ModTimeNanos < k.shard.ModTimeNanos
 }
 
-// pin decides on the format; the first shard has that path, or "" where there is none yet.
+// pin decides on the format. path is that of the first shard, "" if there is none yet.
 func (s *Stock) pin(format int, path string) error {
 	found, err := discover.OfFormat(s.formats[format], path)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Stock) pin(format int, path string) error {
 	return nil
 }
 
-// pinLine pins the format that a line is of.
+// pinLine pins the format that has this line.
 func (s *Stock) pinLine(line string) error {
 	for i := range s.formats {
 		if formatLine(s.formats[i]) == line {
@@ -154,14 +154,14 @@ func (s *Stock) pinLine(line string) error {
 	return fmt.Errorf("dataset %s: the shards of the run have format %s: choose it with --format and its other flags", &s.target, line)
 }
 
-// drop ends with a known file. mu is held.
+// drop removes a known file. mu must be held.
 func (s *Stock) drop(path string, k *known) {
 	s.setState(k, remembered)
 	delete(s.known, path)
 	s.journals.Drop(k.place, path)
 }
 
-// setState moves a file to another state, and counts it there. mu is held.
+// setState moves a file to another state, and updates the counts. mu must be held.
 func (s *Stock) setState(k *known, to state) {
 	count := func(n int) {
 		switch k.state {
@@ -183,7 +183,7 @@ func (s *Stock) setState(k *known, to state) {
 	s.countTwins(k, from)
 }
 
-// Has says whether a file is known just as it is: indexed, waiting or passed over.
+// Has reports whether a file is known in exactly this version: indexed, waiting or passed over.
 func (s *Stock) Has(o storage.Object) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -197,8 +197,8 @@ func (s *Stock) Has(o storage.Object) bool {
 	return ok && passed == o
 }
 
-// Shards are those that a snapshot may be of: whole, of the stock's format and kind, in no
-// particular order.
+// Shards returns the shards that a snapshot may contain: whole, of the stock's format and kind, in
+// no particular order.
 func (s *Stock) Shards() []growing.Shard {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -218,13 +218,13 @@ type gone struct {
 }
 
 const (
-	// What is known of a file that is gone is kept for a while: for a snapshot that was
-	// taken just before, and for the case that the file comes back.
+	// The index of a file that is gone is kept for a while, in case a snapshot was taken just
+	// before or the file comes back.
 	goneKept = time.Hour
 	goneMost = 1 << 16
 )
 
-// Forget says that a file is gone, or is being written to.
+// Forget reports that a file is gone, or is being written to.
 func (s *Stock) Forget(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +234,7 @@ func (s *Stock) Forget(path string) {
 	s.forget(path)
 }
 
-// forget has a known file be remembered, no more. mu is held.
+// forget changes the state of a known file to remembered. mu must be held.
 func (s *Stock) forget(path string) {
 	k := s.known[path]
 	if k == nil || k.state == remembered {
@@ -245,8 +245,8 @@ func (s *Stock) forget(path string) {
 	s.dropGone()
 }
 
-// dropGone drops what is known of files that have been gone for long, or of which there are
-// too many. mu is held.
+// dropGone drops the index of files that have been gone for long, or of the oldest if there are too
+// many. mu must be held.
 func (s *Stock) dropGone() {
 	now, n := s.config.Now(), 0
 	for n < len(s.gone) && (len(s.gone)-n > goneMost || now.Sub(s.gone[n].at) >= goneKept) {

@@ -17,13 +17,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// stockWorld is a dataset that grows, whose clock stands still until it is set.
+// stockWorld is a growing dataset, whose clock stands still until it is set.
 type stockWorld struct {
 	*world
 	storage storage.Storage
 	mu      sync.Mutex
 	now     time.Time
-	told    map[string]bool // files that the stock was told of
+	told    map[string]bool // files that were passed to the stock
 }
 
 func newStockWorld(w *world) *stockWorld {
@@ -62,7 +62,7 @@ func (w *stockWorld) mustOpenStock(change ...func(*Config)) *Stock {
 	return s
 }
 
-// files are those below the dataset's directory that a looker would tell of.
+// files returns the files below the dataset's directory that a watcher would report.
 func (w *stockWorld) files(s *Stock) (list []storage.Object) {
 	require.NoError(w.t, filepath.WalkDir(w.data, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(w.data, path)
@@ -99,7 +99,7 @@ func (w *stockWorld) object(path string) storage.Object {
 	return o
 }
 
-// look tells the stock what there is, as a looker does.
+// look reports the current files to the stock, as a watcher does.
 func (w *stockWorld) look(s *Stock) {
 	there := w.files(s)
 	paths := map[string]bool{}
@@ -137,7 +137,7 @@ func zst(data []byte) []byte {
 	return e.EncodeAll(data, nil)
 }
 
-// count is how many lines have a text in them.
+// count returns the number of occurrences of text.
 func (l *logLines) count(text string) int { return strings.Count(l.String(), text) }
 
 func pathsOf(shards []growing.Shard) (paths []string) {
@@ -155,7 +155,7 @@ func waitingPaths(s *Stock) (paths []string) {
 	return paths
 }
 
-// requireSame requires two catalogs to say the same of everything but the files' versions.
+// requireSame requires two catalogs to be equal in everything except the files' versions.
 func requireSame(t require.TestingT, want, got *Catalog) {
 	require.Equal(t, want.Fingerprint(), got.Fingerprint())
 	require.Equal(t, want.Records(), got.Records())

@@ -14,8 +14,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 )
 
-// killed gives the index directory as a process leaves it that is killed now, perhaps while
-// it writes to a journal.
+// killed sets the index directory to the state that a process leaves when it is killed now, perhaps
+// while it writes to a journal.
 func (w *stockWorld) killed(cut func(bytes int64) int64) {
 	left := filepath.Join(w.tempDir(), "index")
 	require.NoError(w.t, os.Mkdir(left, 0o700))
@@ -30,14 +30,14 @@ func (w *stockWorld) killed(cut func(bytes int64) int64) {
 	w.index = left
 }
 
-// replace writes a file as a whole, as another file.
+// replace writes a file atomically, as a new file.
 func (w *stockWorld) replace(path string, data []byte) {
 	w.write(".tmp", data)
 	require.NoError(w.t, os.MkdirAll(filepath.Dir(filepath.Join(w.data, path)), 0o755))
 	require.NoError(w.t, os.Rename(filepath.Join(w.data, ".tmp"), filepath.Join(w.data, path)))
 }
 
-// static is the catalog of a directory with just these files.
+// static returns the catalog of a directory with exactly these files.
 func (w *stockWorld) static(files map[string][]byte, change ...func(*Config)) *Catalog {
 	other := &world{t: w.t, cleanup: w.cleanup, data: w.tempDir(), engine: w.engine, index: filepath.Join(w.tempDir(), "index")}
 	for path, data := range files {
@@ -46,8 +46,8 @@ func (w *stockWorld) static(files map[string][]byte, change ...func(*Config)) *C
 	return other.mustOpen(change...)
 }
 
-// Whatever comes, changes, goes, and however often the process ends or is killed: the
-// shards are those that a mount of just the whole files has, and so is what is sealed.
+// Whatever is added, changed or removed, and however often the process ends or is killed: the
+// shards are the same as in a mount of only the whole files, and so is the sealed index.
 func TestAStockEqualsAMountOfTheFilesThatAreThere(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		w := newStockWorld(newWorldUntil(t, r.Cleanup))
@@ -131,7 +131,7 @@ func TestAStockEqualsAMountOfTheFilesThatAreThere(t *testing.T) {
 					want = append(want, p)
 				}
 				slices.Sort(want)
-				for p := range broken { // what was cut between two members is whole
+				for p := range broken { // a file cut between two members is whole
 					if slices.Contains(paths, p) {
 						data, err := os.ReadFile(filepath.Join(w.data, p))
 						require.NoError(t, err)

@@ -16,10 +16,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// LackingError says that shards of a snapshot are not known here.
+// LackingError reports that shards of a snapshot are not known here.
 type LackingError struct {
 	Paths []string // in dataset order, at least one
-	// Reason is why the first one is not, "" where nothing is known of it.
+	// Reason is why the first one is not known, "" if the stock has no information on it.
 	Reason string
 }
 
@@ -38,8 +38,8 @@ func (e *LackingError) because() string {
 	return " (" + e.Reason + ")"
 }
 
-// DiffersError says that a shard of a snapshot is another one here. Of Here and There the
-// times don't count.
+// DiffersError reports that a shard of a snapshot differs from the one here. The times in Here and
+// There are not compared.
 type DiffersError struct {
 	Path        string
 	Here, There growing.Shard
@@ -56,7 +56,7 @@ func (e *DiffersError) Error() string {
 	return fmt.Sprintf("%s: %s in the snapshot: it was changed after the snapshot, or is another copy: put back the file of the snapshot, or go on with the next epoch", e.Path, figures)
 }
 
-// grouped writes a number with a space between thousands.
+// grouped formats a number with a space between thousands.
 func grouped(n uint64) string {
 	digits := strconv.FormatUint(n, 10)
 	var b strings.Builder
@@ -69,16 +69,16 @@ func grouped(n uint64) string {
 	return b.String()
 }
 
-// Seal gives the catalog of just those shards that a snapshot's text names, as they are
-// known here; its fingerprint is the text's SHA-256. Shards that are remembered only count
-// as well: reads of files that are gone fail then. The caller closes the catalog, which
-// lives on after anything that happens to the stock.
+// Seal returns the catalog of exactly those shards that a snapshot's text names, in their version
+// here; its fingerprint is the text's SHA-256. Remembered shards count as well: reads of files that
+// are gone fail later. The caller closes the catalog, which stays valid whatever happens to the
+// stock.
 //
-// The index of each snapshot is a file of its own in the index directory. Where it is there
-// already, and is of these very files, it is opened as it is. Others are removed, but for
-// the newest two and those in use.
+// The index of each snapshot is a separate file in the index directory. If it already exists, and
+// is of these exact files, it is opened unchanged. Others are removed, except for the newest two
+// and those in use.
 //
-// Shards that are not known give *LackingError, one that is another *DiffersError.
+// If shards are not known, the error is a *LackingError; if one differs, it is a *DiffersError.
 func (s *Stock) Seal(ctx context.Context, text []byte) (c *Catalog, err error) {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
@@ -102,8 +102,8 @@ func (s *Stock) Seal(ctx context.Context, text []byte) (c *Catalog, err error) {
 	return s.seal(ctx, text, shards, kinds)
 }
 
-// suits compares a text's first line with the stock's format. A stock without one takes
-// it from there.
+// suits compares a text's first line with the stock's format. A stock without a format takes that
+// of the text.
 func (s *Stock) suits(ctx context.Context, first string) error {
 	s.mu.RLock()
 	format, known := s.found.Format, s.format >= 0
@@ -134,18 +134,18 @@ func (s *Stock) differs(there, here string) error {
 		&s.target, format(there), format(here))
 }
 
-// findAtOnce is how many shards are looked up before others get at the stock.
+// findAtOnce is how many shards are looked up before the lock is released for other calls.
 const findAtOnce = 4096
 
-// find gives what is known of the shards of a snapshot, in their order. kinds are the first
-// ones of each kind.
+// find returns the index of the shards of a snapshot, in their order. kinds has the first shard of
+// each kind.
 func (s *Stock) find(ctx context.Context, lines snapshotText) (shards, kinds []index.Shard, err error) {
 	shards = make([]index.Shard, 0, bytes.Count(lines.rest, []byte("\n")))
 	want, batch, places := make([]growing.Shard, 0, findAtOnce), make([]*known, findAtOnce), make([]index.Place, findAtOnce)
 	met := map[uint32]bool{}
 	var lacking LackingError
 	var differing *DiffersError
-	lost := func(k *known) { // its disk has
+	lost := func(k *known) { // by its disk
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if path := k.shard.Path; s.known[path] == k {
@@ -203,7 +203,7 @@ func (s *Stock) find(ctx context.Context, lines snapshotText) (shards, kinds []i
 	return shards, kinds, nil
 }
 
-// lack notes a shard that is not known. mu is held.
+// lack notes a shard that is not known. mu must be held.
 func (s *Stock) lack(e *LackingError, path string) {
 	if w := s.waiting[path]; w != nil && len(e.Paths) == 0 {
 		e.Reason = w.reason
@@ -211,12 +211,12 @@ func (s *Stock) lack(e *LackingError, path string) {
 	e.Paths = append(e.Paths, path)
 }
 
-// same says whether a snapshot's line is the same for both.
+// same reports whether both have the same line in a snapshot.
 func same(a, b *growing.Shard) bool {
 	return a.Records == b.Records && a.Bytes == b.Bytes && a.Units == b.Units
 }
 
-// seal opens the index of these shards, which it makes unless it is there.
+// seal opens the index of these shards, and creates it if it does not exist.
 func (s *Stock) seal(ctx context.Context, text []byte, shards, kinds []index.Shard) (*Catalog, error) {
 	s.mu.RLock()
 	o := &opening{Config: s.config.Config, target: s.target, store: s.store, found: s.found}
@@ -224,7 +224,7 @@ func (s *Stock) seal(ctx context.Context, text []byte, shards, kinds []index.Sha
 	s.mu.RUnlock()
 	o.found.Selection = discover.SelectionOf(shardPaths(shards), left)
 	if len(shards) > 0 {
-		// As a dataset of these shards alone has it.
+		// As for a dataset of these shards alone.
 		o.found.StreamExtension = o.found.Unpacker.StreamExtension(discover.Stem(shards[0].Object.Path))
 	}
 	err := o.refuseEmpty(shards)
@@ -272,7 +272,7 @@ func shardPaths(shards []index.Shard) []string {
 	return paths
 }
 
-// sealedAlready opens the stored index of a snapshot, if it is of these very files.
+// sealedAlready opens the stored index of a snapshot, if it is of these exact files.
 func (s *Stock) sealedAlready(text []byte, shards []index.Shard) *index.Image {
 	if s.config.Rebuild {
 		return nil
@@ -292,8 +292,8 @@ func (s *Stock) sealedAlready(text []byte, shards []index.Shard) *index.Image {
 	return i
 }
 
-// Suits says why the text of a snapshot is of shards of another format. A stock that has no
-// format yet takes it from there.
+// Suits returns an error if the text of a snapshot is of shards of another format. A stock that has
+// no format yet takes that of the text.
 func (s *Stock) Suits(ctx context.Context, text []byte) error {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {

@@ -108,12 +108,12 @@ func TestTwoStocksUseOneIndexDirectory(t *testing.T) {
 	require.Len(t, s.Shards(), 44)
 }
 
-// Most of what comes is replaced or goes. What is kept of it is bounded.
+// Most new files are soon replaced or removed. What is kept of them is bounded.
 func TestJournalsDoNotGrowForEver(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	s, err := w.openStock(func(c *Config) { c.Format.Name = "tar" })
 	require.NoError(t, err)
-	// A shard of more than 1 MiB in the index, over and over.
+	// A shard of more than 1 MiB in the index, again and again.
 	packer := index.NewPacker(true, false, index.MaxPackedBytes)
 	for i := range 80_000 {
 		require.NoError(t, packer.Add(extentAt(i)))
@@ -145,7 +145,7 @@ func TestJournalsDoNotGrowForEver(t *testing.T) {
 		w.advance(10 * time.Minute)
 	}
 	require.Equal(t, 2, s.Counts().Shards)
-	live := int64(8 * len(blob)) // two that are there, six that went in the last hour
+	live := int64(8 * len(blob)) // two that exist, six that were removed in the last hour
 	require.Less(t, most, 2*live+4*32<<20)
 	var bytes int64
 	for _, path := range w.indexFiles("*.journal") {
@@ -171,8 +171,8 @@ func TestJournalsDoNotGrowForEver(t *testing.T) {
 	require.Empty(t, w.indexFiles("*.journal"))
 }
 
-// While a snapshot is sealed, journals that are retired stay mapped. They are no work any
-// more for those who make room: tidy would not end before the seal does.
+// While a snapshot is being sealed, retired journals stay mapped. They must not be compacted again:
+// otherwise tidy would not end before the seal does.
 func TestRetiredJournalsAreNotEmptiedAgain(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	s, err := w.openStock(func(c *Config) { c.Format.Name = "tar" })
@@ -184,7 +184,7 @@ func TestRetiredJournalsAreNotEmptiedAgain(t *testing.T) {
 	}
 	blob, err := packer.Finish(summaryOf(80_000))
 	require.NoError(t, err)
-	for i := range 100 { // more than one journal, of which the first has nothing that is wanted
+	for i := range 100 { // more than one journal, the first without anything in use
 		o := storage.Object{Path: "replaced.tar", SizeBytes: 1, Version: storage.Version{Inode: uint64(i)}}
 		s.reading = map[string]storage.Object{o.Path: o}
 		k, err := s.keep(index.Shard{Object: o, Blob: blob})
@@ -307,7 +307,7 @@ func TestTheIndexOfASnapshotIsOpenedWhereItHolds(t *testing.T) {
 	require.False(t, os.SameFile(before, stat()))
 	require.Equal(t, w.object("0.tar"), again.Shard(0).Object)
 
-	// One that is damaged.
+	// A damaged one.
 	require.NoError(t, os.WriteFile(path, []byte("lsiofsIX and nothing"), 0o600))
 	requireSame(t, again, w.mustSeal(s, sets[0]))
 }
@@ -329,7 +329,7 @@ func hexOf(text []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// extentAt is a record whose size takes many bits.
+// extentAt returns a record whose size takes many bits.
 func extentAt(i int) unpack.Extent {
 	return unpack.Extent{OffsetBytes: int64(i) << 40, SizeBytes: int64(i) * 0x9E3779B9 % (1 << 38), KeyHash: uint64(i)}
 }

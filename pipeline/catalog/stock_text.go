@@ -10,9 +10,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 )
 
-// Text is the text of the snapshot of some shards, which Shards has given, in any order:
-// its SHA-256 is the fingerprint of the dataset that they are (pipeline/order/STREAMS.md). It uses nothing
-// but the format and what is in shards.
+// Text returns the text of the snapshot of some shards, which Shards has returned, in any order.
+// Its SHA-256 is the fingerprint of the dataset of these shards (pipeline/order/STREAMS.md). It
+// depends on nothing but the format and shards.
 func (s *Stock) Text(shards []growing.Shard) ([]byte, error) {
 	s.mu.RLock()
 	format, known := s.found.Format, s.format >= 0
@@ -33,14 +33,14 @@ func (s *Stock) Text(shards []growing.Shard) ([]byte, error) {
 	return text, nil
 }
 
-// ShardsOf takes the text of a snapshot apart: its shards, in dataset order, without their
-// times. Text that could not have been written by Text is an error.
+// ShardsOf parses the text of a snapshot and returns its shards, in dataset order, without their
+// times. Text that Text could not have written is an error.
 func ShardsOf(text []byte) ([]growing.Shard, error) {
 	_, shards, err := parseSnapshot(text)
 	return shards, err
 }
 
-// parseSnapshot also gives the first line.
+// parseSnapshot returns the first line as well.
 func parseSnapshot(text []byte) (first string, shards []growing.Shard, err error) {
 	first, lines, err := openText(text)
 	if err != nil {
@@ -50,14 +50,14 @@ func parseSnapshot(text []byte) (first string, shards []growing.Shard, err error
 	return first, shards, err
 }
 
-// snapshotText takes the text of a snapshot apart, some lines at a time.
+// snapshotText parses the text of a snapshot, some lines at a time.
 type snapshotText struct {
 	rest  []byte
 	lines int // so far
 	last  string
 }
 
-// openText also gives the first line, with its end.
+// openText also returns the first line, including its newline.
 func openText(text []byte) (first string, t snapshotText, err error) {
 	line, rest, found := bytes.Cut(text, []byte("\n"))
 	if !found || !bytes.HasPrefix(line, []byte(datasetWords)) {
@@ -76,7 +76,7 @@ func (t *snapshotText) parse(to []growing.Shard) ([]growing.Shard, error) {
 		}
 		size += end + 1
 	}
-	rest := string(t.rest[:size]) // which the paths are parts of
+	rest := string(t.rest[:size]) // the paths are substrings of it
 	t.rest = t.rest[size:]
 	for rest != "" {
 		t.lines++
@@ -93,7 +93,7 @@ func (t *snapshotText) parse(to []growing.Shard) ([]growing.Shard, error) {
 	return to, nil
 }
 
-// parseShard reads a line as appendLine writes it, and no other.
+// parseShard parses a line as appendLine writes it, and no other.
 func parseShard(line string) (x growing.Shard, ok bool) {
 	ok = true
 	for _, field := range []*uint64{&x.Records, &x.Bytes, &x.Units} {
@@ -108,9 +108,9 @@ func parseShard(line string) (x growing.Shard, ok bool) {
 	return x, ok && line != ""
 }
 
-// NewsOf compares the texts of two snapshots: what now has that before has not. Two shards are
-// the same whose lines are. before may be nil, for none. A text that could not have been
-// written by Text is an error, as far as that is seen in passing.
+// NewsOf compares the texts of two snapshots and returns what now has that before has not. Two
+// shards are the same if their lines are. before may be nil, for none. A text that Text could not
+// have written is an error, as far as that is noticed in passing.
 func NewsOf(before, now []byte) (n growing.News, err error) {
 	was, is := linesIn(before), linesIn(now)
 	was.next()
@@ -147,12 +147,12 @@ var (
 	errNoLine = errors.New("a line of the snapshot's text is not one of a shard")
 )
 
-// textLines goes through the lines of a text that are shards.
+// textLines iterates over the lines of a text that are shards.
 type textLines struct {
 	rest       []byte
-	line, path []byte // of the shard; the line is without its end
+	line, path []byte // of the shard; line does not include the newline
 	lines      uint64 // so far
-	more, bad  bool   // there is a line; the text is none of a snapshot
+	more, bad  bool   // there is a line; the text is not that of a snapshot
 }
 
 func linesIn(text []byte) textLines {
@@ -160,14 +160,14 @@ func linesIn(text []byte) textLines {
 	return textLines{rest: rest, bad: !found && len(text) > 0}
 }
 
-// next goes to the next line, if there is one.
+// next advances to the next line, and reports whether there is one.
 func (l *textLines) next() bool {
 	if l.more = len(l.rest) > 0 && !l.bad; !l.more {
 		return false
 	}
 	line, rest, found := bytes.Cut(l.rest, []byte("\n"))
 	path := line
-	for range 3 { // figures come before it
+	for range 3 { // the numbers come before it
 		_, path, found = cutSpace(path, found)
 	}
 	if !found || len(path) == 0 || l.lines > 0 && bytes.Compare(l.path, path) >= 0 {

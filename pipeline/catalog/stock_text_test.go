@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 )
 
-// textOf is the text of the snapshot of shards.
+// textOf returns the text of the snapshot of shards.
 func textOf(shards []growing.Shard) []byte {
 	text := []byte(datasetWords + "lc0\n")
 	for _, i := range growing.ByPath(shards) {
@@ -19,7 +19,7 @@ func textOf(shards []growing.Shard) []byte {
 	return text
 }
 
-// News are what a set of lines says.
+// NewsOf agrees with a comparison of sets of lines.
 func TestNewsAreShardsWhoseLineIsNew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		paths := rapid.SliceOfNDistinct(rapid.StringMatching(`a?(x|training\.)[0-9 a-b/]{0,10}`), 0, 40, rapid.ID[string])

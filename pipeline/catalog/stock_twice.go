@@ -11,19 +11,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// twins finds files of a stock that are one shard: the same file by two names, or one in two
-// codecs, as zstd and gunzip -k leave it. The first one that is admitted counts, of a batch the
-// first by path; the others wait until it is gone. They are indexed all the same, since an epoch
-// that another node has taken may be of them.
+// twins finds files of a stock that are duplicates of one shard: the same file under two names, or
+// a file in two codecs, such as zstd and gunzip -k leave. The first one admitted counts (in a
+// batch, the first by path); the others wait until it is gone. They are indexed nevertheless,
+// because an epoch chosen by another node may contain them.
 //
-// Kept are about 30 bytes a shard, and as much again where its name says a codec.
+// It holds about 30 bytes per shard, and as much again if the shard's name implies a codec.
 type twins struct {
 	shards map[uint64]*known   // those that count, by the keys
 	twice  map[uint64][]*known // those that wait
 }
 
-// keys are what two files that are one have in common: at least one of them. Others may have it
-// too.
+// keys returns the keys of a file. Two duplicates have at least one of them in common; other files
+// may have it too.
 func (k *known) keys() (list []uint64) {
 	if plain := formats.ParseName(k.shard.Path).Plain; plain != k.shard.Path {
 		list = append(list, xxh3.HashString(plain))
@@ -38,18 +38,19 @@ func (k *known) keys() (list []uint64) {
 	return list
 }
 
-// sameFile reports whether two names are of one file. Inode, size and both times together tell
-// files of different devices apart, too.
+// sameFile reports whether two names are of one file. Inode, size and both times together also
+// distinguish files of different devices.
 func (k *known) sameFile(o *known) bool {
 	return k.inode != 0 && k.inode == o.inode && k.sizeBytes == o.sizeBytes && k.changed == o.changed && k.shard.ModTimeNanos == o.shard.ModTimeNanos
 }
 
-// otherCodec reports whether two names differ in the codec alone.
+// otherCodec reports whether two names differ only in the codec.
 func (k *known) otherCodec(o *known) bool {
 	return formats.ParseName(k.shard.Path).Plain == formats.ParseName(o.shard.Path).Plain
 }
 
-// twinOf returns a shard that counts and is the same as k, nil where there is none. mu is held.
+// twinOf returns the shard that counts and is a duplicate of k, nil if there is none. mu must be
+// held.
 func (s *Stock) twinOf(k *known) *known {
 	is := func(o *known) bool {
 		return o != nil && o != k && o.state == isShard && (k.otherCodec(o) || k.sameFile(o))
@@ -65,7 +66,7 @@ func (s *Stock) twinOf(k *known) *known {
 	return nil
 }
 
-// twiceReason is why a file of the state ofTwice waits. mu is held.
+// twiceReason returns why a file in state ofTwice waits. mu must be held.
 func (s *Stock) twiceReason(k *known) string {
 	o := s.twinOf(k)
 	if o == nil {
@@ -74,8 +75,8 @@ func (s *Stock) twiceReason(k *known) string {
 	return discover.TwiceReason(k.shard.Path, o.shard.Path)
 }
 
-// countTwins keeps the tables when a file has come to another state. What waited for it counts
-// now, the first by path. mu is held.
+// countTwins updates the tables after a file has changed its state. The files that waited for it
+// now count, the first by path. mu must be held.
 func (s *Stock) countTwins(k *known, from state) {
 	if from == k.state {
 		return
@@ -111,7 +112,7 @@ func (s *Stock) countTwins(k *known, from state) {
 	}
 }
 
-// allKeys are the keys, and that of the name without a codec where it is the name itself: by it
+// allKeys returns the keys, and the hash of the plain name also if that is the name itself: with it
 // the shards are found that wait for k.
 func (k *known) allKeys() []uint64 {
 	keys := k.keys()
@@ -121,7 +122,7 @@ func (k *known) allKeys() []uint64 {
 	return keys
 }
 
-// laterTwins reports of each shard whether one before it may be the same.
+// laterTwins reports for each shard whether one before it may be a duplicate.
 func laterTwins(shards []discover.Shard) []bool {
 	later, seen := make([]bool, len(shards)), map[uint64]bool{}
 	for i := range shards {
@@ -133,7 +134,7 @@ func laterTwins(shards []discover.Shard) []bool {
 	return later
 }
 
-// admitTwins has those count that waited for k, unless they wait for another one. mu is held.
+// admitTwins admits the files that waited for k, unless they wait for another one. mu must be held.
 func (s *Stock) admitTwins(k *known) {
 	var list []*known
 	for _, key := range k.allKeys() {

@@ -15,8 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
-// Two files that are one shard count once: the first that was seen, of those seen together by path.
-// The other counts once that one is gone.
+// Two files that are duplicates of one shard count once: the one seen first, or of those seen
+// together the first by path. The other counts once that one is gone.
 func TestAShardCountsOnceHoweverOftenItIsThere(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("a.jsonl", linesOf(3, "a"))
@@ -44,7 +44,7 @@ func TestAShardCountsOnceHoweverOftenItIsThere(t *testing.T) {
 	require.Equal(t, 4, w.log.count("file is left out"))
 	require.EqualValues(t, 4, w.mustSeal(s, s.Shards()).PassedOver())
 
-	// What waits is indexed: an epoch that another node has taken may be of it.
+	// A waiting file is indexed: an epoch chosen by another node may contain it.
 	twice := s.known["a.jsonl.zst"].shard
 	require.EqualValues(t, 3, w.mustSeal(s, []growing.Shard{twice}).Records())
 
@@ -54,7 +54,7 @@ func TestAShardCountsOnceHoweverOftenItIsThere(t *testing.T) {
 	require.EqualValues(t, 18, s.Counts().Records)
 	require.NoError(t, s.Close())
 
-	s = w.mustOpenStock() // of what the journals have, the first by path
+	s = w.mustOpenStock() // of the files in the journals, the first by path
 	require.Zero(t, w.readsOf(func() { w.look(s) }))
 	require.Equal(t, []string{"a.jsonl.zst", "b.jsonl", "c.jsonl.gz", "d.jsonl"}, pathsOf(s.Shards()))
 	w.remove("b.jsonl")
@@ -66,7 +66,8 @@ func TestAShardCountsOnceHoweverOftenItIsThere(t *testing.T) {
 	require.Len(t, s.twins.twice, 2)
 }
 
-// readAfter has a file be read only after another one was indexed, though shards are read by path.
+// readAfter delays the read of a file until another one has been indexed, though shards are read by
+// path.
 func (w *stockWorld) readAfter(s *Stock, first, second string) {
 	procs := runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))) // as many are read at a time
 	w.t.Cleanup(func() { runtime.GOMAXPROCS(procs) })
@@ -75,7 +76,7 @@ func (w *stockWorld) readAfter(s *Stock, first, second string) {
 		defer s.mu.RUnlock()
 		return s.known[second] != nil
 	}
-	var looked atomic.Bool // of each file the beginning is read to see what it is, then all of it
+	var looked atomic.Bool // the beginning of each file is read to find out its format, then all of it
 	looked.Store(s.config.Format.Name != "auto")
 	w.onRead = func(o storage.Object) error {
 		for o.Path == first && looked.Load() && !known() && w.t.Context().Err() == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Waiting is a file that may be a shard later.
+// Waiting is a file that may become a shard later.
 type Waiting struct {
 	Path, Reason string
 	Again        time.Time // when it is tried again; zero: when it changes
@@ -28,14 +28,14 @@ type waiting struct {
 	again   time.Time
 }
 
-// due says whether a file is to be looked at again, although it has not changed.
+// due reports whether a file must be examined again, although it has not changed.
 func (w *waiting) due(now time.Time) bool { return w.again.IsZero() || !now.Before(w.again) }
 
 func lookOf(o storage.Object) growing.Look {
 	return growing.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
 }
 
-// wait has a file wait until it changes.
+// wait makes a file wait until it changes.
 func (s *Stock) wait(o storage.Object, w waiting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,8 +45,8 @@ func (s *Stock) wait(o storage.Object, w waiting) {
 	}
 }
 
-// waitAgain has a file wait that is not whole, and be tried again. It says whether it has
-// waited for so long that it can be admitted, where that is wanted.
+// waitAgain makes a file wait that is not whole, and be tried again later. If admit is set, it
+// reports whether the file has waited long enough to be admitted.
 func (s *Stock) waitAgain(o storage.Object, reason string, admit bool) (admitted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,17 +79,17 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// tooYoung says whether the damage that was found in a file by an earlier run may be that
-// of a file that was being written. mu is held.
+// tooYoung reports whether the damage that an earlier run found in a file may be that of a file
+// that was being written. mu must be held.
 func (s *Stock) tooYoung(k *known, now time.Time) bool {
 	return k.damaged && k.state == remembered && now.Sub(time.Unix(0, max(k.changed, k.shard.ModTimeNanos))) < growing.AdmitAfter
 }
 
-// mostWaiting bounds what Waiting gives.
+// mostWaiting bounds the result of Waiting.
 const mostWaiting = 1000
 
-// Waiting are the files that may be shards later, by path; of very many some. Counts has
-// their number.
+// Waiting returns the files that may become shards later, by path; if there are very many, some of
+// them. Counts has their number.
 func (s *Stock) Waiting() []Waiting {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -107,7 +107,7 @@ func (s *Stock) Waiting() []Waiting {
 	return list
 }
 
-// appendIndexed appends the shards of other kinds, and those that count already. mu is held.
+// appendIndexed appends the shards of other kinds, and the duplicates. mu must be held.
 func (s *Stock) appendIndexed(list []Waiting) []Waiting {
 	for path, k := range s.known {
 		if k.state != ofOtherKind && k.state != ofTwice {
@@ -134,10 +134,10 @@ func (s *Stock) appendIndexed(list []Waiting) []Waiting {
 	return list
 }
 
-// firstPassed is how many files that were passed over are named.
+// firstPassed is the largest number of files that FirstPassed returns.
 const firstPassed = 3
 
-// FirstPassed are the first files by path that were passed over, or left out by their names.
+// FirstPassed returns the first files, by path, that were passed over, or left out by their names.
 func (s *Stock) FirstPassed() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -158,7 +158,7 @@ func (s *Stock) FirstPassed() []string {
 	return first
 }
 
-// verdicts are of all that is no shard now. mu is held.
+// verdicts returns a verdict for each file that is not a shard now. mu must be held.
 func (s *Stock) verdicts() (list []discover.Verdict) {
 	for path := range s.passed {
 		list = append(list, discover.Verdict{Path: path, Reason: discover.PassedOver})
@@ -177,9 +177,9 @@ func (s *Stock) verdicts() (list []discover.Verdict) {
 	return list
 }
 
-// Due gives the files that are to be given to Index again, although they have not changed:
-// after a minute, two, and so on up to an hour. next is when there will be more; zero where
-// none is waited for.
+// Due returns the files that must be passed to Index again, although they have not changed: after a
+// minute, two, and so on up to an hour. next is when the next ones will be due; zero if there are
+// none.
 func (s *Stock) Due(now time.Time) (due []storage.Object, next time.Time) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -195,7 +195,7 @@ func (s *Stock) Due(now time.Time) (due []storage.Object, next time.Time) {
 	return due, next
 }
 
-// reasonOf is an error of a file, without its path.
+// reasonOf returns the text of a file's error, without the file's path.
 func reasonOf(path string, err error) string {
 	var refused *unpack.RefusedError
 	if errors.As(err, &refused) {
@@ -204,7 +204,7 @@ func reasonOf(path string, err error) string {
 	return strings.TrimPrefix(err.Error(), path+": ")
 }
 
-// logBudget bounds what is logged of single files.
+// logBudget limits how much is logged about single files.
 type logBudget struct {
 	from time.Time
 	used int
@@ -215,7 +215,7 @@ const (
 	logMost  = 20 // in that time
 )
 
-// allows says whether one more line may be written.
+// allows reports whether one more line may be logged.
 func (b *logBudget) allows(now time.Time) bool {
 	if now.Sub(b.from) >= logEvery {
 		*b = logBudget{from: now}

@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// damageOf says what is damaged in a shard.
+// damageOf returns the first damage of a shard, if there is any.
 func damageOf(b index.Blob) (reason string, damaged bool) {
 	l := b.Losses()
 	if len(l.First) == 0 {
@@ -19,12 +19,12 @@ func damageOf(b index.Blob) (reason string, damaged bool) {
 	return l.First[0].Error(), true
 }
 
-// mostLine is how long a last line is looked at.
+// mostLine is the largest last line that is checked.
 const mostLine = 64 << 20
 
-// openEnd says why a shard of lines may not be whole, "" where it is: its last line has no
-// end, and is no JSON. The end of a compressed shard is shown by its codec. The error is
-// that the line can't be read.
+// openEnd returns why a jsonl shard may not be whole, "" if it is: its last line has no newline,
+// and is not valid JSON. In a compressed shard the codec detects a missing end. The error is that
+// the line can't be read.
 func (s *Stock) openEnd(ctx context.Context, c discover.Shard, x index.Shard) (reason string, err error) {
 	b := x.Blob
 	h := b.Header()

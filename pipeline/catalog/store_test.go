@@ -18,7 +18,7 @@ import (
 )
 
 func TestAnInterruptedBuildGoesOnWhereItStopped(t *testing.T) {
-	// With a core a shard, none would be finished when the first half is read.
+	// With a core per shard, none would be finished when the first half is read.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	w := newWorld(t)
 	const shards = 30
@@ -42,7 +42,7 @@ func TestAnInterruptedBuildGoesOnWhereItStopped(t *testing.T) {
 	require.Len(t, w.indexFiles("*.journal"), 1)
 	first := len(read)
 	require.Less(t, first, shards)
-	// The tail of a journal is lost with its process; what is before it counts.
+	// The tail of a journal is lost with its process; everything before it counts.
 	journal := w.indexFiles("*.journal")[0]
 	info, err := os.Stat(journal)
 	require.NoError(t, err)
@@ -76,7 +76,7 @@ func TestCancellingEndsABuildWhoseReadsHang(t *testing.T) {
 			cancel()
 		}
 		config := w.config()
-		config.Rebuild = true // a shard that a build before was done with would not be read
+		config.Rebuild = true // otherwise a shard that an earlier build had finished would not be read
 		_, err := w.openWith(ctx, config)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Len(t, held, 1)
@@ -174,7 +174,7 @@ func TestTheDatasetsOwnIndexDirectoryIsUsedWhenItIsThere(t *testing.T) {
 	own, err := filepath.Glob(filepath.Join(w.data, ".lsiofs", "*.index"))
 	require.NoError(t, err)
 	require.Len(t, own, 1)
-	// An index directory inside the dataset holds no shards.
+	// An index directory inside the dataset does not hold shards.
 	c := w.mustOpen(func(c *Config) { c.IndexDir = filepath.Join(w.data, "visible") })
 	c2 := w.mustOpen(func(c *Config) { c.IndexDir = filepath.Join(w.data, "visible") })
 	for _, c := range []*Catalog{c, c2} {
@@ -237,7 +237,7 @@ func TestHistoryKeepsTheNewestFour(t *testing.T) {
 	for i, fingerprint := range seen {
 		require.Equal(t, i < 2, c.Explain(fingerprint) == "", "fingerprint %d", i)
 	}
-	// What does not hash to its name is not believed.
+	// A file whose content does not hash to its name is not used.
 	path := w.indexFiles("*." + seen[3] + ".gz")[0]
 	require.NoError(t, os.WriteFile(path, gz([]byte("lsiofs/1 dataset tar\n")), 0o600))
 	require.Empty(t, c.Explain(seen[3]))

@@ -24,10 +24,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// BenchmarkStreams indexes 64 shards of 32 MiB at a server of this process, whose first
-// byte comes after 20 ms, and reads the same by net/http alone, 32 at a time. The metric
-// "of-bare" is the pass's speed as a part of that. The time of processors is that of the
-// server too.
+// BenchmarkStreams indexes 64 shards of 32 MiB on a server in this process, whose first byte
+// arrives after 20 ms, and reads the same shards with net/http alone, 32 at a time. The metric
+// "of-bare" is the pass's speed as a fraction of that. The CPU time includes the server's.
 func BenchmarkStreams(b *testing.B) {
 	for _, shape := range []synthetic.Shape{
 		{Format: "tar", RecordBytes: 117_000}, {Format: "tar", RecordBytes: 12_500}, {Format: "tar", RecordBytes: 4096}, {Format: "tfrecord", RecordBytes: 12_500}, {Format: "jsonl", RecordBytes: 1000},
@@ -54,7 +53,7 @@ func BenchmarkStreams(b *testing.B) {
 	}
 }
 
-// spent is what runs have taken.
+// spent is the time taken by runs.
 type spent struct{ time, cores time.Duration }
 
 func (s *spent) add(run func()) {
@@ -63,7 +62,7 @@ func (s *spent) add(run func()) {
 	s.time, s.cores = s.time+time.Since(began), s.cores+processorTime()-cores
 }
 
-// processorTime is what this process has taken of the processors.
+// processorTime returns the CPU time of this process.
 func processorTime() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -72,7 +71,7 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// slowServer gives the same bytes for all names, after a delay.
+// slowServer serves the same bytes for all names, after a delay.
 type slowServer struct{ *httptest.Server }
 
 func newSlowServer(b *testing.B, data []byte, delay time.Duration) slowServer {
@@ -87,7 +86,7 @@ func newSlowServer(b *testing.B, data []byte, delay time.Duration) slowServer {
 	return s
 }
 
-// readAll reads shards with net/http, so many at a time.
+// readAll reads shards with net/http, atATime concurrently.
 func (s slowServer) readAll(b *testing.B, shards, atATime int) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atATime, DisableCompression: true}}
 	defer client.CloseIdleConnections()
@@ -116,7 +115,7 @@ func (s slowServer) readAll(b *testing.B, shards, atATime int) {
 	all.Wait()
 }
 
-// indexAll opens a dataset at a web server, without an index.
+// indexAll opens a dataset on a web server, without an index.
 func indexAll(b *testing.B, url string) {
 	parsed, err := target.Parse(url)
 	require.NoError(b, err)

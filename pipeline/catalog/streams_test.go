@@ -22,7 +22,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
-// shardsOf are three shards of a synthetic dataset, and what is wrong with a fourth.
+// shardsOf returns three shards of a synthetic dataset.
 func shardsOf(t testing.TB, shape synthetic.Shape, records uint64) map[string][]byte {
 	shape.Seed = 1
 	require.NoError(t, shape.Validate())
@@ -35,7 +35,7 @@ func shardsOf(t testing.TB, shape synthetic.Shape, records uint64) map[string][]
 	return shards
 }
 
-// damaged adds a shard that ends early, and one with a wrong byte in its middle.
+// damaged adds a truncated shard, and one with a wrong byte in its middle.
 func damaged(shards map[string][]byte) map[string][]byte {
 	for name, b := range shards {
 		if strings.HasPrefix(name, "000") {
@@ -50,7 +50,7 @@ func damaged(shards map[string][]byte) map[string][]byte {
 	return shards
 }
 
-// mixedMembers is a tar whose members are small and large in turn, some above a MiB.
+// mixedMembers returns a tar with small and large members, some above a MiB.
 func mixedMembers() []byte {
 	r := rand.New(rand.NewPCG(7, 7))
 	var b bytes.Buffer
@@ -69,7 +69,7 @@ func mixedMembers() []byte {
 	return b.Bytes()
 }
 
-// streamed are the datasets of these tests: every way in which a format reads.
+// streamed returns the datasets of these tests: every way in which a format reads.
 func streamed(t testing.TB) map[string]map[string][]byte {
 	lines := linesOf(12_000, "a")
 	r := rand.New(rand.NewPCG(3, 3))
@@ -88,14 +88,14 @@ func streamed(t testing.TB) map[string]map[string][]byte {
 	}
 }
 
-// Of a server nothing may come for so long until another request is made: for ever, by the
-// measure of tests, where requests are counted, and not for long where a test has it stall.
+// How long a server may send nothing before another request is made: practically forever in tests
+// that count requests, and a short time in tests whose server stalls.
 const (
 	patient   = 10 * time.Minute
 	impatient = time.Second
 )
 
-// fromServer opens shards at a server through the engine of a service.
+// fromServer opens shards on a server through the engine for remote services.
 func fromServer(t *testing.T, server *unkind.Server, change func(*Config)) (*Catalog, error) {
 	return fromServerWithin(t.Context(), t, server, patient, change)
 }
@@ -119,7 +119,7 @@ func fromServerWithin(ctx context.Context, t *testing.T, server *unkind.Server, 
 	return Open(ctx, c)
 }
 
-// blobs are what the index has of each shard.
+// blobs returns the index of each shard.
 func blobs(c *Catalog) map[string]string {
 	all := map[string]string{}
 	for i := range c.image.Shards() {
@@ -128,7 +128,7 @@ func blobs(c *Catalog) map[string]string {
 	return all
 }
 
-// gets are the requests for bytes that a server was asked.
+// gets returns the number of GET requests that a server received.
 func gets(server *unkind.Server) (n int) {
 	for _, r := range server.Log() {
 		if r.Method == "GET" {
@@ -138,9 +138,9 @@ func gets(server *unkind.Server) (n int) {
 	return n
 }
 
-// What the index has of shards at a server is, to the byte, what it has of their copies
-// on a disk, damaged shards too, and each shard is one request, whatever its format. Faults
-// of the server change nothing but the number of requests.
+// The index of shards on a server, damaged ones included, is byte-identical to that of their copies
+// on a disk, and each shard takes one request, whatever its format. Faults of the server change
+// nothing but the number of requests.
 func TestShardsAtAServerAreIndexedAsTheirCopiesAre(t *testing.T) {
 	faults := map[string]func(*unkind.Server){
 		"sound":  func(*unkind.Server) {},
@@ -155,7 +155,7 @@ func TestShardsAtAServerAreIndexedAsTheirCopiesAre(t *testing.T) {
 			for path, b := range shards {
 				w.write(path, b)
 			}
-			// Named, so that no file is opened to see what it is.
+			// Named, so that no file is opened to find out its format.
 			format := func(c *Config) {
 				c.Format.Name = strings.FieldsFunc(name, func(r rune) bool { return r == '.' || r == ',' })[0]
 			}
@@ -180,7 +180,7 @@ func TestShardsAtAServerAreIndexedAsTheirCopiesAre(t *testing.T) {
 					require.Equal(t, blobs(here), blobs(there))
 					most := len(shards)
 					if name == "tar, large" {
-						most += 40 // headers behind members of more than 1 MiB, and what follows them
+						most += 40 // headers after members of more than 1 MiB, and what follows them
 					}
 					for _, d := range there.Damaged() {
 						if d.Errors[0].RawOffset >= 0 {
@@ -196,7 +196,7 @@ func TestShardsAtAServerAreIndexedAsTheirCopiesAre(t *testing.T) {
 	}
 }
 
-// manyShards are so many tars of some 400 KB at a server.
+// manyShards returns a server with n tars of some 400 KB.
 func manyShards(t testing.TB, n int) *unkind.Server {
 	server := unkind.New()
 	shape := synthetic.Shape{Format: "tar", RecordBytes: 20_000, Seed: 1}
@@ -208,8 +208,8 @@ func manyShards(t testing.TB, n int) *unkind.Server {
 	return server
 }
 
-// A pass that is interrupted ends at once, even where the server does not answer. The next
-// one asks for the shards that were not finished, and for nothing else.
+// An interrupted pass ends at once, even if the server does not answer. The next one requests the
+// shards that were not finished, and nothing else.
 func TestAPassOverAServerThatWasInterruptedGoesOn(t *testing.T) {
 	const shards, answered = 60, 25
 	server := manyShards(t, shards)
@@ -221,13 +221,13 @@ func TestAPassOverAServerThatWasInterruptedGoesOn(t *testing.T) {
 	_, err := fromServerWithin(ctx, t, server, patient, func(c *Config) {
 		set(c)
 		c.Progress = func(p Progress) {
-			if p.Shards > answered/2 && gets(server) > answered { // some wait for ever
+			if p.Shards > answered/2 && gets(server) > answered { // some hang
 				cancel()
 			}
 		}
 	})
 	require.ErrorIs(t, err, context.Canceled)
-	// The same shards at another server: this one may yet hear of requests that were called off.
+	// The same shards on another server: this one may still receive cancelled requests.
 	server = manyShards(t, shards)
 	finished := 0
 	c, err := fromServer(t, server, func(c *Config) {
@@ -244,7 +244,7 @@ func TestAPassOverAServerThatWasInterruptedGoesOn(t *testing.T) {
 	require.Equal(t, blobs(whole), blobs(c))
 }
 
-// A shard that is replaced while it is read ends the pass with an error that says so.
+// A shard that is replaced while it is read ends the pass with an error that reports it.
 func TestAShardThatChangesDuringAPassIsAnError(t *testing.T) {
 	server := unkind.New()
 	server.PutBytes("a.tar", tarOf(3000, "s"))
@@ -257,7 +257,7 @@ func TestAShardThatChangesDuringAPassIsAnError(t *testing.T) {
 	require.ErrorContains(t, err, "a.tar changed while it was being indexed")
 }
 
-// What the profile does not have as a stream is read by ranges, with the same result.
+// If the storage has no streams, shards are read by ranges, with the same result.
 func TestShardsAtAServerWithoutStreams(t *testing.T) {
 	server := manyShards(t, 4)
 	named := func(c *Config) { c.Format.Name = "tar" }

@@ -16,7 +16,7 @@ import (
 func TestErrorsThatPassDoNotEndAnIndexPass(t *testing.T) {
 	w := newWorld(t)
 	for i := range 3 {
-		w.write(fmt.Sprintf("s%d", i), tarOfLarge(20+i)) // whose format is found by looking at it
+		w.write(fmt.Sprintf("s%d", i), tarOfLarge(20+i)) // the format is found from the content
 	}
 	sound := w.mustOpen()
 	failsOnce := func(errno unix.Errno) func(*Config) {

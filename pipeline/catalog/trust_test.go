@@ -12,7 +12,7 @@ import (
 
 const stranger = 12345 // a user who is neither the tests' nor root
 
-// asRoot ends a test that has to give files away.
+// asRoot skips a test that has to change the owner of files, unless it runs as root.
 func asRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() == 0 {
@@ -24,9 +24,8 @@ func asRoot(t *testing.T) {
 	t.Skip("giving files away takes root")
 }
 
-// TestFilesOfTheIndexThatOthersCouldHaveWrittenAreNotUsed puts something else in
-// the place of a stored index and of what is beside it. None may be believed,
-// waited for or written to.
+// TestFilesOfTheIndexThatOthersCouldHaveWrittenAreNotUsed puts something else in the place of a
+// stored index and of the files next to it. None may be used, waited for or written to.
 func TestFilesOfTheIndexThatOthersCouldHaveWrittenAreNotUsed(t *testing.T) {
 	for _, c := range []struct {
 		name, reason string

@@ -18,20 +18,20 @@ type UnionSource struct {
 	Name    string
 	Catalog *Catalog
 	Weight  uint64 // in millionths, or as shares of bytes
-	Records uint64 // T_m: what a split leaves
+	Records uint64 // T_m: what remains after a split
 }
 
-// UnionConfig says what a union is made of.
+// UnionConfig configures a Union.
 type UnionConfig struct {
-	Sources  []UnionSource // in the order given
-	IndexDir string        // as Config.IndexDir; there is no directory beside the dataset
+	Sources  []UnionSource // in the order of the command line
+	IndexDir string        // as Config.IndexDir; there is no directory next to the dataset
 	Log      *slog.Logger
 }
 
-// Union makes one catalog of the catalogs of a mixture's sources, which may be closed
-// afterwards: of all their shards, under NAME/PATH. What is known of the shards is taken
-// over as it is. The index is stored, and used again while the sources are what they were.
-// The fingerprint is the mixture's (pipeline/order/STREAMS.md). The caller closes the result.
+// Union makes one catalog from the catalogs of a mixture's sources, which may be closed afterwards.
+// It contains all their shards, under NAME/PATH, with their index unchanged. The index is stored,
+// and reused as long as the sources are the same. The fingerprint is the mixture's
+// (pipeline/order/STREAMS.md). The caller closes the result.
 //
 // Sources of several formats or kinds are an error that names two of them.
 func Union(c UnionConfig) (*Catalog, error) {
@@ -73,7 +73,7 @@ func Union(c UnionConfig) (*Catalog, error) {
 	return u, nil
 }
 
-// root names the sources, for people.
+// root returns a readable list of the sources.
 func (c *UnionConfig) root() string {
 	names := make([]string, len(c.Sources))
 	for i, s := range c.Sources {
@@ -82,7 +82,7 @@ func (c *UnionConfig) root() string {
 	return "mixture of " + strings.Join(names, ", ")
 }
 
-// refuseMixed refuses sources of which no one stream can be made.
+// refuseMixed refuses sources that can't be combined into one stream.
 func (c *UnionConfig) refuseMixed() error {
 	a := &c.Sources[0]
 	for i := range c.Sources[1:] {
@@ -102,7 +102,7 @@ func (c *UnionConfig) refuseMixed() error {
 	return nil
 }
 
-// shards are those of all sources, in dataset order.
+// shards returns the shards of all sources, in dataset order.
 func (c *UnionConfig) shards() (all []index.Shard) {
 	for _, s := range slices.SortedFunc(slices.Values(c.Sources), func(a, b UnionSource) int { return strings.Compare(a.Name+"/", b.Name+"/") }) {
 		m := s.Catalog.image
@@ -117,7 +117,7 @@ func (c *UnionConfig) shards() (all []index.Shard) {
 
 var errNotAsStored = errors.New("the stored index is of something else")
 
-// stored gives the index of an earlier run, if it says what a new one would.
+// stored returns the index of an earlier run, if it equals what a new one would be.
 func (c *UnionConfig) stored(store *index.Store, shards []index.Shard) (*index.Image, error) {
 	m := store.Load()
 	if m == nil {
@@ -147,7 +147,7 @@ func (c *UnionConfig) lines(w io.Writer) error {
 	return err
 }
 
-// mixedSource is a line of the text behind a mixture's fingerprint, taken apart.
+// mixedSource is a parsed line of the text of a mixture's fingerprint.
 type mixedSource struct {
 	weight, records, fingerprint string
 	turn                         int
@@ -168,7 +168,7 @@ func parseMixture(text []byte) (format string, sources map[string]mixedSource) {
 	return format, sources
 }
 
-// mixtureDifferences tells what of a mixture differs: what was, and what is.
+// mixtureDifferences describes how a mixture differs from what it was.
 func mixtureDifferences(was, is []byte) string {
 	before, had := parseMixture(was)
 	after, has := parseMixture(is)
