@@ -1,6 +1,6 @@
-// Package decoding bounds the memory of decoders that run at the same time, one for each
-// shard that is read. zstd windows of up to 128 MiB for many shards would be more than a
-// mount may ever take.
+// Package decoding bounds the total memory of decoders that run at the same time, one for each
+// shard being read. zstd windows of up to 128 MiB for many shards would exceed what a mount may
+// use.
 package decoding
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Room is the memory that decoders may hold together. One decoder may hold more, alone.
-// Members that are decoded ahead take of the same room, so that the frames of one large
-// shard are decoded on all cores. It is safe for concurrent use.
+// Room is the memory that all decoders together may hold. A single decoder may hold more if it runs
+// alone. Members decoded ahead share the room, so that the frames of one large shard are decoded on
+// all cores. It is safe for concurrent use.
 type Room struct {
 	room  *semaphore.Weighted
 	bytes int64
@@ -24,19 +24,19 @@ type Room struct {
 
 var _ unpack.Room = (*Room)(nil)
 
-// LeastBytes is the least room: some shards at a time with windows of ordinary levels,
-// up to 8 MiB.
+// LeastBytes is the smallest room: some shards at a time with windows of ordinary compression
+// levels, up to 8 MiB.
 const LeastBytes = 32 << 20
 
-// NewRoom makes room of boundBytes, at least LeastBytes, for decoders on so many cores:
-// for a member that each core decodes ahead, and as many that wait for their turn.
+// NewRoom returns room of boundBytes, at least LeastBytes, for decoders on that many cores: each
+// core may decode one member ahead, and as many more may be decoded and wait for their turn.
 func NewRoom(boundBytes int64, cores int) *Room {
 	boundBytes = max(boundBytes, LeastBytes)
 	return &Room{semaphore.NewWeighted(boundBytes), boundBytes, semaphore.NewWeighted(int64(2 * cores))}
 }
 
-// mostAhead is the most that a member takes that is decoded ahead: with windows up
-// to 8 MiB, as those of decoders that are used again and leave nothing behind.
+// mostAhead is the largest memory of a member that is decoded ahead: one with a window of up to 8
+// MiB. Decoders up to this size are reused and leave no garbage.
 const mostAhead = 24 << 20
 
 // TryTake implements unpack.Room.
@@ -57,8 +57,8 @@ func (r *Room) Give(bytes int64) {
 	r.ahead.Release(1)
 }
 
-// Codec is c with decoders that wait for room, until ctx ends. A codec whose members are
-// parts stays as it is, for its decoders are all of one size; so does nil.
+// Codec returns c with decoders that wait for room, until ctx ends. A codec whose members are parts
+// is returned unchanged, because its decoders are all of one size; so is nil.
 func (r *Room) Codec(ctx context.Context, c unpack.Codec) unpack.Codec {
 	if _, parts := c.(unpack.PartCodec); parts || c == nil {
 		return c
@@ -90,11 +90,11 @@ type boundDecoder struct {
 	held int64
 }
 
-// Unwrap is the decoder that waits.
+// Unwrap returns the wrapped decoder.
 func (d *boundDecoder) Unwrap() unpack.Decoder { return d.Decoder }
 
-// Next waits until there is room for the member, whose head has been seen by
-// then and whose window has not been made.
+// Next waits until there is room for the member, after its head has been read and before its window
+// is allocated.
 func (d *boundDecoder) Next() (int64, error) {
 	at, err := d.Decoder.Next()
 	if err != nil {
@@ -112,8 +112,8 @@ func (d *boundDecoder) Next() (int64, error) {
 	return at, nil
 }
 
-// Close makes room once the system has the memory back, where it is much: the
-// collector by itself would let as much lie as lives.
+// Close frees the room. If the decoder was large, it first returns the memory to the operating
+// system: the garbage collector alone would keep as much garbage as there is live memory.
 func (d *boundDecoder) Close() {
 	d.Decoder.Close()
 	if d.held >= LeastBytes/2 {

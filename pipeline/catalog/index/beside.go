@@ -13,10 +13,9 @@ import (
 	"time"
 )
 
-// SaveBeside stores a file beside the index, as the newest, and removes all but the
-// newest kept of those with the same ending (which begins with a dot). The file
-// appears whole, under a name of its own for each dataset. Where the index is in
-// memory nothing is stored.
+// SaveBeside stores a file next to the index, as the newest, and removes all but the newest kept
+// files with the same ending (which begins with a dot). The file appears atomically, under a name
+// of its own for each dataset. If the index is in memory, nothing is stored.
 func (s *Store) SaveBeside(name, ending string, kept int, content []byte) error {
 	if s.dir == "" {
 		return nil
@@ -34,8 +33,8 @@ func (s *Store) saveBeside(name, ending string, kept int, write func(io.Writer) 
 	}
 	defer f.Close()
 	if err = write(f); err == nil {
-		// A file system's own time may be some milliseconds old: older than that of a file
-		// which was loaded just before.
+		// A file system's own timestamp may lag by some milliseconds: it may be older than that of
+		// a file which was loaded just before.
 		makeNewest(f)
 		err = s.publish(f, name+ending)
 	}
@@ -47,9 +46,8 @@ func (s *Store) saveBeside(name, ending string, kept int, write func(io.Writer) 
 	return nil
 }
 
-// LoadBeside gives a file that SaveBeside has stored, and makes it the newest.
-// One that does not have size bytes is an error; one that is not there is
-// fs.ErrNotExist.
+// LoadBeside returns a file stored by SaveBeside, and marks it as the newest. A file that does not
+// have size bytes is an error; a missing one is fs.ErrNotExist.
 func (s *Store) LoadBeside(name, ending string, size int64) ([]byte, error) {
 	if s.dir == "" {
 		return nil, fmt.Errorf("%w: %w", iofs.ErrNotExist, errNoDir)
@@ -74,8 +72,8 @@ func (s *Store) LoadBeside(name, ending string, size int64) ([]byte, error) {
 	return content, nil
 }
 
-// makeNewest gives a file the time of now. Only its turn to be removed depends on it, so
-// that it failed does not matter.
+// makeNewest sets a file's time to now. Errors do not matter: the time only determines when the
+// file is removed.
 func makeNewest(f *os.File) {
 	now := time.Now()
 	_ = os.Chtimes(f.Name(), now, now)
@@ -88,9 +86,9 @@ func (s *Store) forget(ending string, kept int) {
 	}
 }
 
-// beyondNewest are all but the newest of some files. Those of the future were written when
-// the clock was wrong: they count as the oldest, or else nothing that is written from now
-// on would be kept.
+// beyondNewest returns all but the newest of some files. Files from the future were written when
+// the clock was wrong: they count as the oldest, because otherwise nothing written from now on
+// would be kept.
 func beyondNewest(paths []string, kept int) (others []string) {
 	type aged struct {
 		path string
@@ -118,13 +116,12 @@ func beyondNewest(paths []string, kept int) (others []string) {
 const (
 	// linesKept is how many fingerprints of a dataset are remembered.
 	linesKept = 4
-	// linesBytes bounds the lines that are read back: those of some ten
-	// million shards.
+	// linesBytes bounds the lines that are read back: those of some ten million shards.
 	linesBytes = 1 << 30
 )
 
-// remember keeps the lines behind a fingerprint, for Recall. It is a help, no
-// more, so that it failed is only logged.
+// remember stores the lines of a fingerprint for Recall. They only serve messages, so errors are
+// only logged.
 func (s *Store) remember(fingerprint [32]byte, lines func(io.Writer) error) {
 	err := s.saveBeside(hex.EncodeToString(fingerprint[:]), ".gz", linesKept, func(w io.Writer) error {
 		z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
@@ -141,8 +138,8 @@ func (s *Store) remember(fingerprint [32]byte, lines func(io.Writer) error) {
 	}
 }
 
-// Recall gives the lines behind a fingerprint, of any dataset of the index
-// directory, or nil. What does not hash to the fingerprint is not believed.
+// Recall returns the lines of a fingerprint, of any dataset in the index directory, or nil. Lines
+// that do not hash to the fingerprint are ignored.
 func (s *Store) Recall(fingerprint string) []byte {
 	want, err := hex.DecodeString(fingerprint)
 	if err != nil || len(want) != sha256.Size || s.dir == "" {

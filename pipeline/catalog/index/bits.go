@@ -5,15 +5,15 @@ import (
 	"math/bits"
 )
 
-// Bit fields: value i of an area of width w lies in bits [i·w, (i+1)·w), counted
-// from the lowest bit of the area's first byte. Areas begin at a byte.
+// Bit fields: value i of an area of width w occupies bits [i·w, (i+1)·w), counted from the lowest
+// bit of the area's first byte. Areas begin at a byte.
 
 // appendBits appends the lowest width bits of each value to dst.
 func appendBits(dst []byte, width uint, values []uint64) []byte {
 	if width == 0 {
 		return dst
 	}
-	var acc uint64 // bits that are not written yet, fewer than 8 between values
+	var acc uint64 // bits not written yet, fewer than 8 between values
 	var held uint
 	for _, v := range values {
 		acc |= v << held
@@ -39,11 +39,11 @@ func appendBits(dst []byte, width uint, values []uint64) []byte {
 	return dst
 }
 
-// bitsBytes is the size in bytes of an area of n values.
+// bitsBytes returns the size in bytes of an area of n values.
 func bitsBytes(n uint64, width uint) uint64 { return (n*uint64(width) + 7) / 8 }
 
-// bitsAt is value i of the area that begins at byte from of b. It panics where
-// the value does not lie in b.
+// bitsAt returns value i of the area that begins at byte from of b. It panics if the value is
+// outside b.
 func bitsAt(b []byte, from uint64, width uint, i uint64) uint64 {
 	bit := i * uint64(width)
 	at, shift := from+bit>>3, uint(bit&7)
@@ -53,8 +53,7 @@ func bitsAt(b []byte, from uint64, width uint, i uint64) uint64 {
 	return binary.LittleEndian.Uint64(b[at:]) >> shift & (1<<width - 1)
 }
 
-// bitsAtEdge is bitsAt where fewer than 8 bytes are left to load, or a value lies in
-// 9 of them.
+// bitsAtEdge is bitsAt for values with fewer than 8 bytes left to load, or that span 9 bytes.
 func bitsAtEdge(b []byte, at uint64, shift, width uint) uint64 {
 	need := (uint64(shift+width) + 7) / 8
 	var buf [9]byte
@@ -66,13 +65,13 @@ func bitsAtEdge(b []byte, at uint64, shift, width uint) uint64 {
 	return v & (1<<width - 1)
 }
 
-// sumBits adds up values [0, n) of an area, several a load.
+// sumBits returns the sum of values [0, n) of an area, processing several per load.
 func sumBits(b []byte, from uint64, width uint, n uint64) (sum uint64) {
 	if width == 0 {
 		return 0
 	}
 	var i uint64
-	if width <= 28 { // at least two in the 57 bits that a load is sure to have
+	if width <= 28 { // at least two in the 57 bits that every load provides
 		per, mask := uint64(57/width), uint64(1)<<width-1
 		for ; i+per <= n; i += per {
 			bit := i * uint64(width)
@@ -93,7 +92,7 @@ func sumBits(b []byte, from uint64, width uint, n uint64) (sum uint64) {
 	return sum
 }
 
-// addBits adds base to values [0, len(dst)) of an area and puts them into dst.
+// addBits sets dst to base plus values [0, len(dst)) of an area.
 func addBits(dst []int64, b []byte, from uint64, width uint, base int64) {
 	i, n := 0, len(dst)
 	if width > 0 && width <= 28 {
@@ -116,5 +115,5 @@ func addBits(dst []int64, b []byte, from uint64, width uint, base int64) {
 	}
 }
 
-// width is how many bits v needs.
+// width returns the number of bits that v needs.
 func width(v uint64) uint { return uint(bits.Len64(v)) }

@@ -8,12 +8,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Blob is one shard's index, packed, at whatever place it lies: in the heap, a
-// journal, a sealed index. doc.go has the layout. It is not changed by anybody, and
-// lives as long as the Image or the Build that gave it.
+// Blob is one shard's packed index, wherever it is stored: in the heap, a journal, or a sealed
+// index. doc.go has the layout. It is immutable, and valid as long as the Image or the Build from
+// which it comes.
 //
-// Ordinals are those of the shard's records, from 0; one that the shard does not
-// have panics. Bytes are those of the decoded shard.
+// Ordinals are those of the shard's records, from 0; an ordinal out of range panics. Byte offsets
+// are those of the decoded shard.
 type Blob []byte
 
 const (
@@ -26,9 +26,9 @@ const (
 	flagKeyed      = 1 << iota // key hashes follow
 	flagCompressed             // members and entry bits follow
 	flagDamaged                // something was left out; damage follows
-	flagUnreadable             // of earlier versions: it could not be read, and is not used
+	flagUnreadable             // set by earlier versions: the shard could not be read; such a blob is not used
 	flagParts                  // members are parts: each begins an entry, and damage is a list
-	flagPoints                 // points follow at its end
+	flagPoints                 // points follow at the end
 )
 
 // The upper half of the flags is the memory of a decoder, in units, rounded up.
@@ -38,15 +38,15 @@ const (
 	decoderUnit      = 64 << 10
 )
 
-// Header is what a blob begins with.
+// Header is the beginning of a blob.
 type Header struct {
 	Records      uint64
 	DecodedBytes int64
 	StreamBytes  int64  // sum of the records' sizes
 	EntryPoints  uint64 // records at which reading can start
 	Members      uint64 // of a compressed shard: places where decoding can start
-	Points       uint64 // others, inside of members
-	DecoderBytes int64  // about what a decoder of it holds at most; 0: not known
+	Points       uint64 // others, inside members
+	DecoderBytes int64  // approximate peak memory of its decoder; 0: unknown
 
 	flags         uint32
 	kindBytes     uint32 // of the kind, without padding
@@ -54,20 +54,20 @@ type Header struct {
 	growthRecords uint64
 	damageBytes   uint64 // of the damage part, without padding
 	dataBytes     uint64 // of the packed sizes and gaps, without padding
-	stateBytes    uint64 // of what decoders need at points, without padding
+	stateBytes    uint64 // of the decoders' states at points, without padding
 }
 
-// Compressed says whether the shard is, so that it has members and Entries.
+// Compressed reports whether the shard is compressed, so that it has members and Entries.
 func (h *Header) Compressed() bool { return h.flags&flagCompressed != 0 }
 
-// Parts says whether the shard is made of parts: each member is one, and a record in
-// it is an entry point.
+// Parts reports whether the shard is made of parts: each member is one, and the first record in it
+// is an entry point.
 func (h *Header) Parts() bool { return h.flags&flagParts != 0 }
 
-// Damaged says whether something was left out: Blob.Losses has it.
+// Damaged reports whether something was left out; Blob.Losses has the details.
 func (h *Header) Damaged() bool { return h.flags&flagDamaged != 0 }
 
-// Unreadable says whether an earlier version could not read the shard, and left it out.
+// Unreadable reports whether an earlier version could not read the shard, and left it out.
 func (h *Header) Unreadable() bool { return h.flags&flagUnreadable != 0 }
 
 func (h *Header) append(dst []byte) []byte {
@@ -98,17 +98,17 @@ func (b Blob) Header() Header {
 
 func (b Blob) records() uint64 { return b.word(0) }
 
-// StreamBytes is that of the blob's header.
+// StreamBytes returns the StreamBytes of the blob's header.
 func (b Blob) StreamBytes() int64 { return int64(b.word(16)) }
 
-// layout says at which byte of the blob each part begins.
+// layout is the offset of each part of the blob.
 type layout struct {
 	blocks, keys, vectors, growthOrdinals, growthIndexes, members, entries, kind, damage, data, points, states, counts, end uint64
 }
 
 func pad8(n uint64) uint64 { return (n + 7) &^ 7 }
 
-// layout is for headers whose counts were checked to be small enough.
+// layout requires that the header's counts were checked to be small enough.
 func (h *Header) layout() layout {
 	var l layout
 	at := uint64(blobHeaderBytes)
@@ -148,15 +148,15 @@ func (h *Header) entryWords() uint64 {
 
 var errBlob = errors.New("a shard's part does not fit its own counts")
 
-// check looks at everything that an accessor would later rely on, so that none
-// can leave the blob, whatever is in it.
+// check validates everything on which an accessor later relies, so that none can read outside the
+// blob, whatever its content.
 func (b Blob) check() error {
 	if len(b) < blobHeaderBytes || b.word(32)&flagPoints != 0 && len(b) < blobHeaderBytes+pointCountsBytes {
 		return errBlob
 	}
 	h := b.Header()
 	size := uint64(len(b))
-	// Each count is bounded by itself first: then no sum below can overflow.
+	// Each count is first bounded by itself, so that no sum below can overflow.
 	if blockCount(h.Records) > size/blockBytes || h.Members > size/16 || h.growthVectors > size/growthBytes ||
 		h.growthRecords > size/12 || uint64(h.kindBytes) > size || h.damageBytes > size || h.dataBytes > size || h.keyCount() > size/8 ||
 		h.Points > size/storedPointBytes || h.stateBytes > size {
@@ -166,7 +166,7 @@ func (b Blob) check() error {
 	if l.end != size || h.DecodedBytes < 0 || h.StreamBytes < 0 {
 		return errBlob
 	}
-	if h.Parts() && !h.Compressed() { // the bits of its parts are those of its entries
+	if h.Parts() && !h.Compressed() { // the entry bits also mark the parts
 		return errBlob
 	}
 	if h.flags&flagDamaged != 0 && !checkDamage(b[l.damage:][:h.damageBytes], h.flags) {
@@ -190,22 +190,21 @@ func (b Blob) check() error {
 	return nil
 }
 
-// Size is the size in bytes of a record: one look at its block's head and one at the
-// packed sizes.
+// Size returns the size in bytes of a record. It reads the block's head and one packed size.
 func (b Blob) Size(ordinal uint64) int64 {
 	head := b[blobHeaderBytes+ordinal>>blockShift*blockBytes:]
 	where := binary.LittleEndian.Uint64(head[24:])
 	return int64(binary.LittleEndian.Uint64(head[8:]) + bitsAt(b, where>>16, uint(where>>8&0xff), ordinal&(BlockRecords-1)))
 }
 
-// KeyHash is the hash of a record's key, of a shard of so many records. The blob has
-// to be keyed: Image.Keyed.
+// KeyHash returns the hash of a record's key; records is the number of records of the shard. The
+// blob must be keyed: Image.Keyed.
 func (b Blob) KeyHash(ordinal, records uint64) uint64 {
 	return b.word(blobHeaderBytes + blockCount(records)*blockBytes + 8*ordinal)
 }
 
-// Growth is by how many bytes a record grows under the equal-key rule at a position
-// of so many decimal digits, at least 1.
+// Growth returns by how many bytes a record grows under the equal-key rule at a position with that
+// many decimal digits, at least 1.
 func (b Blob) Growth(ordinal uint64, digits int) int64 {
 	h := b.Header()
 	if h.growthRecords == 0 {
@@ -227,20 +226,19 @@ type Entries struct {
 	at   uint64
 }
 
-// Entries finds the entry points' bits. None may be asked of a shard that is not
-// compressed.
+// Entries returns the entry points' bits. They must not be read if the shard is not compressed.
 func (b Blob) Entries() Entries {
 	h := b.Header()
 	return Entries{b, h.layout().entries}
 }
 
-// Word has the bits of records 64·i … 64·i+63, lowest first.
+// Word returns the bits of records 64·i … 64·i+63, lowest first.
 func (e Entries) Word(i uint64) uint64 { return e.blob.word(e.at + i<<3) }
 
-// Has says whether a record is an entry point.
+// Has reports whether a record is an entry point.
 func (e Entries) Has(ordinal uint64) bool { return e.Word(ordinal>>6)>>(ordinal&63)&1 != 0 }
 
-// membersUpTo is how many members begin at or before a byte.
+// membersUpTo returns how many members begin at or before a byte.
 func (b Blob) membersUpTo(h *Header, l *layout, decodedBytes int64) uint64 {
 	return uint64(sort.Search(int(h.Members), func(i int) bool { return b.member(l, uint64(i)).DecodedBytes > decodedBytes }))
 }
@@ -250,9 +248,9 @@ func (b Blob) member(l *layout, i uint64) unpack.Entry {
 	return unpack.Entry{DecodedBytes: int64(b.word(at)), RawBytes: int64(b.word(at + 8))}
 }
 
-// Entry is the last member or point that begins at or before a byte of a compressed shard, or
-// the first member of a shard of parts whose first ones were left out. Of members that
-// begin at one place, for all but the last are empty, it is the last.
+// Entry returns the last member or point that begins at or before a byte of a compressed shard, or
+// the first member if the shard is made of parts and its first parts were left out. If several
+// members begin at the same place, because all but the last are empty, it is the last one.
 func (b Blob) Entry(decodedBytes int64) unpack.Entry {
 	h := b.Header()
 	if h.Members == 0 {
@@ -268,9 +266,9 @@ func (b Blob) Entry(decodedBytes int64) unpack.Entry {
 	return e
 }
 
-// Part is the part in which a byte lies of a shard that is made of parts: where it
-// begins, and where the next one does that is kept. Behind the last one that is the
-// end of the decoded shard, and 0 in the file.
+// Part returns the part that contains a byte of a shard that is made of parts: where it begins, and
+// where the next part that was kept begins. After the last one, end is the end of the decoded
+// shard, and 0 in the file.
 func (b Blob) Part(decodedBytes int64) (begin, end unpack.Entry) {
 	h := b.Header()
 	l := h.layout()
@@ -285,7 +283,7 @@ func (b Blob) Part(decodedBytes int64) (begin, end unpack.Entry) {
 	return begin, end
 }
 
-// Kind is what a uniform format has said of the shard's records.
+// Kind returns how a uniform format describes the shard's records.
 func (b Blob) Kind() []byte {
 	h := b.Header()
 	return b[h.layout().kind:][:h.kindBytes]

@@ -2,7 +2,7 @@ package index
 
 import "encoding/binary"
 
-// BlockRecords is how many records a block has; the last of a shard may have fewer.
+// BlockRecords is the number of records of a block; the last one of a shard may have fewer.
 const BlockRecords = 1 << blockShift
 
 const (
@@ -10,13 +10,13 @@ const (
 	blockBytes = 32 // of a block's head
 )
 
-// blockCount is how many blocks so many records are.
+// blockCount returns the number of blocks for that many records.
 func blockCount(records uint64) uint64 {
 	return records>>blockShift + (records&(BlockRecords-1)+BlockRecords-1)>>blockShift
 }
 
-// Block is a run of up to BlockRecords records of one shard. They are asked for by
-// their place in it. The zero Block has none.
+// Block is a run of up to BlockRecords records of one shard. They are addressed by their place in
+// it. The zero Block has no records.
 type Block struct {
 	Records uint64
 
@@ -27,13 +27,13 @@ type Block struct {
 	sizeWidth, gapWidth uint
 }
 
-// BlockOf is the block of a record, of a shard of so many records, and the record's
-// place in it. All blocks are those of records 0, BlockRecords, 2·BlockRecords …
+// BlockOf returns the block of a record, and the record's place in it; records is the number of
+// records of the shard. Blocks begin at records 0, BlockRecords, 2·BlockRecords …
 func (b Blob) BlockOf(ordinal, records uint64) (k Block, place uint64) {
 	return b.block(ordinal>>blockShift, records), ordinal & (BlockRecords - 1)
 }
 
-// block reads the head of block i of a shard of so many records.
+// block reads the head of block i; records is the number of records of the shard.
 func (b Blob) block(i, records uint64) Block {
 	p := b[blobHeaderBytes+i*blockBytes:][:blockBytes]
 	where := binary.LittleEndian.Uint64(p[24:])
@@ -49,18 +49,17 @@ func (b Blob) block(i, records uint64) Block {
 
 func (k *Block) gapsAt() uint64 { return k.sizesAt + bitsBytes(k.Records, k.sizeWidth) }
 
-// Size is the size in bytes of a record.
+// Size returns the size in bytes of a record.
 func (k *Block) Size(place uint64) int64 {
 	return k.sizeBase + int64(bitsAt(k.blob, k.sizesAt, k.sizeWidth, place))
 }
 
-// Gap is the space between a record and the one after it, negative where they
-// overlap.
+// Gap returns the space between a record and the next one, negative if they overlap.
 func (k *Block) Gap(place uint64) int64 {
 	return k.gapBase + int64(bitsAt(k.blob, k.gapsAt(), k.gapWidth, place))
 }
 
-// Offset is where a record begins in the decoded shard: a sum over those before it.
+// Offset returns where a record begins in the decoded shard. It sums over the records before it.
 func (k *Block) Offset(place uint64) int64 {
 	at := k.offsetBytes + int64(place)*(k.sizeBase+k.gapBase)
 	at += int64(sumBits(k.blob, k.sizesAt, k.sizeWidth, place))
@@ -72,13 +71,13 @@ func (k *Block) Sizes(dst *[BlockRecords]int64) {
 	addBits(dst[:k.Records], k.blob, k.sizesAt, k.sizeWidth, k.sizeBase)
 }
 
-// MayExceed says whether the block has room for a record of more than so many bytes,
-// by its head alone.
+// MayExceed reports, from the block's head alone, whether it can contain a record of more than
+// sizeBytes.
 func (k *Block) MayExceed(sizeBytes int64) bool {
 	return k.sizeBase > sizeBytes || uint64(sizeBytes-k.sizeBase)>>k.sizeWidth == 0
 }
 
-// checkBlocks checks that the packed sizes and gaps of all blocks lie in the blob.
+// checkBlocks checks that the packed sizes and gaps of all blocks are inside the blob.
 func (b Blob) checkBlocks(h *Header, l *layout) error {
 	dataEnd := l.data + h.dataBytes
 	for i := range blockCount(h.Records) {

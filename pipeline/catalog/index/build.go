@@ -7,16 +7,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Build is an index that is being made. Shards that are finished go to a journal in
-// the index directory, so that a build that is interrupted is gone on with by the
-// next one: Find has what such builds have left. Where the directory can't be
-// written, all of it is in memory.
+// Build is an index under construction. Finished shards go to a journal in the index directory, so
+// that the next build can continue an interrupted one: Find returns what such builds have left. If
+// the directory can't be written, everything is in memory.
 //
 //	b := store.Begin(format, usable)
 //	defer b.Close()
-//	b.Find(object)           // of each shard that is wanted
-//	b.Add(i, shard)          // of each that was not found
-//	b.Added(set)             // once, when all are there
+//	b.Find(object)           // for each shard that is wanted
+//	b.Add(i, shard)          // for each that was not found
+//	b.Added(set)             // once, after all were added
 //	b.Seal(where, content)   // at the end
 //
 // Several processes may each build a part (BeginPart), without Seal.
@@ -24,13 +23,13 @@ type Build struct {
 	store    *Store
 	own      *journal
 	left     []*os.File // journals of interrupted builds, locked
-	maps     []*mapping // of these, and of the own one
+	maps     []*mapping // of these, and of its own journal
 	found    map[storage.Object]Shard
 	isStored bool // sealed, in the index directory
 }
 
-// Begin begins a build of shards that are cut by a format. usable says which shards that
-// interrupted builds, and those of other processes, have finished may be used; nil for none.
+// Begin begins a build of shards in a format. usable reports whether a shard that an interrupted
+// build, or one of another process, has finished may be used; nil for none.
 func (s *Store) Begin(format string, usable func(Blob) bool) *Build {
 	b := &Build{store: s, own: newJournal(s, format), left: s.abandoned(".journal"), found: map[storage.Object]Shard{}}
 	if usable == nil {
@@ -43,22 +42,22 @@ func (s *Store) Begin(format string, usable func(Blob) bool) *Build {
 			b.take(m, usable)
 		}
 	}
-	// What is whole in those of living processes counts, too. Where a file system has no locks, or
-	// refuses them, these are all.
+	// Whole entries in the journals of living processes count, too. If a file system has no locks,
+	// or refuses them, all journals are read this way.
 	b.takeOthers(mine, usable)
 	return b
 }
 
-// BeginPart begins a build of some of a dataset's shards, beside those of the others by other
-// processes. What they have finished is found and stays theirs; what is added stays when the build is
-// closed, for the build that seals. Shards that are cut by another format are not found.
+// BeginPart begins a build of some of a dataset's shards, concurrently with those of other
+// processes. Shards that they have finished are found and remain in their journals; added shards
+// remain after Close, for the build that seals. Shards in another format are not found.
 func (s *Store) BeginPart(format string, usable func(Blob) bool) *Build {
 	b := &Build{store: s, own: newJournal(s, format), found: map[storage.Object]Shard{}}
 	b.takeOthers(nil, usable)
 	return b
 }
 
-// takeOthers takes what is whole in journals that are not locked by this build.
+// takeOthers takes the whole entries of journals that are not locked by this build.
 func (b *Build) takeOthers(mine map[string]bool, usable func(Blob) bool) {
 	s := b.store
 	for _, path := range s.files(s.name+".", ".journal") {
@@ -76,7 +75,7 @@ func (b *Build) takeOthers(mine map[string]bool, usable func(Blob) bool) {
 	}
 }
 
-// take finds what a journal has, unless it is of another version or format.
+// take adds a journal's shards to found, unless it is of another version or format.
 func (b *Build) take(m *mapping, usable func(Blob) bool) {
 	b.maps = append(b.maps, m)
 	entries, err := readJournal(m.data, b.own.head)
@@ -90,30 +89,29 @@ func (b *Build) take(m *mapping, usable func(Blob) bool) {
 	}
 }
 
-// Stays says whether what was added is in the index directory, which could be written. It is for
-// after Added.
+// Stays reports whether the added shards are in the index directory, i.e. it could be written. It
+// must be called after Added.
 func (b *Build) Stays() bool { return !b.own.inMemory() }
 
-// Find gives a shard that another build had finished, of the object as it is now. Its blob is valid until Close.
+// Find returns a shard that another build has finished, if the object has not changed since. Its
+// blob is valid until Close.
 func (b *Build) Find(o storage.Object) (s Shard, found bool) {
 	s, found = b.found[o]
 	return s, found
 }
 
-// Add keeps a finished shard; i is its number in the build. It may be called
-// concurrently.
+// Add stores a finished shard; i is its number in the build. It may be called concurrently.
 func (b *Build) Add(i int, s Shard) error { return b.own.append(i, s) }
 
-// Added calls set with the codec and the blob of each shard that was added, by its number. The
-// blob lies where it was written to, and is valid until Close. No more shards can be added.
+// Added calls set with the number, codec and blob of each shard that was added. The blob is in the
+// journal's mapping, and valid until Close. No more shards can be added.
 func (b *Build) Added(set func(i int, codec uint32, blob Blob)) error {
 	maps, err := b.own.blobs(set)
 	b.maps = append(b.maps, maps...)
 	return err
 }
 
-// Seal writes the index, to memory where it must be, and opens it. where names the
-// dataset in messages.
+// Seal writes the index, to memory if necessary, and opens it. where names the dataset in messages.
 func (b *Build) Seal(where string, c Content) (*Image, error) {
 	sealing, err := newSealing(c, b.store.key)
 	if err != nil {
@@ -137,8 +135,8 @@ func (b *Build) Seal(where string, c Content) (*Image, error) {
 	return i, nil
 }
 
-// Close ends the build. What was added stays for the next one, unless the index is in
-// the index directory now: then nothing that was left of interrupted builds stays.
+// Close ends the build. The added shards remain for the next one, unless the index is now in the
+// index directory: then everything that interrupted builds have left is removed.
 func (b *Build) Close() {
 	b.own.close(!b.isStored)
 	if b.isStored {
@@ -151,6 +149,6 @@ func (b *Build) Close() {
 		_ = m.Close()
 	}
 	for _, f := range b.left {
-		_ = f.Close() // and unlocked
+		_ = f.Close() // this unlocks it
 	}
 }

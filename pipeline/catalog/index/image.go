@@ -17,35 +17,35 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Image is a sealed index as it lies in a file, checked. It keeps nothing but
-// the bytes, so it costs no heap, whatever its size. It is immutable and safe for
-// concurrent use. Shards are asked for by their number, in dataset order.
+// Image is a checked, sealed index in its stored form. It holds only the bytes, so it takes no
+// heap, whatever its size. It is immutable and safe for concurrent use. Shards are addressed by
+// their number, in dataset order.
 type Image struct {
 	data    []byte
 	h       imageHeader
-	mapping *mapping // that data lies in; nil where it is the caller's
-	held    *os.File // of a snapshot's index: locked, so that it is not removed; or nil
+	mapping *mapping // that contains data; nil if data is the caller's
+	held    *os.File // of a snapshot's index: locked so that it is not removed; or nil
 }
 
-// Version is that of the form in which indexes are stored. One of another version is
-// not read.
+// Version is the version of the stored form. An index of another version is not read.
 const Version = 3
 
-// Generation is that of the rules by which shards are chosen and cut. An index of another one may
-// hold files that are no shards, or other records of them, which nothing in it shows: it is made
-// anew. A change of the rules raises it, and leaves Version as it is, which is a part of Key.
+// Generation is the version of the rules by which shards are chosen and cut. An index of another
+// generation may contain files that are not shards, or other records, and nothing in it shows this:
+// it is rebuilt. A change of the rules raises it, and leaves Version, which is part of Key, as it
+// is.
 const Generation = 1
 
 const (
 	imageMagic       = "lsiofsIX"
 	imageHeaderBytes = 256
 	shardEntryBytes  = 72
-	// Checksums are of so many bytes each, so that several cores check a large
-	// index, and what is written is not read again.
+	// Each checksum covers this many bytes, so that several cores can check a large index, and
+	// writing computes them without reading back.
 	segmentBytes = 4 << 20
 )
 
-// imageHeader is what a sealed index begins with.
+// imageHeader is the beginning of a sealed index.
 type imageHeader struct {
 	fileBytes   uint64
 	shards      uint64
@@ -55,16 +55,16 @@ type imageHeader struct {
 	tableAt     uint64 // shards × shardEntryBytes
 	startsAt    uint64 // (shards+1) × 8
 	pathsAt     uint64
-	judgedAt    uint64 // files that were no shards by their content
+	judgedAt    uint64 // files whose content was found not to be a shard's
 	judgedBytes uint64
 	formatAt    uint64 // the format's parameters, as text
 	formatBytes uint64
 	blobsAt     uint64
-	sumsAt      uint64 // xxh3 of each segment between header and here
+	sumsAt      uint64 // xxh3 of each segment between the header and here
 	sumsHash    uint64 // xxh3 of those
 	key         Key
 	fingerprint [32]byte
-	// After them, at byte 200, comes Generation.
+	// Generation follows at byte 200.
 }
 
 func (h *imageHeader) fields() []*uint64 {
@@ -119,9 +119,9 @@ func parseImageHeader(b []byte) (imageHeader, error) {
 	return h, nil
 }
 
-// Open checks all of a sealed index, its checksums and its structure, and refuses
-// what is not whole, or of something else than key says. After that no method can
-// leave data, which is kept and must not change.
+// Open checks all of a sealed index, its checksums and its structure, and refuses one that is not
+// whole, or whose key differs. After that no method can read outside data, which the Image retains
+// and which must not change.
 func Open(data []byte, key Key) (*Image, error) {
 	h, err := parseImageHeader(data)
 	if err != nil {
@@ -146,7 +146,7 @@ func Open(data []byte, key Key) (*Image, error) {
 	return m, nil
 }
 
-// openMapped is Open of a mapping, which the image closes.
+// openMapped is Open for a mapping, which the image closes.
 func openMapped(m *mapping, key Key) (*Image, error) {
 	i, err := Open(m.data, key)
 	if err != nil {
@@ -157,21 +157,20 @@ func openMapped(m *mapping, key Key) (*Image, error) {
 	return i, nil
 }
 
-// Close frees the index; nothing may use it or its blobs afterwards. It is
-// idempotent, and does nothing for nil.
+// Close frees the index; neither it nor its blobs may be used afterwards. It is idempotent, and
+// does nothing for nil.
 func (m *Image) Close() error {
 	if m == nil {
 		return nil
 	}
 	if m.held != nil {
-		_ = m.held.Close() // and unlocked
+		_ = m.held.Close() // this unlocks it
 		m.held = nil
 	}
 	return m.mapping.Close()
 }
 
-// checkSums compares every segment with its checksum, on all cores where there
-// are many.
+// checkSums compares every segment with its checksum, on all cores.
 func (m *Image) checkSums() error {
 	h := &m.h
 	if h.sumsAt < imageHeaderBytes || h.sumsAt > h.fileBytes {
@@ -197,7 +196,7 @@ func (m *Image) checkSums() error {
 	return g.Wait()
 }
 
-// checkParts checks that the parts lie where the header says, in order.
+// checkParts checks that the parts are where the header puts them, in order.
 func (m *Image) checkParts() error {
 	h := &m.h
 	if h.shards > h.sumsAt/shardEntryBytes || h.records > math.MaxInt64 || h.streamBytes > math.MaxInt64 {
@@ -243,36 +242,36 @@ func (m *Image) checkShards() error {
 	return nil
 }
 
-// Shards is the number of shards.
+// Shards returns the number of shards.
 func (m *Image) Shards() uint64 { return m.h.shards }
 
-// Records is the number of records of all shards.
+// Records returns the number of records of all shards.
 func (m *Image) Records() uint64 { return m.h.records }
 
-// StreamBytes is the sum of the sizes of all records.
+// StreamBytes returns the sum of the sizes of all records.
 func (m *Image) StreamBytes() int64 { return int64(m.h.streamBytes) }
 
-// Keyed says whether blobs have key hashes.
+// Keyed reports whether blobs have key hashes.
 func (m *Image) Keyed() bool { return m.h.keyed != 0 }
 
-// Fingerprint is that of the dataset.
+// Fingerprint returns the dataset's fingerprint.
 func (m *Image) Fingerprint() [32]byte { return m.h.fingerprint }
 
-// Identity tells this index from every other, also of the same dataset: two with the
-// same one say the same of everything.
+// Identity distinguishes this index from every other, even of the same dataset: two with the same
+// identity have the same content.
 func (m *Image) Identity() [32]byte { return sha256.Sum256(m.data[:imageHeaderBytes]) }
 
-// Format is the text of the format that the shards were cut by: Content.Format.
+// Format returns the text of the format by which the shards were cut: Content.Format.
 func (m *Image) Format() string {
 	return string(m.data[m.h.formatAt : m.h.formatAt+m.h.formatBytes])
 }
 
-// Judged are the files that were opened and are no shards.
+// Judged returns the files that were opened and are not shards.
 func (m *Image) Judged() map[storage.Object]bool {
 	return unmarshalJudged(m.data[m.h.judgedAt : m.h.judgedAt+m.h.judgedBytes])
 }
 
-// Find is the number of the shard with that path.
+// Find returns the number of the shard with that path.
 func (m *Image) Find(path string) (i uint64, found bool) {
 	want := []byte(path)
 	n := int(m.h.shards)
@@ -283,25 +282,25 @@ func (m *Image) Find(path string) (i uint64, found bool) {
 	return uint64(k), true
 }
 
-// Start is the number of the first record of shard i; of the number of shards, that
+// Start returns the number of the first record of shard i; if i is the number of shards, the number
 // of all records.
 func (m *Image) Start(i uint64) uint64 {
 	return binary.LittleEndian.Uint64(m.data[m.h.startsAt+8*i:])
 }
 
-// Blob is what is known of the records of shard i.
+// Blob returns the index of the records of shard i.
 func (m *Image) Blob(i uint64) Blob {
 	at, n := m.blobAt(i)
 	return Blob(m.data[at : at+n : at+n])
 }
 
-// blobAt is where that lies in the index.
+// blobAt returns the location of shard i's blob in the index.
 func (m *Image) blobAt(i uint64) (at, bytes uint64) {
 	e := m.entry(i)
 	return binary.LittleEndian.Uint64(e[40:]), binary.LittleEndian.Uint64(e[48:])
 }
 
-// Object is shard i as it was when it was indexed. Its path is a copy, which outlives
+// Object returns shard i in the state in which it was indexed. Its path is a copy, which outlives
 // the image.
 func (m *Image) Object(i uint64) storage.Object {
 	e := m.entry(i)
@@ -316,13 +315,13 @@ func (m *Image) Object(i uint64) storage.Object {
 	}
 }
 
-// Codec is the number of shard i's codec: 0 for none.
+// Codec returns the number of shard i's codec: 0 for none.
 func (m *Image) Codec(i uint64) uint32 { return binary.LittleEndian.Uint32(m.entry(i)[12:]) }
 
-// IDPrefix is the first half of the IDs of shard i's records, big-endian.
+// IDPrefix returns the first half of the IDs of shard i's records, big-endian.
 func (m *Image) IDPrefix(i uint64) uint64 { return binary.LittleEndian.Uint64(m.entry(i)[56:]) }
 
-// entry is shard i's place in the table.
+// entry returns shard i's entry in the table.
 func (m *Image) entry(i uint64) []byte {
 	return m.data[m.h.tableAt+i*shardEntryBytes:][:shardEntryBytes]
 }
@@ -333,7 +332,7 @@ func (m *Image) path(i uint64) []byte {
 	return m.data[at : at+uint64(binary.LittleEndian.Uint32(e[8:]))]
 }
 
-// Is says whether shard i is just that object, without making a copy of its path.
+// Is reports whether shard i is exactly that object, without copying its path.
 func (m *Image) Is(i uint64, o storage.Object) bool {
 	e := m.entry(i)
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(e[at:]) }

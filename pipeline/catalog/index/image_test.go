@@ -13,7 +13,7 @@ import (
 
 var smallKey = Key{9, 8, 7}
 
-// smallSealing is an index with every part in it.
+// smallSealing returns an index with every part in it.
 func smallSealing(t require.TestingT) *sealing {
 	growth := make([]int64, unpack.MaxDigits)
 	growth[3] = 512
@@ -52,7 +52,8 @@ func TestEveryFlippedByteOfAnIndexIsDetected(t *testing.T) {
 	}
 }
 
-// A growth index just beyond the vectors lies inside the shard's part, so no accessor would fail.
+// A growth index just beyond the vectors is still inside the shard's part, so no accessor would
+// fail.
 func TestAGrowthIndexBeyondTheVectorsIsRefused(t *testing.T) {
 	b := bytes.Clone(smallSealing(t).Shards[0].Blob)
 	h := Blob(b).Header()
@@ -140,9 +141,8 @@ func appendWord(b []byte, v uint64) []byte {
 	return b
 }
 
-// FuzzOpenImage shows that no file, not even one with right checksums, makes
-// the opener or an accessor panic: numbers are put into a whole index, and its
-// checksums made right again.
+// FuzzOpenImage shows that no file, not even one with valid checksums, makes the opener or an
+// accessor panic: numbers are written into a whole index, and its checksums are corrected.
 func FuzzOpenImage(f *testing.F) {
 	data := smallImage(f, f.TempDir())
 	f.Add(uint16(24), uint64(0), uint16(0), uint64(0), []byte("lsiofsIX"))
@@ -191,7 +191,7 @@ func useImage(i *Image) {
 	}
 }
 
-// useBlob asks for all of a shard, of many records for the first ones.
+// useBlob calls every accessor of a shard's blob, with the first records if there are many.
 func useBlob(b Blob, keyed bool) {
 	h := b.Header()
 	_, _ = b.Losses(), b.Kind()
@@ -221,8 +221,8 @@ func useBlob(b Blob, keyed bool) {
 	}
 }
 
-// FuzzReadJournal shows that no file makes the reader of journals panic, and
-// that every blob that it gives can be used.
+// FuzzReadJournal shows that no file makes the reader of journals panic, and that every blob it
+// returns can be used.
 func FuzzReadJournal(f *testing.F) {
 	data, head, _ := smallJournal(f)
 	f.Add(data)

@@ -15,19 +15,19 @@ import (
 
 const (
 	journalMagic = "lsiofsJN"
-	// What is finished is written once there is so much of it, or after so
-	// long: a killed build loses no more.
+	// Finished shards are written once there is this much of them, or after this delay: a killed
+	// build loses no more.
 	journalBufferBytes = 256 << 10
 	journalDelay       = time.Second
 	entryHeadBytes     = 7*8 + 4 + 4 // sum, head and blob lengths, size, mtime, inode, ctime, codec, path length
 )
 
-// journal takes finished shards as they come, in the index directory, or in
-// memory where that can't be written. append may be called concurrently.
+// journal stores finished shards as they come, in the index directory, or in memory if that can't
+// be written. append may be called concurrently.
 type journal struct {
 	mu      sync.Mutex
 	store   *Store
-	head    []byte // what every segment begins with
+	head    []byte // beginning of every segment
 	parts   []segment
 	buffer  []byte
 	waiting []where // entries in buffer
@@ -35,32 +35,33 @@ type journal struct {
 	where   []where
 }
 
-// segment is one file of a journal: usually there is one; a second one, in
-// memory, follows where the first can't be written any more.
+// segment is one file of a journal. Usually there is one; a second one, in memory, follows if the
+// first can no longer be written.
 type segment struct {
 	f        *os.File
-	bytes    int64 // that were written whole
+	bytes    int64 // written completely
 	inMemory bool
 }
 
-// where is a shard's blob in a journal.
+// where is the location of a shard's blob in a journal.
 type where struct {
 	shard   int
 	codec   uint32
 	segment int
 	at      int64
 	bytes   int
-	sum     uint64 // xxh3 of what was written
+	sum     uint64 // xxh3 of the blob as written
 }
 
 func newJournal(s *Store, format string) *journal {
 	return &journal{store: s, head: s.journalHead(format), flushed: time.Now()}
 }
 
-// journalVersion is what a journal has after its magic.
+// journalVersion follows the magic of a journal.
 const journalVersion = Version | Generation<<32
 
-// outdated reports whether a journal is of an earlier generation: nothing reads it again.
+// outdated reports whether a journal is of an earlier generation, so that it will never be read
+// again.
 func outdated(data []byte) bool {
 	if len(data) < 16 || string(data[:8]) != journalMagic {
 		return false
@@ -69,7 +70,7 @@ func outdated(data []byte) bool {
 	return uint32(v) == Version && v < journalVersion
 }
 
-// journalHead is what a journal begins with whose shards are cut by a format.
+// journalHead returns the beginning of a journal for shards in a format.
 func (s *Store) journalHead(format string) []byte {
 	head := append([]byte(journalMagic), make([]byte, 8)...)
 	binary.LittleEndian.PutUint64(head[8:], journalVersion)
@@ -108,8 +109,8 @@ func (j *journal) flush() error {
 	return err
 }
 
-// write puts data behind what is written, in memory where the directory fails.
-// The places in list are relative to the first byte of data.
+// write appends data, in memory if the directory fails. The offsets in list are relative to the
+// first byte of data.
 func (j *journal) write(list []where, data ...[]byte) error {
 	for {
 		if len(j.parts) == 0 {
@@ -158,7 +159,7 @@ func (j *journal) warn(err error) {
 // begin makes the first segment.
 func (j *journal) begin() error {
 	if j.store.dir == "" {
-		return j.beginInMemory() // OpenStore has said why
+		return j.beginInMemory() // OpenStore has logged the reason
 	}
 	f, err := j.store.create("journal")
 	if err == nil {
@@ -181,15 +182,14 @@ func (j *journal) beginInMemory() error {
 	return err
 }
 
-// inMemory says whether the index directory was found not to be writable.
+// inMemory reports whether the index directory was found not to be writable.
 func (j *journal) inMemory() bool {
 	return len(j.parts) > 0 && j.parts[len(j.parts)-1].inMemory
 }
 
-// blobs writes what is waiting and maps all of it: set is called with each
-// shard's codec and blob, which stays valid until the mappings are closed. A blob that its disk
-// does not give back as it was written is an error: a write that succeeded may be
-// lost when the kernel writes back later.
+// blobs writes the buffered entries and maps everything: set is called with each shard's codec and
+// blob, which stays valid until the mappings are closed. A blob that reads back differently is an
+// error: a successful write may still be lost when the kernel writes back later.
 func (j *journal) blobs(set func(shard int, codec uint32, b Blob)) ([]*mapping, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -214,8 +214,8 @@ func (j *journal) blobs(set func(shard int, codec uint32, b Blob)) ([]*mapping, 
 	return maps, nil
 }
 
-// close ends writing. What was written stays for the next run, unless keep is
-// false. It is idempotent.
+// close ends writing. What was written remains for the next run, unless keep is false. It is
+// idempotent.
 func (j *journal) close(keep bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -233,8 +233,8 @@ func (j *journal) close(keep bool) {
 	j.parts, j.where, j.buffer, j.waiting = nil, nil, nil, nil
 }
 
-// marshalEntryHead is what precedes a blob: the entry's checksum, lengths, and
-// what the shard was when it was indexed.
+// marshalEntryHead returns what precedes a blob: the entry's checksum, lengths, and the shard's
+// state when it was indexed.
 func marshalEntryHead(p Shard) []byte {
 	path := p.Object.Path
 	b := make([]byte, 8, entryHeadBytes+pad8(uint64(len(path))))
@@ -261,8 +261,8 @@ func entrySum(head []byte, b Blob) uint64 {
 
 var errJournal = errors.New("is not a journal of this dataset, format and version")
 
-// readJournal gives the entries of a journal up to the first one that is not
-// whole: everything behind it was lost with the process that wrote it.
+// readJournal returns the entries of a journal up to the first one that is not whole: everything
+// after it was lost with the process that wrote it.
 func readJournal(data, head []byte) ([]Shard, error) {
 	if len(data) < len(head) || string(data[:len(head)]) != string(head) {
 		return nil, errJournal

@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// Journals are what the index directory has of a dataset that grows: journals without an
-// end, of which those are dropped that have nothing in them any more that is wanted. Each
-// process writes to journals of its own and reads those of the others; those of dead
-// processes become its own.
+// Journals is the stored index of a dataset that grows: an unbounded sequence of journals, from
+// which those are dropped that no longer contain anything used. Each process writes to its own
+// journals and reads those of the others; those of dead processes become its own.
 //
-//	j := store.OpenJournals(formats, visit)   // every shard that is known
-//	j.Begin(format)                           // what new shards are cut by
-//	j.Append(shard)  ─► Place                 // on disk when it returns, for whoever comes after a kill
-//	j.Drop(place)                             // nobody wants it any more
-//	j.Sparse() ─► Segment, Append what is live of it, j.Retire(segment)
+//	j := store.OpenJournals(formats, visit)   // every known shard
+//	j.Begin(format)                           // the format of new shards
+//	j.Append(shard)  ─► Place                 // written when it returns: it survives a kill
+//	j.Drop(place)                             // it is no longer used
+//	j.Sparse() ─► Segment, Append its live shards, j.Retire(segment)
 //
 // It is safe for concurrent use.
 type Journals struct {
@@ -28,16 +27,16 @@ type Journals struct {
 	segments []*Segment
 	readers  int
 	failed   bool      // the directory could not be written
-	again    time.Time // when it is tried again then
+	again    time.Time // when it will be tried again
 }
 
-// retryDirectory is after how long a directory that could not be written is tried again:
-// a full disk is given room.
+// retryDirectory is the delay after which an unwritable directory is tried again, since space may
+// be freed on a full disk.
 const retryDirectory = time.Minute
 
-// OpenJournals opens what is there: visit is called for each shard, with the format that
-// it was cut by, one of formats; of a path perhaps more than once. What is of another
-// format is left alone.
+// OpenJournals opens the existing journals and calls visit for each shard, with the format by which
+// it was cut, one of formats. It may visit a path more than once. Journals of other formats are
+// ignored.
 func (s *Store) OpenJournals(formats []string, visit func(format string, p Place, k Shard)) *Journals {
 	j := &Journals{store: s}
 	s.clean(".tmp")
@@ -58,7 +57,7 @@ func (s *Store) OpenJournals(formats []string, visit func(format string, p Place
 			j.openJournal(f, false, formats, visit)
 		}
 	}
-	for _, f := range own { // last, so that of what is in several journals they count
+	for _, f := range own { // last, so that they take precedence for shards in several journals
 		j.openJournal(f, true, formats, visit)
 	}
 	return j
@@ -70,7 +69,7 @@ func (j *Journals) openImage(path string, snapshot bool, formats []string, visit
 	}
 	i, err := j.store.loadFile(path)
 	if err != nil {
-		return // it is made again where it is wanted
+		return // it is rebuilt when needed
 	}
 	format := i.Format()
 	if !slices.Contains(formats, format) {
@@ -112,15 +111,15 @@ func (j *Journals) found(format string, p Place, s Shard, visit func(string, Pla
 	visit(format, p, s)
 }
 
-// Begin says what the shards are cut by that are going to be appended.
+// Begin sets the format of the shards that will be appended.
 func (j *Journals) Begin(format string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.head = j.store.journalHead(format)
 }
 
-// Append keeps a shard. Where the directory can't be written it is kept in memory, which
-// is logged, and the directory is tried again now and then.
+// Append stores a shard. If the directory can't be written, the shard is kept in memory, which is
+// logged, and the directory is tried again periodically.
 func (j *Journals) Append(s Shard) (Place, error) {
 	head := marshalEntryHead(s)
 	n := int64(len(head) + len(s.Blob))
@@ -147,7 +146,7 @@ func (j *Journals) Append(s Shard) (Place, error) {
 	}
 }
 
-// writable says whether the directory is worth a try.
+// writable reports whether to try the directory.
 func (j *Journals) writable() bool {
 	return j.store.dir != "" && (!j.failed || !time.Now().Before(j.again))
 }
@@ -166,7 +165,7 @@ func (j *Journals) rotate(room int64) error {
 	}
 	if err != nil {
 		if j.active != nil && j.active.fits(room) {
-			return nil // that in memory goes on
+			return nil // continue with the one in memory
 		}
 		if g, err = memorySegment(room); err != nil {
 			return err
@@ -188,15 +187,15 @@ func (j *Journals) warn(err error) {
 		"dir", j.store.dir, "error", err)
 }
 
-// Drop says that nobody wants a shard of that path any more.
+// Drop reports that the shard of that path at p is no longer used.
 func (j *Journals) Drop(p Place, path string) {
 	if p.segment != nil {
 		p.segment.live.Add(-entryBytes(path, p.bytes))
 	}
 }
 
-// Size says how many bytes of journals there are, of this process's own, and how many of
-// them are wanted.
+// Size returns how many bytes this process's own journals take, how many of these are used, and the
+// number of journals.
 func (j *Journals) Size() (bytes, live int64, journals int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -212,19 +211,20 @@ func (j *Journals) size() (bytes, live int64, journals int) {
 	return bytes, live, journals
 }
 
-// owned says whether it is this process's to remove.
+// owned reports whether this process may remove the segment.
 func (g *Segment) owned() bool { return g.image == nil && (g.f != nil || g.copied) }
 
 const (
-	// Journals may hold as much that is not wanted as that is, and so much more.
+	// Journals may hold as many unused bytes as used ones, and this many more.
 	spareBytes = 2 * segmentCapacity
-	// They may be so many more than would do, of processes that were ended early.
+	// There may be this many more journals than necessary, left by processes that were ended early.
 	spareJournals = 16
 )
 
-// Sparse gives a journal that should be emptied and retired: one in memory, where the
-// directory can be written again; else of those of this process the one of which least is
-// wanted, where they hold too much that is not, or are too many. It is nil where they are in order. Afterwards Append does not write to it.
+// Sparse returns a journal that should be emptied and retired: one in memory if the directory can
+// be written again; otherwise, if this process's journals hold too many unused bytes or are too
+// many, the one with the least in use. It returns nil if there is nothing to do. Append does not
+// write to the returned journal afterwards.
 func (j *Journals) Sparse() *Segment {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -232,7 +232,7 @@ func (j *Journals) Sparse() *Segment {
 	var worst *Segment
 	for _, g := range j.segments {
 		if g.retired {
-			continue // it goes when nobody reads any more
+			continue // it is freed after the last reader
 		}
 		if g.live.Load() == 0 && g != j.active {
 			return g
@@ -259,7 +259,7 @@ func (j *Journals) Sparse() *Segment {
 	return worst
 }
 
-// smallest is the journal of this process of which least is wanted in bytes.
+// smallest returns the journal of this process with the fewest used bytes.
 func (j *Journals) smallest() (s *Segment) {
 	for _, g := range j.segments {
 		if g.owned() && !g.retired && g != j.active && (s == nil || g.live.Load() < s.live.Load()) {
@@ -269,7 +269,7 @@ func (j *Journals) smallest() (s *Segment) {
 	return s
 }
 
-// Retire removes a journal of which nothing is wanted any more.
+// Retire removes a journal of which nothing is used any more.
 func (j *Journals) Retire(g *Segment) {
 	if g.f != nil {
 		_ = os.Remove(g.f.Name())
@@ -280,14 +280,14 @@ func (j *Journals) Retire(g *Segment) {
 	j.free()
 }
 
-// Acquire has blobs stay valid until Release.
+// Acquire keeps blobs valid until Release.
 func (j *Journals) Acquire() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.readers++
 }
 
-// Release is said once for each Acquire.
+// Release must be called once for each Acquire.
 func (j *Journals) Release() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -295,7 +295,7 @@ func (j *Journals) Release() {
 	j.free()
 }
 
-// free closes retired segments where nobody reads. mu is held.
+// free closes retired segments if there are no readers. mu must be held.
 func (j *Journals) free() {
 	if j.readers > 0 {
 		return
@@ -308,8 +308,8 @@ func (j *Journals) free() {
 	})
 }
 
-// Close frees everything. Journals stay for the next run, but for those of which nothing
-// is wanted. No blob may be used afterwards.
+// Close frees everything. Journals remain for the next run, except for those of which nothing is
+// used. No blob may be used afterwards.
 func (j *Journals) Close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -18,13 +18,13 @@ import (
 
 func none(string, Place, Shard) {}
 
-// shardOf is the i-th shard of a test.
+// shardOf returns the i-th shard of a test.
 func shardOf(t *testing.T, i int) Shard {
 	s := plainShard{decoded: 10}
 	return Shard{Object: storage.Object{Path: fmt.Sprint(i)}, Blob: s.pack(t, false)}
 }
 
-// A disk that was full for a while ends nothing: what was kept in memory meanwhile goes to the
+// A disk that was full for a while ends nothing: what was kept in memory meanwhile is moved to the
 // directory, and the next run finds all of it.
 func TestJournalsReturnToADirectoryThatCanBeWrittenAgain(t *testing.T) {
 	var log bytes.Buffer
@@ -41,9 +41,9 @@ func TestJournalsReturnToADirectoryThatCanBeWrittenAgain(t *testing.T) {
 		require.NoError(t, err)
 		places[i] = p
 	}
-	add(0) // there is no such directory
+	add(0) // the directory does not exist
 	j.again = time.Time{}
-	add(1) // nor now, which is not said again
+	add(1) // nor now, which is not logged again
 	require.Equal(t, 1, strings.Count(log.String(), "level=WARN"))
 	require.Nil(t, j.Sparse(), "there is no better place")
 	require.NoError(t, os.Mkdir(dir, 0o755))
@@ -68,8 +68,8 @@ func TestJournalsReturnToADirectoryThatCanBeWrittenAgain(t *testing.T) {
 	require.Equal(t, map[string]bool{"0": true, "1": true, "2": true, "3": true}, found)
 }
 
-// What another process has not written to the end it may cut off again, so that nothing of it
-// is mapped, however long the file is when it is opened.
+// Another process may truncate an entry that it has not written completely, so nothing of it is
+// mapped, however long the file is when it is opened.
 func TestOfAJournalThatIsBeingWrittenOnlyWholeEntriesAreMapped(t *testing.T) {
 	store := storeIn(t.TempDir(), io.Discard)
 	var err error

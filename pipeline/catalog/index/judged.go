@@ -6,10 +6,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Files that were opened to see whether they are shards, and are none, are remembered,
-// so that an unchanged dataset opens without opening files.
+// Files that were opened and found not to be shards are remembered, so that an unchanged dataset
+// opens without opening files.
 
-// judgedHeadBytes are size, mtime, ctime, inode and the length of the path.
+// judgedHeadBytes is the size of size, mtime, ctime, inode and the length of the path.
 const judgedHeadBytes = 4*8 + 4
 
 func marshalJudged(list []storage.Object) []byte {
@@ -25,7 +25,7 @@ func marshalJudged(list []storage.Object) []byte {
 	return b
 }
 
-// unmarshalJudged reads as many entries as are whole.
+// unmarshalJudged reads all whole entries.
 func unmarshalJudged(b []byte) map[storage.Object]bool {
 	list := map[storage.Object]bool{}
 	for len(b) >= judgedHeadBytes {

@@ -11,7 +11,8 @@ const (
 	maxReasonBytes  = 4096
 )
 
-// appendDamage appends a damage without its reason's length: the last of its part.
+// appendDamage appends a damage without its reason's length, because the reason is the last field
+// of its part.
 func appendDamage(dst []byte, d *unpack.CorruptError) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(d.Record))
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(d.OffsetBytes))
@@ -30,8 +31,8 @@ func parseDamage(p []byte) *unpack.CorruptError {
 	}
 }
 
-// appendLosses appends the damages of a shard that is made of parts, each with
-// the name of its part and the reason, and then the reasons with their counts.
+// appendLosses appends the damages of a shard that is made of parts, each with the name of its part
+// and the reason, and then the reasons with their counts.
 func appendLosses(dst []byte, l *unpack.Losses) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(l.First)))
 	for _, d := range l.First {
@@ -51,7 +52,7 @@ func appendText(dst []byte, s string) []byte {
 	return append(binary.LittleEndian.AppendUint32(dst, uint32(len(s))), s...)
 }
 
-// lossReader takes apart what appendLosses wrote. What does not fit makes it bad.
+// lossReader parses what appendLosses wrote. Invalid input sets bad.
 type lossReader struct {
 	rest []byte
 	bad  bool
@@ -97,7 +98,7 @@ func (r *lossReader) losses() (l unpack.Losses) {
 	return l
 }
 
-// checkDamage says whether a blob's damage can be taken apart.
+// checkDamage reports whether a blob's damage can be parsed.
 func checkDamage(p []byte, flags uint32) bool {
 	if flags&flagParts == 0 {
 		return len(p) >= damageHeadBytes
@@ -107,7 +108,7 @@ func checkDamage(p []byte, flags uint32) bool {
 	return !r.bad
 }
 
-// Losses are what was left out of the shard; no errors where nothing was.
+// Losses returns what was left out of the shard; it is empty if nothing was.
 func (b Blob) Losses() unpack.Losses {
 	h := b.Header()
 	if h.flags&flagDamaged == 0 {

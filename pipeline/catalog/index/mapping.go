@@ -12,19 +12,18 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// mapping is a file mapped for reading, or a copy of it in memory. Files that are mapped are never
-// truncated or written to by lsiofs afterwards: replaced ones get a new name's
-// inode, journals only grow.
+// mapping is a file mapped for reading, or a copy of it in memory. lsiofs never truncates or writes
+// to a mapped file afterwards: a replacement is a new inode, and journals only grow.
 type mapping struct{ data []byte }
 
-// maxCopied is up to which size an index is copied to memory wherever it lies:
-// some million records.
+// maxCopied is the size up to which an index is copied to memory on any file system: some million
+// records.
 const maxCopied = 16 << 20
 
-// mapFile gives the first size bytes of f, which may be closed afterwards: a copy of
-// them in memory, unless f is in memory or is large. Pages of a mapping can go, and
-// when they can't be read again that is the end of the process; while the server of
-// a remote file system does not answer, it stands still. So nothing of one is mapped.
+// mapFile returns the first size bytes of f, which may be closed afterwards: a copy in memory,
+// unless f is in memory or is large. Pages of a mapping can be evicted. If they can't be read
+// again, the process is killed; while the server of a remote file system does not answer, the
+// process hangs. So nothing on a remote file system is mapped.
 func (s *Store) mapFile(f *os.File, size int64, inMemory bool) (*mapping, error) {
 	remote := !inMemory && filesystem.Of(int(f.Fd())).Remote
 	if size == 0 || inMemory || !remote && size > maxCopied {
@@ -67,7 +66,7 @@ func mapPages(f *os.File, size int64) (*mapping, error) {
 	return &mapping{data: data}, nil
 }
 
-// Close unmaps; nothing may use data afterwards.
+// Close unmaps; data may not be used afterwards.
 func (m *mapping) Close() error {
 	if m == nil || m.data == nil {
 		return nil
@@ -77,8 +76,8 @@ func (m *mapping) Close() error {
 	return unix.Munmap(data)
 }
 
-// memoryFile is a file without a name, in memory: where an index lives that
-// can't be written to its directory.
+// memoryFile returns an unnamed file in memory, for an index that can't be written to its
+// directory.
 func memoryFile() (*os.File, error) {
 	fd, err := unix.MemfdCreate("lsiofs-index", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -87,7 +86,7 @@ func memoryFile() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "index in memory"), nil
 }
 
-// mapWhole is mapFile of all that a file holds.
+// mapWhole is mapFile for a complete file.
 func (s *Store) mapWhole(f *os.File, inMemory bool) (*mapping, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -96,9 +95,9 @@ func (s *Store) mapWhole(f *os.File, inMemory bool) (*mapping, error) {
 	return s.mapFile(f, info.Size(), inMemory)
 }
 
-// mapJournal is mapFile of a journal. Of one that another process writes to only the whole
-// entries are mapped: that process cuts off what it could not write to the end, and a
-// mapping that is longer than its file ends who reads it.
+// mapJournal is mapFile for a journal. If another process writes to it, only the whole entries are
+// mapped: that process truncates what it could not write completely, and reading a mapping beyond
+// the end of its file kills the reader.
 func (s *Store) mapJournal(f *os.File, own bool) (*mapping, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -111,13 +110,13 @@ func (s *Store) mapJournal(f *os.File, own bool) (*mapping, error) {
 	return s.mapFile(f, size, false)
 }
 
-// wholeEntries is how much of a journal of so many bytes its head and whole entries take,
-// by the lengths that they begin with; what they hold is not checked.
+// wholeEntries returns how many bytes the head and the whole entries of a journal take, judging by
+// the lengths at the entries' beginning; their content is not checked.
 func wholeEntries(f io.ReaderAt, head, size int64) int64 {
 	if size < head {
 		return 0
 	}
-	var lengths [24]byte // behind the sum: of the entry's head, and of its blob
+	var lengths [24]byte // after the sum: lengths of the entry's head and of its blob
 	for at := head; ; {
 		if size-at < entryHeadBytes {
 			return at

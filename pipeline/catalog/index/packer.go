@@ -10,9 +10,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Packer makes the blob of one shard from its records, in file order. It holds what
-// is packed and one block of extents, nothing else a record. It is for one goroutine
-// and one shard.
+// Packer makes the blob of one shard from its records, in file order. Besides the packed records it
+// holds only one block of extents. It is for one goroutine and one shard.
 type Packer struct {
 	keyed, compressed bool
 	most              int // bytes that may be held
@@ -22,32 +21,32 @@ type Packer struct {
 	data    []byte
 	keys    []byte
 	growth  growthTable
-	pending []unpack.Extent // of the block that is being filled; Growth is nil
+	pending []unpack.Extent // the block being filled; Growth is nil
 	values  [BlockRecords]uint64
 }
 
-// NewPacker packs a shard: keyed where its format gives keys to records, compressed
-// where the shard is. It holds at most mostBytes until the shard is packed.
+// NewPacker returns a Packer for a shard; keyed is whether its format has keys, compressed whether
+// the shard is compressed. It holds at most mostBytes until the shard is packed.
 func NewPacker(keyed, compressed bool, mostBytes int64) *Packer {
 	return &Packer{keyed: keyed, compressed: compressed, most: int(min(mostBytes, MaxPackedBytes)), pending: make([]unpack.Extent, 0, BlockRecords)}
 }
 
-// Records is how many records were added.
+// Records returns how many records were added.
 func (p *Packer) Records() uint64 { return p.h.Records }
 
-// HeldBytes is about how much memory the packed records take.
+// HeldBytes returns approximately how much memory the packed records take.
 func (p *Packer) HeldBytes() int64 { return int64(p.bytes()) }
 
-// Restart forgets every record.
+// Restart drops every record.
 func (p *Packer) Restart() {
 	p.h = Header{}
 	p.blocks, p.data, p.keys, p.pending = p.blocks[:0], p.data[:0], p.keys[:0], p.pending[:0]
 	p.growth = growthTable{}
 }
 
-// Add takes the next record. Records that no shard can have are errors: they
-// are a format's defect, and must not reach a stored index. A shard whose blob gets
-// too large is an *unpack.RefusedError.
+// Add adds the next record. A record that no shard can have is an error: it is a defect of the
+// format, and must not reach a stored index. If a shard's blob gets too large, the error is an
+// *unpack.RefusedError.
 func (p *Packer) Add(e unpack.Extent) error {
 	if e.OffsetBytes < 0 || e.SizeBytes < 0 || e.OffsetBytes > math.MaxInt64-e.SizeBytes ||
 		p.h.StreamBytes > math.MaxInt64-e.SizeBytes {
@@ -77,11 +76,11 @@ func (p *Packer) Add(e unpack.Extent) error {
 	return nil
 }
 
-// MaxPackedBytes bounds what is held of a shard until it is packed, whatever the memory: 10⁸ records
-// of tar, 10⁹ lines.
+// MaxPackedBytes bounds what is held of a shard until it is packed, however much memory is
+// configured: 10⁸ records of tar, 10⁹ lines.
 const MaxPackedBytes = 1 << 30
 
-// bytes is about what is held.
+// bytes returns approximately how much is held.
 func (p *Packer) bytes() int {
 	return len(p.blocks) + len(p.data) + len(p.keys) + 2*len(p.growth.vectors) + 12*len(p.growth.ordinals)
 }
@@ -105,7 +104,7 @@ func (p *Packer) flush() {
 	p.pending = p.pending[:0]
 }
 
-// pack appends n values as differences to the smallest of them.
+// pack appends n values as differences from the smallest of them.
 func (p *Packer) pack(n int, value func(int) int64) (base int64, bits uint) {
 	if n == 0 {
 		return 0, 0
@@ -124,7 +123,7 @@ func (p *Packer) pack(n int, value func(int) int64) (base int64, bits uint) {
 	return base, bits
 }
 
-// Finish gives the shard's blob. Damage is recorded as what was left out.
+// Finish returns the shard's blob. Damage is recorded as what was left out.
 func (p *Packer) Finish(s unpack.Summary) (Blob, error) {
 	p.flush()
 	h := &p.h
@@ -172,12 +171,12 @@ func (p *Packer) Finish(s unpack.Summary) (Blob, error) {
 	return b, nil
 }
 
-// assemble lays the parts out, all but the entry bits.
+// assemble writes all parts except the entry bits.
 func (p *Packer) assemble(members []unpack.Member, damage []byte) (Blob, layout) {
 	l := p.h.layout()
 	b := make([]byte, l.end)
 	p.h.append(b[:0])
-	// The places of the data were relative to its begin, which is known now.
+	// The offsets of the data were relative to its beginning, which is known now.
 	copy(b[l.blocks:], p.blocks)
 	for i := range blockCount(p.h.Records) {
 		where := b[l.blocks+i*blockBytes+24:]
@@ -196,9 +195,8 @@ func (p *Packer) assemble(members []unpack.Member, damage []byte) (Blob, layout)
 	return b, l
 }
 
-// markEntries sets the bit of the first record and of each one that begins
-// where a member does, or is the first that is left of a part, and returns how
-// many there are.
+// markEntries sets the bit of the first record, and of each record that begins where a member does,
+// or that is the first one left of a part. It returns the number of bits set.
 func markEntries(b Blob, l *layout, h *Header) uint64 {
 	var n, m uint64
 	parts := h.flags&flagParts != 0
@@ -230,8 +228,8 @@ func markEntries(b Blob, l *layout, h *Header) uint64 {
 	return n
 }
 
-// growthTable holds the distinct growth vectors of a shard, and which record
-// has which: few records have one at all, and their vectors repeat.
+// growthTable holds the distinct growth vectors of a shard, and the vector of each record that has
+// one: few records do, and vectors repeat.
 type growthTable struct {
 	index    map[[unpack.MaxDigits]int64]uint32
 	vectors  []byte

@@ -31,7 +31,7 @@ func (s *plainShard) pack(t require.TestingT, keyed bool) Blob {
 	return b
 }
 
-// sealingOf is a content under smallKey.
+// sealingOf returns a sealing of c under smallKey.
 func sealingOf(t require.TestingT, c Content) *sealing {
 	c.Lines = func(w io.Writer) error {
 		_, err := io.WriteString(w, "what the fingerprint is of")

@@ -7,31 +7,32 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// storedPointBytes is the size of a point but for its state: offset in the decoded shard, in the
-// file in bits, u32 checksum, u32 size of its state and the place of that behind the states before.
+// storedPointBytes is the size of a point without its state: offset in the decoded shard, in the
+// file in bits, u32 checksum, u32 size of its state, and the state's offset among the states.
 const storedPointBytes = 4 * 8
 
-// pointCountsBytes is the size of what ends a blob with points.
+// pointCountsBytes is the size of the counts at the end of a blob with points.
 const pointCountsBytes = 2 * 8
 
-// point is the i-th, without its state and its member.
+// point returns the i-th point, without its state and its member.
 func (b Blob) point(l *layout, i uint64) unpack.Point {
 	at := l.points + storedPointBytes*i
 	return unpack.Point{DecodedBytes: int64(b.word(at)), RawBits: int64(b.word(at + 8)), CRC32: uint32(b.word(at + 16))}
 }
 
-// stateOf is where the state of the i-th point lies.
+// stateOf returns the location of the state of the i-th point.
 func (b Blob) stateOf(l *layout, i uint64) (from, size uint64) {
 	at := l.points + storedPointBytes*i
 	return b.word(at + 24), b.word(at+16) >> 32
 }
 
-// pointsUpTo is how many points lie at or before a byte.
+// pointsUpTo returns how many points are at or before a byte.
 func (b Blob) pointsUpTo(h *Header, l *layout, decodedBytes int64) uint64 {
 	return uint64(sort.Search(int(h.Points), func(i int) bool { return b.point(l, uint64(i)).DecodedBytes > decodedBytes }))
 }
 
-// Point is a point by its number, from 1: that of an Entry of this blob. Its State lies in the blob.
+// Point returns a point by its number, from 1, as in an Entry of this blob. Its State is a slice of
+// the blob.
 func (b Blob) Point(number int) unpack.Point {
 	h := b.Header()
 	l := h.layout()
@@ -41,7 +42,7 @@ func (b Blob) Point(number int) unpack.Point {
 	return p
 }
 
-// NextPoint is the first point behind a byte of the decoded shard, without its State; false where
+// NextPoint returns the first point after a byte of the decoded shard, without its State; false if
 // there is none.
 func (b Blob) NextPoint(decodedBytes int64) (unpack.Point, bool) {
 	h := b.Header()
@@ -53,13 +54,13 @@ func (b Blob) NextPoint(decodedBytes int64) (unpack.Point, bool) {
 	return b.placed(&h, &l, i), true
 }
 
-// PointBytes is what points take of the blob.
+// PointBytes returns how many bytes of the blob points take.
 func (b Blob) PointBytes() int64 {
 	h := b.Header()
 	return int64(h.Points*storedPointBytes + h.stateBytes)
 }
 
-// placed is the i-th point, with its member.
+// placed returns the i-th point, with its member.
 func (b Blob) placed(h *Header, l *layout, i uint64) unpack.Point {
 	p := b.point(l, i)
 	member := b.member(l, b.membersUpTo(h, l, p.DecodedBytes)-1)
@@ -67,7 +68,8 @@ func (b Blob) placed(h *Header, l *layout, i uint64) unpack.Point {
 	return p
 }
 
-// checkPoints says whether they lie in order, each in a member, and their states in the blob.
+// checkPoints reports whether the points are in order, each in a member, and their states inside
+// the blob.
 func (b Blob) checkPoints(h *Header, l *layout) bool {
 	decoded, raw, states := int64(-1), int64(-1), uint64(0)
 	for i := range h.Points {

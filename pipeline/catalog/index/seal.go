@@ -11,21 +11,20 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Shard is one shard of an index. The blob may lie in a mapping.
+// Shard is one shard of an index. The blob may be part of a mapping.
 type Shard struct {
 	Object storage.Object
 	Codec  uint32 // its number (package formats); 0 for none
 	Blob   Blob
 }
 
-// Content is everything that an index says.
+// Content is the full content of an index.
 type Content struct {
-	// Format is the format with its parameters, as text. Shards of another one are
-	// not used again.
+	// Format is the format with its parameters, as text. Shards of another format are not reused.
 	Format string
 	Keyed  bool                  // all blobs have key hashes
 	Shards []Shard               // in dataset order
-	Judged []storage.Object      // files that were opened and are no shards
+	Judged []storage.Object      // files that were opened and are not shards
 	Lines  func(io.Writer) error // writes the text whose SHA-256 is the dataset's fingerprint
 }
 
@@ -34,8 +33,8 @@ type sealing struct {
 	Content
 	key         Key
 	fingerprint [32]byte
-	// again says that it is made again at once where a crash of the machine has lost it, or a
-	// part of it, which its checksums show: no disk is waited for.
+	// again means that the index is simply rebuilt if a crash of the machine loses it or a part of
+	// it, which its checksums show: it is not synced.
 	again bool
 }
 
@@ -47,10 +46,10 @@ func newSealing(c Content, key Key) (*sealing, error) {
 	return &sealing{Content: c, key: key, fingerprint: [32]byte(h.Sum(nil))}, nil
 }
 
-// FingerprintOf is the SHA-256 of the text that lines writes to memory.
+// FingerprintOf returns the SHA-256 of the text that lines writes.
 func FingerprintOf(lines func(io.Writer) error) [32]byte {
 	h := sha256.New()
-	_ = lines(h) // a hash gives no errors
+	_ = lines(h) // a hash returns no errors
 	return [32]byte(h.Sum(nil))
 }
 
@@ -89,11 +88,11 @@ func (s *sealing) write(f *os.File) error {
 	return err
 }
 
-// placed is where a shard's path lies, and the number of its first record.
+// placed is the offset of a shard's path, and the number of its first record.
 type placed struct{ pathAt, first uint64 }
 
-// header computes where every part will lie, and the place of each shard. Of blobs, which lie
-// anywhere, it reads what is needed at once.
+// header computes the offset of every part, and each shard's place. Blobs may be anywhere in
+// memory, so it reads each only once.
 func (s *sealing) header() (imageHeader, []placed) {
 	h := imageHeader{key: s.key, fingerprint: s.fingerprint, shards: uint64(len(s.Shards))}
 	if s.Keyed {
@@ -151,25 +150,23 @@ func (s *sealing) writeStarts(w *summingWriter, h *imageHeader, places []placed)
 	w.write(b[:])
 }
 
-// idPrefix is the first half of the IDs of a shard's records (SELECTION.md in
-// pipeline/order).
+// idPrefix returns the first half of the IDs of a shard's records (SELECTION.md in pipeline/order).
 func idPrefix(path string) uint64 {
 	var text [256]byte // most paths fit
 	sum := sha256.Sum256(append(append(text[:0], "lsiofs/1 shard "...), path...))
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// summingWriter writes segment by segment, and takes the checksum of each. Its error is
-// sticky.
+// summingWriter writes segment by segment, and computes the checksum of each. Its error is sticky.
 type summingWriter struct {
 	w       io.Writer
 	at      uint64 // offset in the file of the next byte
-	segment []byte // that is begun, and not written yet
+	segment []byte // the current one, not written yet
 	sums    []byte
 	err     error
 }
 
-// newSummingWriter writes what comes behind the header, up to sumsAt.
+// newSummingWriter returns a writer for everything after the header, up to sumsAt.
 func newSummingWriter(w io.Writer, sumsAt uint64) *summingWriter {
 	return &summingWriter{w: w, at: imageHeaderBytes, segment: make([]byte, 0, max(min(segmentBytes, sumsAt-imageHeaderBytes), 1))}
 }
@@ -209,7 +206,7 @@ func (w *summingWriter) cut() {
 	w.segment = w.segment[:0]
 }
 
-// finish gives the checksums of all that was written.
+// finish returns the checksums of everything written.
 func (w *summingWriter) finish() []byte {
 	if len(w.segment) > 0 {
 		w.cut()
@@ -217,9 +214,9 @@ func (w *summingWriter) finish() []byte {
 	return w.sums
 }
 
-// seal writes a sealed index to the index directory, by the end of a name, or to memory
-// where inMemory says so or the directory fails, and maps it. f is the file that is
-// mapped, nil where it is in memory; the caller closes it.
+// seal writes a sealed index to the index directory under a name with this ending, or to memory if
+// inMemory is set or the directory fails, and maps it. f is the mapped file, nil if it is in
+// memory; the caller closes it.
 func (s *Store) seal(content *sealing, name string, inMemory bool) (m *mapping, f *os.File, err error) {
 	if s.dir != "" && !inMemory {
 		if m, f, err = s.sealInDir(content, name); err == nil {

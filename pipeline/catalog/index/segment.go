@@ -12,45 +12,45 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// segmentCapacity is how large a journal of a dataset that grows gets before the next one is
-// begun. One blob may be larger.
+// segmentCapacity is the size of a growing dataset's journal at which the next one is begun. A
+// single blob may be larger.
 const segmentCapacity = 32 << 20
 
-// Segment is a file in which Places lie: a journal, or a sealed index.
+// Segment is a file that contains Places: a journal, or a sealed index.
 type Segment struct {
-	f        *os.File // locked, where it is this process's; nil for the others, and in memory
+	f        *os.File // locked, if it is this process's own; nil for others, and in memory
 	m        *mapping // of capacity bytes, of which bytes are written
-	copied   bool     // what is written to f is not seen in m by itself
+	copied   bool     // data written to f must be copied to m
 	capacity int64
 	bytes    int64 // whole entries
 	image    *Image
-	snapshot bool         // the image is a snapshot's, which is removed before long
-	live     atomic.Int64 // bytes of entries that somebody wants
+	snapshot bool         // the image is a snapshot's, which will soon be removed
+	live     atomic.Int64 // bytes of entries in use
 	retired  bool
 }
 
-// Place is where the blob of a shard lies. The zero Place is none.
+// Place is the location of a shard's blob. The zero Place is none.
 type Place struct {
 	segment *Segment
 	at      uint64
 	bytes   uint32
 }
 
-// In says whether it lies in a segment.
+// In reports whether the place is in a segment.
 func (p Place) In(s *Segment) bool { return p.segment == s }
 
-// Blob is what lies there. It is valid until the segment is retired and nobody reads
+// Blob returns the blob at the place. It is valid until the segment is retired and has no readers
 // (Journals.Acquire), or the journals are closed.
 func (p Place) Blob() Blob {
 	return Blob(p.segment.m.data[p.at : p.at+uint64(p.bytes) : p.at+uint64(p.bytes)])
 }
 
-// Passing says whether it lies in a file that is removed before long: the next run may not
-// find it.
+// Passing reports whether the place is in a file that will soon be removed, so that the next run
+// may not find it.
 func (p Place) Passing() bool { return p.segment.snapshot }
 
-// Whole says whether the blob is there as it was written, for a shard of that path. Disks
-// may lose what was written to them.
+// Whole reports whether the blob, of a shard with that path, is as it was written. Disks may lose
+// writes.
 func (p Place) Whole(path string) bool {
 	if p.segment.image != nil {
 		return true // checked when it was opened
@@ -63,12 +63,12 @@ func (p Place) Whole(path string) bool {
 	return xxh3.Hash(entry[8:]) == Blob(entry).word(0)
 }
 
-// entryBytes is how much of a journal a shard takes.
+// entryBytes returns how many bytes of a journal a shard takes.
 func entryBytes(path string, blobBytes uint32) int64 {
 	return int64(entryHeadBytes + pad8(uint64(len(path))) + uint64(blobBytes))
 }
 
-// newSegment makes a journal with room for so many bytes behind its head.
+// newSegment makes a journal with room for that many bytes after its head.
 func (s *Store) newSegment(head []byte, room int64) (*Segment, error) {
 	f, err := s.create("journal")
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Store) newSegment(head []byte, room int64) (*Segment, error) {
 	return g, nil
 }
 
-// memorySegment is one without a file.
+// memorySegment returns a segment without a file.
 func memorySegment(room int64) (*Segment, error) {
 	g := &Segment{copied: true, capacity: max(segmentCapacity, room)}
 	var err error
@@ -99,7 +99,7 @@ func memorySegment(room int64) (*Segment, error) {
 	return g, err
 }
 
-// anonymous is memory that is taken as it is written to.
+// anonymous returns memory that is allocated as it is written.
 func anonymous(size int64) (*mapping, error) {
 	if size > math.MaxInt {
 		return nil, fmt.Errorf("%d bytes can't be held", size)
@@ -111,7 +111,7 @@ func anonymous(size int64) (*mapping, error) {
 	return &mapping{data: data}, nil
 }
 
-// write puts data behind what is written. There is room.
+// write appends data. There must be room.
 func (g *Segment) write(data ...[]byte) error {
 	at := g.bytes
 	if g.f != nil {
@@ -130,7 +130,7 @@ func (g *Segment) write(data ...[]byte) error {
 	return nil
 }
 
-// fits says whether there is room for so many bytes more.
+// fits reports whether there is room for that many more bytes.
 func (g *Segment) fits(bytes int64) bool { return g.bytes+bytes <= g.capacity }
 
 func (g *Segment) close() {
@@ -141,7 +141,7 @@ func (g *Segment) close() {
 		_ = g.m.Close()
 	}
 	if g.f != nil {
-		_ = g.f.Close() // and unlocked
+		_ = g.f.Close() // this unlocks it
 	}
 }
 

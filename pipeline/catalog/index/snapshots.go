@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// snapshotsKept is how many snapshots' indexes are kept besides those that are in use: of
-// the epoch that is read, and the one before.
+// snapshotsKept is how many snapshots' indexes are kept besides those in use: that of the current
+// epoch, and of the one before.
 const snapshotsKept = 2
 
-// snapshotDigits of the fingerprint are in the name of a snapshot's index.
+// snapshotDigits is how many digits of the fingerprint are in the name of a snapshot's index.
 const snapshotDigits = 16
 
 func snapshotName(fingerprint [32]byte) string {
 	return hex.EncodeToString(fingerprint[:snapshotDigits/2]) + ".index"
 }
 
-// LoadSnapshot opens the index of the snapshot with that fingerprint and checks all of it.
-// One that is not there, or not whole, is nil.
+// LoadSnapshot opens the index of the snapshot with that fingerprint and checks all of it. It
+// returns nil if the index is missing or not whole.
 func (s *Store) LoadSnapshot(fingerprint [32]byte) *Image {
 	if s.dir == "" {
 		return nil
@@ -43,7 +43,7 @@ func (s *Store) LoadSnapshot(fingerprint [32]byte) *Image {
 	return i
 }
 
-// loadHeld opens a snapshot's index, which stays as long as the image is open.
+// loadHeld opens a snapshot's index, which is not removed as long as the image is open.
 func (s *Store) loadHeld(path string) (*Image, error) {
 	f, err := s.openStored(path)
 	if err != nil {
@@ -68,10 +68,9 @@ func (s *Store) loadHeld(path string) (*Image, error) {
 	return i, nil
 }
 
-// SealSnapshot writes the index of a snapshot under its own name, to memory where it must
-// be, and opens it. where names the dataset in messages. What is written follows from the
-// content and nothing else. Of other snapshots' indexes it removes those that no process
-// has open, but for the newest.
+// SealSnapshot writes the index of a snapshot under its own name, or to memory if necessary, and
+// opens it. where names the dataset in messages. The file depends only on the content. It removes
+// the indexes of other snapshots that no process has open, except for the newest.
 func (s *Store) SealSnapshot(where string, c Content) (*Image, error) {
 	sealing, err := newSealing(c, s.key)
 	if err != nil {
@@ -90,7 +89,7 @@ func (s *Store) SealSnapshot(where string, c Content) (*Image, error) {
 		return nil, fmt.Errorf("the index of a snapshot of %s that was just written %w: check the disk of %s", where, err, s.dir)
 	}
 	if f != nil {
-		_ = unix.Flock(int(f.Fd()), unix.LOCK_SH) // it was this process's alone
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_SH) // the lock was exclusive
 		makeNewest(f)
 		i.held = f
 		s.forgetSnapshots()
@@ -98,7 +97,7 @@ func (s *Store) SealSnapshot(where string, c Content) (*Image, error) {
 	return i, nil
 }
 
-// snapshots are the paths of the snapshots' indexes.
+// snapshots returns the paths of the snapshots' indexes.
 func (s *Store) snapshots() (paths []string) {
 	for _, p := range s.files(s.name+".", ".index") {
 		digits := strings.TrimSuffix(strings.TrimPrefix(p, s.path("")), ".index")
@@ -109,7 +108,7 @@ func (s *Store) snapshots() (paths []string) {
 	return paths
 }
 
-// forgetSnapshots removes all but the newest that nobody has open.
+// forgetSnapshots removes those snapshots' indexes that no process has open, except for the newest.
 func (s *Store) forgetSnapshots() {
 	for _, path := range beyondNewest(s.snapshots(), snapshotsKept) {
 		f, err := s.openStored(path)

@@ -17,41 +17,40 @@ import (
 
 var errNoDir = errors.New("there is no index directory")
 
-// Key says what an index is of: it is a hash of all that decides what an index of
-// unchanged files holds. What becomes of damage does not: sound shards are the same
-// under both policies, and those that are not are told apart by their flags.
+// Key identifies what an index is of: it is a hash of everything that determines the index of
+// unchanged files. The handling of damage is not part of it: intact shards are the same under both
+// policies, and flags mark the others.
 type Key [32]byte
 
-// KeyOf is the key of what is wanted of a root directory, cut by a format; all three
-// as text.
+// KeyOf returns the key for the wanted files of a root directory in a format; all three as text.
 func KeyOf(root, wanted, format string) Key {
 	return sha256.Sum256(fmt.Appendf(nil, "lsiofs index %d\nroot %q\n%q\nformat %s\n", Version, root, wanted, format))
 }
 
-// Store is the index directory as one dataset sees it:
+// Store is one dataset's view of the index directory:
 //
 //	<name>.index              the sealed index
 //	<name>.<16 hex>.index     that of a snapshot, by its fingerprint
-//	<name>.<random>.journal   finished shards of a build that runs or was interrupted
+//	<name>.<random>.journal   finished shards of a running or interrupted build
 //	<name>.<random>.tmp       a file that is being written
 //	<name>.<fingerprint>.gz   the lines of a fingerprint, for Recall
-//	<name>.<more>             what others keep beside the index, see SaveBeside
+//	<name>.<more>             files that others keep next to the index, see SaveBeside
 //
-// name is a part of the key. Journals and temporary files are locked (flock) by the
-// process that writes them, so those of dead processes are told from living ones'.
+// name is a part of the key. Journals and temporary files are locked (flock) by the process that
+// writes them, which distinguishes those of dead processes from those of living ones.
 //
 // The zero Store has no directory: its indexes are in memory.
 type Store struct {
-	dir string // empty where there is none
-	// trusted are the users whose files count, see openStored.
+	dir string // empty if there is none
+	// trusted are the users whose files are used, see openStored.
 	trusted Trusted
 	key     Key
 	name    string
 	log     *slog.Logger
 }
 
-// OpenStore chooses the index directory (DirectoryFor) and names the dataset's files in
-// it. It makes the directory; where that fails it logs why, and indexes are in memory.
+// OpenStore chooses the index directory (DirectoryFor) and names the dataset's files in it. It
+// creates the directory; if that fails it logs the reason, and indexes are in memory.
 func OpenStore(indexDir, root string, key Key, log *slog.Logger) *Store {
 	s := &Store{key: key, name: hex.EncodeToString(key[:16]), log: log}
 	dir, refused, err := DirectoryFor(indexDir, root)
@@ -71,16 +70,16 @@ func OpenStore(indexDir, root string, key Key, log *slog.Logger) *Store {
 	return s
 }
 
-// Dir is the index directory, "" where there is none.
+// Dir returns the index directory, "" if there is none.
 func (s *Store) Dir() string { return s.dir }
 
-// Name is what the names of the dataset's files begin with: a part of its key.
+// Name returns the prefix of the names of the dataset's files: a part of its key.
 func (s *Store) Name() string { return s.name }
 
 func (s *Store) path(suffix string) string { return filepath.Join(s.dir, s.name+"."+suffix) }
 
-// Load opens the sealed index and checks all of it. One that is not whole is as good
-// as none, which is nil; that it was there is logged.
+// Load opens the sealed index and checks all of it. It returns nil if there is none, or if it is
+// not whole, which is logged.
 func (s *Store) Load() *Image {
 	if s.dir == "" {
 		return nil
@@ -117,9 +116,9 @@ func (s *Store) create(suffix string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Between the two calls another process may take the file for one of a
-		// dead process, lock it and remove it: then another name is tried.
-		// Where the file system has no locks, nobody can take it either.
+		// Between the two calls another process may take the file for one of a dead process, lock
+		// it and remove it: then another name is tried. If the file system has no locks, no other
+		// process can lock it either.
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) && stillNamed(f) {
 			return f, nil
@@ -129,13 +128,13 @@ func (s *Store) create(suffix string) (*os.File, error) {
 	return nil, fmt.Errorf("%s: files are removed as fast as they are made", s.dir)
 }
 
-// stillNamed says whether an open file has a name left.
+// stillNamed reports whether an open file still has a name.
 func stillNamed(f *os.File) bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink > 0
 }
 
-// files are the paths of the index directory's files whose names begin and end so.
+// files returns the paths of the index directory's files whose names have this prefix and ending.
 func (s *Store) files(prefix, ending string) (paths []string) {
 	if s.dir == "" {
 		return nil
@@ -152,8 +151,8 @@ func (s *Store) files(prefix, ending string) (paths []string) {
 	return paths
 }
 
-// abandoned opens and locks the dataset's files with an ending that no living
-// process holds. The caller closes them.
+// abandoned opens and locks the dataset's files with an ending that no living process holds. The
+// caller closes them.
 func (s *Store) abandoned(ending string) []*os.File {
 	var list []*os.File
 	for _, path := range s.files(s.name+".", ending) {
@@ -170,8 +169,8 @@ func (s *Store) abandoned(ending string) []*os.File {
 	return list
 }
 
-// publish gives a finished temporary file its name: synced, renamed, and the
-// directory synced.
+// publish gives a finished temporary file its name: it is synced and renamed, and the directory is
+// synced.
 func (s *Store) publish(f *os.File, name string) error {
 	if err := f.Sync(); err != nil {
 		return err
@@ -187,12 +186,12 @@ func (s *Store) publish(f *os.File, name string) error {
 	return d.Sync()
 }
 
-// rename gives a finished temporary file its name. After a crash of the machine it may have
-// that and nothing in it.
+// rename gives a finished temporary file its name. After a crash of the machine the file may have
+// that name and be empty.
 func (s *Store) rename(f *os.File, name string) error { return os.Rename(f.Name(), s.path(name)) }
 
-// Clean removes what dead processes have left of the dataset. It is for an index of
-// which nothing is left to build: their journals are of no use then.
+// Clean removes what dead processes have left of the dataset. It may be called only when nothing is
+// left to build, because it removes their journals.
 func (s *Store) Clean() { s.clean(".tmp", ".journal") }
 
 // clean removes the dataset's files with these endings that dead processes left.

@@ -9,19 +9,18 @@ import (
 	"syscall"
 )
 
-// What is stored is believed: a whole index that somebody else has made up gives
-// other records, and one that is cut while it is mapped kills its reader. So
-// files count only where this user, root or the index directory's owner has
-// written them, nobody else may write to them, and no link stands in their place.
-// The directory's owner is among them because some file systems show one owner
-// for all files, whoever makes them.
+// Stored files are trusted: a forged index with valid checksums yields other records, and
+// truncating one while it is mapped kills its reader. So a file is used only if this user, root or
+// the index directory's owner has written it, nobody else may write to it, and it is not a symbolic
+// link. The directory's owner is trusted because some file systems show one owner for all files,
+// whoever creates them.
 
-// openStored opens a file of the index directory, never waiting for one that is
-// no file.
+// openStored opens a file of the index directory. It never blocks, even if it is not a regular
+// file.
 func (s *Store) openStored(path string) (*os.File, error) { return s.openAs(path, os.O_RDONLY) }
 
-// openToLock is openStored, for writing where that can be, which it can't of others' files or on a
-// read-only file system: NFS gives exclusive locks to writers alone.
+// openToLock is openStored, but for writing if possible, since NFS grants exclusive locks only to
+// writers. It is not possible for files of other users or on a read-only file system.
 func (s *Store) openToLock(path string) (*os.File, error) {
 	if f, err := s.openAs(path, os.O_RDWR); err == nil {
 		return f, nil
@@ -45,10 +44,10 @@ func (s *Store) openAs(path string, mode int) (*os.File, error) {
 	return f, nil
 }
 
-// Trusted are the users whose files count in a directory.
+// Trusted are the users whose files in a directory are used.
 type Trusted []uint32
 
-// TrustIn are those of a directory.
+// TrustIn returns the users trusted in a directory.
 func TrustIn(dir string) (Trusted, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -57,8 +56,8 @@ func TrustIn(dir string) (Trusted, error) {
 	return Trusted{uint32(os.Geteuid()), 0, ownerOf(info)}, nil
 }
 
-// Believable says why a file of the directory does not count, nil where it does: it has
-// to be a regular file of one of t to which nobody else may write.
+// Believable returns why a file of the directory is not used, nil if it is: it must be a regular
+// file that belongs to one of t and to which nobody else may write.
 func (t Trusted) Believable(info fs.FileInfo) error {
 	switch owner := ownerOf(info); {
 	case !info.Mode().IsRegular():
@@ -73,17 +72,17 @@ func (t Trusted) Believable(info fs.FileInfo) error {
 
 func ownerOf(info fs.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
 
-// ownDirName is the directory of an index that lies with its dataset. heldDirName lies in it:
-// links to shards, which a mount makes by itself.
+// ownDirName is the index directory inside a dataset's directory. heldDirName is inside ownDirName:
+// it has hard links to shards, which a mount creates by itself.
 const (
 	ownDirName  = ".lsiofs"
 	heldDirName = "hold"
 )
 
-// besideDataset is the index directory that lies with a dataset, "" where there
-// is none. One that was put there by somebody who does not own the dataset is an
-// error. One that has nothing but held shards was not made for an index: it does not count,
-// or else the first mount that holds some would move the index.
+// besideDataset returns the index directory inside a dataset's directory, "" if there is none. If
+// it was created by somebody who does not own the dataset, that is an error. A directory that
+// contains only held shards was not made for an index and does not count: otherwise the first mount
+// that holds shards would move the index.
 func besideDataset(root string) (string, error) {
 	dir := filepath.Join(root, ownDirName)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -92,7 +91,7 @@ func besideDataset(root string) (string, error) {
 	if holdsShardsOnly(dir) {
 		return "", nil
 	}
-	itself, err := os.Lstat(dir) // a link counts as whose it is
+	itself, err := os.Lstat(dir) // a link counts as its own owner's
 	if err != nil {
 		return "", err
 	}
@@ -116,10 +115,10 @@ func holdsShardsOnly(dir string) bool {
 	return len(names) == 1 && names[0] == heldDirName
 }
 
-// DirectoryFor is where the index of a dataset is stored, absolute: indexDir
-// where that is not empty, else the directory that lies with the dataset, else
-// the user's own. root is the dataset's directory, "" where it is not all of one.
-// refused is why the directory that lies with the dataset is not used.
+// DirectoryFor returns the absolute path of the directory where a dataset's index is stored:
+// indexDir if it is not empty, else the directory inside the dataset's, else lsiofs's directory in
+// the user's cache directory. root is the dataset's directory, "" if the dataset is only a part of
+// one. refused is the reason why the directory inside the dataset's is not used.
 func DirectoryFor(indexDir, root string) (dir string, refused, err error) {
 	if indexDir != "" {
 		dir, err = filepath.Abs(indexDir)

@@ -1,4 +1,4 @@
-// Package indextest makes stored indexes that are wrong, for tests of what reads them.
+// Package indextest makes invalid stored indexes, to test the code that reads them.
 package indextest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Where the header of an index has its fields, see package index.
+// Offsets of the header's fields, see package index.
 const (
 	fileBytesAt  = 16
 	sumsAt       = 120
@@ -22,9 +22,9 @@ const (
 	segmentBytes = 4 << 20
 )
 
-// Repair gives a copy of an index of up to one segment whose checksums are right, as
-// are its version, its generation, its size and what it is of: so what they protect is reached. What is
-// too short, or has its checksums elsewhere, stays as wrong as it is.
+// Repair returns a copy of an index of up to one segment with correct checksums, version,
+// generation, size and key, so that tests reach the fields that these protect. Data that is too
+// short, or has its checksums elsewhere, stays invalid.
 func Repair(data []byte, version, generation uint64, key [32]byte) []byte {
 	data = bytes.Clone(data)
 	if len(data) < headerBytes {
