@@ -7,33 +7,33 @@ import (
 )
 
 const (
-	// maxBlocks bounds the blocks of all handles, of up to 1 MiB each.
+	// maxBlocks bounds the number of blocks of all handles together; a block has at most 1 MiB.
 	maxBlocks = 16
-	// handleBlocks is how many a handle has: the one that is read, the one
-	// behind it, and the one that is being filled.
+	// handleBlocks is the number of blocks per handle: the one being read, the next one, and the
+	// one being filled.
 	handleBlocks = 3
-	// firstAheadBytes is how much a reader reads on before it is read ahead of:
-	// less is looking around.
+	// firstAheadBytes is how much a reader reads sequentially before blocks are copied ahead of it.
+	// Shorter runs may be random access.
 	firstAheadBytes = 256 << 10
 )
 
-// ahead is what one handle copies together ahead of its reader, while there are
-// cores for it: the copy then runs beside the kernel's copy to the reader. Where
-// records lie together already there is none. It is guarded by Handle.mu.
+// ahead is the state of a handle's read-ahead: blocks that are copied together before their reader
+// asks for them, while cores are idle. The copy then overlaps with the kernel's copy to the reader.
+// Records that are already contiguous in memory are not copied ahead. It is guarded by Handle.mu.
 type ahead struct {
-	next    int64    // behind the last read
-	run     int64    // bytes that were read one after the other, up to next
-	blocks  []*block // each begins where the one before it ends
-	filling bool     // a goroutine is at it
-	at      *block   // that it fills; nil for none
+	next    int64    // end of the last read
+	run     int64    // length of the sequential run that ends at next, in bytes
+	blocks  []*block // each starts where the previous one ends
+	filling bool     // a goroutine is filling blocks
+	at      *block   // the block it is filling; nil if none
 	closed  bool
-	waits   meter.Ledger // of who fills
+	waits   meter.Ledger // of the goroutine that fills
 	ctx     context.Context
-	cancel  context.CancelFunc // nil until something was read ahead
+	cancel  context.CancelFunc // nil until the first read-ahead
 }
 
-// read fills r with the stretch [from, to) of the file: from blocks as far as
-// they have it, and then from memory or storage.
+// read fills r with the bytes [from, to) of the file: from blocks as far as they are filled, then
+// from memory or storage.
 func (h *Handle) read(ctx context.Context, r *Reply, from, to, size int64) error {
 	var taken [handleBlocks]*block
 	for _, b := range h.follow(taken[:0], from, to, size) {
@@ -45,7 +45,7 @@ func (h *Handle) read(ctx context.Context, r *Reply, from, to, size int64) error
 		if !h.help(ctx, b, end, r.waits) || !b.has(ctx, end, r.waits, &h.ahead.waits) {
 			end = b.filledUntil(end)
 			h.leaveOff(ctx, b)
-			r.again = true // who fills the block may have been lent what is read now
+			r.again = true // the goroutine that fills the block may have been lent what is read now
 		}
 		if from < end {
 			r.share(b, from, end)
@@ -60,9 +60,8 @@ func (h *Handle) read(ctx context.Context, r *Reply, from, to, size int64) error
 	return h.data(ctx, r, from, to)
 }
 
-// follow notes a read of [from, to), has what is behind it read ahead if that
-// is worth it, and gives the blocks that the read goes through, with a reference
-// each.
+// follow records a read of [from, to), starts reading ahead of it if that is worthwhile, and
+// returns the blocks that the read overlaps, holding a reference to each.
 func (h *Handle) follow(taken []*block, from, to, size int64) []*block {
 	s, a := h.set.source, &h.ahead
 	idle := s.recent.add(h.number)
@@ -72,7 +71,7 @@ func (h *Handle) follow(taken []*block, from, to, size int64) []*block {
 	if from != a.next && (n == 0 || from < a.blocks[0].from || from > a.blocks[n-1].to) {
 		a.clear()
 		a.run = 0
-		if a.cancel != nil { // who fills a block there shall not wait for it
+		if a.cancel != nil { // don't wait for a block that is being filled at the old position
 			a.cancel()
 			a.ctx, a.cancel = context.WithCancel(context.Background())
 		}
@@ -102,8 +101,8 @@ func (a *ahead) clear() {
 	a.blocks = a.blocks[:0]
 }
 
-// extend adds blocks behind those that there are, as large as the reads at
-// least. It is called with h.mu held.
+// extend adds blocks after the existing ones, each at least as large as the reads. It is called
+// with h.mu held.
 func (h *Handle) extend(from, to, size int64) {
 	a, s := &h.ahead, h.set.source
 	length := min(max(to-from, a.run/4), MaxReadBytes)
@@ -132,7 +131,7 @@ func (h *Handle) extend(from, to, size int64) {
 	h.fillers.Go(h.fill)
 }
 
-// unfilled is the first block that has parts for the taking.
+// unfilled returns the first block with parts that no goroutine has taken, or nil.
 func (a *ahead) unfilled() *block {
 	for _, b := range a.blocks {
 		if !b.isTaken() {
@@ -142,7 +141,7 @@ func (a *ahead) unfilled() *block {
 	return nil
 }
 
-// fill fills the blocks that are to be filled, and ends.
+// fill fills blocks until none is unfilled.
 func (h *Handle) fill() {
 	var r Reply
 	for {
@@ -179,8 +178,8 @@ func (h *Handle) fillBlock(ctx context.Context, r *Reply, b *block) {
 	}
 }
 
-// help fills parts of a block whose reader has come before they were: those
-// that it wants all of. It returns false when one can't be filled.
+// help fills those parts of a block that the reader needs completely and that no goroutine has
+// taken yet. It returns false if a part can't be filled.
 func (h *Handle) help(ctx context.Context, b *block, to int64, w *meter.Waiter) bool {
 	part, ok := b.take(to)
 	if !ok {
@@ -202,9 +201,9 @@ func (h *Handle) help(ctx context.Context, b *block, to int64, w *meter.Waiter) 
 	return true
 }
 
-// leaveOff has a block that does not come be filled no further, as its reader reads the
-// rest for itself: so hardly anything is lent to both. What is filled behind it goes on.
-// Where the reader has gone, it stays for the next.
+// leaveOff stops the filling of a block that is late, because its reader reads the rest itself: so
+// hardly any record is lent to both. The blocks after it are still filled. If the reader has gone,
+// the block is left for the next one.
 func (h *Handle) leaveOff(ctx context.Context, b *block) {
 	if ctx.Err() != nil {
 		return
@@ -219,7 +218,7 @@ func (h *Handle) leaveOff(ctx context.Context, b *block) {
 	}
 }
 
-// endAhead stops reading ahead, for good.
+// endAhead stops reading ahead permanently.
 func (h *Handle) endAhead() {
 	h.mu.Lock()
 	h.ahead.closed = true
@@ -234,8 +233,8 @@ func (h *Handle) endAhead() {
 	}
 }
 
-// giveUp takes the blocks from a handle that does not read now. It says no
-// where somebody is at the handle.
+// giveUp drops the blocks of a handle that is not being read. It returns false if the handle is in
+// use.
 func (h *Handle) giveUp() bool {
 	if !h.mu.TryLock() {
 		return false

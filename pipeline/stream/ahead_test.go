@@ -16,13 +16,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
 )
 
-// withCores lets the test run as on a machine with cores to spare.
+// withCores makes the test run as on a machine with idle cores.
 func withCores(t *testing.T, n int) {
 	before := runtime.GOMAXPROCS(n)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 }
 
-// equalRecords are n records of size bytes each, in one shard.
+// equalRecords returns a dataset of n records of size bytes each, in one shard.
 func equalRecords(n, size int) *memory {
 	m := &memory{shards: 1, lends: 100}
 	for i := range n {
@@ -36,8 +36,7 @@ func equalRecords(n, size int) *memory {
 	return m
 }
 
-// readAheadOf is worker 0's file of such records, on a machine with cores to
-// spare.
+// readAheadOf returns worker 0's file of such records, on a machine with idle cores.
 func readAheadOf(t *testing.T, n, size int) (src *Source, set *Set, file []byte) {
 	withCores(t, 4)
 	m := equalRecords(n, size)
@@ -48,19 +47,18 @@ func readAheadOf(t *testing.T, n, size int) (src *Source, set *Set, file []byte)
 	return src, src.Set(v, nil), want[Data]
 }
 
-// readOn reads [from, to) of a file, n bytes at a time, and stops before to where
-// less than n are left.
+// readOn reads [from, to) of a file, n bytes at a time, and stops when less than n are left.
 func readOn(t *testing.T, h *Handle, file []byte, from, to int64, n int) {
 	for off := from; off+int64(n) <= to; off += int64(n) {
 		checkRead(t, h, file, off, n)
 	}
 }
 
-// troubled lends records of which one can't be had.
+// troubled is a lender that fails for one record.
 type troubled struct {
 	*memory
 	record uint64
-	err    error // nil: it does not come before the context ends
+	err    error // nil: the record blocks until the context ends
 }
 
 func (l troubled) open(seq sequence) reader {
@@ -114,7 +112,7 @@ func TestReadersThatJumpGetTheBytesOfWhereTheyAre(t *testing.T) {
 			checkRead(t, h, file, off, n)
 			off += int64(n)
 			if rng.IntN(6) == 0 {
-				off += rng.Int64N(3 << 20) // within what was read ahead, or behind it
+				off += rng.Int64N(3 << 20) // within the blocks ahead, or past them
 			}
 		}
 	}
@@ -143,7 +141,7 @@ func TestWhatCannotBeHadTroublesThoseAloneWhoReadIt(t *testing.T) {
 	file := want[Data]
 	records := make([]uint64, v.Count(0))
 	v.Records(0, 0, records)
-	const at = 500 // of the stream
+	const at = 500 // position in the stream
 	begins := ends[at-1]
 	for name, err := range map[string]error{"an error": errors.New("bad sector"), "a stall": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -171,8 +169,7 @@ func TestWhatCannotBeHadTroublesThoseAloneWhoReadIt(t *testing.T) {
 	}
 }
 
-// Who copies ahead waits for a record that does not come, until the reader has
-// gone elsewhere.
+// The goroutine that copies ahead waits for a blocked record until the reader seeks away.
 func TestNobodyWaitsForWhatLaysAheadOfAPlaceThatTheReaderHasLeft(t *testing.T) {
 	withCores(t, 4)
 	m := equalRecords(4000, 5000)
@@ -180,7 +177,7 @@ func TestNobodyWaitsForWhatLaysAheadOfAPlaceThatTheReaderHasLeft(t *testing.T) {
 	want, ends := naive(m, v, 0)
 	records := make([]uint64, v.Count(0))
 	v.Records(0, 0, records)
-	const at = 500 // of the stream
+	const at = 500 // position in the stream
 	src := newSource(m, troubled{m, records[at], nil})
 	defer src.Close()
 	h := src.Set(v, nil).Open(0, Data)
@@ -190,8 +187,8 @@ func TestNobodyWaitsForWhatLaysAheadOfAPlaceThatTheReaderHasLeft(t *testing.T) {
 	h.fillers.Wait()
 }
 
-// stuckOnce lends records of which one does not come to the first who wants it, before
-// his context ends. It counts how often each was lent.
+// stuckOnce is a lender in which one record blocks its first reader until that reader's context
+// ends. It counts how often each record was lent.
 type stuckOnce struct {
 	*memory
 	record uint64
@@ -230,8 +227,8 @@ func (r stuckReader) Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) e
 	return r.memoryReader.Lend(ctx, k, 1, l)
 }
 
-// What has been copied ahead has gone out as far as the fetcher knows: to ask for it once
-// more may mean to read it once more.
+// For the fetcher, records that were copied ahead have been delivered: asking for them again may
+// mean reading them again.
 func TestAReaderTakesWhatWasCopiedAheadThoughTheRestDoesNotCome(t *testing.T) {
 	withCores(t, 4)
 	const size, at = 4096, 1000 // in the fourth MiB, near its end
@@ -263,8 +260,7 @@ func TestAReaderTakesWhatWasCopiedAheadThoughTheRestDoesNotCome(t *testing.T) {
 	require.LessOrEqual(t, twice, inPart+straddling, "of %d records of the block", 1<<20/size)
 }
 
-// stuck lends records of which some do not come before the context ends of who wants them
-// first.
+// stuck is a lender in which some records block until the context of their first reader ends.
 type stuck struct {
 	*memory
 	records []uint64
@@ -304,7 +300,7 @@ func (r stuckReaders) Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) 
 	return ctx.Err()
 }
 
-// A reader that goes on through what it has left off does not stop the copy of what lies behind.
+// When a reader reads the rest of a block itself, the copy of the blocks after it continues.
 func TestWhatLiesBehindABlockThatWasLeftOffIsCopiedAhead(t *testing.T) {
 	withCores(t, 4)
 	const size, part = 4096, 128 << 10
@@ -340,14 +336,14 @@ func TestBlocksAreBoundedHoweverManyReadersStop(t *testing.T) {
 	for range 2 * maxBlocks {
 		h := set.Open(0, Data)
 		handles = append(handles, h)
-		for i := range int64(40) { // more than recent remembers of the others
+		for i := range int64(40) { // more reads than recent remembers of the others
 			checkRead(t, h, file, i*100_000, 100_000)
 			require.LessOrEqual(t, src.holders.blocks.Load(), int64(maxBlocks))
 		}
 		h.mu.Lock()
 		require.NotEmpty(t, h.ahead.blocks, "those who have stopped have given theirs up")
 		h.mu.Unlock()
-		h.fillers.Wait() // one that is at a block holds it
+		h.fillers.Wait() // a goroutine that is filling a block holds it
 	}
 	for _, h := range handles {
 		h.Close()
@@ -367,16 +363,16 @@ func TestManyReadersAtATimeAreNotReadAheadOf(t *testing.T) {
 		for _, h := range handles {
 			checkRead(t, h, file, off, 1<<20)
 		}
-		if off > handleBlocks<<20 { // those of the first ones, before the others came
+		if off > handleBlocks<<20 { // past the blocks that the first handles got before the others came
 			for _, h := range handles {
-				h.fillers.Wait() // one that is at a block holds it
+				h.fillers.Wait() // a goroutine that is filling a block holds it
 			}
 			require.Zero(t, src.holders.blocks.Load())
 		}
 	}
 }
 
-// What a service brings keeps the cores busy: a copy ahead would be one more for them.
+// While a service delivers data, the cores are busy: a copy ahead would only add to that.
 func TestWhatAServiceStillBringsIsNotCopiedAhead(t *testing.T) {
 	withCores(t, 4)
 	m := equalRecords(2000, 5000)
@@ -389,7 +385,7 @@ func TestWhatAServiceStillBringsIsNotCopiedAhead(t *testing.T) {
 	defer h.Close()
 	readOn(t, h, want[Data], 0, 4<<20, MaxReadBytes)
 	require.Zero(t, src.holders.blocks.Load())
-	m.brings = false // all is in memory now
+	m.brings = false // everything is in memory now
 	readOn(t, h, want[Data], 4<<20, 8<<20, MaxReadBytes)
 	require.NotZero(t, src.holders.blocks.Load())
 }

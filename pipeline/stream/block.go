@@ -10,38 +10,37 @@ import (
 )
 
 const (
-	// partBytes is how much of a block is filled at a time, by one goroutine.
+	// partBytes is the size of the parts of a block. Each is filled by one goroutine.
 	partBytes = 128 << 10
-	// stalled is how long a reader waits for the parts of a block that others
-	// fill before it reads for itself: the range that they wait for may be one
-	// that this reader does not want, and the reader's own deadline counts from
-	// its own call.
+	// stalled is how long a reader waits for parts of a block that others fill before it reads the
+	// bytes itself: the others may be waiting for a range that this reader does not need, and the
+	// reader's deadline counts from its own call.
 	stalled = 20 * time.Millisecond
 )
 
-// block is a stretch [from, to) of a worker's data, copied together ahead of its
-// reader, part by part: by the handle's goroutine, and by a reader who comes
-// before that is through. The handle that has it and the replies with slices of
-// it count as references; with the last one its memory goes back.
+// block is a range [from, to) of a worker's data, copied together before its reader asks for it,
+// part by part: by the handle's goroutine, and by a reader that arrives before that has finished.
+// The handle that owns it and each reply with slices of it hold a reference; when the last one is
+// dropped, the buffer is returned.
 type block struct {
 	source   *Source
 	from, to int64
-	buffer   []byte // of to-from bytes; parts that are filled don't change any more
+	buffer   []byte // to-from bytes; filled parts never change
 	refs     atomic.Int32
 
 	mu     sync.Mutex
 	next   int                            // parts before it have been taken
 	filled [MaxReadBytes / partBytes]bool // by part
-	failed bool                           // a part could not be filled, or was left off: the reader will be told why
-	waits  *waiter                        // who is woken when a part is filled or failed
+	failed bool                           // a part could not be filled, or the block was left off; the reader's own read returns the error
+	waits  *waiter                        // readers to wake when a part is filled or fails
 }
 
-// waiter is a reader that waits for parts of a block. They are pooled: a reply
-// may have to wait several times.
+// waiter is a reader that waits for parts of a block. Waiters are pooled, because a reply may have
+// to wait several times.
 type waiter struct {
-	wake  chan struct{} // of capacity 1
+	wake  chan struct{} // capacity 1
 	timer *time.Timer
-	next  *waiter // of the same block
+	next  *waiter // next waiter for the same block
 }
 
 func newWaiter() any {
@@ -59,14 +58,14 @@ func (b *block) drop() {
 	}
 }
 
-// part is the stretch of a part.
+// part returns the range of part i.
 func (b *block) part(i int) (from, to int64) {
 	from = b.from + int64(i)*partBytes
 	return from, min(from+partBytes, b.to)
 }
 
-// take gives the next part that nobody has taken, if it ends before a place in
-// the stream or there; the caller fills it and says done.
+// take returns the next part that no goroutine has taken, if it ends at or before the given offset
+// in the stream. The caller fills the part and calls done.
 func (b *block) take(before int64) (part int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +76,7 @@ func (b *block) take(before int64) (part int, ok bool) {
 	return b.next - 1, true
 }
 
-// isTaken says that all parts are taken.
+// isTaken reports whether no part is left to take.
 func (b *block) isTaken() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,7 +84,7 @@ func (b *block) isTaken() bool {
 	return b.failed || from >= b.to
 }
 
-// done tells that a part is filled, or can't be.
+// done records that a part is filled, or that filling it failed.
 func (b *block) done(part int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,8 +93,8 @@ func (b *block) done(part int, err error) {
 	b.wake()
 }
 
-// state says whether all parts up to a place in the stream are filled, and
-// whether they may still be.
+// state reports whether all parts up to an offset in the stream are filled (there), and whether
+// missing ones may still be filled (coming).
 func (b *block) state(to int64) (there, coming bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,9 +105,8 @@ func (b *block) state(to int64) (there, coming bool) {
 	return there, !b.failed
 }
 
-// has waits until the bytes up to a place in the stream are there. It returns
-// false when they don't come, or not soon. It waits for what those wait for who
-// fill the block.
+// has waits until the bytes up to an offset in the stream are filled. It returns false if they
+// can't be filled, or not soon. The wait is charged to what the filling goroutines wait for.
 func (b *block) has(ctx context.Context, to int64, waits *meter.Waiter, fillers *meter.Ledger) bool {
 	if there, coming := b.state(to); there || !coming {
 		return there
@@ -118,7 +116,7 @@ func (b *block) has(ctx context.Context, to int64, waits *meter.Waiter, fillers 
 	number := waits.Begin(meter.Copy, fillers, nil, 0)
 	defer waits.End(number)
 	for {
-		// Whatever changes from here on wakes.
+		// Any change from here on wakes this waiter.
 		if there, coming := b.state(to); there || !coming {
 			return there
 		}
@@ -133,8 +131,8 @@ func (b *block) has(ctx context.Context, to int64, waits *meter.Waiter, fillers 
 	}
 }
 
-// filledUntil is where the parts end that are filled without a gap from the block's
-// begin on, or a place in the stream before that.
+// filledUntil returns the end of the parts that are filled without a gap from the start of the
+// block, or to if that is less.
 func (b *block) filledUntil(to int64) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +143,7 @@ func (b *block) filledUntil(to int64) int64 {
 	return min(end, to)
 }
 
-// leaveOff has no more parts be taken, and nobody wait for those that were.
+// leaveOff stops parts from being taken, and ends all waits for those that were.
 func (b *block) leaveOff() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,12 +151,12 @@ func (b *block) leaveOff() {
 	b.wake()
 }
 
-// wake wakes who waits for the block. It is called with mu held.
+// wake wakes all waiters of the block. It is called with mu held.
 func (b *block) wake() {
 	for w := b.waits; w != nil; w = w.next {
 		select {
 		case w.wake <- struct{}{}:
-		default: // it will look anyway
+		default: // already woken
 		}
 	}
 }
@@ -172,7 +170,7 @@ func (b *block) enter() *waiter {
 	return w
 }
 
-// leave takes a waiter out again.
+// leave removes a waiter.
 func (b *block) leave(w *waiter) {
 	b.mu.Lock()
 	at := &b.waits
@@ -181,7 +179,7 @@ func (b *block) leave(w *waiter) {
 	}
 	*at, w.next = w.next, nil
 	b.mu.Unlock()
-	// Nobody knows it any more: nothing comes behind these.
+	// The waiter is no longer reachable, so nothing is sent after this drain.
 	w.timer.Stop()
 	select {
 	case <-w.wake:
@@ -190,8 +188,7 @@ func (b *block) leave(w *waiter) {
 	b.source.waiters.Put(w)
 }
 
-// bytes of the stretch [from, to), which must be filled, or be the caller's to
-// fill.
+// bytes returns the range [from, to) of the buffer, which must be filled or taken by the caller.
 func (b *block) bytes(from, to int64) []byte {
 	return b.buffer[:cap(b.buffer)][from-b.from : to-b.from : to-b.from]
 }

@@ -10,22 +10,23 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
 )
 
-// Locator says where records were cut from. It is used by one goroutine at a time.
+// Locator finds where records were cut from. It is used by one goroutine at a time.
 type Locator interface {
-	// Locate writes the numbers of the record with an ordinal in a shard, as it is in an epoch.
+	// Locate writes to dst the position of a record, named by its ordinal in a shard, in the given
+	// epoch.
 	Locate(dst []int64, shard int, ordinal, epoch uint64)
 }
 
-// crops is how the files of kind Crops are made: an npy array of int64, a row a record.
+// crops makes the files of kind Crops: an npy array of int64 with one row per record.
 type crops struct {
 	rows    npy.Rows
-	numbers int // of a row
+	numbers int // per row
 	open    func() Locator
 }
 
-// SetCrops says that records are crops, so that workers have files of kind Crops. Each record has
-// so many numbers there, which a Locator that open makes writes. It must be called before the
-// first set is made.
+// SetCrops declares that the records are crops, so that workers have files of kind Crops. These
+// have the given count of numbers for each record, written by a Locator that open returns. It must
+// be called before the first set is made.
 func (s *Source) SetCrops(numbers int, open func() Locator) error {
 	rows, err := npy.NewRows("'<i8'", []int64{int64(numbers)})
 	if err != nil {
@@ -35,7 +36,7 @@ func (s *Source) SetCrops(numbers int, open func() Locator) error {
 	return nil
 }
 
-// sizeBytes is the size of a file of n records.
+// sizeBytes returns the size of a file of n records.
 func (c *crops) sizeBytes(n uint64) (int64, error) {
 	if c.open == nil {
 		return 0, errors.New("internal error: records are not crops")
@@ -47,7 +48,7 @@ func (c *crops) sizeBytes(n uint64) (int64, error) {
 	return int64(len(c.rows.Prologue(n))) + int64(n)*row, nil
 }
 
-// rowsBefore is how many whole rows of a file of n records lie before a place.
+// rowsBefore returns the number of whole rows before offset mark in a file of n records.
 func (c *crops) rowsBefore(n uint64, mark int64) uint64 {
 	if c.open == nil {
 		return 0
@@ -55,7 +56,7 @@ func (c *crops) rowsBefore(n uint64, mark int64) uint64 {
 	return uint64(max(mark-int64(len(c.rows.Prologue(n))), 0) / c.rows.RowBytes())
 }
 
-// crops fills r with n bytes of where records were cut from, from off on.
+// crops fills r with n bytes of the positions from which records were cut, starting at off.
 func (h *Handle) crops(r *Reply, off int64, n int) {
 	dst := r.space(n, n)
 	if head := int64(len(h.before)); off < head {

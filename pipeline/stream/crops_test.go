@@ -12,14 +12,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// places says of each record its shard, ordinal and epoch.
+// places locates each record by its shard, ordinal and epoch.
 type places struct{}
 
 func (places) Locate(dst []int64, shard int, ordinal, epoch uint64) {
 	copy(dst, []int64{int64(shard), int64(ordinal), int64(epoch)})
 }
 
-// naiveCrops is a worker's file of kind Crops: all of it, made at once.
+// naiveCrops returns a worker's whole file of kind Crops, made at once.
 func naiveCrops(m *memory, records []uint64) []byte {
 	text := fmt.Sprintf("{'descr': '<i8', 'fortran_order': False, 'shape': (%d, 3), }", len(records))
 	for (10+len(text)+1)%64 != 0 {
@@ -36,12 +36,12 @@ func naiveCrops(m *memory, records []uint64) []byte {
 	return file
 }
 
-// Where records were cut from is an npy file, whose bytes are the same in whatever pieces they are
-// read; it has a row for each record of the worker's file, padding included.
+// The file of kind Crops is an npy file whose bytes don't depend on the sizes of reads. It has a
+// row for each record of the worker's file, including padding.
 func TestCropsAreARowForEachRecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawDataset(t)
-		v := drawView(t, len(m.bytes)) // of epoch 3
+		v := drawView(t, len(m.bytes)) // epoch 3
 		src := newSource(m, m)
 		defer src.Close()
 		require.NoError(t, src.SetCrops(3, func() Locator { return places{} }))
@@ -76,7 +76,7 @@ func TestCropsAreARowForEachRecord(t *testing.T) {
 	})
 }
 
-// Records that are no crops have no such file.
+// Records that are not crops have no such file.
 func TestOnlyCropsHaveAFileOfThem(t *testing.T) {
 	m := &memory{shards: 1, lends: 1, bytes: [][]byte{{1}}, hashes: []uint64{0}}
 	src := newSource(m, m)

@@ -13,34 +13,34 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
-// Handle is one opening of a file. ReadAt may be called concurrently; readers at
-// different places of one handle do not wait for each other.
+// Handle is an open file. ReadAt may be called concurrently; readers at different positions of one
+// handle do not wait for each other.
 type Handle struct {
 	set    *Set
 	w      uint64
 	kind   Kind
-	reader reader // of a data file
-	joins  bool   // what goes out of its records lies one behind the other
+	reader reader // for data files
+	joins  bool   // its records are contiguous in memory, in the order of the stream
 	before []byte // the prologue
-	number uint64 // of the source's handles, from 1 on
-	// retired says that the source was closed already; closed, that Close was called.
+	number uint64 // number among the source's handles, starting at 1
+	// retired is set if the source was already closed; closed, once Close was called.
 	retired bool
 	closed  atomic.Bool
-	size    atomic.Int64 // of the file, and 1; 0 while nobody knows
+	size    atomic.Int64 // size of the file plus 1; 0 while unknown
 
 	mu      sync.Mutex
-	parks   bool // it is one of Source.parking
+	parks   bool // it is in Source.parking
 	parked  []*walker
 	ahead   ahead
 	fillers sync.WaitGroup
 }
 
-// maxParked is how many places a handle remembers: several mappings of one
-// opening, or a read-ahead that overtakes.
+// maxParked is how many positions a handle remembers: for several mappings of one open file, or for
+// read-ahead that overtakes.
 const maxParked = 4
 
-// Open gives a handle for reading a file. A worker out of range, or a kind that there is not,
-// panics.
+// Open returns a handle for reading a file. It panics if the worker is out of range, or if there is
+// no file of that kind.
 func (s *Set) Open(w uint64, k Kind) *Handle {
 	if w >= s.Workers() || k > Crops || k == Crops && s.source.crops.open == nil {
 		panic(fmt.Sprintf("stream: open of worker %d of %d, kind %d", w, s.Workers(), k))
@@ -65,14 +65,14 @@ func (s *Set) Open(w uint64, k Kind) *Handle {
 	return h
 }
 
-// Retired says that the source was closed before the handle was opened: all its reads fail with
+// Retired reports whether the source was closed before the handle was opened: all its reads return
 // ErrRetired.
 func (h *Handle) Retired() bool { return h.retired }
 
-// BeforeRecords is the number of bytes before the first record.
+// BeforeRecords returns the number of bytes before the first record.
 func (h *Handle) BeforeRecords() int64 { return int64(len(h.before)) }
 
-// Close ends the opening. Replies that were not released yet stay valid.
+// Close closes the handle. Replies that were not released yet stay valid.
 func (h *Handle) Close() {
 	if h.retired {
 		return
@@ -87,7 +87,7 @@ func (h *Handle) Close() {
 	}
 }
 
-// sequence is worker w's stream as the fetcher sees it.
+// sequence is worker w's stream in the form that the fetcher reads.
 type sequence struct {
 	set *Set
 	w   uint64
@@ -100,12 +100,11 @@ func (s sequence) Epoch() uint64 { return s.set.view.Epoch().Number() }
 
 func (s sequence) Records(k uint64, dst []uint64) int { return s.set.view.Records(s.w, k, dst) }
 
-// ReadAt fills r with the n bytes at off, or returns an error and leaves r empty. It
-// gives fewer bytes only at the file's end, and none behind it. n is at most
-// MaxReadBytes. On success r must be released, and may then be used again.
+// ReadAt fills r with the n bytes at off, or returns an error and leaves r empty. It returns fewer
+// bytes only at the end of the file, and none past it. n is at most MaxReadBytes. On success r must
+// be released, and may then be reused.
 //
-// Errors are those of fetch.Reader.Lend and of Set.SizeBytes. A failed call may be
-// repeated.
+// Errors are those of fetch.Reader.Lend and of Set.SizeBytes. A failed call may be repeated.
 func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
 	h.begin(r)
 	if off < 0 || n < 0 || n > MaxReadBytes {
@@ -141,19 +140,20 @@ func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
 	}
 }
 
-// mostTries is how often a read is made again of which a copy was lost (fetch.ErrReadAgain).
-// All copies may be lost at once, and be noticed one by one: each try finds one more, at least,
-// which is not used any more. So tries end by themselves, and this bounds a defect only.
+// mostTries is how often a read is repeated after a cached copy of its data was lost
+// (fetch.ErrReadAgain). All copies may be lost at once and be noticed one by one: each try finds at
+// least one more, which is not used again. So the tries end by themselves, and this bound only
+// guards against a defect.
 const mostTries = 1 << 16
 
-// begin makes a reply an empty one.
+// begin makes r an empty reply of this handle.
 func (h *Handle) begin(r *Reply) {
 	r.begin(h.set.source.buffers)
 	r.own = meter.Waiter{Ledger: &h.set.source.meter.Readers}
 	r.waits = &r.own
 }
 
-// sizeBytes is Set.SizeBytes, asked once.
+// sizeBytes caches Set.SizeBytes.
 func (h *Handle) sizeBytes(ctx context.Context) (int64, error) {
 	if known := h.size.Load(); known > 0 {
 		return known - 1, nil
@@ -165,7 +165,7 @@ func (h *Handle) sizeBytes(ctx context.Context) (int64, error) {
 	return size, err
 }
 
-// ids fills r with n bytes of the record IDs from off on.
+// ids fills r with n bytes of the record IDs, starting at off.
 func (h *Handle) ids(r *Reply, off int64, n int) {
 	var records [walkRecords]uint64
 	var extents [walkRecords]catalog.Extent
@@ -186,7 +186,7 @@ func (h *Handle) ids(r *Reply, off int64, n int) {
 	}
 }
 
-// offsets fills r with n bytes of the records' offsets from off on.
+// offsets fills r with n bytes of the record offsets, starting at off.
 func (h *Handle) offsets(ctx context.Context, r *Reply, off int64, n int) error {
 	l, err := h.set.layout(ctx)
 	if err != nil {
@@ -237,7 +237,7 @@ func (h *Handle) data(ctx context.Context, r *Reply, from, to int64) error {
 	return nil
 }
 
-// take gives the parked walker that is good and best of those, or a new one.
+// take returns the best of the parked walkers that are good, or a new one.
 func (h *Handle) take(good func(*walker) bool, better func(a, b *walker) bool) *walker {
 	if wk := h.takeParked(good, better); wk != nil {
 		return wk
@@ -246,7 +246,7 @@ func (h *Handle) take(good func(*walker) bool, better func(a, b *walker) bool) *
 	return newWalker(h.set, h.w)
 }
 
-// takeParked gives nil where there is to be a new one.
+// takeParked returns nil if a new walker is to be made.
 func (h *Handle) takeParked(good func(*walker) bool, better func(a, b *walker) bool) *walker {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -260,7 +260,7 @@ func (h *Handle) takeParked(good func(*walker) bool, better func(a, b *walker) b
 		if len(h.parked) < maxParked {
 			return nil
 		}
-		best = 0 // the one that was parked longest ago
+		best = 0 // the one parked longest ago
 	}
 	wk := h.parked[best]
 	h.parked = append(h.parked[:best], h.parked[best+1:]...)
@@ -277,7 +277,7 @@ func (h *Handle) park(wk *walker) {
 	wk.forget()
 }
 
-// unpark forgets the walkers that are parked. It is called with h.mu held.
+// unpark drops the parked walkers. It is called with h.mu held.
 func (h *Handle) unpark() {
 	for _, wk := range h.parked {
 		wk.forget()

@@ -6,16 +6,15 @@ import (
 	"sync/atomic"
 )
 
-// recent is who has read data last, without a clock.
+// recent remembers which handles read data last, without a clock.
 type recent struct {
-	cores int // processors that may be busy at once; constant
+	cores int // CPUs that may be busy at once; constant
 	n     atomic.Uint32
 	reads [32]atomic.Uint64 // numbers of handles
 }
 
-// add notes a read, and says whether there are cores for reading ahead: where
-// many readers take turns all cores are busy, and filling blocks would only take
-// them away from answering.
+// add records a read, and reports whether cores are idle for reading ahead. If many readers take
+// turns, all cores are busy, and filling blocks would only slow down replies.
 func (c *recent) add(handle uint64) bool {
 	c.reads[c.n.Add(1)%uint32(len(c.reads))].Store(handle)
 	if c.cores == 1 {
@@ -36,22 +35,22 @@ func (c *recent) add(handle uint64) bool {
 	return true
 }
 
-// forget takes a handle that is closed out.
+// forget removes a closed handle.
 func (c *recent) forget(handle uint64) {
 	for i := range c.reads {
 		c.reads[i].CompareAndSwap(handle, 0)
 	}
 }
 
-// holders are the handles with blocks, the one that got a block last at the end.
+// holders are the handles with blocks, ordered by when they last got one, the latest last.
 type holders struct {
 	mu     sync.Mutex
 	list   []*Handle
-	blocks atomic.Int64 // of all of them, and of replies
+	blocks atomic.Int64 // of all handles and replies
 }
 
-// newBlock gives a handle one more block. Where all that may be are out, it
-// takes those of a handle that has not asked for long, and gives nil this time.
+// newBlock returns a new block for a handle. If all maxBlocks are in use, it takes back the blocks
+// of the handle that has gone longest without a new one, and returns nil this time.
 func (s *Source) newBlock(h *Handle, from, to int64) *block {
 	s.holders.mu.Lock()
 	defer s.holders.mu.Unlock()

@@ -7,19 +7,18 @@ import (
 )
 
 const (
-	// laidOutBytes bounds the layouts that are in memory: of 10⁸ records one takes
-	// 200 KiB, and 32 bytes a worker. What is dropped is found on the shelf, or
-	// computed again.
+	// laidOutBytes bounds the layouts in memory. The layout of 10⁸ records takes 200 KiB, plus 32
+	// bytes per worker. A dropped layout is loaded from the shelf or computed again.
 	laidOutBytes = 8 << 20
-	// leastLaidOut stay whatever they take: of the epoch that is read, of the next
-	// one, and of two more.
+	// leastLaidOut is the number of layouts that stay whatever they take: of the epoch that is
+	// read, of the next one, and of two more.
 	leastLaidOut = 4
 )
 
-// laidOut are the sets whose layouts are in memory, a bounded number. The one
-// that was asked for longest ago goes first.
+// laidOut holds the sets whose layouts are in memory, a bounded number. The least recently used
+// layout is dropped first.
 type laidOut struct {
-	clock atomic.Uint64 // layouts that were added
+	clock atomic.Uint64 // number of layouts added so far
 
 	mu    sync.Mutex
 	list  []laidOutSet
@@ -32,7 +31,7 @@ type laidOutSet struct {
 	bytes  int64
 }
 
-// add notes that a set has got its layout.
+// add records that a set has its layout.
 func (l *laidOut) add(s *Set, p *pendingLayout) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +53,7 @@ func (l *laidOut) add(s *Set, p *pendingLayout) {
 	}
 }
 
-// drop forgets a layout. Who has it goes on with it.
+// drop forgets a layout. Callers that hold it keep using it.
 func (s *Set) drop(p *pendingLayout) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,26 +10,26 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 )
 
-// sampleRecords is the distance of the records whose offsets a layout keeps:
-// a seek walks half of it on average, some 60 µs.
+// sampleRecords is the distance between the records whose offsets a layout stores: a seek walks
+// over half of it on average, in about 60 µs.
 const sampleRecords = 4096
 
-// maxStreamBytes is how large the records of a worker may be together: with
-// prologue and epilogue it must be an offset.
+// maxStreamBytes bounds the total size of a worker's records: together with prologue and epilogue
+// it must fit into a file offset.
 const maxStreamBytes = math.MaxInt64 / 2
 
-// layout is where the records of each worker's stream lie. Offsets count from
-// the end of the prologue.
+// layout has the sizes and sampled offsets of the workers' streams. Offsets count from the end of
+// the prologue.
 type layout struct {
-	bytes   []int64   // of all records of a worker, after the equal-key rule
-	samples [][]int64 // samples[w][i]: where record i·sampleRecords of worker w begins
+	bytes   []int64   // total size of each worker's records, after the equal-key rule
+	samples [][]int64 // samples[w][i]: offset of record i·sampleRecords of worker w
 }
 
 func newLayout(workers uint64) *layout {
 	return &layout{bytes: make([]int64, workers), samples: make([][]int64, workers)}
 }
 
-// memoryBytes is what a layout takes.
+// memoryBytes returns the memory that the layout takes.
 func (l *layout) memoryBytes() int64 {
 	n := int64(len(l.bytes)) * int64(unsafe.Sizeof(l.bytes[0])+unsafe.Sizeof(l.samples[0]))
 	for _, s := range l.samples {
@@ -38,12 +38,12 @@ func (l *layout) memoryBytes() int64 {
 	return n
 }
 
-// samplesOf is how many samples a worker has.
+// samplesOf returns the number of samples of worker w.
 func samplesOf(v *order.View, w uint64) uint64 {
 	return (v.Count(w) + sampleRecords - 1) / sampleRecords
 }
 
-// encodedBytes is the size of the encoded layout of a view.
+// encodedBytes returns the size of the encoded layout of a view.
 func encodedBytes(v *order.View) int {
 	n := 1 + v.Deal().Workers
 	for w := range v.Deal().Workers {
@@ -52,8 +52,8 @@ func encodedBytes(v *order.View) int {
 	return int(8 * n)
 }
 
-// encode gives the layout as bytes: sampleRecords, and for each worker its bytes
-// and its samples, all u64, little-endian.
+// encode returns the layout as bytes: sampleRecords, and for each worker its size and its samples,
+// all u64, little-endian.
 func (l *layout) encode() []byte {
 	b := binary.LittleEndian.AppendUint64(nil, sampleRecords)
 	for w, size := range l.bytes {
@@ -67,8 +67,8 @@ func (l *layout) encode() []byte {
 
 var errNotALayout = errors.New("not the layout of these streams")
 
-// decodeLayout reads what encode has made of a layout of the same view. What can't be one
-// is an error.
+// decodeLayout decodes what encode made of a layout of the same view. It returns an error for bytes
+// that can't be such a layout.
 func decodeLayout(b []byte, v *order.View) (*layout, error) {
 	if len(b) != encodedBytes(v) {
 		return nil, fmt.Errorf("%w: %d bytes, not %d", errNotALayout, len(b), encodedBytes(v))

@@ -75,7 +75,7 @@ func TestWhoAsksDoesNotWaitForWhatIsComputedAhead(t *testing.T) {
 	set := src.Set(v, shelf)
 	calls := 0
 	set.Ahead(func() bool {
-		if calls++; calls == 3 { // it stands still here
+		if calls++; calls == 3 { // it is blocked here
 			got, err := set.layout(context.Background())
 			require.NoError(t, err)
 			require.Equal(t, plain(wholeSweep(m, v)), plain(got))

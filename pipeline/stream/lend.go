@@ -7,8 +7,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
 )
 
-// lend fills r with the bytes [from, to) of the records, counted from the end
-// of the prologue.
+// lend fills r with the bytes [from, to) of the records, counted from the end of the prologue.
 func (h *Handle) lend(ctx context.Context, r *Reply, l *layout, from, to int64, most int) error {
 	wk := h.take(
 		func(wk *walker) bool { return wk.offset <= from },
@@ -45,12 +44,12 @@ func (h *Handle) lend(ctx context.Context, r *Reply, l *layout, from, to int64, 
 	return nil
 }
 
-// emit appends to r what [*pos, to) has of the records of a loan, which begin
-// with the walker's, and moves both on. It says whether r has slices of the loan.
+// emit appends to r the part of [*pos, to) that the loan's records cover, the first of which is the
+// walker's, and advances both. It reports whether r has slices of the loan.
 func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int64, most int) (keep bool, err error) {
 	mapped := loan.Mapped()
 	if mapped {
-		loan.Leased() // asked before anything is copied, for Check
+		loan.Leased() // must precede the copies, for Check
 	}
 	for i, record := range loan.Records {
 		if mapped && i+fetchAhead < len(loan.Records) {
@@ -80,7 +79,7 @@ func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int
 			r.lend(part)
 			keep = true
 		default:
-			if !mapped && !h.joins { // those that lie one behind the other come by themselves
+			if !mapped && !h.joins { // contiguous records are prefetched by the hardware
 				approach(loan.Records[i:])
 			}
 			copy(r.space(len(part), most), part)
@@ -96,22 +95,22 @@ func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int
 
 func isLong(record []byte) bool { return len(record) >= lendBytes }
 
-// emitMapped is emit for loans of bytes in mapped files, which may go away or
-// turn to zeros while they are copied.
+// emitMapped is emit for loans of bytes in mapped files, which may vanish or turn into zeros while
+// they are copied.
 func (h *Handle) emitMapped(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int64, most int) (keep bool, err error) {
 	if fetch.Faulted(func() { keep, err = h.emit(r, wk, loan, pos, to, most) }) {
 		keep, err = false, loan.Fault()
 	} else if altered := loan.Check(); altered != nil {
-		err = altered // what is wrong with the bytes follows from it
+		err = altered // any other error may be a consequence of it
 	}
 	if err != nil {
-		wk.forgetRenamed() // it was made of bytes that are not to be believed
+		wk.forgetRenamed() // it was made from bytes that can't be trusted
 		wk.rowOf = 0
 	}
 	return keep, err
 }
 
-// countUntil is how many of the records that are looked up begin before to.
+// countUntil returns how many of the looked-up records begin before to.
 func (w *walker) countUntil(to int64) int {
 	n, offset := 0, w.offset
 	for i := w.i; i < len(w.sizes) && offset < to; i++ {

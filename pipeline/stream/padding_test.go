@@ -13,7 +13,7 @@ import (
 // patience is how long tests wait for what must not take long.
 const patience = 90 * time.Second
 
-// padded is a deal of which almost all is padding.
+// padded is an assignment that is almost all padding.
 func padded(workers, batch uint64) spec.Deal {
 	return spec.Deal{Workers: workers, Batch: batch, Dealing: spec.DealInterleaved, Tail: spec.TailPad}
 }
@@ -118,7 +118,7 @@ func TestALayoutThatHasBegunGoesOnForTheNextWhoAsks(t *testing.T) {
 	require.Equal(t, 1, slow.sweeps)
 }
 
-// waiting stops where the first sizes are asked for.
+// waiting blocks when the first sizes are requested.
 type waiting struct {
 	*memory
 	begun, goOn chan struct{}
@@ -151,7 +151,7 @@ func TestLayoutsOfManySetsAreBoundedTogether(t *testing.T) {
 		size, err := set.SizeBytes(context.Background(), 3, Data)
 		require.NoError(t, err)
 		require.Equal(t, want, size)
-		src.work.Wait() // a layout is noted after those who asked have it
+		src.work.Wait() // a layout is recorded after its callers got it
 		_, err = busy.SizeBytes(context.Background(), 3, Data)
 		require.NoError(t, err)
 	}

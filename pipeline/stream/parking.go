@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// maxParkedHandles is how many handles remember places: each up to maxParked of
-// them, of 7 KiB each. One that has forgotten its own finds its place again by a
-// walk of 2048 records on average.
+// maxParkedHandles is how many handles remember positions: each up to maxParked of them, at 7 KiB
+// each. A handle that has dropped its walkers finds its position again by walking over 2048 records
+// on average.
 const maxParkedHandles = 256
 
-// parking are the handles that may have parked walkers, the one that has made one
-// last at the end. Its lock is taken before that of a handle.
+// parking is the list of handles that may have parked walkers; the one that made a walker last is
+// at the end. Its lock is taken before that of a handle.
 type parking struct {
 	mu   sync.Mutex
 	list []*Handle
 }
 
-// add notes that a handle makes a walker, which is seldom where it reads on. Of
-// too many, those that have made none for longest forget theirs; those that
-// somebody reads from at the moment have the walkers that are in use.
+// add records that a handle makes a walker, which is rare for sequential reads. If there are too
+// many handles, those that made a walker longest ago drop theirs; handles that are being read keep
+// the walkers in use.
 func (p *parking) add(h *Handle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -30,7 +30,7 @@ func (p *parking) add(h *Handle) {
 	for i := 0; len(p.list) > maxParkedHandles && i < len(p.list)-1; {
 		o := p.list[i]
 		if !o.mu.TryLock() {
-			i++ // somebody is at it
+			i++ // in use
 			continue
 		}
 		o.unpark()

@@ -2,14 +2,14 @@
 
 package stream
 
-// prefetch has the processor fetch every step-th byte of b, and its cache line,
-// without waiting for any. It never faults.
+// prefetch makes the CPU load the cache line of every step-th byte of b, without waiting. It never
+// faults.
 //
 //go:noescape
 func prefetch(b []byte, step int)
 
-// prefetchFar is prefetch into the second level of caches, whose loads do not take room
-// from those of the processor itself.
+// prefetchFar is prefetch into the second-level cache, whose loads do not compete with the CPU's
+// own.
 //
 //go:noescape
 func prefetchFar(b []byte, step int)

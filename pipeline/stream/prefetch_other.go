@@ -2,8 +2,8 @@
 
 package stream
 
-// prefetch is left to the processor.
+// prefetch does nothing here: prefetching is left to the CPU.
 func prefetch([]byte, int) {}
 
-// prefetchFar is, too.
+// prefetchFar does nothing here.
 func prefetchFar([]byte, int) {}

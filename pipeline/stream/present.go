@@ -2,10 +2,10 @@ package stream
 
 import "fmt"
 
-// rows are records whose streams have rows made of them (unpack.Presenter).
+// rows are records that are delivered as rows (unpack.Presenter).
 type rows struct {
 	records
-	bytes int64 // of each
+	bytes int64 // per row
 }
 
 func (r rows) Sizes(records []uint64, dst []int64) {
@@ -14,11 +14,12 @@ func (r rows) Sizes(records []uint64, dst []int64) {
 	}
 }
 
-// present appends to r what [*pos, to) has of the row of the walker's record, and moves
-// both on. whole says whether that goes on behind the row. Rows are made in the memory
-// that they go out from: a buffer of the reply, or a block. Nothing else is allocated.
+// present appends to r the part of [*pos, to) that the row of the walker's record covers, and
+// advances both. It reports whether the row was delivered to its end (whole). Rows are made
+// directly in the memory that is delivered: a buffer of the reply, or a block. Nothing else is
+// allocated.
 //
-// Concurrent reads present beside each other: a row depends on its record alone.
+// Reads may present rows concurrently: a row depends on its record alone.
 func (h *Handle) present(r *Reply, wk *walker, record []byte, pos *int64, to int64, most int) (whole bool, err error) {
 	begin, end := *pos-wk.offset, min(to-wk.offset, wk.size())
 	if begin == 0 && end == wk.size() {
@@ -40,8 +41,8 @@ func (h *Handle) present(r *Reply, wk *walker, record []byte, pos *int64, to int
 	return true, nil
 }
 
-// presented gives the row of the record that w stands at, whole. Of sequential reads the
-// next one wants the rest of it, so w keeps it, if there is room.
+// presented returns the whole row of the record at which w stands. The next sequential read needs
+// the rest of it, so w keeps it if there is room.
 func (w *walker) presented(r *Reply, record []byte) ([]byte, error) {
 	if w.rowOf == w.k+1 {
 		return w.row, nil
@@ -63,13 +64,13 @@ func (w *walker) presented(r *Reply, record []byte) ([]byte, error) {
 	return w.row, nil
 }
 
-// cannotPresent names the record that w stands at.
+// cannotPresent adds the record at which w stands to err.
 func (w *walker) cannotPresent(err error) error {
 	place := w.place()
 	return fmt.Errorf("%s: record %d: %w: leave the file out with a pattern, or mount without --as", w.set.source.records.Shard(place.Shard).Object.Path, place.Ordinal, err)
 }
 
-// forget gives up what w keeps; it is not used afterwards.
+// forget frees what w keeps; w is not used afterwards.
 func (w *walker) forget() {
 	w.forgetRenamed()
 	w.set.source.kept.Add(-int64(cap(w.row)))

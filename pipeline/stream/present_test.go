@@ -21,12 +21,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// presented is a dataset in memory whose streams have a row for each record.
+// presented is a dataset in memory whose streams have one row per record.
 type presented struct {
 	*memory
 	row     int
-	refuses func(record []byte) bool // nil: none
-	made    atomic.Int64             // rows
+	refuses func(record []byte) bool // nil: refuses none
+	made    atomic.Int64             // number of rows
 }
 
 func (p *presented) Unpacker() unpack.Format { return presenting{p.memory, p} }
@@ -35,7 +35,7 @@ func (p *presented) Shard(i int) catalog.Shard {
 	return catalog.Shard{IDPrefix: uint64(i) << 40, Object: storage.Object{Path: fmt.Sprintf("shard-%d", i)}}
 }
 
-// presenting is its format, which renames nothing.
+// presenting is its format, without renaming.
 type presenting struct {
 	unpack.Format
 	p *presented
@@ -57,7 +57,7 @@ func (f presenting) Present(dst, record []byte) error {
 	return nil
 }
 
-// rowOf fills dst with what depends on each byte of a record.
+// rowOf fills dst with bytes that depend on each byte of the record.
 func rowOf(dst, record []byte) {
 	sum := fnv.New64a()
 	_, _ = sum.Write(record)
@@ -70,7 +70,7 @@ func rowOf(dst, record []byte) {
 	}
 }
 
-// naiveRows makes the three files of a worker.
+// naiveRows returns the three files of a worker.
 func naiveRows(p *presented, w uint64, set *Set) (files [3][]byte) {
 	v := set.View()
 	n := v.Count(w)
@@ -90,7 +90,7 @@ func naiveRows(p *presented, w uint64, set *Set) (files [3][]byte) {
 	return files
 }
 
-// Rows are of one size, whatever the records' sizes; their reader may lend in order or not.
+// Rows have one size, whatever the records' sizes; the reader may lend records in order or not.
 func TestRowsEqualTheNaiveConcatenationForEveryReadSizeAndPlace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &presented{memory: drawDataset(t), row: rapid.SampledFrom([]int{1, 7, 1000, 36_176}).Draw(t, "row")}
@@ -148,14 +148,14 @@ func TestReadersAtOncePresentTheSameRows(t *testing.T) {
 	defer shared.Close()
 	var group sync.WaitGroup
 	for i := range 4 {
-		group.Go(func() { // each by itself, from front to back
+		group.Go(func() { // each with its own handle, front to back
 			h := set.Open(0, Data)
 			defer h.Close()
 			for off := 0; off < len(want); off += 300_000 + i {
 				checkRead(t, h, want, int64(off), 300_000+i)
 			}
 		})
-		group.Go(func() { // and all in one handle, here and there
+		group.Go(func() { // and all on one handle, at random places
 			for off := i * 100_000; off < len(want); off += 777_777 * (i + 1) {
 				checkRead(t, shared, want, int64(off), 50_000)
 			}
@@ -164,7 +164,7 @@ func TestReadersAtOncePresentTheSameRows(t *testing.T) {
 	group.Wait()
 }
 
-// Small reads go through a row in many steps; it is made once.
+// Small reads go through a row in many steps; the row is made once.
 func TestARowThatIsReadInPartsIsMadeOnce(t *testing.T) {
 	p := manyPresented(100, 10_000)
 	src := newSource(p, p)
@@ -184,7 +184,7 @@ func TestPresentingAllocatesNothing(t *testing.T) {
 	p := manyPresented(3000, 14_672)
 	src := newSource(p, lendsWithout{p})
 	defer src.Close()
-	src.recent.cores = 1 // nobody reads ahead
+	src.recent.cores = 1 // no read-ahead
 	h := src.Set(defaultView(t, 0, 3000), nil).Open(0, Data)
 	defer h.Close()
 	var r Reply
@@ -200,7 +200,7 @@ func TestPresentingAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, read), "of 20 rows, one of them in two parts")
 }
 
-// asked counts how often somebody wants to be told when a request ends.
+// asked counts the calls of Done.
 type asked struct {
 	context.Context
 	times int
@@ -211,12 +211,13 @@ func (a *asked) Done() <-chan struct{} {
 	return a.Context.Done()
 }
 
-// To watch for the end of a request takes a goroutine, which is worth it for those that wait.
+// Watching for the end of a request takes a goroutine, which is only worthwhile for reads that
+// wait.
 func TestReadsThatWaitForNothingAreNotWatched(t *testing.T) {
 	p := manyPresented(3000, 14_672)
 	src := newSource(p, lendsWithout{p})
 	defer src.Close()
-	src.recent.cores = 1 // nobody reads ahead
+	src.recent.cores = 1 // no read-ahead
 	h := src.Set(defaultView(t, 0, 3000), nil).Open(0, Data)
 	defer h.Close()
 	var r Reply
@@ -229,8 +230,8 @@ func TestReadsThatWaitForNothingAreNotWatched(t *testing.T) {
 	r.Release()
 }
 
-// Records of any size are brought nearer, wherever in their pages they begin and end, also
-// empty and last ones.
+// Records of any size are prefetched, wherever in their pages they begin and end, including empty
+// and last ones.
 func TestRecordsOfAnySizeAreApproached(t *testing.T) {
 	memory := make([]byte, 4096+2*approachBytes)
 	for at := range 4096 {
@@ -244,7 +245,7 @@ func TestRecordsOfAnySizeAreApproached(t *testing.T) {
 	approach(nil)
 }
 
-// lendsWithout lends without making anything for it.
+// lendsWithout is a lender that allocates nothing.
 type lendsWithout struct{ p *presented }
 
 func (l lendsWithout) open(seq sequence) reader {
@@ -300,7 +301,7 @@ func TestARecordThatMakesNoRowIsNamed(t *testing.T) {
 	require.Equal(t, 2, failed)
 }
 
-// Where walkers may keep no more rows, those that are read in parts are made again.
+// If walkers may keep no more rows, rows that are read in parts are made again.
 func TestRowsThatFindNoRoomAreMadeAgain(t *testing.T) {
 	p := manyPresented(50, 10_000)
 	src := newSource(p, p)
@@ -316,11 +317,11 @@ func TestRowsThatFindNoRoomAreMadeAgain(t *testing.T) {
 	require.EqualValues(t, maxKeptBytes, src.kept.Load())
 }
 
-// lendsAltered lends each loan twice: first bytes in a mapped file that has been altered
-// meanwhile, then the right ones.
+// lendsAltered lends each loan twice: first with bytes in a mapped file that has been altered
+// meanwhile, then with the right ones.
 type lendsAltered struct {
 	lendsWithout
-	lost error // what is said of the altered bytes
+	lost error // error for the altered bytes
 }
 
 func (l lendsAltered) open(seq sequence) reader {
@@ -361,8 +362,8 @@ func (b alteredBytes) Check() error {
 	return nil
 }
 
-// That altered bytes make no row is told of the file, and not of the record, which may be
-// sound: of a copy that was lost the record is read again.
+// If altered bytes make no row, the error names the file, not the record, which may be intact: if a
+// copy was lost, the record is read again.
 func TestAlteredBytesThatMakeNoRowAreNotTheRecords(t *testing.T) {
 	for _, part := range []int{1000, 500} {
 		p := manyPresented(100, 1000)

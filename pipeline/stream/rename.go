@@ -2,12 +2,12 @@ package stream
 
 import "fmt"
 
-// maxKeptBytes bounds the renamed records and the rows that all walkers keep
-// together while readers go through them in several reads.
+// maxKeptBytes bounds the renamed records and rows that all walkers keep together while readers go
+// through them in several reads.
 const maxKeptBytes = 16 << 20
 
-// rename gives the record it stands at as the equal-key rule changes it, in
-// memory of r or of the walker.
+// rename returns the record at which w stands, as changed by the equal-key rule, in memory of r or
+// of the walker.
 func (w *walker) rename(r *Reply, record []byte) ([]byte, error) {
 	if w.kept != nil && w.keptRecord == w.k {
 		return w.kept, nil
@@ -20,14 +20,14 @@ func (w *walker) rename(r *Reply, record []byte) ([]byte, error) {
 	}
 	if n := len(r.renamed); n > MaxReadBytes {
 		renamed := r.renamed
-		r.renamed = nil // too large to be kept by a pooled reply
+		r.renamed = nil // too large for a pooled reply to keep
 		w.keepRenamed(renamed)
 		return renamed, nil
 	}
 	return r.renamed, nil
 }
 
-// keepRenamed keeps the record it stands at, if there is room.
+// keepRenamed keeps the record at which w stands, if there is room.
 func (w *walker) keepRenamed(record []byte) {
 	n := int64(cap(record))
 	if w.set.source.kept.Add(n) > maxKeptBytes {
@@ -37,7 +37,7 @@ func (w *walker) keepRenamed(record []byte) {
 	w.kept, w.keptRecord = record, w.k
 }
 
-// forgetRenamed gives up what keepRenamed has kept.
+// forgetRenamed frees what keepRenamed kept.
 func (w *walker) forgetRenamed() {
 	w.set.source.kept.Add(-int64(cap(w.kept)))
 	w.kept = nil

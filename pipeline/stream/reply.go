@@ -8,43 +8,42 @@ import (
 )
 
 const (
-	// MaxSlices bounds Reply.Slices: the largest read has at most so many records of
-	// lendBytes or more. A slice costs the kernel about 240 ns; writev refuses 1023.
+	// MaxSlices bounds Reply.Slices: the largest read holds at most this many records of lendBytes
+	// or more. A slice costs the kernel about 240 ns; writev refuses more than 1023.
 	MaxSlices = 128
-	// MaxReadBytes bounds one ReadAt: the largest read that FUSE asks for.
+	// MaxReadBytes bounds one ReadAt: it is the largest read that FUSE requests.
 	MaxReadBytes = 1 << 20
-	// lendBytes is the length from which on a record goes out from where it
-	// lies: from there on a copy takes longer than an element of the vector (four
-	// readers of 12.5 KiB samples got a fifth more). Below it the copy is
-	// cheaper, and pins no memory until the reply is written. Where records lie one
-	// behind the other, as they go out, one element has many of them.
+	// lendBytes is the length from which a record is delivered without a copy: a longer copy takes
+	// more time than an element of the vector (four readers of 12.5 KiB samples got 20% more).
+	// Below it a copy is cheaper, and pins no memory until the reply is written. Records that are
+	// contiguous in memory, in the order of the stream, share one element.
 	lendBytes = 8 << 10
 )
 
-// Reply is the answer to a read: at most MaxSlices slices. They are read-only, and valid
-// until Release. The zero value is ready for use, and reuse allocates nothing. It is not
-// for concurrent use.
+// Reply is the answer to a read: at most MaxSlices slices. They are read-only, and valid until
+// Release. The zero value is ready for use, and reuse allocates nothing. It must not be used
+// concurrently.
 type Reply struct {
 	Slices [][]byte
 
 	buffers *buffers
-	buffer  []byte   // what was copied; the slices of copied runs lie in it
-	copies  bool     // all is copied, into a buffer of somebody else
-	blocks  []*block // some slices lie in
-	run     int      // where in buffer the last slice begins, -1 when it is a lent one
+	buffer  []byte   // copied bytes; the slices of copied runs point into it
+	copies  bool     // everything is copied, into a buffer that r does not own
+	blocks  []*block // blocks that some slices point into
+	run     int      // start in buffer of the last slice, -1 if that is lent
 	loans   []*fetch.Loan
-	inUse   int // loans[:inUse] are out
+	inUse   int // loans[:inUse] are in use
 	renamed []byte
 	own     meter.Waiter
-	waits   *meter.Waiter // own, or that of who has this reply filled
-	again   bool          // Loan.Again of what is lent from now on
+	waits   *meter.Waiter // own, or that of the reader that has this reply filled
+	again   bool          // Loan.Again of the loans from now on
 }
 
-// WaitedNanos is how long the last ReadAt into r, successful or not, waited for storage,
+// WaitedNanos returns how long the last ReadAt into r, successful or not, waited for storage,
 // decoders and read-ahead.
 func (r *Reply) WaitedNanos() int64 { return r.own.Nanos }
 
-// Len is the number of bytes in the reply.
+// Len returns the number of bytes in the reply.
 func (r *Reply) Len() int {
 	n := 0
 	for _, s := range r.Slices {
@@ -53,7 +52,7 @@ func (r *Reply) Len() int {
 	return n
 }
 
-// Release gives everything back and empties r.
+// Release returns all memory and empties r.
 func (r *Reply) Release() {
 	for _, l := range r.loans[:r.inUse] {
 		l.Release()
@@ -72,38 +71,37 @@ func (r *Reply) Release() {
 	r.Slices = r.Slices[:0]
 }
 
-// share appends the stretch [from, to) of a block, with the caller's reference
-// to it.
+// share appends the range [from, to) of a block, and takes over the caller's reference to it.
 func (r *Reply) share(b *block, from, to int64) {
 	r.blocks = append(r.blocks, b)
 	r.lend(b.bytes(from, to))
 }
 
-// copyInto readies an empty r for copies into the memory behind an empty slice,
-// until leave. r is not released then.
+// copyInto prepares an empty r to copy into the capacity of buffer, an empty slice, until leave is
+// called. r must not be released meanwhile.
 func (r *Reply) copyInto(buffer []byte) { r.buffer, r.copies, r.run = buffer, true, -1 }
 
-// leave gives the memory of copyInto back.
+// leave detaches the buffer of copyInto.
 func (r *Reply) leave() {
 	r.buffer, r.copies = nil, false
 	clear(r.Slices)
 	r.Slices = r.Slices[:0]
 }
 
-// begin readies an empty r for up to n copied bytes.
+// begin empties r and prepares it for a read with buffers from b.
 func (r *Reply) begin(b *buffers) {
 	r.Release()
 	r.buffers, r.run, r.again = b, -1, false
 }
 
-// lend appends b as it lies; its loan must stay out.
+// lend appends b without a copy; its loan must stay in use.
 func (r *Reply) lend(b []byte) {
 	r.Slices = append(r.Slices, b)
 	r.run = -1
 }
 
-// join appends b as it lies, if that is behind the slice that was lent last. Their
-// memory must not be of Go's heap, which knows where one thing ends.
+// join appends b by extending the last slice, if that was lent and b follows it directly in memory.
+// This must not be memory of the Go heap, where two objects can't be one slice.
 func (r *Reply) join(b []byte) bool {
 	n := len(r.Slices)
 	if r.copies || n == 0 || r.run >= 0 {
@@ -118,11 +116,11 @@ func (r *Reply) join(b []byte) bool {
 	return true
 }
 
-// canLend says whether one more slice, and a copied run behind it, still fit.
+// canLend reports whether one more slice, and a copied run after it, still fit.
 func (r *Reply) canLend() bool { return !r.copies && len(r.Slices) < MaxSlices-1 }
 
-// space appends n bytes to the copied ones and returns them for the caller to
-// fill. most is how many bytes the whole reply can have.
+// space appends n bytes to the copied ones and returns them for the caller to fill. most bounds the
+// size of the whole reply, in bytes.
 func (r *Reply) space(n, most int) []byte {
 	if r.buffer == nil {
 		r.buffer = r.buffers.get(most)
@@ -137,8 +135,8 @@ func (r *Reply) space(n, most int) []byte {
 	return r.buffer[begin:]
 }
 
-// loan gives a loan that is part of r. The caller gives it back with unloan
-// when no slice of it is in r.
+// loan returns a loan that belongs to r. If no slice of r uses it, the caller returns it with
+// unloan.
 func (r *Reply) loan() *fetch.Loan {
 	if r.inUse == len(r.loans) {
 		r.loans = append(r.loans, new(fetch.Loan))

@@ -11,12 +11,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 )
 
-// Kind is one of the files that a worker has.
+// Kind is one of a worker's files.
 type Kind uint8
 
 const (
 	Data    Kind = iota // prologue, records, epilogue
-	IDs                 // 16 bytes a record
+	IDs                 // 16 bytes per record
 	Offsets             // n+1 little-endian uint64
 	Crops               // an npy file: where each record was cut from; see Source.SetCrops
 )
@@ -29,24 +29,23 @@ const (
 // ErrClosed is returned by calls that were waiting when the dataset closed.
 var ErrClosed = errors.New("dataset is closed")
 
-// Set is all files of one view. It appears immutable to its users, and is safe for
-// concurrent use.
+// Set has all files of one view. It is logically immutable, and safe for concurrent use.
 type Set struct {
 	source *Source
 	view   *order.View
-	shelf  Shelf // nil: nothing is kept
+	shelf  Shelf // nil: layouts are not stored
 
-	// begun, when set, is called by the first opening of a data file.
+	// begun, if set, is called when a data file is first opened.
 	begun func()
 	first sync.Once
 
 	mu      sync.Mutex
-	pending *pendingLayout // nil until somebody asks, and when it has been dropped
-	used    atomic.Uint64  // laidOut.clock when somebody asked last
+	pending *pendingLayout // nil until the first caller, and after it was dropped
+	used    atomic.Uint64  // laidOut.clock at the last use
 }
 
-// OnBegin makes f be called when a data file of the set is opened for the first time. f
-// must not block. OnBegin must be called before the set is handed out.
+// OnBegin sets f to be called when a data file of the set is first opened. f must not block.
+// OnBegin must be called before the set is used by others.
 func (s *Set) OnBegin(f func()) { s.begun = f }
 
 // pendingLayout is a layout that is being computed, or has been.
@@ -55,23 +54,23 @@ type pendingLayout struct {
 	layout *layout
 	err    error
 
-	// Of those who wait, with Set.mu held. left is closed when the last of them
-	// has gone and what is computed is worth nothing to anybody else.
+	// waiters is the number of waiting callers, guarded by Set.mu. left is closed when the last of
+	// them leaves and no other caller needs the result.
 	waiters int
-	settled bool // it goes on to its end, whoever waits
+	settled bool // it is computed to the end even without waiters
 	left    chan struct{}
 }
 
-// View is the view whose records are in the files.
+// View returns the view whose records are in the files.
 func (s *Set) View() *order.View { return s.view }
 
-// Workers is the number of workers.
+// Workers returns the number of workers.
 func (s *Set) Workers() uint64 { return s.view.Deal().Workers }
 
-// SizeBytes is the exact size of a file. The first call for data or offsets sweeps the
-// order on all cores, unless an earlier run has stored the layout. The sweep takes about
-// 40 ns of one core a record. When ctx ends first, the sweep goes on for the next
-// caller. The error may be ErrRetired.
+// SizeBytes returns the exact size of a file. The first call for data or offsets sweeps the order
+// on all cores, unless an earlier run has stored the layout. The sweep takes about 40 ns of one
+// core per record. If ctx ends first, the sweep usually continues for the next caller. The error
+// may be ErrRetired.
 func (s *Set) SizeBytes(ctx context.Context, w uint64, k Kind) (int64, error) {
 	if !s.source.enter() {
 		return 0, ErrRetired
@@ -96,8 +95,8 @@ func (s *Set) SizeBytes(ctx context.Context, w uint64, k Kind) (int64, error) {
 	return int64(len(s.source.prologue(n))) + l.bytes[w] + int64(len(s.source.epilogue(n))), nil
 }
 
-// WholeRecords is the number of whole records of worker w before mark, an offset in
-// bytes in its file of kind k. Padding is not counted. The error may be ErrRetired.
+// WholeRecords returns the number of whole records of worker w before mark, an offset in bytes in
+// its file of kind k. Padding is not counted. The error may be ErrRetired.
 func (s *Set) WholeRecords(ctx context.Context, w uint64, k Kind, mark int64) (uint64, error) {
 	if !s.source.enter() {
 		return 0, ErrRetired
@@ -131,8 +130,7 @@ func (s *Set) WholeRecords(ctx context.Context, w uint64, k Kind, mark int64) (u
 	return min(own, wk.k), nil
 }
 
-// layout returns the layout, computing it where nobody has, or where it has been
-// dropped for others.
+// layout returns the layout, and computes it if it is not in memory.
 func (s *Set) layout(ctx context.Context) (*layout, error) {
 	s.used.Store(s.source.laidOut.clock.Load())
 	s.mu.Lock()
@@ -144,7 +142,7 @@ func (s *Set) layout(ctx context.Context) (*layout, error) {
 	}
 	p.waiters++
 	s.mu.Unlock()
-	if isClosed(p.done) { // to be told when a request ends may take a goroutine (fs)
+	if isClosed(p.done) { // waiting for ctx may take a goroutine (fs)
 		return p.layout, p.err
 	}
 	select {
@@ -156,8 +154,8 @@ func (s *Set) layout(ctx context.Context) (*layout, error) {
 	}
 }
 
-// leave takes a waiter off. What has not begun, or is mostly padding, ends with
-// the last of them: else clients that are gone could keep others waiting.
+// leave removes a waiter. When the last one leaves, a computation that has not begun, or that is
+// mostly padding, is stopped: otherwise clients that are gone could keep others waiting.
 func (s *Set) leave(p *pendingLayout) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,13 +166,13 @@ func (s *Set) leave(p *pendingLayout) {
 	select {
 	case <-p.done:
 	default:
-		s.pending = nil // whoever comes next begins anew
+		s.pending = nil // the next caller starts again
 		close(p.left)
 	}
 }
 
-// settle says that what is computed is computed to its end; no means that nobody
-// waits for it any more.
+// settle makes the computation of p run to its end. It returns false if no caller waits for it any
+// more.
 func (s *Set) settle(p *pendingLayout) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +180,7 @@ func (s *Set) settle(p *pendingLayout) bool {
 	return p.settled
 }
 
-// run obtains a layout, and makes it known.
+// run obtains a layout and publishes it.
 func (s *Set) run(p *pendingLayout) {
 	computed := s.obtain(p)
 	close(p.done)
@@ -195,8 +193,7 @@ func (s *Set) run(p *pendingLayout) {
 	}
 }
 
-// obtain fills in the layout from the shelf, or computes it. It says whether it
-// has computed one.
+// obtain loads the layout from the shelf, or computes it. It reports whether it was computed.
 func (s *Set) obtain(p *pendingLayout) (computed bool) {
 	if p.layout = s.stored(); p.layout != nil {
 		return false
@@ -205,7 +202,7 @@ func (s *Set) obtain(p *pendingLayout) (computed bool) {
 	return p.err == nil
 }
 
-// stored is the layout that is on the shelf, or nil.
+// stored returns the layout from the shelf, or nil.
 func (s *Set) stored() *layout {
 	if s.shelf == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// records is what streams need to know of a catalog; *catalog.Catalog is one.
+// records is what streams need of a catalog; *catalog.Catalog implements it.
 type records interface {
 	Extents(records []uint64, dst []catalog.Extent)
 	Sizes(records []uint64, dst []int64)
@@ -25,7 +25,7 @@ type records interface {
 
 var _ records = (*catalog.Catalog)(nil)
 
-// lender gives readers of record bytes; a *fetch.Fetcher is one, in an adapter.
+// lender opens readers of record bytes; fetchLender adapts a *fetch.Fetcher.
 type lender interface {
 	open(seq sequence) reader
 }
@@ -44,42 +44,41 @@ func (l fetchLender) open(seq sequence) reader {
 	return l.f.OpenPhase(seq, fetch.Phase{Number: e.Phase(), Part: e.Part()})
 }
 
-// Source makes the streams of a dataset from its catalog, its fetcher and the buffers of
+// Source makes the streams of a dataset from its catalog and its fetcher. It owns the buffers of
 // replies. It is safe for concurrent use.
 type Source struct {
 	records   records
 	lender    lender
 	framer    unpack.Framer
 	renamer   unpack.Renamer
-	presenter unpack.Presenter // nil: streams are of the records' bytes
+	presenter unpack.Presenter // nil: streams have the records' bytes
 	crops     crops            // the zero value: records are not crops
 	buffers   *buffers
 	meter     *meter.Meter
-	cores     int           // that may be busy at once, as it was when the source was made
-	opened    atomic.Uint64 // handles
+	cores     int           // CPUs that may be busy at once, read when the source was made
+	opened    atomic.Uint64 // number of handles opened
 	recent    recent
 	holders   holders
 	parking   parking
-	kept      atomic.Int64 // bytes of renamed records and of rows that walkers keep
-	replies   sync.Pool    // of those who fill parts of blocks
-	waiters   sync.Pool    // of those who wait for them
+	kept      atomic.Int64 // bytes of renamed records and rows that walkers keep
+	replies   sync.Pool    // *Reply, for filling parts of blocks
+	waiters   sync.Pool    // *waiter, for waiting for them
 
-	// layouts are computed in goroutines that outlive a caller who gives up;
-	// Close stops them and waits.
+	// Layouts are computed in goroutines that outlive callers that stop waiting; Close stops them
+	// and waits.
 	stop chan struct{}
 	work sync.WaitGroup
 	once sync.Once
-	// turn is held by the layout that is being computed: it takes all cores. One
-	// that is mostly padding takes one core, and holds padding.
+	// turn is held by the layout that is being computed, which takes all cores. A layout that is
+	// mostly padding takes one core, and holds padding.
 	turn, padding chan struct{}
 	laidOut       laidOut
-	guard         Guard // nil: what the source reads from is there until it is closed
-	// segment is how many records one core sweeps at a time; 0: as many as
-	// suit the order.
+	guard         Guard // nil: what the source reads from stays open until it is closed
+	// segment is how many records one core sweeps at a time; 0 derives it from the order.
 	segment uint64
 }
 
-// NewSource makes a source. The caller still owns the catalog and the fetcher.
+// NewSource returns a source. The caller keeps ownership of the catalog and the fetcher.
 func NewSource(c *catalog.Catalog, f *fetch.Fetcher) *Source {
 	s := newSource(c, fetchLender{f})
 	s.meter = f.Meter()
@@ -109,15 +108,15 @@ func (s *Source) Close() {
 // Shelf stores the layout of one set from one run to the next. Its methods are called
 // from goroutines of the source, and from Set.Ahead.
 type Shelf interface {
-	// Load gives the size bytes that Save stored, or nil.
+	// Load returns the size bytes that Save stored, or nil.
 	Load(size int) []byte
 	Save(layout []byte)
 }
 
-// Set makes the files of a view. It does no work yet. shelf may be nil.
+// Set returns the files of a view. It does no work yet. shelf may be nil.
 func (s *Source) Set(v *order.View, shelf Shelf) *Set { return &Set{source: s, view: v, shelf: shelf} }
 
-// stopped says whether Close was called.
+// stopped reports whether Close was called.
 func (s *Source) stopped() bool { return isClosed(s.stop) }
 
 func isClosed(c <-chan struct{}) bool {

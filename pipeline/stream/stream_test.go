@@ -22,16 +22,16 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// memory is a dataset of records in memory: what a stream sees of a catalog and
-// of a fetcher, with every size and key that a test wants.
+// memory is a dataset of records in memory. It stands in for a catalog and a fetcher, with any
+// sizes and keys that a test needs.
 type memory struct {
 	unpack.Format
 	bytes  [][]byte
 	hashes []uint64
 	shards int
-	lends  int // the most records that one Lend gives
+	lends  int // the maximum number of records per Lend
 	brings bool
-	batch  int // so many records lie one behind the other, in the order of their reader; 0: none
+	batch  int // number of records that are contiguous in memory, in the order of their reader; 0: none
 }
 
 func (m *memory) Sizes(records []uint64, dst []int64) {
@@ -92,8 +92,7 @@ func (memoryReader) InOrder() bool  { return false }
 func (r memoryReader) Brings() bool { return r.m.brings }
 func (memoryReader) Close()         {}
 
-// orderedReader has the records of its sequence in batches, in memory that is none
-// of Go's heap.
+// orderedReader has the records of its sequence in batches, in memory outside the Go heap.
 type orderedReader struct {
 	memory  []byte
 	records [][]byte
@@ -133,14 +132,14 @@ func (*orderedReader) InOrder() bool { return true }
 func (*orderedReader) Brings() bool  { return false }
 func (r *orderedReader) Close()      { _ = uring.Unmap(r.memory) }
 
-// drawDataset draws records of many sizes, some with the key of others, or none (0).
+// drawDataset draws records of many sizes; some share a key, or have none (0).
 func drawDataset(t *rapid.T) *memory {
 	n := rapid.IntRange(1, 600).Draw(t, "records")
 	keys := rapid.IntRange(1, 2*n).Draw(t, "keys")
 	largest := rapid.SampledFrom([]int{1, 40, 3000, 120_000}).Draw(t, "largest")
 	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	m := &memory{shards: rapid.IntRange(1, 5).Draw(t, "shards"), lends: rapid.IntRange(1, 300).Draw(t, "lends")}
-	if largest <= 3000 { // whose copy is soon made
+	if largest <= 3000 { // cheap to copy
 		m.batch = rapid.SampledFrom([]int{0, 1, 3, 100}).Draw(t, "batch")
 	}
 	for range n {
@@ -182,7 +181,7 @@ func drawView(t *rapid.T, records int) *order.View {
 	return v
 }
 
-// defaultView is a view with the default settings of chunks that begin so.
+// defaultView returns a view with the default settings of chunks that start at starts.
 func defaultView(t *testing.T, starts ...uint64) *order.View {
 	e, err := order.NewEpoch(spec.Default().Order, 0, starts, nil)
 	require.NoError(t, err)
@@ -191,7 +190,7 @@ func defaultView(t *testing.T, starts ...uint64) *order.View {
 	return v
 }
 
-// naive makes the three files of a worker and where its records end.
+// naive returns the three files of a worker, and the end of each record.
 func naive(m *memory, v *order.View, w uint64) (files [3][]byte, ends []int64) {
 	n := v.Count(w)
 	records := make([]uint64, n)
@@ -336,7 +335,7 @@ func TestAllocationsOfAReadDoNotGrowWithItsRecords(t *testing.T) {
 		r.Release()
 	}
 	read()
-	// A few are the view's, when it comes to a new page, and this test's own.
+	// A few allocations are the view's, when it moves to a new page, and this test's own.
 	require.Less(t, testing.AllocsPerRun(50, read), 30.0, "131 records a read")
 }
 

@@ -10,29 +10,26 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// segmentStrides is the size of a segment in strides of the order: to begin one
-// costs the replay of half a stride on average where records were consumed in
-// the middle, and none otherwise.
+// segmentStrides is the size of a segment in strides of the order. Starting a segment costs the
+// replay of half a stride on average if records were consumed in the middle, and nothing otherwise.
 const segmentStrides = 2
 
 const (
-	// shortPadding records of padding are swept as the others are: what whole
-	// batches of all workers usually take.
+	// shortPadding is how many padding records are swept like all others: as many as whole batches
+	// for all workers usually take.
 	shortPadding = 4 << 20
-	// maxPadding bounds the padding of a view: to lay it out takes a minute of one
-	// core, and 2 MiB.
+	// maxPadding bounds the padding of a view: laying it out takes a minute of one core, and 2 MiB.
 	maxPadding = 1 << 30
 )
 
-// padding is how many records of a view are padding.
+// padding returns the number of padding records of a view.
 func padding(v *order.View) uint64 { return v.Dealt() - min(v.Dealt(), v.Remaining()) }
 
-// mostlyPadding says whether a view takes much longer to lay out than its
-// records do. Only clients that ask for many workers by name see one.
+// mostlyPadding reports whether a view takes much longer to lay out than its records do. Only
+// clients that request many workers by name get one.
 func mostlyPadding(v *order.View) bool { return padding(v) > max(shortPadding, v.Remaining()) }
 
-// checkPadding refuses views with so much padding that nobody would live to see
-// the end of it.
+// checkPadding rejects views with so much padding that laying them out would take far too long.
 func checkPadding(v *order.View) error {
 	if padding(v) <= maxPadding {
 		return nil
@@ -42,9 +39,9 @@ func checkPadding(v *order.View) error {
 		d.Batch, d.Workers, padding(v), v.Remaining(), uint64(maxPadding))
 }
 
-// computeLayout sweeps the view once, in segments, on all cores; a view that is
-// mostly padding on one, beside others, as long as left is not closed. It waits
-// for its turn as long; begin is then asked whether it is still wanted.
+// computeLayout sweeps the view once, in segments, on all cores. A view that is mostly padding is
+// swept on one core, concurrently with others, and stops when left is closed. While it waits for
+// its turn, closing left stops it too; then begin is asked whether the layout is still needed.
 func computeLayout(s *Source, v *order.View, left <-chan struct{}, begin func() bool) (*layout, error) {
 	if err := checkPadding(v); err != nil {
 		return nil, err
@@ -92,15 +89,15 @@ func computeLayout(s *Source, v *order.View, left <-chan struct{}, begin func() 
 	return w.layout, nil
 }
 
-// computes counts the caller as at work until it calls what it gets.
+// computes counts the caller as working until it calls the returned function.
 func (s *Source) computes() (end func()) {
 	l := &s.meter.Working[meter.Order]
 	l.Begin(meter.Now())
 	return func() { l.End(meter.Now()) }
 }
 
-// prepare computes the states of an epoch, so that sweeps can begin anywhere;
-// false means that the source was closed.
+// prepare computes the states of an epoch, so that sweeps can start anywhere. It returns false if
+// the source was closed.
 func prepare(s *Source, e *order.Epoch) bool {
 	parts := e.Prepare()
 	var next atomic.Int64
@@ -117,20 +114,20 @@ func prepare(s *Source, e *order.Epoch) bool {
 	return !s.stopped()
 }
 
-// sweep is the making of a layout. Segments are measured at the same time, each
-// by one goroutine, which then waits for its turn to add it to the layout: so no
-// more of them are held than there are goroutines.
+// sweep computes a layout. Segments are measured concurrently, each by one goroutine, which then
+// waits for its turn to merge it into the layout: so at most one measured segment per goroutine is
+// in memory.
 type sweep struct {
 	source  *Source
 	view    *order.View
 	segment uint64      // records
-	stop    func() bool // asked now and then; yes ends it with ErrClosed
+	stop    func() bool // polled; true ends the sweep with ErrClosed
 
 	mu     sync.Mutex
-	next   uint64        // index of the first record that nobody measures
-	merged chan struct{} // closed when the segment before that is in the layout
+	next   uint64        // index of the first record that is not assigned to a goroutine
+	merged chan struct{} // closed when the segment before next is in the layout
 
-	// Of the goroutine whose turn it is:
+	// Owned by the goroutine whose turn it is:
 	layout   *layout
 	previous []uint64 // key hash of each worker's last record; nil without the equal-key rule
 	err      error
@@ -145,7 +142,7 @@ func newSweep(s *Source, v *order.View, segment uint64, stop func() bool) *sweep
 	return w
 }
 
-// run measures segments until there are none left.
+// run measures segments until none is left.
 func (w *sweep) run() {
 	m := newMeasure(w)
 	for {
@@ -174,16 +171,16 @@ func (w *sweep) run() {
 	}
 }
 
-// measure is a segment of a sweep: what each worker gets in it. Offsets are
-// relative to where the worker's first record of the segment begins. Whether
-// that one falls under the equal-key rule depends on what is before the segment,
-// so it is taken for one that does not, and put right when segments are merged.
+// measure is one segment of a sweep: what each worker gets in it. Offsets are relative to the
+// worker's first record of the segment. Whether the equal-key rule applies to that record depends
+// on what precedes the segment, so it is assumed not to apply, and corrected when segments are
+// merged.
 type measure struct {
 	source  *Source
 	view    *order.View
 	stop    func() bool
 	dealer  *dealer
-	shares  []segmentShare // of each worker
+	shares  []segmentShare // by worker
 	samples []segmentSample
 	renames bool
 
@@ -193,10 +190,10 @@ type measure struct {
 
 type segmentShare struct {
 	bytes int64
-	first uint64 // which of the worker's records is its first of the segment
-	// The equal-key rule:
-	record          uint64 // the first one's number
-	hash, firstHash uint64 // of the last and of the first
+	first uint64 // position of the segment's first record in the worker's stream
+	// For the equal-key rule:
+	record          uint64 // number of the first record
+	hash, firstHash uint64 // of the last and of the first record
 }
 
 type segmentSample struct {
@@ -212,7 +209,7 @@ func newMeasure(w *sweep) *measure {
 	}
 }
 
-// measure measures the records from index from to index to.
+// measure measures the records with indices [from, to).
 func (m *measure) measure(from, to uint64) error {
 	m.dealer.seek(from)
 	m.samples = m.samples[:0]
@@ -268,7 +265,7 @@ func errTooLarge(w uint64) error {
 	return fmt.Errorf("the stream of worker %d is larger than a file can be: use more workers", w)
 }
 
-// mergeInto adds the segment to the layout, which ends where it begins.
+// mergeInto appends the segment to the layout, which ends where the segment begins.
 func (m *measure) mergeInto(s *sweep) error {
 	l := s.layout
 	growth := func(w uint64) int64 {
@@ -288,7 +285,7 @@ func (m *measure) mergeInto(s *sweep) error {
 	for w := range m.shares {
 		share := &m.shares[w]
 		if m.dealer.received[w] == share.first {
-			continue // it got none
+			continue // no records in this segment
 		}
 		size := share.bytes + growth(uint64(w))
 		if size < 0 || size > maxStreamBytes-l.bytes[w] {
@@ -302,30 +299,30 @@ func (m *measure) mergeInto(s *sweep) error {
 	return nil
 }
 
-// dealer says whose the next index of G′ is, as View.Owner does, without a
-// division an index.
+// dealer returns the worker of each successive index of G′, as View.Owner does, without a division
+// per index.
 type dealer struct {
 	view     *order.View
 	deal     spec.Deal
 	w        uint64
-	inBatch  uint64   // records of worker w's batch that have been dealt
-	received []uint64 // by each worker
+	inBatch  uint64   // records of worker w's batch already assigned
+	received []uint64 // by worker
 }
 
 func newDealer(v *order.View) *dealer {
 	return &dealer{view: v, deal: v.Deal(), received: make([]uint64, v.Deal().Workers)}
 }
 
-// seek goes to an index below Dealt.
+// seek moves to index j, which is below Dealt.
 func (d *dealer) seek(j uint64) {
 	for w := range d.received {
 		d.received[w] = d.view.CountBelow(uint64(w), j)
 	}
 	d.w, _ = d.view.Owner(j)
-	d.inBatch = j % d.deal.Batch // of no matter when the deal is contiguous
+	d.inBatch = j % d.deal.Batch // irrelevant if records are assigned contiguously
 }
 
-// next gives the worker of the next index, and which of its records that is.
+// next returns the worker of the next index, and the record's position in that worker's stream.
 func (d *dealer) next() (w, k uint64) {
 	if d.deal.Dealing == spec.DealContiguous {
 		for d.received[d.w] == d.view.Count(d.w) {

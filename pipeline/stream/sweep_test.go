@@ -15,8 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// wholeSweep is the layout that one sweep from the first record to the last
-// gives, the plain way.
+// wholeSweep computes the layout in the plain way, in one pass from the first record to the last.
 func wholeSweep(m *memory, v *order.View) *layout {
 	l := newLayout(v.Deal().Workers)
 	for w := range v.Deal().Workers {
@@ -36,7 +35,7 @@ func wholeSweep(m *memory, v *order.View) *layout {
 	return l
 }
 
-// plain is a layout with nil for no samples.
+// plain formats a layout so that nil and empty samples compare equal.
 func plain(l *layout) string { return fmt.Sprint(l.bytes, l.samples) }
 
 func TestSegmentsSweptAtTheSameTimeGiveOneLayout(t *testing.T) {
@@ -52,7 +51,7 @@ func TestSegmentsSweptAtTheSameTimeGiveOneLayout(t *testing.T) {
 	})
 }
 
-// manyRecords has several samples a worker, and equal keys in a row wherever
+// manyRecords returns records with several samples per worker, and equal keys in a row wherever
 // segments begin.
 func manyRecords(n int) *memory {
 	m := &memory{shards: 1, lends: 100}
@@ -94,7 +93,7 @@ func TestSamplesBehindAChangedFirstRecordOfASegmentMove(t *testing.T) {
 	}
 }
 
-// largeRecords are records without bytes that are as large as can be.
+// largeRecords are records without bytes that claim the largest sizes.
 type largeRecords struct{ *memory }
 
 func (largeRecords) Sizes(records []uint64, dst []int64) {
@@ -220,7 +219,7 @@ func TestALayoutThatIsBeingComputedStopsWhenTheSourceCloses(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// closing closes its source when the first sizes are asked for.
+// closing closes its source when the first sizes are requested.
 type closing struct {
 	*memory
 	source *Source

@@ -9,29 +9,29 @@ import (
 // walkRecords is how many records a walker looks up at a time.
 const walkRecords = 256
 
-// walker is a place in worker w's data: record k, which begins at offset, and
-// the sizes of some records from there on. Offsets count from the end of the
-// prologue. It is not for concurrent use.
+// walker is a position in worker w's data: record k, which begins at offset, and the sizes of some
+// records from there on. Offsets count from the end of the prologue. It must not be used
+// concurrently.
 type walker struct {
 	set *Set
 	w   uint64
 
-	k      uint64 // the record it stands at
-	offset int64  // where that begins
+	k      uint64 // the current record
+	offset int64  // where it begins
 
-	// The records that have been looked up: i is the one it stands at. The
-	// record before the first is looked up too, for its key.
+	// The records that have been looked up; i is the index of the current one. The record before
+	// the first is looked up too, for its key.
 	i       int
 	records []uint64
 	sizes   []int64  // after the equal-key rule
 	renamed []bool   // the equal-key rule applies
-	hashes  []uint64 // of records; scratch
+	hashes  []uint64 // of records; scratch space
 
-	kept       []byte // record keptRecord, renamed
+	kept       []byte // record keptRecord, after renaming
 	keptRecord uint64
 
-	row   []byte // of record rowOf-1, for reads that begin or end within it
-	rowOf uint64 // 0: of none
+	row   []byte // row of record rowOf-1, for reads that begin or end within it
+	rowOf uint64 // 0: none
 }
 
 func newWalker(s *Set, w uint64) *walker {
@@ -44,14 +44,14 @@ func newWalker(s *Set, w uint64) *walker {
 	}
 }
 
-// fill looks up the records from k on; it returns false at the stream's end.
+// fill looks up the records from k on. It returns false at the end of the stream.
 func (w *walker) fill() bool {
 	if w.i < len(w.records) {
 		return true
 	}
 	src := w.set.source
 	first := w.k
-	behind := 0 // 1 when the record before k is among those looked up
+	behind := 0 // 1 if the record before k is also looked up
 	if src.renamer != nil && first > 0 {
 		behind = 1
 	}
@@ -76,17 +76,17 @@ func (w *walker) fill() bool {
 	return true
 }
 
-// place is where the record is that it stands at; fill must have returned true.
+// place returns the location of the current record; fill must have returned true.
 func (w *walker) place() catalog.Extent {
 	var at [1]catalog.Extent
 	w.set.source.records.Extents(w.records[w.i:w.i+1], at[:])
 	return at[0]
 }
 
-// size is that of the record it stands at; fill must have returned true.
+// size returns the size of the current record; fill must have returned true.
 func (w *walker) size() int64 { return w.sizes[w.i] }
 
-// step goes on to the next record.
+// step moves to the next record.
 func (w *walker) step() {
 	w.offset += w.sizes[w.i]
 	w.i++
@@ -96,7 +96,7 @@ func (w *walker) step() {
 	}
 }
 
-// reset goes to record k, which begins at offset.
+// reset moves to record k, which begins at offset.
 func (w *walker) reset(k uint64, offset int64) {
 	if k != w.k {
 		w.records, w.i = w.records[:0], 0
@@ -104,7 +104,7 @@ func (w *walker) reset(k uint64, offset int64) {
 	w.k, w.offset = k, offset
 }
 
-// seek goes to the record that holds offset, or to the stream's end.
+// seek moves to the record that contains offset, or to the end of the stream.
 func (w *walker) seek(l *layout, offset int64) {
 	samples := l.samples[w.w]
 	i := sort.Search(len(samples), func(i int) bool { return samples[i] > offset }) - 1
@@ -119,7 +119,7 @@ func (w *walker) seek(l *layout, offset int64) {
 	}
 }
 
-// seekRecord goes to record k, or to the stream's end.
+// seekRecord moves to record k, or to the end of the stream.
 func (w *walker) seekRecord(l *layout, k uint64) {
 	samples := l.samples[w.w]
 	i := min(k/sampleRecords, uint64(max(len(samples), 1)-1))
