@@ -7,7 +7,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// benchEpoch has 10 million records in chunks of 128.
+// benchEpoch returns an epoch of 10 million records in chunks of 128.
 func benchEpoch(b *testing.B, shuffle spec.Shuffle, groups uint64) *Epoch {
 	o := spec.Default().Order
 	o.Shuffle, o.Groups = shuffle, groups
@@ -43,8 +43,8 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// BenchmarkSeekTheFirstTime goes to the middle of an epoch of which nothing has
-// been visited; BenchmarkSeekAgain goes to places of one that has.
+// BenchmarkSeekTheFirstTime seeks to the middle of an epoch in which nothing has been visited;
+// BenchmarkSeekAgain seeks in one that has been visited.
 func BenchmarkSeekTheFirstTime(b *testing.B) {
 	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull} {
 		b.Run(fmt.Sprintf("shuffle=%s", shuffle), func(b *testing.B) {
@@ -87,7 +87,7 @@ func benchRecords(b *testing.B, workers uint64, resumed bool) {
 	e := benchEpoch(b, spec.ShuffleReservoir, 1)
 	deal := spec.Deal{Workers: workers, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
 	var done []Done
-	if resumed { // one worker far behind keeps the walk from ever being plain
+	if resumed { // one worker that is far behind keeps the walk from ever being plain
 		done = []Done{{Batch: 1, Consumed: []uint64{2_000_000, 0}}}
 	}
 	v, err := NewView(e, done, deal)
@@ -131,7 +131,7 @@ func (s oneShard) Entries(_ int, word uint64) (set uint64) {
 	return 0
 }
 
-// BenchmarkSplit finds what a split leaves of a dataset, on one core.
+// BenchmarkSplit computes the records that a split selects, on one core.
 func BenchmarkSplit(b *testing.B) {
 	const records = 10_000_000
 	for _, by := range []spec.SplitBy{spec.SplitByRecord, spec.SplitByShard, spec.SplitByUnit} {
@@ -144,7 +144,7 @@ func BenchmarkSplit(b *testing.B) {
 	}
 }
 
-// BenchmarkNumbers turns ranks into records of 10⁸.
+// BenchmarkNumbers turns ranks into record numbers, for 10⁸ records.
 func BenchmarkNumbers(b *testing.B) {
 	p := newPart(b, spec.Split{Part: part(b, "0..0.9"), By: spec.SplitByRecord}, oneShard{100_000_000})
 	ranks := make([]uint64, 4096)
@@ -170,8 +170,8 @@ func BenchmarkNumbers(b *testing.B) {
 	}
 }
 
-// BenchmarkOrderOf100M computes all of an epoch's order from nothing, of 10⁸ records and of a
-// sample of them: which records the epoch has, its chunks, and one walk. The sample may not take
+// BenchmarkOrderOf100M computes an epoch's whole order from scratch, for 10⁸ records and for a
+// sample of them: which records the epoch has, its chunks, and one walk. The sample must not take
 // longer.
 func BenchmarkOrderOf100M(b *testing.B) {
 	const records, chunk = 100_000_000, 128

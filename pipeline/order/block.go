@@ -1,8 +1,8 @@
 package order
 
-// blocks is the shuffle `block` of an epoch: what its cursors share. A cursor
-// permutes a block when it first needs a record of it, so any position costs
-// at most the blocks that are read from there.
+// blocks is the shuffle `block` of an epoch: the state that its cursors share. A cursor permutes a
+// block when it first needs a record of it, so reading from any position costs only the blocks that
+// are read.
 type blocks[S slot] struct {
 	layout *layout
 	slots  uint64
@@ -39,12 +39,12 @@ type blockWalker[S slot] struct {
 	turn   [lanesAtOnce]uint32
 }
 
-// blockLane is the block of a lane that is at hand, permuted.
+// blockLane is the current block of a lane, permuted.
 type blockLane[S slot] struct {
-	next  uint64 // of the lane's records
-	begin uint64 // the lane's record that block[0] is
+	next  uint64 // index among the lane's records
+	begin uint64 // index among the lane's records of block[0]
 	block []S
-	after run // what follows the block in the lane
+	after run // the records that follow the block in the lane
 }
 
 func (w *blockWalker[S]) next(_ uint64, dst []uint64) {
@@ -66,7 +66,7 @@ func (w *blockWalker[S]) next(_ uint64, dst []uint64) {
 	}
 }
 
-// load permutes the block that holds the lane's next record.
+// load permutes the block that contains the lane's next record.
 func (w *blockWalker[S]) load(number int, l *blockLane[S]) {
 	lane := &w.shared.layout.lanes[number]
 	begin := l.next - l.next%w.shared.layout.window

@@ -5,12 +5,12 @@ import "sort"
 // markEvery is the number of permuted chunks between two marks of chunks.
 const markEvery = 64
 
-// chunks is S: the records of the permuted chunks, one after the other. Places
-// in it are counted in records.
+// chunks is S: the records of the permuted chunks, concatenated. Positions in S are counted in
+// records.
 type chunks struct {
 	starts   []uint64 // first records of the chunks, and T at the end
 	permuted []uint32
-	marks    []uint64 // place in S of every markEvery-th permuted chunk
+	marks    []uint64 // position in S of every markEvery-th permuted chunk
 }
 
 func newChunks(seed, epoch uint64, starts []uint64) *chunks {
@@ -30,16 +30,16 @@ func newChunks(seed, epoch uint64, starts []uint64) *chunks {
 	return c
 }
 
-// run is a place in S and the records that a lane takes from there: first, the
-// next left-1 ones, then rest more from the chunks behind.
+// run is a position in S and the records that a lane takes from there: first, the left-1 records
+// after it, then rest more from the following chunks.
 type run struct {
 	first uint64
 	left  uint64
 	rest  uint64
-	chunk uint32 // of permuted; the next one that has not been begun
+	chunk uint32 // index into permuted of the next chunk
 }
 
-// at is the run of n records at a place. n may be 0.
+// at returns the run of n records at a position in S. n may be 0.
 func (c *chunks) at(place, n uint64) run {
 	if n == 0 {
 		return run{}
@@ -61,8 +61,7 @@ func (c *chunks) at(place, n uint64) run {
 	}
 }
 
-// refill begins the next chunk of a run whose left is 0; false means that the
-// run has ended.
+// refill starts the next chunk of a run whose left is 0. It returns false if the run has ended.
 func (c *chunks) refill(r *run) bool {
 	if r.rest == 0 {
 		return false
@@ -75,8 +74,7 @@ func (c *chunks) refill(r *run) bool {
 	return true
 }
 
-// take moves the next records of a run to dst, which must not be longer than
-// the run.
+// take moves the next records of a run to dst, which must not be longer than the run.
 func take[S slot](c *chunks, r *run, dst []S) {
 	for i := range dst {
 		if r.left == 0 {
@@ -88,6 +86,6 @@ func take[S slot](c *chunks, r *run, dst []S) {
 	}
 }
 
-// slot is a record number as it is kept in lanes: 32 bits where they suffice,
-// because the memory and the cache misses of a shuffle are its slots.
+// slot is a record number as stored in lanes: 32 bits if that suffices, because slots make up the
+// memory and the cache misses of a shuffle.
 type slot interface{ uint32 | uint64 }

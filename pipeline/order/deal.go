@@ -6,8 +6,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// table is how a number of positions is dealt to workers. Products of workers
-// and batch fit 64 bits: workers is at most 2^16, batch 2^32 or positions.
+// table describes how positions are assigned to workers. The product of workers and batch fits 64
+// bits: workers is at most 2^16, batch at most 2^32 or positions.
 type table struct {
 	workers    uint64
 	batch      uint64
@@ -15,16 +15,16 @@ type table struct {
 	positions  uint64
 }
 
-// share is where a position went: it is record number k of worker w, and the
-// run positions from it on, itself included, are w's too.
+// share is the assignment of one position: it is record number k of worker w, and w also has the
+// run-1 positions after it.
 type share struct {
 	w, k, run uint64
 }
 
-// count is the number of positions of worker w.
+// count returns the number of positions of worker w.
 func (t *table) count(w uint64) uint64 { return t.countBelow(w, t.positions) }
 
-// countBelow is the number of positions below p that are worker w's.
+// countBelow returns the number of worker w's positions below p.
 func (t *table) countBelow(w, p uint64) uint64 {
 	if t.contiguous {
 		first, size := t.stretch(w)
@@ -35,7 +35,7 @@ func (t *table) countBelow(w, p uint64) uint64 {
 	return p/cycle*t.batch + min(t.batch, rest-min(rest, w*t.batch))
 }
 
-// stretch is the run of worker w when the deal is contiguous.
+// stretch returns the positions of worker w in a contiguous deal: the first, and their number.
 func (t *table) stretch(w uint64) (first, size uint64) {
 	each, more := t.positions/t.workers, t.positions%t.workers
 	size = each
@@ -45,7 +45,7 @@ func (t *table) stretch(w uint64) (first, size uint64) {
 	return w*each + min(w, more), size
 }
 
-// position is that of record k of worker w; there must be one.
+// position returns the position of worker w's record k, which must exist.
 func (t *table) position(w, k uint64) uint64 {
 	if t.contiguous {
 		first, _ := t.stretch(w)
@@ -54,7 +54,7 @@ func (t *table) position(w, k uint64) uint64 {
 	return (k/t.batch*t.workers+w)*t.batch + k%t.batch
 }
 
-// at says where position p < positions went.
+// at returns the share of position p < positions.
 func (t *table) at(p uint64) share {
 	if t.contiguous {
 		each, more := t.positions/t.workers, t.positions%t.workers
@@ -69,7 +69,7 @@ func (t *table) at(p uint64) share {
 	return share{w: turn % t.workers, k: turn/t.workers*t.batch + rest, run: min(t.batch-rest, t.positions-p)}
 }
 
-// after is the share of position p, which directly follows the run of s.
+// after returns the share of position p, which directly follows the run of s.
 func (t *table) after(s share, p uint64) share {
 	s.k += s.run
 	s.w++
@@ -86,8 +86,7 @@ func (t *table) after(s share, p uint64) share {
 	return s
 }
 
-// alone makes one batch of a deal to a single worker, which is the same deal in
-// longer runs.
+// alone turns a deal to a single worker into one batch: an equal deal with longer runs.
 func (t table) alone() table {
 	if t.workers == 1 {
 		t.batch = max(1, t.positions)
@@ -95,7 +94,7 @@ func (t table) alone() table {
 	return t
 }
 
-// dealt is the table of a deal of remaining positions, after the tail rule.
+// dealt returns the table for dealing remaining positions, after the tail rule.
 func dealt(remaining uint64, d spec.Deal) table {
 	t := table{workers: d.Workers, batch: d.Batch, contiguous: d.Dealing == spec.DealContiguous, positions: remaining}
 	round := t.workers
@@ -111,8 +110,7 @@ func dealt(remaining uint64, d spec.Deal) table {
 	return t.alone()
 }
 
-// checkDeal refuses deals that can't be dealt, or could not be written down in
-// a checkpoint.
+// checkDeal rejects deals that are impossible, or that a checkpoint can't represent.
 func checkDeal(o spec.Order, d spec.Deal) error {
 	switch {
 	case d.Workers < 1 || d.Workers > spec.MaxWorkers:
@@ -133,7 +131,7 @@ func checkDeal(o spec.Order, d spec.Deal) error {
 		return fmt.Errorf("order: unknown tail %q", d.Tail)
 	}
 	if o.Groups > 1 && d.Dealing == spec.DealContiguous && d.Tail != spec.TailKeep {
-		// See Given: with groups the batch of an entry is not free.
+		// See Given: with groups, the batch of an entry is fixed.
 		return fmt.Errorf("order: tail %s with the deal contiguous could not be resumed when groups is above 1: choose tail keep, or groups 1", d.Tail)
 	}
 	return nil

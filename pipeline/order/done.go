@@ -7,17 +7,17 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Done is one application of the resume rule: len(Consumed) workers took Consumed[w]
-// records each, assigned in batches of Batch by Dealing. An empty Dealing means
-// interleaved. With contiguous dealing the batch has no effect, and Batch is 1. In an
-// order of several groups, Batch is the order's batch.
+// Done is one application of the resume rule: len(Consumed) workers took Consumed[w] records each,
+// assigned in batches of Batch by Dealing. An empty Dealing means interleaved. With contiguous
+// dealing the batch has no effect, and Batch is 1. In an order of several groups, Batch is the
+// order's batch.
 type Done struct {
 	Batch    uint64
 	Dealing  spec.Dealing
 	Consumed []uint64
 }
 
-// Taken is the number of records taken by all workers together.
+// Taken returns the number of records that all workers took together.
 func (d Done) Taken() uint64 {
 	var n uint64
 	for _, c := range d.Consumed {
@@ -26,7 +26,7 @@ func (d Done) Taken() uint64 {
 	return n
 }
 
-// Check returns an error if d can't be what was taken of remaining records.
+// Check returns an error if d is impossible for remaining records.
 func (d Done) Check(remaining uint64, o spec.Order) error {
 	if d.Dealing != "" && d.Dealing != spec.DealInterleaved && d.Dealing != spec.DealContiguous {
 		return fmt.Errorf("deal (%q) must be %s or %s", d.Dealing, spec.DealInterleaved, spec.DealContiguous)
@@ -52,8 +52,8 @@ func (d Done) Check(remaining uint64, o spec.Order) error {
 	return nil
 }
 
-// table is how remaining positions were dealt. A batch that is larger than
-// what there is deals the same as one of just that size.
+// table returns how remaining positions were dealt. A batch larger than remaining deals like one of
+// exactly that size.
 func (d Done) table(remaining uint64) table {
 	t := table{
 		workers: uint64(len(d.Consumed)), batch: max(1, min(d.Batch, remaining)),
@@ -62,7 +62,7 @@ func (d Done) table(remaining uint64) table {
 	return t.alone()
 }
 
-// prefix says whether what was taken are the first records.
+// prefix reports whether the workers took exactly the first records.
 func (d Done) prefix(remaining uint64) bool {
 	t, taken := d.table(remaining), d.Taken()
 	for w, c := range d.Consumed {
@@ -73,19 +73,19 @@ func (d Done) prefix(remaining uint64) bool {
 	return true
 }
 
-// Simplify gives the canonical form of done. total is T.
+// Simplify returns the canonical form of done. total is T.
 //
 //   - Entries of zeros are dropped.
 //   - An entry that took a prefix becomes {batch 1, [n]} (with groups > 1: the order's
 //     batch).
 //   - Two such entries in a row become one.
 //
-// An impossible entry is an error that names the entry, counted from 1. The result
+// For an impossible entry it returns an error with the entry's number, counted from 1. The result
 // shares no memory with done.
 func Simplify(total uint64, o spec.Order, done []Done) ([]Done, error) {
 	remaining := total
 	var simple []Done
-	joins := false // the last of simple is a prefix
+	joins := false // the last entry of simple is a prefix
 	for i, d := range done {
 		if err := d.Check(remaining, o); err != nil {
 			return nil, fmt.Errorf("entry %d of done: %w", i+1, err)
@@ -109,7 +109,7 @@ func Simplify(total uint64, o spec.Order, done []Done) ([]Done, error) {
 	return simple, nil
 }
 
-// First is the entry that takes the first n of the remaining records.
+// First returns the entry that takes the first n of the remaining records.
 func First(n uint64, o spec.Order) Done {
 	d := Done{Batch: 1, Dealing: spec.DealInterleaved, Consumed: []uint64{n}}
 	if o.Groups > 1 {
@@ -118,12 +118,12 @@ func First(n uint64, o spec.Order) Done {
 	return d
 }
 
-// Given is the entry for workers that took consumed records each, when remaining records
-// were assigned to them by d. It keeps consumed.
+// Given returns the entry for workers that took consumed records each, after remaining records were
+// assigned to them by d. The entry keeps consumed.
 //
-// An entry has no field for the tail rule. With contiguous dealing and a number of
-// records that the workers don't divide, the tail rule moves the borders between
-// workers. Given writes that case as an interleaved deal of one batch for each worker.
+// An entry has no field for the tail rule. With contiguous dealing, if the number of records is not
+// a multiple of the number of workers, the tail rule moves the borders between workers. Given
+// represents that case as an interleaved deal with one batch per worker.
 func Given(o spec.Order, remaining uint64, d spec.Deal, consumed []uint64) Done {
 	entry := Done{Batch: d.Batch, Dealing: spec.DealInterleaved, Consumed: consumed}
 	if d.Dealing != spec.DealContiguous {

@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// gamma is the distance between the states of two draws that follow each other.
+// gamma is the distance between the states of two successive draws.
 const gamma = 0x9E3779B97F4A7C15
 
-// key is that of ORDER.md, Random numbers.
+// key returns the key that ORDER.md defines under "Random numbers".
 func key(domain string, seed, epoch, index uint64) uint64 {
 	text := make([]byte, 0, 96)
 	text = append(text, "lsiofs/1 "...)
@@ -32,10 +32,10 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// draw is the i-th draw of a key.
+// draw returns the i-th draw of a key.
 func draw(k, i uint64) uint64 { return mix(k + (i+1)*gamma) }
 
-// below is the i-th draw of a key, scaled to 0 … n-1.
+// below returns the i-th draw of a key, scaled to 0 … n-1.
 func below(k, i, n uint64) uint64 {
 	high, _ := bits.Mul64(draw(k, i), n)
 	return high
@@ -51,9 +51,9 @@ func permute[E any](a []E, k, base uint64) {
 	}
 }
 
-// ID is the shard part of a record's identity: the first 8 bytes of SHA-256 over
-// `lsiofs/1 shard <path>`, as a big-endian number. A record's ID is this number followed
-// by the record's ordinal in the shard, each as 8 bytes big-endian.
+// ID returns the shard part of a record's identity: the first 8 bytes of SHA-256 over `lsiofs/1
+// shard <path>`, as a big-endian number. A record's ID is this number followed by the record's
+// ordinal in the shard, each as 8 bytes big-endian.
 func ID(path string) uint64 {
 	sum := sha256.Sum256([]byte("lsiofs/1 shard " + path))
 	return binary.BigEndian.Uint64(sum[:])

@@ -14,43 +14,41 @@ import (
 // MaxRecords bounds T, so that T times the number of workers fits 64 bits.
 const MaxRecords = 1 << 47
 
-// Epoch is the global order G of one epoch. It appears immutable to its users, and is
-// safe for concurrent use.
+// Epoch is the global order G of one epoch. It is logically immutable, and safe for concurrent use.
 //
-// It keeps the states of the reservoirs at regular positions, from which a short replay
-// reaches any position. These states take about a quarter of a byte a record once all of
-// G has been visited, Prepare has computed them, or RestoreStates has loaded them.
+// It keeps the states of the reservoirs at regular positions, from which a short replay reaches any
+// position. These states take about a quarter of a byte per record once all of G has been visited,
+// Prepare has computed them, or RestoreStates has loaded them.
 type Epoch struct {
 	order  spec.Order
 	number uint64
 	total  uint64
-	part   *Part  // turns what walkers make into records
-	whole  *Part  // of a mixture: what a split leaves of all sources
+	part   *Part  // turns the ranks that walkers return into record numbers
+	whole  *Part  // of a mixture: the records of all sources that the split selects
 	phase  uint64 // of the sample
-	bytes  uint64 // what a walker takes, about
-	// stride is the distance of positions that are cheap to begin at, once
-	// their states are kept.
+	bytes  uint64 // approximate memory of a walker
+	// stride is the distance between positions at which a cursor starts cheaply, once their states
+	// are kept.
 	stride uint64
 
-	// arrange makes an arrangement. nil where there is nothing to make, and
-	// arranged is always there. Else that may be dropped, and is made again.
+	// arrange computes an arrangement. If it is nil, there is nothing to compute, and arranged is
+	// always set. Otherwise arranged may be dropped, and is computed again.
 	arrange  func() *arrangement
 	making   sync.Mutex
 	arranged atomic.Pointer[arrangement]
-	holds    atomic.Int64 // while it is above 0 nobody drops it
+	holds    atomic.Int64 // while it is above 0, arranged is not dropped
 }
 
-// arrangement is what walkers go by, and share: the permuted chunks, and the
-// states that are kept.
+// arrangement is the state that walkers share: the permuted chunks, and the kept states.
 type arrangement struct {
-	start  func() walker // a walker at position 0
-	states states        // nil where the shuffle has none
+	start  func() walker // returns a walker at position 0
+	states states        // nil if the shuffle has none
 }
 
-// arranges says whether the epoch has an arrangement that is worth dropping.
+// arranges reports whether the epoch has an arrangement that can be dropped.
 func (e *Epoch) arranges() bool { return e.arrange != nil }
 
-// arrangement gives what walkers go by, made again where it has been dropped.
+// arrangement returns the state that walkers share, computed again if it has been dropped.
 func (e *Epoch) arrangement() *arrangement {
 	if a := e.arranged.Load(); a != nil {
 		return a
@@ -65,29 +63,28 @@ func (e *Epoch) arrangement() *arrangement {
 	return a
 }
 
-// Hold keeps the epoch's computed states from being dropped by a Memory until release is
-// called, once.
+// Hold prevents a Memory from dropping the epoch's computed states until release is called. release
+// must be called exactly once.
 func (e *Epoch) Hold() (release func()) {
 	e.holds.Add(1)
 	return func() { e.holds.Add(-1) }
 }
 
-// walker makes the records of G, by their ranks in what is left of the dataset;
-// it does not know where it is.
+// walker produces the records of G, as ranks among the selected records. It does not store its
+// position.
 type walker interface {
-	// next fills dst with the records at p and following; there are that many.
+	// next fills dst with the records at p and after; there must be that many.
 	next(p uint64, dst []uint64)
 	// seek moves from one position to another.
 	seek(from, to uint64)
 }
 
-// NewEpoch makes the order of epoch. starts are the first records of the chunks,
-// ascending, followed by T. It is kept and must not change. With a split or a sample, part
-// is the selected records of this epoch (NewPart), and starts comes from Part.Starts; else
-// part is nil. Options that
-// ORDER.md does not allow, or starts that do not ascend from 0, are errors.
+// NewEpoch returns the order of epoch. starts are the first records of the chunks, ascending,
+// followed by T. starts is kept and must not change. With a split or a sample, part is the set of
+// records selected for this epoch (NewPart), and starts comes from Part.Starts; otherwise part is
+// nil. Options that ORDER.md does not allow, or starts that do not ascend from 0, are errors.
 //
-// It permutes the chunks, which takes about 10 ns and 4 bytes a chunk.
+// It permutes the chunks, which takes about 10 ns and 4 bytes per chunk.
 func NewEpoch(o spec.Order, epoch uint64, starts []uint64, part *Part) (*Epoch, error) {
 	if err := checkStarts(starts); err != nil {
 		return nil, err
@@ -122,7 +119,7 @@ func NewEpoch(o spec.Order, epoch uint64, starts []uint64, part *Part) (*Epoch, 
 	return e, nil
 }
 
-// shuffled makes e's walkers go through lanes.
+// shuffled sets e up for a shuffle that uses lanes.
 func shuffled[S slot](e *Epoch, lanes func() *layout) {
 	arrange := func(l *layout) (a *arrangement, slots, stride uint64) {
 		if e.order.Shuffle == spec.ShuffleBlock {
@@ -161,8 +158,8 @@ func checkStarts(starts []uint64) error {
 	return nil
 }
 
-// checkPart refuses an order whose split and sample are not those of part. Without these there may
-// be a part as well: of shards of which something is left out (Keeper).
+// checkPart rejects an order whose split and sample do not match part. A part is also allowed
+// without these, for shards from which records are excluded (Keeper).
 func checkPart(o spec.Order, starts []uint64, part *Part) error {
 	parted := o.Split.Or() != spec.Split{} || o.Sample.Or() != spec.Sample{}
 	switch total := starts[len(starts)-1]; {
@@ -174,8 +171,8 @@ func checkPart(o spec.Order, starts []uint64, part *Part) error {
 	return nil
 }
 
-// checkOrder refuses what ORDER.md can't mean. Bounds of sizes that are a
-// matter of taste are spec's.
+// checkOrder rejects options for which ORDER.md defines no order. Limits on sizes that are a matter
+// of policy are in package spec.
 func checkOrder(o spec.Order) error {
 	switch o.Shuffle {
 	case spec.ShuffleNone, spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull:
@@ -195,14 +192,14 @@ func checkOrder(o spec.Order) error {
 	return nil
 }
 
-// maxOrderBatch is spec's bound of the batch; with spec.MaxLanes and
-// spec.MaxWorkers it keeps products within 64 bits.
+// maxOrderBatch is spec's bound on the batch; with spec.MaxLanes and spec.MaxWorkers it keeps
+// products within 64 bits.
 const maxOrderBatch = 1 << 32
 
-// Len is T, the number of records in the order.
+// Len returns T, the number of records in the order.
 func (e *Epoch) Len() uint64 { return e.total }
 
-// Part is NewEpoch's argument part; of a mixture's epoch, Mixture.Part.
+// Part returns NewEpoch's argument part; for an epoch of a mixture, Mixture.Part.
 func (e *Epoch) Part() *Part {
 	if e.part == nil {
 		return e.whole
@@ -210,14 +207,14 @@ func (e *Epoch) Part() *Part {
 	return e.part
 }
 
-// Number is the epoch's number.
+// Number returns the epoch's number.
 func (e *Epoch) Number() uint64 { return e.number }
 
-// Phase is which phase of the order's sample the epoch has, 0 without one. Epochs of one
-// order and one phase have equal parts.
+// Phase returns the phase of the order's sample that the epoch has, 0 without a sample. Epochs of
+// one order with the same phase have equal parts.
 func (e *Epoch) Phase() uint64 { return e.phase }
 
-// Cursor is a position in G. It is not for concurrent use.
+// Cursor is a position in G. It must not be used concurrently.
 type Cursor struct {
 	epoch       *Epoch
 	arrangement *arrangement // of walker
@@ -225,7 +222,7 @@ type Cursor struct {
 	position    uint64
 }
 
-// Cursor gives a cursor at position p ≤ T.
+// Cursor returns a cursor at position p ≤ T.
 func (e *Epoch) Cursor(p uint64) *Cursor {
 	a := e.arrangement()
 	c := &Cursor{epoch: e, arrangement: a, walker: a.start()}
@@ -233,8 +230,8 @@ func (e *Epoch) Cursor(p uint64) *Cursor {
 	return c
 }
 
-// Next fills dst with the records from the cursor's position on, and moves the cursor
-// behind them. It returns fewer than len(dst) only at the end.
+// Next fills dst with the records from the cursor's position on, and moves the cursor past them. It
+// returns fewer than len(dst) only at the end.
 func (c *Cursor) Next(dst []uint64) int {
 	n := min(uint64(len(dst)), c.epoch.total-c.position)
 	if n == 0 {
@@ -246,8 +243,8 @@ func (c *Cursor) Next(dst []uint64) int {
 	return int(n)
 }
 
-// Seek moves to position p ≤ T: backwards from the nearest kept state, forwards from
-// that state or from where the cursor is.
+// Seek moves to position p ≤ T: backwards from the nearest kept state, forwards from that state or
+// from the current position.
 func (c *Cursor) Seek(p uint64) {
 	if p > c.epoch.total {
 		panic(fmt.Sprintf("order: position %d is past the %d records of G", p, c.epoch.total))

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// manyChunks are chunks of T records together, of uneven sizes.
+// manyChunks returns chunks of uneven sizes, with total records together.
 func manyChunks(total uint64) []uint64 {
 	var chunks []uint64
 	for n := uint64(0); n < total; {
@@ -69,8 +69,8 @@ func TestACursorGoesNowhereBehindTheEnd(t *testing.T) {
 	require.Zero(t, e.Cursor(5).Next(make([]uint64, 1)))
 }
 
-// This goes across several states that are kept, and compares cursors that find
-// them in different ways with the naive implementation.
+// The walk passes several kept states, and cursors that find them in different ways are compared
+// with the naive implementation.
 func TestSeeksUseStatesThatAreKept(t *testing.T) {
 	const total = 3*spacingPositions + 12_345
 	for _, o := range []spec.Order{
@@ -97,7 +97,7 @@ func TestSeeksUseStatesThatAreKept(t *testing.T) {
 	}
 }
 
-// What every state holds is small beside the dataset, however large the
+// The memory of all states together is small compared with the dataset, however large the
 // reservoirs are.
 func TestStatesThatAreKeptAreBounded(t *testing.T) {
 	for _, size := range []uint64{1, 16384, 100_000, 5_000_000, 1 << 40} {
@@ -133,7 +133,7 @@ func TestStatesAreKeptByWhoeverPasses(t *testing.T) {
 	r.walker().next(0, make([]uint64, spacingPositions+1))
 	require.Equal(t, []int{1}, kept(r))
 
-	// From where the cursor is, from a state, or from the start: the nearest.
+	// The nearest: from the cursor's position, from a state, or from the start.
 	at := &reservoirWalker[uint32]{shared: r}
 	for _, c := range [][3]uint64{
 		{0, 5, 0}, {7, 9, 7}, {9, 7, 0}, {7, spacingPositions - 1, 7}, {7, spacingPositions, spacingPositions},

@@ -5,9 +5,9 @@ import "math/bits"
 // feistelRounds is the number of rounds (ORDER.md, Shuffles).
 const feistelRounds = 6
 
-// full is the shuffle `full`: a Feistel network over the smallest even number of
-// bits that holds T-1, walked until the result is below T. It has no state, so
-// any position costs the same.
+// full is the shuffle `full`: a Feistel network over the smallest even number of bits that holds
+// T-1, applied repeatedly until the result is below T. It has no state, so any position costs the
+// same.
 type full struct {
 	total uint64
 	half  uint
@@ -28,7 +28,7 @@ func newFull(seed, epoch, total uint64) *full {
 	return f
 }
 
-// record is perm(x).
+// record returns perm(x).
 func (f *full) record(x uint64) uint64 {
 	for {
 		l, r := x>>f.half, x&f.mask

@@ -1,19 +1,19 @@
 package order
 
-// layout is how S is cut into groups and lanes, and which lane each position of
-// G comes from (ORDER.md, Shuffles).
+// layout describes how S is cut into groups and lanes, and which lane each position of G comes from
+// (ORDER.md, Shuffles).
 type layout struct {
 	chunks *chunks
-	batch  uint64 // of the order; positions of a group that follow each other
+	batch  uint64 // the order's batch: number of consecutive positions of a group
 	groups []group
 	lanes  []lane
-	window uint64 // R: the records of a lane that are shuffled among themselves
+	window uint64 // R: the number of records of a lane that are shuffled among themselves
 }
 
 // group is a set of lanes that is read together.
 type group struct {
 	first   uint64 // its first lane
-	lanes   uint64 // M
+	lanes   uint64 // number of lanes, M
 	records uint64
 	turnKey uint64
 }
@@ -21,13 +21,13 @@ type group struct {
 // lane is a slice of S.
 type lane struct {
 	key     uint64
-	place   uint64 // in S
+	place   uint64 // position in S
 	records uint64
 }
 
 type layoutOptions struct {
 	seed, epoch         uint64
-	size                uint64 // of the shuffle, over all lanes
+	size                uint64 // shuffle size, over all lanes
 	lanes, groups, step uint64 // step: the order's batch
 }
 
@@ -56,8 +56,8 @@ func newLayout(o layoutOptions, total uint64, c *chunks) *layout {
 	return l
 }
 
-// cut cuts the records of a group, which begin at place, into its lanes, and
-// gives the place behind them.
+// cut cuts the records of a group, which begin at place, into its lanes, and returns the position
+// after them.
 func (l *layout) cut(g *group, place uint64, o layoutOptions) uint64 {
 	base, extra := g.records/g.lanes, g.records%g.lanes
 	turn := g.turn(base)
@@ -73,7 +73,7 @@ func (l *layout) cut(g *group, place uint64, o layoutOptions) uint64 {
 	return place
 }
 
-// turn is the lane of the group (0 … M-1) with which round r begins.
+// turn returns the lane of the group (0 … M-1) with which round r begins.
 func (g *group) turn(r uint64) uint64 {
 	if g.lanes == 1 {
 		return 0
@@ -81,7 +81,7 @@ func (g *group) turn(r uint64) uint64 {
 	return below(g.turnKey, r, g.lanes)
 }
 
-// passed is the number of positions below p that are of group g.
+// passed returns the number of positions below p that belong to group g.
 func (l *layout) passed(g, p uint64) uint64 {
 	if len(l.groups) == 1 {
 		return p
@@ -91,8 +91,7 @@ func (l *layout) passed(g, p uint64) uint64 {
 	return p/cycle*l.batch + min(l.batch, rest-min(rest, g*l.batch))
 }
 
-// steps calls visit with each lane's number and the number of its records that
-// lie below position p of G.
+// steps calls visit with each lane's number and the number of its records below position p of G.
 func (l *layout) steps(p uint64, visit func(lane int, steps uint64)) {
 	for i := range l.groups {
 		g := &l.groups[i]
@@ -109,9 +108,9 @@ func (l *layout) steps(p uint64, visit func(lane int, steps uint64)) {
 	}
 }
 
-// laneSteps is what steps tells of one lane.
+// laneSteps returns the number that steps passes to visit for one lane.
 func (l *layout) laneSteps(lane int, p uint64) uint64 {
-	i := uint64(lane) / l.groups[0].lanes // all groups have as many
+	i := uint64(lane) / l.groups[0].lanes // all groups have the same number of lanes
 	g := &l.groups[i]
 	q := l.passed(i, p)
 	round, rest := q/g.lanes, q%g.lanes
@@ -121,7 +120,7 @@ func (l *layout) laneSteps(lane int, p uint64) uint64 {
 	return round
 }
 
-// rota says which lane each position comes from, one after the other.
+// rota yields the lanes of successive positions.
 type rota struct {
 	layout *layout
 	group  int
@@ -129,11 +128,11 @@ type rota struct {
 	rounds []round
 }
 
-// round is where a group is in its current round.
+// round is a group's position in its current round.
 type round struct {
 	number uint64
-	lane   uint64 // of the group, the next one
-	left   uint64 // lanes of the round that are still to come
+	lane   uint64 // next lane of the group
+	left   uint64 // lanes left in the round
 }
 
 // seek moves to position p.

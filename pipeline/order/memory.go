@@ -9,50 +9,50 @@ import (
 )
 
 const (
-	// defaultViewBytes bounds the pages and the idle walkers of all views
-	// together. 64 readers at 64 places need 17 MiB in the default order: a page
-	// of 128 KiB and a walker of about as much each.
+	// defaultViewBytes bounds the pages and the idle walkers of all views together. 64 readers at
+	// 64 positions need 17 MiB in the default order: a page of 128 KiB and a walker of about the
+	// same size each.
 	defaultViewBytes = 32 << 20
-	// leastPages and leastWalkers stay whatever they take: where a walker is
-	// larger than the bound, reading on still costs no replay.
+	// leastPages and leastWalkers are kept whatever they take: even if a walker is larger than the
+	// bound, sequential reads cost no replay.
 	leastPages   = 16
 	leastWalkers = 2
-	// keptArrangements is of how many epochs the permuted chunks and the states
-	// of the reservoirs are kept: of the one that is read, the next one, and two
-	// more. Those take 4 bytes a chunk and up to a quarter of a byte a record.
+	// keptArrangements is the number of epochs whose permuted chunks and reservoir states are kept:
+	// the one being read, the next one, and two more. Each takes 4 bytes per chunk and up to a
+	// quarter of a byte per record.
 	keptArrangements = 4
 )
 
-// Memory caches the parts of orders that views have computed, for all views of a dataset
-// together. It is bounded: the least recently used parts are dropped, and computed again
-// when they are needed. So any number of views may be read, at any number of places. It
-// is safe for concurrent use.
+// Memory caches the parts of orders that views have computed, for all views of a dataset together.
+// It is bounded: the least recently used parts are dropped, and computed again when they are
+// needed. So any number of views may be read, at any number of positions. It is safe for concurrent
+// use.
 //
 // A call of View.Records takes its lock once for each page that it touches.
 type Memory struct {
 	most int64
-	// turns are held by those who compute pages. More of them than processors
-	// would compute nothing sooner, and each has a walker.
+	// turns limits how many goroutines compute pages. More of them than CPUs would compute nothing
+	// sooner, and each has a walker.
 	turns chan struct{}
 
 	mu     sync.Mutex
 	pages  map[pageKey]*page
 	held   int64
-	idle   int  // walkers
-	recent item // the ring's head: recent.older was used last
+	idle   int  // number of idle walkers
+	recent item // head of the ring: recent.older is the most recently used item
 	epochs []*Epoch
 }
 
-// item is a page or a walker that Memory keeps. It is guarded by Memory.mu.
+// item is a page or a walker kept by Memory. It is guarded by Memory.mu.
 type item struct {
 	bytes        int64
 	page         *page // or:
 	walker       *rest
-	of           *sequence // the walker's
+	of           *sequence // the walker's sequence
 	newer, older *item
 }
 
-// NewMemory gives a memory of at most mostBytes; 0 means the default.
+// NewMemory returns a memory of at most mostBytes; 0 means the default.
 func NewMemory(mostBytes int64) *Memory {
 	if mostBytes == 0 {
 		mostBytes = defaultViewBytes
@@ -62,14 +62,14 @@ func NewMemory(mostBytes int64) *Memory {
 	return m
 }
 
-// HeldBytes is about how many bytes pages and idle walkers take now.
+// HeldBytes returns about how many bytes the pages and idle walkers take now.
 func (m *Memory) HeldBytes() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.held
 }
 
-// link adds an item as the one that was used last.
+// link adds an item as the most recently used one.
 func (m *Memory) link(it *item) {
 	m.held += it.bytes
 	if it.walker != nil {
@@ -83,7 +83,7 @@ func (m *Memory) front(it *item) {
 	it.older.newer, m.recent.older = it, it
 }
 
-// unlink takes an item out.
+// unlink removes an item.
 func (m *Memory) unlink(it *item) {
 	it.newer.older, it.older.newer = it.older, it.newer
 	it.newer, it.older = nil, nil
@@ -93,13 +93,13 @@ func (m *Memory) unlink(it *item) {
 	}
 }
 
-// touch makes an item the one that was used last.
+// touch makes an item the most recently used one.
 func (m *Memory) touch(it *item) {
 	it.newer.older, it.older.newer = it.older, it.newer
 	m.front(it)
 }
 
-// drop forgets an item.
+// drop removes an item and forgets its page or walker.
 func (m *Memory) drop(it *item) {
 	m.unlink(it)
 	if it.page != nil {
@@ -109,7 +109,7 @@ func (m *Memory) drop(it *item) {
 	}
 }
 
-// trim drops what was used longest ago until the bound is kept.
+// trim drops the least recently used items until the total is within the bound.
 func (m *Memory) trim() {
 	for it := m.recent.newer; it != &m.recent && m.held > m.most; {
 		newer := it.newer
@@ -120,8 +120,8 @@ func (m *Memory) trim() {
 	}
 }
 
-// use notes that an epoch's arrangement is wanted. Of those that were wanted
-// longest ago it is dropped, and their idle walkers with it, which have it, too.
+// use marks an epoch's arrangement as used. The arrangements used longest ago are dropped, along
+// with the epochs' idle walkers, which refer to them.
 func (m *Memory) use(e *Epoch) {
 	if !e.arranges() {
 		return
@@ -148,7 +148,7 @@ func (m *Memory) use(e *Epoch) {
 	}
 }
 
-// View is NewView with this memory. Any number of views may share it.
+// View is NewView with this memory, which any number of views may share.
 func (m *Memory) View(e *Epoch, done []Done, deal spec.Deal) (*View, error) {
 	v, err := dealView(e, done, deal, m)
 	if err != nil {

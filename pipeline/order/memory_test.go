@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// held counts what a memory has, item by item.
+// count returns what a memory holds, counted item by item.
 func (m *Memory) count() (pages, walkers int, bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,7 +41,7 @@ func TestViewsThatShareAMemoryKeepNoMoreTogetherHoweverManyTheyAre(t *testing.T)
 	}
 	reads := 500
 	if testing.Short() {
-		reads = 150 // of pages that fill the memory many times over
+		reads = 150 // of pages, which fill the memory many times over
 	}
 	var wg sync.WaitGroup
 	for reader := range uint64(4) {
@@ -80,7 +80,7 @@ func TestLargeWalkersLeaveAFewPagesAndTwoOfThemStay(t *testing.T) {
 	const total = 40 * pageRecords
 	o := spec.Default().Order
 	o.SizeRecords = 300_000
-	m := NewMemory(1) // less than one of anything
+	m := NewMemory(1) // less than any item takes
 	v, err := m.View(newEpoch(t, o, 0, manyChunks(total)), nil, deal(1, 1))
 	require.NoError(t, err)
 	one := make([]uint64, 1)
@@ -139,7 +139,7 @@ func TestEpochsBeyondAFewAreArrangedAgainWhenTheyAreWanted(t *testing.T) {
 			require.Same(t, e.arranged.Load(), it.walker.source.cursor.arrangement, "no walker keeps what was dropped")
 		}
 	}
-	// Whatever was dropped, the bytes are the same.
+	// Whatever was dropped, the records are the same.
 	for i, v := range views {
 		want := newEpoch(t, o, uint64(i), manyChunks(total))
 		c := want.Cursor(total - 1000)

@@ -7,55 +7,56 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Source is one of the datasets of a mixture. Its records have the numbers from First on,
-// in the numbering of all sources together.
+// Source is one of the datasets of a mixture. Its records are numbered from First on, in the
+// numbering of all sources together.
 type Source struct {
 	First  uint64
-	Starts []uint64 // of its chunks, as NewEpoch wants them; kept
-	Part   *Part    // what a split leaves of it
+	Starts []uint64 // of its chunks, as for NewEpoch; kept
+	Part   *Part    // the records that a split selects
 }
 
-// records is T_m, what is left of a source.
+// records returns T_m, the number of selected records of a source.
 func (s *Source) records() uint64 { return s.Starts[len(s.Starts)-1] }
 
-// Mixture is an endless sequence of the records of several sources, each going round in
-// its own order, epoch after epoch, and shared out by weights (SELECTION.md, Mixtures). Its
-// epochs are stretches of it, of one length. It is safe for concurrent use.
+// Mixture is an endless sequence of the records of several sources. Each source repeats in its own
+// order, epoch after epoch; positions are shared out by weights (SELECTION.md, Mixtures). The
+// mixture's epochs are consecutive ranges of the sequence, all of one length. It is safe for
+// concurrent use.
 type Mixture struct {
-	// Part is what a split leaves of all sources together; nil: all. It is set before
-	// there are epochs.
+	// Part is the set of records that a split selects from all sources together; nil: all. It is
+	// set before there are epochs.
 	Part *Part
 
 	order   spec.Order
 	shares  *Shares
 	sources []Source
 	length  uint64
-	known   []sourceFacts // of each source
+	known   []sourceFacts // by source
 
 	mu   sync.Mutex
-	subs []subEpochs // of each source
+	subs []subEpochs // by source
 }
 
-// sourceFacts are what all epochs of a source have in common.
+// sourceFacts has what all epochs of a source have in common.
 type sourceFacts struct {
-	bytes  uint64 // of a walker
+	bytes  uint64 // memory of a walker
 	stride uint64 // the longest replay
-	// states: there are some. Epochs of small sources have none: a replay of all of one takes
-	// no longer than from a state of others to the next.
+	// states is set if its epochs have states. Epochs of small sources have none: replaying all of
+	// one takes no longer than replaying another source from one state to the next.
 	states bool
 }
 
-// subEpochs are the epochs of a source that were asked for last: one that is read, and
-// the one behind it.
+// subEpochs holds the two most recently used epochs of a source: the one being read, and the next
+// one.
 type subEpochs struct {
 	numbers [2]uint64
 	epochs  [2]*Epoch
 	last    int
 }
 
-// NewMixture mixes sources by shares, in epochs of length positions. o's settings are
-// those of the sources' orders, but for the seed, which each has its own. A source
-// without records, and a length of 0, are errors.
+// NewMixture mixes sources by shares, in epochs of length positions. o has the settings of all
+// sources' orders except the seed, which is derived for each source. A source without records, and
+// a length of 0, are errors.
 func NewMixture(o spec.Order, shares *Shares, sources []Source, length uint64) (*Mixture, error) {
 	if len(sources) != len(shares.weights) {
 		return nil, fmt.Errorf("order: %d sources and %d weights", len(sources), len(shares.weights))
@@ -72,7 +73,7 @@ func NewMixture(o spec.Order, shares *Shares, sources []Source, length uint64) (
 		}
 	}
 	m := &Mixture{order: o, shares: shares, sources: sources, length: length, subs: make([]subEpochs, len(sources))}
-	for i := range sources { // so that walkers meet no error
+	for i := range sources { // so that walkers get no error
 		e, err := m.sub(i, 0)
 		if err != nil {
 			return nil, err
@@ -82,7 +83,7 @@ func NewMixture(o spec.Order, shares *Shares, sources []Source, length uint64) (
 	return m, nil
 }
 
-// Epoch is an epoch of the mixture. Its states are those of the sources' epochs.
+// Epoch returns an epoch of the mixture. Its states are those of the sources' epochs.
 func (m *Mixture) Epoch(epoch uint64) (*Epoch, error) {
 	if epoch >= maxMixed/m.length {
 		return nil, fmt.Errorf("order: epoch %d of the mixture is beyond what can be ordered, which is %d epochs", epoch, maxMixed/m.length)
@@ -90,7 +91,7 @@ func (m *Mixture) Epoch(epoch uint64) (*Epoch, error) {
 	e := &Epoch{order: m.order, whole: m.Part, total: m.length}
 	for _, k := range m.known {
 		e.bytes += k.bytes
-		e.stride += k.stride // a replay is one of each source
+		e.stride += k.stride // a replay of the mixture replays each source
 	}
 	e.bytes += mixBlock*9 + uint64(len(m.sources))*64
 	e.arrange = func() *arrangement { return m.arrange(epoch) }
@@ -98,7 +99,7 @@ func (m *Mixture) Epoch(epoch uint64) (*Epoch, error) {
 	return e, nil
 }
 
-// sub is an epoch of a source.
+// sub returns an epoch of a source.
 func (m *Mixture) sub(source int, epoch uint64) (*Epoch, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,15 +122,15 @@ func (m *Mixture) sub(source int, epoch uint64) (*Epoch, error) {
 	return e, nil
 }
 
-// mixWalker goes through the endless sequence, a block at a time.
+// mixWalker walks the endless sequence, a block at a time.
 type mixWalker struct {
 	of      *Mixture
-	begin   uint64       // the position of the epoch's first record
-	held    []heldEpochs // of each source
-	block   uint64       // that records are of; none yet: noBlock
+	begin   uint64       // position of the epoch's first record
+	held    []heldEpochs // by source
+	block   uint64       // the block in records; noBlock at first
 	records [mixBlock]uint64
 	list    []uint8
-	before  []uint64 // counts at the block's begin, and behind it
+	before  []uint64 // counts at the start of the block, and at its end
 	end     []uint64
 	sources []sourceCursor
 	scratch []uint64
@@ -137,9 +138,9 @@ type mixWalker struct {
 
 const noBlock = ^uint64(0)
 
-// CountFirst sets c[m] to how many of the first n positions are of source m, in the order
-// in which they come: Counts where n is a multiple of 256, and within a block what the
-// block has shuffled so far. n is at most 2⁶² − 256.
+// CountFirst sets c[m] to the number of the first n positions that belong to source m, in the
+// actual order: at multiples of 256 it equals Counts, and within a block it counts what the block's
+// shuffle has produced so far. n is at most 2⁶² − 256.
 func (s *Shares) CountFirst(n uint64, c []uint64) {
 	b := n / mixBlock
 	s.Counts(b*mixBlock, c)
@@ -153,11 +154,11 @@ func (s *Shares) CountFirst(n uint64, c []uint64) {
 	}
 }
 
-// sourceCursor is where a walker is in a source.
+// sourceCursor is a walker's position in a source.
 type sourceCursor struct {
-	cursor *Cursor // nil: nowhere
+	cursor *Cursor // nil: not positioned yet
 	epoch  uint64
-	taken  uint64 // of the block
+	taken  uint64 // within the block
 }
 
 func (m *Mixture) walker(begin uint64, held []heldEpochs) *mixWalker {
@@ -181,7 +182,7 @@ func (w *mixWalker) next(p uint64, dst []uint64) {
 	}
 }
 
-// make finds the records of a block.
+// make computes the records of a block.
 func (w *mixWalker) make(b uint64) {
 	if w.block != noBlock && b == w.block+1 {
 		w.before, w.end = w.end, w.before
@@ -191,8 +192,8 @@ func (w *mixWalker) make(b uint64) {
 	w.of.shares.Counts((b+1)*mixBlock, w.end)
 	w.block = b
 	w.list = w.of.shares.block(b, w.before, w.end, w.list)
-	// Of each source the records of the block, one behind the other, and where those
-	// of the next one begin.
+	// scratch gets the block's records of each source in turn; taken is where each source's records
+	// begin.
 	w.scratch = w.scratch[:0]
 	for m := range w.sources {
 		w.sources[m].taken = uint64(len(w.scratch))
@@ -207,7 +208,7 @@ func (w *mixWalker) make(b uint64) {
 	}
 }
 
-// read fills dst with the records of a source from an index of its own endless sequence on.
+// read fills dst with the records of a source, starting at an index of its own endless sequence.
 func (w *mixWalker) read(source int, index uint64, dst []uint64) {
 	s, c := &w.of.sources[source], &w.sources[source]
 	total := s.records()

@@ -8,8 +8,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// mixtureOf10M is a mixture of four sources, in an epoch of 10 million records: a large
-// one, two that come about once, and a small one that comes some hundred times.
+// mixtureOf10M returns an epoch of 10 million records from four sources: a large one, two that
+// repeat about once, and a small one that repeats some hundred times.
 func mixtureOf10M(t require.TestingT) *Epoch {
 	o := spec.Default().Order
 	var sources []Source
@@ -29,8 +29,8 @@ func mixtureOf10M(t require.TestingT) *Epoch {
 	return e
 }
 
-// BenchmarkOrderOf10M computes all of an order, of one dataset and of a mixture, in one go
-// and as a layout is made: the states first, then stretches.
+// BenchmarkOrderOf10M computes a whole order, of one dataset and of a mixture, in one pass, and in
+// the way a layout is made: the states first, then ranges.
 func BenchmarkOrderOf10M(b *testing.B) {
 	for name, epoch := range map[string]func() *Epoch{
 		"dataset": func() *Epoch { return benchEpoch(b, spec.ShuffleReservoir, 1) },

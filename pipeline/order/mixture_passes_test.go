@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// drawMixture makes sources, some of them tiny, and epochs of any length.
+// drawMixture draws sources, some of them tiny, and epochs of any length.
 func drawMixture(t *rapid.T) (m *Mixture, sources []Source) {
 	o := spec.Default().Order
 	o.Seed = rapid.Uint64().Draw(t, "seed")
@@ -35,8 +35,8 @@ func drawMixture(t *rapid.T) (m *Mixture, sources []Source) {
 	return m, sources
 }
 
-// takeEpoch reads an epoch in some runs, each of its own number of workers, which are
-// stopped at uneven places, and gives all the records that came.
+// takeEpoch reads an epoch in several runs, each with its own number of workers, which are stopped
+// at uneven positions, and returns all the records.
 func takeEpoch(t *rapid.T, m *Mixture, sources []Source, epoch uint64, e *Epoch) (records []uint64) {
 	var done []Done
 	stages := rapid.IntRange(1, 4).Draw(t, "stages")
@@ -73,7 +73,7 @@ func takeEpoch(t *rapid.T, m *Mixture, sources []Source, epoch uint64, e *Epoch)
 	return records
 }
 
-// countsOf says how many records are of each source.
+// countsOf returns the number of records from each source.
 func countsOf(sources []Source, records []uint64) []uint64 {
 	counts := make([]uint64, len(sources))
 	for _, record := range records {
@@ -86,7 +86,8 @@ func countsOf(sources []Source, records []uint64) []uint64 {
 	return counts
 }
 
-// Where workers are very far apart the counts are those of as many positions, and say so.
+// If workers are very far apart, the counts are those of the same number of positions from the
+// start, and exact is false.
 func TestSharesOfWorkersVeryFarApartAreAbout(t *testing.T) {
 	m := mixtureWithStates(t)
 	counts, exact, err := m.CountTaken(1, []Done{{Batch: 1, Dealing: spec.DealInterleaved, Consumed: []uint64{200_000, 0}}})
@@ -97,9 +98,9 @@ func TestSharesOfWorkersVeryFarApartAreAbout(t *testing.T) {
 	require.ErrorContains(t, err, "took 2000000 records")
 }
 
-// In each pass over a source every record of it comes once: however long epochs are, by
-// however many workers they are read, and wherever those were stopped. So at the end of
-// every epoch no record of a source has come more than once more than another.
+// In each pass over a source, each of its records occurs once, whatever the length of epochs, the
+// number of workers, and the positions at which they were stopped. So at the end of every epoch the
+// counts of any two records of a source differ by at most one.
 func TestEverySourcesRecordsComeOnceAPass(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, sources := drawMixture(t)

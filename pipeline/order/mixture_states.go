@@ -5,33 +5,32 @@ import (
 	"slices"
 )
 
-// An epoch of a mixture goes through epochs of its sources. Those of which it needs the
-// most are held with its arrangement, so that their states are kept, stored and dropped
-// with it:
+// An epoch of a mixture runs through epochs of its sources. Those of which it needs a large part
+// are held with its arrangement, so that their states are kept, stored and dropped with it:
 //
 //	source 0   ────────────┤ epoch 0 ├──────────────────     held
 //	source 1   ──┤ 7 ├┤ 8 ├┤ 9 ├┤ 10 ├┤ 11 ├─             held
 //	source 2   ─────────────────────────────┤ a little of epoch 0, of very many records
 //	                                                        not held: states as they come
 //
-// All others are made when they are come to; the last two of each source stay (Mixture.sub).
+// All others are made when they are reached; the last two of each source are kept (Mixture.sub).
 
 const (
-	// heldPart is which part of a source's epoch a mixture's epoch must need to hold it: the
-	// states of all of it are computed, though those of a part are enough.
+	// heldPart sets which part of a source's epoch, 1/heldPart, a mixture's epoch must need to hold
+	// it: the states of the whole are computed even if those of a part would do.
 	heldPart = 2
-	// mostHeld is of how many passes of a source epochs are held. In more of them each is so
-	// small a part of the whole that its states are soon computed again.
+	// mostHeld bounds the passes over a source whose epochs are held. With more of them, each is
+	// such a small part of the whole that its states are quickly computed again.
 	mostHeld = 16
 )
 
-// heldEpochs are the held epochs of a source, from number first on.
+// heldEpochs are the held epochs of a source, starting with number first.
 type heldEpochs struct {
 	first  uint64
 	epochs []*Epoch
 }
 
-// of gives an epoch, nil where it is not held.
+// of returns an epoch, or nil if it is not held.
 func (h *heldEpochs) of(epoch uint64) *Epoch {
 	if epoch < h.first || epoch-h.first >= uint64(len(h.epochs)) {
 		return nil
@@ -39,7 +38,7 @@ func (h *heldEpochs) of(epoch uint64) *Epoch {
 	return h.epochs[epoch-h.first]
 }
 
-// arrange makes the arrangement of an epoch. It can't fail: NewMixture has made an epoch of
+// arrange makes the arrangement of an epoch. It can't fail: NewMixture has already made an epoch of
 // each source.
 func (m *Mixture) arrange(epoch uint64) *arrangement {
 	begin := epoch * m.length
@@ -72,7 +71,7 @@ func (m *Mixture) arrange(epoch uint64) *arrangement {
 func (m *Mixture) mustSub(source int, epoch uint64) *Epoch {
 	e, err := m.sub(source, epoch)
 	if err != nil {
-		panic(err) // NewMixture has made one like it
+		panic(err) // NewMixture has made one like it without an error
 	}
 	return e
 }
@@ -98,7 +97,7 @@ func (s mixStates) storedBytes() (n uint64) {
 	return n
 }
 
-// store appends the states of each, one behind the other.
+// store appends the states of all epochs, one after another.
 func (s mixStates) store(dst []byte) []byte {
 	if !s.whole() {
 		return dst
@@ -110,8 +109,8 @@ func (s mixStates) store(dst []byte) []byte {
 	return dst
 }
 
-// restore loads them. Those before the first that can't be restored are there then: they
-// are as good as if they alone had been stored.
+// restore loads them. If one can't be restored, those before it stay loaded: they are as valid as
+// if they had been stored alone.
 func (s mixStates) restore(stored []byte) error {
 	if uint64(len(stored)) != s.storedBytes() {
 		return fmt.Errorf("order: the states of this epoch take %d bytes, not %d", s.storedBytes(), len(stored))

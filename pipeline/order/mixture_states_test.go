@@ -9,8 +9,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// mixtureWithStates has two sources with states and a small one without, in epochs that
-// go one and a half times through the first, and seldom a little through the second.
+// mixtureWithStates returns a mixture of two sources with states and a small one without. Its
+// epochs run one and a half times through the first source, and cover only a small part of the
+// second.
 func mixtureWithStates(t testing.TB) *Mixture {
 	o := spec.Default().Order
 	var sources []Source
@@ -28,8 +29,8 @@ func mixtureWithStates(t testing.TB) *Mixture {
 	return m
 }
 
-// States that were computed, stored and restored give the order that a plain walk gives,
-// from everywhere, and a walk that begins deep in it replays no more than a stride.
+// States that were computed, stored and restored give the same order as a plain walk, from every
+// position, and a walk that starts deep in it replays no more than a stride.
 func TestStatesOfAMixtureAreStoredAndRestored(t *testing.T) {
 	const epoch = 3
 	plain, err := mixtureWithStates(t).Epoch(epoch)
@@ -65,8 +66,8 @@ func TestStatesOfAMixtureAreStoredAndRestored(t *testing.T) {
 	require.True(t, slices.Equal(want, allOf(other)))
 }
 
-// Epochs that were read stay in memory no longer than those of one dataset: what a walker
-// of an old one holds of its sources' states goes with it.
+// Epochs that were read stay in memory no longer than those of a single dataset: the sources'
+// states that a walker of an old epoch holds are dropped with it.
 func TestAMemoryDropsOldEpochsOfAMixture(t *testing.T) {
 	m, memory := mixtureWithStates(t), NewMemory(0)
 	deal := spec.Default().Deal
@@ -87,7 +88,7 @@ func TestAMemoryDropsOldEpochsOfAMixture(t *testing.T) {
 			require.NotContains(t, epochs[:3], it.of.epoch)
 		}
 	}
-	// One that comes again is what it was.
+	// A dropped epoch that is used again has the same records.
 	v, err := memory.View(epochs[0], nil, deal)
 	require.NoError(t, err)
 	got, want := make([]uint64, 10), make([]uint64, 10)

@@ -1,13 +1,12 @@
 package order
 
-// mostCounted is how many positions that were left out are looked at one by one, which
-// takes some 20 ms: workers are seldom further apart.
+// mostCounted is how many skipped positions CountTaken looks up one by one, which takes about 20
+// ms: workers are rarely further apart.
 const mostCounted = 1 << 16
 
-// CountTaken counts how many of the positions of an epoch that done has taken are of each
-// source. Where workers are so far apart that it would have to look at very many positions,
-// exact is false, and it counts as many positions from the epoch's start. An impossible
-// entry of done is an error.
+// CountTaken returns, by source, how many of an epoch's positions done has taken. If workers are so
+// far apart that very many positions would have to be looked up, exact is false, and it counts the
+// same number of positions from the epoch's start instead. An impossible entry of done is an error.
 func (m *Mixture) CountTaken(epoch uint64, done []Done) (counts []uint64, exact bool, err error) {
 	simple, err := Simplify(m.length, m.order, done)
 	if err != nil {
@@ -24,7 +23,7 @@ func (m *Mixture) CountTaken(epoch uint64, done []Done) (counts []uint64, exact 
 		}
 		return p
 	}
-	taken, end := m.length-remaining, uint64(0) // behind the last position that was taken
+	taken, end := m.length-remaining, uint64(0) // end: the position after the last one taken
 	for i := range levels {
 		if past := levels[i].past; past > 0 {
 			end = max(end, origin(past-1, i)+1)
@@ -44,7 +43,7 @@ func (m *Mixture) CountTaken(epoch uint64, done []Done) (counts []uint64, exact 
 		return counts, false, nil
 	}
 	behind, list, block := make([]uint64, len(counts)), []uint8(nil), uint64(noBlock)
-	for j := range end - taken { // not taken, before the last that was
+	for j := range end - taken { // not taken, but before the last one that was
 		at := begin + origin(j, len(levels))
 		if b := at / mixBlock; b != block {
 			block = b

@@ -21,7 +21,7 @@ func sharesOf(t require.TestingT, seed uint64, weights []uint64) *Shares {
 	return s
 }
 
-// naiveCounts is mixture_counts of SELECTION.md, in numbers of any size.
+// naiveCounts is mixture_counts of SELECTION.md, with big integers.
 func naiveCounts(weights []uint64, n uint64) []uint64 {
 	turn := make([]int, len(weights))
 	for i := range turn {
@@ -43,7 +43,7 @@ func naiveCounts(weights []uint64, n uint64) []uint64 {
 	return c
 }
 
-// naiveMix gives source and index of positions from … from+n-1.
+// naiveMixed returns source and index for positions from … from+n-1.
 func naiveMixed(seed uint64, weights []uint64, from, n uint64) (places [][2]uint64) {
 	for at := from; at < from+n; at++ {
 		b := at / 256
@@ -67,7 +67,7 @@ func naiveMixed(seed uint64, weights []uint64, from, n uint64) (places [][2]uint
 	return places
 }
 
-// places are source and index of positions, of sources whose records are in order.
+// places returns source and index for positions, with sources whose records are in order.
 func places(s *Shares, from, n uint64) (places [][2]uint64) {
 	c, end := make([]uint64, len(s.weights)), make([]uint64, len(s.weights))
 	for at := from; at < from+n; {
@@ -170,7 +170,7 @@ func TestCountsAreExactAtEveryBlock(t *testing.T) {
 	})
 }
 
-// A mixture's G is what SELECTION.md defines, read from any place on, in any step, in any epoch.
+// A mixture's G is what SELECTION.md defines, read from any position, in any step, in any epoch.
 func TestEveryMixtureEqualsTheNaiveOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		weights := drawWeights(t)

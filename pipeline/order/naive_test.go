@@ -10,9 +10,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// This file is ORDER.md, SELECTION.md and STREAMS.md once more, with lists and
-// nothing clever, for the tests to compare with. It uses nothing of the package
-// but the types of its arguments.
+// This file implements ORDER.md, SELECTION.md and STREAMS.md a second time, with plain lists, for
+// the tests to compare with. It uses nothing of the package but the types of its arguments.
 
 func naiveKey(domain string, seed, epoch, index uint64) uint64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "lsiofs/1 %s %d %d %d", domain, seed, epoch, index))
@@ -44,7 +43,7 @@ func naivePermute(a []uint64, k, base uint64) {
 	}
 }
 
-// naiveG is the global order of chunks with so many records each.
+// naiveG returns the global order of chunks with the given numbers of records.
 func naiveG(o spec.Order, epoch uint64, chunks []uint64) []uint64 {
 	var records []uint64
 	lists := make([][]uint64, len(chunks))
@@ -174,7 +173,7 @@ func naiveBlocks(lane []uint64, k, R uint64) []uint64 {
 	return out
 }
 
-// naiveDeal deals a list and gives each worker's places in it.
+// naiveDeal deals a list and returns each worker's positions in it.
 func naiveDeal(n, W, B uint64, dealing spec.Dealing) [][]uint64 {
 	workers := make([][]uint64, W)
 	if dealing == spec.DealContiguous {
@@ -198,7 +197,7 @@ func naiveDeal(n, W, B uint64, dealing spec.Dealing) [][]uint64 {
 	return workers
 }
 
-// naiveResume takes what was consumed out of a list.
+// naiveResume removes the consumed records from a list.
 func naiveResume(list []uint64, d Done) []uint64 {
 	taken := make(map[uint64]bool)
 	for w, places := range naiveDeal(uint64(len(list)), uint64(len(d.Consumed)), d.Batch, d.Dealing) {
@@ -235,14 +234,13 @@ func naiveTail(left, G []uint64, d spec.Deal) []uint64 {
 	return out
 }
 
-// naiveShard is a shard with an entry point here and there; its first record
-// always is one.
+// naiveShard is a shard with some entry points; its first record always is one.
 type naiveShard struct {
 	path    string
-	entries []bool // of each record
+	entries []bool // by record
 }
 
-// naiveSplit is the records that a split leaves, by their numbers.
+// naiveSplit returns the numbers of the records that a split selects.
 func naiveSplit(s spec.Split, shards []naiveShard) []uint64 {
 	var left []uint64
 	number := uint64(0)
@@ -263,8 +261,8 @@ func naiveSplit(s spec.Split, shards []naiveShard) []uint64 {
 	return left
 }
 
-// naiveInPart says which units of a shard are in a part, by the ordinals of their first
-// records.
+// naiveInPart returns a function that reports whether a shard's unit is in a part, given the
+// ordinal of the unit's first record.
 func naiveInPart(path string, seed uint64, part spec.Part) func(ordinal uint64) bool {
 	id := sha256.Sum256([]byte("lsiofs/1 shard " + path))
 	k := naiveKey("split", seed, 0, 0) ^ binary.LittleEndian.Uint64(id[:8])
@@ -279,7 +277,7 @@ func naiveInPart(path string, seed uint64, part spec.Part) func(ordinal uint64) 
 	}
 }
 
-// naiveSampled is the records that a split and the sample of an epoch leave.
+// naiveSampled returns the records that a split and the sample of an epoch select.
 func naiveSampled(o spec.Order, epoch uint64, shards []naiveShard) []uint64 {
 	if o.Split == (spec.Split{}) {
 		o.Split = spec.Split{Part: spec.Part{To: 1_000_000_000}, By: spec.SplitByRecord}
@@ -309,7 +307,7 @@ func naiveSampled(o spec.Order, epoch uint64, shards []naiveShard) []uint64 {
 	return sampled
 }
 
-// naivePhase gives the phases of a shard's records, by their ordinals.
+// naivePhase returns the phase of a shard's record, given its ordinal.
 func naivePhase(path string, seed, n uint64) func(ordinal uint64) uint64 {
 	id := sha256.Sum256([]byte("lsiofs/1 shard " + path))
 	k := naiveKey("sample", seed, 0, 0) ^ binary.LittleEndian.Uint64(id[:8])
@@ -320,8 +318,8 @@ func naivePhase(path string, seed, n uint64) func(ordinal uint64) uint64 {
 	}
 }
 
-// naivePartG is the order of what is left: chunks are cut on all records, then
-// others are taken out, and those that are empty are none.
+// naivePartG returns the order of the selected records: chunks are cut on all records, then the
+// others are removed, and empty chunks are dropped.
 func naivePartG(o spec.Order, epoch uint64, chunks, left []uint64) []uint64 {
 	var sizes []uint64
 	first := uint64(0)

@@ -2,14 +2,14 @@ package order
 
 const pageRecords = 1 << 14
 
-// pageKey names a page of a sequence.
+// pageKey identifies a page of a sequence.
 type pageKey struct {
 	of   *sequence
 	page uint64
 }
 
-// page is a piece of a sequence of records. records may be read once filled
-// is closed, by whoever got the page, also after it left the cache.
+// page is a part of a sequence of records. A caller that got the page may read records once filled is
+// closed, even after the page left the cache.
 type page struct {
 	item
 	key     pageKey
@@ -18,18 +18,18 @@ type page struct {
 	filled  chan struct{}
 }
 
-// sequence is one that pages are of: what a view has left (G′), or G.
+// sequence is what pages divide up: the remainder of a view (G′), or G.
 type sequence struct {
 	memory *Memory
 	epoch  *Epoch
 	levels []level
-	// idle are walkers that wait where the page ended that they made, so that
-	// reading on costs no seek, the longest idle first. It is guarded by Memory.mu.
+	// idle has the walkers that stand at the end of the page that they made, so that sequential
+	// reads need no seek, the longest idle first. It is guarded by Memory.mu.
 	idle []*item
 }
 
-// records gives a page; it is not to be written to. A page is computed once, by
-// the first who wants it, while others go on.
+// records returns the records of a page, which must not be modified. Each page is computed once, by
+// the first caller that needs it, while callers for other pages continue.
 func (s *sequence) records(number uint64) []uint64 {
 	m, key := s.memory, pageKey{s, number}
 	m.mu.Lock()
@@ -71,12 +71,11 @@ func (s *sequence) compute(number uint64) []uint64 {
 	return records
 }
 
-// walkerBytes is about what a walker takes.
+// walkerBytes returns about how much memory a walker takes.
 func (s *sequence) walkerBytes() int64 { return int64(s.epoch.bytes + 8*readerRecords) }
 
-// borrow gives the walker that waits at begin; or a new one, while there is
-// memory; or the one of the sequence that has been idle for longest. Nobody
-// takes a walker that is in use.
+// borrow returns the walker that stands at begin; else a new one while there is memory; else the
+// sequence's longest idle one. A walker in use is never returned.
 func (s *sequence) borrow(begin uint64) *rest {
 	if r := s.takeIdle(begin); r != nil {
 		return r
@@ -106,7 +105,7 @@ func (s *sequence) takeIdle(begin uint64) *rest {
 	return it.walker
 }
 
-// give keeps a walker, unless what it goes by has been dropped meanwhile.
+// give returns a walker to the cache, unless its arrangement has been dropped meanwhile.
 func (s *sequence) give(r *rest) {
 	m := s.memory
 	m.mu.Lock()

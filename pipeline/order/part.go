@@ -5,21 +5,19 @@ import (
 	"sort"
 )
 
-// Part is the records of a dataset that a split and a sample select (SELECTION.md). It holds one
-// bit a record and an index to find the n-th selected record. Records keep their numbers
-// in dataset order. An order is computed in ranks, the places among the selected
-// records, and Numbers turns ranks into record numbers.
+// Part is the set of records of a dataset that a split and a sample select (SELECTION.md). It has
+// one bit per record and an index to find the n-th selected record. Records keep their numbers in
+// dataset order. An order is computed in ranks, the positions among the selected records, and
+// Numbers turns ranks into record numbers.
 //
-// A nil *Part is the whole dataset, where rank and number are the same. A Part is
-// immutable and safe for concurrent use. It takes about a sixth of a byte a record of
-// the dataset.
+// A nil *Part is the whole dataset, in which rank and number are the same. A Part is immutable and
+// safe for concurrent use. It takes about a sixth of a byte per record of the dataset.
 type Part struct {
-	words []uint64 // a bit a record of the dataset, lowest first
-	// blocks has how many are left before every partBlock-th record, and all
-	// at the end.
+	words []uint64 // one bit per record of the dataset, lowest first
+	// blocks has the number of selected records before every partBlock-th record, and the total at
+	// the end.
 	blocks []uint64
-	// hints has the block of every partHint-th record that is left, and the
-	// last block at the end.
+	// hints has the block of every partHint-th selected record, and the last block at the end.
 	hints []uint32
 }
 
@@ -27,13 +25,13 @@ const (
 	partBlock      = 256 // records: half a cache line of bits
 	partBlockWords = partBlock / 64
 	partHint       = 512
-	// nearWords is how far the next record is looked for without a search.
+	// nearWords is how many words are scanned for the next record before searching.
 	nearWords = 8
-	// nearBlocks is how far from its likely place a block is looked for without a search.
+	// nearBlocks is how far from its likely position a block is looked for before searching.
 	nearBlocks = 12
 )
 
-// index makes blocks and hints of the bits.
+// index computes blocks and hints from the bits.
 func (p *Part) index() {
 	n := (len(p.words) + partBlockWords - 1) / partBlockWords
 	p.blocks = make([]uint64, 0, n+1)
@@ -51,16 +49,16 @@ func (p *Part) index() {
 	p.hints = append(p.hints, uint32(max(n, 1)-1))
 }
 
-// Len is T′, the number of selected records.
+// Len returns T′, the number of selected records.
 func (p *Part) Len() uint64 { return p.blocks[len(p.blocks)-1] }
 
-// Has says whether a record of the dataset is selected.
+// Has reports whether a record of the dataset is selected.
 func (p *Part) Has(record uint64) bool {
 	return p == nil || p.words[record>>6]>>(record&63)&1 != 0
 }
 
-// Rank is the number of selected records before record, which may be the number of
-// records of the dataset.
+// Rank returns the number of selected records before record. record may be the number of records of
+// the dataset.
 func (p *Part) Rank(record uint64) uint64 {
 	if p == nil {
 		return record
@@ -76,11 +74,11 @@ func (p *Part) Rank(record uint64) uint64 {
 	return rank
 }
 
-// Count is the number of selected records among from … to-1.
+// Count returns the number of selected records among from … to-1.
 func (p *Part) Count(from, to uint64) uint64 { return p.Rank(to) - p.Rank(from) }
 
-// Starts turns the first records of all chunks, followed by T, into ranks of the
-// selected records, followed by T′. Chunks without a selected record are left out.
+// Starts converts the first records of all chunks, followed by T, to ranks of the selected records,
+// followed by T′. Chunks without a selected record are dropped.
 func (p *Part) Starts(all []uint64) []uint64 {
 	if p == nil {
 		return all
@@ -94,12 +92,12 @@ func (p *Part) Starts(all []uint64) []uint64 {
 	return starts
 }
 
-// Numbers replaces ranks by the numbers of their records. Consecutive ranks cost least.
+// Numbers replaces ranks by the numbers of their records. Consecutive ranks are fastest.
 func (p *Part) Numbers(ranks []uint64) {
 	if p == nil {
 		return
 	}
-	var number, next uint64 // of the last rank, and the rank after it
+	var number, next uint64 // record of the last rank, and the rank after it
 	for i, rank := range ranks {
 		if i > 0 && rank == next {
 			if n, ok := p.following(number); ok {
@@ -112,7 +110,7 @@ func (p *Part) Numbers(ranks []uint64) {
 	}
 }
 
-// following is the next record that is left, if it is near.
+// following returns the next selected record, if it is near.
 func (p *Part) following(record uint64) (uint64, bool) {
 	record++
 	at := record >> 6
@@ -131,7 +129,7 @@ func (p *Part) following(record uint64) (uint64, bool) {
 	return 0, false
 }
 
-// number is the record of a rank below Len.
+// number returns the record of a rank below Len.
 func (p *Part) number(rank uint64) uint64 {
 	hint := rank / partHint
 	low, high := uint64(p.hints[hint]), uint64(p.hints[hint+1])
@@ -153,8 +151,8 @@ func (p *Part) number(rank uint64) uint64 {
 	}
 }
 
-// block is the block of a rank, which is one of low … high. Samples leave about as many records
-// of each block, so it is looked for where it would be then.
+// block returns the block of a rank, which is one of low … high. Samples select about the same
+// number of records in each block, so the search starts at the block that this predicts.
 func (p *Part) block(rank, low, high uint64) uint64 {
 	before := p.blocks[low]
 	at := low + (rank-before)*(high+1-low)/(p.blocks[high+1]-before)
@@ -171,10 +169,10 @@ func (p *Part) block(rank, low, high uint64) uint64 {
 	return low + uint64(sort.Search(int(high-low), func(i int) bool { return p.blocks[low+uint64(i)+1] > rank }))
 }
 
-// nthBit is the place of the n-th bit of w that is set, of which there must be so
-// many. It has no branches, which could not be foreseen: the bits of all bytes up
-// to each are counted at once, and how many of these counts are at most n says in
-// which byte the bit is.
+// nthBit returns the position of the n-th set bit of w, which must have that many. It avoids
+// branches, which would be unpredictable: it computes for all bytes at once how many bits are set
+// up to and including each byte; the number of these counts that are at most n is the byte that has
+// the bit.
 func nthBit(w, n uint64) uint64 {
 	const (
 		ones  = 0x0101010101010101
@@ -188,7 +186,7 @@ func nthBit(w, n uint64) uint64 {
 	return place + uint64(bitInByte[n][w>>place&0xff])
 }
 
-// bitInByte is the place of the n-th bit of a byte that is set.
+// bitInByte has the position of the n-th set bit of a byte.
 var bitInByte = func() (table [8][256]uint8) {
 	for b := range 256 {
 		n := 0

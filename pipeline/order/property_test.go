@@ -10,8 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// settings is a random configuration with what the naive implementation makes
-// of it.
+// settings is a random configuration with the order that the naive implementation computes for it.
 type settings struct {
 	order  spec.Order
 	epoch  uint64
@@ -50,7 +49,7 @@ func (s settings) drawDealing(t *rapid.T) (uint64, spec.Dealing) {
 	return batch, dealing
 }
 
-// drawDone draws a chain of resumes, and gives what is left.
+// drawDone draws a chain of resumes, and returns the remaining records.
 func (s settings) drawDone(t *rapid.T) (done []Done, left []uint64) {
 	left = s.g
 	for range rapid.IntRange(0, 5).Draw(t, "resumes") {
@@ -80,7 +79,7 @@ func (s settings) drawDeal(t *rapid.T) spec.Deal {
 	}
 	d.Batch, d.Dealing = s.drawDealing(t)
 	if d.Tail == spec.TailPad && d.Dealing == spec.DealInterleaved && d.Batch > 100 {
-		d.Tail = spec.TailKeep // the naive implementation would pad for days
+		d.Tail = spec.TailKeep // the naive implementation would take days to pad
 	}
 	if s.order.Groups > 1 && d.Dealing == spec.DealContiguous {
 		d.Tail = spec.TailKeep
@@ -152,7 +151,7 @@ func TestViewsEqualTheNaiveOnes(t *testing.T) {
 	})
 }
 
-// checkWorker checks worker w, who is dealt the places of tailed.
+// checkWorker checks worker w, which is assigned the given positions of tailed.
 func checkWorker(t *rapid.T, v *View, w uint64, places, tailed []uint64) {
 	require.Equal(t, uint64(len(places)), v.Count(w))
 	own := uint64(0)
@@ -226,9 +225,8 @@ func TestRoundRobinOfWorkersGivesGBack(t *testing.T) {
 	})
 }
 
-// A mount that is read for a while and resumed, again and again, by any number
-// of workers under any deal, gives every record exactly once, and what each
-// entry says was taken is what the workers were given.
+// A mount that is read for a while and resumed, repeatedly, by any number of workers under any
+// deal, delivers every record exactly once, and each entry records exactly what the workers got.
 func TestResumingRepeatedlyGivesEveryRecordOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSettings(t)
@@ -265,7 +263,7 @@ func TestResumingRepeatedlyGivesEveryRecordOnce(t *testing.T) {
 	})
 }
 
-// Pages of views begin at few places; a walk begins anywhere.
+// Pages of views begin at few positions; a walk begins anywhere.
 func TestWhatIsLeftIsFoundFromAnywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSettings(t)

@@ -6,28 +6,28 @@ import (
 )
 
 const (
-	// spacingPositions is the least distance between two states that are kept.
-	// A replay of that many steps takes about 3 ms.
+	// spacingPositions is the minimum distance between two kept states. Replaying that many steps
+	// takes about 3 ms.
 	spacingPositions = 1 << 18
-	// spacingPerSlot bounds what all states of an epoch take together: one slot
-	// for so many records of the dataset. With the default size of 16384 it
-	// gives just spacingPositions.
+	// spacingPerSlot bounds the memory of all states of an epoch: one slot per spacingPerSlot
+	// records of the dataset. With the default size of 16384 the spacing is exactly
+	// spacingPositions.
 	spacingPerSlot = 16
-	// lanesAtOnce is how many positions the rota is asked for at a time.
+	// lanesAtOnce is the number of positions that the rota yields at a time.
 	lanesAtOnce = 256
 )
 
-// reservoirs is the shuffle `reservoir` of an epoch: what its cursors share.
+// reservoirs is the shuffle `reservoir` of an epoch: the state that its cursors share.
 type reservoirs[S slot] struct {
 	layout  *layout
 	total   uint64
 	slots   uint64 // of all lanes together
 	spacing uint64
-	kept    []atomic.Pointer[reservoirState[S]] // of position i·spacing
+	kept    []atomic.Pointer[reservoirState[S]] // by position / spacing
 }
 
-// reservoirState is the state of all lanes at one position: their slots. All
-// else follows from the position. One that is kept is never written to.
+// reservoirState is the state of all lanes at one position: their slots. Everything else follows
+// from the position. A kept state is never modified.
 type reservoirState[S slot] struct{ slots []S }
 
 // reservoirLane is the state of a lane; its slots are slots[base:base+live].
@@ -43,7 +43,7 @@ func newReservoirs[S slot](l *layout, total uint64) *reservoirs[S] {
 	for i := range l.lanes {
 		r.slots += min(l.window, l.lanes[i].records)
 	}
-	// Going on from a state costs a lane about as much as 16 slots.
+	// Resuming a lane from a state costs about as much as 16 slots.
 	r.spacing = max(spacingPositions, spacingPerSlot*(r.slots+16*uint64(len(l.lanes))))
 	r.kept = make([]atomic.Pointer[reservoirState[S]], total/r.spacing+1)
 	return r
@@ -85,7 +85,7 @@ func (w *reservoirWalker[S]) begin(i int, base uint64) reservoirLane {
 	return l
 }
 
-// restore goes to position p, whose state is kept.
+// restore moves to position p, whose state is kept.
 func (w *reservoirWalker[S]) restore(p uint64, state *reservoirState[S]) {
 	copy(w.slots, state.slots)
 	layout, base := w.shared.layout, uint64(0)
@@ -132,8 +132,7 @@ func (w *reservoirWalker[S]) next(p uint64, dst []uint64) {
 	}
 }
 
-// keep copies the state at p, if p is a place where states are kept and nobody
-// has been there before.
+// keep stores a copy of the state at p, if states are kept at p and this one is missing.
 func (w *reservoirWalker[S]) keep(p uint64) {
 	if p%w.shared.spacing != 0 || p == 0 {
 		return
@@ -167,7 +166,7 @@ func (w *reservoirWalker[S]) seek(from, to uint64) {
 	w.rota.seek(to)
 }
 
-// skip goes a few positions ahead, which must not cost a look at every lane.
+// skip moves a few positions ahead without touching every lane.
 func (w *reservoirWalker[S]) skip(from, to uint64) {
 	var dropped [lanesAtOnce]uint64
 	for from < to {
@@ -177,8 +176,8 @@ func (w *reservoirWalker[S]) skip(from, to uint64) {
 	}
 }
 
-// nearest is the position from which to is reached by the fewest steps: from,
-// that of a state that is kept, or 0.
+// nearest returns the position from which to is reached in the fewest steps: from, that of a kept
+// state, or 0.
 func (w *reservoirWalker[S]) nearest(from, to uint64) uint64 {
 	for i := to / w.shared.spacing; i > 0; i-- {
 		p := i * w.shared.spacing
@@ -195,8 +194,8 @@ func (w *reservoirWalker[S]) nearest(from, to uint64) uint64 {
 	return 0
 }
 
-// advance takes the steps from one position to another, lane by lane, which
-// keeps a lane's slots in the cache.
+// advance takes the steps from one position to another, lane by lane, which keeps a lane's slots in
+// the CPU cache.
 func (w *reservoirWalker[S]) advance(from, to uint64) {
 	w.shared.layout.steps(to, func(i int, steps uint64) {
 		l := &w.lanes[i]

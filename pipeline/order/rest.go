@@ -6,16 +6,15 @@ import (
 	"sort"
 )
 
-// level is one entry of done as a mapping: what is left, in order, to positions
-// of what there was before it.
+// level is one entry of done as a mapping from positions among the records that it leaves to
+// positions among the records before it.
 type level struct {
 	table
 	consumed []uint64
-	left     uint64 // how many positions are left
-	past     uint64 // from this position on nothing was taken
-	// Of an interleaved deal the consumed numbers, ascending, and the sums of
-	// the first i of them: how much was taken in the first rounds is a search
-	// and not a walk.
+	left     uint64 // number of positions left
+	past     uint64 // nothing was taken at or after this position
+	// For an interleaved deal: the consumed counts, ascending, and their prefix sums, so that how
+	// much was taken in the first rounds is a search instead of a walk.
 	sorted, sums []uint64
 }
 
@@ -37,7 +36,7 @@ func newLevel(remaining uint64, d Done) level {
 	return l
 }
 
-// origin is the position of the j-th record that is left; j must be below left.
+// origin returns the position of the j-th remaining record; j must be below left.
 func (l *level) origin(j uint64) uint64 {
 	taken := l.positions - l.left
 	switch {
@@ -46,7 +45,7 @@ func (l *level) origin(j uint64) uint64 {
 	case l.contiguous:
 		return l.originContiguous(j)
 	}
-	// The last round of the deal that begins with at most j records left.
+	// Find the last round of the deal before which at most j records are left.
 	rounds := l.positions/(l.workers*l.batch) + 1
 	round := uint64(sort.Search(int(rounds), func(r int) bool { return l.leftOfRounds(uint64(r)+1) > j }))
 	j -= l.leftOfRounds(round)
@@ -62,10 +61,10 @@ func (l *level) origin(j uint64) uint64 {
 	panic("order: a round of the deal ended before its records")
 }
 
-// leftOfRounds is how many positions are left in the first rounds of the deal,
-// the last of them taken for a whole one.
+// leftOfRounds returns how many positions are left in the first rounds of the deal. It treats the
+// last round as complete.
 func (l *level) leftOfRounds(rounds uint64) uint64 {
-	most := rounds * l.batch // that a worker can have taken in them
+	most := rounds * l.batch // the most that a worker can have taken in them
 	below := sort.Search(len(l.sorted), func(i int) bool { return l.sorted[i] > most })
 	taken := l.sums[below] + uint64(len(l.sorted)-below)*most
 	return most*l.workers - taken
@@ -83,7 +82,7 @@ func (l *level) originContiguous(j uint64) uint64 {
 	panic("order: the deal ended before its records")
 }
 
-// place is a position at one level, on its way up.
+// place is a position at one level, with its share.
 type place struct {
 	position uint64
 	share
@@ -96,7 +95,7 @@ func (l *level) placeAt(p uint64) place {
 	return place{position: p, share: l.at(p)}
 }
 
-// forward moves n positions ahead, which are within the run.
+// forward moves n positions ahead, within the run.
 func (l *level) forward(p *place, n uint64) {
 	p.position += n
 	switch {
@@ -109,11 +108,11 @@ func (l *level) forward(p *place, n uint64) {
 	}
 }
 
-// rest walks G′, or G where there are no levels. It is not for concurrent use.
+// rest walks G′, or G if there are no levels. It must not be used concurrently.
 type rest struct {
 	levels []level
 	places []place
-	next   uint64 // of G′, the record that comes next
+	next   uint64 // index in G′ of the next record
 	length uint64
 	source reader
 }
@@ -163,8 +162,8 @@ func (r *rest) fill(dst []uint64) {
 	}
 }
 
-// stretch is how many records from here on were all taken at one level, or, if
-// that is negative, are all left.
+// stretch returns a number of records from here on that were all taken at one level (taken), or
+// that are all left (taken is negative).
 func (r *rest) stretch() (n uint64, taken int) {
 	n = math.MaxUint64
 	for i := range r.levels {
@@ -180,22 +179,22 @@ func (r *rest) stretch() (n uint64, taken int) {
 	return n, -1
 }
 
-// forward moves the lowest levels n records ahead: those above a level at which
-// records were taken never saw them.
+// forward moves the lowest levels n records ahead: the levels above one that took the records never
+// saw them.
 func (r *rest) forward(n uint64, levels int) {
 	for i := range r.levels[:levels] {
 		r.levels[i].forward(&r.places[i], n)
 	}
 }
 
-// readerRecords is how many records of G a reader asks for at a time. Runs of
-// single records are common, and a cursor has a price per call.
+// readerRecords is how many records of G a reader requests at a time. Runs of single records are
+// common, and a call of a cursor has a fixed cost.
 const readerRecords = 512
 
 // reader reads G in small pieces.
 type reader struct {
 	cursor *Cursor
-	ahead  []uint64 // of buffer, not yet read
+	ahead  []uint64 // unread part of buffer
 	buffer [readerRecords]uint64
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// mixtureVectors are those of SELECTION.md's Samples and Mixtures.
+// mixtureVectors are the test vectors of SELECTION.md's "Samples" and "Mixtures".
 type mixtureVectors struct {
 	Phase []struct {
 		Seed   uint64
@@ -76,7 +76,7 @@ func TestVectorsOfPhases(t *testing.T) {
 	}
 }
 
-// The draws of a phase are those whose product with n has it as its high word.
+// The draws of a phase are those whose product with n has the phase as its high word.
 func TestBoundsOfPhasesAreExact(t *testing.T) {
 	two64 := new(big.Int).Lsh(big.NewInt(1), 64)
 	phaseOf := func(u *big.Int, n uint64) uint64 {
@@ -102,8 +102,8 @@ func TestBoundsOfPhasesAreExact(t *testing.T) {
 	})
 }
 
-// Any n epochs in a row have each record once, whatever the split; epochs of one phase
-// have the same records in another order.
+// Any n consecutive epochs have each record once, whatever the split; epochs of one phase have the
+// same records in another order.
 func TestSampledEpochsMakeOnePass(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shards, _ := drawShards(t)
@@ -131,8 +131,7 @@ func TestSampledEpochsMakeOnePass(t *testing.T) {
 	})
 }
 
-// A sample of many records is about its share of them, in shards that are looked at in
-// pieces.
+// A sample of many records has about its share of them, in shards that are processed in pieces.
 func TestASampleIsItsShareOfTheRecords(t *testing.T) {
 	shards := listedShards{
 		{path: "a", entries: slices.Repeat([]bool{true}, splitWork+77)},

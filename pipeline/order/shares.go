@@ -12,25 +12,24 @@ import (
 const (
 	MinSources = 2
 	MaxSources = 128
-	// MaxWeight bounds a weight, in whatever it is counted, so that their sum fits 63 bits.
+	// MaxWeight bounds a weight, in any unit, so that their sum fits 63 bits.
 	MaxWeight = 1<<63/MaxSources - 1
-	// mixBlock is how many positions are shared out together.
+	// mixBlock is the number of positions that are shared out together.
 	mixBlock = 256
 	// maxMixed bounds positions of the endless sequence, far above what is ever read.
 	maxMixed = 1 << 62
 )
 
-// Shares say which source of a mixture each position is of, and which of the source's
-// records it is, in turn. They are plain arithmetic on the weights, immutable, and safe
-// for concurrent use.
+// Shares maps each position of a mixture to a source, and to one of that source's records, in turn.
+// It is plain arithmetic on the weights, immutable, and safe for concurrent use.
 type Shares struct {
 	weights []uint64
 	sum     uint64
 	heavy   []int  // sources, by weight descending
-	key     uint64 // of the blocks
+	key     uint64 // key of the blocks' shuffle
 }
 
-// NewShares shares positions out by weights, which are whole numbers of anything.
+// NewShares returns shares for weights, which are integers in any unit.
 func NewShares(seed uint64, weights []uint64) (*Shares, error) {
 	if len(weights) < MinSources || len(weights) > MaxSources {
 		return nil, fmt.Errorf("order: a mixture of %d sources: it must have between %d and %d", len(weights), MinSources, MaxSources)
@@ -55,7 +54,8 @@ func NewShares(seed uint64, weights []uint64) (*Shares, error) {
 	return s, nil
 }
 
-// Counts sets c[m] to how many of the first n positions are source m's. n is at most 2⁶².
+// Counts sets c[m] to the number of the first n positions that belong to source m. n is at most
+// 2⁶².
 func (s *Shares) Counts(n uint64, c []uint64) {
 	left, rest := n, s.sum
 	for _, m := range s.heavy {
@@ -67,8 +67,8 @@ func (s *Shares) Counts(n uint64, c []uint64) {
 	}
 }
 
-// block gives the sources of positions 256·b … 256·b+255, in order. before and end are
-// Counts of the first of these and of the one behind them.
+// block returns the sources of positions 256·b … 256·b+255, in order. before and end are Counts at
+// the first of these and at the position after the last.
 func (s *Shares) block(b uint64, before, end []uint64, list []uint8) []uint8 {
 	list = list[:0]
 	for m := range before {
@@ -80,11 +80,11 @@ func (s *Shares) block(b uint64, before, end []uint64, list []uint8) []uint8 {
 	return list
 }
 
-// errTooLong is of lengths that nobody can mean.
+// errTooLong means that the length is unreasonable.
 var errTooLong = errors.New("order: an epoch of the mixture would have more positions than can be ordered: give its length, or more even weights")
 
-// First is the most positions, in whole blocks, of which no source has more than it has
-// records; short is the source that has too few for one block where that is 0.
+// First returns the largest number of positions, in whole blocks, in which no source has more
+// positions than records. If that is 0, short is a source that has too few records for one block.
 func (s *Shares) First(records []uint64) (length uint64, short int) {
 	c := make([]uint64, len(s.weights))
 	exceeds := func(n uint64) int {
@@ -102,8 +102,8 @@ func (s *Shares) First(records []uint64) (length uint64, short int) {
 	return 0, s.heavy[exceeds(n+1)]
 }
 
-// All is the fewest positions, in whole blocks, in which each source comes with all of
-// its records.
+// All returns the smallest number of positions, in whole blocks, in which every record of each
+// source occurs.
 func (s *Shares) All(records []uint64) (length uint64, err error) {
 	c := make([]uint64, len(s.weights))
 	holds := func(n int) bool {
@@ -122,5 +122,5 @@ func (s *Shares) All(records []uint64) (length uint64, err error) {
 	return (uint64(n) + mixBlock - 1) / mixBlock * mixBlock, nil
 }
 
-// sourceSeed is the seed of a source's own order.
+// sourceSeed returns the seed of a source's own order.
 func sourceSeed(seed uint64, m int) uint64 { return key("source", seed, 0, uint64(m)) }

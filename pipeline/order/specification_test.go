@@ -13,14 +13,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// specified is a configuration that is drawn, in words that encoding/json writes for
-// specifiedProgram, and what this package makes of it.
+// specified is a random configuration, in a form that encoding/json writes for specifiedProgram,
+// and this package's results for it.
 type specified struct {
 	Order          spec.Order
 	Epoch          uint64
-	Chunks         []uint64 // records of each
+	Chunks         []uint64 // number of records of each
 	Shards         []specifiedShard
-	Low, High      string // of a split
+	Low, High      string // bounds of a split
 	Done           []specifiedEntry
 	Deal           spec.Deal
 	Weights        []uint64
@@ -28,7 +28,7 @@ type specified struct {
 	Begin, Records uint64     // the positions of a mixture
 
 	streams [][]uint64
-	g       [][2]uint64 // of a mixture: sources and the records in them
+	g       [][2]uint64 // of a mixture: source and the record in it
 }
 
 type specifiedShard struct {
@@ -42,7 +42,8 @@ type specifiedEntry struct {
 	Consumed []uint64 `json:"consumed"`
 }
 
-// specifiedProgram answers configurations, a line each, by the program of the specification.
+// specifiedProgram reads configurations, one per line, and prints the results of the
+// specification's program.
 const specifiedProgram = `
 import json, sys
 sys.dont_write_bytecode = True
@@ -86,7 +87,7 @@ for line in sys.stdin:
     print(json.dumps((mixture if c["Weights"] else streams)(c, c["Order"])))
 `
 
-// specifyWorkers draws resumes and the assignment of what they leave.
+// specifyWorkers draws resumes and the assignment of the remainder.
 func specifyWorkers(t *rapid.T) specified {
 	s := drawSettings(t)
 	done, _ := s.drawDone(t)
@@ -98,7 +99,7 @@ func specifyWorkers(t *rapid.T) specified {
 	return x
 }
 
-// assign sets what is to come out.
+// assign sets the expected streams.
 func (x *specified) assign(t *rapid.T, e *Epoch, done []Done) {
 	v, err := NewView(e, done, x.Deal)
 	require.NoError(t, err)
@@ -132,7 +133,7 @@ func specifySelection(t *rapid.T) specified {
 	return x
 }
 
-// decimal is a number of billionths as a decimal fraction.
+// decimal formats a number of billionths as a decimal fraction.
 func decimal(billionths uint32) string {
 	digits := []byte("0.000000000")
 	digits[0] += byte(billionths / 1_000_000_000)
@@ -169,9 +170,9 @@ func specifyMixture(t *rapid.T) specified {
 	return x
 }
 
-// TestTheProgramOfThePagesGivesTheSameOrder runs the program that ORDER.md, SELECTION.md and
-// STREAMS.md are on configurations that are drawn, always the same ones. Its published results
-// are checked by a test of package integration.
+// TestTheProgramOfThePagesGivesTheSameOrder runs the program in ORDER.md, SELECTION.md and
+// STREAMS.md on random configurations from a fixed seed. The published results are checked by a
+// test in package integration.
 func TestTheProgramOfThePagesGivesTheSameOrder(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil && os.Getenv("CI") == "" {

@@ -8,11 +8,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Shard is what a split or a sample needs to know about a shard.
+// Shard has what a split or a sample needs about a shard.
 type Shard struct {
 	Records uint64
 	ID      uint64 // of its records, see the function ID
-	// Anywhere says that every record is an entry point.
+	// Anywhere is set if every record is an entry point.
 	Anywhere bool
 }
 
@@ -21,30 +21,27 @@ type Shard struct {
 type Shards interface {
 	Shards() int
 	Shard(i int) Shard
-	// Entries gives the entry points among records 64·word … 64·word+63 of shard i, one
-	// bit each, lowest first. Bits behind the last record are 0. It is not called for
-	// shards with Anywhere set.
+	// Entries returns the entry points among records 64·word … 64·word+63 of shard i, one bit each,
+	// lowest first. Bits past the last record are 0. It is not called for shards with Anywhere set.
 	Entries(i int, word uint64) uint64
 }
 
-// Keeper is implemented by Shards of which some records are in no order.
+// Keeper is implemented by Shards that exclude some records from every order.
 type Keeper interface {
-	// Kept has a bit for each record of shard i, the lowest first; nil: all are kept.
+	// Kept has a bit for each record of shard i, lowest first; nil: all are kept.
 	Kept(i int) []uint64
 }
 
-// splitWork is how many records are looked at in one piece of the work of a
-// split, about a millisecond; a multiple of 64, so that no two pieces share a
-// word of bits.
+// splitWork is the number of records in one piece of a split's work, about a millisecond. It is a
+// multiple of 64, so that no two pieces share a word of bits.
 const splitWork = 1 << 18
 
-// NewPart finds the records that an epoch orders: those that its split selects and, of
-// these, the phase of its sample. It takes about 2 ns a record of the dataset for each of
-// the two, and less when the split is by shard or by unit. run gets the work in pieces
-// that may run concurrently, each once, and returns when all have ended; if it leaves
-// some out, the result must not be used. An order without a split and a sample, of shards of which
-// nothing is left out (Keeper), gives nil.
-// Epochs of one phase (spec.Sample.Phase) have equal parts.
+// NewPart computes the set of records that an epoch orders: those that its split selects and, of
+// these, the phase of its sample. It takes about 2 ns per record of the dataset for each of the
+// two, and less if the split is by shard or by unit. run gets the work in pieces that may run
+// concurrently, must run each once, and returns when all have ended; if it skips some, the result
+// must not be used. The result is nil for an order without a split and a sample, if no records are
+// excluded (Keeper). Epochs of one phase (spec.Sample.Phase) have equal parts.
 //
 // A split without a unit, or with an unknown unit, is an error.
 func NewPart(o spec.Order, epoch uint64, shards Shards, run func(work []func())) (*Part, error) {
@@ -74,14 +71,14 @@ func NewPart(o spec.Order, epoch uint64, shards Shards, run func(work []func()))
 	return p, nil
 }
 
-// pick is a choice among all records, unit by unit, by draws that lie in an interval.
+// pick selects units by whether their draw is in an interval.
 type pick struct {
 	by          spec.SplitBy
 	key         uint64
-	from, count uint64 // a draw u is in it when u - from < count
+	from, count uint64 // a draw u is selected if u - from < count
 }
 
-// picksOf are those of an order that leave records out.
+// picksOf returns the picks of an order that exclude records.
 func picksOf(o spec.Order, epoch uint64) (picks []pick, err error) {
 	if s := o.Split.Or(); s != (spec.Split{}) {
 		switch s.By {
@@ -101,9 +98,9 @@ func picksOf(o spec.Order, epoch uint64) (picks []pick, err error) {
 	return picks, nil
 }
 
-// phaseBounds gives the first draw of a phase, and how many draws it has, of n ≥ 2. The
-// phase of a draw u is the high word of u·n, so phase p has the draws from ⌈p·2⁶⁴/n⌉ on
-// up to the first of phase p + 1.
+// phaseBounds returns the first draw of a phase and the number of its draws, for n ≥ 2 phases. The
+// phase of a draw u is the high word of u·n, so phase p has the draws from ⌈p·2⁶⁴/n⌉ up to the
+// first of phase p + 1.
 func phaseBounds(phase, n uint64) (from, count uint64) {
 	first := func(p uint64) uint64 {
 		if p == n {
@@ -119,16 +116,16 @@ func phaseBounds(phase, n uint64) (from, count uint64) {
 	return from, first(phase+1) - from
 }
 
-// splitter decides which records are left.
+// splitter decides which records are selected.
 type splitter struct {
 	shards Shards
-	picks  []pick   // a record is left when all of them take it
-	keeper Keeper   // nil: nothing is left out
+	picks  []pick   // a record is selected if all of them take it
+	keeper Keeper   // nil: nothing is excluded
 	firsts []uint64 // first records of the shards, and T
 }
 
-// mark sets the bits of those of records from … to-1 that are left. from is a multiple
-// of 64, and all bits are 0.
+// mark sets the bits of those records among from … to-1 that are selected. from is a multiple of
+// 64, and all bits are 0 before.
 func (c *splitter) mark(words []uint64, from, to uint64) {
 	words = words[from>>6 : (to+63)>>6]
 	if len(c.picks) == 0 {
@@ -158,7 +155,7 @@ func setAll(words []uint64, n uint64) {
 	}
 }
 
-// keeperOf is that of shards of which something is left out; nil where nothing is.
+// keeperOf returns the Keeper of shards if it excludes any record, otherwise nil.
 func keeperOf(shards Shards) Keeper {
 	k, is := shards.(Keeper)
 	if !is {
@@ -172,7 +169,7 @@ func keeperOf(shards Shards) Keeper {
 	return nil
 }
 
-// keep clears the bits of those of records from … to-1 that are in no order. The first bit is that
+// keep clears the bits of those records among from … to-1 that are excluded. The first bit is that
 // of record from.
 func (c *splitter) keep(words []uint64, from, to uint64) {
 	i := sort.Search(len(c.firsts), func(i int) bool { return c.firsts[i] > from }) - 1
@@ -192,8 +189,8 @@ func (c *splitter) keep(words []uint64, from, to uint64) {
 	}
 }
 
-// take sets the bits of those of records from … to-1 that a pick takes. The first bit is
-// that of record from.
+// take sets the bits of those records among from … to-1 that a pick takes. The first bit is that of
+// record from.
 func (c *splitter) take(words []uint64, p pick, from, to uint64) {
 	base := from
 	i := sort.Search(len(c.firsts), func(i int) bool { return c.firsts[i] > from }) - 1
@@ -219,17 +216,17 @@ func (c *splitter) take(words []uint64, p pick, from, to uint64) {
 	}
 }
 
-// units goes through a shard.
+// units applies a pick to a shard.
 type units struct {
 	pick   // its key is the shard's
 	shards Shards
 	words  []uint64
-	base   uint64 // the record of the first bit
+	base   uint64 // record of the first bit
 	shard  int
 	first  uint64 // number of its first record
 }
 
-// left says whether the unit is left whose first record has that ordinal.
+// left reports whether the unit whose first record has that ordinal is selected.
 func (u *units) left(ordinal uint64) bool { return draw(u.key, ordinal)-u.from < u.count }
 
 // set sets the bits of records from … to-1.
@@ -242,7 +239,7 @@ func (u *units) set(from, to uint64) {
 	}
 }
 
-// records decides records from … to-1 one by one.
+// records decides on records from … to-1 one by one.
 func (u *units) records(from, to uint64) {
 	state := u.key + (from-u.first+1)*gamma
 	from, to = from-u.base, to-u.base
@@ -261,7 +258,7 @@ func (u *units) records(from, to uint64) {
 	}
 }
 
-// stretches decides records from … to-1 by the entry points of their shard.
+// stretches decides on records from … to-1 by the entry points of their shard.
 func (u *units) stretches(from, to, records uint64) {
 	begin := u.entryAt(from - u.first)
 	for from < to {
@@ -273,8 +270,7 @@ func (u *units) stretches(from, to, records uint64) {
 	}
 }
 
-// entryAt is the last entry point at or before an ordinal. The first record
-// always is one.
+// entryAt returns the last entry point at or before an ordinal. The first record always is one.
 func (u *units) entryAt(ordinal uint64) uint64 {
 	word := ordinal >> 6
 	set := u.shards.Entries(u.shard, word) << (63 - ordinal&63) >> (63 - ordinal&63)
@@ -288,8 +284,8 @@ func (u *units) entryAt(ordinal uint64) uint64 {
 	return word<<6 + uint64(bits.Len64(set)) - 1
 }
 
-// entryAfter is the first entry point behind an ordinal and before another, or
-// that one.
+// entryAfter returns the first entry point after ordinal and below before, or before if there is
+// none.
 func (u *units) entryAfter(ordinal, before uint64) uint64 {
 	ordinal++
 	if ordinal >= before {

@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// listedShards are shards as a catalog would tell of them.
+// listedShards are shards as a catalog describes them.
 type listedShards []naiveShard
 
 func (l listedShards) Shards() int { return len(l) }
@@ -46,7 +46,7 @@ func newPart(t require.TestingT, s spec.Split, shards Shards) *Part {
 	return p
 }
 
-// numbers are all records of a part.
+// numbers returns all records of a part.
 func numbers(p *Part) []uint64 {
 	all := make([]uint64, p.Len())
 	for i := range all {
@@ -85,7 +85,7 @@ func TestVectorsOfSplits(t *testing.T) {
 
 var units3 = []spec.SplitBy{spec.SplitByRecord, spec.SplitByShard, spec.SplitByUnit}
 
-// drawShards draws shards of chunks that begin at entry points.
+// drawShards draws shards, and chunks that begin at entry points.
 func drawShards(t *rapid.T) (shards []naiveShard, chunks []uint64) {
 	most := rapid.SampledFrom([]int{3, 40, 400}).Draw(t, "records of a shard, at most")
 	for i := range rapid.IntRange(1, 12).Draw(t, "shards") {
@@ -155,7 +155,7 @@ func TestEveryOrderOfAPartEqualsTheNaiveOne(t *testing.T) {
 	})
 }
 
-// Parts that follow each other share nothing and miss nothing, whatever the cuts.
+// Adjacent parts are disjoint and complete, whatever the cuts.
 func TestPartsThatMeetArePartitions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shards, chunks := drawShards(t)
@@ -180,7 +180,7 @@ func TestPartsThatMeetArePartitions(t *testing.T) {
 	})
 }
 
-// What is looked at in pieces, on all cores, is the same.
+// Records that are processed in pieces, on all cores, give the same result.
 func TestAPartOfManyRecordsEqualsTheNaiveOne(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var shards []naiveShard
@@ -205,7 +205,7 @@ func TestAPartOfManyRecordsEqualsTheNaiveOne(t *testing.T) {
 	}
 }
 
-// checkLookups compares look-ups of a part with the list of its records.
+// checkLookups compares look-ups in a part with the list of its records.
 func checkLookups(t *testing.T, r *rand.Rand, p *Part, left []uint64, total uint64) {
 	require.Equal(t, uint64(len(left)), p.Rank(total))
 	for range 2000 {
@@ -299,7 +299,7 @@ func TestTheNthBitIsFound(t *testing.T) {
 	}
 }
 
-// keptShards are shards of which some records are in no order.
+// keptShards are shards that exclude some records.
 type keptShards struct {
 	listedShards
 	kept [][]uint64
@@ -307,8 +307,8 @@ type keptShards struct {
 
 func (s keptShards) Kept(i int) []uint64 { return s.kept[i] }
 
-// What is left out of shards is in no order, with and without a split and a sample, and what is
-// kept is in as many as before.
+// Excluded records are in no order, with and without a split and a sample; kept records are in the
+// same orders as before.
 func TestRecordsThatAreLeftOutAreInNoOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shards := keptShards{}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// states are what a shuffle keeps of an epoch so that any position is near.
+// states are what a shuffle stores of an epoch to make every position cheap to reach.
 type states interface {
 	whole() bool
 	prepare() []func(stop func() bool)
@@ -17,18 +17,18 @@ type states interface {
 	restore(stored []byte) error
 }
 
-// maxParts is into how many parts the work of Prepare is cut at most: many
-// enough to keep all cores busy to its end.
+// maxParts bounds the number of parts into which Prepare cuts its work: enough to keep all cores
+// busy to its end.
 const maxParts = 256
 
-// Stride is the greatest number of positions that a replay takes to reach any position
-// of G, when all states are kept.
+// Stride returns the maximum number of positions that are replayed to reach a position of G, if all
+// states are kept.
 func (e *Epoch) Stride() uint64 { return e.stride }
 
-// Prepare gives the work of computing all states of an epoch, about 10 ns a record in
-// total, in parts that may run concurrently, each once. It gives nil if nothing is left
-// to do. The states are kept when the last part has ended. Parts call stop now and then;
-// once a part gets true, it ends, and no states are kept.
+// Prepare returns the work of computing all states of an epoch, about 10 ns per record in total, in
+// parts that may run concurrently, each once. It returns nil if nothing is left to do. The states
+// are stored when the last part has ended. Parts poll stop; once a part gets true, it ends, and no
+// states are stored.
 func (e *Epoch) Prepare() []func(stop func() bool) {
 	states := e.arrangement().states
 	if states == nil {
@@ -37,14 +37,14 @@ func (e *Epoch) Prepare() []func(stop func() bool) {
 	return states.prepare()
 }
 
-// Prepared says whether all states of the epoch are kept.
+// Prepared reports whether all states of the epoch are kept.
 func (e *Epoch) Prepared() bool {
 	states := e.arrangement().states
 	return states == nil || states.whole()
 }
 
-// StoredStatesBytes is the number of bytes that StoreStates appends; 0 if this kind of
-// epoch has no states.
+// StoredStatesBytes returns the number of bytes that StoreStates appends; 0 if this kind of epoch
+// has no states.
 func (e *Epoch) StoredStatesBytes() uint64 {
 	states := e.arrangement().states
 	if states == nil {
@@ -53,13 +53,15 @@ func (e *Epoch) StoredStatesBytes() uint64 {
 	return states.storedBytes()
 }
 
-// StoreStates appends the states of the epoch to dst. RestoreStates reads them, in an
-// epoch made from the same order, number and starts. It appends nothing unless all
-// states are kept. The format is:
+// StoreStates appends the states of the epoch to dst. RestoreStates reads them, in an epoch made
+// from the same order, number and starts. It appends nothing unless all states are kept. The format
+// is:
 //
 //	position of the first state   u64
 //	for each multiple of that position below T:
 //	    all slots, as ranks of records   u32 each if T fits, else u64
+//
+// The states of a mixture's epoch are those of its held sources' epochs, one after another.
 func (e *Epoch) StoreStates(dst []byte) []byte {
 	states := e.arrangement().states
 	if states == nil {
@@ -68,9 +70,10 @@ func (e *Epoch) StoreStates(dst []byte) []byte {
 	return states.store(dst)
 }
 
-// RestoreStates loads what StoreStates appended. Bytes that can't be states of this
-// epoch are an error and change nothing. It can't detect states of another epoch: the
-// caller must know where the bytes come from.
+// RestoreStates loads what StoreStates appended. Bytes that can't be states of this epoch are an
+// error; then nothing changes, except in an epoch of a mixture, which may have loaded the states of
+// some sources. It can't detect states of another epoch: the caller must know where the bytes come
+// from.
 func (e *Epoch) RestoreStates(stored []byte) error {
 	states := e.arrangement().states
 	if states == nil {
@@ -79,8 +82,8 @@ func (e *Epoch) RestoreStates(stored []byte) error {
 	return states.restore(stored)
 }
 
-// count is how many states are kept of a whole epoch: those at multiples of the
-// spacing below T, position 0 aside.
+// count returns the number of kept states of a whole epoch: those at multiples of the spacing below
+// T, without position 0.
 func (r *reservoirs[S]) count() uint64 {
 	if r.total == 0 {
 		return 0
@@ -88,7 +91,7 @@ func (r *reservoirs[S]) count() uint64 {
 	return (r.total - 1) / r.spacing
 }
 
-// whole says whether all of them are kept.
+// whole reports whether all of them are kept.
 func (r *reservoirs[S]) whole() bool {
 	for i := range r.count() {
 		if r.kept[i+1].Load() == nil {
@@ -122,16 +125,15 @@ func (r *reservoirs[S]) prepare() []func(stop func() bool) {
 	return parts
 }
 
-// preparation is a computation of all states, lane by lane: a lane knows nothing
-// of the others.
+// preparation computes all states, lane by lane: lanes are independent of each other.
 type preparation[S slot] struct {
 	shared *reservoirs[S]
 	slots  []S          // of all states, one after the other
-	left   atomic.Int64 // parts that have not ended
+	left   atomic.Int64 // parts that have not finished
 }
 
-// run computes the slots of the lanes [first, end), which begin at base in each
-// state; false means that it was stopped.
+// run computes the slots of the lanes [first, end), which begin at base in each state. It returns
+// false if it was stopped.
 func (p *preparation[S]) run(first, end int, base uint64, stop func() bool) bool {
 	r := p.shared
 	w := reservoirWalker[S]{shared: r, slots: make([]S, min(r.layout.window, r.total))}
@@ -152,7 +154,7 @@ func (p *preparation[S]) run(first, end int, base uint64, stop func() bool) bool
 
 func (p *preparation[S]) publish() { p.shared.keepAll(p.slots) }
 
-// keepAll keeps all states, whose slots lie one behind the other.
+// keepAll stores all states, whose slots are concatenated.
 func (r *reservoirs[S]) keepAll(slots []S) {
 	for i := range r.count() {
 		r.kept[i+1].CompareAndSwap(nil, &reservoirState[S]{slots: slots[i*r.slots:][:r.slots:r.slots]})

@@ -14,8 +14,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// closeStates makes an epoch keep its states every few positions, so that small
-// datasets have many; false when its shuffle has none.
+// closeStates makes an epoch keep its states every few positions, so that small datasets have many.
+// It returns false if its shuffle has none.
 func closeStates(e *Epoch, spacing uint64) bool {
 	switch r := e.arrangement().states.(type) {
 	case *reservoirs[uint32]:
@@ -29,7 +29,7 @@ func closeStates(e *Epoch, spacing uint64) bool {
 	return true
 }
 
-// runParts runs the parts of Prepare at the same time.
+// runParts runs the parts of Prepare concurrently.
 func runParts(parts []func(func() bool), stop func() bool) {
 	var g sync.WaitGroup
 	for _, part := range parts {
@@ -161,7 +161,7 @@ func TestStretchesOfASweepTogetherAreTheSweep(t *testing.T) {
 		done, _ := s.drawDone(t)
 		deal := spec.Deal{Workers: rapid.Uint64Range(1, 9).Draw(t, "workers"), Tail: rapid.SampledFrom([]spec.Tail{spec.TailKeep, spec.TailDrop, spec.TailPad}).Draw(t, "tail")}
 		if deal.Batch, deal.Dealing = s.drawDealing(t); s.order.Groups > 1 || deal.Batch > 50 {
-			deal.Tail = spec.TailKeep // padding to a huge batch would never end
+			deal.Tail = spec.TailKeep // padding to a huge batch would take forever
 		}
 		v, err := NewView(e, done, deal)
 		require.NoError(t, err)

@@ -213,8 +213,8 @@ func TestVectorsOfViews(t *testing.T) {
 					done = append(done, Done{Batch: 1, Consumed: []uint64{c.ResumeAfter}})
 				}
 				if name == "contiguous" && len(done) > 0 {
-					// This vector lets worker 2 take 11 of the 10 records it was
-					// dealt, which is refused. What it means is all of them.
+					// In this vector worker 2 takes 11 of the 10 records that it was dealt, which
+					// is rejected. It stands for all 10.
 					_, err := NewView(e, done, deal)
 					require.ErrorContains(t, err, "worker 2 of 4 took 11 records, but was dealt 10")
 					require.Equal(t, uint64(11), done[0].Consumed[2])

@@ -6,9 +6,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// View is G′ assigned to workers. It appears immutable to its users, and is safe for
-// concurrent use. Its Memory caches pages of G′ and the cursors that made them, so that
-// readers that go through a view together compute it once.
+// View is G′ assigned to workers. It is logically immutable, and safe for concurrent use. Its
+// Memory caches pages of G′ and the cursors that made them, so that readers that go through a view
+// together compute it once.
 type View struct {
 	epoch     *Epoch
 	levels    []level
@@ -17,12 +17,12 @@ type View struct {
 	table     table
 	memory    *Memory
 	rest      *sequence // G′
-	whole     *sequence // G: for padding, and where nothing was taken
+	whole     *sequence // G: for padding, and if nothing was taken
 }
 
-// NewView applies done to e in turn and assigns what is left to workers. An impossible
-// entry (a worker that took more than it had) is an error that names the entry. The view
-// gets a Memory of its own, of the default size.
+// NewView applies done to e in turn and assigns the remainder to workers. For an impossible entry
+// (a worker that took more than it had) it returns an error with the entry's number. The view gets
+// its own Memory of the default size.
 func NewView(e *Epoch, done []Done, deal spec.Deal) (*View, error) {
 	return NewMemory(0).View(e, done, deal)
 }
@@ -50,30 +50,30 @@ func dealView(e *Epoch, done []Done, deal spec.Deal, m *Memory) (*View, error) {
 	return v, nil
 }
 
-// Remaining is |G′|, the number of records that are left, before the tail rule.
+// Remaining returns |G′|, the number of records that are left, before the tail rule.
 func (v *View) Remaining() uint64 { return v.remaining }
 
-// Dealt is the number of records of all workers together, after the tail rule.
+// Dealt returns the number of records of all workers together, after the tail rule.
 func (v *View) Dealt() uint64 { return v.table.positions }
 
-// Deal is NewView's argument deal.
+// Deal returns NewView's argument deal.
 func (v *View) Deal() spec.Deal { return v.deal }
 
-// Count is the number of records of worker w's stream, after the tail rule.
+// Count returns the number of records of worker w's stream, after the tail rule.
 func (v *View) Count(w uint64) uint64 {
 	v.check(w)
 	return v.table.count(w)
 }
 
-// Own is Count without padding: the number of worker w's records, from its first on,
-// that belong to G′. Padding is never counted as consumed.
+// Own returns Count without padding: the number of worker w's records, from its first on, that
+// belong to G′. Padding is never counted as consumed.
 func (v *View) Own(w uint64) uint64 {
 	v.check(w)
 	return v.table.countBelow(w, min(v.remaining, v.table.positions))
 }
 
-// Owner is the worker that gets index j of G′ or its padding, and the index of that
-// record in the worker's stream. j must be below Dealt.
+// Owner returns the worker that gets index j of G′ or its padding, and the index of that record in
+// the worker's stream. j must be below Dealt.
 func (v *View) Owner(j uint64) (w, k uint64) {
 	if j >= v.table.positions {
 		panic(fmt.Sprintf("order: index %d is past the %d records that were dealt", j, v.table.positions))
@@ -82,7 +82,7 @@ func (v *View) Owner(j uint64) (w, k uint64) {
 	return s.w, s.k
 }
 
-// CountBelow is the number of worker w's records below index j ≤ Dealt of G′.
+// CountBelow returns the number of worker w's records below index j ≤ Dealt of G′.
 func (v *View) CountBelow(w, j uint64) uint64 {
 	v.check(w)
 	return v.table.countBelow(w, j)
@@ -94,8 +94,8 @@ func (v *View) check(w uint64) {
 	}
 }
 
-// Records fills dst with the numbers of records k, k+1, … of worker w's stream, and
-// returns how many there were. It does not allocate while the pages are cached.
+// Records fills dst with the numbers of records k, k+1, … of worker w's stream, and returns how
+// many it filled. It does not allocate while the pages are cached.
 func (v *View) Records(w, k uint64, dst []uint64) int {
 	count := v.Count(w)
 	if k >= count {
@@ -106,7 +106,7 @@ func (v *View) Records(w, k uint64, dst []uint64) int {
 	j := v.table.position(w, k)
 	run := v.table.at(j).run
 	for n := 0; n < len(dst); {
-		if run == 0 { // only the interleaved deal has more than one run
+		if run == 0 { // only an interleaved deal has more than one run
 			j += (v.table.workers - 1) * v.table.batch
 			run = v.table.batch
 		}
@@ -126,8 +126,7 @@ type span struct {
 	records []uint64
 }
 
-// span gives one that holds index j < Dealt. The padding's are those of G,
-// over and over.
+// span returns a span that contains index j < Dealt. Padding repeats the records of G.
 func (v *View) span(j uint64) span {
 	if j < v.remaining {
 		page := j / pageRecords
@@ -140,18 +139,16 @@ func (v *View) span(j uint64) span {
 	return span{begin: j, records: records[skip:]}
 }
 
-// sweepRecords is the size of Sweep's blocks: large enough for their price not
-// to count, small enough for the nearest cache.
+// sweepRecords is the size of Sweep's blocks: large enough to make the cost per block negligible,
+// small enough for the L1 cache.
 const sweepRecords = 2048
 
-// Sweep calls visit with the records at indices from … to-1 of G′, in order and in
-// blocks. to ≤ Dealt; padding (index j ≥ Remaining) is included. It ends early when
-// visit returns false. It leaves the pages that readers use in the cache. The slice
-// records is valid until visit returns.
+// Sweep calls visit with the records at indices from … to-1 of G′, in order and in blocks. to ≤
+// Dealt; padding (index j ≥ Remaining) is included. It ends early if visit returns false. It does
+// not evict pages that readers use from the cache. The slice records is valid until visit returns.
 //
-// Sweeps of different ranges may run concurrently. If all parts of the epoch's Prepare
-// have run, starting one costs a replay of up to Stride positions; if not, of all
-// positions not visited yet.
+// Sweeps of different ranges may run concurrently. If all parts of the epoch's Prepare have run,
+// starting one costs a replay of up to Stride positions; if not, of all positions not visited yet.
 func (v *View) Sweep(from, to uint64, visit func(j uint64, records []uint64) bool) {
 	if to > v.table.positions {
 		panic(fmt.Sprintf("order: a sweep to index %d is past the %d records that were dealt", to, v.table.positions))
@@ -186,11 +183,11 @@ func (v *View) Sweep(from, to uint64, visit func(j uint64, records []uint64) boo
 	}
 }
 
-// Epoch is the epoch that the view was made from.
+// Epoch returns the epoch that the view was made from.
 func (v *View) Epoch() *Epoch { return v.epoch }
 
-// Hold keeps the epoch's computed states from being dropped until release is called,
-// once. A caller that sweeps the view in several ranges holds it meanwhile.
+// Hold prevents the epoch's computed states from being dropped until release is called, which must
+// happen exactly once. A caller that sweeps the view in several ranges should hold it meanwhile.
 func (v *View) Hold() (release func()) {
 	v.memory.mu.Lock()
 	defer v.memory.mu.Unlock()

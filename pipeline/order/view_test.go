@@ -23,7 +23,7 @@ func deal(workers, batch uint64) spec.Deal {
 	return spec.Deal{Workers: workers, Batch: batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
 }
 
-// plainEpoch is dataset order: G[p] is p.
+// plainEpoch returns an epoch in dataset order: G[p] is p.
 func plainEpoch(t *testing.T, total uint64) *Epoch {
 	return newEpoch(t, spec.Order{Shuffle: spec.ShuffleNone, Lanes: 1, Groups: 1, Batch: 1}, 0, []uint64{total})
 }
@@ -84,7 +84,7 @@ func TestHugeCountsDoNotOverflow(t *testing.T) {
 		require.Equal(t, uint64(MaxRecords-1), got[0])
 	}
 
-	// All workers took half of what they had, in the largest rounds there are.
+	// All workers took half of what they had, in the largest possible rounds.
 	for _, d := range []Done{
 		{Batch: MaxRecords, Consumed: make([]uint64, 65536)},
 		{Batch: MaxRecords / 65536 / 3, Consumed: make([]uint64, 65536)},
@@ -115,7 +115,7 @@ func TestBatchesOfAnyEntryAreReached(t *testing.T) {
 	require.Equal(t, []uint64{4, 5, 6, 7, 8, 9}, got[:v.Records(0, 0, got)])
 }
 
-// Across many pages, more than are kept, in any order, by many at a time.
+// Many readers at once, across more pages than are kept, in any order.
 func TestReadersOfAllPagesAtTheSameTime(t *testing.T) {
 	const total, keeps = 70 * pageRecords, 64 // pages
 	o := spec.Order{Seed: 5, Shuffle: spec.ShuffleFull, Lanes: 1, Groups: 1, Batch: 1}
@@ -148,7 +148,7 @@ func TestReadersOfAllPagesAtTheSameTime(t *testing.T) {
 	require.Empty(t, m.turns)
 }
 
-// counting counts the records that are made.
+// counting counts the records that are produced.
 type counting struct {
 	straight
 	made *atomic.Uint64
@@ -206,7 +206,7 @@ func TestSweepEndsEarlyAndLeavesPagesAlone(t *testing.T) {
 	var seen uint64
 	v.Sweep(0, v.Dealt(), func(j uint64, records []uint64) bool {
 		seen = j + uint64(len(records))
-		return j < 100_000 // the first block of padding
+		return j < 100_000 // stop at the first block of padding
 	})
 	require.Greater(t, seen, uint64(100_000))
 	require.Less(t, seen, v.Dealt())
@@ -224,8 +224,8 @@ func TestSimplifySharesNothingWithItsInput(t *testing.T) {
 	require.Empty(t, simple)
 }
 
-// An uninterrupted run and one that was stopped at whole rounds of batches have
-// the same batches from there on.
+// An uninterrupted run and one that was stopped after whole rounds of batches have the same batches
+// from there on.
 func TestBatchesGoOnAfterWholeRounds(t *testing.T) {
 	e := newEpoch(t, spec.Default().Order, 0, manyChunks(10_000))
 	whole := newView(t, e, nil, deal(4, 16))
