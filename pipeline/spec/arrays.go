@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Array is one of several arrays whose rows are read together as records. Pattern says
-// which files below the dataset's directory are its parts.
+// Array is one of several arrays whose rows are read together as records. Pattern selects its
+// files, relative to the dataset's directory.
 type Array struct{ Name, Pattern string }
 
 // maxArrays bounds Format.Arrays.
 const maxArrays = 64
 
-// nameOfArray is what a field of a structured array may be called here: what Python takes
-// for a name, so that it needs no quoting anywhere.
+// nameOfArray matches the allowed names of fields of structured arrays: Python identifiers, so that
+// no quoting is needed anywhere.
 var nameOfArray = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
 func (f Format) validateArrays(p *problems) {
@@ -41,7 +41,7 @@ func (f Format) validateArrays(p *problems) {
 	}
 }
 
-// ArrayNames are the names of the arrays, joined by commas.
+// ArrayNames returns the names of the arrays, joined by commas.
 func (f Format) ArrayNames() string {
 	names := make([]string, len(f.Arrays))
 	for i, a := range f.Arrays {

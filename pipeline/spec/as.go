@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// As says what a stream has of each record: its bytes, or tensors that are made of them. It
-// changes neither which records come nor in which order. The zero value is the bytes.
+// As is the form in which a stream has each record: its bytes, or tensors made from them. It
+// affects neither the selection nor the order of records. The zero value is the bytes.
 type As string
 
-// Tensors of lc0's frames, as lczero-training has them. They differ in the elements of the
+// Tensors of lc0's frames, in the layout of lczero-training. They differ in the element type of the
 // planes.
 const (
 	AsTensorsU1 As = "tensors:u1" // uint8
@@ -18,19 +18,20 @@ const (
 	AsTensorsF4 As = "tensors:f4" // float32
 )
 
-// AsFloat32 makes numbers of type float32 of the elements of Zarr arrays (Zarr.As). It changes what
-// records are, not only what streams have of them.
+// AsFloat32 converts the elements of Zarr arrays to float32 (Zarr.As). Unlike the others it changes
+// the records themselves, not only their form in streams.
 const AsFloat32 As = "float32"
 
 var asTensors = []As{AsTensorsU1, AsTensorsF2, AsTensorsF4}
 
-// Element is the type of the planes' elements, "u1", "f2" or "f4"; "" where there are none.
+// Element returns the type of the planes' elements, "u1", "f2" or "f4"; "" if there is none.
 func (a As) Element() string {
 	_, element, _ := strings.Cut(string(a), ":")
 	return element
 }
 
-// ParseAs reads "tensors", which is tensors:u1, or tensors with a type behind a colon, or float32.
+// ParseAs parses "tensors", which means tensors:u1, or tensors with a type after a colon, or
+// float32.
 func ParseAs(text string) (As, error) {
 	a := As(text)
 	if text == "tensors" {

@@ -5,50 +5,49 @@ import (
 	"time"
 )
 
-// Newest says what makes a shard newer than another.
+// Newest is the criterion by which shards are newer than others.
 type Newest string
 
 const (
-	NewestName  Newest = "name" // the numbers in its name
+	NewestName  Newest = "name" // by the numbers in its name
 	NewestMTime Newest = "mtime"
 )
 
-// Grow says how a dataset is read that shards arrive in and leave: each epoch is of a
-// snapshot, which is the set of shards that were the newest when the epoch was taken.
+// Grow is how a dataset whose shards change is read: each epoch has a snapshot, the set of shards
+// that were the newest when the epoch started.
 //
 // The zero value is a dataset that does not grow.
 type Grow struct {
-	// On is --grow. Without it, only Snapshot has a meaning.
+	// On is --grow. Without it, only Snapshot has an effect.
 	On bool
-	// Run is the run directory, which says for all nodes which epoch is of which snapshot.
-	// If empty, it is DATASET/.lsiofs/runs/default where that exists, else a directory
-	// beside the stored index, which is right for one node.
+	// Run is the run directory, which records the snapshot of each epoch for all nodes. If empty,
+	// it is DATASET/.lsiofs/runs/default if that exists, else a directory next to the stored index,
+	// which is sufficient for one node.
 	Run string
-	// Window is how much an epoch is of, as growing.ParseWindow reads it; "" is all.
+	// Window is the size of an epoch, in the syntax of growing.ParseWindow; "" means all shards.
 	Window string
-	Newest Newest // "" is what the run goes by; in a new one NewestName
-	// MinNew is how much has to be new before the next epoch is there, as
-	// growing.ParseAmount reads it; "" is nothing.
+	Newest Newest // "" is the run's setting; NewestName in a new run
+	// MinNew is how much new data the next epoch waits for, in the syntax of growing.ParseAmount;
+	// "" is nothing.
 	MinNew string
-	// Settle is how long a file has to stay as it is, where it can't be told whether
-	// somebody writes it; Poll is how often directories are looked at whose changes the
-	// kernel does not report. 0 is the default of package looking.
+	// Settle is how long a file must stay unchanged if it is unknown whether a process is writing
+	// it. Poll is how often directories are listed whose changes the kernel does not report. 0 is
+	// the default of package looking.
 	Settle, Poll time.Duration
-	// Hold keeps a hard link to each shard of a snapshot, so that it can be read after it
-	// was deleted.
+	// Hold keeps a hard link to each shard of a snapshot, so that it can be read after it was
+	// deleted.
 	Hold bool
-	// Snapshot is a snapshot's file: with On, that of the epoch which a checkpoint was
-	// made in, to go on where its run directory is not; without, the shards to read.
+	// Snapshot is the file of a snapshot. With On, it is the snapshot of the epoch in which a
+	// checkpoint was made, to continue without its run directory; otherwise, the shards to read.
 	Snapshot string
-	// Latest begins in the latest epoch of the run, where it has one, in the place of
-	// Spec.Epoch.
+	// Latest starts in the latest epoch of the run, if it has one, instead of Spec.Epoch.
 	Latest bool
-	// Of, if not "", is the run that a checkpoint is of: the run directory has to be of it,
-	// and to have Spec.Epoch.
+	// Of, if not "", is the run of a checkpoint: the run directory must belong to that run and have
+	// Spec.Epoch.
 	Of string
 }
 
-// validateGrow looks at what growing does not go together with.
+// validateGrow reports settings that growing can't be combined with.
 func (s Spec) validateGrow(p *problems) {
 	g := s.Grow
 	g.validate(p)

@@ -23,12 +23,12 @@ const (
 type Source struct {
 	Name    string
 	Weight  uint64 // in millionths
-	Dataset string // as Spec.Dataset
+	Dataset string // same as Spec.Dataset
 	Bucket  BucketWays
 }
 
-// BucketWays is how a source that is a bucket is asked, in the place of what Remote says for all sources.
-// Nothing that is read depends on it.
+// BucketWays are the settings for accessing a source that is a bucket, which override those of
+// Remote for all sources. They don't affect the bytes read.
 type BucketWays struct {
 	Region        string
 	Addressing    Addressing
@@ -36,14 +36,14 @@ type BucketWays struct {
 	RequesterPays bool
 }
 
-// Over is r with what w says.
+// Over returns r with the settings of w applied.
 func (w BucketWays) Over(r Remote) Remote {
 	r.Region, r.Addressing = cmp.Or(w.Region, r.Region), cmp.Or(w.Addressing, r.Addressing)
 	r.Anonymous, r.RequesterPays = r.Anonymous || w.Anonymous, r.RequesterPays || w.RequesterPays
 	return r
 }
 
-// String is w as ParseSource reads it, with a comma before each part.
+// String returns w in the syntax of ParseSource, with a comma before each part.
 func (w BucketWays) String() (text string) {
 	if w.Region != "" {
 		text += ",region=" + w.Region
@@ -60,7 +60,7 @@ func (w BucketWays) String() (text string) {
 	return text
 }
 
-// parseBucketWays reads what stands between a weight and the dataset.
+// parseBucketWays parses the settings between a weight and the dataset.
 func parseBucketWays(texts []string) (w BucketWays, err error) {
 	for _, text := range texts {
 		name, value, _ := strings.Cut(text, "=")
@@ -82,34 +82,34 @@ func parseBucketWays(texts []string) (w BucketWays, err error) {
 	return w, nil
 }
 
-// MixBy says what weights are shares of.
+// MixBy is the quantity that weights are shares of.
 type MixBy string
 
 const (
-	MixByRecords MixBy = "records" // of the records of a stream
-	MixByBytes   MixBy = "bytes"   // of its bytes, about
+	MixByRecords MixBy = "records" // the records of a stream
+	MixByBytes   MixBy = "bytes"   // approximately, the bytes of a stream
 )
 
-// MixLength says how long an epoch of a mixture is where no number was given.
+// MixLength is how the length of a mixture's epoch is computed if no number was given.
 type MixLength string
 
 const (
-	MixFirst MixLength = "first" // as long as no record comes twice; the default
-	MixAll   MixLength = "all"   // until every record has come
+	MixFirst MixLength = "first" // the longest epoch in which no record repeats; the default
+	MixAll   MixLength = "all"   // the shortest epoch that has every record
 )
 
-// Mix are datasets that are mixed by weights. The zero value is no mixture. The number of
-// positions of an epoch, where it was given, is Order.Length.
+// Mix are datasets that are mixed by weights. The zero value is no mixture. If the number of
+// positions of an epoch was given, it is Order.Length.
 type Mix struct {
 	Sources []Source
 	By      MixBy     // "": by records
 	Length  MixLength // "": first
 }
 
-// Asked says that there is a mixture.
+// Asked reports whether there is a mixture.
 func (m Mix) Asked() bool { return len(m.Sources) > 0 }
 
-// String names the sources, for people.
+// String lists the sources, for messages.
 func (m Mix) String() string {
 	texts := make([]string, len(m.Sources))
 	for i, s := range m.Sources {
@@ -118,12 +118,12 @@ func (m Mix) String() string {
 	return strings.Join(texts, " ")
 }
 
-// String is the source as ParseSource reads it.
+// String returns the source in the syntax of ParseSource.
 func (s Source) String() string {
 	return s.Name + "=" + WeightText(s.Weight) + s.Bucket.String() + ":" + s.Dataset
 }
 
-// WeightText is a weight in millionths as a decimal, such as "0.5".
+// WeightText formats a weight in millionths as a decimal, such as "0.5".
 func WeightText(millionths uint64) string {
 	whole := strconv.FormatUint(millionths/million, 10)
 	if millionths%million == 0 {
@@ -132,7 +132,8 @@ func WeightText(millionths uint64) string {
 	return whole + "." + strings.TrimRight(fmt.Sprintf("%06d", millionths%million), "0")
 }
 
-// ParseSource reads NAME=WEIGHT:DATASET, where commas and what is said of a bucket may follow the weight.
+// ParseSource parses NAME=WEIGHT:DATASET. The weight may be followed by bucket settings, each after
+// a comma.
 func ParseSource(text string) (Source, error) {
 	name, rest, named := strings.Cut(text, "=")
 	weight, dataset, weighed := strings.Cut(rest, ":")
@@ -165,7 +166,7 @@ func checkSourceName(name string) error {
 	return nil
 }
 
-// withoutURL is a text as messages may quote it: a URL may have a secret in it.
+// withoutURL returns text in a form that messages may quote: a URL may contain a secret.
 func withoutURL(text string) string {
 	if before, _, is := strings.Cut(text, "://"); is {
 		return before + "://…"
@@ -173,7 +174,7 @@ func withoutURL(text string) string {
 	return text
 }
 
-// parseWeight reads a decimal with at most 6 digits behind the point, in millionths.
+// parseWeight parses a decimal with at most 6 digits after the point, in millionths.
 func parseWeight(text string) (uint64, error) {
 	whole, digits, point := strings.Cut(text, ".")
 	wrong := fmt.Errorf("its weight (%q) must be a decimal number above 0 and at most %d, with at most %d digits after the point", text, maxWholeWeight, weightDigits)
@@ -187,7 +188,7 @@ func parseWeight(text string) (uint64, error) {
 	return n, nil
 }
 
-// validateMix reports what is wrong with a mixture.
+// validateMix reports invalid settings of a mixture.
 func (s Spec) validateMix(p *problems) {
 	m := s.Mix
 	if !m.Asked() {

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is said of one bucket of a mixture is for that one alone, and is read as it is written.
+// The settings of one bucket of a mixture apply to that bucket only, and survive a round trip
+// through their text.
 func TestASourceSaysHowItsBucketIsAsked(t *testing.T) {
 	all := Remote{Region: "us-east-1", Addressing: AddressingAuto, Endpoint: "https://minio.lab"}
 	for text, want := range map[string]Remote{

@@ -9,15 +9,15 @@ import (
 // MaxSampleOf bounds Sample.Of (pipeline/order/SELECTION.md, Samples).
 const MaxSampleOf = 65536
 
-// Sample takes one n-th of the records in each epoch, another one each time, so that n
-// epochs are one pass (pipeline/order/SELECTION.md, Samples). The zero value takes all of them. Equal values
-// select the same records.
+// Sample selects one n-th of the records for each epoch, another one each time, so that n epochs
+// are one pass (pipeline/order/SELECTION.md, Samples). The zero value selects all of them. Equal
+// values select the same records.
 type Sample struct {
 	Of   uint64 // n; 0: all records
 	Seed uint64
 }
 
-// Or is s, or the zero Sample if it takes all records: the seed has no meaning then.
+// Or returns s, or the zero Sample if it selects all records: the seed has no effect then.
 func (s Sample) Or() Sample {
 	if s.Of <= 1 {
 		return Sample{}
@@ -25,7 +25,7 @@ func (s Sample) Or() Sample {
 	return s
 }
 
-// Phase is which of the n parts an epoch has; 0 where there is one alone.
+// Phase returns which of the n parts an epoch has; 0 if there is only one.
 func (s Sample) Phase(epoch uint64) uint64 {
 	if s.Of <= 1 {
 		return 0
@@ -33,10 +33,10 @@ func (s Sample) Phase(epoch uint64) uint64 {
 	return epoch % s.Of
 }
 
-// String is the share that is taken, such as "1/39".
+// String returns the selected share, such as "1/39".
 func (s Sample) String() string { return "1/" + strconv.FormatUint(max(s.Of, 1), 10) }
 
-// ParseSample reads "1/n", n from 1 to 65536. 1/1 is the zero value.
+// ParseSample parses "1/n", n from 1 to 65536. 1/1 is the zero value.
 func ParseSample(text string) (Sample, error) {
 	if digits, ok := strings.CutPrefix(text, "1/"); ok {
 		if n, err := strconv.ParseUint(digits, 10, 64); err == nil && n >= 1 && n <= MaxSampleOf && strconv.FormatUint(n, 10) == digits {

@@ -1,13 +1,12 @@
-// Package spec is the user's configuration of a dataset and its streams: plain data with
-// defaults, and a validation that reports every problem at once. It imports nothing of
-// lsiofs, so every other package may use it.
+// Package spec is the user's configuration of a dataset and its streams: plain data with defaults,
+// and a validation that reports every problem at once. It imports nothing else of lsiofs, so every
+// other package may use it.
 //
 //	flags ──► Spec ──Validate──► pipeline.Open
 //
-// A Spec has four parts: what is read (Dataset, Format), which record comes when (Order,
-// Epoch), how records are assigned to workers (Deal), and what the machine may spend
-// (MemoryBytes, IO, Direct, ReadTimeout). Only the first three affect the bytes of a
-// stream.
+// A Spec has four parts: what is read (Dataset, Format), the order of records (Order, Epoch), how
+// records are assigned to workers (Deal), and the resources that may be used (MemoryBytes, IO,
+// Direct, ReadTimeout). Only the first three affect the bytes of a stream.
 package spec
 
 import "time"
@@ -30,21 +29,21 @@ const (
 	DealContiguous  Dealing = "contiguous"  // each worker gets one run of G′
 )
 
-// Tail says what happens to records that do not fill a round of batches.
+// Tail is the treatment of records that do not fill a round of batches.
 type Tail string
 
 const (
-	TailKeep Tail = "keep" // nothing: streams may differ in length
+	TailKeep Tail = "keep" // nothing is done: streams may differ in length
 	TailDrop Tail = "drop" // cut to a multiple of workers × batch
 	TailPad  Tail = "pad"  // extended to such a multiple, with records from the start of G
 )
 
-// OnCorrupt says what happens to damaged records that indexing finds.
+// OnCorrupt is the treatment of damaged records that indexing finds.
 type OnCorrupt string
 
 const (
-	CorruptFail OnCorrupt = "fail" // refuse the dataset, naming shard, record and offset
-	CorruptSkip OnCorrupt = "skip" // leave out what is damaged, and list it
+	CorruptFail OnCorrupt = "fail" // reject the dataset, naming shard, record and offset
+	CorruptSkip OnCorrupt = "skip" // skip damaged records, and list them
 )
 
 // IO names an I/O engine.
@@ -56,7 +55,7 @@ const (
 	IOPread IO = "pread" // pread on a bounded pool of threads
 )
 
-// Direct says when reads bypass the page cache (O_DIRECT).
+// Direct is when reads bypass the page cache (O_DIRECT).
 type Direct string
 
 const (
@@ -65,12 +64,11 @@ const (
 	DirectOff  Direct = "off"  // none
 )
 
-// Hedge says when a second request is made for what a service answers far later than
-// usual.
+// Hedge is when a second request is made because a service's response takes far longer than usual.
 type Hedge string
 
 const (
-	HedgeAuto Hedge = "auto" // for what somebody waits for, at most 5 % of requests
+	HedgeAuto Hedge = "auto" // for data that readers wait for, at most 5 % of requests
 	HedgeOff  Hedge = "off"  // never
 )
 
@@ -79,12 +77,12 @@ type Read string
 
 const (
 	ReadAuto   Read = "auto"   // the strategy that reads no byte repeatedly within MemoryBytes
-	ReadScan   Read = "scan"   // whole pieces of shards when they are needed, kept in memory
+	ReadScan   Read = "scan"   // whole pieces of shards when they are needed, cached in memory
 	ReadGather Read = "gather" // exactly the records that come next; for uncompressed shards
 	ReadSpool  Read = "spool"  // compressed shards decoded once each into a local file
 )
 
-// Remainder says what happens to the last bytes of a fixed shard that fill no record.
+// Remainder is the treatment of the last bytes of a fixed shard if they fill no record.
 type Remainder string
 
 const (
@@ -92,7 +90,7 @@ const (
 	RemainderDrop    Remainder = "drop"
 )
 
-// Format says how shards are cut into records (RECORDS.md).
+// Format is how shards are divided into records (RECORDS.md).
 type Format struct {
 	// Name is "auto" or one of Formats.
 	Name string
@@ -100,19 +98,19 @@ type Format struct {
 	// StrideBytes 0 means RecordBytes.
 	RecordBytes, StrideBytes, HeaderBytes int64
 	Remainder                             Remainder
-	// Lc0Check makes lc0 check every frame, and treat impossible ones as damaged.
+	// Lc0Check makes format lc0 check every frame, and treat impossible ones as damaged.
 	Lc0Check bool
-	// As says what a stream has of each record.
+	// As is the form of each record in a stream.
 	As As
-	// Arrays are read together, with a row of each as one record. It is empty if shards
-	// hold whole records.
+	// Arrays are read together, with one row of each forming a record. It is empty if shards have
+	// whole records.
 	Arrays []Array
-	// Zarr says which crops of arrays are the records of format zarr.
+	// Zarr selects the crops of arrays that are the records of format zarr.
 	Zarr Zarr
 }
 
-// WithDefaults fills in what was left out: for fixed the stride and the handling of a
-// remainder. Arrays that are read together have format npy.
+// WithDefaults fills in omitted settings: for fixed the stride and the handling of a remainder.
+// Arrays that are read together have format npy.
 func (f Format) WithDefaults() Format {
 	if f.Name == "fixed" && f.StrideBytes == 0 {
 		f.StrideBytes = f.RecordBytes
@@ -126,24 +124,24 @@ func (f Format) WithDefaults() Format {
 	return f
 }
 
-// Order is everything that determines G, the global order of an epoch, besides the
-// dataset and the epoch's number. Equal values give equal orders.
+// Order is everything that determines G, the global order of an epoch, apart from the dataset and
+// the epoch's number. Equal values give equal orders.
 type Order struct {
 	Seed        uint64
 	Shuffle     Shuffle
 	SizeRecords uint64 // of the shuffle buffer, over all lanes
 	Lanes       uint64
 	Groups      uint64
-	// Batch is the batch that the order itself depends on: 1 unless Groups > 1.
+	// Batch is the batch size that the order itself depends on: 1 unless Groups > 1.
 	Batch        uint64
 	ChunkBytes   uint64
 	ChunkRecords uint64
 	Split        Split  `json:",omitzero"` // selects the records of the dataset that are ordered
-	Sample       Sample `json:",omitzero"` // of these, the share that each epoch has
-	Length       uint64 `json:",omitzero"` // positions of a mixture's epoch; 0 where there is none, or as Mix says
+	Sample       Sample `json:",omitzero"` // of these, the share in each epoch
+	Length       uint64 `json:",omitzero"` // positions of a mixture's epoch; 0 if there is none, or if Mix determines it
 }
 
-// Deal says how G′, what is left of G, is assigned to workers.
+// Deal is how G′, the remainder of G, is assigned to workers.
 type Deal struct {
 	Workers uint64
 	Batch   uint64
@@ -151,14 +149,14 @@ type Deal struct {
 	Tail    Tail
 }
 
-// Spec is everything that a user says about a dataset and its streams.
+// Spec is a user's whole configuration of a dataset and its streams.
 type Spec struct {
-	// Dataset is a directory, a file, or a pattern with ** and {000..146}; or what a
-	// service has of these, as s3://BUCKET/PREFIX and https://HOST/{000..146}.tar.
+	// Dataset is a directory, a file, or a pattern with ** and {000..146}; or the same at a
+	// service, such as s3://BUCKET/PREFIX or https://HOST/{000..146}.tar.
 	Dataset string
-	// Mix are the sources of a mixture, in the place of Dataset.
+	// Mix has the sources of a mixture, which replaces Dataset.
 	Mix Mix
-	// Exclude are patterns, relative to each dataset, of what is left out of it.
+	// Exclude has patterns, relative to each dataset, of files that are excluded from it.
 	Exclude []string
 	Format  Format
 	Order   Order
@@ -170,11 +168,10 @@ type Spec struct {
 	// else lsiofs in the user's cache directory.
 	IndexDir string
 
-	// MemoryBytes bounds all data that is kept in memory.
+	// MemoryBytes bounds all data in memory.
 	MemoryBytes int64
-	// MaxRecordBytes bounds the size of a record; 0 means no bound. A record is held
-	// whole while it is read, and a few bytes of a compressed shard can decode to any
-	// number.
+	// MaxRecordBytes bounds the size of a record; 0 means no bound. A record is held whole while it
+	// is read, and a few bytes of a compressed shard can decode to any size.
 	MaxRecordBytes int64
 	IO             IO
 	Direct         Direct
@@ -185,72 +182,72 @@ type Spec struct {
 	SpoolDir string
 	// SpoolMaxBytes bounds the spool; 0 means what the order needs.
 	SpoolMaxBytes int64
-	// Lookahead is how many bytes ahead of their readers services and disk caches are told
-	// what comes, of all readers together; 0 means as far as their rates ask for.
+	// Lookahead is how many bytes ahead of the readers the upcoming reads are announced to services
+	// and disk caches, for all readers together; 0 derives it from the readers' rates.
 	Lookahead int64
 	Remote    Remote
 	Cache     Cache
 	Grow      Grow
 }
 
-// Addressing says where requests name a bucket.
+// Addressing is how requests name a bucket.
 type Addressing string
 
 const (
-	AddressingAuto    Addressing = "auto"    // as the profile says, else virtual at Amazon's and path elsewhere
+	AddressingAuto    Addressing = "auto"    // as configured in the profile, else virtual at Amazon and path elsewhere
 	AddressingPath    Addressing = "path"    // https://HOST/BUCKET/KEY
 	AddressingVirtual Addressing = "virtual" // https://BUCKET.HOST/KEY
 )
 
-// Remote is how services are read that have a dataset: buckets and web servers. None of
-// it is a secret: these come from the environment and from files.
+// Remote is how datasets are read from services: buckets and web servers. It has no secrets: these
+// come from the environment and from files.
 type Remote struct {
-	Region        string // of the bucket; "" for what environment and service say
-	Endpoint      string // https://HOST of a service that answers as S3 does; "" for Amazon's
+	Region        string // region of the bucket; "": from the environment or the service
+	Endpoint      string // https://HOST of an S3-compatible service; "" for Amazon's
 	Addressing    Addressing
 	Anonymous     bool // requests are not signed
 	RequesterPays bool
-	AuthFile      string // tokens and headers for web servers, a line each
-	CAFile        string // certificates that are trusted beside the system's
-	Unversioned   bool   // objects without ETag and date are told apart by size alone
-	Connections   int    // requests that are under way at most
-	Hedge         Hedge  // a second request for what takes far longer than usual
+	AuthFile      string // tokens and headers for web servers, one per line
+	CAFile        string // trusted certificates, in addition to the system's
+	Unversioned   bool   // objects without ETag and date are identified by size alone
+	Connections   int    // maximum number of concurrent requests
+	Hedge         Hedge  // a second request if one takes far longer than usual
 }
 
-// Fill says whether a cache is filled with what nobody has read yet.
+// Fill is whether a cache is filled with data that no reader has requested yet.
 type Fill string
 
 const (
-	FillAuto Fill = "auto" // with what readers leave of the network, once they have begun
+	FillAuto Fill = "auto" // with the bandwidth that readers leave, once they have started
 	FillOff  Fill = "off"
 )
 
-// Cache is where and how what was read of a service, or of a network file system, is kept on
-// a local disk. No byte of a stream depends on it.
+// Cache is where and how data that was read from a service, or from a network file system, is
+// stored on a local disk. No byte of a stream depends on it.
 type Cache struct {
-	// Off says that nothing is kept.
+	// Off disables the cache.
 	Off bool
-	// Dir is "" for lsiofs/data in the user's cache directory.
+	// Dir is the directory; "" for lsiofs/data in the user's cache directory.
 	Dir string
-	// SizeBytes bounds what it takes on its disk, with all that other datasets have there;
-	// SizePercent does so as a part of the file system. Where both are 0, it has room
-	// for the dataset, if half of what is free is enough for that.
+	// SizeBytes bounds the size of the cache on its disk, including all other datasets there;
+	// SizePercent is the same as a percentage of the file system. If both are 0, it has room for
+	// the dataset, provided that half of the free space suffices.
 	SizeBytes   int64
 	SizePercent float64
-	// ReserveBytes is left free of the file system; below 0: a tenth, at most 20 GiB.
+	// ReserveBytes of the file system stay free; below 0: a tenth, at most 20 GiB.
 	ReserveBytes int64
 	Fill         Fill
-	// Warm fills it before anything is read.
+	// Warm fills the cache before anything is read.
 	Warm bool
 }
 
-// Asked says whether the user has asked for a cache in particular: then it is an error that
-// there can't be one.
+// Asked reports whether the user explicitly asked for a cache: then it is an error if there can't
+// be one.
 func (c Cache) Asked() bool {
 	return !c.Off && (c.Dir != "" || c.SizeBytes > 0 || c.SizePercent > 0 || c.Warm)
 }
 
-// MaxConnections bounds Remote.Connections: each takes a descriptor and some 100 KiB.
+// MaxConnections bounds Remote.Connections: each takes a descriptor and about 100 KiB.
 const MaxConnections = 1024
 
 // MaxLookahead bounds Spec.Lookahead.
@@ -262,7 +259,7 @@ const (
 	MaxLanes   = 65536
 )
 
-// Default gives the values that the command line documents as defaults.
+// Default returns the values that the command line documents as defaults.
 func Default() Spec {
 	return Spec{
 		Format: Format{Name: "auto", Remainder: RemainderCorrupt},
@@ -282,15 +279,15 @@ func Default() Spec {
 	}
 }
 
-// Defaults of MemoryBytes and MaxRecordBytes: mostMemory, or less where the process may not have four
-// times as much, and leastMemory all the same.
+// Bounds of the default of MemoryBytes and MaxRecordBytes: at most mostMemory, less for a process
+// that may use less than four times as much, but at least leastMemory.
 const (
 	mostMemory  = 1 << 30
 	leastMemory = 16 << 20
 )
 
-// MemoryWithin returns the default of MemoryBytes, and of MaxRecordBytes, for a process that may have so
-// many bytes: a quarter, for tables, decoders and the page cache take some, too.
+// MemoryWithin returns the default of MemoryBytes, and of MaxRecordBytes, for a process that may
+// use allowedBytes: a quarter of it, because tables, decoders and the page cache need memory too.
 func MemoryWithin(allowedBytes int64) int64 {
 	return min(max(allowedBytes/4&^(1<<20-1), leastMemory), mostMemory)
 }

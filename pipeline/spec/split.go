@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// SplitBy names what a split keeps together (pipeline/order/SELECTION.md, Splits).
+// SplitBy is the unit that a split keeps together (pipeline/order/SELECTION.md, Splits).
 type SplitBy string
 
 const (
-	SplitByRecord SplitBy = "record" // each record by itself
+	SplitByRecord SplitBy = "record" // each record separately
 	SplitByShard  SplitBy = "shard"  // all records of a shard
 	SplitByUnit   SplitBy = "unit"   // the records from one entry point of a shard to the next
 )
@@ -25,8 +25,8 @@ type Split struct {
 	By SplitBy
 }
 
-// Or is s, or the zero Split if its part is the whole dataset ("0..1"): seed and unit
-// have no meaning then.
+// Or returns s, or the zero Split if its part is the whole dataset ("0..1"): seed and unit have no
+// effect then.
 func (s Split) Or() Split {
 	if s.Part.Whole() {
 		return Split{}
@@ -38,16 +38,16 @@ func (s Split) Or() Split {
 // are decimal and have at most 9 digits. The zero value means all, like 0..1.
 type Part struct{ From, To uint32 }
 
-// billion is 1, in billionths; partDigits are its zeros.
+// billion is 1, in billionths; partDigits is the number of its zeros.
 const (
 	billion    = 1_000_000_000
 	partDigits = 9
 )
 
-// Whole says that p is the whole dataset.
+// Whole reports whether p is the whole dataset.
 func (p Part) Whole() bool { return p == Part{} || p == Part{0, billion} }
 
-// String is p in the shortest decimals, such as "0..0.9".
+// String returns p in the shortest decimals, such as "0..0.9".
 func (p Part) String() string {
 	if p.Whole() {
 		return "0..1"
@@ -62,9 +62,9 @@ func fractionText(n uint32) string {
 	return strings.TrimRight(fmt.Sprintf("%d.%09d", n/billion, n%billion), "0")
 }
 
-// Bounds gives the first draw in the part, and the number of draws in it. A draw u is in
-// the part if u - from < count, computed modulo 2⁶⁴; count 0 means all 2⁶⁴. from is
-// floor(a·2⁶⁴), and count its distance to floor(b·2⁶⁴).
+// Bounds returns the first draw in the part, and the number of draws in it. A draw u is in the part
+// if u - from < count, computed modulo 2⁶⁴; count 0 means all 2⁶⁴. from is floor(a·2⁶⁴), and count
+// its distance to floor(b·2⁶⁴).
 func (p Part) Bounds() (from, count uint64) {
 	if p.Whole() {
 		return 0, 0
@@ -73,7 +73,7 @@ func (p Part) Bounds() (from, count uint64) {
 	return from, floor64(p.To) - from
 }
 
-// floor64 is floor(n·2⁶⁴/10⁹), 0 for 1.
+// floor64 returns floor(n·2⁶⁴/10⁹), 0 for 1.
 func floor64(n uint32) uint64 {
 	if n == billion {
 		return 0
@@ -82,8 +82,8 @@ func floor64(n uint32) uint64 {
 	return quotient
 }
 
-// ParsePart reads "a..b": decimal fractions of at most 9 digits after the point, with 0
-// ≤ a < b ≤ 1. Nothing is rounded.
+// ParsePart parses "a..b": decimal fractions of at most 9 digits after the point, with 0 ≤ a < b ≤
+// 1. Nothing is rounded.
 func ParsePart(text string) (Part, error) {
 	a, b, two := strings.Cut(text, "..")
 	from, ok := parseFraction(a)
@@ -97,7 +97,7 @@ func ParsePart(text string) (Part, error) {
 	return Part{from, to}, nil
 }
 
-// parseFraction reads a decimal fraction from 0 to 1, in billionths.
+// parseFraction parses a decimal fraction from 0 to 1, in billionths.
 func parseFraction(text string) (uint32, bool) {
 	whole, digits, point := strings.Cut(text, ".")
 	if whole != "0" && whole != "1" || point && digits == "" || len(digits) > partDigits {

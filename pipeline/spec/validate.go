@@ -11,8 +11,8 @@ import (
 // Formats are the names that Format.Name accepts, besides "auto".
 var Formats = []string{"tar", "jsonl", "lines", "tfrecord", "npy", "fixed", "lc0", "files", "zarr"}
 
-// Validate reports every problem of s at once, one error a line, each naming the flag,
-// the value and the bound. It looks at nothing but s.
+// Validate reports every problem of s at once, one error per line, each naming the flag, the value
+// and the bound. It does no I/O.
 func (s Spec) Validate() error {
 	var p problems
 	if s.Dataset == "" && !s.Mix.Asked() {
@@ -26,9 +26,8 @@ func (s Spec) Validate() error {
 		p.addf("--batch (%d) must be the order's batch (%d) when --groups is above 1", s.Deal.Batch, s.Order.Batch)
 	}
 	if s.Order.Groups > 1 && s.Deal.Dealing == DealContiguous && s.Deal.Tail != TailKeep {
-		// What workers took of such a deal can't be written as an entry of a
-		// checkpoint: the tail moves the borders between them, and with groups
-		// every entry has the order's batch.
+		// An entry of a checkpoint can't represent what workers took of such a deal: the tail moves
+		// the borders between them, and with groups every entry has the order's batch.
 		p.addf("--deal contiguous with --tail %s can't be combined with --groups (%d) above 1: use --tail keep", s.Deal.Tail, s.Order.Groups)
 	}
 	oneOf(&p, "--on-corrupt", s.OnCorrupt, CorruptFail, CorruptSkip)

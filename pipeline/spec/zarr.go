@@ -9,44 +9,45 @@ import (
 	"strings"
 )
 
-// Zarr says which crops of Zarr arrays are the records. It is as flags give it: what the names
-// of dimensions stand for is found out with the arrays. The zero value is no crops.
+// Zarr selects the crops of Zarr arrays that are the records. It has the flags as given: dimension
+// names are resolved when the arrays are opened. The zero value is no crops.
 type Zarr struct {
-	// Fields are the arrays that crops are cut from together, by path below each hierarchy; the
-	// name "" stands for the path's last component. Without any, it is the one array that has all
+	// Fields are the arrays from which crops are cut together, by path below each hierarchy; the
+	// name "" stands for the path's last component. If empty, it is the one array that has all
 	// dimensions of Crop.
 	Fields []Array
-	// Crop is the number of elements of a crop, Stride the distance of the origins of neighbours
-	// (the length of a crop if not given), and Step the distance of a crop's elements (1). A
-	// dimension that Crop does not name is taken whole, or as Select says; one of both must be given.
+	// Crop is the number of elements of a crop; Stride is the distance between the origins of
+	// adjacent crops (default: the length of a crop), and Step the distance between a crop's
+	// elements (default: 1). A dimension that Crop does not name is taken whole, or as in Select;
+	// at least one of Crop and Select must name it.
 	Crop, Stride, Step []DimValue
 	Select             []Selection
-	Wrap               []string // dimensions along which crops go on at the begin
-	Cover              bool     // the last crops end where the region does
-	Jitter             bool     // origins move within their strides, in each epoch otherwise
-	Stack              bool     // fields become one array with a dimension more
-	// As is AsFloat32, or "" for elements as they are stored. What CF's attributes say of an array's
-	// scale and offset is overruled by Scale and Offset.
+	Wrap               []string // dimensions along which crops wrap around
+	Cover              bool     // the last crops are aligned to the end of the region
+	Jitter             bool     // origins move within their strides, differently in each epoch
+	Stack              bool     // fields become one array with an additional dimension
+	// As is AsFloat32, or "" for elements as stored. Scale and Offset override the CF attributes
+	// for an array's scale and offset.
 	As            As
 	Scale, Offset []FieldNumber
-	// List is a file of origins, "" for all those of the grid.
+	// List is a file of origins; "" for all origins of the grid.
 	List    string
 	Missing Missing
 }
 
-// DimValue is a number for a dimension; Dim is "" where numbers are by position.
+// DimValue is a number for a dimension; Dim is "" if numbers are by position.
 type DimValue struct {
 	Dim   string
 	Value int64
 }
 
-// FieldNumber is a number for a field; Field is "" where it is for all.
+// FieldNumber is a number for a field; Field is "" if it is for all.
 type FieldNumber struct {
 	Field string
 	Value float64
 }
 
-// NumberOf is what a list says of a field; nil where it says nothing.
+// NumberOf returns a list's number for a field, or nil.
 func NumberOf(list []FieldNumber, field string) *float64 {
 	for i, n := range list {
 		if n.Field == "" || n.Field == field {
@@ -56,7 +57,7 @@ func NumberOf(list []FieldNumber, field string) *float64 {
 	return nil
 }
 
-// ParseFieldNumbers reads a number for all fields, "0.01", or numbers of fields by name,
+// ParseFieldNumbers parses a number for all fields, "0.01", or numbers of fields by name,
 // "sat=0.01,hrv=0.02".
 func ParseFieldNumbers(text string) ([]FieldNumber, error) {
 	var list []FieldNumber
@@ -80,23 +81,23 @@ func ParseFieldNumbers(text string) ([]FieldNumber, error) {
 	return list, nil
 }
 
-// Selection is a region of a dimension, [Begin, End), of which End is -1 for all that follows;
-// or single Places, of a dimension that crops take whole.
+// Selection is a region of a dimension, [Begin, End), with End -1 for no upper bound; or single
+// Places, for a dimension that crops take whole.
 type Selection struct {
 	Dim        string
 	Begin, End int64
 	Places     []int64
 }
 
-// Missing says what becomes of crops that need a brick which is not stored.
+// Missing is the treatment of crops that need a brick which is not stored.
 type Missing string
 
 const (
-	MissingFill Missing = "fill" // it consists of the fill value; the default
-	MissingSkip Missing = "skip" // the crop is left out
+	MissingFill Missing = "fill" // the brick consists of the fill value; the default
+	MissingSkip Missing = "skip" // the crop is skipped
 )
 
-// Or is Missing, or the default.
+// Or returns m, or the default if it is not set.
 func (m Missing) Or() Missing {
 	if m == "" {
 		return MissingFill
@@ -107,13 +108,13 @@ func (m Missing) Or() Missing {
 // maxDims bounds lists of dimensions.
 const maxDims = 32
 
-// Asked says whether anything of it was given.
+// Asked reports whether any setting was given.
 func (z Zarr) Asked() bool {
 	return len(z.Fields)+len(z.Crop)+len(z.Stride)+len(z.Step)+len(z.Select)+len(z.Wrap) > 0 ||
 		z.Cover || z.Jitter || z.Stack || z.List != "" || z.Missing != "" || z.As != "" || len(z.Scale)+len(z.Offset) > 0
 }
 
-// ParseDims reads numbers of dimensions by name, "time=24,y=128", or by position, "24,128".
+// ParseDims parses numbers of dimensions by name, "time=24,y=128", or by position, "24,128".
 func ParseDims(text string) ([]DimValue, error) {
 	var list []DimValue
 	for part := range strings.SplitSeq(text, ",") {
@@ -142,12 +143,12 @@ func ParseDims(text string) ([]DimValue, error) {
 	return list, nil
 }
 
-// ParseSelections reads one or more: "time=0:70000,channel=3,5,7".
+// ParseSelections parses one or more selections: "time=0:70000,channel=3,5,7".
 func ParseSelections(text string) ([]Selection, error) {
 	var list []Selection
 	for rest := text; rest != ""; {
 		one := rest
-		// The next one begins behind the last comma before its "=".
+		// The next selection begins after the last comma before its "=".
 		if _, behind, named := strings.Cut(rest, "="); named {
 			if next := strings.IndexByte(behind, '='); next >= 0 {
 				if comma := strings.LastIndexByte(behind[:next], ','); comma >= 0 {
@@ -169,7 +170,7 @@ func ParseSelections(text string) ([]Selection, error) {
 	return list, nil
 }
 
-// ParseSelection reads a region of a dimension, "time=0:70000", "time=70000:", or places of one,
+// ParseSelection parses a region of a dimension, "time=0:70000", "time=70000:", or places in one,
 // "channel=3,5,7".
 func ParseSelection(text string) (Selection, error) {
 	name, what, named := strings.Cut(text, "=")
@@ -209,7 +210,7 @@ func ParseSelection(text string) (Selection, error) {
 
 const maxPlaces = 4096
 
-// ParseFields reads the paths of arrays, each with or without a name: "t=2m_temperature,wind".
+// ParseFields parses the paths of arrays, each with or without a name: "t=2m_temperature,wind".
 func ParseFields(text string) ([]Array, error) {
 	var list []Array
 	for part := range strings.SplitSeq(text, ",") {
@@ -225,7 +226,7 @@ func ParseFields(text string) ([]Array, error) {
 	return list, nil
 }
 
-// NameOf is the name of a field: the one that was given, or its path's last component.
+// NameOf returns the name of a field: the given one, or its path's last component.
 func NameOf(field Array) string {
 	if field.Name != "" {
 		return field.Name
@@ -279,7 +280,7 @@ func (f Format) validateZarr(p *problems) {
 	}
 }
 
-// validateNumbers looks at Scale or Offset.
+// validateNumbers validates Scale or Offset.
 func (z Zarr) validateNumbers(p *problems, flag string, list []FieldNumber) {
 	for _, n := range list {
 		switch x := float32(n.Value); {
@@ -295,8 +296,8 @@ func (z Zarr) validateNumbers(p *problems, flag string, list []FieldNumber) {
 	}
 }
 
-// ZarrOrder is an order with what is good for crops: runs of 64 that lie close to each other are
-// shuffled in blocks of 4096, so that a brick is decoded once for many crops.
+// ZarrOrder returns an order with settings that suit crops: runs of 64 crops that are close to each
+// other are shuffled in blocks of 4096, so that a brick is decoded once for many crops.
 func ZarrOrder(o Order) Order {
 	o.Shuffle, o.SizeRecords, o.ChunkRecords, o.ChunkBytes = ShuffleBlock, 4096, 64, 1<<40
 	return o

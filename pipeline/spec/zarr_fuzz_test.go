@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzValuesOfCropFlags holds what is read of --crop, --stride, --step, --select, --scale, --offset and
-// --array: written out again, it is read as the same.
+// FuzzValuesOfCropFlags checks the parsers of --crop, --stride, --step, --select, --scale, --offset
+// and --array: a parsed value, formatted and parsed again, is the same.
 func FuzzValuesOfCropFlags(f *testing.F) {
 	for _, seed := range []string{
 		"time=24,y=128", "24,128", "x=0:70000", "x=5:", "x=:5", "channel=3,5,7", "0.01", "sat=0.01,hrv=-2e3", "t=2m_temperature,wind/speed", "a=b=c",
@@ -59,7 +59,7 @@ func FuzzValuesOfCropFlags(f *testing.F) {
 			}
 			again, err := ParseFieldNumbers(strings.Join(parts, ","))
 			require.NoError(t, err)
-			require.Equal(t, fmt.Sprint(list), fmt.Sprint(again)) // NaN is no equal of itself
+			require.Equal(t, fmt.Sprint(list), fmt.Sprint(again)) // NaN is not equal to itself
 		}
 		if list, err := ParseFields(text); err == nil {
 			for _, a := range list {

@@ -8,16 +8,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Compared is a shuffle, and how well it mixes.
+// Compared is a shuffle and how well it mixes.
 type Compared struct {
 	Shuffle string `json:"shuffle"`
 	Mix
-	Picture *Picture `json:"-"` // nil if none was asked for
+	Picture *Picture `json:"-"` // nil if not requested
 }
 
-// Compare surveys an epoch and two other shuffles of the same records: a buffer over
-// shards in random order, and a full permutation. o and epoch are the arguments that e
-// was made with.
+// Compare surveys an epoch and two other shuffles of the same records: shards in random order
+// through a buffer, and a full permutation. o and epoch are the arguments that e was made with.
 func Compare(e *order.Epoch, o spec.Order, epoch uint64, s Subject, r Resolution, goOn func() bool) ([]Compared, error) {
 	list := []Compared{survey("this order", Walk(e), s, r, goOn)}
 	list = append(list, survey(fmt.Sprintf("shards at random, a buffer of %d", o.SizeRecords),
@@ -35,15 +34,15 @@ func survey(name string, next Source, s Subject, r Resolution, goOn func() bool)
 	return Compared{name, mix, picture}
 }
 
-// ShardsAndBuffer is the shuffle of loaders that shuffle shards and samples apart, as
-// webdataset and tf.data commonly do. Shards are read in a random order, one after the
-// other, into a buffer of size records; each record that comes in replaces a random one,
-// which goes out. Records outside the part are skipped. Positions must ascend from call
-// to call; records in between are stepped over.
+// ShardsAndBuffer is the shuffle of loaders that shuffle shards and samples separately, as
+// webdataset and tf.data commonly do. Shards are read in a random order, one after the other, into
+// a buffer of size records; each incoming record replaces a random one, which is delivered. Records
+// outside the part are skipped. Positions must ascend from call to call; records in between are
+// stepped over.
 func ShardsAndBuffer(shardStarts []uint64, part *order.Part, size, seed uint64) Source {
 	r := rand.New(rand.NewPCG(seed, 0))
 	shards := r.Perm(len(shardStarts) - 1)
-	var at, end uint64 // in the shard that is read
+	var at, end uint64 // in the current shard
 	source := func() (uint64, bool) {
 		for {
 			for at == end {

@@ -10,7 +10,7 @@ import (
 
 func always() bool { return true }
 
-// inOrder gives 0 … n−1.
+// inOrder returns a Source of 0 … n−1.
 func inOrder(n uint64) Source {
 	return func(k uint64, dst []uint64) int {
 		for i := range dst {
@@ -77,7 +77,7 @@ func TestShardsAndBufferGoesThroughWhatIsPassedOver(t *testing.T) {
 }
 
 func TestAPictureShowsWhichShardsComeWhen(t *testing.T) {
-	starts := []uint64{0, 4000, 8000, 8000, 16000} // one of them is empty
+	starts := []uint64{0, 4000, 8000, 8000, 16000} // one shard is empty
 	for name, r := range map[string]Resolution{
 		"all records": {Columns: 8, Rows: 100},
 		"stretches":   {Columns: 8, Rows: 100, LimitRecords: 8 * BatchRecords},
@@ -87,7 +87,8 @@ func TestAPictureShowsWhichShardsComeWhen(t *testing.T) {
 			require.Equal(t, r.LimitRecords == 0, mix.Whole)
 			require.Equal(t, 3, p.Shards)
 			require.Equal(t, []int{8, 3}, []int{p.Columns, p.Rows})
-			// In order, a column of an eighth is of one shard, which has a quarter or half.
+			// In order, a column (an eighth) has records of one shard, which has a quarter or half
+			// of them.
 			require.Equal(t, []float32{
 				4, 4, 0, 0, 0, 0, 0, 0,
 				0, 0, 4, 4, 0, 0, 0, 0,

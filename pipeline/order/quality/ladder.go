@@ -12,10 +12,10 @@ type step struct {
 	order       spec.Order
 }
 
-// ladders are the candidates, flag by flag, the smallest change first: a larger
-// buffer (memory), smaller chunks (more, smaller reads; no help in compressed
-// shards without entry points), more lanes (more places that are read at a
-// time), and the full permutation (every record a read of its own).
+// ladders returns the candidates, flag by flag, the smallest change first: a larger buffer
+// (memory), smaller chunks (more, smaller reads; no help in compressed shards without entry
+// points), more lanes (more positions that are read at a time), and the full permutation (each
+// record is a separate read).
 func ladders(o spec.Order, total uint64) [][]step {
 	if o.Shuffle == spec.ShuffleFull {
 		return nil
@@ -31,7 +31,7 @@ func ladders(o spec.Order, total uint64) [][]step {
 		p.ChunkRecords = n
 		chunk = append(chunk, step{"--chunk-records", strconv.FormatUint(n, 10), p})
 	}
-	// With more lanes than a few records in each, a lane is no shuffle any more.
+	// With only a few records in each lane, a lane no longer shuffles.
 	for n := o.Lanes * 2; n <= min(1024, o.SizeRecords/16) && len(lanes) < 4; n *= 2 {
 		p := o
 		p.Lanes = n

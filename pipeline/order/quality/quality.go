@@ -1,17 +1,16 @@
-// Package quality measures how well an order mixes shards, and advises which settings
-// would improve it. It is pure: it runs the real order on record numbers and never looks
-// at data.
+// Package quality measures how well an order mixes shards, and advises which settings would improve
+// it. It is pure: it runs the real order on record numbers and never reads data.
 //
 //	order ──record numbers──► shard of each ──► histogram of each batch ──► χ²/df
 //
-// The measure is χ²/df of the histogram over shards of each batch of 256 records,
-// averaged over an epoch. With S shards, where shard s holds the share q(s) of all
-// records and o(s) of the b records in a batch:
+// The measure is χ²/df of the histogram over shards of each batch of 256 records, averaged over an
+// epoch. With S shards, where shard s has the share q(s) of all records and o(s) of the b records
+// in a batch:
 //
 //	χ² = Σ (o(s) − b·q(s))² / (b·q(s)),  df = S − 1
 //
-// Independent sampling gives 1.0; a batch from one shard alone gives about b. Permuted
-// chunks of B records that go through a reservoir of K give about 1 + B·b/(2K).
+// Independent sampling gives 1.0; a batch from a single shard gives about b. Permuted chunks of B
+// records that pass through a reservoir of K give about 1 + B·b/(2K).
 package quality
 
 import (
@@ -24,8 +23,8 @@ import (
 // BatchRecords is b, the batch of the measure.
 const BatchRecords = 256
 
-// A shuffle above Poor deserves a warning; advice aims at Good. The defaults give 1.8 on
-// large shards.
+// A shuffle above Poor deserves a warning; advice aims at Good. The defaults reach 1.8 on large
+// shards.
 const (
 	Poor = 3
 	Good = 2
@@ -33,15 +32,15 @@ const (
 
 // Estimate is a measured χ²/df.
 type Estimate struct {
-	// Value is the mean over Batches. It is 1 if there is nothing to measure: one shard,
-	// or less than one batch of records.
+	// Value is the mean over Batches. It is 1 if there is nothing to measure: one shard, or less
+	// than one batch of records.
 	Value   float64 `json:"chi2_df"`
 	Batches int     `json:"batches"`
-	// Whole says that all batches of the epoch were measured, not only a part.
+	// Whole is set if all batches of the epoch were measured, not only a part.
 	Whole bool `json:"whole_epoch"`
 }
 
-// meter adds batches up.
+// meter accumulates batches.
 type meter struct {
 	weights []float64 // T / (b · records of the shard): 1 / expected count; 0 for none
 	degrees int       // df
@@ -52,9 +51,9 @@ type meter struct {
 	batches int
 }
 
-// newMeter takes the numbers of the shards' first records, ascending, and that of
-// all records at the end, and what a split leaves of them. Shards without records
-// count for nothing.
+// newMeter returns a meter for shards and the part of their records that a split selects.
+// shardStarts are the numbers of the shards' first records, ascending, followed by the number of
+// all records. Shards without records are ignored.
 func newMeter(shardStarts []uint64, part *order.Part) *meter {
 	m := &meter{starts: slices.Compact(slices.Clone(shardStarts)), degrees: -1}
 	shards := len(m.starts) - 1
@@ -70,7 +69,7 @@ func newMeter(shardStarts []uint64, part *order.Part) *meter {
 	return m
 }
 
-// add takes one batch of BatchRecords record numbers.
+// add counts one batch of BatchRecords record numbers.
 func (m *meter) add(records []uint64) {
 	m.touched = m.touched[:0]
 	for _, r := range records {
@@ -89,7 +88,7 @@ func (m *meter) add(records []uint64) {
 	m.batches++
 }
 
-// shardOf is the number of a record's shard, of those that have records.
+// shardOf returns the index of a record's shard among those that have records.
 func (m *meter) shardOf(record uint64) int {
 	s, found := slices.BinarySearch(m.starts, record)
 	if !found {
@@ -105,11 +104,11 @@ func (m *meter) estimate(whole bool) Estimate {
 	return Estimate{Value: m.sum / float64(m.batches), Batches: m.batches, Whole: whole}
 }
 
-// Source fills dst with the records from position k on and returns their number, which
-// is below len(dst) only at the end. It is not for concurrent use.
+// Source fills dst with the records from position k on and returns their number, which is below
+// len(dst) only at the end. It must not be used concurrently.
 type Source func(k uint64, dst []uint64) int
 
-// Walk is the Source of G.
+// Walk returns a Source of G.
 func Walk(e *order.Epoch) Source {
 	c := e.Cursor(0)
 	at := uint64(0)
@@ -123,9 +122,9 @@ func Walk(e *order.Epoch) Source {
 	}
 }
 
-// measure goes through at most limit of count records. A stretch begins behind
-// warmUp records where that leaves half of the limit: a reservoir mixes less at
-// its start, when it holds consecutive chunks only, than over an epoch.
+// measure measures at most limit of count records. If it can't measure all, it starts after warmUp
+// records, provided that this leaves half of the limit: a reservoir mixes less at its start, when
+// it holds only consecutive chunks, than over an epoch.
 func measure(next Source, count, warmUp, limit uint64, shardStarts []uint64, part *order.Part) Estimate {
 	m := newMeter(shardStarts, part)
 	if m.degrees < 1 {
@@ -149,22 +148,21 @@ func measure(next Source, count, warmUp, limit uint64, shardStarts []uint64, par
 	return m.estimate(whole)
 }
 
-// OfEpoch measures G, or a part of it of at most limit records, at about 40 ns a record.
-// shardStarts are the first records of the shards, followed by the number of all
-// records.
+// OfEpoch measures G, or a part of it of at most limit records, at about 40 ns per record.
+// shardStarts are the first records of the shards, followed by the number of all records.
 func OfEpoch(e *order.Epoch, size, limit uint64, shardStarts []uint64) Estimate {
 	return measure(Walk(e), e.Len(), 4*size, limit, shardStarts, e.Part())
 }
 
-// OfWorker measures the stream of worker w of a view. It steps over the records of all
-// workers, and limit counts those steps.
+// OfWorker measures the stream of worker w of a view. It steps over the records of all workers, and
+// limit counts those steps.
 func OfWorker(v *order.View, w, size, limit uint64, shardStarts []uint64) Estimate {
 	workers := v.Deal().Workers
 	next := func(k uint64, dst []uint64) int { return v.Records(w, k, dst) }
 	return measure(next, v.Own(w), 4*size/workers, max(1, limit/workers), shardStarts, v.Epoch().Part())
 }
 
-// Advice is a change of one setting, and what it would give.
+// Advice is a change of one setting, and the measure that it would reach.
 type Advice struct {
 	Flag  string  `json:"flag"`
 	Value string  `json:"value"`
@@ -176,18 +174,18 @@ type Subject struct {
 	// ShardStarts are the first records of the shards, ascending, followed by the number
 	// of all records.
 	ShardStarts []uint64
-	// Part is the records that a split selects, or nil without a split.
+	// Part is the set of records that a split selects, or nil without a split.
 	Part *order.Part
-	// ChunkStarts gives the argument starts of order.NewEpoch.
+	// ChunkStarts returns the argument starts of order.NewEpoch.
 	ChunkStarts func(chunkBytes, chunkRecords uint64) []uint64
 }
 
-// adviceLimit bounds the records that are looked at for one candidate.
+// adviceLimit bounds the records that are measured for one candidate.
 const adviceLimit = 1 << 18
 
-// Advise looks for settings that mix better than o, by running them. For each flag it
-// returns the smallest change that reaches good. If none does, it returns the best
-// change, and if none helps, nothing.
+// Advise searches for settings that mix better than o, by running them. For each flag it returns
+// the smallest change that reaches good. If none does, it returns the best change, and nothing if
+// none improves the mix.
 func Advise(s Subject, o spec.Order, epoch uint64, good float64) ([]Advice, error) {
 	if len(s.ShardStarts) < 3 {
 		return nil, nil
@@ -205,7 +203,7 @@ func Advise(s Subject, o spec.Order, epoch uint64, good float64) ([]Advice, erro
 		return []Advice{{"--shuffle", string(spec.ShuffleReservoir), with}}, err
 	}
 	for _, ladder := range ladders(o, total) {
-		best := Advice{Chi: now * 0.9} // less is no help
+		best := Advice{Chi: now * 0.9} // a smaller gain is no improvement
 		for _, step := range ladder {
 			chi, err := try(s, step.order, epoch)
 			if err != nil {
@@ -233,8 +231,8 @@ func try(s Subject, o spec.Order, epoch uint64) (float64, error) {
 	return OfEpoch(e, o.SizeRecords, adviceLimit, s.ShardStarts).Value, nil
 }
 
-// rememberLast keeps the last result: most candidates have the same chunks, and
-// finding them looks at every record.
+// rememberLast caches the last result: most candidates have the same chunks, and computing them
+// takes a pass over all records.
 func rememberLast(f func(chunkBytes, chunkRecords uint64) []uint64) func(chunkBytes, chunkRecords uint64) []uint64 {
 	var bytes, records uint64
 	var starts []uint64

@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// dataset of equal shards, cut into chunks of so many records.
+// dataset is a dataset of equal shards.
 type dataset struct{ shards, perShard uint64 }
 
 func (d dataset) total() uint64 { return d.shards * d.perShard }
@@ -34,7 +34,7 @@ func (d dataset) epoch(t *testing.T, o spec.Order) *order.Epoch {
 }
 
 func TestDefaultsMixAsMeasured(t *testing.T) {
-	// FACTS: 10⁶ records in 200 shards. 1.79 for G, 1.66 to 1.88 for a worker.
+	// Measured with 10⁶ records in 200 shards: 1.79 for G, 1.66 to 1.88 for a worker.
 	d := dataset{200, 5000}
 	o := spec.Default().Order
 	e := d.epoch(t, o)
@@ -72,7 +72,7 @@ func TestShufflesRankAsExpected(t *testing.T) {
 		{"no shuffle: each batch is of one shard", with(func(o *spec.Order) { o.Shuffle = spec.ShuffleNone }), 200, 256},
 		{"a full permutation is independent sampling", with(func(o *spec.Order) { o.Shuffle = spec.ShuffleFull }), 0.93, 1.07},
 		{"a buffer that holds everything as well", with(func(o *spec.Order) { o.SizeRecords = 50_000 }), 0.93, 1.07},
-		// 1 + B·b/(2K) = 1 + 128·256/4096 = 9; chunks of 104 at a shard's end make it less.
+		// 1 + B·b/(2K) = 1 + 128·256/4096 = 9; chunks of 104 at the end of a shard lower it.
 		{"a small buffer follows the formula", small, 7, 10.5},
 		{"blocks mix less than a reservoir", with(func(o *spec.Order) { o.Shuffle = spec.ShuffleBlock }), 10.5, 25},
 	} {

@@ -9,24 +9,23 @@ import (
 // Mix is how well a sequence of records mixes shards.
 type Mix struct {
 	Estimate
-	// Neighbours is the share of records that follow a record of the same shard.
-	// Independent is what it would be if every record were drawn independently, Σ q(s)².
+	// Neighbours is the fraction of records that follow a record of the same shard. Independent is
+	// what it would be if every record were drawn independently, Σ q(s)².
 	Neighbours  float64 `json:"neighbours_of_one_shard"`
 	Independent float64 `json:"neighbours_if_independent"`
 }
 
-// Resolution says how closely Survey looks. The zero value means all records and no
-// picture.
+// Resolution is how closely Survey looks. The zero value means all records and no picture.
 type Resolution struct {
-	// LimitRecords bounds the records that are looked at; 0 means all. Of a longer
-	// sequence, one stretch a column is looked at, at equal distances.
+	// LimitRecords bounds the records that are measured; 0 means all. In a longer sequence, one
+	// range per column is measured, at equal distances.
 	LimitRecords uint64
-	// Columns and Rows bound the picture's size; with Columns 0 there is none.
+	// Columns and Rows bound the size of the picture; with Columns 0 there is none.
 	Columns, Rows int
 }
 
-// stretches are how many there are, and how many records each has at most, where
-// not all of total records are looked at.
+// stretches returns the number of ranges that are measured if total exceeds the limit, and the
+// maximum number of records in each.
 func (r Resolution) stretches(total uint64) (n, records uint64) {
 	n = uint64(max(r.Columns, 1))
 	return n, max(BatchRecords, r.LimitRecords/n/BatchRecords*BatchRecords)
@@ -34,27 +33,26 @@ func (r Resolution) stretches(total uint64) (n, records uint64) {
 
 // Picture shows which shards the records of a sequence come from, over its length.
 type Picture struct {
-	// Columns are equal parts of the sequence. Rows are groups of neighbouring shards in
-	// dataset order; shards without records are left out.
+	// Columns are equal parts of the sequence. Rows are groups of adjacent shards in dataset order,
+	// without empty shards.
 	Columns, Rows int
-	// Density says how often records of a row's shards come in a column, row by row, as
-	// a multiple of their share: independent sampling gives a mean of 1.
+	// Density is how often records of a row's shards occur in a column, row by row, as a multiple
+	// of their share: independent sampling has a mean of 1.
 	Density []float32
-	// Expected is how many records of a column belong to a row in an even mix, averaged
-	// over rows. Chance moves each number by about its square root.
+	// Expected is how many records of a column belong to a row in an even mix, averaged over rows.
+	// Random variation of each count is about its square root.
 	Expected float64
-	Shards   int // that have records
+	Shards   int // number of shards with records
 }
 
-// cellRecords is how many records a cell of a picture has on average at least,
-// where there are that many: of fewer, chance is all that is seen.
+// cellRecords is the minimum average number of records per cell of a picture, if there are that
+// many: with fewer, only chance would be visible.
 const cellRecords = 8
 
-// Survey measures a sequence, at about 40 ns a record besides the time of next.
-// shardStarts are the first records of the shards, ascending, followed by the number of
-// all records. part is what a split selects; the sequence must hold all of it. The
-// picture is nil if r asks for none. When goOn returns false, Survey stops and returns
-// what it has.
+// Survey measures a sequence, at about 40 ns per record in addition to the time of next.
+// shardStarts are the first records of the shards, ascending, followed by the number of all
+// records. part is the set that a split selects; the sequence must hold all of it. The picture is
+// nil if r requests none. When goOn returns false, Survey stops and returns what it has so far.
 func Survey(next Source, shardStarts []uint64, part *order.Part, r Resolution, goOn func() bool) (Mix, *Picture) {
 	m := newMeter(shardStarts, part)
 	shards := len(m.starts) - 1
@@ -104,7 +102,7 @@ func Survey(next Source, shardStarts []uint64, part *order.Part, r Resolution, g
 	return mix, p.picture()
 }
 
-// painter counts the records of each cell of a picture. nil counts nothing.
+// painter counts the records in each cell of a picture. A nil painter counts nothing.
 type painter struct {
 	columns, rows uint64
 	shards, total uint64
@@ -112,7 +110,7 @@ type painter struct {
 	shares        []float64
 }
 
-// newPainter makes cells for looked of total records; a meter knows the shards.
+// newPainter returns a painter for looked of total records, of the shards of m.
 func newPainter(m *meter, part *order.Part, r Resolution, total, looked uint64) *painter {
 	shards := uint64(len(m.starts) - 1)
 	if r.Columns == 0 || r.Rows == 0 || total == 0 {
@@ -137,7 +135,7 @@ func (p *painter) add(position uint64, shard int) {
 	}
 }
 
-// picture divides the counts by what they would be if all were even.
+// picture divides the counts by their expected values in an even mix.
 func (p *painter) picture() *Picture {
 	if p == nil {
 		return nil
