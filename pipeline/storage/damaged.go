@@ -1,25 +1,25 @@
 package storage
 
-// Damage is a damaged place of a shard. Record, OffsetBytes (in the decoded shard) and RawOffset
-// (of the damaged member, in the file) are -1 where there is none.
+// Damage is a damaged place in a shard. Record, OffsetBytes (in the decoded shard) and RawOffset
+// (in the file, of the damaged member) are -1 if they don't apply.
 type Damage struct {
 	Shard                          string
 	Record, OffsetBytes, RawOffset int64
 	Reason                         string
 }
 
-// MaxDamages is how many places a DamagedError has at most.
+// MaxDamages is the most places that a DamagedError lists.
 const MaxDamages = 1000
 
-// DamagedError refuses a dataset of which nothing is left without what is damaged. The catalog
-// fills in Dataset and Format, and a mixture the name of the source.
+// DamagedError rejects a dataset of which nothing would be left without the damaged parts. The
+// catalog fills in Dataset and Format; a mixture fills in the name of the source.
 type DamagedError struct {
-	Source  string // "" where the dataset is no mixture
+	Source  string // "" if the dataset is not a mixture
 	Dataset string
 	Format  string
 	Shards  int
 	Damages []Damage // at most MaxDamages, at least one
-	Total   uint64   // all of them
+	Total   uint64   // including those not listed
 	Err     error    // the text, which names one of them
 }
 

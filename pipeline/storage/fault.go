@@ -2,7 +2,7 @@ package storage
 
 import "runtime"
 
-// IsFault says whether a recovered panic means that mapped memory could not be read
+// IsFault reports whether a recovered panic means that mapped memory could not be read
 // (debug.SetPanicOnFault). Any other panic is a bug, and the caller must panic again.
 func IsFault(p any) bool {
 	fault, ok := p.(interface {

@@ -2,9 +2,9 @@ package storage
 
 import "context"
 
-// Joiner is implemented by storages whose objects are made of several files each.
+// Joiner is implemented by storages whose objects consist of several files each.
 type Joiner interface {
-	// Join makes an object of one file for each name; List has listed the files. An
-	// error names the file that can't be part of an object.
+	// Join makes an object from one file for each name; List has listed the files. An error names
+	// the file that can't be part of an object.
 	Join(ctx context.Context, names []string, files []Object) (Object, error)
 }

@@ -2,12 +2,11 @@ package storage
 
 import "io"
 
-// Outliner is implemented by storages whose objects are files with headers written
-// around them. An index pass needs only the headers.
+// Outliner is implemented by storages whose objects are files with headers around them. An index
+// pass needs only the headers.
 type Outliner interface {
-	// Outline opens an object with zeros in place of the files' contents. Its ReadAt
-	// does no I/O, is for one goroutine at a time, and may be used until the storage is
-	// closed or lists again. An object that is no longer the one that was listed gives
-	// ErrChanged.
+	// Outline opens an object with zeros in place of the files' contents. Its ReadAt does no I/O,
+	// must not be called concurrently, and may be used until the storage is closed or lists again.
+	// An object that is no longer the one that was listed gives ErrChanged.
 	Outline(o Object) (io.ReaderAt, error)
 }

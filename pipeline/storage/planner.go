@@ -6,40 +6,39 @@ import (
 	"sync/atomic"
 )
 
-// Planner is implemented by storages that read better when they know what comes: a
-// request to a service takes tens of milliseconds, and what is known to be needed
-// later can wait for what is needed now. What it is told changes when reads are made
-// and what is kept, never what they give. Its methods may be called concurrently, and
-// return at once.
+// Planner is implemented by storages that read better if they know what comes next: a request to a
+// service takes tens of milliseconds, and ranges that are needed later can wait for those that are
+// needed now. Plans change when data is read and what is kept, never what reads return. The methods
+// may be called concurrently and return at once.
 type Planner interface {
-	// Plan says what a reader is going to want, nearest first. It replaces what the
-	// same reader said before and has not been begun; what was said before is kept all
-	// the same, until Done or Forget. A reader is any number that no other has. The
-	// slice is the caller's again.
+	// Plan announces what a reader is going to read, nearest first. It replaces the reader's
+	// earlier plans as far as they have not been started; ranges that have been started are kept
+	// until Done or Forget. A reader is any number that no other reader has. The caller may reuse
+	// the slice.
 	Plan(reader uint64, wants []Want)
-	// Done says that a reader does not want a range any more: it has it, or has gone
-	// elsewhere. The range is that of a want.
+	// Done reports that a reader does not need a range any more, because it has read it or has
+	// moved elsewhere. The range is that of a Want.
 	Done(reader uint64, object Object, offsetBytes, sizeBytes int64)
-	// Forget ends a reader: whatever it planned is done. It also goes before the Plan
-	// of a reader that has moved elsewhere.
+	// Forget ends a reader: everything that it planned is done. A reader that has moved elsewhere
+	// calls it before its next Plan.
 	Forget(reader uint64)
 }
 
-// NewReaderID gives a number for a reader of a Planner that no other of the process has.
+// NewReaderID returns a number for a reader of a Planner, unique in the process.
 func NewReaderID() uint64 { return readers.Add(1) }
 
 var readers atomic.Uint64
 
-// Keeper is a Planner that keeps what it was told of, on a disk: what is planned is
-// brought there before it is read, once, whatever part of it is read first, and stays at
-// least until it is Done, where there is room.
+// Keeper is a Planner that stores planned data on a disk. What is planned is fetched before it is
+// read, once, no matter which part of it is read first, and stays at least until it is Done, as
+// long as there is room.
 type Keeper interface {
 	Planner
-	// RoomBytes is how much it may keep at a time of what is planned and not done.
+	// RoomBytes returns how many bytes of planned data that is not Done it may store at a time.
 	RoomBytes() int64
-	// SetShare says how much of that is set aside: what the orders that are read have
-	// open at a time, between the first and the last record of a chunk. The rest is for
-	// what stays for good.
+	// SetShare sets how much of that is set aside for chunks that running orders have open, which
+	// are those between their first and their last record. The rest is for data that stays
+	// permanently.
 	SetShare(bytes int64)
 }
 
@@ -47,23 +46,23 @@ type Keeper interface {
 type Want struct {
 	Object                 Object
 	OffsetBytes, SizeBytes int64
-	DueBytes               int64 // of the reader's stream come before it is needed; 0: a reader waits for it
+	DueBytes               int64 // how many bytes of the reader's stream come before it is needed; 0 if a reader waits for it
 }
 
-// Filler is implemented by storages that can also be asked for what nobody waits for.
+// Filler is implemented by storages that also accept reads that no reader waits for.
 type Filler interface {
-	// Fill is Submit for reads that are made with what is left over: after all that
-	// was submitted, and after all that a Planner was told of.
+	// Fill is Submit for reads with the lowest priority: they come after everything that was
+	// submitted, and after everything that a Planner has announced.
 	Fill(reads []*Read)
 }
 
-// Sequential is implemented by storages that read an object from front to back with
-// less than a request for each part.
+// Sequential is implemented by storages that can read an object from front to back with less than
+// one request per part.
 type Sequential interface {
-	// OpenSequential gives the bytes of an object from off on up to its end, then
-	// io.EOF. What breaks is taken up where it broke. Errors are *Error, but for those
-	// of ctx, which lasts as long as the reader; ErrChanged when the object is not
-	// any more what was listed. The reader is for one goroutine, but for Close, which
-	// ends a Read that waits. Callers bound how many there are.
+	// OpenSequential returns the bytes of an object from off to its end, followed by io.EOF. A
+	// stream that breaks is resumed where it broke. Errors are *Error, except those of ctx, which
+	// must last as long as the reader. They wrap ErrChanged if the object is no longer the one that
+	// was listed. The reader is for one goroutine at a time, except for Close, which ends a pending
+	// Read. Callers bound how many streams are open.
 	OpenSequential(ctx context.Context, o Object, off int64) (io.ReadCloser, error)
 }

@@ -10,25 +10,24 @@ import (
 // Reader is one object as an io.ReaderAt, for one goroutine at a time. It bounds the
 // size of its reads from storage.
 type Reader struct {
-	ctx     context.Context // of the reads, which the reader does not outlive
+	ctx     context.Context // for the reads; it outlives the reader
 	storage Storage
 	object  Object
-	most    int // bytes of one read of the storage; 0: as many as are wanted
-	// buffer is what the storage fills. It is not the caller's p: when the
-	// context ends, a read that is under way may still write to its buffer,
-	// and p goes back to a decoder's pool.
+	most    int // largest read in bytes; 0 means no limit
+	// buffer is what the storage fills. It is not the caller's p: after the context has ended, a
+	// pending read may still write to its buffer, while p goes back to a decoder's pool.
 	buffer []byte
 }
 
 var _ io.ReaderAt = (*Reader)(nil)
 
-// NewReader reads an object, in reads of at most most bytes; 0 means no bound. Its reads
-// end with ctx. The caller closes it.
+// NewReader returns a reader of an object whose reads are at most most bytes long; 0 means no
+// limit. The reads end with ctx. The caller closes the reader.
 func NewReader(ctx context.Context, s Storage, o Object, most int) *Reader {
 	return &Reader{ctx: ctx, storage: s, object: o, most: most}
 }
 
-// ReadAt fills p. At the object's end it gives what there is, and io.EOF.
+// ReadAt fills p. At the object's end it returns what is left, and io.EOF.
 func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("%s: read at offset %d", r.object.Path, off)
@@ -52,7 +51,7 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// read is one read of the storage.
+// read makes one read of the storage.
 func (r *Reader) read(p []byte, off int64) (int, error) {
 	n := len(p)
 	if r.most > 0 {
@@ -62,7 +61,7 @@ func (r *Reader) read(p []byte, off int64) (int, error) {
 		r.buffer = takeBuffer(n)
 	}
 	if err := ReadAt(r.ctx, r.storage, r.object, r.buffer[:n], off); err != nil {
-		r.buffer = nil // it may still be written to
+		r.buffer = nil // a pending read may still write to it
 		return 0, err
 	}
 	return copy(p, r.buffer[:n]), nil
@@ -76,10 +75,10 @@ func (r *Reader) Close() {
 	r.buffer = nil
 }
 
-// keptBufferBytes holds most files of a dataset of small ones, in one read.
+// keptBufferBytes is large enough to read most files of a dataset of small files in one read.
 const keptBufferBytes = 256 << 10
 
-// buffers are of keptBufferBytes at least, and not in use.
+// buffers holds unused buffers of at least keptBufferBytes.
 var buffers sync.Pool
 
 func takeBuffer(n int) []byte {

@@ -1,17 +1,16 @@
-// Package storage is the contract between lsiofs and the places where shards are stored:
-// list objects, and read ranges of them.
+// Package storage defines the interface between lsiofs and the places where shards are stored, such
+// as local files and S3: list objects, and read ranges of them.
 //
 //	List ──► Object (path, size, version)
 //	Object, range ──► Read ──Submit──► bytes of that version, or an error ──► Done
 //
-// Each implementation is a package: local (files, through package uring), folders
-// (directories of files, read as archives), joined (arrays of several files, read as
-// one), cubes (crops of Zarr arrays), cubes/refs (ranges of files, read as a Zarr hierarchy)
-// and remote (objects of services: packages s3 and web). cached is a disk cache over
-// another one. storagetest is the test suite that every implementation passes, except
-// joined, whose objects are not files.
-// Wrappers (retry, counting, faults) are Storages themselves. sequential reads one object
-// from front to back, through a stream where the storage has streams.
+// Each implementation is a package: local (files, through package uring), folders (directories of
+// files, read as archives), joined (arrays split into several files, read as one), cubes (crops of
+// Zarr arrays), cubes/refs (ranges of files, read as a Zarr hierarchy) and remote (objects of
+// services: packages s3 and web). cached puts a disk cache in front of another storage. storagetest
+// is the test suite that every implementation passes, except joined, whose objects are not files.
+// Wrappers (retry, counting, faults) are Storages themselves. sequential reads one object from
+// front to back, as a stream if the storage supports that.
 package storage
 
 import (
@@ -20,13 +19,13 @@ import (
 	"fmt"
 )
 
-// Version identifies the contents of an object when it was listed. Equal versions of an
-// object have the same bytes, as far as the storage can tell.
+// Version identifies the contents of an object when it was listed. Equal versions of an object have
+// the same bytes, as far as the storage can tell.
 //
-// Times are in nanoseconds. A field is 0 if the storage does not know it or if it is not
-// permanent there. ChangeTimeNanos is for indexes, which outlast a run. It also shows a
-// write after which the modification time was set back, but it changes for smaller
-// reasons too (names, modes). Reads don't compare it.
+// Times are in nanoseconds. A field is 0 if the storage does not know it or if it is not permanent
+// there. ChangeTimeNanos is for indexes, which outlast a run: it also shows a write after which the
+// modification time was set back. But it changes for lesser reasons too (renames, permissions), so
+// reads don't compare it.
 type Version struct {
 	ModTimeNanos    int64
 	ChangeTimeNanos int64
@@ -51,13 +50,12 @@ type Object struct {
 // never from within Submit. It must not block and must not call Close; it may call
 // Submit. Errors are *Error, except ErrUnwanted.
 //
-// Wanted, if set, is called before the read begins, perhaps more than once, on the same
-// goroutines as Done. Once it returns false it is not called again: Done gets
-// ErrUnwanted, and nothing more is read. So a submitter can cancel reads that wait for
-// their turn; reads that have begun complete.
+// Wanted, if set, is called before the read begins, perhaps more than once, on the same goroutines
+// as Done. Once it returns false it is not called again: Done gets ErrUnwanted, and nothing more is
+// read. This lets a submitter cancel reads that wait for their turn; reads that have begun
+// complete.
 //
-// Epoch is that of the reader, for storages whose bytes depend on it (package cubes); others
-// ignore it.
+// Epoch is the reader's, for storages whose bytes depend on it (package cubes); others ignore it.
 type Read struct {
 	Object      Object
 	OffsetBytes int64
@@ -72,23 +70,21 @@ type Storage interface {
 	// List calls visit for every object below the root whose path match accepts, in no
 	// particular order, and stops at the first error. visit is not called concurrently.
 	//
-	// match is also called for directories (isDir, path without trailing slash); a
-	// directory that it rejects is not entered. Files and directories whose names begin
-	// with a dot are skipped. Symbolic links to files are followed, those to directories
-	// are not. What is neither, such as a pipe, is not visited, though match may be called
-	// for it.
+	// match is also called for directories (isDir, path without trailing slash); a directory that
+	// it rejects is not entered. Files and directories whose names begin with a dot are skipped.
+	// Symbolic links to files are followed, those to directories are not. Anything else, such as a
+	// pipe, is not visited, though match may be called for it.
 	//
-	// An object is visited only when any later change would show in its version. With
-	// coarse times and a recent change, List waits for that, up to some seconds.
+	// An object is visited only when any later change would show in its version. After a recent
+	// change, List waits for that, up to some seconds if the file system's times are coarse.
 	List(ctx context.Context, match func(path string, isDir bool) bool, visit func(Object) error) error
-	// Stat describes one object as it is now, or fails with fs.ErrNotExist; where something
-	// else is in its place, also with ErrNoFile.
+	// Stat describes one object as it is now. If it does not exist, the error wraps fs.ErrNotExist;
+	// if something other than a file has that name, the error also wraps ErrNoFile.
 	Stat(ctx context.Context, path string) (Object, error)
-	// Submit hands reads over and returns without waiting for their bytes. The caller
-	// may reuse the slice, and may hold locks that Done takes. An object that is no
-	// longer the one that was listed gives ErrChanged: version and size are checked when
-	// it is opened and again after each read. So bytes that Done reports as good are
-	// those of the version.
+	// Submit hands reads over and returns without waiting for their bytes. The caller may reuse the
+	// slice, and may hold locks that Done takes. A read of an object that is no longer the one that
+	// was listed fails with ErrChanged: version and size are checked when the object is opened and
+	// again after each read. So if Done gets nil, the bytes are those of the version.
 	Submit(reads []*Read)
 	// Close waits for the reads in flight; reads submitted after it fail. It is
 	// idempotent.
@@ -103,9 +99,9 @@ type Settler interface {
 	Settled(ctx context.Context, path string) (Object, error)
 }
 
-// Compare compares an object as it is now with the listed one. It returns an error that
-// wraps ErrChanged and says how they differ, or nil. It compares sizes, modification
-// times, and inode numbers if the listing has them.
+// Compare compares an object as it is now with the listed one. It returns an error that wraps
+// ErrChanged and states how they differ, or nil. It compares sizes, modification times, and inode
+// numbers if the listing has them.
 func Compare(listed, now Object) error {
 	switch {
 	case now.SizeBytes != listed.SizeBytes:
@@ -122,18 +118,18 @@ func Compare(listed, now Object) error {
 // were listed.
 var ErrChanged = errors.New("changed since it was indexed: mount or run again to index it anew")
 
-// ErrNoFile is wrapped, beside fs.ErrNotExist, by errors of Stat about what is there and is no
-// object: a directory, a pipe, a socket or a device in a file's place.
+// ErrNoFile is wrapped, in addition to fs.ErrNotExist, by errors of Stat about a name that exists
+// but is not an object: a directory, a pipe, a socket or a device.
 var ErrNoFile = errors.New("not a regular file")
 
 // ErrUnwanted is the error of reads that were cancelled.
 var ErrUnwanted = errors.New("the read is not wanted any more")
 
-// Error says which range of which object could not be read: no bytes came, and so it says
-// nothing of what they are. Only bytes that came can be damaged, which is
-// unpack.CorruptError: only that may be left out of a dataset, be counted, and be reported
-// by a verification. Every other error ends the command, since no dataset may depend on
-// what could be reached when it was indexed.
+// Error is about a range of an object that could not be read. No bytes arrived, so it is not about
+// their contents. Only bytes that arrived can be damaged, and then the error is
+// unpack.CorruptError: only damage may be left out of a dataset, counted, and reported by a
+// verification. Every other error ends the command, because no dataset may depend on what could be
+// reached when it was indexed.
 type Error struct {
 	Object      string
 	OffsetBytes int64
@@ -149,9 +145,9 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // ReadAt fills p from the object at off, or returns an error.
 //
-// If ctx ends first, ctx's error is returned at once, and p still belongs to the
-// storage: the caller must drop it and never look at it again. So p must be memory of
-// the Go heap, which the pending read keeps alive.
+// If ctx ends first, ctx's error is returned at once, and p still belongs to the storage: the
+// caller must drop it and never look at it again. So p must be memory from the Go heap, which the
+// pending read keeps alive.
 func ReadAt(ctx context.Context, s Storage, o Object, p []byte, off int64) error {
 	if len(p) == 0 {
 		return nil
