@@ -8,52 +8,52 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// question is what an Answer is checked against: size bytes of an object in one
-// version, or the range [begin, end) of them.
+// question is the request that an Answer is checked against: the range [begin, end) of one version
+// of an object of size bytes.
 type question struct {
 	begin, end int64
 	size       int64
-	validator  Validator // "": sizes alone tell versions apart
-	plain      bool      // asked without a range: [begin, end) is all of it
-	open       bool      // asked for all from begin on, however far that is
-	whole      bool      // a 200 to a range is read through, for what was asked for
+	validator  Validator // "": versions are told apart by size alone
+	plain      bool      // requested without a range: [begin, end) is the whole object
+	open       bool      // everything from begin to the end was requested
+	whole      bool      // if a range is answered with 200, read through the body for the wanted part
 }
 
-// kind is what an answer, or none, means for the read that it was for.
+// kind classifies an answer, or the lack of one, by what the read does next.
 type kind int
 
 const (
-	kindGood      kind = iota // the body is, or holds, what was asked for
-	kindAgain                 // what was the matter is likely to pass
-	kindThrottled             // so is this, and the service has too much to do
-	kindRefresh               // credentials, or a signed URL, are to be renewed
-	kindElsewhere             // the object lies at another place: ask for that once
-	kindWrong                 // the answer is to another question: another connection may do
-	kindNoRanges              // all of the object instead of a range
-	kindFinal                 // asking again does not help
+	kindGood      kind = iota // the body is, or contains, what was requested
+	kindAgain                 // a failure that is likely to pass
+	kindThrottled             // likewise, and the service is overloaded
+	kindRefresh               // credentials, or a signed URL, must be renewed
+	kindElsewhere             // the object is at another location: request that once
+	kindWrong                 // not an answer to this question: another connection may give one
+	kindNoRanges              // the whole object instead of a range
+	kindFinal                 // retrying does not help
 	kinds
 )
 
-// names of kinds, in Stats.Retries.
+// names are the names of kinds in Stats.Retries.
 var names = [kinds]string{"", "failed", "throttled", "refreshed", "redirected", "wrong_answer", "no_range", ""}
 
-// finding is what check makes of an answer.
+// finding is the result of check for an answer.
 type finding struct {
 	kind       kind
-	err        error         // why, where it is not good
-	skip, rest int64         // good: bytes of the body before and after those that were asked for
-	retryAfter time.Duration // at least so long is to be waited
-	late       bool          // kindRefresh: what renews it may be late
+	err        error         // the reason if it is not good
+	skip, rest int64         // if good: bytes of the body before and after the requested ones
+	retryAfter time.Duration // wait at least this long
+	late       bool          // for kindRefresh: the renewal may be late
 	doubtful   bool          // the object seems to have changed: see reconsider
-	short      bool          // doubtful: by an answer that it is shorter
+	short      bool          // doubtful because an answer means that it is shorter
 }
 
-// check says whether an answer's head is right. It is pure. The body has to have
-// exactly skip + (end − begin) + rest bytes.
+// check checks the head of an answer. It is pure. The body must have exactly skip + (end − begin) +
+// rest bytes.
 //
-// A Content-Encoding may be how the object is stored, as upload tools write it for .gz. Then
-// length, range and version are those that were listed, and the bytes are those that are
-// stored. What a service encodes or decodes on the way has another length, or none.
+// A Content-Encoding may describe how the object is stored: upload tools set it for .gz files. Then
+// length, range and version are the listed ones, and the body is the stored bytes. If a service
+// encodes or decodes on the way, the length differs or is missing.
 func check(a Answer, q question) finding {
 	switch {
 	case a.Status != 200 && a.Status != 206:
@@ -73,7 +73,8 @@ func check(a Answer, q question) finding {
 	return f
 }
 
-// checkPlain is check for what is encoded in no way, or is stored so.
+// checkPlain is check for answers without an encoding, or whose encoding is that of the stored
+// object.
 func checkPlain(a Answer, q question) finding {
 	if a.Several {
 		return wrong("the answer has no single range, but several (multipart/byteranges)")
@@ -126,7 +127,7 @@ func changed(format string, args ...any) finding {
 	return finding{kind: kindFinal, err: fmt.Errorf(format+": %w", append(args, storage.ErrChanged)...)}
 }
 
-// advised is what ofStatus says, with the advice of the source where that has one.
+// advised returns the finding of ofStatus, with the source's advice if there is any.
 func advised(f finding, status int, code, advice string) finding {
 	if advice != "" {
 		f.err = fmt.Errorf("the answer is %s: %s", statusText(status, code), advice)
@@ -134,8 +135,8 @@ func advised(f finding, status int, code, advice string) finding {
 	return f
 }
 
-// renewed is what ofStatus says, of credentials of which it is known whether others may come. Keys that
-// were good and are not known any more have been replaced by others.
+// renewed returns the finding of ofStatus, adjusted by whether the source may get other
+// credentials. Keys that were valid and are now unknown have been replaced by others.
 func renewed(f finding, code string, r Renewal) finding {
 	switch code {
 	case CodeExpired, "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken", "InvalidTokenId", "InvalidAccessKeyId", "InvalidClientTokenId", "SignatureDoesNotMatch":
@@ -145,16 +146,16 @@ func renewed(f finding, code string, r Renewal) finding {
 		case LateRenewal:
 			f.kind, f.late = kindRefresh, true
 		}
-	case "": // as of an answer to HEAD, which has no body
+	case "": // for example an answer to HEAD, which has no body
 		if r == LateRenewal {
-			f.late = f.kind == kindRefresh // of a 401, as of a web server
+			f.late = f.kind == kindRefresh // a 401, as web servers send it
 			f.kind = kindRefresh
 		}
 	}
 	return f
 }
 
-// ofStatus says what an answer means that is neither 200 nor 206.
+// ofStatus returns the finding for an answer that is neither 200 nor 206.
 func ofStatus(status int, code string, after time.Duration) finding {
 	f := finding{kind: kindFinal, retryAfter: after}
 	text := "the answer is " + statusText(status, code)
@@ -180,15 +181,15 @@ func ofStatus(status int, code string, after time.Duration) finding {
 	return f
 }
 
-// ProxyWantsSignIn is what to do about a proxy that answers 407.
+// ProxyWantsSignIn is the advice if a proxy answers 407.
 const ProxyWantsSignIn = "the proxy wants a name and a password: give them in HTTPS_PROXY or HTTP_PROXY, as http://USER:PASSWORD@HOST:PORT"
 
-// ofPlainStatus is ofStatus where the code says nothing.
+// ofPlainStatus is ofStatus for an answer without a known code.
 func ofPlainStatus(f finding, status int, text string) finding {
 	switch status {
 	case 429, 503:
 		f.kind = kindThrottled
-	case 408, 500, 502, 504, 520, 521, 522, 523, 524: // from 520 on: proxies' for 502 and 504
+	case 408, 500, 502, 504, 520, 521, 522, 523, 524: // 520 and above: proxies' codes for 502 and 504
 		f.kind = kindAgain
 	case 401:
 		f.kind, text = kindRefresh, text+": the server wants a name and a password, or a token"

@@ -16,20 +16,20 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// A training job reads 100 MB/s in chunks of 310 KB, 128 MiB ahead, from a service that
-// gives 90 MB/s on a connection. In memory a chunk has 4 KiB: what counts is its time.
+// A training job reads 100 MB/s in chunks of 310 KB, 128 MiB ahead, from a service that delivers 90
+// MB/s per connection. In memory a chunk has 4 KiB: only its timing matters.
 const (
 	chunk        = 4 * kib
-	chunkTime    = 3100 * time.Microsecond // of reading it
+	chunkTime    = 3100 * time.Microsecond // to read it
 	chunkTransit = 3440 * time.Microsecond
 	chunksAhead  = 128 * mib / 310_000
 )
 
-// simulated is a service whose requests take as long as a test says.
+// simulated is a service whose requests take as long as a test specifies.
 type simulated struct {
 	remote.Source
 	delay func() time.Duration // to the first byte
-	stall func() int           // bytes after which a body stops for ever; -1: it does not
+	stall func() int           // bytes after which a body stalls forever; -1: it does not
 }
 
 func (s *simulated) Name() string                    { return "https://simulated" }
@@ -83,8 +83,8 @@ func (b *simulatedBody) Read(p []byte) (int, error) {
 
 func (b *simulatedBody) Close() error { return nil }
 
-// train reads so many chunks, tells the engine what comes, and gives how long it waited
-// for chunks, in all and for one at most, and the share of requests that were hedges.
+// train reads the given number of chunks and plans ahead. It returns how long it waited for chunks,
+// in total and at most for one, and the share of requests that were hedges.
 func train(t *testing.T, s *simulated, hedge bool, chunks int) (stalled, longest time.Duration, share float64) {
 	if s.stall == nil {
 		s.stall = func() int { return -1 }
@@ -116,7 +116,7 @@ func train(t *testing.T, s *simulated, hedge bool, chunks int) (stalled, longest
 			select {
 			case err = <-done[i]:
 			default:
-				plan(i) // a reader that waits says so
+				plan(i) // now the reader waits for it
 				err = <-done[i]
 			}
 			require.NoError(t, err)
@@ -135,7 +135,8 @@ func train(t *testing.T, s *simulated, hedge bool, chunks int) (stalled, longest
 	return stalled, longest, share
 }
 
-// tailA has 25 ms for most first bytes, 0.2 to 1 s for 1 %, and 1 to 10 s for 0.1 %.
+// tailA returns a latency of about 25 ms for most first bytes, 0.2 to 1 s for 1 %, and 1 to 10 s
+// for 0.1 %.
 func tailA(seed uint64) func() time.Duration {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -153,8 +154,8 @@ func tailA(seed uint64) func() time.Duration {
 	}
 }
 
-// With the tails of a real service a job of 100 MB/s that reads 128 MiB ahead waits for at
-// most 1 % of its time. Without hedges it waits for a large part of it.
+// With the tail latencies of a real service, a job of 100 MB/s that reads 128 MiB ahead waits for
+// at most 1 % of its time. Without hedges it waits for a large part of it.
 func TestAJobDoesNotWaitForTheTailOfAService(t *testing.T) {
 	if testing.Short() {
 		t.Skip("100 000 requests, of one path of the engine, take long with the race detector")
@@ -170,12 +171,12 @@ func TestAJobDoesNotWaitForTheTailOfAService(t *testing.T) {
 	require.Greater(t, stalled, chunks/4*chunkTime/10)
 }
 
-// One request that never answers, or stops in the middle of its body, makes a job wait for
-// less than 3 s, wherever in the run it is, and hardly at all once the run goes.
+// One request that is never answered, or stalls in the middle of its body, makes a job wait for
+// less than 3 s, wherever in the run it is, and hardly at all once the run has started.
 func TestARequestThatNeverAnswersHoldsUpAJobForLessThan3Seconds(t *testing.T) {
 	for name, lost := range map[string]struct {
 		turn   int64
-		stalls int // -1: it has no answer
+		stalls int // -1: no answer at all
 		within time.Duration
 	}{
 		"the first":                 {1, -1, 3 * time.Second},
@@ -187,7 +188,7 @@ func TestARequestThatNeverAnswersHoldsUpAJobForLessThan3Seconds(t *testing.T) {
 		"one of many, near its end": {5000, chunk - 1, 200 * time.Millisecond},
 	} {
 		if testing.Short() && lost.stalls != 2000 {
-			continue // the ones that stop in their bodies have most at once
+			continue // stalls in the body exercise the most code at once
 		}
 		t.Run(name, func(t *testing.T) {
 			var turn atomic.Int64

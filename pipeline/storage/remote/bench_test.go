@@ -14,8 +14,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 )
 
-// BenchmarkRead reads ranges through the engine, 16 at a time; loop is the same requests
-// by net/http alone. Their difference is what the engine costs.
+// BenchmarkRead reads ranges through the engine, 16 at a time; loop makes the same requests with
+// net/http alone. The difference is the cost of the engine.
 func BenchmarkRead(b *testing.B) {
 	for _, size := range []int64{64 * kib, 256 * kib, mib} {
 		server := unkind.New()
@@ -49,7 +49,7 @@ func BenchmarkRead(b *testing.B) {
 func read16(b *testing.B, size int64, read func(p []byte, off int64) error) {
 	b.SetBytes(size)
 	b.ReportAllocs()
-	b.SetParallelism(8) // of 2 cores
+	b.SetParallelism(8) // times 2 cores
 	var turn atomic.Int64
 	b.RunParallel(func(each *testing.PB) {
 		p := make([]byte, size)

@@ -10,8 +10,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 )
 
-// Objects that are overwritten, cut, lengthened or deleted in mid-epoch are ErrChanged,
-// also where the server does not look at If-Match.
+// Objects that are overwritten, truncated, extended or deleted in mid-epoch give ErrChanged, even
+// if the server ignores If-Match.
 func TestObjectsThatChange(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"overwritten": func(w *world) { w.server.Change("a.tar") },
@@ -48,7 +48,7 @@ func TestObjectsThatChange(t *testing.T) {
 	}
 }
 
-// A body whose object changes between two parts of it is no mixture.
+// A read whose object changes between two parts of its body never mixes versions.
 func TestResumedReadsAreOfOneVersion(t *testing.T) {
 	for name, ignored := range map[string]bool{"with If-Match": false, "without": true} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,8 @@ func TestResumedReadsAreOfOneVersion(t *testing.T) {
 	}
 }
 
-// A server without ranges gives small objects all the same, and says so for large ones.
+// If a server does not support ranges, small objects can still be read, and large ones give an
+// error that explains it.
 func TestServersWithoutRanges(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.server.Put("b.tar", 9*mib)

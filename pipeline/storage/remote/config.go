@@ -7,45 +7,46 @@ import (
 	"time"
 )
 
-// Config is how an engine works. None of it changes a byte.
+// Config configures an engine. None of its settings changes which bytes are read.
 type Config struct {
-	// Connections is how many requests may be under way at most.
+	// Connections is the most requests that may be running at a time.
 	Connections int
-	// InFlightBytes bounds what they ask for together; one alone may be larger.
+	// InFlightBytes bounds the total size of running requests; a single request may be larger.
 	InFlightBytes int64
-	// ReadTimeout is how long a read that somebody waits for is tried.
+	// ReadTimeout is how long a read that a reader waits for is retried.
 	ReadTimeout time.Duration
-	// FirstByteTimeout is how long the first byte of an answer's body is waited for.
+	// FirstByteTimeout is how long to wait for the first byte of an answer's body.
 	FirstByteTimeout time.Duration
-	// SlowBytes in SlowTime are the least that have to come from then on.
+	// At least SlowBytes must arrive in every SlowTime after that.
 	SlowBytes int64
 	SlowTime  time.Duration
-	// Hedge has a second request made for what takes far longer than usual.
+	// Hedge enables a second request for reads that take far longer than usual.
 	Hedge bool
-	// Unversioned accepts objects that the service names no versions of: what has
-	// the same size is the same.
+	// Unversioned accepts objects for which the service has no versions: those of the same size are
+	// considered equal.
 	Unversioned bool
 	// GetDollars and ListDollars are the prices of one request.
 	GetDollars, ListDollars float64
-	// FirstContact is for how long a host that has never answered is tried to be reached.
+	// FirstContact is how long to keep trying to reach a host that has never answered.
 	FirstContact time.Duration
-	// Known is listed instead of what the service has, which can't be reached; nil asks it.
+	// Known, if not nil, is an earlier listing to use because the service can't be reached.
 	Known *Known
-	// Log is told once what a listing has left out, and what its versions are worth. It may be nil.
+	// Log receives, once each, what a listing has left out and warnings about its versions. It may
+	// be nil.
 	Log *slog.Logger
-	// Trouble is told, one at a time, when somebody has waited for a request for some seconds, now and
-	// then while that lasts, and when it is over. It may be nil.
+	// Trouble is called when a reader has waited for a request for some seconds, repeatedly while
+	// that lasts, and when it is over. Calls don't overlap. It may be nil.
 	Trouble func(Trouble)
-	// Service is what is waited for, as Trouble has it; "" is the source's name.
+	// Service is the name of the service in Trouble; "" means the source's name.
 	Service string
-	// Before is what has to come before requests can be sent, such as credentials, in words; "" for
-	// nothing. It may be nil.
+	// Before returns a description of what must complete before requests can be sent, such as
+	// getting credentials; "" for nothing. It may be nil.
 	Before func() string
 }
 
-// DefaultConfig has 128 connections: at 25 ms of delay and 3 ms of transfer, 128 GETs
-// of 256 KiB are 1.1 GB/s. The first byte comes within 200 ms from 95 % of S3's requests,
-// and 90 MB/s after it; the bounds are far below that.
+// DefaultConfig returns the defaults. It has 128 connections: at 25 ms of latency and 3 ms of
+// transfer, 128 GETs of 256 KiB are 1.1 GB/s. 95 % of S3's requests return the first byte within
+// 200 ms, and then 90 MB/s; the bounds are far below that.
 func DefaultConfig() Config {
 	return Config{
 		Connections: 128, InFlightBytes: 256 << 20, ReadTimeout: 5 * time.Minute,
@@ -53,7 +54,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// MaxConnections bounds Config.Connections: each takes a descriptor and some 100 KiB.
+// MaxConnections bounds Config.Connections: each takes a descriptor and about 100 KiB.
 const MaxConnections = 1024
 
 // Validate reports all problems at once.

@@ -9,30 +9,30 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Waits before another attempt are drawn between 0 and a bound ("full jitter"), so
-// that requests which failed together don't come back together. The bound doubles with
-// each attempt. A service that has too much to do is left alone for longer.
+// Waits before another attempt are drawn between 0 and a bound ("full jitter"), so that requests
+// which failed together don't return together. The bound doubles with each attempt. It starts
+// higher for an overloaded service.
 const (
 	firstWait          = 50 * time.Millisecond
 	firstThrottledWait = 500 * time.Millisecond
 	longestWait        = 5 * time.Second
-	// longestLateWait is before credentials are looked at again that come late: each look is used a
-	// wait later.
+	// longestLateWait is the longest wait before checking again for credentials that are late: new
+	// ones are noticed up to one wait after they appear.
 	longestLateWait = 2 * time.Second
 )
 
-// backoff is the wait before attempt n + 1 (n from 0) for a u in [0, 1).
+// backoff returns the wait before attempt n + 1 (n from 0) for a u in [0, 1).
 func backoff(n int, first time.Duration, u float64) time.Duration {
 	bound := longestWait
-	if n < 16 { // 2¹⁶ × 50 ms are far above the bound, and far from overflow
+	if n < 16 { // 2¹⁶ × 50 ms is far above the bound, and far from overflow
 		bound = min(bound, first<<n)
 	}
 	return time.Duration(u * float64(bound))
 }
 
-// How often is asked again after what does not pass by itself.
+// Limits on retries of failures that do not pass on their own.
 const (
-	maxRefreshes = 2 // credentials that are as bad after that are bad
+	maxRefreshes = 2 // if renewed credentials fail as well, they are invalid
 	maxMoves     = 1
 	maxWrong     = 2 // a proxy's mishap does not happen three times in a row
 	maxNoRanges  = 1
@@ -40,23 +40,23 @@ const (
 
 // history is what has happened to one read so far.
 type history struct {
-	failed  int // without a byte in between that is kept
+	failed  int // since the last byte that was kept
 	refresh int
 	moves   int
 	wrong   int // likewise
 	noRange int
 }
 
-// step is what is done next.
+// step is what to do next.
 type step struct {
-	err     error // not nil: the read has failed for good
-	refresh bool  // Source.Refresh is called first
+	err     error // not nil: the read has failed permanently
+	refresh bool  // call Source.Refresh first
 	wait    time.Duration
 }
 
-// next says what is done after a finding that is not good. limited are reads that
-// somebody waits for: they fail once they have been tried for as long as limit; 0 is
-// no limit. u is a random number in [0, 1).
+// next decides what to do after a finding that is not good. Reads that a reader waits for have a
+// limit: they fail once they have been retried for that long; 0 means no limit. u is a random
+// number in [0, 1).
 func (h *history) next(f finding, waited, limit time.Duration, u float64) step {
 	s := step{wait: backoff(h.failed, firstWait, u)}
 	final := false
@@ -96,11 +96,11 @@ func (h *history) next(f finding, waited, limit time.Duration, u float64) step {
 	return s
 }
 
-// version is a Listed's as the rest of lsiofs compares it. Times are whole seconds,
-// because listings and HEADs of one service differ below that.
+// version returns the version of a listed object in the form that the rest of lsiofs compares.
+// Times are whole seconds, because listings and HEADs of one service differ below that.
 //
-// Where a validator may be made of time and size, or there is none, two resources may have
-// one: then what tells them apart (Listed.Variant) is part of the version.
+// If the validator may consist of time and size, or there is none, two resources may have the same
+// one: then Listed.Variant, which distinguishes them, becomes part of the version.
 func version(l Listed) storage.Version {
 	v := storage.Version{Inode: fingerprint(l.Validator)}
 	if l.Variant != "" && (l.Validator == "" || maybeTime(l.Validator)) {
@@ -112,7 +112,7 @@ func version(l Listed) storage.Version {
 	return v
 }
 
-// refusal is the error of an object that can't be read as it should, or nil.
+// refusal returns the error of an object that can't be read reliably, or nil.
 func refusal(l Listed, unversioned bool) error {
 	switch {
 	case l.SizeBytes < 0:
@@ -125,7 +125,7 @@ func refusal(l Listed, unversioned bool) error {
 	return nil
 }
 
-// final says whether an error of List or Head means the same the next time.
+// final reports whether an error of List or Head would be the same the next time.
 func final(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNoListing) || refused(err)
 }

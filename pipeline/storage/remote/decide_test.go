@@ -18,8 +18,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Whatever an answer says, it is taken for good only if its body, which has as many bytes
-// as it says, holds the bytes that were asked for, of the version that was listed.
+// Whatever an answer's head contains, it is accepted only if a body of the announced length
+// contains the requested bytes of the listed version.
 func TestAnswersThatAreTakenAreRight(t *testing.T) {
 	taken := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -42,7 +42,7 @@ func TestAnswersThatAreTakenAreRight(t *testing.T) {
 			Page:      rapid.SampledFrom([]string{"", "", "", "a web page"}).Draw(t, "page"),
 			Several:   rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "several"),
 		}
-		body := size // of 200
+		body := size // for a 200
 		if a.Status == 206 {
 			body = a.End - a.Begin
 		}
@@ -57,7 +57,7 @@ func TestAnswersThatAreTakenAreRight(t *testing.T) {
 		require.Empty(t, a.Page)
 		require.False(t, a.Several)
 		require.True(t, q.validator == "" || a.Validator == q.validator)
-		first, last := a.Begin, a.End // of the object, in the body
+		first, last := a.Begin, a.End // the part of the object that is in the body
 		if a.Status == 200 {
 			first, last = 0, size
 			require.True(t, q.plain || q.whole)
@@ -74,7 +74,7 @@ func TestAnswersThatAreTakenAreRight(t *testing.T) {
 	t.Logf("%d answers were taken", taken)
 }
 
-// The right answers to a question are taken, so that the test before says something.
+// Right answers are accepted, so the test above is not vacuous.
 func TestRightAnswersAreTaken(t *testing.T) {
 	for which, a := range map[string]Answer{
 		"the range":                {Status: 206, Begin: 3, End: 7, Total: 9, LengthBytes: 4, Validator: `"a"`},
@@ -88,8 +88,8 @@ func TestRightAnswersAreTaken(t *testing.T) {
 	}
 }
 
-// A body that is longer or shorter than announced is never good, and what is good is
-// exactly what was asked for.
+// A body that is longer or shorter than announced is never good, and a good one has exactly the
+// requested bytes.
 func TestBodiesThatAreTakenAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		skip, n, rest := rapid.IntRange(0, 9).Draw(t, "skip"), rapid.IntRange(1, 9).Draw(t, "n"), rapid.IntRange(0, 9).Draw(t, "rest")
@@ -116,8 +116,8 @@ func TestBackoffDoublesUpToItsBound(t *testing.T) {
 	require.InDelta(t, float64(longestWait), float64(backoff(1<<30, firstThrottledWait, 0.999999)), 1e5)
 }
 
-// Any sequence of findings comes to an end within the limit, or never if there is none
-// and all may pass; waits are bounded.
+// Any sequence of findings ends within the limit, or never if there is no limit and all of them may
+// pass; waits are bounded.
 func TestNoWaitBeginsThatWouldReachTheLimit(t *testing.T) {
 	busy := finding{kind: kindThrottled, err: errors.New("busy"), retryAfter: 3 * time.Second}
 	for waited, fails := range map[time.Duration]bool{0: false, 7*time.Second - 1: false, 7 * time.Second: true, 20 * time.Second: true} {
@@ -155,7 +155,7 @@ func TestRetriesEnd(t *testing.T) {
 	})
 }
 
-// No secret of a URL is in what is printed, wherever in a text the URL stands.
+// Nothing secret in a URL is printed, wherever in a text the URL is.
 func TestErrorsHoldNoSecrets(t *testing.T) {
 	for _, text := range []string{
 		"https://someone:secret@host/a?secret=1#secret: it broke",
@@ -194,7 +194,7 @@ func TestStatusesThatAreNotNamedAreFinal(t *testing.T) {
 	}
 }
 
-// The version of an object is the hash of its validator, and whole seconds of its date.
+// The version of an object is the hash of its validator, and its date in whole seconds.
 func TestVersions(t *testing.T) {
 	at := time.Date(2026, 11, 21, 8, 0, 0, 123456789, time.UTC)
 	v := version(Listed{Validator: `"abc"`, Modified: at})
@@ -203,7 +203,7 @@ func TestVersions(t *testing.T) {
 	require.Equal(t, storage.Version{}, version(Listed{}))
 }
 
-// What is listed is found again, and nothing else.
+// Listed objects are found again, and no others.
 func TestListedValidators(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l listed
@@ -230,7 +230,7 @@ func TestListedValidators(t *testing.T) {
 	})
 }
 
-// A million objects of S3 take some 50 MB.
+// A million S3 objects take about 50 MB.
 func TestListedValidatorsAreSmall(t *testing.T) {
 	var l listed
 	for i := range 1000 {
@@ -238,7 +238,7 @@ func TestListedValidatorsAreSmall(t *testing.T) {
 		l.put(storage.Object{Path: fmt.Sprint(i), Version: storage.Version{Inode: fingerprint(v)}}, v)
 	}
 	require.Equal(t, 1000*18, len(l.packed))
-	for range 1000 { // an object that changes all the time takes no more
+	for range 1000 { // an object that keeps changing takes no more
 		v := Validator(fmt.Sprintf(`"%032x"`, time.Now().UnixNano()))
 		l.put(storage.Object{Path: "0", Version: storage.Version{Inode: fingerprint(v)}}, v)
 	}

@@ -1,6 +1,6 @@
-// Package remote reads datasets that lie at a service on the network: in a bucket, or at a
-// web server. It makes many requests at a time, asks again for what fails, and checks each
-// answer, so that a reader gets the right bytes or an error.
+// Package remote reads datasets from services on the network: buckets and web servers. It makes
+// many requests at a time, retries those that fail, and checks each answer, so that a reader gets
+// the right bytes or an error.
 //
 //	cached, fetch ──Submit, Plan, Fill──► Storage ──Open──► Source: web, s3
 //	                                      │ rank    which read goes next: what a reader waits for,
@@ -11,15 +11,14 @@
 //	                                      │ check   is the answer right?
 //	                                      └ next    what is done if it is not: wait, renew, fail
 //
-// Storage is the engine, a storage.Storage. A Source below it makes single requests, in the
-// way of its service.
+// Storage is the engine, a storage.Storage. It uses a Source, which makes single requests in its
+// service's protocol.
 //
-// What a service answers is compared to what was asked for (check). Each request names the
-// version of the object that was listed, so that bytes of two versions never mix. What is
-// likely to pass is tried again, for as long as somebody waits for it and
-// Config.ReadTimeout. A body that broke goes on at the byte that came. Errors that come out
-// are final: no other layer tries them again. They hold no user name, query or signature of
-// a URL.
+// Every answer is compared with the request (check). Each request names the version of the object
+// that was listed, so bytes of two versions never mix. Failures that are likely to pass are retried
+// for as long as a reader waits and Config.ReadTimeout allows. A body that broke is resumed where
+// it broke. Errors that the engine returns are final: no other layer retries them. They contain no
+// user name, query or signature of a URL.
 //
 // check, history.next, backoff, pace, slots, budget, plans and fingerprint are plain
 // functions of values. Requests are made in exchange and ask alone.

@@ -10,22 +10,22 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// An answer of another version than was listed need not mean that the object has changed. Servers
-// that share a name may each have an ETag or a time of their own for it, and some make a new one for
-// each answer. So the object is looked at some times before a read fails.
+// An answer with another version than the listed one does not always mean that the object has
+// changed. Servers that share a name may each have their own ETag or time for it, and some make a
+// new one for each answer. So the object is described several times before a read fails.
 
 const (
-	doubtLooks = 3               // two servers in turn have shown both their versions by then
-	doubtTime  = 3 * time.Second // bounds all of them
-	// mostDoubting bounds the objects that are looked at at a time: all may be in doubt at once.
+	doubtLooks = 3               // two servers taking turns have both shown their versions by then
+	doubtTime  = 3 * time.Second // for all looks together
+	// mostDoubting bounds how many objects are examined at a time: all may be in doubt at once.
 	mostDoubting = 8
-	// doubtMemory is for how long other reads of an object take what was found out, and mostDoubts of
-	// how many objects it is kept.
+	// doubtMemory is how long the result is used for other reads of an object, and mostDoubts is
+	// for how many objects results are kept.
 	doubtMemory = 10 * time.Second
 	mostDoubts  = 1024
 )
 
-// doubts are what was found out of objects that seemed to have changed. Safe for concurrent use.
+// doubts holds the results for objects that seemed to have changed. It is safe for concurrent use.
 type doubts struct {
 	looking chan struct{}
 	warn    sync.Once
@@ -43,15 +43,15 @@ func newDoubts() *doubts {
 	return &doubts{looking: make(chan struct{}, mostDoubting), of: make(map[string]doubted)}
 }
 
-// reconsider returns what an answer means by which an object seems to have changed: what f says if it
-// has, or why the server can't be relied on. If the user accepts sizes alone, the read is made again
-// without a version. It makes a few requests.
+// reconsider returns the finding for an answer that suggests that an object has changed: f if it
+// has, or else why the server can't be relied on. If the user accepts sizes alone, the read is
+// repeated without a version. It makes a few requests.
 func (s *Storage) reconsider(ctx context.Context, o storage.Object, v Validator, f finding) finding {
 	if !f.doubtful {
 		return f
 	}
 	if now, _, ok := s.listed.get(o); ok && v != "" && now == "" {
-		return finding{kind: kindAgain, err: f.err} // another read has found out
+		return finding{kind: kindAgain, err: f.err} // another read has found that the versions can't be relied on
 	}
 	err := s.doubt(ctx, o, v, f)
 	switch {
@@ -90,7 +90,7 @@ func (s *Storage) doubt(ctx context.Context, o storage.Object, v Validator, f fi
 	for range doubtLooks {
 		l, err := s.source.Head(ctx, o.Path)
 		if err != nil {
-			return nil // what f says is all that is known
+			return nil // nothing is known except f
 		}
 		seen = append(seen, l)
 	}
@@ -104,13 +104,14 @@ func (s *Storage) doubt(ctx context.Context, o storage.Object, v Validator, f fi
 	return err
 }
 
-// errFlutters means that a service names now one version of an object and now another.
+// errFlutters means that a service alternates between versions of one object.
 var errFlutters = errors.New("so a change could not be seen: servers that share a name must give one file the same ETag and Last-Modified; with --unversioned, its size alone counts")
 
-// unreliable returns why answers about an object can't be relied on, by what looks at it have shown
-// after an answer by which it seems to have changed; nil if it has changed.
+// unreliable returns why a server's answers about an object can't be relied on, or nil if the
+// object has changed. f is the answer that suggested a change, and seen are descriptions of the
+// object made after it.
 func unreliable(o storage.Object, v Validator, f finding, seen []Listed) error {
-	listed := true // each look has shown what was listed
+	listed := true // every look has shown what was listed
 	for _, l := range seen {
 		if l.SizeBytes != o.SizeBytes {
 			return nil

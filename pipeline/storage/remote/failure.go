@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ofError says what it means that there was no answer.
+// ofError returns the finding for a request that got no answer.
 func ofError(err error) finding {
 	f := finding{kind: kindAgain, err: err}
 	switch {
@@ -23,8 +23,8 @@ func ofError(err error) finding {
 	return f
 }
 
-// Explain is an error of a Source as the engine tells it: without secrets, with what to do where that is
-// known, and a *Refusal where no further try changes it.
+// Explain returns an error of a Source as the engine reports it: without secrets, with advice if
+// there is any, and as a *Refusal if retrying can't change it.
 func Explain(err error) error {
 	if err == nil {
 		return nil
@@ -32,13 +32,13 @@ func Explain(err error) error {
 	return ofError(Clean(err)).err
 }
 
-// refused says whether an error of a Source is one that no further try changes.
+// refused reports whether retrying can't change an error of a Source.
 func refused(err error) bool {
 	_, ok := errors.AsType[*Refusal](err)
 	return ok
 }
 
-// certificate is what to do about an error of a server's certificate, "" where it is of something else.
+// certificate returns advice about an error of a server's certificate, or "" for other errors.
 func certificate(err error) string {
 	var (
 		verification *tls.CertificateVerificationError
@@ -59,8 +59,8 @@ func certificate(err error) string {
 	return ""
 }
 
-// isOtherScheme is what is wrong where a server does not speak what the URL says, nil if it may.
-// A server of plain HTTP answers the begin of TLS with text, or closes the connection.
+// isOtherScheme returns an error if a server does not use the protocol of the URL, or nil if it
+// may. A server of plain HTTP answers the start of TLS with text, or closes the connection.
 func isOtherScheme(err error) error {
 	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		for _, b := range record.RecordHeader {
@@ -70,7 +70,7 @@ func isOtherScheme(err error) error {
 		}
 		return errors.New("the server speaks plain HTTP there, and no TLS: write http:// in the place of https://")
 	}
-	// net/http has no type for an answer that is no HTTP. TLS begins its alerts with 0x15 0x03.
+	// net/http has no error type for an answer that is not HTTP. TLS alerts begin with 0x15 0x03.
 	if strings.Contains(err.Error(), `malformed HTTP response "\x15\x03`) {
 		return errors.New("the server speaks TLS there, and no plain HTTP: write https:// in the place of http://")
 	}

@@ -20,7 +20,7 @@ const (
 	mib = 1 << 20
 )
 
-// world is an engine over a server, with one object: a.tar, of 4 MiB.
+// world is an engine and its server, with one object: a.tar, of 4 MiB.
 type world struct {
 	t      *testing.T
 	server *unkind.Server
@@ -29,8 +29,8 @@ type world struct {
 	a storage.Object
 }
 
-// in runs a test under a clock of its own, which goes on when all goroutines wait: time
-// in it costs none, and says how long things took.
+// in runs a test with a fake clock, which advances when all goroutines wait: time costs nothing,
+// and durations can be checked.
 func in(t *testing.T, change func(*remote.Config), test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, server: unkind.New()}
@@ -50,7 +50,7 @@ func (w *world) stat(path string) storage.Object {
 	return o
 }
 
-// read reads a range, and shows that it is right if it is no error.
+// read reads a range, and checks the bytes if there is no error.
 func (w *world) read(o storage.Object, off, n int64) error {
 	want := w.server.Bytes(o.Path, off, n)
 	p := make([]byte, n)
@@ -63,7 +63,7 @@ func (w *world) read(o storage.Object, off, n int64) error {
 	return nil
 }
 
-// reads is the ranges of data that the server was asked for, as "begin+length".
+// reads returns the data ranges that the server was asked for, in KiB, as "begin+length".
 func (w *world) reads() (ranges []string) {
 	for _, r := range w.server.Log() {
 		switch {
@@ -76,7 +76,7 @@ func (w *world) reads() (ranges []string) {
 	return ranges
 }
 
-// What passes shows in statistics alone.
+// Temporary faults show only in statistics.
 func TestFaultsThatPass(t *testing.T) {
 	first := func(f unkind.Fault) func(*world) {
 		return func(w *world) { w.server.On(unkind.Path("a.tar"), f).Times(1) }
@@ -91,7 +91,7 @@ func TestFaultsThatPass(t *testing.T) {
 		name    string
 		prepare func(*world)
 		retries map[string]uint64
-		asked   []string // for the MiB from 1 MiB on, in KiB
+		asked   []string // to read the MiB from 1 MiB on, in KiB
 		within  time.Duration
 	}{
 		{"nothing", func(*world) {}, nil, []string{"1024+1024"}, time.Second},
@@ -103,7 +103,7 @@ func TestFaultsThatPass(t *testing.T) {
 		{"a stall after 64 KiB", first(unkind.Stall(64 * kib)), map[string]uint64{"failed": 1}, []string{"1024+1024", "1088+960"}, 13 * time.Second},
 		{"1 KiB a second", first(unkind.Drip(time.Second)), map[string]uint64{"failed": 1}, []string{"1024+1024", "1024+1024"}, 12 * time.Second},
 		{"5 KiB a second is slow and good", always(unkind.Drip(time.Second / 5)), nil, []string{"1024+1024"}, 206 * time.Second},
-		// net/http asks again by itself where a connection that it had kept is closed.
+		// net/http itself repeats a request if a kept-alive connection is closed.
 		{"a reset before the header", twice(unkind.Reset(-1)), map[string]uint64{"failed": 1}, []string{"1024+1024", "1024+1024", "1024+1024"}, time.Second},
 		{"a reset after the header", first(unkind.Reset(0)), map[string]uint64{"failed": 1}, []string{"1024+1024", "1024+1024"}, time.Second},
 		{"a reset in the body", first(unkind.Reset(512 * kib)), map[string]uint64{"failed": 1}, []string{"1024+1024", "1536+512"}, time.Second},
@@ -166,7 +166,7 @@ func TestFaultsThatPass(t *testing.T) {
 	}
 }
 
-// What stays is an error that says what is to be done.
+// Permanent faults are errors that state what to do.
 func TestFaultsThatStay(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -215,7 +215,7 @@ func TestFaultsThatStay(t *testing.T) {
 	}
 }
 
-// What may pass, and does not, is tried for as long as somebody waits.
+// Faults that may pass, but don't, are retried for as long as ReadTimeout.
 func TestReadsAreTriedUntilTheReadTimeout(t *testing.T) {
 	for name, fault := range map[string]unkind.Fault{
 		"503":                 unkind.Status(503, "SlowDown"),
@@ -236,7 +236,7 @@ func TestReadsAreTriedUntilTheReadTimeout(t *testing.T) {
 	}
 }
 
-// What nobody waits for is tried for ever.
+// A read that no reader waits for is retried forever.
 func TestPlannedReadsAreTriedForEver(t *testing.T) {
 	const half = 30 * time.Minute
 	in(t, nil, func(t *testing.T, w *world) {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// ParseContentRange reads a Content-Range header: "bytes 0-9/100" is 0, 10, 100. end is
-// exclusive; what is not said is -1: "bytes 0-9/*" has no total, "bytes */100" no range.
-// It is strict: ok is false, and all three -1, for whatever RFC 9110 does not have, and
-// for ranges that are empty, reach beyond the total, or overflow.
+// ParseContentRange parses a Content-Range header: "bytes 0-9/100" is 0, 10, 100. end is exclusive.
+// Missing parts are -1: "bytes 0-9/*" has no total, "bytes */100" no range. It is strict: ok is
+// false, and all three are -1, for anything that RFC 9110 does not allow, and for ranges that are
+// empty, extend beyond the total, or overflow.
 func ParseContentRange(header string) (begin, end, total int64, ok bool) {
 	unit, rest, spaced := strings.Cut(header, " ")
 	span, length, found := strings.Cut(rest, "/")
@@ -31,8 +31,8 @@ func ParseContentRange(header string) (begin, end, total int64, ok bool) {
 	return begin, end + 1, total, true
 }
 
-// number reads decimal digits and nothing else; -1 if it is none. It reads 18 of them at
-// most, more than any object has bytes.
+// number parses decimal digits and nothing else; it returns -1 for anything else. It accepts at
+// most 18 digits, more than any object's size has.
 func number(digits string) int64 {
 	if digits == "" || len(digits) > 18 || strings.ContainsFunc(digits, func(r rune) bool { return r < '0' || r > '9' }) {
 		return -1
@@ -44,14 +44,14 @@ func number(digits string) int64 {
 	return n
 }
 
-// maxRetryAfter is the longest that a service is waited for because it says so. Limits
-// by the hour are said, but requests are let through before.
+// maxRetryAfter is the longest that the engine waits because a service asks for it. Services
+// announce hourly limits, but let requests through earlier.
 const maxRetryAfter = 5 * time.Minute
 
-// RetryAfter is how long a service asks to be left alone, by its headers: Retry-After
-// (seconds, or a date), or else the t of RateLimit (`"api";r=0;t=55`, or
-// `limit=100, remaining=0, reset=55`) where nothing remains. 0 where it does not say, or
-// the time has passed; at most 5 minutes.
+// RetryAfter returns how long a service asks clients to wait, by its headers: Retry-After (seconds,
+// or a date), or else the t of RateLimit (`"api";r=0;t=55`, or `limit=100, remaining=0, reset=55`)
+// if nothing remains. It returns 0 if there is no such header, or the time has passed, and at most
+// 5 minutes.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	if value := strings.TrimSpace(h.Get("Retry-After")); value != "" {
 		if n := number(value); n >= 0 {
@@ -65,9 +65,9 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 	return rateLimit(h.Get("RateLimit"))
 }
 
-// rateLimit is the longest wait of limits that are used up. Limits are a list, the
-// parameters of each behind semicolons; those of an older draft are one limit, whose
-// parameters are the list.
+// rateLimit returns the longest wait of limits that are used up. Limits are a list, each with its
+// parameters after semicolons. In an older draft there is one limit, and the list is its
+// parameters.
 func rateLimit(value string) (wait time.Duration) {
 	limits := []string{value}
 	if strings.Contains(value, ";") {

@@ -33,8 +33,8 @@ func TestContentRangesAreReadStrictly(t *testing.T) {
 	}
 }
 
-// Any range that is read from a header is a range inside of its total, and is what a
-// header written from it says.
+// A range that is parsed from a header is within its total, and equals what a header written from
+// it means.
 func FuzzContentRange(f *testing.F) {
 	for _, header := range []string{"bytes 0-9/100", "bytes 0-9/*", "bytes */100", "bytes */*", "bytes 00-09/0100", "bytes 1-0/2"} {
 		f.Add(header)

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// A hedge is a second request for the same bytes, made when the first has brought nothing
-// for far longer than usual: services lose a request in a thousand for seconds, and some
-// stop in the middle of a body. The first whole answer wins.
+// A hedge is a second request for the same bytes, made when the first has returned nothing for far
+// longer than usual: services delay one request in a thousand by seconds, and some stop in the
+// middle of a body. The first complete answer wins.
 const (
-	hedgeShare    = 0.05 // of the requests that are made anyway
-	hedgeBurst    = 16   // hedges that may be made at once, so an outage is not doubled
+	hedgeShare    = 0.05 // of the other requests
+	hedgeBurst    = 16   // most hedges at once, so that an outage does not double the load
 	hedgeLeast    = 100 * time.Millisecond
 	hedgeMost     = 2 * time.Second
 	hedgesAtOnce  = 2 // for one read
 	hedgeSamples  = 16
-	hedgeRenewed  = 32             // samples after which p95 is computed anew
-	hedgeUnknown  = hedgeMost / 2  // p95 of first bytes, while too few have come
-	hedgeReserved = 16             // one connection of so many is for hedges alone
+	hedgeRenewed  = 32             // samples after which p95 is recomputed
+	hedgeUnknown  = hedgeMost / 2  // assumed p95 of first bytes until there are enough samples
+	hedgeReserved = 16             // one connection in this many is reserved for hedges
 	slowFactor    = 3              // times p95 of whole answers: far slower than others
-	slowLeast     = 5 * hedgeLeast // a body that goes on is likely to end by itself
-	lookAgain     = hedgeMost / 8  // after which a late read is looked at once more
+	slowLeast     = 5 * hedgeLeast // a body that makes progress is likely to finish on its own
+	lookAgain     = hedgeMost / 8  // interval at which a late read is checked again
 )
 
-// budget is what hedges are paid from. It is plain arithmetic.
+// budget limits the number of hedges. It is plain arithmetic.
 type budget struct{ tokens float64 }
 
-// earn is called for each request that is no hedge.
+// earn is called for each request that is not a hedge.
 func (b *budget) earn() { b.tokens = min(b.tokens+hedgeShare, hedgeBurst) }
 
 func (b *budget) spend() bool {
@@ -38,19 +38,19 @@ func (b *budget) spend() bool {
 	return true
 }
 
-// pace is how fast answers are, of reads of one size. It is plain arithmetic.
+// pace is how fast reads of one size class are answered. It is plain arithmetic.
 type pace struct {
 	first time.Duration // p95 of first bytes
-	whole time.Duration // p95 of whole answers; 0: too few have come
+	whole time.Duration // p95 of whole answers; 0: too few samples
 }
 
-// silence is how long nothing may come before a hedge.
+// silence returns how long a request may receive nothing before a hedge is made.
 func (p pace) silence() time.Duration { return min(max(2*p.first, hedgeLeast), hedgeMost) }
 
-// patience is how much longer a request is waited for before it is late; 0 or less: it is.
-// It was made an age ago, has brought came bytes, missing are to come, and the last of
-// them came idle ago. It is late when it has been silent for too long, and when it is so
-// slow that another one, made now, would overtake it.
+// patience returns how much longer to wait before a request is late; if it is 0 or less, it is
+// late. The request was made age ago, has received came bytes, still misses missing bytes, and
+// received the last byte idle ago. It is late when it has been silent for too long, or is so slow
+// that another one, made now, would overtake it.
 func (p pace) patience(age, idle time.Duration, came, missing int) time.Duration {
 	wait := p.silence() - idle
 	if p.whole == 0 || came == 0 {
@@ -63,12 +63,12 @@ func (p pace) patience(age, idle time.Duration, came, missing int) time.Duration
 	return min(wait, left)
 }
 
-// hedges is what the reads of an engine share. Safe for concurrent use. Locks are taken in
-// this order: a race's, that of the engine, this one, that of stats.
+// hedges is shared by the reads of an engine. It is safe for concurrent use. Lock order: a race's,
+// the engine's, this one, that of stats.
 type hedges struct {
 	mu     sync.Mutex
 	budget budget
-	at     [sizeClasses]int // samples when pace was computed
+	at     [sizeClasses]int // number of samples when pace was computed
 	pace   [sizeClasses]pace
 }
 
@@ -80,7 +80,7 @@ func newHedges() *hedges {
 	return h
 }
 
-// begin counts a request that is no hedge, and gives how fast others of its size were.
+// begin counts a request that is not a hedge, and returns the pace of others of its size.
 func (h *hedges) begin(size int, of *stats) pace {
 	c := sizeClass(size)
 	h.mu.Lock()
@@ -103,7 +103,7 @@ func (h *hedges) begin(size int, of *stats) pace {
 	return h.pace[c]
 }
 
-// reserved is how many of an engine's connections reads leave to hedges.
+// reserved returns how many of an engine's connections reads leave to hedges.
 func reserved(c Config) int {
 	if !c.Hedge {
 		return 0
@@ -111,7 +111,7 @@ func reserved(c Config) int {
 	return c.Connections / hedgeReserved
 }
 
-// readBytes is how many bytes in flight reads may take: hedges need a few as well.
+// readBytes returns how many bytes in flight reads may use; the rest is for hedges.
 func readBytes(c Config) int64 {
 	if !c.Hedge {
 		return c.InFlightBytes
@@ -119,8 +119,8 @@ func readBytes(c Config) int64 {
 	return c.InFlightBytes - c.InFlightBytes/hedgeReserved
 }
 
-// mayHedge takes a connection and the bytes of a hedge, or says no: nobody waits for the
-// read, nor is going to within the time that an answer takes, or others need them more.
+// mayHedge reserves a connection and the bytes of a hedge. It returns false if no reader waits for
+// the read or will within the time that an answer takes, or if there is no room for it.
 func (s *Storage) mayHedge(r *read, size int, p pace) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +143,7 @@ func (s *Storage) mayHedge(r *read, size int, p pace) bool {
 	return true
 }
 
-// hedged gives back what mayHedge took.
+// hedged releases what mayHedge reserved.
 func (s *Storage) hedged(size int, f finding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who asks for a hedge holds the lock of hedges while it counts in the statistics: a read
-// that begins meanwhile must not hold these while it waits for that lock.
+// mayHedge holds the lock of hedges while it counts in the statistics: a read that begins at the
+// same time must not hold the lock of the statistics while it waits for that of hedges.
 func TestReadsThatBeginDoNotHoldUpHedges(t *testing.T) {
 	c := DefaultConfig()
 	c.Hedge = true

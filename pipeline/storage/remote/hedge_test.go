@@ -15,7 +15,7 @@ import (
 
 func hedging(c *remote.Config) { c.Hedge = true }
 
-// warm has the engine learn that first bytes take 30 ms.
+// warm makes the engine learn that first bytes take 30 ms.
 func (w *world) warm() {
 	w.server.On(unkind.Method("GET"), unkind.Delay(30*time.Millisecond))
 	require.Zero(w.t, w.all(w.a, 64, kib))
@@ -41,7 +41,7 @@ func TestLostRequestsAreHedged(t *testing.T) {
 	}
 }
 
-// A third request is made where two are lost, and no fourth.
+// A third request is made if two are lost, but not a fourth.
 func TestAHedgeMayBeLostToo(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
@@ -58,7 +58,7 @@ func TestAHedgeMayBeLostToo(t *testing.T) {
 	})
 }
 
-// A hedge that fails, or lies, harms nobody; nor does a first request that does while a
+// A hedge that fails, or whose answer is wrong, does no harm; nor does such a first request if a
 // hedge is good.
 func TestHedgesAreChecked(t *testing.T) {
 	for name, faults := range map[string][2]unkind.Fault{
@@ -78,7 +78,7 @@ func TestHedgesAreChecked(t *testing.T) {
 				began := time.Now()
 				require.NoError(t, w.read(w.a, mib, kib))
 				require.LessOrEqual(t, time.Since(began), 2*time.Second)
-				hedges := w.Stats().Hedges // another one where the first was in vain
+				hedges := w.Stats().Hedges // a second one if the first failed
 				require.True(t, hedges == 1 || hedges == 2, "%d", hedges)
 				require.Zero(t, w.Stats().InUse)
 			})
@@ -86,7 +86,7 @@ func TestHedgesAreChecked(t *testing.T) {
 	}
 }
 
-// Hedges of an object that has changed are ErrChanged as well.
+// Hedges of an object that has changed give ErrChanged as well.
 func TestHedgesOfObjectsThatChange(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
@@ -97,7 +97,7 @@ func TestHedgesOfObjectsThatChange(t *testing.T) {
 	})
 }
 
-// When nothing answers, or all bodies stop, few hedges are made: 16, and then 5 %.
+// When nothing is answered, or all bodies stall, few hedges are made: 16, and then 5 %.
 func TestAnOutageIsNotDoubled(t *testing.T) {
 	for name, fault := range map[string]unkind.Fault{"no answers": unkind.Hang(), "no bodies": unkind.Stall(0), "half of a body": unkind.Stall(500)} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestAnOutageIsNotDoubled(t *testing.T) {
 	}
 }
 
-// What nobody waits for, now or soon, is not hedged.
+// Reads that no reader waits for, now or soon, are not hedged.
 func TestHedgesAreForThoseWhoWait(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
@@ -129,7 +129,7 @@ func TestHedgesAreForThoseWhoWait(t *testing.T) {
 	})
 }
 
-// A read that was planned and is lost is hedged when its reader has come near to it.
+// A planned read whose request is lost is hedged when its reader comes near it.
 func TestPlannedReadsAreHedgedWhenTheyAreDue(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
@@ -149,7 +149,7 @@ func TestPlannedReadsAreHedgedWhenTheyAreDue(t *testing.T) {
 	})
 }
 
-// What is lost before it is known how long answers take is hedged after 2 s.
+// A request that is lost before the usual latency is known is hedged within 2 s.
 func TestTheFirstReadsOfARunAreHedged(t *testing.T) {
 	for name, fault := range map[string]unkind.Fault{"no answer": unkind.Hang(), "a stall after the header": unkind.Stall(0), "a stall in the body": unkind.Stall(500)} {
 		t.Run(name, func(t *testing.T) {
@@ -164,12 +164,12 @@ func TestTheFirstReadsOfARunAreHedged(t *testing.T) {
 	}
 }
 
-// A body that stops coming, or comes far slower than others, is overtaken by a request
-// for what is missing, if enough has come for that to be worth it.
+// A body that stalls, or arrives far more slowly than others, is overtaken by a request for the
+// missing part, if enough has arrived to make that worthwhile.
 func TestBodiesThatStallAreHedged(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault  unkind.Fault
-		asked  string // of the hedge, in KiB
+		asked  string // by the hedge, in KiB
 		within time.Duration
 	}{
 		"after the header":    {unkind.Stall(0), "1024+1024", 200 * time.Millisecond},
@@ -198,7 +198,7 @@ func TestBodiesThatStallAreHedged(t *testing.T) {
 	}
 }
 
-// A body that is nearly there is not overtaken, however slow it is.
+// A body that is almost complete is not overtaken, however slow it is.
 func TestBodiesThatAreNearlyThereAreWaitedFor(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.server.On(unkind.Method("GET"), unkind.Delay(30*time.Millisecond))
@@ -209,8 +209,8 @@ func TestBodiesThatAreNearlyThereAreWaitedFor(t *testing.T) {
 	})
 }
 
-// The bytes before a hedge's are those of an answer that was right as far as it came: one
-// that is longer than it may be gives none.
+// The bytes before a hedge's must come from an answer that was right so far: an answer that is too
+// long contributes none.
 func TestHedgesOfWrongAnswersStartAnew(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.server.On(unkind.Method("GET"), unkind.Delay(30*time.Millisecond))
@@ -226,7 +226,7 @@ func TestHedgesOfWrongAnswersStartAnew(t *testing.T) {
 	})
 }
 
-// Once the first request has failed, a hedge that is late as well is not waited for.
+// Once the first request has failed, the read does not wait for a hedge that is late as well.
 func TestLateHedgesDoNotHoldUpAnotherAttempt(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
@@ -238,8 +238,9 @@ func TestLateHedgesDoNotHoldUpAnotherAttempt(t *testing.T) {
 	})
 }
 
-// With the tails of a real service (1 % of first bytes after 0.2 to 1 s, 0.1 % after 1 to
-// 10 s) a consumer that reads 0.4 s ahead stalls a tenth of what it does without hedges.
+// With the tail latencies of a real service (1 % of first bytes after 0.2 to 1 s, 0.1 % after 1 to
+// 10 s) a consumer that reads 0.4 s ahead stalls for less than a tenth of the time that it stalls
+// without hedges.
 func TestTails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("10 000 requests take long with the race detector")
@@ -275,7 +276,7 @@ func TestTails(t *testing.T) {
 	require.Less(t, stalled[true], stalled[false]/10)
 }
 
-// Connections are bounded with hedges too.
+// Hedges count towards the limit on connections.
 func TestHedgesTakeConnections(t *testing.T) {
 	two := func(c *remote.Config) { c.Hedge, c.Connections = true, 2 }
 	in(t, two, func(t *testing.T, w *world) {

@@ -10,32 +10,33 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Known is a listing of an earlier run, which is used while a service can't be reached. Reads
-// name the versions in it, so what has changed since then is an error, and never other bytes.
+// Known is a listing from an earlier run, used while a service can't be reached. Reads name the
+// versions in it, so an object that has changed since then gives an error, never other bytes.
 type Known struct {
 	Asked   time.Time // when the service was asked for it, or just before
 	Objects []KnownObject
 }
 
-// KnownObject is an object and its validator, as they were listed.
+// KnownObject is an object and its validator as they were listed.
 type KnownObject struct {
 	storage.Object
 	Validator Validator
 }
 
-// Identity is Storage.Identity of the object, in a dataset at root.
+// Identity is Storage.Identity for the object, in a dataset at root.
 func (o KnownObject) Identity(root string) (url string, v Validator) {
 	return identity(root, o.Object, o.Validator)
 }
 
-// UnansweredError means that a service gave no answer, or only ones that may pass, for as long
-// as it was asked. It is never of an answer such as 403 or 404.
+// UnansweredError means that a service gave no answer, or only temporary failures, for as long as
+// the request was retried. It is never used for answers such as 403 or 404.
 type UnansweredError struct{ Err error }
 
 func (e *UnansweredError) Error() string { return e.Err.Error() }
 func (e *UnansweredError) Unwrap() error { return e.Err }
 
-// unanswered makes an UnansweredError of what a request failed with at last, if it is one.
+// unanswered turns the last error of a request into an UnansweredError, if f is a temporary
+// failure.
 func unanswered(f finding, err error) error {
 	if f.kind == kindAgain || f.kind == kindThrottled {
 		return &UnansweredError{err}
@@ -43,7 +44,7 @@ func unanswered(f finding, err error) error {
 	return err
 }
 
-// listKnown is List of what was listed in an earlier run.
+// listKnown is List for a listing from an earlier run.
 func (s *Storage) listKnown(match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	l := &listing{s: s, match: match, entered: true}
 	for _, o := range s.config.Known.Objects {
@@ -62,8 +63,8 @@ func (s *Storage) known(o KnownObject) storage.Object {
 	return o.Object
 }
 
-// Known returns objects as they were listed, with their validators, or an error where one of
-// them was not listed so or has no validator.
+// Known returns objects as they were listed, with their validators. It returns an error if one of
+// them was not listed like this or has no validator.
 func (s *Storage) Known(objects []storage.Object) (*Known, error) {
 	k := &Known{Asked: s.began, Objects: make([]KnownObject, len(objects))}
 	for i, o := range objects {
@@ -76,24 +77,24 @@ func (s *Storage) Known(objects []storage.Object) (*Known, error) {
 	return k, nil
 }
 
-// Later is a Source that is opened when it is asked for the first time, and again if that
-// fails: for a service that can't be reached yet. Its name is known. The zero value of it
-// can't be used.
+// Later is a Source that is opened at its first use, and again if that fails: for a service that
+// can't be reached yet. Its name is known. The zero value can't be used.
 type Later struct {
 	name string
 	open func(context.Context) (Source, error)
 
 	mu     sync.Mutex
-	turn   chan struct{} // holds a value while it is being opened
+	turn   chan struct{} // holds a value while the source is being opened
 	source Source
 }
 
-// NewLater makes a Source of what open opens, which has to have that name.
+// NewLater returns a Source that calls open when it is first used. The Source that open returns
+// must have that name.
 func NewLater(name string, open func(context.Context) (Source, error)) *Later {
 	return &Later{name: name, open: open, turn: make(chan struct{}, 1)}
 }
 
-// opened returns the Source, which it opens if need be.
+// opened returns the Source, opening it if necessary.
 func (l *Later) opened(ctx context.Context) (Source, error) {
 	select {
 	case l.turn <- struct{}{}:

@@ -41,7 +41,7 @@ func TestOnlyWhatMayPassIsNoAnswer(t *testing.T) {
 	}
 }
 
-// TestWhatWasListedBeforeIsListedWithoutTheService, which is opened when something is read.
+// An earlier listing is listed without the service, which is contacted only when something is read.
 func TestWhatWasListedBeforeIsListedWithoutTheService(t *testing.T) {
 	object := func(path string) KnownObject {
 		return KnownObject{storage.Object{Path: path, SizeBytes: 5, Version: storage.Version{Inode: fingerprint(`"v1"`)}}, `"v1"`}
@@ -79,7 +79,7 @@ func TestWhatWasListedBeforeIsListedWithoutTheService(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestAListingIsNotTakenForYoungerThanItIs: what is listed may be indexed for hours before it is stored.
+// A listing is not considered younger than it is: indexing may take hours before it is stored.
 func TestAListingIsNotTakenForYoungerThanItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -18,12 +18,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// List implements storage.Storage. Listings of services are flat, so what match says of
-// directories saves no requests. Passed over are keys that are no paths, as those with
-// empty components, "." or "..", keys that end in '/', which some tools write for
-// folders, which is told (Config.Log), and names that begin with a dot. Objects that can't be read, because they are
-// archived or have no version, are errors. Errors don't name the root, which the caller
-// knows.
+// List implements storage.Storage. Listings of services are flat, so rejecting a directory in match
+// saves no requests. List skips keys that are not paths, such as those with empty components, "."
+// or "..", which it reports (Config.Log); empty objects whose keys end in '/', which some tools
+// write for folders; and names that begin with a dot. Objects that can't be read, because they are
+// archived or have no version, are errors. Errors don't name the root, which the caller knows.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	if s.config.Known != nil {
 		return s.listKnown(match, visit)
@@ -57,18 +56,18 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	return l.grow(ctx)
 }
 
-// listing is one List.
+// listing is one call of List.
 type listing struct {
 	s     *Storage
 	match func(path string, isDir bool) bool
 	visit func(storage.Object) error
 
 	mu  sync.Mutex
-	err error // of visit, or of an object: it ends the listing
+	err error // from visit, or about an object: it ends the listing
 
 	omitted []storage.Omission
-	dirs    []string // of the last path, those that match was asked about
-	entered bool     // all of them were accepted
+	dirs    []string // of the last path, as far as match was asked about them
+	entered bool     // match accepted all of them
 
 	young []young // visited at the end
 	notes notes
@@ -120,8 +119,8 @@ func (l *listing) visited(o Listed) error {
 	return l.err
 }
 
-// omit notes an object that is left out since a name in its path begins with a dot: where that is
-// one of a folder, that folder, once.
+// omit notes an object that is left out because a component of its path begins with a dot. If that
+// is a folder, it notes the folder, once.
 func (l *listing) omit(path string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,8 +150,8 @@ func (l *listing) failed() bool {
 	return l.err != nil
 }
 
-// enters asks match about the directories of a path, but for those that the path before
-// it lay in as well: services list by name.
+// enters asks match about the directories of a path, except those that it shares with the previous
+// path: services list by name.
 func (l *listing) enters(path string) bool {
 	dirs := strings.Split(path, "/")
 	dirs = dirs[:len(dirs)-1]
@@ -161,7 +160,7 @@ func (l *listing) enters(path string) bool {
 		same++
 	}
 	if same == len(l.dirs) && !l.entered {
-		return false // it lies in a directory that is not entered
+		return false // it is in a directory that is not entered
 	}
 	l.dirs, l.entered = append(l.dirs[:same:same], dirs[same:]...), true
 	for i := same; i < len(dirs); i++ {
@@ -173,8 +172,8 @@ func (l *listing) enters(path string) bool {
 	return true
 }
 
-// archives is the refusal of archived objects. Restoring takes hours, so they are all
-// told at once.
+// archives returns the error for archived objects. Restoring them takes hours, so one error covers
+// them all.
 func (l *listing) archives() error {
 	if l.archived == 0 {
 		return nil
@@ -191,7 +190,7 @@ const (
 	notAPath
 )
 
-// usable says whether a key is a path, by its components.
+// usable classifies a key by its components.
 func usable(key string) use {
 	u := isPath
 	for component := range strings.SplitSeq(key, "/") {
@@ -205,7 +204,7 @@ func usable(key string) use {
 	return u
 }
 
-// object remembers an object as it is, and gives it as the rest of lsiofs knows it.
+// object records a listed object, and returns it in the form that the rest of lsiofs uses.
 func (s *Storage) object(l Listed) storage.Object {
 	o := storage.Object{Path: l.Path, SizeBytes: l.SizeBytes, Version: version(l)}
 	if known, ok := s.listed.withoutVersion(o); ok {
@@ -215,8 +214,8 @@ func (s *Storage) object(l Listed) storage.Object {
 	return o
 }
 
-// Stat implements storage.Storage. What it gives may be read from then on, and what
-// was listed before only where it is the same.
+// Stat implements storage.Storage. The object that it returns can be read from then on; an object
+// that was listed earlier only if it is equal.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
 	if i, ok := s.knownAt[path]; ok {
 		return s.known(s.config.Known.Objects[i]), nil
@@ -231,7 +230,7 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return s.object(l), nil
 }
 
-// describe gives an object that can be read, as it is now.
+// describe returns an object that can be read, as it is now.
 func (s *Storage) describe(ctx context.Context, path string) (Listed, error) {
 	l, err := s.head(ctx, path)
 	if err != nil {
@@ -258,8 +257,7 @@ func (s *Storage) head(ctx context.Context, path string) (l Listed, err error) {
 	return l, err
 }
 
-// headByRead describes an object by an answer to a read of its first byte, where the
-// server knows no HEAD.
+// headByRead describes an object by reading its first byte, for servers that don't support HEAD.
 func (s *Storage) headByRead(ctx context.Context, path string) (Listed, error) {
 	a, err := s.source.Open(ctx, path, "", 0, 1)
 	if err != nil {
@@ -280,17 +278,17 @@ func (s *Storage) headByRead(ctx context.Context, path string) (Listed, error) {
 	return l, nil
 }
 
-// firstContact is for how long a host that has never answered is tried to be reached: its
-// name or its port may be mistaken, and then nobody should wait for the whole timeout. A
-// service that is being started beside the mount has time to come up, and so has a resolver: those of
-// clusters and of laptops say for some seconds that there is no such host.
+// firstContact is how long to keep trying to reach a host that has never answered: its name or port
+// may be wrong, and then readers should not have to wait for the whole timeout. It gives a service
+// that is started together with the mount time to come up. firstLookup is the same for resolvers:
+// those of clusters and laptops report for some seconds that a host does not exist.
 const (
 	firstContact = 20 * time.Second
 	firstLookup  = 15 * time.Second
 )
 
-// contact is for how long what may be a mistaken name or port is tried, and what to look at; 0 for
-// errors of other kinds.
+// contact returns how long to retry an error that may come from a wrong name or port, and advice; 0
+// for other errors.
 func contact(err error) (limit time.Duration, advice string) {
 	if name, ok := errors.AsType[*net.DNSError](err); ok && name.IsNotFound {
 		return firstLookup, "look at the host's name, and at DNS"
@@ -304,9 +302,9 @@ func contact(err error) (limit time.Duration, advice string) {
 	return 0, ""
 }
 
-// call makes a request that is no read, again and again as reads are, on the caller's
-// goroutine. It takes no slot: listings are few, and who asks for many objects bounds
-// that.
+// call makes a request that is not a read, on the caller's goroutine, and retries it as reads are
+// retried. It uses no slot: listings are few, and callers that stat many objects bound their own
+// concurrency.
 func (s *Storage) call(ctx context.Context, path string, ask func(ctx context.Context) error) error {
 	var h history
 	began := time.Now()
@@ -357,8 +355,8 @@ func (s *Storage) call(ctx context.Context, path string, ask func(ctx context.Co
 	}
 }
 
-// telling waits as sleep does, on behalf of somebody who has waited for so long. It calls tell, also in the
-// middle of the wait, once that is for long enough to be told.
+// telling waits like sleep, for a caller that has already waited for waited. It calls tell once the
+// total is long enough to be reported, if necessary in the middle of the wait.
 func telling(ctx context.Context, wait, waited time.Duration, tell func()) error {
 	if waited >= patience {
 		tell()
@@ -368,9 +366,9 @@ func telling(ctx context.Context, wait, waited time.Duration, tell func()) error
 	return sleep(ctx, wait)
 }
 
-// Try makes a request that is no read, as an engine of such a Config makes it: again
-// and again until it is answered, until asking again does not help, or until
-// Config.ReadTimeout has passed. It is for what is asked before there is an engine.
+// Try makes a request that is not a read, with the retries of an engine with this Config: until it
+// is answered, until retrying does not help, or until Config.ReadTimeout has passed. It is for
+// requests before there is an engine.
 func Try(ctx context.Context, c Config, ask func(ctx context.Context) error) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -379,7 +377,7 @@ func Try(ctx context.Context, c Config, ask func(ctx context.Context) error) err
 	return s.call(ctx, "", ask)
 }
 
-// nowhere is a Source that call may refresh.
+// nowhere is a Source on which call may call Refresh.
 type nowhere struct{ Source }
 
 func (nowhere) Name() string { return "" }
@@ -412,7 +410,7 @@ func (s *Storage) askOnce(ctx context.Context, ask func(ctx context.Context) err
 	return ofError(s.cause(ctx, err)), err
 }
 
-// sleep waits, or gives the context's error.
+// sleep waits for d, or returns the context's error.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

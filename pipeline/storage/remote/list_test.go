@@ -33,8 +33,8 @@ func (w *world) list() (paths []string, err error) {
 	return paths, err
 }
 
-// A listing of several pages is whole, also where pages fail, and asks for none twice that
-// has come.
+// A listing of several pages is complete even if pages fail, and requests no page again that has
+// arrived.
 func TestListingsOfManyPages(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		for i := range 3000 {
@@ -84,7 +84,7 @@ func TestListingsThatFail(t *testing.T) {
 	}
 }
 
-// Keys that are no paths are passed over, odd ones are not.
+// Keys that are not paths are skipped; unusual ones are not.
 func TestOddKeys(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		odd := []string{"a b.tar", "a%2Fb", "ünï/数据+&=?#.bin", "c:d.tar", "quo\"te'", "-", "x/y z/w", "100%", "line\nbreak"}
@@ -113,7 +113,7 @@ func TestOddKeys(t *testing.T) {
 	})
 }
 
-// What a listing leaves out, and versions that are worth little, are told, once for an engine.
+// What a listing leaves out, and versions that are of little value, are logged, once per engine.
 func TestAListingTellsWhatIsOddAboutIt(t *testing.T) {
 	var log strings.Builder
 	config := remote.DefaultConfig()
@@ -146,7 +146,7 @@ func TestAListingTellsWhatIsOddAboutIt(t *testing.T) {
 	}
 }
 
-// timed is a source that lists files of those times, whose versions are made of them.
+// timed is a source that lists files with those times, whose validators are made from them.
 type timed struct {
 	remote.Source
 	at []time.Time
@@ -181,8 +181,8 @@ func TestFilesThatShareOneTimeAreTold(t *testing.T) {
 	}
 }
 
-// A listing visits what a walk of a tree would, whatever match accepts, and never asks
-// about what lies below a directory that it did not accept.
+// A listing visits the same files as a walk of a tree would, whatever match accepts, and never asks
+// about paths below a directory that was rejected.
 func TestListMatchesAsATreeDoes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		keys := rapid.SliceOfNDistinct(rapid.StringMatching(`[ab](/[ab]){0,3}(/f[12])`), 0, 20, rapid.ID).Draw(rt, "keys")
@@ -225,7 +225,7 @@ func TestListMatchesAsATreeDoes(t *testing.T) {
 	})
 }
 
-// What can't be read is said when it is listed.
+// Objects that can't be read are reported when they are listed.
 func TestRefusals(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.server.Put("cold/b.tar", 5<<30)
@@ -256,7 +256,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// A server that knows no HEAD is asked for one byte instead.
+// If a server does not support HEAD, one byte is read instead.
 func TestServersWithoutHead(t *testing.T) {
 	for _, status := range []int{405, 501} {
 		in(t, nil, func(t *testing.T, w *world) {
@@ -281,7 +281,7 @@ func TestServersWithoutHead(t *testing.T) {
 	}
 }
 
-// The price is of requests for objects and of listings.
+// The price covers requests for objects and listings.
 func TestStatsCountRequests(t *testing.T) {
 	change := func(c *remote.Config) { c.GetDollars, c.ListDollars = 0.0004/1000, 0.005/1000 }
 	in(t, change, func(t *testing.T, w *world) {
@@ -304,7 +304,7 @@ func TestStatsCountRequests(t *testing.T) {
 	})
 }
 
-// A server whose certificate nobody vouches for is refused at once.
+// A server whose certificate is not trusted is rejected at once.
 func TestCertificatesThatAreRefused(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	server.Config.ErrorLog = discard()

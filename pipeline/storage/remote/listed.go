@@ -14,8 +14,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
-// fingerprint is a validator in 64 bits: the first 8 bytes, big-endian, of its
-// SHA-256; 0 for none. It stands in storage.Version, where files have their inode.
+// fingerprint returns a validator in 64 bits: the first 8 bytes, big-endian, of its SHA-256; 0 for
+// "". It is stored in storage.Version in place of a file's inode.
 func fingerprint(v Validator) uint64 {
 	if v == "" {
 		return 0
@@ -24,26 +24,25 @@ func fingerprint(v Validator) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// listed keeps the validators of a dataset's objects, in some 50 bytes each: a listing
-// may have millions, and their paths are kept elsewhere already. Safe for concurrent
-// use.
+// listed holds the validators of a dataset's objects, in about 50 bytes each: a listing may have
+// millions, and their paths are already stored elsewhere. It is safe for concurrent use.
 //
-//	at      xxh3 of the path → what of the object is compared, place of its validator
+//	at      xxh3 of the path → hash of path, size and version; position of its validator
 //	packed  validators, one after another: a length, then so many bytes
 //
-// Two paths with one hash would have one validator; what is compared includes the
-// path, so the one that was listed first gives ErrChanged, and no wrong bytes.
+// Two paths with the same hash would share one validator. But the compared hash includes the path,
+// so the one that was listed first gives ErrChanged, and never wrong bytes.
 type listed struct {
 	mu     sync.RWMutex
 	at     map[uint64]entry
 	packed []byte
-	// unversioned are objects, by path, of which the size alone counts (dropVersion).
+	// unversioned holds objects, by path, of which only the size is compared (dropVersion).
 	unversioned map[string]storage.Object
 }
 
 type entry struct {
 	seen  uint64 // hash of path, size and version
-	place uint64 // in packed; the highest bit: the server has given all for a range
+	place uint64 // in packed; highest bit: the server has sent the whole object for a range
 }
 
 const noRanges = 1 << 63
@@ -62,15 +61,15 @@ func (l *listed) put(o storage.Object, v Validator) {
 	e.place = uint64(len(l.packed))
 	l.packed = pack(l.packed, v)
 	if packed := l.packed[e.place:]; again && packedBytes(l.packed[old.place&^noRanges:]) == len(packed) {
-		e.place = old.place &^ noRanges // so versions that come and go take no more memory
+		e.place = old.place &^ noRanges // reuse the space, so that changing versions use no more memory
 		copy(l.packed[e.place:], packed)
 		l.packed = l.packed[:len(l.packed)-len(packed)]
 	}
 	l.at[key] = e
 }
 
-// get gives the validator of an object as it was listed, and whether its server is
-// known to give all for a range; no, if it was not listed so.
+// get returns the validator of an object as it was listed, and whether its server is known to send
+// the whole object for a range. ok is false if it was not listed like this.
 func (l *listed) get(o storage.Object) (v Validator, whole, ok bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -84,9 +83,9 @@ func (l *listed) get(o storage.Object) (v Validator, whole, ok bool) {
 	return unpack(l.packed[e.place&^noRanges:]), e.place&noRanges != 0, true
 }
 
-// Identity names the bytes of an object in all runs: where it lies, as a URL without
-// secrets, and in which version. It says no to objects that were not listed so, and to those
-// that the service names no versions of (Config.Unversioned).
+// Identity identifies the bytes of an object across runs, by its location, as a URL without
+// secrets, and its version. ok is false for objects that were not listed like this, and for those
+// that have no version (Config.Unversioned).
 func (s *Storage) Identity(o storage.Object) (url string, v Validator, ok bool) {
 	v, _, ok = s.listed.get(o)
 	if !ok || v == "" {
@@ -107,7 +106,7 @@ func identity(root string, o storage.Object, v Validator) (url string, _ Validat
 	return root + "/" + o.Path, v
 }
 
-// setWhole remembers that the server of an object gives all of it for a range.
+// setWhole records that an object's server sends the whole object for a range.
 func (l *listed) setWhole(o storage.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,8 +117,9 @@ func (l *listed) setWhole(o storage.Object) {
 	}
 }
 
-// dropVersion has an object known by its size alone from now on: its service names another version
-// at each look. What is listed of it with that size later is the same object.
+// dropVersion makes the size the only thing that is compared of an object from now on, because its
+// service returns another version at each look. If it is listed again with that size, it is the
+// same object.
 func (l *listed) dropVersion(o storage.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +131,8 @@ func (l *listed) dropVersion(o storage.Object) {
 	}
 }
 
-// withoutVersion returns the object that dropVersion was called with, if o may be the same.
+// withoutVersion returns the object that dropVersion was called with, and whether o may be the
+// same.
 func (l *listed) withoutVersion(o storage.Object) (storage.Object, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -139,7 +140,7 @@ func (l *listed) withoutVersion(o storage.Object) (storage.Object, bool) {
 	return known, ok && known.SizeBytes == o.SizeBytes
 }
 
-// seen is never 0.
+// seen returns a hash of path, size and version. It is never 0.
 func seen(o storage.Object) uint64 {
 	var p [24]byte
 	binary.LittleEndian.PutUint64(p[:], uint64(o.SizeBytes))
@@ -148,9 +149,9 @@ func seen(o storage.Object) uint64 {
 	return max(xxh3.HashSeed(append(p[:], o.Path...), 1), 1)
 }
 
-// md5Length is the length of S3's usual ETag, 32 hexadecimal digits in quotes, which
-// takes 17 bytes instead of 35. Its mark is no length that a validator of fewer than
-// maxValidatorBytes has.
+// md5Length is the length of S3's usual ETag, 32 hexadecimal digits in quotes. It is stored in 18
+// bytes instead of 36. md5Mark can't be the length of a validator, which is at most
+// maxValidatorBytes.
 const (
 	md5Length         = 34
 	md5Mark           = 0xffff
@@ -166,7 +167,7 @@ func pack(to []byte, v Validator) []byte {
 	return append(binary.LittleEndian.AppendUint16(to, uint16(len(v))), v...)
 }
 
-// packedBytes is the length of what pack has written.
+// packedBytes returns the length of what pack wrote.
 func packedBytes(from []byte) int {
 	n := binary.LittleEndian.Uint16(from)
 	if n == md5Mark {

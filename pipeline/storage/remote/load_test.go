@@ -21,8 +21,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 )
 
-// submit reads n ranges of size bytes of an object, and calls done with the turn of each
-// and its error.
+// submit reads n ranges of size bytes of an object, and calls done with the index of each and its
+// error.
 func (w *world) submit(o storage.Object, n int, size int64, done func(i int, err error)) {
 	reads := make([]*storage.Read, n)
 	for i := range reads {
@@ -38,7 +38,7 @@ func (w *world) submit(o storage.Object, n int, size int64, done func(i int, err
 	w.Submit(reads)
 }
 
-// all is submit that waits, and gives how many failed.
+// all is submit, but waits, and returns how many reads failed.
 func (w *world) all(o storage.Object, n int, size int64) (failed int) {
 	var waits sync.WaitGroup
 	var count atomic.Int64
@@ -53,7 +53,7 @@ func (w *world) all(o storage.Object, n int, size int64) (failed int) {
 	return int(count.Load())
 }
 
-// rate is how many reads a second are made within a time, by 64 readers.
+// rate returns how many reads per second 64 readers make during d.
 func (w *world) rate(d time.Duration) float64 {
 	var n, failed atomic.Int64
 	var readers sync.WaitGroup
@@ -74,8 +74,8 @@ func (w *world) rate(d time.Duration) float64 {
 	return float64(n.Load()) / d.Seconds()
 }
 
-// A storm of 30 s of 503 gives no reader an error, asks less, and is over soon after it,
-// with hedges as without.
+// During 30 s of 503 no reader gets an error and fewer requests are made, and soon after it the
+// rate is back, with and without hedges.
 func TestStorm(t *testing.T) {
 	ways := []bool{true, false}
 	if testing.Short() {
@@ -98,13 +98,13 @@ func TestStorm(t *testing.T) {
 			w.rate(30 * time.Second)
 			require.Equal(t, 4, slots)
 			require.Less(t, requests, 30*int(before)/10)
-			w.rate(6 * time.Second) // with what reads waited for, 10 s
+			w.rate(6 * time.Second) // 10 s, including the waits of reads
 			require.GreaterOrEqual(t, w.rate(time.Second), 0.9*before)
 		})
 	}
 }
 
-// Retry-After is for all requests.
+// Retry-After applies to all requests.
 func TestRetryAfterStopsNewRequests(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.server.On(unkind.Method("GET"), unkind.Status(429, "", "Retry-After", "20")).Times(1)
@@ -123,7 +123,7 @@ func TestRetryAfterStopsNewRequests(t *testing.T) {
 	})
 }
 
-// crowd is how many are in a place, and how many at most there were at a time.
+// crowd counts how many are inside, and the most that were inside at a time.
 type crowd struct{ now, most atomic.Int64 }
 
 func (c *crowd) enter() {
@@ -135,8 +135,7 @@ func (c *crowd) enter() {
 
 func (c *crowd) leave() { c.now.Add(-1) }
 
-// No more requests are under way than slots, nor more bytes than may be; one read alone
-// may be larger.
+// The numbers of running requests and of their bytes are bounded; a single read may be larger.
 func TestRequestsAndBytesAreBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		connections int
@@ -164,8 +163,7 @@ func TestRequestsAndBytesAreBounded(t *testing.T) {
 	}
 }
 
-// What a reader waits for goes first, then what it is going to want, nearest first, then
-// what nobody asked for.
+// Reads that a reader waits for go first, then planned ones, nearest first, then fills.
 func TestReadsAreMadeByRank(t *testing.T) {
 	one := func(c *remote.Config) { c.Connections = 1 }
 	in(t, one, func(t *testing.T, w *world) {
@@ -180,18 +178,18 @@ func TestReadsAreMadeByRank(t *testing.T) {
 			waits.Add(1)
 			return &storage.Read{Object: w.a, OffsetBytes: off, Buf: make([]byte, 100*kib), Done: func(error) { waits.Done() }}
 		}
-		w.Submit([]*storage.Read{read(kib)}) // is begun at once
+		w.Submit([]*storage.Read{read(kib)}) // starts at once
 		synctest.Wait()
 		w.Fill([]*storage.Read{read(3*mib + 512*kib)})
 		w.Submit([]*storage.Read{read(1 * mib), read(2 * mib), read(3 * mib), read(2 * kib)})
 		time.Sleep(1500 * time.Millisecond)
-		w.Plan(2, []storage.Want{{Object: w.a, OffsetBytes: 3*mib + 400*kib, SizeBytes: 200 * kib, DueBytes: 10}}) // what is filled, too
+		w.Plan(2, []storage.Want{{Object: w.a, OffsetBytes: 3*mib + 400*kib, SizeBytes: 200 * kib, DueBytes: 10}}) // applies to the fill, too
 		waits.Wait()
 		require.Equal(t, []string{"1+100", "2+100", "3584+100", "2048+100", "1024+100", "3072+100"}, w.reads())
 	})
 }
 
-// Fill has half of the slots, and none for 10 s after a throttle.
+// Fills use half of the slots, and none for 10 s after a throttle.
 func TestFillLeavesRoom(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.server.On(unkind.Method("GET"), unkind.Delay(time.Second))
@@ -218,8 +216,8 @@ func TestFillLeavesRoom(t *testing.T) {
 	})
 }
 
-// Close waits for what succeeds; what fails after it is not tried again, and what waits
-// for its next attempt ends.
+// Close waits for reads that succeed; after it, failed reads are not retried, and those that wait
+// for their next attempt end.
 func TestCloseDuringAnOutage(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.server.On(unkind.Method("GET"), unkind.Together(unkind.Delay(time.Second), unkind.Status(500, "")))
@@ -239,7 +237,7 @@ func TestCloseDuringAnOutage(t *testing.T) {
 	})
 }
 
-// A read that is called off while it waits for another attempt is not tried again.
+// A read that is cancelled while it waits for another attempt is not retried.
 func TestReadsThatFailMayBeCalledOff(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.server.On(unkind.Method("GET"), unkind.Status(500, ""))
@@ -255,8 +253,7 @@ func TestReadsThatFailMayBeCalledOff(t *testing.T) {
 	})
 }
 
-// late is a source whose bodies go on writing to the buffer for a while after they are
-// told to end.
+// late is a source whose bodies keep writing to the buffer for a while after they are told to end.
 type late struct {
 	remote.Source
 	lag time.Duration
@@ -282,7 +279,7 @@ func (b lateBody) Read(p []byte) (int, error) {
 
 func (lateBody) Close() error { return nil }
 
-// A buffer is given back when nobody writes to it any more.
+// A buffer is returned only when nothing writes to it any more.
 func TestBuffersAreGivenBackAfterTheLastWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := unkind.New()
@@ -300,8 +297,7 @@ func TestBuffersAreGivenBackAfterTheLastWrite(t *testing.T) {
 	})
 }
 
-// Whatever a server does, a read gives the right bytes or an error, and comes to an end;
-// nothing is left behind.
+// Whatever a server does, every read ends, with the right bytes or an error, and nothing leaks.
 func TestAnyFaultsGiveTheRightBytesOrAnError(t *testing.T) {
 	faults := []unkind.Fault{
 		unkind.Delay(3 * time.Second), unkind.Hang(), unkind.Stall(0), unkind.Stall(100 * kib), unkind.Drip(300 * time.Millisecond), unkind.Reset(-1), unkind.Reset(0), unkind.Reset(70 * kib),

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// mostNamed is how many keys are named of those that are left out.
+// mostNamed is how many of the keys that were left out are named.
 const mostNamed = 3
 
-// notes are what a listing has to say for people of what it has seen.
+// notes collects what a listing reports to the user.
 type notes struct {
-	left  int      // objects that are left out, since their keys are no paths
-	first []string // the first keys of those
+	left  int      // objects left out because their keys are not paths
+	first []string // the first of those keys
 
-	files int       // whose versions may be made of their times
+	files int       // files whose versions may consist of their times
 	time  time.Time // of all of them
-	mixed bool      // their times differ, or there are others
+	mixed bool      // their times differ, or other files exist
 }
 
-// leftOut notes an object whose key is no path. Empty ones that end in '/' stand for
-// folders, and have nothing to leave out: it reports whether this one has.
+// leftOut notes an object whose key is not a path. Empty objects whose keys end in '/' represent
+// folders and are not noted. It reports whether the object was noted.
 func (n *notes) leftOut(o Listed) bool {
 	if o.SizeBytes == 0 && strings.HasSuffix(o.Path, "/") || o.Path == "" {
 		return false
@@ -40,7 +40,7 @@ func (n *notes) taken(o Listed) {
 	n.mixed = n.mixed || o.Modified.IsZero() || !maybeTime(o.Validator) || !o.Modified.Equal(n.time)
 }
 
-// tell logs what there is to say, each thing once for an engine, however often it lists.
+// tell logs the notes. Each message is logged once per engine, however often it lists.
 func (s *Storage) tell(n *notes) {
 	if s.config.Log == nil {
 		return

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// IsPage reports whether an answer's header h says that its body is a web page.
+// IsPage reports whether an answer with header h has a web page as its body.
 func IsPage(h http.Header) bool {
 	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	switch strings.ToLower(strings.TrimSpace(kind)) {
@@ -16,7 +16,7 @@ func IsPage(h http.Header) bool {
 	return false
 }
 
-// NamesPage reports whether a file of that path may be a web page.
+// NamesPage reports whether a file with that path may be a web page.
 func NamesPage(name string) bool {
 	switch strings.ToLower(path.Ext(name)) {
 	case ".htm", ".html", ".xhtml":

@@ -13,13 +13,13 @@ var (
 	errLate   = errors.New("the answer came too slowly")
 )
 
-// race is one attempt at a read, of which the first request writes to the read's buffer,
-// and hedges to memory of their own:
+// race is one attempt at a read. The first request writes to the read's buffer, and hedges write to
+// memory of their own:
 //
-//	p       |■■■■■■■■■□□□□□□□□□□|  the first request, which has stopped coming
-//	hedge            |■■■■□□□□□□|  from the byte that came, or from the begin
+//	p       |■■■■■■■■■□□□□□□□□□□|  the first request, which has stalled
+//	hedge            |■■■■□□□□□□|  from where the first one stalled, or from the beginning
 //
-// The first whole answer wins. Nothing writes to p once the race has ended.
+// The first complete answer wins. Nothing writes to p once the race has ended.
 type race struct {
 	s    *Storage
 	r    *read
@@ -28,32 +28,32 @@ type race struct {
 	pace pace
 
 	mu       sync.Mutex
-	timer    *time.Timer // looks whether all requests are late
-	requests []*request  // the first one, then hedges
+	timer    *time.Timer // checks whether all requests are late
+	requests []*request  // the first one, followed by hedges
 	running  int
-	quiet    sync.Cond // a hedge has ended
+	quiet    sync.Cond // signals that a hedge has ended
 	settled  bool      // no more hedges
-	won      []byte    // of the hedge that was first
-	wonFrom  int       // where in p it begins
+	won      []byte    // the bytes of the hedge that won
+	wonFrom  int       // where they begin in p
 }
 
-// request is one of a race.
+// request is one request of a race.
 type request struct {
 	from   int // it is for p[from:]
 	cancel context.CancelCauseFunc
 	began  time.Time
 	came   atomic.Int64 // bytes of its body
-	last   atomic.Int64 // nanoseconds from began to the last of them
-	ended  bool         // the race's mu is held
+	last   atomic.Int64 // time of the last of them, in nanoseconds since began
+	ended  bool         // guarded by the race's mu
 }
 
-// seen is told of bytes of the body, by who reads it.
+// seen records n bytes of the body. The goroutine that reads the body calls it.
 func (q *request) seen(n int) {
 	q.came.Add(int64(n))
 	q.last.Store(int64(time.Since(q.began)))
 }
 
-// race makes the request of a read, with hedges where nothing comes for long.
+// race makes the request of a read, with hedges if nothing arrives for long.
 func (s *Storage) race(r *read, q question, p []byte) (n int, f finding) {
 	x := &race{s: s, r: r, q: q, size: len(p), pace: s.hedges.begin(len(p), &s.stats)}
 	x.quiet.L = &x.mu
@@ -66,7 +66,7 @@ func (s *Storage) race(r *read, q question, p []byte) (n int, f finding) {
 	return x.end(n, f, p)
 }
 
-// add begins another request. mu is held.
+// add adds another request. mu is held.
 func (x *race) add(from int) (context.Context, *request) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	q := &request{from: from, cancel: cancel, began: time.Now()}
@@ -75,7 +75,7 @@ func (x *race) add(from int) (context.Context, *request) {
 	return ctx, q
 }
 
-// look makes a hedge if all requests are late, and somebody waits.
+// look makes a hedge if all requests are late and a reader waits.
 func (x *race) look() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -86,7 +86,7 @@ func (x *race) look() {
 		x.timer.Reset(wait)
 		return
 	}
-	if x.requests[0].ended { // so another attempt is better than these
+	if x.requests[0].ended { // another attempt is better than waiting for these
 		x.settle(errLate)
 		return
 	}
@@ -100,7 +100,7 @@ func (x *race) look() {
 	x.timer.Reset(x.pace.silence())
 }
 
-// patience is how long until all requests may be late. mu is held.
+// patience returns how long until all requests may be late. mu is held.
 func (x *race) patience() (wait time.Duration) {
 	for _, q := range x.requests {
 		if !q.ended {
@@ -111,8 +111,8 @@ func (x *race) patience() (wait time.Duration) {
 	return wait
 }
 
-// from is where in p a hedge begins: what has come of p need not come again, where that is
-// enough to be worth a range of its own. mu is held.
+// from returns where in p a hedge begins. Bytes that have already arrived are not requested again
+// if they are enough to be worth a range request. mu is held.
 func (x *race) from() int {
 	came := int(x.requests[0].came.Load())
 	if x.q.whole || came < resumeBytes || came >= x.size {
@@ -127,7 +127,7 @@ func (x *race) hedge(ctx context.Context, h *request) {
 	q, p := x.q, make([]byte, x.size-h.from)
 	if h.from > 0 {
 		q.begin, q.plain = q.begin+int64(h.from), false
-		q.whole = q.size <= wholeBytes // asked for without a range, it may be given so alone
+		q.whole = q.size <= wholeBytes // the first request had no range; this one may be answered with the whole object
 	}
 	_, f := x.s.exchange(ctx, x.r.Object.Path, q, p, nil, h.seen)
 	x.s.hedged(len(p), f)
@@ -143,7 +143,7 @@ func (x *race) hedge(ctx context.Context, h *request) {
 	x.quiet.Broadcast()
 }
 
-// settle ends all requests but those that have ended, and makes no more. mu is held.
+// settle cancels all running requests, and allows no more. mu is held.
 func (x *race) settle(why error) {
 	x.settled = true
 	x.timer.Stop()
@@ -152,8 +152,7 @@ func (x *race) settle(why error) {
 	}
 }
 
-// end waits for the hedges of a race, of which the first request has come to its end, and
-// gives what came of it.
+// end waits for the hedges of a race whose first request has ended, and returns the result.
 func (x *race) end(n int, f finding, p []byte) (int, finding) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -162,12 +161,13 @@ func (x *race) end(n int, f finding, p []byte) (int, finding) {
 	if f.kind == kindGood || f.kind == kindFinal {
 		x.settle(errHedged)
 	}
-	for x.running > 0 { // if the first request failed a hedge may still be right
+	for x.running > 0 { // even if the first request failed, a hedge may succeed
 		x.quiet.Wait()
 	}
 	x.settled = true
 	x.timer.Stop()
-	// A hedge that begins behind the first request's bytes is worth as much as these.
+	// A hedge that begins after the bytes of the first request is useful only if all bytes before
+	// it arrived.
 	if f.kind == kindGood || x.won == nil || n < x.wonFrom {
 		return n, f
 	}

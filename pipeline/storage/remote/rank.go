@@ -8,8 +8,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// rank is the turn of a read among those that wait: by class, then by how much of a
-// stream comes before it is needed, then as they came.
+// rank is the priority of a read among those that wait: by class, then by how much of a stream
+// comes before it is needed, then in order of arrival.
 type rank struct {
 	class class
 	due   int64
@@ -20,15 +20,15 @@ type class int8
 
 const (
 	demanded class = iota // a reader waits for it
-	planned               // a reader is going to want it
-	filling               // nobody asked for it
+	planned               // a reader will want it
+	filling               // nothing waits for it
 )
 
 func (a rank) less(b rank) bool {
 	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.due, b.due), cmp.Compare(a.seq, b.seq)) < 0
 }
 
-// queue holds the reads that wait for a slot, as container/heap has it.
+// queue holds the reads that wait for a slot, for container/heap.
 type queue []*read
 
 var _ heap.Interface = (*queue)(nil)
@@ -46,17 +46,17 @@ func (q *queue) Pop() any {
 	return r
 }
 
-// plans is what readers have said that they are going to want.
+// plans holds the wants that readers have announced.
 //
-// A read is ranked by the nearest want that it touches. One that no want touches is
-// demanded: who submits it, and says nothing, waits for it.
+// A read is ranked by the nearest want that it overlaps. A read that overlaps none is demanded: its
+// submitter waits for it.
 type plans map[uint64]map[string][]span
 
-// span is a want, among those of one object, which are sorted by begin. reach is the
-// furthest end of this and of all before it.
+// span is one of an object's wants, which are sorted by begin. reach is the largest end of this
+// span and all before it.
 type span struct{ begin, end, reach, due int64 }
 
-// spansOf sorts wants by object.
+// spansOf groups wants by object and sorts them.
 func spansOf(wants []storage.Want) map[string][]span {
 	spans := make(map[string][]span)
 	for _, w := range wants {
@@ -82,13 +82,13 @@ func (p plans) set(reader uint64, spans map[string][]span) {
 	p[reader] = spans
 }
 
-// class is the class and the due bytes of a read of [begin, end).
+// class returns the class and the due bytes of a read of [begin, end).
 func (p plans) class(path string, begin, end int64, fill bool) (class, int64) {
 	nearest, found := int64(0), false
 	for _, spans := range p {
 		of := spans[path]
-		// Those before i begin before the read ends; as far as they reach into it, the
-		// read touches them.
+		// Spans before i begin before the read ends. Those that also end after it begins overlap
+		// it.
 		i, _ := slices.BinarySearchFunc(of, end, func(s span, end int64) int { return cmp.Compare(s.begin, end) })
 		for i--; i >= 0 && of[i].reach > begin; i-- {
 			if of[i].end > begin && (!found || of[i].due < nearest) {

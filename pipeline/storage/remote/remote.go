@@ -13,27 +13,26 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// wholeBytes is up to which size an object is read whole for a range of it, where the
-// server knows no ranges.
+// wholeBytes is the largest object that is read whole to get a range of it, if the server does not
+// support ranges.
 const wholeBytes = 8 << 20
 
-// longestPause is for how long one answer stops all new requests. Services say times
-// up to an hour; what waits is asked for again sooner, a request at a time.
+// longestPause is how long one answer may stop all new requests. Services ask for up to an hour;
+// waiting reads are retried sooner, one request at a time.
 const longestPause = 30 * time.Second
 
-// Storage is a storage.Storage over a Source. Each read is one request, made anew until
-// it is right or can't be. Reads that wait for a slot are begun by rank; what they are
-// for is said by Plan.
+// Storage is a storage.Storage that reads from a Source. Each read is one request, retried until it
+// is right or can't be. Reads that wait for a slot are started by rank, which depends on Plan.
 type Storage struct {
 	source  Source
 	config  Config
-	began   time.Time // of New, before anything was asked
+	began   time.Time // time of New, before any request
 	listed  listed
 	doubts  *doubts
-	knownAt map[string]int // of Config.Known's objects, by path
+	knownAt map[string]int // index in Config.Known.Objects by path
 	stats   stats
-	hedges  *hedges                            // nil: there are none
-	worked  atomic.Bool                        // the service has answered once
+	hedges  *hedges                            // nil: no hedges
+	worked  atomic.Bool                        // the service has answered at least once
 	omitted atomic.Pointer[[]storage.Omission] // by the last List
 
 	toldLeft, toldTimes sync.Once // see tell
@@ -41,15 +40,15 @@ type Storage struct {
 
 	mu       sync.Mutex
 	plans    plans
-	quiet    sync.Cond // underWay has become 0
+	quiet    sync.Cond // signals that underWay has become 0
 	queue    queue
-	waiting  map[*read]*time.Timer // for their next attempt
+	waiting  map[*read]*time.Timer // reads waiting for their next attempt
 	slots    slots
-	used     int   // slots that are taken
-	fills    int   // of them by fill
-	flying   int64 // bytes that are asked for
+	used     int   // slots in use
+	fills    int   // slots used by fills
+	flying   int64 // bytes requested and not yet received
 	paused   time.Time
-	waker    *time.Timer // dispatches once more; nil: none is set
+	waker    *time.Timer // calls dispatch again; nil: not set
 	seq      uint64
 	underWay int // reads whose Done has not been called
 	streams  map[*stream]struct{}
@@ -66,7 +65,7 @@ var (
 	_ storage.Sequential = (*Storage)(nil)
 )
 
-// New makes an engine over a source, which is closed with it. It sends nothing.
+// New returns an engine that reads from source, and closes it when it is closed. It sends nothing.
 func New(source Source, c Config) (*Storage, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("%s: %w", source.Name(), err)
@@ -89,21 +88,21 @@ func New(source Source, c Config) (*Storage, error) {
 	return s, nil
 }
 
-// read is a storage.Read on its way.
+// read is a storage.Read that is being processed.
 type read struct {
 	*storage.Read
 	validator Validator
-	whole     bool // the server is known to give all of the object
+	whole     bool // the server is known to send the whole object
 	fill      bool
 
 	rank    rank
-	filling bool      // it counts among Storage.fills
-	flying  int64     // what it takes of Storage.flying
-	got     int       // bytes of Buf that are right
-	since   time.Time // somebody waits for it; zero: nobody does
+	filling bool      // counted in Storage.fills
+	flying  int64     // its share of Storage.flying
+	got     int       // leading bytes of Buf that are right
+	since   time.Time // a reader waits for it since then; zero: none does
 	history history
-	tries   atomic.Int32 // that have failed
-	late    atomic.Bool  // it was waited for in vain, and that was told
+	tries   atomic.Int32 // failed attempts
+	late    atomic.Bool  // Trouble was reported for it
 }
 
 var (
@@ -133,7 +132,7 @@ func (s *Storage) submit(reads []*storage.Read, fill bool) {
 	s.dispatch()
 }
 
-// accept gives the error of a read that is not made at all.
+// accept returns an error for a read that can't be attempted at all.
 func (s *Storage) accept(r *read) error {
 	size := int64(len(r.Buf))
 	switch {
@@ -177,14 +176,14 @@ func (s *Storage) Plan(reader uint64, wants []storage.Want) {
 	s.dispatch()
 }
 
-// Done implements storage.Planner. Nothing is kept here for who wants it, so there is
-// nothing to let go of.
+// Done implements storage.Planner. Nothing is stored per range here, so there is nothing to
+// release.
 func (s *Storage) Done(uint64, storage.Object, int64, int64) {}
 
 // Forget implements storage.Planner.
 func (s *Storage) Forget(reader uint64) { s.Plan(reader, nil) }
 
-// dispatch begins what may begin. mu is held.
+// dispatch starts the reads that may start. mu is held.
 func (s *Storage) dispatch() {
 	now := time.Now()
 	for len(s.queue) > 0 {
@@ -217,7 +216,7 @@ func (s *Storage) dispatch() {
 	}
 }
 
-// wake dispatches again after a while. mu is held.
+// wake calls dispatch after a while. mu is held.
 func (s *Storage) wake(after time.Duration) {
 	if s.waker != nil {
 		return
@@ -230,7 +229,7 @@ func (s *Storage) wake(after time.Duration) {
 	})
 }
 
-// release gives the slot of a read back, and begins others.
+// release frees the slot of a read, and starts others.
 func (s *Storage) release(r *read, bytes int64, f finding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +244,8 @@ func (s *Storage) release(r *read, bytes int64, f finding) {
 	s.dispatch()
 }
 
-// tired has the slots halved, and all new requests wait, after an answer that says so.
+// tired halves the slots and pauses all new requests, after an answer that means that the service
+// is overloaded.
 func (s *Storage) tired(now time.Time, f finding) {
 	if f.kind != kindThrottled {
 		return
@@ -256,16 +256,15 @@ func (s *Storage) tired(now time.Time, f finding) {
 	}
 }
 
-// throttled is tired for requests that have no slot.
+// throttled is tired for requests that use no slot.
 func (s *Storage) throttled(f finding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tired(time.Now(), f)
 }
 
-// later has a read tried again, at once or after a while. After Close it is not waited for
-// that while: the read fails instead, and so does everything that waits, since what failed
-// once may do so for hours.
+// later retries a read, at once or after a wait. After Close it does not wait: the read fails
+// instead, and so does everything that waits, because retries could go on for hours.
 func (s *Storage) later(r *read, wait time.Duration, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,7 +287,7 @@ func (s *Storage) again(r *read) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, waits := s.waiting[r]; !waits {
-		return // Close was faster
+		return // Close came first
 	}
 	delete(s.waiting, r)
 	s.push(r)
@@ -310,7 +309,7 @@ func (s *Storage) finishAll(reads []*read, err error) {
 	}
 }
 
-// finish tells a read's submitter. No request of the read is under way.
+// finish reports the result to a read's submitter. None of the read's requests is running.
 func (s *Storage) finish(r *read, err error) {
 	if err != nil && err != storage.ErrUnwanted {
 		if !errors.Is(err, fs.ErrClosed) {
@@ -327,8 +326,8 @@ func (s *Storage) finish(r *read, err error) {
 	}
 }
 
-// Close waits for the reads that were submitted, each for as long as nothing fails:
-// reads that wait for another attempt end with an error. Streams end.
+// Close waits for submitted reads as long as their requests succeed. Reads that wait for another
+// attempt fail, and streams end.
 func (s *Storage) Close() error {
 	s.mu.Lock()
 	if !s.closed {
@@ -352,12 +351,12 @@ func (s *Storage) Close() error {
 	return s.closeErr
 }
 
-// refresh renews what requests for an object are sent with.
+// refresh renews the credentials or redirects used for requests for an object.
 func (s *Storage) refresh(ctx context.Context, path string) {
 	ctx, cancel := context.WithTimeout(ctx, refreshTime)
 	defer cancel()
 	s.source.Refresh(ctx, path)
 }
 
-// refreshTime is more than services of credentials take, also those that ask others.
+// refreshTime is longer than credential services take, including those that ask others.
 const refreshTime = 30 * time.Second

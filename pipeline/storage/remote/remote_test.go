@@ -44,7 +44,7 @@ func TestStorageThatHedges(t *testing.T) {
 	})
 }
 
-// Objects whose server knows no ETags are told apart by dates.
+// Objects whose server has no ETags are distinguished by their dates.
 func TestStorageOfDatedObjects(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage {
 		server := serve(files)

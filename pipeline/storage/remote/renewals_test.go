@@ -15,8 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 )
 
-// Credentials that expire are renewed without a reader seeing it, and a signed URL is
-// asked for anew.
+// Credentials that expire are renewed without readers noticing, and a signed URL is requested
+// again.
 func TestCredentialsThatExpire(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		var mu sync.Mutex
@@ -41,8 +41,8 @@ func TestCredentialsThatExpire(t *testing.T) {
 	})
 }
 
-// Credentials that something else renews, and late, are waited for like a service that is out: by a read, a
-// question and a listing. Those that can't change are an error at once.
+// Credentials that are renewed late by something else are waited for, like a service that is down:
+// by a read, a Stat and a listing. Those that can't change are an error at once.
 func TestCredentialsThatAreRenewedLate(t *testing.T) {
 	asks := map[string]func(w *world) error{
 		"read": func(w *world) error { return w.read(w.a, 0, mib) },
@@ -98,11 +98,11 @@ func TestSignedRedirectsThatExpire(t *testing.T) {
 	})
 }
 
-// A name that is not found is wrong at first, and an outage later.
+// A host name that is not found is an error at the start, and an outage later.
 func TestNamesThatAreNotFound(t *testing.T) {
 	missing := &net.DNSError{Err: "no such host", Name: "unkind.test", IsNotFound: true}
 	in(t, nil, func(t *testing.T, w *world) {
-		w.server.On(nil, unkind.LastAnswer()) // so each request needs a connection
+		w.server.On(nil, unkind.LastAnswer()) // so that each request needs a connection
 		require.NoError(t, w.read(w.a, 0, mib))
 		failures := 7
 		w.source.Dial = func() error {
@@ -127,7 +127,7 @@ func TestNamesThatAreNotFound(t *testing.T) {
 	})
 }
 
-// Connections that can't be made now may be made later: a dead address, a full table.
+// Connections that can't be made now may succeed later: a dead address, a full table.
 func TestConnectionsThatAreRefused(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.server.On(nil, unkind.LastAnswer())
@@ -145,8 +145,8 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 	})
 }
 
-// A host that has never answered is tried for a while, and not for as long as one that has:
-// its port may be mistaken.
+// A host that has never answered is retried for a while, but not as long as one that has: its port
+// may be wrong.
 func TestAHostThatNeverAnsweredIsGivenUpSoon(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	synctest.Test(t, func(t *testing.T) {

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// modifiedKind begins validators that are times of modification.
+// modifiedKind is the prefix of validators that are modification times.
 const modifiedKind = "modified:"
 
-// ValidatorOf is the best name of a version that an answer's header has: its ETag where
-// that is strong, otherwise its Last-Modified, and "" where it has neither. A weak ETag
-// says that two versions mean the same, not that they are the same bytes.
+// ValidatorOf returns the best validator that an answer's header has: its ETag if that is strong,
+// otherwise its Last-Modified, and "" if it has neither. Equal weak ETags mean that two versions
+// are equivalent, not that their bytes are equal.
 func ValidatorOf(h http.Header) Validator {
 	if etag := strongTag(h.Get("ETag")); etag != "" {
 		return Validator(etag)
@@ -23,8 +23,8 @@ func ValidatorOf(h http.Header) Validator {
 	return ModifiedValidator(modified(h))
 }
 
-// ModifiedValidator is that of a version which only its time of modification, in whole
-// seconds, tells from others; "" for no time.
+// ModifiedValidator returns the validator of a version that is identified only by its modification
+// time, in whole seconds; "" for the zero time.
 func ModifiedValidator(t time.Time) Validator {
 	if t.IsZero() {
 		return ""
@@ -32,17 +32,17 @@ func ModifiedValidator(t time.Time) Validator {
 	return Validator(modifiedKind + t.UTC().Format(http.TimeFormat))
 }
 
-// Modified says whether v is a time of modification, and which, as HTTP writes it.
+// Modified reports whether v is a modification time, and returns it in HTTP's format.
 func (v Validator) Modified() (date string, ok bool) {
 	return strings.CutPrefix(string(v), modifiedKind)
 }
 
-// SetConditions makes a request fail, by 412, where the object has another version
-// than v. It sets nothing where v is "".
+// SetConditions makes a request fail with 412 if the object has another version than v. It sets
+// nothing if v is "".
 //
-// A date is sent a second later than it is: servers whose files have finer times compare
-// these to it, and would never find them unmodified. What was modified within the
-// second, or at its end, shows in the answer's own date, as far as it shows at all.
+// The date that it sends is a second later: servers whose files have finer times compare those with
+// it, and would otherwise always find them modified. A modification within that second, or at its
+// end, shows in the answer's own date, as far as it shows at all.
 func (v Validator) SetConditions(h http.Header) {
 	if date, ok := v.Modified(); ok {
 		if at, err := http.ParseTime(date); err == nil {
@@ -54,7 +54,7 @@ func (v Validator) SetConditions(h http.Header) {
 	}
 }
 
-// SetRange asks for n bytes from off on, with n < 0 for all from there on.
+// SetRange requests n bytes from off on; n < 0 means everything from there on.
 func SetRange(h http.Header, off, n int64) {
 	switch {
 	case n >= 0:
@@ -64,9 +64,9 @@ func SetRange(h http.Header, off, n int64) {
 	}
 }
 
-// AnswerOf describes what a service answered over HTTP to a request for the version v.
-// The answer's body is the response's. Its validator is of the kind that v is, so that
-// the two can be compared: "" where the answer has none of this kind.
+// AnswerOf describes a service's HTTP response to a request for the version v. The answer's body is
+// the response's. Its validator is of the same kind as v, so that the two can be compared, or "" if
+// the response has none of this kind.
 func AnswerOf(resp *http.Response, v Validator) Answer {
 	a := Answer{
 		Body: resp.Body, Status: resp.StatusCode, Begin: -1, End: -1, Total: -1,
@@ -80,7 +80,7 @@ func AnswerOf(resp *http.Response, v Validator) Answer {
 		a.Validator = Validator(strongTag(resp.Header.Get("ETag")))
 	}
 	a.Unsettled = Unsettled(resp.Header, a.Modified, a.Validator)
-	// Several ranges are several parts, each with its own Content-Range.
+	// Several ranges come as several parts, each with its own Content-Range.
 	a.Several = strings.HasPrefix(strings.ToLower(resp.Header.Get("Content-Type")), "multipart/byteranges")
 	if ranges := resp.Header.Values("Content-Range"); len(ranges) == 1 && !a.Several {
 		if begin, end, total, ok := ParseContentRange(ranges[0]); ok {
@@ -93,12 +93,12 @@ func AnswerOf(resp *http.Response, v Validator) Answer {
 	return a
 }
 
-// maxErrorBytes bounds how much of the body of an error is looked at.
+// maxErrorBytes bounds how much of an error's body is examined.
 const maxErrorBytes = 64 << 10
 
-// ReadCode finds the code of a service's error, such as SlowDown: in the answer's header
-// h, as Azure has it, or in its body, where that is XML as S3 and its kin have it. The
-// body can be read again from its start.
+// ReadCode sets Code to the code of a service's error, such as SlowDown. It is in the answer's
+// header h (Azure), or in its body if that is XML (S3 and compatible services). The body can be
+// read again from its start.
 func (a *Answer) ReadCode(h http.Header) {
 	if a.Status < 300 || a.Body == nil {
 		return
@@ -128,12 +128,12 @@ func (a *Answer) ReadCode(h http.Header) {
 	}
 }
 
-// failing is a reader that has failed.
+// failing is a reader that always fails.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// strongTag is an ETag that names bytes, or "".
+// strongTag returns an ETag that identifies bytes, or "".
 func strongTag(etag string) string {
 	if len(etag) < 2 || etag[0] != '"' || etag[len(etag)-1] != '"' || strings.ContainsAny(etag[1:len(etag)-1], "\"\r\n") {
 		return ""

@@ -40,7 +40,8 @@ func TestAnAnswerSaysWhatItsHeaderDoes(t *testing.T) {
 	require.Equal(t, "gzip, br", AnswerOf(response(200, "", "Content-Encoding", "gzip", "Content-Encoding", "br"), "").Encoding)
 }
 
-// TestValidatorsOfOneKindAreCompared: what is asked for by its date is not compared to an ETag.
+// Only validators of one kind are compared: if a request is for a date, the answer's ETag is
+// ignored.
 func TestValidatorsOfOneKindAreCompared(t *testing.T) {
 	const date, dated = "Sat, 21 Nov 2026 08:00:00 GMT", Validator("modified:Sat, 21 Nov 2026 08:00:00 GMT")
 	both := []string{"ETag", `"x"`, "Last-Modified", date}
@@ -101,7 +102,7 @@ func TestCodesOfErrorsAreReadAndBodiesStay(t *testing.T) {
 	a.ReadCode(resp.Header)
 	require.Equal(t, "AuthenticationFailed", a.Code)
 
-	// A body that breaks off breaks off for the next reader too.
+	// A body that breaks off also breaks off for the next reader.
 	resp = response(503, "", "Content-Type", "text/xml")
 	resp.Body = io.NopCloser(io.MultiReader(strings.NewReader("<Error>"), iotest.ErrReader(errors.New("reset"))))
 	a = AnswerOf(resp, "")

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Clean is err with what might be secret taken out of its text: user names and queries
-// of URLs, signatures and tokens. Errors of net/http repeat the URL of a request, and
-// those of redirects and proxies have URLs of others: such an error is told without it.
-// What the error is of is still told by errors.Is and errors.As, but not printed.
+// Clean returns err without what might be secret in its text: user names and queries of URLs,
+// signatures and tokens. Errors of net/http repeat the URL of a request, and those of redirects and
+// proxies contain other URLs; the text omits them. errors.Is and errors.As still find the wrapped
+// errors, but they are not printed.
 func Clean(err error) error {
 	if err == nil {
 		return nil
@@ -54,7 +54,7 @@ func CleanText(text string) string {
 	return named.ReplaceAllString(out.String(), "$1=…")
 }
 
-// cleanWord takes the query of a URL or path, and the user of a URL, out of a word.
+// cleanWord removes the query of a URL or path, and the user of a URL, from a word.
 func cleanWord(word string) string {
 	if cut := strings.IndexAny(word, "?#"); cut >= 0 && cut < len(word)-1 {
 		colon := ""
@@ -77,5 +77,5 @@ func cleanWord(word string) string {
 	return scheme + "://" + authority + path
 }
 
-// named are secrets that stand behind their names, as in headers and files.
+// named matches secrets that follow their names, as in headers and files.
 var named = regexp.MustCompile(`(?i)((?:x-amz-[a-z-]+|x-goog-[a-z-]+|\bsignature|\bsig|\b\w*token|\bauthorization|\bpassword|\b\w*secret\w*|\bcredential))\s*[=:]\s*(?:(?:Basic|Bearer)\s+)?[^\s&"]+`)

@@ -13,9 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// OpenSequential implements storage.Sequential: one request for all that is left of an
-// object, made with the first Read. Streams take no slots: one that nobody reads from
-// would keep others from theirs.
+// OpenSequential implements storage.Sequential: one request for the rest of an object, made at the
+// first Read. Streams use no slots: a stream that is not being read would block other reads.
 func (s *Storage) OpenSequential(ctx context.Context, o storage.Object, off int64) (io.ReadCloser, error) {
 	st := &stream{s: s, object: o, at: off}
 	var ok bool
@@ -37,25 +36,25 @@ func (s *Storage) OpenSequential(ctx context.Context, o storage.Object, off int6
 	return st, nil
 }
 
-// stream is an object that is read forward.
+// stream reads an object forward.
 type stream struct {
 	s         *Storage
-	ctx       context.Context // of the stream, which is one running request
+	ctx       context.Context // for the stream, which is one running request
 	cancel    context.CancelCauseFunc
 	object    storage.Object
 	validator Validator
 	whole     bool
 
-	mu      sync.Mutex // of a Read, or of Close after it
+	mu      sync.Mutex // held by a Read, or by Close after it
 	at      int64
-	body    io.ReadCloser // nil: none is open
-	watch   *watch        // of body
-	asked   time.Time     // when body was asked for; zero: its first byte has come
-	since   time.Time     // the last byte, or the begin of the first attempt
+	body    io.ReadCloser // nil: not open
+	watch   *watch        // for body
+	asked   time.Time     // when body was requested; zero: its first byte has arrived
+	since   time.Time     // time of the last byte, or of the first attempt
 	history history
-	tries   atomic.Int32 // since the last byte; as late, of a read
+	tries   atomic.Int32 // failed attempts since the last byte; like late, as in read
 	late    atomic.Bool
-	err     error // of all Reads from now on
+	err     error // returned by all further Reads
 }
 
 var _ io.ReadCloser = (*stream)(nil)
@@ -95,7 +94,7 @@ func (st *stream) Read(p []byte) (int, error) {
 	return 0, st.err
 }
 
-// open makes the request, if there is none.
+// open makes the request unless one is open.
 func (st *stream) open() finding {
 	if st.body != nil {
 		return finding{}
@@ -122,20 +121,20 @@ func (st *stream) open() finding {
 	return finding{}
 }
 
-// waitedFor tells that somebody waits for what comes next, since then.
+// waitedFor reports that a reader has waited for the next bytes since then.
 func (st *stream) waitedFor(since time.Time, why error) {
 	if st.s.troubled(waits{st.object.Path, int(st.tries.Load()), time.Since(since), st.s.config.ReadTimeout}, why) {
 		st.late.Store(true)
 	}
 }
 
-// silent is told that nothing comes.
+// silent returns the function to call if nothing arrives.
 func (st *stream) silent() func() {
 	since, asked := st.since, st.asked
 	return func() { st.waitedFor(since, &silenceError{time.Since(asked)}) }
 }
 
-// read takes what comes next of the body.
+// read reads the next bytes of the body.
 func (st *stream) read(p []byte) (int, finding) {
 	st.watch.resume()
 	n, err := st.body.Read(p[:min(int64(len(p)), st.object.SizeBytes-st.at)])
@@ -163,7 +162,7 @@ func (st *stream) read(p []byte) (int, finding) {
 	return 0, f
 }
 
-// again waits before the next request, or gives the error that there is none.
+// again waits before the next request, or returns the error that ends the stream.
 func (st *stream) again(f finding) error {
 	if st.ctx.Err() != nil {
 		return st.canceled()
@@ -187,7 +186,7 @@ func (st *stream) again(f finding) error {
 	return nil
 }
 
-// canceled is the error of a stream that was closed, or whose context has ended.
+// canceled returns the error of a stream that was closed, or whose context has ended.
 func (st *stream) canceled() error {
 	if err := context.Cause(st.ctx); errors.Is(err, errClosed) {
 		return st.failure(err)
@@ -195,7 +194,7 @@ func (st *stream) canceled() error {
 	return st.ctx.Err()
 }
 
-// ended looks whether the body ends where the object does.
+// ended checks whether the body ends where the object does.
 func (st *stream) ended() error {
 	if st.body == nil {
 		return io.EOF
@@ -218,7 +217,7 @@ func (st *stream) drop() {
 	}
 }
 
-// Close implements io.Closer. It ends a Read that waits, and is idempotent.
+// Close implements io.Closer. It ends a pending Read, and is idempotent.
 func (st *stream) Close() error {
 	st.end(errClosed)
 	st.s.mu.Lock()

@@ -22,7 +22,7 @@ func (w *world) open(o storage.Object, off int64) io.ReadCloser {
 	return r
 }
 
-// An object that is read forward is one request, from wherever it begins.
+// Reading an object forward takes one request, wherever it begins.
 func TestSequentialReadsAreOneRequest(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		for _, off := range []int64{0, 1, 4*mib - 1, 4 * mib} {
@@ -46,7 +46,7 @@ func TestSequentialReadsAreOneRequest(t *testing.T) {
 	})
 }
 
-// A stream that breaks goes on where it broke, whatever broke it.
+// A stream that breaks is resumed where it broke, whatever the reason.
 func TestSequentialReadsAreTakenUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault    unkind.Fault
@@ -112,7 +112,7 @@ func TestSequentialReadsThatFail(t *testing.T) {
 	})
 }
 
-// The time that a stream's reader takes for itself is no delay of the service.
+// The time that a stream's reader takes between reads does not count as a delay of the service.
 func TestSequentialReadersMayPause(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		r := w.open(w.a, 0)
@@ -128,8 +128,8 @@ func TestSequentialReadersMayPause(t *testing.T) {
 	})
 }
 
-// A Read that waits ends when its stream is closed, when its context ends, and when the
-// storage is closed.
+// A pending Read ends when its stream is closed, when its context ends, and when the storage is
+// closed.
 func TestSequentialReadsEnd(t *testing.T) {
 	for name, fault := range map[string]unkind.Fault{"no answer": unkind.Hang(), "a stall": unkind.Stall(0), "between attempts": unkind.Status(500, "")} {
 		for _, who := range []string{"stream", "context", "storage"} {

@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// resumeBytes are as many as have to have come of a read that breaks for it to go on
-// there. Below that, what comes again costs less than what is gained.
+// resumeBytes is the least that must have arrived of a broken read for it to be resumed there.
+// Below that, requesting the bytes again costs less.
 const resumeBytes = 64 << 10
 
 // serve makes one attempt at a read, which has a slot.
@@ -55,14 +55,14 @@ func (s *Storage) serve(r *read) {
 	s.later(r, next.wait, s.placed(f.err))
 }
 
-// waitedFor tells that somebody waits for a read, where somebody does.
+// waitedFor reports that a reader is waiting for a read, if one is.
 func (s *Storage) waitedFor(r *read, waited, limit time.Duration, why error) {
 	if s.troubled(waits{r.Object.Path, int(r.tries.Load()), waited, limit}, why) {
 		r.late.Store(true)
 	}
 }
 
-// silent is told that nothing comes for a read.
+// silent returns the function to call if nothing arrives for a read.
 func (r *read) silent(s *Storage) func() {
 	began := time.Now()
 	return func() {
@@ -71,7 +71,7 @@ func (r *read) silent(s *Storage) func() {
 	}
 }
 
-// resume keeps what has come of a read, if that is enough.
+// resume keeps what has arrived of a read, if that is enough.
 func (r *read) resume(n int) {
 	if r.got+n < resumeBytes {
 		r.got = 0
@@ -82,8 +82,8 @@ func (r *read) resume(n int) {
 	}
 }
 
-// limited says for how long somebody has waited for a read, and may have to; no limit
-// if nobody does.
+// limited returns how long a reader has waited for a read, and how long it may; no limit if no
+// reader waits.
 func (s *Storage) limited(r *read) (waited, limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *Storage) limited(r *read) (waited, limit time.Duration) {
 	return time.Since(r.since), s.config.ReadTimeout
 }
 
-// placed says where something was read.
+// placed adds the name of the source to an error.
 func (s *Storage) placed(err error) error { return fmt.Errorf("%s: %w", s.source.Name(), err) }
 
 // attempt makes the request, or the requests, of one attempt.
@@ -110,7 +110,7 @@ func (s *Storage) attempt(r *read) (n int, f finding) {
 	return s.race(r, q, p)
 }
 
-// question is what is still missing of a read.
+// question returns the request for the missing part of a read.
 func (r *read) question() question {
 	q := question{begin: r.OffsetBytes + int64(r.got), end: r.OffsetBytes + int64(len(r.Buf)), size: r.Object.SizeBytes, validator: r.validator}
 	q.plain = q.begin == 0 && q.end == q.size
@@ -118,11 +118,10 @@ func (r *read) question() question {
 	return q
 }
 
-// exchange makes one request and fills p with [q.begin, q.end). n bytes of p are right
-// also where the finding is not good. seen, where it is set, is told of bytes of the body
-// as they come, which are those of p in turn where q asks for no more than them. silent, where it is
-// set, is told that nothing comes. p is not
-// touched any more once exchange has returned.
+// exchange makes one request and fills p with [q.begin, q.end). n bytes of p are right even if the
+// finding is not good. seen, if not nil, is called with the number of bytes of the body as they
+// arrive; these are p's bytes, in order, if q requests nothing else. silent, if not nil, is called
+// if nothing arrives. p is not used any more after exchange has returned.
 func (s *Storage) exchange(ctx context.Context, path string, q question, p []byte, silent func(), seen func(n int)) (n int, f finding) {
 	began := time.Now()
 	ctx, w := watching(ctx, s.config, silent)
@@ -144,8 +143,8 @@ func (s *Storage) exchange(ctx context.Context, path string, q question, p []byt
 	return n, f
 }
 
-// ask makes one request and checks the head of its answer, whose body is open if that
-// is good.
+// ask makes one request and checks the head of its answer, whose body is open if the finding is
+// good.
 func (s *Storage) ask(ctx context.Context, path string, q question) (Answer, finding) {
 	off, n := q.begin, q.end-q.begin
 	if q.end == q.size && (q.plain || q.open) {
@@ -160,12 +159,13 @@ func (s *Storage) ask(ctx context.Context, path string, q question) (Answer, fin
 	s.stats.asked(a.Status)
 	f := check(a, q)
 	if f.kind != kindGood {
-		_ = a.Body.Close() // unread, which closes the connection where something is left
+		_ = a.Body.Close() // unread, which closes the connection if anything is left
 	}
 	return a, f
 }
 
-// cause is why a request failed: the watch's reason, if it has ended it, or what did not come before.
+// cause returns why a request failed: the watch's reason if the watch has ended it, with what had
+// to complete before it, if that did not.
 func (s *Storage) cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		why := context.Cause(ctx)
@@ -177,12 +177,12 @@ func (s *Storage) cause(ctx context.Context, err error) error {
 	return Clean(err)
 }
 
-// watched tells a watch what comes.
+// watched reports the bytes of a body to a watch.
 type watched struct {
 	body  io.Reader
 	watch *watch
 	first func()      // nil: it has been called
-	seen  func(n int) // nil: nobody wants to know
+	seen  func(n int) // nil: not needed
 	came  int64
 }
 
@@ -200,8 +200,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// receive fills p from a body that has skip bytes before it and rest after it, and
-// not one more.
+// receive fills p from a body that has exactly skip bytes before it and rest bytes after it.
 func receive(body io.Reader, p []byte, skip, rest int64) (n int, f finding) {
 	if _, err := io.CopyN(io.Discard, body, skip); err != nil {
 		return 0, broken(0, len(p), err)
@@ -223,7 +222,7 @@ func receive(body io.Reader, p []byte, skip, rest int64) (n int, f finding) {
 	return n, finding{}
 }
 
-// broken is the finding of a body that ended too early.
+// broken returns the finding for a body that ended too early.
 func broken(n, of int, err error) finding {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("the connection was closed")

@@ -6,67 +6,67 @@ import "time"
 const (
 	fewestSlots  = 4
 	firstSlots   = 16
-	restAfterCut = 10 * time.Second // no fill for so long after a throttle
-	growAgain    = 5 * time.Second  // after a growth that brought nothing
-	// doubtful is after how many seconds in a row a growth has brought nothing. The rate of
-	// one second is lower than that before also by chance: what else the machine, the
-	// network or a reader does.
+	restAfterCut = 10 * time.Second // no fills for this long after a throttle
+	growAgain    = 5 * time.Second  // after a growth that brought no gain
+	// doubtful is the number of seconds in a row without gain after which a growth is undone. The
+	// rate of one second can be lower by chance: because of whatever else the machine, the network
+	// or a reader does.
 	doubtful = 2
 )
 
-// slots says how many requests may be under way. It grows while that brings more, and
-// halves when the service says that it has too much to do. It is plain arithmetic: the
-// engine calls it under its lock.
+// slots decides how many requests may be running. The number grows while that increases the rate,
+// and is halved when the service is overloaded. It is plain arithmetic: the engine calls it under
+// its lock.
 //
-//	×2     at first, after a second in which 90 % were used and more waited, until that
-//	       brings less than half as much again, or a throttle
-//	+25 %  from then on, after such a second; taken back after two more of them if bytes a
+//	×2     at first, after a second in which 90 % were used and more reads waited, until
+//	       that brings less than half as much again, or a throttle
+//	+25 %  from then on, after such a second; undone after two more of them if bytes per
 //	       second have not grown by 5 % in either, and then not tried for 5 s
-//	×2     after any second without a throttle, up to half of what there were before
-//	       throttling began; +25 % from there up to that
-//	−50 %  at most once a second, after 429, 503 or SlowDown
+//	×2     after any second without a throttle, up to half of the number before throttling
+//	       began; +25 % from there up to that number
+//	−50 %  at most once per second, after 429, 503 or SlowDown
 type slots struct {
 	limit, most int
 
-	cut    time.Time // the last halving; zero: none
-	before int       // the limit before the first of some halvings
+	cut    time.Time // time of the last halving; zero: none
+	before int       // limit before the first of a series of halvings
 
-	second      time.Time // begin of the second that is looked at
-	bytes       int64     // that came in it
-	looks, full int       // completions in it, and those with no slot free and reads that waited
-	rate        float64   // bytes a second, in the last second
+	second      time.Time // start of the current second
+	bytes       int64     // received in it
+	looks, full int       // completions in it, and those with all slots used and reads waiting
+	rate        float64   // bytes per second, in the last second
 
-	tried    int       // the limit before the last growth, while it is not known what that brings; 0: it is
-	base     float64   // the rate before it
-	doubts   int       // seconds since it in which the rate was no higher
-	known    bool      // about how many are of use: growth is no doubling any more
-	notUntil time.Time // the next growth
+	tried    int       // limit before the last growth, while its effect is unknown; 0: it is known
+	base     float64   // rate before the last growth
+	doubts   int       // seconds since then in which the rate was no higher
+	known    bool      // the useful number is roughly known: growth does not double any more
+	notUntil time.Time // earliest time of the next growth
 }
 
 func newSlots(most int) slots {
 	return slots{limit: min(firstSlots, most), most: most}
 }
 
-// throttled is called for each answer that says so.
+// throttled is called for each answer that means that the service is overloaded.
 func (s *slots) throttled(now time.Time) {
 	if !s.cut.IsZero() && now.Sub(s.cut) < time.Second {
 		return
 	}
 	if s.cut.IsZero() || now.Sub(s.cut) >= restAfterCut || s.limit*2 > s.before {
-		s.before = s.limit // else it is the same storm
+		s.before = s.limit // otherwise it is the same overload
 	}
 	s.cut, s.tried, s.known = now, 0, true
 	s.limit = max(s.limit/2, min(fewestSlots, s.most))
 }
 
-// resting says that the service was throttled so shortly ago that only what somebody
-// is going to wait for is read.
+// resting reports whether the service was throttled so recently that only data that a reader will
+// wait for is read.
 func (s *slots) resting(now time.Time) bool {
 	return !s.cut.IsZero() && now.Sub(s.cut) < restAfterCut
 }
 
-// completed is called when a request is, with how many were used and waited before
-// that, and how many bytes it gave.
+// completed is called when a request has completed, with the numbers of used slots and of waiting
+// reads before that, and how many bytes it returned.
 func (s *slots) completed(now time.Time, used, waiting int, bytes int64) {
 	if s.second.IsZero() {
 		s.second = now
@@ -90,12 +90,12 @@ func (s *slots) completed(now time.Time, used, waiting int, bytes int64) {
 	case s.full*10 >= s.looks*9:
 		s.adjust(now)
 	default:
-		s.tried = 0 // it was not for slots that no more came
+		s.tried = 0 // the rate was not limited by slots
 	}
 	s.second, s.bytes, s.looks, s.full = now, 0, 0, 0
 }
 
-// adjust is called after a second in which slots were what there was too little of.
+// adjust is called after a second in which the slots were the bottleneck.
 func (s *slots) adjust(now time.Time) {
 	switch {
 	case s.tried == 0:

@@ -13,8 +13,8 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// busy has a service work for a second: it gives perSlot bytes for each slot up to useful
-// of them.
+// busy simulates a second of a service that returns 1 MiB for each slot, up to useful
+// slots.
 func busy(s *slots, now time.Time, useful int) time.Time {
 	for range 10 {
 		now = now.Add(100 * time.Millisecond)
@@ -47,8 +47,8 @@ func TestSlotsGrowWhileThatBringsMore(t *testing.T) {
 	require.Equal(t, 16, s.limit, "nothing waits")
 }
 
-// Rates differ from second to second by chance, by a quarter either way: slots grow all
-// the same, as far as they are of use.
+// Rates vary randomly from second to second, by a quarter either way: slots grow anyway, as far as
+// they are useful.
 func TestSlotsGrowThoughRatesAreUneven(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	reached := 0
@@ -94,7 +94,7 @@ func TestSlotsHalveOnceASecond(t *testing.T) {
 	require.GreaterOrEqual(t, s.limit, 90, "what was there before is there again soon")
 }
 
-// Whatever happens, the limit stays in its bounds.
+// Whatever happens, the limit stays within its bounds.
 func TestSlotsStayInBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(1, MaxConnections).Draw(t, "most")
@@ -112,7 +112,7 @@ func TestSlotsStayInBounds(t *testing.T) {
 	})
 }
 
-// In an outage, where each request would be hedged, hedges are 16 and then 5 %.
+// In an outage, when each request would be hedged, hedges are limited to 16 and then 5 %.
 func TestHedgesAreBudgeted(t *testing.T) {
 	b, made := budget{tokens: hedgeBurst}, 0
 	for range 10_000 {
@@ -134,7 +134,7 @@ func TestHedgesAreBudgeted(t *testing.T) {
 	require.Equal(t, 2*time.Second, newHedges().pace[0].silence(), "before it is known how long answers take")
 }
 
-// A read's rank is that of the nearest want it touches, of all readers.
+// A read's rank is that of the nearest want it overlaps, among those of all readers.
 func TestRanks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := plans{}

@@ -7,101 +7,98 @@ import (
 	"time"
 )
 
-// Source is one dataset root at one service, such as a prefix of a bucket or a folder
-// of a web server: it makes one request and gives its answer as it came. It never
-// retries, never checks, and never follows an object to another version: that is the
-// engine's. Safe for concurrent use.
+// Source is the root of one dataset at one service, such as a prefix of a bucket or a folder of a
+// web server. It makes one request and returns its answer as it is. It never retries, never checks,
+// and never follows an object to another version: the engine does. It is safe for concurrent use.
 type Source interface {
-	// List gives one page of the objects below the root, in no particular order: the
-	// first for page "", then those that pages name as the next, in any order and
-	// several at a time, until none is named. It calls visit once it has the whole
-	// page, so one that fails has visited nothing and may be asked for again; an error
-	// of visit is returned as it is. visit may be called by several pages at once.
-	// ErrNoListing where there is nothing that could be listed; else as Head, but that
-	// errors of one object of several name its path.
+	// List lists one page of the objects below the root, in no particular order. The first page is
+	// ""; the following ones are those that pages return in next, and may be requested in any order
+	// and concurrently, until there are none left. List calls visit once it has the whole page, so
+	// a call that failed to get it has visited nothing and may be repeated; an error of visit is
+	// returned as it is. visit may be called by several pages at once. List returns ErrNoListing if
+	// there is nothing that can be listed; other errors are as in Head, but errors about one of
+	// several objects name its path.
 	List(ctx context.Context, page string, visit func(Listed) error) (next []string, err error)
-	// Head describes one object as it is now. Answers that do not are a *StatusError,
-	// which is fs.ErrNotExist where there is no such object. Errors name neither object
-	// nor root: the engine does.
+	// Head describes one object as it is now. If the answer does not describe it, the error is a
+	// *StatusError, which is fs.ErrNotExist if there is no such object. Errors name neither object
+	// nor root: the engine adds them.
 	Head(ctx context.Context, path string) (Listed, error)
-	// Open asks for n bytes from off on of an object in the version that v names; with
-	// n < 0 for all from off on. An answer of any status is no error: errors are those
-	// of the connection, and of what was to be sent. They are tried again, but for
-	// those that wrap a *Refusal and those about certificates. They name no object. The
-	// caller closes the body, which ends when ctx does.
+	// Open requests n bytes from off on of an object in version v; n < 0 means everything from off
+	// on. An answer of any status is not an error: errors are those of the connection, and of
+	// preparing the request. They are retried, except those that wrap a *Refusal and those about
+	// certificates. They don't name the object. The caller closes the body, which ends when ctx
+	// does.
 	Open(ctx context.Context, path string, v Validator, off, n int64) (Answer, error)
-	// Refresh renews what requests for an object are sent with: credentials, redirects.
-	// The engine calls it after a 401 or 403 that may pass, then asks again; for many
-	// objects at a time when credentials expire, so the Source renews those once.
+	// Refresh renews what requests for an object are sent with: credentials, redirects. The engine
+	// calls it after a 401 or 403 that may pass, then repeats the request. When credentials expire
+	// it is called for many objects at a time, so the Source renews those once.
 	Refresh(ctx context.Context, path string)
-	// Name is the canonical URL of the root, without credentials and query: it is
-	// printed, logged and hashed.
+	// Name returns the canonical URL of the root, without credentials and query: it is printed,
+	// logged and hashed.
 	Name() string
-	// Close lets go of idle connections. No request is under way.
+	// Close closes idle connections. No request is running.
 	Close() error
 }
 
-// Listed is an object as a listing or a HEAD has it. Path is relative to the root,
-// decoded, its components joined by '/'.
+// Listed is an object as a listing or a HEAD describes it. Path is relative to the root, decoded,
+// with components joined by '/'.
 type Listed struct {
 	Path      string
 	SizeBytes int64
 	Validator Validator
-	Modified  time.Time // zero where the service does not say
-	Archived  bool      // it is to be restored before it can be read
-	// Variant tells apart what one path stands for, where it is asked for by more than
-	// that, such as a query: a digest of it, "" for nothing.
+	Modified  time.Time // zero if unknown
+	Archived  bool      // it must be restored before it can be read
+	// Variant distinguishes resources with the same path, if requests contain more than the path,
+	// such as a query: it is a digest of that, "" for nothing.
 	Variant string
-	// Unsettled is for how long from now on a change may not show in Validator; 0: any
-	// change shows.
+	// Unsettled is how long from now on a change may not show in Validator; 0: any change shows.
 	Unsettled time.Duration
 }
 
-// Validator names a version of an object as its service does, with what kind of name it
-// is: `"d41d8…"` (a strong ETag, with its quotes), `generation:17…` or
-// `modified:Sat, 21 Nov 2026 08:00:00 GMT`. It is never "" in a mount, but where the
-// user accepts sizes alone (--unversioned).
+// Validator is a version of an object as its service names it, including the kind of name:
+// `"d41d8…"` (a strong ETag, with its quotes), `generation:17…` or `modified:Sat, 21 Nov 2026
+// 08:00:00 GMT`. In a mount it is "" only if the user accepts sizes alone (--unversioned).
 type Validator string
 
-// Answer is what a service answers to Open. Begin, End and Total are those of its
-// Content-Range, End exclusive, -1 each where it has none or does not say
-// (ParseContentRange). Body is never nil.
+// Answer is a service's answer to Open. Begin, End and Total are those of its Content-Range, End
+// exclusive, each -1 if missing (ParseContentRange). Body is never nil.
 type Answer struct {
 	Body              io.ReadCloser
 	Status            int
 	Begin, End, Total int64
-	Several           bool  // the body is parts, each with a header of its own (multipart/byteranges)
-	LengthBytes       int64 // of the body, by its Content-Length; -1: not known
+	Several           bool  // the body is parts, each with its own header (multipart/byteranges)
+	LengthBytes       int64 // of the body, by its Content-Length; -1: unknown
 	Validator         Validator
-	Modified          time.Time     // zero where the service does not say
-	Unsettled         time.Duration // as Listed's
+	Modified          time.Time     // zero if unknown
+	Unsettled         time.Duration // as in Listed
 	Encoding          string        // Content-Encoding, "" for none
-	Code              string        // the service's own word for an error, such as SlowDown; CodeExpired
-	RetryAfter        time.Duration // of Retry-After or RateLimit; 0: it does not say
-	// Advice is what to do about a 401 or 403, for people; "" for what is said of buckets.
+	Code              string        // the service's own code for an error, such as SlowDown; CodeExpired
+	RetryAfter        time.Duration // from Retry-After or RateLimit; 0: none
+	// Advice is what a user should do about a 401 or 403; "" for the advice for buckets.
 	Advice string
-	// Renewal says, of a 400, 401 or 403, whether other credentials may come.
+	// Renewal applies to a 400, 401 or 403: it is whether other credentials may become available.
 	Renewal Renewal
-	// Page says, for people, that what came is a web page, as of a login, and from where; "" for
-	// the object.
+	// Page describes, for users, a web page that came instead of the object, such as a login page,
+	// and its origin; "" for the object.
 	Page string
 }
 
-// Renewal says whether what a request was refused for, its credentials, may be others later.
+// Renewal is whether rejected credentials may be replaced by others later.
 type Renewal int
 
 const (
-	// SomeRenewal is of those of which nothing is known: Refresh is called, and then asked again.
+	// SomeRenewal means that nothing is known: the engine calls Refresh and repeats the request.
 	SomeRenewal Renewal = iota
-	// NoRenewal is of those that can't change, such as those of the environment.
+	// NoRenewal means that they can't change, such as those of the environment.
 	NoRenewal
-	// LateRenewal is of those that were good, and that something else renews: it may be late.
+	// LateRenewal means that they were valid before, and that something else renews them, possibly
+	// late.
 	LateRenewal
 )
 
-// CodeExpired is the Code of a 401 or 403 that Refresh may help. S3 says so itself; a
-// Source sets it where it knows: the answer to a signed URL that was redirected to.
+// CodeExpired is the Code of a 401 or 403 for which Refresh may help. S3 sends it; a Source sets it
+// if it knows, for answers to a signed URL that a request was redirected to.
 const CodeExpired = "ExpiredToken"
 
-// ErrNoListing says that a service can't list what it has: objects must be named.
+// ErrNoListing means that a service can't list its objects: they must be named.
 var ErrNoListing = errors.New("the service can't list what it has")

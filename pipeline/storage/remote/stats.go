@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// Stats is a snapshot, for status.json. Numbers are since New, but for Slots, InUse and
-// Waiting, which are of now.
+// Stats is a snapshot for status.json. Numbers are since New, except Slots, InUse, Waiting and
+// InRetry, which are current.
 type Stats struct {
-	Requests     map[string]uint64 `json:"requests"` // by status; "none": no answer came
-	Bytes        uint64            `json:"bytes"`    // of bodies, also of those that were thrown away
+	Requests     map[string]uint64 `json:"requests"` // by status; "none": no answer
+	Bytes        uint64            `json:"bytes"`    // of bodies, including discarded ones
 	FirstByte    Latency           `json:"first_byte"`
 	Slots        int               `json:"slots"`
 	InUse        int               `json:"slots_in_use"`
-	Waiting      int               `json:"waiting"` // reads, for a slot
+	Waiting      int               `json:"waiting"` // reads waiting for a slot
 	InRetry      int               `json:"in_retry"`
 	Throttled    uint64            `json:"throttled"`
 	Retries      map[string]uint64 `json:"retries"` // by reason
 	Hedges       uint64            `json:"hedges"`
 	HedgesWon    uint64            `json:"hedges_won"`
-	PassedOver   uint64            `json:"passed_over"` // keys that are no paths, in listings
+	PassedOver   uint64            `json:"passed_over"` // keys in listings that are not paths
 	PriceDollars float64           `json:"price_dollars"`
-	ListedAt     time.Time         `json:"listed_at,omitzero"`   // in an earlier run, since the service could not be reached at the start
-	LastError    string            `json:"last_error,omitempty"` // of a read that failed, or is tried again
+	ListedAt     time.Time         `json:"listed_at,omitzero"`   // when an earlier run listed, if the service could not be reached at the start
+	LastError    string            `json:"last_error,omitempty"` // of a read that failed, or is retried
 }
 
-// Latency is how long the first bytes of the last answers took, in seconds.
+// Latency is the time to the first byte of the last answers, in seconds.
 type Latency struct {
 	P50 float64 `json:"p50_seconds"`
 	P95 float64 `json:"p95_seconds"`
 	P99 float64 `json:"p99_seconds"`
 }
 
-// stats counts. Safe for concurrent use.
+// stats counts. It is safe for concurrent use.
 type stats struct {
 	bytes atomic.Uint64
 
@@ -47,11 +47,11 @@ type stats struct {
 	hedgesWon uint64
 	passed    uint64
 	lastError string
-	first     [sizeClasses]window // bytes of answers
-	whole     [sizeClasses]window // answers, from asking to their last byte
+	first     [sizeClasses]window // first bytes of answers
+	whole     [sizeClasses]window // whole answers, from the request to the last byte
 }
 
-// asked counts an answer, or with 0 that none came.
+// asked counts an answer; status 0 counts a request without an answer.
 func (s *stats) asked(status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,14 +95,14 @@ func (s *stats) firstByte(size int, after time.Duration) {
 	s.first[sizeClass(size)].add(after)
 }
 
-// answered is told of answers that were right.
+// answered records a correct answer.
 func (s *stats) answered(size int, after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.whole[sizeClass(size)].add(after)
 }
 
-// Latencies are kept by the size of reads: services answer large ranges later.
+// Latencies are recorded by the size of reads: services answer large ranges later.
 const sizeClasses = 3
 
 func sizeClass(size int) int {
@@ -115,10 +115,10 @@ func sizeClass(size int) int {
 	return 2
 }
 
-// window keeps the last latencies.
+// window holds the last latencies.
 type window struct {
 	last [512]time.Duration
-	n    int // that were added
+	n    int // number of latencies added
 }
 
 func (w *window) add(d time.Duration) {
@@ -130,7 +130,7 @@ func (w *window) appendTo(all []time.Duration) []time.Duration {
 	return append(all, w.last[:min(w.n, len(w.last))]...)
 }
 
-// quantile is the q-th of sorted values, 0 of none.
+// quantile returns the q-th quantile of sorted values, or 0 if there are none.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -138,7 +138,7 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// Stats gives a snapshot.
+// Stats returns a snapshot.
 func (s *Storage) Stats() Stats {
 	out := s.stats.snapshot(s.config)
 	if k := s.config.Known; k != nil {

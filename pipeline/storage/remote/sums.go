@@ -18,10 +18,9 @@ import (
 	"strings"
 )
 
-// Summer is a Source whose service may tell checksums of whole objects.
+// Summer is a Source whose service may provide checksums of whole objects.
 type Summer interface {
-	// Sums describes an object as Head does, and gives what the same answer tells of its
-	// bytes.
+	// Sums describes an object as Head does, and returns the checksums in the same answer.
 	Sums(ctx context.Context, path string) (Listed, Sums, error)
 }
 
@@ -29,24 +28,24 @@ type Summer interface {
 type Sum struct {
 	Algorithm string // a key of algorithms
 	Value     []byte
-	Where     string // the header that told it
+	Where     string // the header that contained it
 }
 
-// Sums is what a service tells of an object's bytes.
+// Sums holds the checksums that a service has for an object's bytes.
 type Sums struct {
 	Sums []Sum
-	// Why says why there is none, "" where there is one.
+	// Why is why there is no checksum, or "" if there is one.
 	Why string
 }
 
-// castagnoli and nvme are the polynomials of crc32c and of CRC-64/NVME, the latter as hash/crc64
-// wants it: reversed.
+// castagnoli and nvme are the tables of crc32c and of CRC-64/NVME. The polynomial of the latter is
+// reversed, as hash/crc64 expects.
 var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 	nvme       = crc64.MakeTable(0x9a6c9329ac4bc9b5)
 )
 
-// algorithms are those that services tell.
+// algorithms are those that services use.
 var algorithms = map[string]func() hash.Hash{
 	"crc32":     func() hash.Hash { return crc32.NewIEEE() },
 	"crc32c":    func() hash.Hash { return crc32.New(castagnoli) },
@@ -57,8 +56,8 @@ var algorithms = map[string]func() hash.Hash{
 	"sha-512":   sha512.New,
 }
 
-// Differs reads all of an object, and gives the first of the checksums that is not of its
-// bytes; nil where all are.
+// Differs reads the whole object, and returns the first checksum that does not match its bytes, or
+// nil if all match.
 func (s Sums) Differs(read func(io.Writer) error) (*Sum, error) {
 	hashes := make([]hash.Hash, len(s.Sums))
 	all := make([]io.Writer, len(s.Sums))
@@ -77,7 +76,7 @@ func (s Sums) Differs(read func(io.Writer) error) (*Sum, error) {
 	return nil, nil
 }
 
-// add takes in a checksum in base64, unless it is of another kind or length than it says.
+// add adds a checksum in base64, unless its algorithm is unknown or its length is wrong.
 func (s *Sums) add(algorithm, value, where string) {
 	algorithm = strings.ToLower(strings.TrimSpace(algorithm))
 	make, known := algorithms[algorithm]
@@ -88,7 +87,7 @@ func (s *Sums) add(algorithm, value, where string) {
 	s.Sums = append(s.Sums, Sum{algorithm, b, where})
 }
 
-// conclude says why there is none.
+// conclude sets the reason if there is no checksum.
 func (s *Sums) conclude(why string) Sums {
 	if len(s.Sums) == 0 {
 		s.Why = why
@@ -118,7 +117,8 @@ func WebSums(h http.Header) Sums {
 		s.add(algorithm, value, "Digest")
 	}
 	s.add("md5", h.Get("Content-MD5"), "Content-MD5")
-	// Of what is stored, which is not what is sent where it is stored compressed.
+	// X-Goog-Hash is of the stored bytes, which are not those that are sent if they are stored
+	// compressed.
 	if stored := h.Get("X-Goog-Stored-Content-Encoding"); stored == "" || stored == "identity" {
 		for _, member := range members(h, "X-Goog-Hash") {
 			algorithm, value, _ := strings.Cut(member, "=")
@@ -128,7 +128,7 @@ func WebSums(h http.Header) Sums {
 	return s.conclude(noSum)
 }
 
-// members are those of a header that is a list.
+// members returns the elements of a header that is a list.
 func members(h http.Header, name string) (list []string) {
 	for _, line := range h.Values(name) {
 		for member := range strings.SplitSeq(line, ",") {
@@ -138,9 +138,9 @@ func members(h http.Header, name string) (list []string) {
 	return list
 }
 
-// BucketSums reads the checksums of an answer of S3 to HEAD: those that it was asked for by
-// X-Amz-Checksum-Mode, and an ETag that is the MD5 of the bytes. Of an object that was uploaded
-// in parts there may be but a checksum of the parts' checksums.
+// BucketSums reads the checksums of an S3 answer to HEAD: those requested by X-Amz-Checksum-Mode,
+// and an ETag that is the MD5 of the bytes. An object that was uploaded in parts may have only a
+// checksum of the parts' checksums.
 func BucketSums(h http.Header) Sums {
 	var s Sums
 	why := noSum

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checked are checksums of "123456789", as the catalogues of CRCs and the SHA tools have them.
+// checked holds the checksums of "123456789", as catalogues of CRCs and the SHA tools list them.
 var checked = map[string]string{
 	"crc32": "cbf43926", "crc32c": "e3069283", "crc64nvme": "ae8b14860a799888", "md5": "25f9e794323b453885f5181f1b624d0b",
 	"sha-1":   "f7c3bc1d808e04732adf679965ccc34ca7ae3441",

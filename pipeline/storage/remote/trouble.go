@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// patience is how long somebody waits for a request until that is told. What passes sooner is
-	// usual at services.
+	// patience is how long a reader waits for a request before it is reported. Shorter delays are
+	// usual.
 	patience = 3 * time.Second
-	// tellEvery is how often it is told while it lasts.
+	// tellEvery is how often it is reported while it lasts.
 	tellEvery = time.Minute
 )
 
-// Trouble is a request that somebody waits for in vain, or the end of such waiting.
+// Trouble reports a request that a reader waits for in vain, or the end of such waiting.
 type Trouble struct {
-	For    string // what is waited for: a host, or credentials
-	Object string // "" for a listing, and where it is not known yet
-	Why    error  // nil: there is nothing to be said but For
-	Tries  int    // that have failed
-	// Waited is for how long somebody has, and Left for how long it goes on at most.
+	For    string // what the reader waits for: a host, or credentials
+	Object string // "" for a listing, or if not known yet
+	Why    error  // nil: there is nothing to report but For
+	Tries  int    // failed attempts
+	// Waited is how long the reader has waited, and Left how much longer it waits at most.
 	Waited, Left time.Duration
 	Over         bool // requests are answered again
 }
@@ -46,26 +46,25 @@ func (t Trouble) String() string {
 	return text + fmt.Sprintf(" (%s%v left)", tries, t.Left.Round(time.Second))
 }
 
-// trouble is what is told of requests that somebody waits for in vain, for all requests of an engine
-// together, and that they go on.
+// trouble is the state of these reports, for all requests of an engine together.
 type trouble struct {
-	lasts atomic.Bool // it was told, and nothing yet of its end
+	lasts atomic.Bool // it was reported, and its end was not yet
 
 	mu    sync.Mutex
-	began time.Time // when somebody began to wait
-	last  time.Time // when it was told last
-	seen  time.Time // when somebody was last found to wait for so long
+	began time.Time // when the first reader began to wait
+	last  time.Time // time of the last report
+	seen  time.Time // when a reader was last found to have waited this long
 }
 
-// waits is what somebody waits for, of which troubled and silent tell.
+// waits describes what a reader waits for, for troubled.
 type waits struct {
 	path          string // "" for a listing
 	tries         int
 	waited, limit time.Duration
 }
 
-// troubled tells that somebody waits, and why. It reports whether that is for long enough to be told,
-// for answered.
+// troubled reports that a reader waits, and why. It returns whether the wait is long enough to be
+// reported, for answered.
 func (s *Storage) troubled(w waits, why error) bool {
 	if s.config.Trouble == nil || w.waited < patience {
 		return false
@@ -85,17 +84,17 @@ func (s *Storage) troubled(w waits, why error) bool {
 	if before := s.before(); before != "" {
 		told.For = before
 		if silence := (*silenceError)(nil); errors.As(why, &silence) {
-			told.Why = nil // nobody was asked yet
+			told.Why = nil // no request was sent yet
 		}
 	}
 	s.config.Trouble(told)
 	return true
 }
 
-// service is whom requests are sent to.
+// service returns the name of the service that requests are sent to.
 func (s *Storage) service() string { return cmp.Or(s.config.Service, s.source.Name(), "the service") }
 
-// before is what has to come before a request can be sent, "" for nothing.
+// before returns what must complete before a request can be sent, or "" for nothing.
 func (s *Storage) before() string {
 	if s.config.Before == nil {
 		return ""
@@ -103,10 +102,9 @@ func (s *Storage) before() string {
 	return s.config.Before()
 }
 
-// answered is called when a request has succeeded. It tells that, once for each trouble that was
-// told, if the request was late, as troubled reported, or if there has been no trouble for as
-// long as it would have been told once more: those that were late may have ended without an
-// answer, or nobody may want them any more.
+// answered is called when a request has succeeded. It reports that, once for each reported trouble,
+// if the request was late according to troubled, or if there has been no trouble for tellEvery:
+// late requests may have ended without an answer, or may not be wanted any more.
 func (s *Storage) answered(late bool) {
 	t := &s.trouble
 	if !t.lasts.Load() {
@@ -120,7 +118,7 @@ func (s *Storage) answered(late bool) {
 	}
 }
 
-// silenceError says that nothing has come for so long.
+// silenceError means that nothing has arrived for that long.
 type silenceError struct{ since time.Duration }
 
 func (e *silenceError) Error() string {

@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 )
 
-// troubles are what was told, a line each. The engine may add to them while a test reads them.
+// troubles collects the reports, one per line. The engine may add to them while a test reads them.
 type troubles struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -39,9 +39,9 @@ func (l *troubles) String() string {
 	return l.text.String()
 }
 
-// TestWhoeverWaitsIsToldForWhat: of any request that somebody waits for there is a line after
-// three seconds, with the reason and for how long it goes on, one a minute while it lasts, and one when
-// it goes on. What passes at once is not told.
+// For any request that a reader waits for, a line is reported after three seconds, with the reason
+// and how long it will be retried, then one a minute while it lasts, and one when requests are
+// answered again. Short delays are not reported.
 func TestWhoeverWaitsIsToldForWhat(t *testing.T) {
 	waits := map[string]func(w *world) error{
 		"a listing":  func(w *world) error { _, err := w.list(); return err },
@@ -80,12 +80,12 @@ func TestWhoeverWaitsIsToldForWhat(t *testing.T) {
 						require.NoError(t, <-done)
 						after = log.String()
 					}
-					if why != "silence" { // of which no request is let go so soon
+					if why != "silence" { // in which no request is ended this soon
 						began := time.Now()
 						outage(time.Second)
-						told := time.Since(began) >= 3*time.Second && what != "a read" // its next attempt may have been drawn so late
+						told := time.Since(began) >= 3*time.Second && what != "a read" // its next attempt may have been drawn this late
 						require.Equal(t, told, after != "", "%v: %s", time.Since(began), after)
-						time.Sleep(time.Minute) // what was told is told once a minute
+						time.Sleep(time.Minute) // reports come once a minute
 						log.clear()
 						rule = w.server.On(nil, f.fault)
 					}
@@ -106,8 +106,8 @@ func TestWhoeverWaitsIsToldForWhat(t *testing.T) {
 	}
 }
 
-// A request that was late and is ended without an answer does not leave the log at a failure: the first request
-// that is answered a while later ends it.
+// A request that was late and ended without an answer does not leave the log with a failure as its
+// last line: the first request that is answered a while later ends it.
 func TestAnAnswerEndsATroubleWhoseRequestIsNotMadeAnyMore(t *testing.T) {
 	var log troubles
 	in(t, func(c *remote.Config) { c.Trouble = log.tell }, func(t *testing.T, w *world) {
@@ -128,7 +128,7 @@ func TestAnAnswerEndsATroubleWhoseRequestIsNotMadeAnyMore(t *testing.T) {
 	})
 }
 
-// TestWhatComesBeforeARequestIsNamed: credentials that are looked for are what is waited for, and no server.
+// If a request waits for credentials, the report names these and not the server.
 func TestWhatComesBeforeARequestIsNamed(t *testing.T) {
 	var log troubles
 	synctest.Test(t, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// pagesAtOnce is how many pages of a listing are asked for at a time. At web servers,
-// where a page is one file, 147 shards take 0.1 s at 25 ms each.
+// pagesAtOnce is how many pages of a listing are requested at a time. At web servers, where a page
+// is one file, 147 shards take 0.1 s at 25 ms each.
 const pagesAtOnce = 32
 
 // Walk visits all objects of a source, page by page, until the first error. visit is
@@ -30,8 +30,8 @@ func Walk(ctx context.Context, source Source, visit func(Listed) error) error {
 	return walk(ctx, func(ctx context.Context, page string) ([]string, error) { return source.List(ctx, page, one) })
 }
 
-// walk calls list for the first page, and for all that pages name as the next. At the
-// first error it ends the others, and waits for them.
+// walk calls list for the first page, and for all pages that others return in next. At the first
+// error it cancels the others, and waits for them.
 func walk(ctx context.Context, list func(ctx context.Context, page string) (next []string, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -12,28 +12,29 @@ var (
 	errSlow = errors.New("the answer came too slowly")
 )
 
-// watch ends a request whose answer does not come: nothing of its body for one time, or
-// too little of it over another. Time in which nobody reads the body does not count.
+// watch ends a request whose answer does not arrive: none of its body within FirstByteTimeout, or
+// later too little of it within SlowTime. Time in which the body is not being read does not count.
 type watch struct {
 	config Config
-	silent func()          // is called once where nothing comes for as long as patience; nil: nobody wants to know
-	ctx    context.Context // of the one request
+	silent func()          // called once if nothing arrives for as long as patience; nil: not needed
+	ctx    context.Context // for the one request
 	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex
 	timer   *time.Timer
-	resumed time.Time     // the timer runs since then; zero: it does not
-	left    time.Duration // of the time that is looked at, when resumed
-	first   bool          // something has come
+	resumed time.Time     // the timer has been running since then; zero: it is stopped
+	left    time.Duration // of the current interval, when resumed
+	first   bool          // something has arrived
 	came    [slowParts]int64
-	parts   int // of SlowTime that have passed since the first byte
+	parts   int // parts of SlowTime that have passed since the first byte
 }
 
-// slowParts is in how many parts SlowTime is looked at. So a body that stalls is seen to
-// after one part more than SlowTime, whatever came before.
+// slowParts is the number of parts into which SlowTime is divided. So a body that stalls is noticed
+// at the latest one part after SlowTime, whatever came before.
 const slowParts = 4
 
-// watching gives a context for one request, and what ends it. silent is told once that nothing comes.
+// watching returns a context for one request, and the watch that ends it. silent is called once if
+// nothing arrives.
 func watching(ctx context.Context, c Config, silent func()) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &watch{config: c, silent: silent, ctx: ctx, cancel: cancel, left: c.FirstByteTimeout, resumed: time.Now()}
@@ -46,7 +47,7 @@ func watching(ctx context.Context, c Config, silent func()) (context.Context, *w
 	return ctx, w
 }
 
-// look is called when the time of the timer has passed.
+// look is called when the timer has expired.
 func (w *watch) look() {
 	w.mu.Lock()
 	var silent func()
@@ -57,8 +58,8 @@ func (w *watch) look() {
 		}
 	}()
 	switch {
-	case w.resumed.IsZero(): // it was stopped just now
-	case time.Since(w.resumed) < w.left: // and set anew
+	case w.resumed.IsZero(): // it has just been stopped
+	case time.Since(w.resumed) < w.left: // stopped and started again
 	case !w.first && w.silent != nil && w.config.FirstByteTimeout > patience:
 		silent, w.silent = w.silent, nil
 		w.left, w.resumed = w.config.FirstByteTimeout-patience, time.Now()
@@ -78,14 +79,14 @@ func (w *watch) look() {
 	}
 }
 
-// begin looks at another part of SlowTime from now on.
+// begin starts another part of SlowTime.
 func (w *watch) begin() {
 	w.came[w.parts%slowParts] = 0
 	w.left, w.resumed = w.config.SlowTime/slowParts, time.Now()
 	w.timer.Reset(w.left)
 }
 
-// progress is told of bytes of the body, while it is read.
+// progress records n bytes of the body, while it is being read.
 func (w *watch) progress(n int) {
 	if n <= 0 {
 		return
@@ -99,7 +100,7 @@ func (w *watch) progress(n int) {
 	w.came[w.parts%slowParts] += int64(n)
 }
 
-// pause begins a time in which nobody reads, which resume ends.
+// pause begins a time in which the body is not being read; resume ends it.
 func (w *watch) pause() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,10 +119,10 @@ func (w *watch) resume() {
 	w.timer.Reset(w.left)
 }
 
-// why is the reason that the request was ended for, nil if it was not.
+// why returns the reason for which the request was ended, or nil if it was not.
 func (w *watch) why() error { return context.Cause(w.ctx) }
 
-// end lets go of the context.
+// end releases the context.
 func (w *watch) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

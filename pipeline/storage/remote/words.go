@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// statusText is a status as people know it, with the service's own word for it:
-// "503 Service Unavailable (SlowDown)".
+// statusText returns a status with its usual text and the service's own code: "503 Service
+// Unavailable (SlowDown)".
 func statusText(status int, code string) string {
 	text := strconv.Itoa(status)
 	if known := http.StatusText(status); known != "" {
@@ -19,12 +19,11 @@ func statusText(status int, code string) string {
 	return text
 }
 
-// maxCodeBytes bounds what is repeated of a service's own words; S3's longest code has
-// 44 bytes.
+// maxCodeBytes bounds how much of a service's own code is repeated; S3's longest code has 44 bytes.
 const maxCodeBytes = 48
 
-// codeWord is a code as it may be printed: one short word. Anything else may be a
-// message, which can repeat what was sent.
+// codeWord returns a code if it may be printed, that is, if it is one short word. Anything else may
+// be a message that repeats what was sent, and gives "".
 func codeWord(code string) string {
 	plain := func(r rune) bool {
 		return r == '_' || r == '-' || r == '.' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'

@@ -14,26 +14,26 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// A file that is written twice within a second, with the same size, has the same
-// validator both times where that is made of its time of modification in whole seconds.
-// So an object is not trusted before the second in which it was modified is over.
+// A file that is written twice within a second, with the same size, has the same validator both
+// times if the validator is made from its modification time in whole seconds. So an object is not
+// trusted until the second in which it was modified is over.
 
 const (
-	// settleTime is by how much the service's clock has to be past an object's time: a
-	// second is the grain of such times, and servers keep their own for up to another.
+	// settleTime is by how much the service's clock must be past an object's time: such times have
+	// a resolution of a second, and servers cache their own for up to another.
 	settleTime = 2 * time.Second
-	// maxAhead is how far an object's time may be ahead of the service's clock and still
-	// be that of a clock. What is further ahead was set by somebody, and is not waited for.
+	// maxAhead is how far an object's time may be ahead of the service's clock to be considered
+	// clock skew. A time further ahead was set by a program, and is not waited for.
 	maxAhead = time.Minute
-	// maxLooks is how often an object is looked at that is written again and again.
+	// maxLooks is how often an object that keeps being written is examined.
 	maxLooks = 3
-	// looksAtOnce is how many objects are looked at again at a time.
+	// looksAtOnce is how many objects are examined again at a time.
 	looksAtOnce = 32
 )
 
-// Unsettled is for how long a change of an object may not show in its validator v, by the
-// header of an answer that says when the object was modified, or lists it; 0: any change
-// shows. The clock is the service's own: its Date, and the Age of what a cache gives.
+// Unsettled returns how long a change of an object may not show in its validator v; 0 means that
+// any change shows. h is the header of an answer that has the object's modification time, or lists
+// it. The clock is the service's own: its Date, plus the Age of an answer from a cache.
 func Unsettled(h http.Header, modified time.Time, v Validator) time.Duration {
 	if modified.IsZero() || !maybeTime(v) {
 		return 0
@@ -50,12 +50,12 @@ func Unsettled(h http.Header, modified time.Time, v Validator) time.Duration {
 	return max(left, 0)
 }
 
-// hashDigits are as many as an MD5 sum has, the shortest that services name contents by.
+// hashDigits is the number of digits of an MD5 sum, the shortest hash that services use as an ETag.
 const hashDigits = 32
 
-// maybeTime says whether a validator may be made of a time of modification: a date is, and
-// so may be any ETag that is no hash. nginx, Apache, lighttpd, Caddy and IIS all make theirs
-// of time and size, each in its own way; S3 and its kin make hashes.
+// maybeTime reports whether a validator may be made from a modification time. A date is, and so may
+// be any ETag that is not a hash. nginx, Apache, lighttpd, Caddy and IIS all make theirs from time
+// and size, each in its own way; S3 and compatible services use hashes.
 func maybeTime(v Validator) bool {
 	if _, dated := v.Modified(); dated {
 		return true
@@ -72,12 +72,12 @@ func maybeTime(v Validator) bool {
 	return v != ""
 }
 
-// LastClamp is the last year of times that many tools set, all alike, where they do not want
-// one: 0 and 1 of Unix, and the first that zip files have.
+// LastClamp is the last year of the fixed times that many tools set instead of real ones: 0 and 1
+// in Unix time, and the first time that zip files can store.
 const LastClamp = 1980
 
-// Clamped reports whether an object's version says nothing, since it is made of a time that
-// was clamped: what is written in its place, with the same size, has the same version.
+// Clamped reports whether an object's version is worthless because it is made from a time that was
+// clamped: a replacement of the same size has the same version.
 func Clamped(l Listed) bool {
 	if !maybeTime(l.Validator) {
 		return false
@@ -85,7 +85,7 @@ func Clamped(l Listed) bool {
 	if !l.Modified.IsZero() {
 		return l.Modified.Year() <= LastClamp
 	}
-	// "5b2c-11" is the time and the size of nginx, "11-5b2c" size and microseconds of Apache.
+	// nginx writes time and size, "5b2c-11"; Apache writes size and microseconds, "11-5b2c".
 	first, second, two := strings.Cut(strings.Trim(string(l.Validator), `"`), "-")
 	a, errA := strconv.ParseInt(first, 16, 64)
 	b, errB := strconv.ParseInt(second, 16, 64)
@@ -101,8 +101,8 @@ type young struct {
 	until time.Time
 }
 
-// settle waits until an object's validator can be trusted, and gives the object as it is
-// then. no: it is being written to, again and again.
+// settle waits until an object's validator can be trusted, and returns the object as it is then. ok
+// is false if it keeps being written.
 func (s *Storage) settle(ctx context.Context, y young) (l Listed, ok bool, err error) {
 	for range maxLooks {
 		if err := sleep(ctx, time.Until(y.until)); err != nil {
@@ -111,7 +111,7 @@ func (s *Storage) settle(ctx context.Context, y young) (l Listed, ok bool, err e
 		if l, err = s.describe(ctx, y.Path); err != nil {
 			return l, false, err
 		}
-		// What is the same after that time is so for good, whatever the clock says.
+		// If it is the same after that time, it stays so, whatever the clock shows.
 		if l.Unsettled <= 0 || l.Validator == y.Validator && l.SizeBytes == y.SizeBytes {
 			return l, true, nil
 		}
@@ -120,8 +120,8 @@ func (s *Storage) settle(ctx context.Context, y young) (l Listed, ok bool, err e
 	return l, false, nil
 }
 
-// settled gives an object for reading. One that is written to all the time is described
-// as what it never was, so that its reads are ErrChanged.
+// settled returns an object for reading. An object that keeps being written gets a version that it
+// never had, so that its reads fail with ErrChanged.
 func (s *Storage) settled(l Listed, ok bool) storage.Object {
 	if ok {
 		return s.object(l)
@@ -144,7 +144,7 @@ func (s *Storage) Settled(ctx context.Context, path string) (storage.Object, err
 	return s.settled(l, ok), nil
 }
 
-// grow visits the objects of a listing that were young, when they are no more.
+// grow visits the objects of a listing that were not settled, once they are.
 func (l *listing) grow(ctx context.Context) error {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)

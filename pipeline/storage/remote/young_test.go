@@ -14,8 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 )
 
-// Only what may be told apart by its time alone, and is young by the service's own clock,
-// is not settled.
+// Only a version that is made from its time, and is young by the service's own clock, is unsettled.
 func TestWhatIsUnsettled(t *testing.T) {
 	const date = "Sat, 21 Nov 2026 08:00:10 GMT"
 	at := func(second int) time.Time { return time.Date(2026, 11, 21, 8, 0, second, 999, time.UTC) }
@@ -43,8 +42,8 @@ func TestWhatIsUnsettled(t *testing.T) {
 	require.InDelta(t, 2*time.Second, remote.Unsettled(http.Header{}, time.Now(), nginx), 2e9, "without Date it is our clock")
 }
 
-// An object that is written again within the second that it was listed in, with the same
-// size, shows no difference: so it is waited for, and read as it is in the end.
+// An object that is written again within the second in which it was listed, with the same size,
+// shows no difference: so the listing waits, and has the final state.
 func TestObjectsAreListedWhenTheirSecondIsOver(t *testing.T) {
 	for name, get := range map[string]func(w *world) (storage.Object, error){
 		"listed": func(w *world) (o storage.Object, err error) {
@@ -83,8 +82,8 @@ func TestObjectsAreListedWhenTheirSecondIsOver(t *testing.T) {
 	}
 }
 
-// Waits are bounded: many objects wait together, one that is written all the time can't be
-// read, and one whose server's clock stands still can.
+// Waits are bounded: many objects wait together, an object that keeps being written can't be read,
+// and one whose server's clock stands still can.
 func TestWaitsForYoungObjectsAreBounded(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		began := time.Now()
@@ -114,7 +113,7 @@ func TestWaitsForYoungObjectsAreBounded(t *testing.T) {
 	})
 }
 
-// A wait ends with its context, and an object that vanishes meanwhile is an error.
+// A wait ends with its context, and an object that disappears meanwhile is an error.
 func TestWaitsForYoungObjectsEnd(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		began := time.Now()
