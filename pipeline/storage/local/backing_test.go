@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// onBacking is a directory and a file system that shows it.
+// onBacking returns a directory, and a FUSE file system that shows it.
 func onBacking(t *testing.T, o backing.Options, names ...string) (behind string, b *backing.FileSystem) {
 	if _, err := os.Stat("/dev/fuse"); err != nil && os.Getenv("CI") != "true" {
 		t.Skipf("no FUSE here: %v", err)
@@ -27,8 +27,7 @@ func onBacking(t *testing.T, o backing.Options, names ...string) (behind string,
 	return behind, backing.Mount(t, behind, o, os.Environ())
 }
 
-// TestFilesThatTheKernelForgotAreReadWhereItNumbersThemAnew closes a file, has the
-// kernel forget it, and opens it again, under its new number.
+// Closes a file, makes the kernel forget it, and opens it again, under its new inode number.
 func TestFilesThatTheKernelForgotAreReadWhereItNumbersThemAnew(t *testing.T) {
 	_, b := onBacking(t, backing.Options{NewInodes: true}, "a", "b")
 	s := openAt(t, b.Dir, 1)
@@ -39,7 +38,7 @@ func TestFilesThatTheKernelForgotAreReadWhereItNumbersThemAnew(t *testing.T) {
 		require.Equal(t, "content of a", read(t, s, a))
 		require.Equal(t, "content of b", read(t, s, other), "which closes a")
 		require.Eventually(t, func() bool {
-			b.Forget("a") // which the file system is told some time later
+			b.Forget("a") // the file system gets this request some time later
 			return number() != before
 		}, 90*time.Second, time.Millisecond, "it has another number")
 		require.Equal(t, "content of a", read(t, s, a))
@@ -47,10 +46,9 @@ func TestFilesThatTheKernelForgotAreReadWhereItNumbersThemAnew(t *testing.T) {
 	}
 }
 
-// TestAFileThatIsWrittenToBehindAFileSystemThatKeepsAttributesIsErrChanged: what
-// the kernel keeps says that nothing has happened, for an hour.
+// The attributes that the kernel caches show no change for an hour.
 func TestAFileThatIsWrittenToBehindAFileSystemThatKeepsAttributesIsErrChanged(t *testing.T) {
-	const size = 4 << 20 // far more than the kernel reads ahead
+	const size = 4 << 20 // far more than the kernel's readahead
 	modes := []uring.Mode{uring.ModeUring, uring.ModePread}
 	if testing.Short() {
 		modes = modes[:1]

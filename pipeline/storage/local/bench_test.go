@@ -14,8 +14,8 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// BenchmarkRead reads blocks of a file through the storage, 32 at a time: what
-// it costs beside the engine is the look at the file after each.
+// BenchmarkRead reads blocks of a file through the storage, 32 at a time: what it costs beyond the
+// engine is the check of the file after each read.
 func BenchmarkRead(b *testing.B) {
 	const size, depth = 64 << 20, 32
 	root := b.TempDir()

@@ -7,15 +7,14 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Direct says when reads bypass the page cache (O_DIRECT).
+// Direct is when reads bypass the page cache (O_DIRECT).
 type Direct string
 
 const (
-	// DirectAuto lets reads of 128 KiB and more bypass the page cache if it does not
-	// hold them, once the listed files are larger than it can be. Such cold data then
-	// comes at twice the speed for a fifth of the CPU. A dataset that fits is better
-	// read through the page cache: from the second epoch on it comes from there, several
-	// times faster than from any disk.
+	// DirectAuto lets reads of at least 128 KiB bypass the page cache if it does not hold them,
+	// once the listed files are larger than it can be. Such cold data is then read at twice the
+	// speed for a fifth of the CPU. A dataset that fits is better read through the page cache: from
+	// the second epoch on it comes from there, several times faster than from any disk.
 	DirectAuto Direct = "auto"
 	DirectOn   Direct = "on"  // all reads, if the file system permits it
 	DirectOff  Direct = "off" // none
@@ -42,7 +41,7 @@ func (s *Storage) Uncached() (storage.Storage, error) {
 	return u, nil
 }
 
-// policy is how files that are opened now are read.
+// policy returns how files that are opened now are read.
 func (s *Storage) policy() uring.Direct {
 	switch {
 	case s.direct == DirectOn:

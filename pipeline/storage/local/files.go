@@ -15,12 +15,12 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// maxOpen is how many files are kept open: more than an order has lanes (32 by
-// default) for several streams, and half of the usual limit of 1024. A file
-// that is read directly has a second descriptor.
+// maxOpen is how many files are kept open: enough for several streams whose orders have 32 lanes
+// each (the default), and half of the usual limit of 1024. A file that is read directly has a
+// second descriptor.
 const maxOpen = 512
 
-// leastOpen is how many there are even of a small limit.
+// leastOpen is the minimum, however low the process's limit is.
 const leastOpen = 8
 
 // file is one object's open file, or one that is being opened.
@@ -29,37 +29,37 @@ type file struct {
 	opened *uring.File // nil until it is open
 	remote bool        // closing it may wait for another process or machine
 
-	// The rest is under the cache's lock.
-	waiting []*storage.Read // reads that came before it was open
-	reads   int             // that use it, waiting ones included
-	idle    *list.Element   // its place in the cache's idle list, if it is there
-	gone    bool            // not found in the cache any more: closed after its last read
+	// The rest is guarded by the cache's lock.
+	waiting []*storage.Read // reads that arrived before it was open
+	reads   int             // reads using it, including waiting ones
+	idle    *list.Element   // its place in the cache's idle list, or nil
+	gone    bool            // removed from the cache: closed after its last read
 }
 
-// fileCache keeps files open: those that are in use, and the idle ones that
-// were used last, together no more than limit.
+// fileCache keeps files open: those in use, and the most recently used idle ones, together at most
+// limit.
 type fileCache struct {
 	root  string
-	never *identity.Never // of what is below root
+	never *identity.Never // for paths below root
 	limit int
-	// openObject opens an object's file and shows that it is what was listed.
+	// openObject opens an object's file and checks that it is the one that was listed.
 	openObject func(storage.Object) (int, error)
-	// others are further names that an object may have, absolute: it is looked for there
-	// when it is not, or no longer, under its path. nil: there are none.
+	// others returns further absolute names of an object, to try if it is not found, or no longer,
+	// at its path. nil: there are none.
 	others func(storage.Object) []string
-	// later has a file closed by somebody who may wait, and then calls hasClosed.
+	// later closes a file on a goroutine that may block, and then calls hasClosed.
 	later func(*uring.File)
 
 	mu    sync.Mutex
-	freed sync.Cond // a descriptor was closed, or its file has become idle
+	freed sync.Cond // signals that a descriptor was closed, or that a file became idle
 	files map[storage.Object]*file
-	idle  list.List // of *file, the one used longest ago first
-	// open are descriptors that are open or about to be, but for those of openers
-	// that are stuck.
+	idle  list.List // of *file, least recently used first
+	// open counts descriptors that are open or about to be opened, except those of stuck openers.
 	open    int
-	closing int    // descriptors that are closed later
+	closing int    // descriptors waiting to be closed by later
 	closes  uint64 // descriptors closed so far
-	// lone is an opener for which the others wait: it has found no descriptor beside them.
+	// lone is an opener that the others wait for, because it could not get a descriptor while they
+	// were opening files.
 	lone *opener
 }
 
@@ -70,8 +70,7 @@ func (c *fileCache) init(root string, limit int) {
 	c.openObject = func(o storage.Object) (int, error) { return openObject(c, o) }
 }
 
-// fullPath is where an object lies. A path that leads out of the root is
-// refused.
+// fullPath returns an object's absolute path. A path that leads out of the root is an error.
 func (c *fileCache) fullPath(path string) (string, error) {
 	if !filepath.IsLocal(path) {
 		return "", &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("not a path below the dataset: %w", fs.ErrInvalid)}
@@ -79,9 +78,9 @@ func (c *fileCache) fullPath(path string) (string, error) {
 	return filepath.Join(c.root, path), nil
 }
 
-// use registers a read with its object's file. Where the file is not open yet
-// the read was put on its waiting list; first says that the caller must have
-// it opened.
+// use registers a read with its object's file. If the file is not open yet (ready is false), the
+// read is added to the file's waiting list; first reports that the caller must have the file
+// opened.
 func (c *fileCache) use(r *storage.Read) (f *file, ready, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,9 +102,8 @@ func (c *fileCache) use(r *storage.Read) (f *file, ready, first bool) {
 	return f, true, false
 }
 
-// openFile opens a file that is registered, and gives the reads that have
-// waited for that. After an error none of them holds the file any more. It
-// blocks until a descriptor is free.
+// openFile opens a registered file and returns the reads that waited for it. After an error none of
+// them uses the file any more. It blocks until a descriptor is free.
 func (c *fileCache) openFile(x *opener, f *file, policy uring.Direct) (waiting []*storage.Read, err error) {
 	opened, err := c.openDescriptor(x, f.object, policy)
 	c.mu.Lock()
@@ -119,8 +117,8 @@ func (c *fileCache) openFile(x *opener, f *file, policy uring.Direct) (waiting [
 	return waiting, nil
 }
 
-// release ends a read's use of its file. changed takes the file out of the
-// cache, so that the next read looks at the path anew.
+// release ends a read's use of its file. If changed, the file is removed from the cache, so that
+// the next read opens the path again.
 func (c *fileCache) release(f *file, changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,8 +138,8 @@ func (c *fileCache) release(f *file, changed bool) {
 	c.freed.Broadcast()
 }
 
-// close closes a file that nothing uses. c.mu is held: closing a file that was
-// only read does no I/O, but where a server is told of it.
+// close closes an unused file. c.mu is held: closing a file that was only read does no I/O, unless
+// a server has to be informed.
 func (c *fileCache) close(f *file) {
 	c.open--
 	c.closing++
@@ -160,15 +158,15 @@ func (c *fileCache) closed() {
 	c.freed.Broadcast()
 }
 
-// hasClosed is for those who close later.
+// hasClosed is called by those that close files later.
 func (c *fileCache) hasClosed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed()
 }
 
-// stuck takes the descriptor of an opener that is stuck out of those that are
-// open, or adds it again: what hangs shall not keep others from being opened.
+// stuck stops counting the descriptor of an opener that is stuck as open, or counts it again: a
+// hanging open must not keep other files from being opened.
 func (c *fileCache) stuck(x *opener, is bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,7 +179,7 @@ func (c *fileCache) stuck(x *opener, is bool) {
 	c.freed.Broadcast()
 }
 
-// isAlone has the other openers wait for one, or for it no more. c.mu is held.
+// isAlone makes the other openers wait for x, or stop waiting for it. c.mu is held.
 func (c *fileCache) isAlone(x *opener, is bool) {
 	switch {
 	case is:
@@ -192,7 +190,7 @@ func (c *fileCache) isAlone(x *opener, is bool) {
 	}
 }
 
-// closeIdle closes the idle file that was used longest ago, if there is one.
+// closeIdle closes the least recently used idle file, if there is one.
 func (c *fileCache) closeIdle() bool {
 	oldest := c.idle.Front()
 	if oldest == nil {
@@ -205,7 +203,7 @@ func (c *fileCache) closeIdle() bool {
 	return true
 }
 
-// closeAll closes what is idle, which is everything when no read is under way.
+// closeAll closes all idle files, which are all files if no reads are running.
 func (c *fileCache) closeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,8 +211,8 @@ func (c *fileCache) closeAll() {
 	}
 }
 
-// openDescriptor opens an object within the limit. Files in use are waited
-// for; they get free because reads end.
+// openDescriptor opens an object within the limit. If all files are in use it waits; they become
+// free because reads end.
 func (c *fileCache) openDescriptor(x *opener, o storage.Object, policy uring.Direct) (f *uring.File, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,7 +230,7 @@ func (c *fileCache) openDescriptor(x *opener, o storage.Object, policy uring.Dir
 			if fd, err = c.openObject(o); err != nil {
 				return
 			}
-			f = uring.NewFile(fd, policy) // it asks where the file lies
+			f = uring.NewFile(fd, policy) // this queries the file system
 			f.VerifyWith(verifier(fd, o, f.Remote()))
 		})
 		c.mu.Lock()
@@ -245,7 +243,7 @@ func (c *fileCache) openDescriptor(x *opener, o storage.Object, policy uring.Dir
 		if !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {
 			return nil, err
 		}
-		// The process or the machine has no descriptor left: try with ours.
+		// The process or the machine has no descriptors left: close some of ours and retry.
 		if !c.closeIdle() && c.closes == closes {
 			switch {
 			case c.open+c.closing > 0:
@@ -253,7 +251,7 @@ func (c *fileCache) openDescriptor(x *opener, o storage.Object, policy uring.Dir
 			case alone:
 				return nil, fmt.Errorf("%w: raise the limit on open files (ulimit -n)", err)
 			default:
-				c.isAlone(x, true) // others that have found none either may have had the last ones
+				c.isAlone(x, true) // other openers that failed as well may have had the last ones
 			}
 		}
 		for c.closeIdle() {
@@ -261,7 +259,7 @@ func (c *fileCache) openDescriptor(x *opener, o storage.Object, policy uring.Dir
 	}
 }
 
-// openObject opens an object's file and shows that it is what was listed.
+// openObject opens an object's file and checks that it is the one that was listed.
 func openObject(c *fileCache, o storage.Object) (fd int, err error) {
 	full, err := c.fullPath(o.Path)
 	if err != nil {
@@ -278,7 +276,7 @@ func openObject(c *fileCache, o storage.Object) (fd int, err error) {
 	return -1, err
 }
 
-// openAs opens a file by a name, and shows that it is what was listed.
+// openAs opens a file by name, and checks that it is the one that was listed.
 func openAs(full string, o storage.Object, never *identity.Never) (fd int, err error) {
 	fd, err = never.OpenRegular(unix.AT_FDCWD, full)
 	if err != nil {
@@ -289,7 +287,7 @@ func openAs(full string, o storage.Object, never *identity.Never) (fd int, err e
 	}
 	err = verify(fd, o)
 	if err == nil {
-		// io_uring would give up where a non-blocking read has to wait.
+		// io_uring would fail instead of waiting for a non-blocking read.
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0)
 	}
 	if err != nil {
@@ -299,6 +297,6 @@ func openAs(full string, o storage.Object, never *identity.Never) (fd int, err e
 	return fd, nil
 }
 
-// verify compares an open file with what was listed, by what the kernel knows of
-// it. Of a remote file that may be old: see verifier.
+// verify compares an open file with the listing, using the attributes that the kernel has. For a
+// remote file those may be outdated: see verifier.
 func verify(fd int, o storage.Object) error { return identity.Check(fd, o) }

@@ -9,15 +9,14 @@ import (
 
 var _ storage.ResidentOpener = (*Storage)(nil)
 
-// inMemory is a file of its own, beside those that are kept open: its user reads
-// one file after the other.
+// inMemory has its own descriptor, besides the cached ones: its user reads one file after another.
 type inMemory struct {
 	fd int
 	o  storage.Object
 }
 
-// OpenResident implements storage.ResidentOpener. The memory is the page cache. It is
-// not read with DirectOn, nor for remote files, where Stat may not show recent changes.
+// OpenResident implements storage.ResidentOpener. The memory is the page cache. It returns nil with
+// DirectOn, and for remote files, whose Stat may not show recent changes.
 func (s *Storage) OpenResident(o storage.Object) (storage.Resident, error) {
 	if s.direct == DirectOn {
 		return nil, nil
@@ -37,9 +36,9 @@ func (f inMemory) Holds(offsetBytes, sizeBytes int64) bool {
 	return Holds(f.fd, offsetBytes, sizeBytes)
 }
 
-// Holds says whether the page cache holds all of a range of an open file. It asks cachestat
-// (Linux 6.5), and says no where there is none. RWF_NOWAIT can't be asked, for it reads
-// ahead what is missing.
+// Holds reports whether the page cache holds all of a range of an open file. It uses cachestat
+// (Linux 6.5), and returns false without it. RWF_NOWAIT can't be used to find out, because it
+// starts readahead of the missing pages.
 func Holds(fd int, offsetBytes, sizeBytes int64) bool {
 	pages := (offsetBytes+sizeBytes+pageBytes-1)/pageBytes - offsetBytes/pageBytes
 	var counts unix.Cachestat_t
@@ -52,7 +51,7 @@ func Holds(fd int, offsetBytes, sizeBytes int64) bool {
 	}
 }
 
-// ReadAt says no on file systems without RWF_NOWAIT.
+// ReadAt implements storage.Resident. It returns false on file systems without RWF_NOWAIT.
 func (f inMemory) ReadAt(p []byte, offsetBytes int64) bool {
 	for len(p) > 0 {
 		vector := [1][]byte{p}

@@ -24,13 +24,12 @@ func TestWhatMemoryHoldsOfAnObjectIsReadAtOnce(t *testing.T) {
 	defer func() { require.NoError(t, r.Close()) }()
 
 	p := make([]byte, 5)
-	if r.ReadAt(p, 12_347) { // else the file system has no such reads
+	if r.ReadAt(p, 12_347) { // otherwise the file system does not support such reads
 		require.Equal(t, content[12_347:12_352], string(p))
 	}
 	require.False(t, r.ReadAt(p, int64(len(content))-3), "its end is not five bytes")
 
-	// What the kernel evicts, on file systems where it does that when asked, is
-	// not held.
+	// Pages that the kernel evicts, on file systems where it does so on request, are not held.
 	f, err := os.Open(filepath.Join(root, "shard"))
 	require.NoError(t, err)
 	defer f.Close()

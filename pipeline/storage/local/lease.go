@@ -11,38 +11,37 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// leases are read leases (fcntl(2), F_SETLEASE) on mapped files. The kernel
-// gives one only while nobody has the file open for writing or mapped writable;
-// from then on whoever opens it for writing or truncates it waits in the kernel
-// until the lease is given up. So what is mapped of such a file stays what it is.
+// leases manages read leases (fcntl(2), F_SETLEASE) on mapped files. The kernel grants one only
+// while the file is not open for writing or mapped writable anywhere; from then on, a program that
+// opens it for writing or truncates it waits in the kernel until the lease is released. So the
+// mapped contents of such a file don't change.
 //
-// A goroutine, that there is only while files are mapped, asks for each lease
-// whether somebody waits, and gives it up; and asks for those that could not be
-// had. The signal that the kernel could send is turned off: it would be one for the
-// whole process, which is not ours alone.
+// A goroutine, which exists only while files are mapped, checks for each lease whether a writer
+// waits, and then releases it; it also requests the leases that were not available earlier. The
+// signal that the kernel could send is turned off: it would go to the whole process, which is not
+// only ours.
 //
 // # Lost leases
 //
-// A lease that is not given up is taken after /proc/sys/fs/lease-break-time (45 s),
-// which is told to nobody. That is whole seconds, and 0 means never: so one that
-// nobody waited for at a moment is there for a second at least from that moment
-// on, whatever that file says, now or later. The goroutine notes when it has last
-// found all leases so (until). A process that stands still, or has no time for the
-// goroutine, sees that this is long ago, and looks at files instead.
+// A lease that is not released is revoked after /proc/sys/fs/lease-break-time (45 s), without
+// notice. That time is in whole seconds, and 0 means never: so if no writer waits for a lease at
+// some moment, the lease exists for at least a second from that moment, whatever the value is, now
+// or later. The goroutine records until when all leases certainly hold (until). If the process
+// stops, or has no time for the goroutine, that time passes, and files are checked instead.
 //
-// The kernel counts that second in ticks, which follow CLOCK_MONOTONIC, as the
-// clock here does: both stand still while the machine is suspended.
+// The kernel counts that second in ticks, which follow CLOCK_MONOTONIC, as the clock here does:
+// both stop while the machine is suspended.
 type leases struct {
-	broken atomic.Uint64 // leases that somebody waited for, so far
-	until  atomic.Int64  // on clock: no lease can have been taken before
+	broken atomic.Uint64 // leases so far that a writer has waited for
+	until  atomic.Int64  // on clock: no lease can have been revoked before
 	clock  func() time.Duration
-	none   bool // they are not asked for
+	none   bool // never request leases
 
 	mu      sync.Mutex
-	held    map[*mapping]struct{}      // those about to be given up, too
-	waiting map[*mapping]time.Duration // when to ask next for one that may be had, on clock
-	refused map[*mapping]string        // mapped files without a lease, and why
-	watch   *leaseWatch                // nil where held and waiting are empty
+	held    map[*mapping]struct{}      // including those about to be released
+	waiting map[*mapping]time.Duration // when to request the lease again, on clock
+	refused map[*mapping]string        // mapped files without a lease, and the reason
+	watch   *leaseWatch                // nil if held and waiting are empty
 }
 
 // leaseWatch is one run of the goroutine.
@@ -51,30 +50,30 @@ type leaseWatch struct {
 }
 
 const (
-	// leasePoll is how often each lease is asked about: a writer waits as long at
-	// most.
+	// leasePoll is how often each lease is checked: a writer waits for at most this long.
 	leasePoll = 50 * time.Millisecond
-	// leaseStands is how long after it was asked about a lease can't have been
-	// taken. The kernel rounds its second down to ticks, of 10 ms at most.
+	// leaseStands is how long after a check a lease can't have been revoked. The kernel rounds its
+	// second down to ticks, of at most 10 ms.
 	leaseStands = 500 * time.Millisecond
-	// leaseAgain is how long a file that is written to, or was, goes without.
+	// leaseAgain is how long to wait before requesting the lease of a file again that was open for
+	// writing.
 	leaseAgain = time.Second
-	// maxLeases bounds what one poll costs: about 0.1 µs each.
+	// maxLeases bounds the cost of one poll: about 0.1 µs each.
 	maxLeases = 2048
 )
 
-// A mapping's lease.
+// States of a mapping's lease.
 const (
-	leaseNone    = iota // it may be had, later
-	leaseWriter         // the same: a program has the file open for writing
+	leaseNone    = iota // it may be available later
+	leaseWriter         // likewise, because a program has the file open for writing
 	leaseHeld           // the file does not change
-	leaseRefused        // for good
+	leaseRefused        // permanently
 )
 
 const openForWriting = "a program has the file open for writing (what it stores through a mapping may go unnoticed)"
 
-// isLocal says whether an open file lies where all writers are this kernel's, which
-// keeps leases.
+// isLocal reports whether an open file is on a file system where all writers go through this
+// kernel, which enforces leases.
 func isLocal(fd int) bool { return filesystem.Of(fd).Watched }
 
 var _ storage.Leaser = (*Storage)(nil)
@@ -91,7 +90,7 @@ func (m *mapping) Leased() bool { return m.lease.Load() == leaseHeld }
 // OpenForWriting implements storage.Mapping.
 func (m *mapping) OpenForWriting() bool { return m.lease.Load() == leaseWriter }
 
-// begin asks for a lease on a file that has just been mapped.
+// begin requests a lease on a file that has just been mapped.
 func (l *leases) begin(m *mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +107,7 @@ func (l *leases) begin(m *mapping) {
 	}
 }
 
-// take asks the kernel for a lease. l.mu is held.
+// take requests a lease from the kernel. l.mu is held.
 func (l *leases) take(m *mapping) {
 	delete(l.waiting, m)
 	if len(l.held) >= maxLeases {
@@ -132,7 +131,7 @@ func (l *leases) take(m *mapping) {
 	}
 	_, err := unix.FcntlInt(uintptr(m.fd), unix.F_SETOWN, 0)
 	if err == nil {
-		// Now that nobody can write any more: has somebody, before?
+		// Nothing can write any more from here on. Was the file changed before?
 		err = verify(m.fd, m.object)
 	}
 	if err != nil {
@@ -145,20 +144,20 @@ func (l *leases) take(m *mapping) {
 	m.lease.Store(leaseHeld)
 }
 
-// wait notes why a mapping has no lease now. l.mu is held.
+// wait records why a mapping has no lease now. l.mu is held.
 func (l *leases) wait(m *mapping, state uint32, why string) {
 	l.waiting[m] = l.clock() + leaseAgain
 	l.refused[m] = why
 	m.lease.Store(state)
 }
 
-// refuse notes why a mapping never has a lease. l.mu is held.
+// refuse records why a mapping never gets a lease. l.mu is held.
 func (l *leases) refuse(m *mapping, why string) {
 	l.refused[m] = why
 	m.lease.Store(leaseRefused)
 }
 
-// poll looks after the leases until it is stopped, or there are none.
+// poll maintains the leases until it is stopped, or there are none.
 func (l *leases) poll(w *leaseWatch) {
 	defer close(w.ended)
 	tick := time.NewTicker(leasePoll)
@@ -172,8 +171,8 @@ func (l *leases) poll(w *leaseWatch) {
 	}
 }
 
-// round asks about all leases, gives up those that somebody waits for, and asks for
-// those that may be had by now. It says whether the run goes on.
+// round checks all leases, releases those that writers wait for, and requests those that may be
+// available by now. It reports whether the run continues.
 func (l *leases) round(w *leaseWatch) bool {
 	began := l.clock()
 	wanted := l.wanted()
@@ -186,8 +185,8 @@ func (l *leases) round(w *leaseWatch) bool {
 			l.wait(m, leaseWriter, openForWriting)
 		}
 	}
-	// Nothing relies on those that were wanted any more, some of which may have been
-	// taken already; all others were there when the round began.
+	// Nothing relies on the wanted leases any more, some of which may already have been revoked;
+	// all others existed when the round began.
 	l.until.Store(int64(began + leaseStands))
 	if len(l.held) < maxLeases {
 		for m, next := range l.waiting {
@@ -202,13 +201,13 @@ func (l *leases) round(w *leaseWatch) bool {
 	return l.watch == w
 }
 
-// wanted are the mappings whose leases somebody waits for, or has taken. Nothing is
-// lent relying on them any more.
+// wanted returns the mappings whose leases a writer waits for, or that have been revoked. From now
+// on nothing relies on them.
 func (l *leases) wanted() (wanted []*mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for m := range l.held {
-		// While somebody waits it is what the lease is to become.
+		// While a writer waits, this is the type that the lease is going to have.
 		if kind, err := unix.FcntlInt(uintptr(m.fd), unix.F_GETLEASE, 0); err != nil || kind != unix.F_RDLCK {
 			m.lease.Store(leaseWriter)
 			wanted = append(wanted, m)
@@ -218,8 +217,8 @@ func (l *leases) wanted() (wanted []*mapping) {
 	return wanted
 }
 
-// end forgets a mapping, whose lease ends with its descriptor, and waits for
-// the goroutine to end if it was the last.
+// end forgets a mapping, whose lease ends with its descriptor, and waits for the goroutine to end
+// if it was the last one.
 func (l *leases) end(m *mapping) {
 	l.mu.Lock()
 	delete(l.held, m)
@@ -245,16 +244,15 @@ func (s *Storage) Unbroken(breaks uint64) bool {
 	return s.leases.broken.Load() == breaks && s.leases.standing()
 }
 
-// afterReads has all that was read from mapped files be read before what follows:
-// writers are not of this process, so nothing else orders a processor's reads. On
-// arm64 a load may overtake another, but neither an atomic store nor an atomic
-// load behind that.
+// afterReads orders all earlier reads of mapped files before what follows: the writers are other
+// processes, so nothing else orders a processor's reads. On arm64 a load can be reordered after
+// later loads, but not after an atomic store followed by an atomic load.
 func afterReads() {
 	var fence atomic.Uint32
 	fence.Store(1)
 }
 
-// standing says that leases which nobody was seen to wait for can't have been taken.
+// standing reports whether leases without a waiting writer can't have been revoked.
 func (l *leases) standing() bool { return int64(l.clock()) < l.until.Load() }
 
 // LeaseStats implements storage.Leaser.

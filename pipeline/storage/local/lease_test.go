@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 )
 
-// leasedFile maps a file that has a lease, of a storage whose clock goes when a test
-// says so.
+// leasedFile maps a file that has a lease, in a storage whose clock advances only when the test
+// sets it.
 func leasedFile(t *testing.T) (s *Storage, m *mapping, path string, clock *atomic.Int64) {
 	root := t.TempDir()
 	mapsHere(t, root)
@@ -31,21 +31,21 @@ func leasedFile(t *testing.T) (s *Storage, m *mapping, path string, clock *atomi
 	return s, m, filepath.Join(root, "a"), clock
 }
 
-// eventually waits for what the goroutine of leases does.
+// eventually waits for the goroutine of leases.
 func eventually(t *testing.T, is func() bool, why string) {
 	t.Helper()
 	require.Eventually(t, is, 90*time.Second, time.Millisecond, why)
 }
 
-// A process that stands still does not ask about its leases; time goes on, and the
-// kernel may have taken them.
+// A process that is stopped does not check its leases; time passes, and the kernel may have revoked
+// them.
 func TestALeaseIsCertainForHalfASecondAfterItWasAskedAbout(t *testing.T) {
 	s, m, _, clock := leasedFile(t)
 	breaks := s.Breaks()
 	eventually(t, s.leases.standing, "it was asked about")
 	require.True(t, s.Unbroken(breaks))
 
-	// The goroutine stands still, too.
+	// The goroutine stops, too.
 	s.leases.mu.Lock()
 	until := s.leases.until.Load()
 	require.LessOrEqual(t, until, clock.Load()+int64(500*time.Millisecond))

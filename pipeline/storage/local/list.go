@@ -17,15 +17,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 )
 
-// listBatch is how many names are read from a directory at a time, so that one
-// with millions of files is never held whole.
+// listBatch is how many names are read from a directory at a time, so that a directory with
+// millions of files is never held in memory whole.
 const listBatch = 1024
 
-// List calls visit for the regular files below the root, also for those behind symbolic links to
-// files and directories. Sockets, devices and pipes are skipped, and so is what vanishes meanwhile,
-// and a link that leads back to a directory on the way down to it: Omitted has that. A directory
+// List calls visit for the regular files below the root, including those behind symbolic links to
+// files and directories. Sockets, devices and pipes are skipped, as are files that disappear
+// meanwhile, and links that lead back to a directory above them: Omitted returns these. A directory
 // that can't be read, and a symbolic link to nothing, are errors, because files may be missing from
-// the list; and so are links by which the same directories have many names.
+// the list. So are links that give the same directories many names.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	var listedBytes int64
 	w := walk{ctx: ctx, root: s.root, never: s.files.never, match: match, pending: []directory{{}}, visit: func(o storage.Object) error {
@@ -48,10 +48,9 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	return nil
 }
 
-// walk is one pass of List. Directories that are still to be read are listed,
-// not recursed into.
+// walk is one pass of List. Directories are queued, so the walk does not recurse.
 type walk struct {
-	ctx     context.Context // of the one call that this is
+	ctx     context.Context // for the one call that this is
 	root    string
 	never   *identity.Never
 	match   func(path string, isDir bool) bool
@@ -62,17 +61,17 @@ type walk struct {
 
 	systems  identity.Systems
 	settling *identity.Young
-	young    []young // are visited at the end
+	young    []young // visited at the end
 }
 
-// directory is one that is still to be read.
+// directory is a directory that is still to be read.
 type directory struct {
-	path   string        // below the root, "" for the root
-	above  *identity.Way // to the directory that it is in
-	linked bool          // its name is a symbolic link, or that of one above it
+	path   string        // relative to the root, "" for the root
+	above  *identity.Way // the way to its parent directory
+	linked bool          // its name, or that of a directory above it, is a symbolic link
 }
 
-// young is a file that was changed so shortly ago that another change may not show.
+// young is a file that was changed so recently that another change may not show.
 type young struct {
 	path   string
 	before identity.Attributes
@@ -170,7 +169,7 @@ func (w *walk) entry(dir directory, here *identity.Way, entry fs.DirEntry) error
 		isDir = err == nil && to.Mode&unix.S_IFMT == unix.S_IFDIR
 		dead = errors.Is(err, fs.ErrNotExist)
 		if isDir && here.Has(to.Device, to.Inode) { // it leads back
-			w.match(path, false) // something is there
+			w.match(path, false) // reports that something exists there
 			w.omit(path+"/", storage.OmittedLoop)
 			return nil
 		}
@@ -181,7 +180,7 @@ func (w *walk) entry(dir directory, here *identity.Way, entry fs.DirEntry) error
 			w.pending = append(w.pending, directory{path, here, dir.linked || linked})
 		}
 		return nil
-	case !w.match(path, false) && !(dead && w.match(path, true)): // it may have led to a directory
+	case !w.match(path, false) && !(dead && w.match(path, true)): // a dead link may have led to a directory
 		return nil
 	case !kind.IsRegular() && !linked:
 		w.omit(path, storage.OmittedKind)
@@ -194,8 +193,8 @@ func (w *walk) entry(dir directory, here *identity.Way, entry fs.DirEntry) error
 	return w.file(path, nil, false)
 }
 
-// file looks at a file and visits it, or keeps it for settle. before is what it was
-// at the last look, if there was one; after the last look it is not kept.
+// file describes a file and visits it, or keeps it for settle. before is what it was at the
+// previous look, if there was one; at the last look it is not kept any more.
 func (w *walk) file(path string, before *identity.Attributes, last bool) error {
 	full := filepath.Join(w.root, path)
 	from := time.Now()

@@ -1,21 +1,20 @@
-// Package local is storage in a directory: shards are files, read through an engine of
-// package uring.
+// Package local implements a storage whose shards are files below a directory, read through an
+// engine of package uring.
 //
 //	Read ──► file open? ──yes──► engine (uring) ──► same version? (identity) ──► Done
 //	           └──no──► opener goroutine ──► same version? ──► engine
 //
-// A file is opened at its first read and kept open; the number of open files is bounded.
-// It is compared with the listing when it is opened, and again after each read (package
-// identity). Reads of a file that is not open wait for a goroutine that opens it, so
-// Submit never waits for a disk.
+// A file is opened at its first read and kept open; the number of open files is bounded. It is
+// compared with the listing when it is opened, and again after each read (package identity). Reads
+// of a file that is not open wait for a goroutine that opens it, so Submit never waits for a disk.
 //
-// Openers are goroutines for work that may wait for another machine or process: opening
-// files, mapping them, and closing files of network file systems. There are a few of
-// them, not counting those that hang.
+// Openers are goroutines for work that may wait for another machine or process: opening files,
+// mapping them, and closing files of network file systems. There are only a few, not counting those
+// that hang.
 //
-// Files are mapped for readers that copy from the page cache: each file whole, and
-// populated range by range. With a read lease from the kernel, a file does not change
-// until the lease is given up. Without one, the file is checked after each copy.
+// Files are mapped for readers that copy from the page cache: each file whole, and populated range
+// by range. With a read lease from the kernel, a file does not change until the lease is released.
+// Without one, the file is checked after each copy.
 package local
 
 import (
@@ -44,8 +43,7 @@ type Storage struct {
 	engine  uring.Engine
 	direct  Direct
 	omitted atomic.Pointer[[]storage.Omission] // by the last List
-	// exceedsMemory is set when what was listed last can't be kept in the page
-	// cache.
+	// exceedsMemory is set if the files that were listed last don't fit in the page cache.
 	exceedsMemory atomic.Bool
 	files         fileCache
 	readings      sync.Pool // of *reading
@@ -57,13 +55,13 @@ type Storage struct {
 	leases    leases
 
 	mu         sync.Mutex
-	quiet      sync.Cond // underWay, or the openers there are, have become 0
+	quiet      sync.Cond // signals that underWay, or the number of openers, has become 0
 	underWay   int       // reads that were submitted and are not done
 	closed     bool
 	jobs       []job         // for the openers
-	openers    int           // goroutines that work on jobs, but for stuck ones
+	openers    int           // goroutines that work on jobs, except stuck ones
 	stuck      int           // openers that have waited for longer than stuckAfter
-	stuckAfter time.Duration // but for tests, the constant
+	stuckAfter time.Duration // the constant, except in tests
 }
 
 var (
@@ -72,8 +70,8 @@ var (
 	_ storage.Uncached = (*Storage)(nil)
 )
 
-// Open gives the storage of the files below the directory root, with DirectAuto. The
-// caller still owns the engine, and closes it after the storage.
+// Open returns the storage of the files below the directory root, with DirectAuto. The caller still
+// owns the engine, and closes it after the storage.
 func Open(root string, engine uring.Engine) (*Storage, error) {
 	return OpenDirect(root, engine, DirectAuto)
 }
@@ -83,9 +81,9 @@ func OpenDirect(root string, engine uring.Engine, direct Direct) (*Storage, erro
 	return OpenAmong(root, engine, direct, 1)
 }
 
-// OpenAmong is OpenDirect for one of several storages that are open at a time: files that it
-// keeps open and maps are its share of what one storage alone may have. Links below root do not lead
-// to where identity.NeverVariable forbids.
+// OpenAmong is OpenDirect for one of several storages that are open at the same time: it keeps open
+// and maps only its share of the files that a single storage could. Links below root must not lead
+// to what identity.NeverVariable forbids.
 func OpenAmong(root string, engine uring.Engine, direct Direct, storages int) (*Storage, error) {
 	s, err := open(root, engine, direct, max(leastShare, descriptors.Files.Of(leastOpen, maxOpen)/storages))
 	if err == nil {
@@ -94,26 +92,27 @@ func OpenAmong(root string, engine uring.Engine, direct Direct, storages int) (*
 	return s, err
 }
 
-// leastShare files may be open of each of many storages: of the largest mixture a quarter of
-// the usual limit of 1024, or half of it where each has a second descriptor.
+// leastShare is the least number of files that each of many storages may keep open: for the largest
+// mixture that is a quarter of the usual limit of 1024, or half of it if each has a second
+// descriptor.
 const leastShare = 2
 
-// OpenShared is Open for files that others write to as well: reads go through the page cache,
-// and nothing that is mapped has a lease. So who opens a file for writing never waits for this
-// process, which may have been stopped.
+// OpenShared is Open for files that other processes write to as well: reads go through the page
+// cache, and mapped files get no leases. So a program that opens a file for writing never waits for
+// this process, which may have been stopped.
 func OpenShared(root string, engine uring.Engine) (*Storage, error) {
 	s, err := open(root, engine, DirectOff, descriptors.Copies.Of(leastOpen, maxOpen))
 	if err == nil {
 		s.maxMapped = int64(descriptors.CopyMappings.Of(0, maxMapped))
 		s.leases.none = true
-		s.files.never = nil // it is no dataset
+		s.files.never = nil // it is not a dataset
 	}
 	return s, err
 }
 
-// AlsoUnder has files looked for under further names, absolute, when they are not, or no
-// longer, under their paths. What is found there is read if it is what was listed. It is
-// called before anything is read; names may be called by several goroutines at a time.
+// AlsoUnder sets further absolute names under which files are looked for if they are not found, or
+// no longer, at their paths. A file found there is read if it is the one that was listed. AlsoUnder
+// is called before anything is read; names may be called concurrently.
 func (s *Storage) AlsoUnder(names func(storage.Object) []string) { s.files.others = names }
 
 func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storage, error) {
@@ -145,8 +144,7 @@ func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storag
 	return s, nil
 }
 
-// Stat describes a file as it is now. Anything but a regular file does not exist for
-// Stat.
+// Stat describes a file as it is now. For Stat, anything but a regular file does not exist.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.Object{}, err
@@ -185,7 +183,7 @@ func (s *Storage) Settled(ctx context.Context, path string) (storage.Object, err
 	}
 }
 
-// look gives the attributes of a regular file.
+// look returns the attributes of a regular file.
 func (s *Storage) look(path string) (full string, now identity.Attributes, err error) {
 	if full, err = s.files.fullPath(path); err != nil {
 		return full, now, err
@@ -199,7 +197,7 @@ func (s *Storage) look(path string) (full string, now identity.Attributes, err e
 	return full, now, err
 }
 
-// noFile is the error about what is there and is no file.
+// noFile is the error about something that exists but is not a regular file.
 type noFile struct{}
 
 func (noFile) Error() string   { return "it is " + storage.ErrNoFile.Error() }
@@ -214,7 +212,7 @@ func (s *Storage) Close() error {
 	s.mu.Unlock()
 	s.files.closeAll()
 	s.mu.Lock()
-	s.wait() // for those who close
+	s.wait() // for the openers that close files
 	s.mu.Unlock()
 	s.evictions.close()
 	return nil
@@ -226,14 +224,14 @@ func (s *Storage) isClosed() bool {
 	return s.closed
 }
 
-// wait waits until nothing is under way. s.mu is held.
+// wait waits until nothing is running. s.mu is held.
 func (s *Storage) wait() {
 	for s.underWay > 0 || s.openers > 0 || s.stuck > 0 {
 		s.quiet.Wait()
 	}
 }
 
-// describe is the object that a file's attributes stand for, on such a file system.
+// describe returns the object for a file with attributes a on a file system with these traits.
 func describe(path string, a *identity.Attributes, on filesystem.Traits) storage.Object {
 	return storage.Object{Path: path, SizeBytes: a.SizeBytes, Version: a.Version(on)}
 }

@@ -160,8 +160,8 @@ func TestLinksAreFollowed(t *testing.T) {
 		func(storage.Object) error { return nil }), "a link that is not matched is not looked at")
 }
 
-// A link that leads back to a directory above it is asked about as a file is, and not entered. One
-// that leads there by another way is entered until it does.
+// match is asked about a link that leads back to a directory above it as about a file, and the link
+// is not entered. A link that leads there by a detour is entered until it does.
 func TestLinksThatLeadBackAreNotEntered(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
 	write(t, root, "../beside/d", "x")
@@ -189,7 +189,7 @@ func TestLinksThatLeadBackAreNotEntered(t *testing.T) {
 }
 
 func TestWhatIsNoRegularFileIsPassedOver(t *testing.T) {
-	root := serve.ShortDir(t) // for a socket
+	root := serve.ShortDir(t) // short enough for a socket
 	write(t, root, "a", "content")
 	require.NoError(t, unix.Mkfifo(filepath.Join(root, "pipe"), 0o600))
 	socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -206,14 +206,14 @@ func TestWhatIsNoRegularFileIsPassedOver(t *testing.T) {
 }
 
 func TestUnreadableDirectoriesAreErrorsThatNameThem(t *testing.T) {
-	root := serve.ShortDir(t) // for another user
+	root := serve.ShortDir(t) // accessible to another user
 	write(t, root, "a", "x")
 	write(t, root, "in/b", "x")
 	require.NoError(t, os.Chmod(filepath.Join(root, "in"), 0))
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(root, "in"), 0o700) })
 	s := openAt(t, root, 10)
 	if os.Geteuid() == 0 {
-		// Root reads everything: look with another user's eyes, on this thread.
+		// Root can read everything: use another user's permissions, on this thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		_, err := unix.SetfsuidRetUid(65534)
@@ -255,7 +255,7 @@ func TestWhatVanishesWhileItIsListedIsPassedOver(t *testing.T) {
 	require.Equal(t, 1, visited)
 }
 
-// As many directories with links to each other have as many paths as there are orders of them.
+// Directories that all link to each other have as many paths as there are orderings of them.
 func TestLinksThatCrossAreAnError(t *testing.T) {
 	root := t.TempDir()
 	cross(t, root)
@@ -275,7 +275,7 @@ func cross(t *testing.T, root string) {
 	}
 }
 
-// A link is refused that leads to where the environment forbids, also one that was set after the
+// A link is rejected if it leads to what the environment forbids, even if it was created after the
 // dataset was listed.
 func TestLinksToWhatMustNotBeRead(t *testing.T) {
 	root, kubelet := t.TempDir(), t.TempDir()

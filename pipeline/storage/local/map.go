@@ -14,17 +14,17 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// maxMapped is how many files are mapped at a time: a quarter of the usual
-// limit on mappings (vm.max_map_count), each of which has one.
+// maxMapped is how many files are mapped at a time: a quarter of the usual limit on mappings
+// (vm.max_map_count); each file needs one.
 const maxMapped = 16 << 10
 
 var _ storage.Mapper = (*Storage)(nil)
 
-// Maps implements storage.Mapper. It is false if all reads are direct, and on file
-// systems that may take pages away while they are mapped.
+// Maps implements storage.Mapper. It returns false if all reads are direct, and on file systems
+// that may drop pages while they are mapped.
 func (s *Storage) Maps() bool { return s.maps }
 
-// mapsAt says whether files below a directory may be mapped.
+// mapsAt reports whether files below a directory may be mapped.
 func mapsAt(root string, direct Direct) bool {
 	if direct == DirectOn || !populates() {
 		return false
@@ -37,7 +37,7 @@ func mapsAt(root string, direct Direct) bool {
 	return !uring.Remote(fd)
 }
 
-// populates says whether the kernel can populate mappings (Linux 5.14).
+// populates reports whether the kernel can populate mappings (Linux 5.14).
 var populates = sync.OnceValue(func() bool {
 	page, err := unix.Mmap(-1, 0, int(pageBytes), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -105,9 +105,8 @@ func (s *Storage) mapFile(x *opener, o storage.Object) (_ *mapping, err error) {
 	return nil, err
 }
 
-// mapping is a file in the address space, all of it, of which nothing is
-// populated at first. One mapping a file is cheaper than one a piece: to unmap
-// takes the lock of the whole address space.
+// mapping maps a whole file, of which nothing is populated at first. One mapping per file is
+// cheaper than one per piece: unmapping takes the lock of the whole address space.
 type mapping struct {
 	storage     *Storage
 	object      storage.Object
@@ -116,14 +115,14 @@ type mapping struct {
 	zeroesFirst bool // filesystem.Traits
 	residency   residency
 
-	lease atomic.Uint32 // leaseNone and so on; moved on under Storage.leases.mu
+	lease atomic.Uint32 // leaseNone and so on; changed under Storage.leases.mu
 
 	mu   sync.Mutex
-	uses []uint32 // of each block
+	uses []uint32 // number of users of each block
 }
 
-// mapAligned maps a file at an address that is a multiple of a block: a fault
-// maps the pages around it, up to the bounds of a block.
+// mapAligned maps a file at an address that is a multiple of a block: a fault maps the pages around
+// it, up to the bounds of a block.
 func mapAligned(fd int, size int64) ([]byte, error) {
 	length := uintptr(size+pageBytes-1) &^ uintptr(pageBytes-1)
 	raw, err := unix.MmapPtr(-1, 0, nil, length+storage.MapBlockBytes, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
@@ -143,8 +142,8 @@ func mapAligned(fd int, size int64) ([]byte, error) {
 	return unsafe.Slice((*byte)(p), size), nil
 }
 
-// mapError says whether others must be unmapped (vm.max_map_count, the address
-// space), or a file can't be mapped.
+// mapError wraps err with ErrTooManyMappings if others must be unmapped first (vm.max_map_count,
+// the address space), or else with ErrNotMapped.
 func mapError(op string, err error) error {
 	why := storage.ErrNotMapped
 	if err == unix.ENOMEM {
@@ -160,13 +159,13 @@ func unmap(mem []byte) error {
 
 var pageBytes = int64(os.Getpagesize())
 
-// pages is the range, from a page's begin.
+// pages returns the range, extended to the start of a page.
 func (m *mapping) pages(off, size int64) []byte { return m.mem[off&^(pageBytes-1) : off+size] }
 
 func (m *mapping) Bytes() []byte { return m.mem }
 
-// Populate implements storage.Mapping. What it finds in the page cache and is
-// gone a moment later is read, by a system call.
+// Populate implements storage.Mapping. Pages that are evicted between the check and the system call
+// are read by the system call.
 func (m *mapping) Populate(off, size int64) (added int64, ok bool) {
 	if size <= 0 || !m.Resident(off, size) {
 		return 0, false
@@ -191,8 +190,7 @@ func (m *mapping) Populate(off, size int64) (added int64, ok bool) {
 	return added, true
 }
 
-// folioBytes is the largest piece of the page cache: since Linux 6.18 one is
-// mapped whole.
+// folioBytes is the largest unit of the page cache: since Linux 6.18 a folio is mapped whole.
 const folioBytes = 2 << 20
 
 func (m *mapping) Trim(off, size int64) {
@@ -217,8 +215,7 @@ func (m *mapping) Drop(off, size int64) (freed int64) {
 	return freed
 }
 
-// dropUnused takes the blocks of a range that nobody uses out of the address
-// space, those that touch together. m.mu is held.
+// dropUnused unmaps the unused blocks of a range, adjacent ones together. m.mu is held.
 func (m *mapping) dropUnused(off, size int64) {
 	last := (off + size - 1) / storage.MapBlockBytes
 	for b := off / storage.MapBlockBytes; b <= last; b++ {
@@ -233,7 +230,7 @@ func (m *mapping) dropUnused(off, size int64) {
 	}
 }
 
-// blockBytes is the memory of a block: whole pages.
+// blockBytes returns the memory of a block, in whole pages.
 func (m *mapping) blockBytes(b int64) int64 {
 	length := (int64(len(m.mem)) + pageBytes - 1) &^ (pageBytes - 1)
 	return min(storage.MapBlockBytes, length-b*storage.MapBlockBytes)
@@ -247,8 +244,8 @@ func (m *mapping) Resident(off, size int64) bool {
 func (m *mapping) Check() error {
 	afterReads()
 	if m.zeroesFirst {
-		// What a truncation has zeroed may have been copied before anything shows it:
-		// a read comes back behind it.
+		// Zeros from a truncation may have been copied before anything else shows the truncation: a
+		// read returns only after it.
 		var one [1]byte
 		_, _ = unix.Pread(m.fd, one[:], 0)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// mapsHere skips where the kernel is too old to map what is in the page cache.
+// mapsHere skips the test if the kernel is too old to map what is in the page cache.
 func mapsHere(t *testing.T, root string) {
 	write(t, root, ".probe", "x")
 	s := openAt(t, root, 10)
@@ -27,7 +27,7 @@ func mapsHere(t *testing.T, root string) {
 
 func TestMapperSuite(t *testing.T) {
 	ways := map[string]residency{"cachestat": nil, "mincore": byMincore}
-	if testing.Short() { // leases take seconds, and know nothing of it
+	if testing.Short() { // leases take seconds, and don't depend on it
 		delete(ways, "mincore")
 	}
 	for name, ask := range ways {
@@ -48,7 +48,7 @@ func TestMapperSuite(t *testing.T) {
 	}
 }
 
-// asking makes mappings that find out by another way what is in the page cache.
+// asking creates mappings that use another way to find out what is in the page cache.
 type asking struct {
 	*Storage
 	residency residency

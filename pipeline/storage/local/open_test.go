@@ -12,7 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 )
 
-// opened watches a file, and says whether anybody has opened it since.
+// opened watches a file, and returns a function that reports whether the file has been opened
+// since.
 func opened(t *testing.T, path string) func() bool {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	require.NoError(t, err)
@@ -28,8 +29,7 @@ func opened(t *testing.T, path string) func() bool {
 	}
 }
 
-// TestWhatAFileHasBecomeIsNotOpened: a pipe whose writer would go on, a device that
-// would do what it does when it is opened.
+// Opening a pipe would let its writer continue; opening a device can have side effects.
 func TestWhatAFileHasBecomeIsNotOpened(t *testing.T) {
 	elsewhere := t.TempDir()
 	pipe := filepath.Join(elsewhere, "pipe")
@@ -40,7 +40,7 @@ func TestWhatAFileHasBecomeIsNotOpened(t *testing.T) {
 		require.NoError(t, unix.Mknod(device, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
 	}
 	for name, c := range map[string]struct {
-		is     string // what is watched
+		is     string // the watched file
 		become func(path string) error
 	}{
 		"a link to a pipe":   {pipe, func(path string) error { return os.Symlink(pipe, path) }},

@@ -8,24 +8,22 @@ import (
 )
 
 const (
-	// maxOpeners is how many files are opened at a time: each open may wait for a
-	// disk. Opening through a ring was measured with 100 000 small files: in the
-	// kernel's memory it took 30 % less CPU and 30 % longer, for a ring is one core;
-	// from the disk it took 10 to 20 % more CPU and 15 to 40 % longer, because the
-	// kernel has threads of its own do it.
+	// maxOpeners is how many files are opened at a time: each open may wait for a disk. Opening
+	// through a ring was measured with 100 000 small files. With data in the kernel's memory it
+	// took 30 % less CPU but 30 % longer, because a ring uses one core; from disk it took 10 to 20
+	// % more CPU and 15 to 40 % longer, because the kernel uses threads of its own.
 	maxOpeners = 16
 
-	// stuckAfter is from when on a system call of an opener is taken for one that may
-	// never end, and another opener may work beside it. A slow one is none the worse
-	// for it.
+	// stuckAfter is when a system call of an opener counts as one that may never end, so that
+	// another opener may start. This does not affect a call that is merely slow.
 	stuckAfter = time.Second
 
-	// maxStuck bounds the threads that such calls hold.
+	// maxStuck bounds the threads held by such calls.
 	maxStuck = 512
 )
 
-// job is work for an opener: one of a file to open, a file to map, a file to close,
-// or a read that was refused.
+// job is work for an opener: a file to open, a file to map, a file to close, or a read that failed
+// at once.
 type job struct {
 	file *file
 
@@ -43,12 +41,12 @@ type opener struct {
 	storage *Storage
 	timer   *time.Timer
 	waiting bool // in a system call that may never end
-	stuck   bool // it does not count as an opener
+	stuck   bool // not counted as an opener
 	gone    func(stuck bool)
 }
 
-// start hands jobs to the openers, and starts more of these where needed. It may
-// be called with the lock of the file cache held.
+// start hands jobs to the openers, and starts more openers if needed. It may be called with the
+// lock of the file cache held.
 func (s *Storage) start(jobs []job) {
 	if len(jobs) == 0 {
 		return
@@ -59,7 +57,7 @@ func (s *Storage) start(jobs []job) {
 	s.startOpeners(len(jobs))
 }
 
-// startOpeners starts up to n more. s.mu is held.
+// startOpeners starts up to n more openers. s.mu is held.
 func (s *Storage) startOpeners(n int) {
 	for range min(n, maxOpeners-s.openers) {
 		s.openers++
@@ -67,7 +65,7 @@ func (s *Storage) startOpeners(n int) {
 	}
 }
 
-// work is an opener. It ends when there is no job left; Close waits for it.
+// work runs an opener. It ends when there are no jobs left; Close waits for it.
 func (s *Storage) work() {
 	x := &opener{storage: s}
 	x.timer = time.AfterFunc(s.stuckAfter, x.getsStuck)
@@ -101,8 +99,8 @@ func (s *Storage) work() {
 	}
 }
 
-// waits makes system calls that may never end. While the opener does not count,
-// since they take long, gone has been told so; it is told no more when they end.
+// waits makes system calls that may never end. If they take so long that the opener stops counting,
+// gone(true) is called, and gone(false) once they have ended.
 func (x *opener) waits(gone func(stuck bool), calls func()) {
 	s := x.storage
 	s.mu.Lock()
@@ -116,7 +114,7 @@ func (x *opener) waits(gone func(stuck bool), calls func()) {
 	x.waiting, x.stuck, x.gone = false, false, nil
 	if stuck {
 		s.stuck--
-		s.openers++ // if these are too many now it ends after this job
+		s.openers++ // if there are too many now, this one ends after its job
 	}
 	s.mu.Unlock()
 	if stuck && gone != nil {
@@ -124,7 +122,7 @@ func (x *opener) waits(gone func(stuck bool), calls func()) {
 	}
 }
 
-// getsStuck counts an opener out whose system call does not end: another may start.
+// getsStuck stops counting an opener whose system call does not end, so that another may start.
 func (x *opener) getsStuck() {
 	s := x.storage
 	s.mu.Lock()
@@ -143,7 +141,7 @@ func (x *opener) getsStuck() {
 	}
 }
 
-// open opens a file and starts the reads that have waited for it.
+// open opens a file and starts the reads that waited for it.
 func (s *Storage) open(x *opener, f *file) {
 	waiting, err := s.files.openFile(x, f, s.policy())
 	requests := make([]*uring.Request, 0, len(waiting))

@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// hanging has openings of some files wait until the test lets them go.
+// hanging makes the opening of some files wait until the test calls letGo.
 func hanging(t *testing.T, s *Storage, hangs func(path string) bool) (letGo func()) {
 	gone := make(chan struct{})
 	open := s.files.openObject
@@ -32,8 +32,7 @@ func hanging(t *testing.T, s *Storage, hangs func(path string) bool) (letGo func
 	return letGo
 }
 
-// More openings hang than there are openers, and descriptors: of reads, and of
-// mappings.
+// More files hang in opening, for reads and for mappings, than there are openers or descriptors.
 func TestOpeningsThatHangHoldUpNoOther(t *testing.T) {
 	for _, maps := range []bool{false, true} {
 		for _, maxOpen := range []int{8, 512} {
@@ -96,14 +95,14 @@ func TestOnlySoManyOpenersHang(t *testing.T) {
 	s.mu.Unlock()
 }
 
-// A file of a network file system is closed by somebody who may wait: its server is
-// told of it.
+// A file of a network file system is closed on a goroutine that may block, because its server has
+// to be informed.
 func TestAFileWhoseClosingMayHangIsClosedByAnOpener(t *testing.T) {
 	root := t.TempDir()
 	for _, path := range []string{"a", "b"} {
 		write(t, root, path, "content")
 	}
-	s := openAt(t, root, 1) // each opening closes the file before it
+	s := openAt(t, root, 1) // each open closes the previous file
 	closing := make(chan *uring.File, 1)
 	later := s.files.later
 	s.files.later = func(f *uring.File) { closing <- f }

@@ -38,8 +38,8 @@ func (s *Storage) Submit(reads []*storage.Read) {
 	s.start(jobs)
 }
 
-// accept counts reads as under way. After Close it says no, and they are
-// counted all the same until they have been told so.
+// accept counts reads as submitted. It returns false after Close; the reads count anyway until they
+// have been completed with an error.
 func (s *Storage) accept(reads []*storage.Read) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +47,7 @@ func (s *Storage) accept(reads []*storage.Read) bool {
 	return !s.closed
 }
 
-// check gives the error of a read that is not done at all.
+// check returns an error for a read that can't be attempted at all.
 func check(r *storage.Read, accepted bool) error {
 	size := int64(len(r.Buf))
 	switch {
@@ -61,8 +61,8 @@ func check(r *storage.Read, accepted bool) error {
 	return nil
 }
 
-// reading is a read of an open file that is with the engine. It is used again,
-// so that reading allocates nothing.
+// reading is a read of an open file that was submitted to the engine. It is reused, so that reading
+// allocates nothing.
 type reading struct {
 	request uring.Request
 	storage *Storage
@@ -70,7 +70,7 @@ type reading struct {
 	read    *storage.Read
 }
 
-// request is the engine's request for a read of an open file.
+// request returns the engine's request for a read of an open file.
 func (s *Storage) request(f *file, r *storage.Read) *uring.Request {
 	x, _ := s.readings.Get().(*reading)
 	if x == nil {
@@ -82,7 +82,7 @@ func (s *Storage) request(f *file, r *storage.Read) *uring.Request {
 	return &x.request
 }
 
-// done is called by the engine, which does not look at the request after that.
+// done is called by the engine, which does not use the request afterwards.
 func (x *reading) done(n int, err error) {
 	s, f, r := x.storage, x.file, x.read
 	x.storage, x.file, x.read, x.request.File, x.request.Buf, x.request.Wanted = nil, nil, nil, nil, nil, nil
@@ -102,7 +102,7 @@ func (s *Storage) completed(f *file, r *storage.Read, n int, err error) {
 	s.done(r, err)
 }
 
-// done tells a read's submitter.
+// done reports the result to a read's submitter.
 func (s *Storage) done(r *storage.Read, err error) {
 	if err != nil && err != storage.ErrUnwanted {
 		err = &storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: err}

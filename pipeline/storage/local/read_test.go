@@ -16,14 +16,13 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// TestFilesThatChangeAfterTheyWereListed shows both cases: the file is opened
-// after the change, and it was open already.
+// Covers both cases: the file is opened after the change, and it was open already.
 func TestFilesThatChangeAfterTheyWereListed(t *testing.T) {
 	long := strings.Repeat("0123456789", 1000)
 	cases := []struct {
 		name   string
 		change func(t *testing.T, path string)
-		// what errors say when the file was closed, and open; "" is no error
+		// expected errors if the file was closed, and if it was open; "" means none
 		closed, open string
 	}{
 		{"is truncated", func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 5000)) },
@@ -77,7 +76,7 @@ func TestFilesThatChangeAfterTheyWereListed(t *testing.T) {
 	}
 }
 
-// interferingEngine does something between the opening of a file and its reads.
+// interferingEngine runs a function between the opening of a file and its reads.
 type interferingEngine struct {
 	uring.Engine
 	interfere func()
@@ -113,7 +112,7 @@ func TestErrorsOfTheDiskNameTheRange(t *testing.T) {
 	require.NotErrorIs(t, err, storage.ErrChanged)
 }
 
-// failingEngine is a disk that is broken.
+// failingEngine is a broken disk.
 type failingEngine struct{ uring.Engine }
 
 func (e failingEngine) Submit(requests []*uring.Request) {
@@ -124,7 +123,7 @@ func (e failingEngine) Submit(requests []*uring.Request) {
 	e.Engine.Submit(requests)
 }
 
-// manyFiles makes n files, each with its own content.
+// manyFiles creates n files, each with different contents.
 func manyFiles(t *testing.T, root string, n int) map[string]string {
 	contents := make(map[string]string)
 	for i := range n {
@@ -135,7 +134,7 @@ func manyFiles(t *testing.T, root string, n int) map[string]string {
 	return contents
 }
 
-// readAllFiles reads every object several times, all at once.
+// readAllFiles reads every object several times, all at the same time.
 func readAllFiles(t *testing.T, s *Storage, contents map[string]string, times int) {
 	var reads []*storage.Read
 	errs := make(chan error, times*len(contents))
@@ -212,8 +211,8 @@ func TestIdleFilesAreClosedWhenTheProcessHasNoDescriptorLeft(t *testing.T) {
 	readAllFiles(t, s, contents, 1)
 }
 
-// An opening takes two descriptors for a moment. Where many find none because each has one of
-// the last, they are made one at a time, and none fails.
+// Opening a file takes two descriptors for a moment. If many fail because each of them has one of
+// the last ones, files are opened one at a time, and none fails.
 func TestOpeningsThatTakeEachOthersLastDescriptorsAreMadeOneAtATime(t *testing.T) {
 	root := t.TempDir()
 	const files = maxOpeners
@@ -231,7 +230,7 @@ func TestOpeningsThatTakeEachOthersLastDescriptorsAreMadeOneAtATime(t *testing.T
 			under--
 			mu.Unlock()
 		}()
-		if first < files { // all of them at once
+		if first < files { // all of them at the same time
 			first++
 			all.Broadcast()
 			for first < files {
@@ -262,11 +261,11 @@ func TestNoDescriptorAtAllIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	require.Equal(t, "x", read(t, s, o), "it is opened as soon as that is possible")
 }
 
-// withFreeDescriptors runs f with so many descriptors left to the process.
+// withFreeDescriptors runs f with only n descriptors left to the process.
 func withFreeDescriptors(t *testing.T, n int, f func()) {
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	// The limit is about numbers, and the lowest free one is given out.
+	// The limit is on numbers, and the lowest free one is used.
 	var fill []int
 	defer func() {
 		for _, fd := range fill {
@@ -280,7 +279,7 @@ func withFreeDescriptors(t *testing.T, n int, f func()) {
 		return fd
 	}
 	highest := next()
-	for range 200 { // beyond the gaps
+	for range 200 { // past the gaps
 		highest = max(highest, next())
 	}
 	for range n {

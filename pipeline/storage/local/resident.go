@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// residency says whether the page cache holds all of a range that begins at a
-// page. false is also its answer when the kernel gives none.
+// residency reports whether the page cache holds all of a range that begins at a page. It returns
+// false if the kernel does not provide that.
 type residency func(m *mapping, off, size int64) bool
 
-// findResidency gives the way that works for a file, nil where none does: a
-// mapping of which that is not known is never touched.
+// findResidency returns the way that works for a file, or nil if there is none: a mapping whose
+// residency is unknown is never touched.
 func findResidency(m *mapping) residency {
 	var counts unix.Cachestat_t
 	err := unix.Cachestat(uint(m.fd), &unix.CachestatRange{Len: 1}, &counts, 0)
@@ -26,21 +26,21 @@ func findResidency(m *mapping) residency {
 	case err == unix.ENOSYS && tellsMincore(m.fd):
 		return byMincore
 	}
-	return nil // EPERM: the file is another user's
+	return nil // EPERM: the file belongs to another user
 }
 
-// byCachestat asks cachestat (Linux 6.5).
+// byCachestat uses cachestat (Linux 6.5).
 func byCachestat(m *mapping, off, size int64) bool { return Holds(m.fd, off, size) }
 
-// tellsMincore says whether mincore tells the truth: of the files of others it
-// says that they are all in memory.
+// tellsMincore reports whether mincore can be trusted: it reports other users' files as completely
+// in memory.
 func tellsMincore(fd int) bool {
 	var st unix.Stat_t
 	uid := os.Geteuid()
 	return unix.Fstat(fd, &st) == nil && (uid == 0 || uint32(uid) == st.Uid)
 }
 
-// byMincore asks mincore, some pages at a time.
+// byMincore uses mincore, some pages at a time.
 func byMincore(m *mapping, off, size int64) bool {
 	var pages [256]byte
 	for end := off + size; off < end; {
@@ -59,19 +59,19 @@ func byMincore(m *mapping, off, size int64) bool {
 	return true
 }
 
-// evictionsNanos is how often the kernel is asked: 20 µs each.
+// evictionsNanos is the interval at which the kernel is queried; a query takes 20 µs.
 const evictionsNanos = int64(100 * time.Millisecond)
 
-// evictions watches whether the kernel takes pages away from the page cache.
-// Pages that are mapped go no other way, but by truncation.
+// evictions observes whether the kernel evicts pages from the page cache. Mapped pages disappear in
+// no other way, except by truncation.
 type evictions struct {
 	start time.Time
-	asked atomic.Int64 // nanoseconds after start; who moves it on asks
+	asked atomic.Int64 // nanoseconds after start; the goroutine that advances it makes the query
 	count atomic.Uint64
 
-	mu     sync.Mutex // of the one who asks
+	mu     sync.Mutex // held during a query
 	vmstat *os.File
-	err    error // of opening it
+	err    error // from opening it
 	text   [16 << 10]byte
 	stolen uint64
 }
@@ -93,10 +93,10 @@ func (s *Storage) Evictions() uint64 {
 	return e.count.Load()
 }
 
-// ask counts one when pages may have been taken away since it was last called.
+// ask increments count if pages may have been evicted since the last call.
 func (e *evictions) ask() {
 	if !e.mu.TryLock() {
-		return // another is at it, since long
+		return // another goroutine has been querying for long
 	}
 	defer e.mu.Unlock()
 	if e.vmstat == nil && e.err == nil {
@@ -112,8 +112,8 @@ func (e *evictions) ask() {
 
 var stolenLine = []byte("\npgsteal_file ")
 
-// stolenPages finds how many pages of files were taken away, by whatever limit
-// (Linux 5.8), in /proc/vmstat.
+// stolenPages finds in /proc/vmstat how many pages of files were evicted, for whatever limit (Linux
+// 5.8).
 func stolenPages(vmstat []byte) (uint64, bool) {
 	i := bytes.Index(vmstat, stolenLine)
 	if i < 0 {

@@ -7,10 +7,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 )
 
-// verifier is what an engine verifies an open file with when reads of it have
-// ended. Attributes of local files are in the kernel's memory, as they are open.
-// Those of remote files the server is asked for: what the kernel keeps of them may
-// be a minute old, when a read has brought bytes of now.
+// verifier returns the function with which an engine verifies an open file when reads of it have
+// ended. The kernel has current attributes of local files, because they are open. For remote files
+// the server is asked: the attributes that the kernel caches may be a minute old, while a read
+// returned current bytes.
 func verifier(fd int, o storage.Object, remote bool) func() error {
 	if !remote {
 		return func() error { return verify(fd, o) }
@@ -19,14 +19,13 @@ func verifier(fd int, o storage.Object, remote bool) func() error {
 	return func() error { return l.one(func() error { return identity.CheckAsking(fd, o) }) }
 }
 
-// looks are the questions about one file to its server, one at a time: whoever
-// comes while one is under way waits for the next one, which is for all of them.
-// They wait where reads of the file wait that stall, in the engine's threads for
-// these (package uring), and are told the same.
+// looks are the queries about one file to its server, one at a time: callers that arrive during one
+// wait for the next one, which serves them all. They wait in the engine's threads for slow reads
+// (package uring), where stalled reads of the file wait too, and all get the same result.
 type looks struct {
 	mu   sync.Mutex
-	now  *look // under way, or the last one
-	next *look // has not begun
+	now  *look // running, or the last one
+	next *look // not begun
 }
 
 type look struct {
@@ -34,8 +33,8 @@ type look struct {
 	err   error // once ended is closed
 }
 
-// one has ask called after one has been, perhaps by somebody else, and gives its
-// error.
+// one returns the error of a call of ask that begins after the call of one. The call may be made by
+// another goroutine.
 func (l *looks) one(ask func() error) error {
 	l.mu.Lock()
 	if x := l.next; x != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOneQuestionServesAllWhoCameBeforeIt: who comes while the server is asked waits
-// for the next question, for this one may have been answered before their reads.
+// A caller that arrives while the server is being queried waits for the next query, because the
+// current one may have been answered before the caller's read.
 func TestOneQuestionServesAllWhoCameBeforeIt(t *testing.T) {
 	var l looks
 	var asked atomic.Int32
@@ -41,7 +41,7 @@ func TestOneQuestionServesAllWhoCameBeforeIt(t *testing.T) {
 	changed := errors.New("changed")
 	answer <- nil
 	require.NoError(t, <-first, "the answer to its own question")
-	// Those who came late may have one of their own.
+	// Callers that arrived late may have a query of their own.
 	ended := make(chan struct{})
 	go func() {
 		all.Wait()

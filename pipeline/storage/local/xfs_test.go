@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// xfsHere is a directory on an XFS of its own.
+// xfsHere returns a directory on a new XFS file system.
 func xfsHere(t *testing.T) string {
 	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	require.NoError(t, os.WriteFile(image, nil, 0o600))
@@ -32,8 +32,7 @@ func xfsHere(t *testing.T) string {
 	return dir
 }
 
-// On XFS a truncation zeroes the rest of the last page a while before anything else
-// shows it.
+// On XFS a truncation zeroes the rest of the last page some time before anything else shows it.
 func TestWhatATruncationHasZeroedOnXFSIsNoticedAfterTheCopy(t *testing.T) {
 	root := xfsHere(t)
 	mapsHere(t, root)
@@ -43,7 +42,7 @@ func TestWhatATruncationHasZeroedOnXFSIsNoticedAfterTheCopy(t *testing.T) {
 	copied := make([]byte, 100)
 	for range 200 {
 		write(t, root, "a", string(content))
-		writer, err := os.OpenFile(path, os.O_RDWR, 0) // so there is no lease
+		writer, err := os.OpenFile(path, os.O_RDWR, 0) // so that there is no lease
 		require.NoError(t, err)
 		m, err := storagetest.Map(s, stat(t, s, "a"))
 		require.NoError(t, err)

@@ -1,15 +1,14 @@
-// Package hints says which files and directories below a directory may have changed, as
-// inotify(7) reports it. A hint says where to look, never what is there: whoever gets one
-// looks for himself.
+// Package hints reports which files and directories below a directory may have changed, using
+// inotify(7). A hint is only where to look: the caller has to check the file itself.
 //
-//	Watch(dir) ─► the kernel reports what happens to its entries
+//	Watch(dir) ─► the kernel reports what happens to the directory's entries
 //	Wake       ─► something was reported
-//	Take       ─► the names that were, by directory; or that all is to be looked at
+//	Take       ─► the reported names, by directory; or that everything must be checked
 //
-// Only changes that are made through this kernel are reported. So it is of use on local
-// file systems (filesystem.Traits.Watched), and even there not for what is written through
-// a mapping, or to the file that a symbolic link names.
+// Only changes made through this kernel are reported. So it is useful on local file systems
+// (filesystem.Traits.Watched), and even there it does not report writes through a mapping, or
+// writes to the file that a symbolic link points to.
 //
-// What is reported and not taken is bounded: above maxNames, directories are named as a
-// whole. If the kernel drops reports (its queue is bounded, too), Take says All.
+// Reports that are not taken are bounded: above maxNames, whole directories are reported. If the
+// kernel drops reports (its queue is bounded, too), Take returns All.
 package hints

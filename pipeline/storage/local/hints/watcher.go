@@ -10,15 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoWatches means that the kernel gives this user no more watches (or instances):
+// ErrNoWatches means that this user can't have more watches or instances:
 // fs.inotify.max_user_watches, max_user_instances.
 var ErrNoWatches = errors.New("the kernel has no more inotify watches for this user (sysctl fs.inotify.max_user_watches)")
 
-// maxNames is how many names are kept until they are taken: some 4 MB.
+// maxNames is how many names are kept until they are taken: about 4 MB.
 const maxNames = 1 << 16
 
-// Watcher collects what is reported of directories. Its methods may be called at the same
-// time.
+// Watcher collects reports about directories. Its methods may be called concurrently.
 type Watcher struct {
 	file *os.File
 	conn syscall.RawConn
@@ -34,20 +33,19 @@ type Watcher struct {
 	overflows uint64
 }
 
-// Changes are directories that something was reported of since the last Take. Names are as
-// given to Watch.
+// Changes are the directories with reports since the last Take. Names are those passed to Watch.
 type Changes struct {
-	// All: reports were lost, look at everything.
+	// All means that reports were lost: check everything.
 	All bool
-	// Dirs has the entries that were reported; nil means the directory as a whole.
+	// Dirs has the reported entries by directory; nil means the whole directory.
 	Dirs map[string]map[string]struct{}
 }
 
-// None says that nothing was reported.
+// None reports whether there are no changes.
 func (c *Changes) None() bool { return !c.All && len(c.Dirs) == 0 }
 
-// New makes a watcher that watches nothing yet. Without a free instance the error wraps
-// ErrNoWatches.
+// New returns a watcher that watches nothing yet. If there is no free inotify instance, the error
+// wraps ErrNoWatches.
 func New() (*Watcher, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -73,7 +71,7 @@ func refused(err error) error {
 	return fmt.Errorf("inotify: %w", err)
 }
 
-// run takes reports in until the watcher is closed, so that the kernel's queue is short.
+// run collects reports until the watcher is closed, so that the kernel's queue stays short.
 func (w *Watcher) run() {
 	defer close(w.done)
 	for {
@@ -88,7 +86,7 @@ func (w *Watcher) run() {
 	}
 }
 
-// drain takes in all that the kernel has, and says whether that was anything.
+// drain reads all reports that the kernel has, and returns whether there were any.
 func (w *Watcher) drain(fd int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,10 +104,10 @@ func (w *Watcher) drain(fd int) bool {
 	}
 }
 
-// lost forgets what was reported: all is to be looked at. mu is held.
+// lost discards the collected reports: everything must be checked. mu is held.
 func (w *Watcher) lost() { w.changes, w.names = Changes{All: true}, 0 }
 
-// note takes in a report. mu is held.
+// note records a report. mu is held.
 func (w *Watcher) note(e event) {
 	if e.mask&unix.IN_Q_OVERFLOW != 0 {
 		w.overflows++
@@ -118,7 +116,7 @@ func (w *Watcher) note(e event) {
 	}
 	dir, ok := w.dirs[e.watch]
 	if !ok {
-		return // of a watch that was given up
+		return // from a watch that was removed
 	}
 	if e.mask&unix.IN_IGNORED != 0 {
 		delete(w.dirs, e.watch)
@@ -147,10 +145,10 @@ func (w *Watcher) note(e event) {
 	w.names += len(names) - before
 }
 
-// Watch has the entries of a directory reported, from now on, as those of name. It is to be
-// called before the directory is listed, so that nothing between the two is missed. A
-// directory that has moved keeps its watch, under its new name. The error wraps ErrNoWatches
-// or says what is wrong with the directory.
+// Watch reports changes of a directory's entries from now on, as those of name. Call it before
+// listing the directory, so that nothing is missed between the two. A directory that has moved
+// keeps its watch, under its new name. The error wraps ErrNoWatches or states what is wrong with
+// the directory.
 func (w *Watcher) Watch(path, name string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -190,11 +188,11 @@ func (w *Watcher) Forget(name string) {
 	delete(w.dirs, watch)
 }
 
-// Wake has a value some time after something was reported.
+// Wake returns a channel that receives a value some time after something was reported.
 func (w *Watcher) Wake() <-chan struct{} { return w.wake }
 
-// Take gives all that was reported of what happened before the call, and forgets it. The
-// changes are the caller's.
+// Take returns and clears everything reported about what happened before the call. The caller owns
+// the result.
 func (w *Watcher) Take() Changes {
 	_ = w.conn.Control(func(fd uintptr) { w.drain(int(fd)) })
 	w.mu.Lock()
@@ -204,14 +202,14 @@ func (w *Watcher) Take() Changes {
 	return c
 }
 
-// Overflows is how often the kernel has dropped reports.
+// Overflows returns how often the kernel has dropped reports.
 func (w *Watcher) Overflows() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.overflows
 }
 
-// Watches is how many directories are watched.
+// Watches returns how many directories are watched.
 func (w *Watcher) Watches() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -33,7 +33,7 @@ func write(t *testing.T, path string) {
 	require.NoError(t, os.WriteFile(path, []byte("x"), 0o600))
 }
 
-// What was done before Take is in what it gives: nothing has to be waited for.
+// Take includes everything that happened before it: there is nothing to wait for.
 func TestWhatHappenedIsNamed(t *testing.T) {
 	w, root := watching(t)
 	at := func(name string) string { return filepath.Join(root, name) }
@@ -77,8 +77,8 @@ func TestAReportWakesWhoeverWaits(t *testing.T) {
 	require.Equal(t, []string{"a"}, names(w.Take(), ""))
 }
 
-// A directory that moves is reported under its new name once it is watched under it, and
-// giving up the old name does not end that.
+// A directory that moves is reported under its new name once it is watched under it, and forgetting
+// the old name does not end that.
 func TestAWatchFollowsADirectoryThatMoves(t *testing.T) {
 	w, root := watching(t)
 	before, after := filepath.Join(root, "before"), filepath.Join(root, "after")
@@ -94,7 +94,7 @@ func TestAWatchFollowsADirectoryThatMoves(t *testing.T) {
 	write(t, filepath.Join(after, "a"))
 	require.Equal(t, []string{"a"}, names(w.Take(), "after"))
 
-	// Another directory takes the first one's name.
+	// Another directory gets the first one's name.
 	require.NoError(t, os.Mkdir(before, 0o700))
 	require.NoError(t, w.Watch(before, "before"))
 	require.Equal(t, 3, w.Watches())
@@ -150,7 +150,7 @@ func TestReportsThatWereLostAreToldOnce(t *testing.T) {
 	require.Equal(t, []string{"c"}, names(w.Take(), ""))
 }
 
-// The kernel's own queue overflows while nobody may read it.
+// The kernel's own queue overflows while it can't be read.
 func TestAnOverflowOfTheKernelIsTold(t *testing.T) {
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	require.NoError(t, err)
@@ -169,7 +169,7 @@ func TestAnOverflowOfTheKernelIsTold(t *testing.T) {
 	require.Equal(t, []string{"after"}, names(w.Take(), ""))
 }
 
-// Above the bound directories are named as a whole, so that what is not taken stays small.
+// Above the bound, whole directories are reported, so that reports that are not taken stay small.
 func TestNamesThatAreNotTakenAreBounded(t *testing.T) {
 	w, _ := watching(t)
 	w.mu.Lock()

@@ -1,4 +1,4 @@
-// Package localtest opens a storage of real files, for tests of storages that wrap one.
+// Package localtest opens a storage of real files, for tests of storages that wrap another one.
 package localtest
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Open opens a storage of the given files, by path, which are read by pread. The caller
-// closes it before the test ends.
+// Open opens a storage with the given files, by path, which reads with pread. The caller closes it
+// before the test ends.
 func Open(t *testing.T, files map[string][]byte) storage.Storage {
 	t.Helper()
 	root := t.TempDir()
