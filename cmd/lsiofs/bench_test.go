@@ -16,20 +16,19 @@ import (
 	"github.com/lsiofs/lsiofs/integration/bench/gate"
 )
 
-// benchTemp has temporary directories of measurements below one that is looked
-// at in the end.
+// benchTemp puts the temporary directories of measurements below one that the test checks at the
+// end.
 func benchTemp(t *testing.T) string {
 	t.Helper()
 	needMount(t)
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	// A program with the race detector sleeps for a second before it ends, and
-	// here many end.
+	// A program with the race detector sleeps for a second before it ends, and many end here.
 	t.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	return tmp
 }
 
-// small are the flags for a short run with little memory.
+// small returns the flags of a short run with little memory.
 func small(t *testing.T) []string {
 	return []string{"--memory", "64MiB", "--rounds", "1", "--seconds", "1", "--index-dir", t.TempDir()}
 }
@@ -41,7 +40,7 @@ func made(t *testing.T, args ...string) string {
 	return dir
 }
 
-// makeAt makes a dataset of seeded data: its format, and flags of integration/bench.
+// makeAt writes a dataset of seeded data. args are its format and flags of integration/bench.
 func makeAt(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	var stderr bytes.Buffer
@@ -80,7 +79,7 @@ func TestBenchMeasuresAllRows(t *testing.T) {
 	require.LessOrEqual(t, rows["mount-first"].Amplification.Median, 1.1, "a first epoch is read once, but for what is mapped")
 	require.NotNil(t, rows["index-pass"].Value)
 	require.NotNil(t, rows["resume"].Value)
-	// Where nothing can be read with O_DIRECT, or fio is missing, it says so.
+	// If O_DIRECT is not possible, or fio is missing, the row gives the reason.
 	for _, id := range []string{"pread-sequential-cold", "pread-random-cold", "fio-cold", "engine-cold", "mount-cold"} {
 		require.Contains(t, rows, id)
 		require.True(t, rows[id].GiBPerSecond != nil || rows[id].NotMeasured != "", id)
@@ -102,7 +101,7 @@ func TestBenchOfCompressedShardsPrintsATable(t *testing.T) {
 	nothingLeft(t, tmp)
 }
 
-// A dataset that is too small for a row is measured by the others.
+// A dataset too small for one row is still measured by the others.
 func TestBenchOfFewRecordsLeavesOutWhatNeedsMore(t *testing.T) {
 	tmp := benchTemp(t)
 	data := made(t, "jsonl", "--records", "40", "--bytes", "1200", "--shards", "2")

@@ -33,7 +33,7 @@ func TestBenchOfAWebServerComparesWithBareRequests(t *testing.T) {
 	for _, words := range []string{"400 records of", "bare requests of 256 KiB, 128 at a time", "cat | reader, nothing kept", "from the disk cache"} {
 		require.Contains(t, text, words)
 	}
-	// Shards that are smaller than a chunk.
+	// Shards smaller than a chunk.
 	few, _ := atServer(t, made(t, "tar", "--records", "8", "--bytes", "5000", "--shards", "2"))
 	ok(t, append([]string{"bench", few}, small(t)...)...)
 }

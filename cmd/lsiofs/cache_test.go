@@ -20,14 +20,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 )
 
-// atServer serves the files of a dataset, and gives their URL and how many bodies were asked for.
+// atServer serves the files of a dataset and returns their URL and a function that counts the
+// answers with shard bytes that were requested.
 func atServer(t *testing.T, dir string) (url string, bodies func() int) {
 	_, url, bodies = served(t, dir)
 	return url, bodies
 }
 
-// served gives a dataset by http. bodies is how many answers with bytes of shards were asked
-// for by those who have ended: it waits for what they may have left on its way.
+// served serves a dataset over http. bodies returns the number of answers with shard bytes
+// requested by clients that have ended: it waits for requests that they may have left in flight.
 func served(t *testing.T, dir string) (server *unkind.Server, url string, bodies func() int) {
 	t.Helper()
 	server = unkind.New()
@@ -54,7 +55,7 @@ func served(t *testing.T, dir string) (server *unkind.Server, url string, bodies
 	t.Cleanup(h.Close)
 	url = h.URL + "/sets/train/list.txt"
 	return server, url, func() int {
-		// Connections are accepted in turn: when this one is answered, all before are known.
+		// Connections are accepted in order: once this one is answered, all earlier ones are known.
 		alone := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 		r, err := alone.Get(url)
 		require.NoError(t, err)
@@ -68,7 +69,7 @@ func served(t *testing.T, dir string) (server *unkind.Server, url string, bodies
 	}
 }
 
-// bodiesAsked is how many answers with bytes of shards have been asked for by now.
+// bodiesAsked returns the number of answers with shard bytes requested so far.
 func bodiesAsked(server *unkind.Server) (n int) {
 	for _, r := range server.Log() {
 		if r.Method == "GET" && !strings.HasSuffix(r.Path, ".txt") {
@@ -78,7 +79,7 @@ func bodiesAsked(server *unkind.Server) (n int) {
 	return n
 }
 
-// The life of a cache, by its commands: filled, shown, read from, damaged, repaired, cleaned.
+// The life of a cache through its commands: filled, shown, read from, damaged, repaired, cleaned.
 func TestTheCacheByItsCommands(t *testing.T) {
 	data := dataset(t)
 	url, bodies := atServer(t, data)
@@ -159,7 +160,8 @@ func TestACacheThatDoesNotExistIsNoError(t *testing.T) {
 	}
 }
 
-// Too little room is an error of warm, which has nothing else to do, and a warning of a mount.
+// Too little room is an error for warm, which has nothing else to do, but only a warning for a
+// mount.
 func TestACacheThatIsTooSmallToFill(t *testing.T) {
 	url, _ := atServer(t, dataset(t))
 	small := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--cache-size", "16KiB"}
@@ -178,7 +180,7 @@ func TestACacheThatIsTooSmallToFill(t *testing.T) {
 	require.Contains(t, fmt.Sprint(status), "bad_pages")
 }
 
-// Ctrl-C ends a filling of which nothing comes, and the next one is none the worse for it.
+// Ctrl-C ends a fill that receives nothing, and the next fill does not suffer from it.
 func TestAFillingThatIsInterrupted(t *testing.T) {
 	data := dataset(t)
 	server, url, bodies := served(t, data)
@@ -186,7 +188,7 @@ func TestAFillingThatIsInterrupted(t *testing.T) {
 	ok(t, "index", url, "--cache-size", "off")
 	indexed := bodies()
 	ofShards := func(r unkind.Request) bool { return r.Method == "GET" && !strings.HasSuffix(r.Path, ".txt") }
-	hangs := server.On(ofShards, unkind.Hang()).After(1) // one part comes
+	hangs := server.On(ofShards, unkind.Hang()).After(1) // one part arrives
 	for more, args := range [][]string{{"cache", "warm", url}, {"mount", url, t.TempDir(), "--warm"}} {
 		before := bodies()
 		c := program(t, append(args, dir...)...)
@@ -204,14 +206,14 @@ func TestAFillingThatIsInterrupted(t *testing.T) {
 	require.Equal(t, before, bodies(), "all comes from the cache")
 }
 
-// The beginning of an epoch is fetched, and no more; then it is read without asking again.
+// The beginning of an epoch is fetched, and no more. Reading it then needs no requests.
 func TestTheBeginningOfAnEpochIsFetchedIntoTheCache(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	makeAt(t, data, "tar", "--records", "2000", "--bytes", "5000", "--shards", "4")
 	_, url, bodies := served(t, data)
 	flags := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--epoch", "3", "--chunk-bytes", "16KiB", "--shuffle-size", "32", "--lanes", "2", "--lookahead", "32KiB"}
 	with := func(args ...string) []string { return append(args, flags...) }
-	ok(t, "index", url, "--cache-size", "off") // nothing is kept of the index pass
+	ok(t, "index", url, "--cache-size", "off") // nothing from the index pass is kept
 	var some, all struct{ Bytes int64 }
 	require.NoError(t, json.Unmarshal([]byte(ok(t, with("cache", "warm", url, "--records", "200", "--json")...).stdout), &some))
 	require.Positive(t, some.Bytes)
@@ -232,7 +234,8 @@ func TestTheBeginningOfAnEpochIsFetchedIntoTheCache(t *testing.T) {
 	}
 }
 
-// The doctor says what a cache's directory is, and has of a dataset, and makes none.
+// The doctor reports the kind of a cache's directory and how much of a dataset it holds, and does
+// not create it.
 func TestTheDoctorLooksAtTheCache(t *testing.T) {
 	data := dataset(t)
 	url, _ := atServer(t, data)

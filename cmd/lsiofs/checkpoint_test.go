@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// savedState is the checkpoint of a run that went from two workers to four.
+// savedState returns the checkpoint of a run that went from two workers to four.
 func savedState(last ...uint64) checkpoint.State {
 	o := spec.Default().Order
 	o.Seed = 42
@@ -32,13 +32,13 @@ func savedState(last ...uint64) checkpoint.State {
 	}
 }
 
-// saveState writes a state to a file, of a dataset of 10000 records.
+// saveState writes a state of a dataset of 10000 records to a file.
 func saveState(t *testing.T, path string, s checkpoint.State) string {
 	require.NoError(t, os.WriteFile(path, s.Marshal(10_000), 0o600))
 	return path
 }
 
-// asMount makes a directory that looks like a mount, as far as files can.
+// asMount creates a directory that looks like a mount, as far as plain files can.
 func asMount(t *testing.T, s checkpoint.State) string {
 	mnt := t.TempDir()
 	saveState(t, filepath.Join(mnt, "checkpoint"), s)
@@ -201,7 +201,7 @@ func TestRefusalsAreInTheMountsOwnWords(t *testing.T) {
 func TestAFileThatHoldsNothingIsNoCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	file, whole := filepath.Join(dir, "c.json"), saveState(t, filepath.Join(dir, "whole.json"), savedState(1, 2, 3, 4))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "checkpoint"), []byte("{}"), 0o600)) // as far as a directory can be a mount
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "checkpoint"), []byte("{}"), 0o600)) // as much of a mount as a directory can be
 	for _, text := range []string{"", "\n \t\r\n", "\x00\x00\x00", "\ufeff"} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		for _, args := range [][]string{

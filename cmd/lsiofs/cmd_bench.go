@@ -19,11 +19,11 @@ type benchOptions struct {
 
 	rounds    int
 	seconds   float64
-	ofDataset map[string]bool // names of the dataset's flags
+	ofDataset map[string]bool // names of the flags that describe the dataset
 
-	rings bool // mounts take requests by io_uring
+	rings bool // mounts take requests through io_uring
 
-	// moved are flags that this command had before they went to integration/bench.
+	// moved holds flags that this command had before they moved to integration/bench.
 	moved struct {
 		check bool
 		make  string
@@ -76,7 +76,7 @@ virtual machines get it from their host at the first touch, which is slow.`,
 		},
 	}
 	o.addFlags(c)
-	// The flags beside the old ones are unknown now.
+	// Flags that accompanied the moved ones are unknown now.
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if o.moved.check || o.moved.make != "" {
 			return errMoved
@@ -132,14 +132,14 @@ func (o *benchOptions) command(g *globals) bench.Command {
 	return bench.Command{UI: g.ui, Log: g.log(), Version: versionOf().Version, Caches: o.flags.Lookup("cache-size") != nil, Rings: o.rings}
 }
 
-// config is what all measurements of a dataset have in common.
+// config returns the configuration that all measurements of a dataset share.
 func (o *benchOptions) config(s spec.Spec) bench.Config {
 	return bench.Config{
 		Spec: s, Flags: o.datasetArgs(), Rounds: o.rounds, Total: time.Duration(o.seconds * float64(time.Second)),
 	}
 }
 
-// datasetArgs are the flags of the dataset that were given, for a child.
+// datasetArgs returns the dataset's flags that are set, as arguments for a child process.
 func (o *benchOptions) datasetArgs() []string {
 	var args []string
 	o.flags.VisitAll(func(f *pflag.Flag) {
@@ -150,7 +150,7 @@ func (o *benchOptions) datasetArgs() []string {
 	return args
 }
 
-// newBenchPartCommand is for processes that bench starts.
+// newBenchPartCommand returns the hidden command that processes started by bench run.
 func newBenchPartCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:     bench.PartCommand,

@@ -45,7 +45,7 @@ alone.`,
 	return c
 }
 
-// recordsValue is --records: "N", which is 0..N, or "A..B". Nothing is set where to is 0.
+// recordsValue is the value of --records: "N", which is 0..N, or "A..B". It is unset if to is 0.
 type recordsValue struct{ from, to uint64 }
 
 func (v *recordsValue) String() string {
@@ -58,7 +58,6 @@ func (v *recordsValue) String() string {
 	return fmt.Sprintf("%d..%d", v.from, v.to)
 }
 
-// Set implements pflag.Value.
 func (v *recordsValue) Set(text string) (err error) {
 	from, to, both := strings.Cut(text, "..")
 	if !both {
@@ -75,13 +74,12 @@ func (v *recordsValue) Set(text string) (err error) {
 	return nil
 }
 
-// Type implements pflag.Value.
 func (v *recordsValue) Type() string { return "N|A..B" }
 
-// warmed is what warm says when it is done.
+// warmed is the result of warm, printed with --json.
 type warmed struct {
 	Dataset string       `json:"dataset"`
-	Bytes   int64        `json:"bytes"` // of the dataset's shards; with --records, of these
+	Bytes   int64        `json:"bytes"` // of the dataset's shards; with --records, of these records
 	Cache   cached.Stats `json:"cache"`
 }
 
@@ -94,7 +92,7 @@ func runCacheWarm(ctx context.Context, o *datasetFlags, dataset string, records 
 	if err := s.Validate(); err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	s.Read = spec.ReadScan // no record is read: no spool
+	s.Read = spec.ReadScan // no record is read, so no spool is needed
 	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
 	if err != nil {
 		return err

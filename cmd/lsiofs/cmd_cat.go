@@ -60,11 +60,11 @@ an archive between them. It waits while an epoch is not there yet: for a new sha
 	return c
 }
 
-// followsNew is --min-new where --follow is given and it is not: the same shards are not
+// followsNew is the default of --min-new with --follow. Without it, the same shards would be
 // written again and again while nothing arrives.
 const followsNew = "1shards"
 
-// kind is the file that the flags name.
+// kind returns the kind of file that the flags select.
 func (o *catOptions) kind() (stream.Kind, error) {
 	switch {
 	case o.follow && !o.spec.Grow.On:
@@ -102,7 +102,7 @@ func runCat(ctx context.Context, o *catOptions, g *globals) error {
 		return exit.Usagef("--progress-file keeps a short form, in which the position of %s can't be written: resume from a short form, or leave --progress-file out", o.resume)
 	}
 	if kind != stream.Data {
-		s.Read = spec.ReadScan // no record is read: no spool
+		s.Read = spec.ReadScan // no record is read, so no spool is needed
 	}
 	if o.follow && !o.given("min-new") {
 		s.Grow.MinNew = followsNew
@@ -132,7 +132,7 @@ func catStream(ctx context.Context, d *pipeline.Dataset, resume *resuming.Checkp
 	return cat.Copy(ctx, h, out)
 }
 
-// followStream writes the stream of epoch after epoch. A signal ends it between two writes.
+// followStream writes the streams of successive epochs. A signal ends it between two writes.
 func followStream(ctx context.Context, d *pipeline.Dataset, resume *resuming.Checkpoint, o *catOptions, kind stream.Kind, u *terminal.UI) error {
 	position, err := o.position(d, resume)
 	if err != nil {

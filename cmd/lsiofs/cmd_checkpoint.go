@@ -47,8 +47,7 @@ func newCheckpointShowCommand(g *globals) *cobra.Command {
 	}
 }
 
-// runCheckpointShow prints a checkpoint for people, or, as JSON, its full form
-// on one line.
+// runCheckpointShow prints a checkpoint as a table or, with --json, its full form on one line.
 func runCheckpointShow(ctx context.Context, path string, u *terminal.UI) error {
 	if path != resuming.Stdin {
 		if err := answers(ctx, path, u); err != nil {
@@ -111,7 +110,7 @@ func stateRows(s checkpoint.State) [][2]string {
 	return append(rows, [2]string{"consumed", terminal.Plural(total, "record") + " of the epoch"})
 }
 
-// doneText describes an entry; of many workers it shows the first few.
+// doneText describes an entry. It shows the counts of the first 16 workers at most.
 func doneText(d order.Done) string {
 	const shown = 16
 	text := fmt.Sprintf("%s in batches of %d", terminal.Plural(uint64(len(d.Consumed)), "worker"), d.Batch)
@@ -125,7 +124,7 @@ func doneText(d order.Done) string {
 	return text
 }
 
-// saved says what was written.
+// saved reports what was written.
 func saved(path string, s checkpoint.State, u *terminal.UI) error {
 	total := uint64(0)
 	for _, d := range s.Done {
@@ -138,7 +137,7 @@ func saved(path string, s checkpoint.State, u *terminal.UI) error {
 	return nil
 }
 
-// mountRecords is T of a mount, from its dataset.json.
+// mountRecords returns T, the mount's number of records, from its dataset.json.
 func mountRecords(mnt string) (uint64, error) {
 	b, err := os.ReadFile(filepath.Join(mnt, "dataset.json"))
 	if err != nil {

@@ -62,7 +62,7 @@ func runCheckpointMerge(o *mergeOptions, u *terminal.UI) error {
 		return exit.With(exit.Checkpoint, err)
 	}
 	doc := merged.Marshal(widest(merged.Done))
-	if o.output == "" || o.output == resuming.Stdin { // as everywhere, - is also standard output
+	if o.output == "" || o.output == resuming.Stdin { // as in all commands, - is also standard output
 		_, err := u.Out.Write(doc)
 		return err
 	}
@@ -72,8 +72,8 @@ func runCheckpointMerge(o *mergeOptions, u *terminal.UI) error {
 	return saved(o.output, merged, u)
 }
 
-// widest is the largest number of entries: it gives Marshal a width where the
-// number of records is not known.
+// widest returns the largest count in the entries. Marshal takes it as the width of numbers when
+// the number of records is not known.
 func widest(done []order.Done) (n uint64) {
 	for _, d := range done {
 		for _, c := range d.Consumed {

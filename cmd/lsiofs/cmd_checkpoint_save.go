@@ -75,7 +75,7 @@ func runCheckpointSave(ctx context.Context, o *saveOptions, own bool, u *termina
 		}
 		doc = state.Marshal(records)
 	}
-	if o.file == resuming.Stdin { // as everywhere, - is also standard output
+	if o.file == resuming.Stdin { // as in all commands, - is also standard output
 		_, err := u.Out.Write(doc)
 		return err
 	}
@@ -85,7 +85,7 @@ func runCheckpointSave(ctx context.Context, o *saveOptions, own bool, u *termina
 	return saved(o.file, state, u)
 }
 
-// controlFile is the checkpoint of a mount; a directory without one is no mount.
+// controlFile returns the path of a mount's checkpoint. A directory without one is not a mount.
 func controlFile(ctx context.Context, mnt string, u *terminal.UI) (string, error) {
 	if err := answers(ctx, mnt, u); err != nil {
 		return "", err
@@ -97,14 +97,14 @@ func controlFile(ctx context.Context, mnt string, u *terminal.UI) (string, error
 	return path, nil
 }
 
-// answers waits until the file system that path is on answers.
+// answers waits until the file system of path answers.
 func answers(ctx context.Context, path string, u *terminal.UI) error {
 	defer u.WhenSlow("waiting for %s to answer", path)()
 	return exit.With(exit.Mount, fs.Answers(ctx, path))
 }
 
-// replaceConsumed puts a program's own numbers into the last entry, where they
-// are possible in a dataset of so many records.
+// replaceConsumed replaces the counts of the last entry by a program's own, if they are possible in
+// a dataset of that many records.
 func replaceConsumed(s *checkpoint.State, counts []uint64, records uint64) error {
 	if len(s.Done) == 0 {
 		return exit.Errorf(exit.Checkpoint, "--consumed: the mount's checkpoint has no entry of workers to replace")
@@ -168,8 +168,8 @@ func runCheckpointRestore(ctx context.Context, file, mnt string, u *terminal.UI)
 	return nil
 }
 
-// writeControl writes the document and looks at every error: what is refused is
-// refused by write or by close.
+// writeControl writes the document. It checks the errors of both write and close, since either may
+// report a refusal.
 func writeControl(path string, doc []byte, u *terminal.UI) error {
 	defer u.WhenSlow("waiting for the mount to take the position: %s", path)()
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
@@ -180,8 +180,8 @@ func writeControl(path string, doc []byte, u *terminal.UI) error {
 	return errors.Join(err, f.Close())
 }
 
-// refusalReason is the mount's own word for a refusal; where it gives none, the
-// error of the write.
+// refusalReason returns the mount's own reason for a refusal, or the error of the write if it has
+// none.
 func refusalReason(mnt string, err error) string {
 	f, openErr := os.Open(filepath.Join(mnt, "status.json"))
 	if openErr != nil {

@@ -50,7 +50,7 @@ records for that.`,
 	return c
 }
 
-// indexSummary is what index says when it is done.
+// indexSummary is the result of index, printed with --json.
 type indexSummary struct {
 	Dataset     string `json:"dataset"`
 	Root        string `json:"root"`
@@ -73,7 +73,7 @@ func runIndex(ctx context.Context, o *indexOptions, g *globals) error {
 	view := opening.NewPass(g.ui)
 	defer view.Clear()
 	var last catalog.Progress
-	s.Read = spec.ReadScan // no record is read: no spool
+	s.Read = spec.ReadScan // no record is read, so no spool is needed
 	if o.part.set() {
 		if o.rebuild {
 			return exit.Usagef("--part and --rebuild can't be combined, as the other parts would still be those stored before: rebuild in one pass, or name another --index-dir")
@@ -98,7 +98,7 @@ func runIndex(ctx context.Context, o *indexOptions, g *globals) error {
 	return opening.Close(d, printIndex(d, last, g.ui), g.log())
 }
 
-// partSummary is what index --part says when it is done.
+// partSummary is the result of index --part, printed with --json.
 type partSummary struct {
 	Dataset   string  `json:"dataset"`
 	IndexDir  string  `json:"index_dir"`

@@ -72,7 +72,7 @@ func runInspect(ctx context.Context, o *inspectOptions, g *globals) error {
 		return exit.Usagef("--html shows how one dataset is mixed, not a mixture of several: leave it out, or inspect each source")
 	}
 	asked := s.Read
-	s.Read = spec.ReadScan // no record is read: no spool
+	s.Read = spec.ReadScan // no record is read, so no spool is needed
 	d, err := opening.OpenListing(ctx, g.ui, g.log(), s, o.files)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func showInspection(ctx context.Context, d *pipeline.Dataset, o *inspectOptions,
 	return i.Print(u)
 }
 
-// givenFlags writes the flags of a command line that say which order is meant.
+// givenFlags returns the flags of a command line that affect the order, as text to repeat them.
 func givenFlags(f *pflag.FlagSet) string {
 	var b strings.Builder
 	f.Visit(func(f *pflag.Flag) {

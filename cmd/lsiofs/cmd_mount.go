@@ -26,15 +26,15 @@ type mountOptions struct {
 	logFile        string
 	whilePID       int
 	removePoint    bool
-	readyFD        int // where a parent waits for word of the mount; 0: there is none
+	readyFD        int // the descriptor on which a parent waits for the mount's report; 0: none waits
 }
 
-// addRings adds the flag of mounts that take their requests by io_uring.
+// addRings adds the flag that makes mounts take their requests through io_uring.
 func addRings(f *pflag.FlagSet, rings *bool) {
 	f.BoolVar(rings, mounting.RingsFlag, false, "take the kernel's requests by io_uring, where that is switched on: small reads get faster (see lsiofs help storage)")
 }
 
-// restorers says who may write a mount's checkpoint.
+// restorers is the value of --restore: which users may write a mount's checkpoint.
 type restorers string
 
 const (
@@ -89,7 +89,7 @@ writes a line of status to the log. With --daemon, SIGHUP opens the log file ane
 		RunE: func(c *cobra.Command, args []string) error {
 			args = o.withDataset(args)
 			o.dataset, o.point = args[0], args[1]
-			// A detached process never detaches another one.
+			// A detached process never detaches another one, hence the test of readyFD.
 			if !o.daemon && o.logFile != "" && o.readyFD == 0 {
 				return exit.Usagef("--log-file needs --daemon: in the foreground the log goes to stderr")
 			}
@@ -124,8 +124,8 @@ writes a line of status to the log. With --daemon, SIGHUP opens the log file ane
 // isDaemon reports whether mounting.Daemon has started this process.
 func (o *mountOptions) isDaemon() bool { return o.readyFD != 0 && o.logFile != "" }
 
-// leaveDirectory goes to / and makes the paths of the command line absolute before: the directory that a
-// daemon was started in may be unmounted or removed.
+// leaveDirectory makes the paths of the command line absolute and changes to /, because the
+// directory that a daemon was started in may be unmounted or removed.
 func (o *mountOptions) leaveDirectory() error {
 	datasets := []*string{&o.dataset}
 	for i := range o.spec.Mix.Sources {
@@ -156,14 +156,14 @@ func (o *mountOptions) leaveDirectory() error {
 	return exit.With(exit.Mount, os.Chdir("/"))
 }
 
-// pathVariables are variables of the environment that may name a file by a relative path, and are read
+// pathVariables are the environment variables that may name a file by a relative path and are read
 // while the mount is served. Relative XDG_ variables count as unset.
 var pathVariables = []string{
 	"HOME", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE",
 	"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AWS_CA_BUNDLE",
 }
 
-// config is what the flags say.
+// config returns the mount's configuration from the flags.
 func (o *mountOptions) config(g *globals) *mounting.Config {
 	c := &mounting.Config{
 		Dataset: o.dataset, Sources: o.spec.Mix.Sources, Point: o.point,

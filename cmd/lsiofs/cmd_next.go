@@ -35,12 +35,12 @@ too little is new for it: with --wait it waits. It says which snapshot the epoch
 	return c
 }
 
-// begun is an epoch that a mount has gone on to.
+// begun describes an epoch that a mount has advanced to.
 type begun struct {
 	Epoch    uint64 `json:"epoch"`
-	Snapshot string `json:"snapshot"` // the fingerprint of the dataset as it is in the epoch
+	Snapshot string `json:"snapshot"` // the dataset's fingerprint in this epoch
 	Records  uint64 `json:"records"`
-	// Of a dataset that grows, where the epoch is the latest of its run.
+	// Set for growing datasets if the epoch is the latest of its run.
 	NewRecords *uint64 `json:"new_records,omitempty"`
 	NewUnits   *uint64 `json:"new_units,omitempty"`
 	NewShards  *uint64 `json:"new_shards,omitempty"`
@@ -54,7 +54,7 @@ func (b begun) String() string {
 	return text
 }
 
-// nextEvery is how often the next epoch is asked for.
+// nextEvery is the interval between requests for the next epoch.
 const nextEvery = time.Second
 
 func runNext(ctx context.Context, mnt string, wait bool, u *terminal.UI) error {

@@ -73,7 +73,7 @@ func runPlan(ctx context.Context, o *planOptions, g *globals) error {
 		return err
 	}
 	asked := s.Read
-	s.Read = spec.ReadScan // nothing is read: no spool is to be made
+	s.Read = spec.ReadScan // nothing is read, so no spool is needed
 	d, err := opening.OpenLooking(ctx, g.ui, g.log(), s)
 	if err != nil {
 		return err

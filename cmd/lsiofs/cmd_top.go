@@ -30,7 +30,7 @@ password: whoever can reach the address can see the names of datasets and files.
   lsiofs top /mnt/train --once
   lsiofs top /mnt/train --json | head -60 > minute.jsonl
   lsiofs top --listen 127.0.0.1:9464`,
-		// What people try first.
+		// Words that people try first.
 		SuggestFor: []string{"status", "stat", "watch"},
 		Args:       cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {

@@ -59,9 +59,9 @@ func runVerify(ctx context.Context, o *verifyOptions, g *globals) error {
 	if o.order && s.Mix.Asked() {
 		return exit.Usagef("--order proves that every record comes once in an epoch, which is not so in a mixture: leave it out, or prove the order of each source")
 	}
-	s.Read = spec.ReadScan         // no stream is read: no spool
-	s.OnCorrupt = spec.CorruptSkip // what is damaged is to be listed, not the first of it alone
-	s.Deal.Tail = spec.TailKeep    // of the records that there are
+	s.Read = spec.ReadScan         // no stream is read, so no spool is needed
+	s.OnCorrupt = spec.CorruptSkip // list all damage, not only the first
+	s.Deal.Tail = spec.TailKeep    // include all records
 	if s.Mix.Asked() && s.Order.Length == 0 {
 		s.Order.Length = 1 // no epoch is read: sources may be too small to have a length of their own
 	}
@@ -82,7 +82,7 @@ func runVerify(ctx context.Context, o *verifyOptions, g *globals) error {
 	return opening.Close(d, err, g.log())
 }
 
-// conclude prints a report, and returns its verdict.
+// conclude prints a report and returns its verdict.
 func conclude(v verification.Report, u *terminal.UI) error {
 	print := v.Print
 	if u.JSON {

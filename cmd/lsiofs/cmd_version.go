@@ -11,11 +11,11 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
-// version and commit may be set when linking, as .ci/release does: what Go itself
-// writes into a program depends on how the tree was checked out.
+// version and commit may be set when linking, as .ci/release does, because what Go itself writes
+// into a program depends on how the tree was checked out.
 var version, commit = "", ""
 
-// versionOf says which program this is.
+// versionOf returns the version information of this program.
 func versionOf() build.Info { return build.Of(version, commit) }
 
 func newVersionCommand(g *globals) *cobra.Command {

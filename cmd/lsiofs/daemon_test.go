@@ -19,11 +19,11 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// patience bounds what a test waits for that comes at once on a machine with nothing else to do.
+// patience bounds waits in tests. On an idle machine, what they wait for happens at once.
 const patience = 90 * time.Second
 
-// A daemon keeps nothing of its caller: the directory may be unmounted or removed, and a descriptor may hold a
-// lock or a pipe. Paths are meant from that directory all the same.
+// A daemon keeps nothing of its caller's: the directory may be unmounted or removed, and a
+// descriptor may hold a lock or a pipe. Relative paths still refer to that directory.
 func TestADaemonLeavesItsCallersDirectoryAndDescriptors(t *testing.T) {
 	needMount(t)
 	data := dataset(t)
@@ -78,14 +78,14 @@ func TestSIGHUPMakesADaemonOpenItsLogAnew(t *testing.T) {
 	require.NoError(t, os.Rename(log, log+".1"))
 	require.NoError(t, syscall.Kill(info.PID, syscall.SIGHUP))
 	require.Eventually(t, func() bool {
-		text, _ := os.ReadFile(log) // there is none at first
+		text, _ := os.ReadFile(log) // it does not exist at first
 		return strings.Contains(string(text), "the log was opened anew")
 	}, patience, time.Millisecond)
 	require.NotContains(t, openFiles(t, fmt.Sprintf("/proc/%d/", info.PID)), log+".1")
 	require.NotEmpty(t, read(t, mnt, "worker-0.tar"), "the mount is as it was")
 }
 
-// Each flag that names a file or a directory is among those that a daemon makes absolute.
+// Every flag that names a file or directory is among those that a daemon makes absolute.
 func TestADaemonMakesEveryPathOfItsFlagsAbsolute(t *testing.T) {
 	here, err := os.Getwd()
 	require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestADaemonMakesEveryPathOfItsFlagsAbsolute(t *testing.T) {
 	require.Equal(t, "/", now)
 }
 
-// What is refused leaves nothing that would be in the way of the next mount.
+// A refused mount leaves nothing that would get in the way of the next one.
 func TestALogInsideOfTheMountPointIsRefusedAndNotMade(t *testing.T) {
 	needMount(t)
 	mnt := t.TempDir()

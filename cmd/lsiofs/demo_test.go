@@ -76,8 +76,8 @@ func TestDemoCleansUpWhenInterrupted(t *testing.T) {
 			require.NoError(t, c.Process.Signal(syscall.SIGINT))
 			_, err = io.Copy(io.Discard, stdout)
 			require.NoError(t, err)
-			_ = c.Wait() // the exit code is looked at
-			// It may have been done before the signal came.
+			_ = c.Wait() // the exit code is checked below
+			// It may have finished before the signal arrived.
 			require.Contains(t, []int{int(exit.OK), int(exit.Interrupted)}, c.ProcessState.ExitCode(), stderr.String())
 			nothingLeft(t, tmp)
 		})

@@ -18,15 +18,15 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
 )
 
-// planted is in every name that a report must not have, and plantedNumber is one
-// of their words: so long that no time, size or fingerprint has it by chance.
+// planted is in every name that must not appear in a report, and plantedNumber is one of their
+// words. It is too long for a time, size or fingerprint to contain it by chance.
 const (
 	planted       = "zqxjplanted"
 	plantedNumber = "4711081547110815471"
 )
 
-// plantedDataset has it in the names of its directory, shards and records, and in
-// records; one of its shards is damaged.
+// plantedDataset returns a dataset with planted in the names of its directory, shards and records,
+// and in the records. One of its shards is damaged.
 func plantedDataset(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), planted+"-dataset")
@@ -43,15 +43,15 @@ func plantedDataset(t *testing.T) string {
 		require.NoError(t, w.Close())
 		doc := b.Bytes()
 		if shard == 3 {
-			doc[10*1024+3] ^= 1 // a member's header does not fit its checksum
+			doc[10*1024+3] ^= 1 // a member's header no longer matches its checksum
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-shard %d %s %s.tar", planted, shard, plantedNumber, plantedNumber)), doc, 0o644))
 	}
 	return dir
 }
 
-// reportOf runs the program with planted names in its environment, and as root on
-// a machine of that name, and holds what it says against them.
+// reportOf runs the program with planted names in its environment and, as root, on a machine of
+// that name. It checks that the report has none of them.
 func reportOf(t *testing.T, args ...string) string {
 	t.Helper()
 	home := filepath.Join(t.TempDir(), planted+"-home")
@@ -69,7 +69,7 @@ func reportOf(t *testing.T, args ...string) string {
 	require.NotContains(t, strings.ToLower(report), planted)
 	require.NotContains(t, report, plantedNumber, "a number in a name")
 	require.NotContains(t, report, filepath.Join(os.TempDir(), "Test"))
-	// The machine's own name, unless it is a word that reports have anyway.
+	// The machine's own name, unless it is a word that reports contain anyway.
 	host, err := os.Hostname()
 	require.NoError(t, err)
 	if len(host) >= 4 && !strings.Contains(read(t, "doctor", "words.txt")+" lsiofs", strings.ToLower(host)) {
@@ -118,7 +118,7 @@ func TestAReportOfAMountHasItsStatusAndNoNames(t *testing.T) {
 	mnt, _ := daemon(t, data, "--on-corrupt", "skip", "--workers", "2", "--direct", "on")
 	shards, err := filepath.Glob(filepath.Join(data, "*.tar"))
 	require.NoError(t, err)
-	for _, shard := range shards { // what is read of them fails, which status tells
+	for _, shard := range shards { // reads of them fail, and status reports that
 		require.NoError(t, os.WriteFile(shard, nil, 0o644))
 	}
 	_, err = os.ReadFile(filepath.Join(mnt, "worker-0.tar"))
@@ -141,8 +141,8 @@ func TestAReportOfAMountHasItsStatusAndNoNames(t *testing.T) {
 	requireKnownKeys(t, described)
 }
 
-// requireKnownKeys: words of fields that a mount has and doctor/words.txt does not
-// would be missing from reports.
+// requireKnownKeys fails if a mount has a field whose words are not in doctor/words.txt: reports
+// would lack them.
 func requireKnownKeys(t *testing.T, x any) {
 	t.Helper()
 	switch x := x.(type) {

@@ -36,7 +36,7 @@ func umountInOwnProcess(t *testing.T, args ...string) result {
 	c := program(t, append([]string{"umount"}, args...)...)
 	var stdout, stderr bytes.Buffer
 	c.Stdout, c.Stderr = &stdout, &stderr
-	_ = c.Run() // the exit code is what is asked for
+	_ = c.Run() // the exit code is the result
 	return result{exit.Code(c.ProcessState.ExitCode()), stdout.String(), stderr.String()}
 }
 
@@ -50,7 +50,7 @@ func TestALiveMountIsRefusedAndADeadOneHealed(t *testing.T) {
 	p, err := os.FindProcess(info.PID)
 	require.NoError(t, err)
 	require.NoError(t, p.Kill())
-	for { // until the kernel has seen it
+	for { // until the kernel has noticed
 		if _, err := os.Stat(mnt); err != nil {
 			break
 		}
@@ -65,7 +65,7 @@ func TestALiveMountIsRefusedAndADeadOneHealed(t *testing.T) {
 func TestADeadMountIsUnmounted(t *testing.T) {
 	mnt, info := daemon(t, dataset(t))
 	require.NoError(t, syscall.Kill(info.PID, syscall.SIGKILL))
-	for { // until the kernel has seen it
+	for { // until the kernel has noticed
 		if _, err := os.Stat(mnt); err != nil {
 			break
 		}
@@ -115,7 +115,7 @@ func TestASecondSignalDoesNotWaitForReaders(t *testing.T) {
 	require.Contains(t, string(rest), "programs still read it (1 open file): context canceled", "not the deadline's end")
 }
 
-// readUntil reads until it has seen the text, and no more than it must.
+// readUntil reads until it has seen the text, and no further than needed.
 func readUntil(t *testing.T, r io.Reader, text string) string {
 	t.Helper()
 	var got strings.Builder
@@ -171,7 +171,7 @@ func TestASignalEndsACatThatNobodyReads(t *testing.T) {
 	stdout, err := c.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, c.Start())
-	_, err = io.ReadFull(stdout, make([]byte, 1)) // it writes; the rest fills the pipe
+	_, err = io.ReadFull(stdout, make([]byte, 1)) // it is writing; the rest fills the pipe
 	require.NoError(t, err)
 	require.NoError(t, c.Process.Signal(syscall.SIGINT))
 	state, err := c.Process.Wait()

@@ -104,7 +104,7 @@ func TestInterruptedIs130(t *testing.T) {
 	}
 }
 
-// What has changed under a command that is no mount is not helped by mounting again.
+// Commands other than mount do not advise to mount again when a shard has changed.
 func TestAShardThatHasChangedIsAdvisedOnByCommand(t *testing.T) {
 	err := exit.With(exit.Dataset, &storage.Error{Object: "a.tar", SizeBytes: 10, Err: fmt.Errorf("size is 9 bytes, was 10: %w", storage.ErrChanged)})
 	for _, asJSON := range []bool{false, true} {

@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
-// Each kind of error has its exit code, and names what is wrong.
+// Each kind of error has its exit code and names what is wrong.
 func TestFilterRefusals(t *testing.T) {
 	src, empty := t.TempDir(), t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(src, "a.jsonl"), []byte("{}\n"), 0o644))

@@ -10,19 +10,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// datasetFlags are the flags that say what is read, in which order, and for
-// whom: the same ones for every command that opens a dataset.
+// datasetFlags are the flags that select what is read, in which order and for which workers. They
+// are the same for every command that opens a dataset.
 type datasetFlags struct {
 	spec   spec.Spec
 	split  splitFlags
 	sample sampleFlags
 	zarr   zarrFlags
-	resume string // path of a checkpoint; only where addResume was called
+	resume string // path of a checkpoint; set only if addResume was called
 	flags  *pflag.FlagSet
 }
 
-// add defines the flags, with spec.Default's values as defaults, and as much memory as this process may
-// well take.
+// add defines the flags. Their defaults are those of spec.Default, except that memory defaults to
+// what this process may reasonably take.
 func (d *datasetFlags) add(c *cobra.Command) {
 	d.spec = spec.Default()
 	d.flags = c.Flags()
@@ -96,23 +96,23 @@ func enumFlag[T ~string](c *cobra.Command, name, usage string, p *T, allowed ...
 		names[i] = string(a)
 	}
 	c.Flags().Var(enumValue[T]{p, names}, name, usage)
-	// An error would mean that the flag does not exist, or has a function.
+	// An error would mean that the flag does not exist or already has a completion function.
 	if err := c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err)
 	}
 }
 
-// paths are those of the flags that name a file or a directory of this machine.
+// paths returns pointers to the values of flags that name a file or directory of this machine.
 func (d *datasetFlags) paths() []*string {
 	s := &d.spec
 	return []*string{&s.IndexDir, &s.SpoolDir, &s.Cache.Dir, &s.Grow.Run, &s.Grow.Snapshot, &s.Remote.CAFile, &s.Remote.AuthFile, &d.zarr.list, &d.resume}
 }
 
-// given says whether a flag was on the command line.
+// given reports whether a flag was on the command line.
 func (d *datasetFlags) given(name string) bool { return d.flags.Changed(name) }
 
-// resolve makes the spec of the flags, of dataset and of the checkpoint of
-// --resume, which is nil without the flag. All problems are reported at once.
+// resolve builds the spec from the flags, from dataset and from the checkpoint of --resume, which
+// is nil without the flag. It reports all problems of the spec at once.
 func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resuming.Checkpoint, error) {
 	s := d.spec
 	s.Dataset = dataset
@@ -152,7 +152,7 @@ func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resuming.Checkpoint,
 	return s, r, nil
 }
 
-// orderBatch is the batch that belongs to the order itself: the deal's with
+// orderBatch returns the batch size that belongs to the order itself: the deal's if there are
 // groups, else 1 (pipeline/order/ORDER.md, Shuffles).
 func orderBatch(s spec.Spec) uint64 {
 	if s.Order.Groups > 1 {

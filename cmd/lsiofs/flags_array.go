@@ -6,7 +6,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// arraysValue is --array, which is given once for each array.
+// arraysValue is the value of --array, which may be repeated, once for each array.
 type arraysValue struct{ p *[]spec.Array }
 
 func (v arraysValue) String() string {

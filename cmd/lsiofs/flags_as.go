@@ -2,7 +2,7 @@ package main
 
 import "github.com/lsiofs/lsiofs/pipeline/spec"
 
-// asValue is --as.
+// asValue is the value of --as.
 type asValue struct{ p *spec.As }
 
 func (v asValue) String() string {

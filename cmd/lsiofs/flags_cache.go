@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
-// addCache defines the flags of the disk cache that all commands have which read a dataset.
+// addCache defines the disk cache's flags of all commands that read a dataset.
 func addCache(f *pflag.FlagSet, c *spec.Cache) {
 	addCacheDir(f, &c.Dir)
 	f.Var(cacheSizeValue{c}, "cache-size", "how much the cache of all datasets may take of its disk: auto (room for this dataset, or half of what is free), off, a size, or a percentage of the file system; given for a directory on a network file system, that is cached, too")
@@ -24,14 +24,14 @@ func addCacheDir(f *pflag.FlagSet, dir *string) {
 	f.StringVar(dir, "cache-dir", *dir, "the `directory`, on a disk of this machine, where what was read of buckets and web servers is kept (default: lsiofs/data in the user's cache directory)")
 }
 
-// addFill defines the flags of those that may fill a cache.
+// addFill defines the flags of commands that may fill a cache.
 func addFill(c *cobra.Command, s *spec.Cache) {
 	s.Fill = spec.FillAuto
 	enumFlag(c, "cache-fill", "fetch what nobody has read yet into the cache, once something was read, while no reader waits for the network", &s.Fill, spec.FillAuto, spec.FillOff)
 	c.Flags().BoolVar(&s.Warm, "warm", false, "fetch all of the dataset into the cache before it is mounted")
 }
 
-// cacheSizeValue is --cache-size.
+// cacheSizeValue is the value of --cache-size.
 type cacheSizeValue struct{ c *spec.Cache }
 
 func (v cacheSizeValue) String() string {
@@ -51,7 +51,7 @@ func (v cacheSizeValue) Set(text string) error {
 
 func (v cacheSizeValue) Type() string { return "size|N%|auto|off" }
 
-// cacheReserveValue is --cache-reserve.
+// cacheReserveValue is the value of --cache-reserve.
 type cacheReserveValue struct{ p *int64 }
 
 func (v cacheReserveValue) String() string {

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagProblem says what is wrong with a flag of c in words that a person can act
-// on: pflag's are those of the parser ("strconv.ParseUint: …").
+// flagProblem describes what is wrong with a flag of c in words that a user can act on. pflag's own
+// text is the parser's ("strconv.ParseUint: …").
 func flagProblem(c *cobra.Command, err error) string {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		if near := nearFlag(c, unknown.GetSpecifiedName()); near != "" {
@@ -38,7 +38,7 @@ func flagProblem(c *cobra.Command, err error) string {
 	if f.Name == "log-level" {
 		want = "debug, info, warn or error"
 	}
-	if want == "" { // The flag's own words name its value, if they may: a URL may have a secret in it.
+	if want == "" { // Quote the flag's own message only if it may be shown: a URL may contain a secret.
 		name := "--" + f.Name
 		own := errors.Unwrap(invalid).Error()
 		if strings.HasPrefix(own, name+" ") {
@@ -49,7 +49,8 @@ func flagProblem(c *cobra.Command, err error) string {
 	return fmt.Sprintf("--%s (%s) must be %s", f.Name, invalid.GetValue(), want)
 }
 
-// nearBy is how many letters of a name may be mistyped: two of a short one are most of it.
+// nearBy returns the number of letters of a name that may be mistyped. Two would be most of a short
+// name.
 func nearBy(name string) int {
 	if len(name) <= 4 {
 		return 1
@@ -57,8 +58,8 @@ func nearBy(name string) int {
 	return 2
 }
 
-// nearFlag is the flag of c whose name is like name as cobra finds commands, "" if
-// none is. A name is like it that takes no more than nearBy changes, or begins with it.
+// nearFlag returns the flag of c whose name resembles name, by cobra's rules for commands, or "". A
+// flag resembles name if at most nearBy changes separate them, or if it begins with name.
 func nearFlag(c *cobra.Command, name string) string {
 	names := &cobra.Command{SuggestionsMinimumDistance: nearBy(name)}
 	c.Flags().VisitAll(func(f *pflag.Flag) {

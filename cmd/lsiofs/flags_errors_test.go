@@ -38,7 +38,7 @@ func TestFlagsThatAreWrongAreSaidInWords(t *testing.T) {
 	}
 }
 
-// A URL may have a secret in it: what is wrong with --mix is said without quoting one.
+// A URL may contain a secret, so errors about --mix don't quote it.
 func TestWhatIsWrongWithASourceOfAMixtureQuotesNoURL(t *testing.T) {
 	for text, words := range map[string]string{
 		"https://host/x.tar?sig=secret":           `--mix: "https://…" is not a source of a mixture`,

@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 )
 
-// excludeValue is --exclude, which is given once for each pattern.
+// excludeValue is the value of --exclude, which may be repeated, once for each pattern.
 type excludeValue struct{ p *[]string }
 
 func addExclude(f *pflag.FlagSet, p *[]string) {

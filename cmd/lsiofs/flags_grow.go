@@ -9,7 +9,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// addGrow defines --grow and what belongs to it. The dataset's flags are there.
+// addGrow defines --grow and the flags that belong to it. The dataset's flags have to be defined
+// already.
 func (d *datasetFlags) addGrow(c *cobra.Command) {
 	g := &d.spec.Grow
 	d.flags.BoolVar(&g.On, "grow", false, "shards arrive in DATASET and leave it: each epoch is of those that are there when it begins")
@@ -27,8 +28,8 @@ func (d *datasetFlags) addSnapshot() {
 	d.flags.StringVar(&d.spec.Grow.Snapshot, "snapshot", "", "read just the shards of this snapshot's `file`, RUN/snapshots/….gz; with --grow and --resume: go on with the checkpoint's run where its directory is not")
 }
 
-// grow fills in what follows from the flags of a dataset that grows, and from the checkpoint
-// of --resume, nil without one.
+// grow derives the remaining settings of a growing dataset from its flags and from the checkpoint
+// of --resume (nil without one).
 func (d *datasetFlags) grow(g *spec.Grow, r *resuming.Checkpoint) error {
 	window, err := growing.ParseWindow(g.Window)
 	if err != nil {

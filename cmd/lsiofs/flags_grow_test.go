@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// grown gives the flags of a dataset that grows as the command line sets them.
+// grown returns the flags of a growing dataset, parsed from a command line.
 func grown(t *testing.T, args ...string) *datasetFlags {
 	d := &datasetFlags{}
 	c := &cobra.Command{Use: "x"}

@@ -10,8 +10,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// addMix defines --mix and what belongs to it, for commands that take a mixture in the
-// place of DATASET. The dataset's flags are there.
+// addMix defines --mix and the flags that belong to it, for commands that take a mixture in place
+// of DATASET. The dataset's flags have to be defined already.
 func (d *datasetFlags) addMix(c *cobra.Command) {
 	m := &d.spec.Mix
 	d.flags.Var(sourcesValue{m}, "mix", "in the place of DATASET: mix several datasets by weights, one `NAME=WEIGHT:DATASET` each: --mix web=70:/data/web --mix code=30:/data/code; of a bucket ,anonymous ,requester-pays ,region=REGION or ,addressing=STYLE may follow the weight")
@@ -20,8 +20,8 @@ func (d *datasetFlags) addMix(c *cobra.Command) {
 	enumFlag(c, "mix-by", "what the weights of a mixture are shares of", &m.By, spec.MixByRecords, spec.MixByBytes)
 }
 
-// arguments demands the arguments of a command the first of which is DATASET, which
-// --mix stands in the place of.
+// arguments checks the arguments of a command whose first one is DATASET, which is absent with
+// --mix.
 func (d *datasetFlags) arguments(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if !d.given("mix") {
@@ -34,7 +34,7 @@ func (d *datasetFlags) arguments(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// withDataset are a command's arguments with DATASET, which is "" for a mixture.
+// withDataset returns a command's arguments including DATASET, which is "" for a mixture.
 func (d *datasetFlags) withDataset(args []string) []string {
 	if d.given("mix") {
 		return append([]string{""}, args...)
@@ -50,7 +50,7 @@ func (d *datasetFlags) checkMix() error {
 	return nil
 }
 
-// sourcesValue is --mix, which is given once a source.
+// sourcesValue is the value of --mix, which may be repeated, once for each source.
 type sourcesValue struct{ m *spec.Mix }
 
 func (v sourcesValue) String() string {
@@ -70,7 +70,7 @@ func (v sourcesValue) Set(text string) error {
 
 func (v sourcesValue) Type() string { return "source" }
 
-// mixLengthValue is --mix-length: a number, "first" or "all".
+// mixLengthValue is the value of --mix-length: a number, "first" or "all".
 type mixLengthValue struct {
 	m *spec.Mix
 	n *uint64

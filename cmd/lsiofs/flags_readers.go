@@ -9,8 +9,8 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// readerUsers is the value of --readers: names or numbers of users, with commas
-// between them, or "all". It may be given several times.
+// readerUsers is the value of --readers: user names or numbers, separated by commas, or "all". The
+// flag may be repeated.
 type readerUsers struct {
 	fs.Readers
 	text []string

@@ -12,7 +12,7 @@ type sampleFlags struct {
 	given func(flag string) bool
 }
 
-// addSample defines them for a command; they write to sample.
+// addSample defines the flags of a command. They write to sample.
 func addSample(c *cobra.Command, sample *spec.Sample) sampleFlags {
 	f := c.Flags()
 	f.Var(sampleValue{sample}, "sample", "another n-th of the records in each epoch: with 1/8, any 8 epochs in a row are one pass")
@@ -28,7 +28,7 @@ func (f sampleFlags) check() error {
 	return nil
 }
 
-// sampleValue is --sample: "1/8".
+// sampleValue is the value of --sample, such as "1/8".
 type sampleValue struct{ s *spec.Sample }
 
 func (v sampleValue) String() string {
@@ -38,11 +38,11 @@ func (v sampleValue) String() string {
 	return v.s.String()
 }
 
-// Set leaves the seed as it is, which may have been read before.
+// Set leaves the seed unchanged, because it may have been parsed before.
 func (v sampleValue) Set(text string) error {
 	s, err := spec.ParseSample(text)
 	if err == nil {
-		v.s.Of = max(s.Of, 1) // 1/1 was said
+		v.s.Of = max(s.Of, 1) // 1/1 was given
 	}
 	return err
 }

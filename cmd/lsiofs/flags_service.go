@@ -9,12 +9,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
 )
 
-// addService defines the flags that say how a service is asked: of every command that asks
-// one.
+// addService defines the flags that configure requests to a service, for every command that makes
+// any.
 func addService(f *pflag.FlagSet, r *spec.Remote) {
 	f.StringVar(&r.Region, "region", r.Region, "s3: the `region` of the bucket (default: of the environment, or as the service says)")
 	f.StringVar(&r.Endpoint, "endpoint", r.Endpoint, "s3: the `URL` of a service that answers as S3 does, instead of Amazon's")
-	r.Addressing = cmp.Or(r.Addressing, spec.AddressingAuto) // commands without a dataset begin with nothing
+	r.Addressing = cmp.Or(r.Addressing, spec.AddressingAuto) // commands without a dataset start with an empty value
 	f.Var(enumValue[spec.Addressing]{&r.Addressing, []string{"auto", "path", "virtual"}}, "addressing", "s3: where requests name the bucket: virtual is in the host, as https://BUCKET.HOST; auto is as the profile says, else virtual at Amazon's and path elsewhere")
 	f.BoolVar(&r.Anonymous, "anonymous", r.Anonymous, "s3: send no credentials, for a public bucket")
 	f.BoolVar(&r.RequesterPays, "requester-pays", r.RequesterPays, "s3: requests are at your own expense")
@@ -23,7 +23,7 @@ func addService(f *pflag.FlagSet, r *spec.Remote) {
 	f.BoolVar(&r.Unversioned, "unversioned", r.Unversioned, "https: accept files without ETag and Last-Modified, of which only a change of size is seen")
 }
 
-// probed are the flags for commands that ask a service without reading a dataset.
+// probed returns the flags for commands that query a service without reading a dataset.
 func probed(r spec.Remote) probe.Options {
 	return probe.Options{
 		Region: r.Region, Endpoint: r.Endpoint, Addressing: string(r.Addressing), Anonymous: r.Anonymous, RequesterPays: r.RequesterPays, CAFile: r.CAFile, AuthFile: r.AuthFile, Unversioned: r.Unversioned,

@@ -13,7 +13,7 @@ type splitFlags struct {
 	given func(flag string) bool
 }
 
-// addSplit defines them for a command; they write to split.
+// addSplit defines the flags of a command. They write to split.
 func addSplit(c *cobra.Command, split *spec.Split) splitFlags {
 	f := c.Flags()
 	f.Var(partValue{&split.Part}, "split", "only a part of the dataset, as 0..0.9 for training and 0.9..1 for validation: parts that do not overlap share no record")
@@ -34,7 +34,7 @@ func (f splitFlags) check() error {
 	return nil
 }
 
-// partValue is --split: "0..0.9".
+// partValue is the value of --split, such as "0..0.9".
 type partValue struct{ p *spec.Part }
 
 func (v partValue) String() string {

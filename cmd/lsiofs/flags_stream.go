@@ -12,8 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// streamFlags are the flags of a dataset, and those that say which worker's
-// stream of it is meant, from where on.
+// streamFlags are the flags of a dataset and those that select one worker's stream and its start.
 type streamFlags struct {
 	datasetFlags
 	share shareValue
@@ -28,13 +27,13 @@ func (o *streamFlags) add(c *cobra.Command) {
 	f.Uint64Var(&o.from, "from", 0, "take the epoch's first so many records off")
 }
 
-// resolveStream is resolve with the flags of the stream on top.
+// resolveStream is resolve plus the flags of the stream.
 func (o *streamFlags) resolveStream(dataset string) (s spec.Spec, r *resuming.Checkpoint, err error) {
 	if o.share.both {
 		if o.given("workers") && o.spec.Deal.Workers != o.share.workers {
 			return s, nil, exit.Usagef("--worker %s and --workers %d differ: leave one of them out", &o.share, o.spec.Deal.Workers)
 		}
-		// As if --workers had been given: a checkpoint has no say then.
+		// Treat it as if --workers had been given, so that a checkpoint's value does not apply.
 		if err := o.flags.Set("workers", fmt.Sprint(o.share.workers)); err != nil {
 			return s, nil, exit.Usagef("--worker: %w", err)
 		}
@@ -51,7 +50,7 @@ func (o *streamFlags) resolveStream(dataset string) (s spec.Spec, r *resuming.Ch
 	return s, r, nil
 }
 
-// position is where the stream begins.
+// position returns where the stream begins.
 func (o *streamFlags) position(d *pipeline.Dataset, resume *resuming.Checkpoint) (checkpoint.Position, error) {
 	if resume != nil {
 		return resume.Position(d)

@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// parsed gives dataset flags as the command line sets them.
+// parsed returns dataset flags, parsed from a command line.
 func parsed(t *testing.T, args ...string) *datasetFlags {
 	d := &datasetFlags{}
 	c := &cobra.Command{Use: "x"}

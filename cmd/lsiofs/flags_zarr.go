@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// zarrFlags are those that say which crops of Zarr arrays are the records.
+// zarrFlags are the flags that define which crops of Zarr arrays are the records.
 type zarrFlags struct {
 	crop, stride, step, edge string
 	selected, wrap           []string
@@ -19,7 +19,7 @@ type zarrFlags struct {
 	missing                  spec.Missing
 }
 
-// Edges of regions.
+// The values of --edge.
 const (
 	edgeDrop  = "drop"
 	edgeCover = "cover"
@@ -42,8 +42,8 @@ func (z *zarrFlags) add(c *cobra.Command) {
 	enumFlag(c, "missing", "format zarr: chunks that are not stored have the fill value, or crops that need one are skipped", &z.missing, spec.MissingFill, spec.MissingSkip)
 }
 
-// resolveZarr makes what the flags say a part of the spec. Of crops, other settings of the order
-// are good than of records that lie one behind the other.
+// resolveZarr adds the flags to the spec. Crops have other good defaults for the order than records
+// stored one after another.
 func (d *datasetFlags) resolveZarr(s *spec.Spec) error {
 	x, z := &s.Format.Zarr, &d.zarr
 	var errs []error
@@ -100,7 +100,7 @@ func (d *datasetFlags) resolveZarr(s *spec.Spec) error {
 	return errors.Join(errs...)
 }
 
-// zarrArrays reads --array as paths of arrays.
+// zarrArrays parses --array as paths of arrays.
 func (d *datasetFlags) zarrArrays(s *spec.Spec) error {
 	var texts []string
 	for _, a := range s.Format.Arrays {
@@ -121,8 +121,8 @@ func (d *datasetFlags) zarrArrays(s *spec.Spec) error {
 	return nil
 }
 
-// zarrOrder fills in what was not given: crops that lie close to each other share chunks of the
-// array, so runs of them are shuffled in blocks.
+// zarrOrder fills in the settings of the order that were not given. Crops close to each other share
+// chunks of the array, so runs of them are shuffled in blocks.
 func (d *datasetFlags) zarrOrder(o *spec.Order) {
 	good := spec.ZarrOrder(*o)
 	for name, set := range map[string]func(){

@@ -16,9 +16,8 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/manual"
 )
 
-// flagGroups are the headings under which the flags of commands that open a
-// dataset are shown, with the common ones first. Flags that are in no group come
-// before all of them, as the command's own.
+// flagGroups are the headings under which the flags of commands that open a dataset are shown, the
+// common ones first. Flags in no group come before all of them, as the command's own.
 var flagGroups = []struct {
 	name  string
 	flags []string
@@ -36,12 +35,12 @@ var flagGroups = []struct {
 
 const (
 	helpColumns = 100
-	// helpIndent is where descriptions begin: behind most flags, on a line of
-	// their own below the others.
+	// helpIndent is the column where descriptions begin: next to most flags, on a line of their own
+	// below longer ones.
 	helpIndent = 28
 )
 
-// writeHelp writes what a command does, how it is called, and the exit codes.
+// writeHelp writes a command's description, its usage and the exit codes.
 func writeHelp(w io.Writer, c *cobra.Command) error {
 	about := strings.TrimRightFunc(cmp.Or(c.Long, c.Short), unicode.IsSpace)
 	if _, err := io.WriteString(w, about+"\n\n"); err != nil {
@@ -54,7 +53,7 @@ func writeHelp(w io.Writer, c *cobra.Command) error {
 	return err
 }
 
-// writeUsage writes how a command is called, below its description.
+// writeUsage writes a command's usage, which follows its description.
 func writeUsage(w io.Writer, c *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:")
@@ -84,7 +83,7 @@ func writeUsage(w io.Writer, c *cobra.Command) error {
 	isHelp := func(f *pflag.Flag) bool { return f.Name == "help" }
 	groups := groupFlags(c.LocalFlags(), isHelp)
 	everywhere := append(flagLines(c.InheritedFlags(), nil), flagLines(c.LocalFlags(), isHelp)...)
-	if !c.HasParent() { // its flags are those of all commands
+	if !c.HasParent() { // the root's flags belong to all commands
 		everywhere, groups = append(flagLines(c.LocalFlags(), func(f *pflag.Flag) bool { return !isHelp(f) }), everywhere...), nil
 	}
 	for _, g := range append(groups, helpGroup{"Flags of all commands", everywhere}) {
@@ -104,7 +103,7 @@ type helpGroup struct {
 	lines []string
 }
 
-// groupFlags gives the groups that have flags, without those that are shown elsewhere.
+// groupFlags returns the groups that have flags, leaving out flags that are shown elsewhere.
 func groupFlags(all *pflag.FlagSet, elsewhere func(*pflag.Flag) bool) (groups []helpGroup) {
 	grouped := map[string]bool{}
 	for _, g := range flagGroups {
@@ -127,7 +126,7 @@ func groupFlags(all *pflag.FlagSet, elsewhere func(*pflag.Flag) bool) (groups []
 	return groups
 }
 
-// flagLines describes the flags that are chosen, nil for all.
+// flagLines describes the flags that chosen selects, or all if it is nil.
 func flagLines(flags *pflag.FlagSet, chosen func(*pflag.Flag) bool) (lines []string) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden && (chosen == nil || chosen(f)) {
@@ -137,7 +136,7 @@ func flagLines(flags *pflag.FlagSet, chosen func(*pflag.Flag) bool) (lines []str
 	return lines
 }
 
-// flagText is a flag with what it takes, and its description with the default.
+// flagText returns a flag with its argument, and its description with the default.
 func flagText(f *pflag.Flag) string {
 	takes, usage := pflag.UnquoteUsage(f)
 	left := "      --" + f.Name
@@ -175,7 +174,7 @@ func flagText(f *pflag.Flag) string {
 	return b.String()
 }
 
-// newHelpCommand is help about commands, and the manual.
+// newHelpCommand returns the command that shows help about commands and the manual's pages.
 func newHelpCommand(g *globals) *cobra.Command {
 	var topics []string
 	for _, p := range manual.Pages() {

@@ -1,10 +1,9 @@
 // Command lsiofs mounts a dataset as shuffled training streams.
 //
-// Each verb has one file (cmd_mount.go, …) with its flags, its help, and a call of the
-// package below that does the work. flags*.go and values.go hold flags that several
-// verbs share. The packages below know no flags. They write to a terminal.UI and return
-// errors, which may carry an exit code (package exit). Only main prints errors and ends
-// the process.
+// Each verb has one file (cmd_mount.go, …) with its flags, its help text, and a call of the package
+// below that does the work. flags*.go and values.go hold flags that several verbs share. The
+// packages below do not know about flags. They write to a terminal.UI and return errors, which may
+// carry an exit code (package exit). Only main prints errors and ends the process.
 //
 //	cmd_*.go ──► mounting · demo · bench · doctor · page · inspect · readplan
 //	             verification · cat · top · tune · filtering
@@ -33,7 +32,7 @@ func main() {
 	os.Exit(int(runSignalled(os.Args[1:], os.Stdout, os.Stderr)))
 }
 
-// run is the whole program but for the process: tests call it.
+// run is the whole program except for the process itself, so that tests can call it.
 func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io.Writer) exit.Code {
 	args, err := mounting.WholeArgs(args)
 	g := &globals{interrupts: ints, args: args, ui: terminal.New(stdout, stderr)}
@@ -51,19 +50,19 @@ func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io
 			return exit.CodeOf(err)
 		}
 	}
-	// Flags may not have been parsed when they are what is wrong.
+	// If the flags are what is wrong, --json may not have been parsed.
 	g.ui.JSON = g.ui.JSON || slices.Contains(args, "--json")
 	return reportError(g.ui, err)
 }
 
-// changedMeanwhile is what a command says of a shard that changed while it ran.
+// changedMeanwhile is a command's message about a shard that changed while it ran.
 const changedMeanwhile = "changed since it was indexed: run the command again, which indexes it anew"
 
-// reportError prints err, once, and gives the code to exit with.
+// reportError prints err once and returns the exit code.
 func reportError(u *terminal.UI, err error) exit.Code {
 	code := exit.CodeOf(err)
-	// A mount says to mount again, also of what it could not read later on. A command that has
-	// ended was none, or did not get so far.
+	// storage.ErrChanged advises to mount again, which is right for a mount that fails to read a
+	// shard later. A command that has ended was not a mount, or failed before it mounted.
 	text := strings.ReplaceAll(err.Error(), storage.ErrChanged.Error(), changedMeanwhile)
 	if text != "" && code != exit.Pipe {
 		u.Fail(text, struct {

@@ -16,12 +16,12 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// asProgram makes the test binary the program itself: commands that start
-// themselves again (mount --daemon, demo) then start this.
+// asProgram makes the test binary run as the program itself, so that commands that start themselves
+// again (mount --daemon, demo) start it.
 const asProgram = "LSIOFS_TEST_AS_PROGRAM"
 
-// asHost is the name that such a program gives its machine. It is for one that was
-// started in a namespace of its own.
+// asHost is the host name that such a program sets. It is for a program started in a UTS namespace
+// of its own.
 const asHost = "LSIOFS_TEST_AS_HOST"
 
 func TestMain(m *testing.M) {
@@ -39,11 +39,11 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
 }
 
-// runTests gives all tests a cache directory of their own, and so the programs
-// that they start: what was measured on this machine would change plans, and
-// indexes of the tests would be left in its user's. Their temporary directories are in
-// one that is taken away with its mounts and servers, also if this process is killed. Nor
-// is the service manager of whoever runs the tests to hear of mounts.
+// runTests gives all tests, and the programs that they start, a cache directory of their own:
+// measurements stored for this machine would change plans, and indexes of tests would be left in
+// the user's cache. Temporary directories are below one that is removed with its mounts and
+// servers, even if this process is killed. The service manager that runs the tests must not be
+// notified of mounts.
 func runTests(m *testing.M) int {
 	scratch, remove, err := serve.Scratch("cmd")
 	if err == nil {
@@ -59,7 +59,7 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// result is what one run of the program gave.
+// result is the result of one run of the program.
 type result struct {
 	code           exit.Code
 	stdout, stderr string

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Images with a caption beside each would be lines of captions, unsaid.
+// Without the warning, a folder of images with captions would silently become lines of captions.
 func TestAMountSaysThatItReadsTheTextsBesideImagesOnly(t *testing.T) {
 	needMount(t)
 	data, mnt := t.TempDir(), t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// owned mounts in a process of its own, for a process that the test may kill.
+// owned mounts in a separate process, owned by a process that the test may kill.
 func owned(t *testing.T, data, mnt string, flags ...string) (server, owner *exec.Cmd, stderr io.Reader) {
 	t.Helper()
 	needMount(t)
@@ -58,7 +58,7 @@ func TestAMountWhoseProcessHasEndedWaitsForNoReader(t *testing.T) {
 	f, err := os.Open(filepath.Join(mnt, "worker-0.tar"))
 	require.NoError(t, err)
 	defer f.Close()
-	require.NoError(t, owner.Process.Kill()) // not waited for: a zombie has ended, too
+	require.NoError(t, owner.Process.Kill()) // and not waited for: a zombie has ended, too
 	rest, err := io.ReadAll(stderr)
 	require.NoError(t, err)
 	require.NoError(t, server.Wait(), "%s", rest)
@@ -79,8 +79,8 @@ func TestAMountForAProcessThatHasEndedIsRefused(t *testing.T) {
 	require.Equal(t, exit.Usage, r.code)
 }
 
-// A killed program leaves behind a pipe that nobody reads: writing to it must not
-// end the server, whose mount would be dead.
+// A killed program leaves a pipe without a reader. Writing to it must not end the server, whose
+// mount would be dead.
 func TestAMountOutlivesTheReaderOfItsLog(t *testing.T) {
 	needMount(t)
 	mnt := t.TempDir()
@@ -92,13 +92,13 @@ func TestAMountOutlivesTheReaderOfItsLog(t *testing.T) {
 	require.NoError(t, w.Close())
 	readUntil(t, r, "Ctrl-C here")
 	require.NoError(t, r.Close())
-	require.NoError(t, c.Process.Signal(os.Interrupt)) // which is logged
+	require.NoError(t, c.Process.Signal(os.Interrupt)) // this is logged
 	require.NoError(t, c.Wait())
 	requireUnmounted(t, mnt)
 }
 
-// A parent that waits for word of the mount gets the words of any error, and where
-// it is the owner, stderr does not repeat them.
+// A parent that waits for the mount's report gets the text of any error. If it is also the owner,
+// stderr does not repeat it.
 func TestAParentThatWaitsIsToldWhatIsWrong(t *testing.T) {
 	needMount(t)
 	own := "--while-pid=" + strconv.Itoa(os.Getpid())
@@ -137,8 +137,8 @@ func TestAParentThatWaitsIsToldWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A mount of an empty directory waits for its first epoch. Who waits for that with it, and
-// goes, leaves no process behind that nobody knows of.
+// A mount of an empty directory waits for its first epoch. If the parent that waits for the mount
+// goes away, no stray process stays behind.
 func TestAMountThatNobodyWaitsForAnyMoreEnds(t *testing.T) {
 	needMount(t)
 	r, w, err := os.Pipe()

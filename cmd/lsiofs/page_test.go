@@ -18,7 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// pageOf is the page of a dataset.
+// pageOf returns the HTML page about a dataset.
 func pageOf(t *testing.T, args ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "page.html")
@@ -46,7 +46,7 @@ func TestThePageSaysWhatInspectAndPlanSay(t *testing.T) {
 	require.Equal(t, 3, strings.Count(text, "data:image/png;base64,"))
 }
 
-// TestThePageIsInertWhateverNamesThereAre: what comes from a dataset is text.
+// Everything that comes from a dataset is text.
 func TestThePageIsInertWhateverNamesThereAre(t *testing.T) {
 	dir := t.TempDir()
 	names := []string{

@@ -65,7 +65,7 @@ func TestPlanGoesOnFromACheckpoint(t *testing.T) {
 	require.EqualValues(t, 1, r.Epoch)
 }
 
-// A plan is made of the index: the kernel tells of no shard that was opened.
+// A plan is made from the index: the kernel reports no shard as opened.
 func TestPlanReadsNoShard(t *testing.T) {
 	data := dataset(t)
 	want := ok(t, "plan", data).stdout

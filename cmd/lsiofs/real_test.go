@@ -23,8 +23,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 )
 
-// needMount skips where nothing can be mounted, but fails in CI, and makes
-// processes that this one starts be lsiofs.
+// needMount skips the test if nothing can be mounted, or fails it in CI. It makes processes that
+// this one starts run as lsiofs.
 func needMount(t *testing.T) {
 	t.Helper()
 	if err := doctor.CanMount(); err != nil {
@@ -46,7 +46,7 @@ func dataset(t *testing.T) string {
 	return dir
 }
 
-// program prepares a run of lsiofs in a process of its own.
+// program prepares a run of lsiofs in a separate process.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -68,8 +68,8 @@ func daemon(t *testing.T, data string, flags ...string) (mnt string, info mounti
 	return mnt, info
 }
 
-// endDaemon unmounts what the test has not, and waits for the process that serves
-// it: in its end it may still store something in directories that the test removes.
+// endDaemon unmounts the daemon if the test has not, and waits for its process, which may still
+// store something in directories that the test removes.
 func endDaemon(t *testing.T, mnt string) {
 	t.Helper()
 	_ = exec.Command("umount", "-l", mnt).Run()
@@ -78,9 +78,9 @@ func endDaemon(t *testing.T, mnt string) {
 	}, 90*time.Second, 5*time.Millisecond, "a daemon is left")
 }
 
-// commandLines are those of the processes of this session that are no older than
-// this one, and of those that run its program. Of others reading the command line
-// may hang: of one that waits for a page of a file system which does not answer.
+// commandLines returns the command lines of the processes of this session that are no older than
+// this one, and of those that run its program. Others are left out because reading their command
+// line may hang, if they wait for a page of a file system that does not answer.
 func commandLines(t *testing.T) (lines []string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -89,7 +89,7 @@ func commandLines(t *testing.T) (lines []string) {
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	require.NoError(t, err)
 	for _, dir := range processes {
-		exe, _ := os.Readlink(dir + "/exe") // "" for one that has ended
+		exe, _ := os.Readlink(dir + "/exe") // "" for a process that has ended
 		if s, b := sessionAndBirth(dir); exe == self || s == session && b >= born {
 			line, _ := os.ReadFile(dir + "/cmdline")
 			lines = append(lines, string(line))
@@ -98,11 +98,11 @@ func commandLines(t *testing.T) (lines []string) {
 	return lines
 }
 
-// sessionAndBirth are a process's session, and when it was started, in ticks; none
-// of one that has ended.
+// sessionAndBirth returns a process's session and its start time in ticks, or zeros if it has
+// ended.
 func sessionAndBirth(dir string) (session, born int) {
 	b, _ := os.ReadFile(dir + "/stat")
-	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // from the third one on
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // from the third field on
 	if len(fields) < 20 {
 		return 0, 0
 	}
@@ -111,7 +111,7 @@ func sessionAndBirth(dir string) (session, born int) {
 	return session, born
 }
 
-// read gives a file of a mount.
+// read returns the contents of a file, such as one of a mount.
 func read(t *testing.T, parts ...string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(parts...))
@@ -158,7 +158,7 @@ func TestCatWithPadding(t *testing.T) {
 
 func TestCatEndsQuietlyWhenItsReaderDoes(t *testing.T) {
 	data := dataset(t)
-	ok(t, "index", data) // or cat would say that it did
+	ok(t, "index", data) // otherwise cat would report that it indexed
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	c := program(t, "cat", data)
@@ -244,7 +244,7 @@ func TestWarningsOfAMount(t *testing.T) {
 	require.Contains(t, string(out), "warning: the shuffle is poor")
 	require.Contains(t, string(out), "--shuffle-size")
 
-	// Going on brings the order along: nothing can be done about it any more.
+	// A resumed checkpoint determines the order, so a warning about it would be useless.
 	file := filepath.Join(t.TempDir(), "ckpt.json")
 	ok(t, "checkpoint", "save", mnt, file)
 	ok(t, "umount", mnt)
@@ -306,8 +306,8 @@ func TestDatasetsThatAreWrong(t *testing.T) {
 	require.Contains(t, r.stderr, "missing")
 }
 
-// No command takes or leaves out a file in silence: each prints both in a line, and in its JSON are
-// the numbers.
+// No command takes or leaves out files silently: each prints both in a line and has the numbers in
+// its JSON.
 func TestCommandsPrintWhatTheyTakeAndLeaveOut(t *testing.T) {
 	data := t.TempDir()
 	for name, text := range map[string]string{
@@ -366,8 +366,8 @@ func TestCommandsPrintWhatTheyTakeAndLeaveOut(t *testing.T) {
 	require.Contains(t, strings.ReplaceAll(string(out), "\n  ", "\n"), lines)
 }
 
-// The files of a mount are the same records several times, so neither it nor a directory that it lies
-// in is a dataset; one folder of it is, and so are files of one folder.
+// The files of a mount are the same records several times, so neither a mount nor a directory that
+// contains one is a dataset. One folder of a mount is, and so are the files of one folder.
 func TestAMountIsNoDataset(t *testing.T) {
 	parent := t.TempDir()
 	data, mnt := filepath.Join(parent, "data"), filepath.Join(parent, "mnt")
@@ -399,7 +399,8 @@ func TestAMountIsNoDataset(t *testing.T) {
 	}
 }
 
-// Shards without records may be so, or have lost theirs: they are counted, and one is named.
+// Shards without records may be meant to be empty or may have lost their records: they are counted,
+// and one is named.
 func TestShardsWithoutRecordsAreNamed(t *testing.T) {
 	data := t.TempDir()
 	for name, text := range map[string]string{"a.jsonl": "{}\n", "b.jsonl": "", "c.jsonl": "\n"} {

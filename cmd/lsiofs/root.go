@@ -14,15 +14,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// globals is what all commands share.
+// globals is the state that all commands share.
 type globals struct {
 	*interrupts
 	ui        *terminal.UI
 	args      []string // the command line, without the program
 	logLevel  slog.Level
 	logFormat terminal.LogFormat
-	// running is true once a command's own code runs: errors before that are
-	// about the command line.
+	// running is true once a command's own code runs. Earlier errors concern the command line.
 	running bool
 }
 
@@ -50,7 +49,7 @@ workers.`,
 			return awaitPaths(c, args, g.ui)
 		},
 	}
-	// The default would add a line about --help to errors of Find only.
+	// The default would add a line about --help only to errors from Find.
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return exit.Usagef("%s (see %s --help)", flagProblem(c, err), c.CommandPath())
 	})
@@ -69,7 +68,7 @@ workers.`,
 	)
 	root.SetHelpCommand(newHelpCommand(g))
 	root.InitDefaultHelpCmd()
-	root.SetOut(g.ui.Out) // what InitDefaultCompletionCmd remembers
+	root.SetOut(g.ui.Out) // InitDefaultCompletionCmd stores this writer
 	root.SetErr(g.ui.Err)
 	root.InitDefaultCompletionCmd("completion")
 	describeCobrasOwn(root)
@@ -82,7 +81,7 @@ workers.`,
 	return root
 }
 
-// describeCobrasOwn gives cobra's own commands the examples that all have.
+// describeCobrasOwn adds examples to cobra's own commands, as all others have them.
 func describeCobrasOwn(root *cobra.Command) {
 	c, _, err := root.Find([]string{"completion"})
 	if err != nil {
@@ -102,7 +101,7 @@ func describeCobrasOwn(root *cobra.Command) {
 	}
 }
 
-// runParent is for commands that only have commands: help, or an unknown name.
+// runParent is for commands that only have subcommands: it shows help, or refuses an unknown name.
 func runParent(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()
@@ -115,19 +114,19 @@ func runParent(c *cobra.Command, args []string) error {
 	return exit.Usagef("unknown command %q for %q%s (see %s --help)", remote.CleanText(args[0]), c.CommandPath(), hint, c.CommandPath())
 }
 
-// awaitPaths waits until the file systems of what a command reads answer, and shows what it waits for:
-// whatever looks at a path of one that does not would hang without a word. Commands about mounts
-// look after that themselves.
+// awaitPaths waits until the file systems of the paths that a command reads answer, and shows which
+// one it is waiting for. Otherwise the first access to a path of a file system that does not answer
+// would hang without a message. Commands about mounts do this themselves.
 func awaitPaths(c *cobra.Command, args []string, u *terminal.UI) error {
 	if !slices.Contains([]string{"mount", "cat", "index", "verify", "plan", "inspect", "filter", "tune", "bench", "snapshots", "warm"}, c.Name()) {
 		return nil
 	}
 	paths := slices.Clone(args)
 	if n := c.ArgsLenAtDash(); n >= 0 && c.Name() == "filter" {
-		paths = paths[:n] // the command comes after it
+		paths = paths[:n] // the command to run comes after the dash
 	}
 	if c.Name() == "mount" && len(paths) > 0 {
-		paths = paths[:len(paths)-1] // which mount bounds its wait for
+		paths = paths[:len(paths)-1] // mount bounds its own wait for the mount point
 	}
 	if f := c.Flags().Lookup("resume"); f != nil && f.Changed {
 		paths = append(paths, f.Value.String())
@@ -144,7 +143,7 @@ func awaitPaths(c *cobra.Command, args []string, u *terminal.UI) error {
 	return nil
 }
 
-// exactArgs is cobra's, as a usage error that names the arguments.
+// exactArgs is like cobra.ExactArgs, but returns a usage error that names the arguments.
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != len(names) {
@@ -154,8 +153,8 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// wrongArgs is the error of a command that takes other arguments. A shell expands a pattern that is
-// not quoted, so more names than one where a dataset is due are often that.
+// wrongArgs returns the error of a command that was given wrong arguments. A shell expands an
+// unquoted pattern, so several names in place of one dataset are often an expanded pattern.
 func wrongArgs(c *cobra.Command, takes string, args []string, pattern bool) error {
 	quote := ""
 	if pattern {

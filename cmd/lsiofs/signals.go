@@ -12,16 +12,15 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
-// endings are the signals that end a command. A process that does not handle one of them dies of it,
-// and a mount is left behind dead: SIGHUP when a terminal or a session goes away, SIGQUIT for Ctrl-\,
-// the others from batch systems, limits and timers. SIGABRT is not handled: it prints what the
-// program was doing.
+// endings are the signals that end a command. A process that does not handle one of them dies of it
+// and leaves a dead mount: SIGHUP when a terminal or session goes away, SIGQUIT for Ctrl-\, the
+// others from batch systems, limits and timers. SIGABRT is not handled, so that it prints the
+// goroutines' stacks.
 var endings = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR2, syscall.SIGXCPU, syscall.SIGALRM}
 
-// interrupts is what becomes of the signals that end a command: the first cancels the
-// command's context, or ends the process where the command wants that; the
-// second ends the process, or cancels force for a command that has taken it; the
-// third always ends the process.
+// interrupts handles the signals that end a command. The first signal cancels the command's
+// context, or ends the process if the command asked for that. The second ends the process, or
+// cancels force if the command has taken it. The third always ends the process.
 type interrupts struct {
 	force   context.Context
 	taken   atomic.Bool
@@ -30,23 +29,25 @@ type interrupts struct {
 	hangup  atomic.Pointer[func()]
 }
 
-// endAtOnce makes the first signal end the process: for a command that has
-// nothing to put in order and may be blocked in a write.
+// endAtOnce makes the first signal end the process. It is for commands that have nothing to clean
+// up and may be blocked in a write.
 func (i *interrupts) endAtOnce() { i.atOnce.Store(true) }
 
-// takeForce gives the context that the second signal cancels. A command that
-// takes it has something to put in order even then.
+// takeForce returns the context that the second signal cancels. A command that takes it has
+// something to clean up even then.
 func (i *interrupts) takeForce() context.Context {
 	i.taken.Store(true)
 	return i.force
 }
 
-// endTime is how long a command may take to end after the first signal, unless it has taken force. What it
-// keeps is whole by then: files are renamed into their place, and a pass keeps a journal of what it has indexed.
+// endTime is how long a command may take to end after the first signal, unless it has taken force.
+// What it stores is intact by then: files are renamed into place, and an index pass keeps a journal
+// of what it has indexed.
 const endTime = 900 * time.Millisecond
 
-// during runs a command, and does not wait for it when it hangs after ctx has ended: in a request that
-// nobody answers, in a search for credentials, or in a file system that is gone. Then the process ends.
+// during runs a command. It does not wait for a command that hangs after ctx has ended, in a
+// request without an answer, in a search for credentials, or in a file system that is gone: the
+// process ends then.
 func (i *interrupts) during(ctx context.Context, command func(context.Context) error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- command(ctx) }()
@@ -68,13 +69,13 @@ func (i *interrupts) during(ctx context.Context, command func(context.Context) e
 	return ctx.Err()
 }
 
-// onHangup makes SIGHUP call f, for a daemon, which has no terminal that could go away.
+// onHangup makes SIGHUP call f. It is for a daemon, which has no terminal that could go away.
 func (i *interrupts) onHangup(f func()) {
 	i.hangup.Store(&f)
 	signal.Notify(i.signals, syscall.SIGHUP)
 }
 
-// wait returns when the next signal has come that ends the command.
+// wait returns when the next signal that ends the command arrives.
 func (i *interrupts) wait() {
 	for s := range i.signals {
 		f := i.hangup.Load()
@@ -93,11 +94,11 @@ func runSignalled(args []string, stdout, stderr io.Writer) exit.Code {
 	ints := &interrupts{force: force, signals: make(chan os.Signal, 3)}
 
 	signal.Notify(ints.signals, endings...)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		signal.Notify(ints.signals, syscall.SIGHUP)
 	}
 	defer signal.Stop(ints.signals)
-	// Beyond the limit of a file's size (ulimit -f) a write fails, and nothing else.
+	// If a file would exceed the size limit (ulimit -f), the write fails; the process goes on.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGXFSZ)
 	go func() { // ends with the process
 		ints.wait()

@@ -39,7 +39,7 @@ func TestACommandThatHangsEndsWithinASecondOfASignal(t *testing.T) {
 	})
 }
 
-// A service that takes connections and never answers holds up every command, and no command's end.
+// A service that accepts connections and never answers blocks every command, but no command's end.
 func TestSignalsEndEveryCommandThatWaitsForAService(t *testing.T) {
 	needMount(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -90,7 +90,7 @@ func TestSignalsEndEveryCommandThatWaitsForAService(t *testing.T) {
 			t.Fatalf("%v has not ended: %s", args, stderr.String())
 		}
 		require.Equal(t, int(exit.Interrupted), c.ProcessState.ExitCode(), "%v: %s", args, stderr.String())
-		for len(asked) > 0 { // of this command
+		for len(asked) > 0 { // from this command
 			(<-asked).Close()
 		}
 	}

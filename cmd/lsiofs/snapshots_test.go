@@ -16,12 +16,12 @@ import (
 	runs "github.com/lsiofs/lsiofs/pipeline/run"
 )
 
-// takenRun is a run directory with an epoch of each of the given sets of shards.
+// takenRun returns a run directory with one epoch for each of the given sets of shards.
 func takenRun(t *testing.T, epochs ...string) string {
 	return takenRunAt(t, func(int) string { return "2126-11-21T22:28:47Z" }, epochs...)
 }
 
-// takenRunAt also says when they were taken.
+// takenRunAt is takenRun with the times at which the epochs were taken.
 func takenRunAt(t *testing.T, at func(epoch int) string, epochs ...string) string {
 	path := t.TempDir()
 	d, err := runs.Open(path, runs.Info{Format: "lc0", Kind: "V6", Newest: "name"})
@@ -85,12 +85,12 @@ func TestSnapshotsListsShardsThatNobodyNeeds(t *testing.T) {
 	require.Empty(t, unused("--keep", "100"))
 	require.Equal(t, fmt.Sprintf(`{"path":%q,"bytes":4}`+"\n", filepath.Join(data, "a.gz")), unused("--keep", "3", "--json"))
 
-	// What has been changed since the latest epoch was taken may be new.
+	// A file changed since the latest epoch was taken may be new.
 	later := time.Date(2127, 1, 1, 0, 0, 0, 0, time.UTC)
 	require.NoError(t, os.Chtimes(filepath.Join(data, "a.gz"), later, later))
 	require.Equal(t, at("x/b.gz"), unused())
 
-	// Where the snapshots that are needed can't be read, nothing is unused.
+	// If the needed snapshots can't be read, nothing is listed as unused.
 	d, err := runs.Read(path)
 	require.NoError(t, err)
 	e, err := d.Epoch(4)
@@ -101,8 +101,8 @@ func TestSnapshotsListsShardsThatNobodyNeeds(t *testing.T) {
 	require.Empty(t, r.stdout)
 }
 
-// A shard is deleted, and its name used again, shortly before the latest epoch is taken: the
-// new file had not settled, so that no epoch has it yet.
+// A shard is deleted and its name reused shortly before the latest epoch is taken. The new file had
+// not settled, so no epoch has it yet.
 func TestSnapshotsNeverListsANewFileUnderAnOldName(t *testing.T) {
 	data, now := t.TempDir(), time.Now()
 	path := takenRunAt(t, func(epoch int) string {
@@ -111,7 +111,7 @@ func TestSnapshotsNeverListsANewFileUnderAnOldName(t *testing.T) {
 	for _, name := range []string{"a.gz", "c.gz"} {
 		require.NoError(t, os.WriteFile(filepath.Join(data, name), []byte(name), 0o644))
 	}
-	// a.gz was written after epoch 0, which had another one; c.gz before epoch 1.
+	// a.gz was written after epoch 0, which had an earlier file of that name; c.gz before epoch 1.
 	require.Equal(t, filepath.Join(data, "c.gz")+"\n", ok(t, "snapshots", path, "--unused", data).stdout)
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
-// A script unmounts the disk of the dataset, or removes it, after umount.
+// Scripts unmount or remove the dataset's disk after umount.
 func TestUmountReturnsWhenTheServerHasLetGoOfTheDataset(t *testing.T) {
 	mnt, info := daemon(t, dataset(t))
 	require.NotEmpty(t, read(t, mnt, "worker-0.tar"))
@@ -29,7 +29,7 @@ func TestUmountReturnsWhenTheServerHasLetGoOfTheDataset(t *testing.T) {
 	require.True(t, state == "" || state == "Z", "the server is in state %s", state)
 }
 
-// A file that was copied into a mount is in memory, for a rename onto checkpoint.
+// A file copied into a mount is kept in memory, in case it is renamed onto checkpoint.
 func TestFilesThatAreGoneWithAMountAreNamed(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	mnt, _ := daemon(t, dataset(t), "--log-file", log)
@@ -43,8 +43,8 @@ func TestFilesThatAreGoneWithAMountAreNamed(t *testing.T) {
 	require.Contains(t, string(text), "model.pt")
 }
 
-// stop stops all threads of a process. A request that one of them has read before would hold up its client until the
-// process goes on, even one that is killed.
+// stop stops all threads of a process. A request that a thread has already read would otherwise
+// block its client, even a killed one, until the process continues.
 func stop(t *testing.T, pid int) {
 	t.Helper()
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
@@ -56,7 +56,7 @@ func stop(t *testing.T, pid int) {
 	}, patience, time.Millisecond)
 }
 
-// stateOf is the state of a process as ps shows it, "" for one that is gone.
+// stateOf returns the state of a process as ps shows it, or "" if it is gone.
 func stateOf(pid int) string { return stateIn(fmt.Sprintf("/proc/%d/stat", pid)) }
 
 func stateIn(file string) string {
@@ -68,7 +68,7 @@ func stateIn(file string) string {
 	return fields[0]
 }
 
-// What looks at the mount of a server that stands still would hang until it goes on.
+// Looking at a path of a mount whose server is stopped would hang until the server continues.
 func TestCommandsNameAServerThatIsStopped(t *testing.T) {
 	data := dataset(t)
 	mnt, info := daemon(t, data)
@@ -98,7 +98,7 @@ func TestCommandsNameAServerThatIsStopped(t *testing.T) {
 	requireUnmounted(t, mnt)
 }
 
-// A dataset may be on a file system that does not answer, here the mount of a stopped server.
+// A dataset may be on a file system that does not answer. Here it is the mount of a stopped server.
 func TestACommandShowsWhichFileSystemItWaitsFor(t *testing.T) {
 	mnt, info := daemon(t, dataset(t))
 	stop(t, info.PID)

@@ -27,7 +27,7 @@ func TestTopOnce(t *testing.T) {
 	require.Len(t, l.Streams, 2)
 }
 
-// removing removes a file as soon as something is written.
+// removing is a writer that removes a file at its first write.
 type removing struct {
 	strings.Builder
 	path string
@@ -51,7 +51,8 @@ func TestTopSaysThatTheMountIsGone(t *testing.T) {
 	require.Contains(t, r.stderr, dir+" is not a mount of lsiofs: nothing is mounted there")
 }
 
-// pointWith is a directory with a status.json, as far as files can be a mount.
+// pointWith returns a directory with a status.json, which resembles a mount as far as plain files
+// can.
 func pointWith(t *testing.T, n int) string {
 	dir := t.TempDir()
 	b, err := os.ReadFile(filepath.Join("top", "testdata", fmt.Sprintf("status-%d.json", n)))

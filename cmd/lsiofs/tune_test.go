@@ -18,14 +18,15 @@ import (
 	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
 )
 
-// ownCache gives the commands of a test a cache directory of their own.
+// ownCache sets a cache directory of its own for a test's commands and returns lsiofs's directory
+// in it.
 func ownCache(t *testing.T) string {
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
 	return filepath.Join(cache, "lsiofs")
 }
 
-// tuneQuickly is tune with a small table and little data.
+// tuneQuickly runs tune with a small table and little data.
 func tuneQuickly(t *testing.T, ctx context.Context, json bool, o tune.Options) (result, error) {
 	t.Helper()
 	if o.Seconds == 0 {
@@ -70,7 +71,7 @@ func TestWhatTuneMeasuresIsWhatMountsUse(t *testing.T) {
 		require.Equal(t, report.Profile, p.Likes)
 		return p.Likes.GapBytes
 	}())
-	// It is the file system's, not the directory's.
+	// The profile belongs to the file system, not to the directory.
 	require.Contains(t, ok(t, "tune", t.TempDir(), "--show").stdout, "tuned "+day)
 }
 
@@ -93,7 +94,7 @@ func TestADamagedProfileIsAWarningAndNoError(t *testing.T) {
 	require.Contains(t, ok(t, "tune", data, "--show").stdout, "default for ")
 }
 
-// Streams have the same bytes whatever the storage is said to like.
+// Streams have the same bytes whatever the storage's profile is.
 func TestProfilesDoNotChangeStreams(t *testing.T) {
 	cache, data := ownCache(t), dataset(t)
 	place, err := profile.Look(data)

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
-// sizeValue is a flag for a number of bytes, with or without a unit.
+// sizeValue is a flag that takes a number of bytes, with or without a unit.
 type sizeValue[T int64 | uint64] struct{ p *T }
 
 func (v sizeValue[T]) String() string {
@@ -33,8 +33,8 @@ func (v sizeValue[T]) Set(s string) error {
 
 func (v sizeValue[T]) Type() string { return "size" }
 
-// enumValue is a flag that takes one of a few words. Which ones are right is
-// for spec.Validate to say, beside all other problems.
+// enumValue is a flag that takes one of a few words. spec.Validate checks them, together with all
+// other problems.
 type enumValue[T ~string] struct {
 	p       *T
 	allowed []string
@@ -50,7 +50,7 @@ func (v enumValue[T]) String() string {
 func (v enumValue[T]) Set(s string) error { *v.p = T(s); return nil }
 func (v enumValue[T]) Type() string       { return strings.Join(v.allowed, "|") }
 
-// passPartValue is --part of index: "3/8".
+// passPartValue is the value of --part of index, such as "3/8".
 type passPartValue catalog.PassPart
 
 func (v *passPartValue) set() bool { return v.Count > 0 }
@@ -75,7 +75,7 @@ func (v *passPartValue) Set(s string) error {
 
 func (v *passPartValue) Type() string { return "i/n" }
 
-// shareValue is --worker: "2/4", or "2" of as many as --workers says.
+// shareValue is the value of --worker: "2/4", or "2" of the number that --workers gives.
 type shareValue struct {
 	worker, workers uint64
 	set, both       bool
@@ -107,7 +107,7 @@ func (v *shareValue) Set(s string) error {
 
 func (v *shareValue) Type() string { return "w/W" }
 
-// parseCounts reads "5120,5119" as numbers.
+// parseCounts parses comma-separated numbers of records, such as "5120,5119".
 func parseCounts(s string) ([]uint64, error) {
 	var counts []uint64
 	for part := range strings.SplitSeq(s, ",") {

@@ -44,7 +44,7 @@ func TestVerifyListsDamageAndHasACodeOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	b, err := os.ReadFile(shards[1])
 	require.NoError(t, err)
-	b[1] ^= 1 // in the first member's name, which its header's checksum is of
+	b[1] ^= 1 // in the first member's name, which its header's checksum covers
 	require.NoError(t, os.WriteFile(shards[1], b, 0o644))
 	require.NoError(t, os.Chtimes(shards[1], before.ModTime(), before.ModTime()))
 
@@ -52,7 +52,7 @@ func TestVerifyListsDamageAndHasACodeOfItsOwn(t *testing.T) {
 	require.EqualValues(t, exit.Verify, r.code)
 	require.Contains(t, r.stdout, filepath.Base(shards[1])+": record 0, offset 0: ")
 	require.Contains(t, r.stderr, " damaged: repair or remove the files, or leave out what is damaged: lsiofs index --rebuild --on-corrupt skip")
-	// What it says works, though size and time of the shard are what they were.
+	// The advice works although the shard's size and time are unchanged.
 	require.Contains(t, ok(t, "index", data, "--rebuild", "--on-corrupt", "skip").stdout, "damaged       1 shard\n")
 	ok(t, "cat", data, "--on-corrupt", "skip")
 
@@ -65,14 +65,13 @@ func TestVerifyListsDamageAndHasACodeOfItsOwn(t *testing.T) {
 }
 
 func TestVerifySaysThatChecksumsOfCompressionAreChecked(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "data", "gz") // what is above it is made, too
+	dir := filepath.Join(t.TempDir(), "data", "gz") // its parents are created, too
 	makeAt(t, dir, "jsonl", "--gz", "--records", "100", "--bytes", "100")
 	require.Contains(t, ok(t, "verify", dir).stdout, "where lines end; lines have no checksum; the checksums of gzip\n")
 	require.NotContains(t, ok(t, "verify", dataset(t)).stdout, "the checksums of")
 }
 
-// A dataset of which nothing is left is no reason to name nothing: no mount could open it, and
-// verify lists what is damaged all the same.
+// verify lists damage even if no record of the dataset is left, so that no mount could open it.
 func TestVerifyListsDamageWhereNothingIsLeft(t *testing.T) {
 	lines, index := t.TempDir(), t.TempDir()
 	for _, name := range []string{"a.jsonl.gz", "b.jsonl.gz"} {
@@ -120,7 +119,7 @@ func TestVerifyListsDamageWhereNothingIsLeft(t *testing.T) {
 	}
 }
 
-// A mixture is verified whether or not it has a length: no epoch of it is read.
+// A mixture is verified whether or not it has a length, because no epoch of it is read.
 func TestVerifyNeedsNoLengthOfAMixture(t *testing.T) {
 	small, damaged := t.TempDir(), t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(small, "a.jsonl"), []byte("1\n"), 0o600))

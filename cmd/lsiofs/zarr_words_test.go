@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// zarrArray makes a hierarchy with the array data, of time, y and x.
+// zarrArray makes a hierarchy with the array data, whose dimensions are time, y and x.
 func zarrArray(t *testing.T, flags ...string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "sat.zarr")
@@ -25,7 +25,7 @@ func zarrArray(t *testing.T, flags ...string) string {
 	return dir
 }
 
-// What a person is likely to type first is answered with what to type next.
+// The commands that people are likely to try first are answered with what to type next.
 func TestFirstCommandsOnAnArrayAreAnsweredWithFlags(t *testing.T) {
 	dir := zarrArray(t)
 	index := t.TempDir()
@@ -46,7 +46,7 @@ func TestFirstCommandsOnAnArrayAreAnsweredWithFlags(t *testing.T) {
 	require.Contains(t, r.stderr, "the hierarchy has no array data; it is an array itself, which needs no --array: it has\nlsiofs:   .: time=20")
 }
 
-// A region that is selected of each dimension is a crop, without --crop.
+// Regions selected in every dimension make a crop without --crop.
 func TestASelectedRegionIsACrop(t *testing.T) {
 	dir, index := zarrArray(t), t.TempDir()
 	one := []string{"cat", dir, "--index-dir", index, "--format", "zarr"}
@@ -56,7 +56,7 @@ func TestASelectedRegionIsACrop(t *testing.T) {
 	require.Equal(t, selected, ok(t, append(one, "--crop", "time=4,y=16", "--select", "time=2:6", "--select", "y=8:24", "--select", "x=3,9,40")...).stdout)
 }
 
-// A checkpoint of other crops is refused with the flags that are others.
+// A checkpoint for other crops is refused with the names of the flags that differ.
 func TestACheckpointOfOtherCropsIsRefusedByFlags(t *testing.T) {
 	dir, index := zarrArray(t), t.TempDir()
 	crops := []string{dir, "--index-dir", index, "--format", "zarr", "--crop", "time=4,y=16,x=16"}
@@ -74,7 +74,7 @@ func TestACheckpointOfOtherCropsIsRefusedByFlags(t *testing.T) {
 	ok(t, append([]string{"cat", "--resume", file}, crops...)...)
 }
 
-// Damage is named once: the object, the chunk, the codec and what is wrong.
+// Damage is reported once, with the object, the chunk, the codec and what is wrong.
 func TestVerifyNamesTheDamagedChunkOfAnArrayOnce(t *testing.T) {
 	dir := zarrArray(t, "--lz4")
 	object := filepath.Join(dir, "data", "c", "1", "2", "3")
