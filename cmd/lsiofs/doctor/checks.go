@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// examine judges a machine. It is pure.
+// examine judges a machine. It is a pure function.
 func examine(m machine) []Finding {
 	found := []Finding{
 		checkKernel(m.release), checkFuse(m), checkFusermount(m), checkAllowOther(m),
@@ -23,7 +23,7 @@ func examine(m machine) []Finding {
 	return append(append(found, checkProfiles(m.profiles)...), checkMounts(m.mounts)...)
 }
 
-// Kernels that something depends on (measured; README, Limits).
+// Kernel versions that features need (measured; README, Limits).
 var (
 	kernelNeeded   = [2]int{5, 14} // MADV_POPULATE_READ
 	kernelRing     = [2]int{6, 1}  // DEFER_TASKRUN, statx DIOALIGN
@@ -112,7 +112,8 @@ func checkRing(m machine) Finding {
 		Do: "permit io_uring (in containers: a seccomp profile that allows it; sysctl kernel.io_uring_disabled=0), or do nothing: small reads are slower, large ones about the same"}
 }
 
-// checkFuseRings says whether mounts may take their requests by io_uring: that is no fault where they may not.
+// checkFuseRings reports whether mounts may take their requests through io_uring. It is not a fault
+// if they may not.
 func checkFuseRings(m machine) Finding {
 	f := Finding{Check: "FUSE over io_uring", Level: levelOK, Detail: "offered: mounts with --fuse-io-uring use it"}
 	if m.fuseRings != nil {
@@ -121,7 +122,7 @@ func checkFuseRings(m machine) Finding {
 	return f
 }
 
-// fewFiles is below what a mount of a few hundred shards and readers opens.
+// fewFiles is less than a mount with a few hundred shards and readers opens.
 const fewFiles = 4096
 
 func checkFiles(m machine) Finding {
@@ -133,7 +134,7 @@ func checkFiles(m machine) Finding {
 	return f
 }
 
-// littleMemlock is below what registered buffers take; non-root has 8 MiB.
+// littleMemlock is less than registered buffers take. Users other than root have 8 MiB.
 const littleMemlock = 64 << 20
 
 func checkMemlock(m machine) Finding {
@@ -147,8 +148,8 @@ func checkMemlock(m machine) Finding {
 	return f
 }
 
-// littleMemory is from where on a mount with the default of --memory has room for its tables, and for
-// some page cache.
+// littleMemory is the memory above which a mount with the default of --memory has room for its
+// tables and some page cache.
 const littleMemory = 256 << 20
 
 func checkMemory(m machine) Finding {

@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// goodMachine is one where everything works, for root.
+// goodMachine returns a machine where everything works, for root.
 func goodMachine() machine {
 	return machine{
 		release: "6.18.1-generic", root: true, mountCap: true, fuseMode: 0o666, fusermount: "/usr/bin/fusermount3",
@@ -24,7 +24,7 @@ func goodMachine() machine {
 	}
 }
 
-// asUser takes root's rights away.
+// asUser takes away root's rights.
 func asUser(m *machine) { m.root, m.mountCap = false, false }
 
 func TestDoctorJudgesMachines(t *testing.T) {

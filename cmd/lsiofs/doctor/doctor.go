@@ -12,16 +12,16 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
-// Options say what the doctor looks at, and where the report goes.
+// Options select what the doctor examines and where the report goes.
 type Options struct {
 	IndexDir string
-	CacheDir string // of the disk cache; "" where it is not looked at
+	CacheDir string // of the disk cache; "" skips its check
 	Report   bool
 	Output   string
-	Subject  string // a dataset or a mount, for the report; "" for none
+	Subject  string // a dataset or a mount for the report; "" for none
 }
 
-// level is how a check came out.
+// level is the outcome's severity.
 type level string
 
 const (
@@ -35,11 +35,11 @@ type Finding struct {
 	Check  string `json:"check"`
 	Level  level  `json:"level"`
 	Detail string `json:"detail"`
-	Do     string `json:"do,omitempty"` // what to do; "" where nothing is to be done
+	Do     string `json:"do,omitempty"` // what to do; "" for nothing
 }
 
-// Run checks this machine, and prints findings or, where it was asked for, the
-// report. program is what the report says of lsiofs itself.
+// Run checks this machine and prints the findings or, if requested, the report. program is the
+// report's information about lsiofs itself.
 func Run(ctx context.Context, o Options, program build.Info, u *terminal.UI, log *slog.Logger) error {
 	if !o.Report {
 		found := examine(thisMachine(o.IndexDir))
@@ -61,18 +61,18 @@ func Run(ctx context.Context, o Options, program build.Info, u *terminal.UI, log
 	return document.Write(o.Output, []byte(r.markdown()), u)
 }
 
-// reportFindings prints findings, and fails when one of them is essential.
+// reportFindings prints findings and returns an error if one of them is essential.
 func reportFindings(found []Finding, u *terminal.UI) error {
 	t := &teller{ui: u}
 	t.tell(found...)
 	return t.end()
 }
 
-// teller prints findings as they are made.
+// teller prints findings as they arrive.
 type teller struct {
 	ui     *terminal.UI
 	failed int
-	err    error // of printing
+	err    error // from printing
 }
 
 func (t *teller) tell(found ...Finding) {
@@ -91,7 +91,7 @@ func (t *teller) tell(found ...Finding) {
 	}
 }
 
-// end gives an error when a finding is essential.
+// end returns an error if an essential check failed, or the error from printing.
 func (t *teller) end() error {
 	if t.failed > 0 && t.err == nil {
 		return exit.Errorf(exit.Check, "%s failed: mounting will not work before that is put right", terminal.Plural(uint64(t.failed), "check"))
@@ -99,11 +99,10 @@ func (t *teller) end() error {
 	return t.err
 }
 
-// CanMount says what this machine lacks for a mount, nil for nothing.
+// CanMount returns an error that describes what this machine lacks for a mount, or nil.
 func CanMount() error { return missingForMount(mountingMachine()) }
 
-// missingForMount says what a mount on a machine lacks: the failures of doctor that
-// have to do with mounting.
+// missingForMount returns an error that joins the failed checks that concern mounting, or nil.
 func missingForMount(m machine) error {
 	var problems []error
 	for _, f := range []Finding{checkKernel(m.release), checkFuse(m), checkFusermount(m)} {

@@ -19,18 +19,17 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// machineFacts are what of a machine matters to lsiofs, beside the checks.
+// machineFacts are the properties of a machine that matter to lsiofs, besides the checks.
 type machineFacts struct {
 	Kernel         string `json:"kernel"`
 	Distribution   string `json:"distribution"`
 	Container      bool   `json:"container"`
 	Root           bool   `json:"root"`
-	Processors     int    `json:"processors"` // that the process may use
+	Processors     int    `json:"processors"` // available to this process
 	Threads        int    `json:"gomaxprocs"`
 	MemoryBytes    int64  `json:"memory_bytes"`
 	AvailableBytes int64  `json:"memory_available_bytes"`
-	// Limits are those of the control groups that the process is in, the least of
-	// each that is one.
+	// Limits are the limits of the process's control groups, the lowest of each kind that is set.
 	Limits map[string]string `json:"cgroup_limits"`
 }
 
@@ -52,7 +51,7 @@ func thisMachinesFacts(v *veil) machineFacts {
 	return f
 }
 
-// rows are facts for people.
+// rows formats the facts for people.
 func (f machineFacts) rows() [][2]string {
 	where := ""
 	if f.Container {
@@ -77,7 +76,7 @@ func (f machineFacts) rows() [][2]string {
 	}
 }
 
-// fieldOf is what follows a prefix of a line in a file.
+// fieldOf returns the rest of the first line in a file that begins with prefix.
 func fieldOf(file, prefix string) (string, bool) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -92,8 +91,8 @@ func fieldOf(file, prefix string) (string, bool) {
 	return "", false
 }
 
-// veiled is a machine without what is private of it: what examine says of it is
-// then told to others.
+// veiled returns a copy of the machine without private data, so that what examine reports about it
+// may be published.
 func (m machine) veiled(v *veil) machine {
 	m.release = v.hide(m.release)
 	m.fuse, m.ring, m.fuseRings = v.fault(m.fuse), v.fault(m.ring), v.fault(m.fuseRings)
@@ -115,8 +114,8 @@ func (m machine) veiled(v *veil) machine {
 	return m
 }
 
-// place is a storage without its identity, and without the name of its device
-// where that is not a kernel's: a network file system's has a host and a path.
+// place returns a storage without its identity. It replaces the device's name unless it is one of a
+// kernel device: that of a network file system contains a host and a path.
 func (v *veil) place(p profile.Place) profile.Place {
 	p.Identity = ""
 	if p.Device != "" && !kernelDevice.MatchString(p.Device) {
@@ -125,8 +124,8 @@ func (v *veil) place(p profile.Place) profile.Place {
 	return p
 }
 
-// fault is an error whose text goes through the veil. It is what it was to
-// errors.Is.
+// fault returns an error whose text has passed through the veil. errors.Is still matches the
+// original.
 func (v *veil) fault(err error) error {
 	if err == nil {
 		return nil

@@ -20,39 +20,38 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// machine is what doctor looks at, as plain values, so that what follows from
-// them can be tested without such a machine.
+// machine is the data that doctor examines, as plain values, so that the conclusions can be tested
+// without such a machine.
 type machine struct {
 	release     string // of the kernel
 	root        bool
 	mountCap    bool          // CAP_SYS_ADMIN in effect
-	fuse        error         // of opening /dev/fuse for reading and writing
+	fuse        error         // from opening /dev/fuse for reading and writing
 	fuseMode    iofs.FileMode // of /dev/fuse
-	fusermount  string        // path, "" for none
+	fusermount  string        // path; "" for none
 	fuseConf    string        // text of /etc/fuse.conf
 	ring        error         // why io_uring can't be used
-	fuseRings   error         // why mounts can't take their requests by it
+	fuseRings   error         // why mounts can't take their requests through it
 	nofile      unix.Rlimit
 	memlock     unix.Rlimit
 	memory      int64 // of the machine
-	allowed     int64 // of it, that this process may have
+	allowed     int64 // what this process may use of it
 	indexDir    string
-	indexDirErr error // of writing to it
+	indexDirErr error // from writing to it
 	mounts      []leftMount
 	profiles    []profile.Listed // of storages
 }
 
-// leftMount is a mount of lsiofs, and whether its server answers.
+// leftMount is a mount of lsiofs and whether its server answers.
 type leftMount struct {
 	point string
 	err   error
 }
 
-// thisMachine looks at everything. It makes the index directory where that is
-// missing.
+// thisMachine gathers all data. It creates the index directory if it is missing.
 func thisMachine(indexDir string) machine {
 	m := mountingMachine()
-	conf, _ := os.ReadFile("/etc/fuse.conf") // a missing file is an empty one
+	conf, _ := os.ReadFile("/etc/fuse.conf") // a missing file counts as empty
 	m.fuseConf = string(conf)
 	m.ring, m.fuseRings = probeRing(), rings.Offered()
 	meminfo, _ := os.ReadFile("/proc/meminfo")
@@ -69,7 +68,7 @@ func thisMachine(indexDir string) machine {
 	return m
 }
 
-// mountingMachine looks at what a mount needs, and changes nothing.
+// mountingMachine gathers what a mount depends on, and changes nothing.
 func mountingMachine() machine {
 	m := machine{root: os.Geteuid() == 0, mountCap: hasMountCapability()}
 	var name unix.Utsname
@@ -83,7 +82,7 @@ func mountingMachine() machine {
 	if m.fuse = err; err == nil {
 		f.Close()
 	}
-	// "" where it is not found, which is the answer.
+	// An error means that it is missing, which "" represents.
 	m.fusermount, _ = exec.LookPath("fusermount3")
 	return m
 }
@@ -99,7 +98,7 @@ func probeRing() error {
 	return e.Close()
 }
 
-// probeDirectory makes the directory where it is missing, and a file in it.
+// probeDirectory creates the directory if it is missing, and creates and removes a file in it.
 func probeDirectory(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -133,7 +132,7 @@ func probeMounts() []leftMount {
 			continue
 		}
 		answer := make(chan error, 1)
-		// Ends with the stat, or, behind a server that hangs, with the process.
+		// Ends with the stat or, if the server hangs, with the process.
 		go func() { _, err := os.Stat(filepath.Join(m.Point, "README")); answer <- err }()
 		select {
 		case err = <-answer:

@@ -21,8 +21,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Report is what doctor --report gathers. Every string in it is lsiofs's own,
-// the machine's kind, or has gone through a veil; Private says so first.
+// Report is what doctor --report gathers. Every string in it is lsiofs's own, a kind of hardware or
+// system, or has passed through a veil. Private, at the top, explains that.
 type Report struct {
 	Private  [][2]string    `json:"private"`
 	Build    build.Info     `json:"build"`
@@ -33,10 +33,10 @@ type Report struct {
 	Problems []string       `json:"problems"`        // why something is missing here
 }
 
-// datasetFacts are counts and sizes of a dataset.
+// datasetFacts are a dataset's counts and sizes.
 type datasetFacts struct {
 	Format           string            `json:"format"`
-	Codecs           map[string]int    `json:"codecs"` // shards of each; "none"
+	Codecs           map[string]int    `json:"codecs"` // shards by codec; "none" for uncompressed
 	Fingerprint      string            `json:"fingerprint"`
 	Shards           int               `json:"shards"`
 	ShardBytes       inspect.Spread    `json:"shard_bytes"`
@@ -56,13 +56,12 @@ type datasetFacts struct {
 	MixingOfDefaults inspect.Mixing    `json:"mixing_of_defaults"`
 }
 
-// reportPatience is how long a mount may take to give a file. Status goes through
-// locks of the server, so it is more than mountPatience.
+// reportPatience is how long a mount may take to return a file. Status takes locks of the server,
+// so this is more than mountPatience.
 const reportPatience = 10 * time.Second
 
-// gatherReport looks at the machine, and at a dataset or a mount where subject
-// names one. What can't be looked at is one of the problems: a report is wanted
-// most where something does not work.
+// gatherReport examines the machine, and the dataset or mount that the subject names, if any.
+// Failures are listed as problems, because a report is most needed when something does not work.
 func gatherReport(ctx context.Context, o Options, program build.Info, u *terminal.UI, log *slog.Logger) Report {
 	subject := o.Subject
 	v := newVeil()
@@ -96,8 +95,8 @@ func gatherReport(ctx context.Context, o Options, program build.Info, u *termina
 	return r
 }
 
-// isMount says whether a path is where lsiofs is mounted. It touches no mount that
-// is named by its own path, as a server that hangs would hold it up.
+// isMount reports whether a path is a mount point of lsiofs. It does not touch a mount that is
+// named by its own path, because a hanging server would block it.
 func isMount(path string) bool {
 	mounts, err := fs.Mounts()
 	if err != nil {
@@ -112,7 +111,7 @@ func isMount(path string) bool {
 	return is(absolute, err) || is(filepath.EvalSymlinks(absolute))
 }
 
-// mountFacts are a mount's own documents, veiled.
+// mountFacts returns a mount's own documents, veiled.
 func mountFacts(mnt string, v *veil) (map[string]any, error) {
 	facts := map[string]any{}
 	for _, name := range []string{"status.json", "dataset.json"} {
@@ -121,7 +120,7 @@ func mountFacts(mnt string, v *veil) (map[string]any, error) {
 			err error
 		}
 		answers := make(chan answer, 1)
-		// Ends with the read, or, behind a server that hangs, with the process.
+		// Ends with the read or, if the server hangs, with the process.
 		go func() { doc, err := os.ReadFile(filepath.Join(mnt, name)); answers <- answer{doc, err} }()
 		select {
 		case a := <-answers:
@@ -146,8 +145,8 @@ func mountFacts(mnt string, v *veil) (map[string]any, error) {
 func gatherDataset(ctx context.Context, u *terminal.UI, log *slog.Logger, o Options, v *veil) (*datasetFacts, error) {
 	s := spec.Default()
 	s.Dataset, s.IndexDir = o.Subject, o.IndexDir
-	s.OnCorrupt = spec.CorruptSkip // what is damaged is to be counted
-	s.Read = spec.ReadScan         // no record is read: no spool
+	s.OnCorrupt = spec.CorruptSkip // so that damage is counted
+	s.Read = spec.ReadScan         // no record is read, so no spool is needed
 	d, err := opening.OpenShowing(ctx, u, log, s)
 	if err != nil {
 		return nil, err
@@ -186,7 +185,7 @@ func factsOf(ctx context.Context, d *pipeline.Dataset, v *veil) (*datasetFacts, 
 	return f, nil
 }
 
-// markdown is the report as a text to paste into an issue.
+// markdown formats the report as text to paste into an issue.
 func (r Report) markdown() string {
 	var b strings.Builder
 	b.WriteString("## Report of lsiofs doctor\n\nWhat is private, and whether it is in here:\n\n| | |\n|---|---|\n")

@@ -21,10 +21,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// room is the place of the disk cache, and what is in it.
+// room is the disk cache's directory and its contents.
 type room struct {
 	dir       string
-	asked     bool // the user has named it
+	asked     bool // the user named it
 	freeBytes int64
 	place     profile.Place
 	err       error
@@ -32,11 +32,11 @@ type room struct {
 	refused error // why a mount would not use the directory
 	exists  bool
 	kept    kept // of all datasets
-	of      kept // of the dataset that was asked about
+	of      kept // of the dataset given by the user
 	dataset string
 }
 
-// kept is what a cache has of some objects.
+// kept counts what a cache holds of some objects.
 type kept struct {
 	objects, damaged, inUse int
 	hereBytes, sizeBytes    int64
@@ -54,14 +54,15 @@ func (k *kept) add(e cached.Entry) {
 	}
 }
 
-// lookAtCache looks at the directory that a disk cache is, or would be made, in: dir, or the
-// user's own; and at what it has of a dataset, "" for none. It makes nothing.
+// lookAtCache examines the directory that a disk cache is in, or would be created in: dir, or the
+// user's default if it is "". It also examines what the cache holds of a dataset ("" for none). It
+// creates nothing.
 func lookAtCache(ctx context.Context, dir, dataset string) room {
 	r := room{asked: dir != ""}
 	if r.dir, r.err = pipeline.CacheDirectory(dir); r.err != nil {
 		return r
 	}
-	at := r.dir // or the one above it that exists
+	at := r.dir // or its nearest parent that exists
 	for {
 		if _, err := os.Stat(at); err == nil || filepath.Dir(at) == at {
 			break
@@ -83,14 +84,14 @@ func lookAtCache(ctx context.Context, dir, dataset string) room {
 	return r
 }
 
-// lookInside counts what is kept. The error says why there can be no cache.
+// lookInside counts what is kept. Its error is the reason why there can be no cache.
 func (r *room) lookInside(ctx context.Context) error {
 	info, err := os.Lstat(r.dir)
 	if err != nil {
 		return err
 	}
 	if names, err := os.ReadDir(r.dir); err == nil && len(names) == 0 {
-		// Opening it would make it a cache.
+		// Opening an empty directory would make it a cache.
 		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != uint32(os.Geteuid()) {
 			return fmt.Errorf("%s belongs to user %d, not to you (%d)", r.dir, st.Uid, os.Geteuid())
 		}
@@ -114,8 +115,9 @@ func (r *room) lookInside(ctx context.Context) error {
 	return errors.Join(err, d.Close())
 }
 
-// objectsOf says which URLs may be those of a dataset's objects: those that begin as it does up to
-// its first pattern, those in the folder of a list of shards, or its own and those below it.
+// objectsOf returns a function that reports whether a URL may be one of the dataset's objects: one
+// that begins like the dataset up to its first pattern, one in the folder of a list of shards, or
+// the dataset's own and those below it.
 func objectsOf(dataset string) func(url string) bool {
 	of := cache.Canonical(dataset)
 	if i := strings.IndexAny(of, "*?[{"); i >= 0 {
@@ -127,7 +129,7 @@ func objectsOf(dataset string) func(url string) bool {
 	return func(url string) bool { return url == of || strings.HasPrefix(url, of+"/") }
 }
 
-// littleRoom is what a disk cache is worth little with.
+// littleRoom is the free space below which a disk cache is worth little.
 const littleRoom = 4 << 30
 
 func checkRoom(r room) Finding {
@@ -139,7 +141,7 @@ func checkRoom(r room) Finding {
 	if r.refused != nil {
 		found.Level, found.Detail = levelWarn, r.refused.Error()+"; nothing is kept there"
 		if r.asked {
-			found.Level = levelFail // a mount that is told to use it does not begin
+			found.Level = levelFail // a mount that is configured to use it fails
 		}
 		found.Do = "name another directory with --cache-dir, or put this one right"
 		if errors.Is(r.refused, iofs.ErrPermission) {
@@ -161,7 +163,7 @@ func checkRoom(r room) Finding {
 	return found
 }
 
-// contents says what the directory has.
+// contents describes what the directory holds.
 func (r *room) contents() string {
 	if !r.exists {
 		return "; it is made when it is needed"

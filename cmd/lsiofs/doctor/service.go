@@ -18,9 +18,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/s3"
 )
 
-// RunService looks at a bucket or a web server, and at the directory of its disk cache, "" for
-// the user's own, and prints what it finds, each when it is found. It fails where mounting a dataset there will not
-// work.
+// RunService examines a bucket or web server, and the directory of its disk cache ("" for the
+// user's default). It prints each finding as soon as it is made, and returns an error if mounting a
+// dataset from there will not work.
 func RunService(ctx context.Context, name, cacheDir string, o probe.Options, u *terminal.UI) error {
 	if _, err := target.Parse(name); err != nil {
 		return exit.With(exit.Dataset, fmt.Errorf("dataset: %w", err))
@@ -47,7 +47,7 @@ func RunService(ctx context.Context, name, cacheDir string, o probe.Options, u *
 	return errors.Join(told.end(), err)
 }
 
-// examinePart judges a part of what was found. It is pure.
+// examinePart judges one part of the facts. It is a pure function.
 func examinePart(p probe.Part, f probe.Facts, now time.Time) []Finding {
 	switch p {
 	case probe.Credentials:
@@ -71,7 +71,7 @@ func examinePart(p probe.Part, f probe.Facts, now time.Time) []Finding {
 	return []Finding{checkClock(f)}
 }
 
-// nextStep is what to do about a request that failed.
+// nextStep returns advice about a failed request.
 func nextStep(err error) string {
 	status, _ := errors.AsType[*remote.StatusError](err)
 	switch {
@@ -124,7 +124,7 @@ func addresses(n int) string {
 	return fmt.Sprintf("%d addresses", n)
 }
 
-// soon is when credentials that expire are worth a warning: an epoch takes longer.
+// soon is the remaining validity below which credentials get a warning: an epoch takes longer.
 const soon = 15 * time.Minute
 
 func checkCredentials(f probe.Facts, now time.Time) Finding {
@@ -167,8 +167,8 @@ func checkObjects(f probe.Facts) Finding {
 	return Finding{Check: "objects", Level: levelOK, Detail: fmt.Sprintf("asked for %s, %s", f.Object.Path, terminal.Bytes(f.Object.SizeBytes))}
 }
 
-// slowHead is the latency from which on a service is far away, or busy: in one region it
-// is 10 to 30 ms.
+// slowHead is the latency above which a service is far away or busy. Within a region it is 10 to 30
+// ms.
 const slowHead = 200 * time.Millisecond
 
 func checkLatency(f probe.Facts) Finding {
@@ -188,8 +188,8 @@ func checkLatency(f probe.Facts) Finding {
 	return found
 }
 
-// slowGet is below what a connection to a near service gives; S3 gives 85 to 90 MB/s.
-// Objects below judgedGet say nothing about that.
+// slowGet, in bytes per second, is less than a connection to a nearby service delivers; S3 delivers
+// 85 to 90 MB/s. Objects smaller than judgedGet bytes are no evidence.
 const (
 	slowGet   = 10e6
 	judgedGet = 1 << 20
@@ -216,7 +216,7 @@ func checkTransfer(f probe.Facts) Finding {
 	return found
 }
 
-// Clocks: S3 refuses requests that are signed a quarter of an hour off.
+// Clock skews. S3 refuses requests whose signatures are 15 minutes off.
 const (
 	refusedSkew = 15 * time.Minute
 	badSkew     = time.Minute
@@ -281,7 +281,7 @@ func checkCondition(f probe.Facts) Finding {
 	return found
 }
 
-// short is a latency for people.
+// short formats a latency for people.
 func short(d time.Duration) string {
 	if d < 10*time.Millisecond {
 		return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)

@@ -23,7 +23,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/s3"
 )
 
-// examineService is all that is told of a service.
+// examineService returns all findings about a service.
 func examineService(f probe.Facts, now time.Time, r room) []Finding {
 	found := []Finding{checkRoom(r)}
 	for p := probe.Credentials; p <= probe.Clock; p++ {
@@ -145,7 +145,7 @@ func TestAGoodServiceForPeople(t *testing.T) {
 	}
 }
 
-// A server is looked at, and no secret of its name is shown, whatever goes wrong.
+// A server is examined and no secret in its name is shown, even if requests fail.
 func TestDoctorLooksAtAServerAndTellsNoSecret(t *testing.T) {
 	const secret = "zqxjplanted"
 	broken := false
@@ -198,7 +198,7 @@ func TestWhichObjectsMayBeADatasets(t *testing.T) {
 	}
 }
 
-// seen is what was written, while it is written.
+// seen is a buffer that can be read while it is written to.
 type seen struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -216,7 +216,8 @@ func (s *seen) String() string {
 	return s.text.String()
 }
 
-// What is found is printed when it is found: a server that does not answer holds back only what is asked of it.
+// Findings are printed as soon as they are made: a server that does not answer delays only the
+// checks that need its answers.
 func TestDoctorPrintsEachCheckWhenItIsMade(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	var out seen

@@ -14,23 +14,22 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
-// reportWords are the words that lsiofs's own messages and the system's errors are
-// made of. Nothing else of a free text is told.
+// reportWords are the words in lsiofs's own messages and the system's errors. No other words of
+// free text are shown.
 //
 //go:embed words.txt
 var reportWords string
 
-// veil takes out of texts what is private. It does not look for what is private,
-// which can't be known, but lets through what is known to be harmless: words of
-// lsiofs's own messages, numbers that say where in a file or epoch, types of file
-// systems. Paths get stand-ins, the same one for the same path. One report has one
-// veil; it is not for concurrent use.
+// veil removes private parts from texts. It does not search for private data, which can't be
+// recognized, but passes only what is known to be harmless: words of lsiofs's own messages, numbers
+// that are positions in a file or epoch, types of file systems. Paths are replaced by stand-ins,
+// the same one for the same path. One report has one veil, which is not safe for concurrent use.
 type veil struct {
 	words   map[string]bool
-	secrets []string // names that are taken out of what else is told
+	secrets []string // names removed from all other texts that are shown
 	kinds   map[string]int
 	stand   map[string]string // path → stand-in
-	cut     int               // texts of which something was taken out
+	cut     int               // number of texts that something was removed from
 }
 
 func newVeil() *veil {
@@ -49,17 +48,17 @@ func newVeil() *veil {
 		v.secrets = append(v.secrets, u.Username)
 	}
 	v.secrets = append(v.secrets, os.Getenv("USER"), os.Getenv("LOGNAME"))
-	// A name as short as this, or root, says nothing, and is part of other words.
+	// A name this short, or root, reveals nothing and is part of other words.
 	v.secrets = slices.DeleteFunc(v.secrets, func(s string) bool { return len(s) < 4 || s == "root" || s == "/root" })
 	return v
 }
 
-// standIn gives the name that a path has in the report: MNT, MNT-2, …
+// standIn returns a path's name in the report: MNT, MNT-2, …
 func (v *veil) standIn(kind, path string) string {
 	if path == "" {
 		return ""
 	}
-	// Of a dataset that was named relative to another directory the end is known.
+	// If path is relative to another directory, it may be the end of a known dataset's path.
 	for known, name := range v.stand {
 		if strings.HasPrefix(name, kind) && strings.HasSuffix(known, "/"+path) {
 			return name
@@ -76,7 +75,7 @@ func (v *veil) standIn(kind, path string) string {
 	return v.stand[path]
 }
 
-// hide takes names of this machine and its user out of what is told otherwise.
+// hide removes the names of this machine and its user from other texts.
 func (v *veil) hide(s string) string {
 	for _, secret := range v.secrets {
 		s = strings.ReplaceAll(s, secret, "…")
@@ -84,13 +83,13 @@ func (v *veil) hide(s string) string {
 	return s
 }
 
-const told = "…" // for what is not
+const told = "…" // replaces hidden text
 
-// Numbers are told where they follow one of these words, are a range, or have a unit.
+// Numbers are shown if they follow one of these words, are a range, or have a unit.
 var (
 	countable    = regexp.MustCompile(`^(record|offset|byte|member|frame|chunk|epoch|worker|lane|at|to|of|than|within|has|is|version)$`)
 	number       = regexp.MustCompile(`^\d{1,20}(\.\d+)?(B|KiB|MiB|GiB|ms|s)?$`)
-	quantity     = regexp.MustCompile(`^\d{1,5}(\.\d+)?$`) // of a unit
+	quantity     = regexp.MustCompile(`^\d{1,5}(\.\d+)?$`) // if a unit follows
 	unit         = regexp.MustCompile(`^(%|ms|s|(b|kib|mib|gib|tib)(/s)?)$`)
 	rangeBegin   = regexp.MustCompile(`^\[\d+,$`)
 	rangeEnd     = regexp.MustCompile(`^\d+\):?$`)
@@ -98,8 +97,8 @@ var (
 	workerFile   = regexp.MustCompile(`^worker-\d+\.`)
 )
 
-// text lets words of lsiofs's own messages through, and numbers that say where;
-// what is between becomes one …
+// text passes words of lsiofs's own messages and numbers that are positions. It replaces everything
+// between them by one "…".
 func (v *veil) text(s string) string {
 	var out []string
 	last, open := "", false
@@ -134,7 +133,7 @@ func (v *veil) text(s string) string {
 	return text
 }
 
-// key lets a field's name through: words with _ between them.
+// key passes a field's name if it consists of known words joined by "_".
 func (v *veil) key(s string) string {
 	for word := range strings.SplitSeq(s, "_") {
 		if !v.words[word] {
@@ -144,15 +143,15 @@ func (v *veil) key(s string) string {
 	return s
 }
 
-// tree is a JSON document without what is private. Numbers and truth values are
-// told, strings as their key has it.
+// tree returns a JSON document without private data. Numbers and booleans are shown; strings depend
+// on their key.
 func (v *veil) tree(key string, x any) any {
 	switch x := x.(type) {
 	case map[string]any:
 		m := map[string]any{}
-		for _, k := range slices.Sorted(maps.Keys(x)) { // stand-ins are numbered
+		for _, k := range slices.Sorted(maps.Keys(x)) { // in order, because stand-ins are numbered
 			name := v.key(k)
-			for n := 2; m[name] != nil; n++ { // two that the veil makes one
+			for n := 2; m[name] != nil; n++ { // the veil may give two keys the same name
 				name = fmt.Sprintf("%s %d", v.key(k), n)
 			}
 			m[name] = v.tree(k, x[k])
@@ -170,7 +169,7 @@ func (v *veil) tree(key string, x any) any {
 	return x // json.Number, bool, nil
 }
 
-// hash and release are what fingerprints and versions of kernels look like.
+// hash, release and part match fingerprints, and kernel versions and their parts.
 var (
 	hash    = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	release = regexp.MustCompile(`^[0-9A-Za-z.+~_()-]{1,64}$`)
@@ -196,7 +195,7 @@ func (v *veil) field(key, s string) string {
 	return v.text(s)
 }
 
-// told says what of what is private is in a report, and what stands for it.
+// told lists the kinds of private data, whether each is in the report, and what replaces it.
 func (v *veil) told(r Report) [][2]string {
 	var names []string
 	for _, kind := range slices.Sorted(maps.Keys(v.kinds)) {

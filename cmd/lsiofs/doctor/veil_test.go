@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// planted is in names that a report must not have.
+// planted is part of names that must not appear in a report.
 const planted = "zqxjplanted"
 
 func TestAVeilLetsThroughWhatIsLsiofssOwn(t *testing.T) {
