@@ -10,15 +10,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// argsFlag is the flag, right after the verb, that names the descriptor with a command's real arguments:
-// those after the verb, each ended by a zero byte. What stands after the flag is then only for show.
-// All users of a machine can see the arguments of its processes, but not what comes through a pipe.
+// argsFlag is the flag, directly after the verb, with the descriptor that delivers a command's real
+// arguments: those after the verb, each terminated by a zero byte. Arguments after the flag are
+// then only for display. All users of a machine can see the arguments of its processes, but not
+// what passes through a pipe.
 const argsFlag = "--args-fd="
 
-// maxArgsBytes bounds the arguments that come through a descriptor: a kernel takes 6 MiB at most.
+// maxArgsBytes bounds the arguments read from a descriptor. A kernel takes 6 MiB at most.
 const maxArgsBytes = 8 << 20
 
-// WholeArgs returns args, or, where they name a descriptor with others, those.
+// WholeArgs returns args or, if they name a descriptor, the arguments read from it.
 func WholeArgs(args []string) ([]string, error) {
 	if len(args) < 2 || strings.HasPrefix(args[0], "-") {
 		return args, nil
@@ -47,11 +48,11 @@ func WholeArgs(args []string) ([]string, error) {
 	return append(args[:1:1], whole[:len(whole)-1]...), nil
 }
 
-// shownArgs returns args as everyone may see them, and whether that differs: URLs come without user
-// names, passwords and queries.
+// shownArgs returns args in a form that everyone may see, and reports whether that differs: user
+// names, passwords and queries are removed from URLs.
 func shownArgs(args []string) (shown []string, secret bool) {
 	for _, a := range args {
-		// Only URLs have secrets. Elsewhere ? is the sign of a pattern.
+		// Only URLs contain secrets. Elsewhere ? is part of a pattern.
 		if strings.Contains(a, "://") {
 			if clean := remote.CleanText(a); clean != a {
 				a, secret = clean, true
@@ -62,8 +63,8 @@ func shownArgs(args []string) (shown []string, secret bool) {
 	return shown, secret
 }
 
-// writeArgs writes the arguments for --args-fd to w, and closes it. An error is passed over: the
-// process has ended, and says itself why.
+// writeArgs writes the arguments for --args-fd to w and closes it. It ignores errors: they mean
+// that the process has ended, and it reports the reason itself.
 func writeArgs(w *os.File, args []string) {
 	for _, a := range args {
 		if _, err := io.WriteString(w, a+"\x00"); err != nil {

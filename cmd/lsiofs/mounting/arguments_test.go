@@ -12,12 +12,12 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
-// throughPipe gives a descriptor that text comes through, which WholeArgs closes.
+// throughPipe returns a flag with a descriptor that delivers text. WholeArgs closes the descriptor.
 func throughPipe(t *testing.T, text string) string {
 	t.Helper()
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
-	fd, err := syscall.Dup(int(r.Fd())) // r is closed when it is collected
+	fd, err := syscall.Dup(int(r.Fd())) // r is closed when it is garbage collected
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
 	go func() { _, _ = w.WriteString(text); _ = w.Close() }()

@@ -15,18 +15,18 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
-// Child is a mount in a process of its own.
+// Child is a mount in a separate process.
 type Child struct {
-	Program string    // the path of lsiofs; "": this one
+	Program string    // the path of lsiofs; "" for this program
 	Args    []string  // of the mount, without the verb
 	Output  *os.File  // its stdout and stderr
 	detach  bool      // in a session of its own, outliving this process
-	Cmd     *exec.Cmd // once it is started
+	Cmd     *exec.Cmd // set once it is started
 }
 
-// Start starts the process and waits until its mount is ready, passing on to
-// rep what it says meanwhile. On an error the process has ended. When ctx ends
-// first, the process is told to stop, and waited for.
+// Start starts the process and waits until its mount is ready, passing the child's reports on to
+// rep. If it returns an error, the process has ended. If ctx ends first, it stops the process and
+// waits for it.
 func (c *Child) Start(ctx context.Context, rep Reporter) error {
 	program := c.Program
 	if program == "" {
@@ -43,7 +43,7 @@ func (c *Child) Start(ctx context.Context, rep Reporter) error {
 	files := []*os.File{w}
 	defer func() { closeAll(files) }()
 	args := append([]string{"--ready-fd=3"}, c.Args...)
-	var whole *os.File // for the arguments, if not everyone may see them
+	var whole *os.File // delivers the arguments if not everyone may see them
 	shown, secret := shownArgs(args)
 	if secret {
 		var from *os.File
@@ -57,10 +57,10 @@ func (c *Child) Start(ctx context.Context, rep Reporter) error {
 	c.Cmd = exec.Command(program, append([]string{"mount"}, shown...)...)
 	c.Cmd.Stdout, c.Cmd.Stderr = c.Output, c.Output
 	c.Cmd.ExtraFiles = files
-	// Either way a Ctrl-C at the terminal is for this process to deal with.
+	// Either way this process handles a Ctrl-C at the terminal.
 	c.Cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: c.detach, Setpgid: !c.detach}
 	if c.detach {
-		// Descriptors that this process has inherited are for its own time only: they may hold locks, pipes, or
+		// Inherited descriptors must not outlive this process: they may hold locks, pipes, or
 		// directories of file systems that are to be unmounted.
 		_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	}
@@ -76,16 +76,17 @@ func (c *Child) Start(ctx context.Context, rep Reporter) error {
 	}
 	err = follow(r, rep)
 	if !stop() {
-		err = context.Canceled // it was told to stop, whatever it came to
+		err = context.Canceled // it was stopped, whatever its own result was
 	}
 	rep.Ended(err)
 	if err != nil {
-		_ = c.Cmd.Wait() // its exit code says less than err
+		_ = c.Cmd.Wait() // err is more specific than its exit code
 	}
 	return err
 }
 
-// closeAll closes what the child has by now; the error of a second close is of no matter.
+// closeAll closes the files that the child has inherited. Errors from closing a file again don't
+// matter.
 func closeAll(files []*os.File) {
 	for _, f := range files {
 		_ = f.Close()

@@ -9,11 +9,11 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
-// Daemon starts this command again, whose arguments were args, detached, and
-// returns when its mount is ready or has failed. It logs to logFile; where that is ""
-// to a file beside the indexes.
+// Daemon starts this command, whose arguments were args, again as a detached process. It returns
+// when the mount is ready or has failed. The daemon logs to logFile or, if that is "", to a file
+// next to the indexes.
 func Daemon(ctx context.Context, o *Config, logFile string, args []string) error {
-	// What can be said at once is said here, before there is a log.
+	// Errors that can be found immediately are reported here, before there is a log.
 	s, _, err := o.Resolve()
 	if err != nil {
 		return err
@@ -36,10 +36,10 @@ func Daemon(ctx context.Context, o *Config, logFile string, args []string) error
 	return c.Cmd.Process.Release()
 }
 
-// errWordless is a process that ended and did not say why.
+// errWordless means that the process ended without reporting a reason.
 var errWordless = errors.New("the mount's process ended before the mount was ready")
 
-// namingLog adds where the log is to an error that does not say what went wrong.
+// namingLog adds the log's path to an error without a reason.
 func namingLog(err error, logPath string) error {
 	if errors.Is(err, errWordless) {
 		return fmt.Errorf("%w: its log may have the reason (%s)", err, logPath)
@@ -47,7 +47,7 @@ func namingLog(err error, logPath string) error {
 	return err
 }
 
-// daemonReporter adds what only the parent knows.
+// daemonReporter adds facts that only the parent knows.
 type daemonReporter struct {
 	uiReporter
 	logPath string
@@ -58,9 +58,9 @@ func (r *daemonReporter) Mounted(i Info) {
 	r.uiReporter.Mounted(i)
 }
 
-// daemonArgs are the arguments for the detached process: the same without the
-// verb and --daemon, and with the log's path. Only arguments before "--" can be flags, of
-// which the last one counts.
+// daemonArgs returns the arguments of the detached process: the same without the verb and --daemon,
+// and with the log's path. Only arguments before "--" can be flags. If a flag is repeated, the last
+// one counts.
 func daemonArgs(args []string, logPath string) []string {
 	var out []string
 	logFlag := "--log-file=" + logPath

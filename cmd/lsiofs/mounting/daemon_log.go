@@ -16,8 +16,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 )
 
-// openDaemonLog opens the log of a mount at point: the file that was asked for, or one that is named
-// after the mount point, beside the indexes, or, where that is not possible, in a temporary directory.
+// openDaemonLog opens the log of a mount at point: the requested file, or one named after the mount
+// point next to the indexes or, if that is not possible, in a temporary directory.
 func (o *Config) openDaemonLog(asked, indexDir, point string) (*os.File, error) {
 	if asked != "" {
 		path, err := filepath.Abs(asked)
@@ -49,14 +49,14 @@ func (o *Config) openDaemonLog(asked, indexDir, point string) (*os.File, error) 
 	return nil, fmt.Errorf("log file: %w: choose another one with --log-file", err)
 }
 
-// logName is the name of the log of a mount at point.
+// logName returns the file name of the log of a mount at point.
 func logName(point string) string {
 	h := fnv.New32a()
 	io.WriteString(h, point)
 	return fmt.Sprintf("mount-%s-%08x.log", filepath.Base(point), h.Sum32())
 }
 
-// ownTemporary is a directory for temporary files that nobody else gets at.
+// ownTemporary returns a directory for temporary files that only this user can access.
 func ownTemporary() (string, error) {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("lsiofs-%d", os.Geteuid()))
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -72,15 +72,15 @@ func ownTemporary() (string, error) {
 	return dir, nil
 }
 
-// logFlags are of a log to be appended to.
+// logFlags open a log for appending.
 const logFlags = os.O_CREATE | os.O_APPEND | os.O_WRONLY
 
-// errDoubtful is wrapped for a log that others may have made, or get at.
+// errDoubtful is wrapped if other users may have created the log or can access it.
 var errDoubtful = errors.New("it can't be trusted")
 
-// openOwnLog opens a log that nobody has asked for by its name. It may lie in a directory of others,
-// who could have put a link, a pipe or a file that they read there: it has to be believable as an
-// index is.
+// openOwnLog opens a log whose path the user did not choose. It may be in a directory of other
+// users, who could have put a link, a pipe or a readable file there. So it has to meet the same
+// conditions as an index.
 func openOwnLog(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func openOwnLog(path string) (*os.File, error) {
 	return f, nil
 }
 
-// believableLog says why others may have made a log, or get at it.
+// believableLog returns an error if other users may have created the log or can access it.
 func believableLog(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -115,8 +115,8 @@ func believableLog(f *os.File) error {
 	return trusted.Believable(info)
 }
 
-// ReopenLog makes a daemon write to a new file at its log's path. By then a log rotator has moved the
-// old one away, which is written to for as long as that fails.
+// ReopenLog makes a daemon write to a new file at its log's path, after a log rotator has moved the
+// old file away. If that fails, the old file stays in use.
 func ReopenLog(path string, log *slog.Logger) {
 	if info, err := os.Stderr.Stat(); err == nil && !info.Mode().IsRegular() {
 		return // such as /dev/null

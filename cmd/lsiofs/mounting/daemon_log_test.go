@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestADaemonsLogIsNotWrittenWhereALinkLeads: by default it lies with the index,
-// perhaps in a directory of the dataset's owner.
+// By default the log is next to the index, perhaps in a directory of the dataset's owner.
 func TestADaemonsLogIsNotWrittenWhereALinkLeads(t *testing.T) {
 	dir := t.TempDir()
 	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "mount.log")
@@ -53,8 +52,8 @@ func TestADaemonsLogIsNotWrittenWhereALinkLeads(t *testing.T) {
 	require.Equal(t, "precious", string(text))
 }
 
-// Without a cache directory and without an index directory that can be made a mount works, and so does
-// its log.
+// If there is no cache directory and the index directory can't be created, mounts still work, and
+// so do their logs.
 func TestADaemonWhoseIndexDirectoryCanNotBeMadeLogsElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

@@ -43,7 +43,7 @@ func TestLogFilesOfMountsAreBesideTheIndexes(t *testing.T) {
 	require.Equal(t, file, logOf(file, "/mnt/train"))
 }
 
-// recorded is a reporter that remembers.
+// recorded is a reporter that records the calls.
 type recorded struct{ what []string }
 
 func (r *recorded) Progress(p catalog.Progress) { r.what = append(r.what, "progress") }
@@ -79,7 +79,7 @@ func TestWhatAChildSaysIsPassedOn(t *testing.T) {
 	require.Error(t, follow(strings.NewReader("{broken"), &recorded{}))
 }
 
-// TestADaemonThatEndsWithoutAWordNamesItsLog: what killed it may have been told there.
+// Whatever killed the process may have logged the reason there.
 func TestADaemonThatEndsWithoutAWordNamesItsLog(t *testing.T) {
 	err := namingLog(follow(strings.NewReader(""), &recorded{}), "/logs/mount.log")
 	require.EqualError(t, err, "the mount's process ended before the mount was ready: its log may have the reason (/logs/mount.log)")

@@ -8,11 +8,11 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
-// forwarding is a handler of a log that is a file, which nobody reads while a mount comes up: warnings
-// go to the person who has started the mount as well.
+// forwarding is a handler for a log in a file, which the user does not see while the mount starts.
+// It also passes warnings to the user who started the mount.
 type forwarding struct {
 	slog.Handler
-	warn  func(text string) // it may be called at any time
+	warn  func(text string) // called at any time
 	attrs []slog.Attr
 }
 
@@ -21,7 +21,6 @@ func forwardWarnings(log *slog.Logger, warn func(text string)) *slog.Logger {
 	return slog.New(&forwarding{Handler: log.Handler(), warn: warn})
 }
 
-// Handle implements slog.Handler.
 func (h *forwarding) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelWarn {
 		var b strings.Builder
@@ -44,12 +43,12 @@ func (h *forwarding) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// WithAttrs implements slog.Handler.
 func (h *forwarding) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &forwarding{h.Handler.WithAttrs(attrs), h.warn, append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
 }
 
-// WithGroup implements slog.Handler. The names of groups are of no use to a person.
+// WithGroup implements slog.Handler. It drops the group's name from warnings, since it does not
+// help the user.
 func (h *forwarding) WithGroup(name string) slog.Handler {
 	return &forwarding{h.Handler.WithGroup(name), h.warn, h.attrs}
 }

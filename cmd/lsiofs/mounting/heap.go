@@ -7,49 +7,46 @@ import (
 	"runtime/metrics"
 )
 
-// servedHeapPercent is by how much the heap grows from one garbage collection to
-// the next while a mount is served. FUSE's library keeps a buffer for every
-// length of reads that it has seen, and gives up those that were not used from
-// one collection to the one after the next. With Go's 100 % a client that reads
-// in many lengths makes new buffers faster than old ones go: 350 MiB of them,
-// whatever --memory says; from 50 % down they settle, at about as much as the rest
-// of the heap with 30 %. Answering reads makes no garbage, so that collections
-// stay rare.
+// servedHeapPercent is the heap growth between garbage collections while a mount is served. FUSE's
+// library keeps a buffer for every length of reads that it has seen, and frees those that were
+// unused for two collections. With Go's default of 100 %, a client that reads in many lengths
+// creates new buffers faster than old ones are freed: 350 MiB of them, regardless of --memory. From
+// 50 % down their number settles; with 30 % at about the size of the rest of the heap. Answering
+// reads makes no garbage, so collections stay rare.
 const servedHeapPercent = 30
 
 const (
-	// servedHeapBytes is what the heap of a mount may grow by beside --memory. The
-	// library keeps its buffers once for each of GOMAXPROCS: with 48 of these and
-	// reads of every length they settled at 200 to 490 MiB by servedHeapPercent alone,
-	// and at 70 MiB with a bound. 64 replies of 1 MiB with their copies fit, which are
-	// in use.
+	// servedHeapBytes is how far the heap of a mount may grow in addition to --memory. The library
+	// keeps its buffers once per GOMAXPROCS: with 48 of these and reads of every length they
+	// settled at 200 to 490 MiB with servedHeapPercent alone, and at 70 MiB with a bound. There is
+	// room for 64 replies of 1 MiB in use, with their copies.
 	servedHeapBytes = 112 << 20
-	// heapStepBytes, or a heapStepPart-th of what lives, is how close to its bound a heap may
-	// live before the bound is raised, and by how much more: what lives can't be collected,
-	// and to try takes half of the processors. Go stays 3 % below the bound and counts
-	// its own tables, too: 32 MiB are none at all beside a GiB.
+	// When less than a step is left between the live heap and its bound, the bound is raised to the
+	// live heap plus two steps. A step is the larger of heapStepBytes and a heapStepPart-th of the
+	// live heap. Live memory can't be collected, and trying to takes half of the processors. Go
+	// stays 3 % below the bound and counts its own tables, too: 32 MiB are nothing next to a GiB.
 	heapStepBytes = 16 << 20
 	heapStepPart  = 8
 )
 
-// heapStep is the step for so many bytes that live.
+// heapStep returns the step for that many live bytes.
 func heapStep(live int64) int64 { return max(heapStepBytes, live/heapStepPart) }
 
-// heap bounds the memory that the garbage collector lets grow.
+// heap bounds how far the garbage collector lets memory grow.
 type heap struct {
 	limit int64 // 0: the user has set one
 }
 
-// boundHeap bounds the heap of a mount with so much --memory: by what lives now, half of
-// --memory, which is the most that decoders and tables take, for records do not lie in
-// the heap, and servedHeapBytes. What the user has set with GOGC or GOMEMLIMIT stays.
+// boundHeap bounds the heap of a mount with that much --memory. The bound is the sum of the live
+// heap, half of --memory (the most that decoders and tables take, as records are not on the heap)
+// and servedHeapBytes. It leaves GOGC and GOMEMLIMIT alone if the user has set them.
 func boundHeap(memoryBytes int64) *heap {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(servedHeapPercent)
 	}
 	h := &heap{}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		runtime.GC() // so that what has lived only while the dataset was opened does not count
+		runtime.GC() // so that memory used only while opening the dataset does not count
 		live := liveHeap()
 		h.limit = raised(live+memoryBytes/2+servedHeapBytes, live)
 		debug.SetMemoryLimit(h.limit)
@@ -57,9 +54,9 @@ func boundHeap(memoryBytes int64) *heap {
 	return h
 }
 
-// look raises the bound where what lives comes close to it. Buffers that lie in the library's pools live,
-// too, until a second collection in which nobody has used them: where the bound seems to be too low, it
-// collects twice before it believes so. With reads of every length, on 48 processors, the bound else
+// look raises the bound when the live heap comes close to it. Buffers in the library's pools stay
+// live, too, until the second collection in which they are unused. So if the bound seems too low,
+// it first collects twice. Otherwise, with reads of every length on 48 processors, the bound
 // followed the buffers.
 func (h *heap) look() {
 	if h.limit == 0 || raised(h.limit, liveHeap()) == h.limit {
@@ -73,7 +70,7 @@ func (h *heap) look() {
 	}
 }
 
-// raised is the bound of a heap of which so many bytes live, and that had another one.
+// raised returns the new bound, given the old one and the live bytes.
 func raised(limit, live int64) int64 {
 	if step := heapStep(live); live > limit-step {
 		return live + 2*step
@@ -81,7 +78,7 @@ func raised(limit, live int64) int64 {
 	return limit
 }
 
-// liveHeap is how many bytes the last collection found to live.
+// liveHeap returns the number of bytes that the last collection found live.
 func liveHeap() int64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)

@@ -21,8 +21,8 @@ func TestTheBoundOfTheHeapIsRaisedOnlyForWhatLives(t *testing.T) {
 	}
 }
 
-// Go aims at 97 % of the bound less what it needs itself. Where that is less than what lives, it
-// collects all the time.
+// Go aims at 97 % of the bound minus its own needs. If that is less than the live heap, it collects
+// all the time.
 func TestABoundLeavesTheCollectorRoomHoweverMuchLives(t *testing.T) {
 	for _, live := range []int64{50 << 20, 500 << 20, 2 << 30, 20 << 30} {
 		for _, limit := range []int64{0, live, live + 40<<20, live + live/16} {
@@ -42,7 +42,7 @@ func TestTheHeapOfAMountIsBoundedByItsMemory(t *testing.T) {
 	require.Greater(t, small.limit, int64(servedHeapBytes+8<<20))
 	require.Equal(t, servedHeapPercent, debug.SetGCPercent(servedHeapPercent))
 
-	kept := make([]byte, small.limit) // by the user's own doing, say
+	kept := make([]byte, small.limit) // as if the user had caused it
 	runtime.GC()
 	small.look()
 	require.Greater(t, debug.SetMemoryLimit(-1), int64(len(kept)))
@@ -57,14 +57,14 @@ func TestBuffersThatLieInPoolsDoNotRaiseTheBound(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "")
 	h := boundHeap(16 << 20)
 	limit := h.limit
-	debug.SetGCPercent(-1) // no collections but those of the test
+	debug.SetGCPercent(-1) // no collections except the test's own
 	debug.SetMemoryLimit(math.MaxInt64)
 	pool := sync.Pool{}
-	for range 2 * limit >> 20 { // the race detector's drops some
+	for range 2 * limit >> 20 { // twice as many, because the race detector's pool drops some
 		b := make([]byte, 1<<20)
 		pool.Put(&b)
 	}
-	runtime.GC() // they live, until the next
+	runtime.GC() // they stay live until the next one
 	require.Greater(t, liveHeap(), limit-heapStepBytes)
 	h.look()
 	require.Equal(t, limit, h.limit)

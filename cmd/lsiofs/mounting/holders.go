@@ -14,21 +14,21 @@ import (
 type holder struct {
 	PID  int
 	Name string
-	Uses string // one of the paths
+	Uses string // one of the paths that it uses
 }
 
-// maxHolders bounds what is looked for and printed.
+// maxHolders bounds how many processes are looked for and printed.
 const maxHolders = 8
 
-// mapsPatience is how long it may take to look at what processes have mapped. The
-// kernel makes that wait for a process that hangs: for one, say, that waits for a
-// page of a file system which does not answer.
+// mapsPatience is how long it may take to examine the mappings of processes. The kernel makes that
+// wait for a process that hangs, for example while it waits for a page of a file system that does
+// not answer.
 const mapsPatience = 3 * time.Second
 
-// holders looks through a proc file system for processes that have a file or a
-// directory below point open, or mapped. Processes of others show nothing; but is
-// left out (it is this one, with what its parent has left open to it). Mappings
-// that can't be looked at within mapsPatience are not; list is os.ReadDir.
+// holders searches a proc file system for processes that have a file or directory below point open
+// or mapped. Processes of other users show nothing. The process but is left out (it is this one,
+// with what its parent left open to it). Mappings that can't be read within mapsPatience are
+// skipped. list is os.ReadDir.
 func holders(proc, point string, but int, list func(dir string) ([]os.DirEntry, error)) []holder {
 	dirs, err := list(proc)
 	if err != nil {
@@ -60,7 +60,7 @@ func holders(proc, point string, but int, list func(dir string) ([]os.DirEntry, 
 			}
 		}
 		if uses != "" {
-			name, _ := os.ReadFile(filepath.Join(dir, "comm")) // "" for one that is gone
+			name, _ := os.ReadFile(filepath.Join(dir, "comm")) // "" for a process that is gone
 			found = append(found, holder{pid, strings.TrimSpace(string(name)), uses})
 		}
 		if len(found) == maxHolders {
@@ -70,14 +70,13 @@ func holders(proc, point string, but int, list func(dir string) ([]os.DirEntry, 
 	return found
 }
 
-// inside says whether path is dir or lies below it. Both are absolute and clean.
+// inside reports whether path is dir or below it. Both are absolute and clean.
 func inside(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
-// targetBelow is where the first of links leads that leads to point or below it, ""
-// where none does.
+// targetBelow returns the target of the first link that leads to point or below it, or "".
 func targetBelow(point string, links []string) string {
 	for _, l := range links {
 		if target, err := os.Readlink(l); err == nil && inside(target, point) {

@@ -16,23 +16,23 @@ type Info struct {
 	Mount   string `json:"mounted"`
 	MountID string `json:"mount_id"` // see fs.Mount.Identity
 	Dataset string `json:"dataset"`
-	Split   string `json:"split,omitempty"` // in words
+	Split   string `json:"split,omitempty"` // as text
 	Sample  string `json:"sample,omitempty"`
-	Records uint64 `json:"records"`      // that they leave
-	As      string `json:"as,omitempty"` // what streams have of records, if not their bytes
+	Records uint64 `json:"records"`      // after split and sample
+	As      string `json:"as,omitempty"` // what streams contain of records, if not their bytes
 	Shards  int    `json:"shards"`
-	// Taken says which files they are, LeftOut which are none, in words.
+	// Taken describes the files that are shards, LeftOut those that are not.
 	Taken        string   `json:"taken,omitempty"`
 	LeftOut      string   `json:"left_out,omitempty"`
 	FilesLeftOut int      `json:"files_left_out"`
 	Bytes        int64    `json:"stream_bytes"`
 	Epoch        uint64   `json:"epoch"`
-	RunDir       string   `json:"run_directory,omitempty"` // of a dataset that grows
+	RunDir       string   `json:"run_directory,omitempty"` // of a growing dataset
 	Left         uint64   `json:"records_left"`
 	Workers      uint64   `json:"workers"`
 	Memory       int64    `json:"memory_bytes"` // --memory
-	Files        []string `json:"files"`        // the first ones
-	// How records are read, why, and what the first bytes wait for.
+	Files        []string `json:"files"`        // the first ones; see namedFiles
+	// How records are read and why, and what the first bytes wait for.
 	Strategy     string  `json:"read"`
 	Reason       string  `json:"read_reason"`
 	Start        string  `json:"start,omitempty"`
@@ -74,7 +74,7 @@ func describeMount(d *pipeline.Dataset, point string, epoch, left uint64, start 
 	return i
 }
 
-// sentence says what there is now.
+// sentence describes the mount.
 func (i Info) sentence() string {
 	records := terminal.Plural(i.Records, "record")
 	if i.Split != "" {
@@ -94,7 +94,7 @@ func (i Info) sentence() string {
 		i.Dataset, i.Mount, records, terminal.Plural(uint64(i.Shards), "shard"), terminal.Bytes(i.Bytes), epoch, terminal.Plural(i.Left, "record"))
 }
 
-// text says what there is now, and what to type next.
+// text describes the mount and suggests what to type next.
 func (i Info) text() string {
 	files := i.Files[0]
 	if last := i.Workers - 1; last > 0 {

@@ -19,52 +19,53 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
-// RingsFlag is the name of the flag of Config.Rings.
+// RingsFlag is the name of the flag that sets Config.Rings.
 const RingsFlag = "fuse-io-uring"
 
-// Config is what is mounted where, and how it is served.
+// Config describes what is mounted where, and how it is served.
 type Config struct {
 	Dataset, Point string
-	// Sources are those of a mixture, in the place of Dataset.
+	// Sources are the sources of a mixture, used in place of Dataset.
 	Sources []spec.Source
-	// Resolve makes the spec of the dataset, and gives the checkpoint to go on from,
-	// nil for none. It may be called more than once.
+	// Resolve returns the dataset's spec and the checkpoint to resume from, nil for none. It may be
+	// called more than once.
 	Resolve func() (spec.Spec, *resuming.Checkpoint, error)
-	// AllowOther lets other users read; Readers says whose reads count in the
-	// checkpoint, nil where nobody has said so.
+	// AllowOther lets other users read. Readers are the users whose reads count in the checkpoint,
+	// nil if not specified.
 	AllowOther bool
 	Readers    *fs.Readers
-	// OthersRestore lets other users write the checkpoint, with AllowOther.
+	// OthersRestore lets other users write the checkpoint if AllowOther is set.
 	OthersRestore bool
 	// Rings asks for FUSE over io_uring.
 	Rings bool
-	// WhilePID, when not 0, is the process that the mount must not outlive.
+	// WhilePID, if not 0, is a process that the mount must not outlive.
 	WhilePID int
 	// RemovePoint removes the mount point's directory at the end.
 	RemovePoint bool
-	// ReadyFD, when above 2, is where a parent waits for word of the mount. If it goes
-	// before that, the mount ends.
+	// ReadyFD, if above 2, is the descriptor on which a parent waits for the mount's report. If the
+	// parent goes away before that, the mount ends.
 	ReadyFD int
-	// LogAside says that the log is a file, in which nobody sees warnings while the mount comes up.
+	// LogAside means that the log is a file, whose warnings the user does not see while the mount
+	// starts.
 	LogAside bool
 
 	UI        *terminal.UI
 	Log       *slog.Logger
-	StatusLog *slog.Logger // for lines of status that were asked for
+	StatusLog *slog.Logger // for lines of status on request
 	Version   string       // of this program
 }
 
-// Run mounts and serves until ctx ends (the first signal), an unmount from outside
-// or the end of the mount's owner. When force ends, too, readers are not waited for.
+// Run mounts and serves until ctx ends (the first signal), an unmount from outside, or the end of
+// the mount's owner. Once force ends as well, it does not wait for readers.
 func Run(ctx, force context.Context, o *Config) error {
-	// Whoever reads stdout and stderr may go: a line of the log that nobody reads
-	// is no reason to leave a dead mount behind.
+	// The reader of stdout and stderr may go away. A log line that can't be written must not leave
+	// a dead mount behind.
 	signal.Ignore(syscall.SIGPIPE)
 	if o.RemovePoint {
-		// It fails where something is in it, or still mounted on it: then it stays.
+		// Fails, and leaves the directory, if it is not empty or still a mount point.
 		defer func() { _ = os.Remove(o.Point) }()
 	}
-	asked := make(chan os.Signal, 1) // for a line of status; a second one before that is the same
+	asked := make(chan os.Signal, 1) // requests for a line of status; pending ones coalesce
 	signal.Notify(asked, syscall.SIGUSR1)
 	defer signal.Stop(asked)
 	rep, err := newReporter(o.ReadyFD, o.UI)
@@ -72,7 +73,7 @@ func Run(ctx, force context.Context, o *Config) error {
 		return err
 	}
 	if o.ReadyFD == 0 {
-		// Of a detached process no service manager knows.
+		// A service manager does not know about a detached process.
 		rep = withService(rep)
 	}
 	if p, ok := rep.(*pipeReporter); ok {
@@ -96,13 +97,13 @@ func Run(ctx, force context.Context, o *Config) error {
 		release()
 	}
 	if o.WhilePID != 0 && errors.Is(err, errReadersLeft) {
-		// They are the owner's, who has gone or has asked twice.
+		// The readers belong to the owner, which has ended or asked twice.
 		o.Log.Info("ended under readers", "error", err)
 		err = nil
 	}
 	rep.Ended(err)
 	if p, ok := rep.(*pipeReporter); ok && p.toldError && o.WhilePID != 0 {
-		// The parent lives, and says it; a daemon's log has to say it, too.
+		// The parent is alive and prints the error. A daemon's log has to contain it as well.
 		return exit.With(exit.CodeOf(err), exit.ErrSilent)
 	}
 	return err
@@ -129,13 +130,13 @@ func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *Config
 		err = opening.Fill(ctx, d, rep.Filling)
 		if errors.Is(err, cached.ErrNotFilled) {
 			rep.Warn(err.Error())
-			err = nil // what is missing is fetched when it is read
+			err = nil // missing parts are fetched when they are read
 		}
 		if err != nil {
 			return opening.Close(d, err, o.Log)
 		}
 	}
-	fs.MoreThreads() // the dataset has seen how many processors there are
+	fs.MoreThreads() // the dataset has already determined the number of processors
 	m, err := startMount(ctx, o, d, resume, rep)
 	if err != nil {
 		return opening.Close(d, err, o.Log)
@@ -145,7 +146,7 @@ func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *Config
 	err = serve(ctx, force, m, h, rep, o.Log)
 	stop()
 	if errors.Is(err, errReadersLeft) {
-		// The dataset can't be closed under readers: the process' end does it.
+		// The dataset can't be closed while there are readers. The end of the process does that.
 		return err
 	}
 	return opening.Close(d, err, o.Log)

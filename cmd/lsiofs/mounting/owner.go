@@ -18,11 +18,10 @@ type owner struct {
 	wait sync.WaitGroup
 }
 
-// whileAlive gives contexts that end with ctx and force, and also when the process
-// pid has ended, however that came about: both at once, since nobody is left whose
-// readers are to finish. A pidfd is what shows that: a pipe's end would be kept open
-// by children of the process, and PR_SET_PDEATHSIG goes by threads. The caller
-// calls release once, when it has done with the contexts. With pid 0 they are ctx
+// whileAlive returns contexts that end with ctx and force, and both also when the process pid has
+// ended for any reason, because its readers then need no time to finish. It watches a pidfd:
+// children of the process would keep a pipe open, and PR_SET_PDEATHSIG depends on threads. The
+// caller calls release once when it no longer needs the contexts. If pid is 0, the contexts are ctx
 // and force themselves.
 func whileAlive(ctx, force context.Context, pid int) (_, _ context.Context, release func(), err error) {
 	if pid == 0 {
@@ -45,15 +44,15 @@ func whileAlive(ctx, force context.Context, pid int) (_, _ context.Context, rele
 		}
 	})
 	return ctx, force, func() {
-		_ = o.file.Close() // which ends the wait
+		_ = o.file.Close() // this ends the wait
 		o.wait.Wait()
 		cancel()
 		cancelForce()
 	}, nil
 }
 
-// ended waits until the process has ended, or until the file is closed: then it
-// gives false.
+// ended waits until the process has ended, and returns true, or until the file is closed, and
+// returns false.
 func (o *owner) ended() bool {
 	conn, err := o.file.SyscallConn()
 	if err != nil {

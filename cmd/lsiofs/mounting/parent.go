@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parentWatch looks for the end of the process that waits for word of a mount: nobody has
-// the other end of its pipe open any more. The zero value watches nothing.
+// parentWatch detects that the process waiting for a mount's report has ended: the other end of its
+// pipe is no longer open anywhere. The zero value watches nothing.
 type parentWatch struct {
-	end  *os.File // whose closing ends the watch
+	end  *os.File // closing it ends the watch
 	wait sync.WaitGroup
 }
 
-// begin calls gone, from a goroutine of the watch's own, when nobody reads from pipe any
-// more. pipe stays open until stop is called.
+// begin starts to watch pipe. It calls gone from the watch's own goroutine when pipe no longer has
+// a reader. pipe has to stay open until stop is called.
 func (w *parentWatch) begin(pipe *os.File, gone func()) error {
 	stopped, end, err := os.Pipe()
 	if err != nil {
@@ -32,7 +32,7 @@ func (w *parentWatch) begin(pipe *os.File, gone func()) error {
 	return nil
 }
 
-// stop ends the watch: gone is not called after it. It may be called again.
+// stop ends the watch. gone is not called afterwards. stop may be called again.
 func (w *parentWatch) stop() {
 	if w.end == nil {
 		return
@@ -42,10 +42,10 @@ func (w *parentWatch) stop() {
 	w.end = nil
 }
 
-// hasNoReader waits until nobody reads from pipe any more, or until the other end of
-// stopped is closed: then it gives false.
+// hasNoReader waits until pipe no longer has a reader, and returns true, or until the other end of
+// stopped is closed, and returns false.
 func hasNoReader(pipe, stopped *os.File) bool {
-	// No event is asked for: the kernel reports closed ends all the same.
+	// No events are requested: the kernel reports closed ends anyway.
 	ends := []unix.PollFd{{Fd: int32(pipe.Fd())}, {Fd: int32(stopped.Fd())}}
 	for {
 		_, err := unix.Poll(ends, -1)

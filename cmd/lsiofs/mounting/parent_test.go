@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// piped gives a reporter to a parent, and the parent's end of its pipe.
+// piped returns a reporter to a parent, and the parent's end of its pipe.
 func piped(t *testing.T) (r *pipeReporter, parent *os.File, gone chan struct{}) {
 	t.Helper()
 	parent, w, err := os.Pipe()
@@ -29,7 +29,7 @@ func TestAParentThatGoesBeforeTheMountIsReadyIsNoticed(t *testing.T) {
 
 func TestAParentThatGoesBeforeItHearsOfTheMountIsNoticed(t *testing.T) {
 	r, parent, gone := piped(t)
-	r.watch.stop() // as if it had looked a moment before
+	r.watch.stop() // as if it had checked a moment earlier
 	require.NoError(t, parent.Close())
 	r.Mounted(Info{Mount: "/m"})
 	<-gone

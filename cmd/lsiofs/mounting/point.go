@@ -12,7 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// preparePoint refuses early what checkMountPoint refuses, and a mount that this process may not make.
+// preparePoint refuses early what checkMountPoint refuses, and mounts that this process may not
+// make.
 func preparePoint(ctx context.Context, o *Config, s spec.Spec) (string, error) {
 	point, err := checkMountPoint(ctx, o, s)
 	if err != nil {
@@ -21,9 +22,9 @@ func preparePoint(ctx context.Context, o *Config, s spec.Spec) (string, error) {
 	return point, exit.With(exit.Mount, fs.MayMount(point, o.AllowOther))
 }
 
-// checkMountPoint refuses early, before a dataset is indexed for nothing, what
-// a mount would refuse late: also a point that would hide what the mount itself writes. Nothing has
-// been made by then.
+// checkMountPoint refuses early, before a dataset is indexed in vain, what a mount would refuse
+// late. It also refuses a point that would hide what the mount itself writes. Nothing has been
+// created by then.
 func checkMountPoint(ctx context.Context, o *Config, s spec.Spec) (string, error) {
 	datasets := []string{o.Dataset}
 	if o.Sources != nil {
@@ -36,7 +37,7 @@ func checkMountPoint(ctx context.Context, o *Config, s spec.Spec) (string, error
 	if err != nil {
 		return "", exit.With(exit.Mount, err)
 	}
-	// Where there is none of one's own, another message says so later, if it is missed.
+	// If there is no directory of one's own, a later message reports it when it is needed.
 	index, _, _ := catalog.DirectoryFor(s.IndexDir, "")
 	cache, _ := pipeline.CacheDirectory(s.Cache.Dir)
 	for _, w := range []struct{ flag, path string }{{"--index-dir", index}, {"--cache-dir", cache}, {"--spool-dir", s.SpoolDir}, {"--run", s.Grow.Run}} {
@@ -47,7 +48,7 @@ func checkMountPoint(ctx context.Context, o *Config, s spec.Spec) (string, error
 	return point, nil
 }
 
-// outside refuses a path inside of the mount point.
+// outside refuses a path inside the mount point.
 func outside(point, flag, path string) error {
 	if path == "" {
 		return nil
@@ -62,7 +63,7 @@ func outside(point, flag, path string) error {
 	return nil
 }
 
-// existing is path, absolute, with the symbolic links of as much of it as there is resolved.
+// existing returns an absolute path with symbolic links resolved in the part of it that exists.
 func existing(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil || path == "/" {
 		return real

@@ -65,7 +65,7 @@ func TestHoldersAreFound(t *testing.T) {
 	require.Contains(t, holdersText(nil), "can't be seen")
 }
 
-// The kernel lets nobody look at the mappings of a process that hangs in one.
+// The kernel does not show the mappings of a process that hangs in one.
 func TestHoldersAreFoundBesideAProcessWhoseMappingsCanNotBeLookedAt(t *testing.T) {
 	proc, point := t.TempDir(), t.TempDir()
 	for link, target := range map[string]string{"1/map_files/0-1": point + "/a", "2/map_files/0-1": "/elsewhere", "3/fd/0": point + "/c"} {
@@ -99,7 +99,7 @@ func TestNoSourceOfAMixtureIsMountedOver(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What a mount writes to its own mount point would be in the way of all later mounts.
+// Whatever a mount writes to its own mount point would get in the way of all later mounts.
 func TestAMountPointThatWouldHideWhatTheMountWritesIsRefused(t *testing.T) {
 	mnt, data := t.TempDir(), t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")

@@ -13,27 +13,28 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
-// Reporter is told how a mount comes up. Its methods are called one at a time.
+// Reporter receives the events of a mount. Unless noted otherwise, its methods are called one at a
+// time.
 type Reporter interface {
 	Progress(catalog.Progress)
-	// Filling is called while the cache is filled before the dataset is mounted.
+	// Filling is called while the cache is filled, before the dataset is mounted.
 	Filling(opening.Filled)
-	// Waiting is called while the first epoch of a dataset that grows is not there yet.
+	// Waiting is called while a growing dataset's first epoch can't start yet.
 	Waiting(opening.Waited)
 	Warn(text string)
-	// Trouble is told what requests to a service wait for. It may be called at any time, and with the
-	// other methods.
+	// Trouble receives the reason why requests to a service are waiting. It may be called at any
+	// time, concurrently with the other methods.
 	Trouble(text string)
 	Mounted(Info)
-	// Serving is called now and then while the mount is served.
+	// Serving is called periodically while the mount is served.
 	Serving(sentence func() string)
-	// Unmounting is called when a signal has come: readers may finish for a while.
+	// Unmounting is called after a signal. Readers then have a while to finish.
 	Unmounting()
 	// Ended is called once, last, with the error that the command returns.
 	Ended(error)
 }
 
-// newReporter reports to a parent that waits at fd, or, without one, to the ui.
+// newReporter returns a reporter to a parent that waits at fd or, if there is none, to the ui.
 func newReporter(fd int, u *terminal.UI) (Reporter, error) {
 	if fd <= 2 {
 		return newUIReporter(u), nil
@@ -45,8 +46,8 @@ func newReporter(fd int, u *terminal.UI) (Reporter, error) {
 	return &pipeReporter{file: f, encoder: json.NewEncoder(f)}, nil
 }
 
-// TellParent tells a parent that waits at --ready-fd what is wrong with a command
-// line that could not be parsed, and says whether there is one.
+// TellParent reports an error in a command line that could not be parsed to the parent that waits
+// at --ready-fd. It returns false if there is none.
 func TellParent(args []string, err error) bool {
 	for _, a := range args {
 		if number, found := strings.CutPrefix(a, "--ready-fd="); found {
@@ -64,7 +65,7 @@ func TellParent(args []string, err error) bool {
 	return false
 }
 
-// uiReporter reports to a person, or as JSON.
+// uiReporter reports to the user, or as JSON.
 type uiReporter struct {
 	ui      *terminal.UI
 	view    *opening.Pass
@@ -81,7 +82,7 @@ func (r *uiReporter) Filling(f opening.Filled)    { r.filling.Show(f) }
 func (r *uiReporter) Waiting(w opening.Waited)    { r.waiting.Show(w) }
 func (r *uiReporter) Warn(text string)            { r.clear(); r.ui.Warn(text) }
 func (r *uiReporter) Serving(func() string)       {}
-func (r *uiReporter) Trouble(string)              {} // it is in the log, which is seen
+func (r *uiReporter) Trouble(string)              {} // the log shows it
 func (r *uiReporter) Unmounting()                 {}
 func (r *uiReporter) Ended(error)                 { r.clear() }
 
@@ -94,15 +95,15 @@ func (r *uiReporter) clear() {
 func (r *uiReporter) Mounted(i Info) {
 	r.clear()
 	if r.ui.JSON {
-		// A mount is as good when nobody reads what is said about it.
+		// The mount is just as good if its report can't be written.
 		_ = r.ui.Emit(i)
 		return
 	}
 	r.ui.Notef("%s", i.text())
 }
 
-// readyMessage is what a mount writes to a waiting parent, one JSON object a
-// line, exactly one of the fields set.
+// readyMessage is a message from a mount to a waiting parent: one JSON object a line, with exactly
+// one field set.
 type readyMessage struct {
 	Progress *catalog.Progress `json:"progress,omitempty"`
 	Filling  *opening.Filled   `json:"filling,omitempty"`
@@ -118,26 +119,25 @@ type readyError struct {
 	Code exit.Code `json:"code"`
 }
 
-// pipeReporter reports to a parent until the mount is ready. Errors of writing are passed
-// over: that the parent has gone is what the watch finds out.
+// pipeReporter reports to a parent until the mount is ready. It ignores write errors, because the
+// watch detects the parent's end.
 type pipeReporter struct {
-	mu        sync.Mutex // of the pipe, as warnings of the log come at any time
+	mu        sync.Mutex // guards the pipe, because log warnings may come at any time
 	file      *os.File
 	encoder   *json.Encoder
-	toldError bool // while somebody listened
+	toldError bool // while the parent listened
 	watch     parentWatch
-	gone      func() // nil: nobody is to know
+	gone      func() // nil: nothing to call
 }
 
-// untilReady calls gone if the parent goes before it was told of the mount: then nobody
-// knows of this process, or will unmount what it mounts. Afterwards a mount lives on
-// without its parent.
+// untilReady calls gone if the parent ends before it has received the mount's report: then nothing
+// knows of this process or would unmount its mount. After that the mount outlives its parent.
 func (r *pipeReporter) untilReady(gone func()) error {
 	r.gone = gone
 	return r.watch.begin(r.file, gone)
 }
 
-// send reports whether the parent has been told, or there is none any more.
+// send reports whether the parent has received the message or no longer listens.
 func (r *pipeReporter) send(m readyMessage) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,14 +152,14 @@ func (r *pipeReporter) Trouble(text string)         { r.send(readyMessage{Troubl
 
 func (r *pipeReporter) Mounted(i Info) {
 	i.PID = os.Getpid()
-	r.watch.stop() // a parent that has been told may go at once
+	r.watch.stop() // a parent that has the report may end at once
 	if !r.send(readyMessage{Mounted: &i}) && r.gone != nil {
 		r.gone()
 	}
 	r.close()
 }
 
-// A parent waits for the mount, and no longer.
+// A parent only listens until the mount is ready.
 func (r *pipeReporter) Serving(func() string) {}
 func (r *pipeReporter) Unmounting()           {}
 
@@ -181,8 +181,7 @@ func (r *pipeReporter) close() {
 	}
 }
 
-// Silent is for a mount whose beginning nobody is to see; its errors
-// come back as such.
+// Silent is a Reporter that shows nothing. Errors are returned as usual.
 type Silent struct{}
 
 func (Silent) Progress(catalog.Progress) {}

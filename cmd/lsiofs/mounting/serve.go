@@ -12,15 +12,15 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// drainTime is how long open files may be read on after a signal: enough for a
-// program to finish a batch, short of the 10 s after which docker stop kills.
+// drainTime is how long open files can still be read after a signal: enough for a program to finish
+// a batch, but less than the 10 s after which docker stop kills.
 const drainTime = 8 * time.Second
 
-// stateEvery is how often a served mount says how it is doing, to whom wants it.
+// stateEvery is the interval of a served mount's status reports.
 const stateEvery = 5 * time.Second
 
-// serve waits for the end of the mount. The first signal unmounts and lets
-// readers finish for a while, the second (force) does not wait for them.
+// serve waits for the end of the mount. The first signal unmounts and gives readers a while to
+// finish; the second (force) ends that wait.
 func serve(ctx, force context.Context, m *fs.Mount, h *heap, rep Reporter, log *slog.Logger) error {
 	ended := make(chan error, 1)
 	go func() { ended <- m.Wait() }()

@@ -13,30 +13,29 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
-// serviceReporter also tells the service manager that has started this process
-// (systemd, Type=notify) how the mount comes up and goes: READY=1 once the tree
-// answers, STOPPING=1 when it is being unmounted, and STATUS, a sentence for
-// systemctl status. A manager that does not listen is no reason to stop.
+// serviceReporter also notifies the service manager that started this process (systemd,
+// Type=notify) of the mount's start and end: READY=1 once the tree answers, STOPPING=1 when it is
+// being unmounted, and STATUS, a sentence for systemctl status. It ignores a manager that does not
+// listen.
 type serviceReporter struct {
 	Reporter
-	socket string           // its address; one that begins with @ is no file
-	seen   catalog.Progress // the last that moved
+	socket string           // its address; one that begins with @ is not a file
+	seen   catalog.Progress // the last one that advanced
 	filled opening.Filled   // likewise
-	next   time.Duration    // when, of the pass' clock, the next word of it is due
+	next   time.Duration    // when the next notice is due, by the pass's clock
 }
 
-// While an index pass moves, it has so long until the next word of it, whatever
-// TimeoutStartSec the unit has: a first index may take hours. One that stands
-// still is not prolonged.
+// Each notice of a moving index pass extends the start by startExtension, whatever TimeoutStartSec
+// the unit has: a first index may take hours. A pass that does not move is not extended.
 const (
 	startExtension = 2 * time.Minute
 	extendEvery    = time.Second
 )
 
-// notifyTimeout bounds how long a manager that reads nothing is waited for.
+// notifyTimeout bounds the wait for a manager that does not read.
 const notifyTimeout = time.Second
 
-// withService adds word to the service manager, where there is one.
+// withService adds notifications to the service manager, if there is one.
 func withService(r Reporter) Reporter {
 	socket := os.Getenv("NOTIFY_SOCKET")
 	if socket == "" {
@@ -45,8 +44,8 @@ func withService(r Reporter) Reporter {
 	return &serviceReporter{Reporter: r, socket: socket}
 }
 
-// notify sends assignments in one message (sd_notify(3)): one a line, which no
-// value may break, and with names of others in them, which systemctl shows.
+// notify sends assignments in one message (sd_notify(3)), one a line. Values are escaped, since
+// they may contain foreign names, must not break the line, and are shown by systemctl.
 func (r *serviceReporter) notify(assignments ...string) {
 	for i, a := range assignments {
 		assignments[i] = printable.Line(strings.ReplaceAll(a, "\n", "; "))
@@ -84,7 +83,7 @@ func (r *serviceReporter) Filling(f opening.Filled) {
 	r.notify(fmt.Sprintf("STATUS=filling the cache: %s", f), fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startExtension.Microseconds()))
 }
 
-// Waiting prolongs the start for as long as it takes: shards may come tomorrow.
+// Waiting extends the start for as long as it takes: shards may arrive tomorrow.
 func (r *serviceReporter) Waiting(w opening.Waited) {
 	r.Reporter.Waiting(w)
 	r.notify(fmt.Sprintf("STATUS=waiting: %s", w), fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startExtension.Microseconds()))

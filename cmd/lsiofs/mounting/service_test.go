@@ -27,11 +27,11 @@ func TestAServiceManagerWaitsForAnIndexPassThatMoves(t *testing.T) {
 	require.Equal(t, "120000000", said["EXTEND_TIMEOUT_USEC"])
 	require.Contains(t, said["STATUS"], "indexing: 1 of 4 shards, 100 MiB of 400 MiB (25 %)")
 	r.Progress(pass(6*time.Second+100*time.Millisecond, 200<<20))
-	m.RequireSilent() // once a second is enough
+	m.RequireSilent() // at most one message a second
 	r.Progress(pass(8*time.Second, 200<<20))
 	require.Contains(t, m.Next()["STATUS"], "50 %")
 	r.Progress(pass(80*time.Second, 200<<20))
-	m.RequireSilent() // it stands still
+	m.RequireSilent() // it does not move
 	r.Progress(catalog.Progress{Records: 40, Elapsed: 81 * time.Second, Done: true})
 	require.Equal(t, "indexed: 40 records; mounting", m.Next()["STATUS"])
 	r.Ended(errors.New("one line\nand another\n"))

@@ -17,14 +17,15 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// UnmountOptions say what is unmounted; Lazy detaches it and lets its readers finish.
+// UnmountOptions select what is unmounted. Lazy detaches the mount and lets its readers finish.
 type UnmountOptions struct {
 	Point string
 	Lazy  bool
 }
 
-// Unmount unmounts a mount of lsiofs, and says which processes keep a busy one. Unless it is lazy, it returns when the
-// server has let go of the dataset, too: a script may unmount the disk of the dataset next.
+// Unmount unmounts a mount of lsiofs. If it is busy, the error names the processes that use it.
+// Unless it is lazy, it also waits until the server has released the dataset, because a script may
+// unmount the dataset's disk next.
 func Unmount(ctx context.Context, o UnmountOptions, u *terminal.UI) error {
 	point, err := fs.ResolvePoint(o.Point)
 	if err != nil {
@@ -75,10 +76,11 @@ func Unmount(ctx context.Context, o UnmountOptions, u *terminal.UI) error {
 	return nil
 }
 
-// statusTime bounds how long a mount's status is waited for before it is unmounted.
+// statusTime bounds the wait for a mount's status before it is unmounted.
 const statusTime = 2 * time.Second
 
-// writtenFiles are the names of what programs have written into a mount besides its checkpoint.
+// writtenFiles returns the names of files that programs have written into a mount, apart from its
+// checkpoint.
 func writtenFiles(m fs.MountEntry, server *fs.Server) []string {
 	if server.Stopped() {
 		return nil
@@ -89,15 +91,16 @@ func writtenFiles(m fs.MountEntry, server *fs.Server) []string {
 	return nil
 }
 
-// How long a server's end is waited for: it takes milliseconds, and some seconds where storage does not answer or the
-// machine has much to do. After endSoon it is looked at why, after endSaid that is said.
+// Limits of the wait for a server's end. It takes milliseconds, or some seconds if storage does not
+// answer or the machine is busy. After endSoon the reason is determined, after endSaid it is
+// printed.
 const (
 	endSoon  = time.Second
 	endSaid  = 3 * time.Second
 	endBound = time.Minute
 )
 
-// letGo waits until the server of a mount that was unmounted has ended.
+// letGo waits until the server of an unmounted mount has ended.
 func letGo(ctx context.Context, m fs.MountEntry, s *fs.Server, name string, u *terminal.UI) error {
 	if s.PID == os.Getpid() || endsWithin(ctx, s, endSoon) {
 		return nil
@@ -131,8 +134,8 @@ func endsWithin(ctx context.Context, s *fs.Server, limit time.Duration) bool {
 	return s.Ended(ctx)
 }
 
-// UnmountPoint asks the kernel, and where that is not permitted fusermount3, which
-// may for its user's own mounts. A busy mount is EBUSY either way.
+// UnmountPoint unmounts through the kernel or, if that is not permitted, through fusermount3, which
+// may unmount its user's own mounts. Either way it returns EBUSY for a busy mount.
 func UnmountPoint(ctx context.Context, point string, lazy bool) error {
 	flags := unix.UMOUNT_NOFOLLOW
 	args := []string{"-u"}
@@ -151,7 +154,7 @@ func UnmountPoint(ctx context.Context, point string, lazy bool) error {
 		return nil
 	case errors.Is(err, exec.ErrNotFound):
 		return errors.New("fusermount3 is missing: install the package fuse3, or unmount as root")
-	case strings.Contains(text, "busy"): // it gives no other sign
+	case strings.Contains(text, "busy"): // the text is its only sign
 		return unix.EBUSY
 	}
 	return errors.New(text)

@@ -13,9 +13,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// findWarnings is what a person should know before training starts. A shuffle
-// that a checkpoint has brought (resumed) can't be changed any more, and was
-// measured when the run began: going on must not wait for it.
+// findWarnings returns warnings that the user should see before training starts. A shuffle from a
+// checkpoint (resumed) can't be changed and was measured when the run began, so resuming does not
+// wait for that measurement.
 func findWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, resumed bool) ([]string, error) {
 	warnings := append(opening.DamageLines(d.Catalog().Damaged(), 5), opening.ReasonLines(d.Catalog().DamageReasons())...)
 	s := d.Spec()
@@ -34,7 +34,7 @@ func findWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, res
 	if w := emptyWorkers(counts, s.Deal); w != "" {
 		warnings = append(warnings, w)
 	}
-	if s.Order.Shuffle == spec.ShuffleNone || resumed || s.Mix.Asked() { // a mixture is not to be even
+	if s.Order.Shuffle == spec.ShuffleNone || resumed || s.Mix.Asked() { // a mixture is not meant to be even
 		return warnings, nil
 	}
 	m, err := inspect.MeasureMixing(ctx, d, quality.Poor)
@@ -49,9 +49,9 @@ func findWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, res
 	return warnings, nil
 }
 
-// passedOver is a warning about files that are not read, where they are as many as those that are: folders of
-// images with a text or an array beside each are not meant as lines or rows. Other
-// formats often have a file beside each shard.
+// passedOver returns a warning if at least as many files are skipped as read: folders of images,
+// each with a text or an array next to it, are not meant as lines or rows. Other formats often have
+// a file next to each shard.
 func passedOver(c *catalog.Catalog) string {
 	name := c.Format().Name
 	if name != "lines" && name != "npy" || c.PassedOver() < c.Shards() {
@@ -62,8 +62,8 @@ func passedOver(c *catalog.Catalog) string {
 		terminal.Plural(uint64(c.Shards()), "shard"), name, terminal.Plural(uint64(c.PassedOver()), "file"))
 }
 
-// emptyWorkers is a warning about workers whose files hold no records, where
-// the tail rule is the reason.
+// emptyWorkers returns a warning about workers whose files hold no records because of the tail
+// rule.
 func emptyWorkers(counts []uint64, deal spec.Deal) string {
 	if deal.Tail != spec.TailDrop {
 		return ""
