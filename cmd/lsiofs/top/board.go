@@ -15,29 +15,29 @@ import (
 )
 
 const (
-	// historySamples bounds the past of a mount that is kept: one sample a second.
+	// historySamples bounds a mount's history, at one sample a second.
 	historySamples = 600
 	// mountsMost bounds how many mounts are watched at once.
 	mountsMost = 64
-	// listEvery is how often the table of mounts is looked at for new ones.
+	// listEvery is the interval at which the mount table is checked for new mounts.
 	listEvery = 2 * time.Second
 )
 
-// board watches mounts, once a second each, for whoever asks.
+// board watches mounts, each once a second, for all clients.
 type board struct {
-	named           []string // the mounts to watch; none: all of the user's
+	named           []string // the mounts to watch; if empty, all of the user's
 	every, patience time.Duration
 
 	mu     sync.Mutex
 	mounts map[string]*watched // by mount point
-	unseen int                 // mounts of the user beyond mountsMost
+	unseen int                 // number of the user's mounts beyond mountsMost
 }
 
-// watched is what is known of one mount. Its fields are guarded by the board's lock, but for
-// metrics, which has one of its own: only those who want metrics wait for them.
+// watched is the known state of one mount. The board's lock guards its fields except metrics, which
+// has its own lock so that only requests for metrics wait for it.
 type watched struct {
 	latest  frame
-	message string // why there is nothing newer than latest; "" where all is well
+	message string // why there is nothing newer than latest; "" if all is well
 	samples []sample
 	stop    context.CancelFunc
 
@@ -45,26 +45,26 @@ type watched struct {
 	metrics     patientFile
 }
 
-// sample is what readers got, and what they waited for, in one second.
+// sample is what readers received, and what they waited for, in one second.
 type sample struct {
 	Milliseconds   int64     `json:"ms"` // since 1970
 	BytesPerSecond float64   `json:"bytes_per_second"`
-	Waited         []float64 `json:"waited"` // of the readers' time, by stage
+	Waited         []float64 `json:"waited"` // share of the readers' time, by stage
 }
 
-// mountView is a mount as the page has it.
+// mountView is a mount in the page's data.
 type mountView struct {
 	Point       string   `json:"mount"`
 	Message     string   `json:"message,omitempty"`
 	Line        *Line    `json:"line,omitempty"`
 	EpochShare  float64  `json:"epoch_share"`
-	LeftSeconds float64  `json:"left_seconds"` // -1: that is not known
-	MoreStreams int      `json:"more_streams"` // that Line does not list
+	LeftSeconds float64  `json:"left_seconds"` // -1 if unknown
+	MoreStreams int      `json:"more_streams"` // streams not listed in Line
 	Facts       []fact   `json:"facts"`
 	Samples     []sample `json:"samples"`
 }
 
-// fact is a line for people.
+// fact is one line of text for the page.
 type fact struct {
 	Label string `json:"label"`
 	Text  string `json:"text"`
@@ -74,7 +74,7 @@ func newBoard(named []string) *board {
 	return &board{named: named, every: every, patience: patience, mounts: map[string]*watched{}}
 }
 
-// run watches until ctx ends, and then waits for those who watch.
+// run watches until ctx ends, and then waits for the watching goroutines.
 func (b *board) run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -89,7 +89,7 @@ func (b *board) run(ctx context.Context) {
 	}
 }
 
-// points are the mounts to watch now.
+// points returns the mounts to watch now.
 func (b *board) points() ([]string, error) {
 	if len(b.named) > 0 {
 		return b.named, nil
@@ -97,7 +97,7 @@ func (b *board) points() ([]string, error) {
 	return userMounts()
 }
 
-// attend begins to watch mounts that are new, and forgets those that are gone.
+// attend starts to watch new mounts and forgets those that are gone.
 func (b *board) attend(ctx context.Context, points []string, watching *sync.WaitGroup) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,8 +121,8 @@ func (b *board) attend(ctx context.Context, points []string, watching *sync.Wait
 	}
 }
 
-// follow looks at one mount once a second. One that is gone is looked for again: it may be
-// mounted anew.
+// follow reads one mount's status once a second. It keeps trying after the mount is gone, because
+// it may be mounted again.
 func (b *board) follow(ctx context.Context, point string, m *watched) {
 	w := newWatch(point)
 	w.status.patience = b.patience
@@ -162,14 +162,15 @@ func (f *frame) sample() sample {
 	return s
 }
 
-// boardState is what the page asks for.
+// boardState is the data that the page requests.
 type boardState struct {
 	Mounts []mountView `json:"mounts"`
-	// Unseen is how many mounts are not watched, since there are too many.
+	// Unseen is the number of mounts that are not watched because there are too many.
 	Unseen int `json:"unseen"`
 }
 
-// state is all mounts by name, each with its samples behind a time (milliseconds since 1970).
+// state returns all mounts sorted by name, each with its samples after a time in milliseconds since
+// 1970.
 func (b *board) state(after int64) boardState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -186,7 +187,7 @@ func (b *board) state(after int64) boardState {
 	return boardState{Mounts: views, Unseen: b.unseen}
 }
 
-// fill is what the page shows of a frame.
+// fill sets what the page shows of a frame.
 func (f *frame) fill(v *mountView) {
 	line := f.line()
 	line.Silent = f.silent.Seconds()
@@ -202,7 +203,7 @@ func (f *frame) fill(v *mountView) {
 	f.describe(describe)
 }
 
-// scrape reads the metrics of all mounts, each for its patience at most.
+// scrape reads the metrics of all mounts concurrently, waiting for each at most its patience.
 func (b *board) scrape(ctx context.Context) []scraped {
 	b.mu.Lock()
 	var all []scraped
@@ -227,8 +228,8 @@ func (b *board) scrape(ctx context.Context) []scraped {
 	return all
 }
 
-// userMounts are the mounts that the user made, in the order in which they were made, each place
-// once.
+// userMounts returns the mounts that the user made, in the order of their creation, without
+// duplicate mount points.
 func userMounts() ([]string, error) {
 	mounts, err := fs.Mounts()
 	if err != nil {

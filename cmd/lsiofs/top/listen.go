@@ -26,7 +26,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
-// The page loads its style, its script and board.json from where it came from, and nothing else.
+// The page loads its style, its script and board.json from its own origin, and nothing else.
 var (
 	//go:embed board.html
 	boardHTML string
@@ -37,20 +37,20 @@ var (
 )
 
 const (
-	// requestTime bounds how long a client may take to ask, and answerTime how long it may take to
+	// requestTime bounds how long a client may take to send a request, and answerTime how long to
 	// read the answer.
 	requestTime  = 10 * time.Second
 	answerTime   = 30 * time.Second
 	requestBytes = 16 << 10
-	clientsMost  = 32 // at once; others wait for their turn
+	clientsMost  = 32 // at once; others wait
 
 	loopbackHost  = "127.0.0.1"
 	pagePolicy    = "default-src 'none'; img-src data:; style-src 'self'; script-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 	metricsFormat = "text/plain; version=0.0.4; charset=utf-8"
 )
 
-// listenAddress is where --listen says to listen. A port alone, with or without a colon before
-// it, is one of the loopback address: only who names another address is heard on the network.
+// listenAddress returns the address for --listen. A port alone, with or without a colon before it,
+// is on the loopback address, so the network is reachable only if another address is named.
 func listenAddress(s string) (string, error) {
 	asked := s
 	if !strings.Contains(s, ":") {
@@ -107,7 +107,7 @@ func listen(ctx context.Context, o Options, u *terminal.UI) error {
 	return ctx.Err()
 }
 
-// reply is what a request is answered.
+// reply is the answer to a request.
 type reply struct {
 	status      int
 	contentType string
@@ -118,9 +118,9 @@ func text(status int, words string) reply {
 	return reply{status, "text/plain; charset=utf-8", []byte(words + "\n")}
 }
 
-// serve answers one request a connection until ctx ends. It is not the server of net/http, since
-// that one, with its HTTP/2, would be 0.5 MB of the program; requests and answers are that
-// package's. It waits for all that it has begun.
+// serve answers one request per connection until ctx ends, then waits for all that it has started.
+// It does not use net/http's server, which with its HTTP/2 would add 0.5 MB to the program, but
+// uses that package's requests and responses.
 func serve(ctx context.Context, l net.Listener, address string, answer func(*http.Request) reply) error {
 	ended := context.AfterFunc(ctx, func() { l.Close() })
 	defer ended()
@@ -159,8 +159,8 @@ func serve(ctx context.Context, l net.Listener, address string, answer func(*htt
 	}
 }
 
-// converse reads a request and answers it. Of a client that has gone, or says nothing that can be
-// understood, nobody is told.
+// converse reads a request and answers it. It reports nothing if the client has gone or sends an
+// invalid request.
 func converse(ctx context.Context, client net.Conn, address string, answer func(*http.Request) reply) {
 	if client.SetDeadline(time.Now().Add(requestTime)) != nil {
 		return
@@ -173,7 +173,7 @@ func converse(ctx context.Context, client net.Conn, address string, answer func(
 	if a.status == 0 {
 		a = answer(r.WithContext(ctx))
 	}
-	// What is left unread would have the kernel break the connection before the answer is read.
+	// If unread data were left, the kernel would reset the connection before the answer is read.
 	_, _ = io.Copy(io.Discard, r.Body)
 	if client.SetDeadline(time.Now().Add(answerTime)) != nil {
 		return
@@ -194,9 +194,9 @@ func converse(ctx context.Context, client net.Conn, address string, answer func(
 	_ = response.Write(client)
 }
 
-// refusal is for whoever may not see mounts, with status 0 for those who may: a browser that
-// shows a page of somebody else may not, whatever name that page has given this address (DNS
-// rebinding), and nobody may write.
+// refusal returns the reply to a client that may not see mounts, or status 0 for one that may. A
+// browser that shows a page of another origin may not, whatever name that page has given this
+// address (DNS rebinding). No client may write.
 func refusal(r *http.Request, address string) reply {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -209,8 +209,8 @@ func refusal(r *http.Request, address string) reply {
 	return reply{}
 }
 
-// namesUs says whether a request's Host is an address, or a name that nobody else can have given:
-// localhost, the machine's, or that of --listen.
+// namesUs reports whether a request's Host is an IP address, or a name that others can't have
+// chosen: localhost, the machine's, or that of --listen.
 func namesUs(host, address string) bool {
 	name := hostOf(host)
 	if _, err := netip.ParseAddr(name); err == nil {
@@ -220,7 +220,7 @@ func namesUs(host, address string) bool {
 	return strings.EqualFold(name, "localhost") || strings.EqualFold(name, hostOf(address)) || err == nil && strings.EqualFold(name, machine)
 }
 
-// hostOf is a Host or an address without its port.
+// hostOf returns a Host or an address without its port.
 func hostOf(s string) string {
 	if host, _, err := net.SplitHostPort(s); err == nil {
 		return host
@@ -228,8 +228,9 @@ func hostOf(s string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
 }
 
-// foreign says whether a browser asks for the page of another origin. A link there is no reading:
-// that page does not see what it leads to. (developer.mozilla.org, Fetch metadata.)
+// foreign reports whether a browser makes the request for a page of another origin. Following a
+// link from there is allowed, because that page does not see the result. (developer.mozilla.org,
+// Fetch metadata.)
 func foreign(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
 		return true
@@ -241,7 +242,7 @@ func foreign(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
-// answer gives the page, what it loads, and the metrics.
+// answer returns the page, what it loads, or the metrics.
 func (b *board) answer(r *http.Request) reply {
 	switch r.URL.Path {
 	case "/":
@@ -251,7 +252,7 @@ func (b *board) answer(r *http.Request) reply {
 	case "/board.css":
 		return reply{http.StatusOK, "text/css; charset=utf-8", []byte(style.CSS + boardCSS)}
 	case "/board.json":
-		after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64) // 0 without one: all
+		after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64) // 0 if missing: all samples
 		state, err := json.Marshal(b.state(after))
 		if err != nil {
 			return text(http.StatusInternalServerError, err.Error())

@@ -39,7 +39,7 @@ func TestWithoutAnAddressThePageIsOnLoopback(t *testing.T) {
 	}
 }
 
-// serving is a board that hurries, and answers until the test ends.
+// serving starts a board with short intervals, which answers until the test ends.
 func serving(t *testing.T, points ...string) (url string) {
 	b := newBoard(points)
 	b.every, b.patience = time.Millisecond, 50*time.Millisecond
@@ -80,7 +80,7 @@ func TestTopListensUntilItIsInterruptedAndSaysWhere(t *testing.T) {
 	require.ErrorIs(t, <-ended, context.Canceled)
 }
 
-// answer asks for a path, with headers in turn, a name and a value.
+// answer requests a URL. headers alternate between names and values.
 func answer(t *testing.T, url string, headers ...string) (status int, body string, header http.Header) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -135,7 +135,7 @@ func TestThePageHasWhatTopShowsOfEachMount(t *testing.T) {
 	require.Contains(t, text, `lsiofs_up{mount="`+b+`"} 0`)
 	require.Contains(t, text, `x{mount="`+a+`"} 1`)
 
-	// A mount that is gone is shown as it was, and is back when it is there again.
+	// A mount that is gone keeps its last state, and comes back when it exists again.
 	kept, err := os.ReadFile(filepath.Join(a, "status.json"))
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(filepath.Join(a, "status.json")))
@@ -153,13 +153,13 @@ func TestThePageHasWhatTopShowsOfEachMount(t *testing.T) {
 	require.Eventually(t, func() bool { return ofA().Message == "" }, time.Minute, 10*time.Millisecond)
 }
 
-// A pipe that nobody writes to is a mount that does not answer.
+// A pipe without a writer acts as a mount that does not answer.
 func TestAMountThatHangsHoldsUpNoOther(t *testing.T) {
 	hangs, well := t.TempDir(), pointWith(t, 1)
 	for _, name := range []string{"status.json", "metrics"} {
 		require.NoError(t, unix.Mkfifo(filepath.Join(hangs, name), 0o600))
 	}
-	t.Cleanup(func() { // whoever waits for a writer gets an end
+	t.Cleanup(func() { // end whatever waits for a writer
 		for _, name := range []string{"status.json", "metrics"} {
 			if f, err := os.OpenFile(filepath.Join(hangs, name), os.O_RDWR|unix.O_NONBLOCK, 0); err == nil {
 				f.Close()
@@ -229,7 +229,7 @@ func TestClientsThatSayNothingHoldUpNobodyForLong(t *testing.T) {
 		client, err := net.Dial("tcp", address)
 		require.NoError(t, err)
 		defer client.Close()
-		_, _ = io.WriteString(client, said) // it may hang up before the end
+		_, _ = io.WriteString(client, said) // the server may hang up before the end
 	}
 	for range clientsMost {
 		code, _, _ := answer(t, url)

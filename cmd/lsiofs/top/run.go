@@ -16,28 +16,28 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
-// Options are what is watched, and for how long.
+// Options select what is watched, and where it is shown.
 type Options struct {
-	// Points are the mounts. Without any, it is the user's only one, or with Listen all of the
-	// user's.
+	// Points are the mounts. If empty, they are the user's only mount or, with Listen, all of the
+	// user's mounts.
 	Points []string
 	Once   bool
-	// Listen is the address and port of a page and of metrics, "" for a terminal.
+	// Listen is the address and port of a page and of metrics, or "" to use the terminal.
 	Listen string
 }
 
 const (
 	every = time.Second
-	// patience is how long status may take to come before that is said.
+	// patience is how long a status may take before the delay is reported.
 	patience = 3 * time.Second
-	// rateSeconds is over how much of the past rates of streams are.
+	// rateSeconds is the period over which streams' rates are averaged.
 	rateSeconds = 10
-	// onceWidth is the width of a frame where there is no terminal.
+	// onceWidth is the width of a frame without a terminal.
 	onceWidth = 80
 )
 
-// Run shows frames until the mount is gone or ctx ends: on a terminal until q, else
-// a line a second; one frame where that was asked for. With Listen it serves a page.
+// Run shows frames until the mount is gone or ctx ends: on a terminal until q, otherwise one line a
+// second, or a single frame with Once. With Listen it serves a page.
 func Run(ctx context.Context, o Options, u *terminal.UI) error {
 	if o.Listen != "" {
 		return listen(ctx, o, u)
@@ -63,7 +63,7 @@ func Run(ctx context.Context, o Options, u *terminal.UI) error {
 	return lines(ctx, w, func(f frame) error { return printLine(u.Out, f) })
 }
 
-// onlyPoint is the mount to show on a terminal.
+// onlyPoint returns the mount to show on a terminal.
 func onlyPoint(named []string) (string, error) {
 	points := named
 	if len(named) == 0 {
@@ -87,7 +87,7 @@ func printLine(w io.Writer, f frame) error {
 	return err
 }
 
-// once prints one frame, of what went on for a second.
+// once prints one frame that covers one second.
 func once(ctx context.Context, w *watch, u *terminal.UI) error {
 	if !pause(ctx, every) {
 		return ctx.Err()
@@ -109,7 +109,7 @@ func once(ctx context.Context, w *watch, u *terminal.UI) error {
 	return err
 }
 
-// lines gives a frame a second to show until the mount is gone.
+// lines passes a frame a second to show until the mount is gone.
 func lines(ctx context.Context, w *watch, show func(frame) error) error {
 	for pause(ctx, every) {
 		f := w.look(ctx)
@@ -126,7 +126,7 @@ func lines(ctx context.Context, w *watch, show func(frame) error) error {
 	return ctx.Err()
 }
 
-// pause waits; no means that ctx has ended.
+// pause waits for d. It returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

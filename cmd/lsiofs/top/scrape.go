@@ -7,16 +7,15 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// scraped are the metrics of one mount, as Prometheus' text format has them.
+// scraped holds the metrics of one mount in Prometheus' text format.
 type scraped struct {
 	point string
-	text  string // "" where the mount did not give them
+	text  string // "" if the mount did not return them
 }
 
-// merged joins the metrics of several mounts: each value gets the label mount, and all values of
-// a metric stand together, as the format demands
-// (prometheus.io/docs/instrumenting/exposition_formats, version 0.0.4). lsiofs_up is 1 for a mount
-// that gave its metrics, and 0 for one that did not.
+// merged joins the metrics of several mounts: each value gets the label mount, and all values of a
+// metric are together, as the format requires (prometheus.io/docs/instrumenting/exposition_formats,
+// version 0.0.4). lsiofs_up is 1 for a mount that returned its metrics, and 0 for one that did not.
 func merged(mounts []scraped) []byte {
 	type family struct{ head, values strings.Builder }
 	families := map[string]*family{}
@@ -43,7 +42,7 @@ func merged(mounts []scraped) []byte {
 		var inHead, known bool
 		for line := range strings.Lines(m.text) {
 			line = strings.TrimSuffix(line, "\n")
-			if rest, ok := strings.CutPrefix(line, "# "); ok { // HELP and TYPE, in turn, of one metric
+			if rest, ok := strings.CutPrefix(line, "# "); ok { // HELP and TYPE of one metric, in either order
 				words := strings.SplitN(rest, " ", 3)
 				if len(words) < 3 {
 					continue

@@ -42,7 +42,8 @@ lsiofs_up{mount="/mnt/gone"} 0
 `, string(merged([]scraped{{"/mnt/a", a}, {`/mnt/"c\`, c}, {"/mnt/gone", ""}})))
 }
 
-// FuzzMerged: whatever a mount gives, each line that comes out is one of its own, or has the label.
+// FuzzMerged checks that each line of values in the result has the label of its mount, whatever
+// mounts return.
 func FuzzMerged(f *testing.F) {
 	f.Add("# HELP a b\n# TYPE a gauge\na 1\na{x=\"y\"} 2\n", "a 1")
 	f.Add("# HELP\n# \n\n{\n a\n", "# TYPE x y z")

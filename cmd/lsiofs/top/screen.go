@@ -9,8 +9,7 @@ import (
 	"github.com/gdamore/tcell/v2"
 )
 
-// onScreen redraws frames on the terminal until q, Escape or Ctrl-C, or until
-// the mount is gone.
+// onScreen redraws frames on the terminal until q, Escape or Ctrl-C, or until the mount is gone.
 func onScreen(ctx context.Context, w *watch) error {
 	screen, err := tcell.NewScreen()
 	if err == nil {
@@ -32,8 +31,8 @@ func drawFrames(ctx context.Context, w *watch, screen tcell.Screen) error {
 	go func() { defer close(done); screen.ChannelEvents(events, quit) }()
 	defer func() { close(quit); <-done }()
 
-	// Frames come from a goroutine of their own, so that keys are never late. The
-	// watch is that one's until it has given a frame that ends it.
+	// Frames come from a separate goroutine so that keys are never delayed. It owns the watch until
+	// it has sent a frame that ends the watch.
 	last := w.frame()
 	frames := make(chan frame)
 	watching := make(chan struct{})
@@ -79,7 +78,7 @@ func drawFrames(ctx context.Context, w *watch, screen tcell.Screen) error {
 	}
 }
 
-// drawOn puts a frame on the screen; what does not fit is left out.
+// drawOn draws a frame on the screen. What does not fit is left out.
 func drawOn(screen tcell.Screen, f frame) {
 	width, height := screen.Size()
 	screen.Clear()
@@ -93,7 +92,7 @@ func drawOn(screen tcell.Screen, f frame) {
 			style = style.Bold(true)
 		}
 		x := 0
-		for _, r := range line { // all of them are one column wide
+		for _, r := range line { // every rune is one column wide
 			screen.SetContent(x, y, r, nil, style)
 			x++
 		}

@@ -11,12 +11,12 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// reading are the streams below epoch-N that are read, by epoch and worker.
+// reading returns the streams below epoch-N that are being read, by epoch and worker.
 func (f *frame) reading() []streamLine {
 	return f.readingOf(func(*fs.StreamReport) bool { return true })
 }
 
-// latestReading are those of them whose directory is read last.
+// latestReading returns those in the directory that was read last.
 func (f *frame) latestReading() []streamLine {
 	return f.readingOf(func(s *fs.StreamReport) bool { return s.Directory == f.now.Reading.Directory })
 }
@@ -48,8 +48,8 @@ func (f *frame) readingOf(wanted func(*fs.StreamReport) bool) []streamLine {
 	return lines
 }
 
-// readBefore is how far the stream of this name was in the earlier state; no means that
-// there is none, or that it may be one of those that it does not list.
+// readBefore returns how far the stream of this name had been read in the earlier state. known is
+// false if there is no earlier state, or if the stream may be one that it does not list.
 func (f *frame) readBefore(name string) (readBytes int64, known bool) {
 	if f.before == nil || f.now.UptimeSeconds <= f.before.UptimeSeconds {
 		return 0, false
@@ -65,15 +65,15 @@ func (f *frame) readBefore(name string) (readBytes int64, known bool) {
 	return 0, f.before.Reading.More == 0
 }
 
-// readsBelow says whether what is read is below epoch-N.
+// readsBelow reports whether the latest reads are below epoch-N.
 func (f *frame) readsBelow() bool { return f.now.Reading != nil && f.now.Reading.Latest }
 
-// readsRoot says whether a worker file of the root has been read.
+// readsRoot reports whether a worker file in the root has been read.
 func (f *frame) readsRoot() bool {
 	return slices.ContainsFunc(f.now.Files, func(x fs.FileReport) bool { return x.HasReader || x.DeliveredBytes > 0 })
 }
 
-// epochNumber is the epoch that is read.
+// epochNumber returns the number of the epoch that is read.
 func (f *frame) epochNumber() uint64 {
 	if f.readsBelow() {
 		return f.now.Reading.Epoch
@@ -81,7 +81,7 @@ func (f *frame) epochNumber() uint64 {
 	return f.now.Epoch
 }
 
-// drawStreams is a row a stream, below epoch-N under the name of its directory.
+// drawStreams draws one row per stream; below epoch-N under the name of its directory.
 func (f *frame) drawStreams(say func(string, ...any), width int) {
 	lines := f.streams()
 	shown := lines[:min(len(lines), shownStreams)]
@@ -113,7 +113,7 @@ func (f *frame) drawStreams(say func(string, ...any), width int) {
 	}
 }
 
-// streamsInAll is how many there are of what streams gives.
+// streamsInAll returns the total number of streams, of which streams lists some.
 func (f *frame) streamsInAll() int {
 	n := 0
 	if f.now.Reading != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// savedStatus is one of two that a real mount wrote, some seconds apart.
+// savedStatus returns one of two states that a real mount wrote some seconds apart.
 func savedStatus(t *testing.T, n int) *fs.Status {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", fmt.Sprintf("status-%d.json", n)))
@@ -29,7 +29,8 @@ func savedStatus(t *testing.T, n int) *fs.Status {
 	return s
 }
 
-// readBelow has two workers of four read epoch 3 from a record on, and one more epoch 2.
+// readBelow sets a state in which two of four workers read epoch 3 from some record on, and another
+// one epoch 2.
 func readBelow(s *fs.Status, readBytes int64) *fs.Status {
 	stream := func(dir string, epoch, from, w uint64, read int64, share float64, open bool) fs.StreamReport {
 		return fs.StreamReport{
@@ -71,7 +72,7 @@ func TestTopShowsWhatIsReadBelowAnEpochWithItsPlaceInIt(t *testing.T) {
 	}
 }
 
-// ofAService is a status of a dataset in a bucket, with a disk cache.
+// ofAService makes it the status of a dataset in a bucket, with a disk cache.
 func ofAService(s *fs.Status) *fs.Status {
 	s.Dataset = "s3://bucket/train"
 	s.Explain.Verdict.Text = "readers wait for s3://bucket/train 71 % of the time: throttled, 12 of 3,456 requests in 60 s were turned away; larger --chunk-bytes take fewer requests, and a disk cache saves them from the second epoch on"
@@ -100,7 +101,8 @@ func TestTopShowsHowAServiceAnswers(t *testing.T) {
 	require.NotContains(t, f.draw(80), "first bytes  ", "a dataset in a file system has none")
 }
 
-// pointWith is a directory with a status.json, as far as files can be a mount.
+// pointWith returns a directory with a status.json, which resembles a mount as far as plain files
+// can.
 func pointWith(t *testing.T, n int) string {
 	dir := t.TempDir()
 	b, err := os.ReadFile(filepath.Join("testdata", fmt.Sprintf("status-%d.json", n)))
@@ -156,7 +158,7 @@ func TestStreamsThatEndAndStreamsThatRest(t *testing.T) {
 	require.Equal(t, 5.0, left)
 }
 
-// A pipe that nobody writes to is a mount that does not answer.
+// A pipe without a writer acts as a mount that does not answer.
 func TestTopShowsAMountThatHangs(t *testing.T) {
 	dir := pointWith(t, 1)
 	w := newWatch(dir)
@@ -171,7 +173,7 @@ func TestTopShowsAMountThatHangs(t *testing.T) {
 	require.Positive(t, w.look(t.Context()).silent, "one read is under way, and no other")
 	b, err := json.Marshal(savedStatus(t, 2))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(path, b, 0o600)) // as the mount answers at last
+	require.NoError(t, os.WriteFile(path, b, 0o600)) // the mount answers at last
 	w.status.patience = time.Minute
 	f = w.look(t.Context())
 	require.NoError(t, f.err)
@@ -215,8 +217,8 @@ func TestTheScreenIsLeftWhenTheMountIsGone(t *testing.T) {
 	require.ErrorContains(t, drawFrames(t.Context(), w, s), "was unmounted, or its server has ended")
 }
 
-// shownScreen keeps what it shows as text: the cells of a simulation are written
-// to by who draws.
+// shownScreen keeps what it shows as text, because the drawing goroutine writes to the cells of a
+// simulation.
 type shownScreen struct {
 	tcell.SimulationScreen
 	mu   sync.Mutex
@@ -238,7 +240,7 @@ func (s *shownScreen) Show() {
 	s.text = b.String()
 }
 
-// shown is what is on the screen. Anybody may ask.
+// shown returns the text on the screen. It is safe for concurrent use.
 func (s *shownScreen) shown() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

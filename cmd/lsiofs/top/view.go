@@ -14,19 +14,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
-// streamLine is how far one stream is.
+// streamLine is the progress of one stream.
 type streamLine struct {
 	Name           string  `json:"name"`
 	DeliveredBytes int64   `json:"delivered_bytes"`
 	SizeBytes      int64   `json:"size_bytes"`
 	BytesPerSecond float64 `json:"bytes_per_second"`
-	// LeftSeconds is when it comes to its end at this rate; -1: that is not known.
+	// LeftSeconds is the time until its end at this rate, or -1 if unknown.
 	LeftSeconds float64 `json:"left_seconds"`
-	// EpochShare is its place in the epoch, of a stream below epoch-N.
+	// EpochShare is the position in the epoch, for streams below epoch-N.
 	EpochShare float64 `json:"epoch_share,omitempty"`
 }
 
-// Line is a frame under --json.
+// Line is a frame for --json.
 type Line struct {
 	Time        time.Time        `json:"time"`
 	Dataset     string           `json:"dataset"`
@@ -45,10 +45,10 @@ type Line struct {
 	Retries     uint64           `json:"retries"`
 	Errors      uint64           `json:"errors"`
 	Skipped     uint64           `json:"skipped"`
-	// Remote and Cache are the service that has the dataset, and the disk cache of it.
+	// Remote and Cache describe the service that stores the dataset, and the dataset's disk cache.
 	Remote *fs.RemoteReport `json:"remote,omitempty"`
 	Cache  *fs.CacheReport  `json:"cache,omitempty"`
-	// Growing is how a dataset that grows stands.
+	// Growing is the state of a growing dataset.
 	Growing *fs.GrowingReport `json:"growing,omitempty"`
 }
 
@@ -63,7 +63,7 @@ func (f *frame) line() Line {
 	}
 }
 
-// skipped is how much was left out as damaged.
+// skipped returns how much was left out as damaged.
 func skipped(s *fs.Status) (n uint64) {
 	for _, count := range s.Pipeline.Damages {
 		n += count
@@ -71,8 +71,8 @@ func skipped(s *fs.Status) (n uint64) {
 	return n
 }
 
-// streams are those that are read, with what they did between the two states: those
-// below epoch-N and those of the root, or the latter alone where nobody reads any.
+// streams returns the streams that are being read, with their rates between the two states: those
+// below epoch-N and those of the root. If neither is being read, it returns those of the root.
 func (f *frame) streams() []streamLine {
 	lines := f.reading()
 	if len(lines) > 0 && !f.readsRoot() {
@@ -81,7 +81,7 @@ func (f *frame) streams() []streamLine {
 	return append(lines, f.rootStreams()...)
 }
 
-// rootStreams are those of the worker files.
+// rootStreams returns the streams of the root's worker files.
 func (f *frame) rootStreams() []streamLine {
 	lines := make([]streamLine, len(f.now.Files))
 	for i, x := range f.now.Files {
@@ -101,8 +101,8 @@ func (f *frame) rootStreams() []streamLine {
 	return lines
 }
 
-// epoch is how much of the epoch's bytes has gone out, and when the last stream
-// ends; -1: that is not known.
+// epoch returns the share of the epoch's bytes that was sent, and when the last stream ends, or -1
+// if unknown.
 func (f *frame) epoch() (share, leftSeconds float64) {
 	var sent, size int64
 	lines := f.rootStreams()
@@ -127,7 +127,7 @@ func (f *frame) epoch() (share, leftSeconds float64) {
 	return float64(sent) / float64(size), leftSeconds
 }
 
-// short is a frame in one line.
+// short formats a frame as one line.
 func (f *frame) short() string {
 	if f.silent > 0 {
 		return f.silence()
@@ -140,7 +140,7 @@ func (f *frame) silence() string {
 	return printable.Line(fmt.Sprintf("%s has not answered for %s", f.point, terminal.Round(f.silent)))
 }
 
-// rate is how many bytes readers got in the last second.
+// rate returns the number of bytes that readers received in the last second.
 func (f *frame) rate() float64 {
 	stages := f.now.Explain.Second.Stages
 	if len(stages) == 0 {
@@ -156,11 +156,10 @@ func leftText(before string, seconds float64) string {
 	return before + terminal.Round(time.Duration(seconds*float64(time.Second))).String() + " left"
 }
 
-// shownStreams bounds the list of a frame.
+// shownStreams bounds the streams listed in a frame.
 const shownStreams = 16
 
-// draw is a frame as text, lines of at most width columns, each rune of which is
-// one.
+// draw formats a frame as text. Lines have at most width columns, and each rune takes one.
 func (f *frame) draw(width int) string {
 	width = min(max(width, 40), 160)
 	var b strings.Builder
@@ -187,7 +186,7 @@ func (f *frame) draw(width int) string {
 	return b.String()
 }
 
-// drawStages is a row for the readers' own time, and one a stage.
+// drawStages draws a row for the readers' own time, and one per stage.
 func (f *frame) drawStages(say func(string, ...any), width int) {
 	e := &f.now.Explain
 	head := "time of readers"
@@ -212,7 +211,7 @@ func (f *frame) drawStages(say func(string, ...any), width int) {
 	}
 }
 
-// drawFacts is memory, and what was counted.
+// drawFacts draws the memory, the counters and other facts.
 func (f *frame) drawFacts(say func(string, ...any), width int) {
 	x := &f.now.Pipeline.Fetch
 	held := 0.0
@@ -234,14 +233,14 @@ func (f *frame) drawFacts(say func(string, ...any), width int) {
 	f.describe(describe)
 }
 
-// describe calls line with what else there is to say of the mount.
+// describe calls line with the other facts about the mount.
 func (f *frame) describe(line func(label, format string, args ...any)) {
 	f.now.DescribeGrowing(line)
 	f.now.DescribeCubes(line)
 	f.now.DescribeService(line)
 }
 
-// counted is what was counted since the mount began, in words.
+// counted describes the counters since the mount's start.
 func (f *frame) counted() string {
 	s, x := f.now, &f.now.Pipeline.Fetch
 	text := fmt.Sprintf("%s went out", terminal.Plural(x.RecordsOut, "record"))
@@ -257,7 +256,7 @@ func (f *frame) counted() string {
 	return text
 }
 
-// meterBar is a bar of n columns.
+// meterBar returns a bar of n columns.
 func meterBar(share float64, n int) string {
 	n = max(n, 4)
 	full := int(min(max(share, 0), 1)*float64(n) + 0.5)
@@ -266,7 +265,7 @@ func meterBar(share float64, n int) string {
 
 func pad(s string, n int) string { return s + strings.Repeat(" ", max(n-utf8.RuneCountInString(s), 0)) }
 
-// clip cuts a line off.
+// clip cuts a line to width columns.
 func clip(s string, width int) string {
 	if utf8.RuneCountInString(s) <= width {
 		return strings.TrimRight(s, " ")
@@ -274,7 +273,7 @@ func clip(s string, width int) string {
 	return string([]rune(s)[:width-1]) + "…"
 }
 
-// wrap breaks a text into lines, between words.
+// wrap breaks a text into lines between words.
 func wrap(s string, width int) []string {
 	var lines []string
 	line := ""

@@ -16,12 +16,12 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// patientFile reads a file of a mount again and again. A read that does not come back is
-// waited for while its owner goes on; there is never a second beside it.
+// patientFile reads a file of a mount repeatedly. If a read does not return, its owner can go on
+// without it, and no second one is started meanwhile.
 type patientFile struct {
 	path     string
-	patience time.Duration // how long a read waits before it says that nothing has come
-	reading  chan fileRead // of a read that is late; nil: there is none
+	patience time.Duration // how long a call waits before it reports that there is no answer
+	reading  chan fileRead // a read that is late; nil if none is
 	asked    time.Time
 }
 
@@ -30,7 +30,7 @@ type fileRead struct {
 	err   error
 }
 
-// read gives the file's bytes, or for how long the mount has not given them.
+// read returns the file's bytes, or for how long the mount has not returned them.
 func (f *patientFile) read(ctx context.Context) (b []byte, silent time.Duration, err error) {
 	if f.reading == nil {
 		f.reading, f.asked = make(chan fileRead, 1), time.Now()
@@ -52,36 +52,36 @@ func (f *patientFile) read(ctx context.Context) (b []byte, silent time.Duration,
 	}
 }
 
-// watch reads the status of a mount again and again.
+// watch reads the status of a mount repeatedly.
 type watch struct {
 	point   string
 	status  patientFile
-	history []*fs.Status // the newest last
+	history []*fs.Status // the newest is last
 }
 
 func newWatch(point string) *watch {
 	return &watch{point: point, status: patientFile{path: filepath.Join(point, "status.json"), patience: patience}}
 }
 
-// frame is what is known at one time.
+// frame is the known state at one time.
 type frame struct {
 	point string
-	// now and before are two states, some seconds apart; now may be the last that
-	// is known of a mount that does not answer.
+	// now and before are two states, some seconds apart. now may be the last known state of a mount
+	// that does not answer.
 	now, before *fs.Status
-	silent      time.Duration // for how long it has not answered, 0 where it has
-	err         error         // the watch is over
+	silent      time.Duration // for how long it has not answered; 0 if it has
+	err         error         // the reason why the watch has ended
 }
 
-// look reads the status. A mount that has never answered is an error when the watch's patience
-// is over.
+// look reads the status. It returns an error if a mount that has never answered exceeds the watch's
+// patience.
 func (w *watch) look(ctx context.Context) frame {
 	b, silent, err := w.status.read(ctx)
 	switch {
 	case err != nil:
 		return frame{point: w.point, err: err}
 	case silent > 0 && len(w.history) == 0:
-		err := fs.Answers(ctx, w.point) // nil: the mount does, but its status takes long
+		err := fs.Answers(ctx, w.point) // nil: the mount answers, but its status takes long
 		if err == nil {
 			err = fmt.Errorf("%s has not answered for %s", w.status.path, terminal.Round(silent))
 		}
@@ -113,7 +113,7 @@ func (w *watch) frame() frame {
 	return f
 }
 
-// failed says why the watch is over.
+// failed returns an error that describes why the watch has ended.
 func (w *watch) failed(err error) error {
 	seen := len(w.history) > 0
 	gone := errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.ECANCELED) || errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
