@@ -5,19 +5,19 @@ import (
 	"runtime/debug"
 )
 
-// Info says which program this is.
+// Info identifies a program's build.
 type Info struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit"`
-	Modified bool   `json:"modified"` // the tree had changes that are not in the commit
+	Modified bool   `json:"modified"` // the tree had uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
-	// Dependencies are what is linked in; only where they are asked for.
+	// Dependencies are the linked modules, only if requested.
 	Dependencies []Dependency `json:"dependencies,omitempty"`
 }
 
-// Of gives what Go has written into this program. A version or a commit that
-// was set when it was linked goes before that; "" for none.
+// Of returns the information that Go has written into this program. A version or commit set at link
+// time takes precedence; "" for none.
 func Of(version, commit string) Info {
 	b := Info{Version: version, Commit: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

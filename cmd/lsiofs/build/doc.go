@@ -1,4 +1,4 @@
-// Package build says which lsiofs is running: version, commit, Go version and platform,
-// and the linked modules with their licences. A test of this package generates
-// licences.txt from the modules' own files.
+// Package build identifies the running lsiofs: version, commit, Go version and platform, and the
+// linked modules with their licences. A test of this package generates licences.txt from the
+// modules' own files.
 package build

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// licencesText names the licence of each module that is linked into lsiofs, a
-// line each: path, SPDX expression. A test makes it of the modules' own files, and
-// fails when it is not theirs any more.
+// licencesText names the licence of each module linked into lsiofs, one a line: path, SPDX
+// expression. A test generates it from the modules' own files and fails when it is out of date.
 //
 //go:embed licences.txt
 var licencesText string
@@ -21,11 +20,10 @@ type Dependency struct {
 	Licence string `json:"licence"`
 }
 
-// standardLibrary is what comes with Go, under Go's licence.
+// standardLibrary is Go's own code, under Go's licence.
 const standardLibrary = "std"
 
-// Dependencies are the modules of a build, in the order of their paths, behind
-// the standard library.
+// Dependencies returns the standard library and the modules of a build, sorted by path.
 func Dependencies(info *debug.BuildInfo) []Dependency {
 	licences := map[string]string{}
 	for line := range strings.Lines(licencesText) {

@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
 )
 
-// licenceTexts are sentences that stand in a licence and in no other one.
+// licenceTexts are sentences that occur in one licence only.
 var licenceTexts = []struct{ id, sentence string }{
 	{"Apache-2.0", "Apache License Version 2.0, January 2004"},
 	{"MPL-2.0", "Mozilla Public License Version 2.0"},
@@ -26,7 +26,7 @@ var licenceTexts = []struct{ id, sentence string }{
 	{"MIT", "Permission is hereby granted, free of charge, to any person obtaining a copy"},
 }
 
-// licenceOf is the SPDX expression of a text: all licences that are in it.
+// licenceOf returns the SPDX expression of a text: all licences found in it.
 func licenceOf(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	var found []string
@@ -44,8 +44,8 @@ func licenceOf(text string) string {
 	return strings.Join(found, " AND ")
 }
 
-// linkedModules are the directories of the modules that lsiofs is made of, on
-// both platforms of a release.
+// linkedModules returns the directories of the modules that lsiofs consists of, on both platforms
+// of a release.
 func linkedModules(t *testing.T) map[string]string {
 	t.Helper()
 	dirs := map[string]string{}
@@ -65,9 +65,8 @@ func linkedModules(t *testing.T) map[string]string {
 	return dirs
 }
 
-// TestLicencesAreThoseOfTheModulesThatAreLinked makes licences.txt from the files
-// of the module cache. A module that comes in, leaves, or changes its licence
-// shows here; -update writes the file anew, to be looked at.
+// The expected licences.txt is made from the files of the module cache. It changes when a module is
+// added, removed, or changes its licence. -update writes the file again, for review.
 func TestLicencesAreThoseOfTheModulesThatAreLinked(t *testing.T) {
 	var b strings.Builder
 	dirs := linkedModules(t)
