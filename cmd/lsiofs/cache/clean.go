@@ -11,14 +11,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
-// cleaned is what Clean has done, for programs.
+// cleaned is the result of Clean as JSON.
 type cleaned struct {
 	Removed int   `json:"removed"`
 	InUse   int   `json:"in_use"`
 	Bytes   int64 `json:"freed_bytes"`
 }
 
-// Clean removes objects that no mount uses, and says what it has freed.
+// Clean removes objects that no mount uses, and reports what it has freed.
 func Clean(ctx context.Context, d *cached.Directory, which cached.Which, u *terminal.UI) error {
 	c, err := d.Clean(ctx, which)
 	if err != nil {
@@ -34,7 +34,7 @@ func Clean(ctx context.Context, d *cached.Directory, which cached.Which, u *term
 	return u.Printf("%s\n", text)
 }
 
-// Unused is the value of a flag: a time in days (30d) or in units of Go (12h).
+// Unused is a flag's value: a time in days (30d) or in Go's units (12h).
 type Unused time.Duration
 
 func (v *Unused) String() string {

@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
-// Use opens a cache's directory for work, and closes it. dir is "" for the user's own: that
-// there is none is then said, and no error.
+// Use opens a cache's directory for work and closes it. If dir is "", it opens the user's default.
+// If that does not exist, Use prints so and returns nil.
 func Use(dir string, u *terminal.UI, log *slog.Logger, work func(*cached.Directory) error) error {
 	path, err := pipeline.CacheDirectory(dir)
 	if err != nil {
@@ -29,8 +29,8 @@ func Use(dir string, u *terminal.UI, log *slog.Logger, work func(*cached.Directo
 	return errors.Join(work(d), d.Close())
 }
 
-// Canonical is the URL by which the cache knows what the user means: without a query, which
-// may hold secrets, and without a slash at the end.
+// Canonical returns the URL by which the cache knows what the user means: without a query, which
+// may contain secrets, and without a trailing slash.
 func Canonical(url string) string {
 	url, _, _ = strings.Cut(url, "?")
 	return strings.TrimRight(url, "/")

@@ -20,22 +20,22 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// Outcome is what became of comparing an object with its service.
+// Outcome is the result of comparing an object with its service.
 type Outcome string
 
-// The outcomes. Only the first one says that the bytes here are those of the service.
+// The outcomes. Only Same means that the bytes here are the service's.
 const (
 	Same      Outcome = "same"
 	Differs   Outcome = "differs"
-	Changed   Outcome = "changed"     // the service has another version, or none, by now
-	NoSum     Outcome = "no checksum" // that could be compared
-	NotWhole  Outcome = "not whole"   // here
-	NotAsked  Outcome = "not asked"   // nobody knows where to ask
+	Changed   Outcome = "changed"     // the service has another version by now, or none
+	NoSum     Outcome = "no checksum" // no checksum that could be compared
+	NotWhole  Outcome = "not whole"   // not all of it is in the cache
+	NotAsked  Outcome = "not asked"   // the service is not known
 	NoAnswer  Outcome = "no answer"
 	maxAsking         = 16 // objects at a time
 )
 
-// Compared is what was found of one object.
+// Compared is the result for one object.
 type Compared struct {
 	URL     string  `json:"url"`
 	Outcome Outcome `json:"remote"`
@@ -53,23 +53,23 @@ type comparison struct {
 	mu       sync.Mutex
 	services map[string]*service // by folder
 	counts   map[Outcome]int
-	left     int // that differ and stay
+	left     int // differing objects that stay in the cache
 }
 
-// service is a folder that is open, or why it can't be.
+// service is an open folder, or the reason why it can't be opened.
 type service struct {
 	once sync.Once
 	open *probe.Service
 	err  error
 }
 
-// CompareRemote compares the objects that are all in a cache with the checksums that their
-// services tell. With repair, what differs is dropped, and so fetched again when it is read.
-// What differs and stays is an error, and so is what got no answer.
+// CompareRemote compares the objects that are complete in a cache with the checksums that their
+// services report. With repair, differing objects are dropped, so that they are fetched again when
+// read. It returns an error if differing objects stay, or if a service did not answer.
 func CompareRemote(ctx context.Context, d *cached.Directory, repair bool, o probe.Options, u *terminal.UI) (err error) {
 	var entries []cached.Entry
 	if err := d.List(ctx, func(e cached.Entry) error {
-		if e.Damaged == "" { // of which Verify has told
+		if e.Damaged == "" { // Verify reports those
 			entries = append(entries, e)
 		}
 		return nil
@@ -79,7 +79,7 @@ func CompareRemote(ctx context.Context, d *cached.Directory, repair bool, o prob
 	if o.Credentials, err = probe.NewCredentials(); err != nil {
 		return err
 	}
-	defer o.Credentials.Close() // after the services
+	defer o.Credentials.Close() // deferred, so after the services
 	c := &comparison{d: d, options: o, repair: repair, ui: u, services: map[string]*service{}, counts: map[Outcome]int{}}
 	defer func() { err = errors.Join(err, c.close()) }()
 	group, asking := errgroup.WithContext(ctx)
@@ -108,7 +108,7 @@ func (c *comparison) close() (err error) {
 	return err
 }
 
-// at opens the folder that an object lies in, once. Its path there is the second result.
+// at returns the open folder of an object and the object's name in it. Each folder is opened once.
 func (c *comparison) at(ctx context.Context, url string) (*probe.Service, string, error) {
 	folder, name := path.Split(url)
 	c.mu.Lock()
@@ -120,7 +120,7 @@ func (c *comparison) at(ctx context.Context, url string) (*probe.Service, string
 	c.mu.Unlock()
 	s.once.Do(func() {
 		if s.open, s.err = probe.OpenFolder(ctx, folder, c.options); s.err == nil && strings.TrimSuffix(s.open.Name(), "/")+"/" != folder {
-			// Credentials go where the user says, not where a file of the cache does.
+			// Credentials are sent where the user says, not where a file of the cache does.
 			s.err = fmt.Errorf("it is at another service than %s: name that with --endpoint", s.open.Name())
 			s.err = errors.Join(s.err, s.open.Close())
 			s.open = nil
@@ -162,7 +162,7 @@ func (c *comparison) compare(ctx context.Context, e cached.Entry) (Compared, err
 	}
 	wrong, err := sums.Differs(func(w io.Writer) error { return c.d.Copy(ctx, e.Name, w) })
 	switch {
-	case errors.Is(err, cached.ErrNotWhole): // it was dropped meanwhile
+	case errors.Is(err, cached.ErrNotWhole): // it was dropped in the meantime
 		return end(NotWhole, "")
 	case err != nil:
 		return found, fmt.Errorf("%s: %w", printable.Line(e.URL), err)
@@ -185,7 +185,7 @@ func differs(wrong *remote.Sum) string {
 	return fmt.Sprintf("its %s is not the one that the service tells (%s)", wrong.Algorithm, wrong.Where)
 }
 
-// tell counts an object, and lists it unless it is as it should be.
+// tell counts an object, and prints it unless it is fine.
 func (c *comparison) tell(found Compared) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +206,7 @@ func (c *comparison) tell(found Compared) error {
 	return c.ui.Printf("%s: %s\n", printable.Line(found.URL), printable.Line(text))
 }
 
-// sum tells how many there are of each outcome.
+// sum prints the number of objects by outcome.
 func (c *comparison) sum() error {
 	outcomes := []Outcome{Same, Differs, Changed, NoSum, NotWhole, NotAsked, NoAnswer}
 	var err error

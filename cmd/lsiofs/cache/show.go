@@ -14,19 +14,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
-// Folder is what a cache holds of the objects of one folder, as people name datasets.
+// Folder is what a cache holds of the objects in one folder, which is how users name datasets.
 type Folder struct {
-	URL       string    `json:"url"` // "" for what is damaged
+	URL       string    `json:"url"` // "" for damaged objects
 	Objects   int       `json:"objects"`
 	SizeBytes int64     `json:"bytes"`        // of the objects
-	HereBytes int64     `json:"cached_bytes"` // of these, in the cache
-	DiskBytes int64     `json:"disk_bytes"`   // what that takes
-	Used      time.Time `json:"used"`         // the last time
-	InUse     int       `json:"in_use"`       // objects
-	Damaged   int       `json:"damaged"`      // likewise
+	HereBytes int64     `json:"cached_bytes"` // of these bytes, how many are cached
+	DiskBytes int64     `json:"disk_bytes"`   // disk space for them
+	Used      time.Time `json:"used"`         // most recently
+	InUse     int       `json:"in_use"`       // number of objects
+	Damaged   int       `json:"damaged"`      // number of objects
 }
 
-// Show lists the folders of a cache, those used last first. now is for ages.
+// Show lists the folders of a cache, the most recently used first. Ages are relative to now.
 func Show(ctx context.Context, d *cached.Directory, now time.Time, u *terminal.UI) error {
 	by := map[string]*Folder{}
 	err := d.List(ctx, func(e cached.Entry) error {
@@ -102,8 +102,8 @@ func inUse(objects int) string {
 	return "by a mount"
 }
 
-// age says how long ago something was, in the largest unit that fits. Times in a cache are
-// right to the hour.
+// age describes how long ago then was, in the largest unit that fits. Times in a cache are accurate
+// to the hour.
 func age(now, then time.Time) string {
 	switch d := now.Sub(then); {
 	case d < time.Hour:

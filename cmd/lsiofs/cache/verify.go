@@ -9,17 +9,17 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
-// Verified sums up what Verify found.
+// Verified is the sum of Verify's results.
 type Verified struct {
 	Objects  int   `json:"objects"`
-	Bytes    int64 `json:"cached_bytes"` // that were read
+	Bytes    int64 `json:"cached_bytes"` // bytes read
 	BadPages int64 `json:"bad_pages"`
 	Damaged  int   `json:"damaged"` // objects that can't be read at all
 	Repaired bool  `json:"repaired"`
 }
 
-// Verify checks every page of a cache. What is bad is listed; with repair it is dropped, and
-// so fetched again when it is read. What stays bad is an error.
+// Verify checks every page of a cache and lists bad ones. With repair, they are dropped, so that
+// they are fetched again when read. It returns an error if bad pages stay.
 func Verify(ctx context.Context, d *cached.Directory, repair bool, u *terminal.UI) error {
 	sum, left := Verified{Repaired: repair}, 0
 	err := d.Verify(ctx, repair, func(c cached.Checked) error {
