@@ -17,29 +17,29 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Follower writes a worker's stream of a dataset that grows, epoch after epoch, as one
-// stream: what ends a file stands nowhere in it, and where the first record of an epoch has
-// the key of the last one of the epoch before, it is renamed as within an epoch, as the
-// record at position 0.
+// Follower writes a worker's stream of a growing dataset, epoch after epoch, as one stream without
+// the markers that end a file. If the first record of an epoch has the same key as the last one of
+// the epoch before, it is renamed as within an epoch, as the record at position 0.
 type Follower struct {
 	Dataset *pipeline.Dataset
 	Worker  uint64
 	Kind    stream.Kind // Data or IDs
 	Out     io.Writer
-	// Waiting is called now and then while an epoch is not there yet.
+	// Waiting is called periodically while the next epoch can't start yet.
 	Waiting func(taking.Status)
-	// Progress, if not "", is a file that is kept at the short form of where the stream is: what
-	// has been written of it. With several workers whole rounds count.
+	// Progress, if not "", is a file that is kept up to date with the position up to which the
+	// stream was written, in the short form of a checkpoint. With several workers only whole rounds
+	// count.
 	Progress string
 
 	epoch uint64
-	base  uint64 // records of the epoch that lie before the stream
+	base  uint64 // records of the epoch before the stream
 	set   *stream.Set
-	last  uint64 // the key hash of the record that was written last
+	last  uint64 // the key hash of the last record written
 	keyed bool
 }
 
-// Check says why a dataset can't be followed so.
+// Check returns an error if the dataset can't be followed with these settings.
 func (f *Follower) Check() error {
 	if p, ok := f.Dataset.Catalog().Unpacker().(unpack.Framer); ok && f.Kind == stream.Data && len(p.Prologue(1)) > 0 {
 		return exit.Usagef("--follow can't write npy, whose header has the number of rows: mount the dataset, and read an epoch's files after the other")
@@ -51,8 +51,8 @@ func (f *Follower) Check() error {
 	return nil
 }
 
-// Run writes from a position of the current epoch on, until ctx ends or something fails.
-// What has been written then is in the progress file.
+// Run writes from a position of the current epoch on until ctx ends or an error occurs. The
+// progress file then covers what has been written.
 func (f *Follower) Run(ctx context.Context, p checkpoint.Position) error {
 	if err := f.Check(); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (f *Follower) Run(ctx context.Context, p checkpoint.Position) error {
 	}
 }
 
-// one writes an epoch.
+// one writes one epoch.
 func (f *Follower) one(ctx context.Context, done []order.Done) (err error) {
 	if f.set, err = f.Dataset.Set(ctx, f.epoch, done, f.Dataset.Spec().Deal); err != nil {
 		return exit.With(exit.Checkpoint, err)
@@ -100,12 +100,12 @@ func (f *Follower) one(ctx context.Context, done []order.Done) (err error) {
 	err = f.copy(ctx, h, from, size)
 	f.keep(n)
 	if from > 0 && n == 1 {
-		f.keyed = false // the last one has another name, so the next may have this one
+		f.keyed = false // the last record was renamed, so the next may have its key
 	}
 	return err
 }
 
-// keep remembers the key of the last record.
+// keep stores the key hash of the epoch's last record.
 func (f *Follower) keep(n uint64) {
 	var hash [1]uint64
 	var record [1]uint64
@@ -114,8 +114,8 @@ func (f *Follower) keep(n uint64) {
 	f.last = hash[0]
 }
 
-// first writes the epoch's first record under another name where that is needed, and gives
-// where the second one begins; else 0.
+// first writes the epoch's first record under another name if necessary, and returns where the
+// second one begins. Otherwise it returns 0.
 func (f *Follower) first(ctx context.Context, h *stream.Handle) (int64, error) {
 	c := f.Dataset.Catalog()
 	renamer, ok := c.Unpacker().(unpack.Renamer)
@@ -164,7 +164,7 @@ func readAll(ctx context.Context, h *stream.Handle, from, to int64) (all []byte,
 	return all, nil
 }
 
-// markEvery is how many bytes are written between two states of the progress file.
+// markEvery is the number of bytes written between two updates of the progress file.
 const markEvery = 64 << 20
 
 // copy writes the bytes [from, to) of a file.
@@ -196,7 +196,7 @@ func (f *Follower) copy(ctx context.Context, h *stream.Handle, from, to int64) (
 	return nil
 }
 
-// mark writes how far the stream is: so many bytes of the epoch's file.
+// mark stores the stream's position, that many bytes into the epoch's file, in the progress file.
 func (f *Follower) mark(bytes int64) error {
 	if f.Progress == "" {
 		return nil

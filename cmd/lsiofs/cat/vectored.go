@@ -12,11 +12,11 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
-// sliceWriter writes vectors of slices: to a file with writev, as they are,
-// elsewhere one after the other. It is not for concurrent use.
+// sliceWriter writes vectors of slices: to a file with writev, without copying, otherwise slice by
+// slice. It is not safe for concurrent use.
 type sliceWriter struct {
 	out  io.Writer
-	conn syscall.RawConn // nil: not a file
+	conn syscall.RawConn // nil: out is not a file
 	rest [][]byte        // reused
 }
 
@@ -29,7 +29,7 @@ func newSliceWriter(out io.Writer) *sliceWriter {
 	return w
 }
 
-// write writes all slices. A reader that went away is an error with exit.Pipe.
+// write writes all slices. If the reader has gone away, the error has the code exit.Pipe.
 func (w *sliceWriter) write(slices [][]byte) error {
 	var err error
 	if w.conn == nil {
@@ -74,7 +74,7 @@ func (w *sliceWriter) writev(slices [][]byte) error {
 	return nil
 }
 
-// advance drops the first n bytes, and what is empty before the next.
+// advance drops the first n bytes and the slices that are then empty.
 func advance(slices [][]byte, n int) [][]byte {
 	for len(slices) > 0 && n >= len(slices[0]) {
 		n -= len(slices[0])

@@ -22,7 +22,7 @@ func TestSlicesAreWrittenWhole(t *testing.T) {
 		require.NoError(t, newSliceWriter(&plain).write(slices))
 		require.Equal(t, string(want), plain.String())
 
-		// A pipe takes 64 KiB at a time, so writev comes back short.
+		// A pipe takes 64 KiB at a time, so writev writes only a part.
 		r, w, err := os.Pipe()
 		require.NoError(t, err)
 		defer r.Close()
