@@ -15,17 +15,17 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
-// The demo's dataset: big enough that two thirds of it are left when some of
-// both workers has been read, small enough to take no time.
+// The demo's dataset: big enough that two thirds of it are left after both workers have read some
+// of it, small enough to take no time.
 const (
 	Shards          = 8
 	SamplesPerShard = 125
 )
 
-// sample is what a sample's two members hold.
+// sample is the contents of a sample's two members.
 type sample struct{ text, label []byte }
 
-// MakeShards writes the shards and gives all samples by their keys.
+// MakeShards writes the shards and returns all samples by key.
 func MakeShards(dir string) (map[string]sample, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
@@ -85,11 +85,11 @@ func newTally(samples map[string]sample) *tally {
 	return &tally{samples: samples, seen: make(map[string]int)}
 }
 
-// wholeFile is the count of addTar for a file that is read to its end.
+// wholeFile as the count of addTar means that the file is read to its end.
 const wholeFile = -1
 
-// addTar counts the first so many samples of a tar file, which may be cut off
-// behind them, and checks their contents.
+// addTar counts the first count samples of a tar file, which may be cut off after them, and checks
+// their contents.
 func (t *tally) addTar(path string, count int) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -143,8 +143,8 @@ func readMember(r *tar.Reader, ending string) (key string, data []byte, err erro
 	return key, data, noEOF(err)
 }
 
-// noEOF keeps the end of a file in the middle of a sample from passing for the
-// end between two.
+// noEOF turns an end of file in the middle of a sample into io.ErrUnexpectedEOF, so that it is not
+// taken for the end between two samples.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -152,7 +152,7 @@ func noEOF(err error) error {
 	return err
 }
 
-// check fails unless every sample was seen exactly once.
+// check returns an error unless every sample was seen exactly once.
 func (t *tally) check() error {
 	var missing, twice int
 	for key := range t.samples {
@@ -169,7 +169,7 @@ func (t *tally) check() error {
 	return nil
 }
 
-// delivered reads from a checkpoint what its workers were given.
+// delivered returns the numbers of records that a checkpoint counts for its workers.
 func delivered(doc []byte, workers int) ([]uint64, error) {
 	s, err := checkpoint.Parse(doc)
 	if err != nil {
@@ -181,7 +181,7 @@ func delivered(doc []byte, workers int) ([]uint64, error) {
 	return s.Done[0].Consumed, nil
 }
 
-// copyHead writes the first n bytes of a file to another, and reads no more.
+// copyHead copies the first n bytes of a file to another, and reads no more.
 func copyHead(from, to string, n int64) error {
 	in, err := os.Open(from)
 	if err != nil {

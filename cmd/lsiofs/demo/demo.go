@@ -14,13 +14,13 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
-// Options say what becomes of the directory: Keep leaves it in place.
+// Options are the demo's options. Keep leaves its directory in place.
 type Options struct {
 	Keep bool
 }
 
-// Run runs the demo in a temporary directory, and cleans up whatever
-// happens. Steps go to stdout; an error says what is wrong.
+// Run runs the demo in a temporary directory and cleans up in any case. It prints the steps to
+// stdout.
 func Run(ctx context.Context, o Options, u *terminal.UI) (err error) {
 	if missing := doctor.CanMount(); missing != nil {
 		return missing
@@ -37,11 +37,11 @@ func Run(ctx context.Context, o Options, u *terminal.UI) (err error) {
 	return d.run(ctx)
 }
 
-// demo is a demo under way.
+// demo is a running demo.
 type demo struct {
 	ui       *terminal.UI
 	dir      string
-	variable string  // how commands name dir
+	variable string  // how shown commands refer to dir
 	child    *server // nil: not mounted
 }
 
@@ -51,7 +51,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Indexes go here instead of the user's cache.
+	// Keeps indexes here instead of in the user's cache.
 	if err := os.Mkdir(d.path("$D/shards/.lsiofs"), 0o700); err != nil {
 		return err
 	}
@@ -105,8 +105,8 @@ func (d *demo) run(ctx context.Context) error {
 	return nil
 }
 
-// readSome reads the beginning of both workers' files, saves a checkpoint, and returns the
-// number of records that it counts.
+// readSome reads the beginning of both workers' files, saves a checkpoint, and returns the number
+// of records that the checkpoint counts.
 func (d *demo) readSome(ctx context.Context, seen *tally) (int, error) {
 	d.step("Any program can read them. Here both workers stop in the middle of a record.")
 	var parts [2]string
@@ -146,7 +146,7 @@ func (d *demo) readSome(ctx context.Context, seen *tally) (int, error) {
 	return total, nil
 }
 
-// readRest reads all workers' files to their ends.
+// readRest reads all workers' files to the end.
 func (d *demo) readRest(ctx context.Context, seen *tally, workers int) (int, error) {
 	d.step("Read all of it.")
 	total := 0
@@ -165,8 +165,8 @@ func (d *demo) readRest(ctx context.Context, seen *tally, workers int) (int, err
 	return total, nil
 }
 
-// showNext shows what to type for a dataset of one's own. Without an installed command it
-// begins with how to install it: go run leaves none.
+// showNext shows what to type for one's own dataset. If the command is not installed, it begins
+// with the installation, because go run leaves none.
 func (d *demo) showNext(installed bool) {
 	d.step("Next, with your own data:")
 	if !installed {
@@ -177,8 +177,8 @@ func (d *demo) showNext(installed bool) {
 	d.say("lsiofs help                               # all commands, and the manual")
 }
 
-// typed shows a command and returns its words. In it $D is the demo's directory, as in a
-// shell; the words have its path.
+// typed shows a command and returns its words. In the command, $D is the demo's directory, as in a
+// shell; the returned words contain its path.
 func (d *demo) typed(command string) (words []string) {
 	d.line("$ %s", strings.ReplaceAll(command, "$D", d.variable))
 	for word := range strings.FieldsSeq(command) {
@@ -192,7 +192,7 @@ func (d *demo) path(word string) string { return strings.Replace(word, "$D", d.d
 func (d *demo) step(format string, args ...any) { d.line("\n# "+format, args...) }
 func (d *demo) say(format string, args ...any)  { d.line("  "+format, args...) }
 
-// line writes to stdout; under --json each line is an object.
+// line writes to stdout; with --json each line is an object.
 func (d *demo) line(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if d.ui.JSON {

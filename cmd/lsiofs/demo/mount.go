@@ -17,18 +17,18 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
-// server is a mount in a child process: a demo that read from a mount of its
-// own process could deadlock.
+// server is a mount in a child process, because a demo that read from a mount of its own process
+// could deadlock.
 type server struct {
 	child mounting.Child
 	log   *os.File
-	ended chan error // the process' end, once
+	ended chan error // receives the process's end once
 }
 
-// mount shows a command that mounts, and does what it does, except that the process is a
-// child of the demo and ends with it.
+// mount shows a command that mounts and does the same, except that the process is a child of the
+// demo and ends with it.
 func (d *demo) mount(ctx context.Context, command string) error {
-	args := slices.DeleteFunc(d.typed(command), func(word string) bool { return word == "--daemon" })[2:] // without lsiofs mount
+	args := slices.DeleteFunc(d.typed(command), func(word string) bool { return word == "--daemon" })[2:] // without "lsiofs mount"
 	log, err := os.OpenFile(d.path("$D/mount.log"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (d *demo) mount(ctx context.Context, command string) error {
 	return nil
 }
 
-// reporter shows what the mount says.
+// reporter shows the mount's reports.
 type reporter struct{ d *demo }
 
 func (r reporter) Progress(catalog.Progress) {}
@@ -63,10 +63,10 @@ func (r reporter) Mounted(i mounting.Info) {
 	}
 }
 
-// unmountTime bounds how long a server may take to end once it is unmounted.
+// unmountTime bounds how long a server may take to end after the unmount.
 const unmountTime = 20 * time.Second
 
-// unmount unmounts, and waits for the server's clean end.
+// unmount unmounts and waits until the server has ended cleanly.
 func (d *demo) unmount(ctx context.Context) error {
 	point := d.typed("lsiofs umount $D/mnt")[2]
 	quiet := terminal.New(d.ui.Out, d.ui.Err)
@@ -77,14 +77,14 @@ func (d *demo) unmount(ctx context.Context) error {
 	return d.await(unmountTime)
 }
 
-// await waits for the end of the server, and says how it failed.
+// await waits for the end of the server and returns an error if it failed or does not end in time.
 func (d *demo) await(patience time.Duration) error {
 	m := d.child
 	select {
 	case err := <-m.ended:
 		d.child = nil
 		if err != nil {
-			log, _ := os.ReadFile(m.log.Name()) // the error stands without it
+			log, _ := os.ReadFile(m.log.Name()) // the error is reported even without it
 			err = fmt.Errorf("the mount's process: %w: %s", err, log)
 		}
 		return errors.Join(err, m.log.Close())
@@ -93,7 +93,7 @@ func (d *demo) await(patience time.Duration) error {
 	}
 }
 
-// cleanUp leaves neither mount nor process nor files.
+// cleanUp removes the mount, the process and, unless keep is set, the files.
 func (d *demo) cleanUp(keep bool) error {
 	var problems []error
 	point := d.path("$D/mnt")
@@ -124,7 +124,7 @@ func (d *demo) cleanUp(keep bool) error {
 	return errors.Join(append(problems, os.RemoveAll(d.dir))...)
 }
 
-// discard is a writer for output that nobody is to see.
+// discard is a writer that discards all output.
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
