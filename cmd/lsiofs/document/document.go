@@ -5,8 +5,8 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
-// Write writes what a command has made to a file of the user's, whole or
-// not at all and for the user alone, or to stdout for "-".
+// Write writes a command's output to a file, atomically and readable only by the user, or to stdout
+// for "-".
 func Write(path string, doc []byte, u *terminal.UI) error {
 	if path == "-" {
 		_, err := u.Out.Write(doc)
