@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Code is how the process ends. The codes are a promise to scripts: they
-// are listed in every command's help, and never change their meaning.
+// Code is the exit code of the process. Scripts rely on the codes: they are listed in every
+// command's help, and their meanings never change.
 type Code int
 
-// The codes; what they mean is in the table below.
+// The exit codes. The table below explains them.
 const (
 	OK          Code = 0
 	Failure     Code = 1
@@ -26,7 +26,7 @@ const (
 	Pipe        Code = 141 // 128 + SIGPIPE, as shells show it
 )
 
-// codes is the table that help shows.
+// codes is the table shown in the help.
 var codes = []struct {
 	Code    Code
 	Name    string
@@ -45,7 +45,7 @@ var codes = []struct {
 	{Pipe, "pipe", "the reader of stdout went away"},
 }
 
-// Name is the code's word in the help, and in errors as JSON.
+// Name returns the code's name, as used in the help and in JSON errors.
 func (c Code) Name() string {
 	for _, e := range codes {
 		if e.Code == c {
@@ -55,7 +55,7 @@ func (c Code) Name() string {
 	return "unknown"
 }
 
-// Table is the part of every command's help about exit codes.
+// Table returns the section on exit codes in every command's help.
 func Table() string {
 	var b strings.Builder
 	b.WriteString("Exit codes:\n")
@@ -65,7 +65,7 @@ func Table() string {
 	return b.String()
 }
 
-// codedError is an error that knows how the process ends because of it.
+// codedError is an error with an exit code.
 type codedError struct {
 	code Code
 	err  error
@@ -74,8 +74,8 @@ type codedError struct {
 func (e *codedError) Error() string { return e.err.Error() }
 func (e *codedError) Unwrap() error { return e.err }
 
-// With gives err a code; an error that has one keeps it, nil stays nil, and a
-// cancellation stays what it is: OrInterrupted gives it its code.
+// With attaches a code to err. An error that has a code keeps it, nil stays nil, and a cancellation
+// stays as it is, because OrInterrupted gives it a code.
 func With(code Code, err error) error {
 	if err == nil || hasCode(err) || errors.Is(err, context.Canceled) {
 		return err
@@ -88,8 +88,8 @@ func hasCode(err error) bool {
 	return errors.As(err, &c)
 }
 
-// OrInterrupted is err, or, where it is no more than the news that ctx has been
-// cancelled, the error that says so to people.
+// OrInterrupted returns err or, if err only reports that ctx was cancelled, an error for users with
+// the code Interrupted.
 func OrInterrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) && !hasCode(err) {
 		return Errorf(Interrupted, "interrupted")
@@ -97,21 +97,20 @@ func OrInterrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// Errorf is fmt.Errorf with a code.
+// Errorf is like fmt.Errorf, with a code.
 func Errorf(code Code, format string, args ...any) error {
 	return &codedError{code, fmt.Errorf(format, args...)}
 }
 
-// Usagef is an error about the command line.
+// Usagef returns an error about the command line.
 func Usagef(format string, args ...any) error { return Errorf(Usage, format, args...) }
 
-// Join is errors.Join with a code.
+// Join is like errors.Join, with a code.
 func Join(code Code, problems []error) error {
 	return With(code, errors.Join(problems...))
 }
 
-// CodeOf is the code that a process ends with because of err: Failure where nobody
-// has given it one.
+// CodeOf returns err's exit code, or Failure if it has none.
 func CodeOf(err error) Code {
 	var c *codedError
 	switch {
@@ -123,5 +122,5 @@ func CodeOf(err error) Code {
 	return Failure
 }
 
-// ErrSilent ends a command whose output has said everything.
+// ErrSilent ends a command that has already reported its error.
 var ErrSilent = errors.New("")
