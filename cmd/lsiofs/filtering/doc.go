@@ -1,3 +1,3 @@
-// Package filtering shows people and programs how lsiofs filter goes on: a bar, what the
-// filter says on stderr, and a summary at the end.
+// Package filtering shows the progress of lsiofs filter: a bar, what the filter writes to stderr,
+// and a summary at the end.
 package filtering

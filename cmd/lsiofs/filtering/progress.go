@@ -8,8 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/filter"
 )
 
-// view shows progress while a filter runs: a bar on a terminal, a line now and then
-// elsewhere.
+// view shows progress while a filter runs: a bar on a terminal, otherwise a line every few seconds.
 type view struct {
 	stop, stopped chan struct{}
 }
@@ -20,7 +19,7 @@ func show(u *terminal.UI, p *filter.Progress) *view {
 	return v
 }
 
-// end takes it off the screen.
+// end removes it from the screen.
 func (v *view) end() {
 	close(v.stop)
 	<-v.stopped
@@ -42,7 +41,7 @@ func (v *view) run(u *terminal.UI, p *filter.Progress) {
 		}
 		c := p.Counts()
 		switch {
-		case c.Bytes == c.Total: // nothing is under way
+		case c.Bytes == c.Total: // no work is pending
 			bar.Clear()
 		case u.Terminal && !u.JSON:
 			bar.Draw(text(c), c.Bytes, c.Total)

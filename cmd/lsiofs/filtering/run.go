@@ -15,21 +15,20 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/filter/units"
 )
 
-// Summary is what there is to say at the end, and with --watch after each look that led to
-// something.
+// Summary is the report at the end and, with --watch, after each round that did something.
 type Summary struct {
 	Source      string   `json:"source"`
 	Destination string   `json:"destination"`
 	Command     []string `json:"command"`
 	filter.Counts
-	// Taken are the shards by naming, LeftOut what is none; the first ones of both, as they were
-	// when the run knew what SRC is of.
+	// Taken are the shards by naming pattern and LeftOut the other files, the first ones of each,
+	// as of the time when the run listed SRC.
 	Taken   []discover.Group   `json:"taken,omitempty"`
 	LeftOut []discover.Verdict `json:"left_out,omitempty"`
 	Seconds float64            `json:"seconds"`
 }
 
-// Run runs a filter whose configuration lacks only whom to tell.
+// Run runs a filter. It sets the functions of c that report to the user.
 func Run(ctx context.Context, c filter.Config, u *terminal.UI) error {
 	began := time.Now()
 	var found discover.Selection
@@ -47,7 +46,7 @@ func Run(ctx context.Context, c filter.Config, u *terminal.UI) error {
 	}
 	c.Round = func(counts filter.Counts) {
 		if u.JSON {
-			_ = u.Emit(summary(counts)) // whoever reads it is gone: the work goes on
+			_ = u.Emit(summary(counts)) // if the reader of the output is gone, the work continues
 			return
 		}
 		u.Notef("%s", lineOf(counts))
@@ -56,7 +55,7 @@ func Run(ctx context.Context, c filter.Config, u *terminal.UI) error {
 	counts, err := filter.Run(ctx, c)
 	shown.end()
 	if c.Watch && ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = nil // that is how it ends
+		err = nil // the normal end
 	}
 	if err != nil {
 		return coded(err)
@@ -68,7 +67,7 @@ func Run(ctx context.Context, c filter.Config, u *terminal.UI) error {
 	return print(u, s)
 }
 
-// coded gives an error its exit code.
+// coded attaches an exit code to an error.
 func coded(err error) error {
 	var shards *filter.NoShardsError
 	switch {
