@@ -1,6 +1,5 @@
-// Package goldentest compares the output of commands with golden files in their tests'
-// testdata. With -update a test writes the files anew; review the difference before you
-// commit it.
+// Package goldentest compares the output of commands with golden files in their tests' testdata.
+// With -update a test rewrites the files; review the difference before you commit it.
 package goldentest
 
 import (
@@ -14,10 +13,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Update says whether files are to be written anew.
+// Update reports whether files are to be rewritten.
 func Update() bool { return *update }
 
-// Equal compares with a file in the testdata of the package that is tested.
+// Equal compares got with a file in the testdata of the package under test.
 func Equal(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
