@@ -13,14 +13,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Crops is what crops of Zarr arrays are, and what they take. A chunk is Zarr's: what is decoded as
-// a whole.
+// Crops describes crops of Zarr arrays and what they cost. Chunks are Zarr's: the unit of decoding.
 type Crops struct {
 	Arrays []CropsArray `json:"arrays"`
-	// Records is how many crops of the epoch were looked at, from its begin on.
+	// Records is the number of crops examined, from the epoch's start on.
 	Records     uint64 `json:"crops_looked_at"`
 	RecordBytes int64  `json:"crop_bytes"`
-	// Chunks is how many stored chunks a crop touches, and ChunkBytes how large they are, decoded.
+	// Chunks is the number of stored chunks that a crop touches, and ChunkBytes their decoded size.
 	Chunks      float64      `json:"chunks_a_crop"`
 	ChunkBytes  float64      `json:"chunk_bytes_a_crop"`
 	MemoryBytes int64        `json:"memory_for_chunks"`
@@ -28,27 +27,28 @@ type Crops struct {
 	Warnings    []string     `json:"warnings,omitempty"`
 }
 
-// CropsArray is an array that crops are cut from. Of several hierarchies it is that of the first.
+// CropsArray is an array that crops are cut from. If there are several hierarchies, it is the first
+// one's.
 type CropsArray struct {
 	Name       string   `json:"name"`
 	Path       string   `json:"path"`
 	Dtype      string   `json:"dtype"`
-	ComputedOf string   `json:"computed_of,omitempty"` // what is stored, and how it is scaled
+	ComputedOf string   `json:"computed_of,omitempty"` // the stored type and its scaling
 	Dims       []string `json:"dims"`
 	Shape      []int64  `json:"shape"`
 	Crop       []int64  `json:"crop"`
 	Chunk      []int64  `json:"chunk"`
-	Object     []int64  `json:"object"` // a file: the same as Chunk without sharding
+	Object     []int64  `json:"object"` // of a file; without sharding the same as Chunk
 	Codecs     []string `json:"codecs"`
 	ChunkBytes int64    `json:"chunk_bytes"`
-	Objects    int64    `json:"objects"`        // of all hierarchies
+	Objects    int64    `json:"objects"`        // in all hierarchies
 	Stored     int64    `json:"objects_stored"` // the others consist of the fill value
 	Ignored    int64    `json:"files_ignored"`
-	// Decoded is how many elements are decoded for each that a crop has, along each dimension.
+	// Decoded is the number of elements decoded for each element of a crop, along each dimension.
 	Decoded []float64 `json:"decoded_along"`
 }
 
-// CropsOrder is what an order decodes.
+// CropsOrder is how much an order decodes.
 type CropsOrder struct {
 	Shuffle    spec.Shuffle `json:"shuffle"`
 	InUse      bool         `json:"in_use"`
@@ -58,7 +58,7 @@ type CropsOrder struct {
 	OnceMemory int64 `json:"once_from_memory"`
 }
 
-// CropsOf is nil where records are no crops.
+// CropsOf returns nil if the records are not crops.
 func CropsOf(ctx context.Context, d *pipeline.Dataset) (*Crops, error) {
 	f, err := d.ForecastCrops(ctx)
 	if f == nil || err != nil {
@@ -67,7 +67,7 @@ func CropsOf(ctx context.Context, d *pipeline.Dataset) (*Crops, error) {
 	return newCrops(f, d.Spec().MemoryBytes), nil
 }
 
-// newCrops is what a forecast says of a mount with that memory.
+// newCrops converts the forecast for a mount with that memory.
 func newCrops(f *pipeline.CropsForecast, memoryBytes int64) *Crops {
 	c := &Crops{Records: f.Records, RecordBytes: f.RecordBytes, Chunks: f.BricksWanted, ChunkBytes: f.WantedBytes, MemoryBytes: f.MemoryBytes}
 	for _, x := range f.Fields {
@@ -80,7 +80,7 @@ func newCrops(f *pipeline.CropsForecast, memoryBytes int64) *Crops {
 	}
 	for _, o := range f.Orders {
 		once := int64(0)
-		if o.OnceBytes > 0 { // chunks get half of what is added
+		if o.OnceBytes > 0 { // chunks get half of any additional memory
 			once = memoryBytes + 2*(o.OnceBytes-f.MemoryBytes)
 		}
 		c.Orders = append(c.Orders, CropsOrder{o.Shuffle, o.InUse, o.Bricks, o.Bytes, once})
@@ -88,17 +88,17 @@ func newCrops(f *pipeline.CropsForecast, memoryBytes int64) *Crops {
 	return c
 }
 
-// How many times what a crop has along a dimension may be decoded without a word: where the array is
-// not chunked along it, and where chunks are long.
+// How many times the elements of a crop may be decoded along a dimension without a warning: if the
+// array is not chunked along it, and if chunks are long.
 const (
 	notChunked = 2
 	longChunks = 4
 )
 
-// warnings say along which dimensions chunks are far longer than crops.
+// warnings returns a warning for each dimension along which chunks are far longer than crops.
 func (a CropsArray) warnings() (list []string) {
 	of := ""
-	if a.Name != "" { // it is not the dataset itself
+	if a.Name != "" { // the array is not the dataset itself
 		of = a.Name + ": "
 	}
 	for d, times := range a.Decoded {
@@ -121,7 +121,7 @@ func dimName(dims []string, d int) string {
 	return dims[d]
 }
 
-// edges writes lengths along dimensions, by name where all have one: "time=24, y=128".
+// edges formats lengths along dimensions, with names if all have one: "time=24, y=128".
 func edges(dims []string, list []int64) string {
 	named := !slices.Contains(dims, "")
 	var parts []string
@@ -138,8 +138,8 @@ func edges(dims []string, list []int64) string {
 	return strings.Join(parts, " × ")
 }
 
-// cropsRows are the lines of a report on crops. Their shards are virtual, and chunks of the order
-// are called runs here, since an array has chunks, too.
+// cropsRows returns the lines of a report on crops. Their shards are virtual. The order's chunks
+// are called runs here, because an array has chunks, too.
 func (i Report) cropsRows() [][2]string {
 	rows := [][2]string{
 		{"dataset", i.Root},
@@ -154,7 +154,8 @@ func (i Report) cropsRows() [][2]string {
 		[2]string{"damaged", fmt.Sprintf("%d of %s", len(i.Damaged), terminal.Plural(uint64(i.Shards), "cube"))})
 }
 
-// rows are lines about the arrays, for a table. Of several cubes shapes are those of the first.
+// rows returns lines about the arrays, for a table. If there are several cubes, shapes are the
+// first one's.
 func (c *Crops) rows(several bool) (rows [][2]string) {
 	for _, a := range c.Arrays {
 		how := "not compressed"
@@ -185,7 +186,7 @@ func (c *Crops) rows(several bool) (rows [][2]string) {
 	return rows
 }
 
-// Text says what crops take.
+// Text describes what crops cost.
 func (c *Crops) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "decoding (the first %s of the epoch)\n  a crop touches %.1f chunks, which have %s decoded, and itself has %s\n",
@@ -197,13 +198,13 @@ func (c *Crops) Text() string {
 		if o.InUse {
 			name += " (in use)"
 		}
-		from := "any --memory" // no chunk is wanted twice
+		from := "any --memory" // no chunk is needed twice
 		if o.OnceMemory > 0 {
 			from = "--memory " + terminal.Bytes(o.OnceMemory)
 		}
 		fmt.Fprintf(t, "  %s\t%.2f chunks\t%s\t%s\n", name, o.Chunks, terminal.Bytes(int64(o.ChunkBytes)), from)
 	}
-	_ = t.Flush() // a builder gives no errors
+	_ = t.Flush() // writing to a builder does not fail
 	fmt.Fprintf(&b, "  counted with %s for decoded chunks, where those go that were not used for longest\n", terminal.Bytes(c.MemoryBytes))
 	if slices.ContainsFunc(c.Arrays, func(a CropsArray) bool { return slices.Contains(a.Codecs, "blosc") }) {
 		b.WriteString("  and whole chunks: of long ones of blosc only the blocks that are needed are decoded\n")

@@ -13,8 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// An inspection of crops says what arrays there are, what is decoded for a crop in each order, and
-// along which dimensions chunks are far longer than crops.
+// An inspection of crops lists the arrays, what is decoded for a crop in each order, and the
+// dimensions along which chunks are far longer than crops.
 func TestInspectionOfCropsForPeople(t *testing.T) {
 	f := &pipeline.CropsForecast{
 		Records: 16384, RecordBytes: 24 * 96 * 130 * 2, MemoryBytes: 2 << 30, BricksWanted: 3.25, WantedBytes: 13 << 20,
@@ -53,7 +53,7 @@ func TestInspectionOfCropsForPeople(t *testing.T) {
 		"flat: chunks have 700 elements of dimension 0, and crops 96: a crop decodes 8.5 times what it has",
 	}, got.Warnings)
 	require.Equal(t, int64(2<<30), got.Orders[0].OnceMemory)
-	f.MemoryBytes = 1 << 20 // of 4 GiB: descriptions have nearly all
+	f.MemoryBytes = 1 << 20 // of 4 GiB: descriptions take nearly all
 	require.Equal(t, int64(6<<30-2<<20), newCrops(f, 4<<30).Orders[0].OnceMemory)
 	require.Zero(t, newCrops(f, 4<<30).Orders[2].OnceMemory)
 	itself := CropsArray{Dims: []string{"x"}, Shape: []int64{100}, Chunk: []int64{100}, Crop: []int64{10}, Decoded: []float64{10}}

@@ -6,7 +6,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
-// PrintFiles lists files with what becomes of each, and why.
+// PrintFiles lists files, whether each is a shard, and why.
 func PrintFiles(files []discover.Verdict, u *terminal.UI) error {
 	if err := u.Printf("\n%-9s %-60s %s\n", "", "file", "why"); err != nil {
 		return err

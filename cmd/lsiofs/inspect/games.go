@@ -7,14 +7,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
-// Games is what a dataset of format lc0 holds: frames are its records.
+// Games describes a dataset of format lc0, whose records are frames.
 type Games struct {
-	Games  int64  `json:"games"`  // with a frame at least
-	Frames Spread `json:"frames"` // of a game
+	Games  int64  `json:"games"`  // games with at least one frame
+	Frames Spread `json:"frames"` // per game
 }
 
-// gamesOf counts frames from one game's first to the next one's: games are what
-// entry points are.
+// gamesOf counts the frames from one game's first to the next one's. Each game is an entry point.
 func gamesOf(c *catalog.Catalog) *Games {
 	var g Games
 	starts := c.ChunkStarts(1, 1)
@@ -25,7 +24,7 @@ func gamesOf(c *catalog.Catalog) *Games {
 	return &g
 }
 
-// Text is what a person wants to know of them.
+// Text formats the counts for people.
 func (g *Games) Text() string {
 	return fmt.Sprintf("%s, frames a game %s to %s, mean %.1f", terminal.Count(uint64(g.Games)),
 		terminal.Count(uint64(g.Frames.Min)), terminal.Count(uint64(g.Frames.Max)), g.Frames.Mean)

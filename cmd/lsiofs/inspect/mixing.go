@@ -10,25 +10,24 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// mixingLimit bounds the records whose order is computed to measure a shuffle:
-// a tenth of a second or two, whatever the size of the dataset.
+// mixingLimit bounds the number of records whose order is computed to measure a shuffle. It takes
+// one or two tenths of a second, whatever the size of the dataset.
 const mixingLimit = 1 << 21
 
-// Mixing is how well shards are mixed, and what would help.
+// Mixing is how well shards are mixed, and what would improve it.
 type Mixing struct {
 	Global quality.Estimate `json:"global"`
 	Worker quality.Estimate `json:"worker"`
 	Advice []quality.Advice `json:"advice"`
 }
 
-// Poor says whether a warning is due.
+// Poor reports whether the mixing deserves a warning.
 func (m Mixing) Poor() bool {
 	return m.Global.Value > quality.Poor || m.Worker.Value > quality.Poor
 }
 
-// MeasureMixing measures the order of the spec's epoch from its start, and looks
-// for advice where it is worse than good. Shuffle none is what was asked for:
-// it gets no advice.
+// MeasureMixing measures the order of the spec's epoch from its start, and looks for advice if it
+// is worse than good. Shuffle none gets no advice, because the user asked for it.
 func MeasureMixing(ctx context.Context, d *pipeline.Dataset, good float64) (Mixing, error) {
 	s := d.Spec()
 	starts := ShardStarts(d)
@@ -56,7 +55,7 @@ func MeasureMixing(ctx context.Context, d *pipeline.Dataset, good float64) (Mixi
 	return m, err
 }
 
-// measureWorker measures the stream of the first worker of a deal.
+// measureWorker measures the stream of a deal's first worker.
 func measureWorker(ctx context.Context, d *pipeline.Dataset, deal spec.Deal, starts []uint64) (quality.Estimate, error) {
 	s := d.Spec()
 	set, err := d.Set(ctx, s.Epoch, nil, deal)
@@ -66,7 +65,8 @@ func measureWorker(ctx context.Context, d *pipeline.Dataset, deal spec.Deal, sta
 	return quality.OfWorker(set.View(), 0, s.Order.SizeRecords, mixingLimit, starts), nil
 }
 
-// ShardStarts are the numbers of the shards' first records, and of all records.
+// ShardStarts returns the numbers of the shards' first records, followed by the number of all
+// records.
 func ShardStarts(d *pipeline.Dataset) []uint64 {
 	c := d.Catalog()
 	starts := make([]uint64, 0, c.Shards()+1)
@@ -76,7 +76,7 @@ func ShardStarts(d *pipeline.Dataset) []uint64 {
 	return append(starts, c.Records())
 }
 
-// AdviceText says what would help.
+// AdviceText describes what would improve the mixing.
 func AdviceText(advice []quality.Advice) string {
 	if len(advice) == 0 {
 		return "no setting of the shuffle helps"

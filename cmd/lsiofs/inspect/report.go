@@ -16,31 +16,31 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Report is what inspect finds out.
+// Report is the result of inspect.
 type Report struct {
 	Dataset          string `json:"dataset"`
 	Root             string `json:"root"`
 	Format           string `json:"format"`
-	Kind             string `json:"kind,omitempty"` // of formats whose shards must be of one
-	Rows             *Rows  `json:"rows,omitempty"` // that streams have for records, if not their bytes
+	Kind             string `json:"kind,omitempty"` // for formats whose shards must all be of one kind
+	Rows             *Rows  `json:"rows,omitempty"` // what streams contain for records, if not their bytes
 	Fingerprint      string `json:"fingerprint"`
 	Shards           int    `json:"shards"`
 	CompressedShards int    `json:"compressed_shards"`
 	opening.Selection
-	// Files are all files, where they are asked for.
+	// Files lists all files if requested.
 	Files   []discover.Verdict `json:"files,omitempty"`
 	Damaged []string           `json:"damaged"`
 	// Damages counts what was left out, by reason.
 	Damages      map[string]uint64 `json:"damages_by_reason,omitempty"`
-	Games        *Games            `json:"games,omitempty"`  // of lc0
-	Crops        *Crops            `json:"crops,omitempty"`  // of zarr
-	Records      uint64            `json:"records"`          // that the split leaves, of a sample of the epoch
+	Games        *Games            `json:"games,omitempty"`  // for lc0
+	Crops        *Crops            `json:"crops,omitempty"`  // for zarr
+	Records      uint64            `json:"records"`          // after split and sample, in the epoch
 	Split        *splitInfo        `json:"split,omitempty"`  // nil: none
 	Sample       *sampleInfo       `json:"sample,omitempty"` // nil: none
 	EntryPoints  uint64            `json:"entry_points"`
 	RawBytes     int64             `json:"raw_bytes"`
 	DecodedBytes int64             `json:"decoded_bytes"`
-	StreamBytes  int64             `json:"stream_bytes"` // of Records
+	StreamBytes  int64             `json:"stream_bytes"` // of these records
 	RecordBytes  Spread            `json:"record_bytes"`
 	Histogram    []Bucket          `json:"record_bytes_histogram"`
 	Chunks       uint64            `json:"chunks"`
@@ -48,26 +48,26 @@ type Report struct {
 	ChunkRecords Spread            `json:"chunk_records"`
 	Shuffle      spec.Shuffle      `json:"shuffle"`
 	Workers      uint64            `json:"workers"`
-	Mixing       Mixing            `json:"mixing,omitzero"`   // left out of a mixture of datasets
+	Mixing       Mixing            `json:"mixing,omitzero"`   // omitted for a mixture of datasets
 	Sources      []Source          `json:"sources,omitempty"` // of a mixture of datasets
-	// Storage says which reads a mount would make.
+	// Storage determines the reads that a mount would make.
 	Storage profile.Profile `json:"storage"`
 }
 
-// Rows are made of records: what each is in streams.
+// Rows describes the rows that streams contain in place of records.
 type Rows struct {
 	As     string `json:"as"`
 	Bytes  int64  `json:"row_bytes"`
-	Descr  string `json:"descr"` // as NumPy writes it
+	Descr  string `json:"descr"` // in NumPy's notation
 	Remark string `json:"remark,omitempty"`
 }
 
-// Text is what a person wants to know of them.
+// Text formats the rows' description for people.
 func (r *Rows) Text() string {
 	return fmt.Sprintf("%s, %d bytes each: %s; %s", r.As, r.Bytes, r.Descr, r.Remark)
 }
 
-// splitInfo is a split, and the dataset that it is of.
+// splitInfo is a split and the totals of its dataset.
 type splitInfo struct {
 	Part         string       `json:"part"`
 	Seed         uint64       `json:"seed"`
@@ -76,7 +76,7 @@ type splitInfo struct {
 	WholeBytes   int64        `json:"whole_stream_bytes"`
 }
 
-// sampleInfo is a sample, the epoch that is looked at, and the dataset that it is of.
+// sampleInfo is a sample, the inspected epoch, and the totals of its dataset.
 type sampleInfo struct {
 	Of           uint64 `json:"of"`
 	Seed         uint64 `json:"seed"`
@@ -92,7 +92,7 @@ type Bucket struct {
 	Records   uint64 `json:"records"`
 }
 
-// Spread is the least, the greatest and the mean of a number of values.
+// Spread is the minimum, the maximum and the mean of some values.
 type Spread struct {
 	Min  int64   `json:"min"`
 	Max  int64   `json:"max"`
@@ -101,7 +101,7 @@ type Spread struct {
 	sum, count int64
 }
 
-// Add takes one more value in.
+// Add adds a value.
 func (s *Spread) Add(v int64) {
 	if s.count == 0 || v < s.Min {
 		s.Min = v
@@ -112,10 +112,10 @@ func (s *Spread) Add(v int64) {
 	s.Mean = float64(s.sum) / float64(s.count)
 }
 
-// Values is how many values there were.
+// Values returns the number of values.
 func (s Spread) Values() int64 { return s.count }
 
-// Text is a spread of bytes, for people.
+// Text formats a spread of bytes for people.
 func (s Spread) Text() string {
 	return fmt.Sprintf("%s to %s, mean %s", terminal.Bytes(s.Min), terminal.Bytes(s.Max), terminal.Bytes(int64(s.Mean)))
 }
@@ -165,14 +165,13 @@ func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
 		return i, err
 	}
 	if i.Sources = sourcesOf(d); i.Sources != nil {
-		return i, nil // what comes how often is said there, and not to be even
+		return i, nil // sources show the shares, and a mixture is not meant to be even
 	}
 	i.Mixing, err = MeasureMixing(ctx, d, quality.Good)
 	return i, err
 }
 
-// sizes goes through the sizes of all records that the split leaves once, in
-// dataset order.
+// sizes passes once over the sizes of all records left by the split, in dataset order.
 func (i *Report) sizes(ctx context.Context, d *pipeline.Dataset) error {
 	const block = 4096
 	o := d.Spec().Order
@@ -180,7 +179,7 @@ func (i *Report) sizes(ctx context.Context, d *pipeline.Dataset) error {
 	var buckets [65]uint64 // by the bit length of the size
 	records, sizes := make([]uint64, block), make([]int64, block)
 	chunk, chunkBytes := 0, int64(0)
-	total := chunkStarts[len(chunkStarts)-1] // a mixture's epoch has another number of positions
+	total := chunkStarts[len(chunkStarts)-1] // a mixture's epoch has a different number of positions
 	for first := uint64(0); first < total; first += block {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -207,8 +206,8 @@ func (i *Report) sizes(ctx context.Context, d *pipeline.Dataset) error {
 	return nil
 }
 
-// Histogram makes buckets of counts by bit length: length l holds the sizes
-// from 2^(l-1) to 2^l - 1. Empty buckets at both ends are left out.
+// Histogram makes buckets from counts by bit length: length l holds sizes from 2^(l-1) to 2^l - 1.
+// Empty buckets at both ends are left out.
 func Histogram(byLength []uint64) []Bucket {
 	list := []Bucket{}
 	for l, n := range byLength[:63] {

@@ -11,13 +11,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Source is one of a mixture.
+// Source is one dataset of a mixture.
 type Source struct {
 	Name        string  `json:"name"`
 	Weight      string  `json:"weight"`
 	Dataset     string  `json:"dataset"`
 	Fingerprint string  `json:"fingerprint"`
-	Records     uint64  `json:"records"` // that a split leaves
+	Records     uint64  `json:"records"` // after the split
 	StreamBytes int64   `json:"stream_bytes"`
 	Passes      float64 `json:"passes_an_epoch"`
 }
@@ -29,7 +29,7 @@ func sourcesOf(d *pipeline.Dataset) (list []Source) {
 	return list
 }
 
-// sourcesText is a table of a mixture's sources.
+// sourcesText formats a mixture's sources as a table.
 func sourcesText(sources []Source) string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -37,6 +37,6 @@ func sourcesText(sources []Source) string {
 	for _, s := range sources {
 		_, _ = fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%.3f\t%s\n", s.Name, s.Weight, terminal.Count(s.Records), terminal.Bytes(s.StreamBytes), s.Passes, printable.Line(s.Dataset))
 	}
-	_ = t.Flush() // to memory
+	_ = t.Flush() // writing to memory does not fail
 	return b.String()
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Print writes an inspection for people.
+// Print writes the report for people.
 func (i Report) Print(u *terminal.UI) error {
 	rows := [][2]string{
 		{"dataset", i.Root},
@@ -97,7 +97,7 @@ func estimateText(e quality.Estimate) string {
 	return fmt.Sprintf("%.2f (from %s batches)", e.Value, terminal.Count(uint64(e.Batches)))
 }
 
-// HistogramText draws one bar a bucket.
+// HistogramText draws one bar per bucket.
 func HistogramText(buckets []Bucket) string {
 	const width = 40
 	most := uint64(0)
@@ -112,10 +112,10 @@ func HistogramText(buckets []Bucket) string {
 	return b.String()
 }
 
-// SampleText says which share of the records an epoch has.
+// SampleText describes a sample.
 func SampleText(s spec.Sample) string {
 	return fmt.Sprintf("%s of the records in each epoch, seed %d", s, s.Seed)
 }
 
-// SplitText says which part is taken, and how.
+// SplitText describes a split.
 func SplitText(s spec.Split) string { return fmt.Sprintf("%s by %s, seed %d", s.Part, s.By, s.Seed) }
