@@ -1,6 +1,5 @@
-// Package manual holds the pages that "lsiofs help TOPIC" shows. README.md links to the
-// same files: those in this directory, and the specifications, which lie beside the code that
-// they define.
+// Package manual holds the pages that "lsiofs help TOPIC" shows. README.md links to the same files:
+// those in this directory, and the specifications, which are next to the code that they define.
 package manual
 
 import (
@@ -16,19 +15,20 @@ var files embed.FS
 
 // Page is one page of the manual.
 type Page struct {
-	Topic string // what "lsiofs help" calls it
+	Topic string // its name for "lsiofs help"
 	Title string // its first line
-	Text  string // Markdown, lines of 100 columns at most but for tables
+	Text  string // Markdown, in lines of at most 100 columns except for tables
 }
 
-// topics are the pages of this directory in the order in which a new user may want them. A
-// file has the topic's name and .md.
+// topics are the pages in this directory, in the order in which a new user may need them. A page's
+// file is named after its topic, with the extension .md.
 var topics = []string{
 	"tree", "checkpoints", "shuffle", "mixtures", "growing", "formats", "zarr", "python", "storage", "remote", "web", "filter", "observing", "failures",
 	"services", "security", "speed", "comparison", "limits",
 }
 
-// specifications are the pages from which another program can be written, last in the manual.
+// specifications are the pages from which other implementations can be written. They come last in
+// the manual.
 var specifications = []struct {
 	topic string
 	files fs.ReadFileFS
@@ -38,7 +38,7 @@ var specifications = []struct {
 	{"streams", order.Specification},
 }
 
-// Pages gives all pages.
+// Pages returns all pages.
 func Pages() []Page {
 	pages := make([]Page, 0, len(topics)+len(specifications))
 	for _, topic := range topics {
@@ -53,13 +53,13 @@ func Pages() []Page {
 func newPage(topic string, files fs.ReadFileFS, name string) Page {
 	text, err := files.ReadFile(name)
 	if err != nil {
-		panic(err) // the files are part of the program
+		panic(err) // the files are embedded in the program
 	}
 	title, _, _ := strings.Cut(string(text), "\n")
 	return Page{Topic: topic, Title: strings.TrimPrefix(title, "# "), Text: string(text)}
 }
 
-// Find gives the page of a topic.
+// Find returns the page of a topic.
 func Find(topic string) (Page, bool) {
 	for _, p := range Pages() {
 		if p.Topic == topic {
