@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// DamageLines names what --on-corrupt skip left out, at most limit shards.
+// DamageLines describes what --on-corrupt skip left out, for at most limit shards.
 func DamageLines(damaged []catalog.Damage, limit int) []string {
 	var lines []string
 	for i, d := range damaged {
@@ -21,7 +21,7 @@ func DamageLines(damaged []catalog.Damage, limit int) []string {
 	return lines
 }
 
-// damageText is a shard's first damage, and how many more there are.
+// damageText describes a shard's first damage and counts the others.
 func damageText(d catalog.Damage) string {
 	text := fmt.Sprintf("%s: %v", d.Path, d.Errors[0])
 	if n := d.Count(); n > 1 {
@@ -30,8 +30,7 @@ func damageText(d catalog.Damage) string {
 	return text
 }
 
-// ReasonLines says how often something was left out for which reason, where that
-// was more than once.
+// ReasonLines returns a line for each reason for which something was left out more than once.
 func ReasonLines(list []unpack.Reason) []string {
 	var lines []string
 	for _, r := range list {
@@ -42,7 +41,7 @@ func ReasonLines(list []unpack.Reason) []string {
 	return lines
 }
 
-// DamageList is a line for each damaged shard.
+// DamageList returns a line for each damaged shard.
 func DamageList(damaged []catalog.Damage) []string {
 	list := []string{}
 	for _, d := range damaged {

@@ -13,20 +13,20 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline"
 )
 
-// Filled is how far the filling of a cache is.
+// Filled is the progress of filling a cache.
 type Filled struct {
-	Bytes      int64         `json:"filled_bytes"` // that are there, or on their way
+	Bytes      int64         `json:"filled_bytes"` // in the cache or being fetched
 	BytesTotal int64         `json:"filled_bytes_total"`
 	Elapsed    time.Duration `json:"elapsed_nanos"`
 	Done       bool          `json:"filled"`
 }
 
-// Fill fills the cache of a dataset, and tells tell how far it is, from this goroutine.
+// Fill fills a dataset's cache. It calls tell with the progress, from this goroutine.
 func Fill(ctx context.Context, d *pipeline.Dataset, tell func(Filled)) error {
 	return fill(tell, func(progress func(done, total int64)) error { return d.Warm(ctx, progress) })
 }
 
-// FillRecords is Fill with what an epoch reads for its records from … to-1.
+// FillRecords is like Fill, but only fetches what an epoch reads for its records from … to-1.
 func FillRecords(ctx context.Context, d *pipeline.Dataset, epoch, from, to uint64, tell func(Filled)) error {
 	return fill(tell, func(progress func(done, total int64)) error { return d.WarmRecords(ctx, epoch, from, to, progress) })
 }
@@ -46,20 +46,20 @@ func fill(tell func(Filled), warm func(progress func(done, total int64)) error) 
 	return err
 }
 
-// Filling shows a cache that is being filled: a bar on a terminal, a line now and then
-// elsewhere. It is not for concurrent use.
+// Filling shows the progress of filling a cache: a bar on a terminal, otherwise a line every few
+// seconds. It is not safe for concurrent use.
 type Filling struct {
 	ui   *terminal.UI
 	bar  *terminal.Bar
 	pace terminal.Pace
 }
 
-// NewFilling shows a filling.
+// NewFilling returns a view that shows nothing yet.
 func NewFilling(u *terminal.UI) *Filling {
 	return &Filling{ui: u, bar: u.NewBytesBar(terminal.RedrawEvery), pace: terminal.NewPace()}
 }
 
-// Show takes the next state.
+// Show shows the next state.
 func (v *Filling) Show(f Filled) {
 	switch {
 	case f.Done:
@@ -75,7 +75,7 @@ func (v *Filling) Show(f Filled) {
 	}
 }
 
-// Clear takes the bar off the screen.
+// Clear removes the bar from the screen.
 func (v *Filling) Clear() { v.bar.Clear() }
 
 func (f Filled) String() string {

@@ -10,11 +10,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// besideBytes is what a process takes besides --memory (manual, limits).
+// besideBytes is a process's memory in addition to --memory (manual, limits).
 const besideBytes = 150 << 20
 
-// MemoryWarning returns a warning where a process of this spec may take more memory than the machine, or
-// its control group, allows it; "" if it fits.
+// MemoryWarning returns a warning if a process with this spec may take more memory than the machine
+// or its control group allows, or "".
 func MemoryWarning(s spec.Spec) string { return memoryWarning(s.MemoryBytes, cgroup.AllowedBytes()) }
 
 func memoryWarning(memoryBytes, allowedBytes int64) string {
@@ -29,12 +29,12 @@ func memoryWarning(memoryBytes, allowedBytes int64) string {
 	return text + "raise the limit of its control group (memory.max)"
 }
 
-// leastHeapBytes is the least bound of the heap: below it collecting would take most of the time.
+// leastHeapBytes is the lowest bound of the heap: below it, collecting would take most of the time.
 const leastHeapBytes = 64 << 20
 
-// boundHeap has the collector work harder where the heap comes close to what the process may have, less
-// --memory, which lies outside of the heap. What the user has set with GOMEMLIMIT stays. A mount bounds
-// its heap more closely once it is served.
+// boundHeap makes the collector work harder when the heap comes close to what the process may use
+// minus --memory, which is outside the heap. It leaves GOMEMLIMIT alone if the user has set it. A
+// mount bounds its heap more tightly once it is served.
 func boundHeap(memoryBytes int64) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return

@@ -13,19 +13,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// openEndTime is how long a dataset that is being opened has to end when the user
-// wants no more. What has been indexed so far is in a journal.
+// openEndTime is how long opening a dataset may take to end after the user interrupts it. A journal
+// contains what has been indexed so far.
 const openEndTime = 700 * time.Millisecond
 
-// Open opens a dataset and gives its errors a code. When ctx ends and
-// storage does not answer, it is not waited for: the process ends.
+// Open opens a dataset and attaches an exit code to errors. If ctx ends while storage does not
+// answer, Open does not wait, because the process is about to end.
 func Open(ctx context.Context, log *slog.Logger, s spec.Spec, o pipeline.Options) (*pipeline.Dataset, error) {
 	o.Log = log
 	boundHeap(s.MemoryBytes)
 	return patiently(ctx, log, func() (*pipeline.Dataset, error) { return pipeline.Open(ctx, s, o) })
 }
 
-// IndexPart is pipeline.IndexPart, as Open is pipeline.Open.
+// IndexPart is to pipeline.IndexPart as Open is to pipeline.Open.
 func IndexPart(ctx context.Context, log *slog.Logger, s spec.Spec, o pipeline.Options, part catalog.PassPart) (catalog.Indexed, error) {
 	o.Log = log
 	boundHeap(s.MemoryBytes)
@@ -60,18 +60,18 @@ func patiently[T any](ctx context.Context, log *slog.Logger, open func() (T, err
 	}
 }
 
-// OpenShowing is Open with progress on the ui.
+// OpenShowing is Open with progress shown on the ui.
 func OpenShowing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec) (*pipeline.Dataset, error) {
 	return openShowing(ctx, u, log, s, false, false)
 }
 
-// OpenLooking is OpenShowing for a command that only looks: of a dataset that grows it takes
-// no epoch.
+// OpenLooking is OpenShowing for a command that only inspects: it starts no epoch of a growing
+// dataset.
 func OpenLooking(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec) (*pipeline.Dataset, error) {
 	return openShowing(ctx, u, log, s, true, false)
 }
 
-// OpenListing is OpenLooking for a command that lists all files of the dataset, if files says so.
+// OpenListing is OpenLooking for a command that lists all files of the dataset if files is true.
 func OpenListing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec, files bool) (*pipeline.Dataset, error) {
 	return openShowing(ctx, u, log, s, true, files)
 }
@@ -92,13 +92,12 @@ func openShowing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.S
 	return d, err
 }
 
-// closeTime is how long reads that storage has begun may take to end once nobody
-// wants them. It, drainTime and what Mount.End waits are less than docker stop's
-// 10 s together.
+// closeTime is how long pending reads may take to end once they are no longer needed. The sum of
+// this, drainTime and the wait of Mount.End is less than the 10 s of docker stop.
 const closeTime = time.Second
 
-// Close closes d and keeps the first of the two errors. A dataset that can't
-// be closed, since storage does not answer, is left to the end of the process.
+// Close closes d and returns the first of the two errors. If storage does not answer, so that the
+// dataset can't be closed, it is left open until the process ends.
 func Close(d *pipeline.Dataset, err error, log *slog.Logger) error {
 	closed := make(chan error, 1)
 	go func() { closed <- d.Close() }()

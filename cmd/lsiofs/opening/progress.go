@@ -10,12 +10,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
-// Pass shows a pass over the shards: a bar on a terminal, a line now and then
-// elsewhere. Its clock is the progress' own. It is not for concurrent use, as
-// the catalog calls from one goroutine.
+// Pass shows a pass over the shards: a bar on a terminal, otherwise a line every few seconds. Its
+// clock is the progress's own. It is not safe for concurrent use: the catalog calls it from one
+// goroutine.
 type Pass struct {
 	ui *terminal.UI
-	// Verb says what is being done. What indexing has done is said at its end.
+	// Verb describes the pass. Only an index pass prints a summary at its end.
 	Verb string
 	bar  *terminal.Bar
 	pace terminal.Pace
@@ -25,12 +25,12 @@ type Pass struct {
 // Indexing is the verb of an index pass.
 const Indexing = "indexing"
 
-// NewPass shows an index pass. Verb may be set to another work before it begins.
+// NewPass returns a view of an index pass. Verb may be changed before the pass begins.
 func NewPass(u *terminal.UI) *Pass {
 	return &Pass{ui: u, Verb: Indexing, bar: u.NewBytesBar(terminal.RedrawEvery), pace: terminal.NewPace()}
 }
 
-// Show takes the next state of the pass.
+// Show shows the next state of the pass.
 func (v *Pass) Show(p catalog.Progress) {
 	switch {
 	case v.done:
@@ -55,7 +55,7 @@ func (v *Pass) redraw(p catalog.Progress) {
 		min(p.Bytes, p.BytesTotal), p.BytesTotal)
 }
 
-// finish clears the bar and says what was done, if anything was.
+// finish clears the bar and prints what was indexed, if anything.
 func (v *Pass) finish(p catalog.Progress) {
 	v.done = true
 	v.Clear()
@@ -65,10 +65,10 @@ func (v *Pass) finish(p catalog.Progress) {
 	}
 }
 
-// Clear takes the bar off the screen, also when the pass has failed.
+// Clear removes the bar from the screen. It is also called when the pass has failed.
 func (v *Pass) Clear() { v.bar.Clear() }
 
-// Line is a state of the pass with what follows from it.
+// Line is a state of the pass with derived values.
 type Line struct {
 	Shards         int     `json:"shards"`
 	ShardsTotal    int     `json:"shards_total"`
@@ -76,10 +76,10 @@ type Line struct {
 	BytesTotal     int64   `json:"bytes_total"`
 	Records        uint64  `json:"records"`
 	BytesPerSecond float64 `json:"bytes_per_second"`
-	LeftSeconds    float64 `json:"left_seconds"` // 0 while nothing is known
+	LeftSeconds    float64 `json:"left_seconds"` // 0 while unknown
 }
 
-// LineOf makes a line of a state of the pass.
+// LineOf converts a state of the pass to a line.
 func LineOf(p catalog.Progress) Line {
 	l := Line{Shards: p.Shards, ShardsTotal: p.ShardsTotal, Bytes: p.Bytes, BytesTotal: p.BytesTotal, Records: p.Records}
 	if s := p.Elapsed.Seconds(); s > 0 {

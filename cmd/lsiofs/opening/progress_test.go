@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
-// pass is an indexing pass of ten shards of 1 MiB, one a second.
+// pass shows an index pass over ten shards of 1 MiB, one a second.
 func pass(show func(catalog.Progress)) {
 	for i := range 11 {
 		show(catalog.Progress{Shards: i, ShardsTotal: 12, Reused: 2, Bytes: int64(i) << 20, BytesTotal: 10 << 20,

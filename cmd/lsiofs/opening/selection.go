@@ -7,21 +7,21 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
-// Selection is what of a dataset was taken and left out, in the JSON of a command.
+// Selection lists which files of a dataset were taken and which were left out, in a command's JSON.
 type Selection struct {
 	PassedOver int                `json:"files_passed_over"`
-	Taken      []discover.Group   `json:"taken,omitempty"`    // by naming, the first ones
+	Taken      []discover.Group   `json:"taken,omitempty"`    // by naming pattern, the first ones
 	LeftOut    []discover.Verdict `json:"left_out,omitempty"` // the first ones
 }
 
-// SelectionOf returns what was taken and left out of a dataset.
+// SelectionOf returns which files of a dataset were taken and left out.
 func SelectionOf(s *discover.Selection) Selection { return Selection{s.LeftOut, s.Taken, s.FirstLeft} }
 
-// SelectionLines returns a line of what of a dataset was taken, by naming, and one of what was left
-// out.
+// SelectionLines returns a line about the files that were taken, by naming pattern, and one about
+// those left out.
 func SelectionLines(c *catalog.Catalog) []string { return selectionLines(c.Selection(), emptyText(c)) }
 
-// selectionLines are SelectionLines; empty names shards without records.
+// selectionLines implements SelectionLines; empty names shards without records.
 func selectionLines(s *discover.Selection, empty string) []string {
 	if s.Shards == 0 {
 		return nil
@@ -33,7 +33,8 @@ func selectionLines(s *discover.Selection, empty string) []string {
 	return lines
 }
 
-// emptyText names shards without records: they may be so, or have lost theirs.
+// emptyText names shards without records, which may be meant to be empty or may have lost their
+// records.
 func emptyText(c *catalog.Catalog) string {
 	n, first := 0, ""
 	for i := range c.Shards() {
@@ -49,10 +50,10 @@ func emptyText(c *catalog.Catalog) string {
 	return " (" + terminal.Count(uint64(n)) + " without records, such as " + first + ")"
 }
 
-// TellSelection prints the lines, and what else a user should know of the choice.
+// TellSelection prints the lines and whatever else the user should know about the selection.
 func TellSelection(u *terminal.UI, c *catalog.Catalog) { tellSelection(u, c.Selection(), emptyText(c)) }
 
-// TellFound is TellSelection before there is an index.
+// TellFound is TellSelection before an index exists.
 func TellFound(u *terminal.UI, s *discover.Selection) { tellSelection(u, s, "") }
 
 func tellSelection(u *terminal.UI, s *discover.Selection, empty string) {

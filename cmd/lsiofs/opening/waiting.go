@@ -10,18 +10,18 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 )
 
-// Waited is what is said while an epoch of a dataset that grows is waited for.
+// Waited is what is reported while waiting for an epoch of a growing dataset.
 type Waited struct {
-	For      string `json:"waiting"` // why it is not there yet, in words
+	For      string `json:"waiting"` // why it can't start yet
 	Shards   int    `json:"shards"`
 	Indexing int    `json:"indexing"`
 	Settling int    `json:"settling"`
 	Waiting  int    `json:"waiting_shards"`
-	// Why is the reason of the first of these.
+	// Why is the reason for the first of these.
 	Why string `json:"waiting_why,omitempty"`
 }
 
-// WaitingFor makes it of how a dataset stands.
+// WaitingFor returns the report for a dataset's status.
 func WaitingFor(s taking.Status) Waited {
 	w := Waited{For: cmp.Or(s.NextEpoch, "an epoch"), Shards: s.Shards, Indexing: s.Indexing, Settling: s.Settling, Waiting: s.WaitingShards}
 	if len(s.Waiting) > 0 {
@@ -46,8 +46,8 @@ func (w Waited) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// Waiting shows what is waited for: one line that is written over on a terminal, a line now
-// and then elsewhere. It is not for concurrent use.
+// Waiting shows what is being waited for: one line that is overwritten on a terminal, otherwise a
+// line every waitingEvery. It is not safe for concurrent use.
 type Waiting struct {
 	ui    *terminal.UI
 	line  *terminal.StatusLine
@@ -56,15 +56,15 @@ type Waiting struct {
 	said  bool
 }
 
-// waitingEvery is how often a line is written that can't be written over, after the first.
+// waitingEvery is the interval of lines that can't be overwritten, after the first.
 const waitingEvery = 30 * time.Second
 
-// NewWaiting shows nothing yet.
+// NewWaiting returns a view that shows nothing yet.
 func NewWaiting(u *terminal.UI) *Waiting {
 	return &Waiting{ui: u, line: u.NewStatusLine(), began: time.Now()}
 }
 
-// Show takes the next state.
+// Show shows the next state.
 func (v *Waiting) Show(w Waited) {
 	if v.ui.Terminal && !v.ui.JSON {
 		v.line.Show("waiting: " + w.String())
@@ -82,5 +82,5 @@ func (v *Waiting) Show(w Waited) {
 	v.ui.Notef("waiting: %s", w)
 }
 
-// Clear takes the line off the screen.
+// Clear removes the line from the screen.
 func (v *Waiting) Clear() { v.line.Clear() }
