@@ -16,24 +16,25 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 )
 
-// Bounds of the chart of shards.
+// Bounds of the shards' chart.
 const (
-	chartBars   = 200 // a bar of several shards from there on
-	chartListed = 24  // shards that are all named
-	chartEnds   = 8   // largest, and smallest, of more
+	chartBars   = 200 // with more shards, a bar stands for several
+	chartListed = 24  // up to so many shards are all listed
+	chartEnds   = 8   // otherwise so many of the largest and smallest
 )
 
-// shardChart is how large shards are.
+// shardChart shows the sizes of shards.
 type shardChart struct {
 	Bars       []shardBar
-	EachShards int // of a bar, at most
+	EachShards int // largest number of shards per bar
 	Bytes      inspect.Spread
 	Records    inspect.Spread
 	Compressed bool
 	Lists      []shardList
 }
 
-// shardBar is a run of shards in dataset order: heights in percent of the largest.
+// shardBar is a run of shards in dataset order. Mean and Most are heights in percent of the
+// largest.
 type shardBar struct {
 	First, Last int // numbers from 1
 	Mean, Most  float64
@@ -41,7 +42,7 @@ type shardBar struct {
 	Text        string
 }
 
-// The SVG's y grows downwards. Bars that are wide enough leave a gap.
+// The SVG's y axis points down. Bars leave a gap of 14 % of their width.
 func (b shardBar) MeanY() float64 { return 100 - b.Mean }
 func (b shardBar) MostY() float64 { return 100 - b.Most }
 func (b shardBar) Drawn() float64 { return b.Width * 0.86 }
@@ -58,10 +59,10 @@ type shardRow struct {
 	Records      uint64
 	Bytes        int64
 	DecodedBytes int64
-	Percent      float64 // of the largest one's bytes
+	Percent      float64 // of the largest shard's bytes
 }
 
-// shards is what of a catalog the chart takes.
+// shards is the part of a catalog that the chart needs.
 type shards interface {
 	Shards() int
 	Shard(i int) catalog.Shard
@@ -100,10 +101,10 @@ func newShardChart(c shards) shardChart {
 	return chart
 }
 
-// sizeEnds keeps the largest and the smallest shards of any number: all of them,
-// in dataset order, where they are few.
+// sizeEnds collects the largest and the smallest shards, or all of them in dataset order if they
+// are few.
 type sizeEnds struct {
-	all               []shardRow // while they are few
+	all               []shardRow // as long as they are few
 	largest, smallest []shardRow
 	count             int
 }
@@ -114,7 +115,7 @@ func (e *sizeEnds) add(r shardRow) {
 	}
 	keep := func(list []shardRow, compare func(a, b shardRow) int) []shardRow {
 		at, _ := slices.BinarySearchFunc(list, r, func(a, b shardRow) int {
-			return cmp.Or(compare(a, b), -1) // behind equal ones: the first stay
+			return cmp.Or(compare(a, b), -1) // after equal ones, so that the first ones stay
 		})
 		if at == chartEnds {
 			return list
@@ -126,7 +127,7 @@ func (e *sizeEnds) add(r shardRow) {
 	e.smallest = keep(e.smallest, func(a, b shardRow) int { return cmp.Compare(a.Bytes, b.Bytes) })
 }
 
-// lists are the tables to show; most is what a full bar stands for.
+// lists returns the tables to show; most is the value of a full bar.
 func (e *sizeEnds) lists(most float64) []shardList {
 	lists := []shardList{{"All shards", e.all}}
 	if e.count > chartListed {
@@ -143,12 +144,12 @@ func (e *sizeEnds) lists(most float64) []shardList {
 // picture is a quality.Picture as an image in the page.
 type picture struct {
 	*quality.Picture
-	URL string // data:
-	// HeightPixels is how high it is drawn.
+	URL string // a data: URL
+	// HeightPixels is the height at which it is shown.
 	HeightPixels int
 }
 
-// PerRow is how many shards a row is of, for people.
+// PerRow describes how many shards a row stands for.
 func (p *picture) PerRow() string {
 	if p.Rows == p.Shards {
 		return "one shard"
@@ -156,7 +157,8 @@ func (p *picture) PerRow() string {
 	return fmt.Sprintf("%.1f shards", float64(p.Shards)/float64(p.Rows))
 }
 
-// Densities are told apart up to densest, in steps of which a PNG takes four bits.
+// Densities are distinguished up to densest, in densitySteps steps, for which a PNG takes four
+// bits.
 const (
 	densest       = 3.0
 	densitySteps  = 16
@@ -164,11 +166,11 @@ const (
 	heightAtMost  = 200
 )
 
-// pictureInk is the colour of the densest places; others are as much more
-// transparent, so that a picture fits a light and a dark page.
+// pictureInk is the colour of the densest places. Others are proportionally more transparent, so
+// that a picture fits light and dark pages.
 var pictureInk = color.NRGBA{R: 0x3f, G: 0x83, B: 0xe0}
 
-// newPicture draws densities, 0 for no record and densest and more in full colour.
+// newPicture draws densities, from transparent for no records to full colour for densest and above.
 func newPicture(p *quality.Picture) (*picture, error) {
 	if p == nil {
 		return nil, nil

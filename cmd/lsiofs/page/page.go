@@ -20,58 +20,57 @@ import (
 
 // Bounds of a page.
 const (
-	// pageRecords bounds the records that each picture and figure of a shuffle is
-	// made from: a fifth of a second each.
+	// pageRecords bounds the records that each picture and figure of a shuffle is made from. Each
+	// takes a fifth of a second.
 	pageRecords = 1 << 21
-	// pageColumns and pageRows bound a picture: about as many as a phone and a
-	// desktop show without shrinking it.
+	// pageColumns and pageRows bound a picture, at about what a phone and a desktop show without
+	// scaling it down.
 	pageColumns, pageRows = 400, 100
-	// pageReads is how many records the reads of a mount are counted for.
+	// pageReads is the number of records for which a mount's reads are counted.
 	pageReads = 1 << 20
 	// pageDamages bounds the lists of what was left out.
 	pageDamages = 100
 )
 
-// page is what Render writes.
+// page is the data that Render writes.
 type page struct {
 	inspect.Report
-	Name        string // of the dataset, for people
+	Name        string // the dataset's name for people
 	Spec        spec.Spec
-	Flags       string // that were given, to make a mount of the same order
+	Flags       string // the flags that were given, for a mount with the same order
 	Chart       shardChart
 	Shuffles    []shuffleRow
 	RecordSizes []sizeRow
 	Reads       *readplan.Report
-	NoReads     string // why Reads is nil
+	NoReads     string // the reason if Reads is nil
 	ReadSizes   []sizeRow
 	Reasons     []reasonRow
 	Build       build.Info
 }
 
-// shuffleRow is a shuffle, and its picture where it has one.
+// shuffleRow is a shuffle, and its picture if it has one.
 type shuffleRow struct {
 	Name, Note string
 	Mix        quality.Mix
 	Picture    *picture
 }
 
-// sizeRow is a bar of a histogram.
+// sizeRow is one bar of a histogram.
 type sizeRow struct {
 	From, To string
 	Count    uint64
-	Share    float64 // of all
-	Percent  float64 // of the longest bar
+	Share    float64 // of the total
+	Percent  float64 // of the longest bar's length
 }
 
-// reasonRow is why something was left out, and how often.
+// reasonRow is a reason for leaving something out, and how often it applied.
 type reasonRow struct {
 	Text  string
 	Count uint64
 }
 
-// New gathers what inspect and plan find out. flags are those that make a
-// mount of the same order; asked is how records are to be read, as the dataset was
-// opened to read none.
+// New gathers the results of inspect and plan. flags produce a mount with the same order. asked is
+// how a mount would read records, because the dataset was opened to read none.
 func New(ctx context.Context, d *pipeline.Dataset, i inspect.Report, flags string, asked spec.Read, program build.Info) (*page, error) {
 	p := &page{
 		Report: i, Name: filepath.Base(i.Root), Spec: d.Spec(), Flags: flags, Chart: newShardChart(d.Catalog()),
@@ -90,7 +89,7 @@ func New(ctx context.Context, d *pipeline.Dataset, i inspect.Report, flags strin
 		p.NoReads = err.Error()
 	default:
 		p.Reads = &plan
-		for _, storage := range plan.Storages[:min(1, len(plan.Storages))] { // there is none of crops
+		for _, storage := range plan.Storages[:min(1, len(plan.Storages))] { // crops have none
 			for _, s := range storage.Plans {
 				if s.InUse {
 					p.ReadSizes = readSizeRows(s.Histogram)
@@ -105,7 +104,7 @@ func New(ctx context.Context, d *pipeline.Dataset, i inspect.Report, flags strin
 	return p, nil
 }
 
-// compare draws the order beside others.
+// compare draws the order next to others.
 func (p *page) compare(ctx context.Context, d *pipeline.Dataset) error {
 	s := d.Spec()
 	e, err := d.Epoch(s.Epoch)
@@ -128,29 +127,29 @@ func (p *page) compare(ctx context.Context, d *pipeline.Dataset) error {
 	return nil
 }
 
-// shuffleNotes say what one sees in the pictures, in the order of quality.Compare.
+// shuffleNotes describe the pictures, in the order of quality.Compare.
 var shuffleNotes = []string{
 	"what a mount with these settings delivers",
 	"what loaders do that open shards in random order and shuffle in a buffer",
 	"what --shuffle full delivers: every record drawn on its own",
 }
 
-// Shown are the lines of Damaged that the page has.
+// Shown returns the lines of Damaged that the page contains.
 func (p *page) Shown() []string { return p.Damaged[:min(len(p.Damaged), pageDamages)] }
 
-// ReasonsShown are the Reasons that the page has.
+// ReasonsShown returns the Reasons that the page contains.
 func (p *page) ReasonsShown() []reasonRow { return p.Reasons[:min(len(p.Reasons), pageDamages)] }
 
-// Order is how the order given mixes.
+// Order returns how well the given order mixes.
 func (p *page) Order() quality.Mix { return p.Shuffles[0].Mix }
 
-// RecordMean is the mean size of a record, in bytes.
+// RecordMean returns the mean size of a record, in bytes.
 func (p *page) RecordMean() int64 { return int64(p.RecordBytes.Mean) }
 
-// Quoted is the dataset as a word of a command line.
+// Quoted returns the dataset as a word of a command line.
 func (p *page) Quoted() string { return terminal.Quote(p.Dataset) }
 
-// Grade is how good the mix is, as the name of a style.
+// Grade returns how good the mix is, as a CSS class.
 func (p *page) Grade() string {
 	switch m := p.Order(); {
 	case m.Batches == 0:
@@ -163,7 +162,7 @@ func (p *page) Grade() string {
 	return "poor"
 }
 
-// Verdict is a word for how well the order mixes, and what the word stands on.
+// Verdict describes how well the order mixes.
 func (p *page) Verdict() string {
 	m := p.Order()
 	switch {
@@ -179,7 +178,7 @@ func (p *page) Verdict() string {
 	return "poor: batches come from few shards"
 }
 
-// Advice is what would mix better, "" where nothing is to be said.
+// Advice describes what would mix better, or returns "".
 func (p *page) Advice() string {
 	switch {
 	case len(p.Mixing.Advice) > 0:
@@ -190,7 +189,7 @@ func (p *page) Advice() string {
 	return ""
 }
 
-// Settings are those of the order, of the deal and of reading.
+// Settings returns the settings of the order, of the deal and of reading.
 func (p *page) Settings() [][2]string {
 	s := p.Spec
 	rows := [][2]string{

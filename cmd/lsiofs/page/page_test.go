@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// manyShards are as many shards as its value.
+// manyShards is a catalog with that many shards.
 type manyShards int
 
 func (n manyShards) Shards() int { return int(n) }

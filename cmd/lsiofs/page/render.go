@@ -10,11 +10,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
-// Render makes the page of inspect --html. It is one file that needs no other: styles
-// and pictures are in it, there is no script, and its policy forbids the browser to
-// fetch anything. What comes from a dataset is escaped by writer. Its size is bounded,
-// whatever the dataset: charts have so many bars, lists so many lines. What a terminal
-// acts on, or a browser turns text around by, is written out.
+// Render returns the page of inspect --html. It is a self-contained file: styles and pictures are
+// embedded, there is no script, and its policy forbids the browser to fetch anything. writer
+// escapes everything that comes from a dataset. The page's size is bounded whatever the dataset,
+// because charts and lists have a maximum length. Characters that control terminals or the
+// direction of text are written as escapes.
 func (p *page) Render() []byte {
 	var w writer
 	p.putHead(&w)
@@ -40,7 +40,7 @@ func (p *page) putHead(w *writer) {
 <title>{} · lsiofs inspect</title>
 <style>
 `, p.Name)
-	w.put(markup(style.CSS)) // a file of ours
+	w.put(markup(style.CSS)) // our own file
 	w.put(`</style>
 </head>
 <body>
@@ -88,7 +88,7 @@ func (p *page) putHeader(w *writer) {
 `)
 }
 
-// putRecords writes how large records and chunks are.
+// putRecords writes the sizes of records and chunks.
 func (p *page) putRecords(w *writer) {
 	w.put(`
 <section id="records">
@@ -105,7 +105,7 @@ func (p *page) putRecords(w *writer) {
 `)
 }
 
-// putSizes writes a histogram of so many of something.
+// putSizes writes a histogram. of names what is counted.
 func putSizes(w *writer, of string, rows []sizeRow) {
 	w.put(`<div class="scroll"><table class="sizes">
 <thead><tr><th colspan="2">size</th><th class="n">{}</th><th class="n">share</th></tr></thead>
@@ -121,7 +121,7 @@ func putSizes(w *writer, of string, rows []sizeRow) {
 `)
 }
 
-// putSettings writes what the order is made of, and the command that makes it.
+// putSettings writes the settings that define the order, and the command for it.
 func (p *page) putSettings(w *writer) {
 	w.put(`
 <section id="settings">
@@ -186,7 +186,7 @@ func (p *page) putFooter(w *writer) {
 `)
 }
 
-// What numbers are written as.
+// How numbers are formatted.
 
 func long(n int64) string             { return terminal.Count(uint64(n)) }
 func number(n int) string             { return terminal.Count(uint64(n)) }
@@ -196,7 +196,7 @@ func fixed(x float64) string          { return fmt.Sprintf("%.2f", x) }
 func about(x float64) string          { return terminal.Count(uint64(math.Round(x))) }
 func upper(s string) string           { return strings.ToUpper(s[:1]) + s[1:] }
 
-// noun is one, or its plural, without the number.
+// noun returns one or its plural, without the number.
 func noun(n int, one string) string {
 	if n == 1 {
 		return one

@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
-// putReads writes what a mount would read, or why there would be none.
+// putReads writes what a mount would read, or why it would be refused.
 func (p *page) putReads(w *writer) {
 	w.put(`
 <section id="reads">
@@ -56,7 +56,7 @@ func (p *page) putPlans(w *writer, r *readplan.Report) {
 	w.put("\n")
 }
 
-// putStrategies writes what each way to read costs.
+// putStrategies writes the cost of each way to read.
 func putStrategies(w *writer, plans []readplan.StrategyPlan) {
 	w.put(`<div class="scroll"><table>
 <thead><tr><th>strategy</th><th class="n">reads</th><th class="n">bytes</th><th class="n">bytes read<br>per byte</th><th class="n wide">bytes a read</th></tr></thead>
@@ -81,14 +81,14 @@ func putStrategies(w *writer, plans []readplan.StrategyPlan) {
 `)
 }
 
-// putInUse writes the first cell of a row, with a mark at what is in use.
+// putInUse writes the first cell of a row, with a mark if it is in use.
 func putInUse(w *writer, name string, inUse bool) {
 	w.put(`<td class="name">{}`, name)
 	w.when(inUse, ` <span class="good">← in use</span>`)
 	w.put(`</td>`)
 }
 
-// putService writes what an epoch costs where reads are requests to a service.
+// putService writes the cost of an epoch if reads are requests to a service.
 func putService(w *writer, s *readplan.Service) {
 	w.put(`<h3>An epoch, as requests</h3>
 <p>An epoch of {} takes {} requests`, s.Name, terminal.Count(s.Requests))

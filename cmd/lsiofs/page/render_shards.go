@@ -7,7 +7,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 )
 
-// mixText is how well an order mixes, where it was measured.
+// mixText formats how well an order mixes, if it was measured.
 func mixText(e quality.Estimate) string {
 	if e.Batches == 0 {
 		return "–"
@@ -50,7 +50,7 @@ If each record were drawn on its own, {} % would follow one of their own shard. 
 `)
 }
 
-// put writes a shuffle's picture, with what one sees in it.
+// put writes a shuffle's picture and its note.
 func (s shuffleRow) put(w *writer) {
 	w.put(`
 <figure class="mix">
@@ -68,7 +68,7 @@ func (s shuffleRow) put(w *writer) {
 `, upper(s.Note))
 }
 
-// putMixes writes how well the shuffles mix, as a table.
+// putMixes writes a table of how well the shuffles mix.
 func (p *page) putMixes(w *writer) {
 	w.put(`
 <div class="scroll"><table>
@@ -88,14 +88,14 @@ func (p *page) putMixes(w *writer) {
 `)
 }
 
-// putRow begins a row of a table, which stands out if it is what is in use.
+// putRow begins a table row, highlighted if it is in use.
 func putRow(w *writer, inUse bool) {
 	w.put(`<tr`)
 	w.when(inUse, ` class="use"`)
 	w.put(`>`)
 }
 
-// putShards writes how large shards are: a chart, and lists.
+// putShards writes the sizes of shards: a chart and lists.
 func (p *page) putShards(w *writer) {
 	c := &p.Chart
 	w.put(`
@@ -143,7 +143,7 @@ func (c *shardChart) putBars(w *writer) {
 </figure>`)
 }
 
-// put writes a table of shards. Where some are compressed, it says what they decode to.
+// put writes a table of shards. If some are compressed, it includes their decoded size.
 func (l shardList) put(w *writer, compressed bool) {
 	w.put(`<h3>{}</h3>
 <div class="scroll"><table>

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// markup is HTML that is written in this package. Go turns a constant into markup by
-// itself, but no variable: what comes from a dataset is a string, and can only be a
-// value of put. (A template would check this too, but the library calls methods by
-// their names, so that the linker has to keep every method of the whole program: 3 MB.)
+// markup is HTML written in this package. Go converts a constant to markup implicitly, but not a
+// variable: text from a dataset is a string and can only be passed to put as a value. (A template
+// would check this too, but that library calls methods by name, so the linker has to keep every
+// method of the whole program: 3 MB.)
 type markup string
 
-// writer puts a page together.
+// writer builds a page.
 type writer struct{ b strings.Builder }
 
-// put writes form, in which each {} stands for the next of values. Values are text,
-// between tags or in an attribute in double quotes: they are always escaped.
+// put writes form, with each {} replaced by the next of values. Values are text, between tags or in
+// an attribute in double quotes, and are always escaped.
 func (w *writer) put(form markup, values ...string) {
 	parts := strings.Split(string(form), "{}")
 	if len(parts) != len(values)+1 {
-		panic(fmt.Sprintf("page: %d values for %q", len(values), form)) // both are ours
+		panic(fmt.Sprintf("page: %d values for %q", len(values), form)) // a mistake in this package
 	}
 	w.b.WriteString(parts[0])
 	for i, part := range parts[1:] {
@@ -29,15 +29,15 @@ func (w *writer) put(form markup, values ...string) {
 	}
 }
 
-// when is put where a condition holds.
+// when calls put if holds is true.
 func (w *writer) when(holds bool, form markup, values ...string) {
 	if holds {
 		w.put(form, values...)
 	}
 }
 
-// escape makes text of any string. The plus sign and the zero byte are for old
-// browsers, which guess encodings and drop bytes.
+// escape makes text of any string. It also replaces plus signs and zero bytes, for old browsers
+// that guess encodings and drop bytes.
 func escape(s string) string {
 	return strings.NewReplacer("+", "&#43;", "\x00", "\uFFFD").Replace(html.EscapeString(s))
 }

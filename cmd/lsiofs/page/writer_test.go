@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fill gives every string of a value the same text, every number 1, and every list
-// two elements.
+// fill sets every string in a value to text, every number to 1, and every slice to two elements.
 func fill(v reflect.Value, text string) {
 	switch v.Kind() {
 	case reflect.String:
@@ -42,7 +41,7 @@ func fill(v reflect.Value, text string) {
 	}
 }
 
-// pageWith is a page whose every text is the same.
+// pageWith returns a page whose texts are all the same.
 func pageWith(text string) string {
 	var p page
 	fill(reflect.ValueOf(&p).Elem(), text)
@@ -50,8 +49,7 @@ func pageWith(text string) string {
 	return string(p.Render())
 }
 
-// TestNoTextIsMarkupWhereverItComesFrom: names, errors, notes and settings of any
-// content add no tag and end no attribute.
+// Names, errors, notes and settings of any content add no tag and end no attribute.
 func TestNoTextIsMarkupWhereverItComesFrom(t *testing.T) {
 	plain := pageWith("train")
 	require.Greater(t, strings.Count(plain, "train"), 50)
@@ -68,8 +66,8 @@ func TestNoTextIsMarkupWhereverItComesFrom(t *testing.T) {
 	require.Equal(t, "&lt;a b=&#34;c&#34; d=&#39;e&#39;&gt; &amp;amp; &#43;\uFFFD", escape("<a b=\"c\" d='e'> &amp; +\x00"))
 }
 
-// TestValuesStandInQuotesOrBetweenTags is what escaping relies on, and that nothing
-// but the styles is made markup of.
+// Escaping relies on this: values are in double quotes or between tags, and only the styles are
+// converted to markup.
 func TestValuesStandInQuotesOrBetweenTags(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
