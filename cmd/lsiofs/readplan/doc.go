@@ -1,4 +1,3 @@
-// Package readplan does the work of the verb plan. It says what the next records of a
-// stream would read: how many reads of which sizes, for each strategy that is possible.
-// It reads no shard.
+// Package readplan does the work of the verb plan. It predicts what the next records of a stream
+// would read: how many reads of which sizes, for each possible strategy. It reads no shard.
 package readplan

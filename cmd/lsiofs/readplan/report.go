@@ -18,7 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// Report is what plan finds out.
+// Report is the result of plan.
 type Report struct {
 	Dataset string `json:"dataset"`
 	Shards  int    `json:"shards"`
@@ -30,18 +30,18 @@ type Report struct {
 	Records     uint64        `json:"records"`
 	RecordBytes int64         `json:"record_bytes"`
 	Storages    []storagePlan `json:"storages"`
-	// Service is what a whole epoch takes of a service; nil in a file system.
+	// Service is what a whole epoch requires of a service; nil for a file system.
 	Service *Service `json:"service,omitempty"`
-	// Crops is what is decoded for crops of arrays, of the spec's epoch; nil for other records,
-	// and Storages is empty then.
+	// Crops is what is decoded for crops of arrays in the spec's epoch. It is nil for other
+	// records. If it is set, Storages is empty.
 	Crops *inspect.Crops `json:"crops,omitempty"`
 }
 
 type storagePlan struct {
 	Kind   string `json:"kind"`
 	Root   string `json:"root"`
-	Reason string `json:"reason"` // why the plan in use is
-	// Likes are the sizes, depth and gaps that reads there are made of.
+	Reason string `json:"reason"` // for the plan in use
+	// Likes are the sizes, depth and gaps of reads from this storage.
 	Likes profile.Profile `json:"profile"`
 	Plans []StrategyPlan  `json:"plans"`
 }
@@ -52,13 +52,13 @@ type StrategyPlan struct {
 	InUse         bool         `json:"in_use"`
 	Reads         uint64       `json:"reads"`
 	ReadBytes     int64        `json:"read_bytes"`
-	Amplification float64      `json:"amplification"` // bytes read for each byte of the records
+	Amplification float64      `json:"amplification"` // bytes read per byte of the records
 	Estimated     bool         `json:"estimated"`
-	Pieces        uint64       `json:"pieces,omitempty"`      // scan
-	KeptBytes     int64        `json:"kept_bytes,omitempty"`  // scan: most at a time, for records to come
-	FitsMemory    *bool        `json:"fits_memory,omitempty"` // scan: each piece is read once; where false, Reads and ReadBytes are lower bounds
-	GapBytes      int64        `json:"gap_bytes,omitempty"`   // gather: read and thrown away
-	SpoolBytes    int64        `json:"spool_bytes,omitempty"` // spool: that a mount reserves
+	Pieces        uint64       `json:"pieces,omitempty"`      // for scan
+	KeptBytes     int64        `json:"kept_bytes,omitempty"`  // for scan: the most kept at a time for later records
+	FitsMemory    *bool        `json:"fits_memory,omitempty"` // for scan: each piece is read once; if false, Reads and ReadBytes are lower bounds
+	GapBytes      int64        `json:"gap_bytes,omitempty"`   // for gather: bytes read and discarded
+	SpoolBytes    int64        `json:"spool_bytes,omitempty"` // for spool: bytes that a mount reserves
 	Histogram     []ReadBucket `json:"read_bytes_histogram"`
 	Notes         []string     `json:"notes"`
 }
@@ -70,13 +70,12 @@ type ReadBucket struct {
 	Reads     uint64 `json:"reads"`
 }
 
-// AtLeast reports whether Reads and ReadBytes are lower bounds: memory is too little for what is kept,
-// so that more is read, by how much depends on which pieces are dropped.
+// AtLeast reports whether Reads and ReadBytes are lower bounds because memory is too small for what
+// has to be kept. How much more is read depends on which pieces are dropped.
 func (p StrategyPlan) AtLeast() bool { return p.FitsMemory != nil && !*p.FitsMemory }
 
-// New says what the next records of a worker's stream read from a position on,
-// 0 for all that are left. asked is how they are to be read, whatever the dataset was
-// opened for.
+// New predicts what the next records of a worker's stream read from a position on; 0 records means
+// all that are left. asked is how a mount would read them, whatever the dataset was opened for.
 func New(ctx context.Context, d *pipeline.Dataset, position checkpoint.Position, worker, records uint64, asked spec.Read) (Report, error) {
 	set, err := d.Set(ctx, position.Epoch, position.Done, d.Spec().Deal)
 	if err != nil {
@@ -97,8 +96,8 @@ func New(ctx context.Context, d *pipeline.Dataset, position checkpoint.Position,
 	return r, nil
 }
 
-// reportOf is a report but for what the position says. What is read for crops follows from the
-// chunks that they need, and not from ranges of shards.
+// reportOf returns a report without the fields that depend on the position. What is read for crops
+// follows from the chunks that they need, not from ranges of shards.
 func reportOf(ctx context.Context, d *pipeline.Dataset, set *stream.Set, worker, records uint64, asked spec.Read) (Report, error) {
 	crops, err := inspect.CropsOf(ctx, d)
 	if err != nil {
@@ -117,7 +116,7 @@ func reportOf(ctx context.Context, d *pipeline.Dataset, set *stream.Set, worker,
 	return r, err
 }
 
-// newReport makes the report of a forecast.
+// newReport converts a forecast.
 func newReport(f pipeline.Forecast) Report {
 	r := Report{Records: f.Records, RecordBytes: f.RecordBytes}
 	for _, s := range f.Storages {
@@ -150,7 +149,7 @@ func newReport(f pipeline.Forecast) Report {
 	return r
 }
 
-// gatherNote says what is counted.
+// gatherNote explains how reads are counted.
 const gatherNote = "counted as read from front to back; where the reader and what is copied ahead of it ask in turn, some reads more or fewer are merged"
 
 func newStrategyPlan(name string, reads pipeline.ReadsForecast, f pipeline.Forecast) StrategyPlan {

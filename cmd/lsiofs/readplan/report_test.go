@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// readsOf are so many reads of one size after the other.
+// readsOf returns the forecast of a number of reads for each size.
 func readsOf(counts map[int64]uint64) (r pipeline.ReadsForecast) {
 	for size, n := range counts {
 		r.Reads += n

@@ -12,14 +12,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Service is what an epoch takes of the service that has the dataset.
+// Service is what an epoch requires of the service that stores the dataset.
 type Service struct {
 	Name        string       `json:"name"`
-	GetDollars  float64      `json:"get_dollars,omitempty"` // list price of a request; 0: none is known
+	GetDollars  float64      `json:"get_dollars,omitempty"` // list price of a request; 0 if unknown
 	Requests    uint64       `json:"requests"`
 	Bytes       int64        `json:"bytes"`
 	Dollars     float64      `json:"dollars,omitempty"`
-	MemoryBytes int64        `json:"memory_bytes"` // that --memory gives
+	MemoryBytes int64        `json:"memory_bytes"` // the value of --memory
 	NeedsMemory int64        `json:"needs_memory_bytes"`
 	NeedsDisk   int64        `json:"needs_disk_bytes"`
 	Compressed  int          `json:"compressed_shards"`
@@ -28,7 +28,7 @@ type Service struct {
 	Notes       []string     `json:"notes"`
 }
 
-// ChunkPlan is the same with chunks of one size.
+// ChunkPlan is what an epoch requires with chunks of one size.
 type ChunkPlan struct {
 	ChunkBytes  uint64  `json:"chunk_bytes"`
 	InUse       bool    `json:"in_use"`
@@ -36,25 +36,25 @@ type ChunkPlan struct {
 	Requests    uint64  `json:"requests"`
 	Bytes       int64   `json:"bytes"`
 	Dollars     float64 `json:"dollars,omitempty"`
-	Mixing      float64 `json:"mixing,omitempty"` // χ²/df of batches of 256, about
+	Mixing      float64 `json:"mixing,omitempty"` // approximate χ²/df of batches of 256
 	NeedsMemory int64   `json:"needs_memory_bytes"`
 	NeedsDisk   int64   `json:"needs_disk_bytes"`
 }
 
-// NodesShare is the share of the chunks that each of so many nodes fetches.
+// NodesShare is the share of the chunks that each node fetches, for a number of nodes.
 type NodesShare struct {
 	Nodes  uint64  `json:"nodes"`
 	Groups uint64  `json:"groups"`
 	Share  float64 `json:"share"`
 }
 
-// The table of nodes has these, as far as groups divide the lanes.
+// The rows and columns of the nodes' table, if the groups divide the lanes.
 var (
 	nodesShown  = []uint64{1, 2, 4, 8, 16, 32}
 	groupsShown = []uint64{1, 2, 4, 8, 16, 32}
 )
 
-// NewService says what an epoch of a dataset takes of its service; nil in a file system.
+// NewService returns what an epoch of a dataset requires of its service, or nil for a file system.
 func NewService(ctx context.Context, d *pipeline.Dataset) (*Service, error) {
 	f, err := d.ForecastService(ctx)
 	if f == nil || err != nil {
@@ -102,7 +102,7 @@ func (p *Service) share(records pipeline.ChunkRecords, lanes, groups uint64) {
 	}
 }
 
-// write is the plan for people.
+// write writes the plan for people.
 func (p *Service) write(b *strings.Builder) {
 	fmt.Fprintf(b, "\nan epoch of %s takes %s%s, %s", p.Name, terminal.Plural(p.Requests, "request"), p.price(p.Dollars), terminal.Bytes(p.Bytes))
 	if p.GetDollars == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// imageNet is about the dataset that the design was simulated with.
+// imageNet is roughly the dataset with which the design was simulated.
 func imageNet() *pipeline.ServiceForecast {
 	chunk := func(bytes uint64, inUse bool, requests uint64, mixing float64, memory, disk int64) pipeline.ChunkForecast {
 		return pipeline.ChunkForecast{
