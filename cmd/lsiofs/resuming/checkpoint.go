@@ -16,26 +16,25 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Checkpoint is a checkpoint to go on from.
+// Checkpoint is a checkpoint to resume from.
 type Checkpoint struct {
 	Path string
 	Doc  []byte
-	// State is the full form; nil for a short one, which brings no order.
+	// State is the full form; nil for a short form, which has no order.
 	State *checkpoint.State
 	Short Short
 }
 
-// Short is what a training loop may write by hand.
+// Short is the short form, which a training loop may write by hand.
 type Short struct {
 	Epoch   *uint64 `json:"epoch"`
 	Samples *uint64 `json:"samples"`
 }
 
-// Stdin is the FILE that stands for standard input.
+// Stdin is the FILE that means standard input.
 const Stdin = "-"
 
-// Read reads a checkpoint of either form. What it says is judged
-// against the dataset later, by Position.
+// Read reads a checkpoint of either form. Position checks its contents against the dataset later.
 func Read(path string) (*Checkpoint, error) {
 	doc, err := ReadDocument(path)
 	if err != nil {
@@ -47,7 +46,7 @@ func Read(path string) (*Checkpoint, error) {
 		if err := checkpoint.Possible(doc); err != nil {
 			return nil, exit.Errorf(exit.Checkpoint, "%s: %w", path, err)
 		}
-		// It is complete, and as strict as Possible wants it.
+		// The document is complete, and Possible has checked it strictly.
 		return r, exit.With(exit.Checkpoint, json.Unmarshal(doc, &r.Short))
 	}
 	state, err := checkpoint.Parse(doc)
@@ -58,8 +57,8 @@ func Read(path string) (*Checkpoint, error) {
 	return r, nil
 }
 
-// ReadDocument reads a file that may be a checkpoint, or standard input, and no more of it than
-// one may have. A file that holds nothing, as a full disk leaves it, is an error.
+// ReadDocument reads a file that may be a checkpoint, or standard input, up to the maximum size of
+// a checkpoint. It returns an error if the file is empty, as a full disk may leave it.
 func ReadDocument(path string) ([]byte, error) {
 	f := os.Stdin
 	if path != Stdin {
@@ -87,7 +86,7 @@ func ReadDocument(path string) ([]byte, error) {
 	return doc, nil
 }
 
-// unread is the error for a checkpoint that could not be read.
+// unread returns the error for a checkpoint that could not be read.
 func unread(path string, err error) error {
 	if cause := (*os.PathError)(nil); errors.As(err, &cause) {
 		err = cause.Err
@@ -95,9 +94,9 @@ func unread(path string, err error) error {
 	return exit.Errorf(exit.Checkpoint, "checkpoint %s: %w: name a file that a checkpoint was saved to", path, err)
 }
 
-// Apply puts the checkpoint's order into s, and, unless they were given, the
-// workers, batch and deal of its last entry. An order flag that was given and
-// differs is an error; all of them are reported.
+// Apply sets the checkpoint's order in s and, unless their flags were given, the workers, batch and
+// deal of its last entry. It returns an error that lists all flags of the order that were given and
+// differ.
 func (r *Checkpoint) Apply(s spec.Spec, given func(flag string) bool) (spec.Spec, error) {
 	var problems []error
 	differs := func(flag string, flagValue, fileValue any) {
@@ -151,11 +150,11 @@ func (r *Checkpoint) Apply(s spec.Spec, given func(flag string) bool) (spec.Spec
 	return s, exit.Join(exit.Usage, problems)
 }
 
-// BringsOrder says whether the order is the checkpoint's.
+// BringsOrder reports whether the order is the checkpoint's.
 func (r *Checkpoint) BringsOrder() bool { return r != nil && r.State != nil }
 
-// Position judges the checkpoint against an open dataset; without one (r is
-// nil) it is the start of the spec's epoch.
+// Position checks the checkpoint against an open dataset and returns its position. If r is nil, it
+// returns the start of the spec's epoch.
 func (r *Checkpoint) Position(d *pipeline.Dataset) (checkpoint.Position, error) {
 	s := d.Spec()
 	if r == nil {
@@ -178,7 +177,7 @@ func (r *Checkpoint) Position(d *pipeline.Dataset) (checkpoint.Position, error) 
 	return p, nil
 }
 
-// Prefix is the resume after n records of G, as names with from-N have it.
+// Prefix returns the resume entries after n records of G, as directories named from-N have it.
 func Prefix(o spec.Order, n uint64) []order.Done {
 	if n == 0 {
 		return nil

@@ -1,3 +1,3 @@
-// Package resuming reads the checkpoint of --resume. Its order and workers go into the
-// spec, and its position becomes a position in the dataset.
+// Package resuming reads the checkpoint of --resume. It applies the checkpoint's order and workers
+// to the spec, and turns its position into a position in the dataset.
 package resuming
