@@ -1,5 +1,5 @@
-// Package servicetest is a service manager for tests: it receives what a program reports
-// by the protocol of sd_notify(3).
+// Package servicetest is a service manager for tests: it receives what a program reports by the
+// protocol of sd_notify(3).
 package servicetest
 
 import (
@@ -15,13 +15,13 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// Manager listens as a service manager does.
+// Manager receives notifications like a service manager.
 type Manager struct {
 	t    *testing.T
 	conn *net.UnixConn
 }
 
-// Listen gives a manager and its address: a path, or a name that begins with @.
+// Listen returns a manager and its address: a path or, if abstract, a name that begins with @.
 func Listen(t *testing.T, abstract bool) (m Manager, address string) {
 	t.Helper()
 	address = filepath.Join(serve.ShortDir(t), "socket")
@@ -34,10 +34,10 @@ func Listen(t *testing.T, abstract bool) (m Manager, address string) {
 	return Manager{t, conn}, address
 }
 
-// limit ends what hangs: nothing that works comes near it.
+// limit bounds waits. Nothing that works comes near it.
 const limit = 5 * time.Minute
 
-// Next waits for a message and gives its assignments.
+// Next waits for a message and returns its assignments.
 func (m Manager) Next() map[string]string {
 	m.t.Helper()
 	require.NoError(m.t, m.conn.SetReadDeadline(time.Now().Add(limit)))
@@ -54,7 +54,7 @@ func (m Manager) Next() map[string]string {
 	return said
 }
 
-// RequireSilent shows that nothing has been said: what was sent has arrived.
+// RequireSilent checks that no message has been sent. A message that was sent has arrived already.
 func (m Manager) RequireSilent() {
 	m.t.Helper()
 	require.NoError(m.t, m.conn.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
@@ -63,7 +63,7 @@ func (m Manager) RequireSilent() {
 	require.ErrorIs(m.t, err, os.ErrDeadlineExceeded, "%q", buf[:n])
 }
 
-// Until waits for a message with the assignment, which comes before any of but.
+// Until waits for a message that assigns key, and fails if one that assigns any of but comes first.
 func (m Manager) Until(key string, but ...string) map[string]string {
 	m.t.Helper()
 	for {
