@@ -1,6 +1,6 @@
 // Package snapshots does the work of the verb snapshots: it lists the epochs of a run over a
-// dataset that grows, and the shards that no epoch needs any more. It reads the run
-// directory, and looks at shards without opening them.
+// growing dataset, and the shards that no epoch needs any more. It reads the run directory, and
+// looks at shards without opening them.
 package snapshots
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
 
-// Open opens a run directory to look at it.
+// Open opens a run directory for reading.
 func Open(path string) (*run.Directory, error) {
 	d, err := run.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -24,13 +24,13 @@ func Open(path string) (*run.Directory, error) {
 	return d, err
 }
 
-// listedEpoch is an epoch as snapshots --json writes it.
+// listedEpoch is an epoch in the output of snapshots --json.
 type listedEpoch struct {
 	run.Epoch
 	Kept bool `json:"kept"`
 }
 
-// List writes which epochs are taken.
+// List lists the epochs that were taken.
 func List(d *run.Directory, u *terminal.UI) error {
 	kept, err := d.Kept()
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
 
-// unusedShard is a shard as snapshots --unused --json writes it.
+// unusedShard is a shard in the output of snapshots --unused --json.
 type unusedShard struct {
 	Path  string `json:"path"` // of the file
 	Bytes int64  `json:"bytes"`
 }
 
-// Unused lists the files of the dataset's directory that kept snapshots have, and none of
-// the newest keep epochs, whose snapshots have to be there. Files that were changed since an
-// epoch was taken that has them are left out: they may be others, which no epoch has yet.
+// Unused lists the files in the dataset's directory that are in kept snapshots but not in those of
+// the newest keep epochs, whose snapshots must exist. It leaves out files that were changed after
+// the last epoch that contains them was taken: they may be different files, which no epoch has yet.
 func Unused(d *run.Directory, dataset string, keep uint64, u *terminal.UI) error {
 	if info, err := os.Stat(dataset); err != nil {
 		return err
@@ -65,9 +65,9 @@ func Unused(d *run.Directory, dataset string, keep uint64, u *terminal.UI) error
 	return nil
 }
 
-// unusedPaths gives the paths that are in kept snapshots, and not in those of the newest
-// epochs, whose snapshots have to be there; and of each when the last epoch was taken that
-// has it.
+// unusedPaths returns the paths that are in kept snapshots but not in those of the newest keep
+// epochs, whose snapshots must exist. The values are the times when the last epoch with the path
+// was taken.
 func unusedPaths(d *run.Directory, numbers []uint64, keep uint64) (map[string]time.Time, error) {
 	first := max(0, len(numbers)-int(min(keep, uint64(len(numbers)))))
 	needed, old, seen := map[string]bool{}, map[string]time.Time{}, map[string]bool{}
