@@ -1,11 +1,10 @@
-// Package style is how the HTML pages of lsiofs look: that of inspect --html, and that of
-// top --listen.
+// Package style is the look of lsiofs's HTML pages: those of inspect --html and top --listen.
 package style
 
 import _ "embed"
 
-// CSS is the style sheet of all pages. It loads nothing, and has colours for a light and a dark
-// scheme and for paper.
+// CSS is the style sheet of all pages. It loads nothing, and has colours for light and dark schemes
+// and for print.
 //
 //go:embed style.css
 var CSS string
