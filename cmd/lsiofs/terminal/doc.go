@@ -1,9 +1,9 @@
 // Package terminal is the output of lsiofs' commands, for people and for programs.
 //
-// A UI knows where results go (stdout), where everything else goes (stderr), and whether
-// --json asks for objects instead of sentences. Helpers make the texts: tables, bars,
-// progress lines, numbers with units, words quoted for a shell. Names that come from
-// datasets are escaped, so that they can't control a terminal (package printable).
+// A UI writes results to stdout and everything else to stderr, as sentences or, with --json, as
+// objects. Helpers format the texts: tables, bars, progress lines, numbers with units, words quoted
+// for a shell. Names that come from datasets are escaped, so that they can't control a terminal
+// (package printable).
 //
-// The package knows nothing of datasets, mounts and exit codes.
+// The package does not depend on datasets, mounts or exit codes.
 package terminal

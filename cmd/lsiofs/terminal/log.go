@@ -7,11 +7,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
-// LogFormat is how log lines are written, a flag. The zero value is JSON where
-// results are, else text.
+// LogFormat is the format of log lines, as a flag. The zero value is JSON if results are JSON,
+// otherwise text.
 type LogFormat string
 
-// The formats of logs.
+// Log formats.
 const (
 	LogText LogFormat = "text"
 	LogJSON LogFormat = "json"
@@ -27,7 +27,7 @@ func (f *LogFormat) Set(s string) error {
 	return nil
 }
 
-// Logger writes to stderr what happens at level and above.
+// Logger returns a logger that writes records of at least level to stderr.
 func (u *UI) Logger(level slog.Level, format LogFormat) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	if format == LogJSON || format == "" && u.JSON {
@@ -36,17 +36,17 @@ func (u *UI) Logger(level slog.Level, format LogFormat) *slog.Logger {
 	return slog.New(slog.NewTextHandler(lockedWriter{u, false}, o))
 }
 
-// lockedWriter keeps log lines and the ui's own lines whole.
+// lockedWriter keeps log lines and the ui's own lines intact.
 type lockedWriter struct {
 	u    *UI
-	json bool // what is written is
+	json bool // lines are JSON
 }
 
 func (w lockedWriter) Write(p []byte) (int, error) {
 	w.u.mu.Lock()
 	defer w.u.mu.Unlock()
 	w.u.wipe()
-	if !w.json { // what can't be printed is quoted by then
+	if !w.json { // slog has already quoted unprintable characters
 		return w.u.Err.Write(p)
 	}
 	if _, err := w.u.Err.Write(printable.JSON(p)); err != nil {

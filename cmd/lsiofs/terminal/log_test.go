@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestALogShowsATerminalNothingToActOn: a control character of one byte, one that
-// turns a line around, and an escape sequence.
+// The name contains a one-byte control character, one that reverses text, and an escape sequence.
 func TestALogShowsATerminalNothingToActOn(t *testing.T) {
 	const name = "a\u009b31m\u202eb\x1b[2Jc"
 	for _, results := range []bool{false, true} {

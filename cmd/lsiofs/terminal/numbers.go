@@ -7,13 +7,13 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Bytes is a number of bytes with three digits and a unit.
+// Bytes formats a number of bytes with three digits and a unit.
 func Bytes(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
-// Count is a whole number with commas.
+// Count formats a whole number with commas.
 func Count(n uint64) string { return humanize.Comma(int64(n)) }
 
-// Plural is a number of things: "1 record", "1,000 records".
+// Plural formats a number of things: "1 record", "1,000 records".
 func Plural(n uint64, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -21,7 +21,7 @@ func Plural(n uint64, one string) string {
 	return Count(n) + " " + one + "s"
 }
 
-// Size writes n exactly: in the largest unit that divides it.
+// Size formats n exactly, in the largest unit that divides it.
 func Size(n uint64) string {
 	for shift, unit := range map[int]string{40: "TiB", 30: "GiB", 20: "MiB", 10: "KiB"} {
 		if n != 0 && n%(1<<shift) == 0 && (n>>shift)%1024 != 0 {
@@ -31,7 +31,7 @@ func Size(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// Round leaves what a person wants to read.
+// Round rounds d to a precision that suits people.
 func Round(d time.Duration) time.Duration {
 	switch {
 	case d < time.Second:

@@ -7,18 +7,18 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// lineEvery is how often progress is told where nothing can be redrawn: often
-// enough to see that it moves, seldom enough for a log.
+// lineEvery is the interval of progress lines if nothing can be redrawn: short enough to show that
+// work advances, long enough for a log.
 const lineEvery = 5 * time.Second
 
-// Pace says when the next line about a long work is due. Its clock is the work's
-// own: the time since that began.
+// Pace determines when the next line about a long task is due. Its clock is the task's own: the
+// time since its start.
 type Pace struct{ next time.Duration }
 
-// NewPace is the pace of a work that begins now: no line is due at once.
+// NewPace returns the pace of a task that begins now. No line is due immediately.
 func NewPace() Pace { return Pace{lineEvery} }
 
-// Due says whether a line is to be written, which puts the next one off.
+// Due reports whether a line is due. If so, the next one is due lineEvery later.
 func (p *Pace) Due(elapsed time.Duration) bool {
 	if elapsed < p.next {
 		return false
@@ -27,19 +27,19 @@ func (p *Pace) Due(elapsed time.Duration) bool {
 	return true
 }
 
-// Bar is a bar on a terminal's err that is redrawn in place. It is not for
-// concurrent use; what the ui writes meanwhile comes before or after it, whole.
+// Bar is a bar on a terminal's stderr that is redrawn in place. It is not safe for concurrent use.
+// Lines that the ui writes meanwhile stay intact before or after it.
 type Bar struct {
 	ui  *UI
 	bar *progressbar.ProgressBar // nil while nothing is shown
-	// options are those of the bar, which is made when it is first drawn.
+	// options are used to create the bar when it is first drawn.
 	options []progressbar.Option
 }
 
 const barWidth = 20 // columns
 
-// NewBytesBar makes a bar of bytes, with their rate and the time that is left. It is
-// drawn anew once every so often at most, 0 for whenever Draw is called.
+// NewBytesBar returns a bar for bytes, with their rate and the remaining time. It is redrawn at
+// most once per every; 0 means at each call of Draw.
 func (u *UI) NewBytesBar(every time.Duration) *Bar {
 	return &Bar{ui: u, options: []progressbar.Option{
 		progressbar.OptionSetWriter(u.Err),
@@ -49,7 +49,7 @@ func (u *UI) NewBytesBar(every time.Duration) *Bar {
 	}}
 }
 
-// NewShareBar makes a bar of something that has no unit.
+// NewShareBar returns a bar without a unit.
 func (u *UI) NewShareBar() *Bar {
 	return &Bar{ui: u, options: []progressbar.Option{
 		progressbar.OptionSetWriter(u.Err), progressbar.OptionSetWidth(barWidth),
@@ -57,10 +57,10 @@ func (u *UI) NewShareBar() *Bar {
 	}}
 }
 
-// RedrawEvery is how often a bar is drawn anew that is told of every step.
+// RedrawEvery is the redraw interval of a bar that is updated at every step.
 const RedrawEvery = 100 * time.Millisecond
 
-// Draw shows the bar at done of total, with a text before it.
+// Draw shows the bar at done of total, preceded by text.
 func (b *Bar) Draw(text string, done, total int64) {
 	b.ui.mu.Lock()
 	defer b.ui.mu.Unlock()
@@ -71,12 +71,12 @@ func (b *Bar) Draw(text string, done, total int64) {
 		b.bar.ChangeMax64(total)
 	}
 	b.bar.Describe(text)
-	// It only fails when its writer does, and then there is no one to tell.
+	// It fails only if its writer does, and then the error can't be shown either.
 	_ = b.bar.Set64(done)
 	b.ui.drawn = b.ui.Terminal
 }
 
-// Clear takes the bar off the screen.
+// Clear removes the bar from the screen.
 func (b *Bar) Clear() {
 	if b.bar == nil {
 		return
@@ -87,17 +87,17 @@ func (b *Bar) Clear() {
 	b.bar, b.ui.drawn = nil, false
 }
 
-// StatusLine is a line on a terminal's err that is written over. It is not for
-// concurrent use.
+// StatusLine is a line on a terminal's stderr that is overwritten. It is not safe for concurrent
+// use.
 type StatusLine struct {
 	ui    *UI
 	shown bool
 }
 
-// NewStatusLine makes a line; nothing is shown yet.
+// NewStatusLine returns a line that shows nothing yet.
 func (u *UI) NewStatusLine() *StatusLine { return &StatusLine{ui: u} }
 
-// Show shows a text in the place of the last one.
+// Show replaces the text of the line.
 func (l *StatusLine) Show(text string) {
 	l.ui.mu.Lock()
 	defer l.ui.mu.Unlock()
@@ -105,7 +105,7 @@ func (l *StatusLine) Show(text string) {
 	fmt.Fprintf(l.ui.Err, "\r\x1b[K%s", text)
 }
 
-// Clear takes the line off the screen.
+// Clear removes the line from the screen.
 func (l *StatusLine) Clear() {
 	if !l.shown {
 		return

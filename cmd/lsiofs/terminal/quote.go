@@ -2,7 +2,7 @@ package terminal
 
 import "strings"
 
-// Quote writes s so that a shell takes it as one word.
+// Quote quotes s as one word for a shell.
 func Quote(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:=,@%+", r)

@@ -18,7 +18,7 @@ func Table(out io.Writer, rows [][2]string) error {
 	return w.Flush()
 }
 
-// Hashes draws n of most as a bar of at most width signs, at least one for n > 0.
+// Hashes draws n of most as a bar of at most width characters, with at least one for n > 0.
 func Hashes(n, most uint64, width int) string {
 	if n == 0 || most == 0 {
 		return ""

@@ -15,19 +15,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
-// UI is where a command writes: data to Out, everything else to Err. Its
-// methods may be called concurrently; the fields are set before that.
+// UI is the output of a command: data goes to Out, everything else to Err. Its methods are safe for
+// concurrent use; the fields are set before that.
 type UI struct {
 	Out, Err io.Writer
-	JSON     bool // objects, one a line, instead of sentences
-	Terminal bool // Err is one: redrawing is welcome
+	JSON     bool // write objects, one a line, instead of sentences
+	Terminal bool // Err is a terminal, so lines may be redrawn
 
 	mu    sync.Mutex
-	drawn bool // a bar or a status line is on the screen's last line
+	drawn bool // a bar or status line occupies the screen's last line
 }
 
-// wipe takes what is drawn off the screen's last line, before another line is written. It is drawn anew
-// when it changes. mu is held.
+// wipe removes a bar or status line from the screen's last line before another line is written. It
+// is redrawn at its next change. The caller holds mu.
 func (u *UI) wipe() {
 	if u.drawn {
 		fmt.Fprint(u.Err, "\r\x1b[K")
@@ -35,7 +35,7 @@ func (u *UI) wipe() {
 	}
 }
 
-// New makes a UI that writes sentences, and looks whether err is a terminal.
+// New returns a UI that writes sentences. It detects whether err is a terminal.
 func New(out, err io.Writer) *UI {
 	u := &UI{Out: out, Err: err}
 	if f, ok := err.(*os.File); ok {
@@ -44,7 +44,7 @@ func New(out, err io.Writer) *UI {
 	return u
 }
 
-// Notef writes a line for people; nothing under --json.
+// Notef writes a line for people, or nothing with --json.
 func (u *UI) Notef(format string, args ...any) {
 	if u.JSON {
 		return
@@ -55,11 +55,11 @@ func (u *UI) Notef(format string, args ...any) {
 	fmt.Fprintln(u.Err, printable.Text(fmt.Sprintf(format, args...)))
 }
 
-// slow is how long a command may be silent.
+// slow is how long a command may show no sign of life.
 const slow = 3 * time.Second
 
-// WhenSlow writes a line, as Notef does, if what begins now takes longer than some seconds. The
-// caller calls done, once, at its end.
+// WhenSlow writes a line, like Notef, if what begins now takes longer than slow. The caller calls
+// done once at its end.
 func (u *UI) WhenSlow(format string, args ...any) (done func()) {
 	said := make(chan struct{})
 	timer := time.AfterFunc(slow, func() {
@@ -85,14 +85,14 @@ func (u *UI) Warn(text string) {
 	fmt.Fprintf(u.Err, "warning: %s\n", printable.Text(text))
 }
 
-// Said writes, as JSON, a line that another program said about something.
+// Said writes, as JSON, a line that another program has written about something.
 func (u *UI) Said(about, line string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	writeJSON(u.Err, map[string]string{"about": about, "stderr": line})
 }
 
-// Emit writes one JSON object, on a line of its own, to stdout.
+// Emit writes one JSON object on its own line to stdout.
 func (u *UI) Emit(v any) error { return writeJSON(u.Out, v) }
 
 func writeJSON(w io.Writer, v any) error {
@@ -106,15 +106,14 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// WriteProgress writes a state of a long work as JSON.
+// WriteProgress writes the progress of a long task as JSON.
 func (u *UI) WriteProgress(state any) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	writeJSON(u.Err, map[string]any{"progress": state})
 }
 
-// Fail writes the error that the program ends with: a line for each problem, or, as
-// JSON, object, which says it to programs.
+// Fail writes the error that the program ends with: one line per problem or, with --json, object.
 func (u *UI) Fail(text string, object any) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -126,7 +125,7 @@ func (u *UI) Fail(text string, object any) {
 	for line := range strings.Lines(text) {
 		prefix := "lsiofs: "
 		if strings.HasPrefix(line, "    ") {
-			prefix = "" // a program, to be copied
+			prefix = "" // a script to copy
 		}
 		fmt.Fprintf(u.Err, "%s%s\n", prefix, printable.Text(strings.TrimSuffix(line, "\n")))
 	}
