@@ -12,7 +12,7 @@ import (
 	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
 )
 
-// Report is what tune has measured, and where it is stored.
+// Report is the result of a measurement, and where it is stored.
 type Report struct {
 	storagetune.Result
 	File string `json:"file,omitempty"` // "" for --dry-run
@@ -42,7 +42,7 @@ func (r Report) write(u *terminal.UI) error {
 	return u.Printf("%s", b.String())
 }
 
-// PlaceText names a storage.
+// PlaceText describes a storage.
 func PlaceText(p profile.Place) string {
 	text := string(p.Kind)
 	if p.Device != "" {
@@ -54,10 +54,10 @@ func PlaceText(p profile.Place) string {
 	return text
 }
 
-// notMeasured is the rate of a cell that is only to be shown as missing.
+// notMeasured as a cell's rate marks it as missing.
 const notMeasured = -1
 
-// cellTable draws throughput over size and depth. The chosen cell is marked.
+// cellTable draws throughput by size and depth. The chosen cell is marked.
 func cellTable(b *strings.Builder, cells []profile.Cell, chosen profile.Profile) {
 	var sizes []int64
 	var depths []int
@@ -94,7 +94,7 @@ func cellTable(b *strings.Builder, cells []profile.Cell, chosen profile.Profile)
 	_ = w.Flush()
 }
 
-// costTable draws what a read of each size costs, which the gap follows from.
+// costTable draws the cost of a read by size, from which the gap is derived.
 func costTable(b *strings.Builder, costs []storagetune.Cost, copyRate float64) {
 	if len(costs) == 0 {
 		return
@@ -122,7 +122,7 @@ func costTable(b *strings.Builder, costs []storagetune.Cost, copyRate float64) {
 	fmt.Fprintf(b, "memory is copied at %s/s\n\n", terminal.Bytes(int64(copyRate)))
 }
 
-// showProfile says what a mount would use.
+// showProfile shows the profile that a mount would use.
 func showProfile(path string, u *terminal.UI) error {
 	return showFound(path, profile.Find(path), u)
 }
@@ -159,13 +159,13 @@ func showFound(path string, f profile.Found, u *terminal.UI) error {
 	return u.Printf("%s", b.String())
 }
 
-// aheadText says how far ahead of readers a storage is read.
+// aheadText describes how far ahead of readers a storage is read.
 func aheadText(a profile.Ahead) string {
 	return fmt.Sprintf("%s a reader, %s queued; stretches of %s to %s; decoders by %s", terminal.Bytes(a.Bytes), terminal.Bytes(a.QueuedBytes),
 		terminal.Bytes(a.FirstStretchBytes), terminal.Bytes(a.StretchBytes), terminal.Bytes(a.DecodeBytes))
 }
 
-// passText says how shards are read that are indexed or verified.
+// passText describes how shards are read when they are indexed or verified.
 func passText(p profile.Pass) string {
 	shards := "a shard a core"
 	if p.Shards > 0 {
@@ -175,8 +175,8 @@ func passText(p profile.Pass) string {
 		terminal.Bytes(p.ReadBytes), terminal.Bytes(p.InFlightBytes), terminal.Bytes(p.SkipBytes))
 }
 
-// view shows how far a measurement is: a bar on a terminal, a line now and
-// then elsewhere.
+// view shows the progress of a measurement: a bar on a terminal, otherwise a line every few
+// seconds.
 type view struct {
 	ui    *terminal.UI
 	began time.Time
@@ -208,5 +208,5 @@ func (v *view) show(p storagetune.Progress) {
 	v.ui.Notef("%s: %.0f %%", p.Stage, 100*p.Done)
 }
 
-// clear takes the bar off the screen.
+// clear removes the bar from the screen.
 func (v *view) clear() { v.bar.Clear() }

@@ -13,20 +13,20 @@ import (
 	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
 )
 
-// Options are what is measured, and what becomes of it.
+// Options select what is measured, and whether it is stored.
 type Options struct {
 	Path    string
 	Seconds float64
 	DryRun  bool
 	Show    bool
-	Yes     bool              // of a service: more than probe.FreeBytes may be transferred
-	Service probe.Options     // how it is asked
-	Trials  func() probe.Plan // what is measured of it; tests make it small. nil is the default
-	// Measured is what is measured where; tests make it small. nil is the default.
+	Yes     bool              // for services: allows transferring more than probe.FreeBytes
+	Service probe.Options     // how requests to the service are made
+	Trials  func() probe.Plan // what is measured of a service; nil for the default (tests use less)
+	// Measured returns what is measured for a path; nil for the default (tests use less).
 	Measured func(path string) storagetune.Config
 }
 
-// Run measures the storage that o.Path lies on, or shows what is known of it.
+// Run measures the storage of o.Path, or shows what is known about it.
 func Run(ctx context.Context, o Options, u *terminal.UI) error {
 	if o.Measured == nil {
 		o.Measured = storagetune.Default

@@ -16,7 +16,7 @@ import (
 	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
 )
 
-// ServiceReport is what tune has measured of a bucket or a web server.
+// ServiceReport is the result of measuring a bucket or web server.
 type ServiceReport struct {
 	Place   profile.Place   `json:"place"`
 	Profile profile.Profile `json:"profile"`
@@ -25,10 +25,10 @@ type ServiceReport struct {
 	File    string   `json:"file,omitempty"` // "" for --dry-run
 }
 
-// longest bounds what a service is asked for.
+// longest bounds the length of a service's measurement.
 const longest = time.Minute
 
-// runService measures the service that has a dataset, or shows what is known of it.
+// runService measures the service that stores a dataset, or shows what is known about it.
 func runService(ctx context.Context, o Options, u *terminal.UI) (err error) {
 	length := time.Duration(o.Seconds * float64(time.Second))
 	if length > longest {
@@ -73,7 +73,7 @@ func runService(ctx context.Context, o Options, u *terminal.UI) (err error) {
 // defaultConnections is the default of --connections.
 const defaultConnections = 128
 
-// further says what else is to be known of a measurement.
+// further returns remarks about the measurement.
 func (r *ServiceReport) further(yes bool) (texts []string) {
 	if r.Throttled > 0 {
 		texts = append(texts, fmt.Sprintf("%s of %s requests were turned away (429 or 503): measure again later, as this is less than the service can give",
@@ -108,7 +108,7 @@ func (r *ServiceReport) write(name string, u *terminal.UI) error {
 	return u.Printf("%s", b.String())
 }
 
-// gaps are the cells that were left out, for a table that shows where they would be.
+// gaps returns the cells that were left out, so that the table can show them as missing.
 func (r *ServiceReport) gaps() []profile.Cell {
 	gaps := slices.Clone(r.Left)
 	for i := range gaps {

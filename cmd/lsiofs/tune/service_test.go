@@ -25,7 +25,8 @@ func TestTuneMeasuresAServiceAndStoresItForItsEndpoint(t *testing.T) {
 		http.ServeContent(w, r, "x", time.Unix(1e9, 0), bytes.NewReader(make([]byte, 1<<20)))
 	}))
 	defer server.Close()
-	// MostBytes end it; the time is for a machine that is so busy that nothing comes in a second.
+	// MostBytes ends the measurement. The time is long in case the machine is so busy that nothing
+	// arrives within a second.
 	o := Options{Path: server.URL + "/a/000.tar?sig=" + secret, Seconds: 30, Trials: func() probe.Plan {
 		return probe.Plan{ReadBytes: []int64{64 << 10, 256 << 10}, Depths: []int{1, 2}, MostBytes: 64 << 20}
 	}}
