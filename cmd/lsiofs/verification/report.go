@@ -32,12 +32,12 @@ type Report struct {
 	Seconds        float64               `json:"seconds"`
 	BytesPerSecond float64               `json:"bytes_per_second"`
 	Order          *verify.OrderReport   `json:"order,omitempty"`
-	refused        *storage.DamagedError // why nothing could be opened, nil where it could
+	refused        *storage.DamagedError // why the dataset could not be opened; nil if it could
 }
 
-// Refused returns the report on a dataset that could not be opened, with what is damaged left out,
-// because nothing is left of it: what is damaged is what was found on the way. ok is false where
-// err is another one.
+// Refused returns the report on a dataset that could not be opened because nothing is left of it
+// without its damaged parts. It lists the damage found on the way. ok is false if err has another
+// reason.
 func Refused(err error) (v Report, ok bool) {
 	d, ok := errors.AsType[*storage.DamagedError](err)
 	if !ok {
@@ -52,7 +52,7 @@ func Refused(err error) (v Report, ok bool) {
 	return v, true
 }
 
-// Shards reads all shards of an open dataset, and shows how far it is.
+// Shards reads all shards of an open dataset, and shows its progress.
 func Shards(ctx context.Context, d *pipeline.Dataset, u *terminal.UI) (Report, error) {
 	view := opening.NewPass(u)
 	view.Verb = "verifying"
@@ -69,7 +69,7 @@ func Shards(ctx context.Context, d *pipeline.Dataset, u *terminal.UI) (Report, e
 	return v, nil
 }
 
-// ProveOrder proves the order of the dataset's spec, and measures how it mixes shards.
+// ProveOrder checks the order of the dataset's spec, and measures how it mixes shards.
 func (v *Report) ProveOrder(ctx context.Context, d *pipeline.Dataset, u *terminal.UI) error {
 	s := d.Spec()
 	predicted, err := inspect.MeasureMixing(ctx, d, quality.Poor)
@@ -88,14 +88,13 @@ func (v *Report) ProveOrder(ctx context.Context, d *pipeline.Dataset, u *termina
 	return nil
 }
 
-// checkedText says what of d's shards is checked: by the format, and by what they
-// are compressed with.
+// checkedText describes what is checked in d's shards, by the format and by their compression.
 func checkedText(d *pipeline.Dataset) string {
 	c := d.Catalog()
 	text := formats.Checked(c.Format().Name)
 	var used []string
 	for i := range c.Shards() {
-		// A format's own codecs are its own matter.
+		// A format's text already covers its own codecs.
 		if codec := c.Shard(i).Codec; codec != nil && slices.Contains(formats.Codecs(), codec) && !slices.Contains(used, codec.Name()) {
 			used = append(used, codec.Name())
 		}
@@ -107,7 +106,7 @@ func checkedText(d *pipeline.Dataset) string {
 	return text + "; the checksums of " + strings.Join(used, ", ")
 }
 
-// Verdict is the error that the command ends with where something is wrong.
+// Verdict returns the error that the command ends with, or nil if nothing is wrong.
 func (v Report) Verdict() error {
 	switch {
 	case len(v.Unread) > 0:
@@ -127,7 +126,7 @@ func (v Report) Verdict() error {
 	return nil
 }
 
-// besides says what was damaged in what could be read.
+// besides describes the damage in the parts that could be read.
 func (v Report) besides() string {
 	if v.Total == 0 {
 		return ""
@@ -135,9 +134,8 @@ func (v Report) besides() string {
 	return "; besides, " + terminal.Plural(v.Total, "place") + " damaged"
 }
 
-// leavingOut says how mounts can do without what is damaged, where they can: an
-// index pass does not read records' data where lengths lead from one to the next,
-// and so finds no damage in it.
+// leavingOut describes how mounts can leave out the damage, if they can. If lengths lead from one
+// record to the next, an index pass does not read the records' data, and so finds no damage in it.
 func (v Report) leavingOut() string {
 	if v.Format == "tfrecord" || v.Format == "files" {
 		return ""
@@ -203,7 +201,7 @@ func printMixing(u *terminal.UI, rows []verify.Mixing) error {
 	return w.Flush()
 }
 
-// findingText is a finding as a line: where, then what.
+// findingText formats a finding as a line: its place, then the reason.
 func findingText(f verify.Finding) string {
 	var where []string
 	if f.Record >= 0 {

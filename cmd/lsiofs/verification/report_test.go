@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/verify"
 )
 
-// What could not be read is no damage: another code, and no advice to leave it out. What is
-// damaged besides is listed all the same.
+// Unreadable shards are not damage: the exit code differs, and there is no advice to leave them
+// out. Damage in other shards is still listed.
 func TestWhatCanNotBeReadIsToldFromDamage(t *testing.T) {
 	unread := []verify.Unread{{Shard: "part-2.tar", Reason: "permission denied"}}
 	finding := []verify.Finding{{Shard: "part-3.tar", Record: 1, OffsetBytes: -1, RawOffset: -1, Reason: "checksum"}}
