@@ -25,7 +25,20 @@ func commands(c *cobra.Command) []*cobra.Command {
 }
 
 func newTestRoot() *cobra.Command {
-	return newRootCommand(&globals{interrupts: &interrupts{}, ui: terminal.New(&bytes.Buffer{}, &bytes.Buffer{})})
+	return newRootCommand(&globals{interrupts: &interrupts{}, ui: terminal.New(&bytes.Buffer{}, &bytes.Buffer{})}, "")
+}
+
+func TestAVerbIsMadeAloneUnderItsName(t *testing.T) {
+	for name := range verbs {
+		root := newRootCommand(&globals{interrupts: &interrupts{}, ui: terminal.New(&bytes.Buffer{}, &bytes.Buffer{})}, name)
+		var made []string
+		for _, c := range root.Commands() {
+			if c.Name() != "help" && c.Name() != "completion" {
+				made = append(made, c.Name())
+			}
+		}
+		require.Equal(t, []string{name}, made)
+	}
 }
 
 func TestHelpTexts(t *testing.T) {

@@ -37,7 +37,11 @@ func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io
 	args, err := mounting.WholeArgs(args)
 	g := &globals{interrupts: ints, args: args, ui: terminal.New(stdout, stderr)}
 	if err == nil {
-		root := newRootCommand(g)
+		verb := ""
+		if len(args) > 0 {
+			verb = args[0]
+		}
+		root := newRootCommand(g, verb)
 		root.SetArgs(args)
 		err = exit.OrInterrupted(ctx, ints.during(ctx, root.ExecuteContext))
 	}

@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
@@ -27,7 +29,18 @@ type globals struct {
 
 func (g *globals) log() *slog.Logger { return g.ui.Logger(g.logLevel, g.logFormat) }
 
-func newRootCommand(g *globals) *cobra.Command {
+// verbs are the constructors of all commands below the root, by name.
+var verbs = map[string]func(*globals) *cobra.Command{
+	"mount": newMountCommand, "umount": newUmountCommand, "index": newIndexCommand, "inspect": newInspectCommand,
+	"verify": newVerifyCommand, "cat": newCatCommand, "plan": newPlanCommand, "filter": newFilterCommand, "next": newNextCommand,
+	"snapshots": newSnapshotsCommand, "tune": newTuneCommand, "top": newTopCommand, "bench": newBenchCommand,
+	bench.PartCommand: newBenchPartCommand, "checkpoint": newCheckpointCommand, "cache": newCacheCommand, "doctor": newDoctorCommand,
+	"demo": newDemoCommand, "version": newVersionCommand,
+}
+
+// newRootCommand returns the command line's root with the command that verb names alone below it,
+// or with all commands if verb names none: help and completion list them.
+func newRootCommand(g *globals, verb string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lsiofs",
 		Short: "Mount a dataset: every worker's shuffled epoch is a file",
@@ -61,11 +74,13 @@ workers.`,
 	if err := root.RegisterFlagCompletionFunc("log-format", formats); err != nil {
 		panic(err) // it has just been defined
 	}
-	root.AddCommand(
-		newMountCommand(g), newUmountCommand(g), newIndexCommand(g), newInspectCommand(g), newVerifyCommand(g),
-		newCatCommand(g), newPlanCommand(g), newFilterCommand(g), newNextCommand(g), newSnapshotsCommand(g), newTuneCommand(g), newTopCommand(g), newBenchCommand(g), newBenchPartCommand(g),
-		newCheckpointCommand(g), newCacheCommand(g), newDoctorCommand(g), newDemoCommand(g), newVersionCommand(g),
-	)
+	if alone, ok := verbs[verb]; ok {
+		root.AddCommand(alone(g))
+	} else {
+		for _, name := range slices.Sorted(maps.Keys(verbs)) {
+			root.AddCommand(verbs[name](g))
+		}
+	}
 	root.SetHelpCommand(newHelpCommand(g))
 	root.InitDefaultHelpCmd()
 	root.SetOut(g.ui.Out) // InitDefaultCompletionCmd stores this writer
