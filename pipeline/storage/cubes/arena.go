@@ -6,23 +6,23 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// arena is the memory of decoded bricks: slabs in huge pages, each cut into slots of one size.
-// Bricks are copied row by row, some hundred bytes here and some there, which in small pages costs
-// as much to find as to copy. It is not for concurrent use.
+// arena holds decoded bricks: slabs of huge pages, each cut into slots of one size. Bricks are
+// copied row by row, a few hundred bytes at a time from scattered addresses; with small pages the
+// page lookups would cost as much as the copying. It is not safe for concurrent use.
 type arena struct {
 	maxBytes int64
 	mapped   int64
-	free     map[int64][]*slot // by size of a brick
+	free     map[int64][]*slot // by the size of a brick
 }
 
-// slot is memory of one decoded brick.
+// slot is the memory of one decoded brick.
 type slot struct {
 	bytes []byte
 	slab  *slab
-	of    *cell // whose it is; nil where it is free
+	of    *cell // the cell that uses it; nil if it is free
 }
 
-// slab is what is mapped at a time.
+// slab is the memory that is mapped at a time.
 type slab struct {
 	mem   []byte
 	slots []*slot
@@ -32,7 +32,8 @@ func newArena(maxBytes int64) *arena {
 	return &arena{maxBytes: maxBytes, free: map[int64][]*slot{}}
 }
 
-// slabBytes is how much is mapped for bricks of a size: some of them in a huge page, or one.
+// slabBytes returns how much to map for bricks of a size: a huge page that holds several, or one
+// brick.
 func slabBytes(brickBytes int64) int64 {
 	if brickBytes > uring.HugePageBytes/2 {
 		return (brickBytes + 4095) &^ 4095
@@ -40,7 +41,7 @@ func slabBytes(brickBytes int64) int64 {
 	return uring.HugePageBytes
 }
 
-// take gives a slot; nil where the bound has been reached.
+// take returns a slot, or nil if the bound has been reached.
 func (a *arena) take(brickBytes int64) *slot {
 	if free := a.free[brickBytes]; len(free) > 0 {
 		x := free[len(free)-1]
@@ -49,13 +50,13 @@ func (a *arena) take(brickBytes int64) *slot {
 	}
 	size := slabBytes(brickBytes)
 	if a.mapped+size > a.maxBytes {
-		if size = (brickBytes + 4095) &^ 4095; a.mapped+size > a.maxBytes { // little memory has no huge page
+		if size = (brickBytes + 4095) &^ 4095; a.mapped+size > a.maxBytes { // a small budget has no room for a huge page
 			return nil
 		}
 	}
 	mem, err := uring.Map(int(size))
 	if err != nil {
-		return nil // it is decoded, and not kept
+		return nil // the brick is decoded, but not cached
 	}
 	a.mapped += size
 	s := &slab{mem: mem}
@@ -66,22 +67,22 @@ func (a *arena) take(brickBytes int64) *slot {
 	return s.slots[0]
 }
 
-// give takes a slot back.
+// give returns a slot to the arena.
 func (a *arena) give(x *slot) {
 	x.of = nil
 	n := int64(len(x.bytes))
 	a.free[n] = append(a.free[n], x)
 }
 
-// unmap gives a slab back of which all slots are free.
+// unmap unmaps a slab whose slots are all free.
 func (a *arena) unmap(s *slab) {
 	n := int64(len(s.slots[0].bytes))
 	a.free[n] = slices.DeleteFunc(a.free[n], func(x *slot) bool { return x.slab == s })
 	a.mapped -= int64(len(s.mem))
-	_ = uring.Unmap(s.mem) // nothing can be done, and nothing is lost but memory
+	_ = uring.Unmap(s.mem) // nothing to do about it: only memory is lost
 }
 
-// close gives all back. Nothing is used any more.
+// close unmaps everything. No slot may be in use any more.
 func (a *arena) close(slabs map[*slab]bool) {
 	for _, free := range a.free {
 		for _, x := range free {

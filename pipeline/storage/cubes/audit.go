@@ -16,7 +16,7 @@ import (
 
 var _ storage.Auditor = (*Storage)(nil)
 
-// AuditBytes implements storage.Auditor: the sizes of the objects that there are.
+// AuditBytes implements storage.Auditor: it returns the total size of the objects that exist.
 func (s *Storage) AuditBytes(o storage.Object) (n int64) {
 	s.mu.Lock()
 	c := s.cubes[o.Path]
@@ -34,8 +34,8 @@ func (s *Storage) AuditBytes(o storage.Object) (n int64) {
 	return n
 }
 
-// Audit implements storage.Auditor: each brick is read and decoded once, on all cores, also those
-// that no crop has.
+// Audit implements storage.Auditor: it reads and decodes each brick once, on all cores, including
+// bricks that no crop uses.
 func (s *Storage) Audit(ctx context.Context, o storage.Object, damage func(reason string), read func(bytes int64)) (decodedBytes int64, err error) {
 	s.mu.Lock()
 	c := s.cubes[o.Path]
@@ -77,10 +77,10 @@ type audit struct {
 	unread  unread
 }
 
-// maxUnread is how many places may turn out to be unreadable before an audit ends.
+// maxUnread is how many unreadable places end an audit.
 const maxUnread = 16
 
-// unread are places that could not be read.
+// unread are the errors of places that could not be read.
 type unread []error
 
 func (u unread) err() error {
@@ -95,7 +95,7 @@ func (u unread) err() error {
 	return &unreadError{strings.Join(texts, "; "), u[0]}
 }
 
-// unreadError has the texts of several errors on one line.
+// unreadError is several errors on one line.
 type unreadError struct {
 	text  string
 	first error
@@ -104,7 +104,7 @@ type unreadError struct {
 func (e *unreadError) Error() string { return e.text }
 func (e *unreadError) Unwrap() error { return e.first }
 
-// lost notes a place that could not be read. The error ends the audit.
+// lost notes a place that could not be read. An error that it returns ends the audit.
 func (a *audit) lost(err error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,7 +114,7 @@ func (a *audit) lost(err error) error {
 	return a.unread.err()
 }
 
-// auditBrick is a brick that is to be looked at.
+// auditBrick is a brick to verify.
 type auditBrick struct {
 	f      *field
 	of     storage.Object
@@ -122,17 +122,17 @@ type auditBrick struct {
 	place  zarr.Place
 }
 
-// auditAtOnce is how many bricks are handed over at a time.
+// auditAtOnce is how many bricks are handed to a worker at a time.
 const auditAtOnce = 16
 
-// wrong tells of a damage.
+// wrong reports damage.
 func (a *audit) wrong(format string, args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.damage(fmt.Sprintf(format, args...))
 }
 
-// find finds the bricks of a field.
+// find sends the bricks of a field to batches.
 func (a *audit) find(ctx context.Context, f *field, batches chan<- []auditBrick) (err error) {
 	var batch []auditBrick
 	send := func(least int) bool {
@@ -181,7 +181,7 @@ func (a *audit) find(ctx context.Context, f *field, batches chan<- []auditBrick)
 	return err
 }
 
-// reasonOf is an error without the place that is said before it.
+// reasonOf returns an error without the location in front of it.
 func reasonOf(err error) error {
 	if located, ok := err.(*storage.Error); ok {
 		return located.Err
@@ -189,7 +189,7 @@ func reasonOf(err error) error {
 	return err
 }
 
-// work looks at bricks until there are no more.
+// work verifies bricks until there are no more.
 func (a *audit) work(ctx context.Context, batches <-chan []auditBrick) error {
 	m := newBuffers()
 	defer m.close()
@@ -220,8 +220,8 @@ func (a *audit) work(ctx context.Context, batches <-chan []auditBrick) error {
 	return nil
 }
 
-// look reads and decodes a brick: lost is why it can't be read, and wrong why it can't be decoded. One that is
-// stored as it is is read in pieces.
+// look reads and decodes a brick. lost is why it can't be read, wrong why it can't be decoded, and
+// err ends the audit. A brick that is stored uncompressed is read in pieces.
 func (a *audit) look(ctx context.Context, m *buffers, b *auditBrick) (lost, wrong, err error) {
 	size, raw := b.place.SizeBytes, b.f.Array.Chain.Raw()
 	piece, needs := size, b.f.usual
@@ -265,14 +265,14 @@ func (a *audit) look(ctx context.Context, m *buffers, b *auditBrick) (lost, wron
 	return nil, m.decoder.Decode(decoded, stored, b.f.Array.Chain), nil
 }
 
-// named is an error with the place of the brick.
+// named adds the location of the brick to an error.
 func (b *auditBrick) named(err error) error {
 	place := make([]int64, len(b.f.Array.Shape))
 	b.f.bricks.Place(place, b.number)
 	return fmt.Errorf("%s: chunk %v at [%d, %d): %w", b.of.Path, numbersOf(place), b.place.OffsetBytes, b.place.OffsetBytes+b.place.SizeBytes, err)
 }
 
-// looked counts a brick that was read.
+// looked counts a brick that was read, and reports damage.
 func (a *audit) looked(b *auditBrick, wrong error) {
 	if wrong != nil {
 		a.wrong("%v", b.named(wrong))

@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// ranges counts the ranges that are read of a storage.
+// ranges counts how often each range of a storage is read.
 type ranges struct {
 	storage.Storage
 	mu   sync.Mutex
@@ -30,7 +30,7 @@ func (s *ranges) Submit(reads []*storage.Read) {
 	s.Storage.Submit(reads)
 }
 
-// auditOf audits the cube, and gives what is damaged and how many bytes were read.
+// auditOf audits the cube, and returns the damages and the number of bytes decoded and read.
 func (m *made) auditOf(t *testing.T) (damages []string, decoded, bytes int64) {
 	decoded, err := m.Audit(context.Background(), m.object, func(reason string) { damages = append(damages, reason) }, func(n int64) { bytes += n })
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestAnAuditNamesEachDamage(t *testing.T) {
 	require.NoError(t, os.Remove(full(1)))
 	b, err := os.ReadFile(full(4))
 	require.NoError(t, err)
-	w, err := os.OpenFile(full(4), os.O_WRONLY, 0) // the same size, another time
+	w, err := os.OpenFile(full(4), os.O_WRONLY, 0) // the same size, a new modification time
 	require.NoError(t, err)
 	_, err = w.WriteAt(make([]byte, len(b)-20), 20)
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestAnAuditNamesEachDamage(t *testing.T) {
 	require.ErrorContains(t, err, objects[1].Path+": chunk (")
 	require.ErrorContains(t, err, objects[4].Path+": chunk (")
 
-	m.list(t) // as they are now
+	m.list(t) // in their present version
 	damages, _, _ = m.auditOf(t)
 	require.Len(t, damages, 1)
 	require.Contains(t, damages[0], objects[4].Path+": chunk (")

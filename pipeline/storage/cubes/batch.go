@@ -5,18 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// Memory of tasks and of where their parts lie, which is used again: crops of small bricks have
-// hundreds of them each, and collecting those would cost more than to decode.
+// Memory for tasks and for the coordinates of their parts is reused: a crop of small bricks has
+// hundreds of them, and collecting them as garbage would cost more than decoding.
 
 const (
 	batchTasks   = 64
 	batchNumbers = 16 * batchTasks
 )
 
-// batch is memory of some tasks. It is used again when all of them have ended, and what is noted of
-// wants whose cells were kept; where one never does, as its wants became another's, it is collected.
+// batch is memory for some tasks. It is reused once all of them have ended and the kept cells noted
+// in their wants have been copied. If that never happens, because a task's wants were moved to
+// another task, the batch is garbage collected.
 type batch struct {
-	left    atomic.Int32 // of these; and 1 while more are made
+	left    atomic.Int32 // tasks that have not ended, plus 1 while more are made
 	tasks   [batchTasks]task
 	used    int
 	numbers []int64
@@ -24,7 +25,7 @@ type batch struct {
 
 var batches = sync.Pool{New: func() any { return &batch{numbers: make([]int64, 0, batchNumbers)} }}
 
-// task gives memory of one; nil where there is none.
+// task returns memory for a task, or nil if the batch is full.
 func (b *batch) task() *task {
 	if b.used == batchTasks {
 		return nil
@@ -36,7 +37,7 @@ func (b *batch) task() *task {
 	return t
 }
 
-// ended counts some off. Who calls it has no more of them in hand.
+// ended counts n tasks off. The caller must not use them any more.
 func (b *batch) ended(n int) {
 	if b.left.Add(-int32(n)) > 0 {
 		return
@@ -46,7 +47,7 @@ func (b *batch) ended(n int) {
 	batches.Put(b)
 }
 
-// newBatch is one that more tasks are made of, until ended(1).
+// newBatch returns a batch to make tasks from until ended(1) is called.
 func newBatch() *batch {
 	b := batches.Get().(*batch)
 	b.left.Store(1)

@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// satellite is an array as satellites bring them: 10 bits of waves and noise.
+// satellite is an array like satellite images: 10 bits of waves and noise.
 func satellite(c encode.Codec) encode.Array {
 	return encode.Array{
 		Shape: []int64{128, 1024, 1024}, Brick: []int64{16, 64, 64}, Object: []int64{128, 512, 512}, Dims: []string{"time", "y", "x"},
@@ -43,9 +43,9 @@ var satelliteCrops = spec.Zarr{
 	Stride: []spec.DimValue{{Dim: "time", Value: 12}, {Dim: "y", Value: 64}, {Dim: "x", Value: 64}}, Jitter: true,
 }
 
-// BenchmarkCrops reads crops of an array in the page cache: at random, each with bricks of its own,
-// and in order, where neighbours share them; beside a bare loop of the same decoders and copies on
-// all cores.
+// BenchmarkCrops reads crops of an array in the page cache: in random order, where each needs its
+// own bricks, and in sequence, where neighbours share them. For comparison it runs a bare loop of
+// the same decoders and copies on all cores.
 func BenchmarkCrops(b *testing.B) {
 	for _, c := range []encode.Codec{encode.None, encode.BloscLZ4, encode.BloscZstd} {
 		dir := b.TempDir()
@@ -62,7 +62,7 @@ func BenchmarkCrops(b *testing.B) {
 	}
 }
 
-// readCrops reads b.N crops, 32 at a time, by two readers.
+// readCrops reads b.N crops, 32 at a time, with two readers.
 func (m *made) readCrops(b *testing.B, of func(i int64) int64) {
 	c := m.cubes["a.zarr"]
 	b.SetBytes(c.row.Bytes)
@@ -99,7 +99,7 @@ func (m *made) readCrops(b *testing.B, of func(i int64) int64) {
 	readers.Wait()
 }
 
-// bare decodes and copies the bricks of b.N random crops, on all cores, and nothing else.
+// bare only decodes and copies the bricks of b.N random crops, on all cores.
 func (m *made) bare(b *testing.B, dir string) {
 	c := m.cubes["a.zarr"]
 	f := c.fields[0]

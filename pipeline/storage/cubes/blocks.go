@@ -5,34 +5,37 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/blosc"
 )
 
-// A brick that is a buffer of blosc may be much longer than what a crop has of it. Where that is so
-// of an array, its blocks are cells: decoded, kept and expected one by one. It is said by the first
-// header that is read; what writers choose depends on sizes alone, and a brick that has other
-// blocks is decoded without being kept.
+// A brick that is a blosc buffer may be much longer than the part of it that a crop needs. For such
+// arrays each block of a brick is a cell of its own: blocks are decoded, cached and expected one by
+// one. The first header that is read decides this for the array, because the block size that
+// writers choose depends on sizes alone. A brick with another block size is decoded without being
+// cached.
 
-// Values of field.blockBytes that are no sizes.
+// Values of field.blockBytes that are not sizes.
 const (
 	blocksUnknown = 0
 	blocksNone    = -1 // bricks are decoded whole
 )
 
-// mostBlocksOfPart bounds the cells that a part is of.
+// mostBlocksOfPart bounds the cells that a part spans.
 const mostBlocksOfPart = 1 << 10
 
-// mostBlocks bounds the blocks of a buffer of which only some are decoded: lists of them take some bytes for
-// each.
+// mostBlocks bounds the blocks of a buffer that is decoded in part: lists of blocks take a few
+// bytes for each.
 const mostBlocks = 1 << 18
 
-// blockSize is the size of the blocks that are cells; 0 where bricks are, or where that is not known.
+// blockSize returns the size of blocks that are cells, or 0 if whole bricks are the cells or that
+// is not known yet.
 func (f *field) blockSize() int64 { return max(f.blockBytes.Load(), 0) }
 
-// blocksOf are the blocks of some size that have elements of a part, last exclusive.
+// blocksOf returns the range of blocks of the given size that hold elements of a part; last is
+// exclusive.
 func (f *field) blocksOf(p *zarr.Part, blockBytes int64) (first, last int64) {
 	begin, end := f.copier.Span(p)
 	return begin / blockBytes, (end-1)/blockBytes + 1
 }
 
-// longestPart is the part that a crop has of a brick in which it reaches as far as it can.
+// longestPart returns the longest part that a crop can have of a brick.
 func longestPart(crop *zarr.Crop, brick []int64) *zarr.Part {
 	n := len(brick)
 	p := &zarr.Part{Brick: make([]int64, n), From: make([]int64, n), At: make([]int64, n), Count: make([]int64, n)}
@@ -42,8 +45,8 @@ func longestPart(crop *zarr.Crop, brick []int64) *zarr.Part {
 	return p
 }
 
-// learn says, by the header of a brick, whether blocks of the field are cells. The first time, what is
-// expected is said again with it.
+// learn decides, from the header of a brick, whether blocks of the field are cells. If they are,
+// the first call also recomputes what is expected of the field.
 func (s *Storage) learn(f *field, h blosc.Header) {
 	if f.blockBytes.Load() != blocksUnknown || h.Stored() || h.Blocks() == 0 {
 		return
@@ -60,7 +63,8 @@ func (s *Storage) learn(f *field, h blosc.Header) {
 	}
 }
 
-// wantedBlocks are the blocks that a task wants, in order, of so many of a size.
+// wantedBlocks returns the blocks that a task wants, in ascending order, out of count blocks of
+// blockBytes each.
 func (w *worker) wantedBlocks(t *task, count int, blockBytes int64) []int {
 	w.wanted = append(w.wanted[:0], make([]bool, count)...)
 	low, high := count, 0
@@ -80,8 +84,8 @@ func (w *worker) wantedBlocks(t *task, count int, blockBytes int64) []int {
 	return list
 }
 
-// copyKept copies what is kept of a brick to all that want it, and says whether that was all. Where
-// blocks are cells, t.missing are the others.
+// copyKept copies what is cached of a brick to all wants, and reports whether that was all of it.
+// If blocks are cells, it sets t.missing to the blocks that are not cached.
 func (w *worker) copyKept(t *task) bool {
 	f := t.field
 	size := f.blockSize()
@@ -115,10 +119,10 @@ func (w *worker) copyKept(t *task) bool {
 	return len(t.missing) == 0
 }
 
-// block names a block of a task's brick.
+// block returns the key of a block of the task's brick.
 func (t *task) block(b int) key { return key{t.field, t.brick, int64(b) + 1} }
 
-// copyPiece copies a piece of the brick to all that want some of it.
+// copyPiece copies a piece of the brick to all wants that overlap it.
 func (t *task) copyPiece(piece zarr.Window) {
 	end := piece.OffsetBytes + int64(len(piece.Bytes))
 	for i := range t.wants {
@@ -129,8 +133,8 @@ func (t *task) copyPiece(piece zarr.Window) {
 	}
 }
 
-// blocks decodes of a stored brick the blocks that are wanted, and none else. It says whether it did: not
-// where a brick is decoded as a whole.
+// blocks decodes only the wanted blocks of a stored brick. done is false if the brick has to be
+// decoded as a whole.
 func (w *worker) blocks(t *task, stored []byte) (done bool, err error) {
 	f := t.field
 	if !f.Array.Chain.Blocks() {
@@ -138,14 +142,14 @@ func (w *worker) blocks(t *task, stored []byte) (done bool, err error) {
 	}
 	h, err := blosc.Parse(stored, int64(len(stored)), f.brickBytes)
 	if err != nil {
-		return false, nil // decoding all of it says what is wrong
+		return false, nil // decoding all of it returns the error
 	}
 	w.learn(f, h)
 	list, some := w.missing(t, h)
 	if !some {
 		return false, nil
 	}
-	if h.Stored() { // as with bricks that are stored as they are
+	if h.Stored() { // treated like a brick that is stored uncompressed
 		t.copy(zarr.Window{Bytes: stored[blosc.HeaderBytes:][:h.Bytes]})
 		return true, nil
 	}
@@ -161,15 +165,15 @@ func (w *worker) blocks(t *task, stored []byte) (done bool, err error) {
 	return true, nil
 }
 
-// missing are the blocks that a task needs of a buffer. It is false where it is better decoded as a whole:
-// where more than half of it is wanted, of an array of which blocks are no cells.
+// missing returns the blocks that a task needs of a buffer. some is false if decoding the whole
+// buffer is better: if blocks are not cells and more than half of the buffer is wanted.
 func (w *worker) missing(t *task, h blosc.Header) (list []int, some bool) {
 	size := t.field.blockSize()
 	if h.Stored() {
 		return nil, size > 0
 	}
 	if size == h.BlockBytes && t.missing != nil {
-		return t.missing, true // what was kept has been copied
+		return t.missing, true // cached blocks have been copied already
 	}
 	if h.Blocks() < 2 || h.Blocks() > mostBlocks || !t.field.copier.Pieces(h.BlockBytes) {
 		return nil, false
@@ -178,8 +182,8 @@ func (w *worker) missing(t *task, h blosc.Header) (list []int, some bool) {
 	return list, size == h.BlockBytes || 2*len(list) <= h.Blocks()
 }
 
-// block decodes a block, with which src begins, and copies it to all that want it. The cell that it was
-// decoded into, if it was, is one of t.taken.
+// block decodes the block at the beginning of src, and copies it to all wants. If it was decoded
+// into a cell, that cell is appended to t.taken.
 func (w *worker) block(t *task, h blosc.Header, b int, src []byte) error {
 	begin, end := h.Range(b, b+1)
 	var piece []byte

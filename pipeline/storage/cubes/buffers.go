@@ -5,18 +5,18 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/codec"
 )
 
-// sizes is what a job takes of each of a worker's buffers.
+// sizes is how much a job needs of each of a worker's buffers, in bytes.
 type sizes struct{ stored, brick, first, second, block, index int64 }
 
 func (x sizes) sum() int64 { return x.stored + x.brick + x.first + x.second + x.block + x.index }
 
-// with is what is held after a job that takes y: buffers are not made smaller.
+// with returns the sizes after a job that needs y: buffers don't shrink.
 func (x sizes) with(y sizes) sizes {
 	return sizes{max(x.stored, y.stored), max(x.brick, y.brick), max(x.first, y.first), max(x.second, y.second), max(x.block, y.block), max(x.index, y.index)}
 }
 
-// fit makes ready for a job of some size, for which some bytes were taken beside each: where the buffers would
-// become larger than both, they are let go of first.
+// fit prepares for a job that needs n, for which taken bytes were reserved besides the worker's own
+// each. If the buffers would become larger than both together, they are freed first.
 func (b *buffers) fit(n sizes, each, taken int64) {
 	if b.held = b.held.with(n); b.held.sum()-taken > each {
 		b.trim()
@@ -24,9 +24,9 @@ func (b *buffers) fit(n sizes, each, taken int64) {
 	}
 }
 
-// left lets go of what may not be held any more after a job.
+// left frees what a worker may not hold any more after a job.
 func (b *buffers) left(each, taken int64) {
-	b.held.index = 0                              // the collector's
+	b.held.index = 0                              // garbage collected memory
 	if int64(len(b.stored.mem)) > b.held.stored { // an index was read into it
 		b.stored.close()
 	}
@@ -35,16 +35,16 @@ func (b *buffers) left(each, taken int64) {
 	}
 }
 
-// buffers are what a worker decodes with.
+// buffers are the memory that a worker decodes with.
 type buffers struct {
 	decoder *codec.Decoder
 	blosc   *blosc.Decoder
-	unkept  unkept // where bricks are decoded that are not kept
-	stored  unkept // what is read from memory
+	unkept  unkept // for decoded bricks that are not cached
+	stored  unkept // for stored bytes read from memory
 	between [2]unkept
-	// What an audit reads is the collector's: after an error it may still be written to.
+	// An audit's buffer is garbage collected memory: after an error it may still be written to.
 	read []byte
-	held sizes // what all of it is at most
+	held sizes // upper bounds of the buffers' sizes
 }
 
 func newBuffers() *buffers {
@@ -53,7 +53,7 @@ func newBuffers() *buffers {
 	return b
 }
 
-// trim lets go of what large bricks need.
+// trim frees the memory of large bricks.
 func (b *buffers) trim() {
 	b.unkept.close()
 	b.stored.close()

@@ -7,40 +7,40 @@ import (
 	"sync"
 )
 
-// cells are decoded bricks that are kept, or decoded blocks of bricks, in bounded memory. What is said of
-// bricks here counts for both.
+// cells is a cache of decoded bricks, or of decoded blocks of bricks, in bounded memory. What is
+// written about bricks here applies to both.
 //
-// Where it is known what is going to be read (future), a brick is kept as long as somebody is going
-// to want it, and of those the ones that are wanted soonest: no other choice decodes less (L. A.
-// Belady, A study of replacement algorithms for a virtual-storage computer, IBM Systems Journal
-// 5.2, 1966). A brick that nobody is going to want is decoded where the worker has it in its
-// cache, and is not kept. Where nothing is known, those stay that were used last.
+// When the coming reads are known (future), a brick is cached as long as a reader is going to want
+// it, and among those, the ones wanted soonest stay: no other choice decodes less (L. A. Belady, A
+// study of replacement algorithms for a virtual-storage computer, IBM Systems Journal 5.2, 1966). A
+// brick that no reader is going to want is decoded into the worker's own buffer, which stays in the
+// CPU cache, and is not kept. When nothing is known, the most recently used bricks stay.
 type cells struct {
 	mu    sync.Mutex
 	arena *arena
-	byKey map[key]*cell // that have bytes, or are wanted
-	// idle have bytes that nobody uses now, what goes first at the top.
+	byKey map[key]*cell // cells that have bytes or are wanted
+	// idle cells have bytes that are not in use. The first to evict is at the top.
 	idle   idleCells
-	uses   uint64 // so far: when a cell was used last
-	wanted int    // places in next of all cells
+	uses   uint64 // number of uses so far, the clock of cell.used
+	wanted int    // total length of next of all cells
 }
 
-// cell is a brick that is kept, or that is going to be wanted.
+// cell is a brick that is cached or is going to be wanted.
 type cell struct {
 	key   key
-	slot  *slot // nil where it has no bytes
-	ready bool  // they have been decoded
+	slot  *slot // nil if it has no bytes
+	ready bool  // the bytes have been decoded
 	users int
 	used  uint64
-	next  []uint64 // when it is wanted: positions (future), sorted
-	at    int      // in cells.idle; -1: it is not there
+	next  []uint64 // positions (future) at which it is wanted, sorted
+	at    int      // index in cells.idle, or -1
 }
 
 func newCells(maxBytes int64) *cells {
 	return &cells{arena: newArena(maxBytes), byKey: map[key]*cell{}}
 }
 
-// allow bounds what is kept from now on.
+// allow sets the bound of the cache from now on.
 func (c *cells) allow(maxBytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,8 +61,8 @@ func (c *cells) heldBytes() int64 {
 	return c.arena.mapped
 }
 
-// rank orders idle cells: those that nobody wants by when they were used last, before them those
-// that are wanted, by when.
+// rank orders idle cells for eviction, the greatest first: cells that no reader wants, the least
+// recently used first, and then wanted cells, the one wanted last first.
 func (x *cell) rank() uint64 {
 	if len(x.next) == 0 {
 		return math.MaxUint64 - x.used
@@ -70,8 +70,7 @@ func (x *cell) rank() uint64 {
 	return x.next[0]
 }
 
-// idleCells is a heap of package container/heap, of which the first is the one of the greatest
-// rank.
+// idleCells is a heap (container/heap) whose first element has the greatest rank.
 type idleCells []*cell
 
 func (h idleCells) Len() int           { return len(h) }
@@ -86,14 +85,14 @@ func (h *idleCells) Pop() any {
 	return x
 }
 
-// get gives a brick that is kept, which the caller releases; nil where it is not.
+// get returns a cached brick, which the caller releases, or nil if it is not cached.
 func (c *cells) get(k key) *cell {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pin(k, 1)
 }
 
-// pin is get for some users. c.mu is held.
+// pin is get for a number of users. The caller holds c.mu.
 func (c *cells) pin(k key, users int) *cell {
 	x := c.byKey[k]
 	if x == nil || !x.ready {
@@ -106,15 +105,15 @@ func (c *cells) pin(k key, users int) *cell {
 	return x
 }
 
-// has says whether a cell is kept. c.mu is held.
+// has reports whether a cell is cached. The caller holds c.mu.
 func (c *cells) has(k key) bool {
 	x := c.byKey[k]
 	return x != nil && x.ready
 }
 
-// take gives a cell for a brick, to be decoded into and added, and then released. It is nil where
-// the brick is not worth keeping, or there is no room: others use all that is kept, or the brick is
-// larger than that.
+// take returns a cell for the caller to decode a brick into, add and then release. It returns nil
+// if the brick is not worth caching or there is no room: all other cells are in use, or the brick
+// is larger than the cache.
 func (c *cells) take(k key, sizeBytes int64) *cell {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,9 +124,9 @@ func (c *cells) take(k key, sizeBytes int64) *cell {
 		}
 		x = &cell{key: k, at: -1}
 	} else if x.slot != nil || len(x.next) == 0 && c.wanted > 0 {
-		return nil // another worker decodes it; or nobody is going to want it
+		return nil // another worker decodes it, or no reader is going to want it
 	}
-	due := uint64(math.MaxUint64) // nothing is known of any: this one is used now
+	due := uint64(math.MaxUint64) // nothing is known about coming reads: this one is used now
 	if len(x.next) > 0 {
 		due = x.next[0]
 	}
@@ -139,7 +138,7 @@ func (c *cells) take(k key, sizeBytes int64) *cell {
 	return x
 }
 
-// room finds a slot, of cells that are wanted later than due.
+// room returns a slot, if need be by evicting cells that are wanted later than due.
 func (c *cells) room(sizeBytes int64, due uint64) *slot {
 	for {
 		if x := c.arena.take(sizeBytes); x != nil {
@@ -159,7 +158,7 @@ func (c *cells) room(sizeBytes int64, due uint64) *slot {
 	}
 }
 
-// dropSlab drops all bricks of a slab, and gives it back. It is false where one is in use.
+// dropSlab drops all bricks of a slab and unmaps it. It returns false if one of them is in use.
 func (c *cells) dropSlab(s *slab) bool {
 	for _, x := range s.slots {
 		if x.of != nil && x.of.at < 0 {
@@ -175,7 +174,7 @@ func (c *cells) dropSlab(s *slab) bool {
 	return true
 }
 
-// drop frees the slot of a cell that nobody uses.
+// drop frees the slot of a cell that is not in use.
 func (c *cells) drop(x *cell) {
 	if x.at >= 0 {
 		heap.Remove(&c.idle, x.at)
@@ -185,14 +184,14 @@ func (c *cells) drop(x *cell) {
 	c.forget(x)
 }
 
-// forget removes a cell that is nothing any more.
+// forget removes a cell that has neither bytes nor readers that want it.
 func (c *cells) forget(x *cell) {
 	if x.slot == nil && len(x.next) == 0 {
 		delete(c.byKey, x.key)
 	}
 }
 
-// add keeps a cell that was decoded. Its user releases it all the same.
+// add marks a cell as decoded. Its user still has to release it.
 func (c *cells) add(x *cell) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,12 +205,12 @@ func (c *cells) release(x *cell) {
 	c.unpin(x)
 }
 
-// unpin is release. c.mu is held.
+// unpin is release. The caller holds c.mu.
 func (c *cells) unpin(x *cell) {
 	if x.users--; x.users > 0 {
 		return
 	}
-	if !x.ready { // it could not be decoded
+	if !x.ready { // decoding failed
 		c.drop(x)
 		return
 	}
@@ -220,7 +219,7 @@ func (c *cells) unpin(x *cell) {
 	heap.Push(&c.idle, x)
 }
 
-// want notes that a brick is going to be wanted. c.mu is held.
+// want notes that a brick is going to be wanted. The caller holds c.mu.
 func (c *cells) want(k key, position uint64) *cell {
 	x := c.byKey[k]
 	if x == nil {
@@ -234,7 +233,7 @@ func (c *cells) want(k key, position uint64) *cell {
 	return x
 }
 
-// passed ends what want has noted. c.mu is held.
+// passed undoes one want. The caller holds c.mu.
 func (c *cells) passed(x *cell, position uint64) {
 	i, _ := slices.BinarySearch(x.next, position)
 	x.next = slices.Delete(x.next, i, i+1)
@@ -246,14 +245,14 @@ func (c *cells) passed(x *cell, position uint64) {
 	}
 }
 
-// moved puts a cell where its rank belongs, which has changed.
+// moved restores the order of the heap after the rank of a cell has changed.
 func (c *cells) moved(x *cell) {
 	if x.at >= 0 {
 		heap.Fix(&c.idle, x.at)
 	}
 }
 
-// close gives all memory back. Nobody uses any of it.
+// close frees all memory. No cell may be in use.
 func (c *cells) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,14 +12,14 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// wanting is what a test has said of one brick.
+// wanting is a want of one brick that the test has noted.
 type wanting struct {
 	x  *cell
 	at uint64
 }
 
-// Whatever is done with cells: what get gives was decoded for that brick, memory stays within the
-// bound, and in the end all of it is given back.
+// For any sequence of operations, get returns what was decoded for that brick, memory stays within
+// the bound, and in the end all of it is freed.
 func TestACellHasWhatWasDecodedForItsBrick(t *testing.T) {
 	for seed := range uint64(30) {
 		dice := rand.New(rand.NewPCG(seed, 1))
@@ -85,8 +85,8 @@ func TestACellHasWhatWasDecodedForItsBrick(t *testing.T) {
 	}
 }
 
-// fewestDecodes is how often bricks are decoded by the best choice of what is kept: what is wanted
-// again soonest.
+// fewestDecodes returns how often bricks are decoded with the best eviction: keep those that are
+// wanted soonest.
 func fewestDecodes(order []int64, room int) (decodes int) {
 	next := func(from int, brick int64) int {
 		if i := slices.Index(order[from:], brick); i >= 0 {
@@ -147,8 +147,8 @@ func TestOfAKnownFutureNoChoiceDecodesLess(t *testing.T) {
 	}
 }
 
-// Where little is known to be wanted, one large brick makes room among small ones, and these among
-// large ones.
+// If little is known about coming reads, one large brick makes room among small ones, and the other
+// way round.
 func TestBricksOfOneSizeMakeRoomForThoseOfAnother(t *testing.T) {
 	small, large := &field{brickBytes: 64 << 10}, &field{brickBytes: 3 << 20}
 	c := newCells(3<<20 + 32<<10)

@@ -14,12 +14,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// change is what happens to a file while crops are read. other is what another version of it has.
+// change is what happens to a file while crops are read. other is the file's content in another
+// version.
 type change struct {
 	do func(t *testing.T, path string, other []byte)
-	// again is what a storage that is opened then finds: the other version, or words.
+	// again is what a newly opened storage finds: the other version if "", or else an error.
 	again string
-	// kept says that whoever has the file open may go on with what was listed.
+	// kept means that a process that has the file open may continue with the listed version.
 	kept bool
 }
 
@@ -50,7 +51,7 @@ var fileChanges = map[string]change{
 	}, "words", true},
 }
 
-// open opens a store that was written.
+// open opens a store that was written before.
 func (s *stored) open(t *testing.T, dir string) (*made, error) {
 	m := &made{dir: dir, array: s.array}
 	m.Storage = Over(s.over(openLocal(t, dir)), Config{Spec: smallCrops, Base: "a.zarr", MemoryBytes: 0})
@@ -63,7 +64,7 @@ func (s *stored) open(t *testing.T, dir string) (*made, error) {
 	return m, err
 }
 
-// otherVersion is what a file has in a store whose elements are others.
+// otherVersion returns the content of a file in a store with other elements.
 func (s *stored) otherVersion(t *testing.T, file string) []byte {
 	dir := t.TempDir()
 	s.write(t, dir, s.array, otherBits)
@@ -72,7 +73,7 @@ func (s *stored) otherVersion(t *testing.T, file string) []byte {
 	return b
 }
 
-// inParts reads a whole cube at once, in parts, of which some may fail.
+// inParts submits the reads of a whole cube at once, in parts. Some of them may fail.
 func (m *made) inParts(want []byte) (failed []error, wrong bool) {
 	const part = 2999
 	var reads []*storage.Read
@@ -99,8 +100,9 @@ func (m *made) inParts(want []byte) (failed []error, wrong bool) {
 
 var errOther = errors.New("other bytes")
 
-// Objects change under a storage that has listed them: each read has the bytes of what was listed, or is
-// an error that names the object. A storage that is opened afterwards has those of then, or words.
+// Objects change under a storage that has listed them: each read returns bytes of the listed
+// version, or an error that names the object. A storage that is opened afterwards returns the new
+// bytes, or an error.
 func TestObjectsThatChangeAreWordsOrWhatWasListed(t *testing.T) {
 	for _, s := range stores() {
 		other := s.otherVersion(t, s.object)
@@ -129,7 +131,7 @@ func TestObjectsThatChangeAreWordsOrWhatWasListed(t *testing.T) {
 				require.True(t, c.kept || len(errs) > 0)
 
 				again, err := s.open(t, dir)
-				if err != nil { // a file that has all, or a directory where it must not be
+				if err != nil { // a file that holds everything, or a directory where a file has to be
 					require.NotEmpty(t, c.again)
 					require.ErrorContains(t, err, s.object)
 					return
@@ -156,12 +158,13 @@ func TestObjectsThatChangeAreWordsOrWhatWasListed(t *testing.T) {
 	}
 }
 
-// Documents change under a storage that has read them: reads go on as they were listed, and a look at the
-// cube says that it is another one. A storage that is opened afterwards has the new one, or words.
+// Documents change under a storage that has read them: reads go on in the listed version, and Stat
+// of the cube reports the change. A storage that is opened afterwards has the new version, or
+// returns an error.
 func TestDocumentsThatChangeAreNoticedByTheNextLook(t *testing.T) {
 	for _, s := range stores() {
 		if s.document == "" {
-			continue // the zip file has all
+			continue // the zip file holds everything
 		}
 		var want []byte
 		for name, c := range fileChanges {
@@ -182,7 +185,7 @@ func TestDocumentsThatChangeAreNoticedByTheNextLook(t *testing.T) {
 				errs, wrong := m.inParts(want)
 				require.False(t, wrong)
 				for _, err := range errs {
-					require.ErrorContains(t, err, s.document) // of references, which say what is absent, too
+					require.ErrorContains(t, err, s.document) // a reference file, which also lists the absent chunks
 				}
 				_, err = m.Stat(t.Context(), m.object.Path)
 				require.ErrorContains(t, err, s.document)

@@ -15,16 +15,17 @@ import (
 )
 
 const (
-	// checkedAtOnce is how many objects are looked at at a time, in so many goroutines; fewer
-	// where their indexes have more than checkedBytes or a quarter of the memory, and at least one.
+	// checkedAtOnce is how many objects are checked at a time, each in a goroutine. There are fewer
+	// if their indexes would take more than checkedBytes or a quarter of the memory, but at least
+	// one.
 	checkedAtOnce = 32
 	checkedBytes  = 128 << 20
 	// maxDamaged is how many objects an error names.
 	maxDamaged = 10
 )
 
-// Check implements storage.Checker: it reads and checks the index of every shard, and compares
-// the sizes of other objects with what a brick can have.
+// Check implements storage.Checker: it reads and checks the index of every shard, and compares the
+// sizes of other objects with the sizes that a brick can have.
 func (s *Storage) Check(ctx context.Context, o storage.Object) error {
 	s.mu.Lock()
 	c := s.cubes[o.Path]
@@ -33,7 +34,7 @@ func (s *Storage) Check(ctx context.Context, o storage.Object) error {
 		return fmt.Errorf("%s was not listed: %w", o.Path, storage.ErrChanged)
 	}
 	if s.config.SkipDamaged {
-		return nil // List has left out the crops that need what is damaged
+		return nil // List has left out the crops that need damaged objects
 	}
 	d := damages{}
 	for _, f := range c.fields {
@@ -44,8 +45,9 @@ func (s *Storage) Check(ctx context.Context, o storage.Object) error {
 	return d.err()
 }
 
-// checks is how many objects of an array are looked at at a time. What an object needs is bounded by
-// what its documents say, and not by what is stored: a file may be long without having anything.
+// checks returns how many objects of an array are checked at a time. The memory that an object
+// needs is computed from the array's documents, not from the stored size: a sparse file may be long
+// without holding anything.
 func (s *Storage) checks(f *field) int {
 	bricks := int64(1)
 	for d, n := range f.Array.Object {
@@ -58,19 +60,19 @@ func (s *Storage) checks(f *field) int {
 	return int(min(max(most/(checkedEntryBytes*bricks), 1), checkedAtOnce))
 }
 
-// checkedEntryBytes is what an entry of an index takes while it is checked: as it is stored, where it leads,
-// and in two lists of numbers that are sorted.
+// checkedEntryBytes is what an index entry takes while it is checked: its stored form, the place
+// that it points to, and an element in each of two lists of numbers that are sorted.
 const checkedEntryBytes = 40
 
-// damages are what is wrong with objects.
+// damages collects what is wrong with objects.
 type damages struct {
 	mu     sync.Mutex
 	first  []string
 	count  int
-	bricks int64 // in objects that are damaged, and that lack for that
+	bricks int64 // bricks that are missing because their object is damaged
 }
 
-// lose has a brick of a damaged object lack.
+// lose marks a brick of a damaged object as missing.
 func (d *damages) lose(l lacking, brick int64) {
 	l.set(brick)
 	d.mu.Lock()
@@ -98,7 +100,8 @@ func (d *damages) err() error {
 	return errors.New(text + ": copy or write these files again, leave out the crops that need them with --on-corrupt skip, or remove them, so that crops have the fill value there")
 }
 
-// checkField checks the objects of an array. What can't be read is an error at once, and no damage.
+// checkField checks the objects of an array. A failure to read is returned at once, and is not
+// damage.
 func (s *Storage) checkField(ctx context.Context, f *field, d *damages) error {
 	g, reading := errgroup.WithContext(ctx)
 	g.SetLimit(s.checks(f))
@@ -128,7 +131,7 @@ func (s *Storage) checkField(ctx context.Context, f *field, d *damages) error {
 	return ctx.Err()
 }
 
-// checkSize looks at the stored size of a brick.
+// checkSize checks the stored size of a brick.
 func (f *field) checkSize(n int64) error {
 	if f.Array.Chain.Raw() && n != f.brickBytes {
 		return fmt.Errorf("it has %d bytes, and a chunk has %d", n, f.brickBytes)

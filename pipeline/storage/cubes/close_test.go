@@ -13,8 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// Reads are submitted while the storage is closed, and after. Each has one answer: its bytes, or
-// words. What was submitted before a Close was called has it when that returns.
+// Reads are submitted while the storage is closed, and afterwards. Each gets one answer: its bytes
+// or an error. Reads submitted before a Close was called have been answered when it returns.
 func TestEachReadIsAnsweredBeforeACloseThatCameAfterItReturns(t *testing.T) {
 	a := small
 	a.Codec = encode.BloscLZ4
@@ -33,7 +33,7 @@ func TestEachReadIsAnsweredBeforeACloseThatCameAfterItReturns(t *testing.T) {
 						if err == nil && string(b) != string(want[off:off+700]) {
 							t.Error("other bytes")
 						} else if err != nil {
-							// Close is the only thing that goes wrong.
+							// Close is the only cause of errors.
 							assert.ErrorIs(t, err, fs.ErrClosed)
 						}
 						answered.Add(1)

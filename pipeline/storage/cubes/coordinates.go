@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
 )
 
-// Coordinates are those of a listed cube.
+// Coordinates returns the coordinate arrays of a listed cube.
 func (s *Storage) Coordinates(ctx context.Context, c *listing.Cube) (list []listing.Coordinate, err error) {
 	if !c.Alone() || s.config.Group == nil {
 		return listing.Coordinates(ctx, s.under, c, s.room.totalBytes)
@@ -29,8 +29,8 @@ func (s *Storage) Coordinates(ctx context.Context, c *listing.Cube) (list []list
 	return listing.CoordinatesBeside(ctx, group, c, s.room.totalBytes)
 }
 
-// CoordinateBytes is the size of what ReadCoordinate gives. It is an error if x was left out, or has a
-// type that npy does not have.
+// CoordinateBytes returns the size of the file that ReadCoordinate returns. It fails if x was left
+// out, or if its type does not exist in npy.
 func CoordinateBytes(x listing.Coordinate) (int64, error) {
 	head, err := coordinateHead(x)
 	if err != nil {
@@ -50,14 +50,14 @@ func coordinateHead(x listing.Coordinate) ([]byte, error) {
 	return rows.Prologue(uint64(x.Array.Shape[0])), nil
 }
 
-// ReadCoordinate reads a coordinate of a listed cube as an npy file. It is an error if the array is
-// another one by now.
+// ReadCoordinate reads a coordinate of a listed cube as an npy file. It fails if the array has
+// changed since.
 func (s *Storage) ReadCoordinate(ctx context.Context, c *listing.Cube, x listing.Coordinate) (file []byte, err error) {
 	head, err := coordinateHead(x)
 	if err != nil {
 		return nil, err
 	}
-	// The whole array is the one crop of a cube of its own.
+	// The whole array is read as the only crop of a cube of its own.
 	var under storage.Storage = borrowed{s.under}
 	if c.Alone() && s.config.Group != nil {
 		if under, err = s.config.Group(); err != nil {
@@ -90,7 +90,7 @@ func (s *Storage) ReadCoordinate(ctx context.Context, c *listing.Cube, x listing
 	return file, nil
 }
 
-// borrowed is a storage that somebody else closes.
+// borrowed is a storage that its owner closes.
 type borrowed struct{ storage.Storage }
 
 func (borrowed) Close() error { return nil }

@@ -14,8 +14,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// The bricks of a coordinate are bounded as those of other arrays are: of one that claims 64 GiB
-// none is decoded.
+// The bricks of a coordinate are bounded like those of other arrays: if one claims 64 GiB, nothing
+// is decoded.
 func TestACoordinateOfHugeBricksIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	put := func(path, text string) {

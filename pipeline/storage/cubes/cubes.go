@@ -20,58 +20,60 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// Config says what cubes are made of.
+// Config describes the cubes to make.
 type Config struct {
 	Spec spec.Zarr
 	// Base is the path of the cube if the root of the storage below is itself a hierarchy.
 	Base string
-	// Named are paths that a cube each has to have, as the user has named them one by one.
+	// Named are the paths that the user named one by one: each has to be a cube.
 	Named []string
-	// MemoryBytes bounds the decoded bricks that are kept, the indexes of shards, and what is decoded; 0:
-	// nothing is kept, and what is decoded has no bound.
+	// MemoryBytes bounds the memory of cached bricks, indexes of shards, and decoding. 0: nothing
+	// is cached, and decoding is unbounded.
 	MemoryBytes int64
-	// Seed is the order's, for jitter.
+	// Seed is the seed of the order, for jitter.
 	Seed uint64
-	// MaxBrickBytes refuses arrays of larger bricks; 0: no bound.
+	// MaxBrickBytes refuses arrays with larger bricks; 0: no bound.
 	MaxBrickBytes int64
-	// SkipDamaged leaves crops out that need a damaged object. Else Check finds it.
+	// SkipDamaged leaves out the crops that need a damaged object. Without it Check reports the
+	// damage.
 	SkipDamaged bool
-	// Group opens the storage of the directory that the root of the storage below lies in, for the
-	// coordinates of an array by itself; nil: there are none. Who opened it closes it.
+	// Group opens the storage of the parent directory of the root of the storage below, for the
+	// coordinates of an array served by itself; nil: there are none. The caller of Group closes the
+	// storage.
 	Group func() (storage.Storage, error)
-	// TrustAbsence does not look again whether what was absent still is: at a service that would
-	// be a request each time.
+	// TrustAbsence does not check again whether an absent object is still absent: on an object
+	// store that would be a request each time.
 	TrustAbsence bool
 
-	room *room // of another Storage; nil: its own
+	room *room // shared with another Storage; nil: its own
 }
 
 // Storage is a storage.Storage of cubes. Its methods may be called concurrently.
 type Storage struct {
 	config   Config
 	under    storage.Storage
-	resident storage.ResidentOpener // nil where nothing of under can be read from memory
+	resident storage.ResidentOpener // nil if under can't read from memory
 
 	mu     sync.Mutex
-	some   sync.Cond // a job, or the end
-	quiet  sync.Cond // underWay or refusals has become 0
+	some   sync.Cond // signals a job, or the end
+	quiet  sync.Cond // signals that underWay or refusals has become 0
 	cubes  map[string]*cube
 	unused []Unused
 	closed bool
-	// underWay are reads whose Done has not returned, and refusals those that came after Close: each
-	// has a goroutine, which tells so.
+	// underWay counts reads whose Done has not returned. refusals counts reads that came after
+	// Close: each has a goroutine that calls Done.
 	underWay, refusals int
-	jobs               queue[job]    // that go first
-	tasks              queue[*task]  // that were not begun, in order
-	largeJobs          queue[job]    // those of jobs that there was no room for
-	largeTasks         queue[*task]  // and those of tasks
+	jobs               queue[job]    // these go first
+	tasks              queue[*task]  // not begun, in order
+	largeJobs          queue[job]    // jobs that there was no room for
+	largeTasks         queue[*task]  // tasks that there was no room for
 	inLine             waiter        // for the first of them
-	waiting            map[key]*task // those, which may get more wants
-	inFlight           int64         // bytes of reads below
-	reserved           int64         // bytes that bricks which are being begun may read
+	waiting            map[key]*task // tasks not begun, which may get more wants
+	inFlight           int64         // bytes of reads under way below
+	reserved           int64         // bytes that bricks being begun may read
 
-	maxInFlight int64 // is where no more bricks are begun
-	// From how many stored bytes on a brick's head is read first.
+	maxInFlight int64 // at this many bytes no more bricks are begun
+	// Bricks stored in at least this many bytes have their head read first.
 	longInMemory, longBelow int64
 
 	room        *room
@@ -108,14 +110,15 @@ type field struct {
 	bricks     zarr.Grid
 	objects    zarr.Grid
 	brickBytes int64
-	usual      sizes        // what decoding a brick takes, but a few
-	most       int64        // and what decoding any takes
-	firstBytes int64        // what the first step of decoding gives; of bricks that are stored as they are, all
-	longest    *zarr.Part   // of all that crops have of bricks
-	blockBytes atomic.Int64 // the size of blocks that are cells, or why there are none
+	usual      sizes        // what decoding takes for all but a few bricks
+	most       int64        // what decoding takes for any brick
+	firstBytes int64        // output of the first step of decoding; the whole brick if it is stored uncompressed
+	longest    *zarr.Part   // the longest that any crop has of any brick
+	blockBytes atomic.Int64 // the size of blocks that are cells, or blocksUnknown or blocksNone
 }
 
-// Over makes cubes of the arrays below the root of under, which the result closes.
+// Over returns a storage of the cubes made of the arrays below the root of under. Closing it closes
+// under.
 func Over(under storage.Storage, c Config) *Storage {
 	s := &Storage{config: c, under: under, cubes: map[string]*cube{}, waiting: map[key]*task{}, maxInFlight: inFlightBytes(c.MemoryBytes), longInMemory: longInMemory, longBelow: longBelow}
 	s.some.L, s.quiet.L = &s.mu, &s.mu
@@ -137,7 +140,7 @@ func Over(under storage.Storage, c Config) *Storage {
 	return s
 }
 
-// List implements storage.Storage: it finds the cubes. What was listed before is forgotten.
+// List implements storage.Storage: it finds the cubes, and forgets those of the last listing.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	var unused []Unused
 	found, err := listing.Find(ctx, listing.Config{Under: s.under, Spec: s.config.Spec, Base: s.config.Base, Match: match, MemoryBytes: s.room.totalBytes, LeftOut: func(u Unused) {
@@ -174,10 +177,10 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	return nil
 }
 
-// Unused is what lies where cubes do, and gives no crop.
+// Unused is something found among the cubes that gives no crop.
 type Unused = listing.Unused
 
-// Unused are those that the last List has found beside the cubes, and cubes without a crop.
+// Unused returns what the last List found besides the cubes, and cubes without a crop.
 func (s *Storage) Unused() []Unused {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +198,7 @@ func (s *Storage) Omitted() (list []storage.Omission) {
 	return list
 }
 
-// lacksNamed is the error where a path that was named is no cube, or one without a crop.
+// lacksNamed returns an error if a named path is not a cube, or has no crop.
 func (s *Storage) lacksNamed(cubes map[string]*cube, unused []Unused) error {
 	for _, path := range s.config.Named {
 		why := "nothing there has that name"
@@ -209,7 +212,7 @@ func (s *Storage) lacksNamed(cubes map[string]*cube, unused []Unused) error {
 	return nil
 }
 
-// open makes ready what reads of a cube go by.
+// open prepares a cube for reading.
 func (s *Storage) open(x *listing.Cube) (*cube, error) {
 	c := &cube{Cube: x, header: x.Cut.Header(), row: x.Cut.Row()}
 	for k := range x.Fields {
@@ -227,8 +230,8 @@ func (s *Storage) open(x *listing.Cube) (*cube, error) {
 	return c, nil
 }
 
-// Stat implements storage.Storage: a cube is what it was listed as, while its documents are. Its
-// objects are looked at when they are read.
+// Stat implements storage.Storage: a cube is unchanged while its documents are. Its objects are
+// checked when they are read.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
 	c := s.Cube(path)
 	if c == nil {
@@ -249,7 +252,7 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return c.Object, nil
 }
 
-// Cube is one of those that List has found; nil if there is none with that path.
+// Cube returns the listed cube with a path, or nil if there is none.
 func (s *Storage) Cube(path string) *listing.Cube {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,7 +262,7 @@ func (s *Storage) Cube(path string) *listing.Cube {
 	return nil
 }
 
-// Parts implements storage.Assembler: a cube is cut from its arrays.
+// Parts implements storage.Assembler: the parts of a cube are its arrays.
 func (s *Storage) Parts(path string) (list []string) {
 	if c := s.Cube(path); c != nil {
 		for i := range c.Fields {
@@ -269,41 +272,42 @@ func (s *Storage) Parts(path string) (list []string) {
 	return list
 }
 
-// Under is the storage that arrays are read from.
+// Under returns the storage that the arrays are read from.
 func (s *Storage) Under() storage.Storage { return s.under }
 
-// AdjustProfile implements profile.Adjuster: a record is computed by itself, so that reading what
-// lies between records saves nothing, and half of one costs as much as all of it.
+// AdjustProfile implements profile.Adjuster: each record is computed by itself, so reading across
+// gaps between records saves nothing, and half a record costs as much as a whole one.
 func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
 	p.GapBytes, p.Apart = 0, true
 	return p
 }
 
-// Stats are for status.
+// Stats are the counters in the status.
 type Stats struct {
-	// Decoded bricks, with those that are stored as they are, and how often one was found decoded.
+	// Decoded counts decoded bricks, including those that are stored uncompressed. Found counts
+	// bricks found decoded in the cache.
 	Decoded uint64 `json:"decoded"`
 	Found   uint64 `json:"found"`
-	// StoredBytes are what the decoded ones take where they are stored.
+	// StoredBytes is the stored size of the decoded bricks.
 	StoredBytes uint64 `json:"stored_bytes"`
-	// Blocks are those of bricks of which no more were decoded.
+	// Blocks counts decoded blocks of bricks that were decoded only in part.
 	Blocks uint64 `json:"blocks"`
-	// HeldBytes are those of decoded bricks that are kept.
+	// HeldBytes is the size of the cache of decoded bricks.
 	HeldBytes int64 `json:"held_bytes"`
 }
 
-// Stats gives the figures of all reads so far.
+// Stats returns the counters of all reads so far.
 func (s *Storage) Stats() Stats {
 	return Stats{Decoded: s.bricks.Load(), Found: s.hits.Load(), StoredBytes: s.storedBytes.Load(), Blocks: s.blockCount.Load(), HeldBytes: s.cells.heldBytes()}
 }
 
-// MostHeldBytes is how many bytes of decoded bricks may be kept: what descriptions, indexes and what is being
-// decoded leave of the memory.
+// MostHeldBytes returns how many bytes of decoded bricks may be cached: the memory that remains
+// after descriptions, indexes, and bricks being decoded.
 func (s *Storage) MostHeldBytes() int64 { return s.cells.mostBytes() }
 
 var errClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
 
-// Close waits for the reads under way. It is idempotent.
+// Close waits for the reads under way, and closes the storage below. It is idempotent.
 func (s *Storage) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -29,13 +29,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// element is the value of an element, unless its brick is absent.
+// element is the value of an element whose brick is not absent.
 func element(number int64) uint16 { return uint16(number*40503>>4 ^ number) }
 
-// otherBits are those in which elements differ that were written again.
+// otherBits are the bits that differ in rewritten elements.
 const otherBits = 0x5a5a
 
-// made is a storage of one array's crops, and what that must hold.
+// made is a storage of one array's crops, with what is needed to compute its expected content.
 type made struct {
 	*Storage
 	dir    string
@@ -43,16 +43,16 @@ type made struct {
 	absent map[string]bool // bricks, by place
 	object storage.Object
 	jitter *zarr.Jitter
-	// changed says that a brick has elements of another value; nil: none has.
+	// changed reports whether the elements of a brick have other values; nil: none have.
 	changed func(brick []int64) bool
 }
 
-// write writes an array, of which every seventh brick is absent.
+// write writes an array in which every seventh brick is absent.
 func write(t testing.TB, dir string, a encode.Array) map[string]bool {
 	return writeOf(t, dir, a, 0)
 }
 
-// writeOf writes one whose elements differ in some bits.
+// writeOf writes one whose elements differ in the bits of flipped.
 func writeOf(t testing.TB, dir string, a encode.Array, flipped uint16) map[string]bool {
 	absent := map[string]bool{}
 	require.NoError(t, a.Write(dir, func(place []int64, b []byte) bool {
@@ -107,7 +107,7 @@ func (m *made) list(t testing.TB) {
 	}))
 }
 
-// want is the whole object, element by element.
+// want returns the whole expected object, element by element.
 func (m *made) want() []byte {
 	c := m.cubes["a.zarr"]
 	b := bytes.Clone(c.header)
@@ -210,7 +210,7 @@ func TestCropsThatWrapStepJitterAndSelect(t *testing.T) {
 	}
 }
 
-// A crop of few steps of a long brick needs few of its blocks, and gets no others.
+// A crop of few steps of a long brick needs few of its blocks, and no others are decoded.
 func TestOfALongBrickTheBlocksThatAreWantedAreDecoded(t *testing.T) {
 	a := small
 	a.Shape, a.Brick, a.Object, a.BlockBytes = []int64{200, 9, 16}, []int64{200, 9, 16}, []int64{200, 9, 16}, 512
@@ -258,8 +258,7 @@ func TestManyReadersShareBricks(t *testing.T) {
 	require.NotZero(t, s.Found)
 }
 
-// TestWhatChangesIsAnErrorOfWhoNeedsIt: each object is changed in each way, and all crops are
-// read.
+// TestWhatChangesIsAnErrorOfWhoNeedsIt changes each object in each way, and reads all crops.
 func TestWhatChangesIsAnErrorOfWhoNeedsIt(t *testing.T) {
 	for _, sharded := range []bool{true, false} {
 		a := small
@@ -361,8 +360,8 @@ func TestACheckFindsIndexesAndSizesThatCanNotBe(t *testing.T) {
 	}
 }
 
-// checkOr is an error of a check; sizes are those that were listed, so that it is none for arrays
-// without indexes.
+// checkOr is the error expected of a read after a check returned err. A check compares listed
+// sizes, so it finds nothing in arrays without indexes.
 func checkOr(err error, a encode.Array) error {
 	if a.Object[0] == a.Brick[0] {
 		return storage.ErrChanged

@@ -1,46 +1,47 @@
-// Package cubes is storage whose objects are the crops of Zarr arrays. Each cube (package
-// listing) reads as one object, whose bytes are computed from the bricks of its arrays.
+// Package cubes is a storage that presents Zarr arrays as objects made of crops. Each cube (package
+// listing) reads as one object, whose bytes are computed from the bricks (chunks) of its arrays.
 //
 //	object   │ header │ crop 0 │ crop 1 │ …                 (zarr.Cut)
 //	              │
 //	a range ──────┴─► records ─► fields ─► parts of bricks   submit.go
-//	                                         │ one task a brick, for all that was submitted
+//	                                         │ one task per brick, shared by reads
 //	                                         ▼
-//	   decoded already? ── no ─► absent? fill ─ else ─► where it lies: shard index   indexes.go
-//	         │                                             │ read                    tasks.go
+//	   decoded already? ── no ─► absent? fill ─ else ─► its place: shard index   indexes.go
+//	         │                                             │ read                    work.go
 //	         │                                             ▼
 //	         └──────────────► copy to all crops ◄── decode ─┘                        work.go
 //
-// A range may begin and end anywhere. Whole records are the common case.
+// A range may begin and end anywhere; whole records are the common case.
 //
 // # Goroutines
 //
-// There is a worker a core. Workers decode and copy, and hand reads of what is stored to the
-// storage below, without waiting for them. A brick that is in memory is read by the worker
-// itself. Submit does nothing but find out which bricks are wanted. Close waits for all.
+// There is one worker per core. Workers decode and copy, and submit reads of stored bytes to the
+// storage below without waiting for them. If a brick is in memory, the worker reads it itself.
+// Submit only finds out which bricks are wanted. Close waits for all of them.
 //
 // # Memory
 //
-// What is decoded at once is a cell: a brick or, of an array of which crops have few blocks of a brick
-// that is a buffer of blosc (at most half, by the first header that is read), one block. Cells stay in
-// memory up to Config.MemoryBytes: what readers are going to want soonest (Storage.Expect), or where
-// nothing is known what was used last (cells). Beside it a worker holds a brick, as it is stored and
-// decoded, and so do reads under way, up to a quarter of MemoryBytes (1 to 64 MiB). Indexes of shards
-// take up to an eighth of MemoryBytes, and at least one is kept. A brick larger than that is read all
-// the same.
+// The unit of decoding is the cell: usually a brick. If bricks are blosc buffers and crops need at
+// most half of a brick's blocks (by the first header that is read), each block is a cell. Cells are
+// cached up to Config.MemoryBytes: those that readers are going to want soonest (Storage.Expect)
+// or, if nothing is known, the most recently used (cells). In addition each worker holds one brick,
+// stored and decoded, and reads under way hold up to a quarter of MemoryBytes (1 to 64 MiB).
+// Indexes of shards take up to an eighth of MemoryBytes, and at least one is kept. A brick larger
+// than the cache is still read.
 //
-// Tasks lie in memory that is used again when all of a batch have ended (batch.go).
+// The memory of tasks is reused when all tasks of a batch have ended (batch.go).
 //
 // # Long bricks
 //
-// Of an array whose blocks are cells, the head of a brick is read first, which says where its blocks
-// lie, and then those that are wanted and not kept, near ones together (long.go): where it is in memory
-// from 64 KiB on, as it is stored, else from 1 MiB on, where a second wait costs less than reading all.
-// What is wrong with a part is said by reading the brick as a whole.
+// If blocks are cells, a long brick is read in two steps (long.go): first its head, which holds the
+// offsets of its blocks, and then the blocks that are wanted and not cached, with neighbours in one
+// read. A brick is long from 64 KiB (stored) if it is in memory, and otherwise from 1 MiB, where a
+// second wait costs less than reading all of it. If a part turns out to be wrong, the brick is read
+// as a whole, which reports the error.
 //
-// # What changes
+// # Changing objects
 //
-// Objects are read in the version that was listed, or not at all. A brick of an object that was
-// absent consists of the fill value; that the object is still absent is looked at whenever the
-// brick is made.
+// Objects are read in the version that was listed, or not at all. A brick of an absent object
+// consists of the fill value; unless Config.TrustAbsence is set, each time such a brick is made the
+// object is checked to be still absent.
 package cubes

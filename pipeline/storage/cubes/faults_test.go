@@ -21,14 +21,14 @@ import (
 
 var errFault = errors.New("the disk does not answer")
 
-// failing is a storage of which one operation fails: each call counts, each object that is
-// visited, each read, and each look at memory.
+// failing is a storage in which one operation fails. Operations are calls, visits of objects,
+// reads, and lookups in memory.
 type failing struct {
 	storage.Storage
 	calls, at atomic.Int64
 }
 
-// fails counts an operation, and says whether it is the one.
+// fails counts an operation, and reports whether it is the one to fail.
 func (s *failing) fails() bool { return s.calls.Add(1) == s.at.Load() }
 
 func (s *failing) fault() error {
@@ -100,7 +100,7 @@ func (r *failingResident) Holds(offsetBytes, sizeBytes int64) bool {
 
 func (r *failingResident) ReadAt(p []byte, offsetBytes int64) bool {
 	if r.of.fails() {
-		for i := range p { // what it has is undefined then
+		for i := range p { // the buffer is undefined then
 			p[i] = 0xdd
 		}
 		return false
@@ -115,12 +115,12 @@ func (r *failingResident) Unchanged() error {
 	return r.Resident.Unchanged()
 }
 
-// noMemory is a storage of which nothing can be read from memory.
+// noMemory is a storage that can't be read from memory.
 type noMemory struct{ *failing }
 
 func (noMemory) OpenResident(storage.Object) (storage.Resident, error) { return nil, nil }
 
-// zipOf writes all files of a directory, stored, to a new Zip file.
+// zipOf writes all files of a directory, uncompressed, to a new zip file.
 func zipOf(t *testing.T, dir, path string) {
 	f, err := os.Create(path)
 	require.NoError(t, err)
@@ -147,8 +147,8 @@ func zipOf(t *testing.T, dir, path string) {
 	require.NoError(t, f.Close())
 }
 
-// For every n, the n-th operation of the storage below fails: whoever needed it gets an error, all
-// others right bytes; and what comes later is as if nothing had been.
+// For every n, the n-th operation of the storage below fails. Reads that needed it fail, all others
+// return the right bytes, and later reads are as if nothing had failed.
 func TestForEveryNTheNthOperationFails(t *testing.T) {
 	sharded, inShards := small, nested()["two"]
 	sharded.Shape, inShards.Shape = []int64{8, 20, 40}, []int64{8, 20, 40}
@@ -223,13 +223,13 @@ func TestForEveryNTheNthOperationFails(t *testing.T) {
 			for n := int64(1); n <= calls; n += step {
 				run(n)
 			}
-			// What can be done otherwise is, without a word: what memory does not have is read.
+			// Some failures are recovered from silently: what memory does not have is read.
 			require.Greater(t, failures, int(calls/step)/8)
 		})
 	}
 }
 
-// wantOf is want of the only cube, whatever its name is.
+// wantOf is want for the only cube, whatever its name.
 func (m *made) wantOf(t *testing.T) []byte {
 	for path := range m.cubes {
 		if path != "a.zarr" {

@@ -8,39 +8,40 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// future is what readers are going to read: which bricks, and when.
+// future is what readers are going to read: which bricks, and in which order.
 //
-// Readers are compared by positions: a reader's next record has that of what was passed last by
-// anybody when the reader began, and each further one the next. Of a reader that stands still, or is
-// slow, others pass all positions: then nothing is expected of it but what it says from then on.
+// Positions make readers comparable: when a reader begins, its next record gets the position that
+// any reader passed last, plus one, and each record after it the next. If a reader stands still or
+// is slow, others pass all of its positions; its expectations are then dropped until it announces
+// new ones.
 type future struct {
-	maxBricks int // that may be expected by all readers together
+	maxBricks int // bound of bricks, over all readers
 
 	mu      sync.Mutex
 	readers map[uint64]*expecting
-	bricks  int    // that are expected
+	bricks  int    // number of bricks expected
 	now     uint64 // the position that was passed last
 }
 
 // expecting is what one reader expects.
 type expecting struct {
-	located submission // what its records are located with
-	next    uint64     // position of the range behind the last one
+	located submission // scratch for locating its records
+	next    uint64     // position after that of the last range
 	ranges  queue[expectedRange]
-	dropped int // before ranges, of which it has not passed any since
+	dropped int // ranges dropped before it passed them
 }
 
-// expectedRange are the bricks of a range. One that a range has two parts of is there twice.
+// expectedRange is the bricks of a range. A brick that the range has two parts of is listed twice.
 type expectedRange struct {
 	position uint64
 	cells    []*cell
 
-	cube                   *cube // nil where nothing is known of it
+	cube                   *cube // nil if the object is unknown
 	offsetBytes, sizeBytes int64
 	epoch                  uint64
 }
 
-// Bounds of what is expected: a brick that is expected and has no memory costs about 200 bytes.
+// Bounds of future.maxBricks: an expected brick that is not cached costs about 200 bytes.
 const (
 	leastExpected = 16 << 10
 	mostExpected  = 256 << 10
@@ -52,8 +53,8 @@ func newFuture(memoryBytes int64) *future {
 
 var _ storage.Expecter = (*Storage)(nil)
 
-// Expect implements storage.Expecter. Bricks that are read as they are stored are not kept, so
-// that nothing is expected of them.
+// Expect implements storage.Expecter. Bricks that are stored uncompressed are not cached, so they
+// are not expected either.
 func (s *Storage) Expect(reader uint64, next []storage.Range) int {
 	f := s.future
 	f.mu.Lock()
@@ -83,7 +84,7 @@ func (s *Storage) Expect(reader uint64, next []storage.Range) int {
 	return len(next)
 }
 
-// expect wants the bricks of a range, or their blocks.
+// expect notes that the bricks of a range, or their blocks, are wanted.
 func (s *Storage) expect(b *submission, x *expectedRange) (list []*cell) {
 	c := x.cube
 	if c == nil {
@@ -118,7 +119,7 @@ func (s *Storage) expect(b *submission, x *expectedRange) (list []*cell) {
 	return list
 }
 
-// expectAgain says all that is expected of a field again: blocks of it are cells from now on.
+// expectAgain recomputes what is expected of a field after its blocks have become cells.
 func (s *Storage) expectAgain(f *field) {
 	s.future.mu.Lock()
 	defer s.future.mu.Unlock()
@@ -129,7 +130,7 @@ func (s *Storage) expectAgain(f *field) {
 				continue
 			}
 			was := x.cells
-			if x.cells = nil; s.future.bricks < s.future.maxBricks { // more than before may be too many
+			if x.cells = nil; s.future.bricks < s.future.maxBricks { // the new list may be longer than the old one
 				x.cells = s.expect(&r.located, x)
 			}
 			s.unwantCells(x.position, was)
@@ -177,8 +178,8 @@ func (s *Storage) Forget(reader uint64) {
 	}
 }
 
-// unwant takes the first n ranges of a reader off, and gives the position of the last. future.mu
-// is held.
+// unwant removes the first n ranges of a reader, and returns the position of the last one. The
+// caller holds future.mu.
 func (s *Storage) unwant(r *expecting, n int) (last uint64) {
 	s.cells.mu.Lock()
 	defer s.cells.mu.Unlock()

@@ -12,15 +12,15 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Bricks of a part of an array, read in an order without pattern: with what is going to be read
-// known, fewer are decoded, and all bytes are the same.
+// Bricks of part of an array are read in random order. If the coming reads are known, fewer bricks
+// are decoded, and all bytes are the same.
 func TestWhatIsExpectedIsDecodedLessOftenAndReadsTheSame(t *testing.T) {
 	a := small
 	a.Codec = encode.BloscLZ4
 	decoded := map[bool]uint64{}
 	for _, told := range []bool{false, true} {
 		m := open(t, a, smallCrops, uring.HugePageBytes)
-		// Memory of a few bricks, each in a page of its own.
+		// Memory for a few bricks, each in its own pages.
 		m.cells.arena.maxBytes = 6 * 4096
 		want, c := m.want(), m.cubes["a.zarr"]
 		order := rand.New(rand.NewPCG(3, 4)).Perm(int(c.Cut.Total()))
@@ -48,7 +48,7 @@ func TestWhatIsExpectedIsDecodedLessOftenAndReadsTheSame(t *testing.T) {
 	require.Less(t, decoded[true], decoded[false]*9/10)
 }
 
-// What is kept in mind is bounded, whatever readers expect. What did not fit may be said again.
+// What is remembered is bounded, whatever readers expect. What did not fit may be announced again.
 func TestExpectationsAreBounded(t *testing.T) {
 	a := small
 	a.Codec = encode.BloscLZ4
@@ -77,8 +77,8 @@ func TestExpectationsAreBounded(t *testing.T) {
 	m.Forget(1)
 }
 
-// A reader that has expected much and reads no more does not keep others from having the memory:
-// once they have passed all that was expected when it said so, nothing is kept for it.
+// A reader that expects much and then stops reading does not keep memory from others: once they
+// have passed the positions that it expected, nothing is kept for it.
 func TestAReaderThatStandsStillDoesNotHoldMemory(t *testing.T) {
 	a := small
 	a.Codec = encode.BloscLZ4
@@ -106,7 +106,7 @@ func TestAReaderThatStandsStillDoesNotHoldMemory(t *testing.T) {
 			}
 		}
 		decoded[stands] = m.Stats().Decoded
-		if stands { // it goes on where it stood
+		if stands { // it continues where it stopped
 			m.Passed(2, 15)
 			require.Equal(t, 4, m.Expect(2, ranges[:4]))
 			m.Passed(2, 5)

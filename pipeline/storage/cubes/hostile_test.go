@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// What is no file in an object's place is found when objects are listed; when it has come since, the
-// brick that would be absent is made.
+// A pipe, device or socket in the place of an object is found when objects are listed. If it
+// appears later, it is found when the brick that would be absent is made.
 func TestAPipeInAnObjectsPlaceIsNoAbsentObject(t *testing.T) {
 	a := small
 	a.Object = a.Brick

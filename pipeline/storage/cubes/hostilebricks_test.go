@@ -19,10 +19,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// brickBytes is the size of the one brick of a store that writeOne writes.
+// brickBytes is the size of the only brick of a store that writeOne writes.
 const brickBytes = 1 << 10
 
-// writeOne writes an array of version 2 that is one brick.
+// writeOne writes a version 2 array with one brick.
 func writeOne(t *testing.T, codec string, stored []byte) string {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, ".zarray"), fmt.Appendf(nil, `{"zarr_format": 2, "shape": [%d], "chunks": [%d], "dtype": "|u1",
@@ -31,7 +31,7 @@ func writeOne(t *testing.T, codec string, stored []byte) string {
 	return dir
 }
 
-// readOne reads it, and says what that has allocated.
+// readOne reads it, and returns how many bytes that allocated.
 func readOne(t *testing.T, dir string) (got []byte, bytes int64, err error) {
 	m, in := openStored(t, dir, Config{Spec: spec.Zarr{Crop: []spec.DimValue{{Value: brickBytes}}}})
 	first := allocated(func() { got, err = m.read(m.object.SizeBytes-brickBytes, brickBytes, 0) })
@@ -41,7 +41,7 @@ func readOne(t *testing.T, dir string) (got []byte, bytes int64, err error) {
 	return got, bytes, err
 }
 
-// compress are encoders of what the codecs of version 2 decode.
+// compress are encoders for the codecs of version 2.
 var compress = map[string]func(t *testing.T, b []byte) []byte{
 	"gzip": func(t *testing.T, b []byte) []byte {
 		return through(t, b, func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) })
@@ -97,11 +97,12 @@ func TestBricksThatDecodeToAnotherSizeAreNamedAndBounded(t *testing.T) {
 	}
 }
 
-// What a frame says of itself is no reason to take as much memory.
+// A frame's claims about its size must not cause as much memory to be allocated.
 func TestFramesThatClaimALotTakeLittle(t *testing.T) {
 	le := binary.LittleEndian
 	claims := map[string][2]string{
-		// A frame of 2^60 bytes in a window of as many, and one of 2^31 in a window of 128 MiB.
+		// A frame of 2^60 bytes with a window of the same size, and one of 2^31 bytes with a window
+		// of 128 MiB.
 		"zstd, 2^60 bytes":  {"zstd", "\x28\xb5\x2f\xfd\xe0" + string(le.AppendUint64(nil, 1<<60)) + "\x01\x00\x00"},
 		"zstd, a window":    {"zstd", "\x28\xb5\x2f\xfd\x00\xf8\x01\x00\x00"},
 		"zstd, 128 MiB":     {"zstd", "\x28\xb5\x2f\xfd\x80\x88" + string(le.AppendUint32(nil, 1<<31)) + "\x01\x00\x00"},
@@ -118,7 +119,7 @@ func TestFramesThatClaimALotTakeLittle(t *testing.T) {
 	}
 }
 
-// An object that is larger than any brick can be is not read at all, as is one without bytes.
+// An object larger than any brick can be is not read at all, nor is an empty one.
 func TestObjectsOfImpossibleSizesAreNotRead(t *testing.T) {
 	for size, want := range map[int64]string{0: "0 bytes are stored for a chunk of 1024 bytes", 1 << 40: "1099511627776 bytes are stored for a chunk of 1024 bytes"} {
 		dir := writeOne(t, "zstd", nil)
@@ -167,7 +168,7 @@ func TestBuffersOfBloscThatLieAreNamedAndBounded(t *testing.T) {
 				require.NoError(t, os.WriteFile(path, c.lie(b), 0o644))
 				m, _ := openStored(t, dir, Config{})
 				first := int64(len(m.cubes["a.zarr"].header))
-				_, err = m.read(first, 2, 0) // few elements: a block is enough, if there are several
+				_, err = m.read(first, 2, 0) // few elements: one block is enough, if there are several
 				require.ErrorContains(t, err, "c/0/0/0: chunk (0,0,0) at [0, ")
 				require.ErrorContains(t, err, ": blosc: ")
 				require.ErrorContains(t, err, c.want)

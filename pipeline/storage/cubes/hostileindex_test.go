@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// allocated is how many bytes were allocated meanwhile, also those that are free again.
+// allocated returns how many bytes do allocates, including those that are freed again.
 func allocated(do func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -28,11 +28,11 @@ func allocated(do func()) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// inside is a storage that fails a test when a read leaves its object.
+// inside is a storage that fails the test if a read leaves its object.
 type inside struct {
 	storage.Storage
 	t     *testing.T
-	bytes atomic.Int64 // that were asked for
+	bytes atomic.Int64 // requested
 }
 
 func (s *inside) Submit(reads []*storage.Read) {
@@ -59,7 +59,8 @@ func openStored(t *testing.T, dir string, c Config) (*made, *inside) {
 	return m, in
 }
 
-// setIndex replaces entries of a shard of small: 2·2·2 bricks, whose index lies at one of its ends.
+// setIndex replaces index entries of a shard of small. The shard has 2·2·2 bricks, and its index is
+// at one of its ends.
 func setIndex(t *testing.T, a encode.Array, path string, set func(entries [][2]uint64, size, index uint64)) {
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -87,13 +88,13 @@ func setIndex(t *testing.T, a encode.Array, path string, set func(entries [][2]u
 	require.NoError(t, os.WriteFile(path, b, 0o644))
 }
 
-// Whoever writes a shard writes its checksum, too: what an index says is looked at entry by entry. The
-// check before a mount names what is wrong, and so does a read without one.
+// The writer of a shard also writes its checksum, so the entries of an index are checked one by
+// one. The check before a mount reports what is wrong, and so does a read without a check.
 func TestIndexesThatLieAreNamedAndNeverFollowed(t *testing.T) {
 	for name, c := range map[string]struct {
 		set  func(e [][2]uint64, size, index uint64)
 		want string
-		read bool // without a check, other bytes of the same object are a brick's
+		read bool // without a check, other bytes of the same object are read as the brick
 	}{
 		"past the end":          {func(e [][2]uint64, size, _ uint64) { e[1][0] = size - e[1][1] + 1 }, "chunk 1 at [", false},
 		"begins behind the end": {func(e [][2]uint64, size, _ uint64) { e[1] = [2]uint64{size + 1, 0} }, "chunk 1 at [", false},
@@ -132,7 +133,7 @@ func TestIndexesThatLieAreNamedAndNeverFollowed(t *testing.T) {
 	}
 }
 
-// Bricks at the same place, as of a writer that stores equal ones once, are no damage.
+// Bricks at the same place, as a writer that stores equal ones once makes them, are not damage.
 func TestBricksMayLieAtTheSamePlace(t *testing.T) {
 	a := small
 	a.Codec = encode.BloscLZ4
@@ -148,7 +149,7 @@ func TestBricksMayLieAtTheSamePlace(t *testing.T) {
 	require.NotEqual(t, m.want(), whole)
 }
 
-// A file may be long and have nothing: what its indexes take is bounded all the same.
+// A sparse file may be long and empty: the memory of its indexes is bounded all the same.
 func TestIndexesThatAreCheckedAtATimeAreBounded(t *testing.T) {
 	for bricks, want := range map[int64]int{1: 32, 4096: 32, 1 << 17: 25, 1 << 20: 3, 1 << 24: 1} {
 		f := &field{Field: &listing.Field{Array: &zarr.Array{Object: []int64{4 * bricks}, Brick: []int64{4}}}}

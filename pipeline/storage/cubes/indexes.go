@@ -8,39 +8,39 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// object names an object of an array.
+// object identifies an object of an array.
 type object struct {
 	field  *field
 	number int64
 }
 
-// shard names a shard of an array. One of level 0 is an object, one of the next lies in one of those.
+// shard identifies a shard of an array. A shard of level 0 is an object, and one of the next level
+// lies within one of those.
 type shard struct {
 	field  *field
 	level  int
-	number int64 // in C order of all of that level
+	number int64 // in C order of all shards of its level
 }
 
-// indexes are those of shards that were read, the ones that were used last. They are bounded, but
-// for one.
+// indexes is an LRU cache of shard indexes. It is bounded, except that one index is always kept.
 type indexes struct {
 	maxBytes int64
 
 	mu    sync.Mutex
 	held  int64
 	byKey map[shard]*list.Element // of *index
-	used  list.List               // the oldest first
-	// waiting are the tasks that want an index which is being read.
+	used  list.List               // least recently used first
+	// waiting are the tasks that need an index which is being read.
 	waiting map[shard][]*task
 }
 
-// index says where the bricks of a shard lie in its object, or the shards in it.
+// index holds the places, within the object, of the bricks of a shard, or of the shards in it.
 type index struct {
 	of     shard
 	places []zarr.Place
 }
 
-// placeBytes is what an entry of an index takes.
+// placeBytes is the size of an index entry.
 const placeBytes = int64(unsafe.Sizeof(zarr.Place{}))
 
 func (x *index) bytes() int64 { return int64(len(x.places)) * placeBytes }
@@ -49,8 +49,8 @@ func newIndexes(maxBytes int64) *indexes {
 	return &indexes{maxBytes: maxBytes, byKey: map[shard]*list.Element{}, waiting: map[shard][]*task{}}
 }
 
-// find gives the index of a shard. Where it is not known, t waits for it; first says that
-// nobody reads it yet: the caller does, and calls came.
+// find returns the index of a shard. If it is not cached, t waits for it; first reports that the
+// index is not being read yet, so the caller has to read it and call came.
 func (x *indexes) find(o shard, t *task) (places []zarr.Place, first bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -63,7 +63,7 @@ func (x *indexes) find(o shard, t *task) (places []zarr.Place, first bool) {
 	return nil, !reading
 }
 
-// came keeps an index, nil where it could not be read, and gives those who waited for it.
+// came stores an index, or nil if it could not be read, and returns the tasks that waited for it.
 func (x *indexes) came(o shard, places []zarr.Place) []*task {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// oneAtATime is a storage that reads one range after the other, however many are asked for. It
-// counts the bytes that wait, or are read.
+// oneAtATime is a storage that reads one range at a time, however many are submitted. It counts the
+// bytes that are waiting or being read.
 type oneAtATime struct {
 	storage.Storage
 	asked chan *storage.Read
@@ -57,8 +57,8 @@ func (s *oneAtATime) Close() error {
 	return s.Storage.Close()
 }
 
-// All bricks of a shard are wanted before its index is there. When it comes, they are not read all
-// at once.
+// All bricks of a shard are wanted before its index has been read. When it has, they are not all
+// read at once.
 func TestBricksThatWaitedForAnIndexAreReadWithinTheBound(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	a := small

@@ -16,22 +16,22 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// LeftOut says which crops of a cube are in no order, because they would need what is not there
-// (Config.SkipDamaged, spec.MissingSkip).
+// LeftOut describes the crops of a cube that are left out of the order because they need something
+// that is missing or damaged (Config.SkipDamaged, spec.MissingSkip).
 type LeftOut struct {
-	// Crops is how many.
+	// Crops is the number of crops left out.
 	Crops uint64
-	// Absent is how many bricks are not stored, where crops that need one are left out.
+	// Absent is the number of bricks that are not stored, if crops that need one are left out.
 	Absent int64
-	// Damaged is how many objects are damaged, and First says what is wrong with some.
+	// Damaged is the number of damaged objects, and First describes some of them.
 	Damaged int
 	First   []string
 }
 
-// maxLackBricks bounds the bricks of an array of which it is known whether they are there: a GiB.
+// maxLackBricks bounds the bricks of an array in a lacking, to a GiB of bits.
 const maxLackBricks = 1 << 33
 
-// lacking are the bricks of a field that no crop may need, a bit each, the lowest first.
+// lacking is a bitmap of the bricks of a field that no kept crop may need, lowest first.
 type lacking []uint64
 
 func (l lacking) has(brick int64) bool { return l[brick>>6]>>(brick&63)&1 != 0 }
@@ -48,7 +48,7 @@ func (l lacking) count() (n int64) {
 	return n
 }
 
-// leaveOut finds the crops that are left out of a cube, and makes its cut one without them.
+// leaveOut finds the crops to leave out of a cube, and replaces its cut by one without them.
 func (s *Storage) leaveOut(ctx context.Context, c *cube) error {
 	absent, damaged := s.config.Spec.Missing == spec.MissingSkip, s.config.SkipDamaged
 	if !absent && !damaged || c.Cut.Total() == 0 {
@@ -66,7 +66,7 @@ func (s *Storage) leaveOut(ctx context.Context, c *cube) error {
 			return fmt.Errorf("%s: %w", c.Object.Path, err)
 		}
 		if !damaged && d.count > 0 {
-			d = damages{} // Check says it
+			d = damages{} // Check reports them
 		}
 		lacks[k] = l
 		if absent {
@@ -92,7 +92,7 @@ func (s *Storage) leaveOut(ctx context.Context, c *cube) error {
 	return nil
 }
 
-// anyLeft is an error where all crops of all cubes are left out.
+// anyLeft returns an error if all crops of all cubes are left out.
 func anyLeft(cubes map[string]*cube) error {
 	damaged, err := &storage.DamagedError{Shards: len(cubes)}, error(nil)
 	for _, path := range slices.Sorted(maps.Keys(cubes)) {
@@ -115,7 +115,7 @@ func anyLeft(cubes map[string]*cube) error {
 	return damaged
 }
 
-// reason is why crops are left out.
+// reason returns why crops are left out.
 func (l *LeftOut) reason() string {
 	switch {
 	case l.Damaged == 0:
@@ -127,7 +127,8 @@ func (l *LeftOut) reason() string {
 	}
 }
 
-// lacking finds the bricks of a field that are absent, if asked, and those of damaged objects.
+// lacking returns the bricks of a field that are in damaged objects and, if absent is set, those
+// that are not stored.
 func (s *Storage) lacking(ctx context.Context, f *field, absent bool, d *damages) (lacking, error) {
 	l := make(lacking, (f.bricks.Total()+63)/64)
 	if absent {
@@ -179,8 +180,9 @@ func (s *Storage) lacking(ctx context.Context, f *field, absent bool, d *damages
 	return l, ctx.Err()
 }
 
-// placesIn says where the bricks of an object are that is a shard, in the order of eachBrick. It reads
-// all indexes in it. wrong is why one of them can't be one, err why it can't be read.
+// placesIn returns the places of the bricks in an object that is a shard, in the order of
+// eachBrick. It reads all indexes in the object. wrong is why one of them is invalid, err why one
+// can't be read.
 func (s *Storage) placesIn(ctx context.Context, f *field, o storage.Object, number int64) (places []zarr.Place, wrong, err error) {
 	indexes := map[shard][]zarr.Place{}
 	find := func(brick []int64) (p zarr.Place) {
@@ -208,7 +210,7 @@ func (s *Storage) placesIn(ctx context.Context, f *field, o storage.Object, numb
 	return places, wrong, err
 }
 
-// eachBrick calls visit for the bricks of an object that have elements of the array. place is
+// eachBrick calls visit for the bricks of an object that have elements of the array. place is only
 // valid during the call.
 func (f *field) eachBrick(object int64, visit func(brick int64, place []int64)) {
 	a := f.Array
@@ -229,11 +231,12 @@ func (f *field) eachBrick(object int64, visit func(brick int64, place []int64)) 
 	}
 }
 
-// keptWork is how many crops are looked at in one piece of work; a multiple of 64, so that no two
+// keptWork is how many crops one piece of work examines; a multiple of 64, so that no two pieces
 // share a word of bits.
 const keptWork = 1 << 14
 
-// kept are the crops that need no brick that lacks, a bit an ordinal; nil where that are all.
+// kept returns a bitmap, by ordinal, of the crops that need no lacking brick; nil if that is all of
+// them.
 func (c *cube) kept(ctx context.Context, lacks []lacking) ([]uint64, error) {
 	any := false
 	for _, l := range lacks {
@@ -265,7 +268,7 @@ func (c *cube) kept(ctx context.Context, lacks []lacking) ([]uint64, error) {
 	return kept, ctx.Err()
 }
 
-// mark sets the bits of the crops from … to-1 that are kept, and says whether they all are.
+// mark sets the bits of the crops from … to-1 that are kept, and reports whether all of them are.
 func (c *cube) mark(kept []uint64, from, to uint64, lacks []lacking) bool {
 	spot, crops, all := c.Cut.NewSpot(), make([]*zarr.Crop, len(c.fields)), true
 	for k := range crops {
@@ -282,10 +285,10 @@ func (c *cube) mark(kept []uint64, from, to uint64, lacks []lacking) bool {
 	return all
 }
 
-// errLacks ends a walk through the bricks of a crop.
+// errLacks ends the walk over the bricks of a crop.
 var errLacks = fmt.Errorf("a chunk is missing")
 
-// needs says whether a crop may need a brick that lacks, in any epoch.
+// needs reports whether a crop may need a lacking brick, in any epoch.
 func (c *cube) needs(spot *zarr.Spot, crops []*zarr.Crop, lacks []lacking) bool {
 	for k, f := range c.fields {
 		c.Cut.Reach(k, crops[k], spot)
@@ -301,7 +304,7 @@ func (c *cube) needs(spot *zarr.Spot, crops []*zarr.Crop, lacks []lacking) bool 
 	return false
 }
 
-// LeftOut says what is left out of a cube that was listed.
+// LeftOut returns what is left out of a listed cube.
 func (s *Storage) LeftOut(path string) LeftOut {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,7 +314,7 @@ func (s *Storage) LeftOut(path string) LeftOut {
 	return LeftOut{}
 }
 
-// Reason says why crops are left out of a cube; "" where none are.
+// Reason returns why crops are left out of a cube, or "" if none are.
 func (l LeftOut) Reason() string {
 	if l.Crops == 0 {
 		return ""

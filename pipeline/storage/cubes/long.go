@@ -7,51 +7,52 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/blosc"
 )
 
-// A long brick, of which blocks are wanted, is read in steps: first its head, which says where the
-// blocks lie, then these. Any brick may turn out to be read better as a whole, or to be damaged: then
-// that is what is read next, and has the last word.
+// If only some blocks of a long brick are wanted, it is read in steps: first its head, which holds
+// the offsets of the blocks, and then the blocks. At any step it may turn out that reading the
+// whole brick is better, or that the brick is damaged. Then the whole brick is read next, and its
+// result counts.
 
-// From which size on, as it is stored, a brick's head is read first: in memory it costs a system call,
-// else a wait.
+// A brick's head is read first from this stored size on. In memory the second step costs a system
+// call; below, it costs a wait.
 const (
 	longInMemory = 64 << 10
 	longBelow    = 1 << 20
 )
 
-// Blocks that lie so near to each other are read together.
+// Blocks at most this far apart are read together.
 const (
 	blockGapInMemory = 4 << 10
 	blockGapBelow    = 64 << 10
 )
 
-// headBytes is how much of a brick is read first while the size of its blocks is not known.
+// headBytes is how much of a brick is read first while its block size is not known.
 const headBytes = 4 << 10
 
-// steps is how far the reading of a long brick is.
+// steps is the state of reading a long brick.
 type steps struct {
-	head   []byte // nil where it has not come
+	head   []byte // nil until it has been read
 	header blosc.Header
-	asked  []stretch // what is read now
-	whole  bool      // which is all of the brick
+	asked  []stretch // what is being read now
+	whole  bool      // asked is the whole brick
 	gap    int64
 
-	failed error // of what was asked of the storage below
-	left   int   // of that, what has not come; Storage.mu is held
+	failed error // the first error of the reads below
+	left   int   // reads below that have not completed; guarded by Storage.mu
 }
 
-// stretch is a range of a stored brick, with some of its blocks.
+// stretch is a range of a stored brick, with the wanted blocks that begin in it.
 type stretch struct {
 	begin, end int64
 	blocks     []int
 	bytes      []byte
 }
 
-// long says whether a brick's head is read first.
+// long reports whether a brick's head is read first.
 func (t *task) long(least int64) bool {
 	return t.place.SizeBytes >= least && t.field.Array.Chain.Blocks() && t.field.blockBytes.Load() != blocksNone
 }
 
-// start begins the reading of a long brick.
+// start begins reading a long brick.
 func (t *task) start(gap int64) {
 	n := int64(headBytes)
 	if size := t.field.blockSize(); size > 0 {
@@ -60,7 +61,8 @@ func (t *task) start(gap int64) {
 	t.steps = &steps{asked: []stretch{{end: min(n, t.place.SizeBytes)}}, gap: gap}
 }
 
-// step goes on with what was asked, which has come. It is false where the brick is done, with an error or nil.
+// step continues after the read of what was asked. more is false if the brick is done, with err or
+// nil.
 func (w *worker) step(t *task) (more bool, err error) {
 	s := t.steps
 	for i := range s.asked {
@@ -93,7 +95,7 @@ func (t *task) stepWhole() {
 	t.steps.whole, t.steps.asked = true, []stretch{{end: t.place.SizeBytes}}
 }
 
-// stepHead finds out from the head what is read next. There always is something.
+// stepHead decides from the head what to read next. There always is something.
 func (w *worker) stepHead(t *task) bool {
 	s := t.steps
 	head := s.asked[0].bytes
@@ -109,7 +111,7 @@ func (w *worker) stepHead(t *task) bool {
 		return true
 	}
 	if some && h.Stored() {
-		some = false // what is wanted of it could be read alone; such bricks are rare
+		some = false // its wanted bytes could be read alone, but such bricks are rare
 	}
 	if !some || !s.cut(h, head, list) {
 		t.stepWhole()
@@ -119,8 +121,8 @@ func (w *worker) stepHead(t *task) bool {
 	return true
 }
 
-// cut asks for the blocks of a list, near ones together. It is false where the starts are wrong, or more
-// than half of the buffer would be read.
+// cut asks for the blocks of list, with neighbours in one read. It returns false if the offsets are
+// wrong, or if more than half of the buffer would be read.
 func (s *steps) cut(h blosc.Header, head []byte, list []int) bool {
 	var asked []stretch
 	bytes := int64(0)
@@ -132,11 +134,11 @@ func (s *steps) cut(h blosc.Header, head []byte, list []int) bool {
 		}
 	}
 	sorted := append(slices.Clone(starts), h.StoredBytes)
-	slices.Sort(sorted) // writers put blocks in any order
+	slices.Sort(sorted) // writers store blocks in any order
 	for _, b := range list {
 		begin := starts[b]
 		next, _ := slices.BinarySearch(sorted, begin+1)
-		end := h.StoredBytes // or where the next block begins
+		end := h.StoredBytes // or the beginning of the next block
 		if next < len(sorted) {
 			end = sorted[next]
 		}
@@ -154,7 +156,7 @@ func (s *steps) cut(h blosc.Header, head []byte, list []int) bool {
 	return 2*bytes <= h.StoredBytes
 }
 
-// readLong reads a long brick that is in memory. It is false where it is not, or not all of it.
+// readLong reads a long brick that is in memory. inMemory is false if some of it is not.
 func (w *worker) readLong(o *opened, t *task) (inMemory bool, err error) {
 	t.start(blockGapInMemory)
 	for more := true; more && err == nil; more, err = w.step(t) {
@@ -178,7 +180,7 @@ func (w *worker) readLong(o *opened, t *task) (inMemory bool, err error) {
 	return true, err
 }
 
-// submitSteps gives the reads of what is asked next of a long brick, and counts them as under way.
+// submitSteps returns the reads for the next step of a long brick, and counts them as under way.
 func (w *worker) submitSteps(t *task) (reads []*storage.Read) {
 	s, size := t.steps, int64(0)
 	for i := range s.asked {
@@ -194,7 +196,7 @@ func (w *worker) submitSteps(t *task) (reads []*storage.Read) {
 	return reads
 }
 
-// cameStretch counts what has come off; the last one goes on.
+// cameStretch counts a completed read off. The last one queues the next step.
 func (s *Storage) cameStretch(t *task, err error) {
 	s.mu.Lock()
 	if err != nil && t.steps.failed == nil {
@@ -208,7 +210,7 @@ func (s *Storage) cameStretch(t *task, err error) {
 	}
 }
 
-// cameSteps goes on with a long brick of which has come what was asked.
+// cameSteps continues a long brick after its reads have completed.
 func (w *worker) cameSteps(t *task) {
 	s, size := t.steps, int64(0)
 	for _, a := range s.asked {
@@ -223,7 +225,7 @@ func (w *worker) cameSteps(t *task) {
 	if more {
 		reads := w.submitSteps(t)
 		w.returned(size)
-		w.under.Submit(reads) // from here on it is another worker's
+		w.under.Submit(reads) // from here on another worker may own it
 		return
 	}
 	t.steps = nil

@@ -18,7 +18,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// steppy is an array of long bricks, of which crops of few steps want few blocks: 57 KiB in 113 of them.
+// steppy is an array of long bricks whose crops have few steps and so want few blocks: a brick has
+// 57 KiB in 113 blocks.
 var steppy = encode.Array{
 	Shape: []int64{390, 9, 40}, Brick: []int64{200, 9, 16}, Object: []int64{400, 9, 32}, Dims: []string{"t", "y", "x"},
 	DataType: "uint16", ItemBytes: 2, Fill: 77, Codec: encode.BloscLZ4, BlockBytes: 512,
@@ -29,10 +30,10 @@ var steppyCrops = spec.Zarr{
 	Stride: []spec.DimValue{{Dim: "t", Value: 4}, {Dim: "y", Value: 2}, {Dim: "x", Value: 9}},
 }
 
-// notInMemory hides that a storage's objects may be in memory.
+// notInMemory hides that a storage can be read from memory.
 type notInMemory struct{ storage.Storage }
 
-// openLong opens an array of which every brick is long, in memory or not.
+// openLong opens an array whose bricks are all long, readable from memory or not.
 func openLong(t testing.TB, a encode.Array, z spec.Zarr, memory int64, resident bool) *made {
 	m := &made{dir: t.TempDir(), array: a}
 	m.absent = write(t, m.dir, a)
@@ -47,7 +48,7 @@ func openLong(t testing.TB, a encode.Array, z spec.Zarr, memory int64, resident 
 	return m
 }
 
-// ranges are all records of a storage, in an order without pattern.
+// ranges returns all records of a storage in random order.
 func (m *made) ranges(seed uint64) []storage.Range {
 	c := m.cubes["a.zarr"]
 	var list []storage.Range
@@ -109,7 +110,8 @@ func TestCropsOfLongBricksAreTheSameForAnyMemoryWhetherExpectedOrNot(t *testing.
 	}
 }
 
-// Blocks that are wanted again are found, also by those who said so before it was known how long blocks are.
+// Blocks that are wanted again are found in the cache, even if they were expected before the block
+// size was known.
 func TestEachBlockIsDecodedOnceWhereMemoryHasAllAndTheFutureIsKnown(t *testing.T) {
 	for _, resident := range []bool{false, true} {
 		m := openLong(t, steppy, steppyCrops, 1<<20, resident)
@@ -128,7 +130,7 @@ func TestEachBlockIsDecodedOnceWhereMemoryHasAllAndTheFutureIsKnown(t *testing.T
 	}
 }
 
-// Of a brick of which few blocks are wanted, little more than these is read.
+// If few blocks of a brick are wanted, little more than these is read.
 func TestOfALongBrickLittleMoreIsReadThanItsHeadAndTheWantedBlocks(t *testing.T) {
 	for _, resident := range []bool{false, true} {
 		m := openLong(t, steppy, steppyCrops, 0, resident)
@@ -172,7 +174,8 @@ func TestALongBrickWhoseBlocksAreDamagedIsNamed(t *testing.T) {
 	}
 }
 
-// A long brick of an object that is rewritten between its head and its blocks gives an error, or what it was.
+// If the object of a long brick is rewritten between the reads of its head and of its blocks, the
+// result is an error or the old bytes.
 func TestALongBrickOfAnObjectThatIsRewrittenIsNeverMixed(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	for _, resident := range []bool{false, true} {
@@ -210,7 +213,7 @@ func TestALongBrickOfAnObjectThatIsRewrittenIsNeverMixed(t *testing.T) {
 	}
 }
 
-// rewriting is a storage whose objects are overwritten before a read, or a look at memory.
+// rewriting is a storage whose objects are overwritten before a read or a lookup in memory.
 type rewriting struct {
 	storage.Storage
 	from, to string

@@ -8,33 +8,34 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// opened is an object that a worker has open, to read what memory has of it.
+// opened is an object that a worker keeps open, to read from it the bytes that are in memory.
 type opened struct {
 	of       object
 	listed   storage.Object
 	present  bool
-	resident storage.Resident // nil where nothing can be read so
+	resident storage.Resident // nil if it can't be read that way
 }
 
-// close closes it. Who still has it in hand finds nothing in memory any more.
+// close closes it. Code that still holds it then finds nothing in memory.
 func (o *opened) close() {
 	if o.resident != nil {
 		_ = o.resident.Close() // it was only read
-		o.resident = nil       // who still has o reads below
+		o.resident = nil       // users that still hold o read from the storage below
 	}
 }
 
-// Bounds of the objects that are open: of all workers together, but for leastOpened of each. Crops of a
-// region go back and forth between as many as lie around it.
+// Bounds of the open objects: openedByAll for all workers together, but at least leastOpened for
+// each. Crops of one region alternate between the objects around it.
 const (
 	openedByAll = 128
 	leastOpened = 4
 )
 
-// mostOpened is how many objects a worker of so many has open at a time, those that it read last.
+// mostOpened returns how many objects each of the given number of workers keeps open: the most
+// recently read.
 func mostOpened(workers int) int { return max(openedByAll/workers, leastOpened) }
 
-// open opens an object, or finds it open.
+// open returns an object, opening it if need be.
 func (w *worker) open(of object) *opened {
 	i := slices.IndexFunc(w.opened, func(o *opened) bool { return o.of == of })
 	var o *opened
@@ -47,7 +48,7 @@ func (w *worker) open(of object) *opened {
 	if o.listed, o.present = of.field.Object(of.number); o.present && w.Storage.resident != nil {
 		if r, err := w.Storage.resident.OpenResident(o.listed); err == nil {
 			o.resident = r
-		} // the ordinary read says what is wrong
+		} // otherwise the ordinary read returns the error
 	}
 	if len(w.opened) == w.mostOpened {
 		w.opened[0].close()
@@ -57,33 +58,33 @@ func (w *worker) open(of object) *opened {
 	return o
 }
 
-// leave closes an object that is not the one any more that was listed.
+// leave closes an object that is no longer the version that was listed.
 func (w *worker) leave(o *opened) {
 	o.close()
 	w.opened = slices.DeleteFunc(w.opened, func(x *opened) bool { return x == o })
 }
 
-// outcome is a task that was done by bytes which may not be those that were listed.
+// outcome is a task done with bytes that may not be of the listed version.
 type outcome struct {
 	t   *task
 	err error
 }
 
-// What is read together: bricks that lie side by side.
+// Bounds for reading neighbouring bricks together.
 const (
-	togetherBytes    = 128 << 10 // a worker's cache has room for it, and for a brick
+	togetherBytes    = 128 << 10 // a worker's CPU cache has room for it and for a brick
 	togetherGapBytes = 1 << 10
 )
 
-// readMemory does tasks of an object whose bytes are in memory. That it was the one that was
-// listed is looked at behind the last of them, and only then any ends. Of the others, w.below
-// gets those whose bytes are not in memory.
+// readMemory does those tasks whose bytes are in memory. Only after the last of them it checks that
+// the object is still the listed version, and only then the tasks end. The tasks whose bytes are
+// not in memory are appended to w.below.
 func (w *worker) readMemory(o *opened, reads []*task) {
 	slices.SortFunc(reads, func(a, b *task) int { return cmp.Compare(a.offset(), b.offset()) })
 	w.made = w.made[:0]
 	reads = slices.DeleteFunc(reads, func(t *task) bool {
 		if t.size() > t.field.usual.stored {
-			w.below = append(w.below, t) // there is no room for it yet: when it has come there is
+			w.below = append(w.below, t) // there is no room for it yet; it gets room when its read has completed
 			return true
 		}
 		if !t.long(w.longInMemory) {
@@ -127,13 +128,14 @@ func (w *worker) readMemory(o *opened, reads []*task) {
 		if right {
 			m.t.finish(m.err)
 		} else {
-			w.below = append(w.below, m.t) // the ordinary read says what is wrong
+			w.below = append(w.below, m.t) // the ordinary read returns the error
 		}
 	}
 	clear(w.made)
 }
 
-// indexInMemory reads an index that is in memory. The bytes are the worker's, until it reads again.
+// indexInMemory reads an index that is in memory. The bytes belong to the worker, until its next
+// read.
 func (w *worker) indexInMemory(of object, p zarr.Place) ([]byte, bool) {
 	o := w.open(of)
 	if o.resident == nil {

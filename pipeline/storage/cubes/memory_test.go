@@ -13,9 +13,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// changesOnce is a storage in whose memory one of the objects is another for a moment: the change
-// number fail that is asked for. Reads of the storage itself are answered before Submit returns, and
-// those of an index also have been noted by then.
+// changesOnce is a storage in which one object appears changed once, at call number fail of
+// Unchanged. Submit returns only after its reads have been answered and, for an index, after the
+// answer has been processed.
 type changesOnce struct {
 	storage.Storage
 	noted func() bool
@@ -42,7 +42,7 @@ func (s *changesOnce) OpenResident(o storage.Object) (storage.Resident, error) {
 	return &watched{changesOnce: s, under: r}, nil
 }
 
-// Submit reads each range, and waits until what comes of it has been noted.
+// Submit reads each range, and waits until the answer has been processed.
 func (s *changesOnce) Submit(reads []*storage.Read) {
 	for _, r := range reads {
 		came := make(chan error, 1)
@@ -95,9 +95,9 @@ func (r *watched) Close() error {
 	return r.under.Close()
 }
 
-// What memory had of an object may turn out to be another's, while bricks of a group wait to be
-// read of it: nothing is read of what was closed then, all bytes come from the storage, and are
-// right.
+// An object read from memory may turn out to be another version while bricks of a group wait to be
+// read from it. Nothing is then read from the closed object: all bytes come from the storage, and
+// are right.
 func TestNothingIsReadOfAnObjectThatWasLeft(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	a := small

@@ -10,10 +10,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/blosc"
 )
 
-// has reports whether there is room for something that takes n bytes.
+// has reports whether there is room for n bytes.
 func (r *room) has(n int64) bool { return n <= r.leftBytes.Load() }
 
-// fits is an error if something that takes n bytes has no room at all. instead is what else helps than memory.
+// fits returns an error if what, which takes n bytes, can never have room. instead is an
+// alternative to more memory.
 func (r *room) fits(n int64, what, instead string) error {
 	if r.has(n) {
 		return nil
@@ -29,24 +30,24 @@ func (r *room) fits(n int64, what, instead string) error {
 		what, humanize.IBytes(uint64(n)), half, 2*((n+described+1<<20-1)>>20), instead)
 }
 
-// What helps where something is too large.
+// Alternatives to more memory.
 const (
 	smallerChunks = "write the array in smaller chunks"
 	smallerIndex  = "write the array with larger chunks or smaller shards"
 )
 
-// indexBytes is what the index of a shard takes while it is read.
+// indexBytes returns what the index of a shard takes while it is read.
 func (f *field) indexBytes(level int) int64 {
 	return checkedEntryBytes * f.Array.Levels[level].Entries()
 }
 
-// sizesOf is what decoding any brick of a takes: the brick, what is between the steps of its codecs, and the
-// largest block of blosc, which is decoded twice and may be as long as its buffer.
+// sizesOf returns what decoding any brick of a takes: the brick, the output of intermediate codecs,
+// and the largest block of blosc, which is decoded twice and may be as long as its buffer.
 func sizesOf(a *zarr.Array) (x sizes) {
 	x.brick = a.BrickBytes()
 	steps := a.Chain.Sizes(x.brick)
 	for i := 1; i < len(steps)-1; i++ {
-		if i%2 == 1 { // as of codec.Decoder
+		if i%2 == 1 { // same alternation as in codec.Decoder
 			x.first = max(x.first, steps[i].Bytes)
 		} else {
 			x.second = max(x.second, steps[i].Bytes)
@@ -67,8 +68,9 @@ func firstBytes(a *zarr.Array) int64 {
 	return a.Chain.Sizes(a.BrickBytes())[1].Bytes
 }
 
-// usuallyStored is how many bytes a brick is stored in at most. Where bricks lie in shards that is not known:
-// compressors may make a brick a little longer, and a few are longer than that.
+// usuallyStored returns how many bytes a brick is usually stored in at most. If bricks are in
+// shards, their sizes are not known: compressors may make a brick a little longer, and a few bricks
+// exceed the bound.
 func (f *field) usuallyStored() int64 {
 	if len(f.Array.Levels) > 0 {
 		return f.brickBytes + togetherBytes
@@ -76,7 +78,7 @@ func (f *field) usuallyStored() int64 {
 	return min(f.LargestObject(), zarr.Bound(f.brickBytes))
 }
 
-// measure finds out what decoding bricks of the field takes: any but a few, and any at all.
+// measure returns what decoding bricks of the field takes: all but a few, and any at all.
 func (f *field) measure() (usual sizes, most int64) {
 	if f.Array.Chain.Raw() {
 		begin, end := f.copier.Span(f.longest)
@@ -92,7 +94,7 @@ func (f *field) measure() (usual sizes, most int64) {
 	return usual, longer.sum()
 }
 
-// mostIndexBytes is what the largest index takes that may be read by the job that decodes a brick.
+// mostIndexBytes returns the size of the largest index that a job which decodes a brick may read.
 func (f *field) mostIndexBytes() (n int64) {
 	for i := range f.Array.Levels {
 		n = max(n, f.indexBytes(i))
@@ -100,14 +102,14 @@ func (f *field) mostIndexBytes() (n int64) {
 	return n
 }
 
-// fits is an error if a brick of the field that is stored in so many bytes has no room beside an index of its
-// shards, with blocks of blosc of so many.
+// fits returns an error if a brick of the field stored in storedBytes, with blosc blocks of
+// blockBytes, has no room next to an index of its shards.
 func (s *Storage) fits(f *field, storedBytes, blockBytes int64) error {
 	n := f.mostIndexBytes()
 	if f.Array.Chain.Raw() {
 		begin, end := f.copier.Span(f.longest)
 		if n += min(end-begin, f.brickBytes); s.room.has(n) {
-			return nil // most of all, and no text is made
+			return nil // the common case, which formats no message
 		}
 		return s.room.fits(n, fmt.Sprintf("what a crop needs of a chunk of %s (%s)%s", f.shown(), humanize.IBytes(uint64(f.brickBytes)), f.besideIndex()), smallerChunks)
 	}
@@ -117,7 +119,7 @@ func (s *Storage) fits(f *field, storedBytes, blockBytes int64) error {
 	return s.room.fits(n, fmt.Sprintf("decoding a chunk of %s (%s, stored in %s)%s", f.shown(), humanize.IBytes(uint64(f.brickBytes)), humanize.IBytes(uint64(storedBytes)), f.besideIndex()), smallerChunks)
 }
 
-// besideIndex names the index that is held beside a brick, if it is large.
+// besideIndex names the index that is held together with a brick, if it is large.
 func (f *field) besideIndex() string {
 	n := f.mostIndexBytes()
 	if n < leastEach {
@@ -126,28 +128,28 @@ func (f *field) besideIndex() string {
 	return fmt.Sprintf(" next to an index of %s", humanize.IBytes(uint64(n)))
 }
 
-// fitsBlocks is fits for a brick that is a buffer of blosc, which says how long its blocks are.
+// fitsBlocks is fits for a brick that is a blosc buffer, whose header has the size of its blocks.
 func (s *Storage) fitsBlocks(f *field, stored []byte) error {
 	if f.Array.Chain.Steps[0].Codec != zarr.Blosc {
 		return nil
 	}
 	h, err := blosc.Parse(stored, int64(len(stored)), f.firstBytes)
 	if err != nil {
-		return nil // decoding it says what is wrong
+		return nil // decoding it returns the error
 	}
 	return s.fits(f, int64(len(stored)), h.BlockBytes)
 }
 
-// share divides the memory: some has what is held of descriptions, some is for what is decoded, some for
-// indexes of shards, and the rest for cells.
+// share divides the memory between descriptions, decoding, indexes of shards, and the cache of
+// cells, which gets the rest.
 func (s *Storage) share(cubes map[string]*cube) error {
 	if s.config.room != nil {
-		return nil // it is another's memory
+		return nil // the memory is shared with its owner
 	}
 	indexes := int64(0)
 	var largest *field
 	var of *cube
-	most := int64(0) // of those few that are longer
+	most := int64(0) // of the few longer bricks
 	for _, c := range cubes {
 		for _, f := range c.fields {
 			for _, l := range f.Array.Levels {
@@ -166,21 +168,21 @@ func (s *Storage) share(cubes map[string]*cube) error {
 	}
 	decoding := s.room.share(usual, most, described)
 	if s.config.MemoryBytes < leastRoom && usual <= leastEach {
-		decoding = 0 // in so little memory crops are decoded all the same
+		decoding = 0 // with so little memory, crops are decoded without a reservation
 	}
 	s.cells.allow(max(s.config.MemoryBytes-decoding-indexes-described, 0))
 	return nil
 }
 
-// leastEach is what decoding small bricks takes.
+// leastEach is enough for decoding small bricks.
 const leastEach = 1 << 20
 
-// largestJob is what the largest of jobs usually takes that decode something of the field.
+// largestJob returns what the largest job that decodes something of the field usually takes.
 func (f *field) largestJob() int64 {
 	return f.mostIndexBytes() + f.usual.sum()
 }
 
-// describedBytes is what is held of descriptions: references, and the tables of objects.
+// describedBytes returns the memory held by descriptions: references, and the tables of objects.
 func (s *Storage) describedBytes(cubes map[string]*cube) (n int64) {
 	if x, ok := s.under.(listing.Holder); ok {
 		n = x.HeldBytes()
@@ -197,7 +199,7 @@ func (s *Storage) describedBytes(cubes map[string]*cube) (n int64) {
 	return n
 }
 
-// checkRoom is an error if bricks of a field, or indexes of its shards, have no room.
+// checkRoom returns an error if bricks of a field, or indexes of its shards, have no room.
 func (s *Storage) checkRoom(f *field) error {
 	for i, l := range f.Array.Levels {
 		if err := s.room.fits(f.indexBytes(i), fmt.Sprintf("the index of a shard of %s, of %d chunks,", f.shown(), l.Entries()), smallerIndex); err != nil {
@@ -210,7 +212,8 @@ func (s *Storage) checkRoom(f *field) error {
 	return s.fits(f, f.usuallyStored(), 0)
 }
 
-// OneAtATime returns what decoding a chunk takes if there is no room for two at a time, else 0.
+// OneAtATime returns what decoding a chunk takes if there is no room for two at a time, and 0
+// otherwise.
 func (s *Storage) OneAtATime() (bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,19 +228,19 @@ func (s *Storage) OneAtATime() (bytes int64) {
 	return bytes
 }
 
-// together reports whether a number of jobs of n bytes each are done at a time.
+// together reports whether there is room for a number of jobs of n bytes each at the same time.
 func (r *room) together(n, jobs int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.totalBytes == 0 || r.workers < jobs || jobs*(n-r.eachBytes.Load()) <= r.poolBytes
 }
 
-// rawPieceBytes is how far apart what is wanted of a brick that is stored as it is may begin, and be read at
-// once: such bricks may be as long as an array.
+// rawPieceBytes is how far apart the beginnings of two wanted parts of an uncompressed brick may be
+// to be read at once: such bricks may be as long as an array.
 const rawPieceBytes = 8 << 20
 
-// rawPiece is a number for what is wanted of a brick that is stored as it is. Parts with other numbers are
-// read by themselves. It is 0 for bricks that are decoded.
+// rawPiece returns the number of the piece of an uncompressed brick that a part begins in. Parts in
+// different pieces are read separately. It is 0 for bricks that are decoded.
 func (f *field) rawPiece(p *zarr.Part) int64 {
 	if f.brickBytes <= rawPieceBytes || !f.Array.Chain.Raw() {
 		return 0
@@ -246,7 +249,7 @@ func (f *field) rawPiece(p *zarr.Part) int64 {
 	return begin / rawPieceBytes
 }
 
-// shown names the array of a field.
+// shown returns the name of a field's array for messages.
 func (f *field) shown() string {
 	if f.Path == "" {
 		return "the array"
@@ -254,8 +257,8 @@ func (f *field) shown() string {
 	return "array " + f.Path
 }
 
-// sizes is what a job takes at most while it is done. What its bricks are stored in may be under way, and
-// counted twice.
+// sizes returns the most that a job takes while it is done. Stored bytes that were read from below
+// are counted twice: here and as under way.
 func (j job) sizes() sizes {
 	switch {
 	case j.came != nil:
@@ -265,12 +268,12 @@ func (j job) sizes() sizes {
 	case j.index != nil:
 		return sizes{index: j.index.of.field.indexBytes(j.index.of.level)}
 	case len(j.group) > 0:
-		return j.group[0].sizes() // and so all others
+		return j.group[0].sizes() // and the others take the same
 	}
 	return sizes{}
 }
 
-// sizes is what beginning a task takes, which then may be done at once.
+// sizes returns what beginning a task takes, which may also complete it.
 func (t *task) sizes() sizes {
 	x := t.field.usual
 	if !t.placed() {
@@ -279,7 +282,8 @@ func (t *task) sizes() sizes {
 	return x
 }
 
-// each is what each worker may hold. Those of a storage that has another's memory hold nothing.
+// each returns how much each worker may hold. The workers of a storage that shares another's memory
+// hold nothing.
 func (s *Storage) each() int64 {
 	if s.config.room != nil && s.room.totalBytes > 0 {
 		return 0
@@ -287,7 +291,8 @@ func (s *Storage) each() int64 {
 	return s.room.eachBytes.Load()
 }
 
-// take takes what a job needs beside what its worker may hold, if there is room. s.mu is held.
+// take reserves what a job needs beyond what its worker may hold, if there is room. The caller
+// holds s.mu.
 func (s *Storage) take(n sizes) (taken int64, ok bool) {
 	if taken = n.sum() - s.each(); taken <= 0 {
 		return 0, true

@@ -1,8 +1,8 @@
 package cubes
 
-// next waits for a job that there is room for. What has come goes first, so that what is under way is bounded.
-// What there is no room for is left, in its order, and what is smaller passes it: but not what needs the same
-// room. group is memory for one.
+// next waits for a job that there is room for. Completed reads go first, so that the bytes under
+// way stay bounded. A job that there is no room for waits in order, and smaller ones overtake it,
+// unless they need the same room. group is memory for a group.
 func (s *Storage) next(group []*task) (job, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -22,7 +22,7 @@ func (s *Storage) next(group []*task) (job, bool) {
 	}
 }
 
-// nextJob takes the first job that there is room for. s.mu is held.
+// nextJob takes the first job that there is room for. The caller holds s.mu.
 func (s *Storage) nextJob() (j job, ok bool) {
 	if s.largeJobs.len() > 0 {
 		if taken, fits := s.take(s.largeJobs.front().sizes()); fits {
@@ -45,7 +45,7 @@ func (s *Storage) nextJob() (j job, ok bool) {
 	return job{}, false
 }
 
-// nextTasks takes the first tasks that there is room for. s.mu is held.
+// nextTasks takes the first tasks that there is room for. The caller holds s.mu.
 func (s *Storage) nextTasks(group []*task) (job, bool) {
 	if s.largeTasks.len() > 0 && s.largeJobs.len() == 0 {
 		if taken, ok := s.take(s.largeTasks.front().sizes()); ok {
@@ -64,16 +64,16 @@ func (s *Storage) nextTasks(group []*task) (job, bool) {
 	return job{}, false
 }
 
-// wakeNext has one worker look for what else there is: one wakes the next, if several have come at once. s.mu
-// is held.
+// wakeNext wakes one worker if there is more to do. Each worker wakes the next, so that all wake if
+// several jobs have come at once. The caller holds s.mu.
 func (s *Storage) wakeNext() {
 	if s.tasks.len() > 0 || s.largeTasks.len() > 0 || s.largeJobs.len() > 0 {
 		s.some.Signal()
 	}
 }
 
-// nextGroup takes the tasks that come next of one object out of a queue. What they may ask of the storage below
-// is reserved until they have been begun. s.mu is held.
+// nextGroup takes the next tasks of one object out of a queue. The bytes that they may read from
+// below stay reserved until they have been begun. The caller holds s.mu.
 func (s *Storage) nextGroup(from *queue[*task], group []*task, taken int64) job {
 	bytes, most := int64(0), min(groupBytes, s.maxInFlight-s.inFlight-s.reserved)
 	for len(group) < groupBricks && from.len() > 0 {
@@ -82,7 +82,7 @@ func (s *Storage) nextGroup(from *queue[*task], group []*task, taken int64) job 
 			break
 		}
 		if bytes += t.field.brickBytes; len(group) == 0 && !t.placed() {
-			bytes += t.field.Array.Levels[t.level].IndexBytes() // it may ask for that first
+			bytes += t.field.Array.Levels[t.level].IndexBytes() // the index may be read first
 		}
 		group = append(group, from.pop())
 		if s.waiting[t.key] == t {
@@ -94,7 +94,7 @@ func (s *Storage) nextGroup(from *queue[*task], group []*task, taken int64) job 
 	return job{group: group, reserved: bytes, taken: taken}
 }
 
-// begun ends the reservation of a group.
+// begun releases the reservation of a group.
 func (s *Storage) begun(bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

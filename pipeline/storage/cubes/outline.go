@@ -7,8 +7,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Outline implements storage.Outliner: an index pass needs the header alone, so that no brick is
-// decoded for it.
+// Outline implements storage.Outliner: an index pass only needs the header, so no brick is decoded
+// for it.
 func (s *Storage) Outline(o storage.Object) (io.ReaderAt, error) {
 	s.mu.Lock()
 	c := s.cubes[o.Path]
@@ -22,7 +22,7 @@ func (s *Storage) Outline(o storage.Object) (io.ReaderAt, error) {
 	return outline{c.header, o.SizeBytes}, nil
 }
 
-// outline is a header, and zeros.
+// outline is a header followed by zeros.
 type outline struct {
 	header    []byte
 	sizeBytes int64

@@ -8,19 +8,20 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// Where a brick lies is found level by level: the index of its object says where a shard lies in that,
-// the shard's index the next one, and the last where the brick is. t.level of them have been looked up,
-// and t.place is where what they say lies in the object.
+// A brick is found level by level: the index of its object holds the place of a shard, the index of
+// that shard the place of the next one, and the last index the place of the brick. t.level of them
+// have been looked up, and t.place is the place that the last one gave, within the object.
 
-// placed says that a task's brick has been found.
+// placed reports whether a task's brick has been found.
 func (t *task) placed() bool { return t.level == len(t.field.Array.Levels) }
 
-// shard is the one that t.place is.
+// shard returns the shard at t.place.
 func (t *task) shard() shard {
 	return shard{t.field, t.level, t.field.Array.ShardOf(t.level, t.wants[0].part.Brick)}
 }
 
-// descend goes one level on, by the index of t.shard(). It is false where nothing is stored.
+// descend goes one level down, using the index of t.shard(). It returns false if nothing is stored
+// there.
 func (t *task) descend(index []zarr.Place) bool {
 	p := index[t.field.Array.EntryOf(t.level, t.wants[0].part.Brick)]
 	if p.Absent() {
@@ -31,8 +32,8 @@ func (t *task) descend(index []zarr.Place) bool {
 	return true
 }
 
-// find finds a task's brick. It is false where the task waits for an index, or is done, as nothing is
-// stored: the caller then has no more to do with it.
+// find finds a task's brick. It returns false if the task has to wait for an index, or is done
+// because nothing is stored: the caller must not touch the task then.
 func (w *worker) find(t *task, o *opened) bool {
 	if t.level == 0 {
 		t.place = zarr.Place{SizeBytes: o.listed.SizeBytes}
@@ -54,23 +55,23 @@ func (w *worker) find(t *task, o *opened) bool {
 	return true
 }
 
-// storedIndex is an index of a shard that is read.
+// storedIndex is the index of a shard that is being read.
 type storedIndex struct {
 	of       shard
-	object   object // that it is in
+	object   object // the object that holds it
 	listed   storage.Object
-	within   zarr.Place // where the shard is in that
+	within   zarr.Place // the place of the shard in the object
 	bytes    []byte
-	inFlight int64 // that were asked of the storage below
+	inFlight int64 // bytes being read from the storage below
 	err      error
 }
 
-// damaged names the shard that an error is about.
+// damaged adds the shard's location, and advice, to an error.
 func (x *storedIndex) damaged(err error) error {
 	return fmt.Errorf("%w: "+copyAgain, damagedIndex(x.listed, x.of.level, x.within, err))
 }
 
-// damagedIndex names the shard of a level that an error is about: at level 0 that is the object.
+// damagedIndex adds the location of a shard to an error. A shard of level 0 is the object.
 func damagedIndex(o storage.Object, level int, within zarr.Place, err error) error {
 	if level == 0 {
 		return fmt.Errorf("%s: %w", o.Path, err)
@@ -78,7 +79,7 @@ func damagedIndex(o storage.Object, level int, within zarr.Place, err error) err
 	return fmt.Errorf("%s: the shard at [%d, %d): %w", o.Path, within.OffsetBytes, within.OffsetBytes+within.SizeBytes, err)
 }
 
-// readIndex reads the index of a shard, for all that wait for it.
+// readIndex reads the index of a shard for all tasks that wait for it.
 func (w *worker) readIndex(x *storedIndex) {
 	level := x.of.field.Array.Levels[x.of.level]
 	at, err := level.IndexOffset(x.within.SizeBytes)
@@ -101,8 +102,8 @@ func (w *worker) readIndex(x *storedIndex) {
 	}}})
 }
 
-// cameIndex lets all that waited for an index go on. Their bricks go back into the queue, so that
-// no more of them are read at a time than of others, and by all workers.
+// cameIndex resumes all tasks that waited for an index. Their bricks go back into the queue, so
+// that they are bounded as others are, and all workers share them.
 func (w *worker) cameIndex(x *storedIndex) {
 	var places []zarr.Place
 	if a := x.of.field.Array; x.err == nil {
@@ -132,8 +133,8 @@ func (w *worker) cameIndex(x *storedIndex) {
 	w.again(found)
 }
 
-// indexOf reads and checks the index of a shard, which lies within a range of an object. It is nil where
-// it is damaged, or where it can't be read, which is err.
+// indexOf reads and checks the index of a shard, which lies within a range of an object. places is
+// nil if the index is damaged, which is damaged, or can't be read, which is err.
 func (s *Storage) indexOf(ctx context.Context, f *field, o storage.Object, level int, within zarr.Place) (places []zarr.Place, damaged, err error) {
 	l := f.Array.Levels[level]
 	at, damaged := l.IndexOffset(within.SizeBytes)
@@ -155,8 +156,8 @@ func (s *Storage) indexOf(ctx context.Context, f *field, o storage.Object, level
 	return places, nil, nil
 }
 
-// checkIndexes reads and checks the index of a shard of an object, and those of the shards in it. The
-// first that is wrong is damaged; what can't be read is err.
+// checkIndexes reads and checks the index of a shard of an object, and those of the shards in it.
+// damaged is the first one that is wrong, err why one can't be read.
 func (s *Storage) checkIndexes(ctx context.Context, f *field, o storage.Object, level int, within zarr.Place) (damaged, err error) {
 	places, damaged, err := s.indexOf(ctx, f, o, level, within)
 	if places == nil || level+1 == len(f.Array.Levels) {

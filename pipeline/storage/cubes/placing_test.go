@@ -28,7 +28,7 @@ func nested() map[string]encode.Array {
 	return map[string]encode.Array{"two": two, "index at start": start, "three": three}
 }
 
-// Memory of 1 byte keeps one index alone, so that all levels are read again and again.
+// A memory of 1 byte keeps only one index, so all levels are read again and again.
 func TestAnyRangeOfShardsInShardsHasTheElementsOfItsCrops(t *testing.T) {
 	for name, a := range nested() {
 		for _, memory := range []int64{1, 1 << 20} {
@@ -51,8 +51,9 @@ func TestAnyRangeOfShardsInShardsHasTheElementsOfItsCrops(t *testing.T) {
 	}
 }
 
-// An index that leads out of its shard is an error of those who need it, and of a check, that says
-// which shard it is; so is a shard that is too short for its index, and a checksum that is wrong.
+// An index that points outside its shard is an error for the reads that need it and for a check;
+// the error names the shard. The same holds for a shard that is too short for its index, and for a
+// wrong checksum.
 func TestDamagedIndexesInShardsNameTheirShard(t *testing.T) {
 	two, start := nested()["two"], nested()["index at start"]
 	// In the object, an index of 6 shards is last, or first; in a shard, one of 8 bricks.
@@ -96,8 +97,8 @@ func TestDamagedIndexesInShardsNameTheirShard(t *testing.T) {
 	}
 }
 
-// Converted elements are the same whatever is decoded at a time, and kept: bricks, blocks, spans of
-// what is not encoded.
+// Converted elements are the same whatever is decoded at a time and cached: bricks, blocks, or
+// ranges of uncompressed bricks.
 func TestConvertedCropsDoNotDependOnWhatIsDecoded(t *testing.T) {
 	z := smallCrops
 	z.As, z.Scale, z.Offset = spec.AsFloat32, []spec.FieldNumber{{Value: 0.01}}, []spec.FieldNumber{{Value: -3}}

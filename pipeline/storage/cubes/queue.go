@@ -1,6 +1,6 @@
 package cubes
 
-// queue is a first-in-first-out list, in memory that it uses again.
+// queue is a first-in-first-out list that reuses its memory.
 type queue[T any] struct {
 	items []T
 	head  int
@@ -17,13 +17,13 @@ func (q *queue[T]) push(x T) {
 	q.items = append(q.items, x)
 }
 
-// front is the oldest; there must be one.
+// front returns the oldest item; there must be one.
 func (q *queue[T]) front() T { return q.items[q.head] }
 
-// at is an item, 0 the oldest.
+// at returns an item; 0 is the oldest.
 func (q *queue[T]) at(i int) *T { return &q.items[q.head+i] }
 
-// pop takes the oldest out; there must be one.
+// pop removes and returns the oldest item; there must be one.
 func (q *queue[T]) pop() T {
 	var none T
 	x := q.items[q.head]

@@ -7,34 +7,34 @@ import (
 	"sync/atomic"
 )
 
-// room is the memory that chunks and indexes of shards are decoded in. Each worker may hold eachBytes at any
-// time, in buffers that it uses again. A job that takes more asks for the rest, and lets go of it afterwards:
-// as many of them are done at a time as there is room for, down to one. So all that is held is at most
-// mostBytes. How large a job is follows from documents and from sizes of objects, so it is known before
-// anything is decoded. It is safe for concurrent use.
+// room is the memory that chunks and indexes of shards are decoded in. Each worker may always hold
+// eachBytes, in buffers that it reuses. A job that needs more reserves the rest, and frees it
+// afterwards: as many such jobs run at a time as there is room for, at least one. So at most
+// mostBytes are held in total. The size of a job follows from documents and object sizes, so it is
+// known before anything is decoded. It is safe for concurrent use.
 type room struct {
-	totalBytes int64 // with cells and indexes; 0: no bound
+	totalBytes int64 // including cells and indexes; 0: no bound
 	workers    int64
 
 	eachBytes atomic.Int64
 	leftBytes atomic.Int64 // of totalBytes, what descriptions leave
 
 	mu        sync.Mutex
-	mostBytes int64 // of all that is held
-	poolBytes int64 // of mostBytes, what workers don't have
+	mostBytes int64 // bound of everything held
+	poolBytes int64 // of mostBytes, the part that is not the workers' own
 	usedBytes int64 // of poolBytes
-	// line are those that there was no room for, in the order in which they came. Nobody else takes anything
-	// before the first of them, so that what is large is not passed for ever by what is less so.
+	// line are the waiters that there was no room for, in order of arrival. Only the first of them
+	// may take anything, so that a large one is not overtaken forever by smaller ones.
 	line []*waiter
 }
 
-// waiter is somebody in the line of a room. wake lets it try again; it may take locks.
+// waiter is an entry in the line of a room. wake makes it try again; it may take locks.
 type waiter struct{ wake func() }
 
-// leastRoom is the room of the least memory: a mount has as much for its tables.
+// leastRoom is the size of the smallest room: a mount uses as much for its tables.
 const leastRoom = 16 << 20
 
-// fewEach is the part of the room that workers hold where not all can decode at a time: 1/fewEach.
+// fewEach: if not all workers can decode at a time, they hold 1/fewEach of the room.
 const fewEach = 4
 
 func newRoom(memoryBytes int64, workers int) *room {
@@ -46,9 +46,9 @@ func newRoom(memoryBytes int64, workers int) *room {
 	return r
 }
 
-// share makes room for jobs that usually take up to usualBytes, and seldom up to mostBytes, besides what is
-// held of descriptions. It returns how much that is: enough for all workers, or else half of the memory that
-// is left, or else enough for one.
+// share makes room for jobs that usually take up to usualBytes, and seldom up to mostBytes, in
+// addition to descriptions. It returns the size of the room: enough for all workers, or else half
+// of the memory that is left, or else enough for one.
 func (r *room) share(usualBytes, mostBytes, describedBytes int64) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *room) share(usualBytes, mostBytes, describedBytes int64) int64 {
 	r.mostBytes = min(max(min(r.workers*usualBytes+mostBytes-usualBytes, left/2), mostBytes), left)
 	each := r.mostBytes
 	if others := r.workers - 1; others > 0 {
-		// What the others hold leaves enough for the largest.
+		// The others' share leaves enough for the largest job.
 		if each = max(r.mostBytes-mostBytes, 0) / others; each < usualBytes {
 			each = min(each, r.mostBytes/(fewEach*r.workers))
 		}
@@ -70,15 +70,15 @@ func (r *room) share(usualBytes, mostBytes, describedBytes int64) int64 {
 	r.poolBytes = r.mostBytes - r.workers*each
 	r.eachBytes.Store(each)
 	r.leftBytes.Store(left)
-	for _, w := range r.line { // they may need nothing of the pool any more
+	for _, w := range r.line { // they may not need the pool any more
 		go w.wake()
 	}
 	r.line = nil
 	return r.mostBytes
 }
 
-// try takes n bytes of the pool if they are there, or if nobody else has any of it, and if nobody waits for
-// longer than w. Else w waits in line.
+// try takes n bytes of the pool if they are free, or if none of it is taken, provided that nothing
+// has waited longer than w. Otherwise it puts w in line.
 func (r *room) try(n int64, w *waiter) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +97,7 @@ func (r *room) try(n int64, w *waiter) bool {
 	return true
 }
 
-// take is try until there is room.
+// take repeats try until there is room.
 func (r *room) take(n int64) {
 	again := make(chan struct{}, 1)
 	w := &waiter{func() {
@@ -111,7 +111,7 @@ func (r *room) take(n int64) {
 	}
 }
 
-// give gives back what was taken.
+// give returns what was taken.
 func (r *room) give(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +119,8 @@ func (r *room) give(n int64) {
 	r.wakeFirst()
 }
 
-// wakeFirst has the first in line try again, who may hold locks now. mu is held.
+// wakeFirst makes the first in line try again. It runs in a goroutine of its own, because the
+// caller may hold the waiter's locks. The caller holds mu.
 func (r *room) wakeFirst() {
 	if len(r.line) > 0 {
 		go r.line[0].wake()

@@ -22,7 +22,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// holding is a worker of TestWhatIsHeldNeverExceedsTheRoom: how long its buffers are, as they were used.
+// holding is a worker of TestWhatIsHeldNeverExceedsTheRoom, with the actual sizes of its buffers.
 type holding struct {
 	*buffers
 	is    sizes
@@ -31,8 +31,8 @@ type holding struct {
 	alone bool
 }
 
-// Whatever jobs there are and whenever they end, all buffers together are within the room, and a job that needs
-// more than the pool has it alone.
+// Whatever jobs there are and whenever they end, all buffers together fit the room, and a job that
+// needs more than the pool has the pool to itself.
 func TestWhatIsHeldNeverExceedsTheRoom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kib := func(name string, least, most int64) int64 { return rapid.Int64Range(least, most).Draw(t, name) << 10 }
@@ -75,7 +75,7 @@ func TestWhatIsHeldNeverExceedsTheRoom(t *testing.T) {
 			}
 			job := waits
 			if job == nil {
-				n := min(rapid.SampledFrom([]int64{usual, usual / 3, most, most}).Draw(t, "size"), left) // those that fit what is left
+				n := min(rapid.SampledFrom([]int64{usual, usual / 3, most, most}).Draw(t, "size"), left) // jobs that fit what is left
 				part := rapid.Int64Range(0, n).Draw(t, "stored")
 				job = &sizes{stored: part, brick: n - part}
 			}
@@ -91,7 +91,7 @@ func TestWhatIsHeldNeverExceedsTheRoom(t *testing.T) {
 			before := h.held
 			h.fit(*job, each, taken)
 			if h.held != before.with(*job) {
-				h.is = sizes{} // they were let go of
+				h.is = sizes{} // the buffers were freed
 			}
 			h.is, h.busy, h.taken = h.is.with(*job), true, taken
 			require.LessOrEqual(t, h.is.sum(), each+taken)
@@ -126,7 +126,7 @@ func TestWhatDescriptionsLeaveBoundsWhatIsDecoded(t *testing.T) {
 	require.EqualError(t, r.fits(101<<20, "decoding", smallerChunks), "decoding takes 101 MiB of memory, and half of --memory is 100 MiB: use --memory 202MiB or more, or write the array in smaller chunks")
 }
 
-// Blocks of blosc are as long as what they are decoded to, which a codec may make shorter yet.
+// Blocks of blosc are as long as their decoded bytes, which a further codec may shrink.
 func TestBlocksThatAreLongerThanTheirBrickAreCounted(t *testing.T) {
 	dir := t.TempDir()
 	document(t, dir, 2<<20, 1<<20, map[string]any{"filters": []any{map[string]any{"id": "zlib"}}, "compressor": map[string]any{"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 0}})
@@ -178,7 +178,8 @@ func TestWhoeverWaitsForRoomGetsItInTheirTurn(t *testing.T) {
 	require.True(t, r.try(1, second))
 }
 
-// next leaves what there is no room for in its order, and nothing that needs room passes it.
+// next leaves jobs that there is no room for in their order, and no job that needs room overtakes
+// them.
 func TestWhatThereIsNoRoomForIsPassedByWhatNeedsNone(t *testing.T) {
 	s := &Storage{room: newRoom(100<<20, 4), maxInFlight: 1 << 40, waiting: map[key]*task{}}
 	s.some.L = &s.mu
@@ -208,7 +209,7 @@ func TestWhatThereIsNoRoomForIsPassedByWhatNeedsNone(t *testing.T) {
 	require.NotNil(t, next().reading)
 	require.EqualValues(t, 11, next().group[0].brick)
 	require.EqualValues(t, 13, next().group[0].brick)
-	s.closed = true // so that next ends where there is none
+	s.closed = true // so that next returns if there is no job
 	_, ok := s.next(nil)
 	require.False(t, ok)
 	for _, want := range []int64{1, 2, 10, 12} {
@@ -252,7 +253,7 @@ func TestCropsAreTheSameWhereBricksHaveToWaitForRoom(t *testing.T) {
 	}
 }
 
-// document is that of an array of one dimension, of version 2.
+// document writes the document of a one-dimensional version 2 array.
 func document(t *testing.T, dir string, shape, chunk int64, more map[string]any) {
 	t.Helper()
 	d := map[string]any{"zarr_format": 2, "shape": []int64{shape}, "chunks": []int64{chunk}, "dtype": "|u1", "compressor": map[string]any{"id": "zlib"}, "fill_value": 0, "order": "C", "filters": nil}
@@ -294,7 +295,7 @@ func TestChunksThatMemoryCannotHoldAreRefusedBeforeTheyAreDecoded(t *testing.T) 
 	}
 }
 
-// Where an index is read, what was made for it is not held beside what is decoded next.
+// After an index was read, the memory for it is not held in addition to what is decoded next.
 func TestWhatAnIndexIsReadIntoIsNotKept(t *testing.T) {
 	b := newBuffers()
 	defer b.close()

@@ -19,21 +19,22 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// stored is small as some kind of store has it. write writes it below a directory, and over shows it as
+// stored is small in one kind of store. write writes it below a directory, and over presents it as
 // a hierarchy.
 type stored struct {
 	name  string
 	array encode.Array
 	write func(t *testing.T, dir string, a encode.Array, flipped uint16) map[string]bool
 	over  func(under storage.Storage) storage.Storage
-	// object is a file that has bricks, and objectOf says which; document says how the array is stored.
+	// object is a file that holds bricks, objectOf reports which ones, and document describes the
+	// array.
 	object, document string
 	objectOf         func(brick []int64) bool
 }
 
 func plainly(under storage.Storage) storage.Storage { return under }
 
-// stores are of each kind that there is. In all of them the cube is a.zarr.
+// stores returns one store of each kind. In all of them the cube is a.zarr.
 func stores() []stored {
 	sharded, unsharded := small, small
 	sharded.Codec = encode.BloscZstd
@@ -60,7 +61,7 @@ func stores() []stored {
 	}
 }
 
-// writeV2 writes an unsharded array as version 2 has it.
+// writeV2 writes an unsharded array in version 2.
 func writeV2(t *testing.T, dir string, a encode.Array, flipped uint16) map[string]bool {
 	absent := writeOf(t, dir, a, flipped)
 	require.NoError(t, os.Remove(filepath.Join(dir, "zarr.json")))
@@ -85,7 +86,7 @@ func writeV2(t *testing.T, dir string, a encode.Array, flipped uint16) map[strin
 	return absent
 }
 
-// filesIn are the files below a directory.
+// filesIn returns the files below a directory, with their content.
 func filesIn(t *testing.T, dir string) map[string][]byte {
 	files := map[string][]byte{}
 	require.NoError(t, fs.WalkDir(os.DirFS(dir), ".", func(at string, d fs.DirEntry, err error) error {
@@ -117,7 +118,7 @@ func writeZip(t *testing.T, dir string, a encode.Array, flipped uint16) map[stri
 	return absent
 }
 
-// writeReferences writes an array of version 2 as a.json, whose chunks lie in two files.
+// writeReferences writes a version 2 array as a.json, whose chunks are in two files.
 func writeReferences(t *testing.T, dir string, a encode.Array, flipped uint16) map[string]bool {
 	inner := t.TempDir()
 	absent := writeV2(t, inner, a, flipped)

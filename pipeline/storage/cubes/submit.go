@@ -12,7 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// reading is a read under way. It is done when all of its wants are, and the submission is.
+// reading is a read under way. It is done when all of its wants are done and its submission has
+// ended.
 type reading struct {
 	storage *Storage
 	read    *storage.Read
@@ -21,40 +22,40 @@ type reading struct {
 	decoded []decodedWant
 	failed  atomic.Pointer[error]
 
-	asking   sync.Mutex  // of the submitter, one after the other
-	unwanted atomic.Bool // it has said no
+	asking   sync.Mutex  // serializes calls of the submitter's Wanted
+	unwanted atomic.Bool // Wanted has returned false
 }
 
-// want is a part of a brick that a reading wants: it goes to a piece of a crop.
+// want is a part of a brick that a reading wants, to be copied to a piece of a crop.
 type want struct {
 	r    *reading
 	crop zarr.Window
 	part zarr.Part
 }
 
-// decodedWant is what a reading wants of a cell that has been decoded before.
+// decodedWant is what a reading wants of a cell that is cached.
 type decodedWant struct {
 	want *want
-	t    *task // whose it is, and whose memory it lies in
+	t    *task // the task that owns want's memory
 	cell *cell
-	at   int64 // where in the brick the cell begins
+	at   int64 // the cell's offset in the brick
 }
 
-// key names a cell: a brick, or a block of one.
+// key identifies a cell: a brick, or a block of one.
 type key struct {
 	field *field
 	brick int64 // in C order of the grid of bricks
-	block int64 // from 1 on; 0: the brick
+	block int64 // starting at 1; 0 is the whole brick
 }
 
-// submission is one Submit: the bricks that its reads want. All but the tasks and what belongs to
-// them is used again for another one.
+// submission is one call of Submit: the bricks that its reads want. Everything except the tasks and
+// what belongs to them is reused for another one.
 type submission struct {
 	storage *Storage
 	tasks   map[key]*task
 	order   []*task
-	made    *batch  // memory of tasks; what is full is left to them
-	numbers []int64 // where parts lie of which it has no more; likewise
+	made    *batch  // memory for tasks; full batches are left to their tasks
+	numbers []int64 // memory for coordinates of parts when made has none left; likewise
 	spots   map[*cube]*scratch
 	jitters map[jitterKey]*zarr.Jitter
 }
@@ -63,7 +64,7 @@ func (s *Storage) newSubmission() submission {
 	return submission{storage: s, tasks: map[key]*task{}, spots: map[*cube]*scratch{}, jitters: map[jitterKey]*zarr.Jitter{}}
 }
 
-// mostScratch is of how many cubes and epochs submissions remember what records are located with.
+// mostScratch bounds the cubes and epochs for which a submission keeps scratch.
 const mostScratch = 64
 
 // reset forgets what was submitted.
@@ -74,7 +75,7 @@ func (b *submission) reset() {
 	b.trim()
 }
 
-// trim bounds what is remembered.
+// trim bounds the scratch.
 func (b *submission) trim() {
 	if len(b.spots) > mostScratch {
 		clear(b.spots)
@@ -84,7 +85,7 @@ func (b *submission) trim() {
 	}
 }
 
-// scratch is what records of a cube are located with.
+// scratch is memory for locating records of a cube.
 type scratch struct {
 	spot  *zarr.Spot
 	crops []*zarr.Crop
@@ -118,7 +119,7 @@ func (s *Storage) Submit(reads []*storage.Read) {
 		}
 		all[i] = x
 	}
-	// In the order in which bricks lie in objects.
+	// In the order of bricks in objects.
 	slices.SortFunc(b.order, func(x, y *task) int {
 		if x.field != y.field {
 			return cmp.Compare(x.field.Path, y.field.Path)
@@ -149,14 +150,14 @@ func (s *Storage) Submit(reads []*storage.Read) {
 		if x.refused {
 			go x.release(1) // the workers may have ended; Close waits for it
 		} else {
-			s.jobs.push(job{reading: x}) // Done is never called from here
+			s.jobs.push(job{reading: x}) // Done must not be called from Submit
 		}
 	}
 	s.some.Broadcast()
 }
 
-// findKept notes what is wanted of cells that are kept, which are then pinned. It is false where the task
-// has wants that are left. s.mu and s.cells.mu are held.
+// findKept pins the cached cells that a task wants, and notes what is wanted of them. It returns
+// false if some wants are left. The caller holds s.mu and s.cells.mu.
 func (s *Storage) findKept(t *task) bool {
 	size := t.field.blockSize()
 	if size == 0 {
@@ -168,7 +169,7 @@ func (s *Storage) findKept(t *task) bool {
 			r := t.wants[i].r
 			r.decoded = append(r.decoded, decodedWant{&t.wants[i], t, x, 0})
 		}
-		t.batch.left.Add(int32(len(t.wants) - 1)) // in the place of the task
+		t.batch.left.Add(int32(len(t.wants) - 1)) // these replace the task in the count
 		return true
 	}
 	var left []want
@@ -183,14 +184,14 @@ func (s *Storage) findKept(t *task) bool {
 			left = append(left, *n)
 			continue
 		}
-		n.r.pending.Add(int32(last - first - 1)) // it counts as many as there are cells
+		n.r.pending.Add(int32(last - first - 1)) // each cell counts as a want
 		for b := first; b < last; b++ {
 			n.r.decoded = append(n.r.decoded, decodedWant{n, t, s.cells.pin(t.block(int(b)), 1), b * size})
 		}
 		t.batch.left.Add(int32(last - first))
 	}
 	if len(left) == 0 {
-		t.batch.left.Add(-1) // those are in its place
+		t.batch.left.Add(-1) // the cells replace the task in the count
 		return true
 	}
 	if len(left) < len(t.wants) {
@@ -199,7 +200,7 @@ func (s *Storage) findKept(t *task) bool {
 	return false
 }
 
-// find is what a read is of. s.mu is held.
+// find returns the cube of a read. The caller holds s.mu.
 func (s *Storage) find(r *storage.Read) (*cube, error) {
 	size := int64(len(r.Buf))
 	switch c := s.cubes[r.Object.Path]; {
@@ -232,11 +233,11 @@ func (b *submission) add(x *reading, c *cube) {
 	}
 }
 
-// record wants a window of a record.
+// record adds the wants of a window of a record.
 func (b *submission) record(x *reading, c *cube, ordinal uint64, w zarr.Window) {
 	at := b.locate(c, ordinal, x.read.Epoch)
 	end := w.OffsetBytes + int64(len(w.Bytes))
-	zeros := int64(0) // from where on there is nothing of a field
+	zeros := int64(0) // end of the last field: what follows is padding
 	for k, f := range c.fields {
 		begin, size := c.row.Offsets[k], c.row.Sizes[k]
 		low, high := max(w.OffsetBytes, begin), min(end, begin+size)
@@ -254,7 +255,7 @@ func (b *submission) record(x *reading, c *cube, ordinal uint64, w zarr.Window) 
 	}
 }
 
-// locate says where a record lies.
+// locate computes where a record lies.
 func (b *submission) locate(c *cube, ordinal, epoch uint64) *scratch {
 	at := b.spots[c]
 	if at == nil {
@@ -282,7 +283,7 @@ func (b *submission) jitter(c *cube, epoch uint64) *zarr.Jitter {
 	return j
 }
 
-// field wants a window of a crop.
+// field adds the wants of a window of a crop.
 func (b *submission) field(x *reading, f *field, crop *zarr.Crop, w zarr.Window) {
 	end := w.OffsetBytes + int64(len(w.Bytes))
 	_ = crop.Parts(f.Array.Shape, f.Array.Brick, func(p *zarr.Part) error {
@@ -306,7 +307,8 @@ func (b *submission) field(x *reading, f *field, crop *zarr.Crop, w zarr.Window)
 	})
 }
 
-// newTask makes the task of a brick, most of which one crop wants.
+// newTask makes the task of a brick. Most bricks are wanted by one crop, so it has memory for one
+// want.
 func (b *submission) newTask(k key) *task {
 	if b.made == nil {
 		b.made = newBatch()
@@ -321,7 +323,7 @@ func (b *submission) newTask(k key) *task {
 	return t
 }
 
-// keep copies a part, which is valid for a moment, for as long as a task of its brick is.
+// keep copies a part, which is only valid during a call, to live as long as the task of its brick.
 func (b *submission) keep(t *task, p *zarr.Part) zarr.Part {
 	dims := len(p.Brick)
 	numbers := &b.made.numbers
@@ -338,7 +340,7 @@ func (b *submission) keep(t *task, p *zarr.Part) zarr.Part {
 	return zarr.Part{Brick: take(p.Brick), From: take(p.From), At: take(p.At), Count: take(p.Count)}
 }
 
-// wanted asks the submitter, who is asked no more when it has said no.
+// wanted asks the submitter whether the read is still wanted. After a no it isn't asked again.
 func (x *reading) wanted() bool {
 	if x.read.Wanted == nil {
 		return true
@@ -351,18 +353,18 @@ func (x *reading) wanted() bool {
 	return !x.unwanted.Load()
 }
 
-// calledOff says whether the submitter has said no. It does not ask.
+// calledOff reports whether the submitter has said no. It does not ask.
 func (x *reading) calledOff() bool { return x.unwanted.Load() }
 
 func (x *reading) fail(err error) { x.failed.CompareAndSwap(nil, &err) }
 
-// release counts some of its wants off, and tells the submitter after the last.
+// release counts off some wants, and calls Done after the last.
 func (x *reading) release(wants int) {
 	if x.pending.Add(-int32(wants)) > 0 {
 		return
 	}
 	switch failed := x.failed.Load(); {
-	case x.calledOff(): // whatever else went wrong
+	case x.calledOff(): // takes precedence over other errors
 		x.read.Done(storage.ErrUnwanted)
 	case failed != nil:
 		x.read.Done(&storage.Error{Object: x.read.Object.Path, OffsetBytes: x.read.OffsetBytes, SizeBytes: int64(len(x.read.Buf)), Err: *failed})
@@ -378,8 +380,8 @@ func (x *reading) release(wants int) {
 	}
 }
 
-// count is what x is counted in from its submission until it has been answered, so that no Close that
-// finds it there returns before. The storage's mu is held.
+// count returns the counter that includes x from its submission until its Done has returned: a
+// Close that finds it above 0 waits. The caller holds the storage's mu.
 func (x *reading) count() *int {
 	if x.refused {
 		return &x.storage.refusals

@@ -15,18 +15,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// suiteBytes is the size of a crop of the suite's files.
+// suiteBytes is the size of a crop in the suite's files.
 const suiteBytes = 64
 
-// without is a storage of cubes whose objects lack the header, and what fills the last crop.
+// without is a storage of cubes whose objects appear without the header and the padding of the last
+// crop.
 //
 //	header │ crop │ crop │ … │ crop
 //	       └── the file ──┘
 type without struct {
 	*Storage
 	t     *testing.T
-	sizes map[string]int64 // of files
-	more  map[string]int64 // that a cube's object has
+	sizes map[string]int64 // sizes of the files
+	more  map[string]int64 // additional bytes in the cube's object
 	head  map[string]int64
 }
 
@@ -37,11 +38,11 @@ func (s *without) shorter(o storage.Object) storage.Object {
 }
 
 func (s *without) List(ctx context.Context, match func(string, bool) bool, visit func(storage.Object) error) error {
-	if len(s.sizes) == 0 { // what holds no array was named by mistake
+	if len(s.sizes) == 0 { // a dataset without arrays is a user's mistake
 		require.ErrorContains(s.t, s.Storage.List(ctx, match, visit), "there is no Zarr store")
 		return nil
 	}
-	// A hierarchy is a directory too, so that cubes ask of each directory whether it is one.
+	// A hierarchy is a directory too, so cubes asks about each directory whether it is one.
 	asked := func(path string, isDir bool) bool {
 		_, isFile := s.sizes[path]
 		return (isDir || isFile) && match(path, isDir)
@@ -64,7 +65,7 @@ func (s *without) Submit(reads []*storage.Read) {
 		switch {
 		case r.OffsetBytes < 0:
 		case r.OffsetBytes > r.Object.SizeBytes-int64(len(r.Buf)):
-			x.OffsetBytes = 1 << 60 // what fills the last crop is not in the file
+			x.OffsetBytes = 1 << 60 // the padding of the last crop is not in the file
 		default:
 			x.OffsetBytes += s.head[r.Object.Path]
 		}
@@ -82,7 +83,7 @@ func (s *without) Submit(reads []*storage.Read) {
 	s.Storage.Submit(below)
 }
 
-// suite makes a storage of files: of each an array of its bytes, in the order of crops.
+// suite makes a storage of files, each as an array of its bytes in the order of crops.
 func suite(a encode.Array, memory int64) storagetest.New {
 	return func(t *testing.T, files map[string][]byte) storage.Storage {
 		dir := t.TempDir()
@@ -104,12 +105,12 @@ func suite(a encode.Array, memory int64) storagetest.New {
 	}
 }
 
-// Crops one after the other are an object as others are: any range of them can be read.
+// Crops one after the other are an object like any other: every range of it can be read.
 func TestCubesPassTheSuiteOfStorages(t *testing.T) {
 	a := encode.Array{Object: []int64{1 << 15}, Brick: []int64{512}, Dims: []string{"x"}, DataType: "uint8", ItemBytes: 1}
 	for i, codec := range encode.Codecs {
 		if testing.Short() && i > 0 {
-			break // with the race detector: what codecs do is theirs alone
+			break // with the race detector, which the codecs don't need
 		}
 		a.Codec = codec
 		t.Run("sharded "+string(codec), func(t *testing.T) { storagetest.Run(t, suite(a, 1<<20)) })

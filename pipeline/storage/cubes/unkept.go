@@ -2,14 +2,14 @@ package cubes
 
 import "github.com/lsiofs/lsiofs/uring"
 
-// unkept is memory of what is decoded and not kept. It is mapped, not the collector's, which may clear
-// what it gives: what has not been written to takes none, however many bytes a document says that a brick
-// has. It is not for concurrent use.
+// unkept is memory for decoded bytes that are not cached. It is mapped rather than allocated by Go,
+// which may zero what it allocates: pages that are never written take no memory, whatever brick
+// size a document claims. It is not safe for concurrent use.
 type unkept struct {
 	mem []byte
 }
 
-// room gives n bytes, of any content, until it is asked again.
+// room returns n bytes of arbitrary content, valid until the next call.
 func (s *unkept) room(n int64) ([]byte, error) {
 	if int64(len(s.mem)) < n {
 		s.close()
@@ -23,6 +23,6 @@ func (s *unkept) room(n int64) ([]byte, error) {
 }
 
 func (s *unkept) close() {
-	_ = uring.Unmap(s.mem) // nothing can be done, and nothing is lost but memory
+	_ = uring.Unmap(s.mem) // nothing to do about it: only memory is lost
 	s.mem = nil
 }

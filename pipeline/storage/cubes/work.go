@@ -13,81 +13,81 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// Bounds of the reads of the storage below, but for one brick a worker.
+// Bounds of the bytes being read from the storage below; each worker may exceed them by one brick.
 const (
 	leastInFlight    = 1 << 20
 	mostInFlight     = 64 << 20
-	inFlightOfMemory = 4 // a part of the memory
+	inFlightOfMemory = 4 // the fraction of the memory is 1/inFlightOfMemory
 )
 
-// inFlightBytes is the bound for a budget: the bytes that are under way lie beside what is kept, so
-// little memory is not for many of them.
+// inFlightBytes returns the bound for a memory budget: bytes under way come on top of the cache, so
+// a small budget allows only few of them.
 func inFlightBytes(memoryBytes int64) int64 {
 	return min(max(memoryBytes/inFlightOfMemory, leastInFlight), mostInFlight)
 }
 
-// Bounds of a group: bricks of one object that a worker takes at a time.
+// Bounds of a group: the bricks of one object that a worker takes at a time.
 const (
 	groupBricks = 64
-	groupBytes  = 1 << 20 // of decoded bricks, but for one
+	groupBytes  = 1 << 20 // decoded; one brick may exceed it
 )
 
 // task is a brick that is wanted.
 type task struct {
 	key
-	batch  *batch // its memory
+	batch  *batch // owns its memory
 	object int64
 	wants  []want
-	first  [1]want // memory of wants
+	first  [1]want // memory for wants
 
-	// Of a read: what it is of, and what has come.
+	// The read: its object and place.
 	listed storage.Object
 	place  zarr.Place
-	level  int // how many levels of shards have been looked up for it
-	// begin and end are of the brick's bytes the ones that are read: all, where they are encoded.
+	level  int // how many levels of shards have been looked up
+	// begin and end are the range of the stored brick to read: all of it if it is encoded.
 	begin, end int64
 	stored     []byte
 	err        error
-	missing    []int  // blocks that are wanted and not kept; nil where that is not known
-	steps      *steps // of a long brick
+	missing    []int  // blocks that are wanted and not cached; nil if not known
+	steps      *steps // if the brick is long
 
-	taken      []*cell // that it was decoded into, until they are kept
+	taken      []*cell // cells that it was decoded into, until keep
 	firstTaken [1]*cell
 }
 
-// offset is where in the object what is read begins.
+// offset returns where in the object the range to read begins.
 func (t *task) offset() int64 { return t.place.OffsetBytes + t.begin }
 
-// size is how much is read.
+// size returns the length of the range to read.
 func (t *task) size() int64 { return t.end - t.begin }
 
-// job is what a worker does next: one of its fields is set.
+// job is what a worker does next: one of reading, decoded, group, came and index is set.
 type job struct {
 	reading  *reading      // has been submitted
-	decoded  []decodedWant // of one reading, whose bricks have been decoded
-	group    []*task       // have been begun by nobody; of one object
-	reserved int64         // by them
-	taken    int64         // of the room, beside what the worker may hold
-	came     *task         // its bytes have come
-	index    *storedIndex  // has come
+	decoded  []decodedWant // wants of one reading whose bricks are cached
+	group    []*task       // tasks of one object, not yet begun
+	reserved int64         // bytes reserved for group
+	taken    int64         // taken from the room, in addition to what the worker may hold
+	came     *task         // its bytes have been read
+	index    *storedIndex  // has been read
 }
 
-// worker is one of those who decode.
+// worker is one of the goroutines that decode.
 type worker struct {
 	*Storage
 	*buffers
 	wanted []bool // blocks of a buffer
 
-	group  []*task   // that are being begun
-	reads  []*task   // of these, those that are read
-	below  []*task   // and of these, those of which memory does not have the bytes
-	made   []outcome // by bytes that were in memory
+	group  []*task   // being begun
+	reads  []*task   // those of group to read
+	below  []*task   // those of reads whose bytes are not in memory
+	made   []outcome // outcomes of reads from memory
 	opened []*opened
 
 	mostOpened int
 }
 
-// work does jobs until the storage is closed, and nothing is under way.
+// work does jobs until the storage is closed and nothing is under way.
 func (s *Storage) work() {
 	w := &worker{Storage: s, buffers: newBuffers(), mostOpened: mostOpened(runtime.GOMAXPROCS(0))}
 	defer w.close()
@@ -125,8 +125,8 @@ func (w *worker) close() {
 	}
 }
 
-// wanted says whether anybody still wants a task's brick. It asks all: those who don't get nothing
-// of it.
+// wanted reports whether any reading still wants a task's brick. It asks each of them: those that
+// don't are skipped when it is copied.
 func (t *task) wanted() bool {
 	wanted := false
 	for i := range t.wants {
@@ -135,7 +135,7 @@ func (t *task) wanted() bool {
 	return wanted
 }
 
-// finish ends a task, with an error or nil. It is no more then.
+// finish ends a task with an error or nil. The caller must not use it afterwards.
 func (t *task) finish(err error) {
 	for i := range t.wants {
 		r := t.wants[i].r
@@ -147,8 +147,8 @@ func (t *task) finish(err error) {
 	t.batch.ended(1)
 }
 
-// copyDecoded copies what a reading wants of bricks that have been decoded: of one crop after the
-// other, which then stays in the worker's cache until it is whole.
+// copyDecoded copies what a reading wants of cached bricks: one crop after the other, so that each
+// stays in the worker's CPU cache until it is complete.
 func (w *worker) copyDecoded(list []decodedWant) {
 	r := list[0].want.r
 	if r.wanted() {
@@ -168,7 +168,7 @@ func (w *worker) copyDecoded(list []decodedWant) {
 	r.release(len(list))
 }
 
-// beginGroup does tasks, or as much of them as needs nothing.
+// beginGroup does tasks, as far as they need no read.
 func (w *worker) beginGroup(group []*task) {
 	w.reads = w.reads[:0]
 	for _, t := range group {
@@ -188,8 +188,8 @@ func (w *worker) beginGroup(group []*task) {
 	}
 }
 
-// readGroup reads bricks of one object: those at once that are in memory. The others go on when
-// they have come.
+// readGroup reads bricks of one object: those in memory at once; the others continue when their
+// reads complete.
 func (w *worker) readGroup(group []*task) {
 	o := w.open(object{group[0].field, group[0].object})
 	reads := group[:0]
@@ -217,7 +217,8 @@ func (w *worker) readGroup(group []*task) {
 	}
 }
 
-// cutRange says which of a brick's bytes are read: of what is stored as it is, those that are wanted.
+// cutRange sets which of a brick's stored bytes are read: only the wanted ones if it is stored
+// uncompressed.
 func (t *task) cutRange() error {
 	f, stored := t.field, t.place.SizeBytes
 	if stored > zarr.Bound(f.brickBytes) || stored == 0 || f.Array.Chain.Raw() && stored != f.brickBytes {
@@ -235,7 +236,7 @@ func (t *task) cutRange() error {
 	return nil
 }
 
-// absent is a brick of an object that was not there.
+// absent completes a brick of an object that was not listed.
 func (w *worker) absent(t *task) {
 	if !w.config.TrustAbsence {
 		_, err := w.under.Stat(context.Background(), t.listed.Path)
@@ -254,7 +255,7 @@ func (w *worker) absent(t *task) {
 	t.fill()
 }
 
-// fill gives all that want a brick the fill value.
+// fill copies the fill value to all wants.
 func (t *task) fill() {
 	for i := range t.wants {
 		if !t.wants[i].r.calledOff() {
@@ -264,7 +265,7 @@ func (t *task) fill() {
 	t.finish(nil)
 }
 
-// copy copies a brick to all that want it.
+// copy copies a brick to all wants.
 func (t *task) copy(brick zarr.Window) {
 	for i := range t.wants {
 		if !t.wants[i].r.calledOff() {
@@ -273,7 +274,8 @@ func (t *task) copy(brick zarr.Window) {
 	}
 }
 
-// read reads bricks of one object: what is in memory at once, else they go on when they have come.
+// read reads bricks of one object: those in memory at once; the others continue when their reads
+// complete.
 func (w *worker) read(o *opened, reads []*task) {
 	w.below = w.below[:0]
 	if o.resident == nil {
@@ -286,7 +288,7 @@ func (w *worker) read(o *opened, reads []*task) {
 	}
 	below, size := make([]*storage.Read, 0, len(w.below)), int64(0)
 	for _, t := range w.below {
-		t.batch.left.Add(1) // who reads below may still ask whether it is wanted: it is not used again
+		t.batch.left.Add(1) // the storage below may still call wanted after Done, so the batch is not reused
 		if t.steps = nil; t.long(w.longBelow) {
 			t.start(blockGapBelow)
 			below = append(below, w.submitSteps(t)...)
@@ -304,7 +306,7 @@ func (w *worker) read(o *opened, reads []*task) {
 	w.under.Submit(below)
 }
 
-// came goes on with a brick whose bytes have come.
+// came continues a brick whose bytes have been read.
 func (w *worker) came(t *task) {
 	if t.steps != nil {
 		w.cameSteps(t)
@@ -322,14 +324,14 @@ func (w *worker) came(t *task) {
 	w.returned(size)
 }
 
-// sent counts bytes that are asked of the storage below.
+// sent adds to the bytes being read from the storage below.
 func (s *Storage) sent(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inFlight += n
 }
 
-// returned counts them off, when nothing holds them any more.
+// returned subtracts bytes that are no longer held.
 func (s *Storage) returned(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -337,12 +339,12 @@ func (s *Storage) returned(n int64) {
 	s.some.Signal()
 }
 
-// decode decodes a brick, and copies it to all that want it. The cells that it was decoded into, if
-// it was, are to be kept or not.
+// decode decodes a brick and copies it to all wants. The caller passes the cells that it was
+// decoded into, if any, to keep.
 func (w *worker) decode(t *task, stored []byte) error {
 	w.bricks.Add(1)
 	f := t.field
-	if f.Array.Chain.Raw() { // what is stored is the brick, and the page cache keeps it
+	if f.Array.Chain.Raw() { // the stored bytes are the brick, and the page cache keeps them
 		t.copy(zarr.Window{Bytes: stored, OffsetBytes: t.begin})
 		return nil
 	}
@@ -373,7 +375,7 @@ func (w *worker) decode(t *task, stored []byte) error {
 	return nil
 }
 
-// keep keeps the cells that a brick was decoded into, unless what it was decoded from was wrong.
+// keep caches the cells that a brick was decoded into, unless the stored bytes were wrong.
 func (w *worker) keep(t *task, right bool) {
 	for i, x := range t.taken {
 		if right {
@@ -385,20 +387,20 @@ func (w *worker) keep(t *task, right bool) {
 	t.taken = t.taken[:0]
 }
 
-// damaged names the brick that an error is about.
+// damaged adds the brick's location, and advice, to an error.
 func (t *task) damaged(err error) error {
 	return fmt.Errorf("%w: "+copyAgain, t.located(err))
 }
 
-// copyAgain is what to do about a damaged file.
+// copyAgain is the advice for a damaged file.
 const copyAgain = "copy the file again, or write it again; lsiofs verify finds all damage"
 
-// located is an error with the place of the brick.
+// located adds the location of the brick to an error.
 func (t *task) located(err error) error {
 	return fmt.Errorf("%s: chunk %s at [%d, %d): %w", t.listed.Path, numbersOf(t.wants[0].part.Brick), t.place.OffsetBytes, t.place.OffsetBytes+t.place.SizeBytes, err)
 }
 
-// numbersOf writes a place as (1,2,3).
+// numbersOf formats a place as (1,2,3).
 func numbersOf(place []int64) string {
 	numbers := make([]string, len(place))
 	for d, n := range place {

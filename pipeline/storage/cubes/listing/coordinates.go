@@ -10,32 +10,32 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// Coordinate is an array that says what the elements along a dimension stand for: one of one
-// dimension, which has the dimension's name and length, and lies beside an array that crops are cut
-// from: in its group.
+// Coordinate is a one-dimensional array that describes the positions along a dimension, such as
+// times or latitudes. It has the dimension's name and length, and is in the same group as an array
+// that crops are cut from.
 type Coordinate struct {
 	Dim   string
-	Path  string // below the storage's root, or, of CoordinatesBeside, below the group
+	Path  string // below the storage's root or, from CoordinatesBeside, below the group
 	Array *zarr.Array
-	// LeftOut is why the array, which has the dimension's name, can't be read as its coordinate; nil if
-	// it can. Array may be nil then.
+	// LeftOut is why the array of the dimension's name can't be read as its coordinate; nil if it
+	// can. Array may be nil then.
 	LeftOut error
 }
 
-// MaxCoordinateBytes bounds a coordinate. 64 MiB are 8 million times.
+// MaxCoordinateBytes bounds a coordinate. 64 MiB hold 8 million times.
 const MaxCoordinateBytes = 64 << 20
 
-// Coordinates are those of a cube's arrays, in the order of their dimensions. What can't be read, or is
-// larger than MaxCoordinateBytes or a quarter of memoryBytes (0: no bound), is no error, since crops
-// need none of them: it is listed as LeftOut. An array of another length or of more dimensions is no
-// coordinate, and is not listed.
+// Coordinates returns the coordinates of a cube's arrays, in the order of their dimensions. A
+// coordinate that can't be read, or is larger than MaxCoordinateBytes or a quarter of memoryBytes
+// (0: no bound), is not an error, since no crop needs it: it is listed with LeftOut. An array of
+// another length or with more dimensions is not a coordinate, and is not listed.
 func Coordinates(ctx context.Context, under storage.Storage, c *Cube, memoryBytes int64) ([]Coordinate, error) {
 	f := newFinder(Config{Under: under, MemoryBytes: memoryBytes})
 	var list []Coordinate
 	for k := range c.Fields {
 		x := &c.Fields[k]
 		if x.Path == "" || x.Path == c.root && !f.isGroup(ctx, parent(x.Path)) {
-			continue // an array by itself has nothing beside it here
+			continue // the group of an array served by itself is not in this storage
 		}
 		if err := f.coordinates(ctx, x, parent(x.Path), &list); err != nil {
 			return nil, err
@@ -44,9 +44,9 @@ func Coordinates(ctx context.Context, under storage.Storage, c *Cube, memoryByte
 	return list, nil
 }
 
-// CoordinatesBeside is Coordinates of a cube that is an array by itself, whose directory is the root of
-// the storage below: group is the storage of the directory that this lies in. Where that is no group
-// there are none.
+// CoordinatesBeside is Coordinates for a cube that is an array by itself, so that its directory is
+// the root of the storage below. group is the storage of the parent directory. If that is not a
+// group, there are no coordinates.
 func CoordinatesBeside(ctx context.Context, group storage.Storage, c *Cube, memoryBytes int64) (list []Coordinate, err error) {
 	f := newFinder(Config{Under: group, MemoryBytes: memoryBytes})
 	if !c.Alone() || !f.isGroup(ctx, "") {
@@ -55,16 +55,17 @@ func CoordinatesBeside(ctx context.Context, group storage.Storage, c *Cube, memo
 	return list, f.coordinates(ctx, &c.Fields[0], "", &list)
 }
 
-// Alone says that c is the array that its storage's root is.
+// Alone reports whether c is an array at its storage's root.
 func (c *Cube) Alone() bool { return len(c.Fields) > 0 && c.Fields[0].Path == "" }
 
-// isGroup says whether a directory is a group.
+// isGroup reports whether a directory is a group.
 func (f *finder) isGroup(ctx context.Context, at string) bool {
 	n, err := f.nodeAt(ctx, at)
 	return err == nil && n != nil && !n.isArray
 }
 
-// coordinates adds those of a field that lie in a group, but for dimensions that the list has.
+// coordinates adds the coordinates of a field in a group, except for dimensions already in the
+// list.
 func (f *finder) coordinates(ctx context.Context, x *Field, group string, list *[]Coordinate) error {
 	most := int64(MaxCoordinateBytes)
 	if f.MemoryBytes > 0 {
@@ -100,7 +101,7 @@ func (f *finder) coordinates(ctx context.Context, x *Field, group string, list *
 	return nil
 }
 
-// tooLarge is why coordinates of n elements are left out.
+// tooLarge returns why a coordinate of n elements is left out.
 func tooLarge(path string, n, itemBytes, mostBytes int64) error {
 	why := "a quarter of --memory"
 	if mostBytes == MaxCoordinateBytes {
@@ -109,8 +110,8 @@ func tooLarge(path string, n, itemBytes, mostBytes int64) error {
 	return fmt.Errorf("array %s: %d elements of %d bytes are more than %d bytes, %s", path, n, itemBytes, mostBytes, why)
 }
 
-// Group is a spec of c's storage in which the array of a coordinate alone is read: its path, and which
-// hierarchies match.
+// Group returns how to read a coordinate's array alone in c's storage: the array's path in its
+// hierarchy, and a function that matches this hierarchy.
 func (c *Cube) Group(x Coordinate) (path string, match func(path string, isDir bool) bool) {
 	root := c.root
 	if c.root != "" && len(c.Fields) == 1 && c.Fields[0].Path == c.root {

@@ -18,18 +18,18 @@ import (
 
 // node is a group or an array of a hierarchy.
 type node struct {
-	path      string // below the root, "" for the root
+	path      string // below the root; "" is the root
 	isArray   bool
-	documents []storage.Object // that it was read from
-	main, own []byte           // of an array: zarr.json or .zarray; .zattrs, nil where there is none
+	documents []storage.Object // from which it was read
+	main, own []byte           // for an array: zarr.json or .zarray; .zattrs, or nil if there is none
 	v3        bool
-	kept      bool        // and counted
-	problem   error       // its document can't be read: it may be an array
-	parsed    *zarr.Array // of one that is going to be a field: its documents are read once
+	kept      bool        // and counted in finder.held
+	problem   error       // why its document can't be read; it may be an array
+	parsed    *zarr.Array // the array, once a field uses it: documents are parsed once
 }
 
-// nodeAt reads the documents at a path below the root; nil where there are none. A document that
-// is wrong is no error but the node's problem.
+// nodeAt reads the documents at a path below the root; nil if there are none. A wrong document is
+// not an error, but the node's problem.
 func (f *finder) nodeAt(ctx context.Context, at string) (*node, error) {
 	n := &node{path: at, v3: true}
 	found, err := f.read(ctx, n, "zarr.json", &n.main)
@@ -62,7 +62,7 @@ func (f *finder) nodeAt(ctx context.Context, at string) (*node, error) {
 	return n, nil
 }
 
-// read reads a document of n into to, and says whether it is there.
+// read reads a document of n into to, and reports whether it exists.
 func (f *finder) read(ctx context.Context, n *node, name string, to *[]byte) (bool, error) {
 	at := join(n.path, name)
 	o, err := f.settled(ctx, at)
@@ -91,10 +91,10 @@ func (f *finder) read(ctx context.Context, n *node, name string, to *[]byte) (bo
 	return true, nil
 }
 
-// settled describes an object that is going to be read.
+// settled describes an object that is about to be read.
 func (f *finder) settled(ctx context.Context, at string) (storage.Object, error) {
 	o, err := f.Under.Stat(ctx, at)
-	if s, ok := f.Under.(storage.Settler); ok && err == nil { // most are not there, and need not be waited for
+	if s, ok := f.Under.(storage.Settler); ok && err == nil { // most are not there, and need no waiting
 		o, err = s.Settled(ctx, at)
 	}
 	return o, err
@@ -110,7 +110,7 @@ func notThere(err error) error {
 	return err
 }
 
-// array reads an array's documents.
+// array parses an array's documents.
 func (n *node) array() (*zarr.Array, error) {
 	switch {
 	case n.problem != nil:
@@ -123,14 +123,14 @@ func (n *node) array() (*zarr.Array, error) {
 	return zarr.ParseV2(join(n.path, ".zarray"), n.main, n.own)
 }
 
-// heldBytes is what the documents of n have in memory.
+// heldBytes returns the memory that the documents of n take.
 func (n *node) heldBytes() int64 { return int64(len(n.main) + len(n.own)) }
 
-// maxHeldBytes bounds the documents of all arrays that crops are cut from. 100 000 plates of a
-// microscope have some 300 MB.
+// maxHeldBytes bounds the documents of all arrays that crops are cut from. 100 000 microscope
+// plates have about 300 MB.
 const maxHeldBytes = 1 << 30
 
-// hold counts the documents of a node that is kept.
+// hold counts the documents of a node that stay in memory.
 func (f *finder) hold(n *node) error {
 	if n.kept {
 		return nil
@@ -147,14 +147,15 @@ func (f *finder) hold(n *node) error {
 }
 
 const (
-	// documentPart is about how many times its own size reading a document takes.
+	// documentPart is roughly how many times its own size reading a document takes.
 	documentPart = 16
-	// largeDocument is from which size on one document is read at a time: most have less than 2 KiB.
+	// largeDocument is the size from which documents are read one at a time: most have less than 2
+	// KiB.
 	largeDocument = 32 << 10
 )
 
-// turn is that of one call of each, which others wait for while it has large documents. nil: there is but
-// one.
+// turn lets one call of each at a time read large documents; the others wait. A nil turn means that
+// there is only one call.
 type turn struct {
 	mu    *sync.Mutex
 	begun bool
@@ -180,11 +181,11 @@ func (t *turn) end() {
 	}
 }
 
-// atOnce is how many documents and objects are asked for at a time: services take some 20 ms for
-// each, and documents have up to zarr.MaxDocumentBytes.
+// atOnce is how many documents and objects are requested at a time: object stores take about 20 ms
+// for each, and documents have up to zarr.MaxDocumentBytes.
 const atOnce = 32
 
-// each calls one for all of a list, concurrently, until the first error.
+// each calls one for every element of a list, concurrently, until the first error.
 func each[T any](ctx context.Context, list []T, one func(ctx context.Context, x T) error) error {
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -210,7 +211,7 @@ func join(parts ...string) string {
 	return ""
 }
 
-// relative is a path below another one; both are below the root.
+// relative returns a path relative to another one above it; both are below the root.
 func relative(below, at string) string {
 	if below == "" {
 		return at

@@ -15,50 +15,50 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// Config says what is looked for, and where.
+// Config describes what to look for, and where.
 type Config struct {
 	Under storage.Storage
 	Spec  spec.Zarr
 	// Base is the path of the cube if the root itself is a hierarchy or an array.
 	Base string
-	// Match says which hierarchies are wanted (not isDir), and which directories may have some;
+	// Match reports which hierarchies are wanted (not isDir), and which directories may hold some;
 	// nil: all. It is not called concurrently.
 	Match func(path string, isDir bool) bool
-	// LeftOut is called for what lies where hierarchies do and is none that crops are cut from. It is
-	// not called concurrently, and may be nil.
+	// LeftOut is called for files and directories among the hierarchies that no crops are cut from.
+	// It is not called concurrently, and may be nil.
 	LeftOut func(Unused)
-	// MemoryBytes bounds what is held of documents, of the tables of objects and of lists of crops; 0: only
-	// what there can be of each.
+	// MemoryBytes bounds the memory of documents, tables of objects and lists of crops; 0: only the
+	// fixed limits of each apply.
 	MemoryBytes int64
 }
 
-// Cube is a hierarchy whose arrays crops are cut from. It does not change, and is safe for
-// concurrent use.
+// Cube is a hierarchy with arrays that crops are cut from. It is immutable, and safe for concurrent
+// use.
 type Cube struct {
 	// Object is the cube as a shard of crops: its size is that of the header and all records, and
 	// its version is a hash of its documents and objects.
 	Object storage.Object
 	Cut    *zarr.Cut
-	Fields []Field // as those of Cut
-	// Documents are those that it was made of.
+	Fields []Field // in the order of Cut's fields
+	// Documents are the documents that it was read from.
 	Documents []storage.Object
 
-	root string // of the hierarchy, below the storage's root
+	root string // the hierarchy's path, below the storage's root
 }
 
 // finder is one run of Find.
 type finder struct {
 	Config
 	maxDirectories int
-	held           atomic.Int64 // bytes of the documents that are kept, and of objects
-	stores         []string     // files that are named as hierarchies are, or as zip files are
-	files          []string     // others, at most storage.MaxOmitted
+	held           atomic.Int64 // bytes of documents kept, and of objects
+	stores         []string     // files with the name of a hierarchy or of a zip file
+	files          []string     // other files, at most storage.MaxOmitted
 }
 
-// Holder is a storage that holds something in memory for its user.
+// Holder is a storage that holds memory on behalf of its user.
 type Holder interface{ HeldBytes() int64 }
 
-// left is how much of the memory there is for objects.
+// left returns how much memory remains for objects.
 func (f *finder) left() int64 {
 	left := f.MemoryBytes - f.held.Load()
 	if x, ok := f.Under.(Holder); ok {
@@ -81,8 +81,8 @@ func newFinder(c Config) *finder {
 	return f
 }
 
-// Find finds the cubes, in order of their paths, at least one. What is refused is one error, which
-// names every array and what is wrong with it.
+// Find returns the cubes, at least one, sorted by path. All refused arrays are reported in one
+// error, which says what is wrong with each.
 func Find(ctx context.Context, c Config) ([]*Cube, error) {
 	f := newFinder(c)
 	for _, x := range f.Spec.Fields {
@@ -116,7 +116,7 @@ func Find(ctx context.Context, c Config) ([]*Cube, error) {
 	return found, nil
 }
 
-// pathOf is the path of an array that is asked for, below its hierarchy.
+// pathOf returns the path of a requested array, below its hierarchy.
 func pathOf(x spec.Array) string {
 	if at := strings.Trim(x.Pattern, "/"); at != "." {
 		return at
@@ -124,7 +124,7 @@ func pathOf(x spec.Array) string {
 	return ""
 }
 
-// lackingError says that a hierarchy has no such arrays: it is no cube.
+// lackingError means that a hierarchy does not have the requested arrays, so it is not a cube.
 type lackingError struct {
 	of   *node
 	what string
@@ -132,7 +132,7 @@ type lackingError struct {
 
 func (e *lackingError) Error() string { return e.of.shown() + " has " + e.what }
 
-// cubes are the hierarchies that have the arrays.
+// cubes returns the hierarchies that have the arrays.
 func (f *finder) cubes(ctx context.Context, hierarchies []*node) ([]*Cube, error) {
 	cubes, failed := make([]*Cube, len(hierarchies)), make([]error, len(hierarchies))
 	if len(f.Spec.Fields) == 0 {
@@ -191,11 +191,11 @@ func (f *finder) cubes(ctx context.Context, hierarchies []*node) ([]*Cube, error
 	return found, nil
 }
 
-// mostExplained is of how many hierarchies that are left out is found out whether a document is missing, which
-// takes requests: no more are named one by one where a dataset is mounted.
+// mostExplained bounds the left-out hierarchies for which a missing document is looked for, which
+// takes requests: a mount names no more than that one by one.
 const mostExplained = 5
 
-// why is what a hierarchy lacks, where others have it.
+// why returns what a hierarchy lacks that others have.
 func (f *finder) why(ctx context.Context, lack *lackingError) string {
 	if missing := f.missing(ctx, lack.of); missing != nil {
 		return fmt.Sprintf("it has %s: %v", lack.what, missing)
@@ -203,7 +203,7 @@ func (f *finder) why(ctx context.Context, lack *lackingError) string {
 	return "it has " + lack.what
 }
 
-// joined are errors as one, but not too many.
+// joined joins errors, but not too many.
 func joined(problems []error) error {
 	if more := len(problems) - maxDescribed; more > 0 {
 		problems = append(problems[:maxDescribed:maxDescribed], fmt.Errorf("and %d more", more))
@@ -211,7 +211,7 @@ func joined(problems []error) error {
 	return errors.Join(problems...)
 }
 
-// lacks says what a hierarchy lacks, and what it has.
+// lacks returns an error with what a hierarchy lacks, and what it has.
 func (f *finder) lacks(ctx context.Context, lack *lackingError) error {
 	if missing := f.missing(ctx, lack.of); missing != nil {
 		return fmt.Errorf("%w: %w", lack, missing)
@@ -239,7 +239,7 @@ func newCube(f *finder, h *node) *Cube {
 	return c
 }
 
-// only is the cube of the one array that has all dimensions that crops have.
+// only returns the cube of the only array that has all dimensions of crops.
 func (f *finder) only(has *contents) (*Cube, error) {
 	h := has.of
 	switch {
@@ -252,12 +252,12 @@ func (f *finder) only(has *contents) (*Cube, error) {
 	}
 	c, n := newCube(f, h), has.one
 	if n == nil {
-		n = h // an array by itself: what it lacks is said by its cut
+		n = h // an array by itself: its cut reports what it lacks
 	}
 	return c, c.add(f, h, n)
 }
 
-// named is the cube of the arrays that were named.
+// named returns the cube of the arrays that were named.
 func (f *finder) named(ctx context.Context, h *node) (*Cube, error) {
 	c := newCube(f, h)
 	var problems []error
@@ -275,7 +275,7 @@ func (f *finder) named(ctx context.Context, h *node) (*Cube, error) {
 	return c, errors.Join(problems...)
 }
 
-// add adds the array of a node.
+// add adds the array of a node to the cube.
 func (c *Cube) add(f *finder, h, n *node) error {
 	a, err := n.array()
 	if err != nil {
@@ -290,7 +290,7 @@ func (c *Cube) add(f *finder, h, n *node) error {
 	return f.hold(n)
 }
 
-// cut makes the cuts of cubes, which are in their order.
+// cut makes the cuts of cubes, which are sorted by path.
 func (f *finder) cut(cubes []*Cube) error {
 	lists := make([]*zarr.List, len(cubes))
 	if f.Spec.List != "" {
@@ -368,7 +368,7 @@ func (f *finder) finish(ctx context.Context, cubes []*Cube) error {
 	return f.unchanged(ctx, cubes)
 }
 
-// unchanged fails where a document is not any more what was read.
+// unchanged returns an error if a document has changed since it was read.
 func (f *finder) unchanged(ctx context.Context, cubes []*Cube) error {
 	return each(ctx, cubes, func(ctx context.Context, c *Cube) error {
 		for _, d := range c.Documents {

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// maxDirectories bounds how many directories are looked into for documents.
+	// maxDirectories bounds how many directories are searched for documents.
 	maxDirectories = 1 << 20
-	// directoryBytes is about what a directory takes meanwhile, with its path, but no less than
-	// leastDirectories count.
+	// directoryBytes is about what a directory with its path takes during the search. At least
+	// leastDirectories are allowed.
 	directoryBytes   = 256
 	leastDirectories = 1 << 12
-	// maxLevels bounds how deep they are nested: each level is a listing.
+	// maxLevels bounds the nesting of directories: each level is a listing.
 	maxLevels = 64
 )
 
-// hierarchies are those that match.
+// hierarchies returns the hierarchies that match.
 func (f *finder) hierarchies(ctx context.Context) ([]*node, error) {
 	root, err := f.hierarchyAt(ctx, "")
 	if err != nil {
@@ -59,7 +59,7 @@ func (f *finder) hierarchies(ctx context.Context) ([]*node, error) {
 	return list, err
 }
 
-// within reports whether a directory above a path is one of some.
+// within reports whether a directory above a path is in some.
 func within(some map[string]bool, at string) bool {
 	for at != "" {
 		if at = parent(at); some[at] {
@@ -69,8 +69,8 @@ func within(some map[string]bool, at string) bool {
 	return false
 }
 
-// hierarchyAt is nodeAt, but also finds a group that has no document: all arrays that are asked for
-// are below it.
+// hierarchyAt is nodeAt, but also finds a group without a document: one that has all requested
+// arrays below it.
 func (f *finder) hierarchyAt(ctx context.Context, at string) (*node, error) {
 	n, err := f.nodeAt(ctx, at)
 	if n != nil || err != nil || len(f.Spec.Fields) == 0 {
@@ -84,9 +84,9 @@ func (f *finder) hierarchyAt(ctx context.Context, at string) (*node, error) {
 	return &node{path: at}, nil
 }
 
-// explore looks at directories below those of from, one level after the other: at those that are
-// wanted. Files that are wanted are only listed, which finds links to nothing. visit is called with what
-// look finds of each, in no order and not concurrently, and says whether to go on below it.
+// explore searches the wanted directories below those of from, level by level. Wanted files are
+// only listed, which finds broken links. visit is called with what look returns for each directory,
+// in no particular order and not concurrently, and returns whether to search below it.
 func (f *finder) explore(ctx context.Context, from []string, wanted func(path string, isDir bool) bool, look func(ctx context.Context, at string) (*node, error), visit func(at string, n *node) (enter bool, err error)) error {
 	seen := 0
 	for range maxLevels {
@@ -119,7 +119,7 @@ func (f *finder) explore(ctx context.Context, from []string, wanted func(path st
 	return fmt.Errorf("directories are nested more than %d deep: name the hierarchy itself", maxLevels)
 }
 
-// directories wants all of them.
+// directories matches all directories.
 func directories(_ string, isDir bool) bool { return isDir }
 
 func (f *finder) tooMany() error {
@@ -129,8 +129,8 @@ func (f *finder) tooMany() error {
 	return fmt.Errorf("there are more than %d directories in it: name the array with --array, or a hierarchy", f.maxDirectories)
 }
 
-// below are the directories directly below those of from, in order; with an error those that were
-// found until then.
+// below returns the directories directly below those of from, sorted; with an error, those found
+// until then.
 func (f *finder) below(ctx context.Context, from []string, wanted func(path string, isDir bool) bool) ([]string, error) {
 	in, above, found := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, p := range from {
@@ -144,7 +144,7 @@ func (f *finder) below(ctx context.Context, from []string, wanted func(path stri
 	err := f.Under.List(ctx, func(at string, isDir bool) bool {
 		switch {
 		case failed != nil:
-			return !isDir // whose visit ends the listing
+			return !isDir // the visit of a file ends the listing
 		case !isDir:
 			return in[parent(at)] && wanted(at, false)
 		case at == ".":
@@ -163,14 +163,13 @@ func (f *finder) below(ctx context.Context, from []string, wanted func(path stri
 	return slices.Sorted(maps.Keys(found)), cmp.Or(failed, err)
 }
 
-// contents are the arrays of a hierarchy: how many there are, and what is known of those that may
-// be meant.
+// contents describes the arrays of a hierarchy: how many there are, and those that may be meant.
 type contents struct {
 	of      *node
 	arrays  int
-	fits    int   // have all dimensions of --crop
-	one     *node // of them
-	problem error // of an array that is none
+	fits    int   // arrays that have all dimensions of --crop
+	one     *node // one of them
+	problem error // of an array that can't be read
 	all     described
 	fitting described
 }
@@ -191,7 +190,7 @@ func (c *contents) take(f *finder, n *node) {
 	}
 }
 
-// fits says whether an array has the dimensions that crops are said to have.
+// fits reports whether an array has the dimensions that crops have.
 func (f *finder) fits(a *zarr.Array) bool {
 	for _, v := range f.Spec.Crop {
 		if v.Dim == "" {
@@ -212,8 +211,8 @@ func (f *finder) fits(a *zarr.Array) bool {
 	return true
 }
 
-// sizing is the flag that says which dimensions crops have: where --crop is not given they are all
-// that --select leaves.
+// sizing returns the flag that determines the dimensions of crops: without --crop they are all that
+// --select leaves.
 func (f *finder) sizing() string {
 	if len(f.Spec.Crop) > 0 {
 		return "--crop"
@@ -221,7 +220,7 @@ func (f *finder) sizing() string {
 	return "--select"
 }
 
-// contents are the arrays of hierarchies, which are in their order.
+// contents returns the arrays of hierarchies, which are sorted by path.
 func (f *finder) contents(ctx context.Context, hierarchies []*node) ([]*contents, error) {
 	var list []*contents
 	var from []string
@@ -256,13 +255,13 @@ func (f *finder) contents(ctx context.Context, hierarchies []*node) ([]*contents
 	return list, err
 }
 
-// maxDescribed is how many arrays an error names, and maxLine how long the text of one is.
+// maxDescribed is how many arrays an error names, and maxLine the longest description of one.
 const (
 	maxDescribed = 20
 	maxLine      = 300
 )
 
-// described are the first texts of arrays, by path.
+// described holds the descriptions of the first arrays by path.
 type described struct {
 	paths, lines []string
 	count        int
@@ -287,7 +286,7 @@ func (d *described) String() string {
 	return text
 }
 
-// describe is an array for people: path, shape, dtype and brick.
+// describe describes an array for people: path, shape, dtype and brick.
 func describe(name string, a *zarr.Array, err error) string {
 	if name == "" {
 		name = "."
@@ -302,7 +301,7 @@ func describe(name string, a *zarr.Array, err error) string {
 	return line
 }
 
-// shown is a node in messages.
+// shown returns the name of a node for messages.
 func (n *node) shown() string {
 	if n.path == "" {
 		return "the hierarchy"

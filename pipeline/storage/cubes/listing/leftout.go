@@ -11,14 +11,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs"
 )
 
-// Unused is what lies where hierarchies do, and gives no crop.
+// Unused is a file, directory or hierarchy that gives no crop.
 type Unused struct {
 	Path, Why string
-	// Plain says that it is a file without the name of a store, as many directories have some.
+	// Plain means that it is a file without the name of a store: many directories have such files.
 	Plain bool
 }
 
-// beside keeps a file that lies beside hierarchies.
+// beside notes a file that is not in a hierarchy.
 func (f *finder) beside(at string) {
 	list := &f.files
 	if strings.HasSuffix(at, ".zarr") || refs.Is(at) && !isReference(at) {
@@ -29,15 +29,16 @@ func (f *finder) beside(at string) {
 	}
 }
 
-// isReference reports whether a file may hold references, by its name. So may many that hold none.
+// isReference reports whether a file may hold references, by its name. Many that hold none match
+// too.
 func isReference(at string) bool { return refs.Is(at) && endingOf(at) == ".json" }
 
 // endingOf returns the extension of a path in lower case, with its dot.
 func endingOf(at string) string { return strings.ToLower(path.Ext(at)) }
 
-// nothingIn names directories which are no hierarchies and have none in them, and files beside
-// hierarchies. Of what is in a directory that is named no file is, but those that are named as stores
-// are: where it has one, that is named, and not the directory.
+// nothingIn reports directories that neither are hierarchies nor hold any, and files outside
+// hierarchies. Files in a reported directory are not reported. A directory that holds a file named
+// like a store is not reported: that file is.
 func (f *finder) nothingIn(none []string, list []*node) {
 	holds := map[string]bool{}
 	hold := func(at string) {
@@ -55,7 +56,7 @@ func (f *finder) nothingIn(none []string, list []*node) {
 		hold(at)
 		f.LeftOut(Unused{Path: at, Why: whyStore(at)})
 	}
-	slices.Sort(none) // what is above comes before what is in it
+	slices.Sort(none) // directories sort before their contents
 	left := map[string]bool{}
 	for _, at := range none {
 		if holds[at] || within(left, at) {
@@ -71,7 +72,7 @@ func (f *finder) nothingIn(none []string, list []*node) {
 	}
 }
 
-// whyStore is why a file that is named as a store is left out.
+// whyStore returns why a file named like a store is left out.
 func whyStore(at string) string {
 	if strings.HasSuffix(at, ".zarr") {
 		return "it is a file, not a directory"
@@ -79,7 +80,7 @@ func whyStore(at string) string {
 	return "it is a zip file, and these are read alone, or by a pattern of their own, such as *" + endingOf(at)
 }
 
-// whyFile is why another file is.
+// whyFile returns why any other file is left out.
 func whyFile(at string) string {
 	if isReference(at) {
 		return "it is a file; files of references are read alone, or by a pattern of their own, such as *" + endingOf(at)
@@ -87,7 +88,7 @@ func whyFile(at string) string {
 	return "it is a file, not a directory"
 }
 
-// noHierarchy is the error for a dataset without any.
+// noHierarchy returns the error for a dataset without hierarchies.
 func (f *finder) noHierarchy() error {
 	const none = "there is no Zarr store: no directory has a zarr.json, .zgroup or .zarray"
 	for _, at := range slices.Concat(f.stores, f.files) {

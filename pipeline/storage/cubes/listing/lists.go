@@ -9,14 +9,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// maxListBytes bounds the file of --crops: a list of MaxCrops in three dimensions has 24 GB, which
-// is no list that a person wants in memory.
+// maxListBytes bounds the file of --crops. A list of MaxCrops in three dimensions would have 24 GB,
+// too much to hold in memory.
 const maxListBytes = 4 << 30
 
-// listPart is about how many times its own size a list takes while it is read.
+// listPart is roughly how many times its own size reading a list takes.
 const listPart = 4
 
-// lists are the rows of the file of --crops, for each cube.
+// lists returns the rows of the file of --crops, for each cube.
 func (f *finder) lists(cubes []*Cube) ([]*zarr.List, error) {
 	file, err := os.Open(f.Spec.List)
 	if err != nil {

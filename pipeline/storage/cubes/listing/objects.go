@@ -17,13 +17,13 @@ import (
 // MaxObjects bounds the objects of all arrays together: their tables then take 3 GiB.
 const MaxObjects = 1 << 27
 
-// objectBytes is what an object takes of Config.MemoryBytes at most: two entries of a table. While objects are
-// listed they take more, when nothing has been decoded.
+// objectBytes is the most that an object takes of Config.MemoryBytes: two entries of a table. While
+// they are listed, objects take more, but nothing has been decoded at that time.
 const objectBytes = 48
 
 // Field is an array of a cube, and its objects.
 type Field struct {
-	// Path is the array's directory below the storage's root, "" for the root.
+	// Path is the array's directory below the storage's root; "" is the root.
 	Path  string
 	Array *zarr.Array
 
@@ -32,8 +32,8 @@ type Field struct {
 	ignored int64
 }
 
-// Object is the object of a number, in C order of Array.Objects; present says whether it was
-// there when it was listed. The object of one that was not has its path alone.
+// Object returns the object with a number, in C order of Array.Objects; present reports whether it
+// existed when it was listed. An absent object has only its path.
 func (f *Field) Object(number int64) (o storage.Object, present bool) {
 	e, present := f.table.at(number)
 	o = f.named(number)
@@ -41,7 +41,7 @@ func (f *Field) Object(number int64) (o storage.Object, present bool) {
 	return o, present
 }
 
-// named is the object of a number, with its path alone.
+// named returns the object with a number, with only its path.
 func (f *Field) named(number int64) (o storage.Object) {
 	var place [zarr.MaxDims]int64
 	at := place[:len(f.counts)]
@@ -55,20 +55,20 @@ func (f *Field) named(number int64) (o storage.Object) {
 	return o
 }
 
-// Has says whether an object was there.
+// Has reports whether an object existed.
 func (f *Field) Has(number int64) bool {
 	_, present := f.table.at(number)
 	return present
 }
 
-// LargestObject is the size of the largest object.
+// LargestObject returns the size of the largest object.
 func (f *Field) LargestObject() int64 { return f.table.largest }
 
-// HeldBytes is what the table of the field's objects takes, which fields of the same array share.
+// HeldBytes returns the memory of the field's table of objects. Fields of the same array share it.
 func (f *Field) HeldBytes() int64 { return f.table.heldBytes() }
 
-// Present is how many objects there are, and Ignored how many files and directories were found that
-// are none.
+// Present returns how many objects exist, and Ignored how many other files and directories were
+// found.
 func (f *Field) Present() int64 { return f.table.present }
 func (f *Field) Ignored() int64 { return f.ignored }
 
@@ -77,8 +77,8 @@ type listed struct {
 	*Field
 	place []int64
 	found records
-	seen  int64 // names of objects, with those of what is none
-	// misnamed is something that would be an object if keys were encoded in another way; "": none.
+	seen  int64 // objects by name, including those that are not files
+	// misnamed is something that would be an object in another key encoding; "": none.
 	misnamed string
 }
 
@@ -86,14 +86,14 @@ type listed struct {
 type lister struct {
 	arrays []*listed
 	byPath map[string]*listed
-	above  map[string]bool // directories that arrays lie in, and whether they were seen
-	files  map[string]bool // what is no directory where one has to be
+	above  map[string]bool // directories that contain arrays, and whether they were seen
+	files  map[string]bool // files in the place of a directory
 	total  int64
-	most   int64 // of total, for memory
+	most   int64 // bound of total, by memory
 	failed error
 }
 
-// objects fills in the tables of all fields, and gives what stands for each.
+// objects fills in the tables of all fields, and returns a digest of each.
 func (f *finder) objects(ctx context.Context, fields []*Field) ([]*digest, error) {
 	l := &lister{byPath: map[string]*listed{}, above: map[string]bool{}, files: map[string]bool{}, most: MaxObjects}
 	if f.MemoryBytes > 0 {
@@ -151,7 +151,7 @@ func (f *finder) objects(ctx context.Context, fields []*Field) ([]*digest, error
 	return list, nil
 }
 
-// in is the array that a path lies in, and the rest of it.
+// in returns the array that a path is in, and the path relative to it.
 func (l *lister) in(at string) (*listed, string) {
 	for p := at; p != ""; {
 		p = parent(p)
@@ -164,7 +164,7 @@ func (l *lister) in(at string) (*listed, string) {
 
 func (l *lister) match(at string, isDir bool) bool {
 	if l.failed != nil {
-		return !isDir // whose visit ends the listing
+		return !isDir // the visit of a file ends the listing
 	}
 	if at == "." {
 		return true
@@ -174,7 +174,7 @@ func (l *lister) match(at string, isDir bool) bool {
 			l.above[at] = true
 			return true
 		}
-		l.above[at], l.files[at] = false, true // also of a directory, when it turns out to lead back
+		l.above[at], l.files[at] = false, true // also for a directory, if it turns out to be a link back up
 	}
 	x, key := l.in(at)
 	switch {
@@ -183,7 +183,7 @@ func (l *lister) match(at string, isDir bool) bool {
 	case isDir && x.mayHold(x.Array.Keys, key):
 		return true
 	case x.Array.Keys.Parse(x.place, key, x.counts):
-		if isDir { // no object there would be the fill value
+		if isDir { // treating it as absent would give the fill value
 			l.failed = fmt.Errorf("%s is a directory, and has to be a file, which is a chunk or a shard of the array: remove it, or write the array again", at)
 		}
 		x.seen++
@@ -200,7 +200,7 @@ func (l *lister) match(at string, isDir bool) bool {
 	return false
 }
 
-// mayHold says whether keys of the array may begin with a directory.
+// mayHold reports whether keys of the array may begin with a directory.
 func (x *listed) mayHold(keys zarr.Keys, dir string) bool {
 	if keys.Separator != '/' || len(x.counts) == 0 {
 		return false
@@ -222,7 +222,7 @@ func (x *listed) mayHold(keys zarr.Keys, dir string) bool {
 	return zarr.Keys{Separator: '/'}.Parse(x.place[:n], dir, x.counts[:n])
 }
 
-// otherwise says whether a path would be of an object if keys were encoded in another way.
+// otherwise reports whether a path would be an object in another key encoding.
 func (x *listed) otherwise(path string, isDir bool) bool {
 	for _, keys := range []zarr.Keys{{Separator: '.'}, {Separator: '/'}, {Prefixed: true, Separator: '.'}, {Prefixed: true, Separator: '/'}} {
 		if isDir && x.mayHold(keys, path) || !isDir && keys.Parse(x.place, path, x.counts) {
@@ -244,7 +244,7 @@ func (l *lister) visit(o storage.Object) error {
 	return l.failed
 }
 
-// add keeps an object.
+// add records an object.
 func (l *lister) add(x *listed, number int64, o storage.Object) error {
 	if l.total++; l.total > MaxObjects {
 		return fmt.Errorf("the arrays have more than %d objects: write them with sharding, or name some of the hierarchies by a pattern", int64(MaxObjects))
@@ -259,7 +259,7 @@ func (l *lister) add(x *listed, number int64, o storage.Object) error {
 	return x.found.add(numbered{place{number, e}, o.Version.ChangeTimeNanos})
 }
 
-// complete fails where objects may be missing from the listing.
+// complete returns an error if objects may be missing from the listing.
 func (l *lister) complete() error {
 	for _, x := range l.arrays {
 		if strings.HasPrefix(x.Path, ".") || strings.Contains(x.Path, "/.") {
@@ -280,8 +280,9 @@ func (l *lister) complete() error {
 	return nil
 }
 
-// noFiles fails where what has the name of an object is something that listings pass over, as a pipe: it
-// would be taken for absent. Few names are looked at: others have gone while they were listed.
+// noFiles returns an error if something that listings skip, such as a pipe, has the name of an
+// object: it would be taken for absent. Only few names are checked: the other candidates were
+// removed while they were listed.
 func (f *finder) noFiles(ctx context.Context, l *lister) error {
 	const most = 100
 	missing := func(x *listed) bool { return x != nil && x.seen > x.table.present }
@@ -320,7 +321,7 @@ func (f *Field) shown() string {
 	return f.Path
 }
 
-// Each calls visit for the number of each object that was there, ascending, until it returns
+// Each calls visit with the number of each existing object, in ascending order, until it returns
 // false.
 func (f *Field) Each(visit func(number int64) bool) {
 	for n, e := range f.table.dense {

@@ -14,21 +14,21 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// listField is a field that a list has origins in.
+// listField is a field that a list has origins for.
 type listField struct {
 	name string
 	dims int
 }
 
-// column is a run of numbers in the rows of a file: of the cube's number, if field is -1.
+// column is a run of numbers in the rows of a file. If field is -1, it is the number of the cube.
 type column struct {
 	field, at, count int
 }
 
-// parseList reads an npy file of origins, for each of cubes: int64 in C order, either of the shape
-// (N, D), for origins in the first field, or a structured array with a field of D numbers for each
-// of the fields. Of several cubes there is one more number, which says of which: the first
-// column, or a field "cube". b is the whole file.
+// parseList reads an npy file of origins, for each of the cubes: int64 in C order, either of shape
+// (N, D) with origins in the first field, or a structured array that has D numbers for each of the
+// fields. For several cubes there is another number, which selects the cube: the first column, or a
+// field "cube". b is the whole file.
 func parseList(b []byte, fields []listField, cubes int) ([]*zarr.List, error) {
 	kind, rows, rowBytes, from, err := npy.Framing{}.Describe(b, int64(len(b)))
 	if err != nil {
@@ -73,13 +73,13 @@ func parseList(b []byte, fields []listField, cubes int) ([]*zarr.List, error) {
 	return lists, nil
 }
 
-// plainRows and structuredField are what is read of the kinds of package npy.
+// plainRows and structuredField match the kinds of package npy that are read.
 var (
 	plainRows       = regexp.MustCompile(`^'<i8' \((\d+),?\)$`)
 	structuredField = regexp.MustCompile(`^\('([^']*)', '<i8'(?:, \((\d+),?\)|, (\d+))?\)(?:, )?`)
 )
 
-// columnsOf says where the numbers of a file's rows lie.
+// columnsOf returns where the numbers are in a file's rows.
 func columnsOf(kind string, fields []listField, cubes int) (columns []column, structured bool, err error) {
 	if m := plainRows.FindStringSubmatch(kind); m != nil {
 		has, _ := strconv.Atoi(m[1])
@@ -135,7 +135,7 @@ func columnsOf(kind string, fields []listField, cubes int) (columns []column, st
 	return columns, true, nil
 }
 
-// wanted says how a list of origins is written.
+// wanted describes the format of a list of origins.
 func wanted(fields []listField, cubes int) string {
 	first := ""
 	if cubes > 1 {

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// suggestedAmong bounds the directories that are looked into for a suggestion, and
-	// namesAmong the names that are read on the way: most datasets are no hierarchies, and what
-	// they are is found out without waiting for this.
+	// suggestedAmong bounds the directories searched for a suggestion, and namesAmong the names
+	// read on the way: most datasets are not hierarchies, and their format is determined without
+	// waiting for this.
 	suggestedAmong = 1000
 	firstAmong     = 100 // of those directly below the root
 	namesAmong     = 20_000
 )
 
-// Suggestion is what to type for crops of a hierarchy.
+// Suggestion is what to type to get crops of a hierarchy.
 type Suggestion struct {
-	Flags  string // --crop, and --array where that is needed
-	Arrays string // a line for each of several arrays; "" where there are not several
+	Flags  string // --crop, and --array if needed
+	Arrays string // a line for each array if there are several, or else ""
 }
 
-// Suggest says what to type for crops of the hierarchy that a storage's root is, or that lies
-// directly below it, and matches; ok is false where there is none. Of arrays that c.Spec names it is
-// for the first. It looks at a bounded number of names and documents.
+// Suggest returns what to type to get crops of the hierarchy at the storage's root, or of one
+// directly below it that matches; ok is false if there is none. If c.Spec names arrays, the
+// suggestion is for the first of them. Suggest looks at a bounded number of names and documents.
 func Suggest(ctx context.Context, c Config) (s Suggestion, ok bool) {
 	c.Under = &glance{Storage: c.Under}
 	f := newFinder(c)
@@ -55,7 +55,7 @@ func Suggest(ctx context.Context, c Config) (s Suggestion, ok bool) {
 				return false, nil
 			}
 			return true, nil
-		}) // what was found until then will do
+		}) // after an error, what was found so far will do
 	}
 	if best.all.count > 1 {
 		s.Arrays = best.all.String()
@@ -64,7 +64,8 @@ func Suggest(ctx context.Context, c Config) (s Suggestion, ok bool) {
 	return s, true
 }
 
-// DocumentAt is the document that makes a path of a storage a hierarchy, "" where there is none.
+// DocumentAt returns the document that makes a path of a storage a hierarchy, or "" if it is not
+// one.
 func DocumentAt(ctx context.Context, under storage.Storage, at string) string {
 	n, err := newFinder(Config{Under: under}).nodeAt(ctx, at)
 	if err != nil || n == nil {
@@ -73,7 +74,7 @@ func DocumentAt(ctx context.Context, under storage.Storage, at string) string {
 	return n.documents[0].Path
 }
 
-// lacksCrop says that nothing tells how large crops are, and what might be typed.
+// lacksCrop returns the error for a missing --crop, with what to type.
 func (f *finder) lacksCrop(ctx context.Context) error {
 	const lacks = "--format zarr needs --crop: how many elements of each dimension a record has, as "
 	s, ok := Suggest(ctx, f.Config)
@@ -88,9 +89,9 @@ func (f *finder) lacksCrop(ctx context.Context) error {
 	return errors.New(lacks + s.Flags)
 }
 
-// first is the first hierarchy directly below the root; nil if there is none.
+// first returns the first hierarchy directly below the root, or nil.
 func (f *finder) first(ctx context.Context) (first *node) {
-	list, _ := f.below(ctx, []string{""}, func(at string, isDir bool) bool { return isDir && f.Match(at, false) }) // what was found until then will do
+	list, _ := f.below(ctx, []string{""}, func(at string, isDir bool) bool { return isDir && f.Match(at, false) }) // after an error, what was found so far will do
 	var mu sync.Mutex
 	_ = each(ctx, list[:min(len(list), firstAmong)], func(ctx context.Context, at string) error {
 		n, err := f.nodeAt(ctx, at)
@@ -104,7 +105,7 @@ func (f *finder) first(ctx context.Context) (first *node) {
 	return first
 }
 
-// glance is a storage of which only the first names are listed.
+// glance is a storage that only lists the first names.
 type glance struct{ storage.Storage }
 
 func (g *glance) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
@@ -124,13 +125,13 @@ func (g *glance) List(ctx context.Context, match func(path string, isDir bool) b
 
 var errEnough = fmt.Errorf("there are more than %d names", namesAmong)
 
-// suggestion is the array of most dimensions, the first of them by path, or the one that is wanted.
+// suggestion selects the array with the most dimensions, the first by path, or the wanted one.
 type suggestion struct {
 	of     *node
-	wanted string // path; "": any
+	wanted string // the path to accept; "": any
 	path   string
 	array  *zarr.Array
-	alike  int // have as many dimensions
+	alike  int // arrays with as many dimensions
 	all    described
 }
 
@@ -148,8 +149,8 @@ func (s *suggestion) consider(n *node) {
 	}
 }
 
-// flags are what to type for crops of two bricks along each dimension. Where an array is wanted, it
-// was named.
+// flags returns what to type for crops of two bricks along each dimension. If an array is wanted,
+// --array was given already.
 func (s *suggestion) flags() string {
 	if s.array == nil {
 		return "--crop DIM=N,…"

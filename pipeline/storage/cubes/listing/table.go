@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// entry is an object as it was listed. The zero value is one that is absent.
+// entry is an object as it was listed. The zero value means absent.
 type entry struct {
 	sizeBytes, modTimeNanos int64
 	inode                   uint64
@@ -31,13 +31,13 @@ type numbered struct {
 	changeTimeNanos int64
 }
 
-// mappedBytes is from which size on lists lie outside of the heap: the collector would count what
-// is larger, and let as much garbage pile up. Many small ones stay there, as a process may have
-// only 65 530 mappings.
+// mappedBytes is the size from which lists are mapped outside the heap: the garbage collector would
+// count them, and let as much garbage pile up. Small lists stay on the heap, because a process may
+// only have 65 530 mappings.
 const mappedBytes = 1 << 20
 
-// elements makes a list of n elements, which have no pointers. mapped is what it lies in, if that
-// is outside of the heap.
+// elements makes a list of n elements without pointers. mapped is its memory if it is outside the
+// heap.
 func elements[T any](n int) (list []T, mapped []byte, err error) {
 	var zero T
 	bytes := uintptr(n) * unsafe.Sizeof(zero)
@@ -51,10 +51,10 @@ func elements[T any](n int) (list []T, mapped []byte, err error) {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(mapped))), n), mapped, nil
 }
 
-// records are objects while they are listed.
+// records are the objects of an array while they are listed.
 type records struct {
 	list   []numbered
-	mapped []byte // nil where list is on the heap
+	mapped []byte // nil if list is on the heap
 }
 
 func (r *records) add(x numbered) error {
@@ -67,7 +67,8 @@ func (r *records) add(x numbered) error {
 	return nil
 }
 
-// grow makes room for n in all. What is mapped stays the same memory, and is not there twice.
+// grow makes room for n in total. A mapping is moved rather than copied, so it never takes its
+// memory twice.
 func (r *records) grow(n int) error {
 	have := len(r.list)
 	if r.mapped == nil {
@@ -94,7 +95,7 @@ func (r *records) free() {
 	*r = records{}
 }
 
-// settle sorts what was listed by number, each place once.
+// settle sorts the records by number, and removes duplicates.
 func (r *records) settle() error {
 	slices.SortFunc(r.list, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
 	n := 0
@@ -112,16 +113,16 @@ func (r *records) settle() error {
 	return nil
 }
 
-// table has the objects of an array: where at least half of a grid is there one entry a place, else
-// what is there, by number. It does not change, and goes when nobody refers to it.
+// table holds the objects of an array: if at least half of the grid exists, one entry per place,
+// otherwise those that exist, by number. It is immutable, and unmapped when it becomes garbage.
 type table struct {
 	dense   []entry
 	sparse  []place
 	present int64
-	largest int64 // size
+	largest int64 // size of the largest object
 }
 
-// newTable makes the table of a grid of total places, of records that are settled.
+// newTable makes the table for a grid of total places from settled records.
 func newTable(list []numbered, total int64) (*table, error) {
 	t := &table{present: int64(len(list))}
 	for i := range list {
@@ -150,12 +151,12 @@ func newTable(list []numbered, total int64) (*table, error) {
 	return t, nil
 }
 
-// heldBytes is what the table takes.
+// heldBytes returns the memory of the table.
 func (t *table) heldBytes() int64 {
 	return int64(len(t.dense))*int64(unsafe.Sizeof(entry{})) + int64(len(t.sparse))*int64(unsafe.Sizeof(place{}))
 }
 
-// at is the entry of a place.
+// at returns the entry of a place.
 func (t *table) at(number int64) (e entry, present bool) {
 	if t.dense != nil {
 		e = t.dense[number]

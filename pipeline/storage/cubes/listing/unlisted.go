@@ -12,11 +12,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// maxAsked bounds the objects that are asked for one by one, which takes a server some 20 ms for
-// atOnce of them: 40 s.
+// maxAsked bounds the objects requested one by one: at about 20 ms for each atOnce of them, it
+// takes 40 s.
 const maxAsked = 1 << 16
 
-// askForObjects asks for each object that there may be.
+// askForObjects requests each object that may exist.
 func (f *finder) askForObjects(ctx context.Context, l *lister) error {
 	total := int64(0)
 	for _, x := range l.arrays {
@@ -47,7 +47,7 @@ func (f *finder) askForObjects(ctx context.Context, l *lister) error {
 	return nil
 }
 
-// consolidated takes the arrays of hierarchies from what their groups say of them.
+// consolidated takes the arrays of hierarchies from the consolidated metadata of their groups.
 func (f *finder) consolidated(ctx context.Context, byPath map[string]*contents) error {
 	for _, c := range byPath {
 		list, from, err := f.nodesOf(ctx, c.of)
@@ -84,15 +84,15 @@ func (f *finder) consolidated(ctx context.Context, byPath map[string]*contents) 
 	return nil
 }
 
-// missing names the document of an array that a group's consolidated metadata has, and that is not
-// there, where the array may be meant: nil where there is none.
+// missing returns an error that names the missing document of an array that may be meant, and that
+// is in the group's consolidated metadata; nil if there is none.
 func (f *finder) missing(ctx context.Context, group *node) error {
 	if group.isArray {
 		return nil
 	}
 	list, from, err := f.nodesOf(ctx, group)
 	if err != nil {
-		return nil // it is not needed for anything else
+		return nil // it is only needed for this message
 	}
 	for _, d := range list {
 		at := join(group.path, d.Path)
@@ -111,7 +111,7 @@ func (f *finder) missing(ctx context.Context, group *node) error {
 	return nil
 }
 
-// nodesOf are the documents that a group's own has of all that is below it.
+// nodesOf returns the documents in a group's consolidated metadata.
 func (f *finder) nodesOf(ctx context.Context, group *node) ([]zarr.Node, storage.Object, error) {
 	n, doc, name := &node{path: group.path}, []byte(nil), "zarr.json"
 	if !group.v3 {

@@ -8,10 +8,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// versions collects the version of a cube: a hash of its documents and its objects.
+// versions computes the version of a cube: a hash of its documents and its objects.
 type versions struct {
 	identity, changes hash.Hash
-	changed           bool // a time of change is known
+	changed           bool // at least one change time is known
 	buf               []byte
 }
 
@@ -30,13 +30,13 @@ func (v *versions) object(o storage.Object) {
 	v.changed = v.changed || o.Version.ChangeTimeNanos != 0
 }
 
-// digest stands for the objects of an array.
+// digest is a hash of the objects of an array.
 type digest struct {
 	identity, changes [sha256.Size]byte
 	changed           bool
 }
 
-// digestOf is that of objects, sorted by number.
+// digestOf returns the digest of objects, sorted by number.
 func digestOf(list []numbered) (d digest) {
 	v := newVersions("")
 	v.numbers(v.identity, int64(len(list)))
@@ -65,7 +65,7 @@ func digestOf(list []numbered) (d digest) {
 	return d
 }
 
-// objects adds those of an array.
+// objects adds the objects of an array.
 func (v *versions) objects(d *digest) {
 	_, _ = v.identity.Write(d.identity[:])
 	_, _ = v.changes.Write(d.changes[:])

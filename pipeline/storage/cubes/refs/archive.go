@@ -23,35 +23,35 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs/zipped"
 )
 
-// archive is a hierarchy that a file describes.
+// archive is a hierarchy that one file describes.
 type archive struct {
-	listed storage.Object // the file
+	listed storage.Object // the describing file
 	table  *table.Table
-	paths  []string // of files that objects lie in, below the root
+	paths  []string // of the files that hold objects, below the root
 
 	mu    sync.RWMutex
-	files map[int]file // that were looked at
-	begin []int64      // of members of a zip file, whose headers were read; else 0
+	files map[int]file // those that were looked up
+	begin []int64      // of members of a zip file whose headers were read; else 0
 }
 
-// file is one that objects lie in, as it was looked at last.
+// file is a file that holds objects, as it was last looked up.
 type file struct {
 	listed   storage.Object
 	identity [2]uint64
 }
 
-// source is what an object is made of: a range of a file, or its bytes.
+// source is where an object's bytes come from: a range of a file, or the describing file.
 type source struct {
 	object storage.Object
 	of     storage.Object
 	offset int64
-	own    bool // it is inline, and lies in no file
+	own    bool // it is inline, not in a file
 	inline []byte
-	summed bool // crc32 is that of all its bytes
+	summed bool // crc32 is the checksum of all its bytes
 	crc32  uint32
 }
 
-// check compares the checksum of bytes that were read, if they are all of the object's.
+// check compares the checksum of bytes that were read, if they are the whole object.
 func (x *source) check(b []byte) error {
 	if !x.summed || int64(len(b)) != x.object.SizeBytes {
 		return nil
@@ -62,7 +62,7 @@ func (x *source) check(b []byte) error {
 	return nil
 }
 
-// read reads the file that describes a hierarchy, and holds mostBytes of it at most.
+// read reads the file that describes a hierarchy, and holds at most mostBytes of it in memory.
 func (s *Storage) read(ctx context.Context, o storage.Object, mostBytes int64) (a *archive, err error) {
 	a = &archive{listed: o, files: map[int]file{}}
 	r := storage.NewReader(ctx, s.under, o, 1<<20)
@@ -96,21 +96,21 @@ func (s *Storage) read(ctx context.Context, o storage.Object, mostBytes int64) (
 	return a, errors.Join(problems...)
 }
 
-// headBytes is what of a file is looked at to see what else it is.
+// headBytes is how much of a file is read to recognize another format.
 const headBytes = 512
 
-// foreign returns the error of a file that was parsed with err. Where its first bytes show that it is
-// of another kind, that says more.
+// foreign returns the error for a file that failed to parse with err. If its first bytes show that
+// it has another format, that error is more helpful.
 func (s *Storage) foreign(r io.ReaderAt, err error) error {
 	head := make([]byte, headBytes)
 	n, failed := r.ReadAt(head, 0)
 	if s.config.Foreign == nil || failed != nil && failed != io.EOF || bytes.HasPrefix(head, []byte("PK")) {
-		return err // a zip file, or one that can't be read
+		return err // a zip file, or unreadable
 	}
 	return cmp.Or(s.config.Foreign(head[:n]), err)
 }
 
-// resolve is the path below the root of a file that is named in a reference file.
+// resolve returns the path, below the root, of a file named in a reference file.
 func (c *Config) resolve(from, name string) (string, error) {
 	at := strings.TrimPrefix(name, "file://")
 	absolute := at != name || strings.HasPrefix(at, "/") || strings.Contains(at, "://")
@@ -159,10 +159,10 @@ func newFile(o storage.Object) file {
 	return file{o, [2]uint64{binary.LittleEndian.Uint64(sum), binary.LittleEndian.Uint64(sum[8:])}}
 }
 
-// name is the path of key i.
+// name returns the path of key i.
 func (a *archive) name(i int) string { return a.listed.Path + "/" + a.table.Key(i) }
 
-// object looks at the file of key i.
+// object looks up the file of key i.
 func (a *archive) object(ctx context.Context, under storage.Storage, i int, look look) (storage.Object, error) {
 	p := a.table.Place(i)
 	f := file{}
@@ -180,7 +180,7 @@ func (a *archive) object(ctx context.Context, under storage.Storage, i int, look
 	return x.object, err
 }
 
-// seen keeps a file as it is now.
+// seen stores the present version of a file.
 func (a *archive) seen(n int, o storage.Object) file {
 	f := newFile(o)
 	a.mu.Lock()
@@ -189,7 +189,7 @@ func (a *archive) seen(n int, o storage.Object) file {
 	return f
 }
 
-// file is one as it was looked at last.
+// file returns a file as it was last looked up.
 func (a *archive) file(n int) (f file, known bool) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -197,7 +197,7 @@ func (a *archive) file(n int) (f file, known bool) {
 	return f, known
 }
 
-// inherit takes over what is known of files that before refers to as well.
+// inherit takes over what before knows about files that both refer to.
 func (a *archive) inherit(before *archive) {
 	before.mu.RLock()
 	defer before.mu.RUnlock()
@@ -212,16 +212,16 @@ func (a *archive) inherit(before *archive) {
 	}
 }
 
-// lacks is an error about the file of key i.
+// lacks returns an error about the file of key i.
 func (a *archive) lacks(i int, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		// The object is there, and what it is made of is not.
+		// The object exists, but the file that holds it does not.
 		return fmt.Errorf("%s: the file %s, which it refers to, is not there: put it back, or write the references without it", a.name(i), a.paths[a.table.Place(i).File])
 	}
 	return fmt.Errorf("%s: %w", a.name(i), err)
 }
 
-// resolveMember reads the header before a member of a zip file.
+// resolveMember reads the local header of a member of a zip file.
 func (a *archive) resolveMember(ctx context.Context, under storage.Storage, i int) error {
 	p := a.table.Place(i)
 	switch p.Kind {
@@ -255,7 +255,7 @@ func (a *archive) resolveMember(ctx context.Context, under storage.Storage, i in
 	return nil
 }
 
-// source is what key i is made of, as far as its file was looked at.
+// source returns the source of key i, if its file has been looked up.
 func (a *archive) source(i int) (source, bool) {
 	p := a.table.Place(i)
 	f := file{}
@@ -269,7 +269,7 @@ func (a *archive) source(i int) (source, bool) {
 	return x, err == nil
 }
 
-// made is what key i is made of, of a file that is as f.
+// made returns the source of key i, given that its file is f.
 func (a *archive) made(i int, f file) (x source, err error) {
 	p := a.table.Place(i)
 	x = source{of: f.listed, offset: p.Offset}
@@ -301,7 +301,7 @@ func (a *archive) made(i int, f file) (x source, err error) {
 	return x, nil
 }
 
-// version is that of an object at an offset of something that has an identity.
+// version returns the version of an object at an offset of something with an identity.
 func version(identity [2]uint64, offset uint64) storage.Version {
 	x := offset + 0x9e3779b97f4a7c15 // splitmix64
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

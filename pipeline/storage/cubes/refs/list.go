@@ -12,11 +12,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs/table"
 )
 
-// atOnce is how many files are looked at at a time.
+// atOnce is how many files are looked up at a time.
 const atOnce = 32
 
-// List implements storage.Storage. Of files that objects lie in, it looks at those alone whose
-// objects match accepts.
+// List implements storage.Storage. It only looks up files that hold objects which match accepts.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -51,7 +50,7 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	return nil
 }
 
-// names are the files that describe hierarchies, and whose directories match accepts.
+// names returns the files that describe hierarchies, and whose directories match accepts.
 func (s *Storage) names(ctx context.Context, match func(path string, isDir bool) bool) (list []string, err error) {
 	if !match(".", true) {
 		return nil, nil
@@ -80,9 +79,9 @@ func (s *Storage) names(ctx context.Context, match func(path string, isDir bool)
 	return list, err
 }
 
-// choose are the keys that match accepts, in order.
+// choose returns the keys that match accepts, in order.
 func (a *archive) choose(match func(path string, isDir bool) bool) (chosen []int) {
-	var above string // what was asked about last, and accepted
+	var above string // the last directory that was asked about and accepted
 	for i := 0; i < a.table.Len(); {
 		key := a.table.Key(i)
 		if next := a.entered(&above, key, match); next != "" {
@@ -97,8 +96,8 @@ func (a *archive) choose(match func(path string, isDir bool) bool) (chosen []int
 	return chosen
 }
 
-// entered asks about the directories that a key lies in, and that above, the directory of the key
-// before, does not. Where one is not entered it gives the first key that may come behind it.
+// entered asks about the directories of a key that are not also directories of the key before,
+// which are in above. If one is not to be entered, it returns the first key that may follow it.
 func (a *archive) entered(above *string, key string, match func(path string, isDir bool) bool) (next string) {
 	for at := 0; ; {
 		n := strings.IndexByte(key[at:], '/')
@@ -110,15 +109,15 @@ func (a *archive) entered(above *string, key string, match func(path string, isD
 		known := *above == dir || strings.HasPrefix(*above, dir+"/")
 		if !known && (dir[at] == '.' || !match(a.listed.Path+"/"+dir, true)) {
 			*above = dir[:max(at-1, 0)]
-			return dir + "0" // comes right behind all that begin with dir and a slash
+			return dir + "0" // sorts right after all that begin with dir and a slash
 		}
 		at += n + 1
 	}
 }
 
-// lookAt looks at the files of keys, and reads the headers before members of a zip file.
+// lookAt looks up the files of keys, and reads the local headers of members of a zip file.
 func (a *archive) lookAt(ctx context.Context, under storage.Storage, chosen []int, look look) error {
-	first := map[int]int{} // key, by file
+	first := map[int]int{} // first key, by file
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for _, i := range chosen {

@@ -43,7 +43,7 @@ func (s *Storage) Submit(reads []*storage.Read) {
 	}
 }
 
-// begin counts a read, which Close waits for, and says whether the storage is open.
+// begin reports whether the storage is open, and if so counts a read, which Close waits for.
 func (s *Storage) begin() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -53,7 +53,7 @@ func (s *Storage) begin() bool {
 	return !s.closed
 }
 
-// copyInline does a read of bytes, or one that has failed.
+// copyInline completes a read of inline bytes, or one that has failed.
 func copyInline(r *storage.Read, x source, err error) error {
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func copyInline(r *storage.Read, x source, err error) error {
 	return nil
 }
 
-// of is an error about a read.
+// of adds the location of a read to an error.
 func of(r *storage.Read, err error) error {
 	if err == nil || err == storage.ErrUnwanted {
 		return err

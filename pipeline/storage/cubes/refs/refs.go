@@ -1,37 +1,38 @@
-// Package refs is storage of Zarr hierarchies that one file describes each: a reference file (package
-// kerchunk), whose objects are ranges of other files, or a zip file (package zipped), whose objects
-// are its members. Each is shown as a directory that has the file's name:
+// Package refs presents a file that describes a Zarr hierarchy as a directory of that hierarchy.
+// Such a file is a reference file (package kerchunk), whose objects are ranges of other files, or a
+// zip file (package zipped), whose objects are its members. The directory has the file's name:
 //
 //	storage below         this one
 //	refs.json        ──►  refs.json/t2m/.zarray     text that is in refs.json
 //	data/2018.nc          refs.json/t2m/0.0         [41240, 49363) of data/2018.nc
 //
-// Package cubes lies over it as over any other storage.
+// Package cubes uses it like any other storage.
 //
 // # What may be read
 //
-// A reference file says what is read on behalf of its reader, and may come from anywhere. So it
-// names files below the root alone, by paths relative to its own directory, or by paths and URLs
-// that begin with one of Config.Roots. Links are followed: they are those of the root's owner. Each
-// range has to lie within its file when the file is listed, and a read never leaves the range.
+// A reference file determines which files are read on behalf of its user, and may come from
+// anywhere. So it may only name files below the root, by paths relative to its own directory, or by
+// paths and URLs that begin with one of Config.Roots. Links are followed: the root's owner made
+// them. Each range has to be within its file when the file is listed, and a read never leaves the
+// range.
 //
-// # What changes
+// # Changing files
 //
 // The version of an object is a hash of its file's version and its place there, or of its text. So
-// a file that is written again is an error for all objects in it, and a reference file that is
-// written again for those that are different now. Stat looks at both; reads go by what was listed or
-// looked at last, and the storage below compares the file around each.
+// after a file is rewritten, reads of all objects in it fail, and after a reference file is
+// rewritten, reads of the objects that differ now. Stat looks at both. Reads use what was last
+// listed or looked up, and the storage below compares the file's version around each.
 //
 // # Checksums
 //
-// A member of a zip file that is read whole has to have the CRC-32 that the directory says: documents,
-// and bricks that are objects by themselves. Of a shard, and of a brick that is stored as it is, parts
-// are read, which that checksum says nothing about: a shard's index, and most codecs, have their own.
+// A member of a zip file that is read whole has to have the CRC-32 of the zip directory. That
+// covers documents, and bricks that are objects by themselves. Shards and uncompressed bricks are
+// read in part, which that checksum can't verify: a shard's index and most codecs have their own.
 //
 // # Memory
 //
-// Up to maxIdle files stay open. What the describing files say stays in memory (package table), up to
-// Config.MemoryBytes, and the versions of all files that were listed.
+// Up to maxIdle files stay open. The content of the describing files stays in memory (package
+// table), up to Config.MemoryBytes, and so do the versions of all listed files.
 package refs
 
 import (
@@ -49,22 +50,23 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs/zipped"
 )
 
-// Config says which files describe hierarchies.
+// Config describes which files describe hierarchies.
 type Config struct {
-	// One is the only one, below the root. If it is "", Match says which files are.
+	// One is the only describing file, below the root. If it is "", Match reports which files are.
 	One   string
 	Match func(path string, isDir bool) bool
-	// Roots are other names of the root, absolute paths or URLs, that names of files may begin
+	// Roots are other names of the root, absolute paths or URLs, that the names of files may begin
 	// with.
 	Roots []string
-	// Foreign is asked about the first bytes of a file that describes no hierarchy: it returns an error
-	// if they show what the file is. It may be nil.
+	// Foreign is called with the first bytes of a file that does not describe a hierarchy. It
+	// returns an error if they show what the file is. It may be nil.
 	Foreign func(head []byte) error
-	// MemoryBytes bounds what all files say together, but not below leastHeldBytes; 0: up to maxHeldBytes.
+	// MemoryBytes bounds the content of all describing files together, at least leastHeldBytes; 0:
+	// up to maxHeldBytes.
 	MemoryBytes int64
 }
 
-// Is says whether a file can describe a hierarchy, by its name.
+// Is reports whether a file can describe a hierarchy, by its name.
 func Is(name string) bool {
 	return zipped.Is(name) || strings.HasSuffix(strings.ToLower(name), ".json")
 }
@@ -75,7 +77,7 @@ type Storage struct {
 	under  storage.Storage
 
 	maxHeld int64
-	loading sync.Mutex // one at a time
+	loading sync.Mutex // held while one file is read
 
 	mu       sync.RWMutex
 	archives map[string]*archive // by path
@@ -92,11 +94,11 @@ var (
 )
 
 const (
-	maxHeldBytes   = 4 << 30 // some 50 million references
+	maxHeldBytes   = 4 << 30 // about 50 million references
 	leastHeldBytes = 16 << 20
 )
 
-// Over shows hierarchies that files of under describe. Closing the result closes under.
+// Over returns a storage of the hierarchies that files of under describe. Closing it closes under.
 func Over(under storage.Storage, c Config) *Storage {
 	s := &Storage{config: c, under: under, maxHeld: maxHeldBytes, archives: map[string]*archive{}}
 	if c.MemoryBytes > 0 {
@@ -105,7 +107,7 @@ func Over(under storage.Storage, c Config) *Storage {
 	return s
 }
 
-// HeldBytes is about what the describing files take in memory.
+// HeldBytes returns about what the describing files take in memory.
 func (s *Storage) HeldBytes() int64 { return s.heldBut("") }
 
 // heldBut is HeldBytes without one file.
@@ -120,7 +122,7 @@ func (s *Storage) heldBut(name string) (n int64) {
 	return n
 }
 
-// Stat implements storage.Storage. What describes the hierarchy is read again if it has changed.
+// Stat implements storage.Storage. The describing file is read again if it has changed.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
 	return s.describe(ctx, path, s.under.Stat)
 }
@@ -130,7 +132,7 @@ func (s *Storage) Settled(ctx context.Context, path string) (storage.Object, err
 	return s.describe(ctx, path, s.settled)
 }
 
-// describe is Stat, with how files are looked at.
+// describe is Stat, with a function to look files up.
 func (s *Storage) describe(ctx context.Context, path string, look look) (storage.Object, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.Object{}, err
@@ -154,10 +156,10 @@ func notThere(path string) error {
 	return &fs.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist}
 }
 
-// look looks at a file below.
+// look looks up a file in the storage below.
 type look func(ctx context.Context, path string) (storage.Object, error)
 
-// settled waits until a change would show.
+// settled looks up a file, and waits until a later change would be visible in its version.
 func (s *Storage) settled(ctx context.Context, path string) (storage.Object, error) {
 	o, err := s.under.Stat(ctx, path)
 	if x, ok := s.under.(storage.Settler); ok && err == nil {
@@ -166,7 +168,7 @@ func (s *Storage) settled(ctx context.Context, path string) (storage.Object, err
 	return o, err
 }
 
-// cut cuts a path behind the file that describes a hierarchy.
+// cut splits a path after the file that describes a hierarchy.
 func (s *Storage) cut(path string) (name, key string, ok bool) {
 	if s.config.One != "" {
 		key, ok = strings.CutPrefix(path, s.config.One+"/")
@@ -180,7 +182,7 @@ func (s *Storage) cut(path string) (name, key string, ok bool) {
 	return "", "", false
 }
 
-// load reads what describes a hierarchy, unless it was read and is the same.
+// load reads the file that describes a hierarchy, unless this version has been read.
 func (s *Storage) load(ctx context.Context, name string, look look) (*archive, error) {
 	now, err := look(ctx, name)
 	if err != nil {
@@ -217,7 +219,7 @@ func (s *Storage) load(ctx context.Context, name string, look look) (*archive, e
 	return a, nil
 }
 
-// known is the archive that was made of a file as it is now.
+// known returns the archive of the present version of a file, or nil.
 func (s *Storage) known(now storage.Object) *archive {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -238,7 +240,7 @@ func (s *Storage) Close() error {
 	return errors.Join(s.idle.close(), s.under.Close())
 }
 
-// find is what an object is made of that was listed.
+// find returns the source of a listed object.
 func (s *Storage) find(o storage.Object) (source, error) {
 	name, key, ok := s.cut(o.Path)
 	s.mu.RLock()
@@ -258,7 +260,7 @@ func (s *Storage) find(o storage.Object) (source, error) {
 	return x, storage.Compare(o, x.object)
 }
 
-// check says whether a read is possible at all.
+// check returns an error if a read is invalid.
 func check(r *storage.Read) error {
 	size := int64(len(r.Buf))
 	switch {

@@ -30,7 +30,7 @@ func (s *Storage) OpenResident(o storage.Object) (storage.Resident, error) {
 	return &part{Resident: r, source: x, idle: &s.idle}, nil
 }
 
-// part is a range of something that is in memory.
+// part is a range of a file that is read from memory.
 type part struct {
 	storage.Resident
 	source
@@ -53,14 +53,14 @@ func (p *part) Close() error {
 	return p.idle.give(p.of, p.Resident)
 }
 
-// maxIdle is how many files stay open that nobody reads.
+// maxIdle is how many files stay open that are not being read.
 const maxIdle = 32
 
-// idle are files that were read from memory, and are open: many objects lie in one file. What was
-// read of one is looked at (Unchanged) as of any other.
+// idle holds files that are open after a read from memory, because one file holds many objects.
+// Unchanged checks what was read from them, as for any other file.
 type idle struct {
 	mu     sync.Mutex
-	list   []idleFile // what was read last comes last
+	list   []idleFile // most recently read last
 	closed bool
 }
 
@@ -69,7 +69,7 @@ type idleFile struct {
 	r  storage.Resident
 }
 
-// take is an open file; nil if there is none.
+// take returns an open file, or nil if there is none.
 func (x *idle) take(of storage.Object) storage.Resident {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -82,7 +82,7 @@ func (x *idle) take(of storage.Object) storage.Resident {
 	return nil
 }
 
-// give keeps an open file, instead of the one that was read first.
+// give keeps an open file; if there are too many, it closes the least recently read one.
 func (x *idle) give(of storage.Object, r storage.Resident) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -115,7 +115,7 @@ func (p *part) Holds(off, size int64) bool {
 }
 
 func (p *part) ReadAt(b []byte, off int64) bool {
-	// Of bytes that are damaged, the ordinary read says so.
+	// For damaged bytes, the ordinary read returns the error.
 	return p.has(off, int64(len(b))) && p.Resident.ReadAt(b, p.offset+off) && p.check(b) == nil
 }
 
@@ -123,7 +123,7 @@ func (p *part) has(off, size int64) bool {
 	return off >= 0 && size <= p.object.SizeBytes && off <= p.object.SizeBytes-size
 }
 
-// inMemory are bytes of a reference file.
+// inMemory is an object whose bytes are in the reference file.
 type inMemory []byte
 
 func (m inMemory) Holds(off, size int64) bool {
@@ -134,7 +134,7 @@ func (m inMemory) ReadAt(b []byte, off int64) bool {
 	return m.Holds(off, int64(len(b))) && copy(b, m[off:]) == len(b)
 }
 
-// Unchanged implements storage.Resident: the bytes are those that were listed.
+// Unchanged implements storage.Resident: the bytes in memory are those that were listed.
 func (m inMemory) Unchanged() error { return nil }
 
 func (m inMemory) Close() error { return nil }

@@ -13,18 +13,18 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// scanner reads JSON from front to back, with bounded memory. Its errors say where.
+// scanner reads JSON from front to back, with bounded memory. Its errors include the offset.
 type scanner struct {
 	r    *bufio.Reader
-	at   int64 // of the next byte
+	at   int64 // offset of the next byte
 	buf  []byte
 	keep bool // append what is read to buf
-	most int  // bytes of buf
+	most int  // bound of buf
 }
 
 func newScanner(r io.Reader) *scanner { return &scanner{r: bufio.NewReaderSize(r, 256<<10)} }
 
-// errorf is an error at the next byte.
+// errorf returns an error at the next byte.
 func (s *scanner) errorf(format string, args ...any) error {
 	return fmt.Errorf("at byte %d: %w", s.at, fmt.Errorf(format, args...))
 }
@@ -41,10 +41,11 @@ var (
 	errLong = errors.New("more than")
 )
 
-// maxMemberBytes bounds the name of a member, as it is written: names of all levels are held at a time.
+// maxMemberBytes bounds the encoded name of a member: names of all levels are held at the same
+// time.
 const maxMemberBytes = 32 << 10
 
-// take is the next byte.
+// take returns the next byte.
 func (s *scanner) take() (byte, error) {
 	c, err := s.r.ReadByte()
 	if err != nil {
@@ -60,7 +61,7 @@ func (s *scanner) take() (byte, error) {
 	return c, nil
 }
 
-// next is the first byte that is no blank, which stays where it is.
+// next returns the first byte that is not whitespace, without consuming it.
 func (s *scanner) next() (byte, error) {
 	for {
 		c, err := s.r.ReadByte()
@@ -76,7 +77,7 @@ func (s *scanner) next() (byte, error) {
 	}
 }
 
-// end is an error where something follows.
+// end returns an error if anything follows.
 func (s *scanner) end() error {
 	for {
 		switch c, err := s.take(); {
@@ -90,7 +91,7 @@ func (s *scanner) end() error {
 	}
 }
 
-// expect takes a byte behind blanks.
+// expect consumes a byte after whitespace.
 func (s *scanner) expect(want byte) error {
 	c, err := s.next()
 	if err != nil {
@@ -103,7 +104,7 @@ func (s *scanner) expect(want byte) error {
 	return err
 }
 
-// raw is the next value as it is written, without blanks between its parts. It is valid until the
+// raw returns the encoded next value, without whitespace between its parts. It is valid until the
 // scanner is used again.
 func (s *scanner) raw(most int) ([]byte, error) {
 	s.buf, s.keep, s.most = s.buf[:0], true, most
@@ -112,7 +113,7 @@ func (s *scanner) raw(most int) ([]byte, error) {
 	return s.buf, err
 }
 
-// text is the next value, a string. It is valid until the scanner is used again.
+// text returns the next value, which must be a string. It is valid until the scanner is used again.
 func (s *scanner) text(most int) ([]byte, error) {
 	c, err := s.next()
 	if err != nil {
@@ -132,14 +133,14 @@ func (s *scanner) text(most int) ([]byte, error) {
 	if err := json.Unmarshal(b, &text); err != nil {
 		return nil, s.errorf("a string is not JSON: %v", err)
 	}
-	const unknown = "\ufffd" // stands for halves of characters
+	const unknown = "\ufffd" // replaces unpaired surrogates
 	if bytes.Count([]byte(text), []byte(unknown)) != bytes.Count(b, []byte(unknown))+bytes.Count(bytes.ToLower(b), []byte(`\ufffd`)) {
 		return nil, s.errorf("a string has an escape that is half a character")
 	}
 	return []byte(text), nil
 }
 
-// skip takes a value.
+// skip consumes a value.
 func (s *scanner) skip(depth int) error {
 	c, err := s.next()
 	if err != nil {
@@ -157,8 +158,8 @@ func (s *scanner) skip(depth int) error {
 	return s.word()
 }
 
-// each takes an object or a list, and calls one for each member, whose value it takes. A name is
-// nil in a list, and not known while values are kept.
+// each consumes an object or a list, and calls one for each member; one consumes the value. name is
+// nil in a list, and while values are kept.
 func (s *scanner) each(open byte, one func(name []byte) error) error {
 	if err := s.expect(open); err != nil {
 		return err
@@ -207,7 +208,7 @@ func (s *scanner) each(open byte, one func(name []byte) error) error {
 	}
 }
 
-// quoted takes a string.
+// quoted consumes a string.
 func (s *scanner) quoted() error {
 	if err := s.expect('"'); err != nil {
 		return err
@@ -234,7 +235,7 @@ func (s *scanner) quoted() error {
 	}
 }
 
-// word takes a number, or one of null, true, false, and what Python writes for numbers.
+// word consumes a number, null, true, false, or one of the non-finite numbers that Python writes.
 func (s *scanner) word() error {
 	var b []byte
 	for {
@@ -264,7 +265,7 @@ func (s *scanner) word() error {
 	return nil
 }
 
-// number is the next value, a whole number.
+// number returns the next value, which must be a whole number.
 func (s *scanner) number() (int64, error) {
 	b, err := s.raw(100)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package kerchunk reads reference files as kerchunk and VirtualiZarr write them: JSON that says of
-// each object of a Zarr hierarchy in which file, and where, it lies.
+// Package kerchunk reads reference files written by kerchunk and VirtualiZarr: JSON that maps each
+// object of a Zarr hierarchy to a range of a file.
 //
 //	{"version": 1,
 //	 "templates": {"u": "data/2018.nc"},
@@ -10,13 +10,13 @@
 //	   "t2m/0.1": ["data/b.bin"],                     all of a file
 //	   "t2m/1.0": "base64:AAAA"}}                     bytes
 //
-// Version 0 is the members of refs alone. A template is a plain text; expressions, and members of
-// gen, which make references by a template language, are refused. Files are named as they are
-// written: what they stand for is the caller's part.
+// Version 0 has only the members of refs. A template is plain text; expressions, and members of
+// gen, which generate references with a template language, are refused. Names of files are returned
+// as written: resolving them is up to the caller.
 //
-// It does no I/O but that of its reader, reads from front to back, and bounds what it takes: a text
-// has at most 16 MiB (zarr.MaxDocumentBytes) and a quarter of what all may take, which package table
-// bounds. The format is
+// It does no I/O except through its reader, reads from front to back, and bounds its memory: a text
+// has at most 16 MiB (zarr.MaxDocumentBytes), and at most a quarter of the bound of all, which
+// package table enforces. The format is
 // https://github.com/fsspec/kerchunk/blob/2c5091c/docs/source/spec.rst.
 package kerchunk
 
@@ -33,9 +33,9 @@ import (
 )
 
 const (
-	// MaxBytes bounds a reference file. 10 million references have 1 GB.
+	// MaxBytes bounds a reference file. 10 million references take 1 GB.
 	MaxBytes = 1 << 30
-	// maxTextBytes bounds a text, as it is written: base64 and escapes make it longer.
+	// maxTextBytes bounds an encoded text: base64 and escapes make it longer.
 	maxTextBytes = 2 * zarr.MaxDocumentBytes
 	// maxNameBytes bounds the name of a file.
 	maxNameBytes = 4 << 10
@@ -48,13 +48,13 @@ type parser struct {
 	b         *table.Builder
 	mostText  int
 	templates map[string]string
-	flat      int // members that are no words of version 1
+	flat      int // members that version 1 does not have
 	version   int64
 	versioned bool
 	refs      bool
 }
 
-// Parse reads a reference file, whose table holds mostBytes at most.
+// Parse reads a reference file. Its table takes at most mostBytes.
 func Parse(r io.Reader, mostBytes int64) (*table.Table, error) {
 	p := &parser{scanner: newScanner(r), b: table.NewBuilder(false, mostBytes), mostText: maxTextBytes}
 	if mostBytes/4 < maxTextBytes {
@@ -80,7 +80,7 @@ func Parse(r io.Reader, mostBytes int64) (*table.Table, error) {
 	return p.b.Table()
 }
 
-// member takes a member of the document.
+// member consumes a member of the document.
 func (p *parser) member(name []byte) (err error) {
 	switch string(name) {
 	case "version":
@@ -117,7 +117,7 @@ func (p *parser) member(name []byte) (err error) {
 	return p.reference(name)
 }
 
-// template takes a template.
+// template consumes a template.
 func (p *parser) template(name []byte) error {
 	text, err := p.text(maxNameBytes)
 	switch {
@@ -134,7 +134,7 @@ func (p *parser) template(name []byte) error {
 	return nil
 }
 
-// reference takes what a key stands for.
+// reference consumes the reference of a key.
 func (p *parser) reference(key []byte) error {
 	c, err := p.scanner.next()
 	if err != nil {
@@ -161,7 +161,7 @@ func (p *parser) reference(key []byte) error {
 	return nil
 }
 
-// larger is an error, with what to do where memory is the reason.
+// larger returns an error, with advice if memory is the reason.
 func (p *parser) larger(err error) error {
 	if errors.Is(err, errLong) && len(p.buf) < zarr.MaxDocumentBytes {
 		return fmt.Errorf("%w, which is an eighth of --memory: raise that", err)
@@ -169,7 +169,7 @@ func (p *parser) larger(err error) error {
 	return err
 }
 
-// content takes the content of an object.
+// content consumes the content of an object.
 func (p *parser) content() ([]byte, error) {
 	text, err := p.text(p.mostText)
 	if err != nil {
@@ -186,7 +186,7 @@ func (p *parser) content() ([]byte, error) {
 	return b, nil
 }
 
-// place takes the list that says where an object lies.
+// place consumes the list that holds an object's place.
 func (p *parser) place() (place table.Place, file string, err error) {
 	items := 0
 	place.Kind = table.Whole

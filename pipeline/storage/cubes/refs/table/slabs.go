@@ -2,16 +2,17 @@ package table
 
 import "unsafe"
 
-// Lists are made of slabs of slabBytes: one that grows as a whole is there twice while it does.
+// Lists consist of slabs of slabBytes: growing a contiguous list would temporarily take its memory
+// twice.
 const slabBytes = 1 << 20
 
-// texts are texts by number.
+// texts stores texts by number.
 type texts struct {
 	slabs                [][]byte
 	usedBytes, heldBytes int64
 }
 
-// add copies a text, and returns its number, which is not below that of the one before.
+// add copies a text, and returns its number. Numbers never decrease.
 func (t *texts) add(b []byte) int64 {
 	n := len(t.slabs) - 1
 	if n < 0 || len(b) > cap(t.slabs[n])-len(t.slabs[n]) {
@@ -26,7 +27,7 @@ func (t *texts) add(b []byte) int64 {
 	return int64(n)<<32 | int64(at)
 }
 
-// at is the text of a number and size. It must not be changed.
+// at returns the text with a number and size. It must not be modified.
 func (t *texts) at(number, size int64) []byte {
 	at := number & (1<<32 - 1)
 	return t.slabs[number>>32][at : at+size : at+size]
@@ -50,7 +51,7 @@ func (l *entries) add(e entry) {
 	if last == len(l.slabs) {
 		size := slabEntries
 		if last == 0 {
-			size = 16 // and it grows: there may be many small tables
+			size = 16 // it grows: there may be many small tables
 		}
 		l.slabs = append(l.slabs, make([]entry, 0, size))
 	}
@@ -58,7 +59,7 @@ func (l *entries) add(e entry) {
 	l.n++
 }
 
-// cut leaves the first n.
+// cut keeps the first n.
 func (l *entries) cut(n int) {
 	clear(l.slabs[(n+slabEntries-1)/slabEntries:])
 	l.slabs = l.slabs[:(n+slabEntries-1)/slabEntries]

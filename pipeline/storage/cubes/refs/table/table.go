@@ -1,11 +1,11 @@
-// Package table says where the objects of a hierarchy lie that is described by one file: each is a
-// range of a file, or bytes of its own.
+// Package table stores where the objects of a Zarr hierarchy are, if one file describes the
+// hierarchy. Each object is a range of a file, or has its bytes in the table.
 //
 //	key ──► Place: file and range │ all of a file │ bytes │ a member of a zip file
 //
-// A Builder takes keys in any order and makes a Table, which is sorted, does not change and is safe
-// for concurrent use. A key takes 40 bytes and its own length, as a hierarchy may have millions. What
-// all take is bounded when a Builder is made.
+// A Builder takes keys in any order and makes a Table, which is sorted, immutable and safe for
+// concurrent use. A hierarchy may have millions of keys, so each takes 40 bytes plus its own
+// length. The bound for all of them is set when the Builder is made.
 package table
 
 import (
@@ -22,60 +22,59 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// Limits of a hierarchy. With the greatest keys a table takes some gigabytes; with those of usual
-// ones, of 20 bytes, 400 MB.
+// Limits of a hierarchy. With keys of maximal length a table takes several gigabytes; with usual
+// ones of 20 bytes, 400 MB.
 const (
 	MaxKeys     = 1 << 23
 	MaxKeyBytes = 1 << 10
-	// MaxInlineBytes bounds the bytes of all keys that have bytes of their own, and MaxFiles
-	// the files that are named.
+	// MaxInlineBytes bounds the inline bytes of all keys, and MaxFiles the named files.
 	MaxInlineBytes = 256 << 20
 	MaxFiles       = 1 << 20
 	// MaxNameBytes bounds the names of all files.
 	MaxNameBytes = 256 << 20
 )
 
-// Kind is where an object lies.
+// Kind is how an object is stored.
 type Kind uint8
 
 // The kinds.
 const (
 	Range      Kind = iota // Size bytes at Offset of a file
 	Whole                  // all of a file
-	Inline                 // Bytes
-	Member                 // of a zip file: its local header lies at Offset, and Size bytes behind it
+	Inline                 // in Place.Bytes
+	Member                 // of a zip file: its local header is at Offset, followed by Size bytes
 	Compressed             // member of a zip file, compressed by the method Offset
 )
 
-// Place is where an object lies.
+// Place is where an object is.
 type Place struct {
 	Kind Kind
-	// File is a number of Table.File.
+	// File is an index for Table.File.
 	File         int
 	Offset, Size int64
-	// CRC32 is what a Member's bytes have, by its directory.
+	// CRC32 is the checksum of a Member's bytes, from the zip directory.
 	CRC32 uint32
-	// Bytes must not be changed.
+	// Bytes must not be modified.
 	Bytes []byte
 }
 
-// entry is a key and its place. Of Inline, offset is the number of its bytes in Table.inline. Of Member,
-// file is the CRC-32: all lie in the first file.
+// entry is a key and its place. For Inline, offset is the number of its bytes in Table.inline. For
+// Member, file is the CRC-32: all members are in the first file.
 type entry struct {
-	key          int64 // its number in Table.keys: they ascend as keys are added
+	key          int64 // its number in Table.keys; ascending in the order of Add
 	offset, size int64
 	file         int32
 	keyBytes     uint16
 	kind         Kind
 }
 
-// Table has the places of all objects.
+// Table holds the places of all objects.
 type Table struct {
 	keys   texts
 	inline texts
-	list   entries // by key
+	list   entries // sorted by key
 	files  []string
-	names  int // bytes of files
+	names  int // total bytes of files
 }
 
 // Builder makes a table.
@@ -86,13 +85,13 @@ type Builder struct {
 	last      bool
 }
 
-// NewBuilder makes a builder of a table that holds mostBytes at most. Of a key that is added twice the last
-// place counts if last is true; else it is an error.
+// NewBuilder returns a builder of a table that takes at most mostBytes. If a key is added twice,
+// the last place counts if last is true; otherwise it is an error.
 func NewBuilder(last bool, mostBytes int64) *Builder {
 	return &Builder{numbers: map[string]int32{}, mostBytes: mostBytes, last: last}
 }
 
-// Add adds an object. file is the name of what it is a range of; Kind Inline has none.
+// Add adds an object. file is the name of the file that holds it; it is ignored for Inline.
 func (b *Builder) Add(key []byte, p Place, file string) error {
 	if len(key) > MaxKeyBytes {
 		return fmt.Errorf("a key has %d bytes: at most %d are read", len(key), MaxKeyBytes)
@@ -140,14 +139,14 @@ func (b *Builder) Add(key []byte, p Place, file string) error {
 	return nil
 }
 
-// ErrMemory is why a table is not made that would take too much.
+// ErrMemory means that a table would take too much memory.
 var ErrMemory = errors.New("half of --memory has no more room")
 
 func (b *Builder) tooLarge() error {
 	return fmt.Errorf("its first %d keys take %s of memory: %w: raise --memory, or write the arrays in larger chunks", b.t.list.n, humanize.IBytes(uint64(b.t.HeldBytes())), ErrMemory)
 }
 
-// Table is what was added. The builder can't be used any more.
+// Table returns the table of what was added. The builder must not be used any more.
 func (b *Builder) Table() (*Table, error) {
 	t := &b.t
 	sort.Sort(byKey{t})
@@ -182,7 +181,7 @@ func (b *Builder) Table() (*Table, error) {
 	return t, nil
 }
 
-// byKey sorts a table. Of a key that is there twice what was added first comes first.
+// byKey sorts a table by key, and equal keys in the order of Add.
 type byKey struct{ *Table }
 
 func (t byKey) Swap(i, j int) {
@@ -197,24 +196,25 @@ func (t byKey) Less(i, j int) bool {
 
 func (t *Table) key(e *entry) []byte { return t.keys.at(e.key, int64(e.keyBytes)) }
 
-// HeldBytes is about what the table has in memory, with what its users have for each key and file.
+// HeldBytes returns about what the table takes in memory, including what its users store for each
+// key and file.
 func (t *Table) HeldBytes() int64 {
 	return t.keys.heldBytes + t.inline.heldBytes + t.list.heldBytes() + int64(t.list.n*keyBytes+2*t.names+len(t.files)*fileBytes)
 }
 
-// What a key and a file take in package refs, a file besides its name, which is there and here.
+// What package refs stores for each key and file. It also stores the file's name a second time.
 const (
 	keyBytes  = 8
 	fileBytes = 300
 )
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (t *Table) Len() int { return t.list.n }
 
-// Key is key i; they are sorted.
+// Key returns key i; keys are sorted.
 func (t *Table) Key(i int) string { return string(t.key(t.list.at(i))) }
 
-// Place is that of key i.
+// Place returns the place of key i.
 func (t *Table) Place(i int) Place {
 	e := t.list.at(i)
 	p := Place{Kind: e.kind, File: int(e.file), Offset: e.offset, Size: e.size}
@@ -227,27 +227,28 @@ func (t *Table) Place(i int) Place {
 	return p
 }
 
-// Search is the first key that is not less than key.
+// Search returns the index of the first key that is not less than key.
 func (t *Table) Search(key string) int {
 	return sort.Search(t.list.n, func(i int) bool { return string(t.key(t.list.at(i))) >= key })
 }
 
-// Find is the number of a key.
+// Find returns the index of a key.
 func (t *Table) Find(key string) (i int, found bool) {
 	i = t.Search(key)
 	return i, i < t.list.n && string(t.key(t.list.at(i))) == key
 }
 
-// Files is the number of files, and File the name of one.
+// Files returns the number of files, and File the name of one.
 func (t *Table) Files() int        { return len(t.files) }
 func (t *Table) File(i int) string { return t.files[i] }
 
-// maxProblems is how many names an error tells about.
+// maxProblems is how many names an error mentions.
 const maxProblems = 5
 
 var errNames = fmt.Errorf("the names of files have more than %d bytes together: write the references in several files", MaxNameBytes)
 
-// Rename gives each file the name that to makes of its own. Names that become equal stay two files.
+// Rename replaces the name of each file by the result of to. Files whose names become equal stay
+// separate.
 func (b *Builder) Rename(to func(string) (string, error)) error {
 	var problems []error
 	b.t.names = 0

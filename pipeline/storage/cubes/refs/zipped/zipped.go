@@ -1,16 +1,16 @@
-// Package zipped reads the directory of a zip file as zarr's ZipStore writes it: members that are
-// stored as they are can be read in place.
+// Package zipped reads the directory of a zip file, such as zarr's ZipStore writes: uncompressed
+// members can be read in place.
 //
 //	│ header, name, extra │ member 0 │ header, name, extra │ member 1 │ … │ directory │ end │
 //
-// The directory says where the header before a member lies. How long that is, which may differ from
-// what the directory has, is in the header itself: Header reads it. Archives of 4 GiB and 65535
-// members and more (zip64) are read; those of several disks and encrypted ones are refused. Members
-// that are compressed are listed as such. Of a name that is there twice the last one counts, as in
-// Python's zipfile, with which zarr replaces members. A place has the checksum of its member, which is
-// for those who read all of it at once.
+// The directory holds the offset of each member's local header. The header's length may differ from
+// that in the directory, so it is read from the header itself (Header). Archives of 4 GiB or 65535
+// members and more (zip64) are supported; archives of several disks and encrypted ones are refused.
+// Compressed members are listed as such. If a name occurs twice the last one counts, as in Python's
+// zipfile, with which zarr replaces members. A place holds the checksum of its member, for callers
+// that read all of it at once.
 //
-// The format is PKWARE's APPNOTE.TXT, version 6.3.10.
+// The format is defined by PKWARE's APPNOTE.TXT, version 6.3.10.
 package zipped
 
 import (
@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// MaxDirectoryBytes bounds the directory. A million members have some 80 MB.
+	// MaxDirectoryBytes bounds the directory. A million members take about 80 MB.
 	MaxDirectoryBytes = 1 << 30
 
 	endBytes      = 22
@@ -44,13 +44,13 @@ const (
 
 var little = binary.LittleEndian
 
-// directory is where the directory lies.
+// directory is where the directory is.
 type directory struct {
 	offset, size, members int64
 }
 
-// Parse reads the directory of an archive of size bytes, whose table holds mostBytes at most. Places have
-// the kinds Member and Compressed, of the file "".
+// Parse reads the directory of an archive of size bytes into a table that takes at most mostBytes.
+// Places have the kinds Member and Compressed, and the file "".
 func Parse(r io.ReaderAt, size, mostBytes int64) (*table.Table, error) {
 	d, err := find(r, size)
 	if err != nil {
@@ -86,7 +86,7 @@ func find(r io.ReaderAt, size int64) (d directory, err error) {
 		return d, errors.New("it is not a zip file, or was cut off: it has no directory at its end: copy it again")
 	}
 	end := tail[at:]
-	place := size - int64(len(tail)) + int64(at) // of end
+	place := size - int64(len(tail)) + int64(at) // offset of end
 	d = directory{offset: int64(little.Uint32(end[16:])), size: int64(little.Uint32(end[12:])), members: int64(little.Uint16(end[10:]))}
 	disk, with, here := little.Uint16(end[4:]), little.Uint16(end[6:]), int64(little.Uint16(end[8:]))
 	if at >= locatorBytes && string(tail[at-locatorBytes:at-locatorBytes+4]) == "PK\x06\x07" {
@@ -107,8 +107,8 @@ func find(r io.ReaderAt, size int64) (d directory, err error) {
 	return d, nil
 }
 
-// extend replaces what zip64's end says otherwise. locator lies at a place, and what it is
-// extended by before it; place is where that begins.
+// extend replaces the numbers that the zip64 end record overrides. locator is the zip64 locator, at
+// offset at; the end record comes before it, and place is the offset where it begins.
 func (d *directory) extend(r io.ReaderAt, locator []byte, at int64) (place int64, err error) {
 	place = int64(little.Uint64(locator[8:]))
 	if place < 0 || place > at-end64Bytes {
@@ -135,7 +135,7 @@ type reader struct {
 	used int
 }
 
-// take is the next n bytes, until it is called again.
+// take returns the next n bytes, valid until the next call.
 func (x *reader) take(n int) ([]byte, error) {
 	if len(x.buf)-x.used < n {
 		const window = 256 << 10
@@ -155,7 +155,7 @@ func (x *reader) take(n int) ([]byte, error) {
 	return b, nil
 }
 
-// rest is what was read, and not taken: some of what follows, if anything does.
+// rest returns bytes that were read but not taken; it is empty at the end of the directory.
 func (x *reader) rest() []byte {
 	if x.used == len(x.buf) {
 		b, _ := x.take(1)
@@ -164,7 +164,7 @@ func (x *reader) rest() []byte {
 	return x.buf[x.used:]
 }
 
-// entry takes an entry. Members end before limit.
+// entry reads a member. Members end before limit.
 func (x *reader) entry(b *table.Builder, limit int64) error {
 	head, err := x.take(entryBytes)
 	if err != nil {
@@ -206,8 +206,8 @@ func (x *reader) entry(b *table.Builder, limit int64) error {
 	return fmt.Errorf("member %.200q: %w", key, err)
 }
 
-// extend replaces numbers that have no room in 32 bits by those of zip64, which has them in this
-// order.
+// extend replaces numbers that don't fit in 32 bits by those of the zip64 field, which has them in
+// this order.
 func extend(extra []byte, numbers ...*int64) error {
 	for len(extra) >= 4 {
 		kind, n := little.Uint16(extra), int(little.Uint16(extra[2:]))
@@ -238,10 +238,11 @@ func extend(extra []byte, numbers ...*int64) error {
 	return nil
 }
 
-// HeaderBytes is how much Header needs of a member whose name is key.
+// HeaderBytes returns how many bytes Header needs for a member named key.
 func HeaderBytes(key string) int { return headerBytes + len(key) }
 
-// Header reads the header of a member, and gives the size of all that comes before its bytes.
+// Header parses the local header of a member, and returns the size of all that comes before its
+// bytes.
 func Header(header []byte, key string) (int64, error) {
 	switch {
 	case len(header) < HeaderBytes(key) || string(header[:4]) != "PK\x03\x04":
@@ -254,7 +255,7 @@ func Header(header []byte, key string) (int64, error) {
 	return int64(HeaderBytes(key)) + int64(little.Uint16(header[28:])), nil
 }
 
-// Method is the name of a method of compression.
+// Method returns the name of a compression method.
 func Method(n int64) string {
 	names := map[int64]string{1: "shrink", 8: "deflate", 9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd", 95: "xz"}
 	if name := names[n]; name != "" {
@@ -263,5 +264,5 @@ func Method(n int64) string {
 	return fmt.Sprint("method ", n)
 }
 
-// Is says whether a file of this name is taken for a zip file.
+// Is reports whether a file of this name is taken for a zip file.
 func Is(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".zip") }
