@@ -13,8 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// BenchmarkFind finds an array of 100 × 100 × n objects, which are files of their own, with a warm
-// cache of the kernel. An operation is one listing.
+// BenchmarkFind finds an array of 100 × 100 × n objects, each a file, with a warm kernel cache. An
+// operation is one listing.
 func BenchmarkFind(b *testing.B) {
 	for _, n := range []int{1, 100} {
 		b.Run(fmt.Sprint(n*10_000, " objects"), func(b *testing.B) {
@@ -48,7 +48,7 @@ func BenchmarkFind(b *testing.B) {
 	}
 }
 
-// BenchmarkFindPlate finds arrays that have one object each, in wells of a plate.
+// BenchmarkFindPlate finds arrays of one object each, in the wells of a plate.
 func BenchmarkFindPlate(b *testing.B) {
 	const rows, columns = 10, 1000
 	dir := b.TempDir()
@@ -66,8 +66,8 @@ func BenchmarkFindPlate(b *testing.B) {
 	b.ReportMetric((cpuSeconds(b)-began)/float64(b.N), "cpu-s/op")
 }
 
-// cpuSeconds is what the process has computed, here and in the kernel: other programs change it less
-// than they change the time that passes.
+// cpuSeconds returns the CPU time of the process, user and kernel: other programs affect it less
+// than wall time.
 func cpuSeconds(b *testing.B) float64 {
 	var u unix.Rusage
 	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &u))

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// arrayV3 is a document of which some members are others.
+// arrayV3 returns an array document with some members replaced.
 func arrayV3(members map[string]string) string {
 	all := map[string]string{
 		"zarr_format": "3", "node_type": `"array"`, "shape": "[6, 4, 4]", "data_type": `"uint16"`, "fill_value": "0",
@@ -30,10 +30,10 @@ func arrayV3(members map[string]string) string {
 	return "{" + strings.Join(texts, ",\n") + "}"
 }
 
-// many is a list of n equal items.
+// many returns a list of n equal items.
 func many(item string, n int) string { return "[" + item + strings.Repeat(","+item, n-1) + "]" }
 
-// allocated is how many bytes were allocated meanwhile, also those that are free again.
+// allocated returns how many bytes do allocates, including those that are freed again.
 func allocated(do func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -42,8 +42,8 @@ func allocated(do func()) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// Documents that are bombs are refused in few words, without more memory than some times their size,
-// and without being read for ever.
+// Documents that are bombs are refused with a short message, in bounded time, and with memory of at
+// most a few times their size.
 func TestDocumentsThatAreBombs(t *testing.T) {
 	huge := "[281474976710655, 281474976710655, 281474976710655]"
 	for name, c := range map[string]struct {
@@ -82,13 +82,14 @@ func TestDocumentsThatAreBombs(t *testing.T) {
 			require.Contains(t, text, "x.zarr/zarr.json")
 			require.Contains(t, text, c.want)
 			require.Less(t, len(text), 4000)
-			// With the race detector a sync.Pool drops a quarter of what is put into it, such as fmt's buffers.
+			// With the race detector a sync.Pool drops a quarter of what is put into it, such as
+			// fmt's buffers.
 			require.Less(t, bytes, int64(2<<20+40*min(len(c.document), zarr.MaxDocumentBytes)))
 		})
 	}
 }
 
-// members is an object of so many members.
+// members returns an object with n members.
 func members(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -97,7 +98,7 @@ func members(n int) string {
 	return `{"zarr_format": 3, "node_type": "array"` + b.String() + "}"
 }
 
-// Of a document that is as long as any can be, and has nothing, no more is read.
+// Reading an empty document of the maximal length stops at the first error.
 func TestAnEmptyDocumentOfTheGreatestSize(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "x.zarr/zarr.json"), "{")

@@ -68,8 +68,8 @@ func TestHierarchiesBelowTheRootAreCubesByPath(t *testing.T) {
 	require.Equal(t, "c.zarr", list[0].Object.Path)
 }
 
-// TestFieldsAreTheArraysThatWereNamed: also through groups without documents, twice the same, and in
-// hierarchies beside others that lack them.
+// TestFieldsAreTheArraysThatWereNamed also covers groups without documents, the same array twice,
+// and hierarchies next to others that lack the arrays.
 func TestFieldsAreTheArraysThatWereNamed(t *testing.T) {
 	dir := t.TempDir()
 	writeV3(t, filepath.Join(dir, "sat.zarr/low/data"), small, nil)
@@ -120,8 +120,8 @@ func TestWhatIsNoObjectIsIgnoredAndCounted(t *testing.T) {
 	for _, name := range []string{"3.0.0", "0.0", "00.0.0", "0.0.0.0", "0.0.0~", "README", "c"} {
 		write(t, filepath.Join(dir, name), "x")
 	}
-	write(t, filepath.Join(dir, "old/0.0.1"), "x") // one directory, which is not looked into
-	write(t, filepath.Join(dir, ".tmp"), "x")      // of which listings say nothing
+	write(t, filepath.Join(dir, "old/0.0.1"), "x") // one directory, which is not entered
+	write(t, filepath.Join(dir, ".tmp"), "x")      // listings skip it
 	f := &findOne(t, dir, crops).Fields[0]
 	require.Equal(t, []int64{0, 11}, present(f))
 	require.EqualValues(t, 8, f.Ignored())
@@ -187,7 +187,7 @@ func TestOrderOfAListingIsOfNoImportance(t *testing.T) {
 		var list []storage.Object
 		err := under.List(ctx, match, func(o storage.Object) error { list = append(list, o); return nil })
 		for i := range list {
-			for range 2 { // as a service may, whose pages overlap
+			for range 2 { // as an object store may, if its pages overlap
 				if err == nil {
 					err = visit(list[len(list)-1-i])
 				}

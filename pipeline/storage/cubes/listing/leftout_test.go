@@ -16,8 +16,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Whatever lies beside stores that are read, and is not used, is told with the reason: a store without
-// the array, with another one, without its documents, with too few elements, or what is none at all.
+// Everything next to the stores that is not used is reported with the reason: a store without the
+// array, with another one, without its documents, or with too few elements, and what is not a store
+// at all.
 func TestWhatLiesBesideStoresIsTold(t *testing.T) {
 	dir := t.TempDir()
 	group := func(store string, arrays ...string) {
@@ -47,7 +48,7 @@ func TestWhatLiesBesideStoresIsTold(t *testing.T) {
 	write(t, filepath.Join(dir, "notes/2018.txt"), "nothing")
 	write(t, filepath.Join(dir, "notes/2018.json"), "{}")
 	write(t, filepath.Join(dir, "notes/old/2017.txt"), "nothing")
-	write(t, filepath.Join(dir, "notes.old/2017.txt"), "nothing") // sorts between notes and what is in it
+	write(t, filepath.Join(dir, "notes.old/2017.txt"), "nothing") // sorts between notes and its contents
 	writeV3(t, filepath.Join(dir, "2026.zarr"), small, nil)       // an array itself
 
 	plain := map[string]bool{}
@@ -75,7 +76,7 @@ func TestWhatLiesBesideStoresIsTold(t *testing.T) {
 	cubes, out := told(named("v"), nil)
 	require.Equal(t, []string{"2018.zarr", "2024.zarr", "deep/er/2021.zarr"}, cubes)
 	require.Contains(t, out["2024.zarr"], "t")
-	want["2024.zarr"] = out["2024.zarr"] // the words of the cut
+	want["2024.zarr"] = out["2024.zarr"] // the message of the cut
 	require.Equal(t, want, out)
 	for path := range out {
 		require.Equal(t, path == "README" || path == "2030.json" || path == "zips/list.txt", plain[path], path)
@@ -92,7 +93,7 @@ func TestWhatLiesBesideStoresIsTold(t *testing.T) {
 	require.Equal(t, want, out)
 }
 
-// counted counts what is looked for.
+// counted counts calls of Stat.
 type counted struct {
 	storage.Storage
 	stats atomic.Int64
@@ -103,7 +104,7 @@ func (c *counted) Stat(ctx context.Context, path string) (storage.Object, error)
 	return c.Storage.Stat(ctx, path)
 }
 
-// However many stores are left out, what takes requests is asked for the first few.
+// However many stores are left out, only for the first few requests are made to find out why.
 func TestWhyStoresAreLeftOutIsAskedForAFew(t *testing.T) {
 	dir := t.TempDir()
 	looks := func(stores int) int64 {
@@ -123,7 +124,7 @@ func TestWhyStoresAreLeftOutIsAskedForAFew(t *testing.T) {
 	require.Greater(t, few, more-few, "each of the first takes more requests than each of the others")
 }
 
-// Where no directory is a store, the error says how files that may describe some are named.
+// If no directory is a store, the error explains how to name files that may describe some.
 func TestFilesThatMayBeStoresAreNamedWhereThereIsNone(t *testing.T) {
 	dir := t.TempDir()
 	for _, step := range []struct{ file, says string }{
@@ -137,7 +138,7 @@ func TestFilesThatMayBeStoresAreNamedWhereThereIsNone(t *testing.T) {
 	}
 }
 
-// A store all of which is read, and which lies alone, leaves nothing out.
+// A store that is read completely, and has nothing next to it, leaves nothing out.
 func TestNothingIsLeftOutOfWholeStores(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 8 {
@@ -149,7 +150,7 @@ func TestNothingIsLeftOutOfWholeStores(t *testing.T) {
 	}
 }
 
-// Where a store alone is meant, the error names the document that is missing.
+// If a single store is meant, the error names the document that is missing.
 func TestADocumentThatIsMissingIsNamed(t *testing.T) {
 	for name, z := range map[string]spec.Zarr{"named": named("g/a"), "not named": crops} {
 		t.Run(name, func(t *testing.T) {
@@ -166,8 +167,8 @@ func TestADocumentThatIsMissingIsNamed(t *testing.T) {
 	}
 }
 
-// The objects of an array whose name begins with a dot can't be listed: that is said before anything
-// is read.
+// The objects of an array whose name begins with a dot can't be listed: this is reported before
+// anything is read.
 func TestAnArrayWithAHiddenNameIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, ".zgroup"), `{"zarr_format": 2}`)

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// held is a storage that holds something itself.
+// held is a storage that holds memory itself.
 type held struct {
 	storage.Storage
 	bytes int64
@@ -61,7 +61,7 @@ func TestDocumentsOfAllArraysAreBounded(t *testing.T) {
 	require.ErrorContains(t, err, "the documents of all arrays have more than 102400 bytes, and half of --memory has no more room: raise --memory, or name some of the hierarchies by a pattern")
 }
 
-// Large documents wait for one another, and an array that has two of them does not wait for itself.
+// Large documents wait for each other, and an array that has two of them does not wait for itself.
 func TestLargeDocumentsAreReadOneAtATime(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 40 {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// origins is an npy file of a type and rows.
+// origins returns an npy file of a type and rows.
 func origins(descr, shape string, numbers ...int64) []byte {
 	head := fmt.Sprintf("{'descr': %s, 'fortran_order': False, 'shape': %s, }", descr, shape)
 	head += strings.Repeat(" ", 63-(10+len(head))%64) + "\n"
@@ -21,8 +21,8 @@ func origins(descr, shape string, numbers ...int64) []byte {
 	return b
 }
 
-// FuzzListsOfOrigins holds what is read of --crops: each row of a file is in one list, with a number for
-// each dimension.
+// FuzzListsOfOrigins checks how --crops is read: each row of a file is in one list, with a number
+// for each dimension.
 func FuzzListsOfOrigins(f *testing.F) {
 	f.Add(origins("'<i8'", "(2, 3)", 1, 2, 3, 4, 5, 6), byte(1))
 	f.Add(origins("'<i8'", "(2, 4)", 1, 2, 3, 4, 0, 5, 6, -7), byte(2))

@@ -26,7 +26,7 @@ func TestRefusalsSayWhatThereIs(t *testing.T) {
 	require.Equal(t, "the hierarchy has no array with all dimensions of --crop; it has\n  flat: t=6, cell=4 <u2, in chunks of [2 2]", refused(t, openLocal(t, dir), crops))
 	require.Equal(t, "the hierarchy has no array flat/x; it has\n  flat: t=6, cell=4 <u2, in chunks of [2 2]", refused(t, openLocal(t, dir), named("flat/x")))
 
-	// A dataset of many that lack it names those of the first.
+	// If none of many arrays is the named one, the error lists the contents of the first.
 	dir = t.TempDir()
 	for _, name := range []string{"b", "a", "c"} {
 		writeV3(t, filepath.Join(dir, name), flat, nil)
@@ -51,13 +51,13 @@ func TestAllThatIsRefusedIsSaidAtOnce(t *testing.T) {
 	require.Contains(t, text, "broken/zarr.json: ")
 	require.Contains(t, text, "empty/.zarray has 0 bytes")
 
-	// What is wrong with the only array is said, and not that it lacks something.
+	// The problem of the only array is reported, not that something is missing.
 	for _, name := range []string{"good", "broken", "empty"} {
 		require.NoError(t, os.RemoveAll(filepath.Join(dir, name)))
 	}
 	require.Contains(t, refused(t, openLocal(t, dir), crops), "lzma")
 
-	// Of each of several hierarchies.
+	// If there are several hierarchies, the problem of each is reported.
 	dir = t.TempDir()
 	for _, name := range []string{"a", "b"} {
 		write(t, filepath.Join(dir, name, ".zarray"), "[]")
@@ -77,7 +77,8 @@ func TestPathsThatLeaveTheHierarchyAreRefused(t *testing.T) {
 	}
 }
 
-// TestASparseHugeArrayTakesWhatIsThere: its table has what is there, and not what might be.
+// TestASparseHugeArrayTakesWhatIsThere: the table of an array holds its existing objects, not all
+// possible ones.
 func TestASparseHugeArrayTakesWhatIsThere(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "zarr.json"), `{"zarr_format": 3, "node_type": "array", "shape": [1000000, 1000000, 1000000], "data_type": "uint8",
@@ -94,8 +95,8 @@ func TestASparseHugeArrayTakesWhatIsThere(t *testing.T) {
 	require.Equal(t, "c/999999/999999/999999", o.Path)
 }
 
-// Whatever a link to a directory stands for, a store, a group, an array or a part of its objects, it is
-// read; one that leads back to where it lies, or nowhere, is an error where it could hide objects.
+// A link to a directory is followed, whether to a store, a group, an array or a part of its
+// objects. A link back up, or a broken one, is an error if it could hide objects.
 func TestLinksToDirectoriesAreFollowed(t *testing.T) {
 	elsewhere := t.TempDir()
 	writeV3(t, elsewhere, small, nil)
@@ -157,7 +158,8 @@ func TestLinksToDirectoriesAreFollowed(t *testing.T) {
 	})
 }
 
-// TestObjectsOfAnotherEncodingAreAnError: an array that has them alone is not one of fill values.
+// TestObjectsOfAnotherEncodingAreAnError: an array with only such objects does not read as fill
+// values.
 func TestObjectsOfAnotherEncodingAreAnError(t *testing.T) {
 	for separator, object := range map[string]string{".": "0/1/0", "/": "0.1.0"} {
 		dir := t.TempDir()
@@ -191,7 +193,7 @@ func TestWhatChangesMeanwhileIsAnError(t *testing.T) {
 			writeV2(t, filepath.Join(dir, "b"), ".", "0.0.0")
 			under := openLocal(t, dir)
 			list, err := find(t, wrapped{Storage: under, list: func(ctx context.Context, match func(string, bool) bool, visit func(storage.Object) error) error {
-				change() // documents were read, objects were not listed yet
+				change() // documents have been read, objects not yet listed
 				return under.List(ctx, match, visit)
 			}}, named("a"))
 			require.ErrorIs(t, err, storage.ErrChanged)
@@ -233,7 +235,7 @@ func TestAListingThatEndsIsAnError(t *testing.T) {
 	require.Equal(t, 2, listings)
 }
 
-// A directory where an object has to be is not taken as an object that is absent.
+// A directory in the place of an object is not taken for an absent object.
 func TestADirectoryIsNoObject(t *testing.T) {
 	dir := t.TempDir()
 	writeV3(t, dir, small, nil)
@@ -251,7 +253,8 @@ func TestADirectoryIsNoObject(t *testing.T) {
 	require.Contains(t, refused(t, openLocal(t, dir), crops), name+" is a directory, and has to be a file")
 }
 
-// What only looks like a document is not taken for one that is missing: the array would be another.
+// A pipe, directory or device in the place of a document is not taken for a missing one: the array
+// would be a different one.
 func TestAPipeInADocumentsPlaceIsNamed(t *testing.T) {
 	for _, name := range []string{"a/zarr.json", "a/.zarray", "a/.zattrs"} {
 		for kind, do := range map[string]func(string) error{

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// openLocal is storage of a directory.
+// openLocal opens a directory as a storage.
 func openLocal(t testing.TB, dir string) storage.Storage {
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func openLocal(t testing.TB, dir string) storage.Storage {
 	return under
 }
 
-// crops of two elements along each of the dimensions t, y and x.
+// crops are of two elements along each of the dimensions t, y and x.
 var crops = spec.Zarr{Crop: []spec.DimValue{{Dim: "t", Value: 2}, {Dim: "y", Value: 2}, {Dim: "x", Value: 2}}}
 
 func named(paths ...string) spec.Zarr {
@@ -48,7 +48,7 @@ func find(t testing.TB, under storage.Storage, z spec.Zarr) ([]*Cube, error) {
 	return Find(t.Context(), Config{Under: under, Spec: z, Base: "base.zarr"})
 }
 
-// findOne finds the one cube of a directory.
+// findOne returns the only cube of a directory.
 func findOne(t testing.TB, dir string, z spec.Zarr) *Cube {
 	list, err := find(t, openLocal(t, dir), z)
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func findOne(t testing.TB, dir string, z spec.Zarr) *Cube {
 	return list[0]
 }
 
-// refused is the text of Find's error.
+// refused returns the text of Find's error.
 func refused(t testing.TB, under storage.Storage, z spec.Zarr) string {
 	list, err := find(t, under, z)
 	require.Error(t, err)
@@ -74,7 +74,7 @@ var small = encode.Array{
 	Shape: []int64{6, 4, 4}, Brick: []int64{2, 2, 2}, Object: []int64{2, 2, 2}, Dims: []string{"t", "y", "x"}, DataType: "uint16", ItemBytes: 2,
 }
 
-// writeV3 writes an array, without the objects that has says no to; nil: all are there.
+// writeV3 writes an array without the objects for which has returns false; nil: all are written.
 func writeV3(t testing.TB, dir string, a encode.Array, has func(place []int64) bool) {
 	require.NoError(t, a.Write(dir, func(place []int64, b []byte) bool {
 		clear(b)
@@ -82,7 +82,7 @@ func writeV3(t testing.TB, dir string, a encode.Array, has func(place []int64) b
 	}))
 }
 
-// zarray is the document of an array of version 2 whose shape and objects are those of small.
+// zarray returns the document of a version 2 array with the shape and objects of small.
 func zarray(separator string) string {
 	return fmt.Sprintf(`{"zarr_format": 2, "shape": [6, 4, 4], "chunks": [2, 2, 2], "dtype": "<u2", "compressor": null, "fill_value": 7,
 "order": "C", "filters": null, "dimension_separator": %q}`, separator)
@@ -90,7 +90,7 @@ func zarray(separator string) string {
 
 const zattrs = `{"_ARRAY_DIMENSIONS": ["t", "y", "x"]}`
 
-// writeV2 writes an array of version 2 that has some objects.
+// writeV2 writes a version 2 array with some objects.
 func writeV2(t testing.TB, dir, separator string, objects ...string) {
 	write(t, filepath.Join(dir, ".zarray"), zarray(separator))
 	write(t, filepath.Join(dir, ".zattrs"), zattrs)
@@ -102,7 +102,7 @@ func writeV2(t testing.TB, dir, separator string, objects ...string) {
 
 const groupV3 = `{"zarr_format": 3, "node_type": "group"}`
 
-// wrapped is storage of which some methods are others.
+// wrapped is a storage with some methods replaced.
 type wrapped struct {
 	storage.Storage
 	list func(ctx context.Context, match func(string, bool) bool, visit func(storage.Object) error) error
@@ -123,7 +123,7 @@ func (w wrapped) Stat(ctx context.Context, path string) (storage.Object, error) 
 	return w.Storage.Stat(ctx, path)
 }
 
-// present are the numbers of the objects that are there, of a small field.
+// present returns the numbers of the existing objects of a small field.
 func present(f *Field) (list []int64) {
 	total := int64(1)
 	for _, n := range f.counts {

@@ -58,7 +58,7 @@ func TestSuggestionsAreFlagsThatFindACube(t *testing.T) {
 	require.Equal(t, "--crop DIM=N,…", suggest(dir))
 }
 
-// namesIn are the arrays that lines are about.
+// namesIn returns the names of the arrays that lines describe.
 func namesIn(lines string) (names []string) {
 	for line := range strings.Lines(lines) {
 		name, _, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -67,7 +67,8 @@ func namesIn(lines string) (names []string) {
 	return names
 }
 
-// Crops without a size, of which no region is selected, are none: the error has what might be typed.
+// A request without the size of crops and without a selected region is refused: the error suggests
+// what to type.
 func TestWithoutACropTheErrorSuggestsOne(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "zarr.json"), groupV3)
@@ -87,7 +88,7 @@ func TestWithoutACropTheErrorSuggestsOne(t *testing.T) {
 	require.ErrorContains(t, find(spec.Zarr{}), "--format zarr needs --crop: how many elements of each dimension a record has, as --crop time=24,y=128,x=128")
 }
 
-// TestSuggestionsLookAtABoundedNumberOfNames: most datasets are no hierarchies.
+// TestSuggestionsLookAtABoundedNumberOfNames: most datasets are not hierarchies.
 func TestSuggestionsLookAtABoundedNumberOfNames(t *testing.T) {
 	names, stats := 0, atomic.Int64{}
 	under := wrapped{

@@ -12,7 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// TestATableHasWhatWasListed: dense or not, on the heap or outside of it, in any order.
+// TestATableHasWhatWasListed: tables are dense or sparse, on the heap or outside it, and listed in
+// any order.
 func TestATableHasWhatWasListed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := rapid.SampledFrom([]int64{1, 2, 7, 1000, 200_000, 1 << 60}).Draw(t, "total")
@@ -62,7 +63,7 @@ func TestAPlaceThatIsListedTwiceOtherwiseHasChanged(t *testing.T) {
 	require.ErrorIs(t, r.settle(), storage.ErrChanged)
 }
 
-// TestATableIsReadWhileOthersGo: memory outside of the heap goes with its table, and not before.
+// TestATableIsReadWhileOthersGo: memory outside the heap is freed with its table, and not before.
 func TestATableIsReadWhileOthersGo(t *testing.T) {
 	const n = 100_000
 	list := make([]numbered, n)

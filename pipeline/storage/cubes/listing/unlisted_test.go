@@ -20,14 +20,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/web"
 )
 
-// unlisted is storage of a directory that lists nothing.
+// unlisted is the storage of a directory that can't be listed.
 func unlisted(t testing.TB, dir string) storage.Storage {
 	return wrapped{Storage: openLocal(t, dir), list: func(context.Context, func(string, bool) bool, func(storage.Object) error) error {
 		return fmt.Errorf("list: %w", remote.ErrNoListing)
 	}}
 }
 
-// consolidatedV2 is a document of all documents in a hierarchy.
+// consolidatedV2 returns the consolidated metadata of a hierarchy.
 func consolidatedV2(paths ...string) string {
 	var list []string
 	for _, p := range paths {
@@ -100,7 +100,7 @@ func TestTooManyObjectsAreNotAskedForOneByOne(t *testing.T) {
 	require.Less(t, asked.Load(), int64(10))
 }
 
-// hierarchy writes a hierarchy of both versions, and gives what is expected of it.
+// hierarchy writes hierarchies of both versions.
 func hierarchy(t *testing.T, put func(name, content string)) {
 	dir := t.TempDir()
 	writeV3(t, filepath.Join(dir, "new/data"), small, func(place []int64) bool { return place[2] == 1 })
@@ -131,7 +131,7 @@ func engine(t *testing.T, source remote.Source) storage.Storage {
 	return s
 }
 
-// TestCubesInABucket: of a real server of S3.
+// TestCubesInABucket uses a real S3 server.
 func TestCubesInABucket(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", servers.AccessKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", servers.SecretKey)

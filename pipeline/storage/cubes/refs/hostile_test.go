@@ -84,8 +84,8 @@ func TestMembersThatAreCompressedAreRefused(t *testing.T) {
 	require.Equal(t, "plain", string(got))
 }
 
-// Bytes of a member that are not those of its checksum are an error, from memory and from the disk,
-// where all of them are read at once. Parts of a member can't be checked.
+// Bytes of a member that don't match its checksum are an error if all of them are read at once,
+// from memory or from disk. Parts of a member can't be checked.
 func TestAMemberThatIsDamagedIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	content := bytes.Repeat([]byte("0123456789"), 10)
@@ -142,7 +142,7 @@ func TestWhatAllFilesSayIsBounded(t *testing.T) {
 	require.ErrorContains(t, err, "0.json: key \"a/0\": at byte 84: a value has more than 75 bytes, which is an eighth of --memory: raise that")
 }
 
-// Whatever a reference file names, it is below the root.
+// Whatever file a reference file names, the result is below the root.
 func FuzzNames(f *testing.F) {
 	for _, seed := range []string{"a/b.nc", "../a", "/data/x", "file:///data/../x", "https://host/data/%2e%2e/x", "a/../../x", "s3://b/../..", "//data/x"} {
 		f.Add("in/x.json", seed)

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// over is what references of a directory show.
+// over opens the hierarchies that files of a directory describe.
 func over(t testing.TB, dir string, c Config) *Storage {
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func over(t testing.TB, dir string, c Config) *Storage {
 	return s
 }
 
-// writeReferences writes x.json, and two files that it refers to: what is small it has itself.
+// writeReferences writes x.json, which holds small objects itself, and two files that it refers to.
 func writeReferences(t testing.TB, dir string, files map[string][]byte) {
 	refs := map[string]any{}
 	data := []byte("before")
@@ -69,7 +69,7 @@ func writeJSON(t testing.TB, dir string, document any) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "x.json"), b, 0o644))
 }
 
-// writeZip writes x.zip, whose members are stored.
+// writeZip writes x.zip with uncompressed members.
 func writeZip(t testing.TB, dir string, files map[string][]byte) {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
@@ -83,7 +83,7 @@ func writeZip(t testing.TB, dir string, files map[string][]byte) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "x.zip"), b.Bytes(), 0o644))
 }
 
-// rooted shows what is in the one directory of a storage as if it were the root.
+// rooted presents a directory of a storage as the root.
 type rooted struct {
 	*Storage
 	in string
@@ -139,7 +139,7 @@ func TestAZipFileIsAStorage(t *testing.T) {
 
 func everything(string, bool) bool { return true }
 
-// listed is all that a storage lists.
+// listed returns everything that a storage lists.
 func listed(t testing.TB, s *Storage) map[string]storage.Object {
 	found := map[string]storage.Object{}
 	require.NoError(t, s.List(t.Context(), everything, func(o storage.Object) error { found[o.Path] = o; return nil }))
@@ -202,7 +202,7 @@ func TestAReferenceFileThatIsWrittenAgainIsAnErrorForWhatIsDifferent(t *testing.
 	}
 }
 
-// A directory that nobody wants costs nothing: files of its objects may be gone.
+// A directory that does not match is not looked at: the files of its objects may be missing.
 func TestFilesOfWhatIsNotWantedAreNotLookedAt(t *testing.T) {
 	dir := t.TempDir()
 	writeJSON(t, dir, map[string]any{"a/0": "x", "b/0": []any{"gone.nc", 0, 1}, "b-c/0": "y"})
@@ -217,7 +217,7 @@ func TestFilesOfWhatIsNotWantedAreNotLookedAt(t *testing.T) {
 	require.Equal(t, []string{".", "x.json", "x.json/a", "x.json/a/0", "x.json/b-c", "x.json/b-c/0", "x.json/b"}, asked)
 }
 
-// What is in memory is read there, and no byte beside an object.
+// Bytes in memory are read from there, and none outside an object.
 func TestObjectsAreReadFromMemoryWithinTheirRanges(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.nc"), []byte("0123456789"), 0o644))
@@ -242,7 +242,7 @@ func TestObjectsAreReadFromMemoryWithinTheirRanges(t *testing.T) {
 	}
 }
 
-// Files stay open for what lies beside, but never one that has changed.
+// Files stay open for other objects in them, but not after they have changed.
 func TestAFileIsOpenForAllThatLiesInIt(t *testing.T) {
 	dir := t.TempDir()
 	references := map[string]any{}

@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs/table"
 )
 
-// shown is a table in one line a key.
+// shown returns a line for each key of a table.
 func shown(t *table.Table) (lines []string) {
 	for i := range t.Len() {
 		p := t.Place(i)
@@ -77,7 +77,7 @@ func TestWhatIsNoReferenceFileIsRefusedInWords(t *testing.T) {
 	}
 }
 
-// Few bytes may not become many.
+// A short file must not expand to a long table.
 func TestTemplatesThatMakeNamesLongAreRefused(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"version": 1, "templates": {"u": %q}, "refs": {`, strings.Repeat("x", 4000))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Keys and bytes of many slabs, in an order that is not theirs.
+// Keys and inline bytes take many slabs, and are added in random order.
 func TestATableOfManySlabsHasWhatWasAdded(t *testing.T) {
 	const count = 3*slabEntries + 7
 	b := NewBuilder(true, 1<<30)

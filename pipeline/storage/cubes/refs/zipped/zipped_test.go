@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs/table"
 )
 
-// written is a zip file of stored members, by Go's own writer.
+// written returns a zip file of uncompressed members, written by archive/zip.
 func written(t testing.TB, members ...string) []byte {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
@@ -32,10 +32,10 @@ func written(t testing.TB, members ...string) []byte {
 	return b.Bytes()
 }
 
-// extras are fields that somebody else has use for.
+// extras are extra fields for other programs.
 var extras = [][]byte{nil, {0xfe, 0xca, 2, 0, 1, 2}}
 
-// content is what a member has, read as a storage does.
+// content returns the content of a member, read as a storage reads it.
 func content(b []byte, t *table.Table, i int) (string, error) {
 	p := t.Place(i)
 	n, err := Header(b[p.Offset:min(int64(len(b)), p.Offset+int64(HeaderBytes(t.Key(i))))], t.Key(i))
@@ -75,7 +75,7 @@ func TestOfANameThatIsThereTwiceTheLastCounts(t *testing.T) {
 	require.Equal(t, "content 2", text)
 }
 
-// So many members need zip64, for their number.
+// 70 000 members need zip64.
 func TestVeryManyMembersAreRead(t *testing.T) {
 	names := make([]string, 70_000)
 	for i := range names {
@@ -94,7 +94,7 @@ func TestVeryManyMembersAreRead(t *testing.T) {
 	}
 }
 
-// sparse is an archive that is large for one long member of zeros behind its header.
+// sparse is a large archive: a long member of zeros between head and tail.
 type sparse struct {
 	head, tail []byte
 	size       int64
@@ -117,7 +117,7 @@ func (s sparse) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// Sizes and offsets beyond 4 GiB are those of zip64.
+// Sizes and offsets above 4 GiB are in zip64 fields.
 func TestMembersBeyondFourGigabytesAreRead(t *testing.T) {
 	const large = 5 << 30
 	var b bytes.Buffer
@@ -127,7 +127,7 @@ func TestMembersBeyondFourGigabytesAreRead(t *testing.T) {
 	require.NoError(t, w.Flush())
 	head := bytes.Clone(b.Bytes())
 	n := len(head)
-	// The directory of an archive whose second member lies behind the first.
+	// The directory of an archive whose second member follows the first.
 	entry := func(name string, size, offset uint64) []byte {
 		e := make([]byte, entryBytes, 200)
 		copy(e, "PK\x01\x02")
