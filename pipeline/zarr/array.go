@@ -7,49 +7,48 @@ import (
 	"strconv"
 )
 
-// Array is what a metadata document says of an array. It is not changed after it was parsed.
+// Array is the content of an array's metadata document. It is immutable once parsed.
 type Array struct {
-	// Shape is the array's extent, in elements. It is empty for an array of one element.
+	// Shape is the array's extent, in elements. It is empty for an array of a single element.
 	Shape []int64
-	// Dims are the dimensions' names, or nil if none has a name. One that has none is "".
+	// Dims are the dimensions' names, or nil if none has a name. A dimension without a name is "".
 	Dims []string
 	// Type is the type of elements as they are stored.
 	Type Dtype
 	// Fill is the element that absent bricks consist of, little-endian.
 	Fill []byte
-	// FillIsMissing says that Fill stands for nothing, in the way in which xarray writes version 2:
-	// beside the names of dimensions, fill_value is what CF calls _FillValue.
+	// FillIsMissing means that Fill marks missing values. That is how xarray writes version 2: if
+	// the document has dimension names, fill_value is CF's _FillValue.
 	FillIsMissing bool
-	// Object and Brick are the edges of an object and of a brick. They are equal without
-	// sharding.
+	// Object and Brick are the edges of an object and of a brick. Without sharding they are equal.
 	Object, Brick []int64
-	// Levels says how bricks lie in an object, outermost first; it is empty if an object is
-	// one brick. The bricks of a level are the objects of the next.
+	// Levels describes how bricks are arranged in an object, outermost first; it is empty if an
+	// object is one brick. The bricks of a level are the objects of the next.
 	Levels []Level
-	// Keys says how an object's path follows from its place.
+	// Keys maps an object's place to its path.
 	Keys Keys
-	// Chain says how a brick is decoded.
+	// Chain describes how a brick is decoded.
 	Chain Chain
-	// Attributes is the JSON object of the array's attributes, or nil. A number that JSON
-	// doesn't have is a string in it.
+	// Attributes is the JSON object of the array's attributes, or nil. Numbers that JSON doesn't
+	// have are strings in it.
 	Attributes []byte
 }
 
-// Level is one level of sharding: an object (or brick of the level above) holds bricks and an
-// index of them.
+// Level is one level of sharding: an object (or a brick of the level above) that holds bricks and
+// an index of them.
 type Level struct {
 	// Object and Brick are edges; each edge of Brick divides that of Object.
 	Object, Brick []int64
-	// AtStart says that the index lies at the beginning, and not at the end.
+	// AtStart means that the index is at the beginning of the object, not at its end.
 	AtStart bool
-	// Big says that the index's numbers are big-endian, Checksum that a crc32c follows them.
+	// Big means that the index's numbers are big-endian, Checksum that a crc32c follows them.
 	Big, Checksum bool
 }
 
-// Entries is the number of bricks in the index: also those beyond the array's edge.
+// Entries returns the number of bricks in the index, including those beyond the array's edge.
 func (l Level) Entries() int64 { return product(l.counts()) }
 
-// counts is the number of bricks along each dimension.
+// counts returns the number of bricks along each dimension.
 func (l Level) counts() []int64 {
 	n := make([]int64, len(l.Object))
 	for i := range n {
@@ -58,11 +57,11 @@ func (l Level) counts() []int64 {
 	return n
 }
 
-// BrickBytes is the size of a decoded brick. All bricks are of the same size, those that
-// stick out of the array too.
+// BrickBytes returns the size of a decoded brick. All bricks have the same size, including those
+// that extend past the array's edge.
 func (a *Array) BrickBytes() int64 { return product(a.Brick) * int64(a.Type.ItemBytes) }
 
-// product is that of small numbers; parsing has checked that it fits.
+// product multiplies numbers that parsing has checked not to overflow.
 func product(list []int64) int64 {
 	p := int64(1)
 	for _, n := range list {
@@ -71,7 +70,7 @@ func product(list []int64) int64 {
 	return p
 }
 
-// productUpTo is the product of list, or false if it is more than limit.
+// productUpTo returns the product of list, or false if it exceeds limit.
 func productUpTo(limit uint64, list ...int64) (uint64, bool) {
 	if slices.Contains(list, 0) {
 		return 0, true
@@ -87,7 +86,7 @@ func productUpTo(limit uint64, list ...int64) (uint64, bool) {
 	return p, true
 }
 
-// checkSizes notes what of a's edges is too large, and needs Shape, Object, Brick and Type.
+// checkSizes reports edges of a that are too large. It needs Shape, Object, Brick and Type.
 func (a *Array) checkSizes(p *problems, grid string) {
 	if len(a.Object) != len(a.Shape) {
 		p.add(grid, "has %d dimensions, and shape has %d", len(a.Object), len(a.Shape))
@@ -101,8 +100,7 @@ func (a *Array) checkSizes(p *problems, grid string) {
 	}
 }
 
-// gridCounts is the number of boxes with these edges that it takes to cover shape, along each
-// dimension.
+// gridCounts returns how many boxes with these edges cover shape, along each dimension.
 func gridCounts(shape, edges []int64) []int64 {
 	n := make([]int64, len(shape))
 	for i := range n {
@@ -125,7 +123,7 @@ func edges(p *problems, name string, v value, dims int) []int64 {
 	return list
 }
 
-// config gives the members of an object by name, and notes those that are not known.
+// config returns the members of an object by name, and reports unknown ones.
 func config(p *problems, place string, members []member, known ...string) map[string]value {
 	byName := map[string]value{}
 	for _, m := range members {
@@ -137,7 +135,7 @@ func config(p *problems, place string, members []member, known ...string) map[st
 	return byName
 }
 
-// join is the place of a member in a document.
+// join returns the path of a member in a document.
 func join(place, name string) string {
 	if place == "" {
 		return name
@@ -145,7 +143,7 @@ func join(place, name string) string {
 	return place + "." + name
 }
 
-// extension reads what v3 has for each choice: a name, or an object with a name and a
+// extension reads what v3 uses for every choice: a name, or an object with a name and a
 // configuration.
 func (v value) extension() (name string, configuration []member, err error) {
 	if v[0] == '"' {
@@ -178,8 +176,8 @@ func (v value) extension() (name string, configuration []member, err error) {
 	return name, configuration, nil
 }
 
-// Dimension is the number of the dimension of a name, of several the first, or, where dimensions have
-// no names, of one by its number as text; -1 where there is none.
+// Dimension returns the index of the dimension with a name, the first if there are several. A
+// dimension without a name can be given by its index as text. It returns -1 if there is none.
 func (a *Array) Dimension(name string) int {
 	if i := slices.Index(a.Dims, name); i >= 0 && name != "" {
 		return i

@@ -6,21 +6,21 @@ import (
 	"math/bits"
 )
 
-// Bisection is an order of the positions of a grid: the box of all positions is halved along
-// the side that spans most bricks, until one position is left, and the first half comes
-// first. Any run of consecutive positions is then compact.
+// Bisection is an order of the positions of a grid. The box of all positions is halved along the
+// side that spans the most bricks, and so on recursively until one position is left; the first half
+// comes first. So any run of consecutive positions is compact.
 //
-// Of a box of g positions along each dimension, the side that is halved is the one with g > 1
-// and the greatest g·stride/brick; of equal ones the first. The first half has ⌈g/2⌉.
+// In a box with g positions along each dimension, the side to halve is the one with g > 1 and the
+// greatest g·stride/brick; among equal ones, the first. The first half has ⌈g/2⌉ positions.
 type Bisection struct {
 	counts          []int64
 	strides, bricks []int64
 	total           uint64
 }
 
-// NewBisection is the order of a grid of counts, whose neighbours are strides elements apart,
-// over bricks of the given edges. All are below MaxEdge, and strides and bricks at least 1.
-// It is an error if there are more than 2⁶³-1 positions.
+// NewBisection returns the order of a grid of counts, whose neighbours are strides elements apart,
+// over bricks of the given edges. All numbers are below MaxEdge, and strides and bricks are at
+// least 1. It returns an error if there are more than 2⁶³-1 positions.
 func NewBisection(counts, strides, bricks []int64) (*Bisection, error) {
 	total, ok := productUpTo(math.MaxInt64, counts...)
 	if !ok {
@@ -29,11 +29,10 @@ func NewBisection(counts, strides, bricks []int64) (*Bisection, error) {
 	return &Bisection{counts, strides, bricks, total}, nil
 }
 
-// Total is the number of positions.
+// Total returns the number of positions.
 func (b *Bisection) Total() uint64 { return b.total }
 
-// box is a box of positions on the way down; it is of a fixed size, so that descents allocate
-// nothing.
+// box is a box of positions on the way down. Its size is fixed, so that descents don't allocate.
 type box struct {
 	low, count [MaxDims]int64
 	positions  uint64
@@ -45,7 +44,7 @@ func (b *Bisection) whole() box {
 	return x
 }
 
-// side is the side of x that is halved next, or -1 if x is one position.
+// side returns the side of x to halve next, or -1 if x is one position.
 func (b *Bisection) side(x *box) int {
 	best := -1
 	for d := range b.counts {
@@ -56,8 +55,8 @@ func (b *Bisection) side(x *box) int {
 	return best
 }
 
-// longer says whether x spans more bricks along d than along e: g_d·s_d·k_e > g_e·s_e·k_d.
-// Both products fit into 128 bits: g·s is below 2⁴⁹, as positions lie in an array.
+// longer reports whether x spans more bricks along d than along e: g_d·s_d·k_e > g_e·s_e·k_d. Both
+// products fit in 128 bits: g·s is below 2⁴⁹, because positions are within an array.
 func (b *Bisection) longer(x *box, d, e int) bool {
 	high1, low1 := bits.Mul64(uint64(x.count[d])*uint64(b.strides[d]), uint64(b.bricks[e]))
 	high2, low2 := bits.Mul64(uint64(x.count[e])*uint64(b.strides[e]), uint64(b.bricks[d]))

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Chain says how the stored bytes of a brick become its elements: first Steps, in this order,
-// then the elements lie as Order says, in the byte order of the array's Type. Package codec
-// carries out the steps.
+// Chain describes how the stored bytes of a brick become its elements: apply Steps in order; the
+// result has the elements in the layout given by Order, in the byte order of the array's Type.
+// Package codec carries out the steps.
 type Chain struct {
 	Steps []Step
-	// Order is a permutation of the dimensions: axis i of the decoded bytes, which are in C
-	// order, is dimension Order[i] of the array. nil is 0, 1, 2, …
+	// Order is a permutation of the dimensions: axis i of the decoded bytes, which are in C order,
+	// is dimension Order[i] of the array. nil means 0, 1, 2, …
 	Order []int
 }
 
-// Codec names a step.
+// Codec is the name of a step.
 type Codec string
 
 // The codecs.
@@ -24,24 +24,25 @@ const (
 	Zstd  Codec = "zstd"
 	Gzip  Codec = "gzip"
 	Zlib  Codec = "zlib"
-	// LZ4 is the number of decoded bytes, u32le, and one block.
+	// LZ4 is the decoded size as a u32le, followed by one block.
 	LZ4   Codec = "lz4"
 	Bzip2 Codec = "bz2"
-	// CRC32C and Fletcher32 take a checksum of 4 bytes from the end and check it.
+	// CRC32C and Fletcher32 remove a checksum of 4 bytes from the end and verify it.
 	CRC32C     Codec = "crc32c"
 	Fletcher32 Codec = "fletcher32"
-	// Shuffle puts together the bytes of elements of ItemBytes: first come the first bytes
-	// of all elements. A rest of bytes stays as it is.
+	// Shuffle puts the bytes of elements of ItemBytes back together: the input has the first bytes
+	// of all elements first. Remaining bytes stay as they are.
 	Shuffle Codec = "shuffle"
-	// Delta is the first element and differences: they are added up, and wrap.
+	// Delta is the first element followed by differences, which are added up with wraparound.
 	Delta Codec = "delta"
-	// FixedScaleOffset is x/Scale + Offset, cast: in float32 if From is one, else in float64.
+	// FixedScaleOffset is x/Scale + Offset, cast: computed in float32 if From is float32, else in
+	// float64.
 	FixedScaleOffset Codec = "fixedscaleoffset"
 	// Quantize is a cast.
 	Quantize Codec = "quantize"
 )
 
-// Step is one thing to undo.
+// Step is one operation of decoding.
 type Step struct {
 	Codec Codec
 	// ItemBytes is the size of Shuffle's elements.
@@ -58,7 +59,7 @@ type Number struct {
 	Big   bool
 }
 
-// compresses says whether the size of a step's input does not follow from that of its output.
+// compresses reports whether the size of a step's input can't be computed from that of its output.
 func (c Codec) compresses() bool {
 	switch c {
 	case Blosc, Zstd, Gzip, Zlib, LZ4, Bzip2:
@@ -67,30 +68,29 @@ func (c Codec) compresses() bool {
 	return false
 }
 
-// Raw says that the stored bytes are the elements.
+// Raw reports whether the stored bytes are the elements.
 func (c Chain) Raw() bool { return len(c.Steps) == 0 }
 
-// Blocks says that bricks are buffers of blosc and nothing else, whose blocks can be decoded
-// singly.
+// Blocks reports whether bricks are plain blosc buffers, whose blocks can be decoded separately.
 func (c Chain) Blocks() bool { return len(c.Steps) == 1 && c.Steps[0].Codec == Blosc }
 
 // Size is the size of the bytes between two steps.
 type Size struct {
 	Bytes int64
-	// Exact says that there are so many; otherwise there may be fewer.
+	// Exact means that Bytes is the exact size; otherwise it is a bound.
 	Exact bool
 }
 
-// maxCompressing bounds the compressing codecs of a chain: each doubles what a brick may have between
-// two of them (Bound), and decoders have memory for that.
+// maxCompressing bounds the compressing codecs of a chain: each doubles the bound of a brick's size
+// before it (Bound), and decoders need memory for that.
 const maxCompressing = 2
 
-// Bound is the most bytes that a compressed brick of decodedBytes may have. Compressors that
-// cannot compress add a little.
+// Bound returns the most bytes that a compressed brick of decodedBytes may have. Compressors add a
+// little to incompressible data.
 func Bound(decodedBytes int64) int64 { return 2*decodedBytes + 64<<10 }
 
-// Sizes are those of the stored bytes, and of what each step makes of them; so there is one
-// more than there are steps, and the last is brickBytes. What differs is damage.
+// Sizes returns the sizes of the stored bytes and of the output of each step, so one more than
+// there are steps; the last is brickBytes. A brick with other sizes is damaged.
 func (c Chain) Sizes(brickBytes int64) []Size {
 	sizes := make([]Size, len(c.Steps)+1)
 	want := Size{brickBytes, true}
@@ -105,20 +105,20 @@ func (c Chain) Sizes(brickBytes int64) []Size {
 		case s.Codec == CRC32C || s.Codec == Fletcher32:
 			want.Bytes += 4
 		case s.From != s.To:
-			// Bricks are whole elements.
+			// Bricks hold whole elements.
 			want.Bytes = want.Bytes / int64(s.To.Bytes) * int64(s.From.Bytes)
 		}
 	}
 	return sizes
 }
 
-// filter reads the codecs that both versions have in the same words, those of numcodecs. It
-// returns false where there is nothing to undo. order gives numbers their byte order: nil
-// for what the codec says itself.
+// filter reads the codecs that both versions describe in the same way, those of numcodecs. It
+// returns false if there is nothing to undo. order overrides the byte order of numbers; nil leaves
+// it to the codec's own types.
 func filter(p *problems, place, id string, members []member, order *bool) (Step, bool) {
 	switch id {
 	case "blosc", "zstd", "gzip", "zlib", "lz4", "bz2":
-		// Their settings are for encoding. What decoding needs is in the data.
+		// Their settings are for encoding. The data holds what decoding needs.
 		return Step{Codec: Codec(id)}, true
 	case "crc32c", "fletcher32":
 		c := config(p, place, members, "id", "location")
@@ -158,8 +158,8 @@ func filter(p *problems, place, id string, members []member, order *bool) (Step,
 	return Step{}, false
 }
 
-// betweenNumbers is a codec of elements. It is false where its types can't be read: nothing more is to
-// be found out of what lies beside it then.
+// betweenNumbers reads a codec of elements. It returns false if the types can't be read: other
+// settings can't be checked then.
 func betweenNumbers(p *problems, place string, codec Codec, c map[string]value, order *bool) (s Step, ok bool) {
 	s.Codec = codec
 	if s.To, ok = number(p, place, "dtype", c["dtype"], order); !ok {
@@ -174,7 +174,7 @@ func betweenNumbers(p *problems, place string, codec Codec, c map[string]value, 
 	return s, s.checkNumbers(p, place)
 }
 
-// number is a type that a codec of elements decodes to, or from.
+// number reads a type that a codec of elements decodes to or from.
 func number(p *problems, place, name string, v value, order *bool) (one Number, ok bool) {
 	if v == nil {
 		p.add(join(place, name), "is missing")
@@ -207,7 +207,8 @@ func number(p *problems, place, name string, v value, order *bool) (one Number, 
 	return one, true
 }
 
-// checkNumbers reports whether a codec goes between its types here, and notes it where it does not.
+// checkNumbers reports whether a codec is supported between its types, and adds a problem if it
+// isn't.
 func (s Step) checkNumbers(p *problems, place string) bool {
 	half := s.From.Kind == 'f' && s.From.Bytes == 2 || s.To.Kind == 'f' && s.To.Bytes == 2
 	sameKind := (s.From.Kind == 'f') == (s.To.Kind == 'f') && (s.From.Kind != 'f' || s.From.Bytes == s.To.Bytes)
@@ -221,7 +222,7 @@ func (s Step) checkNumbers(p *problems, place string) bool {
 	return true
 }
 
-// factor is a finite number.
+// factor reads a finite number.
 func factor(p *problems, place string, c map[string]value, name string) float64 {
 	v, ok := c[name]
 	if !ok {
@@ -237,8 +238,8 @@ func factor(p *problems, place string, c map[string]value, name string) float64 
 	return x
 }
 
-// checkItems notes a chain whose last step makes elements of another size than the array's, or
-// whose steps don't fit together.
+// checkItems adds a problem if the last step makes elements of another size than the array's, or if
+// steps don't fit together.
 func (c Chain) checkItems(p *problems, place string, itemBytes int) {
 	var last *Number
 	compressing := 0

@@ -32,8 +32,8 @@ func codecList(p *problems, place string, v value) ([]coded, bool) {
 	return list, true
 }
 
-// codecName is the one name of a codec that has several: "endian" is what bytes was called until 2023,
-// and what package numcodecs has is written with and without a prefix that says so, also as an address.
+// codecName returns the canonical name of a codec: "endian" is what bytes was called until 2023,
+// and the codecs of package numcodecs are written with or without a prefix, or as a URL.
 func codecName(name string) string {
 	name = strings.TrimPrefix(name, "https://codec.zarr.dev/")
 	for _, prefix := range []string{"numcodecs.", "numcodecs/"} {
@@ -47,7 +47,7 @@ func codecName(name string) string {
 	return name
 }
 
-// bytesCodecs go from bytes to bytes, and arrayCodecs from an array to an array, beside transpose.
+// bytesCodecs map bytes to bytes, and arrayCodecs an array to an array, besides transpose.
 var (
 	bytesCodecs = []string{"blosc", "gzip", "zstd", "crc32c", "zlib", "lz4", "bz2", "shuffle", "fletcher32"}
 	arrayCodecs = []string{"delta", "fixedscaleoffset", "bitround", "quantize"}
@@ -57,8 +57,8 @@ func (c coded) isArrayCodec() bool {
 	return c.name == "transpose" || slices.Contains(arrayCodecs, c.name)
 }
 
-// readCodecs reads the codecs of objects of edges a.Brick: those of sharding, which it takes
-// apart, or those of bricks.
+// readCodecs reads the codecs of objects with edges a.Brick: sharding, which it recurses into, or
+// the codecs of bricks.
 func (a *Array) readCodecs(p *problems, place string, v value) {
 	list, ok := codecList(p, place, v)
 	if !ok {
@@ -76,7 +76,7 @@ func (a *Array) readCodecs(p *problems, place string, v value) {
 	a.readSharding(p, list[0])
 }
 
-// readSharding reads one level of sharding, and what is inside.
+// readSharding reads one level of sharding and its contents.
 func (a *Array) readSharding(p *problems, c coded) {
 	place := c.place + ".configuration"
 	if len(a.Levels) == MaxLevels {
@@ -122,8 +122,8 @@ func (a *Array) readSharding(p *problems, c coded) {
 	a.readCodecs(p, place+".codecs", m["codecs"])
 }
 
-// readIndexCodecs reads how an index is encoded. Its size must be known: bytes, and crc32c or
-// not.
+// readIndexCodecs reads how an index is encoded: bytes, and optionally crc32c, so that its size is
+// known.
 func (l *Level) readIndexCodecs(p *problems, place string, v value) {
 	list, ok := codecList(p, place, v)
 	if !ok {
@@ -137,7 +137,7 @@ func (l *Level) readIndexCodecs(p *problems, place string, v value) {
 	l.Big = bigEndian(p, list[0], true)
 }
 
-// bigEndian reads the codec bytes, which must have its byte order if it is needed.
+// bigEndian reads the codec bytes, which must specify a byte order if needed is true.
 func bigEndian(p *problems, c coded, needed bool) bool {
 	place := c.place + ".configuration"
 	m := config(p, place, c.members, "endian")
@@ -153,8 +153,8 @@ func bigEndian(p *problems, c coded, needed bool) bool {
 	return false
 }
 
-// littleEndian is the codec of a chain that has none which makes bytes of an array: zarrita writes such
-// chains, and reads them so.
+// littleEndian is the bytes codec of a chain without one: zarrita writes such chains, and reads
+// them this way.
 var littleEndian = coded{name: "bytes", members: []member{{"endian", value(`"little"`)}}}
 
 // readChain reads the codecs of bricks.
@@ -173,7 +173,7 @@ func (a *Array) readChain(p *problems, place string, list []coded) {
 		}
 		list = slices.Insert(list, at, littleEndian)
 	}
-	// From the last to the first: that is the order of decoding.
+	// From last to first, the order of decoding.
 	for i := len(list) - 1; i > at; i-- {
 		a.addBytesCodec(p, list[i])
 	}
@@ -181,7 +181,7 @@ func (a *Array) readChain(p *problems, place string, list []coded) {
 	for _, u := range a.Type.Units {
 		unit = max(unit, u.Bytes)
 	}
-	// With a codec of elements before it, what is stored may have one byte.
+	// If a codec of elements comes before it, the stored elements may have one byte.
 	cast := slices.ContainsFunc(list[:at], func(c coded) bool { return c.name != "transpose" })
 	big := bigEndian(p, list[at], unit > 1 && !cast)
 	a.Type = a.Type.withOrder(big)
@@ -192,7 +192,7 @@ func (a *Array) readChain(p *problems, place string, list []coded) {
 	a.Chain.checkItems(p, place, a.Type.ItemBytes)
 }
 
-// addBytesCodec adds a codec from bytes to bytes.
+// addBytesCodec adds a codec that maps bytes to bytes.
 func (a *Array) addBytesCodec(p *problems, c coded) {
 	if !slices.Contains(bytesCodecs, c.name) {
 		p.add(c.place, "codec %q is not supported: rewrite the array with blosc, zstd or gzip", c.name)
@@ -203,7 +203,7 @@ func (a *Array) addBytesCodec(p *problems, c coded) {
 	}
 }
 
-// addArrayCodec adds a codec from an array to an array, which is stored in that byte order.
+// addArrayCodec adds a codec that maps an array to an array. big is the stored byte order.
 func (a *Array) addArrayCodec(p *problems, c coded, big bool) {
 	if c.name == "transpose" {
 		a.addTranspose(p, c)
@@ -224,8 +224,7 @@ func (a *Array) addArrayCodec(p *problems, c coded, big bool) {
 	a.Chain.Steps = append(a.Chain.Steps, s)
 }
 
-// addTranspose puts a transposition before those that were read so far, which are nearer to
-// the bytes.
+// addTranspose composes a transposition with those read so far, which are nearer to the bytes.
 func (a *Array) addTranspose(p *problems, c coded) {
 	place := c.place + ".configuration"
 	m := config(p, place, c.members, "order")

@@ -5,23 +5,23 @@ import (
 	"math"
 )
 
-// floatBytes is the size of an element that was converted.
+// floatBytes is the size of a converted element.
 const floatBytes = 4
 
-// nanBits are those of the one NaN that conversions make. What arithmetic makes of a NaN is not the
-// same on all processors.
+// nanBits are the bits of the only NaN that conversions produce. What arithmetic makes of a NaN
+// differs between processors.
 const nanBits = 0x7fc00000
 
-// conversion makes float32 of elements, by a Packing. It does not change, and is safe for concurrent
-// use.
+// conversion converts elements to float32 as described by a Packing. It is immutable, and safe for
+// concurrent use.
 type conversion struct {
 	class         class
 	item          int
 	scale, offset float32
 	missing       []uint64 // bits of elements
 	lanes         lanes
-	table         *[256]float32 // of all elements of one byte
-	// reorder copies elements that are not little-endian, or not beside each other.
+	table         *[256]float32 // for elements of one byte, all results
+	// reorder copies elements that are not little-endian, or not adjacent.
 	reorder Copier
 }
 
@@ -43,13 +43,13 @@ func newConversion(p *Packing) *conversion {
 	return c
 }
 
-// lanes are what 4 elements are computed with at once: scale, offset, the bits of the first missing
+// lanes are the operands for 4 elements at once: scale, offset, the bits of the first missing
 // element, all ones if there is one, and NaN.
 type lanes [5][4]uint32
 
 func (l *lanes) fill(c *conversion) {
 	var missing, use uint32
-	var high uint32 // of 8 bytes
+	var high uint32 // the upper half, if elements have 8 bytes
 	if len(c.missing) > 0 {
 		use, missing, high = math.MaxUint32, uint32(c.missing[0]), uint32(c.missing[0]>>32)
 		switch c.item {
@@ -68,7 +68,7 @@ func (l *lanes) fill(c *conversion) {
 	}
 }
 
-// fillTable converts all elements of one byte.
+// fillTable converts all values of one byte.
 func (c *conversion) fillTable() {
 	c.table = new([256]float32)
 	for i := range c.table {
@@ -86,11 +86,11 @@ func (c *conversion) fillTable() {
 	}
 }
 
-// aside is how many elements are put in order at a time.
+// aside is how many elements are reordered at a time.
 const aside = 64
 
-// run converts n elements that are srcStep bytes apart, to numbers dstStep bytes apart. dst and src
-// have them all.
+// run converts n elements that are srcStep bytes apart to numbers dstStep bytes apart. dst and src
+// hold all of them.
 func (c *conversion) run(dst, src []byte, n, dstStep, srcStep int) {
 	if c.reorder.units == nil && dstStep == floatBytes && srcStep == c.item {
 		c.convert(dst, src, n)
@@ -115,9 +115,8 @@ func (c *conversion) run(dst, src []byte, n, dstStep, srcStep int) {
 	}
 }
 
-// convert converts n elements, which lie beside each other and are little-endian. Elements of
-// floating point that are NaN stay NaN, and no others become it: Scale is not 0, and finite as Offset
-// is.
+// convert converts n adjacent little-endian elements. Floats that are NaN stay NaN, and no others
+// become NaN: Scale is finite and not 0, and Offset is finite.
 func (c *conversion) convert(dst, src []byte, n int) {
 	dst, src = dst[:n*floatBytes], src[:n*c.item]
 	done := c.convertFast(dst, src, n)
@@ -135,7 +134,7 @@ func (c *conversion) convert(dst, src []byte, n int) {
 	blank(dst, src, c.item, c.missing)
 }
 
-// convertSlow is convert, but for missing elements and those of one byte.
+// convertSlow is convert without missing elements and elements of one byte.
 func (c *conversion) convertSlow(dst, src []byte) {
 	scale, offset := c.scale, c.offset
 	switch {
@@ -184,7 +183,7 @@ func (c *conversion) convertSlow(dst, src []byte) {
 
 func put(dst []byte, x float32) { binary.LittleEndian.PutUint32(dst, math.Float32bits(x)) }
 
-// scaled is the number that a float32 becomes.
+// scaled converts a float32.
 func scaled(x, scale, offset float32) float32 {
 	if x != x {
 		return math.Float32frombits(nanBits)
@@ -192,7 +191,7 @@ func scaled(x, scale, offset float32) float32 {
 	return float32(x*scale) + offset
 }
 
-// blank makes NaN of the elements with these bits.
+// blank replaces the results of missing elements by NaN.
 func blank(dst, src []byte, item int, missing []uint64) {
 	le := binary.LittleEndian
 	for _, m := range missing {
@@ -226,18 +225,18 @@ func blank(dst, src []byte, item int, missing []uint64) {
 	}
 }
 
-// halfFloat is a float16 as a float32, which has all of them.
+// halfFloat converts a float16 to float32, which is exact.
 func halfFloat(h uint16) float32 {
-	// With its exponent where that of a float32 is, it is 2¹¹² times too small.
+	// With its exponent bits in the place of a float32's, the value is 2¹¹² times too small.
 	x := math.Float32bits(math.Float32frombits(uint32(h&0x7fff)<<13) * 0x1p112)
-	if h&0x7c00 == 0x7c00 { // infinite, or NaN
+	if h&0x7c00 == 0x7c00 { // infinity or NaN
 		x |= 0x7f800000
 	}
 	return math.Float32frombits(x | uint32(h>>15)<<31)
 }
 
-// convert converts the elements of each pass of the innermost loop, from loop i on. Both have all of
-// them.
+// convert converts the elements of each pass of the innermost loop, from loop i on. dst and src
+// hold all of them.
 func (w *walk) convert(dst, src []byte, i int, c *conversion) {
 	l := w.loops[i]
 	if i == w.n-1 {
@@ -251,8 +250,8 @@ func (w *walk) convert(dst, src []byte, i int, c *conversion) {
 	}
 }
 
-// convertClipped converts the elements of a loop that lie in the brick's window, as far as the crop's
-// window has them.
+// convertClipped converts those elements of a loop that are in the brick's window, as far as they
+// are in the crop's window.
 func (c *Copier) convertClipped(crop, brick Window, to, from int64, l loop) {
 	first, n := int64(0), l.count
 	if skip := brick.OffsetBytes - from; skip > 0 {
@@ -271,7 +270,7 @@ func (c *Copier) convertClipped(crop, brick Window, to, from int64, l loop) {
 	} else {
 		n = 0
 	}
-	for ; first < n; first++ { // the first may be cut through
+	for ; first < n; first++ { // the first may be cut
 		at := to + first*l.crop
 		if crop.has(at, at+floatBytes) {
 			break
@@ -291,7 +290,7 @@ func (c *Copier) convertClipped(crop, brick Window, to, from int64, l loop) {
 	}
 }
 
-// convertOne copies what the crop's window has of one converted element.
+// convertOne copies the part of one converted element that is in the crop's window.
 func (c *Copier) convertOne(crop, brick Window, to, from int64) {
 	var one [floatBytes]byte
 	c.as.run(one[:], brick.Bytes[from-brick.OffsetBytes:], 1, floatBytes, int(c.item))

@@ -1,7 +1,7 @@
 package zarr
 
-// Each of these does the first n &^ 7 of n elements, which lie beside each other and are
-// little-endian. All processors of this architecture have the instructions (SSE2).
+// These functions convert the first n &^ 7 of n adjacent little-endian elements. All amd64
+// processors have the instructions (SSE2).
 
 //go:noescape
 func convertInt8(dst, src []byte, n int, k *lanes)
@@ -24,8 +24,8 @@ func convertFloat32(dst, src []byte, n int, k *lanes)
 //go:noescape
 func convertFloat64(dst, src []byte, n int, k *lanes)
 
-// convertFast converts the first of n elements, makes NaN of those that are equal to the first
-// missing one, and returns how many it did.
+// convertFast converts the first of n elements, sets those equal to the first missing element to
+// NaN, and returns how many it converted.
 func (c *conversion) convertFast(dst, src []byte, n int) int {
 	switch {
 	case c.class == anInt && c.item == 1:

@@ -17,8 +17,8 @@ var numberTypes = []Dtype{
 	named["float16"], named["bfloat16"], named["float32"], named["float64"],
 }
 
-// exactly is an element, little-endian, as a number of any precision; nil for NaN, and infinities
-// apart.
+// exactly returns an element, little-endian, as an arbitrary-precision number; nil for NaN, and
+// infinities separately.
 func exactly(d Dtype, e []byte) (x *big.Float, infinite float64) {
 	var wide [8]byte
 	copy(wide[:], e)
@@ -48,12 +48,12 @@ func exactly(d Dtype, e []byte) (x *big.Float, infinite float64) {
 		mantissa |= 1 << f.mantissa
 	}
 	m := new(big.Float).SetPrec(64).SetUint64(mantissa)
-	m.Mul(m, big.NewFloat(sign)) // 0 gets its sign, too
+	m.Mul(m, big.NewFloat(sign)) // so that 0 gets its sign
 	return m.SetMantExp(m, exponent-(1<<(f.exponent-1)-1)-f.mantissa), 0
 }
 
-// convertedNaively is an element of crops, by arithmetic of any precision that is rounded after each
-// step.
+// convertedNaively returns an element of crops, computed with arbitrary precision and rounded after
+// each step.
 func convertedNaively(p *Packing, e []byte) []byte {
 	x, infinite := exactly(p.Type, e)
 	bits := uint32(nanBits)
@@ -69,7 +69,7 @@ func convertedNaively(p *Packing, e []byte) []byte {
 			break
 		}
 		product := rounded(new(big.Float).SetPrec(200).Mul(big.NewFloat(float64(first)), big.NewFloat(float64(p.Scale))))
-		// A float64 has the exact sum of two float32, or more than twice of its bits.
+		// A float64 holds the exact sum of two float32, or more than twice its bits.
 		bits = math.Float32bits(float32(float64(product) + float64(p.Offset)))
 	}
 	return binary.LittleEndian.AppendUint32(nil, bits)
@@ -86,8 +86,8 @@ func drawPacking(t *rapid.T, n numbered) *Packing {
 	return p
 }
 
-// Crops of converted elements are the same, whatever pieces crops and bricks come in, and in which
-// order their elements are stored.
+// Crops of converted elements are the same, whatever pieces crops and bricks come in, and in
+// whatever order elements are stored.
 func TestConvertedCropsAreThoseOfExactArithmetic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNumbered(t)

@@ -1,24 +1,25 @@
 package zarr
 
-// Copier copies the elements of decoded bricks into crops, which are little-endian and in C
-// order, or converts them on the way. It serves all crops of one shape of an array, and is safe for concurrent use.
+// Copier copies the elements of decoded bricks into crops, which are little-endian and in C order,
+// optionally converting them. It works for all crops of one shape of an array, and is safe for
+// concurrent use.
 //
-// Crops and bricks may be given in pieces: of a crop a window that a reader asked for, of a
-// brick one block that was decoded. What lies in both is copied, and nothing else is touched. Where
-// elements are converted, pieces of a brick hold whole ones (Pieces).
+// Crops and bricks may be given in pieces: a window of a crop that a reader asked for, one decoded
+// block of a brick. Elements in both are copied, and nothing else is touched. If elements are
+// converted, pieces of a brick hold whole elements (Pieces).
 type Copier struct {
-	item  int64       // bytes of an element of bricks
-	out   int64       // of crops
-	as    *conversion // nil where elements stay what they are
+	item  int64       // bytes of a brick's element
+	out   int64       // bytes of a crop's element
+	as    *conversion // nil if elements are not converted
 	units []Unit      // nil if nothing is big-endian
 	fill  []byte
 	step  []int64
-	// brick and crop are the distances of neighbours in bytes, along each dimension.
+	// brick and crop are the distances between neighbours in bytes, along each dimension.
 	brick, crop []int64
 }
 
-// NewCopier makes one for crops of count elements that are step apart. packing is nil where elements
-// stay what they are.
+// NewCopier returns a copier for crops of count elements that are step apart. packing is nil if
+// elements are not converted.
 func NewCopier(a *Array, packing *Packing, count, step []int64) *Copier {
 	dims := len(a.Shape)
 	c := &Copier{item: int64(a.Type.ItemBytes), out: int64(a.Type.ItemBytes), fill: a.Fill, step: step, brick: make([]int64, dims), crop: make([]int64, dims)}
@@ -40,22 +41,23 @@ func NewCopier(a *Array, packing *Packing, count, step []int64) *Copier {
 	return c
 }
 
-// Pieces says whether a brick may be copied in pieces of that many bytes, from its first one on.
+// Pieces reports whether a brick may be copied in pieces of that many bytes, starting at its first
+// byte.
 func (c *Copier) Pieces(sizeBytes int64) bool { return c.as == nil || sizeBytes%c.item == 0 }
 
-// Window is a run of bytes of something larger.
+// Window is a range of bytes of something larger.
 type Window struct {
-	// Bytes are those from OffsetBytes on.
+	// Bytes are the bytes from OffsetBytes on.
 	Bytes       []byte
 	OffsetBytes int64
 }
 
 func (w Window) end() int64 { return w.OffsetBytes + int64(len(w.Bytes)) }
 
-// has says whether [begin, end) lies in w.
+// has reports whether [begin, end) is in w.
 func (w Window) has(begin, end int64) bool { return begin >= w.OffsetBytes && end <= w.end() }
 
-// Span is the range of bytes of the decoded brick in which a part's elements are.
+// Span returns the range of bytes of the decoded brick that holds a part's elements.
 func (c *Copier) Span(p *Part) (begin, end int64) {
 	for d, n := range p.Count {
 		begin += p.From[d] * c.brick[d]
@@ -64,7 +66,7 @@ func (c *Copier) Span(p *Part) (begin, end int64) {
 	return begin, end + c.item
 }
 
-// Range is the range of bytes of the crop in which a part's elements are.
+// Range returns the range of bytes of the crop that holds a part's elements.
 func (c *Copier) Range(p *Part) (begin, end int64) {
 	for d, n := range p.Count {
 		begin += p.At[d] * c.crop[d]
@@ -73,16 +75,16 @@ func (c *Copier) Range(p *Part) (begin, end int64) {
 	return begin, end + c.out
 }
 
-// loop is one dimension of copying, or several that lie behind each other in both places.
+// loop is one dimension of copying, or several that are contiguous in both places.
 type loop struct{ count, crop, brick int64 }
 
-// walk is a part as nested loops, the last innermost.
+// walk is a part as nested loops, innermost last.
 type walk struct {
 	loops [MaxDims + 1]loop
 	n     int
 }
 
-// walkOf makes the loops of a part. filled says that only the crop counts.
+// walkOf returns the loops of a part. If filled is true, only the crop's layout matters.
 func (c *Copier) walkOf(p *Part, filled bool) walk {
 	var w walk
 	for d, n := range p.Count {
@@ -109,7 +111,7 @@ func (c *Copier) walkOf(p *Part, filled bool) walk {
 	return w
 }
 
-// each calls f for each pass of the innermost loop, with the places where it begins.
+// each calls f for each pass of the innermost loop, with the offsets where it begins.
 func (w *walk) each(crop, brick int64, f func(crop, brick int64)) {
 	w.eachFrom(0, crop, brick, f)
 }
@@ -126,7 +128,7 @@ func (w *walk) eachFrom(i int, crop, brick int64, f func(crop, brick int64)) {
 	}
 }
 
-// Copy copies the part's elements from a brick to a crop, as far as they lie in both windows.
+// Copy copies the part's elements from a brick to a crop, as far as they are in both windows.
 func (c *Copier) Copy(crop, brick Window, p *Part) {
 	w := c.walkOf(p, false)
 	inner := w.loops[w.n-1]
@@ -163,8 +165,8 @@ func (c *Copier) Copy(crop, brick Window, p *Part) {
 	})
 }
 
-// copyRuns copies a run of n bytes in each pass of the innermost loop, from loop i on. Both have
-// all of them.
+// copyRuns copies a run of n bytes in each pass of the innermost loop, from loop i on. dst and src
+// hold all of them.
 func (w *walk) copyRuns(dst, src []byte, i, n int) {
 	if i == w.n-1 {
 		copy(dst[:n], src)
@@ -185,15 +187,15 @@ func (w *walk) copyRuns(dst, src []byte, i, n int) {
 	}
 }
 
-// copyClipped is copyRuns of what lies in both windows. to and from are where loop i begins. What lies in
-// both as a whole is copied without another look at it, and what does not at all is passed over: of a
-// part whose brick comes block by block that is most.
+// copyClipped is copyRuns for the bytes in both windows. to and from are where loop i begins.
+// Passes entirely in both windows are copied without further checks, and passes entirely outside
+// are skipped: most are, if a brick is copied block by block.
 func (w *walk) copyClipped(crop, brick Window, i int, to, from, n int64) {
 	if i == w.n-1 {
 		copyClipped(crop, brick, to, from, n)
 		return
 	}
-	crops, bricks := n, n // from the first byte of a pass of loop i to behind its last
+	crops, bricks := n, n // from the first byte of a pass of loop i to the end of its last
 	for _, l := range w.loops[i+1 : w.n-1] {
 		crops, bricks = crops+(l.count-1)*l.crop, bricks+(l.count-1)*l.brick
 	}
@@ -210,7 +212,7 @@ func (w *walk) copyClipped(crop, brick Window, i int, to, from, n int64) {
 	}
 }
 
-// copyClipped copies n bytes, as far as they lie in both windows.
+// copyClipped copies n bytes, as far as they are in both windows.
 func copyClipped(crop, brick Window, to, from, n int64) {
 	skip := max(0, crop.OffsetBytes-to, brick.OffsetBytes-from)
 	n = min(n, crop.end()-to, brick.end()-from)
@@ -219,7 +221,7 @@ func copyClipped(crop, brick Window, to, from, n int64) {
 	}
 }
 
-// copyElement copies what both windows have of one element.
+// copyElement copies the part of one element that is in both windows.
 func (c *Copier) copyElement(crop, brick Window, to, from int64) {
 	if c.units == nil {
 		copyClipped(crop, brick, to, from, c.item)
@@ -240,7 +242,7 @@ func (c *Copier) copyElement(crop, brick Window, to, from int64) {
 	}
 }
 
-// Fill writes the array's fill value to the part's elements, as far as they lie in the window.
+// Fill writes the array's fill value to the part's elements, as far as they are in the window.
 func (c *Copier) Fill(crop Window, p *Part) {
 	w := c.walkOf(p, true)
 	inner := w.loops[w.n-1]
@@ -255,7 +257,7 @@ func (c *Copier) Fill(crop Window, p *Part) {
 	})
 }
 
-// repeat fills b with an element again and again, from its byte at phase on.
+// repeat fills b with repetitions of an element, starting at the element's byte phase.
 func repeat(b, element []byte, phase int) {
 	n := copy(b, element[phase:])
 	if n < len(b) {

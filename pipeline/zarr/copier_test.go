@@ -8,13 +8,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// numbered is an array whose elements are all different, and what is needed to cut it naively.
+// numbered is an array whose elements are all different, with what is needed to cut it naively.
 type numbered struct {
 	*Array
 	crop    Crop
 	absent  int64              // every absent-th brick is absent
 	element func(int64) []byte // by number in C order, little-endian
-	// converted is an element of a crop.
+	// converted converts an element of a crop.
 	converted func(element []byte) []byte
 }
 
@@ -70,8 +70,8 @@ func indices(n int) []int {
 	return list
 }
 
-// decoded is a brick as its codecs give it: in stored order and byte order, with rubbish where
-// it sticks out of the array.
+// decoded returns a brick as its codecs return it: in stored order and byte order, with garbage
+// beyond the array's edges.
 func (n numbered) decoded(brick []int64) []byte {
 	var out []byte
 	stored := make([]int64, len(brick))
@@ -109,7 +109,7 @@ func (n numbered) isAbsent(place []int64) bool {
 	return number64(place, n.Bricks().Counts)%n.absent == 1
 }
 
-// cut is the crop, element by element.
+// cut returns the crop, element by element.
 func (n numbered) cut() []byte {
 	var out []byte
 	j := make([]int64, len(n.Shape))
@@ -133,11 +133,10 @@ func TestCopiesOfPartsMakeTheCrop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { testCopies(t, drawNumbered(t), nil) })
 }
 
-// testCopies compares the crop that is put together from bricks with the one that is cut element by
-// element.
+// testCopies compares the crop assembled from bricks with the one cut element by element.
 func testCopies(t *rapid.T, n numbered, packing *Packing) {
 	want := n.cut()
-	// What a reader asked for.
+	// The range that a reader asked for.
 	begin := rapid.IntRange(0, len(want)-1).Draw(t, "begin")
 	end := rapid.IntRange(begin+1, len(want)).Draw(t, "end")
 	if rapid.Bool().Draw(t, "whole") {
@@ -175,7 +174,7 @@ func testCopies(t *rapid.T, n numbered, packing *Packing) {
 	require.Equal(t, want[begin:end], got)
 }
 
-// benchmarkCopy copies the bricks of crops of 24×128×128 out of bricks of 16×64×64.
+// BenchmarkCopy copies the parts of crops of 24×128×128 out of bricks of 16×64×64.
 func BenchmarkCopy(b *testing.B) {
 	for _, c := range []struct {
 		name string

@@ -12,42 +12,42 @@ import (
 
 // CutField is an array that crops are cut from.
 type CutField struct {
-	// Name is that of the field in a record of several, and Path the array's below its hierarchy,
-	// "" for the hierarchy itself.
+	// Name is the field's name in a record of several fields, and Path the array's path below its
+	// hierarchy, "" for the hierarchy itself.
 	Name, Path string
 	Array      *Array
 }
 
-// Cut says what the records of a cube are: which crops there are, how they are numbered, and
-// how each is laid out. It does not change, and is safe for concurrent use.
+// Cut describes the records of a cube: which crops there are, how they are numbered, and how each
+// is laid out. It is immutable, and safe for concurrent use.
 type Cut struct {
 	asked   spec.Zarr
 	dims    []string
 	fields  []cutField
 	row     Row
 	axes    []Axis   // of the first field
-	origins *Origins // nil where there is a list
-	list    *List    // nil where there is none
-	order   []int64  // of a list: its rows, by ordinal
+	origins *Origins // nil if there is a list
+	list    *List    // nil if there is none
+	order   []int64  // rows of the list, by ordinal
 	kept    []uint64 // nil: all
 	kind    string
 	short   error
 }
 
-// cutField is how crops lie in one of the arrays.
+// cutField describes the crops of one of the arrays.
 type cutField struct {
 	CutField
 	axes   []Axis
 	places [][]int64 // Crop.Places
-	of     []int     // the dimension of the first field, for each of the array's; -1: the array's own
-	// packing is nil where elements stay what they are.
+	of     []int     // for each of the array's dimensions, that of the first field; -1: the array's own
+	// packing is nil if elements are not converted.
 	packing *Packing
 	copier  *Copier
 }
 
-// NewCut is that of a cube with these fields, which are in the order of z.Fields. list is z.List
-// as ParseList has read it, with the rows of this cube; nil where there is none. An error has
-// all that is wrong, in the words of the flags.
+// NewCut returns the cut of a cube with these fields, in the order of z.Fields. list holds this
+// cube's rows of the file z.List; nil if there is none. The error lists everything that is wrong,
+// in terms of flags.
 func NewCut(z spec.Zarr, list *List, fields []CutField) (*Cut, error) {
 	if len(fields) == 0 {
 		return nil, fmt.Errorf("no array is named: choose one with --array")
@@ -57,7 +57,7 @@ func NewCut(z spec.Zarr, list *List, fields []CutField) (*Cut, error) {
 	for i, f := range fields {
 		c.fields = append(c.fields, r.field(i, f))
 	}
-	if list != nil { // whose rows are then outside of the region
+	if list != nil { // the rows are outside the region then
 		r.problems = append(r.problems, r.short...)
 	}
 	if err := r.errs(); err != nil {
@@ -86,7 +86,7 @@ func NewCut(z spec.Zarr, list *List, fields []CutField) (*Cut, error) {
 	return c, nil
 }
 
-// convert finds out how elements become others.
+// convert determines how elements are converted.
 func (c *Cut) convert() error {
 	if c.asked.As != spec.AsFloat32 {
 		return nil
@@ -108,7 +108,7 @@ func (c *Cut) convert() error {
 	return errors.Join(errs...)
 }
 
-// layOut makes the row, and what copies into it.
+// layOut makes the row, and the copiers into it.
 func (c *Cut) layOut() error {
 	var list []Field
 	for i := range c.fields {
@@ -144,7 +144,7 @@ func (c *Cut) takeList() error {
 	return err
 }
 
-// checkList says whether the rows of the list tell the origins in all fields.
+// checkList checks that the rows of the list give the origins in all fields.
 func (c *Cut) checkList() error {
 	if c.asked.Jitter && len(c.list.Fields) > 1 {
 		return fmt.Errorf("--crops: the list has an origin in each array, and --jitter would move that in the first one alone: leave out --jitter, or list origins in the first array")
@@ -161,19 +161,19 @@ func (c *Cut) checkList() error {
 	return nil
 }
 
-// Kind is one line of text, equal for cubes whose crops may be mixed in a stream and which have
-// the same extent: the canonical JSON of all that the records depend on but the arrays' contents
-// (ZARR.md, Fingerprint).
+// Kind returns one line of text that is equal for cubes whose crops may be mixed in a stream and
+// that have the same extent. It is the canonical JSON of everything that the records depend on,
+// except the arrays' contents (ZARR.md, Fingerprint).
 func (c *Cut) Kind() string { return c.kind }
 
-// headerAlign is what the size of a header is a multiple of.
+// headerAlign: the size of a header is a multiple of it.
 const headerAlign = 64
 
-// Header is what lies before the records of the cube: its kind, blanks, and a newline, in a
-// multiple of 64 bytes.
+// Header returns the bytes before the records of the cube: its kind, spaces, and a newline, padded
+// to a multiple of 64 bytes.
 func (c *Cut) Header() []byte { return HeaderOf(c.kind) }
 
-// HeaderOf is the header of a cube of a kind.
+// HeaderOf returns the header of a cube of a kind.
 func HeaderOf(kind string) []byte {
 	n := (len(kind) + 1 + headerAlign - 1) / headerAlign * headerAlign
 	b := append(make([]byte, 0, n), kind...)
@@ -186,8 +186,8 @@ func HeaderOf(kind string) []byte {
 // MaxHeaderBytes bounds a header.
 const MaxHeaderBytes = MaxKindBytes + headerAlign
 
-// CutHeader takes a header apart: b begins with one, which has n bytes. ok is false if it does not,
-// or not with all of it.
+// CutHeader parses the header of n bytes that b begins with. ok is false if b does not begin with a
+// complete header.
 func CutHeader(b []byte) (kind string, n int, ok bool) {
 	end := bytes.IndexByte(b, '\n')
 	if end < 0 || (end+1)%headerAlign != 0 {
@@ -197,10 +197,10 @@ func CutHeader(b []byte) (kind string, n int, ok bool) {
 	return kind, end + 1, len(HeaderOf(kind)) == end+1
 }
 
-// Short says why there is no record: the region is shorter than a crop; nil if there are some.
+// Short returns why there is no record: the region is shorter than a crop; nil if there are some.
 func (c *Cut) Short() error { return c.short }
 
-// Total is the number of records.
+// Total returns the number of records.
 func (c *Cut) Total() uint64 {
 	if c.list != nil {
 		return uint64(len(c.order))
@@ -208,17 +208,17 @@ func (c *Cut) Total() uint64 {
 	return c.origins.Total()
 }
 
-// Row is how a record is laid out.
+// Row returns the layout of a record.
 func (c *Cut) Row() Row { return c.row }
 
-// Dims are the names of the first field's dimensions; nil where they have none.
+// Dims returns the names of the first field's dimensions; nil if they have none.
 func (c *Cut) Dims() []string { return c.dims }
 
-// Axes are those of the first field.
+// Axes returns the axes of the first field.
 func (c *Cut) Axes() []Axis { return c.axes }
 
-// Counts is the number of positions along each dimension of the first field; nil where there
-// is a list.
+// Counts returns the number of positions along each dimension of the first field; nil if there is a
+// list.
 func (c *Cut) Counts() []int64 {
 	if c.origins == nil {
 		return nil
@@ -226,22 +226,22 @@ func (c *Cut) Counts() []int64 {
 	return c.origins.Counts()
 }
 
-// Jitters says that the origins are others in each epoch.
+// Jitters reports whether the origins differ between epochs.
 func (c *Cut) Jitters() bool { return c.asked.Jitter }
 
-// Fields is the number of fields, and Field one of them.
+// Fields returns the number of fields.
 func (c *Cut) Fields() int { return len(c.fields) }
 
-// Field is one of the arrays.
+// Field returns one of the fields.
 func (c *Cut) Field(i int) CutField { return c.fields[i].CutField }
 
-// Packing is how the elements of a field are converted; nil where they stay what they are.
+// Packing returns how the elements of a field are converted; nil if they are not.
 func (c *Cut) Packing(field int) *Packing { return c.fields[field].packing }
 
-// Type is the type of a field's elements in records, and Fill what absent bricks consist of there.
+// Type returns the type of a field's elements in records.
 func (c *Cut) Type(field int) Dtype { return c.fields[field].elementType() }
 
-// Fill is that element.
+// Fill returns the element of records that absent bricks of a field consist of.
 func (c *Cut) Fill(field int) []byte {
 	f := &c.fields[field]
 	if f.packing != nil {
@@ -257,24 +257,24 @@ func (f *cutField) elementType() Dtype {
 	return f.Array.Type
 }
 
-// Copier copies crops of a field.
+// Copier returns the copier for crops of a field.
 func (c *Cut) Copier(field int) *Copier { return c.fields[field].copier }
 
-// Spot is where the crops of a record lie. It is used again and again.
+// Spot is the place of a record's crops. It can be reused.
 type Spot struct {
-	// Row is the number of the origin's position in C order; of a list, the row there.
+	// Row is the index of the origin's position in C order or, for a list, of the row in its file.
 	Row int64
-	// Origin is the first field's, with jitter.
+	// Origin is the origin in the first field, after jitter.
 	Origin []int64
 
-	index int64 // of a list: among the cube's rows
+	index int64 // for a list: the index among the cube's rows
 }
 
-// NewSpot makes one for Locate.
+// NewSpot returns a Spot for Locate.
 func (c *Cut) NewSpot() *Spot { return &Spot{Origin: make([]int64, len(c.axes))} }
 
-// Locate finds the record of an ordinal, which is below Total. j moves it; nil leaves it where
-// it is. It allocates nothing.
+// Locate finds the record of an ordinal below Total. j moves it; nil leaves it in place. It does
+// not allocate.
 func (c *Cut) Locate(s *Spot, ordinal uint64, j *Jitter) {
 	if c.list != nil {
 		s.index = c.order[ordinal]
@@ -290,7 +290,7 @@ func (c *Cut) Locate(s *Spot, ordinal uint64, j *Jitter) {
 	}
 }
 
-// NewCrop makes a crop of a field for Place.
+// NewCrop returns a crop of a field for Place.
 func (c *Cut) NewCrop(field int) *Crop {
 	f := &c.fields[field]
 	crop := &Crop{Origin: make([]int64, len(f.axes)), Count: f.counts(), Step: f.steps(), Places: f.places}
@@ -305,7 +305,7 @@ func (c *Cut) NewCrop(field int) *Crop {
 	return crop
 }
 
-// Place puts a crop of a field, which NewCrop has made for it, where s is. It allocates nothing.
+// Place moves a crop, which NewCrop returned for that field, to s. It does not allocate.
 func (c *Cut) Place(field int, crop *Crop, s *Spot) {
 	f := &c.fields[field]
 	if c.list != nil && field < len(c.list.Fields) && field > 0 {
@@ -321,7 +321,7 @@ func (c *Cut) Place(field int, crop *Crop, s *Spot) {
 	}
 }
 
-// counts and steps are those of crops of a field.
+// counts and steps return those of a field's crops.
 func (f *cutField) counts() []int64 {
 	list := make([]int64, len(f.axes))
 	for d, a := range f.axes {

@@ -22,7 +22,7 @@ func cutOf(t *testing.T, z spec.Zarr, fields ...CutField) *Cut {
 
 var twoDims = spec.Zarr{Crop: []spec.DimValue{{Dim: "y", Value: 4}, {Dim: "x", Value: 5}}, Stride: []spec.DimValue{{Dim: "y", Value: 2}, {Dim: "x", Value: 3}}}
 
-// The text is as RECORDS.md's readers expect it: members by name, nothing left out.
+// The text is what other readers of kinds expect: members sorted by name, none left out.
 func TestTheKindOfACutIsItsCanonicalText(t *testing.T) {
 	c := cutOf(t, twoDims, CutField{Name: "sat", Path: "data/sat", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")})
 	require.Equal(t, `{"a":[0,0],"arrays":[["sat","data/sat","'<i2'",[4,5],[1,1],[null,null],"0700"]],"b":[10,20],"brick":[4,8],"dims":["y","x"],`+
@@ -60,7 +60,7 @@ func TestKindsOfCubesMayDifferInTheirEnds(t *testing.T) {
 	require.Equal(t, []KindField{{"", "'<i2'", []int64{4, 5}}}, fields)
 }
 
-// Of several cubes one may be too short for a crop, or begin behind its end.
+// One of several cubes may be too short for a crop, or end before the region begins.
 func TestAShortRegionHasNoCropsAndSaysWhy(t *testing.T) {
 	z := twoDims
 	z.Select = []spec.Selection{{Dim: "y", Begin: 8, End: -1}}
@@ -82,7 +82,7 @@ func TestAShortRegionHasNoCropsAndSaysWhy(t *testing.T) {
 	require.ErrorContains(t, err, "a crop of level takes 3 elements, and 0:2 has 2", "which no origin changes")
 }
 
-// Origins are those of the first array: a dimension that it lacks can't be strided over.
+// Origins are those of the first array, so there are no strides along a dimension that it lacks.
 func TestADimensionThatTheFirstArrayLacksIsTakenWhole(t *testing.T) {
 	first := CutField{Name: "a", Path: "a", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
 	levels := CutField{Name: "b", Path: "b", Array: arrayOf([]int64{5, 10, 20}, []int64{1, 4, 8}, "level", "y", "x")}
@@ -132,7 +132,7 @@ func TestDimensionsWithoutNamesHaveNumbers(t *testing.T) {
 	require.ErrorContains(t, err, "--wrap 1: no dimension has this name")
 }
 
-// Crops of two regions of a dimension that the first array lacks are other crops.
+// Crops of two regions of a dimension that the first array lacks are different crops.
 func TestTheKindTellsRegionsOfDimensionsThatTheFirstArrayLacks(t *testing.T) {
 	first := CutField{Name: "a", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
 	levels := CutField{Name: "b", Array: arrayOf([]int64{5, 10, 20}, []int64{1, 4, 8}, "level", "y", "x")}
@@ -241,7 +241,7 @@ func TestListedOriginsComeByBrickAndKeepTheirRows(t *testing.T) {
 	require.ErrorContains(t, err, "--crops: row 12")
 }
 
-// An origin in the first array says nothing of where to cut from one on another grid.
+// An origin in the first array does not determine where to cut from an array on another grid.
 func TestArraysOnDifferentGridsNeedOriginsInEach(t *testing.T) {
 	a := CutField{Name: "a", Path: "a", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
 	b := CutField{Name: "b", Path: "b", Array: arrayOf([]int64{7, 20}, []int64{4, 8}, "y", "x")}

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gfs is the document of a field of NOAA's GFS analysis as dynamical.org has it, shortened.
+// gfs is the document of a field of NOAA's GFS analysis as published by dynamical.org, shortened.
 const gfs = `{
  "zarr_format": 3, "node_type": "array", "shape": [3000, 721, 1440], "data_type": "float32",
  "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [3024, 384, 384]}},
@@ -23,7 +23,7 @@ const gfs = `{
  "dimension_names": ["time", "latitude", null], "storage_transformers": [],
  "consolidated_metadata": {"must_understand": false}}`
 
-// era is a field of ERA5 as v2.
+// era is a field of ERA5 in version 2.
 const era = `{"chunks": [1, 37, 721, 1440], "compressor": {"blocksize": 0, "clevel": 5, "cname": "lz4", "id": "blosc", "shuffle": 1},
  "dtype": "<f4", "fill_value": "NaN", "filters": null, "order": "C", "shape": [93544, 37, 721, 1440], "zarr_format": 2}`
 
@@ -58,7 +58,7 @@ func TestAnArrayOfVersion2(t *testing.T) {
 	require.True(t, a.Chain.Blocks())
 }
 
-// edited is a document with one text in it replaced.
+// edited returns a document with one text replaced.
 func edited(t *testing.T, doc, from, to string) []byte {
 	t.Helper()
 	require.Contains(t, doc, from)
@@ -110,7 +110,7 @@ func TestNestedShards(t *testing.T) {
 	require.Equal(t, []int64{504, 16, 32}, a.Brick)
 	require.Len(t, a.Levels, 2)
 	require.Equal(t, Level{Object: []int64{1008, 64, 64}, Brick: a.Brick, AtStart: true, Big: true}, a.Levels[1])
-	brick := []int64{5, 29, 44} // of objects of 6×24×12 bricks: object (0,1,3), in it (5,5,8)
+	brick := []int64{5, 29, 44} // in objects of 6×24×12 bricks: object (0,1,3), in it (5,5,8)
 	require.EqualValues(t, (2*6+1)*6+4, a.EntryOf(0, brick))
 	require.EqualValues(t, (1*4+1)*2+0, a.EntryOf(1, brick))
 	require.True(t, a.Chain.Raw() && a.Type.Big())

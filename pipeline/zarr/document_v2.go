@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// ParseV2 reads the .zarray of an array, and its .zattrs, which may be nil. path names the
-// first in errors, which are *Error.
+// ParseV2 reads the .zarray of an array, and its .zattrs, which may be nil. path is the path of the
+// .zarray for errors, which are *Error.
 func ParseV2(path string, zarray, zattrs []byte) (*Array, error) {
 	p := &problems{document: path}
 	members, ok := openObject(p, zarray)
@@ -41,7 +41,7 @@ func ParseV2(path string, zarray, zattrs []byte) (*Array, error) {
 	return a, nil
 }
 
-// readV2 fills in a from members that are all there.
+// readV2 fills in a from m, which has all required members.
 func (a *Array) readV2(p *problems, m map[string]value) {
 	var err error
 	if a.Shape, err = m["shape"].integers(0, MaxEdge-1); err != nil {
@@ -75,8 +75,8 @@ func (a *Array) readV2(p *problems, m map[string]value) {
 	a.checkSizes(p, "chunks")
 }
 
-// readFiltersV2 reads how bricks are decoded: first the compressor, then the filters, the last
-// of which is undone first.
+// readFiltersV2 reads how bricks are decoded: first the compressor, then the filters, last to
+// first.
 func (a *Array) readFiltersV2(p *problems, m map[string]value) {
 	if v := m["compressor"]; !v.isNull() {
 		a.addFilterV2(p, "compressor", v)
@@ -117,7 +117,7 @@ func (a *Array) addFilterV2(p *problems, place string, v value) {
 	}
 }
 
-// readAttributesV2 reads .zattrs, in which xarray puts the dimensions' names. filled says that the
+// readAttributesV2 reads .zattrs, where xarray puts the dimensions' names. filled means that the
 // array has a fill value.
 func (a *Array) readAttributesV2(p *problems, zattrs []byte, filled bool) {
 	const place = ".zattrs"

@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// ParseV3 reads the zarr.json of an array. path names it in errors, which are *Error.
+// ParseV3 reads the zarr.json of an array. path is for errors, which are *Error.
 func ParseV3(path string, doc []byte) (*Array, error) {
 	p := &problems{document: path}
 	members, ok := openObject(p, doc)
@@ -40,7 +40,7 @@ func ParseV3(path string, doc []byte) (*Array, error) {
 	return a, nil
 }
 
-// membersV3 are the members of an array's document; the first 8 must be there.
+// membersV3 are the members of an array's document; the first 8 are required.
 var membersV3 = []string{
 	"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs",
 	"attributes", "storage_transformers", "dimension_names",
@@ -50,7 +50,7 @@ func missingAny(m map[string]value) bool {
 	return slices.ContainsFunc(membersV3[:8], func(name string) bool { return m[name] == nil })
 }
 
-// openObject are the members of a document, or a problem.
+// openObject returns the members of a document, or adds a problem.
 func openObject(p *problems, doc []byte) ([]member, bool) {
 	v, err := open(doc)
 	if err == nil {
@@ -63,7 +63,7 @@ func openObject(p *problems, doc []byte) ([]member, bool) {
 	return nil, false
 }
 
-// ignorable says whether an unknown member says of itself that it can be ignored.
+// ignorable reports whether an unknown member is marked as safe to ignore.
 func ignorable(v value) bool {
 	members, err := v.object()
 	return err == nil && slices.ContainsFunc(members, func(m member) bool {
@@ -71,7 +71,7 @@ func ignorable(v value) bool {
 	})
 }
 
-// isVersion notes a document of another version.
+// isVersion adds a problem if a document has another version.
 func isVersion(p *problems, m map[string]value, version int64) bool {
 	v := m["zarr_format"]
 	if v == nil {
@@ -85,7 +85,7 @@ func isVersion(p *problems, m map[string]value, version int64) bool {
 	return true
 }
 
-// isNode notes a document of something else than an array, or a group.
+// isNode adds a problem if a document is not an array, or not a group.
 func isNode(p *problems, m map[string]value, kind string) bool {
 	if v := m["node_type"]; v == nil || !v.is(kind) {
 		got := "missing"
@@ -98,7 +98,7 @@ func isNode(p *problems, m map[string]value, kind string) bool {
 	return true
 }
 
-// readV3 fills in a from members that are all there.
+// readV3 fills in a from m, which has all required members.
 func (a *Array) readV3(p *problems, m map[string]value) {
 	var err error
 	if a.Shape, err = m["shape"].integers(0, MaxEdge-1); err != nil {
@@ -134,7 +134,7 @@ func (a *Array) readV3(p *problems, m map[string]value) {
 	a.checkSizes(p, "chunk_grid")
 }
 
-// attributes are a JSON object, with what JSON doesn't have as strings.
+// attributes returns a JSON object in which values that JSON doesn't have are strings.
 func attributes(p *problems, place string, v value) []byte {
 	if v[0] != '{' {
 		p.add(place, "must be an object, is %s", v.kind())
@@ -143,8 +143,7 @@ func attributes(p *problems, place string, v value) []byte {
 	return v.strict()
 }
 
-// names are the dimensions' names: strings or null. Two of the same name would be ambiguous
-// where dimensions are named.
+// names reads the dimensions' names: strings or null.
 func (a *Array) names(p *problems, place string, v value) []string {
 	list, err := v.list(MaxDims)
 	if err != nil {
@@ -173,10 +172,10 @@ func (a *Array) names(p *problems, place string, v value) []string {
 	return names
 }
 
-// maxNameBytes bounds a dimension's name: files are named by it, which have 255 bytes.
+// maxNameBytes bounds a dimension's name: it becomes a file name, which may have 255 bytes.
 const maxNameBytes = 200
 
-// checkName refuses the name of a dimension that can't be shown, or be that of a file.
+// checkName refuses the name of a dimension that can't be displayed or used as a file name.
 func checkName(name string) error {
 	if len(name) > maxNameBytes {
 		return fmt.Errorf("is a name of %d bytes: at most %d are read: rename it", len(name), maxNameBytes)
@@ -187,7 +186,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// gridV3 are an object's edges.
+// gridV3 returns an object's edges.
 func gridV3(p *problems, v value, dims int) []int64 {
 	name, members, err := v.extension()
 	switch {
@@ -229,7 +228,7 @@ func (a *Array) readKeys(p *problems, v value) {
 	}
 }
 
-// separator is a slash or a dot.
+// separator reads a slash or a dot.
 func separator(p *problems, place string, v value) byte {
 	for _, s := range []string{"/", "."} {
 		if v.is(s) {

@@ -9,13 +9,13 @@ import (
 
 // Dtype is the type of an array's elements.
 type Dtype struct {
-	// Descr is the type of the elements of crops, which are little-endian, as an npy header
-	// writes it: "'<i2'" with its quotes, or a list of fields.
+	// Descr is the type of the elements of crops, which are little-endian, in the syntax of npy
+	// headers: "'<i2'" with its quotes, or a list of fields.
 	Descr string
 	// ItemBytes is the size of an element.
 	ItemBytes int
-	// Units are the numbers of an element, in order and without gaps. A plain number has
-	// one, a complex one two of the same size.
+	// Units are the numbers that an element consists of, in order and without gaps. A plain number
+	// has one, a complex one two of the same size.
 	Units []Unit
 
 	class class
@@ -25,17 +25,16 @@ type Dtype struct {
 type Unit struct {
 	// Bytes is the size of each number, Count how many there are.
 	Bytes, Count int
-	// Big says that they are stored most significant byte first.
+	// Big means that they are stored most significant byte first.
 	Big bool
 }
 
-// Big says whether any number of an element is stored most significant byte first, so that
-// copying reverses bytes.
+// Big reports whether any number of an element is big-endian, so that copying has to reverse bytes.
 func (d Dtype) Big() bool {
 	return slices.ContainsFunc(d.Units, func(u Unit) bool { return u.Big })
 }
 
-// withOrder is d with all numbers of one byte order.
+// withOrder returns d with all numbers in one byte order.
 func (d Dtype) withOrder(big bool) Dtype {
 	d.Units = slices.Clone(d.Units)
 	for i, u := range d.Units {
@@ -44,7 +43,7 @@ func (d Dtype) withOrder(big bool) Dtype {
 	return d
 }
 
-// class says how fill values of a type are written.
+// class determines how fill values of a type are written.
 type class byte
 
 const (
@@ -56,12 +55,12 @@ const (
 	aComplex
 	aTime   // a date or a duration: an int64
 	aRaw    // bytes
-	aString // bytes, filled up with zeros
+	aString // bytes, padded with zeros
 	someText
 	someFields
 )
 
-// plain makes a type of one number, or of two for complex ones.
+// plain returns a type of one number, or of two for complex ones.
 func plain(c class, letter byte, bytes int) Dtype {
 	u := Unit{Bytes: bytes, Count: 1}
 	if c == aComplex {
@@ -74,12 +73,12 @@ func plain(c class, letter byte, bytes int) Dtype {
 	return Dtype{Descr: fmt.Sprintf("'%s%c%d'", order, letter, bytes), ItemBytes: bytes, Units: []Unit{u}, class: c}
 }
 
-// raw makes a type of bytes without a byte order.
+// raw returns a type of bytes without a byte order.
 func raw(c class, letter byte, bytes int) Dtype {
 	return Dtype{Descr: fmt.Sprintf("'|%c%d'", letter, bytes), ItemBytes: bytes, Units: []Unit{{Bytes: 1, Count: bytes}}, class: c}
 }
 
-// named are the data types of v3 without a configuration.
+// named are the v3 data types without a configuration.
 var named = map[string]Dtype{
 	"bool": plain(aBool, 'b', 1),
 	"int8": plain(anInt, 'i', 1), "int16": plain(anInt, 'i', 2), "int32": plain(anInt, 'i', 4), "int64": plain(anInt, 'i', 8),
@@ -91,7 +90,7 @@ var named = map[string]Dtype{
 
 const wantNumbers = "store numbers, dates, raw bits or (in v2) strings of fixed length"
 
-// dtypeV3 is the type of a v3 document. Its byte order is the codec's.
+// dtypeV3 parses the type of a v3 document. Its byte order is determined by the codecs.
 func dtypeV3(v value) (Dtype, error) {
 	name, config, err := v.extension()
 	if err != nil {
@@ -120,7 +119,7 @@ func dtypeV3(v value) (Dtype, error) {
 // timeUnits are NumPy's, without the generic one.
 var timeUnits = []string{"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"}
 
-// timeV3 is the type of dates or durations.
+// timeV3 parses the type of dates or durations.
 func timeV3(name string, config []member) (Dtype, error) {
 	unit, factor := "generic", int64(1)
 	for _, m := range config {
@@ -144,7 +143,7 @@ func timeV3(name string, config []member) (Dtype, error) {
 	return timeOf(letter, unit, factor)
 }
 
-// timeOf is the type of dates ('M') or durations ('m') that count factor units.
+// timeOf returns the type of dates ('M') or durations ('m') that count in steps of factor units.
 func timeOf(letter byte, unit string, factor int64) (Dtype, error) {
 	d := plain(aTime, letter, 8)
 	switch {
@@ -163,7 +162,7 @@ func timeOf(letter byte, unit string, factor int64) (Dtype, error) {
 	return d, nil
 }
 
-// dtypeV2 is the type of a v2 document: a type string of NumPy, or a list of fields.
+// dtypeV2 parses the type of a v2 document: a NumPy type string, or a list of fields.
 func dtypeV2(v value, depth int) (Dtype, error) {
 	if v[0] == '[' {
 		return fieldsV2(v, depth)
@@ -213,8 +212,8 @@ func fieldsV2(v value, depth int) (Dtype, error) {
 	return d, nil
 }
 
-// fieldV2 reads a field's type, repeated as often as its shape says, and its shape as an npy
-// header writes it.
+// fieldV2 parses a field's type, repeated according to its shape, and returns its shape in the
+// syntax of npy headers.
 func fieldV2(parts []value, depth int) (Dtype, string, error) {
 	f, err := dtypeV2(parts[1], depth+1)
 	if err != nil || len(parts) == 2 {
@@ -240,12 +239,12 @@ func fieldV2(parts []value, depth int) (Dtype, string, error) {
 	return f, ", " + shapeText(shape), nil
 }
 
-// quotable says whether a name stands for itself between two quotes, and is no path.
+// quotable reports whether a name needs no escaping between single quotes.
 func quotable(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '\'' || r == '\\' })
 }
 
-// shapeText is a tuple as Python writes it.
+// shapeText formats a shape as a Python tuple.
 func shapeText(shape []int64) string {
 	texts := make([]string, len(shape))
 	for i, n := range shape {

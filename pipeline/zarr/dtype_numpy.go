@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// numpyNames are the names that NumPy's dtype() takes for a number beside those of v3 (named), which
-// it takes, too. Where they differ by machine they are those of 64-bit Linux.
+// numpyNames are the names of numbers that NumPy's dtype() accepts in addition to those of v3
+// (named). If they depend on the machine, they are those of 64-bit Linux.
 var numpyNames = map[string]string{
 	"bool_": "?", "bool8": "?",
 	"byte": "b", "short": "h", "intc": "i", "int": "q", "int_": "q", "long": "q", "longlong": "q", "intp": "q", "int0": "q",
@@ -16,16 +16,16 @@ var numpyNames = map[string]string{
 	"csingle": "F", "singlecomplex": "F", "cdouble": "D", "complex": "D", "complex_": "D", "cfloat": "D",
 }
 
-// numpyLetters are the codes of a letter alone, which may have a byte order before them.
+// numpyLetters are the one-letter codes, which may be preceded by a byte order.
 var numpyLetters = map[string]string{
 	"?": "b1", "b": "i1", "h": "i2", "i": "i4", "l": "i8", "q": "i8", "p": "i8",
 	"B": "u1", "H": "u2", "I": "u4", "L": "u8", "Q": "u8", "P": "u8",
 	"e": "f2", "f": "f4", "d": "f8", "F": "c8", "D": "c16",
 }
 
-// typeString reads what NumPy's dtype() takes for a plain type: a type string of its array interface,
-// which documents of v2 have, or one of its names. Without a byte order it is little-endian, as on
-// the machines that wrote it.
+// typeString parses what NumPy's dtype() accepts for a plain type: a type string of its array
+// interface, as v2 documents have, or one of its names. Without a byte order it is little-endian,
+// as on the machines that wrote it.
 func typeString(s string) (Dtype, error) {
 	unknown := fmt.Errorf("dtype %q is not supported: %s", s, wantNumbers)
 	code, known := s, false
@@ -63,7 +63,7 @@ func typeString(s string) (Dtype, error) {
 	return d.withOrder(big), nil
 }
 
-// sizedType is the type of a letter and a number of bytes, or of characters.
+// sizedType returns the type of a letter and a number of bytes, or of characters.
 func sizedType(letter byte, n int) (d Dtype, known bool) {
 	switch letter {
 	case 'b':
@@ -86,7 +86,7 @@ func sizedType(letter byte, n int) (d Dtype, known bool) {
 	return Dtype{}, false
 }
 
-// timeString reads the code of s, 'M8[25s]'.
+// timeString parses the code of s, such as 'M8[25s]'.
 func timeString(s, code string, big bool) (Dtype, error) {
 	unknown := fmt.Errorf("dtype %q is not a date that NumPy writes", s)
 	if code[1] != '8' {
@@ -111,7 +111,7 @@ func timeString(s, code string, big bool) (Dtype, error) {
 	return d.withOrder(big), err
 }
 
-// isOneNumber says whether elements are a number, a truth value or a date.
+// isOneNumber reports whether elements are a number, a boolean or a date.
 func (d Dtype) isOneNumber() bool {
 	return d.IsNumber() || d.class == aComplex || d.class == aTime
 }

@@ -5,52 +5,52 @@ import (
 	"strings"
 )
 
-// Limits of documents and arrays. What is beyond one is refused.
+// Limits of documents and arrays. Anything beyond a limit is refused.
 const (
-	// MaxDocumentBytes bounds a metadata document. Consolidated ones of large hierarchies
-	// have a few MiB.
+	// MaxDocumentBytes bounds a metadata document. Consolidated metadata of large hierarchies has a
+	// few MiB.
 	MaxDocumentBytes = 16 << 20
-	// MaxDepth bounds how deep a document is nested.
+	// MaxDepth bounds the nesting of a document.
 	MaxDepth = 64
 	// MaxDims bounds the dimensions of an array. NumPy 1 has the same limit.
 	MaxDims = 32
-	// MaxEdge bounds each edge of an array, brick and object. Products of two such numbers
-	// fit into 96 bits.
+	// MaxEdge bounds each edge of an array, brick and object. The product of two such numbers fits
+	// in 96 bits.
 	MaxEdge = 1 << 48
 	// MaxItemBytes bounds an element.
 	MaxItemBytes = 1 << 20
-	// MaxBrickBytes bounds a decoded brick. What a mount may hold is far less, and is
-	// checked there.
+	// MaxBrickBytes bounds a decoded brick. A mount's own bound is much lower, and is checked
+	// there.
 	MaxBrickBytes = 1 << 40
-	// MaxObjects bounds the objects of an array, and the bricks of it.
+	// MaxObjects bounds the objects of an array, and its bricks.
 	MaxObjects = 1 << 60
-	// MaxIndexEntries bounds the bricks of an object of a sharded array, those of shards in it
-	// included; its index then has 256 MiB.
+	// MaxIndexEntries bounds the bricks of an object of a sharded array, including those of nested
+	// shards; an index of that many takes 256 MiB.
 	MaxIndexEntries = 1 << 24
-	// MaxLevels bounds how deep sharding is nested.
+	// MaxLevels bounds the nesting of sharding.
 	MaxLevels = 4
 	// maxCodecs bounds a chain of codecs.
 	maxCodecs = 16
 )
 
-// Problem is one thing that is wrong with a document, or that is not supported.
+// Problem is one thing about a document that is wrong or not supported.
 type Problem struct {
-	// Member is where: "codecs[1].configuration.order". It is empty if the document as a
-	// whole is wrong.
+	// Member is the location, such as "codecs[1].configuration.order". It is empty if the document
+	// as a whole is wrong.
 	Member string
-	// Text says what is wrong and what to do.
+	// Text is what is wrong and what to do.
 	Text string
 }
 
-// Error is all that is wrong with a document.
+// Error lists everything that is wrong with a document.
 type Error struct {
-	// Document is the path that was given to the function that parsed it.
+	// Document is the path that was passed to the parser.
 	Document string
 	// Problems has at least one entry.
 	Problems []Problem
 }
 
-// Error lists all problems on one line.
+// Error returns all problems on one line.
 func (e *Error) Error() string {
 	texts := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
@@ -68,7 +68,7 @@ type problems struct {
 	list     []Problem
 }
 
-// add notes a problem. A document with very many is cut short.
+// add adds a problem. After the first 20 further ones are dropped.
 func (p *problems) add(member, format string, args ...any) {
 	const enough = 20
 	if len(p.list) < enough {
@@ -76,7 +76,8 @@ func (p *problems) add(member, format string, args ...any) {
 	}
 }
 
-// shortened cuts what has a long text of a document in it: its end, which says what to do, stays.
+// shortened shortens a message that quotes a long text from a document. The end, which has the
+// advice, stays.
 func shortened(s string) string {
 	const begin, end = 200, 150
 	if len(s) <= begin+end {
@@ -85,7 +86,7 @@ func shortened(s string) string {
 	return strings.ToValidUTF8(s[:begin], "") + " … " + strings.ToValidUTF8(s[len(s)-end:], "")
 }
 
-// err is nil if there was no problem.
+// err returns an *Error, or nil if there was no problem.
 func (p *problems) err() error {
 	if len(p.list) == 0 {
 		return nil

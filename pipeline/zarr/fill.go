@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Fill values become the bits of an element, little-endian, which absent bricks consist of.
+// Fill values are parsed to the bytes of an element, little-endian. Absent bricks consist of them.
 
-// fillV3 is the fill value of a v3 document. null, which zarrita and GDAL write, is zero.
+// fillV3 parses the fill value of a v3 document. null, which zarrita and GDAL write, is zero.
 func fillV3(v value, d Dtype) ([]byte, error) {
 	if v.isNull() {
 		return make([]byte, d.ItemBytes), nil
@@ -37,8 +37,8 @@ func fillV3(v value, d Dtype) ([]byte, error) {
 	return fillNumber(v, d.class, d.ItemBytes)
 }
 
-// fillV2 is the fill value of a v2 document. null leaves contents undefined; they are zeros
-// here.
+// fillV2 parses the fill value of a v2 document. null leaves absent elements undefined; here they
+// are zero.
 func fillV2(v value, d Dtype) ([]byte, error) {
 	if v.isNull() {
 		return make([]byte, d.ItemBytes), nil
@@ -54,7 +54,8 @@ func fillV2(v value, d Dtype) ([]byte, error) {
 	return fillNumber(v, d.class, d.ItemBytes)
 }
 
-// fillText is that of a string of fixed length: each character is 4 bytes, zeros follow.
+// fillText parses that of a string of fixed length: each character takes 4 bytes, padded with
+// zeros.
 func fillText(v value, d Dtype) ([]byte, error) {
 	if v.isNumber(0) {
 		return make([]byte, d.ItemBytes), nil
@@ -74,7 +75,7 @@ func fillText(v value, d Dtype) ([]byte, error) {
 	return fill, nil
 }
 
-// fillBase64 is that of bytes and structures, as they are stored.
+// fillBase64 parses that of bytes and structures, in their stored form.
 func fillBase64(v value, d Dtype) ([]byte, error) {
 	if v.isNumber(0) {
 		return make([]byte, d.ItemBytes), nil
@@ -96,7 +97,7 @@ func fillBase64(v value, d Dtype) ([]byte, error) {
 	return fill, nil
 }
 
-// reverse turns an element as it is stored into a little-endian one.
+// reverse converts an element from its stored form to little-endian.
 func (d Dtype) reverse(element []byte) {
 	for _, u := range d.Units {
 		if u.Big {
@@ -111,7 +112,7 @@ func (d Dtype) reverse(element []byte) {
 	}
 }
 
-// fillComplex is a list of real and imaginary part, or a real number.
+// fillComplex parses a list of real and imaginary part, or a real number.
 func fillComplex(v value, d Dtype) ([]byte, error) {
 	if v[0] != '[' {
 		b, err := fillNumber(v, aFloat, d.ItemBytes/2)
@@ -132,7 +133,7 @@ func fillComplex(v value, d Dtype) ([]byte, error) {
 	return fill, nil
 }
 
-// fillNumber is that of a number of one unit.
+// fillNumber parses that of a single number.
 func fillNumber(v value, c class, bytes int) ([]byte, error) {
 	bits, err := numberBits(v, c, bytes)
 	if err != nil {
@@ -143,8 +144,8 @@ func fillNumber(v value, c class, bytes int) ([]byte, error) {
 	return fill[:bytes], nil
 }
 
-// numberBits are the bits of a number, in the lowest bytes. A string is the number that it writes, as
-// n5-zarr has it.
+// numberBits returns the bits of a number, in the lowest bytes. The number may be in a string, as
+// n5-zarr writes it.
 func numberBits(v value, c class, bytes int) (uint64, error) {
 	wrong := fmt.Errorf("%s is not a value of this data type", v.shown())
 	if v[0] == '"' {
@@ -178,7 +179,7 @@ func numberBits(v value, c class, bytes int) (uint64, error) {
 		}
 	case aFloat, aBrainFloat:
 		if bits, ok := namedBits(string(v), c, bytes); ok {
-			return bits, nil // as Python writes it, without quotes
+			return bits, nil // without quotes, as Python writes it
 		}
 		if f, ok := formatOf(c, bytes); ok && v.kind() == "a number" {
 			return f.round(v)
@@ -187,7 +188,7 @@ func numberBits(v value, c class, bytes int) (uint64, error) {
 	return 0, wrong
 }
 
-// namedBits are those of a value that has a name, or whose bits are written.
+// namedBits returns the bits of a value that is given by name, or in hex.
 func namedBits(text string, c class, bytes int) (bits uint64, ok bool) {
 	switch c {
 	case aTime:
@@ -200,10 +201,10 @@ func namedBits(text string, c class, bytes int) (bits uint64, ok bool) {
 	return 0, false
 }
 
-// floatFormat is a binary format of IEEE 754's kind: a sign, exponent bits, mantissa bits.
+// floatFormat is a binary format like those of IEEE 754: a sign, exponent bits, mantissa bits.
 type floatFormat struct{ exponent, mantissa int }
 
-// formatOf is the format of floats of that many bytes.
+// formatOf returns the format of floats of that many bytes.
 func formatOf(c class, bytes int) (floatFormat, bool) {
 	if c == aBrainFloat {
 		return floatFormat{8, 7}, true
@@ -215,7 +216,8 @@ func formatOf(c class, bytes int) (floatFormat, bool) {
 func (f floatFormat) bits() int        { return 1 + f.exponent + f.mantissa }
 func (f floatFormat) infinity() uint64 { return (1<<f.exponent - 1) << f.mantissa }
 
-// named are the bits of "NaN", "Infinity", "-Infinity", also as Python and C write them, and of "0x…".
+// named returns the bits of "NaN", "Infinity" and "-Infinity", also in the spelling of Python and
+// C, and of "0x…".
 func (f floatFormat) named(text string) (uint64, bool) {
 	if digits, ok := strings.CutPrefix(text, "0x"); ok {
 		bits, err := strconv.ParseUint(digits, 16, f.bits())
@@ -232,8 +234,8 @@ func (f floatFormat) named(text string) (uint64, bool) {
 	return 0, false
 }
 
-// round gives the nearest number of the format; of two, the even one. As in other readers, a
-// number is a float64 before that.
+// round returns the nearest number of the format, ties to even. As in other readers, the number is
+// first rounded to a float64.
 func (f floatFormat) round(v value) (uint64, error) {
 	x, err := strconv.ParseFloat(string(v), 64)
 	if err != nil {
@@ -249,11 +251,11 @@ func (f floatFormat) round(v value) (uint64, error) {
 	if x == 0 {
 		return sign, nil
 	}
-	// In units of the last place of x's binade, or of the smallest number there is.
+	// In units of the last place in x's binade, or of the smallest number of the format.
 	_, e := math.Frexp(x)
 	e = max(e-1, 2-1<<(f.exponent-1))
 	units := uint64(math.RoundToEven(math.Ldexp(math.Abs(x), f.mantissa-e)))
-	// A mantissa that is rounded up to the next binade carries into the exponent.
+	// If the mantissa is rounded up to the next binade, it carries into the exponent.
 	bits := units + uint64(e+1<<(f.exponent-1)-2)<<f.mantissa
 	if bits >= f.infinity() {
 		return 0, fmt.Errorf("%s is out of range", v.shown())

@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checkParsed holds what every array that is not refused must be like, so that nothing
-// overflows later.
+// checkParsed checks the invariants of every accepted array, so that nothing overflows later.
 func checkParsed(t *testing.T, a *Array) {
 	require.Len(t, a.Object, len(a.Shape))
 	require.Len(t, a.Brick, len(a.Shape))
@@ -78,7 +77,7 @@ func FuzzGroups(f *testing.F) {
 	})
 }
 
-// FuzzJSON holds what is accepted against encoding/json.
+// FuzzJSON compares what is accepted with encoding/json.
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{`{"a": [1, -2.5e3, true, null, "x\u00e4\"", {}], "b": {}}`, `[NaN, -Infinity, "NaN"]`, " 1 ", `"`, `[1,]`, `{"a" 1}`} {
 		f.Add([]byte(s))

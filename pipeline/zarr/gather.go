@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// gather copies n elements that are dstStep and srcStep bytes apart, and turns them around where
-// they are big-endian. dst and src have them all.
+// gather copies n elements that are dstStep and srcStep bytes apart, and reverses the bytes of
+// big-endian numbers. dst and src hold all of them.
 func (c *Copier) gather(dst, src []byte, n, dstStep, srcStep int) {
 	if c.units != nil {
 		if len(c.units) == 1 && c.units[0].Count == 1 {
@@ -44,7 +44,7 @@ func (c *Copier) gather(dst, src []byte, n, dstStep, srcStep int) {
 	}
 }
 
-// gatherReversed is gather for numbers of one unit, which are big-endian.
+// gatherReversed is gather for elements that are one big-endian number.
 func (c *Copier) gatherReversed(dst, src []byte, n, dstStep, srcStep int) {
 	le := binary.LittleEndian
 	if item := int(c.item); dstStep == item && srcStep == item && item < 8 {
@@ -67,8 +67,8 @@ func (c *Copier) gatherReversed(dst, src []byte, n, dstStep, srcStep int) {
 	}
 }
 
-// reverseWords turns around elements of 2 or 4 bytes, as many at a time as 8 bytes have, and returns
-// how many bytes it did.
+// reverseWords reverses elements of 2 or 4 bytes, 8 bytes at a time, and returns how many bytes it
+// did.
 func reverseWords(dst, src []byte, item int) (done int) {
 	le, n := binary.LittleEndian, len(src)
 	const low = 0x00ff00ff00ff00ff
@@ -83,7 +83,7 @@ func reverseWords(dst, src []byte, item int) (done int) {
 	return n - len(src)
 }
 
-// reverseUnits copies an element, each of its numbers in the order that it needs.
+// reverseUnits copies an element, with each of its numbers in little-endian order.
 func reverseUnits(dst, src []byte, units []Unit) {
 	for _, u := range units {
 		for range u.Count {

@@ -5,24 +5,25 @@ import (
 	"strings"
 )
 
-// Grid is a grid of boxes of one shape over an array: its objects, or its bricks.
+// Grid is a grid of equal boxes over an array: its objects, or its bricks.
 type Grid struct {
-	// Edges are a box's, in elements.
+	// Edges are the edges of a box, in elements.
 	Edges []int64
-	// Counts are the boxes along each dimension. Those at the end may stick out.
+	// Counts are the numbers of boxes along each dimension. The last ones may extend past the
+	// array's edge.
 	Counts []int64
 }
 
-// Objects is the grid of a's objects.
+// Objects returns the grid of a's objects.
 func (a *Array) Objects() Grid { return Grid{a.Object, gridCounts(a.Shape, a.Object)} }
 
-// Bricks is the grid of a's bricks. Only those that have elements of the array are counted.
+// Bricks returns the grid of a's bricks. Only bricks that have elements of the array are counted.
 func (a *Array) Bricks() Grid { return Grid{a.Brick, gridCounts(a.Shape, a.Brick)} }
 
-// Total is the number of boxes.
+// Total returns the number of boxes.
 func (g Grid) Total() int64 { return product(g.Counts) }
 
-// Number is a box's place in C order.
+// Number returns the index of a box in C order.
 func (g Grid) Number(place []int64) int64 { return number64(place, g.Counts) }
 
 // Place is the inverse of Number: it writes the place of a box into place.
@@ -43,16 +44,16 @@ func place64(place []int64, number int64, counts []int64) {
 	}
 }
 
-// ObjectOf writes into object the place of the object that has a brick; brick is a place in
-// the grid of bricks.
+// ObjectOf writes the place of the object that holds a brick into object; brick is a place in the
+// grid of bricks.
 func (a *Array) ObjectOf(object, brick []int64) {
 	for d := range brick {
 		object[d] = brick[d] / (a.Object[d] / a.Brick[d])
 	}
 }
 
-// EntryOf is the number of the index entry, of the level, through which a brick is reached. The
-// bricks of a level that is not the last are the objects of the next one.
+// EntryOf returns the number of the entry, in an index of the level, that leads to a brick. Unless
+// the level is the last, the entry is that of an object of the next level.
 func (a *Array) EntryOf(level int, brick []int64) int64 {
 	l := a.Levels[level]
 	n := int64(0)
@@ -63,8 +64,8 @@ func (a *Array) EntryOf(level int, brick []int64) int64 {
 	return n
 }
 
-// ShardOf is the number of the shard, of the level, that has a brick: in C order of all shards of that
-// level, in whatever object they lie.
+// ShardOf returns the number of the shard of the level that holds a brick, in C order of all shards
+// of that level in all objects.
 func (a *Array) ShardOf(level int, brick []int64) int64 {
 	l := a.Levels[level]
 	n := int64(0)
@@ -74,7 +75,7 @@ func (a *Array) ShardOf(level int, brick []int64) int64 {
 	return n
 }
 
-// ShapeText is a shape for people: "time=512, 1024".
+// ShapeText formats a shape for people: "time=512, 1024".
 func ShapeText(shape []int64, dims []string) string {
 	list := make([]string, len(shape))
 	for i, n := range shape {

@@ -6,27 +6,27 @@ import (
 	"strings"
 )
 
-// Group is what a metadata document says of a group.
+// Group is the content of a group's metadata document.
 type Group struct {
-	// Attributes is as an Array's.
+	// Attributes is like an Array's.
 	Attributes []byte
-	// Nodes are the documents of what is below the group, if the document has them
-	// (consolidated metadata), in its order. Where the documents themselves can be listed,
-	// they count, and not these.
+	// Nodes are the documents of the nodes below the group, in order, if the document has them
+	// (consolidated metadata). If the documents themselves can be listed, those are used instead.
 	Nodes []Node
 }
 
 // Node is a document within another.
 type Node struct {
-	// Path is relative to the group: "data/temperature". It has no empty or dotted parts.
+	// Path is relative to the group, such as "data/temperature". It has no empty, "." or ".."
+	// parts.
 	Path string
-	// Name is the name that the document has as a file: "zarr.json", ".zarray".
+	// Name is the document's file name, such as "zarr.json" or ".zarray".
 	Name string
 	// Document is its JSON.
 	Document []byte
 }
 
-// KindV3 says whether a zarr.json is of an array; otherwise it is of a group.
+// KindV3 reports whether a zarr.json describes an array; otherwise it describes a group.
 func KindV3(path string, doc []byte) (isArray bool, err error) {
 	p := &problems{document: path}
 	members, ok := openObject(p, doc)
@@ -89,7 +89,7 @@ func ParseV3Group(path string, doc []byte) (*Group, error) {
 	return g, p.err()
 }
 
-// readConsolidated reads the documents of all nodes in a v3 group's.
+// readConsolidated reads the documents of all nodes from a v3 group's document.
 func (g *Group) readConsolidated(p *problems, v value) {
 	const place = "consolidated_metadata"
 	members, err := v.object()
@@ -138,7 +138,7 @@ func ParseV2Group(path string, zgroup, zattrs []byte) (*Group, error) {
 	return g, p.err()
 }
 
-// ParseV2Consolidated reads a .zmetadata: the documents of a hierarchy, by path.
+// ParseV2Consolidated reads a .zmetadata: the documents of a hierarchy, with their paths.
 func ParseV2Consolidated(path string, doc []byte) ([]Node, error) {
 	p := &problems{document: path}
 	members, ok := openObject(p, doc)
@@ -181,8 +181,8 @@ func ParseV2Consolidated(path string, doc []byte) ([]Node, error) {
 	return list, p.err()
 }
 
-// CheckPath refuses a node's path that is none, or that leaves the hierarchy: a path is names
-// joined by slashes, and "." and ".." are no names.
+// CheckPath refuses a path that is not valid or that leaves the hierarchy: a path is names joined
+// by slashes, and "." and ".." are not names.
 func CheckPath(path string) error {
 	for name := range strings.SplitSeq(path, "/") {
 		if name == "" || name == "." || name == ".." || strings.ContainsRune(name, 0) {

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// value is a JSON value as it is written, without blanks around it. It was checked to be one
-// when its document was opened, so that what is inside can be cut without further checks.
+// value is an encoded JSON value, without surrounding whitespace. It was validated when its
+// document was opened, so its contents can be cut out without further checks.
 type value []byte
 
 // member is a name and its value.
@@ -21,7 +21,7 @@ type member struct {
 	value value
 }
 
-// open checks that doc is one JSON value, within the limits.
+// open checks that doc is one JSON value within the limits.
 func open(doc []byte) (value, error) {
 	if len(doc) > MaxDocumentBytes {
 		return nil, fmt.Errorf("has %d bytes, more than the %d that are read", len(doc), MaxDocumentBytes)
@@ -38,7 +38,7 @@ func open(doc []byte) (value, error) {
 	return doc[begin:end], nil
 }
 
-// blanks is the place of the first byte from i on that is no blank.
+// blanks returns the index of the first byte from i on that is not whitespace.
 func blanks(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
 		i++
@@ -46,7 +46,7 @@ func blanks(b []byte, i int) int {
 	return i
 }
 
-// words are the values that are no strings, numbers, objects or lists. Python writes the last
+// words are the values that are not strings, numbers, objects or lists. Python writes the last
 // three, which JSON doesn't have.
 var words = []string{"true", "false", "null", "NaN", "Infinity", "-Infinity"}
 
@@ -79,7 +79,7 @@ func scan(b []byte, i, depth int) (int, error) {
 	return end, nil
 }
 
-// isWhole says whether b is a number of digits alone, as most are.
+// isWhole reports whether b is a number made of digits only, as most are.
 func isWhole(b []byte) bool {
 	for _, c := range b {
 		if c < '0' || c > '9' {
@@ -162,19 +162,20 @@ func (v value) kind() string {
 
 func (v value) isNull() bool { return v[0] == 'n' }
 
-// Bounds of the members of an object, each of which takes some hundred bytes: documents and what is in
-// them have some ten, attributes may be many, and consolidated metadata has one member a node.
+// Bounds of the members of an object, each of which takes about a hundred bytes. Documents and
+// their parts have about ten members, attributes may be many, and consolidated metadata has one
+// member per node.
 const (
 	maxMembers    = 1 << 12
 	maxAttributes = 1 << 16
 	maxNodes      = 1 << 20
 )
 
-// object are the members of an object, at most maxMembers.
+// object returns the members of an object, at most maxMembers.
 func (v value) object() ([]member, error) { return v.objectOf(maxMembers) }
 
-// objectOf are the members of an object, at most max. A name that is there twice is an error: readers
-// differ in which one they take.
+// objectOf returns the members of an object, at most max. A duplicate name is an error: readers
+// differ in which one they use.
 func (v value) objectOf(max int) ([]member, error) {
 	if v[0] != '{' {
 		return nil, fmt.Errorf("must be an object, is %s", v.kind())
@@ -195,7 +196,7 @@ func (v value) objectOf(max int) ([]member, error) {
 	return list, err
 }
 
-// list are the items of a list, at most max.
+// list returns the items of a list, at most max.
 func (v value) list(max int) ([]value, error) {
 	if v[0] != '[' {
 		return nil, fmt.Errorf("must be a list, is %s", v.kind())
@@ -211,8 +212,7 @@ func (v value) list(max int) ([]value, error) {
 	return list, err
 }
 
-// each calls f for each member of an object or list. Errors of scanning are impossible: v was
-// scanned.
+// each calls f for each member of an object or list. v was validated, so scanning can't fail.
 func (v value) each(close byte, f func(name string, v value) error) error {
 	i := blanks(v, 1)
 	for v[i] != close {
@@ -236,7 +236,7 @@ func (v value) each(close byte, f func(name string, v value) error) error {
 	return nil
 }
 
-// text is the value of a string.
+// text returns the value of a string.
 func (v value) text() (string, error) {
 	if v[0] != '"' {
 		return "", fmt.Errorf("must be a string, is %s", v.kind())
@@ -249,8 +249,8 @@ func (v value) text() (string, error) {
 	return s, err
 }
 
-// is reports whether v is that string. A document may write one in several ways, as "/" and "\/", so
-// that its bytes are never compared.
+// is reports whether v is the string s. A document may encode it in several ways, such as "/" and
+// "\/", so encoded bytes are never compared.
 func (v value) is(s string) bool {
 	text, err := v.text()
 	return err == nil && text == s
@@ -259,18 +259,18 @@ func (v value) is(s string) bool {
 // isAny reports whether v is one of these strings.
 func (v value) isAny(list ...string) bool { return slices.ContainsFunc(list, v.is) }
 
-// isTrue and isFalse report whether v is a truth value, of which there is one spelling each.
+// isTrue and isFalse report whether v is that boolean, which has only one spelling.
 func (v value) isTrue() bool  { return v[0] == 't' }
 func (v value) isFalse() bool { return v[0] == 'f' }
 
-// isNumber reports whether v is that number.
+// isNumber reports whether v is the number n.
 func (v value) isNumber(n int64) bool {
 	got, err := v.integer(n, n)
 	return err == nil && got == n
 }
 
-// whole is a number as digits, with its sign: 5.0 and 50e-1 are 5. What has more digits than any number
-// of 64 bits is not read.
+// whole returns a whole number as digits with its sign: 5.0 and 50e-1 are 5. It returns false for
+// numbers with more digits than any 64-bit number has.
 func (v value) whole() (digits string, ok bool) {
 	const mostDigits = 20
 	if v.kind() != "a number" || v[len(v)-1] == 'N' || v[len(v)-1] == 'y' { // NaN, -Infinity
@@ -282,8 +282,8 @@ func (v value) whole() (digits string, ok bool) {
 	}
 	exponent := 0
 	if at := strings.IndexAny(text, "eE"); at >= 0 {
-		const most = 1 << 30                    // far beyond all that are read
-		exponent, _ = strconv.Atoi(text[at+1:]) // the nearest that there is, with an error
+		const most = 1 << 30                    // far beyond all accepted exponents
+		exponent, _ = strconv.Atoi(text[at+1:]) // on overflow it is clamped, with an error
 		exponent = max(min(exponent, most), -most)
 		text = text[:at]
 	}
@@ -302,7 +302,7 @@ func (v value) whole() (digits string, ok bool) {
 	return sign + trimmed + strings.Repeat("0", exponent), true
 }
 
-// integer is the value of a number from low to high.
+// integer returns a whole number from low to high.
 func (v value) integer(low, high int64) (int64, error) {
 	n, err := strconv.ParseInt(string(v), 10, 64)
 	if err != nil {
@@ -319,7 +319,7 @@ func (v value) integer(low, high int64) (int64, error) {
 	return n, nil
 }
 
-// integers is a list of numbers from low to high, at most MaxDims.
+// integers returns a list of numbers from low to high, at most MaxDims.
 func (v value) integers(low, high int64) ([]int64, error) {
 	items, err := v.list(MaxDims)
 	if err != nil {
@@ -334,7 +334,7 @@ func (v value) integers(low, high int64) ([]int64, error) {
 	return list, nil
 }
 
-// shown is v for an error: cut if it is long.
+// shown returns v for an error, shortened if it is long.
 func (v value) shown() string {
 	const most = 60
 	if len(v) > most {
@@ -343,8 +343,8 @@ func (v value) shown() string {
 	return string(v)
 }
 
-// strict is v as JSON: what Python writes and JSON doesn't have becomes a string. v's names
-// and blanks stay as they are.
+// strict returns v as valid JSON: words that Python writes and JSON doesn't have become strings.
+// Names and whitespace stay as they are.
 func (v value) strict() []byte {
 	out := make([]byte, 0, len(v))
 	for i := 0; i < len(v); {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Keep is the cut with crops left out of all orders: those whose bit in kept, a bit an ordinal and
-// the lowest first, is 0. Ordinals and the place of each crop stay as they are. kept belongs to
-// the result; nil keeps all.
+// Keep returns the cut without some crops, which are left out of all orders: those whose bit in
+// kept is 0. kept has a bit for each ordinal, lowest first. Ordinals and the place of each crop
+// stay the same. The result owns kept; nil keeps all crops.
 func (c *Cut) Keep(kept []uint64) (*Cut, error) {
 	n := *c
 	n.kept = kept
@@ -18,11 +18,11 @@ func (c *Cut) Keep(kept []uint64) (*Cut, error) {
 	return &n, err
 }
 
-// Kept has a bit for each ordinal, the lowest first: whether the crop is in any order. nil: all are.
-// It is not to be changed.
+// Kept has a bit for each ordinal, lowest first, that is set if the crop is in the orders; nil: all
+// are. It must not be modified.
 func (c *Cut) Kept() []uint64 { return c.kept }
 
-// keptSum is the SHA-256 of the bits, ⌈Total/8⌉ bytes; "" where all are kept.
+// keptSum returns the SHA-256 of the bits, ⌈Total/8⌉ bytes; "" if all are kept.
 func (c *Cut) keptSum() string {
 	if c.kept == nil {
 		return ""
@@ -38,8 +38,8 @@ func (c *Cut) keptSum() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// mixedKept is that of several cubes: the SHA-256 of the lines that those of the cubes are, or ""
-// where nothing is left out of any.
+// mixedKept is keptSum of several cubes: the SHA-256 of a line with the sum of each cube, or "" if
+// no cube leaves anything out.
 func mixedKept(kinds []kindText) string {
 	var lines strings.Builder
 	any := false
@@ -54,20 +54,20 @@ func mixedKept(kinds []kindText) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// NewReach makes a crop of a field for Reach.
+// NewReach returns a crop of a field for Reach.
 func (c *Cut) NewReach(field int) *Crop {
 	crop := c.NewCrop(field)
 	if c.Jitters() {
-		places := make([][]int64, len(c.fields[field].axes)) // of its own: they differ by record
+		places := make([][]int64, len(c.fields[field].axes)) // a slice of its own, because the places differ by record
 		copy(places, crop.Places)
 		crop.Places = places
 	}
 	return crop
 }
 
-// Reach makes crop, which NewReach has made, the elements that a record may have of a field in
-// any epoch: those of the crop, and where origins move, of all crops that may come of that. s is
-// where the record lies without jitter.
+// Reach sets crop, which NewReach returned, to all elements of a field that a record may use in any
+// epoch: the elements of the crop or, if origins move, of all crops that jitter can make of it. s
+// is the record's place without jitter.
 func (c *Cut) Reach(field int, crop *Crop, s *Spot) {
 	c.Place(field, crop, s)
 	if !c.Jitters() {
@@ -86,7 +86,7 @@ func (c *Cut) Reach(field int, crop *Crop, s *Spot) {
 			crop.Places[d], crop.Step[d], crop.Count[d] = nil, 1, (a.Crop-1)*a.Step+room
 		case room == 1:
 			crop.Places[d], crop.Step[d], crop.Count[d] = nil, a.Step, a.Crop
-		default: // some in a row, and a gap
+		default: // runs with gaps between them
 			for j := range a.Crop {
 				for m := range room {
 					crop.Places[d] = append(crop.Places[d], crop.Origin[d]+j*a.Step+m)

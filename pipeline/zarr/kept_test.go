@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// bricksOf are the bricks in which a crop has elements.
+// bricksOf returns the bricks in which a crop has elements.
 func bricksOf(a *Array, c *Crop) map[string]bool {
 	set := map[string]bool{}
 	_ = c.Parts(a.Shape, a.Brick, func(p *Part) error {
@@ -21,7 +21,7 @@ func bricksOf(a *Array, c *Crop) map[string]bool {
 	return set
 }
 
-// What a record may need in any epoch is what all the crops have that jitter can make of it.
+// What a record may need in any epoch is what all crops need that jitter can make of it.
 func TestTheReachOfARecordIsAllThatJitterCanMakeOfIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		of := func(name string, low, high int64) int64 { return rapid.Int64Range(low, high).Draw(t, name) }

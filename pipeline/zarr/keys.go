@@ -2,16 +2,16 @@ package zarr
 
 import "strconv"
 
-// Keys says how the path of an object, relative to its array, follows from its place in the
-// array's grid of objects: "c/0/13/5", "0.13.5".
+// Keys maps an object's place in the array's grid of objects to its path relative to the array,
+// such as "c/0/13/5" or "0.13.5".
 type Keys struct {
-	// Prefixed is v3's default: a c comes first.
+	// Prefixed is v3's default: paths begin with c.
 	Prefixed bool
 	// Separator is '/' or '.'.
 	Separator byte
 }
 
-// Append appends the path of the object at that place to dst.
+// Append appends the path of the object at place to dst.
 func (k Keys) Append(dst []byte, place []int64) []byte {
 	if k.Prefixed {
 		dst = append(dst, 'c')
@@ -27,9 +27,9 @@ func (k Keys) Append(dst []byte, place []int64) []byte {
 	return dst
 }
 
-// Parse puts the place of an object with that path into place, and returns true, or false if
-// the path is not that of an object in a grid of counts. Every object has one path: "00.1" is
-// none. place and counts have as many entries as the array has dimensions.
+// Parse writes the place of the object with a path into place, and reports whether the path is that
+// of an object in a grid of counts. Every object has only one path: "00.1" is not one. place and
+// counts have an entry for each dimension of the array.
 func (k Keys) Parse(place []int64, path string, counts []int64) bool {
 	if len(counts) == 0 {
 		return k.Prefixed && path == "c" || !k.Prefixed && path == "0"

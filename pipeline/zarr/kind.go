@@ -9,13 +9,13 @@ import (
 	"slices"
 )
 
-// kindText is the canonical JSON of a kind: the members are in the order of their names, and
-// nothing but as is optional, which is there where elements are converted.
+// kindText is the canonical JSON of a kind: members are sorted by name, and only "as" is optional:
+// it is there if elements are converted.
 type kindText struct {
 	Begins  []int64     `json:"a"`
 	Arrays  []kindArray `json:"arrays"`
 	As      *kindAs     `json:"as,omitempty"`
-	Ends    []int64     `json:"b"` // -1: those of cubes differ
+	Ends    []int64     `json:"b"` // -1: the cubes differ
 	Brick   []int64     `json:"brick"`
 	Dims    []string    `json:"dims"`
 	Edge    string      `json:"edge"`
@@ -28,9 +28,9 @@ type kindText struct {
 	Wrap    []bool      `json:"wrap"`
 }
 
-// kindArray is [name, path, descr, c, k, select, fill] of a field: descr as an npy header writes
-// it, c and k the crop and its step, select a list of places or null for each dimension, and the
-// fill value's bytes in hex.
+// kindArray is [name, path, descr, c, k, select, fill] of a field: descr in the syntax of npy
+// headers, c and k the crop and its step, select a list of places or null for each dimension, and
+// the bytes of the fill value in hex.
 type kindArray struct {
 	name, path, descr string
 	crop, step        []int64
@@ -54,8 +54,8 @@ func (a *kindArray) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// plainJSON is JSON in which characters are as they are, unless JSON wants them escaped: those that
-// HTML uses, and U+2028 and U+2029, which package json always escapes, and others' writers do not.
+// plainJSON encodes JSON without needless escapes: characters that HTML uses, and U+2028 and
+// U+2029, which package json always escapes and writers in other languages don't.
 func plainJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -64,9 +64,10 @@ func plainJSON(v any) ([]byte, error) {
 	return unescapeSeparators(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), err
 }
 
-// unescapeSeparators writes U+2028 and U+2029 in JSON as they are. b belongs to the result.
+// unescapeSeparators replaces the escapes of U+2028 and U+2029 in JSON by the characters. The
+// result reuses b.
 func unescapeSeparators(b []byte) []byte {
-	out := b[:0] // no longer than what was read of b
+	out := b[:0] // never longer than the part of b that was read
 	for i := 0; i < len(b); i++ {
 		switch rest := b[i:]; {
 		case bytes.HasPrefix(rest, []byte(`\u2028`)), bytes.HasPrefix(rest, []byte(`\u2029`)):
@@ -82,7 +83,7 @@ func unescapeSeparators(b []byte) []byte {
 	return out
 }
 
-// canonical is the kind of a cut.
+// canonical returns the kind of a cut.
 func (c *Cut) canonical() (string, error) {
 	k := kindText{
 		Begins: []int64{}, Ends: []int64{}, Brick: []int64{}, Dims: []string{}, Strides: []int64{}, Wrap: []bool{},
@@ -123,9 +124,9 @@ func (c *Cut) canonical() (string, error) {
 	return string(b), err
 }
 
-// kindPlaces are the places that crops have of each dimension, nil where they follow from the rest
-// of a kind. a and b of the first field do not tell where crops begin along a dimension that it
-// lacks.
+// kindPlaces returns the places of crops along each dimension, nil if they follow from the rest of
+// a kind. "a" and "b" are those of the first field, so they don't determine where crops begin along
+// a dimension that it lacks.
 func (f *cutField) kindPlaces() [][]int64 {
 	list := make([][]int64, len(f.axes))
 	for d, a := range f.axes {
@@ -133,7 +134,7 @@ func (f *cutField) kindPlaces() [][]int64 {
 		case f.places != nil && f.places[d] != nil:
 			list[d] = f.places[d]
 		case f.of[d] < 0 && a.Begin > 0:
-			for j := range min(a.Crop, MaxKindBytes) { // more are refused
+			for j := range min(a.Crop, MaxKindBytes) { // longer lists are refused
 				list[d] = append(list[d], a.Begin+j*a.Step)
 			}
 		}
@@ -162,9 +163,9 @@ func parseKind(text string) (k kindText, err error) {
 	return k, nil
 }
 
-// SameKind says whether crops of cubes of two kinds may be in one stream: nothing but the ends
-// of their regions, what is left out of them, and, where elements are converted, what is stored and
-// how it is, may differ.
+// SameKind reports whether crops of cubes of two kinds may be in one stream. They may differ only
+// in the ends of their regions, in what is left out, and, if elements are converted, in what is
+// stored and how it is converted.
 func SameKind(a, b string) bool {
 	x, errX := parseKind(a)
 	y, errY := parseKind(b)
@@ -180,8 +181,8 @@ func SameKind(a, b string) bool {
 	return bytes.Equal(t, u)
 }
 
-// MixedKind is that of several cubes, whose kinds are the same as SameKind has it: ends of regions that
-// differ are -1, and of conversions that differ there is one hash.
+// MixedKind returns the kind of several cubes whose kinds are the same according to SameKind: ends
+// of regions that differ are -1, and conversions that differ are replaced by a hash.
 func MixedKind(kinds []string) string {
 	mixed, err := parseKind(kinds[0])
 	if err != nil {
@@ -213,13 +214,13 @@ func MixedKind(kinds []string) string {
 	return string(b)
 }
 
-// KindField is what a kind says of a field's crops.
+// KindField describes a field's crops in a kind.
 type KindField struct {
 	Name, Descr string
 	Crop        []int64
 }
 
-// FieldsOf are the fields of a kind, and whether they are stacked.
+// FieldsOf returns the fields of a kind, and whether they are stacked.
 func FieldsOf(kind string) (fields []KindField, stack bool, err error) {
 	k, err := parseKind(kind)
 	if err != nil {

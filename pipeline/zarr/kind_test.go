@@ -8,8 +8,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// The JSON of a kind is that which other languages write: json.dumps of Python with ensure_ascii
-// False, for one.
+// The JSON of a kind is what other languages write, such as Python's json.dumps with
+// ensure_ascii=False.
 func TestTheTextOfAKindEscapesNoMoreThanJSONDoes(t *testing.T) {
 	for text, want := range map[string]string{
 		"a\u2028b\u2029": "\"a\u2028b\u2029\"",

@@ -11,9 +11,9 @@ import (
 	"slices"
 )
 
-// kindAs says how the elements of records are computed: an entry an array. Of several cubes in which
-// that differs it is a text instead, the SHA-256, in hex, of the different ones as JSON, in the order
-// of the cubes in which they come first, each with a newline behind it.
+// kindAs describes how the elements of records are computed, with an entry for each array. For
+// several cubes in which that differs it is a text instead: the SHA-256, in hex, of the distinct
+// values as JSON, each followed by a newline, in the order of the cubes in which they first occur.
 type kindAs struct {
 	arrays []kindPacking
 	mixed  string
@@ -33,9 +33,9 @@ func (a *kindAs) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &a.arrays)
 }
 
-// kindPacking is [descr, fill, scale, offset, missing] of an array: as what elements are taken, as an
-// npy header writes it, the fill value before it is converted, and Packing's numbers. All numbers
-// are little-endian and in hex.
+// kindPacking is [descr, fill, scale, offset, missing] of an array: the type that elements are
+// taken as, in the syntax of npy headers, the fill value before it is converted, and Packing's
+// numbers. All numbers are little-endian and in hex.
 type kindPacking struct {
 	descr, fill, scale, offset string
 	missing                    []string
@@ -57,7 +57,7 @@ func (p *kindPacking) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// kind is what a kind has of p, and of the fill value.
+// kind returns the entry of p and the fill value in a kind.
 func (p *Packing) kind(fill string) kindPacking {
 	bits := func(x float32) string {
 		return hex.EncodeToString(binary.LittleEndian.AppendUint32(nil, math.Float32bits(x)))
@@ -69,7 +69,7 @@ func (p *Packing) kind(fill string) kindPacking {
 	return k
 }
 
-// mixedAs is that of several cubes, nil where nothing is converted.
+// mixedAs returns the member of several cubes; nil if nothing is converted.
 func mixedAs(list []*kindAs) *kindAs {
 	var texts []string
 	for _, a := range list {

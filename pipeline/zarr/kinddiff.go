@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Differences says in words, by the flags that a person has given, how crops of a kind differ from
-// those of another one, which were before: "--crop of data is 4,16,8, and was 4,16,16". It is "" where
-// one is no kind, or where both are the same.
+// Differences describes, in terms of flags, how crops of a kind differ from those of a previous
+// one: "--crop of data is 4,16,8, and was 4,16,16". It returns "" if one is not a kind, or if both
+// are the same.
 func Differences(is, was string) string {
 	x, errX := parseKind(is)
 	y, errY := parseKind(was)
@@ -52,7 +52,7 @@ func Differences(is, was string) string {
 	return strings.Join(words, "; ")
 }
 
-// names are those of the arrays, with where they lie.
+// names returns the names of the arrays, with their paths if they differ.
 func (k *kindText) names() []string {
 	list := make([]string, len(k.Arrays))
 	for i, a := range k.Arrays {
@@ -63,7 +63,7 @@ func (k *kindText) names() []string {
 	return list
 }
 
-// shown is a member of a kind in a message.
+// shown formats a member of a kind for a message.
 func shown(v any) string {
 	const most = 80
 	text := fmt.Sprint(v)

@@ -31,7 +31,7 @@ func TestDifferencesNameTheFlags(t *testing.T) {
 	}
 }
 
-// A member that is added to kinds is told of, too.
+// A member that is added to kinds later has to be reported, too.
 func TestEachMemberOfAKindThatDiffersIsToldOf(t *testing.T) {
 	was := cutOf(t, twoDims, CutField{Name: "data", Path: "data", Array: arrayOf([]int64{30, 40}, []int64{4, 8}, "y", "x")}).Kind()
 	for i := range reflect.TypeFor[kindText]().NumField() {

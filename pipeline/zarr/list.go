@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// CheckRow says whether a crop with that origin lies in the region of axes.
+// CheckRow returns an error if a crop with that origin is not in the region of axes.
 func CheckRow(axes []Axis, origin []int64) error {
 	if len(origin) != len(axes) {
 		return fmt.Errorf("has %d numbers, and the array has %d dimensions", len(origin), len(axes))
@@ -23,9 +23,9 @@ func CheckRow(axes []Axis, origin []int64) error {
 	return nil
 }
 
-// ListOrder gives the rows of a list of origins in the order in which their crops are numbered:
-// by the brick that has the origin, in the bisection order of the bricks, and then by row.
-// origins has len(axes) numbers a row, one row behind the other; all lie in the array.
+// ListOrder returns the rows of a list of origins in the order in which their crops are numbered:
+// by the brick that holds the origin, in the bisection order of bricks, and then by row. origins
+// has len(axes) numbers for each row, row after row; all are in the array.
 func ListOrder(axes []Axis, origins []int64) ([]int64, error) {
 	dims := len(axes)
 	var counts, edges, brick []int64

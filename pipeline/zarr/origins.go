@@ -5,26 +5,26 @@ import (
 	"slices"
 )
 
-// Axis says where crops may lie along one dimension. All numbers are elements of the array.
+// Axis describes where crops may be along one dimension. All numbers are in elements of the array.
 type Axis struct {
-	// Name is the dimension's, for errors.
+	// Name is the name of the dimension, for errors.
 	Name string
 	// Length is the array's extent, and Edge that of its bricks.
 	Length, Edge int64
 	// Begin and End bound the region in which crops lie.
 	Begin, End int64
-	// Crop is the number of elements of a crop, Step their distance, and Stride that of the
-	// origins of neighbours.
+	// Crop is the number of elements of a crop, Step the distance between them, and Stride the
+	// distance between neighbouring origins.
 	Crop, Step, Stride int64
-	// Wrap lets crops go on at the dimension's begin where they reach its end. The region
-	// is the whole dimension.
+	// Wrap lets crops continue at the beginning of the dimension when they reach its end. The
+	// region is the whole dimension.
 	Wrap bool
 }
 
-// Extent is the length of a crop: from its first element to behind its last.
+// Extent returns the length of a crop: from its first element to its last, inclusive.
 func (a Axis) Extent() int64 { return (a.Crop-1)*a.Step + 1 }
 
-// check names what is wrong with an axis.
+// check returns an error if an axis is invalid.
 func (a Axis) check() error {
 	for _, n := range []struct {
 		name           string
@@ -44,15 +44,15 @@ func (a Axis) check() error {
 	if a.Wrap && !whole {
 		return fmt.Errorf("%s: crops can't wrap around in a part of the dimension: leave out --select or --wrap", a.Name)
 	}
-	// Step and Crop may be large: no product before this.
+	// Step and Crop may be large: don't multiply them before this check.
 	if a.Crop > 1 && a.Step > (MaxEdge-1)/(a.Crop-1) || a.Wrap && a.Extent() > a.Length {
 		return fmt.Errorf("%s: crops of %d elements, each %d after the one before, don't fit into %d: ask for smaller crops or a smaller --step", a.Name, a.Crop, a.Step, a.Length)
 	}
 	return nil
 }
 
-// positions is the number of origins along an axis. With cover there is one more where the
-// strides leave a rest. A crop that is longer than its region has none.
+// positions returns the number of origins along an axis. With cover there is one more if the
+// strides leave a rest. If a crop is longer than its region, there are none.
 func (a Axis) positions(cover bool) int64 {
 	if a.Wrap {
 		return (a.Length + a.Stride - 1) / a.Stride
@@ -68,7 +68,7 @@ func (a Axis) positions(cover bool) int64 {
 	return n
 }
 
-// origin is that of a position.
+// origin returns the origin of a position.
 func (a Axis) origin(position int64) int64 {
 	at := a.Begin + position*a.Stride
 	if last := a.End - a.Extent(); !a.Wrap && at > last {
@@ -77,7 +77,7 @@ func (a Axis) origin(position int64) int64 {
 	return at
 }
 
-// room is the number of places that jitter chooses from: an origin moves by 0 … room-1.
+// room returns how many places jitter can choose from: an origin moves by 0 … room-1.
 func (a Axis) room(origin int64) int64 {
 	if a.Wrap {
 		return min(a.Stride, a.Length-origin)
@@ -88,15 +88,15 @@ func (a Axis) room(origin int64) int64 {
 // MaxCrops bounds the crops of a cube.
 const MaxCrops = 1_000_000_000
 
-// Origins are the crops of a cube that lie on a grid, numbered in bisection order.
+// Origins are the crops of a cube on a grid, numbered in bisection order.
 type Origins struct {
 	axes   []Axis
 	counts []int64
 	order  *Bisection
 }
 
-// NewOrigins makes the grid of origins of axes, which are those of the cube's first field.
-// With cover the last origin along an axis is such that its crop ends at the region's end.
+// NewOrigins returns the grid of origins of axes, which are those of the cube's first field. With
+// cover, the last crop along an axis ends at the end of the region.
 func NewOrigins(axes []Axis, cover bool) (*Origins, error) {
 	if len(axes) > MaxDims {
 		return nil, fmt.Errorf("there are %d dimensions, more than %d", len(axes), MaxDims)
@@ -118,10 +118,10 @@ func NewOrigins(axes []Axis, cover bool) (*Origins, error) {
 	return o, err
 }
 
-// Total is the number of crops.
+// Total returns the number of crops.
 func (o *Origins) Total() uint64 { return o.order.Total() }
 
-// Counts is the number of positions along each dimension. Callers must not change it.
+// Counts returns the number of positions along each dimension. Callers must not modify it.
 func (o *Origins) Counts() []int64 { return o.counts }
 
 // Position writes the position of a crop into position.
@@ -130,7 +130,7 @@ func (o *Origins) Position(position []int64, ordinal uint64) { o.order.Position(
 // Ordinal is the inverse of Position.
 func (o *Origins) Ordinal(position []int64) uint64 { return o.order.Number(position) }
 
-// Row is the number of a position in C order.
+// Row returns the index of a position in C order.
 func (o *Origins) Row(position []int64) int64 { return number64(position, o.counts) }
 
 // Origin writes the first element of the crop at a position into origin, which may be

@@ -52,8 +52,7 @@ func TestBisectionOfTheLargestGrids(t *testing.T) {
 	require.ErrorContains(t, err, "more than 2^63")
 }
 
-// TestRunsAreCompact holds the order against what it is for: 64 crops that follow each other
-// need few bricks.
+// TestRunsAreCompact checks the purpose of the order: 64 consecutive crops need few bricks.
 func TestRunsAreCompact(t *testing.T) {
 	axes := []Axis{{"t", 512, 16, 0, 512, 24, 1, 12, false}, {"y", 1024, 64, 0, 1024, 128, 1, 64, false}, {"x", 1024, 64, 0, 1024, 128, 1, 64, false}}
 	o, err := NewOrigins(axes, false)

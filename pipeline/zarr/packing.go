@@ -11,33 +11,34 @@ import (
 	"strconv"
 )
 
-// Packing says how the elements of an array become numbers of type float32:
+// Packing describes how the elements of an array are converted to float32:
 //
 //	float32(float32(x)·Scale) + Offset
 //
 // where each step is rounded to float32. NaN and the elements of Missing become the NaN whose bits
 // are 0x7fc00000.
 type Packing struct {
-	// Type is what the elements are taken as: the array's type, or, where the attribute
-	// _Unsigned says so, the whole numbers of its size with, or without, a sign.
+	// Type is the type that elements are taken as: the array's type or, if the attribute _Unsigned
+	// asks for it, integers of the same size with or without a sign.
 	Type          Dtype
 	Scale, Offset float32
-	// Missing are elements, little-endian, in the order of their bytes and each once. A zero of
-	// floating point is there with both signs.
+	// Missing are the elements that mean a missing value, little-endian, sorted by their bytes and
+	// without duplicates. If 0.0 is one of them, it is listed with both signs.
 	Missing [][]byte
 
-	stored class // that of the array's type
+	stored class // of the array's type
 }
 
-// maxMissing bounds the elements that stand for nothing.
+// maxMissing bounds the elements that mean a missing value.
 const maxMissing = 16
 
-// Attributes that a packing has taken up. What is left is true of the numbers that it makes.
+// packingAttributes are the attributes that a packing applies. The others still hold for the
+// converted numbers.
 var packingAttributes = []string{"scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned"}
 
-// PackingOf is what the attributes of an array say, by the CF conventions and as xarray reads them:
-// scale_factor, add_offset, _FillValue, missing_value, and _Unsigned. scale and offset, where they
-// are not nil, stand in place of the first two.
+// PackingOf returns the packing that an array's attributes define, by the CF conventions and as
+// xarray applies them: scale_factor, add_offset, _FillValue, missing_value, and _Unsigned. scale
+// and offset, if not nil, replace the first two.
 func PackingOf(a *Array, scale, offset *float64) (*Packing, error) {
 	p := &Packing{Type: a.Type, stored: a.Type.class}
 	attributes := map[string]value{}
@@ -70,7 +71,7 @@ func PackingOf(a *Array, scale, offset *float64) (*Packing, error) {
 	return p, nil
 }
 
-// IsNumber says whether elements are one real number, or a truth value.
+// IsNumber reports whether elements are one real number, or a boolean.
 func (d Dtype) IsNumber() bool {
 	switch d.class {
 	case aBool, anInt, aUint, aFloat, aBrainFloat:
@@ -79,7 +80,7 @@ func (d Dtype) IsNumber() bool {
 	return false
 }
 
-// sign takes whole numbers as unsigned ones, or the other way round.
+// sign applies the attribute _Unsigned, which reinterprets integers as unsigned or signed.
 func (p *Packing) sign(v value) error {
 	if v == nil {
 		return nil
@@ -98,7 +99,7 @@ func (p *Packing) sign(v value) error {
 	return nil
 }
 
-// packingNumber is the number of a flag, of an attribute, or the one that changes nothing.
+// packingNumber returns the number of a flag, or of an attribute, or the neutral one.
 func packingNumber(flag, name string, given *float64, attributes map[string]value, neutral float32) (float32, error) {
 	var x float64
 	from, at := "", attributes[name]
@@ -124,7 +125,7 @@ func packingNumber(flag, name string, given *float64, attributes map[string]valu
 	return y, nil
 }
 
-// oneNumber is a number, or that of a list of one, which NetCDF's attributes often are.
+// oneNumber returns a number, or the only number of a list, which NetCDF's attributes often are.
 func (v value) oneNumber() (float64, error) {
 	if v[0] == '[' {
 		list, err := v.list(1)
@@ -139,8 +140,9 @@ func (v value) oneNumber() (float64, error) {
 	return strconv.ParseFloat(string(v), 64)
 }
 
-// missing collects the elements that stand for nothing. xarray writes _FillValue to fill_value, in
-// version 2; the dimensions' names say that it was xarray, or a program that does as it does.
+// missing collects the elements that mean a missing value. In version 2, xarray writes _FillValue
+// to fill_value; the dimensions' names show that the array was written by xarray, or by a program
+// that does the same.
 func (p *Packing) missing(a *Array, attributes map[string]value) error {
 	if attributes["_FillValue"] == nil && a.FillIsMissing {
 		p.addMissing(a.Fill)
@@ -170,7 +172,7 @@ func (p *Packing) missing(a *Array, attributes map[string]value) error {
 	return nil
 }
 
-// addMissing adds an element, nil for none. NaN is missing in any case.
+// addMissing adds an element; nil adds none. NaN is always missing.
 func (p *Packing) addMissing(element []byte) {
 	c := p.Type.class
 	if element == nil || c == aBool {
@@ -194,8 +196,8 @@ func (p *Packing) addMissing(element []byte) {
 	p.Missing = append(p.Missing, slices.Clone(element))
 }
 
-// element is a value as an element, nil if none can be equal to it. It is false for what is no
-// number. xarray writes floating point as the base64 of a float64, in version 3.
+// element returns a value as an element, or nil if no element can equal it. ok is false if the
+// value is not a number. In version 3, xarray writes floats as the base64 of a float64.
 func (p *Packing) element(v value) (element []byte, ok bool) {
 	isFloat := p.Type.class == aFloat || p.Type.class == aBrainFloat
 	if v[0] == '"' {
@@ -224,7 +226,7 @@ func (p *Packing) element(v value) (element []byte, ok bool) {
 	return binary.LittleEndian.AppendUint64(nil, bits)[:p.Type.ItemBytes], true
 }
 
-// floatValue is a number as JSON, or its name.
+// floatValue returns a number as JSON, or its name as a string.
 func floatValue(x float64) value {
 	switch {
 	case math.IsNaN(x):
@@ -237,7 +239,7 @@ func floatValue(x float64) value {
 	return value(strconv.FormatFloat(x, 'g', -1, 64))
 }
 
-// Others are the attributes that p has not taken up, of all of an array's; nil of none.
+// Others returns those of an array's attributes that p does not apply; nil if attributes is nil.
 func (p *Packing) Others(attributes []byte) []byte {
 	if attributes == nil {
 		return nil
@@ -258,13 +260,13 @@ func (p *Packing) Others(attributes []byte) []byte {
 		if len(out) > 1 {
 			out = append(out, ", "...)
 		}
-		name, _ := plainJSON(m.name) // a string always can be
+		name, _ := plainJSON(m.name) // encoding a string can't fail
 		out = append(append(append(out, name...), ": "...), m.value...)
 	}
 	return append(out, '}')
 }
 
-// Convert gives an element of the array, little-endian, as it is in crops.
+// Convert converts an element of the array, little-endian, to an element of crops.
 func (p *Packing) Convert(element []byte) []byte {
 	little := *p
 	little.Type = p.Type.withOrder(false)

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// packedV2 is an array of version 2 with these attributes, as xarray writes it.
+// packedV2 returns a version 2 array with these attributes, as xarray writes it.
 func packedV2(t *testing.T, dtype, fill, attributes string) *Array {
 	t.Helper()
 	doc := fmt.Sprintf(`{"zarr_format": 2, "shape": [9], "chunks": [3], "dtype": %q, "compressor": null, "fill_value": %s, "order": "C", "filters": null}`, dtype, fill)
@@ -103,8 +103,9 @@ func TestPackingsThatCannotBeAreRefusedInWords(t *testing.T) {
 	}
 }
 
-// The kind has what elements are taken as, the fill value, scale, offset and what is missing, and the
-// type of records is float32. Cubes may differ in all that: the hash stands for what they have.
+// The kind has the type that elements are taken as, the fill value, scale, offset and missing
+// values, and the type of records is float32. Cubes may differ in all of that: a hash stands for it
+// then.
 func TestTheKindSaysHowElementsAreConverted(t *testing.T) {
 	of := func(attributes string, edit func(*spec.Zarr)) string {
 		a := packedV2(t, ">i2", "9", attributes)
@@ -136,8 +137,8 @@ func TestTheKindSaysHowElementsAreConverted(t *testing.T) {
 	require.ErrorContains(t, err, "--scale or --offset names hrv, which is not an array that is read")
 }
 
-// Arrays of different types become one of float32, which can be stacked; absent bricks are what the
-// fill value becomes.
+// Arrays of different types all become float32, and can be stacked; absent bricks have the
+// converted fill value.
 func TestConvertedFieldsHaveOneType(t *testing.T) {
 	z := twoDims
 	z.As, z.Stack = spec.AsFloat32, true

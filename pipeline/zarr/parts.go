@@ -1,31 +1,31 @@
 package zarr
 
-// Crop is a box of elements of an array, Step apart along each dimension. Where Wrap is set,
-// elements behind the end are those from the beginning on.
+// Crop is a box of elements of an array, Step apart along each dimension. If Wrap is set, elements
+// past the end continue at the beginning.
 type Crop struct {
 	Origin, Count, Step []int64
 	// Wrap is nil if no dimension wraps.
 	Wrap []bool
-	// Places are the elements along a dimension, in the place of Origin and Step (which is 1);
-	// it is nil if there is no such dimension, and has nil for the others.
+	// Places are the elements along a dimension, instead of Origin and Step (which is 1). It is nil
+	// if there is no such dimension, and has nil for the other dimensions.
 	Places [][]int64
 }
 
-// Part is what one brick has of a crop.
+// Part is the part of a crop that is in one brick.
 type Part struct {
 	// Brick is the brick's place in the array's grid of bricks.
 	Brick []int64
-	// From is the first element in the brick, At the first in the crop, and Count how many
-	// there are, along each dimension. In the brick they are the crop's Step apart.
+	// From is the first element in the brick, At the first in the crop, and Count how many there
+	// are, along each dimension. In the brick they are Step apart.
 	From, At, Count []int64
 }
 
 // Parts calls f for each brick that has elements of the crop, once for each wrapped piece, in C
-// order of the crop. The parts are disjoint, and together they are the crop. A part is valid
-// during the call only. Parts returns f's error, at once.
+// order of the crop. The parts are disjoint, and together they are the crop. A part is only valid
+// during the call. If f fails, Parts returns its error at once.
 //
-// shape and edges are the array's and its bricks', and the crop lies in the array, as those of
-// Origins do.
+// shape and edges are those of the array and its bricks, and the crop must be in the array, as
+// those of Origins are.
 func (c *Crop) Parts(shape, edges []int64, f func(*Part) error) error {
 	p := newPart(len(shape))
 	return c.partsFrom(0, shape, edges, p, f)
@@ -36,7 +36,7 @@ func newPart(dims int) *Part {
 	return &Part{all[:dims], all[dims : 2*dims], all[2*dims : 3*dims], all[3*dims:]}
 }
 
-// partsFrom goes through the bricks along dimension d and those behind it.
+// partsFrom visits the bricks along dimension d and the following ones.
 func (c *Crop) partsFrom(d int, shape, edges []int64, p *Part, f func(*Part) error) error {
 	if d == len(shape) {
 		return f(p)
@@ -60,7 +60,7 @@ func (c *Crop) partsFrom(d int, shape, edges []int64, p *Part, f func(*Part) err
 	return nil
 }
 
-// consecutive is how many of the first places follow each other.
+// consecutive returns how many of the first places follow each other directly.
 func consecutive(places []int64) int64 {
 	n := 1
 	for n < len(places) && places[n] == places[n-1]+1 {

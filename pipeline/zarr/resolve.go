@@ -9,22 +9,22 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// dimOptions is what flags say of one dimension. 0 and nil stand for what was not given.
+// dimOptions is what flags set for one dimension. 0 and nil mean that a flag was not given.
 type dimOptions struct {
 	crop, stride, step int64
 	begin, end         int64 // end -1: all
 	places             []int64
 	wrap, selected     bool
-	told               bool // that it can't be followed
+	told               bool // an error was reported that it can't be applied
 }
 
-// resolver finds out which dimensions flags are about.
+// resolver determines which dimensions flags apply to.
 type resolver struct {
 	z        spec.Zarr
 	first    *CutField
-	listed   int                    // fields that a list of origins tells the place of
+	listed   int                    // number of fields for which the list has origins
 	options  []dimOptions           // of the first field's dimensions
-	others   map[string]*dimOptions // of those of other fields alone
+	others   map[string]*dimOptions // of dimensions that only other fields have
 	problems []error
 	short    []error // why there are no crops
 }
@@ -67,7 +67,7 @@ func (r *resolver) addf(format string, args ...any) {
 
 func (r *resolver) errs() error { return errors.Join(r.problems...) }
 
-// numbers gives each dimension its number.
+// numbers sets a number for each dimension.
 func (r *resolver) numbers(flag string, list []spec.DimValue, set func(*dimOptions, int64)) {
 	if len(list) > 0 && list[0].Dim == "" {
 		if len(list) != len(r.options) {
@@ -86,8 +86,8 @@ func (r *resolver) numbers(flag string, list []spec.DimValue, set func(*dimOptio
 	}
 }
 
-// option is that of a dimension by name, or, of one without a name, by its number from 0; nil, with
-// a problem noted, where there is none.
+// option returns the options of a dimension, given by name or, if it has none, by its index from 0.
+// If there is no such dimension, it adds a problem and returns nil.
 func (r *resolver) option(flag, name string) *dimOptions {
 	dims := r.first.Array.Dims
 	if i := r.first.Array.Dimension(name); i >= 0 {
@@ -110,7 +110,7 @@ func (r *resolver) option(flag, name string) *dimOptions {
 	return nil
 }
 
-// at is the array in messages.
+// at returns the array's name for messages.
 func (f *CutField) at() string {
 	if f.Path == "" {
 		return "."
@@ -118,10 +118,10 @@ func (f *CutField) at() string {
 	return f.Path
 }
 
-// shape is the array's dimensions in messages.
+// shape returns the array's dimensions for messages.
 func (f *CutField) shape() string { return ShapeText(f.Array.Shape, f.Array.Dims) }
 
-// field finds out how crops lie in field i.
+// field determines how crops are placed in field i.
 func (r *resolver) field(i int, f CutField) cutField {
 	c := cutField{CutField: f}
 	dims := len(f.Array.Shape)
@@ -149,8 +149,9 @@ func (r *resolver) field(i int, f CutField) cutField {
 	return c
 }
 
-// whole refuses what would move crops along dimension d of a field, which the first array lacks:
-// origins are those of the first array, so nothing says where along it a crop lies.
+// whole refuses flags that would move crops along dimension d of a field if the first array lacks
+// that dimension: origins are those of the first array, so nothing determines where along it a crop
+// is.
 func (r *resolver) whole(f *CutField, d int, o *dimOptions) {
 	if o == nil || o.told {
 		return
@@ -178,7 +179,8 @@ func (r *resolver) whole(f *CutField, d int, o *dimOptions) {
 		strings.Join(flags, ", "), name, f.at(), r.first.at(), r.first.shape(), name, o.begin, o.begin+max(o.crop, 1), f.at())
 }
 
-// optionsOf gives the options of a dimension of field i, and which of the first field's it is.
+// optionsOf returns the options of a dimension of field i, and which dimension of the first field
+// it is, or -1.
 func (r *resolver) optionsOf(i int, f *CutField, d int) (of int, o *dimOptions) {
 	if i == 0 {
 		return d, &r.options[d]
@@ -204,8 +206,9 @@ func (r *resolver) optionsOf(i int, f *CutField, d int) (of int, o *dimOptions) 
 	return of, &r.options[of]
 }
 
-// axis is a dimension of an array. tell says that its problems are not those of another field, and
-// first that it is of the first one, in which a region that is too short has no crops.
+// axis resolves a dimension of an array. tell means that its problems are to be reported, because
+// no other field has the same ones. first means that it is a dimension of the first field, where a
+// region that is too short just has no crops.
 func (r *resolver) axis(tell, first bool, f *CutField, d int, o dimOptions) Axis {
 	a := Axis{
 		Name: fmt.Sprint("dimension ", d), Length: f.Array.Shape[d], Edge: f.Array.Brick[d],
@@ -246,7 +249,8 @@ func (r *resolver) axis(tell, first bool, f *CutField, d int, o dimOptions) Axis
 	return a
 }
 
-// placed is a dimension of which crops have single places: one position, at the first of them.
+// placed resolves a dimension with selected single places: there is one position, at the first of
+// them.
 func (r *resolver) placed(tell bool, f *CutField, a Axis, o dimOptions) Axis {
 	if tell {
 		if o.crop != 0 || o.stride != 0 || o.step != 0 || o.wrap {

@@ -9,20 +9,20 @@ import (
 
 // Field is one of the arrays that crops are cut from.
 type Field struct {
-	// Name is that of the field in a record of several.
+	// Name is the field's name in a record of several fields.
 	Name string
-	// Type is the array's, and Crop the shape of a crop of it.
+	// Type is the type of the elements in records, and Crop the shape of a crop.
 	Type Dtype
 	Crop []int64
 }
 
-// Row is how a record is laid out: a row of the npy file that a stream is.
+// Row is the layout of a record: a row of the npy file that a stream is.
 //
 //	crop of field 0 │ zeros to a multiple of 64 │ crop of field 1 │ zeros … │ …
 //
-// A record of one field, and one of stacked fields, has no zeros.
+// A record of one field, or of stacked fields, has no padding.
 type Row struct {
-	// Descr is the dtype of rows as an npy header writes it, and Shape the shape of one.
+	// Descr is the dtype of rows in the syntax of npy headers, and Shape the shape of one.
 	Descr string
 	Shape []int64
 	// Bytes is the size of a record.
@@ -31,12 +31,12 @@ type Row struct {
 	Offsets, Sizes []int64
 }
 
-// fieldAlign is the alignment of a field among several: that of a cache line, so that NumPy
-// and torch take a field as it lies.
+// fieldAlign is the alignment of each of several fields: a cache line, so that NumPy and torch can
+// use a field in place.
 const fieldAlign = 64
 
-// RowOf is the layout of records of these fields, at least one. Stacked fields have one dtype
-// and one shape, and become one array with a dimension more.
+// RowOf returns the layout of records of these fields, at least one. Stacked fields have the same
+// dtype and shape, and become one array with one more dimension.
 func RowOf(fields []Field, stack bool) (Row, error) {
 	if len(fields) == 0 {
 		return Row{}, errors.New("a record needs at least one field")
@@ -78,7 +78,7 @@ func RowOf(fields []Field, stack bool) (Row, error) {
 	return r, nil
 }
 
-// fieldText is a field as an npy header writes it.
+// fieldText formats a field in the syntax of npy headers.
 func fieldText(f Field) string {
 	if len(f.Crop) == 0 {
 		return fmt.Sprintf("('%s', %s)", f.Name, f.Type.Descr)

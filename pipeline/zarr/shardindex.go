@@ -10,20 +10,20 @@ import (
 
 // A shard's index, in C order over its bricks:
 //
-//	u64 offset │ u64 size │ u64 offset │ u64 size │ … │ u32le crc32c, if it has one
+//	u64 offset │ u64 size │ u64 offset │ u64 size │ … │ u32le crc32c, if enabled
 //
-// Both are 2⁶⁴-1 for a brick that is absent. Offsets count from the shard's first byte.
+// Both numbers are 2⁶⁴-1 for an absent brick. Offsets are from the shard's first byte.
 
-// Place is where a brick lies in an object.
+// Place is where a brick is in an object.
 type Place struct {
-	// OffsetBytes is negative for a brick that is absent.
+	// OffsetBytes is negative for an absent brick.
 	OffsetBytes, SizeBytes int64
 }
 
-// Absent says that the brick consists of the fill value.
+// Absent reports whether the brick consists of the fill value.
 func (p Place) Absent() bool { return p.OffsetBytes < 0 }
 
-// IndexBytes is the size of the index of a level.
+// IndexBytes returns the size of the index of a level.
 func (l Level) IndexBytes() int64 {
 	n := 16 * l.Entries()
 	if l.Checksum {
@@ -32,8 +32,8 @@ func (l Level) IndexBytes() int64 {
 	return n
 }
 
-// IndexOffset is where the index lies in an object of that size. An object that is too short
-// for it is an error.
+// IndexOffset returns where the index is in an object of the given size. It returns an error if the
+// object is too short for it.
 func (l Level) IndexOffset(objectBytes int64) (int64, error) {
 	n := l.IndexBytes()
 	switch {
@@ -51,8 +51,9 @@ var (
 	errIndexChecksum = errors.New("the shard index does not match its crc32c")
 )
 
-// ParseIndex reads the index of a shard of a level, which lies in a file where within says. Places count
-// from the file's begin. All are inside of the shard, so that no index leads out of what it is in.
+// ParseIndex reads the index of a shard of a level, which is at within in its file. Places are
+// offsets in the file. All of them are inside the shard, so no index leads out of the shard that
+// holds it.
 func (a *Array) ParseIndex(places []Place, level int, index []byte, within Place) error {
 	brick := Size{math.MaxInt64, false}
 	if level == len(a.Levels)-1 {
@@ -70,9 +71,9 @@ func (a *Array) ParseIndex(places []Place, level int, index []byte, within Place
 }
 
 // ParseIndex reads an index of l.IndexBytes() bytes into places, which has l.Entries() entries.
-// objectBytes is the size of the object, and brick that of a brick as it is stored: an entry that points
-// out of the object or into the index, or that has another size, is an error. It checks the index's
-// checksum, if there is one.
+// objectBytes is the size of the object, and brick the stored size of a brick: an entry that points
+// out of the object or into the index, or that has another size, is an error. The index's checksum
+// is verified, if it has one.
 func (l Level) ParseIndex(places []Place, index []byte, objectBytes int64, brick Size) error {
 	if int64(len(index)) != l.IndexBytes() || int64(len(places)) != l.Entries() {
 		return fmt.Errorf("the shard index has %d bytes, not %d", len(index), l.IndexBytes())
@@ -114,10 +115,10 @@ func (l Level) ParseIndex(places []Place, index []byte, objectBytes int64, brick
 	return nil
 }
 
-// end is behind its last byte.
+// end returns the offset after its last byte.
 func (p Place) end() int64 { return p.OffsetBytes + p.SizeBytes }
 
-// has says what is stored of a brick.
+// has describes the stored size of a brick.
 func (s Size) has() string {
 	if s.Exact {
 		return fmt.Sprintf("has %d", s.Bytes)
@@ -125,9 +126,9 @@ func (s Size) has() string {
 	return fmt.Sprintf("has at most %d", s.Bytes)
 }
 
-// CheckOverlap is an error where two of the places of a shard's index share some bytes, and not all.
-// Chunks may lie at the same place, as of a writer that stores equal ones once: each reader finds the
-// same bytes there. It allocates two lists of their numbers.
+// CheckOverlap returns an error if two places of a shard's index share some but not all of their
+// bytes. Chunks may be at the same place, as from a writer that stores equal ones once: any reader
+// finds the same bytes there. It allocates two lists of indices.
 func CheckOverlap(places []Place) error {
 	order := inOrder(places)
 	for n := 1; n < len(order); n++ {
@@ -140,9 +141,10 @@ func CheckOverlap(places []Place) error {
 	return nil
 }
 
-// inOrder are the numbers of the places that are not absent, by where they begin. There are at most
-// MaxIndexEntries. Many writers go along a curve through the bricks, so that most indexes are not in
-// order: they are sorted by 11 bits at a time, a tenth of what comparing costs (BenchmarkCheckOverlap).
+// inOrder returns the indices of the places that are not absent, sorted by offset. There are at
+// most MaxIndexEntries. Many writers follow a curve through the bricks, so most indexes are not
+// sorted. They are sorted by 11 bits at a time, which takes a tenth of the time of sorting by
+// comparison (BenchmarkCheckOverlap).
 func inOrder(places []Place) []int32 {
 	order := make([]int32, 0, len(places))
 	sorted, highest := true, int64(0)

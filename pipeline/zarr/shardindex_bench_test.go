@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// BenchmarkCheckOverlap is what a shard's places cost when a dataset is indexed, beside reading them.
+// BenchmarkCheckOverlap is the cost of checking a shard's places when a dataset is indexed, in
+// addition to reading them.
 func BenchmarkCheckOverlap(b *testing.B) {
 	for _, order := range []string{"in order", "at random", "along a Morton curve"} {
 		b.Run(fmt.Sprintf("bricks=4096/%s", order), func(b *testing.B) {

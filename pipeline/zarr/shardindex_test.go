@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// encoded is an index with these entries.
+// encoded returns an index with these entries.
 func encoded(l Level, entries [][2]uint64) []byte {
 	order := binary.AppendByteOrder(binary.LittleEndian)
 	if l.Big {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// escaped writes each character of each string of a document as an escape, which JSON allows.
+// escaped writes each character of each string in a document as an escape, which JSON allows.
 func escaped(doc string) []byte {
 	inString := regexp.MustCompile(`"[^"\\]*"`)
 	return inString.ReplaceAllFunc([]byte(doc), func(b []byte) []byte {
@@ -21,14 +21,14 @@ func escaped(doc string) []byte {
 	})
 }
 
-// A document whose strings are all escapes is the same document.
+// A document whose strings consist of escapes is the same document.
 func TestStringsAreComparedDecoded(t *testing.T) {
 	for _, doc := range []string{gfs, strings.NewReplacer(`"end"`, `"start"`, `"little"`, `"big"`, `"float32"`, `"complex64"`, `"NaN"`, `["NaN", "-Infinity"]`, `"separator": "/"`, `"separator": "."`).Replace(gfs)} {
 		want, err := ParseV3("zarr.json", []byte(doc))
 		require.NoError(t, err)
 		got, err := ParseV3("zarr.json", escaped(doc))
 		require.NoError(t, err)
-		want.Attributes, got.Attributes = nil, nil // as they are written
+		want.Attributes, got.Attributes = nil, nil // kept in their encoded form
 		require.Equal(t, want, got)
 	}
 	v2 := strings.NewReplacer(`"order": "C"`, `"order": "F", "dimension_separator": "/"`, `"filters": null`, `"filters": [{"id": "delta", "dtype": ">f4"}, {"id": "fletcher32", "location": "end"}]`).Replace(era)
@@ -53,7 +53,8 @@ func TestStringsAreComparedDecoded(t *testing.T) {
 	}
 }
 
-// What NumPy's dtype() takes for a number, and which type string it has (numpy 1.24 on 64-bit Linux).
+// What NumPy's dtype() accepts for a number, and the type string that it returns (numpy 1.24 on
+// 64-bit Linux).
 func TestNamesOfNumPy(t *testing.T) {
 	for want, names := range map[string]string{
 		"|b1": "bool bool_ bool8 ? b1 |b1 <b1 <? >?", "|i1": "int8 byte b i1 |b", "|u1": "uint8 ubyte B u1",
@@ -82,10 +83,10 @@ func TestNamesOfNumPy(t *testing.T) {
 		require.ErrorContains(t, err, "is not supported", name)
 	}
 	_, err := dtypeV3(value(`">f4"`))
-	require.ErrorContains(t, err, "is not supported") // byte order is a codec's there
+	require.ErrorContains(t, err, "is not supported") // byte order comes from a codec there
 }
 
-// The types of a filter may be written in each of these ways.
+// The types of a filter may be written in any of these ways.
 func TestNamesOfNumPyInFilters(t *testing.T) {
 	for _, name := range []string{"float32", "<f4", "f", "=f4", "single"} {
 		a, err := ParseV2(".zarray", edited(t, era, `"filters": null`, `"filters": [{"id": "fixedscaleoffset", "dtype": "`+name+`", "astype": "uint16", "scale": 2, "offset": 0}]`), nil)
@@ -94,7 +95,7 @@ func TestNamesOfNumPyInFilters(t *testing.T) {
 	}
 }
 
-// chainV3 is the chain of an array of version 3 with these codecs.
+// chainV3 returns the chain of a version 3 array with these codecs.
 func chainV3(t *testing.T, codecs string) (Chain, error) {
 	from, to := strings.Index(gfs, `"codecs": [{"name": "sharding`), strings.Index(gfs, `"attributes"`)
 	a, err := ParseV3("zarr.json", []byte(gfs[:from]+`"codecs": `+codecs+`, `+gfs[to:]))

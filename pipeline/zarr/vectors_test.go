@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// vectors are what integration/reference/grids.py computes, from the specification alone.
+// vectors are computed by integration/reference/grids.py, from the specification alone.
 type vectors struct {
 	Grids []struct {
 		Axes      [][8]int64 `json:"axes"`

@@ -112,7 +112,7 @@ func TestAnyRangeOfBlocksDecodes(t *testing.T) {
 		if len(data) == 0 {
 			return
 		}
-		// The blocks of any bytes have them, and no block less would.
+		// The blocks of a range of bytes cover it, and one block less would not.
 		low := int64(rapid.IntRange(0, len(data)-1).Draw(t, "low"))
 		high := int64(rapid.IntRange(int(low)+1, len(data)).Draw(t, "high"))
 		first, last = h.BlocksOf(low, high)
@@ -121,7 +121,7 @@ func TestAnyRangeOfBlocksDecodes(t *testing.T) {
 		_, endOfFirst := h.Range(first, first+1)
 		beginOfLast, _ := h.Range(last-1, last)
 		require.True(t, endOfFirst > low && beginOfLast < high)
-		// One block, from its own bytes alone.
+		// One block, given only its own bytes.
 		start, err := h.Start(behind[:h.StartsBytes()], first)
 		require.NoError(t, err)
 		begin, end = h.Range(first, first+1)
@@ -158,7 +158,7 @@ func TestUnshufflesAreEqualToTheGenericOne(t *testing.T) {
 	}
 }
 
-// TestUnshuffleStaysInside runs on slices of larger ones, whose rest must stay.
+// TestUnshuffleStaysInside uses slices of larger ones, whose other bytes must not change.
 func TestUnshuffleStaysInside(t *testing.T) {
 	for _, item := range []int{2, 4, 8} {
 		for n := range 70 {
@@ -222,8 +222,8 @@ func TestDamageNeverPanicsAndNeverGrows(t *testing.T) {
 	})
 }
 
-// FuzzDecode holds buffers that decode against a plain second decoder, and blocks that are decoded singly
-// against all of them.
+// FuzzDecode compares buffers that decode with a simple second decoder, and blocks decoded
+// separately with all of them.
 func FuzzDecode(f *testing.F) {
 	for i, g := range goldens(f) {
 		if i%3 == 0 {
@@ -270,7 +270,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestDecodingAllocatesNothing leaves out zstd, which takes its memory from a pool of its own.
+// TestDecodingAllocatesNothing leaves out zstd, which takes its memory from its own pool.
 func TestDecodingAllocatesNothing(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 3000)
 	for _, codec := range []byte{0, 1} {

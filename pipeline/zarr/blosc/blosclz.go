@@ -4,13 +4,13 @@ import "errors"
 
 var errBlosclz = errors.New("blosclz: the stream is damaged")
 
-// decodeBlosclz decodes a stream of blosclz, which is sequences of
+// decodeBlosclz decodes a blosclz stream, a sequence of
 //
 //	000nnnnn  n+1 literals follow
 //	lllddddd  a match of l+2 bytes (l = 7: more bytes add to it, up to one below 255), at the
-//	          distance d<<8 + a byte + 1; where d and that byte are all ones, a u16be more
+//	          distance d<<8 + a byte + 1; if d and that byte are all ones, plus a u16be
 //
-// The first byte's upper bits don't count.
+// The upper 3 bits of the first byte are ignored.
 func decodeBlosclz(dst, src []byte) error {
 	const farthest = 31<<8 | 255
 	at, control := 0, byte(0)
@@ -67,7 +67,7 @@ func decodeBlosclz(dst, src []byte) error {
 	return sized("blosclz", at, len(dst), nil)
 }
 
-// copyMatch fills dst from src, which begins distance bytes before it and may reach into it.
+// copyMatch fills dst from src, which begins distance bytes before dst and may overlap it.
 func copyMatch(dst, src []byte, distance int) {
 	if distance >= len(dst) {
 		copy(dst, src)

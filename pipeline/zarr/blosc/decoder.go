@@ -13,18 +13,18 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// Decoder decodes blocks. It is not for concurrent use: a core has one. It keeps one block of
-// the largest size that it has met, and what its codecs keep.
+// Decoder decodes blocks. It is not safe for concurrent use: each core has one. It holds a scratch
+// block of the largest size so far, and the state of its codecs.
 type Decoder struct {
 	scratch []byte
 	zstd    *zstd.Decoder
 	zlib    io.ReadCloser
 }
 
-// NewDecoder makes a decoder. Close it.
+// NewDecoder returns a decoder, which the caller closes.
 func NewDecoder() *Decoder { return &Decoder{} }
 
-// Close lets go of what the decoder keeps. It can be used again.
+// Close frees the decoder's memory. It can be used again.
 func (d *Decoder) Close() {
 	if d.zstd != nil {
 		d.zstd.Close()
@@ -32,11 +32,11 @@ func (d *Decoder) Close() {
 	*d = Decoder{}
 }
 
-// Trim lets go of the block that the decoder keeps.
+// Trim frees the scratch block.
 func (d *Decoder) Trim() { d.scratch = nil }
 
-// Decode decodes the blocks from first to last, last exclusive, of a buffer whose header is h,
-// into dst, which has the size of h.Range(first, last). After an error dst holds anything.
+// Decode decodes blocks first to last (exclusive) of a buffer with header h into dst, which has the
+// size of h.Range(first, last). After an error the content of dst is undefined.
 func (d *Decoder) Decode(dst, buffer []byte, h Header, first, last int) error {
 	if int64(len(buffer)) < h.StoredBytes {
 		return fmt.Errorf("blosc: only %d bytes of a buffer of %d are there", len(buffer), h.StoredBytes)
@@ -56,8 +56,8 @@ func (d *Decoder) Decode(dst, buffer []byte, h Header, first, last int) error {
 	return nil
 }
 
-// DecodeBlock decodes one block into dst, which has its size. src begins with the block; what
-// is behind it is not looked at.
+// DecodeBlock decodes one block into dst, which has the block's size. src begins with the block;
+// bytes after it are ignored.
 func (d *Decoder) DecodeBlock(dst, src []byte, h Header, block int) error {
 	if h.Stored() {
 		if len(src) < len(dst) {
@@ -91,7 +91,7 @@ func (d *Decoder) decodeBlock(dst, src []byte, h Header) error {
 	return d.streams(dst, src, h)
 }
 
-// room is the scratch block.
+// room returns the scratch block.
 func (d *Decoder) room(n int) []byte {
 	if cap(d.scratch) < n {
 		d.scratch = make([]byte, n)
@@ -99,7 +99,7 @@ func (d *Decoder) room(n int) []byte {
 	return d.scratch[:n]
 }
 
-// streams decodes the streams of a block, one behind the other.
+// streams decodes the consecutive streams of a block.
 func (d *Decoder) streams(dst, src []byte, h Header) error {
 	size := len(dst) / h.splits(int64(len(dst)))
 	for ; len(dst) > 0; dst = dst[size:] {
@@ -120,7 +120,7 @@ func (d *Decoder) streams(dst, src []byte, h Header) error {
 	return nil
 }
 
-// codecs decode src into dst and fail unless it has exactly the size of dst.
+// codecs decode src into dst, and fail unless the result has exactly the size of dst.
 var codecs = [...]func(d *Decoder, dst, src []byte) error{
 	0: func(_ *Decoder, dst, src []byte) error { return decodeBlosclz(dst, src) },
 	1: (*Decoder).lz4Block,
@@ -129,7 +129,7 @@ var codecs = [...]func(d *Decoder, dst, src []byte) error{
 	4: (*Decoder).zstdFrame,
 }
 
-// sized is the error of a stream that is too short.
+// sized returns the error of a stream: err, or a wrong size.
 func sized(codec string, got, want int, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", codec, err)
@@ -153,8 +153,7 @@ func (d *Decoder) snappyBlock(dst, src []byte) error {
 	return sized("snappy", n, len(dst), err)
 }
 
-// zstdWindow is the most that a frame may look back: that of zstd -19, and of all levels of
-// blosc.
+// zstdWindow is the largest accepted window: that of zstd -19, and of all levels of blosc.
 const zstdWindow = 128 << 20
 
 func (d *Decoder) zstdFrame(dst, src []byte) error {
@@ -185,7 +184,7 @@ func (d *Decoder) zlibStream(dst, src []byte) error {
 	if err != nil {
 		return sized("zlib", n, len(dst), err)
 	}
-	// At its end the checksum is compared.
+	// Reading to the end compares the checksum.
 	var more [1]byte
 	switch n, err := d.zlib.Read(more[:]); {
 	case n > 0:

@@ -22,7 +22,7 @@ type variant struct {
 	dice                          *rand.Rand
 }
 
-// encode makes a buffer as the package comment says, in the plainest way. Blocks are in a
+// encode makes a buffer as described in the package comment, in the simplest way. Blocks are in
 // random order, with gaps, and streams that don't become smaller are stored.
 func (v variant) encode(t testing.TB, data []byte) []byte {
 	flags := v.codec << 5
@@ -52,7 +52,7 @@ func (v variant) encode(t testing.TB, data []byte) []byte {
 	return out
 }
 
-// block is a block's streams.
+// block returns a block's streams.
 func (v variant) block(t testing.TB, data []byte) []byte {
 	n := len(data) / v.itemBytes
 	mixed := bytes.Clone(data)
@@ -117,8 +117,8 @@ func (v variant) stream(t testing.TB, data []byte) []byte {
 
 var zstdWriter, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 
-// encodeBlosclz finds matches of at least 3 bytes anywhere before, so that all forms of
-// distances and lengths turn up.
+// encodeBlosclz finds matches of at least 3 bytes anywhere before, so that all forms of distances
+// and lengths occur.
 func encodeBlosclz(data []byte, dice *rand.Rand) []byte {
 	var out, literals []byte
 	flush := func() {

@@ -16,32 +16,32 @@ const (
 	flagReserved    = 0x08
 	flagWhole       = 0x10
 
-	// Blocks are split as these say.
+	// When blocks are split into streams.
 	maxSplits           = 16
 	minElementsOfSplits = 128
 )
 
-// Header is what a buffer says of itself. Only Parse makes valid ones.
+// Header is a buffer's parsed header. Only Parse makes valid ones.
 type Header struct {
-	// Bytes is the decoded size, BlockBytes that of a block (the last may have less), and
+	// Bytes is the decoded size, BlockBytes that of a block (the last may be shorter), and
 	// StoredBytes the size of the buffer.
 	Bytes, BlockBytes, StoredBytes int64
-	// ItemBytes is the size of the elements that were shuffled. Writers don't always give
-	// that of the array.
+	// ItemBytes is the size of the elements that were shuffled. Writers don't always set it to the
+	// size of the array's elements.
 	ItemBytes int
 
 	flags byte
 }
 
-// codec is the number of the codec.
+// codec returns the number of the codec.
 func (h Header) codec() byte { return h.flags >> 5 }
 
-// Stored says that the buffer is its header and the decoded bytes.
+// Stored reports whether the buffer is its header followed by the decoded bytes.
 func (h Header) Stored() bool { return h.flags&flagStored != 0 }
 
-// Parse reads the header at the begin of head, and checks it. bufferBytes is how many bytes
-// there are for the buffer, which may be more than head has, and decodedBytes what it must
-// decode to.
+// Parse reads and checks the header at the beginning of head. bufferBytes is how many bytes are
+// available for the buffer, which may be more than head has, and decodedBytes is the size that it
+// must decode to.
 func Parse(head []byte, bufferBytes, decodedBytes int64) (Header, error) {
 	if len(head) < HeaderBytes || bufferBytes < HeaderBytes {
 		return Header{}, fmt.Errorf("blosc: %d bytes are not a buffer, whose header alone has %d", min(int64(len(head)), bufferBytes), HeaderBytes)
@@ -68,7 +68,7 @@ func Parse(head []byte, bufferBytes, decodedBytes int64) (Header, error) {
 	return h, h.checkBlocks(head[1])
 }
 
-// checkBlocks checks what counts for blocks.
+// checkBlocks checks the fields that describe blocks.
 func (h Header) checkBlocks(codecVersion byte) error {
 	switch {
 	case h.Bytes == 0:
@@ -90,7 +90,7 @@ func (h Header) checkBlocks(codecVersion byte) error {
 	return nil
 }
 
-// Blocks is the number of blocks. A stored buffer is one block.
+// Blocks returns the number of blocks. A stored buffer is one block.
 func (h Header) Blocks() int {
 	switch {
 	case h.Bytes == 0:
@@ -101,7 +101,7 @@ func (h Header) Blocks() int {
 	return int((h.Bytes + h.BlockBytes - 1) / h.BlockBytes)
 }
 
-// BlocksOf is the range of blocks, last exclusive, that have the decoded bytes [begin, end).
+// BlocksOf returns the range of blocks, last exclusive, that hold the decoded bytes [begin, end).
 func (h Header) BlocksOf(begin, end int64) (first, last int) {
 	switch {
 	case begin >= end:
@@ -112,7 +112,7 @@ func (h Header) BlocksOf(begin, end int64) (first, last int) {
 	return int(begin / h.BlockBytes), int((end + h.BlockBytes - 1) / h.BlockBytes)
 }
 
-// Range are the decoded bytes of a range of blocks, last exclusive.
+// Range returns the decoded bytes of a range of blocks, last exclusive.
 func (h Header) Range(first, last int) (begin, end int64) {
 	if h.Stored() {
 		return int64(first) * h.Bytes, int64(last) * h.Bytes
@@ -120,8 +120,8 @@ func (h Header) Range(first, last int) (begin, end int64) {
 	return min(int64(first)*h.BlockBytes, h.Bytes), min(int64(last)*h.BlockBytes, h.Bytes)
 }
 
-// StartsBytes is the size of the header with the starts of all blocks. Whoever has so many
-// bytes of a buffer knows where its blocks are.
+// StartsBytes returns the size of the header with the starts of all blocks. That many bytes of a
+// buffer are enough to find its blocks.
 func (h Header) StartsBytes() int64 {
 	if h.Stored() {
 		return HeaderBytes
@@ -129,7 +129,7 @@ func (h Header) StartsBytes() int64 {
 	return HeaderBytes + 4*int64(h.Blocks())
 }
 
-// Start is where a block begins in the buffer. starts are the buffer's first StartsBytes.
+// Start returns the offset of a block in the buffer. starts are the buffer's first StartsBytes.
 func (h Header) Start(starts []byte, block int) (int64, error) {
 	if h.Stored() {
 		return HeaderBytes, nil
@@ -141,7 +141,7 @@ func (h Header) Start(starts []byte, block int) (int64, error) {
 	return at, nil
 }
 
-// splits is the number of streams of a block of that size.
+// splits returns the number of streams of a block of the given size.
 func (h Header) splits(blockBytes int64) int {
 	if h.flags&flagWhole == 0 && h.ItemBytes <= maxSplits && h.BlockBytes/int64(h.ItemBytes) >= minElementsOfSplits && blockBytes == h.BlockBytes {
 		return h.ItemBytes

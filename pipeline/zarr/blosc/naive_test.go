@@ -12,11 +12,11 @@ import (
 
 var errNaive = errors.New("it is damaged")
 
-// decodeNaively decodes a buffer of n bytes in the plainest way: byte by byte, each block by itself. It
-// knows all codecs but zstd.
+// decodeNaively decodes a buffer of n bytes in the simplest way: byte by byte, each block
+// separately. It supports all codecs except zstd.
 func decodeNaively(b []byte, n int) (out []byte, err error) {
 	defer func() {
-		if recover() != nil { // it looks at nothing before it reads it
+		if recover() != nil { // it checks nothing before it reads
 			out, err = nil, errNaive
 		}
 	}()
@@ -75,7 +75,7 @@ func naiveUnshuffle(block []byte, flags byte, item int) []byte {
 	return out
 }
 
-// naiveStream decodes a stream that has n bytes.
+// naiveStream decodes a stream of n bytes.
 func naiveStream(codec byte, in []byte, n int) (out []byte, err error) {
 	switch codec {
 	case 0:
@@ -98,7 +98,7 @@ func naiveStream(codec byte, in []byte, n int) (out []byte, err error) {
 	return out, err
 }
 
-// naiveMatch appends what is a distance before.
+// naiveMatch appends n bytes from distance bytes back.
 func naiveMatch(out []byte, distance, n int) []byte {
 	for range n {
 		out = append(out, out[len(out)-distance])

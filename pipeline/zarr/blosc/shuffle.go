@@ -2,9 +2,9 @@ package blosc
 
 import "encoding/binary"
 
-// unshuffle puts the bytes of elements together again. src has first the first bytes of all
-// elements, then the second ones, and so on; bytes behind the last whole element are copied.
-// dst is of the size of src.
+// unshuffle puts the bytes of elements back together. src has the first bytes of all elements, then
+// all second bytes, and so on; bytes after the last whole element are copied. dst has the size of
+// src.
 func unshuffle(dst, src []byte, itemBytes int) {
 	n := len(src) / itemBytes
 	done := unshuffleFast(dst, src, itemBytes, n)
@@ -13,7 +13,7 @@ func unshuffle(dst, src []byte, itemBytes int) {
 	copy(dst[whole:], src[whole:])
 }
 
-// unshuffleRest does so for the n elements from first on, on any processor.
+// unshuffleRest is unshuffle for the elements from first up to n, on any processor.
 func unshuffleRest(dst, src []byte, itemBytes, n, first int) {
 	le := binary.LittleEndian
 	switch itemBytes {
@@ -28,7 +28,7 @@ func unshuffleRest(dst, src []byte, itemBytes, n, first int) {
 			le.PutUint32(dst[4*i:], uint32(a[i])|uint32(b[i])<<8|uint32(c[i])<<16|uint32(d[i])<<24)
 		}
 	default:
-		// Some elements at a time, so that what is written stays in the cache.
+		// A few elements at a time, so that the output stays in the cache.
 		const some = 512
 		for ; first < n; first += some {
 			end := min(first+some, n)
@@ -44,10 +44,10 @@ func unshuffleRest(dst, src []byte, itemBytes, n, first int) {
 	}
 }
 
-// unshuffleBits puts the bits of elements together again, in place. The number of elements is
-// a multiple of 8: b has first a row of the lowest bits of the first bytes of all elements,
-// then the next bits, and so on. scratch is of the size of b, whose bytes behind the last
-// whole element stay.
+// unshuffleBits puts the bits of elements back together, in place. The number of elements is a
+// multiple of 8. b begins with a row of the lowest bits of the first bytes of all elements,
+// followed by the next bits, and so on. scratch has the size of b; bytes of b after the last whole
+// element stay.
 func unshuffleBits(b, scratch []byte, itemBytes int) {
 	n := len(b) / itemBytes
 	row := n / 8
@@ -64,8 +64,7 @@ func unshuffleBits(b, scratch []byte, itemBytes int) {
 	unshuffle(b[:whole], scratch[:whole], itemBytes)
 }
 
-// transposeBits turns bit k of byte j into bit j of byte k, by exchanging squares of 1, 2 and 4
-// bits.
+// transposeBits moves bit k of byte j to bit j of byte k, by exchanging squares of 1, 2 and 4 bits.
 func transposeBits(x uint64) uint64 {
 	t := (x ^ x>>7) & 0x00AA00AA00AA00AA
 	x ^= t ^ t<<7

@@ -2,8 +2,8 @@
 
 package blosc
 
-// Each of these does the first n &^ 15 of n elements. src has n bytes for each byte of an
-// element, and dst is of the same size.
+// These functions unshuffle the first n &^ 15 of n elements. src has n bytes for each byte of an
+// element, and dst has the same size.
 
 //go:noescape
 func unshuffle2(dst, src []byte, n int)
@@ -14,7 +14,7 @@ func unshuffle4(dst, src []byte, n int)
 //go:noescape
 func unshuffle8(dst, src []byte, n int)
 
-// unshuffleFast does the first of n elements with instructions that do 16 at once, and returns
+// unshuffleFast unshuffles the first elements with instructions that handle 16 at once, and returns
 // how many.
 func unshuffleFast(dst, src []byte, itemBytes, n int) int {
 	switch itemBytes {

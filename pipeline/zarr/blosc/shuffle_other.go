@@ -2,5 +2,5 @@
 
 package blosc
 
-// unshuffleFast does no elements: all are left to what any processor can.
+// unshuffleFast leaves all elements to the portable code.
 func unshuffleFast(_, _ []byte, _, _ int) int { return 0 }

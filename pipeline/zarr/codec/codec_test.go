@@ -18,7 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// brick is one that numcodecs made; see testdata/make.py.
+// brick is a brick made by numcodecs; see testdata/make.py.
 type brick struct {
 	name            string
 	chain           zarr.Chain
@@ -56,8 +56,8 @@ func TestBricksOfNumcodecs(t *testing.T) {
 		require.NoError(t, d.Decode(dst, b.stored, b.chain), b.name)
 		require.Equal(t, b.decoded, dst, b.name)
 		require.Equal(t, before, b.stored)
-		// Where all sizes are known, each byte less or more is noticed; a frame that is cut
-		// off is, too.
+		// If all sizes are known, every missing or extra byte is noticed, and so is a truncated
+		// frame.
 		require.Error(t, d.Decode(dst, b.stored[:len(b.stored)-1], b.chain), b.name)
 		require.Error(t, d.Decode(make([]byte, len(dst)+8), b.stored, b.chain), b.name)
 		require.Error(t, d.Decode(make([]byte, len(dst)-8), b.stored, b.chain), b.name)
@@ -93,8 +93,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestChecksums has the check value of crc32c, and published ones of fletcher32, with the bytes
-// of each word exchanged as HDF5 takes them.
+// TestChecksums uses the check value of crc32c, and published ones of fletcher32, with the bytes of
+// each word swapped as in HDF5.
 func TestChecksums(t *testing.T) {
 	d := NewDecoder()
 	defer d.Close()
@@ -143,7 +143,7 @@ func TestFramesOneBehindTheOther(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// TestABrickThatDecodesWithoutEnd is stopped at the size that it must have.
+// TestABrickThatDecodesWithoutEnd: decoding stops at the size that the brick must have.
 func TestABrickThatDecodesWithoutEnd(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	require.NoError(t, err)

@@ -19,14 +19,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/blosc"
 )
 
-// Decoder decodes bricks. It is not for concurrent use: a core has one.
+// Decoder decodes bricks. It is not safe for concurrent use: each core has one.
 type Decoder struct {
 	room  func(i int, n int64) ([]byte, error)
 	blosc *blosc.Decoder
 	zstd  *zstd.Decoder
 }
 
-// NewDecoder makes a decoder. Close it.
+// NewDecoder returns a decoder, which the caller closes.
 func NewDecoder() *Decoder {
 	var between [2][]byte
 	return NewDecoderIn(func(i int, n int64) ([]byte, error) {
@@ -37,16 +37,16 @@ func NewDecoder() *Decoder {
 	})
 }
 
-// NewDecoderIn makes a decoder that has the two buffers between steps, 0 and 1, from room: of n bytes,
-// until it asks for the same again.
+// NewDecoderIn returns a decoder that gets its two buffers between steps, numbered 0 and 1, from
+// room. room returns n bytes, valid until it is called for the same buffer again.
 func NewDecoderIn(room func(i int, n int64) ([]byte, error)) *Decoder {
 	return &Decoder{room: room, blosc: blosc.NewDecoder()}
 }
 
-// Trim lets go of memory that large bricks have left.
+// Trim frees memory that large bricks needed.
 func (d *Decoder) Trim() { d.blosc.Trim() }
 
-// Close lets go of what the decoder keeps.
+// Close frees the decoder's memory.
 func (d *Decoder) Close() {
 	d.blosc.Close()
 	if d.zstd != nil {
@@ -55,9 +55,9 @@ func (d *Decoder) Close() {
 	*d = Decoder{}
 }
 
-// Decode decodes a brick into dst, which has its decoded size: the elements in stored order
-// and byte order. stored is not changed. An error means that the brick is damaged, and names
-// the codec that found it; dst then holds anything.
+// Decode decodes a brick into dst, which has the brick's decoded size; the elements are in stored
+// order and byte order. stored is not modified. An error means that the brick is damaged, and names
+// the codec that noticed; the content of dst is then undefined.
 func (d *Decoder) Decode(dst, stored []byte, c zarr.Chain) error {
 	sizes := c.Sizes(int64(len(dst)))
 	if n := int64(len(stored)); n > sizes[0].Bytes || sizes[0].Exact && n != sizes[0].Bytes {
@@ -87,7 +87,7 @@ func (d *Decoder) Decode(dst, stored []byte, c zarr.Chain) error {
 	return nil
 }
 
-// named is an error of a codec, which names it, once.
+// named adds a codec's name to an error, unless it has it already.
 func named(codec zarr.Codec, err error) error {
 	if strings.HasPrefix(err.Error(), string(codec)+": ") {
 		return err
@@ -95,8 +95,8 @@ func named(codec zarr.Codec, err error) error {
 	return fmt.Errorf("%s: %w", codec, err)
 }
 
-// step undoes one step: from src to dst, of which it writes as many bytes as it returns. If
-// exact, dst has the size that must come out.
+// step undoes one step from src to dst, and returns how many bytes of dst it wrote. If exact is
+// true, the output must fill dst.
 func (d *Decoder) step(dst, src []byte, s zarr.Step, exact bool) (int, error) {
 	switch s.Codec {
 	case zarr.Blosc:
@@ -129,7 +129,7 @@ func (d *Decoder) step(dst, src []byte, s zarr.Step, exact bool) (int, error) {
 	return 0, errors.New("is not a codec of chunks")
 }
 
-// readAll reads r to its end, which must come before dst is full, or then.
+// readAll reads r to its end. It fails if r has more bytes than dst.
 func readAll(dst []byte, r io.Reader) (int, error) {
 	n := 0
 	for n < len(dst) {
@@ -149,7 +149,7 @@ func readAll(dst []byte, r io.Reader) (int, error) {
 	return n, nil
 }
 
-// bloscBuffer decodes a buffer of dst's size, or of a smaller one if that is not exact.
+// bloscBuffer decodes a buffer of dst's size or, if that is not exact, a smaller one.
 func (d *Decoder) bloscBuffer(dst, src []byte, exact bool) (int, error) {
 	n := int64(len(dst))
 	if !exact && len(src) >= blosc.HeaderBytes {
@@ -162,7 +162,7 @@ func (d *Decoder) bloscBuffer(dst, src []byte, exact bool) (int, error) {
 	return int(n), d.blosc.Decode(dst[:n], src, h, 0, h.Blocks())
 }
 
-// zstdWindow is the most that a frame may look back.
+// zstdWindow is the largest accepted window.
 const zstdWindow = 128 << 20
 
 func (d *Decoder) zstdFrames(dst, src []byte) (int, error) {
@@ -177,7 +177,7 @@ func (d *Decoder) zstdFrames(dst, src []byte) (int, error) {
 	return len(out), err
 }
 
-// lz4Block decodes a block, before which is the size that it decodes to.
+// lz4Block decodes a block that is preceded by its decoded size.
 func lz4Block(dst, src []byte) (int, error) {
 	if len(src) < 4 {
 		return 0, io.ErrUnexpectedEOF
@@ -198,7 +198,7 @@ func lz4Block(dst, src []byte) (int, error) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checked takes the checksum from the end and compares it.
+// checked removes the checksum from the end and verifies it.
 func checked(dst, src []byte, c zarr.Codec) (int, error) {
 	if len(src) < 4 {
 		return 0, errors.New("it is too short for its checksum")
@@ -215,9 +215,10 @@ func checked(dst, src []byte, c zarr.Codec) (int, error) {
 	return copy(dst, body), nil
 }
 
-// fletcher32 is HDF5's: of big-endian numbers of 16 bits, a last odd byte being the upper one.
+// fletcher32 is HDF5's: over big-endian 16-bit numbers; a last odd byte is the upper half of a
+// number.
 func fletcher32(b []byte) uint32 {
-	// So many can be added before a sum may overflow.
+	// This many numbers can be added before a sum may overflow.
 	const most = 360
 	fold := func(x uint32) uint32 { return x&0xffff + x>>16 }
 	sum1, sum2 := uint32(0), uint32(0)

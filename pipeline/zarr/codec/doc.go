@@ -1,14 +1,13 @@
-// Package codec carries out the steps by which the stored bytes of a brick are decoded: a
-// zarr.Chain. It knows nothing of arrays, and copies nothing: package zarr does that from what
-// it decodes.
+// Package codec decodes the stored bytes of a brick, following the steps of a zarr.Chain. It knows
+// nothing about arrays: package zarr copies elements out of the decoded brick.
 //
-// A use:
+// Usage:
 //
 //	d := codec.NewDecoder()
 //	defer d.Close()
 //	err := d.Decode(brick, stored, chain)     // brick has Array.BrickBytes()
 //
-// Every size between two steps is known, or bounded, before the step is taken, and no step
-// writes beyond it: a brick that says otherwise is damaged. Between steps the decoder keeps two
-// buffers of the largest sizes met.
+// The size of each step's output is known or bounded in advance, and no step writes beyond it: a
+// brick that claims more is damaged. Between steps the decoder uses two buffers, as large as needed
+// so far.
 package codec

@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// unshuffle puts the bytes of elements together again; a rest is copied.
+// unshuffle puts the bytes of elements back together; remaining bytes are copied.
 func unshuffle(dst, src []byte, itemBytes int) int {
 	n := len(src) / itemBytes
 	for j := range itemBytes {
@@ -22,7 +22,7 @@ func unshuffle(dst, src []byte, itemBytes int) int {
 	return len(src)
 }
 
-// elements undoes a step that is a function of numbers.
+// elements undoes a step that works on numbers.
 func elements(dst, src []byte, s zarr.Step) (int, error) {
 	if len(src)%s.From.Bytes != 0 {
 		return 0, fmt.Errorf("%d bytes are not a whole number of elements of %d bytes", len(src), s.From.Bytes)
@@ -62,7 +62,7 @@ func elements(dst, src []byte, s zarr.Step) (int, error) {
 	return n * s.To.Bytes, nil
 }
 
-// scaled is x/Scale + Offset. Numbers of float32 are computed with as NumPy does.
+// scaled returns x/Scale + Offset, computed in float32 if From is float32, as NumPy does.
 func scaled(x float64, s zarr.Step) float64 {
 	if s.From.Kind == 'f' && s.From.Bytes == 4 {
 		y := float32(x) / float32(s.Scale)
@@ -72,7 +72,7 @@ func scaled(x float64, s zarr.Step) float64 {
 	return y + s.Offset
 }
 
-// load is a number, in the lowest bits; a signed one is extended.
+// load reads a number into the lowest bits; a signed one is sign-extended.
 func load(b []byte, n zarr.Number) uint64 {
 	order := binary.ByteOrder(binary.LittleEndian)
 	if n.Big {
@@ -99,7 +99,7 @@ func load(b []byte, n zarr.Number) uint64 {
 	return order.Uint64(b)
 }
 
-// store writes the lowest bits.
+// store writes a number from the lowest bits.
 func store(b []byte, bits uint64, n zarr.Number) {
 	order := binary.ByteOrder(binary.LittleEndian)
 	if n.Big {
@@ -117,7 +117,7 @@ func store(b []byte, bits uint64, n zarr.Number) {
 	}
 }
 
-// value is what the bits of a number are worth.
+// value returns the value of a number's bits.
 func value(bits uint64, n zarr.Number) float64 {
 	switch {
 	case n.Kind == 'i':
@@ -130,7 +130,7 @@ func value(bits uint64, n zarr.Number) float64 {
 	return math.Float64frombits(bits)
 }
 
-// floatBits are the bits of the nearest float32 or float64.
+// floatBits returns the bits of the nearest float32 or float64.
 func floatBits(x float64, n zarr.Number) uint64 {
 	if n.Bytes == 4 {
 		return uint64(math.Float32bits(float32(x)))
@@ -138,8 +138,8 @@ func floatBits(x float64, n zarr.Number) uint64 {
 	return math.Float64bits(x)
 }
 
-// cast is x as a number of that type. What does not fit depends on the machine elsewhere, and
-// is an error.
+// cast converts x to a number type. A value that does not fit is an error; elsewhere the result
+// depends on the machine.
 func cast(x float64, n zarr.Number) (uint64, error) {
 	if n.Kind == 'f' {
 		return floatBits(x, n), nil

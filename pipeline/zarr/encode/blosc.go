@@ -6,17 +6,17 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// defaultBlockBytes is between what c-blosc takes for lz4 and for zstd.
+// defaultBlockBytes is between c-blosc's block sizes for lz4 and for zstd.
 const defaultBlockBytes = 256 << 10
 
-// Flags of a buffer of blosc, and the numbers of its codecs, which are its upper three bits.
+// Flags of a blosc buffer; the upper three bits are the number of its codec.
 const (
 	bloscShuffled = 0x01
 	bloscLZ4      = 1 << 5
 	bloscZstd     = 4 << 5
 )
 
-// blosc makes a buffer of shuffled blocks.
+// blosc encodes a buffer of shuffled blocks.
 func (w *writer) blosc(b []byte) ([]byte, error) {
 	size := w.BlockBytes
 	if size == 0 {
@@ -54,7 +54,7 @@ func (w *writer) blosc(b []byte) ([]byte, error) {
 	return out, nil
 }
 
-// stream compresses a part of a block; what does not become smaller is stored as it is.
+// stream compresses a part of a block; if the result is not smaller, it stays uncompressed.
 func (w *writer) stream(b []byte) ([]byte, error) {
 	packed := b
 	if w.Codec == BloscZstd {
@@ -75,7 +75,7 @@ func (w *writer) stream(b []byte) ([]byte, error) {
 	return packed, nil
 }
 
-// shuffle puts the first bytes of all elements first, then the second ones, and so on.
+// shuffle puts the first bytes of all elements first, then all second bytes, and so on.
 func shuffle(b []byte, itemBytes int) []byte {
 	n := len(b) / itemBytes
 	mixed := make([]byte, len(b))

@@ -2,8 +2,8 @@
 //
 //	Array{Shape, Object, Brick, …}.Write(dir, brick)  ──►  dir/zarr.json, dir/c/0/0, …
 //
-// Objects are sharded where their edges are not those of bricks. It is written from the
-// specification (zarr-specs docs/v3 @fc7dd9c), and blosc's buffers from c-blosc's
+// Objects are sharded if their edges differ from those of bricks. The code follows the
+// specification (zarr-specs docs/v3 @fc7dd9c) and, for blosc buffers, c-blosc's
 // README_CHUNK_FORMAT.rst.
 package encode
 
@@ -26,7 +26,7 @@ import (
 // Codec is how bricks are compressed.
 type Codec string
 
-// Codecs. Those of blosc shuffle bytes.
+// The codecs. Those of blosc shuffle bytes.
 const (
 	None      Codec = "none"
 	Zstd      Codec = "zstd"
@@ -34,30 +34,31 @@ const (
 	BloscZstd Codec = "blosc-zstd"
 )
 
-// Codecs are all of them.
+// Codecs lists all codecs.
 var Codecs = []Codec{None, Zstd, BloscLZ4, BloscZstd}
 
-// Array is what is written. Edges of Object are multiples of those of Shards, each of the next one's,
-// and these of Brick's.
+// Array describes the array to write. Edges of Object are multiples of those of Shards, each of the
+// next, and the last of Brick's.
 type Array struct {
 	Shape, Object, Brick []int64
-	Shards               [][]int64 // in an object, the outermost first
-	Dims                 []string  // nil: without names
-	DataType             string    // "int16"
+	Shards               [][]int64 // in an object, outermost first
+	Dims                 []string  // nil: no names
+	DataType             string    // such as "int16"
 	ItemBytes            int
-	Fill                 any // a number; nil is 0
+	Fill                 any // a number; nil means 0
 	Codec                Codec
 	BlockBytes           int // of blosc; 0: 256 KiB
 	IndexAtStart         bool
 	NoChecksum           bool // of an index
 	Attributes           map[string]any
-	// Writers is how many objects are written at a time; brick is called by as many goroutines.
+	// Writers is how many objects are written at a time, by as many goroutines, which call brick
+	// concurrently.
 	Writers int // 0: 1
 }
 
-// Write writes the array to a directory, which it makes. brick fills in the elements of a brick,
-// little-endian and in C order, and says whether it is stored at all; its elements beyond the array's
-// edges may be anything. An object without bricks is not written.
+// Write writes the array to a directory, which it creates. brick fills in the elements of a brick,
+// little-endian and in C order, and reports whether it is stored at all; its elements beyond the
+// array's edges may be anything. An object without bricks is not written.
 func (a Array) Write(dir string, brick func(place []int64, elements []byte) bool) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -88,7 +89,7 @@ func (a Array) Write(dir string, brick func(place []int64, elements []byte) bool
 	return err
 }
 
-// objects writes the objects at places, all of which it takes.
+// objects writes the objects at places. It drains the channel even after an error.
 func (a Array) objects(dir string, brick func(place []int64, elements []byte) bool, places <-chan []int64) error {
 	w := writer{Array: a, dir: dir, brick: brick, elements: make([]byte, product(a.Brick)*int64(a.ItemBytes))}
 	var err error
@@ -154,7 +155,7 @@ func named(name string, configuration map[string]any) any {
 	return map[string]any{"name": name, "configuration": configuration}
 }
 
-// levels are the edges of what lies in each other: of objects, of shards in them, and of bricks.
+// levels returns the nested edges: those of objects, of shards in them, and of bricks.
 func (a Array) levels() [][]int64 {
 	edges := append([][]int64{a.Object}, a.Shards...)
 	if len(a.Shards) > 0 || !slices.Equal(a.Object, a.Brick) {
@@ -163,7 +164,7 @@ func (a Array) levels() [][]int64 {
 	return edges
 }
 
-// writer is one Write.
+// writer is the state of one goroutine of Write.
 type writer struct {
 	Array
 	dir      string
@@ -172,7 +173,7 @@ type writer struct {
 	zstd     *zstd.Encoder
 }
 
-// object writes the object at a place, if it has any brick.
+// object writes the object at a place, unless it has no brick.
 func (w *writer) object(place []int64) error {
 	first := make([]int64, len(place))
 	for d := range first {
@@ -189,7 +190,7 @@ func (w *writer) object(place []int64) error {
 	return os.WriteFile(path, content, 0o644)
 }
 
-// box encodes a box of the edges of a level, whose first brick is given: a shard, or a brick. It is
+// box encodes a box of the given level with the given first brick: a shard, or a brick. It returns
 // nil if no brick in it is stored.
 func (w *writer) box(level int, first []int64) ([]byte, error) {
 	edges := w.levels()
@@ -238,7 +239,7 @@ func (w *writer) box(level int, first []int64) ([]byte, error) {
 	return append(content, index...), nil
 }
 
-// indexBytes is the size of an index of so many boxes along each dimension.
+// indexBytes returns the size of an index of n boxes along each dimension.
 func (w *writer) indexBytes(n []int64) int64 {
 	bytes := 16 * product(n)
 	if !w.NoChecksum {
