@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// ByPath gives the numbers of shards in dataset order: that of the bytes of their paths. These
-// begin alike in most datasets, so those bytes are compared first in which they begin to differ.
+// ByPath returns the indices of shards in dataset order, which is the byte order of their paths.
+// Paths start alike in most datasets, so the bytes after the common prefix are compared first.
 func ByPath(shards []Shard) []uint32 {
 	type numbered struct {
-		first  uint64 // bytes behind the common beginning
+		first  uint64 // bytes after the common prefix
 		number uint32
 	}
 	list := make([]numbered, len(shards))
@@ -35,7 +35,7 @@ func ByPath(shards []Shard) []uint32 {
 	return order
 }
 
-// commonBytes is how many bytes all paths begin with.
+// commonBytes returns the length of the common prefix of all paths.
 func commonBytes(shards []Shard) (n int) {
 	if len(shards) == 0 {
 		return 0

@@ -1,12 +1,12 @@
-// Package growing decides, for a dataset that shards arrive in and leave, which files are
-// shards by now and which shards the next epoch is of. It is pure: it knows files by what
-// a look at them says, and reads nothing.
+// Package growing decides, for a dataset whose shards change, which files are complete shards and
+// which shards the next epoch has. It is pure: it works on file attributes that the caller
+// observed, and reads nothing.
 //
-//	looks at files ──Settling──► files that nobody is writing any more
+//	looks at files ──Settling──► files that no process writes any more
 //	settled shards ──Newest──► newest first ──Window──► the shards of the next epoch
 //	these, and those of the epoch before ──News, Pace──► is it time for it?
 //
-// What is newest follows from names or times alone, never from when a file was seen, and
-// a window from the shards and itself: so two nodes that see the same files choose the
-// same shards.
+// Which shards are newest depends only on names or times, never on when a file was seen, and a
+// window only on the shards and its setting: so two nodes that see the same files choose the same
+// shards.
 package growing

@@ -7,20 +7,22 @@ import (
 )
 
 var (
-	// ErrNotYet is wrapped by errors about an epoch that is not there yet: too little is new.
+	// ErrNotYet is wrapped by errors about an epoch that can't start yet, because there is too
+	// little new data.
 	ErrNotYet = errors.New("it is not there yet")
-	// ErrNoEpoch is wrapped by errors about an epoch that does not exist: it comes after the
-	// next one, or the run directory does not have it.
+	// ErrNoEpoch is wrapped by errors about an epoch that does not exist: it comes after the next
+	// one, or the run directory does not have it.
 	ErrNoEpoch = errors.New("it does not exist")
 )
 
-// NotYetError says that the next epoch is not there yet. It is an ErrNotYet.
+// NotYetError means that the next epoch can't start yet. It wraps ErrNotYet.
 type NotYetError struct {
 	Epoch uint64
-	// Have of Needed are new. Where Needed has no N, the error says no more than that.
+	// Have is how much is new, and Needed how much must be. If Needed.N is 0, the message leaves
+	// both out.
 	Have   uint64
 	Needed Amount
-	// Empty says that there are no records at all.
+	// Empty means that there are no records at all.
 	Empty bool
 }
 
@@ -36,10 +38,10 @@ func (e *NotYetError) Error() string {
 
 func (e *NotYetError) Unwrap() error { return ErrNotYet }
 
-// NoEpochError says that an epoch does not exist. It is an ErrNoEpoch.
+// NoEpochError means that an epoch does not exist. It wraps ErrNoEpoch.
 type NoEpochError struct {
 	Epoch uint64
-	// At says where the run is, in words.
+	// At describes in words which epoch the run is at.
 	At string
 }
 
@@ -49,7 +51,7 @@ func (e *NoEpochError) Error() string {
 
 func (e *NoEpochError) Unwrap() error { return ErrNoEpoch }
 
-// Grouped writes a number with a space between thousands.
+// Grouped formats a number with a space between thousands.
 func Grouped(n uint64) string {
 	text := strconv.FormatUint(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {

@@ -33,10 +33,10 @@ func TestNamesAreSortedByTheNumbersInThem(t *testing.T) {
 		{"training.20241231-1217.tar", "training.20241231-117.tar", "training.20240101-9999.tar"},
 		{"b/x-2.tar", "a/x-2.tar", "c/x-1.tar"}, // base names first, then whole paths
 		{"a/a10b9", "a/a10b2", "a/a10", "a/a2b100"},
-		{"ab", "a1", "a"},                    // a letter is after a digit; the shorter one is older
-		{"a8", "a08", "a07", "a007"},         // equal numbers: by their paths
+		{"ab", "a1", "a"},                    // letters sort after digits; a shorter name is older
+		{"a8", "a08", "a07", "a007"},         // equal numbers: by path
 		{"x99999999999999999999999", "x100"}, // numbers of any length
-		{"é2", "é1"},                         // bytes, whatever they mean
+		{"é2", "é1"},                         // bytes, whatever they encode
 	} {
 		shards := named(want...)
 		rand.New(rand.NewPCG(1, 1)).Shuffle(len(shards), func(i, j int) { shards[i], shards[j] = shards[j], shards[i] })
@@ -45,7 +45,7 @@ func TestNamesAreSortedByTheNumbersInThem(t *testing.T) {
 	}
 }
 
-// The order of names is one order, whatever they were sorted from.
+// The order of names is total: it does not depend on the order before sorting.
 func TestTheOrderOfNamesIsTotal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringOfN(rapid.RuneFrom([]rune("0129ab.-")), 1, 6, -1)
@@ -57,7 +57,7 @@ func TestTheOrderOfNamesIsTotal(t *testing.T) {
 		Newest(one, by)
 		Newest(other, by)
 		require.Equal(t, one, other)
-		// Any two of them stand as they would alone.
+		// Any two of them are in the same order as if sorted alone.
 		i, j := r.IntN(len(one)), r.IntN(len(one))
 		two := []Shard{one[max(i, j)], one[min(i, j)]}
 		Newest(two, by)
@@ -102,11 +102,11 @@ func TestWindowsAreWholeShardsUpToTheAmount(t *testing.T) {
 	}
 }
 
-// someday is after the times of all shards of tests.
+// someday is later than the times of all shards in tests.
 var someday = time.Unix(0, 100*time.Hour.Nanoseconds())
 
-// A shard whose time is still to come is in the window, and leaves no other one out that would be there
-// without it.
+// A shard whose time is in the future is in the window, and excludes no other shard that would be
+// in it otherwise.
 func TestAClockThatIsAheadEmptiesNoWindow(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	at := func(path string, d time.Duration) Shard {
@@ -151,8 +151,8 @@ func TestEnoughIsWhatIsAskedFor(t *testing.T) {
 	require.Equal(t, math.Inf(1), Uses(1, 0))
 }
 
-// A file is settled once nobody has written it between two equal looks a second apart, or
-// where that can't be told once it has stayed as it is.
+// A file is settled once no process has written it between two equal looks a second apart, or, if
+// that is unknown, once it has stayed unchanged for Quiet.
 func TestAFileIsNoShardWhileItIsWritten(t *testing.T) {
 	at := time.Unix(1000, 0)
 	after := func(d time.Duration) time.Time { return at.Add(d) }
@@ -187,7 +187,7 @@ func TestAFileIsNoShardWhileItIsWritten(t *testing.T) {
 	}
 }
 
-// Who looks again when told to does not look often, and finds the file settled at last.
+// A caller that looks again after wait does so only a few times, and then finds the file settled.
 func TestLooksAreAskedForWhenTheyMayTell(t *testing.T) {
 	s, now := Settling{Quiet: NetworkSettle}, time.Unix(5, 0)
 	for looks := 1; ; looks++ {
@@ -222,7 +222,7 @@ func TestADamagedFileIsLookedIntoLessAndLess(t *testing.T) {
 	require.False(t, d.Again(changed, at.Add(time.Minute-1)))
 }
 
-// Sorting by first numbers at once changes nothing: any names compare as compareNames does.
+// Sorting by first numbers is only an optimization: the result is the order of compareNames.
 func TestNewestSortsAsNamesCompare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SliceOf(rapid.StringMatching(`[ab]{0,2}(0{0,2}[0-9]{1,3}|[0-9]{18,21})?[.a]?[0-9]{0,2}`)).Draw(t, "names")
@@ -256,8 +256,8 @@ func TestPathsAreInTheOrderOfTheirBytes(t *testing.T) {
 	})
 }
 
-// More shards than a window has are never new; of units and records an epoch may have more than
-// the window asks for, as shards are taken whole.
+// An epoch can't have more new shards than its window; it may have more units and records than the
+// window asks for, because shards are taken whole.
 func TestNoMoreShardsThanAWindowHasCanBeAskedFor(t *testing.T) {
 	for _, c := range []struct {
 		window, minNew string

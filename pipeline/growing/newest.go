@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// Shard is a settled shard, as far as a window goes by it.
+// Shard has the attributes of a settled shard that a window depends on.
 type Shard struct {
 	Path                  string // relative to the dataset's root
 	ModTimeNanos          int64
-	Records, Units, Bytes uint64 // Units are from an entry point to the next; Bytes are decoded
+	Records, Units, Bytes uint64 // Units are runs of records from one entry point to the next; Bytes are decoded
 }
 
-// By is what makes a shard newer than another.
+// By is the criterion by which a shard is newer than another.
 type By string
 
 const (
-	ByName By = "name" // the numbers in base names, and the rest byte by byte
+	ByName By = "name" // the numbers in base names, and everything else byte by byte
 	ByTime By = "mtime"
 )
 
@@ -40,7 +40,7 @@ func Newest(shards []Shard, by By) {
 		x, y := shards[b.at].Path, shards[a.at].Path
 		return cmp.Or(compareNames(base(x), base(y)), strings.Compare(x, y))
 	})
-	for i := range keys { // in place, from hole to hole
+	for i := range keys { // permute in place, cycle by cycle
 		if keys[i].at == uint32(i) {
 			continue
 		}
@@ -53,17 +53,17 @@ func Newest(shards []Shard, by By) {
 	}
 }
 
-// key is what a shard's name says at first: most differ in their first number. It is small,
-// as sorting half a million of them is mostly moving them.
+// key is the part of a shard's name that is compared first: most names differ in their first
+// number. It is small, because sorting half a million keys is mostly moving them.
 type key struct {
 	number uint64 // the first one
-	text   uint32 // which text comes before it; 0: there is no number of at most 19 digits
-	at     uint32 // among the shards
+	text   uint32 // index of the text before it; 0: no number of at most 19 digits
+	at     uint32 // index of the shard
 }
 
 func keysOf(shards []Shard) []key {
 	keys := make([]key, len(shards))
-	texts := map[string]uint32{} // those before numbers
+	texts := map[string]uint32{} // texts before numbers
 	last, lastText := "", uint32(0)
 	for i := range shards {
 		keys[i].at = uint32(i)
@@ -79,7 +79,7 @@ func keysOf(shards []Shard) []key {
 		for _, d := range []byte(name[n : n+count]) {
 			keys[i].number = 10*keys[i].number + uint64(d-'0')
 		}
-		if text := name[:n]; text != last || lastText == 0 { // most are as the one before
+		if text := name[:n]; text != last || lastText == 0 { // most are the same as the previous one
 			last, lastText = text, texts[text]
 			if lastText == 0 {
 				lastText = uint32(len(texts) + 1)
@@ -91,7 +91,7 @@ func keysOf(shards []Shard) []key {
 	return keys
 }
 
-// base is path.Base, faster for paths of files.
+// base is path.Base, but faster for paths of files.
 func base(p string) string {
 	if name := p[strings.LastIndexByte(p, '/')+1:]; name != "" {
 		return name
@@ -101,9 +101,8 @@ func base(p string) string {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// compareNames compares names byte by byte, but two runs of digits that begin at the same
-// place by the numbers that they write. A name that is the beginning of another comes
-// before it.
+// compareNames compares names byte by byte, except that two runs of digits at the same position are
+// compared as numbers. A name that is a prefix of another comes before it.
 func compareNames(a, b string) int {
 	for a != "" && b != "" {
 		m, n := digits(a), digits(b)
@@ -122,7 +121,7 @@ func compareNames(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// digits is how many a name begins with.
+// digits returns the number of digits at the start of a name.
 func digits(name string) int {
 	n := 0
 	for n < len(name) && isDigit(name[n]) {
@@ -137,14 +136,14 @@ func compareNumbers(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
-// UnfinishedReason is why a file is left out that is not Finished.
+// UnfinishedReason is why a file that is not Finished is left out.
 const UnfinishedReason = "its name is that of a file that is being written"
 
-// unfinished are the ends of names that programs give to files which they are writing.
+// unfinished are the suffixes that programs add to the names of files while they write them.
 var unfinished = []string{".tmp", ".part", ".partial", "~", "._COPYING_"}
 
-// Finished says whether a file of that name may be a shard: its name does not say that it
-// is still being written.
+// Finished reports whether a file of that name may be a shard: its name does not mark it as being
+// written.
 func Finished(name string) bool {
 	return !slices.ContainsFunc(unfinished, func(end string) bool { return strings.HasSuffix(name, end) })
 }

@@ -4,48 +4,49 @@ import (
 	"time"
 )
 
-// Look is what was seen of a file.
+// Look is the state of a file at one look.
 type Look struct {
 	SizeBytes    int64
 	ModTimeNanos int64
 	Inode        uint64
-	// Written says that somebody has it open for writing, Unknown that this can't be
-	// told there.
+	// Written means that a process has it open for writing, Unknown that this can't be determined
+	// on its file system.
 	Written, Unknown bool
 }
 
-// same says whether a file may be the one that it was.
+// same reports whether a file may be unchanged between two looks.
 func (l Look) same(other Look) bool {
 	return l.SizeBytes == other.SizeBytes && l.ModTimeNanos == other.ModTimeNanos && l.Inode == other.Inode
 }
 
 const (
-	// settleLooks is how far apart two equal looks are at a file that nobody writes.
+	// settleLooks is the time between two equal looks after which a file that no process writes is
+	// settled.
 	settleLooks = time.Second
-	// DefaultSettle and NetworkSettle are for how long a file has to stay as it is where
-	// it can't be told whether somebody writes it. Attributes of files on network file
-	// systems are up to a minute old.
+	// DefaultSettle and NetworkSettle are how long a file must stay unchanged if it is unknown
+	// whether a process is writing it. On network file systems, attributes of files can be up to a
+	// minute old.
 	DefaultSettle = 30 * time.Second
 	NetworkSettle = 70 * time.Second
 )
 
-// Settling follows the files that are not settled yet. It is not for concurrent use. The
-// zero value, with Quiet set, follows none.
+// Settling tracks the files that are not settled yet. It must not be used concurrently. The zero
+// value, with Quiet set, tracks none.
 type Settling struct {
-	// Quiet is for how long a file has to stay as it is, where it can't be told whether
-	// somebody writes it.
+	// Quiet is how long a file must stay unchanged if it is unknown whether a process is writing
+	// it.
 	Quiet time.Duration
 	files map[string]*settlingFile
 }
 
 type settlingFile struct {
 	look  Look
-	since time.Time // it has been as it is
-	free  time.Time // nobody has written it since; zero: somebody did, or it can't be told
+	since time.Time // when it last changed
+	free  time.Time // since when no process writes it; zero: one does, or that is unknown
 }
 
-// See takes in a look at a file, and says whether it is settled: then it is not followed
-// any more. Where it is not, wait is when it should be looked at again.
+// See records a look at a file, and reports whether it is settled: then it is no longer tracked. If
+// not, the next look should be after wait.
 func (s *Settling) See(path string, l Look, now time.Time) (settled bool, wait time.Duration) {
 	f := s.files[path]
 	if f == nil || !f.look.same(l) {
@@ -78,25 +79,24 @@ func (s *Settling) See(path string, l Look, now time.Time) (settled bool, wait t
 	return true, 0
 }
 
-// Forget ends with a file that is not there any more.
+// Forget stops tracking a file that no longer exists.
 func (s *Settling) Forget(path string) {
 	if delete(s.files, path); len(s.files) == 0 {
-		s.files = nil // a map keeps the room for as many as it has ever had
+		s.files = nil // a map never shrinks
 	}
 }
 
-// Len is how many files are followed.
+// Len returns the number of files tracked.
 func (s *Settling) Len() int { return len(s.files) }
 
 const (
 	firstRetry = time.Minute
 	lastRetry  = time.Hour
-	// AdmitAfter is how long a damaged file stays as it is before it is taken for one
-	// that will not change.
+	// AdmitAfter is how long a damaged file must stay unchanged before it is assumed to be final.
 	AdmitAfter = 10 * time.Minute
 )
 
-// Damaged is a settled file that could not be indexed: it may not be whole yet.
+// Damaged is a settled file that could not be indexed: it may not be complete yet.
 type Damaged struct {
 	look  Look
 	since time.Time
@@ -105,8 +105,8 @@ type Damaged struct {
 	tries int
 }
 
-// See takes in that a file, as a look has it, was damaged, and says whether that is to be
-// told: it is told once for each state that a file is in.
+// See records that a file in the state of l was damaged, and reports whether that should be logged:
+// once for each state of a file.
 func (d *Damaged) See(l Look, now time.Time) (first bool) {
 	if first = d.tries == 0 || !d.look.same(l); first {
 		*d = Damaged{look: l, since: now}
@@ -117,16 +117,16 @@ func (d *Damaged) See(l Look, now time.Time) (first bool) {
 	return first
 }
 
-// Again says whether a file is to be looked into once more: it has changed, or some time
-// has passed: a minute, two, and so on up to an hour.
+// Again reports whether indexing a file should be tried again: it has changed, or some time has
+// passed: a minute, then two, and so on up to an hour.
 func (d *Damaged) Again(l Look, now time.Time) bool { return !d.look.same(l) || !now.Before(d.again) }
 
-// Next is when a file is to be looked into once more that does not change.
+// Next returns when indexing an unchanged file should be tried again.
 func (d *Damaged) Next() time.Time { return d.again }
 
-// AdmitAt is when a damaged file that stays as it is has done so for long enough.
+// AdmitAt returns when a damaged file will have been unchanged for AdmitAfter.
 func (d *Damaged) AdmitAt() time.Time { return d.since.Add(AdmitAfter) }
 
-// Admit says whether a file has been as it is for so long that its damage is left out,
-// where the user wants that.
+// Admit reports whether a file has been unchanged for so long that its damaged records may be
+// skipped, if the user allows that.
 func (d *Damaged) Admit(now time.Time) bool { return now.Sub(d.since) >= AdmitAfter }

@@ -10,28 +10,28 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Measure is what amounts of a dataset are counted in.
+// Measure is the unit for amounts of a dataset.
 type Measure string
 
 const (
 	All     Measure = "all"
-	Units   Measure = "units" // from an entry point of a shard to the next; lc0: games
+	Units   Measure = "units" // runs of records from one entry point of a shard to the next; lc0: games
 	Records Measure = "records"
 	Shards  Measure = "shards"
 	Bytes   Measure = "bytes" // decoded
 	Age     Measure = "age"   // nanoseconds between modification times
 )
 
-// Window is how much of a dataset an epoch is of: the newest shards, up to the first one
-// with which they are N or more. The zero value is All.
+// Window is the size of an epoch: the newest shards, up to and including the first one that brings
+// the total to N or more. The zero value is All.
 type Window struct {
 	Measure Measure
 	N       uint64
-	text    string // as it was written
+	text    string // as given by the user
 }
 
-// ParseWindow reads "all", "500000units", "…records", "…shards", a size such as 100GiB, or
-// a duration such as 72h.
+// ParseWindow parses "all", "500000units", "…records", "…shards", a size such as 100GiB, or a
+// duration such as 72h.
 func ParseWindow(text string) (Window, error) {
 	if text == "" || text == string(All) {
 		return Window{Measure: All, text: string(All)}, nil
@@ -48,7 +48,7 @@ func ParseWindow(text string) (Window, error) {
 	return Window{}, fmt.Errorf("%q is not a window: write all, or an amount such as 500000units, 1000000records, 60shards, 100GiB (decoded) or 72h", text)
 }
 
-// parseCount reads a number above 0 and what it is of.
+// parseCount parses a number above 0 and its unit.
 func parseCount(text string) (n uint64, measure Measure, ok bool) {
 	for _, measure := range []Measure{Units, Records, Shards} {
 		if digits, ok := strings.CutSuffix(text, string(measure)); ok {
@@ -59,7 +59,7 @@ func parseCount(text string) (n uint64, measure Measure, ok bool) {
 	return 0, "", false
 }
 
-// String is the window as it was written.
+// String returns the window as given.
 func (w Window) String() string {
 	if w.text == "" {
 		return string(All)
@@ -67,7 +67,7 @@ func (w Window) String() string {
 	return w.text
 }
 
-// of is how much a shard is.
+// of returns the amount that a shard counts for.
 func (m Measure) of(s *Shard) uint64 {
 	switch m {
 	case Units:
@@ -82,9 +82,9 @@ func (m Measure) of(s *Shard) uint64 {
 	return 0
 }
 
-// Choose gives the shards of a window, of shards that are sorted by Newest: a part of
-// their slice. Whole shards are chosen alone, so the last one may reach beyond N. now is the time here,
-// which a time that another machine gave is held against.
+// Choose returns the shards of a window, from shards that are sorted by Newest; the result may
+// share their slice. Only whole shards are chosen, so the last one may exceed N. now is the local
+// time, which is compared with times that another machine may have set.
 func (w Window) Choose(newest []Shard, now time.Time) []Shard {
 	switch w.Measure {
 	case "", All:
@@ -104,12 +104,12 @@ func (w Window) Choose(newest []Shard, now time.Time) []Shard {
 // aheadNanos is how far the clocks of two machines may differ.
 const aheadNanos = int64(10 * time.Second)
 
-// IsAhead reports whether a shard's time is still to come, at a time here.
+// IsAhead reports whether a shard's time is in the future, by the local time now.
 func (s *Shard) IsAhead(now time.Time) bool { return s.ModTimeNanos > now.UnixNano()+aheadNanos }
 
-// chooseByAge gives those whose times are within N of the latest one, or after it. A time that is still
-// to come is not the latest one, unless all are: a single clock that is ahead would leave all other
-// shards out. Sorted by name they need not stand together.
+// chooseByAge returns the shards whose times are within N of the latest one, or after it. A time in
+// the future does not count as the latest one, unless all are: a single clock that is ahead would
+// exclude all other shards. If sorted by name, the chosen shards need not be adjacent.
 func (w Window) chooseByAge(newest []Shard, now time.Time) (chosen []Shard) {
 	last, ahead := int64(math.MinInt64), int64(math.MinInt64)
 	for i := range newest {
@@ -130,13 +130,13 @@ func (w Window) chooseByAge(newest []Shard, now time.Time) (chosen []Shard) {
 	return chosen
 }
 
-// Amount is how much has to be new before an epoch is there.
+// Amount is how much must be new before an epoch can start.
 type Amount struct {
 	Measure Measure // Units, Records or Shards
 	N       uint64  // 0: nothing
 }
 
-// ParseAmount reads "0", or a number of units, records or shards.
+// ParseAmount parses "0", or a number of units, records or shards.
 func ParseAmount(text string) (Amount, error) {
 	if n, measure, ok := parseCount(text); ok {
 		return Amount{measure, n}, nil
@@ -147,8 +147,9 @@ func ParseAmount(text string) (Amount, error) {
 	return Amount{}, fmt.Errorf("%q is not an amount: write 0, or such as 40000units, 100000records or 5shards", text)
 }
 
-// Within says why so much can never be new in an epoch of a window, nil where it can. Of units
-// and records an epoch may have more than the window asks for, as shards are taken whole.
+// Within returns an error if an epoch of window w can never have that much new data, otherwise nil.
+// Because shards are taken whole, an epoch may have more units and records than the window asks
+// for.
 func (a Amount) Within(w Window) error {
 	if a.Measure != Shards || w.Measure != Shards || a.N <= w.N {
 		return nil
@@ -156,7 +157,7 @@ func (a Amount) Within(w Window) error {
 	return fmt.Errorf("--min-new %s with --window %s would wait forever: an epoch never has more than %s shards: lower --min-new to that, or widen --window", a, w, Grouped(w.N))
 }
 
-// String is the amount as ParseAmount reads it.
+// String returns the amount in the syntax of ParseAmount.
 func (a Amount) String() string {
 	if a.N == 0 {
 		return "0"
@@ -164,15 +165,15 @@ func (a Amount) String() string {
 	return strconv.FormatUint(a.N, 10) + string(a.Measure)
 }
 
-// News is what one set of shards has that another has not.
+// News is the difference between one set of shards and an earlier one.
 type News struct {
 	NewShards, NewRecords, NewUnits, GoneShards uint64
 }
 
-// Enough says whether so much is new.
+// Enough reports whether n has the amount.
 func (a Amount) Enough(n News) bool { return a.Has(n) >= a.N }
 
-// Has is how much of what an amount counts is new.
+// Has returns how much is new, in the amount's measure.
 func (a Amount) Has(n News) uint64 {
 	switch a.Measure {
 	case Units:
@@ -185,6 +186,6 @@ func (a Amount) Has(n News) uint64 {
 	return 0
 }
 
-// Uses is how often a record is used in the long run, where an epoch has samples records
-// and brings newRecords that are new; +Inf where it brings none.
+// Uses returns how often a record is used in the long run, if each epoch has samples records of
+// which newRecords are new; +Inf if none are.
 func Uses(samples, newRecords uint64) float64 { return float64(samples) / float64(newRecords) }
