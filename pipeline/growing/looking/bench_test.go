@@ -14,8 +14,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// What it costs to look at everything, a file: the first time, of files that an index knows,
-// and again; and how much memory a file takes.
+// BenchmarkLookAtEverything measures the time per file of a look at everything: the first time, for
+// files that an index knows, and again; and the memory per file.
 func BenchmarkLookAtEverything(b *testing.B) {
 	const files = 100_000
 	root := b.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// churn does so many things below a directory that programs do there.
+// churn makes the given number of changes below a directory, of the kinds that programs make.
 func churn(t *testing.T, root string, steps int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, uint64(steps)))
@@ -45,7 +45,7 @@ func churn(t *testing.T, root string, steps int) {
 	}
 }
 
-// walk lists the shards that are there.
+// walk returns the shards that exist.
 func walk(t *testing.T, root string) (paths []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -1,26 +1,27 @@
-// Package looking follows the files below a directory: it says which are settled, which
-// have changed, and which are gone, while programs write, move and delete there.
+// Package looking watches the files below a directory while programs write, move and delete there:
+// it reports which files are settled, which have changed, and which are gone.
 //
 //	hints (inotify)  ─► names to look at ─┐
 //	every Poll       ─► changed directories ├─► stat ─► Settling ─► Settled, Gone
 //	every 10 minutes ─► everything        ─┘
 //
-// What is there is what a look finds. A hint only says where to look, so a hint that is
-// lost costs time, and never a file: the kernel says that some were lost, and then
-// everything is looked at; and every ten minutes in any case. Where the kernel reports
-// nothing (network file systems), or has no watches left, directories whose modification
-// time has changed are listed again every Poll. So are those behind symbolic links, as a
-// directory has one watch and may have several names, and so is the root when another directory
-// has its name: nothing is reported of that while somebody has the old one open.
+// Only a look at the file system decides what exists. A hint only tells where to look, so a lost
+// hint costs time, but never a file: the kernel reports that hints were lost, and then everything
+// is looked at; everything is looked at every ten minutes in any case. If the kernel reports
+// nothing (network file systems), or has no watches left, directories whose modification time has
+// changed are listed again every Poll. So are those reached through symbolic links, because a
+// directory has only one watch but may have several names, and so is the root after it was replaced
+// by another directory: while a process has the old one open, the replacement is not reported.
 //
-// A file is settled when nobody has it open for writing and it stays as it is for a second
-// (a lease says so, fcntl(2)); where there are no leases, when it stays as it is for the
-// time Settle. See growing.Settling.
+// A file is settled when no process has it open for writing (determined with a lease, fcntl(2)) and
+// it stays unchanged for a second; without leases, when it stays unchanged for the time Settle. See
+// growing.Settling.
 //
 //	looker.go  opening, the goroutine, Scan, Status
 //	step.go    what is due when
-//	tree.go    directories: what they had, what they have
+//	tree.go    directories: their entries at the last listing, and now
 //	look.go    a look at one file
+//	left.go    names that are left out
 //
-// Kept are about 150 bytes a file.
+// It takes about 150 bytes of memory per file.
 package looking

@@ -5,14 +5,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// left is a name that LeftOut was told of.
+// left is a name that was reported to LeftOut.
 type left struct {
-	path   string // as it was told
+	path   string // as reported
 	reason string
-	round  uint32 // the last listing that it was in
+	round  uint32 // the last listing that had it
 }
 
-// whyNot returns why a file is left out that is not wanted; "" where the dataset does not name it.
+// whyNot returns why an unwanted file is left out; "" if the dataset's name does not cover it.
 func (l *Looker) whyNot(name, path string) string {
 	if !growing.Finished(name) {
 		return growing.UnfinishedReason
@@ -23,7 +23,7 @@ func (l *Looker) whyNot(name, path string) string {
 	return l.config.LeavesOut(path)
 }
 
-// hidden looks whether a name is there that begins with a dot.
+// hidden reports a name that begins with a dot, if it still exists.
 func (l *Looker) hidden(d *directory, name string, round uint32) {
 	if l.config.LeftOut == nil {
 		return
@@ -40,7 +40,7 @@ func (l *Looker) hidden(d *directory, name string, round uint32) {
 	}
 }
 
-// leaveOut tells that a name is left out, once, or that it is not any more where reason is "".
+// leaveOut reports, once, that a name is left out, or that it no longer is if reason is "".
 func (l *Looker) leaveOut(d *directory, name, path, reason string, round uint32) {
 	if l.config.LeftOut == nil {
 		return

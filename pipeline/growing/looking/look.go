@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// seen is what a path is.
+// seen is the result of a look at a path.
 type seen struct {
 	identity.Attributes
 	traits filesystem.Traits
@@ -22,8 +22,8 @@ type seen struct {
 
 func (l *Looker) full(path string) string { return filepath.Join(l.config.Root, path) }
 
-// stat looks at a path. Links are followed, but by follow: a link to a directory is none.
-// The server of a network file system is asked.
+// stat looks at a path. If follow is false, a symbolic link itself is described, even one to a
+// directory. On network file systems the server is asked, not a cache.
 func (l *Looker) stat(path string, follow bool) (seen, error) {
 	full := l.full(path)
 	flags := unix.AT_STATX_SYNC_AS_STAT
@@ -80,12 +80,12 @@ func lookOf(o storage.Object) growing.Look {
 	return growing.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
 }
 
-// wants says whether a file may be a shard by its name.
+// wants reports whether a file may be a shard, judging by its name.
 func (l *Looker) wants(name, path string) bool {
 	return growing.Finished(name) && l.config.Match(path, false)
 }
 
-// quiet is how long a file has to stay as it is where there are no leases.
+// quiet returns how long a file must stay unchanged if there are no leases.
 func (l *Looker) quiet(t filesystem.Traits) time.Duration {
 	switch {
 	case l.config.Settle > 0:
@@ -96,5 +96,5 @@ func (l *Looker) quiet(t filesystem.Traits) time.Duration {
 	return growing.DefaultSettle
 }
 
-// gone says that there is nothing under a path.
+// gone reports whether err means that nothing exists under the path.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }

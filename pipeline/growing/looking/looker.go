@@ -13,92 +13,93 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/local/hints"
 )
 
-// DefaultPoll is how often directories are looked at that nothing is reported of.
+// DefaultPoll is how often directories without change reports are looked at.
 const DefaultPoll = 30 * time.Second
 
-// Config says what is looked at, and who is told. Functions are called by one goroutine at
-// a time, and must not call the looker. While they run nothing is looked at.
+// Config configures a Looker. Its functions are called by one goroutine at a time, and must not
+// call the looker. Nothing is looked at while they run.
 type Config struct {
-	// Root is the directory below which files are looked for; an absolute path.
+	// Root is the directory to watch; an absolute path.
 	Root string
-	// Match says whether a file may be a shard, or a directory have some, by its path
-	// relative to Root. Hidden names, and those of unfinished files, are not asked about.
+	// Match reports whether a file may be a shard, or a directory may have some, by its path
+	// relative to Root. It is not called for hidden names and those of unfinished files.
 	Match func(path string, isDir bool) bool
-	// LeftOut is told of a name that is left out, and why: one that Match refuses and LeavesOut
-	// has a reason for, one that is hidden, that of an unfinished file, or of a link that leads
-	// back. reason is "" once it is not there any more. The path of a directory ends in '/'. Both
-	// may be nil. At most storage.MaxOmitted are told.
+	// LeftOut is called with a name that is left out, and the reason: a name that Match rejects and
+	// for which LeavesOut returns a reason, a hidden one, that of an unfinished file, or that of a
+	// link that leads back. It is called again with reason "" once the name no longer exists. The
+	// path of a directory ends in '/'. Both functions may be nil. At most storage.MaxOmitted names
+	// are reported.
 	LeftOut   func(path, reason string)
 	LeavesOut func(path string) (reason string)
-	// Known says that a file was seen settled before just as it is now: it is not waited
-	// for. It may be nil.
+	// Known reports whether a file was already settled in this exact state before: then there is no
+	// wait. It may be nil.
 	Known func(o storage.Object) bool
-	// Settled is told of a file that nobody writes any more, also once more after it has
-	// changed; Gone of a path that it was told of and that is not there, or is not settled
-	// any more.
+	// Settled is called with a file that no process writes any more, and again after it has
+	// changed; Gone with a path that was reported as settled, and that no longer exists or is no
+	// longer settled.
 	Settled func(o storage.Object)
 	Gone    func(path string)
-	// Settle is how long a file has to stay as it is where leases say nothing; 0 is
+	// Settle is how long a file must stay unchanged if there are no leases; 0 is
 	// growing.DefaultSettle, or NetworkSettle on network file systems.
 	Settle time.Duration
-	// Poll is how often directories without reports are looked at; 0 is DefaultPoll.
+	// Poll is how often directories without change reports are looked at; 0 is DefaultPoll.
 	Poll time.Duration
-	// NoChangeTimes leaves Version.ChangeTimeNanos out, which changes whenever a file gets
-	// another name: where somebody makes hard links to it.
+	// NoChangeTimes leaves Version.ChangeTimeNanos unset. Set it if hard links to the files are
+	// made: a new link changes the change time.
 	NoChangeTimes bool
-	// NoHints: do without inotify.
+	// NoHints disables inotify.
 	NoHints bool
 	Log     *slog.Logger
 }
 
-// Status is what a looker says about itself.
+// Status is the state of a looker.
 type Status struct {
-	// Watch is "inotify" where everything is reported, else "poll". Why says why not.
+	// Watch is "inotify" if all changes are reported, else "poll", and Why is the reason for that.
 	Watch, Why string
-	// Files are settled, Settling not yet.
+	// Files is the number of settled files, Settling of those that are not yet.
 	Files, Settling int
 	// Overflows is how often the kernel lost reports.
 	Overflows uint64
-	// Scan is how long it took to look at everything for the last time.
+	// Scan is how long the last look at everything took.
 	Scan time.Duration
-	// Replaced is when the root was found to be another directory than before; zero for never, or where
-	// it is the one again that it was at first.
+	// Replaced is when the root was found to be a different directory than before; zero if never,
+	// or if it is the original directory again.
 	Replaced time.Time
-	// Err is what was wrong with the directories the last time: files may be missing.
+	// Err is the error of the last look at the directories: files may be missing.
 	Err error
 }
 
-// Looker follows the files below a directory until it is closed. Its methods may be called
-// at the same time.
+// Looker watches the files below a directory until it is closed. Its methods may be called
+// concurrently.
 type Looker struct {
 	config Config
-	hints  *hints.Watcher // nil without
+	hints  *hints.Watcher // nil without inotify
 	scans  chan chan error
 	stop   context.CancelFunc
 	done   chan struct{}
 
-	// Of the goroutine alone.
+	// Owned by the goroutine.
 	root     *directory
 	never    *identity.Never
 	entered  identity.Entered
-	round    uint32 // of listings
+	round    uint32 // number of listings so far
 	settled  int
-	left     int // names that LeftOut was told of
+	left     int // number of names reported to LeftOut
 	systems  identity.Systems
 	settling growing.Settling
 	due      dueFiles
-	troubled map[string]error // directories that could not be looked at
-	loops    map[string]bool  // paths that lead back, which were logged
+	troubled map[string]error // directories that could not be listed
+	loops    map[string]bool  // paths that lead back and were logged
 	agenda   agenda
-	first    [2]uint64 // device and inode of the root when it was listed first
+	first    [2]uint64 // device and inode of the root at its first listing
 
 	mu     sync.Mutex
 	status Status
 }
 
-// Open looks at everything below c.Root, and goes on looking. An error means that something
-// can't be looked at, so that files may be missing; later such errors are in Status, and
-// those of Scan, and are tried again.
+// Open looks at everything below c.Root, and then keeps watching. It returns an error if something
+// can't be looked at, so that files may be missing. Later errors of this kind are in Status and
+// returned by Scan, and the look is repeated.
 func Open(ctx context.Context, c Config) (*Looker, error) {
 	if c.Poll == 0 {
 		c.Poll = DefaultPoll
@@ -134,7 +135,7 @@ func Open(ctx context.Context, c Config) (*Looker, error) {
 func (l *Looker) begin(ctx context.Context) error {
 	now := time.Now()
 	l.root = &directory{}
-	_ = l.list(ctx, l.root, now) // tell has it
+	_ = l.list(ctx, l.root, now) // tell returns the error
 	l.agenda = agenda{poll: now.Add(l.config.Poll), everything: now.Add(everythingEvery)}
 	l.mu.Lock()
 	l.status.Scan = time.Since(now)
@@ -142,7 +143,7 @@ func (l *Looker) begin(ctx context.Context) error {
 	return l.tell(ctx)
 }
 
-// run looks until it is told to stop.
+// run looks at what is due until ctx ends.
 func (l *Looker) run(ctx context.Context) {
 	defer close(l.done)
 	timer := time.NewTimer(0)
@@ -160,14 +161,14 @@ func (l *Looker) run(ctx context.Context) {
 		case asker := <-l.scans:
 			asker <- l.step(ctx, time.Now(), true)
 		case <-timer.C:
-			_ = l.step(ctx, time.Now(), false) // Status has it
+			_ = l.step(ctx, time.Now(), false) // the error is in Status
 		}
 		timer.Reset(time.Until(l.nextStep()))
 	}
 }
 
-// Scan looks now at all that has changed before the call; it returns when that is done.
-// The error says what could not be looked at.
+// Scan looks now at everything that changed before the call, and returns when that is done. The
+// error lists what could not be looked at.
 func (l *Looker) Scan(ctx context.Context) error {
 	asker := make(chan error, 1)
 	select {
@@ -189,7 +190,7 @@ func (l *Looker) Scan(ctx context.Context) error {
 
 var errClosed = errors.New("the dataset is not looked at any more: the mount is being closed")
 
-// Status is how things stand.
+// Status returns the current state.
 func (l *Looker) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,7 +201,7 @@ func (l *Looker) Status() Status {
 	return s
 }
 
-// Close ends looking, and waits for what is being looked at.
+// Close stops watching, and waits for the current look.
 func (l *Looker) Close() error {
 	l.stop()
 	<-l.done
@@ -214,7 +215,7 @@ func (l *Looker) closeHints() error {
 	return l.hints.Close()
 }
 
-// pollBecause notes that not everything is reported.
+// pollBecause records that not all changes are reported.
 func (l *Looker) pollBecause(why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 
 const patience = time.Minute
 
-// told is what a looker has said: the files that are settled now.
+// told records a looker's reports: the files that are settled now.
 type told struct {
 	mu      sync.Mutex
 	settled map[string]storage.Object
@@ -64,7 +64,7 @@ func (f *told) config(t *testing.T, root string, change ...func(*Config)) Config
 	return c
 }
 
-// still is a looker that looks when a test says so, at times that the test makes.
+// still is a looker that looks only when a test says so, at times that the test sets.
 type still struct {
 	*Looker
 	told
@@ -85,12 +85,12 @@ func newStill(t *testing.T, root string, change ...func(*Config)) *still {
 	return s
 }
 
-// after looks at what is due so much later.
+// after looks at what is due after d has passed.
 func (s *still) after(d time.Duration) []string {
 	s.t.Helper()
 	s.now = s.now.Add(d)
 	if s.hints != nil {
-		s.hinted(s.now.Add(-time.Minute)) // something was, perhaps
+		s.hinted(s.now.Add(-time.Minute)) // in case something was reported
 	}
 	require.NoError(s.t, s.step(context.Background(), s.now, false))
 	return s.paths()
@@ -107,7 +107,7 @@ func write(t *testing.T, root, path, data string) {
 
 func (s *still) at(path string) string { return filepath.Join(s.root, path) }
 
-// Every way of finding out gives the same.
+// ways runs a test with inotify and with polling: both must give the same result.
 func ways(t *testing.T, test func(t *testing.T, change func(*Config), wait time.Duration)) {
 	t.Run("inotify", func(t *testing.T) { test(t, func(*Config) {}, time.Second) })
 	t.Run("poll", func(t *testing.T) { test(t, func(c *Config) { c.NoHints = true }, DefaultPoll) })
@@ -166,7 +166,7 @@ func TestFilesThatChangeOrGoAreTold(t *testing.T) {
 		s.after(wait)
 		require.Contains(t, s.after(wait), "moved/new.tar")
 
-		// Another directory, another file, in the place of one.
+		// A directory, then a file, is replaced by another one.
 		require.NoError(t, os.Rename(s.at("z"), s.at("old")))
 		s.write("z/f.tar", "other")
 		require.NoError(t, os.Rename(s.at("moved/c.tar"), s.at("b.tar")))
@@ -174,7 +174,7 @@ func TestFilesThatChangeOrGoAreTold(t *testing.T) {
 		require.Equal(t, []string{"b.tar", "moved/new.tar", "old/e.tar", "z/f.tar"}, s.after(wait))
 		require.Equal(t, 2, s.times["b.tar"])
 
-		// A file where a directory was, and the other way round.
+		// A file replaces a directory, and vice versa.
 		require.NoError(t, os.RemoveAll(s.at("z")))
 		require.NoError(t, os.Rename(s.at("b.tar"), s.at("z.tar")))
 		s.after(wait)
@@ -186,7 +186,7 @@ func TestFilesThatChangeOrGoAreTold(t *testing.T) {
 	})
 }
 
-// What is written into a settled file in place does not change its directory.
+// Writing to a settled file in place does not change its directory.
 func TestAFileThatIsWrittenToAgainIsSettledAnew(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a.tar", "before")
@@ -220,7 +220,7 @@ func TestFilesThatAreKnownAreNotWaitedFor(t *testing.T) {
 	require.Empty(t, other.paths())
 }
 
-// Reports that were lost cost time, no file.
+// Lost reports cost time, but no file.
 func TestWhenReportsAreLostEverythingIsLookedAt(t *testing.T) {
 	s := newStill(t, t.TempDir())
 	s.write("x/a.tar", "a")
@@ -230,9 +230,9 @@ func TestWhenReportsAreLostEverythingIsLookedAt(t *testing.T) {
 		s.write(fmt.Sprintf("x/%d.tar", i), "b")
 	}
 	require.NoError(t, os.Remove(s.at("x/a.tar")))
-	s.hints.Take() // and they are lost
+	s.hints.Take() // simulate the loss
 	require.Len(t, s.after(time.Second), 1)
-	s.agenda.everything = s.now // as Changes.All has it
+	s.agenda.everything = s.now // as for Changes.All
 	s.after(0)
 	require.Len(t, s.after(time.Second), 50)
 }
@@ -242,7 +242,7 @@ func TestADirectoryThatCanNotBeListedIsAnErrorUntilItCan(t *testing.T) {
 	s.write("x/a.tar", "a")
 	s.after(time.Second)
 	require.Len(t, s.after(time.Second), 1)
-	// The root's place is taken by a file, which nobody may list, whoever asks.
+	// The root is replaced by a file, which can't be listed even by root.
 	require.NoError(t, os.Rename(s.root, s.root+"-away"))
 	require.NoError(t, os.WriteFile(s.root, nil, 0o600))
 	require.ErrorContains(t, s.step(context.Background(), s.now, true), "files may be missing")
@@ -261,8 +261,8 @@ func TestADirectoryThatCanNotBeListedIsAnErrorUntilItCan(t *testing.T) {
 	require.ErrorContains(t, err, "look at dataset")
 }
 
-// Arrivals, changes and deletions at random, while the looker runs; at the end it knows
-// what a walk finds.
+// Random arrivals, changes and deletions while the looker runs; at the end it knows the files that
+// a walk finds.
 func TestWhatALookerKnowsIsWhatIsThere(t *testing.T) {
 	for _, noHints := range []bool{false, true} {
 		t.Run(fmt.Sprint("poll ", noHints), func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestWhatALookerKnowsIsWhatIsThere(t *testing.T) {
 	}
 }
 
-// A hard link changes a file's change time, and nothing else of it.
+// A hard link changes only a file's change time.
 func TestAnotherNameMakesNoOtherFileWhereChangeTimesAreLeftOut(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a.tar", "a")

@@ -18,8 +18,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 )
 
-// A root that is removed and made anew, or that another directory takes the place of, is looked at
-// again at the next poll, although somebody has the old one open.
+// A root that is removed and recreated, or replaced by another directory, is looked at again at the
+// next poll, even if a process has the old one open.
 func TestARootThatIsReplacedIsLookedAtAgain(t *testing.T) {
 	ways(t, func(t *testing.T, change func(*Config), wait time.Duration) {
 		for name, replace := range map[string]func(s *still){
@@ -63,8 +63,8 @@ func TestARootThatIsReplacedIsLookedAtAgain(t *testing.T) {
 	})
 }
 
-// What is behind a link to a directory is there, whatever happens to the link or behind it; a link that
-// leads back is not followed.
+// Files reached through a link to a directory are seen, whatever happens to the link or its target;
+// a link that leads back is not followed.
 func TestLinksToDirectoriesAreLookedAt(t *testing.T) {
 	ways(t, func(t *testing.T, change func(*Config), wait time.Duration) {
 		disk := t.TempDir()
@@ -105,8 +105,8 @@ func TestLinksToDirectoriesAreLookedAt(t *testing.T) {
 	})
 }
 
-// By links that cross each other directories have ever more paths. What is left out of these is an
-// error of a directory, and the rest is looked at.
+// Links that cross give directories an exploding number of paths. The ones left out are an error of
+// a directory, and the rest is looked at.
 func TestLinksThatCrossAreAnError(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
 	const n = 12
@@ -121,8 +121,8 @@ func TestLinksThatCrossAreAnError(t *testing.T) {
 	require.ErrorIs(t, err, identity.ErrManyLinks)
 }
 
-// A link that leads to nothing, or to where the environment forbids, is not left out in silence, nor is what
-// is neither file nor directory.
+// A link to nothing, or to a path that the environment forbids, is not left out silently, nor is
+// anything that is neither file nor directory.
 func TestLinksToNothingAndToWhatMustNotBeRead(t *testing.T) {
 	ways(t, func(t *testing.T, change func(*Config), wait time.Duration) {
 		root, kubelet := filepath.Join(t.TempDir(), "root"), t.TempDir()
@@ -147,7 +147,7 @@ func TestLinksToNothingAndToWhatMustNotBeRead(t *testing.T) {
 			"disk": storage.OmittedDead, "e.tar": storage.OmittedDead, "pipe.tar": storage.OmittedKind, "zero.tar": storage.OmittedKind,
 		}, left)
 		write(t, root, "nothing/f.tar", "f")
-		s.after(everythingEvery) // nothing is reported of the link itself
+		s.after(everythingEvery) // a change of the link's target is not reported
 		require.Equal(t, []string{"disk/f.tar", "nothing/f.tar", "x/d.tar"}, s.after(DefaultPoll))
 		require.Empty(t, left["disk"])
 

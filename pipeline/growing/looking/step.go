@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// gather is how long reports are gathered before what they name is looked at.
+	// gather is how long reports are collected before the names in them are looked at.
 	gather = 200 * time.Millisecond
 	// everythingEvery is how often everything is looked at, whatever was reported.
 	everythingEvery = 10 * time.Minute
 )
 
-// agenda is when what is due.
+// agenda has the times at which work is due.
 type agenda struct{ hinted, poll, everything time.Time }
 
-// hinted notes that something was reported.
+// hinted records that a change was reported.
 func (l *Looker) hinted(now time.Time) {
 	if l.agenda.hinted.IsZero() {
 		l.agenda.hinted = now.Add(gather)
 	}
 }
 
-// nextStep is when step is to be called again.
+// nextStep returns when step should be called again.
 func (l *Looker) nextStep() time.Time {
 	next := l.agenda.everything
 	for _, t := range []time.Time{l.agenda.hinted, l.agenda.poll, l.due.next()} {
@@ -37,8 +37,8 @@ func (l *Looker) nextStep() time.Time {
 	return next
 }
 
-// step looks at what is due, or, where somebody asks for it, at all that may have changed.
-// The error is what is wrong with the directories.
+// step looks at what is due, or, if asked is set, at everything that may have changed. It returns
+// the error of the directories.
 func (l *Looker) step(ctx context.Context, now time.Time, asked bool) error {
 	everything, poll := !now.Before(l.agenda.everything), asked || !now.Before(l.agenda.poll)
 	if l.hints != nil && (asked || everything || !l.agenda.hinted.IsZero() && !now.Before(l.agenda.hinted)) {
@@ -72,7 +72,7 @@ func (l *Looker) step(ctx context.Context, now time.Time, asked bool) error {
 	return l.tell(ctx)
 }
 
-// named looks at what was reported.
+// named looks at the names that were reported.
 func (l *Looker) named(ctx context.Context, dirs map[string]map[string]struct{}, now time.Time) {
 	for dir, names := range dirs {
 		d := l.find(dir)
@@ -88,7 +88,7 @@ func (l *Looker) named(ctx context.Context, dirs map[string]map[string]struct{},
 	}
 }
 
-// look looks at one name of a directory.
+// look looks at one name in a directory.
 func (l *Looker) look(ctx context.Context, dir, name string, now time.Time) {
 	if dir == "." {
 		dir = ""
@@ -103,10 +103,10 @@ func (l *Looker) look(ctx context.Context, dir, name string, now time.Time) {
 	}
 }
 
-// listAgain lists a directory as its parent has it now: it may be gone, or another one.
+// listAgain lists a directory under its current name: it may be gone, or a different one.
 func (l *Looker) listAgain(ctx context.Context, d *directory, now time.Time) {
 	if d == l.root {
-		_ = l.list(ctx, d, now) // tell has what is wrong
+		_ = l.list(ctx, d, now) // tell returns the error
 		return
 	}
 	d.watched, d.modTimeNanos = false, 0
@@ -124,8 +124,9 @@ func (l *Looker) everything(ctx context.Context, d *directory, now time.Time) {
 	}
 }
 
-// pollRoot lists the root if it is not the directory that it was: whoever has that one open keeps it
-// alive, so that nothing is reported of it, and nothing of the one that has its name now.
+// pollRoot lists the root again if it is no longer the same directory: a process that has the old
+// one open keeps it alive, so that nothing is reported about it, nor about the new directory with
+// its name.
 func (l *Looker) pollRoot(ctx context.Context, now time.Time) {
 	self, err := l.stat("", true)
 	if err != nil || self.Device != l.root.device || self.Inode != l.root.inode {
@@ -133,8 +134,8 @@ func (l *Looker) pollRoot(ctx context.Context, now time.Time) {
 	}
 }
 
-// replaced notes that the root is another directory than before: the first one again, such as after a file
-// system was mounted once more, or one that has its place.
+// replaced records that the root is a different directory: the original one again, for example
+// after a file system was remounted, or one that has taken its place.
 func (l *Looker) replaced(self [2]uint64, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +148,7 @@ func (l *Looker) replaced(self [2]uint64, now time.Time) {
 	l.status.Replaced = now
 }
 
-// poll lists the directories that have changed, of those that nothing is reported of.
+// poll lists the changed directories among those without change reports.
 func (l *Looker) poll(ctx context.Context, d *directory, now time.Time) {
 	if !d.watched && ctx.Err() == nil {
 		self, err := l.stat(d.path, d.follows())
@@ -160,7 +161,7 @@ func (l *Looker) poll(ctx context.Context, d *directory, now time.Time) {
 	}
 }
 
-// tell brings the status up to date. The error is what is wrong with the directories.
+// tell updates the status. It returns the error of the directories.
 func (l *Looker) tell(ctx context.Context) error {
 	err := ctx.Err()
 	for dir, trouble := range l.troubled {
@@ -179,10 +180,10 @@ func (l *Looker) tell(ctx context.Context) error {
 	return err
 }
 
-// dueFiles are the files that are not settled, by when they are looked at again.
+// dueFiles are the files that are not settled, with the times of their next looks.
 type dueFiles struct {
 	order dueHeap
-	at    map[string]time.Time // what is in order and differs from this is out of date
+	at    map[string]time.Time // entries of order with a different time are out of date
 }
 
 type dueFile struct {
@@ -190,7 +191,7 @@ type dueFile struct {
 	at   time.Time
 }
 
-// follow has a file looked at again.
+// follow schedules a look at a file.
 func (q *dueFiles) follow(path string, at time.Time) {
 	if q.at == nil {
 		q.at = map[string]time.Time{}
@@ -211,15 +212,15 @@ func (q *dueFiles) forget(path string) {
 	q.shrink()
 }
 
-// shrink gives the memory back when there is nothing: of a first look at very many files it
-// would be kept for good.
+// shrink frees the memory when nothing is left: otherwise the memory for a first look at very many
+// files would be kept.
 func (q *dueFiles) shrink() {
 	if len(q.at) == 0 {
 		q.at, q.order = nil, nil
 	}
 }
 
-// next is when a file is due; zero for never.
+// next returns when the next file is due; zero for never.
 func (q *dueFiles) next() time.Time {
 	if len(q.order) == 0 {
 		return time.Time{}
@@ -227,7 +228,7 @@ func (q *dueFiles) next() time.Time {
 	return q.order[0].at
 }
 
-// take gives the files that are due, which are followed no more.
+// take removes and returns the files that are due.
 func (q *dueFiles) take(now time.Time) (paths []string) {
 	for len(q.order) > 0 && !q.order[0].at.After(now) {
 		f := heap.Pop(&q.order).(dueFile)

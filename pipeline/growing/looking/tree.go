@@ -18,28 +18,28 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// directory is what was found in a directory when it was listed, and since.
+// directory has what was found in a directory when it was listed, and since.
 type directory struct {
 	path                        string     // relative to the root, which is ""
 	in                          *directory // nil for the root
 	linked                      bool       // its name is a symbolic link
-	polled                      bool       // it is, or one above it: an inode may have several names, and has one watch
+	polled                      bool       // it or one above it is linked: an inode may have several names, but has only one watch
 	device, inode               uint64
-	enteredDevice, enteredInode uint64 // as it was entered, where it is polled
-	modTimeNanos                int64  // when it was listed; 0: its listing can't be relied on
-	watched                     bool   // what happens to its entries is reported
+	enteredDevice, enteredInode uint64 // as entered, if it is polled
+	modTimeNanos                int64  // at the time of listing; 0: the listing is not reliable
+	watched                     bool   // changes of its entries are reported
 	round                       uint32
 	dirs                        map[string]*directory
 	files                       map[string]file
 	left                        map[string]left // names that are left out
 }
 
-// file is what the last look found under a name.
+// file has what the last look found under a name.
 type file struct {
 	version   storage.Version
 	sizeBytes int64
-	round     uint32 // the last listing that it was in
-	settled   bool   // Settled was told
+	round     uint32 // the last listing that had it
+	settled   bool   // Settled was called
 }
 
 func (d *directory) join(name string) string {
@@ -49,11 +49,11 @@ func (d *directory) join(name string) string {
 	return d.path + "/" + name
 }
 
-// follows reports whether d is what its name leads to.
+// follows reports whether d is the target of its name.
 func (d *directory) follows() bool { return d.in == nil || d.linked }
 
-// isWithin reports whether a directory is d or lies above it on the way down. Without a link on the way
-// that can't be, whatever inodes a file system reports.
+// isWithin reports whether what is d or one of its ancestors. It is only called for paths with a
+// link: without one this is impossible, whatever inodes a file system reports.
 func (d *directory) isWithin(what seen) bool {
 	for ; d != nil; d = d.in {
 		if d.device == what.Device && d.inode == what.Inode {
@@ -63,7 +63,7 @@ func (d *directory) isWithin(what seen) bool {
 	return false
 }
 
-// find is the directory with a path, or nil.
+// find returns the directory with a path, or nil.
 func (l *Looker) find(path string) *directory {
 	d := l.root
 	for name := range strings.SplitSeq(path, "/") {
@@ -77,15 +77,15 @@ func (l *Looker) find(path string) *directory {
 const (
 	// listBatch is how many names are read at a time.
 	listBatch = 1024
-	// racy is how old the time of a directory's last change has to be, to be relied on:
-	// another change in the same step of the clock would not change it.
+	// racy is the minimum age of a directory's modification time for it to be reliable: another
+	// change in the same clock tick would not change it.
 	racy = 2 * time.Second
-	// mostLoops bounds the links that lead back which are logged.
+	// mostLoops bounds the number of links leading back that are logged.
 	mostLoops = 100
 )
 
-// list reads a directory and looks at all that it has; what is new below it is listed, too.
-// What could not be looked at is noted in troubled, and is the error.
+// list reads a directory and looks at all its entries; new directories below it are listed too.
+// Errors are recorded in troubled, and returned.
 func (l *Looker) list(ctx context.Context, d *directory, now time.Time) error {
 	err := l.read(ctx, d, now)
 	if err == nil {
@@ -170,7 +170,7 @@ func (l *Looker) open(d *directory) (*os.File, error) {
 	return l.never.Open(full)
 }
 
-// watch has what happens in a directory reported, if that is possible.
+// watch requests change reports for a directory, if possible.
 func (l *Looker) watch(d *directory, traits filesystem.Traits) {
 	d.watched = false
 	if l.hints == nil || d.polled {
@@ -207,7 +207,7 @@ func (l *Looker) entry(ctx context.Context, d *directory, name string, round uin
 			return &fs.PathError{Op: "open", Path: l.full(path), Err: never}
 		}
 	}
-	dead := linked && err != nil && gone(err) // it is nothing, until there is something
+	dead := linked && err != nil && gone(err) // a link to nothing is skipped until its target exists
 	leadsBack := err == nil && what.isDirectory() && (linked || d.polled) && d.isWithin(what)
 	l.noteLoop(path, leadsBack)
 	if err == nil && what.isDirectory() && !leadsBack {
@@ -240,7 +240,7 @@ func (l *Looker) entry(ctx context.Context, d *directory, name string, round uin
 	return nil
 }
 
-// noteLoop logs a path that leads back to a directory above it, once as long as it does.
+// noteLoop logs a path that leads back to a directory above it, once for as long as it does.
 func (l *Looker) noteLoop(path string, leadsBack bool) {
 	switch {
 	case !leadsBack:
@@ -251,8 +251,7 @@ func (l *Looker) noteLoop(path string, leadsBack bool) {
 	}
 }
 
-// below looks into a directory of a directory, if it is new or another one than before, or
-// has changed and nobody would have said so.
+// below looks into a subdirectory if it is new, or was replaced, or has changed and is not watched.
 func (l *Looker) below(ctx context.Context, d *directory, name string, what seen, linked bool, round uint32, now time.Time) error {
 	path := d.join(name)
 	sub := d.dirs[name]
@@ -288,10 +287,10 @@ func (l *Looker) below(ctx context.Context, d *directory, name string, what seen
 	if err := l.list(ctx, sub, now); err != nil && gone(err) {
 		l.dropDirectory(d, name)
 	}
-	return ctx.Err() // what else went wrong is the directory's own trouble
+	return ctx.Err() // other errors are recorded for the subdirectory itself
 }
 
-// file takes in what a file is now.
+// file updates the state of a file after a look.
 func (l *Looker) file(d *directory, name string, what seen, round uint32, now time.Time) {
 	path := d.join(name)
 	o := what.object(path)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// In a user namespace of its own a process has limits of its own.
+// A process in its own user namespace has its own limits.
 func TestWatchesThatRunOutArePolled(t *testing.T) {
 	if os.Getenv("LSIOFS_FEW_WATCHES") == "" {
 		self, err := os.Executable()
