@@ -18,8 +18,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
 
-// Ways in which programs write files. None of them is a shard before it is whole: epochs are
-// taken all the time, and whatever they have of a file is all of it.
+// Programs write files in various ways. In none of them is a file a shard before it is complete:
+// epochs are started continuously, and any file in them is complete.
 func TestAFileIsNoShardWhileItIsWritten(t *testing.T) {
 	for _, way := range []string{"inotify", "poll"} {
 		t.Run(way, func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestAFileIsNoShardWhileItIsWritten(t *testing.T) {
 	}
 }
 
-// writeSlowly writes in pieces that end with a line, and goes on with the next only when
-// the looker has seen the file lie still for some looks.
+// writeSlowly writes in pieces that end with a line, and writes the next one only when the looker
+// has seen the file unchanged for some looks.
 func writeSlowly(n *node, path string, records int) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -108,8 +108,8 @@ func writeSlowly(n *node, path string, records int) error {
 	return f.Close()
 }
 
-// Arrivals, deletions, changes and restarts at random, under several windows: each epoch is
-// what a model says, and stays that for ever, as long as its shards are there.
+// Random arrivals, deletions, changes and restarts, under several windows: each epoch is what a
+// model predicts, and stays so for as long as its shards exist.
 func TestAnEpochStaysWhatItIsWhateverArrivedSince(t *testing.T) {
 	r := rand.New(rand.NewPCG(serve.Seed(t), 0))
 	p := newPlace(t)
@@ -168,8 +168,8 @@ func TestAnEpochStaysWhatItIsWhateverArrivedSince(t *testing.T) {
 	}
 }
 
-// A file is indexed soon after it was closed, at a thousand files a second; how soon is
-// what the benchmark says. Here: all of them are, and nothing twice.
+// A thousand files per second arrive, and all are indexed, none twice. How soon is measured by the
+// benchmark.
 func TestThousandsOfFilesArrive(t *testing.T) {
 	p := newPlace(t)
 	n := open(t, p)

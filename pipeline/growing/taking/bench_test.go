@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 )
 
-// many is a stock with shards that nobody has written.
+// many is a stock that claims shards which don't exist.
 type many struct {
 	*catalog.Stock
 	shards []growing.Shard
@@ -20,9 +20,9 @@ type many struct {
 
 func (m *many) Shards() []growing.Shard { return append([]growing.Shard(nil), m.shards...) }
 
-// What it takes to take an epoch of shards that are indexed, up to its record in the run
-// directory: another look, the window, what is new, the text, and two files. The catalog
-// that comes then is measured by package catalog.
+// BenchmarkTake measures starting an epoch of indexed shards, up to its record in the run
+// directory: another look, the window, the comparison, the text, and two files. Building the
+// catalog afterwards is measured by package catalog.
 func BenchmarkTake(b *testing.B) {
 	for _, shards := range []int{100, 500_000} {
 		b.Run(fmt.Sprintf("shards=%d", shards), func(b *testing.B) {
@@ -45,8 +45,8 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// How long it takes from the close of a file until it is in the index, at a thousand files
-// a second.
+// BenchmarkArrivals measures the time from the close of a file until it is in the index, at a
+// thousand files per second.
 func BenchmarkArrivals(b *testing.B) {
 	p := place{b.TempDir(), b.TempDir(), b.TempDir()}
 	n := open(b, p)
@@ -57,7 +57,7 @@ func BenchmarkArrivals(b *testing.B) {
 	seen := 0
 	look := func() {
 		has := len(n.stock.Shards())
-		if seen < has { // those that came first are indexed first, about
+		if seen < has { // files are indexed approximately in the order of arrival
 			longest = max(longest, time.Since(closed[seen]))
 			seen = has
 		}
@@ -75,7 +75,7 @@ func BenchmarkArrivals(b *testing.B) {
 	b.ReportMetric(longest.Seconds(), "s-until-indexed")
 }
 
-// What an idle taker costs: the share of a core.
+// BenchmarkStatus measures the cost of an idle taker, as a share of a core.
 func BenchmarkStatus(b *testing.B) {
 	p := place{b.TempDir(), b.TempDir(), b.TempDir()}
 	n := open(b, p)

@@ -15,20 +15,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 )
 
-// Catalog gives the catalog of an epoch's snapshot, and what is recorded of the epoch. Each
-// call gives one of its own, which the caller closes, also after the taker's Close.
+// Catalog returns the catalog of an epoch's snapshot, and the record of the epoch. Each call
+// returns a new catalog, which the caller closes; it stays usable after the taker's Close.
 //
-// An epoch that is taken, by any node, is of what was recorded then. Its shards that this
-// node has not indexed yet are indexed now. The one behind the latest is taken, if take
-// says so. Errors are
+// An epoch that any node has started has the shards recorded then. Those that this node has not
+// indexed yet are indexed now. The epoch after the latest is started if take is set. Errors are
 //
 //	growing.ErrNotYet      it is the next one, and too little is new, or take is false
-//	growing.ErrNoEpoch     it is beyond that, or from before the run was pinned
-//	run.ErrGone            its snapshot is kept no longer
-//	*catalog.LackingError  shards of it are not here: another call looks for them again
-//	*catalog.DiffersError  a shard of it is another one here
+//	growing.ErrNoEpoch     it is after that, or from before the run was pinned
+//	run.ErrGone            its snapshot is no longer stored
+//	*catalog.LackingError  some of its shards are missing here: another call looks again
+//	*catalog.DiffersError  one of its shards is different here
 //
-// When ctx ends, taking goes on: the next call finds it taken.
+// If ctx ends, starting continues in the background, for the next call.
 func (t *Taker) Catalog(ctx context.Context, epoch uint64, take bool) (*catalog.Catalog, run.Epoch, error) {
 	latest, err := t.find()
 	if err != nil {
@@ -45,7 +44,7 @@ func (t *Taker) Catalog(ctx context.Context, epoch uint64, take bool) (*catalog.
 		if latest, err = t.find(); err != nil {
 			return nil, run.Epoch{}, err
 		}
-		if refused != nil && (latest == run.None || latest < epoch) { // nor has another node taken it
+		if refused != nil && (latest == run.None || latest < epoch) { // and no other node has started it
 			return nil, run.Epoch{}, refused
 		}
 	}
@@ -55,9 +54,9 @@ func (t *Taker) Catalog(ctx context.Context, epoch uint64, take bool) (*catalog.
 	return t.taken(ctx, epoch)
 }
 
-// CanTake returns nil if an epoch has been taken, by any node, or could be taken now. It looks
-// at the directory and waits for what is being indexed, as taking does, and takes nothing.
-// Errors: growing.ErrNotYet, growing.ErrNoEpoch.
+// CanTake returns nil if an epoch has been started, by any node, or could be started now. Like
+// starting, it looks at the directory and waits for indexing; but it starts nothing. Errors:
+// growing.ErrNotYet, growing.ErrNoEpoch.
 func (t *Taker) CanTake(ctx context.Context, epoch uint64) error {
 	latest, err := t.find()
 	switch {
@@ -71,7 +70,7 @@ func (t *Taker) CanTake(ctx context.Context, epoch uint64) error {
 	return t.look(ctx, epoch)
 }
 
-// at says where a run is.
+// at describes which epoch a run is at.
 func at(latest uint64) string {
 	if latest == run.None {
 		return "this run has no epoch yet"
@@ -79,7 +78,7 @@ func at(latest uint64) string {
 	return fmt.Sprintf("this run is at %d; the next one is %d", latest, latest+1)
 }
 
-// taken gives the catalog of an epoch that is taken.
+// taken returns the catalog of an epoch that has been started.
 func (t *Taker) taken(ctx context.Context, epoch uint64) (*catalog.Catalog, run.Epoch, error) {
 	d, err := t.directory()
 	if err != nil {
@@ -108,12 +107,12 @@ func (t *Taker) taken(ctx context.Context, epoch uint64) (*catalog.Catalog, run.
 	return c, e, nil
 }
 
-// seal gives the catalog of a snapshot. Of shards that are not indexed here, or are not as
-// they were, it looks at the files, once each.
+// seal returns the catalog of a snapshot. If shards are not indexed here, or have changed, it looks
+// at the files, once each.
 func (t *Taker) seal(ctx context.Context, text []byte) (*catalog.Catalog, error) {
 	looked := map[string]bool{}
 	defer func() {
-		for path := range looked { // it counts once the looker says so, too
+		for path := range looked { // it only counts once the looker reports it, too
 			t.queue.unlessSettled(path, func() { t.config.Stock.Forget(path) })
 		}
 	}()
@@ -138,9 +137,9 @@ func (t *Taker) seal(ctx context.Context, text []byte) (*catalog.Catalog, error)
 	}
 }
 
-// indexPaths indexes files that were not looked at yet, and says whether there were any
-// that the stock does not know as they are. A file that the looker has not called settled
-// does not count for the next epoch yet.
+// indexPaths indexes files that have not been looked at yet, and reports whether any differed from
+// what the stock knows. A file that the looker has not reported as settled does not count for the
+// next epoch yet.
 func (t *Taker) indexPaths(ctx context.Context, paths []string, looked map[string]bool) (any bool, err error) {
 	for batch := range slices.Chunk(paths, batchFiles) {
 		some, err := t.indexBatch(ctx, batch, looked)
@@ -152,8 +151,9 @@ func (t *Taker) indexPaths(ctx context.Context, paths []string, looked map[strin
 	return any, nil
 }
 
-// indexBatch is indexPaths of a few files. From the look at a file until it is indexed as it
-// was then, nobody else indexes it as it is later: what comes last would win.
+// indexBatch is indexPaths for a few files. It holds the indexing turn from the look at a file
+// until it is indexed, so that no later state of the file is indexed meanwhile: the last one to be
+// indexed wins.
 func (t *Taker) indexBatch(ctx context.Context, paths []string, looked map[string]bool) (any bool, err error) {
 	if err := t.beginIndexing(ctx); err != nil {
 		return false, err
@@ -169,7 +169,7 @@ func (t *Taker) indexBatch(ctx context.Context, paths []string, looked map[strin
 		switch {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
-		case err != nil: // it is not here yet, or no more; that is what the caller says
+		case err != nil: // it is not here yet, or no longer; the caller returns that error
 			continue
 		}
 		if written, _ := identity.Written(filepath.Join(t.config.Root, path)); written {
@@ -183,7 +183,7 @@ func (t *Taker) indexBatch(ctx context.Context, paths []string, looked map[strin
 	return true, t.config.Stock.Index(ctx, files)
 }
 
-// stat describes a file that is going to be indexed.
+// stat returns the description of a file for indexing.
 func (t *Taker) stat(ctx context.Context, path string) (storage.Object, error) {
 	if s, ok := t.config.Storage.(storage.Settler); ok {
 		return s.Settled(ctx, path)

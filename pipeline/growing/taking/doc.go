@@ -1,21 +1,22 @@
-// Package taking turns a directory that shards arrive in and leave into epochs: it keeps an
-// index of what is there, and when an epoch is asked for that nobody has taken yet, it
-// decides which shards the epoch is of, and records that in the run directory.
+// Package taking turns a directory whose shards change into epochs: it keeps an index of its
+// shards, and when an epoch is requested that no node has started yet, it decides which shards the
+// epoch has, and records that in the run directory.
 //
 //	files ──Looker──► settled ──queue, a goroutine──► Stock.Index
-//	epoch L+1 is asked for ──► look again, wait for the index ──► newest shards, window
-//	                       ──► enough that is new? ──► text ──► run directory
+//	request for epoch L+1 ──► look again, wait for the index ──► newest shards, window
+//	                       ──► enough new data? ──► text ──► run directory
 //	any epoch ──► its snapshot's text ──► Stock.Seal ──► Catalog
 //
-// Who takes an epoch decides for all nodes which shards it is of: the others read what it
-// has recorded, and look for the same shards among their own files.
+// The node that starts an epoch decides on its shards for all nodes: the others read its record,
+// and look for the same shards among their own files.
 //
 //	taker.go    opening and closing
-//	queue.go    files that are to be indexed
+//	queue.go    files to be indexed
 //	indexing.go the goroutine that indexes them
-//	take.go     taking the next epoch
-//	catalog.go  the catalog of an epoch that is taken
+//	take.go     starting the next epoch
+//	catalog.go  the catalog of an epoch that has been started
 //	hold.go     links to the shards of snapshots
-//	status.go   what a user is shown
+//	status.go   the status for users
 //	wait.go     waiting for the first epoch
+//	windows.go  warnings about clocks and differing windows
 package taking

@@ -13,13 +13,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/held"
 )
 
-// heldSnapshots is what was done with the links of this run. Taker.holding guards it.
+// heldSnapshots is the state of this run's links. Taker.holding guards it.
 type heldSnapshots struct {
-	done map[string]bool // snapshots whose shards this process holds
-	kept []string        // snapshots that the directory had when links were removed last
+	done map[string]bool // snapshots whose shards this process has linked
+	kept []string        // snapshots in the run directory when links were last removed
 }
 
-// linesOf gives the lines of a snapshot's text that are shards.
+// linesOf returns the lines of a snapshot's text that describe shards.
 func linesOf(text []byte) (lines []held.Line) {
 	_, rest, _ := strings.Cut(string(text), "\n")
 	for line := range strings.Lines(rest) {
@@ -31,7 +31,7 @@ func linesOf(text []byte) (lines []held.Line) {
 	return lines
 }
 
-// hold makes the links of a snapshot, if links are wanted. t.holding is held.
+// hold makes the links of a snapshot, if links are wanted. It is called with t.holding held.
 func (t *Taker) hold(ctx context.Context, d *run.Directory, text []byte) error {
 	l := t.config.Hold
 	if l == nil {
@@ -43,9 +43,9 @@ func (t *Taker) hold(ctx context.Context, d *run.Directory, text []byte) error {
 	return l.Hold(ctx, linesOf(text))
 }
 
-// notHeld gives a shard of a snapshot whose link, if links are wanted, is not to what was
-// chosen: the shard was deleted, or written anew, before it got one. Shards that the epoch
-// before has were held then. t.holding is held.
+// notHeld returns a shard of a snapshot whose link is not to the file that was chosen, if links are
+// wanted: the shard was deleted, or rewritten, before it was linked. Shards of the previous epoch
+// were linked then. It is called with t.holding held.
 func (t *Taker) notHeld(ctx context.Context, epoch uint64, text []byte, chosen []growing.Shard) (path string, any bool, err error) {
 	if t.config.Hold == nil {
 		return "", false, nil
@@ -66,7 +66,7 @@ func (t *Taker) notHeld(ctx context.Context, epoch uint64, text []byte, chosen [
 		if !fresh[x.Path] {
 			continue
 		}
-		o, err := t.config.Storage.Stat(ctx, x.Path) // of one that is gone, the link
+		o, err := t.config.Storage.Stat(ctx, x.Path) // if the file is gone, its link
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || err == nil && o.Version.ModTimeNanos != x.ModTimeNanos:
 			return x.Path, true, nil
@@ -77,8 +77,8 @@ func (t *Taker) notHeld(ctx context.Context, epoch uint64, text []byte, chosen [
 	return "", false, nil
 }
 
-// freshPaths are those of lines that another snapshot does not have. Both are in the order of
-// their paths.
+// freshPaths returns the paths of lines that another snapshot does not have. Both are ordered by
+// path.
 func freshPaths(before, now []held.Line) map[string]bool {
 	fresh := map[string]bool{}
 	for _, line := range now {
@@ -92,8 +92,8 @@ func freshPaths(before, now []held.Line) map[string]bool {
 	return fresh
 }
 
-// holdTaken makes the links of an epoch that is taken, once, and removes those of snapshots
-// that are kept no longer.
+// holdTaken makes the links of an epoch that has been started, once, and removes those of snapshots
+// that are no longer stored.
 func (t *Taker) holdTaken(ctx context.Context, d *run.Directory, e *run.Epoch, text []byte) error {
 	if t.config.Hold == nil {
 		return nil
@@ -115,8 +115,8 @@ func (t *Taker) holdTaken(ctx context.Context, d *run.Directory, e *run.Epoch, t
 	return ctx.Err()
 }
 
-// dropLinks removes the links that no kept snapshot has, if one of these has gone since the
-// last time. t.holding is held.
+// dropLinks removes the links that no stored snapshot has, if a snapshot has been removed since the
+// last call. It is called with t.holding held.
 func (t *Taker) dropLinks(ctx context.Context, d *run.Directory) error {
 	kept, err := d.Kept()
 	if err != nil {
@@ -135,7 +135,7 @@ func (t *Taker) dropLinks(ctx context.Context, d *run.Directory) error {
 			err = ctx.Err()
 		}
 		if err != nil {
-			return err // without it nobody knows what is wanted
+			return err // without it, it is unknown which links are needed
 		}
 		for _, l := range linesOf(text) {
 			wanted.Add(l.Text)

@@ -30,7 +30,7 @@ func TestDeletedShardsWithAndWithoutHold(t *testing.T) {
 		links, _ := filepath.Glob(filepath.Join(p.data, ".lsiofs", "hold", e.Run, "*"))
 		if hold {
 			require.Len(t, links, 2)
-			// A link makes nothing look changed.
+			// A link does not make a file look changed.
 			require.NoError(t, n.looker.Scan(t.Context()))
 			n.eventually("1.txt", "x/2.txt")
 			require.Zero(t, n.Status().Settling)
@@ -41,7 +41,7 @@ func TestDeletedShardsWithAndWithoutHold(t *testing.T) {
 		engine, err := uring.Open(uring.ModePread)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, engine.Close()) }()
-		fresh, err := local.Open(p.data, engine) // which has no file open
+		fresh, err := local.Open(p.data, engine) // it has no file open
 		require.NoError(t, err)
 		var readers storage.Storage = fresh
 		if hold {

@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// batchFiles are indexed at a time: enough to keep the cores busy with small files, and
-	// few enough that what arrives meanwhile does not wait for long.
+	// batchFiles is how many files are indexed at a time: enough to keep the cores busy with small
+	// files, and few enough that new arrivals don't wait for long.
 	batchFiles = 2048
-	// retryAfter is when indexing is tried again after the disk or the memory was short.
+	// retryAfter is when indexing is tried again after a failure, such as a full disk or lack of
+	// memory.
 	retryAfter = 5 * time.Second
 )
 
-// index is the goroutine that indexes what has settled, as it comes, and what waits when it
-// is due.
+// index is the goroutine that indexes settled files as they arrive, and waiting ones when they are
+// due.
 func (t *Taker) index(ctx context.Context) {
 	defer t.running.Done()
 	timer := time.NewTimer(0)
@@ -50,8 +51,8 @@ func (t *Taker) index(ctx context.Context) {
 	}
 }
 
-// beginIndexing waits until nobody else looks at files and indexes them; endIndexing lets the
-// next one. The error is ctx's.
+// beginIndexing waits for the turn to look at files and index them; endIndexing ends it. The error
+// is ctx's.
 func (t *Taker) beginIndexing(ctx context.Context) error {
 	select {
 	case t.indexing <- struct{}{}:
@@ -63,7 +64,7 @@ func (t *Taker) beginIndexing(ctx context.Context) error {
 
 func (t *Taker) endIndexing() { <-t.indexing }
 
-// indexSome indexes the next files, and gives the time when more are due.
+// indexSome indexes the next files, and returns the time when more are due.
 func (t *Taker) indexSome(ctx context.Context) (next time.Time, err error) {
 	if err := t.beginIndexing(ctx); err != nil {
 		return time.Time{}, err
@@ -74,7 +75,7 @@ func (t *Taker) indexSome(ctx context.Context) (next time.Time, err error) {
 		err = t.config.Stock.Index(ctx, files)
 	}
 	for _, path := range t.queue.end(place, err) {
-		t.config.Stock.Forget(path) // it may have been taken in after it had gone
+		t.config.Stock.Forget(path) // it may have been indexed after it was gone
 	}
 	if err != nil {
 		return time.Time{}, err
@@ -83,7 +84,7 @@ func (t *Taker) indexSome(ctx context.Context) (next time.Time, err error) {
 	if len(due) == 0 {
 		return next, nil
 	}
-	// Those that are still damaged are due later; while the queue grows, they wait for it.
+	// Files that are still damaged are due later; while the queue is not empty, they wait for it.
 	return time.Now(), t.indexDue(ctx, due[:min(len(due), batchFiles)])
 }
 
@@ -96,7 +97,7 @@ func (t *Taker) indexDue(ctx context.Context, due []storage.Object) error {
 	return err
 }
 
-// indexed waits until all is indexed that is settled now.
+// indexed waits until all files that are settled now are indexed.
 func (t *Taker) indexed(ctx context.Context) error {
 	before, _ := t.queue.state()
 	if before.failure != nil {

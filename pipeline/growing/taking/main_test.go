@@ -26,10 +26,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what has to happen.
+// patience is how long a test waits for something that must happen.
 const patience = 2 * time.Minute
 
-// place is where a dataset, its index and its run directory are, on one node.
+// place has the directories of a dataset, its index and its run, on one node.
 type place struct{ data, index, run string }
 
 func newPlace(t *testing.T) place {
@@ -39,7 +39,7 @@ func newPlace(t *testing.T) place {
 	return p
 }
 
-// node is a taker with all that it needs.
+// node is a taker with everything it needs.
 type node struct {
 	*Taker
 	place
@@ -48,10 +48,10 @@ type node struct {
 	close func()
 }
 
-// format is that of the shards of tests.
+// format is the format of the tests' shards.
 const format = "lines"
 
-// open opens a node; it is closed with the test, or before.
+// open opens a node; it is closed at the end of the test, or earlier.
 func open(t testing.TB, p place, change ...func(*Config)) *node {
 	t.Helper()
 	n, err := tryOpen(t, p, change...)
@@ -96,7 +96,7 @@ func tryOpen(t testing.TB, p place, change ...func(*Config)) (*node, error) {
 	return n, nil
 }
 
-// lines are n records.
+// lines returns n records.
 func lines(path string, n int) []byte {
 	var b bytes.Buffer
 	for i := range n {
@@ -105,7 +105,7 @@ func lines(path string, n int) []byte {
 	return b.Bytes()
 }
 
-// put has shards arrive as rsync does: under another name first.
+// put adds shards as rsync does: under another name first.
 func (p place) put(t testing.TB, records int, paths ...string) {
 	for _, path := range paths {
 		full := filepath.Join(p.data, path)
@@ -116,7 +116,7 @@ func (p place) put(t testing.TB, records int, paths ...string) {
 	}
 }
 
-// shards are the paths that are indexed now.
+// shards returns the paths that are indexed now.
 func (n *node) shards() (paths []string) {
 	for _, s := range n.stock.Shards() {
 		paths = append(paths, s.Path)
@@ -125,14 +125,14 @@ func (n *node) shards() (paths []string) {
 	return paths
 }
 
-// eventually waits until just these shards are indexed.
+// eventually waits until exactly these shards are indexed.
 func (n *node) eventually(paths ...string) {
 	n.t.Helper()
 	slices.Sort(paths)
 	require.Eventually(n.t, func() bool { return slices.Equal(paths, n.shards()) }, patience, 10*time.Millisecond, "%v", paths)
 }
 
-// taken gives what an epoch is of, taking it if it is the next.
+// taken returns the record and the shards of an epoch, starting it if it is the next.
 func (n *node) taken(epoch uint64) (run.Epoch, []string) {
 	n.t.Helper()
 	c, e, err := n.Catalog(context.Background(), epoch, true)

@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 )
 
-// watchedStock is a stock whose calls of interest begin with a function of the test.
+// watchedStock is a stock that calls functions of the test first.
 type watchedStock struct {
 	*catalog.Stock
 	match  func(path string) bool
@@ -58,8 +58,8 @@ func (s *watchedStock) Text(shards []growing.Shard) ([]byte, error) {
 	return s.Stock.Text(shards)
 }
 
-// lateFile is a node whose looker does not see 2.txt, which epoch 0 has, taken by another one:
-// the test says when it is seen.
+// lateFile returns a node whose looker does not see 2.txt, although epoch 0, started by another
+// node, has it: the test decides when it is seen.
 func lateFile(t *testing.T) (*node, *watchedStock) {
 	here := newPlace(t)
 	n := open(t, here)
@@ -78,15 +78,15 @@ func lateFile(t *testing.T) (*node, *watchedStock) {
 	return other, w
 }
 
-// seen tells the queue of a file as the looker does.
+// seen reports a file to the queue as the looker does.
 func (n *node) seen(path string) {
 	o, err := n.stat(context.Background(), path)
 	require.NoError(n.t, err)
 	n.queue.add(o)
 }
 
-// A file that was indexed because a snapshot has it is forgotten until it is settled. If it
-// settles at that very moment it must not be: nobody would tell of it again.
+// A file that was indexed because a snapshot has it is forgotten until it is settled. If it settles
+// at that very moment it must not be forgotten: it would not be reported again.
 func TestAFileThatSettlesWhileItIsForgottenStays(t *testing.T) {
 	n, w := lateFile(t)
 	forgotten, told := false, false
@@ -95,7 +95,7 @@ func TestAFileThatSettlesWhileItIsForgottenStays(t *testing.T) {
 			return
 		}
 		forgotten = true
-		if n.queue.mu.TryLock() { // nothing keeps the looker from telling of it now
+		if n.queue.mu.TryLock() { // the looker could report it now
 			n.queue.mu.Unlock()
 			n.seen(path)
 			told = true
@@ -111,8 +111,8 @@ func TestAFileThatSettlesWhileItIsForgottenStays(t *testing.T) {
 	n.eventually("1.txt", "2.txt")
 }
 
-// A file may be written anew between the look at it, for a snapshot that has it, and its
-// indexing. What was seen of it last has to win.
+// A file may be rewritten between the look at it, for a snapshot that has it, and its indexing. Its
+// latest state must win.
 func TestAFileThatChangesWhileASnapshotWantsItIsIndexedAsItIs(t *testing.T) {
 	n, w := lateFile(t)
 	changed := make(chan struct{})
@@ -124,7 +124,7 @@ func TestAFileThatChangesWhileASnapshotWantsItIsIndexedAsItIs(t *testing.T) {
 		done = true
 		n.put(t, 11, "2.txt")
 		n.seen("2.txt")
-		if len(n.indexing) == 0 { // nothing keeps it from being indexed now
+		if len(n.indexing) == 0 { // it could be indexed now
 			require.NoError(t, n.indexed(context.Background()))
 		}
 		close(changed)
@@ -151,8 +151,8 @@ func holding(t *testing.T) (*node, *watchedStock) {
 	}), w
 }
 
-// With --hold an epoch has no shard that can't be read: what is deleted while it is taken, after
-// it was chosen and before it has a link, is not in it.
+// With --hold an epoch has no shard that can't be read: a shard that is deleted after it was chosen
+// and before it is linked is not in it.
 func TestAShardThatIsDeletedBeforeItIsHeldIsInNoEpoch(t *testing.T) {
 	n, w := holding(t)
 	n.put(t, 10, "1.txt", "2.txt", "3.txt")
@@ -169,7 +169,7 @@ func TestAShardThatIsDeletedBeforeItIsHeldIsInNoEpoch(t *testing.T) {
 	require.Equal(t, 2, texts)
 }
 
-// A link to what was written anew under a shard's name holds other bytes than the epoch is of.
+// A link to a file that was rewritten under a shard's name has other bytes than the epoch's.
 func TestAShardThatIsWrittenAnewBeforeItIsHeldIsNotInTheEpochAsItWas(t *testing.T) {
 	for _, deletedOnceMore := range []bool{false, true} {
 		t.Run(fmt.Sprint("deleted once more: ", deletedOnceMore), func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestAShardThatIsWrittenAnewBeforeItIsHeldIsNotInTheEpochAsItWas(t *testing.
 			}
 			e, paths := n.taken(0)
 			require.GreaterOrEqual(t, texts, 2)
-			records := map[int]uint64{2: 20, 3: 31}[len(paths)] // without it, or as it is now
+			records := map[int]uint64{2: 20, 3: 31}[len(paths)] // without it, or with its current state
 			require.Equal(t, records, e.Records)
 			for _, path := range paths {
 				_, err := n.config.Storage.Stat(t.Context(), path)
@@ -197,7 +197,7 @@ func TestAShardThatIsWrittenAnewBeforeItIsHeldIsNotInTheEpochAsItWas(t *testing.
 	}
 }
 
-// Each try finds a shard that came since the last one, and that goes before it has a link.
+// Each try finds a shard that arrived since the last one, and vanishes before it is linked.
 func TestAnEpochWhoseShardsGoAgainAndAgainIsAnError(t *testing.T) {
 	n, w := holding(t)
 	n.put(t, 10, "1.txt")

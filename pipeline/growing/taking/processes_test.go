@@ -22,8 +22,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
 
-// TestChild is not a test by itself: it is what the processes of others do. It takes epochs
-// up to a number, and says what it got.
+// TestChild is not a test: other tests run it as their child process. It starts epochs up to a
+// number, and prints the result.
 func TestChild(t *testing.T) {
 	dirs := os.Getenv("LSIOFS_TEST_PLACE")
 	if dirs == "" {
@@ -35,7 +35,7 @@ func TestChild(t *testing.T) {
 	n := open(t, place{p[0], p[1], p[2]}, window(t, os.Getenv("LSIOFS_TEST_WINDOW")))
 	require.NoError(t, n.Wait(context.Background(), nil))
 	for epoch := range upTo {
-		require.Eventually(t, func() bool { // who comes late finds files settled later than others
+		require.Eventually(t, func() bool { // a process that starts late finds files settled later than others
 			c, _, err := n.Catalog(context.Background(), epoch, true)
 			if errors.Is(err, growing.ErrNotYet) {
 				return false
@@ -57,7 +57,7 @@ func child(p place, epochs int, window string) (*exec.Cmd, *bytes.Buffer) {
 	return c, &out
 }
 
-// Processes that would choose differently take an epoch at the same time.
+// Processes that would choose different shards start an epoch at the same time.
 func TestTwoHundredProcessesTakeAnEpochAndOneWins(t *testing.T) {
 	processes := 200
 	if testing.Short() {
@@ -101,18 +101,18 @@ func TestTwoHundredProcessesTakeAnEpochAndOneWins(t *testing.T) {
 	}
 }
 
-// However a process is killed while it takes epochs, what it took stays as it was, and the
-// next one goes on.
+// However a process is killed while it starts epochs, the ones it started stay unchanged, and the
+// next process continues.
 func TestKilledTakersLoseNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(serve.Seed(t), 0))
 	p := newPlace(t)
 	p.put(t, 3, numbered("#.txt", 0, 30)...)
-	open(t, p).eventually(numbered("#.txt", 0, 30)...) // so the others find it indexed
+	open(t, p).eventually(numbered("#.txt", 0, 30)...) // so that the others find it indexed
 	before := map[uint64]run.Epoch{}
 	for round := range 12 {
 		c, out := child(p, 20*(round+1), fmt.Sprintf("%dshards", 1+round))
 		require.NoError(t, c.Start())
-		// Once it has begun to take epochs, it dies at some time.
+		// Once it has begun to start epochs, it is killed at a random time.
 		latest := uint64(len(before))
 		require.Eventually(t, func() bool {
 			_, err := os.Stat(filepath.Join(p.run, fmt.Sprintf("epoch-%d", latest)))
@@ -147,7 +147,7 @@ func TestKilledTakersLoseNothing(t *testing.T) {
 	n.taken(uint64(len(before)))
 }
 
-// Many ask one taker for the same epoch, and some of them give up.
+// Many callers request the same epoch from one taker, and some of them give up.
 func TestManyAskAtTheSameTime(t *testing.T) {
 	n := open(t, newPlace(t))
 	n.put(t, 3, numbered("#.txt", 0, 5)...)

@@ -10,26 +10,26 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// queue is the settled files that are to be indexed, in the order in which they were told.
-// One goroutine takes from it. Kept are some 50 bytes a settled file, of which none is a
-// pointer that garbage collections would follow, and twice as much more while it waits.
+// queue has the settled files to be indexed, in the order in which they were reported. One
+// goroutine takes from it. It takes about 50 bytes per settled file, without pointers that garbage
+// collections would follow, and twice as much again while the file waits.
 type queue struct {
 	mu      sync.Mutex
-	wake    chan struct{}      // of one place: there is something
-	changed chan struct{}      // closed and replaced when done, version or failures move on
-	settled map[pathSum]uint64 // the file's place in the queue, also after it was indexed
+	wake    chan struct{}      // capacity 1: the queue is not empty
+	changed chan struct{}      // closed and replaced when done, version or failures change
+	settled map[pathSum]uint64 // the file's position in the queue, also after it was indexed
 	waiting []queued
-	told    uint64 // places so far
-	done    uint64 // up to this place all are indexed, or are no more
-	version uint64 // of what is indexed
+	told    uint64 // positions so far
+	done    uint64 // all files up to this position are indexed or gone
+	version uint64 // version of the index
 	working bool
-	gone    []string // while working
+	gone    []string // removed while working
 
 	failures uint64
-	failure  error // the last one, nil once indexing has succeeded
+	failure  error // the last failure, nil once indexing has succeeded
 }
 
-// pathSum stands for a path: 128 bits, so that no two of a dataset have the same.
+// pathSum identifies a path: with 128 bits no two of a dataset collide.
 type pathSum xxh3.Uint128
 
 func sumOf(path string) pathSum { return pathSum(xxh3.HashString128(path)) }
@@ -43,7 +43,7 @@ func newQueue() *queue {
 	return &queue{wake: make(chan struct{}, 1), changed: make(chan struct{}), settled: map[pathSum]uint64{}}
 }
 
-// add takes in a file that is settled.
+// add appends a settled file.
 func (q *queue) add(o storage.Object) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -53,7 +53,7 @@ func (q *queue) add(o storage.Object) {
 	q.rouse()
 }
 
-// rouse wakes who takes from the queue.
+// rouse wakes the goroutine that takes from the queue.
 func (q *queue) rouse() {
 	select {
 	case q.wake <- struct{}{}:
@@ -61,7 +61,7 @@ func (q *queue) rouse() {
 	}
 }
 
-// remove ends with a file that is gone, or is written to.
+// remove removes a file that is gone, or is being written.
 func (q *queue) remove(path string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -72,15 +72,15 @@ func (q *queue) remove(path string) {
 	q.moved()
 }
 
-// moved tells those who wait. mu is held.
+// moved wakes all waiters. It is called with mu held.
 func (q *queue) moved() {
 	q.version++
 	close(q.changed)
 	q.changed = make(chan struct{})
 }
 
-// unlessSettled calls f if a file is not settled, as far as the looker has told; until f
-// returns, it is not. f must not call the queue.
+// unlessSettled calls f if a file is not settled, according to the looker's reports; it stays so
+// until f returns. f must not call the queue.
 func (q *queue) unlessSettled(path string, f func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -89,7 +89,7 @@ func (q *queue) unlessSettled(path string, f func()) {
 	}
 }
 
-// onlySettled drops the shards that are not settled, in place.
+// onlySettled removes the shards that are not settled, in place.
 func (q *queue) onlySettled(shards []growing.Shard) []growing.Shard {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -99,8 +99,8 @@ func (q *queue) onlySettled(shards []growing.Shard) []growing.Shard {
 	})
 }
 
-// take gives the next files, at most so many, which end tells about. There may be none
-// although there were some: they are gone by now.
+// take returns the next files, at most most; the caller reports their outcome with end. There may
+// be none although some were waiting, if they are gone.
 func (q *queue) take(most int) (files []storage.Object, place uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -118,21 +118,21 @@ func (q *queue) take(most int) (files []storage.Object, place uint64) {
 	return files, place
 }
 
-// left is how many files are still to be indexed.
+// left returns how many files are still to be indexed.
 func (q *queue) left() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting)
 }
 
-// end says that the files up to a place have been indexed, or why not: they stay then. It
-// gives those that went meanwhile.
+// end records that the files up to a position have been indexed, or the error, in which case they
+// stay. It returns the files that were removed meanwhile.
 func (q *queue) end(place uint64, err error) (gone []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	gone, q.gone, q.working = q.gone, nil, false
 	if err == nil && place == q.done {
-		return gone // there was nothing
+		return gone // there were none
 	}
 	if q.failure = err; err != nil {
 		q.failures++
@@ -144,14 +144,14 @@ func (q *queue) end(place uint64, err error) (gone []string) {
 		n++
 	}
 	if q.waiting = q.waiting[n:]; len(q.waiting) == 0 {
-		q.waiting = nil // its memory goes back
+		q.waiting = nil // free its memory
 	}
 	q.done = max(q.done, place)
 	q.moved()
 	return gone
 }
 
-// state is how far the queue is, and what is closed when that changes.
+// state returns the progress of the queue, and a channel that is closed when it changes.
 func (q *queue) state() (s queueState, changed <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -164,7 +164,7 @@ type queueState struct {
 	failure             error
 }
 
-// again says that files were indexed that were not taken from the queue.
+// again records the outcome of indexing files that were not taken from the queue.
 func (q *queue) again(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,64 +11,64 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
 
-// Status is how a dataset that grows stands. Its fields are those of "growing" in a mount's
+// Status is the state of a dataset that grows. Its fields are those of "growing" in a mount's
 // status.json.
 type Status struct {
-	Run      string  `json:"run"`             // "" while there is none
+	Run      string  `json:"run"`             // "" if none has begun
 	RunDir   string  `json:"run_directory"`   // absolute
-	Epoch    *uint64 `json:"epoch,omitempty"` // the latest that is taken
-	Snapshot string  `json:"snapshot"`        // of that epoch, as the three below
+	Epoch    *uint64 `json:"epoch,omitempty"` // the latest that has been started
+	Snapshot string  `json:"snapshot"`        // of that epoch, like the next two fields
 	Taken    string  `json:"taken"`
 	By       string  `json:"by"`
-	// Latest is all that is recorded of it.
+	// Latest is the whole record of that epoch.
 	Latest *run.Epoch `json:"latest,omitempty"`
 	Window string     `json:"window"`
-	// Watch is "inotify" or "poll"; WatchWhy says why it is poll.
+	// Watch is "inotify" or "poll"; WatchWhy is the reason for poll.
 	Watch    string `json:"watch"`
 	WatchWhy string `json:"watch_why,omitempty"`
-	// New is what the next epoch would have that the latest has not. Needed is how much of
-	// one of these it takes: the others are 0.
+	// The New fields are what the next epoch would add to the latest. The Needed fields are how
+	// much must be new; only one of them is not 0.
 	NewShards     uint64 `json:"new_shards"`
 	NewRecords    uint64 `json:"new_records"`
 	NewUnits      uint64 `json:"new_units"`
 	NeededUnits   uint64 `json:"needed_units"`
 	NeededRecords uint64 `json:"needed_records,omitempty"`
 	NeededShards  uint64 `json:"needed_shards,omitempty"`
-	// NextEpoch says in words why the next epoch is not there yet; "" if it may be.
+	// NextEpoch describes why the next epoch can't start yet; "" if it may.
 	NextEpoch string `json:"next_epoch,omitempty"`
-	// UsesPerRecord is how often a record is used in the long run, if each epoch brings as
-	// much that is new as it has to, or as the latest did; nil where that is not known.
+	// UsesPerRecord is how often a record is used in the long run, if each epoch brings as much new
+	// data as required, or as the latest did; nil if unknown.
 	UsesPerRecord *float64 `json:"uses_per_record,omitempty"`
-	// Warning is what a user should know of these.
+	// Warning is a warning for the user about these settings.
 	Warning         string    `json:"warning,omitempty"`
-	Shards          int       `json:"shards"`   // that are indexed now, in the window or not
-	Indexing        int       `json:"indexing"` // settled files that are to be indexed
-	Settling        int       `json:"settling"` // files that may be being written
-	Waiting         []Waiting `json:"waiting"`  // settled files that are not whole, or of another kind; of very many some
+	Shards          int       `json:"shards"`   // indexed now, whether in the window or not
+	Indexing        int       `json:"indexing"` // settled files still to be indexed
+	Settling        int       `json:"settling"` // files that may still be written
+	Waiting         []Waiting `json:"waiting"`  // settled files that are incomplete, or of another kind; only some if there are very many
 	WaitingShards   int       `json:"waiting_shards"`
-	PassedOver      int       `json:"passed_over"` // files that are no shards
+	PassedOver      int       `json:"passed_over"` // files that are not shards
 	PassedOverFirst []string  `json:"passed_over_first,omitempty"`
-	Overflows       uint64    `json:"overflows"` // times that the kernel lost reports
+	Overflows       uint64    `json:"overflows"` // times the kernel lost reports
 	LastScanSeconds float64   `json:"last_scan_seconds"`
 	NewestShard     string    `json:"newest_shard"`
-	// Error is what is wrong now: directories that can't be listed, or a full disk.
+	// Error is the current problem: directories that can't be listed, or a full disk.
 	Error string `json:"error,omitempty"`
 }
 
-// Waiting is a file that may be a shard later.
+// Waiting is a file that may become a shard later.
 type Waiting struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
 }
 
 const (
-	// mostWaiting is how many of them are told.
+	// mostWaiting is the maximum number of them in a Status.
 	mostWaiting = 100
-	// manyUses of a record are worth a warning: a network learns them by heart.
+	// manyUses of a record warrant a warning: a network memorizes it.
 	manyUses = 4
 )
 
-// news is what the next epoch would have that is new, as it was computed last.
+// news is what the next epoch would add, as last computed.
 type news struct {
 	version uint64 // of the queue
 	latest  uint64
@@ -81,8 +81,8 @@ type news struct {
 	err    error
 }
 
-// Status is how things stand. What the next epoch would have that is new may be some time
-// old where there are very many shards: computing it may take at most a twentieth of a core.
+// Status returns the current state. The new data of the next epoch may be slightly out of date if
+// there are very many shards: computing it is limited to a twentieth of a core.
 func (t *Taker) Status() Status {
 	looks, stock := t.looker.Status(), t.config.Stock
 	counts := stock.Counts()
@@ -123,7 +123,7 @@ func (t *Taker) Status() Status {
 	return s
 }
 
-// warnings are what a user should know, each in words.
+// warnings returns the warnings for the user.
 func (t *Taker) warnings(looks looking.Status, uses *float64) (list []string) {
 	if uses != nil && *uses > manyUses {
 		list = append(list, fmt.Sprintf("a record is used %.1f times: raise --min-new, narrow the --window, or take a --sample", *uses))
@@ -139,7 +139,7 @@ func (t *Taker) warnings(looks looking.Status, uses *float64) (list []string) {
 	return list
 }
 
-// epoch is what is recorded of an epoch.
+// epoch returns the record of an epoch.
 func (t *Taker) epoch(number uint64) (run.Epoch, error) {
 	d, err := t.directory()
 	if err != nil {
@@ -148,8 +148,8 @@ func (t *Taker) epoch(number uint64) (run.Epoch, error) {
 	return d.Epoch(number)
 }
 
-// uses is how often a record is used in the long run: what an epoch has of it, and how much
-// is new in each.
+// uses returns how often a record is used in the long run, from the size of an epoch and how much
+// is new in each; nil if unknown.
 func (t *Taker) uses(e run.Epoch) *float64 {
 	all, fresh := e.Records, e.NewRecords
 	switch a := t.config.MinNew; {
@@ -159,7 +159,7 @@ func (t *Taker) uses(e run.Epoch) *float64 {
 		all, fresh = e.Shards, a.N
 	case a.N > 0:
 		fresh = a.N
-	case e.Epoch == 0: // everything was new, which says nothing of the next epochs
+	case e.Epoch == 0: // all of the first epoch is new, which predicts nothing
 		return nil
 	}
 	if fresh == 0 {
@@ -169,10 +169,11 @@ func (t *Taker) uses(e run.Epoch) *float64 {
 	return &u
 }
 
-// newsNow is what is new, computed anew if something has changed and it was not just done.
-// While an epoch is being taken it is what it was: that computes the same, and has to be quick.
+// newsNow returns the new data, computed again if something has changed since and the last
+// computation is not too recent. While an epoch is being started the old value is returned:
+// starting computes the same, and must be quick.
 func (t *Taker) newsNow(latest uint64) news {
-	t.comparing.Lock() // those who ask meanwhile get what the first one finds
+	t.comparing.Lock() // concurrent callers share the result of the first one
 	defer t.comparing.Unlock()
 	state, _ := t.queue.state()
 	t.mu.Lock()
@@ -192,7 +193,7 @@ func (t *Taker) newsNow(latest uint64) news {
 	return n
 }
 
-// compute compares what there is with the latest epoch.
+// compute compares the current shards with the latest epoch.
 func (t *Taker) compute(latest uint64) (n news) {
 	chosen := t.choose()
 	if len(chosen) > 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
 
-// attempt is one try to take an epoch, or a look at whether it could be taken. Those who ask
-// meanwhile wait for it as well.
+// attempt is one attempt to start an epoch, or a check of whether it could be started. Concurrent
+// callers wait for the same attempt.
 type attempt struct {
 	epoch uint64
 	takes bool
@@ -21,19 +21,19 @@ type attempt struct {
 	err   error
 }
 
-// judged is whether an epoch can be taken, of what was indexed then.
+// judged records whether an epoch could be started at some version of the index.
 type judged struct {
 	version uint64 // of the queue
 	epoch   uint64
-	short   *growing.NotYetError // nil where there is enough
+	short   *growing.NotYetError // nil if there is enough
 }
 
-// take takes an epoch, or waits for an attempt that does. It goes on when ctx ends.
+// take starts an epoch, or waits for an attempt that does. It continues after ctx ends.
 func (t *Taker) take(ctx context.Context, epoch uint64) error {
 	return t.try(ctx, attempt{epoch: epoch, takes: true})
 }
 
-// look looks as take does, and takes nothing.
+// look makes the same checks as take, but starts nothing.
 func (t *Taker) look(ctx context.Context, epoch uint64) error {
 	return t.try(ctx, attempt{epoch: epoch})
 }
@@ -55,7 +55,7 @@ func (t *Taker) try(ctx context.Context, want attempt) error {
 	}
 }
 
-// attemptAt gives the attempt that is under way, or begins the one that is wanted.
+// attemptAt returns the current attempt, or begins the wanted one.
 func (t *Taker) attemptAt(want attempt) (a *attempt, mine bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,10 +79,10 @@ func (t *Taker) attemptAt(want attempt) (a *attempt, mine bool, err error) {
 	return a, true, nil
 }
 
-// mostTries is how often shards are chosen anew that have gone before they could be held.
+// mostTries is how often shards are chosen again because some vanished before they were linked.
 const mostTries = 3
 
-// takeNow looks at what there is now, and takes the epoch if enough is new, and a takes it.
+// takeNow checks the current files, and if enough is new and a.takes is set, starts the epoch.
 func (t *Taker) takeNow(ctx context.Context, a *attempt) error {
 	for try := 1; ; try++ {
 		err := t.takeOnce(ctx, a)
@@ -135,7 +135,7 @@ func (t *Taker) takeOnce(ctx context.Context, a *attempt) error {
 	return t.publish(epoch, chosen, text, n, state.version)
 }
 
-// ended says that the taker is closed, where that is why something failed.
+// ended returns errClosed if the taker is closed, otherwise err.
 func (t *Taker) ended(err error) error {
 	if t.ctx.Err() != nil {
 		return errClosed
@@ -143,8 +143,8 @@ func (t *Taker) ended(err error) error {
 	return err
 }
 
-// choose gives the shards of the window, as they are now, the newest first. Files that were
-// indexed because a snapshot has them, and are not settled, don't count.
+// choose returns the current shards of the window, newest first. Files that were indexed only
+// because a snapshot has them, and are not settled, don't count.
 func (t *Taker) choose() []growing.Shard {
 	shards := t.queue.onlySettled(t.config.Stock.Shards())
 	growing.Newest(shards, t.config.Newest)
@@ -153,11 +153,11 @@ func (t *Taker) choose() []growing.Shard {
 	return t.config.Window.Choose(shards, now)
 }
 
-// compare gives the text of the snapshot that shards are, nil for none, and what it has that
-// the epoch before has not.
+// compare returns the text of the snapshot of the chosen shards, nil if there are none, and what it
+// has in addition to the previous epoch.
 func (t *Taker) compare(epoch uint64, chosen []growing.Shard) (text []byte, n growing.News, err error) {
 	before, err := t.textBefore(epoch)
-	if err != nil || len(chosen) == 0 { // there may be no format yet, so no text
+	if err != nil || len(chosen) == 0 { // the format may be unknown yet, so there is no text
 		return nil, growing.News{}, err
 	}
 	if text, err = t.config.Stock.Text(chosen); err != nil {
@@ -169,8 +169,8 @@ func (t *Taker) compare(epoch uint64, chosen []growing.Shard) (text []byte, n gr
 	return text, n, nil
 }
 
-// textBefore is that of the epoch before, nil where there is none. Where its snapshot is
-// kept no longer, there is none either: all counts as new.
+// textBefore returns the text of the previous epoch's snapshot. It returns nil if there is no
+// previous epoch, or if its snapshot is no longer stored: then everything counts as new.
 func (t *Taker) textBefore(epoch uint64) ([]byte, error) {
 	if epoch == 0 {
 		return nil, nil
@@ -191,8 +191,7 @@ func (t *Taker) textBefore(epoch uint64) ([]byte, error) {
 	return text, err
 }
 
-// snapshot is the text of a snapshot that the run directory keeps. It is read only if it is
-// not the one that was used last.
+// snapshot returns the text of a stored snapshot, from memory if it is the one used last.
 func (t *Taker) snapshot(d *run.Directory, fingerprint string) ([]byte, error) {
 	t.mu.Lock()
 	text, name := t.text, t.textName
@@ -214,7 +213,7 @@ func (t *Taker) remember(fingerprint string, text []byte) {
 	t.text, t.textName = text, fingerprint
 }
 
-// enough says why the epoch is not there yet.
+// enough returns why the epoch can't start yet, or nil.
 func (t *Taker) enough(epoch uint64, chosen []growing.Shard, n growing.News) *growing.NotYetError {
 	empty := true
 	for i := range chosen {
@@ -229,16 +228,16 @@ func (t *Taker) enough(epoch uint64, chosen []growing.Shard, n growing.News) *gr
 	return nil
 }
 
-// goneError says that a shard was deleted or written anew after it was chosen, and before it
-// was held: an epoch of it could not be read.
+// goneError means that a shard was deleted or rewritten after it was chosen and before it was
+// linked: an epoch with it could not be read.
 type goneError struct{ path string }
 
 func (e *goneError) Error() string {
 	return fmt.Sprintf("%s was deleted or replaced before --hold could keep it: ask for the epoch again, and do not change shards that are so new", e.path)
 }
 
-// publish takes the epoch, of these shards, whose text is given, unless another node does so
-// first. version is that of the queue of which they were chosen.
+// publish starts the epoch with these shards, whose text is given, unless another node does so
+// first. version is that of the queue from which they were chosen.
 func (t *Taker) publish(epoch uint64, chosen []growing.Shard, text []byte, n growing.News, version uint64) error {
 	d, err := t.begin()
 	if err != nil {
@@ -267,8 +266,8 @@ func (t *Taker) publish(epoch uint64, chosen []growing.Shard, text []byte, n gro
 	return err
 }
 
-// nothingNew notes for Status that all of what there was is in an epoch now, so that it need
-// not be found out anew.
+// nothingNew records for Status that all current shards are in an epoch, so that this need not be
+// computed again.
 func (t *Taker) nothingNew(epoch uint64, chosen []growing.Shard, version uint64) {
 	n := news{version: version, latest: epoch, at: time.Now(), newest: chosen[0].Path}
 	n.short = t.enough(epoch+1, chosen, n.news)
@@ -278,7 +277,7 @@ func (t *Taker) nothingNew(epoch uint64, chosen []growing.Shard, version uint64)
 	t.news = n
 }
 
-// epochOf is what is recorded of an epoch.
+// epochOf returns the record of an epoch.
 func epochOf(number uint64, shards []growing.Shard, n growing.News, w growing.Window) run.Epoch {
 	e := run.Epoch{
 		Epoch: number, Shards: uint64(len(shards)), Window: w.String(), Taken: now(), By: by(),
@@ -290,7 +289,7 @@ func epochOf(number uint64, shards []growing.Shard, n growing.News, w growing.Wi
 	return e
 }
 
-// by is this process, to people.
+// by describes this process for people.
 func by() string {
 	host, err := os.Hostname()
 	if err != nil || len(host) > 255 {

@@ -22,7 +22,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/held"
 )
 
-// Stock is what a taker uses of a catalog.Stock.
+// Stock is the part of catalog.Stock that a taker uses.
 type Stock interface {
 	Index(ctx context.Context, settled []storage.Object) error
 	Forget(path string)
@@ -44,77 +44,77 @@ type Stock interface {
 
 var _ Stock = (*catalog.Stock)(nil)
 
-// Config says what is taken, and from where.
+// Config configures a Taker.
 type Config struct {
-	// Stock stays the caller's, who closes it after the taker.
+	// Stock stays owned by the caller, who closes it after the taker.
 	Stock Stock
-	// Storage is that of the dataset; it stays the caller's.
+	// Storage is the dataset's; it stays owned by the caller.
 	Storage storage.Storage
 	// Root is the dataset's directory: absolute, links resolved.
 	Root string
-	// RunDir is the run directory; see Place. It is made with the first epoch.
+	// RunDir is the run directory; see Place. It is created with the first epoch.
 	RunDir string
 	Window growing.Window
 	Newest growing.By // "" is growing.ByName
 	MinNew growing.Amount
-	// Settle, Poll and NoHints are those of looking.Config.
+	// Settle, Poll and NoHints have the meanings in looking.Config.
 	Settle, Poll time.Duration
 	NoHints      bool
-	// SampleOf is n where an epoch is of an n-th of its snapshot's records; 0 is 1. It is
-	// for Status alone.
+	// SampleOf is n if an epoch has one n-th of its snapshot's records; 0 is 1. It only affects
+	// Status.
 	SampleOf uint64
-	// Hold makes hard links to the shards of snapshots, so that they can be read after they
-	// were deleted; nil for none. Storage, and what the stock reads from, is then over it.
+	// Hold makes hard links to the shards of snapshots, so that they can be read after they were
+	// deleted; nil for none. Storage, and what the stock reads from, must then wrap it.
 	Hold *held.Links
-	// Pinned makes RunDir go on with a run whose own directory is not here; nil for none.
+	// Pinned makes RunDir continue a run whose own directory is elsewhere; nil for none.
 	Pinned *Pinned
 	Log    *slog.Logger
 }
 
-// Pinned is an epoch of a run that goes on elsewhere: from a checkpoint, and a snapshot's
-// file (run.ReadSnapshot). Earlier epochs don't exist there.
+// Pinned is an epoch of a run that continues in another directory: from a checkpoint, and a
+// snapshot's file (run.ReadSnapshot). Earlier epochs don't exist there.
 type Pinned struct {
 	Run   string // 32 hexadecimal digits
 	Epoch uint64
 	Text  []byte // of the snapshot
 }
 
-// Taker gives the epochs of a dataset that grows. Its methods may be called at the same
-// time.
+// Taker starts and opens the epochs of a dataset that grows. Its methods may be called
+// concurrently.
 type Taker struct {
 	config Config
 	looker *looking.Looker
 	queue  *queue
-	retry  chan struct{} // of one place: somebody waits for what could not be indexed
-	// indexing is of one place: whoever gives files to the stock has taken it.
+	retry  chan struct{} // capacity 1: a caller waits for files whose indexing failed
+	// indexing has capacity 1: it is held while files are passed to the stock.
 	indexing chan struct{}
 	stop     context.CancelFunc
 	running  sync.WaitGroup  // the goroutines
-	ctx      context.Context // of attempts, which outlive their askers
+	ctx      context.Context // for attempts, which outlive their callers
 
 	mu      sync.Mutex
 	closed  bool
 	run     *run.Directory // nil until there is a run
-	latest  uint64         // as it was found last; run.None
-	attempt *attempt       // that is under way
-	judged  *judged        // what the last attempt has found
+	latest  uint64         // the last one found; run.None
+	attempt *attempt       // in progress
+	judged  *judged        // result of the last attempt
 	news    news           // for Status
-	window  string         // that warnOfWindow has warned of
-	ahead   string         // what lookAtClocks has found
-	// text is that of the snapshot which was used last: the next epoch is compared with it,
-	// and its own catalog is made of it. One of 500 000 games has 22 MB.
+	window  string         // the window that warnOfWindow last warned about
+	ahead   string         // warning of lookAtClocks
+	// text is the text of the snapshot that was used last: the next epoch is compared with it, and
+	// its own catalog is built from it. For 500 000 games it is 22 MB.
 	text     []byte
 	textName string // its fingerprint
 
-	comparing sync.Mutex // while news is computed
+	comparing sync.Mutex // held while news is computed
 
-	holding sync.Mutex // from the links of an epoch to its record, and while links are removed
+	holding sync.Mutex // held from linking an epoch's shards until it is recorded, and while links are removed
 	held    heldSnapshots
 }
 
-// Open begins to follow a dataset: it looks at all of it once, and indexes in the
-// background what is new. The first epoch may be long in coming: see Wait. A run directory
-// that is there has to be of the stock's format and kind, as far as the stock knows them.
+// Open begins to follow a dataset: it looks at everything once, and indexes new files in the
+// background. The first epoch may take long: see Wait. An existing run directory must match the
+// stock's format and kind, as far as the stock knows them.
 func Open(ctx context.Context, c Config) (*Taker, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -151,7 +151,7 @@ func Open(ctx context.Context, c Config) (*Taker, error) {
 
 var errClosed = errors.New("the mount is being closed")
 
-// Close ends looking, indexing and taking, and waits for them. It is idempotent.
+// Close stops watching, indexing and attempts, and waits for them. It is idempotent.
 func (t *Taker) Close() error {
 	t.mu.Lock()
 	already := t.closed
@@ -165,16 +165,16 @@ func (t *Taker) Close() error {
 	return t.looker.Close()
 }
 
-// Place is where the run directory of a dataset is: asked, if it is not empty; else
-// DATASET/.lsiofs/runs/default where that directory exists; else one in the index
-// directory, which is right for one node. dataset is what the user has written.
+// Place returns the run directory of a dataset: asked, if it is not empty; else
+// DATASET/.lsiofs/runs/default if that directory exists; else one in the index directory, which is
+// sufficient for one node. dataset is the name that the user gave.
 func Place(asked, dataset, root, indexDir string) (string, error) {
 	if asked != "" {
 		dir, err := filepath.Abs(asked)
 		if err == nil {
 			_, err = os.Stat(filepath.Dir(dir))
 		}
-		if err != nil { // a typo, or nothing is mounted there: another run would begin by mistake
+		if err != nil { // a typo, or a missing mount: otherwise another run would begin by mistake
 			return "", fmt.Errorf("--run %s: %w: make its parent directory, or mount the file system that it is on", asked, err)
 		}
 		return dir, nil
@@ -190,8 +190,8 @@ func Place(asked, dataset, root, indexDir string) (string, error) {
 	return filepath.Join(indexDir, hex.EncodeToString(name[:8])+".run"), nil
 }
 
-// InfoOf is what the run in a directory is; ok is false where none has been begun. A stock
-// that is opened with its format and kind takes no other shards.
+// InfoOf returns the description of the run in a directory; ok is false if none has begun. A stock
+// that is opened with its format and kind accepts no other shards.
 func InfoOf(runDir string) (info run.Info, ok bool, err error) {
 	d, err := run.Read(runDir)
 	switch {
@@ -203,8 +203,8 @@ func InfoOf(runDir string) (info run.Info, ok bool, err error) {
 	return d.Info(), true, nil
 }
 
-// pin makes the run directory go on with another run. Its format is the stock's, so the
-// stock has to know it: by the text, which Seal takes it from.
+// pin makes the run directory continue another run. The run's format is the stock's, so the stock
+// must already know it: Seal takes it from the text.
 func (t *Taker) pin() error {
 	p := t.config.Pinned
 	shards, err := catalog.ShardsOf(p.Text)
@@ -219,7 +219,7 @@ func (t *Taker) pin() error {
 	return err
 }
 
-// directory is the run directory, or fs.ErrNotExist while no run has been begun.
+// directory returns the run directory, or fs.ErrNotExist if no run has begun.
 func (t *Taker) directory() (*run.Directory, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -239,7 +239,8 @@ func (t *Taker) directory() (*run.Directory, error) {
 	return t.run, nil
 }
 
-// want is what the run has to be. What the stock does not know yet is as the run says.
+// want returns the properties that the run must have. Those that the stock does not know yet are
+// taken from the run.
 func (t *Taker) want(there run.Info) run.Info {
 	s := t.config.Stock
 	w := run.Info{Format: there.Format, Kind: there.Kind, Newest: string(t.config.Newest)}
@@ -252,7 +253,7 @@ func (t *Taker) want(there run.Info) run.Info {
 	return w
 }
 
-// begin is the run directory, which is made where there is none yet.
+// begin returns the run directory, and creates it if it does not exist.
 func (t *Taker) begin() (*run.Directory, error) {
 	d, err := t.directory()
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -271,7 +272,8 @@ func (t *Taker) begin() (*run.Directory, error) {
 	return t.run, nil
 }
 
-// Run is the number of the run, 32 hexadecimal digits; "" until its first epoch is taken.
+// Run returns the run's identifier, 32 hexadecimal digits; "" until its first epoch has been
+// started.
 func (t *Taker) Run() string {
 	d, err := t.directory()
 	if err != nil {
@@ -280,8 +282,8 @@ func (t *Taker) Run() string {
 	return d.Info().Run
 }
 
-// Latest is the highest epoch that is taken, by any node; any is false where none is. Where
-// the run directory can't be read, it is the one that was found last.
+// Latest returns the highest epoch that any node has started; any is false if there is none. If the
+// run directory can't be read, it returns the last one found.
 func (t *Taker) Latest() (epoch uint64, any bool) {
 	n, err := t.find()
 	if err != nil {
@@ -290,7 +292,7 @@ func (t *Taker) Latest() (epoch uint64, any bool) {
 	return n, n != run.None
 }
 
-// find is the highest epoch that is taken, or run.None.
+// find returns the highest epoch that has been started, or run.None.
 func (t *Taker) find() (uint64, error) {
 	d, err := t.directory()
 	switch {
@@ -308,5 +310,5 @@ func (t *Taker) find() (uint64, error) {
 	return t.latest, err
 }
 
-// now is the time as records have it.
+// now returns the time in the format of records.
 func now() string { return time.Now().UTC().Format(time.RFC3339) }

@@ -54,7 +54,8 @@ func TestAnEpochIsOfWhatWasThereWhenItWasTaken(t *testing.T) {
 	require.Equal(t, second.Snapshot, third.Snapshot, "nothing has to be new")
 }
 
-// A look at whether an epoch can be taken takes none, and sees what has arrived, also at other nodes.
+// Checking whether an epoch can be started does not start it, and sees new arrivals, also on other
+// nodes.
 func TestALookAtTheNextEpochTakesNone(t *testing.T) {
 	p := newPlace(t)
 	n, other := open(t, p, minNew(t, "2shards")), open(t, p, minNew(t, "2shards"))
@@ -81,7 +82,7 @@ func TestALookAtTheNextEpochTakesNone(t *testing.T) {
 	require.Len(t, paths, 4)
 }
 
-// A snapshot is the dataset that its shards are by themselves.
+// A snapshot is equal to a dataset that has only its shards.
 func TestASnapshotIsTheDatasetOfItsShards(t *testing.T) {
 	n := open(t, newPlace(t), window(t, "2shards"))
 	n.put(t, 7, "1.txt", "2.txt", "3.txt")
@@ -169,7 +170,7 @@ func TestTheFirstEpochIsWaitedFor(t *testing.T) {
 	require.NoError(t, n.Wait(context.Background(), nil))
 }
 
-// Another node has an index, a copy of the data and a listing order of its own.
+// Another node has its own index, copy of the data, and listing order.
 func TestTheSameRunDirectoryGivesTheSameCatalogsOnAnotherNode(t *testing.T) {
 	here := newPlace(t)
 	n := open(t, here, window(t, "4shards"))
@@ -186,7 +187,7 @@ func TestTheSameRunDirectoryGivesTheSameCatalogsOnAnotherNode(t *testing.T) {
 	require.True(t, ok, "%v", err)
 	require.Equal(t, []string{"x/2.txt"}, lacking.Paths)
 	require.ErrorContains(t, err, "(taken by "+e.By+", host/process)")
-	there.put(t, 11, "x/2.txt") // while it is copied
+	there.put(t, 11, "x/2.txt") // while it is being copied
 	err = other.refused(0, true)
 	differs, ok := errors.AsType[*catalog.DiffersError](err)
 	require.True(t, ok, "%v", err)
@@ -197,7 +198,7 @@ func TestTheSameRunDirectoryGivesTheSameCatalogsOnAnotherNode(t *testing.T) {
 	require.Equal(t, e, got)
 	require.Equal(t, paths, others)
 
-	// Who takes an epoch decides it.
+	// The node that starts an epoch decides on its shards.
 	other.eventually("x/5.txt", "x/3.txt", "x/4.txt", "x/2.txt")
 	taken, _ := other.taken(1)
 	require.Equal(t, "1shards", taken.Window)
@@ -206,7 +207,7 @@ func TestTheSameRunDirectoryGivesTheSameCatalogsOnAnotherNode(t *testing.T) {
 	require.Equal(t, []string{"x/5.txt"}, paths)
 }
 
-// A shard that is being copied is not one that counts for the next epoch.
+// A shard that is still being copied does not count for the next epoch.
 func TestAFileThatSomebodyWritesIsLackingOnAnotherNode(t *testing.T) {
 	here := newPlace(t)
 	n := open(t, here)
@@ -249,7 +250,7 @@ func TestAnEpochWhoseSnapshotIsNotKeptIsAnError(t *testing.T) {
 	e, _ := n.taken(0)
 	require.NoError(t, os.Remove(filepath.Join(n.place.run, "snapshots", e.Snapshot+".gz")))
 	require.ErrorIs(t, n.refused(0, true), run.ErrGone)
-	next, _ := n.taken(1) // the run goes on: all counts as new
+	next, _ := n.taken(1) // the run continues: everything counts as new
 	require.EqualValues(t, 1, next.NewShards)
 }
 
@@ -273,7 +274,7 @@ func TestOtherRunsAreRefused(t *testing.T) {
 	require.False(t, ok)
 }
 
-// A checkpoint goes on where its run directory is not.
+// A checkpoint can continue without its run directory.
 func TestAPinnedEpochGoesOnElsewhere(t *testing.T) {
 	p := newPlace(t)
 	n := open(t, p, window(t, "2shards"))
@@ -300,7 +301,7 @@ func TestAPinnedEpochGoesOnElsewhere(t *testing.T) {
 	require.ErrorContains(t, err, "name a directory that has none with --run")
 }
 
-// Who asks may die; what was begun goes on.
+// A caller may give up; what it began continues.
 func TestTakingGoesOnWhenTheAskerDies(t *testing.T) {
 	n := open(t, newPlace(t))
 	n.put(t, 10, "1.txt")
@@ -310,7 +311,7 @@ func TestTakingGoesOnWhenTheAskerDies(t *testing.T) {
 	_, _, err := n.Catalog(ctx, 0, true)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Eventually(t, func() bool { _, any := n.Latest(); return any }, patience, 10*time.Millisecond)
-	// After Close nothing is taken.
+	// After Close no epoch is started.
 	require.NoError(t, n.Close())
 	_, _, err = n.Catalog(context.Background(), 1, true)
 	require.ErrorIs(t, err, errClosed)

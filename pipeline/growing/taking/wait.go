@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// waitLook is how often the run directory is looked at while nothing happens here:
-	// another node may take the first epoch.
+	// waitLook is how often the run directory is checked while nothing happens here: another node
+	// may start the first epoch.
 	waitLook = time.Second
-	// tellEvery is how often those who wait are told at most.
+	// tellEvery is the minimum time between two calls of told.
 	tellEvery = 200 * time.Millisecond
 )
 
-// Wait waits for the first epoch: until one is taken by any node, or could be: there is a
-// settled shard with records, and so much that is new as there has to be. told, if it is not
-// nil, is called now and then while that takes time. It takes no epoch.
+// Wait waits until the first epoch has been started by any node, or could be: there is a settled
+// shard with records, and as much new data as required. told, if not nil, is called repeatedly
+// while that takes time. Wait starts no epoch.
 func (t *Taker) Wait(ctx context.Context, told func(Status)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -29,7 +29,7 @@ func (t *Taker) Wait(ctx context.Context, told func(Status)) error {
 		if latest != run.None {
 			return nil
 		}
-		if first { // what is here already is enough, perhaps
+		if first { // the files that are here already may suffice
 			if err := t.indexed(ctx); err != nil {
 				return err
 			}
@@ -46,7 +46,7 @@ func (t *Taker) Wait(ctx context.Context, told func(Status)) error {
 			told(t.Status())
 		}
 		timer.Reset(tellEvery)
-		select { // arrivals come by the thousand
+		select { // files may arrive by the thousand
 		case <-timer.C:
 		case <-ctx.Done():
 			return ctx.Err()

@@ -8,8 +8,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
 
-// lookAtClocks notes the shards whose times are still to come, where times decide what an epoch has,
-// and logs them: they count as the newest until then, whatever was made meanwhile.
+// lookAtClocks records and logs shards with times in the future, if times decide what an epoch has:
+// they count as the newest until then, whatever is written meanwhile.
 func (t *Taker) lookAtClocks(shards []growing.Shard, now time.Time) {
 	if t.config.Window.Measure != growing.Age && t.config.Newest != growing.ByTime {
 		return
@@ -38,9 +38,9 @@ func (t *Taker) lookAtClocks(shards []growing.Shard, now time.Time) {
 	}
 }
 
-// warnOfWindow says that the latest epoch is of another --window than this node's, once as
-// long as that one stays the same. Nodes may differ: whoever takes an epoch decides, and all read the same.
-// But then epochs differ in size by who happens to be first, which nobody wants.
+// warnOfWindow logs that the latest epoch has another --window than this node's, once for each such
+// window. This is not an error: the node that starts an epoch decides, and all read the same. But
+// then the size of an epoch depends on which node happens to be first, which is hardly intended.
 func (t *Taker) warnOfWindow(e *run.Epoch) {
 	mine := t.config.Window.String()
 	t.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 )
 
-// Two nodes of one run that have other windows read the same epochs, and say so: once, though
+// Two nodes of one run with different windows read the same epochs, and log that: once, even if
 // they take turns.
 func TestNodesWithOtherWindowsAreWarned(t *testing.T) {
 	p := newPlace(t)
@@ -50,7 +50,8 @@ func TestNodesWithOtherWindowsAreWarned(t *testing.T) {
 	}
 }
 
-// Where times decide, a shard whose time is in the future is named in the status and, once, in the log.
+// If times decide, a shard whose time is in the future is named in the status and, once, in the
+// log.
 func TestAShardOfTheFutureIsNamed(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Config)
