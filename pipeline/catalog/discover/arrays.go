@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// listArrays gives an object for the i-th file of each array, by path (RECORDS.md, npy,
-// "Several arrays").
+// listArrays returns an object for each group of files that consists of the i-th file of every
+// array, by path (RECORDS.md, npy, "Several arrays").
 func (f *finder) listArrays(ctx context.Context) ([]storage.Object, error) {
 	joiner, joins := f.Storage.(storage.Joiner)
 	switch {
@@ -65,11 +65,11 @@ func (f *finder) listArrays(ctx context.Context) ([]storage.Object, error) {
 	return objects, g.Wait()
 }
 
-// joinsAtOnce is how many shards are looked at at a time: each waits for a small read of
-// every file, one after the other.
+// joinsAtOnce is how many shards are joined concurrently: each waits for a small read of every
+// file, one after another.
 const joinsAtOnce = 32
 
-// listArray gives the files of one array, in order, at least one.
+// listArray returns the files of one array, in order, at least one.
 func (f *finder) listArray(ctx context.Context, a spec.Array) ([]storage.Object, wildcards, error) {
 	p, err := parsePattern(a.Pattern)
 	if err != nil {

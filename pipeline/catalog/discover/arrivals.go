@@ -13,21 +13,22 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// Arrivals says of single files what they are, for a dataset whose files come one after the
-// other. The rules are those of Shards, but for what needs the whole listing:
+// Arrivals judges single files of a dataset whose files arrive one after another. The rules are
+// those of Shards, except for those that need the whole listing:
 //
-//   - Files of another format than the dataset's are no shards; they are no error.
-//   - Text is none either, unless it is asked for: something else may come yet.
-//   - Of a pattern's range the numbers that are there count.
+//   - Files of another format than the dataset's are not shards, and not an error.
+//   - Neither is text, unless it was requested: other files may still arrive.
+//   - Of the numbers in a pattern's range, only those with a file count.
 //
-// It does not know what the dataset's format is; that is for the caller to say (Shard). It
-// is immutable and safe for concurrent use.
+// It does not know the dataset's format; the caller determines that (Shard). It is immutable and
+// safe for concurrent use.
 type Arrivals struct {
 	finder finder
 	own    string // the index directory below the root, "" for none
 }
 
-// NewArrivals is for a directory or a pattern of files; of Config, AssumeAlike is not used.
+// NewArrivals returns an Arrivals for a directory or a pattern of files. It ignores
+// Config.AssumeAlike.
 func NewArrivals(c Config) (*Arrivals, error) {
 	c.Format, c.AssumeAlike = c.Format.WithDefaults(), false
 	a := &Arrivals{finder: finder{Config: c, formats: formats.All()}}
@@ -53,11 +54,11 @@ func NewArrivals(c Config) (*Arrivals, error) {
 	return a, nil
 }
 
-// Match says whether a file may be a shard, or a directory have some, by its path relative
-// to the root.
+// Match reports whether a file may be a shard, or a directory may contain some, by its path
+// relative to the root.
 func (a *Arrivals) Match(path string, isDir bool) bool {
 	if isDir && path == a.own && path != "" || strings.Contains(path, "\n") {
-		return false // a snapshot's text has a line for a path
+		return false // a snapshot's text has one line per path
 	}
 	t := &a.finder.Target
 	if t.LeavesOut(path, a.finder.Format.Name) != "" {
@@ -75,7 +76,7 @@ func (a *Arrivals) Match(path string, isDir bool) bool {
 	return p.marks(path)
 }
 
-// LeavesOut returns why a name is left out that Match refuses; "" where the target does not name it.
+// LeavesOut returns why a name that Match refuses is left out; "" if the target does not name it.
 func (a *Arrivals) LeavesOut(path string) string {
 	if !a.MayName(path) {
 		return ""
@@ -86,7 +87,7 @@ func (a *Arrivals) LeavesOut(path string) string {
 	return a.finder.Target.LeavesOut(path, a.finder.Format.Name)
 }
 
-// ownName is what lsiofs keeps in the directory of a dataset that grows: runs, and the index.
+// ownName is lsiofs's own directory in the directory of a growing dataset: runs, and the index.
 const ownName = ".lsiofs"
 
 // MayName reports whether the target may name a path, or files below it.
@@ -94,20 +95,21 @@ func (a *Arrivals) MayName(path string) bool {
 	return path != ownName && !strings.HasPrefix(path, ownName+"/") && (a.own == "" || path != a.own && !strings.HasPrefix(path, a.own+"/")) && a.finder.mayName(path)
 }
 
-// Judgement is what a file is by itself. A file whose name says nothing is what its naming is
-// (NamingOf): the caller has to see to that.
+// Judgement is what a file is by itself. A file whose name does not imply a format is of the format
+// of its naming pattern (NamingOf), which the caller must determine.
 type Judgement struct {
-	// Format is the name of the format that its name says, or else its content shows; "" for
-	// none.
+	// Format is the name of the format that the file's name implies, or else that its content
+	// shows; "" for none.
 	Format string
-	// Named says that it is the name that says it.
+	// Named is whether the name implies the format.
 	Named bool
-	// Err says that the file could not be read to see.
+	// Err is the error if the file's content was needed and could not be read.
 	Err error
 }
 
 // IsShard reports whether a judged file is a shard of format f: by its name; by its content, unless
-// the names of the shards say what they are (named); or as another file of its naming is one.
+// the names of the shards imply the format (named); or because another file of its naming pattern
+// is one (ofNaming).
 func (j Judgement) IsShard(f unpack.Format, path string, named, ofNaming bool) bool {
 	if j.Format == f.Name() {
 		return j.Named || !named
@@ -115,8 +117,8 @@ func (j Judgement) IsShard(f unpack.Format, path string, named, ofNaming bool) b
 	return ofNaming && (!j.Named || Takes(f, path))
 }
 
-// Judge judges files, where the format is not asked for by name. Files are opened if their
-// names say nothing, or if two formats claim them. The error is ctx's.
+// Judge judges files when no format was requested by name. It opens files whose names do not imply
+// a format, or which two formats claim. It returns only ctx's error.
 func (a *Arrivals) Judge(ctx context.Context, objects []storage.Object) ([]Judgement, error) {
 	f := a.finder
 	list, files := make([]Judgement, len(objects)), make([]file, len(objects))
@@ -149,7 +151,7 @@ func (a *Arrivals) Judge(ctx context.Context, objects []storage.Object) ([]Judge
 	return list, nil
 }
 
-// AsShard is a file as a shard of format f.
+// AsShard returns a file as a shard of format f.
 func AsShard(f unpack.Format, o storage.Object) Shard {
 	s := Shard{Object: o, Codec: formats.ParseName(o.Path).Codec}
 	if own, ok := f.(unpack.OwnCodecs); ok {
@@ -158,7 +160,8 @@ func AsShard(f unpack.Format, o storage.Object) Shard {
 	return s
 }
 
-// OfFormat is what a dataset is whose first shard has that path: its Shards are left out.
+// OfFormat returns the Found, without Shards, of a dataset in a format whose first shard has that
+// path.
 func OfFormat(format spec.Format, path string) (Found, error) {
 	unpacker, err := formats.New(format)
 	if err != nil {
@@ -167,14 +170,13 @@ func OfFormat(format spec.Format, path string) (Found, error) {
 	return Found{Format: format.WithDefaults(), Unpacker: unpacker, StreamExtension: unpacker.StreamExtension(Stem(path))}, nil
 }
 
-// Stem is a shard's path without its codec's extension.
+// Stem returns a shard's path without its codec's extension.
 func Stem(path string) string {
 	stem, _ := formats.Split(path)
 	return stem
 }
 
-// Names are those of the formats that are told from their shards, where no format is asked
-// for by name.
+// Names returns the names of the formats that are detected from the shards when none is requested.
 func Names() (names []string) {
 	for _, f := range formats.All() {
 		if !ofDirectories(f.Name()) {

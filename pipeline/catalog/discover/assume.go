@@ -9,11 +9,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// assume opens the first and the last of the files that two formats claim by their names.
-// If both are what their names say, so are those between them, as far as is known yet. Files
-// that sort together are alike, so a directory that holds both formats mostly shows here.
-// Answers of an earlier run count as well. At a service each file that is not opened saves
-// a request.
+// assume opens the first and the last of the files that two formats claim by their names. If both
+// are what their names imply, those between them are assumed to be, too, until they are read. Files
+// that sort together are alike, so a directory that contains both formats is usually detected here.
+// Answers of an earlier run count as well. In a remote service each file that is not opened saves a
+// request.
 func (f *finder) assume(ctx context.Context, files []file, wanted []int) error {
 	var fresh []int
 	for _, i := range wanted {
@@ -46,16 +46,16 @@ func (f *finder) assume(ctx context.Context, files []file, wanted []int) error {
 	return nil
 }
 
-// IsAnothers says whether the content of a file whose name has an extension of one format
-// is another format's. It reads the first unpack.SniffBytes, and at most some MiB in all, of
-// which parts more than once. Errors are those of reading.
+// IsAnothers reports whether a file whose name has an extension of one format has the content of
+// another format. It reads the first unpack.SniffBytes, and at most some MiB in total, parts of
+// them more than once. Errors are those of reading.
 func IsAnothers(o storage.Object, raw io.ReaderAt) (bool, error) {
 	x, err := claimant(formats.All(), o, raw)
 	return x != nil && err == nil, err
 }
 
-// claimant is the format that claims a file by its content, although the name has another's
-// extension; nil for none. Together with an error it says nothing.
+// claimant returns the format that claims a file by its content, although the name has another
+// format's extension; nil for none. If the error is not nil, the format is meaningless.
 func claimant(list []unpack.Format, o storage.Object, raw io.ReaderAt) (unpack.Format, error) {
 	for _, x := range list {
 		if own, ok := x.(unpack.OwnCodecs); ok && own.Takes(o.Path) {

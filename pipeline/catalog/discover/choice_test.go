@@ -60,8 +60,8 @@ func TestExcludeLeavesOut(t *testing.T) {
 	}
 }
 
-// What a pattern names and --exclude leaves out is not missing. What is left out for another reason is
-// named with it.
+// A file that a pattern names and --exclude leaves out is not missing. If it is left out for
+// another reason, the error contains that.
 func TestPatternsMayNameWhatIsLeftOut(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{"t-0.jsonl", "t-1.jsonl", "t-2.jsonl", "parts.jsonl/x.jsonl", "of-0-a.jsonl", "of-1-b.jsonl"} {
@@ -106,8 +106,8 @@ func TestPatternsMayNameWhatIsLeftOut(t *testing.T) {
 	require.Equal(t, []string{"of-0-a.jsonl", "of-1-b.jsonl", "t-0.jsonl", "t-1.jsonl", "t-2.jsonl"}, paths(found))
 }
 
-// Pipes and devices in a directory are named as left out. So are, in a note, alternatives of a pattern
-// and patterns of --exclude that nothing matches.
+// Pipes and devices in a directory are reported as left out. Alternatives of a pattern and patterns
+// of --exclude that match nothing are reported in a note.
 func TestWhatIsNamedInVainIsSaid(t *testing.T) {
 	w := newWorld(t)
 	w.write("data/t-0.jsonl", linesOf(1, "a"))
@@ -156,7 +156,7 @@ func TestLinksToDirectoriesAreFollowed(t *testing.T) {
 	require.Contains(t, found.Selection.FirstLeft[0].Reason, "leads back")
 
 	w.link("../gone", "joined/d2")
-	for _, target := range []string{"joined", "joined/*/*.jsonl"} { // a disk that is not there
+	for _, target := range []string{"joined", "joined/*/*.jsonl"} { // a disk that is not mounted
 		_, err = w.find(filepath.Join(w.dir, target), auto)
 		require.ErrorContains(t, err, "d2", target)
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
 )
 
-// textFormat counts only where nothing else does.
+// textFormat counts only if there are no other shards.
 const textFormat = "lines"
 
-// sniffed are the formats that content shows, in the order in which they are asked.
+// sniffed are the formats that can be detected from content, in the order in which they are tried.
 var sniffed = []string{"lc0", "tar", "tfrecord", "jsonl"}
 
 // Reasons of verdicts.
@@ -28,30 +28,31 @@ const (
 	notAskedName = "its name does not say the format that was asked for"
 )
 
-// decision is what becomes of each file of a listing.
+// decision is the verdict on each file of a listing.
 type decision struct {
-	format  string // "" where there are no shards
-	named   bool   // names have said it
+	format  string // "" if there are no shards
+	named   bool   // by their names
 	taken   []bool
-	reasons []string // of each file
+	reasons []string // for each file
 }
 
-// contested reports whether a name is one of tars that may hold games of lc0.
+// contested reports whether a file has the name of a tar, which may contain games of lc0.
 func contested(f *file) bool {
 	return f.name.Format == "tar" && f.name.Codec == nil && strings.HasSuffix(f.Object.Path, ".tar")
 }
 
-// named reports whether a name of the target says a format. One of tars does not say it where
-// these turn out to be of games, which names say nothing of.
+// named reports whether any name of the target implies a format. The name of a tar does not count
+// if the tar turns out to contain games, whose names imply nothing.
 func named(files []file, namings []naming, shown []string) bool {
 	return slices.ContainsFunc(namings, func(n naming) bool {
 		return n.format != "" && n.format != textFormat && n.formatOf(files, shown) == n.format
 	})
 }
 
-// wanted are the files whose first bytes decide has to know: where a name says a format, the
-// tars, which may hold games, and one file of each other naming of two or more; else all whose
-// names say nothing. Files of no bytes show nothing. shown is what looks have shown before.
+// wanted returns the files whose first bytes decide needs. If some name implies a format, these are
+// the tars, which may contain games, and one file of each other naming pattern with two or more
+// files; otherwise, all files whose names do not imply one. Empty files show nothing. shown is the
+// result of earlier looks.
 func wanted(files []file, namings []naming, shown []string) (list []int) {
 	byName := named(files, namings, shown)
 	for _, n := range namings {
@@ -79,8 +80,9 @@ func wanted(files []file, namings []naming, shown []string) (list []int) {
 	return list
 }
 
-// formatOf is the format of a naming: the one that its names say, or else the first one that a
-// file of it shows; "" for none. shown has a name for each file that was looked at.
+// formatOf returns the format of a naming pattern: the one that its names imply, or else the first
+// one that any of its files shows; "" for none. shown has a format for each file that was looked
+// at.
 func (n *naming) formatOf(files []file, shown []string) string {
 	shows := func(format string) bool {
 		return slices.ContainsFunc(n.files, func(i int) bool { return shown[i] == format })
@@ -99,10 +101,10 @@ func (n *naming) formatOf(files []file, shown []string) string {
 	return ""
 }
 
-// decide gives the verdicts of auto. shown is what looks have shown of the wanted files, ""
-// for nothing. of has the namings of each format that counts: there may be more than one, which
-// is an error for the caller to word; alike are those that names leave out and that show the
-// format that names say, likewise.
+// decide returns the verdicts for format auto. shown is the format that each wanted file has shown,
+// "" for none. of has the naming patterns of each format that counts; more than one format is an
+// error, which the caller formulates. alike are naming patterns that are left out by name but show
+// the same format as the named shards, which is an error likewise.
 func decide(files []file, namings []naming, shown []string) (d decision, of map[string][]naming, alike []naming) {
 	d = decision{named: named(files, namings, shown), taken: make([]bool, len(files)), reasons: make([]string, len(files))}
 	of = map[string][]naming{}
@@ -158,8 +160,8 @@ func (d *decision) leave(n naming, reason string) {
 	}
 }
 
-// decideAsked gives the verdicts where a format was asked for. counts are the files by
-// extension where no name says the format and there are several, which is an error.
+// decideAsked returns the verdicts if a format was requested. counts are the numbers of files by
+// extension if no name implies the format and there are several extensions, which is an error.
 func decideAsked(f unpack.Format, files []file) (d decision, counts map[string]int) {
 	d = decision{format: f.Name(), taken: make([]bool, len(files)), reasons: make([]string, len(files))}
 	for i := range files {
@@ -183,8 +185,8 @@ func decideAsked(f unpack.Format, files []file) (d decision, counts map[string]i
 	return d, nil
 }
 
-// says reports whether a name says a format, or does not rule it out for lc0, whose games have
-// no name of their own: a .gz that says nothing else, a .tar.
+// says reports whether a name implies a format, or, for lc0, does not rule it out: games have no
+// name of their own, so a .gz without another meaning or a .tar may be one.
 func says(f unpack.Format, c *file) bool {
 	if own, ok := f.(unpack.OwnCodecs); ok {
 		return own.Takes(c.Object.Path) && (c.name.Format == "" || contested(c))
@@ -192,14 +194,14 @@ func says(f unpack.Format, c *file) bool {
 	return c.name.Format == f.Name()
 }
 
-// Named reports whether a name says a format by itself.
+// Named reports whether a name by itself implies a format.
 func Named(path string) bool {
 	f := formats.ParseName(path).Format
 	return f != "" && f != textFormat
 }
 
-// Takes reports whether a file of a dataset of the format f has a name as its shards have.
-// Formats whose names say nothing take all names.
+// Takes reports whether a file has a name like the shards of a dataset of format f. Formats whose
+// names imply nothing take all names.
 func Takes(f unpack.Format, path string) bool {
 	n := formats.ParseName(path)
 	c := file{Shard: Shard{}, name: n}

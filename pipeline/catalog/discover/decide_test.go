@@ -11,8 +11,8 @@ import (
 )
 
 // TestAllListingsHaveAVerdictForEachFile tries all listings of up to three namings of three files,
-// with all that one look at the files of each may show. Each file is a shard, or has a reason;
-// files of a naming are one decision; and what one file of a naming shows is not lost for those
+// with all results that looking at the files may have. Each file is a shard, or has a reason; files
+// of a naming are decided together; and the format that one file of a naming shows applies to those
 // that show nothing.
 func TestAllListingsHaveAVerdictForEachFile(t *testing.T) {
 	names := []string{"a/x-%d.jsonl", "b/x-%d.tar", "c/part-%d", "d/%d.json.gz", "e/x%d.txt", "f/training.%d.gz", "g/x.tfrecord-0000%d-of-00003"}
@@ -51,7 +51,7 @@ func requireVerdicts(t *testing.T, files []file, of map[string]string) {
 		}
 	}
 	look()
-	look() // the tars may have turned out to be of games
+	look() // the tars may have turned out to contain games
 	d, formats, alike := decide(files, namings, shown)
 	taken := map[string]bool{}
 	for _, n := range namings {

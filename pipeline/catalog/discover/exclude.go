@@ -7,8 +7,8 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// clutter are names that systems and archivers leave in directories. They are no shards of any
-// format.
+// clutter are names that operating systems and archivers leave in directories. They are never
+// shards.
 var clutter = map[string]bool{"lost+found": true, "__MACOSX": true, "Thumbs.db": true, "desktop.ini": true, ".DS_Store": true}
 
 // Reasons why a name is left out.
@@ -20,12 +20,12 @@ const (
 // excluded is one --exclude.
 type excluded struct {
 	text string
-	// anyDepth: it has no slash, and matches names.
+	// anyDepth: it has no slash, and matches the last component of a path.
 	anyDepth bool
 	pattern  string
 }
 
-// parseExclude reads a pattern of --exclude: relative to the dataset.
+// parseExclude parses a pattern of --exclude, which is relative to the dataset.
 func parseExclude(text string) (excluded, error) {
 	p := strings.TrimSuffix(strings.TrimPrefix(text, "./"), "/")
 	switch {
@@ -67,7 +67,7 @@ func (e *excluded) matches(path string) bool {
 	return doublestar.MatchUnvalidated(e.pattern, path)
 }
 
-// Exclude has the target leave out what patterns match, relative to its root.
+// Exclude makes the target leave out what the patterns match, relative to its root.
 func (t *Target) Exclude(patterns []string) error {
 	t.excluded = nil
 	for _, text := range patterns {
@@ -80,14 +80,14 @@ func (t *Target) Exclude(patterns []string) error {
 	return nil
 }
 
-// ExcludeError returns what is wrong with a pattern of --exclude, or nil.
+// ExcludeError returns why a pattern of --exclude is invalid, or nil.
 func ExcludeError(pattern string) error {
 	_, err := parseExclude(pattern)
 	return err
 }
 
-// LeavesOutFile returns why a file of a directory of format files is left out of it, "" where it
-// is not. It may be called concurrently.
+// LeavesOutFile returns why a file in a directory of format files is left out, "" if it is not. It
+// may be called concurrently.
 func (t *Target) LeavesOutFile(dir string, name []byte) string {
 	if clutter[string(name)] {
 		return isClutter
@@ -102,8 +102,8 @@ func (t *Target) LeavesOutFile(dir string, name []byte) string {
 	return t.LeavesOut(path, "files")
 }
 
-// LeavesOutWithin reports whether a file is left out by its name, or by that of a directory on
-// the way to it.
+// LeavesOutWithin reports whether a file is left out because of its name, or that of one of its
+// parent directories.
 func (t *Target) LeavesOutWithin(path, format string) bool {
 	for at := 0; at < len(path); at++ {
 		if path[at] == '/' && t.LeavesOut(path[:at], format) != "" {
@@ -113,9 +113,9 @@ func (t *Target) LeavesOutWithin(path, format string) bool {
 	return t.LeavesOut(path, format) != ""
 }
 
-// LeavesOut returns why a name of the target is left out, whatever is in it; "" where it is
-// not. Of a pattern and a single file, whose names were given, none is but for --exclude. Names
-// that begin with a dot are left out by storages.
+// LeavesOut returns why a name of the target is left out regardless of its content; "" if it is
+// not. A pattern or a single file was named explicitly, so only --exclude leaves anything out
+// there. Storages leave out names that begin with a dot.
 func (t *Target) LeavesOut(path, format string) string {
 	if path == "." {
 		return ""

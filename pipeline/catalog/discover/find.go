@@ -11,29 +11,28 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// Config says what is looked for, and where.
+// Config describes what to find, and where.
 type Config struct {
 	Target Target
-	// Format is what was asked for; its name may be auto.
+	// Format is the requested format; its name may be auto.
 	Format spec.Format
-	// Storage lists the files below the target's root. Of several arrays it is a
+	// Storage lists the files below the target's root. For several arrays it must be a
 	// storage.Joiner.
 	Storage storage.Storage
-	// Reads is the storage that contents are read from: Storage, or one around it.
+	// Reads is the storage from which contents are read: Storage, or a wrapper of it.
 	Reads storage.Storage
-	// AssumeAlike has two of the files that two formats claim by their names opened. If
-	// both are what their names say, the others are taken for the same unopened
-	// (Shard.Assumed).
+	// AssumeAlike makes Shards open only two of the files that two formats claim by their names. If
+	// both are what their names imply, the others are assumed to be, too (Shard.Assumed).
 	AssumeAlike bool
-	// AtATime is how many files are opened at a time to see what they are; 0 means two
-	// a core.
+	// AtATime is how many files are opened concurrently to find out their format; 0 means two per
+	// core.
 	AtATime int
-	// IndexDir holds no shards where it lies below the root; "" for none.
+	// IndexDir is not searched for shards if it is below the root; "" for none.
 	IndexDir string
-	// Known gives the answer of an earlier run for a file that is the same: the
-	// name of its format, "" for none. nil where there was no run.
+	// Known returns an earlier run's answer for an unchanged file: the name of its format, "" for
+	// none. It is nil if there was no earlier run.
 	Known func(storage.Object) (format string, known bool)
-	// Files has Found.Selection list all files, and not only the first ones.
+	// Files makes Found.Selection list all files, not only the first ones.
 	Files bool
 	Log   *slog.Logger
 }
@@ -41,31 +40,30 @@ type Config struct {
 // Shard is one file of a dataset.
 type Shard struct {
 	Object storage.Object
-	// Codec is the codec that the name says, or the format chooses; nil for none. What the
-	// shard is compressed with, its first bytes show: formats.CodecOf.
+	// Codec is the codec implied by the name, or chosen by the format; nil for none. The actual
+	// codec is determined by the shard's first bytes: formats.CodecOf.
 	Codec unpack.Codec
-	// Assumed says that two formats claim the file by its name, and that nobody has looked
-	// into it. Its reader asks IsAnothers, and if it is, finds the shards again without
+	// Assumed means that two formats claim the file by its name, and that it was not opened. Its
+	// reader must call IsAnothers, and if that returns true, find the shards again without
 	// Config.AssumeAlike.
 	Assumed bool
 }
 
-// Found is what a target holds.
+// Found is the result of Shards.
 type Found struct {
 	Format   spec.Format // with its name, and its defaults
 	Unpacker unpack.Format
-	// StreamExtension is the ending of streams of such shards, with the dot.
+	// StreamExtension is the extension of streams of these shards, with the dot.
 	StreamExtension string
 	Shards          []Shard // in dataset order, at least one
-	// Judged are files that were looked at to see what they are, or were so by an
-	// earlier run, and are no shards.
+	// Judged are files that were looked at, now or in an earlier run, and are not shards.
 	Judged []storage.Object
-	// Selection is for people: what was taken, and what was left out.
+	// Selection is a readable summary of what was taken, and what was left out.
 	Selection Selection
 }
 
-// Shards finds the shards of a target (RECORDS.md, "Which files are shards"). Where
-// there are none, or of several formats, the error says what to do.
+// Shards finds the shards of a target (RECORDS.md, "Which files are shards"). If there are none, or
+// they are of several formats, the error contains the next step.
 func Shards(ctx context.Context, c Config) (Found, error) {
 	c.Format = c.Format.WithDefaults()
 	f := finder{Config: c, formats: formats.All(), left: map[string]Verdict{}}
@@ -80,7 +78,7 @@ func Shards(ctx context.Context, c Config) (Found, error) {
 	files := asFiles(objects)
 	d, err := f.found(ctx, files)
 	if err != nil && f.assumed && ctx.Err() == nil {
-		// The error's words count the files of each format, so all have to be known.
+		// The error's text counts the files of each format, so all must be known.
 		f.AssumeAlike = false
 		d, err = f.found(ctx, asFiles(objects))
 	}
@@ -94,11 +92,11 @@ func Shards(ctx context.Context, c Config) (Found, error) {
 type finder struct {
 	Config
 	formats []unpack.Format
-	assumed bool               // some files were assumed to be what their names say
-	left    map[string]Verdict // that the listing has left out, by path
-	notes   []string           // for the user, beside what was found
-	unused  []string           // likewise: what was named and is not there
-	// onUnreadable, when set, is told of files that can't be read to see what they are.
+	assumed bool               // some files were assumed to be what their names imply
+	left    map[string]Verdict // by the listing, by path
+	notes   []string           // for the user, about what was found
+	unused  []string           // likewise: what was named but does not exist
+	// onUnreadable, if set, is called for files that can't be read to find out their format.
 	onUnreadable func(o storage.Object, err error)
 }
 
@@ -110,7 +108,7 @@ func (f *finder) found(ctx context.Context, files []file) (Found, error) {
 	return f.auto(ctx, files)
 }
 
-// asked finds the shards of the format that was asked for.
+// asked finds the shards of the requested format.
 func (f *finder) asked(files []file) (Found, error) {
 	unpacker, err := formats.New(f.Format)
 	if err != nil {
@@ -140,7 +138,7 @@ func all(format string, files []file) decision {
 	return d
 }
 
-// auto finds the format, too.
+// auto finds the shards and their format.
 func (f *finder) auto(ctx context.Context, files []file) (Found, error) {
 	if err := f.refuseZarr(ctx, files, false); err != nil {
 		return Found{}, err
@@ -156,7 +154,7 @@ func (f *finder) auto(ctx context.Context, files []file) (Found, error) {
 	if err := f.look(ctx, files, looks, shown); err != nil {
 		return Found{}, err
 	}
-	if more := without(wanted(files, namings, shown), looks); len(more) > 0 { // the tars hold games
+	if more := without(wanted(files, namings, shown), looks); len(more) > 0 { // the tars contain games
 		if err := f.look(ctx, files, more, shown); err != nil {
 			return Found{}, err
 		}
@@ -200,7 +198,7 @@ func (f *finder) auto(ctx context.Context, files []file) (Found, error) {
 	return found, nil
 }
 
-// result is what there is where a decision says which of the files are the shards.
+// result returns the Found for a decision.
 func (f *finder) result(format spec.Format, unpacker unpack.Format, files []file, d decision) Found {
 	r := Found{Format: format, Unpacker: unpacker}
 	own, owns := unpacker.(unpack.OwnCodecs)

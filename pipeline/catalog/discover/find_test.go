@@ -155,7 +155,7 @@ func paths(f Found) (list []string) {
 
 func TestTheContentOfALargeCompressedFileIsJudgedByItsBegin(t *testing.T) {
 	noise := rand.New(rand.NewPCG(1, 2))
-	var lines bytes.Buffer // does not get smaller by compression, nor fit what is read
+	var lines bytes.Buffer // incompressible, and larger than what is read
 	for lines.Len() < 3<<20 {
 		fmt.Fprintf(&lines, `{"x": "%x%x%x%x"}`+"\n", noise.Uint64(), noise.Uint64(), noise.Uint64(), noise.Uint64())
 	}

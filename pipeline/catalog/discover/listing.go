@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// list gives the objects that the target may want.
+// list returns the objects that the target may name.
 func (f *finder) list(ctx context.Context) ([]storage.Object, error) {
 	var objects []storage.Object
 	var err error
@@ -34,7 +34,7 @@ func (f *finder) list(ctx context.Context) ([]storage.Object, error) {
 	return objects, nil
 }
 
-// listPattern gives the objects that a pattern names.
+// listPattern returns the objects that a pattern names.
 func (f *finder) listPattern(ctx context.Context, p *pattern) ([]storage.Object, error) {
 	// It names what is below the root, never the root itself.
 	objects, err := f.listBelow(ctx, func(path string, isDir bool) bool { return path != "." && p.match(path, isDir) })
@@ -46,8 +46,8 @@ func (f *finder) listPattern(ctx context.Context, p *pattern) ([]storage.Object,
 	return objects, err
 }
 
-// leftOut is the finder's whyLeftOut. A path may have wildcards: then any excluded file counts that it
-// matches.
+// leftOut is the finder's whyLeftOut. If path has wildcards, any excluded file that it matches
+// counts.
 func (f *finder) leftOut(path string) (reason string, excluded bool) {
 	if f.Target.LeavesOutWithin(path, f.Format.Name) {
 		return "--exclude", true
@@ -62,8 +62,9 @@ func (f *finder) leftOut(path string) (reason string, excluded bool) {
 	return f.left[path].Reason, false
 }
 
-// unusedExcludes are notes of patterns of --exclude that leave out nothing. Of arrays in a store, and
-// where more is left out than storages remember, it is not known.
+// unusedExcludes returns notes about patterns of --exclude that leave out nothing. It returns none
+// for arrays in a store, and if more is left out than storages remember, because then it can't be
+// known.
 func (f *finder) unusedExcludes() (notes []string) {
 	if f.Format.Name == "zarr" || len(f.left) >= storage.MaxOmitted {
 		return nil
@@ -83,7 +84,7 @@ func (f *finder) unusedExcludes() (notes []string) {
 	return notes
 }
 
-// listBelow lists what match accepts, but for the index directory and what names leave out,
+// listBelow lists what match accepts, except the index directory and what is left out by name,
 // which it notes.
 func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bool) bool) (objects []storage.Object, err error) {
 	own := f.indexDir()
@@ -102,10 +103,10 @@ func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bo
 			return true
 		}
 		shown := path
-		if isDir || f.Format.Name == "files" { // what zarr asks about may be either
+		if isDir || f.Format.Name == "files" { // for zarr it may be either
 			shown += "/"
 		}
-		if _, known := f.left[path]; !known { // a link to nothing is asked about as a file, too
+		if _, known := f.left[path]; !known { // a dangling link is passed as a file, too
 			f.left[path] = Verdict{Path: shown, Reason: reason}
 		}
 		return false
@@ -128,7 +129,7 @@ func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bo
 }
 
 // withoutExcluded adds what --exclude has left out to the error of a listing of Zarr stores, which
-// fails where there is none: they may be all that there was. Other errors stay as they are.
+// fails if there are none: perhaps all were excluded. Other errors are returned unchanged.
 func (f *finder) withoutExcluded(err error) error {
 	if f.Format.Name != "zarr" || errors.Is(err, context.Canceled) {
 		return err
@@ -152,12 +153,12 @@ func (f *finder) mayName(path string) bool {
 		return true
 	}
 	if dir := strings.LastIndexByte(path, '/'); ofDirectories(f.Format.Name) && dir > 0 && p.match(path[:dir], false) {
-		return true // a file of a directory that is named
+		return true // a file in a directory that is named
 	}
 	return p.match(path, false) || p.match(path, true)
 }
 
-// oneFile describes the target that is a file.
+// oneFile returns the object of a target that is a file.
 func (f *finder) oneFile(ctx context.Context) ([]storage.Object, error) {
 	if f.Format.Name == "zarr" {
 		if c, ok := f.Target.References(); ok {
@@ -183,8 +184,8 @@ func (f *finder) oneFile(ctx context.Context) ([]storage.Object, error) {
 	return []storage.Object{object}, nil
 }
 
-// indexDir is the index directory relative to the root, where it lies below it:
-// it holds no shards.
+// indexDir returns the index directory relative to the root if it is below it, where it must not be
+// searched for shards; else "".
 func (f *finder) indexDir() string {
 	if f.IndexDir == "" || f.Target.remote {
 		return ""

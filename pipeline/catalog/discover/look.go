@@ -15,12 +15,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// sniffRawBytes bounds what is read of a compressed file to see
-// unpack.SniffBytes of what is in it.
+// sniffRawBytes bounds what is read of a compressed file to decode unpack.SniffBytes.
 const sniffRawBytes = 1 << 20
 
-// look notes the format that each of the wanted files shows by its first bytes, "" for none.
-// It opens the files that are not known, several at a time. One that can't be read is an error.
+// look sets shown for each of the wanted files to the format that its first bytes show, "" for
+// none. It opens the files that are not known, several at a time. A file that can't be read is an
+// error.
 func (f *finder) look(ctx context.Context, files []file, wanted []int, shown []string) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, cmp.Or(f.AtATime, 2*runtime.GOMAXPROCS(0))))
@@ -49,7 +49,7 @@ func (f *finder) look(ctx context.Context, files []file, wanted []int, shown []s
 	return err
 }
 
-// known is the answer of an earlier run, where there is one.
+// known returns the answer of an earlier run, if there is one.
 func (f *finder) known(o storage.Object) (format string, ok bool) {
 	if f.Known == nil {
 		return "", false
@@ -69,8 +69,8 @@ func (f *finder) unreadable(ctx context.Context, o storage.Object, err error) er
 	return Unread(o.Path, err)
 }
 
-// Unread is the error of a file of which no bytes came. No file is left out for that: else
-// a dataset would depend on what could be reached when it was indexed.
+// Unread returns the error of a file that could not be read. No file is left out for that reason,
+// because otherwise a dataset would depend on what was reachable when it was indexed.
 func Unread(path string, err error) error {
 	if _, names := errors.AsType[*storage.Error](err); !names {
 		err = fmt.Errorf("%s: %w", path, err)
@@ -78,7 +78,7 @@ func Unread(path string, err error) error {
 	return fmt.Errorf("%w: a file that can't be read is left out only with --exclude or a pattern", err)
 }
 
-// content is the format that a file shows, "" for none.
+// content returns the format that a file's content shows, "" for none.
 func (f *finder) content(ctx context.Context, c *file) (string, error) {
 	reader := storage.NewReader(ctx, f.Reads, c.Object, 0)
 	defer reader.Close()
@@ -105,7 +105,7 @@ func (f *finder) content(ctx context.Context, c *file) (string, error) {
 	return "", nil
 }
 
-// named is the format of that name, or nil.
+// named returns the format with that name, or nil.
 func (f *finder) named(name string) unpack.Format {
 	for _, x := range f.formats {
 		if x.Name() == name {
@@ -115,8 +115,8 @@ func (f *finder) named(name string) unpack.Format {
 	return nil
 }
 
-// headReader reads the beginning of a file once, however small the parts are in which it
-// is looked at: at a service each would be a request.
+// headReader reads the beginning of a file once, however small the parts are in which it is
+// inspected: in a remote service each would be a request.
 type headReader struct {
 	raw       io.ReaderAt
 	sizeBytes int64
@@ -137,8 +137,8 @@ func (h *headReader) ReadAt(p []byte, off int64) (int, error) {
 	return copy(p, h.head[off:]), nil
 }
 
-// headOf is the first unpack.SniffBytes of a file's decoded bytes, fewer when it has no more,
-// and the codec that its first bytes show. What does not decode gives what came before.
+// headOf returns the first unpack.SniffBytes of a file's decoded bytes, or fewer if it is shorter,
+// and the codec that its first bytes show. If decoding fails, it returns what was decoded before.
 func headOf(c *file, raw io.ReaderAt) ([]byte, unpack.Codec, error) {
 	head := make([]byte, min(c.Object.SizeBytes, unpack.SniffBytes))
 	n, err := raw.ReadAt(head, 0)
@@ -157,7 +157,7 @@ func decodedHead(codec unpack.Codec, raw io.ReaderAt, rawBytes int64) ([]byte, e
 	watched := &watchedReader{r: io.NewSectionReader(raw, 0, rawBytes)}
 	d, err := codec.NewDecoder(watched, 0)
 	if err != nil {
-		return nil, watched.err // nil: its beginning is not compressed, whatever its name says
+		return nil, watched.err // nil: the file is not compressed, whatever its name implies
 	}
 	defer d.Close()
 	head := make([]byte, unpack.SniffBytes)
@@ -181,8 +181,7 @@ func decodedHead(codec unpack.Codec, raw io.ReaderAt, rawBytes int64) ([]byte, e
 	return head[:n], nil
 }
 
-// watchedReader remembers a failure to read, so that it is not taken for
-// content that is not compressed.
+// watchedReader remembers a failed read, so that it is not mistaken for uncompressed content.
 type watchedReader struct {
 	r   io.Reader
 	err error

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a directory, what is asked of it, and what was read there.
+// world is a directory, the options for finding shards in it, and a count of reads.
 type world struct {
 	t        *testing.T
 	dir      string
@@ -34,7 +34,7 @@ type world struct {
 	indexDir string
 	exclude  []string
 	files    bool
-	failure  error // of all reads, where it is set
+	failure  error // of all reads, if set
 	reads    atomic.Int64
 	target   Target // of the last find
 }
@@ -72,7 +72,7 @@ func (w *world) find(dataset string, format spec.Format) (found Found, err error
 	})
 }
 
-// omitting is a storage that knows what another one has left out.
+// omitting is a storage that reports what another one has left out.
 type omitting struct {
 	storage.Storage
 	of storage.Omitter
@@ -80,7 +80,7 @@ type omitting struct {
 
 func (o omitting) Omitted() []storage.Omission { return o.of.Omitted() }
 
-// tarOf is an archive of n samples.
+// tarOf returns an archive of n samples.
 func tarOf(n int, name string) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -102,7 +102,7 @@ func linesOf(n int, tag string) []byte {
 	return b.Bytes()
 }
 
-// framesOf are n TFRecord frames.
+// framesOf returns n TFRecord frames.
 func framesOf(n int) []byte {
 	var b []byte
 	for i := range n {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// mountType is the type of lsiofs' own mounts in /proc/self/mountinfo.
+// mountType is the type of lsiofs's own mounts in /proc/self/mountinfo.
 const mountType = "fuse.lsiofs"
 
-// refuseMount refuses an lsiofs mount as a dataset of format, and a directory that one is below: a
-// mount's worker files and each of its epochs are the same records. One folder of a mount has each
-// record once, and so have the files of one folder.
+// refuseMount refuses as a dataset an lsiofs mount, and a directory that contains one: a mount's
+// worker files and each of its epochs have the same records. One folder of a mount has each record
+// once, and so have the files of one folder.
 func refuseMount(t *Target, format string) error {
 	folders := t.pattern != nil && strings.Contains(t.pattern.text, "/") // it may match several
 	if t.remote || !t.Whole() && !folders {
@@ -32,7 +32,7 @@ func refuseMount(t *Target, format string) error {
 		if t.root == at || strings.HasPrefix(t.root, strings.TrimSuffix(at, "/")+"/") {
 			if len(at) >= len(above) { // a later one covers an earlier one
 				above, inside = at, ""
-				if ours { // fields[3] is what of the mount is there: bind mounts show a folder
+				if ours { // fields[3] is the part of the mount that is visible here: bind mounts show a folder
 					inside = filepath.Join(fields[3], strings.TrimPrefix(t.root, at))
 				}
 			}
@@ -53,7 +53,7 @@ func refuseMount(t *Target, format string) error {
 	return nil
 }
 
-// unescaped is a path of /proc/self/mountinfo.
+// unescaped decodes a path of /proc/self/mountinfo.
 func unescaped(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }

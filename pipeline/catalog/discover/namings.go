@@ -11,16 +11,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// file is a file of the listing, and what its name says.
+// file is a file of the listing, and its parsed name.
 type file struct {
 	Shard
 	name formats.Name
-	// settled says that it need not be looked at: its name decides.
+	// settled means that it need not be opened: its name decides.
 	settled bool
 }
 
-// NamingOf is what the paths of the files of one naming have in common: all of it but the
-// digits of the name. Files of one naming are one decision.
+// NamingOf returns the naming pattern of a path: the path with each number in its last component
+// replaced by "#". Files with the same naming pattern are decided together.
 func NamingOf(path string) string {
 	slash := strings.LastIndexByte(path, '/') + 1
 	if !strings.ContainsAny(path[slash:], "0123456789") {
@@ -39,15 +39,15 @@ func NamingOf(path string) string {
 	return b.String()
 }
 
-// naming is the files of one naming.
+// naming is the files with one naming pattern.
 type naming struct {
-	files     []int // their numbers, by path
+	files     []int // their indexes, by path
 	sizeBytes int64
-	format    string // that it is of by name, "" for none
+	format    string // implied by their names, "" for none
 }
 
-// namingsOf groups files, which are in order of their paths; the namings are in the order of
-// their first files.
+// namingsOf groups files, which must be sorted by path; the groups are in the order of their first
+// files.
 func namingsOf(files []file) []naming {
 	var list []naming
 	of := map[string]int{}
@@ -69,9 +69,9 @@ func namingsOf(files []file) []naming {
 	return list
 }
 
-// NamingText is the paths of one naming for people: "train-{00000..00146}.tar". A range stands for
-// paths alone that are there: of numbers with gaps it is "s-{{0..3},7}.tar". paths are sorted, at
-// least one.
+// NamingText formats the paths of one naming pattern for a person: "train-{00000..00146}.tar". A
+// range contains only existing paths: if numbers have gaps it is "s-{{0..3},7}.tar". paths must be
+// sorted, and at least one.
 func NamingText(paths []string) string {
 	first, last := paths[0], paths[len(paths)-1]
 	runs := runsOf(first)
@@ -118,8 +118,8 @@ func NamingText(paths []string) string {
 	return first[:r.from] + stretchesText(numbers) + first[r.to:]
 }
 
-// numbersBetween returns how many numbers a range has; 0 for more than any dataset has files, and where
-// numbers of two widths don't say how those between are written.
+// numbersBetween returns how many numbers a range has. It returns 0 for more than any dataset has
+// files, and if numbers of two widths leave open how those between are written.
 func numbersBetween(low, high string) uint64 {
 	x, err1 := strconv.ParseUint(low, 10, 32)
 	y, err2 := strconv.ParseUint(high, 10, 32)
@@ -129,10 +129,10 @@ func numbersBetween(low, high string) uint64 {
 	return y - x + 1
 }
 
-// mostStretches is how many stretches of numbers without a gap a text has.
+// mostStretches is the largest number of gapless stretches in a text.
 const mostStretches = 4
 
-// stretchesText is numbers with gaps between them: "{{0..3},7}".
+// stretchesText formats numbers with gaps between them: "{{0..3},7}".
 func stretchesText(numbers []string) string {
 	slices.SortFunc(numbers, func(a, b string) int {
 		if lessNumber(a, b) {
@@ -161,7 +161,7 @@ func stretchesText(numbers []string) string {
 
 type run struct{ from, to int }
 
-// runsOf are the places of the digits in the last component of a path.
+// runsOf returns the positions of the digits in the last component of a path.
 func runsOf(path string) (list []run) {
 	for i := strings.LastIndexByte(path, '/') + 1; i < len(path); i++ {
 		if path[i] < '0' || path[i] > '9' {
@@ -176,7 +176,7 @@ func runsOf(path string) (list []run) {
 	return list
 }
 
-// lessNumber compares numbers of any length, and what is as large by how it is written.
+// lessNumber compares numbers of any length; equal numbers are ordered by the length of their text.
 func lessNumber(a, b string) bool {
 	x, y := strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
 	if len(x) != len(y) {
@@ -188,8 +188,8 @@ func lessNumber(a, b string) bool {
 	return len(a) < len(b)
 }
 
-// text is a naming with its number of files, for errors: with the first file's path, since
-// that can be looked for.
+// text describes a naming with its number of files, for errors. It includes the first file's path,
+// which the user can search for.
 func (n *naming) text(files []file) string {
 	paths := make([]string, len(n.files))
 	for i, k := range n.files {
@@ -201,7 +201,7 @@ func (n *naming) text(files []file) string {
 	return strconv.Itoa(len(paths)) + " files, " + NamingText(paths) + ", such as " + paths[0]
 }
 
-// asFiles are the objects of a listing, in dataset order.
+// asFiles returns the objects of a listing as files, in dataset order.
 func asFiles(objects []storage.Object) []file {
 	sort.Slice(objects, func(i, j int) bool { return objects[i].Path < objects[j].Path })
 	files := make([]file, len(objects))

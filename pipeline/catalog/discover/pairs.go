@@ -17,7 +17,7 @@ func newWildcards(p *pattern) wildcards {
 	return w
 }
 
-// in gives the texts that the wildcards match in a path, in their order.
+// in returns the texts that the wildcards match in a path, in their order.
 func (w wildcards) in(path string) []string {
 	for _, r := range w.of {
 		if m := r.FindStringSubmatch(path); m != nil {
@@ -27,8 +27,8 @@ func (w wildcards) in(path string) []string {
 	return nil
 }
 
-// capturing is a pattern without alternatives as a regular expression that captures what its
-// wildcards match.
+// capturing translates a pattern without alternatives into a regular expression that captures what
+// its wildcards match.
 func capturing(p string) string {
 	var b strings.Builder
 	b.WriteString("^")
@@ -74,8 +74,8 @@ func capturing(p string) string {
 	return b.String() + "$"
 }
 
-// belong reports whether what the wildcards of two patterns match in two paths is the same
-// text, or the same numbers. Where one has no wildcard there is nothing to compare.
+// belong reports whether the wildcards of two patterns match the same text, or the same numbers, in
+// two paths. If one pattern has no wildcards, there is nothing to compare.
 func belong(a, b []string) bool {
 	switch {
 	case len(a) == 0 || len(b) == 0:
@@ -92,7 +92,7 @@ func belong(a, b []string) bool {
 }
 
 // sameNumbers reports whether two texts have the same numbers in the same order, at least one,
-// however they are written.
+// regardless of leading zeros.
 func sameNumbers(a, b string) bool {
 	x, y := numbersOf(a), numbersOf(b)
 	return len(x) > 0 && slices.Equal(x, y)

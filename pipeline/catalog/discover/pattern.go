@@ -10,25 +10,25 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// pattern chooses files by their path relative to the root. It is any of its alternatives:
+// pattern selects files by their path relative to the root. A path matches if any alternative does:
 // "{a,b}-{00..11}" is "a-{00..11}" and "b-{00..11}".
 type pattern struct {
 	text         string
 	alternatives []alternative
-	literal      map[string]int // those that are the path of one file
+	literal      map[string]int // alternatives that are the path of one file
 	within       map[string]bool
 }
 
 // alternative is a pattern without {a,b}.
 type alternative struct {
 	text     string
-	loose    string   // the same with ranges widened: what doublestar understands
+	loose    string   // the same with ranges widened to what doublestar understands
 	parts    []string // components of loose
 	literals []string
 	ranges   []numberRange
 }
 
-// maxAlternatives bounds what the alternatives of one pattern stand for.
+// maxAlternatives bounds the number of alternatives of one pattern.
 const maxAlternatives = 1 << 14
 
 func parsePattern(text string) (*pattern, error) {
@@ -63,7 +63,7 @@ func parsePattern(text string) (*pattern, error) {
 	return p, nil
 }
 
-// expandAlternatives gives the patterns that a pattern with {a,b} stands for. Ranges stay.
+// expandAlternatives returns the alternatives of a pattern with {a,b}. Ranges are left unexpanded.
 func expandAlternatives(text string) ([]string, bool) {
 	open, close, commas := bracesOf(text)
 	if close < 0 {
@@ -81,8 +81,8 @@ func expandAlternatives(text string) ([]string, bool) {
 	return list, true
 }
 
-// bracesOf finds the first braces of a text that are no range, and the commas in them that are
-// in no others. close is -1 where there are none.
+// bracesOf finds the first braces of a text that are not a range, and the commas in them that are
+// not in nested braces. close is -1 if there are none.
 func bracesOf(text string) (open, close int, commas []int) {
 	depth := 0
 	for i := 0; i < len(text); i++ {
@@ -114,8 +114,8 @@ func bracesOf(text string) (open, close int, commas []int) {
 	return 0, -1, nil
 }
 
-// match is for storage.Storage's List: files that the pattern may want, and
-// directories that it can enter.
+// match is the match function for storage.Storage's List: it accepts files that the pattern may
+// name, and directories that may contain some.
 func (p *pattern) match(path string, isDir bool) bool {
 	if _, is := p.literal[path]; is && !isDir || isDir && p.within[path] {
 		return true
@@ -149,7 +149,7 @@ func (a *alternative) match(path string, isDir bool) bool {
 	return true
 }
 
-// marks reports whether a path is one that the pattern names, its ranges included.
+// marks reports whether the pattern names a path, with its ranges taken into account.
 func (p *pattern) marks(path string) bool {
 	if _, is := p.literal[path]; is {
 		return true
@@ -163,13 +163,14 @@ func (p *pattern) marks(path string) bool {
 	return false
 }
 
-// whyLeftOut returns why a path that a pattern names was not listed, and whether that is --exclude; ""
-// where the path is not there.
+// whyLeftOut returns why a path that a pattern names was not listed, and whether --exclude is the
+// reason; "" if the path does not exist.
 type whyLeftOut func(path string) (reason string, excluded bool)
 
-// choose keeps the objects that the pattern names. It fails where a file is missing that an
-// alternative names, if named says that these are files, or a number of a range; unless leftOut says
-// that it was excluded. notes are the alternatives with wildcards, of several, that match nothing.
+// choose returns the objects that the pattern names. It fails if a number of a range has no file,
+// or, if named is set, if the file that an alternative names is missing, unless leftOut reports
+// that it was excluded. notes are about alternatives with wildcards that match nothing, if the
+// pattern has several.
 func (p *pattern) choose(objects []storage.Object, leftOut whyLeftOut, named bool) (chosen []storage.Object, notes []string, err error) {
 	taken := make([]bool, len(objects))
 	listed := make(map[string]int, len(objects))
@@ -217,7 +218,7 @@ func (p *pattern) choose(objects []storage.Object, leftOut whyLeftOut, named boo
 	return chosen, notes, nil
 }
 
-// chooseNumbers marks the objects that the ranges name, and fails where a number has none.
+// chooseNumbers marks the objects that the ranges name, and fails if a number has none.
 func (a *alternative) chooseNumbers(objects []storage.Object, leftOut whyLeftOut, listed map[string]int, taken []bool) (n int, err error) {
 	total := uint64(1)
 	for _, r := range a.ranges {
@@ -251,7 +252,7 @@ func (a *alternative) chooseNumbers(objects []storage.Object, leftOut whyLeftOut
 	return n, nil
 }
 
-// plain reports whether the alternative has nothing but ranges.
+// plain reports whether the alternative has no wildcards besides ranges.
 func (a *alternative) plain() bool {
 	for _, l := range a.literals {
 		if hasMeta(l) {
@@ -261,7 +262,7 @@ func (a *alternative) plain() bool {
 	return true
 }
 
-// expand is the alternative with the numbers of combination i put in.
+// expand returns the alternative with the numbers of combination i filled in.
 func (a *alternative) expand(i uint64) string {
 	numbers := make([]string, len(a.ranges))
 	for k := len(a.ranges) - 1; k >= 0; k-- {
@@ -276,7 +277,8 @@ func (a *alternative) expand(i uint64) string {
 	return s
 }
 
-// missing is the error of a file that the pattern names and that was not listed; nil if it was excluded.
+// missing returns the error for a file that the pattern names and that was not listed; nil if it
+// was excluded.
 func missing(path string, leftOut whyLeftOut) error {
 	switch reason, excluded := leftOut(path); {
 	case excluded:
@@ -287,9 +289,8 @@ func missing(path string, leftOut whyLeftOut) error {
 	return fmt.Errorf("%s is missing: the pattern names it; restore the file or change the pattern", path)
 }
 
-// mark sets seen, unless it is nil, for each combination of numbers that path matches, and
-// reports whether there was one. head is the alternative up to range k, index the
-// combination so far.
+// mark sets seen, unless it is nil, for each combination of numbers that path matches, and reports
+// whether there was one. head is the alternative up to range k, index the combination so far.
 func (a *alternative) mark(path string, k int, index uint64, head string, seen []bool) bool {
 	if k == len(a.ranges) {
 		if !doublestar.MatchUnvalidated(head, path) {

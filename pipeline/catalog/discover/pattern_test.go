@@ -38,7 +38,7 @@ func TestAPatternEntersNoDirectoryThatItCantMatchIn(t *testing.T) {
 	}
 }
 
-// nothing is left out.
+// nothing is a whyLeftOut for which nothing is left out.
 func nothing(string) (reason string, excluded bool) { return "", false }
 
 func TestARangeBesideAWildcardNeedsAFileForEachNumber(t *testing.T) {

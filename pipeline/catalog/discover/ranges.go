@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// maxRangeNumbers bounds what the numeric ranges of one pattern stand for:
-// far more shards than any dataset has, and still little memory.
+// maxRangeNumbers bounds the number of combinations of one pattern's numeric ranges: far more than
+// the shards of any dataset, and still little memory.
 const maxRangeNumbers = 1 << 20
 
 // numberRange is one {000..146} of a pattern.
 type numberRange struct {
 	low, high uint64
-	width     int // zero-padded to it; 0 where numbers are as wide as they are
+	width     int // to which numbers are zero-padded; 0 for no padding
 }
 
 func (r numberRange) count() uint64 { return r.high - r.low + 1 }
@@ -27,12 +27,12 @@ func (r numberRange) number(i uint64) string {
 	return s
 }
 
-// widths gives the fewest and the most digits that a number has.
+// widths returns the smallest and the largest number of digits of the range's numbers.
 func (r numberRange) widths() (low, high int) {
 	return max(r.width, len(strconv.FormatUint(r.low, 10))), max(r.width, len(strconv.FormatUint(r.high, 10)))
 }
 
-// in gives the numbers, counted from low, that occur in s as they are written.
+// in returns the numbers, counted from low, that occur in s in the range's notation.
 func (r numberRange) in(s string) (list []uint64) {
 	low, high := r.widths()
 	for from := range len(s) {
@@ -47,8 +47,8 @@ func (r numberRange) in(s string) (list []uint64) {
 	return list
 }
 
-// loose is a pattern without ranges that matches all of the range's numbers,
-// and perhaps others.
+// loose returns a pattern without ranges that matches all of the range's numbers, and perhaps
+// others.
 func (r numberRange) loose() string {
 	const digit = "[0-9]"
 	low, high := r.widths()
@@ -62,8 +62,8 @@ func (r numberRange) loose() string {
 	return "{" + strings.Join(widths, ",") + "}"
 }
 
-// splitRanges cuts a pattern at its ranges: literals has one more element than
-// ranges. Braces that are no ranges, classes and escapes stay in the literals.
+// splitRanges splits a pattern at its ranges: literals has one more element than ranges. Braces
+// that are not ranges, classes and escapes stay in the literals.
 func splitRanges(pattern string) (literals []string, ranges []numberRange, err error) {
 	from := 0
 	for i := 0; i < len(pattern); i++ {
@@ -96,8 +96,8 @@ func splitRanges(pattern string) (literals []string, ranges []numberRange, err e
 	return append(literals, pattern[from:]), ranges, nil
 }
 
-// parseRange reads a {a..b} at the start of s, n bytes long. ok is false where
-// s begins with other braces.
+// parseRange parses a {a..b} at the start of s, n bytes long. ok is false if s begins with other
+// braces.
 func parseRange(s string) (r numberRange, n int, ok bool, err error) {
 	end := strings.IndexByte(s, '}')
 	if end < 0 {

@@ -11,10 +11,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// refuseLeftOut refuses shards that were found by their content beside more bytes of other
-// files: they are the README or the index of another dataset. Where names say what the shards
-// are, that is noted. Where there are no shards, it is the error for files of a format that is
-// not supported yet.
+// refuseLeftOut refuses shards found by their content if other files hold more bytes: the former
+// may be the README or the index of another dataset. If names imply the shards' format, that is
+// only noted. If there are no shards, it returns the error for files of a format that is not
+// supported yet.
 func (f *finder) refuseLeftOut(all []file, d decision) error {
 	var shard *file
 	var shards, others int64
@@ -50,8 +50,8 @@ func (f *finder) refuseLeftOut(all []file, d decision) error {
 		&f.Target, d.format, shard.Object.Path, most.text(all))
 }
 
-// refuseUnsupported is the error for files, no shards among them, that are for the most part of
-// a format that is not supported yet, nil where they are not.
+// refuseUnsupported returns the error for files that are mostly of a format that is not supported
+// yet, nil if they are not.
 func (f *finder) refuseUnsupported(all []file, d decision, shardBytes int64) error {
 	type held struct {
 		format    spec.Unsupported
@@ -84,7 +84,7 @@ func (f *finder) refuseUnsupported(all []file, d decision, shardBytes int64) err
 		&f.Target, files(most.count), most.format.Title, example(most.count, most.first), most.format.Convert())
 }
 
-// errTwoFormats counts the files of each format, and names one.
+// errTwoFormats counts the files of each format, with an example.
 func (f *finder) errTwoFormats(all []file, of map[string][]naming) error {
 	names := make([]string, 0, len(of))
 	for name := range of {
@@ -103,21 +103,21 @@ func (f *finder) errTwoFormats(all []file, of map[string][]naming) error {
 		&f.Target, len(names), strings.Join(held, ", "), strings.Join(names, " or --format "))
 }
 
-// errAlike counts two namings of one format, of which names say only one.
+// errAlike counts two namings of one format, only one of which implies it.
 func (f *finder) errAlike(all []file, format string, shards []naming, other naming) error {
 	return fmt.Errorf("%s holds shards of format %s by their names (%s), and others by their content alone (%s): choose with a pattern, or leave some out with --exclude",
 		&f.Target, format, shards[0].text(all), other.text(all))
 }
 
-// errExtensions counts the extensions of files of which none has the name of a shard of the
-// format that was asked for.
+// errExtensions counts the extensions of files if none has the name of a shard of the requested
+// format.
 func (f *finder) errExtensions(counts map[string]int) error {
 	seen, _ := countsText(counts)
 	return fmt.Errorf("%s holds files with %d extensions, none of which belongs to format %s: %s: name the shards with a pattern, as in '%s', or leave the others out with --exclude",
 		&f.Target, len(counts), f.Format.Name, seen, f.patternFor(counts))
 }
 
-// patternFor is a pattern for the most frequent extension.
+// patternFor returns a pattern for the most frequent extension.
 func (f *finder) patternFor(counts map[string]int) string {
 	_, order := countsText(counts)
 	for _, e := range order {
@@ -128,7 +128,7 @@ func (f *finder) patternFor(counts map[string]int) string {
 	return strings.TrimSuffix(f.Target.root, "/") + "/*"
 }
 
-// countsText is extensions with how many files have them, the most frequent first.
+// countsText lists extensions with their counts, the most frequent first.
 func countsText(count map[string]int) (text string, seen []string) {
 	for e := range count {
 		seen = append(seen, e)
@@ -161,7 +161,7 @@ func files(n int) string {
 	return fmt.Sprintf("%d files", n)
 }
 
-// example is the first of n names, as an example where there are more.
+// example returns the first of n names, introduced as an example if there are more.
 func example(n int, first string) string {
 	if n == 1 {
 		return first
@@ -189,7 +189,7 @@ func (f *finder) errNoFiles() error {
 	return fmt.Errorf("%s holds no files: check the path", &f.Target)
 }
 
-// errNoShards lists the extensions seen and says what to try.
+// errNoShards lists the extensions seen and the next step.
 func (f *finder) errNoShards(all []file) error {
 	if len(all) == 0 {
 		return f.errNoFiles()
@@ -200,13 +200,13 @@ func (f *finder) errNoShards(all []file) error {
 	}
 	text, seen := countsText(count)
 	next := suggestion(seen[0])
-	if len(seen) > 1 && strings.Contains(next, "--format") { // which takes files of one extension
+	if len(seen) > 1 && strings.Contains(next, "--format") { // --format takes files of one extension
 		next += fmt.Sprintf(", and name the files with a pattern, such as '%s'", f.patternFor(count))
 	}
 	return fmt.Errorf("%s holds no shards; extensions seen: %s: %s", &f.Target, text, next)
 }
 
-// shownExtension is the extension of a name as people see it: with the codec's behind it.
+// shownExtension returns the extension of a name for messages: including that of the codec.
 func shownExtension(path string) string {
 	base := path[strings.LastIndexByte(path, '/')+1:]
 	dot := strings.LastIndexByte(base, '.')
@@ -224,11 +224,11 @@ func shownExtension(path string) string {
 	return last
 }
 
-// foreignCodecs are endings of compressed files that lsiofs does not read, and what
-// decompresses them.
+// foreignCodecs are extensions of compressed files that lsiofs does not read, and the programs that
+// decompress them.
 var foreignCodecs = map[string]string{".xz": "xz -dc", ".bz2": "bzip2 -dc", ".lzma": "xz -dc", ".br": "brotli -dc", ".sz": "snzip -dc", ".snappy": "snzip -dc"}
 
-// suggestion is what to try for files with an extension.
+// suggestion returns what to try for files with an extension.
 func suggestion(extension string) string {
 	last := extension[strings.LastIndexByte(extension, '.')+1:]
 	if program := foreignCodecs["."+last]; program != "" {

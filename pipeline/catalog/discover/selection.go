@@ -9,19 +9,19 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Selection is what of a target was taken, and what was left out.
+// Selection is a summary of what was taken of a target, and what was left out.
 type Selection struct {
 	// Taken are the shards by naming, in dataset order: at most mostGroups of Groups.
 	Taken  []Group
 	Groups int
 	Shards int
-	// LeftOut counts what is no shard: files, and directories that were not entered, which
-	// count as one. FirstLeft are the first ones by path, at most firstLeft.
+	// LeftOut counts what is not a shard: files, and directories that were not entered, which count
+	// as one. FirstLeft are the first ones by path, at most firstLeft.
 	LeftOut   int
 	FirstLeft []Verdict
-	// Notes say what else a user should know of the choice.
+	// Notes are what else a user should know about the selection.
 	Notes []string
-	// Files is all of it, by path, where Config.Files asks for that.
+	// Files lists everything, by path, if Config.Files is set.
 	Files []Verdict
 }
 
@@ -31,14 +31,14 @@ type Group struct {
 	Shards int    `json:"shards"`
 }
 
-// Verdict is what becomes of a file. The path of a directory that was not entered ends in '/'.
+// Verdict is the decision on a file. The path of a directory that was not entered ends in '/'.
 type Verdict struct {
 	Path   string `json:"path"`
 	Shard  bool   `json:"shard"`
 	Reason string `json:"reason"`
 }
 
-// PassedOver is the reason of a file of another format, in a dataset that grows.
+// PassedOver is the reason for a file of another format in a growing dataset.
 const PassedOver = noName
 
 const (
@@ -46,7 +46,7 @@ const (
 	firstLeft  = 3
 )
 
-// selection puts together what was taken and what was left out, by the listing too.
+// selection summarizes what was taken and what was left out, including by the listing.
 func (f *finder) selection(files []file, d decision) Selection {
 	s := Selection{Notes: slices.Concat(f.unused, f.notes)}
 	for _, n := range namingsOf(files) {
@@ -89,14 +89,14 @@ func (f *finder) selection(files []file, d decision) Selection {
 	return s
 }
 
-// sortVerdicts sorts by path. slices.SortFunc, here and elsewhere, would be compiled for the type:
-// some 10 KB of program each.
+// sortVerdicts sorts by path. It avoids slices.SortFunc, which adds some 10 KB to the binary for
+// each type.
 func sortVerdicts(list []Verdict) {
 	sort.Slice(list, func(i, j int) bool { return list[i].Path < list[j].Path })
 }
 
-// SelectionOf is the selection of a dataset that grows: of shards, in dataset order, and of what is
-// none.
+// SelectionOf returns the selection of a growing dataset, from its shards, in dataset order, and
+// the verdicts on other files.
 func SelectionOf(shards []string, left []Verdict) Selection {
 	var s Selection
 	of := map[string]int{}
@@ -120,7 +120,7 @@ func SelectionOf(shards []string, left []Verdict) Selection {
 	return s
 }
 
-// Add adds the selection of a source of a mixture, whose shards have its name before them.
+// Add adds the selection of a source of a mixture, whose shards have its name as a prefix.
 func (s *Selection) Add(source string, x *Selection) {
 	for _, g := range x.Taken {
 		if len(s.Taken) < mostGroups {
@@ -145,7 +145,7 @@ func (s *Selection) Add(source string, x *Selection) {
 	}
 }
 
-// TakenText says in a line what was taken: "train-{00000..00146}.tar, 147 shards".
+// TakenText describes in one line what was taken: "train-{00000..00146}.tar, 147 shards".
 func (s *Selection) TakenText() string {
 	var names []string
 	for _, g := range s.Taken {
@@ -157,7 +157,7 @@ func (s *Selection) TakenText() string {
 	return strings.Join(names, ", ") + ", " + plural(s.Shards, "shard")
 }
 
-// LeftOutText says in a line what was left out, "" for nothing.
+// LeftOutText describes in one line what was left out, "" for nothing.
 func (s *Selection) LeftOutText() string {
 	if s.LeftOut == 0 {
 		return ""

@@ -10,9 +10,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
 )
 
-// refuseStore is the error for a target that is named as a file, is none, and is a Zarr hierarchy: what
-// can't be listed, as at web servers, looks like a file that is not there. It is nil where it is no
-// hierarchy.
+// refuseStore returns the error for a target that is named as a file but is a Zarr hierarchy: on a
+// storage that can't be listed, such as a web server, it looks like a missing file. It returns nil
+// if it is not a hierarchy.
 func (f *finder) refuseStore(ctx context.Context, err error) error {
 	if !f.Target.remote || !errors.Is(err, iofs.ErrNotExist) && !strings.Contains(f.Target.file, ".zarr") {
 		return nil
@@ -24,13 +24,12 @@ func (f *finder) refuseStore(ctx context.Context, err error) error {
 	return fmt.Errorf("%s holds Zarr arrays, as %s says: say which crops of them are records, with --format zarr --crop DIM=N,… (lsiofs help zarr)", &f.Target, at)
 }
 
-// maxNamed bounds what Named gives: patterns that name more say so by numbers, which are looked for in
-// any case.
+// maxNamed bounds the result of Named. Patterns that name more use numeric ranges, each number of
+// which is required in any case.
 const maxNamed = 1 << 14
 
-// Named returns the paths that a pattern names one by one, by alternatives and by ranges of numbers
-// without anything that stands for several names: each of them has to be there. It is nil where there
-// are none.
+// Named returns the paths that a pattern names individually, by alternatives and ranges of numbers
+// without wildcards: each of them must exist. It returns nil if there are none.
 func (t *Target) Named() []string {
 	if t.pattern == nil || !strings.Contains(t.pattern.text, "{") {
 		return nil
@@ -48,7 +47,8 @@ func (t *Target) Named() []string {
 	return named
 }
 
-// expansions are the patterns without braces that a pattern stands for; false for too many.
+// expansions returns the patterns without braces that a pattern stands for; false if there are too
+// many.
 func expansions(text string) ([]string, bool) {
 	depth, open := 0, 0
 	var cuts []int // at commas of the outermost braces

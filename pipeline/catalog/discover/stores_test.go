@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A pattern names a path one by one where nothing in the path stands for several names.
+// A pattern names a path individually if the path has no wildcards.
 func TestPathsThatAPatternNamesOneByOne(t *testing.T) {
 	for text, want := range map[string][]string{
 		"{2018,2019}.zarr":          {"2018.zarr", "2019.zarr"},
@@ -16,7 +16,7 @@ func TestPathsThatAPatternNamesOneByOne(t *testing.T) {
 		"{a,*}.zarr":                {"a.zarr"},
 		"*.zarr":                    nil,
 		"201?.zarr":                 nil,
-		"x-{0..999999}-{0..9}.zarr": nil, // too many: numbers are looked for in any case
+		"x-{0..999999}-{0..9}.zarr": nil, // too many: each number is required in any case
 		"{a,b":                      nil,
 	} {
 		tt := Target{}

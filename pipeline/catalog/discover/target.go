@@ -11,31 +11,30 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
-// Target is what the DATASET argument stands for: a directory, a file, or the files
-// below a directory that a pattern names.
+// Target is the parsed DATASET argument: a directory, a file, or the files below a directory that a
+// pattern names.
 type Target struct {
 	root string // absolute
-	// One of these: file names a single file below root; pattern chooses
-	// files; neither is the whole directory.
+	// One of these: file is a single file below root; pattern selects files; if neither is set, the
+	// target is the whole directory.
 	file    string
 	pattern *pattern
-	// remote: root is the URL of a place at a service. names are then how files were
-	// named that all of the listing is; "" where none were.
+	// remote: root is a URL in a remote service. If the listing consists only of files that the
+	// user has named, names is how they were named; else it is "".
 	remote bool
 	names  string
-	// excluded is left out of what is listed (--exclude).
+	// excluded is left out of the listing (--exclude).
 	excluded []excluded
 }
 
-// Choice is what of a place at a service is wanted: one of its fields is set, or none
-// for everything.
+// Choice selects files in a remote service: one of its fields is set, or none for everything.
 type Choice struct {
 	File    string // relative to the root
-	Pattern string // as those of files
-	Names   string // what the service lists are files that the user has named, in this way
+	Pattern string // with the syntax of those for files
+	Names   string // the service lists only files that the user has named, in this notation
 }
 
-// At is a target below a root at a service, which is its canonical URL.
+// At returns a target below a root in a remote service, which is its canonical URL.
 func At(root string, c Choice) (Target, error) {
 	t := Target{root: root, file: c.File, names: c.Names, remote: true}
 	if c.Pattern == "" {
@@ -48,11 +47,11 @@ func At(root string, c Choice) (Target, error) {
 	return t, nil
 }
 
-// Remote says whether the target lies at a service, and not in a file system.
+// Remote reports whether the target is in a remote service, and not in a file system.
 func (t *Target) Remote() bool { return t.remote }
 
-// IsRemote says whether a dataset's name is that of something at a service, as in
-// s3://bucket. What there is in the file system under that very name is a path.
+// IsRemote reports whether a dataset's name refers to a remote service, such as s3://bucket. If a
+// file of that exact name exists, it is a path.
 func IsRemote(dataset string) bool {
 	if !target.IsRemote(dataset) {
 		return false
@@ -61,8 +60,8 @@ func IsRemote(dataset string) bool {
 	return err != nil
 }
 
-// ParseTarget looks at the file system to tell a directory, a file and a
-// pattern apart. What exists under the very name wins over a pattern.
+// ParseTarget uses the file system to distinguish a directory, a file and a pattern. A file or
+// directory of that exact name takes precedence over a pattern.
 func ParseTarget(dataset string) (Target, error) {
 	abs, err := filepath.Abs(dataset)
 	if err != nil {
@@ -99,11 +98,11 @@ func ParseTarget(dataset string) (Target, error) {
 	return rooted(root, Target{pattern: p})
 }
 
-// Root is the directory below which the target lies, absolute and without symbolic
-// links, or its URL.
+// Root returns the directory that contains the target, absolute and without symbolic links, or its
+// URL.
 func (t *Target) Root() string { return t.root }
 
-// Whole says whether the target is all of its root.
+// Whole reports whether the target is all of its root.
 func (t *Target) Whole() bool { return t.file == "" && t.pattern == nil && t.names == "" }
 
 // rooted resolves links in the root, so that a dataset has one name and one index.
@@ -118,7 +117,7 @@ func rooted(root string, t Target) (Target, error) {
 
 func hasMeta(s string) bool { return strings.ContainsAny(s, `*?[{\`) }
 
-// splitPattern cuts an absolute pattern behind its longest leading directory.
+// splitPattern splits an absolute pattern after its longest leading directory without wildcards.
 func splitPattern(abs string) (root, rest string) {
 	parts := strings.Split(abs, "/")
 	i := 1
@@ -132,8 +131,7 @@ func splitPattern(abs string) (root, rest string) {
 	return root, strings.Join(parts[i:], "/")
 }
 
-// Text names what of the root is wanted; targets of one root are equal when their
-// texts are.
+// Text identifies the wanted part of the root; targets of one root are equal if their texts are.
 func (t *Target) Text() string {
 	text := t.text()
 	for _, e := range t.excluded {
@@ -154,7 +152,7 @@ func (t *Target) text() string {
 	return "directory"
 }
 
-// String is for messages.
+// String returns the target for messages.
 func (t *Target) String() string {
 	switch {
 	case t.remote && t.file != "":

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// refuseTwice refuses two shards that are one.
+// refuseTwice refuses two files that are the same shard.
 func (f *finder) refuseTwice(shards []Shard) error {
 	parts, ofParts := f.Storage.(storage.Assembler)
 	if ofDirectories(f.Format.Name) && !ofParts { // their storage has compared them
@@ -44,24 +44,24 @@ func (f *finder) refuseTwice(shards []Shard) error {
 
 const oneOfThem = ": remove one of them, or leave it out with --exclude or a pattern"
 
-// Once finds shards that are one: the same file by two names, or one in two codecs, as zstd -d and
-// gunzip -k leave it. It is not safe for concurrent use.
+// Once finds files that are the same shard: one file under two names, or a file in two codecs, such
+// as zstd -d and gunzip -k leave. It is not safe for concurrent use.
 type Once struct {
 	root string
-	// parts returns the paths of what the shard of a path is made of; nil where shards are files.
+	// parts returns the paths of the files of which a shard consists; nil if shards are files.
 	parts func(path string) []string
 	plain map[string]string   // paths, by the name without a codec
 	files map[sameness]string // likewise
 }
 
-// NewOnce is empty. root is the directory that paths are relative to; "" where files have names
-// only.
+// NewOnce returns an empty Once. root is the directory to which paths are relative; "" if files can
+// only be compared by name.
 func NewOnce(root string) *Once {
 	return &Once{root: root, plain: map[string]string{}, files: map[sameness]string{}}
 }
 
-// Twin returns the path of a shard that was added and is o by another name or in another codec, ""
-// where there is none.
+// Twin returns the path of an added shard that is o under another name or in another codec, "" if
+// there is none.
 func (x *Once) Twin(o storage.Object) string {
 	if path := x.plain[formats.ParseName(o.Path).Plain]; x.parts == nil && path != "" && path != o.Path {
 		return path
@@ -72,7 +72,7 @@ func (x *Once) Twin(o storage.Object) string {
 	return ""
 }
 
-// same reports whether the shards of two paths are made of the same files.
+// same reports whether the shards of two paths consist of the same files.
 func (x *Once) same(a, b string) bool {
 	if x.parts == nil {
 		return sameFile(x.root, a, b)
@@ -80,8 +80,8 @@ func (x *Once) same(a, b string) bool {
 	return slices.EqualFunc(x.parts(a), x.parts(b), func(a, b string) bool { return sameFile(x.root, a, b) })
 }
 
-// samenessOf returns what o has in common with its twins. The version of what is made of parts has
-// their paths in it.
+// samenessOf returns what o has in common with its twins. A shard made of parts is compared by the
+// parts' inodes, because its version depends on their paths.
 func (x *Once) samenessOf(o storage.Object) (s sameness) {
 	if x.parts == nil {
 		return samenessOf(o)
@@ -97,7 +97,7 @@ func (x *Once) samenessOf(o storage.Object) (s sameness) {
 	return s
 }
 
-// Add takes in a shard that has no twin.
+// Add adds a shard that has no twin.
 func (x *Once) Add(o storage.Object) {
 	x.plain[formats.ParseName(o.Path).Plain] = o.Path
 	if x.root != "" {
@@ -105,7 +105,7 @@ func (x *Once) Add(o storage.Object) {
 	}
 }
 
-// Remove takes out a shard that was added.
+// Remove removes a shard that was added.
 func (x *Once) Remove(o storage.Object) {
 	if plain := formats.ParseName(o.Path).Plain; x.plain[plain] == o.Path {
 		delete(x.plain, plain)
@@ -115,8 +115,8 @@ func (x *Once) Remove(o storage.Object) {
 	}
 }
 
-// Still reports whether two paths that were twins are so now: both are there, and differ in the
-// codec alone or are of one file.
+// Still reports whether two paths that were twins still are: both exist, and differ only in the
+// codec or are of one file.
 func (x *Once) Still(a, b string) bool {
 	if !otherCodec(a, b) {
 		return sameFile(x.root, a, b)
@@ -125,7 +125,7 @@ func (x *Once) Still(a, b string) bool {
 	return err == nil
 }
 
-// TwiceReason is why a shard does not count that another one is, too.
+// TwiceReason returns why a shard does not count because of its twin.
 func TwiceReason(path, twin string) string {
 	if otherCodec(path, twin) {
 		return "it is " + twin + " in another codec" + oneOfThem
@@ -133,10 +133,10 @@ func TwiceReason(path, twin string) string {
 	return "it is " + twin + " by another name" + oneOfThem
 }
 
-// otherCodec reports whether two names differ in the codec alone.
+// otherCodec reports whether two names differ only in the codec.
 func otherCodec(a, b string) bool { return formats.ParseName(a).Plain == formats.ParseName(b).Plain }
 
-// sameness is what two names of one file have in common. Others may have it too.
+// sameness is what two names of one file have in common. Other files may have it, too.
 type sameness struct {
 	sizeBytes int64
 	modTime   int64
@@ -147,8 +147,8 @@ func samenessOf(o storage.Object) sameness {
 	return sameness{o.SizeBytes, o.Version.ModTimeNanos, o.Version.Inode}
 }
 
-// sameFile reports whether two paths below root are of one file or directory, device and inode, or of
-// one name in a file.
+// sameFile reports whether two paths below root are the same file or directory (device and inode),
+// or the same member of one file.
 func sameFile(root, a, b string) bool {
 	x, inX, err := lookAt(root, a)
 	if err != nil {
@@ -158,8 +158,8 @@ func sameFile(root, a, b string) bool {
 	return err == nil && inX == inY && os.SameFile(x, y)
 }
 
-// lookAt describes what is at a path below root. Of a path that goes on in a file, as those of a zip
-// file's members do, it describes the file, and returns the rest.
+// lookAt returns the file info of a path below root. If the path continues inside a file, such as
+// that of a zip file's member, it returns the info of the file, and the rest of the path.
 func lookAt(root, path string) (info os.FileInfo, rest string, err error) {
 	at := filepath.Join(root, path)
 	whole := at
@@ -169,8 +169,8 @@ func lookAt(root, path string) (info os.FileInfo, rest string, err error) {
 	return info, whole[len(at):], err
 }
 
-// sameFiles returns alike without the namings whose files are the shards by other names, as the
-// blobs of a hub's cache: names say which of the two are the shards.
+// sameFiles returns alike without the namings whose files are the shards under other names, such as
+// the blobs of a hub's cache: names imply which of the two are the shards.
 func (f *finder) sameFiles(files []file, d decision, alike []naming) []naming {
 	if len(alike) == 0 || f.Target.remote {
 		return alike

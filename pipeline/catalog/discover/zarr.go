@@ -12,10 +12,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs"
 )
 
-// refuseZarr is the error for a target that is, or holds, a Zarr hierarchy, where no file has the
-// name of a shard: which crops are wanted must be said, and its chunks are no shards of any other
-// format. It is nil where nothing looks like one. thoroughly looks for documents, too, that
-// listings pass over.
+// refuseZarr returns the error for a target that is, or contains, a Zarr hierarchy, if no file has
+// the name of a shard: the user must choose crops, and chunks are not shards of any other format.
+// It returns nil if nothing looks like a hierarchy. With thoroughly it also looks for documents
+// that listings leave out.
 func (f *finder) refuseZarr(ctx context.Context, all []file, thoroughly bool) error {
 	hint := thoroughly || strings.HasSuffix(f.Target.root, ".zarr")
 	for _, c := range all {
@@ -42,8 +42,8 @@ func (f *finder) refuseZarr(ctx context.Context, all []file, thoroughly bool) er
 	return err
 }
 
-// References says which files of a target describe Zarr hierarchies, where its name ends as theirs
-// do: the one that it is, or those that its pattern names.
+// References returns which files of a target describe Zarr hierarchies, if the target's name has
+// their extension: the target itself, or the files that its pattern names.
 func (t *Target) References() (c refs.Config, ok bool) {
 	switch {
 	case t.file != "" && refs.Is(t.file):
@@ -56,7 +56,7 @@ func (t *Target) References() (c refs.Config, ok bool) {
 	return c, true
 }
 
-// listReference gives the hierarchies of the file that describes some.
+// listReference returns the hierarchies that a reference file describes.
 func (f *finder) listReference(ctx context.Context, one string) ([]storage.Object, error) {
 	objects, err := f.listBelow(ctx, func(path string, isDir bool) bool {
 		return path == one || strings.HasPrefix(path, one+"/") || isDir && path == "."

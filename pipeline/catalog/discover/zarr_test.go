@@ -16,15 +16,15 @@ const (
 		"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 5]}}, "chunk_key_encoding": {"name": "default"}}`
 )
 
-// A Zarr hierarchy is nothing that a format is found for: the error says what to type for crops of
-// it. Shards that lie beside one are shards.
+// No format is detected for a Zarr hierarchy: the error contains the flags for crops of it. Shards
+// next to one are shards.
 func TestZarrHierarchiesAreToldHowToBeRead(t *testing.T) {
 	chunk := make([]byte, 100)
 	for _, c := range []struct {
 		name    string
 		files   map[string]string
 		dataset string // below the directory
-		says    string // "" where shards are found
+		says    string // "" if shards are found
 	}{
 		{"version 2", map[string]string{"sat.zarr/.zgroup": `{"zarr_format": 2}`, "sat.zarr/data/.zarray": arrayV2, "sat.zarr/data/.zattrs": namesV2, "sat.zarr/data/0.0.0": string(chunk)}, "sat.zarr",
 			"sat.zarr holds Zarr arrays: say which crops of them are records, for example --format zarr --crop time=32,y=128,x=100 (lsiofs help zarr)"},
