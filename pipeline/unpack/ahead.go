@@ -7,69 +7,68 @@ import (
 	"slices"
 )
 
-// MemberCodec is implemented by codecs that can find the end of a member without
-// decoding it: zstd and lz4, whose blocks begin with their size.
+// MemberCodec is implemented by codecs that can find the end of a member without decoding it: zstd
+// and lz4, whose blocks begin with their size.
 type MemberCodec interface {
 	Codec
-	// NewWalk makes a walk of raw bytes; its arguments are those of NewDecoder.
+	// NewWalk returns a walk of raw bytes; its arguments are those of NewDecoder.
 	NewWalk(raw io.Reader, rawOffset int64) Walk
 }
 
-// Walk goes over the members of a shard without decoding them. It is not for concurrent
+// Walk iterates over the members of a shard without decoding them. It is not safe for concurrent
 // use.
 type Walk interface {
-	// Next moves to the next member, and fails as Decoder's Next does. The previous
-	// member must have been read to its end.
+	// Next moves to the next member, and fails as Decoder's Next does. The previous member must
+	// have been read to its end.
 	Next() (rawOffset int64, err error)
-	// Read reads the member's raw bytes, and gives io.EOF at its end. Another error
-	// means that the end can't be found.
+	// Read reads the member's raw bytes, and returns io.EOF at its end. Another error means that
+	// the end can't be found.
 	Read(p []byte) (int, error)
-	// Raw is the input. After a failed Read it continues with the bytes not yet given.
+	// Raw returns the input. After a failed Read it continues with the bytes not yet returned.
 	Raw() *Raw
-	// DecodedBytes estimates the decoded size of the member from what has been read of
-	// it. It is seldom too small.
+	// DecodedBytes estimates the decoded size of the member from what has been read of it. It is
+	// rarely too small.
 	DecodedBytes() int64
-	// DecoderBytes is about how much memory a decoder of the member takes.
+	// DecoderBytes returns approximately how much memory a decoder of the member takes.
 	DecoderBytes() int64
 	// Close releases the walk.
 	Close()
 }
 
-// Room is the memory budget of members that are decoded ahead. It is safe for concurrent
-// use.
+// Room is the memory budget of members that are decoded ahead. It is safe for concurrent use.
 type Room interface {
-	// TryTake takes room for one member of bytes bytes. It does not wait: false means
+	// TryTake takes room for one member that needs that many bytes. It does not wait: false means
 	// that there is no room.
 	TryTake(bytes int64) bool
 	Give(bytes int64)
 }
 
-// Ahead is a codec whose decoders decode the following members on goroutines of their
-// own, while there is room. One goroutine reads the file forward, and cuts it into
-// members by walking their blocks. Each member is then decoded from its own bytes. So
-// the result is exactly that of MemberCodec's decoders, bytes and errors alike.
+// Ahead is a codec whose decoders decode the following members on goroutines of their own, as long
+// as there is room. One goroutine reads the file forward, and cuts it into members by walking their
+// blocks. Each member is then decoded from its own bytes. So the result is exactly that of
+// MemberCodec's decoders, bytes and errors alike.
 //
-// The seek table at the end of files in zstd's seekable format is not used. It says
-// where frames begin, but would save nothing, and may be wrong.
+// The seek table at the end of files in zstd's seekable format is not used. It lists where frames
+// begin, but would save nothing, and may be wrong.
 //
-// Up to 8 MiB of a member are decoded ahead. The rest of it, and members of more than 4
-// MiB in the file, are decoded in turn.
+// Up to 8 MiB of a member are decoded ahead. The rest of it, and members of more than 4 MiB in the
+// file, are decoded in turn.
 type Ahead struct {
 	MemberCodec
-	// InTurn makes the decoders of members that are decoded in turn because there is no
-	// room. It may wait for room, since none is held at that time.
+	// InTurn makes the decoders of members that are decoded in turn because there is no room. It
+	// may wait for room, since none is held at that time.
 	InTurn Codec
 	Room   Room
 }
 
 const (
-	// aheadRawBytes and aheadBytes are the size of a member that is decoded ahead:
-	// that of pzstd's frames at its usual level is 8 MiB.
+	// aheadRawBytes and aheadBytes bound a member that is decoded ahead: pzstd's frames have 8 MiB
+	// at its default level.
 	aheadRawBytes = 4 << 20
 	aheadBytes    = 8 << 20
 )
 
-// NewDecoder makes a decoder that decodes ahead. Close waits for its goroutines.
+// NewDecoder returns a decoder that decodes ahead. Close waits for its goroutines.
 func (a Ahead) NewDecoder(raw io.Reader, rawOffset int64) (Decoder, error) {
 	return &aheadDecoder{Ahead: a, cutter: cutter{walk: a.NewWalk(raw, rawOffset)}}, nil
 }
@@ -78,28 +77,28 @@ type aheadDecoder struct {
 	Ahead
 	cutter  cutter
 	current *aheadMember
-	queue   []*aheadMember // behind current, in order; all but the last are under way
-	offset  int64          // of the member that Next went on to last
+	queue   []*aheadMember // after current, in order; all but the last are being decoded
+	offset  int64          // of the member to which Next moved last
 	err     error
-	spare   []*aheadMember // their buffers
+	spare   []*aheadMember // for reuse of their buffers
 }
 
-// aheadMember is one member between the cutter and who reads it.
+// aheadMember is one member between the cutter and the reader.
 type aheadMember struct {
 	offset int64
-	cut    error  // what the cutter gave instead of a member
+	cut    error  // the cutter's error, if it returned no member
 	raw    []byte // its bytes
-	open   bool   // there are more, which the cutter reads
-	memory int64  // that a decoder of it takes
-	taken  int64  // of the room
-	held   bool   // room was taken
+	open   bool   // there are more bytes, which the cutter reads
+	memory int64  // taken by its decoder
+	taken  int64  // from the room
+	held   bool   // whether room was taken
 
-	done    chan struct{} // closed once the goroutine has ended; nil where there is none
+	done    chan struct{} // closed when the goroutine has ended; nil if there is none
 	decoder Decoder       // nil once it is closed, and before it is needed
 	out     []byte        // decoded by the goroutine
-	most    int           // of out
-	at      int           // of out, what has been read
-	end     error         // what follows out; nil: what decoder gives
+	most    int           // bound of len(out)
+	at      int           // how much of out has been read
+	end     error         // what follows out; nil: continue with decoder
 }
 
 // Next implements Decoder.
@@ -114,12 +113,12 @@ func (d *aheadDecoder) Next() (int64, error) {
 	return d.offset, d.err
 }
 
-// onlyReader hides all of a decoder but Read.
+// onlyReader hides all methods of a decoder except Read.
 type onlyReader struct{ d *aheadDecoder }
 
 func (o onlyReader) Read(p []byte) (int, error) { return o.d.Read(p) }
 
-// begin goes on to the next member.
+// begin moves to the next member.
 func (d *aheadDecoder) begin() error {
 	if len(d.queue) == 0 {
 		d.cutNext()
@@ -130,7 +129,7 @@ func (d *aheadDecoder) begin() error {
 	if m.cut != nil {
 		return m.cut
 	}
-	if m.held { // what is in turn may wait for room, and so nothing behind it may hold any
+	if m.held { // decoding in turn may wait for room, so nothing after it may hold any
 		d.fill()
 	}
 	if m.done != nil {
@@ -143,7 +142,7 @@ func (d *aheadDecoder) begin() error {
 	}
 	if m.open {
 		raw = io.MultiReader(raw, &d.cutter)
-		m.raw = nil // these MiB are the reader's alone, which lets go of them once it is past them
+		m.raw = nil // these MiB are now referenced only by the reader, which frees them once they are read
 	}
 	return m.start(codec, raw)
 }
@@ -156,7 +155,7 @@ func (m *aheadMember) start(codec Codec, raw io.Reader) (err error) {
 	return err
 }
 
-// fill cuts members that follow and has them decoded, as far as there is room.
+// fill cuts the following members and starts decoding them, as long as there is room.
 func (d *aheadDecoder) fill() {
 	last := d.current
 	if n := len(d.queue); n > 0 {
@@ -172,7 +171,7 @@ func (d *aheadDecoder) fill() {
 	}
 }
 
-// cutNext puts the next member of the file into the queue.
+// cutNext appends the next member of the file to the queue.
 func (d *aheadDecoder) cutNext() *aheadMember {
 	m := &aheadMember{}
 	if n := len(d.spare); n > 0 {
@@ -186,13 +185,13 @@ func (d *aheadDecoder) cutNext() *aheadMember {
 	m.memory = d.cutter.walk.DecoderBytes()
 	m.taken = m.memory + int64(len(m.raw)) + min(d.cutter.walk.DecodedBytes(), aheadBytes)
 	if m.held = !m.open && d.Room.TryTake(m.taken); !m.held {
-		d.spare = nil // others have more use for it
+		d.spare = nil // other shards need the memory more
 	}
 	return m
 }
 
-// readMember appends to p the bytes of a member, up to aheadRawBytes. open says
-// that there may be more, or an error.
+// readMember appends to p the bytes of a member, up to aheadRawBytes. open means that there may be
+// more, or an error.
 func readMember(p []byte, c *cutter) (raw []byte, open bool) {
 	for len(p) < aheadRawBytes {
 		if len(p) == cap(p) {
@@ -207,7 +206,7 @@ func readMember(p []byte, c *cutter) (raw []byte, open bool) {
 	return p, true
 }
 
-// run decodes the member into out. It is the goroutine's.
+// run decodes the member into out, on a goroutine of its own.
 func (m *aheadMember) run(codec Codec) {
 	defer close(m.done)
 	m.end = m.start(codec, bytes.NewReader(m.raw))
@@ -257,7 +256,7 @@ func (d *aheadDecoder) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// drop gives back what a member holds.
+// drop releases what a member holds.
 func (d *aheadDecoder) drop(m *aheadMember) {
 	if m.done != nil {
 		<-m.done

@@ -15,8 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
 )
 
-// meeting is a codec whose decoders, once made, wait until there are as many as
-// arrivals holds.
+// meeting is a codec whose decoders wait in NewDecoder until there are as many of them as the
+// capacity of arrivals.
 type meeting struct {
 	zstd.Codec
 	arrivals chan struct{}

@@ -2,18 +2,16 @@ package unpack
 
 import "io"
 
-// cutter reads members as they are in the file. Where a member's end can't be
-// told, that is the file's: whoever decodes these bytes finds the same damage as
-// in the file.
+// cutter reads members as they are in the file. If a member's end can't be determined, it ends with
+// the file: a decoder of these bytes finds the same damage as in the file.
 type cutter struct {
 	walk Walk
-	in   bool  // a member is at hand
-	rest bool  // its end can't be told
+	in   bool  // there is a current member
+	rest bool  // its end can't be determined
 	err  error // of next
 }
 
-// next goes on to the member that follows. It passes over what is left of the one
-// before.
+// next moves to the next member. It skips the rest of the previous one.
 func (c *cutter) next() (rawOffset int64, err error) {
 	if c.err == nil && c.in {
 		_, c.err = io.Copy(io.Discard, c)
@@ -25,7 +23,7 @@ func (c *cutter) next() (rawOffset int64, err error) {
 	return rawOffset, c.err
 }
 
-// Read gives io.EOF at the member's end. Other errors are those of reading.
+// Read returns io.EOF at the member's end. Other errors are read errors.
 func (c *cutter) Read(p []byte) (n int, err error) {
 	raw := c.walk.Raw()
 	switch {

@@ -6,32 +6,31 @@ import (
 	"io"
 )
 
-// Entry is a place in a compressed shard where decoding can start, as an offset in the file and
-// in the decoded shard: the first byte of a member, or a Point.
+// Entry is a place in a compressed shard where decoding can start, as an offset in the file and in
+// the decoded shard: the first byte of a member, or a Point.
 type Entry struct {
 	RawBytes, DecodedBytes int64
-	// Point is the number of the point in its shard, from 1; 0 at a member's first byte.
+	// Point is the number of the point in its shard, from 1; 0 for a member's first byte.
 	Point int
 }
 
-// Decoded reads the decoded bytes of a compressed shard from an entry to the shard's
-// end, across members. Both the read path and the index pass decode with it. It is not
-// for concurrent use.
+// Decoded reads the decoded bytes of a compressed shard from an entry to the shard's end, across
+// members. Both the read path and the index pass decode with it. It is not safe for concurrent use.
 //
-// Damage is a *CorruptError with offsets in the shard; other errors come from reading.
-// All errors are sticky.
+// Damage is a *CorruptError with offsets in the shard; other errors are read errors. All errors are
+// sticky.
 type Decoded struct {
 	decoder  Decoder
-	offset   int64 // in the decoded shard, of the byte that comes next
-	start    int64 // in the decoded shard, of the member that is being read
+	offset   int64 // in the decoded shard, of the next byte
+	start    int64 // in the decoded shard, of the current member
 	inMember bool
-	most     int64 // memory that a decoder of one member takes
+	most     int64 // largest memory of a decoder of one member
 	err      error
 	onMember func(Member) error // may be nil
 }
 
-// NewDecoded opens a decoder of codec over raw, a file of sizeBytes bytes, at a member.
-// It reads in portions of 256 KiB. The caller closes it.
+// NewDecoded opens a decoder of codec for raw, a file of sizeBytes bytes, at a member. It reads in
+// portions of 256 KiB. The caller closes it.
 func NewDecoded(codec Codec, raw io.ReaderAt, sizeBytes int64, at Entry) (*Decoded, error) {
 	if at.RawBytes < 0 || at.RawBytes > sizeBytes {
 		return nil, fmt.Errorf("entry at byte %d of a file of %d bytes", at.RawBytes, sizeBytes)
@@ -44,8 +43,8 @@ func NewDecoded(codec Codec, raw io.ReaderAt, sizeBytes int64, at Entry) (*Decod
 	return &Decoded{decoder: decoder, offset: at.DecodedBytes}, nil
 }
 
-// Read gives decoded bytes. It gives io.EOF once the last member's checksum was found
-// right and nothing follows the member.
+// Read reads decoded bytes. It returns io.EOF after the last member's checksum was verified, if
+// nothing follows the member.
 func (d *Decoded) Read(p []byte) (int, error) {
 	for len(p) > 0 && d.err == nil {
 		if !d.inMember && !d.next() {
@@ -72,7 +71,7 @@ func errDecodedTooLarge(at int64) error {
 	return &RefusedError{OffsetBytes: at, Reason: fmt.Sprintf("the shard decodes to more than %d bytes: split it", int64(MaxDecodedBytes))}
 }
 
-// next goes on to the following member.
+// next moves to the next member.
 func (d *Decoded) next() bool {
 	d.start = d.offset
 	raw, err := d.decoder.Next()
@@ -95,8 +94,8 @@ func (d *Decoded) next() bool {
 	return true
 }
 
-// fail makes err sticky. A decoder knows where a damaged member is in the file;
-// where it is in the decoded shard is known here.
+// fail makes err sticky. The decoder has set the damaged member's offset in the file; fail sets its
+// offset in the decoded shard.
 func (d *Decoded) fail(err error) {
 	var damage *CorruptError
 	if errors.As(err, &damage) {
@@ -107,7 +106,7 @@ func (d *Decoded) fail(err error) {
 	d.err = err
 }
 
-// notePoints has add called with points, where the codec has some.
+// notePoints registers add to be called with points, if the codec has some.
 func (d *Decoded) notePoints(leastBytes int64, add func(Point) (leastBytes int64)) {
 	if p, ok := unwrapped[PointDecoder](d.decoder); ok {
 		p.NotePoints(leastBytes, func(x Point) int64 {
@@ -117,7 +116,7 @@ func (d *Decoded) notePoints(leastBytes int64, add func(Point) (leastBytes int64
 	}
 }
 
-// unwrapped is the decoder that is a T: d, or one that it wraps and gives by Unwrap.
+// unwrapped returns the first decoder that is a T: d, or one that it wraps and returns by Unwrap.
 func unwrapped[T any](d Decoder) (found T, ok bool) {
 	for {
 		if found, ok = d.(T); ok {
@@ -131,17 +130,17 @@ func unwrapped[T any](d Decoder) (found T, ok bool) {
 	}
 }
 
-// OffsetBytes is the offset in the decoded shard of the next byte.
+// OffsetBytes returns the offset in the decoded shard of the next byte.
 func (d *Decoded) OffsetBytes() int64 { return d.offset }
 
-// MemoryBytes is about how much memory the decoder holds.
+// MemoryBytes returns approximately how much memory the decoder holds.
 func (d *Decoded) MemoryBytes() int64 { return d.decoder.MemoryBytes() }
 
 // Close releases the decoder.
 func (d *Decoded) Close() { d.decoder.Close() }
 
-// forwardReader reads a file of size bytes from off to its end. An end that
-// comes earlier is no damage but a file that has changed.
+// forwardReader reads a file of size bytes from off to its end. An earlier end is not damage: the
+// file has changed.
 type forwardReader struct {
 	raw       io.ReaderAt
 	off, size int64
@@ -160,8 +159,8 @@ func (f *forwardReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// shortRead is the error of a ReadAt that gave n of want bytes at off, all of
-// which the file had when it was listed.
+// shortRead returns the error of a ReadAt that returned n of want bytes at off, all of which the
+// file had when it was listed.
 func shortRead(off int64, want, n int, err error) error {
 	if err == nil || err == io.EOF {
 		err = fmt.Errorf("the file is shorter than it was: %w", io.ErrUnexpectedEOF)

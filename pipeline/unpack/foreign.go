@@ -7,18 +7,18 @@ import (
 	"io"
 )
 
-// Foreign is what a shard is that begins like a file of another kind.
+// Foreign describes a shard that begins like a file of another kind.
 type Foreign struct {
-	// What it is, after "the file is": "compressed with xz".
+	// What completes the sentence "the file is …": "compressed with xz".
 	What string
-	// Next is what helps, as a command where there is one.
+	// Next is the advice, as a command if there is one.
 	Next string
 }
 
-// magic is a kind of file that is no shard of any format that is told by its bytes.
+// magic identifies a kind of file that is not a shard of any format recognized by its bytes.
 type magic struct {
 	text string
-	fold bool // in any case
+	fold bool // ignore case
 	is   Foreign
 }
 
@@ -51,12 +51,12 @@ var magics = []magic{
 	{text: "<html", fold: true, is: Foreign{"an HTML page, such as servers send for errors and logins", download}},
 }
 
-// foreignBytes is what of a shard Foreigner looks at.
+// foreignBytes is how many bytes of a shard IsForeign inspects.
 const foreignBytes = 512
 
-// IsForeign returns what a shard is whose decoded bytes begin with head, where that is a file
-// of another kind. It is for formats that are told by their bytes: of others any bytes can be
-// the first.
+// IsForeign returns what a shard is if its decoded bytes, which begin with head, are those of a
+// file of another kind. It is for formats recognized by their bytes: shards of other formats can
+// begin with any bytes.
 func IsForeign(head []byte) (Foreign, bool) {
 	for i := range magics {
 		if magics[i].begins(head) {
@@ -77,7 +77,8 @@ func (m *magic) begins(head []byte) bool {
 	case m.text != "BZh":
 		return true
 	}
-	// A text may begin so, too: a digit and the first block, or the end, follow.
+	// A text may begin like this, too: in a bzip2 file a digit and the first block, or the end,
+	// must follow.
 	if len(head) < 10 || head[3] < '1' || head[3] > '9' {
 		return false
 	}
@@ -87,8 +88,8 @@ func (m *magic) begins(head []byte) bool {
 
 var byteOrderMark = []byte{0xef, 0xbb, 0xbf}
 
-// ToldByBytes reports whether shards of a format can be told from other files by how they
-// begin. Shards of the others (fixed; parts and directories) can begin with any bytes.
+// ToldByBytes reports whether shards of a format can be distinguished from other files by their
+// first bytes. Shards of the others (fixed; parts and directories) can begin with any bytes.
 func ToldByBytes(f Format) bool {
 	switch f.Name() {
 	case "tar", "jsonl", "lines", "tfrecord", "npy":
@@ -97,8 +98,8 @@ func ToldByBytes(f Format) bool {
 	return false
 }
 
-// refuseForeign refuses a shard that begins like a file of another kind. An error of src comes
-// again, to the format.
+// refuseForeign refuses a shard that begins like a file of another kind. It ignores errors of src:
+// src returns them again, to the format.
 func refuseForeign(f Format, c Codec, src Source) error {
 	if !ToldByBytes(f) {
 		return nil
@@ -134,13 +135,13 @@ func refuseForeign(f Format, c Codec, src Source) error {
 }
 
 const (
-	skippableMagic = 0x184d2a50 // to …5f, of zstd and lz4
+	skippableMagic = 0x184d2a50 // to …5f, used by zstd and lz4
 	skippableBytes = 8          // of its header: magic, size
 )
 
-// CodecName returns the name of the codec whose frame or member a file begins with; "" for
-// none. For a file that begins with frames that zstd and lz4 both pass over, it is that of the
-// first other frame in head, and skipped, if that has none.
+// CodecName returns the name of the codec whose frame or member a file begins with; "" for none. If
+// the file begins with skippable frames, which zstd and lz4 have in common, it is the codec of the
+// first other frame in head, or skipped if head has none.
 func CodecName(head []byte, skipped string) string {
 	for first := true; ; first = false {
 		switch {

@@ -14,7 +14,7 @@ import (
 	unpackzstd "github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
 )
 
-// refuses runs the index pass over a file that claims to have so many bytes.
+// refuses runs the index pass over a file that claims to have size bytes.
 func refuses(t *testing.T, size int64) error {
 	t.Helper()
 	_, err := unpack.Scan(context.Background(), lines.Lines(), nil, bytes.NewReader(nil), size, func(unpack.Extent) error { return nil }, func() {})
@@ -28,8 +28,8 @@ func TestAFileOfNearlyAllBytesThereCanBeIsRefusedUnread(t *testing.T) {
 	require.ErrorContains(t, refuses(t, 1<<63-1), "9223372036854775807 bytes")
 }
 
-// TestACompressedShardThatNeverEndsIsRefused begins to read shortly before the
-// limit, as if all of it had been decoded.
+// TestACompressedShardThatNeverEndsIsRefused begins to read shortly before the limit, as if
+// everything before had been decoded.
 func TestACompressedShardThatNeverEndsIsRefused(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	require.NoError(t, err)

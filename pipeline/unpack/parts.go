@@ -9,27 +9,27 @@ import (
 	"sync"
 )
 
-// Parts is the Source of a shard that is made of parts, such as games. Each part is
-// sound or damaged by itself. A damaged part is left out, and the next part begins where
-// it would have begun. So the decoded shard is the sound parts, one behind the other.
+// Parts is the Source of a shard that is made of parts, such as games. Each part is intact or
+// damaged independently. A damaged part is left out, and the next part begins where it would have
+// begun. So the decoded shard is the concatenation of the intact parts.
 //
-// Before the first NextPart, and at the end of each part, the source is at its end:
-// Window gives io.EOF there, and Discard io.ErrUnexpectedEOF. If the codec finds damage
-// in a part, Window or Discard gives a *CorruptError; the caller must then give the part
-// up with Lose.
+// Before the first NextPart, and at the end of each part, the source is at its end: Window returns
+// io.EOF, and Discard io.ErrUnexpectedEOF. If the codec finds damage in a part, Window or Discard
+// returns a *CorruptError; the caller must then drop the part with Lose.
 type Parts interface {
 	Source
-	// NextPart moves to the next part, and gives io.EOF at the shard's end. A part that
-	// was not lost must have been read to its end before, for its checksum is only
-	// checked there.
+	// NextPart moves to the next part, and returns io.EOF at the shard's end. Unless it was lost,
+	// the previous part must have been read to its end, because its checksum is only verified
+	// there.
 	NextPart() error
-	// Lose leaves out the whole part that was read last: OffsetBytes goes back to the
-	// part's start. It fills in the place and the part's name in damage.
+	// Lose leaves out the whole part that was read last: OffsetBytes returns to the part's start.
+	// It fills in the place and the part's name in damage.
 	Lose(damage *CorruptError)
-	// Lack notes damage of a single record of a part that is kept. It puts the part's
-	// name before damage.Part.
+	// Lack notes damage of a single record of a part that is kept. It prepends the part's name to
+	// damage.Part.
 	Lack(damage *CorruptError)
-	// PartName names the current part, for messages; "" if the whole file is the part.
+	// PartName returns the name of the current part, for messages; "" if the whole file is the
+	// part.
 	PartName() string
 }
 
@@ -40,36 +40,36 @@ type PartCodec interface {
 	NewPartDecoder(raw io.Reader, rawOffset int64) (PartDecoder, error)
 }
 
-// PartDecoder is a decoder whose members are parts. Damage from Read concerns one part:
-// Next then moves to the next part, without decoding the rest of the damaged one. Damage
-// from Next concerns the shard, and ends it.
+// PartDecoder is a decoder whose members are parts. Damage from Read concerns one part: Next then
+// moves to the next part, without decoding the rest of the damaged one. Damage from Next concerns
+// the shard, and ends it.
 type PartDecoder interface {
 	Decoder
-	// PartName names the current part, for messages; "" if the whole file is the part.
-	// It is valid until the next call of Next.
+	// PartName returns the name of the current part, for messages; "" if the whole file is the
+	// part. It is valid until the next call of Next.
 	PartName() string
 }
 
-// OwnCodecs is implemented by formats whose shards can't be recognised, or decoded, by
-// the extensions of their names alone.
+// OwnCodecs is implemented by formats whose shards can't be recognized, or decoded, by the
+// extensions of their names alone.
 type OwnCodecs interface {
 	Format
-	// Takes says whether a shard may have this name.
+	// Takes reports whether a shard may have this name.
 	Takes(path string) bool
-	// Codec is the codec of a shard with this name. byEnding is the codec that the
-	// name's extension indicates, or nil.
+	// Codec returns the codec of a shard with this name. byEnding is the codec that the name's
+	// extension indicates, or nil.
 	Codec(path string, byEnding Codec) Codec
-	// SniffRaw says whether a file is a shard of this format although its name indicates
-	// another one. Errors are those of reading.
+	// SniffRaw reports whether a file is a shard of this format although its name indicates another
+	// one. Errors are read errors.
 	SniffRaw(raw io.ReaderAt, sizeBytes int64) (bool, error)
 }
 
-// Losses are what was left out of a shard that is made of parts. The lists of reasons
-// and damages are bounded; the counts are not.
+// Losses are what was left out of a shard that is made of parts. The lists of reasons and damages
+// are bounded; the counts are not.
 type Losses struct {
 	// First are the first damages, in file order.
 	First []*CorruptError
-	// Reasons counts damages by reason, in the order in which the reasons first came up.
+	// Reasons counts damages by reason, in the order in which the reasons first occurred.
 	Reasons []Reason
 }
 
@@ -80,11 +80,10 @@ type Reason struct {
 }
 
 const (
-	// MaxListedLosses is how many damages of a shard are listed: enough to see their
-	// kind.
+	// MaxListedLosses is how many damages of a shard are listed: enough to show their kind.
 	MaxListedLosses = 8
-	// maxReasons bounds the reasons that are told apart: formats have a few,
-	// codecs bring words of their own.
+	// maxReasons bounds the number of distinct reasons: formats have a few, codecs have messages of
+	// their own.
 	maxReasons   = 16
 	otherReasons = "other reasons"
 )
@@ -97,8 +96,8 @@ func (l *Losses) Add(d *CorruptError) {
 	l.Reasons = CountReason(l.Reasons, d.Reason, 1)
 }
 
-// CountReason adds to the count of a reason. A list has 16 reasons at most: further ones
-// are counted together.
+// CountReason adds to the count of a reason. A list has at most 16 reasons: further ones are
+// counted together.
 func CountReason(list []Reason, text string, count uint64) []Reason {
 	i := slices.IndexFunc(list, func(r Reason) bool { return r.Text == text })
 	if i < 0 && len(list) >= maxReasons-1 && text != otherReasons {
@@ -111,8 +110,8 @@ func CountReason(list []Reason, text string, count uint64) []Reason {
 	return list
 }
 
-// scanParts is the index pass over a shard that is made of parts. There is no
-// second pass: formats emit the records of a part once its end has been seen.
+// scanParts is the index pass over a shard that is made of parts. It needs no second pass: formats
+// emit the records of a part only after reading its end.
 func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) {
 	d, err := codec.NewPartDecoder(&forwardReader{raw: s.raw, size: s.size}, 0)
 	if err != nil {
@@ -135,7 +134,7 @@ func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) 
 	return Summary{DecodedBytes: src.base, Members: src.members, Kind: kind, Parts: true, Losses: src.losses, Damage: damage}, nil
 }
 
-// partBufferBytes is what of a part is decoded at a time: some tens of frames.
+// partBufferBytes is how much of a part is decoded at a time: some tens of frames.
 const partBufferBytes = 256 << 10
 
 var partBuffers = sync.Pool{New: func() any {
@@ -145,25 +144,24 @@ var partBuffers = sync.Pool{New: func() any {
 
 // partSource implements Parts over a decoder.
 type partSource struct {
-	window  // of the part; at its end where there is none
+	window  // of the part; at its end if there is none
 	decoder PartDecoder
 	base    int64 // bytes of the parts before this one
-	size    int64 // of this part, as far as it has been decoded
-	raw     int64 // where it begins in the file
+	size    int64 // of this part, as far as decoded
+	raw     int64 // offset of its beginning in the file
 	part    partState
 	members []Member
 	losses  Losses
 }
 
-// newPartSource makes a source that stands before the first part. It reads into
-// buffer.
+// newPartSource returns a source positioned before the first part. It reads into buffer.
 func newPartSource(d PartDecoder, buffer []byte) *partSource {
 	s := &partSource{decoder: d}
 	s.window = window{from: partReader{s}, buf: buffer, err: io.EOF}
 	return s
 }
 
-// partState says whether there is a part at hand.
+// partState is the state of the current part.
 type partState int
 
 const (
@@ -194,7 +192,7 @@ func (s *partSource) NextPart() error {
 	return nil
 }
 
-// leave drops what there is of the current part.
+// leave drops what is left of the current part.
 func (s *partSource) leave(to partState) {
 	s.part, s.size = to, 0
 	s.endWith(io.EOF)
@@ -227,7 +225,7 @@ func (s *partSource) Lack(damage *CorruptError) { s.note(*damage) }
 
 func (s *partSource) note(d CorruptError) {
 	d.RawOffset = s.raw
-	if len(s.losses.First) < MaxListedLosses { // a name is a string only where it is kept
+	if len(s.losses.First) < MaxListedLosses { // the name is formatted only if it is kept
 		d.Part = strings.TrimPrefix(strings.Join([]string{s.PartName(), d.Part}, ", "), ", ")
 		d.Part = strings.TrimSuffix(d.Part, ", ")
 	}

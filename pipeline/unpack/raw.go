@@ -5,13 +5,13 @@ import (
 	"io"
 )
 
-// rawBufferBytes is how much of a compressed shard is read at a time: enough
-// that the cost of a read is small against that of decoding what it brings.
+// rawBufferBytes is how much of a compressed shard is read at a time: enough to make the cost of a
+// read small compared with that of decoding the bytes.
 const rawBufferBytes = 256 << 10
 
-// Raw reads a shard's raw bytes forward for a Decoder. It buffers in reads of 256 KiB,
-// counts, and keeps failures of storage apart from damage. The zero value is ready for
-// Reset. It is not for concurrent use.
+// Raw reads a shard's raw bytes forward for a Decoder. It buffers in reads of 256 KiB, counts
+// bytes, and keeps storage failures separate from damage. The zero value is ready for Reset. It is
+// not safe for concurrent use.
 type Raw struct {
 	buffer *bufio.Reader
 	from   countedReader
@@ -27,17 +27,17 @@ func (r *Raw) Reset(src io.Reader, offsetBytes int64) {
 	r.buffer.Reset(&r.from)
 }
 
-// Release drops the reader that Reset was given and keeps the buffer.
+// Release drops the reader passed to Reset and keeps the buffer.
 func (r *Raw) Release() { r.Reset(eof{}, 0) }
 
-// Buffer is the buffered input.
+// Buffer returns the buffered input.
 func (r *Raw) Buffer() *bufio.Reader { return r.buffer }
 
-// OffsetBytes is the offset in the file of the byte that Buffer gives next.
+// OffsetBytes returns the offset in the file of the next byte of Buffer.
 func (r *Raw) OffsetBytes() int64 { return r.from.next - int64(r.buffer.Buffered()) }
 
-// ReadPart reads into p from the next *left bytes, and subtracts from *left what it has
-// read. If the file ends before them, it gives io.ErrUnexpectedEOF.
+// ReadPart reads into p from the next *left bytes, and subtracts the number of bytes read from
+// *left. If the file ends before them, it returns io.ErrUnexpectedEOF.
 func (r *Raw) ReadPart(p []byte, left *int64) (int, error) {
 	n, err := r.buffer.Read(p[:min(int64(len(p)), *left)])
 	*left -= int64(n)
@@ -50,8 +50,8 @@ func (r *Raw) ReadPart(p []byte, left *int64) (int, error) {
 	return n, nil
 }
 
-// Skip skips n bytes. It gives Failure if reading failed, and io.ErrUnexpectedEOF if the
-// file ends before.
+// Skip skips n bytes. It returns Failure if reading failed, and io.ErrUnexpectedEOF if the file
+// ends before.
 func (r *Raw) Skip(n int64) error {
 	if _, err := io.CopyN(io.Discard, r.buffer, n); err != nil {
 		if r.Failure() != nil {
@@ -62,15 +62,14 @@ func (r *Raw) Skip(n int64) error {
 	return nil
 }
 
-// Failure is the error with which reading failed, or nil; io.EOF is no failure. Callers
-// must check it before they take missing bytes for damage.
+// Failure returns the error with which reading failed, or nil; io.EOF is not a failure. Callers
+// must check it before they treat missing bytes as damage.
 func (r *Raw) Failure() error { return r.from.failure }
 
-// MemoryBytes is the size of the buffer.
+// MemoryBytes returns the size of the buffer.
 func (r *Raw) MemoryBytes() int64 { return rawBufferBytes }
 
-// countedReader counts what comes from src, and makes its failures sticky,
-// which bufio does not.
+// countedReader counts the bytes from src, and makes its failures sticky, which bufio does not.
 type countedReader struct {
 	src     io.Reader
 	next    int64

@@ -15,7 +15,7 @@ type Member struct {
 	DecodedBytes, RawBytes int64
 }
 
-// Summary is what the index pass learned about a shard besides its records.
+// Summary is what the index pass found out about a shard besides its records.
 type Summary struct {
 	// DecodedBytes is the size of the decoded shard. For a damaged compressed shard it
 	// is the size of the members before the damage.
@@ -23,23 +23,23 @@ type Summary struct {
 	// Members are the members of a compressed shard, in order, including empty ones; nil
 	// if the shard is not compressed.
 	Members []Member
-	// Points are places inside of members, in order: at most mostPoints, pointBytes from each other and
-	// from their members' first bytes, or a multiple of that.
+	// Points are places inside members, in order: at most mostPoints, which are pointBytes, or a
+	// multiple of it, apart from each other and from their members' first bytes.
 	Points []Point
-	// DecoderBytes is about how much memory a decoder of the shard takes at most; 0 if it is not compressed, or
-	// made of parts.
+	// DecoderBytes is approximately the largest memory of a decoder of the shard; 0 if it is not
+	// compressed, or made of parts.
 	DecoderBytes int64
 	// Kind is the kind of the shard's records if the format is Uniform, else "".
 	Kind string
-	// Damage is what ended the pass early; nil if it came to the shard's end.
+	// Damage is what ended the pass early; nil if it reached the shard's end.
 	Damage *CorruptError
-	// Parts says that the codec is a PartCodec. Then Members are the parts that are
-	// kept, and Losses is what was left out while the pass went on.
+	// Parts means that the codec is a PartCodec. Then Members are the parts that are kept, and
+	// Losses is what was left out without ending the pass.
 	Parts  bool
 	Losses Losses
 }
 
-// Lost is everything that was left out: the losses, and the damage that ended the pass.
+// Lost returns everything that was left out: the losses, and the damage that ended the pass.
 func (s *Summary) Lost() Losses {
 	l := s.Losses
 	if s.Damage != nil {
@@ -49,24 +49,22 @@ func (s *Summary) Lost() Losses {
 	return l
 }
 
-// Scan runs the index pass over one shard: size raw bytes, decoded by codec (nil for
-// none) and cut into records by format. emit gets each record in file order.
+// Scan runs the index pass over one shard: size raw bytes, decoded by codec (nil for none) and cut
+// into records by format. It calls emit for each record in file order.
 //
-// Damage ends the pass and is in the summary. --on-corrupt skip keeps all records that
-// were emitted before, except those of the damaged member. So when a codec finds damage,
-// Scan calls restart and passes a second time over the bytes before that member only. If
-// the codec is a PartCodec, damage in a part does not end the pass, and is counted in
-// the losses. A shard of no bytes is damaged, unless the format is Emptyable. Errors of reading, refusals and errors of
-// emit are returned. What a shard begins with is compared with what it surely is not
-// (foreign.go), and refused where it is that.
+// Damage ends the pass and is in the summary. --on-corrupt skip keeps all records that were emitted
+// before, except those of the damaged member. So when a codec finds damage, Scan calls restart and
+// makes a second pass over only the bytes before that member. If the codec is a PartCodec, damage
+// in a part does not end the pass, and is counted in the losses. An empty shard is damaged, unless
+// the format is Emptyable. Read errors, refusals and errors of emit are returned. A shard whose
+// first bytes show that it is a file of another kind (foreign.go) is refused.
 //
 // raw is read from one goroutine at a time:
 //
 //   - A compressed shard is read forward, in portions of 256 KiB.
-//   - An uncompressed shard is read in portions of up to 1 MiB. If there are many bytes
-//     between headers, or raw is a ResidentReaderAt and has the headers in memory, only
-//     the headers are read. A PortionedReaderAt says how large portions are, and how many
-//     bytes are many.
+//   - An uncompressed shard is read in portions of up to 1 MiB. If there are many bytes between
+//     headers, or raw is a ResidentReaderAt and has the headers in memory, only the headers are
+//     read. A PortionedReaderAt determines the size of portions, and how many bytes are many.
 func Scan(ctx context.Context, format Format, codec Codec, raw io.ReaderAt, size int64, emit func(Extent) error, restart func()) (Summary, error) {
 	if _, empty := format.(Emptyable); size == 0 && (codec != nil || !empty) {
 		return Summary{Damage: &CorruptError{Record: -1, RawOffset: -1, Reason: "the file is empty"}}, nil
@@ -102,7 +100,7 @@ type scan struct {
 	emit    func(Extent) error
 	records int64 // emitted since the last restart
 
-	resident ResidentReaderAt // raw, where it is one
+	resident ResidentReaderAt // raw, if it implements that
 	portions Portions
 }
 
@@ -112,7 +110,7 @@ func (s *scan) plain(ctx context.Context) (Summary, error) {
 	return Summary{DecodedBytes: s.size, Kind: kind, Damage: damage}, err
 }
 
-// index is the format's pass over src, and the kind that it tells, if it does.
+// index runs the format's pass over src, and returns the kind if the format is Uniform.
 func (s *scan) index(ctx context.Context, src Source) (kind string, err error) {
 	if err := refuseForeign(s.format, s.codec, src); err != nil {
 		return "", err
@@ -123,10 +121,9 @@ func (s *scan) index(ctx context.Context, src Source) (kind string, err error) {
 	return "", s.format.Index(ctx, src, s.emit)
 }
 
-// compressed passes over the shard until nothing damaged is left in what it
-// passes over: a member's bytes can't be trusted before its end has been seen,
-// and records were emitted from it by then.
-// Damage found in a later pass lies before that of the one before it, so this ends.
+// compressed repeats the pass over the shard until no damage is left in the bytes covered: a
+// member's bytes can't be trusted before its end has been read, and by then records were emitted
+// from it. Damage found in a later pass is before that of the previous one, so this terminates.
 func (s *scan) compressed(ctx context.Context, restart func()) (Summary, error) {
 	limit, known := int64(math.MaxInt64), (*CorruptError)(nil)
 	for {
@@ -143,7 +140,7 @@ func (s *scan) compressed(ctx context.Context, restart func()) (Summary, error) 
 	}
 }
 
-// pass is what one pass over a compressed shard has come to.
+// pass is the result of one pass over a compressed shard.
 type pass struct {
 	members      []Member
 	points       points
@@ -151,7 +148,7 @@ type pass struct {
 	decodedBytes int64
 	decoderBytes int64
 	records      int64
-	ended        bool          // the format found its end by itself
+	ended        bool          // the format reached its end by itself
 	codecDamage  *CorruptError // the first damaged member
 	formatDamage *CorruptError
 	refused      error
@@ -173,8 +170,8 @@ func (s *scan) pass(ctx context.Context, limit int64, known *CorruptError) (pass
 	d.notePoints(pointBytes, p.points.add)
 	src := newDecodedSource(d, limit, known)
 	p.kind, err = s.index(ctx, src)
-	// What a format says of bytes holds only if their members turn out sound,
-	// so the rest is decoded before it is believed.
+	// What a format finds in bytes is valid only if their members turn out intact, so the rest is
+	// decoded first.
 	var refused *RefusedError
 	damage, other := splitDamage(err)
 	switch {
@@ -192,7 +189,7 @@ func (s *scan) pass(ctx context.Context, limit int64, known *CorruptError) (pass
 	return p, err
 }
 
-// boundMembers refuses a shard of more than MaxMembers.
+// boundMembers refuses a shard of more than MaxMembers members.
 func boundMembers(n int, at int64) error {
 	if n > MaxMembers {
 		return &RefusedError{OffsetBytes: at, Reason: fmt.Sprintf("the file has more than %d compressed members: put more records into each", MaxMembers)}
@@ -200,7 +197,7 @@ func boundMembers(n int, at int64) error {
 	return nil
 }
 
-// summary is of the last pass; known is the damage that it ended at, if any.
+// summary returns the summary of the last pass; known is the damage at which it ended, if any.
 func (p pass) summary(known *CorruptError) (Summary, error) {
 	if p.refused != nil {
 		return Summary{}, p.refused
@@ -216,7 +213,7 @@ func (p pass) summary(known *CorruptError) (Summary, error) {
 	return sum, nil
 }
 
-// splitDamage takes damage out of an error.
+// splitDamage separates damage from other errors.
 func splitDamage(err error) (*CorruptError, error) {
 	var damage *CorruptError
 	if errors.As(err, &damage) {
@@ -225,7 +222,7 @@ func splitDamage(err error) (*CorruptError, error) {
 	return nil, err
 }
 
-// cancellable ends reading when ctx does. It lives as long as one Scan.
+// cancellable ends reading when ctx ends. It lives as long as one Scan.
 type cancellable struct {
 	ctx context.Context
 	raw io.ReaderAt

@@ -6,8 +6,8 @@ import (
 
 const decodedBufferBytes = 64 << 10
 
-// decodedSource is the Source of a compressed shard, up to a limit. There it
-// ends with damage, which is what an earlier pass has found there.
+// decodedSource is the Source of a compressed shard up to a limit. There it ends with the damage
+// that an earlier pass has found.
 type decodedSource struct {
 	window
 	decoded *Decoded
@@ -20,7 +20,7 @@ func newDecodedSource(d *Decoded, limit int64, damage error) *decodedSource {
 
 func (s *decodedSource) OffsetBytes() int64 { return s.decoded.OffsetBytes() - s.sizeBytes() }
 
-// drain passes over everything up to the end, so that every checksum is seen.
+// drain reads everything up to the end, so that every checksum is verified.
 func (s *decodedSource) drain() error {
 	for {
 		s.start = s.end
@@ -32,10 +32,10 @@ func (s *decodedSource) drain() error {
 	}
 }
 
-// limitedReader reads a decoded shard up to limit, where it gives damage.
+// limitedReader reads a decoded shard up to limit, where it returns damage.
 type limitedReader struct {
 	decoded *Decoded
-	limit   int64 // of the decoded shard; bytes from here on are not given
+	limit   int64 // of the decoded shard; bytes from here on are not returned
 	damage  error
 }
 

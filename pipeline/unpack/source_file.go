@@ -4,70 +4,70 @@ import (
 	"io"
 )
 
-// Portions say how to read an uncompressed shard that is not in memory: everything, in
-// large portions, while there is little between headers; else only the headers.
+// Portions describe how to read an uncompressed shard that is not in memory: everything, in large
+// portions, if the gaps between headers are small; else only the headers.
 type Portions struct {
-	// ReadBytes is the size that portions grow to.
+	// ReadBytes is the size to which portions grow.
 	ReadBytes int
-	// SkipBytes is the largest mean number of bytes between two headers for which
-	// everything is read.
+	// SkipBytes is the largest mean number of bytes between two headers for which everything is
+	// read.
 	SkipBytes int64
-	// HeaderBytes aligns the ends of reads of headers; it is a power of two.
+	// HeaderBytes aligns the ends of header reads; it is a power of two.
 	HeaderBytes int64
 }
 
-// PortionedReaderAt is an io.ReaderAt that knows its Portions, which must not change.
+// PortionedReaderAt is an io.ReaderAt with its own Portions, which must not change.
 type PortionedReaderAt interface {
 	io.ReaderAt
 	Portions() Portions
 }
 
-// defaultPortions are for readers that don't know theirs, and for local files: through
-// an engine, a header alone takes 6 to 25 µs of a core, 12 KiB of a large portion 3
-// (10⁶ tar samples of 12 KiB).
+// defaultPortions are for readers that are not a PortionedReaderAt, and for local files: through an
+// engine, reading a header alone takes 6 to 25 µs of CPU time, 12 KiB of a large portion 3 µs (10⁶
+// tar samples of 12 KiB).
 var defaultPortions = Portions{ReadBytes: 1 << 20, SkipBytes: 24 << 10, HeaderBytes: 4 << 10}
 
-// How a shard is read that memory holds: headers alone, where what is passed over
-// unseen is worth a system call (0.5 µs, as much as copying 4 KiB).
+// How a shard that is in memory is read: only headers, if the bytes skipped unseen are worth a
+// system call (0.5 µs, as much as copying 4 KiB).
 const (
-	firstBytes  = 64 << 10 // portions grow from here
-	leastHeader = 1 << 10  // what a read of a header brings at least
+	firstBytes  = 64 << 10 // initial size of portions
+	leastHeader = 1 << 10  // smallest read of a header
 
 	residentSkipBytes    = 2 << 10
-	residentHeaderBytes  = 2 << 10 // a small member's data and the header behind it are often among them
-	residentStretchBytes = 4 << 20 // that memory is asked about at a time, 5 to 10 µs
+	residentHeaderBytes  = 2 << 10 // often includes a small member's data and the next header
+	residentStretchBytes = 4 << 20 // queried for residency at a time, in 5 to 10 µs
 )
 
-// ResidentReaderAt is an io.ReaderAt that knows which of its bytes are in memory, and
-// can read those on the caller's goroutine. Its methods are those of storage.Resident.
+// ResidentReaderAt is an io.ReaderAt that knows which of its bytes are in memory, and can read
+// those on the caller's goroutine. Its methods are those of storage.Resident.
 type ResidentReaderAt interface {
 	io.ReaderAt
 	Holds(offsetBytes, sizeBytes int64) bool
 	ReadResident(p []byte, offsetBytes int64) bool
 }
 
-// fileSource is the Source of an uncompressed shard. Bytes that are discarded
-// and not at hand are not read.
+// fileSource is the Source of an uncompressed shard. Discarded bytes that are not buffered are not
+// read.
 type fileSource struct {
 	raw      io.ReaderAt
-	resident ResidentReaderAt // nil where nobody can tell
+	resident ResidentReaderAt // nil if raw does not implement it
 	size     int64
 	portions Portions
 
 	buf        []byte
-	start, end int   // buf[start:end] are the bytes that come next
+	start, end int   // buf[start:end] are the next bytes
 	next       int64 // offset of buf[end]
 
 	portion   int   // size of the next read in file order
-	skipMean  int64 // moving mean of the lengths that formats pass over unseen
+	skipMean  int64 // moving mean of the lengths that the format skips unseen
 	discarded bool  // the last call was a Discard
 	err       error
 
-	asked int64 // up to where memory has been asked
-	held  bool  // what it said
+	asked int64 // up to which offset residency was queried
+	held  bool  // the result of that
 }
 
-// newFileSource reads raw; resident is the same bytes, or nil.
+// newFileSource returns a source that reads raw; resident is the same bytes, or nil.
 func newFileSource(raw io.ReaderAt, resident ResidentReaderAt, size int64, p Portions) *fileSource {
 	return &fileSource{raw: raw, resident: resident, size: size, portions: p, portion: min(firstBytes, p.ReadBytes)}
 }
@@ -93,7 +93,7 @@ func (s *fileSource) Window(min int) ([]byte, error) {
 	return window, nil
 }
 
-// fill reads on until min bytes are at hand or the shard ends.
+// fill reads until min bytes are buffered or the shard ends.
 func (s *fileSource) fill(min int) error {
 	have := s.end - s.start
 	if s.fillResident(min - have) {
@@ -116,8 +116,8 @@ func (s *fileSource) fill(min int) error {
 	return nil
 }
 
-// fillResident is fill from memory, of no more than headers need. It says
-// whether that was the way.
+// fillResident is fill from memory, reading no more than headers need. It reports whether it filled
+// the buffer.
 func (s *fileSource) fillResident(need int) bool {
 	if s.resident == nil || s.skipMean < residentSkipBytes || s.next == s.size {
 		return false
@@ -138,7 +138,7 @@ func (s *fileSource) fillResident(need int) bool {
 	return s.held
 }
 
-// readSize says how much to read when need bytes are missing.
+// readSize returns how much to read when need bytes are missing.
 func (s *fileSource) readSize(need int) int {
 	if s.skipMean > s.portions.SkipBytes {
 		// Up to the end of a page, or of several, so that a read touches few of them.
@@ -150,7 +150,7 @@ func (s *fileSource) readSize(need int) int {
 	return size
 }
 
-// makeRoom moves what is at hand to the front of a buffer of at least n bytes.
+// makeRoom moves the buffered bytes to the front of a buffer of at least n bytes.
 func (s *fileSource) makeRoom(n int) {
 	if s.start > 0 {
 		s.end = copy(s.buf, s.buf[s.start:s.end])
@@ -163,8 +163,8 @@ func (s *fileSource) makeRoom(n int) {
 	}
 }
 
-// Discard tells apart what a format has looked at, which it discards right
-// after a Window, and what it passes over unseen, which follows another Discard.
+// Discard distinguishes bytes that the format has inspected, which it discards right after a
+// Window, from those it skips unseen, which follow another Discard.
 func (s *fileSource) Discard(n int64) error {
 	if s.discarded {
 		s.skipMean += (n - s.skipMean) / 8

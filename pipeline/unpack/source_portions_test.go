@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
 )
 
-// portioned is a file of a storage that likes certain reads.
+// portioned is a file of a storage with Portions of its own.
 type portioned struct {
 	counted
 	portions unpack.Portions
@@ -21,8 +21,8 @@ type portioned struct {
 
 func (p *portioned) Portions() unpack.Portions { return p.portions }
 
-// Where a request costs as much as a MiB, members of 100 kB are read on; where it costs
-// nothing, headers alone are read of small ones.
+// If a request costs as much as reading a MiB, members of 100 kB are read through; if it costs
+// nothing, only the headers of small ones are read.
 func TestAShardIsReadInThePortionsThatItsStorageLikes(t *testing.T) {
 	large, small := archive(t, 300, 100_000, false), archive(t, 3000, 11_000, false)
 	on := &portioned{counted{bytes: large}, unpack.Portions{ReadBytes: 4 << 20, SkipBytes: 1 << 20, HeaderBytes: 64 << 10}}
@@ -44,7 +44,7 @@ func TestAShardIsReadInThePortionsThatItsStorageLikes(t *testing.T) {
 	require.Greater(t, far.total, int64(len(large)/5))
 }
 
-// What is found does not depend on the portions.
+// The result does not depend on the portions.
 func TestPortionsDoNotChangeWhatIsFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		format unpack.Format

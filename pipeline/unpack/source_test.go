@@ -23,7 +23,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
-// counted is a file that counts what is read of it.
+// counted is a file that counts reads and their bytes.
 type counted struct {
 	bytes []byte
 	reads []int
@@ -46,8 +46,8 @@ func scanned(t *testing.T, f unpack.Format, codec unpack.Codec, raw io.ReaderAt,
 	return n, s
 }
 
-// archive is a tar of members samples of size bytes each, with small ones
-// between where asked for.
+// archive returns a tar of members samples of size bytes each, with small members between them if
+// labels is set.
 func archive(t *testing.T, members, size int, labels bool) []byte {
 	var b bytes.Buffer
 	w := stdtar.NewWriter(&b)
@@ -66,7 +66,7 @@ func archive(t *testing.T, members, size int, labels bool) []byte {
 	return b.Bytes()
 }
 
-// frames is a TFRecord file.
+// frames returns a TFRecord file.
 func frames(n, size int) []byte {
 	var shard []byte
 	masked := func(p []byte) uint32 {

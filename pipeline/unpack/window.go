@@ -2,18 +2,18 @@ package unpack
 
 import "io"
 
-// window is what of a decoded shard is at hand: the Window and the Discard of the
-// sources that decode. It is not for concurrent use.
+// window is the buffered part of a decoded shard. It implements Window and Discard for the sources
+// that decode. It is not safe for concurrent use.
 type window struct {
-	// from gives the bytes behind buf[:end].
+	// from reads the bytes after buf[:end].
 	from io.Reader
 	buf  []byte
-	// buf[start:end] are the bytes that come next.
+	// buf[start:end] are the next bytes.
 	start, end int
 	err        error // what follows buf[:end]; sticky
 }
 
-// Window is Source's.
+// Window implements Source.
 func (w *window) Window(min int) ([]byte, error) {
 	for w.end-w.start < min {
 		if err := w.fill(min); err != nil {
@@ -23,7 +23,7 @@ func (w *window) Window(min int) ([]byte, error) {
 	return w.buf[w.start:w.end], nil
 }
 
-// Discard is Source's.
+// Discard implements Source.
 func (w *window) Discard(n int64) error {
 	for n > w.sizeBytes() {
 		n -= w.sizeBytes()
@@ -38,11 +38,11 @@ func (w *window) Discard(n int64) error {
 	return nil
 }
 
-// sizeBytes is how many bytes are at hand.
+// sizeBytes returns how many bytes are buffered.
 func (w *window) sizeBytes() int64 { return int64(w.end - w.start) }
 
-// fill reads once into a buffer with room for at least room bytes, more than are at
-// hand.
+// fill reads once, into a buffer with space for at least room bytes; room must exceed the buffered
+// bytes.
 func (w *window) fill(room int) error {
 	if w.err != nil {
 		return w.err
@@ -65,5 +65,5 @@ func (w *window) fill(room int) error {
 	return err
 }
 
-// endWith drops what is at hand. What follows is err.
+// endWith drops the buffered bytes. err follows.
 func (w *window) endWith(err error) { w.start, w.end, w.err = 0, 0, err }

@@ -1,16 +1,17 @@
-// Package zarr is the format of crops of Zarr arrays. Package storage/cubes shows a cube of
-// arrays as a shard that holds its crops:
+// Package zarr is the format of crops of Zarr arrays. Package storage/cubes presents a cube of
+// arrays as a shard that consists of its crops:
 //
 //	shard   │ kind, blanks, newline │ crop 0 │ crop 1 │ …
 //
-// The kind is one line of JSON, filled up with blanks so that the crops begin at a multiple of 64
-// bytes. It says all that the records depend on, but for the arrays' contents, and is what the
-// dataset's fingerprint has of it (pipeline/order/STREAMS.md: "lsiofs/1 dataset zarr <kind>"):
+// The kind is one line of JSON, padded with blanks so that the crops begin at a multiple of 64
+// bytes. It contains everything on which the records depend except the arrays' contents, and
+// represents the dataset in its fingerprint (pipeline/order/STREAMS.md: "lsiofs/1 dataset zarr
+// <kind>"):
 //
 //	member   meaning
-//	a, b     begin and end of the region, of each dimension of the first array
-//	arrays   [name, path, dtype, crop, step, places, fill] of each array
-//	as       [dtype, fill, scale, offset, missing] of each array, only with --as float32
+//	a, b     begin and end of the region, for each dimension of the first array
+//	arrays   [name, path, dtype, crop, step, places, fill] for each array
+//	as       [dtype, fill, scale, offset, missing] for each array, only with --as float32
 //	brick    brick edges of the first array
 //	dims     its dimensions' names, "" for none
 //	edge     "drop" or "cover"
@@ -20,22 +21,23 @@
 //	missing  "fill" or "skip"
 //	s        strides
 //	stack    true or false
-//	wrap     true or false of each dimension
+//	wrap     true or false for each dimension
 //
-// Members are in this order, without blanks between them. A dtype is written as an npy header
-// has it, with its quotes. places is a list of what --select names of each dimension, or null; a region of a
-// dimension that the first array lacks is the list of its places, unless it begins at 0. fill
-// is the fill value's bytes, little-endian, in hex. path is below the cube, "" for the cube itself.
+// Members are in this order, without blanks between them. A dtype is written as in an npy header,
+// with its quotes. places is a list of what --select names for each dimension, or null; a region of
+// a dimension that the first array lacks is the list of its places, unless it begins at 0. fill is
+// the fill value's bytes, little-endian, in hex. path is below the cube, "" for the cube itself.
 //
 // With --as float32, an element x of an array becomes float32(float32(x)*scale) + offset, each step
-// rounded to float32, or NaN (with the bits 0x7fc00000) where x is NaN or one of missing. Then arrays
-// have the dtype '<f4' and the fill "", and as has what elements are taken as: the array's dtype, its
-// fill value, and so on. scale, offset and what is missing are bytes, little-endian, in hex. Missing
-// elements are in the order of their bytes, each once; of a zero of floating point there are both.
+// rounded to float32, or NaN (with the bits 0x7fc00000) if x is NaN or one of missing. Then arrays
+// have the dtype '<f4' and the fill "", and as has the original properties of the elements: the
+// array's dtype, its fill value, and so on. scale, offset and missing are bytes, little-endian, in
+// hex. Missing elements are in the order of their bytes, each once; a floating-point zero is listed
+// with both signs.
 //
-// The kind of a dataset of several cubes has -1 for ends that are not the same in all of them. Where as
-// is not, it is one text in place of the list: the sha256, in hex, of the different lists, in the order
-// of the cubes that have them first, a newline behind each.
+// The kind of a dataset of several cubes has -1 for ends that differ between them. If as differs,
+// it is one text in place of the list: the sha256, in hex, of the different lists, in the order of
+// the cubes that have them first, each followed by a newline.
 package zarr
 
 import (
@@ -60,16 +62,16 @@ var (
 	_ unpack.Differ = Format{}
 )
 
-// Name is "zarr".
+// Name returns "zarr".
 func (Format) Name() string { return Name }
 
-// Extensions is empty: the format must be asked for, and its shards are directories.
+// Extensions returns nil: the format must be requested, and its shards are directories.
 func (Format) Extensions() []string { return nil }
 
-// StreamExtension is ".npy".
+// StreamExtension returns ".npy".
 func (Format) StreamExtension(string) string { return ".npy" }
 
-// Sniff is false: a shard is a directory.
+// Sniff returns false: a shard is a directory.
 func (Format) Sniff([]byte) bool { return false }
 
 // HeadBytes implements unpack.Headed.
@@ -81,7 +83,7 @@ func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.E
 	return err
 }
 
-// IndexKind implements unpack.Uniform. It reads the header alone.
+// IndexKind implements unpack.Uniform. It reads only the header.
 func (Format) IndexKind(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -114,7 +116,7 @@ func (Format) IndexKind(ctx context.Context, src unpack.Source, emit func(unpack
 	}
 }
 
-// readHeader takes the header from the begin of a shard.
+// readHeader consumes the header at the beginning of a shard and returns the kind.
 func readHeader(src unpack.Source) (kind string, err error) {
 	for want := 1 << 10; ; want *= 2 {
 		head, err := src.Window(min(want, zarr.MaxHeaderBytes))
@@ -130,7 +132,7 @@ func readHeader(src unpack.Source) (kind string, err error) {
 	}
 }
 
-// rowsOf is how crops of a kind are written to a stream.
+// rowsOf returns how crops of a kind are written to a stream.
 func rowsOf(kind string) (npy.Rows, error) {
 	fields, stack, err := zarr.FieldsOf(kind)
 	if err != nil {
@@ -177,11 +179,11 @@ type Crops struct {
 
 var _ unpack.Framer = Crops{}
 
-// Prologue implements unpack.Framer: npy's header.
+// Prologue implements unpack.Framer: it returns npy's header.
 func (c Crops) Prologue(n uint64) []byte { return c.rows.Prologue(n) }
 
-// Epilogue is empty.
+// Epilogue implements unpack.Framer; it is empty.
 func (Crops) Epilogue(uint64) []byte { return nil }
 
-// RecordBytes is the size of a crop.
+// RecordBytes returns the size of a crop.
 func (c Crops) RecordBytes() int64 { return c.rows.RowBytes() }

@@ -15,12 +15,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/zarr"
 )
 
-// kindOf is the kind of crops of (2, 3) elements of a dtype.
+// kindOf returns the kind of crops of (2, 3) elements of a dtype.
 func kindOf(descr string) string {
 	return fmt.Sprintf(`{"a":[0,0],"arrays":[["sat","","%s",[2,3],[1,1],[null,null],"00"]],"b":[9,9],"brick":[4,4],"dims":["y","x"],"edge":"drop","jitter":false,"kept":"","list":"","missing":"fill","s":[2,3],"stack":false,"wrap":[false,false]}`, descr)
 }
 
-// shardOf is a header, and some bytes.
+// shardOf returns a header followed by n bytes.
 func shardOf(kind string, n int) []byte {
 	b := []byte(kind)
 	for (len(b)+1)%64 != 0 {
@@ -29,7 +29,7 @@ func shardOf(kind string, n int) []byte {
 	return append(append(b, '\n'), bytes.Repeat([]byte("c"), n)...)
 }
 
-// naive reads a shard of kindOf with Go's JSON.
+// naive parses a shard of kindOf with Go's JSON decoder.
 func naive(shard []byte) (o unpacktest.Outcome) {
 	end := bytes.IndexByte(shard, '\n')
 	if end < 0 || (end+1)%64 != 0 {
@@ -66,8 +66,8 @@ func TestSuite(t *testing.T) {
 	}.Run(t)
 }
 
-// sameKinds is naive, but leaves to the format what it thinks of texts that differ from kindOf
-// in a number or a name: those are kinds as well.
+// sameKinds is naive, but uses the format's result for texts that differ from kindOf in a number or
+// a name, because those are kinds as well.
 func sameKinds(shard []byte) unpacktest.Outcome {
 	o := naive(shard)
 	if !o.Damaged || o.Kind != "" {
