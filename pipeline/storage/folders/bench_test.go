@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
 )
 
-// BenchmarkRead opens, reads and closes files of 12 KiB that are in the page
-// cache, a batch at a time, each in a read of its own.
+// BenchmarkRead opens, reads and closes files of 12 KiB that are in the page cache, a batch at a
+// time, one file per read.
 func BenchmarkRead(b *testing.B) {
 	const n, batch = 20_000, 500
 	root := b.TempDir()

@@ -10,16 +10,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// A table on a disk is only as good as the disk: pages that were lost when the kernel
-// wrote them come back as zeros, others not at all (SIGBUS). So each block of what is
-// put there has a checksum, in memory, and whatever a read goes by is compared with
-// it. It is copied first and compared then, as pages may go at any time.
+// A table on a disk is only as good as the disk: pages that were lost when the kernel wrote them
+// come back as zeros, or can't be read at all (SIGBUS). So each block of what is stored there has a
+// checksum in memory, and everything that a read relies on is compared with it. The data is copied
+// before it is compared, because pages may disappear at any time.
 
-// sumBytes is the size of a block: a file's words and name are looked at by one or two
-// of each, 0.1 µs a block. The sums take a 128th of the table's size.
+// sumBytes is the size of a block: reading a file's words and its name takes one or two blocks
+// each, at 0.1 µs per block. The sums take a 128th of the table's size.
 const sumBytes = 1 << 10
 
-// sumsOf gives the checksums of the blocks of b.
+// sumsOf returns the checksums of the blocks of b.
 func sumsOf(b []byte) []uint64 {
 	sums := make([]uint64, 0, (len(b)+sumBytes-1)/sumBytes)
 	for len(b) > 0 {
@@ -32,7 +32,8 @@ func sumsOf(b []byte) []uint64 {
 
 var errListing = errors.New("the listing can't be read back as it was written")
 
-// asPut says whether the blocks of b that hold bytes from … to-1 are as they were put.
+// asPut reports whether the blocks of b that contain bytes from … to-1 are unchanged since they
+// were stored.
 func asPut(b []byte, sums []uint64, from, to uint64) bool {
 	if sums == nil {
 		return true // in memory
@@ -48,7 +49,7 @@ func asPut(b []byte, sums []uint64, from, to uint64) bool {
 	return true
 }
 
-// sumsOf are those of a run in the table; nil in memory.
+// sumsOf returns the checksums of a run in the table; nil if it is in memory.
 func (t *table) sumsOf(p placed) []uint64 {
 	if t.sums == nil {
 		return nil
@@ -56,7 +57,7 @@ func (t *table) sumsOf(p placed) []uint64 {
 	return t.sums[p.sum:][:(p.bytes+sumBytes-1)/sumBytes]
 }
 
-// check compares a part of a run with its sums.
+// check compares part of a run with its checksums.
 func (t *table) check(p placed, from, to uint64) error {
 	if !asPut(t.data[p.at:][:p.bytes], t.sumsOf(p), from, to) {
 		return t.damaged()
@@ -68,20 +69,20 @@ func (t *table) damaged() error {
 	return fmt.Errorf("%w to %s: mount again, with another --index-dir if that disk fails", errListing, t.dir)
 }
 
-// caught makes a fault in the table an error of the function that defers it. It must
-// be deferred itself.
+// caught turns a fault in the table into an error of the function that defers it. It must be
+// deferred itself.
 func (t *table) caught(err *error) {
 	p := recover()
 	if p == nil {
 		return
 	}
 	if !storage.IsFault(p) {
-		panic(p) // our own mistake
+		panic(p) // a bug of ours
 	}
 	*err = t.damaged()
 }
 
-// lookUp gives a file of a directory, as it was listed, and makes path its path.
+// lookUp returns a file of a directory, as it was listed, and sets path to its path.
 func (o *opener) lookUp(t *table, g *segment, i int) (f file, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer t.caught(&err)
@@ -99,9 +100,9 @@ func (o *opener) lookUp(t *table, g *segment, i int) (f file, err error) {
 	return f, nil
 }
 
-// locate gives the numbers of the first file that has some of a range of the object,
-// and of the one behind the last, unchecked. The file with number near is tried
-// before all are, and the one behind it; -1: none.
+// locate returns the numbers of the first file that overlaps a range of the object, and of the one
+// after the last, unchecked. The files near and near+1 are tried before a search; near is -1 if
+// there is no guess.
 func (t *table) locate(g *segment, off, size int64, near int) (from, to int, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer t.caught(&err)

@@ -15,16 +15,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
 )
 
-// kept is a storage whose listing lies in a file that the test can change.
+// kept is a storage whose listing is in a file that the test can change.
 type kept struct {
 	*Storage
 	file    *os.File
 	objects map[string]storage.Object
-	want    map[string][]byte // each object, whole
-	hollow  map[string][]byte // its outline
+	want    map[string][]byte // each object, complete
+	hollow  map[string][]byte // each object's outline
 }
 
-// keep lists directories of many files and of one, of long names and of short ones.
+// keep lists directories with many files and with one, with long names and short ones.
 func keep(t *testing.T) *kept {
 	root := t.TempDir()
 	all := map[string]map[string][]byte{}
@@ -66,8 +66,8 @@ func keep(t *testing.T) *kept {
 	return k
 }
 
-// tryAll reads everything in every way, and counts what failed. Whatever does not
-// fail is right.
+// tryAll reads everything in every way, and counts what failed. It checks that everything that did
+// not fail is right.
 func (k *kept) tryAll(t *testing.T) (failed int) {
 	t.Helper()
 	check := func(what string, want, got []byte, err error) {
@@ -143,7 +143,7 @@ func TestAListingThatIsNotAsItWasWrittenIsAnErrorOfWhoNeedsIt(t *testing.T) {
 	}
 }
 
-// forget has nobody remember a directory.
+// forget makes all openers forget the last directory.
 func (k *kept) forget() {
 	for o, _ := k.openers.Get().(*opener); o != nil; o, _ = k.openers.Get().(*opener) {
 	}
@@ -152,7 +152,7 @@ func (k *kept) forget() {
 func TestAListingThatCanNotBeReadBackIsAnErrorAndNoCrash(t *testing.T) {
 	k := keep(t)
 	size := int64(len(k.table.data))
-	require.NoError(t, k.file.Truncate(0)) // each page is SIGBUS now, as one of a disk that fails
+	require.NoError(t, k.file.Truncate(0)) // each page is SIGBUS now, as on a disk that fails
 	k.forget()
 	n := k.tryAll(t)
 	require.GreaterOrEqual(t, n, 3*len(k.objects))

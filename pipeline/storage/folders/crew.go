@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// stuckAfter is from when on a file is taken for one that may never come, and
-	// another may be read beside it. A slow one is none the worse for it.
+	// stuckAfter is how long a file may take before it counts as one that may never be read, so
+	// that another may be read in addition. This does not affect a file that is merely slow.
 	stuckAfter = time.Second
 
-	// maxStuck bounds the threads, and the open files, of such ones.
+	// maxStuck bounds the threads and open files of such reads.
 	maxStuck = 512
 
-	// maxStuckOfFile is with how many of one file no more of its reads are begun: so
-	// that one which hangs does not take all threads.
+	// maxStuckOfFile is the number of stuck reads of one file after which no more of its reads are
+	// started, so that one file that hangs does not use up all threads.
 	maxStuckOfFile = 4
 )
 
-// queue is a first-in-first-out list of jobs, in memory that it uses again.
+// queue is a FIFO of jobs that reuses its memory.
 type queue struct {
 	items []job
 	head  int
@@ -38,7 +38,7 @@ func (q *queue) push(j job) {
 	q.items = append(q.items, j)
 }
 
-// pop takes the oldest job out; there must be one.
+// pop removes and returns the oldest job; there must be one.
 func (q *queue) pop() job {
 	j := q.items[q.head]
 	q.items[q.head] = job{}
@@ -46,43 +46,43 @@ func (q *queue) pop() job {
 	return j
 }
 
-// crew is the goroutines that do some of the jobs: lookers, or those who may wait for
-// a disk. All is under Storage.mu.
+// crew is the goroutines for one kind of job: lookers, or waiters, which may wait for a disk. It is
+// guarded by Storage.mu.
 type crew struct {
 	waits   bool
-	members int // but for stuck ones
-	coming  int // of them, those that were started and have not yet looked for a job
+	members int // except stuck ones
+	coming  int // members that were started and have not yet looked for a job
 }
 
-// worker is one goroutine of a crew. It is used again by others.
+// worker is one goroutine of a crew. Workers are reused.
 type worker struct {
 	crew  *crew
 	taken [takenJobs]job
-	n     int          // of these
-	next  atomic.Int32 // of these, the one that is done next; those behind it may be given to others
+	n     int          // number of taken jobs
+	next  atomic.Int32 // index in taken of the next job; later jobs may be given to other workers
 
 	mu    sync.Mutex // may be taken with Storage.mu held
-	file  fileKey    // that is read; the zero value where it is not known yet
+	file  fileKey    // being read; the zero value if not known yet
 	busy  bool
-	count uint64 // of files so far
-	seen  uint64 // count, when the watch looked last
-	stuck bool   // it does not count as a member
+	count uint64 // files so far
+	seen  uint64 // count at the last look
+	stuck bool   // not counted as a member
 }
 
-// fileKey names a file: a directory's path and the file's number there.
+// fileKey identifies a file by its directory's path and its number in there.
 type fileKey struct {
 	path string
 	i    int
 }
 
-// stall is what is known of a file that hangs. All is under Storage.mu.
+// stall is the state of a file that hangs. It is guarded by Storage.mu.
 type stall struct {
 	stuck  int   // workers
-	parked []job // until one of these ends
+	parked []job // until one of the stuck workers is done
 }
 
-// start starts goroutines for the jobs that there are: one for each that nobody is
-// free for, as far as the crews go. s.mu is held.
+// start starts goroutines for waiting jobs: one for each job without a free goroutine, within the
+// limits of the crews. s.mu is held.
 func (s *Storage) start() {
 	for _, c := range []*crew{&s.lookers, &s.waiters} {
 		for c.members < s.mostOf(c) && c.coming < s.left(c) {
@@ -107,7 +107,7 @@ func (s *Storage) start() {
 	}
 }
 
-// left is how many jobs wait for a crew.
+// left returns how many jobs wait for a crew.
 func (s *Storage) left(c *crew) int {
 	if c.waits {
 		return s.missed.len()
@@ -115,9 +115,9 @@ func (s *Storage) left(c *crew) int {
 	return s.parts.len() + s.jobs.len()
 }
 
-// mostOf is how many goroutines a crew has. As many lookers as there are cores keep
-// these busy while the kernel has everything in memory; where it can't be asked for
-// that, each may have to wait for a disk.
+// mostOf returns the most goroutines that a crew may have. As many lookers as cores keep these busy
+// while the kernel has everything in memory; if it can't report that, each goroutine may have to
+// wait for a disk.
 func (s *Storage) mostOf(c *crew) int {
 	if c.waits || s.blind.Load() {
 		return s.most
@@ -125,11 +125,11 @@ func (s *Storage) mostOf(c *crew) int {
 	return min(s.cores, s.most)
 }
 
-// takenJobs is how many jobs a goroutine takes at a time at most: a lock costs a
-// twentieth of a small read.
+// takenJobs is the most jobs that a goroutine takes at a time: taking the lock costs a twentieth of
+// a small read.
 const takenJobs = 4
 
-// work does jobs until none is left. Close waits for it.
+// work does jobs until there are none left. Close waits for it.
 func (s *Storage) work(w *worker) {
 	o, _ := s.openers.Get().(*opener)
 	if o == nil {
@@ -147,15 +147,15 @@ func (s *Storage) work(w *worker) {
 			s.do(o, w, j)
 		}
 		if !w.crew.waits {
-			// System calls that don't wait keep the processor: for 10 ms, which
-			// readers of what has come would wait.
+			// System calls that don't wait keep the processor for 10 ms, which would delay the
+			// readers of completed reads.
 			runtime.Gosched()
 		}
 	}
 }
 
-// take gives a goroutine its share of the jobs, and counts it out when there are
-// none, or more members than there should be, as after many were stuck.
+// take gives a goroutine its share of the jobs. If there are none, or more members than allowed, as
+// after many were stuck, it removes the goroutine from the crew and returns false.
 func (s *Storage) take(w *worker, first bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,14 +225,14 @@ func (s *Storage) do(o *opener, w *worker, j job) {
 	s.end(x)
 }
 
-// count adds what an opener has read to what all have.
+// count adds an opener's counts to the storage's.
 func (s *Storage) count(o *opener) {
 	s.reads.Add(o.reads)
 	s.bytes.Add(o.bytes)
 	o.reads, o.bytes = 0, 0
 }
 
-// begin notes that a worker begins a file.
+// begin records that a worker begins a file.
 func (w *worker) begin(key fileKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -240,8 +240,7 @@ func (w *worker) begin(key fileKey) {
 	w.count++
 }
 
-// ended notes that a worker's file has ended, and makes it a member again if it was
-// stuck.
+// ended records that a worker is done with its file, and makes it a member again if it was stuck.
 func (s *Storage) ended(w *worker) {
 	w.mu.Lock()
 	w.busy = false
@@ -273,8 +272,8 @@ func (s *Storage) ended(w *worker) {
 	s.start()
 }
 
-// park keeps a job until a file that hangs has come for one of those who wait for it,
-// if these are many.
+// park reports whether a file hangs for many workers already; if so it keeps the job until one of
+// these is done.
 func (s *Storage) park(key fileKey, j job) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,9 +285,9 @@ func (s *Storage) park(key fileKey, j job) bool {
 	return true
 }
 
-// look is called from time to time while there are workers. Who has been at one file
-// since the last time is stuck: it does not count any more, others may start, and
-// what it has taken is theirs.
+// look is called periodically while there are workers. A worker that has been busy with one file
+// since the last call is stuck: it no longer counts, so that others may start, and the other jobs
+// that it has taken are given to them.
 func (s *Storage) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

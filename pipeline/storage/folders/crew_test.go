@@ -11,12 +11,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// hanging is a storage of one directory, d, of files that hang as the test says: who
-// opens one waits until it is let go.
+// hanging is a storage of one directory, d, with files that hang as the test specifies: opening one
+// blocks until letGo.
 type hanging struct {
 	*Storage
 	object  storage.Object
-	arrived chan int // number of a file that hangs, once for each who opens it
+	arrived chan int // number of a file that hangs, once for each attempt to open it
 
 	mu    sync.Mutex
 	hangs map[int]chan struct{}
@@ -47,7 +47,7 @@ func openHanging(t *testing.T, hangs ...int) *hanging {
 	return h
 }
 
-// letGo has nothing hang any more.
+// letGo ends all hanging.
 func (h *hanging) letGo() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -57,7 +57,7 @@ func (h *hanging) letGo() {
 	}
 }
 
-// submit reads files, each in a read of its own, and gives a channel of each one's end.
+// submit reads files, one per read, and returns a channel for the result of each.
 func (h *hanging) submit(t *testing.T, files ...int) (ends []chan error) {
 	var reads []*storage.Read
 	for _, i := range files {
@@ -86,7 +86,7 @@ func requireEnds(t *testing.T, ends []chan error) {
 	}
 }
 
-// requireArrivals waits until so many have opened a file that hangs.
+// requireArrivals waits until files that hang have been opened n times.
 func (h *hanging) requireArrivals(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -98,14 +98,14 @@ func (h *hanging) requireArrivals(t *testing.T, n int) {
 	}
 }
 
-// kinds are those whose files may have to be waited for: where the kernel can't say
-// what is in memory, and on another machine's disk, of which nothing is taken ahead.
+// kinds are storages whose files may have to be waited for: those whose kernel can't report what is
+// in memory, and those on another machine's disk, whose workers take one job at a time.
 var kinds = map[string]func(s *Storage){
 	"blind":  func(s *Storage) { s.blind.Store(true) },
 	"remote": func(s *Storage) { s.blind.Store(true); s.taken = 1 },
 }
 
-// Nobody is stuck here: there are enough threads, and each job gets one.
+// No worker is stuck here: there are enough threads, and each job gets one.
 func TestAFileThatHangsHoldsUpNoOtherWhileThreadsAreFree(t *testing.T) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestAFileThatHangsHoldsUpNoOtherWhileThreadsAreFree(t *testing.T) {
 	}
 }
 
-// So it is with those who wait for a disk, whom lookers have left what they missed.
+// The same is true of the waiters, which get what the lookers have missed.
 func TestColdReadsAreNotServedOneBehindTheOther(t *testing.T) {
 	h := openHanging(t, 0, 1, 2)
 	h.most, h.stuckAfter = 8, time.Hour
@@ -182,7 +182,7 @@ func TestMoreFilesThatHangThanThereAreThreadsHoldUpNoOther(t *testing.T) {
 	}
 }
 
-// What a goroutine has taken with a file that hangs is done by others.
+// Jobs that a goroutine has taken together with a file that hangs are done by others.
 func TestWhatWasTakenWithAFileThatHangsIsDoneByOthers(t *testing.T) {
 	h := openHanging(t, 0)
 	kinds["blind"](h.Storage)
@@ -193,7 +193,7 @@ func TestWhatWasTakenWithAFileThatHangsIsDoneByOthers(t *testing.T) {
 	requireEnds(t, ends[:1])
 }
 
-// A thousand reads of a file that hangs take some threads, and the others are free.
+// A thousand reads of a file that hangs use a few threads, and the others stay free.
 func TestAFileThatHangsForManyReadersTakesNotAllThreads(t *testing.T) {
 	h := openHanging(t, 0)
 	kinds["remote"](h.Storage)

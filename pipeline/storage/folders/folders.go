@@ -1,21 +1,19 @@
-// Package folders is storage whose objects are directories. Each reads as the archive
-// that would hold the regular files directly in it.
+// Package folders implements a storage whose objects are directories, for datasets of many small
+// files. Each directory is read as if it were an archive of the regular files directly in it.
 //
 //	object   │ header │ a.jpg … │ zeros │ header │ b.jpg … │ zeros │
 //	file     0        └ its contents      1
 //
-// The path of an object is its directory's, relative to the root; "." is the root
-// itself. Files are in bytewise order of their names. What surrounds their contents
-// comes from a Framing, a pure function of path and size. So an object's size is known
-// from the directory alone. Its version is a hash of the names, sizes, times and inodes
-// in it.
+// The path of an object is its directory's, relative to the root; "." is the root itself. Files are
+// in bytewise order of their names. The headers come from a Framing, a pure function of path and
+// size, so an object's size is known from the directory alone. Its version is a hash of the names,
+// sizes, times and inodes in it.
 //
 // # The table
 //
-// List looks at every file, on several goroutines, and stores the result in a table
-// outside the Go heap: an unnamed file in the index directory, mapped. Each List makes a
-// new table, and no other process reads it, so it needs no format version. Numbers are
-// native 64-bit words.
+// List stats every file, on several goroutines, and stores the result in a table outside the Go
+// heap: an unnamed file in the index directory, mapped. Each List makes a new table, and no other
+// process reads it, so it needs no format version. Numbers are native 64-bit words.
 //
 //	segments  one a directory: for each file 5 words (offset in the object, size,
 //	          mtime in ns, inode, where its name ends), then the names
@@ -31,39 +29,36 @@
 //
 // # Reading
 //
-// A bounded number of goroutines read files; they end when there is nothing to read.
-// Each file is opened, read, checked and closed in one go, so nothing of it stays open.
-// The check comes last. So the bytes that are passed on are those of the listed version,
-// as far as the file system can tell (package identity). An error names the file. Files
-// are read through the page cache.
+// Files are read by a bounded number of goroutines, which end when there is nothing to read. Each
+// file is opened, read, checked and closed in one go, so nothing of it stays open. The check comes
+// last. So the bytes that a read returns are those of the listed version, as far as the file system
+// can tell (package identity). An error names the file. Files are read through the page cache.
 //
-// An open follows no link (RESOLVE_NO_SYMLINKS), which costs nothing. The target of a
-// link is looked at before it is opened, which takes 1 to 1.5 µs more. If a directory's
-// owner has replaced a file by a pipe, the pipe is opened without waiting and given up.
-// The same happens with a device, which needs root and a file system that permits
-// devices.
+// An open follows no link (RESOLVE_NO_SYMLINKS), which costs nothing. The target of a link is
+// checked before it is opened, which takes 1 to 1.5 µs more. If a directory's owner has replaced a
+// file by a pipe, the pipe is opened without waiting and closed again. The same happens with a
+// device, which needs root and a file system that permits devices.
 //
 // Two kinds of goroutines share the work:
 //
 //   - The first to open a file must not wait (RESOLVE_CACHED, RWF_NOWAIT). There is one such
-//     goroutine a core. That keeps the cores busy when the kernel has everything in memory.
-//     More of them would only delay readers: a goroutine whose system calls never wait keeps
-//     its processor for 10 ms.
-//   - A file that is not in memory goes to the others, up to 32, which may wait for it; the
-//     kernel has begun to read it by then. If the kernel or the file system can't say what
-//     is in memory, all goroutines may wait.
+//     goroutine per core. That keeps the cores busy when the kernel has everything in memory. More
+//     of them would only delay readers: a goroutine whose system calls never wait keeps its
+//     processor for 10 ms.
+//   - A file that is not in memory goes to the others, up to 32, which may wait for it; the kernel
+//     has begun to read it by then. If the kernel or the file system can't report what is in
+//     memory, all goroutines may wait.
 //
-// A goroutine that has been at one file for more than a second no longer counts against
-// these bounds, and others do the rest of its work. While a file has some of these, no
-// more of its reads are begun until one ends. So a file that hangs delays its own
-// readers only.
+// A goroutine that has been reading one file for more than a second no longer counts against these
+// bounds, and others do the rest of its work. Once several goroutines hang on the same file, no
+// more of its reads are started until one of them ends. So a file that hangs delays only its own
+// readers.
 //
-// Plain system calls do this. A C program with two threads and 10⁵ files of 12 KiB in
-// the page cache took 4.2 µs of time and 8.1 µs of CPU a file (medians of 9 rounds of
-// open, read, stat and close, whether by path, relative to the directory, or without
-// waiting). With batches of 64 opens, 64 reads and 64 closes through a ring for each
-// thread it took 3.9 and 7.4 µs. stat remained a call of its own there, for the kernel
-// hands each statx of a ring to a thread.
+// This uses plain system calls. A C program with two threads and 10⁵ files of 12 KiB in the page
+// cache took 4.2 µs of time and 8.1 µs of CPU per file (medians of 9 rounds of open, read, stat and
+// close, whether by path, relative to the directory, or without waiting). With batches of 64 opens,
+// 64 reads and 64 closes, through one ring per thread, it took 3.9 and 7.4 µs. stat remained a
+// separate call, because the kernel hands each statx of a ring to a thread.
 package folders
 
 import (
@@ -84,62 +79,61 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Framing is what surrounds a file in an object. It is safe for concurrent use.
+// Framing produces the bytes around a file in an object. It is safe for concurrent use.
 type Framing interface {
-	// HeaderBytes is the number of bytes that AppendHeader appends for a path of
-	// pathBytes bytes.
+	// HeaderBytes returns the number of bytes that AppendHeader appends for a path of pathBytes
+	// bytes.
 	HeaderBytes(pathBytes int, sizeBytes int64) int64
-	// AppendHeader appends what comes before a file's contents. path is relative to the
-	// root, and valid during the call only.
+	// AppendHeader appends the header that precedes a file's contents. path is relative to the
+	// root, and valid only during the call.
 	AppendHeader(dst, path []byte, sizeBytes int64) []byte
-	// AlignBytes is the alignment of contents: they are filled up with zeros to a
-	// multiple of it.
+	// AlignBytes returns the alignment of contents: they are padded with zeros to a multiple of it.
 	AlignBytes() int64
 }
 
 // Storage is a storage.Storage of directories.
 type Storage struct {
 	root     string // absolute
-	fd       int    // of the root, which files are opened relative to
+	fd       int    // the root, relative to which files are opened
 	framing  Framing
 	never    *identity.Never
 	indexDir string
 	leaves   func(dir string, name []byte) (reason string) // LeaveOut; nil: nothing
-	most     int                                           // goroutines that may wait for a disk at a time, with a file or directory open
-	cores    int                                           // there were when it was opened
-	taken    int                                           // jobs that a goroutine takes at a time
+	most     int                                           // goroutines that may wait for a disk at a time, each with a file or directory open
+	cores    int                                           // number of cores at the time of Open
+	taken    int                                           // most jobs that a goroutine takes at a time
 	openers  sync.Pool                                     // of *opener
-	reads    atomic.Uint64                                 // of files, that have succeeded
-	errors   atomic.Uint64                                 // the others
-	bytes    atomic.Uint64                                 // of contents, in reads
-	blind    atomic.Bool                                   // the kernel or the file system can't say what is in memory
+	reads    atomic.Uint64                                 // successful reads of files
+	errors   atomic.Uint64                                 // failed ones
+	bytes    atomic.Uint64                                 // of contents, that were read
+	blind    atomic.Bool                                   // the kernel or the file system can't report what is in memory
 
-	device    uint64      // that the root lies on; it stays, as fd is open
+	device    uint64      // device of the root; it can't change, because fd is open
 	remote    bool        // see filesystem.Traits
-	noOpenat2 atomic.Bool // a sandbox does not let it pass
+	noOpenat2 atomic.Bool // a sandbox blocks it
 
 	mu       sync.Mutex
-	quiet    sync.Cond // underWay has become 0, or there are no goroutines
-	table    *table    // of the last List; nil before
+	quiet    sync.Cond // signals that underWay has become 0, or that there are no goroutines
+	table    *table    // from the last List; nil before
 	omitted  []storage.Omission
 	underWay int        // reads that were submitted and are not done
-	readings []*reading // that are free, as many as have been under way at a time
+	readings []*reading // free ones, for reuse
 	closed   bool
-	parts    queue // of reads that were begun: they come first
+	parts    queue // parts of reads that were begun, which come first
 	jobs     queue
-	lookers  crew // that does these
+	lookers  crew // for parts and jobs
 	missed   queue
-	waiters  crew // that does these
+	waiters  crew // for missed
 	workers  map[*worker]struct{}
-	spare    []*worker          // that are used again
+	spare    []*worker          // for reuse
 	stalls   map[fileKey]*stall // files that hang
 	watch    *time.Timer        // calls look; nil before the first read
-	watching bool               // it will
+	watching bool               // watch is running
 
-	stuck      atomic.Int64 // workers, written with mu held
+	stuck      atomic.Int64 // workers; written with mu held
 	mostStuck  int64
 	stuckAfter time.Duration
-	before     func(fileKey) // nil but in tests: called before a file is opened
+	before     func(fileKey) // nil except in tests: called before a file is opened
 }
 
 var (
@@ -150,8 +144,8 @@ var (
 	_ profile.Adjuster = (*Storage)(nil)
 )
 
-// Open gives the storage of the directories below root. The table is kept in indexDir;
-// if that is "" or can't be written, in memory. Links below root do not lead to where
+// Open returns the storage of the directories below root. The table is stored in indexDir, or in
+// memory if that is "" or can't be written. Links below root must not lead to what
 // identity.NeverVariable forbids.
 func Open(root, indexDir string, framing Framing) (*Storage, error) {
 	absolute, err := filepath.Abs(root)
@@ -176,15 +170,15 @@ func Open(root, indexDir string, framing Framing) (*Storage, error) {
 	}
 	s.device = st.Dev
 	if s.remote = uring.Remote(fd); s.remote {
-		s.blind.Store(true) // an open may wait, whatever is in memory
-		s.taken = 1         // and what is taken with it would wait, too
+		s.blind.Store(true) // an open may wait, even if everything is in memory
+		s.taken = 1         // and jobs taken together would wait, too
 	}
 	s.quiet.L = &s.mu
 	return s, nil
 }
 
-// LeaveOut has files left out of their directories: those for which leaves, which may be called
-// concurrently, returns a reason. It is called before the first List.
+// LeaveOut sets which files are left out of their directories: those for which leaves returns a
+// reason. leaves may be called concurrently. LeaveOut is called before the first List.
 func (s *Storage) LeaveOut(leaves func(dir string, name []byte) (reason string)) { s.leaves = leaves }
 
 // Omitted implements storage.Omitter.
@@ -194,13 +188,13 @@ func (s *Storage) Omitted() []storage.Omission {
 	return s.omitted
 }
 
-// maxOpen is how many files are open at a time by those who may wait for a disk: as
-// many as a pool of preads has under way (package uring). Lookers, one a core, have
-// one open each beside them.
+// maxOpen is how many files the waiters, which may wait for a disk, have open at a time: as many as
+// a pool of preads has in flight (package uring). Lookers, one per core, have one file open each in
+// addition.
 const maxOpen = 32
 
-// mostOpen is how many files are open at a time, beside those that hang, and how many
-// of these: it leaves half of a small limit to others.
+// mostOpen returns how many files are open at a time, not counting those that hang, and how many
+// may hang. It leaves half of a low limit to other users.
 func mostOpen() (most int, hanging int64) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -209,8 +203,8 @@ func mostOpen() (most int, hanging int64) {
 	return int(max(4, min(maxOpen, limit.Cur/4))), int64(max(4, min(maxStuck, limit.Cur/4)))
 }
 
-// Stat lists one directory and describes it. Anything but a directory with files in it
-// does not exist for Stat.
+// Stat lists one directory and describes it. For Stat, anything but a directory with files in it
+// does not exist.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.Object{}, err
@@ -235,15 +229,14 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return segment.object(path), nil
 }
 
-// AdjustProfile implements profile.Adjuster: no gap is worth reading over, for each
+// AdjustProfile implements profile.Adjuster: it is never worth reading over a gap, because each
 // unwanted file would have to be opened.
 func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
 	p.GapBytes = 0
 	return p
 }
 
-// Status implements storage.Reporter. It counts reads of files, each of which was opened
-// for its read.
+// Status implements storage.Reporter. It counts reads of files; each file was opened for its read.
 func (s *Storage) Status() uring.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,14 +33,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// bare has nothing around contents: an object is its files one behind the other.
+// bare adds nothing to contents: an object is its files, one after another.
 type bare struct{}
 
 func (bare) HeaderBytes(int, int64) int64               { return 0 }
 func (bare) AppendHeader(dst, _ []byte, _ int64) []byte { return dst }
 func (bare) AlignBytes() int64                          { return 1 }
 
-// TestSuite makes each object of the suite a directory whose files hold its bytes.
+// Each object of the suite is a directory whose files contain its bytes.
 func TestSuite(t *testing.T) {
 	for _, fileBytes := range []int{1 << 30, 9000} {
 		t.Run(fmt.Sprintf("files of up to %d bytes", fileBytes), func(t *testing.T) { suite(t, fileBytes, false) })
@@ -85,8 +85,8 @@ func list(t require.TestingT, s *Storage) map[string]storage.Object {
 	return objects
 }
 
-// archive is the object of a directory, put together as RECORDS.md says. hollow
-// has zeros in the places of contents.
+// archive returns the object of a directory, assembled as RECORDS.md specifies, and the same with
+// zeros in place of contents.
 func archive(files map[string][]byte, framing Framing) (whole, hollow []byte) {
 	for _, path := range slices.SortedFunc(maps.Keys(files), func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) }) {
 		content := files[path]
@@ -291,7 +291,7 @@ func TestLinksToDirectoriesAreFollowed(t *testing.T) {
 		require.Equal(t, objects[path].Version, now.Version, path)
 	}
 
-	var below []string // the root's own files are not wanted here, nor are a's
+	var below []string // the root's own files are not wanted here, nor are those of a
 	write(t, root, "file", nil)
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(root, "dangling")))
 	wanted := func(path string, isDir bool) bool { return path == "b" || path == "b/below" || isDir && path == "." }
@@ -329,8 +329,7 @@ func TestAddedRemovedAndChangedFilesGiveTheirDirectoryAlonesAnotherVersion(t *te
 	}
 }
 
-// TestManyFilesAreReadWithFewDescriptors has less of them than goroutines that
-// could be reading.
+// There are fewer descriptors than goroutines that could be reading.
 func TestManyFilesAreReadWithFewDescriptors(t *testing.T) {
 	root := t.TempDir()
 	for i := range 1000 {
@@ -372,7 +371,7 @@ func TestTheListingIsKeptInMemoryWhereItsDirectoryCantBeWritten(t *testing.T) {
 	require.ErrorContains(t, err, "not a directory")
 }
 
-// huge has as much before each file as an object may have.
+// huge has headers as large as an object may be.
 type huge struct{ bare }
 
 func (huge) HeaderBytes(int, int64) int64 { return maxObjectBytes }
@@ -388,8 +387,8 @@ func TestFilesThatAreTooLargeTogetherAreRefused(t *testing.T) {
 
 func background() context.Context { return context.Background() }
 
-// TestReadingAllocatesNothingForEachFile reads some files at a time, as a gather
-// does. What goroutines take for themselves is shared by all reads of a Submit.
+// Reads some files at a time, as a gather does. What goroutines allocate is shared by all reads of
+// a Submit.
 func TestReadingAllocatesNothingForEachFile(t *testing.T) {
 	root := t.TempDir()
 	const n = 64
@@ -412,7 +411,7 @@ func TestReadingAllocatesNothingForEachFile(t *testing.T) {
 	require.Less(t, allocated, float64(n)/8)
 }
 
-// By a link to a directory above the root, the root is there once more.
+// Through a link to a directory above the root, the root is reached once more.
 func TestALinkAboveTheRootDoesNotDoubleIt(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
 	write(t, root, "a/1", []byte("x"))
@@ -423,7 +422,7 @@ func TestALinkAboveTheRootDoesNotDoubleIt(t *testing.T) {
 	require.Equal(t, []storage.Omission{{Path: "above/root/", Reason: storage.OmittedLoop}}, s.Omitted())
 }
 
-// As many directories with links to each other have as many paths as there are orders of them.
+// Directories that all link to each other have as many paths as there are orderings of them.
 func TestLinksThatCrossAreAnError(t *testing.T) {
 	root := t.TempDir()
 	const n = 12
@@ -439,7 +438,7 @@ func TestLinksThatCrossAreAnError(t *testing.T) {
 	require.ErrorContains(t, err, root)
 }
 
-// A link is refused that leads to where the environment forbids, also one that was set after the
+// A link is rejected if it leads to what the environment forbids, even if it was created after the
 // directory was listed.
 func TestLinksToWhatMustNotBeRead(t *testing.T) {
 	root, kubelet := t.TempDir(), t.TempDir()
@@ -464,8 +463,8 @@ func TestLinksToWhatMustNotBeRead(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrPermission)
 }
 
-// A directory counts once, whatever its names are: the paths in it differ with these, and so may the
-// sizes of its objects.
+// A directory counts once, whatever names it has: the paths in it depend on its name, and so may
+// the sizes of its objects.
 func TestADirectoryByTwoNamesIsAnError(t *testing.T) {
 	root, elsewhere := t.TempDir(), t.TempDir()
 	write(t, root, "2024-05/a", []byte("x"))

@@ -20,14 +20,14 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// gathering lists one directory after the other, in memory that it uses again.
+// gathering lists one directory after another, and reuses its memory.
 type gathering struct {
 	listing *listing
-	entries []byte // as getdents64 gives them
-	names   []byte // of files, each with a NUL behind it
+	entries []byte // as getdents64 returns them
+	names   []byte // of files, each followed by a NUL
 	seen    []seen
-	dirs    []below       // the directories in it that are to be entered
-	way     *identity.Way // to the directory, with itself
+	dirs    []below       // subdirectories to enter
+	way     *identity.Way // to the directory, including itself
 	linked  bool          // below.linked
 	device  uint64        // of the directory
 	inode   uint64
@@ -36,18 +36,18 @@ type gathering struct {
 	word    [8]byte
 }
 
-// seen is a name of a directory, and what it is.
+// seen is a name in a directory, and what it is.
 type seen struct {
-	at, length         int // in gathering.names
+	at, length         int // position in gathering.names
 	device, inode      uint64
-	size, mtime, ctime int64 // times as they are, then as the version has them
+	size, mtime, ctime int64 // first the actual times, later those of the version
 	regular            bool
 	link               bool
-	directory          bool // it is a link to one
-	young              bool // it was changed so shortly ago that another change may not show
+	directory          bool // a link to a directory
+	young              bool // changed so recently that another change may not show
 }
 
-// attributes are what was seen of a regular file.
+// attributes returns the recorded attributes of a regular file.
 func (f *seen) attributes() identity.Attributes {
 	return identity.Attributes{
 		Device: f.device, Inode: f.inode, Mode: unix.S_IFREG, SizeBytes: f.size, ModTimeNanos: f.mtime, ChangeTimeNanos: f.ctime,
@@ -60,8 +60,8 @@ const entriesBytes = 64 << 10
 // maxObjectBytes bounds an object, so that no sum of sizes overflows.
 const maxObjectBytes = math.MaxInt64 / 4
 
-// directory gives the segment of a directory, which is valid until the next
-// call, and fills dirs. Errors of opening it are unix.Errno.
+// directory returns the segment of a directory, which is valid until the next call, and fills dirs.
+// Errors of opening the directory are unix.Errno.
 func (g *gathering) directory(b below) (segment, error) {
 	path := b.path
 	g.names, g.seen, g.dirs = g.names[:0], g.seen[:0], g.dirs[:0]
@@ -92,7 +92,7 @@ func (g *gathering) directory(b below) (segment, error) {
 	if len(g.seen) == 0 || !l.wants(path, false) {
 		return segment{}, g.links(fd, path)
 	}
-	// In the order of inodes, which lie together on a disk.
+	// In the order of inodes, which are stored together on a disk.
 	slices.SortFunc(g.seen, func(a, b seen) int { return cmp.Compare(a.inode, b.inode) })
 	if err := g.lookAtAll(fd); err != nil {
 		return segment{}, err
@@ -105,8 +105,7 @@ func (g *gathering) directory(b below) (segment, error) {
 
 func (g *gathering) name(f *seen) []byte { return g.names[f.at : f.at+f.length] }
 
-// read takes the names in a directory: of files and links, and of directories
-// that are to be entered.
+// read reads the names in a directory: of files and links, and of directories to enter.
 func (g *gathering) read(fd int, path string) error {
 	if g.entries == nil {
 		g.entries = make([]byte, entriesBytes)
@@ -130,7 +129,7 @@ func (g *gathering) read(fd int, path string) error {
 	}
 }
 
-// entry takes one struct linux_dirent64: inode, offset, length, type, name.
+// entry processes one struct linux_dirent64: inode, offset, length, type, name.
 func (g *gathering) entry(fd int, path string, b []byte) {
 	const nameAt = 19
 	name := b[nameAt:]
@@ -166,7 +165,7 @@ func (g *gathering) entry(fd int, path string, b []byte) {
 	}
 }
 
-// join gives the path of what has a name in a directory.
+// join returns the path of a name in a directory.
 func join(dir string, name []byte) string {
 	if dir == "." {
 		return string(name)
@@ -174,7 +173,7 @@ func join(dir string, name []byte) string {
 	return dir + "/" + string(name)
 }
 
-// add adds a directory to dirs if it is to be entered, or is an object itself.
+// add adds a directory to dirs if it must be entered, or is an object itself.
 func (g *gathering) add(path string, linked bool) {
 	l := g.listing
 	if l.match == nil {
@@ -186,7 +185,7 @@ func (g *gathering) add(path string, linked bool) {
 	}
 }
 
-// follow adds the directories that links lead to, except for those on the way down.
+// follow adds the directories that links lead to, except those that lead back to a directory above.
 func (g *gathering) follow(path string) {
 	for i := range g.seen {
 		f := &g.seen[i]
@@ -201,8 +200,8 @@ func (g *gathering) follow(path string) {
 	}
 }
 
-// links does for a directory whose files are not wanted what is left: links in it may lead to
-// directories that are. A link to nothing is an error only where a directory of its name is wanted.
+// links handles a directory whose files are not wanted: links in it may lead to directories that
+// are. A link to nothing is an error only if a directory of that name is wanted.
 func (g *gathering) links(fd int, path string) error {
 	l := g.listing
 	if l.match == nil {
@@ -225,18 +224,16 @@ func (g *gathering) links(fd int, path string) error {
 	return l.ctx.Err()
 }
 
-// kindOf asks for the type of a name where the file system does not tell it with
-// the name.
+// kindOf returns the type of a name, for file systems that don't return it with the name.
 func kindOf(fd int, name []byte) uint8 {
 	var st unix.Stat_t
 	if err := unix.Fstatat(fd, string(name), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return unix.DT_UNKNOWN // it has gone
+		return unix.DT_UNKNOWN // it is gone
 	}
 	return uint8(st.Mode & unix.S_IFMT >> 12)
 }
 
-// lookAtAll finds out what the files are. Those that are young are looked at again
-// when another change of them would show.
+// lookAtAll stats the files. Young files are examined again once another change of them would show.
 func (g *gathering) lookAtAll(fd int) error {
 	l := g.listing
 	settling := l.systems.Young()
@@ -279,7 +276,7 @@ func (g *gathering) lookAtAll(fd int) error {
 	return nil
 }
 
-// lookAgain looks at the young files, and says whether some still are.
+// lookAgain examines the young files, and returns whether some are still young.
 func (g *gathering) lookAgain(fd int, settling *identity.Young, last bool) (some bool, err error) {
 	for i := range g.seen {
 		f := &g.seen[i]
@@ -305,7 +302,7 @@ func (g *gathering) lookAgain(fd int, settling *identity.Young, last bool) (some
 	return some, g.listing.ctx.Err()
 }
 
-// traits are those of the file system that a file lies on.
+// traits returns the traits of the file system of a file.
 func (g *gathering) traits(fd int, f *seen) filesystem.Traits {
 	systems := &g.listing.systems
 	if traits, ok := systems.Known(f.device); ok {
@@ -314,7 +311,7 @@ func (g *gathering) traits(fd int, f *seen) filesystem.Traits {
 	return systems.Traits(fd, string(g.name(f)), f.device)
 }
 
-// look finds out what a file is. What is none, or has gone, is not regular.
+// look stats a file. Anything that is not a regular file, or is gone, is not regular.
 func (g *gathering) look(fd int, f *seen) error {
 	var st unix.Statx_t
 	name := g.names[f.at:]
@@ -344,7 +341,8 @@ func (g *gathering) look(fd int, f *seen) error {
 	return nil
 }
 
-// notLooked tells a file that has gone from one that can't be looked at.
+// notLooked distinguishes a file that is gone, which is not an error, from one that can't be
+// examined.
 func (g *gathering) notLooked(fd int, f *seen, err error) error {
 	name := string(g.name(f))
 	var st unix.Stat_t
@@ -358,9 +356,9 @@ func (g *gathering) notLooked(fd int, f *seen, err error) error {
 
 var errTooLarge = errors.New("its files are larger together than an object can be")
 
-// segment puts together what was seen of a directory.
+// segment builds the segment of a directory from its entries.
 func (g *gathering) segment(path string) (segment, error) {
-	before := len(path) + 1 // of a name in its path
+	before := len(path) + 1 // length of the part of a path before a name
 	if path == "." {
 		before = 0
 	}

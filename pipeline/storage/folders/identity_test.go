@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// onBacking is a directory and a file system that shows it.
+// onBacking returns a directory, and a FUSE file system that shows it.
 func onBacking(t *testing.T, o backing.Options) (behind string, b *backing.FileSystem) {
 	if _, err := os.Stat("/dev/fuse"); err != nil && os.Getenv("CI") != "true" {
 		t.Skipf("no FUSE here: %v", err)
@@ -23,14 +23,13 @@ func onBacking(t *testing.T, o backing.Options) (behind string, b *backing.FileS
 	return behind, backing.Mount(t, behind, o, os.Environ())
 }
 
-// readPart reads a part of an object.
+// readPart reads part of an object.
 func readPart(t *testing.T, s *Storage, o storage.Object, off, size int64) ([]byte, error) {
 	p := make([]byte, size)
 	return p, storage.ReadAt(t.Context(), s, o, p, off)
 }
 
-// TestWhatIsBehindALinkIsLookedAtBeforeItIsOpened: a link that a file has become, and
-// a directory's.
+// The link replaces a file, or a directory.
 func TestWhatIsBehindALinkIsLookedAtBeforeItIsOpened(t *testing.T) {
 	for _, blind := range []bool{false, true} {
 		for name, become := range map[string]func(root, pipe string) error{
@@ -94,7 +93,7 @@ func TestFilesThatTheKernelForgotAreTheSameWhereItNumbersThemAnew(t *testing.T) 
 	}
 	before := number()
 	require.Eventually(t, func() bool {
-		b.Forget("d/a") // which the file system is told some time later
+		b.Forget("d/a") // the file system gets this request some time later
 		return number() != before
 	}, 90*time.Second, time.Millisecond)
 	got, err := readPart(t, s, o, 0, 7)
@@ -103,11 +102,10 @@ func TestFilesThatTheKernelForgotAreTheSameWhereItNumbersThemAnew(t *testing.T) 
 	require.Equal(t, o, list(t, s)["d"], "an index still holds")
 }
 
-// TestAFileThatIsWrittenToBehindAFileSystemThatKeepsAttributesIsErrChanged: what the
-// kernel keeps says that nothing has happened, for an hour. The dataset is on that
-// file system, or has links to files there.
+// The attributes that the kernel caches show no change for an hour. The dataset is on that file
+// system, or has links to files there.
 func TestAFileThatIsWrittenToBehindAFileSystemThatKeepsAttributesIsErrChanged(t *testing.T) {
-	const size = 4 << 20 // far more than the kernel reads ahead
+	const size = 4 << 20 // far more than the kernel's readahead
 	for _, linked := range []bool{false, true} {
 		behind, b := onBacking(t, backing.Options{Attributes: time.Hour, ReadOnly: true})
 		write(t, behind, "d/a", []byte(strings.Repeat("a", size)))
@@ -129,8 +127,7 @@ func TestAFileThatIsWrittenToBehindAFileSystemThatKeepsAttributesIsErrChanged(t 
 	}
 }
 
-// TestAnObjectIsAnotherWhenAFileWasWrittenToAndItsTimeSetBack: ctime tells. The file
-// that was listed is still read.
+// ctime shows it. The file that was listed can still be read.
 func TestAnObjectIsAnotherWhenAFileWasWrittenToAndItsTimeSetBack(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "d/a", []byte("content"))

@@ -13,13 +13,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 )
 
-// List calls visit for the directories that directly hold regular files. match is called
-// twice for each directory: whether it is accepted as an object, and whether to enter
-// it. Sockets, devices and pipes are skipped, and so is what vanishes meanwhile. A
-// directory that can't be read, and a symbolic link to nothing, are errors, because
-// files may be missing from the list; and so are links by which directories have two names, or
-// many. Links to directories are followed, except for one that leads back to a directory on the way
-// down to it: Omitted has that.
+// List calls visit for the directories that directly contain regular files. match is called twice
+// for each directory: for whether it is accepted as an object, and for whether to enter it.
+// Sockets, devices and pipes are skipped, as is anything that disappears meanwhile. A directory
+// that can't be read, and a symbolic link to nothing, are errors, because files may be missing from
+// the list. So are links that give directories two names, or many. Links to directories are
+// followed, unless they lead back to a directory above them: Omitted returns these.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -57,19 +56,19 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	return nil
 }
 
-// listing is one pass over the directories, by several goroutines. Directories
-// that are still to be read are listed, not recursed into.
+// listing is one pass over the directories, by several goroutines. Directories are queued, so the
+// pass does not recurse.
 type listing struct {
-	ctx     context.Context // of the one call that this is
+	ctx     context.Context // for the one call that this is
 	storage *Storage
-	match   func(path string, isDir bool) bool // nil: one directory alone is listed
-	matches sync.Mutex                         // held over match
+	match   func(path string, isDir bool) bool // nil: only one directory is listed
+	matches sync.Mutex                         // held during match
 	systems identity.Systems
 	scratch *scratch
-	looking chan struct{} // one for each goroutine that helps to look at the files of a large directory
+	looking chan struct{} // one for each goroutine that helps to stat the files of a large directory
 
 	mu      sync.Mutex
-	changed sync.Cond // pending or busy
+	changed sync.Cond // signals changes of pending and busy
 	pending []below
 	omitted []storage.Omission
 	entered identity.Entered
@@ -84,10 +83,10 @@ func newListing(ctx context.Context, s *Storage, match func(string, bool) bool) 
 	return l
 }
 
-// maxListers is how many directories are read at a time: each may wait for a disk.
+// maxListers is how many directories are read at a time; each may wait for a disk.
 const maxListers = 16
 
-// run lists everything, and keeps the table in dir.
+// run lists everything, and stores the table in dir.
 func (l *listing) run(dir string) (*table, error) {
 	var err error
 	if l.scratch, err = newScratch(dir); err != nil {
@@ -109,7 +108,7 @@ func (l *listing) run(dir string) (*table, error) {
 	return l.scratch.seal(l.found)
 }
 
-// work lists directories until none is left.
+// work lists directories until there are none left.
 func (l *listing) work() {
 	g := gathering{listing: l}
 	for {
@@ -121,8 +120,8 @@ func (l *listing) work() {
 	}
 }
 
-// refuseTwice refuses a directory that is there by a link and by another name. What its paths are in an
-// object differs, so nothing else shows that.
+// refuseTwice returns an error if a directory was reached both through a link and under another
+// name. The paths in an object depend on the directory's name, so nothing else would show it.
 func (l *listing) refuseTwice() error {
 	type id struct{ device, inode uint64 }
 	names := map[id]string{}
@@ -152,11 +151,11 @@ func (l *listing) twice(a, b string) error {
 	return fmt.Errorf("list dataset: %s and %s are one directory: remove one of them, or leave it out with --exclude or a pattern", min(a, b), max(a, b))
 }
 
-// below is a directory that is to be read.
+// below is a directory to read.
 type below struct {
 	path   string
-	above  *identity.Way // to the directory that it is in
-	linked bool          // its name is a symbolic link, or that of one above it
+	above  *identity.Way // the way to its parent directory
+	linked bool          // its name, or that of a directory above it, is a symbolic link
 }
 
 func (l *listing) omit(path, reason string) {
@@ -204,7 +203,7 @@ func (l *listing) end(err error) {
 	l.changed.Broadcast()
 }
 
-// one lists a directory and keeps what it holds.
+// one lists a directory and stores the result.
 func (l *listing) one(g *gathering, b below) error {
 	path := b.path
 	d, err := g.directory(b)
@@ -212,7 +211,7 @@ func (l *listing) one(g *gathering, b below) error {
 	case l.ctx.Err() != nil:
 		return l.ctx.Err()
 	case path != "." && (err == unix.ENOENT || err == unix.ENOTDIR):
-		return nil // it has gone
+		return nil // it is gone
 	case err != nil:
 		return fmt.Errorf("list dataset: %s: %w", filepath.Join(l.storage.root, path), err)
 	}
@@ -230,14 +229,14 @@ func (l *listing) one(g *gathering, b below) error {
 		return err
 	}
 	f := found{path: path, at: at, segment: d, device: g.device, inode: g.inode, linked: g.linked}
-	f.segment.bytes = nil // used again for the next one
+	f.segment.bytes = nil // reused for the next one
 	l.mu.Lock()
 	l.found = append(l.found, f)
 	l.mu.Unlock()
 	return nil
 }
 
-// wants asks match, which is not called concurrently.
+// wants calls match, which must not be called concurrently.
 func (l *listing) wants(path string, isDir bool) bool {
 	if l.match == nil {
 		return !isDir
@@ -247,8 +246,8 @@ func (l *listing) wants(path string, isDir bool) bool {
 	return l.match(path, isDir)
 }
 
-// each calls f for stretches of 0 … n-1, by several goroutines where there are
-// many; f may be called concurrently.
+// each calls f for subranges of 0 … n-1, on several goroutines if n is large; f may be called
+// concurrently.
 func (l *listing) each(n int, f func(from, to int) error) error {
 	const stretch = 512
 	var helpers sync.WaitGroup

@@ -14,8 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
 )
 
-// TestFilesThatAreNotInMemoryAreRead has the kernel drop what it holds of every
-// other file, as far as it does.
+// The kernel is asked to drop every other file from memory.
 func TestFilesThatAreNotInMemoryAreRead(t *testing.T) {
 	root := t.TempDir()
 	contents := map[string][]byte{}
@@ -43,8 +42,7 @@ func TestFilesThatAreNotInMemoryAreRead(t *testing.T) {
 	requireRanges(t, s, o, whole)
 }
 
-// TestAMissedFileIsLeftToThoseWhoMayWait takes a file that nobody has looked up,
-// and misses it.
+// The file was never looked up, and is missed.
 func TestAMissedFileIsLeftToThoseWhoMayWait(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "d/a", []byte("content"))
@@ -65,7 +63,7 @@ func TestAMissedFileIsLeftToThoseWhoMayWait(t *testing.T) {
 	require.Equal(t, "content", string(r.Buf))
 }
 
-// TestThoseWhoMayWaitShareWhatWasMissed has each of them wait for its part alone.
+// Each of the waiters waits only for its own part.
 func TestThoseWhoMayWaitShareWhatWasMissed(t *testing.T) {
 	s := &Storage{taken: takenJobs, most: 4, waiters: crew{waits: true, members: 4}}
 	for i := range 8 {

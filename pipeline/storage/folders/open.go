@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// openDirectory opens a directory; path is relative to the root. Links on the way are followed.
+// openDirectory opens a directory; path is relative to the root. Links in the path are followed.
 func (s *Storage) openDirectory(path string) (int, error) {
 	for tries := 0; ; {
 		fd, err := s.never.OpenDirectory(s.fd, path)
@@ -23,22 +23,21 @@ func (s *Storage) openDirectory(path string) (int, error) {
 	}
 }
 
-// scarceTries is how often an open is tried again that found no descriptor left,
-// a millisecond apart: others of this process get free in less.
+// scarceTries is how often an open that found no free descriptor is retried, a millisecond apart:
+// others of this process become free sooner.
 const scarceTries = 1000
 
-// waitForDescriptor waits a little, and says whether it is worth trying again.
+// waitForDescriptor waits a little, and reports whether to try again.
 func waitForDescriptor(tries *int) bool {
 	*tries++
 	time.Sleep(time.Millisecond)
 	return *tries <= scarceTries
 }
 
-// open opens the file at path, which may wait for a disk. Where no link is on the
-// way this is one call: what stands there itself was put there by the owner of the
-// directory, who can't make a device without being root. What is behind a link may
-// be anything, and the link may be new: there the file is looked at before it is
-// opened (identity.OpenRegular).
+// open opens the file at path, and may wait for a disk. Without links in the path this is one call:
+// whatever has that name was put there by the owner of the directory, who can't make a device
+// without being root. A link may lead to anything, and may be new: its target is checked before it
+// is opened (identity.OpenRegular).
 func (o *opener) open() (int, error) {
 	for tries := 0; ; {
 		fd, err := o.openNoLink(0)
@@ -51,8 +50,8 @@ func (o *opener) open() (int, error) {
 	}
 }
 
-// openNoLink opens the file at path if there is no link on the way to it, and fails
-// with ELOOP otherwise. It allocates nothing.
+// openNoLink opens the file at path if there is no link in the path, and fails with ELOOP
+// otherwise. It allocates nothing.
 func (o *opener) openNoLink(resolve uint64) (int, error) {
 	if o.storage.noOpenat2.Load() {
 		return -1, errNoOpenat2
@@ -75,11 +74,11 @@ const resolveCached = 0x20
 
 var errNoOpenat2 = errors.New("no openat2")
 
-// errMissed says that the kernel does not have all of a file in memory.
+// errMissed means that the kernel does not have all of a file in memory.
 var errMissed = errors.New("not in memory")
 
-// openCached opens the file at path if that takes no disk (Linux 5.12), and fails
-// with errMissed otherwise.
+// openCached opens the file at path if that needs no disk access (Linux 5.12), and fails with
+// errMissed otherwise.
 func (o *opener) openCached() (int, error) {
 	fd, err := o.openNoLink(resolveCached)
 	if err == unix.ELOOP {
@@ -95,11 +94,11 @@ func (o *opener) openCached() (int, error) {
 	return fd, err
 }
 
-// opener reads files, one after the other, in memory that it uses again.
+// opener reads files, one after another, and reuses its memory.
 type opener struct {
 	storage *Storage
-	path    []byte // relative to the root, with a NUL behind it
-	before  int    // of a name in path
+	path    []byte // relative to the root, followed by a NUL
+	before  int    // length of the part of path before the name
 	header  []byte
 	st      unix.Stat_t
 	how     unix.OpenHow
@@ -109,10 +108,10 @@ type opener struct {
 	object  storage.Object
 	segment segment
 
-	reads, bytes uint64 // of files, since somebody has looked
+	reads, bytes uint64 // of files, since they were last added to the storage's
 }
 
-// enter makes path's beginning that of a directory.
+// enter sets the beginning of path to a directory.
 func (o *opener) enter(directory string) {
 	o.path = o.path[:0]
 	if directory != "." {
@@ -121,13 +120,13 @@ func (o *opener) enter(directory string) {
 	o.before = len(o.path)
 }
 
-// at makes path that of a file in the directory. The result has no NUL.
+// at sets path to that of a file in the directory. The result has no NUL.
 func (o *opener) at(name []byte) []byte {
 	o.path = append(append(o.path[:o.before], name...), 0)
 	return o.path[:len(o.path)-1]
 }
 
-// find is table.find, for reads that often follow another one of their object.
+// find is table.find, but faster for consecutive reads of an object.
 func (o *opener) find(t *table, x storage.Object) (segment, error) {
 	if t == o.table && x == o.object {
 		return o.segment, nil
@@ -139,9 +138,8 @@ func (o *opener) find(t *table, x storage.Object) (segment, error) {
 	return g, err
 }
 
-// contents fills p with a file's bytes from off on, and shows that it is what was
-// listed. path is the file's. Where it may not wait for a disk it may fail with
-// errMissed.
+// contents fills p with a file's bytes from off on, and checks that the file is the one that was
+// listed. path is the file's. If it must not wait for a disk it may fail with errMissed.
 func (o *opener) contents(f *file, p []byte, off int64, waits bool) error {
 	var fd int
 	var err error
@@ -174,8 +172,8 @@ func (o *opener) contents(f *file, p []byte, off int64, waits bool) error {
 	return err
 }
 
-// readFull fills p. That the file is shorter is found by verify, and else here.
-// What it misses where it may not wait the kernel begins to read.
+// readFull fills p. If the file is shorter, verify finds it, or else readFull. If readFull must not
+// wait, the kernel starts to read what is missing.
 func (o *opener) readFull(fd int, p []byte, off int64, waits bool) error {
 	for len(p) > 0 {
 		var n int
@@ -204,9 +202,9 @@ func (o *opener) readFull(fd int, p []byte, off int64, waits bool) error {
 	return nil
 }
 
-// verify compares an open file with what was listed: by what the server says, where
-// there is one, since what the kernel keeps may be old when a read has brought bytes
-// of now. It may then wait for it, as a read does.
+// verify compares an open file with the listing. For remote files the server is asked, because the
+// attributes that the kernel caches may be outdated while a read returned current bytes. Then it
+// may wait for the server, like a read.
 func (o *opener) verify(fd int, f *file) error {
 	if o.storage.remote {
 		return identity.CheckAsking(fd, f.object(""))
@@ -220,7 +218,7 @@ func (o *opener) verify(fd int, f *file) error {
 			return fmt.Errorf("stat: %w", err)
 		}
 	}
-	if o.st.Dev != o.storage.device && filesystem.Of(fd).Remote { // through a link, or on a mount in the dataset
+	if o.st.Dev != o.storage.device && filesystem.Of(fd).Remote { // through a link, or on a file system mounted in the dataset
 		return identity.CheckAsking(fd, f.object(""))
 	}
 	return identity.FromStat(&o.st).Check(f.object(""))

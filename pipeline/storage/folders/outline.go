@@ -24,15 +24,15 @@ func (s *Storage) Outline(o storage.Object) (io.ReaderAt, error) {
 	return x, nil
 }
 
-// outline is an object with zeros in the places of files' contents.
+// outline is an object with zeros in place of files' contents.
 type outline struct {
 	table   *table
 	segment segment
 	opener  opener
-	last    int // the file that was looked at last
+	last    int // the file that was used last
 }
 
-// ReadAt implements io.ReaderAt, for one goroutine at a time.
+// ReadAt implements io.ReaderAt. It must not be called concurrently.
 func (x *outline) ReadAt(p []byte, off int64) (int, error) {
 	n := min(int64(len(p)), max(x.segment.sizeBytes-off, 0))
 	clear(p[:n])
@@ -47,7 +47,7 @@ func (x *outline) ReadAt(p []byte, off int64) (int, error) {
 	return int(n), nil
 }
 
-// headers writes the headers that lie in a range into it.
+// headers writes the headers within a range into p.
 func (x *outline) headers(p []byte, off int64) error {
 	first, _, err := x.table.locate(&x.segment, off, 0, x.last)
 	for i := first; err == nil && i < x.segment.files; i++ {

@@ -14,28 +14,26 @@ var (
 	errClosed      = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
 )
 
-// reading is a read under way. It is used again, so that reading allocates
-// nothing.
+// reading is a read in progress. It is reused, so that reading allocates nothing.
 type reading struct {
 	read     *storage.Read
-	accepted bool // it came before Close
+	accepted bool // submitted before Close
 	table    *table
 	segment  segment
-	files    [2]int       // the first that has some of the range, and the one behind the last
+	files    [2]int       // the first file that overlaps the range, and the one after the last
 	pending  atomic.Int32 // jobs that are not done
 	failed   atomic.Pointer[error]
 }
 
-// job is a read of which nothing is known yet (to is 0), or the files from … to-1
-// of one.
+// job is a read that has not been looked up yet (to is 0), or the files from … to-1 of one.
 type job struct {
 	reading  *reading
 	from, to int
-	missed   bool // by the kernel's memory, one file: who does it may have to wait
+	missed   bool // not in the kernel's memory; one file, for which the worker may have to wait
 }
 
-// jobFiles is how many files a job has at most: the rest of a large read is left
-// to others, for each open may wait for a disk.
+// jobFiles is the most files in a job: the rest of a large read is left to other goroutines,
+// because each open may wait for a disk.
 const jobFiles = 8
 
 // Submit implements storage.Storage.
@@ -55,7 +53,7 @@ func (s *Storage) Submit(reads []*storage.Read) {
 	s.start()
 }
 
-// newReading gives a reading that is free. s.mu is held.
+// newReading returns a free reading. s.mu is held.
 func (s *Storage) newReading() *reading {
 	n := len(s.readings)
 	if n == 0 {
@@ -66,7 +64,7 @@ func (s *Storage) newReading() *reading {
 	return x
 }
 
-// miss leaves a file to those who may wait.
+// miss leaves a file to the waiters.
 func (s *Storage) miss(j job) {
 	j.reading.pending.Add(1)
 	s.mu.Lock()
@@ -75,8 +73,8 @@ func (s *Storage) miss(j job) {
 	s.start()
 }
 
-// begin finds the files of a read, and gives those that come first; the others
-// are jobs of their own.
+// begin finds the files of a read, and returns a job for the first ones; the others become separate
+// jobs.
 func (s *Storage) begin(o *opener, x *reading) (job, error) {
 	r := x.read
 	size := int64(len(r.Buf))
@@ -114,8 +112,8 @@ func (s *Storage) begin(o *opener, x *reading) (job, error) {
 	return first, nil
 }
 
-// file fills what of a read's buffer is file i's: header, contents, zeros. Where
-// it may not wait it may fail with errMissed.
+// file fills file i's part of a read's buffer: header, contents, zeros. If it must not wait it may
+// fail with errMissed.
 func (o *opener) file(x *reading, i int, waits bool) error {
 	r := x.read
 	found, err := o.lookUp(x.table, &x.segment, i)
@@ -125,10 +123,10 @@ func (o *opener) file(x *reading, i int, waits bool) error {
 	}
 	f, path := &found, o.path[:len(o.path)-1]
 	if i == x.files[0] && f.offset > r.OffsetBytes || i == x.files[1]-1 && f.end < r.OffsetBytes+int64(len(r.Buf)) {
-		return x.table.damaged() // which files there are was looked up unchecked
+		return x.table.damaged() // the range of files was looked up unchecked
 	}
-	// part gives the bytes of the buffer that are between two offsets in the
-	// object, and how many of them lie before it.
+	// part returns the bytes of the buffer between two offsets in the object, and how many bytes of
+	// that range are before them.
 	part := func(from, to int64) (p []byte, skipped int64) {
 		low, high := max(from, r.OffsetBytes), min(to, r.OffsetBytes+int64(len(r.Buf)))
 		if low >= high {
@@ -152,7 +150,7 @@ func (o *opener) file(x *reading, i int, waits bool) error {
 
 func (x *reading) fail(err error) { x.failed.CompareAndSwap(nil, &err) }
 
-// end counts a job off, and tells the read's submitter after the last.
+// end counts a job as done, and reports to the read's submitter after the last one.
 func (s *Storage) end(x *reading) {
 	if x.pending.Add(-1) > 0 {
 		return

@@ -24,14 +24,14 @@ type scratch struct {
 
 	mu   sync.Mutex
 	end  uint64
-	sums []uint64 // none in memory
+	sums []uint64 // nil in memory
 }
 
-// placed is a run of bytes in a table, and where the sums of its blocks begin.
+// placed is the position of a run of bytes in a table, and that of its first block's checksum.
 type placed struct{ at, bytes, sum uint64 }
 
-// newScratch makes a file without a name in dir, in memory where that can't be, or
-// where dir is on another machine's disk: what is mapped from there may hang.
+// newScratch creates an unnamed file in dir. It is in memory if that fails, or if dir is on another
+// machine's disk: a mapping from there may hang.
 func newScratch(dir string) (*scratch, error) {
 	if dir != "" {
 		fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
@@ -48,7 +48,7 @@ func newScratch(dir string) (*scratch, error) {
 	return &scratch{file: os.NewFile(uintptr(fd), "listing in memory")}, nil
 }
 
-// put writes b at a multiple of 8 and says where.
+// put writes b at a multiple of 8 and returns its position.
 func (s *scratch) put(b []byte) (placed, error) {
 	var sums []uint64
 	if s.dir != "" {
@@ -65,9 +65,8 @@ func (s *scratch) put(b []byte) (placed, error) {
 	return p, nil
 }
 
-// toDisk has all that was put written to the disk, so that one that has no room for
-// it, or fails, shows now. Where a file system can't do that it is left to chance, and
-// to the sums.
+// toDisk writes everything to the disk, so that a disk that is full, or fails, shows this now. If a
+// file system does not support that, the checksums have to show it.
 func (s *scratch) toDisk() error {
 	if s.dir == "" {
 		return nil
@@ -93,7 +92,7 @@ type found struct {
 	linked  bool // below.linked
 }
 
-// seal writes what is found behind the segments, sorted by path, and maps it all.
+// seal writes the entries for list after the segments, sorted by path, and maps the file.
 func (s *scratch) seal(list []found) (*table, error) {
 	sort.Slice(list, func(i, j int) bool { return list[i].path < list[j].path })
 	var paths []byte

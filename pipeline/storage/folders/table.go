@@ -22,32 +22,32 @@ const (
 
 func word(b []byte, i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
 
-// segment is one directory: its files' words and their names. Nothing of it is
-// changed once it was made; but where it was kept on a disk it may be shown as
-// something else one day, so what is taken from it is checked (see opener.lookUp).
+// segment is one directory: its files' words and their names. It never changes once it was made.
+// But if it is stored on a disk it may come back damaged, so what is read from it is checked (see
+// opener.lookUp).
 type segment struct {
 	bytes     []byte
-	sums      []uint64 // of its blocks, nil where there is nothing to check
+	sums      []uint64 // of its blocks, nil if there is nothing to check
 	files     int
 	sizeBytes int64 // of the object
 	version   xxh3.Uint128
 }
 
-// names begins where the words end.
+// names returns the names, which follow the words.
 func (g *segment) names() []byte { return g.bytes[g.files*fileBytes:] }
 
 // file is one file of a segment.
 type file struct {
-	offset int64 // in the object, of its header
+	offset int64 // of its header, in the object
 	size   int64
 	mtime  int64
 	inode  uint64
-	end    int64 // in the object, of the zeros behind it
+	end    int64 // of the zeros after it, in the object
 
 	nameFrom, nameTo uint64 // in the names
 }
 
-// file is the file with number i, unchecked.
+// file returns file number i, unchecked.
 func (g *segment) file(i int) file {
 	w := g.bytes[i*fileBytes:]
 	f := file{offset: int64(word(w, 0)), size: int64(word(w, 1)), mtime: int64(word(w, 2)), inode: word(w, 3), end: g.sizeBytes, nameTo: word(w, 4)}
@@ -60,15 +60,15 @@ func (g *segment) file(i int) file {
 	return f
 }
 
-// offset is where file i begins in the object.
+// offset returns where file i begins in the object.
 func (g *segment) offset(i int) int64 { return int64(word(g.bytes[i*fileBytes:], 0)) }
 
-// at is the number of the file that has the byte at offset, unchecked. The sizes of files are
-// often alike, so it looks around where the file would then be first: a search of
-// all takes memory that no cache has.
+// at returns the number of the file that contains the byte at offset, unchecked. The sizes of files
+// are often similar, so it starts where the file would be if they were equal: a search over all
+// files touches memory that is in no cache.
 func (g *segment) at(offset int64) int {
 	i := min(int(float64(offset)/float64(g.sizeBytes)*float64(g.files)), g.files-1)
-	low, high := i, i+1 // low is at or before the file, high behind it
+	low, high := i, i+1 // low is at or before the file, high after it
 	for step := 1; low > 0 && g.offset(low) > offset; step *= 2 {
 		low, high = max(low-step, 0), low
 	}
@@ -82,25 +82,24 @@ func (f *file) object(path string) storage.Object {
 	return storage.Object{Path: path, SizeBytes: f.size, Version: storage.Version{ModTimeNanos: f.mtime, Inode: f.inode}}
 }
 
-// object is the directory's.
+// object returns the directory as an object.
 func (g *segment) object(path string) storage.Object {
 	v := storage.Version{ModTimeNanos: int64(g.version.Hi), Inode: g.version.Lo}
 	return storage.Object{Path: path, SizeBytes: g.sizeBytes, Version: v}
 }
 
-// table is what one List has found. It is immutable, and unmapped when nobody
-// uses it any more.
+// table is the result of one List. It is immutable, and unmapped when it is not used any more.
 type table struct {
 	users   atomic.Int64
-	dir     string // where it is kept; "": in memory
+	dir     string // where it is stored; "": in memory
 	data    []byte
-	sums    []uint64 // of the blocks of all that was put there, nil in memory
+	sums    []uint64 // of the blocks of everything stored there, nil in memory
 	entries placed
 	paths   placed
 	count   int // of directories
 }
 
-// hold counts one more user; the caller holds one, or Storage.mu.
+// hold adds a user; the caller must be one, or hold Storage.mu.
 func (t *table) hold() { t.users.Add(1) }
 
 func (t *table) drop() {
@@ -109,7 +108,7 @@ func (t *table) drop() {
 	}
 }
 
-// entry is a directory's as it lies in the table.
+// entry is a directory's entry as it is stored in the table.
 type entry [entryBytes]byte
 
 // entry copies entry i, unchecked.
@@ -117,7 +116,7 @@ func (t *table) entry(i int) entry {
 	return entry(t.data[t.entries.at+uint64(i)*entryBytes:])
 }
 
-// path is that of an entry, unchecked; nil where it can't be one.
+// path returns an entry's path, unchecked; nil if it is out of bounds.
 func (t *table) path(e *entry) []byte {
 	at, n := word(e[:], 0), word(e[:], 1)
 	if at > uint64(len(t.data)) || n > uint64(len(t.data))-at {
@@ -126,13 +125,13 @@ func (t *table) path(e *entry) []byte {
 	return t.data[at:][:n]
 }
 
-// checked is entry i, if it is as it was written.
+// checked returns entry i if it is as it was written, or an error.
 func (t *table) checked(i int) (entry, error) {
 	e := t.entry(i)
 	return e, t.check(t.entries, uint64(i)*entryBytes, uint64(i+1)*entryBytes)
 }
 
-// directory is that of an entry which was checked.
+// directory returns the segment of an entry that was checked.
 func (t *table) directory(e *entry) segment {
 	p := placed{at: word(e[:], 2), bytes: word(e[:], 3), sum: word(e[:], 8)}
 	return segment{
@@ -141,7 +140,7 @@ func (t *table) directory(e *entry) segment {
 	}
 }
 
-// listed is the directory with number i and its path.
+// listed returns directory number i and its path.
 func (t *table) listed(i int) (path string, d segment, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer t.caught(&err)
@@ -154,7 +153,7 @@ func (t *table) listed(i int) (path string, d segment, err error) {
 	return path, t.directory(&e), t.check(t.paths, from, from+word(e[:], 1))
 }
 
-// find gives the directory of an object as it was listed.
+// find returns the directory of an object as it was listed.
 func (t *table) find(o storage.Object) (d segment, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer t.caught(&err)
@@ -171,7 +170,7 @@ func (t *table) find(o storage.Object) (d segment, err error) {
 			return d, nil
 		}
 	}
-	// It is not there, or the search has met what is damaged.
+	// It is not there, or the search has met damaged data.
 	for _, p := range []placed{t.entries, t.paths} {
 		if err := t.check(p, 0, p.bytes); err != nil {
 			return segment{}, err
