@@ -11,7 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// The name that a source is printed by opens it again, whatever else is set: the service is in it.
+// The name that a source is printed with can be used as a target again, whatever else is set: it
+// includes the service.
 func TestTheNameOfASourceIsOneOfATarget(t *testing.T) {
 	alone(t)
 	for _, below := range []string{"", "/s3", "/storage/v1/s3/"} {
@@ -31,7 +32,7 @@ func TestTheNameOfASourceIsOneOfATarget(t *testing.T) {
 	}
 }
 
-// Requests with the bucket in the host's name are signed for that host.
+// Requests with the bucket in the host name are signed for that host.
 func TestABucketInTheHostsNameIsAskedFor(t *testing.T) {
 	s := serve(t, stores)
 	src := s.open(t, "s3://bucket/train/", Options{Endpoint: "https://store.local:9000", Addressing: "virtual"})
@@ -43,7 +44,8 @@ func TestABucketInTheHostsNameIsAskedFor(t *testing.T) {
 	require.Equal(t, "s3+https://store.local:9000/bucket/train", src.Name(), "it is the same dataset")
 }
 
-// A service that takes buckets in its host's name only refuses others, and not all of them say why.
+// A service that accepts buckets only in its host name rejects other requests, and not all services
+// state the reason.
 func TestARefusalThatMayBeOfTheStyleSaysSo(t *testing.T) {
 	alone(t)
 	for _, code := range []string{"SecondLevelDomainForbidden", "AccessDenied"} {

@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// comingError is that of a search that found nothing, though a place may have credentials later: a
-// metadata service that is not up yet, a file that another program is about to write.
+// comingError is the error of a search that found nothing, although a place may have credentials
+// later: a metadata service that is not up yet, or a file that another program is about to write.
 type comingError struct {
 	err  error
 	from *origin
@@ -22,8 +22,8 @@ type comingError struct {
 func (e *comingError) Error() string { return e.err.Error() }
 func (e *comingError) Unwrap() error { return e.err }
 
-// comingFrom returns the error of a search. from is the place that may have credentials later, nil where
-// there is none.
+// comingFrom returns the error of a search. from is the place that may have credentials later, or
+// nil.
 func comingFrom(from *origin, err error) error {
 	if from == nil {
 		return err
@@ -31,10 +31,10 @@ func comingFrom(from *origin, err error) error {
 	return &comingError{err, from}
 }
 
-// errUnwritten is wrapped where a file is missing or empty that somebody has named.
+// errUnwritten is wrapped if a file that the configuration names is missing or empty.
 var errUnwritten = errors.New("not there yet, or empty")
 
-// written reports whether a file has something in it, or is not a regular file.
+// written reports whether a file has contents, or is not a regular file.
 func written(path string) bool {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -43,8 +43,8 @@ func written(path string) bool {
 	return err != nil || !info.Mode().IsRegular() || info.Size() > 0
 }
 
-// mayPass reports whether what failed at a place may be different at the next look, without anybody
-// changing how it is set up.
+// mayPass reports whether a failure at a place may be different at the next look, without a change
+// to how the place is set up.
 func (o *origin) mayPass(err error) bool {
 	if _, final := errors.AsType[*remote.Refusal](remote.Explain(err)); final {
 		return false
@@ -60,17 +60,17 @@ func (o *origin) mayPass(err error) bool {
 	return unanswered
 }
 
-// What a shell ends with if it can't run a program, or does not find it.
+// Exit codes of a shell that can't run a program, or does not find it.
 const (
 	shellCannotRun = 126
 	shellNotFound  = 127
 )
 
-// answers makes requests for credentials. Answers that say that a service can't answer now are errors:
-// the library of the providers hands on only their text.
+// answers makes requests for credentials. It turns answers that mean that a service is temporarily
+// unavailable into errors, because the providers' library returns only their text.
 type answers struct{ below http.RoundTripper }
 
-// unansweredError is that of a request for credentials which may be answered if it is made again.
+// unansweredError is the error of a request for credentials that may be answered if it is repeated.
 type unansweredError struct{ err error }
 
 func (e *unansweredError) Error() string { return e.err.Error() }
@@ -89,8 +89,8 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// onAmazonsMachine reports whether the machine has a metadata service of Amazon's, which may not be up
-// yet: somebody says where it is, or the firmware says whose machine it is.
+// onAmazonsMachine reports whether the machine has an Amazon metadata service, which may not be up
+// yet: the environment has its address, or the firmware identifies an Amazon machine.
 func onAmazonsMachine() bool {
 	if variable("AWS_EC2_METADATA_SERVICE_ENDPOINT") != "" {
 		return true
@@ -104,8 +104,8 @@ func onAmazonsMachine() bool {
 	return false
 }
 
-// pause is how long after its failed looks in a row the next one is made at a place that may have
-// credentials later.
+// pause returns how long to wait after the given number of failed looks in a row, at a place that
+// may have credentials later.
 func (o *origin) pause(looks int) time.Duration {
 	return min(o.every, time.Second<<min(max(looks-1, 0), 16))
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// A place that is set up and has no credentials yet is looked at again: the error of the first look is
-// not final.
+// A place that is set up and has no credentials yet is checked again: the error of the first look
+// is not final.
 func TestCredentialsThatComeLateAreFound(t *testing.T) {
 	expires := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	var up atomic.Bool
@@ -102,7 +102,7 @@ func TestCredentialsThatComeLateAreFound(t *testing.T) {
 				require.NoError(t, src.Close())
 				return err
 			}
-			for range 2 { // the second one is told what the first look has found
+			for range 2 { // the second one gets the result of the first look
 				err = head()
 				require.ErrorContains(t, err, place.says)
 				var refusal *remote.Refusal

@@ -16,46 +16,47 @@ import (
 )
 
 const (
-	// findTimeout bounds a look at one place, whose services answer within milliseconds, or, where
-	// there are none, not at all.
+	// findTimeout bounds the look at one place. Its service answers within milliseconds, or, if
+	// there is none, never.
 	findTimeout = 30 * time.Second
-	// metadataTimeout is what a machine without a metadata service costs.
+	// metadataTimeout is the delay on a machine without a metadata service.
 	metadataTimeout = 3 * time.Second
 )
 
-// How often a place is looked at again that should have other credentials by now.
+// How often to check a place again that should have other credentials by now.
 const (
 	againFile    = time.Second
 	againService = 10 * time.Second
 	againProcess = 30 * time.Second // it may open a window each time
 )
 
-// ErrNoCredentials is wrapped where no place is set up that has credentials.
+// ErrNoCredentials is wrapped if no place with credentials is set up.
 var ErrNoCredentials = errors.New("no credentials were found")
 
-// origin is one place that credentials may be in.
+// origin is a place where credentials may be found.
 type origin struct {
 	name    string
 	setting settings
-	// configured says whether somebody has set this place up: then what fails there is
-	// told, and no other place is looked at.
+	// configured means that the user has set this place up: then its failures are reported, and no
+	// other place is tried.
 	configured bool
 	absent     string // why it is not configured
 	provider   credentials.Provider
 	client     *http.Client
 	timeout    time.Duration
-	// token is a file that it needs, which another program may write later.
+	// token is a file that it needs, and that another program may write later.
 	token string
-	// expected says that the place is there, though it may not answer yet. What is configured is expected.
+	// expected means that the place exists, though it may not answer yet. Configured places are
+	// expected.
 	expected bool
-	// every is how often it is looked at again where its credentials are refused; 0: they can't change.
+	// every is how often to check it again if its credentials are rejected; 0: they can't change.
 	every time.Duration
 }
 
-// settings are what the parts of keys are called where they are written; "" where nobody writes them.
+// settings are the names of the settings with the parts of keys; "" if there is none.
 type settings struct{ id, secret, token string }
 
-// again is how long after a look the next one is worth it.
+// again returns how long to wait after a look before the next one.
 func (o *origin) again() time.Duration {
 	if o == nil {
 		return againService
@@ -63,8 +64,8 @@ func (o *origin) again() time.Duration {
 	return o.every
 }
 
-// chain looks through all places, in the order of Amazon's own programs, and says at which it is. Files
-// are read anew each time.
+// chain returns a function that tries all places, in the order of Amazon's own programs, and calls
+// its argument with the place that it is trying. Files are read again each time.
 func chain(service, local http.RoundTripper, patience time.Duration) func(context.Context, func(*origin)) (held, error) {
 	return func(ctx context.Context, looking func(*origin)) (held, error) {
 		p, err := readProfile()
@@ -154,7 +155,7 @@ func origins(p profile, service, local http.RoundTripper, patience time.Duration
 		}
 	}
 	container := &origin{name: "a container's role, by AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI", absent: "not set", client: near, timeout: findTimeout, every: againService}
-	if os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") == "" { // by which no token is sent from a file
+	if os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") == "" { // with that variable, no token from a file is sent
 		container.token = os.Getenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
 	}
 	if os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") != "" || os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI") != "" {
@@ -167,14 +168,14 @@ func origins(p profile, service, local http.RoundTripper, patience time.Duration
 	return []*origin{environment, identity, file, container, machine}
 }
 
-// profiled is a profile's credentials, as it was read.
+// profiled provides the credentials of a profile, as it was read.
 type profiled struct {
 	of      profile
 	process process
 	sso     credentials.FileAWSCredentials
 }
 
-// Where a profile has its credentials.
+// source is where a profile has its credentials.
 type source int
 
 const (

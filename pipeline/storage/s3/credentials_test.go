@@ -21,21 +21,20 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// configure writes the files of profiles.
+// configure writes the files with profiles.
 func configure(t *testing.T, config, keys string) {
 	require.NoError(t, os.WriteFile(os.Getenv("AWS_CONFIG_FILE"), []byte(config), 0o600))
 	require.NoError(t, os.WriteFile(os.Getenv("AWS_SHARED_CREDENTIALS_FILE"), []byte(keys), 0o600))
 }
 
-// keyOf is the access key that a request was signed with.
+// keyOf returns the access key that a request was signed with.
 func keyOf(r *http.Request) string {
 	_, rest, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
 	key, _, _ := strings.Cut(rest, "/")
 	return key
 }
 
-// TestCredentialsAreFoundWhereAmazonsProgramsFindThem: each place by itself, and the
-// first of those that are set up.
+// Tries each place on its own, and then the first of those that are set up.
 func TestCredentialsAreFoundWhereAmazonsProgramsFindThem(t *testing.T) {
 	expires := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	role := func(id string) string {
@@ -104,7 +103,7 @@ func TestCredentialsAreFoundWhereAmazonsProgramsFindThem(t *testing.T) {
 	require.Equal(t, "environment", signedBy())
 }
 
-// TestMissingCredentialsAreToldWithWhereTheyWereLookedFor: without them nothing is asked.
+// The error lists the places, and without credentials no request is made.
 func TestMissingCredentialsAreToldWithWhereTheyWereLookedFor(t *testing.T) {
 	s := serve(t, nil)
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
@@ -122,7 +121,7 @@ func TestMissingCredentialsAreToldWithWhereTheyWereLookedFor(t *testing.T) {
 	}
 	require.Empty(t, s.requests())
 
-	// A machine without a metadata service, whose port nobody listens at.
+	// A machine without a metadata service: nothing listens on its port.
 	dead := httptest.NewServer(nil)
 	dead.Close()
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "")
@@ -132,7 +131,7 @@ func TestMissingCredentialsAreToldWithWhereTheyWereLookedFor(t *testing.T) {
 	require.ErrorContains(t, err, "refused")
 }
 
-// TestCredentialsThatAreSetUpWronglyAreToldAndNoOthersUsed, and never printed.
+// The wrong credentials are never printed.
 func TestCredentialsThatAreSetUpWronglyAreToldAndNoOthersUsed(t *testing.T) {
 	const good = "[default]\naws_access_key_id = good\naws_secret_access_key = hunter2\n"
 	for word, setUp := range map[string]func(){
@@ -170,8 +169,8 @@ func TestCredentialsThatAreSetUpWronglyAreToldAndNoOthersUsed(t *testing.T) {
 	}
 }
 
-// TestSpaceAroundKeysIsNotOfThem: secrets of orchestrators end in a newline. What lies in
-// them is an error, and no request that can't be sent.
+// Secrets of orchestrators end in a newline. A newline inside of one is an error, and not a request
+// that can't be sent.
 func TestSpaceAroundKeysIsNotOfThem(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("ETag", `"v1"`) })
 	t.Setenv("AWS_ACCESS_KEY_ID", " spaced\n")
@@ -191,7 +190,7 @@ func TestSpaceAroundKeysIsNotOfThem(t *testing.T) {
 	require.Len(t, s.requests(), 1)
 }
 
-// lease is a provider whose credentials are due when it says so.
+// lease is a provider whose credentials expire when due is set.
 type lease struct{ due *atomic.Bool }
 
 func (l lease) IsExpired() bool                      { return l.due.Load() }
@@ -200,7 +199,7 @@ func (l lease) RetrieveWithCredContext(*credentials.CredContext) (credentials.Va
 	return credentials.Value{}, nil
 }
 
-// issuer gives out credentials 1, 2, 3 …, each for a minute, or fails.
+// issuer issues credentials 1, 2, 3 …, each for a minute, or fails.
 type issuer struct {
 	now    atomic.Pointer[time.Time]
 	due    atomic.Bool
@@ -273,7 +272,7 @@ func TestCredentialsAreRenewedBeforeTheyExpire(t *testing.T) {
 	require.NotEqual(t, "2", get())
 }
 
-// TestManyRequestsThatFailRenewOnce: a hundred answers of ExpiredToken are one search.
+// A hundred answers with ExpiredToken cause one search.
 func TestManyRequestsThatFailRenewOnce(t *testing.T) {
 	i := &issuer{}
 	k := i.keys(t)
@@ -314,7 +313,7 @@ func TestARequestThatIsCancelledDoesNotWaitForCredentials(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "1", v.AccessKeyID, "the search went on for others")
 
-	held := &issuer{hold: make(chan struct{})} // close, by the cleanup, ends its search
+	held := &issuer{hold: make(chan struct{})} // close, called by the cleanup, ends its search
 	_, err = held.keys(t).get(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 }

@@ -14,26 +14,27 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
-// globalHost answers for buckets of all regions, if only with where they are.
+// globalHost answers for buckets of all regions, if only with their location.
 const globalHost = "s3.amazonaws.com"
 
-// defaultRegion is what requests to services of one's own are signed for.
+// defaultRegion is the region for which requests to non-Amazon services are signed.
 const defaultRegion = "us-east-1"
 
-// place is where a bucket is: at Amazon, by region, or at a service of one's own.
+// place is where a bucket is: at Amazon, by region, or at another service.
 type place struct {
 	bucket   string
-	endpoint *url.URL // nil: Amazon's
-	region   string   // "" at Amazon: not known yet
-	// forced regions were given by the user for this very mount.
+	endpoint *url.URL // nil: Amazon
+	region   string   // "" for Amazon if not known yet
+	// forced means that the user set the region for this mount.
 	forced bool
-	inHost bool // requests name the bucket in the host, else in the path
+	inHost bool // requests name the bucket in the host, otherwise in the path
 }
 
-// variable returns a variable of the environment. Those that are made of files often end in a newline.
+// variable returns an environment variable. Variables that are made from files often end in a
+// newline.
 func variable(name string) string { return strings.TrimSpace(os.Getenv(name)) }
 
-// locate finds a bucket's place in options, environment and profile, in this order.
+// locate determines a bucket's place from options, environment and profile, in this order.
 func locate(b target.Bucket, o Options, p profile) (place, error) {
 	bucket := b.Name
 	at := place{bucket: bucket, region: o.Region, forced: o.Region != ""}
@@ -91,8 +92,8 @@ func locate(b target.Bucket, o Options, p profile) (place, error) {
 	return at, nil
 }
 
-// name is the canonical URL of a folder of the bucket. That of a service of one's own
-// has the service in it: its buckets are others than Amazon's of the same name.
+// name returns the canonical URL of a folder of the bucket. If the service is not Amazon, the URL
+// includes it: its buckets are not Amazon's buckets of the same name.
 func (p place) name(folder string) string {
 	b := target.Bucket{Name: p.bucket, Key: strings.TrimSuffix(folder, "/")}
 	if p.endpoint != nil {
@@ -101,7 +102,7 @@ func (p place) name(folder string) string {
 	return b.Root()
 }
 
-// url is where an object is asked for, or, for no key, the bucket.
+// url returns the URL of an object, or, if key is "", of the bucket.
 func (p place) url(key string) *url.URL {
 	u := url.URL{Scheme: "https", Host: "s3." + p.region + ".amazonaws.com"}
 	if strings.HasPrefix(p.region, "cn-") {
@@ -123,16 +124,17 @@ func (p place) url(key string) *url.URL {
 	return &u
 }
 
-// ofHost says whether a bucket's name may be a part of a host's for which Amazon has a
-// certificate.
+// ofHost reports whether a bucket's name can be part of a host name that Amazon's certificates
+// cover.
 func ofHost(bucket string) bool {
 	return len(bucket) <= 63 && !strings.ContainsFunc(bucket, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' })
 }
 
-// regionHeader says where a bucket is, on almost every answer to a request for it.
+// regionHeader is the header with a bucket's region. Almost every answer to a request for a bucket
+// has it.
 const regionHeader = "X-Amz-Bucket-Region"
 
-// askRegion asks Amazon where a bucket is, which needs no credentials.
+// askRegion asks Amazon for the region of a bucket, which needs no credentials.
 func askRegion(ctx context.Context, t http.RoundTripper, bucket string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodHead, "https://"+globalHost+"/"+bucket, nil)
 	if err != nil {
@@ -153,8 +155,9 @@ func askRegion(ctx context.Context, t http.RoundTripper, bucket string) (string,
 	return "", fmt.Errorf("asking for the region of s3://%s: %w: --region gives it", bucket, &remote.StatusError{Status: resp.StatusCode})
 }
 
-// Locate returns where settings say that a bucket is, without asking anybody: the host of its service, or,
-// at Amazon, the bucket's name, and the URL that it is asked for at, which no other bucket has.
+// Locate returns where a bucket is according to the settings, without making a request: host is the
+// host of its service, or, for Amazon, the bucket's name; at is the URL of its requests, which is
+// unique to the bucket.
 func Locate(b target.Bucket, o Options) (host, at string, err error) {
 	p, err := readProfile()
 	if err != nil {

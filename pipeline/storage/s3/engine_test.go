@@ -15,20 +15,20 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 )
 
-// engine reads a folder of a bucket.
+// engine returns a storage of a folder of a bucket.
 func engine(t *testing.T, endpoint string) *remote.Storage {
 	config := remote.DefaultConfig()
 	config.Hedge = true
 	source, _, err := Open(t.Context(), bucket(t, "s3://bucket/train/"), Options{Endpoint: endpoint, Transport: transport(t)})
 	require.NoError(t, err)
-	s, err := remote.New(source, config) // which closes it
+	s, err := remote.New(source, config) // s closes source
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
 
-// TestStorageOverARealServer is the suite of all storages: over objects with ETags, and
-// over files that were put into the server's directory, which have dates alone.
+// Runs the suite of all storages over objects with ETags, and over files that were put into the
+// server's directory, which have only dates.
 func TestStorageOverARealServer(t *testing.T) {
 	for name, write := range map[string]func(t *testing.T, dir, key string, content []byte){
 		"ETags": func(t *testing.T, dir, key string, content []byte) { servers.WriteObject(t, dir, key, content) },
@@ -50,8 +50,8 @@ func TestStorageOverARealServer(t *testing.T) {
 	}
 }
 
-// TestAYoungFileWithoutAnETagIsWaitedFor, in a listing as when it is described; what has an
-// ETag is not, since that is a hash.
+// In listings as well as when it is described. A file with an ETag is not waited for, because the
+// ETag is a hash.
 func TestAYoungFileWithoutAnETagIsWaitedFor(t *testing.T) {
 	endpoint, dir := gateway(t)
 	put(t, dir, "train/dated.tar", "0123456789")

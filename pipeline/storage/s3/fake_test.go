@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// alone takes away what the environment of whoever runs the tests says, and sets keys.
+// alone clears the environment of the process that runs the tests, and sets keys.
 func alone(t *testing.T) {
 	for _, name := range []string{
 		"AWS_ACCESS_KEY", "AWS_SECRET_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_CA_BUNDLE", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL",
@@ -42,7 +42,7 @@ func alone(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
 }
 
-// service answers for all hosts of Amazon's, and keeps what it was asked.
+// service answers for all of Amazon's hosts, and records the requests.
 type service struct {
 	answer http.HandlerFunc
 	server *httptest.Server
@@ -67,7 +67,7 @@ func serve(t *testing.T, answer http.HandlerFunc) *service {
 	return s
 }
 
-// requests are those that came, as METHOD HOST/PATH.
+// requests returns the requests received so far, as METHOD HOST/PATH.
 func (s *service) requests() (list []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func bucket(t *testing.T, name string) target.Bucket {
 	return *got.Bucket
 }
 
-// open opens a folder of a bucket at Amazon's, which is the service.
+// open opens a folder of a bucket at Amazon, which the service stands for.
 func (s *service) open(t *testing.T, name string, o Options) *Source {
 	o.Transport = amazon{transport(t), s.server.Listener.Addr().String()}
 	src, object, err := Open(t.Context(), bucket(t, name), o)
@@ -125,11 +125,10 @@ func body(t *testing.T, a remote.Answer) string {
 	return string(b)
 }
 
-// shelfPage is how many keys a shelf lists at once: services may give fewer than they are
-// asked for.
+// shelfPage is how many keys a shelf lists per page: services may return fewer than requested.
 const shelfPage = 100
 
-// shelf is keys in the order of their bytes, listed as S3 does.
+// shelf is a sorted list of keys, listed as S3 does.
 type shelf []string
 
 func (k shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -173,7 +172,7 @@ func text(s string) string {
 	return b.String()
 }
 
-// listed are the paths that List visits, sorted; none comes twice.
+// listed returns the paths that List visits, sorted, and checks that none is repeated.
 func listed(t *testing.T, s *Source) []string {
 	var paths []string
 	require.NoError(t, remote.Walk(t.Context(), s, func(l remote.Listed) error {

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Identity says where the credentials come from that requests are signed with. It has none
-// of them in it.
+// Identity describes where the credentials come from that requests are signed with. It does not
+// contain them.
 type Identity struct {
-	From    string    // in words; "" where requests are not signed
-	Expires time.Time // zero: they do not, or do not say
+	From    string    // description; "" if requests are not signed
+	Expires time.Time // zero: never, or unknown
 }
 
-// Identity gives the credentials that requests are signed with. The error names each place that
-// was looked at.
+// Identity describes the credentials that requests are signed with. The error lists each place that
+// was tried.
 func (s *Source) Identity(ctx context.Context) (Identity, error) {
 	if s.options.Anonymous {
 		return Identity{}, nil
@@ -25,6 +25,6 @@ func (s *Source) Identity(ctx context.Context) (Identity, error) {
 	return Identity{From: s.keys.from().name, Expires: value.Expiration}, nil
 }
 
-// Region is the region that requests are signed for; "" before the first request, where
-// nobody has said it.
+// Region returns the region that requests are signed for; "" before the first request if no setting
+// has it.
 func (s *Source) Region() string { return s.where().region }

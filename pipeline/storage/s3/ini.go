@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// section is the keys of a section of a file of profiles, in lower case.
+// section is the settings in one section of a profile file, by key in lower case.
 type section map[string]string
 
-// parseINI reads a file of profiles as Amazon's command line does: a line that is indented deeper than
-// the key before it goes on with that key's value, and indented sections are sections. A later section
-// of the same name adds to the one before.
+// parseINI parses a profile file like Amazon's command line: a line that is indented deeper than
+// the previous key continues that key's value, and section headers may be indented. A later section
+// of the same name adds to the earlier one.
 func parseINI(text string) (map[string]section, error) {
 	all := map[string]section{}
 	var at section
@@ -39,7 +39,7 @@ func parseINI(text string) (map[string]section, error) {
 			continue
 		}
 		name, rest, found := cutKey(value)
-		if !found || at == nil { // the line may be a secret, and is not told
+		if !found || at == nil { // the line may be a secret, and is not printed
 			return nil, fmt.Errorf("line %d of it is neither [SECTION] nor KEY = VALUE of one", i+1)
 		}
 		key = name
@@ -48,8 +48,8 @@ func parseINI(text string) (map[string]section, error) {
 	return all, nil
 }
 
-// sectionName is a name without the quotes that its second word may have, and with one blank between
-// the words.
+// sectionName returns a name without the quotes that its second word may have, and with one blank
+// between the words.
 func sectionName(text string) string {
 	kind, name, two := strings.Cut(strings.TrimSpace(text), " ")
 	if !two {
@@ -66,7 +66,7 @@ func cutKey(line string) (key, value string, found bool) {
 	return strings.ToLower(strings.TrimSpace(line[:at])), strings.TrimSpace(line[at+1:]), true
 }
 
-// word is a value that has no blanks in it, without a comment behind it and quotes around it.
+// word returns a value that contains no blanks, without a comment after it and quotes around it.
 func (s section) word(key string) string {
 	value := s[key]
 	for _, comment := range []string{" #", " ;", "\t#", "\t;"} {
@@ -75,7 +75,7 @@ func (s section) word(key string) string {
 	return strings.Trim(strings.TrimSpace(value), `"`)
 }
 
-// nested is a value that is keys itself, one a line:
+// nested returns the settings in a value that consists of settings, one per line:
 //
 //	s3 =
 //	  endpoint_url = http://HOST:PORT

@@ -16,19 +16,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/web"
 )
 
-// Credentials are looked for once for all sources that share it, as for all of one command: a process
-// that asks somebody to sign in, and services that count requests, are asked once. Safe for concurrent
-// use.
+// Credentials looks for credentials once for all sources that share it, such as all sources of one
+// command. So a process that asks the user to sign in runs once, and services that count requests
+// get one. It is safe for concurrent use.
 type Credentials struct {
 	patience time.Duration
-	local    *web.Transport // for services of this machine, which no proxy reaches
+	local    *web.Transport // for services of this machine; uses no proxy
 
 	mu  sync.Mutex
-	all map[string]*keys // by the profile's name
+	all map[string]*keys // by name of the profile
 }
 
-// NewCredentials makes one, which is closed after the sources that share it. patience is for how long
-// a process that gives credentials is waited for.
+// NewCredentials returns Credentials, which the caller closes after the sources that share it.
+// patience is how long to wait for a process that provides credentials.
 func NewCredentials(patience time.Duration) (*Credentials, error) {
 	local, err := web.NewTransport(web.Settings{Local: true})
 	if err != nil {
@@ -37,7 +37,7 @@ func NewCredentials(patience time.Duration) (*Credentials, error) {
 	return &Credentials{patience: patience, local: local, all: map[string]*keys{}}, nil
 }
 
-// of gives the keys of a profile. service makes requests to services of Amazon's.
+// of returns the keys of a profile. service makes requests to Amazon's services.
 func (c *Credentials) of(p profile, service http.RoundTripper) *keys {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +49,7 @@ func (c *Credentials) of(p profile, service http.RoundTripper) *keys {
 	return k
 }
 
-// Waiting is what is waited for, in words: credentials that are being looked for; "" for nothing.
+// Waiting describes the credentials that are being looked for; "" if there are none.
 func (c *Credentials) Waiting() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +62,7 @@ func (c *Credentials) Waiting() string {
 	return strings.Join(all, ", ")
 }
 
-// Close ends searches that are under way, and lets go of idle connections.
+// Close ends running searches, and closes idle connections.
 func (c *Credentials) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,36 +72,36 @@ func (c *Credentials) Close() {
 	c.local.Close()
 }
 
-// held are credentials, with the place that they are from.
+// held are credentials and the place that they are from.
 type held struct {
 	value  credentials.Value
 	origin *origin
 }
 
-// keys are credentials, found when they are first needed, and again before they expire.
-// Safe for concurrent use.
+// keys are credentials, looked for when they are first needed, and again before they expire. They
+// are safe for concurrent use.
 type keys struct {
 	find func(ctx context.Context, looking func(*origin)) (held, error)
 	now  func() time.Time
-	// ended is closed by close, which ends a search.
+	// ended is closed by close, and ends a search.
 	ended    chan struct{}
-	accepted atomic.Bool // the service has taken them, or those before them, once
+	accepted atomic.Bool // the service has accepted these or earlier ones at least once
 
 	mu      sync.Mutex
-	held    held // origin is nil: there are none yet
+	held    held // origin is nil: none yet
 	renew   bool
-	tried   time.Time     // when they were looked for last
-	failed  int           // searches in a row that found none, which may come
-	finding chan struct{} // is closed when a search ends; nil: there is none
-	looking *origin       // the place that the search is at
-	err     error         // how the last search ended
+	tried   time.Time     // time of the last search
+	failed  int           // searches in a row without success, though credentials may come later
+	finding chan struct{} // closed when the running search ends; nil: none is running
+	looking *origin       // the place that the search is trying
+	err     error         // result of the last search
 }
 
 func newKeys(find func(context.Context, func(*origin)) (held, error)) *keys {
 	return &keys{find: find, now: time.Now, ended: make(chan struct{})}
 }
 
-// close ends a search that is under way. Nobody waits for credentials any more.
+// close ends a running search. There must be no waiting calls of get.
 func (k *keys) close() {
 	close(k.ended)
 	k.mu.Lock()
@@ -112,15 +112,15 @@ func (k *keys) close() {
 	}
 	select {
 	case <-finding:
-	case <-time.After(time.Second): // what hangs ends with this process
+	case <-time.After(time.Second): // a provider that hangs ends with this process
 	}
 }
 
-// get gives credentials, waiting for them while ctx lasts. Those that could not be
-// renewed are good until they have expired.
+// get returns credentials, waiting for them as long as ctx lasts. If they can't be renewed, the old
+// ones are used until they have expired.
 func (k *keys) get(ctx context.Context) (credentials.Value, error) {
 	k.mu.Lock()
-	lately := k.now().Sub(k.tried) < k.again() // else many requests that fail at once renew as many times
+	lately := k.now().Sub(k.tried) < k.again() // otherwise many requests that fail at once would renew as many times
 	due := k.held.origin == nil || k.renew || !k.held.value.Expiration.IsZero() && k.held.origin.provider.IsExpired()
 	switch {
 	case k.usable() && (!due || k.err != nil && lately):
@@ -148,7 +148,7 @@ func (k *keys) get(ctx context.Context) (credentials.Value, error) {
 	return k.held.value, nil
 }
 
-// again is how long after a search the next one is worth it.
+// again returns how long to wait after a search before the next one.
 func (k *keys) again() time.Duration {
 	if from := k.coming(); from != nil {
 		return from.pause(k.failed)
@@ -156,7 +156,7 @@ func (k *keys) again() time.Duration {
 	return k.held.origin.again()
 }
 
-// coming is the place that may have the first credentials later; nil where nobody knows of one.
+// coming returns the place that may have the first credentials later, or nil.
 func (k *keys) coming() *origin {
 	if e, ok := errors.AsType[*comingError](k.err); ok && k.held.origin == nil {
 		return e.from
@@ -164,12 +164,13 @@ func (k *keys) coming() *origin {
 	return nil
 }
 
-// usable says whether there are credentials that have not expired.
+// usable reports whether there are credentials that have not expired.
 func (k *keys) usable() bool {
 	return k.held.origin != nil && (k.held.value.Expiration.IsZero() || k.now().Before(k.held.value.Expiration))
 }
 
-// search looks for credentials once. It outlasts the request that began it, for others.
+// search looks for credentials once. It outlasts the request that started it, because others wait
+// for it too.
 func (k *keys) search(ctx context.Context, done chan struct{}) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -193,7 +194,7 @@ func (k *keys) search(ctx context.Context, done chan struct{}) {
 	switch {
 	case err == nil:
 		k.held, k.renew, k.failed = found, false, 0
-	case had: // they were good once: what fails now may pass
+	case had: // they were valid before: a failure now may pass
 		k.err = fmt.Errorf("renewing credentials: %w", err)
 	case coming:
 		k.err = err
@@ -204,14 +205,14 @@ func (k *keys) search(ctx context.Context, done chan struct{}) {
 	close(done)
 }
 
-// expire has the next request look for credentials anew, unless this was just done.
+// expire makes the next request look for new credentials, unless that was done very recently.
 func (k *keys) expire() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.renew = k.held.origin != nil && k.now().Sub(k.tried) >= k.held.origin.again() || k.renew
 }
 
-// waiting is what a search waits for, or what is waited for until the next one, in words; "" for nothing.
+// waiting describes what a search waits for, or what the next search is for; "" for nothing.
 func (k *keys) waiting() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -230,7 +231,7 @@ func (k *keys) waiting() string {
 	return text
 }
 
-// from is the place that the credentials are from; nil while there are none.
+// from returns the place that the credentials are from; nil if there are none.
 func (k *keys) from() *origin {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// pageKeys is the most that S3 lists at once.
+	// pageKeys is the most that S3 lists per page.
 	pageKeys = 1000
-	// flatPages are listed one after the other, at about 100 ms each, before a listing
-	// is split: most datasets end before.
+	// flatPages are listed one after another, at about 100 ms each, before a listing is split: most
+	// datasets have fewer.
 	flatPages = 20
-	// maxPageBytes bounds a page: 1000 keys of 1024 bytes, url-encoded, and the rest.
+	// maxPageBytes bounds a page: 1000 keys of 1024 bytes, url-encoded, plus the other fields.
 	maxPageBytes = 16 << 20
 )
 
@@ -47,8 +47,8 @@ type page struct {
 	CommonPrefixes []struct{ Prefix string }
 }
 
-// List gives a page of all objects below the folder, also of those whose keys are no paths. A
-// long listing is split by folders, whose pages go on beside each other.
+// List lists a page of all objects below the folder, including those whose keys are not paths. A
+// long listing is split by folders, whose pages are listed in parallel.
 func (s *Source) List(ctx context.Context, name string, visit func(remote.Listed) error) (next []string, err error) {
 	at := stretch{Prefix: s.prefix}
 	if name != "" {
@@ -73,7 +73,7 @@ func (s *Source) List(ctx context.Context, name string, visit func(remote.Listed
 	from := at.Last
 	for _, o := range p.Contents {
 		if at.Behind && o.Key <= from {
-			continue // not all services begin where they are told
+			continue // not all services honour start-after
 		}
 		if !at.Behind {
 			at.Unsorted = at.Unsorted || o.Key <= at.Last && at.Last != ""
@@ -89,30 +89,30 @@ func (s *Source) List(ctx context.Context, name string, visit func(remote.Listed
 	return at.next(p), nil
 }
 
-// stretch is a page of a listing, which it is the name of, as JSON.
+// stretch identifies a page of a listing. As JSON, it is the page's name.
 type stretch struct {
 	Prefix string
-	Token  string // where it goes on; "": at the beginning
-	Flat   int    // pages before it
-	// Last is the last key of the flat part. Behind: only what comes behind it is
-	// listed. Unsorted: keys have not come in the order of their bytes.
+	Token  string // where it continues; "": at the beginning
+	Flat   int    // number of pages before it
+	// Last is the last key of the flat part. Behind means that only keys after it are listed.
+	// Unsorted means that keys did not arrive in the order of their bytes.
 	Last             string
 	Behind, Unsorted bool
-	Folders          bool // what is directly below, and the folders that are
-	// Kept is a digest of a page before it, Age how many pages ago that was, and Span how many
+	Folders          bool // list what is directly below, and the folders there
+	// Kept is the digest of an earlier page, Age is how many pages ago that was, and Span how many
 	// pages old it may become.
 	Kept      uint64
 	Age, Span int
-	Empty     int // pages before it, one after the other, that had nothing in them
+	Empty     int // number of consecutive empty pages before it
 }
 
-// maxEmpty is how many pages with nothing in them may follow each other. Services give such
-// where they have much to pass over, as deleted versions.
+// maxEmpty is how many empty pages may follow each other. Services return empty pages if they have
+// much to skip, such as deleted versions.
 const maxEmpty = 10_000
 
-// follow fails where a stretch does not end. It finds out whether what its pages hold comes
-// again and again, whatever the service's tokens are, by Brent's search for cycles: it keeps
-// one page, and another one whenever that has become twice as old as the one before it.
+// follow returns an error if the listing does not end. It detects that the contents of pages
+// repeat, whatever the service's tokens are, with Brent's cycle detection: it remembers one page,
+// and replaces it whenever it has become twice as old as the previous one was.
 func (at *stretch) follow(p read) error {
 	h := fnv.New64a()
 	for _, o := range p.Contents {
@@ -142,7 +142,7 @@ func (at *stretch) follow(p read) error {
 	return nil
 }
 
-// next are the pages that follow a page.
+// next returns the pages that follow a page.
 func (at stretch) next(p read) (pages []string) {
 	add := func(to stretch) {
 		name, err := json.Marshal(to)
@@ -152,7 +152,7 @@ func (at stretch) next(p read) (pages []string) {
 		pages = append(pages, string(name))
 	}
 	for _, folder := range p.folders {
-		if folder > at.Last || strings.HasPrefix(at.Last, folder) { // else all of it was listed
+		if folder > at.Last || strings.HasPrefix(at.Last, folder) { // otherwise all of it was listed
 			add(stretch{Prefix: folder, Last: at.Last, Behind: true})
 		}
 	}
@@ -167,20 +167,20 @@ func (at stretch) next(p read) (pages []string) {
 	return pages
 }
 
-// found is an object of a page.
+// found is an object on a page.
 type found struct {
 	remote.Listed
 	Key string
 }
 
-// read is a page that was understood.
+// read is a parsed page.
 type read struct {
 	Contents []found
 	folders  []string
-	next     string // the token of the page that follows, "" for none
+	next     string // token of the next page, "" if there is none
 }
 
-// page asks for one page of a listing.
+// page requests one page of a listing.
 func (s *Source) page(ctx context.Context, prefix, delimiter, after, token string) (read, error) {
 	query := url.Values{"list-type": {"2"}, "encoding-type": {"url"}, "max-keys": {strconv.Itoa(pageKeys)}, "prefix": {prefix}}
 	for name, value := range map[string]string{"delimiter": delimiter, "start-after": after, "continuation-token": token} {
@@ -188,7 +188,7 @@ func (s *Source) page(ctx context.Context, prefix, delimiter, after, token strin
 			query.Set(name, value)
 		}
 	}
-	// Else an object that was restored looks like one that is to be.
+	// Without this, restored objects look like archived ones.
 	header := http.Header{"X-Amz-Optional-Object-Attributes": {"RestoreStatus"}}
 	resp, err := s.ask(ctx, http.MethodGet, "", query, header)
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *Source) page(ctx context.Context, prefix, delimiter, after, token strin
 		if ctx.Err() != nil {
 			return read{}, ctx.Err()
 		}
-		if _, other := errors.AsType[xml.UnmarshalError](err); other { // it is whole, and something else
+		if _, other := errors.AsType[xml.UnmarshalError](err); other { // the XML is complete, but is something else
 			return read{}, remote.Refuse("a page can't be read: %w: look at --endpoint", remote.Clean(err))
 		}
 		return read{}, fmt.Errorf("a page can't be read: %w", remote.Clean(err))
@@ -221,7 +221,7 @@ func (s *Source) page(ctx context.Context, prefix, delimiter, after, token strin
 	return r, err
 }
 
-// understand decodes a page, whose answer has a header.
+// understand decodes a page. header is that of its answer.
 func (s *Source) understand(p page, prefix string, header http.Header) (read, error) {
 	decode := func(name string) (string, error) {
 		if p.EncodingType == "url" {
@@ -276,6 +276,6 @@ func (s *Source) understand(p page, prefix string, header http.Header) (read, er
 	return r, nil
 }
 
-// archived says whether objects of a storage class are to be restored before they can
-// be read. GLACIER_IR, which is read at once, is not among them.
+// archived reports whether objects of a storage class must be restored before they can be read.
+// GLACIER_IR is not one of them, because it can be read at once.
 func archived(class string) bool { return class == "GLACIER" || class == "DEEP_ARCHIVE" }

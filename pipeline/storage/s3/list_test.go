@@ -36,7 +36,7 @@ func TestAListingHasAllKeys(t *testing.T) {
 	require.Len(t, listed(t, s.open(t, "s3://bucket", Options{Region: "eu-west-1"})), len(keys))
 }
 
-// many are keys in folders of which some lie within the flat part, some beside its end.
+// many returns keys in folders, of which some are in the flat part and some span its end.
 func many(folders, files int) (keys shelf) {
 	for d := range folders {
 		for f := range files {
@@ -62,8 +62,8 @@ func TestALongListingGoesOnByFolders(t *testing.T) {
 	n := len(s.requests())
 	require.Less(t, n, len(keys)/shelfPage+30, "no page is asked for in vain")
 
-	// The same from a service that begins where it likes, and from one that has an order
-	// of its own, which is listed one page after the other.
+	// The same with a service that ignores where to begin, and with one that has an order of its
+	// own, which is listed one page after another.
 	s.answer = func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		q.Del("start-after")
@@ -134,8 +134,7 @@ func TestAListingStopsAtTheFirstError(t *testing.T) {
 	}
 }
 
-// TestAListingThatDoesNotEndIsAnError: whatever the service's tokens are, and however many
-// pages lie between two that are the same.
+// This does not depend on the service's tokens, or on how many pages are between two equal ones.
 func TestAListingThatDoesNotEndIsAnError(t *testing.T) {
 	key := func(n int) string { return fmt.Sprintf("<Contents><Key>t/%06d</Key><Size>1</Size></Contents>", n) }
 	for name, content := range map[string]func(page int) string{

@@ -24,9 +24,9 @@ import (
 const (
 	// endGrace is how long a process may take to end after SIGTERM, and its pipes after its end.
 	endGrace = 500 * time.Millisecond
-	// maxSaidBytes bounds what is kept of a process' stderr: its end.
+	// maxSaidBytes bounds how much of the end of a process's stderr is kept.
 	maxSaidBytes = 1 << 10
-	// maxKeysBytes bounds its stdout; session tokens have some 2 KiB.
+	// maxKeysBytes bounds its stdout; session tokens have about 2 KiB.
 	maxKeysBytes = 1 << 20
 )
 
@@ -37,7 +37,8 @@ type process struct {
 	said    said
 }
 
-// RetrieveWithCredContext runs it once. It ends with cc.Context, with all that it has started.
+// RetrieveWithCredContext runs the process once. It ends with cc.Context, together with everything
+// it has started.
 func (p *process) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	words, err := splitWords(p.command)
 	if err != nil {
@@ -52,7 +53,7 @@ func (p *process) RetrieveWithCredContext(cc *credentials.CredContext) (credenti
 		AccessKeyID, SecretAccessKey, SessionToken string
 		Expiration                                 time.Time
 	}
-	if json.Unmarshal(out, &keys) != nil { // its text may have keys in it
+	if json.Unmarshal(out, &keys) != nil { // its text may contain keys
 		return credentials.Value{}, fmt.Errorf("credential_process %s: what it printed is not JSON with keys%s", words[0], p.said.last())
 	}
 	if keys.Version != 1 {
@@ -69,11 +70,11 @@ func (p *process) Retrieve() (credentials.Value, error) {
 	return p.RetrieveWithCredContext(&credentials.CredContext{Context: context.Background()})
 }
 
-// run gives what the process prints. Where there is a terminal the process may ask there, as for a code;
-// so it stays in this process' group, which Ctrl-C ends as a whole. Elsewhere it has a group of its own,
-// which ends with it.
+// run returns what the process prints. If there is a terminal the process may prompt there, for
+// example for a code; so it stays in this process's group, which Ctrl-C ends as a whole. Otherwise
+// it has a group of its own, which ends with it.
 func (p *process) run(ctx context.Context, words []string) ([]byte, error) {
-	runtime.LockOSThread() // Pdeathsig is sent when the thread ends that has started the process
+	runtime.LockOSThread() // Pdeathsig is sent when the thread that started the process ends
 	defer runtime.UnlockOSThread()
 	p.said.clear()
 	c := exec.CommandContext(ctx, words[0], words[1:]...)
@@ -97,12 +98,12 @@ func (p *process) run(ctx context.Context, words []string) ([]byte, error) {
 	err := c.Run()
 	if ctx.Err() != nil {
 		if c.Process != nil && c.SysProcAttr.Setpgid {
-			_ = unix.Kill(target(), unix.SIGKILL) // what it started, and what did not end by itself; an error: nothing is left
+			_ = unix.Kill(target(), unix.SIGKILL) // whatever it started, or did not end on its own; an error means that nothing is left
 		}
 		return nil, fmt.Errorf("it did not end in time: %w", context.Cause(ctx))
 	}
 	if errors.Is(err, exec.ErrWaitDelay) {
-		err = nil // it has ended well, and something that it has started, such as a browser, has its stdout
+		err = nil // it ended successfully, and something that it started, such as a browser, still has its stdout
 	}
 	if err == nil && out.full {
 		err = fmt.Errorf("it printed more than %d bytes", maxKeysBytes)
@@ -110,7 +111,7 @@ func (p *process) run(ctx context.Context, words []string) ([]byte, error) {
 	return out.text, err
 }
 
-// bounded keeps the begin of what is written.
+// bounded keeps the beginning of what is written.
 type bounded struct {
 	text []byte
 	full bool
@@ -123,7 +124,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// said keeps the end of what is written. Safe for concurrent use.
+// said keeps the end of what is written. It is safe for concurrent use.
 type said struct {
 	mu   sync.Mutex
 	text []byte
@@ -145,7 +146,7 @@ func (s *said) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last is what was written last, as one line that goes behind another text; "" for nothing.
+// last returns what was written last, as one line to append to another text; "" for nothing.
 func (s *said) last() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +158,7 @@ func (s *said) last() string {
 	return ": it says: " + printable.Line(remote.CleanText(text))
 }
 
-// splitWords splits a command as a POSIX shell splits words and quotes; nothing in it is replaced.
+// splitWords splits a command into words as a POSIX shell does, with quotes but without expansions.
 func splitWords(command string) (words []string, err error) {
 	var word strings.Builder
 	within, quote := false, rune(0)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The words are those that Python's shlex.split gives, by which Amazon's command line splits them.
+// The words are those that Python's shlex.split returns, which Amazon's command line uses.
 func TestACredentialProcessIsSplitAsAShellSplitsWords(t *testing.T) {
 	for command, want := range map[string][]string{
 		`keys`:                           {"keys"},
@@ -36,7 +36,7 @@ func TestACredentialProcessIsSplitAsAShellSplitsWords(t *testing.T) {
 	}
 }
 
-// What a process has started ends with it, when nobody waits any more.
+// Everything that a process has started ends with it, when it is not waited for any more.
 func TestACredentialProcessThatIsNotWaitedForEndsWithAllOfIt(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "pid")
@@ -57,7 +57,7 @@ func TestACredentialProcessThatIsNotWaitedForEndsWithAllOfIt(t *testing.T) {
 	require.Eventually(t, func() bool { return gone(pid) }, time.Minute, time.Millisecond)
 }
 
-// gone reports whether a process has ended. One that nobody waits for stays as a zombie where no init reaps it.
+// gone reports whether a process has ended. It may stay a zombie if there is no init that reaps it.
 func gone(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return true
@@ -66,7 +66,7 @@ func gone(pid int) bool {
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
-// All sources that share credentials, one after the other and together, have one search.
+// Sources that share credentials, one after another and concurrently, make one search.
 func TestSourcesThatShareCredentialsLookForThemOnce(t *testing.T) {
 	alone(t)
 	t.Setenv("AWS_ACCESS_KEY_ID", "")

@@ -10,27 +10,28 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/web"
 )
 
-// profile is what the files of the AWS command line say.
+// profile is the configuration in the files of the AWS command line.
 type profile struct {
 	name   string
 	chosen bool // by the environment
 	found  bool
-	// awaited says that it has no keys yet, and may get some: the file of keys that somebody has named is
-	// missing or empty, or all files are, though somebody has named one of them, or a profile.
+	// awaited means that it has no keys yet, and may get some: the file of keys that the
+	// environment names is missing or empty, or all files are, though the environment names one of
+	// them, or a profile.
 	awaited  bool
 	region   string
 	endpoint string
-	// addressing is where requests name the bucket: addressing_style.
+	// addressing is addressing_style: where requests name the bucket.
 	addressing string
-	// unplaced says that endpoints of the environment and of profiles are not to be used.
+	// unplaced means that endpoints from the environment and from profiles must not be used.
 	unplaced bool
 	bundle   string  // of certificates
-	values   section // all that it says
+	values   section // all of its settings
 	files    []string
 }
 
-// readProfile reads the profile that the environment names, or the one called default. Files
-// that are not there say nothing; one that can't be read is a refusal.
+// readProfile reads the profile that the environment names, or the default one. Missing files are
+// ignored; a file that can't be read is an error.
 func readProfile() (profile, error) {
 	name := cmp.Or(variable("AWS_PROFILE"), variable("AWS_DEFAULT_PROFILE"))
 	p := profile{name: cmp.Or(name, "default"), chosen: name != "", values: section{}}
@@ -90,11 +91,11 @@ func readProfile() (profile, error) {
 	return p, nil
 }
 
-// staticKeys are keys that stand in a profile themselves. They belong together: those of one file never
-// mix with those of another.
+// staticKeys are the settings with the keys themselves. They belong together: those of one file are
+// never mixed with those of another.
 var staticKeys = []string{"aws_access_key_id", "aws_secret_access_key", "aws_session_token"}
 
-// take adds what another file says of the profile, which counts more.
+// take adds the profile's settings from another file, which take precedence.
 func (p *profile) take(s section) {
 	p.found = true
 	if s["aws_access_key_id"] != "" && s["aws_secret_access_key"] != "" {
@@ -109,7 +110,7 @@ func (p *profile) take(s section) {
 	}
 }
 
-// hasKeys reports whether it has credentials, or says where they come from.
+// hasKeys reports whether the profile has credentials, or names their source.
 func (p profile) hasKeys() bool {
 	for _, key := range []string{"role_arn", "aws_access_key_id", "aws_secret_access_key", "credential_process", "sso_session", "sso_start_url", "sso_account_id"} {
 		if p.values[key] != "" {
@@ -119,8 +120,8 @@ func (p profile) hasKeys() bool {
 	return false
 }
 
-// Trust returns the settings of a transport to services of Amazon's kind: those of the flag --ca-file,
-// or else of what the environment or the profile names.
+// Trust returns the transport settings for S3 services: the certificates of the flag --ca-file, or
+// else those that the environment or the profile names.
 func Trust(caFile string) (web.Settings, error) {
 	file, from := variable("AWS_CA_BUNDLE"), "AWS_CA_BUNDLE"
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
-// As Amazon's command line reads them: by how deep a line is indented.
+// Indentation is significant, as for Amazon's command line.
 func TestProfilesAreReadByTheirIndentation(t *testing.T) {
 	all, err := parseINI("\ufeff# a comment\n  [default]\n  Region = eu-west-1 # here\n  s3 =\n    max_queue_size = 5\n\n    endpoint_url = http://s3\n  output: json\n" +
 		"[ profile  \"my lab\" ]\r\ncredential_process = keys 'a # b'\r\n; another\n[default]\nmore = x\n")
@@ -25,8 +25,7 @@ func TestProfilesAreReadByTheirIndentation(t *testing.T) {
 	}
 }
 
-// TestTheServiceIsTheOneThatProfilesName: by the environment, then by services of the profile, then by
-// the profile.
+// The environment has precedence, then services of the profile, then the profile.
 func TestTheServiceIsTheOneThatProfilesName(t *testing.T) {
 	alone(t)
 	configure(t, `[profile lab]
@@ -69,7 +68,7 @@ ignore_configured_endpoint_urls = true
 	require.Equal(t, "s3://bucket/x", named())
 }
 
-// Keys that stand in one file are not mixed with those of another.
+// Keys in one file are not mixed with those in another.
 func TestKeysOfTwoFilesAreNotMixed(t *testing.T) {
 	alone(t)
 	configure(t, "[default]\naws_access_key_id = A\naws_secret_access_key = a\naws_session_token = t\nca_bundle = /some/file\n", "[default]\naws_access_key_id = B\naws_secret_access_key = b\n")

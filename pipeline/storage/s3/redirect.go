@@ -17,11 +17,11 @@ import (
 // maxRedirects is far more than any service needs.
 const maxRedirects = 10
 
-// send makes a request at u and follows redirects: some services answer so where another of their
-// nodes has the object. The last answer is returned, with the request that it is for.
+// send makes a request at u and follows redirects: some services redirect if another of their nodes
+// has the object. It returns the last answer, with the request that it is for.
 //
-// A signature is for one host, so each request is signed anew. A host that is not the service's gets no
-// signature and no session token: what it needs is in the query of the redirect.
+// A signature is for one host, so each request is signed again. A host that is not the service's
+// gets no signature and no session token: the query of the redirect has what it needs.
 func (s *Source) send(ctx context.Context, at place, method string, u *url.URL, header http.Header) (*http.Response, error) {
 	var from []string
 	region := at.region
@@ -47,7 +47,7 @@ func (s *Source) send(ctx context.Context, at place, method string, u *url.URL, 
 		}
 		sign = !s.options.Anonymous && at.owns(to) && !isSigned(to)
 		if sign {
-			to.RawPath = escape(to.Path) // as it is signed
+			to.RawPath = escape(to.Path) // the form that is signed
 		}
 		for _, name := range []string{"Authorization", "X-Amz-Date", "X-Amz-Security-Token", "X-Amz-Content-Sha256"} {
 			header.Del(name)
@@ -77,8 +77,8 @@ func (s *Source) once(ctx context.Context, method string, u *url.URL, header htt
 	return resp, nil
 }
 
-// leadsOn reports whether an answer is a redirect that is to be followed. Where Amazon names another
-// region, requests for it are made there from then on (Refresh).
+// leadsOn reports whether to follow an answer's redirect. If Amazon names another region, later
+// requests go there instead (Refresh).
 func (p place) leadsOn(resp *http.Response) bool {
 	if !web.Redirects(resp.StatusCode) || resp.Header.Get("Location") == "" {
 		return false
@@ -87,14 +87,14 @@ func (p place) leadsOn(resp *http.Response) bool {
 	return p.endpoint != nil || region == "" || region == p.region
 }
 
-// owns reports whether a URL is at the service itself: at its host or one below that, by the same scheme
-// and port.
+// owns reports whether a URL belongs to the service itself: same host or a subdomain of it, same
+// scheme and port.
 func (p place) owns(u *url.URL) bool {
 	host := strings.ToLower(u.Host)
 	if p.endpoint != nil {
 		own := p.endpoint.Host
 		if short, err := target.Host(p.endpoint.Scheme, own); err == nil {
-			own = short // without the scheme's own port, as web.Follow gives it
+			own = short // without the scheme's default port, as web.Follow returns it
 		}
 		return u.Scheme == p.endpoint.Scheme && (host == own || strings.HasSuffix(host, "."+own))
 	}
@@ -102,7 +102,8 @@ func (p place) owns(u *url.URL) bool {
 	return u.Scheme == "https" && amazon
 }
 
-// isSigned reports whether a URL has a signature in its query, beside which there must be no other.
+// isSigned reports whether a URL has a signature in its query, in addition to which there must be
+// no other.
 func isSigned(u *url.URL) bool {
 	query := u.Query()
 	return query.Has("X-Amz-Signature") || query.Has("Signature") || query.Has("X-Goog-Signature")

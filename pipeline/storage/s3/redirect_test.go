@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// node is a service, or a part of one, that keeps what it was asked.
+// node is a service, or one of its nodes, and records the requests.
 type node struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -43,7 +43,7 @@ func (n *node) signed() (list []bool) {
 	return list
 }
 
-// stores answers for one object of 9 bytes, and for a listing of it.
+// stores serves one object of 9 bytes, and a listing of it.
 func stores(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Has("list-type") {
 		shelf{"x.tar"}.ServeHTTP(w, r)
@@ -53,8 +53,8 @@ func stores(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC), strings.NewReader("012345678"))
 }
 
-// A node of the service that another one redirects to is asked for objects and listings alike. It gets a
-// signature only if it is the service's own host, and with it the range and the version.
+// Redirects to another node of the service are followed for objects and listings alike. The node
+// gets a signature only if it is the service's own host, and always the range and the version.
 func TestRedirectsToAnotherNodeAreFollowed(t *testing.T) {
 	alone(t)
 	t.Setenv("AWS_SESSION_TOKEN", "hunter3")
@@ -122,7 +122,7 @@ func TestRedirectsEnd(t *testing.T) {
 	}
 }
 
-// Amazon's hosts are Amazon's wherever a bucket is; others below amazonaws.com are anybody's.
+// Amazon's hosts are Amazon's wherever a bucket is; others below amazonaws.com may be anyone's.
 func TestWhoseHostARedirectLeadsTo(t *testing.T) {
 	for _, c := range []struct {
 		endpoint, to string
@@ -152,7 +152,8 @@ func TestWhoseHostARedirectLeadsTo(t *testing.T) {
 	}
 }
 
-// The bucket of another region is asked for there, as the service says, and no redirect is followed.
+// If a bucket is in another region, requests go there, as the service advises, and the redirect is
+// not followed.
 func TestARedirectOfAmazonToAnotherRegionIsNotFollowed(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Host, "eu-west-1") {
@@ -176,7 +177,8 @@ func TestARedirectOfAmazonToAnotherRegionIsNotFollowed(t *testing.T) {
 	require.Equal(t, []string{"HEAD bucket.s3.us-east-1.amazonaws.com/x.tar", "GET bucket.s3.eu-west-1.amazonaws.com/x.tar"}, s.requests())
 }
 
-// What a host that the service redirects to refuses is not put down to the credentials, which it was not sent.
+// If a host that the service redirects to rejects a request, the error does not blame the
+// credentials, which were not sent to it.
 func TestARefusalByAnotherHostNamesIt(t *testing.T) {
 	alone(t)
 	for query, want := range map[string]struct{ code, advice string }{

@@ -7,9 +7,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// judge says what an answer means for the credentials that it was asked with. Those that the service
-// has looked at and found good are remembered as such. asked is the request, which a redirect may have led
-// to another host.
+// judge sets what an answer means for the credentials of its request. Credentials that the service
+// has accepted are marked as such. asked is the request, which a redirect may have led to another
+// host.
 func (s *Source) judge(a *remote.Answer, asked *http.Request) {
 	switch a.Status {
 	case http.StatusOK, http.StatusPartialContent:
@@ -27,7 +27,7 @@ func (s *Source) judge(a *remote.Answer, asked *http.Request) {
 		style = "; if the service takes buckets in its host's name only, give --addressing virtual"
 	}
 	switch {
-	case a.Code == "SecondLevelDomainForbidden", a.Code == "PathStyleDomainForbidden", a.Code == "InvalidPathAccess": // Alibaba's, Tencent's, Volcano's
+	case a.Code == "SecondLevelDomainForbidden", a.Code == "PathStyleDomainForbidden", a.Code == "InvalidPathAccess": // of Alibaba, Tencent, Volcano
 		a.Advice = "the service takes buckets in its host's name only: give --addressing virtual"
 		return
 	case s.options.Anonymous:
@@ -64,7 +64,7 @@ func (s *Source) judge(a *remote.Answer, asked *http.Request) {
 	}
 }
 
-// advise is what to do about a refusal, "" where nothing is known of it.
+// advise returns advice about a rejected request, or "".
 func advise(code string, from *origin, status int) string {
 	place := "credentials of " + from.name
 	switch code {
@@ -88,7 +88,7 @@ func advise(code string, from *origin, status int) string {
 	return ""
 }
 
-// failure is what an answer that is not what was asked for is told as.
+// failure returns the error for an answer that is not the requested one.
 func failure(a remote.Answer) *remote.StatusError {
 	return &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter, Advice: a.Advice, Renewal: a.Renewal}
 }

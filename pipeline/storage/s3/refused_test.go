@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// A refusal is told with what it is about: the secret, the key id, the token, or what they may do; and where
-// that was set.
+// The error for a rejected request names the cause: the secret, the key ID, the token, or their
+// permissions; and where that was set.
 func TestARefusalNamesTheSettingThatItIsAbout(t *testing.T) {
 	code := ""
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {

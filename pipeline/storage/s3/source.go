@@ -18,38 +18,38 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
-// aPage is what is said of a web page in the place of something.
+// aPage is the error if a web page is returned instead of something else.
 const aPage = "a web page (text/html) came, and no %s: look at --endpoint, and at proxies and logins before the service"
 
 const userAgent = "lsiofs"
 
-// Options are settings of a Source. What is not given comes from the environment and
-// from the profile, as for Amazon's own programs.
+// Options are the settings of a Source. Missing ones come from the environment and from the
+// profile, as for Amazon's own programs.
 type Options struct {
 	Region        string
-	Endpoint      string // a service of one's own, where the target names none: https://HOST
+	Endpoint      string // a service other than Amazon, if the target names none: https://HOST
 	Addressing    string // where requests name the bucket: path, virtual (in the host), or auto and ""
 	Anonymous     bool   // requests are not signed
 	RequesterPays bool
-	// Credentials are those of all sources that share it; nil: the source has its own.
+	// Credentials is shared by several sources; nil: the source has its own.
 	Credentials *Credentials
-	// Await has Open fail, in a way that may pass, while the file of a profile that may name the bucket's
-	// region and service is not written yet.
+	// Await makes Open fail with a temporary error while the profile file that may name the
+	// bucket's region and service is not written yet.
 	Await bool
-	// Transport makes the requests. It is the caller's, who closes it after the source.
+	// Transport makes the requests. The caller owns it, and closes it after the source.
 	Transport http.RoundTripper
 }
 
 // Source is a folder of a bucket.
 type Source struct {
 	options Options
-	prefix  string // of keys: "" or with a slash at its end
+	prefix  string // of keys: "" or ending in a slash
 	keys    *keys
-	own     *Credentials // nil: they are shared
+	own     *Credentials // nil: shared
 
 	mu   sync.Mutex
 	at   place
-	said string // the region that the service told last, where it is another one
+	said string // the region that the service named last, if it is another one
 }
 
 var (
@@ -57,9 +57,9 @@ var (
 	_ remote.Summer = (*Source)(nil)
 )
 
-// Open makes the source of a target: of its folder, or, where the target is one object,
-// of the folder that this lies in, with its name there. It makes a request only where
-// the target may be either.
+// Open returns the source for a target: for its folder, or, if the target is one object, for the
+// folder that contains it, with its name there. It makes a request only if the target may be
+// either.
 func Open(ctx context.Context, t target.Bucket, o Options) (s *Source, object string, err error) {
 	if o.Credentials == nil {
 		if o.Credentials, err = NewCredentials(findTimeout); err != nil {
@@ -87,7 +87,7 @@ func Open(ctx context.Context, t target.Bucket, o Options) (s *Source, object st
 		if err == nil && (l.SizeBytes > 0 || !s.holds(ctx, base+"/")) {
 			return s, base, nil
 		}
-		if err == nil { // what is empty marks the folder, as some tools do
+		if err == nil { // an empty object marks the folder, as some tools write it
 			err = fs.ErrNotExist
 		}
 		_ = s.Close()
@@ -99,15 +99,15 @@ func Open(ctx context.Context, t target.Bucket, o Options) (s *Source, object st
 	return s, "", err
 }
 
-// holds reports whether there are objects below a folder. One that can't be listed has none.
+// holds reports whether there are objects below a folder. It returns false if it can't be listed.
 func (s *Source) holds(ctx context.Context, folder string) bool {
 	p, err := s.page(ctx, s.prefix+folder, "", "", "")
 	return err == nil && (p.next != "" || slices.ContainsFunc(p.Contents, func(o found) bool { return !strings.HasSuffix(o.Key, "/") }))
 }
 
-// perhapsFolder says whether a target of which no object could be seen is to be listed as a
-// folder. Without the right to list, what is not there is forbidden. What is wrong with a
-// request (400) the answer to a HEAD, which has no body, does not say, and that to a
+// perhapsFolder reports whether a target that could not be described as an object should be listed
+// as a folder. Without the permission to list, missing objects are forbidden (403). The answer to a
+// HEAD has no body, so it does not state what is wrong with a request (400), but the answer to a
 // listing does.
 func perhapsFolder(err error) bool {
 	if errors.Is(err, fs.ErrNotExist) {
@@ -117,7 +117,7 @@ func perhapsFolder(err error) bool {
 	return ok && (status.Status == http.StatusForbidden || status.Status == http.StatusBadRequest)
 }
 
-// codeElsewhere is what S3 says where a bucket is in another region.
+// codeElsewhere is S3's code if a bucket is in another region.
 const codeElsewhere = "PermanentRedirect"
 
 func elsewhere(err error) bool {
@@ -131,12 +131,12 @@ func newSource(ctx context.Context, folder target.Bucket, o Options) (*Source, e
 		return nil, err
 	}
 	keys := o.Credentials.of(p, o.Transport)
-	if p.awaited && o.Await && !o.Anonymous { // the profile may say where the bucket is, too
+	if p.awaited && o.Await && !o.Anonymous { // the profile may also name the bucket's location
 		_, err = keys.get(ctx)
 		if _, coming := errors.AsType[*comingError](err); coming || err != nil && ctx.Err() != nil {
 			return nil, err
 		}
-		if p, err = readProfile(); err != nil { // what else is wrong with keys is of the first request
+		if p, err = readProfile(); err != nil { // other errors with keys are reported by the first request
 			return nil, err
 		}
 	}
@@ -151,10 +151,11 @@ func newSource(ctx context.Context, folder target.Bucket, o Options) (*Source, e
 	return s, nil
 }
 
-// Name is s3://BUCKET/FOLDER at Amazon, s3+https://HOST/BUCKET/FOLDER elsewhere. It is a name of a target.
+// Name returns s3://BUCKET/FOLDER for Amazon, s3+https://HOST/BUCKET/FOLDER for other services. It
+// can be used as a target.
 func (s *Source) Name() string { return s.where().name(s.prefix) }
 
-// Close ends what looks for credentials of its own. The transport is the caller's.
+// Close ends the source's own search for credentials. The transport belongs to the caller.
 func (s *Source) Close() error {
 	if s.own != nil {
 		s.own.Close()
@@ -162,8 +163,8 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// Refresh has credentials looked for anew, and goes to the region that the service has
-// named, unless another one was demanded.
+// Refresh makes the next request look for new credentials, and switches to the region that the
+// service has named, unless the user has set one.
 func (s *Source) Refresh(context.Context, string) {
 	s.keys.expire()
 	s.mu.Lock()
@@ -180,7 +181,7 @@ func (s *Source) where() place {
 	return s.at
 }
 
-// placed is where the bucket is, which is asked for once where nobody has said it.
+// placed returns where the bucket is. If no setting has its region, Amazon is asked once.
 func (s *Source) placed(ctx context.Context) (place, error) {
 	at := s.where()
 	if at.region != "" {
@@ -196,13 +197,13 @@ func (s *Source) placed(ctx context.Context) (place, error) {
 	return s.at, nil
 }
 
-// nothing is the SHA-256 of no body.
+// nothing is the SHA-256 of an empty body.
 var nothing = func() string {
 	sum := sha256.Sum256(nil)
 	return hex.EncodeToString(sum[:])
 }()
 
-// ask makes one request, for an object or, with no key, for the bucket.
+// ask makes one request, for an object or, if key is "", for the bucket.
 func (s *Source) ask(ctx context.Context, method, key string, query url.Values, header http.Header) (*http.Response, error) {
 	at, err := s.placed(ctx)
 	if err != nil {
@@ -228,8 +229,9 @@ func (s *Source) ask(ctx context.Context, method, key string, query url.Values, 
 	return resp, nil
 }
 
-// tidy makes a header what S3's is, where services differ: ETags have quotes, and
-// aws-chunked, which is how an object was sent once, says nothing of what is stored.
+// tidy makes an answer's header like S3's, where services differ: ETags have quotes, and
+// aws-chunked, which is how an object was uploaded, is removed, because it does not describe what
+// is stored.
 func tidy(h http.Header) {
 	if etag := h.Get("ETag"); etag != "" {
 		h.Set("ETag", quoted(etag))
@@ -245,13 +247,13 @@ func tidy(h http.Header) {
 }
 
 func quoted(etag string) string {
-	if strings.ContainsAny(etag, "\"/") { // has quotes, or is a weak one
+	if strings.ContainsAny(etag, "\"/") { // has quotes, or is weak
 		return etag
 	}
 	return `"` + etag + `"`
 }
 
-// Head asks for an object's size and version.
+// Head requests an object's size and version.
 func (s *Source) Head(ctx context.Context, path string) (remote.Listed, error) {
 	l, _, err := s.head(ctx, path, http.Header{})
 	return l, err
@@ -277,14 +279,14 @@ func (s *Source) head(ctx context.Context, path string, header http.Header) (rem
 	return l, resp.Header, err
 }
 
-// describe is what an answer to HEAD says of an object.
+// describe returns the object that an answer to HEAD describes.
 func (s *Source) describe(path string, resp *http.Response) (remote.Listed, error) {
 	a := remote.AnswerOf(resp, "")
 	s.judge(&a, resp.Request)
 	if a.Status != http.StatusOK {
 		refused := failure(a)
 		if at, region := s.where(), resp.Header.Get(regionHeader); at.endpoint == nil && region != "" && region != at.region && (a.Status/100 == 3 || a.Status == http.StatusBadRequest) {
-			refused.Code = codeElsewhere // an answer to HEAD has no body that could say so
+			refused.Code = codeElsewhere // an answer to HEAD has no body with a code
 		}
 		return remote.Listed{}, refused
 	}
@@ -304,7 +306,7 @@ func (s *Source) describe(path string, resp *http.Response) (remote.Listed, erro
 	return l, nil
 }
 
-// Open asks for a range by GET, with If-Match.
+// Open requests a range by GET, with If-Match.
 func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off, n int64) (remote.Answer, error) {
 	if off < 0 || n == 0 {
 		return remote.Answer{}, remote.Refuse("there is no range of %d bytes at %d", n, off)
@@ -323,13 +325,13 @@ func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off,
 	a := remote.AnswerOf(resp, v)
 	a.ReadCode(resp.Header)
 	s.judge(&a, resp.Request)
-	if remote.IsPage(resp.Header) && (a.Validator == "" || a.Validator != v) { // an object may be stored as such
+	if remote.IsPage(resp.Header) && (a.Validator == "" || a.Validator != v) { // an object may be stored with that type
 		a.Page = fmt.Sprintf(aPage, "object")
 	}
 	return a, nil
 }
 
-// key is a path's in the bucket.
+// key returns the bucket's key for a path.
 func (s *Source) key(path string) (string, error) {
 	key := s.prefix + path
 	if !utf8.ValidString(key) {

@@ -29,7 +29,7 @@ func TestRequestsAreSignedAndAskForTheirVersion(t *testing.T) {
 	})
 	t.Setenv("AWS_SESSION_TOKEN", "hunter3")
 	src := s.open(t, "s3://bucket/a b", Options{Region: "eu-west-1", RequesterPays: true})
-	// The target may be an object, which is asked for first.
+	// The target may be an object, so that is requested first.
 	require.Equal(t, []string{"HEAD bucket.s3.eu-west-1.amazonaws.com/a%20b"}, s.requests())
 	a, err := src.Open(t.Context(), "x+y%.tar", `"v1"`, 5, 4)
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func TestATargetIsAnObjectOrAFolder(t *testing.T) {
 	}
 }
 
-// TestAnEmptyObjectMarksTheFolderOfItsName, but where there is nothing in that.
+// Unless the folder is empty.
 func TestAnEmptyObjectMarksTheFolderOfItsName(t *testing.T) {
 	for object, keys := range map[string]shelf{"": {"a/t", "a/t/", "a/t/x.tar"}, "t": {"a/t", "a/t/", "a/tx.tar"}} {
 		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -115,7 +115,7 @@ func TestAnEmptyObjectMarksTheFolderOfItsName(t *testing.T) {
 	}
 }
 
-// TestAWebPageIsNoObject, unless it is what was listed: objects may be stored with any type.
+// Unless it is what was listed: objects may be stored with any type.
 func TestAWebPageIsNoObject(t *testing.T) {
 	tag := ""
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -187,7 +187,7 @@ func TestBucketsAreFoundByRegionAndEndpoint(t *testing.T) {
 	require.ErrorContains(t, err, "S3 Express")
 }
 
-// TestTheRegionIsAskedForWhereNobodySaysIt: once, without credentials.
+// Once, and without credentials.
 func TestTheRegionIsAskedForWhereNobodySaysIt(t *testing.T) {
 	status := 403
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -214,7 +214,7 @@ func TestTheRegionIsAskedForWhereNobodySaysIt(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// TestAnotherRegionIsGoneToWhenItIsTold, unless the user demands one.
+// Unless the user has set a region.
 func TestAnotherRegionIsGoneToWhenItIsTold(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Host, "eu-north-1") {
@@ -242,7 +242,7 @@ func TestAnotherRegionIsGoneToWhenItIsTold(t *testing.T) {
 	}
 }
 
-// HEAD is answered without a body: an object that is named is found all the same.
+// HEAD is answered without a body: an object that is a target is found anyway.
 func TestTheRegionIsGoneToWhenAnObjectIsLookedFor(t *testing.T) {
 	for _, status := range []int{301, 400} {
 		s := serve(t, func(w http.ResponseWriter, r *http.Request) {

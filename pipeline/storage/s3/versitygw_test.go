@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// gateway is a real server of S3, and the directory of its bucket.
+// gateway starts a real S3 server, and returns its endpoint and the directory of its bucket.
 func gateway(t *testing.T) (endpoint, dir string) {
 	alone(t)
 	t.Setenv("AWS_ACCESS_KEY_ID", servers.AccessKey)
@@ -96,8 +96,8 @@ func TestARealServerGivesRangesOfAVersion(t *testing.T) {
 	require.Equal(t, 412, a.Status, "another version is not mixed in")
 }
 
-// TestAFileWithoutAnETagIsReadByItsDate: versitygw serves those that were put into its
-// directory, and compares their times to the nanosecond.
+// versitygw serves files that were put into its directory, and compares their times to the
+// nanosecond.
 func TestAFileWithoutAnETagIsReadByItsDate(t *testing.T) {
 	endpoint, dir := gateway(t)
 	put(t, dir, "x.tar", "0123456789")
@@ -148,7 +148,7 @@ func TestARealServerTellsWhoMayNotRead(t *testing.T) {
 	require.ErrorContains(t, err, "404 Not Found (NoSuchBucket)")
 }
 
-// TestARealServerListsAndServesOddKeys, over several pages.
+// The listing has several pages.
 func TestARealServerListsAndServesOddKeys(t *testing.T) {
 	endpoint, dir := gateway(t)
 	odd := []string{
@@ -176,7 +176,7 @@ func TestARealServerListsAndServesOddKeys(t *testing.T) {
 		require.Equal(t, "of "+name, body(t, a))
 		require.Equal(t, 206, a.Status, name)
 	}
-	// The bucket itself, and a place in it that has nothing.
+	// The bucket itself, and a folder without objects.
 	all := listed(t, openAt(t, "s3://bucket", Options{Endpoint: endpoint}))
 	require.Len(t, all, len(want)+1)
 	require.True(t, slices.ContainsFunc(all, func(path string) bool { return strings.HasPrefix(path, "t/s/") }))
