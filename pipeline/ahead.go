@@ -9,30 +9,28 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// ahead computes the next epoch's layout while this one is read, so that going
-// on to it costs a look-up. It is one goroutine that works for a while and rests
-// for longer, so that readers never wait for it; of several sets that were begun
-// it takes the latest.
+// ahead computes the layout of the next epoch while the current one is read, so that starting the
+// next epoch costs only a look-up. It is one goroutine that works briefly and rests for longer, so
+// that readers never wait for it. If several sets were begun meanwhile, it takes the latest.
 type ahead struct {
 	pace    pace
 	compute func(n nextEpoch, goOn func() bool) error
 	log     *slog.Logger
 
-	wanted chan nextEpoch // of capacity 1
+	wanted chan nextEpoch // capacity 1
 	stop   chan struct{}
 	once   sync.Once
 	work   sync.WaitGroup
 }
 
-// pace says how long it waits before it begins, and how long it works and rests
-// in turn.
+// pace is how long to wait before starting, and how long to work and rest in turn.
 type pace struct{ wait, work, rest time.Duration }
 
-// defaultPace takes a fifth of one core: some 150 ns a record, 15 s for 10⁸. The
-// readers' first bytes come before.
+// defaultPace uses a fifth of one core: about 150 ns a record, or 15 s for 10⁸ records. It waits
+// first so that readers get their first bytes sooner.
 var defaultPace = pace{wait: time.Second, work: time.Millisecond, rest: 4 * time.Millisecond}
 
-// nextEpoch is what is computed: a whole epoch, dealt as the one before it.
+// nextEpoch is what to compute: a whole epoch, assigned to workers like the one before it.
 type nextEpoch struct {
 	epoch uint64
 	deal  spec.Deal
@@ -44,8 +42,7 @@ func newAhead(p pace, log *slog.Logger, compute func(n nextEpoch, goOn func() bo
 	return a
 }
 
-// begun is told that an epoch is being read. It does not block. After close it
-// does nothing.
+// begun reports that an epoch is being read. It does not block. After close it does nothing.
 func (a *ahead) begun(epoch uint64, deal spec.Deal) {
 	if epoch == math.MaxUint64 {
 		return
@@ -58,7 +55,7 @@ func (a *ahead) begun(epoch uint64, deal spec.Deal) {
 		default:
 		}
 		select {
-		case <-a.wanted: // an earlier one that has not been begun
+		case <-a.wanted: // an earlier one that was not started
 		default:
 		}
 	}
@@ -80,7 +77,7 @@ func (a *ahead) run() {
 	}
 }
 
-// goOn gives the function that keeps the pace; it says no once a is closed.
+// goOn returns the function that keeps the pace. It returns false once a is closed.
 func (a *ahead) goOn() func() bool {
 	began := time.Now()
 	return func() bool {
@@ -95,7 +92,7 @@ func (a *ahead) goOn() func() bool {
 	}
 }
 
-// sleep waits; no means that a was closed.
+// sleep waits for d. It returns false if a was closed.
 func (a *ahead) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -107,7 +104,7 @@ func (a *ahead) sleep(d time.Duration) bool {
 	}
 }
 
-// close stops what is being computed and waits for it. It is idempotent.
+// close stops the computation in progress and waits for it to end. It is idempotent.
 func (a *ahead) close() {
 	a.once.Do(func() { close(a.stop) })
 	a.work.Wait()

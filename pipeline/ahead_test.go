@@ -81,7 +81,7 @@ func TestOfSeveralEpochsTheLatestIsComputed(t *testing.T) {
 	for epoch := range uint64(9) {
 		a.begun(epoch, spec.Deal{})
 	}
-	a.begun(math.MaxUint64, spec.Deal{}) // has none behind it
+	a.begun(math.MaxUint64, spec.Deal{}) // no epoch follows it
 	close(held)
 	<-last
 	a.close()

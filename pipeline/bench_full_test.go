@@ -10,10 +10,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// BenchmarkFullShuffle reads 1 GiB of uncompressed lines of 12.5 KB in a full
-// shuffle, from the disk, in much less memory: what gather is for. Scan, which
-// then reads a piece for each record, is given a part of it. TMPDIR says where
-// the shards lie.
+// BenchmarkFullShuffle reads 1 GiB of uncompressed lines of 12.5 KB in a full shuffle, from the
+// disk, in much less memory: the case that gather is for. Scan, which then reads a piece for each
+// record, gets only a part of it. The shards are in TMPDIR.
 func BenchmarkFullShuffle(b *testing.B) {
 	dir := b.TempDir()
 	total := writeShards(b, dir, 12_500, 1<<30)

@@ -15,10 +15,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// BenchmarkEpoch reads whole epochs of uncompressed lines in the default order,
-// 1 MiB at a time, as a mount would but without FUSE. The shards are in the page
-// cache; each epoch is another one, the first of a dataset that was just opened
-// is "first", and all of them in memory is "again".
+// BenchmarkEpoch reads whole epochs of uncompressed lines in the default order, 1 MiB at a time, as
+// a mount would but without FUSE. The shards are in the page cache. Each iteration reads another
+// epoch: in "first" the first one of a dataset that was just opened, in "again" with everything in
+// memory.
 func BenchmarkEpoch(b *testing.B) {
 	for _, size := range []int{1200, 12_500, 200_000} {
 		dir := b.TempDir()

@@ -5,15 +5,14 @@ import (
 	"sync"
 )
 
-// cache remembers the values that were asked for last, a bounded number. A
-// value that is being made is waited for by those who ask for the same key; the
-// others go on.
+// cache is a bounded LRU cache. While a value is being made, callers that ask for the same key wait
+// for it; callers with other keys don't.
 type cache[K comparable, V any] struct {
 	most int
 
 	mu      sync.Mutex
 	entries map[K]*list.Element
-	recent  *list.List // of *remembered[K, V], the latest in front
+	recent  *list.List // of *remembered[K, V], most recent first
 }
 
 type remembered[K comparable, V any] struct {
@@ -27,8 +26,7 @@ func newCache[K comparable, V any](most int) *cache[K, V] {
 	return &cache[K, V]{most: most, entries: make(map[K]*list.Element), recent: list.New()}
 }
 
-// get returns the value of key, made by fill where it is not remembered. An
-// error is not remembered.
+// get returns the value of key, calling fill if it is not cached. Errors are not cached.
 func (c *cache[K, V]) get(key K, fill func() (V, error)) (V, error) {
 	c.mu.Lock()
 	e := c.entries[key]

@@ -14,25 +14,25 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
-// A disk cache is opened before the dataset is listed, since the index pass reads through it
-// already, and gets its size once the dataset is known:
+// The disk cache is opened before the dataset is listed, because the index pass already reads
+// through it. It gets its size once the dataset is known:
 //
 //	openCache ──► List, index pass ──► fitCache ──► records
-//	half of what is free at most       room for the dataset; what is to be filled
+//	at most half of the free space     room for the dataset; what to fill
 
 const (
-	// leastCacheBytes is the smallest cache that is made unasked: below that it holds hardly
-	// more than what is on its way.
+	// leastCacheBytes is the smallest cache that is created by default. A smaller one holds little
+	// more than the reads in flight.
 	leastCacheBytes = 256 << 20
-	// A cache's buffers are a part of --memory, within these bounds: what is asked for in one
-	// piece, and 128 chunks of 337 KB.
+	// A cache's buffers are a part of --memory, within these bounds: the largest single request,
+	// and 128 chunks of 337 KB.
 	cacheMemoryPart  = 16
 	leastCacheBuffer = 8 << 20
 	mostCacheBuffer  = 64 << 20
 )
 
-// cacheOver lays a disk cache over a storage. Where there can't be one, that is an error if
-// the user has asked for it; else it is said in the log, and the storage itself is given.
+// cacheOver wraps a storage with a disk cache. If no cache can be opened, it returns an error if
+// the user asked for one; otherwise it logs a warning and returns the storage itself.
 func (m *mount) cacheOver(below storage.Storage, identify func(storage.Object) (cached.Identity, bool)) (storage.Storage, error) {
 	if m.spec.Cache.Off {
 		return below, nil
@@ -61,7 +61,7 @@ func (m *mount) openCache(below storage.Storage, identify func(storage.Object) (
 	case place.Network && c.Dir == "":
 		return fmt.Errorf("cache directory %s: it is on a network file system or on FUSE: name one on a disk of this machine with --cache-dir", dir)
 	}
-	place.DatasetBytes = math.MaxInt64 / 4 // until it is known
+	place.DatasetBytes = math.MaxInt64 / 4 // until the dataset's size is known
 	bound := cacheSize(c).Bound(place)
 	if bound < leastCacheBytes && !sized(c) {
 		return fmt.Errorf("cache directory %s: half of what is free there is %s, which is too little: name another one with --cache-dir, or a size with --cache-size",
@@ -82,8 +82,8 @@ func (m *mount) openCache(below storage.Storage, identify func(storage.Object) (
 	return nil
 }
 
-// CacheDirectory is where what was read is kept: dir, absolute, or where that is "" lsiofs/data
-// in the user's cache directory.
+// CacheDirectory returns the absolute path of the disk cache: dir, or lsiofs/data in the user's
+// cache directory if dir is "".
 func CacheDirectory(dir string) (string, error) {
 	if dir == "" {
 		user, err := os.UserCacheDir()
@@ -103,10 +103,10 @@ func cacheSize(c *spec.Cache) cached.Size {
 	return cached.Size{Off: c.Off, Bytes: c.SizeBytes, Percent: c.SizePercent}
 }
 
-// sized says whether the user has said how large a cache is to be.
+// sized reports whether the user gave a size for the cache.
 func sized(c *spec.Cache) bool { return c.SizeBytes > 0 || c.SizePercent > 0 }
 
-// objectIdentity names the bytes of an object at a service, fileIdentity those of a file.
+// objectIdentity identifies the bytes of an object at a service, fileIdentity those of a file.
 func (m *mount) objectIdentity(o storage.Object) (cached.Identity, bool) {
 	url, validator, ok := m.service.Identity(o)
 	return cached.Identity{URL: url, Validator: string(validator)}, ok
@@ -120,8 +120,8 @@ func (m *mount) fileIdentity(o storage.Object) (cached.Identity, bool) {
 	}, v.ModTimeNanos != 0
 }
 
-// fitCache gives the cache its size, now that the dataset is known, and says what is to be
-// filled. How much of it passes through is the fetcher's to say.
+// fitCache sizes the cache, now that the dataset is known, and selects what to fill. The fetcher
+// decides how much of the cache is for data that is only passing through.
 func (g *generation) fitCache() error {
 	s := &g.spec
 	m := g.mount
@@ -136,7 +136,7 @@ func (g *generation) fitCache() error {
 	}
 	n := g.catalog.Records()
 	if g.sampled() {
-		n = g.records() // what lies between them is brought with them
+		n = g.records() // what lies between the sampled records is fetched with them
 	}
 	if n > 0 {
 		open := strategy.Sizes{Order: s.Order, Held: strategy.Held{Records: n, Pieces: g.chunks(), Bytes: p.DatasetBytes}}
@@ -150,7 +150,7 @@ func (g *generation) fitCache() error {
 	return nil
 }
 
-// objects are the dataset's, in its order.
+// objects returns the dataset's objects in dataset order.
 func (g *generation) objects() []storage.Object {
 	all := make([]storage.Object, g.catalog.Shards())
 	for i := range all {

@@ -20,9 +20,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// cachedSpec is for the dataset at the server, with a cache in a directory of its own, which
-// has room for all of it however full the disk is. Requests are made once, however slow the
-// machine is, so that they can be counted.
+// cachedSpec is for the dataset at the server, with a cache in a directory of its own that has room
+// for all of it, however full the disk is. Requests are made once, however slow the machine is, so
+// that they can be counted.
 func cachedSpec(t *testing.T, w served) spec.Spec {
 	s := testSpec(t, w.url)
 	s.Cache = spec.Cache{Dir: filepath.Join(t.TempDir(), "cache"), SizeBytes: 1 << 30, ReserveBytes: 0, Fill: spec.FillOff}
@@ -30,7 +30,7 @@ func cachedSpec(t *testing.T, w served) spec.Spec {
 	return s
 }
 
-// bodies is how many answers with bytes of objects the server has given.
+// bodies counts the responses with bytes of objects that the server has sent.
 func (w served) bodies() (n int) {
 	for _, r := range w.server.Log() {
 		if r.Method == "GET" {
@@ -48,8 +48,8 @@ func openClosing(t *testing.T, s spec.Spec) *Dataset {
 	return d
 }
 
-// What was read once comes from the disk the next time, whatever the order: also after the
-// dataset was closed, and without the server being asked for a byte.
+// What was read once is read from the disk the next time, in any order, even after the dataset was
+// closed, without requesting a byte from the server.
 func TestWhatWasReadOfAServerIsReadFromTheCache(t *testing.T) {
 	for name, shape := range map[string]synthetic.Shape{
 		"tar":       {Format: "tar", RecordBytes: 4096},
@@ -84,8 +84,8 @@ func TestWhatWasReadOfAServerIsReadFromTheCache(t *testing.T) {
 	}
 }
 
-// wholeInTheCache opens a dataset at a server that is all in the cache, with far less memory
-// than it has; want are its files' sums.
+// wholeInTheCache opens a dataset at a server that is entirely in the cache, with far less memory
+// than its size; want are the sums of its files.
 func wholeInTheCache(t *testing.T) (d *Dataset, s spec.Spec, want []string) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 300)
 	local := testSpec(t, w.dir)
@@ -96,8 +96,7 @@ func wholeInTheCache(t *testing.T) (d *Dataset, s spec.Spec, want []string) {
 	return d, s, sums(t, open(t, local), local, nil)
 }
 
-// What is all in the cache is read like files of a disk: mapped, where the page cache holds
-// it.
+// What is entirely in the cache is read like files on a disk: mapped, if it is in the page cache.
 func TestObjectsThatAreWholeInTheCacheAreMapped(t *testing.T) {
 	d, s, want := wholeInTheCache(t)
 	require.Eventually(t, func() bool {
@@ -106,8 +105,8 @@ func TestObjectsThatAreWholeInTheCacheAreMapped(t *testing.T) {
 	}, 5*time.Minute, 10*time.Millisecond)
 }
 
-// Whoever writes to the files of a cache, or frees their pages, while they are read and
-// mapped: the bytes are right, and no reader is told of anything.
+// If another program writes to the files of a cache, or frees their pages, while they are read and
+// mapped, the bytes stay correct and no reader gets an error.
 func TestFilesOfTheCacheThatAreWrittenToGiveNoWrongBytes(t *testing.T) {
 	d, s, want := wholeInTheCache(t)
 	files, err := filepath.Glob(filepath.Join(s.Cache.Dir, "v1", "*", "*.data"))
@@ -149,7 +148,7 @@ func TestFilesOfTheCacheThatAreWrittenToGiveNoWrongBytes(t *testing.T) {
 	require.Zero(t, d.Status().Fetch.Errors)
 }
 
-// The index pass of a dataset that is in the cache asks the server for nothing but names.
+// The index pass of a dataset that is in the cache requests nothing but names from the server.
 func TestAnIndexIsBuiltFromTheCache(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
 	s := cachedSpec(t, w)
@@ -163,8 +162,8 @@ func TestAnIndexIsBuiltFromTheCache(t *testing.T) {
 	require.Equal(t, before, w.bodies())
 }
 
-// The index pass is one request a shard through the cache, too. It leaves all that it read
-// there, so that the next one, with an index directory of its own, asks for no bytes.
+// The index pass makes one request per shard through the cache, too. It leaves all that it read
+// there, so that the next pass, with its own index directory, requests no bytes.
 func TestTheIndexPassFillsTheCache(t *testing.T) {
 	for name, shape := range map[string]synthetic.Shape{
 		"tar":       {Format: "tar", RecordBytes: 40_000},
@@ -181,7 +180,7 @@ func TestTheIndexPassFillsTheCache(t *testing.T) {
 			require.NoError(t, d.Close())
 			most := servedShards
 			if name == "tar" {
-				most += 2 // those that are opened to see whether they hold games
+				most += 2 // those opened to check whether they hold games
 			}
 			require.LessOrEqual(t, w.bodies(), most)
 			before := w.bodies()
@@ -192,7 +191,7 @@ func TestTheIndexPassFillsTheCache(t *testing.T) {
 	}
 }
 
-// Verifying looks at what the server has, not at what was kept of it.
+// Verifying reads from the server, not from the cache.
 func TestVerifyingPassesByTheCache(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tfrecord"}, 60)
 	s := cachedSpec(t, w)
@@ -222,7 +221,7 @@ func TestAnObjectThatIsOverwrittenIsFetchedAnew(t *testing.T) {
 	require.Equal(t, sums(t, open(t, local), local, nil), sums(t, open(t, s), s, nil))
 }
 
-// Where there are no versions, nothing is kept: it could not be told from what follows.
+// Objects without versions are not cached: they could not be told from later ones.
 func TestObjectsWithoutVersionsAreNotKept(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
 	for _, name := range w.names {
@@ -237,8 +236,7 @@ func TestObjectsWithoutVersionsAreNotKept(t *testing.T) {
 	require.ErrorIs(t, d.Warm(t.Context(), func(int64, int64) {}), cached.ErrNotFilled)
 }
 
-// A fill begins when something is read, and not before: who only looks at a mount pays for
-// nothing.
+// A fill begins with the first read, not before: a mount that is only looked at costs nothing.
 func TestTheFillBeginsWithTheFirstRead(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 40 << 10}, 60)
 	s := cachedSpec(t, w)
@@ -256,8 +254,8 @@ func TestTheFillBeginsWithTheFirstRead(t *testing.T) {
 	require.Eventually(t, func() bool { return d.Status().Cache.Fill == 1 }, time.Minute, time.Millisecond)
 }
 
-// A directory that can't be used is an error for those who asked for a cache, in words; for
-// others it is a warning, and the dataset is read without one.
+// If the user asked for a cache, a directory that can't be used is an error that explains why;
+// otherwise it is a warning, and the dataset is read without a cache.
 func TestDirectoriesThatNoCacheCanBeIn(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)
 	local := testSpec(t, w.dir)
@@ -322,7 +320,7 @@ func anothersCache(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "CACHEDIR.TAG"), []byte("Signature: 8a477f597d28d172789f06886806bc55\n# borg\n"), 0o600)
 }
 
-// A cache that goes wrong under a dataset changes no byte, and no read fails.
+// If a cache fails while a dataset is read, no byte changes and no read fails.
 func TestNothingThatBefallsTheCacheIsAReaders(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 20 << 10}, 60)
 	local := testSpec(t, w.dir)
@@ -379,7 +377,7 @@ func TestNothingThatBefallsTheCacheIsAReaders(t *testing.T) {
 	}
 }
 
-// A disk that is too small is used as far as it goes.
+// A disk that is too small is used as far as possible.
 func TestADiskThatIsTooSmall(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m,mode=0700"); err != nil {
@@ -404,7 +402,7 @@ func TestADiskThatIsTooSmall(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// A network file system is cached only for those who ask for that, and a disk never.
+// A network file system is cached only if the user asks for it, and a disk never.
 func TestOnlyNetworkFileSystemsAreCached(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
 	network := profile.Defaults(profile.KindNetwork)

@@ -9,14 +9,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
 )
 
-// Coordinate is a file of coordinates, which says what the elements along a dimension of a cube
-// stand for: an npy array of one dimension.
+// Coordinate is a file of coordinates: a one-dimensional npy array with the coordinates of the
+// elements along a dimension of a cube.
 type Coordinate struct {
 	Dim       string
 	SizeBytes int64
 }
 
-// coordinates are those of a cube. They are looked for once.
+// coordinates are the coordinates of a cube. They are looked up once.
 type coordinates struct {
 	mu    sync.Mutex
 	known bool
@@ -24,8 +24,8 @@ type coordinates struct {
 	sizes []int64
 }
 
-// Cubes are the paths of the cubes that crops are cut from, in their order; nil where records are
-// no crops.
+// Cubes returns the paths of the cubes that crops are cut from, in order; nil if records are not
+// crops.
 func (d *Dataset) Cubes() []string {
 	g, release := d.hold()
 	defer release()
@@ -36,8 +36,8 @@ func (d *Dataset) Cubes() []string {
 	return paths
 }
 
-// Coordinates are those of a cube, by its place among Cubes. The first call reads the documents of
-// the arrays, and logs which of them can't be read, and why.
+// Coordinates returns the coordinates of a cube, by its index in Cubes. The first call reads the
+// metadata of the arrays, and logs each array that cannot be read, with the reason.
 func (d *Dataset) Coordinates(ctx context.Context, cube int) ([]Coordinate, error) {
 	g, release := d.hold()
 	defer release()
@@ -68,7 +68,7 @@ func (d *Dataset) Coordinate(ctx context.Context, cube int, dim string) ([]byte,
 	return nil, fmt.Errorf("%s has no coordinates of %s", g.cubes[cube].Object.Path, dim)
 }
 
-// coordinatesOf finds those of a cube.
+// coordinatesOf finds the coordinates of a cube.
 func (g *generation) coordinatesOf(ctx context.Context, cube int) (*coordinates, error) {
 	x := &g.coordinates[cube]
 	x.mu.Lock()

@@ -15,8 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// An array that is the dataset itself, or that a pattern names, has the coordinates of the group that
-// it lies in.
+// An array that is the dataset itself, or that matches a pattern, has the coordinates of its group.
 func TestAnArrayByItselfHasTheCoordinatesOfItsGroup(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, dir, 2, 20)
@@ -42,7 +41,8 @@ func TestAnArrayByItselfHasTheCoordinatesOfItsGroup(t *testing.T) {
 	}
 }
 
-// What lies beside an array is no coordinate of it if the directory is no group, or the length another.
+// An array next to the dataset is not a coordinate of it if the directory is not a group, or if the
+// lengths differ.
 func TestAnArrayByItselfHasNoCoordinatesOfSomethingElse(t *testing.T) {
 	dims := func(dir string) (dims []string) {
 		s := cropSpec(t, filepath.Join(dir, "data"))
@@ -65,7 +65,8 @@ func TestAnArrayByItselfHasNoCoordinatesOfSomethingElse(t *testing.T) {
 	require.Empty(t, dims(dir))
 }
 
-// Coordinates that can't be read are left out, and the log says once which and why. The others are there.
+// Coordinates that can't be read are left out; the log names each once, with the reason. The others
+// are there.
 func TestTheLogNamesCoordinatesThatAreLeftOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		arrays []string

@@ -19,11 +19,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// cubesOver shows the Zarr arrays of a storage as shards of crops.
+// cubesOver presents the Zarr arrays of a storage as shards of crops.
 func (m *mount) cubesOver(under storage.Storage, atService bool) *cubes.Storage {
 	base := path.Base(m.root)
 	if abs, err := filepath.Abs(m.spec.Dataset); err == nil && !atService {
-		base = filepath.Base(abs) // as it was typed: a link has a name of its own
+		base = filepath.Base(abs) // as typed: a link may have another name than its target
 	}
 	config := cubes.Config{
 		Spec: m.spec.Format.Zarr, Base: base, Seed: m.spec.Order.Seed,
@@ -39,19 +39,20 @@ func (m *mount) cubesOver(under storage.Storage, atService bool) *cubes.Storage 
 	return cubes.Over(under, config)
 }
 
-// named are the paths that a cube each has to have: what is excluded need not be there.
+// named returns the paths that must each have a cube. Excluded paths need not exist.
 func (m *mount) named() []string {
 	t := m.target
 	if t.Exclude(m.spec.Exclude) != nil {
-		return nil // what is wrong is the error of the catalog
+		return nil // the catalog reports the error
 	}
 	return slices.DeleteFunc(t.Named(), func(path string) bool { return t.LeavesOutWithin(path, "zarr") })
 }
 
-// groupStorages has a storage that is only read for coordinates open few files.
+// groupStorages keeps the number of open files low in a storage that is only read for coordinates.
 const groupStorages = 1 << 10
 
-// referencesOver shows the hierarchies that files describe, where the dataset is such a file.
+// referencesOver presents the hierarchies described by reference files, if the dataset is such a
+// file.
 func (m *mount) referencesOver(under storage.Storage) storage.Storage {
 	c, ok := m.target.References()
 	if !ok {
@@ -60,13 +61,13 @@ func (m *mount) referencesOver(under storage.Storage) storage.Storage {
 	c.Roots, c.Foreign = []string{m.root}, foreign
 	c.MemoryBytes = m.spec.MemoryBytes - m.recordMemory()
 	if abs, err := filepath.Abs(m.spec.Dataset); err == nil && m.service == nil && c.One != "" {
-		c.Roots = append(c.Roots, filepath.Dir(abs)) // as it was typed
+		c.Roots = append(c.Roots, filepath.Dir(abs)) // as typed
 	}
 	return refs.Over(under, c)
 }
 
-// foreign is what is wrong with a file in a store's place that is one of another kind, as its first
-// bytes show; nil for others.
+// foreign returns an error if the first bytes of a file in a store's place show that it is another
+// kind of file; nil otherwise.
 func foreign(head []byte) error {
 	if is, other := unpack.IsForeign(head); other {
 		return fmt.Errorf("it is %s: %s", is.What, is.Next)
@@ -74,8 +75,8 @@ func foreign(head []byte) error {
 	return nil
 }
 
-// findCubes finds the cubes that the shards are, and lets streams say where their records are cut
-// from. It does nothing where records are not crops.
+// findCubes finds the cube of each shard, and lets streams report where their records are cut from.
+// It does nothing if records are not crops.
 func (g *generation) findCubes() error {
 	s, ok := g.mount.files.(*cubes.Storage)
 	if !ok {
@@ -96,7 +97,7 @@ func (g *generation) findCubes() error {
 	})
 }
 
-// cubeStats is what is decoded of arrays; nil where records are not crops.
+// cubeStats returns counters of array decoding; nil if records are not crops.
 func (m *mount) cubeStats() *cubes.Stats {
 	s, ok := m.files.(*cubes.Storage)
 	if !ok {
@@ -106,7 +107,8 @@ func (m *mount) cubeStats() *cubes.Stats {
 	return &stats
 }
 
-// keptOf says which records of a shard are in orders, where a storage leaves some out.
+// keptOf returns the function that lists which records of a shard are in orders; nil if the storage
+// leaves none out.
 func keptOf(files storage.Storage) func(path string) []uint64 {
 	s, ok := files.(*cubes.Storage)
 	if !ok {
@@ -120,22 +122,22 @@ func keptOf(files storage.Storage) func(path string) []uint64 {
 	}
 }
 
-// placeNumbers is how many numbers come before the origin of a crop: those of its cube and row.
+// placeNumbers is how many numbers precede the origin of a crop: its cube and its row.
 const placeNumbers = 2
 
-// locator is a stream.Locator of crops. The numbers of one are its cube's among the shards, its row
-// (zarr.Spot) and its origin in the first array.
+// locator is a stream.Locator of crops. The numbers of a crop are the index of its cube among the
+// shards, its row (zarr.Spot) and its origin in the first array.
 type locator struct {
 	cubes []*listing.Cube
 	seed  uint64
 	spots map[int]*placed // by cube
 }
 
-// placed is what crops of a cube are located with, in one epoch.
+// placed is the state for locating crops of a cube in one epoch.
 type placed struct {
 	spot   *zarr.Spot
 	epoch  uint64
-	jitter *zarr.Jitter // nil where origins do not move
+	jitter *zarr.Jitter // nil if origins do not move
 }
 
 // Locate implements stream.Locator.
@@ -145,7 +147,7 @@ func (l *locator) Locate(dst []int64, shard int, ordinal, epoch uint64) {
 	copy(dst[placeNumbers:], spot.Origin)
 }
 
-// locate gives where a record lies, until it is called again.
+// locate returns where a record lies, valid until the next call.
 func (l *locator) locate(shard int, ordinal, epoch uint64) *zarr.Spot {
 	c, p := l.cubes[shard], l.spots[shard]
 	if p == nil || p.epoch != epoch {
@@ -160,10 +162,10 @@ func (l *locator) locate(shard int, ordinal, epoch uint64) *zarr.Spot {
 	return p.spot
 }
 
-// mostLeftOut is how many warnings name what is left out, of each kind.
+// mostLeftOut bounds the warnings that name what is left out, for each kind.
 const mostLeftOut = 5
 
-// cropWarnings say what somebody who mounts crops may not expect.
+// cropWarnings lists what may surprise users who mount crops.
 func (g *generation) cropWarnings() (list []string) {
 	if g.cubes == nil {
 		return nil

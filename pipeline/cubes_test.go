@@ -25,8 +25,8 @@ func elementAt(cube int, t, y, x int64) int32 {
 	return int32((t*cubeY+y)*cubeX+x)*3 + int32(cube)
 }
 
-// writeCube writes a cube: the array data, and coordinates of time and x. The first brick is absent,
-// and consists of -1.
+// writeCube writes a cube: the array data, and coordinates of time and x. The first brick is
+// absent, and consists of -1.
 func writeCube(t testing.TB, dir string, cube int, times int64) {
 	t.Helper()
 	data := encode.Array{
@@ -57,7 +57,7 @@ func writeGroup(t testing.TB, dir string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "zarr.json"), []byte(`{"zarr_format": 3, "node_type": "group"}`), 0o600))
 }
 
-// cropSpec is crops of 6×10×12 elements, with strides of 4×8×8.
+// cropSpec cuts crops of 6×10×12 elements, with strides of 4×8×8.
 func cropSpec(t testing.TB, dataset string) spec.Spec {
 	s := testSpec(t, dataset)
 	s.Format.Name = "zarr"
@@ -69,7 +69,7 @@ func cropSpec(t testing.TB, dataset string) spec.Spec {
 	return s
 }
 
-// rowsOf takes the header off an npy file, and checks that it is one of so many rows.
+// rowsOf strips the header of an npy file, and checks that it is one of n rows.
 func rowsOf(t testing.TB, file []byte, descr, tail string, n uint64) []byte {
 	t.Helper()
 	head := int(binary.LittleEndian.Uint16(file[8:])) + 10
@@ -77,8 +77,8 @@ func rowsOf(t testing.TB, file []byte, descr, tail string, n uint64) []byte {
 	return file[head:]
 }
 
-// In each epoch, each record is the crop that the file beside it says, of the cube that it says; and
-// all crops come once.
+// In each epoch, each record is the crop of the cube and at the place given in the file next to it,
+// and each crop comes once.
 func TestEachCropLiesWhereItsFileSays(t *testing.T) {
 	dir := t.TempDir()
 	times := map[string]int64{"a.zarr": 20, "b.zarr": 33}
@@ -121,7 +121,7 @@ func TestEachCropLiesWhereItsFileSays(t *testing.T) {
 	require.Greater(t, len(moved), int(2*want), "crops are elsewhere in other epochs")
 }
 
-// dataset.json says where fields lie in a record, and what arrays say of themselves.
+// dataset.json has the place of each field in a record, and the attributes of the arrays.
 func TestDescribeSaysHowCropsAreCut(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, dir, 0, 20)
@@ -144,7 +144,7 @@ func TestDescribeSaysHowCropsAreCut(t *testing.T) {
 	}`, filepath.Base(dir)), string(got.Zarr))
 }
 
-// Coordinates are whole arrays, of each cube its own.
+// Coordinates are whole arrays, and each cube has its own.
 func TestCoordinatesAreThoseOfTheirCube(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, filepath.Join(dir, "deep/a.zarr"), 0, 20)
@@ -171,7 +171,7 @@ func TestCoordinatesAreThoseOfTheirCube(t *testing.T) {
 	require.ErrorContains(t, err, "deep/a.zarr has no coordinates of y")
 }
 
-// A coordinate that was written again since is an error, and not half of one.
+// A coordinate that has been rewritten since is an error, not half of one.
 func TestACoordinateThatIsAnotherOneByNow(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, dir, 0, 20)
@@ -184,7 +184,7 @@ func TestACoordinateThatIsAnotherOneByNow(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrChanged)
 }
 
-// Parts of a split of crops that overlap are warned of.
+// A split of overlapping crops gives a warning.
 func TestAWarningOfASplitOfCropsThatOverlap(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, dir, 0, 20)
@@ -208,7 +208,7 @@ func TestAWarningOfASplitOfCropsThatOverlap(t *testing.T) {
 	}
 }
 
-// warningsOf are those of a dataset of crops.
+// warningsOf are the warnings for a dataset of crops.
 func warningsOf(t *testing.T, s spec.Spec) []string {
 	t.Helper()
 	d := open(t, s)
@@ -217,8 +217,8 @@ func warningsOf(t *testing.T, s spec.Spec) []string {
 	return g.cropWarnings()
 }
 
-// Stores of which all is read are no warning, however many they are; what is left out of any of them,
-// or beside them, is one that names it, and what is not named is counted.
+// Stores that are read completely give no warnings, however many they are. What is left out of one
+// of them, or next to them, is named in a warning; beyond the bound it is only counted.
 func TestWarningsOfManyStores(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 7 {
@@ -247,8 +247,8 @@ func TestWarningsOfManyStores(t *testing.T) {
 	require.Equal(t, 8, open(t, whole).Catalog().PassedOver(), "and they are counted as what is left out")
 }
 
-// A store that the pattern names by itself has to have the arrays, or the dataset is refused with what
-// it lacks; one that a wildcard names is left out.
+// A store that a pattern names literally must have the arrays: otherwise the dataset is refused,
+// with what is missing. One that only a wildcard matches is left out.
 func TestAStoreThatIsNamedHasToBeOne(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, filepath.Join(dir, "2018.zarr"), 0, 20)
@@ -286,14 +286,14 @@ func TestAStoreThatIsNamedHasToBeOne(t *testing.T) {
 	}
 }
 
-// A store, a file that describes one, or an array that is there by two names is an error that names both:
-// its crops would come twice.
+// A store, a file that describes one, or an array that appears under two names is an error that
+// names both: its crops would come twice.
 func TestAStoreByTwoNamesIsRefused(t *testing.T) {
 	link := func(t *testing.T, to, name string) { require.NoError(t, os.Symlink(to, name)) }
 	for name, c := range map[string]struct {
 		dataset string
 		make    func(t *testing.T, dir string)
-		says    string // "" where there are two stores
+		says    string // "" if they are two stores
 	}{
 		"a link to a directory": {"", func(t *testing.T, dir string) { link(t, "a.zarr", filepath.Join(dir, "latest.zarr")) }, "a.zarr and latest.zarr"},
 		"named by a pattern":    {"{a,latest}.zarr", func(t *testing.T, dir string) { link(t, "a.zarr", filepath.Join(dir, "latest.zarr")) }, "a.zarr and latest.zarr"},

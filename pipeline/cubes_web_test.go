@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 )
 
-// A cube at a web server, which lists nothing, is the one that its files are on a disk: the same
+// A cube at a web server without listings is the same as the cube of its files on a disk: the same
 // fingerprint and streams.
 func TestACubeAtAWebServerIsThatOfItsFiles(t *testing.T) {
 	dir := t.TempDir()

@@ -32,54 +32,53 @@ type Options struct {
 	Rebuild bool
 	// Files has the catalog's Selection list all files, and not only the first ones.
 	Files bool
-	// Storage says which reads the dataset's storage is fast at. If nil, it is the
-	// profile of the file system that holds the dataset (profile.Find).
+	// Storage describes which reads the dataset's storage is fast at. If nil, it is the profile of
+	// the file system that holds the dataset (profile.Find).
 	Storage *profile.Profile
-	// Faults, if set, wraps the storage that records are read from, once the catalog is
-	// open. Tests delay and fail reads with it.
+	// Faults, if set, wraps the storage that records are read from, once the catalog is open. Tests
+	// delay and fail reads with it.
 	Faults func(storage.Storage) storage.Storage
 	// Ahead computes the next epoch's order while the current epoch is read, on a fifth
 	// of one core.
 	Ahead bool
-	// Snapshots says which shards each epoch is of, in a dataset that grows. It is the
-	// dataset's from Open on, also where that fails. Where it is nil, and Spec.Grow is on,
-	// Open makes it of the directory, and waits until there is a first epoch.
+	// Snapshots returns the shards of each epoch of a growing dataset. The dataset owns it from
+	// Open on, even if Open fails. If it is nil and Spec.Grow is on, Open makes one for the
+	// directory, and waits until the first epoch can start.
 	Snapshots snapshots
-	// Waiting, if set, is called now and then while Open waits for the first epoch; Open then
-	// also waits for Spec.Epoch, where that is the next one.
+	// Waiting, if set, is called now and then while Open waits for the first epoch. Open then also
+	// waits for Spec.Epoch if that is the next one.
 	Waiting func(taking.Status)
-	// Trouble, if set, is told what requests to a service wait for, when somebody has waited for some
-	// seconds, now and then while that lasts, and when it is over. It is called from any goroutine,
-	// and logged as well.
+	// Trouble, if set, is called with what requests to a service are waiting for: once a request
+	// has waited for some seconds, now and then while that lasts, and when it is over. It is called
+	// from any goroutine. The text is logged as well.
 	Trouble func(text string)
-	// TakesNone takes no epoch of a dataset that grows: the next one is growing.ErrNotYet, and
-	// the first one is not waited for.
+	// TakesNone starts no epoch of a growing dataset: the next epoch fails with growing.ErrNotYet,
+	// and Open does not wait for the first one.
 	TakesNone bool
-	// afterStep is called after each step of the opening, which fails with its error;
-	// nil but in tests.
+	// afterStep is called after each step of opening; if it fails, the step fails with its error.
+	// Nil except in tests.
 	afterStep func(step string) error
-	// maxRecords bounds an epoch in tests; 0: maxEpochRecords.
+	// maxRecords bounds an epoch in tests; 0 means maxEpochRecords.
 	maxRecords uint64
 }
 
-// Dataset is an open dataset: a mount and the generation of shards that it serves. It is
-// safe for concurrent use. Its methods ask the generation for everything that depends on
-// the set of shards.
+// Dataset is an open dataset: a mount and the generation of shards that it serves. It is safe for
+// concurrent use. Its methods ask the generation for everything that depends on the set of shards.
 //
-// A dataset that grows has a generation a snapshot (generations). Methods that are given no
-// epoch then answer for the current one: the epoch that was begun last, the spec's at first.
-// Methods with an epoch open its generation where it is not open, and take the epoch where
-// it is the one behind the latest; errors are then those of growing and of run.ErrGone, too.
+// A growing dataset has one generation per snapshot (generations). Methods without an epoch
+// parameter then answer for the current one: the epoch started last, at first the spec's. Methods
+// with an epoch open its generation if necessary, and start the epoch if it is the one after the
+// latest; they can then also fail with the errors of growing and with run.ErrGone.
 type Dataset struct {
 	mount *mount
-	// One of the two.
+	// One of the two is set.
 	current     *generation
 	generations *generations
 }
 
-// Open validates the spec, opens or builds the catalog and starts the fetcher. Progress
-// is reported while shards are indexed. When ctx ends, indexing stops; shards indexed so
-// far are kept for the next run. If Open fails, nothing stays open.
+// Open validates the spec, opens or builds the catalog and starts the fetcher. It reports progress
+// while shards are indexed. When ctx ends, indexing stops; shards indexed so far are kept for the
+// next run. If Open fails, nothing stays open.
 func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
 	if err := s.Validate(); err != nil {
 		return nil, errors.Join(err, closeSnapshots(o.Snapshots))
@@ -104,7 +103,7 @@ func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
 	return &Dataset{mount: m, current: g}, nil
 }
 
-// openGrowing opens the spec's epoch of a dataset that grows.
+// openGrowing opens the spec's epoch of a growing dataset.
 func openGrowing(ctx context.Context, m *mount, s snapshots) (*Dataset, error) {
 	d := &Dataset{mount: m, generations: newGenerations(m, s)}
 	err := s.Open(ctx, m.catalogConfig())
@@ -127,8 +126,8 @@ func openGrowing(ctx context.Context, m *mount, s snapshots) (*Dataset, error) {
 	return d, nil
 }
 
-// orTheNext says, where an epoch can't be had since its shards are not as they were, that the
-// next one can.
+// orTheNext adds the next step to an error about an epoch whose shards were deleted or have
+// changed: start the next epoch.
 func orTheNext(err error, s snapshots) error {
 	_, lacking := errors.AsType[*catalog.LackingError](err)
 	_, differs := errors.AsType[*catalog.DiffersError](err)
@@ -146,8 +145,8 @@ func closeSnapshots(s snapshots) error {
 	return s.Close()
 }
 
-// Close frees everything: first the generations, then the mount. No handle may be in use,
-// and all replies must have been released. It is idempotent.
+// Close frees everything: first the generations, then the mount. No handle may be in use, and all
+// replies must have been released. It is idempotent.
 func (d *Dataset) Close() error {
 	if d.generations != nil {
 		return errors.Join(d.generations.close(), d.mount.close())
@@ -155,15 +154,15 @@ func (d *Dataset) Close() error {
 	return errors.Join(d.current.close(), d.mount.close())
 }
 
-// Spec is what Open was given, with auto and defaults resolved.
+// Spec is the spec passed to Open, with auto and defaults resolved.
 func (d *Dataset) Spec() spec.Spec {
 	g, release := d.hold()
 	defer release()
 	return g.spec
 }
 
-// Catalog is the dataset's catalog. It is closed with the dataset; of one that grows, when
-// its epoch is not current any more and nothing uses it.
+// Catalog is the dataset's catalog. It is closed with the dataset; in a growing dataset, as soon as
+// its epoch is neither current nor in use.
 func (d *Dataset) Catalog() *catalog.Catalog {
 	g, release := d.hold()
 	defer release()
@@ -173,15 +172,15 @@ func (d *Dataset) Catalog() *catalog.Catalog {
 // Fingerprint identifies the dataset: see catalog.Catalog.Fingerprint.
 func (d *Dataset) Fingerprint() string { return d.Catalog().Fingerprint() }
 
-// Explain says in words which shards differ from the dataset with the given fingerprint,
-// or "" if that can't be told.
+// Explain returns a text that names the shards that differ from the dataset with the given
+// fingerprint, or "" if that is unknown.
 func (d *Dataset) Explain(fingerprint string) string {
 	g, release := d.hold()
 	defer release()
 	return g.catalog.Explain(fingerprint)
 }
 
-// Part is the records that the spec's epoch orders: those that split and sample select; nil
+// Part is the set of records that the spec's epoch orders: those selected by split and sample; nil
 // without them.
 func (d *Dataset) Part() *order.Part {
 	g, release := d.hold()
@@ -189,16 +188,16 @@ func (d *Dataset) Part() *order.Part {
 	return g.part
 }
 
-// Records is T, the number of records in the order of the spec's epoch. With a split or a
-// sample it is the number that they select, which may be 0.
+// Records is T, the number of records in the order of the spec's epoch. With a split or a sample it
+// is the number of selected records, which may be 0.
 func (d *Dataset) Records() uint64 {
 	g, release := d.hold()
 	defer release()
 	return g.records()
 }
 
-// EpochRecords is Records of another epoch; with a sample, each has a number of its own. The
-// first call for an epoch then takes some nanoseconds a record of the dataset.
+// EpochRecords is Records of another epoch; with a sample, the number differs from epoch to epoch.
+// The first call for an epoch then takes some nanoseconds for each record of the dataset.
 func (d *Dataset) EpochRecords(ctx context.Context, epoch uint64) (uint64, error) {
 	g, release, err := d.holdEpoch(ctx, epoch)
 	if err != nil {
@@ -208,8 +207,8 @@ func (d *Dataset) EpochRecords(ctx context.Context, epoch uint64) (uint64, error
 	return g.epochRecords(ctx, epoch)
 }
 
-// EpochFingerprint is Fingerprint of another epoch. Where the dataset does not grow all have
-// the same.
+// EpochFingerprint is Fingerprint of another epoch. If the dataset does not grow, all epochs have
+// the same fingerprint.
 func (d *Dataset) EpochFingerprint(ctx context.Context, epoch uint64) (string, error) {
 	g, release, err := d.holdEpoch(ctx, epoch)
 	if err != nil {
@@ -219,8 +218,8 @@ func (d *Dataset) EpochFingerprint(ctx context.Context, epoch uint64) (string, e
 	return g.catalog.Fingerprint(), nil
 }
 
-// StreamBytes is the total size of the records in that order, in bytes. The first call
-// visits each record, at some nanoseconds a record.
+// StreamBytes is the total size in bytes of the records in the order of the spec's epoch. The first
+// call visits each record, at some nanoseconds a record.
 func (d *Dataset) StreamBytes() int64 {
 	g, release := d.hold()
 	defer release()
@@ -234,38 +233,38 @@ func (d *Dataset) Chunks() int {
 	return g.chunks()
 }
 
-// ChunkStarts is the argument that order.NewEpoch takes: the first record of each chunk,
-// counted in the records of Part.
+// ChunkStarts returns the argument for order.NewEpoch: the first record of each chunk, counted in
+// the records of Part.
 func (d *Dataset) ChunkStarts(chunkBytes, chunkRecords uint64) []uint64 {
 	g, release := d.hold()
 	defer release()
 	return g.chunkStarts(chunkBytes, chunkRecords)
 }
 
-// StreamExtension is the extension of stream names, with the dot.
+// StreamExtension is the extension of stream names, including the dot.
 func (d *Dataset) StreamExtension() string {
 	g, release := d.hold()
 	defer release()
 	return g.catalog.StreamExtension()
 }
 
-// Crops says that records are crops of Zarr arrays: streams have files of stream.Crops.
+// Crops reports whether records are crops of Zarr arrays: streams then have files of stream.Crops.
 func (d *Dataset) Crops() bool {
 	g, release := d.hold()
 	defer release()
 	return g.cubes != nil
 }
 
-// Describe renders dataset.json: what the dataset is and how it is read. It is a pure
-// function of catalog and spec, so its size is exact.
+// Describe renders dataset.json: what the dataset is and how it is read. It is a pure function of
+// catalog and spec, so its size is exact.
 func (d *Dataset) Describe() ([]byte, error) {
 	g, release := d.hold()
 	defer release()
 	return g.describe(g.selection)
 }
 
-// DescribeEpoch is Describe for another epoch than the spec's. They are the same where the
-// dataset has no sample and does not grow.
+// DescribeEpoch is Describe for any epoch. The result differs from Describe only if the dataset has
+// a sample or grows.
 func (d *Dataset) DescribeEpoch(ctx context.Context, epoch uint64) ([]byte, error) {
 	g, release, err := d.holdEpoch(ctx, epoch)
 	if err != nil {
@@ -289,10 +288,10 @@ func (d *Dataset) Epoch(epoch uint64) (*order.Epoch, error) {
 	return g.epoch(epoch)
 }
 
-// Set gives the worker files of what is left of epoch after done, assigned to workers by
-// deal. A bounded number of sets is cached, so asking again is cheap. A set stays valid
-// after it has left the cache. Of a dataset that grows it answers with stream.ErrRetired
-// once the epoch is no longer open: then it may be asked for again.
+// Set returns the worker files for the rest of epoch after done, assigned to workers by deal. A
+// bounded number of sets is cached, so asking again is cheap. A set stays valid after it has left
+// the cache. In a growing dataset, a set fails with stream.ErrRetired once the epoch is no longer
+// open; the caller may then ask for it again.
 func (d *Dataset) Set(ctx context.Context, epoch uint64, done []order.Done, deal spec.Deal) (*stream.Set, error) {
 	g, release, err := d.holdEpoch(ctx, epoch)
 	if err != nil {
@@ -302,8 +301,8 @@ func (d *Dataset) Set(ctx context.Context, epoch uint64, done []order.Done, deal
 	return g.set(epoch, done, deal)
 }
 
-// Expect computes what the first bytes of a view of an epoch must wait for, and keeps
-// the result for Status.
+// Expect computes what the first bytes of a view of an epoch must wait for, and keeps the result
+// for Status.
 func (d *Dataset) Expect(v *order.View, epoch uint64) (Start, error) {
 	g, release, err := d.holdEpoch(context.Background(), epoch)
 	if err != nil {
@@ -317,18 +316,18 @@ func (d *Dataset) Expect(v *order.View, epoch uint64) (Start, error) {
 	return s, err
 }
 
-// Forecast says what the first n records of worker w of a view would read, in a mount
-// with the read strategy asked. It reads no data. It fails if such a mount would be
-// refused. Where the dataset grows, the view is of the current epoch.
+// Forecast returns what the first n records of worker w of a view would read, in a mount with the
+// read strategy asked. It reads no data. It fails if such a mount would be refused. If the dataset
+// grows, the view is of the current epoch.
 func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64, asked spec.Read) (Forecast, error) {
 	g, release := d.hold()
 	defer release()
 	return g.forecast(ctx, v, w, n, asked)
 }
 
-// VerifyShards reads every byte of the dataset's shards from storage and reports what is
-// wrong. It bypasses the page cache where that is possible and not switched off.
-// Transient errors are retried, as for readers. The error is ctx's.
+// VerifyShards reads every byte of the dataset's shards from storage and reports what is wrong. It
+// bypasses the page cache if that is possible and not switched off. It retries transient errors, as
+// for readers. The returned error is ctx's.
 func (d *Dataset) VerifyShards(ctx context.Context, progress func(catalog.Progress)) (verify.Report, error) {
 	g, release := d.hold()
 	defer release()
@@ -344,38 +343,38 @@ type Status struct {
 	// Retries counts reads that were repeated after a transient error.
 	Retries retry.Stats `json:"retries"`
 	Fetch   fetch.Stats `json:"fetch"`
-	// Changed are the shards that reads have found changed since they were indexed; nil where none has.
+	// Changed are the shards that reads found changed since they were indexed; nil if none has.
 	Changed *fetch.Changed `json:"changed_shards,omitempty"`
-	// Remote is how the service answers that has the dataset; nil in a file system.
+	// Remote is how the service that stores the dataset responds; nil for a file system.
 	Remote *remote.Stats `json:"remote,omitempty"`
-	// Cache is what is kept of the dataset on a local disk; nil where nothing is.
+	// Cache is the state of the local disk cache; nil if there is none.
 	Cache *cached.Stats `json:"cache,omitempty"`
-	// Cubes is what is decoded of Zarr arrays; nil where there are none.
+	// Cubes counts the decoding of Zarr arrays; nil if there are none.
 	Cubes *cubes.Stats `json:"cubes,omitempty"`
-	// Sources are the storages of a mixture's sources; nil where there is none.
+	// Sources are the storages of a mixture's sources; nil if the dataset is not a mixture.
 	Sources []SourceStatus `json:"sources,omitempty"`
-	Start   *Start         `json:"start,omitempty"` // what Expect found; nil if it was not called
-	// Storage says which reads are made, and whether that follows a measurement.
+	Start   *Start         `json:"start,omitempty"` // result of Expect; nil before the first call
+	// Storage describes the reads that are made, and whether that follows a measurement.
 	Storage profile.Profile `json:"storage"`
 	// Measured is the storage's measurements, or nil if there are none.
 	Measured []profile.Cell `json:"-"`
 	Uptime   time.Duration  `json:"uptime_nanos"`
-	// DamagedShards counts shards with damage that was left out; Damages counts the
-	// damages by reason.
+	// DamagedShards counts shards with damage that was left out; Damages counts the damages by
+	// reason.
 	DamagedShards int `json:"damaged_shards"`
-	// Shards is how many there are, FilesLeftOut how many files are none of them, and FirstLeftOut
-	// the first ones by path.
+	// Shards is the number of shards, FilesLeftOut the number of files that are not shards, and
+	// FirstLeftOut the first of these by path.
 	Shards       int               `json:"shards"`
 	FilesLeftOut int               `json:"files_left_out"`
 	FirstLeftOut []string          `json:"files_left_out_first,omitempty"`
 	Damages      map[string]uint64 `json:"damages_by_reason,omitempty"`
-	// Growing is how a dataset that grows stands, nil for others.
+	// Growing is the state of a growing dataset; nil for others.
 	Growing *taking.Status `json:"-"`
 }
 
-// Status gives the current state.
+// Status returns the current state.
 //
-// It is not for a dataset that is being closed: see ReadsUnderWay.
+// It must not be called while the dataset is being closed: see ReadsUnderWay.
 func (d *Dataset) Status() Status {
 	m := d.mount
 	g, release := d.hold()
@@ -395,6 +394,6 @@ func (d *Dataset) Status() Status {
 	return s
 }
 
-// ReadsUnderWay is how many reads storage has begun and not answered. It may be asked at any
-// time: also while Close waits for them, and after.
+// ReadsUnderWay is the number of reads that storage has begun and not yet answered. It may be
+// called at any time, including during Close, which waits for them, and afterwards.
 func (d *Dataset) ReadsUnderWay() int64 { return d.mount.engineStatus().InFlight }

@@ -13,7 +13,7 @@ import (
 // maxDescribedDamage bounds the damaged shards that dataset.json lists.
 const maxDescribedDamage = 100
 
-// describe is Dataset.Describe, for an epoch that orders what was selected.
+// describe is Dataset.Describe, for an epoch that orders the selection of.
 func (g *generation) describe(of *selection) ([]byte, error) {
 	s, c := g.spec, g.catalog
 	document := description{
@@ -68,7 +68,7 @@ func (g *generation) describe(of *selection) ([]byte, error) {
 	return append(printable.JSON(b), '\n'), nil
 }
 
-// damages counts what was left out, by reason; nil where nothing was.
+// damages counts what was left out, by reason; nil if nothing was.
 func (g *generation) damages() map[string]uint64 {
 	var m map[string]uint64
 	for _, r := range g.catalog.DamageReasons() {

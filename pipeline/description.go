@@ -8,19 +8,19 @@ type description struct {
 	Format      describedFormat `json:"format"`
 	Extension   string          `json:"extension"`
 	Shards      int             `json:"shards"`
-	Records     uint64          `json:"records"` // that the split leaves, of a sample of the epoch
+	Records     uint64          `json:"records"` // after the split; with a sample, those of the epoch
 	Chunks      int             `json:"chunks"`  // likewise
 	RecordBytes int64           `json:"bytes"`   // likewise
 	Whole       *describedWhole `json:"whole,omitempty"`
 	Rows        *describedRows  `json:"rows,omitempty"`
 	Zarr        *describedZarr  `json:"zarr,omitempty"`
-	// Sources are those of a mixture. Its records are the positions of an epoch; bytes are
-	// those of all sources' records, each once.
+	// Sources are those of a mixture. Records then counts the positions of an epoch; bytes is the
+	// size of all sources' records, each counted once.
 	Sources []describedSource `json:"sources,omitempty"`
 	Order   describedOrder    `json:"order"`
 	Deal    describedDeal     `json:"deal"`
-	// Directories are those of a dataset of single files. Where there are too many of
-	// them, Omitted is their number instead.
+	// Directories are those of a dataset of single files. If there are too many, Omitted is their
+	// number instead.
 	Directories []directory `json:"directories,omitempty"`
 	Omitted     int         `json:"directories_omitted,omitempty"`
 	Damaged     int         `json:"damaged_shards"`
@@ -31,7 +31,7 @@ type description struct {
 
 type describedDamage struct {
 	Shard   string `json:"shard"`
-	Reason  string `json:"reason"`            // of the first
+	Reason  string `json:"reason"`            // of the first damage
 	Damages uint64 `json:"damages,omitempty"` // if there are several
 }
 
@@ -40,7 +40,7 @@ type describedArray struct {
 	Pattern string `json:"pattern"`
 }
 
-// describedRows are what streams have for the records, where that is rows made of them.
+// describedRows is set if streams contain rows made from the records.
 type describedRows struct {
 	As     string `json:"as"`
 	Bytes  int64  `json:"row_bytes"`
@@ -89,8 +89,8 @@ type describedSource struct {
 	Weight      string  `json:"weight"`
 	Dataset     string  `json:"dataset"`
 	Fingerprint string  `json:"fingerprint"`
-	Records     uint64  `json:"records"` // that a split leaves
-	RecordBytes int64   `json:"bytes"`   // of these
+	Records     uint64  `json:"records"` // after the split
+	RecordBytes int64   `json:"bytes"`   // of these records
 	Passes      float64 `json:"passes_an_epoch"`
 }
 

@@ -12,12 +12,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// describedZarr is what dataset.json says of crops. Numbers of elements are along the dimensions of
-// Dims, or, of a field, along its own.
+// describedZarr describes crops in dataset.json. Lists of numbers of elements follow Dims or, in a
+// field, the field's own dimensions.
 type describedZarr struct {
-	Dims   []string `json:"dims"` // of the first field, "" for one without a name
+	Dims   []string `json:"dims"` // of the first field, "" for a dimension without a name
 	Crop   []int64  `json:"crop"`
-	Stride []int64  `json:"stride,omitempty"` // not where there is a list
+	Stride []int64  `json:"stride,omitempty"` // absent with a list, unless origins move
 	Step   []int64  `json:"step"`
 	Wrap   []bool   `json:"wrap,omitempty"`
 	Jitter bool     `json:"jitter"`
@@ -25,8 +25,8 @@ type describedZarr struct {
 	List   string   `json:"crops,omitempty"` // the file of origins
 	Stack  bool     `json:"stack,omitempty"`
 	As     string   `json:"as,omitempty"` // the type that elements were converted to
-	// Cubes are in the order of the first number of a row of worker-W.crops.npy. Where there are
-	// too many to list, Omitted is their number instead.
+	// Cubes are in the order of the first number of a row of worker-W.crops.npy. If there are too
+	// many to list, Omitted is their number instead.
 	Cubes   []describedCube            `json:"cubes,omitempty"`
 	Omitted int                        `json:"cubes_omitted,omitempty"`
 	Fields  []describedField           `json:"fields"`
@@ -36,13 +36,13 @@ type describedZarr struct {
 type describedCube struct {
 	Path    string     `json:"path"`
 	Shape   []int64    `json:"shape"`
-	Region  [][2]int64 `json:"region"`         // begin and end, of each dimension
+	Region  [][2]int64 `json:"region"`         // begin and end of each dimension
 	Grid    []int64    `json:"grid,omitempty"` // positions along each dimension
 	Records uint64     `json:"records"`
-	LeftOut uint64     `json:"left_out,omitempty"` // of records, by --missing skip and --on-corrupt skip
+	LeftOut uint64     `json:"left_out,omitempty"` // records left out by --missing skip and --on-corrupt skip
 }
 
-// describedField is an array of the first cube, and where its crop lies in a record.
+// describedField is an array of the first cube, and the place of its crop in a record.
 type describedField struct {
 	Name   string          `json:"name"`
 	Path   string          `json:"path"` // below the cube
@@ -55,13 +55,13 @@ type describedField struct {
 	Object []int64         `json:"object"`
 	Codecs []string        `json:"codecs"`
 	Fill   any             `json:"fill_value"`
-	// Stored says what elements of Dtype were computed of. Attributes are then without those that this
-	// took up: applying them again would be wrong.
+	// Stored describes what elements of Dtype were computed from. Attributes then lacks those that
+	// were applied, because applying them again would be wrong.
 	Stored     *describedStored `json:"stored,omitempty"`
 	Attributes json.RawMessage  `json:"attributes,omitempty"`
 }
 
-// describedStored are the elements of an array, and zarr.Packing's numbers.
+// describedStored has the stored type of an array, and the numbers of zarr.Packing.
 type describedStored struct {
 	Dtype   json.RawMessage `json:"dtype"`
 	Scale   float32         `json:"scale"`
@@ -81,7 +81,7 @@ const (
 	maxDescribedAttributes = 64 << 10
 )
 
-// describeCrops is nil where records are not crops.
+// describeCrops returns nil if records are not crops.
 func (g *generation) describeCrops(ctx context.Context) (*describedZarr, error) {
 	if g.cubes == nil {
 		return nil, nil
@@ -154,7 +154,7 @@ func describeFields(c *listing.Cube) ([]describedField, error) {
 	return list, nil
 }
 
-// describeCoords describes the files of coords.
+// describeCoords describes the files in coords.
 func (g *generation) describeCoords(ctx context.Context) (map[string]describedCoords, error) {
 	x, err := g.coordinatesOf(ctx, 0)
 	if err != nil {
@@ -171,7 +171,7 @@ func (g *generation) describeCoords(ctx context.Context) (map[string]describedCo
 	return list, nil
 }
 
-// namesOf are the names of n dimensions.
+// namesOf returns the names of n dimensions.
 func namesOf(names []string, n int) []string {
 	if names == nil {
 		return make([]string, n)
@@ -179,17 +179,17 @@ func namesOf(names []string, n int) []string {
 	return names
 }
 
-// dtypeJSON is a dtype as JSON: "<i2", or a list of fields as NumPy's descr.
+// dtypeJSON returns a dtype as JSON: "<i2", or a list of fields in the form of NumPy's descr.
 func dtypeJSON(descr string) json.RawMessage {
 	if strings.HasPrefix(descr, "'") {
-		b, _ := json.Marshal(strings.Trim(descr, "'")) // a string always can be
+		b, _ := json.Marshal(strings.Trim(descr, "'")) // a string can always be marshalled
 		return b
 	}
 	b, _ := json.Marshal(descr)
 	return b
 }
 
-// packingText says what is computed, for people: "<i2 × 0.01 + 273.15, NaN for -32768".
+// packingText describes the computation for people: "<i2 × 0.01 + 273.15, NaN for -32768".
 func packingText(p *zarr.Packing) string {
 	text := strings.Trim(p.Type.Descr, "'")
 	if p.Scale != 1 {
@@ -205,7 +205,7 @@ func packingText(p *zarr.Packing) string {
 	return text
 }
 
-// codecNames are the steps that a brick takes, in the order in which they are undone.
+// codecNames are the encoding steps of a brick, in the order in which they are undone.
 func codecNames(a *zarr.Array) []string {
 	names := []string{}
 	for range a.Levels {
@@ -220,7 +220,7 @@ func codecNames(a *zarr.Array) []string {
 	return names
 }
 
-// attributesOf are an array's attributes, if they are few enough.
+// attributesOf returns an array's attributes, or nil if they are too large.
 func attributesOf(a *zarr.Array) json.RawMessage {
 	if len(a.Attributes) > maxDescribedAttributes {
 		return nil
@@ -228,8 +228,8 @@ func attributesOf(a *zarr.Array) json.RawMessage {
 	return a.Attributes
 }
 
-// fillValue is a fill value as a number, or text: what JSON has no number for is "NaN", "Infinity",
-// "-Infinity", and all other types' bytes are in hex.
+// fillValue returns a fill value as a number or text: "NaN", "Infinity" and "-Infinity" for what
+// JSON has no number for, and the bytes in hex for all other types.
 func fillValue(descr string, b []byte) any {
 	bits := uint64(0)
 	for i := len(b) - 1; i >= 0 && len(b) <= 8; i-- {

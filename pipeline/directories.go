@@ -10,20 +10,20 @@ import (
 // Bounds of the directories that dataset.json lists.
 const (
 	maxDirectories     = 1 << 16
-	maxDirectoriesPath = 16 << 20 // bytes of their paths together
+	maxDirectoriesPath = 16 << 20 // total bytes of their paths
 )
 
 // directory is a shard of a dataset of single files, in dataset.json.
 type directory struct {
 	Path string `json:"path"` // relative to the root, "." for the root itself
-	// Hex are the bytes of a path that is no UTF-8, which JSON can't hold.
+	// Hex is the bytes of a path that is not valid UTF-8, which JSON can't hold.
 	Hex     string `json:"path_hex,omitempty"`
 	Records uint64 `json:"records"` // before a split
 }
 
-// directories are those of a dataset whose shards are directories, in dataset order:
-// what labels are made of, for readers that can't list the dataset itself. Other
-// datasets have none. Where there are too many to list, omitted is their number.
+// directories lists the shards of a dataset whose shards are directories, in dataset order. Readers
+// that can't list the dataset itself make labels from them. For other datasets the list is empty.
+// If there are too many to list, omitted is their number.
 func (g *generation) directories() (list []directory, omitted int) {
 	c := g.catalog
 	if _, ok := c.Unpacker().(unpack.Foldered); !ok {

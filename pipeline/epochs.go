@@ -10,11 +10,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 )
 
-// Grows says that epochs are of different sets of shards.
+// Grows reports whether epochs have different sets of shards.
 func (d *Dataset) Grows() bool { return d.generations != nil }
 
-// Run names the run that epochs are recorded in, where the dataset grows: 32 hexadecimal
-// digits. Else it is "".
+// Run identifies the run that epochs are recorded in, if the dataset grows: 32 hexadecimal digits.
+// Otherwise it is "".
 func (d *Dataset) Run() string {
 	if d.generations == nil {
 		return ""
@@ -22,8 +22,8 @@ func (d *Dataset) Run() string {
 	return d.generations.snapshots.Run()
 }
 
-// HasEpoch says whether an epoch may be asked for: any, but where the dataset grows those
-// that are taken, and the one behind them. It takes none and opens nothing.
+// HasEpoch reports whether an epoch may be asked for. In a growing dataset these are the epochs
+// already started and the next one; otherwise all. It starts none and opens nothing.
 func (d *Dataset) HasEpoch(epoch uint64) bool {
 	if d.generations == nil {
 		return true
@@ -35,8 +35,8 @@ func (d *Dataset) HasEpoch(epoch uint64) bool {
 	return epoch <= latest || epoch == latest+1 && latest != math.MaxUint64
 }
 
-// Taken says that it is known which shards an epoch is of: always, but of a dataset that
-// grows for those behind the latest.
+// Taken reports whether the epoch's set of shards is fixed. It is always true, except after the
+// latest epoch of a growing dataset.
 func (d *Dataset) Taken(epoch uint64) bool {
 	if d.generations == nil {
 		return true
@@ -45,8 +45,8 @@ func (d *Dataset) Taken(epoch uint64) bool {
 	return any && epoch <= latest
 }
 
-// CanTake returns nil if it is known which shards an epoch is of, or the epoch could be taken
-// now. It takes none, and may have to wait for shards to be indexed.
+// CanTake returns nil if the epoch's set of shards is fixed, or if the epoch could be started now.
+// It starts none, and may have to wait for shards to be indexed.
 func (d *Dataset) CanTake(ctx context.Context, epoch uint64) error {
 	if d.generations == nil {
 		return nil
@@ -54,8 +54,8 @@ func (d *Dataset) CanTake(ctx context.Context, epoch uint64) error {
 	return d.generations.snapshots.CanTake(ctx, epoch)
 }
 
-// Begin makes an epoch the current one, where the dataset grows: it stays open, and methods
-// that are given no epoch answer for it. It takes the epoch where it is the next.
+// Begin makes an epoch of a growing dataset the current one: it stays open, and methods without an
+// epoch parameter answer for it. If it is the next epoch, Begin starts it.
 func (d *Dataset) Begin(ctx context.Context, epoch uint64) error {
 	if d.generations == nil {
 		return nil
@@ -69,11 +69,11 @@ func (d *Dataset) Begin(ctx context.Context, epoch uint64) error {
 	return nil
 }
 
-// waitingEvery is how often an epoch that is not there yet is asked for again. Each time
-// looks at what has changed in the dataset since.
+// waitingEvery is the interval at which an epoch that cannot start yet is tried again. Each attempt
+// checks what has changed in the dataset.
 const waitingEvery = time.Second
 
-// BeginWaiting is Begin, which waits while the epoch is not there yet, and tells told why,
+// BeginWaiting is Begin, but waits while the epoch cannot start yet, calling told with the state
 // from this goroutine.
 func (d *Dataset) BeginWaiting(ctx context.Context, epoch uint64, told func(taking.Status)) error {
 	for {
@@ -92,8 +92,8 @@ func (d *Dataset) BeginWaiting(ctx context.Context, epoch uint64, told func(taki
 	}
 }
 
-// hold gives the current generation, which stays open until release. A dataset that has been
-// closed has none.
+// hold returns the current generation, which stays open until release. It panics if the dataset is
+// closed.
 func (d *Dataset) hold() (g *generation, release func()) {
 	if d.generations == nil {
 		return d.current, func() {}
@@ -104,7 +104,7 @@ func (d *Dataset) hold() (g *generation, release func()) {
 	return g, g.Leave
 }
 
-// holdEpoch gives the generation of an epoch, which stays open until release.
+// holdEpoch returns the generation of an epoch, which stays open until release.
 func (d *Dataset) holdEpoch(ctx context.Context, epoch uint64) (g *generation, release func(), err error) {
 	if d.generations == nil {
 		return d.current, func() {}, nil

@@ -30,7 +30,7 @@ func openFaulty(t *testing.T, s spec.Spec, set func(*faulty.Storage)) *Dataset {
 	return d
 }
 
-// readFailing reads a worker's stream, and again what fails.
+// readFailing reads a worker's stream, and repeats reads that fail.
 func readFailing(t *testing.T, d *Dataset, failed func(error)) (all []byte) {
 	t.Helper()
 	set, err := d.Set(t.Context(), 0, nil, d.Spec().Deal)
@@ -54,11 +54,12 @@ func readFailing(t *testing.T, d *Dataset, failed func(error)) (all []byte) {
 	}
 }
 
-// TestAStreamOutlivesTheFailureOfEachRead fails each read of storage once, one
-// after the other; that goroutines end is for TestMain to see.
+// TestAStreamOutlivesTheFailureOfEachRead fails each read of storage once, one after the other.
+// TestMain checks that goroutines end.
 func TestAStreamOutlivesTheFailureOfEachRead(t *testing.T) {
 	dir := makeLines(t)
-	// Who waits gets a decoder and segments whatever the budget says, and what read ahead may wait beside the reader.
+	// A waiting reader gets a decoder and segments whatever the budget is, and data read ahead may
+	// wait in addition to what the reader has.
 	const slack = 2 << 20
 	for _, read := range []spec.Read{spec.ReadScan, spec.ReadSpool} {
 		t.Run(string(read), func(t *testing.T) {
@@ -102,13 +103,14 @@ func TestAStreamOutlivesTheFailureOfEachRead(t *testing.T) {
 	}
 }
 
-// Of all places that are read, each third one fails twice: that passes, and nobody is told.
+// One in three of the places that are read fails twice: the reads succeed in the end, and no reader
+// gets an error.
 func TestReadsThatFailForAWhileAreMadeAgainAndCounted(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	whole := func(err error) { require.NoError(t, err) }
 	want := readFailing(t, open(t, s), whole)
 	var mu sync.Mutex
-	failures := map[string]int{} // that are left, by place
+	failures := map[string]int{} // failures left, by place
 	d := openFaulty(t, s, func(f *faulty.Storage) {
 		f.Before = func(r *storage.Read) error {
 			mu.Lock()

@@ -30,9 +30,9 @@ func makeFiles(t testing.TB, n int) string {
 	return dir
 }
 
-// TestManyFilesLeaveNothingBehind opens and reads each of 20 000 files, epoch for
-// epoch: what a process has of goroutines and descriptors does not grow with them,
-// and in the long run no record costs an allocation.
+// TestManyFilesLeaveNothingBehind opens and reads each of 20 000 files, epoch after epoch. The
+// goroutines and descriptors of the process do not grow with their number, and in the long run no
+// record costs an allocation.
 func TestManyFilesLeaveNothingBehind(t *testing.T) {
 	files, epochs := 20_000, 10
 	if testing.Short() {
@@ -45,7 +45,7 @@ func TestManyFilesLeaveNothingBehind(t *testing.T) {
 		require.NoError(t, err)
 		return d
 	}
-	require.NoError(t, openFiles().Close()) // the runtime opens what it keeps
+	require.NoError(t, openFiles().Close()) // the runtime opens what it keeps open
 	goroutines, descriptors := runtime.NumGoroutine(), openDescriptors(t)
 	d := openFiles()
 	require.EqualValues(t, files, d.Records())
@@ -68,23 +68,23 @@ func TestManyFilesLeaveNothingBehind(t *testing.T) {
 		}
 		h.Close()
 		perRecord = append(perRecord, float64(mallocs()-before)/float64(files))
-		// What is read ahead comes to its end.
+		// Reading ahead comes to an end.
 		require.Eventually(t, func() bool { return openDescriptors(t) <= opened }, time.Minute, time.Millisecond, "epoch %d", n)
 		if perRecord[n] < 0.03 {
 			break
 		}
 	}
-	// What is kept for the next epoch comes to be as large as it has to: 0.02 are
-	// left. A tenth are of the race detector, which has pools forget things.
+	// What is kept for the next epoch grows to the size that it needs: 0.02 are left. A tenth is
+	// caused by the race detector, under which pools drop items.
 	require.Less(t, slices.Min(perRecord), 0.25, "allocations a record, by epoch: %v", perRecord)
 	t.Logf("allocations a record, by epoch: %v", perRecord)
 	require.NoError(t, d.Close())
 	require.Eventually(t, func() bool {
-		return runtime.NumGoroutine() <= goroutines+1 && openDescriptors(t) <= descriptors // this function has one
+		return runtime.NumGoroutine() <= goroutines+1 && openDescriptors(t) <= descriptors // this function has one of its own
 	}, time.Minute, time.Millisecond)
 }
 
-// openDescriptors counts this process's, but for the one that it is counted with.
+// openDescriptors counts this process's descriptors, except the one used for counting.
 func openDescriptors(t testing.TB) int {
 	entries, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)

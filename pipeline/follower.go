@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
 
-// follower gives the snapshots of a dataset that grows in a directory, as Spec.Grow says: a
-// stock of the shards that there are, and a taker of epochs.
+// follower provides the snapshots of a dataset that grows in a directory, as configured by
+// Spec.Grow: a stock of the present shards, and a taker of epochs.
 type follower struct {
 	mount  *mount
 	runDir string
@@ -20,8 +20,8 @@ type follower struct {
 	taker  *taking.Taker
 }
 
-// Open implements snapshots. It begins to follow the directory, and waits until the first
-// epoch is there, or could be taken.
+// Open implements snapshots. It starts following the directory, and waits until the first epoch
+// exists or could be started.
 func (f *follower) Open(ctx context.Context, c catalog.Config) error {
 	g := f.mount.spec.Grow
 	window, err := growing.ParseWindow(g.Window)
@@ -53,7 +53,7 @@ func (f *follower) Open(ctx context.Context, c catalog.Config) error {
 	if f.stock, err = catalog.OpenStock(ctx, catalog.StockConfig{Config: c, Kind: info.Kind, FormatLine: info.Format}); err != nil {
 		return err
 	}
-	if pinned != nil { // then its shards say of which format and kind the run is
+	if pinned != nil { // the format and kind of the run then follow from its shards
 		sealed, err := sealSnapshot(ctx, f.stock, f.mount.files, pinned.Text)
 		if err == nil {
 			err = sealed.Close()
@@ -73,8 +73,7 @@ func (f *follower) Open(ctx context.Context, c catalog.Config) error {
 	return f.wait(ctx)
 }
 
-// findRun finds out where the run directory is, and what is to be pinned there, nil for
-// nothing.
+// findRun finds the run directory, and what to pin there (nil for nothing).
 func (f *follower) findRun(c catalog.Config) (*taking.Pinned, error) {
 	g := f.mount.spec.Grow
 	indexDir, _, err := catalog.DirectoryFor(c.IndexDir, c.Dataset)
@@ -97,7 +96,8 @@ func (f *follower) findRun(c catalog.Config) (*taking.Pinned, error) {
 	return &taking.Pinned{Run: g.Of, Epoch: f.mount.spec.Epoch, Text: text}, nil
 }
 
-// suits refuses a run directory that a checkpoint is not of, before any epoch is taken.
+// suits returns an error if the checkpoint is not from the run in the run directory, before any
+// epoch is started.
 func (f *follower) suits(there string, begun bool) error {
 	of := f.mount.spec.Grow.Of
 	switch {
@@ -109,7 +109,7 @@ func (f *follower) suits(there string, begun bool) error {
 	return fmt.Errorf("the checkpoint is of run %s, and %s has run %s: name its directory with --run", of, f.runDir, there)
 }
 
-// wait waits for the first epoch, unless none is to be taken.
+// wait waits for the first epoch, unless none may be started.
 func (f *follower) wait(ctx context.Context) error {
 	latest, any := f.taker.Latest()
 	if f.mount.spec.Grow.Of != "" && (!any || f.mount.spec.Epoch > latest) {
@@ -143,7 +143,7 @@ func (f *follower) CanTake(ctx context.Context, epoch uint64) error {
 	return f.taker.CanTake(ctx, epoch)
 }
 
-// looksOnly is what a command that begins no epoch says of one that is not there yet.
+// looksOnly is the error for an epoch that has not started, in a command that starts none.
 func (f *follower) looksOnly(err error) error {
 	const begins = "this command begins none; lsiofs mount --grow and lsiofs cat --grow do"
 	_, any := f.taker.Latest()

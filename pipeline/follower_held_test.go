@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// With --hold shards may be deleted at any time: a mount that has not indexed them before,
-// on another node or with another index directory, reads them by their links.
+// With --hold, shards may be deleted at any time: a mount that has not indexed them before, on
+// another node or with another index directory, reads them through their links.
 func TestAHeldShardIsReadWithoutTheIndexItWasTakenWith(t *testing.T) {
 	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	arrive(t, dir, 1)
@@ -42,8 +42,8 @@ func TestAHeldShardIsReadWithoutTheIndexItWasTakenWith(t *testing.T) {
 	require.Equal(t, 51, lines)
 }
 
-// What holds shards makes no index directory of the dataset's own: the same mount again goes on
-// with the same run.
+// Holding shards does not create an index directory inside the dataset: mounting again continues
+// the same run.
 func TestHoldingShardsMovesNoRun(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func TestHoldingShardsMovesNoRun(t *testing.T) {
 	require.Equal(t, place, d.Status().Growing.RunDir)
 	require.NoError(t, d.Close())
 
-	// An own index directory counts as before.
+	// An index directory inside the dataset counts as before.
 	require.NoError(t, os.Mkdir(filepath.Join(dir, ".lsiofs", "runs"), 0o755))
 	d, err = Open(t.Context(), s, Options{})
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestHoldingShardsMovesNoRun(t *testing.T) {
 	require.ErrorContains(t, err, "make its parent directory")
 }
 
-// A mount whose epoch lacks a shard says how to go on.
+// The error for an epoch that lacks a shard names the next step.
 func TestAnEpochThatLacksAShardNamesTheNext(t *testing.T) {
 	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	arrive(t, dir, 1)

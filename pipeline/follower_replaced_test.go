@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// put writes a shard of 100 lines that all have as many bytes, whatever the word.
+// put writes a shard of 100 lines whose size does not depend on the word.
 func put(t *testing.T, dir, word string, number int) {
 	t.Helper()
 	var b strings.Builder
@@ -25,7 +25,7 @@ func put(t *testing.T, dir, word string, number int) {
 	require.NoError(t, os.Rename(temporary, filepath.Join(dir, fmt.Sprintf("s.%d.jsonl", number))))
 }
 
-// linesOfEpoch gives all lines of an epoch.
+// linesOfEpoch returns all lines of an epoch.
 func linesOfEpoch(t *testing.T, d *Dataset, epoch uint64) (string, error) {
 	t.Helper()
 	set, err := d.Set(t.Context(), epoch, nil, d.Spec().Deal)
@@ -55,7 +55,7 @@ func linesOfEpoch(t *testing.T, d *Dataset, epoch uint64) (string, error) {
 	return all.String(), nil
 }
 
-// settle waits until the stock knows a file as it is now.
+// settle waits until the stock has indexed a file as it is now.
 func settle(t *testing.T, d *Dataset, path string) {
 	t.Helper()
 	f := d.generations.snapshots.(*follower)
@@ -65,8 +65,8 @@ func settle(t *testing.T, d *Dataset, path string) {
 	}, time.Minute, 20*time.Millisecond)
 }
 
-// A shard that changes is another shard in the next epoch, also where its figures are the
-// same, and so the snapshot.
+// A shard that changes is another shard in the next epoch, even if its figures, and therefore the
+// snapshot, are the same.
 func TestAReplacedShardIsReadInTheNextEpoch(t *testing.T) {
 	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	put(t, dir, "old", 1)

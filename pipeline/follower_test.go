@@ -29,7 +29,7 @@ func arrive(t *testing.T, dir string, number int) {
 	require.NoError(t, os.Rename(temporary, filepath.Join(dir, fmt.Sprintf("s.%d.jsonl", number))))
 }
 
-// growingSpec is of a directory that grows, indexed at a place of its own.
+// growingSpec is the spec of a growing directory, with its own index directory.
 func growingSpec(t *testing.T, dir, runDir string) spec.Spec {
 	s := testSpec(t, dir)
 	s.IndexDir = t.TempDir()
@@ -37,7 +37,7 @@ func growingSpec(t *testing.T, dir, runDir string) spec.Spec {
 	return s
 }
 
-// begin takes an epoch as soon as it is there.
+// begin starts an epoch as soon as possible.
 func begin(t *testing.T, d *Dataset, epoch uint64) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -159,7 +159,7 @@ func TestAnotherRunIsRefusedBeforeAnEpochIsTaken(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, latest, 3, "epoch-0, run.json, snapshots")
 
-	// The run goes on at another place, with the snapshot alone.
+	// The run continues at another place, with only the snapshot.
 	s.Epoch, s.Grow.Run = 7, filepath.Join(t.TempDir(), "new")
 	s.Grow.Snapshot = filepath.Join(runDir, "snapshots", fingerprint+".gz")
 	s.IndexDir = t.TempDir()

@@ -11,29 +11,29 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// Forecast is what the first records of a worker's stream would read, from an empty
-// memory and with no other reader.
+// Forecast is what the first records of a worker's stream would read, starting from empty memory
+// and without other readers.
 type Forecast struct {
 	Records     uint64
 	RecordBytes int64 // total size of these records
 	Storages    []StorageForecast
 }
 
-// StorageForecast is what would be read from one storage. Today there is one: local
-// files. Of Scan, Gather and Spool, Strategy names the one that a mount would use.
+// StorageForecast is what would be read from one storage. Today there is one: local files. Strategy
+// is the one of Scan, Gather and Spool that a mount would use.
 type StorageForecast struct {
 	Kind     string // "local"
 	Root     string
-	Likes    profile.Profile // the reads that it is fast at
-	Strategy spec.Read       // the one that a mount would use
+	Likes    profile.Profile // the reads that the storage is fast at
+	Strategy spec.Read       // the strategy that a mount would use
 	Reason   string          // why, in words
 	Scan     ScanForecast
 	Gather   *GatherForecast // nil if there are compressed shards
-	Spool    *SpoolForecast  // nil if a mount would make none
-	// Epoch is what a whole epoch takes that reads each chunk once, and what memory or disk
-	// cache that takes. It is about right, and matters for services.
+	Spool    *SpoolForecast  // nil if a mount would not spool
+	// Epoch is what a whole epoch costs that reads each chunk once, and the memory or disk cache
+	// needed for that. It is approximate, and matters for services.
 	Epoch fetch.Needs
-	// Warning says what a mount would warn of; "" for nothing.
+	// Warning is what a mount would warn about; "" for nothing.
 	Warning string
 }
 
@@ -54,25 +54,25 @@ func (r *ReadsForecast) add(n int64) {
 type ScanForecast struct {
 	ReadsForecast
 	Pieces      uint64
-	KeptBytes   int64 // the most that is kept at a time for readers that read on
+	KeptBytes   int64 // the most kept at a time for sequential readers
 	MemoryBytes int64 // the budget
-	Fits        bool  // each piece is read once; if false, some perhaps again
+	Fits        bool  // each piece is read once; if false, some may be read again
 	Estimated   bool  // true with compressed shards: the numbers are close, not exact
 	Compressed  uint64
 	Passes      uint64 // decoder runs over compressed shards or parts of them
 }
 
-// GatherForecast is the cost of reading exactly the records, for a reader that asks for
-// one after the other. A mount that copies a stream together ahead of its reader asks at
-// two places at times. Its plans then begin and end at other records, so it merges
-// slightly more or fewer reads than forecast.
+// GatherForecast is the cost of reading exactly the records, for a reader that asks for them one
+// after the other. A mount that assembles a stream ahead of its reader sometimes reads in two
+// places at once. Its plans then begin and end at other records, so it merges slightly more or
+// fewer reads than forecast.
 type GatherForecast struct {
 	ReadsForecast
 	GapBytes int64 // read and discarded
 	Config   plan.Config
 }
 
-// SpoolForecast is the cost of decoding compressed shards once each into a spool.
+// SpoolForecast is the cost of decoding each compressed shard once, into a spool.
 type SpoolForecast struct {
 	ReadsForecast
 	Shards     uint64 // shards to decode
@@ -119,7 +119,7 @@ func (g *generation) forecast(ctx context.Context, v *order.View, w, n uint64, a
 	return f, nil
 }
 
-// recordBytes is the size of a sequence's first n records.
+// recordBytes is the total size of a sequence's first n records.
 func (g *generation) recordBytes(ctx context.Context, seq workerSequence, n uint64) (sum int64, err error) {
 	numbers, sizes := make([]uint64, 1024), make([]int64, 1024)
 	for k := uint64(0); k < n && ctx.Err() == nil; {
@@ -136,7 +136,7 @@ func (g *generation) recordBytes(ctx context.Context, seq workerSequence, n uint
 	return sum, ctx.Err()
 }
 
-// workerSequence is a worker's records.
+// workerSequence is the sequence of a worker's records.
 type workerSequence struct {
 	view   *order.View
 	worker uint64

@@ -12,16 +12,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// CropsForecast is what crops of Zarr arrays take: how many bricks (Zarr's chunks) are decoded for
-// them, in the order of the spec and in others. It is of the first records of the spec's epoch, of
-// one reader that gets the memory of decoded bricks alone.
+// CropsForecast is the cost of crops of Zarr arrays: how many bricks (Zarr's chunks) are decoded
+// for them, in the spec's order and in others. It covers the first records of the spec's epoch, for
+// one reader that has all the memory for decoded bricks to itself.
 type CropsForecast struct {
-	Records     uint64 // that were looked at
+	Records     uint64 // records examined
 	RecordBytes int64
 	MemoryBytes int64 // for decoded bricks
 	Fields      []CropsField
-	// BricksWanted is how many stored bricks a crop touches, and WantedBytes their decoded size; both
-	// are means.
+	// BricksWanted is the number of stored bricks that a crop touches, and WantedBytes their
+	// decoded size; both are means.
 	BricksWanted float64
 	WantedBytes  float64
 	Orders       []CropsOrder // the spec's first
@@ -30,15 +30,16 @@ type CropsForecast struct {
 // CropsField is an array of the first cube.
 type CropsField struct {
 	Name, Path, Descr string
-	// ComputedOf says of what elements are computed that are not what is stored; "" where they are.
+	// ComputedOf describes the stored elements if the delivered ones are computed from them; ""
+	// otherwise.
 	ComputedOf        string
-	Dims              []string // "" for one without a name
+	Dims              []string // "" for a dimension without a name
 	Shape, Crop, Step []int64
 	Brick, Object     []int64
 	Codecs            []string
 	BrickBytes        int64
-	Objects, Stored   int64     // of all cubes, and how many of them there are
-	DecodedAlong      []float64 // elements decoded along each dimension, for each that a crop has
+	Objects, Stored   int64     // in all cubes, and how many of them exist
+	DecodedAlong      []float64 // elements decoded along each dimension, per element of the crop
 	IgnoredFiles      int64
 }
 
@@ -46,21 +47,21 @@ type CropsField struct {
 type CropsOrder struct {
 	Shuffle spec.Shuffle
 	InUse   bool
-	// Bricks are those decoded for a crop, where those that were not used for longest are dropped
+	// Bricks is the number of bricks decoded per crop if the least recently used ones are evicted
 	// from memory, and Bytes their size.
 	Bricks, Bytes float64
-	// OnceBytes is the memory for decoded bricks from which on nearly all of them (19 in 20) are
-	// decoded once.
+	// OnceBytes is the least memory for decoded bricks with which nearly all of them (19 in 20) are
+	// decoded only once.
 	OnceBytes int64
 }
 
-// Bounds of what is looked at: a fraction of a second of work an order.
+// Bounds on what is examined: a fraction of a second of work per order.
 const (
 	forecastRecords = 16384
 	forecastWants   = 1 << 21
 )
 
-// ForecastCrops says what crops take; nil where records are not crops. It reads no data.
+// ForecastCrops forecasts the cost of crops; nil if records are not crops. It reads no data.
 func (d *Dataset) ForecastCrops(ctx context.Context) (*CropsForecast, error) {
 	g, release := d.hold()
 	defer release()
@@ -101,7 +102,7 @@ func (g *generation) forecastCrops(ctx context.Context) (*CropsForecast, error) 
 	return f, nil
 }
 
-// fields fills in what is known of the arrays.
+// fields fills in the properties of the arrays.
 func (f *CropsForecast) fields(cubes []*listing.Cube) error {
 	first := cubes[0]
 	crops, _, err := zarr.FieldsOf(first.Cut.Kind())
@@ -167,13 +168,13 @@ func (g *generation) usesOf(ctx context.Context, o spec.Order) (*brickUses, erro
 	return w.uses, nil
 }
 
-// wanter finds out which bricks records want.
+// wanter finds the bricks that records need.
 type wanter struct {
 	g     *generation
 	at    *locator
-	crops map[int][]*zarr.Crop // of each cube
+	crops map[int][]*zarr.Crop // by cube
 	uses  *brickUses
-	seen  []map[int64]bool // places of a crop's bricks along each dimension
+	seen  []map[int64]bool // indices of a crop's bricks along each dimension
 }
 
 func newWanter(g *generation) *wanter {
@@ -184,7 +185,7 @@ func newWanter(g *generation) *wanter {
 	return w
 }
 
-// record notes the bricks of a record.
+// record adds the bricks of a record.
 func (w *wanter) record(shard int, ordinal uint64) {
 	c := w.g.cubes[shard]
 	crops := w.crops[shard]
@@ -226,29 +227,29 @@ func (w *wanter) field(shard, k int, crop *zarr.Crop) {
 	})
 }
 
-// brickUse names a brick.
+// brickUse identifies a brick.
 type brickUse struct {
 	cube, field int
 	brick       int64
 }
 
-// brickUses is how bricks are used, one after the other. Of each use that is not a brick's first it
-// knows what was used in between: a brick is still in a memory, from which those go that were not
-// used for longest, if that and the brick fit.
+// brickUses records the sequence of brick uses. For each repeated use of a brick it keeps the size
+// of what was used in between: the brick is still in an LRU memory if that and the brick itself
+// fit.
 type brickUses struct {
 	records     uint64
 	wants       uint64
 	wantedBytes int64
-	along       [][]uint64 // bricks along each dimension, of each field, of all records
+	along       [][]uint64 // bricks along each dimension of each field, summed over all records
 
 	last     map[brickUse]int
-	sizes    []int64 // at the last use of each brick, else 0: sums of runs, as a Fenwick tree has them
+	sizes    []int64 // at the last use of each brick its size, otherwise 0; stored as the partial sums of a Fenwick tree
 	distinct uint64
 	bytes    int64 // of distinct
-	again    []use // that are not the first
+	again    []use // uses that are not a brick's first
 }
 
-// use is a brick that is wanted again: what memory it takes to have it still, and its size.
+// use is a repeated use of a brick: the memory with which it is still there, and its size.
 type use struct{ memoryBytes, bytes int64 }
 
 func newBrickUses() *brickUses {
@@ -257,12 +258,12 @@ func newBrickUses() *brickUses {
 
 func (u *brickUses) mean(n uint64) float64 { return float64(n) / float64(max(u.records, 1)) }
 
-// add notes the next use.
+// add records the next use.
 func (u *brickUses) add(b brickUse, bytes int64) {
 	u.wants++
 	u.wantedBytes += bytes
 	now := len(u.sizes)
-	// The new place of the tree has the sum of the run that ends there.
+	// The new node of the tree holds the sum of the run that ends there.
 	sum := int64(0)
 	for i, end := now-1, now-now&-now; i > end; i -= i & -i {
 		sum += u.sizes[i]
@@ -293,7 +294,7 @@ func (u *brickUses) change(i int, bytes int64) {
 	}
 }
 
-// decoded is how many bricks are decoded with so much memory.
+// decoded returns how many bricks are decoded with memoryBytes of memory.
 func (u *brickUses) decoded(memoryBytes int64) (bricks uint64, bytes int64) {
 	bricks, bytes = u.distinct, u.bytes
 	for _, x := range u.again {
@@ -305,7 +306,7 @@ func (u *brickUses) decoded(memoryBytes int64) (bricks uint64, bytes int64) {
 	return bricks, bytes
 }
 
-// once is the least memory with which nearly all bricks are decoded once.
+// once is the least memory with which nearly all bricks are decoded only once.
 func (u *brickUses) once() int64 {
 	memory := make([]int64, len(u.again))
 	for i, x := range u.again {

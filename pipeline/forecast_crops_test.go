@@ -11,11 +11,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
 )
 
-// What is decoded with a memory is what a memory decodes from which those go that were not used for
-// longest.
+// What is forecast to be decoded with some memory is what an LRU memory of that size decodes.
 func TestDecodedBricksAreThoseOfALeastRecentlyUsedMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		bytes := []int64{10, 3, 25} // of each field
+		bytes := []int64{10, 3, 25} // by field
 		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) brickUse {
 			return brickUse{0, rapid.IntRange(0, 2).Draw(t, "field"), rapid.Int64Range(0, 6).Draw(t, "brick")}
 		}), 0, 300).Draw(t, "uses")
@@ -24,7 +23,7 @@ func TestDecodedBricksAreThoseOfALeastRecentlyUsedMemory(t *testing.T) {
 			u.add(b, bytes[b.field])
 		}
 		for _, memory := range []int64{0, 24, 25, 60, 100, 150, 400} {
-			var kept []brickUse // the one that was used last at the end
+			var kept []brickUse // the most recently used one last
 			decoded, decodedBytes := uint64(0), int64(0)
 			for _, b := range list {
 				if i := slices.Index(kept, b); i >= 0 {
@@ -34,7 +33,7 @@ func TestDecodedBricksAreThoseOfALeastRecentlyUsedMemory(t *testing.T) {
 					decodedBytes += bytes[b.field]
 				}
 				kept = append(kept, b)
-				// What is kept is a suffix of what was used, in that order, that fits.
+				// The LRU keeps the longest suffix of what was used, in that order, that fits.
 				for sum := int64(0); ; sum = 0 {
 					for _, x := range kept {
 						sum += bytes[x.field]
@@ -58,8 +57,8 @@ func TestDecodedBricksAreThoseOfALeastRecentlyUsedMemory(t *testing.T) {
 	})
 }
 
-// The figures of crops of a small array, counted by hand. Crops of 6×10×12, 4×8×8 apart, touch in
-// time 2 or 3 chunks of 4, in y 1 or 2 of 16, in x 1 or 2.
+// The figures for crops of a small array, counted by hand. Crops of 6×10×12, 4×8×8 apart, touch 2
+// or 3 chunks of 4 in time, and 1 or 2 of 16 in y and in x.
 func TestForecastOfCrops(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, dir, 0, 20)
@@ -76,8 +75,8 @@ func TestForecastOfCrops(t *testing.T) {
 	require.Equal(t, g.mount.files.(*cubes.Storage).MostHeldBytes(), f.MemoryBytes)
 	require.Less(t, f.MemoryBytes, s.MemoryBytes/2, "some of it is for indexes, and for what is being decoded")
 	require.Greater(t, f.MemoryBytes, s.MemoryBytes/4)
-	// Origins of time are 0, 4, 8, 12: 2 chunks each. Of y 0, 8, 16, 24: 1, 2, 1, 2 chunks. Of x 0,
-	// 8, 16: 1, 2, 1.
+	// Origins in time are 0, 4, 8, 12: 2 chunks each. In y they are 0, 8, 16, 24: 1, 2, 1, 2
+	// chunks. In x they are 0, 8, 16: 1, 2, 1.
 	require.Equal(t, 2*1.5*4/3, f.BricksWanted)
 	require.Equal(t, f.BricksWanted*4*16*16*4, f.WantedBytes)
 	x := f.Fields[0]

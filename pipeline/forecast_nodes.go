@@ -5,15 +5,15 @@ import "math"
 // ChunkRecords counts chunks by their number of records.
 type ChunkRecords map[uint64]uint64
 
-// NodeShare is the share of all chunks that each of so many nodes fetches in an epoch,
-// where node n reads the workers w with w mod nodes = n, dealt in turn (--deal
-// interleaved) out of a buffer that is larger than a chunk, and the number of workers is
+// NodeShare is the fraction of all chunks that each of several nodes fetches in an epoch. It
+// assumes that node n reads the workers w with w mod nodes = n, that records are assigned in turn
+// (--deal interleaved) from a buffer larger than a chunk, and that the number of workers is
 // divisible by nodes and by groups.
 //
-// A worker reads from one group alone, w mod groups. So with g the greatest common
-// divisor of nodes and groups, a node reads the chunks of each g-th group, which are 1/g
-// of all, and shares them with nodes/g − 1 others. Of a chunk of r records, a node gets
-// none with probability (1 − g/nodes)^r, as the buffer has torn them apart:
+// A worker reads from a single group, w mod groups. So with g the greatest common divisor of nodes
+// and groups, a node reads the chunks of every g-th group, which are 1/g of all, and shares them
+// with nodes/g − 1 other nodes. A node gets none of a chunk's r records with probability (1 −
+// g/nodes)^r, since the buffer scatters them:
 //
 //	share = mean over chunks of (1 − (1 − g/nodes)^r) / g
 //

@@ -10,54 +10,54 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// ServiceForecast is what an epoch takes of the service that has a dataset, whole, by one
+// ServiceForecast is what a whole epoch costs at the service that stores the dataset, read by one
 // node without a disk cache.
 type ServiceForecast struct {
 	Name       string          // of the dataset's root, without secrets
-	GetDollars float64         // list price of a request; 0: none is known
+	GetDollars float64         // list price of a request; 0 if unknown
 	Chunks     []ChunkForecast // by ChunkBytes, ascending; one of them is InUse
-	// Bounded is set where larger chunks than those listed end at --chunk-records.
+	// Bounded is set if larger chunks than those listed would be cut by --chunk-records.
 	Bounded bool
-	// Compressed counts shards that are decoded from their beginnings. Their requests are
-	// those of reading each once, whatever the chunks are.
+	// Compressed counts shards that are decoded from their beginnings. Their requests are those of
+	// reading each shard once, whatever the chunks are.
 	Compressed int
 }
 
-// ChunkForecast is the same for one size of chunks.
+// ChunkForecast is the cost with one chunk size.
 type ChunkForecast struct {
 	ChunkBytes uint64
-	InUse      bool // it is what the spec has
+	InUse      bool // the spec's chunk size
 	Chunks     uint64
 	Requests   uint64
 	Bytes      int64
-	Records    ChunkRecords // of chunks
-	// Mixing is about how well batches of 256 mix, χ²/df: 1 is independent sampling. 0
-	// where there is no buffer.
+	Records    ChunkRecords // of the chunks
+	// Mixing is an estimate of how well batches of 256 mix, as χ²/df: 1 is independent sampling. 0
+	// if there is no buffer.
 	Mixing float64
-	// MemoryBytes is the most that waits in memory for its turn, where each chunk is read
-	// when its first record goes out: what reading ahead takes comes on top. DiskBytes is
-	// the most that whole chunks take between their first and last record.
+	// MemoryBytes is the most that waits in memory for its turn if each chunk is read when its
+	// first record is delivered; reading ahead comes on top. DiskBytes is the most that whole
+	// chunks take between their first and last record.
 	MemoryBytes, DiskBytes int64
 }
 
-// batchRecords is the batch that mixing is told for, and offeredChunks the sizes of chunks
-// that are compared with the one in use.
+// batchRecords is the batch size for which mixing is estimated, and offeredChunks are the chunk
+// sizes compared with the one in use.
 const batchRecords = 256
 
 var offeredChunks = []uint64{256 << 10, 1 << 20, 4 << 20, 8 << 20}
 
-// walkedRecords is how much of an epoch is gone through to see what waits, and at least so
-// many buffers: what waits is as much from the second buffer on as ever.
+// walkedRecords is how much of an epoch is examined to find what waits, and walkedBuffers the least
+// number of buffers: what waits does not grow any more from the second buffer on.
 const (
 	walkedRecords = 1 << 20
 	walkedBuffers = 4
 )
 
-// ForecastService says what an epoch of the spec takes of the service that has the
-// dataset; nil where it lies in a file system. It reads no data.
+// ForecastService forecasts what an epoch of the spec costs at the service that stores the dataset;
+// nil if the dataset is in a file system. It reads no data.
 //
-// It goes through all records once, some 50 ns each, and through 2²⁰ of each order that is
-// compared, some 100 ns each. It ends early with ctx's error.
+// It goes through all records once, at about 50 ns each, and through 2²⁰ records of each order that
+// is compared, at about 100 ns each. It ends early with ctx's error.
 func (d *Dataset) ForecastService(ctx context.Context) (*ServiceForecast, error) {
 	if d.mount.service == nil {
 		return nil, nil
@@ -83,7 +83,7 @@ func (g *generation) forecastService(ctx context.Context) (*ServiceForecast, err
 	for _, size := range slices.Compact(sizes) {
 		inUse := size == g.spec.Order.ChunkBytes
 		if shuffle := g.spec.Order.Shuffle; !inUse && (shuffle == spec.ShuffleFull || shuffle == spec.ShuffleNone) {
-			continue // other chunks are the same order
+			continue // other chunks give the same order
 		}
 		t := g.newTally(size)
 		if n := len(tallies); n > 0 && slices.Equal(tallies[n-1].starts, t.starts) {
@@ -108,14 +108,14 @@ func (g *generation) forecastService(ctx context.Context) (*ServiceForecast, err
 	return f, nil
 }
 
-// chunkTally adds up what chunks of one size take.
+// chunkTally adds up the cost of chunks of one size.
 type chunkTally struct {
 	forecast ChunkForecast
 	starts   []uint64
-	bytes    []int64 // of a chunk's records
-	at       int     // the chunk of the record that comes next
+	bytes    []int64 // total size of each chunk's records
+	at       int     // the chunk of the next record
 
-	// The request that is being made larger.
+	// The request being built.
 	shard      int
 	begin, end int64
 }
@@ -123,7 +123,7 @@ type chunkTally struct {
 func (g *generation) newTally(chunkBytes uint64) *chunkTally {
 	t := &chunkTally{starts: g.starts, shard: -1}
 	switch {
-	case g.spec.Order.Shuffle == spec.ShuffleFull: // each record is asked for by itself
+	case g.spec.Order.Shuffle == spec.ShuffleFull: // each record is requested on its own
 		t.starts = make([]uint64, g.records()+1)
 		for i := range t.starts {
 			t.starts[i] = uint64(i)
@@ -176,8 +176,7 @@ func (g *generation) tally(ctx context.Context, tallies []*chunkTally) error {
 	return nil
 }
 
-// add takes a record into its chunk, and into the request that is being made, if it lies
-// near enough.
+// add adds a record to its chunk, and to the request being built if it is near enough.
 func (t *chunkTally) add(rank uint64, x catalog.Extent, g *generation) {
 	next := rank == t.starts[t.at+1]
 	if next {
@@ -192,7 +191,7 @@ func (t *chunkTally) add(rank uint64, x catalog.Extent, g *generation) {
 	t.shard, t.begin, t.end = x.Shard, x.OffsetBytes, x.OffsetBytes+x.SizeBytes
 }
 
-// ask counts the request that was being made. Large ones are cut.
+// ask counts the request that was being built. Large requests are split.
 func (t *chunkTally) ask(g *generation) {
 	if t.shard < 0 || t.end <= t.begin || g.catalog.Shard(t.shard).Codec != nil {
 		return
@@ -203,18 +202,18 @@ func (t *chunkTally) ask(g *generation) {
 
 func parts(n, most int64) int64 { return (n + most - 1) / most }
 
-// walk goes through the order, and sees what waits.
+// walk goes through the order and finds the most that waits.
 func (g *generation) walk(ctx context.Context, t *chunkTally) error {
 	o := g.spec.Order
 	if o.Shuffle == spec.ShuffleFull {
-		return nil // nothing waits for its turn: each record is read at its own
+		return nil // nothing waits for its turn: each record is read when it is due
 	}
 	o.ChunkBytes = t.forecast.ChunkBytes
 	e, err := order.NewEpoch(o, g.spec.Epoch, t.starts, g.part)
 	if err != nil {
 		return err
 	}
-	left := make([]uint64, len(t.bytes)) // records of a chunk that has been begun; 0: not begun, or done
+	left := make([]uint64, len(t.bytes)) // records left of a chunk that has begun; 0: not begun, or finished
 	numbers, sizes := make([]uint64, 1024), make([]int64, 1024)
 	cursor := e.Cursor(0)
 	memory, disk := int64(0), int64(0)
@@ -244,8 +243,8 @@ func (g *generation) walk(ctx context.Context, t *chunkTally) error {
 	return nil
 }
 
-// finish gives the forecast. For its estimate of mixing, the records of a buffer are
-// thought of as chunks drawn at random, all of the mean size.
+// finish returns the forecast. Its estimate of mixing models the records of a buffer as chunks
+// drawn at random, all of the mean size.
 func (t *chunkTally) finish(g *generation) ChunkForecast {
 	f, o := t.forecast, g.spec.Order
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// The formula is near what the order itself gives to nodes, for chunks of few records and
-// of many, and for groups that are as many as nodes, fewer, more, and no divisor.
+// The formula is close to what the order gives to nodes, for chunks of few records and of many, and
+// for as many groups as nodes, fewer, more, and a number that does not divide theirs.
 func TestNodesFetchTheShareOfChunksThatIsForecast(t *testing.T) {
 	const records, batch, workers = 80_000, 16, 48
 	for _, perChunk := range []uint64{1, 3, 40} {

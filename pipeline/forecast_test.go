@@ -15,8 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// makePlainLines writes shards of lines that are not compressed, the last line
-// of each without a newline.
+// makePlainLines writes shards of uncompressed lines, the last line of each without a newline.
 func makePlainLines(t testing.TB) string {
 	dir := t.TempDir()
 	for shard := range 4 {
@@ -37,11 +36,11 @@ func forecast(t testing.TB, d *Dataset, w, n uint64) Forecast {
 	return f
 }
 
-// What scan is forecast to read of all records is what the engine then reads.
+// What scan is forecast to read for all records is what the engine then reads.
 func TestForecastsAreWhatIsRead(t *testing.T) {
 	s := testSpec(t, makePlainLines(t))
 	s.Deal.Workers, s.IndexDir = 1, t.TempDir()
-	s.Direct = spec.DirectOn // what the page cache holds is read, too, not mapped
+	s.Direct = spec.DirectOn // reads what is in the page cache, too, instead of mapping it
 	open(t, s)               // makes the index, with reads of its own
 	d := open(t, s)
 	f := forecast(t, d, 0, 1<<60)
@@ -70,7 +69,7 @@ func TestForecastsOfGatherReadEachRecordOnce(t *testing.T) {
 		g := f.Storages[0].Gather
 		require.NotNil(t, g)
 		require.LessOrEqual(t, g.Reads, n)
-		// The four newlines that are not there are not read.
+		// The four missing newlines are not read.
 		require.InDelta(t, f.RecordBytes, g.ReadBytes-g.GapBytes, 4)
 		require.LessOrEqual(t, g.GapBytes, int64(n)*g.Config.MergeGapBytes)
 		total := uint64(0)
@@ -86,7 +85,7 @@ func TestForecastsOfGatherReadEachRecordOnce(t *testing.T) {
 	require.LessOrEqual(t, inOrder.Storages[0].Gather.Reads, uint64(3*d.Catalog().Shards()), "whole shards of 1 MB, in reads of at most 1 MiB")
 }
 
-// What gather is forecast to read of all records is what the engine then reads.
+// What gather is forecast to read for all records is what the engine then reads.
 func TestForecastsOfGatherAreWhatIsRead(t *testing.T) {
 	s := testSpec(t, makePlainLines(t))
 	s.Order.Shuffle, s.Deal.Workers, s.IndexDir = spec.ShuffleFull, 1, t.TempDir()
@@ -97,8 +96,7 @@ func TestForecastsOfGatherAreWhatIsRead(t *testing.T) {
 	before := d.Status().Engine
 	set, err := d.Set(context.Background(), 0, nil, s.Deal)
 	require.NoError(t, err)
-	// Who reads a file by replies asks at two places in turn, so that its
-	// stretches begin elsewhere.
+	// A reader that uses replies reads at two places in turn, so its plans begin at other records.
 	seq := workerSequence{set.View(), 0}
 	r := d.current.fetcher.Open(seq)
 	var l fetch.Loan

@@ -18,11 +18,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// generation is one set of shards, as it is served: what there is in them, in which
-// order it comes, and the readers' way to it. It is opened for a mount, whose storage,
-// engine and meter it uses, and closed before it. It is safe for concurrent use.
+// generation is one set of shards as it is served: its records, their order, and the readers'
+// access to them. It is opened for a mount, whose storage, engine and meter it uses, and closed
+// before it. It is safe for concurrent use.
 //
-// Steps are opened from the top down, and closed from the bottom up:
+// Steps are opened from left to right, and closed from right to left:
 //
 //	catalog ──► records ──► part ──► cache ──► fetcher ──► source ──► orders ──► ahead
 //	which       none is     what a   room      reads       records    epochs     the next
@@ -34,60 +34,59 @@ type generation struct {
 	opened opened
 
 	catalog *catalog.Catalog
-	// selection is what the spec's epoch orders. Of a sample, selections has those of the
-	// last few epochs, by phase, and allStarts are the chunks of all records.
+	// selection is what the spec's epoch orders. With a sample, selections has those of the last
+	// few epochs, by phase, and allStarts are the chunks of all records.
 	*selection
-	mixing     *mixing // nil where the dataset is no mixture
+	mixing     *mixing // nil if the dataset is not a mixture
 	selections *cache[uint64, *selection]
 	allStarts  []uint64
 	allOnce    sync.Once
 	fetcher    *fetch.Fetcher
 	source     *stream.Source
-	// cubes are those that the shards are, in their order, and coordinates those of each; nil
-	// where records are not crops.
+	// cubes are the cubes of the shards, in shard order, and coordinates those of each; nil if
+	// records are not crops.
 	cubes       []*listing.Cube
 	coordinates []coordinates
 	layouts     *layouts
-	ahead       *ahead        // nil where nothing is computed ahead
+	ahead       *ahead        // nil if nothing is computed ahead
 	orders      *order.Memory // of all views
 	epochs      *cache[uint64, *order.Epoch]
 	sets        *cache[string, *stream.Set]
-	start       atomic.Pointer[Start] // what expect found
+	start       atomic.Pointer[Start] // the latest result of expect
 
-	// Of a dataset that grows: who knows who uses it, and, with its lock held, how many do,
-	// since when it is unused, and that it is to be used no more.
-	home    *generations // nil where the dataset does not grow
+	// For a growing dataset: the generations that count users and, protected by their lock, the
+	// number of uses, the time of the last use, and whether the generation is closed to new uses.
+	home    *generations // nil if the dataset does not grow
 	uses    int
 	used    time.Time
 	retired bool
 }
 
-// How many epochs and sets are remembered. An epoch keeps 64 KiB for every 2¹⁸
-// records that were walked through, but only a few do (order.Memory). What a set
-// has of its order and its layout is bounded for all sets together.
+// How many epochs and sets are cached. An epoch keeps 64 KiB for every 2¹⁸ records that were walked
+// through, but only a few do (order.Memory). The memory for orders and layouts of sets is bounded
+// for all sets together.
 const (
 	keptEpochs = 4
 	keptSets   = 16
 )
 
-// openGeneration lists and indexes the dataset as it is now and makes all that reads
-// it. When ctx ends, indexing stops, and what has been indexed is kept for the next
-// time. Where it fails, what it has opened is closed.
+// openGeneration lists and indexes the dataset as it is now, and opens all that reads it. When ctx
+// ends, indexing stops; what has been indexed is kept for the next run. If it fails, it closes what
+// it has opened.
 func openGeneration(ctx context.Context, m *mount) (*generation, error) {
 	g := &generation{mount: m, spec: m.spec}
 	return g.open(ctx, func() (func() error, error) { return g.openCatalog(ctx) })
 }
 
-// openSnapshot is openGeneration for shards that are indexed already, as they are in an
-// epoch. The catalog is the generation's from then on, also where it can't be opened. home
-// knows who uses it.
+// openSnapshot is openGeneration for the shards of an epoch, which are already indexed. The
+// generation owns the catalog from then on, even if opening fails. home counts its users.
 func openSnapshot(ctx context.Context, m *mount, c *catalog.Catalog, epoch uint64, home *generations) (*generation, error) {
 	g := &generation{mount: m, spec: m.spec, catalog: c, home: home}
 	g.spec.Epoch, g.spec.Format = epoch, c.Format()
 	return g.open(ctx, func() (func() error, error) { return c.Close, nil })
 }
 
-// open takes the steps, of which the first gives the catalog.
+// open takes the steps; the first one provides the catalog.
 func (g *generation) open(ctx context.Context, catalog func() (func() error, error)) (*generation, error) {
 	g.opened.after = g.mount.options.afterStep
 	err := g.opened.take(
@@ -126,8 +125,8 @@ func (g *generation) openCatalog(ctx context.Context) (shut func() error, err er
 	return g.catalog.Close, nil
 }
 
-// boundRecords refuses a dataset with a record beyond Spec.MaxRecordBytes, and an epoch with more records
-// than can be laid out.
+// boundRecords returns an error for a dataset with a record beyond Spec.MaxRecordBytes, or an epoch
+// with more records than can be laid out.
 func (g *generation) boundRecords() error {
 	if err := g.checkLength(); err != nil {
 		return err
@@ -159,8 +158,8 @@ func (g *generation) openFetcher() (shut func() error, err error) {
 	return g.fetcher.Close, nil
 }
 
-// strategy is how records are asked to be read. Crops are computed one by one: there is nothing
-// to scan.
+// strategy is the read strategy to ask for. Crops are computed one by one, so there is nothing to
+// scan.
 func (g *generation) strategy() spec.Read {
 	if g.spec.Format.Name == "zarr" {
 		return spec.ReadGather
@@ -168,12 +167,12 @@ func (g *generation) strategy() spec.Read {
 	return g.spec.Read
 }
 
-// decoders is how many paused decoders of compressed shards are worth their
-// memory: each lane stands in a shard, and beside it in the one before.
+// decoders is how many paused decoders of compressed shards are worth their memory: each lane is in
+// the middle of a shard, and may still need the one before.
 func decoders(o spec.Order) int { return int(min(max(64, 2*o.Lanes), 1024)) }
 
-// lookahead is how many records of compressed shards are looked at in advance:
-// of a reservoir's records one in 50 stays for more than 4 times its size.
+// lookahead is how many records of compressed shards are examined in advance: one in 50 of a
+// reservoir's records stays for more than 4 times its size.
 func lookahead(o spec.Order) int { return int(min(max(64<<10, 4*o.SizeRecords), 1<<22)) }
 
 func (g *generation) openSource() (shut func() error, err error) {
@@ -207,12 +206,12 @@ func (g *generation) startAhead() (shut func() error, err error) {
 	return func() error { g.ahead.close(); return nil }, nil
 }
 
-// close frees everything, the last opened first: what computes ahead ends before the
-// sets that it computes, and the fetcher waits for its reads before the catalog goes.
-// No handle may be in use and no reply be out.
+// close frees everything, in the reverse order of opening: computing ahead stops before the sets
+// that it computes are closed, and the fetcher waits for its reads before the catalog is closed. No
+// handle may be in use, and all replies must have been released.
 func (g *generation) close() error { return g.opened.close() }
 
-// epoch is the global order of an epoch. A few epochs are remembered.
+// epoch is the global order of an epoch. A few epochs are cached.
 func (g *generation) epoch(epoch uint64) (*order.Epoch, error) {
 	return g.epochs.get(epoch, func() (*order.Epoch, error) {
 		e, err := g.newEpoch(epoch)
@@ -253,11 +252,11 @@ func (g *generation) set(epoch uint64, done []order.Done, deal spec.Deal) (*stre
 	})
 }
 
-// computeAhead computes what an epoch orders, and the layout of a whole epoch, while goOn
-// says so.
+// computeAhead computes the selection of an epoch, and the layout of the whole epoch, as long as
+// goOn returns true.
 func (g *generation) computeAhead(n nextEpoch, goOn func() bool) error {
 	if g.home != nil && !g.home.isOf(n.epoch, g) {
-		return nil // which shards it is of is not known, or they are others
+		return nil // the epoch's shards are unknown, or belong to another generation
 	}
 	goOn = g.mount.meter.Timed(meter.Order, goOn)
 	if _, err := g.selectedAhead(n.epoch, goOn); err != nil {

@@ -12,58 +12,57 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
 
-// snapshots says which shards each epoch of a dataset that grows is of. Its methods may be
+// snapshots provides the set of shards of each epoch of a growing dataset. Its methods may be
 // called concurrently, once Open has returned.
 type snapshots interface {
-	// Open is called once, before all else, with how the dataset's shards are found and
-	// indexed. Config.OpenStorage is the mount's way to the storage, which Open must have
-	// called when it returns.
+	// Open is called once, before everything else, with how to find and index the dataset's shards.
+	// Config.OpenStorage opens the mount's storage; Open must have called it when it returns.
 	Open(ctx context.Context, c catalog.Config) error
-	// Latest is the latest epoch that is taken.
+	// Latest returns the latest epoch that has started.
 	Latest() (epoch uint64, any bool)
-	// Catalog gives a new catalog of just the shards of an epoch, which is the caller's. It
-	// takes the epoch behind the latest, if take says so. Errors: growing.ErrNotYet,
-	// growing.ErrNoEpoch, run.ErrGone, those of shards that are not here or differ.
+	// Catalog returns a new catalog of exactly the shards of an epoch; the caller owns it. If take
+	// is set and the epoch is the one after the latest, Catalog starts it. Errors:
+	// growing.ErrNotYet, growing.ErrNoEpoch, run.ErrGone, and those of shards that are missing or
+	// differ.
 	Catalog(ctx context.Context, epoch uint64, take bool) (*catalog.Catalog, run.Epoch, error)
-	// CanTake returns nil if an epoch has been taken, or could be taken now. It takes none.
+	// CanTake returns nil if an epoch has started, or could be started now. It starts none.
 	CanTake(ctx context.Context, epoch uint64) error
-	// Run names the run: checkpoints are of one.
+	// Run identifies the run that checkpoints refer to.
 	Run() string
-	// Growing is how the dataset stands.
+	// Growing returns the state of the dataset.
 	Growing() taking.Status
 	Close() error
 }
 
 const (
-	// keptGenerations is how many generations that nothing uses stay open, keptUnused for
-	// how long.
+	// keptGenerations is how many unused generations stay open, keptUnused for how long.
 	keptGenerations = 4
 	keptUnused      = 10 * time.Minute
-	// rememberedEpochs bounds of how many epochs the catalog is remembered.
+	// rememberedEpochs bounds the epochs whose catalog identity is remembered.
 	rememberedEpochs = 4096
 )
 
-// errClosedDataset ends those who wait for a generation.
+// errClosedDataset ends the wait for a generation.
 var errClosedDataset = errors.New("the dataset is closed")
 
-// generations are those of a dataset that grows. One is opened when somebody asks for an
-// epoch, by a goroutine that goes on when who asked gives up; it is closed when nothing has
-// used it for a while, or when others are wanted more:
+// generations are the generations of a growing dataset. A generation is opened when one of its
+// epochs is asked for, by a goroutine that continues even if the caller stops waiting. It is closed
+// when it has been unused for a while, or when too many others were used later:
 //
-//	                    ┌─ uses > 0: files, calls of sets, whoever holds it
+//	                    ┌─ uses > 0: files, calls of sets, callers of hold
 //	hold ──► opening ──► open ──► unused: up to 4, for 10 minutes ──► retired, closed
-//	                    └─ current: the epoch that was begun last
+//	                    └─ current: the epoch begun last
 //
-// Epochs of the same files have one generation. The same snapshot is not enough: its text has
-// no more of a shard than its name and figures, and the file may be another one by now. It is
-// safe for concurrent use.
+// Epochs of the same files share a generation. Equal snapshots are not enough: a snapshot's text
+// has only the name and figures of a shard, and the file may have been replaced since. It is safe
+// for concurrent use.
 type generations struct {
 	mount     *mount
 	snapshots snapshots
-	now       func() time.Time // tests have a clock of their own
+	now       func() time.Time // tests replace it
 
-	// life ends what is being opened, at the end of all; work are the goroutines. turn is
-	// held by the one that opens.
+	// life ends what is being opened when all is closed; work are the goroutines. turn is held by
+	// the goroutine that opens a generation.
 	life context.Context
 	end  context.CancelFunc
 	work sync.WaitGroup
@@ -74,11 +73,10 @@ type generations struct {
 	open    []*generation
 	current *generation        // one of open
 	coming  map[uint64]*coming // by epoch
-	epochs  map[uint64]string  // the identities of their catalogs, as they were found last
+	epochs  map[uint64]string  // the identities of their catalogs, as last found
 }
 
-// coming is a generation that is being opened for an epoch. err may be read when done is
-// closed.
+// coming is a generation that is being opened for an epoch. err may be read once done is closed.
 type coming struct {
 	done chan struct{}
 	err  error
@@ -94,9 +92,8 @@ func newGenerations(m *mount, s snapshots) *generations {
 	return d
 }
 
-// hold gives the generation of an epoch, which stays open until release. It opens it where
-// it is not, and takes the epoch where it is the next one: that can take long, and goes on
-// when ctx ends.
+// hold returns the generation of an epoch, which stays open until Leave. It opens it if necessary,
+// and starts the epoch if it is the next one. That can take long, and continues when ctx ends.
 func (d *generations) hold(ctx context.Context, epoch uint64) (*generation, error) {
 	for {
 		d.mu.Lock()
@@ -127,7 +124,7 @@ func (d *generations) hold(ctx context.Context, epoch uint64) (*generation, erro
 	}
 }
 
-// find is the open generation of an epoch, nil if there is none. It is called with mu held.
+// find returns the open generation of an epoch, or nil. The caller must hold mu.
 func (d *generations) find(epoch uint64) *generation {
 	identity, known := d.epochs[epoch]
 	if !known {
@@ -140,14 +137,14 @@ func (d *generations) find(epoch uint64) *generation {
 	return d.open[i]
 }
 
-// isOf says whether a generation is known to be an epoch's.
+// isOf reports whether g is the open generation of an epoch.
 func (d *generations) isOf(epoch uint64, g *generation) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.find(epoch) == g
 }
 
-// bring opens the generation of an epoch, and closes others for it.
+// bring opens the generation of an epoch, and closes others to make room.
 func (d *generations) bring(epoch uint64, c *coming) {
 	err := d.openEpoch(epoch)
 	d.mu.Lock()
@@ -176,7 +173,7 @@ func (d *generations) openEpoch(epoch uint64) error {
 	d.epochs[epoch] = c.Identity()
 	there := d.find(epoch)
 	if there != nil {
-		there.used = d.now() // it stays for who asked
+		there.used = d.now() // keep it open for the caller
 	}
 	d.mu.Unlock()
 	if there != nil {
@@ -193,8 +190,7 @@ func (d *generations) openEpoch(epoch uint64) error {
 	return nil
 }
 
-// begin makes an epoch, of which the generation is held, the current one: its generation
-// stays open.
+// begin makes g, which the caller holds, the generation of the current epoch: it stays open.
 func (d *generations) begin(g *generation) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -204,7 +200,7 @@ func (d *generations) begin(g *generation) {
 	d.current = g
 }
 
-// holdCurrent holds the generation of the current epoch; nil where there is none.
+// holdCurrent holds the generation of the current epoch; nil if there is none.
 func (d *generations) holdCurrent() *generation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -225,7 +221,7 @@ func (g *generation) Enter() bool {
 	return true
 }
 
-// Leave implements stream.Guard, and ends what hold has begun.
+// Leave implements stream.Guard, and releases what hold has held.
 func (g *generation) Leave() {
 	g.home.mu.Lock()
 	defer g.home.mu.Unlock()
@@ -233,7 +229,7 @@ func (g *generation) Leave() {
 	g.used = g.home.now()
 }
 
-// sweep closes what has been unused for long, or has too many used after it.
+// sweep closes generations that have been unused for long, or have too many used after them.
 func (d *generations) sweep() {
 	for _, g := range d.retire() {
 		if err := g.close(); err != nil {
@@ -242,7 +238,7 @@ func (d *generations) sweep() {
 	}
 }
 
-// retire takes those out of the list that are to be closed. Nothing uses them any more.
+// retire removes the generations to close from the list. Nothing uses them any more.
 func (d *generations) retire() (gone []*generation) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -272,7 +268,7 @@ func (d *generations) closeUnused() {
 	}
 }
 
-// close ends what is being opened and closes all. No handle may be in use.
+// close cancels what is being opened and closes everything. No handle may be in use.
 func (d *generations) close() error {
 	d.mu.Lock()
 	d.closed = true

@@ -22,10 +22,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// patterns are snapshots of which each is the shards that a pattern matches in one
-// directory. The first is taken.
+// patterns are snapshots, each of which has the shards in one directory that match a pattern. The
+// first one has started.
 type patterns struct {
-	list []string // of each epoch, what stands behind the directory
+	list []string // by epoch: what follows the directory
 
 	mu     sync.Mutex
 	config catalog.Config
@@ -105,7 +105,7 @@ func (p *patterns) timesOpened(epoch uint64) int {
 	return p.opened[epoch]
 }
 
-// sixSets are sets of the shards that makeLines writes; those of epochs 2 and 3 are the same.
+// sixSets are subsets of the shards that makeLines writes; those of epochs 2 and 3 are the same.
 var sixSets = []string{"s{0,1}.jsonl*", "s{1,2}.jsonl*", "s{2,3,4}.jsonl*", "s{2,3,4}.jsonl*", "s{4,5}.jsonl*", "s{0,5}.jsonl*", "s{0,1,2,3}.jsonl*", "s3.jsonl*"}
 
 func openPatterns(t *testing.T, dir string, p *patterns) *Dataset {
@@ -122,7 +122,7 @@ func (d *generations) openNow() int {
 	return len(d.open)
 }
 
-// An epoch of a dataset that grows is that epoch of the dataset that its snapshot is.
+// An epoch of a growing dataset is that epoch of the dataset made of its snapshot.
 func TestEpochsAreThoseOfTheirSnapshots(t *testing.T) {
 	dir := makeLines(t)
 	p := &patterns{list: sixSets}
@@ -169,8 +169,8 @@ func TestEpochsAreThoseOfTheirSnapshots(t *testing.T) {
 	require.NotNil(t, d.Status().Growing)
 }
 
-// Generations that nothing uses are closed when there are more than four, or after ten
-// minutes; the current one and those with open files stay. What was closed is opened again.
+// Unused generations are closed when there are more than four, or after ten minutes; the current
+// one and those with open files stay. A closed one is opened again.
 func TestGenerationsLiveAsLongAsTheyAreUsed(t *testing.T) {
 	p := &patterns{list: sixSets}
 	d := openPatterns(t, makeLines(t), p)
@@ -223,8 +223,8 @@ func TestGenerationsLiveAsLongAsTheyAreUsed(t *testing.T) {
 	require.Equal(t, 2, p.timesOpened(1))
 }
 
-// Who asks for an epoch that is being opened waits for the one opening, and can stop waiting;
-// the opening goes on.
+// Callers that ask for an epoch while it is being opened share one opening, and can stop waiting;
+// the opening continues.
 func TestAnEpochIsOpenedOnceForAllWhoAsk(t *testing.T) {
 	p := &patterns{list: sixSets}
 	d := openPatterns(t, makeLines(t), p)
@@ -269,7 +269,8 @@ func TestAnEpochThatCouldNotBeOpenedIsTriedAgain(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Each step of opening an epoch fails once; nothing of it stays open, and the others do.
+// Each step of opening an epoch fails once; then nothing of that epoch stays open, but the others
+// do.
 func TestAnEpochThatFailsToOpenAtAnyStepLeavesNothingOpen(t *testing.T) {
 	var mu sync.Mutex
 	fail, counting := 0, false
@@ -307,7 +308,7 @@ func TestAnEpochThatFailsToOpenAtAnyStepLeavesNothingOpen(t *testing.T) {
 	}
 }
 
-// A dataset whose first epoch can't be opened leaves nothing open, the snapshots neither.
+// A dataset whose first epoch can't be opened leaves nothing open, including the snapshots.
 func TestAFirstEpochThatCanNotBeOpened(t *testing.T) {
 	p := &patterns{list: sixSets}
 	s := testSpec(t, makeLines(t))

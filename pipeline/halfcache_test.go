@@ -13,8 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// A cache that holds half of a dataset saves half of the requests of the second epoch: what is
-// read ahead takes next to nothing of it, and what finds no room is asked for once.
+// A cache that holds half of a dataset saves half of the requests of the second epoch: reading
+// ahead takes next to none of its room, and what does not fit is requested once.
 func TestACacheOfHalfADatasetSavesHalfOfTheRequests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine reads, and the race detector changes no count of requests")
@@ -48,8 +48,8 @@ func TestACacheOfHalfADatasetSavesHalfOfTheRequests(t *testing.T) {
 	require.EqualValues(t, spec.ReadScan, d.Status().Fetch.Strategy)
 }
 
-// readAsTheDiskTakes reads worker 0's epoch, and after each part waits for the disk of the cache: what
-// comes faster than that is not kept.
+// readAsTheDiskTakes reads worker 0's epoch, and after each part waits for the disk of the cache,
+// because what comes faster than the disk can write is not cached.
 func readAsTheDiskTakes(t *testing.T, d *Dataset, set *stream.Set) {
 	h := set.Open(0, stream.Data)
 	defer h.Close()

@@ -9,9 +9,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// IndexPart indexes one of several parts of a dataset's shards, and opens nothing: what it finds is
-// there for the Open that comes after the last part (catalog.IndexPart). It is for one dataset, not
-// a mixture, which does not grow.
+// IndexPart indexes one of several parts of a dataset's shards without opening the dataset. The
+// Open that follows the last part finds the results (catalog.IndexPart). It is for a single dataset
+// that does not grow, not for mixtures.
 func IndexPart(ctx context.Context, s spec.Spec, o Options, part catalog.PassPart) (n catalog.Indexed, err error) {
 	if err := s.Validate(); err != nil {
 		return n, err

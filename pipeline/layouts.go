@@ -20,27 +20,27 @@ import (
 )
 
 const (
-	// How many states of epochs (about T bytes / 4 each) and layouts of sets
-	// (T bytes / 512) of a dataset are kept beside its index.
+	// How many states of epochs (about T bytes / 4 each) and layouts of sets (T bytes / 512) of a
+	// dataset are kept next to its index.
 	storedStates  = 4
 	storedLayouts = 32
 
 	statesEnding = ".states"
 	layoutEnding = ".layout"
 
-	// storedVersion changes whenever what is computed from the same key does.
+	// storedVersion changes whenever the result computed from the same key changes.
 	storedVersion = 1
 )
 
-// layouts keeps what an order costs to compute from one run to the next, in
-// files beside the index: the states of epochs and the layouts of sets. What is
-// missing, damaged or of another order is computed again.
+// layouts stores the computed parts of an order in files next to the index, for later runs: the
+// states of epochs and the layouts of sets. Anything missing, damaged or from another order is
+// computed again.
 //
 //	0   "lsiofsLY"
 //	8   version, u64
 //	16  SHA-256 of all that decides the payload
 //	48  payload
-//	    xxh3 of all before, u64
+//	    xxh3 of everything before, u64
 type layouts struct {
 	catalog *catalog.Catalog
 	order   spec.Order
@@ -60,17 +60,17 @@ const (
 	storedFrameBytes = storedHeadBytes + 8
 )
 
-// key hashes everything that decides the states of an epoch or, with what more
-// says, the layout of a set.
+// key hashes everything that decides the states of an epoch or, together with more, the layout of a
+// set.
 func (l *layouts) key(ending string, epoch uint64, more ...any) [sha256.Size]byte {
 	text, err := json.Marshal([]any{ending, l.catalog.Identity(), l.order, epoch, more})
 	if err != nil {
-		panic(fmt.Sprintf("the order is not plain data: %v", err)) // can't be: spec holds numbers and names
+		panic(fmt.Sprintf("the order is not plain data: %v", err)) // impossible: the spec holds numbers and names
 	}
 	return sha256.Sum256(text)
 }
 
-// frame puts payload into the bytes of a file.
+// frame wraps a payload into the bytes of a file.
 func frame(key [sha256.Size]byte, payload []byte) []byte {
 	b := make([]byte, 0, storedFrameBytes+len(payload))
 	b = binary.LittleEndian.AppendUint64(append(b, storedMagic...), storedVersion)
@@ -80,7 +80,7 @@ func frame(key [sha256.Size]byte, payload []byte) []byte {
 
 var errNotStored = errors.New("is damaged, or of something else")
 
-// unframe takes the payload out of the bytes of a file.
+// unframe extracts the payload from the bytes of a file.
 func unframe(key [sha256.Size]byte, b []byte) ([]byte, error) {
 	if len(b) < storedFrameBytes || string(b[:8]) != storedMagic || binary.LittleEndian.Uint64(b[8:]) != storedVersion ||
 		[sha256.Size]byte(b[16:storedHeadBytes]) != key {
@@ -95,7 +95,7 @@ func unframe(key [sha256.Size]byte, b []byte) ([]byte, error) {
 
 func storedName(key [sha256.Size]byte) string { return hex.EncodeToString(key[:16]) }
 
-// load gives a payload of size bytes, or nil.
+// load returns a stored payload of size bytes, or nil.
 func (l *layouts) load(key [sha256.Size]byte, ending string, size int) []byte {
 	b, err := l.catalog.LoadBeside(storedName(key), ending, int64(size)+storedFrameBytes)
 	if err == nil {
@@ -110,14 +110,14 @@ func (l *layouts) load(key [sha256.Size]byte, ending string, size int) []byte {
 	return nil
 }
 
-// save stores a payload. That it failed is only logged: the next run computes.
+// save stores a payload. A failure is only logged: the next run then computes it again.
 func (l *layouts) save(key [sha256.Size]byte, ending string, kept int, payload []byte) {
 	if err := l.catalog.SaveBeside(storedName(key), ending, kept, frame(key, payload)); err != nil {
 		l.log.Warn("what was computed of the order can't be stored next to the index: the next run computes it again", "error", err)
 	}
 }
 
-// loadStates brings the states of an epoch back that an earlier run has stored.
+// loadStates restores the states of an epoch that an earlier run has stored.
 func (l *layouts) loadStates(epoch uint64, e *order.Epoch) {
 	size := e.StoredStatesBytes()
 	if size == 0 {
@@ -134,8 +134,7 @@ func (l *layouts) loadStates(epoch uint64, e *order.Epoch) {
 	l.mark(epoch)
 }
 
-// saveStates stores the states of an epoch, if they are all there and were not
-// stored before.
+// saveStates stores the states of an epoch, if they are complete and not yet stored.
 func (l *layouts) saveStates(epoch uint64, e *order.Epoch) {
 	if e.StoredStatesBytes() == 0 || !e.Prepared() || !l.mark(epoch) {
 		return
@@ -143,27 +142,27 @@ func (l *layouts) saveStates(epoch uint64, e *order.Epoch) {
 	l.save(l.key(statesEnding, epoch), statesEnding, storedStates, e.StoreStates(nil))
 }
 
-// mark notes that the states of an epoch are stored; false means that they were.
+// mark notes that the states of an epoch are stored. It returns false if they already were.
 func (l *layouts) mark(epoch uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stored[epoch] {
 		return false
 	}
-	if len(l.stored) >= 1024 { // then some are stored once more
+	if len(l.stored) >= 1024 { // some are then stored once more
 		clear(l.stored)
 	}
 	l.stored[epoch] = true
 	return true
 }
 
-// shelf is where the layout of a set is kept.
+// shelf returns the place where the layout of a set is stored.
 func (l *layouts) shelf(epoch uint64, done []order.Done, deal spec.Deal, e *order.Epoch) stream.Shelf {
 	return &shelf{layouts: l, number: epoch, epoch: e, key: l.layoutKey(epoch, done, deal)}
 }
 
-// layoutKey is that of a set's layout. Rows are of another size than the records that they
-// are made of.
+// layoutKey is the key of a set's layout. It includes the row size, since rows differ in size from
+// the records that they are made of.
 func (l *layouts) layoutKey(epoch uint64, done []order.Done, deal spec.Deal) [sha256.Size]byte {
 	if row := l.catalog.RowBytes(); row > 0 {
 		return l.key(layoutEnding, epoch, done, deal, row)
@@ -171,7 +170,7 @@ func (l *layouts) layoutKey(epoch uint64, done []order.Done, deal spec.Deal) [sh
 	return l.key(layoutEnding, epoch, done, deal)
 }
 
-// shelf keeps the layout of one set, and with it the states of its epoch.
+// shelf stores the layout of one set, together with the states of its epoch.
 type shelf struct {
 	layouts *layouts
 	number  uint64

@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// storedFiles are the files with an ending beside the index.
+// storedFiles are the files next to the index with a given ending.
 func storedFiles(t testing.TB, s spec.Spec, ending string) []string {
 	list, err := filepath.Glob(filepath.Join(s.IndexDir, "*"+ending))
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func sizesOf(t testing.TB, s spec.Spec, epoch uint64, done []order.Done) []int64
 		require.NoError(t, err)
 		all = append(all, size)
 	}
-	require.NoError(t, d.Close()) // what was computed is stored now
+	require.NoError(t, d.Close()) // what was computed has now been stored
 	return all
 }
 
@@ -61,8 +61,8 @@ func TestTheLayoutOfASetIsStoredForTheNextRun(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, os.SameFile(before, after), "it was used, not written again")
 
-	// The sizes that a second run gives are those of the file: they change
-	// with it, where its checksum does too.
+	// The sizes that a second run returns come from the file: they change with it if its checksum
+	// matches.
 	c, err := Open(context.Background(), s, Options{})
 	require.NoError(t, err)
 	l := newLayouts(c.current.catalog, c.current.spec.Order, c.current.layouts.log)
@@ -127,13 +127,13 @@ func TestEverythingThatDecidesALayoutHasOneOfItsOwn(t *testing.T) {
 		change(&changed)
 		another(what, changed, 0, nil)
 	}
-	// A record of another size in a shard that looks the same otherwise.
+	// A record of another size in a shard that otherwise looks the same.
 	shard := filepath.Join(s.Dataset, "s0.jsonl")
 	b, err := os.ReadFile(shard)
 	require.NoError(t, err)
 	i := slices.Index(b, '\n') + 1
 	i += slices.Index(b[i:], '\n')
-	copy(b[i-2:], "\n\"}") // moves the end of the second record two bytes ahead
+	copy(b[i-2:], "\n\"}") // moves the end of the second record two bytes forward
 	require.NoError(t, os.WriteFile(shard, b, 0o644))
 	another("content", s, 0, nil)
 }
@@ -160,7 +160,7 @@ func TestWithoutAnIndexDirectoryNothingIsStored(t *testing.T) {
 	require.Equal(t, want, sizesOf(t, s, 0, nil))
 }
 
-// makeManyRecords makes a dataset with several states an epoch, in a sparse file.
+// makeManyRecords makes a dataset with several states per epoch, in a sparse file.
 func makeManyRecords(t testing.TB) spec.Spec {
 	dir := t.TempDir()
 	f, err := os.Create(filepath.Join(dir, "s.bin"))
@@ -199,7 +199,7 @@ func TestStatesOfAnEpochAreStoredForTheNextRun(t *testing.T) {
 
 	for _, at := range []int{0, 8, 16, 48, 60, -1} {
 		if testing.Short() && at != 0 {
-			continue // where the damage is makes no difference to the race detector
+			continue // under the race detector, the place of the damage makes no difference
 		}
 		damage(t, files[0], at)
 		d := open(t, s)
@@ -207,7 +207,7 @@ func TestStatesOfAnEpochAreStoredForTheNextRun(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, e.Prepared(), "byte %d is damaged", at)
 		require.Equal(t, want, records(d))
-		damage(t, files[0], at) // mends it
+		damage(t, files[0], at) // repairs it
 	}
 	for epoch := range uint64(storedStates + 2) {
 		sizesOf(t, s, epoch, nil)
@@ -229,8 +229,8 @@ func FuzzUnframe(f *testing.F) {
 	})
 }
 
-// BenchmarkMountAgain opens a dataset of 1.5 million records and asks for the
-// sizes of its streams, as the first run does it and as the next ones do.
+// BenchmarkMountAgain opens a dataset of 1.5 million records and asks for the sizes of its streams,
+// as in the first run and as in later runs.
 func BenchmarkMountAgain(b *testing.B) {
 	for _, stored := range []bool{false, true} {
 		b.Run(fmt.Sprintf("stored=%t", stored), func(b *testing.B) {

@@ -14,10 +14,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-const leasedBytes = 20_000 // of a record
+const leasedBytes = 20_000 // size of a record
 
-// openLeased opens a dataset of two shards of 100 records each, and reads all of it:
-// from the page cache, where what is at once mapped is.
+// openLeased opens a dataset of two shards of 100 records each, and reads all of it from the page
+// cache, so that records are mapped.
 func openLeased(t *testing.T, o Options) (d *Dataset, h *stream.Handle, first string, content []byte) {
 	dir := t.TempDir()
 	content = make([]byte, 200*leasedBytes)
@@ -43,7 +43,7 @@ func openLeased(t *testing.T, o Options) (d *Dataset, h *stream.Handle, first st
 			require.NoError(t, h.ReadAt(context.Background(), &r, int64(off), stream.MaxReadBytes))
 			r.Release()
 		}
-		// On a machine that is busy an opening may take so long that a piece is read.
+		// On a busy machine opening may take so long that a piece is read.
 		if stats := d.Status().Fetch; stats.BytesRead == 0 || stats.RecordsMapped == 0 {
 			break
 		}
@@ -74,6 +74,6 @@ func TestAWriterDoesNotWaitForRepliesAndTheyStayRight(t *testing.T) {
 	require.True(t, bytes.Equal(content[:100_000], bytes.Join(out.Slices, nil)), "what is out was copied")
 	out.Release()
 	require.ErrorIs(t, h.ReadAt(context.Background(), &other, 0, 100_000), storage.ErrChanged)
-	at(&other, 3_000_000) // of a file that nobody writes to
+	at(&other, 3_000_000) // in a file that is not written to
 	other.Release()
 }

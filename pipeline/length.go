@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// maxEpochRecords bounds an epoch: to lay one out, which the size of any file of it needs, takes
-	// sweepNanos of one core a record, 46 minutes for so many.
+	// maxEpochRecords bounds an epoch. Laying one out, which is needed for the size of any of its
+	// files, takes sweepNanos of one core for each record: 46 minutes for this many.
 	maxEpochRecords = 1 << 36
-	// longEpochRecords is from where on the user is told how long that takes.
+	// longEpochRecords is the length from which on the user is warned about that time.
 	longEpochRecords = 1 << 31
 	sweepNanos       = 40
 )
 
-// laysOutIn is about how long one core takes to lay out an epoch.
+// laysOutIn estimates how long one core takes to lay out an epoch.
 func laysOutIn(records uint64) time.Duration {
 	return time.Duration(min(records, 1<<56) * sweepNanos).Round(time.Second)
 }
 
-// maxSelected bounds the records that a split or a sample chooses from: it takes a bit for each.
+// maxSelected bounds the records that a split or a sample chooses from: each takes a bit.
 const maxSelected = maxEpochRecords << 2
 
-// checkLength refuses an epoch that is too long to be laid out, before anything is computed that grows
-// with its length. Where some of the records are selected, checkSelected has the last word.
+// checkLength returns an error for an epoch that is too long to be laid out, before anything is
+// computed that grows with its length. If a split or sample selects records, checkSelected decides.
 func (g *generation) checkLength() error {
 	switch {
 	case g.mixing != nil:
@@ -40,10 +40,10 @@ func (g *generation) checkLength() error {
 	return g.checkLengthOf(g.catalog.Records(), g.fewer()+selecting)
 }
 
-// checkSelected is checkLength for the records that were selected.
+// checkSelected is checkLength for the selected records.
 func (g *generation) checkSelected() error {
 	if g.mixing != nil || !g.selects() {
-		return nil // it was checked
+		return nil // already checked
 	}
 	return g.checkLengthOf(g.distinct(g.selection), g.fewer()+selecting)
 }
@@ -54,10 +54,10 @@ func (g *generation) selects() bool {
 	return o.Split.Or() != (spec.Split{}) || o.Sample.Or().Of > 1
 }
 
-// selecting is what helps beside fewer where an epoch is too long.
+// selecting lists what helps, besides fewer, if an epoch is too long.
 const selecting = ", a --split, or --sample 1/N make it shorter"
 
-// fewer names what makes fewer records of a dataset.
+// fewer names what reduces the number of records of a dataset.
 func (g *generation) fewer() string {
 	_, crops := g.mount.files.(*cubes.Storage)
 	switch {
@@ -69,7 +69,7 @@ func (g *generation) fewer() string {
 	return "larger records, fewer shards"
 }
 
-// checkWhole refuses a dataset of which nothing can be selected.
+// checkWhole returns an error for a dataset that is too large to select from.
 func checkWhole(n uint64, flags string) error {
 	if n <= maxSelected {
 		return nil

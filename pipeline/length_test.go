@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// An epoch that would take hours to lay out is refused before anything is computed that grows with its
-// length, whatever made it so long; one that takes minutes is warned of.
+// An epoch that would take hours to lay out is refused before anything is computed that grows with
+// its length, whatever made it so long; one that takes minutes gives a warning.
 func TestAnEpochThatIsTooLongIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec func(t *testing.T) spec.Spec
@@ -43,8 +43,8 @@ func TestAnEpochThatIsTooLongIsRefused(t *testing.T) {
 	require.ErrorContains(t, g.checkLengthOf(maxEpochRecords+1, "help"), "an epoch has a length of 68719476737 (68,719,476,737) records, and it would take 45m49s of a core to lay it out: at most 68719476736 are read: help")
 }
 
-// What counts is what a split or a sample leaves; of the whole there may be more, but no more than a bit each
-// is worth.
+// The bound applies to the records that a split or sample selects; the whole dataset may have more,
+// up to one bit each.
 func TestTheLengthOfAnEpochIsThatOfWhatIsSelected(t *testing.T) {
 	require.NoError(t, checkWhole(maxSelected, "help"))
 	require.EqualError(t, checkWhole(maxSelected+1, "help"), "the dataset has 274,877,906,945 records, and a --split or --sample chooses from 274877906944 at most: help")

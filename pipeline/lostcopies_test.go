@@ -18,8 +18,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// A read of the stream has records of many shards. That the copies of all of them are lost at
-// once, as another mount takes its pages with it, is no reader's matter.
+// A read of the stream has records of many shards. Losing the copies of all of them at once, as
+// when another mount drops its pages, does not affect readers.
 func TestCopiesOfManyShardsAreLostAtOnce(t *testing.T) {
 	shards, records := 200, 25
 	if testing.Short() {

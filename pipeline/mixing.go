@@ -16,15 +16,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// A mixture is a dataset whose root has a directory a source. Each source is found, listed
-// and indexed as a dataset of its own, through storages of its own:
+// A mixture is a dataset whose root has a directory for each source. Each source is found, listed
+// and indexed as a dataset of its own, through its own storages:
 //
 //	sources ──► a mount and a catalog each ──► catalog.Union, storage/mixed: one dataset
 //	                                      └──► order.Mixture: its order
 //
-// From there on all is as for any dataset, but for the epochs, which order.Mixture makes.
+// From there on it is treated like any dataset, except that order.Mixture makes the epochs.
 
-// mixing is what a generation has of a mixture.
+// mixing is the state of a mixture in a generation.
 type mixing struct {
 	sources []mixedSource // in the order given
 	shares  *order.Shares
@@ -35,18 +35,18 @@ type mixing struct {
 // mixedSource is a source.
 type mixedSource struct {
 	spec.Source
-	share       uint64 // w_m: the weight, or what it is by bytes
+	share       uint64 // w_m: the weight, or what it amounts to by bytes
 	records     uint64 // T_m
-	bytes       int64  // of these
+	bytes       int64  // of these records
 	fingerprint string
 
-	catalog *catalog.Catalog // until the union is there
+	catalog *catalog.Catalog // until the union has been made
 	first   uint64           // number of its first record
 	starts  []uint64
 	part    *order.Part
 }
 
-// openMixture is openCatalog of a mixture.
+// openMixture is openCatalog for a mixture.
 func (g *generation) openMixture(ctx context.Context) (shut func() error, err error) {
 	x := &mixing{sources: make([]mixedSource, len(g.mount.sources))}
 	defer func() {
@@ -112,8 +112,7 @@ func (g *generation) openMixedSource(ctx context.Context, m *mount, x *mixedSour
 	return alone.fitCache()
 }
 
-// sourceShards are a source's shards as a split of the mixture sees them: under the name of
-// the source.
+// sourceShards presents a source's shards to a split of the mixture, under the source's name.
 type sourceShards struct {
 	splitShards
 	name string
@@ -126,8 +125,8 @@ func (s sourceShards) Shard(i int) order.Shard {
 	return x
 }
 
-// weigh says what the shares of the sources are. By bytes a source of large records comes
-// more seldom: w·T·2²⁰ div B, all divided by what divides them.
+// weigh computes the shares of the sources. By bytes, a source with large records appears less
+// often: w·T·2²⁰ div B, all divided by their common divisor.
 func (x *mixing) weigh(by spec.MixBy) error {
 	divisor := uint64(0)
 	for i := range x.sources {
@@ -155,7 +154,7 @@ func (x *mixing) weigh(by spec.MixBy) error {
 	return nil
 }
 
-// union is what the catalog of all sources is made of; it also says where each source's
+// union is the configuration for the catalog of all sources. It also sets where each source's
 // records begin.
 func (x *mixing) union(g *generation) catalog.UnionConfig {
 	c := catalog.UnionConfig{IndexDir: g.spec.IndexDir, Log: g.mount.log}
@@ -204,8 +203,8 @@ func (x *mixing) order(s *spec.Spec) (err error) {
 	return err
 }
 
-// distinct is how many records there are, each counted once: of a mixture an epoch may have
-// more or fewer positions.
+// distinct is the number of different records. An epoch of a mixture may have more or fewer
+// positions.
 func (g *generation) distinct(of *selection) uint64 {
 	if of.part != nil {
 		return of.part.Len()
@@ -213,8 +212,8 @@ func (g *generation) distinct(of *selection) uint64 {
 	return g.catalog.Records()
 }
 
-// readOrder is the order as it is read: a mixture goes through each of its sources at as
-// many lanes, and as much of each waits.
+// readOrder is the order as it is read: a mixture reads each of its sources at up to the order's
+// number of lanes, with a buffer for each source.
 func (g *generation) readOrder() spec.Order {
 	o := g.spec.Order
 	if g.mixing == nil {
@@ -237,15 +236,15 @@ func (g *generation) readOrder() spec.Order {
 type MixedSource struct {
 	Name    string
 	Dataset string // without secrets
-	Weight  uint64 // in millionths, as it was given
-	Records uint64 // that a split leaves
-	Bytes   int64  // of these
+	Weight  uint64 // in millionths, as given
+	Records uint64 // after the split
+	Bytes   int64  // of these records
 	// Passes is how often an epoch goes through it, on average.
 	Passes      float64
 	Fingerprint string
 }
 
-// Sources are those of a mixture, in the order given; nil where the dataset is none.
+// Sources are the sources of a mixture, in the order given; nil if the dataset is not a mixture.
 func (d *Dataset) Sources() []MixedSource {
 	g, release := d.hold()
 	defer release()
@@ -269,9 +268,9 @@ func (g *generation) mixedSources() (list []MixedSource) {
 	return list
 }
 
-// Shared is how many of an epoch's records that done has taken are each source's, in the
-// order of Sources; nil where the dataset is no mixture. Where workers are very far apart it
-// is about right, and exact is false (order.Mixture.CountTaken).
+// Shared counts the records in done, which an epoch has already delivered, by source, in the order
+// of Sources; nil if the dataset is not a mixture. If workers are very far apart the result is
+// approximate, and exact is false (order.Mixture.CountTaken).
 func (d *Dataset) Shared(epoch uint64, done []order.Done) (counts []uint64, exact bool, err error) {
 	g, release := d.hold()
 	defer release()

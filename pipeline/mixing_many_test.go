@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// As many sources as there may be share the descriptors that one dataset may have: what is
-// open stays below the usual limit of 1024, and the records are all there.
+// The maximum number of sources share the descriptors that one dataset may use: open files stay
+// below the usual limit of 1024, and all records are there.
 func TestTheMostSourcesShareTheDescriptors(t *testing.T) {
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))

@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// schemeOfMount is the scheme of what a mount is of.
+// schemeOfMount is the scheme of the mount's dataset or mixture.
 func (m *mount) schemeOfMount() (*scheme, error) {
 	if !m.spec.Mix.Asked() {
 		return schemeOf(m.spec.Dataset)
@@ -28,14 +28,14 @@ func (m *mount) schemeOfMount() (*scheme, error) {
 		name: "mixture", find: findSources, over: asItIs,
 		profile: func(string, *Options) (profile.Profile, []profile.Cell) { return m.slowest() },
 		open: func(m *mount, _, _ string) (storage.Storage, error) {
-			p, measured := m.slowest() // some say more, once they are open
+			p, measured := m.slowest() // some adjust their profile once they are open
 			m.profile, m.measured = p.Or(), measured
 			return m.mixedFiles(), nil
 		},
 	}, nil
 }
 
-// findSources is scheme.find of a mixture: it finds each source.
+// findSources is scheme.find for a mixture: it finds each source.
 func findSources(ctx context.Context, m *mount) (f found, err error) {
 	f.close = func() error {
 		var errs []error
@@ -60,8 +60,8 @@ func findSources(ctx context.Context, m *mount) (f found, err error) {
 	return f, nil
 }
 
-// openSourceMount opens the mount of a source, which uses the engine of the mixture's. What
-// its storages hold is a share of the memory.
+// openSourceMount opens the mount of a source. It uses the mixture's engine, and its storages get a
+// share of the memory.
 func openSourceMount(ctx context.Context, whole *mount, x spec.Source) (*mount, error) {
 	s := whole.spec
 	s.Dataset, s.Mix, s.Order.Length, s.Order.Split = x.Dataset, spec.Mix{}, 0, spec.Split{}
@@ -85,14 +85,14 @@ func openSourceMount(ctx context.Context, whole *mount, x spec.Source) (*mount, 
 	return m, nil
 }
 
-// slowness ranks kinds of storage: reads that suit a service don't harm files, while those
-// that suit files would be far too small for a service.
+// slowness ranks kinds of storage: reads that suit a service don't hurt files, but reads that suit
+// files are far too small for a service.
 var slowness = map[profile.Kind]int{
 	profile.KindMemory: 1, profile.KindSSD: 2, profile.KindVirtual: 3, profile.KindUnknown: 4,
 	profile.KindDisk: 5, profile.KindNetwork: 6, profile.KindWeb: 7, profile.KindObject: 8,
 }
 
-// slowest is the profile of the source that is slowest to answer.
+// slowest is the profile of the slowest source.
 func (m *mount) slowest() (profile.Profile, []profile.Cell) {
 	if m.options.Storage != nil {
 		return *m.options.Storage, nil
@@ -106,13 +106,13 @@ func (m *mount) slowest() (profile.Profile, []profile.Cell) {
 	return worst.profile, worst.measured
 }
 
-// mixedFiles are the storages of all sources, which have been opened with their catalogs,
-// as they were opened.
+// mixedFiles is the union of the storages of all sources. Each has been opened together with its
+// catalog.
 func (m *mount) mixedFiles() storage.Storage {
 	return m.mixOf(func(s *mount) storage.Storage { return s.files })
 }
 
-// mixedReads are those that records are read from.
+// mixedReads is the union of the storages that records are read from.
 func (m *mount) mixedReads() storage.Storage {
 	return m.mixOf(func(s *mount) storage.Storage { return s.reads })
 }
@@ -125,7 +125,7 @@ func (m *mount) mixOf(which func(*mount) storage.Storage) storage.Storage {
 	return mixed.Over(list)
 }
 
-// mixedEngine is what the engine says, with the storages that read without it.
+// mixedEngine is the engine's status, plus that of the storages that read without it.
 func (m *mount) mixedEngine() uring.Status {
 	all := m.engine.Status()
 	for _, s := range m.sources {
@@ -163,7 +163,7 @@ func (m *mount) sourceStatus() (list []SourceStatus) {
 	return list
 }
 
-// mixedRetries adds up the sources'.
+// mixedRetries adds up the retries of the sources.
 func (m *mount) mixedRetries() (sum retry.Stats) {
 	for _, s := range m.sources {
 		x := s.retryStats()

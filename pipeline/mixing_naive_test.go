@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// naiveKey, naiveMixture: the mixtures of order/SELECTION.md, written once more.
+// naiveKey and naiveMixture are a second implementation of the mixtures of order/SELECTION.md.
 func naiveKey(domain string, seed, epoch, index uint64) uint64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "lsiofs/1 %s %d %d %d", domain, seed, epoch, index))
 	return binary.LittleEndian.Uint64(sum[:])
@@ -45,7 +45,7 @@ func naiveMixCounts(weights []uint64, n uint64) []uint64 {
 	return c
 }
 
-// naiveMixture gives source and index of each position of an epoch.
+// naiveMixture returns source and index for each position of an epoch.
 func naiveMixture(seed uint64, weights []uint64, epoch, length uint64) (places [][2]uint64) {
 	for at := epoch * length; at < (epoch+1)*length; at++ {
 		b := at / 256

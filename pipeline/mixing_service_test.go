@@ -11,9 +11,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// A source at a web server beside one on a disk: the bytes are those of both on a disk, in
-// every format, with and without a disk cache, in little memory and in much. The second source is
-// small, and comes some twenty times an epoch.
+// A mixture of a source at a web server and one on a disk has the same bytes as with both on a
+// disk, in every format, with and without a disk cache, with little memory and much. The second
+// source is small, and comes some twenty times per epoch.
 func TestASourceAtAServerBesideFilesChangesNoByte(t *testing.T) {
 	memories := []int64{2 << 20, 256 << 20}
 	if testing.Short() {
@@ -68,8 +68,8 @@ func TestASourceAtAServerBesideFilesChangesNoByte(t *testing.T) {
 	}
 }
 
-// Every format that one disk has is mixed: the bytes are the same whatever the memory and
-// the strategy, and a record that follows itself in a tar is told apart by its names.
+// Every format that can be on a disk is mixed: the bytes do not depend on memory or strategy, and
+// repeated records that follow each other in a tar differ in their names.
 func TestMixturesOfEveryFormat(t *testing.T) {
 	memories := []int64{1 << 20, 256 << 20}
 	if testing.Short() {
@@ -113,8 +113,8 @@ func TestMixturesOfEveryFormat(t *testing.T) {
 	}
 }
 
-// --warm fills the caches of all sources that have one: then an epoch asks the servers
-// nothing, and the files of a disk are left where they are.
+// --warm fills the caches of all sources that have one: afterwards an epoch requests nothing from
+// the servers, and files on a disk are not cached.
 func TestAMixtureIsWarmed(t *testing.T) {
 	shape := synthetic.Shape{Format: "tar", RecordBytes: 4096}
 	a, b, c := serveShards(t, shape, 40), serveShards(t, shape, 30), serveShards(t, shape, 20)

@@ -17,8 +17,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// What computing the order of a mixture's epoch has cost is stored beside its index, so that
-// the next run begins deep in the epoch at once.
+// The states that are computed for a mixture's epoch are stored next to its index, so that the next
+// run can begin deep in the epoch at once.
 func TestTheStatesOfAMixturesEpochAreStoredForTheNextRun(t *testing.T) {
 	if runtime.GOMAXPROCS(0) == 1 {
 		t.Skip("one core goes through the order in one go, without states")
@@ -40,9 +40,8 @@ func TestTheStatesOfAMixturesEpochAreStoredForTheNextRun(t *testing.T) {
 	require.Equal(t, want, sizesOf(t, s, 3, nil))
 }
 
-// A source of very few records comes hundreds of times an epoch: whatever the strategy,
-// the memory and the workers, and wherever those were stopped, the bytes are the
-// reference's.
+// A source with very few records comes hundreds of times per epoch: for any strategy, memory and
+// number of workers, and wherever the workers stopped, the bytes are those of the reference.
 func TestATinySourceComesHundredsOfTimesAnEpoch(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	counts := []int{2, 1, 7}
@@ -71,7 +70,7 @@ func TestATinySourceComesHundredsOfTimesAnEpoch(t *testing.T) {
 						d := open(t, s)
 						require.Equal(t, want, dealt(t, d, 2, nil, s.Deal))
 
-						// Uneven workers stop, and others go on.
+						// Workers stop at uneven places, and others continue.
 						done := []order.Done{{Batch: 1, Consumed: []uint64{uint64(r.IntN(300)), uint64(r.IntN(300)), uint64(r.IntN(300))}}}
 						var left [][]byte
 						for p, line := range want {

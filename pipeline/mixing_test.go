@@ -48,8 +48,8 @@ func always(int) bool         { return true }
 func every2(i int) bool       { return i%2 == 1 }
 func million(w uint64) uint64 { return w * 1_000_000 }
 
-// mixSpec mixes three sources: one plain, one partly and one wholly compressed, the last
-// of which is tiny.
+// mixSpec mixes three sources: one plain, one partly compressed, and a tiny one that is entirely
+// compressed.
 func mixSpec(t testing.TB) spec.Spec {
 	s := testSpec(t, "")
 	s.Mix.Sources = []spec.Source{
@@ -60,7 +60,7 @@ func mixSpec(t testing.TB) spec.Spec {
 	return s
 }
 
-// sourceLines are the records of a source's own order, of its first epochs.
+// sourceLines are the records of a source's own order, for its first epochs.
 func sourceLines(t testing.TB, s spec.Spec, source int, epochs uint64) (lines [][]byte) {
 	o := s
 	o.Dataset, o.Mix, o.Order.Length, o.IndexDir = s.Mix.Sources[source].Dataset, spec.Mix{}, 0, t.TempDir()
@@ -77,7 +77,7 @@ func sourceLines(t testing.TB, s spec.Spec, source int, epochs uint64) (lines []
 	return lines
 }
 
-// referenceOf is an epoch of a mixture, put together from the sources' own streams.
+// referenceOf is an epoch of a mixture, assembled from the sources' own streams.
 func referenceOf(t testing.TB, s spec.Spec, weights []uint64, epoch, length uint64) (all [][]byte) {
 	places := naiveMixture(s.Order.Seed, weights, epoch, length)
 	lines, most := make([][][]byte, len(weights)), make([]uint64, len(weights))
@@ -94,7 +94,7 @@ func referenceOf(t testing.TB, s spec.Spec, weights []uint64, epoch, length uint
 	return all
 }
 
-// dealt puts the streams of all workers together again, for a batch of 1.
+// dealt merges the streams of all workers again, for a batch of 1.
 func dealt(t testing.TB, d *Dataset, epoch uint64, done []order.Done, deal spec.Deal) (all [][]byte) {
 	set, err := d.Set(context.Background(), epoch, done, deal)
 	require.NoError(t, err)

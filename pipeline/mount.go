@@ -24,23 +24,23 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// mount is what a Dataset has as long as it is open, whatever shards there are: all
-// that its generations share. It is opened before the first of them and closed
-// behind the last. Its methods may be called concurrently, but for lend.
+// mount is what the generations of a Dataset share: all that does not depend on the set of shards.
+// It is opened before the first generation and closed after the last. Its methods may be called
+// concurrently, except lend.
 //
-// spec.MemoryBytes is the budget of all generations together, and memory what shares it
-// among their fetchers.
+// spec.MemoryBytes is the budget of all generations together; memory shares it among their
+// fetchers.
 type mount struct {
-	spec    spec.Spec // as it was given
+	spec    spec.Spec // as given to Open
 	options Options
 	log     *slog.Logger
 	started time.Time
 	scheme  *scheme
 	target  discover.Target
-	root    string   // of target: absolute, or a URL
-	sources []*mount // of a mixture; nil where there is none
-	// siblings are the sources of the mixture that this is a source of, itself included; 0
-	// where it is none.
+	root    string   // of target: an absolute path, or a URL
+	sources []*mount // of a mixture, otherwise nil
+	// siblings is the number of sources of the mixture that this is a source of, itself included; 0
+	// if it is not a source.
 	siblings int
 	opened   opened
 
@@ -48,31 +48,30 @@ type mount struct {
 	memory  *fetch.Memory
 	changes fetch.Changes
 	engine  uring.Engine
-	// measured are what was measured of the storage, nil where nothing was.
+	// measured are the measurements of the storage; nil if there are none.
 	measured []profile.Cell
 
-	// listingAt is where the service's listing is stored; "" where it is not. choice is a part of it.
+	// listingAt is where the service's listing is stored; "" if it is not. choice is a part of it.
 	listingAt string
 	choice    discover.Choice
-	offline   *offline        // nil where the dataset's service answers, or it has none
-	service   *remote.Storage // nil where the dataset lies in a file system
-	// credentials are those of all sources of a mixture, found once.
+	offline   *offline        // nil if the service answers, or there is none
+	service   *remote.Storage // nil if the dataset is in a file system
+	// credentials are shared by all sources of a mixture, and looked up once.
 	credentials *s3.Credentials
-	cache       *cached.Storage // part of files; nil where nothing is kept on a disk
-	place       cached.Place    // of cache, as it was before that was opened
-	links       *held.Links     // to shards of snapshots, which files falls back to; nil where there are none
+	cache       *cached.Storage // part of files; nil without a disk cache
+	place       cached.Place    // state of the cache directory before cache was opened
+	links       *held.Links     // to shards of snapshots, which files falls back to; nil without them
 
-	// What lend has opened. indexDir is where stored indexes are, "" where nothing can
-	// be stored.
+	// Opened by lend. indexDir is where indexes are stored, "" if nothing can be stored.
 	indexDir string
 	profile  profile.Profile // of the storage
-	files    storage.Storage // as it was opened, over it the cache: what is listed and indexed
-	reads    storage.Storage // what records are read from: files, with what lies over it
-	retries  *retry.Storage  // of reads; nil where there is none
+	files    storage.Storage // as opened, including the cache: what is listed and indexed
+	reads    storage.Storage // what records are read from: files and the layers above it
+	retries  *retry.Storage  // of reads; nil if it does not retry
 }
 
-// openMount opens all of a mount but its storages, which follow when the first
-// generation asks for them.
+// openMount opens a mount except for its storages, which are opened when the first generation asks
+// for them.
 func openMount(ctx context.Context, s spec.Spec, o Options) (*mount, error) {
 	m := &mount{spec: s, options: o, log: o.Log, started: time.Now(), memory: fetch.NewMemory(recordMemory(s)), opened: opened{after: o.afterStep}}
 	m.meter.Cores = runtime.GOMAXPROCS(0) // a mount raises it later, for its waiting threads
@@ -99,7 +98,7 @@ func (m *mount) openEngine() (shut func() error, err error) {
 	return m.engine.Close, nil
 }
 
-// openCredentials looks for none yet.
+// openCredentials does not look up any credentials yet.
 func (m *mount) openCredentials() (shut func() error, err error) {
 	if m.credentials, err = s3.NewCredentials(m.spec.ReadTimeout); err != nil {
 		return nil, err
@@ -113,8 +112,7 @@ func (m *mount) findProfile() (shut func() error, err error) {
 	return nil, nil
 }
 
-// find finds out what the dataset stands for. From here on its name is one that has no
-// secret in it.
+// find finds what the dataset's name refers to, and replaces the name by one without secrets.
 func (m *mount) find(ctx context.Context) (shut func() error, err error) {
 	f, err := m.scheme.find(ctx, m)
 	if err != nil {
@@ -130,9 +128,8 @@ func (m *mount) find(ctx context.Context) (shut func() error, err error) {
 	return f.close, nil
 }
 
-// lend gives a generation the storage of the dataset's root, and opens it for the
-// first one, who has found out where the index directory is. It stays the mount's,
-// also where a generation can't be opened.
+// lend returns the storage of the dataset's root. The first call opens it, with the index directory
+// that the generation has found. The mount owns it, even if opening the generation fails.
 func (m *mount) lend(root, indexDir string) (storage.Storage, error) {
 	if root != m.root {
 		return nil, fmt.Errorf("it is in %s now, and was in %s before: mount again", root, m.root)
@@ -165,8 +162,8 @@ func (m *mount) openStorage() (shut func() error, err error) {
 	return m.reads.Close, nil
 }
 
-// recordMemory is the part of the budget that records have: all, but that crops share it with the
-// decoded bricks that they are cut from.
+// recordMemory is the part of the budget for records: all of it, but half for crops, which share it
+// with the decoded bricks that they are cut from.
 func recordMemory(s spec.Spec) int64 {
 	if s.Format.Name == "zarr" {
 		return s.MemoryBytes / 2
@@ -186,7 +183,7 @@ func (m *mount) catalogConfig() catalog.Config {
 	}
 }
 
-// spool is where compressed shards go that are better decoded once.
+// spool is the place for compressed shards that are better decoded once.
 func (m *mount) spool() fetch.SpoolConfig {
 	c := fetch.SpoolConfig{Dir: m.spec.SpoolDir, MaxBytes: m.spec.SpoolMaxBytes, Places: 1, Engine: m.engine}
 	if c.Dir == "" && m.indexDir != "" {
@@ -198,7 +195,7 @@ func (m *mount) spool() fetch.SpoolConfig {
 	return c
 }
 
-// engineStatus is what the engine says, or the storage where it reads without it.
+// engineStatus is the status of the engine, or of the storage if that reads without the engine.
 func (m *mount) engineStatus() uring.Status {
 	if m.sources != nil {
 		return m.mixedEngine()
@@ -209,7 +206,7 @@ func (m *mount) engineStatus() uring.Status {
 	return m.engine.Status()
 }
 
-// retryStats counts reads that were made again.
+// retryStats counts repeated reads.
 func (m *mount) retryStats() retry.Stats {
 	if m.sources != nil {
 		return m.mixedRetries()
@@ -220,7 +217,7 @@ func (m *mount) retryStats() retry.Stats {
 	return m.retries.Stats()
 }
 
-// remoteStats is what the engine says of a service, nil where there is none.
+// remoteStats are the statistics of a service; nil if there is none.
 func (m *mount) remoteStats() *remote.Stats {
 	if m.service == nil {
 		return nil
@@ -229,7 +226,7 @@ func (m *mount) remoteStats() *remote.Stats {
 	return &s
 }
 
-// cacheStats is what the disk cache says, nil where there is none.
+// cacheStats are the statistics of the disk cache; nil if there is none.
 func (m *mount) cacheStats() *cached.Stats {
 	if m.cache == nil {
 		return nil
@@ -238,8 +235,8 @@ func (m *mount) cacheStats() *cached.Stats {
 	return &s
 }
 
-// serviceTarget is what the dataset stands for at a service, nil in a file system, which
-// each generation looks at anew.
+// serviceTarget is what the dataset's name refers to at a service; nil in a file system, where each
+// generation looks again.
 func (m *mount) serviceTarget() *discover.Target {
 	if m.service == nil {
 		return nil
@@ -247,5 +244,5 @@ func (m *mount) serviceTarget() *discover.Target {
 	return &m.target
 }
 
-// close closes everything, the last opened first. No generation may be open.
+// close closes everything in the reverse order of opening. No generation may be open.
 func (m *mount) close() error { return m.opened.close() }

@@ -25,29 +25,29 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
-// A dataset whose shards are all in the disk cache can be read where its service can't be
-// reached. For this each run stores, beside the index, what it has listed. A later one uses that
-// if the service gives no answer at its start:
+// A dataset whose shards are all in the disk cache can be read while its service can't be reached.
+// For this, each run stores its listing next to the index. A later run uses that if the service
+// does not answer at its start:
 //
-//	open, HEAD ──► an answer of any kind ──► listed, indexed as ever; the listing is stored
+//	open, HEAD ──► an answer of any kind ──► listed, indexed as usual; the listing is stored
 //	           └─► none ──► all that was listed is in the cache ──► the stored listing
-//	                    └─► it is not ──► the service is asked for as long as without a listing
+//	                    └─► it is not ──► the service is tried for as long as without a listing
 //
-// Reads name the versions of the listing. So what the cache has lost is fetched once the service
-// is back, if it is still the same, and is an error otherwise.
+// Reads use the versions in the listing. So what the cache has lost is fetched once the service is
+// back, if it is still the same, and is an error otherwise.
 
 const (
-	// offlinePatience is for how long a service that answers nothing usable is asked, and
-	// offlineContact one that can't be connected to, before the stored listing is used.
+	// offlinePatience is how long a service without a usable answer is tried before the stored
+	// listing is used, and offlineContact how long one that can't be connected to.
 	offlinePatience = 30 * time.Second
 	offlineContact  = 5 * time.Second
-	// mostListed bounds the objects of a listing that is stored, which take some 200 bytes each.
+	// mostListed bounds the objects of a stored listing, at about 200 bytes each.
 	mostListed = 100_000
-	// listingVersion is of the stored form.
+	// listingVersion is the version of the stored form.
 	listingVersion = 1
 )
 
-// listed is what a run has listed of a dataset at a service.
+// listed is the listing of a dataset at a service by one run.
 type listed struct {
 	Version int
 	Root    string // the canonical URL
@@ -55,21 +55,21 @@ type listed struct {
 	remote.Known
 }
 
-// offline is a mount whose service could not be reached.
+// offline is set for a mount whose service could not be reached.
 type offline struct {
 	listed *listed
 	err    error
 }
 
-// remembers reports whether listings of the dataset are stored. Those that grow are about what
-// is new, and hierarchies are read in more ways than by their listing.
+// remembers reports whether listings of the dataset are stored. They are not for growing datasets,
+// which are about new data, nor for Zarr hierarchies, which are not read by their listing alone.
 func (m *mount) remembers() bool {
 	return !m.spec.Cache.Off && !m.spec.Grow.On && m.spec.Grow.Snapshot == "" && m.spec.Format.Name != "zarr"
 }
 
-// listingFile is where a listing of the dataset is stored, in a directory of indexes. Its name
-// is a digest of all that the listing depends on. at is the URL of a bucket, by settings that
-// may be those of a profile.
+// listingFile is the file, in a directory of indexes, in which a listing of the dataset is stored.
+// Its name is a digest of all that the listing depends on. at is the URL of a bucket, which may
+// depend on the settings of a profile.
 func (m *mount) listingFile(dir string, t target.Target, at string) string {
 	if t.Web != nil {
 		w := *t.Web
@@ -77,14 +77,14 @@ func (m *mount) listingFile(dir string, t target.Target, at string) string {
 		t.Web = &w
 	}
 	r := m.spec.Remote
-	text, _ := json.Marshal([]any{ // plain values, which have a text
+	text, _ := json.Marshal([]any{ // plain values, which can be marshalled
 		t, at, r.Unversioned, m.spec.Format, m.spec.OnCorrupt, m.spec.Exclude, os.Geteuid(),
 	})
 	sum := sha256.Sum256(text)
 	return filepath.Join(dir, "listing-"+hex.EncodeToString(sum[:12])+".json")
 }
 
-// earlierListing returns the stored listing, or nil if there is none that can be used.
+// earlierListing returns the stored listing, or nil if there is no usable one.
 func (m *mount) earlierListing(t target.Target, at string) *listed {
 	dir, _, err := catalog.DirectoryFor(m.spec.IndexDir, "")
 	if err != nil || !m.remembers() {
@@ -132,8 +132,8 @@ func readListing(file string) (*listed, error) {
 	return l, nil
 }
 
-// rememberListing stores what was listed, where the service has answered. What can't be stored
-// is not there later: no more depends on it.
+// rememberListing stores the listing if the service has answered. A failure is only logged, since
+// nothing else depends on it.
 func (m *mount) rememberListing(objects func() []storage.Object) {
 	if m.service == nil || m.offline != nil || m.listingAt == "" || m.cache == nil {
 		return
@@ -156,7 +156,7 @@ func writeListing(file string, l *listed) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".listing-*") // of mode 0600
+	f, err := os.CreateTemp(filepath.Dir(file), ".listing-*") // mode 0600
 	if err != nil {
 		return err
 	}
@@ -172,9 +172,9 @@ func writeListing(file string, l *listed) (err error) {
 	return os.Rename(f.Name(), file)
 }
 
-// connect opens the source of a dataset, with open, and sets f.choice. Where the service gives no answer
-// and the cache has all that an earlier run has listed, it sets f.offline, and the source is opened when it
-// is needed.
+// connect opens the source of a dataset with open, and sets f.choice. If the service does not
+// answer and the cache has all that an earlier run has listed, it sets f.offline, and the source is
+// opened when it is needed.
 func (m *mount) connect(ctx context.Context, c remote.Config, earlier *listed, open opener, f *found) (s remote.Source, err error) {
 	ask := func(ctx context.Context) (err error) {
 		s, f.choice, err = open(ctx)
@@ -220,8 +220,8 @@ func unanswered(err error) bool {
 	return is
 }
 
-// unreached is an error of credentials that a service was to give. Without a network it can't be connected
-// to, no more than the service that they are for.
+// unreached is the failure to connect to a service for credentials. Without a network it can't be
+// reached, just like the service that the credentials are for.
 type unreached struct {
 	text string
 	dial *net.OpError
@@ -230,7 +230,8 @@ type unreached struct {
 func (e *unreached) Error() string { return e.text }
 func (e *unreached) Unwrap() error { return e.dial }
 
-// passing returns err, but as one that may pass where credentials could not be had for want of a network.
+// passing returns err, but as a transient error if credentials could not be had for want of a
+// network.
 func passing(err error) error {
 	_, final := errors.AsType[*remote.Refusal](err)
 	if op, ok := errors.AsType[*net.OpError](err); final && ok && op.Op == "dial" {
@@ -239,7 +240,7 @@ func passing(err error) error {
 	return err
 }
 
-// cachedOf is how many files of a listing the cache has, which is not open yet.
+// cachedOf counts the files of a listing that are in the cache, which is not open yet.
 func (m *mount) cachedOf(l *listed) (n int) {
 	path, err := CacheDirectory(m.spec.Cache.Dir)
 	if err != nil {
@@ -259,8 +260,8 @@ func (m *mount) cachedOf(l *listed) (n int) {
 	return n
 }
 
-// reach asks the service for an object, and fails where there is no answer. What it says of the
-// object is seen when the dataset is listed.
+// reach sends the service a request for one object, and fails if there is no answer. What the
+// answer contains matters only when the dataset is listed.
 func (l *listed) reach(ctx context.Context, c remote.Config, s remote.Source) error {
 	err := remote.Try(ctx, c, func(ctx context.Context) error {
 		_, err := s.Head(ctx, l.Objects[0].Path)
@@ -272,14 +273,14 @@ func (l *listed) reach(ctx context.Context, c remote.Config, s remote.Source) er
 	return nil
 }
 
-// incomplete is the error where the service fails with err, and the cache has too little.
+// incomplete is the error if the service fails with err and the cache lacks some files.
 func (l *listed) incomplete(err error, here int) error {
 	return fmt.Errorf("%w; and without the service it can't be read, since the disk cache has %d of its %d files: lsiofs cache warm fetches all, while the service answers",
 		err, here, len(l.Objects))
 }
 
-// checkOffline refuses to go on without the service if not all is in the cache, and says so if
-// it is.
+// checkOffline fails if the service is unreachable and the cache lacks some files. If the cache has
+// all of them it logs a warning.
 func (m *mount) checkOffline() error {
 	if m.offline == nil {
 		return nil

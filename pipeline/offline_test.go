@@ -22,18 +22,18 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/s3"
 )
 
-// standing is a Source of which the name alone counts.
+// standing is a Source of which only the name matters.
 type standing struct{ remote.Source }
 
 func (standing) Close() error { return nil }
 
 func (standing) Head(context.Context, string) (remote.Listed, error) { return remote.Listed{}, nil }
 
-// Without this, a mount that begins with its machine would fail as soon as its first one has listed
-// something, though the network is only some seconds late.
+// Otherwise, a mount that is started at boot would fail once an earlier mount has stored a listing,
+// even if the network is only some seconds late.
 func TestAServiceThatIsLateIsWaitedForWhereTheCacheHasNotAll(t *testing.T) {
 	for name, c := range map[string]struct {
-		after   time.Duration // that it answers
+		after   time.Duration // time until it answers
 		objects []remote.KnownObject
 		waits   bool
 	}{
@@ -70,7 +70,8 @@ func TestAServiceThatIsLateIsWaitedForWhereTheCacheHasNotAll(t *testing.T) {
 	}
 }
 
-// Keys that a service gives can't be had without a network, either. Other errors of keys are told as ever.
+// Credentials from a service can't be had without a network, either. Other errors of credentials
+// are reported as usual.
 func TestCredentialsThatCanNotBeReachedAreNoAnswer(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o700))
@@ -112,8 +113,8 @@ func TestAServiceThatDoesNotComeBackIsAnErrorThatNamesTheCache(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(dir, "none"))
 }
 
-// The service may be named in a profile alone. Where another one is written there, what the first has
-// listed must not be read in its place.
+// The service may be named only in a profile. If the profile changes to another service, the
+// listing of the first must not be used for it.
 func TestAListingIsOfOneService(t *testing.T) {
 	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION"} {
 		t.Setenv(name, "")

@@ -22,8 +22,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
 )
 
-// scheme is a kind of place that datasets lie at, and the storages that they are
-// read through there, from the bottom up:
+// scheme is a kind of place for datasets, and the storages that they are read through, from the
+// bottom up:
 //
 //	           open: what is listed            over: what records are read from
 //	local      local                           retry
@@ -34,33 +34,33 @@ import (
 //	           local ──► cubes (--format zarr) retry
 //	           local ──► refs (.json, .zip)    retry
 //	                 ──► cubes
-//	s3, web    remote ──► s3                   nothing: remote tries again itself
+//	s3, web    remote ──► s3                   nothing: remote retries itself
 //	           remote ──► web
 //	           remote ──► cubes, or refs and cubes
 //
-// cached lies over remote, and over local where that is a network's file system and the
-// user has asked for it: what is listed, indexed and read goes through it (openCache).
+// cached is above remote, and above local if that is a network file system and the user has asked
+// for a cache: listing, indexing and reading go through it (openCache).
 //
-// What else differs from one storage to another they say themselves, by optional
-// interfaces: storage.Reporter, storage.Uncached, profile.Adjuster.
+// Storages report their other differences by optional interfaces: storage.Reporter,
+// storage.Uncached, profile.Adjuster.
 type scheme struct {
-	// name is for reports. text is what stands before "://", "" for plain paths.
+	// name is for reports. text is what comes before "://", "" for plain paths.
 	name, text string
-	// find finds out what the mount's dataset stands for, and opens what it needs for that.
-	// Its close is nil where that is nothing.
+	// find finds what the mount's dataset name refers to, and opens what it needs for that.
+	// found.close is nil if there is nothing to close.
 	find func(ctx context.Context, m *mount) (found, error)
-	// profile says which reads the storage at a root likes, and what was measured of
-	// it, if anything was.
+	// profile returns the reads that the storage at a root is fast at, and the measurements of it,
+	// if there are any.
 	profile func(root string, o *Options) (profile.Profile, []profile.Cell)
-	// open opens the storage below a root. What it keeps for itself goes to indexDir,
-	// "" where nothing can be stored.
+	// open opens the storage below a root. It stores its own files in indexDir, "" if nothing can
+	// be stored.
 	open func(m *mount, root, indexDir string) (storage.Storage, error)
-	// over is what lies over that where records are read, and closes it; its retries
-	// are nil where the storage itself tries again.
+	// over returns the layers above that storage through which records are read, which also close
+	// it. The retry storage is nil if the storage itself retries.
 	over func(storage.Storage) (storage.Storage, *retry.Storage)
 }
 
-// schemes are those that are supported.
+// schemes are the supported schemes.
 var schemes = []scheme{
 	{name: "local", find: findLocal, profile: findProfile, open: openLocal, over: retry.Over},
 	{name: "s3", text: "s3", find: findAtService, profile: objectProfile, open: openService, over: asItIs},
@@ -70,8 +70,8 @@ var schemes = []scheme{
 	{name: "web", text: "http", find: findAtService, profile: webProfile, open: openService, over: asItIs},
 }
 
-// schemeOf is the scheme of a dataset. What there is in the file system under that
-// very name is a path, whatever it looks like.
+// schemeOf returns the scheme of a dataset. A name that exists in the file system is a path,
+// whatever it looks like.
 func schemeOf(dataset string) (*scheme, error) {
 	text := ""
 	if IsRemote(dataset) {
@@ -84,14 +84,13 @@ func schemeOf(dataset string) (*scheme, error) {
 	return nil, fmt.Errorf("dataset: %w", err)
 }
 
-// findLocal finds the directory below which a dataset lies, absolute and without
-// symbolic links.
+// findLocal finds the directory that a dataset is in, absolute and without symbolic links.
 func findLocal(_ context.Context, m *mount) (found, error) {
 	t, err := discover.ParseTarget(m.spec.Dataset)
 	return found{target: t}, err
 }
 
-// openLocal opens the storage of files, or of directories of them.
+// openLocal opens the storage of files, or of directories of files.
 func openLocal(m *mount, root, indexDir string) (storage.Storage, error) {
 	if f, ok := foldered(m.spec.Format); ok {
 		s, err := folders.Open(root, indexDir, f.FileFraming())
@@ -107,7 +106,7 @@ func openLocal(m *mount, root, indexDir string) (storage.Storage, error) {
 	}
 	direct := local.Direct(m.spec.Direct)
 	if m.spec.Format.Name == "zarr" && m.spec.Direct == spec.DirectAuto {
-		direct = local.DirectOff // neighbours share bricks, which the page cache keeps
+		direct = local.DirectOff // adjacent crops share bricks, which the page cache keeps
 	}
 	s, err := local.OpenAmong(root, m.engine, direct, max(m.siblings, 1))
 	if err != nil {
@@ -132,18 +131,18 @@ func openLocal(m *mount, root, indexDir string) (storage.Storage, error) {
 	return over, nil
 }
 
-// foldered is the format that is asked for, where its shards are directories.
+// foldered returns the requested format if its shards are directories.
 func foldered(asked spec.Format) (unpack.Foldered, bool) {
 	f, err := formats.New(asked)
 	if err != nil {
-		return nil, false // it is to be found, or refused, by the catalog
+		return nil, false // the catalog detects it, or reports the error
 	}
 	folders, ok := f.(unpack.Foldered)
 	return folders, ok
 }
 
-// findProfile looks up which reads the file system of a directory likes. What is
-// wrong with a stored profile is no reason not to read.
+// findProfile looks up which reads the file system of a directory is fast at. A problem with a
+// stored profile is only logged.
 func findProfile(root string, o *Options) (profile.Profile, []profile.Cell) {
 	if o.Storage != nil {
 		return *o.Storage, nil

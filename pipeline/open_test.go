@@ -35,7 +35,7 @@ func TestSchemesThatAreNotSupportedSaySo(t *testing.T) {
 	}
 }
 
-// A directory may have a name like that: what is there is meant.
+// If a directory with such a name exists, the name means the directory.
 func TestADirectoryWithTheNameOfASchemeIsADirectory(t *testing.T) {
 	dir := makeLines(t)
 	t.Chdir(t.TempDir())
@@ -47,8 +47,8 @@ func TestADirectoryWithTheNameOfASchemeIsADirectory(t *testing.T) {
 	require.True(t, IsRemote("s3://other"))
 }
 
-// Directories of files are opened one by one whatever is measured of the file system,
-// and say themselves how they are read.
+// Files in directories are opened one by one, whatever was measured of the file system, and the
+// storage reports itself how they are read.
 func TestDirectoriesOfFilesSayHowTheyAreRead(t *testing.T) {
 	s := testSpec(t, makeFiles(t, 100))
 	p := profile.Defaults(profile.KindDisk)

@@ -7,27 +7,26 @@ import (
 	"sync"
 )
 
-// step is one thing that is opened on the way to a dataset. open gives what closes
-// it, nil where there is nothing to close; where it fails, it leaves nothing open.
+// step is one step in opening a dataset. open returns the function that closes it, nil if there is
+// nothing to close. If open fails, it leaves nothing open.
 type step struct {
 	name string
 	open func() (shut func() error, err error)
 }
 
-// opened owns what the steps of an opening have opened. close closes it in the
-// opposite order, so that everything is closed before what it was made of. The zero
-// value is empty.
+// opened owns what the steps have opened. close closes it in the reverse order, so that everything
+// is closed before what it was made from. The zero value is empty.
 type opened struct {
-	// after is called when a step has been taken, and makes it fail with its error;
-	// nil but in tests.
+	// after is called after each step; if it fails, the step fails with its error. Nil except in
+	// tests.
 	after func(step string) error
 
 	mu    sync.Mutex
 	shuts []func() error // in the order of the steps
 }
 
-// take takes steps, one after the other, up to the first that fails. What is open
-// by then stays open: the caller closes it.
+// take runs steps one after the other, up to the first that fails. What is open by then stays open:
+// the caller closes it.
 func (o *opened) take(steps ...step) error {
 	for _, s := range steps {
 		shut, err := s.open()
@@ -49,8 +48,8 @@ func (o *opened) take(steps ...step) error {
 	return nil
 }
 
-// close closes all that is open, whatever of it fails, and gives the errors. What it
-// has closed it does not close again.
+// close closes all that is open, even if some of it fails, and returns the errors. A second call
+// does not close anything again.
 func (o *opened) close() error {
 	o.mu.Lock()
 	shuts := o.shuts

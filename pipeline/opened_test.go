@@ -32,15 +32,15 @@ func mappedFrom(t *testing.T, dir string) (files []string) {
 	return files
 }
 
-// TestAnOpeningThatFailsAtAnyStepLeavesNothingOpen fails each step of opening a
-// dataset once it has been taken, one after the other, until none is left to fail.
+// TestAnOpeningThatFailsAtAnyStepLeavesNothingOpen lets each step of opening a dataset fail after
+// it has run, one after the other, until there is no further step.
 func TestAnOpeningThatFailsAtAnyStepLeavesNothingOpen(t *testing.T) {
 	compressed, folders := testSpec(t, makeLines(t)), testSpec(t, makeFiles(t, 200))
 	compressed.Read = spec.ReadSpool
 	folders.Format.Name, folders.Read = "files", spec.ReadGather
 	for name, s := range map[string]spec.Spec{"compressed": compressed, "directories": folders} {
 		t.Run(name, func(t *testing.T) {
-			d, err := Open(context.Background(), s, Options{}) // the runtime opens what it keeps
+			d, err := Open(context.Background(), s, Options{}) // the runtime opens what it keeps open
 			require.NoError(t, err)
 			require.Equal(t, name == "directories", len(mappedFrom(t, s.IndexDir)) > 0, "their table is a file that is mapped")
 			require.NoError(t, d.Close())
@@ -77,7 +77,7 @@ func TestAnOpeningThatFailsAtAnyStepLeavesNothingOpen(t *testing.T) {
 	}
 }
 
-// closing notes when it is closed.
+// closing records when it is closed.
 type closing struct {
 	storage.Storage
 	closed *[]string
@@ -88,8 +88,8 @@ func (c closing) Close() error {
 	return c.Storage.Close()
 }
 
-// What is opened is closed in the opposite order: the generation before the mount, and
-// in both what was made last first.
+// Things are closed in the reverse order of opening: the generation before the mount, and within
+// both the latest first.
 func TestADatasetIsClosedFromItsEndToItsBeginning(t *testing.T) {
 	var closed []string
 	s := testSpec(t, makeLines(t))
@@ -132,8 +132,8 @@ func TestWhatFailsToCloseKeepsNothingElseOpen(t *testing.T) {
 	require.Len(t, shut, 3)
 }
 
-// A second generation of the same mount gives the same bytes, through the same
-// storage, and outlives the first.
+// A second generation of the same mount gives the same bytes, through the same storage, and
+// outlives the first.
 func TestGenerationsOfOneMountComeAndGo(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	m, err := openMount(t.Context(), s, Options{Log: slog.New(slog.DiscardHandler)})

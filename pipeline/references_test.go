@@ -15,8 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 )
 
-// writeDescribed writes a reference file and a zip file of a cube that lies in a directory beside
-// them. Its files are in one, one behind the other.
+// writeDescribed writes a reference file and a zip file for a cube in a directory next to them. Its
+// files are concatenated in one.
 func writeDescribed(t testing.TB, dir, cube string) {
 	t.Helper()
 	references := map[string]any{}
@@ -53,7 +53,7 @@ func writeDescribed(t testing.TB, dir, cube string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "r.json"), b, 0o600))
 }
 
-// A hierarchy that one file describes is the same dataset on a disk and at a web server, and has the
+// A hierarchy described by one file is the same dataset on a disk and at a web server, and has the
 // records of its directory, if that has the same name.
 func TestAHierarchyThatAFileDescribesIsThatOfItsDirectory(t *testing.T) {
 	dir := t.TempDir()
@@ -83,7 +83,7 @@ func TestAHierarchyThatAFileDescribesIsThatOfItsDirectory(t *testing.T) {
 	}
 }
 
-// A file in the place of a zip file or one of references that is something else is named as what it is.
+// If a file in the place of a zip or reference file is something else, the error names what it is.
 func TestAFileOfAnotherKindInAStoresPlaceIsNamed(t *testing.T) {
 	for name, says := range map[string]string{"a.json": "a.json: it is an HTML page", "a.zip": "a.zip: it is an HTML page", "gz.json": "gz.json: it is compressed with gzip: gunzip -c FILE", "cut.zip": "cut.zip: it is not a zip file, or was cut off", "list.json": "'[' is where '{' has to be"} {
 		content := map[string]string{"gz.json": "\x1f\x8b\x08\x00", "cut.zip": "PK\x03\x04", "list.json": "[]"}[name]

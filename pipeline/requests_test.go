@@ -13,8 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// asked is how many requests for bytes the server has got after the first n, and for how
-// many bytes.
+// asked counts the requests for bytes that the server has received after the first n, and their
+// bytes.
 func (w served) asked(n int) (requests int, bytes int64) {
 	for _, r := range w.server.Log()[n:] {
 		if r.Method != "GET" {
@@ -28,9 +28,10 @@ func (w served) asked(n int) (requests int, bytes int64) {
 	return requests, bytes
 }
 
-// An epoch of uncompressed shards at a server takes a request a chunk, in every shuffle (in none,
-// a request for what is as large as the memory lets it be), for one reader and for some, and gives the bytes that it gives from a disk. A plan tells so
-// before. Without hedges: how many there are depends on how busy the machine is.
+// An epoch of uncompressed shards at a server takes one request per chunk in every shuffle (without
+// a shuffle, one request for as much as the memory allows), for one reader and for several, and
+// gives the same bytes as from a disk. A plan forecasts this. Hedges are off, because their number
+// depends on how busy the machine is.
 func TestAnEpochAtAServerTakesARequestAChunk(t *testing.T) {
 	const shards, records = servedShards, 150
 	for name, shape := range map[string]synthetic.Shape{
@@ -65,7 +66,8 @@ func TestAnEpochAtAServerTakesARequestAChunk(t *testing.T) {
 						total += int64(len(b))
 					}
 					if shuffle == spec.ShuffleNone {
-						// Front to back it is what the memory has room for, not a chunk.
+						// Front to back, a request covers what the memory has room for, not a
+						// chunk.
 						require.Less(t, chunks, int64(20))
 					} else {
 						require.Greater(t, chunks, int64(60))
@@ -80,7 +82,7 @@ func TestAnEpochAtAServerTakesARequestAChunk(t *testing.T) {
 	}
 }
 
-// readTogether reads all workers' streams of epoch 0 at a time.
+// readTogether reads all workers' streams of epoch 0 at the same time.
 func readTogether(t *testing.T, d *Dataset, s spec.Spec) [][]byte {
 	set, err := d.Set(t.Context(), 0, nil, s.Deal)
 	require.NoError(t, err)

@@ -10,10 +10,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// selection is what an epoch orders: the records that split and sample leave of the dataset,
-// and the chunks of these. Without a sample it is the same for all epochs.
+// selection is what an epoch orders: the records of the dataset that split and sample select, and
+// their chunks. Without a sample it is the same for all epochs.
 type selection struct {
-	part   *order.Part // nil: all
+	part   *order.Part // nil means all records
 	starts []uint64    // of the chunks
 	sizes  struct {    // see bytesOf
 		once sync.Once
@@ -22,29 +22,29 @@ type selection struct {
 }
 
 const (
-	// keptSelections is how many phases of a sample are remembered beside those of epochs
-	// that are in use: the one that is read, the next, and one that somebody looks at.
+	// keptSelections is how many phases of a sample are cached besides those of epochs in use: the
+	// one being read, the next, and one for other queries.
 	keptSelections = 3
-	// keptPartBytes is about what the parts of remembered sets may take together.
+	// keptPartBytes is about what the parts of cached sets may take together.
 	keptPartBytes = 256 << 20
 )
 
-// sampled says that epochs order different records.
+// sampled reports whether epochs order different records.
 func (g *generation) sampled() bool { return g.spec.Order.Sample != spec.Sample{} }
 
-// selected is what an epoch orders. It takes some nanoseconds a record of the dataset, on all
-// cores, where the phase is none of those that were asked for last.
+// selected returns what an epoch orders. It takes some nanoseconds for each record of the dataset,
+// on all cores, unless the phase is cached.
 func (g *generation) selected(ctx context.Context, epoch uint64) (*selection, error) {
 	return g.selectedBy(epoch, func(work []func()) error {
 		onAllCores(ctx, work)
-		return ctx.Err() // then some of the work was left out
+		return ctx.Err() // some of the work was then skipped
 	})
 }
 
 var errStopped = errors.New("the dataset is closed")
 
-// selectedAhead is selected for an epoch that nobody waits for: on one core, while goOn says
-// so.
+// selectedAhead is selected for an epoch that is not needed yet: on one core, as long as goOn
+// returns true.
 func (g *generation) selectedAhead(epoch uint64, goOn func() bool) (*selection, error) {
 	return g.selectedBy(epoch, func(work []func()) error {
 		for _, w := range work {
@@ -69,7 +69,7 @@ func (g *generation) selectedBy(epoch uint64, run func(work []func()) error) (*s
 	})
 }
 
-// chunksOfAll are the chunks of the whole dataset, which are kept where epochs order different
+// chunksOfAll are the chunks of the whole dataset, which are kept if epochs order different
 // records.
 func (g *generation) chunksOfAll(o spec.Order) []uint64 {
 	if !g.sampled() {
@@ -79,7 +79,7 @@ func (g *generation) chunksOfAll(o spec.Order) []uint64 {
 	return g.allStarts
 }
 
-// keptSets is how many sets are remembered: of a sample each may hold a part.
+// keptSets is how many sets are cached: with a sample, each may hold a part.
 func (g *generation) keptSets() int {
 	if !g.sampled() {
 		return keptSets

@@ -11,15 +11,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 )
 
-// A record that is in the snapshots of M epochs in a row is used ⌊M/n⌋ or ⌈M/n⌉ times,
-// whatever arrives and leaves meanwhile, and however often the mount is begun anew.
+// A record that is in the snapshots of M epochs in a row is used ⌊M/n⌋ or ⌈M/n⌉ times, whatever
+// arrives and leaves meanwhile, and however often the dataset is mounted again.
 func TestARecordIsUsedAtMostItsShare(t *testing.T) {
 	const n, epochs, window = 3, 11, 4
 	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	s := sampled(growingSpec(t, dir, runDir), n)
 	s.Grow.Window, s.Grow.MinNew = fmt.Sprint(window, "shards"), "1shards"
 	used := map[string]int{}  // by ID
-	in := make([]int, epochs) // epochs whose window had a shard
+	in := make([]int, epochs) // epochs whose window contained a shard
 	arrive(t, dir, 0)
 	d, err := Open(t.Context(), s, Options{})
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// phaseOf is the phase of a record (order/SELECTION.md), by its ID, with numbers of any size.
+// phaseOf computes the phase of a record (order/SELECTION.md) from its ID, with big integers.
 func phaseOf(id []byte, seed, n uint64) uint64 {
 	key := sha256.Sum256(fmt.Appendf(nil, "lsiofs/1 sample %d 0 0", seed))
 	two64 := new(big.Int).Lsh(big.NewInt(1), 64)
@@ -37,7 +37,7 @@ func phaseOf(id []byte, seed, n uint64) uint64 {
 	return z.Mul(z, new(big.Int).SetUint64(n)).Rsh(z, 64).Uint64()
 }
 
-// epochFiles reads all data and IDs of what is left of an epoch.
+// epochFiles reads all data and IDs of the rest of an epoch.
 func epochFiles(t testing.TB, d *Dataset, epoch uint64, done []order.Done) (lines []string, ids [][]byte) {
 	t.Helper()
 	set, err := d.Set(context.Background(), epoch, done, d.Spec().Deal)
@@ -55,8 +55,8 @@ func sampled(s spec.Spec, n uint64) spec.Spec {
 	return s
 }
 
-// Any n epochs in a row have each record of the split once, whatever the split goes by and
-// however they are read; each has its phase, as order/SELECTION.md defines it.
+// Any n epochs in a row contain each record of the split once, whatever the split goes by and
+// however they are read; each record has its phase as order/SELECTION.md defines it.
 func TestEpochsOfASampleHaveEveryRecordOnceBetweenThem(t *testing.T) {
 	const n = 4
 	dir := makeLines(t)
@@ -68,7 +68,7 @@ func TestEpochsOfASampleHaveEveryRecordOnceBetweenThem(t *testing.T) {
 			whole.Order.Split = part
 			want, _ := epochFiles(t, open(t, whole), 0, nil)
 			slices.Sort(want)
-			read := map[uint64][]string{} // as it was read first
+			read := map[uint64][]string{} // as first read
 			for _, how := range []struct {
 				read   spec.Read
 				memory int64
@@ -99,7 +99,8 @@ func TestEpochsOfASampleHaveEveryRecordOnceBetweenThem(t *testing.T) {
 	}
 }
 
-// Shuffles, groups and deals go on from anywhere in any epoch, with another number of workers.
+// With any shuffle, groups and deal, a sample can be resumed anywhere in any epoch, with another
+// number of workers.
 func TestASampleGoesOnInTheMiddleOfAnEpoch(t *testing.T) {
 	dir := makeLines(t)
 	for _, shuffle := range []spec.Shuffle{spec.ShuffleNone, spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull} {
@@ -136,12 +137,12 @@ func TestASampleGoesOnInTheMiddleOfAnEpoch(t *testing.T) {
 	}
 }
 
-// States and layouts that are stored beside the index are each an epoch's and a sample's.
+// States and layouts stored next to the index belong to one epoch and one sample.
 func TestEpochsOfASampleStoreLayoutsOfTheirOwn(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	samples := map[string]spec.Sample{"all": {}, "1/2": {Of: 2}, "1/3": {Of: 3}, "1/3, seed 1": {Of: 3, Seed: 1}}
 	sizes := map[string][]int64{}
-	epochs := []uint64{0, 1, 2, 3} // 0 and 2 have one phase of 1/2, 0 and 3 of 1/3
+	epochs := []uint64{0, 1, 2, 3} // with 1/2, epochs 0 and 2 have the same phase; with 1/3, 0 and 3
 	for name, sample := range samples {
 		s.Order.Sample = sample
 		for _, epoch := range epochs {
@@ -188,7 +189,7 @@ func mustView(t testing.TB, d *Dataset, epoch uint64) *order.View {
 	return set.View()
 }
 
-// A plan of another epoch than the one that the dataset was opened with is of that epoch.
+// A plan of another epoch than the one that the dataset was opened with is for that epoch.
 func TestAPlanIsOfTheEpochThatItIsAskedFor(t *testing.T) {
 	for _, read := range []spec.Read{spec.ReadScan, spec.ReadSpool, spec.ReadAuto} {
 		d := open(t, sampled(testSpec(t, makeLines(t)), 3))

@@ -18,27 +18,28 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/web"
 )
 
-// List prices of S3 in us-east-1, of a request each.
+// List prices of S3 in us-east-1, for one request each.
 const (
 	getDollars  = 0.0004 / 1000
 	listDollars = 0.005 / 1000
 )
 
-// found is what a service says that a dataset's name stands for.
+// found is what a dataset's name refers to.
 type found struct {
 	target discover.Target
-	name   string // of the dataset, as users write it, but without secrets; "": as it was given
+	name   string // of the dataset, as users write it, but without secrets; "": as given
 	engine *remote.Storage
-	// offline is set where the service can't be reached, and a listing of an earlier run is used.
+	// offline is set if the service can't be reached and the listing of an earlier run is used.
 	offline *offline
-	choice  discover.Choice // that target was made of
-	close   func() error    // of all that was opened
+	choice  discover.Choice // what target was made from
+	close   func() error    // closes all that was opened
 }
 
 // IsRemote is discover.IsRemote.
 func IsRemote(dataset string) bool { return discover.IsRemote(dataset) }
 
-// findAtService is scheme.find of datasets at services: it opens the engine that they are read through.
+// findAtService is scheme.find for datasets at services: it opens the engine through which they are
+// read.
 func findAtService(ctx context.Context, m *mount) (f found, err error) {
 	defer func() {
 		if err != nil {
@@ -87,7 +88,7 @@ func findAtService(ctx context.Context, m *mount) (f found, err error) {
 	}
 	if parsed.Web != nil {
 		f.name = parsed.Web.Root() + "/" + parsed.Web.Written
-	} else if strings.HasPrefix(source.Name(), "s3://") { // Amazon's, and no service of one's own
+	} else if strings.HasPrefix(source.Name(), "s3://") { // Amazon's own service
 		c.GetDollars, c.ListDollars = getDollars, listDollars
 	}
 	if f.offline != nil {
@@ -121,7 +122,7 @@ func (m *mount) remoteConfig() remote.Config {
 	return c
 }
 
-// troubled logs that somebody waits for the service, or no longer, and tells it on.
+// troubled logs that requests to the service are waiting, or no longer are, and passes it on.
 func (m *mount) troubled(t remote.Trouble) {
 	args := []any{"dataset", remote.CleanText(m.spec.Dataset)}
 	if t.Object != "" {
@@ -151,7 +152,7 @@ func (m *mount) openBucket(ctx context.Context, b target.Bucket, transport *web.
 func (m *mount) openWeb(ctx context.Context, w target.Web, transport *web.Transport) (remote.Source, discover.Choice, error) {
 	hierarchy := m.spec.Format.Name == "zarr"
 	if hierarchy && len(w.Names) == 1 && refs.Is(w.Names[0].Path) {
-		hierarchy, w.List = false, false // it is one file, that describes a hierarchy
+		hierarchy, w.List = false, false // a single file that describes a hierarchy
 	}
 	if hierarchy {
 		var err error
@@ -172,7 +173,7 @@ func (m *mount) openWeb(ctx context.Context, w target.Web, transport *web.Transp
 	return s, discover.Choice{Names: w.Written}, nil
 }
 
-// openService gives the engine that findAtService has opened, and the cache over it.
+// openService returns the engine that findAtService has opened, with the cache over it.
 func openService(m *mount, _, _ string) (storage.Storage, error) {
 	s, err := m.cacheOver(m.service, m.objectIdentity)
 	if err == nil {
@@ -186,11 +187,11 @@ func openService(m *mount, _, _ string) (storage.Storage, error) {
 	return m.cubesOver(m.referencesOver(s), true), nil
 }
 
-// asItIs lies over storages that try again themselves.
+// asItIs adds nothing to storages that retry themselves.
 func asItIs(s storage.Storage) (storage.Storage, *retry.Storage) { return s, nil }
 
-// objectProfile and webProfile are what lsiofs tune has measured of a service, or else
-// what services like.
+// objectProfile and webProfile are what lsiofs tune has measured of a service, or else the defaults
+// for its kind.
 func objectProfile(root string, o *Options) (profile.Profile, []profile.Cell) {
 	return profileOf(profile.KindObject, root, o)
 }

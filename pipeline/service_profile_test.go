@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// What lsiofs tune has stored for an endpoint is how datasets there are read.
+// Datasets are read by the profile that lsiofs tune has stored for their endpoint.
 func TestADatasetAtAServerIsReadAsItsEndpointLikes(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)

@@ -20,7 +20,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// served is a directory of shards, and the same at a web server.
+// served is a directory of shards, and the same shards at a web server.
 type served struct {
 	dir, url string
 	names    []string
@@ -47,7 +47,7 @@ func serveShards(t testing.TB, shape synthetic.Shape, records uint64) served {
 	return w
 }
 
-// sums are those of all files of a set.
+// sums are the checksums of all files of a set.
 func sums(t testing.TB, d *Dataset, s spec.Spec, done []order.Done) (all []string) {
 	set, err := d.Set(t.Context(), 1, done, s.Deal)
 	require.NoError(t, err)
@@ -59,8 +59,8 @@ func sums(t testing.TB, d *Dataset, s spec.Spec, done []order.Done) (all []strin
 	return all
 }
 
-// A dataset at a web server is the one that its files are on a disk: the same fingerprint,
-// bytes and resumes in every shuffle.
+// A dataset at a web server is the same as its files on a disk: the same fingerprint, bytes and
+// resumes in every shuffle.
 func TestADatasetAtAServerIsThatOfItsFiles(t *testing.T) {
 	shuffles := map[string]func(*spec.Order){
 		"none":      func(o *spec.Order) { o.Shuffle = spec.ShuffleNone },
@@ -79,7 +79,7 @@ func TestADatasetAtAServerIsThatOfItsFiles(t *testing.T) {
 			w := serveShards(t, shape, 60)
 			for shuffle, change := range shuffles {
 				if testing.Short() && shuffle != "reservoir" {
-					continue // one goroutine reads: the race detector sees the same requests in any order
+					continue // only one goroutine reads: under the race detector, the order of requests makes no difference
 				}
 				s := testSpec(t, w.dir)
 				change(&s.Order)
@@ -103,8 +103,8 @@ func TestADatasetAtAServerIsThatOfItsFiles(t *testing.T) {
 	}
 }
 
-// Reads fail in the ways in which services fail: no byte is another. An answer that is
-// wrong three times in a row is refused, so there are two of these.
+// Reads fail in the ways in which services fail, and no byte changes. A response that is wrong
+// three times in a row is refused, so there are two of these.
 func TestFaultsOfAServerChangeNoByte(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
 	s := testSpec(t, w.dir)
@@ -119,8 +119,8 @@ func TestFaultsOfAServerChangeNoByte(t *testing.T) {
 	require.NotEmpty(t, d.Status().Remote.Retries)
 }
 
-// An object that is replaced while it is read gives an error that says so, and never the
-// bytes of another version.
+// An object that is replaced while it is read gives an error that reports this, and never the bytes
+// of another version.
 func TestAnObjectThatChangesIsAnError(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
 	s := testSpec(t, w.dir)
@@ -159,7 +159,7 @@ func TestAnObjectThatChangesIsAnError(t *testing.T) {
 	require.Equal(t, want, readFirst(t, open(t, s), s, 1<<30), "which helps")
 }
 
-// readFirst reads at least so many bytes of epoch 0, or all that there are.
+// readFirst reads at least so many bytes of epoch 0, or all of it.
 func readFirst(t testing.TB, d *Dataset, s spec.Spec, least int) (all []byte) {
 	set, err := d.Set(t.Context(), 0, nil, s.Deal)
 	require.NoError(t, err)
@@ -179,8 +179,8 @@ func readFirst(t testing.TB, d *Dataset, s spec.Spec, least int) (all []byte) {
 	return all
 }
 
-// What can't be read rightly is refused when the dataset is opened, in words, and names
-// that were given with secrets appear without.
+// What can't be read correctly is refused with an explanation when the dataset is opened, and names
+// that were given with secrets appear without them.
 func TestDatasetsAtServersAreRefusedInWords(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)
 	w.server.PutBytes("train/list.txt", []byte(strings.Join(w.names, "\n")))
@@ -234,7 +234,7 @@ func TestDatasetsAtServersAreRefusedInWords(t *testing.T) {
 	require.Positive(t, open(t, s).Records())
 }
 
-// A request that is lost is made a second time, unless the user does not want that.
+// A request that gets no answer is made a second time, unless hedging is off.
 func TestHedgesAreMadeUnlessTheyAreOff(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)
 	s := testSpec(t, w.url)
@@ -247,7 +247,7 @@ func TestHedgesAreMadeUnlessTheyAreOff(t *testing.T) {
 	require.Positive(t, d.Status().Remote.HedgesWon)
 }
 
-// A server that knows no ranges is refused when something large is read from it.
+// A server without range requests is refused when something large is read from it.
 func TestAServerWithoutRangesIsRefused(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 9 << 20}, 2)
 	w.server.On(unkind.Method("GET"), unkind.Whole())
@@ -255,8 +255,8 @@ func TestAServerWithoutRangesIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "does not serve ranges")
 }
 
-// The stored index is found by the canonical name, whatever secrets come with it, and
-// nothing is read again.
+// The stored index is found by the canonical name, whatever secrets come with it, and nothing is
+// read again.
 func TestTheIndexOfADatasetAtAServerIsUsedAgain(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)
 	s := testSpec(t, w.url+"?sig=1")

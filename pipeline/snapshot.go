@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// openSnapshotFile makes the catalog of just those shards that a snapshot's file names.
+// openSnapshotFile makes the catalog of exactly the shards listed in a snapshot file.
 func (g *generation) openSnapshotFile(ctx context.Context) (shut func() error, err error) {
 	m := g.mount
 	index := &m.meter.Working[meter.Index]
@@ -36,8 +36,8 @@ func (g *generation) openSnapshotFile(ctx context.Context) (shut func() error, e
 	return g.catalog.Close, nil
 }
 
-// sealSnapshot indexes the shards of a snapshot's text that are not known yet, and gives
-// their catalog.
+// sealSnapshot indexes the shards in a snapshot's text that are not indexed yet, and returns their
+// catalog.
 func sealSnapshot(ctx context.Context, stock *catalog.Stock, files storage.Storage, text []byte) (*catalog.Catalog, error) {
 	shards, err := catalog.ShardsOf(text)
 	if err != nil {
@@ -52,7 +52,7 @@ func sealSnapshot(ctx context.Context, stock *catalog.Stock, files storage.Stora
 			found = append(found, o)
 		} else if ctx.Err() != nil {
 			return nil, ctx.Err()
-		} // else Seal says that it is not here
+		} // otherwise Seal reports that it is missing
 	}
 	if err := stock.Index(ctx, found); err != nil {
 		return nil, err

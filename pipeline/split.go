@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// takePart finds what the spec's epoch orders, and writes into the spec what the split left
-// to the format.
+// takePart finds what the spec's epoch orders. If the split does not say what to keep together, it
+// writes the format's default into the spec.
 func (g *generation) takePart(ctx context.Context) (err error) {
 	split, sample := &g.spec.Order.Split, &g.spec.Order.Sample
 	if *split = split.Or(); *split != (spec.Split{}) && split.By == "" {
@@ -31,7 +31,7 @@ func (g *generation) takePart(ctx context.Context) (err error) {
 	return g.checkSelected()
 }
 
-// splitBy is what a split of a format keeps together unless told otherwise.
+// splitBy is what a split keeps together by default in a format.
 func splitBy(f unpack.Format) spec.SplitBy {
 	if u, ok := f.(unpack.Unitary); ok && u.SplitByUnit() {
 		return spec.SplitByUnit
@@ -39,10 +39,10 @@ func splitBy(f unpack.Format) spec.SplitBy {
 	return spec.SplitByRecord
 }
 
-// splitShards are a catalog's shards as a split sees them.
+// splitShards presents a catalog's shards to a split.
 type splitShards struct {
 	*catalog.Catalog
-	kept func(path string) []uint64 // of a shard; nil: nothing is left out of any
+	kept func(path string) []uint64 // records of a shard; nil: no shard leaves any out
 }
 
 // Kept implements order.Keeper.
@@ -58,7 +58,7 @@ func (s splitShards) Shard(i int) order.Shard {
 	return order.Shard{Records: x.Records, ID: x.IDPrefix, Anywhere: x.EntryPoints == x.Records}
 }
 
-// onAllCores does all the work, unless ctx ends before.
+// onAllCores does all the work, unless ctx ends first.
 func onAllCores(ctx context.Context, work []func()) {
 	var next atomic.Int64
 	var running sync.WaitGroup
@@ -90,13 +90,13 @@ func (g *generation) chunkStarts(chunkBytes, chunkRecords uint64) []uint64 {
 	return g.part.Starts(g.catalog.ChunkStarts(chunkBytes, chunkRecords))
 }
 
-// sumRecords is how many sizes are added up at a time, by one core.
+// sumRecords is how many sizes one core adds up at a time.
 const sumRecords = 1 << 18
 
 // streamBytes is Dataset.StreamBytes.
 func (g *generation) streamBytes() int64 { return g.bytesOf(g.selection) }
 
-// bytesOf is the total size of selected records. The first call visits each.
+// bytesOf is the total size of selected records. The first call visits each of them.
 func (g *generation) bytesOf(s *selection) int64 {
 	s.sizes.once.Do(func() {
 		if row := g.catalog.RowBytes(); row > 0 {
@@ -116,7 +116,7 @@ func (g *generation) bytesOf(s *selection) int64 {
 	return s.sizes.sum.Load()
 }
 
-// sumSizes adds up the sizes of the records of some ranks of a part.
+// sumSizes adds up the sizes of the records with ranks [from, to) of a part.
 func (g *generation) sumSizes(part *order.Part, from, to uint64) (sum int64) {
 	const block = 4096
 	numbers, sizes := make([]uint64, block), make([]int64, block)

@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lines"
 )
 
-// games is a format whose records go together.
+// games is a format whose records belong together.
 type games struct{ unpack.Format }
 
 func (games) SplitByUnit() bool { return true }
@@ -48,7 +48,7 @@ func linesOf(t testing.TB, s spec.Spec) []string {
 	return all
 }
 
-// Whichever way they are read, and in however much memory.
+// The parts do not depend on the read strategy or the memory.
 func TestTwoPartsHaveEveryLineOnceBetweenThem(t *testing.T) {
 	dir := makeLines(t)
 	want := linesOf(t, testSpec(t, dir))
@@ -56,7 +56,7 @@ func TestTwoPartsHaveEveryLineOnceBetweenThem(t *testing.T) {
 	for _, by := range []spec.SplitBy{"", spec.SplitByRecord, spec.SplitByShard, spec.SplitByUnit} {
 		for _, read := range []spec.Read{spec.ReadAuto, spec.ReadScan, spec.ReadSpool} {
 			if testing.Short() && (by != spec.SplitByRecord || read == spec.ReadAuto) {
-				continue // how a dataset is split is computed by one goroutine
+				continue // a split is computed by one goroutine
 			}
 			for _, memory := range []int64{1 << 20, 1 << 30} {
 				t.Run(fmt.Sprintf("by %s, %s, %d bytes", by, read, memory), func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestAPartThatIsEmptyOpensAndIsRead(t *testing.T) {
 
 func TestOpeningWithASplitEndsWithItsContext(t *testing.T) {
 	s := testSpec(t, makeLines(t))
-	open(t, s) // the index is there
+	open(t, s) // makes the index
 	s.Order.Split = split(t, "0..0.5", spec.SplitByRecord)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

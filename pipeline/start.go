@@ -11,29 +11,28 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Start is what the first bytes of a mount's streams wait for: shards that must be
-// decoded up to the first records.
+// Start is what the first bytes of a mount's streams wait for: shards that must be decoded up to
+// the first records.
 type Start struct {
 	fetch.Start
-	// Lanes is a number of lanes with which the start would be much shorter, taking
-	// LanesSeconds; 0 if there is none.
+	// Lanes is a number of lanes with which the start would be much shorter, taking LanesSeconds; 0
+	// if there is none.
 	Lanes        uint64  `json:"shorter_with_lanes,omitempty"`
 	LanesSeconds float64 `json:"shorter_seconds,omitempty"`
-	// Smaller says that a smaller shuffle buffer would make the start shorter.
+	// Smaller is set if a smaller shuffle buffer would make the start shorter.
 	Smaller bool `json:"shorter_with_smaller_shuffle,omitempty"`
 }
 
 const (
-	// startRecords is about how many records a reader wants at first.
+	// startRecords is about how many records a reader needs first.
 	startRecords = 64
-	// longStart is from where on other lanes are looked for.
+	// longStart is the duration from which on other numbers of lanes are tried.
 	longStart = 2.0 // seconds
 )
 
-// expect finds out what the first bytes of a view of an epoch wait for. It looks for
-// other lanes where that takes more than so many seconds. They help seldom: with fewer
-// of them, each one's buffer is larger, so that its first records lie further
-// behind in its first shards.
+// expect computes what the first bytes of a view of an epoch wait for. If that takes more than long
+// seconds, it also tries other numbers of lanes. They seldom help: with fewer lanes, each one's
+// buffer is larger, so its first records are deeper in its first shards.
 func (g *generation) expect(v *order.View, epoch uint64, long float64) (Start, error) {
 	o := g.spec.Order
 	s := Start{Start: g.startOf(v, o.Lanes)}
@@ -71,7 +70,7 @@ func (g *generation) startOf(v *order.View, lanes uint64) fetch.Start {
 	return g.fetcher.Start(workerSequence{v, 0}, int(max(startRecords, lanes)))
 }
 
-// Text says it in words, or "" if nothing has to be decoded.
+// Text describes it in words; "" if nothing has to be decoded.
 func (s Start) Text() string {
 	if s.DecodeBytes == 0 {
 		return ""

@@ -39,7 +39,7 @@ func TestAMountKnowsWhatItsFirstBytesWaitFor(t *testing.T) {
 	start, err := d.Expect(set.View(), 0)
 	require.NoError(t, err)
 	require.Equal(t, 16, start.Shards, "a lane, a shard")
-	// Of each lane the first four records, of a buffer of one.
+	// The first four records of each lane, with a buffer of one.
 	require.EqualValues(t, 16*4*100, start.DecodeBytes)
 	require.Zero(t, start.Lanes, "it is short anyway")
 	require.Equal(t, start, *d.Status().Start)

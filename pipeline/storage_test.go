@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// Streams have the same bytes whatever the storage is said to like, also where
-// reads bypass the page cache.
+// Streams have the same bytes whatever the storage's profile is, even if reads bypass the page
+// cache.
 func TestStreamsDoNotDependOnTheStorageProfile(t *testing.T) {
 	profiles := []profile.Profile{
 		{Kind: profile.KindDisk, GapBytes: 0, ReadBytes: 4 << 10, Depth: 1, InFlightBytes: 4 << 10, AlignBytes: 1},
@@ -47,7 +47,7 @@ func TestStreamsDoNotDependOnTheStorageProfile(t *testing.T) {
 	}
 }
 
-// Shards are indexed by the reads that the storage likes, and what is found is the same.
+// Shards are indexed by the reads that the profile prefers, and the result is the same.
 func TestAnIndexPassGoesByTheStorageProfile(t *testing.T) {
 	dir := makePlainLines(t)
 	var reads []uint64

@@ -9,8 +9,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/verify"
 )
 
-// verifyShards is Dataset.VerifyShards. Where there is a way past the page cache it
-// goes that one, through a storage of its own, and else the readers' way.
+// verifyShards is Dataset.VerifyShards. If there is a way around the page cache it uses that,
+// through a storage of its own; otherwise it reads as readers do.
 func (g *generation) verifyShards(ctx context.Context, progress func(catalog.Progress)) (verify.Report, error) {
 	m := g.mount
 	auditor, _ := m.files.(storage.Auditor)

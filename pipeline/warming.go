@@ -14,15 +14,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
-// warmEvery is how often Warm tells how far it is.
+// warmEvery is how often Warm reports progress.
 const warmEvery = 250 * time.Millisecond
 
-// ErrNoCache says that there is nothing to fill.
+// ErrNoCache means that there is no cache to fill.
 var ErrNoCache = errors.New("there is no cache to fill: the dataset is on a disk of this machine, or --cache-size is off")
 
-// Warm fills the disk cache with what is missing of the dataset, waits until that is done, and
-// says now and then how many bytes of how many are there. It fails where not all of them could
-// be brought (cached.ErrNotFilled), and with ctx's error; then what came so far stays. Of a
+// Warm fills the disk cache with the missing parts of the dataset, waits until that is done, and
+// reports progress now and then: how many bytes of how many are present. It fails if some could not
+// be fetched (cached.ErrNotFilled), and with ctx's error; what was fetched until then stays. For a
 // mixture it fills the caches of all sources that have one.
 func (d *Dataset) Warm(ctx context.Context, progress func(done, total int64)) error {
 	g, release := d.hold()
@@ -44,7 +44,7 @@ func (d *Dataset) Warm(ctx context.Context, progress func(done, total int64)) er
 	return waitForFill(ctx, caches, progress)
 }
 
-// objectsOf are those of a source of a mixture, as the source has them.
+// objectsOf returns the objects of a source of a mixture, with their paths in the source.
 func objectsOf(source string, all []storage.Object) (own []storage.Object) {
 	for _, o := range all {
 		if path, is := strings.CutPrefix(o.Path, source+"/"); is {
@@ -55,9 +55,9 @@ func objectsOf(source string, all []storage.Object) (own []storage.Object) {
 	return own
 }
 
-// WarmRecords is Warm for what an epoch reads for its records from … to-1, of all workers
-// together, as they come without a checkpoint: the chunks that they lie in, of a sample they
-// alone, and all of compressed shards. to is at most the number of the epoch's records.
+// WarmRecords is Warm for what an epoch reads for its records from … to-1, of all workers together,
+// in the order without a checkpoint: the chunks that contain them, but with a sample only the
+// records themselves, and compressed shards whole. to is at most the number of the epoch's records.
 func (d *Dataset) WarmRecords(ctx context.Context, epoch, from, to uint64, progress func(done, total int64)) error {
 	c := d.mount.cache
 	if c == nil {
@@ -108,7 +108,7 @@ func waitForFill(ctx context.Context, caches []*cached.Storage, progress func(do
 // warmRecords is how many records are looked up at a time.
 const warmRecords = 4096
 
-// rangesOf are the parts of objects that records of an epoch lie in, in the dataset's order.
+// rangesOf returns the ranges of objects that contain records of an epoch, in dataset order.
 func (g *generation) rangesOf(ctx context.Context, epoch, from, to uint64) ([]cached.Range, error) {
 	e, err := g.epoch(epoch)
 	if err != nil {
@@ -138,7 +138,7 @@ func (g *generation) rangesOf(ctx context.Context, epoch, from, to uint64) ([]ca
 				continue
 			}
 			seen[chunk] = true
-			// A chunk lies in one shard, so it is what its first and its last record span.
+			// A chunk is in one shard, so it spans from its first to its last record.
 			g.catalog.Extents([]uint64{starts[chunk], starts[chunk+1] - 1}, extents)
 			x := extents[0]
 			x.SizeBytes = extents[1].OffsetBytes + extents[1].SizeBytes - x.OffsetBytes
@@ -155,7 +155,7 @@ func (g *generation) rangesOf(ctx context.Context, epoch, from, to uint64) ([]ca
 	last := -1 // shard
 	for _, x := range wanted {
 		s := g.catalog.Shard(x.Shard)
-		if s.Codec != nil { // places in it are decoded ones
+		if s.Codec != nil { // offsets in it are of decoded bytes
 			x.OffsetBytes, x.SizeBytes = 0, s.Object.SizeBytes
 		}
 		end := x.OffsetBytes + x.SizeBytes

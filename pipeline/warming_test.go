@@ -14,8 +14,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// What was fetched for the first records of an epoch is what they lie in, whatever the shuffle and
-// the codec: the server is not asked for them any more.
+// The data fetched for the first records of an epoch is enough to read them, for any shuffle and
+// codec: they cause no further requests.
 func TestTheFirstRecordsOfAnEpochAreReadFromWhatWasFetched(t *testing.T) {
 	for name, shape := range map[string]synthetic.Shape{
 		"tar":    {Format: "tar", RecordBytes: 5000},
@@ -23,7 +23,7 @@ func TestTheFirstRecordsOfAnEpochAreReadFromWhatWasFetched(t *testing.T) {
 	} {
 		for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull, spec.ShuffleNone} {
 			if testing.Short() && shuffle != spec.ShuffleReservoir {
-				continue // one goroutine reads: the race detector sees the same cache in any order
+				continue // only one goroutine reads: under the race detector, the order makes no difference
 			}
 			t.Run(name+"/"+string(shuffle), func(t *testing.T) {
 				const epoch, records = 3, 40
@@ -39,7 +39,7 @@ func TestTheFirstRecordsOfAnEpochAreReadFromWhatWasFetched(t *testing.T) {
 				require.ErrorContains(t, d.WarmRecords(t.Context(), epoch, 0, d.Records()+1, nil), "epoch 3 has 2000")
 				var total int64
 				require.NoError(t, d.WarmRecords(t.Context(), epoch, 0, records, func(_, all int64) { total = all }))
-				if name == "tar" && shuffle != spec.ShuffleFull { // of which each record has a chunk
+				if name == "tar" && shuffle != spec.ShuffleFull { // in a full shuffle each record is a chunk
 					require.Less(t, total, int64(records*4*6000), "the chunks of these records, at most")
 				}
 				before := len(w.server.Log())
@@ -62,8 +62,8 @@ func TestTheFirstRecordsOfAnEpochAreReadFromWhatWasFetched(t *testing.T) {
 	}
 }
 
-// The last line of a shard may lack its newline, which its record has nevertheless: also where the
-// shard ends with a page.
+// The last line of a shard may lack its newline, but its record has one, even if the shard ends at
+// a page boundary.
 func TestAShardWithoutItsLastNewlineIsFetched(t *testing.T) {
 	const records, page = 16, 4096
 	server := unkind.New()
