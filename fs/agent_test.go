@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An agent is this test binary, started again as a client of a mount: a process
-// that uses its own mount can deadlock. It does one call a line.
+// An agent is this test binary, started again as a client of a mount: a process that uses its own
+// mount can deadlock. It reads one call per line.
 
 const agentEnv = "LSIOFS_FS_TEST_AGENT"
 
@@ -34,7 +34,7 @@ type call struct {
 	Data  []byte `json:",omitempty"`
 }
 
-// answer is what came of it. Errno is 0 for success.
+// answer is the result of a call. Errno is 0 for success.
 type answer struct {
 	Errno   syscall.Errno
 	FD, N   int
@@ -134,8 +134,8 @@ func (c *call) run(a *answer) (err error) {
 	return err
 }
 
-// callTimeout is the watchdog of one call. It ends what hangs, on however slow a
-// machine: nothing that works comes near it.
+// callTimeout is the watchdog of one call. It ends calls that hang; working ones never take nearly
+// as long, even on a slow machine.
 const callTimeout = 90 * time.Second
 
 // agent is a client process.
@@ -149,7 +149,7 @@ type agent struct {
 func newAgent(t *testing.T) *agent {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	// The race detector makes every process wait for a second before it ends.
+	// Under the race detector, every process waits for a second before it exits.
 	cmd.Env = append(os.Environ(), agentEnv+"=agent", "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -173,7 +173,7 @@ func (a *agent) start(c call) {
 	require.NoError(a.t, a.calls.Encode(c))
 }
 
-// wait takes the answer.
+// wait receives the answer.
 func (a *agent) wait() answer {
 	a.t.Helper()
 	watchdog := time.AfterFunc(callTimeout, func() { _ = a.cmd.Process.Kill() })
@@ -189,7 +189,7 @@ func (a *agent) do(c call) answer {
 	return a.wait()
 }
 
-// must is do for calls that succeed.
+// must is do for calls that must succeed.
 func (a *agent) must(c call) answer {
 	a.t.Helper()
 	r := a.do(c)
@@ -207,7 +207,7 @@ func (a *agent) read(path string) string {
 	return string(a.must(call{Op: "read", Path: path}).Data)
 }
 
-// need skips a test where a program is missing, and fails it in CI.
+// need skips a test if a program is missing, and fails it in CI.
 func need(t *testing.T, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
@@ -218,12 +218,10 @@ func need(t *testing.T, program string) {
 	}
 }
 
-// run runs a program in a directory, with a watchdog, and gives what it said
-// and its exit code.
+// run runs a program in a directory, with a watchdog, and returns its output and its exit code.
 //
-// A shell goes to the directory: as exec.Cmd's Dir this process would wait, in
-// the middle of a fork that keeps its goroutines from running, for an answer of
-// the mount that it serves itself.
+// A shell changes to the directory: with exec.Cmd's Dir this process would wait for an answer from
+// the mount that it serves itself, in the middle of a fork that stops its goroutines.
 func run(t *testing.T, dir, name string, args ...string) (string, int) {
 	t.Helper()
 	need(t, name)

@@ -10,24 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrSilent is wrapped when a file system does not answer.
+// ErrSilent means that a file system does not answer.
 var ErrSilent = errors.New("it does not answer")
 
-// How long a mount has to answer: as long as a machine may be that has very much to do, and not so long where the server
-// is seen to stand still.
+// How long a mount has to answer: longer than a very busy machine takes, but less if its server is
+// seen to be stopped.
 const (
 	answerTime  = 12 * time.Second
 	stoppedTime = 2 * time.Second
 	answerLook  = 50 * time.Millisecond
 )
 
-// Answers waits until the file system that path is on answers, whatever it answers. If it does not, the error says whose
-// server stands still, and wraps ErrSilent: whatever else looks at the path would hang until that goes on.
+// Answers waits until the file system that path is on gives any answer, even an error. If none
+// comes, the returned error names the server that has stopped, and wraps ErrSilent: any other
+// access to the path would hang until the server resumes.
 func Answers(ctx context.Context, path string) error {
 	return answers(ctx, path, stoppedTime, answerTime)
 }
 
-// answers is Answers: after the first time a server that is seen to stand still is not waited for, after the second none.
+// answers is Answers. From soon on it gives up if the server is seen to be stopped, and after bound
+// in any case.
 func answers(ctx context.Context, path string, soon, bound time.Duration) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -56,10 +58,11 @@ func answers(ctx context.Context, path string, soon, bound time.Duration) error 
 	}
 }
 
-// asked returns a channel that is closed when the file system that path is on has answered, whatever it answers.
+// asked returns a channel that is closed when the file system that path is on has given any answer,
+// even an error.
 func asked(path string) <-chan struct{} {
 	answered := make(chan struct{})
-	go func() { // ends with this process at the latest
+	go func() { // ends with the process at the latest
 		var st unix.Statfs_t
 		_ = unix.Statfs(path, &st)
 		close(answered)
@@ -67,14 +70,14 @@ func asked(path string) <-chan struct{} {
 	return answered
 }
 
-// When Await tells what it waits for, and how often after that.
+// When Await first reports what it is waiting for, and how often after that.
 const (
 	awaitFirst = 3 * time.Second
 	awaitAgain = 30 * time.Second
 )
 
-// Await waits until the file system that path is on answers, or until ctx ends. Where that takes some seconds, tell is
-// called with the reason, and now and then again.
+// Await waits until the file system that path is on answers, or until ctx ends. If that takes some
+// seconds, it calls tell with the reason, and again from time to time.
 func Await(ctx context.Context, path string, tell func(reason error)) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -97,10 +100,10 @@ func Await(ctx context.Context, path string, tell func(reason error)) error {
 	}
 }
 
-// errStopped is ErrSilent of a server that stands still.
+// errStopped is ErrSilent for a server that is stopped.
 var errStopped = fmt.Errorf("%w: its server is stopped", ErrSilent)
 
-// silence says what is known of why a path does not answer.
+// silence returns what is known about why a path does not answer.
 func silence(path string, waited time.Duration) error {
 	m, found := holding(path)
 	if !found {
@@ -117,7 +120,8 @@ func silence(path string, waited time.Duration) error {
 	return fmt.Errorf("%s: %w for %v: its server is process %d, which may be paused or overloaded; lsiofs umount --lazy %s removes the mount", m.Point, ErrSilent, waited, s.PID, m.Point)
 }
 
-// holding is the mount of lsiofs that path, absolute, is below, going by its name alone.
+// holding returns the mount of lsiofs that contains path, which must be absolute. It goes by the
+// name alone.
 func holding(path string) (MountEntry, bool) {
 	mounts, err := Mounts()
 	if err != nil {

@@ -19,23 +19,22 @@ const CeilingExtension = ".bin"
 // CeilingConfig configures NewCeiling.
 type CeilingConfig struct {
 	MountPoint  string
-	StreamBytes int64 // of each worker's stream
-	Rings       bool  // as Config.Rings
+	StreamBytes int64 // size of each worker's stream
+	Rings       bool  // like Config.Rings
 	Log         *slog.Logger
 }
 
-// NewCeiling mounts streams whose bytes all come from one buffer in memory. It measures
-// the most that this server can reach: mount options, flags, nodes, handles and replies
-// are those of real streams, but every answer is ready. Each stream has StreamBytes;
-// names are those of any mount.
+// NewCeiling mounts streams whose bytes all come from one buffer in memory. It measures the maximum
+// throughput of this server: mount options, flags, nodes, handles and replies are those of real
+// streams, but every answer is ready. Each stream has StreamBytes; names are those of any mount.
 func NewCeiling(ctx context.Context, c CeilingConfig) (*Mount, error) {
 	d := newCeiling(c.StreamBytes)
 	return newMount(ctx, Config{Dataset: d, MountPoint: c.MountPoint, Rings: c.Rings, Log: c.Log}, d.set)
 }
 
-// ceiling is a dataset of one block, over and over. A block counts as a record.
+// ceiling is a dataset of one block, repeated. A block counts as a record.
 type ceiling struct {
-	block       []byte // one reply at any place of a period
+	block       []byte // long enough for one reply at any offset in a period
 	streamBytes int64
 	started     time.Time
 	meter       meter.Meter
@@ -43,7 +42,7 @@ type ceiling struct {
 
 var _ Dataset = (*ceiling)(nil)
 
-// ceilingPeriod is after how many bytes a stream repeats itself.
+// ceilingPeriod is the number of bytes after which a stream repeats itself.
 const ceilingPeriod = 256
 
 func newCeiling(streamBytes int64) *ceiling {
@@ -54,7 +53,7 @@ func newCeiling(streamBytes int64) *ceiling {
 	return c
 }
 
-// Spec has the defaults; its dataset is a path that lies below no mount point.
+// Spec returns the defaults, with a dataset path that is below no mount point.
 func (c *ceiling) Spec() spec.Spec {
 	s := spec.Default()
 	s.Dataset = os.DevNull
@@ -70,7 +69,7 @@ func (c *ceiling) Describe() ([]byte, error)                             { retur
 func (c *ceiling) Meter() *meter.Meter                                   { return &c.meter }
 func (c *ceiling) Status() pipeline.Status                               { return pipeline.Status{Uptime: time.Since(c.started)} }
 
-// Set is not called: newMount is given the sets of set.
+// Set is never called: newMount gets the sets from set.
 func (c *ceiling) Set(context.Context, uint64, []order.Done, spec.Deal) (*stream.Set, error) {
 	return nil, os.ErrInvalid
 }
@@ -100,7 +99,7 @@ func (s ceilingSet) Open(context.Context, uint64, stream.Kind) (fileHandle, erro
 
 type ceilingHandle struct{ *ceiling }
 
-// ReadAt answers with one slice, as a stream of short records does.
+// ReadAt answers with one slice, like a stream of short records.
 func (h ceilingHandle) ReadAt(_ context.Context, r *stream.Reply, off int64, n int) error {
 	if n = int(min(int64(n), h.streamBytes-off)); n > 0 {
 		r.Slices = append(r.Slices, h.block[off%ceilingPeriod:][:n])

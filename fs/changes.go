@@ -11,13 +11,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
-// changeLog warns of shards that have changed since they were indexed, once each. Reads that find it
-// can't write to the log themselves: they hold locks. It is for one goroutine at a time.
+// changeLog logs a warning for each shard that has changed since it was indexed, once. The reads
+// that find the change can't log it themselves, because they hold locks. Only one goroutine may use
+// it at a time.
 type changeLog struct {
 	log  *slog.Logger
 	help string
 	told int
-	more bool // it was said that there are more than are named
+	more bool // the log has mentioned that there are more than it names
 }
 
 func (l *changeLog) tell(c *fetch.Changed) {
@@ -33,7 +34,7 @@ func (l *changeLog) tell(c *fetch.Changed) {
 	}
 }
 
-// changedHelp is what to do about shards that have changed.
+// changedHelp is the advice about shards that have changed.
 func (t *tree) changedHelp() string {
 	if t.growing != nil {
 		return "readers get EIO for what was there before; go on with the next epoch (lsiofs next)"

@@ -9,20 +9,19 @@ import (
 	"syscall"
 )
 
-// client is the thread that waits for the answer to a request, looked at through
-// /proc: its files stat and status, which, unlike others there, wait for no lock that
-// a stalled page fault holds. The zero value is one that can't be looked at.
+// client is the thread that waits for the answer to a request. It is observed through the files
+// stat and status in /proc, which, unlike others there, don't wait for a lock held during a stalled
+// page fault. The zero value can't be observed.
 type client struct {
-	// thread is its number in the PID namespace of the mount, 0 where it has none
-	// there.
+	// thread is its number in the PID namespace of the mount, 0 if it has none there.
 	thread uint32
-	// seen says that /proc shows it. It began at started then, in ticks since the boot:
-	// another thread that has its number later began later.
+	// seen is set if /proc shows the thread; started is its start time, in ticks since boot. A
+	// later thread with the same number has a later start time.
 	seen    bool
 	started uint64
 }
 
-// fate is what becomes of a client.
+// fate is what happens to a client.
 type fate int
 
 const (
@@ -31,8 +30,8 @@ const (
 	dies
 )
 
-// meet looks at the thread for the first time, while it certainly waits: what /proc
-// does not show now, it will not show later.
+// meet looks at the thread for the first time, while it is certainly waiting: what /proc does not
+// show now, it will not show later.
 func (c *client) meet() {
 	if c.thread != 0 && ownProc() {
 		started, err := startOf(c.thread)
@@ -40,8 +39,7 @@ func (c *client) meet() {
 	}
 }
 
-// look says whether the thread is dying, so that it does not see what it is
-// answered.
+// look reports whether the thread is dying, and so will not see the answer.
 func (c *client) look() fate {
 	if !c.seen {
 		return unseen
@@ -59,19 +57,19 @@ func (c *client) look() fate {
 		return fateOf(status)
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ESRCH):
 		return dies
-	default: // no descriptor left, no memory: it is looked at again
+	default: // out of descriptors or memory: look again later
 		return lives
 	}
 }
 
-// endsByDefault are the signals that a process dies of which has no handler for
-// them. The kernel adds SIGKILL for most of them; but those that leave a dump are
-// pending as themselves until the thread leaves the kernel.
+// endsByDefault are the signals that kill a process without a handler for them. For most of them
+// the kernel adds SIGKILL, but those that dump core stay pending as themselves until the thread
+// leaves the kernel.
 const endsByDefault = ^uint64(1<<(syscall.SIGCHLD-1) | 1<<(syscall.SIGCONT-1) | 1<<(syscall.SIGSTOP-1) | 1<<(syscall.SIGTSTP-1) |
 	1<<(syscall.SIGTTIN-1) | 1<<(syscall.SIGTTOU-1) | 1<<(syscall.SIGURG-1) | 1<<(syscall.SIGWINCH-1))
 
-// fateOf reads a thread's file status (proc_pid_status(5)). The kernel makes SIGKILL
-// pending for each thread of a process that is to end.
+// fateOf reads a thread's file status (proc_pid_status(5)). The kernel makes SIGKILL pending for
+// each thread of a process that must end.
 func fateOf(status []byte) fate {
 	const kill = 1 << (syscall.SIGKILL - 1)
 	var pending, shared, blocked, ignored, caught, tracer uint64
@@ -109,14 +107,14 @@ func fateOf(status []byte) fate {
 	return lives
 }
 
-// startOf is when a thread began, in ticks since the boot: field 22 of its file stat
+// startOf returns when a thread started, in ticks since boot: field 22 of its file stat
 // (proc_pid_stat(5)).
 func startOf(thread uint32) (ticks uint64, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", thread))
 	if err != nil {
 		return 0, err
 	}
-	// The second field, the name, may hold anything; it ends with the last ")".
+	// The second field, the name, may contain anything; it ends at the last ")".
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	const start = 22 - 3
 	if len(fields) <= start {
@@ -125,8 +123,8 @@ func startOf(thread uint32) (ticks uint64, err error) {
 	return strconv.ParseUint(string(fields[start]), 10, 64)
 }
 
-// ownProc says whether /proc shows the processes of this PID namespace, so that
-// numbers there mean those that FUSE tells.
+// ownProc reports whether /proc shows the processes of this PID namespace, so that its numbers are
+// those that FUSE reports.
 func ownProc() bool {
 	self, err := os.Readlink("/proc/self")
 	return err == nil && self == strconv.Itoa(os.Getpid())

@@ -10,20 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deviceOf is the descriptor of /dev/fuse by which this process serves a mount. It keeps it from child processes, too.
-// go-fuse has the descriptor and does not show it, so it is looked for in /proc/self.
+// deviceOf returns the descriptor of /dev/fuse through which this process serves a mount, and makes
+// it close on exec. go-fuse does not expose the descriptor, so it is looked up in /proc/self.
 func deviceOf(m MountEntry) (fd int, found bool) {
 	fd, _, found = servingDescriptor("/proc/self", m)
 	if found {
-		// go-fuse lets children inherit it, and the connection would live as long as they.
+		// go-fuse lets children inherit it, and then the connection would live as long as they do.
 		unix.CloseOnExec(fd)
 	}
 	return fd, found
 }
 
-// servingDescriptor is the descriptor of /dev/fuse by which a process, of which dir is the directory in /proc,
-// serves a mount. It is sure where fdinfo has the number of the connection, which is that of the file system's device
-// (Linux 6.16). Older kernels do not tell; a server of one mount has one such descriptor anyway.
+// servingDescriptor returns the descriptor of /dev/fuse through which a process, whose directory in
+// /proc is dir, serves a mount. It is sure if fdinfo has the number of the connection, which equals
+// that of the file system's device (Linux 6.16). Older kernels don't report it, but a server with
+// one mount has only one such descriptor anyway.
 func servingDescriptor(dir string, m MountEntry) (fd int, sure, found bool) {
 	_, number, _ := strings.Cut(m.Device, ":")
 	names, err := filepath.Glob(dir + "/fd/*")
@@ -47,8 +48,9 @@ func servingDescriptor(dir string, m MountEntry) (fd int, sure, found bool) {
 	return 0, false, false
 }
 
-// hasEnded says whether the kernel has ended the connection of a descriptor of /dev/fuse: then nobody waits for answers
-// any more. It may be asked while the mount is served, no longer: then another file may have the descriptor.
+// hasEnded reports whether the kernel has ended the connection of a descriptor of /dev/fuse: then
+// no client waits for answers any more. It must be called only while the mount is served, because
+// later the descriptor may be another file.
 func hasEnded(fd int) bool {
 	p := []unix.PollFd{{Fd: int32(fd)}}
 	n, err := unix.Poll(p, 0)

@@ -15,16 +15,16 @@ import (
 	"github.com/lsiofs/lsiofs/checkpoint"
 )
 
-// epoch is the mount's: some programs unlink what they could not write, and its
-// document is then gone for a while.
+// epoch returns the mount's epoch. It waits, because some programs unlink what they could not
+// write, and the document is then gone for a while.
 func (m *mounted) epoch() uint64 {
 	m.t.Helper()
 	return m.tree.view.Load().position.Epoch
 }
 
-// Programs that save and restore. $M is the mount, $D a directory elsewhere
-// that holds a document of epoch 5 (good.json), one that is refused (bad.json),
-// one that is cut off (cut.json), and some that hold none.
+// Programs that save and restore. $M is the mount, $D a directory elsewhere with a document of
+// epoch 5 (good.json), one that is refused (bad.json), one that is cut off (cut.json), and some
+// files that are not documents.
 func TestProgramsThatRestore(t *testing.T) {
 	m := mount(t, 2)
 	// Not below the mounts' directory: mv must see another file system.
@@ -49,9 +49,9 @@ func TestProgramsThatRestore(t *testing.T) {
 		name    string
 		program string
 		script  string // with FILE for one of the documents
-		// silent: the program does not look at what close says.
+		// silent: the program ignores the result of close.
 		silent bool
-		// adds: the program leaves what is there.
+		// adds: the program keeps the existing content.
 		adds bool
 	}{
 		{"cp", "sh", `cp FILE "$M"/checkpoint`, false, false},
@@ -100,7 +100,7 @@ func TestProgramsThatRestore(t *testing.T) {
 			require.EqualValues(t, 5, m.epoch(), out)
 			for _, file := range []string{"bad.json", "cut.json", "empty.json", "blank.json", "zeros.json", "mark.json"} {
 				if file == "empty.json" && c.adds {
-					continue // it writes nothing, and cuts nothing
+					continue // it writes and truncates nothing
 				}
 				out, code = runScript(file)
 				require.EqualValues(t, 0, m.epoch(), file)
@@ -170,7 +170,7 @@ func TestTouchingTheControlFileDoesNothing(t *testing.T) {
 func TestAnEmptyDocumentIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		script string
-		silent bool // what close says is not looked at
+		silent bool // the result of close is ignored
 	}{
 		{": > checkpoint", true},
 		{"truncate -s 0 checkpoint", false},
@@ -256,8 +256,8 @@ func TestTheNameComesBackAfterUnlink(t *testing.T) {
 	require.EqualValues(t, 2, m.epoch())
 }
 
-// What a program does that is held up between unlinking and making the file anew: for others
-// the name has come back by then.
+// Programs may be delayed between unlinking a file and creating it again: for others the name has
+// come back by then.
 func TestMvIsNotTooLateForTheNameThatItHasUnlinked(t *testing.T) {
 	m := mount(t, 1)
 	m.tree.hidden.last(0, callTimeout)
@@ -311,7 +311,7 @@ func TestRenamesOntoTheControlFile(t *testing.T) {
 	require.EqualValues(t, 6, m.epoch())
 }
 
-// write7 makes the control file anew.
+// write7 creates the control file again.
 func (m *mounted) write7(doc string) syscall.Errno {
 	m.t.Helper()
 	fd := m.open(m.path("checkpoint"), unix.O_CREAT|unix.O_WRONLY)
@@ -367,8 +367,8 @@ func TestScratchFilesAreBounded(t *testing.T) {
 	m.roomless()
 }
 
-// roomless waits until neither scratch files nor drafts take room: what a handle takes is
-// given back when it is released, which comes after close has returned.
+// roomless waits until neither scratch files nor drafts take room: what a handle takes is given
+// back when it is released, which happens after close has returned.
 func (m *mounted) roomless() {
 	m.t.Helper()
 	require.Eventually(m.t, func() bool { _, taken := m.tree.scratch.usage(); return taken == 0 }, callTimeout, time.Millisecond)

@@ -6,21 +6,21 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline"
 )
 
-// cropped is what a dataset of crops has beside Dataset; a *pipeline.Dataset is one where Crops
-// says so.
+// cropped is what a dataset of crops implements in addition to Dataset. A *pipeline.Dataset is one
+// if Crops returns true.
 type cropped interface {
-	// Crops says that records are crops of arrays, so that workers have files of
+	// Crops reports whether records are crops of arrays, so that workers have files of
 	// stream.Crops.
 	Crops() bool
-	// Cubes are the paths of what crops are cut from.
+	// Cubes returns the paths of the cubes that crops are cut from.
 	Cubes() []string
-	// Coordinates are those of a cube, by its place among Cubes, and Coordinate is the file of
-	// one.
+	// Coordinates returns the coordinates of a cube, by its index in Cubes, and Coordinate reads
+	// the file of one.
 	Coordinates(ctx context.Context, cube int) ([]pipeline.Coordinate, error)
 	Coordinate(ctx context.Context, cube int, dim string) ([]byte, error)
 }
 
-// croppedOf is a dataset of crops, nil for others.
+// croppedOf returns d as a dataset of crops, nil for others.
 func croppedOf(d Dataset) cropped {
 	if c, can := d.(cropped); can && c.Crops() {
 		return c

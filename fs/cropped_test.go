@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// mountCrops is a mount of crops of cubes with these paths.
+// mountCrops mounts crops of cubes with these paths.
 func mountCrops(t *testing.T, cubes ...string) *mounted {
 	t.Helper()
 	d := newFakeDataset(2)
@@ -24,8 +24,8 @@ func (m *mounted) list(dir string) []string {
 	return m.must(call{Op: "list", Path: m.path(dir)}).Names
 }
 
-// Each worker's file has one beside it that says where its records were cut from, in each epoch, in
-// the root and below epoch-N, and after a restore.
+// Each worker's file has one next to it with the places where its records were cut, in each epoch,
+// in the root and below epoch-N, and after a restore.
 func TestWorkersOfCropsHaveAFileOfWhereTheyWereCut(t *testing.T) {
 	m := mountCrops(t, "sat.zarr")
 	require.Subset(t, m.list(""), []string{"coords", "worker-0.crops.npy", "worker-1.crops.npy"})
@@ -49,7 +49,7 @@ func TestWorkersOfCropsHaveAFileOfWhereTheyWereCut(t *testing.T) {
 	require.Contains(t, m.read(m.path("README")), "worker-0.crops.npy:")
 }
 
-// Other mounts have none of it.
+// Other mounts have no such files.
 func TestRecordsThatAreNoCropsHaveNoPlaces(t *testing.T) {
 	m := mount(t, 1)
 	for _, name := range []string{"worker-0.crops.npy", "epoch-0/worker-0-of-1.crops.npy", "coords", "coords/time.npy"} {
@@ -59,8 +59,8 @@ func TestRecordsThatAreNoCropsHaveNoPlaces(t *testing.T) {
 	require.NotContains(t, m.read(m.path("README")), "crop")
 }
 
-// Of one cube coords has the files themselves. Each is read when it is opened, once for all
-// who have it open.
+// With one cube, coords contains the files themselves. Each is read when it is opened, once for all
+// that have it open.
 func TestCoordinatesOfOneCube(t *testing.T) {
 	m := mountCrops(t, "sat.zarr")
 	require.Equal(t, []string{"time.npy", "x.npy"}, m.list("coords"))
@@ -88,7 +88,7 @@ func TestCoordinatesOfOneCube(t *testing.T) {
 	require.Equal(t, syscall.EROFS, m.do(call{Op: "mkdir", Path: m.path("coords/new")}).Errno)
 }
 
-// What can't be read any more is an error at the opening, which status names.
+// A file that can't be read any more is an error at the opening, and status names it.
 func TestCoordinatesThatAreGone(t *testing.T) {
 	m := mountCrops(t, "sat.zarr")
 	m.data.loseCoordinates()
@@ -96,10 +96,10 @@ func TestCoordinatesThatAreGone(t *testing.T) {
 	require.Contains(t, m.read(m.path("status")), "coords/time.npy")
 }
 
-// Of several cubes coords has a directory for each, at its path.
+// With several cubes, coords has a directory for each, at its path.
 func TestCoordinatesOfSeveralCubes(t *testing.T) {
 	cubes := []string{"2018/a.zarr", "2018/b.zarr", "2018-old.zarr", "2019.zarr"}
-	slices.Sort(cubes) // as those of a dataset are
+	slices.Sort(cubes) // like those of a dataset
 	m := mountCrops(t, cubes...)
 	require.Equal(t, []string{"2018", "2018-old.zarr", "2019.zarr"}, m.list("coords"))
 	require.Equal(t, []string{"a.zarr", "b.zarr"}, m.list("coords/2018"))

@@ -72,11 +72,12 @@ func TestAReadingBeginsAtTheFirstRecord(t *testing.T) {
 	m.sent(&look, 129, 140, 128)
 	require.EqualValues(t, 400, m.bytes())
 	train.begin()
-	m.sent(&train, 128, 140, 128) // as numpy's header is skipped
+	m.sent(&train, 128, 140, 128) // as if numpy's header was skipped
 	require.EqualValues(t, 140, m.bytes())
 }
 
-// naiveMark is the definition of the mark (lsiofs help tree), from the whole history at each step.
+// naiveMark is the definition of the mark (lsiofs help tree), evaluated on the whole history at
+// each step.
 type naiveMark struct {
 	events []naiveEvent
 }
@@ -86,10 +87,10 @@ type naiveEvent struct {
 	off, end int64 // end 0: closed
 }
 
-// state gives the mark and the reader after all events, 0 for none.
+// state returns the mark and the reader after all events, 0 for none.
 func (n *naiveMark) state() (bytes int64, reader int) {
 	came := int64(0)       // the furthest that any reader came
-	since := map[int]int{} // of each handle, the event since which it counts what it was sent
+	since := map[int]int{} // for each handle, the event since which what it was sent counts
 	sentSince := func(h, until int) (end int64) {
 		from, started := since[h]
 		if !started {
@@ -115,7 +116,7 @@ func (n *naiveMark) state() (bytes int64, reader int) {
 			if reader == 0 {
 				reader = e.handle
 			}
-		case reader != 0: // somebody else moves the mark
+		case reader != 0: // another handle moves the mark
 		case e.off <= came && e.end > came: // across the mark
 			since[e.handle], reader = i, e.handle
 		case before >= 0 && before <= came && e.end <= came: // reads on, behind a reader that is gone
@@ -165,8 +166,8 @@ func TestTheMarkEqualsItsDefinition(t *testing.T) {
 	})
 }
 
-// One reader at a time that goes on where the last one ended, whatever others
-// do: then the mark is what the readers were sent.
+// If one reader at a time continues where the last one ended, the mark is what the readers were
+// sent, whatever other handles do.
 func TestTheMarkIsNeverMovedByOnlookers(t *testing.T) {
 	mountsNothing(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -191,12 +192,12 @@ func TestTheMarkIsNeverMovedByOnlookers(t *testing.T) {
 	})
 }
 
-// What threads, AIO and io_uring do: the read at the mark is answered last.
+// As with threads, AIO and io_uring: the read at the mark is answered last.
 func TestReadsThatAreUnderWayAtOnceCountWhicheverIsAnsweredFirst(t *testing.T) {
 	mountsNothing(t)
 	var m mark
 	var p progress
-	readOf(&m, &p, 90, 100) // a look at the end, which is over before
+	readOf(&m, &p, 90, 100) // a look at the end, which is over first
 	require.EqualValues(t, 0, m.bytes())
 	for range 4 { // of [0, 10), [20, 30), [30, 40), which fails, and [10, 20)
 		p.begin()

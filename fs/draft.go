@@ -10,25 +10,25 @@ import (
 	"github.com/lsiofs/lsiofs/checkpoint"
 )
 
-// draft is a document that is being written through one handle of the control
-// file. Writes may come in any order. It is pure, and not for concurrent use.
+// draft is a document that is being written through one handle of the control file. Writes may come
+// in any order. It is pure, and not for concurrent use.
 type draft struct {
-	// appends says that offsets mean nothing: the client asked for the end of
-	// the file, and what it writes is the document.
+	// appends is set if the client opened the file for appending: offsets are ignored, and what it
+	// writes is the document.
 	appends bool
-	// impossible says, for a document's beginning, why it can't become one.
+	// impossible returns why no document can begin like this, or nil.
 	impossible func(doc []byte) error
 
 	buf     []byte
 	written []span // disjoint, ascending, not touching
-	// judged is how much of the beginning has been found possible.
+	// judged is the length of the prefix that impossible has accepted.
 	judged int
-	// refused is why nothing more is taken until the draft is truncated.
+	// refused is why nothing more is accepted until the draft is truncated.
 	refused error
-	// dirty says that something was written since the last commit or refusal.
+	// dirty is set if something was written since the last commit or refusal.
 	dirty bool
-	// emptied says that the file was cut to nothing, or made anew, and nothing was written
-	// since: what a writer leaves so is no document.
+	// emptied is set if the file was truncated to nothing, or created again, and nothing was
+	// written since: if the writer leaves it so, it is not a document.
 	emptied   bool
 	committed []byte // trimmed, nil before the first commit
 }
@@ -36,15 +36,15 @@ type draft struct {
 // span is the bytes [from, to).
 type span struct{ from, to int }
 
-// errEmpty says that a writer has cut the file to nothing, and written nothing.
+// errEmpty means that a writer has truncated the file, and written nothing.
 var errEmpty = fmt.Errorf("%w: nothing was written, as from an empty file; the position stays as it is", checkpoint.ErrIncomplete)
 
-// errHole says that the beginning of a document, or a part of it, was not written.
+// errHole means that a part of a document, possibly its beginning, was not written.
 var errHole = fmt.Errorf("%w: parts of it were never written", checkpoint.ErrIncomplete)
 
-// judgeAlways is up to which size every write is judged; beyond it, a quarter
-// must have been added, so that small writes of a large document cost no more
-// than a few readings of it. The commit judges all of it anyway.
+// judgeAlways is the size up to which every write is judged. Beyond it, a quarter must have been
+// added, so that small writes of a large document cost no more than a few readings of it. The
+// commit judges all of it anyway.
 const judgeAlways = 64 << 10
 
 // end is where a write of n bytes at off will end.
@@ -55,8 +55,8 @@ func (d *draft) end(off int64, n int) int64 {
 	return off + int64(n)
 }
 
-// write takes data at off, or says why no document can come of it: then the
-// draft stays refused. end(off, len(data)) is at most checkpoint.MaxBytes.
+// write stores data at off, or returns why it can't become a document: then the draft stays
+// refused. end(off, len(data)) is at most checkpoint.MaxBytes.
 func (d *draft) write(data []byte, off int64) error {
 	if d.refused != nil {
 		return d.refused
@@ -87,7 +87,7 @@ func (d *draft) write(data []byte, off int64) error {
 	return nil
 }
 
-// begun is how much has been written from the beginning on without a gap.
+// begun is the length of what has been written from the beginning without a gap.
 func (d *draft) begun() int {
 	if len(d.written) == 0 || d.written[0].from != 0 {
 		return 0
@@ -95,8 +95,8 @@ func (d *draft) begun() int {
 	return d.written[0].to
 }
 
-// truncate cuts the draft to size bytes; one that is shorter stays as it is.
-// An empty draft is not refused any more.
+// truncate cuts the draft to size bytes; a shorter one stays as it is. An empty draft is no longer
+// refused.
 func (d *draft) truncate(size int64) {
 	if size == 0 {
 		d.buf, d.written, d.judged, d.refused, d.dirty, d.emptied = nil, nil, 0, nil, false, true
@@ -115,8 +115,8 @@ func (d *draft) truncate(size int64) {
 	d.written = kept
 }
 
-// ready gives the document to commit, or nil when nothing was written since the
-// last commit, spaces and newlines aside, and the file was not emptied either.
+// ready returns the document to commit, or nil if nothing was written since the last commit, spaces
+// and newlines aside, and the file was not emptied either.
 func (d *draft) ready() ([]byte, error) {
 	switch {
 	case d.refused != nil:
@@ -134,8 +134,8 @@ func (d *draft) ready() ([]byte, error) {
 	return d.buf, nil
 }
 
-// settle records what became of the document that ready gave. An incomplete
-// one may still be completed, by another process that has the handle too.
+// settle records the result for the document that ready returned. An incomplete one may still be
+// completed, by another process that has the handle too.
 func (d *draft) settle(err error) {
 	switch {
 	case err == nil:

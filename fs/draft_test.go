@@ -14,7 +14,7 @@ import (
 
 var errBad = errors.New("can't become a document")
 
-// noX is a rule that refuses every beginning with an x in it.
+// noX is a rule that refuses every beginning that contains an x.
 func noX(doc []byte) error {
 	if bytes.ContainsRune(doc, 'x') {
 		return errBad
@@ -22,8 +22,8 @@ func noX(doc []byte) error {
 	return nil
 }
 
-// Pieces of a document, written in any order and more than once, give the
-// document as soon as all of it is there, and not before.
+// Pieces of a document, written in any order and more than once, form the document as soon as all
+// of it is there, and not before.
 func TestDraftIsWholeWhenAllOfItWasWritten(t *testing.T) {
 	mountsNothing(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,7 +11,7 @@ import (
 	growth "github.com/lsiofs/lsiofs/pipeline/growing"
 )
 
-// What nodes answer. No other file names an errno.
+// The errnos that nodes return. No other file names an errno.
 const (
 	ok             = syscall.Errno(0)
 	errnoNoEntry   = syscall.ENOENT
@@ -24,16 +24,16 @@ const (
 	errnoTooMany   = syscall.ENFILE
 )
 
-// errStale says that a handle is of a view that a restore has replaced.
+// errStale means that a handle is of a view that a restore has replaced.
 var errStale = errors.New("the checkpoint was restored after this file was opened: open it again")
 
-// errEnding says that a request was under way, or came, when the mount had to end.
+// errEnding means that a request was in flight, or came, when the mount had to end.
 var errEnding = errors.New("the mount has ended")
 
-// errNoSpace says that scratch files and unfinished writes have filled their room.
+// errNoSpace means that scratch files and unfinished writes have used up their memory.
 var errNoSpace = errors.New("scratch files and unfinished checkpoints take all the room there is for them")
 
-// errno says what a client gets for err, about the file name.
+// errno returns what a client gets for err, about the file name.
 func (p *problems) errno(name string, err error) syscall.Errno {
 	switch {
 	case err == nil:
@@ -41,18 +41,17 @@ func (p *problems) errno(name string, err error) syscall.Errno {
 	case errors.Is(err, errStale):
 		return syscall.ESTALE
 	case err == errEnding:
-		return syscall.ENOTCONN // as once the process has gone
+		return syscall.ENOTCONN // as after the process has ended
 	case errors.Is(err, context.Canceled):
 		return syscall.EINTR
 	case errors.Is(err, growth.ErrNotYet), errors.Is(err, growth.ErrNoEpoch):
-		return errnoNoEntry // look-ups are made again; status says what is missing
+		return errnoNoEntry // look-ups are repeated; status shows what is missing
 	}
 	p.note(name, err)
 	return syscall.EIO
 }
 
-// errnoName is what storage said, or, where it said nothing of the kind, what
-// clients get.
+// errnoName is the errno that storage returned or, if there is none, the one that clients get.
 func errnoName(err error) string {
 	if e, ok := errors.AsType[syscall.Errno](err); ok {
 		if name := unix.ErrnoName(e); name != "" {
@@ -62,8 +61,8 @@ func errnoName(err error) string {
 	return unix.ErrnoName(syscall.EIO)
 }
 
-// restoreErrno says what a writer of the control file gets for a restore that
-// did not happen; its reason is in status.
+// restoreErrno returns what a writer of the control file gets for a failed restore; the reason is
+// in status.
 func restoreErrno(err error) syscall.Errno {
 	switch {
 	case err == nil:
@@ -75,14 +74,14 @@ func restoreErrno(err error) syscall.Errno {
 	case errors.Is(err, errNoSpace):
 		return errnoNoSpace
 	case errors.Is(err, growth.ErrNotYet):
-		return syscall.EBUSY // on EAGAIN Go's os.File waits until the file can be written, for ever
+		return syscall.EBUSY // not EAGAIN, on which Go's os.File would wait forever for the file to become writable
 	default:
 		return errnoInvalid
 	}
 }
 
-// renameErrno is restoreErrno for a rename onto the control file: EINVAL would
-// say that the rename itself makes no sense.
+// renameErrno is restoreErrno for a rename onto the control file: EINVAL would mean that the rename
+// itself is invalid.
 func renameErrno(err error) syscall.Errno {
 	if e := restoreErrno(err); e != errnoInvalid {
 		return e
@@ -90,9 +89,9 @@ func renameErrno(err error) syscall.Errno {
 	return syscall.EBADMSG
 }
 
-// isDead says whether err is what a mount of lsiofs answers whose server is
-// gone: ENOTCONN, or for what was under way when it went, ECONNABORTED, EIO or, from rings,
-// ECANCELED. A server that lives gives none of these to statfs.
+// isDead reports whether err is the answer of a mount of lsiofs whose server is gone: ENOTCONN, or,
+// for requests in flight when it ended, ECONNABORTED, EIO or (with rings) ECANCELED. A live server
+// returns none of these for statfs.
 func isDead(err error) bool {
 	return errors.Is(err, syscall.ENOTCONN) || errors.Is(err, syscall.ECANCELED) || errors.Is(err, syscall.ECONNABORTED) || errors.Is(err, syscall.EIO)
 }

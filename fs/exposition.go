@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// family is one metric of the file metrics with all its values, as Prometheus' text format
-// has them (prometheus.io/docs/instrumenting/exposition_formats, version 0.0.4). It is written
-// here as the client library, which the tests read it with, would bring all of protobuf: 1.3 MB
-// of the program.
+// family is one metric of the file metrics with all its values, in Prometheus' text format
+// (prometheus.io/docs/instrumenting/exposition_formats, version 0.0.4). It is written by this
+// package because the client library, with which the tests read it, would bring in all of protobuf:
+// 1.3 MB of the program.
 type family struct {
 	name, help string
 	kind       metricKind
@@ -24,7 +24,7 @@ const (
 	gaugeKind   metricKind = "gauge"
 )
 
-// labelledValue is a value, and what the family's label says of it.
+// labelledValue is a value, and its value of the family's label.
 type labelledValue struct {
 	of    string
 	value float64
@@ -35,15 +35,15 @@ var (
 	labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 )
 
-// MetricLabel returns a label with its value, as the text format of metrics has them: name="value".
+// MetricLabel returns a label with its value in the text format of metrics: name="value".
 func MetricLabel(name, value string) string {
 	return name + `="` + labelEscapes.Replace(value) + `"`
 }
 
 // exposition renders families sorted by name, and the values of each by label. A family without
-// values is left out. It sorts what it is given.
+// values is left out. It sorts its argument in place.
 func exposition(families []family) []byte {
-	// slices.SortFunc would be compiled for each type: 24 KB of program.
+	// slices.SortFunc would be compiled for each type: 24 KB of the program.
 	sort.Slice(families, func(i, j int) bool { return families[i].name < families[j].name })
 	var b []byte
 	for i := range families {
@@ -72,8 +72,8 @@ func (f *family) appendTo(b []byte) []byte {
 	return b
 }
 
-// metric is a family, and how its values are had of S, which is part of a mount's state: values
-// calls out with each value and its label, "" for a metric without one.
+// metric is a family, and how to compute its values from S, a part of a mount's state: values calls
+// out with each value and its label, "" for a metric without one.
 type metric[S any] struct {
 	kind       metricKind
 	name, help string
@@ -95,7 +95,7 @@ func labelled[S any](name, help, label string, values func(s *S) map[string]uint
 	}}
 }
 
-// familiesOf appends the families of metrics as s has them; none where s is nil.
+// familiesOf appends the families of metrics with their values in s; none if s is nil.
 func familiesOf[S any](to []family, metrics []metric[S], s *S) []family {
 	if s == nil {
 		return to

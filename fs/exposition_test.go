@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// What Prometheus' own library reads of a text, it writes as the same bytes.
+// Prometheus' own library parses a text and writes the same bytes.
 func requireSameThroughLibrary(t *testing.T, text []byte) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -76,7 +76,7 @@ func TestMetricsAreAsPrometheusWantsThemNamed(t *testing.T) {
 	problems, err := promlint.New(bytes.NewReader(text)).Lint()
 	require.NoError(t, err)
 	problems = slices.DeleteFunc(problems, func(p promlint.Problem) bool {
-		return p.Metric == "lsiofs_remote_first_byte_seconds" // quantiles of the last ones alone: a summary would have to count all
+		return p.Metric == "lsiofs_remote_first_byte_seconds" // quantiles of the latest ones only: a summary would have to count all
 	})
 	require.Empty(t, problems)
 }

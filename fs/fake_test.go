@@ -17,9 +17,8 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// fakeDataset has records in memory, in the real order, for faults and
-// schedules that files can't show. Record r is its number and some bytes that
-// depend on it.
+// fakeDataset has records in memory, in the real order, for faults and schedules that files can't
+// produce. Record r is its number and some bytes that depend on it.
 type fakeDataset struct {
 	spec    spec.Spec
 	records uint64
@@ -28,10 +27,10 @@ type fakeDataset struct {
 	meter meter.Meter
 
 	mu sync.Mutex
-	// fault, when set, is asked before a data read is answered.
+	// fault, if set, is called before a data read is answered.
 	fault func(ctx context.Context, w uint64, off int64) error
-	open  int // handles
-	// Of files of coordinates: how many were read, and that they are not there any more.
+	open  int // number of handles
+	// How many files of coordinates were read, and whether they are gone.
 	coordinatesRead int
 	lostCoordinates bool
 }
@@ -61,7 +60,7 @@ func (d *fakeDataset) Set(context.Context, uint64, []order.Done, spec.Deal) (*st
 func (d *fakeDataset) Crops() bool     { return d.cubes != nil }
 func (d *fakeDataset) Cubes() []string { return d.cubes }
 
-// Coordinates are those of two dimensions. Those of time are different in each cube.
+// Coordinates returns those of two dimensions. Those of time differ from cube to cube.
 func (d *fakeDataset) Coordinates(_ context.Context, cube int) ([]pipeline.Coordinate, error) {
 	return []pipeline.Coordinate{{Dim: "time", SizeBytes: int64(len(d.coordinate(cube, "time")))}, {Dim: "x", SizeBytes: int64(len(d.coordinate(cube, "x")))}}, nil
 }
@@ -117,7 +116,7 @@ func (d *fakeDataset) handles(n int) int {
 	return d.open
 }
 
-// record is the bytes of one record.
+// record returns the bytes of one record.
 func record(r uint64) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, r)
 	for i := range r % 57 {
@@ -147,7 +146,7 @@ type fakeSet struct {
 	view *order.View
 }
 
-// files are worker w's files, whole.
+// files returns worker w's files, whole.
 func (s *fakeSet) files(w uint64) (files [4][]byte) {
 	numbers := make([]uint64, s.view.Count(w))
 	s.view.Records(w, 0, numbers)
@@ -188,7 +187,7 @@ type fakeHandle struct {
 	bytes []byte
 }
 
-// ReadAt answers in slices of 100 bytes, as far as they are allowed.
+// ReadAt answers in slices of 100 bytes, as far as that many slices are allowed.
 func (h *fakeHandle) ReadAt(ctx context.Context, r *stream.Reply, off int64, n int) error {
 	h.d.mu.Lock()
 	fault := h.d.fault

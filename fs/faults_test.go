@@ -64,15 +64,15 @@ func (shortHandle) ReadAt(_ context.Context, r *stream.Reply, _ int64, n int) er
 func (shortHandle) BeforeRecords() int64 { return 0 }
 func (shortHandle) Close()               {}
 
-// A reader that is interrupted all the time, as programs with timers are, gets
-// its bytes; one that is killed is gone.
+// A reader that is interrupted all the time, like programs with timers, gets its bytes; one that is
+// killed is gone.
 func TestInterruptedReaders(t *testing.T) {
 	m := mount(t, 1)
 	entered, release := make(chan struct{}, 1), make(chan struct{})
 	m.data.setFault(func(ctx context.Context, _ uint64, _ int64) error {
 		entered <- struct{}{}
 		<-release
-		return ctx.Err() // not at once, whether the interruption has come or not
+		return ctx.Err() // not at once, so that the interruption may or may not have come
 	})
 	fd := m.open(m.path("worker-0.rec"), unix.O_RDONLY)
 	m.start(call{Op: "pread", FD: fd, N: 10})

@@ -11,7 +11,7 @@ import (
 
 // fileSet is what nodes need of a *stream.Set.
 type fileSet interface {
-	// Remaining is the number of records that are left, before the tail rule.
+	// Remaining is the number of remaining records, before the tail rule.
 	Remaining() uint64
 	SizeBytes(ctx context.Context, w uint64, k stream.Kind) (int64, error)
 	WholeRecords(ctx context.Context, w uint64, k stream.Kind, mark int64) (uint64, error)
@@ -21,15 +21,15 @@ type fileSet interface {
 // fileHandle is what handles need of a *stream.Handle.
 type fileHandle interface {
 	ReadAt(ctx context.Context, r *stream.Reply, off int64, n int) error
-	// BeforeRecords is where the first record begins.
+	// BeforeRecords is the offset of the first record.
 	BeforeRecords() int64
 	Close()
 }
 
-// openSet gives the files of what is left of epoch after done.
+// openSet returns the files for the rest of epoch after done.
 type openSet func(ctx context.Context, epoch uint64, done []order.Done, deal spec.Deal) (fileSet, error)
 
-// datasetSets gives a dataset's sets.
+// datasetSets returns the sets of a dataset.
 func datasetSets(d Dataset) openSet {
 	return func(ctx context.Context, epoch uint64, done []order.Done, deal spec.Deal) (fileSet, error) {
 		s, err := d.Set(ctx, epoch, done, deal)
@@ -41,8 +41,8 @@ func datasetSets(d Dataset) openSet {
 	}
 }
 
-// streamSet is a set of a dataset. Where its shards were closed meanwhile, as nobody used them,
-// it asks for it again.
+// streamSet is a set of a dataset. If its shards were closed meanwhile, because they were unused,
+// it asks for the set again.
 type streamSet struct {
 	*stream.Set
 	again func(context.Context) (*stream.Set, error)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fusermount is the program that mounts and unmounts for ordinary users.
+// fusermount returns the program that mounts and unmounts for ordinary users.
 func fusermount() (string, error) {
 	for _, name := range []string{"fusermount3", "/bin/fusermount3", "fusermount"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -21,8 +21,9 @@ func fusermount() (string, error) {
 	return "", errors.New("fusermount3 is missing: install the package fuse3, or mount as root")
 }
 
-// mountByHelper mounts as an ordinary user, with fusermount3, which passes back the descriptor of /dev/fuse. go-fuse could
-// do it as well, but leaves what the helper says to this process's stderr, which may be a log or be closed.
+// mountByHelper mounts as an ordinary user, with fusermount3, which passes back the descriptor of
+// /dev/fuse. go-fuse could do it as well, but sends the helper's messages to this process's stderr,
+// which may be a log or closed.
 func mountByHelper(point string, o *fuse.MountOptions) (fd int, err error) {
 	helper, err := fusermount()
 	if err != nil {
@@ -42,7 +43,7 @@ func mountByHelper(point string, o *fuse.MountOptions) (fd int, err error) {
 	c.Env = append(os.Environ(), "_FUSE_COMMFD=3")
 	c.ExtraFiles = []*os.File{theirs}
 	said, err := c.CombinedOutput()
-	_ = theirs.Close() // so that what is read below ends
+	_ = theirs.Close() // so that the read below ends
 	if err != nil {
 		text := strings.Join(strings.Fields(string(said)), " ")
 		if text == "" {
@@ -64,8 +65,9 @@ func mountByHelper(point string, o *fuse.MountOptions) (fd int, err error) {
 	return 0, errors.Join(fmt.Errorf("%s gave no descriptor of /dev/fuse", helper), err)
 }
 
-// answersPoll opens a file that go-fuse has for that, and polls it: the kernel learns that files of this mount can't be
-// polled. Go's runtime would otherwise poll them, and hang where the same process serves them.
+// answersPoll opens and polls a file that go-fuse provides for that. The kernel learns that files
+// of this mount can't be polled. Otherwise Go's runtime would poll them, and hang if the same
+// process serves them.
 func answersPoll(point string) error {
 	fd, err := unix.Open(point+"/.go-fuse-epoll-hack", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

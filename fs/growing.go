@@ -9,24 +9,24 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// growing is what a dataset that grows has beside Dataset; a *pipeline.Dataset is one where
-// Grows says so.
+// growing is what a growing dataset implements in addition to Dataset. A *pipeline.Dataset is one
+// if Grows returns true.
 type growing interface {
 	Grows() bool
-	// Run names its run, as checkpoints do.
+	// Run identifies its run, as in checkpoints.
 	Run() string
-	// HasEpoch reports whether an epoch may be asked for, Taken whether it has been. CanTake
-	// returns nil if it has been, or could be now. None of them takes an epoch.
+	// HasEpoch reports whether an epoch may be asked for, Taken whether it has started. CanTake
+	// returns nil if it has, or could start now. None of them starts an epoch.
 	HasEpoch(epoch uint64) bool
 	Taken(epoch uint64) bool
 	CanTake(ctx context.Context, epoch uint64) error
-	// EpochFingerprint takes the epoch if it is the next one.
+	// EpochFingerprint starts the epoch if it is the next one.
 	EpochFingerprint(ctx context.Context, epoch uint64) (string, error)
-	// Begin says that the worker files are of an epoch from now on.
+	// Begin makes the worker files those of an epoch.
 	Begin(ctx context.Context, epoch uint64) error
 }
 
-// growingOf is a dataset that grows, nil for others.
+// growingOf returns d as a growing dataset, nil for others.
 func growingOf(d Dataset) growing {
 	if g, can := d.(growing); can && g.Grows() {
 		return g
@@ -34,17 +34,17 @@ func growingOf(d Dataset) growing {
 	return nil
 }
 
-// differ says that epochs are of different records.
+// differ reports whether epochs have different records.
 func (t *tree) differ() bool { return t.growing != nil || t.sampled() }
 
-// hasEpoch says whether the name epoch-N is there.
+// hasEpoch reports whether the name epoch-N exists.
 func (t *tree) hasEpoch(epoch uint64) bool { return t.growing == nil || t.growing.HasEpoch(epoch) }
 
-// taken reports whether an epoch has begun.
+// taken reports whether an epoch has started.
 func (t *tree) taken(epoch uint64) bool { return t.growing == nil || t.growing.Taken(epoch) }
 
-// fingerprintOf is that of an epoch. Like all that asks for an epoch it may have to wait for
-// its shards to be indexed.
+// fingerprintOf is the fingerprint of an epoch. Like all that asks for an epoch, it may have to
+// wait for the epoch's shards to be indexed.
 func (t *tree) fingerprintOf(ctx context.Context, epoch uint64) (string, error) {
 	if t.growing == nil {
 		return t.fingerprint, nil
@@ -52,7 +52,7 @@ func (t *tree) fingerprintOf(ctx context.Context, epoch uint64) (string, error) 
 	return t.growing.EpochFingerprint(ctx, epoch)
 }
 
-// judgedBy is what documents are judged by.
+// judgedBy is the subject against which documents are judged.
 func (t *tree) judgedBy(ctx context.Context) checkpoint.Subject {
 	s := t.subject
 	if t.differ() {
@@ -66,7 +66,7 @@ func (t *tree) judgedBy(ctx context.Context) checkpoint.Subject {
 	return s
 }
 
-// rewordedError is an error with other words.
+// rewordedError is an error with another text.
 type rewordedError struct {
 	error
 	text string
@@ -75,8 +75,8 @@ type rewordedError struct {
 func (e *rewordedError) Error() string { return e.text }
 func (e *rewordedError) Unwrap() error { return e.error }
 
-// reworded is an error in the words for a dataset that grows. One about a shard that has
-// changed says to mount again, and here that does not help: the epoch would lack the shard.
+// reworded returns an error with the advice for growing datasets. An error about a changed shard
+// advises to mount again, which does not help here: the epoch would still lack the shard.
 func reworded(err error) error {
 	if !errors.Is(err, storage.ErrChanged) {
 		return err

@@ -21,9 +21,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// patterns are snapshots of which each is the shards that a pattern matches in one directory.
+// patterns are snapshots, each of which has the shards in one directory that match a pattern.
 type patterns struct {
-	list []string // of each epoch, what stands behind the directory
+	list []string // by epoch: what follows the directory
 
 	mu     sync.Mutex
 	config catalog.Config
@@ -92,7 +92,8 @@ func (p *patterns) CanTake(_ context.Context, epoch uint64) error {
 
 func (p *patterns) Run() string { return strings.Repeat("3f", 16) }
 
-// Growing is of a run that waits for records, and is used too much.
+// Growing returns the status of a run that waits for records, with a warning about too frequent
+// use.
 func (p *patterns) Growing() taking.Status {
 	latest, _ := p.Latest()
 	uses := 4.5
@@ -106,7 +107,7 @@ func (p *patterns) Growing() taking.Status {
 
 func (p *patterns) Close() error { return nil }
 
-// shell is a mount of a dataset that grows, and who asks it with commands.
+// shell is a mount of a growing dataset that is accessed with shell commands.
 type shell struct {
 	t   *testing.T
 	dir string
@@ -114,8 +115,8 @@ type shell struct {
 	d   *pipeline.Dataset
 }
 
-// mountGrowing mounts shards a … d of lines that begin with their letter; epoch E is of the
-// E-th pair.
+// mountGrowing mounts shards a … d of lines that begin with their letter; epoch E has the E-th
+// pair.
 func mountGrowing(t *testing.T, change ...func(*Config)) *shell {
 	t.Helper()
 	needFUSE(t)
@@ -154,8 +155,8 @@ func (s *shell) try(command string) (string, error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), callTimeout)
 	defer cancel()
-	// It goes there itself: who forks waits for the child until it has begun its program, and
-	// here that is who answers.
+	// The shell itself changes to the directory: a process that forks waits until the child has
+	// started its program, and this process also serves the mount.
 	c := exec.CommandContext(ctx, "bash", "-c", `cd "$0" || exit 9; `+command, s.dir)
 	out, err := c.CombinedOutput()
 	return string(out), err
@@ -168,7 +169,7 @@ func (s *shell) must(command string) string {
 	return out
 }
 
-// letters are the shards that lines are of.
+// letters returns the shards that lines are from.
 func letters(lines string) string {
 	var found []string
 	for _, l := range "abcd" {
@@ -207,7 +208,7 @@ func TestEpochsOfAMountThatGrows(t *testing.T) {
 	}
 }
 
-// What walks the tree, or lists what it finds, never takes an epoch.
+// Programs that walk the tree, or list what they find, never start an epoch.
 func TestListingNeverTakesAnEpoch(t *testing.T) {
 	s := mountGrowing(t)
 	for _, command := range []string{"ls -lR", "ls -lR", "find . -type f -size +0", "du -a", "ls -l epoch-1", "find epoch-1", "du epoch-1", "stat epoch-1", "test -d epoch-1", "ls epoch-*"} {
@@ -219,7 +220,8 @@ func TestListingNeverTakesAnEpoch(t *testing.T) {
 	require.Contains(t, s.must("ls epoch-0"), "worker-0-of-2.txt")
 }
 
-// A look at a file of the next epoch finds an empty file if the epoch could begin, and never begins it.
+// stat of a file of the next epoch finds an empty file if the epoch could start, and never starts
+// it.
 func TestLookingAtAFileOfTheNextEpochTakesNone(t *testing.T) {
 	s := mountGrowing(t)
 	for _, file := range []string{"worker-0-of-1.txt", "worker-2-of-3.ids", "dataset.json", "from-5/worker-0-of-1.txt", "from-5/checkpoint", "from-0/worker-0-of-1.offsets"} {
@@ -242,7 +244,7 @@ func TestLookingAtAFileOfTheNextEpochTakesNone(t *testing.T) {
 	require.Zero(t, s.p.latest())
 }
 
-// Whoever opens a file of the next epoch, in whatever way, begins it, and reads the file itself.
+// Opening a file of the next epoch, in any way, starts it, and reads the file itself.
 func TestOpeningAFileOfTheNextEpochTakesIt(t *testing.T) {
 	for name, command := range map[string]string{
 		"cat":              "cat epoch-1/worker-0-of-1.txt",
@@ -270,7 +272,7 @@ while os.sendfile(out, f, None, 1 << 20): pass' && cat "$TMP/a"`,
 	}
 }
 
-// Of a position that the next epoch turns out not to have, the directory was a guess.
+// The directory of a position was a guess if the next epoch turns out not to have it.
 func TestAPositionThatTheNextEpochTurnsOutNotToHave(t *testing.T) {
 	s := mountGrowing(t)
 	_, err := s.try("cat epoch-1/from-1000000/worker-0-of-1.txt")
@@ -281,8 +283,8 @@ func TestAPositionThatTheNextEpochTurnsOutNotToHave(t *testing.T) {
 	require.Contains(t, out, "No such file")
 }
 
-// Whoever may only read takes no epoch, by whatever name: it is not there until the owner, root or a
-// user of --readers has taken it, and then it is.
+// Users that may only read start no epoch, by any name: it does not exist until the owner, root or
+// a user of --readers has started it, and then it does.
 func TestOnlookersTakeNoEpoch(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("becoming another user needs root")
@@ -314,7 +316,7 @@ func TestOnlookersTakeNoEpoch(t *testing.T) {
 	}
 }
 
-// Writing the next epoch to the checkpoint takes it. Handles of the one before stay good below
+// Writing the next epoch to the checkpoint starts it. Handles of the one before remain valid below
 // epoch-N, and end in the root.
 func TestAMountThatGrowsGoesOnToTheNextEpoch(t *testing.T) {
 	s := mountGrowing(t)
@@ -356,7 +358,8 @@ func TestAMountThatGrowsGoesOnToTheNextEpoch(t *testing.T) {
 	require.Contains(t, s.must("cat status"), "name its directory with --run")
 }
 
-// An epoch whose snapshot is no longer kept is an error that says so, until it can be had.
+// An epoch whose snapshot is no longer kept is an error that reports this, until the snapshot is
+// back.
 func TestAnEpochWhoseSnapshotIsGone(t *testing.T) {
 	s := mountGrowing(t)
 	s.must("cat epoch-1/worker-0-of-1.txt epoch-2/worker-0-of-1.txt > /dev/null")
@@ -369,8 +372,8 @@ func TestAnEpochWhoseSnapshotIsGone(t *testing.T) {
 	require.Contains(t, s.must("cat status"), "the snapshot of epoch 3: it is no longer kept")
 }
 
-// Who reads an epoch whose shard was changed is told what helps: a mount of that epoch would
-// lack the shard.
+// The error of a read from a changed shard gives the right advice: a mount of that epoch would lack
+// the shard.
 func TestAShardThatChangesInAMountThatGrowsIsNamedWithWhatHelps(t *testing.T) {
 	s := mountGrowing(t)
 	s.must(fmt.Sprintf("echo more >> '%s/a.txt'", s.d.Spec().Dataset))

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A request without a thread, such as one of another PID namespace, is not known to be of the
-// thread that has unlinked the name.
+// A request without a thread, such as from another PID namespace, is not known to be by the thread
+// that has unlinked the name.
 func TestAnUnlinkedNameIsHiddenForLongOnlyFromAThreadThatIsKnown(t *testing.T) {
 	h := &hiddenName{most: 0, mostOwn: time.Hour}
 	h.hide(t.Context())

@@ -42,7 +42,7 @@ func TestInodeNumbersBelowAnEpochFollowFromNames(t *testing.T) {
 	require.Equal(t, before, inos(m))
 }
 
-// forgetAll has the kernel forget what lies below epoch-N.
+// forgetAll makes the kernel forget the nodes below epoch-N.
 func forgetAll(m *mounted) {
 	for name, child := range m.tree.root.Children() {
 		if strings.HasPrefix(name, prefixEpoch) {
@@ -54,8 +54,7 @@ func forgetAll(m *mounted) {
 	}
 }
 
-// twins is a directory of two files that have one inode number, and generations of
-// their own.
+// twins is a directory of two files with the same inode number, but different generations.
 type twins struct{ fusefs.Inode }
 
 func (n *twins) OnAdd(ctx context.Context) {
@@ -65,7 +64,7 @@ func (n *twins) OnAdd(ctx context.Context) {
 	}
 }
 
-// Of 2⁶² pairs of names one has one number. They are two files even so.
+// One pair of names in 2⁶² has the same number. They are still two files.
 func TestNamesWithOneInodeNumberAreTwoFiles(t *testing.T) {
 	needFUSE(t)
 	dir := newPoint(t)

@@ -5,8 +5,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// directory is what go-fuse must find on a directory: what is missing there
-// succeeds without doing anything, or fails with ENOTSUP.
+// directory is what go-fuse must find on a directory: methods that are missing there either succeed
+// without doing anything, or fail with ENOTSUP.
 type directory interface {
 	fusefs.NodeGetattrer
 	fusefs.NodeSetattrer
@@ -72,7 +72,7 @@ var (
 	_ fusefs.DirStream = (*listing)(nil)
 
 	_ fuse.ReadResult = (*readReply)(nil)
-	// Without Slices go-fuse calls Done before it has written the bytes.
+	// Without Slices, go-fuse calls Done before it has written the bytes.
 	_ interface {
 		Slices() ([][]byte, fuse.Status)
 	} = (*readReply)(nil)

@@ -7,55 +7,56 @@ import (
 	"time"
 )
 
-// interrupts are the requests under way whose clients were interrupted by a signal.
-// It finds out which of these clients are dying: only their requests are given up.
+// interrupts are the requests in flight whose clients were interrupted by a signal. It finds out
+// which of these clients are dying: only their requests are cancelled.
 //
-// The kernel interrupts a request once, whatever the signal: a handler runs, a job is
-// stopped, a tracer attaches. And FUSE hands EINTR to the program even where a
-// handler has SA_RESTART. Programs take that for an error or, which is worse, for the
-// end of the file, since no local file system does so. So a client is looked at when
-// it is interrupted, and again each lookAgain, for the signal that kills it may be a
-// later one.
+// The kernel interrupts a request once, for any signal: also if a handler runs, a job is stopped or
+// a tracer attaches. And FUSE returns EINTR to the program even if a handler has SA_RESTART.
+// Programs take that for an error or, worse, for the end of the file, since no local file system
+// does so. So a client is looked at when it is interrupted, and then once every lookAgain, because
+// the signal that kills it may be a later one.
 //
-// One goroutine looks at all of them; it runs while there are any, and is one of the
-// group that its owner waits for. The zero value with a group is ready.
+// One goroutine looks at all of them. It runs while there are any, and is one of the group that its
+// owner waits for. The zero value with a group is ready.
 type interrupts struct {
 	group *sync.WaitGroup
-	// gone says that the kernel has given up all requests (umount -f does that), so
-	// that nobody waits for answers. nil where that can't be found out.
+	// gone reports whether the kernel has aborted all requests (as umount -f does), so that no
+	// client waits for answers. It is nil if that can't be determined.
 	gone func() bool
-	// unsure says that an interrupt may never come: by rings the kernel sends none of a request that is
-	// still waiting for a thread. So clients that have waited for lookAgain are looked at without one.
+	// unsure is set if an interrupt may never come: with rings, the kernel sends none for a request
+	// that is still waiting for a thread. So clients that have waited for lookAgain are looked at
+	// without one.
 	unsure bool
 
 	mu       sync.Mutex
 	requests map[*patience]*interruption
-	stop     chan struct{} // of the goroutine; nil when it does not run
+	stop     chan struct{} // of the goroutine; nil if it does not run
 }
 
-// interruption is one of them.
+// interruption is one interrupted request.
 type interruption struct {
 	client client
 	asked  <-chan struct{} // closed when the client was interrupted
 	since  time.Time       // when that was noticed; zero before
-	dies   chan struct{}   // closed when it is given up
-	over   bool            // it is closed
+	dies   chan struct{}   // closed when the request is cancelled
+	over   bool            // dies is closed
 }
 
 const (
-	// lookAgain is how soon a client is seen to die of a signal that is not its first.
+	// lookAgain is how soon a client is seen to die from a signal that is not its first.
 	lookAgain = 200 * time.Millisecond
-	// lookShare bounds what looking costs: a pause is so many times as long as the
-	// look before it. A look at one client takes about 30 µs.
+	// lookShare bounds the cost of looking: a pause is this many times as long as the look before
+	// it. A look at one client takes about 30 µs.
 	lookShare = 20
-	// unseenGrace is how long a request goes on whose client can't be looked at: it
-	// lives in another PID namespace (another container), or /proc hides it. It is long
-	// because what it ends may be a read of a program that only handles a signal; and
-	// it ends because else nothing but --read-timeout would end those that were killed.
+	// unseenGrace is how long a request continues if its client can't be observed, because it is in
+	// another PID namespace (another container), or hidden by /proc. It is long because the request
+	// may be a read by a program that only handles a signal. It is bounded because otherwise only
+	// --read-timeout would end the requests of killed clients.
 	unseenGrace = time.Minute
 )
 
-// unsureAfter tells when to look at a client that was not interrupted; never, if all interrupts come.
+// unsureAfter returns when to look at a client that was not interrupted; never, if all interrupts
+// come.
 func (s *interrupts) unsureAfter() <-chan time.Time {
 	if !s.unsure {
 		return nil
@@ -63,8 +64,9 @@ func (s *interrupts) unsureAfter() <-chan time.Time {
 	return time.After(lookAgain)
 }
 
-// add takes a request whose client has just been interrupted, or, where interrupts may never come, has
-// waited for lookAgain. The channel is closed when it is to be given up; that may be at once.
+// add adds a request whose client has just been interrupted or, if interrupts may never come, has
+// waited for lookAgain. The channel is closed when the request must be cancelled; that may be at
+// once.
 func (s *interrupts) add(p *patience) <-chan struct{} {
 	i := &interruption{client: p.client, asked: p.interrupted, dies: make(chan struct{})}
 	i.client.meet()
@@ -85,7 +87,7 @@ func (s *interrupts) add(p *patience) <-chan struct{} {
 	return i.dies
 }
 
-// remove forgets a request, which is over.
+// remove removes a request that has ended.
 func (s *interrupts) remove(p *patience) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +122,8 @@ func (s *interrupts) run(stop <-chan struct{}) {
 	}
 }
 
-// look says whether the client dies, and tells the request. Two looks are never
-// under way at once.
+// look reports whether the client is dying, and if so cancels the request. Two looks are never in
+// progress at once.
 func (i *interruption) look(gone bool) bool {
 	if i.over {
 		return true

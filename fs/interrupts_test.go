@@ -45,7 +45,7 @@ func TestARequestOfAClientThatCanNotBeSeenGoesOnForAMinute(t *testing.T) {
 	})
 }
 
-// By rings the kernel sends no interrupt of a request that is still waiting for a thread.
+// With rings, the kernel sends no interrupt for a request that is still waiting for a thread.
 func TestWhereInterruptsMayBeLostClientsThatWaitAreLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var group sync.WaitGroup
@@ -141,8 +141,8 @@ func TestTheFateOfAClientFollowsFromItsSignals(t *testing.T) {
 	}
 }
 
-// umount -f ends the connection: the kernel has answered the clients itself, and no
-// signal tells of it.
+// umount -f ends the connection: the kernel has answered the clients itself, and no signal reports
+// it.
 func TestRequestsEndWhenTheKernelGivesUpTheMount(t *testing.T) {
 	needFUSE(t)
 	if os.Geteuid() != 0 {
@@ -202,7 +202,7 @@ func TestWhoWaitsForAnothersRestoreCanBeKilled(t *testing.T) {
 	require.NoError(t, m.Unmount(t.Context()))
 }
 
-// inClose says whether a thread of a process is in that system call.
+// inClose reports whether a thread of a process is in that system call.
 func inClose(pid int) bool {
 	names, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
 	for _, name := range names {

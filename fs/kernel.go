@@ -37,7 +37,7 @@ func (k *kernelFacts) set(in *fuse.InitIn, ringed bool) {
 	k.report.Store(r)
 }
 
-// get is what is known; empty before the mount is complete.
+// get returns what is known; an empty report before the mount is complete.
 func (k *kernelFacts) get() kernelReport {
 	if r := k.report.Load(); r != nil {
 		return *r

@@ -13,8 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// While an epoch is being laid out, which here takes most of an hour, status answers all the same and
-// names what is waited for, also while somebody looks at a worker file.
+// While an epoch is being laid out, which here takes most of an hour, status still answers and
+// reports what is waited for, even while another program looks at a worker file.
 func TestStatusAnswersWhileAnEpochIsLaidOut(t *testing.T) {
 	needFUSE(t)
 	s := spec.Default()

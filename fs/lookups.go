@@ -6,11 +6,10 @@ import (
 	fusefs "github.com/hanwen/go-fuse/v2/fs"
 )
 
-// lookups bounds how many names below epoch-N are remembered: every number
-// makes a name, and the kernel keeps a name, and with it a node of this process,
-// until it is short of memory itself. So the kernel is asked to drop the names
-// that were found longest ago. One that is in use is found again, with the same
-// node.
+// lookups bounds how many names below epoch-N are kept. Every number makes a name, and the kernel
+// keeps a name, and with it a node of this process, until it is short of memory itself. So the
+// kernel is asked to drop the names that were looked up longest ago. A name that is in use is
+// looked up again, and leads to the same node.
 type lookups struct {
 	mu      sync.Mutex
 	names   []lookedUp // oldest first
@@ -27,19 +26,19 @@ type lookedUp struct {
 	name   string
 }
 
-// lookupsKept is some 20 MiB of nodes, and some more in the kernel.
+// lookupsKept amounts to some 20 MiB of nodes, and some more in the kernel.
 const lookupsKept = 1 << 15
 
 func newLookups(kept int, drop func(lookedUp)) *lookups {
 	return &lookups{kept: kept, drop: drop}
 }
 
-// notifyEntry makes the kernel drop a name. It waits for requests about the
-// name's directory, so it must not be called from one. A name that the kernel
-// has dropped by itself is an error that says nothing.
+// notifyEntry makes the kernel drop a name. It waits for requests about the name's directory, so it
+// must not be called from one. If the kernel has already dropped the name, it returns an error that
+// can be ignored.
 func notifyEntry(l lookedUp) { l.parent.NotifyEntry(l.name) }
 
-// add remembers a new name. Dropping is done beside the request.
+// add adds a new name. Names are dropped in another goroutine.
 func (l *lookups) add(parent *fusefs.Inode, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +61,7 @@ func (l *lookups) run() {
 			l.mu.Unlock()
 			return
 		}
-		// A quarter at once, so that the rest is moved seldom.
+		// A quarter at once, so that the rest is rarely moved.
 		n := len(l.names) - l.kept + l.kept/4
 		old := append([]lookedUp(nil), l.names[:n]...)
 		l.names = append(l.names[:0], l.names[n:]...)

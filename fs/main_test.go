@@ -20,11 +20,11 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// mountsDir is where all mounts of the tests are, so that those left behind are
-// found.
+// mountsDir is where all mounts of the tests are, so that leftover ones are found.
 var mountsDir string
 
-// ringed makes all mounts of these tests take their requests by io_uring, which the kernel then must have.
+// ringed makes all mounts of these tests receive their requests by io_uring, which the kernel must
+// then support.
 var ringed = os.Getenv("LSIOFS_RINGS") != ""
 
 var discard = slog.New(slog.DiscardHandler)
@@ -65,8 +65,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaked waits until all goroutines of the tests have ended. One look gives them less
-// than half a second, which a busy machine may take.
+// leaked waits until all goroutines of the tests have ended. One look gives them less than half a
+// second, and a busy machine may take longer.
 func leaked() (err error) {
 	for end := time.Now().Add(callTimeout); time.Now().Before(end); {
 		if err = goleak.Find(); err == nil {
@@ -97,7 +97,7 @@ func mountsBelow(dir string) (left []string) {
 	return left
 }
 
-// needFUSE skips a test where nothing can be mounted, and fails it in CI.
+// needFUSE skips a test if nothing can be mounted, and fails it in CI.
 func needFUSE(t *testing.T) {
 	t.Helper()
 	if err := checkDevice(false); err != nil {
@@ -111,8 +111,8 @@ func needFUSE(t *testing.T) {
 // mountless holds the names of the tests that have called mountsNothing.
 var mountless sync.Map
 
-// mountsNothing skips a test with LSIOFS_RINGS=1: how mounts take their requests does not matter
-// to it. A test that mounts and calls it fails without LSIOFS_RINGS.
+// mountsNothing skips a test with LSIOFS_RINGS=1, because it does not depend on how mounts receive
+// their requests. A test that calls it and mounts fails without LSIOFS_RINGS.
 func mountsNothing(t *testing.T) {
 	t.Helper()
 	if ringed {
@@ -149,7 +149,7 @@ func mountFake(t *testing.T, d *fakeDataset) *mounted {
 	c := Config{Dataset: d, Rings: ringed, MountPoint: dir, Version: "v0-test", Log: discard}
 	m, err := newMount(t.Context(), c, d.set)
 	require.NoError(t, err)
-	// Longer than a program ever takes to make a file anew that it has unlinked.
+	// Longer than any program takes to create a file again that it has unlinked.
 	m.tree.hidden.last(callTimeout, callTimeout)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
@@ -161,8 +161,8 @@ func mountFake(t *testing.T, d *fakeDataset) *mounted {
 	return &mounted{Mount: m, agent: newAgent(t), data: d, dir: dir}
 }
 
-// last has a name that is unlinked from now on stay away for so long: for all, and for the
-// thread that unlinks it.
+// last sets for how long a name that is unlinked from now on stays away: for all threads, and for
+// the thread that unlinks it.
 func (h *hiddenName) last(most, own time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,7 +173,7 @@ func (m *mounted) path(names ...string) string {
 	return filepath.Join(append([]string{m.dir}, names...)...)
 }
 
-// expect is what worker w's files must hold.
+// expect returns what worker w's files must contain.
 func (m *mounted) expect(p checkpoint.Position, w, of uint64) [4][]byte {
 	m.t.Helper()
 	deal := m.data.spec.Deal

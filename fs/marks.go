@@ -10,39 +10,39 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// workerMark is the mark of one worker file in a view, and what status tells about its
-// readers. It is safe for concurrent use.
+// workerMark is the mark of one worker file in a view, and what status reports about its readers.
+// It is safe for concurrent use.
 type workerMark struct {
 	mu sync.Mutex
 	mark
-	// counted is how many whole records lie before countedBytes, the mark when it was
-	// asked for last.
+	// counted is the number of whole records before countedBytes, the mark when it was last
+	// counted.
 	countedBytes int64
 	counted      uint64
 
-	// leaving is not nil once a descriptor of the reader was closed, until the reader reads
-	// again or is gone; then it is closed.
+	// leaving is non-nil after a descriptor of the reader was closed, and is closed once the reader
+	// reads again or is gone.
 	leaving chan struct{}
 	last    lastReader
-	// onlooker has read where a reader would last, and its user does not count.
+	// onlooker has read where a reader would, most recently, but its user does not count.
 	onlooker *onlooker
-	// passed is an open handle that has read from the front and further than the mark, and
-	// does not move it, since it was not the reader; passing is its process.
+	// passed is an open handle that has read from the front and beyond the mark, but does not move
+	// it, because it was not the reader; passing is its process.
 	passed  *streamHandle
 	passing process
 }
 
-// lastReader is the reader that is open, or was last.
+// lastReader is the reader that is open, or was open last.
 type lastReader struct {
 	process
 	// start and end are those of the read that went furthest.
 	start, end int64
 }
 
-// leavingFor is how long a program that reads from the front waits for the news that the
-// last reader is gone, where that one has closed a descriptor. The kernel sends a release
-// after close() has returned, so that the next program's first reads may come before it.
-// Where it does not come, another descriptor (dup, fork) keeps the reader open.
+// leavingFor is how long a program that reads from the front waits for the last reader's release,
+// if that reader has closed a descriptor. The kernel sends a release after close() has returned, so
+// the next program's first reads may come before it. If no release comes, another descriptor (dup,
+// fork) keeps the reader open.
 const leavingFor = time.Second
 
 func (v *view) markOf(h *streamHandle) *workerMark { return &v.marks[h.node.name.worker] }
@@ -58,7 +58,7 @@ func (v *view) begin(h *streamHandle) {
 	m.mu.Unlock()
 }
 
-// settle lets go those who wait for news of the reader. The caller holds mu.
+// settle wakes those that wait for news of the reader. The caller must hold mu.
 func (m *workerMark) settle() {
 	if m.leaving != nil {
 		close(m.leaving)
@@ -74,8 +74,8 @@ func (v *view) failed(h *streamHandle) {
 	m.mu.Unlock()
 }
 
-// awaitRelease waits where a read of [off, end) would make h the reader if only the last
-// one were gone, and that one has closed a descriptor.
+// awaitRelease waits if a read of [off, end) would make h the reader once the last one is gone, and
+// that one has closed a descriptor.
 func (v *view) awaitRelease(ctx context.Context, h *streamHandle, off, end int64) {
 	m := v.markOf(h)
 	m.mu.Lock()
@@ -95,13 +95,13 @@ func (v *view) awaitRelease(ctx context.Context, h *streamHandle, off, end int64
 	case <-late.C:
 		m.mu.Lock()
 		if m.leaving == leaving {
-			m.settle() // it stays: nobody else is to wait
+			m.settle() // the reader stays: nothing else needs to wait
 		}
 		m.mu.Unlock()
 	}
 }
 
-// sent records that a read of thread was sent the bytes [off, end) through h.
+// sent records that a read by thread was sent the bytes [off, end) through h.
 func (v *view) sent(h *streamHandle, thread uint32, off, end int64) {
 	m := v.markOf(h)
 	m.mu.Lock()
@@ -174,17 +174,17 @@ func (v *view) closed(h *streamHandle) {
 	m.mu.Unlock()
 }
 
-// markNow is what there is to tell about a mark.
+// markNow is the state of a mark.
 type markNow struct {
 	bytes, furthest int64
 	open            bool // there is a reader
 	last            lastReader
 	onlooker        *onlooker
-	passing         *process // it has read further than the mark, up to passingEnd
+	passing         *process // has read beyond the mark, up to passingEnd
 	passingEnd      int64
 }
 
-// mark is that of worker w's file.
+// mark is the state of the mark of worker w's file.
 func (v *view) mark(w uint64) markNow {
 	m := &v.marks[w]
 	m.mu.Lock()
@@ -197,7 +197,7 @@ func (v *view) mark(w uint64) markNow {
 	return now
 }
 
-// delivered is how many whole records each worker file has given out.
+// delivered returns how many whole records were delivered from each worker file.
 func (v *view) delivered(ctx context.Context) ([]uint64, error) {
 	counts := make([]uint64, v.workers)
 	for w := range counts {
@@ -209,8 +209,8 @@ func (v *view) delivered(ctx context.Context) ([]uint64, error) {
 	return counts, nil
 }
 
-// count is worker w's part of delivered. Counting walks over records, up to a few
-// thousand, so that the count of a mark that has not moved is kept.
+// count is worker w's part of delivered. Counting walks over records, up to a few thousand, so the
+// count of a mark that has not moved is kept.
 func (v *view) count(ctx context.Context, w uint64) (uint64, error) {
 	m := &v.marks[w]
 	m.mu.Lock()

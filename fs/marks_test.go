@@ -22,7 +22,7 @@ func (m *mounted) reported() fileReport {
 	return r.Files[0]
 }
 
-// ends is where each record of worker 0 begins, with the end of the last one.
+// ends returns where each record of worker 0 begins, followed by the end of the last one.
 func (m *mounted) ends() []int64 {
 	offsets := m.expect(checkpoint.Position{}, 0, 1)[stream.Offsets]
 	ends := make([]int64, len(offsets)/8)
@@ -60,7 +60,7 @@ func TestLooksAtAWorkerFileBeforeDuringAndAfterTheTrainingDoNotMoveItsCheckpoint
 	require.Equal(t, []uint64{110}, m.consumed(), "while the training has the file open")
 	require.Regexp(t, `its last read brought 10 records`, m.read(m.path("status")))
 
-	// One who looks and stays is behind, or further, when the training ends.
+	// A program that looks and stays is behind, or further, when the training ends.
 	behind, further := m.open(path, unix.O_RDONLY), m.open(path, unix.O_RDONLY)
 	m.must(call{Op: "pread", FD: behind, N: int(ends[10])})
 	m.must(call{Op: "pread", FD: further, N: int(ends[200])})
@@ -88,7 +88,7 @@ func TestWhoIsFurtherWhenTheReaderClosesMovesNothing(t *testing.T) {
 	require.Equal(t, []uint64{150}, m.consumed(), "the training goes on")
 }
 
-// A training that starts programs closes its descriptors there, or hands them on.
+// If a training starts programs, these close their descriptors, or pass them on.
 func TestADescriptorThatIsClosedElsewhereLeavesTheReaderWhereItIs(t *testing.T) {
 	m := mount(t, 1)
 	ends := m.ends()
@@ -113,8 +113,8 @@ print(before, consumed())
 	require.Regexp(t, `^\[100\] \[1[1-9]\d|\[1000\]`, out, "what a program gets through the training's descriptor counts")
 }
 
-// The kernel drops the pages of a file with direct_io whenever it is mapped: otherwise they
-// would answer later mappings, whose reads nobody would see.
+// The kernel drops the pages of a file with direct_io whenever it is mapped: otherwise they would
+// answer later mappings, whose reads would not be seen.
 func TestAMappingAfterAnotherOneIsSeen(t *testing.T) {
 	m := mount(t, 1)
 	path := m.path("worker-0.rec")

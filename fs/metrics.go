@@ -9,7 +9,8 @@ import (
 // renderMetrics is the file metrics: the mount's counters, for Prometheus.
 func (t *tree) renderMetrics(context.Context) ([]byte, error) { return metricsText(t.sample()), nil }
 
-// sample is all that metrics are made of, taken at one time, so nothing is counted twice.
+// sample is all that metrics are computed from, taken at one time, so that nothing is counted
+// twice.
 type sample struct {
 	statusReport
 	view  *view
@@ -27,7 +28,7 @@ func metricsText(s *sample) []byte {
 	return exposition(families)
 }
 
-// mountMetrics are those that each mount has.
+// mountMetrics are the metrics that every mount has.
 func mountMetrics() []metric[sample] {
 	metrics := []metric[sample]{{
 		gaugeKind, "lsiofs_engine_info", "The io engine that reads.", "engine",
@@ -99,7 +100,7 @@ func mountMetrics() []metric[sample] {
 	return metrics
 }
 
-// sample takes no interval of the rates that status shows.
+// sample takes a sample. It does not start a new interval of the rates that status shows.
 func (t *tree) sample() *sample {
 	s := &sample{view: t.view.Load(), times: t.recorder.now()}
 	s.Records, s.Pipeline = t.view.Load().records, t.dataset.Status()
@@ -111,7 +112,8 @@ func (t *tree) sample() *sample {
 	return s
 }
 
-// sourcesNow is nil where the dataset is no mixture, or where what has gone out can't be told.
+// sourcesNow returns nil if the dataset is not a mixture, or if what was delivered can't be
+// determined.
 func (t *tree) sourcesNow(v *view) []sourceReport {
 	if m, is := t.dataset.(mixture); !is || m.Sources() == nil {
 		return nil
@@ -120,7 +122,7 @@ func (t *tree) sourcesNow(v *view) []sourceReport {
 	defer cancel()
 	counts, err := v.delivered(ctx)
 	if err != nil {
-		return nil // status says it
+		return nil // status reports it
 	}
 	sources, err := t.sourceReports(v, counts)
 	if err != nil {

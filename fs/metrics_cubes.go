@@ -4,7 +4,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
 )
 
-// cubeMetrics are those of crops of Zarr arrays.
+// cubeMetrics are the metrics for crops of Zarr arrays.
 func cubeMetrics() []metric[cubes.Stats] {
 	counter, gauge := counterKind, gaugeKind
 	of := metricOf[cubes.Stats]

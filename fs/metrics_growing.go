@@ -4,7 +4,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 )
 
-// growingMetrics are those of a dataset that grows.
+// growingMetrics are the metrics for growing datasets.
 func growingMetrics() []metric[taking.Status] {
 	counter, gauge := counterKind, gaugeKind
 	of := metricOf[taking.Status]

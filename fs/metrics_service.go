@@ -5,7 +5,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// remoteMetrics are those of a dataset at a bucket or web server.
+// remoteMetrics are the metrics for datasets at a bucket or web server.
 func remoteMetrics() []metric[remote.Stats] {
 	counter, gauge := counterKind, gaugeKind
 	of := metricOf[remote.Stats]
@@ -32,7 +32,7 @@ func remoteMetrics() []metric[remote.Stats] {
 	}
 }
 
-// cacheMetrics are those of the disk cache before it.
+// cacheMetrics are the metrics of the disk cache.
 func cacheMetrics() []metric[cached.Stats] {
 	counter, gauge := counterKind, gaugeKind
 	of := metricOf[cached.Stats]

@@ -1,6 +1,6 @@
 package fs
 
-// sourceMetrics are those of the sources of a mixture, by name.
+// sourceMetrics are the metrics for the sources of a mixture, by name.
 func sourceMetrics() []metric[[]sourceReport] {
 	of := func(name, help string, value func(s *sourceReport) float64) metric[[]sourceReport] {
 		return metric[[]sourceReport]{gaugeKind, name, help, "source", func(sources *[]sourceReport, out func(float64, string)) {

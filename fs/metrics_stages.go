@@ -5,7 +5,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
-// stageMetrics are one counter or gauge of each stage, which is its label.
+// stageMetrics are counters and gauges for each stage, which is their label.
 func stageMetrics() []metric[explain.Snapshot] {
 	of := func(kind metricKind, name, help string, value func(s *explain.Snapshot, stage meter.Stage) float64) metric[explain.Snapshot] {
 		return metric[explain.Snapshot]{kind, name, help, "stage", func(s *explain.Snapshot, out func(float64, string)) {

@@ -24,7 +24,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// Dataset is what a mount serves. *pipeline.Dataset is one. Tests have a small one in
+// Dataset is what a mount serves. *pipeline.Dataset implements it. Tests have a small one in
 // memory, for schedules and faults that files can't produce.
 type Dataset interface {
 	Spec() spec.Spec
@@ -52,16 +52,16 @@ type Config struct {
 	Position checkpoint.Position
 	// Explain is passed to checkpoint.Subject.
 	Explain func(fingerprint string) string
-	// AllowOther lets other users read, but not restore. Without it the kernel lets only
-	// the mounting user look inside; even root can't.
+	// AllowOther lets other users read, but not restore. Without it, the kernel lets only the
+	// mounting user look inside; not even root can.
 	AllowOther bool
 	// Readers are further users whose reads count in the checkpoint, with AllowOther.
 	Readers Readers
 	// OthersRestore lets other users restore, too, with AllowOther: they may write the file
 	// checkpoint, but not rename another one onto it.
 	OthersRestore bool
-	// Rings asks for FUSE over io_uring (package rings). Where the kernel does not offer it, that is logged, and
-	// requests come by /dev/fuse.
+	// Rings asks for FUSE over io_uring (package rings). If the kernel does not offer it, that is
+	// logged, and requests come through /dev/fuse.
 	Rings bool
 	Log   *slog.Logger
 	// Version is shown in README and status.
@@ -72,15 +72,14 @@ type Config struct {
 type Mount struct {
 	tree   *tree
 	server *fuse.Server
-	rings  *rings.Server // nil: requests come by /dev/fuse
-	device string        // of the mount, as MountEntry has it; see owns
+	rings  *rings.Server // nil: requests come through /dev/fuse
+	device string        // of the mount, as in MountEntry; see owns
 	ended  chan struct{}
 }
 
-// New mounts. It repairs a stale mount at the mount point. It refuses a point with a
-// live mount, a point that is not an empty directory, and a point inside the dataset.
-// When New returns, the tree answers. The caller still owns the dataset, and closes it
-// after Wait has returned.
+// New mounts. It repairs a stale mount at the mount point. It refuses a point with a live mount, a
+// point that is not an empty directory, and a point inside the dataset. When New returns, the tree
+// answers. The caller still owns the dataset, and closes it after Wait has returned.
 func New(ctx context.Context, c Config) (*Mount, error) {
 	return newMount(ctx, c, datasetSets(c.Dataset))
 }
@@ -122,7 +121,7 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 		if err != nil {
 			return nil, errors.Join(explainMount(point, err), sweepPoint(point))
 		}
-		at = fmt.Sprintf("/dev/fd/%d", fd) // by which go-fuse knows what is mounted already
+		at = fmt.Sprintf("/dev/fd/%d", fd) // this form makes go-fuse use an existing mount
 	}
 	server, err := fuse.NewServer(raw, at, options)
 	if err != nil {
@@ -146,7 +145,7 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 	return m, nil
 }
 
-// connect finds out what mount this is, and by which descriptor it is served.
+// connect finds out which mount this is, and the descriptor that serves it.
 func (m *Mount) connect() (device int, found bool) {
 	own, mounted, err := mountAt(m.tree.mountPoint)
 	if err != nil || !mounted || own.Type != FileSystemType {
@@ -159,7 +158,7 @@ func (m *Mount) connect() (device int, found bool) {
 	return device, found
 }
 
-// startRings serves requests by io_uring, for which the kernel lets them wait.
+// startRings serves requests by io_uring; the kernel holds them back until then.
 func (m *Mount) startRings(raw fuse.RawFileSystem, o *fuse.MountOptions, device int, found bool) (err error) {
 	if !found {
 		return errNoDevice
@@ -170,8 +169,7 @@ func (m *Mount) startRings(raw fuse.RawFileSystem, o *fuse.MountOptions, device 
 	return err
 }
 
-// sweepPoint takes away what a mount that failed half-way has left; nothing was
-// mounted there before.
+// sweepPoint removes what a failed mount has left; nothing was mounted there before.
 func sweepPoint(point string) error {
 	if _, left, err := mountAt(point); err != nil || !left {
 		return err
@@ -183,7 +181,7 @@ func sweepPoint(point string) error {
 func (m *Mount) settle() error {
 	err := m.server.WaitMount()
 	if err == nil {
-		err = answersPoll(m.tree.mountPoint) // which go-fuse does itself where it has mounted
+		err = answersPoll(m.tree.mountPoint) // go-fuse does this itself if it made the mount
 	}
 	if err != nil {
 		return fmt.Errorf("mount point %s: mounted, but it does not answer: %w", m.tree.mountPoint, err)
@@ -210,9 +208,9 @@ func (m *Mount) serve() {
 	m.clear()
 }
 
-// owns reports whether a mount is this one, or a copy of it. The kernel reuses a mount's number
-// as soon as it is free, and a device as soon as no copy of the mount is left. By then the
-// connection has ended, so a device whose connection lives is this mount's own.
+// owns reports whether e is this mount, or a copy of it. The kernel reuses a mount's number as soon
+// as it is free, and a device as soon as no copy of the mount is left. By then the connection has
+// ended, so a device whose connection lives is this mount's own.
 func (m *Mount) owns(e MountEntry) bool {
 	if m.device == "" || e.Device != m.device || e.Type != FileSystemType {
 		return false
@@ -221,9 +219,9 @@ func (m *Mount) owns(e MountEntry) bool {
 	return found && !hasEnded(fd)
 }
 
-// clear takes the mount away where it is left behind, dead: umount -f ends the
-// connection also where it can't unmount. By now another mount may be there, even one
-// of the same number and device; it would not be dead.
+// clear removes the mount if it was left behind dead: umount -f ends the connection even if it
+// can't unmount. By now another mount may be there, even one with the same number and device, but
+// it would not be dead.
 func (m *Mount) clear() {
 	point := m.tree.mountPoint
 	top, mounted, err := mountAt(point)
@@ -236,8 +234,8 @@ func (m *Mount) clear() {
 	}
 }
 
-// detach takes the mount out of the tree of names. That someone else has done so
-// meanwhile is no error: clear and Unmount may come at once, and so may umount.
+// detach removes the mount from the tree of names. It is not an error if it has been removed
+// meanwhile: clear, Unmount and umount may run concurrently.
 func (m *Mount) detach() error {
 	err := detach(m.tree.mountPoint)
 	if err == nil {
@@ -249,16 +247,15 @@ func (m *Mount) detach() error {
 	return err
 }
 
-// maxBackground is how many background requests the kernel has under way: reads of
-// mappings, AIO and io_uring. Each that stalls takes one of them, so with 64 as many
-// programs stopped the mappings of all others. A program may ask for as many at once
-// (madvise), and each takes up to 128 KiB while it is answered: a flood of 1024 was
-// measured to take some 140 MiB, one of 4096 300 MiB. For a server without
-// CAP_SYS_ADMIN the kernel has a bound of its own, by the machine's memory
-// (max_user_bgreq of the module fuse, 330 for each GiB).
+// maxBackground bounds the background requests that the kernel has in flight: reads of mappings,
+// AIO and io_uring. Each one that stalls occupies one of them, so with a bound of 64, that many
+// programs stopped the mappings of all others. A program may issue as many at once (madvise), and
+// each takes up to 128 KiB while it is answered: a flood of 1024 was measured to take some 140 MiB,
+// one of 4096 300 MiB. For a server without CAP_SYS_ADMIN the kernel has its own bound, which
+// depends on the machine's memory (max_user_bgreq of the module fuse, 330 for each GiB).
 const maxBackground = 1024
 
-// mountOptions: why each is what it is was measured, or is a trap of go-fuse.
+// mountOptions: the values were measured, or avoid traps of go-fuse.
 func mountOptions(c Config) *fuse.MountOptions {
 	o := &fuse.MountOptions{
 		AllowOther:         c.AllowOther,
@@ -266,8 +263,8 @@ func mountOptions(c Config) *fuse.MountOptions {
 		Name:               fsName,
 		MaxWrite:           stream.MaxReadBytes,
 		MaxBackground:      maxBackground,
-		DisableSplice:      true, // it costs four system calls a read
-		DisableXAttrs:      true, // go-fuse's answer to them breaks cp -p
+		DisableSplice:      true, // it costs four system calls per read
+		DisableXAttrs:      true, // go-fuse's answers to them break cp -p
 		ExtraCapabilities:  fuse.CAP_DIRECT_IO_ALLOW_MMAP,
 		DirectMountStrict:  os.Geteuid() == 0,
 		DirectMount:        os.Geteuid() == 0,
@@ -276,13 +273,13 @@ func mountOptions(c Config) *fuse.MountOptions {
 		DisableReadDirPlus: false,
 	}
 	if c.AllowOther {
-		// The right to restore is the owner's, and others' if its mode says so.
+		// The owner may restore, and others may if the file's mode allows it.
 		o.Options = append(o.Options, "default_permissions")
 	}
 	return o
 }
 
-// askForRings makes the options say that requests are to come by io_uring, if they can.
+// askForRings sets the option that requests should come by io_uring, if possible.
 func askForRings(o *fuse.MountOptions, log *slog.Logger) {
 	if err := rings.Offered(); err != nil {
 		log.Warn("requests come by /dev/fuse, not by io_uring", "error", err)
@@ -291,13 +288,13 @@ func askForRings(o *fuse.MountOptions, log *slog.Logger) {
 	o.ExtraCapabilities |= fuse.CAP_OVER_IO_URING
 }
 
-// errNoDevice: a kernel that has rings shows the number of the connection.
+// errNoDevice should not happen: a kernel that has rings shows the number of the connection.
 var errNoDevice = errors.New("the descriptor of /dev/fuse is not found in /proc/self/fd")
 
-// fuseLog takes what go-fuse's tree of nodes has to say.
+// fuseLog receives the messages of go-fuse's tree of nodes.
 func fuseLog(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler(), slog.LevelWarn) }
 
-// explainMount says what a failed mount needs.
+// explainMount adds to the error what a failed mount needs.
 func explainMount(point string, err error) error {
 	if errors.Is(err, os.ErrPermission) && os.Geteuid() == 0 {
 		return fmt.Errorf("mount point %s: %w: %s", point, err, containerAdvice)
@@ -305,9 +302,9 @@ func explainMount(point string, err error) error {
 	return fmt.Errorf("mount point %s: %w", point, err)
 }
 
-// End makes all reads fail with ENOTCONN, as if the process were gone. That includes
-// reads that wait for storage that does not answer, which would keep the process from
-// exiting. It returns whether all readers have closed their files within lastWords.
+// End makes all reads fail with ENOTCONN, as if the process were gone. That includes reads waiting
+// for storage that does not answer, which would keep the process from exiting. It returns whether
+// all readers have closed their files within lastWords.
 func (m *Mount) End() bool {
 	m.tree.end()
 	last := time.NewTimer(lastWords)
@@ -326,22 +323,22 @@ const lastWords = 500 * time.Millisecond
 // MountPoint is the absolute path of the mount, without symbolic links.
 func (m *Mount) MountPoint() string { return m.tree.mountPoint }
 
-// Identity is drawn anew for each mount and kept in status.json as mount_id, so that a program
-// can recognize its own mount: another one may be at the same path by now, with the same device
-// and the same numbers.
+// Identity is chosen at random for each mount and is in status.json as mount_id, so that a program
+// can recognize its own mount: another one may be at the same path by now, with the same device and
+// the same numbers.
 func (m *Mount) Identity() string { return m.tree.identity }
 
-// Wait returns when the tree has been unmounted, by Unmount or from outside, and all its
-// files have been closed.
+// Wait returns when the tree has been unmounted, by Unmount or from outside, and all its files have
+// been closed.
 func (m *Mount) Wait() error {
 	<-m.ended
 	return nil
 }
 
-// Unmount unmounts. While files are in use, it detaches the tree, lets readers finish
-// until ctx ends, and then returns ctx's error; End disconnects the remaining readers.
-// It may be called again. It leaves every other mount in its place: this one may be gone from its
-// mount point and live on as a copy in a container or another mount namespace.
+// Unmount unmounts. While files are in use, it detaches the tree, lets readers finish until ctx
+// ends, and then returns ctx's error; End disconnects the remaining readers. It may be called
+// again. It leaves all other mounts in place: this one may be gone from its mount point and live on
+// as a copy in a container or another mount namespace.
 func (m *Mount) Unmount(ctx context.Context) error {
 	select {
 	case <-m.ended:

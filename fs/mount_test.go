@@ -114,7 +114,7 @@ func TestTheMountOfAKilledServerIsHealed(t *testing.T) {
 	require.NoError(t, server.Process.Kill())
 	_ = server.Wait()
 	got := a.do(call{Op: "pread", FD: fd, N: 100}).Errno
-	for ringed && (got == syscall.ECANCELED || got == syscall.ECONNABORTED) { // the process has gone, and its rings are going
+	for ringed && (got == syscall.ECANCELED || got == syscall.ECONNABORTED) { // the process has ended, and its rings are being torn down
 		got = a.do(call{Op: "pread", FD: fd, N: 100}).Errno
 	}
 	require.Equal(t, syscall.ENOTCONN, got)
@@ -262,8 +262,8 @@ assert os.stat(p).st_blksize == int(sys.argv[2])
 	require.Zero(t, code, out)
 }
 
-// A mapping made before a restore must not go on showing the old stream: what
-// it touches next is refused, which the kernel can only say with SIGBUS.
+// A mapping made before a restore must not continue to show the old stream: its next access is
+// refused, for which the kernel's only signal is SIGBUS.
 func TestMappingsEndAtARestore(t *testing.T) {
 	m := mount(t, 1)
 	out, code := run(t, "/", "/usr/bin/python3", "-c", `
@@ -286,7 +286,7 @@ assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGBUS, status
 	require.Zero(t, code, out)
 }
 
-// The whole way, with nothing in memory that is not so in a real mount.
+// The whole path, with nothing replaced by memory that is not so in a real mount.
 func TestARealDataset(t *testing.T) {
 	needFUSE(t)
 	root, index := t.TempDir(), t.TempDir()
@@ -334,7 +334,7 @@ func asNobody(t *testing.T, script, dir string) (string, error) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", script, dir)
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), "LC_ALL=C") // what it says is looked at
+	cmd.Env = append(os.Environ(), "LC_ALL=C") // its messages are checked
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// fsName is the source that /proc/mounts shows; FileSystemType is the type.
+// fsName is the source shown in /proc/mounts; FileSystemType is the type.
 const (
 	fsName         = "lsiofs"
 	FileSystemType = "fuse." + fsName
@@ -21,14 +21,14 @@ const (
 // MountEntry is one mount that this process sees.
 type MountEntry struct {
 	ID                  int
-	Device              string // major:minor, as stat shows it
+	Device              string // major:minor, as shown by stat
 	Point, Type, Source string
-	// User is the user who made it, where it is a FUSE mount; else -1.
+	// User is the user who made a FUSE mount; -1 for other mounts.
 	User int
 }
 
-// Mounts lists the mounts in the order in which they were made. It reads a table of the
-// kernel and touches no mount, so dead mounts do not block it.
+// Mounts lists the mounts in the order in which they were made. It reads a table of the kernel and
+// does not touch any mount, so dead mounts do not block it.
 func Mounts() ([]MountEntry, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -38,7 +38,7 @@ func Mounts() ([]MountEntry, error) {
 	return parseMounts(f)
 }
 
-// TopMount finds the uppermost mount at point, an absolute path without symbolic links.
+// TopMount finds the topmost mount at point, an absolute path without symbolic links.
 func TopMount(mounts []MountEntry, point string) (MountEntry, bool) {
 	for i := len(mounts) - 1; i >= 0; i-- {
 		if mounts[i].Point == point {
@@ -48,7 +48,7 @@ func TopMount(mounts []MountEntry, point string) (MountEntry, bool) {
 	return MountEntry{}, false
 }
 
-// mountAt is the mount that is uppermost at path now.
+// mountAt returns the mount that is topmost at path now.
 func mountAt(path string) (MountEntry, bool, error) {
 	mounts, err := Mounts()
 	if err != nil {
@@ -58,8 +58,8 @@ func mountAt(path string) (MountEntry, bool, error) {
 	return m, ok, nil
 }
 
-// parseMounts reads mountinfo (proc_pid_mountinfo(5)): the mount point is field
-// 5; type, source and options of the file system follow a lone "-".
+// parseMounts reads mountinfo (proc_pid_mountinfo(5)): the mount point is field 5; type, source and
+// options of the file system follow a lone "-".
 func parseMounts(r io.Reader) ([]MountEntry, error) {
 	var mounts []MountEntry
 	lines := bufio.NewScanner(r)
@@ -79,7 +79,7 @@ func parseMounts(r io.Reader) ([]MountEntry, error) {
 	return mounts, lines.Err()
 }
 
-// userOf finds who made a mount in the options of its file system.
+// userOf finds the user who made a mount in the options of its file system.
 func userOf(options []string) int {
 	for _, list := range options {
 		for option := range strings.SplitSeq(list, ",") {
@@ -93,11 +93,11 @@ func userOf(options []string) int {
 	return -1
 }
 
-// ResolvePoint makes a mount point absolute and free of symbolic links. It does not look
-// at what is mounted there: behind a dead server even lstat fails.
+// ResolvePoint makes a mount point absolute and free of symbolic links. It does not touch what is
+// mounted there: with a dead server even lstat fails.
 func ResolvePoint(point string) (string, error) { return resolvePoint(point, 0) }
 
-// linksMax is how many links to links are followed, as many as the kernel does.
+// linksMax is how many links to links are followed, the same as in the kernel.
 const linksMax = 40
 
 func resolvePoint(point string, links int) (string, error) {

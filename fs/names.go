@@ -31,8 +31,8 @@ const (
 	extNpy     = ".npy" // of coordinates
 )
 
-// parseNumber reads a decimal number below 2^64 as this tree writes them:
-// digits only, no leading zeros, so that every file has one name.
+// parseNumber parses a decimal number below 2^64 in the form that this tree writes: only digits, no
+// leading zeros, so that every file has one name.
 func parseNumber(s string) (uint64, bool) {
 	if s == "" || s[0] < '0' || s[0] > '9' || (s[0] == '0' && len(s) > 1) {
 		return 0, false
@@ -41,7 +41,7 @@ func parseNumber(s string) (uint64, bool) {
 	return n, err == nil
 }
 
-// parsePrefixed reads prefix and a number.
+// parsePrefixed parses prefix followed by a number.
 func parsePrefixed(name, prefix string) (uint64, bool) {
 	digits, ok := strings.CutPrefix(name, prefix)
 	if !ok {
@@ -58,7 +58,7 @@ type fileName struct {
 	kind stream.Kind
 }
 
-// format writes the name; ext is the stream's extension with its dot.
+// format returns the name; ext is the stream's extension with its dot.
 func (f fileName) format(ext string) string {
 	b := append(make([]byte, 0, 48), prefixWorker...)
 	b = strconv.AppendUint(b, f.worker, 10)
@@ -69,14 +69,14 @@ func (f fileName) format(ext string) string {
 	return string(append(b, kindExtension(f.kind, ext)...))
 }
 
-// fileOf reads the name of a worker's file, of a kind that there is.
+// fileOf parses the name of a worker's file, of a kind that exists.
 func (t *tree) fileOf(name string) (fileName, bool) {
 	f, ok := parseFileName(name, t.ext)
 	return f, ok && slices.Contains(t.kinds, f.kind)
 }
 
-// parseFileName reads worker-W.EXT and worker-w-of-W.EXT, of is 0 for the
-// former. A worker that the number of workers does not have is no name.
+// parseFileName parses worker-W.EXT (of is 0) and worker-w-of-W.EXT. A name whose worker is not
+// below the number of workers is invalid.
 func parseFileName(name, ext string) (fileName, bool) {
 	rest, ok := strings.CutPrefix(name, prefixWorker)
 	if !ok {
@@ -127,8 +127,8 @@ func kindExtension(k stream.Kind, ext string) string {
 // maxExtensionBytes leaves room for the rest of a name.
 const maxExtensionBytes = 64
 
-// checkExtension says whether streams can be named with the extension that the
-// shards of some formats bring: it is part of names that programs list.
+// checkExtension returns an error if streams can't be named with the extension, which for some
+// formats comes from the shards: it is part of names that programs list.
 func checkExtension(ext string) error {
 	if ext == extIDs || ext == extOffsets || ext == extCrops || len(ext) > maxExtensionBytes || printable.Line(ext) != ext {
 		return fmt.Errorf("streams would be named %s0%s, after the first shard: that is the name of another file, or none that can be shown; rename the shards", prefixWorker, printable.Line(ext))
@@ -136,14 +136,13 @@ func checkExtension(ext string) error {
 	return nil
 }
 
-// kinds are the files of a worker, in the order in which they are listed; of crops there is one
-// more.
+// kinds are the files of a worker, in listing order; for crops there is one more.
 var (
 	kinds     = []stream.Kind{stream.Data, stream.IDs, stream.Offsets}
 	cropKinds = []stream.Kind{stream.Data, stream.IDs, stream.Offsets, stream.Crops}
 )
 
-// kindsOf are those of a dataset.
+// kindsOf returns the kinds of files for a dataset.
 func kindsOf(d Dataset) []stream.Kind {
 	if croppedOf(d) != nil {
 		return cropKinds
@@ -151,8 +150,8 @@ func kindsOf(d Dataset) []stream.Kind {
 	return kinds
 }
 
-// scratchAllowed says whether a scratch file may have this name: not one that
-// looks like a file of the tree, which a typing error would then make.
+// scratchAllowed reports whether a scratch file may have this name. Names that look like a file of
+// the tree are not allowed, because a typing error would then create them.
 func scratchAllowed(name string) bool {
 	switch name {
 	case nameCoords, nameREADME, nameCheckpoint, nameDataset, nameStatus, nameStatusJSON, nameMetrics:

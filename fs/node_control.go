@@ -13,8 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/checkpoint"
 )
 
-// controlNode is the file checkpoint, as a node of one view: its size is that
-// of the view's document.
+// controlNode is the file checkpoint as a node of one view: its size is that of the view's
+// document.
 type controlNode struct {
 	fusefs.Inode
 	t         *tree
@@ -29,11 +29,11 @@ func (n *controlNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.
 
 func (n *controlNode) attr(out *fuse.Attr) { n.t.attr(out, n.t.controlMode, n.sizeBytes, n.moved()) }
 
-// Setattr accepts everything without effect on the state: shells truncate
-// before they write, cp sets modes and times after it.
+// Setattr accepts everything without effect on the state: shells truncate before they write, cp
+// sets modes and times afterwards.
 func (n *controlNode) Setattr(ctx context.Context, f fusefs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
 	if size, truncates := in.GetSize(); truncates {
-		// Only ftruncate brings a handle, open with O_TRUNC does not.
+		// Only ftruncate comes with a handle, open with O_TRUNC does not.
 		if h, isControl := f.(*controlHandle); isControl {
 			h.truncate(int64(size))
 		} else if size == 0 {
@@ -63,19 +63,19 @@ func (n *controlNode) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Err
 	return ok
 }
 
-// controlHandle is one opening of the control file: the document as it was
-// then, for reads, and a draft for writes. A draft takes effect at a flush
-// (every close of a descriptor sends one) or fsync, whole or not at all.
+// controlHandle is one opening of the control file: the document at that time, for reads, and a
+// draft for writes. A draft takes effect at a flush (every close of a descriptor sends one) or
+// fsync, as a whole or not at all.
 type controlHandle struct {
 	t        *tree
 	snapshot []byte
-	texts    int64 // of the tree's texts
+	texts    int64 // charged to the tree's texts
 	writes   bool
-	thread   uint32 // that has opened it, for the tree's writers
+	thread   uint32 // that opened it, for the tree's writers
 
 	mu    sync.Mutex
 	draft draft
-	taken int64 // bytes of the tree's room
+	taken int64 // bytes of the tree's room for scratch files and drafts
 }
 
 func (t *tree) newControlHandle(ctx context.Context, flags uint32) (*controlHandle, error) {
@@ -90,13 +90,13 @@ func (t *tree) newControlHandle(ctx context.Context, flags uint32) (*controlHand
 	return h, err
 }
 
-// impossible says why nothing that begins with doc can be restored here. A
-// document that is complete is judged against the dataset too: most shells look
-// at what write says, and not at close.
+// impossible returns why nothing that begins with doc can be restored here, or nil. A complete
+// document is also judged against the dataset, because most shells check the result of write but
+// not of close.
 func (t *tree) impossible(ctx context.Context, doc []byte) error {
 	_, err := checkpoint.Resolve(doc, t.judgedBy(ctx))
 	if errors.Is(err, checkpoint.ErrIncomplete) || errors.Is(err, context.Canceled) {
-		return nil // the commit judges once more
+		return nil // the commit judges it again
 	}
 	return err
 }
@@ -117,7 +117,7 @@ func (h *controlHandle) Write(ctx context.Context, data []byte, off int64) (uint
 	}
 	err := h.makeRoom(end)
 	if err != nil {
-		// What lacks a part is no document, and the reason is this one.
+		// A document that lacks a part is incomplete, but the reason to report is this one.
 		h.draft.refuse(err)
 	} else {
 		err = h.draft.write(data, off)
@@ -129,7 +129,7 @@ func (h *controlHandle) Write(ctx context.Context, data []byte, off int64) (uint
 	return uint32(len(data)), ok
 }
 
-// makeRoom takes room for a draft of end bytes. The caller holds mu.
+// makeRoom reserves room for a draft of end bytes. The caller must hold mu.
 func (h *controlHandle) makeRoom(end int64) error {
 	if end > checkpoint.MaxBytes {
 		return checkpoint.ErrTooLarge
@@ -149,7 +149,7 @@ func (h *controlHandle) truncate(size int64) {
 	h.draft.truncate(size)
 }
 
-// truncateUnwritten empties a draft that nothing was written to yet.
+// truncateUnwritten empties a draft to which nothing has been written yet.
 func (h *controlHandle) truncateUnwritten() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -158,12 +158,12 @@ func (h *controlHandle) truncateUnwritten() {
 	}
 }
 
-// Flush commits what was written. Nothing written is fine, unless the file was emptied
-// before: who copies an empty file here is told so. A shell gets that, too, for the
-// descriptor that it closes before its command has written, and pays no heed to it.
+// Flush commits what was written. It is fine if nothing was, unless the file was emptied before:
+// copying an empty file here is an error. A shell gets that error, too, for the descriptor that it
+// closes before its command has written, but ignores it.
 func (h *controlHandle) Flush(ctx context.Context) syscall.Errno { return h.commit(ctx) }
 
-// Fsync commits as Flush does.
+// Fsync commits, like Flush.
 func (h *controlHandle) Fsync(ctx context.Context, _ uint32) syscall.Errno { return h.commit(ctx) }
 
 func (h *controlHandle) commit(ctx context.Context) syscall.Errno {
@@ -186,7 +186,8 @@ func (h *controlHandle) commit(ctx context.Context) syscall.Errno {
 	return restoreErrno(err)
 }
 
-// Release drops a draft that was not committed. That it stayed empty is known only now.
+// Release drops a draft that was not committed. Only now is it known that an emptied draft stayed
+// empty.
 func (h *controlHandle) Release(context.Context) syscall.Errno {
 	h.t.writers.closed(h)
 	h.mu.Lock()
@@ -201,9 +202,9 @@ func (h *controlHandle) Release(context.Context) syscall.Errno {
 	return ok
 }
 
-// writers are the openings of the control file for writing, by the thread that has opened
-// one last: O_TRUNC comes as a request of its own, of the same thread, which does not name
-// the opening. The zero value has none; it is safe for concurrent use.
+// writers are the openings of the control file for writing, by the thread whose latest opening it
+// is. O_TRUNC comes as a separate request from the same thread, which does not identify the
+// opening. The zero value is empty. It is safe for concurrent use.
 type writers struct {
 	mu   sync.Mutex
 	last map[uint32]*controlHandle
@@ -229,7 +230,7 @@ func (w *writers) closed(h *controlHandle) {
 	}
 }
 
-// emptied records that thread has cut the file to nothing by its name.
+// emptied records that thread has truncated the file by its name.
 func (w *writers) emptied(thread uint32) {
 	w.mu.Lock()
 	h := w.last[thread]
@@ -239,7 +240,7 @@ func (w *writers) emptied(thread uint32) {
 	}
 }
 
-// readBytes answers a read of a file that is in memory, and stays as it is.
+// readBytes answers a read of a file that is in memory and does not change.
 func readBytes(b, dest []byte, off int64) fuse.ReadResult {
 	if off >= int64(len(b)) {
 		return fuse.ReadResultData(nil)
@@ -247,29 +248,29 @@ func readBytes(b, dest []byte, off int64) fuse.ReadResult {
 	return fuse.ReadResultData(b[off:min(off+int64(len(dest)), int64(len(b)))])
 }
 
-// hiddenName is the state of a name that was unlinked: gone until it is made
-// again, for some time at most, since mv from another file system unlinks before
-// it writes, and a control file that stays away would be the end of the mount.
+// hiddenName is the state of a name that was unlinked: gone until it is created again, but only for
+// a limited time. mv from another file system unlinks before it writes, and a control file that
+// stayed away would make the mount useless.
 //
-// mv makes the file with O_EXCL, however long it was held up before that. So the name is
-// gone for the thread that has unlinked it for longer than for others, who would miss it.
+// mv creates the file with O_EXCL, however long it was delayed before that. So the name is gone for
+// longer for the thread that has unlinked it than for others, which would miss it.
 type hiddenName struct {
 	mu         sync.Mutex
-	most       time.Duration // for all
+	most       time.Duration // for all threads
 	mostOwn    time.Duration // for the thread that has unlinked it
-	thread     uint32        // 0: not known
-	hiddenFrom time.Time     // zero: it is there
+	thread     uint32        // 0: unknown
+	hiddenFrom time.Time     // zero: the name is there
 }
 
 const (
 	// hiddenFor is how long the control file's name is gone at most.
 	hiddenFor = time.Second
-	// hiddenForOwn is the same for the thread that has unlinked it: longer than a busy
-	// machine holds a program up.
+	// hiddenForOwn is the same for the thread that has unlinked it: longer than a busy machine
+	// delays a program.
 	hiddenForOwn = 30 * time.Second
 )
 
-// threadOf is the client's thread that asks, 0 when it has no number here.
+// threadOf returns the client's thread that made the request, 0 if it has no number here.
 func threadOf(ctx context.Context) uint32 {
 	if c, fromClient := ctx.(*fuse.Context); fromClient {
 		return c.Pid
@@ -289,7 +290,7 @@ func (h *hiddenName) show() {
 	h.hiddenFrom = time.Time{}
 }
 
-// isHidden says whether the name is gone for who asks.
+// isHidden reports whether the name is gone for the thread that made the request.
 func (h *hiddenName) isHidden(ctx context.Context) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline"
 )
 
-// coordsNode is the directory coords, or one below it. Of one cube coords has the files; of several
-// there is a directory for each, at the cube's path.
+// coordsNode is the directory coords, or one below it. With one cube, coords contains the files;
+// with several, there is a directory for each, at the cube's path.
 //
 //	coords/time.npy
 //	coords/2018/europe.zarr/time.npy
@@ -22,12 +22,12 @@ type coordsNode struct {
 	readOnlyDir
 	t     *tree
 	below string // path below the mount point
-	// Cubes from … to-1 lie below it, or it is the directory of the one cube from.
+	// Cubes from … to-1 are below it, or it is the directory of the single cube from.
 	from, to int
 	isCube   bool
 }
 
-// coordsOf is the directory coords.
+// coordsOf returns the directory coords.
 func (t *tree) coordsOf() *coordsNode {
 	n := len(t.cubes)
 	return &coordsNode{t: t, below: nameCoords, to: n, isCube: n == 1}
@@ -39,13 +39,13 @@ func (n *coordsNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.A
 	return ok
 }
 
-// prefix is what the paths of the cubes below n begin with.
+// prefix is the common prefix of the paths of the cubes below n.
 func (n *coordsNode) prefix() string {
 	return strings.TrimPrefix(strings.TrimPrefix(n.below, nameCoords), "/")
 }
 
-// directory is the directory of a name in n, nil if there is none. Cubes are sorted by their
-// paths, so those below a directory follow each other.
+// directory returns the directory of a name in n, nil if there is none. Cubes are sorted by path,
+// so those below a directory are consecutive.
 func (n *coordsNode) directory(name string) *coordsNode {
 	path := name
 	if p := n.prefix(); p != "" {
@@ -57,14 +57,14 @@ func (n *coordsNode) directory(name string) *coordsNode {
 		return d
 	}
 	d.from, _ = slices.BinarySearch(n.t.cubes, path+"/")
-	d.to, _ = slices.BinarySearch(n.t.cubes, path+string('/'+1)) // behind all that begin with path/
+	d.to, _ = slices.BinarySearch(n.t.cubes, path+string('/'+1)) // after all that begin with path/
 	if d.from == d.to {
 		return nil
 	}
 	return d
 }
 
-// coordinates are the files in n.
+// coordinates returns the files in n.
 func (n *coordsNode) coordinates(ctx context.Context) ([]pipeline.Coordinate, error) {
 	p := n.t.patient(ctx, nil)
 	defer p.finish()
@@ -143,7 +143,7 @@ type coordinateNode struct {
 
 	mu    sync.Mutex
 	opens int
-	text  []byte // while there are opens
+	text  []byte // kept while there are opens
 }
 
 func (n *coordinateNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.AttrOut) syscall.Errno {
@@ -167,8 +167,8 @@ func (n *coordinateNode) Open(ctx context.Context, flags uint32) (fusefs.FileHan
 	return &coordinateHandle{textHandle: text, n: n}, streamFlags, ok
 }
 
-// take gives the file, which stays until it is given back as often as it was taken. Who comes while
-// it is read reads it, too.
+// take returns the file, which stays until it has been given back as often as it was taken. Callers
+// that come while it is being read read it, too.
 func (n *coordinateNode) take(ctx context.Context) ([]byte, error) {
 	n.mu.Lock()
 	text := n.text

@@ -19,7 +19,7 @@ type epochNode struct {
 	from  uint64
 	// below is the path below the mount point.
 	below string
-	// isFrom tells epoch-N/from-0 from epoch-N.
+	// isFrom distinguishes epoch-N/from-0 from epoch-N.
 	isFrom bool
 }
 
@@ -33,8 +33,8 @@ func (n *epochNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.At
 	return ok
 }
 
-// Lookup finds any worker-w-of-W, and from-M in epoch-N. A name keeps its node
-// as long as the kernel knows it, and its inode's number for ever.
+// Lookup finds any worker-w-of-W, and from-M in epoch-N. A name keeps its node as long as the
+// kernel knows it, and its inode number forever.
 func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
 	if !n.t.taken(n.epoch) {
 		if child, errno, begun := n.lookupUnbegun(ctx, name, out); !begun {
@@ -99,9 +99,9 @@ func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 	return child, ok
 }
 
-// Readdir lists the files of the mount's number of workers; all others are
-// there by name. Of an epoch that is not taken it lists none, so that programs that go through
-// all that is listed, and read it, take none.
+// Readdir lists the files for the mount's number of workers; all others can be looked up by name.
+// It lists none for an epoch that has not started, so that programs that read all that is listed
+// don't start it.
 func (n *epochNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
 	if !n.t.taken(n.epoch) {
 		return &listing{}, ok
@@ -126,11 +126,11 @@ func constant(out *fuse.EntryOut) {
 	out.SetAttrTimeout(constantTimeout)
 }
 
-// listing is a directory's entries: a few of its own, then the files of all
-// workers, made as they are asked for, since there can be 262144.
+// listing is a directory's entries: a few of its own, then the files of all workers, which are
+// created as they are asked for, since there can be 262144.
 type listing struct {
 	own   []fuse.DirEntry
-	files uint64 // workers
+	files uint64 // number of workers
 	kinds []stream.Kind
 	next  func(w uint64, k stream.Kind) fuse.DirEntry
 	at    uint64

@@ -8,8 +8,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// readOnly is embedded by nodes that can't be changed. go-fuse answers what a
-// node does not implement with ENOTSUP, or lets it succeed (unlink, rmdir).
+// readOnly is embedded by nodes that can't be changed. go-fuse answers operations that a node does
+// not implement with ENOTSUP, or lets them succeed (unlink, rmdir).
 type readOnly struct{ fusefs.Inode }
 
 func (*readOnly) Setattr(context.Context, fusefs.FileHandle, *fuse.SetAttrIn, *fuse.AttrOut) syscall.Errno {
@@ -47,7 +47,7 @@ func (*readOnlyDir) Symlink(context.Context, string, string, *fuse.EntryOut) (*f
 	return nil, errnoReadOnly
 }
 
-// Tmpfile says that there are none, upon which programs take a name.
+// Tmpfile returns that it is not supported; programs then choose a name.
 func (*readOnlyDir) Tmpfile(context.Context, uint32, uint32, *fuse.EntryOut) (*fusefs.Inode, fusefs.FileHandle, uint32, syscall.Errno) {
 	return nil, nil, 0, errnoNoTmpfile
 }
@@ -59,8 +59,8 @@ func (*readOnlyDir) Rename(context.Context, string, fusefs.InodeEmbedder, string
 	return errnoReadOnly
 }
 
-// statfs is what df and pathconf get. A zero length of names would make
-// programs refuse every name.
+// statfs is the answer for df and pathconf. With a zero length of names, programs would refuse
+// every name.
 func statfs(out *fuse.StatfsOut) {
 	out.Bsize, out.Frsize = blockBytes, 4096
 	out.NameLen = 255

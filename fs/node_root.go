@@ -78,7 +78,7 @@ func (n *rootNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) 
 	return nil, errnoNoEntry
 }
 
-// control is the control file of the current view.
+// control returns the control file of the current view.
 func (n *rootNode) control(ctx context.Context, out *fuse.EntryOut) *fusefs.Inode {
 	v := n.t.view.Load()
 	c := &controlNode{t: n.t, sizeBytes: v.documentBytes, moved: func() time.Time { return time.Unix(0, n.t.view.Load().moved.Load()) }}
@@ -86,7 +86,7 @@ func (n *rootNode) control(ctx context.Context, out *fuse.EntryOut) *fusefs.Inod
 	return n.NewInode(ctx, c, fusefs.StableAttr{Mode: syscall.S_IFREG, Ino: v.controlIno()})
 }
 
-// worker is a file of the current view.
+// worker returns a file of the current view.
 func (n *rootNode) worker(ctx context.Context, out *fuse.EntryOut, name string, f fileName) (*fusefs.Inode, syscall.Errno) {
 	p := n.t.patient(ctx, nil)
 	defer p.finish()
@@ -98,7 +98,7 @@ func (n *rootNode) worker(ctx context.Context, out *fuse.EntryOut, name string, 
 		s := &streamNode{t: n.t, name: f, path: name, view: v.number}
 		err := s.measure(p)
 		if errors.Is(err, errStale) {
-			continue // restored in between: look at the new view
+			continue // restored in between: use the new view
 		}
 		if err != nil {
 			return nil, n.t.problems.errno(name, err)
@@ -115,7 +115,7 @@ func (n *rootNode) fixed(ctx context.Context, out *fuse.EntryOut, ino uint64, te
 	return n.NewInode(ctx, f, fusefs.StableAttr{Mode: syscall.S_IFREG, Ino: ino})
 }
 
-// about is README. Of a dataset that grows it is that of the current epoch.
+// about returns README. For a growing dataset it is that of the current epoch.
 func (n *rootNode) about(ctx context.Context, out *fuse.EntryOut) *fusefs.Inode {
 	v := n.t.view.Load()
 	if n.t.growing == nil {
@@ -126,8 +126,8 @@ func (n *rootNode) about(ctx context.Context, out *fuse.EntryOut) *fusefs.Inode 
 	return n.NewInode(ctx, f, fusefs.StableAttr{Mode: syscall.S_IFREG, Ino: v.readmeIno})
 }
 
-// Readdir lists the current epoch and the next; all others are there by name. Of a dataset
-// that grows the next is not listed: who looks at all there is would take it.
+// Readdir lists the current epoch and the next; all others can be looked up by name. For a growing
+// dataset the next one is not listed: programs that read all that is listed would start it.
 func (n *rootNode) Readdir(ctx context.Context) (fusefs.DirStream, syscall.Errno) {
 	v := n.t.view.Load()
 	file := func(name string, ino uint64) fuse.DirEntry {
@@ -157,7 +157,7 @@ func (n *rootNode) Readdir(ctx context.Context) (fusefs.DirStream, syscall.Errno
 	}}, ok
 }
 
-// Create makes a scratch file, or brings the control file back.
+// Create makes a scratch file, or makes the control file visible again.
 func (n *rootNode) Create(ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut) (*fusefs.Inode, fusefs.FileHandle, uint32, syscall.Errno) {
 	if name == nameCheckpoint {
 		h, err := n.t.newControlHandle(ctx, flags)
@@ -165,7 +165,7 @@ func (n *rootNode) Create(ctx context.Context, name string, flags, mode uint32, 
 			return nil, nil, 0, n.t.problems.errno(name, err)
 		}
 		if h.writes {
-			h.truncate(0) // it is made anew
+			h.truncate(0) // it is created again
 		}
 		n.t.hidden.show()
 		return n.control(ctx, out), h, fuse.FOPEN_DIRECT_IO, ok
@@ -251,8 +251,8 @@ func (n *rootNode) commitScratch(ctx context.Context, name string, s *scratchNod
 	return ok
 }
 
-// renameControl is what editors do that keep the old file as a backup: the
-// document as it is becomes a scratch file, and the name is gone for a while.
+// renameControl serves editors that keep the old file as a backup: the current document becomes a
+// scratch file, and the name is gone for a while.
 func (n *rootNode) renameControl(ctx context.Context, newName string) syscall.Errno {
 	if newName == nameCheckpoint {
 		return ok

@@ -15,22 +15,22 @@ import (
 	"github.com/lsiofs/lsiofs/checkpoint"
 )
 
-// Bounds of what clients may leave in the memory of a mount.
+// Bounds on what clients may leave in the memory of a mount.
 const (
 	scratchFilesMax = 16
 	// roomBytes is for scratch files and drafts of the control file together.
 	roomBytes = checkpoint.MaxBytes
 )
 
-// scratchFiles are the files in memory that programs make in the root, to
-// rename them onto the control file. The zero value has none.
+// scratchFiles are the files in memory that programs create in the root, to rename them onto the
+// control file. The zero value is empty.
 type scratchFiles struct {
 	mu     sync.Mutex
 	byName map[string]*scratchNode
 	taken  int64 // of roomBytes
 }
 
-// take takes n bytes of the room, or gives errNoSpace.
+// take takes n bytes of the room, or returns errNoSpace.
 func (s *scratchFiles) take(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *scratchFiles) get(name string) *scratchNode {
 	return s.byName[name]
 }
 
-// add gives n a name that is not taken.
+// add gives n a name that must be unused.
 func (s *scratchFiles) add(name string, n *scratchNode) syscall.Errno {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *scratchFiles) add(name string, n *scratchNode) syscall.Errno {
 	return ok
 }
 
-// remove takes a name away; nil when there was none.
+// remove removes a name; nil if it did not exist.
 func (s *scratchFiles) remove(name string) *scratchNode {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *scratchFiles) remove(name string) *scratchNode {
 	return n
 }
 
-// rename moves a file, and gives the one that it takes the place of, if any.
+// rename moves a file, and returns the one that it replaces, if any.
 func (s *scratchFiles) rename(from, to string) (replaced *scratchNode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,15 +103,15 @@ func (s *scratchFiles) list() []fuse.DirEntry {
 	return entries
 }
 
-// names are those of the files, in order.
+// names returns the names of the files, sorted.
 func (s *scratchFiles) names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.byName))
 }
 
-// scratchNode is one of them. Its bytes are counted until it has neither a name
-// nor an opening.
+// scratchNode is one of these files. Its bytes are counted until it has neither a name nor an
+// opening.
 type scratchNode struct {
 	fusefs.Inode
 	t *tree
@@ -124,7 +124,7 @@ type scratchNode struct {
 	linked bool
 }
 
-// resize makes the data n bytes long. The caller holds mu.
+// resize makes the data n bytes long. The caller must hold mu.
 func (n *scratchNode) resize(size int64) syscall.Errno {
 	if size > checkpoint.MaxBytes {
 		return errnoTooLarge
@@ -143,7 +143,7 @@ func (n *scratchNode) resize(size int64) syscall.Errno {
 	return ok
 }
 
-// unlink takes the name away.
+// unlink removes the name.
 func (n *scratchNode) unlink() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -151,7 +151,7 @@ func (n *scratchNode) unlink() {
 	n.drop()
 }
 
-// drop frees the data of a file that nobody can reach. The caller holds mu.
+// drop frees the data of a file that can't be reached any more. The caller must hold mu.
 func (n *scratchNode) drop() {
 	if !n.linked && n.opens == 0 {
 		n.t.scratch.give(int64(len(n.data)))
@@ -159,7 +159,7 @@ func (n *scratchNode) drop() {
 	}
 }
 
-// bytes is a copy of the data.
+// bytes returns a copy of the data.
 func (n *scratchNode) bytes() []byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -177,7 +177,7 @@ func (n *scratchNode) attr(out *fuse.Attr) {
 	n.t.attr(out, n.mode, int64(len(n.data)), n.mtime)
 }
 
-// Setattr keeps size, mode and mtime, and accepts the rest without effect.
+// Setattr stores size, mode and mtime, and accepts the rest without effect.
 func (n *scratchNode) Setattr(_ context.Context, _ fusefs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
 	n.mu.Lock()
 	if size, truncates := in.GetSize(); truncates {
@@ -209,8 +209,8 @@ func (n *scratchNode) Open(context.Context, uint32) (fusefs.FileHandle, uint32, 
 	return nodeHandle{}, fuse.FOPEN_DIRECT_IO, ok
 }
 
-// nodeHandle is an opening without a state of its own; go-fuse counts only
-// openings that have a handle.
+// nodeHandle is an opening without state of its own; go-fuse counts only openings that have a
+// handle.
 type nodeHandle struct{}
 
 func (n *scratchNode) Read(_ context.Context, _ fusefs.FileHandle, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
@@ -251,7 +251,7 @@ func (n *scratchNode) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Err
 	return ok
 }
 
-// usage is how many scratch files there are, and how much room is taken.
+// usage returns the number of scratch files, and how much room is taken.
 func (s *scratchFiles) usage() (files int, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// streamNode is one of a worker's files: in the root, a file of one view;
-// below epoch-N, a pure function of its path. Its size and bytes never change.
+// streamNode is one of a worker's files: in the root, a file of one view; below epoch-N, a pure
+// function of its path. Its size and bytes never change.
 type streamNode struct {
 	readOnly
 	t         *tree
@@ -32,13 +32,13 @@ type streamNode struct {
 	view uint64
 	// Below epoch-N: what to open.
 	epoch uint64
-	from  uint64 // records of G that done takes off
+	from  uint64 // number of records of G that done covers
 	done  []order.Done
-	total uint64 // records of the epoch, once it was measured
+	total uint64 // number of records of the epoch, once measured
 	deal  spec.Deal
 }
 
-// set gives the files that n is one of, and their view, nil below epoch-N.
+// set returns the files that n is one of, and their view, which is nil below epoch-N.
 func (n *streamNode) set(ctx context.Context) (fileSet, *view, error) {
 	if n.view == 0 {
 		s, err := n.t.open(ctx, n.epoch, n.done, n.deal)
@@ -75,9 +75,8 @@ func (n *streamNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.A
 	return ok
 }
 
-// streamFlags: direct_io, since readers of the page cache can't be killed while
-// a read is stalled; with KEEP_CACHE, since otherwise a stalled read of a
-// mapping makes every later open hang.
+// streamFlags: direct_io, since readers of the page cache can't be killed while a read is stalled;
+// with KEEP_CACHE, since otherwise a stalled read of a mapping makes every later open hang.
 const streamFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_KEEP_CACHE
 
 func (n *streamNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle, uint32, syscall.Errno) {
@@ -112,21 +111,21 @@ type streamHandle struct {
 	file   fileHandle
 	number uint64 // never 0
 	ended  sync.Once
-	// Who opened it, and whether what it is sent counts as delivered.
+	// The process that opened it, and whether what it is sent counts as delivered.
 	uid, pid uint32
 	counts   bool
-	progress progress     // in a view's data; its mark's lock guards it
-	begins   int64        // where the first record begins
+	progress progress     // in a view's data; guarded by its mark's lock
+	begins   int64        // offset of the first record
 	bytes    atomic.Int64 // sent
 	furthest atomic.Int64 // end of what was sent
 	opened   int64        // meter.Now
-	// began is meter.Now when the last read began, pending how many there are.
+	// began is meter.Now when the last read began, pending the number of reads in flight.
 	began   atomic.Int64
 	pending atomic.Int32
 }
 
-// Read answers with all bytes up to the end of the file, or with an error:
-// short replies to mapped reads would be taken for an end of file.
+// Read answers with all bytes up to the end of the file, or with an error: short replies to mapped
+// reads would be taken for the end of the file.
 func (h *streamHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
 	var retired <-chan struct{}
 	if h.view != nil {
@@ -183,8 +182,8 @@ func (h *streamHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.R
 	return r, ok
 }
 
-// reads is the process that reads through h by a thread: not always the one that has
-// opened it. What the kernel reads by a thread of its own counts as the latter's.
+// reads returns the process that reads through h by a thread, which is not always the one that
+// opened it. Reads by the kernel's own threads count as those of the process that opened it.
 func (h *streamHandle) reads(thread uint32) process {
 	if p := processNamed(thread); p.command != "" {
 		return p
@@ -192,7 +191,7 @@ func (h *streamHandle) reads(thread uint32) process {
 	return process{pid: h.pid}
 }
 
-// marks says whether reads of h move a mark, if its user's count.
+// marks reports whether reads of h move a mark, if its user's reads count.
 func (h *streamHandle) marks() bool { return h.view != nil && h.node.name.kind == stream.Data }
 
 // Flush comes with every close of a descriptor, before close() returns.
@@ -219,17 +218,17 @@ func (h *streamHandle) close() {
 	})
 }
 
-// readReply is a stream.Reply on its way to the kernel. go-fuse asks Slices,
-// writes them, and then calls Done; it calls neither for an empty result.
+// readReply is a stream.Reply on its way to the kernel. go-fuse calls Slices, writes them, and then
+// calls Done; it calls neither for an empty result.
 type readReply struct {
 	reply stream.Reply
 	bytes int
 
-	handle *streamHandle // nil when the read has ended
+	handle *streamHandle // nil once the read has ended
 	at     int64         // meter.Now when it was answered
 }
 
-// A reply in flight belongs to a request, whose number the kernel bounds.
+// A reply in flight belongs to a request, and the kernel bounds the number of requests.
 var readReplies = sync.Pool{New: func() any { return &readReply{} }}
 
 func newReadReply() *readReply { return readReplies.Get().(*readReply) }
@@ -253,7 +252,7 @@ func (r *readReply) Done() {
 	readReplies.Put(r)
 }
 
-// begin notes that a read has begun, and gives meter.Now.
+// begin records that a read has begun, and returns meter.Now.
 func (h *streamHandle) begin() int64 {
 	if h.marks() {
 		h.view.begin(h)
@@ -265,13 +264,13 @@ func (h *streamHandle) begin() int64 {
 	return now
 }
 
-// answered notes that ReadAt has returned.
+// answered records that ReadAt has returned.
 func (r *readReply) answered(h *streamHandle, began int64) {
 	r.handle, r.at = h, meter.Now()
 	h.t.meter.Copied.Add(r.at - began - r.reply.WaitedNanos())
 }
 
-// ended notes that the kernel has the reply, or gets none.
+// ended records that the kernel has the reply, or gets none.
 func (r *readReply) ended() {
 	h := r.handle
 	if h == nil {
@@ -291,7 +290,7 @@ type handles struct {
 	byNum  map[uint64]*streamHandle
 	opened uint64
 	read   closedReads
-	left   map[string]streamPlace // by path, of handles that are closed
+	left   map[string]streamPlace // by path, of closed handles
 }
 
 func (s *handles) add(h *streamHandle) {
@@ -330,7 +329,7 @@ func (s *handles) count() (open int, opened uint64) {
 	return len(s.byNum), s.opened
 }
 
-// nodesOf are the nodes of a view that are open.
+// nodesOf returns the open nodes of a view.
 func (s *handles) nodesOf(v *view) []*streamNode {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,12 +32,12 @@ func (n *fixedNode) Open(_ context.Context, flags uint32) (fusefs.FileHandle, ui
 	return textHandle(n.text), streamFlags, ok
 }
 
-// liveNode is a file whose text is made anew whenever its name is looked up: status, status.json,
-// metrics. So stat and fstat have the size of what is read, and programs that go by the size (tar,
-// rsync, mmap, web servers) get all of it.
+// liveNode is a file whose text is rendered whenever its name is looked up: status, status.json,
+// metrics. So stat and fstat report the size of what is read, and programs that go by the size
+// (tar, rsync, mmap, web servers) get all of it.
 //
-// While the file is open, its text stays as it is. Whoever looks the name up meanwhile gets another
-// node with a text of its own, and with the same inode number, since programs compare the numbers
+// While the file is open, its text does not change. A look-up of the name meanwhile leads to
+// another node with its own text but the same inode number, since programs compare the numbers
 // before and after they open a file (cp does).
 type liveNode struct {
 	readOnly
@@ -49,7 +49,7 @@ type liveNode struct {
 	text   []byte
 	made   time.Time
 	opens  int
-	looked bool // text is of a lookup, and was not opened since
+	looked bool // text is from a look-up, and has not been opened since
 }
 
 // live looks up a liveNode.
@@ -71,8 +71,8 @@ func (n *rootNode) live(ctx context.Context, out *fuse.EntryOut, ino uint64, nam
 	return child
 }
 
-// renew gives n a text, and reports false while n is open. Where it could not be made, opening n makes
-// it once more, and has the error.
+// renew sets the text of n, and returns false while n is open. If the text could not be rendered,
+// opening n renders it once more, and returns the error.
 func (n *liveNode) renew(text []byte, made bool) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -83,8 +83,8 @@ func (n *liveNode) renew(text []byte, made bool) bool {
 	return true
 }
 
-// opened returns the text of an opening, which closed ends. A program that opens n without its name
-// (by /proc/self/fd) gets a new text, unless n is open.
+// opened returns the text for an opening, until closed. A program that opens n without its name (by
+// /proc/self/fd) gets a new text, unless n is open.
 func (n *liveNode) opened(ctx context.Context) ([]byte, error) {
 	n.mu.Lock()
 	fresh := n.looked || n.opens > 0
@@ -121,7 +121,8 @@ func (n *liveNode) attr(out *fuse.Attr) {
 	n.t.attr(out, 0o444, size, made)
 }
 
-// Open has direct_io without KEEP_CACHE: mapped pages of an earlier text are not this one's.
+// Open uses direct_io without KEEP_CACHE: mapped pages of an earlier text do not belong to this
+// one.
 func (n *liveNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle, uint32, syscall.Errno) {
 	if wantsWrite(flags) {
 		return nil, 0, errnoReadOnly
@@ -151,7 +152,7 @@ func (h *liveHandle) Release(ctx context.Context) syscall.Errno {
 	return h.takenHandle.Release(ctx)
 }
 
-// openText opens a file whose text is made for the opening.
+// openText opens a file whose text is rendered for the opening.
 func (t *tree) openText(ctx context.Context, path string, flags uint32, render func() ([]byte, error)) (fusefs.FileHandle, uint32, syscall.Errno) {
 	text, err := render()
 	if err != nil {
@@ -164,11 +165,11 @@ func (t *tree) openText(ctx context.Context, path string, flags uint32, render f
 	return &takenHandle{textHandle(text), t, taken}, flags, ok
 }
 
-// takenHandle is an opening of a text that was made for it.
+// takenHandle is an opening with a text rendered for it.
 type takenHandle struct {
 	textHandle
 	t     *tree
-	taken int64 // of the tree's texts
+	taken int64 // charged to the tree's texts
 }
 
 func (h *takenHandle) Release(context.Context) syscall.Errno {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Programs that read by st_size (tar, rsync, mmap, web servers) get all of status, and none of a text
-// that another opening has. cp takes a file whose inode number has changed for another one.
+// Programs that read by st_size (tar, rsync, mmap, web servers) get all of status, and nothing of a
+// text that another opening has. cp treats a file whose inode number has changed as another file.
 func TestAnOpenStatusHasTheSizeOfItsTextAndKeepsBoth(t *testing.T) {
 	m := mount(t, 1)
 	for _, name := range []string{nameStatus, nameStatusJSON, nameMetrics} {

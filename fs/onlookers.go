@@ -10,21 +10,21 @@ import (
 	"sync"
 )
 
-// Readers are the users, besides the mount's owner and root, whose reads of worker files
-// count as delivered. They matter only if other users may read.
+// Readers are the users, besides the mount's owner and root, whose reads of worker files count as
+// delivered. They matter only if other users may read.
 type Readers struct {
 	All   bool
 	Users []uint32
 }
 
-// onlooker is a process that has read where a worker's mark is, and does not count.
+// onlooker is a process that has read at a worker's mark, but does not count.
 type onlooker struct {
 	UID uint32 `json:"uid"`
-	PID uint32 `json:"pid"` // 0 for one of another container
+	PID uint32 `json:"pid"` // 0 for a process in another container
 }
 
-// readers says whose reads count, and tells the log of whom they don't, once each. It
-// is safe for concurrent use.
+// readers decides whose reads count, and logs those whose reads don't, once each. It is safe for
+// concurrent use.
 type readers struct {
 	Readers
 	owner uint32
@@ -35,14 +35,14 @@ type readers struct {
 	remarks map[string]bool // by path and text
 }
 
-// toldMost bounds of how many users, and of how many worker files, the log is told.
+// toldMost bounds the number of users, and of worker files, that are logged.
 const toldMost = 16
 
 func (r *readers) counts(uid uint32) bool {
 	return r.All || uid == r.owner || uid == 0 || slices.Contains(r.Users, uid)
 }
 
-// words says whose reads count, for people.
+// words describes whose reads count, for people.
 func (r *readers) words() string {
 	users := []string{"root"}
 	for _, uid := range slices.Compact(slices.Sorted(slices.Values(append(r.Users[:len(r.Users):len(r.Users)], r.owner)))) {
@@ -89,7 +89,7 @@ func (r *readers) tellMark(level slog.Level, h *streamHandle, by process, remark
 	}
 }
 
-// uncountedHelp is what to do where a user who trains does not count.
+// uncountedHelp is the advice if a user who trains does not count.
 func uncountedHelp(uid uint32) string {
 	return "if this user trains, mount with --readers " + strconv.FormatUint(uint64(uid), 10) +
 		", or restore with the short form {\"epoch\": …, \"samples\": …}"

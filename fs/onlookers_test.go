@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// mountForAll is a mount that other users read, and its log.
+// mountForAll is a mount that other users may read, and its log.
 func mountForAll(t *testing.T, r Readers) (*mounted, *strings.Builder) {
 	t.Helper()
 	needFUSE(t)
@@ -48,7 +48,7 @@ func TestReadsOfOtherUsersDoNotCount(t *testing.T) {
 	look("cat " + m.path("worker-0.rec") + " " + m.path("worker-1.rec"))
 	require.Equal(t, []uint64{0, 0}, m.consumed(), "to the end")
 
-	// One that keeps the file open does not keep the owner's reads from counting.
+	// A program that keeps the file open does not keep the owner's reads from counting.
 	holder := exec.Command("sh", "-c", `exec 3< "$0"; head -c 20 <&3; exec cat`, m.path("worker-0.rec"))
 	holder.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	holds, err := holder.StdinPipe()
@@ -79,7 +79,7 @@ func TestReadsOfUsersThatAreNamedCount(t *testing.T) {
 	}
 }
 
-// Who opened the file counts, not who reads through the descriptor.
+// The user that opened the file counts, not the one that reads through the descriptor.
 func TestADescriptorThatTheOwnerHandsOnCounts(t *testing.T) {
 	m, _ := mountForAll(t, Readers{})
 	out, code := run(t, "/", "sh", "-c", `exec setpriv --reuid=65534 --clear-groups dd bs=200 count=1 of=/dev/null status=none < "$0"`, m.path("worker-0.rec"))

@@ -8,26 +8,25 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// patience is the context of one request. It ends when the client is interrupted
-// by a signal that it dies of (see interrupts), when the view that the request is
-// about is retired, or when the mount ends. Other signals end nothing: a local file
-// system, too, goes on reading. Nothing is started until someone waits on it, since
-// most requests are answered at once. finish must be called when the request is
-// over.
+// patience is the context of one request. It ends when the client is interrupted by a signal that
+// kills it (see interrupts), when the view that the request is about is retired, or when the mount
+// ends. Other signals end nothing: reads of local file systems continue, too. Nothing is started
+// until a caller waits on it, since most requests are answered at once. finish must be called when
+// the request is over.
 type patience struct {
 	interrupted <-chan struct{}
-	retired     <-chan struct{} // nil where no restore ends the request
-	ending      <-chan struct{} // of the mount
+	retired     <-chan struct{} // nil if no restore ends the request
+	ending      <-chan struct{} // closed when the mount ends
 	client      client
 	interrupts  *interrupts
 
 	mu       sync.Mutex
-	done     chan struct{} // nil until someone waits
+	done     chan struct{} // nil until a caller waits
 	finished chan struct{}
 	watch    sync.WaitGroup
 }
 
-// patient makes a request's context of go-fuse's.
+// patient makes a request's context from go-fuse's.
 func patient(ctx context.Context, s *interrupts, retired, ending <-chan struct{}) *patience {
 	p := &patience{interrupted: ctx.Done(), retired: retired, ending: ending, interrupts: s}
 	if c, fromClient := ctx.(*fuse.Context); fromClient {
@@ -49,8 +48,7 @@ func (p *patience) Done() <-chan struct{} {
 	return p.done
 }
 
-// Err looks before it starts to watch, so that work that asks now and then
-// costs no goroutine.
+// Err checks before it starts to watch, so that work that calls it now and then costs no goroutine.
 func (p *patience) Err() error {
 	select {
 	case <-p.interrupted:
@@ -67,7 +65,7 @@ func (p *patience) Err() error {
 	}
 }
 
-// ended is the error of a client that dies without having been interrupted.
+// ended returns the error for a client that dies without having been interrupted.
 func (p *patience) ended() error {
 	if !p.interrupts.unsure {
 		return nil
@@ -109,11 +107,11 @@ func (p *patience) wait() {
 	}
 }
 
-// finish ends the watching; the context does not end by it.
+// finish stops watching; it does not end the context.
 func (p *patience) finish() {
 	p.mu.Lock()
 	if p.done == nil {
-		// Whoever asks later waits for ever, as on a context without an end.
+		// Later calls of Done wait forever, as on a context without an end.
 		p.done = make(chan struct{})
 		p.mu.Unlock()
 		return

@@ -17,11 +17,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// PreparePoint checks that point can be mounted on, and returns its absolute path
-// without symbolic links. It removes a mount that a killed server has left there. datasets
-// are one, or the sources of a mixture.
+// PreparePoint checks that point can be mounted on, and returns its absolute path without symbolic
+// links. It removes a mount that a killed server has left there. datasets is the dataset, or the
+// sources of a mixture.
 func PreparePoint(ctx context.Context, point string, datasets []string, log *slog.Logger) (string, error) {
-	// A server that stands still would hold up all that follows.
+	// A stopped server would block all that follows.
 	if err := Answers(ctx, point); err != nil {
 		return "", fmt.Errorf("mount point %s: %w", point, err)
 	}
@@ -59,10 +59,10 @@ func PreparePoint(ctx context.Context, point string, datasets []string, log *slo
 	return path, nil
 }
 
-// stackedMax bounds how many dead mounts are taken off one point.
+// stackedMax bounds how many dead mounts are removed from one point.
 const stackedMax = 8
 
-// healPoint takes dead mounts of lsiofs off path and refuses live ones.
+// healPoint removes dead mounts of lsiofs from path and refuses live ones.
 func healPoint(path string, log *slog.Logger) error {
 	for range stackedMax {
 		m, mounted, err := mountAt(path)
@@ -87,7 +87,7 @@ func healPoint(path string, log *slog.Logger) error {
 	return fmt.Errorf("mount point %s holds more than %d dead mounts of killed servers: unmount them first (umount -l %s, once for each)", path, stackedMax, path)
 }
 
-// datasetsOf are what a spec names: one dataset, or the sources of a mixture.
+// datasetsOf returns the datasets in a spec: one, or the sources of a mixture.
 func datasetsOf(s spec.Spec) []string {
 	if !s.Mix.Asked() {
 		return []string{s.Dataset}
@@ -99,8 +99,8 @@ func datasetsOf(s spec.Spec) []string {
 	return list
 }
 
-// apart refuses a point inside of the dataset, which would then hold itself,
-// and one that the dataset is in, which would hide it.
+// apart refuses a point inside the dataset, which would then contain itself, and one that contains
+// the dataset, which would hide it.
 func apart(point, dataset string) error {
 	if pipeline.IsRemote(dataset) {
 		return nil
@@ -120,8 +120,8 @@ func apart(point, dataset string) error {
 	return nil
 }
 
-// datasetRoot is the directory that a dataset is in, without symbolic links,
-// and whether directories below belong to the dataset too.
+// datasetRoot returns the directory that a dataset is in, without symbolic links, and whether
+// directories below it belong to the dataset, too.
 func datasetRoot(dataset string) (root string, recursive bool, err error) {
 	root, err = filepath.Abs(dataset)
 	if err != nil {
@@ -150,8 +150,7 @@ func within(path, dir string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
-// detach takes the mount at path out of the tree of names; it ends when its
-// last file is closed.
+// detach removes the mount at path from the tree of names; it ends when its last file is closed.
 func detach(path string) error {
 	err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err == nil || os.Geteuid() == 0 {
@@ -168,8 +167,8 @@ func detach(path string) error {
 	return nil
 }
 
-// MayMount returns why this process can't mount at point, a directory that PreparePoint has
-// returned, as far as that is known before it is tried. It asks the kernel for nothing but facts.
+// MayMount returns why this process can't mount at point, a directory returned by PreparePoint, as
+// far as that is known without trying. It only queries the kernel.
 func MayMount(point string, allowOther bool) error {
 	if err := checkDevice(allowOther); err != nil {
 		return err
@@ -195,12 +194,12 @@ func isOwn(point string) bool {
 
 // mayCallMount reports whether the process has CAP_SYS_ADMIN.
 func mayCallMount() bool {
-	var sets [2]unix.CapUserData // of 32 capabilities each
+	var sets [2]unix.CapUserData // each holds 32 capabilities
 	err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &sets[0])
-	return err != nil || sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0 // else the mount itself says why it fails
+	return err != nil || sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0 // otherwise the mount itself fails with a reason
 }
 
-// checkDevice says in words why nothing can be mounted here.
+// checkDevice explains why nothing can be mounted here.
 func checkDevice(allowOther bool) error {
 	const device = "/dev/fuse"
 	info, err := os.Stat(device)

@@ -12,7 +12,7 @@ import (
 )
 
 // positionNode is the file checkpoint of from-M: the document of exactly that position. It is
-// made when it is opened, since there may be many, of up to 16 MiB each.
+// rendered when it is opened, since there may be many, of up to 16 MiB each.
 type positionNode struct {
 	readOnly
 	t         *tree
@@ -21,9 +21,9 @@ type positionNode struct {
 	sizeBytes int64
 }
 
-// position looks up the file checkpoint of from-M. What has all of an epoch behind it is at the
-// start of the next epoch. Of a dataset that grows that holds once the next one has begun; until
-// then it is the end of this one, another file.
+// position looks up the file checkpoint of from-M. At the end of an epoch, its position is the
+// start of the next epoch. In a growing dataset this holds once the next epoch has started; until
+// then it is the end of this epoch, in another file.
 func (n *epochNode) position(ctx context.Context, out *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
 	p := n.t.patient(ctx, nil)
 	defer p.finish()

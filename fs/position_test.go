@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// The document of a position is the one that the mount has when it was restored there.
+// The document of a position is the one that a mount has after it was restored there.
 func TestAPositionIsAFileWithTheDocumentOfTheMountThere(t *testing.T) {
 	for _, change := range []func(*spec.Spec){
 		func(*spec.Spec) {},
@@ -48,7 +48,7 @@ func TestAPositionIsListedInFromM(t *testing.T) {
 	require.Equal(t, syscall.ENOENT, m.do(call{Op: "stat", Path: m.path("epoch-0", "checkpoint")}).Errno)
 }
 
-// A loop that counts steps × batch × workers counts beyond the end where the last batches are padded
+// A loop that counts steps × batch × workers counts beyond the end if the last batches are padded
 // or not full.
 func TestWhatIsCountedBeyondTheEndIsTheEndWherePaddingMadeIt(t *testing.T) {
 	for _, c := range []struct {
@@ -79,7 +79,8 @@ func TestWhatIsCountedBeyondTheEndIsTheEndWherePaddingMadeIt(t *testing.T) {
 	}
 }
 
-// Of a dataset that grows the end of an epoch is the start of the next one only once that has begun.
+// In a growing dataset, the end of an epoch is the start of the next one only once that has
+// started.
 func TestTheEndOfAnEpochOfAGrowingDatasetIsTheStartOfTheNextOnceThatHasBegun(t *testing.T) {
 	s := mountGrowing(t)
 	records := strings.TrimSpace(s.must(`python3 -c 'import json; print(json.load(open("dataset.json"))["records"])'`))

@@ -13,27 +13,27 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// problems keeps the last faults of reads and look-ups, for status, and logs them:
-// a fault at once when it is new, and from then on with a count, once a
-// problemAgain at most and at the end. It is safe for concurrent use.
+// problems keeps the last faults of reads and look-ups, for status, and logs them: a fault at once
+// when it is new, and from then on with a count, at most once per problemAgain and at the end. It
+// is safe for concurrent use.
 type problems struct {
 	log *slog.Logger
-	// grows says that the dataset does: its errors are reworded.
+	// grows is set if the dataset grows: then errors are reworded.
 	grows bool
 
 	mu     sync.Mutex
-	faults []*problem // the one that happened last is the last
+	faults []*problem // the most recent last
 	total  uint64
-	// dropped counts what happened of faults that had to make room for others and
-	// was never logged.
+	// dropped counts the failures that were never logged and whose faults were dropped to make room
+	// for others.
 	dropped uint64
 	window  time.Time
 	logged  int // lines since window
 }
 
-// A shard that is gone can fail thousands of reads a second, each another range: of
-// so many faults are the counts kept, problemLines of them are logged a
-// problemWindow, and problemsShown are shown in status.
+// A missing shard can fail thousands of reads a second, each with another range. problemsKept
+// faults are counted, problemLines of them are logged per problemWindow, and problemsShown are
+// shown in status.
 const (
 	problemsKept  = 256
 	problemsShown = 8
@@ -42,11 +42,10 @@ const (
 	problemAgain  = time.Minute
 )
 
-// problem is a fault: an error that clients got as EIO, with what it is about as
-// far as that is known. The same object, range and reason is the same fault,
-// whatever file was read.
+// problem is a fault: an error that clients got as EIO, with its object and range as far as known.
+// Failures with the same object, range and reason are the same fault, whatever file was read.
 type problem struct {
-	Time   time.Time `json:"time"` // the last
+	Time   time.Time `json:"time"` // of the latest failure
 	First  time.Time `json:"first"`
 	Text   string    `json:"text"`
 	Object string    `json:"object,omitempty"`
@@ -57,8 +56,8 @@ type problem struct {
 	Count       uint64 `json:"count"`
 
 	reason   string
-	toldAt   time.Time // when it was logged last
-	untold   uint64    // of Count, not logged yet
+	toldAt   time.Time // when it was last logged
+	untold   uint64    // part of Count that is not logged yet
 	announce bool      // it was never logged
 }
 
@@ -69,7 +68,7 @@ func describe(name string, err error) problem {
 		p.Object, p.OffsetBytes, p.SizeBytes, p.reason = r.Shard, r.OffsetBytes, r.SizeBytes, r.Err.Error()
 	}
 	if s, ok := errors.AsType[*storage.Error](err); ok {
-		// Several records lie in what is read at a time, and fail together.
+		// One read covers several records, which fail together.
 		p.Object, p.OffsetBytes, p.SizeBytes, p.reason = s.Object, s.OffsetBytes, s.SizeBytes, s.Err.Error()
 	}
 	return p
@@ -79,7 +78,7 @@ func (p *problem) same(x *problem) bool {
 	return p.Object == x.Object && p.OffsetBytes == x.OffsetBytes && p.SizeBytes == x.SizeBytes && p.reason == x.reason
 }
 
-// note counts a fault, and logs it if it is time to.
+// note counts a fault, and logs it if it is due.
 func (p *problems) note(name string, err error) {
 	if p.grows {
 		err = reworded(err)
@@ -101,7 +100,7 @@ func (p *problems) note(name string, err error) {
 	}
 }
 
-// find gives the fault that is the same as x, new or not, as the last one.
+// find returns the fault that is the same as x, adding it if it is new, and moves it to the end.
 func (p *problems) find(x *problem) *problem {
 	i := slices.IndexFunc(p.faults, x.same)
 	if i < 0 {
@@ -119,7 +118,7 @@ func (p *problems) find(x *problem) *problem {
 	return f
 }
 
-// mayLog takes one of the lines that a window has.
+// mayLog uses one of the lines of a window, if any is left.
 func (p *problems) mayLog(now time.Time) bool {
 	if now.Sub(p.window) >= problemWindow {
 		p.window, p.logged = now, 0
@@ -131,14 +130,14 @@ func (p *problems) mayLog(now time.Time) bool {
 	return true
 }
 
-// tell marks a fault as logged, and gives a copy to log.
+// tell marks a fault as logged, and returns a copy to log.
 func (p *problem) tell(now time.Time) problem {
 	told := *p
 	p.untold, p.toldAt, p.announce = 0, now, false
 	return told
 }
 
-// write is the line of a fault. Its count is of all times.
+// write logs a fault, with its total count.
 func (p *problem) write(log *slog.Logger) {
 	attrs := []slog.Attr{slog.String("error", p.Text)}
 	if p.Object != "" {
@@ -148,8 +147,8 @@ func (p *problem) write(log *slog.Logger) {
 	log.LogAttrs(context.Background(), slog.LevelError, "a read failed", attrs...)
 }
 
-// flush logs what has not been logged, at the end of the mount: the last
-// problemsShown faults, and how many more there were.
+// flush logs what has not been logged, at the end of the mount: the last problemsShown faults, and
+// how many more there were.
 func (p *problems) flush() {
 	p.mu.Lock()
 	now := time.Now()
@@ -175,7 +174,7 @@ func (p *problems) flush() {
 	}
 }
 
-// snapshot gives the last problems, oldest first, and how often clients got EIO.
+// snapshot returns the last problems, oldest first, and how often clients got EIO.
 func (p *problems) snapshot() ([]problem, uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// logged is a log to look at.
+// logged is a log that tests can read.
 type logged struct {
 	*slog.Logger
 	out bytes.Buffer
@@ -30,7 +30,7 @@ func newLogged() *logged {
 	return l
 }
 
-// lines gives what was logged since the last call.
+// lines returns what was logged since the last call.
 func (l *logged) lines(t *testing.T) (lines []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(l.out.String()) {
@@ -42,7 +42,7 @@ func (l *logged) lines(t *testing.T) (lines []map[string]any) {
 	return lines
 }
 
-// failure is a record that can't be had, since a read of storage failed.
+// failure is a record that can't be read because a read of storage failed.
 func failure(shard string, record, readAt int64, cause error) error {
 	return &fetch.RecordError{
 		Shard: shard, Ordinal: uint64(record), OffsetBytes: record * 100, SizeBytes: 100,
@@ -53,7 +53,7 @@ func failure(shard string, record, readAt int64, cause error) error {
 func TestAFaultIsOneLineAndThenACount(t *testing.T) {
 	mountsNothing(t)
 	faults := 1_000_000
-	if testing.Short() { // one goroutine notes them, which the race detector makes ten times as slow
+	if testing.Short() { // a single goroutine adds them, ten times as slow under the race detector
 		faults = 10_000
 	}
 	synctest.Test(t, func(t *testing.T) {

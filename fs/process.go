@@ -7,14 +7,13 @@ import (
 	"strconv"
 )
 
-// process is one that reads. Its number is 0, and its command empty, for one of another
-// container.
+// process is a process that reads. In another container its number is 0, and its command empty.
 type process struct {
 	pid     uint32
-	command string // as /proc/PID/comm has it: without arguments, which may hold secrets
+	command string // from /proc/PID/comm: without arguments, which may contain secrets
 }
 
-// processNamed is the process that a thread belongs to, with its command.
+// processNamed returns the process that a thread belongs to, with its command.
 func processNamed(thread uint32) process {
 	p := process{pid: processOf(thread)}
 	if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.pid)); err == nil && ownProc() {
@@ -23,8 +22,8 @@ func processNamed(thread uint32) process {
 	return p
 }
 
-// processOf is the process that a thread belongs to: FUSE tells of the thread
-// that made a request. Where /proc does not show it, it is the thread's number.
+// processOf returns the process that a thread belongs to, because FUSE reports the thread that made
+// a request. If /proc does not show it, it returns the thread's number.
 func processOf(thread uint32) uint32 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", thread))
 	if err != nil || !ownProc() {

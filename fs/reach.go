@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unreachable returns the error to show where a file of the mount at point could not be opened, with err: the place may
-// be no mount, a dead one, or one of another user, whose files only that user can read.
+// Unreachable returns the error to show if opening a file of the mount at point failed with err:
+// there may be no mount, a dead one, or one of another user, whose files only that user can read.
 func Unreachable(point string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOTCONN):
@@ -29,7 +29,7 @@ func Unreachable(point string, err error) error {
 	return fmt.Errorf("mount %s: %w", point, err)
 }
 
-// MountOf is the mount of lsiofs at point, which it does not touch.
+// MountOf returns the mount of lsiofs at point, without touching it.
 func MountOf(point string) (MountEntry, bool) {
 	path, err := ResolvePoint(point)
 	if err != nil {
@@ -39,7 +39,7 @@ func MountOf(point string) (MountEntry, bool) {
 	return m, err == nil && mounted && m.Type == FileSystemType
 }
 
-// Owner is the name of the user who made the mount, or the number where there is no name.
+// Owner is the name of the user who made the mount, or the number if there is no name.
 func (m MountEntry) Owner() string {
 	number := strconv.Itoa(m.User)
 	if u, err := user.LookupId(number); err == nil {

@@ -1,14 +1,15 @@
 package fs
 
-// closedReads is when a worker's files were read last whose handles are closed since:
-// who reads a file, closes it and opens it again, or that of the next epoch, is one
+// closedReads is when each worker's files were last read through handles that are now closed. A
+// program that reads a file, closes it and opens it again, or opens that of the next epoch, is one
 // reader.
 type closedReads struct{ last map[uint64]int64 }
 
-// keptWorkers bounds it; workers beyond it are no readers when their handles are closed.
+// keptWorkers bounds it; workers beyond it are not counted as readers once their handles are
+// closed.
 const keptWorkers = 1024
 
-// note takes a handle that is being closed.
+// note records a handle that is being closed.
 func (f *closedReads) note(h *streamHandle) {
 	began := h.began.Load()
 	if began == 0 {
@@ -22,12 +23,12 @@ func (f *closedReads) note(h *streamHandle) {
 	}
 }
 
-// readers counts who has read in the last minute, and of these who has read in the
-// last second, or reads: open handles, and workers none of whose is.
+// readers returns the number of readers in the last minute, and how many of them read in the last
+// second or have a read pending. It counts open handles, and workers without any.
 func (s *handles) readers(now int64) (recent, active int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	counted := map[uint64]bool{} // workers
+	counted := map[uint64]bool{} // by worker
 	count := func(began int64, reads bool) bool {
 		switch {
 		case began == 0 || !reads && now-began > 60*second:

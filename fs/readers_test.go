@@ -29,7 +29,7 @@ func TestReadersAreOpenHandlesAndWorkersWhoseFilesAreOpenedAgainAndAgain(t *test
 	first.pending.Store(1)
 	count(300*second, 1, 1) // it waits
 	for k := range int64(5) {
-		s.remove(open(1, (301+k)*second)) // one epoch after the other
+		s.remove(open(1, (301+k)*second)) // one epoch after another
 	}
 	count(305*second, 2, 2)
 	count(366*second, 1, 1)

@@ -16,23 +16,22 @@ import (
 
 // readingReport is what is read below epoch-N, which moves no mark.
 type readingReport struct {
-	// Epoch, Directory and EpochShare are those of the stream that was read last and of
-	// the streams that belong to it: of the same epoch, from the same record on, for as
-	// many workers. The share is of the epoch's records, where each stream that was read
-	// here is as far as its furthest read; workers that read on other machines are not
-	// known here.
+	// Epoch, Directory and EpochShare are those of the stream that was read last and of the streams
+	// that belong to it: of the same epoch, from the same record on, for the same number of
+	// workers. The share is of the epoch's records, counting each stream that was read here up to
+	// its furthest read; workers that read on other machines are not known here.
 	Epoch      uint64  `json:"epoch"`
 	Directory  string  `json:"directory"`
 	EpochShare float64 `json:"epoch_share"`
-	// Latest says that no worker file of the root has been read since.
+	// Latest is set if no worker file of the root has been read since.
 	Latest  bool           `json:"latest"`
-	Streams []streamReport `json:"streams"` // those that were read last, the latest first
-	More    uint64         `json:"more"`    // there are, which are not in Streams
+	Streams []streamReport `json:"streams"` // the most recently read ones, latest first
+	More    uint64         `json:"more"`    // number of streams that are not in Streams
 }
 
 // streamReport is one stream below epoch-N.
 type streamReport struct {
-	Name      string `json:"name"` // below the mount point
+	Name      string `json:"name"` // path below the mount point
 	Directory string `json:"directory"`
 	Epoch     uint64 `json:"epoch"`
 	From      uint64 `json:"from"`
@@ -41,8 +40,8 @@ type streamReport struct {
 	SizeBytes int64  `json:"size_bytes"`
 	// ReadBytes is the furthest end of what its reader was sent.
 	ReadBytes  int64   `json:"read_bytes"`
-	EpochShare float64 `json:"epoch_share"` // of the epoch, with the From records before it
-	// BytesPerSecond is since it was opened.
+	EpochShare float64 `json:"epoch_share"` // of the epoch, including the From records before it
+	// BytesPerSecond is the mean since it was opened.
 	BytesPerSecond float64   `json:"bytes_per_second"`
 	ReadAt         time.Time `json:"read_at"`
 	ReaderPID      uint32    `json:"reader_pid"`
@@ -52,16 +51,16 @@ type streamReport struct {
 // readingShown bounds the list of streams in status.
 const readingShown = 16
 
-// streamPlace is how far a handle below epoch-N is, or was when it was closed.
+// streamPlace is the position of a handle below epoch-N, now or when it was closed.
 type streamPlace struct {
 	node           *streamNode
-	read, sent     int64 // bytes: the furthest end, and all
+	read, sent     int64 // bytes: the furthest end, and the total
 	opened, lastly int64 // meter.Now
 	pid            uint32
 	open           bool
 }
 
-// place is h's; no means that it is none below epoch-N that was read.
+// place returns h's place. It returns false if h is not a handle below epoch-N that was read.
 func (h *streamHandle) place() (streamPlace, bool) {
 	p := streamPlace{
 		node: h.node, read: h.furthest.Load(), sent: h.bytes.Load(), opened: h.opened, lastly: h.began.Load(),
@@ -70,7 +69,7 @@ func (h *streamHandle) place() (streamPlace, bool) {
 	return p, h.node.view == 0 && h.node.name.kind == stream.Data && p.read > 0
 }
 
-// raise sets at to end where that is further.
+// raise sets at to end if that is further.
 func raise(at *atomic.Int64, end int64) {
 	for {
 		if old := at.Load(); end <= old || at.CompareAndSwap(old, end) {
@@ -79,8 +78,8 @@ func raise(at *atomic.Int64, end int64) {
 	}
 }
 
-// leave keeps the place of a handle that is being closed. Who reads a stream to its end
-// and closes it is not to vanish from the epoch that others still read.
+// leave keeps the place of a handle that is being closed. A stream that was read to its end and
+// closed must not vanish from an epoch that others are still reading.
 func (s *handles) leave(h *streamHandle) {
 	p, is := h.place()
 	if !is {
@@ -102,8 +101,8 @@ func (s *handles) leave(h *streamHandle) {
 	}
 }
 
-// places are the streams below epoch-N that are open and were read, one each, and the
-// closed ones that belong to the one that was read last; the latest first.
+// places returns the streams below epoch-N that are open and were read, one each, and the closed
+// ones that belong to the one that was read last; the latest first.
 func (s *handles) places() []streamPlace {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,13 +139,13 @@ func (s *handles) places() []streamPlace {
 	return places
 }
 
-// with says whether p and q are read for the same epoch by the same workers.
+// with reports whether p and q are read for the same epoch by the same workers.
 func (p streamPlace) with(q streamPlace) bool {
 	return p.node.epoch == q.node.epoch && p.node.from == q.node.from && p.node.name.of == q.node.name.of
 }
 
-// ofEpoch is the share of an epoch of records that lies before read of size bytes of
-// what is left from the record from on.
+// ofEpoch returns the share of an epoch that is before read of size bytes of a stream which starts
+// at record from, of records.
 func ofEpoch(from, records uint64, read, size int64) float64 {
 	done := 1.0
 	if size > 0 {
@@ -159,7 +158,7 @@ func ofEpoch(from, records uint64, read, size int64) float64 {
 	return before + (1-before)*done
 }
 
-// reading is what is read below epoch-N, nil where nothing was.
+// reading returns what is read below epoch-N, nil if nothing was.
 func (t *tree) reading(v *view) *readingReport {
 	places, now, clock := t.handles.places(), time.Now(), meter.Now()
 	if len(places) == 0 {
@@ -192,7 +191,7 @@ func (t *tree) reading(v *view) *readingReport {
 	return r
 }
 
-// write is the part of status that a person reads.
+// write writes the part of status for people.
 func (r *readingReport) write(b *bytes.Buffer) {
 	fmt.Fprintf(b, "\nbeing read: epoch %d, %.1f %% so far\n", r.Epoch, r.EpochShare*100)
 	for _, s := range r.Streams {

@@ -66,7 +66,7 @@ func TestAStreamThatWasReadToItsEndCountsAfterItIsClosedUntilAnotherEpochIsRead(
 	fd := m.open(m.path("epoch-0", "worker-1-of-2.rec"), unix.O_RDONLY)
 	m.must(call{Op: "pread", FD: fd, N: 10})
 	var r *readingReport
-	// The kernel tells the server a moment later that a file was closed.
+	// The kernel notifies the server a moment later that a file was closed.
 	require.Eventually(t, func() bool { r = m.status().Reading; return !r.Streams[1].Open }, callTimeout, hiddenFor/10)
 	require.Equal(t, "epoch-0/worker-0-of-2.rec", r.Streams[1].Name)
 	require.EqualValues(t, size, r.Streams[1].ReadBytes)

@@ -10,12 +10,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline"
 )
 
-// readmeText is README, with names in {{ }} where it depends on the mount.
+// readmeText is README, with placeholders in {{ }} for what depends on the mount.
 //
 //go:embed readme.txt
 var readmeText string
 
-// Passages of README that some mounts have.
+// Passages of README that only some mounts have.
 const (
 	readmeTar = `
 
@@ -43,15 +43,15 @@ does not exist.`
 `
 )
 
-// renderREADME is the file README, as it is in an epoch of so many records. It is constant, so
-// that its size is exact.
+// renderREADME renders the file README for an epoch with this many records. It is constant, so that
+// its size is exact.
 func (t *tree) renderREADME(epoch, records uint64) []byte {
 	text := t.readmePassages().Replace(readmeText)
-	// What is filled in is not looked at again: a name may hold {{ and }}.
+	// Substituted values are not scanned again: a name may contain {{ and }}.
 	return []byte(t.readmeValues(epoch, records).Replace(text))
 }
 
-// readmePassages fills in the passages that fit this mount.
+// readmePassages fills in the passages that apply to this mount.
 func (t *tree) readmePassages() *strings.Replacer {
 	var tar, npy, crops, counted, growing string
 	if t.cubes != nil {
@@ -66,7 +66,7 @@ func (t *tree) readmePassages() *strings.Replacer {
 	case ".npy":
 		npy = readmeNpy
 	}
-	if t.modes&0o077 != 0 { // others may read
+	if t.modes&0o077 != 0 { // other users may read
 		counted = readmeCounted
 	}
 	return strings.NewReplacer("{{about tar}}", tar, "{{about npy}}", npy, "{{about crops}}", crops, "{{counted}}", counted, "{{about growing}}", growing)
@@ -130,7 +130,7 @@ func (t *tree) readmeValues(epoch, records uint64) *strings.Replacer {
 	)
 }
 
-// shellPath is a path of the mount as a word of a shell's command line.
+// shellPath returns a path of the mount as a word of a shell's command line.
 func (t *tree) shellPath(names ...string) string {
 	path := strings.Join(append([]string{t.mountPoint}, names...), "/")
 	if strings.ContainsAny(path, " \t\n'\"\\$`*?[]{}()<>|&;!#~") {
@@ -139,7 +139,7 @@ func (t *tree) shellPath(names ...string) string {
 	return path
 }
 
-// datasetPath is the dataset as it was named, made absolute, for people.
+// datasetPath returns the dataset as it was named, made absolute, for people.
 func (t *tree) datasetPath() string {
 	if t.spec.Mix.Asked() || pipeline.IsRemote(t.spec.Dataset) {
 		return t.spec.Dataset

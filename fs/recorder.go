@@ -11,12 +11,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// recorder keeps what the counters were at each second of the last minute, to
-// say what has gone on since: one goroutine, which looks ten times a second while
-// there are readers, and else once.
+// recorder keeps the counters at each second of the last minute, to report what has happened since.
+// It is one goroutine, which looks ten times a second while there are readers, and otherwise once a
+// second.
 type recorder struct {
-	dataset string // its name, without secrets
-	// connections are the requests that a service is asked at a time at most.
+	dataset string // the dataset's name, without secrets
+	// connections bounds the concurrent requests to a service.
 	connections int
 	meter       *meter.Meter
 	status      func() pipeline.Status
@@ -25,9 +25,9 @@ type recorder struct {
 	changes     changeLog
 
 	mu      sync.Mutex
-	last    explain.Snapshot // Recent, Active, Fill and Looked as of then
+	last    explain.Snapshot // its Recent, Active, Fill and Looked are current as of its At
 	first   explain.Snapshot
-	seconds [recordedSeconds]explain.Snapshot // as a ring: the next goes to at
+	seconds [recordedSeconds]explain.Snapshot // a ring: the next one goes to at
 	at, n   int
 
 	stop chan struct{}
@@ -89,7 +89,7 @@ func (r *recorder) run() {
 	}
 }
 
-// look adds up what can't be counted as it goes, and says whether anybody reads.
+// look adds up what can't be counted as it happens, and reports whether there are active readers.
 func (r *recorder) look(now int64) (active bool) {
 	recent, n := r.readers(now)
 	t := r.meter.Times(now)
@@ -110,7 +110,7 @@ func (r *recorder) look(now int64) (active bool) {
 	return n > 0
 }
 
-// snapshot is all counters at now.
+// snapshot returns all counters at now.
 func (r *recorder) snapshot(now int64) explain.Snapshot {
 	r.mu.Lock()
 	s := r.last
@@ -129,15 +129,14 @@ func (r *recorder) snapshot(now int64) explain.Snapshot {
 	return s
 }
 
-// keep is called with mu held, or before anybody else knows r.
+// keep must be called with mu held, or before r is shared.
 func (r *recorder) keep(s explain.Snapshot) {
 	r.seconds[r.at] = s
 	r.at = (r.at + 1) % len(r.seconds)
 	r.n = min(r.n+1, len(r.seconds))
 }
 
-// before is the latest snapshot that is at least so old at now, or the oldest
-// there is.
+// before returns the latest snapshot that is at least age old at now, or the oldest.
 func (r *recorder) before(now, age int64) explain.Snapshot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,10 +151,10 @@ func (r *recorder) before(now, age int64) explain.Snapshot {
 	return s
 }
 
-// explained is what status.json says about where time goes.
+// explained is the part of status.json about where time goes.
 type explained struct {
 	Verdict explain.Verdict `json:"verdict"`
-	// Waiting is the request that has waited for the longest, if any does.
+	// Waiting is the request that has waited for the longest, if any is waiting.
 	Waiting *explain.Waiting `json:"waiting,omitempty"`
 	Cores   int              `json:"cores"`
 	Second  explain.Window   `json:"second"`
@@ -163,14 +162,14 @@ type explained struct {
 	Start   explain.Window   `json:"start"`
 }
 
-// now is all counters now.
+// now returns all counters as of now.
 func (r *recorder) now() explain.Snapshot {
 	now := meter.Now()
 	r.look(now)
 	return r.snapshot(now)
 }
 
-// explain looks at the counters now.
+// explain evaluates the counters as of now.
 func (r *recorder) explain() explained {
 	s := r.now()
 	now := s.At
@@ -199,7 +198,7 @@ func (r *recorder) explain() explained {
 	return e
 }
 
-// storageName is what people call a kind of storage.
+// storageName is the common name of a kind of storage.
 func storageName(k profile.Kind) string {
 	switch k {
 	case profile.KindDisk, profile.KindSSD, profile.KindVirtual:
@@ -214,8 +213,8 @@ func storageName(k profile.Kind) string {
 	return "storage"
 }
 
-// Sentence says in words what readers wait for, or that lsiofs waits for them: the first
-// line of status. It may be called at any time until Wait has returned.
+// Sentence describes what readers wait for, or that lsiofs waits for them: the first line of
+// status. It may be called at any time until Wait has returned.
 func (m *Mount) Sentence() string { return m.tree.recorder.explain().Verdict.Text }
 
 // orderWait books a wait for sizes of streams, which are computed from the order.

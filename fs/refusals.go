@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// refusals keeps why the last checkpoint was refused, for status: a writer gets
-// an errno only, and some shells not even that.
+// refusals keeps why the last checkpoint was refused, for status: a writer only gets an errno, and
+// some shells ignore even that.
 type refusals struct {
 	mu   sync.Mutex
 	last refusal
@@ -17,7 +17,7 @@ type refusals struct {
 type refusal struct {
 	Time   time.Time `json:"time"`
 	Reason string    `json:"reason"`
-	// Restored says that a restore has succeeded since.
+	// Restored is set if a restore has succeeded since.
 	Restored bool `json:"restored_since"`
 }
 
@@ -39,7 +39,7 @@ func (r *refusals) settled() {
 	r.last.Restored = true
 }
 
-// snapshot is the last refusal, nil when there was none, and how many there were.
+// snapshot returns the last refusal, nil if there was none, and the number of refusals.
 func (r *refusals) snapshot() (*refusal, uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,7 +23,7 @@ func (m *mounted) consumed() []uint64 {
 	return s.Done[len(s.Done)-1].Consumed
 }
 
-// write puts doc into the control file as most programs do.
+// write writes doc to the control file as most programs do.
 func (m *mounted) write(doc string) syscall.Errno {
 	m.t.Helper()
 	fd := m.open(m.path("checkpoint"), unix.O_WRONLY|unix.O_TRUNC|unix.O_CREAT)
@@ -79,7 +79,7 @@ func TestTheDocumentSaysWhatWasDelivered(t *testing.T) {
 
 func TestAFileThatIsOpenedForEveryRecordIsDelivered(t *testing.T) {
 	m := mount(t, 2)
-	// In one process: the next opening has to come soon after the last close.
+	// In one process: the next opening must follow soon after the last close.
 	out, code := run(t, m.dir, "/usr/bin/python3", "-c", `
 import os, struct
 numbers = open("worker-0.offsets", "rb").read()
@@ -231,7 +231,7 @@ func TestRefusedDocumentsChangeNothingAndStatusSaysWhy(t *testing.T) {
 	require.Contains(t, m.read(m.path("status")), "(restored since)")
 }
 
-// Shells look at write only, so what can be said then must be.
+// Shells check only write, so an error that is known then must be returned by write.
 func TestADocumentThatCanNotBeRestoredIsRefusedByTheWriteThatCompletesIt(t *testing.T) {
 	m := mount(t, 2)
 	good := m.read(m.path("checkpoint"))

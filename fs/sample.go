@@ -12,11 +12,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// sampled says that each epoch has other records, and another number of them.
+// sampled reports whether epochs have different records, and different numbers of them.
 func (t *tree) sampled() bool { return t.spec.Order.Sample.Or() != spec.Sample{} }
 
-// recordsOf is T of an epoch. Where epochs differ it may take some nanoseconds a record of the
-// dataset, or, where that grows, wait until the epoch's shards are indexed.
+// recordsOf is T of an epoch. If epochs differ it may take some nanoseconds for each record of the
+// dataset or, if the dataset grows, wait until the epoch's shards are indexed.
 func (t *tree) recordsOf(ctx context.Context, epoch uint64) (uint64, error) {
 	if !t.differ() {
 		return t.records, nil
@@ -24,10 +24,10 @@ func (t *tree) recordsOf(ctx context.Context, epoch uint64) (uint64, error) {
 	return t.dataset.EpochRecords(ctx, epoch)
 }
 
-// description is dataset.json of an epoch, which is rendered when somebody asks first.
+// description is dataset.json of an epoch, which is rendered at the first request.
 type description struct {
 	mu   sync.Mutex
-	text []byte // nil: nobody has asked, or it could not be rendered
+	text []byte // nil until it has been rendered
 }
 
 func (d *description) of(ctx context.Context, t *tree, epoch uint64) (text []byte, err error) {
@@ -45,8 +45,8 @@ func (d *description) of(ctx context.Context, t *tree, epoch uint64) (text []byt
 	return text, err
 }
 
-// describe is dataset.json in the root. Where epochs differ it is that of the current one, so
-// that it is another file after a restore.
+// describe returns dataset.json in the root. If epochs differ it is that of the current one, and
+// another file after a restore.
 func (n *rootNode) describe(ctx context.Context, out *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
 	if !n.t.differ() {
 		return n.fixed(ctx, out, inoDataset, n.t.description), ok
@@ -63,7 +63,7 @@ func (n *rootNode) describe(ctx context.Context, out *fuse.EntryOut) (*fusefs.In
 	return n.NewInode(ctx, f, fusefs.StableAttr{Mode: syscall.S_IFREG, Ino: v.descriptionIno()}), ok
 }
 
-// describe is dataset.json of an epoch, which there is where epochs differ.
+// describe returns dataset.json of an epoch, which exists if epochs differ.
 func (n *epochNode) describe(ctx context.Context, out *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
 	child := n.GetChild(nameDataset)
 	var f *fixedNode
@@ -87,7 +87,7 @@ func (n *epochNode) describe(ctx context.Context, out *fuse.EntryOut) (*fusefs.I
 	return child, ok
 }
 
-// describes says that the directory has a dataset.json.
+// describes reports whether the directory has a dataset.json.
 func (n *epochNode) describes() bool { return n.t.differ() && !n.isFrom }
 
 // sampleName is the share of the records that an epoch has, "" for all.
@@ -98,7 +98,7 @@ func (t *tree) sampleName() string {
 	return t.spec.Order.Sample.String()
 }
 
-// sampleWords say which records the files have, "" where that is all.
+// sampleWords describe which records the files have, "" if all.
 func (t *tree) sampleWords(epoch uint64) string {
 	if !t.sampled() {
 		return ""

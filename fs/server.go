@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Server is the process that serves a mount, seen from another process. Its number is not given to
-// a new process before Close.
+// Server is the process that serves a mount, seen from another process. Until Close, its number
+// can't be reused by a new process.
 type Server struct {
 	PID int
-	fd  int // of pidfd_open(2)
+	fd  int // from pidfd_open(2)
 }
 
-// FindServer finds the process that serves a mount of lsiofs, or nil where it can't be seen from here:
-// it runs in another container, belongs to another user, or has ended.
+// FindServer finds the process that serves a mount of lsiofs. It returns nil if the process can't
+// be seen from here: it runs in another container, belongs to another user, or has ended.
 func FindServer(m MountEntry) *Server {
 	pid, old := serverIn("/proc", m)
 	if pid == 0 && old {
@@ -35,7 +35,8 @@ func FindServer(m MountEntry) *Server {
 		return nil
 	}
 	s := &Server{PID: pid, fd: fd}
-	// It may have ended before there was the descriptor, and the number be another process's.
+	// It may have ended before the descriptor was opened, and the number may belong to another
+	// process.
 	if _, _, found := servingDescriptor(fmt.Sprintf("/proc/%d", pid), m); !found {
 		s.Close()
 		return nil
@@ -43,8 +44,9 @@ func FindServer(m MountEntry) *Server {
 	return s
 }
 
-// serverIn looks for the server through a proc file system; old reports that this kernel does not tell which
-// connection a descriptor is of. Processes of this program's name are looked at first, the others may be many.
+// serverIn looks for the server through a proc file system; old reports whether this kernel does
+// not show which connection a descriptor belongs to. It checks processes with this program's name
+// first, since the others may be many.
 func serverIn(proc string, m MountEntry) (pid int, old bool) {
 	dirs, err := os.ReadDir(proc)
 	if err != nil {
@@ -69,11 +71,11 @@ func serverIn(proc string, m MountEntry) (pid int, old bool) {
 }
 
 func commOf(dir string) []byte {
-	name, _ := os.ReadFile(filepath.Join(dir, "comm")) // none for one that is gone
+	name, _ := os.ReadFile(filepath.Join(dir, "comm")) // empty if the process is gone
 	return name
 }
 
-// serverSays asks the mount itself, which a server that stands still does not answer.
+// serverSays asks the mount itself, which does not answer if its server is stopped.
 func serverSays(m MountEntry) int {
 	if s := m.Status(stoppedTime); s != nil {
 		return s.Process.PID
@@ -81,10 +83,10 @@ func serverSays(m MountEntry) int {
 	return 0
 }
 
-// Status reads a mount's status.json, and is nil where it does not come in time or is none.
+// Status reads a mount's status.json. It returns nil if that does not come in time or is invalid.
 func (m MountEntry) Status(limit time.Duration) *Status {
 	read := make(chan *Status, 1)
-	go func() { // ends with this process at the latest
+	go func() { // ends with the process at the latest
 		s := new(Status)
 		if text, err := os.ReadFile(filepath.Join(m.Point, nameStatusJSON)); err != nil || json.Unmarshal(text, s) != nil {
 			s = nil
@@ -101,18 +103,18 @@ func (m MountEntry) Status(limit time.Duration) *Status {
 	}
 }
 
-// Stopped reports whether the process stands still, by SIGSTOP, Ctrl-Z, or a debugger.
+// Stopped reports whether the process is stopped, by SIGSTOP, Ctrl-Z, or a debugger.
 func (s *Server) Stopped() bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.PID))
 	if err != nil {
 		return false
 	}
-	// The name before the state may have spaces and parentheses.
+	// The name before the state may contain spaces and parentheses.
 	_, state, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
 	return bytes.HasPrefix(state, []byte("T")) || bytes.HasPrefix(state, []byte("t"))
 }
 
-// Ended waits until the process has ended or ctx has, and reports whether the process has.
+// Ended waits until the process or ctx has ended, and reports whether the process has.
 func (s *Server) Ended(ctx context.Context) bool {
 	p := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
 	for {
@@ -125,12 +127,12 @@ func (s *Server) Ended(ctx context.Context) bool {
 	}
 }
 
-// Close ends the watch.
+// Close closes the descriptor.
 func (s *Server) Close() { _ = unix.Close(s.fd) }
 
-// Elsewhere finds a process that sees a mount's file system at another place, such as in a container or another mount
-// namespace: it is mounted there still when it was unmounted here. The result says where, and is "" where none can be
-// seen.
+// Elsewhere finds a process that sees a mount's file system at another place, such as in a
+// container or another mount namespace: it stays mounted there when it has been unmounted here. The
+// result describes the place, and is "" if none can be seen.
 func (m MountEntry) Elsewhere() (process string) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {

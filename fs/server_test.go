@@ -29,9 +29,9 @@ func TestTheServerOfAMountIsFoundAndItsEndIsSeen(t *testing.T) {
 	cancel()
 	require.False(t, s.Ended(now))
 
-	// One that stands still is named, and what looks at its mount does not hang.
+	// A stopped server is named, and checking its mount does not hang.
 	require.NoError(t, server.Process.Signal(syscall.SIGSTOP))
-	require.Eventually(t, s.Stopped, callTimeout, time.Millisecond) // which takes its time
+	require.Eventually(t, s.Stopped, callTimeout, time.Millisecond) // takes a while
 	err = answers(t.Context(), dir, time.Millisecond, callTimeout)
 	require.ErrorIs(t, err, ErrSilent)
 	require.ErrorContains(t, err, "kill -CONT "+strconv.Itoa(s.PID))

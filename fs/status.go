@@ -42,29 +42,29 @@ type statusReport struct {
 	Dataset       string    `json:"dataset"`
 	Fingerprint   string    `json:"fingerprint"`
 	Records       uint64    `json:"records"`          // of the epoch
-	Sample        string    `json:"sample,omitempty"` // as "1/39": the share of all that an epoch has
-	As            string    `json:"as,omitempty"`     // what streams have of records, if not their bytes
+	Sample        string    `json:"sample,omitempty"` // such as "1/39": the share of all records that an epoch has
+	As            string    `json:"as,omitempty"`     // what streams contain instead of the records' bytes
 	Epoch         uint64    `json:"epoch"`
 	Started       time.Time `json:"started"`
 	UptimeSeconds float64   `json:"uptime_seconds"`
 
-	// Growing is how the dataset stands, where shards arrive in it.
+	// Growing is the state of a growing dataset.
 	Growing  *taking.Status  `json:"growing,omitempty"`
 	Explain  explained       `json:"explain"`
 	Pipeline pipeline.Status `json:"pipeline"`
-	// Sources are those of a mixture, with what the epoch's records that have gone out are of.
+	// Sources are those of a mixture, with their shares of the epoch's delivered records.
 	Sources []sourceReport `json:"sources,omitempty"`
 	Traffic trafficReport  `json:"traffic"`
 	Process processReport  `json:"process"`
 
-	// LayingOut reports that the epoch is being laid out: sizes of files are 0 until then.
+	// LayingOut reports whether the epoch is still being laid out: sizes of files are 0 until then.
 	LayingOut bool `json:"laying_out,omitempty"`
 
 	Workers          uint64         `json:"workers"`
 	DeliveredRecords uint64         `json:"delivered_records"`
 	Reading          *readingReport `json:"reading,omitempty"`
 	RestoredAt       time.Time      `json:"restored_at"`
-	Files            []fileReport   `json:"files"` // the first of them
+	Files            []fileReport   `json:"files"` // the first files
 
 	changedHelp  string
 	LastErrors   []problem `json:"last_errors"` // oldest first
@@ -73,12 +73,13 @@ type statusReport struct {
 	Refusals     uint64    `json:"checkpoint_refusals"`
 	ScratchFiles int       `json:"scratch_files"`
 	ScratchBytes int64     `json:"scratch_bytes"`
-	// ScratchNames are the scratch files' names: what nobody renames onto the checkpoint is gone with the mount.
+	// ScratchNames are the scratch files' names. Files that are not renamed onto checkpoint are
+	// lost when the mount ends.
 	ScratchNames []string     `json:"scratch_names,omitempty"`
 	Kernel       kernelReport `json:"kernel"`
 }
 
-// processReport is the server itself: what only it can say about it.
+// processReport is what only the server can report about itself.
 type processReport struct {
 	PID        int `json:"pid"`
 	Goroutines int `json:"goroutines"`
@@ -103,7 +104,7 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 		Pipeline: t.dataset.Status(), Workers: v.workers, RestoredAt: v.began, Kernel: t.kernel.get(), Explain: t.recorder.explain(),
 	}
 	if r.Growing = r.Pipeline.Growing; t.growing != nil {
-		for i, text := range r.Pipeline.Fetch.LastErrors { // a copy of ours
+		for i, text := range r.Pipeline.Fetch.LastErrors { // a copy that belongs to this report
 			r.Pipeline.Fetch.LastErrors[i] = rewordedText(text)
 		}
 	}
@@ -116,7 +117,7 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 	r.ScratchFiles, r.ScratchBytes = t.scratch.usage()
 	r.ScratchNames = t.scratch.names()
 	r.Reading = t.reading(v)
-	// What needs the layout of the epoch is not waited for: it may take minutes.
+	// Don't wait for what needs the layout of the epoch: it may take minutes.
 	soon, cancel := context.WithTimeout(ctx, layoutPatience)
 	defer cancel()
 	late := func(err error) bool { return err != nil && soon.Err() != nil && ctx.Err() == nil }
@@ -146,10 +147,10 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 	return r, nil
 }
 
-// layoutPatience is how long status waits for what it may show of files.
+// layoutPatience is how long status waits for the parts that it may show of files.
 const layoutPatience = time.Second
 
-// renderStatusJSON is status.json.
+// renderStatusJSON renders status.json.
 func (t *tree) renderStatusJSON(ctx context.Context) ([]byte, error) {
 	r, err := t.report(ctx)
 	if err != nil {
@@ -159,7 +160,7 @@ func (t *tree) renderStatusJSON(ctx context.Context) ([]byte, error) {
 	return append(printable.JSON(b), '\n'), err
 }
 
-// renderStatus is status, for people.
+// renderStatus renders status, for people.
 func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	r, err := t.report(ctx)
 	if err != nil {
@@ -210,7 +211,7 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// writeTroubles is what is wrong, and what the kernel can't do.
+// writeTroubles writes what is wrong, and what the kernel lacks.
 func (r *statusReport) writeTroubles(b *bytes.Buffer) {
 	if r.LastRefusal != nil {
 		since := ""
@@ -240,7 +241,7 @@ func (r *statusReport) writeTroubles(b *bytes.Buffer) {
 	}
 }
 
-// reasons lists what there is how often, the most frequent first.
+// reasons lists reasons with their counts, the most frequent first.
 func reasons(counts map[string]uint64) string {
 	texts := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
@@ -251,7 +252,7 @@ func reasons(counts map[string]uint64) string {
 	return strings.Join(texts, "; ")
 }
 
-// times says that something happened more than once.
+// times returns how often something happened, "" for once.
 func times(n uint64) string {
 	if n < 2 {
 		return ""

@@ -2,7 +2,7 @@ package fs
 
 import "github.com/dustin/go-humanize"
 
-// DescribeCubes writes what is decoded of Zarr arrays: nothing where records are no crops.
+// DescribeCubes writes what was decoded of Zarr arrays: nothing if records are not crops.
 func (r *statusReport) DescribeCubes(line func(label, format string, args ...any)) {
 	c := r.Pipeline.Cubes
 	if c == nil {

@@ -14,7 +14,7 @@ import (
 // GrowingReport is the field "growing" of status.json.
 type GrowingReport = taking.Status
 
-// DescribeGrowing writes how a dataset that grows stands: nothing for others.
+// DescribeGrowing writes the state of a growing dataset: nothing for others.
 func (r *statusReport) DescribeGrowing(line func(label, format string, args ...any)) {
 	g := r.Growing
 	if g == nil {
@@ -47,10 +47,10 @@ func (r *statusReport) DescribeGrowing(line func(label, format string, args ...a
 	}
 }
 
-// waitingShown bounds the list of files that wait.
+// waitingShown bounds the list of waiting files.
 const waitingShown = 8
 
-// writeWaiting lists the files that may be shards later.
+// writeWaiting lists the files that may become shards later.
 func writeWaiting(b io.Writer, g *taking.Status) {
 	if g == nil || len(g.Waiting) == 0 {
 		return

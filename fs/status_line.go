@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// LogStatus writes a line of status to a log. Like reading status, it starts a new
-// interval for the rates since the last look.
+// LogStatus writes a line of status to a log. Like reading status, it starts a new interval for the
+// rates since the last look.
 func (m *Mount) LogStatus(ctx context.Context, log *slog.Logger) {
 	r, err := m.tree.report(ctx)
 	if err != nil {
@@ -16,7 +16,7 @@ func (m *Mount) LogStatus(ctx context.Context, log *slog.Logger) {
 	log.LogAttrs(ctx, slog.LevelInfo, "status", r.line()...)
 }
 
-// line is what a line of status says.
+// line returns the attributes of a line of status.
 func (r *statusReport) line() []slog.Attr {
 	f := r.Pipeline.Fetch
 	return []slog.Attr{

@@ -19,35 +19,34 @@ type fileReport struct {
 	SizeBytes        int64  `json:"size_bytes"`
 	DeliveredBytes   int64  `json:"delivered_bytes"` // the mark
 	DeliveredRecords uint64 `json:"delivered_records"`
-	// FurthestBytes is how far any reader came since the restore: the mark once the open
-	// reader, which may be behind, has closed the file.
+	// FurthestBytes is the furthest that any reader came since the restore. It becomes the mark
+	// once the open reader, which may be behind, has closed the file.
 	FurthestBytes   int64  `json:"furthest_bytes"`
 	FurthestRecords uint64 `json:"furthest_records"`
-	// ReaderPID is the process whose reads move the mark, 0 when there is none.
+	// ReaderPID is the process whose reads move the mark, 0 if there is none.
 	ReaderPID uint32 `json:"reader_pid"`
 	HasReader bool   `json:"has_reader"`
-	// Reader is the one that is open, or was last.
+	// Reader is the reader that is open, or was open last.
 	Reader *readerReport `json:"reader,omitempty"`
-	// Passing has read further than the mark, and does not move it, since it is not the
-	// reader.
+	// Passing has read beyond the mark, but does not move it because it is not the reader.
 	Passing *readerReport `json:"passing,omitempty"`
-	// Uncounted is who read where a reader would and does not move the mark, since its user
-	// is not among those that count.
+	// Uncounted has read where a reader would, but does not move the mark because its user is not
+	// among those that count.
 	Uncounted *onlooker `json:"uncounted,omitempty"`
 }
 
 // readerReport is a program that reads a worker file.
 type readerReport struct {
-	PID       uint32 `json:"pid"` // 0 for one of another container
+	PID       uint32 `json:"pid"` // 0 for a process in another container
 	Command   string `json:"command"`
 	ReadBytes int64  `json:"read_bytes"` // the furthest end of what it was sent
-	// LastReadBytes is the size of the read that went furthest, LastReadRecords how many
-	// records became whole by it: a program that reads ahead may not have used them.
+	// LastReadBytes is the size of the read that went furthest, LastReadRecords how many records it
+	// completed: a program that reads ahead may not have used them.
 	LastReadBytes   int64  `json:"last_read_bytes,omitempty"`
 	LastReadRecords uint64 `json:"last_read_records,omitempty"`
 }
 
-// fileReport is that of worker w, whose mark has so many whole records before it.
+// fileReport is the report for worker w, whose mark has so many whole records before it.
 func (t *tree) fileReport(ctx context.Context, v *view, w, records uint64) (fileReport, error) {
 	m := v.mark(w)
 	f := fileReport{
@@ -85,7 +84,7 @@ func (t *tree) fileReport(ctx context.Context, v *view, w, records uint64) (file
 	return f, nil
 }
 
-// writeDelivered is what was read of the worker files, for people.
+// writeDelivered writes what was read of the worker files, for people.
 func (r *statusReport) writeDelivered(b *bytes.Buffer) {
 	fmt.Fprintf(b, "\ndelivered: %s records since the position was set\n", humanize.Comma(int64(r.DeliveredRecords)))
 	for _, f := range r.Files {
@@ -104,10 +103,10 @@ func (r *statusReport) writeDelivered(b *bytes.Buffer) {
 	}
 }
 
-// behind reports whether the reader that is open, or was last, is behind an earlier one.
+// behind reports whether the reader that is open, or was open last, is behind an earlier one.
 func (f *fileReport) behind() bool { return f.Reader != nil && f.Reader.ReadBytes < f.FurthestBytes }
 
-// reader says who reads a file, and what that means for its checkpoint.
+// reader describes the reader of a file, and what that means for its checkpoint.
 func (f *fileReport) reader() string {
 	said := "no reader"
 	switch {

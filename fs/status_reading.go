@@ -8,7 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// describeReading writes how data comes in, and what of it is in memory.
+// describeReading writes how data is read, and how much of it is in memory.
 func (r *statusReport) describeReading(line func(label, format string, args ...any)) {
 	if r.Pipeline.Remote == nil {
 		r.describeEngine(line)

@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// requests is how many a service was asked, answered or not.
+// requests is the number of requests to a service, answered or not.
 func requests(s *remote.Stats) (n uint64) {
 	for _, count := range s.Requests {
 		n += count
@@ -23,8 +23,8 @@ func requests(s *remote.Stats) (n uint64) {
 	return n
 }
 
-// serviceSince is what a verdict needs of what a service answered between two snapshots.
-// s is as of the later one, connections what may be under way at most.
+// serviceSince returns what a verdict needs to know about the answers of a service between two
+// snapshots. s is as of the later one; connections bounds the concurrent requests.
 func serviceSince(from, to explain.Snapshot, s *remote.Stats, connections int) explain.Service {
 	return explain.Service{
 		Throttled: to.Throttled - min(from.Throttled, to.Throttled), Requests: to.Requests - min(from.Requests, to.Requests),
@@ -32,8 +32,8 @@ func serviceSince(from, to explain.Snapshot, s *remote.Stats, connections int) e
 	}
 }
 
-// DescribeService writes how the service answers that has the dataset, and what of it is on
-// the disk here: nothing where the dataset lies in a file system.
+// DescribeService writes how the service that stores the dataset responds, and how much is in the
+// local disk cache: nothing for a dataset in a file system.
 func (r *statusReport) DescribeService(line func(label, format string, args ...any)) {
 	if s := r.Pipeline.Remote; s != nil {
 		describeService(line, s)
@@ -82,7 +82,7 @@ func describeService(line func(label, format string, args ...any), s *remote.Sta
 	}
 }
 
-// countsText lists what there was how often, the most frequent first; "" of nothing.
+// countsText lists names with their counts, the most frequent first; "" if there are none.
 func countsText(before string, counts map[string]uint64) string {
 	if len(counts) == 0 {
 		return ""
@@ -93,7 +93,7 @@ func countsText(before string, counts map[string]uint64) string {
 	for i, name := range names {
 		told := name
 		if name == "none" {
-			told = "unanswered, or not waited for" // hedges that came second, too
+			told = "unanswered, or not waited for" // including hedges that came second
 		}
 		names[i] = fmt.Sprintf("%s: %s", told, humanize.Comma(int64(counts[name])))
 	}
@@ -102,7 +102,7 @@ func countsText(before string, counts map[string]uint64) string {
 
 func milliseconds(seconds float64) string { return fmt.Sprintf("%.0f ms", 1e3*seconds) }
 
-// cacheText says what of a dataset is on the disk here, and what that has saved.
+// cacheText describes how much of a dataset is in the local disk cache, and what that has saved.
 func cacheText(c *cached.Stats) string {
 	text := fmt.Sprintf("%s of %s used in %s", size(c.Bytes), size(c.Bound), c.Dir)
 	if looked := c.Hits + c.Misses; looked > 0 {

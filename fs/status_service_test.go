@@ -44,7 +44,7 @@ disk cache: 1.0 MiB of 1.0 GiB used in /c
 	}
 }
 
-// Of a mixture each source that lies at a service is told of under its name.
+// For a mixture, status reports each source at a service under its name.
 func TestStatusTellsOfTheServiceOfEachSource(t *testing.T) {
 	r := &statusReport{}
 	r.Pipeline.Sources = []pipeline.SourceStatus{

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// mixture is a Dataset that may be one.
+// mixture is a Dataset that may be a mixture.
 type mixture interface {
 	Sources() []pipeline.MixedSource
 	Shared(epoch uint64, done []order.Done) (counts []uint64, exact bool, err error)
@@ -22,17 +22,17 @@ type mixture interface {
 type sourceReport struct {
 	Name   string `json:"name"`
 	Weight string `json:"weight"`
-	// Records and Share are what the epoch's records that have gone out are of the source, of
-	// all workers, also before a resume. About: some workers are so far ahead of others that
-	// it is what as many records from the epoch's start are.
+	// Records and Share are how many of the epoch's delivered records are from this source, over
+	// all workers, including those before a resume. About is set if some workers are so far ahead
+	// of others that the figures are those of as many records from the epoch's start.
 	Records uint64  `json:"records"`
 	Share   float64 `json:"share"`
 	About   bool    `json:"about,omitempty"`
 	Passes  float64 `json:"passes_an_epoch"`
 }
 
-// sourceReports says what has gone out of each source; delivered are the records of each
-// worker since the position was set.
+// sourceReports returns how much of each source was delivered; delivered is the number of records
+// of each worker since the position was set.
 func (t *tree) sourceReports(v *view, delivered []uint64) (list []sourceReport, err error) {
 	m, is := t.dataset.(mixture)
 	if !is {
@@ -61,7 +61,7 @@ func (t *tree) sourceReports(v *view, delivered []uint64) (list []sourceReport, 
 	return list, nil
 }
 
-// writeSources writes them for people.
+// writeSources writes the sources for people.
 func writeSources(b io.Writer, sources []sourceReport) {
 	if len(sources) == 0 {
 		return

@@ -28,7 +28,7 @@ import (
 
 const (
 	realRecord  = 4096
-	realRecords = 24 // of a shard
+	realRecords = 24 // per shard
 	realShards  = 2
 )
 
@@ -69,7 +69,7 @@ func shardName(i int, compressed bool) string {
 	return fmt.Sprintf("shard-%d.txt", i)
 }
 
-// served is a mount of a real dataset over a storage that fails as it is told.
+// served is a mount of a real dataset over a storage with injected faults.
 type served struct {
 	*Mount
 	t       *testing.T
@@ -131,8 +131,8 @@ func (m *served) end() {
 	require.NoError(m.t, os.Remove(m.MountPoint()))
 }
 
-// whole reads the file, a record at a time; whatever fails is counted, and read
-// again if again is set.
+// whole reads the file, a record at a time; failures are counted, and if again is set those reads
+// are repeated.
 func (m *served) whole(again bool) (content []byte, failed int) {
 	m.t.Helper()
 	for off := int64(0); off < m.size; {
@@ -150,7 +150,7 @@ func (m *served) whole(again bool) (content []byte, failed int) {
 	return content, failed
 }
 
-// descriptors counts those of this process.
+// descriptors counts the descriptors of this process.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
@@ -158,10 +158,10 @@ func descriptors(t *testing.T) int {
 	return len(fds)
 }
 
-// settled waits until nothing that the mounts of a test have used is left over.
+// settled waits until nothing that the mounts of a test have used is left.
 func settled(t *testing.T, goroutines, fds int) {
 	t.Helper()
-	// Not with Eventually, which looks from a goroutine of its own.
+	// Not with Eventually, which checks from a goroutine of its own.
 	for end := time.Now().Add(callTimeout); runtime.NumGoroutine() > goroutines || descriptors(t) > fds; time.Sleep(time.Millisecond) {
 		require.False(t, time.Now().After(end), "%d goroutines and %d descriptors, that were %d and %d", runtime.NumGoroutine(), descriptors(t), goroutines, fds)
 	}
@@ -218,7 +218,7 @@ func TestEveryReadOfStorageThatFailsIsEIOAndTheNextOneWorks(t *testing.T) {
 					require.Regexp(t, object, status)
 					require.Contains(t, m.log.String(), "errno=EIO")
 				}
-				// What is read ahead may come after the file has been read.
+				// Reading ahead may continue after the file has been read.
 				for end := time.Now().Add(callTimeout); m.dataset.Status().Fetch.LoadsInFlight > 0; time.Sleep(time.Millisecond) {
 					require.False(t, time.Now().After(end), "a load does not end")
 				}
@@ -226,7 +226,7 @@ func TestEveryReadOfStorageThatFailsIsEIOAndTheNextOneWorks(t *testing.T) {
 				m.end()
 				settled(t, goroutines, fds)
 			}
-			// What was read ahead and failed is read again for whoever comes to it.
+			// Failed reads ahead are repeated when a reader gets there.
 			t.Logf("%d of the reads that failed were waited for", told)
 		})
 	}
@@ -241,7 +241,7 @@ func TestWhatStorageDoesIsEIOOrPassesUnseen(t *testing.T) {
 			name  string
 			set   func(f *faulty.Storage, dir string)
 			fails bool
-			// says is in the log and in status.
+			// says is what the log and status contain.
 			says string
 		}{
 			{"EIO for a range", func(f *faulty.Storage, _ string) { f.Before = faulty.Range(first, 100, 200, syscall.EIO) }, true, "input/output error"},
@@ -300,7 +300,7 @@ func TestWhatStorageDoesIsEIOOrPassesUnseen(t *testing.T) {
 	}
 }
 
-// once acts before the first read of an object.
+// once calls act before the first read of an object.
 func once(path string, act func() error) func(*storage.Read) error {
 	var n atomic.Int64
 	return func(r *storage.Read) error {

@@ -7,9 +7,9 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// texts bounds what openings of status, metrics and checkpoint by other users keep in
-// memory: each opening has a text of its own, up to 16 MiB. The owner's and root's are
-// not counted: they can end the mount anyway. It is safe for concurrent use.
+// texts bounds what openings of status, metrics and checkpoint by other users keep in memory: each
+// opening has its own text, up to 16 MiB. Those of the owner and root are not counted, since they
+// can end the mount anyway. It is safe for concurrent use.
 type texts struct {
 	owner uint32
 	most  int64
@@ -18,11 +18,11 @@ type texts struct {
 	taken int64
 }
 
-// textsMost is some thousand openings of a usual status.
+// textsMost is enough for some thousand openings of a usual status.
 const textsMost = 32 << 20
 
-// take takes room for a text of n bytes. It gives what has to be given back, and
-// whether there was room.
+// take reserves room for a text of n bytes. It returns how much to give back, and whether there was
+// room.
 func (s *texts) take(ctx context.Context, n int) (taken int64, fits bool) {
 	c, fromClient := ctx.(*fuse.Context)
 	if !fromClient || c.Uid == s.owner || c.Uid == 0 {

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// traffic counts what clients have been sent, since the mount and since the
-// last look at it.
+// traffic counts what clients have been sent, since the mount and since the last look.
 type traffic struct {
 	bytes, reads atomic.Int64
 
@@ -27,7 +26,7 @@ type rates struct {
 	SinceLast  float64 `json:"since_last_status"`
 }
 
-// look gives the rates at now, and begins a new interval.
+// look returns the rates at now, and begins a new interval.
 func (t *traffic) look(started, now time.Time) rates {
 	sent := t.bytes.Load()
 	t.mu.Lock()

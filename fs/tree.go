@@ -27,20 +27,20 @@ type tree struct {
 	open        openSet
 	spec        spec.Spec
 	fingerprint string // of the spec's epoch; see fingerprintOf
-	run         string // of a dataset that grows
+	run         string // of a growing dataset
 	content     string // see contentOf
 	records     uint64 // of the spec's epoch; see recordsOf
 	ext         string
 	kinds       []stream.Kind // of a worker's files
-	cubes       []string      // that crops are cut from; nil where records are none
+	cubes       []string      // that crops are cut from; nil if records are not crops
 	subject     checkpoint.Subject
 	mountPoint  string
 	identity    string // see Mount.Identity
 	version     string
 	started     time.Time
 	uid, gid    uint32
-	modes       uint32 // the bits of modes that are shown
-	controlMode uint32 // of the file checkpoint
+	modes       uint32 // the mode bits that are shown
+	controlMode uint32 // mode of the file checkpoint
 	log         *slog.Logger
 
 	root                *fusefs.Inode
@@ -50,7 +50,7 @@ type tree struct {
 	views   atomic.Uint64
 	nextIno atomic.Uint64
 	lives   atomic.Uint64 // generations of live nodes
-	// restoring holds a token while a restore is under way; who waits for it can be
+	// restoring holds a token while a restore is in progress; processes waiting for it can be
 	// killed.
 	restoring chan struct{}
 
@@ -67,7 +67,7 @@ type tree struct {
 	meter      *meter.Meter
 	recorder   *recorder
 
-	// ending is closed when nobody is waited for any more: all requests end.
+	// ending is closed when nothing is waited for any more: all requests end.
 	ending  chan struct{}
 	endOnce sync.Once
 
@@ -76,7 +76,7 @@ type tree struct {
 	texts      texts
 	interrupts interrupts
 
-	// background is what was started beside requests.
+	// background are the goroutines that run outside of requests.
 	background sync.WaitGroup
 }
 
@@ -91,7 +91,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 		uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), log: c.Log,
 		ending: make(chan struct{}), restoring: make(chan struct{}, 1),
 	}
-	// What nobody else gets at is shown as the owner's, so that copies of it are.
+	// What only the owner can access is shown with the owner's mode bits, so that copies have them.
 	if t.modes = 0o700; c.AllowOther {
 		t.modes = 0o777
 	}
@@ -136,8 +136,8 @@ func (t *tree) start(ctx context.Context, p checkpoint.Position) error {
 	return nil
 }
 
-// restore goes on where doc says, or changes nothing and says why not. The
-// reason is kept for status.
+// restore continues where doc points, or changes nothing and returns why not. The reason is kept
+// for status.
 func (t *tree) restore(ctx context.Context, doc []byte) error {
 	select {
 	case t.restoring <- struct{}{}:
@@ -163,14 +163,14 @@ func (t *tree) restore(ctx context.Context, doc []byte) error {
 	close(old.retired)
 	t.refusals.settled()
 	t.log.Info("checkpoint restored", "epoch", p.Epoch, "entries", len(p.Done))
-	// Not here: the kernel waits for pages that are being read, and for them
-	// this request may have to end first.
+	// Not here: the kernel waits for pages that are being read, and for them this request may have
+	// to end first.
 	t.background.Go(func() { t.dropPages(old) })
 	return nil
 }
 
-// dropPages takes the pages of a retired view from those that have its files
-// mapped: what they touch next is read again, and refused.
+// dropPages invalidates the pages of a retired view in processes that have its files mapped: the
+// next access reads them again, and fails.
 func (t *tree) dropPages(old *view) {
 	for _, n := range t.handles.nodesOf(old) {
 		// A node that is gone by now has no pages.
@@ -178,10 +178,10 @@ func (t *tree) dropPages(old *view) {
 	}
 }
 
-// end makes requests for streams fail from now on, also those that are under way.
+// end makes requests for streams fail from now on, including those in flight.
 func (t *tree) end() { t.endOnce.Do(func() { close(t.ending) }) }
 
-// patient makes a request's context of go-fuse's.
+// patient makes a request's context from go-fuse's.
 func (t *tree) patient(ctx context.Context, retired <-chan struct{}) *patience {
 	return patient(ctx, &t.interrupts, retired, t.ending)
 }
@@ -195,8 +195,7 @@ func (t *tree) isEnding() bool {
 	}
 }
 
-// close ends all openings that clients have left behind. No request may be
-// under way.
+// close closes all handles that clients have left open. No request may be in flight.
 func (t *tree) close() {
 	t.lookups.close()
 	t.recorder.close()
@@ -210,7 +209,7 @@ func (t *tree) close() {
 	}
 }
 
-// before is the entry of done that takes the first n records of G off.
+// before returns the entry of done that covers the first n records of G.
 func (t *tree) before(n uint64) []order.Done {
 	if n == 0 {
 		return nil
@@ -218,18 +217,18 @@ func (t *tree) before(n uint64) []order.Done {
 	return []order.Done{order.First(n, t.spec.Order)}
 }
 
-// Timeouts of names and attributes in the kernel: whatever a restore or a
-// client can change is asked for again each time, the rest never changes.
+// Timeouts of names and attributes in the kernel: what a restore or a client can change is looked
+// up each time; the rest never changes.
 const (
 	constantTimeout = time.Hour
-	// blockBytes is what programs that go by st_blksize read at a time: with
-	// 512 KiB to 1 MiB Python's tarfile is 3–4 times faster than with 4 KiB. By rings, which
-	// copy what they send once more, reads of ringBlockBytes are a quarter faster than those of 1 MiB.
+	// blockBytes is the read size of programs that go by st_blksize: with 512 KiB to 1 MiB Python's
+	// tarfile is 3–4 times faster than with 4 KiB. With rings, which copy what they send once more,
+	// reads of ringBlockBytes are a quarter faster than those of 1 MiB.
 	blockBytes     = 1 << 20
 	ringBlockBytes = 512 << 10
 )
 
-// attr fills the attributes of a regular file.
+// attr fills in the attributes of a regular file.
 func (t *tree) attr(out *fuse.Attr, mode uint32, size int64, mtime time.Time) {
 	out.Mode = fuse.S_IFREG | mode&t.modes
 	out.Size = uint64(size)
@@ -244,7 +243,7 @@ func (t *tree) streamAttr(out *fuse.Attr, size int64, mtime time.Time) {
 	out.Blocks = uint64(size+511) / 512
 }
 
-// dirAttr fills the attributes of a directory.
+// dirAttr fills in the attributes of a directory.
 func (t *tree) dirAttr(out *fuse.Attr, mode uint32, mtime time.Time) {
 	out.Mode = fuse.S_IFDIR | mode&t.modes
 	out.Nlink = 2

@@ -220,6 +220,6 @@ assert n == 1000, n
 	require.EqualValues(t, 1, m.epoch())
 	paths := section(t, text, "Any epoch, for any number of workers, from any record on, whatever the checkpoint says")
 	for path := range strings.Lines(strings.TrimSpace(paths)) {
-		require.NotEmpty(t, m.read(strings.Trim(path, "'\n"))) // quoted where the shell needs it
+		require.NotEmpty(t, m.read(strings.Trim(path, "'\n"))) // quoted if the shell needs it
 	}
 }

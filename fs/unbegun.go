@@ -8,16 +8,16 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// An epoch of a growing dataset begins for all nodes and for ever, so a look at it must not begin it:
-// neither stat, nor a shell that completes a name, nor a user whose reads don't count. But the kernel
-// looks up a name before it opens it, and opens nothing that was not found. So while the next epoch
-// could begin, its names lead to stand-ins:
+// An epoch of a growing dataset starts for all nodes and permanently, so merely looking at it must
+// not start it: neither stat, nor a shell that completes a name, nor a user whose reads don't
+// count. But the kernel looks up a name before it opens it, and can't open what was not found. So
+// while the next epoch could start, its names lead to stand-ins:
 //
-//	stat   finds an empty file, or a directory, which no cache keeps
-//	open   begins the epoch, and answers ESTALE: the kernel looks the path up once more,
+//	stat   finds an empty file, or a directory, which is not cached
+//	open   starts the epoch, and answers ESTALE: the kernel looks the path up once more,
 //	       finds the file itself, and opens that
 //
-// Before the epoch could begin, and for users whose reads don't count, there are no names.
+// Before the epoch could start, and for users whose reads don't count, there are no names.
 
 // unbegunFile stands in for a file of the next epoch.
 type unbegunFile struct {
@@ -27,15 +27,15 @@ type unbegunFile struct {
 	path  string // below the mount point
 }
 
-// unbegunDir stands in for from-M of the next epoch. Whether the epoch will have so many records is
-// not known yet.
+// unbegunDir stands in for from-M of the next epoch. It is not known yet whether the epoch will
+// have that many records.
 type unbegunDir struct {
 	readOnlyDir
 	of    *epochNode
 	below string
 }
 
-// lookupUnbegun finds the stand-ins of an epoch that has not begun. begun reports that it has
+// lookupUnbegun finds the stand-ins of an epoch that has not started. begun reports whether it has
 // meanwhile.
 func (n *epochNode) lookupUnbegun(ctx context.Context, name string, out *fuse.EntryOut) (child *fusefs.Inode, errno syscall.Errno, begun bool) {
 	if _, isNumber := parsePrefixed(name, prefixFrom); isNumber && !n.isFrom {
@@ -49,7 +49,8 @@ func (n *epochNode) lookupUnbegun(ctx context.Context, name string, out *fuse.En
 	return n.t.lookupUnbegunFile(ctx, n.EmbeddedInode(), n, name, n.below, out)
 }
 
-// lookupUnbegunFile finds a file's stand-in in parent, which is at below. of is the epoch's directory.
+// lookupUnbegunFile finds a file's stand-in in parent, whose path is below. of is the epoch's
+// directory.
 func (t *tree) lookupUnbegunFile(ctx context.Context, parent *fusefs.Inode, of *epochNode, name, below string, out *fuse.EntryOut) (child *fusefs.Inode, errno syscall.Errno, begun bool) {
 	inFrom := below != of.below
 	if f, isWorker := t.fileOf(name); !(isWorker && f.of != 0 || name == nameDataset && !inFrom || name == nameCheckpoint && inFrom) {
@@ -63,8 +64,8 @@ func (t *tree) lookupUnbegunFile(ctx context.Context, parent *fusefs.Inode, of *
 	return t.standIn(ctx, parent, name, file, t.named(syscall.S_IFREG, file.path)), ok, false
 }
 
-// standIn gives the node that stands in for another one. It has that one's number, so that programs
-// which compare the numbers before and after opening a file (cp does) find it the same.
+// standIn returns the node that stands in for another one. It has the same inode number, so that
+// programs that compare the numbers before and after opening a file (cp does) see no change.
 func (t *tree) standIn(ctx context.Context, parent *fusefs.Inode, name string, node fusefs.InodeEmbedder, as fusefs.StableAttr) *fusefs.Inode {
 	if child := parent.GetChild(name); child != nil {
 		switch child.Operations().(type) {
@@ -77,8 +78,8 @@ func (t *tree) standIn(ctx context.Context, parent *fusefs.Inode, name string, n
 	return parent.NewInode(ctx, node, as)
 }
 
-// couldBegin reports whether an epoch has begun by now. If it has not, and could not begin now or not
-// by this user, it is not there.
+// couldBegin reports whether an epoch has started by now. If it has not, and can't be started now
+// or not by this user, it returns an errno.
 func (t *tree) couldBegin(ctx context.Context, epoch uint64, path string) (begun bool, errno syscall.Errno) {
 	if c, fromClient := ctx.(*fuse.Context); fromClient && !t.readers.counts(c.Uid) {
 		return false, errnoNoEntry
@@ -98,7 +99,7 @@ func (n *unbegunFile) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.
 	return ok
 }
 
-// Open begins the epoch, and makes the kernel look for the file itself.
+// Open starts the epoch, and makes the kernel look up the file itself.
 func (n *unbegunFile) Open(ctx context.Context, flags uint32) (fusefs.FileHandle, uint32, syscall.Errno) {
 	if wantsWrite(flags) {
 		return nil, 0, errnoReadOnly
@@ -120,7 +121,7 @@ func (n *unbegunDir) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.A
 	return ok
 }
 
-// Lookup finds stand-ins. Once the epoch has begun, the kernel has to look for the directory itself.
+// Lookup finds stand-ins. Once the epoch has started, the kernel must look up the directory itself.
 func (n *unbegunDir) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
 	t := n.of.t
 	if !t.taken(n.of.epoch) {

@@ -23,7 +23,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// makeDataset writes shards of a shape and gives their directory.
+// makeDataset writes shards of a shape and returns their directory.
 func makeDataset(t *testing.T, s synthetic.Shape, shards int, records uint64) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,8 +36,7 @@ func makeDataset(t *testing.T, s synthetic.Shape, shards int, records uint64) st
 	return dir
 }
 
-// mountReal mounts a dataset in this process, through a storage that does what
-// change says.
+// mountReal mounts a dataset in this process, over a storage with injected faults.
 func mountReal(t *testing.T, dir string, change func(*spec.Spec), fault func(*faulty.Storage)) *Mount {
 	t.Helper()
 	needFUSE(t)
@@ -62,7 +61,7 @@ func mountReal(t *testing.T, dir string, change func(*spec.Spec), fault func(*fa
 	return m
 }
 
-// readForEver has a process read one epoch after the other, as fast as it gets them.
+// readForEver starts a process that reads one epoch after another, as fast as it can.
 func readForEver(t *testing.T, m *Mount, ext string) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", `k=0; while cat "$0/epoch-$k/worker-0-of-1`+ext+`" > /dev/null; do k=$((k+1)); done`, m.MountPoint())
@@ -75,7 +74,7 @@ func readForEver(t *testing.T, m *Mount, ext string) {
 	})
 }
 
-// says waits until status says that something is what readers wait for.
+// says waits until the verdict of status is kind.
 func says(t *testing.T, m *Mount, kind explain.Kind) statusReport {
 	t.Helper()
 	a := newAgent(t)
@@ -83,7 +82,7 @@ func says(t *testing.T, m *Mount, kind explain.Kind) statusReport {
 	for end := time.Now().Add(callTimeout); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		r = statusReport{}
 		require.NoError(t, json.Unmarshal([]byte(a.read(filepath.Join(m.MountPoint(), "status.json"))), &r))
-		// A share of the few first milliseconds may be anything.
+		// A share of the first few milliseconds may be anything.
 		if r.Explain.Verdict.Kind == kind && r.Explain.Second.Seconds >= 1 {
 			t.Log(r.Explain.Verdict.Text)
 			require.Contains(t, a.read(filepath.Join(m.MountPoint(), "metrics")), `lsiofs_stage_wait_seconds_total{stage="storage"}`)
@@ -94,7 +93,7 @@ func says(t *testing.T, m *Mount, kind explain.Kind) statusReport {
 	return r
 }
 
-// slowDisk has one read after the other take that long.
+// slowDisk makes each read take that long, one after another.
 func slowDisk(each time.Duration) func(*faulty.Storage) {
 	var mu sync.Mutex
 	var free time.Time
@@ -114,7 +113,7 @@ func slowDisk(each time.Duration) func(*faulty.Storage) {
 
 func noFault(*faulty.Storage) {}
 
-// little has a mount forget what it has read.
+// little gives a mount little memory, so that it keeps little of what it has read.
 func little(read spec.Read) func(*spec.Spec) {
 	return func(s *spec.Spec) {
 		s.MemoryBytes, s.Read = 4<<20, read
@@ -131,7 +130,7 @@ func TestOnASlowDiskStatusNamesTheDisk(t *testing.T) {
 		each           time.Duration
 	}{
 		{"gathered", tar, ".tar", spec.ReadGather, 20 * time.Millisecond}, {"scanned", tar, ".tar", spec.ReadScan, 20 * time.Millisecond},
-		// Slower than decompression is, with the race detector on a busy core.
+		// Slower than decompression, with the race detector on a busy core.
 		{"compressed", gz, ".jsonl", spec.ReadScan, 300 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -156,7 +155,7 @@ func TestWithASlowReaderStatusNamesTheReader(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(100 * time.Millisecond): // what it does for itself
+			case <-time.After(100 * time.Millisecond): // the time for work of its own
 			}
 		}
 	})
@@ -194,7 +193,7 @@ func TestWhenNobodyReadsStatusSaysSo(t *testing.T) {
 	require.Nil(t, r.Explain.Waiting)
 }
 
-// evil is a shard's name that a terminal would act on.
+// evil is a shard name that a terminal would act on.
 type evil struct{}
 
 func (evil) Object(uint64) string { return "a\x1b[2J\u202e.tar" }
@@ -206,6 +205,6 @@ func TestTheSentenceOfStatusShowsATerminalNothingToActOn(t *testing.T) {
 	defer func() { waits.End(number, meter.Now()) }()
 	text, err := m.tree.renderStatus(t.Context())
 	require.NoError(t, err)
-	// It waits for longer while the text is made.
+	// It waits longer while the text is rendered.
 	require.Regexp(t, `for \d+ s: shard a\\x1b\[2J\\u202e\.tar`, string(text))
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// view is what the worker files are of between two restores: a position, its
-// streams, and how far each has been delivered. It is safe for concurrent use.
+// view is the state of the worker files between two restores: a position, its streams, and how far
+// each has been delivered. It is safe for concurrent use.
 type view struct {
-	number   uint64 // 1, 2, …: the restore that made it
+	number   uint64 // 1, 2, …, counting restores
 	position checkpoint.Position
 	files    fileSet
 	workers  uint64
 	deal     spec.Deal
 	began    time.Time
-	// firstIno is the first of 4·workers+1 inode numbers that are this view's; where epochs
-	// differ there is one more, and where the dataset grows there are two.
+	// firstIno is the first of this view's 4·workers+1 inode numbers; there is one more if epochs
+	// differ, and two more if the dataset grows.
 	firstIno uint64
 	// documentBytes is the size of the document, the same for all marks.
 	documentBytes int64
-	// records is T of its epoch, fingerprint that of its snapshot; description and readme are
-	// its own where epochs differ, and the latter where the dataset grows.
+	// records is T of its epoch, fingerprint that of its snapshot. description is its own if epochs
+	// differ, and readme if the dataset grows.
 	records     uint64
 	fingerprint string
-	described   uint64 // the inode number of dataset.json
+	described   uint64 // inode number of dataset.json
 	readmeIno   uint64
 	readme      []byte
 	description description
@@ -37,8 +37,8 @@ type view struct {
 	retired chan struct{}
 
 	marks []workerMark
-	// moved is when a mark moved last, in Unix nanoseconds; movedClock is the same by
-	// meter.Now, which no step of the clock changes, and 0 until a mark moves.
+	// moved is when a mark last moved, in Unix nanoseconds; movedClock is the same by meter.Now,
+	// which clock adjustments don't affect, and 0 until a mark moves.
 	moved, movedClock atomic.Int64
 }
 
@@ -80,7 +80,7 @@ func (t *tree) newView(ctx context.Context, p checkpoint.Position) (*view, error
 	return v, nil
 }
 
-// number gives a view its inode numbers.
+// number assigns a view its inode numbers.
 func (t *tree) number(v *view) {
 	inodes := uint64(len(cropKinds))*v.workers + 1
 	more := inodes
@@ -120,20 +120,20 @@ func (v *view) isRetired() bool {
 	}
 }
 
-// document writes the checkpoint of v with these numbers in its last entry.
+// document renders the checkpoint of v with these numbers in its last entry.
 func (t *tree) document(v *view, consumed []uint64) []byte {
 	return t.documentOf(v.position, v.fingerprint, v.records, consumed)
 }
 
-// documentOf writes the checkpoint of a position in an epoch of so many records, whose workers
-// have consumed so many each since.
+// documentOf renders the checkpoint of a position in an epoch with this many records, of which each
+// worker has consumed the given number since.
 func (t *tree) documentOf(p checkpoint.Position, fingerprint string, records uint64, consumed []uint64) []byte {
 	s := t.subject
 	s.Dataset, s.Records = fingerprint, records
 	return checkpoint.Live(s, p, t.spec.Deal, consumed).Marshal(records)
 }
 
-// snapshot is the document of v as it is now.
+// snapshot returns the document of v as it is now.
 func (t *tree) snapshot(ctx context.Context, v *view) ([]byte, error) {
 	counts, err := v.delivered(ctx)
 	if err != nil {
