@@ -1,34 +1,37 @@
-// Package rings carries requests of the kernel to a FUSE file system, and replies back, through io_uring (Linux 6.14,
-// https://docs.kernel.org/filesystems/fuse/fuse-io-uring.html). A request and its reply take one system call, where
-// /dev/fuse takes two, and they stay on the reader's processor.
+// Package rings carries requests of the kernel to a FUSE file system, and replies back, through
+// io_uring (Linux 6.14, https://docs.kernel.org/filesystems/fuse/fuse-io-uring.html). A request and
+// its reply take one system call instead of two with /dev/fuse, and they stay on the reader's
+// processor.
 //
 //	client ──► kernel ──┬─ a queue for each processor ─► ring and thread ─┐
 //	                    │                                                 ├─► fuse.ProtocolServer ─► nodes
 //	                    └─ /dev/fuse: INIT, FORGET, INTERRUPT ────────────┘
 //
-// go-fuse's Server mounts, answers INIT, and sends what the file system says by itself (notifications). Where the
-// kernel has agreed to rings, Server here takes over the rest from it. Names of operations and structures are those of
-// include/uapi/linux/fuse.h.
+// go-fuse's Server mounts, answers INIT, and sends notifications of the file system. If the kernel
+// has agreed to rings, Server here takes over the rest from it. Names of operations and structures
+// are those in include/uapi/linux/fuse.h.
 //
 // # Threads
 //
-// A ring has room for one request, and belongs to one thread, which answers it before it takes the next: so nothing
-// is handed from thread to thread, and a request that waits for storage keeps no other waiting while its processor has a
-// thread left. On machines of up to 4 processors each has 64 threads, on larger ones down to 4; one that is not there yet
-// has one. Beyond that
-// requests wait, also those that need no storage: this is where /dev/fuse, which has no such bound, is better. The
-// kernel gives a request to the thread that was free last, so the others cost little: a descriptor and some 20 KB.
+// A ring has room for one request, and belongs to one thread, which answers the request before it
+// takes the next. So no request is handed from thread to thread, and one that waits for storage
+// blocks no other as long as its processor has a free thread. On machines with up to 4 processors
+// each has 64 threads, and on larger machines fewer, at least 4; an offline processor has one.
+// Further requests wait, even those that need no storage: in this respect /dev/fuse, which has no
+// such bound, is better. The kernel gives a request to the thread that became free last, so the
+// others cost little: a descriptor and some 20 KB.
 //
 // # Memory
 //
-// Each thread has room for the longest reply, 1 MiB, which the kernel gives memory when it is first written. What the
-// threads hold together stays near 16 MiB, on machines of more than 16 processors near 1 MiB for each: beyond that, a
-// thread gives back what is above 64 KiB when its reply has gone.
+// Each thread has room for the longest reply, 1 MiB, for which the kernel allocates memory at the
+// first write. In total the threads keep about 16 MiB, on machines with more than 16 processors
+// about 1 MiB for each processor: beyond that, a thread gives back its memory once its reply has
+// been sent, unless that is at most 64 KiB.
 //
-// # What it is worth
+// # Measurements
 //
-// Streams of tar samples of 12.5 KB in the page cache, GiB/s, medians (least to greatest) of 5 rounds in turn, 2 cores,
-// Linux 6.18; ReadAt of so many bytes, by dd:
+// Streams of tar samples of 12.5 KB in the page cache, GiB/s, medians (least to greatest) of 5
+// alternating rounds, 2 cores, Linux 6.18; reads of the given size, by dd:
 //
 //	a read     1 reader /dev/fuse   rings                      4 readers /dev/fuse   rings
 //	4 KiB      0.15 (0.15–0.16)     0.36 (0.28–0.37)  2.3      0.36 (0.35–0.37)      0.57 (0.56–0.60)  1.6
@@ -39,14 +42,15 @@
 //	512 KiB    4.69 (3.65–4.91)     5.30 (3.72–5.45)  1.1      7.04 (6.40–7.84)      6.51 (6.12–6.67)  0.9
 //	1 MiB      5.26 (4.20–5.42)     4.16 (3.73–4.39)  0.8      7.23 (6.64–7.65)      5.13 (4.76–5.36)  0.7
 //
-// By a ring, what is sent is copied once more than by /dev/fuse: to the ring's memory, from which the kernel copies it.
+// With a ring, sent data is copied once more than with /dev/fuse: to the ring's memory, from which
+// the kernel copies it.
 //
 // # The end
 //
-// An unmount ends the commands in the rings with ENOTCONN, and the read of /dev/fuse with ENODEV. Requests under way
-// are interrupted then, as often as it takes. A process that is killed takes its rings with it: readers get ENOTCONN, and
-// those that waited meanwhile ECANCELED or ECONNABORTED.
+// An unmount ends the commands in the rings with ENOTCONN, and the read of /dev/fuse with ENODEV.
+// Requests in flight are then interrupted, repeatedly until they end. The rings of a killed process
+// end with it: readers get ENOTCONN, and those that were waiting get ECANCELED or ECONNABORTED.
 //
-// A read result is done when it has been copied to the ring's memory: the kernel's copy to the reader comes after that, and is
-// in no meter.
+// A read result is done when it has been copied to the ring's memory. The kernel's copy to the
+// reader comes after that, and no meter counts it.
 package rings

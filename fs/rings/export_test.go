@@ -1,10 +1,10 @@
 package rings
 
-// WorkersOf are the threads of a processor of n.
+// WorkersOf returns the number of threads of one of n processors.
 func WorkersOf(n int) int { return workersOf(n) }
 
-// UnderWay are the numbers of the requests that are being answered.
+// UnderWay returns the numbers of the requests that are being answered.
 func (r *Server) UnderWay() []uint64 { return r.rings.UnderWay() }
 
-// Kept is how much memory of replies there may be, and how much is kept, about.
+// Kept returns approximately how much memory for replies is kept, and the bound.
 func (r *Server) Kept() (bytes, most int64) { return r.rings.kept.Load(), r.rings.keptMost }

@@ -12,8 +12,8 @@ import (
 // Parameter is the kernel's switch.
 const Parameter = "/sys/module/fuse/parameters/enable_uring"
 
-// Offered says what keeps a mount from FUSE over io_uring, nil where nothing does. It makes as many rings as a mount has:
-// they take descriptors and, from users, locked memory.
+// Offered returns what prevents a mount from using FUSE over io_uring, or nil. It makes as many
+// rings as a mount does, because they take descriptors and, for ordinary users, locked memory.
 func Offered() error {
 	set, err := os.ReadFile(Parameter)
 	switch {

@@ -7,27 +7,29 @@ import (
 	"strings"
 )
 
-// Lists of processors, as 0-3,8-11.
+// Lists of processors, such as 0-3,8-11.
 const (
 	possible = "/sys/devices/system/cpu/possible"
 	online   = "/sys/devices/system/cpu/online"
 )
 
 const (
-	// processorsMost bounds the threads and the memory of a mount: each processor that the machine may have needs a
-	// thread and room for a reply.
+	// processorsMost bounds the threads and the memory of a mount: each processor that the machine
+	// may have needs a thread and room for a reply.
 	processorsMost = 128
-	// workersMost are a processor's threads, on machines of so many processors that all together have workersAll
-	// fewer, down to workersLeast. All register at the start: of requests that the kernel has queued while
-	// no thread was free it takes one when a reply comes, and none when a thread is added.
+	// A processor has workersMost threads, or on larger machines fewer, so that all together have
+	// workersAll, but at least workersLeast. All register at the start: a thread takes requests
+	// that the kernel queued while no thread was free only when it sends a reply, not when it is
+	// added.
 	workersMost, workersLeast = 64, 4
 	workersAll                = 256
 )
 
-// workersOf is how many threads a processor of n has.
+// workersOf returns how many threads each of n processors has.
 func workersOf(n int) int { return min(workersMost, max(workersLeast, workersAll/n)) }
 
-// crew says how many threads each processor has. One that may come later has one, as the kernel wants a queue for it, too.
+// crew returns the number of threads of each processor. One that is offline has one, because the
+// kernel needs a queue for it, too.
 func crew() (workers []int, err error) {
 	all, err := processors(possible)
 	if err != nil {
@@ -75,7 +77,7 @@ func processors(path string) ([]int, error) {
 	return all, nil
 }
 
-// parseList gives the numbers of a list.
+// parseList returns the numbers in a list.
 func parseList(list string) (all []int, err error) {
 	for stretch := range strings.SplitSeq(list, ",") {
 		first, last, more := strings.Cut(stretch, "-")

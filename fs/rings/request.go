@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of include/uapi/linux/fuse.h: struct fuse_uring_req_header, whose parts are a request's or a reply's header, the
-// operation's own structure, and what ties a reply to its request.
+// From include/uapi/linux/fuse.h: struct fuse_uring_req_header, which consists of the header of a
+// request or reply, the operation's own structure, and the fields that tie a reply to its request.
 const (
 	inHeaderBytes  = 40 // struct fuse_in_header
 	outHeaderBytes = 16 // struct fuse_out_header
@@ -17,7 +17,7 @@ const (
 	operationBytes   = 128
 	commitIDAt       = 256 + 8
 	payloadBytesAt   = 256 + 16
-	requestLengthAt  = 0 // of fuse_in_header
+	requestLengthAt  = 0 // in fuse_in_header
 	requestOpcodeAt  = 4
 	requestUniqueAt  = 8
 	pageBytes        = 4096
@@ -26,16 +26,18 @@ const (
 	interruptInBytes = 8
 )
 
-// Request is one request, and becomes its reply. Its memory is the kernel's again when its Handler has returned.
+// Request is one request, and becomes its reply. Its memory belongs to the kernel again when its
+// Handler has returned.
 type Request struct {
 	header  []byte // struct fuse_uring_req_header
 	payload []byte
-	memory  []byte // of both
+	memory  []byte // contains both
 	parts   [2]unix.Iovec
-	copied  []byte // of what came as payload
+	copied  []byte // copy of the request's payload
 }
 
-// newRequest has room for replies of so many bytes, which are not touched before they are used.
+// newRequest makes a request with room for replies of payloadBytes, which are not touched before
+// they are used.
 func newRequest(payloadBytes int) (*Request, error) {
 	payloadBytes = (payloadBytes + pageBytes - 1) &^ (pageBytes - 1)
 	m, err := unix.Mmap(-1, 0, pageBytes+payloadBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
@@ -49,14 +51,15 @@ func newRequest(payloadBytes int) (*Request, error) {
 
 func (r *Request) free() error { return unix.Munmap(r.memory) }
 
-// Opcode is what is asked for, as in include/uapi/linux/fuse.h.
+// Opcode is the operation, as in include/uapi/linux/fuse.h.
 func (r *Request) Opcode() uint32 { return le.Uint32(r.header[requestOpcodeAt:]) }
 
 func (r *Request) unique() uint64   { return le.Uint64(r.header[requestUniqueAt:]) }
 func (r *Request) commitID() uint64 { return le.Uint64(r.header[commitIDAt:]) }
 
-// In is the request as it would come from /dev/fuse: struct fuse_in_header, the operation's structure, and the rest,
-// in up to three pieces. They stay as they are while the reply is written, but for the header.
+// In returns the request as it would come from /dev/fuse: struct fuse_in_header, the operation's
+// structure, and the rest, in up to three pieces. Except for the header, they do not change while
+// the reply is written.
 func (r *Request) In() ([][]byte, error) {
 	length, rest := int(le.Uint32(r.header[requestLengthAt:])), int(le.Uint32(r.header[payloadBytesAt:]))
 	operation := length - inHeaderBytes - rest
@@ -73,7 +76,7 @@ func (r *Request) In() ([][]byte, error) {
 // cameBytes is how much of the payload the request took.
 func (r *Request) cameBytes() int64 { return int64(len(r.copied)) }
 
-// Out is where the reply is put: struct fuse_out_header, and what follows it.
+// Out is where to write the reply: struct fuse_out_header, and what follows it.
 func (r *Request) Out() [][]byte { return [][]byte{r.header[:outHeaderBytes], r.payload} }
 
 // Fail makes the reply an error.
@@ -85,10 +88,10 @@ func (r *Request) Fail(errno unix.Errno) (replyBytes int) {
 	return outHeaderBytes
 }
 
-// finish says how long the reply is.
+// finish sets the length of the reply.
 func (r *Request) finish(replyBytes int) {
 	le.PutUint32(r.header[payloadBytesAt:], uint32(replyBytes-outHeaderBytes))
 }
 
-// drop gives the memory of what was last sent back.
+// drop gives the memory of the payload back.
 func (r *Request) drop() error { return unix.Madvise(r.payload, unix.MADV_DONTNEED) }

@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel's structures have the byte order of the machine; all on which this is built are little-endian.
+// The kernel's structures have the machine's byte order; all machines that this is built for are
+// little-endian.
 var le = binary.LittleEndian
 
-// Of include/uapi/linux/io_uring.h.
+// From include/uapi/linux/io_uring.h.
 const (
 	setupSQE128       = 1 << 10
 	setupSingleIssuer = 1 << 12
@@ -27,7 +28,7 @@ const (
 
 // ring is an io_uring with room for one command, which belongs to one thread.
 //
-// It is not go-uring's: that has no commands, whose submissions are of 128 bytes.
+// It is not go-uring's, which does not support commands, with their submissions of 128 bytes.
 type ring struct {
 	fd                             int
 	submitTail, doneHead, doneTail *uint32
@@ -35,7 +36,7 @@ type ring struct {
 	order                          []uint32
 	submissions                    [][submissionBytes]byte
 	done                           []completion
-	queued                         int // 1 where a command is to be handed over
+	queued                         int // 1 if a command has to be submitted
 	memory                         [][]byte
 }
 
@@ -54,7 +55,7 @@ func newRing() (*ring, error) {
 	}
 	r := &ring{fd: int(fd)}
 	submits, completes := le.Uint32(p[:]), le.Uint32(p[4:])
-	sq, cq := p[40:], p[80:] // offsets of what is where
+	sq, cq := p[40:], p[80:] // offsets of the fields
 	size := max(le.Uint32(sq[24:])+4*submits, le.Uint32(cq[20:])+completionBytes*completes)
 	m, err := r.mapped(0, int(size))
 	if err != nil {
@@ -90,7 +91,7 @@ func (r *ring) close() error {
 	return err
 }
 
-// queue makes room for a command to a descriptor; fill writes the rest of it.
+// queue queues a command to a descriptor; fill writes the rest of it.
 func (r *ring) queue(fd int, command uint32, fill func(submission []byte)) {
 	i := *r.submitTail & r.submitMask
 	s := r.submissions[i][:]
@@ -104,7 +105,7 @@ func (r *ring) queue(fd int, command uint32, fill func(submission []byte)) {
 	r.queued = 1
 }
 
-// enter hands over what is queued, and waits until so many commands are done. It may return before that.
+// enter submits what is queued, and waits until so many commands are done. It may return earlier.
 func (r *ring) enter(wait int) error {
 	for {
 		n, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.queued), uintptr(wait), enterGetEvents, 0, 0)
@@ -119,7 +120,7 @@ func (r *ring) enter(wait int) error {
 	}
 }
 
-// peek gives the result of a command that is done.
+// peek returns the result of a finished command.
 func (r *ring) peek() (res int32, done bool) {
 	head := *r.doneHead
 	if head == atomic.LoadUint32(r.doneTail) {
@@ -128,7 +129,7 @@ func (r *ring) peek() (res int32, done bool) {
 	return r.done[head&r.doneMask].res, true
 }
 
-// take is peek, and the result is taken.
+// take is peek, but also removes the result.
 func (r *ring) take() (res int32, done bool) {
 	if res, done = r.peek(); done {
 		atomic.StoreUint32(r.doneHead, *r.doneHead+1)

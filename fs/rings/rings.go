@@ -12,22 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Commands of FUSE over io_uring, of include/uapi/linux/fuse.h.
+// Commands of FUSE over io_uring, from include/uapi/linux/fuse.h.
 const (
 	commandRegister = 1
 	commandCommit   = 2 // and fetch the next request
 )
 
 const (
-	// keptBytes is how much memory of replies is kept for the next ones, about, on machines of up to 16 processors, and a
-	// 16th of it for each processor of larger ones: what was sent last by more threads than that is given back.
+	// keptBytes is approximately how much memory of replies is kept for later ones, on machines of
+	// up to 16 processors; on larger ones it is a 16th of that for each processor. Threads give
+	// back what exceeds this.
 	keptBytes = 16 << 20
 	// keptSmall is how much a thread always keeps.
 	keptSmall = 64 << 10
 )
 
-// Handler answers a request: it reads In, writes Out, and says how long the reply is, with its header. It may take
-// as long as it wants; it is called by many threads at a time.
+// Handler answers a request: it reads In, writes Out, and returns the length of the reply,
+// including its header. It may take any time; many threads call it concurrently.
 type Handler func(*Request) (replyBytes int)
 
 // Rings are the threads that answer a file system's requests.
@@ -36,27 +37,28 @@ type Rings struct {
 	payloadBytes int
 	handle       Handler
 	log          *slog.Logger
-	workers      []*worker    // not changed any more
-	keptMost     int64        // of kept
+	workers      []*worker    // does not change any more
+	keptMost     int64        // bound on kept
 	kept         atomic.Int64 // bytes of payloads that may be in memory
-	allowed      unix.CPUSet  // processors that threads of this process may be on
+	allowed      unix.CPUSet  // processors that threads of this process may use
 	threads      sync.WaitGroup
 }
 
-// worker is a thread with a ring and room for one request. It takes requests of clients on one processor.
+// worker is a thread with a ring and room for one request. It takes requests of clients on one
+// processor.
 type worker struct {
 	rings     *Rings
 	processor int
 	ring      *ring
 	request   *Request
-	unique    atomic.Uint64 // of the request under way, 0 for none
+	unique    atomic.Uint64 // of the request in flight, 0 for none
 	kept      int64         // bytes of its payload that may be in memory
 }
 
-// Start registers with the kernel, of which fd is a descriptor of /dev/fuse behind INIT. From then on requests come
-// to the handler, whose replies have up to payloadBytes behind their header; that is the larger of what INIT said of
-// writes and of pages. Until each processor has a thread the kernel lets all requests wait. Where it fails, threads that
-// have registered end with the file system.
+// Start registers with the kernel; fd is a descriptor of /dev/fuse, after INIT. From then on
+// requests go to the handler, whose replies have up to payloadBytes after their header; that is the
+// larger of the sizes of writes and of pages in INIT. Until each processor has a thread the kernel
+// holds all requests back. If Start fails, threads that have registered end with the file system.
 //
 // The threads end when the file system is unmounted; fd must stay open until Wait has returned.
 func Start(fd, payloadBytes int, handle Handler, log *slog.Logger) (*Rings, error) {
@@ -92,7 +94,7 @@ func Start(fd, payloadBytes int, handle Handler, log *slog.Logger) (*Rings, erro
 // Wait returns when all threads have ended.
 func (r *Rings) Wait() { r.threads.Wait() }
 
-// UnderWay are the numbers of the requests that are being answered.
+// UnderWay returns the numbers of the requests that are being answered.
 func (r *Rings) UnderWay() []uint64 {
 	var all []uint64
 	for _, w := range r.workers {
@@ -103,21 +105,21 @@ func (r *Rings) UnderWay() []uint64 {
 	return all
 }
 
-// work is a worker's thread. It says when it is registered, or why not.
+// work is a worker's thread. It reports when it is registered, or why not.
 func (w *worker) work(registered chan<- error) error {
-	// The thread ends with the goroutine that is locked to it, so nobody else runs on it: it may stay on
-	// the reader's processor, where there is no other thread to wait for and the caches are warm. Where that processor
-	// is not this process' to use, the kernel decides.
+	// The thread ends with the goroutine that is locked to it, so no other goroutine runs on it: it
+	// can stay on the reader's processor, where there is no other thread to wait for and the caches
+	// are warm. If this process may not use that processor, the kernel decides.
 	runtime.LockOSThread()
 	if w.rings.allowed.IsSet(w.processor) {
 		var one unix.CPUSet
 		one.Set(w.processor)
-		_ = unix.SchedSetaffinity(0, &one) // without it all is as right, and slower
+		_ = unix.SchedSetaffinity(0, &one) // without it everything still works, but slower
 	}
 	err := w.register()
 	registered <- err
 	if err != nil {
-		return nil // it is told already
+		return nil // already reported
 	}
 	defer w.close()
 	return w.serve()
@@ -135,7 +137,7 @@ func (w *worker) register() (err error) {
 		le.PutUint32(s[24:], uint32(len(w.request.parts)))
 		le.PutUint16(s[48+16:], uint16(w.processor))
 	})
-	// A registration that fails is done at once, others when the first request comes.
+	// A failed registration completes at once, a successful one when the first request comes.
 	if err = w.ring.enter(0); err == nil {
 		if res, done := w.ring.peek(); done && res < 0 && !ended(res) {
 			err = fmt.Errorf("register with the kernel, for processor %d: %w", w.processor, unix.Errno(-res))
@@ -147,14 +149,15 @@ func (w *worker) register() (err error) {
 	return nil
 }
 
-// close gives back what the kernel has no more use for: the ring is closed before the memory that it writes to.
+// close frees what the kernel no longer uses: the ring is closed before the memory that it writes
+// to.
 func (w *worker) close() {
 	if err := errors.Join(w.ring.close(), w.request.free()); err != nil {
 		w.rings.log.Error("the end of a thread that answered requests", "error", err)
 	}
 }
 
-// ended says whether a command has failed since the file system is no more.
+// ended reports whether a command has failed because the file system is gone.
 func ended(res int32) bool {
 	switch unix.Errno(-res) {
 	case unix.ENOTCONN, unix.ECANCELED, unix.ENODEV:
@@ -200,7 +203,8 @@ func (w *worker) answer() error {
 	return w.release(max(int64(n), r.cameBytes()))
 }
 
-// release hands over the reply and gives memory back, where enough is kept; so much of the payload was used.
+// release sends the reply, and gives memory back if enough is kept; used is how much of the payload
+// was used.
 func (w *worker) release(used int64) error {
 	all := &w.rings.kept
 	if used > w.kept {
@@ -208,13 +212,13 @@ func (w *worker) release(used int64) error {
 		w.kept = used
 	}
 	if w.kept <= keptSmall || all.Load() <= w.rings.keptMost {
-		return nil // it is handed over in the call that waits for the next request
+		return nil // sent by the call that waits for the next request
 	}
 	if err := w.ring.enter(0); err != nil {
 		return err
 	}
-	// The kernel has copied the reply. It writes requests to this memory only in calls of this thread (DEFER_TASKRUN);
-	// if the last one has brought one, memory is given back another time.
+	// The kernel has copied the reply. It writes requests to this memory only in calls of this
+	// thread (DEFER_TASKRUN); if the last call has brought one, memory is given back another time.
 	if _, done := w.ring.peek(); done {
 		return nil
 	}

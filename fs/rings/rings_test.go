@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const fileBytes = 3<<20 + 77
 
-// pattern is what the test's files hold.
+// pattern is the contents of the test's files.
 func pattern(off int64, p []byte) {
 	for i := range p {
 		x := uint64(off+int64(i)) * 0x9e3779b97f4a7c15
@@ -39,7 +39,7 @@ func pattern(off int64, p []byte) {
 	}
 }
 
-// node is a file whose reads wait until they are let go, if its name begins with "slow".
+// node is a file whose reads wait until they are released, if its name begins with "slow".
 type node struct {
 	fusefs.Inode
 	served *served
@@ -70,7 +70,7 @@ func (n *node) Read(ctx context.Context, _ fusefs.FileHandle, dest []byte, off i
 	return fuse.ReadResultData(dest), 0
 }
 
-// Write gives back whether what is written is what the file holds.
+// Write checks whether the written data is the content of the file.
 func (n *node) Write(_ context.Context, _ fusefs.FileHandle, data []byte, off int64) (uint32, syscall.Errno) {
 	want := make([]byte, len(data))
 	if pattern(off, want); !bytes.Equal(want, data) {
@@ -99,7 +99,7 @@ func (r *root) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
 	return fusefs.NewListDirStream(list), 0
 }
 
-// served is a file system that takes its requests by rings.
+// served is a file system that receives its requests through rings.
 type served struct {
 	dir     string
 	server  *rings.Server
@@ -125,14 +125,15 @@ func serve(t *testing.T) *served {
 	go func() { s.server.Serve(); close(s.ended) }()
 	require.NoError(t, f.WaitMount())
 	t.Cleanup(func() {
-		// Detached, since whatever looks at all mounts of the machine may be looking at this one.
-		_ = unix.Unmount(s.dir, unix.MNT_FORCE|unix.MNT_DETACH) // some tests have done so
+		// Detached, since a program that looks at all mounts of the machine may be looking at this
+		// one.
+		_ = unix.Unmount(s.dir, unix.MNT_FORCE|unix.MNT_DETACH) // some tests have already done so
 		<-s.ended
 	})
 	return s
 }
 
-// deviceOf is the only descriptor of /dev/fuse that there is.
+// deviceOf returns the only descriptor of /dev/fuse.
 func deviceOf(t *testing.T) int {
 	t.Helper()
 	names, err := filepath.Glob("/proc/self/fd/*")
@@ -156,7 +157,7 @@ func wanted(t *testing.T) string {
 	return fmt.Sprintf("%x", sha256.Sum256(all))
 }
 
-// shell runs commands of a shell in another process, in the mount's directory.
+// shell runs shell commands in another process, in the mount's directory.
 func (s *served) shell(t *testing.T, script string) string {
 	t.Helper()
 	out, err := exec.Command("bash", "-o", "pipefail", "-ec", "cd "+s.dir+"\n"+script).CombinedOutput()
@@ -205,7 +206,7 @@ func TestReadsThatWaitKeepNobodyElseWaiting(t *testing.T) {
 	require.GreaterOrEqual(t, len(s.server.UnderWay()), slow)
 	close(s.goOn)
 	require.Equal(t, slow, strings.Count(<-done, "1000000"))
-	// What so many replies took has been given back, but for what is kept.
+	// The memory of that many replies has been given back, except what is kept.
 	require.Eventually(t, func() bool {
 		bytes, most := s.server.Kept()
 		return bytes <= most
@@ -239,7 +240,7 @@ func TestAForcedUnmountEndsWhatWaits(t *testing.T) {
 	for s.waiting.Load() < 10 {
 		_ = unix.Nanosleep(&unix.Timespec{Nsec: 1e6}, nil)
 	}
-	_ = unix.Unmount(s.dir, unix.MNT_FORCE) // it ends the connection, and may say that it is busy
+	_ = unix.Unmount(s.dir, unix.MNT_FORCE) // it ends the connection, and may return EBUSY
 	for _, cmd := range cmds {
 		require.Error(t, cmd.Wait())
 	}

@@ -11,32 +11,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Server serves a file system of go-fuse by rings. What the kernel still says by /dev/fuse (FORGET and INTERRUPT) it
-// reads there, in the place of fuse.Server's loop.
+// Server serves a file system of go-fuse through rings. It also reads what the kernel still sends
+// through /dev/fuse (FORGET and INTERRUPT), in place of fuse.Server's loop.
 type Server struct {
 	fuse     *fuse.Server
 	protocol *fuse.ProtocolServer
-	fd       int // of /dev/fuse, a descriptor of its own
-	buffer   int // bytes that the kernel wants to have room for
+	fd       int // of /dev/fuse, a separate descriptor
+	buffer   int // room that the kernel requires, in bytes
 	rings    *Rings
 	log      *slog.Logger
-	late     sync.WaitGroup // interrupts that are tried again
-	unheard  chan struct{}  // closed when nobody waits for answers any more
+	late     sync.WaitGroup // interrupts that are being retried
+	unheard  chan struct{}  // closed when no client waits for answers any more
 }
 
-// Serving says whether the kernel has agreed to rings: the options need fuse.CAP_OVER_IO_URING among
-// ExtraCapabilities, and the kernel must have offered it.
+// Serving reports whether the kernel has agreed to rings: the options need fuse.CAP_OVER_IO_URING
+// among ExtraCapabilities, and the kernel must have offered it.
 func Serving(s *fuse.Server, o *fuse.MountOptions) bool {
 	return s.KernelSettings().Flags64()&o.ExtraCapabilities&fuse.CAP_OVER_IO_URING != 0
 }
 
-// NewServer takes the place of s.Serve, where Serving. s was made of the same file system and options, and fd is its
-// descriptor, which stays s's. Behind it requests are answered; Serve must be called, also when the file system is
-// unmounted at once. Where it fails, nothing can be served any more: unmount. Its own descriptor then stays open, for
-// threads that have registered.
+// NewServer takes the place of s.Serve, if Serving returns true. s was made from the same file
+// system and options, and fd is its descriptor, which s continues to own. Requests are answered
+// from then on; Serve must be called, even if the file system is unmounted at once. If NewServer
+// fails, nothing can be served any more: unmount. Its own descriptor then stays open, for threads
+// that have registered.
 //
-// The kernel sends no interrupt of a request that was still waiting for a thread when its client got the signal; whoever
-// waits long for something has to look at the client.
+// The kernel sends no interrupt for a request that was still waiting for a thread when its client
+// got the signal; requests that wait long must check on the client themselves.
 func NewServer(s *fuse.Server, raw fuse.RawFileSystem, o *fuse.MountOptions, fd int, log *slog.Logger) (*Server, error) {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -52,7 +53,7 @@ func NewServer(s *fuse.Server, raw fuse.RawFileSystem, o *fuse.MountOptions, fd 
 	return r, nil
 }
 
-// greet tells the protocol's server what the kernel has said in INIT.
+// greet passes the kernel's INIT to the protocol's server.
 func (r *Server) greet(in *fuse.InitIn) error {
 	out := make([]byte, pageBytes)
 	n, status := r.protocol.HandleRequest([][]byte{greeting(in)}, [][]byte{out})
@@ -89,11 +90,11 @@ func (r *Server) answer(q *Request) int {
 	return n
 }
 
-// Serve returns when the file system is unmounted and no request is under way.
+// Serve returns when the file system is unmounted and no request is in flight.
 func (r *Server) Serve() {
 	r.read()
 	close(r.unheard)
-	// Which request a thread has just taken is known a moment later.
+	// A request that a thread has just taken shows up a moment later.
 	over := make(chan struct{})
 	go func() { r.rings.Wait(); r.late.Wait(); close(over) }()
 	for again := time.NewTicker(endAgain); ; {
@@ -106,7 +107,7 @@ func (r *Server) Serve() {
 			if err := unix.Close(r.fd); err != nil {
 				r.log.Error("close /dev/fuse", "error", err)
 			}
-			r.fuse.Serve() // finds that all is over, closes its descriptor, and tells the file system
+			r.fuse.Serve() // finds that all is over, closes its descriptor, and informs the file system
 			return
 		case <-again.C:
 		}
@@ -115,13 +116,13 @@ func (r *Server) Serve() {
 
 const (
 	endAgain = 10 * time.Millisecond
-	// lateMost is how often an interrupt is tried whose request is not known yet, with pauses that double from lateFirst on: half a
-	// second in all.
+	// lateMost is how often an interrupt is retried if its request is not known yet, with pauses
+	// that double from lateFirst on: half a second in total.
 	lateMost  = 10
 	lateFirst = 500 * time.Microsecond
 )
 
-// read takes what comes by /dev/fuse until the file system is unmounted.
+// read handles what comes through /dev/fuse until the file system is unmounted.
 func (r *Server) read() {
 	in, out := make([]byte, r.buffer), make([]byte, pageBytes)
 	for {
@@ -149,7 +150,8 @@ func (r *Server) read() {
 	}
 }
 
-// interruptSoon interrupts a request. It may come by its ring a moment later than the interrupt by /dev/fuse.
+// interruptSoon interrupts a request. The request may come through its ring a moment later than the
+// interrupt through /dev/fuse.
 func (r *Server) interruptSoon(unique uint64) {
 	if r.interrupt(unique) {
 		return
@@ -170,7 +172,7 @@ func (r *Server) interruptSoon(unique uint64) {
 	})
 }
 
-// interrupt says whether the request is known; it may be over.
+// interrupt reports whether the request is known; it may have ended.
 func (r *Server) interrupt(unique uint64) bool {
 	const bytes = inHeaderBytes + interruptInBytes
 	in, out := make([]byte, bytes), make([]byte, outHeaderBytes)
@@ -179,5 +181,5 @@ func (r *Server) interrupt(unique uint64) bool {
 	le.PutUint64(in[requestUniqueAt:], unique|1)
 	le.PutUint64(in[inHeaderBytes:], unique)
 	n, status := r.protocol.HandleRequest([][]byte{in}, [][]byte{out})
-	return status.Ok() && n == 0 // go-fuse says EAGAIN where it is not known
+	return status.Ok() && n == 0 // go-fuse returns EAGAIN if it is not known
 }

@@ -1,4 +1,4 @@
-// Package ringstest gives tests FUSE over io_uring.
+// Package ringstest enables FUSE over io_uring for tests.
 package ringstest
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/lsiofs/lsiofs/fs/rings"
 )
 
-// SwitchOn lets the kernel have rings from now on, which takes root. It stays on, since tests of other packages may use it
-// at the same time; mounts that don't ask for rings are as they were.
+// SwitchOn enables rings in the kernel, which requires root. They stay enabled, since tests of
+// other packages may use them at the same time; mounts that don't ask for rings are not affected.
 func SwitchOn() error {
 	if rings.Offered() == nil {
 		return nil
@@ -23,7 +23,7 @@ func SwitchOn() error {
 	return rings.Offered()
 }
 
-// Need is SwitchOn, without which the test is skipped, or fails in CI.
+// Need is SwitchOn; if that fails, it skips the test, or fails it in CI.
 func Need(t testing.TB) {
 	t.Helper()
 	if err := SwitchOn(); err == nil {
