@@ -16,7 +16,7 @@ const (
 	fileBytes      = 1 << 40
 	rootNode       = 1
 	fileNode       = 2
-	forever        = 3600 // seconds that the kernel may keep what it was told
+	forever        = 3600 // seconds that the kernel may cache replies
 )
 
 // Operations of include/uapi/linux/fuse.h.
@@ -41,16 +41,16 @@ const (
 	initUring     = 1 << 41
 )
 
-// answers are what the server says.
+// answers are the server's replies.
 type answers struct {
-	pages   int  // of a request
-	uring   bool // it is asked for
-	offered bool // by the kernel, known behind INIT
+	pages   int  // bound on a request
+	uring   bool // io_uring is requested
+	offered bool // the kernel has offered io_uring; known after INIT
 	data    []byte
 }
 
-// reply writes what follows the header of a reply to dst, and says how much that is. Of READ it gives the bytes
-// instead, which stay where they are.
+// reply writes what follows the header of a reply to dst, and returns its length. For READ it
+// returns the bytes instead, without copying them.
 func (a *answers) reply(op uint32, node uint64, in, dst []byte) (n int, data []byte, errno syscall.Errno) {
 	clear(dst[:128])
 	switch op {
@@ -94,10 +94,10 @@ func (a *answers) init(in, dst []byte) int {
 	le.PutUint32(dst[4:], min(le.Uint32(in[4:]), 40))
 	le.PutUint32(dst[8:], le.Uint32(in[8:]))
 	le.PutUint32(dst[12:], uint32(takes))
-	le.PutUint16(dst[16:], 64) // requests in the background
+	le.PutUint16(dst[16:], 64) // background requests
 	le.PutUint16(dst[18:], 48)
 	le.PutUint32(dst[20:], uint32(a.pages*pageBytes))
-	le.PutUint32(dst[24:], 1) // nanoseconds of times
+	le.PutUint32(dst[24:], 1) // granularity of times in nanoseconds
 	le.PutUint16(dst[28:], uint16(a.pages))
 	le.PutUint32(dst[32:], uint32(takes>>32))
 	return 64

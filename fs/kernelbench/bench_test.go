@@ -18,7 +18,8 @@ import (
 	"github.com/lsiofs/lsiofs/fs/rings/ringstest"
 )
 
-// The test's program is also a reader: of a file, by reads of a size, from a place on, for some time.
+// The test program can also act as a reader: it reads a file, with a read size, from an offset on,
+// for some time.
 const asReader = "LSIOFS_KERNELBENCH_READER"
 
 func TestMain(m *testing.M) {
@@ -55,7 +56,7 @@ func read(job string) (total int64, err error) {
 	return total, nil
 }
 
-// readers reads a file by some processes, and gives bytes a second.
+// readers reads a file in several processes, and returns bytes per second.
 func readers(t testing.TB, path string, count, size int, each time.Duration) float64 {
 	exe, err := os.Executable()
 	require.NoError(t, err)
@@ -83,7 +84,8 @@ func readers(t testing.TB, path string, count, size int, each time.Duration) flo
 	return float64(total) / each.Seconds()
 }
 
-// setting changes a setting of the kernel until the test ends; false where it is not there.
+// setting changes a kernel setting until the test ends; it returns false if there is no such
+// setting.
 func setting(t testing.TB, path, value string) bool {
 	was, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

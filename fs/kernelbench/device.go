@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clone is the ioctl by which another descriptor of /dev/fuse becomes one of the same mount.
+// clone is the ioctl that attaches another descriptor of /dev/fuse to the same mount.
 const clone = 0x8004e500
 
-// cloned gives another descriptor of a mount, with a queue of its own.
+// cloned returns another descriptor of a mount, with a queue of its own.
 func cloned(fd int) (int, error) {
 	other, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -25,7 +25,7 @@ func cloned(fd int) (int, error) {
 	return other, nil
 }
 
-// device answers requests of a descriptor until the file system is unmounted.
+// device answers requests from a descriptor until the file system is unmounted.
 func (s *server) device(fd int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -56,7 +56,7 @@ func (s *server) device(fd int) error {
 		} else {
 			_, err = unix.Write(fd, out[:outHeaderBytes+m])
 		}
-		if err != nil && err != unix.ENOENT { // who asked is gone
+		if err != nil && err != unix.ENOENT { // ENOENT: the client is gone
 			return fmt.Errorf("write /dev/fuse: %w", err)
 		}
 		if op == opInit {

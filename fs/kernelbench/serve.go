@@ -15,19 +15,20 @@ import (
 
 // Way is how a server talks to the kernel.
 type Way struct {
-	Pages   int  // of a request at most, of 4 KiB: 256 is 1 MiB
+	Pages   int  // bound on a request, in pages of 4 KiB: 256 is 1 MiB
 	Uring   bool // requests come and replies go through io_uring
-	Clones  bool // each thread has a descriptor of its own
-	Gathers bool // what is read is copied once before it goes out, as it always is with Uring
+	Clones  bool // each thread has its own descriptor
+	Gathers bool // data is copied once before it is sent, as always with Uring
 }
 
-// deviceThreads read /dev/fuse.
+// deviceThreads is the number of threads that read /dev/fuse.
 const deviceThreads = 4
 
-// dataBytes are constant bytes to read from: more than the caches of a processor hold.
+// dataBytes is the size of the constant data to read from: more than fits into a processor's
+// caches.
 const dataBytes = 64 << 20
 
-// ErrNotOffered says that the kernel does not offer io_uring for FUSE, or has it switched off.
+// ErrNotOffered means that the kernel does not offer io_uring for FUSE, or has it disabled.
 var ErrNotOffered = errors.New("the kernel does not offer FUSE over io_uring: it needs Linux 6.14 and fuse.enable_uring")
 
 // server is one file system.
@@ -35,11 +36,11 @@ type server struct {
 	answers
 	way     Way
 	fd      int
-	greeted chan struct{} // closed behind INIT
+	greeted chan struct{} // closed after INIT
 }
 
-// File serves a file in a directory, which is mounted on, and gives its path. stop unmounts and waits for the
-// server's threads. It needs root.
+// File mounts a file system on a directory, which contains one file, and returns the file's path.
+// stop unmounts and waits for the server's threads. It needs root.
 func File(dir string, w Way) (path string, stop func() error, err error) {
 	s := &server{answers: answers{pages: w.Pages, uring: w.Uring}, way: w, greeted: make(chan struct{})}
 	s.data = make([]byte, dataBytes)
@@ -91,7 +92,7 @@ func File(dir string, w Way) (path string, stop func() error, err error) {
 	return filepath.Join(dir, "file"), stop, nil
 }
 
-// ringed answers a request that has come by a ring.
+// ringed answers a request that has come through a ring.
 func (s *server) ringed(r *rings.Request) (replyBytes int) {
 	in, err := r.In()
 	if err != nil {
