@@ -14,9 +14,9 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// BenchmarkRow compares the engine with fio, three rounds of a second a
-// row (LSIOFS_BENCH_ROUNDS: more). LSIOFS_BENCH_FILE names a file of 1 GiB that
-// is kept; else one lies in the temporary directory.
+// BenchmarkRow compares the engine with fio, in three rounds of a second per row
+// (LSIOFS_BENCH_ROUNDS sets another number). LSIOFS_BENCH_FILE names a file of 1 GiB that is kept;
+// otherwise one is made in the temporary directory.
 func BenchmarkRow(b *testing.B) {
 	path := os.Getenv("LSIOFS_BENCH_FILE")
 	if path == "" {

@@ -25,13 +25,12 @@ const (
 // ErrNoFio is returned if fio is not installed.
 var ErrNoFio = errors.New("fio is not installed")
 
-// Fio runs a job with fio instead of an engine; Job.Mode is ignored. fio is set up for
-// its best: no clock around each read, random blocks without a map of those drawn,
-// buffers in whole huge pages if glibc supports it (2.35), and with io_uring buffers and
-// file registered.
+// Fio runs a job with fio instead of an engine; Job.Mode is ignored. fio is set up to perform best:
+// no clock around each read, random blocks without a map of those drawn, buffers in whole huge
+// pages if glibc supports it (2.35), and with io_uring, buffers and file registered.
 //
-// ShiftBytes is not supported. A sequential job of psync gives each process its own part
-// of the region. CPU is that of the reading processes, without fio's start.
+// ShiftBytes is not supported. A sequential job of psync gives each process its own part of the
+// region. CPU is that of the reading processes, without fio's start.
 func Fio(ctx context.Context, j Job, ioengine string) (Result, error) {
 	program, err := exec.LookPath("fio")
 	if err != nil {
@@ -47,8 +46,8 @@ func Fio(ctx context.Context, j Job, ioengine string) (Result, error) {
 	cmd := exec.CommandContext(ctx, program, fioArguments(j, ioengine, numBlocks)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // it ends its children
 	cmd.WaitDelay = 5 * time.Second
-	// malloc then asks for huge pages, as uring.Map does. fio's own way
-	// (mmaphuge) needs pages that an administrator has set aside.
+	// malloc then asks for huge pages, like uring.Map. fio's own way (mmaphuge) needs pages that an
+	// administrator has set aside.
 	cmd.Env = append(os.Environ(), "GLIBC_TUNABLES=glibc.malloc.hugetlb=1")
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
@@ -102,7 +101,7 @@ func fioArguments(j Job, ioengine string, numBlocks int64) []string {
 	return args
 }
 
-// fioResult reads what fio prints.
+// fioResult parses fio's output.
 func fioResult(out []byte) (Result, error) {
 	// Notes come before it.
 	if i := bytes.IndexByte(out, '{'); i > 0 {
@@ -111,8 +110,8 @@ func fioResult(out []byte) (Result, error) {
 	var report struct {
 		Jobs []struct {
 			Error         int     `json:"error"`
-			RuntimeMilli  float64 `json:"job_runtime"` // all processes' together
-			UserPercent   float64 `json:"usr_cpu"`     // of that
+			RuntimeMilli  float64 `json:"job_runtime"` // total of all processes
+			UserPercent   float64 `json:"usr_cpu"`     // percentage of job_runtime
 			SystemPercent float64 `json:"sys_cpu"`
 			Read          struct {
 				Bytes        int64   `json:"io_bytes"`

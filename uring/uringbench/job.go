@@ -1,12 +1,12 @@
-// Package uringbench measures package uring against fio at the same work: reads of one
-// file, of one size, at one depth. lsiofs bench prints the results.
+// Package uringbench compares package uring with fio on the same work: reads of one file, of one
+// size, at one depth. lsiofs bench prints the results.
 //
 //	Job ──Run──► engine ─┐
-//	 └────Fio──► fio ────┴──► Result ──Compare: rounds in turns──► medians, ratio
+//	 └────Fio──► fio ────┴──► Result ──Compare: alternating rounds──► medians, ratio
 //
-// A disk, the host of a virtual machine and the processor's clock all remember earlier
-// work. So warm the file before each job, alternate the jobs that are compared, and look
-// at medians, as Compare does. This runs the promised rows and some more:
+// Earlier work affects a disk, the host of a virtual machine and the processor's clock. So warm the
+// file before each job, alternate the jobs that are compared, and look at medians, as Compare does.
+// This runs the promised rows and some more:
 //
 //	go test -run - -bench Row -benchtime 1x ./uring/uringbench
 package uringbench
@@ -22,23 +22,23 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Job says what to read.
+// Job is what to read.
 type Job struct {
 	Path        string `json:"path"`         // a regular file, not sparse: Make makes one
 	RegionBytes int64  `json:"region_bytes"` // the file's first bytes, 0 for all; only whole blocks are read
 	BlockBytes  int    `json:"block_bytes"`  // size of a read; reads begin at multiples of it,
 	ShiftBytes  int64  `json:"shift_bytes"`  // plus this
 	Depth       int    `json:"depth"`        // reads at a time
-	Direct      bool   `json:"direct"`       // bypass the page cache; else Warm has filled it
-	Random      bool   `json:"random"`       // blocks in uniformly random order, with repetitions; else sequential
-	// Inline reads cached blocks with ReadNow on the caller's goroutine, one after the
-	// other; Depth is ignored.
+	Direct      bool   `json:"direct"`       // bypass the page cache; otherwise Warm has filled it
+	Random      bool   `json:"random"`       // blocks in uniformly random order, with repetitions; otherwise sequential
+	// Inline reads cached blocks with ReadNow on the caller's goroutine, one after the other; Depth
+	// is ignored.
 	Inline bool `json:"inline"`
 
-	Mode uring.Mode `json:"mode"` // of the engine
+	Mode uring.Mode `json:"mode"` // selects the engine
 
-	// The job ends when Duration has passed or Bytes are read, whichever comes first;
-	// one of them must be set. Bytes is rounded up to whole blocks.
+	// The job ends when Duration has passed or Bytes are read, whichever comes first; one of them
+	// must be set. Bytes is rounded up to whole blocks.
 	Duration time.Duration `json:"duration"`
 	Bytes    int64         `json:"bytes"`
 }
@@ -56,7 +56,7 @@ type Result struct {
 // BytesPerSecond is the job's throughput.
 func (r Result) BytesPerSecond() float64 { return float64(r.Bytes) / r.Seconds }
 
-// CPUSecondsPerGiB is the CPU time that a GiB took.
+// CPUSecondsPerGiB is the CPU time per GiB.
 func (r Result) CPUSecondsPerGiB() float64 { return r.CPUSeconds / float64(r.Bytes) * (1 << 30) }
 
 // ErrNotDirect is returned for direct jobs if the file can't be read with O_DIRECT.
@@ -87,7 +87,7 @@ func (j Job) check() error {
 	return nil
 }
 
-// open opens the job's file and says how many blocks there are to read.
+// open opens the job's file and returns how many blocks there are to read.
 func (j Job) open() (f *uring.File, numBlocks int64, err error) {
 	if err := j.check(); err != nil {
 		return nil, 0, err

@@ -13,12 +13,11 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Run runs a job with an engine of its own. Its memory is mapped and touched, and the
-// engine started, before the clock starts. Each next read is submitted from the Done of
-// an earlier one, as fio's loop does. A program that waits for a single read elsewhere
-// pays for waking a goroutine as well.
+// Run runs a job with its own engine. Its memory is mapped and touched, and the engine started,
+// before the clock starts. Each further read is submitted from the Done of an earlier one, as in
+// fio's loop. A program that waits for a single read elsewhere also pays for waking a goroutine.
 //
-// When ctx ends, Run waits for the reads under way and returns ctx's error.
+// When ctx ends, Run waits for the reads in flight and returns ctx's error.
 func Run(ctx context.Context, j Job) (r Result, err error) {
 	f, numBlocks, err := j.open()
 	if err != nil {
@@ -52,7 +51,7 @@ func Run(ctx context.Context, j Job) (r Result, err error) {
 	return r, nil
 }
 
-// limit is how many reads a job is at most.
+// limit bounds the number of a job's reads.
 func (j Job) limit() int64 {
 	if j.Bytes <= 0 {
 		return 1<<63 - 1
@@ -60,8 +59,7 @@ func (j Job) limit() int64 {
 	return (j.Bytes-1)/int64(j.BlockBytes) + 1
 }
 
-// load is a job that is being done. Reads are numbered as they are submitted,
-// whoever does it.
+// load is a running job. Reads are numbered as they are submitted, by any goroutine.
 type load struct {
 	job       Job
 	file      *uring.File
@@ -74,7 +72,7 @@ type load struct {
 	done    atomic.Int64
 	ended   sync.WaitGroup // chains of reads
 	once    sync.Once
-	err     error // of the read that failed first
+	err     error // of the first failed read
 }
 
 func (l *load) stop() { l.stopped.Store(true) }
@@ -113,8 +111,8 @@ func (l *load) run(memory []byte) Result {
 	return r
 }
 
-// warmUp reads once as many blocks as there will be at a time: what the engine
-// makes at the first read of a kind is made then.
+// warmUp reads as many blocks at once as the job will: the engine then creates what it creates at
+// the first read of a kind.
 func (l *load) warmUp(memory []byte) bool {
 	size := l.job.BlockBytes
 	var requests []*uring.Request
@@ -134,7 +132,7 @@ func (l *load) warmUp(memory []byte) bool {
 	return l.err == nil
 }
 
-// chain is a request that submits itself again and again.
+// chain returns a request that submits itself again and again.
 func (l *load) chain(buf []byte) *uring.Request {
 	r := &uring.Request{File: l.file, Buf: buf}
 	again := []*uring.Request{r}
@@ -149,7 +147,7 @@ func (l *load) chain(buf []byte) *uring.Request {
 	return r
 }
 
-// report counts a read that ended, or stops the job because of it.
+// report counts a read that ended, or stops the job because of an error.
 func (l *load) report(r *uring.Request, n int, err error) {
 	switch {
 	case err != nil:
@@ -161,7 +159,7 @@ func (l *load) report(r *uring.Request, n int, err error) {
 	}
 }
 
-// readInline reads where it is called, and submits only what ReadNow can't give.
+// readInline reads on the caller's goroutine, and submits only what ReadNow can't read.
 func (l *load) readInline(one []*uring.Request) {
 	r := one[0]
 	answered := make(chan struct{}, 1)
@@ -179,7 +177,7 @@ func (l *load) readInline(one []*uring.Request) {
 	}
 }
 
-// position gives a request its place, if there is something left to read.
+// position sets a request's offset, if there is something left to read.
 func (l *load) position(r *uring.Request) bool {
 	number := l.next.Add(1) - 1
 	if number >= l.limit {
@@ -189,7 +187,7 @@ func (l *load) position(r *uring.Request) bool {
 	return true
 }
 
-// place gives a request the place of a number.
+// place sets a request's offset for a number.
 func (l *load) place(r *uring.Request, number int64) {
 	block := number
 	if l.job.Random {
@@ -198,7 +196,7 @@ func (l *load) place(r *uring.Request, number int64) {
 	r.OffsetBytes = block%l.numBlocks*int64(l.job.BlockBytes) + l.job.ShiftBytes
 }
 
-// mix is splitmix64's: random access needs no lock that way, and repeats.
+// mix is that of splitmix64: random access then needs no lock, and is repeatable.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -206,12 +204,12 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// cpuSeconds is what this process has used so far. The kernel's own threads
-// (io-wq's too: they are the process's) are in it as far as it counts them.
+// cpuSeconds is what this process has used so far. The kernel's own threads (including those of
+// io-wq, which belong to the process) are included as far as the kernel counts them.
 func cpuSeconds() float64 {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0 // can't be
+		return 0 // impossible
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }

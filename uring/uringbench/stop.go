@@ -15,19 +15,19 @@ import (
 // StopBurstBytes is the size of the burst of cache hits that the promise is about.
 const StopBurstBytes = 256 << 20
 
-// stopBlockBytes is one request's of a burst.
+// stopBlockBytes is the size of one request in a burst.
 const stopBlockBytes = 1 << 20
 
 // StopResult is how long a Go program waited for its goroutines to stop.
 type StopResult struct {
 	Stops uint64        `json:"stops"`
-	Worst time.Duration `json:"worst"` // from the wish to stop until nothing ran; an upper bound
+	Worst time.Duration `json:"worst"` // from the request to stop until nothing ran; an upper bound
 }
 
-// StopTheWorld measures how long stopping the world takes while an engine reads. It
-// submits bursts of reads of a file in the page cache, one after the other until d is
-// over. A file smaller than StopBurstBytes is read several times a burst. Half of the
-// bursts read Files, the other half plain descriptors, which all go through the ring.
+// StopTheWorld measures how long stopping the world takes while an engine reads. It submits bursts
+// of reads of a file in the page cache, one after the other until d is over. A file smaller than
+// StopBurstBytes is read several times per burst. Half of the bursts read Files, the other half
+// plain descriptors, which all go through the ring.
 //
 // All stops of the process are counted, so nothing else should run in it.
 func StopTheWorld(ctx context.Context, path string, mode uring.Mode, d time.Duration) (StopResult, error) {
@@ -105,8 +105,8 @@ func burst(e uring.Engine, f *uring.File, asFile bool, memory []byte, numBlocks 
 	return failed
 }
 
-// stops are the runtime's histograms of how long stopping the world took, for
-// the collector and for others.
+// stops are the runtime's histograms of how long stopping the world took, for the collector and for
+// other reasons.
 type stops [2]metrics.Sample
 
 func readStops() *stops {
@@ -115,7 +115,7 @@ func readStops() *stops {
 	return s
 }
 
-// since is what came after before.
+// since returns what came after before.
 func (s *stops) since(before *stops) (r StopResult) {
 	for i := range s {
 		now, then := s[i].Value.Float64Histogram(), before[i].Value.Float64Histogram()
