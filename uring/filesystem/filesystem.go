@@ -1,12 +1,11 @@
-// Package filesystem says which traits a file system has that matter to programs that
-// read its files and rely on them being unchanged. It is one table, by the type that
-// statfs gives.
+// Package filesystem looks up the traits of a file system that matter to programs that read its
+// files and rely on them being unchanged. It is one table, by the type that statfs returns.
 //
 //	file descriptor ──statfs──► type ──table──► Traits
 //
-// A file system that is not in the table is treated as one on a local disk, with
-// permanent inode numbers and times. A file is judged by the file system that it lies on
-// itself, since links and mounts lead to others.
+// A file system that is not in the table is treated like one on a local disk, with permanent inode
+// numbers and times. A file is judged by the file system that the file itself is on, since links
+// and mounts lead to others.
 package filesystem
 
 import (
@@ -17,29 +16,27 @@ import (
 
 // Traits are the properties of a file system. They are a plain value.
 type Traits struct {
-	// Remote files come from another process or another machine, which may take any time
-	// to answer, or never do. The kernel caches their attributes for a while, so its own
-	// answers about a file may be old. Cached pages may be taken away at any time.
+	// Remote files come from another process or another machine, which may take any time to answer,
+	// or never do. The kernel caches their attributes for a while, so its own answers about a file
+	// may be out of date. Cached pages may be taken away at any time.
 	Remote bool
-	// NewNumbers means that a file may get another inode number when the kernel has
-	// forgotten it and looks it up again. It still is the same file.
+	// NewNumbers means that a file may get another inode number when the kernel has forgotten it
+	// and looks it up again. It is still the same file.
 	NewNumbers bool
-	// NoChangeTimes means that ctime is made up, equals mtime, or is lost when the
-	// kernel forgets the file.
+	// NoChangeTimes means that ctime is made up, equals mtime, or is lost when the kernel forgets
+	// the file.
 	NoChangeTimes bool
-	// Granule is the unit that all times are multiples of, if the type determines it;
-	// else 0, see Traits.Step.
+	// Granule is the unit that all times are multiples of, if the type determines it; otherwise 0,
+	// see Traits.Step.
 	Granule time.Duration
-	// Watched means that every change is made by this kernel, which reports it (inotify)
-	// and supports leases.
+	// Watched means that every change is made by this kernel, which reports it (inotify) and
+	// supports leases.
 	Watched bool
-	// ZeroesFirst means that a truncation zeroes the rest of the file's last page before
-	// it changes size and times. A read waits for the truncation; mapped memory does
-	// not.
+	// ZeroesFirst means that a truncation zeroes the rest of the file's last page before it changes
+	// size and times. A read waits for the truncation, but mapped memory does not.
 	ZeroesFirst bool
-	// HoldsKilled means that a direct read goes on when its process is killed, so that
-	// the process stays until there is an answer. A read through the page cache does
-	// not.
+	// HoldsKilled means that a direct read continues when its process is killed, so that the
+	// process stays until there is an answer. A read through the page cache does not.
 	HoldsKilled bool
 }
 
@@ -49,10 +46,10 @@ type Traits struct {
 //	           inodes as they are looked up, and make up ctime
 //	NFS, Ceph, Lustre, GPFS, BeeGFS, OrangeFS, AFS, Coda: numbers are the server's
 //	SMB        with noserverino, or a server without numbers, they are the client's
-//	9p         numbers are whatever a server makes of its own
-//	FAT, exfat numbers are made when a file is looked up; FAT's mtime has steps of
+//	9p         numbers depend on what the server makes of its own
+//	FAT, exfat numbers are assigned when a file is looked up; FAT's mtime has steps of
 //	           2 s; there is no ctime on the disk
-//	vboxsf, aufs: numbers of memory only
+//	vboxsf, aufs: numbers exist only in memory
 var table = map[int64]Traits{
 	unix.FUSE_SUPER_MAGIC: {Remote: true, NewNumbers: true, NoChangeTimes: true, HoldsKilled: true},
 
@@ -76,14 +73,14 @@ var table = map[int64]Traits{
 	exfatMagic:             {NewNumbers: true, NoChangeTimes: true},
 	aufsMagic:              {NewNumbers: true},
 
-	unix.EXT4_SUPER_MAGIC:  {Watched: true}, // ext2 and ext3 too
+	unix.EXT4_SUPER_MAGIC:  {Watched: true}, // also ext2 and ext3
 	unix.XFS_SUPER_MAGIC:   {Watched: true, ZeroesFirst: true},
 	unix.BTRFS_SUPER_MAGIC: {Watched: true},
 	unix.F2FS_SUPER_MAGIC:  {Watched: true},
 	unix.TMPFS_MAGIC:       {Watched: true},
 }
 
-// Those that the library has no name for.
+// Types that the library has no name for.
 const (
 	lustreMagic   = 0x0bd00bd0
 	gpfsMagic     = 0x47504653
@@ -94,8 +91,8 @@ const (
 	aufsMagic     = 0x61756673
 )
 
-// Of gives the traits of the file system of an open file, which may be opened with
-// O_PATH. It may wait if the file is remote.
+// Of returns the traits of the file system of an open file, which may be opened with O_PATH. It may
+// wait if the file is remote.
 func Of(fd int) Traits {
 	var st unix.Statfs_t
 	for {
@@ -110,18 +107,18 @@ func Of(fd int) Traits {
 }
 
 const (
-	// tick is no less than what clocks of file systems go by that give fractions of
-	// a second: 10 ms of a kernel with 100 ticks a second, 16 ms of a server with
-	// Windows. (Since Linux 6.13 a time that somebody has seen is not given again.)
+	// tick is at least the resolution of file systems whose times have fractions of a second: 10 ms
+	// for a kernel with 100 ticks a second, 16 ms for a Windows server. (Since Linux 6.13, a time
+	// that has been read is not used again.)
 	tick = 20 * time.Millisecond
-	// coarse is what times go by that have no fractions: seconds of ext4 with small
-	// inodes, 2 s of FAT, also behind a server.
+	// coarse is the resolution of times without fractions: seconds of ext4 with small inodes, 2 s
+	// of FAT, including FAT on a server.
 	coarse = 2 * time.Second
 )
 
-// Step is the time span within which a file system may give the same time to successive
-// changes, judged by nanos, one of its times. That is ctime, which nobody can set, or
-// mtime where there is no ctime.
+// Step returns the time span within which a file system may give the same time to successive
+// changes, judged by nanos, one of its times. That is ctime, which programs can't set, or mtime if
+// there is no ctime.
 func (t Traits) Step(nanos int64) time.Duration {
 	switch {
 	case t.Granule > 0:
