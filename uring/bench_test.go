@@ -14,12 +14,11 @@ import (
 // benchBytes is the size of the benchmarks' file.
 const benchBytes = 128 << 20
 
-// BenchmarkRead reads a whole file in random order, a pass an operation: by a
-// loop of preads in one goroutine, and by the engines. Reads are
-// those of records, at any offset.
+// BenchmarkRead reads a whole file in random order, one pass per operation: with a loop of preads
+// in one goroutine, and with the engines. The reads are like those of records, at any offset.
 //
-// hot is what the page cache holds, cold what it does not, direct what bypasses
-// it. The disk may have a cache of its own. CPU counts all threads.
+// hot is data in the page cache, cold is not, direct bypasses it. The disk may have a cache of its
+// own. CPU counts all threads.
 func BenchmarkRead(b *testing.B) {
 	fd, _ := testFile(b, b.TempDir(), benchBytes)
 	require.NoError(b, unix.Fdatasync(fd))
@@ -48,8 +47,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// benchReader is one pass over a file in pieces, in an order that is the same
-// for all.
+// benchReader is one pass over a file in pieces, in an order that is the same for all.
 type benchReader struct {
 	file    *File
 	size    int
@@ -102,8 +100,8 @@ func (r *benchReader) run(b *testing.B, data string, pass func()) {
 	b.ReportMetric(cpu.Seconds()/gib, "cpu-s/GiB")
 }
 
-// loop is the baseline: pread in one goroutine. Direct reads, too, are
-// of the aligned range around what is wanted.
+// loop is the baseline: pread in one goroutine. Direct reads are also of the aligned range around
+// the wanted bytes.
 func (r *benchReader) loop(b *testing.B) {
 	if r.file.policy == DirectNever {
 		for _, off := range r.offsets {
@@ -131,7 +129,7 @@ func (r *benchReader) loop(b *testing.B) {
 	require.NoError(b, Unmap(block))
 }
 
-// through reads through an engine, so many requests at a time.
+// through reads through an engine, with a fixed number of requests at a time.
 func (r *benchReader) through(b *testing.B, e Engine) {
 	var next, wrong atomic.Int64
 	ended := make(chan struct{}, r.depth)

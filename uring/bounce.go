@@ -4,38 +4,34 @@ import (
 	"sync"
 )
 
-// Direct reads want their offset, size and address aligned, which those of
-// records are not. They go into aligned blocks and are copied from there: the
-// copy costs a tenth of what the page cache does, and the blocks lie in 2 MiB
-// pages, which doubles the speed of the disk.
+// Direct reads need aligned offsets, sizes and addresses, which those of records are not. They go
+// into aligned blocks and are copied from there: the copy costs a tenth of what the page cache
+// costs, and the blocks are in 2 MiB pages, which doubles the speed of the disk.
 const (
-	// blockAlignment is what blocks are multiples of, in address and size.
+	// blockAlignment divides the address and size of blocks.
 	blockAlignment = 64 << 10
 
-	// blockBytes holds 1 MiB at any offset. What is larger is read in parts.
+	// blockBytes holds 1 MiB at any offset. Larger requests are read in parts.
 	blockBytes = 1<<20 + blockAlignment
 
-	// blockReadAlignment is of the reads into blocks. Disks with sectors of 512
-	// bytes have pages of 4 KiB behind those: a read that cuts such a page was
-	// a sixth slower.
+	// blockReadAlignment is the alignment of reads into blocks. Disks with 512-byte sectors have 4
+	// KiB pages underneath: reads that cut such a page were a sixth slower.
 	blockReadAlignment = 4096
 
-	// numBlocks is one for each reader of the pread engine; as many large
-	// reads keep a disk busy.
+	// numBlocks is one for each reader of the pread engine; that many large reads keep a disk busy.
 	numBlocks = maxPreaders
 )
 
-// blocks lends blocks of aligned memory, which is mapped when the first is
-// asked for. Its methods may be called concurrently.
+// blocks lends blocks of aligned memory, which is mapped at the first request. Its methods may be
+// called concurrently.
 type blocks struct {
 	mu     sync.Mutex
 	memory []byte
 	free   [][]byte
-	failed bool // there is no memory
+	failed bool // memory could not be mapped
 }
 
-// take gives a block, nil if there is none now. missing says that there never
-// will be one.
+// take returns a block, or nil if none is free. missing reports that there will never be one.
 func (b *blocks) take() (block []byte, missing bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,7 +41,7 @@ func (b *blocks) take() (block []byte, missing bool) {
 	if len(b.free) == 0 {
 		return nil, b.failed
 	}
-	block = b.free[len(b.free)-1] // the one used last: those never needed stay untouched
+	block = b.free[len(b.free)-1] // the most recently used one, so that unneeded ones stay untouched
 	b.free = b.free[:len(b.free)-1]
 	return block, false
 }
@@ -71,7 +67,7 @@ func (b *blocks) give(block []byte) {
 	b.free = append(b.free, block)
 }
 
-// close frees the memory; all blocks must be back.
+// close frees the memory; all blocks must have been returned.
 func (b *blocks) close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,8 +79,7 @@ func (b *blocks) close() error {
 	return Unmap(memory)
 }
 
-// part is one direct read: of so many bytes at off, of which those from skip on
-// are wanted.
+// part is one direct read: of size bytes at off, of which those from skip on are wanted.
 type part struct {
 	off  int64
 	size int
@@ -100,8 +95,8 @@ func directPart(d *directFile, j *job) part {
 	return p
 }
 
-// deliver copies what a read of got bytes brought for the job, and says how
-// much that was: nothing where the file ends.
+// deliver copies what a read of got bytes brought for the job, and returns how much that was:
+// nothing if the file ends.
 func (p part) deliver(j *job, block []byte, got int) int {
 	if got <= p.skip {
 		return 0

@@ -1,8 +1,8 @@
 package uring
 
-// ending are requests that have been read by one goroutine, and whose files are
-// still to be verified. One look at a file serves all of its reads that ended
-// before: it costs a quarter of a small read.
+// ending are requests that have been read by one goroutine, and whose files are still to be
+// verified. One verification of a file serves all of its reads that ended before: it costs a
+// quarter of a small read.
 type ending struct {
 	reads []ended
 	bytes int
@@ -21,8 +21,7 @@ func (e *ending) add(r *Request, n int, err error) {
 
 // complete verifies and completes all of them.
 func (e *ending) complete(c *counters) {
-	// A file is in use, and so the one that it was, until the last of its
-	// requests is done.
+	// A File stays in use until the last of its requests is done, so last remains valid.
 	var last *File
 	var changed error
 	for i, d := range e.reads {

@@ -22,7 +22,7 @@ func TestReadsEndWithTheVerdictOnTheirFileAndNoOther(t *testing.T) {
 			changed, good, plain := NewFile(fd, policy), NewFile(fd, policy), NewFile(fd, policy)
 			changed.VerifyWith(func() error { return errChanged })
 			good.VerifyWith(func() error { verified.Add(1); return nil })
-			for range 20 { // of the first of each file, and of many
+			for range 20 { // of the first requests of each file, and of many
 				before := verified.Load()
 				var requests []*Request
 				for i := range 50 {
@@ -54,8 +54,8 @@ func TestReadsEndWithTheVerdictOnTheirFileAndNoOther(t *testing.T) {
 	}
 }
 
-// TestOneLookServesTheReadsThatEndedBeforeIt is the order that the verdict
-// rests on: all reads of the list, then the look, then their Dones.
+// TestOneLookServesTheReadsThatEndedBeforeIt checks the order that verification relies on: all
+// reads of the list, then the verification, then their Dones.
 func TestOneLookServesTheReadsThatEndedBeforeIt(t *testing.T) {
 	var events []string
 	file := func(name string) *File {

@@ -97,7 +97,7 @@ func TestErrorsReachTheirRequestAndNoOther(t *testing.T) {
 			fd, content := testFile(t, dir, 10_000)
 			writeOnly := openFD(t, filepath.Join(dir, "file-10000"), unix.O_WRONLY)
 			directory := openFD(t, dir, unix.O_RDONLY)
-			memory := openFD(t, "/proc/self/mem", unix.O_RDONLY) // nothing lies at its start
+			memory := openFD(t, "/proc/self/mem", unix.O_RDONLY) // nothing is mapped at its start
 			cases := []struct {
 				request Request
 				want    error
@@ -133,7 +133,7 @@ func TestErrorsReachTheirRequestAndNoOther(t *testing.T) {
 	})
 }
 
-// More are asked for than the kernel has at a time, so that some wait.
+// More requests than the kernel has at a time, so that some wait.
 func TestRequestsThatAreNotWantedWhenTheirTurnComesAreNotRead(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		onFileSystems(t, func(t *testing.T, dir string) {
@@ -223,7 +223,7 @@ func TestSubmittersMayBeMany(t *testing.T) {
 						}
 						requests[i] = r
 					}
-					e.Submit(requests) // the slice is used again at once
+					e.Submit(requests) // the slice is reused at once
 				}
 				mine.Wait()
 			})
@@ -270,7 +270,7 @@ func TestSubmitAfterCloseGivesErrClosedAndNeverFromWithinSubmit(t *testing.T) {
 		e := v.open(t)
 		fd, _ := testFile(t, t.TempDir(), 100)
 		require.NoError(t, e.Close())
-		var mu sync.Mutex // held over Submit, and taken by Done
+		var mu sync.Mutex // held during Submit, and locked by Done
 		errs := make(chan error, 3)
 		requests := make([]*Request, cap(errs))
 		for i := range requests {
@@ -282,7 +282,7 @@ func TestSubmitAfterCloseGivesErrClosedAndNeverFromWithinSubmit(t *testing.T) {
 		}
 		mu.Lock()
 		e.Submit(requests)
-		clear(requests) // the slice is the submitter's
+		clear(requests) // the slice belongs to the submitter
 		mu.Unlock()
 		for range cap(errs) {
 			require.ErrorIs(t, <-errs, ErrClosed)
@@ -336,7 +336,7 @@ func TestEnginesGiveBackWhatTheyHold(t *testing.T) {
 			readAll(t, e, []*Request{r})
 			require.NoError(t, e.Close())
 		}
-		cycle() // what is made once and stays, is made
+		cycle() // creates everything that is created once and stays
 		const cycles = 200
 		threads, descriptors := entries(t, "/proc/self/task"), entries(t, "/proc/self/fd")
 		for range cycles {
@@ -348,10 +348,9 @@ func TestEnginesGiveBackWhatTheyHold(t *testing.T) {
 		status, err := os.ReadFile("/proc/self/status")
 		require.NoError(t, err)
 		require.Regexp(t, `VmPin:\s+0 kB`, string(status))
-		// Not more: the collector may close what a test before this one has left to it.
+		// Not more: the collector may close descriptors that an earlier test has left to it.
 		require.LessOrEqual(t, entries(t, "/proc/self/fd"), descriptors)
-		// A thread ends a little after its goroutine, and the runtime may
-		// start a few of its own.
+		// A thread ends a little after its goroutine, and the runtime may start a few of its own.
 		require.Less(t, entries(t, "/proc/self/task"), threads+cycles/2)
 	})
 }

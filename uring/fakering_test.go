@@ -14,14 +14,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fakeRing is a kernel that is as awkward as it may be, by a seed: it takes
-// some of the entries, completes them in any order, in parts, and with errors
-// that mean "again". It reads the files for real. It belongs to the owner's
-// goroutine as a ring does.
+// fakeRing is a kernel that is as awkward as allowed, driven by a seed: it takes some of the
+// entries, completes them in any order, in parts, and with errors that mean "again". It reads the
+// files for real. Like a ring, it belongs to the owner's goroutine.
 type fakeRing struct {
 	random      *rand.Rand
-	errorsIn100 int  // of the reads' results
-	started     bool // the first call goes well: by it an engine decides whether there is a ring
+	errorsIn100 int  // in the results of reads
+	started     bool // the first call succeeds, because an engine uses it to decide whether there is a ring
 
 	entries   [ringEntries]gouring.SQEntry
 	free      []*gouring.SQEntry
@@ -29,7 +28,7 @@ type fakeRing struct {
 	submitted []gouring.SQEntry
 	events    []gouring.CQEvent
 
-	registering func() error // of buffers; nil fails now and then
+	registering func() error // registers buffers; if nil, registering fails now and then
 	pinned      []byte
 	wrong       []string
 	closed      bool
@@ -44,7 +43,7 @@ func newFakeRing(seed uint64, errorsIn100 int) *fakeRing {
 }
 
 func (f *fakeRing) NextSQE() (*gouring.SQEntry, error) {
-	// Full, or so it says; but not while nothing that will complete is in it.
+	// Full, or pretending to be; but not while nothing in it will complete.
 	if len(f.free) == 0 || f.one(20) && f.reads() > 0 {
 		return nil, gouring.ErrSQOverflow
 	}
@@ -54,7 +53,7 @@ func (f *fakeRing) NextSQE() (*gouring.SQEntry, error) {
 	return e, nil
 }
 
-// reads counts the submitted entries that are no wake-up.
+// reads counts the submitted entries except the wake-up.
 func (f *fakeRing) reads() (n int) {
 	for _, e := range f.submitted {
 		if e.UserData != wakeUserData {
@@ -64,7 +63,7 @@ func (f *fakeRing) reads() (n int) {
 	return n
 }
 
-// one is true once in n times.
+// one returns true once in n times.
 func (f *fakeRing) one(n int) bool { return f.random.IntN(n) == 0 }
 
 func (f *fakeRing) SubmitAndWaitCQEvents(n uint32) (*gouring.CQEvent, error) {
@@ -76,7 +75,7 @@ func (f *fakeRing) SubmitAndWaitCQEvents(n uint32) (*gouring.CQEvent, error) {
 	}
 	for _, e := range f.filled[:take] {
 		f.submitted = append(f.submitted, *e)
-		*e = gouring.SQEntry{OpCode: 255} // what was taken is not looked at again
+		*e = gouring.SQEntry{OpCode: 255} // entries that were taken are not read again
 		f.free = append(f.free, e)
 	}
 	f.filled = append(f.filled[:0], f.filled[take:]...)
@@ -87,7 +86,7 @@ func (f *fakeRing) SubmitAndWaitCQEvents(n uint32) (*gouring.CQEvent, error) {
 		return nil, unix.EAGAIN
 	}
 	if len(f.submitted) == 0 && len(f.events) == 0 {
-		return nil, os.NewSyscallError("io_uring_enter", unix.EINTR) // a kernel would wait for ever
+		return nil, os.NewSyscallError("io_uring_enter", unix.EINTR) // a kernel would wait forever
 	}
 	for complete := 1 + f.random.IntN(8); complete > 0 && len(f.submitted) > 0; complete-- {
 		f.completeOne()
@@ -98,8 +97,8 @@ func (f *fakeRing) SubmitAndWaitCQEvents(n uint32) (*gouring.CQEvent, error) {
 	return &f.events[0], nil
 }
 
-// completeOne completes any of the submitted entries; the wake-up only when
-// there is one, for which it waits if there is nothing else.
+// completeOne completes any of the submitted entries; the wake-up only if there is one, for which
+// it waits if there is nothing else.
 func (f *fakeRing) completeOne() {
 	i := f.random.IntN(len(f.submitted))
 	e := f.submitted[i]
@@ -173,7 +172,7 @@ func (f *fakeRing) UnRegisterBuffers() error {
 	return nil
 }
 
-// holds says whether registered memory holds all of buf.
+// holds reports whether registered memory contains all of buf.
 func (f *fakeRing) holds(buf []byte) bool {
 	if len(f.pinned) == 0 {
 		return false
@@ -194,9 +193,9 @@ func (f *fakeRing) close() error {
 	return nil
 }
 
-// TestEveryRequestCompletesOnceWithItsBytesWhateverTheKernelDoes runs seeded
-// schedules of a kernel's answers. Requests come in several batches, with
-// descriptors and files, direct or not; the engine is closed while they run.
+// TestEveryRequestCompletesOnceWithItsBytesWhateverTheKernelDoes runs seeded schedules of a
+// kernel's answers. Requests come in several batches, with descriptors and files, direct or not;
+// the engine is closed while they run.
 func TestEveryRequestCompletesOnceWithItsBytesWhateverTheKernelDoes(t *testing.T) {
 	dir := t.TempDir()
 	fd, content := testFile(t, dir, 400_003)
@@ -207,7 +206,7 @@ func TestEveryRequestCompletesOnceWithItsBytesWhateverTheKernelDoes(t *testing.T
 		require.NoError(t, err)
 		direct := NewFile(fd, DirectAlways)
 		defer closeDirect(t, direct)
-		misaligned := NewFile(fd, DirectAlways) // all its direct reads give EINVAL
+		misaligned := NewFile(fd, DirectAlways) // all its direct reads return EINVAL
 		defer closeDirect(t, misaligned)
 		if d := misaligned.openDirect(&counters{}); d != nil {
 			d.offsetAlignment, d.memoryAlignment = 1, 1
@@ -230,7 +229,7 @@ func TestEveryRequestCompletesOnceWithItsBytesWhateverTheKernelDoes(t *testing.T
 			requests = append(requests, r)
 		}
 		results := make([]result, len(requests))
-		calls := make([]int, len(requests)) // each by one goroutine; Close comes after all
+		calls := make([]int, len(requests)) // each incremented by one goroutine; Close comes after all
 		for i, r := range requests {
 			r.Done = func(n int, err error) {
 				results[i] = result{n, err}
@@ -268,7 +267,7 @@ func closeDirect(t require.TestingT, f *File) {
 	}
 }
 
-// TestReadsThatFailForEverFailOnce has a kernel that gives nothing but errors.
+// TestReadsThatFailForEverFailOnce uses a kernel that returns nothing but errors.
 func TestReadsThatFailForEverFailOnce(t *testing.T) {
 	kernel := newFakeRing(1, 100)
 	e, err := openRinged("", func() (kernelRing, error) { return kernel, nil })
@@ -278,6 +277,6 @@ func TestReadsThatFailForEverFailOnce(t *testing.T) {
 	r := &Request{FD: fd, Buf: make([]byte, 100)}
 	require.Equal(t, []result{{n: 100}}, readAll(t, e, []*Request{r}), "pread has what the ring has not")
 	require.Equal(t, content, r.Buf)
-	memory := openFD(t, "/proc/self/mem", unix.O_RDONLY) // nothing lies at its start
+	memory := openFD(t, "/proc/self/mem", unix.O_RDONLY) // nothing is mapped at its start
 	require.Equal(t, []result{{err: unix.EIO}}, readAll(t, e, []*Request{{FD: memory, Buf: make([]byte, 10)}}))
 }

@@ -12,56 +12,54 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// Direct says which reads of a File bypass the page cache (O_DIRECT).
+// Direct selects which reads of a File bypass the page cache (O_DIRECT).
 type Direct uint8
 
 const (
 	// DirectNever reads through the page cache.
 	DirectNever Direct = iota
-	// DirectCold bypasses the page cache for reads of 128 KiB and more that it does not
-	// hold whole, except for files on FUSE. It is for data that does not fit into memory
-	// anyway: such reads took a fifth of the CPU at twice the speed. But they leave
-	// nothing in the page cache for the next time.
+	// DirectCold bypasses the page cache for reads of 128 KiB and more that are not entirely in it,
+	// except for files on FUSE. It is for data that does not fit into memory anyway: such reads
+	// took a fifth of the CPU at twice the speed. But they leave nothing in the page cache for the
+	// next time.
 	DirectCold
 	// DirectAlways bypasses it for every read.
 	DirectAlways
 )
 
 const (
-	// minDirectBytes is the smallest read that DirectCold bypasses the page
-	// cache for: below it the kernel's read-ahead is worth more.
+	// minDirectBytes is the smallest read for which DirectCold bypasses the page cache: for smaller
+	// ones the kernel's read-ahead is worth more.
 	minDirectBytes = 128 << 10
 
-	// minStraightBytes is from where on a second read costs less than a copy:
-	// some 10 us of a processor.
+	// minStraightBytes is the size from which on a second read costs less than a copy: about 10 us
+	// of a processor.
 	minStraightBytes = 128 << 10
 
-	// unknownAlignment serves where the kernel does not tell (before 6.1): no
-	// file system or disk in use wants more.
+	// unknownAlignment is used if the kernel does not report alignments (before 6.1): no file
+	// system or disk in use needs more.
 	unknownAlignment = 4096
 )
 
-// File is an open regular file, and what an engine has found out about it. Requests of
-// one or several engines may share it. Its methods may be called concurrently, except
-// Close.
+// File is an open regular file, and what an engine has found out about it. Requests of one or
+// several engines may share it. Its methods may be called concurrently, except Close.
 //
-// Data of a File in the page cache is read without the kernel's queues (RWF_NOWAIT),
-// several times faster than through a ring. If a file system lacks RWF_NOWAIT or
-// O_DIRECT, that is found out at the first read, and its files are read as plain
-// descriptors.
+// Data of a File in the page cache is read without the kernel's queues (RWF_NOWAIT), several times
+// faster than through a ring. If a file system lacks RWF_NOWAIT or O_DIRECT, the first read
+// discovers that, and its files are read as plain descriptors.
 type File struct {
 	fd     int
 	policy Direct
 	remote bool         // see Remote
-	holds  bool         // a direct read holds the process when it is killed
+	holds  bool         // a direct read keeps the process alive after it is killed
 	verify func() error // nil without VerifyWith
 
 	waits   atomic.Bool   // RWF_NOWAIT is refused
-	refused atomic.Uint32 // a refusal: why direct reads are given up
+	refused atomic.Uint32 // a refusal: why direct reads are no longer tried
 	direct  atomic.Pointer[directFile]
-	opening sync.Mutex // held by the one who sets direct
+	opening sync.Mutex // held while setting direct
 
-	stall stall // of the engine's preadReader, under its lock
+	stall stall // of the engine's preadReader, protected by its lock
 }
 
 // refusal is why a File is not read directly.
@@ -74,7 +72,7 @@ const (
 	refusedAtRead
 	refusedByCache
 	refusedFUSE
-	refusedForNow // not kept: descriptors come back
+	refusedForNow // not kept: descriptors become free again
 
 	numRefusals
 )
@@ -91,34 +89,33 @@ func (r refusal) String() string {
 	}[r]
 }
 
-// directFile is a File opened anew with O_DIRECT. The alignments are powers of
-// two, in bytes.
+// directFile is a File opened again with O_DIRECT. The alignments are powers of two, in bytes.
 type directFile struct {
 	fd              int
 	offsetAlignment int64
 	memoryAlignment uintptr
 }
 
-// NewFile makes a File of a descriptor that was opened for reading without O_DIRECT and
-// O_NONBLOCK. The File owns the descriptor from then on. It opens a second one at the
-// first direct read.
+// NewFile makes a File from a descriptor that was opened for reading without O_DIRECT and
+// O_NONBLOCK. The File owns the descriptor from then on. It opens a second one at the first direct
+// read.
 func NewFile(fd int, policy Direct) *File {
 	on := filesystem.Of(fd)
 	return &File{fd: fd, policy: policy, remote: on.Remote, holds: on.HoldsKilled}
 }
 
-// VerifyWith makes verify be called after reads of the File have ended and before their
-// Done. One call may serve several reads, which makes each cheaper. An error of verify
-// replaces theirs. verify may be called concurrently and must not wait for a disk; only
-// that of a Remote File may wait for the server, as its reads may. VerifyWith must be
-// called before the first request.
+// VerifyWith sets a function that is called after reads of the File have ended and before their
+// Done. One call may serve several reads, which makes each cheaper. An error of verify replaces
+// theirs. verify may be called concurrently and must not wait for a disk; only that of a Remote
+// File may wait for the server, as its reads may. VerifyWith must be called before the first
+// request.
 func (f *File) VerifyWith(verify func() error) { f.verify = verify }
 
-// Remote says whether the file was on remote storage when the File was made: see the
-// function Remote.
+// Remote reports whether the file was on remote storage when the File was made: see the function
+// Remote.
 func (f *File) Remote() bool { return f.remote }
 
-// FD is the descriptor that NewFile was given.
+// FD is the descriptor passed to NewFile.
 func (f *File) FD() int { return f.fd }
 
 // Close closes the file. No request may be using it.
@@ -130,16 +127,15 @@ func (f *File) Close() error {
 	return err
 }
 
-// isRefused says that no read is direct any more.
+// isRefused reports that no read is direct any more.
 func (f *File) isRefused() bool { return f.refused.Load() != 0 }
 
-// readsDirectly says whether a read is to bypass the page cache, and opens the
-// file for that.
+// readsDirectly reports whether a read should bypass the page cache, and opens the file for that.
 func (f *File) readsDirectly(c *counters, off int64, size int) bool {
 	return f.wantsDirect(c, off, size) && f.openDirect(c) != nil
 }
 
-// wantsDirect says whether a read shall bypass the page cache, if it can.
+// wantsDirect reports whether a read should bypass the page cache, if possible.
 func (f *File) wantsDirect(c *counters, off int64, size int) bool {
 	switch {
 	case f.policy == DirectNever || f.isRefused():
@@ -153,13 +149,12 @@ func (f *File) wantsDirect(c *counters, off int64, size int) bool {
 	return size >= minDirectBytes && !f.cached(c, off, size)
 }
 
-// alwaysDirect says, without doing anything, that all reads are known to bypass
-// the page cache.
+// alwaysDirect reports, without side effects, whether all reads are known to bypass the page cache.
 func (f *File) alwaysDirect() bool {
 	return f.policy == DirectAlways && f.direct.Load() != nil && !f.isRefused()
 }
 
-// openDirect gives the file opened for direct reads, nil where it can't be.
+// openDirect returns the file opened for direct reads, nil if that is not possible.
 func (f *File) openDirect(c *counters) *directFile {
 	if d := f.direct.Load(); d != nil {
 		return d
@@ -174,7 +169,7 @@ func (f *File) openDirect(c *counters) *directFile {
 		c.refuse(f, refusedBySystem)
 		return nil
 	}
-	// The very file, whatever its path holds by now.
+	// The very same file, whatever is at its path by now.
 	var err error
 	d.fd, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", f.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_DIRECT, 0)
 	switch err {
@@ -192,8 +187,8 @@ func (f *File) openDirect(c *counters) *directFile {
 	return d
 }
 
-// directAlignment is what offsets and sizes, and addresses, of direct reads
-// must be multiples of; 0 where there can be no such reads.
+// directAlignment returns what offsets and sizes, and addresses, of direct reads must be multiples
+// of; 0 if direct reads are impossible.
 func directAlignment(fd int) (offset int64, memory uintptr) {
 	var st unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &st)
@@ -207,9 +202,9 @@ func directAlignment(fd int) (offset int64, memory uintptr) {
 	return int64(o), uintptr(m)
 }
 
-// straight is how much of a direct read from off on may go into buf itself: 0
-// where it has to go into a block first. A size that is not aligned costs a
-// second read, of what is left; for a small one a copy costs less.
+// straight returns how much of a direct read at off can go into buf itself: 0 if it must go into a
+// block first. A size that is not aligned costs a second read, of the rest; for a small rest a copy
+// costs less.
 func (d *directFile) straight(off int64, buf []byte) int {
 	address := uintptr(unsafe.Pointer(unsafe.SliceData(buf)))
 	if off&(d.offsetAlignment-1) != 0 || address&(d.memoryAlignment-1) != 0 {
@@ -222,8 +217,8 @@ func (d *directFile) straight(off int64, buf []byte) int {
 	return n
 }
 
-// readCached reads from off on what the page cache holds, without waiting for a
-// disk, and says whether buf is full. What it misses the kernel begins to read.
+// readCached reads the data at off that is in the page cache, without waiting for a disk, and
+// reports whether buf is full. The kernel begins to read what is missing.
 func (f *File) readCached(buf []byte, off int64) (n int, full bool) {
 	for n < len(buf) && !f.waits.Load() {
 		vector := [1][]byte{buf[n:]}
@@ -233,7 +228,7 @@ func (f *File) readCached(buf []byte, off int64) (n int, full bool) {
 		case err == unix.EOPNOTSUPP || err == unix.EINVAL || err == unix.ENOSYS || err == unix.EPERM:
 			f.waits.Store(true)
 			return n, false
-		case err != nil || got == 0: // EAGAIN, or what an ordinary read will say
+		case err != nil || got == 0: // EAGAIN, or an error that an ordinary read will return
 			return n, false
 		default:
 			n += got
@@ -242,14 +237,14 @@ func (f *File) readCached(buf []byte, off int64) (n int, full bool) {
 	return n, n == len(buf)
 }
 
-// cached says whether the page cache holds all of a range (Linux 6.5).
-// RWF_NOWAIT can't be asked this, for it reads ahead what is missing.
+// cached reports whether the page cache contains all of a range (Linux 6.5). RWF_NOWAIT can't be
+// used for that, because it reads ahead what is missing.
 func (f *File) cached(c *counters, off int64, size int) bool {
 	at := struct{ off, size uint64 }{uint64(off), uint64(size)}
 	var counts struct{ cached, dirty, writeback, evicted, recentlyEvicted uint64 }
 	_, _, errno := unix.Syscall6(unix.SYS_CACHESTAT, uintptr(f.fd), uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&counts)), 0, 0, 0)
 	if errno != 0 {
-		// Not told: what is in memory must not be read from the disk.
+		// Unknown: data in memory must not be read from the disk.
 		c.refuse(f, refusedByCache)
 		return true
 	}

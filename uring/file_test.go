@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// evict writes a file out and takes it from the page cache.
+// evict writes a file back and removes it from the page cache.
 func evict(t *testing.T, fd int) {
 	require.NoError(t, unix.Fdatasync(fd))
 	require.NoError(t, unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED))
 }
 
-// untilHot tries what needs the page cache to hold a file: the machine may take it
+// untilHot repeats what needs the file to be in the page cache, because the machine may remove it
 // from there at any time.
 func untilHot(t *testing.T, fd int, try func() bool) bool {
 	for range 30 {
@@ -30,7 +30,7 @@ func untilHot(t *testing.T, fd int, try func() bool) bool {
 	return false
 }
 
-// directFileFor gives a File that can be read directly, or skips the test.
+// directFileFor returns a File that can be read directly, or skips the test.
 func directFileFor(t *testing.T, fd int, policy Direct) *File {
 	f := NewFile(fd, policy)
 	if f.openDirect(&counters{}) == nil {
@@ -137,8 +137,8 @@ func TestAlignedReadsGoIntoTheirOwnMemory(t *testing.T) {
 	require.Nil(t, e.(*engine).reader.(*ringReader).owner.blocks.memory, "no block was needed")
 }
 
-// TestFilesThatRefuseDirectReadsAreReadAsUsual has a file that was opened
-// directly and whose alignments are wrong: the kernel answers EINVAL.
+// TestFilesThatRefuseDirectReadsAreReadAsUsual uses a file that was opened directly and whose
+// alignments are wrong: the kernel answers EINVAL.
 func TestFilesThatRefuseDirectReadsAreReadAsUsual(t *testing.T) {
 	for _, mode := range []Mode{ModePread, ModeUring} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestDirectReadsOfAnySizeIntoAlignedMemoryAreWhole(t *testing.T) {
 			if mode == ModeUring {
 				requireUring(t)
 			}
-			const size = 1<<20 + 4099 // the file's last block is not whole
+			const size = 1<<20 + 4099 // the file's last block is incomplete
 			fd, content := testFile(t, t.TempDir(), size)
 			f := directFileFor(t, fd, DirectAlways)
 			e := openEngineAs(t, mode, string(mode))

@@ -8,40 +8,40 @@ import (
 )
 
 const (
-	// lookupBatch is how many requests a looker takes at a time: a lock costs
-	// a tenth of a small read, and others shall have some of a burst.
+	// lookupBatch is how many requests a looker takes at a time: a lock costs a tenth of a small
+	// read, and other lookers should get a part of a burst.
 	lookupBatch = 16
 
-	// lookerBytes is the work that is worth a looker of its own. Starting one
-	// takes as long as copying some 16 KiB.
+	// lookerBytes is the amount of work that is worth a looker of its own. Starting one takes as
+	// long as copying about 16 KiB.
 	lookerBytes = 128 << 10
 )
 
-// reader is what an engine reads with where a request has to wait for a disk.
+// reader is what an engine reads with if a request must wait for a disk.
 type reader interface {
-	// submit takes jobs over; the slice is the caller's again. It never waits,
-	// and never completes a job before it returns.
+	// submit takes jobs over; the slice belongs to the caller again afterwards. It never waits, and
+	// never completes a job before it returns.
 	submit(jobs []job)
 	// close waits for all jobs and frees what the reader holds.
 	close() error
 }
 
-// engine is both engines: requests of Files are looked up in the page cache
-// first, by a few goroutines that last as long as there is something to do;
-// what they miss, and all other requests, goes to the reader.
+// engine is both engines: requests of Files are first looked up in the page cache, by a few
+// goroutines that last as long as there is something to do. What they don't find there, and all
+// other requests, go to the reader.
 type engine struct {
 	name, reason string
 	reader       reader
-	threads      *preadReader // reads what is Remote; may be the reader
+	threads      *preadReader // reads Remote files; may be the reader
 	*counters
 
 	mu       sync.Mutex
 	waiting  queue
-	bytes    int            // that waiting asks for
-	lookers  int            // that are not in a read that may wait
-	most     int            // lookers at a time
-	passing  []job          // of one Submit, to the reader: what the page cache is not asked for
-	remote   []job          // of one Submit, to threads
+	bytes    int            // total size of waiting
+	lookers  int            // number of lookers that are not in a read that may wait
+	most     int            // bound on lookers
+	passing  []job          // of one Submit, for the reader: not looked up in the page cache
+	remote   []job          // of one Submit, for threads
 	closed   atomic.Bool    // set under mu
 	looking  sync.WaitGroup // lookers
 	once     sync.Once
@@ -90,7 +90,7 @@ func (e *engine) Submit(requests []*Request) {
 	e.remote = hand(e.threads, e.remote)
 }
 
-// hand submits jobs, and gives their memory back.
+// hand submits jobs, and returns their memory for reuse.
 func hand(to reader, jobs []job) []job {
 	if len(jobs) > 0 {
 		to.submit(jobs)
@@ -99,7 +99,7 @@ func hand(to reader, jobs []job) []job {
 	return jobs[:0]
 }
 
-// look is a looker. It ends when nothing waits.
+// look is a looker. It ends when nothing is waiting.
 func (e *engine) look() {
 	var batch, missed [lookupBatch]job
 	var room [lookupBatch]ended
@@ -123,7 +123,7 @@ func (e *engine) look() {
 		clear(batch[:n])
 		switch {
 		case len(left) == 1 && e.inFlight.Load() == 1 && !left[0].direct:
-			// Nothing else is to be read: a ring would only add its way.
+			// Nothing else is to be read: a ring would only be a detour.
 			if !e.readAlone(left[0]) {
 				return
 			}
@@ -134,8 +134,7 @@ func (e *engine) look() {
 	}
 }
 
-// take gives a looker its share of what waits. It counts the looker out when
-// that is nothing.
+// take gives a looker its share of the waiting jobs. If that is none, it counts the looker out.
 func (e *engine) take(batch *[lookupBatch]job) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -151,8 +150,8 @@ func (e *engine) take(batch *[lookupBatch]job) int {
 	return n
 }
 
-// answer reads a job from the page cache, if that is to be asked and has all of
-// it. It says how the rest is to be read otherwise.
+// answer reads a job from the page cache, if it should be looked up there and all of it is found.
+// Otherwise it sets how the rest is read.
 func (e *engine) answer(j *job, answered *ending) bool {
 	r := j.request
 	if j.direct = r.File.readsDirectly(e.counters, r.OffsetBytes, len(r.Buf)); j.direct {
@@ -167,7 +166,7 @@ func (e *engine) answer(j *job, answered *ending) bool {
 	return full
 }
 
-// ReadNow asks as answer does, and where that would read directly it says no.
+// ReadNow looks up like answer, but returns false for direct reads.
 func (e *engine) ReadNow(r *Request) bool {
 	if r.File == nil || r.File.remote || r.check() != nil || e.closed.Load() || r.File.wantsDirect(e.counters, r.OffsetBytes, len(r.Buf)) {
 		return false
@@ -182,8 +181,8 @@ func (e *engine) ReadNow(r *Request) bool {
 	return true
 }
 
-// readAlone reads the only request there is, where a looker may wait: others
-// may be started meanwhile. It says whether the looker shall go on.
+// readAlone reads the only request, so that its looker may wait: others may be started meanwhile.
+// It reports whether the looker should continue.
 func (e *engine) readAlone(j job) bool {
 	e.mu.Lock()
 	e.lookers--

@@ -20,9 +20,9 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// TestCallsOfTheLibraryThatAreBrokenAreNotUsed keeps out what reads the wrong
-// file (RegisterFiles), uses memory after it was freed (timeouts), holds up
-// stop-the-worlds (Submit), and the reactor, which never drains.
+// TestCallsOfTheLibraryThatAreBrokenAreNotUsed keeps out calls that read the wrong file
+// (RegisterFiles), use memory after it was freed (timeouts), or delay stop-the-worlds (Submit), and
+// the reactor, which never drains.
 func TestCallsOfTheLibraryThatAreBrokenAreNotUsed(t *testing.T) {
 	broken := map[string]bool{
 		"RegisterFiles": true, "UnRegisterFiles": true, "Timeout": true, "LinkTimeout": true,
@@ -55,8 +55,8 @@ func TestCallsOfTheLibraryThatAreBrokenAreNotUsed(t *testing.T) {
 	require.Greater(t, looked, 100)
 }
 
-// TestSignalsAndCollectionsDisturbNothing lets signals rain on all threads, the
-// owner's too, and collects garbage all the time.
+// TestSignalsAndCollectionsDisturbNothing sends signals to all threads, including the owner's, and
+// collects garbage all the time.
 func TestSignalsAndCollectionsDisturbNothing(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		defer debug.SetGCPercent(debug.SetGCPercent(1))
@@ -74,7 +74,7 @@ func TestSignalsAndCollectionsDisturbNothing(t *testing.T) {
 				threads, _ := os.ReadDir("/proc/self/task")
 				for _, thread := range threads {
 					if id, err := strconv.Atoi(thread.Name()); err == nil {
-						_ = unix.Tgkill(unix.Getpid(), id, unix.SIGURG) // what the runtime sends itself
+						_ = unix.Tgkill(unix.Getpid(), id, unix.SIGURG) // which the runtime sends to itself
 					}
 				}
 			}
@@ -95,15 +95,15 @@ func TestSignalsAndCollectionsDisturbNothing(t *testing.T) {
 	})
 }
 
-// TestNobodyReadsTheSame runs itself in a child process without rights and
-// without memory that it may lock: rings are refused there, or made without.
+// TestNobodyReadsTheSame runs itself in a child process without privileges and without lockable
+// memory: rings are refused there, or made without it.
 func TestNobodyReadsTheSame(t *testing.T) {
 	if os.Getenv(nobodyVariable) == "" {
 		if os.Getuid() != 0 {
 			t.Skip("needs root, to become nobody")
 		}
 		child := exec.Command(os.Args[0], "-test.v", "-test.run=^TestNobodyReadsTheSame$")
-		dir := serve.ShortDir(t) // that of TMPDIR may be closed to others
+		dir := serve.ShortDir(t) // TMPDIR may be inaccessible to others
 		require.NoError(t, os.Chown(dir, nobody, nobody))
 		child.Env = append(os.Environ(), nobodyVariable+"=1", "TMPDIR="+dir)
 		out, err := child.CombinedOutput()

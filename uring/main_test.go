@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sandboxVariable asks the test binary to refuse a system call to itself, as
-// container runtimes do: "CALL ERRNO", as numbers.
+// sandboxVariable makes the test binary refuse a system call to itself, as container runtimes do:
+// "CALL ERRNO", as numbers.
 const sandboxVariable = "LSIOFS_TEST_REFUSE_SYSCALL"
 
 func TestMain(m *testing.M) {
@@ -36,8 +36,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// nobodyVariable asks the test binary to give up its rights, and all
-// memory that it may lock.
+// nobodyVariable makes the test binary give up its privileges and its lockable memory.
 const nobodyVariable = "LSIOFS_TEST_AS_NOBODY"
 
 const nobody = 65534
@@ -55,8 +54,7 @@ func becomeNobody() error {
 	return syscall.Setuid(nobody)
 }
 
-// refuseSyscall makes a system call fail in all threads of this process, for
-// as long as it lives.
+// refuseSyscall makes a system call fail in all threads of this process, for the rest of its life.
 func refuseSyscall(number, errno uint32) error {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the call's number

@@ -8,22 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HugePageBytes is the size and the alignment of the pages that Map asks for.
-// It is the same on amd64 and on arm64 with 4 KiB pages.
+// HugePageBytes is the size and the alignment of the pages that Map asks for. It is the same on
+// amd64 and on arm64 with 4 KiB pages.
 const HugePageBytes = 2 << 20
 
 // pageBytes is the size of an ordinary page.
 var pageBytes = int64(os.Getpagesize())
 
-// Map gives nBytes of zeroed memory outside the Go heap, readable and writable. The
-// garbage collector does not scan it, and GOMEMLIMIT does not count it.
+// Map returns nBytes of zeroed memory outside the Go heap, readable and writable. The garbage
+// collector does not scan it, and GOMEMLIMIT does not count it.
 //
-// It begins at a page. With nBytes of at least HugePageBytes it begins at a multiple of
-// HugePageBytes, and the kernel is asked for huge pages. If nBytes is a multiple of
-// HugePageBytes, all pages are huge. Pages are allocated when first written to.
+// It is aligned to pages. With nBytes of at least HugePageBytes it is aligned to HugePageBytes, and
+// Map asks the kernel for huge pages. If nBytes is a multiple of HugePageBytes, all pages are huge.
+// Pages are allocated when first written to.
 //
-// The memory is the caller's until Unmap. All reads into it must have ended before Unmap
-// is called. Map may be called concurrently.
+// The memory belongs to the caller until Unmap. All reads into it must have ended before Unmap is
+// called. Map may be called concurrently.
 func Map(nBytes int) ([]byte, error) {
 	if nBytes <= 0 {
 		return nil, fmt.Errorf("map %d bytes of memory: the size must be > 0", nBytes)
@@ -37,8 +37,7 @@ func Map(nBytes int) ([]byte, error) {
 		}
 		return unsafe.Slice((*byte)(p), nBytes), nil
 	}
-	// mmap promises no more than a page's alignment: map more, then give
-	// back what lies before and behind.
+	// mmap guarantees only page alignment: map more, then give back what is before and after.
 	raw, err := mapAnonymous(nBytes, size+HugePageBytes)
 	if err != nil {
 		return nil, err
@@ -57,8 +56,8 @@ func Map(nBytes int) ([]byte, error) {
 	return b, nil
 }
 
-// Unmap frees memory of Map. p is what Map returned, or a slice of it with the same
-// start and capacity. Nothing may touch the memory any more.
+// Unmap frees memory returned by Map. p is what Map returned, or a slice of it with the same start
+// and capacity. The memory must not be used any more.
 func Unmap(p []byte) error {
 	if cap(p) == 0 {
 		return nil

@@ -51,8 +51,8 @@ func TestUnmapGivesTheAddressSpaceBack(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, Unmap(p[:0]), "a slice from the start is enough")
 	}
-	// Leaking only what is mapped for the alignment would be 4 GB; threads that the runtime
-	// starts meanwhile take some hundred MB at most.
+	// If only the memory mapped for alignment leaked, that would be 4 GB; threads that the runtime
+	// starts meanwhile take at most a few hundred MB.
 	require.Less(t, addressSpaceBytes(t)-before, int64(rounds*HugePageBytes/2))
 	require.NoError(t, Unmap(nil))
 }
@@ -76,7 +76,7 @@ func addressSpaceBytes(t *testing.T) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// flagsOfMapping gives the VmFlags of the mapping that holds p.
+// flagsOfMapping returns the VmFlags of the mapping that contains p.
 func flagsOfMapping(t *testing.T, p *byte) string {
 	smaps, err := os.ReadFile("/proc/self/smaps")
 	require.NoError(t, err)

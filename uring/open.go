@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open starts an engine. ModeAuto makes a ring and reads through it; if that fails, it
-// takes the pread engine. Status says which engine it took and why. ModeUring fails
-// instead.
+// Open starts an engine. ModeAuto makes a ring and reads through it; if that fails, it uses the
+// pread engine. Status reports which engine is used and why. ModeUring fails instead.
 func Open(mode Mode) (Engine, error) {
 	switch mode {
 	case ModePread:
@@ -32,8 +31,8 @@ func Open(mode Mode) (Engine, error) {
 	return nil, fmt.Errorf("io engine %q is unknown: use %s, %s or %s", mode, ModeAuto, ModeUring, ModePread)
 }
 
-// openProbed starts the io_uring engine and reads through it. The error says
-// why io_uring can't be used, and what may be behind that.
+// openProbed starts the io_uring engine and reads through it. The error explains why io_uring can't
+// be used, and the likely cause.
 func openProbed(reason string) (*engine, error) {
 	e, err := openUring(reason)
 	if err != nil {
@@ -42,14 +41,13 @@ func openProbed(reason string) (*engine, error) {
 	if err := probe(e); err != nil {
 		return nil, explain(errors.Join(err, e.Close()))
 	}
-	// What the probe has read is nobody's business.
+	// The probe's reads must not be counted.
 	e.reads.Store(0)
 	e.readBytes.Store(0)
 	return e, nil
 }
 
-// probe reads a file in memory: a kernel that emulates io_uring may know wake-ups
-// and not files.
+// probe reads a file in memory: a kernel that emulates io_uring may support wake-ups but not files.
 func probe(e *engine) error {
 	const content = "lsiofs"
 	fd, err := unix.MemfdCreate("lsiofs-probe", unix.MFD_CLOEXEC)
@@ -77,7 +75,7 @@ func probe(e *engine) error {
 	return nil
 }
 
-// explain adds what is likely to be behind an error of io_uring's system calls.
+// explain adds the likely cause of an error of io_uring's system calls.
 func explain(err error) error {
 	const sysctl = "/proc/sys/kernel/io_uring_disabled"
 	switch {

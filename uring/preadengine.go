@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// maxPreaders is how many preads run at a time. A pool of 32 was measured to
-	// reach 0.92–1.0 of a ring's throughput for reads of 128 KiB and more.
+	// maxPreaders bounds concurrent preads. A pool of 32 was measured to reach 0.92–1.0 of a ring's
+	// throughput for reads of 128 KiB and more.
 	maxPreaders = 32
 
-	// stuckAfter is from when on a pread is taken for one that may never end, and
-	// another may run beside it. A slow read is none the worse for it.
+	// stuckAfter is the time after which a pread is assumed to never end, and another may run in
+	// its place. This does no harm if the read is merely slow.
 	stuckAfter = time.Second
 
 	// maxStuck bounds the threads that such preads hold.
 	maxStuck = 512
 
-	// maxStuckOfFile is with how many of a File no more of its reads are begun: so
-	// that one which stalls does not take all threads.
+	// maxStuckOfFile is the number of stuck preads of a File from which on no more of its reads are
+	// started, so that a file that stalls does not take all threads.
 	maxStuckOfFile = 4
 )
 
-// preadReader reads with blocking preads on goroutines that start when there
-// is work for them, and stay until close.
+// preadReader reads with blocking preads on goroutines that start when there is work for them, and
+// stay until close.
 type preadReader struct {
 	*counters
 	blocks blocks
@@ -33,26 +33,26 @@ type preadReader struct {
 	mu       sync.Mutex
 	work     sync.Cond // waiting grew, or closed was set
 	waiting  queue
-	preaders int // goroutines there are, but for stuck ones
-	idle     int // of them, those that will look into waiting next
-	stuck    int // preads for longer than stuckAfter
-	parked   int // jobs of Files that stall
+	preaders int // number of goroutines, except stuck ones
+	idle     int // number of them that will look into waiting next
+	stuck    int // preads that take longer than stuckAfter
+	parked   int // jobs of stalling Files
 	closed   bool
 	running  sync.WaitGroup // the goroutines
 }
 
-// stall is what a preadReader knows of a File that stalls, or not.
+// stall is the state of a File in a preadReader.
 type stall struct {
-	stuck  int   // preads
-	parked []job // until one of these ends
+	stuck  int   // number of stuck preads
+	parked []job // jobs that wait until one of these ends
 }
 
-// preader is one goroutine of the pool. All is under the pool's lock.
+// preader is one goroutine of the pool. All of it is protected by the pool's lock.
 type preader struct {
 	timer   *time.Timer
 	reading bool
-	file    *File // that is read, or nil
-	stuck   bool  // it does not count as one of the pool
+	file    *File // the File being read, or nil
+	stuck   bool  // it is not counted in the pool
 }
 
 var _ reader = (*preadReader)(nil)
@@ -78,7 +78,7 @@ func (p *preadReader) submit(jobs []job) {
 	p.start()
 }
 
-// start starts goroutines for what waits. p.mu is held.
+// start starts goroutines for waiting jobs. The caller must hold p.mu.
 func (p *preadReader) start() {
 	for p.preaders < maxPreaders && p.idle < p.waiting.len() {
 		p.preaders++
@@ -87,8 +87,8 @@ func (p *preadReader) start() {
 	}
 }
 
-// read is one goroutine of the pool. After close it ends when nothing waits, and
-// nothing is parked: then somebody is stuck, who will tell.
+// read is one goroutine of the pool. After close it ends when nothing is waiting or parked: while
+// jobs are parked, a stuck pread will wake it when it ends.
 func (p *preadReader) read() {
 	x := &preader{}
 	x.timer = time.AfterFunc(stuckAfter, func() { p.getsStuck(x) })
@@ -139,7 +139,7 @@ func (p *preadReader) getsStuck(x *preader) {
 	p.start()
 }
 
-// ended is called after a pread, and says whether its goroutine is still wanted.
+// ended is called after a pread, and reports whether its goroutine is still needed.
 func (p *preadReader) ended(x *preader) bool {
 	f := x.file
 	x.reading, x.file = false, nil
@@ -183,8 +183,8 @@ func (p *preadReader) one(j job) {
 	p.end(j.request, j.n, err)
 }
 
-// readDirectly reads a job without the page cache. That it has not ended then
-// says that the rest is to be read as usual.
+// readDirectly reads a job without the page cache. If it returns false, the rest must be read as
+// usual.
 func (p *preadReader) readDirectly(j *job) (ended bool) {
 	d := j.request.File.direct.Load()
 	var block []byte
@@ -206,14 +206,14 @@ func (p *preadReader) readDirectly(j *job) (ended bool) {
 			short := got > 0
 			got = next.deliver(j, block, got)
 			if short && got == 0 && !endsBefore(j.request.fd(), j.off()) {
-				return false // it came short of the first byte that is wanted
+				return false // it ended before the first wanted byte
 			}
 		}
 		if err != nil {
 			if refusesDirect(err) {
 				p.refuse(j.request.File, refusedAtRead)
 			}
-			return false // whatever it was, the plain read will say it
+			return false // the plain read will return the error
 		}
 		if got == 0 {
 			break // the file ends here
@@ -224,7 +224,7 @@ func (p *preadReader) readDirectly(j *job) (ended bool) {
 	return true
 }
 
-// refusesDirect says that an error means a file that can't be read directly.
+// refusesDirect reports whether an error means that a file can't be read directly.
 func refusesDirect(err error) bool { return err == unix.EINVAL || err == unix.EOPNOTSUPP }
 
 func (p *preadReader) close() error {

@@ -13,8 +13,8 @@ func (j *job) off() int64 { return j.request.OffsetBytes + int64(j.n) }
 // rest is the memory that is still to be filled.
 func (j *job) rest() []byte { return j.request.Buf[j.n:] }
 
-// queue is a first-in-first-out list of jobs. Its memory is 24 bytes a request,
-// beside the request and the buffer that the submitter holds anyway.
+// queue is a first-in-first-out list of jobs. It takes 24 bytes per request, besides the request
+// and the buffer that the submitter holds anyway.
 type queue struct {
 	items []job
 	head  int
@@ -34,7 +34,7 @@ func (q *queue) push(jobs ...job) {
 // first is the oldest job; the queue must not be empty.
 func (q *queue) first() *job { return &q.items[q.head] }
 
-// pop takes the oldest job out; the queue must not be empty.
+// pop removes and returns the oldest job; the queue must not be empty.
 func (q *queue) pop() job {
 	j := q.items[q.head]
 	q.items[q.head] = job{}

@@ -49,7 +49,7 @@ func TestReadNowIsForWhatThePageCacheHolds(t *testing.T) {
 		hot    bool
 		want   bool
 	}{
-		// Cold and not direct is not here: a quick disk may have it at once.
+		// Cold and not direct is not here: a fast disk may deliver it at once.
 		{"hot", DirectNever, true, true},
 		{"hot, direct where cold", DirectCold, true, true},
 		{"cold, direct where cold", DirectCold, false, false},

@@ -7,17 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errEmptyBuffer completes requests that ask for nothing: a programming error
-// of the submitter, reported as any other so that its reader ends.
+// errEmptyBuffer completes requests that ask for nothing: a programming error of the submitter,
+// reported like any other error so that its reader ends.
 var errEmptyBuffer = errors.New("a read request needs a buffer")
 
-// maxAgain bounds how often one request is tried again after EINTR or EAGAIN.
-// A regular file gives neither more than once in a row; a descriptor that is
-// in non-blocking mode and has nothing to read would give it for ever.
+// maxAgain bounds how often one request is retried after EINTR or EAGAIN. A regular file returns
+// neither more than once in a row; a descriptor in non-blocking mode with nothing to read would
+// return it forever.
 const maxAgain = 64
 
-// check gives the error of a request that must not reach the kernel. A
-// negative offset would mean "the file's position" to io_uring.
+// check returns the error of a request that must not reach the kernel. A negative offset would mean
+// "the file's position" to io_uring.
 func (r *Request) check() error {
 	switch {
 	case len(r.Buf) == 0:
@@ -28,8 +28,8 @@ func (r *Request) check() error {
 	return nil
 }
 
-// begin is asked before a request is read. It gives the error of one that is not
-// to be.
+// begin must be called before a request is read. It returns the error of a request that must not be
+// read.
 func (r *Request) begin() error {
 	if r.Wanted != nil && !r.Wanted() {
 		return ErrUnwanted
@@ -45,7 +45,7 @@ func (r *Request) fd() int {
 	return r.FD
 }
 
-// pread fills buf from off on, as far as the file goes. It blocks.
+// pread fills buf from off on, up to the end of the file. It blocks.
 func pread(fd int, buf []byte, off int64) (int, error) {
 	n, again := 0, 0
 	for n < len(buf) {
@@ -64,7 +64,7 @@ func pread(fd int, buf []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// preadOnce reads once, however much that gives.
+// preadOnce reads once, however much that returns.
 func preadOnce(fd int, buf []byte, off int64) (int, error) {
 	for {
 		n, err := unix.Pread(fd, buf, off)
@@ -75,7 +75,7 @@ func preadOnce(fd int, buf []byte, off int64) (int, error) {
 	}
 }
 
-// endsBefore says whether a file ends at a place or before it.
+// endsBefore reports whether a file ends at or before off.
 func endsBefore(fd int, off int64) bool {
 	var st unix.Stat_t
 	return unix.Fstat(fd, &st) == nil && st.Size <= off
@@ -88,15 +88,14 @@ type counters struct {
 	unwanted                 atomic.Uint64
 	cached, direct, remote   atomic.Uint64
 	stuck                    atomic.Int64
-	refusals                 [numRefusals]atomic.Uint64 // of Files by this engine
+	refusals                 [numRefusals]atomic.Uint64 // Files refused by this engine
 	registration             atomic.Pointer[registration]
 }
 
-// registration is what became of registering memory with the ring.
+// registration is the result of registering memory with the ring.
 type registration struct{ err error }
 
-// refuse makes a File one that is not read directly any more, and counts it
-// once.
+// refuse stops direct reads of a File, and counts it once.
 func (c *counters) refuse(f *File, why refusal) {
 	if f.refused.CompareAndSwap(0, uint32(why)) {
 		c.refusals[why].Add(1)
@@ -122,8 +121,8 @@ func (c *counters) end(r *Request, n int, err error) {
 	c.complete(r, n, err)
 }
 
-// complete counts r as done and tells its submitter. r and its buffer are not
-// the engine's any more when it returns.
+// complete counts r as done and calls its Done. When it returns, r and its buffer no longer belong
+// to the engine.
 func (c *counters) complete(r *Request, n int, err error) {
 	c.inFlight.Add(-1)
 	c.inFlightBytes.Add(-int64(len(r.Buf)))
@@ -170,11 +169,10 @@ func (c *counters) status(engine, reason string) Status {
 	return s
 }
 
-// refuse completes requests that came after Close, from a goroutine of their
-// own: a Done is never called from within Submit, whose caller may hold locks
-// that Done takes.
+// refuse completes requests that came after Close, from another goroutine: Done is never called
+// from within Submit, whose caller may hold locks that Done takes.
 func refuse(requests []*Request) {
-	requests = append([]*Request(nil), requests...) // the caller's again when Submit returns
+	requests = append([]*Request(nil), requests...) // the slice belongs to the caller again when Submit returns
 	go func() {
 		for _, r := range requests {
 			r.Done(0, ErrClosed)

@@ -21,16 +21,14 @@ const (
 	setupPreferred = setupSingleIssuer | setupDeferTaskrun | setupSubmitAll | setupClamp
 )
 
-// ring is a go-uring ring as far as that library can be used: entries are
-// filled, submitted and reaped by it. It belongs to one goroutine that is
-// locked to its thread since before openRing.
+// ring is a go-uring ring as far as that library can be used: it fills, submits and reaps entries.
+// It belongs to one goroutine, which must be locked to its thread since before openRing.
 type ring struct {
 	*gouring.Ring
-	flags uint32 // that the kernel accepted
+	flags uint32 // accepted by the kernel
 }
 
-// openRing makes a ring with the preferred flags, or with none where the
-// kernel does not know them.
+// openRing makes a ring with the preferred flags, or with none if the kernel does not support them.
 func openRing(entries uint32) (*ring, error) {
 	r, err := newRing(entries, setupPreferred)
 	if errors.Is(err, unix.EINVAL) {
@@ -52,22 +50,22 @@ func newRing(entries, flags uint32) (*ring, error) {
 	return nil, err
 }
 
-// setupFlags is a setup option that sets flags. The library's options are
-// functions of an unexported type, which inference can name though we can't:
-// P is its parameter struct, laid out as the kernel's, the flags third.
+// setupFlags is a setup option that sets flags. The library's options are functions of an
+// unexported type, which inference can name although we can't: P is its parameter struct, laid out
+// like the kernel's, with the flags third.
 func setupFlags[O ~func(*P), P, R any](_ func(uint32, ...O) (R, error), flags uint32) O {
 	return func(p *P) { (*[3]uint32)(unsafe.Pointer(p))[2] |= flags }
 }
 
-// close frees everything. The library's Close leaves the array of submission
-// entries mapped, which keeps the whole ring, its threads and what it pinned.
+// close frees everything. The library's Close leaves the array of submission entries mapped, which
+// keeps the whole ring, its threads and its pinned memory.
 func (r *ring) close() error {
 	entries := r.submissionEntries()
 	return errors.Join(r.Close(), syscall.Munmap(entries))
 }
 
-// submissionEntries is the mapping of the array of submission entries, which
-// the library keeps in an unexported field.
+// submissionEntries is the mapping of the array of submission entries, which the library keeps in
+// an unexported field.
 func (r *ring) submissionEntries() []byte {
 	return reflect.ValueOf(r.Ring).Elem().FieldByName("sqRing").Elem().FieldByName("sqeBuff").Bytes()
 }

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLibraryIsTheOneThatThisPackageReachesInto guards what is assumed of
-// unexported parts of go-uring.
+// TestLibraryIsTheOneThatThisPackageReachesInto guards the assumptions about unexported parts of
+// go-uring.
 func TestLibraryIsTheOneThatThisPackageReachesInto(t *testing.T) {
 	mod, err := os.ReadFile("../go.mod")
 	require.NoError(t, err)
@@ -56,8 +56,8 @@ func TestRingUsesThePreferredFlagsWhereTheKernelHasThem(t *testing.T) {
 	require.EqualValues(t, r.flags, reflect.ValueOf(r.Params).Elem().FieldByName("flags").Uint())
 }
 
-// TestSlowReadHoldsUpNothingElse reads a pipe that has nothing to give: the
-// ring waits for it, and goes on with what comes meanwhile.
+// TestSlowReadHoldsUpNothingElse reads a pipe without data: the ring waits for it, and continues
+// with what comes meanwhile.
 func TestSlowReadHoldsUpNothingElse(t *testing.T) {
 	requireUring(t)
 	e, err := Open(ModeUring)
@@ -79,7 +79,7 @@ func TestSlowReadHoldsUpNothingElse(t *testing.T) {
 
 	closed := make(chan error, 1)
 	go func() { closed <- e.Close() }()
-	for _, piece := range []string{"sh", "ort", "er!"} { // short reads are gone on with
+	for _, piece := range []string{"sh", "ort", "er!"} { // short reads are continued
 		_, err := unix.Write(pipe[1], []byte(piece))
 		require.NoError(t, err)
 	}
@@ -98,9 +98,8 @@ func TestAutoTakesTheRingWhereItWorks(t *testing.T) {
 	require.Equal(t, Status{Engine: "uring", Reason: "a ring was made and read through"}, e.Status())
 }
 
-// TestAutoFallsBackToPreadInASandbox runs itself in child processes where
-// io_uring is refused as Docker does (EPERM) and podman (ENOSYS), and in one
-// where rings can be made but not used.
+// TestAutoFallsBackToPreadInASandbox runs itself in child processes where io_uring is refused as
+// Docker does (EPERM) and podman (ENOSYS), and in one where rings can be made but not used.
 func TestAutoFallsBackToPreadInASandbox(t *testing.T) {
 	cases := []struct {
 		name  string

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ringReader reads through one ring, which one goroutine owns: it alone fills,
-// submits and reaps. Submitters leave jobs in an inbox, and wake the owner
-// through an eventfd that the ring has a read armed on.
+// ringReader reads through one ring, which is owned by one goroutine: only that fills, submits and
+// reaps. Submitters leave jobs in an inbox, and wake the owner through an eventfd, of which a read
+// is pending in the ring.
 type ringReader struct {
 	*counters
 	makeRing func() (kernelRing, error) // called by the owner
 
 	mu       sync.Mutex
 	inbox    []job
-	failed   []failedRead // reads that were tried once more with pread
-	awakened bool         // the owner will look at the above without being told
+	failed   []failedRead // reads that were retried with pread
+	awakened bool         // the owner will look at the above without being woken
 	closed   bool
 	eventFD  int // written to under mu, so never after the owner closed it
 
@@ -33,7 +33,7 @@ type ringReader struct {
 
 var _ reader = (*ringReader)(nil)
 
-// failedRead is the outcome of a slot's second attempt.
+// failedRead is the result of a slot's second attempt.
 type failedRead struct {
 	slot uint16
 	n    int
@@ -44,7 +44,7 @@ func openUring(reason string) (*engine, error) {
 	return openRinged(reason, func() (kernelRing, error) { return openRing(ringEntries) })
 }
 
-// openRinged starts an engine on whatever ring makeRing makes.
+// openRinged starts an engine on the ring that makeRing returns.
 func openRinged(reason string, makeRing func() (kernelRing, error)) (*engine, error) {
 	c := &counters{}
 	r := &ringReader{counters: c, makeRing: makeRing, stopped: make(chan struct{}), owner: ringOwner{counters: c}}
@@ -64,8 +64,7 @@ func (r *ringReader) submit(jobs []job) {
 	r.wake()
 }
 
-// wake makes the owner look at the inbox, if it does not do so anyway.
-// r.mu is held.
+// wake makes the owner look at the inbox, unless it will do so anyway. The caller must hold r.mu.
 func (r *ringReader) wake() {
 	if !r.awakened {
 		r.awakened = true
@@ -73,7 +72,7 @@ func (r *ringReader) wake() {
 	}
 }
 
-// signal completes the read of the eventfd. r.mu is held.
+// signal completes the read of the eventfd. The caller must hold r.mu.
 func (r *ringReader) signal() {
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
@@ -94,8 +93,8 @@ func (r *ringReader) close() error {
 	return r.closeErr
 }
 
-// run is the owner. Its thread was made for the ring (the kernel allows no
-// other to use it) and ends with it.
+// run is the owner. Its thread was made for the ring (the kernel allows no other to use it) and
+// ends with it.
 func (r *ringReader) run(started chan<- error) {
 	defer close(r.stopped)
 	runtime.LockOSThread()
@@ -122,8 +121,8 @@ func (r *ringReader) open() (err error) {
 	if o.ring, err = r.makeRing(); err != nil {
 		return err
 	}
-	// Blocking: the ring's read waits in a poll, where a non-blocking
-	// descriptor would answer EAGAIN. One wake-up is there already.
+	// Blocking: the ring's read waits in a poll, where a non-blocking descriptor would answer
+	// EAGAIN. One wake-up is already there.
 	if r.eventFD, err = unix.Eventfd(1, unix.EFD_CLOEXEC); err != nil {
 		return errors.Join(fmt.Errorf("eventfd: %w", err), o.ring.close())
 	}
@@ -140,8 +139,8 @@ func (r *ringReader) open() (err error) {
 	return nil
 }
 
-// firstWakeUp shows that the ring can be used, and not only made, while going
-// back is still possible.
+// firstWakeUp checks that the ring can be used, and not only made, while falling back is still
+// possible.
 func (r *ringReader) firstWakeUp() error {
 	o := &r.owner
 	if !o.prepare(uint8(gouring.ReadCode), r.eventFD, 0, o.wakeBuf, wakeUserData) {
@@ -169,8 +168,8 @@ func (r *ringReader) free() error {
 	return errors.Join(o.unpin(), o.ring.close(), o.blocks.close(), unix.Close(r.eventFD), Unmap(o.wakeBuf))
 }
 
-// takeJobs takes the inbox whole, and says whether nothing more will come. What
-// comes into the inbox from here on must wake the owner.
+// takeJobs takes the whole inbox, and reports whether nothing more will come. Jobs that come later
+// must wake the owner.
 func (r *ringReader) takeJobs() (closed bool) {
 	o := &r.owner
 	r.mu.Lock()
@@ -190,9 +189,8 @@ func (r *ringReader) takeJobs() (closed bool) {
 	return closed
 }
 
-// arm sees to it that the next enter returns: when something comes in, or, if
-// nothing can and nothing is under way, at once, which takes the wake-up out of
-// the ring.
+// arm makes sure that the next enter returns: when something comes in, or at once if nothing can
+// and nothing is in flight, which removes the wake-up from the ring.
 func (r *ringReader) arm(closed bool) {
 	o := &r.owner
 	if closed && o.idle() {

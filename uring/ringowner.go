@@ -12,34 +12,34 @@ import (
 )
 
 const (
-	// ringEntries is the submission queue's size: one entry is the wake-up's,
-	// the others are reads. Queue depths above 128 were not faster.
+	// ringEntries is the submission queue's size: one entry is for the wake-up, the others are for
+	// reads. Queue depths above 128 were not faster.
 	ringEntries = 128
 	ringSlots   = ringEntries - 1
 
-	// maxRingBytes bounds what the reads in the kernel ask for together; a
-	// single one may be larger. 16–32 MiB saturated the disks measured.
+	// maxRingBytes bounds the total size of the reads in the kernel; a single one may be larger.
+	// 16–32 MiB saturated the disks measured.
 	maxRingBytes = 32 << 20
 
-	// maxReadBytes is what one submission entry asks for at most. The kernel
-	// reads less than 2 GiB at a time.
+	// maxReadBytes bounds the size of one submission entry. The kernel reads less than 2 GiB at a
+	// time.
 	maxReadBytes = 1 << 30
 
-	// flushEntries and flushBytes are when entries go to the kernel while
-	// others are still being filled: the disk works meanwhile. Measured: a
-	// fifth more at 4 KiB, twice as much at 1 MiB.
+	// flushEntries and flushBytes are when entries go to the kernel while others are still being
+	// filled: the disk works meanwhile. Measured: a fifth more throughput at 4 KiB, twice as much
+	// at 1 MiB.
 	flushEntries = 4
 	flushBytes   = 512 << 10
 
-	// reapCopyBytes is how much is copied out of blocks before new reads are
-	// submitted: a disk that waits for copies is idle. Measured: 3 to 5 % more.
+	// reapCopyBytes is how much is copied out of blocks before new reads are submitted: a disk that
+	// waits for copies is idle. Measured: 3 to 5 % more throughput.
 	reapCopyBytes = 128 << 10
 
 	// wakeUserData marks the completion of the wake-up; others carry a slot.
 	wakeUserData = 1 << 32
 )
 
-// kernelRing is what the owner asks of a ring.
+// kernelRing is what the owner needs of a ring.
 type kernelRing interface {
 	NextSQE() (*gouring.SQEntry, error)
 	SubmitAndWaitCQEvents(n uint32) (*gouring.CQEvent, error)
@@ -50,31 +50,30 @@ type kernelRing interface {
 	close() error
 }
 
-// ringOwner is what only the owner's goroutine touches.
+// ringOwner is the state that only the owner's goroutine uses.
 type ringOwner struct {
 	*counters
 	ring    kernelRing
 	wakeBuf []byte // off-heap: the kernel writes the eventfd's counter here
-	armed   bool   // a read of the eventfd is under way
+	armed   bool   // a read of the eventfd is pending
 	waiting queue
 	slots   [ringSlots]slot
 	free    []uint16 // numbers of the free slots
-	again   []uint16 // slots whose read is to be submitted once more
-	bytes   int      // that the reads in slots ask for
+	again   []uint16 // slots whose read is to be submitted again
+	bytes   int      // total size of the reads in slots
 	blocks  blocks
 	pinned  pinned // whether blocks are registered with the ring
 	taken   []job
-	ending  ending // slots' requests, until the end of a reap
+	ending  ending // requests of slots, until the end of a reap
 	events  [2 * ringEntries]*gouring.CQEvent
-	copied  int // out of blocks, by this reap
+	copied  int // bytes copied out of blocks by this reap
 
 	unflushed      int // entries filled since the last flush
 	unflushedBytes int
 }
 
-// pinned is what became of the registration of the blocks. It pins them, which
-// takes the kernel's looking for their pages off each read; the limit on locked
-// memory (ulimit -l) may forbid it.
+// pinned is the state of registering the blocks. Registering pins them, which saves the kernel
+// looking up their pages for each read; the limit on locked memory (ulimit -l) may forbid it.
 type pinned uint8
 
 const (
@@ -95,7 +94,7 @@ type slot struct {
 	part  part   // read into block
 }
 
-// fill puts into the submission queue what there is room for.
+// fill fills the submission queue as far as there is room.
 func (r *ringReader) fill() {
 	o := &r.owner
 	for len(o.again) > 0 && o.prepareRead(o.again[len(o.again)-1]) {
@@ -122,11 +121,11 @@ func (r *ringReader) fill() {
 	}
 }
 
-// idle says that no request is with the owner.
+// idle reports whether the owner has no requests.
 func (o *ringOwner) idle() bool { return o.waiting.len() == 0 && len(o.free) == ringSlots }
 
-// prepareRead queues a read of what is missing in a slot's buffer. It can't
-// where the queue is full, or all blocks are out.
+// prepareRead queues a read of what is missing in a slot's buffer. It returns false if the queue is
+// full, or all blocks are in use.
 func (o *ringOwner) prepareRead(number uint16) bool {
 	s := &o.slots[number]
 	if s.direct {
@@ -165,8 +164,7 @@ func (o *ringOwner) prepareBounced(d *directFile, number uint16) bool {
 	return true
 }
 
-// blockOp is the operation that reads into a block. It registers them before
-// the first.
+// blockOp is the operation that reads into a block. Its first call registers the blocks.
 func (o *ringOwner) blockOp() uint8 {
 	if o.pinned == pinNotTried {
 		all := syscall.Iovec{Base: unsafe.SliceData(o.blocks.memory)}
@@ -180,12 +178,12 @@ func (o *ringOwner) blockOp() uint8 {
 		o.registration.Store(&registration{err})
 	}
 	if o.pinned == pinDone {
-		return opReadFixed // of registered buffer 0, which is a new entry's
+		return opReadFixed // of registered buffer 0, the default in a new entry
 	}
 	return uint8(gouring.ReadCode)
 }
 
-// unpin takes the registration back, where there is one.
+// unpin undoes the registration, if there is one.
 func (o *ringOwner) unpin() error {
 	if o.pinned != pinDone {
 		return nil
@@ -199,21 +197,19 @@ func (o *ringOwner) dropBlock(s *slot) {
 	s.block = nil
 }
 
-// prepareFlushing is prepare for a slot's read, and lets the kernel begin with
-// what is queued when that is enough and more is to be queued: after the last
-// comes enter.
+// prepareFlushing is prepare for a slot's read. It also lets the kernel start with what is queued
+// if that is enough and more is to be queued; after the last read comes enter.
 func (o *ringOwner) prepareFlushing(op uint8, fd int, off int64, buf []byte, number uint16) bool {
 	if !o.prepare(op, fd, off, buf, uint64(number)) {
 		return false
 	}
 	o.unflushed++
 	o.unflushedBytes += len(buf)
-	more := o.waiting.len()+len(o.again) > 1 // than this one
+	more := o.waiting.len()+len(o.again) > 1 // besides this one
 	if more && (o.unflushed >= flushEntries || o.unflushedBytes >= flushBytes) {
 		o.unflushed, o.unflushedBytes = 0, 0
-		// What the kernel does not take now stays queued for enter, which
-		// meets the same error if it lasts. Without waiting EAGAIN also means
-		// that nothing has completed.
+		// What the kernel does not take now stays queued for enter, which meets the same error if
+		// it lasts. Without waiting, EAGAIN also means that nothing has completed.
 		_, _ = o.ring.SubmitAndWaitCQEvents(0)
 	}
 	return true
@@ -237,8 +233,8 @@ func (o *ringOwner) prepare(op uint8, fd int, off int64, buf []byte, userData ui
 	return true
 }
 
-// enter submits, and waits for at least one completion: the wake-up's if no
-// other. Under DEFER_TASKRUN completions appear only to a waiting enter.
+// enter submits, and waits for at least one completion: the wake-up's if no other. With
+// DEFER_TASKRUN, completions only appear in an enter that waits.
 func (r *ringReader) enter() {
 	o := &r.owner
 	o.unflushed, o.unflushedBytes = 0, 0
@@ -246,20 +242,19 @@ func (r *ringReader) enter() {
 	switch {
 	case err == nil, errors.Is(err, unix.EINTR):
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EBUSY), errors.Is(err, unix.ENOMEM):
-		// The kernel has no memory for more reads now; what was not
-		// submitted stays queued.
+		// The kernel has no memory for more reads now; what was not submitted stays queued.
 		time.Sleep(time.Millisecond)
 	default:
-		// The kernel may still write to buffers: there is no way to go on.
+		// The kernel may still write to buffers, so it is impossible to continue.
 		panic(fmt.Sprintf("uring: the ring can't be used any more: %v", err))
 	}
 	r.mu.Lock()
-	r.awakened = true // takeJobs comes after reap, whatever that submits
+	r.awakened = true // takeJobs comes after reap, whatever reap submits
 	r.mu.Unlock()
 }
 
-// reap takes the completions that there are, or some of them: the others make
-// the next enter return at once.
+// reap takes the available completions, or some of them: the others make the next enter return at
+// once.
 func (r *ringReader) reap() {
 	o := &r.owner
 	n := o.ring.PeekCQEventBatch(o.events[:])
@@ -279,7 +274,7 @@ func (r *ringReader) reap() {
 	o.ending.complete(r.counters)
 }
 
-// completed handles what the kernel answered to a slot's read.
+// completed handles the kernel's answer to a slot's read.
 func (r *ringReader) completed(number uint16, result int) {
 	o := &r.owner
 	s := &o.slots[number]
@@ -290,9 +285,9 @@ func (r *ringReader) completed(number uint16, result int) {
 			o.copied += result
 			early = result == 0 && !endsBefore(s.request.fd(), s.job.off())
 		}
-		o.dropBlock(s) // what waits to go on holds none, so those under way bring them back
+		o.dropBlock(s) // waiting slots hold no blocks, so those in flight bring them back
 		if early {
-			// It came short of the first byte that is wanted.
+			// It ended before the first wanted byte.
 			s.direct = false
 			o.again = append(o.again, number)
 			return
@@ -325,9 +320,9 @@ func (r *ringReader) completed(number uint16, result int) {
 	}
 }
 
-// tryOnceMore reads with pread what the ring could not, in a goroutine of its
-// own because a failing disk may take minutes to say so. The slot stays taken,
-// so there are at most as many as slots, and the owner waits for each.
+// tryOnceMore reads with pread what the ring could not, in a separate goroutine because a failing
+// disk may take minutes to return an error. The slot stays taken, so there are at most as many as
+// slots, and the owner waits for each.
 func (r *ringReader) tryOnceMore(number uint16) {
 	j := r.owner.slots[number].job
 	go func() {

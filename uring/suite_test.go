@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// variant is an engine, and how it is asked.
+// variant is an engine, and the kind of requests it gets.
 type variant struct {
 	mode   Mode
 	files  bool // requests have a File
 	policy Direct
 }
 
-// forEachEngine runs the suite's test with both engines, asked for descriptors,
-// for files, and for files that are read directly.
+// forEachEngine runs the suite's test with both engines, with descriptors, with files, and with
+// files that are read directly.
 func forEachEngine(t *testing.T, test func(t *testing.T, v variant)) {
 	for _, mode := range []Mode{ModePread, ModeUring} {
 		for name, v := range map[string]variant{
@@ -40,8 +40,8 @@ func forEachEngine(t *testing.T, test func(t *testing.T, v variant)) {
 	}
 }
 
-// open opens the engine, as one that makes requests for descriptors such for
-// files.
+// open opens the engine; for variants with files it wraps it, so that requests for descriptors
+// become requests for files.
 func (v variant) open(t testing.TB) Engine {
 	e := openEngineAs(t, v.mode, string(v.mode))
 	if !v.files {
@@ -51,7 +51,7 @@ func (v variant) open(t testing.TB) Engine {
 	t.Cleanup(func() {
 		require.NoError(t, e.Close())
 		for _, file := range f.files {
-			if d := file.direct.Load(); d != nil { // the other one is the test's
+			if d := file.direct.Load(); d != nil { // the other descriptor belongs to the test
 				require.NoError(t, unix.Close(d.fd))
 			}
 		}
@@ -59,7 +59,7 @@ func (v variant) open(t testing.TB) Engine {
 	return f
 }
 
-// filingEngine gives each request the File of its descriptor.
+// filingEngine sets the File of each request, by its descriptor.
 type filingEngine struct {
 	Engine
 	policy Direct
@@ -79,15 +79,14 @@ func (f *filingEngine) file(fd int) *File {
 	defer f.mu.Unlock()
 	if f.files[fd] == nil {
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err == nil && flags&unix.O_ACCMODE == unix.O_WRONLY {
-			return nil // not what a File is made of
+			return nil // not usable for a File
 		}
 		f.files[fd] = NewFile(fd, f.policy)
 	}
 	return f.files[fd]
 }
 
-// requireUring skips a test where io_uring is not permitted, except in CI,
-// which must have it.
+// requireUring skips a test if io_uring is not permitted, except in CI, which must have it.
 func requireUring(t *testing.T) {
 	e, err := Open(ModeUring)
 	if err == nil {
@@ -100,7 +99,7 @@ func requireUring(t *testing.T) {
 	t.Skipf("io_uring is missing here: %v", err)
 }
 
-// openEngineAs opens an engine and shows that it is the one that is wanted.
+// openEngineAs opens an engine and checks that it is the wanted one.
 func openEngineAs(t testing.TB, mode Mode, want string) Engine {
 	e, err := Open(mode)
 	require.NoError(t, err)
@@ -126,8 +125,8 @@ func openFD(t testing.TB, path string, flags int) int {
 	return fd
 }
 
-// onFileSystems runs a test on the disk's file system, in memory's, and on
-// overlayfs where it can be mounted.
+// onFileSystems runs a test on the disk's file system, on one in memory, and on overlayfs if it can
+// be mounted.
 func onFileSystems(t *testing.T, test func(t *testing.T, dir string)) {
 	t.Run("disk", func(t *testing.T) { test(t, t.TempDir()) })
 	t.Run("tmpfs", func(t *testing.T) {
@@ -159,8 +158,8 @@ type result struct {
 	err error
 }
 
-// readAll submits requests in one batch, waits for all of them, and gives what
-// each Done was called with. It fails if one is called twice.
+// readAll submits requests in one batch, waits for all of them, and returns what each Done was
+// called with. It fails if one is called twice.
 func readAll(t require.TestingT, e Engine, requests []*Request) []result {
 	results := make([]result, len(requests))
 	calls := make([]atomic.Int32, len(requests))
@@ -182,7 +181,7 @@ func readAll(t require.TestingT, e Engine, requests []*Request) []result {
 	return results
 }
 
-// wanted is what a read of a file with this content gives.
+// wanted is the expected result of a read of a file with this content.
 func wanted(content []byte, off int64, length int) []byte {
 	from := min(off, int64(len(content)))
 	return content[from:min(from+int64(length), int64(len(content)))]
