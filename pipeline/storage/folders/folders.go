@@ -15,10 +15,10 @@
 // heap: an unnamed file in the index directory, mapped. Each List makes a new table, and no other
 // process reads it, so it needs no format version. Numbers are native 64-bit words.
 //
-//	segments  one a directory: for each file 5 words (offset in the object, size,
+//	segments  one per directory: for each file 5 words (offset in the object, size,
 //	          mtime in ns, inode, where its name ends), then the names
 //	paths     of the directories
-//	entries   9 words a directory, by path: where its path begins and its length,
+//	entries   9 words per directory, by path: where its path begins and its length,
 //	          where its segment begins and its length, files, size of the object,
 //	          first and second half of the version, the number of its first checksum
 //

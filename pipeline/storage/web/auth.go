@@ -15,29 +15,29 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
-// TokenVariable is a variable of the environment that has what a file of --auth-file has.
+// TokenVariable is an environment variable with the same contents as a file of --auth-file.
 const TokenVariable = "LSIOFS_HTTP_TOKEN"
 
-// maxAuthBytes bounds files of tokens and passwords.
+// maxAuthBytes bounds files with tokens and passwords.
 const maxAuthBytes = 1 << 20
 
-// authorization is what requests are authorized with, besides the user name of a URL: lines of
-// --auth-file and of TokenVariable, and machines of a .netrc. Each is sent to the host that it
-// names alone. None of it is printed. Safe for concurrent use.
+// authorization holds what requests are authorized with, besides the user name in a URL: lines of
+// --auth-file and of TokenVariable, and machines of a .netrc. Each is sent only to the host that it
+// names. None of it is printed. It is safe for concurrent use.
 type authorization struct {
 	file  string // of --auth-file; "" for none
 	piped bool   // file is a pipe, which can be read once
 	netrc string // "" for none
 	root  url.URL
-	// namedOnly leaves out what names no host, since several datasets would get it.
+	// namedOnly ignores lines without a host, because several datasets would get them.
 	namedOnly bool
 
-	accepted sync.Map // of hosts that have answered a request which was sent with something of it
+	accepted sync.Map // hosts that have accepted a request with one of these headers
 
 	mu       sync.Mutex
 	lines    []authLine
 	machines []machine
-	problem  string // why netrc is not used, for people
+	problem  string // why netrc is not used, for users
 }
 
 // authLine is a header for a host.
@@ -46,7 +46,7 @@ type authLine struct {
 	header, value string
 }
 
-// newAuthorization reads what there is for a dataset at root.
+// newAuthorization reads the authorization for a dataset at root.
 func newAuthorization(file string, root url.URL, namedOnly bool) (*authorization, error) {
 	a := &authorization{file: file, netrc: netrcFile(), root: root, namedOnly: namedOnly}
 	if is, err := os.Stat(file); err == nil {
@@ -55,7 +55,7 @@ func newAuthorization(file string, root url.URL, namedOnly bool) (*authorization
 	return a, a.read()
 }
 
-// renew reads the files anew. What can't be read now is as it was.
+// renew reads the files again. If one can't be read now, the earlier contents stay.
 func (a *authorization) renew() {
 	if !a.piped {
 		_ = a.read()
@@ -88,7 +88,7 @@ func (a *authorization) read() error {
 	return nil
 }
 
-// readAuth returns the text of a file with secrets.
+// readAuth returns the contents of a file with secrets.
 func readAuth(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -105,13 +105,13 @@ func readAuth(file string) (string, error) {
 	return string(text), nil
 }
 
-// reserved are headers that say what is asked for, which lsiofs sets itself.
+// reserved are headers that lsiofs sets itself, because they determine what is requested.
 var reserved = []string{
 	"Accept-Encoding", "Connection", "Content-Length", "Expect", "Host", "If-Match", "If-Modified-Since", "If-None-Match",
 	"If-Range", "If-Unmodified-Since", "Range", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent",
 }
 
-// parseAuth reads lines: [HOST] TOKEN, or [HOST] HEADER: VALUE. Errors have nothing of a line.
+// parseAuth parses lines: [HOST] TOKEN, or [HOST] HEADER: VALUE. Errors contain nothing of a line.
 func parseAuth(text, from string) (lines []authLine, err error) {
 	n := 0
 	for text := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
@@ -186,7 +186,7 @@ func parseAuthLine(text string) (l authLine, problem string) {
 
 const headerSigns = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_!#$%&'*+.^`|~"
 
-// loopback reports whether a host is this machine, so that nobody on the way sees what is sent.
+// loopback reports whether a host is this machine, so that what is sent can't be read on the way.
 func loopback(u *url.URL) bool {
 	if u.Hostname() == "localhost" {
 		return true
@@ -195,7 +195,7 @@ func loopback(u *url.URL) bool {
 	return err == nil && a.IsLoopback()
 }
 
-// authorize sets the headers of a request for the file named, which a redirect may have led
+// authorize sets the headers of a request for the file at named, which a redirect may have led
 // elsewhere.
 func (a *authorization) authorize(request *http.Request, user *url.Userinfo, named *url.URL) {
 	headers, _ := a.headers(request.URL, user, named)
@@ -204,13 +204,13 @@ func (a *authorization) authorize(request *http.Request, user *url.Userinfo, nam
 	}
 }
 
-// headers are what a URL is sent. withheld: there is something for it that is not sent, since
-// anybody on the way would see it.
+// headers returns the headers for a request at a URL. withheld means that there are others that are
+// not sent, because they could be read on the way.
 func (a *authorization) headers(at *url.URL, user *url.Userinfo, named *url.URL) (h http.Header, withheld bool) {
 	same := func(u *url.URL) bool { return at.Scheme == u.Scheme && at.Host == u.Host }
 	own := same(&a.root)
 	if at != named && signed(at) {
-		return nil, false // services refuse a request that is authorized twice
+		return nil, false // services reject a request that is authorized twice
 	}
 	h = make(http.Header)
 	if user != nil && own {
@@ -228,7 +228,7 @@ func (a *authorization) headers(at *url.URL, user *url.Userinfo, named *url.URL)
 			h.Set(l.header, l.value)
 		}
 	}
-	alone := user != nil && own && password(user) == "" // a user name in the URL, whose password is looked for
+	alone := user != nil && own && password(user) == "" // a user name in the URL whose password is not there, so it is looked up
 	if !same(named) || h.Get("Authorization") != "" && !alone {
 		return h, withheld
 	}
@@ -254,7 +254,7 @@ func password(user *url.Userinfo) string {
 	return p
 }
 
-// renewed reads the files anew, and reports whether a request that was refused would now be sent
+// renewed reads the files again, and reports whether a request that was rejected would now be sent
 // with other headers.
 func (a *authorization) renewed(was *http.Request, user *url.Userinfo, named *url.URL) bool {
 	a.renew()
@@ -267,8 +267,8 @@ func (a *authorization) renewed(was *http.Request, user *url.Userinfo, named *ur
 	return false
 }
 
-// renewal is what a refusal of a URL by 401 means: what its host has accepted before, and is in a
-// file, something else renews there, and may be late with it.
+// renewal returns what a 401 for a URL means: if its host has accepted headers from a file before,
+// something else renews that file, and may be late.
 func (a *authorization) renewal(at *url.URL) remote.Renewal {
 	_, accepted := a.accepted.Load(at.Host)
 	a.mu.Lock()
@@ -279,14 +279,14 @@ func (a *authorization) renewal(at *url.URL) remote.Renewal {
 	return remote.SomeRenewal
 }
 
-// signed reports whether a URL has a signature of its own.
+// signed reports whether a URL contains a signature.
 func signed(u *url.URL) bool {
 	q := u.Query()
 	return slices.ContainsFunc([]string{"X-Amz-Signature", "X-Goog-Signature", "Signature", "sig"}, q.Has)
 }
 
-// advice is what to do about a request for the file named that a server refused with 401 or 403,
-// for people.
+// advice returns advice for users about a request for the file at named that a server rejected with
+// 401 or 403.
 func (a *authorization) advice(status int, request *http.Request, user *url.Userinfo, named *url.URL) string {
 	h, withheld := a.headers(request.URL, user, named)
 	a.mu.Lock()
@@ -308,7 +308,7 @@ func (a *authorization) advice(status int, request *http.Request, user *url.User
 	return "the server forbids it: if those who sign in can read it, " + how
 }
 
-// failure is the error of an answer that is not what was asked for.
+// failure returns the error for an answer that is not the requested one.
 func failure(a remote.Answer) error {
 	return &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter, Advice: a.Advice, Renewal: a.Renewal}
 }

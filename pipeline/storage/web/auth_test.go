@@ -17,14 +17,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// secretFile writes a file of secrets.
+// secretFile writes a file with secrets.
 func secretFile(t *testing.T, text string) string {
 	file := filepath.Join(t.TempDir(), "secrets")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
-// signedIn opens a URL with what the environment has.
+// signedIn opens a URL with the credentials in the environment.
 func signedIn(t *testing.T, url string, o Options) (*Source, error) {
 	if os.Getenv("NETRC") == "" {
 		t.Setenv("NETRC", os.DevNull)
@@ -109,10 +109,10 @@ func TestATokenIsSentToTheHostThatItIsFor(t *testing.T) {
 	}
 }
 
-// TestNothingIsSentInTheClear: names of this machine stand for others, which no test asks.
+// No request leaves this machine: other names stand for other machines.
 func TestNothingIsSentInTheClear(t *testing.T) {
 	url, asked := serve(t, file("ETag", `"v1"`))
-	// A proxy sees what would go to another machine.
+	// A proxy could read what is sent to another machine.
 	proxied := strings.Replace(url, "127.0.0.1", "a.test", 1)
 	host := strings.TrimPrefix(proxied, "http://")
 	for text, want := range map[string]string{"abc": "", host + " abc": "", "http://" + host + " abc": "Bearer abc"} {
@@ -192,7 +192,7 @@ func TestNetrcFiles(t *testing.T) {
 	}
 }
 
-// TestAUserNameInAURLHasItsPasswordInNetrc, as with curl: a machine of another name is not for it.
+// Like curl does: a machine with another user name is not used.
 func TestAUserNameInAURLHasItsPasswordInNetrc(t *testing.T) {
 	netrc := secretFile(t, "machine host login a password b\nmachine host login me password pass\ndefault login x password y")
 	t.Setenv("NETRC", netrc)
@@ -208,7 +208,7 @@ func TestAUserNameInAURLHasItsPasswordInNetrc(t *testing.T) {
 	}
 }
 
-// TestAPipeOfTokensIsReadOnce, since to open it again may wait for ever.
+// Opening it again might block forever.
 func TestAPipeOfTokensIsReadOnce(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
@@ -271,8 +271,8 @@ func TestWhoIsNotLetInIsToldWhatToDo(t *testing.T) {
 	}
 }
 
-// TestATokenThatWasRenewedIsTakenAtOnce: by all requests, whichever was refused first. One that is late in
-// its file is waited for.
+// All requests use the new token, whichever was rejected first. A token that is late in its file is
+// waited for.
 func TestATokenThatWasRenewedIsTakenAtOnce(t *testing.T) {
 	var valid, refusals atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -24,11 +24,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// authority vouches for servers of tests.
+// authority is a certificate authority for test servers.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
-	file        string // in PEM
+	file        string // its certificate in PEM
 }
 
 func newAuthority(t *testing.T) *authority {
@@ -44,7 +44,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// vouch gives a certificate of 127.0.0.1 that is good until then.
+// vouch returns a certificate for 127.0.0.1 that is valid until then.
 func (a *authority) vouch(t *testing.T, until time.Time) *tls.Certificate {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotBefore: until.Add(-48 * time.Hour), NotAfter: until,
@@ -55,15 +55,15 @@ func (a *authority) vouch(t *testing.T, until time.Time) *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.key}
 }
 
-// TestCertificatesThatAreNotGoodAreFinalErrors: one that nobody known vouches for, and one
-// that expires while its server is read from.
+// Tests a certificate of an unknown authority, and one that expires while its server is being read
+// from.
 func TestCertificatesThatAreNotGoodAreFinalErrors(t *testing.T) {
 	a := newAuthority(t)
 	good, expired := a.vouch(t, time.Now().Add(time.Hour)), a.vouch(t, time.Now().Add(-time.Hour))
 	var shown atomic.Pointer[tls.Certificate]
 	var handshakes atomic.Int64
 	server := httptest.NewUnstartedServer(file("ETag", `"v1"`, "Connection", "close"))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes that are broken off
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of aborted handshakes
 	server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		handshakes.Add(1)
 		return &tls.Config{Certificates: []tls.Certificate{*shown.Load()}}, nil
@@ -72,7 +72,7 @@ func TestCertificatesThatAreNotGoodAreFinalErrors(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	engine := func(caFile string) *remote.Storage {
-		// Without tickets, which have a connection made anew without a certificate.
+		// Without session tickets, with which a new connection needs no certificate.
 		tr := transport(t, Settings{CAFile: caFile})
 		tr.base.TLSClientConfig.ClientSessionCache = nil
 		source, err := Open(t.Context(), parse(t, server.URL+"/x.tar"), Options{Transport: tr})
@@ -117,8 +117,8 @@ func TestCertificatesThatAreNotGoodAreFinalErrors(t *testing.T) {
 	fails(s, "has expired", "renewed, and look at this machine's clock")
 }
 
-// A server that does not speak what the URL says is an error at once, which has the scheme to write. Without
-// TLS there may be a server that answers in HTTP, or with a page alone as HTTP/0.9 has it.
+// A server that does not use the protocol of the URL is an error at once, which names the right
+// scheme. A server without TLS may answer in HTTP, or only with a page, as in HTTP/0.9.
 func TestAURLOfTheWrongSchemeIsAFinalErrorThatHasTheRightOne(t *testing.T) {
 	plain, secured := httptest.NewServer(file("ETag", `"v1"`)), httptest.NewUnstartedServer(nil)
 	secured.Config.ErrorLog = log.New(io.Discard, "", 0)

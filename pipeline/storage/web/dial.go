@@ -11,25 +11,26 @@ import (
 )
 
 const (
-	// lookupAge is how long the addresses of a host are used before they are asked for
-	// again: those of large services change every few seconds to minutes.
+	// lookupAge is how long the addresses of a host are used before the next lookup: those of large
+	// services change every few seconds to minutes.
 	lookupAge = 30 * time.Second
 	// lookupTimeout bounds one lookup.
 	lookupTimeout = 5 * time.Second
-	// connectTimeout bounds one address: a live one answers within a second from anywhere.
+	// connectTimeout bounds a connection attempt to one address: a live one answers within a second
+	// from anywhere.
 	connectTimeout = 3 * time.Second
-	// avoidAge is how long an address that did not answer comes last.
+	// avoidAge is how long an address that did not answer is tried last.
 	avoidAge = 30 * time.Second
-	// maxHosts bounds the hosts that are remembered; redirects may name many.
+	// maxHosts bounds how many hosts are remembered; redirects may name many.
 	maxHosts = 256
 )
 
-// dialer connects to the addresses of a host in turn. Go's own goes to the first that
-// answers, always: one of the eight that S3 gives, each of which has its own limits.
-// Safe for concurrent use.
+// dialer connects to the addresses of a host in turn. Go's own dialer always uses the first one
+// that answers, although S3 returns eight, each with limits of its own. It is safe for concurrent
+// use.
 type dialer struct {
 	lookup func(ctx context.Context, host string) ([]string, error)
-	// connect connects to an address of a host, as it is named, with its port.
+	// connect connects to an address of a host, which is given by name, with its port.
 	connect func(ctx context.Context, host, network, address string) (net.Conn, error)
 	now     func() time.Time
 
@@ -37,11 +38,11 @@ type dialer struct {
 	hosts map[string]*host
 }
 
-// host is what is known of one.
+// host is what is known about one host.
 type host struct {
-	asking    chan struct{} // has a value while somebody looks the addresses up
+	asking    chan struct{} // holds a value during a lookup
 	addresses []string
-	asked     time.Time // when the addresses were looked up last, well or not
+	asked     time.Time // time of the last lookup, successful or not
 	next      int
 	avoided   map[string]time.Time // until when
 }
@@ -57,7 +58,7 @@ func newDialer(g *guard) *dialer {
 	}
 }
 
-// DialContext connects to one of an address's hosts, trying all of them if need be.
+// DialContext connects to one of the addresses of a host, trying all of them if necessary.
 func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	name, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -77,7 +78,7 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 			d.answered(name, a, true)
 			return conn, nil
 		}
-		if ctx.Err() != nil { // which says nothing of the address
+		if ctx.Err() != nil { // then the error is not about the address
 			return nil, err
 		}
 		d.answered(name, a, false)
@@ -86,7 +87,7 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 	return nil, errors.Join(failures...)
 }
 
-// inTurn gives a host's addresses in the order in which they are to be tried.
+// inTurn returns a host's addresses in the order in which to try them.
 func (d *dialer) inTurn(ctx context.Context, name string) ([]string, error) {
 	h := d.host(name)
 	select {
@@ -109,7 +110,7 @@ func (d *dialer) inTurn(ctx context.Context, name string) ([]string, error) {
 			return nil, err
 		}
 		d.mu.Lock()
-		h.asked = d.now() // also when it failed: those that are known are good for another while
+		h.asked = d.now() // even if it failed: then the known addresses are used for longer
 		if err == nil {
 			h.addresses = slices.Clone(addresses)
 		}
@@ -118,7 +119,7 @@ func (d *dialer) inTurn(ctx context.Context, name string) ([]string, error) {
 	return d.order(h), nil
 }
 
-// order is one turn: from the next address on, those to be avoided last.
+// order returns the order for one connection: from the next address on, with avoided ones last.
 func (d *dialer) order(h *host) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -136,7 +137,7 @@ func (d *dialer) order(h *host) []string {
 	return append(good, bad...)
 }
 
-// answered notes whether a connection to an address was made.
+// answered records whether a connection to an address succeeded.
 func (d *dialer) answered(name, address string, well bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

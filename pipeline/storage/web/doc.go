@@ -1,10 +1,9 @@
-// Package web reads files at web servers, by http:// and https://, for package remote. Web
-// servers list nothing, so the user names each file. The package also has the Transport that
-// other sources make their requests with.
+// Package web reads files from web servers, over http:// and https://, for package remote. Web
+// servers can't list files, so the user names each file. The package also contains the Transport
+// that other sources make their requests with.
 //
-// A server has to serve ranges of bytes, and has to say which version of a file it gives: by
-// a strong ETag, or, where it has none, by Last-Modified, the time of the last modification.
-// Such a time is in whole seconds, and the ETags of many servers are made of it, so a file
-// that is written twice within a second may look the same both times. Files are therefore
-// not trusted before that second is over (remote.Unsettled).
+// A server must support range requests, and must return the version of a file: a strong ETag or,
+// without one, Last-Modified. This time is in whole seconds, and many servers make ETags from it,
+// so a file that is written twice within a second may look the same both times. So files are not
+// trusted until that second is over (remote.Unsettled).
 package web

@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 )
 
-// engine reads files of a server's root that are named.
+// engine returns a storage of named files in a server's root.
 func engine(t *testing.T, url string, names ...string) *remote.Storage {
 	w := parse(t, url+"/any.tar")
 	w.Names = nil
@@ -34,7 +34,7 @@ func engine(t *testing.T, url string, names ...string) *remote.Storage {
 	return s
 }
 
-// named is a source of which no file may be named, too: then it lists nothing.
+// named is a source that may have no named files: then it lists nothing.
 type named struct {
 	*Source
 	names int
@@ -47,8 +47,7 @@ func (n named) List(ctx context.Context, page string, visit func(remote.Listed) 
 	return n.Source.List(ctx, page, visit)
 }
 
-// TestStorageOverNginx is the suite of all storages, with ETags, with dates, and without
-// ranges.
+// Runs the suite of all storages with ETags, with dates, and without ranges.
 func TestStorageOverNginx(t *testing.T) {
 	for name, settings := range map[string]string{"ETags": "", "dates": "etag off;", "no ranges": "max_ranges 0;"} {
 		t.Run(name, func(t *testing.T) {
@@ -66,8 +65,8 @@ func TestStorageOverNginx(t *testing.T) {
 	}
 }
 
-// TestAFileThatIsRewrittenInTheSecondItWasListedIn: nginx gives both versions one ETag, so
-// the file is not listed before that second is over. Then it is read as it is.
+// nginx gives both versions the same ETag, so the file is not listed until that second is over.
+// Then the second version is read.
 func TestAFileThatIsRewrittenInTheSecondItWasListedIn(t *testing.T) {
 	for name, settings := range map[string]string{"ETags": "", "dates": "etag off;"} {
 		t.Run(name, func(t *testing.T) {

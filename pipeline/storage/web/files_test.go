@@ -56,7 +56,7 @@ func TestListsThatAreNoneAreRefused(t *testing.T) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = io.WriteString(w, "x.tar")
 		},
-		"how long it is": func(w http.ResponseWriter) { // as HTTP/1.0 does, which ends early
+		"how long it is": func(w http.ResponseWriter) { // as HTTP/1.0 answers, which end early
 			conn, _, _ := http.NewResponseController(w).Hijack()
 			_, _ = io.WriteString(conn, "HTTP/1.0 200 OK\r\n\r\nx.tar\ny.tar\n")
 			_ = conn.Close()
@@ -72,7 +72,7 @@ func TestListsThatAreNoneAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, "list of files "+url+"/list.txt: ")
 		require.NotContains(t, err.Error(), "hunter2")
 	}
-	// A list of wids says how large its shards are.
+	// A list in wids format contains the sizes of its shards.
 	url, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, ".json") {
 			_, _ = io.WriteString(w, `{"shardlist": [{"url": "a.tar", "filesize": 1600}, {"url": "b.tar", "filesize": 1601}]}`)

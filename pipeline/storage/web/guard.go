@@ -12,17 +12,18 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// AllowURLVariable is a variable of the environment. Where it is set, no address is connected to that only
-// this machine can reach, except those of the URLs in it, which are separated by blanks. It is no flag,
-// because flags may come from somebody who must not allow it, such as a pod.
+// AllowURLVariable is an environment variable. If it is set, addresses that only this machine can
+// reach are rejected, except those of the URLs in it, which are separated by blanks. It is not a
+// flag, because flags may come from users who must not be able to allow it, such as a pod's.
 const AllowURLVariable = "LSIOFS_ALLOW_URL"
 
-// guard refuses addresses of this machine and of the cloud's metadata services. The nil guard refuses none.
+// guard rejects addresses of this machine and of the cloud's metadata services. The nil guard
+// rejects none.
 type guard struct {
 	allowed []string // HOST:PORT
 }
 
-// parseGuard returns the guard that allows some URLs, separated by blanks.
+// parseGuard returns a guard that allows some URLs, separated by blanks.
 func parseGuard(urls string) (*guard, error) {
 	g := &guard{}
 	for _, text := range strings.Fields(urls) {
@@ -44,14 +45,14 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// allows reports whether the administrator allows a host, a name or address with its port.
+// allows reports whether the administrator allows a host, given as a name or address with its port.
 func (g *guard) allows(host string) bool {
 	return g == nil || slices.Contains(g.allowed, strings.ToLower(host))
 }
 
-// through returns the Proxy of a http.Transport, which asks by for the proxy of a request. A proxy connects by
-// itself to where no guard sees it, and looks names up once more, so only one that is allowed is used: it is
-// for its administrator to refuse inner addresses there.
+// through returns the Proxy function of an http.Transport; by returns the proxy for a request. A
+// proxy makes its own connections, which no guard sees, and looks names up again. So a proxy is
+// used only if it is allowed: its administrator has to block inner addresses there.
 func (g *guard) through(by func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
 	return func(request *http.Request) (*url.URL, error) {
 		proxy, err := by(request)
@@ -63,9 +64,9 @@ func (g *guard) through(by func(*http.Request) (*url.URL, error)) func(*http.Req
 	}
 }
 
-// control returns the Control of a net.Dialer that connects to host, a name or address with its port. It
-// looks at the address that is connected to, so a name that has another address each time it is looked up
-// is refused, too.
+// control returns the Control function of a net.Dialer that connects to host, a name or address
+// with its port. It checks the address of the connection, so a name that has another address at
+// each lookup is rejected, too.
 func (g *guard) control(host string) func(network, address string, c syscall.RawConn) error {
 	if g.allows(host) {
 		return nil
@@ -79,7 +80,7 @@ func (g *guard) control(host string) func(network, address string, c syscall.Raw
 	}
 }
 
-// refuse returns a refusal if an address that host leads to is an inner one.
+// refuse returns an error if an address that host leads to is an inner one.
 func refuse(host string, a netip.Addr) error {
 	if !inner(a) && !ofThisMachine(a) {
 		return nil
@@ -87,13 +88,13 @@ func refuse(host string, a netip.Addr) error {
 	return remote.Refuse("%s leads to %s, an address of this machine or of its metadata service: the administrator of this machine has to allow it (lsiofs-csi --allow-url=http://%[1]s, or %[3]s)", host, a, AllowURLVariable)
 }
 
-// ofThisMachine reports whether an address is one of this machine's interfaces. They are read each time, since
-// interfaces come and go.
+// ofThisMachine reports whether an address is one of this machine's interfaces. They are read each
+// time, because interfaces come and go.
 func ofThisMachine(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	all, err := net.InterfaceAddrs()
 	if err != nil {
-		return false // where the system hides them, loopback is refused all the same
+		return false // if the system hides them, loopback is rejected anyway
 	}
 	return slices.ContainsFunc(all, func(own net.Addr) bool {
 		p, err := netip.ParsePrefix(own.String())
@@ -101,23 +102,24 @@ func ofThisMachine(a netip.Addr) bool {
 	})
 }
 
-// metadata are addresses of clouds' metadata services that are not link-local: of Amazon, Alibaba, Azure,
-// Google, Oracle, Scaleway.
+// metadata are addresses of cloud metadata services that are not link-local: those of Amazon,
+// Alibaba, Azure, Google, Oracle, Scaleway.
 var metadata = []netip.Prefix{
 	netip.MustParsePrefix("fd00:ec2::/32"), netip.MustParsePrefix("100.100.100.200/32"), netip.MustParsePrefix("168.63.129.16/32"),
 	netip.MustParsePrefix("fd20:ce::254/128"), netip.MustParsePrefix("fd00:c1::a9fe:a9fe/128"), netip.MustParsePrefix("fd00:42::42/128"),
 }
 
-// localTranslation is the range of NAT64 that networks use as they like (RFC 8215).
+// localTranslation is the NAT64 range for local use (RFC 8215).
 var localTranslation = netip.MustParsePrefix("64:ff9b:1::/48")
 
-// translated are where the bytes of an address of IPv4 may lie in one of localTranslation (RFC 6052).
+// translated are the possible positions of the bytes of an IPv4 address in an address of
+// localTranslation (RFC 6052).
 var translated = [][4]int{{6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}, {12, 13, 14, 15}}
 
-// embedding are ranges of IPv6 whose last four bytes are an address of IPv4: NAT64, and the old form.
+// embedding are IPv6 ranges whose last four bytes are an IPv4 address: NAT64, and the old form.
 var embedding = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("::/96")}
 
-// inner reports whether an address leads to this machine, or to what only it can reach.
+// inner reports whether an address leads to this machine, or to something that only it can reach.
 func inner(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	within := func(p netip.Prefix) bool { return p.Contains(a) }
@@ -131,7 +133,7 @@ func inner(a netip.Addr) bool {
 		b := a.As16()
 		return slices.ContainsFunc(translated, func(at [4]int) bool {
 			four := [4]byte{b[at[0]], b[at[1]], b[at[2]], b[at[3]]}
-			return four[0] != 0 && inner(netip.AddrFrom4(four)) // 0: it does not lie there
+			return four[0] != 0 && inner(netip.AddrFrom4(four)) // 0: the address is not at these positions
 		})
 	}
 	return false

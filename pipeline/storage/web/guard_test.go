@@ -28,7 +28,7 @@ func TestInnerAddresses(t *testing.T) {
 	}
 }
 
-// head asks for a file by a transport of the environment.
+// head requests a file with the transport that the environment configures.
 func head(t *testing.T, at string) error {
 	t.Helper()
 	transport, err := NewTransport(Settings{})
@@ -66,10 +66,10 @@ func TestAGuardedTransportReachesNothingOfThisMachineButWhatIsAllowed(t *testing
 	t.Setenv(AllowURLVariable, "https://data.example "+named+"/path")
 	require.NoError(t, head(t, named+"/x.tar"))
 	require.NoError(t, head(t, "http://LocalHost:"+port+"/x.tar"))
-	refused(server.URL) // by another name
+	refused(server.URL) // under another name
 	refused("http://localhost:1")
 	t.Setenv(AllowURLVariable, leading.URL)
-	refused(leading.URL) // a redirect to what is not allowed
+	refused(leading.URL) // a redirect to something that is not allowed
 	t.Setenv(AllowURLVariable, leading.URL+" "+named)
 	require.NoError(t, head(t, leading.URL+"/x.tar"))
 
@@ -89,7 +89,7 @@ func TestAGuardedTransportReachesNothingOfThisMachineButWhatIsAllowed(t *testing
 	}
 }
 
-// A name may have another address each time it is looked up: what counts is what is connected to.
+// A name may have another address at each lookup: the address of the connection counts.
 func TestANameThatLeadsToThisMachineIsRefused(t *testing.T) {
 	d := newDialer(&guard{})
 	d.lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.1"}, nil }
@@ -108,7 +108,7 @@ func TestAddressesOfTheMachinesInterfacesAreRefused(t *testing.T) {
 	require.NoError(t, refuse("data.example:80", netip.MustParseAddr("192.0.2.1")), "of documentation: nobody has it")
 }
 
-// A proxy connects by itself, so the guard of connections sees the proxy's address alone.
+// A proxy makes its own connections, so the guard of connections sees only the proxy's address.
 func TestAGuardedRequestGoesThroughNoProxyThatIsNotAllowed(t *testing.T) {
 	var asked []string
 	proxy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = append(asked, r.URL.String()) }))

@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// TestAListNamesFilesOfSeveralServersAndEachGetsItsOwnSecretsAlone: the list's query and a token
-// without a host are for the list's server, and others are for the servers that they name.
+// The list's query and a token without a host are for the list's server; other tokens are for the
+// servers that they name.
 func TestAListNamesFilesOfSeveralServersAndEachGetsItsOwnSecretsAlone(t *testing.T) {
 	t.Setenv("NETRC", os.DevNull)
 	second, askedSecond := serve(t, file("ETag", `"second"`))

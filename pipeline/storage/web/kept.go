@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// keptAge is how long the target of a redirect is kept that does not say when it expires.
+	// keptAge is how long to keep the target of a redirect without an expiry time.
 	keptAge = 10 * time.Minute
-	// keptMargin is how long before its own end a target is asked for anew.
+	// keptMargin is how long before its expiry a target is requested again.
 	keptMargin = 10 * time.Second
-	// maxKept bounds the targets that are kept. Each takes about 1 KiB.
+	// maxKept bounds how many targets are kept. Each takes about 1 KiB.
 	maxKept = 4096
-	// turnTime bounds the wait for another request that asks the server where a file lies. A
-	// request takes about a tenth of it; after that each asks by itself.
+	// turnTime bounds how long to wait for another request that asks the server for a file's
+	// target. A request takes about a tenth of that; after it, each makes its own.
 	turnTime = time.Second
 )
 
-// kept are the targets that redirects of files have led to, such as signed URLs: asking for
-// them with each range would double the requests, and hubs allow a few a second. A target is
-// of one version of its file. It is used until it expires, or answers that it can't be used.
-// Safe for concurrent use.
+// kept stores the targets that redirects of files have led to, such as signed URLs: requesting them
+// for each range would double the number of requests, and hubs allow only a few per second. A
+// target belongs to one version of its file. It is used until it expires, or its answer shows that
+// it can't be used. It is safe for concurrent use.
 type kept struct {
 	now func() time.Time
 
@@ -35,24 +35,24 @@ type kept struct {
 	of map[string]*redirected // by path
 }
 
-// redirected is a file whose server redirects.
+// redirected is a file for which the server redirects.
 type redirected struct {
 	turn    chan struct{} // holds a value while a request asks the server for the target
-	at      *url.URL      // nil: not known
+	at      *url.URL      // nil: unknown
 	version remote.Validator
 	until   time.Time
-	brief   bool // targets expire too soon to be used again, so that waiting for one is of no use
+	brief   bool // targets expire too soon to be used again, so waiting for one is useless
 }
 
 func newKept() *kept { return &kept{now: time.Now, of: make(map[string]*redirected)} }
 
-// learn notes that the server redirects a file.
+// learn records that the server redirects a file.
 func (k *kept) learn(path string) *redirected {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.of[path]
 	if r == nil {
-		for other := range k.of { // any: the next request for it asks its server
+		for other := range k.of { // any of them: the next request for it asks its server
 			if len(k.of) < maxKept {
 				break
 			}
@@ -64,8 +64,8 @@ func (k *kept) learn(path string) *redirected {
 	return r
 }
 
-// find returns where a version of a file lies, or nil if the server is to be asked. Then the
-// caller calls leave after the answer: other requests for the file wait for it, so that one
+// find returns the target for a version of a file, or nil if the server must be asked. Then the
+// caller calls leave after the answer: other requests for the file wait for that, so that only one
 // of them asks.
 func (k *kept) find(ctx context.Context, path string, v remote.Validator) (at *url.URL, leave func()) {
 	r, at := k.look(path, v)
@@ -79,7 +79,7 @@ func (k *kept) find(ctx context.Context, path string, v remote.Validator) (at *u
 	case <-bound.C:
 		return nil, func() {}
 	case <-ctx.Done():
-		return nil, func() {} // the request fails by itself
+		return nil, func() {} // the request fails on its own
 	}
 	if _, at = k.look(path, v); at != nil {
 		<-r.turn
@@ -101,7 +101,7 @@ func (k *kept) look(path string, v remote.Validator) (*redirected, *url.URL) {
 	return r, r.at
 }
 
-// keep notes where a version of a file lies.
+// keep records the target for a version of a file.
 func (k *kept) keep(path string, at *url.URL, v remote.Validator) {
 	r := k.learn(path)
 	k.mu.Lock()
@@ -114,7 +114,7 @@ func (k *kept) keep(path string, at *url.URL, v remote.Validator) {
 	r.brief = !now.Before(r.until)
 }
 
-// forget drops a target that can't be used, unless another has taken its place.
+// forget drops a target that can't be used, unless another has replaced it.
 func (k *kept) forget(path string, at *url.URL) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -123,8 +123,9 @@ func (k *kept) forget(path string, at *url.URL) {
 	}
 }
 
-// expiry returns when a signed URL expires by its query, and whether it says so: those of
-// CloudFront and older ones of S3, of S3 and Google, and of Azure.
+// expiry returns when a signed URL expires according to its query, and whether the query contains
+// that. It knows those of CloudFront and older ones of S3, those of S3 and Google, and those of
+// Azure.
 func expiry(query url.Values) (time.Time, bool) {
 	if at, err := strconv.ParseInt(query.Get("Expires"), 10, 64); err == nil {
 		return time.Unix(at, 0), true
@@ -142,15 +143,15 @@ func expiry(query url.Values) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// get asks for a range of a file in a version, where a redirect has led before if that is
-// known. A target that refuses, or that has another version, has the server asked anew.
+// get requests a range of a version of a file from where a redirect has led before, if that is
+// known. If the target rejects it, or has another version, the server is asked again.
 func (s *Source) get(ctx context.Context, path string, v remote.Validator, off, n int64) (*http.Response, error) {
 	named, err := s.address(path)
 	if err != nil {
 		return nil, err
 	}
 	at, leave := s.kept.find(ctx, path, v)
-	for range 2 { // after another request has been told a new target, that is tried
+	for range 2 { // if another request has got a new target, try that
 		if at == nil {
 			break
 		}
@@ -177,7 +178,7 @@ func (s *Source) get(ctx context.Context, path string, v remote.Validator, off, 
 	return s.ask(ctx, http.MethodGet, path, v, off, n)
 }
 
-// verdict is what an answer for a file means for the target that gave it.
+// verdict returns what an answer for a file means for the target that gave it.
 func verdict(path string, resp *http.Response, v remote.Validator) judged {
 	switch status := resp.StatusCode; {
 	case status == http.StatusOK || status == http.StatusPartialContent:
@@ -197,9 +198,9 @@ type judged int
 
 const (
 	answers   judged = iota
-	throttles        // it is the right one, and has too much to do
-	fails            // another may do: the next attempt asks the server for one
-	refuses          // the server is asked for another at once
+	throttles        // it is the right one, and overloaded
+	fails            // another may work: the next attempt asks the server for one
+	refuses          // ask the server for another at once
 )
 
 // watched is the body of an answer. failed is called if it breaks off or hangs.

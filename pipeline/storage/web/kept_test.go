@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hub redirects each request for a file to a URL of another server that is signed anew.
+// hub redirects each request for a file to a newly signed URL of another server.
 type hub struct {
 	url, target string
-	asked       atomic.Int64 // GETs of the hub
+	asked       atomic.Int64 // GETs received by the hub
 	signed      atomic.Int64
-	oldest      atomic.Int64 // signatures below it are refused
+	oldest      atomic.Int64 // signatures below it are rejected
 	answer      atomic.Pointer[http.HandlerFunc]
 }
 
@@ -63,20 +63,21 @@ func TestTheTargetOfARedirectIsAskedForOnce(t *testing.T) {
 		require.Equal(t, string(content[off:off+5]), body(t, a))
 	}
 	var all sync.WaitGroup
-	for i := range int64(30) { // the first of them asks for all, since HEAD has shown that there is a redirect
+	for i := range int64(30) { // the first one asks for all of them, because HEAD has shown that there is a redirect
 		all.Go(func() { read(i) })
 	}
 	all.Wait()
 	require.EqualValues(t, 1, h.asked.Load())
 
-	h.oldest.Store(h.signed.Load() + 1) // it has expired, without a word of when
+	h.oldest.Store(h.signed.Load() + 1) // it has expired, without an announced time
 	for i := range int64(30) {
 		all.Go(func() { read(i) })
 	}
 	all.Wait()
 	require.EqualValues(t, 2, h.asked.Load())
 
-	// Another version is asked for at the hub, and so is what now has another one.
+	// Another version is requested from the hub, and so is one whose target now has another
+	// version.
 	h.serve(file("ETag", `"v2"`))
 	a, err := s.Open(t.Context(), "x.tar", l.Validator, 0, 5)
 	require.NoError(t, err)
@@ -93,7 +94,7 @@ func TestTheTargetOfARedirectIsAskedForOnce(t *testing.T) {
 func TestATargetThatFailsIsAskedForAnewByTheNextAttempt(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
-		asked  int64 // GETs of the hub for a read that fails and one that does not
+		asked  int64 // GETs of the hub for one read that fails and one that does not
 	}{
 		"500":          {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, 1},
 		"too much":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, 0},
@@ -171,7 +172,7 @@ func TestATargetIsUsedUntilItExpires(t *testing.T) {
 	require.Len(t, k.of, maxKept)
 }
 
-// TestNobodyWaitsForATargetThatExpiresTooSoon: no request could use what another is answered.
+// No request could use the target that another one gets.
 func TestNobodyWaitsForATargetThatExpiresTooSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, began := newKept(), time.Now()

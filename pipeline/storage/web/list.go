@@ -14,11 +14,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
-// maxListBytes bounds a list of files.
+// maxListBytes bounds the size of a list of files.
 const maxListBytes = 256 << 20
 
-// List asks for each file that was named, which is a page of its own, and fails where one
-// is not there. It gives remote.ErrNoListing where none was named.
+// List describes each named file, which is a page of its own, and fails if one does not exist. It
+// returns remote.ErrNoListing if no files are named.
 func (s *Source) List(ctx context.Context, page string, visit func(remote.Listed) error) (next []string, err error) {
 	i := 0
 	if len(s.names) == 0 {

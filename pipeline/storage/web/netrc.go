@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// machine is a user name and a password of a .netrc. The name is "" for the default, which
-// comes last.
+// machine is a user name and a password in a .netrc. The name is "" for the default, which comes
+// last.
 type machine struct{ name, login, password string }
 
 // netrcFile returns the .netrc that NETRC names, or that of the home directory, or "".
@@ -25,8 +25,8 @@ func netrcFile() string {
 	return ""
 }
 
-// readNetrc returns the machines of a .netrc, none if there is no such file. problem says, for
-// people, why one is not used.
+// readNetrc returns the machines of a .netrc, or none if there is no such file. problem explains to
+// users why a file is not used.
 func readNetrc(file string) (machines []machine, problem string) {
 	if file == "" {
 		return nil, ""
@@ -62,9 +62,9 @@ func readNetrc(file string) (machines []machine, problem string) {
 	return machines, ""
 }
 
-// parseNetrc reads what ftp(1), curl and others read: machine NAME login USER password WORD,
-// default, macdef, comments, and words in quotes with \ before signs. Of several machines of
-// one name the first counts, and the default is the last of all.
+// parseNetrc parses the format of ftp(1), curl and others: machine NAME login USER password WORD,
+// default, macdef, comments, and quoted words with \ as escape. The first of several machines of
+// the same name counts, and the default comes last.
 func parseNetrc(text string) (machines []machine, err error) {
 	w := words{text: strings.TrimPrefix(text, "\ufeff")}
 	var fallback []machine
@@ -102,7 +102,7 @@ func parseNetrc(text string) (machines []machine, err error) {
 				m.password = v
 			}
 		default:
-			return nil, errors.New("it has a word that a .netrc has not, and that may be a part of a password: quote passwords with blanks") // which is not printed
+			return nil, errors.New("it has a word that a .netrc has not, and that may be a part of a password: quote passwords with blanks") // the word itself is not printed
 		}
 		if err != nil {
 			return nil, err
@@ -111,13 +111,13 @@ func parseNetrc(text string) (machines []machine, err error) {
 	return append(machines, fallback...), nil
 }
 
-// words are those of a .netrc.
+// words splits a .netrc into words.
 type words struct {
 	text string
 	at   int
 }
 
-// next returns the next word. Where comments may stand, # begins one.
+// next returns the next word. If comments are allowed, # begins one.
 func (w *words) next(comments bool) (word string, ok bool) {
 	for {
 		for w.at < len(w.text) && strings.IndexByte(" \t\r\n", w.text[w.at]) >= 0 {
@@ -154,10 +154,10 @@ func (w *words) next(comments bool) (word string, ok bool) {
 			b.WriteByte(c)
 		}
 	}
-	return b.String(), !quoted // a quote without an end is no word
+	return b.String(), !quoted // a quote without an end is not a word
 }
 
-// escaped is the sign that \ and c stand for in quotes.
+// escaped returns the character that \ followed by c means in quotes.
 func escaped(c byte) byte {
 	switch c {
 	case 'n':
@@ -170,7 +170,7 @@ func escaped(c byte) byte {
 	return c
 }
 
-// macro passes over a macro, which ends with an empty line.
+// macro skips a macro, which ends with an empty line.
 func (w *words) macro() {
 	rest := w.text[w.at:]
 	for {

@@ -16,10 +16,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// text can be compressed, by servers that are set up to.
+// text is compressible, for servers that compress.
 var text = bytes.Repeat([]byte("the same line again\n"), 5000)
 
-// nginx serves text as x.txt and two odd names beside it.
+// nginx serves text as x.txt and under two unusual names.
 func nginx(t *testing.T, settings string) (url, dir string) {
 	dir = t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o755))
@@ -36,7 +36,7 @@ func write(t *testing.T, dir, name string, content []byte, modified time.Time) {
 	require.NoError(t, os.Chtimes(path, modified, modified))
 }
 
-// folder is a source of the server's root.
+// folder returns a source for the server's root.
 func folder(t *testing.T, url string) *Source { return open(t, url+"/any.tar") }
 
 func read(t *testing.T, s *Source, path string, v remote.Validator, off, n int64) (remote.Answer, []byte) {
@@ -48,7 +48,7 @@ func read(t *testing.T, s *Source, path string, v remote.Validator, off, n int64
 	return a, b
 }
 
-// TestNginxGivesRangesOfAVersion: also where it compresses what others ask for.
+// Including servers that compress for other clients.
 func TestNginxGivesRangesOfAVersion(t *testing.T) {
 	for _, settings := range []string{"", "gzip on; gzip_types *; gzip_min_length 1;", "etag off;", `etag off; add_header ETag 'W/"1"' always;`} {
 		url, dir := nginx(t, settings)
@@ -124,7 +124,7 @@ func TestNginxThatIsBusyOrRedirects(t *testing.T) {
 	require.Equal(t, []any{"gzip", int64(len(text))}, []any{a.Encoding, a.Total})
 }
 
-// TestConnectionsThatBreakAreErrors, of the opening or of the body, and the next one works.
+// They break during the request or in the body, and the next one works.
 func TestConnectionsThatBreakAreErrors(t *testing.T) {
 	url, _ := nginx(t, "")
 	proxy := servers.NewToxiproxy(t, 1)
@@ -144,7 +144,7 @@ func TestConnectionsThatBreakAreErrors(t *testing.T) {
 	require.Eventually(t, func() bool {
 		a, err := s.Open(t.Context(), "x.txt", l.Validator, 0, 50_000)
 		if err != nil {
-			return false // a connection that was cut while it was idle
+			return false // a connection that was cut while idle
 		}
 		b, err := io.ReadAll(a.Body)
 		_ = a.Body.Close()

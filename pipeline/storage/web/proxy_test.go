@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// A proxy that does not let a request through is named, with what it answered. It is asked once, unless what
-// is behind it may come up.
+// The error names a proxy that blocks a request, and its answer. The proxy is asked once, unless
+// the server behind it may come up.
 func TestAProxyThatDoesNotLetThroughIsNamedAtOnce(t *testing.T) {
 	status, asked := 0, 0
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

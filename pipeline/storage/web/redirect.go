@@ -14,8 +14,8 @@ import (
 // maxRedirects is far more than any service needs.
 const maxRedirects = 10
 
-// drainBytes is how much of a redirect's body is read so that its connection can be used
-// again; a larger one is closed.
+// drainBytes is how much of a redirect's body is read so that its connection can be reused; if the
+// body is larger, the connection is closed.
 const drainBytes = 4 << 10
 
 // ask sends a request for a file to its server, and follows redirects. The response's Request is
@@ -35,7 +35,7 @@ func (s *Source) ask(ctx context.Context, method, path string, v remote.Validato
 	}
 	if to := resp.Request.URL; to != from {
 		s.kept.learn(path)
-		// What is signed for HEAD may not be got.
+		// A URL that is signed for HEAD may not work for GET.
 		if method == http.MethodGet && verdict(path, resp, v) == answers {
 			s.kept.keep(path, to, v)
 		}
@@ -43,13 +43,14 @@ func (s *Source) ask(ctx context.Context, method, path string, v remote.Validato
 	return resp, nil
 }
 
-// askAt sends a request for the file named to where it lies, and follows redirects. User names, passwords and tokens go to the
-// servers that they were given for, and to no other, nor to another port or scheme of it.
+// askAt sends a request for the file at named to at, where it is, and follows redirects. User
+// names, passwords and tokens are sent only to the servers that they were given for, and not to
+// other ports or schemes of these.
 func (s *Source) askAt(ctx context.Context, named, at *url.URL, method string, v remote.Validator, off, n int64) (*http.Response, error) {
-	folder := false // the last redirect is what servers answer to the name of a folder
+	folder := false // the last redirect is one with which servers answer requests for folders
 	for range maxRedirects + 1 {
 		request := (&http.Request{Method: method, URL: at, Host: at.Host, Header: http.Header{
-			"Accept-Encoding": {"identity"}, // else what is stored may be compressed on its way
+			"Accept-Encoding": {"identity"}, // otherwise it may be compressed on the way
 			"User-Agent":      {"lsiofs"},
 		}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
 		s.auth.authorize(request, s.web.User, named)
@@ -64,7 +65,7 @@ func (s *Source) askAt(ctx context.Context, named, at *url.URL, method string, v
 		resp.Request = request
 		location := resp.Header.Get("Location")
 		if !Redirects(resp.StatusCode) || location == "" {
-			if folder && resp.StatusCode == http.StatusForbidden { // servers don't say what is in it
+			if folder && resp.StatusCode == http.StatusForbidden { // servers don't reveal what is in it
 				_ = resp.Body.Close()
 				return nil, remote.Refuse("it is a folder of the server, and no file: %w", fs.ErrNotExist)
 			}
@@ -80,19 +81,18 @@ func (s *Source) askAt(ctx context.Context, named, at *url.URL, method string, v
 	return nil, remote.Refuse("the server redirects more than %d times: the last redirect leads to %s", maxRedirects, at.Host)
 }
 
-// Discard ends an answer so that its connection can be used again, if the body is short.
+// Discard ends an answer so that its connection can be reused if the body is short.
 func Discard(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
 	_ = resp.Body.Close()
 }
 
-// refused reports whether a status is that of a request which may be answered with other
-// credentials.
+// refused reports whether a status means that the request may succeed with other credentials.
 func refused(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden
 }
 
-// Redirects reports whether a status is that of a redirect.
+// Redirects reports whether a status is a redirect.
 func Redirects(status int) bool {
 	switch status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
@@ -101,7 +101,7 @@ func Redirects(status int) bool {
 	return false
 }
 
-// Follow gives where a redirect leads. What it says may be signed, and is not printed.
+// Follow returns the target of a redirect. The location may be signed, and is not printed.
 func Follow(from *url.URL, location string) (*url.URL, error) {
 	to, err := url.Parse(location)
 	if err != nil {
@@ -109,7 +109,7 @@ func Follow(from *url.URL, location string) (*url.URL, error) {
 	}
 	to = from.ResolveReference(to)
 	if host, err := target.Host(to.Scheme, to.Host); err == nil {
-		to.Host = host // as other URLs have it, so that a server is known again
+		to.Host = host // normalized like other URLs, so that equal servers compare equal
 	}
 	switch {
 	case to.Scheme != "https" && to.Scheme != "http" || to.Host == "":
@@ -117,7 +117,7 @@ func Follow(from *url.URL, location string) (*url.URL, error) {
 	case to.Scheme == "http" && from.Scheme == "https":
 		return nil, remote.Refuse("%s redirects from https:// to http:// at %s, where anybody on the way could change the bytes", from.Host, to.Host)
 	}
-	// Credentials of a redirect would be sent on to where it leads.
+	// Credentials in a redirect would be sent on to its target.
 	to.User, to.Fragment, to.RawFragment = nil, "", ""
 	return to, nil
 }

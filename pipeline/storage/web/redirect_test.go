@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSecretsAreInNoError: user names, queries, and where redirects lead.
+// Secrets are user names, queries, and the targets of redirects.
 func TestSecretsAreInNoError(t *testing.T) {
 	dead := httptest.NewServer(nil)
 	dead.Close()
@@ -74,7 +74,7 @@ func TestRedirectsAreFollowedTenTimes(t *testing.T) {
 	require.False(t, slices.Contains(asked.methods(), "POST"))
 }
 
-// TestARedirectToTheSameServerIsKnownForOne, whatever it writes of the host and the port, and to no other.
+// However the redirect spells the host and the port; other servers are not mistaken for it.
 func TestARedirectToTheSameServerIsKnownForOne(t *testing.T) {
 	t.Setenv("NETRC", secretFile(t, "machine host login a password b"))
 	s, err := Open(t.Context(), parse(t, "https://host/x.tar"), Options{AuthFile: secretFile(t, "X-Token: c")})

@@ -14,26 +14,26 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
-// Options are settings of a Source.
+// Options are the settings of a Source.
 type Options struct {
-	// Unversioned accepts files whose versions the server can't tell apart: only a
-	// change of their size is then seen.
+	// Unversioned accepts files whose versions the server can't distinguish: then only changes of
+	// their size are noticed.
 	Unversioned bool
-	// AuthFile has tokens and headers for hosts, besides those of TokenVariable and a .netrc;
-	// "" for none.
+	// AuthFile is a file with tokens and headers for hosts, in addition to those of TokenVariable
+	// and a .netrc; "" for none.
 	AuthFile string
-	// NamedOnly leaves out tokens that name no host, where they are for several datasets.
+	// NamedOnly ignores tokens without a host, because they would be for several datasets.
 	NamedOnly bool
-	// Transport makes the requests. It is the caller's, who closes it after the source.
+	// Transport makes the requests. The caller owns it, and closes it after the source.
 	Transport http.RoundTripper
 }
 
-// Source is a folder of a web server and the files that were named in it.
+// Source is a folder of a web server and the named files in it.
 type Source struct {
 	options Options
 	web     target.Web
 	names   []target.Name
-	named   map[string]int // of paths, in names
+	named   map[string]int // index in names by path
 	kept    *kept
 	auth    *authorization
 }
@@ -43,8 +43,8 @@ var (
 	_ remote.Summer = (*Source)(nil)
 )
 
-// Open makes the source of a target. Where that is a list of files, it is fetched, which
-// is one request: what fails then may pass, or is a *remote.Refusal.
+// Open returns the source for a target. If that is a list of files it is fetched, with one request:
+// an error may be temporary, unless it is a *remote.Refusal.
 func Open(ctx context.Context, t target.Web, o Options) (*Source, error) {
 	auth, err := newAuthorization(o.AuthFile, url.URL{Scheme: t.Scheme, Host: t.Host}, o.NamedOnly)
 	if err != nil {
@@ -70,10 +70,10 @@ func (s *Source) name(names []target.Name) {
 	}
 }
 
-// Name is the URL of the folder.
+// Name returns the URL of the folder.
 func (s *Source) Name() string { return s.web.Root() }
 
-// Names are the paths of the files that were named, in that order.
+// Names returns the paths of the named files, in their order.
 func (s *Source) Names() []string {
 	paths := make([]string, len(s.names))
 	for i, n := range s.names {
@@ -82,15 +82,15 @@ func (s *Source) Names() []string {
 	return paths
 }
 
-// Refresh reads the files of tokens and passwords anew. The target of a redirect that refuses is
-// asked for anew without it.
+// Refresh reads the files with tokens and passwords again. If the target of a redirect rejects a
+// request, it is requested again anyway.
 func (s *Source) Refresh(context.Context, string) { s.auth.renew() }
 
-// Close has nothing to close: the transport is another's.
+// Close does nothing: the transport belongs to the caller.
 func (s *Source) Close() error { return nil }
 
-// Head asks for a file's size and version. A server that refuses HEAD, or does not say
-// the size, is asked for the first byte.
+// Head requests a file's size and version. If the server rejects HEAD, or does not return the size,
+// it requests the first byte.
 func (s *Source) Head(ctx context.Context, path string) (remote.Listed, error) {
 	resp, err := s.ask(ctx, http.MethodHead, path, "", 0, -1)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Source) Head(ctx context.Context, path string) (remote.Listed, error) {
 	return s.firstByte(ctx, path)
 }
 
-// Sums implements remote.Summer. A server that refuses HEAD tells none.
+// Sums implements remote.Summer. It fails if the server rejects HEAD.
 func (s *Source) Sums(ctx context.Context, path string) (remote.Listed, remote.Sums, error) {
 	resp, err := s.ask(ctx, http.MethodHead, path, "", 0, -1)
 	if err != nil {
@@ -123,15 +123,15 @@ func (s *Source) Sums(ctx context.Context, path string) (remote.Listed, remote.S
 	return l, remote.WebSums(resp.Header), err
 }
 
-// firstByte is Head by a GET: 405 and 501 refuse HEAD, and so does 403 of a URL that is
-// signed for GET.
+// firstByte is Head by means of a GET. Servers reject HEAD with 405 and 501, and with 403 if a URL
+// is signed for GET.
 func (s *Source) firstByte(ctx context.Context, path string) (remote.Listed, error) {
 	resp, err := s.ask(ctx, http.MethodGet, path, "", 0, 1)
 	if err != nil {
 		return remote.Listed{}, err
 	}
 	a := s.answer(path, resp, "")
-	_ = a.Body.Close() // which closes the connection where the body is more than a byte
+	_ = a.Body.Close() // this closes the connection if the body is longer than a byte
 	size := int64(-1)
 	switch a.Status {
 	case http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable:
@@ -140,7 +140,7 @@ func (s *Source) firstByte(ctx context.Context, path string) (remote.Listed, err
 			return remote.Listed{}, remote.Refuse("the answer to a request for its first byte is 416 Range Not Satisfiable, which does not say how large it is: look at its server, or at proxies before it")
 		}
 	case http.StatusOK:
-		if a.Encoding == "" { // else it may be encoded on the way
+		if a.Encoding == "" { // otherwise it may be encoded on the way
 			size = a.LengthBytes
 		}
 	default:
@@ -149,8 +149,8 @@ func (s *Source) firstByte(ctx context.Context, path string) (remote.Listed, err
 	return s.describe(path, a, size)
 }
 
-// page is Answer.Page of an answer for a file: where the name of neither the file nor what
-// came in its place is that of a web page, or only one of both is.
+// page returns Answer.Page for an answer for a file. A web page counts as the file only if the
+// file's name is that of a web page, and the answer came from a URL with the same name.
 func page(path string, resp *http.Response) string {
 	ok := resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent
 	from := resp.Request.URL
@@ -160,7 +160,7 @@ func page(path string, resp *http.Response) string {
 	return fmt.Sprintf("a web page (text/html) of %s came, and no file: the server may ask for a login, or a network before it", from.Host)
 }
 
-// describe refuses what can't be read rightly.
+// describe returns an error for files that can't be read reliably.
 func (s *Source) describe(path string, a remote.Answer, sizeBytes int64) (remote.Listed, error) {
 	l := remote.Listed{Path: path, SizeBytes: sizeBytes, Validator: a.Validator, Modified: a.Modified, Unsettled: a.Unsettled, Variant: s.variant(path)}
 	switch {
@@ -178,8 +178,8 @@ func (s *Source) describe(path string, a remote.Answer, sizeBytes int64) (remote
 	return l, nil
 }
 
-// Open asks for a range by GET, with If-Match or If-Unmodified-Since, where a redirect for that
-// version has led before.
+// Open requests a range by GET, with If-Match or If-Unmodified-Since, from where a redirect for
+// that version has led before.
 func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off, n int64) (remote.Answer, error) {
 	if off < 0 || n == 0 {
 		return remote.Answer{}, remote.Refuse("there is no range of %d bytes at %d", n, off)
@@ -191,7 +191,7 @@ func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off,
 	return s.answer(path, resp, v), nil
 }
 
-// answer is what a request for a file in a version gave.
+// answer returns the Answer to a request for a version of a file.
 func (s *Source) answer(path string, resp *http.Response, v remote.Validator) remote.Answer {
 	a := remote.AnswerOf(resp, v)
 	if resp.Request.Method == http.MethodGet {
@@ -213,8 +213,8 @@ func (s *Source) answer(path string, resp *http.Response, v remote.Validator) re
 	return a
 }
 
-// variant is a digest of the query that a file is asked for with: a server may have
-// different files at one path. It says nothing of the query, which may be a signature.
+// variant returns a digest of the query in a file's URL: a server may have different files at the
+// same path. It reveals nothing of the query, which may be a signature.
 func (s *Source) variant(path string) string {
 	query := s.web.Query
 	if i, ok := s.named[path]; ok {
@@ -227,7 +227,7 @@ func (s *Source) variant(path string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// urlFor is a file's URL as it is printed.
+// urlFor returns a file's URL for messages.
 func (s *Source) urlFor(path string) string {
 	if host, file, is := target.Elsewhere(path); is {
 		return host + "/" + target.Escape(file)
@@ -235,7 +235,7 @@ func (s *Source) urlFor(path string) string {
 	return s.Name() + "/" + target.Escape(path)
 }
 
-// address is a file's URL as it is sent.
+// address returns a file's URL for requests.
 func (s *Source) address(path string) (*url.URL, error) {
 	root, raw, query := s.web.Root(), target.Escape(path), s.web.Query
 	if i, ok := s.named[path]; ok {

@@ -18,37 +18,37 @@ import (
 )
 
 const (
-	// retireAge is the age at which a connection makes its last request: services move,
-	// and the addresses of a lookup stay in use only as long as their connections.
+	// retireAge is the age after which a connection makes its last request: services move, and
+	// connections keep the addresses of old lookups in use.
 	retireAge = 10 * time.Minute
-	// idleTimeout is less than that of servers (nginx: 75 s), which otherwise close a
-	// connection while a request is on its way.
+	// idleTimeout is shorter than that of servers (nginx: 75 s), which otherwise close a connection
+	// while a request is on its way.
 	idleTimeout = 30 * time.Second
 	// maxIdle is the largest --connections.
 	maxIdle = 1024
 )
 
-// Transport makes the requests of Sources over HTTP/1.1, as many at a time as it is
-// asked for. HTTP/2 takes 1.7 times the processor time for a range of 256 KiB, and puts
-// all of them on one connection. Nothing is decompressed: ranges are of what is stored.
-// Safe for concurrent use; Close it when no request is under way.
+// Transport makes the requests of Sources over HTTP/1.1, any number at a time. HTTP/2 takes 1.7
+// times the processor time for a range of 256 KiB, and puts all requests on one connection. Nothing
+// is decompressed: ranges are of the stored bytes. It is safe for concurrent use; Close it when no
+// requests are running.
 type Transport struct {
 	base *http.Transport
 	now  func() time.Time
 }
 
-// Settings are what a Transport may be told.
+// Settings are the settings of a Transport.
 type Settings struct {
-	// CAFile has certificates, in PEM, that are trusted beside the system's.
+	// CAFile contains certificates, in PEM, that are trusted in addition to the system's.
 	CAFile string
-	// CAFrom is what names that file, for errors; "" is --ca-file.
+	// CAFrom is the setting that names the file, for errors; "" means --ca-file.
 	CAFrom string
-	// Local is for services of this machine, such as the one that has credentials of its role: the proxies
-	// that the environment names are not used, and AllowURLVariable is not looked at.
+	// Local is for services of this machine, such as the one with the credentials of its role: the
+	// proxies that the environment names are not used, and AllowURLVariable is ignored.
 	Local bool
 }
 
-// NewTransport makes one, which is to be closed. It fails when the file can't be used.
+// NewTransport returns a Transport, which the caller closes. It fails if the file can't be used.
 func NewTransport(s Settings) (*Transport, error) {
 	return newTransport(s, http.ProxyFromEnvironment)
 }
@@ -103,8 +103,8 @@ func newTransport(s Settings, proxy func(*http.Request) (*url.URL, error)) (*Tra
 	return t, nil
 }
 
-// connected refuses what a proxy does not let through, since no further try changes that. What fails
-// behind it (5xx) may pass.
+// connected returns an error if a proxy blocks a connection, as a refusal because retrying does not
+// change that. Failures after the proxy (5xx) may pass.
 func connected(_ context.Context, proxy *url.URL, request *http.Request, answer *http.Response) error {
 	switch {
 	case answer.StatusCode == http.StatusProxyAuthRequired:
@@ -122,8 +122,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err := sendable(request.Header); err != nil {
 		return nil, err
 	}
-	// The transport asks the request whether its connection is to be closed only after
-	// it has chosen one.
+	// The transport checks whether the request closes its connection only after it has chosen one.
 	var own *http.Request
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if t.old(info.Conn) {
@@ -134,7 +133,8 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return t.base.RoundTrip(own)
 }
 
-// sendable refuses headers that no connection takes, such as a version with a newline in it.
+// sendable returns an error for headers that can't be sent, such as a version that contains a
+// newline.
 func sendable(h http.Header) error {
 	for name, values := range h {
 		for _, value := range values {
@@ -146,16 +146,16 @@ func sendable(h http.Header) error {
 	return nil
 }
 
-// Close closes the connections that are idle.
+// Close closes idle connections.
 func (t *Transport) Close() { t.base.CloseIdleConnections() }
 
-// dated is a connection that knows since when it is open.
+// dated is a connection with the time when it was opened.
 type dated struct {
 	net.Conn
 	born time.Time
 }
 
-// old says whether a connection has come to its age.
+// old reports whether a connection has reached its maximum age.
 func (t *Transport) old(conn net.Conn) bool {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()

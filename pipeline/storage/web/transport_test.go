@@ -21,7 +21,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// secured starts a server that has a certificate of its own, and gives the file of it.
+// secured starts a server with its own certificate, and returns the file with the certificate.
 func secured(t *testing.T, handler http.HandlerFunc) (s *httptest.Server, asked *requests, certificates string) {
 	asked = &requests{}
 	s = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -29,7 +29,7 @@ func secured(t *testing.T, handler http.HandlerFunc) (s *httptest.Server, asked 
 		handler(w, r)
 	}))
 	s.EnableHTTP2 = true
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that trust nobody
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that don't trust it
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	certificates = filepath.Join(t.TempDir(), "ca.pem")
@@ -38,7 +38,7 @@ func secured(t *testing.T, handler http.HandlerFunc) (s *httptest.Server, asked 
 	return s, asked, certificates
 }
 
-// TestPasswordsGoToTheirServerAlone: not to where it redirects, though it asks for them.
+// They are not sent to the target of a redirect, even if it asks for them.
 func TestPasswordsGoToTheirServerAlone(t *testing.T) {
 	other, othersAsked, certificates := secured(t, file("ETag", `"v1"`))
 	s, asked, _ := secured(t, func(w http.ResponseWriter, r *http.Request) {
@@ -53,7 +53,7 @@ func TestPasswordsGoToTheirServerAlone(t *testing.T) {
 			file("ETag", `"v1"`)(w, r)
 		}
 	})
-	// Both servers have httptest's own certificate.
+	// Both servers use httptest's certificate.
 	at := strings.Replace(s.URL, "https://", "https://user:hunter2@", 1)
 	src, err := Open(t.Context(), parse(t, at+"/x"), Options{Transport: transport(t, Settings{CAFile: certificates})})
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestPasswordsGoToTheirServerAlone(t *testing.T) {
 	require.ErrorContains(t, err, "from https:// to http://")
 	require.NotContains(t, err.Error(), "hunter2")
 
-	// Without the certificate nobody is trusted.
+	// Without the certificate the server is not trusted.
 	_, err = open(t, at+"/x").Open(t.Context(), "x", "", 0, 3)
 	require.ErrorContains(t, err, "certificate")
 	require.NotContains(t, err.Error(), "hunter2")
@@ -88,7 +88,7 @@ func TestFilesOfCertificatesAreChecked(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestConnectionsAreUsedAgainAndRetire looks at the ports that requests come from.
+// Counts the connections that are opened.
 func TestConnectionsAreUsedAgainAndRetire(t *testing.T) {
 	var opened atomic.Int64
 	server := httptest.NewUnstartedServer(file("ETag", `"v1"`))
@@ -124,7 +124,7 @@ func TestConnectionsAreUsedAgainAndRetire(t *testing.T) {
 	require.EqualValues(t, 2, opened.Load())
 }
 
-// network is a dialer's surroundings, where time does not pass by itself.
+// network is the environment of a dialer, with a clock that the test sets.
 type network struct {
 	addresses []string
 	lookupErr error
@@ -153,7 +153,7 @@ func (n *network) dialer() *dialer {
 	return d
 }
 
-// dial connects, and says which addresses were tried.
+// dial connects, and returns which addresses were tried.
 func (n *network) dial(t *testing.T, d *dialer) ([]string, error) {
 	n.tried = nil
 	conn, err := d.DialContext(t.Context(), "tcp", "host:443")
@@ -234,8 +234,8 @@ func TestAnAddressThatDoesNotAnswerComesLastForAWhile(t *testing.T) {
 	require.Len(t, seen, 3)
 }
 
-// TestAHeaderThatCanNotBeSentIsFinal: such as of a version that a listing tells with a newline
-// in it. net/http's error for it looks like one of the connection.
+// For example a version from a listing that contains a newline. net/http's error for it looks like
+// a connection error.
 func TestAHeaderThatCanNotBeSentIsFinal(t *testing.T) {
 	url, asked := serve(t, func(http.ResponseWriter, *http.Request) {})
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)

@@ -15,9 +15,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/web"
 )
 
-// Files that only a query tells apart are different ones, in the index and in a cache, where
-// what the server says of them is their time and size; a hash says it by itself, also when
-// the query is a signature that changes.
+// Files that differ only in their query are different files, in the index and in a cache, if their
+// validators are made from time and size. If the validator is a hash, the query does not matter: it
+// may be a signature that changes.
 func TestFilesThatAQueryTellsApartAreDifferentOnes(t *testing.T) {
 	etag := ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -21,12 +21,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// content is what the servers of these tests serve.
+// content is what the servers in these tests serve.
 var content = []byte(strings.Repeat("0123456789abcdef", 100))
 
 var written = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
-// file serves content rightly, with the header that it is given.
+// file serves content correctly, with the given headers.
 func file(header ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for i := 0; i < len(header); i += 2 {
@@ -38,7 +38,7 @@ func file(header ...string) http.HandlerFunc {
 
 const lastModified = "Sat, 21 Nov 2026 08:00:00 GMT"
 
-// serve starts a server, and gives its URL and what it is asked.
+// serve starts a server, and returns its URL and the requests that it receives.
 func serve(t *testing.T, handler http.HandlerFunc) (url string, asked *requests) {
 	asked = &requests{}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +49,7 @@ func serve(t *testing.T, handler http.HandlerFunc) (url string, asked *requests)
 	return s.URL, asked
 }
 
-// requests are those that a server was asked.
+// requests are the requests that a server has received.
 type requests struct {
 	mu  sync.Mutex
 	all []*http.Request
@@ -191,8 +191,8 @@ func TestFilesThatCannotBeReadRightlyAreRefused(t *testing.T) {
 	require.Equal(t, "bytes=0-2", asked.last().Header.Get("Range"))
 }
 
-// TestALoginIsNoFile: the page that a redirect leads to is not what was asked for, also where
-// it comes later, and where a page was asked for.
+// The page that a redirect leads to is not the requested file, even if the redirect comes later, or
+// if a page was requested.
 func TestALoginIsNoFile(t *testing.T) {
 	signedIn := false
 	url, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -225,7 +225,7 @@ func TestALoginIsNoFile(t *testing.T) {
 	}
 }
 
-// TestServersThatRefuseHEADAreAskedForAByte: 403 is what a URL signed for GET gives.
+// 403 is the answer to HEAD for a URL that is signed for GET.
 func TestServersThatRefuseHEADAreAskedForAByte(t *testing.T) {
 	for _, status := range []int{403, 405, 501, 400} {
 		url, asked := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -241,8 +241,8 @@ func TestServersThatRefuseHEADAreAskedForAByte(t *testing.T) {
 		require.Equal(t, []string{"HEAD", "GET"}, asked.methods())
 		require.Equal(t, "bytes=0-0", asked.last().Header.Get("Range"))
 	}
-	// An empty file has no first byte; a server without ranges sends all; one that
-	// streams does not say how much that is.
+	// An empty file has no first byte; a server without ranges sends everything; one that streams
+	// does not announce the size.
 	for name, c := range map[string]struct {
 		answer func(w http.ResponseWriter)
 		size   int64
