@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Amazon takes apart a host of Amazon's S3, in lower case and without a port: the bucket, where the host
-// names it, and the region, "" where the host names none.
+// Amazon parses a host name of Amazon S3, in lower case and without a port: it returns the bucket
+// and the region, each "" if the host does not contain it.
 //
 //	s3.amazonaws.com                     s3.eu-west-1.amazonaws.com        s3-eu-west-1.amazonaws.com
 //	bucket.s3.eu-west-1.amazonaws.com    s3.dualstack.eu-west-1.amazonaws.com    s3.cn-north-1.amazonaws.com.cn
@@ -36,13 +36,13 @@ func Amazon(host string) (bucket, region string, ok bool) {
 	return strings.Join(labels[:n-1], "."), region, true
 }
 
-// isRegion reports whether a part of a host looks like a region: us-east-1.
+// isRegion reports whether a label of a host name looks like a region: us-east-1.
 func isRegion(label string) bool {
 	return strings.Count(label, "-") >= 2 && isDigit(label[len(label)-1]) && !strings.HasPrefix(label, "s3-")
 }
 
-// bucketAt is the name to write for a folder or pattern by the URL of a bucket at Amazon or Google, "" for
-// any other.
+// bucketAt returns the name to write instead of the URL of a folder or pattern in a bucket at
+// Amazon or Google, or "" for any other URL.
 func bucketAt(host, raw string) string {
 	path, err := url.PathUnescape(raw)
 	if err != nil {

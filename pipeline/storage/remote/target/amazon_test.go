@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Hosts at amazonaws.com that are anybody's, such as of machines and balancers, are not S3's.
+// Hosts below amazonaws.com that can be anyone's, such as machines and load balancers, are not S3.
 func TestHostsOfAmazonsS3AreToldFromOthers(t *testing.T) {
 	for host, want := range map[string][2]string{
 		"s3.amazonaws.com":                            {"", ""},

@@ -6,29 +6,28 @@ import (
 	"strings"
 )
 
-// Bucket is a place in a bucket.
+// Bucket is a location in a bucket.
 type Bucket struct {
-	// Endpoint is the URL of the service that the name says; "" where it says none.
+	// Endpoint is the URL of the service if the name contains it, otherwise "".
 	Endpoint string
 	Name     string // of the bucket
-	// Key is an object or a folder, without slashes at its ends; "" is the whole bucket.
-	// It is a folder where Folder says so and where there is a Pattern; otherwise the
-	// service knows.
+	// Key is an object or a folder, without slashes at its ends; "" is the whole bucket. It is a
+	// folder if Folder is set or if there is a Pattern; otherwise only the service knows.
 	Key    string
 	Folder bool
-	// Pattern chooses objects by what follows Key and a slash; "" chooses all.
+	// Pattern selects objects by what follows Key and a slash; "" selects all.
 	Pattern string
 }
 
-// patternSigns make a component of a path a pattern.
+// patternSigns are the characters that make a component of a path a pattern.
 const patternSigns = `*?[{\`
 
-// Root is the URL of the folder, or of what may be one.
+// Root returns the URL of the folder, or of what may be one.
 func (b Bucket) Root() string {
 	root := "s3://" + b.Name
 	if b.Endpoint != "" {
 		root = "s3+" + b.Endpoint + "/" + b.Name
-		if _, host, _ := strings.Cut(b.Endpoint, "://"); strings.Contains(host, "/") { // else nobody could tell where the bucket begins
+		if _, host, _ := strings.Cut(b.Endpoint, "://"); strings.Contains(host, "/") { // otherwise it would be ambiguous where the bucket begins
 			root = "s3+" + b.Endpoint + "//" + b.Name
 		}
 	}
@@ -38,7 +37,7 @@ func (b Bucket) Root() string {
 	return root + "/" + b.Key
 }
 
-// Split gives the folder that the object Key lies in, and the object's name there.
+// Split returns the folder that contains the object Key, and the object's name there.
 func (b Bucket) Split() (folder Bucket, name string) {
 	i := strings.LastIndexByte(b.Key, '/')
 	return Bucket{Endpoint: b.Endpoint, Name: b.Name, Key: b.Key[:max(i, 0)], Folder: true}, b.Key[i+1:]
@@ -79,7 +78,7 @@ func parseBucket(rest string) (Bucket, error) {
 	return b, nil
 }
 
-// checkBucketName lets through what S3 and servers that are like it allow.
+// checkBucketName accepts the names that S3 and compatible servers allow.
 func checkBucketName(name string) error {
 	if name == "" {
 		return fmt.Errorf("s3:// has no bucket: write s3://BUCKET or s3://BUCKET/PREFIX")

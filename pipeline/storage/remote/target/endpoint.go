@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// ParseEndpoint reads the URL of a service that answers as S3 does: https://HOST, with a port and a path
-// if the service has them. The error follows the name of the setting, and has nothing of a user name,
-// password or query.
+// ParseEndpoint parses the URL of an S3-compatible service: https://HOST, with a port and a path if
+// the service has them. The error is meant to follow the name of the setting, and contains no user
+// name, password or query.
 func ParseEndpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -32,8 +32,8 @@ func ParseEndpoint(text string) (*url.URL, error) {
 	return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host), Path: "/" + path}, nil
 }
 
-// parseAtService reads what follows s3+https://: the service, and a bucket as after s3://. Two slashes end
-// the path of a service that has one.
+// parseAtService parses what follows s3+https://: the service, and a bucket as after s3://. Two
+// slashes end the path of a service that has one.
 func parseAtService(scheme, rest string) (Bucket, error) {
 	host, path, _ := strings.Cut(rest, "/")
 	service := strings.TrimPrefix(scheme, "s3+") + "://" + host

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// ParseText reads a list of files, a line each: a URL, or a path relative to the list,
-// either with ranges such as {000..146}. Empty lines and those that begin with # are
-// passed over. Files outside of the list's folder, also of other servers, have paths that
-// Elsewhere reads. A line without a query has the list's own, if it is for the list's server.
+// ParseText parses a list of files, one per line: a URL, or a path relative to the list, each
+// optionally with ranges such as {000..146}. Empty lines and those that begin with # are skipped.
+// Files outside of the list's folder, including those on other servers, get paths that Elsewhere
+// parses. A line without a query gets the list's query if it is for the list's server.
 func (w Web) ParseText(text string) ([]Name, error) {
 	c := collector{web: w, seen: make(map[string]bool)}
 	n := 0
@@ -27,8 +27,8 @@ func (w Web) ParseText(text string) ([]Name, error) {
 	return c.all()
 }
 
-// ParseShards reads a list of shards as wids (webdataset) has them: a JSON document with
-// a shardlist, whose URLs are relative to its base or to the document itself.
+// ParseShards parses a list of shards in the format of wids (webdataset): a JSON document with a
+// shardlist, whose URLs are relative to its base or to the document itself.
 func (w Web) ParseShards(text []byte) ([]Name, error) {
 	var document struct {
 		Kind      string `json:"__kind__"`
@@ -61,7 +61,7 @@ func (w Web) ParseShards(text []byte) ([]Name, error) {
 	return c.all()
 }
 
-// collector gathers the files of a list, each once.
+// collector collects the files of a list, each once.
 type collector struct {
 	web   Web
 	names []Name
@@ -75,14 +75,15 @@ func (c *collector) all() ([]Name, error) {
 	return c.names, nil
 }
 
-// add appends the files of one entry, which is relative to base, which is so to the list.
+// add appends the files of one entry, which is relative to base, which is itself relative to the
+// list.
 func (c *collector) add(base, entry string, sizeBytes int64) error {
 	path, query, found := strings.Cut(entry, "?")
 	host, path, err := c.place(base, path)
 	if err != nil {
 		return err
 	}
-	if !found && (host == "" || host == c.web.Scheme+"://"+c.web.Host) { // it may be a secret
+	if !found && (host == "" || host == c.web.Scheme+"://"+c.web.Host) { // the query may be a secret
 		query = c.web.Query
 	}
 	if strings.ContainsAny(query, " #") || strings.ContainsFunc(entry, func(r rune) bool { return r < ' ' || r == 0x7f }) {
@@ -112,8 +113,8 @@ func (c *collector) add(base, entry string, sizeBytes int64) error {
 	return nil
 }
 
-// place returns an entry's path, still percent-encoded: relative to the list's folder if host is "",
-// and else to host, the URL of a server.
+// place returns an entry's path, still percent-encoded. It is relative to the list's folder if host
+// is "", and otherwise to host, the URL of a server.
 func (c *collector) place(base, entry string) (host, path string, err error) {
 	full := entry
 	if !IsRemote(entry) && !strings.HasPrefix(entry, "/") && base != "" {
@@ -145,7 +146,7 @@ func (c *collector) place(base, entry string) (host, path string, err error) {
 		}
 		return "", full, nil
 	}
-	// The folder may be written otherwise than it is here.
+	// The folder may be encoded differently in the entry.
 	depth := strings.Count(c.web.Dir, "/")
 	components := strings.SplitAfterN(path, "/", depth+1)
 	dir, err := canonical(strings.Join(components[:min(depth, len(components))], ""))
@@ -153,17 +154,16 @@ func (c *collector) place(base, entry string) (host, path string, err error) {
 		return host, path, nil
 	}
 	if _, _, is := Elsewhere(components[depth]); is {
-		return host, path, nil // such a path is of a file elsewhere
+		return host, path, nil // in the folder, such a path would mean a file elsewhere
 	}
 	return "", components[depth], nil
 }
 
-// elsewhere is what paths begin with of files of a list that lie at host, outside of its folder.
+// elsewhere returns the prefix of the paths of a list's files at host, outside of its folder.
 func elsewhere(host string) string { return strings.Replace(host, "://", ":/", 1) + "/" }
 
-// Elsewhere returns where the file of a path lies that a list names outside of its own folder. The
-// path https:/HOST/DIR/FILE stands for https://HOST and DIR/FILE. It reports whether the path is
-// such a one.
+// Elsewhere returns the location of a file that a list names outside of its own folder. The path
+// https:/HOST/DIR/FILE means DIR/FILE at https://HOST. is reports whether the path has this form.
 func Elsewhere(path string) (host, file string, is bool) {
 	scheme, rest, _ := strings.Cut(path, ":/")
 	host, file, found := strings.Cut(rest, "/")

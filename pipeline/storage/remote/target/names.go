@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// maxNames bounds the files of one dataset at a web server: each is asked for its size.
+// maxNames bounds the files of one dataset at a web server: each has to be asked for its size.
 const maxNames = 1 << 20
 
-// numbers is one {000..146}.
+// numbers is one range, such as {000..146}.
 type numbers struct {
 	low, high uint64
-	width     int // zero-padded to it
+	width     int // zero-padded to this width
 }
 
-// expand gives the files that a percent-encoded path with ranges of numbers names, the
-// last range running first.
+// expand returns the files that a percent-encoded path with ranges of numbers names. The last range
+// varies fastest.
 func expand(raw, query string) ([]Name, error) {
 	var literals []string
 	var ranges []numbers
@@ -53,7 +53,7 @@ func expand(raw, query string) ([]Name, error) {
 	return names, nil
 }
 
-// combine puts the i-th combination of numbers between the literals.
+// combine inserts the i-th combination of numbers between the literals.
 func combine(literals []string, ranges []numbers, i uint64) string {
 	parts := make([]string, 0, 2*len(ranges)+1)
 	for k := len(ranges) - 1; k >= 0; k-- {
@@ -71,7 +71,7 @@ func combine(literals []string, ranges []numbers, i uint64) string {
 	return b.String()
 }
 
-// newName is the file of a percent-encoded path.
+// newName returns the file with a percent-encoded path.
 func newName(raw, query string) (Name, error) {
 	path, err := decode(raw)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package target takes apart the names that users give to datasets in buckets and at web
-// servers. It looks at the text alone, and asks no service. Its errors say what to write
-// instead, and never have user names, passwords or queries in them.
+// Package target parses the names of datasets in buckets and on web servers, such as
+// s3://bucket/train/. It looks only at the text and makes no requests. Its errors state what to
+// write instead, and never contain user names, passwords or queries.
 //
 //	s3://bucket                     the whole bucket
 //	s3://bucket/train/              what is below train/
@@ -18,21 +18,21 @@ import (
 	"strings"
 )
 
-// Target is what a dataset's name stands for: one of its fields is set.
+// Target is what a dataset's name refers to: one of its fields is set.
 type Target struct {
 	Bucket *Bucket
 	Web    *Web
 }
 
-// IsRemote says whether a dataset's name has a scheme, as in s3://bucket, and is no path.
-// What exists among files under that very name is for the caller to prefer.
+// IsRemote reports whether a dataset's name has a scheme, as in s3://bucket, and so is not a path.
+// If a file with this very name exists, the caller should prefer it.
 func IsRemote(name string) bool {
 	_, _, ok := cutScheme(name)
 	return ok || isJoined(name)
 }
 
-// isJoined reports whether a name joins others by "::", as fsspec and webdataset do. A key may have "::" in
-// it, but no URL.
+// isJoined reports whether a name joins others by "::", as in fsspec and webdataset. A key may
+// contain "::", but not a URL after it.
 func isJoined(name string) bool {
 	for _, after, found := strings.Cut(name, "::"); found; _, after, found = strings.Cut(after, "::") {
 		if _, _, is := cutScheme(after); is {
@@ -42,7 +42,7 @@ func isJoined(name string) bool {
 	return false
 }
 
-// refuseJoined is the error for a name that isJoined.
+// refuseJoined returns the error for a name that isJoined.
 func refuseJoined(name string) error {
 	if _, _, is := cutScheme(name); !is {
 		first, _, _ := strings.Cut(name, "::")
@@ -51,7 +51,7 @@ func refuseJoined(name string) error {
 	return fmt.Errorf("the dataset's name joins URLs by :: and one is taken: name files of one folder by a pattern, as in s3://BUCKET/{000..146}.tar, or mix datasets with --mix")
 }
 
-// cutScheme splits name behind its scheme, which comes in lower case.
+// cutScheme splits name after its scheme, which is returned in lower case.
 func cutScheme(name string) (scheme, rest string, ok bool) {
 	scheme, rest, ok = strings.Cut(name, "://")
 	if !ok || scheme == "" || !isLetter(scheme[0]) {
@@ -65,7 +65,7 @@ func cutScheme(name string) (scheme, rest string, ok bool) {
 	return strings.ToLower(scheme), rest, true
 }
 
-// Parse reads a name that IsRemote.
+// Parse parses a name that IsRemote.
 func Parse(name string) (Target, error) {
 	if isJoined(name) {
 		return Target{}, refuseJoined(name)
@@ -115,8 +115,8 @@ func Parse(name string) (Target, error) {
 func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
 
-// checkComponents refuses paths that no shard has: they would be passed over in a
-// listing, or be another object to the service.
+// checkComponents rejects paths that no shard can have: a listing would skip them, or they would be
+// another object to the service.
 func checkComponents(path, where string) error {
 	for component := range strings.SplitSeq(path, "/") {
 		switch component {

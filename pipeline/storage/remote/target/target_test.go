@@ -82,7 +82,7 @@ func TestFilesAtWebServersAreNamedByRanges(t *testing.T) {
 	}
 }
 
-// TestPathsAreSentAsTheUserWroteThem: servers differ in what + and %2B are to them.
+// Servers interpret + and %2B differently.
 func TestPathsAreSentAsTheUserWroteThem(t *testing.T) {
 	got, err := Parse("https://host/a/x+y%2Bz ü=%7e.tar?a={b}&c=d?e")
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestPathsAreSentAsTheUserWroteThem(t *testing.T) {
 	require.Equal(t, "host", got.Web.Host)
 }
 
-// refusals are names that are no targets, with a word that the reason has.
+// refusals are names that are not targets, with a word from the error.
 var refusals = map[string]string{
 	"s3://":                            "no bucket",
 	"s3:///x":                          "no bucket",
@@ -236,8 +236,8 @@ func TestListsNameFilesBelowTheirFolder(t *testing.T) {
 	}
 }
 
-// TestListsNameFilesOfOtherFoldersAndServers: their paths tell them apart from all others, and a query
-// that is the list's own goes to its server alone.
+// Their paths distinguish them from all others, and the list's own query is sent only to the list's
+// server.
 func TestListsNameFilesOfOtherFoldersAndServers(t *testing.T) {
 	w := web(t, "https://u:p@host/d/list.txt?sig=1")
 	names, err := w.ParseText("https://b:8443/d/x%20y.tar\nhttps://C/{1..2}.tar?sig=2\n/e/x.tar\nhttps://host/x.tar\nb/d/x.tar\n/d/https:/b/x.tar")
@@ -309,8 +309,8 @@ func TestShardListsOfWidsAreRead(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever is accepted has paths that are safe to join to a root, and is
-// printed without secrets; whatever is refused is so without them.
+// FuzzParse checks that accepted names have paths that are safe to join to a root and are printed
+// without secrets, and that errors contain no secrets.
 func FuzzParse(f *testing.F) {
 	for name := range refusals {
 		f.Add(name)

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// Web is files at a web server.
+// Web is a set of files on a web server.
 type Web struct {
 	Scheme string // http or https
-	Host   string // with the port, where it is not the scheme's; in lower case
-	// Dir is the folder, percent-encoded in one way, with a slash at its end and none
-	// at its start: "" is the server's root.
+	Host   string // with the port if it is not the scheme's default; in lower case
+	// Dir is the folder, percent-encoded in canonical form, ending but not beginning with a slash:
+	// "" is the server's root.
 	Dir string
-	// Written is what the names below Dir were written as, without the query.
+	// Written is how the user wrote the names below Dir, without the query.
 	Written string
 	// Names are the files, or the one list of files. Paths are relative to Dir.
 	Names []Name
-	// List says that the file is a list: see ParseText and ParseShards.
+	// List means that the file is a list: see ParseText and ParseShards.
 	List bool
-	// Query is sent with each request to this server, and User is sent to no other. They
-	// are secrets: neither is printed.
+	// Query is sent with each request to this server, and User is sent to no other server. They are
+	// secrets: neither is printed.
 	Query string
 	User  *url.Userinfo
 }
@@ -30,21 +30,21 @@ type Web struct {
 // Name is one file.
 type Name struct {
 	Path string // relative to the root, decoded
-	Raw  string // the same as it is sent, percent-encoded as the user wrote it
-	// Root is where a file lies that a list names outside of its own folder: Raw is relative to
-	// it, and Path is as Elsewhere reads it. It is "" for the others.
+	Raw  string // the path as it is sent, percent-encoded as the user wrote it
+	// Root is the location of a file that a list names outside of its own folder: then Raw is
+	// relative to Root, and Elsewhere parses Path. It is "" for other files.
 	Root  string
-	Query string // it is sent with this one; a secret
-	// SizeBytes is what a list says of the file; -1 where it does not.
+	Query string // sent with requests for this file; a secret
+	// SizeBytes is the size of the file according to the list; -1 if it does not have it.
 	SizeBytes int64
 }
 
-// Root is the URL of the folder, without user name, password and query.
+// Root returns the URL of the folder, without user name, password and query.
 func (w Web) Root() string {
 	return strings.TrimSuffix(w.Scheme+"://"+w.Host+"/"+w.Dir, "/")
 }
 
-// Folder is the one folder that the URL itself names, with no files named in it.
+// Folder returns the folder that the URL itself names, with no files named in it.
 func (w Web) Folder() (Web, error) {
 	if len(w.Names) != 1 {
 		return Web{}, fmt.Errorf("%s/%s stands for %d folders: name one, since a web server does not list what it has", w.Root(), w.Written, len(w.Names))
@@ -54,7 +54,8 @@ func (w Web) Folder() (Web, error) {
 	return w, nil
 }
 
-// webSigns begin patterns elsewhere. A web server lists nothing that they could choose from.
+// webSigns begin patterns in other names. They are rejected, because a web server has no listing to
+// select from.
 const webSigns = `*[]\`
 
 func parseWeb(scheme, rest string) (Web, error) {
@@ -118,14 +119,14 @@ func parseUser(scheme, info string) (*url.Userinfo, error) {
 	return url.UserPassword(name, password), nil
 }
 
-// Host returns host[:port] as Web.Host has it. The scheme is https where it is "".
+// Host returns host[:port] in the form of Web.Host. If scheme is "", it is https.
 func Host(scheme, authority string) (string, error) {
 	return parseHost(cmp.Or(scheme, "https"), authority)
 }
 
-// parseHost gives host[:port], in lower case and without the scheme's own port.
+// parseHost returns host[:port], in lower case and without the scheme's default port.
 func parseHost(scheme, authority string) (string, error) {
-	// What stands here may be a part of a password that has a slash in it.
+	// This may be part of a password that contains a slash.
 	refused := fmt.Errorf("the %s:// URL has no server that it can be sent to: write %s://HOST/PATH, and percent-encode what is special in a user name and a password", scheme, scheme)
 	u, err := url.Parse(scheme + "://" + authority + "/")
 	if err != nil || u.Hostname() == "" || u.Host != authority || strings.ContainsAny(u.Hostname(), webSigns[:1]+`{}\ "'<>|^`+"`") {
@@ -151,8 +152,7 @@ func checkWebPath(path, where string) error {
 	return checkComponents(path, "the path at "+where)
 }
 
-// decode gives the path that a percent-encoded one stands for, whose components are
-// those that it is written with.
+// decode returns a percent-encoded path decoded. The number of components must not change.
 func decode(raw string) (string, error) {
 	path, err := url.PathUnescape(raw)
 	if err != nil {
@@ -169,18 +169,18 @@ func decode(raw string) (string, error) {
 	return path, nil
 }
 
-// canonical writes a percent-encoded path in the one way in which equal paths are equal.
+// canonical returns a percent-encoded path in a form in which equal paths are equal.
 func canonical(raw string) (string, error) {
 	path, err := decode(raw)
 	return Escape(path), err
 }
 
-// Escape percent-encodes a path, all but letters, digits, -._~ and the slashes.
+// Escape percent-encodes everything in a path except letters, digits, -._~ and slashes.
 func Escape(path string) string {
 	return escape(path, "-._~/")
 }
 
-// escape percent-encodes all but letters, digits and what is kept.
+// escape percent-encodes everything except letters, digits and the characters in kept.
 func escape(s, kept string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -196,5 +196,5 @@ func escape(s, kept string) string {
 	return b.String()
 }
 
-// sent is what of a URL's path a user may write and a server gets as it is.
+// sent are the characters that are sent in a path as the user wrote them.
 const sent = "-._~/%!$&'()*+,;=:@"

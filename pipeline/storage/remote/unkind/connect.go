@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Connect gives a source whose connections to the server lie in memory, so that it works
-// under a clock of testing/synctest too.
+// Connect returns a source whose connections to the server are in memory, so that it also works
+// with the clock of testing/synctest.
 func Connect(t testing.TB, s *Server) *Source {
 	pipes := &pipes{accept: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: http.StripPrefix("/data", s)}
@@ -35,7 +35,7 @@ func Connect(t testing.TB, s *Server) *Source {
 	return source
 }
 
-// ConnectLoopback gives a source whose connections go through the kernel.
+// ConnectLoopback returns a source whose connections go through the kernel.
 func ConnectLoopback(t testing.TB, s *Server) *Source {
 	server := httptest.NewServer(http.StripPrefix("/data", s))
 	t.Cleanup(func() {
@@ -45,7 +45,7 @@ func ConnectLoopback(t testing.TB, s *Server) *Source {
 	return newSource(server.URL + "/data/")
 }
 
-// pipes is a net.Listener of connections in memory.
+// pipes is a net.Listener for connections in memory.
 type pipes struct {
 	accept chan net.Conn
 	once   sync.Once
@@ -87,7 +87,7 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return address("unkind.test") }
 
-// addressed is a connection whose other end has a name, for the log.
+// addressed is a connection with a name for its other end, for the log.
 type addressed struct {
 	net.Conn
 	remote address

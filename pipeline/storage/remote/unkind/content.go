@@ -5,12 +5,12 @@ import (
 	"hash/fnv"
 )
 
-// Fill fills p with the bytes from off on of an object in one version. They are made
-// up: any range of an object of any size is there at once, and no two versions, nor two
-// objects, have a range in common.
+// Fill fills p with the bytes from off on of one version of an object. They are computed, so any
+// range of an object of any size is available at once, and no two versions or objects have a range
+// in common.
 //
-// The race detector does not look at it, which would take most of the time of tests whose
-// objects have megabytes: p is the caller's own.
+// The race detector is turned off for it, because it would take most of the time of tests with
+// large objects; only the caller uses p.
 //
 //go:norace
 func Fill(p []byte, path string, version int, off int64) {

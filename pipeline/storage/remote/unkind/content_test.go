@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Any range has the bytes that all of the object has there: of whole words, parts of them,
-// and none.
+// Any range has the bytes that the whole object has there, whether it covers whole words, parts of
+// words, or nothing.
 func TestRangesAreOfOneObject(t *testing.T) {
 	all := make([]byte, 100)
 	Fill(all, "a", 1, 0)

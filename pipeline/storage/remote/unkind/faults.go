@@ -12,22 +12,22 @@ import (
 // Fault changes an answer. It is called from the goroutine that answers.
 type Fault func(*Reply)
 
-// Rule says to which requests a fault is done. Its methods return it, and may be called
-// at any time.
+// Rule selects the requests to which a fault is applied. Its methods return the rule, and may be
+// called at any time.
 type Rule struct {
 	server *Server
 	when   func(Request) bool
 	fault  Fault
-	from   int     // so many that fit are spared first
-	times  int     // so many after them are not; 0: all
-	share  float64 // of those; 0: all
+	from   int     // number of matching requests that are spared first
+	times  int     // number of requests after those that it applies to; 0: all
+	share  float64 // the share of those that it applies to; 0: all
 	seed   uint64
 	seen   int
 	off    bool
 }
 
-// On adds a rule for requests that when accepts; nil: for all. Of several rules that fit,
-// all are done, in turn.
+// On adds a rule for requests that when accepts; nil means all. If several rules match, all of them
+// are applied, in order.
 func (s *Server) On(when func(Request) bool, fault Fault) *Rule {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,13 +36,13 @@ func (s *Server) On(when func(Request) bool, fault Fault) *Rule {
 	return r
 }
 
-// After spares the first n requests that fit.
+// After spares the first n matching requests.
 func (r *Rule) After(n int) *Rule { return r.set(func() { r.from = n }) }
 
-// Times is for n requests, and no more.
+// Times limits the rule to n requests.
 func (r *Rule) Times(n int) *Rule { return r.set(func() { r.times = n }) }
 
-// Share is for a share of the requests, which the seed chooses by their turn.
+// Share limits the rule to a share of the requests, chosen by the seed and their number.
 func (r *Rule) Share(share float64, seed uint64) *Rule {
 	return r.set(func() { r.share, r.seed = share, seed })
 }
@@ -57,7 +57,8 @@ func (r *Rule) set(what func()) *Rule {
 	return r
 }
 
-// applies is called under the server's lock, once for each request.
+// applies reports whether the rule applies to a request. It is called under the server's lock, once
+// per request.
 func (r *Rule) applies(asked Request) bool {
 	if r.off || r.when != nil && !r.when(asked) {
 		return false
@@ -70,22 +71,22 @@ func (r *Rule) applies(asked Request) bool {
 	return r.share == 0 || float64(mix(r.seed+uint64(turn))>>11)/(1<<53) < r.share
 }
 
-// Path is for reads of one object.
+// Path matches reads of one object.
 func Path(path string) func(Request) bool {
 	return func(r Request) bool { return r.Method == "GET" && r.Path == path }
 }
 
-// Method is for requests by one method; see Request.
+// Method matches requests with one method; see Request.
 func Method(method string) func(Request) bool {
 	return func(r Request) bool { return r.Method == method }
 }
 
-// Range is for reads of a range that touches [begin, end).
+// Range matches reads of a range that overlaps [begin, end).
 func Range(begin, end int64) func(Request) bool {
 	return func(r Request) bool { return r.Method == "GET" && r.Begin >= 0 && r.Begin < end && r.End > begin }
 }
 
-// Status answers with a status, a word for it, and the headers of pairs.
+// Status answers with a status, an error code, and the headers in pairs.
 func Status(status int, code string, pairs ...string) Fault {
 	return func(p *Reply) {
 		p.Header = http.Header{}
@@ -99,10 +100,10 @@ func Status(status int, code string, pairs ...string) Fault {
 // Delay waits before the answer.
 func Delay(d time.Duration) Fault { return func(p *Reply) { p.Delay = d } }
 
-// Hang gives no answer.
+// Hang never answers.
 func Hang() Fault { return Delay(24 * time.Hour) }
 
-// Stall gives k bytes of the body, and then nothing.
+// Stall sends k bytes of the body, and then nothing.
 func Stall(k int) Fault { return func(p *Reply) { p.StopAfter, p.Stall = k, true } }
 
 // Drip waits before each KiB of the body.
@@ -115,7 +116,7 @@ func Reset(k int) Fault {
 	}
 }
 
-// Short takes the last n bytes from the body, and says so in its length; n < 0: all.
+// Short removes the last n bytes of the body, and announces the shorter length; n < 0 means all.
 func Short(n int) Fault {
 	return func(p *Reply) {
 		taken := n
@@ -127,9 +128,9 @@ func Short(n int) Fault {
 	}
 }
 
-// Long adds n bytes to the body, and says so in its length. What Short took comes first:
-// other bytes in its place would be a body of the right length, whose bytes are wrong,
-// and nothing in an answer shows that. So it is also where either is done more than once.
+// Long appends n bytes to the body, and announces the longer length. Bytes that Short has removed
+// come first: otherwise the result could be a body of the right length with wrong bytes, which
+// nothing in an answer would show. This also holds if either is applied more than once.
 func Long(n int) Fault {
 	return func(p *Reply) {
 		more := make([]byte, n)
@@ -138,10 +139,10 @@ func Long(n int) Fault {
 	}
 }
 
-// Unannounced sends the body without saying how long it is.
+// Unannounced sends the body without announcing its length.
 func Unannounced() Fault { return func(p *Reply) { p.Unannounced = true } }
 
-// Together does several faults, in turn.
+// Together applies several faults, in order.
 func Together(faults ...Fault) Fault {
 	return func(p *Reply) {
 		for _, f := range faults {
@@ -150,7 +151,7 @@ func Together(faults ...Fault) Fault {
 	}
 }
 
-// Whole answers with all of the object instead of a range.
+// Whole answers with the whole object instead of a range.
 func Whole() Fault {
 	return func(p *Reply) {
 		if p.Status == 206 {
@@ -160,7 +161,7 @@ func Whole() Fault {
 	}
 }
 
-// OtherRange answers with as many bytes from elsewhere, and says so.
+// OtherRange answers with the same number of bytes from another offset, and announces that.
 func OtherRange(by int64) Fault {
 	return func(p *Reply) {
 		n := int64(len(p.Body))
@@ -170,8 +171,8 @@ func OtherRange(by int64) Fault {
 	}
 }
 
-// ContentRange says something else of the range, by words that begin, last and total are
-// written into; "" says nothing.
+// ContentRange replaces Content-Range by format, in which BEGIN, LAST and TOTAL are replaced by
+// their values; "" removes it.
 func ContentRange(format string) Fault {
 	return func(p *Reply) {
 		p.Header.Del("Content-Range")
@@ -196,12 +197,12 @@ func Multipart() Fault {
 	}
 }
 
-// Encoded says that the body is compressed.
+// Encoded announces that the body is compressed.
 func Encoded(encoding string) Fault {
 	return func(p *Reply) { p.Header.Set("Content-Encoding", encoding) }
 }
 
-// NoPrecondition does not look at If-Match, and answers with the version that there is.
+// NoPrecondition ignores If-Match, and answers with the current version.
 func NoPrecondition() Fault {
 	return func(p *Reply) {
 		if p.Precondition {
@@ -210,7 +211,7 @@ func NoPrecondition() Fault {
 	}
 }
 
-// NoVersion leaves out of which version the answer is.
+// NoVersion omits the version of the answer.
 func NoVersion() Fault {
 	return func(p *Reply) {
 		p.Header.Del("ETag")

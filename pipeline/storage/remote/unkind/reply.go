@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Request is one that the server was asked.
+// Request is a request that the server received.
 type Request struct {
 	N             int    // from 0
 	Method        string // GET, HEAD, LIST, RESOLVE
@@ -18,10 +18,10 @@ type Request struct {
 	Authorization string
 	Connection    string
 	At            time.Time
-	Status        int // of what was answered; 0: the connection was closed instead
+	Status        int // of the answer; 0: the connection was closed instead
 }
 
-// Log gives the requests so far.
+// Log returns the requests so far.
 func (s *Server) Log() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,21 +35,21 @@ type Reply struct {
 	Header       http.Header
 	Body         []byte
 	Delay        time.Duration // before the header
-	NoAnswer     bool          // the connection is closed instead
+	NoAnswer     bool          // close the connection instead
 	StopAfter    int           // bytes of the body; -1: none
-	Stall        bool          // there it waits until the client goes, else the connection is closed
+	Stall        bool          // then wait until the client leaves, instead of closing the connection
 	PauseKiB     time.Duration // before each 1 KiB of the body
 	Unannounced  bool          // no Content-Length
 	Old          bool          // HTTP/1.0, whose bodies end with the connection
-	Precondition bool          // it is 412 because of another version
+	Precondition bool          // it is a 412 because the version differs
 
-	closed    <-chan struct{} // the server is
+	closed    <-chan struct{} // closed when the server is
 	head      bool
-	ranged    bool                      // a range was asked for
-	taken     []byte                    // from the end of the body
+	ranged    bool                      // a range was requested
+	taken     []byte                    // removed from the end of the body
 	sizeBytes int64                     // of the object
 	part      func(off, n int64) []byte // of the object; nil: the answer is not about one
-	right     func()                    // makes it what it were without the precondition
+	right     func()                    // turns it into the answer without the precondition
 }
 
 func (p *Reply) fail(status int, code string) {
@@ -73,7 +73,7 @@ func (p *Reply) send(o *object, path string, begin, end int64) {
 	}
 }
 
-// write sends a reply, as far as it is to be sent.
+// write sends a reply, as far as it should be sent.
 func (p *Reply) write(w http.ResponseWriter, r *http.Request) {
 	if p.Delay > 0 && !p.pause(r, p.Delay) {
 		return
@@ -98,7 +98,7 @@ func (p *Reply) write(w http.ResponseWriter, r *http.Request) {
 	}
 	flush := http.NewResponseController(w).Flush
 	if p.Unannounced {
-		_ = flush() // else the server counts short ones itself
+		_ = flush() // otherwise the server computes the length of short ones
 	}
 	body := p.Body
 	if p.StopAfter >= 0 {
@@ -131,7 +131,7 @@ func (p *Reply) write(w http.ResponseWriter, r *http.Request) {
 
 const forever = 365 * 24 * time.Hour
 
-// pause waits; no: the client, or the server, has gone.
+// pause waits for d. It returns false if the client has left or the server has closed.
 func (p *Reply) pause(r *http.Request, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

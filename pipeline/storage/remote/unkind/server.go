@@ -1,6 +1,6 @@
-// Package unkind is a web server for tests that misbehaves as a test says: it answers late
-// or not at all, breaks off, or sends something else than was asked for. The bytes of its
-// objects are made up, and it logs its requests. Source is a plain remote.Source for it.
+// Package unkind is a web server for tests that misbehaves as a test specifies: it answers late or
+// not at all, breaks off, or sends something else than was requested. The bytes of its objects are
+// computed, and it logs its requests. Source is a simple remote.Source for it.
 //
 //	server := unkind.New()
 //	server.Put("a.tar", 1<<20)
@@ -29,7 +29,7 @@ import (
 //	GET /?list=1&after=TOKEN      a page of the listing, as JSON
 //	GET /resolve/PATH             302 to /signed/PATH?signature=…
 type Server struct {
-	closed    chan struct{} // by close: nothing waits any more
+	closed    chan struct{} // closed by close: nothing waits any more
 	closeOnce sync.Once
 
 	mu        sync.Mutex
@@ -37,57 +37,57 @@ type Server struct {
 	rules     []*Rule
 	log       []Request
 	pageKeys  int
-	token     string // that requests have to bring; "": none
+	token     string // required in requests; "": none
 	signature int
 }
 
 type object struct {
 	size     int64
 	version  int
-	data     []byte // nil: made up
+	data     []byte // nil: computed
 	modified time.Time
 	archived bool
 	bare     bool // neither ETag nor Last-Modified
-	dated    bool // Last-Modified alone
-	stamped  bool // its ETag is made of time and size
+	dated    bool // only Last-Modified
+	stamped  bool // its ETag is made from time and size
 }
 
-// epoch is when objects were modified, in their first version.
+// epoch is the base of objects' modification times.
 var epoch = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
-// New makes a server without objects.
+// New returns a server without objects.
 func New() *Server {
 	return &Server{objects: map[string]*object{}, pageKeys: 1000, closed: make(chan struct{})}
 }
 
-// close ends what waits: a server does not see that a client goes which has sent it
-// another request before.
+// close ends everything that waits: a server does not notice that a client leaves if the client has
+// sent another request before.
 func (s *Server) close() { s.closeOnce.Do(func() { close(s.closed) }) }
 
-// Put makes an object of made-up bytes, or gives it a size.
+// Put creates an object with computed bytes, or changes its size.
 func (s *Server) Put(path string, sizeBytes int64) {
 	s.change(path, func(o *object) { o.size, o.data = sizeBytes, nil })
 }
 
-// PutBytes makes an object of bytes, which stay the caller's and must not change.
+// PutBytes creates an object with the given bytes, which the caller must not change.
 func (s *Server) PutBytes(path string, data []byte) {
 	s.change(path, func(o *object) { o.size, o.data = int64(len(data)), data })
 }
 
-// Change gives an object other bytes, and its next version.
+// Change gives an object other bytes, and a new version.
 func (s *Server) Change(path string) { s.change(path, func(*object) {}) }
 
-// Archive says that an object can't be read.
+// Archive makes an object unreadable.
 func (s *Server) Archive(path string) { s.change(path, func(o *object) { o.archived = true }) }
 
-// Bare takes ETag and Last-Modified from an object.
+// Bare removes ETag and Last-Modified from an object.
 func (s *Server) Bare(path string) { s.change(path, func(o *object) { o.bare = true }) }
 
-// Dated takes the ETag from an object.
+// Dated removes the ETag from an object.
 func (s *Server) Dated(path string) { s.change(path, func(o *object) { o.dated = true }) }
 
-// Write gives an object other bytes, modified at a time, and the ETag that nginx would
-// give it: of that time, in seconds, and its size.
+// Write gives an object other bytes, a modification time, and the ETag that nginx would use: made
+// from that time, in seconds, and its size.
 func (s *Server) Write(path string, at time.Time) {
 	s.change(path, func(o *object) { o.modified, o.stamped = at, true })
 }
@@ -105,35 +105,35 @@ func (s *Server) change(path string, how func(*object)) {
 	how(o)
 }
 
-// Delete takes an object away.
+// Delete removes an object.
 func (s *Server) Delete(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.objects, path)
 }
 
-// SetPageKeys sets how many keys a page of the listing has; 1000 at first.
+// SetPageKeys sets how many keys a page of the listing has; the default is 1000.
 func (s *Server) SetPageKeys(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pageKeys = n
 }
 
-// SetToken sets what requests have to bring from now on. Others get 403 ExpiredToken.
+// SetToken sets the token that requests need from now on. Others get 403 ExpiredToken.
 func (s *Server) SetToken(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.token = token
 }
 
-// ExpireSignatures makes all URLs that were redirected to worthless.
+// ExpireSignatures invalidates all URLs that redirects have led to.
 func (s *Server) ExpireSignatures() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.signature++
 }
 
-// Bytes are those of [off, off + n) of an object as it is now.
+// Bytes returns the bytes [off, off + n) of an object as it is now.
 func (s *Server) Bytes(path string, off, n int64) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reply.write(w, r)
 }
 
-// answer makes the reply that is right, logs the request, and finds the faults.
+// answer makes the correct reply, logs the request, and finds the faults to apply.
 func (s *Server) answer(r *http.Request) (*Reply, []Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,14 +210,14 @@ func (s *Server) answer(r *http.Request) (*Reply, []Fault) {
 	return reply, faults
 }
 
-// object answers a request for an object, as a good server does.
+// object answers a request for an object, as a correct server does.
 func (s *Server) object(reply *Reply, r *http.Request, asked *Request) {
 	o := s.objects[asked.Path]
 	if o == nil {
 		reply.fail(404, "NoSuchKey")
 		return
 	}
-	now := *o // faults look at it after the lock, when it may have changed: a reply is of one version
+	now := *o // faults use it after the lock is released, when the object may have changed: a reply is for one version
 	o = &now
 	tag, date := o.etag(asked.Path), o.modified.Format(http.TimeFormat)
 	if !o.bare {

@@ -17,14 +17,14 @@ import (
 
 // Source is a remote.Source for a Server. Fields are set before it is used.
 type Source struct {
-	// Token is asked for by Refresh, and sent; nil: none is.
+	// Token returns the token to send; Refresh calls it. nil: none is sent.
 	Token func() string
-	// Renewal is what it says of credentials that are refused.
+	// Renewal is what it returns for rejected credentials.
 	Renewal remote.Renewal
-	// Resolve asks for objects at /resolve/, and remembers what that redirects to.
+	// Resolve requests objects at /resolve/, and remembers the target of the redirect.
 	Resolve bool
-	// Dial, where it is set, is asked before each new connection; its error is the
-	// connection's.
+	// Dial, if not nil, is called before each new connection; its error is returned for the
+	// connection.
 	Dial func() error
 
 	base   *url.URL
@@ -54,7 +54,7 @@ func newSource(base string) *Source {
 // Name implements remote.Source.
 func (s *Source) Name() string { return "http://" + s.base.Host + "/data" }
 
-// Refreshed is how often Refresh was called.
+// Refreshed returns how often Refresh was called.
 func (s *Source) Refreshed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off,
 	return a, nil
 }
 
-// resolve gives the URL to read an object from, and whether it is signed.
+// resolve returns the URL to read an object from, and whether it is signed.
 func (s *Source) resolve(ctx context.Context, path string) (target string, signed bool, err error) {
 	if !s.Resolve {
 		return s.url(path), false, nil
