@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// device says what a block device is, and its name. Devices that are made of
-// others (LVM, RAID, encryption) are what the first of these is.
+// device returns the kind and the name of a block device. Devices that consist of others (LVM,
+// RAID, encryption) have the kind of the first of these.
 func (m machine) device(major, minor uint32, layer int) (Kind, string) {
 	dir, err := filepath.EvalSymlinks(filepath.Join(m.sys, "dev/block", fmt.Sprintf("%d:%d", major, minor)))
 	if err != nil {
@@ -20,7 +20,7 @@ func (m machine) device(major, minor uint32, layer int) (Kind, string) {
 
 func (m machine) deviceAt(dir string, layer int) Kind {
 	if _, err := os.Stat(filepath.Join(dir, "queue")); err != nil {
-		dir = filepath.Dir(dir) // a partition's disk
+		dir = filepath.Dir(dir) // the disk of a partition
 	}
 	if layer < mostLayers {
 		parts, _ := filepath.Glob(filepath.Join(dir, "slaves", "*"))
@@ -38,21 +38,21 @@ func (m machine) deviceAt(dir string, layer int) Kind {
 	return kindOfDevice(dir, attribute(dir, "device/vendor")+" "+attribute(dir, "device/model"), attribute(dir, "queue/rotational"))
 }
 
-// attribute is the text of a file of sysfs, "" where there is none.
+// attribute returns the text of a sysfs file, or "" if there is none.
 func attribute(dir, name string) string {
 	b, _ := os.ReadFile(filepath.Join(dir, name))
 	return strings.TrimSpace(string(b))
 }
 
-// Signs of a disk that somebody makes up. What such a disk says of rotation is
-// not to be believed: virtio's says that it rotates whatever it lies on.
+// Signs of an emulated disk. The rotational attribute of such a disk can't be trusted: virtio's is
+// set whatever the disk is on.
 var (
 	virtualBuses  = []string{"/virtio", "/vbd-", "/vmbus", "/xen"}
 	virtualModels = []string{"qemu", "vmware", "vbox", "msft", "virtual", "google", "persistentdisk", "amazon elastic block store", "blockvolume", "xen"}
 )
 
-// kindOfDevice judges a disk by its directory in sysfs, maker and model, and
-// what it says about rotation.
+// kindOfDevice determines the kind of a disk from its directory in sysfs, vendor and model, and its
+// rotational attribute.
 func kindOfDevice(dir, model, rotational string) Kind {
 	name := filepath.Base(dir)
 	if strings.HasPrefix(name, "zram") || strings.HasPrefix(name, "ram") || strings.HasPrefix(name, "pmem") {

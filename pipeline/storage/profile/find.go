@@ -9,19 +9,19 @@ import (
 	"path/filepath"
 )
 
-// Found is the profile that mounts of a path use, and where it comes from.
+// Found is the profile that mounts of a path use, and its origin.
 type Found struct {
 	Profile Profile `json:"profile"`
 	Place   Place   `json:"place"`
-	File    string  `json:"file,omitempty"` // where the profile is stored; "" for defaults
-	// Problem is why a stored file is not used: it is damaged, of another version, or of
+	File    string  `json:"file,omitempty"` // the file with the profile; "" for defaults
+	// Problem is why a stored file is not used: it is damaged, has another version, or is for
 	// another file system.
 	Problem error  `json:"-"`
 	Cells   []Cell `json:"measured,omitempty"`
 }
 
-// Dir is where profiles are stored: the directory that also holds indexes that have no
-// place of their own.
+// Dir returns the directory where profiles are stored, which also holds indexes without a place of
+// their own.
 func Dir() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -35,13 +35,13 @@ const (
 	fileSuffix = ".json"
 )
 
-// fileName is the name of an identity's file.
+// fileName returns the file name for an identity.
 func fileName(identity string) string {
 	sum := sha256.Sum256([]byte(identity))
 	return fmt.Sprintf("%s%x%s", filePrefix, sum[:12], fileSuffix)
 }
 
-// Find is FindIn for the user's directory. If the user has none, it gives defaults.
+// Find is FindIn for the user's directory. If the user has none, it returns defaults.
 func Find(path string) Found {
 	dir, err := Dir()
 	if err != nil {
@@ -50,9 +50,9 @@ func Find(path string) Found {
 	return FindIn(dir, path)
 }
 
-// FindIn gives the profile of the file system that holds path: the one stored in dir, or
-// the defaults of its kind. It never fails: an unusable file is reported in Problem, and
-// a path that can't be looked at counts as unknown storage.
+// FindIn returns the profile of the file system of path: the one stored in dir, or the defaults of
+// its kind. It never fails: an unusable file is reported in Problem, and a path that can't be
+// examined counts as unknown storage.
 func FindIn(dir, path string) Found {
 	place, err := Look(path)
 	if err != nil {
@@ -94,14 +94,14 @@ func readBounded(file string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxStoredBytes+1))
 }
 
-// Listed is a file of a stored profile.
+// Listed is the file of a stored profile.
 type Listed struct {
 	File    string
 	Stored  Stored
 	Problem error // why it can't be used; Stored is then empty
 }
 
-// List gives the profiles that are stored in dir, at most most of them.
+// List returns the profiles stored in dir, at most most of them.
 func List(dir string, most int) []Listed {
 	files, _ := filepath.Glob(filepath.Join(dir, filePrefix+"*"+fileSuffix))
 	var list []Listed
@@ -120,9 +120,8 @@ func List(dir string, most int) []Listed {
 	return list
 }
 
-// Save stores a measured profile in dir, and makes dir if necessary. It replaces the
-// profile stored for the same file system. The file is written atomically, and readable
-// by its owner only.
+// Save stores a measured profile in dir, which it creates if necessary. It replaces the profile
+// stored for the same file system. The file is written atomically, and readable only by its owner.
 func Save(dir string, s Stored) (file string, err error) {
 	if s.Place.Identity == "" {
 		return "", errors.New("storage profile: nothing tells this file system from others, so there is no name to store it under")
@@ -141,7 +140,7 @@ func Save(dir string, s Stored) (file string, err error) {
 	return file, nil
 }
 
-// replace writes a file (0600, as os.CreateTemp makes them) and gives it its name.
+// replace writes a file (0600, like os.CreateTemp) and renames it to file.
 func replace(dir, file string, text []byte) (err error) {
 	f, err := os.CreateTemp(dir, "."+filePrefix+"*.tmp")
 	if err != nil {

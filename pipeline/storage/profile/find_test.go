@@ -20,8 +20,8 @@ func storedFor(p Place) Stored {
 	return s
 }
 
-// identified is a directory's place; file systems that nothing tells apart (as
-// some containers' root) can't be tested with.
+// identified returns the place of a directory, or of /dev/shm if the directory's file system has no
+// identity, such as the root of some containers.
 func identified(t *testing.T, dir string) Place {
 	p, err := Look(dir)
 	require.NoError(t, err)
@@ -217,7 +217,7 @@ func FuzzParse(f *testing.F) {
 		require.LessOrEqual(t, len(s.Cells), maxCells)
 		again, err := s.marshal()
 		if err != nil {
-			return // what was short may be long with spaces in it
+			return // a short text may become long when it is indented
 		}
 		read, err := Parse(again)
 		require.NoError(t, err)

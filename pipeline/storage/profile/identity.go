@@ -11,19 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identity names a file system so that the name is the same after a reboot. The
-// number of its device (st_dev) is not: that is given out anew each time. In
-// turn:
+// identity returns a name for a file system that stays the same after a reboot. The number of its
+// device (st_dev) does not: it is assigned anew each time. The first that applies:
 //
-//   - memory: all of it is the same storage;
-//   - the file system's UUID, asked of it (FS_IOC_GETFSUUID, Linux 6.9), or by
+//   - "memory": all of it is the same storage;
+//   - the file system's UUID, from the file system itself (FS_IOC_GETFSUUID, Linux 6.9), or from
 //     udev's links to its device;
-//   - the fsid of statfs, for the types that make it of their UUID;
-//   - type and source of the mount: a server and its export, or, where nothing
-//     else is known, a device's name. That may come to mean another device,
-//     which then is of another kind, or is as well tuned as any of its kind.
+//   - the fsid from statfs, for the types that make it from their UUID;
+//   - type and source of the mount: a server and its export, or, if nothing else is known, a
+//     device's name. That name may later belong to another device, which then has another kind, or
+//     is served as well as any device of its kind.
 //
-// A copy of a file system has the UUID of the first. Find compares the kinds.
+// A copy of a file system has the UUID of the original. Find compares the kinds.
 func (m machine) identity(path string, p Place, mount mount, fs *unix.Statfs_t, major, minor uint32, block bool) string {
 	if p.Kind == KindMemory && !block {
 		return "memory"
@@ -47,11 +46,11 @@ func (m machine) identity(path string, p Place, mount mount, fs *unix.Statfs_t, 
 	return fmt.Sprintf("mount %s %s", p.FileSystem, mount.source)
 }
 
-// fsidOfUUID are types of file systems whose fsid is made of their UUID. XFS'
-// is made of the device's number, NFS has none.
+// fsidOfUUID are types of file systems whose fsid is made from their UUID. That of XFS is made from
+// the device's number, and NFS has none.
 var fsidOfUUID = []string{"ext2", "ext3", "ext4", "btrfs", "f2fs", "zfs"}
 
-// askUUID asks the file system, and gives "" where it does not say.
+// askUUID asks the file system, and returns "" if it does not answer.
 func askUUID(path string) string {
 	const getFSUUID = 0x80111500 // _IOR(0x15, 0, struct fsuuid2)
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
@@ -71,7 +70,7 @@ func askUUID(path string) string {
 	return hex.EncodeToString(answer.uuid[:n])
 }
 
-// linkedUUID is the name of udev's link to a block device.
+// linkedUUID returns the name of udev's link to a block device.
 func (m machine) linkedUUID(major, minor uint32) string {
 	entries, _ := os.ReadDir(m.byUUID)
 	for _, e := range entries {

@@ -12,11 +12,11 @@ import (
 // mount is a line of mountinfo (proc_pid_mountinfo(5)).
 type mount struct {
 	fileSystem, source string
-	options            string // of the super block
+	options            string // of the superblock
 }
 
-// findMount is the mount with a number, which statx gives; the zero value where
-// it is not listed.
+// findMount returns the mount with a number, as statx returns it; the zero value if it is not
+// listed.
 func findMount(mountinfo string, id uint64) mount {
 	for line := range strings.Lines(mountinfo) {
 		number, rest, _ := strings.Cut(line, " ")
@@ -35,7 +35,7 @@ func findMount(mountinfo string, id uint64) mount {
 	return mount{}
 }
 
-// layers are the directories of an overlay, the one that is written to first.
+// layers returns the directories of an overlay, the writable one first.
 func (m mount) layers() []string {
 	var upper, lower []string
 	for option := range strings.SplitSeq(m.options, ",") {
@@ -51,7 +51,7 @@ func (m mount) layers() []string {
 	}
 	var dirs []string
 	for _, dir := range append(upper, lower...) {
-		// A relative one was so for the process that mounted.
+		// A relative path was relative for the process that mounted.
 		if filepath.IsAbs(dir) {
 			dirs = append(dirs, dir)
 		}
@@ -59,8 +59,8 @@ func (m mount) layers() []string {
 	return dirs
 }
 
-// block is the number of the block device of a file system: its own, or, where
-// that is made up (btrfs), that of its source.
+// block returns the number of a file system's block device: its own or, if that is made up (btrfs),
+// that of its source.
 func (m mount) block(major, minor uint32) (uint32, uint32, bool) {
 	if major != 0 {
 		return major, minor, true

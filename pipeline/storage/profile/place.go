@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Place is the file system that holds a path, and the device below it.
+// Place is the file system of a path, and the device below it.
 type Place struct {
 	Kind       Kind   `json:"kind"`
 	FileSystem string `json:"file_system"`      // its type, such as ext4
-	Device     string `json:"device,omitempty"` // such as vda, or a network file system's source; "" if none can be seen
+	Device     string `json:"device,omitempty"` // such as vda, or a network file system's source; "" if unknown
 	// Identity distinguishes the file system from every other, across boots if possible;
 	// "" if nothing does. See identity.
 	Identity string `json:"identity"`
 }
 
-// machine is where the kernel tells about mounts and devices.
+// machine is where the kernel describes mounts and devices.
 type machine struct {
-	sys       string // where sysfs is
+	sys       string // directory of sysfs
 	mountinfo string // the file
 	byUUID    string // directory of links to block devices
 }
@@ -31,10 +31,9 @@ var thisMachine = machine{sys: "/sys", mountinfo: "/proc/self/mountinfo", byUUID
 // mostLayers bounds overlays on overlays and images in images.
 const mostLayers = 8
 
-// Look finds out which storage a path is on. For an overlay it looks at the layer that
-// is written to, and for a loop device at the file system of its image, if these can be
-// seen. If that can't be found out, the kind is KindUnknown; errors are only for paths
-// that do not exist or may not be looked at.
+// Look returns the storage that a path is on. For an overlay it examines the writable layer, and
+// for a loop device the file system of its image, if these are visible. If the kind can't be
+// determined, it is KindUnknown; errors are only for paths that do not exist or can't be accessed.
 func Look(path string) (Place, error) {
 	return thisMachine.look(path, 0)
 }
@@ -58,7 +57,7 @@ func (m machine) look(path string, layer int) (Place, error) {
 	if err != nil {
 		return Place{}, fmt.Errorf("storage of %s: %w", path, err)
 	}
-	text, _ := os.ReadFile(m.mountinfo) // none: the types of statfs must do
+	text, _ := os.ReadFile(m.mountinfo) // if it can't be read: the types from statfs must do
 	mount := findMount(string(text), st.Mnt_id)
 	if mount.fileSystem == "" {
 		mount.fileSystem = typeName(int64(fs.Type))
@@ -92,12 +91,12 @@ func retry(call func() error) error {
 	}
 }
 
-// networks are the types of file systems that ask another machine, or a
-// program. Those of FUSE begin with fuse.
+// networks are the types of file systems that depend on another machine, or on a program. Those of
+// FUSE begin with "fuse.".
 var networks = []string{"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "ceph", "9p", "afs", "gpfs", "beegfs", "pvfs2", "orangefs", "glusterfs", "fuse"}
 
-// kindOf is what a type of file system says about its storage, KindUnknown for
-// those that lie on a device.
+// kindOf returns the kind of storage for a type of file system, or KindUnknown for those that are
+// on a device.
 func kindOf(fileSystem string) Kind {
 	switch fileSystem {
 	case "tmpfs", "ramfs", "hugetlbfs":
@@ -116,8 +115,8 @@ func kindOf(fileSystem string) Kind {
 	return KindUnknown
 }
 
-// typeName is the name of a type of statfs: those that a kind or an identity
-// depends on, for where mountinfo can't be read.
+// typeName returns the name of a type from statfs, for the types that a kind or an identity depends
+// on, if mountinfo can't be read.
 func typeName(magic int64) string {
 	switch uint32(magic) {
 	case unix.EXT4_SUPER_MAGIC:

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fakeDevice makes a block device in a tree like sysfs: its directory, its
-// attributes, and the link that finds it by number.
+// fakeDevice creates a block device in a tree like sysfs: its directory, its attributes, and the
+// link from its number.
 func fakeDevice(t *testing.T, sys, number, dir string, attributes map[string]string) {
 	t.Helper()
 	full := filepath.Join(sys, "devices", dir)
@@ -78,7 +78,7 @@ func TestDevicesMadeOfOthersAreWhatTheseAre(t *testing.T) {
 	require.Equal(t, KindUnknown, kind, "no such device")
 	require.Empty(t, name)
 
-	// A loop device on an image on itself, as no kernel would have it.
+	// A loop device on an image on itself, which no kernel would have.
 	fakeDevice(t, m.sys, "253:1", "virtual/block/dm-1", map[string]string{"queue/rotational": "0"})
 	dm = filepath.Join(m.sys, "devices/virtual/block/dm-1")
 	require.NoError(t, os.Mkdir(filepath.Join(dm, "slaves"), 0o755))
@@ -127,7 +127,7 @@ func TestMountsAreFoundByNumber(t *testing.T) {
 	require.Empty(t, mount{}.layers())
 }
 
-// lookedAt gives a machine whose mountinfo has one line, about a path's mount.
+// lookedAt returns a machine whose mountinfo has one line, about the mount of path.
 func lookedAt(t *testing.T, path, line string) machine {
 	var st unix.Statx_t
 	require.NoError(t, unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &st))
@@ -178,7 +178,7 @@ func TestLookOnThisMachine(t *testing.T) {
 	_, err = Look(filepath.Join(dir, "missing"))
 	require.ErrorContains(t, err, "storage of "+dir)
 
-	// Without mountinfo and sysfs the type of statfs is what there is.
+	// Without mountinfo and sysfs only the type from statfs is known.
 	blind, err := machine{sys: "/none", mountinfo: "/none", byUUID: "/none"}.look(dir, 0)
 	require.NoError(t, err)
 	require.NotEmpty(t, blind.FileSystem)

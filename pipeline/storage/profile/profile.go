@@ -1,13 +1,12 @@
-// Package profile says which reads a file system is fast at: how large, how many at a
-// time, and over which gaps. There are defaults for each kind of storage. Measurements
-// of lsiofs tune replace them; they are stored for each file system in the user's cache
-// directory.
+// Package profile determines which reads a storage is fast at: how large, how many at a time, and
+// over which gaps. There are defaults for each kind of storage. Measurements of lsiofs tune replace
+// them; they are stored for each file system in the user's cache directory.
 //
 //	path ──► Look ──► kind, identity ──► Load ──► Profile
 //	         statfs, sysfs, mountinfo    │
 //	                                     └─ none stored: Defaults(kind)
 //
-// A profile only affects speed: no byte that is read depends on it.
+// A profile affects only speed: the bytes that are read don't depend on it.
 package profile
 
 import (
@@ -18,11 +17,10 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Adjuster is implemented by storages that are fast at other reads than the file system
-// below them.
+// Adjuster is implemented by storages for which other reads are fast than for the file system below
+// them.
 type Adjuster interface {
-	// AdjustProfile gives the profile of the storage, from the file system's. It is
-	// pure.
+	// AdjustProfile returns the profile of the storage for that of the file system. It is pure.
 	AdjustProfile(ofFileSystem Profile) Profile
 }
 
@@ -35,7 +33,7 @@ const (
 	KindVirtual Kind = "virtual" // a disk that a hypervisor or a cloud emulates
 	KindMemory  Kind = "memory"  // tmpfs, ramfs
 	KindNetwork Kind = "network" // NFS, SMB, Lustre, Ceph, FUSE and the like
-	KindObject  Kind = "object"  // buckets of S3 and the like
+	KindObject  Kind = "object"  // S3 buckets and similar
 	KindWeb     Kind = "web"     // web servers
 	KindUnknown Kind = "unknown"
 )
@@ -43,30 +41,31 @@ const (
 // Kinds are all kinds.
 var Kinds = []Kind{KindDisk, KindSSD, KindVirtual, KindMemory, KindNetwork, KindObject, KindWeb, KindUnknown}
 
-// Profile says which reads a storage is fast at. It is a plain value.
+// Profile describes which reads a storage is fast at. It is a plain value.
 type Profile struct {
 	Kind Kind `json:"kind"`
 	// GapBytes is the largest gap of unwanted bytes that is read and discarded to save a
 	// request: reading and copying that many bytes costs as much as a request.
 	GapBytes int64 `json:"gap_bytes"`
-	// ReadBytes is the size above which larger reads are no faster. Larger ranges are
-	// cut into such reads, which run in parallel.
+	// ReadBytes is the size above which reads get no faster. Larger ranges are split into reads of
+	// this size, which run in parallel.
 	ReadBytes int64 `json:"read_bytes"`
-	// Depth and InFlightBytes are what keeps the storage busy: that many small reads, or
-	// that many bytes of large ones, whichever is reached first. More would only make
-	// the first reads wait.
+	// Depth and InFlightBytes are enough to keep the storage busy: that many small reads, or that
+	// many bytes of large ones, whichever is reached first. More would only make the first reads
+	// wait.
 	Depth         int   `json:"depth"`
 	InFlightBytes int64 `json:"in_flight_bytes"`
-	// AlignBytes divides the offsets at which a range is cut. It is a power of two that
-	// divides ReadBytes.
+	// AlignBytes divides the offsets at which a range is split. It is a power of two that divides
+	// ReadBytes.
 	AlignBytes int64 `json:"align_bytes"`
-	// Apart says that each record is a read of its own, and whole: it is computed, not stored.
+	// Apart means that each record is a separate read, of the whole record. It is computed, not
+	// stored.
 	Apart bool `json:"-"`
-	// Pass and Ahead are not measured by lsiofs tune. Fields that were not set get the
-	// default of the kind (Or).
+	// Pass and Ahead are not measured by lsiofs tune. Fields that are not set get the default of
+	// the kind (Or).
 	Pass  Pass  `json:"pass,omitzero"`
 	Ahead Ahead `json:"ahead,omitzero"`
-	// Tuned is when this was measured; zero for defaults.
+	// Tuned is the time of the measurement; zero for defaults.
 	Tuned time.Time `json:"tuned,omitzero"`
 }
 
@@ -82,23 +81,22 @@ const (
 	MaxAheadBytes  = 4 << 30
 )
 
-// defaultAlign is a page, and a block of nearly all file systems.
+// defaultAlign is a page, and a block of almost all file systems.
 const defaultAlign = 4 << 10
 
-// Defaults are the values for a storage that was not measured. The gap is, as lsiofs
-// tune derives it, the number of bytes that cost as much to read and to copy as a
-// request does.
+// Defaults returns the values for a storage that was not measured. The gap is the number of bytes
+// that cost as much to read and to copy as a request does, as in lsiofs tune.
 //
-// For ssd and memory it is measured (plan.DefaultConfig). From the page cache, a pread
-// of 4 KiB takes 0.8 µs, and large ones reach 17 GiB/s. So a request costs as much as
-// some 10 KiB more. The others follow from the usual properties of such storages:
+// For ssd and memory it is measured (plan.DefaultConfig). From the page cache, a pread of 4 KiB
+// takes 0.8 µs, and large ones reach 17 GiB/s. So a request costs as much as about 10 KiB more. The
+// others follow from the usual properties of such storages:
 //
 //	disk     4 ms for half a turn, or a short seek × 150 MB/s: 0.5 MiB; a deep queue
 //	         lets it sort
 //	virtual  16 KiB: on the one that was measured 11 to 13 µs ÷ (0.3 to 0.4 ns to
 //	         read + 0.1 ns to copy) are 27 KiB, but records of 1.2 KiB were fastest with
 //	         gaps of 4 to 8 KiB, and those of 12 KiB with any from 8 to 32
-//	network  0.1 ms of a server that does some at a time ÷ (1 ns + 0.4 ns): 64 KiB
+//	network  0.1 ms of a server that does several at a time ÷ (1 ns + 0.4 ns): 64 KiB
 //	object,  a request takes 70 to 220 µs of a core, and 25 ms; 128 KiB take 40 to
 //	web      110 µs of a core, and 0.13 ms of a link of 1 GB/s. 128 requests at a time
 //	         are 1.1 GB/s of 256 KiB
@@ -123,8 +121,8 @@ func Defaults(k Kind) Profile {
 	return p
 }
 
-// Or is p with zero fields of Pass and Ahead replaced by the defaults of its kind. If p
-// is the zero value, it is the defaults of an unknown storage.
+// Or returns p with zero fields of Pass and Ahead replaced by the defaults of its kind. If p is the
+// zero value, it returns the defaults of an unknown storage.
 func (p Profile) Or() Profile {
 	if p == (Profile{}) {
 		return Defaults(KindUnknown)
@@ -134,7 +132,7 @@ func (p Profile) Or() Profile {
 	return p
 }
 
-// without is p with zeros in the place of what of Pass and Ahead is the default of
+// without returns p with zeros in place of the fields of Pass and Ahead that have the default of
 // its kind: Or undoes it.
 func (p Profile) without() Profile {
 	d := Defaults(p.Kind)
@@ -173,8 +171,7 @@ func (p Profile) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Source says where the values come from, such as "default for ssd" or "tuned
-// 2026-11-21".
+// Source returns where the values come from, such as "default for ssd" or "tuned 2026-11-21".
 func (p Profile) Source() string {
 	if p.Tuned.IsZero() {
 		return "default for " + string(p.Kind)
@@ -182,7 +179,7 @@ func (p Profile) Source() string {
 	return "tuned " + p.Tuned.Format(time.DateOnly)
 }
 
-// String describes the profile for people: kind, values and where they come from.
+// String describes the profile for users: kind, values and their source.
 func (p Profile) String() string {
 	return fmt.Sprintf("%s, %s: reads of up to %s, %d or %s at a time, across gaps of up to %s",
 		p.Kind, p.Source(), size(p.ReadBytes), p.Depth, size(p.InFlightBytes), size(p.GapBytes))

@@ -41,7 +41,7 @@ func TestValidateNamesAllProblems(t *testing.T) {
 	}
 }
 
-// A service is asked for much at a time, and long before it is wanted.
+// Services get many requests at a time, long before the data is needed.
 func TestDefaultsOfServices(t *testing.T) {
 	for _, k := range []Kind{KindObject, KindWeb} {
 		p := Defaults(k)
@@ -53,7 +53,7 @@ func TestDefaultsOfServices(t *testing.T) {
 	}
 }
 
-// What a pass and a reader do ahead is the same for all file systems.
+// Passes and reading ahead have the same defaults for all file systems.
 func TestDefaultsOfPassesAndOfReadingAhead(t *testing.T) {
 	for _, k := range []Kind{KindDisk, KindSSD, KindVirtual, KindMemory, KindNetwork, KindUnknown} {
 		p := Defaults(k)
@@ -75,7 +75,7 @@ func TestWhatIsNotSetIsTheDefault(t *testing.T) {
 	require.Equal(t, p, p.Or().without())
 }
 
-// storedBefore is a file as programs wrote it that knew of no passes.
+// storedBefore is a file as it was written by programs without Pass and Ahead.
 const storedBefore = `{
   "version": 1,
   "place": {"kind": "virtual", "file_system": "ext4", "device": "vda", "identity": "fsid ext4 1"},

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Endpoint is the place of a service, by the canonical URL of a dataset's root there
-// (remote.Source.Name). What was measured of one dataset is good for all of the endpoint:
+// Endpoint returns the place of a service, for the canonical URL of a dataset's root there
+// (remote.Source.Name). Measurements of one dataset apply to the whole endpoint:
 //
 //	s3://bucket/train            s3://bucket     a bucket of Amazon's, which is in one region
 //	s3+https://host/bucket/train s3+https://host
@@ -28,7 +28,7 @@ func Endpoint(kind Kind, root string) Place {
 	return Place{Kind: kind, FileSystem: scheme, Device: host, Identity: "endpoint " + name}
 }
 
-// FindEndpoint is FindEndpointIn for the user's directory. If the user has none, it gives
+// FindEndpoint is FindEndpointIn for the user's directory. If the user has none, it returns
 // defaults.
 func FindEndpoint(kind Kind, root string) Found {
 	dir, err := Dir()
@@ -38,13 +38,13 @@ func FindEndpoint(kind Kind, root string) Found {
 	return FindEndpointIn(dir, kind, root)
 }
 
-// FindEndpointIn gives the profile of a service: the one stored in dir for its endpoint, or
-// the defaults of its kind. An unusable file is reported in Problem.
+// FindEndpointIn returns the profile of a service: the one stored in dir for its endpoint, or the
+// defaults of its kind. An unusable file is reported in Problem.
 func FindEndpointIn(dir string, kind Kind, root string) Found {
 	return findAt(dir, Endpoint(kind, root))
 }
 
-// findAt is what is stored for a place in dir, "" for nowhere.
+// findAt returns the profile stored for a place in dir; dir is "" if there is none.
 func findAt(dir string, place Place) Found {
 	f := Found{Profile: Defaults(place.Kind), Place: place}
 	if dir == "" || place.Identity == "" {

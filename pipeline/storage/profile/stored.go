@@ -15,8 +15,7 @@ type Cell struct {
 	BytesPerSecond float64 `json:"bytes_per_second"`
 }
 
-// Stored is the content of a profile's file: the profile, its file system, and the
-// measurements.
+// Stored is the contents of a profile's file: the profile, its file system, and the measurements.
 type Stored struct {
 	Version int     `json:"version"`
 	Place   Place   `json:"place"`
@@ -31,9 +30,9 @@ const (
 	maxCells       = 1024
 )
 
-// Parse reads a profile's file. Anything but a whole profile of this version is an
-// error. Fields of Profile.Pass and Profile.Ahead may be missing, as in files of earlier
-// versions; they get the default of the kind.
+// Parse parses a profile's file. Anything but a complete profile of this version is an error.
+// Fields of Profile.Pass and Profile.Ahead may be missing, as in files of earlier versions; they
+// get the default of the kind.
 func Parse(text []byte) (Stored, error) {
 	var s Stored
 	if len(text) > maxStoredBytes {
@@ -76,8 +75,8 @@ func (s *Stored) validate() error {
 	return nil
 }
 
-// marshal is the file's text. Defaults are left out, of what may be: they may be
-// better in the next program, and an earlier one does not know of them.
+// marshal returns the file's text. Optional fields with default values are left out: the next
+// program may have better defaults, and an earlier one does not know the fields.
 func (s *Stored) marshal() ([]byte, error) {
 	s.Version = storedVersion
 	whole := *s

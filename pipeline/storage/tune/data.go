@@ -18,24 +18,25 @@ import (
 )
 
 const (
-	// blockBytes is what offsets are multiples of.
+	// blockBytes divides all offsets.
 	blockBytes = 4 << 10
-	// mostFiles and mostEntries bound what is opened and looked at of PATH.
+	// mostFiles and mostEntries bound how many files of PATH are opened and how many entries are
+	// visited.
 	mostFiles   = 64
 	mostEntries = 100_000
 )
 
-// region is the first bytes of a file, to be read from.
+// region is the beginning of a file, from which to read.
 type region struct {
 	file  *uring.File
 	bytes int64
 }
 
-// data is what is read.
+// data is the data to read.
 type data struct {
 	regions []region
-	bytes   int64  // of all
-	about   string // in words
+	bytes   int64  // of all regions
+	about   string // description
 }
 
 func (d *data) close() error {
@@ -52,8 +53,7 @@ func (d *data) add(fd int, bytes int64) {
 	d.bytes += bytes
 }
 
-// openData opens files of PATH, or makes a temporary one where there is too
-// little in them.
+// openData opens files of PATH, or creates a temporary file if they contain too little.
 func openData(ctx context.Context, c *Config, kind profile.Kind, progress func(done, total int64)) (*data, error) {
 	files, dir, err := listFiles(ctx, c.Path, c.largestRead())
 	if err != nil {
@@ -67,7 +67,7 @@ func openData(ctx context.Context, c *Config, kind profile.Kind, progress func(d
 		if d, err := openFiles(files, c.largestRead(), c.DataBytes, kind); err == nil && d.bytes >= min(c.MinDataBytes, c.DataBytes) {
 			return d, nil
 		} else if d != nil {
-			_ = d.close() // files that can't be opened are as good as none
+			_ = d.close() // files that can't be opened don't count
 		}
 	}
 	d, err := makeData(ctx, dir, c.TempBytes, progress)
@@ -83,9 +83,9 @@ type listed struct {
 	bytes int64
 }
 
-// listFiles gives the files below a path that hold the largest read, and the
-// directory of the path. Sparse files, which are read without a disk, are
-// passed over, and so is what can't be looked at.
+// listFiles returns the files below a path that are at least as large as the largest read, and the
+// directory of the path. Sparse files, which are read without a disk, are skipped, as is anything
+// that can't be accessed.
 func listFiles(ctx context.Context, path string, least int64) (files []listed, dir string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -125,7 +125,7 @@ func listFiles(ctx context.Context, path string, least int64) (files []listed, d
 	return files, dir, err
 }
 
-// statfsID tells file systems apart while they are mounted.
+// statfsID returns a number that distinguishes file systems while they are mounted.
 func statfsID(path string) uint64 {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
@@ -134,9 +134,9 @@ func statfsID(path string) uint64 {
 	return st.Dev
 }
 
-// openFiles opens some of the files, from the first to the last. Of each, no
-// more is read than makes most bytes of all, and no less than least; of disks
-// that seek, all, so that they do.
+// openFiles opens some of the files, from the first to the last. So much is read from each that it
+// is at most most bytes in total, but at least least bytes each. Files on disks that seek are read
+// completely, so that the disks do seek.
 func openFiles(files []listed, least, most int64, kind profile.Kind) (*data, error) {
 	n := min(len(files), mostFiles)
 	d := &data{}
@@ -144,7 +144,7 @@ func openFiles(files []listed, least, most int64, kind profile.Kind) (*data, err
 		f := files[i*len(files)/n]
 		fd, err := unix.Open(f.path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 		if err == nil {
-			// io_uring would give up where a non-blocking read has to wait.
+			// io_uring would fail instead of waiting for a non-blocking read.
 			_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0)
 		}
 		if err != nil {
@@ -160,8 +160,7 @@ func openFiles(files []listed, least, most int64, kind profile.Kind) (*data, err
 	return d, nil
 }
 
-// makeData makes a temporary file that has no name, so that nothing is left of
-// it however the process ends.
+// makeData creates a temporary file without a name, so that it disappears however the process ends.
 func makeData(ctx context.Context, dir string, bytes int64, progress func(done, total int64)) (*data, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -187,7 +186,7 @@ func makeData(ctx context.Context, dir string, bytes int64, progress func(done, 
 	return d, nil
 }
 
-// nameless makes a file without a name, or takes its name away at once.
+// nameless creates a file without a name, or removes its name at once.
 func nameless(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err == nil {
@@ -218,8 +217,7 @@ func fillFile(ctx context.Context, f *os.File, bytes int64, progress func(done, 
 			return err
 		}
 		if at%(64<<20) == 0 {
-			// Little is left to be written at the end, where nothing can
-			// interrupt it.
+			// So that little is left to write at the end, when it can't be interrupted.
 			_ = unix.SyncFileRange(int(f.Fd()), 0, at, unix.SYNC_FILE_RANGE_WRITE)
 		}
 		progress(at, bytes)

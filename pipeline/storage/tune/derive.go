@@ -15,15 +15,14 @@ import (
 )
 
 const (
-	// flightShare is how much of the best throughput is enough: more in flight
-	// costs memory and lets the first reads wait.
+	// flightShare is the share of the best throughput that is good enough: more in flight costs
+	// memory and makes the first reads wait.
 	flightShare = 0.95
-	// readShare is the same for sizes of reads: cells a tenth apart are not told
-	// apart by some rounds on a machine that does other things, too.
+	// readShare is the same for sizes of reads: on a machine that does other things as well, a few
+	// rounds can't distinguish cells that are a tenth apart.
 	readShare = 0.90
-	// largeBytes is the least size that ranges are cut to. Smaller reads are
-	// never better (and not read past the page cache by themselves), whatever
-	// the storage says: each costs CPU.
+	// largeBytes is the smallest size that ranges are split to. Smaller reads are never better on
+	// any storage: each costs CPU, and they don't bypass the page cache on their own.
 	largeBytes = 128 << 10
 	// maxGapBytes is the largest gap worth reading: that of a disk that seeks.
 	maxGapBytes = 4 << 20
@@ -35,17 +34,17 @@ type Derived struct {
 	InFlightBytes int64
 	ReadBytes     int64
 	GapBytes      int64
-	// RequestSeconds and ByteSeconds model the storage's time for a read of n bytes:
-	// RequestSeconds + n·ByteSeconds, with as many reads in flight as the other values
-	// say. CopySeconds is the time of copying a byte; 0 if it was not measured. The gap
-	// is RequestSeconds / (ByteSeconds + CopySeconds).
+	// RequestSeconds and ByteSeconds model the storage's time for a read of n bytes: RequestSeconds
+	// + n·ByteSeconds, with as many reads in flight as the other values specify. CopySeconds is the
+	// time to copy a byte; 0 if it was not measured. The gap is RequestSeconds / (ByteSeconds +
+	// CopySeconds).
 	RequestSeconds, ByteSeconds, CopySeconds float64
 	Costs                                    []Cost   // the costs that the first two were fitted to, by size
-	Reasons                                  []string // one for each value, in words
+	Reasons                                  []string // one for each value, for users
 }
 
-// Cost is what a read of some size costs of the storage's time with several in flight:
-// its share of the time that they take together.
+// Cost is how much of the storage's time a read of some size takes with several in flight: its
+// share of the time that they take together.
 type Cost struct {
 	ReadBytes     int64   `json:"read_bytes"`
 	Depth         int     `json:"depth"`
@@ -53,16 +52,16 @@ type Cost struct {
 	FittedSeconds float64 `json:"fitted_seconds"` // RequestSeconds + ReadBytes·ByteSeconds
 }
 
-// Derive says which reads a storage is fast at, from measurements, some of which may be
-// missing. It is pure and independent of scale: a storage that is faster in everything
-// by the same factor gets the same profile. Reads of a single size can't determine the
-// gap; then it is taken from otherwise.
+// Derive determines which reads a storage is fast at, from measurements, some of which may be
+// missing. It is pure and independent of scale: a storage that is faster in everything by the same
+// factor gets the same profile. Reads of a single size can't determine the gap; then it is that of
+// otherwise.
 //
-// Small reads determine how many should be in flight, large ones how many bytes. Small
-// reads are fastest with many in flight. Large ones are often fastest with few, for each
-// waiting read takes room in caches.
+// Small reads determine how many should be in flight, large ones how many bytes. Small reads are
+// fastest with many in flight. Large ones are often fastest with few, because each waiting read
+// takes room in caches.
 //
-// copyRate is the speed of copying memory in bytes a second; 0 if it was not measured.
+// copyRate is the speed of copying memory in bytes per second; 0 if it was not measured.
 func Derive(cells []profile.Cell, copyRate float64, otherwise profile.Profile) (Derived, error) {
 	cells = slices.DeleteFunc(slices.Clone(cells), func(c profile.Cell) bool {
 		return c.ReadBytes <= 0 || c.Depth <= 0 || !(c.BytesPerSecond > 0) || math.IsInf(c.BytesPerSecond, 0)
@@ -82,8 +81,8 @@ func Derive(cells []profile.Cell, copyRate float64, otherwise profile.Profile) (
 	return d, nil
 }
 
-// split takes cells of small and large reads apart. Where there are none of one
-// kind all cells are of both.
+// split separates the cells of small and large reads. If there are none of one kind, it returns all
+// cells for both.
 func split(cells []profile.Cell) (small, large []profile.Cell) {
 	for _, c := range cells {
 		if c.ReadBytes < largeBytes {
@@ -98,8 +97,8 @@ func split(cells []profile.Cell) (small, large []profile.Cell) {
 	return small, large
 }
 
-// chooseDepth takes the least depth at which reads of all small sizes, in the
-// geometric mean, come near the best that they get at any depth.
+// chooseDepth chooses the smallest depth at which reads of all small sizes, in the geometric mean,
+// come near the best that they reach at any depth.
 func (d *Derived) chooseDepth(cells []profile.Cell) {
 	best := map[int64]float64{}
 	for _, c := range cells {
@@ -123,8 +122,8 @@ func (d *Derived) chooseDepth(cells []profile.Cell) {
 	d.because(why)
 }
 
-// chooseFlight takes the least number of bytes in flight at which large reads of
-// some size come near the best.
+// chooseFlight chooses the smallest number of bytes in flight at which large reads of some size
+// come near the best.
 func (d *Derived) chooseFlight(cells []profile.Cell) {
 	best := map[int64]float64{}
 	for _, c := range cells {
@@ -144,8 +143,8 @@ func (d *Derived) chooseFlight(cells []profile.Cell) {
 	d.because(why)
 }
 
-// chooseRead takes the smallest of the reads that, with so many bytes of them in
-// flight, come near the best.
+// chooseRead chooses the smallest size of reads that, with that many bytes in flight, comes near
+// the best.
 func (d *Derived) chooseRead(cells []profile.Cell) {
 	var scores []scored[int64]
 	for _, c := range cells {
@@ -162,31 +161,29 @@ func (d *Derived) chooseRead(cells []profile.Cell) {
 	d.because(why)
 }
 
-// chooseGap fits seconds = request + bytes·byte to reads of all sizes, as many
-// of each in flight as was chosen, each size as heavy as the others (least
-// squares of relative errors). Two ranges are better read at once than by
-// themselves if what lies between them costs less than a request does:
+// chooseGap fits seconds = request + bytes·byte to reads of all sizes, with the chosen number in
+// flight and equal weights for all sizes (least squares of relative errors). It is better to read
+// two ranges together than separately if the bytes between them cost less than a request:
 //
 //	gap·(byte + copy) < request
 //
-// A byte that is thrown away is copied, too: records begin anywhere, so that
-// reads which bypass the page cache can't go to their places, but are copied out
-// of the engine's aligned blocks, gaps and all (package uring). What the gap is does not
-// depend on the size of records: whether two ranges are better read at once
-// depends on what lies between them alone.
+// Bytes that are dropped are copied, too: records begin at any offset, so reads that bypass the
+// page cache can't go directly to their destination. They are copied out of the engine's aligned
+// blocks, including the gaps (package uring). The gap does not depend on the size of records:
+// whether two ranges are better read together depends only on what is between them.
 //
-// Measured on a virtual disk where that is 27 KiB: gathering 12 KiB records took
-// the same time with gaps of 8 and 32 KiB and a sixth more with 128. Records of
-// 1.2 KiB took a tenth more with 8 KiB than with 4, and a third more with 32: there
-// a block of memory holds few of them, and each is copied once more, to its place,
-// for which a gap that follows from the storage alone has no term.
+// Measured on a virtual disk for which the gap is 27 KiB: gathering 12 KiB records took the same
+// time with gaps of 8 and 32 KiB and a sixth more with 128. Records of 1.2 KiB took a tenth more
+// with 8 KiB than with 4, and a third more with 32: then a block of memory holds few of them, and
+// each is copied once more, to its destination. A gap that is derived from the storage alone does
+// not include that.
 func (d *Derived) chooseGap(cells []profile.Cell, align int64) {
 	at := d.operating(cells)
 	if len(at) < 2 {
 		d.because(fmt.Sprintf("gaps of up to %s: one size of reads does not tell what a request costs, so it is the default", size(d.GapBytes)))
 		return
 	}
-	// The sum of (request·w + byte·w·n − 1)² is least, w = 1/seconds.
+	// Minimizes the sum of (request·w + byte·w·n − 1)², w = 1/seconds.
 	var aa, ab, bb, a, b float64
 	for _, c := range at {
 		v := c.BytesPerSecond
@@ -215,8 +212,8 @@ func (d *Derived) chooseGap(cells []profile.Cell, align int64) {
 	}
 }
 
-// operating gives each size of reads with as many in flight as was chosen, or
-// the next lower number that was measured, or the lowest, by size.
+// operating returns one cell for each size of reads, by size: the one with the chosen number in
+// flight, or the next lower number that was measured, or the lowest.
 func (d *Derived) operating(cells []profile.Cell) []profile.Cell {
 	at := map[int64]profile.Cell{}
 	for _, c := range cells {
@@ -233,14 +230,14 @@ func (d *Derived) operating(cells []profile.Cell) []profile.Cell {
 
 func (d *Derived) because(why string) { d.Reasons = append(d.Reasons, why) }
 
-// scored is a value that may be chosen.
+// scored is a candidate value and its score.
 type scored[T int | int64] struct {
 	at    T
 	score float64
 }
 
-// enough is the least value whose score is a share of the best, and the one
-// before it, nil where there is none.
+// enough returns the smallest value whose score is at least a share of the best, and the value
+// before it, or nil.
 func enough[T int | int64](values []scored[T], share float64) (chosen scored[T], before *scored[T]) {
 	sort.Slice(values, func(i, j int) bool { return values[i].at < values[j].at })
 	best := slices.MaxFunc(values, func(a, b scored[T]) int {

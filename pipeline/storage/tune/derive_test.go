@@ -13,12 +13,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// device is a model of a storage: a read of n bytes takes latency + n·perByte,
-// of which request + n·perByte are the storage's own time. Other reads can't
-// have that.
+// device models a storage: a read of n bytes takes latency + n·perByte, of which request +
+// n·perByte are the storage's own time, which other reads can't use.
 type device struct {
 	latency, request, perByte float64 // seconds
-	// crowded is how much slower all gets for each MiB in flight.
+	// crowded is how much slower everything gets for each MiB in flight.
 	crowded float64
 }
 
@@ -61,7 +60,7 @@ func deriveCopying(t require.TestingT, cells []profile.Cell, copyRate float64) D
 	return d
 }
 
-// requireSound says that derived values make a profile, of measured sizes.
+// requireSound checks that derived values make a profile, with measured sizes.
 func requireSound(t require.TestingT, d Derived, cells []profile.Cell) {
 	p := profile.Profile{Kind: profile.KindUnknown, GapBytes: d.GapBytes, ReadBytes: d.ReadBytes, Depth: d.Depth, InFlightBytes: d.InFlightBytes, AlignBytes: blockBytes}.Or()
 	require.NoError(t, p.Validate())
@@ -101,8 +100,8 @@ func TestWhatIsDerivedIsNearTheBest(t *testing.T) {
 	})
 }
 
-// A storage that is busy at every depth shows what a request costs: the gap is
-// that, in bytes that are read and copied.
+// A storage that is busy at every depth shows what a request costs: the gap is that cost, in bytes
+// that are read and copied.
 func TestTheGapIsTheBytesThatCostAsMuchAsARequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawDevice(t)
@@ -157,7 +156,7 @@ func TestOnlyRatiosCount(t *testing.T) {
 	})
 }
 
-// Whatever is measured, also nonsense with holes in it, gives a profile.
+// Any measurements give a profile, even nonsense with holes in it.
 func TestAnyMeasurementsGiveAProfile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var cells []profile.Cell
@@ -188,8 +187,8 @@ func TestAnyMeasurementsGiveAProfile(t *testing.T) {
 	require.EqualError(t, err, "nothing was measured")
 }
 
-// What was measured on the virtual disk of a small machine (November 2026), and
-// what follows from it, in words.
+// Measurements of the virtual disk of a small machine (November 2026), and the reasons derived from
+// them.
 func TestReasonsAreInWords(t *testing.T) {
 	var cells []profile.Cell
 	for n, row := range map[int64]string{
@@ -210,9 +209,9 @@ func TestReasonsAreInWords(t *testing.T) {
 	}, deriveCopying(t, cells, 8e9).Reasons)
 }
 
-// Merging ranges across gaps of up to the fitted size is the best there is: no
-// other gap makes a plan whose reads cost less, whatever the sizes of records
-// and however far apart they lie. So the gap need not depend on them.
+// Merging ranges across gaps of up to the fitted size is optimal: no other gap makes a plan whose
+// reads cost less, whatever the sizes of records and the distances between them. So the gap need
+// not depend on them.
 func TestNoOtherGapIsCheaper(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		request := rapid.Int64Range(1, 1000).Draw(t, "request (in bytes' time)")

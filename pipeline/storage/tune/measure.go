@@ -11,21 +11,21 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// inFlightBytes is what the engine has with the kernel at a time (package
-// uring): deeper cells would measure the same again.
+// inFlightBytes is how much the engine submits to the kernel at a time (package uring): deeper
+// cells would measure the same again.
 const inFlightBytes = 32 << 20
 
-// meter measures cells. It is not for concurrent use.
+// meter measures cells. It must not be used concurrently.
 type meter struct {
 	engine uring.Engine
 	data   *data
-	memory []byte // of all buffers, in huge pages where there are any
+	memory []byte // for all buffers, in huge pages if available
 	random *rand.Rand
-	// cold says that the page cache is to be emptied of the data before each
-	// cell, as reads can't bypass it.
+	// cold makes the meter evict the data from the page cache before each cell, because reads can't
+	// bypass it.
 	cold bool
-	// seeks says that all of the data is to be read from, warm or not, as the
-	// storage is a disk that seeks the further the more data there is.
+	// seeks makes the meter read from all of the data, warm or not, because the storage is a disk,
+	// which seeks farther the more data there is.
 	seeks bool
 }
 
@@ -35,7 +35,7 @@ func newMeter(d *data) (*meter, error) {
 		return nil, err
 	}
 	for i := 0; i < len(memory); i += blockBytes {
-		memory[i] = 1 // so that no cell pays for the pages
+		memory[i] = 1 // so that no cell pays for allocating the pages
 	}
 	engine, err := uring.Open(uring.ModeAuto)
 	if err != nil {
@@ -53,7 +53,7 @@ func (m *meter) close() error {
 	return err
 }
 
-// place draws where a read of so many bytes is to begin.
+// place returns a random place for a read of that size.
 func (m *meter) place(size int64) (*uring.File, int64) {
 	at := m.random.Int64N(m.data.bytes)
 	for _, r := range m.data.regions {
@@ -66,16 +66,16 @@ func (m *meter) place(size int64) (*uring.File, int64) {
 	panic("the regions have fewer bytes than their sum")
 }
 
-// reading is one request, again and again.
+// reading is a request that is reused.
 type reading struct {
 	request uring.Request
 	n       int
 	err     error
 }
 
-// flight keeps depth reads of one size with the engine. next says where each
-// begins, nil for no more; ended is told of each that has been read, and says
-// whether to go on. It returns when none is in flight.
+// flight keeps depth reads of one size in the engine. next sets where a read begins, and returns
+// false if there are no more; ended is called with the length of each completed read, and returns
+// whether to continue. flight returns when no read is in flight.
 func (m *meter) flight(ctx context.Context, size int64, depth int, next func(*uring.Request) bool, ended func(n int) bool) error {
 	done := make(chan *reading, depth)
 	batch := make([]*uring.Request, 0, depth)
@@ -125,9 +125,9 @@ func (m *meter) flight(ctx context.Context, size int64, depth int, next func(*ur
 	return failed
 }
 
-// warmUp reads the data from front to back, so that what a host keeps of its
-// guests' disks is as warm for the first cell as for the last. Where the time is
-// too short for all, what it came to is what is measured, at least least bytes.
+// warmUp reads the data from front to back, so that the host's cache of its guests' disks is as
+// warm for the first cell as for the last. If the time is too short for all of it, only the part
+// that was read is measured, at least least bytes.
 func (m *meter) warmUp(ctx context.Context, limit time.Duration, least int64, progress func(done int64)) error {
 	const size, depth = 1 << 20, 16
 	began := time.Now()
@@ -154,8 +154,7 @@ func (m *meter) warmUp(ctx context.Context, limit time.Duration, least int64, pr
 	return err
 }
 
-// keep leaves only the regions before one, and the first bytes of that if they
-// are no fewer than least.
+// keep keeps only the regions before the given one, and its first bytes if they are at least least.
 func (m *meter) keep(region int, bytes, least int64) {
 	d := m.data
 	d.bytes = 0
@@ -171,7 +170,7 @@ func (m *meter) keep(region int, bytes, least int64) {
 	}
 }
 
-// cell measures bytes a second of random reads, for about as long as limit and
+// cell measures the throughput of random reads, in bytes per second, for about as long as limit and
 // at least for as many reads as are in flight.
 func (m *meter) cell(ctx context.Context, size int64, depth int, limit time.Duration) (float64, error) {
 	if m.cold {
@@ -187,7 +186,7 @@ func (m *meter) cell(ctx context.Context, size int64, depth int, limit time.Dura
 		return true
 	}, func(n int) bool {
 		if took > 0 {
-			return false // what is still in flight does not count
+			return false // reads still in flight do not count
 		}
 		reads++
 		bytes += int64(n)
@@ -204,14 +203,14 @@ func (m *meter) cell(ctx context.Context, size int64, depth int, limit time.Dura
 
 const (
 	copyBytes  = 64 << 10 // at a time
-	sliceBytes = 4 << 20  // that are timed together
+	sliceBytes = 4 << 20  // timed together
 	copySlices = 16
 )
 
-// copyRate is at how many bytes a second memory is copied that is not in the
-// processor's first caches, some pages at a time from anywhere to anywhere, by one
-// processor: as what is gathered is copied to its places. It is the median of some
-// slices of a millisecond or so, of which others may have interrupted one or two.
+// copyRate returns the speed, in bytes per second, at which one processor copies memory that is not
+// in its first-level caches, some pages at a time between random places: this is how gathered data
+// is copied to its destination. It is the median of slices of about a millisecond, one or two of
+// which may have been interrupted.
 func (m *meter) copyRate() float64 {
 	half := len(m.memory) / 2
 	var rates []float64

@@ -1,12 +1,11 @@
-// Package tune measures which reads a storage is fast at. It measures the throughput of
-// random reads for each size and number in flight. It reads real data, bypassing the
-// page cache, through package uring as everything in lsiofs does. The result is a
-// profile.Profile.
+// Package tune measures which reads a storage is fast at. It measures the throughput of random
+// reads for each size and number in flight. It reads real data, bypassing the page cache, through
+// package uring like the rest of lsiofs. The result is a profile.Profile.
 //
 //	PATH ──► data (its files, or a temporary one) ──► meter ──► cells ──► Derive
 //
-// Cells are measured in rounds, each in another order, and the median counts. So other
-// load on the machine affects all of them alike.
+// Cells are measured in rounds, each in another order, and the median counts. So other load on the
+// machine affects all of them alike.
 package tune
 
 import (
@@ -20,31 +19,32 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// Config says what is measured.
+// Config configures a measurement.
 type Config struct {
 	// Path is a directory or a file on the storage.
 	Path string
-	// Duration is about how long it takes, without writing a temporary file. Storages
-	// with very slow reads take longer.
+	// Duration is about how long it takes, not including the writing of a temporary file. It takes
+	// longer if the storage's reads are very slow.
 	Duration time.Duration
 	// ReadBytes and Depths are the axes of the table. Reads are multiples of 4 KiB.
 	ReadBytes []int64
 	Depths    []int
-	// Files below Path are measured if they hold MinDataBytes, and at most DataBytes of
-	// them are read; else a temporary file of TempBytes is.
+	// Files below Path are measured if they contain MinDataBytes, and at most DataBytes of them are
+	// read; otherwise a temporary file of TempBytes is used.
 	MinDataBytes, DataBytes, TempBytes int64
 	// Progress is called often with the progress made, from one goroutine. It may be
 	// nil.
 	Progress func(Progress)
 }
 
-// Progress is how far a measurement is.
+// Progress is the progress of a measurement.
 type Progress struct {
 	Stage string  `json:"stage"` // "writing", "warming up", "measuring"
 	Done  float64 `json:"done"`  // of the stage, 0 … 1
 }
 
-// Default measures 62 cells in a minute: three rounds of a quarter of a second each.
+// Default returns a Config that measures 62 cells in a minute: three rounds of a quarter of a
+// second each.
 func Default(path string) Config {
 	return Config{
 		Path: path, Duration: time.Minute,
@@ -81,9 +81,9 @@ func (c *Config) largestRead() int64 { return slices.Max(c.ReadBytes) }
 
 const (
 	rounds = 3
-	// warmShare is the part of the time that the warm-up may take.
+	// warmShare is the fraction of the time (1/warmShare) that the warm-up may take.
 	warmShare = 6
-	// warmBytes is the least that is warmed up and measured.
+	// warmBytes is the least number of bytes that are warmed up and measured.
 	warmBytes = 8 << 20
 )
 
@@ -93,20 +93,20 @@ type Result struct {
 	Place   profile.Place   `json:"place"`
 	Reasons []string        `json:"reasons"`
 	Cells   []profile.Cell  `json:"measured"`
-	// Costs are what the gap was derived from, including the cost of copying.
+	// Costs are the basis for the gap, together with the speed of copying.
 	Costs              []Cost  `json:"costs"`
 	CopyBytesPerSecond float64 `json:"copy_bytes_per_second"`
-	Data               string  `json:"data"`   // what was read, in words
+	Data               string  `json:"data"`   // description of the data that was read
 	Engine             string  `json:"engine"` // the engine that read it
-	// Direct is false if the file system has no direct reads. Then the page cache was
-	// emptied before each cell, and its read-ahead took part.
+	// Direct is false if the file system does not support direct reads. Then the page cache was
+	// emptied before each cell, and its readahead took part.
 	Direct  bool    `json:"direct"`
 	Rounds  int     `json:"rounds"`
 	Seconds float64 `json:"seconds"`
 }
 
-// Run measures. What it makes in Path is removed when it returns, or when the process
-// ends.
+// Run measures a storage. Whatever it creates in Path is removed when it returns, or when the
+// process ends.
 func Run(ctx context.Context, c Config) (r Result, err error) {
 	if err := c.validate(); err != nil {
 		return r, fmt.Errorf("tune: %w", err)
@@ -175,15 +175,15 @@ func (r *Result) derive() error {
 	return r.Profile.Validate()
 }
 
-// timetable is which cells are measured, how long, and what came of it.
+// timetable is which cells are measured, how long, and the results.
 type timetable struct {
 	cells  []profile.Cell
-	rates  [][]float64 // of each cell, one a round
+	rates  [][]float64 // of each cell, one per round
 	each   time.Duration
 	latest time.Time
 }
 
-// newTimetable plans all cells that the engine lets be deep enough.
+// newTimetable plans all cells that fit into the engine's bytes in flight.
 func newTimetable(c *Config, left time.Duration) *timetable {
 	t := &timetable{}
 	for _, size := range c.ReadBytes {
@@ -199,10 +199,10 @@ func newTimetable(c *Config, left time.Duration) *timetable {
 	return t
 }
 
-// late says that another round would take too long. The first is never late.
+// late reports whether another round would take too long. The first is never late.
 func (t *timetable) late() bool { return len(t.rates[0]) > 0 && time.Now().After(t.latest) }
 
-// round measures all cells once, in an order of its own.
+// round measures all cells once, in a random order.
 func (t *timetable) round(ctx context.Context, m *meter, round int, progress func(Progress)) error {
 	for i, k := range rand.New(rand.NewPCG(uint64(round), 3)).Perm(len(t.cells)) {
 		progress(Progress{"measuring", (float64(round) + float64(i)/float64(len(t.cells))) / rounds})

@@ -24,7 +24,7 @@ func number(t *testing.T, text string) float64 {
 	return v
 }
 
-// quick is a measurement of half a second, of little.
+// quick returns the Config of a half-second measurement of little data.
 func quick(path string) Config {
 	c := Default(path)
 	c.Duration = 500 * time.Millisecond
@@ -36,13 +36,13 @@ func quick(path string) Config {
 func writeFile(t *testing.T, path string, bytes int) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	content := make([]byte, bytes) // that no file system makes smaller
+	content := make([]byte, bytes) // incompressible
 	_, _ = rand.NewChaCha8([32]byte{}).Read(content)
 	f, err := os.Create(path)
 	require.NoError(t, err)
 	_, err = f.Write(content)
 	require.NoError(t, err)
-	require.NoError(t, f.Sync()) // blocks are there only then
+	require.NoError(t, f.Sync()) // the file has blocks only after this
 	require.NoError(t, f.Close())
 }
 
@@ -99,8 +99,8 @@ func TestWithoutFilesATemporaryOneIsMeasuredAndGone(t *testing.T) {
 	require.Empty(t, entries(t, dir))
 }
 
-// A measurement that is called off, at any time, ends with the context's error
-// and leaves nothing: no file, no descriptor, no goroutine.
+// A measurement that is cancelled, at any time, ends with the context's error and leaves nothing
+// behind: no file, no descriptor, no goroutine.
 func TestCancelLeavesNothing(t *testing.T) {
 	for _, stage := range []string{"writing", "warming up", "measuring"} {
 		t.Run(stage, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 	}
 }
 
-// descriptors counts those of files and directories in use, by their targets.
+// descriptors returns the number of open files and directories, by their targets.
 func descriptors(t *testing.T) int {
 	n := 0
 	for _, e := range entries(t, "/proc/self/fd") {
@@ -202,7 +202,7 @@ func TestOfManyFilesSomeAreReadAndOfDisksAll(t *testing.T) {
 	}
 }
 
-// Reads are inside of what is to be read, wherever it ends.
+// Reads are within the data to be read, wherever it ends.
 func TestReadsAreInsideTheData(t *testing.T) {
 	dir := t.TempDir()
 	var files []listed
