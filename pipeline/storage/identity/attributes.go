@@ -1,6 +1,6 @@
-// Package identity says which version of a file there is, whether the file is still the
-// one that was listed, and, before it is opened, whether it is a regular file. The
-// storages that read files (local, folders) share it.
+// Package identity determines the version of a file, whether the file is still the one that was
+// listed, and, before it is opened, whether it is a regular file. The storages that read files
+// (local, folders) share it.
 //
 //	listing   Systems.Attributes ─► Version      young ones: wait, look again
 //	opening   OpenRegular        ─► a descriptor of a regular file
@@ -26,14 +26,14 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// Attributes are what a file system says about a file. Times are in nanoseconds.
+// Attributes are the attributes of a file. Times are in nanoseconds.
 type Attributes struct {
 	Device, Inode                            uint64
 	Mode                                     uint32
 	SizeBytes, ModTimeNanos, ChangeTimeNanos int64
 }
 
-// FromStat takes the attributes from stat.
+// FromStat returns the attributes in a result of stat.
 func FromStat(st *unix.Stat_t) Attributes {
 	return Attributes{
 		Device: st.Dev, Inode: st.Ino, Mode: st.Mode, SizeBytes: st.Size,
@@ -41,8 +41,8 @@ func FromStat(st *unix.Stat_t) Attributes {
 	}
 }
 
-// Stat gives the attributes of a path, following links. Errors are *fs.PathError. For a
-// remote file they may be old; a caller that reads the file checks again.
+// Stat returns the attributes of a path, following links. Errors are *fs.PathError. For a remote
+// file they may be outdated; a caller that reads the file checks again.
 func Stat(path string) (Attributes, error) {
 	var st unix.Stat_t
 	if err := again(func() error { return unix.Stat(path, &st) }); err != nil {
@@ -51,10 +51,10 @@ func Stat(path string) (Attributes, error) {
 	return FromStat(&st), nil
 }
 
-// StatxMask is the mask of fields that FromStatx needs.
+// StatxMask is the mask of the fields that FromStatx needs.
 const StatxMask = unix.STATX_TYPE | unix.STATX_SIZE | unix.STATX_MTIME | unix.STATX_CTIME | unix.STATX_INO
 
-// FromStatx takes the attributes from statx.
+// FromStatx returns the attributes in a result of statx.
 func FromStatx(st *unix.Statx_t) Attributes {
 	return Attributes{
 		Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Inode: st.Ino, Mode: uint32(st.Mode), SizeBytes: int64(st.Size),
@@ -64,10 +64,10 @@ func FromStatx(st *unix.Statx_t) Attributes {
 
 func nanos(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }
 
-// Regular says whether it is a regular file.
+// Regular reports whether it is a regular file.
 func (a *Attributes) Regular() bool { return a.Mode&unix.S_IFMT == unix.S_IFREG }
 
-// Version is the version of the file, on a file system with traits t.
+// Version returns the version of the file, on a file system with traits t.
 func (a *Attributes) Version(t filesystem.Traits) storage.Version {
 	v := storage.Version{ModTimeNanos: a.ModTimeNanos, ChangeTimeNanos: a.ChangeTimeNanos, Inode: a.Inode}
 	if t.NewNumbers {
@@ -79,8 +79,8 @@ func (a *Attributes) Version(t filesystem.Traits) storage.Version {
 	return v
 }
 
-// Check compares an open file with the listed one, by what the kernel says. It waits for
-// nothing. If the file has changed, the error wraps storage.ErrChanged.
+// Check compares an open file with the listed one, using the attributes that the kernel has. It
+// never blocks. If the file has changed, the error wraps storage.ErrChanged.
 func Check(fd int, listed storage.Object) error {
 	var st unix.Stat_t
 	err := again(func() error { return unix.Fstat(fd, &st) })
@@ -90,8 +90,8 @@ func Check(fd int, listed storage.Object) error {
 	return FromStat(&st).Check(listed)
 }
 
-// CheckAsking is Check by what the server of a remote file system says. Like a read, it
-// may wait for ever.
+// CheckAsking is Check, but asks the server of a remote file system. Like a read, it may block
+// forever.
 func CheckAsking(fd int, listed storage.Object) error {
 	var st unix.Statx_t
 	err := again(func() error {
@@ -116,7 +116,7 @@ func (a Attributes) Check(listed storage.Object) error {
 	return storage.Compare(listed, storage.Object{SizeBytes: a.SizeBytes, Version: a.Version(filesystem.Traits{})})
 }
 
-// again makes a call until no signal ends it.
+// again repeats a call as long as signals interrupt it.
 func again(call func() error) error {
 	for {
 		if err := call(); err != unix.EINTR {

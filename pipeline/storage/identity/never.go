@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NeverVariable is a variable of the environment: directories, one a line, that no link of a dataset
-// may lead into, or to one above. It is no flag, because flags may come from somebody who must not
-// choose them, such as a pod.
+// NeverVariable is an environment variable with directories, one per line. A dataset's links must
+// not lead to these, into them, or to a directory above them. It is not a flag, because flags may
+// come from users who must not choose them, such as a pod's.
 const NeverVariable = "LSIOFS_NEVER_READ"
 
-// Never are directories that a dataset's links must not reach. The nil one has none.
+// Never is a set of directories that a dataset's links must not reach. A nil Never is empty.
 type Never struct{ dirs []string }
 
-// NeverOf returns the directories that NeverVariable names; nil where it names none.
+// NeverOf returns the directories in NeverVariable; nil if there are none.
 func NeverOf() (*Never, error) {
 	text := os.Getenv(NeverVariable)
 	if text == "" {
@@ -38,7 +38,7 @@ func NeverOf() (*Never, error) {
 	return n, nil
 }
 
-// Check returns an error if a path, relative to dirfd, leads to where it must not.
+// Check returns an error if a path, relative to dirfd, leads to a forbidden directory.
 func (n *Never) Check(dirfd int, path string) error {
 	if n == nil {
 		return nil
@@ -50,7 +50,7 @@ func (n *Never) Check(dirfd int, path string) error {
 	return err
 }
 
-// OpenRegular is the function OpenRegular, but for files that must not be reached.
+// OpenRegular is the function OpenRegular, but returns an error for forbidden files.
 func (n *Never) OpenRegular(dirfd int, path string) (int, error) {
 	if n == nil {
 		return OpenRegular(dirfd, path)
@@ -58,7 +58,7 @@ func (n *Never) OpenRegular(dirfd int, path string) (int, error) {
 	return openRegular(dirfd, path, func() (int, error) { return n.find(dirfd, path, 0) })
 }
 
-// OpenRegularCached is the function OpenRegularCached, but for files that must not be reached.
+// OpenRegularCached is the function OpenRegularCached, but returns an error for forbidden files.
 func (n *Never) OpenRegularCached(dirfd int, path string) (int, error) {
 	if n == nil || !haveProc() {
 		return OpenRegularCached(dirfd, path)
@@ -66,7 +66,7 @@ func (n *Never) OpenRegularCached(dirfd int, path string) (int, error) {
 	return openRegular(dirfd, path, func() (int, error) { return n.find(dirfd, path, resolveCached) })
 }
 
-// OpenDirectory opens a directory, with its links, unless it must not be reached.
+// OpenDirectory opens a directory, following links, unless it is forbidden.
 func (n *Never) OpenDirectory(dirfd int, path string) (int, error) {
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_DIRECTORY
 	if n != nil {
@@ -75,13 +75,13 @@ func (n *Never) OpenDirectory(dirfd int, path string) (int, error) {
 			return -1, err
 		}
 		defer func() { _ = unix.Close(found) }()
-		// What was found, whatever the path leads to now.
+		// Open what was found, whatever the path leads to now.
 		dirfd, path = unix.AT_FDCWD, own(found)
 	}
 	return unix.Openat(dirfd, path, flags, 0)
 }
 
-// Open opens a directory by an absolute path, as OpenDirectory does.
+// Open opens a directory by an absolute path, like OpenDirectory.
 func (n *Never) Open(path string) (*os.File, error) {
 	if n == nil {
 		return os.Open(path)
@@ -93,8 +93,9 @@ func (n *Never) Open(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// find finds what a path leads to (O_PATH), and returns an error if that must not be reached. Links of
-// /proc are not followed: they lead to other processes' file systems, whose paths mean something else.
+// find opens what a path leads to with O_PATH, and returns an error if that is forbidden. Magic
+// links of /proc are not followed: they lead to other processes' file systems, whose paths mean
+// something else.
 func (n *Never) find(dirfd int, path string, resolve uint64) (int, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS | resolve}
 	fd, err := unix.Openat2(dirfd, path, &how)
@@ -112,10 +113,11 @@ func (n *Never) find(dirfd int, path string, resolve uint64) (int, error) {
 	return fd, nil
 }
 
-// own is the path of a descriptor of this process.
+// own returns the path of a descriptor of this process.
 func own(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// refuse refuses a path without links that is one of the directories, lies in one, or holds one.
+// refuse returns an error if a path without links is one of the directories, is inside one, or
+// contains one.
 func (n *Never) refuse(to string) error {
 	for _, dir := range n.dirs {
 		if liesIn(to, dir) || liesIn(dir, to) {
@@ -125,13 +127,13 @@ func (n *Never) refuse(to string) error {
 	return nil
 }
 
-// liesIn reports whether a path is dir or lies in it; both are clean and absolute.
+// liesIn reports whether a path is dir or inside it; both are clean and absolute.
 func liesIn(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 
-// neverError is that a link leads to where it must not. It is no permission, so nothing is taken
-// for damaged or gone because of it.
+// neverError means that a link leads to a forbidden directory. It is a permission error, so that
+// nothing is considered damaged or gone because of it.
 type neverError struct{ to, dir string }
 
 func (e *neverError) Error() string {

@@ -41,7 +41,7 @@ func TestNeverIsRefusedWhateverLeadsThere(t *testing.T) {
 		"file": func(path string) (int, error) { return n.OpenRegular(unix.AT_FDCWD, path) },
 		"is":   func(path string) (int, error) { return n.OpenDirectory(unix.AT_FDCWD, path) },
 		"in/f": func(path string) (fd int, err error) {
-			for range 100_000 { // what is cached, the kernel does not find while others rename
+			for range 100_000 { // the kernel may not find a cached path while others rename
 				if fd, err = n.OpenRegularCached(unix.AT_FDCWD, path); err != unix.EAGAIN {
 					break
 				}

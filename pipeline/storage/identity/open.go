@@ -10,17 +10,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// OpenFlags are the flags that files are opened with. If a path turns out not to be a
-// file, they keep open from waiting, and a terminal from becoming the process's own.
+// OpenFlags are the flags for opening files. If a path turns out not to be a file, they keep the
+// open from blocking, and a terminal from becoming the process's controlling terminal.
 const OpenFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 
-// OpenRegular opens a regular file; path is relative to dirfd, and links are followed.
-// It does not open anything else, for opening has effects: a pipe's writer goes on, a
-// watchdog starts counting. So it finds the path first (O_PATH), looks at it, and opens
-// the very inode that it found.
+// OpenRegular opens a regular file; path is relative to dirfd, and links are followed. It opens
+// nothing else, because opening has effects: a pipe's writer continues, a watchdog starts counting.
+// So it finds the path first (O_PATH), checks it, and opens exactly the inode that it found.
 //
-// Errors are unix.Errno, or wrap storage.ErrChanged if there is no file or no regular
-// one. It may wait for a disk or a server.
+// Errors are unix.Errno, or wrap storage.ErrChanged if there is no file or it is not a regular one.
+// It may wait for a disk or a server.
 func OpenRegular(dirfd int, path string) (int, error) {
 	return openRegular(dirfd, path, func() (int, error) { return unix.Openat(dirfd, path, unix.O_PATH|unix.O_CLOEXEC, 0) })
 }
@@ -28,8 +27,8 @@ func OpenRegular(dirfd int, path string) (int, error) {
 // resolveCached is RESOLVE_CACHED; the library has no name for it.
 const resolveCached = 0x20
 
-// OpenRegularCached is OpenRegular, if that waits for nothing (Linux 5.12). Else it
-// returns unix.EAGAIN, or another error of openat2 if that is not permitted.
+// OpenRegularCached is OpenRegular if that does not block (Linux 5.12). Otherwise it returns
+// unix.EAGAIN, or another error of openat2 if that is not permitted.
 func OpenRegularCached(dirfd int, path string) (int, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolveCached}
 	if !haveProc() {
@@ -64,9 +63,8 @@ func openRegular(dirfd int, path string, find func() (int, error)) (int, error) 
 			fd, err = unix.Open(own(found), OpenFlags, 0)
 			return err
 		}
-		// Without /proc an inode can't be opened that was found: in between the path
-		// may become something else, which then is opened. Who reads looks at what
-		// is open once more.
+		// Without /proc an inode that was found can't be opened: the path may meanwhile have become
+		// something else, which is then opened. Readers check the open file again.
 		fd, err = unix.Openat(dirfd, path, OpenFlags, 0)
 		return err
 	})
@@ -81,13 +79,13 @@ var (
 	errNoFile = fmt.Errorf("not a regular file any more: %w", storage.ErrChanged)
 )
 
-// haveProc says whether /proc is mounted here, as it is nearly everywhere.
+// haveProc reports whether /proc is mounted here, as it is almost everywhere.
 var haveProc = sync.OnceValue(func() bool {
 	var st unix.Statfs_t
 	return again(func() error { return unix.Statfs("/proc/self/fd", &st) }) == nil && st.Type == unix.PROC_SUPER_MAGIC
 })
 
-// NoDescriptor says whether an error means that the process or the system has no free
+// NoDescriptor reports whether an error means that the process or the system has no free
 // descriptor.
 func NoDescriptor(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)

@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// Systems are the file systems that a listing has met, by device. Its methods may be
-// called concurrently. The zero value is ready for use.
+// Systems are the file systems that a listing has seen, by device. Its methods may be called
+// concurrently. The zero value is ready for use.
 type Systems struct {
 	mu  sync.RWMutex
 	met map[uint64]*system
@@ -20,12 +20,12 @@ type Systems struct {
 
 type system struct {
 	traits filesystem.Traits
-	// No change gets this time, or an earlier one, any more, by the clock of the
-	// file system: nanoseconds.
+	// No change can get this time or an earlier one any more, by the clock of the file system, in
+	// nanoseconds.
 	over int64
 }
 
-// Known is Traits for a device that was met already.
+// Known is Traits for a device that was seen before.
 func (s *Systems) Known(device uint64) (t filesystem.Traits, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -35,8 +35,8 @@ func (s *Systems) Known(device uint64) (t filesystem.Traits, ok bool) {
 	return t, false
 }
 
-// Traits are the traits of the file system of a device. path, relative to dirfd, is on
-// it.
+// Traits returns the traits of the file system of a device. path, relative to dirfd, is on that
+// file system.
 func (s *Systems) Traits(dirfd int, path string, device uint64) filesystem.Traits {
 	if traits, ok := s.Known(device); ok {
 		return traits
@@ -63,32 +63,32 @@ func (s *Systems) Traits(dirfd int, path string, device uint64) filesystem.Trait
 	return traits
 }
 
-// maxSkew is how far the clock of a server may be from ours, for the times of files
-// there to be told from old ones. What is wrongly taken for young costs a Step.
+// maxSkew is how much the clock of a server may differ from ours without young files on it being
+// considered old. A file that is wrongly considered young costs a wait of a Step.
 const maxSkew = time.Minute
 
-// maxLooks is how often a file is looked at that is young again and again, because
-// somebody writes to it.
+// maxLooks is how often a file is examined that is young again and again, because it is being
+// written to.
 const maxLooks = 3
 
-// Young is the set of files whose next change could get the time of their last one. It
-// is for one goroutine.
+// Young is the set of files whose next change could get the same time as their last one. It must
+// not be used concurrently.
 type Young struct {
 	systems *Systems
 	looks   int
 	wait    time.Duration
-	latest  map[uint64]int64 // change of a file, by device
+	latest  map[uint64]int64 // time of the latest change of a file, by device
 }
 
-// Young gives an empty set.
+// Young returns an empty set.
 func (s *Systems) Young() *Young { return &Young{systems: s} }
 
-// Add says whether a file, looked at between from and to, is young. If so, the caller
-// must look again after Wait, and trust only what it finds then. before is what the file
-// was before the last Wait; nil at the first look.
+// Add reports whether a file that was examined between from and to is young. If so, the caller must
+// examine it again after Wait, and trust only what it finds then. before is what the file was
+// before the last Wait; nil at the first look.
 func (y *Young) Add(a, before *Attributes, t filesystem.Traits, from, to time.Time) bool {
 	if before != nil && *a == *before {
-		return false // that time is over, and nothing has come since
+		return false // that time is over, and no change has come since
 	}
 	y.systems.mu.RLock()
 	over := int64(math.MinInt64)
@@ -96,7 +96,7 @@ func (y *Young) Add(a, before *Attributes, t filesystem.Traits, from, to time.Ti
 		over = x.over
 	}
 	y.systems.mu.RUnlock()
-	// By which clock a file was changed only ctime says: mtime may be set.
+	// Only ctime shows by which clock a file was changed: mtime may be set.
 	changed := a.ChangeTimeNanos
 	if t.NoChangeTimes {
 		changed = a.ModTimeNanos
@@ -112,7 +112,7 @@ func (y *Young) Add(a, before *Attributes, t filesystem.Traits, from, to time.Ti
 		}
 		young = true
 		wait := step
-		if !t.Remote { // the clock is ours: a time that lies ahead of it is waited for
+		if !t.Remote { // the clock is ours: wait until a time in the future is over
 			wait = max(step, time.Duration(at-to.UnixNano())+step)
 		}
 		y.wait = max(y.wait, wait)
@@ -126,9 +126,9 @@ func (y *Young) Add(a, before *Attributes, t filesystem.Traits, from, to time.Ti
 	return young
 }
 
-// Wait waits until the added files are no longer young: some hundredths of a second, or
-// some seconds if times are coarse. last says that it was the last wait: a file that is
-// young after it is being written to, and can't be trusted at all (NeverMet).
+// Wait waits until the added files are no longer young: some hundredths of a second, or some
+// seconds if times are coarse. last reports that it was the last wait: a file that is young after
+// it keeps being written to, and can't be trusted at all (NeverMet).
 func (y *Young) Wait(ctx context.Context) (last bool, err error) {
 	timer := time.NewTimer(y.wait)
 	defer timer.Stop()
@@ -149,6 +149,6 @@ func (y *Young) Wait(ctx context.Context) (last bool, err error) {
 	return y.looks >= maxLooks, nil
 }
 
-// NeverMet turns a file's attributes into some that the file never has, so that every
-// reader is told that it has changed.
+// NeverMet changes a file's attributes to some that the file never has, so that every reader gets
+// ErrChanged.
 func (a *Attributes) NeverMet() { a.ModTimeNanos++ }

@@ -14,12 +14,11 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// TestAFileIsYoungWhileAnotherChangeCouldGetItsTime: times are relative to a look at
-// the file, which took no time.
+// Times are relative to a look at the file that took no time.
 func TestAFileIsYoungWhileAnotherChangeCouldGetItsTime(t *testing.T) {
 	local, remote := filesystem.Traits{}, filesystem.Traits{Remote: true}
 	made := filesystem.Traits{Remote: true, NoChangeTimes: true}
-	const fraction = 123456 * time.Microsecond // of a second, which the clock shows at the look
+	const fraction = 123456 * time.Microsecond // of a second, on the clock at the time of the look
 	for name, c := range map[string]struct {
 		on           filesystem.Traits
 		mtime, ctime time.Duration
@@ -51,7 +50,7 @@ func TestAFileIsYoungWhileAnotherChangeCouldGetItsTime(t *testing.T) {
 	}
 }
 
-// TestATimeThatIsOverIsNotWaitedForAgain: by the clock of the same file system.
+// By the clock of the same file system.
 func TestATimeThatIsOverIsNotWaitedForAgain(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -60,7 +59,7 @@ func TestATimeThatIsOverIsNotWaitedForAgain(t *testing.T) {
 	require.NoError(t, err)
 	var systems Systems
 	on := systems.Traits(unix.AT_FDCWD, path, a.Device)
-	on.Remote = true // a minute long
+	on.Remote = true // a minute of clock skew
 	y, now := systems.Young(), time.Now()
 	require.True(t, y.Add(&a, nil, on, now, now))
 	last, err := y.Wait(t.Context())
@@ -83,7 +82,7 @@ func TestATimeThatIsOverIsNotWaitedForAgain(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestWhatDoesNotLastIsNoPartOfAVersion, nor of what reads compare.
+// Reads don't compare it either.
 func TestWhatDoesNotLastIsNoPartOfAVersion(t *testing.T) {
 	a := Attributes{Inode: 7, SizeBytes: 3, ModTimeNanos: 11, ChangeTimeNanos: 13, Mode: unix.S_IFREG}
 	require.Equal(t, storage.Version{ModTimeNanos: 11, ChangeTimeNanos: 13, Inode: 7}, a.Version(filesystem.Traits{}))

@@ -2,17 +2,17 @@ package identity
 
 import "errors"
 
-// Way is a directory on the way down from the root of a listing, and those above it; nil is the
-// way to the root. It is immutable.
+// Way is a directory on the path from the root of a listing, together with the directories above
+// it; nil is the way to the root. It is immutable.
 type Way struct {
 	device, inode uint64
 	above         *Way
 }
 
-// Down is the way on into a directory.
+// Down returns the way into a subdirectory.
 func (w *Way) Down(device, inode uint64) *Way { return &Way{device, inode, w} }
 
-// Has reports whether a directory is on the way: a link to it leads back.
+// Has reports whether a directory is on the way, so that a link to it leads back.
 func (w *Way) Has(device, inode uint64) bool {
 	for ; w != nil; w = w.above {
 		if w.device == device && w.inode == inode {
@@ -22,14 +22,14 @@ func (w *Way) Has(device, inode uint64) bool {
 	return false
 }
 
-// mostAgain bounds how often directories are entered once more through links. Links between a few
-// directories that cross each other give as many paths as there are orders of them.
+// mostAgain bounds how often directories are entered again through links. If a few directories
+// contain links to each other, there are as many paths as orderings of them.
 const mostAgain = 1000
 
-// ErrManyLinks is that links lead to the same directories by too many names.
+// ErrManyLinks means that links give the same directories too many names.
 var ErrManyLinks = errors.New("links lead to the same directories by more than 1000 names: remove some of them, or leave them out with --exclude")
 
-// Entered counts the directories that a walk has entered through links. The zero value has none.
+// Entered counts the directories that a walk has entered through links. The zero value is empty.
 type Entered struct {
 	times map[entered]int
 	again int
@@ -37,7 +37,7 @@ type Entered struct {
 
 type entered struct{ device, inode uint64 }
 
-// Enter counts a directory, and fails with ErrManyLinks where it must not be entered.
+// Enter counts a directory, and returns ErrManyLinks if it must not be entered.
 func (e *Entered) Enter(device, inode uint64) error {
 	at := entered{device, inode}
 	if e.times[at] > 0 {
@@ -53,7 +53,7 @@ func (e *Entered) Enter(device, inode uint64) error {
 	return nil
 }
 
-// Leave takes back an Enter.
+// Leave undoes an Enter.
 func (e *Entered) Leave(device, inode uint64) {
 	at := entered{device, inode}
 	switch n := e.times[at]; {

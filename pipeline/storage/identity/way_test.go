@@ -8,7 +8,7 @@ import (
 
 func TestDirectoriesAreEnteredAgainUpToABound(t *testing.T) {
 	var e Entered
-	for i := range uint64(5000) { // others do not count
+	for i := range uint64(5000) { // other directories do not count
 		require.NoError(t, e.Enter(1, i))
 		require.NoError(t, e.Enter(2, i), "another device")
 		if i%2 == 0 {

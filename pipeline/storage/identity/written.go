@@ -8,10 +8,10 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// Written says whether somebody has a file open for writing, or that this can't be told:
-// the file can't be opened, or its file system may have writers that this kernel does not
-// know of. It asks for a lease (fcntl(2), F_SETLEASE), which is given back at once. Links
-// are followed; it may wait for a disk.
+// Written reports whether a file is open for writing anywhere, or that this is unknown: the file
+// can't be opened, or its file system may have writers that this kernel does not know of. It
+// requests a lease (fcntl(2), F_SETLEASE), and releases it at once. Links are followed; it may wait
+// for a disk.
 func Written(path string) (written, unknown bool) {
 	fd, err := OpenRegular(unix.AT_FDCWD, path)
 	if err != nil {
