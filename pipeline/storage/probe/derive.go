@@ -7,18 +7,17 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// enough is the share of the best rate that is as good as it: measurements of one link
-// differ by as much.
+// enough is the share of the best rate that counts as equally good: repeated measurements of one
+// link differ by that much.
 const enough = 0.9
 
-// Derive gives the profile that follows from what was measured, and says why in words.
-// It is pure; cells must not be empty.
+// Derive returns the profile that follows from the measurements, and the reasons for users. It is
+// pure; cells must not be empty.
 //
-// Requests cost money and time, so large ranges are cut as late as possible: ReadBytes is
-// the default, more only where none of up to that size is fast enough, and less only where
-// larger ones were measured and are slower. Depth is the least with which ranges of the
-// smallest size reach what they can, and InFlightBytes the least that any combination
-// needed for the best rate.
+// Requests cost money and time, so large ranges are split as little as possible: ReadBytes is the
+// default, or more if nothing up to that size is fast enough, or less if larger ranges were
+// measured and are slower. Depth is the smallest with which ranges of the smallest size reach their
+// best rate, and InFlightBytes the smallest with which any combination reached the best rate.
 func Derive(kind profile.Kind, cells []profile.Cell, now time.Time) (p profile.Profile, why []string) {
 	p = profile.Defaults(kind)
 	p.Tuned = now
@@ -57,12 +56,12 @@ func Derive(kind profile.Kind, cells []profile.Cell, now time.Time) (p profile.P
 	return p, why
 }
 
-// leastInFlight keeps a measurement of a short moment from making readers slow: 64 MiB are
-// 0.6 s of a link of 1 Gbit/s.
+// leastInFlight keeps a measurement of a brief moment from making readers slow: 64 MiB are 0.6 s of
+// a link of 1 Gbit/s.
 const leastInFlight = 64 << 20
 
-// shallowest is the cell of a size with the fewest at a time that reaches enough of what the
-// size reaches.
+// shallowest returns the cell of a size with the smallest depth that reaches enough of the size's
+// best rate.
 func shallowest(cells []profile.Cell, readBytes int64) (found profile.Cell) {
 	best := 0.0
 	for _, c := range cells {

@@ -1,9 +1,9 @@
-// Package probe looks at a bucket or a web server with single requests, without the engine
-// that reads datasets: what doctor and tune find out about it.
+// Package probe examines a bucket or a web server with single requests, without the engine that
+// reads datasets, for the commands doctor and tune.
 //
 //	name ──Open──► Service ──Look──► Facts: addresses, latency, clocks, conditions …
 //	                       └─Rates─► Cells ──Derive──► profile.Profile
 //
-// Requests go straight to the Source, once each: nothing is tried again or asked twice, so
-// that what is measured and told is the service's own. No fact has a secret in it.
+// Requests go straight to the Source, once each: nothing is retried or requested twice, so
+// measurements and findings are those of the service itself. No fact contains a secret.
 package probe

@@ -12,29 +12,29 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/s3"
 )
 
-// Facts are what single requests tell of a service. Each error is that of what stands
-// before it, and free of secrets.
+// Facts are the results of single requests to a service. Each error belongs to the field before it,
+// and contains no secrets.
 type Facts struct {
 	Name        string
 	Host        string
 	Addresses   []string // of the host
 	LookupErr   error
 	Answers     bool        // the host has answered
-	Bucket      bool        // it is a bucket, and no web server
+	Bucket      bool        // it is a bucket, not a web server
 	Identity    s3.Identity // of a bucket
 	IdentityErr error
-	Region      string // of a bucket, "" where it is not known
+	Region      string // of a bucket, "" if unknown
 
-	Object    remote.Listed // the largest that was found, which is read
+	Object    remote.Listed // the largest one found, which is read
 	ObjectErr error
 
 	Heads   []time.Duration // how long each took
-	HeadErr error           // of the one that failed, which was the last
+	HeadErr error           // of the last one, if it failed
 	Gets    []Get
 	GetErr  error
-	Skew    time.Duration // the service's clock less this one
+	Skew    time.Duration // the service's clock minus this one
 	Skewed  bool          // Skew is known
-	Ranges  Answered      // to some bytes from the middle of the object
+	Ranges  Answered      // the answer for some bytes from the middle of the object
 	Version Condition
 }
 
@@ -44,17 +44,16 @@ type Get struct {
 	FirstByte, Whole time.Duration
 }
 
-// Answered is what a service answered, and whether that was right.
+// Answered is the answer of a service, and whether it was right.
 type Answered struct {
-	Status int // 0: nothing
+	Status int // 0: no answer
 	Right  bool
 	Err    error
 }
 
-// Condition is what came of a request for another version than there is, which must fail
-// with 412.
+// Condition is the result of a request for a version that does not exist, which must fail with 412.
 type Condition struct {
-	Header string // what was asked with: If-Match; "" where nothing could be asked
+	Header string // the condition's header, such as If-Match; "" if there is none to send
 	Status int
 	Err    error
 }
@@ -65,7 +64,7 @@ const (
 	getBytes = 8 << 20
 )
 
-// Part is a part of the facts, which are found in this order.
+// Part is a part of the facts, which are determined in this order.
 type Part int
 
 const (
@@ -79,9 +78,9 @@ const (
 	Clock
 )
 
-// Look asks a service. It makes some 30 requests and transfers 24 MiB at most. When ctx
-// ends, the facts are what was found by then. made, where it is set, is called when a part is found, with
-// what is known by then. Parts that nothing can be found of are left out.
+// Look examines a service. It makes about 30 requests and transfers at most 24 MiB. When ctx ends,
+// it returns the facts found so far. made, if not nil, is called after each part, with everything
+// known by then. Parts that can't be determined are omitted.
 func (s *Service) Look(ctx context.Context, made func(Part, Facts)) Facts {
 	f := Facts{Name: s.Name(), Bucket: s.bucket != nil}
 	tell := func(p Part) {
@@ -162,7 +161,7 @@ func (s *Service) timeGets(ctx context.Context, f *Facts) {
 	}
 }
 
-// get reads a range, and throws it away.
+// get reads a range, and drops the bytes.
 func (s *Service) get(ctx context.Context, o remote.Listed, off, n int64) (g Get, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -191,7 +190,7 @@ func (s *Service) get(ctx context.Context, o remote.Listed, off, n int64) (g Get
 	return g, nil
 }
 
-// askForRange asks for a byte of the middle.
+// askForRange requests a byte from the middle.
 func (s *Service) askForRange(ctx context.Context, f *Facts) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -206,7 +205,7 @@ func (s *Service) askForRange(ctx context.Context, f *Facts) {
 	f.Ranges.Right = a.Status == http.StatusPartialContent && !a.Several && a.Begin == off && a.End == off+1 && a.Total == f.Object.SizeBytes
 }
 
-// askForOther asks for a byte of a version that there is not.
+// askForOther requests a byte of a version that does not exist.
 func (s *Service) askForOther(ctx context.Context, f *Facts) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -230,5 +229,5 @@ func (s *Service) askForOther(ctx context.Context, f *Facts) {
 	f.Version.Status = a.Status
 }
 
-// longAgo is before there were web servers.
+// longAgo is before the first web servers.
 var longAgo = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)

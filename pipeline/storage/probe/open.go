@@ -18,7 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/web"
 )
 
-// Options are how a service is asked. They are those of spec.Remote.
+// Options are the settings for a service. They are those of spec.Remote.
 type Options struct {
 	Region, Endpoint         string
 	Addressing               string
@@ -26,43 +26,44 @@ type Options struct {
 	CAFile, AuthFile         string
 	Unversioned              bool
 
-	// Credentials are those that several services share, made by NewCredentials and closed after them.
-	// nil: each finds its own.
+	// Credentials is shared by several services; the caller gets it from NewCredentials and closes
+	// it after them. nil: each service has its own.
 	Credentials *s3.Credentials
-	namedOnly   bool // as web.Options has it
-	// Trouble, if set, is told when a request is not answered for some seconds.
+	namedOnly   bool // as in web.Options
+	// Trouble, if set, is called when a request is not answered for some seconds.
 	Trouble func(remote.Trouble)
 }
 
-// Service is a dataset's root at a service, opened to be looked at. It is not for
-// concurrent use, but for Close.
+// Service is a dataset's root at a service, opened to examine it. It must not be used concurrently,
+// except for Close.
 type Service struct {
 	source    remote.Source
-	bucket    *s3.Source // nil: it is a web server
+	bucket    *s3.Source // nil for a web server
 	transport *web.Transport
 	heard     *heard
-	object    string // the one that the name stands for; "": what is listed
-	host      string // that is asked, in words
+	object    string // the object that the name refers to; "": use the listing
+	host      string // name of the host, for messages
 
-	credentials *s3.Credentials // nil: it is a web server
-	own         *s3.Credentials // nil: they are shared, or there are none
+	credentials *s3.Credentials // nil for a web server
+	own         *s3.Credentials // nil if they are shared, or there are none
 	trouble     func(remote.Trouble)
 }
 
-// NewCredentials returns credentials for all services of a command: they are looked for once.
+// NewCredentials returns Credentials for all services of a command, so that credentials are looked
+// for once.
 func NewCredentials() (*s3.Credentials, error) { return s3.NewCredentials(keysPatience) }
 
-// sumsTimeout is for how long a service that does not answer is asked for checksums.
+// sumsTimeout is how long to ask a service that does not answer for checksums.
 const sumsTimeout = 20 * time.Second
 
-// Bounds of what is listed to find objects to read.
+// Bounds on listing to find objects to read.
 const (
 	mostObjects = 1024
 	mostPages   = 64
 )
 
-// Open opens the service of a dataset's name. It may make a request, to find out what the
-// name stands for.
+// Open opens the service of a dataset's name. It may make a request to find out what the name
+// refers to.
 func Open(ctx context.Context, name string, o Options) (*Service, error) {
 	parsed, err := target.Parse(name)
 	if err != nil {
@@ -71,13 +72,13 @@ func Open(ctx context.Context, name string, o Options) (*Service, error) {
 	return open(ctx, parsed, o)
 }
 
-// OpenFolder opens a folder of which objects are known by their paths: a canonical URL with a
-// slash at its end, as it is printed. It makes no request. A bucket is looked for at the service
-// of Options and the environment, whatever service stands in the URL: credentials go where the user
-// says. The Name of what is opened tells whether it is the same.
+// OpenFolder opens a folder whose objects are known by their paths. url is a canonical URL ending
+// in a slash, as it is printed. It makes no request. A bucket is looked up at the service of
+// Options and the environment, whatever service the URL contains: credentials are sent only where
+// the user wants. The result's Name shows whether it is the same service.
 func OpenFolder(ctx context.Context, url string, o Options) (*Service, error) {
 	if strings.HasPrefix(url, "http") {
-		url += "any" // there is no URL of a web server's folder
+		url += "any" // a web server's folder alone is not a valid URL
 	}
 	parsed, err := target.Parse(url)
 	if err != nil {
@@ -143,8 +144,8 @@ func (s *Service) openBucket(ctx context.Context, b target.Bucket, o Options) (e
 	})
 }
 
-// Sums describes an object of the root, by its path, and gives the checksums that the service
-// tells of it.
+// Sums describes an object of the root, by its path, and returns the checksums that the service
+// has.
 func (s *Service) Sums(ctx context.Context, path string) (l remote.Listed, sums remote.Sums, err error) {
 	c := remote.DefaultConfig()
 	c.ReadTimeout = sumsTimeout
@@ -155,7 +156,7 @@ func (s *Service) Sums(ctx context.Context, path string) (l remote.Listed, sums 
 	return l, sums, remote.Explain(err)
 }
 
-// Close lets go of connections. No request may be under way.
+// Close closes connections. No request may be running.
 func (s *Service) Close() error {
 	err := s.source.Close()
 	if s.own != nil {
@@ -165,10 +166,10 @@ func (s *Service) Close() error {
 	return err
 }
 
-// Name is the canonical URL of the root, without secrets.
+// Name returns the canonical URL of the root, without secrets.
 func (s *Service) Name() string { return s.source.Name() }
 
-// Kind is the kind of profile that fits the service.
+// Kind returns the kind of profile for the service.
 func (s *Service) Kind() profile.Kind {
 	if s.bucket != nil {
 		return profile.KindObject
@@ -176,11 +177,11 @@ func (s *Service) Kind() profile.Kind {
 	return profile.KindWeb
 }
 
-// ErrNothing says that a listing has no object with any bytes.
+// ErrNothing means that a listing has no object that is not empty.
 var ErrNothing = errors.New("there are no files with bytes in them")
 
-// Objects gives some objects of the dataset, the largest first: those of the first pages
-// of its listing. There is at least one.
+// Objects returns some objects of the dataset, the largest first, from the first pages of its
+// listing. There is at least one.
 func (s *Service) Objects(ctx context.Context) ([]remote.Listed, error) {
 	if s.object != "" {
 		var l remote.Listed
@@ -223,19 +224,19 @@ func (s *Service) Objects(ctx context.Context) ([]remote.Listed, error) {
 	return found[:min(len(found), mostObjects)], nil
 }
 
-// hidden are names that datasets have no shards of.
+// hidden reports whether a name can't be a shard of a dataset.
 func hidden(path string) bool {
 	return strings.HasSuffix(path, "/") || strings.HasPrefix(path, ".") || strings.Contains(path, "/.")
 }
 
-// heard notes what answers say of the service. Safe for concurrent use.
+// heard records facts from the service's answers. It is safe for concurrent use.
 type heard struct {
 	below http.RoundTripper
 
 	mu      sync.Mutex
-	host    string        // that was asked last, without port
+	host    string        // host of the last request, without port
 	answers bool          // it has answered
-	skew    time.Duration // the service's clock less this one, where its answers are dated
+	skew    time.Duration // the service's clock minus this one, if its answers have dates
 	dated   bool
 }
 
@@ -258,7 +259,7 @@ func (h *heard) RoundTrip(request *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// skewOf is by how much the clock of a service is ahead, 0 where it may be right. date has
+// skewOf returns by how much the clock of a service is ahead, or 0 if it may be right. date is in
 // whole seconds, and was set at some time between began and ended.
 func skewOf(date, began, ended time.Time) time.Duration {
 	switch {

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// patience bounds one request, or what is made of few.
+	// patience bounds one request, or an operation of few requests.
 	patience = 30 * time.Second
-	// tellAfter is how long a request is waited for until that is told.
+	// tellAfter is how long to wait for a request before reporting that.
 	tellAfter = 3 * time.Second
-	// keysPatience is for how long credentials are waited for: somebody may have to sign in.
+	// keysPatience is how long to wait for credentials: the user may have to sign in.
 	keysPatience = 5 * time.Minute
 )
 
-// patiently calls ask, whose context bounds what it waits for. It tells that it waits, and gives an error
-// in words where nothing comes.
+// patiently calls ask with a context that bounds its waiting. It reports long waits, and returns an
+// error that explains them if nothing arrives.
 func (s *Service) patiently(ctx context.Context, ask func(ctx context.Context) error) error {
 	for began := time.Now(); ; {
 		err, silent := s.once(ctx, ask)
@@ -36,7 +36,7 @@ func (s *Service) patiently(ctx context.Context, ask func(ctx context.Context) e
 	}
 }
 
-// once is one call of ask. It reports whether nothing has come.
+// once is one call of ask. It also returns whether nothing has arrived.
 func (s *Service) once(ctx context.Context, ask func(ctx context.Context) error) (err error, silent bool) {
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -54,7 +54,7 @@ func (s *Service) once(ctx context.Context, ask func(ctx context.Context) error)
 	return err, err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded)
 }
 
-// before is what has to come before a request can be sent, "" for nothing.
+// before returns what must complete before a request can be sent, or "" for nothing.
 func (s *Service) before() string {
 	if s.credentials == nil {
 		return ""

@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// serve is a web server with files of such sizes, 000.tar and following.
+// serve starts a web server with files of these sizes, named 000.tar and so on.
 func serve(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, content []byte), sizes ...int) (name string) {
 	modified := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +66,7 @@ func TestWhatAServerDoesWrongIsFound(t *testing.T) {
 	whole := func(w http.ResponseWriter, r *http.Request, content []byte) {
 		w.Header().Set("ETag", `"v1"`)
 		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
-		_, _ = w.Write(content) // the client may have gone
+		_, _ = w.Write(content) // the client may have left
 	}
 	f := opened(t, serve(t, whole, 20<<20)).Look(t.Context(), nil)
 	require.Equal(t, Answered{Status: http.StatusOK}, f.Ranges)
@@ -111,7 +111,7 @@ func TestNothingToReadIsSaid(t *testing.T) {
 	require.Empty(t, f.Heads)
 }
 
-// A date of whole seconds may be a second old when it is sent.
+// A date in whole seconds may be a second old when it is sent.
 func TestClocksThatMayBeRightAreRight(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 500e6, time.UTC)
 	second := at.Truncate(time.Second)

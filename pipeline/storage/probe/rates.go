@@ -18,22 +18,22 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// Plan is what Rates measures.
+// Plan specifies what Rates measures.
 type Plan struct {
 	ReadBytes []int64 // sizes of ranges
 	Depths    []int   // requests at a time
 	Duration  time.Duration
-	// MostBytes bounds what is transferred, 0 for no bound: combinations that two rounds
-	// of do not fit are left out, the largest first.
+	// MostBytes bounds the bytes transferred, 0 means no bound: combinations for which two rounds
+	// don't fit are left out, the largest first.
 	MostBytes int64
-	// Progress is told after each combination how much is done, 0…1; nil: nobody.
+	// Progress is called after each combination with the part that is done, 0…1. It may be nil.
 	Progress func(done float64)
 }
 
-// FreeBytes is what is transferred without asking.
+// FreeBytes is how much is transferred without asking the user.
 const FreeBytes = 2 << 30
 
-// DefaultPlan are ranges of 256 KiB to 16 MiB, 16 to 256 at a time, for a minute.
+// DefaultPlan returns a plan with ranges of 256 KiB to 16 MiB, 16 to 256 at a time, for a minute.
 func DefaultPlan() Plan {
 	return Plan{
 		ReadBytes: []int64{256 << 10, 1 << 20, 4 << 20, 16 << 20}, Depths: []int{16, 32, 64, 128, 256},
@@ -41,17 +41,17 @@ func DefaultPlan() Plan {
 	}
 }
 
-// trial is a combination, and what may be transferred for it.
+// trial is a combination, and how many bytes may be transferred for it.
 type trial struct {
 	readBytes int64
 	depth     int
 	mostBytes int64 // 0: no bound
 }
 
-// rounds is how often each connection is used at least where bytes are bounded.
+// rounds is how often each connection is used at least if bytes are bounded.
 const rounds = 2
 
-// trials are the combinations that fit, small ones first, and those that do not.
+// trials returns the combinations that fit, small ones first, and those that do not.
 func (p Plan) trials() (in, out []trial) {
 	for _, depth := range p.Depths {
 		for _, size := range p.ReadBytes {
@@ -73,13 +73,13 @@ func (p Plan) trials() (in, out []trial) {
 		}
 		left -= t.mostBytes
 	}
-	for i := range in { // what is left makes short measurements longer
+	for i := range in { // what is left over extends the measurements
 		in[i].mostBytes += left / int64(len(in))
 	}
 	return in, out
 }
 
-// Rates is what was measured of a service.
+// Rates is the result of measuring a service.
 type Rates struct {
 	Cells     []profile.Cell `json:"measured"`
 	Left      []profile.Cell `json:"left_out,omitempty"` // combinations that were not measured, without rates
@@ -90,8 +90,8 @@ type Rates struct {
 	Seconds   float64        `json:"seconds"`
 }
 
-// Rates measures how fast ranges come, at places that are drawn at random. It tries nothing
-// again; what is throttled is counted, and waited a moment for.
+// Rates measures how fast ranges are transferred, at random places. It retries nothing; throttled
+// requests are counted, and followed by a short pause.
 func (s *Service) Rates(ctx context.Context, p Plan) (r Rates, err error) {
 	objects, err := s.Objects(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Service) Rates(ctx context.Context, p Plan) (r Rates, err error) {
 	return r, nil
 }
 
-// large is how many of objects, which are sorted, have so many bytes.
+// large returns how many of objects, which are sorted, have at least n bytes.
 func large(objects []remote.Listed, n int64) int {
 	i := slices.IndexFunc(objects, func(l remote.Listed) bool { return l.SizeBytes < n })
 	if i < 0 {
@@ -142,22 +142,22 @@ func large(objects []remote.Listed, n int64) int {
 	return i
 }
 
-// run is one trial that is measured.
+// run is the measurement of one trial.
 type run struct {
 	service *Service
 	trial   trial
 	objects []remote.Listed
 
-	asked     atomic.Int64 // bytes that requests were made for
-	bytes     atomic.Int64 // that came
+	asked     atomic.Int64 // bytes requested
+	bytes     atomic.Int64 // bytes received
 	requests  atomic.Uint64
 	throttled atomic.Uint64
 }
 
-// leastTime is what a trial gets, however late it is.
+// leastTime is the least time that a trial gets, however late it is.
 const leastTime = 100 * time.Millisecond
 
-// measure gives the bytes a second. Connections are opened before the clock starts.
+// measure returns the bytes per second. Connections are opened before the clock starts.
 func (r *run) measure(ctx context.Context, length time.Duration) (bytesPerSecond float64, err error) {
 	if err := r.all(ctx, func(ctx context.Context, random *rand.Rand) error { return r.ask(ctx, random, 1) }); err != nil {
 		return 0, err
@@ -187,8 +187,8 @@ func (r *run) measure(ctx context.Context, length time.Duration) (bytesPerSecond
 	return float64(r.bytes.Load()) / took.Seconds(), nil
 }
 
-// all runs as many of f as requests are made at a time, and gives the first error that is
-// not the end of the time.
+// all runs f once for each concurrent request, and returns the first error that is not due to the
+// end of the time.
 func (r *run) all(ctx context.Context, f func(ctx context.Context, random *rand.Rand) error) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -207,10 +207,10 @@ func (r *run) all(ctx context.Context, f func(ctx context.Context, random *rand.
 	return first
 }
 
-// throttlePause is what a connection waits after it was turned away.
+// throttlePause is how long a connection waits after it was throttled.
 const throttlePause = 100 * time.Millisecond
 
-// ask reads one range at random. What arrives is counted as it comes.
+// ask reads one random range. Bytes are counted as they arrive.
 func (r *run) ask(ctx context.Context, random *rand.Rand, n int64) error {
 	o := r.objects[random.IntN(len(r.objects))]
 	off := random.Int64N(o.SizeBytes-n+1) &^ (4<<10 - 1)
@@ -241,7 +241,7 @@ func (r *run) ask(ctx context.Context, random *rand.Rand, n int64) error {
 	return err
 }
 
-// counter counts what is thrown away.
+// counter counts bytes and drops them.
 type counter struct{ n *atomic.Int64 }
 
 func (c counter) Write(p []byte) (int, error) {
