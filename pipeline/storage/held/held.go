@@ -1,12 +1,12 @@
-// Package held is storage in a directory whose files can be read after they were deleted: of
-// each that somebody asks to hold, a hard link is made beside the others.
+// Package held implements a storage in a directory whose files can still be read after they were
+// deleted or replaced: for each file that is held, it makes a hard link inside the dataset.
 //
 //	DATASET/a.tar                            what was listed
 //	DATASET/.lsiofs/hold/<run>/<64 hex>      the same file, by another name
 //
-// A read looks at the path first. Where that is gone, or has become another file, the link
-// is read, if its size, modification time and inode are those that were listed. A file that
-// is written to in place is not held: the link is that same file.
+// A read tries the path first. If that is gone, or is another file now, it reads the link, if the
+// link's size, modification time and inode are those that were listed. A file that is written to in
+// place is not protected: the link is the same file.
 //
 // Making a link changes a file's change time (ctime), so versions here have none.
 package held
@@ -32,7 +32,7 @@ var (
 	_ storage.Mapper  = (*Storage)(nil)
 )
 
-// Over gives a storage over s, from which nothing may have been read. Its Close closes s.
+// Over returns a storage over s, from which nothing may have been read yet. Its Close closes s.
 func Over(s *local.Storage, l *Links) *Storage {
 	s.AlsoUnder(func(o storage.Object) []string { return l.of(o.Path) })
 	return &Storage{s, l}
@@ -43,7 +43,7 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	return s.Storage.List(ctx, match, func(o storage.Object) error { return visit(lasting(o)) })
 }
 
-// Stat implements storage.Storage. Of a file that is gone it describes the newest link.
+// Stat implements storage.Storage. If a file is gone it describes the newest link.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
 	return s.describe(ctx, path, s.Storage.Stat)
 }
@@ -67,7 +67,7 @@ func (s *Storage) describe(ctx context.Context, path string, ask func(context.Co
 	return o, err
 }
 
-// lasting is an object without what a link to it changes.
+// lasting returns an object without the fields that a link to it changes.
 func lasting(o storage.Object) storage.Object {
 	o.Version.ChangeTimeNanos = 0
 	return o

@@ -76,7 +76,7 @@ func TestWhatIsHeldIsReadAfterItWasDeleted(t *testing.T) {
 	_, err = read(s, b)
 	require.ErrorIs(t, err, storage.ErrChanged)
 
-	// Another file in its place is read as what it is, and the first one as it was.
+	// Another file in its place is read as it is, and the first one as it was.
 	write(t, root, "x/a.tar", "the second")
 	second, err := s.Stat(t.Context(), "x/a.tar")
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestWhatIsHeldIsReadAfterItWasDeleted(t *testing.T) {
 		}
 	}
 
-	// What is kept no longer is gone for good.
+	// A link that Keep removes is gone permanently.
 	kept := Kept{}
 	kept.Add("3")
 	removed, err := l2.Keep(kept)
@@ -112,7 +112,7 @@ func TestWhatIsHeldIsReadAfterItWasDeleted(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The same contents, written once more: the link is of the file that is there now.
+// The same contents, written again: the link is to the file that exists now.
 func TestAFileThatIsWrittenOnceMoreIsHeldAnew(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a.tar", "same")
@@ -130,8 +130,8 @@ func TestAFileThatIsWrittenOnceMoreIsHeldAnew(t *testing.T) {
 	require.Equal(t, "same", text)
 }
 
-// Another process, or this one after a restart, holds an old snapshot of which a shard has
-// become another one: the link is all that is left of it.
+// Another process, or this one after a restart, holds an old snapshot of which a shard has been
+// replaced: only the link is left of it.
 func TestHoldingAnOldSnapshotOnceMoreKeepsWhatIsHeld(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a.tar", "the first")
@@ -166,7 +166,7 @@ func TestHoldingAnOldSnapshotOnceMoreKeepsWhatIsHeld(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// A mapping of a file that was deleted is one of the link.
+// A mapping of a file that was deleted maps the link.
 func TestWhatIsHeldIsMapped(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a.tar", "mapped")

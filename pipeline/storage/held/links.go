@@ -19,39 +19,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Line is a file that is held. Text is what it is, in words that nobody else uses for
-// another state of it: a line of a snapshot. Its SHA-256 is the link's name.
+// Line is a file to hold. Text identifies its state: it is a line of a snapshot, and no other state
+// has the same. Its SHA-256 is the link's name.
 type Line struct{ Path, Text string }
 
 type sum = [sha256.Size]byte
 
-// link is one of them. Its name is the sum, and behind that, of a further file with the
-// same line, its inode: it was written once more.
+// link is one hard link. Its name is the sum; for a further file with the same line, which was
+// written again, it is followed by the inode.
 type link struct {
 	sum   sum
 	inode uint64 // 0: the first one
 }
 
-// Links are those of one run. They hold nothing before Use. Its methods may be called at
-// the same time. Kept are about 150 bytes a link.
+// Links are the links of one run. They hold nothing before Use. The methods may be called
+// concurrently. They take about 150 bytes of memory per link.
 type Links struct {
 	root  string
-	young time.Duration // links that were made since then are not removed
+	young time.Duration // links made more recently than this are not removed
 
 	mu   sync.Mutex
 	dir  string            // "" before Use
-	has  map[link]struct{} // links that there are
-	more map[sum][]link    // of has, those with an inode
+	has  map[link]struct{} // links that exist
+	more map[sum][]link    // those in has with an inode
 	path map[string][]link // of each file, the newest last
 }
 
-// NewLinks gives the links of the dataset below root, an absolute path.
+// NewLinks returns the links of the dataset below root, an absolute path.
 func NewLinks(root string) *Links {
 	return &Links{root: root, young: time.Hour, more: map[sum][]link{}, path: map[string][]link{}}
 }
 
-// Use says of which run the links are: each has its own. It makes their directory, and
-// finds the links that are there already. A second call does nothing.
+// Use sets the run whose links these are: each run has its own. It creates their directory, and
+// finds the links that already exist. A second call does nothing.
 func (l *Links) Use(run string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +101,7 @@ func parseLink(name string) (x link, ok bool) {
 	return x, err == nil && x.name() == name
 }
 
-// there notes a link that there is. mu is held.
+// there records a link that exists. mu is held.
 func (l *Links) there(x link) {
 	if _, ok := l.has[x]; !ok && x.inode != 0 {
 		l.more[x.sum] = append(l.more[x.sum], x)
@@ -111,10 +111,9 @@ func (l *Links) there(x link) {
 
 func (l *Links) name(x link) string { return filepath.Join(l.dir, x.name()) }
 
-// Hold makes the links that there are not, and has reads fall back to them. A file that is
-// gone is passed over. Where the link is of another file than the path is now, that file is
-// held as well: it may be the shard, written once more, or another one, and then the first
-// link may be all that is left of the shard.
+// Hold makes the missing links, and makes reads fall back to them. A file that is gone is skipped.
+// If the link is to another file than the path is now, that file is held as well: it may be the
+// shard, written again, or another one, and then only the first link is left of the shard.
 func (l *Links) Hold(ctx context.Context, lines []Line) error {
 	for _, line := range lines {
 		if err := ctx.Err(); err != nil {
@@ -130,7 +129,7 @@ func (l *Links) Hold(ctx context.Context, lines []Line) error {
 	return nil
 }
 
-// Has says whether there is a link of a line, as Hold makes it, as far as this process knows.
+// Has reports whether there is a link for a line, made by Hold, as far as this process knows.
 func (l *Links) Has(line Line) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,7 +164,7 @@ func (l *Links) hold(path string, s sum) error {
 			return err
 		}
 	}
-	full, err := filepath.EvalSymlinks(from) // of a link the file is held
+	full, err := filepath.EvalSymlinks(from) // if it is a link, hold its target
 	if err == nil {
 		err = os.Link(full, l.name(x))
 	}
@@ -180,7 +179,7 @@ func (l *Links) hold(path string, s sum) error {
 	return nil
 }
 
-// add has a path fall back to a link, before the others. mu is held.
+// add makes a path fall back to a link, before its other links. mu is held.
 func (l *Links) add(path string, s link) {
 	list := l.path[path]
 	if n := len(list); n > 0 && list[n-1] == s {
@@ -189,7 +188,7 @@ func (l *Links) add(path string, s link) {
 	l.path[path] = append(slices.DeleteFunc(list, func(x link) bool { return x == s }), s)
 }
 
-// below are the links of a path as the dataset has them, the newest first.
+// below returns the links of a path, relative to the dataset, the newest first.
 func (l *Links) below(path string) (names []string) {
 	for _, name := range l.of(path) {
 		if below, err := filepath.Rel(l.root, name); err == nil {
@@ -199,7 +198,7 @@ func (l *Links) below(path string) (names []string) {
 	return names
 }
 
-// of are the links of a path, absolute, the newest first.
+// of returns the links of a path, absolute, the newest first.
 func (l *Links) of(path string) (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,8 +214,8 @@ type Kept map[sum]struct{}
 // Add adds a line to the set.
 func (k Kept) Add(text string) { k[sha256.Sum256([]byte(text))] = struct{}{} }
 
-// Keep removes all links but those of a set, and those of the last hour, which another node
-// may just have made for an epoch that it is taking. It gives how many it has removed.
+// Keep removes all links except those of a set, and those of the last hour, which another node may
+// just have made for an epoch that it is starting. It returns how many it has removed.
 func (l *Links) Keep(kept Kept) (removed int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
