@@ -1,19 +1,19 @@
-// Package joined is storage whose objects are made of several files, record by record:
-// arrays in files of their own read as one file of structured rows.
+// Package joined implements a storage that combines several array files into one object, record by
+// record: for example the images in x.npy and the labels in y.npy are read as one file of
+// structured rows.
 //
 //	x-0.npy │ header │ row 0 │ row 1 │ …       y-0.npy │ header │ row 0 │ row 1 │ …
 //
 //	object  │ prologue │ x's row 0 │ 0… │ y's row 0 │ 0… │ x's row 1 │ 0… │ y's row 1 │ 0… │ …
 //
-// Zeros follow each row, up to a multiple of 64 bytes. The path of an object is that of
-// its first file. A Framing gives the prologue, and the place where the rows begin in a
-// file. The version of an object is a hash of the paths, sizes, times and inodes of its
-// files, so a change of any of them shows.
+// Zeros follow each row, up to a multiple of 64 bytes. The path of an object is that of its first
+// file. A Framing provides the prologue, and the offset at which the rows begin in a file. The
+// version of an object is a hash of the paths, sizes, times and inodes of its files, so it changes
+// with any of them.
 //
-// Files are listed and read through another storage, which compares each of them with
-// the listing around every read. A read of several rows takes memory while it is in
-// flight, at most as much as its length: rows below 32 KiB are read together, then laid
-// out. Nothing is mapped.
+// Files are listed and read through another storage, which compares each file with the listing
+// before and after every read. A read of several rows takes memory while it is in flight, at most
+// as much as its length: rows below 32 KiB are read together, then laid out. Nothing is mapped.
 package joined
 
 import (
@@ -29,16 +29,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Framing is what joined needs to know about the files' format. It is pure.
+// Framing describes the files' format. It is pure.
 type Framing interface {
-	// HeaderBytes is how many of a file's first bytes Describe needs. head is the bytes
+	// HeaderBytes returns how many of a file's first bytes Describe needs. head contains the bytes
 	// known so far; a result of at most len(head) means that they are enough.
 	HeaderBytes(head []byte) int
-	// Describe says what a file holds: the kind of its rows, their number, the size of
-	// one, and the offset of the first. Everything behind that offset is rows.
+	// Describe describes the contents of a file: the kind of its rows, their number, the size of
+	// one, and the offset of the first. Everything after that offset is rows.
 	Describe(head []byte, sizeBytes int64) (kind string, rows, rowBytes, offsetBytes int64, err error)
-	// Prologue is what comes before n records. A record is a row of every kind, each
-	// with its padding.
+	// Prologue returns the bytes before n records. A record is one row of every kind, each with its
+	// padding.
 	Prologue(names, kinds []string, n uint64) ([]byte, error)
 }
 
@@ -60,7 +60,7 @@ var (
 	_ storage.Joiner   = (*Storage)(nil)
 )
 
-// Over joins files of under. Closing the result closes under.
+// Over returns a storage that joins files of under. Closing it closes under.
 func Over(under storage.Storage, framing Framing) *Storage {
 	return &Storage{under: under, framing: framing, objects: map[string]*object{}}
 }
@@ -78,14 +78,15 @@ func (s *Storage) Uncached() (storage.Storage, error) {
 	return s.on(under), nil
 }
 
-// on reads the same objects through another storage of the same files, which it closes.
+// on returns a storage that reads the same objects through another storage of the same files, and
+// closes that.
 func (s *Storage) on(under storage.Storage) *Storage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &Storage{under: under, framing: s.framing, objects: maps.Clone(s.objects)}
 }
 
-// object is one that Join has made. It does not change.
+// object is an object made by Join. It is immutable.
 type object struct {
 	listed      storage.Object
 	prologue    []byte
@@ -98,13 +99,13 @@ type part struct {
 	file        storage.Object
 	offsetBytes int64 // of the first row, in the file
 	rowBytes    int64
-	place       int64 // of the row, in a record
+	place       int64 // offset of the row within a record
 }
 
-// alignBytes is what each row is padded to a multiple of.
+// alignBytes is the alignment that each row is padded to.
 const alignBytes = 64
 
-// List lists the files from which Join makes objects.
+// List lists the files that Join makes objects from.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	return s.under.List(ctx, match, visit)
 }
@@ -112,8 +113,7 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 // Omitted implements storage.Omitter.
 func (s *Storage) Omitted() []storage.Omission { return storage.OmittedBy(s.under) }
 
-// Stat describes an object that Join has made, as its files are now; any other path is a
-// file.
+// Stat describes an object made by Join, as its files are now; any other path is a file.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
 	s.mu.Lock()
 	o := s.objects[path]
@@ -172,10 +172,10 @@ func (s *Storage) Join(ctx context.Context, names []string, files []storage.Obje
 	return o.listed, nil
 }
 
-// firstHeaderBytes is what is read of a file at first: nearly all headers are shorter.
+// firstHeaderBytes is how much of a file is read at first: almost all headers are shorter.
 const firstHeaderBytes = 1024
 
-// header reads as much of a file as describes it.
+// header reads enough of a file to describe it.
 func (s *Storage) header(ctx context.Context, f storage.Object) ([]byte, error) {
 	head := make([]byte, min(f.SizeBytes, firstHeaderBytes))
 	if err := storage.ReadAt(ctx, s.under, f, head, 0); err != nil {
@@ -190,7 +190,7 @@ func (s *Storage) header(ctx context.Context, f storage.Object) ([]byte, error) 
 	return head, nil
 }
 
-// versionOf is equal for equal files.
+// versionOf returns equal versions for equal files.
 func versionOf(files []storage.Object) storage.Version {
 	identity, changes := sha256.New(), sha256.New()
 	var b []byte
@@ -224,7 +224,7 @@ func (s *Storage) Close() error {
 	return s.under.Close()
 }
 
-// find is what a read is of.
+// find returns the object of a read, or an error if the read is not valid.
 func (s *Storage) find(r *storage.Read) (*object, error) {
 	size := int64(len(r.Buf))
 	switch o := s.objects[r.Object.Path]; {

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// plainFraming is of files that begin with the size of a row, 8 bytes.
+// plainFraming is for files that begin with the size of a row, in 8 bytes.
 type plainFraming struct{}
 
 func (plainFraming) HeaderBytes([]byte) int { return 8 }
@@ -41,7 +41,7 @@ func (plainFraming) Prologue(names, kinds []string, n uint64) ([]byte, error) {
 	return fmt.Appendf(nil, "%s of %s, %d;", strings.Join(names, "+"), strings.Join(kinds, "+"), n), nil
 }
 
-// made is a storage of one object, and what that must hold.
+// made is a storage of one object, and the object's expected contents.
 type made struct {
 	*Storage
 	dir    string
@@ -49,7 +49,7 @@ type made struct {
 	want   []byte
 }
 
-// join makes an object of files of rows with these sizes.
+// join makes an object of files with rows of these sizes.
 func join(t testing.TB, rows int, sizes ...int) *made {
 	dir, err := os.MkdirTemp("", "joined-")
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func join(t testing.TB, rows int, sizes ...int) *made {
 	return m
 }
 
-// files are those of these names as they are listed now.
+// files returns the files with these names as they are listed now.
 func (m *made) files(t testing.TB, names []string) []storage.Object {
 	byPath := map[string]storage.Object{}
 	require.NoError(t, m.List(context.Background(), func(string, bool) bool { return true }, func(o storage.Object) error {
@@ -187,7 +187,7 @@ func TestReadsOfAJoinedObjectThatAreCalledOffImpossibleOrTooLate(t *testing.T) {
 	require.ErrorIs(t, submit(&storage.Read{Object: m.object, Buf: make([]byte, 1)}), fs.ErrClosed)
 }
 
-// TestTheStepsOfAReadOfManyRowsAreFew: rows are read together, not one by one.
+// Rows are read together, not one by one.
 func TestTheStepsOfAReadOfManyRowsAreFew(t *testing.T) {
 	m := join(t, 1000, 8, 16)
 	o := m.objects[m.object.Path]
@@ -203,7 +203,7 @@ func TestTheStepsOfAReadOfManyRowsAreFew(t *testing.T) {
 	require.Zero(t, split(0, first), "the prologue")
 }
 
-// openAgain is a storage with a way past the page cache, or none.
+// openAgain is a storage that may have another storage to bypass the page cache.
 type openAgain struct {
 	storage.Storage
 	with storage.Storage

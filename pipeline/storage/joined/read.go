@@ -7,26 +7,26 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// togetherBytes is the size from which on a row is read by itself, right to where it is
-// wanted: below it a read costs more than copying.
+// togetherBytes is the size from which a row is read on its own, directly to its destination: below
+// it a read costs more than copying.
 const togetherBytes = 32 << 10
 
-// reading is a read under way, which is several of files.
+// reading is a read in progress, which consists of several reads of files.
 type reading struct {
 	storage *Storage
 	read    *storage.Read
 	counted bool         // Close waits for it
 	pending atomic.Int32 // reads of files that are not done
 	failed  atomic.Pointer[error]
-	out     []byte   // the part of the buffer that records are in
-	layouts []layout // what is left to do there when all are read
+	out     []byte   // the part of the buffer for records
+	layouts []layout // what is left to copy there after all reads
 
 	mu       sync.Mutex
 	unwanted bool
 }
 
-// layout is rows of one part that were read together: they go from rows to out, one every
-// recordBytes. first is where the first one goes (its begin may lie before the read), and
+// layout is rows of one part that were read together: they are copied from rows to out, one every
+// recordBytes. first is the destination of the first one (which may begin before the read), and
 // skipped is how many of its bytes were not read.
 type layout struct {
 	rows           []byte
@@ -50,7 +50,7 @@ func (s *Storage) Submit(reads []*storage.Read) {
 		if err == nil {
 			parts = x.split(o)
 		}
-		if len(parts) == 0 { // an error, or nothing of a file
+		if len(parts) == 0 { // an error, or the range has no bytes of a file
 			x.pending.Store(1)
 			go x.done(err)
 			continue
@@ -63,9 +63,9 @@ func (s *Storage) Submit(reads []*storage.Read) {
 	}
 }
 
-// split fills what is of no file, and gives the reads of files that are left.
+// split fills in the bytes that are not from files, and returns the reads of files for the rest.
 func (x *reading) split(o *object) (reads []*storage.Read) {
-	buf, from := x.read.Buf, x.read.OffsetBytes-int64(len(o.prologue)) // of the records
+	buf, from := x.read.Buf, x.read.OffsetBytes-int64(len(o.prologue)) // relative to the records
 	if from < 0 {
 		buf = buf[copy(buf, o.prologue[x.read.OffsetBytes:]):]
 		from = 0
@@ -80,8 +80,8 @@ func (x *reading) split(o *object) (reads []*storage.Read) {
 		if p.rowBytes == 0 {
 			continue
 		}
-		// Rows first … last have bytes in the range: from skip of the first, up to end of
-		// the last.
+		// Rows first … last overlap the range: the first from its byte skip on, the last up to its
+		// byte end.
 		first, last := from/o.recordBytes, (to-1)/o.recordBytes
 		skip, end := max(from-first*o.recordBytes-p.place, 0), min(to-last*o.recordBytes-p.place, p.rowBytes)
 		if skip >= p.rowBytes {
@@ -118,7 +118,7 @@ func (x *reading) split(o *object) (reads []*storage.Read) {
 	return reads
 }
 
-// of is a read of a part's file, rowsOffset bytes behind where its rows begin.
+// of returns a read of a part's file, rowsOffset bytes after the start of its rows.
 func (x *reading) of(p *part, rowsOffset int64, buf []byte) *storage.Read {
 	r := &storage.Read{Object: p.file, OffsetBytes: p.offsetBytes + rowsOffset, Buf: buf, Done: x.done}
 	if x.read.Wanted != nil {
@@ -127,7 +127,7 @@ func (x *reading) of(p *part, rowsOffset int64, buf []byte) *storage.Read {
 	return r
 }
 
-// wanted asks the submitter, who is asked no more when it has said no.
+// wanted calls the submitter's Wanted until it returns false.
 func (x *reading) wanted() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -137,7 +137,7 @@ func (x *reading) wanted() bool {
 	return !x.unwanted
 }
 
-// done is called for each read of a file, and tells the submitter after the last.
+// done is called for each read of a file, and reports to the submitter after the last one.
 func (x *reading) done(err error) {
 	if err != nil {
 		x.failed.CompareAndSwap(nil, &err)
@@ -150,7 +150,7 @@ func (x *reading) done(err error) {
 	}
 	r := x.read
 	x.mu.Lock()
-	unwanted := x.unwanted // whatever else went wrong
+	unwanted := x.unwanted // takes precedence over other errors
 	x.mu.Unlock()
 	switch failed := x.failed.Load(); {
 	case unwanted:
@@ -165,7 +165,7 @@ func (x *reading) done(err error) {
 	}
 }
 
-// spread copies the rows to their places in out.
+// spread copies the rows to their destinations in out.
 func (l *layout) spread(out []byte) {
 	rows, at, n := l.rows, l.first+l.skipped, l.rowBytes-l.skipped
 	for len(rows) > 0 {
