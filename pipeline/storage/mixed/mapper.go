@@ -16,7 +16,7 @@ func (s *Storage) mapper(i int) storage.Mapper {
 	return nil
 }
 
-// Maps says whether objects of any source may be mapped.
+// Maps reports whether objects of any source may be mapped.
 func (s *Storage) Maps() bool {
 	for i := range s.sources {
 		if s.mapper(i) != nil {
@@ -26,7 +26,7 @@ func (s *Storage) Maps() bool {
 	return false
 }
 
-// Map implements storage.Mapper. Objects of a source that maps none give ErrNotMapped.
+// Map implements storage.Mapper. Objects of a source that does not map give ErrNotMapped.
 func (s *Storage) Map(o storage.Object, done func(storage.Mapping, error)) {
 	i, rest := s.below(o)
 	m := s.mapper(i)
@@ -49,7 +49,7 @@ func (s *Storage) Map(o storage.Object, done func(storage.Mapping, error)) {
 	})
 }
 
-// named is a mapping whose errors name its object with the source.
+// named is a mapping whose errors include the source in the object's name.
 type named struct {
 	storage.Mapping
 	of     *Storage
@@ -58,7 +58,7 @@ type named struct {
 
 func (n named) Check() error { return n.of.named(n.source, n.Mapping.Check()) }
 
-// namedCopy is one of a copy.
+// namedCopy is a named mapping of a copy.
 type namedCopy struct {
 	named
 	copied storage.Copy
@@ -76,7 +76,7 @@ func (s *Storage) Evictions() (n uint64) {
 	return n
 }
 
-// Breaks implements storage.Leaser: of all sources together.
+// Breaks implements storage.Leaser, for all sources together.
 func (s *Storage) Breaks() (n uint64) {
 	for i := range s.sources {
 		if m := s.mapper(i); m != nil {
@@ -86,8 +86,8 @@ func (s *Storage) Breaks() (n uint64) {
 	return n
 }
 
-// Unbroken implements storage.Leaser. Each source's number only grows: where the sum is
-// what it was, so is each.
+// Unbroken implements storage.Leaser. Each source's number only grows: if the sum is unchanged, so
+// is each number.
 func (s *Storage) Unbroken(breaks uint64) bool {
 	now := make([]uint64, len(s.sources))
 	sum := uint64(0)

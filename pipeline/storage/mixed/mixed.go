@@ -1,10 +1,10 @@
-// Package mixed is one storage made of several, which it does not own the format of: an
+// Package mixed combines several storages into one, for datasets that are a mixture of sources: the
 // object web/a.tar is a.tar of the storage named web.
 //
 //	object NAME/PATH ──► storage NAME, object PATH
 //
-// Reads go to the storages as they are, so each keeps what it is good at: files are mapped,
-// services are told what comes, disk caches keep it. Errors name objects with their source.
+// Reads are passed on to the storages, so each keeps its abilities: files are mapped, services get
+// the readers' plans, disk caches keep data. Errors include the source in the names of objects.
 package mixed
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Source is one of the storages, with its name, which has no slash.
+// Source is one of the storages, with its name, which contains no slash.
 type Source struct {
 	Name    string
 	Storage storage.Storage
 }
 
-// Storage is a storage of several. Its methods may be called concurrently.
+// Storage combines several storages. Its methods may be called concurrently.
 type Storage struct {
 	sources []Source
 	byName  map[string]int
@@ -39,7 +39,7 @@ var (
 	_ storage.Keeper     = keeper{}
 )
 
-// Over makes one storage of several, each with a name of its own. It is a storage.Planner
+// Over combines several storages, with different names, into one. The result is a storage.Planner
 // if one of them is, and a storage.Keeper if all its Planners are. Closing it closes them.
 func Over(sources []Source) storage.Storage {
 	s := newStorage(sources)
@@ -69,8 +69,7 @@ func newStorage(sources []Source) *Storage {
 	return s
 }
 
-// of finds the storage of an object, and the object's name there; i is below 0 where there
-// is none.
+// of returns the storage of an object, and the object's path there; i is negative if there is none.
 func (s *Storage) of(path string) (i int, rest string) {
 	name, rest, _ := strings.Cut(path, "/")
 	if i, ok := s.byName[name]; ok && rest != "" {
@@ -104,7 +103,7 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return s.look(path, func(x storage.Storage, rest string) (storage.Object, error) { return x.Stat(ctx, rest) })
 }
 
-// Settled implements storage.Settler; of a storage that is none it is Stat.
+// Settled implements storage.Settler; it is Stat if the storage is not a Settler.
 func (s *Storage) Settled(ctx context.Context, path string) (storage.Object, error) {
 	return s.look(path, func(x storage.Storage, rest string) (storage.Object, error) {
 		if settler, is := x.(storage.Settler); is {
@@ -165,7 +164,7 @@ func (s *Storage) submit(i int, reads []*storage.Read) {
 	s.sources[i].Storage.Submit(all)
 }
 
-// named has an error of a source name the object as it is named here.
+// named adds the source to the object's name in an error of a source.
 func (s *Storage) named(i int, err error) error {
 	if err == nil || errors.Is(err, storage.ErrUnwanted) {
 		return err
@@ -178,7 +177,7 @@ func (s *Storage) named(i int, err error) error {
 	return fmt.Errorf("source %s: %w", s.sources[i].Name, err)
 }
 
-// below is an object as its source has it; the source is there.
+// below returns an object's source, which must exist, and the object as the source knows it.
 func (s *Storage) below(o storage.Object) (int, storage.Object) {
 	i, rest := s.of(o.Path)
 	o.Path = rest
@@ -194,8 +193,7 @@ func (s *Storage) Close() error {
 	return errors.Join(errs...)
 }
 
-// Uncached implements storage.Uncached: of sources that can't bypass the page cache it
-// reads as they do.
+// Uncached implements storage.Uncached: sources that can't bypass the page cache are read as usual.
 func (s *Storage) Uncached() (storage.Storage, error) {
 	sources := make([]Source, 0, len(s.sources))
 	fail := func(err error) (storage.Storage, error) {
@@ -222,7 +220,7 @@ func (s *Storage) Uncached() (storage.Storage, error) {
 	return newStorage(sources), nil
 }
 
-// open is a storage that stays open.
+// open is a storage that ignores Close.
 type open struct{ storage.Storage }
 
 func (open) Close() error { return nil }

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// planning is a storage that notes what it is told; keeping also keeps it.
+// planning is a storage that records plans; keeping is also a Keeper.
 type planning struct {
 	storage.Storage
 	planned map[uint64][]storage.Want
@@ -81,7 +81,7 @@ func TestObjectsAreReadFromTheirSources(t *testing.T) {
 	}
 }
 
-// One call has reads of several sources: each is answered, and once.
+// One call has reads of several sources: each is completed exactly once.
 func TestReadsOfSeveralSourcesAreSubmittedTogether(t *testing.T) {
 	s := over(t, files(t, "x", "0123"), files(t, "x", "abcd"))
 	all := objects(t, s)
@@ -157,7 +157,7 @@ func TestAMixOfCachesHasTheRoomOfTheSmallest(t *testing.T) {
 	require.False(t, keeps, "one of the two plans and keeps nothing")
 }
 
-// unmapped is a storage that maps nothing.
+// unmapped is a storage that does not map.
 type unmapped struct{ storage.Storage }
 
 func TestObjectsOfSourcesThatMapAreMapped(t *testing.T) {

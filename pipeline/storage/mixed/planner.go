@@ -9,12 +9,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// planner is a Storage some source of which wants to know what comes. What is planned of
-// others goes nowhere.
+// planner is a Storage with at least one source that is a Planner. Plans for other sources are
+// dropped.
 type planner struct{ *Storage }
 
-// Plan implements storage.Planner. Every source is told, also of nothing: a plan replaces
-// the reader's last one.
+// Plan implements storage.Planner. Every source gets a plan, even if it is empty: a plan replaces
+// the reader's previous one.
 func (p planner) Plan(reader uint64, wants []storage.Want) {
 	of := make([][]storage.Want, len(p.sources))
 	for _, w := range wants {
@@ -50,10 +50,10 @@ func (p planner) Forget(reader uint64) {
 	}
 }
 
-// keeper is a planner all Planners of which keep what they are told of.
+// keeper is a planner whose Planners are all Keepers.
 type keeper struct{ planner }
 
-// RoomBytes is what the source with the least room may keep: caches of one disk share it.
+// RoomBytes returns the least room of any source: caches on one disk share it.
 func (k keeper) RoomBytes() int64 {
 	least, any := int64(0), false
 	for _, x := range k.sources {
@@ -66,7 +66,7 @@ func (k keeper) RoomBytes() int64 {
 	return least
 }
 
-// SetShare implements storage.Keeper: what is open may all be of one source.
+// SetShare implements storage.Keeper: all open data may be of one source.
 func (k keeper) SetShare(bytes int64) {
 	for _, x := range k.sources {
 		if to, is := x.Storage.(storage.Keeper); is {
@@ -75,10 +75,10 @@ func (k keeper) SetShare(bytes int64) {
 	}
 }
 
-// streamReadBytes is how much is read at a time of what has no streams.
+// streamReadBytes is how much is read at a time from sources that have no streams.
 const streamReadBytes = 1 << 20
 
-// OpenSequential implements storage.Sequential, with reads where a source has no streams.
+// OpenSequential implements storage.Sequential, with reads if a source has no streams.
 func (s *Storage) OpenSequential(ctx context.Context, o storage.Object, off int64) (io.ReadCloser, error) {
 	i, below := s.below(o)
 	if i < 0 {
@@ -97,19 +97,19 @@ func (s *Storage) OpenSequential(ctx context.Context, o storage.Object, off int6
 	return namedStream{reads{bufio.NewReaderSize(section, streamReadBytes), end}, s, i}, nil
 }
 
-// reads is a stream that is made of reads.
+// reads is a stream that consists of reads.
 type reads struct {
 	io.Reader
 	end context.CancelFunc
 }
 
-// Close ends a Read that waits.
+// Close ends a pending Read.
 func (r reads) Close() error {
 	r.end()
 	return nil
 }
 
-// namedStream is a stream whose errors name its object with the source.
+// namedStream is a stream whose errors include the source in the object's name.
 type namedStream struct {
 	io.ReadCloser
 	of     *Storage
