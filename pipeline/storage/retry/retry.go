@@ -1,5 +1,4 @@
-// Package retry is a storage that repeats reads after transient errors, which are likely
-// to pass.
+// Package retry wraps a storage and repeats reads that failed with a transient error.
 //
 //	Submit ──► wrapped storage ──► transient error? ──wait──► again, or give up ──► Done
 //
@@ -8,10 +7,10 @@
 // file, package folders waits up to a second for a free descriptor, because it also
 // lists.)
 //
-// Transient errors are those by which a kernel says "not now", and those of a network
-// file system whose server did not answer in time. EIO is not transient: the disk has
-// tried for long before it reports EIO, and the engine has repeated the read once.
-// Errors are not remembered: the next request for the range reads it again.
+// Transient errors are those with which a kernel reports "not now", and those of a network file
+// system whose server did not answer in time. EIO is not transient: the disk has tried for long
+// before it reports EIO, and the engine has repeated the read once. Errors are not remembered: the
+// next request for the range reads it again.
 package retry
 
 import (
@@ -25,18 +24,17 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// waits are what is waited before the second, third … attempt. Together they are
-// about a second: far less than --read-timeout, to which they add, and long enough
-// for a kernel to find memory.
+// waits are the waits before the second, third … attempt. Together they are about a second: far
+// less than --read-timeout, to which they add, and long enough for a kernel to find memory.
 var waits = [...]time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond}
 
-// transient are the errors after which a read is tried again.
+// transient are the errors after which a read is retried.
 var transient = [...]error{
 	syscall.EAGAIN, syscall.EINTR, syscall.EBUSY, syscall.ENOMEM, syscall.ENOBUFS, syscall.ENFILE,
 	syscall.ETIMEDOUT, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EREMOTEIO,
 }
 
-// Transient says whether a read that failed with err may succeed the next time.
+// Transient reports whether a read that failed with err may succeed the next time.
 func Transient(err error) bool {
 	for _, t := range transient {
 		if errors.Is(err, t) {
@@ -50,19 +48,19 @@ func Transient(err error) bool {
 type Stats struct {
 	Retries uint64 `json:"retries"`  // attempts after the first
 	GaveUp  uint64 `json:"gave_up"`  // reads that failed in the end
-	Waiting int    `json:"in_retry"` // reads that now wait for their next attempt
+	Waiting int    `json:"in_retry"` // reads currently waiting for their next attempt
 }
 
-// Storage is a storage.Storage over another one. Closing it closes the other one.
+// Storage is a storage.Storage that wraps another one. Closing it closes the other one.
 type Storage struct {
 	storage.Storage
 	attempts        sync.Pool // of *attempt
 	retries, gaveUp atomic.Uint64
 
 	mu      sync.Mutex
-	quiet   sync.Cond // waiting has become empty
+	quiet   sync.Cond // signals that waiting has become empty
 	waiting map[*attempt]*time.Timer
-	going   int // attempts whose timer has run out, and that are about to be submitted
+	going   int // attempts whose timer has expired, and that are about to be submitted
 	closed  bool
 }
 
@@ -75,11 +73,11 @@ func New(s storage.Storage) *Storage {
 	return r
 }
 
-// attempt is a read on its way. It is used again.
+// attempt is a read in progress. It is reused.
 type attempt struct {
 	s     *Storage
-	read  storage.Read // handed on
-	done  func(error)  // its submitter's
+	read  storage.Read // the read passed on
+	done  func(error)  // the submitter's
 	tried int
 }
 
@@ -99,7 +97,7 @@ func (s *Storage) Submit(reads []*storage.Read) {
 	s.Storage.Submit(handed)
 }
 
-// ended is called when an attempt has.
+// ended is called when an attempt has ended.
 func (a *attempt) ended(err error) {
 	s := a.s
 	if err != nil && Transient(err) {
@@ -114,7 +112,7 @@ func (a *attempt) ended(err error) {
 	done(err)
 }
 
-// later has a read tried again after a while; not once the storage is closed.
+// later retries a read after a while. It returns false if the storage is closed.
 func (s *Storage) later(a *attempt) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,12 +125,13 @@ func (s *Storage) later(a *attempt) bool {
 	return true
 }
 
-// again submits a read that has waited. Who called it off is told by the storage.
+// again submits a read that has waited. If it was cancelled meanwhile, the wrapped storage reports
+// that.
 func (s *Storage) again(a *attempt) {
 	s.mu.Lock()
 	if _, waits := s.waiting[a]; !waits {
 		s.mu.Unlock()
-		return // Close was faster
+		return // Close came first
 	}
 	delete(s.waiting, a)
 	s.going++
@@ -145,7 +144,7 @@ func (s *Storage) again(a *attempt) {
 	s.quiet.Broadcast()
 }
 
-// Stats gives a snapshot of the counters.
+// Stats returns a snapshot of the counters.
 func (s *Storage) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

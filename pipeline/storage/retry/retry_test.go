@@ -84,7 +84,7 @@ func TestWhatWaitsForAnotherAttemptMayBeCalledOffAndEndsAtClose(t *testing.T) {
 	submit()
 	for s.Stats().Waiting == 0 {
 		select {
-		case err := <-done: // it was given up before this goroutine could see it
+		case err := <-done: // it failed before this goroutine could see it waiting
 			require.ErrorIs(t, err, syscall.EAGAIN)
 			submit()
 		default:
