@@ -1,6 +1,5 @@
-// Package sequential reads objects from front to back with as few requests as possible.
-// A Reader is an io.ReaderAt over a storage.Sequential: reads that follow each other come
-// from one stream.
+// Package sequential reads objects from front to back with as few requests as possible. A Reader is
+// an io.ReaderAt for a storage.Sequential: consecutive reads come from one stream.
 //
 //	read  read   read        skip of more than Config.SkipBytes    read
 //	├────┬┄┄┄┄┬─────┬───┬┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┬───────┬──
@@ -21,46 +20,44 @@ type Storage interface {
 	storage.Sequential
 }
 
-// Config says how an object is read.
+// Config is how an object is read.
 type Config struct {
-	// SkipBytes is the longest skip that is read and dropped. A longer one ends the
-	// stream.
+	// SkipBytes is the longest skip that is read and dropped. A longer one closes the stream.
 	SkipBytes int64
-	// ReadBytes bounds one read that is made without a stream; 0 means no bound.
+	// ReadBytes bounds a single read without a stream; 0 means no bound.
 	ReadBytes int
 }
 
-// Reader reads one object. It opens a stream with the first read, and again after a step
-// back. After a long skip it reads by single requests, and opens a stream once reads
-// follow each other again. It is for one goroutine. Its reads end with the context that
-// New was given.
+// Reader reads one object. It opens a stream with the first read, and again after a step back.
+// After a long skip it makes single requests, and opens a stream once reads are consecutive again.
+// It must not be used concurrently. Its reads end with the context passed to New.
 type Reader struct {
-	ctx    context.Context // of the reads, which the reader does not outlive
+	ctx    context.Context // for the reads; it outlives the reader
 	from   Storage
 	object storage.Object
 	config Config
 
-	stream io.ReadCloser   // nil: none is open
-	plain  *storage.Reader // for reads without a stream; nil until there is one
-	at     int64           // behind the last read: where the stream is, if one is open
-	jumped bool            // a long skip was made, and no stream has been opened since
-	near   int             // single reads since then that followed each other
+	stream io.ReadCloser   // nil: not open
+	plain  *storage.Reader // for reads without a stream; nil until needed
+	at     int64           // end of the last read, and position of the stream if one is open
+	jumped bool            // there was a long skip, and no stream has been opened since
+	near   int             // consecutive single reads since then
 }
 
 var _ io.ReaderAt = (*Reader)(nil)
 
-// New makes a reader of an object. It asks for nothing yet. The caller closes it.
+// New returns a reader of an object. It makes no request yet. The caller closes the reader.
 func New(ctx context.Context, from Storage, o storage.Object, c Config) *Reader {
 	return &Reader{ctx: ctx, from: from, object: o, config: c}
 }
 
-// nearReads is how many single reads follow each other before a stream is opened again:
-// where large members alternate with small ones, each stream would be given up with up
-// to some MiB of it on their way.
+// nearReads is how many consecutive single reads it takes before a stream is opened again: if large
+// members alternate with small ones, each stream would be closed with up to some MiB of it in
+// transit.
 const nearReads = 2
 
-// ReadAt fills p. At the object's end it gives what there is, and io.EOF. Errors are
-// those of the storage, and of the context.
+// ReadAt fills p. At the object's end it returns what is left, and io.EOF. Errors are those of the
+// storage, and of the context.
 func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("%s: read at offset %d", r.object.Path, off)
@@ -79,9 +76,9 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// read fills p, whose range lies inside of the object.
+// read fills p, whose range is within the object.
 func (r *Reader) read(p []byte, off int64) (int, error) {
-	if off < r.at { // a step back is a new beginning
+	if off < r.at { // a step back starts over
 		r.drop()
 		r.jumped = false
 	} else if skip := off - r.at; skip > r.config.SkipBytes && (r.stream != nil || r.jumped) {
@@ -96,7 +93,7 @@ func (r *Reader) read(p []byte, off int64) (int, error) {
 	return r.forward(p, off)
 }
 
-// single is one request, or some.
+// single makes one request, or several.
 func (r *Reader) single(p []byte, off int64) (int, error) {
 	if r.plain == nil {
 		r.plain = storage.NewReader(r.ctx, r.from, r.object, r.config.ReadBytes)
@@ -106,7 +103,7 @@ func (r *Reader) single(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// forward reads from the stream. What is skipped goes to p first.
+// forward reads from the stream. Skipped bytes are read into p first.
 func (r *Reader) forward(p []byte, off int64) (n int, err error) {
 	if r.stream == nil {
 		if r.stream, err = r.from.OpenSequential(r.ctx, r.object, off); err != nil {
@@ -134,7 +131,7 @@ func (r *Reader) forward(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// ended is the error of a stream that has ended too early.
+// ended returns the error of a stream that has ended too early.
 func (r *Reader) ended(err error) error {
 	if err == io.EOF {
 		err = fmt.Errorf("%s: the stream ended at byte %d of %d: %w", r.object.Path, r.at, r.object.SizeBytes, io.ErrUnexpectedEOF)
@@ -142,8 +139,8 @@ func (r *Reader) ended(err error) error {
 	return err
 }
 
-// end sees that the stream ends where the object does. One that was read to its end
-// leaves its connection to the next.
+// end checks that the stream ends where the object does. A stream that was read to its end leaves
+// its connection to the next one.
 func (r *Reader) end() error {
 	var more [1]byte
 	switch n, err := r.stream.Read(more[:]); {
@@ -156,7 +153,7 @@ func (r *Reader) end() error {
 	return nil
 }
 
-// drop closes the stream. What Close fails with says nothing of bytes that were read.
+// drop closes the stream. An error of Close does not concern the bytes that were read.
 func (r *Reader) drop() {
 	if r.stream != nil {
 		_ = r.stream.Close()

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const kib = 1 << 10
 
-// world is an object of 1 MB at a server.
+// world is an object of 1 MB on a server.
 type world struct {
 	server *unkind.Server
 	engine *remote.Storage
@@ -44,7 +44,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// asked are the requests since the last call, as "from-" where they go to the object's end.
+// asked returns the requests since the last call, as "from-" if they extend to the object's end.
 func (w *world) asked(from *int) (list []string) {
 	log := w.server.Log()
 	for _, r := range log[*from:] {
@@ -62,8 +62,8 @@ func (w *world) asked(from *int) (list []string) {
 	return list
 }
 
-// Reads that follow each other are one request, and so are those with short skips. After
-// a long skip ranges are asked for, until reads follow each other again.
+// Consecutive reads take one request, even with short skips. After a long skip, ranges are
+// requested until reads are consecutive again.
 func TestReadsThatFollowEachOtherAreOneRequest(t *testing.T) {
 	w := newWorld(t)
 	log := 0
@@ -97,10 +97,10 @@ func TestReadsThatFollowEachOtherAreOneRequest(t *testing.T) {
 	}
 }
 
-// A stream that was read to its end leaves its connection to the next.
+// A stream that was read to its end leaves its connection to the next one.
 func TestConnectionsAreUsedAgain(t *testing.T) {
-	// Under a clock of its own: net/http gives a connection up whose request was not noted as
-	// written 50 ms after the answer.
+	// With a fake clock: net/http closes a connection if it has not noted that the request was
+	// written within 50 ms of the answer.
 	synctest.Test(t, testConnectionsAreUsedAgain)
 }
 
@@ -147,7 +147,7 @@ func TestAReaderIsAReaderAt(t *testing.T) {
 	require.ErrorContains(t, err, "a.tar: read at offset -1")
 }
 
-// broken gives streams that are not as they should be.
+// broken returns streams that are wrong.
 type broken struct {
 	storage.Storage
 	stream func() io.Reader
