@@ -1,5 +1,5 @@
-// Package faulty is a storage for tests. It wraps a real storage, and fails, alters or
-// delays reads as a test says. Without faults it behaves like the storage that it wraps.
+// Package faulty is a storage for tests. It wraps a real storage, and fails, alters or delays reads
+// as a test specifies. Without faults it behaves like the wrapped storage.
 //
 //	Submit ──► Hold? ──► Before: error? ──► Delay ──► wrapped storage ──► After ──► Done
 package faulty
@@ -14,26 +14,26 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Storage wraps a storage. List and Stat are passed on. The hooks must be set before the
-// first read. They are called concurrently, and must not block.
+// Storage wraps a storage. List and Stat are not changed. The hooks must be set before the first
+// read. They are called concurrently, and must not block.
 type Storage struct {
 	storage.Storage
 
-	// Before, if set, is called for each read that is still wanted, before it is passed
-	// on; for a held read that is at its release. If it returns an error, the read fails
-	// with it, inside a *storage.Error.
+	// Before, if set, is called for each read that is still wanted, before it is passed on; for a
+	// held read, that is when it is released. If it returns an error, the read fails with it,
+	// wrapped in a *storage.Error.
 	Before func(r *storage.Read) error
 	// After, if set, is called with the outcome of each read that was passed on, and
 	// returns the outcome to report. It may change r.Buf.
 	After func(r *storage.Read, err error) error
-	// Delay, if set, says how long a read waits before it is passed on.
+	// Delay, if set, returns how long a read waits before it is passed on.
 	Delay func(r *storage.Read) time.Duration
 
 	mu      sync.Mutex
-	arrived sync.Cond // a read is held
+	arrived sync.Cond // signals that a read is held
 	holding bool
 	held    []*storage.Read
-	failing sync.WaitGroup // goroutines that fail reads, and timers that hand them on
+	failing sync.WaitGroup // goroutines that fail reads, and timers that pass them on
 }
 
 var _ storage.Storage = (*Storage)(nil)
@@ -147,7 +147,7 @@ func Nth(n int64) func(*storage.Read) error {
 	}
 }
 
-// Range is a Before that fails all reads of an object that touch [from, to).
+// Range is a Before that fails all reads of an object that overlap [from, to).
 func Range(path string, from, to int64, err error) func(*storage.Read) error {
 	return func(r *storage.Read) error {
 		if r.Object.Path == path && r.OffsetBytes < to && r.OffsetBytes+int64(len(r.Buf)) > from {
@@ -157,8 +157,8 @@ func Range(path string, from, to int64, err error) func(*storage.Read) error {
 	}
 }
 
-// Truncated is a Before that acts as if the object had been cut to sizeBytes after it
-// was listed.
+// Truncated is a Before that acts as if the object had been truncated to sizeBytes after it was
+// listed.
 func Truncated(path string, sizeBytes int64) func(*storage.Read) error {
 	return func(r *storage.Read) error {
 		if r.Object.Path == path && r.OffsetBytes+int64(len(r.Buf)) > sizeBytes {
