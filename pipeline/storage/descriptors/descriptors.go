@@ -1,6 +1,6 @@
-// Package descriptors divides the descriptors that a process may have (RLIMIT_NOFILE, ulimit -n)
-// among those that keep many files open. Half of them, or more, are left to FUSE, connections,
-// readers, spools and the rest:
+// Package descriptors divides the file descriptors that a process may have (RLIMIT_NOFILE, ulimit
+// -n) among the parts that keep many files open. At least half of them are left for FUSE,
+// connections, readers, spools and everything else:
 //
 //	                        Files  Mappings  Cache  Copies  CopyMappings
 //	of the limit              1/4       1/4    1/8    1/16          1/16
@@ -8,25 +8,25 @@
 //	on a network's, cached      ×              ×       ×             ×     1/2
 //	at a service, cached                       ×       ×             ×     1/4
 //
-// Files of a network's file system are not mapped. The limit is the soft one; the Go runtime
-// raises it to the hard one when the process starts.
+// Files on network file systems are not mapped. The limit is the soft one; the Go runtime raises it
+// to the hard one when the process starts.
 package descriptors
 
 import "golang.org/x/sys/unix"
 
-// Share is a part of the limit: one of so many.
+// Share is a part of the limit: one in this many.
 type Share uint64
 
 const (
 	Files        Share = 4  // of a dataset: open for reads
 	Mappings     Share = 4  // likewise, mapped
-	Cache        Share = 8  // of a cache's objects, two each
-	Copies       Share = 16 // of a cache's objects that are read like files of a disk
+	Cache        Share = 8  // for a cache's objects, two each
+	Copies       Share = 16 // for a cache's objects that are read like local files
 	CopyMappings Share = 16 // likewise, mapped
 )
 
-// Of is how many descriptors that is now, at least least and at most most; most where the
-// limit is not known.
+// Of returns the share of the current limit, at least least and at most most; it is most if the
+// limit is unknown.
 func (s Share) Of(least, most int) int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
