@@ -16,8 +16,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// NewMapper is New for a storage whose objects are files on a disk, not yet mapped. It
-// also returns their directory.
+// NewMapper is New for a storage whose objects are files on a disk, not yet mapped. It also returns
+// their directory.
 type NewMapper func(t *testing.T, files map[string][]byte) (s storage.Storage, dir string)
 
 // RunMapper runs the suite of storage.Mapper on storages made by newMapper.
@@ -56,7 +56,7 @@ func openMapper(t *testing.T, newMapper NewMapper) *mappable {
 	return &mappable{mapper, files, dir, list(t, s, everything)}
 }
 
-// Map maps an object and waits for it.
+// Map maps an object and waits for the result.
 func Map(s storage.Mapper, o storage.Object) (m storage.Mapping, err error) {
 	done := make(chan struct{})
 	s.Map(o, func(mapped storage.Mapping, failed error) {
@@ -75,8 +75,8 @@ func (m *mappable) mapped(t *testing.T) (storage.Mapping, string) {
 	return mapping, m.dir + "/large.tar"
 }
 
-// populate populates a range of a file, which is read if the machine has taken it
-// from the page cache.
+// populate populates a range of a file, and reads the file if the machine has evicted it from the
+// page cache.
 func populate(t require.TestingT, m storage.Mapping, path string, off, size int64) (added int64) {
 	ok := false
 	for range 10 {
@@ -159,7 +159,7 @@ func testMappedCount(t *testing.T, newMapper NewMapper) {
 	})
 }
 
-// mappedPages is how many bytes of a file the kernel says are mapped.
+// mappedPages returns how many bytes of a file are mapped according to the kernel.
 func mappedPages(t require.TestingT, path string) int64 {
 	smaps, err := os.ReadFile("/proc/self/smaps")
 	require.NoError(t, err)
@@ -180,8 +180,8 @@ func mappedPages(t require.TestingT, path string) int64 {
 	return bytes
 }
 
-// evict takes a file out of the page cache. The kernel passes over pages that it has in hand
-// at the moment, so it is asked until it has done it.
+// evict evicts a file from the page cache. The kernel skips pages that are in use at the moment, so
+// the call is repeated until it succeeds.
 func evict(t *testing.T, m storage.Mapping, path string) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)

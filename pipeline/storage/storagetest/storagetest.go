@@ -13,9 +13,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// New makes a storage that holds the given files, by path, and nothing else. Paths have
-// several components; some names begin with a dot. Its cleanup may close the storage;
-// the suite closes it too.
+// New returns a storage that contains the given files, by path, and nothing else. Paths have
+// several components; some names begin with a dot. Its cleanup may close the storage; the suite
+// closes it too.
 type New func(t *testing.T, files map[string][]byte) storage.Storage
 
 // Run runs the suite on storages made by newStorage.
@@ -42,7 +42,7 @@ func Run(t *testing.T, newStorage New) {
 	}
 }
 
-// sizes of the objects that reads are tested on.
+// sizes are the sizes of the objects that reads are tested on.
 var sizes = map[string]int{
 	"train-000.tar":           0,
 	"train-001.tar":           1,
@@ -128,7 +128,7 @@ func testImpossibleRanges(t *testing.T, newStorage New) {
 	require.NoError(t, submit(t, s, []*storage.Read{good})[0], "the object is not worse for it")
 }
 
-// requireError shows that an error says which read has failed.
+// requireError checks that an error identifies the read that failed.
 func requireError(t *testing.T, err error, r *storage.Read) {
 	failed, ok := errors.AsType[*storage.Error](err)
 	require.True(t, ok, "%v is a *storage.Error", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// submit submits reads, waits for them, and gives their errors.
+// submit submits reads, waits for them, and returns their errors.
 func submit(t require.TestingT, s storage.Storage, reads []*storage.Read) []error {
 	errs := make([]error, len(reads))
 	calls := make([]atomic.Int32, len(reads))
@@ -79,8 +79,8 @@ func testDoneSubmits(t *testing.T, newStorage New) {
 	require.NoError(t, <-end)
 }
 
-// testDoneOutsideSubmit holds a lock over Submit that Done takes, for reads
-// that succeed and for those that can't.
+// testDoneOutsideSubmit holds a lock during Submit that Done takes, for reads that succeed and for
+// those that can't.
 func testDoneOutsideSubmit(t *testing.T, newStorage New) {
 	s := open(t, newStorage, contents())
 	o := list(t, s, everything)["train-001.tar"] // 1 byte
@@ -109,13 +109,13 @@ func testDoneOutsideSubmit(t *testing.T, newStorage New) {
 		done.Wait()
 	}
 	submit()
-	submit() // the object is open now, where objects are
+	submit() // the object is open now, in storages that keep objects open
 	require.NoError(t, s.Close())
 	submit()
 }
 
-// testUnwanted shows that reads that are called off are not made, each by itself,
-// whether the object is open or not.
+// testUnwanted checks that cancelled reads are not made, each independently, whether the object is
+// open or not.
 func testUnwanted(t *testing.T, newStorage New) {
 	files := contents()
 	s := open(t, newStorage, files)
