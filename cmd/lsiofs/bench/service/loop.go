@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// Job is what a loop is told to read: the ranges one after another, so many at a time.
+// Job is a job for a loop: to read the ranges in order, AtOnce at a time.
 type Job struct {
 	Address Address `json:"address"`
 	Ranges  []Range `json:"ranges"`
 	AtOnce  int     `json:"at_once"`
-	// StopAfter ends it between two requests; 0: the ranges are read to the last.
+	// StopAfter ends the job between two requests; 0: all ranges are read.
 	StopAfter time.Duration `json:"stop_after_nanos"`
 }
 
-// Done is what a loop has read.
+// Done is the result of a job.
 type Done struct {
 	Bytes    int64         `json:"bytes"`
 	Requests int64         `json:"requests"`
@@ -29,14 +29,14 @@ type Done struct {
 	Error    string        `json:"error,omitempty"`
 }
 
-// wholeBytes is how much of an object is read at a time where all of it is asked for.
+// wholeBytes is how much of an object is read at a time if all of it is requested.
 const wholeBytes = 1 << 20
 
-// Loop does the jobs of in, a line of JSON each, and says on out what it has done: what
-// any program could do that knew the ranges. It makes requests as net/http does by
-// itself, reads their bodies into memory that it has, and checks nothing but the status.
-// What it reads it writes to a pipe as well, a range after the other as they come, where to
-// is not nil: that is what anybody pays who hands the bytes on.
+// Loop does the jobs from in, one line of JSON each, and writes their results to out. It does what
+// any program could do that knew the ranges: it makes requests with net/http's defaults, reads
+// their bodies into existing memory, and checks nothing but the status. If to is not nil, it also
+// writes what it reads to that pipe, one range after another as they arrive, which is the cost of
+// passing the bytes on.
 func Loop(ctx context.Context, in io.Reader, out, to io.Writer) error {
 	jobs, answers := json.NewDecoder(in), json.NewEncoder(out)
 	l := loop{to: to}
@@ -55,11 +55,11 @@ func Loop(ctx context.Context, in io.Reader, out, to io.Writer) error {
 	}
 }
 
-// loop keeps the memory that is read into from one job to the next: what a process gets
-// new is slow at first.
+// loop keeps the buffers from one job to the next, because memory that is new to a process is slow
+// at first.
 type loop struct {
 	buffers [][]byte
-	to      io.Writer // nil: nobody wants the bytes
+	to      io.Writer // nil: the bytes are discarded
 	writing sync.Mutex
 }
 
@@ -107,7 +107,7 @@ func (l *loop) run(ctx context.Context, j Job) (Done, error) {
 	return Done{Bytes: bytes.Load(), Requests: requests.Load(), Elapsed: time.Since(began)}, context.Cause(ctx)
 }
 
-// grow has a buffer for each request at a time, as large as the largest range.
+// grow makes a buffer for each concurrent request, of the size of the largest range.
 func (l *loop) grow(j Job) {
 	largest := int64(wholeBytes)
 	for _, r := range j.Ranges {
@@ -142,13 +142,13 @@ func read(ctx context.Context, transport *http.Transport, at Address, r Range, b
 		return 0, fmt.Errorf("%s: %s", request.URL, resp.Status)
 	}
 	if r.SizeBytes < 0 {
-		// Not Discard's own way, which reads 8 KiB at a time.
+		// io.Discard's own ReadFrom would read 8 KiB at a time.
 		return io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{resp.Body}, buf)
 	}
 	if _, err := io.ReadFull(resp.Body, buf[:r.SizeBytes]); err != nil {
 		return 0, fmt.Errorf("%s: %w", request.URL, err)
 	}
-	// Its end, so that the connection is used again.
+	// Reads the body's end, so that the connection is used again.
 	if _, err := resp.Body.Read(buf[:1]); err != io.EOF {
 		return 0, fmt.Errorf("%s: the body does not end: %w", request.URL, err)
 	}

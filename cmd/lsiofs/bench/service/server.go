@@ -19,46 +19,46 @@ import (
 	"time"
 )
 
-// An answer's first byte comes after 20 ± 5 ms, as in a region's own bucket.
+// An answer's first byte comes after 20 ± 5 ms, as from a bucket in the same region.
 const (
 	leastDelay = 15 * time.Millisecond
 	moreDelay  = 10 * time.Millisecond
 )
 
-// Range is one that was asked for, of an object by its number; SizeBytes is -1 where all
-// of the object was.
+// Range is a requested range of an object, which is identified by its number. SizeBytes is -1 if
+// the whole object was requested.
 type Range struct {
 	Object      int   `json:"object"`
 	OffsetBytes int64 `json:"offset_bytes"`
 	SizeBytes   int64 `json:"size_bytes"`
 }
 
-// Address is where a server's objects are.
+// Address is the location of a server's objects.
 type Address struct {
 	Host      string `json:"host"`
-	Extension string `json:"extension"` // of their names, with the dot
+	Extension string `json:"extension"` // of the objects' names, with the dot
 	Objects   int    `json:"objects"`
 }
 
-// URL is that of an object.
+// URL returns the URL of an object.
 func (a Address) URL(object int) string {
 	return fmt.Sprintf("http://%s/%05d%s", a.Host, object, a.Extension)
 }
 
-// Dataset is the name of the first n objects as one dataset.
+// Dataset returns the name of the first n objects as one dataset.
 func (a Address) Dataset(n int) string {
 	return fmt.Sprintf("http://%s/{%05d..%05d}%s", a.Host, 0, n-1, a.Extension)
 }
 
-// Served is what was asked for since the question before.
+// Served lists the requests since the previous query.
 type Served struct {
-	Ranges []Range `json:"ranges"` // of GETs, as they came
+	Ranges []Range `json:"ranges"` // of GETs, in order
 	Heads  int     `json:"heads"`
 }
 
-// Serve serves the files of a directory, each under so many names as copies are wanted,
-// at a port of this machine's own. It says its Address on out, a line of JSON, and then a
-// Served for each line of in, at whose end it ends.
+// Serve serves the files of a directory, each under the given number of names, at a free port on
+// this machine. It writes its Address to out, as a line of JSON, and then a Served for each line of
+// in. It returns at the end of in.
 func Serve(ctx context.Context, dir string, copies int, in io.Reader, out io.Writer) error {
 	s, err := newServer(dir, copies)
 	if err != nil {
@@ -74,7 +74,7 @@ func Serve(ctx context.Context, dir string, copies int, in io.Reader, out io.Wri
 	var connections sync.WaitGroup
 	connections.Go(func() { s.accept(listener, &connections) })
 	err = s.answer(in, json.NewEncoder(out))
-	_ = listener.Close() // there is nothing to be done about an error
+	_ = listener.Close() // nothing can be done about an error
 	s.closeAll()
 	connections.Wait()
 	return errors.Join(err, ctx.Err())
@@ -117,7 +117,7 @@ func newServer(dir string, copies int) (*server, error) {
 	return s, nil
 }
 
-// answer tells what was served, a line for a line.
+// answer writes the address, and then what was served for each line of in.
 func (s *server) answer(in io.Reader, out *json.Encoder) error {
 	if err := out.Encode(s.address); err != nil {
 		return err
@@ -163,7 +163,7 @@ func (s *server) accept(listener net.Listener, connections *sync.WaitGroup) {
 	}
 }
 
-// closeAll ends all connections, and those that come.
+// closeAll closes all connections, including future ones.
 func (s *server) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,9 +173,9 @@ func (s *server) closeAll() {
 	}
 }
 
-// serve answers the requests of a connection, until it breaks or its client ends it. It
-// speaks as much HTTP/1.1 as clients need to read ranges: the server of net/http would
-// make the program larger, for a measurement alone.
+// serve answers the requests of a connection until it breaks or the client ends it. It implements
+// as much of HTTP/1.1 as clients need to read ranges: net/http's server would make the program
+// larger for the sake of a measurement.
 func (s *server) serve(conn net.Conn) {
 	in := bufio.NewReader(conn)
 	for {
@@ -239,7 +239,7 @@ func (s *server) note(method string, asked Range) {
 	s.served.Ranges = append(s.served.Ranges, asked)
 }
 
-// rangeOf reads a header of one range, as lsiofs and Loop send it.
+// rangeOf parses a header with one range, as lsiofs and Loop send it.
 func rangeOf(object int, header string) Range {
 	all := Range{Object: object, SizeBytes: -1}
 	span, ok := strings.CutPrefix(header, "bytes=")

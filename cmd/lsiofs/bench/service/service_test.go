@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaked waits until all goroutines of the tests have ended. One look gives them less
-// than half a second, which a busy machine may take.
+// leaked waits until all goroutines of the tests have ended. A single goleak.Find gives them less
+// than half a second, and a busy machine may take longer.
 func leaked() (err error) {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		if err = goleak.Find(); err == nil {
@@ -37,7 +37,7 @@ func leaked() (err error) {
 	return err
 }
 
-// started is a server of two files under two names each, and what it is asked with.
+// started is a server of two files under two names each, and the pipes to query it.
 type started struct {
 	Address
 	questions io.Writer
@@ -70,7 +70,7 @@ func (s started) served(t *testing.T) Served {
 	return served
 }
 
-// ask gives the body of an answer that has the status.
+// ask requests a range, checks the status, and returns the body.
 func (s started) ask(t *testing.T, status, object int, ranges string) string {
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL(object), nil)
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestAServerServesFilesUnderSeveralNamesAndTellsWhatItWasAskedFor(t *testing
 	require.Empty(t, s.served(t).Ranges, "each request is told once")
 }
 
-// The client reads each range once, whatever the number at a time, and whole objects.
+// The client reads each range once, whatever the number of concurrent requests, and whole objects.
 func TestALoopReadsTheRangesThatItIsTold(t *testing.T) {
 	s := start(t)
 	ranges := []Range{{0, 0, 10}, {1, 100, 1900}, {2, 999, 1}, {3, 0, -1}}
