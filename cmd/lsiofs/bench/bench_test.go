@@ -106,8 +106,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestEveryPromiseIsOfARowThatIsMeasured guards against a typing error that would
-// make a promise one that never falls short.
+// TestEveryPromiseIsOfARowThatIsMeasured guards against typing errors, which would make promises
+// that can never fall short.
 func TestEveryPromiseIsOfARowThatIsMeasured(t *testing.T) {
 	for sections, measured := range map[string]*scope{
 		"tar jsonl npy": {shards: []string{"a.tar"}}, "zst gz lc0": {compressed: true, codec: "gzip", games: true, shards: []string{"a.jsonl.gz"}}, "files": {files: true, shards: []string{"a"}},

@@ -19,17 +19,17 @@ import (
 	"github.com/lsiofs/lsiofs/uring/uringbench"
 )
 
-// CheckConfig says what is checked.
+// CheckConfig configures a check.
 type CheckConfig struct {
-	// Config is that of each dataset; with Spec.Dataset only this one is
-	// checked, without it those that are made for it.
+	// Config is used for each dataset. If Spec.Dataset is set, only that one is checked, otherwise
+	// datasets that are made for the check.
 	Config
-	Only     []Section // empty: all
+	Only     []Section // sections to check; empty: all
 	Promises []Promise
-	Dir      string // for what is made; empty: a temporary one, which is removed
+	Dir      string // for datasets that are made; empty: a temporary directory, which is removed
 }
 
-// CheckReport is what a check has found.
+// CheckReport is the result of a check.
 type CheckReport struct {
 	Machine Machine                 `json:"machine"`
 	Checks  []Check                 `json:"checks"`
@@ -37,13 +37,13 @@ type CheckReport struct {
 	Engine  []uringbench.Comparison `json:"engine,omitempty"`
 }
 
-// Short says whether a promise was not kept.
+// Short reports whether a promise was not kept.
 func (r CheckReport) Short() bool {
 	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Verdict == VerdictShort })
 }
 
-// RunCheck checks the promises. When ctx ends, everything is unmounted and
-// removed, and ctx's error returned.
+// RunCheck checks the promises. When ctx ends, it unmounts and removes everything and returns ctx's
+// error.
 func RunCheck(ctx context.Context, p Program, c CheckConfig) (report CheckReport, err error) {
 	if err := c.Validate(); err != nil {
 		return CheckReport{}, err
@@ -84,7 +84,7 @@ func RunCheck(ctx context.Context, p Program, c CheckConfig) (report CheckReport
 
 func (c CheckConfig) wants(s Section) bool { return len(c.Only) == 0 || slices.Contains(c.Only, s) }
 
-// check is one that is under way.
+// check is a check in progress.
 type check struct {
 	program Program
 	config  CheckConfig
@@ -92,7 +92,7 @@ type check struct {
 	report  CheckReport
 }
 
-// checkDirectory is where files are made, on a disk.
+// checkDirectory returns a directory on a disk where files are made.
 func checkDirectory(dir string) (path string, remove func() error, err error) {
 	remove = func() error { return nil }
 	if dir == "" {
@@ -120,7 +120,8 @@ func checkDirectory(dir string) (path string, remove func() error, err error) {
 	return dir, remove, nil
 }
 
-// engine checks package uring beside fio, and how long the world takes to stop.
+// engine compares package uring with fio, and checks how long the garbage collector stops the
+// world.
 func (k *check) engine(ctx context.Context) error {
 	const fileBytes, each, stopTime = 1 << 30, 500 * time.Millisecond, time.Second
 	path := filepath.Join(k.dir, "engine.data")
@@ -135,7 +136,7 @@ func (k *check) engine(ctx context.Context) error {
 		return err
 	}
 	rows := slices.DeleteFunc(uringbench.Rows(path, fileBytes, each, true), func(r uringbench.Row) bool {
-		return r.MinThroughput == 0 && r.MaxCPU == 0 // nothing is promised
+		return r.MinThroughput == 0 && r.MaxCPU == 0 // no promise
 	})
 	for i, row := range rows {
 		k.config.progress(row.Name, i, len(rows))
@@ -189,8 +190,8 @@ func notChecked(s Section, what, why string) Check {
 
 func (k *check) add(c ...Check) { k.report.Checks = append(k.report.Checks, c...) }
 
-// standard are the datasets that are made, 0.7 GB each; but games of 3 GB,
-// decoded, which memory does not hold, as it never does those that people have.
+// standard are the datasets that are made, 0.7 GB each, except the games: they have 3 GB decoded,
+// which does not fit into memory, because real ones never do.
 var standard = []struct {
 	section Section
 	shape   synthetic.Shape
@@ -205,7 +206,7 @@ var standard = []struct {
 	{SectionFiles, synthetic.Shape{Format: "files", RecordBytes: 12 << 10}, 56_000},
 }
 
-// datasets checks the one that was named, or those that are made.
+// datasets checks the named dataset, or those that are made.
 func (k *check) datasets(ctx context.Context) error {
 	if k.config.Spec.Dataset != "" {
 		return k.named(ctx)
@@ -230,9 +231,9 @@ func (k *check) datasets(ctx context.Context) error {
 	return nil
 }
 
-// make makes a standard dataset unless it is there.
+// make makes a standard dataset unless it exists.
 func (k *check) make(ctx context.Context, m Make) error {
-	index := filepath.Join(m.Dir, ".lsiofs") // or its index would stay in the user's cache
+	index := filepath.Join(m.Dir, ".lsiofs") // otherwise its index would stay in the user's cache
 	if _, err := os.Stat(index); err == nil {
 		return nil
 	}
@@ -245,7 +246,7 @@ func (k *check) make(ctx context.Context, m Make) error {
 	return os.Mkdir(index, 0o755)
 }
 
-// named checks the dataset that was named.
+// named checks the dataset named by the user.
 func (k *check) named(ctx context.Context) error {
 	open, err := k.program.Open(ctx, k.config.Spec)
 	if err != nil {
@@ -267,11 +268,11 @@ func (k *check) named(ctx context.Context) error {
 	return k.dataset(ctx, d.Path, section)
 }
 
-// dataset measures what a section's promises are about.
+// dataset measures the rows that a section's promises need.
 func (k *check) dataset(ctx context.Context, path string, section Section) error {
 	c := k.config.Config
 	c.Spec.Dataset = path
-	if section == SectionFiles && c.Spec.Format.Name != "files" { // they are never found by themselves
+	if section == SectionFiles && c.Spec.Format.Name != "files" { // this format is never detected
 		c.Spec.Format.Name = "files"
 		c.Flags = append(slices.Clone(c.Flags), "--format=files")
 	}
@@ -333,7 +334,7 @@ func (c Check) outcome() string {
 	return c.Verdict
 }
 
-// Validate reports all that is wrong.
+// Validate reports all problems.
 func (c *CheckConfig) Validate() error {
 	errs := []error{c.Config.Validate()}
 	for _, s := range c.Only {

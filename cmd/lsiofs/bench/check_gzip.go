@@ -9,11 +9,11 @@ import (
 
 const (
 	gzipRounds = 5
-	gzipTime   = 100 * time.Millisecond // of each decoder in a round
+	gzipTime   = 100 * time.Millisecond // per decoder and round
 )
 
-// gzipAlone checks how fast gzip members are decoded, without a dataset, beside the library that
-// most programs in Go decode them with.
+// gzipAlone checks how fast gzip members are decoded, without a dataset, compared with the library
+// that most Go programs use.
 func (k *check) gzipAlone(ctx context.Context) error {
 	if !k.config.wants(SectionGzip) || k.config.Spec.Dataset != "" {
 		return nil

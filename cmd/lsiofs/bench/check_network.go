@@ -10,8 +10,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// network checks what is promised of datasets at services, by a web server of this
-// machine whose answers come late.
+// network checks the promises about datasets at services, with a web server on this machine that
+// delays its answers.
 func (k *check) network(ctx context.Context) error {
 	if !k.config.wants(SectionNetwork) || k.config.Spec.Dataset != "" {
 		return nil
@@ -41,10 +41,10 @@ func (k *check) network(ctx context.Context) error {
 	return nil
 }
 
-// networkSlot is how long each row of a web server is measured.
+// networkSlot is how long each row about a web server is measured.
 const networkSlot = 3 * time.Second
 
-// runNetwork measures what a directory's files are when a web server serves them.
+// runNetwork measures a directory's files served by a web server.
 func runNetwork(ctx context.Context, p Program, c Config, local string) (report Report, err error) {
 	n, err := newNetwork(ctx, p, c, local)
 	if err != nil {
@@ -55,7 +55,7 @@ func runNetwork(ctx context.Context, p Program, c Config, local string) (report 
 	s := c.Spec
 	s.Dataset, s.IndexDir = n.address.Dataset(n.address.Objects), filepath.Join(n.dir, "index")
 	s = withoutCache(s)
-	d, err := p.Open(ctx, s) // and indexes it, for all commands
+	d, err := p.Open(ctx, s) // this also indexes it for all commands
 	if err != nil {
 		return Report{}, err
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// zarr checks what is promised of crops of Zarr arrays, of arrays that it makes.
+// zarr checks the promises about crops of Zarr arrays, with arrays that it makes.
 func (k *check) zarr(ctx context.Context) error {
 	if !k.config.wants(SectionZarr) || k.config.Spec.Dataset != "" {
 		return nil
@@ -37,7 +37,7 @@ func (k *check) zarr(ctx context.Context) error {
 	return nil
 }
 
-// runZarr measures crops of arrays in a directory, where it makes those that are not there.
+// runZarr measures crops of the arrays in a directory. It makes those that are missing.
 func runZarr(ctx context.Context, p Program, c Config, data string) (report Report, err error) {
 	a, err := newArrays(ctx, p, c, data)
 	if err != nil {
@@ -50,7 +50,7 @@ func runZarr(ctx context.Context, p Program, c Config, data string) (report Repo
 		}
 	}()
 	rows := a.rows()
-	a.slot = c.Total / time.Duration(2*len(rows)*(c.Rounds+1)) // half of it is for mounts
+	a.slot = c.Total / time.Duration(2*len(rows)*(c.Rounds+1)) // half of the time is for mounts
 	r := rounds{most: c.Rounds, warmUp: true, total: c.Total, progress: c.progress}
 	report = Report{Machine: thisMachine(data, p.Version)}
 	if report.Dataset, err = a.info(); err != nil {

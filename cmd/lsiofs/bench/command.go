@@ -17,16 +17,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Command is what measurements have in common, whatever is measured: where they are
-// shown, and which program it is that is measured.
+// Command holds what all measurements share: where they are shown, and which program is measured.
 type Command struct {
 	UI      *terminal.UI
 	Log     *slog.Logger
 	Version string
-	// Lsiofs is the path of the lsiofs that is measured; "": this program.
+	// Lsiofs is the path of the lsiofs that is measured; "" for this program.
 	Lsiofs string
-	Caches bool // there are --cache-dir and --cache-size
-	Rings  bool // mounts take requests by io_uring
+	Caches bool // it has --cache-dir and --cache-size
+	Rings  bool // mounts take requests through io_uring
 }
 
 // Dataset measures a dataset and prints the table.
@@ -47,8 +46,7 @@ func (b Command) Dataset(ctx context.Context, c Config) error {
 	return r.Print(b.UI.Out)
 }
 
-// Check checks what is promised, prints how it came out, and fails where something
-// falls short.
+// Check checks the promises, prints the results, and returns an error if a promise is not kept.
 func (b Command) Check(ctx context.Context, c CheckConfig) error {
 	v := newRowView(b.UI, b.Log)
 	c.Progress = v.show
@@ -67,7 +65,7 @@ func (b Command) Check(ctx context.Context, c CheckConfig) error {
 	return err
 }
 
-// Make makes a dataset, and says what it has made.
+// Make makes a dataset and reports what it has made.
 func (b Command) Make(ctx context.Context, m Make) error {
 	v := newMakingView(b.UI)
 	m.Progress = v.show
@@ -87,7 +85,7 @@ func (b Command) Make(ctx context.Context, m Make) error {
 	return nil
 }
 
-// MakeZarr makes an array of Zarr, and says what it has made.
+// MakeZarr makes a Zarr array and reports what it has made.
 func (b Command) MakeZarr(ctx context.Context, m MakeZarr) error {
 	v := newMakingView(b.UI)
 	m.Progress = v.show
@@ -107,8 +105,8 @@ func (b Command) MakeZarr(ctx context.Context, m MakeZarr) error {
 	return nil
 }
 
-// measured runs a measurement where it makes sense and mounts are possible. The
-// view is gone when it returns.
+// measured runs a measurement if the configuration is valid and mounting is possible. It removes
+// the view from the screen.
 func measured[R any](b Command, v *rowView, c interface{ Validate() error }, run func(Program) (R, error)) (r R, err error) {
 	defer v.clear()
 	if err := c.Validate(); err != nil {
@@ -129,7 +127,7 @@ func measured[R any](b Command, v *rowView, c interface{ Validate() error }, run
 	return run(p)
 }
 
-// program is how measurements run this program.
+// program returns how measurements run this program.
 func (b Command) program() (Program, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// growing is the measuring of a directory that shards arrive in while it is mounted. It is
-// not for concurrent use.
+// growing measures directories in which shards arrive while they are mounted. It is not safe for
+// concurrent use.
 type growing struct {
 	program Program
 	config  Config
-	dir     string   // of data, indexes, runs and mount points
-	log     *os.File // of servers
+	dir     string   // for data, indexes, runs and mount points
+	log     *os.File // output of servers
 	slot    time.Duration
-	shards  int // of the directory with single games
+	shards  int // in the directory with single games
 	points  int
 
 	games, tars *grower // nil until they are mounted
@@ -33,29 +33,29 @@ type growing struct {
 type grower struct {
 	growing *growing
 	server  *server
-	data    string // where its shards lie
+	data    string // the directory of its shards
 	flags   []string
 	content []byte // of each shard
-	number  int    // shards that there are
+	number  int    // number of shards so far
 
 	extension, stream string // of shards, of streams
 }
 
 const (
-	// manyGames are the games of which epochs are made, fewGames where there is little time.
+	// manyGames is the number of games that epochs are made of, fewGames that for short runs.
 	manyGames = 500_000
 	fewGames  = 20_000
-	// fewTime is up to which time for all rows there are few games.
+	// fewTime is the time for all rows up to which a run is short.
 	fewTime = 30 * time.Second
-	// growingTars are the shards of the directory with tars.
+	// growingTars is the number of shards in the directory with tars.
 	growingTars = 100
-	// shardRecords are in each shard: what is measured is how many shards there are.
+	// shardRecords is the number of records in each shard. What matters is the number of shards.
 	shardRecords = 2
-	// mostLinks of a file are made: file systems have bounds.
+	// mostLinks bounds the links to a file, as file systems do.
 	mostLinks = 10_000
-	// arrivalRate is how many files arrive in a second.
+	// arrivalRate is the number of files that arrive per second.
 	arrivalRate = 1000
-	// growingPatience is how long is waited for what has to happen.
+	// growingPatience bounds each wait.
 	growingPatience = 30 * time.Minute
 )
 
@@ -83,13 +83,13 @@ func (g *growing) close() error {
 		}
 	}
 	if err := errors.Join(append(errs, g.log.Close())...); err != nil {
-		return err // something may be mounted there still
+		return err // something may still be mounted there
 	}
 	return os.RemoveAll(g.dir)
 }
 
-// mounted makes a directory with so many shards and mounts it. It returns when all of them
-// are indexed.
+// mounted makes a directory with that many shards and mounts it. It returns when all of them are
+// indexed.
 func (g *growing) mounted(ctx context.Context, name string, shards int, shape synthetic.Shape) (*grower, error) {
 	d := &grower{growing: g, data: filepath.Join(g.dir, name), extension: shape.Extension(), stream: streamExtension(shape)}
 	var content bytes.Buffer
@@ -110,7 +110,7 @@ func (g *growing) mounted(ctx context.Context, name string, shards int, shape sy
 	return d, d.mount(ctx)
 }
 
-// mount mounts the directory, anew where it is mounted already.
+// mount mounts the directory, again if it is already mounted.
 func (d *grower) mount(ctx context.Context) error {
 	g := d.growing
 	if d.server != nil {
@@ -133,8 +133,8 @@ func (d *grower) mount(ctx context.Context) error {
 	return d.indexed(ctx)
 }
 
-// fill makes the shards that are there from the begin: links to a few files, which is quick.
-// A link changes its file's time, so none are made once files are looked at.
+// fill makes the shards that exist from the beginning. They are links to a few files, which is
+// quick. A link changes its file's ctime, so none are made once the directory is watched.
 func (d *grower) fill(shards int) error {
 	seed := ""
 	for n := range shards {
@@ -151,7 +151,7 @@ func (d *grower) fill(shards int) error {
 	return nil
 }
 
-// arrive has one more shard arrive, as a writer renames it.
+// arrive adds one shard, by a rename as writers do.
 func (d *grower) arrive() error {
 	unfinished := filepath.Join(d.data, ".writing")
 	if err := os.WriteFile(unfinished, d.content, 0o600); err != nil {
@@ -160,13 +160,13 @@ func (d *grower) arrive() error {
 	return os.Rename(unfinished, d.nextPath())
 }
 
-// nextPath is that of one more shard, newer by its name than all others.
+// nextPath returns the path of one more shard, whose name makes it the newest.
 func (d *grower) nextPath() string {
 	d.number++
 	return filepath.Join(d.data, fmt.Sprintf("training.%d%s", d.number, d.extension))
 }
 
-// growingStatus is what status.json says.
+// growingStatus is the part about growing datasets in status.json.
 type growingStatus struct {
 	Epoch    *uint64 `json:"epoch"`
 	Shards   int     `json:"shards"`
@@ -189,7 +189,7 @@ func (d *grower) status() (growingStatus, error) {
 	return r.Growing, nil
 }
 
-// indexed waits until all that has arrived is indexed.
+// indexed waits until all shards that have arrived are indexed.
 func (d *grower) indexed(ctx context.Context) error {
 	for end := time.Now().Add(growingPatience); ; {
 		s, err := d.status()
@@ -207,7 +207,7 @@ func (d *grower) indexed(ctx context.Context) error {
 	}
 }
 
-// next takes the next epoch, by a look at its file, and measures how long that takes.
+// next takes the next epoch by looking at its file, and measures how long that takes.
 func (d *grower) next(ctx context.Context) (reading, error) {
 	s, err := d.status()
 	if err != nil {
@@ -224,7 +224,7 @@ func (d *grower) next(ctx context.Context) (reading, error) {
 	return reading{value: took.Seconds()}, errors.Join(err, ctx.Err())
 }
 
-// streamExtension is that of streams of records of a shape.
+// streamExtension returns the extension of streams with records of a shape.
 func streamExtension(s synthetic.Shape) string {
 	if s.Format == "lc0" {
 		return ".bin"
@@ -232,13 +232,13 @@ func streamExtension(s synthetic.Shape) string {
 	return "." + s.Format
 }
 
-// anonBytes is how much memory of its own the server has now.
+// anonBytes returns the current size of the server's private memory.
 func (d *grower) anonBytes() (int64, error) {
 	kib, err := strconv.ParseInt(strings.TrimSuffix(fieldOf(fmt.Sprintf("/proc/%d/status", d.server.cmd.Process.Pid), "RssAnon"), " kB"), 10, 64)
 	return kib << 10, err
 }
 
-// sleep waits for a while, or until ctx ends.
+// sleep waits for d or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -14,21 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine is what was measured on.
+// Machine describes the machine that was measured.
 type Machine struct {
 	CPU         string `json:"cpu"`
 	Cores       int    `json:"cores"`
 	MemoryBytes int64  `json:"memory_bytes"`
 	Kernel      string `json:"kernel"`
-	FileSystem  string `json:"file_system"` // that the dataset is on
+	FileSystem  string `json:"file_system"` // of the dataset
 	Device      string `json:"device"`
 	Go          string `json:"go"`
 	Version     string `json:"lsiofs"`
 	Root        bool   `json:"root"`
 }
 
-// thisMachine describes the machine, and what path is on. What can't be found
-// out is "unknown".
+// thisMachine describes the machine and the file system of path. What can't be determined is
+// "unknown".
 func thisMachine(path, version string) Machine {
 	m := Machine{CPU: "unknown", Cores: runtime.GOMAXPROCS(0), Kernel: "unknown", FileSystem: "unknown", Device: "unknown",
 		Go: runtime.Version(), Version: version, Root: os.Geteuid() == 0}
@@ -46,7 +46,7 @@ func thisMachine(path, version string) Machine {
 	return m
 }
 
-// place finds the mount that path is on.
+// place finds the mount of path.
 func (m *Machine) place(path string) {
 	var st unix.Stat_t
 	f, err := os.Open("/proc/self/mountinfo")
@@ -64,7 +64,7 @@ func (m *Machine) place(path string) {
 	}
 }
 
-// fieldOf is the value of the first "name : value" line of a file of /proc.
+// fieldOf returns the value of the first "name : value" line in a file of /proc.
 func fieldOf(path, name string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -78,7 +78,7 @@ func fieldOf(path, name string) string {
 	return ""
 }
 
-// memoryField is a line of /proc/meminfo, in bytes.
+// memoryField returns a value from /proc/meminfo, in bytes.
 func memoryField(name string) (int64, error) {
 	text := fieldOf("/proc/meminfo", name)
 	kib, err := strconv.ParseInt(strings.TrimSuffix(text, " kB"), 10, 64)
@@ -90,10 +90,9 @@ func memoryField(name string) (int64, error) {
 
 func availableMemory() (int64, error) { return memoryField("MemAvailable") }
 
-// touchMemory has so much memory, at most a quarter of what is available, once
-// in use: a virtual machine gets memory from its host at the first touch, which
-// takes several times as long as later ones, and is no matter of what is measured.
-// It ends early when ctx ends.
+// touchMemory uses that much memory once, at most a quarter of what is available. A virtual machine
+// gets memory from its host at the first touch, which takes several times as long as later ones and
+// must not be measured. It ends early when ctx ends.
 func touchMemory(ctx context.Context, bytes int64) error {
 	free, err := availableMemory()
 	if err != nil {
@@ -104,9 +103,9 @@ func touchMemory(ctx context.Context, bytes int64) error {
 	if err != nil {
 		return fmt.Errorf("memory for warming up: %w", err)
 	}
-	// In the pages that servers will ask for; a kernel without them has others.
+	// Uses pages of the size that servers will request. A kernel without huge pages ignores this.
 	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
-	// Signals wait for the system call, so it is one for each piece.
+	// Signals wait for the system call, so each piece is a separate call.
 	for piece := range slices.Chunk(b, 64<<20) {
 		err := ctx.Err()
 		if err == nil {

@@ -17,21 +17,21 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// Make is a dataset to be made.
+// Make describes a dataset to make.
 type Make struct {
 	Dir     string
 	Shape   synthetic.Shape
 	Records uint64
-	Shards  uint64 // 0: of about 100 MB each, or of a game of lc0
-	// Progress, when set, is told now and then how many bytes, decoded, have
-	// been made of about how many.
+	Shards  uint64 // 0: about 100 MB each, or one game each for lc0
+	// Progress, if set, is called periodically with the decoded bytes made so far and the
+	// approximate total.
 	Progress func(bytes, total int64)
 }
 
-// shardBytes is how large a shard is made by default, decoded.
+// shardBytes is the default decoded size of a shard.
 const shardBytes = 100e6
 
-// maxRecords bounds the numbers of records: they fit into the keys of samples.
+// maxRecords bounds the number of records, so that it fits into the samples' keys.
 const maxRecords = 1e9
 
 // Made is what has been made.
@@ -40,14 +40,13 @@ type Made struct {
 	Format  string `json:"format"`
 	Shards  uint64 `json:"shards"`
 	Records uint64 `json:"records"`
-	// DecodedBytes are before, FileBytes after compression.
+	// DecodedBytes is the size before, FileBytes after compression.
 	DecodedBytes int64         `json:"decoded_bytes"`
 	FileBytes    int64         `json:"file_bytes"`
 	Took         time.Duration `json:"took_nanos"`
 }
 
-// Validate reports all that is wrong, and chooses the number of shards where
-// none is given.
+// Validate reports all problems. It chooses the number of shards if none is given.
 func (m *Make) Validate() error {
 	problems := []error{m.Shape.Validate()}
 	if m.Records < 1 || m.Records > maxRecords {
@@ -55,7 +54,7 @@ func (m *Make) Validate() error {
 	}
 	if m.Shards == 0 {
 		m.Shards = min(max(uint64(float64(m.Records)*float64(m.Shape.RecordBytes)/shardBytes+0.5), 1), max(m.Records, 1))
-		if m.Shape.Format == "lc0" && m.Shape.Codec == "gz" { // a game each
+		if m.Shape.Format == "lc0" && m.Shape.Codec == "gz" { // one game per shard
 			m.Shards = min(max((m.Records+synthetic.GameFrames-1)/synthetic.GameFrames, 1), max(m.Records, 1))
 		}
 	}
@@ -65,9 +64,8 @@ func (m *Make) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Run makes the dataset on all cores. The directory must not exist, or be
-// empty. It appears when it is complete: whatever fails, also when ctx ends,
-// nothing is left of it.
+// Run makes the dataset on all cores. The directory must be empty or not exist. It appears when it
+// is complete: if anything fails, or ctx ends, nothing is left of it.
 func (m Make) Run(ctx context.Context) (made Made, err error) {
 	begin := time.Now()
 	if err := m.Validate(); err != nil {
@@ -85,8 +83,8 @@ func (m Make) Run(ctx context.Context) (made Made, err error) {
 	return made, nil
 }
 
-// completed has fill fill a directory beside dir, which takes dir's place when that is done, and
-// is removed when it fails. It gives dir's path.
+// completed lets fill write to a directory next to dir. On success the directory replaces dir,
+// otherwise it is removed. It returns dir's path.
 func completed(dir string, fill func(half string) error) (path string, err error) {
 	if path, err = filepath.Abs(dir); err != nil {
 		return "", err
@@ -97,7 +95,7 @@ func completed(dir string, fill func(half string) error) (path string, err error
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", fmt.Errorf("make %s: %w", path, err)
 	}
-	// Beside it, so that a rename does.
+	// Next to it, so that a rename suffices.
 	half, err := os.MkdirTemp(filepath.Dir(path), ".lsiofs-make-")
 	if err != nil {
 		return "", fmt.Errorf("make %s: %w", path, err)
@@ -105,7 +103,7 @@ func completed(dir string, fill func(half string) error) (path string, err error
 	if err = os.Chmod(half, 0o755); err == nil {
 		err = fill(half)
 	}
-	if err == nil { // an empty directory is replaced, a full one is not
+	if err == nil { // rename replaces an empty directory, but not one with files
 		if err = unix.Rename(half, path); err != nil {
 			err = fmt.Errorf("make %s: %w", path, err)
 		}
@@ -116,7 +114,7 @@ func completed(dir string, fill func(half string) error) (path string, err error
 	return path, nil
 }
 
-// vacant refuses a directory that holds something.
+// vacant returns an error if a directory is not empty.
 func vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -153,10 +151,10 @@ func (m *Make) shards(ctx context.Context, dir string) (decoded, written int64, 
 	return bytes.Load(), files.Load(), context.Cause(ctx)
 }
 
-// reportEvery is how often progress is told.
+// reportEvery is the interval of progress reports.
 const reportEvery = 200 * time.Millisecond
 
-// reporting tells progress, unless it is nil, until stop is called.
+// reporting reports progress, unless it is nil, until stop is called.
 func reporting(progress func(bytes, total int64), bytes *atomic.Int64, total int64) (stop func()) {
 	if progress == nil {
 		return func() {}
@@ -181,10 +179,10 @@ func reporting(progress func(bytes, total int64), bytes *atomic.Int64, total int
 	}
 }
 
-// shard makes shard i and gives its size.
+// shard makes shard i and returns its size.
 func (m *Make) shard(ctx context.Context, dir string, i uint64, bytes *atomic.Int64) (int64, error) {
 	path := filepath.Join(dir, fmt.Sprintf("shard-%05d%s", i, m.Shape.Extension()))
-	// Shards differ by a record at most.
+	// Shards differ by at most one record.
 	first, last := i*m.Records/m.Shards, (i+1)*m.Records/m.Shards
 	if m.Shape.Format == "files" {
 		if err := os.Mkdir(path, 0o777); err != nil {

@@ -16,17 +16,17 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// MakeZarr is an array of Zarr version 3 to be made: waves of 10 bits with noise, which compress
-// about as images of a satellite do.
+// MakeZarr describes an array of Zarr version 3 to make: waves of 10 bits with noise, which
+// compress about as well as satellite images.
 type MakeZarr struct {
 	Dir string
 	// Shape, Object and Brick are edges of the array, of its shards, and of the chunks in these.
 	Shape, Object, Brick []int64
 	Codec                encode.Codec
 	DataType             string // "int16" or "float32"
-	BlockBytes           int    // of blosc; 0: as encode does
+	BlockBytes           int    // of blosc; 0: encode's default
 	Seed                 uint64
-	// Progress is as Make's.
+	// Progress is like Make's.
 	Progress func(bytes, total int64)
 }
 
@@ -37,10 +37,10 @@ var (
 	ZarrBrick  = []int64{16, 64, 64}
 )
 
-// zarrDims are the dimensions' names, of which an array takes the last ones.
+// zarrDims are the dimensions' names. An array uses the last ones.
 var zarrDims = []string{"channel", "time", "y", "x"}
 
-// maxZarrBytes bounds what is made, decoded.
+// maxZarrBytes bounds the decoded size of an array.
 const maxZarrBytes = 1 << 44
 
 func (m *MakeZarr) itemBytes() int64 {
@@ -50,7 +50,7 @@ func (m *MakeZarr) itemBytes() int64 {
 	return 2
 }
 
-// Validate reports all that is wrong.
+// Validate reports all problems.
 func (m *MakeZarr) Validate() error {
 	var problems []error
 	if n := len(m.Shape); n < 1 || n > len(zarrDims) || len(m.Object) != n || len(m.Brick) != n {
@@ -75,7 +75,7 @@ func (m *MakeZarr) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Run makes the array on all cores, as Make.Run does: it appears when it is complete.
+// Run makes the array on all cores. As with Make.Run, it appears when it is complete.
 func (m MakeZarr) Run(ctx context.Context) (made Made, err error) {
 	begin := time.Now()
 	if err := m.Validate(); err != nil {
@@ -123,7 +123,7 @@ func (m MakeZarr) Run(ctx context.Context) (made Made, err error) {
 	return made, err
 }
 
-// fill makes the elements of the brick at a place, which are the same wherever bricks end.
+// fill makes the elements of the brick at a place. They do not depend on where bricks end.
 func (m *MakeZarr) fill(place []int64, elements []byte) {
 	dims := len(place)
 	at := make([]int64, dims)

@@ -17,38 +17,38 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench/service"
 )
 
-// network is the measuring of a dataset at a web server: the server, a bare client, and
-// temporary files. It is not for concurrent use.
+// network measures a dataset at a web server. It has the server, a bare client, and temporary
+// files. It is not safe for concurrent use.
 type network struct {
 	program Program
 	config  Config
-	dir     string   // of indexes, caches and mount points
-	log     *os.File // of lsiofs
+	dir     string   // for indexes, caches and mount points
+	log     *os.File // output of lsiofs
 	slot    time.Duration
 
-	local   string // the directory that is served
+	local   string // the served directory
 	service *part
 	loop    *part
 	address service.Address
-	once    int // how many of the server's objects are the directory's files, once each
+	once    int // number of the server's objects that contain each of the directory's files once
 
-	asIs     bool           // all flags are the configuration's: the service is somebody else's
-	last     catRun         // the last one that was measured
+	asIs     bool           // use only the configuration's flags, because the service is a third party's
+	last     catRun         // the last cat that was measured
 	above    float64        // its processor time above that of the bare client, in s/GiB
-	asked    float64        // bytes of the last whole epoch, for each of its records' bytes
-	passed   service.Served // by the last index
-	repeated float64        // requests of the last epoch from a cache, for each chunk
+	asked    float64        // bytes requested in the last whole epoch per byte of its records
+	passed   service.Served // requests of the last index pass
+	repeated float64        // requests per chunk of the last epoch from a cache
 	fills    bool           // a mount's cache is filled before its second epoch is measured
-	mostAnon int64          // the most memory of lsiofs cat above --memory, so far
-	points   int            // that were mounted on
+	mostAnon int64          // the most memory of lsiofs cat above --memory so far
+	points   int            // number of mount points used
 }
 
-// copies is under how many names each file is served: an epoch has to last until rows
-// are measured, and the page cache holds it.
+// copies is the number of names under which each file is served, so that an epoch lasts until rows
+// are measured while the page cache can hold the files.
 const copies = 16
 
 func newNetwork(ctx context.Context, p Program, c Config, local string) (*network, error) {
-	dir, err := os.MkdirTemp(filepath.Dir(local), ".lsiofs-network-") // on the disk where data is made
+	dir, err := os.MkdirTemp(filepath.Dir(local), ".lsiofs-network-") // on the data's disk
 	if err != nil {
 		return nil, err
 	}
@@ -88,11 +88,11 @@ func (n *network) close() error {
 	return errors.Join(err, os.RemoveAll(n.dir)) // nothing is mounted in it: rows unmount what they mount
 }
 
-// served is what the server was asked for since the last call.
+// served returns the requests that the server received since the last call.
 func (n *network) served() (service.Served, error) {
 	var s service.Served
 	if n.service == nil {
-		return s, nil // whose it is does not count for us
+		return s, nil // a third party's server does not count for us
 	}
 	if err := n.service.jobs.Encode(struct{}{}); err != nil {
 		return s, err
@@ -100,12 +100,12 @@ func (n *network) served() (service.Served, error) {
 	return s, n.service.hear(&s)
 }
 
-// bare has the bare client read ranges, and counts its processor time.
+// bare makes the bare client read ranges, and measures its processor time.
 func (n *network) bare(ctx context.Context, ranges []service.Range, atOnce int, most time.Duration) (reading, error) {
 	return n.bareBy(ctx, n.loop, ranges, atOnce, most)
 }
 
-// piped is bare by a client that writes what it reads to a pipe, which a reader reads from,
+// piped is like bare, with a client that writes what it reads to a pipe that a reader reads from,
 // as lsiofs cat does.
 func (n *network) piped(ctx context.Context, ranges []service.Range, atOnce int, most time.Duration) (r reading, err error) {
 	from, to, err := os.Pipe()
@@ -127,7 +127,7 @@ func (n *network) piped(ctx context.Context, ranges []service.Range, atOnce int,
 	if err := reads.start(readJob{Paths: []string{"/dev/fd/3"}}); err != nil {
 		return r, err
 	}
-	if _, err := n.bareBy(ctx, client, ranges, atOnce, most/4); err != nil { // for its memory
+	if _, err := n.bareBy(ctx, client, ranges, atOnce, most/4); err != nil { // allocates its memory
 		return r, err
 	}
 	return n.bareBy(ctx, client, ranges, atOnce, most)
@@ -154,7 +154,7 @@ func (n *network) bareBy(ctx context.Context, client *part, ranges []service.Ran
 	return reading{bytes: done.Bytes, elapsed: done.Elapsed, cpu: after - before, mallocs: -1}, err
 }
 
-// flags are those of all commands of this measurement.
+// flags returns the flags of all commands in this measurement.
 func (n *network) flags(more ...string) []string {
 	var all []string
 	if !n.asIs {
@@ -167,32 +167,32 @@ func (n *network) flags(more ...string) []string {
 	return append(all, more...)
 }
 
-// connections is how many requests lsiofs and the bare client make at a time.
+// connections is the number of concurrent requests of lsiofs and of the bare client.
 const connections = 64
 
-// chunkFlags have chunks of a size, whatever their number of records.
+// chunkFlags set the size of chunks, whatever their number of records.
 func chunkFlags(bytes int64) []string {
 	return []string{"--chunk-bytes", strconv.FormatInt(bytes, 10), "--chunk-records", "1048576"}
 }
 
-// catRun is what was measured of one lsiofs cat.
+// catRun is the result of measuring one lsiofs cat.
 type catRun struct {
 	reading
-	ranges []service.Range // that it asked for meanwhile
-	anon   int64           // the most memory of its own that it had at any time
-	waited time.Duration   // of its time, for the first byte
+	ranges []service.Range // that it requested meanwhile
+	anon   int64           // its largest private memory
+	waited time.Duration   // the part of its time spent waiting for the first byte
 }
 
-// catPart is what of an epoch is measured: what comes before settle has passed, and before
-// all of --memory is in use, is not counted; the rest is for slot or to most bytes. Where
-// all are 0 the epoch is read to its end.
+// catPart is the part of an epoch that is measured. What arrives before settle has passed and
+// before all of --memory is in use is not counted. The rest is measured for slot or up to most
+// bytes. If all fields are 0, the epoch is read to its end.
 type catPart struct {
 	settle, slot time.Duration
 	most         int64
 }
 
-// cat has lsiofs cat write an epoch to a pipe, which a reader reads from. Processor time is
-// that of cat alone: the reader stands for who trains.
+// cat makes lsiofs cat write an epoch to a pipe that a reader reads from. It measures only cat's
+// processor time: the reader stands for the training program.
 func (n *network) cat(ctx context.Context, args []string, part catPart) (run catRun, err error) {
 	from, to, err := os.Pipe()
 	if err != nil {
@@ -217,7 +217,7 @@ func (n *network) cat(ctx context.Context, args []string, part catPart) (run cat
 	anon := watchAnon(cat.Process.Pid)
 	run, err = n.readCat(r, cat, part)
 	run.anon = anon()
-	_ = cat.Process.Kill() // an error: it has come to its end
+	_ = cat.Process.Kill() // an error means that it has ended
 	r.kill()
 	werr := cat.Wait()
 	if ctx.Err() != nil {
@@ -238,7 +238,7 @@ func (n *network) readCat(r *reader, cat *exec.Cmd, part catPart) (run catRun, e
 	if part.settle > 0 {
 		done, err := r.do(readJob{Paths: []string{"/dev/fd/3"}, StopAfter: part.settle})
 		if most := n.config.Spec.MemoryBytes * 5 / 4; err == nil && done.Bytes < most {
-			// Its memory, too, is slow at first.
+			// Its memory is slow at first, too.
 			_, err = r.do(readJob{Paths: []string{"/dev/fd/3"}, PathBytes: most - done.Bytes})
 		}
 		if err != nil {
@@ -256,7 +256,7 @@ func (n *network) readCat(r *reader, cat *exec.Cmd, part catPart) (run catRun, e
 	if err != nil {
 		return run, err
 	}
-	// Of one that has come to its end: it waits for its parent to look.
+	// This works even after its end: it is a zombie until its parent waits.
 	after, err := processCPU(cat.Process.Pid)
 	if err != nil {
 		return run, err
@@ -270,7 +270,7 @@ func (n *network) readCat(r *reader, cat *exec.Cmd, part catPart) (run catRun, e
 	return run, err
 }
 
-// do is start and finish.
+// do is start followed by finish.
 func (r *reader) do(j readJob) (readDone, error) {
 	if err := r.start(j); err != nil {
 		return readDone{}, err
@@ -278,11 +278,11 @@ func (r *reader) do(j readJob) (readDone, error) {
 	return r.finish()
 }
 
-// anonEvery is how often the memory of a process is looked at.
+// anonEvery is the interval at which a process's memory is sampled.
 const anonEvery = 20 * time.Millisecond
 
-// watchAnon looks at the memory of a process that no file is behind, until most is
-// called, which gives the most that it had.
+// watchAnon samples the anonymous memory of a process until most is called, which returns the
+// largest sample.
 func watchAnon(pid int) (most func() int64) {
 	end := make(chan struct{})
 	var bytes int64
@@ -291,7 +291,7 @@ func watchAnon(pid int) (most func() int64) {
 		t := time.NewTicker(anonEvery)
 		defer t.Stop()
 		for {
-			if now, err := anonBytes(pid); err == nil { // else it has ended
+			if now, err := anonBytes(pid); err == nil { // otherwise it has ended
 				bytes = max(bytes, now)
 			}
 			select {
@@ -308,7 +308,7 @@ func watchAnon(pid int) (most func() int64) {
 	}
 }
 
-// command runs a command of lsiofs to its end, and gives its stdout.
+// command runs a command of lsiofs to its end and returns its stdout.
 func (n *network) command(ctx context.Context, args ...string) ([]byte, time.Duration, error) {
 	cmd := exec.CommandContext(ctx, n.program.Lsiofs, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -328,7 +328,7 @@ func (n *network) command(ctx context.Context, args ...string) ([]byte, time.Dur
 	return out, elapsed, nil
 }
 
-// decoded is command with --json, into v.
+// decoded is command with --json, decoded into v.
 func (n *network) decoded(ctx context.Context, v any, args ...string) (time.Duration, error) {
 	out, elapsed, err := n.command(ctx, append(args, "--json")...)
 	if err != nil {

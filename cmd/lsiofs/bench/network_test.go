@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Every promise about the network is of a row that is measured, with what it is compared
-// with and what it is computed from.
+// Every promise about the network refers to a row that is measured, together with the rows that it
+// is compared with or computed from.
 func TestEveryPromiseOfTheNetworkIsOfARowThatIsMeasured(t *testing.T) {
 	n := &network{config: Config{Rows: rowsOf(Promises(), SectionNetwork)}}
 	var ids []string
@@ -49,8 +49,7 @@ func TestEveryPromiseOfGrowthIsOfARowThatIsMeasured(t *testing.T) {
 	require.ElementsMatch(t, ids, promised)
 }
 
-// Rows that are computed from others are not measured where those are not: a value of 0
-// would keep any promise.
+// A row computed from others is not measured if they are not: a value of 0 would keep any promise.
 func TestRowsOfNothingAreNotMeasured(t *testing.T) {
 	n := &network{}
 	for _, r := range n.rows() {
@@ -62,7 +61,7 @@ func TestRowsOfNothingAreNotMeasured(t *testing.T) {
 	}
 }
 
-// What is left out is what the linker leaves out for a release.
+// What is subtracted is what the linker leaves out of a release.
 func TestTheSizeOfAProgramWithoutSymbolsIsThatOfARelease(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")
@@ -84,7 +83,7 @@ func TestTheSizeOfAProgramWithoutSymbolsIsThatOfARelease(t *testing.T) {
 	require.Error(t, err)
 }
 
-// What the network part opens without a cache is a specification that is accepted.
+// The network part opens datasets with a spec without a cache, which is valid.
 func TestTheNetworkPartOpensWithoutACache(t *testing.T) {
 	s := withoutCache(spec.Default())
 	s.Dataset = "http://127.0.0.1/a.tar"

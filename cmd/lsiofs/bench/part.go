@@ -16,19 +16,19 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// PartCommand is the hidden verb that Part does the work of. A measurement is
-// made of several processes, as real use is: a server that read from its own
-// mount could deadlock, and processor time is counted by process.
+// PartCommand is the hidden verb whose work Part does. A measurement consists of several processes,
+// as real use does: a server that read from its own mount could deadlock, and processor time is
+// counted by process.
 const PartCommand = "bench-part"
 
 // Part is the work of one process of a measurement:
 //
 //	serve POINT BYTES RINGS
-//	                    mounts the ceiling, says so on stdout, and unmounts at the end of stdin
-//	read                reads files as told on stdin, a JSON object a line, and answers on stdout
+//	                    mounts the ceiling, reports it on stdout, unmounts at the end of stdin
+//	read                does jobs from stdin, a JSON object a line, and answers on stdout
 //	objects DIR COPIES  service.Serve
 //	loop                service.Loop
-//	loop pipe           the same, which writes what it reads to descriptor 3
+//	loop pipe           the same, but also writes what it reads to descriptor 3
 func Part(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	switch {
 	case len(args) == 4 && args[0] == "serve":
@@ -63,7 +63,7 @@ func serveCeiling(ctx context.Context, c fs.CeilingConfig, in io.Reader, out io.
 	if err != nil {
 		return err
 	}
-	// Nobody waits for these two if the process ends first.
+	// If the process ends first, nothing waits for these two.
 	ended, told := make(chan error, 1), make(chan struct{})
 	go func() { ended <- m.Wait() }()
 	go func() {
@@ -83,33 +83,32 @@ func serveCeiling(ctx context.Context, c fs.CeilingConfig, in io.Reader, out io.
 	return m.Unmount(drain)
 }
 
-// readJob is what a reader is told.
+// readJob is a job for a reader.
 type readJob struct {
-	// Paths are read one after the other, each from its beginning to its end,
-	// or to PathBytes where that is not 0.
+	// Paths are read one after another, each from start to end, or to PathBytes if that is not 0.
 	Paths     []string `json:"paths"`
 	PathBytes int64    `json:"path_bytes"`
-	// StopAfter ends it between two reads; 0: never.
+	// StopAfter ends the job between two reads; 0 means never.
 	StopAfter time.Duration `json:"stop_after_nanos"`
 }
 
-// readDone is what it has read. Times are of the clock that all processes of a
-// machine share (CLOCK_MONOTONIC).
+// readDone is the result of a job. Times are by the clock that all processes of a machine share
+// (CLOCK_MONOTONIC).
 type readDone struct {
 	Bytes      int64         `json:"bytes"`
-	FirstBytes int64         `json:"first_bytes"` // of the first read of all
+	FirstBytes int64         `json:"first_bytes"` // size of the very first read
 	Began      time.Duration `json:"began_nanos"`
 	First      time.Duration `json:"first_nanos"` // when the first read was answered
 	Ended      time.Duration `json:"ended_nanos"`
-	CPU        time.Duration `json:"cpu_nanos"` // of this process
+	CPU        time.Duration `json:"cpu_nanos"` // used by this process
 	Error      string        `json:"error,omitempty"`
 }
 
-// readBytes is what a reader asks for at a time, into the same memory.
+// readBytes is the size of a reader's requests, all into the same memory.
 const readBytes = 1 << 20
 
 func readAsTold(in io.Reader, out io.Writer) error {
-	// Page by page, as malloc's memory is, and aligned, as a large malloc's is.
+	// In small pages, as malloc's memory, and aligned, as a large malloc's.
 	buf, err := unix.Mmap(-1, 0, readBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
 	if err != nil {
 		return fmt.Errorf("memory for reading: %w", err)
@@ -150,7 +149,7 @@ func (j readJob) read(buf []byte) (d readDone, err error) {
 	return d, nil
 }
 
-// readFile says whether there is time for another file.
+// readFile reads a file. more reports whether there is time for another one.
 func (j readJob) readFile(path string, buf []byte, d *readDone) (more bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -183,21 +182,21 @@ func (j readJob) readFile(path string, buf []byte, d *readDone) (more bool, err 
 	}
 }
 
-// monotonic is the time since some moment that is the same for all processes.
+// monotonic returns the time since a moment that is the same for all processes.
 func monotonic() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // it always exists
 	return time.Duration(t.Nano())
 }
 
-// ownCPU is the processor time of this process so far, in user space and in the kernel.
+// ownCPU returns the processor time that this process has used, in user space and in the kernel.
 func ownCPU() time.Duration {
 	var u unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // its arguments are right
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // its arguments are valid
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// processCPU is ownCPU of another process, to the nanosecond (clock_getcpuclockid(3)).
+// processCPU is ownCPU for another process, to the nanosecond (clock_getcpuclockid(3)).
 func processCPU(pid int) (time.Duration, error) {
 	const scheduled = 2 // CPUCLOCK_SCHED
 	var t unix.Timespec

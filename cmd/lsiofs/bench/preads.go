@@ -11,25 +11,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// preads is a plain loop of pread(2) over extents: what any program could do
-// that knew the order. It is not for concurrent use.
+// preads is a plain loop of pread(2) over extents: what any program could do that knew the order.
+// It is not safe for concurrent use.
 type preads struct {
 	shards []string
-	direct bool // past the page cache
+	direct bool // bypass the page cache
 	buf    []byte
 	filled int
-	files  map[int32]int // descriptors
+	files  map[int32]int // descriptors by shard
 }
 
 // maxOpenShards bounds the descriptors of a loop.
 const maxOpenShards = 256
 
-// directBytes is the alignment of direct reads: a page suits every file system.
+// directBytes is the alignment of direct reads. A page suits every file system.
 const directBytes = 4096
 
 func newPreads(shards []string, direct bool, largest int) (*preads, error) {
-	// Room for an aligned read around the largest range. Outside of the Go heap
-	// because direct reads want aligned memory.
+	// Room for an aligned read around the largest range. It is outside the Go heap because direct
+	// reads need aligned memory.
 	size := max(readBytes, largest+2*directBytes)
 	size = (size + directBytes - 1) &^ (directBytes - 1)
 	buf, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
@@ -51,7 +51,7 @@ func (p *preads) closeFiles() {
 	}
 }
 
-// open gives a shard's descriptor.
+// open returns a shard's descriptor.
 func (p *preads) open(shard int32) (int, error) {
 	if fd, ok := p.files[shard]; ok {
 		return fd, nil
@@ -74,8 +74,8 @@ func (p *preads) open(shard int32) (int, error) {
 	return fd, nil
 }
 
-// read reads an extent, and gives the bytes that were wanted, and those that
-// were read. Hot records lie one behind the other in the buffer, as in a reply.
+// read reads an extent. It returns the number of bytes that were wanted and that were read. Hot
+// records follow each other in the buffer, as in a reply.
 func (p *preads) read(x extent) (wanted, got int, err error) {
 	fd, err := p.open(x.shard)
 	if err != nil {
@@ -110,11 +110,10 @@ func (p *preads) read(x extent) (wanted, got int, err error) {
 	return int(x.size), got, nil
 }
 
-// slotReads is how many reads go by between two looks at the clock.
+// slotReads is the number of reads between two checks of the clock.
 const slotReads = 64
 
-// run reads extents over and over until the slot ends, at least once around
-// where slot is 0.
+// run reads extents repeatedly until the slot ends, or once if slot is 0.
 func (p *preads) run(ctx context.Context, extents []extent, slot time.Duration) (reading, error) {
 	r := reading{counted: true, mallocs: -1}
 	cpu, began := ownCPU(), monotonic()
@@ -142,8 +141,8 @@ func (p *preads) run(ctx context.Context, extents []extent, slot time.Duration) 
 	return r, nil
 }
 
-// inFileOrder gives the same ranges in the order of the files, those that follow
-// each other as one of up to most bytes.
+// inFileOrder returns the same ranges in file order, with adjacent ones merged into ranges of up to
+// most bytes.
 func inFileOrder(extents []extent, most int32) []extent {
 	sorted := slices.SortedFunc(slices.Values(extents), func(a, b extent) int {
 		return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.offset, b.offset))
@@ -162,7 +161,7 @@ func inFileOrder(extents []extent, most int32) []extent {
 	return merged
 }
 
-// wholeFiles are extents that cover files.
+// wholeFiles returns extents that cover whole files.
 func wholeFiles(sizes []int64) []extent {
 	var all []extent
 	for shard, size := range sizes {
@@ -173,7 +172,7 @@ func wholeFiles(sizes []int64) []extent {
 	return all
 }
 
-// readAll reads extents once, on several threads: to fill a cache.
+// readAll reads extents once, with several threads, to fill a cache.
 func readAll(ctx context.Context, shards []string, extents []extent, direct bool) error {
 	const threads = 4
 	errs := make([]error, threads)

@@ -19,8 +19,8 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// part is a process of PartCommand, which answers a line of JSON for each that it is
-// told. It is not for concurrent use.
+// part is a process of PartCommand, which answers each line of JSON with another. It is not safe
+// for concurrent use.
 type part struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
@@ -29,14 +29,14 @@ type part struct {
 	said    bytes.Buffer // its stderr
 }
 
-// startPart starts one; file, when not nil, is its descriptor 3.
+// startPart starts a part; file, if not nil, becomes its descriptor 3.
 func startPart(self string, file *os.File, args ...string) (*part, error) {
 	p := &part{cmd: exec.Command(self, append([]string{PartCommand}, args...)...)}
 	if file != nil {
 		p.cmd.ExtraFiles = []*os.File{file}
 	}
 	p.cmd.Stderr = &p.said
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this process to deal with
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // this process handles Ctrl-C
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -60,16 +60,16 @@ func (p *part) hear(answer any) error {
 	return nil
 }
 
-// kill ends the process, whatever it does.
+// kill ends the process, whatever it is doing.
 func (p *part) kill() {
-	_ = p.cmd.Process.Kill() // an error: it has ended
-	_ = p.cmd.Wait()         // that it was killed is known
+	_ = p.cmd.Process.Kill() // an error means that it has ended
+	_ = p.cmd.Wait()         // reports that it was killed
 }
 
 // reader is a part that reads files.
 type reader struct{ *part }
 
-// startReader starts a reader; file, when not nil, is its descriptor 3.
+// startReader starts a reader; file, if not nil, becomes its descriptor 3.
 func startReader(self string, file *os.File) (*reader, error) {
 	p, err := startPart(self, file, "read")
 	return &reader{p}, err
@@ -93,7 +93,7 @@ func (r *reader) finish() (readDone, error) {
 type server struct {
 	cmd   *exec.Cmd
 	point string
-	in    io.Closer // of a ceiling: its end ends it; nil for a mount
+	in    io.Closer // a ceiling ends when this is closed; nil for a mount
 	ended chan error
 }
 
@@ -104,7 +104,7 @@ func servedBy(cmd *exec.Cmd, point string, in io.Closer) *server {
 	return s
 }
 
-// startCeiling mounts the ceiling in a process of its own.
+// startCeiling mounts the ceiling in a separate process.
 func (p Program) startCeiling(ctx context.Context, point string, streamBytes int64, log *os.File) (*server, error) {
 	cmd := exec.Command(p.Self, PartCommand, "serve", point, fmt.Sprint(streamBytes), fmt.Sprint(p.Rings))
 	cmd.Stderr = log
@@ -125,23 +125,23 @@ func (p Program) startCeiling(ctx context.Context, point string, streamBytes int
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || line != "ready\n" {
 		_ = in.Close()
-		_ = cmd.Wait() // what it said is in the log
+		_ = cmd.Wait() // the log has its output
 		said, _ := os.ReadFile(log.Name())
 		return nil, fmt.Errorf("the ceiling could not be mounted: %w: %s", errors.Join(ctx.Err(), err), bytes.TrimSpace(said))
 	}
 	return servedBy(cmd, point, in), nil
 }
 
-// endTime bounds how long a server may take to unmount: more than it gives its
+// endTime bounds how long a server may take to unmount. It is more than the server gives its
 // readers.
 const endTime = 20 * time.Second
 
-// stop unmounts and waits for the process; the mount is gone in any case.
+// stop unmounts and waits for the process. The mount is gone in any case.
 func (s *server) stop() error {
 	if s.in != nil {
-		_ = s.in.Close() // an error: it has ended
+		_ = s.in.Close() // an error means that it has ended
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // likewise
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
 	select {
 	case err := <-s.ended:
 		if err != nil {
@@ -155,7 +155,7 @@ func (s *server) stop() error {
 	}
 }
 
-// sweep takes away a mount that a server has left, and its directory.
+// sweep removes a mount that a server has left behind, and its directory.
 func (s *server) sweep() error {
 	mounts, err := fs.Mounts()
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *server) sweep() error {
 	}
 	if _, left := fs.TopMount(mounts, s.point); left {
 		if err := unix.Unmount(s.point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-			// A user's mount: the helper may.
+			// It is a user's mount, which the helper may unmount.
 			if out, herr := exec.Command("fusermount3", "-u", "-z", "--", s.point).CombinedOutput(); herr != nil {
 				return fmt.Errorf("%s is still mounted: %w: %s", s.point, errors.Join(err, herr), bytes.TrimSpace(out))
 			}
@@ -181,12 +181,12 @@ type counts struct {
 	held      int64
 	strategy  string
 	engine    string
-	fill      float64 // of its cache, 0…1; 1 where there is none
-	sealed    int     // objects of its cache that are read like local files
+	fill      float64 // of its cache, 0…1; 1 without a cache
+	sealed    int     // objects in its cache that are read like local files
 }
 
-// look reads status.json. The time that it takes is part of neither side: cpu is
-// taken behind it where a measurement begins, before it where it ends.
+// look reads status.json. The time for that is not part of the measurement: cpu is read after it at
+// the start of a measurement (before), and before it at the end.
 func (s *server) look(before bool) (counts, error) {
 	var c counts
 	var err error
@@ -252,8 +252,8 @@ func startCat(self string, args []string, out, log *os.File) (*exec.Cmd, error) 
 	return cmd, nil
 }
 
-// widenPipe makes a pipe as wide as a user may: fewer turns of writer and
-// reader. It stays as it is where even that is refused.
+// widenPipe makes a pipe as large as users may, so that writer and reader alternate less often. If
+// even that is refused, the pipe stays as it is.
 func widenPipe(f *os.File) {
 	c, err := f.SyscallConn()
 	if err != nil {

@@ -8,10 +8,9 @@ import (
 	"os"
 )
 
-// programBytes is how large a program is without the symbols and the debugging
-// information that releases leave out (go build -ldflags "-s -w"): without the sections
-// of its file that are no part of the process. debug/elf would make the program larger
-// than the answer is worth.
+// programBytes returns the size of a program without symbols and debugging information, which
+// releases leave out (go build -ldflags "-s -w"): it subtracts the sections of the file that are
+// not loaded. debug/elf would add more to this program's size than the answer is worth.
 func programBytes(path string) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -29,13 +28,13 @@ func programBytes(path string) (int64, error) {
 	return st.Size() - left, nil
 }
 
-// symbolBytes reads the table of sections of a program of 64 bits, little-endian.
+// symbolBytes reads the section table of a 64-bit little-endian program.
 //
-//	header:  "\x7fELF" 2 1 … │ 40 u64 where the table is │ 58 u16 bytes of an entry │ 60 u16 entries
+//	header:  "\x7fELF" 2 1 … │ 40 u64 table's offset │ 58 u16 bytes of an entry │ 60 u16 entries
 //	entry:   4 u32 type │ 8 u64 flags │ 32 u64 bytes in the file
 func symbolBytes(f io.ReaderAt) (int64, error) {
 	const headerBytes, entryBytes = 64, 64
-	const allocated, noBits = 2, 8 // it is in memory; it is not in the file
+	const allocated, noBits = 2, 8 // flag: loaded into memory; type: not in the file
 	header := make([]byte, headerBytes)
 	if _, err := f.ReadAt(header, 0); err != nil && !errors.Is(err, io.EOF) {
 		return 0, err

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Section is a part of a check: what is measured together.
+// Section is a part of a check whose rows are measured together.
 type Section string
 
-// The sections. All but the engine's are of one dataset.
+// The sections. Each except the engine's has one dataset.
 const (
 	SectionEngine Section = "engine"
 	SectionTar    Section = "tar"
@@ -18,21 +18,21 @@ const (
 	SectionNpy    Section = "npy"
 	SectionLc0    Section = "lc0"
 	SectionFiles  Section = "files"
-	// SectionZarr is of crops of arrays.
+	// SectionZarr is about crops of arrays.
 	SectionZarr Section = "zarr"
-	// SectionNetwork is of datasets at services.
+	// SectionNetwork is about datasets at services.
 	SectionNetwork Section = "network"
-	// SectionGrowing is of directories that shards arrive in while they are mounted.
+	// SectionGrowing is about directories in which shards arrive while they are mounted.
 	SectionGrowing Section = "growing"
 )
 
-// Sections are all of them, in the order in which they are checked.
+// Sections are all sections, in the order in which they are checked.
 var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip, SectionNpy, SectionLc0, SectionFiles, SectionZarr, SectionNetwork, SectionGrowing}
 
-// Figure is what of a row a promise is about.
+// Figure is the figure of a row that a promise refers to.
 type Figure string
 
-// The figures: medians of a row's rounds.
+// The figures. They are medians over a row's rounds.
 const (
 	FigureRatio   Figure = "ratio"
 	FigureRecords Figure = "records/s"
@@ -41,7 +41,7 @@ const (
 	FigureValue   Figure = "value" // in the row's unit
 )
 
-// of is the figure of a row, nil where it is not known.
+// of returns the figure of a row, or nil if it is not known.
 func (f Figure) of(r Row) *Spread {
 	switch f {
 	case FigureRatio:
@@ -66,14 +66,14 @@ type Promise struct {
 	AtLeast, AtMost float64
 }
 
-// none is the most allocations a record that count as none: one or two a reply of
-// 1 MiB, and those of the runtime itself.
+// none is the number of allocations per record up to which they count as none: one or two per reply
+// of 1 MiB, and those of the runtime itself.
 const none = 0.05
 
-// nothing is a limit below which there is nothing.
+// nothing is a limit that only 0 meets.
 const nothing = 1e-9
 
-// Promises are what lsiofs has to reach, but for the engine's, which are
+// Promises returns what lsiofs has to reach, except for the engine's promises, which are in
 // uringbench.Rows.
 func Promises() []Promise {
 	return append(zarrPromises(), []Promise{
@@ -147,17 +147,17 @@ const (
 	VerdictNotMeasured = "not measured"
 )
 
-// Check is what became of a promise.
+// Check is the result of checking a promise.
 type Check struct {
 	Section  Section `json:"section"`
 	What     string  `json:"what"`
 	Figure   Figure  `json:"figure"`
-	Unit     string  `json:"unit,omitempty"` // of a value
+	Unit     string  `json:"unit,omitempty"` // if the figure is a value
 	Measured *Spread `json:"measured,omitempty"`
 	AtLeast  float64 `json:"at_least,omitempty"`
 	AtMost   float64 `json:"at_most,omitempty"`
 	Verdict  string  `json:"verdict"`
-	Why      string  `json:"why,omitempty"` // it was not measured
+	Why      string  `json:"why,omitempty"` // why it was not measured
 }
 
 // judge compares a report's rows with a promise.
@@ -189,7 +189,7 @@ func verdict(measured, atLeast, atMost float64) string {
 	return VerdictOK
 }
 
-// rowsOf are the rows that the promises of a section need.
+// rowsOf returns the rows that the promises of a section need.
 func rowsOf(promises []Promise, s Section) []string {
 	against := map[string][]string{
 		rowMountFirst: {rowCat, rowMountWhole}, rowMountWhole: {rowDecode, rowDecodeOwn}, rowMountEpoch: {rowDecode}, rowTensorsEpoch: {rowMountEpoch, rowDecode}, rowMountCold: {rowFioCold}, rowEngineCold: {rowFioCold}, rowVerify: {rowFioSequential},
@@ -201,7 +201,7 @@ func rowsOf(promises []Promise, s Section) []string {
 			ids = append(append(ids, p.Row), against[p.Row]...)
 		}
 	}
-	for _, size := range chunkSizes { // one is measured by way of the others
+	for _, size := range chunkSizes { // measuring one of these needs the others
 		if own := []string{rowNetCat + size.name, rowNetLoop + size.name, rowNetPiped + size.name, rowNetCPU + size.name}; slices.ContainsFunc(own, func(id string) bool { return slices.Contains(ids, id) }) {
 			ids = append(ids, own...)
 		}
@@ -214,7 +214,7 @@ func rowsOf(promises []Promise, s Section) []string {
 	return ids
 }
 
-// sectionOf is the section that a dataset belongs to, "" for none.
+// sectionOf returns the section that a dataset belongs to, or "".
 func sectionOf(d DatasetInfo) Section {
 	near := func(bytes float64) bool { return d.RecordBytes > bytes*2/3 && d.RecordBytes < bytes*3/2 }
 	lines := (d.Format == "jsonl" || d.Format == "lines") && near(1200)

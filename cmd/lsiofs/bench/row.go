@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// reading is what one measurement of a row has found.
+// reading is the result of one measurement of a row.
 type reading struct {
 	bytes     int64
 	elapsed   time.Duration
-	cpu       time.Duration // of all processes that take part; 0: not known
+	cpu       time.Duration // of all processes involved; 0: not known
 	counted   bool          // reads and readBytes are known
 	reads     uint64        // of storage
 	readBytes uint64
-	mallocs   float64 // a record; below 0: not counted
-	value     float64 // of a row with a unit
+	mallocs   float64 // per record; below 0: not counted
+	value     float64 // for a row with a unit
 }
 
 func (r reading) bytesPerSecond() float64 {
@@ -32,61 +32,61 @@ type row struct {
 	id      string
 	name    string
 	against string // id of the row that it is compared with
-	// noRecords says that its bytes are none of the dataset's records.
+	// noRecords means that its bytes are not records of the dataset.
 	noRecords bool
-	// unit is that of reading.value, for rows that are no throughput.
+	// unit is the unit of reading.value, for rows that are not throughput.
 	unit string
-	// measure does it once, in about the time of a slot.
+	// measure measures it once, in about the time of a slot.
 	measure func(ctx context.Context) (reading, error)
 
-	readings []reading // one a round
+	readings []reading // one per round
 	missing  string    // why there are none
 }
 
-// errNotMeasured is wrapped by errors of rows that can't be measured here: the
-// others go on.
+// errNotMeasured is wrapped by errors of rows that can't be measured here. The other rows are still
+// measured.
 var errNotMeasured = errors.New("not measured")
 
 func notMeasured(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errNotMeasured}, args...)...)
 }
 
-// Spread is a median, and the least and the greatest of what it is of.
+// Spread is the median, the minimum and the maximum of some values.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 }
 
-// spreadOf is that of values, which it sorts. There must be some.
+// spreadOf returns the spread of values, which it sorts. There must be at least one.
 func spreadOf(values []float64) Spread {
 	slices.Sort(values)
 	n := len(values)
 	return Spread{Median: (values[(n-1)/2] + values[n/2]) / 2, Min: values[0], Max: values[n-1]}
 }
 
-// Row is a line of the report. What is not known is nil.
+// Row is a line of the report. Unknown values are nil.
 type Row struct {
 	ID               string  `json:"id"`
 	Name             string  `json:"name"`
 	GiBPerSecond     *Spread `json:"gib_per_second,omitempty"`
 	RecordsPerSecond *Spread `json:"records_per_second,omitempty"`
-	// CPUMicros are a record's, of server and reader.
+	// CPUMicros is per record, of server and reader together.
 	CPUMicros     *Spread `json:"cpu_us_per_record,omitempty"`
 	CPUPerGiB     *Spread `json:"cpu_seconds_per_gib,omitempty"`
 	Reads         *Spread `json:"reads_per_record,omitempty"`
-	Amplification *Spread `json:"amplification,omitempty"` // bytes read from storage for each byte delivered
+	Amplification *Spread `json:"amplification,omitempty"` // bytes read from storage per byte delivered
 	Mallocs       *Spread `json:"allocations_per_record,omitempty"`
 	Against       string  `json:"against,omitempty"` // id of a row
-	Ratio         *Spread `json:"ratio,omitempty"`   // to it, of each round
-	Seconds       *Spread `json:"seconds,omitempty"` // a measurement took
+	Ratio         *Spread `json:"ratio,omitempty"`   // to that row, within each round
+	Seconds       *Spread `json:"seconds,omitempty"` // duration of a measurement
 	Value         *Spread `json:"value,omitempty"`
-	Unit          string  `json:"unit,omitempty"` // of Value, where the row is no throughput
+	Unit          string  `json:"unit,omitempty"` // of Value, if the row is not throughput
 	NotMeasured   string  `json:"not_measured,omitempty"`
 }
 
-// finish makes the report's line; recordBytes is the size of the mean record, 0
-// where bytes are none of records. limit is the row that r is compared with, or nil.
+// finish returns the report's line. recordBytes is the mean size of a record, or 0 if the bytes are
+// not records. limit is the row that r is compared with, or nil.
 func (r *row) finish(recordBytes float64, limit *row) Row {
 	out := Row{ID: r.id, Name: r.name, NotMeasured: r.missing}
 	if len(r.readings) == 0 {
@@ -135,8 +135,7 @@ func (r *row) spread(of func(reading) float64) *Spread {
 	return &s
 }
 
-// ratio compares what was measured in the same rounds, so that what changes
-// slowly on the machine cancels out.
+// ratio compares measurements of the same rounds, so that slow changes of the machine cancel out.
 func ratio(own, limit []reading) *Spread {
 	n := min(len(own), len(limit))
 	var values []float64

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The rows' names in reports, in promises, and to each other.
+// The rows' IDs, used in reports, in promises, and for comparisons.
 const (
 	rowPreadSequentialHot  = "pread-sequential-hot"
 	rowPreadRandomHot      = "pread-random-hot"
@@ -17,8 +17,8 @@ const (
 	rowDecode              = "decode"
 	rowDecodeOwn           = "decode-own"
 	rowFetch               = "fetch"
-	rowCeiling             = "ceiling-" // and the number of readers
-	rowMount               = "mount-"   // likewise
+	rowCeiling             = "ceiling-" // followed by the number of readers
+	rowMount               = "mount-"   // followed by the number of readers
 	rowMountSmall          = "mount-small"
 	rowMixture             = "mixture"
 	rowTar                 = "tar"
@@ -42,7 +42,7 @@ const (
 	rowResume              = "resume"
 )
 
-// rowList collects rows, leaving out those that nobody wants.
+// rowList collects rows and skips those that are not requested.
 type rowList struct {
 	only []string // ids; empty: all
 	rows []*row
@@ -54,8 +54,8 @@ func (l *rowList) add(r row) {
 	}
 }
 
-// rows are what is measured of the dataset, in the order of a round: what is hot
-// first, as what is cold empties the page cache.
+// rows returns the dataset's rows in the order of a round: hot ones first, because cold ones empty
+// the page cache.
 func (s *session) rows() []*row {
 	l := &rowList{only: s.config.Rows}
 	counts := []int{1, 2, maxReaders}
@@ -91,7 +91,7 @@ func (s *session) rows() []*row {
 		l.add(row{id: rowMountOpened, name: "mount, --read gather, 1 reader", against: rowTar, measure: s.measureOpened})
 	}
 	if s.scope.compressed {
-		// Where whole shards are decoded before the first byte, only the whole counts.
+		// If whole shards are decoded before the first byte, only the total time counts.
 		l.add(row{id: rowCat, name: "cat | reader, from start to end", measure: s.measureCat})
 		l.add(row{id: rowMountWhole, name: "mount, from start to the first epoch's end", against: rowDecode, measure: s.measureWhole})
 		l.add(row{id: rowMountFirst, name: "the same", against: rowCat, measure: func(context.Context) (reading, error) { return s.lastWhole, nil }})
@@ -136,7 +136,7 @@ func (s *session) warm(ctx context.Context) error {
 	return readAll(ctx, s.scope.shards, extents, false)
 }
 
-// preads measures a plain loop over what the epoch reads.
+// preads measures a plain loop over the reads of the epoch.
 func (s *session) preads(sequential, direct bool) func(context.Context) (reading, error) {
 	return func(ctx context.Context) (reading, error) {
 		extents := s.scope.extents
@@ -157,8 +157,8 @@ func (s *session) preads(sequential, direct bool) func(context.Context) (reading
 	}
 }
 
-// cool empties the page cache of the shards, and has what lies below it (a
-// disk's cache, a host's) as full as it gets, for all rows alike.
+// cool empties the page cache of the shards. It also fills the caches below (of a disk or a host)
+// as far as possible, so that they are alike for all rows.
 func (s *session) cool(ctx context.Context) error {
 	if err := s.scope.empty(ctx, s.written); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (s *session) measureMount(ctx context.Context, readers int) (reading, error
 		return reading{}, err
 	}
 	if s.warming && readers == 1 {
-		// A whole epoch: what servers keep, and the memory for it, is there then.
+		// A whole epoch, so that the server has what it keeps, and the memory for it.
 		j := s.firstEpoch(v.point)
 		j.StopAfter = 0
 		if _, err := s.readMount(ctx, v, []readJob{j}); err != nil {
@@ -203,7 +203,7 @@ func (s *session) measureMount(ctx context.Context, readers int) (reading, error
 	return s.readMount(ctx, v, s.jobsOf(v.point, s.scope.extension, readers, s.slot))
 }
 
-// measureSmall reads from a mount that can't keep the data.
+// measureSmall reads from a mount whose memory can't hold the data.
 func (s *session) measureSmall(ctx context.Context) (reading, error) {
 	if s.small == nil {
 		m, err := s.startMount(ctx, "--workers", "1", fmt.Sprintf("--memory=%d", max(s.scope.bytes/2, leastMemory)))
@@ -218,18 +218,18 @@ func (s *session) measureSmall(ctx context.Context) (reading, error) {
 // leastMemory is a budget that any spec permits.
 const leastMemory = 64 << 20
 
-// measureFirst has a new process give its first epoch, in which all has to be
-// read, and memory to be had.
+// measureFirst reads the first epoch of a new process, in which all data has to be read and all
+// memory allocated.
 func (s *session) measureFirst(ctx context.Context) (reading, error) {
 	return s.measureFresh(ctx, "--workers", "1")
 }
 
-// measureCold is measureFirst with nothing of the shards in the page cache.
+// measureCold is measureFirst with none of the shards in the page cache.
 func (s *session) measureCold(ctx context.Context) (reading, error) {
 	if err := s.cool(ctx); err != nil {
 		return reading{}, err
 	}
-	// What the page cache gave up is what the new process may get.
+	// The new process may get the memory that the page cache gave up.
 	if err := touchMemory(ctx, s.newProcessBytes()+s.scope.bytes); err != nil {
 		return reading{}, err
 	}
@@ -248,12 +248,12 @@ func (s *session) measureFresh(ctx context.Context, args ...string) (r reading, 
 	return s.readMount(ctx, v, []readJob{s.firstEpoch(v.point)})
 }
 
-// newProcessBytes is about how much memory a process takes for a first epoch.
+// newProcessBytes returns the approximate memory that a process takes for a first epoch.
 func (s *session) newProcessBytes() int64 {
 	return min(2*s.scope.bytes, s.config.Spec.MemoryBytes) + 2*leastMemory
 }
 
-// firstEpoch is the job of a reader of epoch 0, to its end or as far as rows go.
+// firstEpoch returns the job of reading epoch 0, to its end or as far as rows read.
 func (s *session) firstEpoch(point string) readJob {
 	j := readJob{Paths: []string{fmt.Sprintf("%s/epoch-0/worker-0-of-1%s", point, s.scope.extension)}, StopAfter: s.epochTime()}
 	if !s.scope.whole {
@@ -262,9 +262,8 @@ func (s *session) firstEpoch(point string) readJob {
 	return j
 }
 
-// epochTime bounds the reading of a first epoch. Compressed shards are read to
-// their ends, others too unless that would take long: what a new process reads
-// ahead weighs little then.
+// epochTime bounds the reading of a first epoch. Compressed shards are read to the end, others too
+// unless that takes long, so that what a new process reads ahead has little weight.
 func (s *session) epochTime() time.Duration {
 	if s.scope.compressed {
 		return 0

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The rows of a dataset at a web server that is kept in a cache on a disk.
+// Rows about a dataset at a web server that is cached on a disk.
 const (
 	rowCacheLocal = "network-local"
 	rowCached     = "network-cached"
@@ -19,7 +19,7 @@ const (
 	rowCacheHalf  = "network-half-requests"
 )
 
-// cacheRows are those of epochs after the first.
+// cacheRows returns the rows about epochs after the first.
 func (n *network) cacheRows() []*row {
 	l := &rowList{only: n.config.Rows}
 	l.add(row{id: rowCacheLocal, name: "mount of the files, second epoch", measure: func(ctx context.Context) (reading, error) {
@@ -31,7 +31,7 @@ func (n *network) cacheRows() []*row {
 	l.add(row{id: rowCacheAll, name: "requests of the second epoch for each chunk, all in the cache", unit: "requests", measure: func(context.Context) (reading, error) {
 		return reading{value: n.repeated}, n.wantCache()
 	}})
-	// The epoch before it has shown that the objects are whole, and they were checked meanwhile.
+	// The epoch before it has shown that the objects are complete, and they were checked meanwhile.
 	l.add(row{id: rowSealed, name: "mount of a web server, third epoch, all in the cache and checked", against: rowCacheLocal, measure: func(ctx context.Context) (reading, error) {
 		return n.measureCached(ctx, 2, 2)
 	}})
@@ -45,7 +45,7 @@ func (n *network) cacheRows() []*row {
 // cacheChunkBytes is the default size of chunks.
 const cacheChunkBytes = 256 << 10
 
-// cacheFlags have far less in memory than the dataset has.
+// cacheFlags returns flags with far less memory than the dataset has.
 func cacheFlags() []string {
 	return append([]string{"--workers", "1", "--memory", "256MiB", "--shuffle-size", "4096"}, chunkFlags(cacheChunkBytes)...)
 }
@@ -57,7 +57,8 @@ func (n *network) wantCache() error {
 	return nil
 }
 
-// measureCached is an epoch after the first, which is 0, with a cache of a size, in datasets.
+// measureCached measures an epoch after the first (0), with a cache whose size is a multiple of the
+// dataset's.
 func (n *network) measureCached(ctx context.Context, size float64, epoch int) (r reading, err error) {
 	if err := n.wantCache(); err != nil {
 		return r, err
@@ -77,13 +78,13 @@ func (n *network) measureCached(ctx context.Context, size float64, epoch int) (r
 }
 
 const (
-	// fillTime is how long a cache gets after an epoch to bring what its disk was too slow to
-	// take meanwhile: what is missing then counts as missing.
+	// fillTime is how long a cache gets after an epoch to store what its disk was too slow for.
+	// What is missing then counts as missing.
 	fillTime  = 30 * time.Second
 	fillEvery = 50 * time.Millisecond
 )
 
-// waitFilled waits until all of a dataset is in a mount's cache, or some time has passed.
+// waitFilled waits until all of a dataset is in a mount's cache, or until fillTime has passed.
 func waitFilled(ctx context.Context, v *server) error {
 	for end := time.Now().Add(fillTime); ; {
 		c, err := v.look(true)
@@ -98,9 +99,9 @@ func waitFilled(ctx context.Context, v *server) error {
 	}
 }
 
-// waitSealed reads an epoch again and again until objects of a mount's cache are sealed, and no more are for a second:
-// an object is looked at when it is read, and after a look that came too early for ten seconds not again, which is
-// longer than some epochs here.
+// waitSealed reads an epoch repeatedly until objects in a mount's cache are sealed and for a second
+// no more become so. An object is checked when it is read. After a check that came too early, it is
+// not checked again for ten seconds, which is longer than some epochs here.
 func waitSealed(ctx context.Context, v *server, again func() error) error {
 	last, since := 0, time.Now()
 	for end := time.Now().Add(fillTime); ; {
@@ -126,9 +127,9 @@ func waitSealed(ctx context.Context, v *server, again func() error) error {
 	}
 }
 
-// laterEpoch mounts a dataset, reads the epochs before one to their ends, and measures that;
-// reads are its requests. Where the cache holds all it is filled after the first, as it is
-// while a training evaluates its model.
+// laterEpoch mounts a dataset, reads the epochs before last to the end, and measures epoch last.
+// The reads of the result are its requests. A cache that can hold everything is filled after the
+// first epoch, as happens while training evaluates its model.
 func (n *network) laterEpoch(ctx context.Context, dataset string, last int, args []string) (r reading, err error) {
 	n.points++
 	point := filepath.Join(n.dir, fmt.Sprintf("mount-%d", n.points))
@@ -184,7 +185,7 @@ func (n *network) laterEpoch(ctx context.Context, dataset string, last int, args
 	return r, err
 }
 
-// epochPath is the file that has all of an epoch.
+// epochPath returns the path of the file with all of an epoch.
 func epochPath(point string, epoch int) []string {
 	return []string{filepath.Join(point, fmt.Sprintf("epoch-%d", epoch), "worker-0-of-1.tar")}
 }

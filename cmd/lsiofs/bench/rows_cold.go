@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What large reads are at their best with.
+// Sizes and depths with which large reads are fastest.
 const (
 	coldBlock       = 256 << 10
 	coldDepth       = 32
@@ -17,7 +17,7 @@ const (
 	sequentialDepth = 16
 )
 
-// coldJob is direct reads of the largest shard, whose pages are emptied first.
+// coldJob returns direct reads of the largest shard. It empties the page cache of the shards.
 func (s *session) coldJob() (uringbench.Job, error) {
 	best := 0
 	for i, size := range s.scope.shardBytes {
@@ -59,8 +59,7 @@ func (s *session) measureFioSequential(ctx context.Context) (reading, error) {
 	return fromJob(r), err
 }
 
-// measureVerify reads all shards from their start to their end, past the page
-// cache.
+// measureVerify reads all shards from start to end, past the page cache.
 func (s *session) measureVerify(ctx context.Context) (reading, error) {
 	if err := s.cool(ctx); err != nil {
 		return reading{}, err

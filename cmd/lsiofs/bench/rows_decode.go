@@ -13,12 +13,11 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// decodePartBytes is what measureDecodeOwn decodes at a time: a chunk.
+// decodePartBytes is how much measureDecodeOwn decodes at a time: a chunk.
 const decodePartBytes = 256 << 10
 
-// measureDecodeOwn decodes all shards with the decoders that a mount has, as many
-// at a time as there are cores, to memory that this process has not had before:
-// what a first epoch can't do without.
+// measureDecodeOwn decodes all shards with a mount's decoders, as many at a time as there are
+// cores, to memory that is new to this process. A first epoch can't do with less.
 func (s *session) measureDecodeOwn(ctx context.Context) (reading, error) {
 	if err := touchMemory(ctx, s.newProcessBytes()); err != nil {
 		return reading{}, err

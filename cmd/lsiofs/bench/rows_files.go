@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// measureTar has GNU tar write an archive of all files to a pipe, which is read to
-// nowhere (to /dev/null itself it would read no file).
+// measureTar makes GNU tar write an archive of all files to a pipe, whose bytes are discarded. (If
+// it wrote to /dev/null itself, it would not read the files.)
 func (s *session) measureTar(ctx context.Context) (reading, error) {
 	if !s.scope.whole {
 		return reading{}, notMeasured("the page cache can't hold the files")
@@ -44,7 +44,7 @@ func (s *session) measureTar(ctx context.Context) (reading, error) {
 	}, nil
 }
 
-// onlyReader hides what else a file can do, so that its bytes are really read.
+// onlyReader hides all other methods of a file, so that its bytes are really read.
 type onlyReader struct{ io.Reader }
 
 // measureOpened reads from a mount that opens and reads each file, and keeps none.

@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// The rows of directories that shards arrive in while they are mounted.
+// Rows about directories in which shards arrive while they are mounted.
 const (
 	rowTakingFirst = "growing-taking-first"
 	rowTaking      = "growing-taking"
@@ -22,9 +22,10 @@ const (
 )
 
 const (
-	// growingSlot is how long files arrive, and how long nothing happens.
+	// growingSlot is how long files arrive in one measurement, and how long nothing happens in
+	// another.
 	growingSlot = 5 * time.Second
-	// growingEpochs are taken before memory is measured.
+	// growingEpochs is the number of epochs taken before memory is measured.
 	growingEpochs = 3
 )
 
@@ -40,7 +41,7 @@ func (g *growing) rows() []*row {
 	return l.rows
 }
 
-// single is the mounted directory of single games.
+// single returns the mounted directory of single games.
 func (g *growing) single(ctx context.Context) (*grower, error) {
 	if g.games == nil {
 		var err error
@@ -52,7 +53,7 @@ func (g *growing) single(ctx context.Context) (*grower, error) {
 	return g.games, nil
 }
 
-// measureFirst takes an epoch as soon as a new process has looked at everything.
+// measureFirst takes an epoch as soon as a new process has looked at all shards.
 func (g *growing) measureFirst(ctx context.Context) (reading, error) {
 	d, err := g.single(ctx)
 	if err == nil {
@@ -64,7 +65,7 @@ func (g *growing) measureFirst(ctx context.Context) (reading, error) {
 	return d.next(ctx)
 }
 
-// measureNext takes an epoch of which a part is new, as it is in a training.
+// measureNext takes an epoch after a part of the shards has been added, as in training.
 func (g *growing) measureNext(ctx context.Context) (reading, error) {
 	d, err := g.single(ctx)
 	if err != nil {
@@ -73,7 +74,7 @@ func (g *growing) measureNext(ctx context.Context) (reading, error) {
 	return d.nextWithNew(ctx, g.shards/100)
 }
 
-// nextWithNew has some shards arrive, waits for them, and takes the next epoch.
+// nextWithNew adds shards, waits until they are indexed, and takes the next epoch.
 func (d *grower) nextWithNew(ctx context.Context, fresh int) (reading, error) {
 	for range fresh {
 		if err := d.arrive(); err != nil {
@@ -86,7 +87,7 @@ func (d *grower) nextWithNew(ctx context.Context, fresh int) (reading, error) {
 	return d.next(ctx)
 }
 
-// measureMemory is what is left in memory, of the stock and of epochs that were taken.
+// measureMemory measures the memory that stays in use for the stock and for the epochs taken.
 func (g *growing) measureMemory(ctx context.Context) (reading, error) {
 	d, err := g.single(ctx)
 	if err != nil {
@@ -101,13 +102,13 @@ func (g *growing) measureMemory(ctx context.Context) (reading, error) {
 	return reading{value: float64(bytes) / (1 << 20)}, err
 }
 
-// measureIdle is what it costs to follow a directory in which nothing happens.
+// measureIdle measures the cost of watching a directory in which nothing happens.
 func (g *growing) measureIdle(ctx context.Context) (reading, error) {
 	d, err := g.single(ctx)
 	if err != nil {
 		return reading{}, err
 	}
-	if err := sleep(ctx, time.Second); err != nil { // what taking an epoch has left to do
+	if err := sleep(ctx, time.Second); err != nil { // let remaining work of taking an epoch finish
 		return reading{}, err
 	}
 	before, err := processCPU(d.server.cmd.Process.Pid)
@@ -121,8 +122,8 @@ func (g *growing) measureIdle(ctx context.Context) (reading, error) {
 	return reading{value: 100 * (after - before).Seconds() / g.slot.Seconds()}, err
 }
 
-// measureArrivals has files arrive at a rate, and gives the longest time that one of them was
-// there and not indexed.
+// measureArrivals adds files at a fixed rate, and returns the longest time between a file's arrival
+// and its indexing.
 func (g *growing) measureArrivals(ctx context.Context) (reading, error) {
 	d, err := g.single(ctx)
 	if err != nil {
@@ -133,7 +134,7 @@ func (g *growing) measureArrivals(ctx context.Context) (reading, error) {
 	longest, seen := time.Duration(0), 0
 	look := func() error {
 		s, err := d.status()
-		for ; seen < s.Shards-first && seen < len(arrived); seen++ { // those that come first are indexed first, about
+		for ; seen < s.Shards-first && seen < len(arrived); seen++ { // files are indexed roughly in their order of arrival
 			longest = max(longest, monotonic()-arrived[seen])
 		}
 		return err
@@ -174,7 +175,7 @@ func (g *growing) measureTars(ctx context.Context) (reading, error) {
 	return g.tars.nextWithNew(ctx, 1)
 }
 
-// growing checks what is promised of directories that shards arrive in.
+// growing checks the promises about directories in which shards arrive.
 func (k *check) growing(ctx context.Context) (err error) {
 	if !k.config.wants(SectionGrowing) || k.config.Spec.Dataset != "" {
 		return nil

@@ -10,12 +10,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 )
 
-// halvesDir is where the sources of the mixture are: two directories of links to the shards,
-// whose indexes lie beside these.
+// halvesDir contains the sources of the mixture: two directories of links to the shards, with their
+// indexes next to them.
 const halvesDir = "halves"
 
-// addMixture adds the row of a mixture of two sources, which have all records of the dataset
-// between them, in their shares: what it is slower by is what mixing costs.
+// addMixture adds the row about a mixture of two sources, which together have all records of the
+// dataset, in their shares. The difference in speed is the cost of mixing.
 func (s *session) addMixture(l *rowList) {
 	if s.scope.compressed || s.scope.files {
 		return
@@ -34,7 +34,7 @@ func (s *session) measureMixture(ctx context.Context) (reading, error) {
 		}
 		records := s.halves()
 		length := uint64(0)
-		if shares, err := order.NewShares(s.config.Spec.Order.Seed, records); err == nil { // neither has none
+		if shares, err := order.NewShares(s.config.Spec.Order.Seed, records); err == nil { // fails if a half has no records
 			length, _ = shares.First(records)
 		}
 		if length == 0 {
@@ -46,12 +46,12 @@ func (s *session) measureMixture(ctx context.Context) (reading, error) {
 	}
 	slot := s.slot
 	if s.warming {
-		slot = 0 // a whole epoch, as measureMount's
+		slot = 0 // a whole epoch, as in measureMount
 	}
 	return s.readMount(ctx, s.mixture, s.jobsOf(s.mixture.point, s.scope.extension, 1, slot))
 }
 
-// halves are the records of the first half of the shards, and of the second.
+// halves returns the numbers of records in the first and second half of the shards.
 func (s *session) halves() []uint64 {
 	records := make([]uint64, 2)
 	for n := range s.scope.shards {

@@ -12,12 +12,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// The rows of a dataset at a web server.
+// Rows about a dataset at a web server.
 const (
-	rowNetCat      = "network-cat-"   // and the name of the size of chunks
-	rowNetLoop     = "network-loop-"  // likewise
-	rowNetPiped    = "network-piped-" // likewise
-	rowNetCPU      = "network-cpu-"   // likewise
+	rowNetCat      = "network-cat-"   // followed by the name of the chunk size
+	rowNetLoop     = "network-loop-"  // followed by the name of the chunk size
+	rowNetPiped    = "network-piped-" // followed by the name of the chunk size
+	rowNetCPU      = "network-cpu-"   // followed by the name of the chunk size
 	rowNetMemory   = "network-memory"
 	rowNetRequests = "network-requests"
 	rowNetBytes    = "network-bytes"
@@ -27,8 +27,8 @@ const (
 	rowNetProgram  = "network-program"
 )
 
-// chunkSizes are those of chunks that are measured. The longer the requests the sooner
-// there are as many as may be.
+// chunkSizes are the chunk sizes that are measured. The longer the requests, the sooner the maximum
+// number of them is in flight.
 var chunkSizes = []struct {
 	name   string
 	bytes  int64
@@ -39,7 +39,7 @@ var chunkSizes = []struct {
 	{"8m", 8 << 20, 2 * time.Second},
 }
 
-// rows are what is measured of a dataset at a web server.
+// rows returns the rows about a dataset at a web server.
 func (n *network) rows() []*row {
 	l := &rowList{only: n.config.Rows}
 	for _, size := range chunkSizes {
@@ -74,7 +74,7 @@ func (n *network) rows() []*row {
 }
 
 func (n *network) measureCat(ctx context.Context, chunkBytes int64, settle time.Duration) (reading, error) {
-	// As the host gives it, not at the first touch.
+	// So that memory's first touch, which is slow in a virtual machine, is not measured.
 	if err := touchMemory(ctx, n.config.Spec.MemoryBytes+leastMemory); err != nil {
 		return reading{}, err
 	}
@@ -88,7 +88,7 @@ func (n *network) measureCat(ctx context.Context, chunkBytes int64, settle time.
 	return run.reading, nil
 }
 
-// wantCat is errNotMeasured where the last cat could not be measured.
+// wantCat returns an error that wraps errNotMeasured if the last cat could not be measured.
 func (n *network) wantCat() error {
 	if len(n.last.ranges) == 0 {
 		return notMeasured("that of cat was not")
@@ -96,12 +96,12 @@ func (n *network) wantCat() error {
 	return nil
 }
 
-// measureLoop has the bare client ask for what the last cat did.
+// measureLoop makes the bare client request what the last cat did.
 func (n *network) measureLoop(ctx context.Context) (reading, error) {
 	if err := n.wantCat(); err != nil {
 		return reading{}, err
 	}
-	if _, err := n.bare(ctx, n.last.ranges, connections, n.slot/4); err != nil { // for its memory
+	if _, err := n.bare(ctx, n.last.ranges, connections, n.slot/4); err != nil { // allocates its memory
 		return reading{}, err
 	}
 	r, err := n.bare(ctx, n.last.ranges, connections, n.slot)
@@ -109,8 +109,8 @@ func (n *network) measureLoop(ctx context.Context) (reading, error) {
 	return r, err
 }
 
-// measurePiped is measureLoop where the bytes are handed on, in the order in which they come:
-// more than that no cat can do.
+// measurePiped is like measureLoop, but the bytes are passed on in the order of their arrival: no
+// cat can be faster.
 func (n *network) measurePiped(ctx context.Context) (reading, error) {
 	if err := n.wantCat(); err != nil {
 		return reading{}, err
@@ -118,10 +118,10 @@ func (n *network) measurePiped(ctx context.Context) (reading, error) {
 	return n.piped(ctx, n.last.ranges, connections, n.slot)
 }
 
-// perGiB is the processor time in seconds.
+// perGiB returns the processor time per GiB, in seconds.
 func perGiB(r reading) float64 { return r.cpu.Seconds() / gib(max(r.bytes, 1)) }
 
-// measureRequests reads a whole epoch, of each file once.
+// measureRequests reads a whole epoch, with each file once.
 func (n *network) measureRequests(ctx context.Context) (reading, error) {
 	const chunkBytes = 256 << 10
 	chunks, streamBytes, err := n.order(ctx, n.once, chunkBytes)
@@ -132,7 +132,7 @@ func (n *network) measureRequests(ctx context.Context) (reading, error) {
 	if err != nil {
 		return reading{}, err
 	}
-	if run.bytes < streamBytes { // beside them are the tail of an archive
+	if run.bytes < streamBytes { // it also writes the tail of an archive
 		return reading{}, fmt.Errorf("lsiofs cat has written %d bytes of %d", run.bytes, streamBytes)
 	}
 	asked := int64(0)
@@ -143,13 +143,13 @@ func (n *network) measureRequests(ctx context.Context) (reading, error) {
 	return reading{value: float64(len(run.ranges)) / float64(chunks)}, nil
 }
 
-// withoutCache is for what is opened in this process: the user's own cache is not for this.
+// withoutCache is for datasets opened in this process, which must not use the user's own cache.
 func withoutCache(s spec.Spec) spec.Spec {
 	s.Cache = spec.Cache{Off: true, Fill: spec.FillOff}
 	return s
 }
 
-// order is how many chunks the first objects have as a dataset, and bytes of records.
+// order returns the number of chunks and of stream bytes in a dataset of the first objects.
 func (n *network) order(ctx context.Context, objects int, chunkBytes int64) (chunks int, streamBytes int64, err error) {
 	s := n.config.Spec
 	s.Dataset, s.IndexDir = n.address.Dataset(objects), filepath.Join(n.dir, "index")
@@ -164,15 +164,15 @@ func (n *network) order(ctx context.Context, objects int, chunkBytes int64) (chu
 }
 
 const (
-	// passStreams is how many shards are indexed at a time.
+	// passStreams is the number of shards indexed at a time.
 	passStreams = 32
 	passCopies  = 8
 )
 
-// passShards is how many shards are indexed: enough for some seconds.
+// passShards returns the number of shards to index, enough for some seconds.
 func (n *network) passShards() int { return n.once * passCopies }
 
-// measurePass indexes shards with no index stored.
+// measurePass indexes shards for which no index is stored.
 func (n *network) measurePass(ctx context.Context) (r reading, err error) {
 	dir := filepath.Join(n.dir, "pass")
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
@@ -190,8 +190,7 @@ func (n *network) measurePass(ctx context.Context) (r reading, err error) {
 	return reading{bytes: said.StreamBytes, elapsed: elapsed, mallocs: -1}, err
 }
 
-// measureStreams has the bare client read the same shards from their beginnings to
-// their ends.
+// measureStreams makes the bare client read the same shards from start to end.
 func (n *network) measureStreams(ctx context.Context) (reading, error) {
 	shards := make([]service.Range, n.passShards())
 	for i := range shards {

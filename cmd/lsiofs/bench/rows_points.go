@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 )
 
-// addPoints adds what shards that are compressed as a whole make slow: the first byte, a jump, and little memory.
+// addPoints adds rows about what is slow with shards that are compressed as a whole: the first
+// byte, a jump, and little memory.
 func (s *session) addPoints(l *rowList) {
 	l.add(row{id: rowMountHalf, name: "mount, --memory half the decoded size, from start to end", against: rowDecode, measure: s.measureHalf})
 	if s.scope.codec != "gzip" {
@@ -21,12 +22,12 @@ func (s *session) addPoints(l *rowList) {
 	}})
 }
 
-// measureHalf has a new process that can't hold the dataset give its first epoch.
+// measureHalf reads the first epoch of a new process that can't hold the dataset.
 func (s *session) measureHalf(ctx context.Context) (reading, error) {
 	return s.measureFromStart(ctx, fmt.Sprintf("--memory=%d", max(s.scope.allDecoded/2, leastMemory)))
 }
 
-// measureFirstByte is from the start of a mount to the first bytes of a shuffled epoch.
+// measureFirstByte measures from the start of a mount to the first bytes of a shuffled epoch.
 func (s *session) measureFirstByte(ctx context.Context) (r reading, err error) {
 	began := monotonic()
 	v, err := s.startMount(ctx, "--workers", "1")
@@ -43,11 +44,11 @@ func (s *session) measureFirstByte(ctx context.Context) (r reading, err error) {
 	return reading{bytes: s.scope.streamBytes, elapsed: done[0].First - began, mallocs: -1}, nil
 }
 
-// jumpBytes are read where a jump goes, in one request.
+// jumpBytes is the size of the single request after a jump.
 const jumpBytes = 4096
 
-// measureJump reads in the middle of an epoch of which nothing but the first bytes has been read, and then the same
-// once more.
+// measureJump reads in the middle of an epoch of which only the first bytes have been read, and
+// then the same bytes again.
 func (s *session) measureJump(ctx context.Context) (r reading, err error) {
 	v, err := s.startMount(ctx, "--workers", "1")
 	if err != nil {

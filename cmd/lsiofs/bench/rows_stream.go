@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// measureFetch reads streams in this process: all that a mount does but FUSE.
+// measureFetch reads streams in this process: everything that a mount does except FUSE.
 func (s *session) measureFetch(ctx context.Context) (reading, error) {
 	r := reading{counted: true, mallocs: -1}
 	until := s.slot
@@ -27,7 +27,7 @@ func (s *session) measureFetch(ctx context.Context) (reading, error) {
 	return r, nil
 }
 
-// fetchEpoch reads an epoch for a while, and adds what it has found to r.
+// fetchEpoch reads an epoch for up to most and adds the results to r.
 func (s *session) fetchEpoch(ctx context.Context, most time.Duration, r *reading) error {
 	epoch := uint64(0)
 	if s.scope.whole {
@@ -62,17 +62,17 @@ func (s *session) fetchEpoch(ctx context.Context, most time.Duration, r *reading
 	return nil
 }
 
-// countedStream is the reading of a stream from its beginning, with the
-// allocations of its second half: what an opening makes once is there then.
+// countedStream reads a stream from its beginning and counts the allocations of the second half, so
+// that those made once when opening are left out.
 type countedStream struct {
 	h    *stream.Handle
 	end  int64
 	off  int64
-	half int64 // where the counting began, 0: nowhere yet
+	half int64 // where counting began; 0: not yet
 	at   runtime.MemStats
 }
 
-// read reads until a time, or to the end.
+// read reads until a time or to the end.
 func (c *countedStream) read(ctx context.Context, until time.Duration) error {
 	var reply stream.Reply
 	for c.off < c.end && monotonic() < until {
@@ -93,8 +93,8 @@ func (c *countedStream) read(ctx context.Context, until time.Duration) error {
 	return nil
 }
 
-// steady is how many bytes were read while allocations were counted, and how
-// many there were.
+// steady returns the number of bytes read while allocations were counted, and the number of
+// allocations.
 func (c *countedStream) steady() (bytes int64, mallocs uint64) {
 	if c.half == 0 {
 		return 0, 0
@@ -104,8 +104,8 @@ func (c *countedStream) steady() (bytes int64, mallocs uint64) {
 	return c.off - c.half, c.at.Mallocs - began
 }
 
-// measureCat has `lsiofs cat` write the first epoch to a pipe that a reader
-// reads from, as it reads from a mount.
+// measureCat makes `lsiofs cat` write the first epoch to a pipe, which a reader reads as it reads
+// from a mount.
 func (s *session) measureCat(ctx context.Context) (r reading, err error) {
 	if err := touchMemory(ctx, s.newProcessBytes()); err != nil {
 		return reading{}, err
@@ -135,7 +135,7 @@ func (s *session) measureCat(ctx context.Context) (r reading, err error) {
 	if err := reader.start(j); err != nil {
 		return reading{}, err
 	}
-	_ = from.Close() // or cat would not see that its reader is gone
+	_ = from.Close() // otherwise cat would not notice that its reader is gone
 	done, err := reader.finish()
 	if err != nil {
 		_ = cat.Process.Kill()
@@ -145,7 +145,7 @@ func (s *session) measureCat(ctx context.Context) (r reading, err error) {
 	if err != nil || ctx.Err() != nil {
 		return reading{}, errors.Join(ctx.Err(), err)
 	}
-	if werr != nil && done.Bytes == s.scope.streamBytes { // else its reader went away
+	if werr != nil && done.Bytes == s.scope.streamBytes { // otherwise its reader went away
 		return reading{}, fmt.Errorf("lsiofs cat: %w", werr)
 	}
 	r = joined([]readDone{done}, !s.scope.compressed)
@@ -157,7 +157,7 @@ func (s *session) measureCat(ctx context.Context) (r reading, err error) {
 	return r, nil
 }
 
-// catArgs names the first epoch of one worker, whatever the flags say.
+// catArgs returns arguments for the first epoch of a single worker, whatever the flags are.
 func (s *session) catArgs() []string {
 	args := append([]string{s.config.Spec.Dataset}, s.config.Flags...)
 	return append(args, "--workers", "1", "--worker", "0/1", "--epoch", "0")

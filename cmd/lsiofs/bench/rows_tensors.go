@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// tensorsExtension is that of streams of tensors.
+	// tensorsExtension is the extension of streams of tensors.
 	tensorsExtension = ".npy"
-	// tensorsReaders read decoded games at a time.
+	// tensorsReaders is the number of concurrent readers of decoded games.
 	tensorsReaders = 2
 )
 
-// addTensors adds the rows of games whose streams are tensors. What they read is counted in
-// bytes of the frames that it was made of, so that their records and ratios are of frames.
+// addTensors adds the rows about games whose streams are tensors. What they read is counted in
+// bytes of the original frames, so that records and ratios refer to frames.
 func (s *session) addTensors(l *rowList) {
 	if !s.scope.games {
 		return
@@ -26,13 +26,13 @@ func (s *session) addTensors(l *rowList) {
 	l.add(row{id: rowTensorsHot, name: fmt.Sprintf("mount --as tensors, decoded games, %s", readersText(tensorsReaders)), measure: s.measureTensorsHot})
 }
 
-// asTensors are the flags of such a mount, and the bytes of a row.
+// asTensors returns the flags of such a mount, and the size of a row.
 func asTensors() (flags []string, rowBytes int, err error) {
 	t, err := lc0.NewTensors(lc0.Element(spec.AsTensorsU1.Element()))
 	return []string{"--workers", "1", "--as", string(spec.AsTensorsU1)}, t.RowBytes(), err
 }
 
-// inFrames counts in bytes of frames what was read in bytes of rows.
+// inFrames converts a reading in bytes of rows to bytes of frames.
 func (s *session) inFrames(r reading, rowBytes int) reading {
 	r.bytes = int64(float64(r.bytes) / float64(rowBytes) * s.scope.recordBytes)
 	return r
@@ -56,7 +56,7 @@ func (s *session) measureTensorsEpoch(ctx context.Context) (r reading, err error
 	return s.inFrames(r, rowBytes), err
 }
 
-// measureTensorsHot reads from a mount of as many games as its memory holds decoded.
+// measureTensorsHot reads from a mount with as many games as its memory holds decoded.
 func (s *session) measureTensorsHot(ctx context.Context) (reading, error) {
 	flags, rowBytes, err := asTensors()
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *session) measureTensorsHot(ctx context.Context) (reading, error) {
 		}
 		s.servers = append(s.servers, s.tensors)
 	}
-	if s.warming { // then all is decoded
+	if s.warming { // this decodes everything
 		if _, err := s.readMount(ctx, s.tensors, s.jobsOf(s.tensors.point, tensorsExtension, 1, 0)); err != nil {
 			return reading{}, err
 		}

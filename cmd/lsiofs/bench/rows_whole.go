@@ -18,8 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
 )
 
-// decoder is the program that decodes the shards to stdout that are its further
-// arguments.
+// decoder returns the command that decodes the shards named by further arguments to stdout.
 func (s *session) decoder() []string {
 	switch s.scope.codec {
 	case "":
@@ -43,12 +42,12 @@ func (s *session) decoderText() string {
 	return fmt.Sprintf("%s of all shards, %d processes", text, runtime.GOMAXPROCS(0))
 }
 
-// mostTogether is how many shards one process decodes, so that starting it weighs
-// little where they are small.
+// mostTogether is the number of shards decoded by one process, so that its start has little weight
+// if they are small.
 const mostTogether = 256
 
-// measureDecode decodes all shards with the codec's own program, in as many
-// processes as there are cores, to nowhere.
+// measureDecode decodes all shards with the codec's own program, in as many processes as there are
+// cores, and discards the output.
 func (s *session) measureDecode(ctx context.Context) (reading, error) {
 	command := s.decoder()
 	if _, err := exec.LookPath(command[0]); err != nil {
@@ -93,15 +92,15 @@ func decodeShards(ctx context.Context, command []string) (time.Duration, error) 
 	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
 }
 
-// measureWhole is measureFromStart with the memory that was asked for.
+// measureWhole is measureFromStart with the configured memory.
 func (s *session) measureWhole(ctx context.Context) (reading, error) {
 	r, err := s.measureFromStart(ctx)
 	s.lastWhole = r
 	return r, err
 }
 
-// measureFromStart is from the start of a mount, with its index stored, to the last
-// byte of its first epoch.
+// measureFromStart measures from the start of a mount, whose index is stored, to the last byte of
+// its first epoch.
 func (s *session) measureFromStart(ctx context.Context, args ...string) (r reading, err error) {
 	if err := touchMemory(ctx, s.newProcessBytes()); err != nil {
 		return reading{}, err
@@ -155,8 +154,8 @@ func (s *session) measureIndex(ctx context.Context) (reading, error) {
 	return reading{value: float64(d.Catalog().Records()) / used.Seconds()}, d.Close()
 }
 
-// measureResume is the time from the start of a mount that goes on in the middle
-// of an epoch to the first bytes that a reader has.
+// measureResume measures the time from the start of a mount that resumes in the middle of an epoch
+// to a reader's first bytes.
 func (s *session) measureResume(ctx context.Context) (r reading, err error) {
 	path := filepath.Join(s.dir, "resume.json")
 	document := fmt.Appendf(nil, `{"epoch": 0, "samples": %d}`, s.scope.records/2)

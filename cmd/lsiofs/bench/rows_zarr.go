@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// The rows of crops of Zarr arrays.
+// Rows about crops of Zarr arrays.
 const (
-	rowZarrLoop   = "zarr-loop-"   // and the name of a codec
-	rowZarrRandom = "zarr-random-" // likewise
-	rowZarrBlock  = "zarr-block-"  // likewise
+	rowZarrLoop   = "zarr-loop-"   // followed by the name of a codec
+	rowZarrRandom = "zarr-random-" // followed by the name of a codec
+	rowZarrBlock  = "zarr-block-"  // followed by the name of a codec
 	rowZarrFixed  = "zarr-fixed"
 	rowZarrPreads = "zarr-preads"
 	rowZarrSmall  = "zarr-small"
@@ -25,14 +25,14 @@ const (
 	rowZarrCold   = "zarr-cold"
 )
 
-// Memory of mounts: little beside the arrays where crops are random, and enough for all chunks
-// where neighbours are together.
+// Memory of mounts: little compared with the arrays if crops are random, and enough for all chunks
+// if neighbours are together.
 const (
 	zarrRandomMemory = 64 << 20
 	zarrBlockMemory  = 1 << 30
 )
 
-// rows are what is measured of arrays.
+// rows returns the rows about arrays.
 func (a *arrays) rows() []*row {
 	l := &rowList{only: a.config.Rows}
 	codecs := slices.Sorted(maps.Keys(satellite))
@@ -99,8 +99,8 @@ func (a *arrays) measureLoop(ctx context.Context, name string) (reading, error) 
 	return loop.run(ctx, a.slot)
 }
 
-// info is how a report describes what was measured: the array that is not compressed, of which the
-// others are copies with other codecs, or have other chunks.
+// info describes what was measured for a report: the uncompressed array. The others have the same
+// data with other codecs or other chunks.
 func (a *arrays) info() (DatasetInfo, error) {
 	l, err := a.loop("none")
 	if err != nil {
@@ -119,7 +119,7 @@ func (a *arrays) info() (DatasetInfo, error) {
 	return i, nil
 }
 
-// zarrPromises are what crops have to reach.
+// zarrPromises returns the promises about crops.
 func zarrPromises() []Promise {
 	list := []Promise{
 		{What: "mount, random crops of an array that is not compressed, to a loop", Row: rowZarrRandom + "none", Figure: FigureRatio, AtLeast: 0.75},
@@ -140,7 +140,7 @@ func zarrPromises() []Promise {
 	return list
 }
 
-// zarrRowsOf are the rows that these rows need.
+// zarrRowsOf returns the given rows and those that they need.
 func zarrRowsOf(ids []string) []string {
 	against := map[string][]string{
 		rowZarrSmall: {rowZarrPreads}, rowZarrLess: {rowZarrWhole, rowZarrSteps}, rowZarrMemory: {rowZarrRandom + "lz4", rowZarrLoop + "lz4"}, rowZarrAgain: {rowZarrMount},

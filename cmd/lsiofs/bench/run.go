@@ -11,22 +11,22 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Config of a measuring of one dataset.
+// Config is the configuration for measuring one dataset.
 type Config struct {
-	Spec spec.Spec // with the dataset
+	Spec spec.Spec // includes the dataset
 	// Flags give a mount the same spec.
 	Flags []string
-	// Rounds is how often each row is measured at most; Total is about how long
-	// that may take together.
+	// Rounds is the maximum number of measurements of each row. Total is about how long they may
+	// take together.
 	Rounds int
 	Total  time.Duration
 	// Rows are the IDs of the rows that are measured; empty for all.
 	Rows []string
-	// Progress, when set, is told what is being done.
+	// Progress, if set, is called with what is being done.
 	Progress func(text string, done, total int)
 }
 
-// Validate reports all that is wrong.
+// Validate reports all problems.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Rounds < 1 || c.Rounds > 100 {
@@ -44,11 +44,11 @@ func (c *Config) progress(text string, done, total int) {
 	}
 }
 
-// Report is what a measuring has found.
+// Report is the result of measuring a dataset.
 type Report struct {
 	Machine Machine     `json:"machine"`
 	Dataset DatasetInfo `json:"dataset"`
-	Rounds  int         `json:"rounds"` // that were done
+	Rounds  int         `json:"rounds"` // that were completed
 	Rows    []Row       `json:"rows"`
 	Notes   []string    `json:"notes,omitempty"`
 }
@@ -64,15 +64,15 @@ type DatasetInfo struct {
 	Records       uint64  `json:"records"`
 	RecordBytes   float64 `json:"record_bytes"` // mean
 	StreamBytes   int64   `json:"stream_bytes"`
-	MeasuredBytes int64   `json:"measured_bytes"` // less where it does not fit into the page cache
+	MeasuredBytes int64   `json:"measured_bytes"` // less if it does not fit into the page cache
 	Shuffle       string  `json:"shuffle"`
 	ShuffleSize   uint64  `json:"shuffle_size"`
 	Lanes         uint64  `json:"lanes"`
 	MemoryBudget  int64   `json:"memory_budget_bytes"`
 }
 
-// Run measures a dataset. When ctx ends, everything is unmounted and removed,
-// and ctx's error returned.
+// Run measures a dataset. When ctx ends, it unmounts and removes everything and returns ctx's
+// error.
 func Run(ctx context.Context, p Program, c Config) (report Report, err error) {
 	if err := c.Validate(); err != nil {
 		return Report{}, err
@@ -103,7 +103,7 @@ func (s *session) run(ctx context.Context) (Report, error) {
 	return r, nil
 }
 
-// finished are the report's lines of rows that were measured.
+// finished returns the report's lines about rows that were measured.
 func finished(rows []*row, recordBytes float64) []Row {
 	byID := map[string]*row{}
 	for _, row := range rows {
@@ -120,8 +120,8 @@ func finished(rows []*row, recordBytes float64) []Row {
 	return lines
 }
 
-// rounds measures every row once for warming up, and then in turns. It says how many
-// rounds counted.
+// rounds measures every row once to warm up, and then in rounds. It returns the number of rounds
+// that count.
 func (s *session) rounds(ctx context.Context, rows []*row) (int, error) {
 	r := rounds{most: s.config.Rounds, warmUp: true, total: s.config.Total, progress: s.config.progress, begin: func(warming bool) error {
 		s.warming = warming
@@ -130,16 +130,16 @@ func (s *session) rounds(ctx context.Context, rows []*row) (int, error) {
 	return r.run(ctx, rows)
 }
 
-// rounds is how rows are measured in turns.
+// rounds configures how rows are measured, one round after another.
 type rounds struct {
 	most     int
-	warmUp   bool // the first does not count, and is one more
+	warmUp   bool // an additional first round does not count
 	total    time.Duration
 	progress func(text string, done, total int)
-	begin    func(warming bool) error // of each round; nil: nothing
+	begin    func(warming bool) error // called before each round, unless nil
 }
 
-// run measures until the rounds or the time have come to their end.
+// run measures until the rounds are done or the time is over.
 func (o rounds) run(ctx context.Context, rows []*row) (int, error) {
 	began, all, counted := time.Now(), o.most, 0
 	if o.warmUp {
@@ -171,13 +171,13 @@ func (o rounds) run(ctx context.Context, rows []*row) (int, error) {
 			counted++
 		}
 		if spent := time.Since(began); !warming && spent+spent/time.Duration(round+1) > o.total*5/4 {
-			break // another one would take too long
+			break // another round would take too long
 		}
 	}
 	return counted, nil
 }
 
-// describe says what a dataset is like.
+// describe returns the properties of a dataset.
 func describe(d *pipeline.Dataset) DatasetInfo {
 	sp, c := d.Spec(), d.Catalog()
 	i := DatasetInfo{

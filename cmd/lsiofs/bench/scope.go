@@ -14,45 +14,44 @@ import (
 )
 
 const (
-	// maxScopeBytes and maxScopeRecords bound what rows read again and again.
+	// maxScopeBytes and maxScopeRecords bound what rows read repeatedly.
 	maxScopeBytes   = 4 << 30
 	maxScopeRecords = 8 << 20
 )
 
-// extent is where a record lies.
+// extent is the position of a record.
 type extent struct {
 	offset int64
 	shard  int32
-	size   int32 // of what is in the shard, at most maxExtentBytes
+	size   int32 // of its part in the shard, at most maxExtentBytes
 }
 
-// maxExtentBytes bounds what is read of a record at a time.
+// maxExtentBytes bounds how much of a record is read at a time.
 const maxExtentBytes = 1 << 30
 
-// scope is what of a dataset is measured: all of it, or, where that is too much
-// for the page cache, the beginning of an epoch.
+// scope is the part of a dataset that is measured: all of it or, if that is too much for the page
+// cache, the beginning of an epoch.
 type scope struct {
-	records     uint64  // of the dataset, or what a split leaves of it
-	streamBytes int64   // likewise
+	records     uint64  // of the dataset, after a split
+	streamBytes int64   // of the dataset, after a split
 	recordBytes float64 // mean
-	compressed  bool    // some shard is
+	compressed  bool    // at least one shard is
 	codec       string  // of the first shard, "" for none
 	files       bool    // shards are directories
-	games       bool    // shards are lc0's, and streams of their frames
+	games       bool    // shards are lc0's, and streams consist of their frames
 	whole       bool
-	bytes       int64    // of what is measured
-	extents     []extent // of the records of the epoch, in its order; none where compressed
+	bytes       int64    // of the measured part
+	extents     []extent // of the epoch's records, in its order; empty if compressed
 	shards      []string // paths of all shards
 	shardBytes  []int64
-	// decodedBytes are those of each shard.
+	// decodedBytes are the sizes of the decoded shards.
 	decodedBytes []int64
 	allDecoded   int64  // their sum
-	pointBytes   int64  // of the index, of places inside of members
+	pointBytes   int64  // size in the index of places inside members
 	extension    string // of streams
 }
 
-// newScope looks at an open dataset. memory is how much of the page cache may
-// be counted on.
+// newScope examines an open dataset. memory is the available size of the page cache.
 func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, error) {
 	c := d.Catalog()
 	s := &scope{records: d.Records(), streamBytes: d.StreamBytes(), extension: c.StreamExtension()}
@@ -112,7 +111,7 @@ func (s *scope) walk(ctx context.Context, d *pipeline.Dataset, limit int64) erro
 		}
 		d.Catalog().Extents(numbers[:n], extents[:n])
 		for _, x := range extents[:n] {
-			// A last line's missing newline is not in the shard.
+			// If the last line lacks a newline, the stream has it but the shard does not.
 			size := min(x.SizeBytes, s.shardBytes[x.Shard]-x.OffsetBytes, maxExtentBytes)
 			s.extents = append(s.extents, extent{x.OffsetBytes, int32(x.Shard), int32(size)})
 			bytes += size
@@ -125,8 +124,8 @@ func (s *scope) walk(ctx context.Context, d *pipeline.Dataset, limit int64) erro
 	return nil
 }
 
-// pageCacheBytes is how much memory the page cache can have for the data that is
-// measured, beside what servers and this process hold.
+// pageCacheBytes returns how much memory the page cache can use for the measured data, in addition
+// to what servers and this process hold.
 func pageCacheBytes(heldBytes int64) (int64, error) {
 	free, err := availableMemory()
 	if err != nil {
@@ -139,8 +138,7 @@ func pageCacheBytes(heldBytes int64) (int64, error) {
 	return left, nil
 }
 
-// empty drops the shards from the page cache; written says that nothing of them
-// is waiting to be written any more.
+// empty drops the shards from the page cache. written means that no page of them is dirty any more.
 func (s *scope) empty(ctx context.Context, written bool) error {
 	for _, path := range s.shards {
 		if err := ctx.Err(); err != nil {
@@ -160,7 +158,7 @@ func dropPages(path string, written bool) (err error) {
 	}
 	defer unix.Close(fd)
 	if !written {
-		// Dirty pages stay. A file system that can't is left to it.
+		// Dirty pages would stay. An error is ignored: some file systems can't sync.
 		_ = unix.Fsync(fd)
 	}
 	if err := unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED); err != nil {

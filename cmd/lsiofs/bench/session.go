@@ -15,53 +15,53 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Program is how a session runs the program that it is part of.
+// Program defines how a session runs the program that it is part of.
 type Program struct {
 	// Self is the path of this executable, which has PartCommand.
 	Self string
-	// Lsiofs is the path of the lsiofs that is measured: Self, but for integration/bench.
+	// Lsiofs is the path of the lsiofs that is measured. It is Self, except in integration/bench.
 	Lsiofs string
 	// Version is shown in reports.
 	Version string
-	// Mount starts `lsiofs mount` with these arguments in a process of its own,
-	// and returns when the mount is ready. The process is the caller's.
+	// Mount starts `lsiofs mount` with these arguments in a separate process, and returns when the
+	// mount is ready. The caller owns the process.
 	Mount func(ctx context.Context, args []string, output *os.File) (*exec.Cmd, error)
-	// Open opens a dataset, showing progress where it has to be indexed.
+	// Open opens a dataset and shows progress if it has to be indexed.
 	Open func(ctx context.Context, s spec.Spec) (*pipeline.Dataset, error)
-	// Caches says that it has --cache-dir and --cache-size.
+	// Caches reports whether it has --cache-dir and --cache-size.
 	Caches bool
-	// Rings says that mounts take requests by io_uring.
+	// Rings reports whether mounts take requests through io_uring.
 	Rings bool
 }
 
-// session is the measuring of one dataset: its servers, readers and temporary
-// files. It is not for concurrent use.
+// session measures one dataset. It has servers, readers and temporary files. It is not safe for
+// concurrent use.
 type session struct {
 	program Program
 	config  Config
-	dir     string   // of mount points
-	log     *os.File // of servers
+	dir     string   // for mount points
+	log     *os.File // output of servers
 	points  int
 	slot    time.Duration
 
 	dataset *pipeline.Dataset // in this process
 	scope   *scope
-	epoch   uint64 // the next one that nobody has read
+	epoch   uint64 // the next epoch that has not been read
 
 	readers []*reader
-	servers []*server // that stay
+	servers []*server // servers that stay
 	ceiling *server
 	mount   *server
 	small   *server // with little memory
-	tensors *server // of as many games as it keeps decoded, as tensors
+	tensors *server // has as many games as it keeps decoded, as tensors
 	mixture *server // of the dataset's halves
-	opened  *server // of a dataset of files, that keeps none of them
+	opened  *server // of a dataset of files, none of which it keeps
 	warming bool
 
-	lastWhole reading // what measureWhole has found last
+	lastWhole reading // measureWhole's last result
 
 	written bool // the shards' pages are clean
-	cooled  bool // cool has been through the shards in this round
+	cooled  bool // cool has gone through the shards in this round
 }
 
 func newSession(ctx context.Context, p Program, c Config) (*session, error) {
@@ -87,7 +87,7 @@ func (s *session) open(ctx context.Context) (err error) {
 	if err := touchMemory(ctx, 3*s.config.Spec.MemoryBytes); err != nil {
 		return err
 	}
-	// A mount, this process, and one more for a while.
+	// A mount, this process, and temporarily one more.
 	free, err := pageCacheBytes(3 * s.config.Spec.MemoryBytes)
 	if err != nil {
 		return err
@@ -105,10 +105,10 @@ func (s *session) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// maxReaders is how many readers read at the same time at most.
+// maxReaders is the largest number of concurrent readers.
 const maxReaders = 4
 
-// close ends all processes, unmounts and removes everything.
+// close ends all processes, unmounts, and removes everything.
 func (s *session) close() error {
 	var errs []error
 	for _, r := range s.readers {
@@ -124,18 +124,18 @@ func (s *session) close() error {
 		errs = append(errs, s.log.Close(), os.Remove(s.log.Name()))
 	}
 	errs = append(errs, os.RemoveAll(filepath.Join(s.dir, halvesDir))) // nothing is mounted in it
-	// Never all that is below: a mount might be left there.
+	// Never remove recursively: a mount might be left there.
 	return errors.Join(append(errs, os.Remove(s.dir))...)
 }
 
-// newPoint makes a directory to mount on.
+// newPoint creates a directory to mount on.
 func (s *session) newPoint() (string, error) {
 	s.points++
 	point := filepath.Join(s.dir, strconv.Itoa(s.points))
 	return point, os.Mkdir(point, 0o700)
 }
 
-// startMount mounts the dataset; the server is not among those that stay.
+// startMount mounts the dataset. The server is not among those that stay.
 func (s *session) startMount(ctx context.Context, args ...string) (*server, error) {
 	point, err := s.newPoint()
 	if err != nil {
@@ -144,8 +144,8 @@ func (s *session) startMount(ctx context.Context, args ...string) (*server, erro
 	return s.program.mountOn(ctx, point, s.log, append([]string{s.config.Spec.Dataset, point}, append(slices.Clone(s.config.Flags), args...)...))
 }
 
-// mountOn starts `lsiofs mount` with arguments that name a dataset and point, an empty
-// directory, which is gone if it fails, or when the server has stopped.
+// mountOn starts `lsiofs mount` with arguments that name a dataset and point, an empty directory.
+// The directory is removed if mounting fails or when the server has stopped.
 func (p Program) mountOn(ctx context.Context, point string, log *os.File, args []string) (*server, error) {
 	cmd, err := p.Mount(ctx, args, log)
 	if err != nil {
@@ -154,7 +154,7 @@ func (p Program) mountOn(ctx context.Context, point string, log *os.File, args [
 	return servedBy(cmd, point, nil), nil
 }
 
-// hotMount is the mount that hot rows read, of all numbers of workers.
+// hotMount returns the mount that hot rows read, for any number of workers.
 func (s *session) hotMount(ctx context.Context) (*server, error) {
 	if s.mount != nil {
 		return s.mount, nil
@@ -186,7 +186,7 @@ func (s *session) ceilingMount(ctx context.Context) (*server, error) {
 	return c, nil
 }
 
-// together has readers do their jobs at the same time.
+// together makes readers do their jobs at the same time.
 func (s *session) together(ctx context.Context, jobs []readJob) ([]readDone, error) {
 	// A reader that waits for a mount can only be killed.
 	stop := context.AfterFunc(ctx, func() {
@@ -211,13 +211,11 @@ func (s *session) together(ctx context.Context, jobs []readJob) ([]readDone, err
 	return done, errors.Join(errs...)
 }
 
-// epochs is how many epochs a slot's reader is given at most: a dataset keeps
-// the layouts of so many.
+// epochs is the maximum number of epochs for a slot's reader: a dataset keeps that many layouts.
 const epochs = 4
 
-// jobsOf are what W readers of a mount read in a slot: some epochs that nobody
-// has read, or, where only a part of the dataset is measured, that part again
-// and again.
+// jobsOf returns what W readers of a mount read in a slot: some epochs that have not been read or,
+// if only a part of the dataset is measured, that part repeatedly.
 func (s *session) jobsOf(point, extension string, workers int, slot time.Duration) []readJob {
 	jobs := make([]readJob, workers)
 	for i := range epochs {
@@ -240,12 +238,12 @@ func (s *session) jobsOf(point, extension string, workers int, slot time.Duratio
 	return jobs
 }
 
-// readMount measures a slot of W readers of a server. What comes before a
-// reader's first answer is not counted.
+// readMount measures W readers of a server for a slot. What comes before the first answer to a
+// reader is not counted.
 func (s *session) readMount(ctx context.Context, v *server, jobs []readJob) (reading, error) {
 	for _, j := range jobs {
 		for _, path := range j.Paths {
-			// The size of a stream is computed once, here.
+			// This computes the size of a stream, once.
 			if _, err := os.Stat(path); err != nil {
 				return reading{}, err
 			}
@@ -270,8 +268,8 @@ func (s *session) readMount(ctx context.Context, v *server, jobs []readJob) (rea
 	return r, nil
 }
 
-// joined adds up what readers have done at the same time; with late, from the
-// first answer on, unless that was all.
+// joined adds up the work of concurrent readers. If late is set, it counts from the first answer
+// on, unless that was all.
 func joined(done []readDone, late bool) reading {
 	var r reading
 	first, ended := done[0], done[0].Ended

@@ -13,16 +13,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
 )
 
-// The rows of a dataset at a bucket or a web server.
+// Rows about a dataset at a bucket or web server.
 const (
 	rowURLBare  = "bare-requests"
 	rowURLCat   = "cat"
 	rowURLAgain = "cat-from-cache"
 )
 
-// RunURL measures a dataset at a bucket or a web server: what comes of its streams beside
-// what the service gives to bare requests of the same size. It transfers what comes in the
-// time of the configuration. When ctx ends, everything is removed, and ctx's error returned.
+// RunURL measures a dataset at a bucket or web server: its streams, compared with bare requests of
+// the same size. It transfers what arrives in the configured time. When ctx ends, it removes
+// everything and returns ctx's error.
 func RunURL(ctx context.Context, p Program, c Config) (report Report, err error) {
 	if err := c.Validate(); err != nil {
 		return Report{}, err
@@ -40,8 +40,8 @@ func RunURL(ctx context.Context, p Program, c Config) (report Report, err error)
 		return Report{}, err
 	}
 	s := c.Spec
-	s.Cache.Off, s.Read = true, spec.ReadScan // of the index alone: nothing is read by this process
-	d, err := p.Open(ctx, s)                  // and indexes it, for all commands
+	s.Cache.Off, s.Read = true, spec.ReadScan // only the index is used: this process reads no data
+	d, err := p.Open(ctx, s)                  // this also indexes it for all commands
 	if err != nil {
 		return Report{}, err
 	}
@@ -51,7 +51,7 @@ func RunURL(ctx context.Context, p Program, c Config) (report Report, err error)
 		return Report{}, err
 	}
 	rows := u.rows()
-	u.slot = c.Total / time.Duration((len(rows)+1)*c.Rounds) // the last one reads twice
+	u.slot = c.Total / time.Duration((len(rows)+1)*c.Rounds) // the last row reads twice
 	r := rounds{most: c.Rounds, total: c.Total, progress: c.progress}
 	if report.Rounds, err = r.run(ctx, rows); err != nil {
 		return Report{}, err
@@ -61,10 +61,10 @@ func RunURL(ctx context.Context, p Program, c Config) (report Report, err error)
 	return report, nil
 }
 
-// url is the measuring of a dataset at a service of somebody else.
+// url measures a dataset at a third-party service.
 type url struct {
 	network
-	filled int // caches, so far
+	filled int // number of caches filled so far
 }
 
 func (u *url) rows() []*row {
@@ -78,8 +78,7 @@ func (u *url) rows() []*row {
 	return l.rows
 }
 
-// bareRequests asks for ranges as large as chunks are, at places drawn at random, and does
-// nothing with them.
+// bareRequests requests ranges of the size of chunks at random places and discards them.
 func (u *url) bareRequests(ctx context.Context) (r reading, err error) {
 	s := &u.config.Spec
 	service, err := probe.Open(ctx, s.Dataset, probe.Options{
@@ -98,7 +97,7 @@ func (u *url) bareRequests(ctx context.Context) (r reading, err error) {
 	if err != nil {
 		return r, err
 	}
-	each := min(int64(s.Order.ChunkBytes), objects[0].SizeBytes) // of the largest
+	each := min(int64(s.Order.ChunkBytes), objects[0].SizeBytes) // of the largest object
 	rates, err := service.Rates(ctx, probe.Plan{ReadBytes: []int64{each}, Depths: []int{s.Remote.Connections}, Duration: u.slot})
 	if err != nil {
 		return r, err
@@ -107,8 +106,8 @@ func (u *url) bareRequests(ctx context.Context) (r reading, err error) {
 	return reading{bytes: rates.Bytes, elapsed: time.Duration(rates.Seconds * float64(time.Second)), cpu: after - before, mallocs: -1}, err
 }
 
-// catFor measures a cat for some time, once its requests have become as many as they will;
-// of an epoch that is over before that, all.
+// catFor measures a cat for some time after the number of its requests has settled, or a whole
+// epoch if it is over before that.
 func (u *url) catFor(ctx context.Context) (reading, error) {
 	args := []string{u.config.Spec.Dataset}
 	run, err := u.cat(ctx, args, catPart{settle: u.slot / 4, slot: u.slot * 3 / 4})
@@ -118,13 +117,13 @@ func (u *url) catFor(ctx context.Context) (reading, error) {
 	return run.steady(), err
 }
 
-// steady is the reading without the time before its first byte.
+// steady returns the reading without the time before the first byte.
 func (r catRun) steady() reading {
 	r.elapsed -= r.waited
 	return r.reading
 }
 
-// fromCache reads the beginning of an epoch twice, and measures the second time.
+// fromCache reads the beginning of an epoch twice and measures the second time.
 func (u *url) fromCache(ctx context.Context) (r reading, err error) {
 	if !u.program.Caches {
 		return r, notMeasured("there is no --cache-dir")

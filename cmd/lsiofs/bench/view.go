@@ -8,8 +8,8 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
-// rowView shows which row is being measured: a line that is redrawn on a
-// terminal, elsewhere a line now and then. It is not for concurrent use.
+// rowView shows which row is being measured: a line that is redrawn on a terminal, otherwise a line
+// every few seconds. It is not safe for concurrent use.
 type rowView struct {
 	ui    *terminal.UI
 	log   *slog.Logger
@@ -22,7 +22,7 @@ func newRowView(u *terminal.UI, log *slog.Logger) *rowView {
 	return &rowView{ui: u, log: log, line: u.NewStatusLine(), begin: time.Now(), pace: terminal.NewPace()}
 }
 
-// show takes what is being done; total is 0 where nobody knows how long that takes.
+// show shows what is being done. total is 0 if it is not known how long that takes.
 func (v *rowView) show(text string, done, total int) {
 	v.log.Debug("measuring", "row", text)
 	if total > 0 {
@@ -39,8 +39,8 @@ func (v *rowView) show(text string, done, total int) {
 
 func (v *rowView) clear() { v.line.Clear() }
 
-// makingView shows how much of a dataset has been made: a bar on a terminal, a
-// line now and then elsewhere. It is not for concurrent use.
+// makingView shows how much of a dataset has been made: a bar on a terminal, otherwise a line every
+// few seconds. It is not safe for concurrent use.
 type makingView struct {
 	ui    *terminal.UI
 	bar   *terminal.Bar

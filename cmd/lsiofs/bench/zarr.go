@@ -15,37 +15,37 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// arrays is the measuring of crops of Zarr arrays: the arrays that it makes, servers, readers
-// and loops. It is not for concurrent use.
+// arrays measures crops of Zarr arrays. It has the arrays, servers, readers and loops. It is not
+// safe for concurrent use.
 type arrays struct {
 	*session
-	data string // the directory of the arrays
+	data string // the arrays' directory
 
 	mounts map[string]*server
 	loops  map[string]*zarrLoop
 
-	steps    [2]float64 // seconds of processor time of a crop of long chunks: of the loop, of the mount
-	mostAnon int64      // the most memory of a server above its --memory, so far
-	again    float64    // seconds that the second mount of many objects took
+	steps    [2]float64 // processor time in seconds of a crop of long chunks: in the loop, in the mount
+	mostAnon int64      // the most memory of a server above its --memory so far
+	again    float64    // duration in seconds of the second mount of many objects
 }
 
-// satellite are the arrays that crops of images are cut from, by the name of their codec in rows.
+// satellite are the codecs of the arrays that image crops are cut from, by the name used in rows.
 var satellite = map[string]encode.Codec{"none": encode.None, "lz4": encode.BloscLZ4, "zstd": encode.BloscZstd}
 
-// satelliteBytes is the size of their crops, of 24 × 128 × 128 numbers of 16 bits.
+// satelliteBytes is the size of their crops of 24 × 128 × 128 16-bit numbers.
 const satelliteBytes = 24 * 128 * 128 * 2
 
 // Names of the other datasets.
 const (
 	smallChunks = "small" // of 4 KiB
 	longChunks  = "long"  // of 1008 steps, 16.5 MB
-	manyObjects = "many"  // 10⁴
-	fixedOnes   = "fixed" // records of as many bytes as crops have
+	manyObjects = "many"  // 10⁴ of them
+	fixedOnes   = "fixed" // fixed records of the size of crops
 )
 
 const fixedRecords = 512
 
-// zarrArrays are all arrays.
+// zarrArrays returns all arrays.
 func zarrArrays(dir string) map[string]MakeZarr {
 	all := map[string]MakeZarr{
 		smallChunks: {Shape: []int64{64, 512, 512}, Object: []int64{64, 256, 256}, Brick: []int64{4, 16, 32}, Codec: encode.None, DataType: "int16"},
@@ -62,7 +62,7 @@ func zarrArrays(dir string) map[string]MakeZarr {
 	return all
 }
 
-// cropFlags cut crops of an array, as spec.Zarr does for a loop.
+// cropFlags returns the flags for crops of an array, and the same settings as spec.Zarr for a loop.
 func cropFlags(name string) (flags []string, z spec.Zarr) {
 	crop, stride, jitter := "time=24,y=128,x=128", "time=12,y=64,x=64", true
 	switch name {
@@ -75,8 +75,8 @@ func cropFlags(name string) (flags []string, z spec.Zarr) {
 	}
 	flags = []string{"--format", "zarr", "--crop", crop, "--stride", stride}
 	z = spec.Zarr{Jitter: jitter}
-	z.Crop, _ = spec.ParseDims(crop)     // they are right
-	z.Stride, _ = spec.ParseDims(stride) // likewise
+	z.Crop, _ = spec.ParseDims(crop)     // it is valid
+	z.Stride, _ = spec.ParseDims(stride) // it is valid
 	if jitter {
 		flags = append(flags, "--jitter")
 	}
@@ -119,7 +119,7 @@ func (a *arrays) start(ctx context.Context) error {
 	})
 }
 
-// make makes a dataset unless it is there.
+// make makes a dataset unless it exists.
 func (a *arrays) make(ctx context.Context, name string, make func() error) error {
 	if _, err := os.Stat(filepath.Join(a.data, name)); err == nil {
 		return ctx.Err()
@@ -128,7 +128,7 @@ func (a *arrays) make(ctx context.Context, name string, make func() error) error
 	return make()
 }
 
-// close ends all processes, and removes everything but the arrays.
+// close ends all processes and removes everything except the arrays.
 func (a *arrays) close() error {
 	for _, l := range a.loops {
 		l.close()
@@ -138,7 +138,7 @@ func (a *arrays) close() error {
 
 func (a *arrays) indexDir() string { return filepath.Join(a.dir, "index") }
 
-// loop is the loop over an array.
+// loop returns the loop over an array.
 func (a *arrays) loop(name string) (*zarrLoop, error) {
 	if l := a.loops[name]; l != nil {
 		return l, nil
@@ -151,7 +151,7 @@ func (a *arrays) loop(name string) (*zarrLoop, error) {
 	return l, err
 }
 
-// mountArray mounts a dataset on a new point.
+// mountArray mounts a dataset on a new mount point.
 func (a *arrays) mountArray(ctx context.Context, name string, flags ...string) (*server, error) {
 	point, err := a.newPoint()
 	if err != nil {
@@ -165,7 +165,8 @@ func (a *arrays) mountArray(ctx context.Context, name string, flags ...string) (
 	return a.program.mountOn(ctx, point, a.log, append(args, flags...))
 }
 
-// readArray measures a slot of two readers of a mount that stays, which key names.
+// readArray measures two readers for a slot, on a mount that stays in place and is identified by
+// key.
 func (a *arrays) readArray(ctx context.Context, key, name, extension string, memoryBytes int64, flags ...string) (reading, error) {
 	v := a.mounts[key]
 	if v == nil {
@@ -177,7 +178,7 @@ func (a *arrays) readArray(ctx context.Context, key, name, extension string, mem
 			return reading{}, err
 		}
 		a.mounts[key], a.servers = v, append(a.servers, v)
-		// Once, so that indexes and what memory holds are there.
+		// Once, so that indexes exist and memory holds what it can.
 		if _, err := a.readMount(ctx, v, a.jobsOf(v.point, extension, len(a.readers), a.slot)); err != nil {
 			return reading{}, err
 		}
@@ -188,17 +189,17 @@ func (a *arrays) readArray(ctx context.Context, key, name, extension string, mem
 	}
 	anon, err := anonBytes(v.cmd.Process.Pid)
 	a.mostAnon = max(a.mostAnon, anon-memoryBytes)
-	r.counted = false // a record of reads of storage is none of a crop
+	r.counted = false // a record of a read of storage is not a crop
 	return r, err
 }
 
-// anonBytes is the memory of a process that is its own.
+// anonBytes returns the size of a process's private memory.
 func anonBytes(pid int) (int64, error) {
 	kib, err := strconv.ParseInt(strings.TrimSuffix(fieldOf(fmt.Sprintf("/proc/%d/status", pid), "RssAnon"), " kB"), 10, 64)
 	return kib << 10, err
 }
 
-// measureMounts mounts the array of many objects, indexed for the first time and once more.
+// measureMounts mounts the array of many objects twice. Only the first mount indexes it.
 func (a *arrays) measureMounts(ctx context.Context) (reading, error) {
 	if err := os.RemoveAll(a.indexDir()); err != nil {
 		return reading{}, err

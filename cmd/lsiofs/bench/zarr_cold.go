@@ -9,11 +9,11 @@ import (
 	"github.com/lsiofs/lsiofs/uring/uringbench"
 )
 
-// coldChunk is about what a chunk of an array that is not compressed has.
+// coldChunk is about the size of a chunk of an uncompressed array.
 const coldChunk = 128 << 10
 
-// measureColdFio has fio read a file past the page cache: what the disk gives in pieces as large as
-// chunks.
+// measureColdFio makes fio read a file past the page cache: what the disk delivers in reads of the
+// size of chunks.
 func (a *arrays) measureColdFio(ctx context.Context) (reading, error) {
 	files, err := filepath.Glob(filepath.Join(a.data, fixedOnes, "*"))
 	if err != nil || len(files) == 0 {
@@ -29,7 +29,8 @@ func (a *arrays) measureColdFio(ctx context.Context) (reading, error) {
 	return fromJob(r), err
 }
 
-// measureColdCrops has a mount read past the page cache. What counts is what it reads of the disk.
+// measureColdCrops makes a mount read past the page cache. What counts is the bytes that it reads
+// from the disk.
 func (a *arrays) measureColdCrops(ctx context.Context) (reading, error) {
 	r, err := a.readArray(ctx, "cold none", "none", ".npy", zarrRandomMemory, "--shuffle", "full", "--direct", "on")
 	r.bytes = int64(r.readBytes)

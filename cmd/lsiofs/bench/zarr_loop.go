@@ -19,19 +19,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/codec"
 )
 
-// zarrLoop makes crops of an array of MakeZarr in a plain loop: what any program could do with
-// the decoders and copies that a mount has, a crop at a time on each core, and nothing kept.
+// zarrLoop makes crops of an array of MakeZarr in a plain loop, as any program could with the
+// decoders and copies that a mount uses: one crop at a time on each core, without keeping anything.
 type zarrLoop struct {
 	array *zarr.Array
 	cut   *zarr.Cut
 	order []int // of the crops
 	files []*os.File
-	// places are where each object's bricks lie.
+	// places are the positions of each object's bricks.
 	places [][]zarr.Place
-	rounds uint64 // through the order, each with other origins
+	rounds uint64 // passes through the order, each with other origins
 }
 
-// openZarrLoop reads the array's document and the indexes of its shards.
+// openZarrLoop reads the array's metadata and the indexes of its shards.
 func openZarrLoop(dir string, z spec.Zarr) (l *zarrLoop, err error) {
 	doc, err := os.ReadFile(filepath.Join(dir, "zarr.json"))
 	if err != nil {
@@ -68,7 +68,7 @@ func openZarrLoop(dir string, z spec.Zarr) (l *zarrLoop, err error) {
 	return l, nil
 }
 
-// index reads where the bricks of an object lie.
+// index reads the positions of an object's bricks.
 func (l *zarrLoop) index(f *os.File) ([]zarr.Place, error) {
 	st, err := f.Stat()
 	if err != nil {
@@ -96,7 +96,7 @@ func (l *zarrLoop) close() {
 	}
 }
 
-// run makes crops on all cores until the slot ends, at least one a core.
+// run makes crops on all cores until the slot ends, at least one per core.
 func (l *zarrLoop) run(ctx context.Context, slot time.Duration) (reading, error) {
 	return l.onAllCores(ctx, slot, func(next func() (uint64, uint64)) (work func() (int64, error), end func()) {
 		c := l.newCropper()
@@ -134,8 +134,8 @@ func (l *zarrLoop) runPreads(ctx context.Context, slot time.Duration) (reading, 
 	})
 }
 
-// onAllCores has each core work until the slot ends. next gives numbers of the order, and the round
-// through it that they are of.
+// onAllCores runs work on each core until the slot ends. next returns a number of the order and its
+// pass.
 func (l *zarrLoop) onAllCores(ctx context.Context, slot time.Duration, begin func(next func() (number, round uint64)) (work func() (int64, error), end func())) (reading, error) {
 	var counter atomic.Uint64
 	l.rounds++
@@ -182,7 +182,7 @@ func (l *zarrLoop) newCropper() *zarrCropper {
 	}
 }
 
-// cropOf makes a crop of an epoch in c.record.
+// cropOf makes a crop of an epoch, in c.record.
 func (c *zarrCropper) cropOf(ordinal, epoch uint64) error {
 	j := zarr.NewJitter(0, epoch, "loop")
 	moved := &j

@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// The array is the same whatever its chunks and codecs are, and the loop cuts crops of it: what it
-// measures is the work, and not less.
+// The array is the same whatever its chunks and codecs are, and the loop cuts crops of it, so it
+// measures all of the work.
 func TestTheLoopCutsTheCropsOfTheArrayThatWasMade(t *testing.T) {
 	z := spec.Zarr{Jitter: true}
 	var err error
@@ -66,7 +66,7 @@ func requireCropsOf(t *testing.T, l *zarrLoop, m MakeZarr) {
 	}
 }
 
-// number is an element; those of both kinds are positive.
+// number returns an element as a number that orders elements; all elements are positive.
 func number(b []byte, m MakeZarr) uint32 {
 	if m.DataType == "float32" {
 		return uint32(math.Float32frombits(binary.LittleEndian.Uint32(b)) * 8)
