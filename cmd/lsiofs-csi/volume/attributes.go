@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// kind says how an attribute becomes an argument.
+// kind is how an attribute becomes an argument.
 type kind int
 
 const (
 	single    kind = iota // --name=value
 	repeated              // --name=line, for each line
 	path                  // single, a file of this node
-	directory             // single, a directory of this node, which is made if it is not there
+	directory             // single, a directory of this node, which is created if missing
 	relative              // repeated, and relative to the dataset
 	mixture               // repeated, NAME=WEIGHT:DATASET
 )
 
-// Attributes that are no flags.
+// Attributes that are not flags.
 const (
 	dataset    = "dataset"    // the positional argument
 	checkpoint = "checkpoint" // none or write
 )
 
-// flags are those of `lsiofs mount` that a pod may set.
+// flags are the flags of `lsiofs mount` that a pod may set.
 var flags = map[string]kind{
 	// Data
 	"format": single, "split": single, "split-by": single, "split-seed": single, "sample": single, "sample-seed": single,
@@ -52,7 +52,7 @@ var flags = map[string]kind{
 	"resume": path, "fuse-io-uring": single,
 }
 
-// leftOut are the other flags of mount, and why they are no attributes.
+// leftOut are the other flags of mount, and why they are not attributes.
 var leftOut = map[string]string{
 	"daemon": driversOwn, "log-file": driversOwn, "while-pid": driversOwn, "rmdir": driversOwn, "json": driversOwn,
 	"log-format": driversOwn, "log-level": driversOwn, "help": driversOwn,
@@ -67,7 +67,7 @@ const (
 	nodesOwn   = "a node has one cache for all volumes, which its administrator sets"
 )
 
-// Names are all attributes that there are, sorted.
+// Names returns the names of all attributes, sorted.
 func Names() []string {
 	return slices.Sorted(maps.Keys(withOwn()))
 }
@@ -78,5 +78,5 @@ func withOwn() map[string]kind {
 	return all
 }
 
-// LeftOut are mount's other flags, sorted.
+// LeftOut returns mount's other flags, sorted.
 func LeftOut() []string { return slices.Sorted(maps.Keys(leftOut)) }

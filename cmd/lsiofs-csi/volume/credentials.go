@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// secretKeys are those that a Secret may have: variables of the environment that mount reads. The
-// value says whether it is secret. Variables that name files of the node are not among them.
+// secretKeys are the keys that a Secret may have: environment variables that mount reads. The value
+// is true for secrets. Variables that name files of the node are not allowed.
 var secretKeys = map[string]bool{
 	"AWS_ACCESS_KEY_ID": true, "AWS_SECRET_ACCESS_KEY": true, "AWS_SESSION_TOKEN": true,
 	"LSIOFS_HTTP_TOKEN": true,
@@ -40,10 +40,10 @@ func (q *parser) credentials(secrets map[string]string) {
 	}
 }
 
-// minSecretBytes is how short a value may be that Veil takes for a secret.
+// minSecretBytes is the length below which Veil does not treat a value as a secret.
 const minSecretBytes = 4
 
-// Veil takes the values of credentials out of a text.
+// Veil removes the values of credentials from a text.
 func (v Volume) Veil(text string) string {
 	for _, variable := range v.Environment {
 		name, value, _ := strings.Cut(variable, "=")
@@ -51,7 +51,7 @@ func (v Volume) Veil(text string) string {
 			continue
 		}
 		secrets := []string{value}
-		for line := range strings.Lines(value) { // a value may have several tokens, each behind its host
+		for line := range strings.Lines(value) { // a value may have several tokens, each after its host
 			if words := strings.Fields(line); len(words) > 1 {
 				secrets = append(secrets, words[len(words)-1])
 			}
@@ -65,12 +65,13 @@ func (v Volume) Veil(text string) string {
 	return text
 }
 
-// Key names the server of a volume: 32 hexadecimal digits. hashKey is the node's own secret. Another policy
-// has other servers: one that runs keeps the policy that it was started with.
+// Key returns the name of a volume's server: 32 hexadecimal digits. hashKey is the node's own
+// secret. The policy is part of the key because a running server keeps the policy with which it was
+// started.
 func (v Volume) Key(hashKey []byte, p Policy) string {
 	h := hmac.New(sha256.New, hashKey)
 	write := func(parts ...string) {
-		_ = binary.Write(h, binary.LittleEndian, uint64(len(parts))) // a hash takes everything
+		_ = binary.Write(h, binary.LittleEndian, uint64(len(parts))) // writing to a hash does not fail
 		for _, p := range parts {
 			_ = binary.Write(h, binary.LittleEndian, uint64(len(p)))
 			_, _ = io.WriteString(h, p)

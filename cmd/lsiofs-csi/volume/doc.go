@@ -1,5 +1,5 @@
-// Package volume turns what a pod says about its volume into what `lsiofs mount` is called
-// with. It is pure: it reads no file, looks at no clock and knows neither gRPC nor processes.
+// Package volume turns a pod's description of its volume into the arguments of `lsiofs mount`. It
+// is pure: it reads no file and no clock, and does not depend on gRPC or processes.
 //
 //	volumeAttributes ─┐                        ┌─ Args         flags of mount, sorted
 //	                  ├─ Parse(…, Policy) ──►  ├─ Dataset      its positional argument
@@ -9,26 +9,26 @@
 //
 // # Attributes
 //
-// An attribute's name is that of mount's flag without the dashes. Names lists them all; every
-// other name is refused. Values are mount's own: it validates them, and its words come back in
-// the pod's event. What is given several times on a command line (mix, array, select) is one value
-// with a line for each.
+// An attribute has the name of mount's flag without the dashes. Names lists them all; every other
+// name is refused. Values are mount's own: it validates them, and its messages appear in the pod's
+// event. A flag that is repeated on a command line (mix, array, select) is one value with one line
+// for each.
 //
-// Flags of mount that are no attributes are in leftOut, each with its reason, which a refusal
-// says. A test compares both lists with `lsiofs mount --help`.
+// Flags of mount that are not attributes are in leftOut, each with its reason, which a refusal
+// contains. A test compares both lists with `lsiofs mount --help`.
 //
 // # Paths
 //
-// A dataset that is not at a service, run, resume, snapshot, crops and ca-file are absolute paths of
-// the node. Policy says which a pod may name. Nobody may name kubelet's
-// directory, which holds the secrets of all pods, nor one above it. A path is checked twice: as it
-// is written, here, and with its links resolved, by the caller. Links inside of a
-// dataset are followed by the server: whoever may write to an allowed directory can make it read
-// whatever the driver's container holds.
+// A dataset that is not at a service, run, resume, snapshot, crops and ca-file are absolute paths
+// of the node. Policy determines which of them a pod may name. No pod may name kubelet's directory,
+// which holds the secrets of all pods, nor one above it. A path is checked twice: as written, here,
+// and with its links resolved, by the caller. Links inside a dataset are followed by the server, so
+// anyone who may write to an allowed directory can make it read whatever the driver's container
+// holds.
 //
 // # Sharing
 //
-// Volumes whose Key is equal share a server. The key is a keyed hash of the settings and the
-// credentials, so that it tells nothing of them; Writable is no part of it, as it is not the
-// server's but the pod's mount that is read-only.
+// Volumes with equal Keys share a server. The key is a keyed hash of the settings and the
+// credentials, so that it reveals nothing about them. Writable is not part of it, because not the
+// server but the pod's mount is read-only.
 package volume

@@ -10,23 +10,24 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Volume is what a pod asks for. It is not changed after Parse.
+// Volume is what a pod asks for. It does not change after Parse.
 type Volume struct {
 	// Dataset is mount's positional argument, "" for a mixture.
 	Dataset string
-	// Args are mount's flags, each --name=value, in an order that follows from the attributes.
+	// Args are mount's flags, each --name=value, in an order determined by the attributes.
 	Args []string
-	// Environment has the credentials, NAME=value, sorted; empty where the pod gives none.
+	// Environment contains the credentials, NAME=value, sorted. It is empty if the pod provides
+	// none.
 	Environment []string
-	// Paths are those of this node that Dataset and Args name, each up to its first pattern.
+	// Paths are the paths of this node that Dataset and Args name, each up to its first pattern.
 	Paths []string
-	// Directories are those of Paths that are directories which are made if they are not there.
+	// Directories are those of Paths that are directories and are created if missing.
 	Directories []string
-	// Writable says that the pod may write checkpoint.
+	// Writable means that the pod may write checkpoint.
 	Writable bool
 }
 
-// Name is what is read, for people: without a URL's query, which may be a token.
+// Name returns what is read, for people. It has no URL query, which may be a token.
 func (v Volume) Name() string {
 	if v.Dataset == "" {
 		return "a mixture"
@@ -35,19 +36,19 @@ func (v Volume) Name() string {
 	return name
 }
 
-// Bounds of what is accepted. A value becomes one argument of a process, of which the kernel
-// takes 128 KiB.
+// Bounds of what is accepted. A value becomes one argument of a process; the kernel's limit is 128
+// KiB.
 const (
 	maxValueBytes = 16 << 10
 	maxAllBytes   = 256 << 10
 	maxLines      = 1024
 )
 
-// podInformation is how attributes begin that kubelet adds (podInfoOnMount).
+// podInformation is the prefix of attributes that kubelet adds (podInfoOnMount).
 const podInformation = "csi.storage.k8s.io/"
 
-// Parse reads a volume's attributes and the keys of its Secret. The error has all problems, and
-// no value of a secret.
+// Parse parses a volume's attributes and the keys of its Secret. The error lists all problems and
+// contains no value of a secret.
 func Parse(attributes, secrets map[string]string, p Policy) (Volume, error) {
 	q := parser{policy: p}
 	var unknown []string
@@ -129,7 +130,7 @@ func (q *parser) flag(name, value string, k kind) {
 				q.v.Directories = append(q.v.Directories, filepath.Clean(line))
 			}
 		case mixture:
-			if _, source, is := strings.Cut(line, ":"); is { // else mount says what is wrong
+			if _, source, is := strings.Cut(line, ":"); is { // otherwise mount reports what is wrong
 				q.location(name, source)
 			}
 		case relative:
@@ -145,7 +146,7 @@ func (q *parser) flag(name, value string, k kind) {
 	}
 }
 
-// location takes a dataset, of this node or of a service.
+// location checks and adds a dataset, on this node or at a service.
 func (q *parser) location(name, value string) {
 	for _, scheme := range []string{"s3://", "s3+https://", "s3+http://", "https://", "http://"} {
 		if strings.HasPrefix(value, scheme) {
@@ -164,7 +165,7 @@ func (q *parser) location(name, value string) {
 	q.v.Paths = append(q.v.Paths, prefix)
 }
 
-// path takes a path that is no pattern, and reports whether it may be named.
+// path checks and adds a path that is not a pattern, and reports whether it may be named.
 func (q *parser) path(name, value string) bool {
 	if err := q.policy.Check(value); err != nil {
 		q.problem("attribute %s: %w", name, err)
@@ -174,7 +175,7 @@ func (q *parser) path(name, value string) bool {
 	return true
 }
 
-// unknownName quotes a name that there is not, with the reason where mount has such a flag.
+// unknownName quotes an unknown name, with the reason if mount has such a flag.
 func unknownName(name string) string {
 	if why, is := leftOut[name]; is {
 		return fmt.Sprintf("%q (%s)", name, why)
@@ -182,8 +183,8 @@ func unknownName(name string) string {
 	return fmt.Sprintf("%q", short(name))
 }
 
-// memory sees to it that a server can keep within its limit: mount takes --memory, and up to half as much
-// again for its tables and decoders.
+// memory makes sure that a server can stay within its limit: mount takes --memory, and up to half
+// as much again for its tables and decoders.
 func (q *parser) memory(value string) {
 	most := q.policy.MemoryLimitBytes / 2
 	if most == 0 {
@@ -196,16 +197,16 @@ func (q *parser) memory(value string) {
 		return
 	}
 	n, err := humanize.ParseBytes(value)
-	if err == nil && n > uint64(most) { // else mount says what is wrong
+	if err == nil && n > uint64(most) { // otherwise mount reports what is wrong
 		q.problem("attribute memory (%s) must be at most %s: this node's servers may take %s each, of which --memory is half",
 			short(value), humanize.IBytes(uint64(most)), humanize.IBytes(uint64(q.policy.MemoryLimitBytes)))
 	}
 }
 
-// defaultMemoryBytes is mount's own --memory.
+// defaultMemoryBytes is mount's own default of --memory.
 const defaultMemoryBytes = 1 << 30
 
-// short bounds what messages quote.
+// short bounds the length of texts quoted in messages.
 func short(s string) string {
 	const most = 100
 	if len(s) <= most {

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Policy is what this node's administrator lets pods name.
+// Policy determines what this node's administrator allows pods to name.
 type Policy struct {
-	// Allow are the directories that paths must lie in; none means all but Never.
+	// Allow are the directories that paths must be in; if empty, all except Never.
 	Allow []string
-	// Never are directories that no path may lie in, be, or be above.
+	// Never are directories that no path may be, be in, or be above.
 	Never []string
-	// AllowURLs are services of this machine, and of its metadata, that URLs may lead to. Servers see to that:
-	// names and redirects lead there, too.
+	// AllowURLs are services on this machine, and metadata services, that URLs may lead to. Servers
+	// enforce this, because names and redirects can lead there, too.
 	AllowURLs []string
-	// MemoryLimitBytes is what a server may take; 0: no limit.
+	// MemoryLimitBytes is the memory that a server may take; 0: no limit.
 	MemoryLimitBytes int64
 }
 
-// Never returns the directories that no pod may name: those of the system, and own ones.
+// Never returns the directories that no pod may name: those of the system, and own.
 func Never(own ...string) []string {
 	all := []string{"/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/root"}
 	for _, dir := range own {
@@ -29,8 +29,8 @@ func Never(own ...string) []string {
 	return all
 }
 
-// CheckPattern looks at an absolute path, which may be a pattern, and returns its part before the first
-// pattern.
+// CheckPattern checks an absolute path, which may be a pattern, and returns its part before the
+// first pattern.
 func (p Policy) CheckPattern(pattern string) (prefix string, err error) {
 	prefix = filepath.Clean(pattern)
 	for strings.HasPrefix(pattern, "/") && strings.ContainsAny(prefix, `*?[{\`) {
@@ -39,10 +39,10 @@ func (p Policy) CheckPattern(pattern string) (prefix string, err error) {
 	return prefix, p.check(pattern, prefix)
 }
 
-// Check looks at an absolute path that is no pattern.
+// Check checks an absolute path that is not a pattern.
 func (p Policy) Check(path string) error { return p.check(path, filepath.Clean(path)) }
 
-// check looks at clean, and calls it by its name in errors.
+// check checks clean; errors call it name.
 func (p Policy) check(name, clean string) error {
 	switch {
 	case !strings.HasPrefix(name, "/"):
@@ -61,12 +61,12 @@ func (p Policy) check(name, clean string) error {
 	return nil
 }
 
-// climbs says whether a path or pattern has an element "..": also as an alternative in braces.
+// climbs reports whether a path or pattern has an element "..", also as an alternative in braces.
 func climbs(pattern string) bool {
 	return slices.Contains(strings.FieldsFunc(pattern, func(r rune) bool { return strings.ContainsRune("/{,}", r) }), "..")
 }
 
-// within says whether path is dir or lies below it; both are clean and absolute.
+// within reports whether path is dir or below it. Both are clean and absolute.
 func within(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
