@@ -13,33 +13,33 @@ import (
 	"strings"
 )
 
-// Volume is what is published at a target.
+// Volume is the record of a volume published at a target.
 type Volume struct {
 	ID     string `json:"volume_id"`
 	Target string `json:"target"` // absolute, clean
 	Server string `json:"server"` // its key
-	// Writable says that checkpoint may be written there.
+	// Writable means that checkpoint may be written there.
 	Writable bool `json:"writable,omitempty"`
-	// Pod and Namespace are whose volume it is, where kubelet says so.
+	// Pod and Namespace are the volume's pod, if kubelet provides that.
 	Pod       string `json:"pod,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Server is what a server was started with.
+// Server is the record of what a server was started with.
 type Server struct {
 	Key     string   `json:"key"`
 	Dataset string   `json:"dataset"`
 	Args    []string `json:"args"`
-	// Credentials says that it was given some, so that it can't be started again without a pod that
-	// brings them.
+	// Credentials means that it was started with credentials, so it can't be restarted without a
+	// pod that provides them.
 	Credentials bool    `json:"credentials,omitempty"`
 	Process     Process `json:"process"`
 }
 
-// Process names a process of this boot; the zero value none.
+// Process identifies a process of this boot. The zero value identifies none.
 type Process struct {
 	PID int `json:"pid"`
-	// Ticks is when it began (proc_pid_stat(5), field 22), Boot the machine's boot.
+	// Ticks is its start time (proc_pid_stat(5), field 22), Boot the machine's boot.
 	Ticks uint64 `json:"started_ticks"`
 	Boot  string `json:"boot_id"`
 }
@@ -50,8 +50,8 @@ type Store struct {
 	step func(done string)
 }
 
-// Open makes the directories of a store, and removes what a writer that was killed has left. step is
-// called after each change on disk with what was done; nil: nobody wants to know.
+// Open makes the directories of a store and removes what killed writers have left. step, unless
+// nil, is called after each change on disk with a description of it.
 func Open(dir string, step func(done string)) (*Store, error) {
 	if step == nil {
 		step = func(string) {}
@@ -81,13 +81,13 @@ func Open(dir string, step func(done string)) (*Store, error) {
 func (s *Store) volumes() string { return filepath.Join(s.dir, "volumes") }
 func (s *Store) servers() string { return filepath.Join(s.dir, "servers") }
 
-// Dir is the store's directory.
+// Dir returns the store's directory.
 func (s *Store) Dir() string { return s.dir }
 
-// ServerDir is a server's own directory, Point where it mounts.
+// ServerDir returns a server's own directory.
 func (s *Store) ServerDir(key string) string { return filepath.Join(s.servers(), key) }
 
-// Point is where a server mounts.
+// Point returns a server's mount point.
 func (s *Store) Point(key string) string { return filepath.Join(s.ServerDir(key), "mnt") }
 
 func (s *Store) volumeFile(target string) string {
@@ -99,7 +99,7 @@ func (s *Store) serverFile(key string) string { return filepath.Join(s.ServerDir
 
 const keyBytes = 32
 
-// Key is the node's own secret, made when it is asked for first.
+// Key returns the node's own secret, which is made when it is first needed.
 func (s *Store) Key() ([]byte, error) {
 	path := filepath.Join(s.dir, "key")
 	key, err := os.ReadFile(path)
@@ -119,13 +119,13 @@ func (s *Store) Key() ([]byte, error) {
 	return key, nil
 }
 
-// Volume is what is published at target; false: nothing is.
+// Volume returns the record of the volume published at target; found is false if there is none.
 func (s *Store) Volume(target string) (v Volume, found bool, err error) {
 	found, err = read(s.volumeFile(target), &v)
 	return v, found, err
 }
 
-// Volumes are all volumes.
+// Volumes returns all volumes.
 func (s *Store) Volumes() ([]Volume, error) {
 	entries, err := os.ReadDir(s.volumes())
 	if err != nil {
@@ -151,16 +151,16 @@ func (s *Store) Volumes() ([]Volume, error) {
 // PutVolume writes a volume's record.
 func (s *Store) PutVolume(v Volume) error { return s.put(s.volumeFile(v.Target), v) }
 
-// RemoveVolume removes a volume's record, which need not be there.
+// RemoveVolume removes a volume's record. It is not an error if there is none.
 func (s *Store) RemoveVolume(target string) error { return s.remove(s.volumeFile(target)) }
 
-// Server is a server's record; false: there is none.
+// Server returns a server's record; found is false if there is none.
 func (s *Store) Server(key string) (r Server, found bool, err error) {
 	found, err = read(s.serverFile(key), &r)
 	return r, found, err
 }
 
-// Servers are the keys of all servers that have a directory.
+// Servers returns the keys of all servers that have a directory.
 func (s *Store) Servers() ([]string, error) {
 	entries, err := os.ReadDir(s.servers())
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *Store) Servers() ([]string, error) {
 	return keys, nil
 }
 
-// PutServer writes a server's record, and makes its directories.
+// PutServer writes a server's record and makes its directories.
 func (s *Store) PutServer(r Server) error {
 	if err := os.MkdirAll(s.ServerDir(r.Key), 0o700); err != nil {
 		return fmt.Errorf("state: %w", err)
@@ -185,8 +185,8 @@ func (s *Store) PutServer(r Server) error {
 	return s.put(s.serverFile(r.Key), r)
 }
 
-// RemoveServer removes a server's directory. Nothing may be mounted there: what is not empty stays, and
-// is an error.
+// RemoveServer removes a server's directory. Nothing may be mounted there: it returns an error if a
+// directory is not empty, and leaves it.
 func (s *Store) RemoveServer(key string) error {
 	for _, path := range []string{s.Point(key), s.serverFile(key), s.ServerDir(key)} {
 		if err := s.remove(path); err != nil {

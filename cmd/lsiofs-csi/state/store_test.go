@@ -19,7 +19,7 @@ func TestRecordsAreFoundAgainByAnotherStore(t *testing.T) {
 	r := Server{Key: "k", Dataset: "/data", Args: []string{"--seed=1"}, Credentials: true, Process: Process{PID: 7, Ticks: 8, Boot: "b"}}
 	require.NoError(t, s.PutVolume(v))
 	require.NoError(t, s.PutServer(r))
-	// What a writer that was killed has left.
+	// What a killed writer has left.
 	left := filepath.Join(s.ServerDir("k"), "server.json"+unfinished)
 	require.NoError(t, os.WriteFile(left, []byte("{"), 0o600))
 
