@@ -14,13 +14,13 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/state"
 )
 
-// boot is this boot of the machine.
+// boot returns the ID of the machine's current boot.
 var boot = sync.OnceValues(func() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b)), err
 })
 
-// identify names a process, and says whether it lives: one that has ended and was not yet waited for does not.
+// identify returns the identity of a process, and reports whether it is alive. A zombie is not.
 func identify(pid int) (p state.Process, lives bool, err error) {
 	id, err := boot()
 	if err != nil {
@@ -30,7 +30,7 @@ func identify(pid int) (p state.Process, lives bool, err error) {
 	if err != nil {
 		return p, false, err
 	}
-	// The second field, the name, may hold anything; it ends with the last ")".
+	// The second field, the name, may contain anything. It ends with the last ")".
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	const start = 22 - 3
 	if len(fields) <= start {
@@ -41,8 +41,7 @@ func identify(pid int) (p state.Process, lives bool, err error) {
 	return state.Process{PID: pid, Ticks: ticks, Boot: id}, s != 'Z' && s != 'X', err
 }
 
-// open gives a pidfd of a process that still is the one that was stored, and not another of the
-// same number.
+// open returns a pidfd of the stored process, and not of another one with the same number.
 func open(p state.Process) (*os.File, error) {
 	if p.PID <= 0 {
 		return nil, unix.ESRCH
@@ -58,7 +57,8 @@ func open(p state.Process) (*os.File, error) {
 	return f, nil
 }
 
-// waitFor waits until the process has ended, or until the pidfd is closed: then it gives false.
+// waitFor waits until the process has ended, and returns true, or until the pidfd is closed, and
+// returns false.
 func waitFor(pidfd *os.File) bool {
 	conn, err := pidfd.SyscallConn()
 	if err != nil {
@@ -70,7 +70,7 @@ func waitFor(pidfd *os.File) bool {
 	}) == nil
 }
 
-// signal sends a signal to the very process of a pidfd.
+// signal sends a signal to exactly the process of a pidfd.
 func signal(pidfd *os.File, s unix.Signal) error {
 	conn, err := pidfd.SyscallConn()
 	if err != nil {
@@ -83,8 +83,8 @@ func signal(pidfd *os.File, s unix.Signal) error {
 	return sent
 }
 
-// Kill ends a process that may or may not live, at once, and waits for its end. What it has
-// mounted stays behind, dead.
+// Kill kills a process if it is alive, and waits for its end. A mount that it made stays behind,
+// dead.
 func Kill(p state.Process) error {
 	f, err := open(p)
 	if errors.Is(err, unix.ESRCH) {

@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 )
 
-// maxTextBytes bounds a file of a mount that is read here; status.json of a mount of 64 workers has some 30 KiB.
+// maxTextBytes bounds a file read from a mount. status.json of a mount with 64 workers has some 30
+// KiB.
 const maxTextBytes = 16 << 20
 
-// Read reads a small file of the mount, such as status.json. A server that stands still can't keep the caller beyond ctx: the
-// read waits on in a goroutine, of which there is one at most, and which ends with the server.
+// Read reads a small file of the mount, such as status.json. A stopped server can't block the
+// caller beyond ctx: the read continues in a goroutine, of which there is at most one, and which
+// ends with the server.
 func (s *Server) Read(ctx context.Context, name string) ([]byte, error) {
 	type answer struct {
 		text []byte

@@ -17,28 +17,27 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/state"
 )
 
-// Config is what is started.
+// Config describes the server to start.
 type Config struct {
 	Program     string   // of lsiofs
 	Args        []string // flags of mount
 	Dataset     string   // "" for a mixture
-	Point       string   // where it mounts; an empty directory
+	Point       string   // the mount point, an empty directory
 	Environment []string
 	Log         *os.File // its stderr
-	// Started is called with the process before anything is waited for: when it fails, the process
-	// is ended. A process that nobody has heard of mounts nothing when the driver dies.
+	// Started is called with the process before anything is waited for. If it fails, the process is
+	// ended. A process that has not been recorded mounts nothing if the driver dies.
 	Started func(state.Process) error
 }
 
-// Server is a process that serves a mount, or is about to. Its methods may be called
-// concurrently.
+// Server is a process that serves a mount, or is about to. Its methods are safe for concurrent use.
 type Server struct {
 	process state.Process
 	point   string
-	child   *exec.Cmd // nil of one that was adopted
+	child   *exec.Cmd // nil if the server was adopted
 	pidfd   *os.File
-	words   *os.File      // what a child says until it is ready
-	ready   chan struct{} // closed when it serves, or never will
+	words   *os.File      // a child's messages until it is ready
+	ready   chan struct{} // closed when it serves or never will
 	ended   chan struct{} // closed when the process has ended, or after Release
 	wait    sync.WaitGroup
 	reading chan struct{} // has an element while Read's goroutine runs
@@ -50,7 +49,7 @@ type Server struct {
 	released bool
 }
 
-// Failure is why a server does not come up, in lsiofs' own words.
+// Failure is why a server could not start, in lsiofs' own words.
 type Failure struct {
 	Text string `json:"text"`
 	Code int    `json:"code"` // lsiofs' exit code
@@ -58,7 +57,7 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Text }
 
-// Start starts a server, and returns when its process runs.
+// Start starts a server and returns when its process is running.
 func Start(c Config) (*Server, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -88,7 +87,8 @@ func Start(c Config) (*Server, error) {
 }
 
 func (s *Server) watchChild(started func(state.Process) error) (err error) {
-	// It may have ended already, and said why: nobody has waited for it, so that its number is its own.
+	// It may have ended already, after reporting an error. It has not been waited for, so its
+	// number can't have been reused.
 	if s.process, _, err = identify(s.child.Process.Pid); err != nil {
 		return err
 	}
@@ -105,8 +105,8 @@ func (s *Server) watchChild(started func(state.Process) error) (err error) {
 	return nil
 }
 
-// Adopt takes over a server that an earlier driver has started, and that serves. It fails with
-// ESRCH where the process has ended.
+// Adopt takes over a server that an earlier driver started and that serves. It returns ESRCH if the
+// process has ended.
 func Adopt(p state.Process, point string) (*Server, error) {
 	f, err := open(p)
 	if err != nil {
@@ -118,7 +118,8 @@ func Adopt(p state.Process, point string) (*Server, error) {
 	return s, nil
 }
 
-// message is what a child says while it comes up; lsiofs' --ready-fd is a line of JSON each.
+// message is a child's message while it starts; lsiofs' --ready-fd writes one line of JSON for
+// each.
 type message struct {
 	Progress *struct {
 		Shards, ShardsTotal int
@@ -135,7 +136,7 @@ type message struct {
 	Error   *Failure  `json:"error"`
 }
 
-// listen hears what a child says until it serves or has failed.
+// listen receives a child's messages until it serves or has failed.
 func (s *Server) listen() {
 	defer close(s.ready)
 	defer s.words.Close()
@@ -179,28 +180,28 @@ func (s *Server) fail(f *Failure) {
 	s.failed, s.doing = f, "failed"
 }
 
-// watch waits for the process' end, and reaps a child.
+// watch waits for the end of the process and reaps a child.
 func (s *Server) watch() {
 	defer close(s.ended)
 	if waitFor(s.pidfd) && s.child != nil {
-		_ = s.child.Wait() // what it ended with, its log says
+		_ = s.child.Wait() // its log has the reason for its end
 	}
 }
 
-// Process is the server's process.
+// Process returns the server's process.
 func (s *Server) Process() state.Process { return s.process }
 
-// Doing says in words what it does.
+// Doing describes what the server is doing.
 func (s *Server) Doing() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.doing
 }
 
-// Ended is closed when the process has ended.
+// Ended returns a channel that is closed when the process has ended.
 func (s *Server) Ended() <-chan struct{} { return s.ended }
 
-// Alive says whether the process lives, and has not failed to mount.
+// Alive reports whether the process is alive and has not failed to mount.
 func (s *Server) Alive() bool {
 	select {
 	case <-s.ended:
@@ -212,7 +213,7 @@ func (s *Server) Alive() bool {
 	return s.failed == nil
 }
 
-// Ready waits until it serves. The error is a *Failure where it never will, and else ctx's.
+// Ready waits until it serves. The error is a *Failure if it never will, otherwise ctx's.
 func (s *Server) Ready(ctx context.Context) error {
 	select {
 	case <-s.ready:
@@ -227,15 +228,15 @@ func (s *Server) Ready(ctx context.Context) error {
 	return nil
 }
 
-// How long a server that is stopped may take until it is told so, told once more, and killed. Nobody
-// has its files open any more, as a rule; then it ends at once.
+// How long a stopping server may take before it is signalled, signalled again, and killed. Usually
+// its files are no longer open, and it ends at once.
 const (
 	stopAfter = 2 * time.Second
 	killAfter = 5 * time.Second
 )
 
-// Stop takes the mount away and waits for the server's end, which it brings about by signals
-// where it takes long. Readers that are left get errors.
+// Stop removes the mount and waits for the server's end. If that takes long, it sends signals.
+// Remaining readers get errors.
 func (s *Server) Stop() error {
 	var err error
 	if s.Serving() {
@@ -257,12 +258,12 @@ func (s *Server) Stop() error {
 			s.tell(then.tell)
 		}
 	}
-	<-s.ended // the kernel sees to it
+	<-s.ended // after SIGKILL the kernel ends it
 	s.Release()
 	return errors.Join(err, mounts.Detach(s.point))
 }
 
-// Serving says whether it has mounted.
+// Serving reports whether it has mounted.
 func (s *Server) Serving() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,11 +274,11 @@ func (s *Server) tell(sig unix.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.released {
-		_ = signal(s.pidfd, sig) // one that has ended needs none
+		_ = signal(s.pidfd, sig) // an error means that it has ended
 	}
 }
 
-// Release lets go of the process, which lives on, and waits for the goroutines. It may be called
+// Release releases the process, which keeps running, and waits for the goroutines. It may be called
 // again.
 func (s *Server) Release() {
 	s.mu.Lock()

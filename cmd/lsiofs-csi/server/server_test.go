@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/state"
 )
 
-// script is a program in the place of lsiofs.
+// script returns a configuration with a shell script in place of lsiofs.
 func script(t *testing.T, text string) Config {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lsiofs")
@@ -21,7 +21,7 @@ func script(t *testing.T, text string) Config {
 	return Config{Program: path, Point: t.TempDir(), Log: os.Stderr, Started: func(state.Process) error { return nil }}
 }
 
-// TestAServerThatFailsAtOnceIsStillHeard: it has ended before anybody has looked at it.
+// It has ended before it is identified.
 func TestAServerThatFailsAtOnceIsStillHeard(t *testing.T) {
 	c := script(t, `echo '{"error":{"text":"no such dataset","code":3}}' >&3`)
 	c.Started = func(p state.Process) error {
@@ -52,7 +52,7 @@ func TestWhatAServerDoesIsSaidWhileItComesUp(t *testing.T) {
 	<-s.Ended()
 }
 
-// TestAnotherProcessOfTheSameNumberIsNotAdoptedOrKilled: numbers come again.
+// Process numbers are reused.
 func TestAnotherProcessOfTheSameNumberIsNotAdoptedOrKilled(t *testing.T) {
 	cmd := exec.Command("sleep", "600")
 	require.NoError(t, cmd.Start())
