@@ -1,6 +1,6 @@
-// Package scratch makes the directories of the driver's tests, so that nothing is left of a test
-// program that is killed: no server, no mount and no directory. The work is done by the program
-// integration/serve/sweep of lsiofs, whose packages this module can't import.
+// Package scratch makes directories for the driver's tests, so that a killed test program leaves no
+// server, mount or directory behind. The program integration/serve/sweep of lsiofs cleans up; this
+// module can't import lsiofs's packages.
 package scratch
 
 import (
@@ -15,18 +15,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Programs makes a directory below TMPDIR for the programs of a test program. root is the
-// directory of lsiofs' module. Their processes end when the test program is killed. remove is for
-// an orderly end.
+// Programs makes a directory below TMPDIR for the programs of a test program. root is the directory
+// of lsiofs' module. Their processes end when the test program is killed. remove cleans up at a
+// normal end.
 func Programs(root string) (dir string, remove func(), err error) {
 	dir, lock, err := claim(os.TempDir())
 	if err != nil {
 		return "", nil, err
 	}
 	sweep := exec.Command(filepath.Join(dir, "sweep"), "-after", dir)
-	// Not what is sent to the process group of the tests.
+	// So that it does not get signals for the process group of the tests.
 	sweep.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	pipe, err := sweep.StdinPipe() // it waits for its end
+	pipe, err := sweep.StdinPipe() // sweep waits until this is closed
 	if err == nil {
 		err = Build(sweep.Path, root, "./integration/serve/sweep", "CGO_ENABLED=0")
 	}
@@ -45,7 +45,7 @@ func Programs(root string) (dir string, remove func(), err error) {
 	}, nil
 }
 
-// Build builds a package of the module in directory root.
+// Build builds a package of the module in the directory root.
 func Build(out, root, pkg, environment string, flags ...string) error {
 	build := exec.Command("go", append(append([]string{"build", "-buildvcs=false"}, flags...), "-o", out, pkg)...)
 	build.Dir, build.Env = root, append(os.Environ(), environment)
@@ -55,8 +55,8 @@ func Build(out, root, pkg, environment string, flags ...string) error {
 	return nil
 }
 
-// Dir makes a directory for a test. Its path is short, since sockets have 108 bytes for theirs, and
-// other users get through: TMPDIR may be long, and closed. remove removes it.
+// Dir makes a directory for a test. It is below /tmp because TMPDIR may be long and not accessible:
+// a socket's path has at most 108 bytes, and other users must be able to enter. remove removes it.
 func Dir(t testing.TB) (dir string, remove func()) {
 	t.Helper()
 	parent, lock, err := claim("/tmp")
@@ -69,8 +69,8 @@ func Dir(t testing.TB) (dir string, remove func()) {
 	}
 }
 
-// claim makes a directory as package integration/serve of lsiofs does: by its name, and by the lock of
-// a file in it, the directories of tests that were killed are found.
+// claim makes a directory like package integration/serve of lsiofs: its name, and the lock of a
+// file in it, identify directories of killed tests.
 func claim(parent string) (dir string, lock *os.File, err error) {
 	if dir, err = os.MkdirTemp(parent, "lsiofs-csi-"); err != nil {
 		return "", nil, err
