@@ -13,12 +13,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// NodeGetInfo names the node. Volumes may be anywhere: there is no topology.
+// NodeGetInfo returns the node's name. It has no topology, because volumes may be anywhere.
 func (n *Node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
 	return &csi.NodeGetInfoResponse{NodeId: n.c.Name}, nil
 }
 
-// NodeGetCapabilities says what else the node can do: statistics. Volumes are not staged.
+// NodeGetCapabilities returns the node's additional capabilities, which are statistics. Volumes are
+// not staged.
 func (n *Node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	var r csi.NodeGetCapabilitiesResponse
 	for _, c := range []csi.NodeServiceCapability_RPC_Type{csi.NodeServiceCapability_RPC_GET_VOLUME_STATS, csi.NodeServiceCapability_RPC_VOLUME_CONDITION} {
@@ -27,13 +28,13 @@ func (n *Node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequ
 	return &r, nil
 }
 
-// died is said of a volume whose server has ended.
+// died is the condition of a volume whose server has ended.
 const died = "the server has died: readers get ENOTCONN; it is started again when the volume is published again, and containers that are started then can read"
 
-// answerTime is how long a server may take to say how it is.
+// answerTime is how long a server may take to report its status.
 const answerTime = 5 * time.Second
 
-// progress is what statistics need of status.json.
+// progress is the part of status.json that statistics need.
 type progress struct {
 	Files []struct {
 		Size      int64 `json:"size_bytes"`
@@ -42,8 +43,8 @@ type progress struct {
 	Errors uint64 `json:"errors"`
 }
 
-// NodeGetVolumeStats says how much there is to read of the epoch, in the worker files (the first 64), how much of it was read, and whether
-// the server lives and reads went well.
+// NodeGetVolumeStats returns the bytes of the epoch's worker files (the first 64), how much of them
+// was read, and whether the server is alive and reads succeeded.
 func (n *Node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	target, _ := n.real(req.GetVolumePath())
 	v, found, err := n.c.Store.Volume(target)
@@ -63,7 +64,7 @@ func (n *Node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeSta
 	defer cancel()
 	text, err := s.Read(ctx, "status.json")
 	switch {
-	case errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.ECANCELED): // it dies
+	case errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.ECANCELED): // it is dying
 		return abnormal(died), nil
 	case err != nil:
 		return abnormal(err.Error()), nil

@@ -26,9 +26,9 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/volume"
 )
 
-// Variables of the process that is killed.
+// Variables of the process that kills itself.
 const (
-	variableStep    = "LSIOFS_CSI_TEST_STEP" // at which it kills itself
+	variableStep    = "LSIOFS_CSI_TEST_STEP" // after which step
 	variableDir     = "LSIOFS_CSI_TEST_DIR"
 	variableProgram = "LSIOFS_CSI_TEST_PROGRAM"
 )
@@ -58,10 +58,10 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// calls are what kubelet does: two pods with one server come and go.
+// calls are kubelet's calls: two pods that share a server come and go.
 var calls = []struct{ what, pod string }{{"publish", "a"}, {"publish", "b"}, {"unpublish", "a"}, {"unpublish", "b"}}
 
-// openNode opens the node of a directory. step is called after each step.
+// openNode opens a node in a directory. step is called after each step.
 func openNode(dir, program string, step func(string)) (*node.Node, error) {
 	store, err := state.Open(filepath.Join(dir, "state"), step)
 	if err != nil {
@@ -93,7 +93,7 @@ func call(n *node.Node, dir, what, pod string) error {
 	return err
 }
 
-// beKilled makes all calls, saying which it begins, and kills itself at a step.
+// beKilled makes all calls, printing each before it begins, and kills itself after a step.
 func beKilled() error {
 	at, err := strconv.Atoi(os.Getenv(variableStep))
 	if err != nil {
@@ -104,7 +104,7 @@ func beKilled() error {
 		if done++; done == at {
 			fmt.Printf("killed after: %s\n", what)
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
-			select {} // until it comes
+			select {} // until the signal arrives
 		}
 	}
 	n, err := openNode(dir, os.Getenv(variableProgram), step)
@@ -120,7 +120,7 @@ func beKilled() error {
 	return n.Close()
 }
 
-// stride is 1: with -short, where what is killed has been killed before, some steps are enough.
+// stride is the distance between tested steps: 1, or more with -short.
 func stride() int {
 	if testing.Short() {
 		return 6
@@ -128,7 +128,8 @@ func stride() int {
 	return 1
 }
 
-// killedAt runs a driver that is killed at a step. begun are the calls that it had begun.
+// killedAt runs a driver that is killed after a step. begun is the number of calls that it had
+// begun.
 func killedAt(t *testing.T, step int) (dir, after string, begun int, killed bool) {
 	t.Helper()
 	dir = newDir(t)
@@ -164,7 +165,7 @@ func newDir(t *testing.T) string {
 	return dir
 }
 
-// processes are the servers of a directory.
+// processes returns the servers of a directory.
 func processes(t *testing.T, dir string) (pids []int) {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -223,7 +224,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// TestADriverThatIsKilledAtAnyStepIsMendedByTheNext: kubelet makes the call again that was under way.
+// Kubelet repeats the call that was interrupted.
 func TestADriverThatIsKilledAtAnyStepIsMendedByTheNext(t *testing.T) {
 	needRoot(t)
 	for step := 1; ; step += stride() {
@@ -252,13 +253,13 @@ func TestADriverThatIsKilledAtAnyStepIsMendedByTheNext(t *testing.T) {
 	}
 }
 
-// published says whether a pod has its volume after a call.
+// published reports whether a pod has its volume after a call.
 func published(what, of, pod string) bool {
 	return what == "publish" && (pod == of || pod == "a") || what == "unpublish" && of == "a" && pod == "b"
 }
 
-// TestAContainerThatEndsAtAnyStepAndPodsThatAreGoneLeaveNothing: servers end with the driver, and nobody calls again, since the pods were
-// removed by force meanwhile.
+// Servers end with the driver. No call is repeated, because the pods are removed by force
+// meanwhile.
 func TestAContainerThatEndsAtAnyStepAndPodsThatAreGoneLeaveNothing(t *testing.T) {
 	needRoot(t)
 	for step := 1; ; step += stride() {

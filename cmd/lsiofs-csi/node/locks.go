@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// locks excludes users of one name from each other. The zero value is ready.
+// locks provides one lock per name. The zero value is ready for use.
 type locks struct {
 	mu   sync.Mutex
 	held map[string]*turn
 }
 
 type turn struct {
-	free  chan struct{} // has an element while nobody has it
-	users int           // who have it or wait
+	free  chan struct{} // has an element while the lock is free
+	users int           // holders and waiters
 }
 
 func (l *locks) turn(name string) *turn {
@@ -40,7 +40,7 @@ func (l *locks) leave(name string, t *turn) {
 	}
 }
 
-// lock waits for a name, or until ctx ends. The caller calls unlock once.
+// lock waits for a name's lock, or until ctx ends. The caller calls unlock once.
 func (l *locks) lock(ctx context.Context, name string) (unlock func(), err error) {
 	t := l.turn(name)
 	select {
@@ -52,7 +52,7 @@ func (l *locks) lock(ctx context.Context, name string) (unlock func(), err error
 	return func() { t.free <- struct{}{}; l.leave(name, t) }, nil
 }
 
-// try gives false where somebody has the name.
+// try returns false if the name is locked.
 func (l *locks) try(name string) (unlock func(), ok bool) {
 	t := l.turn(name)
 	select {

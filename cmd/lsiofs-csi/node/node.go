@@ -19,36 +19,37 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/volume"
 )
 
-// Config is what a node is.
+// Config configures a Node.
 type Config struct {
-	Name    string // of the node, as Kubernetes knows it
-	Kubelet string // its directory: targets lie below it
+	Name    string // Kubernetes' name of the node
+	Kubelet string // its directory, which contains the targets
 	Store   *state.Store
 	Program string // of lsiofs
-	// Cache is the one directory for what is kept of datasets: indexes, and data of services.
+	// Cache is the directory for everything that is cached: indexes, and data from services.
 	Cache string
-	// ServerArgs are further flags of mount for all servers.
+	// ServerArgs are additional flags of mount for all servers.
 	ServerArgs []string
 	Policy     volume.Policy
 	Limit      limit.Memory
-	// Environment is the driver's own, NAME=value, of which servers get a part.
+	// Environment is the driver's own environment, NAME=value. Servers get a part of it.
 	Environment []string
 	Log         *slog.Logger
 	ServerLog   *os.File // servers' stderr
 	// Patience is how long one call waits for a server.
 	Patience time.Duration
-	// Step is called after each change in the kernel, as the store's is after each on disk; nil: nobody wants to know.
+	// Step, unless nil, is called after each change in the kernel, like the store's after each
+	// change on disk.
 	Step func(done string)
 }
 
-// Node is CSI's Node service. Its methods may be called concurrently.
+// Node is CSI's Node service. Its methods are safe for concurrent use.
 type Node struct {
 	csi.UnimplementedNodeServer
 	c       Config
 	hashKey []byte
-	kubelet string // its directory without links
-	calls   locks  // by path: of two calls for a target, the second is refused
-	targets locks  // by path: who changes what is mounted there; a call waits for a volume to be bound anew
+	kubelet string // its directory with links resolved
+	calls   locks  // by path: of two concurrent calls for a target, the second is refused
+	targets locks  // by path: held while what is mounted there is changed; a call waits for a rebind
 	starts  locks  // by server
 
 	mu      sync.Mutex
@@ -57,7 +58,7 @@ type Node struct {
 
 var _ csi.NodeServer = (*Node)(nil)
 
-// Open takes over what an earlier driver has left, and mends it. Close lets go of it again.
+// Open takes over what an earlier driver has left, and repairs it. Close releases it again.
 func Open(c Config) (*Node, error) {
 	if c.Step == nil {
 		c.Step = func(string) {}
@@ -76,7 +77,7 @@ func Open(c Config) (*Node, error) {
 	return n, nil
 }
 
-// Close lets go of the servers, which live on.
+// Close releases the servers, which keep running.
 func (n *Node) Close() error {
 	for _, s := range n.Servers() {
 		s.Server.Release()
@@ -90,7 +91,7 @@ type Running struct {
 	Server *server.Server
 }
 
-// Servers are those that were started or found.
+// Servers returns the servers that were started or found.
 func (n *Node) Servers() (all []Running) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -100,7 +101,7 @@ func (n *Node) Servers() (all []Running) {
 	return all
 }
 
-// Store is where volumes and servers are recorded.
+// Store returns the store with the records of volumes and servers.
 func (n *Node) Store() *state.Store { return n.c.Store }
 
 func (n *Node) server(key string) *server.Server {
@@ -119,8 +120,8 @@ func (n *Node) setServer(key string, s *server.Server) {
 	n.servers[key] = s
 }
 
-// acquire gives the server of a volume, which may not serve yet. It starts one where there is none, or a
-// dead one.
+// acquire returns the server of a volume, which may not serve yet. It starts one if there is none,
+// or only a dead one.
 func (n *Node) acquire(ctx context.Context, key string, v volume.Volume) (*server.Server, error) {
 	unlock, err := n.starts.lock(ctx, key)
 	if err != nil {
@@ -161,7 +162,7 @@ func (n *Node) acquire(ctx context.Context, key string, v volume.Volume) (*serve
 	return s, nil
 }
 
-// sound says whether a server lives and, if it had mounted, still is mounted.
+// sound reports whether a server is alive and, if it had mounted, is still mounted.
 func (n *Node) sound(key string, s *server.Server) (bool, error) {
 	if !s.Alive() || !s.Serving() {
 		return s.Alive(), nil
@@ -173,7 +174,8 @@ func (n *Node) sound(key string, s *server.Server) (bool, error) {
 	return len(t.At(n.c.Store.Point(key))) > 0, nil
 }
 
-// end ends what there is of a server in memory, in the kernel and as a process. The caller has its turn.
+// end ends a server in memory, in the kernel and as a process, whatever exists of it. The caller
+// holds the server's lock.
 func (n *Node) end(key string) error {
 	if s := n.server(key); s != nil {
 		if err := s.Stop(); err != nil {
@@ -191,7 +193,7 @@ func (n *Node) end(key string) error {
 	return errors.Join(mounts.Detach(n.c.Store.Point(key)), n.c.Limit.Remove(key))
 }
 
-// users are the volumes of a server.
+// users returns the volumes of a server.
 func (n *Node) users(key string) (users []state.Volume, err error) {
 	all, err := n.c.Store.Volumes()
 	for _, v := range all {
@@ -202,7 +204,7 @@ func (n *Node) users(key string) (users []state.Volume, err error) {
 	return users, err
 }
 
-// stopUnused stops a server that no volume has, and removes what is left of it.
+// stopUnused stops a server without volumes, and removes what is left of it.
 func (n *Node) stopUnused(ctx context.Context, key string) error {
 	unlock, err := n.starts.lock(ctx, key)
 	if err != nil {
@@ -253,8 +255,8 @@ func (n *Node) bind(v state.Volume) error {
 	return nil
 }
 
-// bindOthers binds the other volumes of a server anew, whose mounts are those of a dead one. Targets that a call is
-// busy with are left to it.
+// bindOthers rebinds the server's other volumes, which still show the mount of a dead server. It
+// skips targets that a call is working on.
 func (n *Node) bindOthers(v state.Volume) {
 	stale, err := n.stale(v)
 	if err != nil {
@@ -272,7 +274,7 @@ func (n *Node) bindOthers(v state.Volume) {
 	}
 }
 
-// stale are the other volumes of a server at whose targets something else is mounted.
+// stale returns the other volumes of a server whose targets show something else.
 func (n *Node) stale(v state.Volume) (stale []state.Volume, err error) {
 	users, err := n.users(v.Server)
 	if err != nil {
@@ -292,8 +294,8 @@ func (n *Node) stale(v state.Volume) (stale []state.Volume, err error) {
 	return stale, nil
 }
 
-// rebind binds a volume that has been bound before. The caller has its target, and so knows that it was not unpublished
-// meanwhile.
+// rebind binds a volume that was bound before. The caller holds the lock of its target, so it is
+// not unpublished meanwhile.
 func (n *Node) rebind(v state.Volume) error {
 	now, found, err := n.c.Store.Volume(v.Target)
 	if err != nil || !found || now != v {
@@ -301,7 +303,7 @@ func (n *Node) rebind(v state.Volume) error {
 	}
 	t, err := mounts.Read()
 	if err != nil || len(t.At(v.Target)) == 0 {
-		return err // kubelet publishes it, or will not
+		return err // kubelet will publish it, or not
 	}
 	return n.bind(v)
 }

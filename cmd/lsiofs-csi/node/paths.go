@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/volume"
 )
 
-// resolve checks paths once more where their links lead. Of a path that is not there, the longest part
-// that is there is resolved: mount may make the rest.
+// resolve checks paths again with their links resolved. If a path does not exist, its longest
+// existing part is resolved, because mount may create the rest.
 func resolve(paths []string, p volume.Policy) error {
 	var problems []error
 	for _, path := range paths {
@@ -24,8 +24,8 @@ func resolve(paths []string, p volume.Policy) error {
 	return errors.Join(problems...)
 }
 
-// resolved returns the longest part of a path that is there, without links, and the rest of the path. It
-// is an error if the policy does not allow the two together.
+// resolved returns the longest existing part of a path, with links resolved, and the rest of the
+// path. It returns an error if the policy does not allow the combined path.
 func resolved(path string, p volume.Policy) (there, rest string, err error) {
 	for at := path; ; at = filepath.Dir(at) {
 		there, err = filepath.EvalSymlinks(at)
@@ -48,8 +48,8 @@ func resolved(path string, p volume.Policy) (there, rest string, err error) {
 	return there, rest, nil
 }
 
-// makeDirectories makes the directories that are not there. Mount would make them, too, but it would follow
-// links that somebody makes after resolve has looked.
+// makeDirectories makes missing directories. Mount would make them, too, but would follow links
+// that were created after resolve had checked.
 func makeDirectories(paths []string, p volume.Policy) error {
 	var problems []error
 	for _, path := range paths {
@@ -57,18 +57,19 @@ func makeDirectories(paths []string, p volume.Policy) error {
 		if err == nil {
 			err = makeBelow(there, rest)
 		}
-		if err != nil && !errors.Is(err, unix.EROFS) { // then mount has its own words, or does without
+		if err != nil && !errors.Is(err, unix.EROFS) { // then mount reports it, or can do without
 			problems = append(problems, err)
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// directoryMode is that of run directories, which other users may look at. An index is a file of mode 0600
-// in any directory.
+// directoryMode is the mode of run directories, which other users may read. An index is a file of
+// mode 0600 in any directory.
 const directoryMode = 0o755
 
-// makeBelow makes the directories of a relative path below a directory that is there, and follows no link.
+// makeBelow makes the directories of a relative path below an existing directory. It follows no
+// link.
 func makeBelow(there, rest string) error {
 	if rest == "" {
 		return nil

@@ -39,7 +39,7 @@ func TestPathsThatAreNotThereAreCheckedWhereTheyWouldBeMade(t *testing.T) {
 	require.Empty(t, left, "nothing is made elsewhere")
 }
 
-// A link that is made after the check is not followed.
+// A link created after the check is not followed.
 func TestNoLinkIsFollowedWhereADirectoryIsMade(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)

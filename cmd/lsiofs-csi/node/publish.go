@@ -19,8 +19,9 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/volume"
 )
 
-// NodePublishVolume shows a volume at a target. Called again, it heals what is broken, and changes
-// nothing else: a running server keeps the credentials and the policy that it was started with.
+// NodePublishVolume shows a volume at a target. If called again, it heals what is broken and
+// changes nothing else: a running server keeps the credentials and the policy with which it was
+// started.
 func (n *Node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	target, err := n.target(req.GetVolumeId(), req.GetTargetPath())
 	if err != nil {
@@ -83,14 +84,14 @@ func (n *Node) publish(ctx context.Context, r state.Volume, v volume.Volume) err
 	}
 	t, readErr := mounts.Read()
 	if readErr != nil || len(t.At(r.Target)) > 0 {
-		return errors.Join(err, readErr) // a pod has it, which kubelet unpublishes
+		return errors.Join(err, readErr) // a pod uses it, and kubelet will unpublish it
 	}
-	// Kubelet does not have to unpublish what failed for good.
+	// Kubelet need not unpublish a volume that failed for good.
 	return errors.Join(err, n.forget(context.WithoutCancel(ctx), r))
 }
 
-// published compares a volume with what is recorded for its target, and says whether nothing is to be done although
-// their servers differ.
+// published compares a volume with the record for its target. done means that nothing has to be
+// done although their servers differ.
 func (n *Node) published(old, r state.Volume, v volume.Volume) (done bool, err error) {
 	if old.ID != r.ID {
 		return false, status.Errorf(codes.AlreadyExists, "target %s is taken by volume %s: unpublish that first", r.Target, old.ID)
@@ -106,14 +107,15 @@ func (n *Node) published(old, r state.Volume, v volume.Volume) (done bool, err e
 	if old.Server == r.Server || s == nil || !s.Alive() || !s.Serving() {
 		return false, nil
 	}
-	// Only the credentials or the node's policy have changed. The container that reads has the old server's mount, whatever is done here.
+	// Only the credentials or the node's policy have changed. A running container has the old
+	// server's mount in any case.
 	return true, n.bind(old)
 }
 
-// errWait is wrapped by errors that the next call may not meet.
+// errWait is wrapped by errors that may not occur at the next call.
 var errWait = errors.New("call again to wait for it")
 
-// serve gets the server of a recorded volume, and binds it.
+// serve acquires the server of a recorded volume, waits until it serves, and binds it.
 func (n *Node) serve(ctx context.Context, r state.Volume, v volume.Volume) error {
 	s, err := n.acquire(ctx, r.Server, v)
 	if err == nil {
@@ -136,7 +138,7 @@ func (n *Node) serve(ctx context.Context, r state.Volume, v volume.Volume) error
 	return nil
 }
 
-// forget removes a volume's record and, with the last of them, its server.
+// forget removes a volume's record. With the last volume it also removes the server.
 func (n *Node) forget(ctx context.Context, r state.Volume) error {
 	if err := mounts.Detach(r.Target); err != nil {
 		return err
@@ -159,7 +161,7 @@ func removeTarget(path string) error {
 	return nil
 }
 
-// NodeUnpublishVolume takes a volume away from a target. That there is none is no error.
+// NodeUnpublishVolume removes a volume from a target. It is not an error if there is none.
 func (n *Node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	target, err := n.target(req.GetVolumeId(), req.GetTargetPath())
 	if err != nil {
@@ -210,7 +212,7 @@ func (n *Node) begin(ctx context.Context, target string) (unlock func(), err err
 	return func() { release(); end() }, nil
 }
 
-// target checks what every call has.
+// target checks the arguments that every call has and returns the target's path.
 func (n *Node) target(id, path string) (string, error) {
 	const maxBytes = 4096
 	switch {
@@ -228,8 +230,8 @@ func (n *Node) target(id, path string) (string, error) {
 	return clean, nil
 }
 
-// real is a path below kubelet's directory as the kernel's table has it: that directory may be a link. Nothing below it
-// is looked at.
+// real returns a path below kubelet's directory as it is in the kernel's table, because that
+// directory may be a link. It accesses nothing below it.
 func (n *Node) real(path string) (clean string, below bool) {
 	rest, below := strings.CutPrefix(filepath.Clean(path), n.c.Kubelet+"/")
 	return filepath.Join(n.kubelet, rest), below
@@ -247,14 +249,14 @@ func checkCapability(c *csi.VolumeCapability) error {
 	return nil
 }
 
-// Exit codes of lsiofs that say whose fault it is.
+// Exit codes of lsiofs that tell which side caused an error.
 const (
 	exitUsage      = 2
 	exitDataset    = 3
 	exitCheckpoint = 5
 )
 
-// asStatus is an error as CSI wants it, without a secret in it.
+// asStatus converts an error to a CSI status without secrets.
 func asStatus(v volume.Volume, err error) error {
 	if s, is := status.FromError(err); is {
 		return status.Error(s.Code(), v.Veil(s.Message()))

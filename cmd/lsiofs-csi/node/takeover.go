@@ -14,15 +14,15 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/volume"
 )
 
-// takeOver finds the servers that live, ends what is left of others, forgets volumes of pods
-// that are gone, and stops servers that are left without a volume.
+// takeOver finds the servers that are alive, ends what is left of others, forgets volumes of pods
+// that are gone, and stops servers without volumes.
 func (n *Node) takeOver() error {
 	volumes, err := n.c.Store.Volumes()
 	if err != nil {
 		return err
 	}
 	for _, v := range volumes {
-		// Kubelet makes the directory that a target is in, and removes it with the pod.
+		// Kubelet makes the directory that contains a target, and removes it with the pod.
 		if _, err := os.Lstat(filepath.Dir(v.Target)); errors.Is(err, os.ErrNotExist) {
 			n.c.Log.Info("a volume is forgotten, whose pod is gone", "volume", v.ID, "target", v.Target)
 			if err := n.c.Store.RemoveVolume(v.Target); err != nil {
@@ -54,7 +54,7 @@ func (n *Node) takeOver() error {
 	return nil
 }
 
-// find adopts a server that serves, and ends what there is of one that does not.
+// find adopts a server that serves, and removes what is left of one that does not.
 func (n *Node) find(key string) error {
 	r, found, err := n.c.Store.Server(key)
 	if err != nil {
@@ -78,11 +78,11 @@ func (n *Node) find(key string) error {
 	return n.end(key)
 }
 
-// healing bounds how many servers are started at a time by Heal: each may index.
+// healing bounds how many servers Heal starts at a time, because each may index.
 const healing = 4
 
-// Heal starts the servers again that have volumes, are gone and need no credentials, and binds their
-// volumes anew. It returns when all serve, have failed or ctx ends.
+// Heal restarts servers that have volumes, are gone and need no credentials, and rebinds their
+// volumes. It returns when all serve or have failed, or when ctx ends.
 func (n *Node) Heal(ctx context.Context) {
 	keys, err := n.c.Store.Servers()
 	if err != nil {
@@ -93,7 +93,7 @@ func (n *Node) Heal(ctx context.Context) {
 	for _, key := range keys {
 		r, found, err := n.c.Store.Server(key)
 		if err != nil || !found || n.server(key) != nil {
-			continue // a record that can't be read is an error of the next publish
+			continue // the next publish reports a record that can't be read
 		}
 		if r.Credentials {
 			n.c.Log.Warn("a server that has died needs its credentials: it is started when kubelet publishes its volume again", "server", key)
@@ -119,5 +119,5 @@ func (n *Node) heal(ctx context.Context, key string, r state.Server) error {
 		return err
 	}
 	n.bindOthers(state.Volume{Server: key})
-	return n.stopUnused(ctx, key) // who it was for may be gone by now
+	return n.stopUnused(ctx, key) // its volumes may be gone by now
 }
