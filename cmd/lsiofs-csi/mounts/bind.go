@@ -7,11 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hardening is what every bind mount has beside its readonliness: streams are data.
+// hardening are the flags that every bind mount has in addition to being read-only or writable:
+// streams are data.
 const hardening = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// Bind shows what is mounted at source also at target, a directory. It is private to nobody: where
-// the directory above is shared, the mount shows up in other namespaces, too.
+// Bind shows the mount at source at target, a directory, too. It does not change the propagation:
+// if the directory above is shared, the mount also appears in other namespaces.
 func Bind(source, target string, readOnly bool) error {
 	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind %s to %s: %w", source, target, err)
@@ -34,11 +35,11 @@ func Protect(target string, readOnly bool) error {
 	return nil
 }
 
-// stackedMax bounds how many mounts are taken off one point.
+// stackedMax bounds how many mounts are removed from one point.
 const stackedMax = 64
 
-// Detach takes all mounts off a point, however busy they are: who has files open there keeps
-// them. A point at which nothing is mounted is no error.
+// Detach removes all mounts from a point, however busy they are: processes with open files there
+// keep them. It is not an error if nothing is mounted there.
 func Detach(point string) error {
 	for range stackedMax {
 		t, err := Read()

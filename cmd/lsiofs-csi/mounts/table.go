@@ -11,18 +11,18 @@ import (
 // FileSystem is the type of lsiofs' mounts.
 const FileSystem = "fuse.lsiofs"
 
-// Mount is one mount that this process sees.
+// Mount is a mount visible to this process.
 type Mount struct {
 	Point    string // absolute
 	Device   string // major:minor
 	Type     string
-	ReadOnly bool // this mount, whatever the file system is
+	ReadOnly bool // of this mount, whatever the file system is
 }
 
-// Table are all mounts in the order in which they were made.
+// Table lists all mounts in the order of their creation.
 type Table []Mount
 
-// Read reads the kernel's table.
+// Read reads the kernel's mount table.
 func Read() (Table, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -32,7 +32,7 @@ func Read() (Table, error) {
 	return parse(f)
 }
 
-// parse reads mountinfo (proc_pid_mountinfo(5)): number, parent, device, root, point, options,
+// parse parses mountinfo (proc_pid_mountinfo(5)): number, parent, device, root, point, options,
 // tags up to a lone "-", type.
 func parse(r io.Reader) (t Table, err error) {
 	lines := bufio.NewScanner(r)
@@ -52,7 +52,8 @@ func parse(r io.Reader) (t Table, err error) {
 	return t, lines.Err()
 }
 
-// unescape decodes \040 and the like, as the kernel writes blanks, tabs, line ends and backslashes.
+// unescape decodes octal escapes such as \040, which the kernel writes for blanks, tabs, newlines
+// and backslashes.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -68,7 +69,7 @@ func unescape(s string) string {
 
 func octal(c byte) bool { return '0' <= c && c <= '7' }
 
-// At are the mounts at a point, the uppermost last.
+// At returns the mounts at a point, the topmost last.
 func (t Table) At(point string) (found []Mount) {
 	for _, m := range t {
 		if m.Point == point {
@@ -78,7 +79,7 @@ func (t Table) At(point string) (found []Mount) {
 	return found
 }
 
-// Below are the points of lsiofs' mounts at or below a directory, the latest first.
+// Below returns the points of lsiofs' mounts at or below a directory, the latest first.
 func (t Table) Below(dir string) (points []string) {
 	for i := len(t) - 1; i >= 0; i-- {
 		if m := t[i]; m.Type == FileSystem && (m.Point == dir || strings.HasPrefix(m.Point, dir+"/")) {
