@@ -1,5 +1,6 @@
-// Package metrics makes one page of Prometheus' text format out of those of several servers. Each sample
-// gets a label more, server, and each metric its HELP and TYPE once. It is pure.
+// Package metrics merges the metrics of several servers, in Prometheus' text format, to one page.
+// Each sample gets an additional label, server, and each metric has its HELP and TYPE once. It is
+// pure.
 package metrics
 
 import (
@@ -15,7 +16,7 @@ type family struct {
 	samples    []string
 }
 
-// Merge merges pages by the server that each is of. Lines that are neither a comment nor a sample are left out.
+// Merge merges pages by server. Lines that are neither comments nor samples are left out.
 func Merge(pages map[string]string) string {
 	families := map[string]*family{}
 	of := func(name string) *family {
@@ -27,7 +28,7 @@ func Merge(pages map[string]string) string {
 		return f
 	}
 	for _, server := range slices.Sorted(maps.Keys(pages)) {
-		typed := "" // the family whose TYPE came last: histograms' samples have longer names
+		typed := "" // the family of the last TYPE: a histogram's samples have longer names
 		for line := range strings.Lines(pages[server]) {
 			line = strings.TrimRight(line, "\r\n")
 			fields := strings.SplitN(line, " ", 4)
@@ -65,13 +66,13 @@ func Merge(pages map[string]string) string {
 	return b.String()
 }
 
-// belongs says whether a sample is one of a histogram or summary.
+// belongs reports whether a sample belongs to a family, which may be a histogram or summary.
 func belongs(sample, family string) bool {
 	rest, is := strings.CutPrefix(sample, family)
 	return is && slices.Contains([]string{"", "_bucket", "_sum", "_count"}, rest)
 }
 
-// labelled adds the label to a sample: name{labels} value.
+// labelled adds the label server to a sample: name{labels} value.
 func labelled(line, server string) (name, sample string, ok bool) {
 	end := strings.IndexAny(line, "{ ")
 	if end <= 0 {
@@ -91,5 +92,5 @@ func labelled(line, server string) (name, sample string, ok bool) {
 
 var escaped = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// Label is name="value", as the format writes it.
+// Label returns name="value" in the text format.
 func Label(name, value string) string { return fmt.Sprintf(`%s="%s"`, name, escaped.Replace(value)) }
