@@ -1,13 +1,15 @@
-// Package limit bounds the memory of a server: by a cgroup of its own where the driver may make one,
-// else by RLIMIT_DATA. Either way a server that takes more dies, alone: its readers get ENOTCONN.
+// Package limit bounds the memory of a server: by a separate cgroup if the driver may create one,
+// otherwise by RLIMIT_DATA. In both cases a server that takes more dies, alone, and its readers get
+// ENOTCONN.
 //
-//   - cgroup v2: below the driver's own group, if its memory controller is handed down. The driver
-//     sees to that where it is alone in its group, as in a container: it moves itself one down.
+//   - cgroup v2: below the driver's own group, if its memory controller is delegated. If the driver
+//     is alone in its group, as in a container, it arranges that by moving itself one level down.
 //   - cgroup v1: below the driver's own group of the controller memory.
-//   - RLIMIT_DATA counts what a process has mapped to write to, used or not. It is the coarser
-//     measure, and needs nothing; the limit is unusedBytes higher than what was asked for.
+//   - RLIMIT_DATA counts the writable mappings of a process, used or not. It is a coarser measure
+//     but has no requirements; the limit is unusedBytes higher than requested.
 //
-// A cgroup counts page cache, too, of what a server has read; the kernel drops that before it kills.
+// A cgroup also counts the page cache of what a server has read. The kernel drops that before it
+// kills.
 package limit
 
 import (
@@ -23,16 +25,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Memory bounds servers. The zero value bounds nothing.
+// Memory bounds the memory of servers. The zero value bounds nothing.
 type Memory struct {
 	bytes int64
-	group string // the driver's own cgroup; "": RLIMIT_DATA
-	file  string // of a group, that has the limit
+	group string // the driver's own cgroup; "" means RLIMIT_DATA
+	file  string // the file in a group with the limit
 	kind  string
 }
 
-// unusedBytes is what a server maps and does not use: 200 MiB were measured of one with 8 MiB in use, on 2 processors, for Go's
-// tables, stacks of threads and rings. Requests that come by io_uring take up to 256 more.
+// unusedBytes allows for what a server maps and does not use: 200 MiB were measured for one with 8
+// MiB in use on 2 processors, for Go's tables, threads' stacks and rings. Requests through io_uring
+// take up to 256 MiB more.
 const unusedBytes = 768 << 20
 
 // LeastBytes is the smallest limit that a server can live with.
@@ -41,7 +44,7 @@ const LeastBytes = 128 << 20
 // prefix begins the names of servers' groups.
 const prefix = "lsiofs-"
 
-// New finds out how servers can be limited to so many bytes; 0: they are not.
+// New determines how servers can be limited to that many bytes; 0 means no limit.
 func New(bytes int64) Memory {
 	m := Memory{bytes: bytes, kind: "nothing"}
 	if bytes <= 0 {
@@ -65,10 +68,10 @@ func New(bytes int64) Memory {
 	return m
 }
 
-// String says what limits servers.
+// String names the mechanism that limits servers.
 func (m Memory) String() string { return m.kind }
 
-// try makes a group and removes it.
+// try creates a group and removes it.
 func (m Memory) try() error {
 	name := "try-" + strconv.Itoa(os.Getpid())
 	err := m.make(name)
@@ -84,7 +87,7 @@ func (m Memory) make(server string) error {
 	return os.WriteFile(filepath.Join(m.dir(server), m.file), []byte(strconv.FormatInt(m.bytes, 10)), 0)
 }
 
-// Apply bounds the process of a server.
+// Apply limits the process of a server.
 func (m Memory) Apply(server string, pid int) error {
 	var err error
 	switch {
@@ -97,20 +100,20 @@ func (m Memory) Apply(server string, pid int) error {
 			err = os.WriteFile(filepath.Join(m.dir(server), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 		}
 	}
-	if err != nil && !errors.Is(err, unix.ESRCH) { // one that has ended takes nothing
+	if err != nil && !errors.Is(err, unix.ESRCH) { // a process that has ended needs no limit
 		return fmt.Errorf("limit the server's memory by %s: %w", m, err)
 	}
 	return nil
 }
 
-// removeTries is how often a group is tried to be removed, whose process is gone but not yet
-// forgotten.
+// removeTries is the number of attempts to remove a group whose process has ended: the kernel may
+// still count it for a while.
 const (
 	removeTries = 50
 	removeEvery = 10 * time.Millisecond
 )
 
-// Remove removes the group of a server that has ended; there need be none.
+// Remove removes the group of a server that has ended. It is not an error if there is none.
 func (m Memory) Remove(server string) error {
 	if m.group == "" {
 		return nil
@@ -125,8 +128,8 @@ func (m Memory) Remove(server string) error {
 	return fmt.Errorf("remove the server's cgroup: %w", err)
 }
 
-// own is where a controller's hierarchy is mounted, and this process' group in it. controller
-// "" is the one of version 2.
+// own returns the mount point of a controller's hierarchy and this process's group in it.
+// controller "" means version 2.
 func own(controller string) (mount, dir string, err error) {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -170,7 +173,7 @@ func v1() (string, error) {
 	return dir, err
 }
 
-// v2 sees to it that groups below the driver's own have the controller memory.
+// v2 enables the memory controller for groups below the driver's own.
 func v2() (string, error) {
 	_, dir, err := own("")
 	if err != nil {
@@ -181,7 +184,7 @@ func v2() (string, error) {
 		b, err := os.ReadFile(file)
 		return err == nil && strings.Contains(" "+strings.TrimSpace(string(b))+" ", " memory ")
 	}
-	if filepath.Base(dir) == ownGroup { // moved before
+	if filepath.Base(dir) == ownGroup { // moved earlier
 		dir = filepath.Dir(dir)
 		down = filepath.Join(dir, "cgroup.subtree_control")
 	}
@@ -205,5 +208,5 @@ func v2() (string, error) {
 	return dir, os.WriteFile(down, []byte("+memory"), 0)
 }
 
-// ownGroup is where the driver moves itself to.
+// ownGroup is the group that the driver moves itself to.
 const ownGroup = "driver"

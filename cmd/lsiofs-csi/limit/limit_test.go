@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAProcessThatTakesMoreThanItsLimitDiesAlone: tail keeps the last line of what it reads, and of zeros there is one.
+// tail keeps the last line that it has read. A stream of zeros is a single line.
 func TestAProcessThatTakesMoreThanItsLimitDiesAlone(t *testing.T) {
 	tail, err := exec.LookPath("tail")
 	if err != nil || os.Getuid() != 0 {
