@@ -52,8 +52,7 @@ func TestLinksOutOfAllowedDirectoriesAreRefused(t *testing.T) {
 	d.requireNothingLeft()
 }
 
-// TestTheDeathOfAServerCostsItsReadersAnErrorAndTheNextPublishHealsAll: also the volumes that are
-// not published again.
+// When a server dies, volumes that are not published again are healed, too.
 func TestTheDeathOfAServerCostsItsReadersAnErrorAndTheNextPublishHealsAll(t *testing.T) {
 	d, data := startDriver(t), dataset(t)
 	a, b := pod{name: "a", attributes: map[string]string{"dataset": data}}, pod{name: "b", attributes: map[string]string{"dataset": data}}
@@ -103,7 +102,7 @@ func TestAServerThatIsUnmountedByHandIsReplaced(t *testing.T) {
 	d.requireNothingLeft()
 }
 
-// TestACallThatEndsBeforeTheServerServesSaysHowFarItIs: and the next call goes on waiting for the same server.
+// The next call waits for the same server.
 func TestACallThatEndsBeforeTheServerServesSaysHowFarItIs(t *testing.T) {
 	d, data := startDriver(t, "--patience=1ns"), dataset(t)
 	a, gone := pod{name: "a", attributes: map[string]string{"dataset": data}}, pod{name: "gone", attributes: map[string]string{"dataset": data, "seed": "9"}}
@@ -134,7 +133,7 @@ func TestADriverThatIsKilledFindsItsServersAndMounts(t *testing.T) {
 	d.requireNothingLeft()
 }
 
-// TestADriverWhoseContainerEndedStartsItsServersAgain: all its processes have ended with it. Nobody calls.
+// All its processes have ended with the container, and no call comes.
 func TestADriverWhoseContainerEndedStartsItsServersAgain(t *testing.T) {
 	d, data := startDriver(t), dataset(t)
 	a, gone := pod{name: "a", attributes: map[string]string{"dataset": data}}, pod{name: "gone", attributes: map[string]string{"dataset": data, "seed": "9"}}
@@ -146,7 +145,7 @@ func TestADriverWhoseContainerEndedStartsItsServersAgain(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return len(d.servers()) == 0 }, patience, 1e6)
 	d.requireDead(a)
-	// The pod is removed while there is no driver: by force.
+	// The pod is removed by force while there is no driver.
 	require.NoError(t, syscall.Unmount(d.target(gone), syscall.MNT_DETACH))
 	require.NoError(t, os.RemoveAll(filepath.Dir(d.target(gone))))
 	d.start()
@@ -171,7 +170,8 @@ func containsArg(cmdline []byte, arg string) bool {
 	return false
 }
 
-// A pod must not have the driver read what only the node can reach, by any of the ways to name a service.
+// A pod must not make the driver read what only the node can reach, by any of the ways to name a
+// service.
 func TestServicesOfTheNodeAreRefusedUnlessTheyAreAllowed(t *testing.T) {
 	d := startDriver(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -200,7 +200,7 @@ func with(m map[string]string, name, value string) map[string]string {
 	return m
 }
 
-// Who may write into a directory of data must not have the driver read the node's own files by a link there.
+// A link in a writable directory of data must not make the driver read the node's own files.
 func TestLinksInADatasetDoNotLeadToTheNodesOwnFiles(t *testing.T) {
 	d := startDriver(t)
 	require.NoError(t, os.MkdirAll(d.path("kubelet", "pods", "other"), 0o700))

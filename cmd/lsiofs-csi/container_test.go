@@ -14,10 +14,11 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/mounts"
 )
 
-// containerDir is the variable that makes a container of the test's program: its value is the directory that the container shares.
+// containerDir is the variable that makes the test's program act as a container. Its value is the
+// directory that the container shares.
 const containerDir = "LSIOFS_CSI_TEST_CONTAINER"
 
-// contain makes the driver's process the first one of namespaces of its own.
+// contain makes the driver's process the first one in namespaces of its own.
 func (d *driver) contain() {
 	d.cmd.Args = append([]string{os.Args[0], d.cmd.Path}, d.cmd.Args[1:]...)
 	d.cmd.Path = os.Args[0]
@@ -25,14 +26,14 @@ func (d *driver) contain() {
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
 }
 
-// beContainer becomes the program of the arguments. Before that it leaves all mounts but those of dir: a namespace that
-// keeps copies of other tests' mounts would keep those alive.
+// beContainer becomes the program in the arguments. Before that it unmounts everything except dir:
+// a namespace that kept copies of other tests' mounts would keep those alive.
 func beContainer(dir string) error {
 	t, err := mounts.Read()
 	if err != nil {
 		return err
 	}
-	for _, private := range []bool{true, false} { // first, so that nothing of it is seen outside
+	for _, private := range []bool{true, false} { // private first, so that none of it is visible outside
 		for _, m := range t {
 			if m.Point == dir || strings.HasPrefix(m.Point, dir+"/") {
 				continue
@@ -42,7 +43,7 @@ func beContainer(dir string) error {
 			} else if strings.HasPrefix(m.Type, "fuse") {
 				err = unix.Unmount(m.Point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 			}
-			if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) { // others take their mounts away meanwhile
+			if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) { // others may unmount at the same time
 				return err
 			}
 		}
@@ -56,8 +57,8 @@ func beContainer(dir string) error {
 	return syscall.Exec(os.Args[1], os.Args[1:], os.Environ())
 }
 
-// TestADriverInAContainerMountsForTheNodeAndIsMendedByTheNextContainer: it has a mount and a PID namespace of its own, and the node's directory
-// with propagation both ways, as the DaemonSet says. The next container's processes may have the same numbers.
+// The driver has its own mount and PID namespaces, and the node's directory with propagation both
+// ways, as in the DaemonSet. Processes of the next container may have the same numbers.
 func TestADriverInAContainerMountsForTheNodeAndIsMendedByTheNextContainer(t *testing.T) {
 	d, data := newNode(t), dataset(t)
 	require.NoError(t, unix.Mount(d.dir, d.dir, "", unix.MS_BIND, ""))

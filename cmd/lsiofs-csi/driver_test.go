@@ -27,10 +27,10 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/scratch"
 )
 
-// buildFlags are those that the driver is built with.
+// buildFlags are the flags with which the driver is built.
 var buildFlags []string
 
-// programs are lsiofs and lsiofs-csi, built once for all tests.
+// programs is the directory of lsiofs and lsiofs-csi, built once for all tests.
 var programs string
 
 func TestMain(m *testing.M) {
@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// missing skips a test, or fails it where nothing may be missing.
+// missing skips a test, or fails it in CI.
 func missing(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -68,7 +68,7 @@ func missing(t *testing.T, why string) {
 	t.Skip(why)
 }
 
-// driver is a driver that runs, and the directories of a node.
+// driver is a running driver, and the directories of a node.
 type driver struct {
 	t     *testing.T
 	dir   string // with the directories kubelet, state, cache, registration
@@ -81,7 +81,7 @@ type driver struct {
 	conn  *grpc.ClientConn
 }
 
-// log is what a program writes to stderr.
+// log is what a program has written to stderr.
 type log struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -99,7 +99,8 @@ func (l *log) String() string {
 	return l.b.String()
 }
 
-// newNode makes a node's directories. What a test leaves there is taken away, and is an error.
+// newNode makes a node's directories. If a test leaves anything in them, it is removed, and the
+// test fails.
 func newNode(t *testing.T, flags ...string) *driver {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -142,7 +143,7 @@ func startDriver(t *testing.T, flags ...string) *driver {
 	return d
 }
 
-// patience is how long anything may take on a machine that is busy.
+// patience bounds waits, on a busy machine.
 const patience = time.Minute
 
 // start starts the driver and waits until it answers.
@@ -156,7 +157,7 @@ func (d *driver) start() {
 	if d.alone {
 		d.contain()
 	}
-	stderr, err := d.cmd.StderrPipe() // not a goroutine of Cmd's: servers hold the other end longer than the driver
+	stderr, err := d.cmd.StderrPipe() // without a goroutine of Cmd's: servers hold the other end longer than the driver
 	require.NoError(d.t, err)
 	require.NoError(d.t, d.cmd.Start())
 	go func() {
@@ -169,7 +170,7 @@ func (d *driver) start() {
 			}
 		}
 	}()
-	d.until(func() bool { // gRPC would wait a second until it tries again
+	d.until(func() bool { // gRPC would wait a second before it retries
 		c, err := net.Dial("unix", d.path("csi.sock"))
 		return err == nil && c.Close() == nil
 	})
@@ -182,13 +183,12 @@ func (d *driver) start() {
 	require.NoError(d.t, err, d.log)
 }
 
-// until waits until a condition holds that the driver brings about. If the driver has ended, it
-// fails the test at once: nobody is left to wait for. (As serve.Until of lsiofs's own tests, which
-// are of another module.)
+// until waits for a condition that the driver brings about. If the driver ends, the test fails at
+// once. (This is like serve.Until of lsiofs's own tests, which are in another module.)
 func (d *driver) until(holds func() bool) {
 	d.t.Helper()
 	for limit := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		var end unix.Siginfo // of a driver that is still to be waited for
+		var end unix.Siginfo // set if the driver has ended; it stays waitable
 		require.NoError(d.t, unix.Waitid(unix.P_PID, d.cmd.Process.Pid, &end, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil))
 		require.Zero(d.t, end.Signo, "the driver has ended: %s", d.log)
 		require.True(d.t, time.Now().Before(limit), "not so within %v: %s", patience, d.log)
@@ -206,7 +206,7 @@ func (d *driver) kill() {
 	d.cmd = nil
 }
 
-// servers are the processes `lsiofs mount` of this node.
+// servers returns the `lsiofs mount` processes of this node.
 func (d *driver) servers() (pids []int) {
 	d.t.Helper()
 	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -223,7 +223,7 @@ func (d *driver) servers() (pids []int) {
 	return pids
 }
 
-// pod is a volume of a pod.
+// pod is a pod's volume.
 type pod struct {
 	name       string
 	attributes map[string]string
@@ -231,7 +231,7 @@ type pod struct {
 	readonly   bool
 }
 
-// target is where kubelet wants a pod's volume.
+// target returns where kubelet wants a pod's volume.
 func (d *driver) target(p pod) string { return d.path("kubelet", "pods", p.name, "mount") }
 
 func (d *driver) publish(p pod) error {
@@ -276,7 +276,8 @@ func (d *driver) requireReads(p pod, name string, want []byte) {
 	require.Equal(d.t, string(want), string(got))
 }
 
-// requireDead waits until a pod's volume is that of a server that has ended: not an empty directory.
+// requireDead waits until a pod's volume is that of a server that has ended, not an empty
+// directory.
 func (d *driver) requireDead(p pod) {
 	d.t.Helper()
 	require.Eventually(d.t, func() bool {
@@ -286,7 +287,7 @@ func (d *driver) requireDead(p pod) {
 	}, patience, time.Millisecond)
 }
 
-// requireNothingLeft looks for what unpublished volumes could have left.
+// requireNothingLeft checks that unpublished volumes have left nothing.
 func (d *driver) requireNothingLeft() {
 	d.t.Helper()
 	table, err := mounts.Read()
@@ -329,7 +330,7 @@ func dataset(t *testing.T) string {
 	return dir
 }
 
-// stream is what a worker's file has, by lsiofs cat.
+// stream returns the contents of a worker's file, from lsiofs cat.
 func stream(t *testing.T, dir string, flags ...string) []byte {
 	t.Helper()
 	out, err := exec.Command(filepath.Join(programs, "lsiofs"), append([]string{"cat", dir, "--index-dir", t.TempDir()}, flags...)...).Output()

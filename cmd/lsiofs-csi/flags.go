@@ -18,7 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/limit"
 )
 
-// options are the command line's.
+// options are the values of the command line.
 type options struct {
 	endpoint, registration, node, state, cache, program string
 	metrics, health, kubelet                            string
@@ -38,7 +38,7 @@ child process "lsiofs mount", which all pods that ask for it share.
 Flags:
 `
 
-// parseFlags reads the command line; help goes to out.
+// parseFlags parses the command line. Help goes to out.
 func parseFlags(args []string, out io.Writer) (options, error) {
 	o := options{memoryLimit: 4 << 30}
 	f := flag.NewFlagSet("lsiofs-csi", flag.ContinueOnError)
@@ -119,7 +119,7 @@ func (o *options) check() error {
 	return errors.Join(problems...)
 }
 
-// findProgram looks for lsiofs beside this program, then in PATH.
+// findProgram looks for lsiofs next to this program, then in PATH.
 func findProgram() (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), "lsiofs")); err == nil {
@@ -133,7 +133,7 @@ func findProgram() (string, error) {
 	return filepath.Abs(path)
 }
 
-// list is a flag that may be given several times.
+// list is a flag that may be repeated.
 type list []string
 
 func (l *list) String() string     { return strings.Join(*l, ", ") }

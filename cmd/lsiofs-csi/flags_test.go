@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/volume"
 )
 
-// TestEachFlagOfMountIsAnAttributeOrLeftOutForAReason: who adds one decides.
+// Adding a flag to mount requires a decision.
 func TestEachFlagOfMountIsAnAttributeOrLeftOutForAReason(t *testing.T) {
 	help, err := exec.Command(filepath.Join(programs, "lsiofs"), "mount", "--help").Output()
 	require.NoError(t, err)

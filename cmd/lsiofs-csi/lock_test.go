@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lockedDir is the variable that makes this program a driver that only locks a state directory,
-// for TestMain.
+// lockedDir is the variable that makes this program a driver that only locks a state directory (see
+// TestMain).
 const lockedDir = "LSIOFS_TEST_LOCK"
 
-// holdLock locks a directory and starts a program that has the lock's file open for as long as
-// there is input: as each child has it between fork and exec.
+// holdLock locks a directory and starts a program that inherits the lock's file and runs until its
+// input ends. Every child has that file open between fork and exec.
 func holdLock(dir string) error {
 	lock, err := onlyDriver(dir)
 	if err != nil {
@@ -41,7 +41,7 @@ func TestADriverThatRunsIsNamedAndOneThatWasKilledRefusesNobody(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, first.Start())
 	t.Cleanup(func() {
-		require.NoError(t, input.Close()) // its child ends
+		require.NoError(t, input.Close()) // ends its child
 		_ = first.Process.Kill()          // it may have been killed
 		_ = first.Wait()
 	})

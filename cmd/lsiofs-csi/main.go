@@ -1,7 +1,7 @@
 // Command lsiofs-csi is lsiofs' CSI node plugin: it runs on every node of a Kubernetes cluster and
 // mounts datasets for pods, as volumes.
 //
-//	kubelet ──Registration──► identity     who the driver is
+//	kubelet ──Registration──► identity     the driver's identity
 //	        ──Node, Identity─► node ──► volume   attributes → flags of mount     (pure)
 //	                            │  ├──► state    what is on disk
 //	                            │  ├──► mounts   the kernel's table, bind mounts
@@ -9,12 +9,12 @@
 //	                            │  └──► limit    their memory
 //	Prometheus ──/metrics─────► page ──► metrics  one page out of many            (pure)
 //
-// It is a module of its own, so that gRPC and CSI's types stay out of lsiofs, of which it uses the
-// program and imports nothing.
+// It is a separate module, so that lsiofs does not depend on gRPC and CSI's types. It runs the
+// program lsiofs and imports none of its packages.
 //
-// SIGTERM ends the driver and leaves servers and mounts as they are, for the next driver to find. In
-// a container that ends with the driver its servers end, too; package node says what becomes of
-// volumes then.
+// SIGTERM ends the driver and leaves servers and mounts in place for the next driver to find. In a
+// container, which ends with the driver, its servers end, too. Package node describes what happens
+// to volumes then.
 package main
 
 import (
@@ -55,7 +55,7 @@ func main() {
 	}
 }
 
-// version is that of the module, as it was built.
+// version returns the version of the module from the build information.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Version
@@ -77,11 +77,11 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	// The kernel's table of mounts has no links.
+	// The kernel's mount table contains no symbolic links.
 	if o.state, err = filepath.EvalSymlinks(o.state); err != nil {
 		return err
 	}
-	// Two drivers would take each other's servers for their own.
+	// Two drivers would treat each other's servers as their own.
 	lock, err := onlyDriver(o.state)
 	if err != nil {
 		return err
@@ -121,10 +121,10 @@ func logger(o options) (*slog.Logger, error) {
 
 // onlyDriver locks a state directory for as long as the file is open.
 //
-// It is a record lock, which no child inherits: a driver that is killed while it starts a server
-// leaves a child that has its files open until its exec, and the driver that is started next must
-// not be refused because of that. Nothing else in this process opens the file, which would drop
-// the lock when it is closed.
+// It is a record lock, which children do not inherit. If a driver is killed while it starts a
+// server, the child has the driver's files open until its exec, and the next driver must not be
+// refused because of that. Nothing else in this process opens the file, because closing it would
+// drop the lock.
 func onlyDriver(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -145,7 +145,7 @@ func onlyDriver(dir string) (*os.File, error) {
 	return nil, errors.Join(fmt.Errorf("lock --state %s: %w", dir, err), f.Close())
 }
 
-// withResolved are directories as they are written, and where their links lead.
+// withResolved returns directories as they are written, and also with their links resolved.
 func withResolved(dirs []string) []string {
 	all := append([]string{}, dirs...)
 	for _, dir := range dirs {

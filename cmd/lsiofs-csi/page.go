@@ -11,10 +11,12 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/node"
 )
 
-// scrapeTime is how long all servers together may take to give their metrics; Prometheus waits 10 s by default.
+// scrapeTime is how long all servers together may take to return their metrics. Prometheus waits 10
+// s by default.
 const scrapeTime = 3 * time.Second
 
-// page is the metrics of the driver and of all its servers. A server that does not answer has lsiofs_csi_server_up 0 and nothing else.
+// page returns the metrics of the driver and of all its servers. A server that does not answer has
+// only lsiofs_csi_server_up 0.
 func page(ctx context.Context, n *node.Node) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, scrapeTime)
 	defer cancel()

@@ -25,7 +25,7 @@ import (
 // get fetches a page from a unix socket.
 func (d *driver) get(socket, path string) (int, string) {
 	d.t.Helper()
-	d.until(func() bool { // it comes after CSI's socket, for which start waits
+	d.until(func() bool { // it appears after CSI's socket, for which start waits
 		c, err := net.Dial("unix", d.path(socket))
 		return err == nil && c.Close() == nil
 	})
@@ -58,7 +58,7 @@ func TestOnePageHasTheMetricsOfAllServersAndSaysWhichAnswer(t *testing.T) {
 		require.NoError(t, err, "%s", out)
 	}
 
-	// One server stands still, the other has died: the page comes all the same.
+	// One server is stopped and the other has died, but the page is still served.
 	servers := d.servers()
 	require.NoError(t, syscall.Kill(servers[0], syscall.SIGKILL))
 	require.NoError(t, syscall.Kill(servers[1], syscall.SIGSTOP))
@@ -75,7 +75,7 @@ func TestTheProbeOfLivenessAsksTheDriverItself(t *testing.T) {
 	d := startDriver(t)
 	code, text := d.get("health.sock", "/healthz")
 	require.Equal(t, http.StatusOK, code, text)
-	require.NoError(t, os.Remove(d.path("csi.sock"))) // as good as deaf
+	require.NoError(t, os.Remove(d.path("csi.sock"))) // now it can't be reached
 	code, _ = d.get("health.sock", "/healthz")
 	require.Equal(t, http.StatusServiceUnavailable, code)
 }
@@ -94,7 +94,7 @@ func TestKubeletIsToldWhereTheDriverIs(t *testing.T) {
 	require.NoError(t, err)
 	d.until(func() bool { return strings.Contains(d.log.String(), "no room") })
 
-	// Kubelet forgets a driver whose socket is gone; one that ends takes it away.
+	// Kubelet forgets a driver whose socket is gone, so a driver removes it when it ends.
 	require.NoError(t, d.cmd.Process.Signal(syscall.SIGTERM))
 	state, err := d.cmd.Process.Wait()
 	require.NoError(t, err)

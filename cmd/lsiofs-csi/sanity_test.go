@@ -19,8 +19,8 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/identity"
 )
 
-// controller is what csi-sanity needs to have volumes at all. The driver has none, since datasets are there before it: a
-// volume of this one has the attributes of a dataset, and a name.
+// controller provides the volumes that csi-sanity needs. The driver has no controller, because
+// datasets exist before it. A volume of this one has the attributes of a dataset, and a name.
 type controller struct {
 	csi.UnimplementedControllerServer
 	attributes map[string]string
@@ -66,7 +66,7 @@ func (c *controller) ValidateVolumeCapabilities(_ context.Context, r *csi.Valida
 	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{VolumeCapabilities: r.GetVolumeCapabilities()}}, nil
 }
 
-// who is the driver's own identity, with the controller that it lacks.
+// who is the driver's own identity, plus the controller that it lacks.
 type who struct{ identity.Service }
 
 func (w *who) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
@@ -75,7 +75,7 @@ func (w *who) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesR
 	}}}, nil
 }
 
-// program finds what integration/check installs.
+// program finds a program installed by integration/check.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	if path, err := exec.LookPath(name); err == nil {

@@ -20,7 +20,7 @@ const (
 	secretKey = "not-to-be-seen-anywhere-7f3a"
 )
 
-// bucket serves a directory's shards as s3://train by versitygw, and gives its URL.
+// bucket serves a directory's shards as s3://train with versitygw, and returns its URL.
 func bucket(t *testing.T, data string) (endpoint string) {
 	t.Helper()
 	gateway := program(t, "versitygw")
@@ -73,7 +73,7 @@ func TestCredentialsReachTheServersEnvironmentAndNothingElse(t *testing.T) {
 	require.Contains(t, string(environment), "AWS_SECRET_ACCESS_KEY="+secretKey)
 	d.requireNowhere(secretKey, "wrong-and-not")
 
-	// A server that has died with the driver waits for its credentials.
+	// A server that died with the driver waits for its credentials.
 	d.kill()
 	pid := d.servers()[0]
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
@@ -91,7 +91,8 @@ func TestCredentialsReachTheServersEnvironmentAndNothingElse(t *testing.T) {
 	d.requireNothingLeft()
 }
 
-// requireNowhere looks for secrets in arguments of all processes, in logs and in all files that the driver has made.
+// requireNowhere checks that secrets are not in the arguments of any process, in logs, or in files
+// that the driver has made.
 func (d *driver) requireNowhere(secrets ...string) {
 	d.t.Helper()
 	texts := map[string]string{"the log": d.log.String()}
@@ -106,7 +107,7 @@ func (d *driver) requireNowhere(secrets ...string) {
 		}))
 	}
 	for _, path := range paths {
-		if b, err := os.ReadFile(path); err == nil { // else the process has ended
+		if b, err := os.ReadFile(path); err == nil { // otherwise the process has ended
 			texts[path] = string(b)
 		}
 	}

@@ -27,8 +27,8 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/node"
 )
 
-// serve answers kubelet, and whoever asks for metrics and health, until ctx ends or one of the
-// listeners fails. Calls that are under way are cut off then: kubelet makes them again.
+// serve answers kubelet, and requests for metrics and health, until ctx ends or one of the
+// listeners fails. Calls in progress are then cut off: kubelet repeats them.
 func serve(ctx context.Context, o options, n *node.Node, log *slog.Logger) error {
 	asked := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -78,7 +78,7 @@ func serve(ctx context.Context, o options, n *node.Node, log *slog.Logger) error
 		})
 	}
 
-	// Last: from now on kubelet calls.
+	// Last, because kubelet calls from now on.
 	if o.registration != "" {
 		kubelet := grpc.NewServer()
 		_, path, _ := strings.Cut(o.endpoint, "unix://")
@@ -98,8 +98,8 @@ func serve(ctx context.Context, o options, n *node.Node, log *slog.Logger) error
 	return nil
 }
 
-// listen listens on unix:///PATH, for this user alone, or on a port. A socket that is there was left by a driver
-// that was killed: the lock of the state says that none runs.
+// listen listens on unix:///PATH, accessible only to this user, or on a port. An existing socket
+// was left by a killed driver: the lock on the state guarantees that none is running.
 func listen(address string) (net.Listener, error) {
 	path, local := strings.CutPrefix(address, "unix://")
 	if !local {
@@ -117,7 +117,8 @@ func listen(address string) (net.Listener, error) {
 	return l, os.Chmod(path, 0o600)
 }
 
-// logged logs calls by method, volume and outcome. What else is in a request is not logged: it may be secret.
+// logged logs calls by method, volume and outcome. The rest of a request is not logged, because it
+// may be secret.
 func logged(log *slog.Logger) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		began := time.Now()
@@ -136,8 +137,8 @@ func logged(log *slog.Logger) grpc.UnaryServerInterceptor {
 	}
 }
 
-// survive makes an error of a panic: in a container all servers of the node end with the driver, and none of them
-// is to pay for a mistake here.
+// survive turns a panic into an error: in a container all servers of the node end with the driver,
+// and a bug here must not affect them.
 func survive(ctx context.Context, req any, handle grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -155,14 +156,14 @@ func metricsPage(n *node.Node) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		_, _ = io.WriteString(w, text) // who has gone does not read it
+		_, _ = io.WriteString(w, text) // the client may be gone
 	}
 }
 
-// probeTime is how long the driver may take to answer itself.
+// probeTime is how long the driver may take to answer its own probe.
 const probeTime = 2 * time.Second
 
-// healthPage answers whether the driver answers on its own socket, as kubelet would ask.
+// healthPage reports whether the driver answers on its own socket, as kubelet would call it.
 func healthPage(endpoint string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), probeTime)

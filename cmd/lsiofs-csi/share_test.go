@@ -95,7 +95,7 @@ func TestDirectoriesOfTheNodeMayBeLinks(t *testing.T) {
 	require.Empty(t, table.Below(d.dir))
 }
 
-// TestManyPodsComeAndGoAtOnce: each reads what it asked for, and the last one leaves nothing.
+// Each pod reads what it asked for, and the last one leaves nothing.
 func TestManyPodsComeAndGoAtOnce(t *testing.T) {
 	d, data := startDriver(t), dataset(t)
 	const pods, rounds = 8, 6
