@@ -6,8 +6,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 )
 
-// A document of 16 MiB is the largest there is, and the control file asks after
-// every write of it.
+// BenchmarkPossible checks a document of about the maximum size, 16 MiB, as the control file does
+// after every write.
 func BenchmarkPossible(b *testing.B) {
 	many := make([]order.Done, 100)
 	for i := range many {

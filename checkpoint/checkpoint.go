@@ -1,6 +1,6 @@
-// Package checkpoint reads and writes checkpoints: JSON documents that say how far an
-// epoch has been read. It validates them against a dataset, merges them, and writes them
-// to files atomically. It knows nothing of mounts.
+// Package checkpoint reads and writes checkpoints: JSON documents that record how far an epoch has
+// been read. It validates them against a dataset, merges them, and writes them to files atomically.
+// It is independent of mounts.
 //
 //	consumed records ──Live──► State ──Marshal──► document ──WriteFile──► file
 //	document ──Parse──► State ──Resolve──► Position (epoch, resumes) or *Refusal
@@ -11,14 +11,14 @@
 //	 "order": {"seed": 42, "shuffle": "reservoir", "size": 16384, "lanes": 32, "groups": 1, "batch": 1, "chunk_bytes": 262144, "chunk_records": 128},
 //	 "epoch": 0, "done": [{"batch": 1, "consumed": [   5120,    5119,    5120,    5118]}]}
 //
-// and two short forms, {"epoch": 3} and {"epoch": 3, "samples": 20480}. Resolve reads
-// all three. With a split, order ends with "split": {"part": "0..0.9", "seed": 0, "by":
-// "record"}; of a mixture, "length": 25600 follows, the positions of an epoch; with a
-// sample, order ends with "sample": {"of": 39, "seed": 0}. Of a dataset that grows there is
-// "run": "<32 hexadecimal digits>" behind dataset. Fields may come in any order, with any
-// white space. Names are case-sensitive, and each may come only once.
+// and two short forms, {"epoch": 3} and {"epoch": 3, "samples": 20480}. Resolve reads all three.
+// With a split, order ends with "split": {"part": "0..0.9", "seed": 0, "by": "record"}; for a
+// mixture, "length": 25600 follows, the positions of an epoch; with a sample, order ends with
+// "sample": {"of": 39, "seed": 0}. For a dataset that grows, "run": "<32 hexadecimal digits>"
+// follows dataset. Fields may be in any order, with any white space. Names are case-sensitive, and
+// each may occur only once.
 //
-// All functions but WriteFile are pure.
+// All functions except WriteFile are pure.
 package checkpoint
 
 import (
@@ -32,7 +32,7 @@ import (
 // Version is the version of the document.
 const Version = 1
 
-// Limits of a document. Beyond them the error is ErrTooLarge.
+// Limits of a document. A larger one is an ErrTooLarge.
 const (
 	MaxEntries = 1024
 	MaxBytes   = 16 << 20
@@ -41,13 +41,13 @@ const (
 // State is the full form of a document.
 type State struct {
 	Dataset string // fingerprint
-	// Run names the run that the epoch is recorded in, where the dataset grows: 32 hexadecimal
-	// digits. Else it is "", and the document has no such field.
+	// Run is the run in which the epoch is recorded if the dataset grows: 32 hexadecimal digits.
+	// Otherwise it is "", and the document has no such field.
 	Run   string
 	Order spec.Order
 	Epoch uint64
-	// Done says what was consumed. Its last entry is what the workers of the mount that
-	// wrote the document have been given. Restoring applies all entries.
+	// Done lists what was consumed. The last entry is what the workers of the mount that wrote the
+	// document have received. Restoring applies all entries.
 	Done []order.Done
 }
 
@@ -57,27 +57,27 @@ type Subject struct {
 	Run     string // see State.Run
 	Order   spec.Order
 	Records uint64 // T, the number of records in the order
-	// At, if set, gives both for an epoch, of those where epochs differ. Its errors are
-	// the reasons of refusals.
+	// At, if set, returns Dataset and Records for an epoch, for datasets in which epochs differ.
+	// Its errors become the reasons of refusals.
 	At func(epoch uint64) (dataset string, records uint64, err error)
 	// Deal is that of the restoring mount, whose own entry must fit the limits too. It also
-	// says how far beyond the records padding may have brought a count of samples.
+	// determines how far padding may bring a count of samples beyond the number of records.
 	Deal spec.Deal
-	// Explain, if set, says in words how the dataset with another fingerprint differs,
-	// or "" if that can't be told.
+	// Explain, if set, describes how the dataset with another fingerprint differs; it returns "" if
+	// that is unknown.
 	Explain func(fingerprint string) string
 }
 
-// Position is where a mount resumes: an epoch, and the resumes to apply to it, in
-// canonical form (order.Simplify). It has no entry for the mount that restores.
+// Position is where a mount resumes: an epoch, and the resumes to apply to it, in canonical form
+// (order.Simplify). It has no entry for the restoring mount itself.
 type Position struct {
 	Epoch uint64
 	Done  []order.Done
 }
 
-// Live is the state of a mount that resumed from p, and whose workers have been given
-// consumed records each, assigned by d; padding is not counted. The result shares
-// consumed and the entries of p.
+// Live returns the state of a mount that resumed from p, and whose workers have received consumed
+// records each, assigned by d; padding is not counted. The result shares consumed and the entries
+// of p.
 func Live(s Subject, p Position, d spec.Deal, consumed []uint64) State {
 	remaining := s.Records
 	for _, entry := range p.Done {
@@ -89,8 +89,8 @@ func Live(s Subject, p Position, d spec.Deal, consumed []uint64) State {
 	}
 }
 
-// Refusal is the error for a document that can't be restored. It says in words why, and
-// what to do next.
+// Refusal is the error for a document that can't be restored. Its text has the reason and the next
+// step for the user.
 type Refusal struct {
 	Reason string
 	cause  error // ErrTooLarge, ErrIncomplete or nil
@@ -100,9 +100,9 @@ func (r *Refusal) Error() string { return "checkpoint refused: " + r.Reason }
 
 func (r *Refusal) Unwrap() error { return r.cause }
 
-// ErrTooLarge is wrapped when a document, or its list of entries, exceeds the limits.
-// The control file answers EFBIG.
+// ErrTooLarge is wrapped by errors about a document, or a list of entries, that exceeds the limits.
+// The control file returns EFBIG for it.
 var ErrTooLarge = errors.New("the document is too large")
 
-// ErrIncomplete is wrapped when a document ends too early.
+// ErrIncomplete is wrapped by errors about a document that ends too early.
 var ErrIncomplete = errors.New("the document is incomplete")

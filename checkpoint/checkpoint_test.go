@@ -70,7 +70,7 @@ func TestASplitStandsInTheOrderWhereThereIsOne(t *testing.T) {
 	}
 	_, err = Resolve([]byte(written), subject())
 	require.ErrorContains(t, err, `in the checkpoint and the whole dataset here`)
-	// The same part in other decimals; and one that is the whole dataset.
+	// The same part in other decimals; and a part that is the whole dataset.
 	_, err = Resolve([]byte(strings.Replace(written, "0..0.9", "0.0..0.900", 1)), s)
 	require.NoError(t, err)
 	_, err = Resolve([]byte(strings.Replace(written, "0..0.9", "0..1.0", 1)), subject())
@@ -130,7 +130,7 @@ func TestResolveGivesTheCanonicalForm(t *testing.T) {
 	}
 }
 
-// refusals are documents with what the refusal has to name.
+// refusals are documents with the text that the refusal must contain.
 var refusals = map[string]string{
 	"\xef\xbb\xbf{\"epoch\": 1}":                        "byte order mark",
 	`[]`:                                                `expected {, not "["`,
@@ -201,8 +201,8 @@ func TestRefusalsNameFieldValueAndBound(t *testing.T) {
 	}
 }
 
-// Everything but what only a dataset can tell is found while a document comes
-// in, and what was impossible once stays so.
+// Everything that can be checked without a dataset is found while a document arrives, and what was
+// impossible once stays impossible.
 func TestPossibleFindsWhatNoBytesCanPutRight(t *testing.T) {
 	judged := 0
 	for doc, words := range refusals {
@@ -288,7 +288,7 @@ func TestLimits(t *testing.T) {
 	_, err = Parse(state(ragged...).Marshal(records))
 	require.NoError(t, err)
 	_, err = Resolve(state(ragged...).Marshal(records), subject())
-	tooLarge(err) // there is no place for the mount's own entry
+	tooLarge(err) // no room for the mount's own entry
 	p, err := Resolve(state(ragged[1:]...).Marshal(records), subject())
 	require.NoError(t, err)
 	require.Len(t, p.Done, MaxEntries-1)
@@ -307,7 +307,7 @@ func TestLimits(t *testing.T) {
 	}
 	doc = state(many...).Marshal(1)
 	require.Less(t, len(doc), MaxBytes)
-	_, err = Resolve(doc, s) // aligned to T it is larger than it came
+	_, err = Resolve(doc, s) // aligned to T it is larger than it was
 	tooLarge(err)
 	_, err = Parse([]byte(`{"done": [{"consumed": [` + strings.Repeat("0,", spec.MaxWorkers) + `0]}]}`))
 	require.ErrorContains(t, err, "more than 65536 numbers")
@@ -372,7 +372,7 @@ func drawState(t *rapid.T) (Subject, State) {
 	return s, live
 }
 
-// What a mount writes of itself is what it, or another, reads back.
+// The document that a mount writes is read back by it, or by another mount.
 func TestEveryStateOfAMountIsReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, live := drawState(t)

@@ -50,7 +50,7 @@ func TestWriteFileDoesNotFollowALink(t *testing.T) {
 
 func TestWriteFileThatFailsLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
-	long := filepath.Join(dir, strings.Repeat("x", 300)) // no name that a file can have
+	long := filepath.Join(dir, strings.Repeat("x", 300)) // longer than any file name
 	require.ErrorContains(t, WriteFile(long, []byte("new")), long)
 	require.Empty(t, namesIn(t, dir))
 
@@ -69,7 +69,7 @@ func TestWriteFileTakesARelativeName(t *testing.T) {
 	require.Equal(t, []string{"c.json"}, namesIn(t, "."))
 }
 
-// /dev/stdout is a link: to replace it would take every program's output away.
+// /dev/stdout is a link: replacing it would take away every program's output.
 func TestWriteFileReplacesNoLinkToWhatIsNoFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stdout")
 	require.NoError(t, os.Symlink("/dev/null", path))

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzDocument: no panic; what is accepted is JSON and round-trips; every
-// prefix of it is possible; whatever is impossible stays so with more bytes.
+// FuzzDocument checks that parsing never panics; accepted documents are JSON and round-trip; every
+// prefix of them is possible; whatever is impossible stays so with more bytes.
 func FuzzDocument(f *testing.F) {
 	for doc := range refusals {
 		f.Add([]byte(doc), uint16(5))

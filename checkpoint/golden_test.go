@@ -15,23 +15,21 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Golden documents: testdata/golden/<version>-<name>.json as lsiofs, or a person,
-// wrote it when that version was its newest, and beside it, .said, what was read
-// from it then.
+// Golden documents: testdata/golden/<version>-<name>.json is a document that lsiofs, or a person,
+// wrote when that version was the newest, and .said next to it is what was read from it then.
 //
-// A new version adds files: raise Version, add to goldenStates what is new in it,
-// run
+// A new version adds files: raise Version, add its new features to goldenStates, run
 //
 //	go test ./checkpoint -run Golden -update
 //
-// and commit what is new. What is there is never changed or removed, -update does
-// not touch it: documents like these lie beside the models of users, and mean the
-// same for ever.
+// and commit the new files. Existing files are never changed or removed, and -update does not touch
+// them: users keep documents like these next to their models, and they must keep their meaning
+// forever.
 const goldenDir = "testdata/golden"
 
 var update = flag.Bool("update", false, "write the golden documents that are missing")
 
-// goldenStates are what documents of each version are written of.
+// goldenStates are the states that documents of each version are written from.
 func goldenStates(t *testing.T) map[string]State {
 	part, err := spec.ParsePart("0.1..0.95")
 	require.NoError(t, err)
@@ -55,7 +53,7 @@ func goldenStates(t *testing.T) map[string]State {
 	}
 }
 
-// goldenByHand are documents as people and other programs write them.
+// goldenByHand are documents as written by people and other programs.
 var goldenByHand = map[string]string{
 	"epoch":       `{"epoch": 3}`,
 	"samples":     "{\n\t\"samples\": 20480,\r\n\t\"epoch\": 3\n}\n\n",
@@ -63,8 +61,8 @@ var goldenByHand = map[string]string{
 	"deal-told":   fullDocument(`{"batch": 1, "deal": "interleaved", "consumed": [1,2]}`),
 }
 
-// saidOf is what a document says, however it is written. New fields are shown
-// only where they have a value, so that what there is stays as it is.
+// saidOf returns the meaning of a document as text, independent of how it is written. New fields
+// are shown only if they have a value, so that existing files stay as they are.
 func saidOf(t *testing.T, doc []byte) string {
 	d, err := read(doc)
 	require.NoError(t, err)
@@ -111,8 +109,8 @@ func writeGolden(t *testing.T) {
 	}
 }
 
-// TestGoldenDocumentsOfAllVersionsMeanWhatTheyMeant reads each; those of this
-// version are also written as they were.
+// TestGoldenDocumentsOfAllVersionsMeanWhatTheyMeant reads each document; those of this version must
+// also be written the same way again.
 func TestGoldenDocumentsOfAllVersionsMeanWhatTheyMeant(t *testing.T) {
 	if *update {
 		writeGolden(t)

@@ -8,9 +8,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Marshal writes the document. Numbers in consumed are right-aligned to the digits of
-// records, so states that differ only in those numbers have documents of one size. The
-// result ends with a newline.
+// Marshal returns the document. Numbers in consumed are right-aligned to the digits of records, so
+// states that differ only in those numbers have documents of the same size. The result ends with a
+// newline.
 func (s State) Marshal(records uint64) []byte {
 	width := digits(records)
 	doc := make([]byte, 0, 512+sizeOf(s.Done, width))
@@ -82,16 +82,16 @@ func appendDone(doc []byte, d order.Done, width int) []byte {
 	return append(doc, "]}"...)
 }
 
-// appendText writes a JSON string. Invalid UTF-8 becomes U+FFFD.
+// appendText appends a JSON string. Invalid UTF-8 becomes U+FFFD.
 func appendText(doc []byte, text string) []byte {
 	quoted, err := json.Marshal(text)
 	if err != nil {
-		panic(err) // a string can always be written
+		panic(err) // a string can always be marshalled
 	}
 	return append(doc, quoted...)
 }
 
-// sizeOf is how many bytes a list of entries takes at most.
+// sizeOf returns the maximum size in bytes of a list of entries.
 func sizeOf(done []order.Done, width int) int {
 	size := 0
 	for _, d := range done {
@@ -100,8 +100,8 @@ func sizeOf(done []order.Done, width int) int {
 	return size
 }
 
-// entryBytes is what an entry takes at most beside its numbers:
-// `{"batch": <15 digits>, "deal": "contiguous", "consumed": []}, `.
+// entryBytes is the maximum size of an entry without its numbers: `{"batch": <15 digits>, "deal":
+// "contiguous", "consumed": []}, `.
 const entryBytes = 80
 
 func digits(n uint64) int {

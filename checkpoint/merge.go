@@ -8,11 +8,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 )
 
-// Merge combines the states of several mounts of a cluster. They must agree in dataset,
-// run, order, epoch and all entries but the last. Of the last entries it takes the greatest
-// number of each worker, for each mount knows what its own workers took, and has 0 for
-// the others. The result shares with states only the entries before the last. Errors
-// number the states from 1.
+// Merge combines the states of several mounts of a cluster. They must agree in dataset, run, order,
+// epoch and all entries but the last. From the last entries it takes the maximum for each worker,
+// because each mount knows what its own workers took, and has 0 for the others. The result shares
+// only the entries before the last with states. Errors number the states from 1.
 func Merge(states []State) (State, error) {
 	if len(states) == 0 {
 		return State{}, errors.New("checkpoint: there is nothing to merge")
@@ -35,7 +34,8 @@ func Merge(states []State) (State, error) {
 	return merged, nil
 }
 
-// MergeError is a document that can't be merged with the first one, counted from 1.
+// MergeError is the error for a document that can't be merged with the first one. Number is the
+// document's, counted from 1.
 type MergeError struct {
 	Number int
 	Err    error
@@ -50,7 +50,7 @@ func (e *MergeError) Error() string {
 
 func (e *MergeError) Unwrap() error { return e.Err }
 
-// agree says in what a and b differ that may not differ.
+// agree returns an error that describes a difference between a and b that prevents merging.
 func agree(a, b State) error {
 	if a.Dataset != b.Dataset {
 		return fmt.Errorf("dataset is %q in the first and %q in this one", a.Dataset, b.Dataset)

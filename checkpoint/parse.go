@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// orderNumbers are the fields of the document's order that are numbers, in the
-// order in which they are written (shuffle comes behind seed).
+// orderNumbers are the numeric fields of the document's order, in the order in which they are
+// written (shuffle comes after seed).
 var orderNumbers = [...]struct {
 	name string
 	of   func(*spec.Order) *uint64
@@ -36,19 +36,19 @@ var (
 	doneNeeds      = []string{"batch", "consumed"}
 )
 
-// document is either form.
+// document is a document of any form.
 type document struct {
 	state   State
 	samples uint64
-	has     []string // fields
+	has     []string // names of its fields
 }
 
-// full says whether a document is of the full form, as far as it is known.
+// full reports whether the document has the full form, judging by the fields read so far.
 func (d *document) full() bool {
 	return slices.ContainsFunc(d.has, func(f string) bool { return f != "epoch" && f != "samples" })
 }
 
-// Parse reads the full form only, strictly. Errors are *Refusal.
+// Parse parses the full form only, strictly. Errors are *Refusal.
 func Parse(doc []byte) (State, error) {
 	d, err := read(doc)
 	if err != nil {
@@ -60,9 +60,9 @@ func Parse(doc []byte) (State, error) {
 	return d.state, nil
 }
 
-// Possible returns nil if doc is a document, or can become one when more bytes follow;
-// else a *Refusal says why not. The control file calls it after every write. It checks
-// syntax, names, types and bounds, without a dataset.
+// Possible returns nil if doc is a document, or the beginning of one; otherwise a *Refusal. The
+// control file calls it after every write. It checks syntax, names, types and bounds, without a
+// dataset.
 func Possible(doc []byte) error {
 	_, err := read(doc)
 	if errors.Is(err, ErrIncomplete) {
@@ -71,8 +71,8 @@ func Possible(doc []byte) error {
 	return err
 }
 
-// read reads either form. Its errors are *Refusal; they wrap ErrIncomplete
-// where bytes that follow could complete the document, and only there.
+// read parses any form. Its errors are *Refusal; they wrap ErrIncomplete if and only if more bytes
+// could complete the document.
 func read(doc []byte) (*document, error) {
 	if len(doc) > MaxBytes {
 		return nil, &Refusal{Reason: fmt.Sprintf("it has %d bytes, more than the %d that a checkpoint may have", len(doc), MaxBytes), cause: ErrTooLarge}
@@ -137,7 +137,7 @@ func (d *document) field(s *scanner, name string) (err error) {
 	return err
 }
 
-// runDigits is how many hexadecimal digits name a run.
+// runDigits is the number of hexadecimal digits in a run's name.
 const runDigits = 32
 
 func readRun(s *scanner) (string, error) {
@@ -242,7 +242,7 @@ func readConsumed(s *scanner, where string) ([]uint64, error) {
 	return consumed, err
 }
 
-// missing names the fields that has lacks.
+// missing returns an error that names the fields in needs that has lacks, or nil.
 func missing(where string, has, needs []string) error {
 	var lacks []string
 	for _, name := range needs {

@@ -8,14 +8,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Resolve reads any of the forms and checks it against s. The error is a *Refusal that
-// says in words why the document can't be restored.
+// Resolve parses a document of any form and checks it against s. The error is a *Refusal with the
+// reason why the document can't be restored.
 func Resolve(doc []byte, s Subject) (Position, error) {
 	d, err := read(doc)
 	if err != nil {
 		return Position{}, err
 	}
-	if d.full() { // before epochs are looked at: those of another run are others
+	if d.full() { // before calling At: another run has other epochs
 		if err := s.judgeRun(d.state); err != nil {
 			return Position{}, err
 		}
@@ -29,7 +29,7 @@ func Resolve(doc []byte, s Subject) (Position, error) {
 	return s.judge(d.state)
 }
 
-// at is the subject as it is in an epoch.
+// at returns the subject for an epoch.
 func (s Subject) at(epoch uint64) (Subject, error) {
 	if s.At == nil {
 		return s, nil
@@ -41,7 +41,7 @@ func (s Subject) at(epoch uint64) (Subject, error) {
 	return s, nil
 }
 
-// judgeRun refuses a document of another run.
+// judgeRun rejects a document of another run.
 func (s Subject) judgeRun(state State) error {
 	switch {
 	case state.Run == s.Run:
@@ -54,7 +54,7 @@ func (s Subject) judgeRun(state State) error {
 	return &Refusal{Reason: fmt.Sprintf("it is of run %s, and this mount is of run %s: name its directory with --run, or restore %s", state.Run, s.Run, state.short())}
 }
 
-// short is the short form that goes on from about the same place.
+// short returns the short form for about the same position.
 func (s State) short() string {
 	taken := uint64(0)
 	for _, d := range s.Done {
@@ -65,7 +65,7 @@ func (s State) short() string {
 	return fmt.Sprintf(`{"epoch": %d, "samples": %d}`, s.Epoch, taken)
 }
 
-// short judges a short form.
+// short resolves a short form.
 func (s Subject) short(d *document) (Position, error) {
 	taken, possible := s.Samples(d.samples)
 	if !possible {
@@ -74,7 +74,7 @@ func (s Subject) short(d *document) (Position, error) {
 	return s.Position(d.state.Epoch, taken, false), nil
 }
 
-// judge judges a full form.
+// judge resolves a full form.
 func (s Subject) judge(state State) (Position, error) {
 	if state.Dataset != s.Dataset {
 		return Position{}, s.foreign(state)
@@ -93,7 +93,7 @@ func (s Subject) judge(state State) (Position, error) {
 	return Position{Epoch: state.Epoch, Done: done}, nil
 }
 
-// foreign is the refusal of a document of another dataset.
+// foreign returns the refusal of a document of another dataset.
 func (s Subject) foreign(state State) error {
 	if s.Run != "" {
 		return &Refusal{Reason: fmt.Sprintf("epoch %d of this run is of another snapshot: its fingerprint is %q, that of the checkpoint %q; to go on from about the same place, restore %s",
@@ -108,7 +108,7 @@ func (s Subject) foreign(state State) error {
 	return &Refusal{Reason: reason + "; to go on from about the same place, restore " + s.nearby(state)}
 }
 
-// nearby is the short form that goes on from about where state is.
+// nearby returns the short form for about the same position as state.
 func (s Subject) nearby(state State) string {
 	taken := uint64(0)
 	for _, d := range state.Done {
@@ -119,8 +119,8 @@ func (s Subject) nearby(state State) string {
 	return fmt.Sprintf(`{"epoch": %d, "samples": %d}`, state.Epoch, taken)
 }
 
-// fits says whether the mount's own document, with its own entry behind done,
-// will be within the limits.
+// fits returns an error if the mount's own document, with its own entry after done, would exceed
+// the limits.
 func (s Subject) fits(done []order.Done) error {
 	if len(done)+1 > MaxEntries {
 		return &Refusal{
@@ -128,7 +128,7 @@ func (s Subject) fits(done []order.Done) error {
 			cause:  ErrTooLarge,
 		}
 	}
-	const head = 2048 // all that comes before done, with room to spare
+	const head = 2048 // for everything before done, with room to spare
 	width := digits(s.Records)
 	size := head + sizeOf(done, width) + entryBytes + int(s.Deal.Workers)*(width+len(", "))
 	if size > MaxBytes {
@@ -140,8 +140,8 @@ func (s Subject) fits(done []order.Done) error {
 	return nil
 }
 
-// differences names the fields in which two orders differ, with both values,
-// "" when there are none.
+// differences returns text with the fields in which two orders differ, and both values; "" if there
+// are none.
 func differences(a, b spec.Order, of, other string) string {
 	var words []string
 	add := func(name string, x, y any) {

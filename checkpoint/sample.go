@@ -9,7 +9,7 @@ import (
 
 var sampleFields = []string{"of", "seed"}
 
-// readSample reads order.sample. One of all records is none.
+// readSample parses order.sample. A sample of all records becomes the zero value.
 func readSample(s *scanner) (sample spec.Sample, err error) {
 	var has []string
 	err = s.object("order.sample", sampleFields, func(name string) (err error) {
@@ -35,7 +35,7 @@ func appendSample(doc []byte, sample spec.Sample) []byte {
 	return append(doc, '}')
 }
 
-// sampleWords says which share of the records an epoch has.
+// sampleWords describes which share of the records an epoch has.
 func sampleWords(sample spec.Sample) string {
 	if sample == (spec.Sample{}) {
 		return "all records"

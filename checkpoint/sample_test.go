@@ -43,7 +43,7 @@ func TestASampleEndsTheOrderWhereThereIsOne(t *testing.T) {
 	}
 }
 
-// Where epochs differ a document is judged by its own.
+// If epochs differ, a document is checked against its own epoch.
 func TestDocumentsAreJudgedByTheirEpoch(t *testing.T) {
 	s := subject()
 	s.Dataset, s.Records = "", 0

@@ -13,13 +13,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// drawnOrder is a dataset of some order: shuffled or not, in groups, a sample, or a mixture.
+// drawnOrder is a dataset with some order: shuffled or not, in groups, a sample, or a mixture.
 type drawnOrder struct {
-	subject Subject // its Records are those of epoch 0
+	subject Subject // Records is that of epoch 0
 	epoch   func(number uint64) *order.Epoch
 }
 
-// oneShard is a shard of so many records.
+// oneShard is a shard of that many records.
 type oneShard uint64
 
 func (s oneShard) Shards() int              { return 1 }
@@ -76,7 +76,8 @@ func drawOrder(t *rapid.T) (d drawnOrder) {
 	return d
 }
 
-// files are the records of all files that an epoch's rest is dealt to, each without its padding.
+// files returns the records of all files to which the rest of an epoch is dealt, each without its
+// padding.
 func (d drawnOrder) files(t *rapid.T, p Position, deal spec.Deal) (files [][]uint64, steps []uint64) {
 	v, err := order.NewView(d.epoch(p.Epoch), p.Done, deal)
 	require.NoError(t, err)
@@ -89,13 +90,13 @@ func (d drawnOrder) files(t *rapid.T, p Position, deal spec.Deal) (files [][]uin
 	return files, steps
 }
 
-// rest are all records that are left.
+// rest returns all remaining records.
 func (d drawnOrder) rest(t *rapid.T, p Position) []uint64 {
 	files, _ := d.files(t, p, spec.Deal{Workers: 1, Batch: max(1, d.subject.Order.Batch), Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
 	return files[0]
 }
 
-// restored writes the document of a position, reads it back, and returns where that goes on.
+// restored writes the document of a position, reads it back, and returns the position that results.
 func (d drawnOrder) restored(t *rapid.T, p Position, deal spec.Deal) Position {
 	s := d.subject
 	s.Records, s.Deal = uint64(len(d.rest(t, Position{Epoch: p.Epoch}))), deal
@@ -120,7 +121,7 @@ func drawDeal(t *rapid.T, o spec.Order) spec.Deal {
 	return d
 }
 
-// The document of a position goes on with the next record, and that of all records with the next
+// The document of a position continues with the next record, and that of all records with the next
 // epoch, if there is one.
 func TestAPositionGoesOnWithTheRecordThatFollows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -153,10 +154,10 @@ func TestTheLastEpochHasNoNextOne(t *testing.T) {
 	require.Equal(t, Position{Epoch: math.MaxUint64, Done: []order.Done{interleaved(1, records)}}, s.Position(math.MaxUint64, records, true))
 }
 
-// A loop as the Python page has it: ranks that all read by loaders of several workers. Worker w of rank
-// r reads file w·ranks + r, a batch in turn with the other workers of its loader, and one that has
-// ended is passed over. Rank 0 counts steps × batch × ranks. After each step that number means exactly
-// the records that all ranks have trained on.
+// A training loop as on the Python page: each rank reads through a loader with several workers.
+// Worker w of rank r reads file w·ranks + r; the loader takes a batch from each of its workers in
+// turn, and skips files that have ended. Rank 0 counts steps × batch × ranks. After each step that
+// number stands for exactly the records that all ranks have trained on.
 func TestWhatALoopCountsIsWhatItHasTrainedOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawOrder(t)
@@ -169,7 +170,7 @@ func TestWhatALoopCountsIsWhatItHasTrainedOn(t *testing.T) {
 		deal.Workers = ranks * rapid.Uint64Range(1, 4).Draw(t, "workers of a loader")
 		files, batches := d.files(t, s.Position(0, first, false), deal)
 
-		// In which order each rank reads the batches of its files.
+		// The order in which each rank reads the batches of its files.
 		type batch struct{ file, number uint64 }
 		read, most := make([][]batch, ranks), uint64(0)
 		for file := range deal.Workers {
@@ -196,7 +197,7 @@ func TestWhatALoopCountsIsWhatItHasTrainedOn(t *testing.T) {
 				}
 			}
 			if deal.Dealing == spec.DealContiguous && step < len(read[0])-1 {
-				continue // each file is a stretch of its own: a number means nothing before the end
+				continue // each file is a separate range: a count means nothing before the end
 			}
 			taken, possible := s.Samples(first + uint64(step+1)*deal.Batch*ranks)
 			if deal.Dealing == spec.DealContiguous && deal.Tail == spec.TailDrop {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// scanner reads JSON strictly, from the front, and knows a document that has
-// not come to its end (ErrIncomplete) from one that no bytes behind it could
-// put right: the control file is written in pieces of any size. encoding/json
-// can't tell them apart, takes names in any case and names that come twice.
+// scanner parses JSON strictly, from front to back. It distinguishes a document that is incomplete
+// (ErrIncomplete) from one that no further bytes could make valid: the control file is written in
+// pieces of any size. encoding/json can't distinguish them, and accepts names in any case and
+// duplicate names.
 //
-// Values are read by those who know what they must be; nothing is skipped, and
-// nothing recurses, so neither depth nor size of what is foreign matters.
+// Each value is read by a method for its expected type. Nothing is skipped, and nothing recurses,
+// so depth and size of unexpected input don't matter.
 type scanner struct {
 	doc []byte
 	pos int
@@ -22,7 +22,7 @@ type scanner struct {
 
 var errEnd = fmt.Errorf("%w: it ends too early", ErrIncomplete)
 
-// peek is the next byte that is not white space.
+// peek returns the next byte that is not white space.
 func (s *scanner) peek() (byte, error) {
 	for ; s.pos < len(s.doc); s.pos++ {
 		switch c := s.doc[s.pos]; c {
@@ -34,7 +34,7 @@ func (s *scanner) peek() (byte, error) {
 	return 0, errEnd
 }
 
-// expect passes one of the bytes in want, and says which.
+// expect consumes one of the bytes in want, and returns it.
 func (s *scanner) expect(want, where string) (byte, error) {
 	c, err := s.peek()
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *scanner) expect(want, where string) (byte, error) {
 	return c, nil
 }
 
-// token is what stands at the position, for messages: a few bytes at most.
+// token returns a few bytes at the current position, for messages.
 func (s *scanner) token() string {
 	rest := s.doc[s.pos:]
 	if end := bytes.IndexAny(rest, ", ]}\t\r\n"); end >= 0 {
@@ -60,8 +60,8 @@ func (s *scanner) token() string {
 	return string(rest)
 }
 
-// object reads an object whose fields have some of these names; field reads
-// the value of one. where names the object.
+// object parses an object whose fields have some of these names; field parses the value of one.
+// where describes the object in errors.
 func (s *scanner) object(where string, names []string, field func(name string) error) error {
 	if _, err := s.expect("{", where); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (s *scanner) object(where string, names []string, field func(name string) e
 	}
 }
 
-// list reads a list; element reads its i-th element.
+// list parses a list; element parses its i-th element.
 func (s *scanner) list(where string, element func(i int) error) error {
 	if _, err := s.expect("[", where); err != nil {
 		return err
@@ -127,8 +127,8 @@ func (s *scanner) list(where string, element func(i int) error) error {
 	}
 }
 
-// number reads a whole number from low to high. Fractions and exponents are
-// refused whatever their value is.
+// number parses an integer from low to high. Fractions and exponents are rejected whatever their
+// value.
 func (s *scanner) number(where string, low, high uint64) (uint64, error) {
 	c, err := s.peek()
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *scanner) number(where string, low, high uint64) (uint64, error) {
 	return n, nil
 }
 
-// plain is a token as it stands, or quoted, where it could not be printed.
+// plain returns a token unchanged, or quoted if it is not printable.
 func plain(token string) string {
 	if strings.ContainsFunc(token, func(r rune) bool { return r < ' ' || r > '~' && r != '…' }) {
 		return fmt.Sprintf("%q", token)
@@ -176,12 +176,11 @@ func plain(token string) string {
 	return token
 }
 
-// maxTextBytes bounds strings that may be anything: fingerprints have 64 bytes.
+// maxTextBytes bounds arbitrary strings: fingerprints have 64 bytes.
 const maxTextBytes = 256
 
-// text reads a string: one of allowed, or, where that is nil, any. A document's
-// strings are names and fingerprints, so that all of them are printable ASCII
-// without escapes; nothing else is taken.
+// text parses a string: one of allowed, or any if that is nil. The strings of documents are names
+// and fingerprints, so only printable ASCII without escapes is accepted.
 func (s *scanner) text(where string, allowed []string) (string, error) {
 	c, err := s.peek()
 	if err != nil {
@@ -214,7 +213,7 @@ func (s *scanner) text(where string, allowed []string) (string, error) {
 	return text, nil
 }
 
-// end says whether nothing but white space follows.
+// end returns an error if anything but white space follows.
 func (s *scanner) end() error {
 	if _, err := s.peek(); errors.Is(err, ErrIncomplete) {
 		return nil

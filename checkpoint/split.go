@@ -12,7 +12,7 @@ var (
 	splitUnits  = []string{string(spec.SplitByRecord), string(spec.SplitByShard), string(spec.SplitByUnit)}
 )
 
-// readSplit reads order.split. A part that is the whole dataset is none.
+// readSplit parses order.split. A part that is the whole dataset becomes the zero value.
 func readSplit(s *scanner) (split spec.Split, err error) {
 	var has []string
 	err = s.object("order.split", splitFields, func(name string) (err error) {
@@ -47,7 +47,7 @@ func appendSplit(doc []byte, split spec.Split) []byte {
 	return append(doc, '}')
 }
 
-// splitWords says which part of the dataset a split takes.
+// splitWords describes which part of the dataset a split selects.
 func splitWords(split spec.Split) string {
 	if split == (spec.Split{}) {
 		return "the whole dataset"
