@@ -9,45 +9,44 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// forward reads objects from front to back, one after the other, with several
-// reads under way ahead of what is asked for: at an object's end those of the next
-// one. It is an io.ReaderAt of the object that was opened last, for one goroutine.
-// What is asked for further on is read up to there, so no byte is passed over; a
-// step back costs the reads that were under way. It owns its memory, parts of
-// partBytes each.
+// forward reads objects front to back, one after the other, with several reads in flight ahead of
+// the requested bytes; near the end of an object, those of the next one. It is an io.ReaderAt of
+// the object that was opened last, for one goroutine. A request further ahead reads everything up
+// to there, so no byte is skipped; a step back costs the reads in flight. It owns its memory, parts
+// of partBytes each.
 type forward struct {
 	ctx     context.Context
 	storage storage.Storage
 	memory  []byte
 	parts   []part
-	part    int64 // bytes
-	head    int   // of the parts, the one that holds the earliest bytes
-	held    int   // parts that hold bytes or wait for them: those of object, then those of then
-	reached int64 // the bytes of object up to here have been told to arrived
-	failure error // what the storage said of object, sticky
+	part    int64 // size in bytes
+	head    int   // index of the part with the earliest bytes
+	held    int   // number of parts that hold bytes or wait for them: those of object, then those of then
+	reached int64 // bytes of object before this offset were reported to arrived
+	failure error // error of the storage for object, sticky
 	arrived func(n int64)
 
 	object storage.Object
 	next   int64                         // offset of the next read, in then if onThen
-	then   storage.Object                // what comes after object
-	more   func() (storage.Object, bool) // tells then, is nil when it was asked
-	known  bool                          // then is
-	onThen bool                          // all of object is under way
+	then   storage.Object                // the object after object
+	more   func() (storage.Object, bool) // returns then; nil once it was called
+	known  bool                          // then is known
+	onThen bool                          // all of object is held or in flight
 }
 
-// part is one read: under way until done has told, once.
+// part is one read: in flight until done has received, once.
 type part struct {
 	read    storage.Read
 	done    chan error
 	waiting bool
-	then    bool // it is of forward.then
+	then    bool // it belongs to forward.then
 	at      int64
 	n       int
 	err     error
 }
 
-// newForward makes a reader with depth reads of partBytes under way. arrived is
-// told of bytes that are asked for, or passed, the first time.
+// newForward returns a reader with depth reads of partBytes in flight. arrived is called with the
+// number of bytes when they are read or passed for the first time.
 func newForward(ctx context.Context, s storage.Storage, partBytes int64, depth int, arrived func(n int64)) (*forward, error) {
 	memory, err := uring.Map(int(partBytes) * depth)
 	if err != nil {
@@ -62,9 +61,9 @@ func newForward(ctx context.Context, s storage.Storage, partBytes int64, depth i
 	return f, nil
 }
 
-// open turns to another object, from its start. Nothing is read before ReadAt, but
-// for what has been read ahead of it. When all reads of the object are under way,
-// more is asked which one will be opened next, if any; it may be nil.
+// open switches to another object, from its start. Nothing is read before ReadAt, except for what
+// has been read ahead. When all reads of the object are in flight, more is called for the object
+// that will be opened next, if any; more may be nil.
 func (f *forward) open(o storage.Object, more func() (storage.Object, bool)) error {
 	if !f.known || o != f.then {
 		if err := f.jump(0); err != nil {
@@ -88,7 +87,7 @@ func (f *forward) open(o storage.Object, more func() (storage.Object, bool)) err
 	return nil
 }
 
-// jump gives up what is held and goes on at an offset of the object.
+// jump drops all parts and continues at an offset of the object.
 func (f *forward) jump(to int64) error {
 	for f.held > 0 {
 		if err := f.await(&f.parts[f.head]); err != nil {
@@ -100,8 +99,8 @@ func (f *forward) jump(to int64) error {
 	return nil
 }
 
-// await waits for a part's read. An error is of the context: the storage may
-// then still write to the part.
+// await waits for a part's read. An error is the context's: the storage may still write to the part
+// then.
 func (f *forward) await(p *part) error {
 	if !p.waiting {
 		return nil
@@ -115,13 +114,13 @@ func (f *forward) await(p *part) error {
 	}
 }
 
-// drop lets go of the earliest part.
+// drop releases the earliest part.
 func (f *forward) drop() {
 	f.head = (f.head + 1) % len(f.parts)
 	f.held--
 }
 
-// ahead puts reads under way until all parts are used.
+// ahead issues reads until all parts are used.
 func (f *forward) ahead() {
 	var reads []*storage.Read
 	for f.held < len(f.parts) {
@@ -150,7 +149,8 @@ func (f *forward) ahead() {
 	}
 }
 
-// turn has the next reads be of what comes after the object, if anything does.
+// turn makes the following reads those of the next object, if there is one. It reports whether
+// there is.
 func (f *forward) turn() bool {
 	if f.more != nil {
 		f.then, f.known = f.more()
@@ -181,13 +181,13 @@ func (f *forward) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// at gives the bytes that are there from an offset on, at least one.
+// at returns the available bytes at off, at least one.
 func (f *forward) at(off int64) ([]byte, error) {
 	if f.failure != nil {
 		return nil, f.failure
 	}
 	p := &f.parts[f.head]
-	mine := f.held > 0 && !p.then // there is a part of the object, the earliest
+	mine := f.held > 0 && !p.then // the earliest part belongs to the object
 	if mine && off < p.at || !mine && (f.onThen || off < f.next) {
 		if err := f.jump(off); err != nil {
 			return nil, err
@@ -224,21 +224,19 @@ func (f *forward) rest() error {
 	return err
 }
 
-// Holds implements unpack.ResidentReaderAt: all bytes come by here, whether they
-// are looked at or not.
+// Holds implements unpack.ResidentReaderAt: all bytes are read, whether they are needed or not.
 func (f *forward) Holds(int64, int64) bool { return true }
 
-// ReadResident implements unpack.ResidentReaderAt. After a no, ReadAt gives the
-// error.
+// ReadResident implements unpack.ResidentReaderAt. If it returns false, ReadAt returns the error.
 func (f *forward) ReadResident(p []byte, off int64) bool {
 	n, err := f.ReadAt(p, off)
 	return err == nil && n == len(p)
 }
 
-// close frees the memory once no read is under way. Where the context has ended,
-// a read may be for ever under way: its memory is then left to the process.
+// close frees the memory once no read is in flight. If the context has ended, a read may never
+// return: then the memory is leaked.
 func (f *forward) close() {
 	if f.jump(0) == nil {
-		_ = uring.Unmap(f.memory) // it fails for memory that is none of Map's
+		_ = uring.Unmap(f.memory) // it only fails for memory that Map did not return
 	}
 }

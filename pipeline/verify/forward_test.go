@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// openFiles gives a storage of files of such sizes, and what they hold.
+// openFiles returns a storage with files of the given sizes, and their contents.
 func openFiles(t *testing.T, sizes ...int) (storage.Storage, []storage.Object, [][]byte) {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,9 +80,8 @@ func TestForwardReadsAreTheBytesOfTheFile(t *testing.T) {
 	})
 }
 
-// TestForwardGoesOnWithTheNextObject passes over bytes, steps back, and leaves
-// objects before their ends: what it gives is right, and who only goes on reads
-// every byte once.
+// TestForwardGoesOnWithTheNextObject skips bytes, steps back, and leaves objects before their ends:
+// the bytes are right, and a purely sequential reader reads every byte once.
 func TestForwardGoesOnWithTheNextObject(t *testing.T) {
 	plain, objects, contents := openFiles(t, 70_001, 0, 30_000, 1, 4096, 9000)
 	files := faulty.New(plain)

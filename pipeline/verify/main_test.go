@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// dataset is files, their catalog, and a storage that a test may break.
+// dataset has files, their catalog, and a storage that a test may break.
 type dataset struct {
 	dir     string
 	files   []string
@@ -33,7 +33,7 @@ type dataset struct {
 	storage *faulty.Storage
 }
 
-// makeDataset writes shards of records of some format and codec, and indexes them.
+// makeDataset writes and indexes shards of records in some format and codec.
 func makeDataset(t testing.TB, format, codec string, shards, records, recordBytes int) dataset {
 	t.Helper()
 	d := dataset{dir: t.TempDir()}
@@ -76,7 +76,7 @@ func (d *dataset) open(t testing.TB, format string, recordBytes int64) {
 	})
 }
 
-// small is a profile of many small reads, so that small shards have several.
+// small is a profile with many small reads, so that small shards have several.
 var small = profile.Profile{Kind: profile.KindSSD, ReadBytes: 8 << 10, Depth: 4, InFlightBytes: 64 << 10, AlignBytes: 4 << 10}
 
 func (d *dataset) verify(t testing.TB) Report {
@@ -86,7 +86,7 @@ func (d *dataset) verify(t testing.TB) Report {
 	return r
 }
 
-// change does something to a file that neither its size nor its time shows.
+// change modifies a file without changing its size or time.
 func change(t testing.TB, path string, to func(b []byte)) {
 	t.Helper()
 	before, err := os.Stat(path)
@@ -102,7 +102,7 @@ func change(t testing.TB, path string, to func(b []byte)) {
 	require.NoError(t, os.Chtimes(path, before.ModTime(), before.ModTime()))
 }
 
-// decode gives the decoded bytes of the only shard, nil where it has no codec.
+// decode returns the decoded bytes of the only shard, nil if it has no codec.
 func (d *dataset) decode(t testing.TB) []byte {
 	t.Helper()
 	codec := d.catalog.Shard(0).Codec

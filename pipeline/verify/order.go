@@ -10,32 +10,32 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// OrderConfig says what Order proves.
+// OrderConfig configures Order.
 type OrderConfig struct {
 	Order spec.Order
 	Epoch uint64
 	Deal  spec.Deal
 	// Subject is what the order depends on in the dataset.
 	Subject quality.Subject
-	// Predicted is the χ²/df that inspecting the dataset shows.
+	// Predicted is the χ²/df that inspecting the dataset reports.
 	Predicted float64
 	// Step, if set, is called with each claim before it is checked.
 	Step func(claim string)
 }
 
-// Claim is something that an order promises.
+// Claim is a guarantee of an order.
 type Claim struct {
 	Name string `json:"claim"`
-	// Problem is the first place where the claim fails; "" if it holds.
+	// Problem describes the first violation; "" if the claim holds.
 	Problem string `json:"problem,omitempty"`
-	// Records is how many record numbers were compared.
+	// Records is the number of record numbers compared.
 	Records uint64 `json:"records"`
 }
 
 // Mixing is a row of the comparison of shuffles.
 type Mixing struct {
 	quality.Compared
-	// Predicted is the χ²/df that inspection shows; 0 if it shows none.
+	// Predicted is the χ²/df that inspection reports; 0 if none.
 	Predicted float64 `json:"chi2_df_predicted,omitempty"`
 }
 
@@ -45,7 +45,7 @@ type OrderReport struct {
 	Mixing []Mixing `json:"mixing"`
 }
 
-// Holds says whether all claims hold.
+// Holds reports whether all claims hold.
 func (r OrderReport) Holds() bool {
 	for _, c := range r.Claims {
 		if c.Problem != "" {
@@ -55,22 +55,22 @@ func (r OrderReport) Holds() bool {
 	return true
 }
 
-// resumes is how many places an epoch is resumed at.
+// resumes is the number of positions at which an epoch is resumed.
 const resumes = 3
 
 // Order walks the order of an epoch and checks it against its definition:
 //
-//   - Every record comes once.
-//   - The workers partition the records, and each record is at the place that the rule of
-//     dealing gives it.
-//   - After some workers took some records each, what is left is the rest of the order,
+//   - Every record occurs once.
+//   - The workers partition the records, and each record is at the position that the dealing
+//     rule assigns to it.
+//   - After some workers took some records each, the remainder of the order is complete,
 //     however it is assigned again.
 //
-// Then it measures how well the order mixes shards, and compares it with a buffer over
-// shards in random order and with a full permutation.
+// Then it measures how well the order mixes shards, and compares it with a buffer over shards in
+// random order and with a full permutation.
 //
-// It takes a bit a record, and about 0.2 µs a record and claim. It fails if ctx ends or
-// if the order is not valid.
+// It takes one bit per record, and about 0.2 µs per record and claim. It fails if ctx ends or if
+// the order is not valid.
 func Order(ctx context.Context, c OrderConfig) (OrderReport, error) {
 	p := &proof{ctx: ctx, config: c, starts: c.Subject.ChunkStarts(c.Order.ChunkBytes, c.Order.ChunkRecords)}
 	if c.Step == nil {
@@ -109,13 +109,13 @@ type proof struct {
 	starts []uint64
 }
 
-// goOn says whether nobody has given up.
+// goOn reports whether the context is still alive.
 func (p *proof) goOn() bool { return p.ctx.Err() == nil }
 
-// stepRecords is how many records are walked between two looks at the context.
+// stepRecords is how many records are walked between two checks of the context.
 const stepRecords = 4096
 
-// walk calls visit with each position of G and its record, until it says no.
+// walk calls visit with each position of G and its record, until it returns false.
 func (p *proof) walk(e *order.Epoch, visit func(position, record uint64) bool) {
 	c := e.Cursor(0)
 	buffer := make([]uint64, stepRecords)
@@ -135,14 +135,14 @@ func (p *proof) walk(e *order.Epoch, visit func(position, record uint64) bool) {
 
 const permutationClaim = "every record comes once in the epoch"
 
-// records is how many the dataset has, whatever a split leaves of them.
+// records returns the number of records of the dataset, whatever a split selects.
 func (p *proof) records() uint64 {
 	starts := p.config.Subject.ShardStarts
 	return starts[len(starts)-1]
 }
 
-// permutation is the claim that G has every record of the part once, of total
-// records of the dataset. walk goes through it.
+// permutation checks the claim that G has every record of the part once, out of total records of
+// the dataset. walk walks G.
 func permutation(total uint64, part *order.Part, walk func(visit func(position, record uint64) bool)) Claim {
 	c := Claim{Name: permutationClaim}
 	left := part.Count(0, total)
@@ -162,20 +162,19 @@ func permutation(total uint64, part *order.Part, walk func(visit func(position, 
 		}
 		return false
 	})
-	// As many as there are, and none twice: so all.
+	// The right number, and none twice: so all.
 	if c.Problem == "" && c.Records != left {
 		c.Problem = fmt.Sprintf("%d of %d records came", c.Records, left)
 	}
 	return c
 }
 
-// partition is the claim that the streams of the deal's workers are G, dealt by
-// the rule.
+// partition checks the claim that the streams of the deal's workers are G, dealt by the rule.
 func (p *proof) partition(e *order.Epoch) (Claim, error) {
 	deal := p.config.Deal
 	c := Claim{Name: fmt.Sprintf("the epoch is shared by %s, %s", workersText(deal.Workers), dealText(deal))}
 	p.config.Step(c.Name)
-	deal.Tail = spec.TailKeep // the other tails leave records out, or repeat some
+	deal.Tail = spec.TailKeep // the other tails drop or repeat records
 	v, err := order.NewView(e, nil, deal)
 	if err != nil {
 		return c, err
@@ -192,8 +191,8 @@ func (p *proof) partition(e *order.Epoch) (Claim, error) {
 	return c, nil
 }
 
-// resume is the claim that after some workers took some records each, others go
-// on with the rest.
+// resume checks the claim that after some workers took some records each, others continue with the
+// rest.
 func (p *proof) resume(e *order.Epoch, draw *rand.Rand) (Claim, error) {
 	batch := p.config.Order.Batch
 	before := spec.Deal{Workers: 1 + draw.Uint64N(8), Batch: batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
@@ -233,13 +232,14 @@ func (p *proof) resume(e *order.Epoch, draw *rand.Rand) (Claim, error) {
 	return c, nil
 }
 
-// owner is the rule of pipeline/order/STREAMS.md: position j belongs to worker (j div B) mod W.
+// owner implements the rule of pipeline/order/STREAMS.md: position j belongs to worker (j div B)
+// mod W.
 func owner(j uint64, d spec.Deal) (w, k uint64) {
 	return j / d.Batch % d.Workers, j/d.Batch/d.Workers*d.Batch + j%d.Batch
 }
 
-// ownerOf is owner for both deals of n positions: contiguous ones go to the
-// workers in runs, of which the first n mod W are one longer.
+// ownerOf is owner for both ways of dealing n positions: contiguous ones go to the workers in runs,
+// of which the first n mod W are one longer.
 func ownerOf(j, n uint64, d spec.Deal) (w, k uint64) {
 	if d.Dealing != spec.DealContiguous {
 		return owner(j, d)
@@ -252,26 +252,26 @@ func ownerOf(j, n uint64, d spec.Deal) (w, k uint64) {
 	return longer + j/size, j % size
 }
 
-// streams are the streams of a view's workers, read side by side.
+// streams are the streams of a view's workers, read in parallel.
 type streams struct {
 	view  view
 	deal  spec.Deal
 	total uint64
-	next  uint64 // index of the record that is expected
+	next  uint64 // index of the next expected record
 	each  []stream
 }
 
-// view is what of an order.View is looked at.
+// view is the part of order.View that is checked.
 type view interface {
 	Records(w, k uint64, dst []uint64) int
 	Count(w uint64) uint64
 }
 
-// stream is one worker's, from record k on.
+// stream is a window of one worker's stream.
 type stream struct {
 	buffer []uint64
 	held   int
-	first  uint64 // record number buffer[0] is of the stream
+	first  uint64 // index of buffer[0] in the stream
 }
 
 func newStreams(v view, d spec.Deal, total uint64) *streams {
@@ -282,7 +282,7 @@ func newStreams(v view, d spec.Deal, total uint64) *streams {
 	return s
 }
 
-// expect says what is wrong with the record at the next index, "" if nothing is.
+// expect checks the record at the next index, and returns the problem, or "".
 func (s *streams) expect(record uint64) string {
 	if s.next >= s.total {
 		return fmt.Sprintf("more than the %d records that are left", s.total)
@@ -302,7 +302,7 @@ func (s *streams) expect(record uint64) string {
 	return ""
 }
 
-// end says what is wrong with the streams' ends.
+// end checks the ends of the streams, and returns the problem, or "".
 func (s *streams) end() string {
 	if s.next != s.total {
 		return fmt.Sprintf("%d records were expected, and %d came", s.total, s.next)
@@ -321,7 +321,7 @@ func (s *streams) end() string {
 func (p *proof) mixing(e *order.Epoch) ([]Mixing, error) {
 	p.config.Step("how shards are mixed")
 	s := p.config.Subject
-	s.ChunkStarts = func(_, _ uint64) []uint64 { return p.starts } // known already
+	s.ChunkStarts = func(_, _ uint64) []uint64 { return p.starts } // already known
 	compared, err := quality.Compare(e, p.config.Order, p.config.Epoch, s, quality.Resolution{}, p.goOn)
 	rows := make([]Mixing, len(compared))
 	for i, c := range compared {

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// subject is shards of so many records each, cut into chunks of one size.
+// subject returns a dataset of equal shards, cut into chunks of one size.
 func subject(shards, records uint64) quality.Subject {
 	var starts []uint64
 	for s := range shards + 1 {
@@ -73,7 +73,7 @@ func TestWhatIsNoPermutationIsSeen(t *testing.T) {
 	}
 }
 
-// dealtBy is a view of sequences that a test has written down.
+// dealtBy is a view with given sequences.
 type dealtBy [][]uint64
 
 func (v dealtBy) Count(w uint64) uint64 { return uint64(len(v[w])) }

@@ -11,15 +11,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// worker reads one shard after the other.
+// worker reads shards, one after the other.
 type worker struct {
 	ctx     context.Context
 	run     *run
 	forward reading
 	extents extents
 	payload payload
-	claimed int  // a shard that is to be read next
-	claims  bool // there is one
+	claimed int  // the shard to read next
+	claims  bool // claimed is set
 }
 
 func newWorker(ctx context.Context, r *run) (*worker, error) {
@@ -64,7 +64,7 @@ func (w *worker) work() error {
 	return w.ctx.Err()
 }
 
-// claim takes the next shard of the queue, if there is one.
+// claim takes the next shard from the queue, if there is one.
 func (w *worker) claim() (storage.Object, bool) {
 	r := w.run
 	i := int(r.next.Add(1)) - 1
@@ -75,8 +75,8 @@ func (w *worker) claim() (storage.Object, bool) {
 	return r.config.Catalog.Shard(w.claimed).Object, true
 }
 
-// audit has the storage read what a shard is computed from. What was found when the context ended
-// is of no use.
+// audit lets the storage read the files that a shard is computed from. If the context has ended,
+// the result is meaningless.
 func (w *worker) audit(a storage.Auditor, number int) (r result) {
 	s := w.run.config.Catalog.Shard(number)
 	damage := func(reason string) {
@@ -91,7 +91,7 @@ func (w *worker) audit(a storage.Auditor, number int) (r result) {
 	return r
 }
 
-// shard reads one shard. What was found when the context ended is of no use.
+// shard reads one shard. If the context has ended, the result is meaningless.
 func (w *worker) shard(number int) result {
 	c := w.run.config.Catalog
 	s := c.Shard(number)
@@ -115,12 +115,12 @@ func (w *worker) shard(number int) result {
 	}
 	restart := func() { w.extents.restart() }
 	codec := w.run.room.Codec(w.ctx, s.Codec)
-	if !s.Parts && w.payload.check != nil { // formats with parts have no checksums of their own
+	if !s.Parts && w.payload.check != nil { // formats with parts have no own checksums
 		codec = tee{inner: codec, begin: w.payload.restart, look: w.payload.look}
 	}
 	sum, err := unpack.Scan(w.ctx, c.Unpacker(), codec, w.forward, s.Object.SizeBytes, emit, restart)
 	if codec == nil {
-		_ = w.forward.rest() // what nobody has looked at; an error is the context's, or failure
+		_ = w.forward.rest() // bytes that the scan did not need; an error is the context's, or in failed
 	}
 	w.run.records.Add(w.extents.seen - min(told, w.extents.seen))
 	r.records, r.decodedBytes = w.extents.seen, sum.DecodedBytes
@@ -144,7 +144,7 @@ func (w *worker) shard(number int) result {
 		for _, reason := range lost.Reasons {
 			r.total += reason.Count
 		}
-		r.total -= uint64(len(lost.First)) // they are counted
+		r.total -= uint64(len(lost.First)) // already counted
 	}
 	if d := w.extents.difference(sum); d != nil {
 		finding(d.record, d.offset, -1, "%s", d.reason)
@@ -162,17 +162,16 @@ func (w *worker) shard(number int) result {
 	return r
 }
 
-// difference is a place where a shard is not as its index says, or a record of
-// it is not as its checksum says.
+// difference is a mismatch between a shard and its index, or between a record and its checksum.
 type difference struct {
 	record, offset int64
 	reason         string
 }
 
-// windowRecords is how many extents are looked up in the catalog at a time.
+// windowRecords is the number of extents that are looked up in the catalog at a time.
 const windowRecords = 1024
 
-// window walks the extents that the catalog has of one shard.
+// window iterates over the catalog's extents of one shard.
 type window struct {
 	catalog *catalog.Catalog
 	shard   catalog.Shard
@@ -193,7 +192,7 @@ func (w *window) open(c *catalog.Catalog, s catalog.Shard) {
 	}
 }
 
-// at gives the extent and the key hash of an ordinal that the shard has.
+// at returns the extent and the key hash of an ordinal, which the shard must have.
 func (w *window) at(ordinal uint64) (catalog.Extent, uint64) {
 	if ordinal < w.first || ordinal-w.first >= uint64(len(w.extents)) {
 		w.first = ordinal
@@ -211,10 +210,10 @@ func (w *window) at(ordinal uint64) (catalog.Extent, uint64) {
 	return w.extents[ordinal-w.first], w.hashes[ordinal-w.first]
 }
 
-// extents holds what a pass finds against what the index has.
+// extents compares the records that a pass finds with the index.
 type extents struct {
 	window
-	seen    uint64 // records of this pass
+	seen    uint64 // number of records of this pass
 	differs *difference
 }
 
@@ -225,7 +224,7 @@ func (x *extents) open(c *catalog.Catalog, s catalog.Shard) {
 
 func (x *extents) restart() { x.seen, x.differs = 0, nil }
 
-// compare takes the next record of the pass.
+// compare checks the next record of the pass.
 func (x *extents) compare(e unpack.Extent) {
 	n := x.seen
 	x.seen++
@@ -242,10 +241,10 @@ func (x *extents) compare(e unpack.Extent) {
 	}
 }
 
-// changedUnseen is the end of what is said of a shard that is not as in its index.
+// changedUnseen ends the messages about a shard that does not match its index.
 const changedUnseen = ": the contents changed though size and time did not; lsiofs index --rebuild takes them as they are now"
 
-// difference says in what a shard is not as the index says, or gives nil.
+// difference returns the first mismatch between a shard and its index, or nil.
 func (x *extents) difference(sum unpack.Summary) *difference {
 	switch {
 	case x.differs != nil:
@@ -259,16 +258,16 @@ func (x *extents) difference(sum unpack.Summary) *difference {
 	return nil
 }
 
-// payload checks the bytes of records, where their format has checksums for
-// them. Records follow each other in their shard.
+// payload checks the bytes of records, if their format has checksums for them. Records are in the
+// order of their offsets.
 type payload struct {
 	window
-	check  unpack.Check // nil where there is nothing to check
-	next   uint64       // ordinal of the record that is being checked
-	come   int64        // bytes of it
-	offset int64        // in the decoded shard, of the next byte
+	check  unpack.Check // nil if there is nothing to check
+	next   uint64       // ordinal of the current record
+	come   int64        // its bytes so far
+	offset int64        // offset of the next byte in the decoded shard
 	found  []difference
-	more   uint64 // that were found and not kept
+	more   uint64 // number of further ones, not kept
 }
 
 func (p *payload) open(c *catalog.Catalog, s catalog.Shard) {
@@ -278,12 +277,12 @@ func (p *payload) open(c *catalog.Catalog, s catalog.Shard) {
 	}
 }
 
-// restart goes back to the shard's start.
+// restart returns to the start of the shard.
 func (p *payload) restart() {
 	p.next, p.come, p.offset, p.found, p.more = 0, 0, 0, nil, 0
 }
 
-// look takes the decoded bytes that follow.
+// look processes the next decoded bytes.
 func (p *payload) look(b []byte) {
 	for len(b) > 0 && p.next < p.shard.Records {
 		e, _ := p.at(p.next)
@@ -305,7 +304,7 @@ func (p *payload) look(b []byte) {
 	p.offset += int64(len(b))
 }
 
-// end ends a record.
+// end finishes a record.
 func (p *payload) end(e catalog.Extent) {
 	if err := p.check.End(); err != nil {
 		if len(p.found) < maxShardFindings {

@@ -17,21 +17,20 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
 )
 
-// Config says what Shards reads.
+// Config configures Shards.
 type Config struct {
 	Catalog *catalog.Catalog
-	// Storage is that of the catalog's root.
+	// Storage is the storage of the catalog's root.
 	Storage storage.Storage
-	// Auditor checks shards that are computed from files, in place of reading them; nil where
-	// shards are files.
+	// Auditor checks shards that are computed from files, instead of reading them; nil if shards
+	// are files.
 	Auditor storage.Auditor
-	// Profile says which reads the storage is fast at.
+	// Profile describes which reads the storage is fast at.
 	Profile profile.Profile
-	// MemoryBytes bounds what reads and decoders take, but for one of each; below 32 MiB
-	// it is that.
+	// MemoryBytes bounds the memory of reads and decoders, apart from one of each; it is at least
+	// 32 MiB.
 	MemoryBytes int64
-	// Progress, if set, is called now and then from one goroutine, and a last time with
-	// Done.
+	// Progress, if set, is called repeatedly from one goroutine, and a last time with Done set.
 	Progress func(catalog.Progress)
 }
 
@@ -40,29 +39,29 @@ type Finding struct {
 	Shard string `json:"shard"`
 	// Record is the ordinal of the first record concerned; -1 if none can be named.
 	Record int64 `json:"record"`
-	// OffsetBytes is the place in the decoded shard; -1 where it is all of it. RawOffset is the place of the
-	// damaged member in the file; -1 for an uncompressed shard.
+	// OffsetBytes is the position in the decoded shard; -1 for the whole shard. RawOffset is the
+	// position of the damaged member in the file; -1 for an uncompressed shard.
 	OffsetBytes int64  `json:"offset_bytes"`
 	RawOffset   int64  `json:"raw_offset_bytes"`
 	Reason      string `json:"reason"`
 }
 
-// Unread is a shard of which not all bytes came. That says nothing of what they are, so it is
-// no Finding.
+// Unread is a shard that could not be read completely. That proves no damage, so it is not a
+// Finding.
 type Unread struct {
 	Shard  string `json:"shard"`
 	Reason string `json:"reason"`
 }
 
-// maxUnread is how many shards may turn out to be unreadable before no other one is begun:
-// where so many are, so is the storage, and each may be waited for for a long time.
+// maxUnread is how many shards may be unreadable before no further ones are begun: then the storage
+// probably is, and each may take long to fail.
 const maxUnread = 16
 
-// MaxFindings is how many findings a report lists; Report.Total counts all.
+// MaxFindings is the maximum number of findings in a report; Report.Total counts all.
 const MaxFindings = 1000
 
-// maxShardFindings is how many of one shard are listed: the rest of a shard
-// whose every record is wrong says no more than its first.
+// maxShardFindings is the maximum number of findings for one shard: if every record is wrong, the
+// rest adds no information.
 const maxShardFindings = 100
 
 // Report is the result of Shards.
@@ -75,14 +74,14 @@ type Report struct {
 	// Findings are in dataset order, at most MaxFindings; Total counts all.
 	Findings []Finding `json:"findings"`
 	Total    uint64    `json:"findings_total"`
-	// Unread are in dataset order. Where there is one, the report is not of all that there is.
+	// Unread are in dataset order. If there are any, the report is incomplete.
 	Unread []Unread `json:"unread"`
 }
 
-// Shards reads all shards, as many at a time as the profile says and memory allows; for
-// local files that is one for each core. Where the storage has streams and the profile
-// asks for them, each shard is one. It fails only if ctx ends; the report is then
-// meaningless. After maxUnread shards that can't be read it begins no other one.
+// Shards reads all shards, as many at a time as the profile recommends and memory allows; for local
+// files that is one per core. If the storage has streams and the profile recommends them, each
+// shard is one stream. Shards fails only if ctx ends; the report is then meaningless. After
+// maxUnread shards that can't be read it begins no further ones.
 func Shards(ctx context.Context, c Config) (Report, error) {
 	run := newRun(c)
 	workers := min(run.workers, len(run.queue))
@@ -111,13 +110,13 @@ func Shards(ctx context.Context, c Config) (Report, error) {
 
 // run is one call of Shards.
 type run struct {
-	config  Config             // with its defaults
+	config  Config             // with defaults filled in
 	streams sequential.Storage // nil: shards are not read as streams
-	workers int                // so many shards are read at a time
-	depth   int                // reads under way of each, without streams
+	workers int                // number of shards read at a time
+	depth   int                // reads in flight per shard, without streams
 	room    *decoding.Room
-	results []result // by shard; each is written by one worker
-	queue   []int    // the shards, in the order in which they are read
+	results []result // by shard; each is written by one worker only
+	queue   []int    // shards, in the order of reading
 	next    atomic.Int64
 
 	shards  atomic.Int64
@@ -126,8 +125,8 @@ type run struct {
 	unread  atomic.Int64
 }
 
-// newRun divides the memory: half of it is for what is read and not looked at yet, and
-// all that is free for decoders.
+// newRun divides the memory: half of it is for data that is read but not processed yet, the rest
+// for decoders.
 func newRun(c Config) *run {
 	cores := runtime.GOMAXPROCS(0)
 	c.Profile, c.MemoryBytes = c.Profile.Or(), max(c.MemoryBytes, decoding.LeastBytes)
@@ -144,19 +143,19 @@ func newRun(c Config) *run {
 	return r
 }
 
-// leastDepth has one read come while the one before is looked at.
+// leastDepth lets one read arrive while the previous one is processed.
 const leastDepth = 2
 
-// result is what was found in one shard.
+// result has the findings in one shard.
 type result struct {
 	records      uint64
 	decodedBytes int64
 	findings     []Finding
 	total        uint64
-	unread       string // why not all of it could be read; "" where it could
+	unread       string // why it could not be read completely; "" if it could
 }
 
-// add counts a finding, and keeps the first of them.
+// add counts a finding, and keeps it if it is among the first.
 func (r *result) add(f Finding) {
 	r.total++
 	if len(r.findings) < maxShardFindings {
@@ -164,8 +163,7 @@ func (r *result) add(f Finding) {
 	}
 }
 
-// largestFirst makes the queue: a large shard that comes last would leave cores
-// idle.
+// largestFirst fills the queue: a large shard at the end would leave cores idle.
 func (r *run) largestFirst() {
 	c := r.config.Catalog
 	sizes := make([]int64, c.Shards())
@@ -178,7 +176,7 @@ func (r *run) largestFirst() {
 	})
 }
 
-// progress gives how far the run has come.
+// progress returns a function that returns the progress of the run.
 func (r *run) progress() func() catalog.Progress {
 	p := catalog.Progress{ShardsTotal: len(r.queue)}
 	for _, i := range r.queue {
@@ -210,16 +208,16 @@ func (r *run) report() Report {
 	return rep
 }
 
-// reasonOf is an error's text without what a Finding says elsewhere.
+// reasonOf returns an error's text without what the fields of a Finding already have.
 func reasonOf(path string, err error) string {
 	var located *storage.Error
 	if errors.As(err, &located) {
 		err = located.Err
 	}
 	text := strings.TrimPrefix(err.Error(), path+": ")
-	// Mounting again, which a mount says, would not help who verifies.
+	// ErrChanged recommends mounting again, which does not help here.
 	return strings.ReplaceAll(text, storage.ErrChanged.Error(), changedSince)
 }
 
-// changedSince is what is said of a file that is not the one any more that was indexed.
+// changedSince is the message for a file that has changed since it was indexed.
 const changedSince = "changed since it was indexed: verify it again, which indexes it again"

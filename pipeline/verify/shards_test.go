@@ -44,20 +44,20 @@ func TestSoundShardsHaveNoFindings(t *testing.T) {
 	}
 }
 
-// TestEveryFlippedByteIsFoundWhereThereAreChecksums, or the shard decodes to the
-// same bytes as before: a zstd frame has bits that say the same in two ways.
+// TestEveryFlippedByteIsFoundWhereThereAreChecksums accepts a flipped bit if the shard still
+// decodes to the same bytes: a zstd frame can encode the same in two ways.
 func TestEveryFlippedByteIsFoundWhereThereAreChecksums(t *testing.T) {
 	for _, c := range []struct {
 		format, codec string
-		// unchecked says of which bytes nothing can be known.
+		// unchecked reports bytes that no checksum covers.
 		unchecked func(shard []byte, at int) bool
 	}{
 		{"tfrecord", "", func([]byte, int) bool { return false }},
 		{"jsonl", "zst", func([]byte, int) bool { return false }},
-		// RFC 1952: flags that change nothing, time, extra flags, system.
+		// RFC 1952: flags without effect, time, extra flags, system.
 		{"jsonl", "gz", func(_ []byte, at int) bool { return at >= 3 && at < 10 }},
-		// Of a tar the headers have checksums; what members hold has none, nor
-		// has the space behind a checksum.
+		// In a tar the headers have checksums; the contents of members have none, nor has the byte
+		// after a checksum.
 		{"tar", "", func(b []byte, at int) bool {
 			if at%512 == 155 {
 				return true
@@ -77,7 +77,7 @@ func TestEveryFlippedByteIsFoundWhereThereAreChecksums(t *testing.T) {
 			decoded, unseen := d.decode(t), 0
 			for at := range whole {
 				if testing.Short() && at%3 > 0 {
-					continue // all are tried without -short
+					continue // tried without -short
 				}
 				if c.unchecked(whole, at) || c.format == "tar" && at >= len(whole)-1024 {
 					continue
@@ -120,7 +120,7 @@ func TestWhatDiffersFromTheIndexIsFoundThoughItParses(t *testing.T) {
 	d := makeDataset(t, "jsonl", "", 1, 30, 1000)
 	whole := must(os.ReadFile(d.files[0]))
 	end := bytes.IndexByte(whole, '\n') + 1
-	end += bytes.IndexByte(whole[end:], '\n') // of the second line: a first line that is no JSON is refused
+	end += bytes.IndexByte(whole[end:], '\n') // in the second line: a first line that is not JSON is rejected
 	change(t, d.files[0], func(b []byte) { b[end], b[end+5] = ' ', '\n' })
 	r := d.verify(t)
 	require.Equal(t, uint64(1), r.Total)
@@ -131,7 +131,7 @@ func TestWhatDiffersFromTheIndexIsFoundThoughItParses(t *testing.T) {
 	r = d.verify(t)
 	require.Equal(t, uint64(1), r.Total)
 
-	// The last record swallows the one before it: the others are as they were.
+	// The last record absorbs the one before it: the others are unchanged.
 	d = makeDataset(t, "jsonl", "", 1, 3, 1000)
 	b := must(os.ReadFile(d.files[0]))
 	last := bytes.LastIndexByte(b[:len(b)-1], '\n')
@@ -166,7 +166,7 @@ func TestDamagedGamesAreListedByNameAndOthersAreRead(t *testing.T) {
 	d := makeDataset(t, "lc0", "tar", 2, 3*synthetic.GameFrames, synthetic.FrameBytes)
 	require.Zero(t, d.verify(t).Total)
 	b := must(os.ReadFile(d.files[0]))
-	b[d.catalog.Part(0, 0).EndRawBytes-600] ^= 1 // in the first game, or behind it
+	b[d.catalog.Part(0, 0).EndRawBytes-600] ^= 1 // in the first game, or after it
 	b[d.catalog.Part(0, 0).EndRawBytes+2000] ^= 1
 	require.NoError(t, os.WriteFile(d.files[0], b, 0o644))
 	again := dataset{dir: d.dir, files: d.files}
@@ -182,7 +182,7 @@ func TestAShardThatChangedOrIsGoneIsNoDamageAndOthersAreRead(t *testing.T) {
 	d := makeDataset(t, "jsonl", "zst", 4, 30, 1000)
 	require.NoError(t, os.Remove(d.files[0]))
 	require.NoError(t, os.WriteFile(d.files[2], []byte("{}\n"), 0o644))
-	// As in a process of its own: nothing is open yet.
+	// As in a separate process: no file is open yet.
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(t, err)
 	files, err := local.Open(d.dir, engine)
@@ -203,8 +203,8 @@ func TestAShardThatChangedOrIsGoneIsNoDamageAndOthersAreRead(t *testing.T) {
 	require.Equal(t, uint64(60), r.Records)
 }
 
-// TestTheNthReadThatFailsIsNoDamage has records, too, that are longer than reads, so
-// that some reads are of bytes that nobody looks at.
+// TestTheNthReadThatFailsIsNoDamage includes records that are longer than reads, so that some reads
+// return only bytes that the scan does not need.
 func TestTheNthReadThatFailsIsNoDamage(t *testing.T) {
 	for _, c := range []struct {
 		format, codec        string
@@ -296,7 +296,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// However large a record is, its checksum is computed as its bytes come by: little is asked of the heap.
+// However large a record is, its checksum is computed as its bytes pass: little heap is allocated.
 func TestNoRecordIsHeld(t *testing.T) {
 	const recordBytes = 16 << 20
 	for _, codec := range []string{"", "gz"} {

@@ -11,16 +11,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// reading reads objects from front to back, one after the other. It is an io.ReaderAt
-// of the object that was opened last, for one goroutine. Bytes that are passed over are
-// read too.
+// reading reads objects front to back, one after the other. It is an io.ReaderAt of the object that
+// was opened last, for one goroutine. Skipped bytes are read too.
 type reading interface {
 	io.ReaderAt
-	// open turns to another object. more may be asked which one comes after it, if any.
+	// open switches to another object. more may be called for the object after it, if any.
 	open(o storage.Object, more func() (storage.Object, bool)) error
 	// rest reads the object to its end.
 	rest() error
-	// failed is what the storage said of the object; nil if nothing.
+	// failed returns the storage's error for the object, or nil.
 	failed() error
 	close()
 }
@@ -31,17 +30,17 @@ var (
 	_ unpack.PortionedReaderAt = (*streamed)(nil)
 )
 
-// streamed is a reading of a storage that has streams: each object is one request.
+// streamed is a reading from a storage that has streams: each object is one request.
 type streamed struct {
 	ctx      context.Context
 	from     sequential.Storage
 	pass     profile.Pass
-	arrived  func(n int64) // is told of bytes that are read the first time
+	arrived  func(n int64) // called with the number of bytes read for the first time
 	object   storage.Object
 	reader   *sequential.Reader // of object; nil before the first
-	reached  int64              // the bytes of object up to here have been told to arrived
+	reached  int64              // bytes of object before this offset were reported to arrived
 	failure  error              // sticky
-	leftover []byte             // for rest
+	leftover []byte             // buffer for rest
 }
 
 func newStreamed(ctx context.Context, from sequential.Storage, p profile.Pass, arrived func(n int64)) *streamed {

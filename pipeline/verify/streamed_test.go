@@ -18,7 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 )
 
-// atServer is the copy of a dataset at a server.
+// atServer is a copy of a dataset on a server.
 type atServer struct {
 	server  *unkind.Server
 	engine  *remote.Storage
@@ -33,12 +33,12 @@ func copyToServer(t *testing.T, d dataset, format string, recordBytes int64) atS
 		require.NoError(t, err)
 		server.PutBytes(filepath.Base(path), b)
 	}
-	// However busy the machine is, no request is made twice.
+	// However busy the machine is, no request is repeated.
 	return openAt(t, server, 10*time.Minute, format, recordBytes)
 }
 
-// openAt indexes what is at a server, with an engine that makes another request when nothing
-// has come for so long.
+// openAt indexes a dataset on a server, with an engine that repeats a request after that much
+// silence.
 func openAt(t *testing.T, server *unkind.Server, silence time.Duration, format string, recordBytes int64) atServer {
 	t.Helper()
 	a := atServer{server: server}
@@ -69,8 +69,8 @@ func (a *atServer) verify(ctx context.Context) (r Report, requests int, err erro
 	return r, len(a.server.Log()) - before, err
 }
 
-// Shards at a server are read whole with one request each, whatever the format, and what
-// is wrong with them is what is wrong with their copies on a disk.
+// Shards on a server are read completely with one request each, in every format, and their findings
+// are those of their copies on a disk.
 func TestShardsAtAServerAreVerifiedAsTheirCopiesAre(t *testing.T) {
 	for _, c := range []struct{ format, codec string }{
 		{"tar", ""}, {"tar", "gz"}, {"jsonl", ""}, {"jsonl", "zst"}, {"jsonl", "lz4"}, {"tfrecord", ""}, {"npy", ""}, {"fixed", ""}, {"lc0", "tar"},
@@ -81,7 +81,7 @@ func TestShardsAtAServerAreVerifiedAsTheirCopiesAre(t *testing.T) {
 				size = 8356
 			}
 			d := makeDataset(t, c.format, c.codec, 3, 300, size)
-			if c.format == "tfrecord" { // of which the index pass reads the lengths alone
+			if c.format == "tfrecord" { // the index pass only reads its lengths
 				change(t, d.files[1], func(b []byte) { b[len(b)/2] ^= 1 })
 			}
 			a := copyToServer(t, d, c.format, int64(size))
@@ -122,7 +122,7 @@ func TestShardsAtAServerAreVerifiedAsTheirCopiesAre(t *testing.T) {
 	}
 }
 
-// A pass over a server that does not answer ends with its context.
+// A pass over a server that does not respond ends with its context.
 func TestVerifyingAtAServerEndsWithItsContext(t *testing.T) {
 	d := makeDataset(t, "tar", "", 3, 100, 4096)
 	a := copyToServer(t, d, "tar", 4096)
@@ -132,8 +132,7 @@ func TestVerifyingAtAServerEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// However many shards a storage likes to have read at a time, buffers and decoders stay
-// within the memory.
+// However many concurrent shards suit a storage, buffers and decoders stay within the memory limit.
 func TestVerifyingStaysWithinItsMemory(t *testing.T) {
 	d := makeDataset(t, "tar", "", 40, 1, 4096)
 	remote := profile.Defaults(profile.KindObject)

@@ -6,13 +6,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// tee is a shard's codec with somebody who looks at every decoded byte. A shard
-// that is not compressed is one member, all of it: so unpack.Scan passes over no
-// byte, as it does where it may skip.
+// tee wraps a shard's codec to observe every decoded byte. An uncompressed shard is treated as a
+// single member, so that unpack.Scan skips no byte.
 type tee struct {
-	inner unpack.Codec // nil where there is none
-	// begin is called when a pass over the shard begins, look with the bytes
-	// that follow, in order.
+	inner unpack.Codec // nil for an uncompressed shard
+	// begin is called at the start of each pass over the shard, look with the bytes that follow, in
+	// order.
 	begin func()
 	look  func(decoded []byte)
 }
@@ -40,7 +39,7 @@ func (t tee) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) 
 	return watched{d, t.look}, nil
 }
 
-// watched is a decoder whose bytes are looked at.
+// watched is a decoder whose output is observed.
 type watched struct {
 	unpack.Decoder
 	look func(decoded []byte)
@@ -52,7 +51,7 @@ func (w watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// whole is a file as its only member.
+// whole presents a file as its only member.
 type whole struct {
 	raw    io.Reader
 	offset int64
