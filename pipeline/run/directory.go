@@ -21,11 +21,11 @@ const (
 	infoName     = "run.json"
 	epochPrefix  = "epoch-"
 	snapshotsDir = "snapshots"
-	// oldTemp is after how long a file that is on its way is nobody's.
+	// oldTemp is the age at which a temporary file counts as abandoned.
 	oldTemp = 24 * time.Hour
 )
 
-// None is the number of the latest epoch where there is none.
+// None is the number of the latest epoch if there is none.
 const None = ^uint64(0)
 
 // Directory is a run directory. It is safe for concurrent use, by any number of processes
@@ -37,12 +37,12 @@ type Directory struct {
 	sys     system
 
 	mu     sync.Mutex
-	latest uint64 // the highest epoch that has been seen, or None
+	latest uint64 // the highest epoch seen so far, or None
 }
 
-// Open opens the run directory at path, and makes it where there is none, or none yet has
-// been begun there: of shards of want's format and kind, which has no Version, Run and
-// Made. A run of others is an error.
+// Open opens the run directory at path. If there is none, or no run has begun in it, Open begins
+// one with want's format, kind and newest; want has no Version, Run and Made. If the existing run
+// differs from want, Open returns an error.
 func Open(path string, want Info) (*Directory, error) {
 	return open(path, want, kernel{})
 }
@@ -74,8 +74,8 @@ func open(path string, want Info, sys system) (d *Directory, err error) {
 	return d, d.list()
 }
 
-// Read opens a run directory that is there, to look at it, and changes nothing. The error is
-// fs.ErrNotExist where no run has been begun there.
+// Read opens an existing run directory for reading, and changes nothing. The error is
+// fs.ErrNotExist if no run has begun there.
 func Read(path string) (*Directory, error) {
 	d := &Directory{path: path, sys: kernel{}, latest: None}
 	err := d.trust()
@@ -91,9 +91,9 @@ func Read(path string) (*Directory, error) {
 	return d, nil
 }
 
-// trust finds out whose files count. A directory that all the world may write to is refused:
-// whoever likes could take the run's files away. (A member of its group could as well, but
-// what others put there in their place does not count.)
+// trust determines whose files are trusted. A world-writable directory is rejected: anyone could
+// remove the run's files. (A member of its group could too, but files that untrusted users put in
+// their place are ignored.)
 func (d *Directory) trust() error {
 	info, err := os.Stat(d.path)
 	if err != nil {
@@ -106,10 +106,10 @@ func (d *Directory) trust() error {
 	return err
 }
 
-// Path is where the directory is.
+// Path returns the path of the directory.
 func (d *Directory) Path() string { return d.path }
 
-// Info is what the run is.
+// Info returns the description of the run.
 func (d *Directory) Info() Info { return d.info }
 
 func (d *Directory) readInfo() error {
@@ -121,7 +121,7 @@ func (d *Directory) readInfo() error {
 	return err
 }
 
-// begin makes run.json, or reads the one that another node has made meanwhile.
+// begin creates run.json, or reads the one that another node has created meanwhile.
 func (d *Directory) begin(want Info) error {
 	var number [16]byte
 	if _, err := rand.Read(number[:]); err != nil {
@@ -145,7 +145,8 @@ func (d *Directory) beginAs(i Info) error {
 	return d.readInfo()
 }
 
-// Suits says why shards of want, which has no Version, Run and Made, are not those of the run.
+// Suits returns an error if shards of want, which has no Version, Run and Made, don't belong to the
+// run.
 func (d *Directory) Suits(want Info) error {
 	for _, x := range []struct{ what, here, there string }{
 		{"format", d.info.Format, want.Format}, {"kind", d.info.Kind, want.Kind}, {"order of newest shards (--newest)", d.info.Newest, want.Newest},
@@ -157,7 +158,7 @@ func (d *Directory) Suits(want Info) error {
 	return nil
 }
 
-// readRecord reads a file of two lines. Its error is fs.ErrNotExist where there is none.
+// readRecord reads a file of two lines. The error is fs.ErrNotExist if there is none.
 func (d *Directory) readRecord(name string, record any, validate func() error) error {
 	text, err := d.read(name, maxRecordBytes)
 	if err != nil {
@@ -173,7 +174,7 @@ func (d *Directory) readRecord(name string, record any, validate func() error) e
 	return nil
 }
 
-// read reads up to most bytes of a file that is believed.
+// read reads up to most bytes of a trusted file.
 func (d *Directory) read(name string, most int64) ([]byte, error) {
 	path := filepath.Join(d.path, name)
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
@@ -191,7 +192,7 @@ func (d *Directory) read(name string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// list finds the latest epoch, once.
+// list finds the latest epoch by listing the directory, once.
 func (d *Directory) list() error {
 	numbers, err := d.Numbers()
 	if n := len(numbers); n > 0 {
@@ -200,7 +201,8 @@ func (d *Directory) list() error {
 	return err
 }
 
-// removeOld removes what processes that were killed have left. Others do so, too.
+// removeOld removes temporary files of processes that were killed. Other processes may do so at the
+// same time.
 func (d *Directory) removeOld() {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {

@@ -1,37 +1,37 @@
-// Package run keeps the run directory of a dataset that grows: which epoch is of which set
-// of shards. All nodes of a training share one, and it is all that they share.
+// Package run manages the run directory of a dataset that grows, which records the set of shards of
+// each epoch. All nodes of a training share one, and nothing else.
 //
-//	DIR/run.json               what the run is; made once
-//	DIR/epoch-0 epoch-1 …      which snapshot an epoch is of; made once each
+//	DIR/run.json               description of the run; written once
+//	DIR/epoch-0 epoch-1 …      the snapshot of each epoch; each written once
 //	DIR/snapshots/<64 hex>.gz  gzip of the text whose SHA-256 is the name
-//	DIR/tmp-<12 random>        a file on its way; one older than a day is nobody's
+//	DIR/tmp-<12 random>        a temporary file; abandoned if older than a day
 //
-// A snapshot's text is the one that a dataset's fingerprint is the SHA-256 of, so a
-// snapshot checks itself:
+// A dataset's fingerprint is the SHA-256 of its snapshot's text, so a snapshot can be checked by
+// its name:
 //
 //	zcat DIR/snapshots/8f29….gz | sha256sum
 //
 // # Who decides
 //
-// run.json and each epoch come into being by link(2) of a whole file to its name, which
-// only one process can do. The first one wins and the others read what it has written.
-// There is no leader, no lock and no clock, and nothing is ever changed: a process that
-// is killed between any two of its system calls leaves a directory in which the epoch is
-// taken, or not, and at most a file tmp-….
+// run.json and each epoch are created by link(2) of a complete file to its name, which only one
+// process can do. The first one wins and the others read what it has written. There is no leader,
+// no lock and no clock, and nothing is ever changed: a process that is killed between any two of
+// its system calls leaves a directory in which the epoch has been started, or not, and at most a
+// file tmp-….
 //
 //	text ─► snapshots/<fingerprint>.gz   temporary, fsync, rename, fsync of the directory
 //	Epoch ─► epoch-<number>              temporary, fsync, link, unlink, fsync of the directory
 //
-// A network file system may lose the answer to a link that it has made: a temporary file
-// with two names is one that was linked. Where there are no hard links, a rename that
-// replaces nothing does the same; where there is neither, the directory is refused.
+// A network file system may lose the reply to a successful link: if a temporary file has two names,
+// the link succeeded. Without hard links, a rename that does not replace is used instead; without
+// either, the directory is rejected.
 //
 // # What is read
 //
-// run.json and epoch-E have two lines of less than 4096 bytes: JSON without spaces, its
-// fields in one order, and the SHA-256 of that line, with its end, in hexadecimal. What
-// differs in a byte, is of another run, or has been written by somebody who may not write
-// here, is an error that names the file. Snapshots are looked at as closely.
+// run.json and epoch-E have two lines, less than 4096 bytes together: JSON without spaces, with
+// fields in a fixed order, and the SHA-256 of that line, including its end, in hexadecimal. A file
+// that differs in one byte, belongs to another run, or was written by an untrusted user, is an
+// error that names the file. Snapshots are checked as strictly.
 //
-// The newest 64 snapshots are kept, up to 1 GiB of them; epochs are kept for ever.
+// The newest 64 snapshots are kept, up to 1 GiB of them; epochs are kept forever.
 package run

@@ -12,8 +12,8 @@ import (
 
 func epochName(n uint64) string { return epochPrefix + strconv.FormatUint(n, 10) }
 
-// Numbers lists the epochs that the directory has now, in order. Where a run was pinned, or
-// on network file systems, they need not begin at 0 or be all that are taken.
+// Numbers returns the epochs in the directory, in ascending order. If a run was pinned, they need
+// not begin at 0; on network file systems, some may be missing.
 func (d *Directory) Numbers() (numbers []uint64, err error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -30,9 +30,8 @@ func (d *Directory) Numbers() (numbers []uint64, err error) {
 	return numbers, nil
 }
 
-// Latest is the highest epoch that is taken, by any node, or None. It looks for the files
-// that follow the last one it has seen, by their names: listings may be old on network
-// file systems.
+// Latest returns the highest epoch that any node has started, or None. It looks for the files after
+// the last one seen by their names, because listings may be out of date on network file systems.
 func (d *Directory) Latest() (uint64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,20 +48,20 @@ func (d *Directory) Latest() (uint64, error) {
 	}
 }
 
-// Epoch reads what an epoch is of. It is fs.ErrNotExist where it is not taken.
+// Epoch reads the record of an epoch. The error is fs.ErrNotExist if it has not been started.
 func (d *Directory) Epoch(n uint64) (Epoch, error) {
 	var e Epoch
 	err := d.readRecord(epochName(n), &e, func() error { return e.validate(d.info.Run, n) })
 	return e, err
 }
 
-// ErrBehind says that an epoch is not the one behind the latest.
+// ErrBehind means that an epoch is not the one after the latest.
 var ErrBehind = errors.New("it is not the next epoch")
 
-// Take publishes an epoch, of the snapshot whose text is given, and returns what counts:
-// e, or what another node has published before. The epoch must be the one behind Latest.
-// Version, Run and Snapshot are filled in. When it returns an error, the epoch may be
-// taken all the same: Epoch tells.
+// Take starts an epoch with the snapshot that has the given text, and returns the record that
+// counts: e, or the one that another node has written first. The epoch must be the one after
+// Latest. Version, Run and Snapshot are filled in. If Take returns an error, the epoch may have
+// been started nevertheless: Epoch finds out.
 func (d *Directory) Take(e Epoch, text []byte) (Epoch, error) {
 	e.Version, e.Run, e.Snapshot = Version, d.info.Run, Fingerprint(text)
 	latest, err := d.Latest()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// goldenRun is a run directory that was made without this package: two epochs of games.
+// goldenRun is a run directory that was created without this package: two epochs of games.
 const goldenRun = "3f0c5a1e9b7d42688f00c1d2e3f4a5b6"
 
 var (
@@ -27,12 +27,12 @@ var (
 
 const oneShard = "lsiofs/1 dataset lc0\n80 668480 1 training.9.gz\n"
 
-// What other versions and other nodes have written is read, and what is written now is the
-// same to the byte.
+// Files of other versions and other nodes can be read, and what is written now is identical to the
+// byte.
 func TestGoldenRunDirectoriesAreReadAndWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	require.NoError(t, os.CopyFS(path, os.DirFS("testdata/golden")))
-	for _, name := range []string{".", "run.json", "epoch-0", "epoch-1", "snapshots"} { // whatever rights the tree has
+	for _, name := range []string{".", "run.json", "epoch-0", "epoch-1", "snapshots"} { // whatever the permissions in the source tree
 		file := filepath.Join(path, name)
 		about, err := os.Stat(file)
 		require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An error of any call is an error, or does not matter; afterwards the run goes on.
+// An error of any call is returned, or does not matter; afterwards the run continues.
 func TestEveryCallMayFail(t *testing.T) {
 	for k := 0; ; k++ {
 		path := t.TempDir()
@@ -82,7 +82,7 @@ func (f *failing) syncDir(dir string) error {
 	return errors.Join(f.fails(), f.unlessFailed(func() error { return f.kernel.syncDir(dir) }))
 }
 
-// unlessFailed calls unless this call is the one that fails.
+// unlessFailed calls call, unless this is the one that fails.
 func (f *failing) unlessFailed(call func() error) error {
 	if f.calls-1 == f.at {
 		return nil
@@ -90,7 +90,7 @@ func (f *failing) unlessFailed(call func() error) error {
 	return call()
 }
 
-// TestChild is not a test by itself: it is what the processes of others do.
+// TestChild is not a test: other tests run it as their child process.
 func TestChild(t *testing.T) {
 	path := os.Getenv("LSIOFS_TEST_RUN")
 	if path == "" {
@@ -107,7 +107,7 @@ func TestChild(t *testing.T) {
 	fmt.Printf("took %d %s\n", e.Epoch, e.Snapshot)
 }
 
-// killed ends the process, as kill -9 does, before its at-th call; -1: never.
+// killed ends the process, like kill -9, before its at-th call; -1: never.
 type killed struct {
 	kernel
 	at, calls int
@@ -122,7 +122,7 @@ func (k *killed) step() {
 }
 
 func (k *killed) create(dir, pattern string, text []byte) (string, error) {
-	k.step() // before the file, or:
+	k.step() // before the file is created, or:
 	path, err := k.kernel.create(dir, pattern, text)
 	return path, err
 }
@@ -138,8 +138,8 @@ func child(path string, kill int) (string, error) {
 	return string(out), err
 }
 
-// A process that is killed between any two of its calls leaves an epoch that is taken, and
-// whole, or is not; and the next one goes on.
+// A process that is killed between any two of its calls leaves an epoch that has been started,
+// completely, or has not; and the next process continues.
 func TestAKilledProcessLosesNothingAndTakesNothingTwice(t *testing.T) {
 	steps := 0
 	for ; ; steps++ {
@@ -173,8 +173,7 @@ func TestAKilledProcessLosesNothingAndTakesNothingTwice(t *testing.T) {
 	require.Greater(t, steps, 8)
 }
 
-// Of many who take an epoch at the same time, in processes and in goroutines, one wins,
-// and all see the same.
+// If many processes and goroutines start an epoch at the same time, one wins, and all see the same.
 func TestManyTakeAnEpochAndOneWins(t *testing.T) {
 	path := t.TempDir()
 	const processes, goroutines, epochs = 12, 24, 6

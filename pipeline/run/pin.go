@@ -9,12 +9,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 )
 
-// Pin makes a run directory that goes on with a run whose own is not here: of i, with its
-// number i.Run, whose epoch e.Epoch is of the snapshot with that text. Earlier epochs are
-// not in it. The epoch comes before run.json, so a process that is killed leaves nothing
-// that looks like a run of its own; to pin the same once more changes nothing.
+// Pin creates a run directory that continues a run whose own directory is elsewhere: the run i with
+// its number i.Run, in which epoch e.Epoch has the snapshot with that text. Earlier epochs are not
+// in it. The epoch is written before run.json, so a process that is killed leaves nothing that
+// looks like another run. Pinning the same again changes nothing.
 //
-// A directory that has another run, or another snapshot under that epoch, is an error.
+// If the directory has another run, or another snapshot for that epoch, Pin returns an error.
 func Pin(path string, i Info, e Epoch, text []byte) (*Directory, error) {
 	return pin(path, i, e, text, kernel{})
 }
@@ -60,7 +60,7 @@ func pin(path string, i Info, e Epoch, text []byte, sys system) (d *Directory, e
 	return d, d.list()
 }
 
-// pinned says why a run is not the one that is to be pinned.
+// pinned returns an error if the run is not the one to be pinned.
 func (d *Directory) pinned(i Info, e Epoch, text []byte) error {
 	if d.info.Run != i.Run {
 		return fmt.Errorf("it has run %s, and the checkpoint is of run %s: name a directory that has none with --run", d.info.Run, i.Run)
@@ -78,5 +78,5 @@ func (d *Directory) pinned(i Info, e Epoch, text []byte) error {
 	return nil
 }
 
-// short is enough of a fingerprint to know it by.
+// short abbreviates a fingerprint for messages.
 func short(fingerprint string) string { return fingerprint[:12] + "…" }

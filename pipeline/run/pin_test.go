@@ -16,7 +16,7 @@ func pinnedInfo() Info {
 	return i
 }
 
-// A checkpoint goes on in a new directory: with its run, from its epoch on.
+// A checkpoint continues in a new directory: with its run, from its epoch on.
 func TestAPinnedRunGoesOnFromItsEpoch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new")
 	for range 2 { // a second time changes nothing
@@ -57,7 +57,7 @@ func TestOtherRunsAndOtherSnapshotsAreNotPinnedOver(t *testing.T) {
 	require.ErrorContains(t, err, `its kind is "V6"`)
 }
 
-// Whatever call fails, the directory has no run yet, or all of it.
+// Whichever call fails, the directory has no run yet, or a complete one.
 func TestEveryCallOfPinningMayFail(t *testing.T) {
 	for k := 0; ; k++ {
 		path := t.TempDir()

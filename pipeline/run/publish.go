@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tempPattern is that of files on their way.
+// tempPattern is the name pattern of temporary files.
 const tempPattern = "tmp-*"
 
-// errTaken says that a name has been published before, by this process or another.
+// errTaken means that a name has already been published, by this process or another.
 var errTaken = errors.New("it has been published before")
 
-// publish makes a file of a name that there is not, whole or not at all, and durable.
-// errTaken means that the name is there: what it holds counts.
+// publish creates a file with a new name atomically and durably. errTaken means that the name
+// exists already: then its contents count.
 func (d *Directory) publish(name string, text []byte) error {
 	temp, err := d.sys.create(d.path, tempPattern, text)
 	if err != nil {
@@ -27,8 +27,8 @@ func (d *Directory) publish(name string, text []byte) error {
 	switch {
 	case err == nil:
 	case errors.Is(err, fs.ErrExist):
-		// It may have been this link: a server can lose its answer, and the client asks
-		// again.
+		// This link itself may have succeeded: a server's reply can get lost, and the client then
+		// repeats the request.
 		if n, failed := d.sys.names(temp); failed != nil || n != 2 {
 			return errors.Join(errTaken, d.sys.remove(temp))
 		}
@@ -53,7 +53,7 @@ func (d *Directory) publishByRename(temp, to string) error {
 	return errors.Join(err, d.sys.remove(temp))
 }
 
-// noLinks says that a file system has no hard links.
+// noLinks reports whether err means that the file system has no hard links.
 func noLinks(err error) bool {
 	for _, no := range []error{unix.EPERM, unix.ENOTSUP, unix.ENOSYS, unix.EOPNOTSUPP, unix.EMLINK} {
 		if errors.Is(err, no) {
@@ -63,7 +63,7 @@ func noLinks(err error) bool {
 	return false
 }
 
-// replace makes a file of a name whose contents are the same whoever writes them.
+// replace writes a file whose contents are the same for every writer.
 func (d *Directory) replace(dir, name string, text []byte) error {
 	temp, err := d.sys.create(d.path, tempPattern, text)
 	if err != nil {

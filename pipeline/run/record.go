@@ -11,30 +11,30 @@ import (
 	"strings"
 )
 
-// Version is that of run.json and of epochs.
+// Version is the version of run.json and of epoch files.
 const Version = 1
 
 // maxRecordBytes bounds the files that hold an Info or an Epoch.
 const maxRecordBytes = 4096
 
-// Info is what a run is. It never changes. Its fields are those of run.json, in their
+// Info is the description of a run. It never changes. Its fields are those of run.json, in that
 // order.
 type Info struct {
 	Version int    `json:"version"`
 	Run     string `json:"run"`    // 32 hexadecimal digits, random
-	Format  string `json:"format"` // of its shards, as a catalog writes it
-	Kind    string `json:"kind"`   // of its shards, as a catalog tells it
-	Newest  string `json:"newest"` // name or mtime: what makes a shard newer than another
+	Format  string `json:"format"` // of its shards, as a catalog formats it
+	Kind    string `json:"kind"`   // of its shards, as a catalog formats it
+	Newest  string `json:"newest"` // name or mtime: the criterion for newer shards
 	Made    string `json:"made"`   // RFC 3339, UTC
 }
 
-// Epoch says of which snapshot an epoch is. Its fields are those of the file, in their
-// order. New are shards that the epoch before has not; gone are those that it had.
+// Epoch records the snapshot of an epoch. Its fields are those of the file, in that order. New
+// shards are those that the previous epoch does not have; gone ones are those that only it has.
 type Epoch struct {
 	Version    int    `json:"version"`
 	Run        string `json:"run"`
 	Epoch      uint64 `json:"epoch"`
-	Snapshot   string `json:"snapshot"` // the fingerprint, 64 hexadecimal digits
+	Snapshot   string `json:"snapshot"` // its fingerprint, 64 hexadecimal digits
 	Shards     uint64 `json:"shards"`
 	Records    uint64 `json:"records"`
 	Units      uint64 `json:"units"`
@@ -43,15 +43,15 @@ type Epoch struct {
 	NewRecords uint64 `json:"new_records"`
 	NewUnits   uint64 `json:"new_units"`
 	GoneShards uint64 `json:"gone_shards"`
-	Window     string `json:"window"` // as it was asked for
+	Window     string `json:"window"` // as requested
 	Taken      string `json:"taken"`  // RFC 3339, UTC
 	By         string `json:"by"`     // host/pid
 }
 
-// encode writes a record as its file has it.
+// encode returns a record in the form of its file.
 func encode(record any) ([]byte, error) {
 	var b bytes.Buffer
-	e := json.NewEncoder(&b) // ends the line
+	e := json.NewEncoder(&b) // it ends the line
 	e.SetEscapeHTML(false)
 	if err := e.Encode(record); err != nil {
 		return nil, err
@@ -67,8 +67,8 @@ func encode(record any) ([]byte, error) {
 
 var errCut = errors.New("it is damaged: it should have two lines, the second the SHA-256 of the first: copy it again from an intact run directory, or begin another run with another --run")
 
-// decode reads a record as encode writes it, and nothing else: what differs in any byte
-// is refused.
+// decode parses a record in exactly the form that encode writes: a difference in any byte is an
+// error.
 func decode(text []byte, record any) error {
 	if len(text) >= maxRecordBytes {
 		return fmt.Errorf("it has %d bytes, and may have less than %d", len(text), maxRecordBytes)
@@ -134,7 +134,7 @@ func (e *Epoch) validate(run string, number uint64) error {
 	return nil
 }
 
-// isHex says whether s is n lower-case hexadecimal digits.
+// isHex reports whether s is n lower-case hexadecimal digits.
 func isHex(s string, n int) bool {
 	return len(s) == n && strings.Trim(s, "0123456789abcdef") == ""
 }

@@ -32,7 +32,7 @@ func opened(t require.TestingT, path string) *Directory {
 	return d
 }
 
-// namesIn are the names in a directory, but for the temporary ones.
+// namesIn returns the names in a directory, without temporary ones.
 func namesIn(t require.TestingT, path string) (names []string) {
 	entries, err := os.ReadDir(path)
 	require.NoError(t, err)
@@ -172,7 +172,7 @@ func TestTheNewestSnapshotsAreKept(t *testing.T) {
 	for n := range uint64(keptSnapshots + 20) {
 		_, err := d.Take(epochOf(n), textOf(int(n)))
 		require.NoError(t, err)
-		at := old.Add(time.Duration(n) * time.Second) // file systems' times are coarse
+		at := old.Add(time.Duration(n) * time.Second) // time stamps of file systems are coarse
 		require.NoError(t, os.Chtimes(filepath.Join(path, snapshotName(Fingerprint(textOf(int(n))))), at, at))
 	}
 	require.Len(t, namesIn(t, filepath.Join(path, snapshotsDir)), keptSnapshots)
@@ -197,7 +197,7 @@ func TestWhatAKilledProcessHasLeftIsRemovedOnceItIsOld(t *testing.T) {
 	require.Equal(t, []string{"run.json", "snapshots", "tmp-young"}, namesIn(t, path))
 }
 
-// odd is a file system on which some calls do not do what they do elsewhere.
+// odd is a file system on which some calls behave differently.
 type odd struct {
 	kernel
 	link_   func(from, to string) error
@@ -274,6 +274,6 @@ func TestARunDirectoryThatAllMayWriteToIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "others may write to it (mode 0777): chmod o-w takes that right away")
 	_, err = Read(path)
 	require.ErrorContains(t, err, "others may write to it")
-	require.NoError(t, os.Chmod(path, 0o777|os.ModeSticky)) // where nobody can take away what is another's
+	require.NoError(t, os.Chmod(path, 0o777|os.ModeSticky)) // only the owner of a file can remove it
 	opened(t, path)
 }

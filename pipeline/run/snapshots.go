@@ -23,15 +23,15 @@ const (
 	// keptSnapshots and keptBytes bound the snapshots of a run.
 	keptSnapshots = 64
 	keptBytes     = 1 << 30
-	// maxTextBytes bounds a snapshot's text: it is of ten million shards.
+	// maxTextBytes bounds a snapshot's text: enough for ten million shards.
 	maxTextBytes = 512 << 20
 	snapshotEnd  = ".gz"
 )
 
-// ErrGone says that the snapshot of an epoch is no longer kept.
+// ErrGone means that the snapshot of an epoch is no longer stored.
 var ErrGone = errors.New("it is no longer kept")
 
-// Fingerprint is the name of a snapshot: that of the dataset which it is.
+// Fingerprint returns the name of a snapshot: the fingerprint of the dataset that it is.
 func Fingerprint(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
@@ -41,7 +41,7 @@ func snapshotName(fingerprint string) string {
 	return filepath.Join(snapshotsDir, fingerprint+snapshotEnd)
 }
 
-// Snapshot reads the text of a snapshot. It is ErrGone where it is not kept any more.
+// Snapshot reads the text of a snapshot. The error is ErrGone if it is no longer stored.
 func (d *Directory) Snapshot(fingerprint string) ([]byte, error) {
 	if !isHex(fingerprint, 64) {
 		return nil, fmt.Errorf("%q is not the name of a snapshot", fingerprint)
@@ -64,7 +64,7 @@ func (d *Directory) Snapshot(fingerprint string) ([]byte, error) {
 	return text, nil
 }
 
-// Keeps says whether the directory has the snapshot with that name, without reading it.
+// Keeps reports whether the directory has the snapshot with that name, without reading it.
 func (d *Directory) Keeps(fingerprint string) bool {
 	if !isHex(fingerprint, 64) {
 		return false
@@ -73,7 +73,7 @@ func (d *Directory) Keeps(fingerprint string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Kept are the fingerprints of the snapshots that the directory has now.
+// Kept returns the fingerprints of the snapshots in the directory.
 func (d *Directory) Kept() (fingerprints []string, err error) {
 	entries, err := os.ReadDir(filepath.Join(d.path, snapshotsDir))
 	if err != nil {
@@ -87,7 +87,7 @@ func (d *Directory) Kept() (fingerprints []string, err error) {
 	return fingerprints, nil
 }
 
-// ReadSnapshot reads the text of a snapshot's file, which may lie anywhere, by any name.
+// ReadSnapshot reads the text from a snapshot's file, which may be in any directory, with any name.
 func ReadSnapshot(path string) (fingerprint string, text []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -106,7 +106,7 @@ func ReadSnapshot(path string) (fingerprint string, text []byte, err error) {
 
 func packText(text []byte) ([]byte, error) {
 	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // somebody waits for it
+	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // callers wait for it
 	if err != nil {
 		return nil, err
 	}
@@ -135,10 +135,10 @@ func unpackText(packed []byte) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// likelyBytes is how much memory unpacking takes: what the end of a gzip file says of its
-// text, unless no such file unpacks to so much.
+// likelyBytes returns how much memory to allocate for unpacking: the size in the trailer of the
+// gzip file, unless a file of this length can't unpack to that much.
 func likelyBytes(packed []byte) int {
-	const mostRatio = 1032 // of deflate
+	const mostRatio = 1032 // deflate's maximum
 	if len(packed) < 4 {
 		return 0
 	}
@@ -146,10 +146,10 @@ func likelyBytes(packed []byte) int {
 	return int(min(n, maxTextBytes, mostRatio*uint64(len(packed)))) + bytes.MinRead
 }
 
-// keep stores a snapshot, unless it is there and right.
+// keep stores a snapshot, unless it is already stored and intact.
 func (d *Directory) keep(fingerprint string, text []byte) error {
 	if there, err := d.Snapshot(fingerprint); err == nil && bytes.Equal(there, text) {
-		now := time.Now() // it counts as new: prune goes by age
+		now := time.Now() // prune removes by age
 		_ = os.Chtimes(filepath.Join(d.path, snapshotName(fingerprint)), now, now)
 		return nil
 	}
@@ -160,8 +160,8 @@ func (d *Directory) keep(fingerprint string, text []byte) error {
 	return d.replace(filepath.Join(d.path, snapshotsDir), fingerprint+snapshotEnd, packed)
 }
 
-// prune removes the oldest snapshots above the bounds. It never removes those of the
-// newest two epochs. What fails is left to the next time.
+// prune removes the oldest snapshots above the bounds. It never removes those of the newest two
+// epochs. Failures are left for the next call.
 func (d *Directory) prune() {
 	dir := filepath.Join(d.path, snapshotsDir)
 	entries, err := os.ReadDir(dir)

@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// system is what a directory is changed by. Tests fail each of its calls, or end before
-// it.
+// system has the calls that change a directory. Tests make each of them fail, or kill the process
+// before it.
 type system interface {
-	// create makes a file of a new name in dir that holds text, durable, and closes it.
+	// create writes text durably to a file with a new name in dir.
 	create(dir, pattern string, text []byte) (path string, err error)
 	rename(from, to string) error // replaces
 	link(from, to string) error
-	renameNew(from, to string) error // replaces nothing: fs.ErrExist
+	renameNew(from, to string) error // does not replace: fs.ErrExist
 	remove(path string) error
 	syncDir(dir string) error
-	names(path string) (int, error) // how many a file has
+	names(path string) (int, error) // number of a file's names
 }
 
 type kernel struct{}
@@ -30,7 +30,7 @@ func (kernel) create(dir, pattern string, text []byte) (path string, err error) 
 	}
 	_, err = f.Write(text)
 	if err == nil {
-		err = f.Chmod(0o644) // other users of the run read it
+		err = f.Chmod(0o644) // readable for other users of the run
 	}
 	if err == nil {
 		err = f.Sync()
@@ -58,7 +58,7 @@ func (kernel) syncDir(dir string) error {
 		return err
 	}
 	if err = d.Sync(); errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
-		err = nil // it can't, there
+		err = nil // not supported there
 	}
 	return errors.Join(err, d.Close())
 }
