@@ -12,27 +12,27 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// arrivals are the files below SRC that nobody writes, while SRC is watched: a looker tells of
-// them while others are filtered. It is safe for concurrent use.
+// arrivals tracks the files below SRC that no process writes, while SRC is watched: a looker
+// reports them while others are filtered. It is safe for concurrent use.
 type arrivals struct {
-	news chan struct{} // of one place: files have come or gone
+	news chan struct{} // capacity 1: files have arrived or gone
 
 	mu             sync.Mutex
 	files          map[string]*arrival
-	todo           map[string]*arrival // of files: those without a result
-	suspects       map[string]struct{} // not of files: paths that may be gone, and have results
-	shards, passed uint64              // of files
-	left           map[string]string   // not of files: names that are left out, and why
-	once           *discover.Once      // of files: shards
+	todo           map[string]*arrival // subset of files: those without a result
+	suspects       map[string]struct{} // not in files: paths that may be gone and have results
+	shards, passed uint64              // among files
+	left           map[string]string   // not in files: names that are left out, and the reasons
+	once           *discover.Once      // the shards among files
 }
 
-// arrival is a file as it was told of.
+// arrival is a file in the state that was reported.
 type arrival struct {
 	object  storage.Object
 	kind    kind
-	damaged *growing.Damaged // it has failed
-	twin    string           // the shard that it is, too; "" for none
-	again   bool             // that one has changed
+	damaged *growing.Damaged // set if it has failed
+	twin    string           // another file with the same shard; "" if none
+	again   bool             // the twin has changed
 }
 
 // kind is what a file is.
@@ -44,7 +44,8 @@ const (
 	noShard
 )
 
-// newArrivals is empty. The sources of results that are there already may be gone by now.
+// newArrivals returns an empty arrivals. results are the sources of existing results, which may be
+// gone by now.
 func newArrivals(root string, results []string) *arrivals {
 	a := &arrivals{news: make(chan struct{}, 1), files: map[string]*arrival{}, todo: map[string]*arrival{}, suspects: map[string]struct{}{}, left: map[string]string{}, once: discover.NewOnce(root)}
 	for _, path := range results {
@@ -53,7 +54,7 @@ func newArrivals(root string, results []string) *arrivals {
 	return a
 }
 
-// settled takes in a file; gone takes back one, which may also be written again.
+// settled adds a file; gone removes one, which may also be because it is being rewritten.
 func (a *arrivals) settled(o storage.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -78,7 +79,7 @@ func (a *arrivals) gone(path string) {
 	a.tell()
 }
 
-// leaveOut takes in a name that is left out, and why; reason is "" once it is not there any more.
+// leaveOut records a name that is left out, and the reason; reason is "" once it no longer exists.
 func (a *arrivals) leaveOut(path, reason string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -87,7 +88,7 @@ func (a *arrivals) leaveOut(path, reason string) {
 	}
 }
 
-// omitted are the names that are left out.
+// omitted returns the names that are left out.
 func (a *arrivals) omitted() (list []storage.Omission) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,15 +98,15 @@ func (a *arrivals) omitted() (list []storage.Omission) {
 	return list
 }
 
-// tell says that there is news. a.mu is held.
+// tell signals that there is news. It is called with a.mu held.
 func (a *arrivals) tell() {
 	select {
 	case a.news <- struct{}{}:
-	default: // it has been said
+	default: // already signalled
 	}
 }
 
-// due are the files that something is to be done about now, by path.
+// due returns the files that need work now, by path.
 func (a *arrivals) due(now time.Time) (files []arrival) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,12 +115,12 @@ func (a *arrivals) due(now time.Time) (files []arrival) {
 			files = append(files, *f)
 		}
 	}
-	// slices.SortFunc would be compiled for this type: 16 KB of program.
+	// slices.SortFunc would be instantiated for this type: 16 KB of program.
 	sort.Slice(files, func(i, j int) bool { return files[i].object.Path < files[j].object.Path })
 	return files
 }
 
-// next is when a file that failed is due again, zero for never.
+// next returns when a failed file is due again, zero for never.
 func (a *arrivals) next() (at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,7 +132,8 @@ func (a *arrivals) next() (at time.Time) {
 	return at
 }
 
-// take notes that a file is a shard, unless it is one that counts: then its path is returned.
+// take records that a file is a shard, unless it is the same shard as another file that counts:
+// then it returns that file's path.
 func (a *arrivals) take(o storage.Object) (twin string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,7 +141,7 @@ func (a *arrivals) take(o storage.Object) (twin string) {
 	if f == nil {
 		return ""
 	}
-	// A twin that is being written again counts all the same: it has a result.
+	// A twin that is being rewritten still counts: it has a result.
 	if f.twin == "" || !a.once.Still(f.twin, o.Path) {
 		f.twin = a.once.Twin(o)
 	}
@@ -149,14 +151,14 @@ func (a *arrivals) take(o storage.Object) (twin string) {
 	return f.twin
 }
 
-// judge notes what a file is. What is no shard needs no more.
+// judge records the kind of a file. A file that is not a shard needs no more work.
 func (a *arrivals) judge(o storage.Object, k kind) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.note(o, k)
 }
 
-// note is judge. a.mu is held.
+// note is judge with a.mu held.
 func (a *arrivals) note(o storage.Object, k kind) {
 	f := a.find(o)
 	if f == nil || f.kind == k {
@@ -170,7 +172,7 @@ func (a *arrivals) note(o storage.Object, k kind) {
 	}
 }
 
-// reconsider has files judged again that were none of the shards, by their namings.
+// reconsider schedules another judgement of files that were not shards and have one of the namings.
 func (a *arrivals) reconsider(namings map[string]bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -183,7 +185,7 @@ func (a *arrivals) reconsider(namings map[string]bool) {
 	}
 }
 
-// find is a file, if it is still as it was told of. a.mu is held.
+// find returns a file if it is unchanged since it was reported. It is called with a.mu held.
 func (a *arrivals) find(o storage.Object) *arrival {
 	f := a.files[o.Path]
 	if f == nil || f.object != o {
@@ -192,7 +194,7 @@ func (a *arrivals) find(o storage.Object) *arrival {
 	return f
 }
 
-// count counts a file once more or less. a.mu is held.
+// count adds by to the counts for a file's kind. It is called with a.mu held.
 func (a *arrivals) count(f *arrival, by int) {
 	switch f.kind {
 	case aShard:
@@ -206,22 +208,22 @@ func (a *arrivals) count(f *arrival, by int) {
 	}
 }
 
-// counts are how many of the files are shards, and how many are none, with the names that are left
-// out.
+// counts returns how many of the files are shards, and how many are not, including the names that
+// are left out.
 func (a *arrivals) counts() (shards, passed uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.shards, a.passed + uint64(len(a.left))
 }
 
-// end notes what has become of a file: nil for what needs no more. It says whether a
+// end records the outcome for a file; failure is nil if it needs no more work. It reports whether a
 // failure is news.
 func (a *arrivals) end(o storage.Object, failure *Failure, now time.Time) (news bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f := a.find(o)
 	switch {
-	case f == nil: // it has changed, and is told of again, if it has not been
+	case f == nil: // it has changed, and is or will be reported again
 		return false
 	case failure == nil:
 		delete(a.todo, o.Path)
@@ -230,11 +232,11 @@ func (a *arrivals) end(o storage.Object, failure *Failure, now time.Time) (news 
 	if f.again = false; f.damaged == nil {
 		f.damaged = &growing.Damaged{}
 	}
-	// Of one that changes the looker is going to tell, as a rule before it is tried again.
+	// A change is reported by the looker, usually before the file is tried again.
 	return f.damaged.See(lookOf(o), now) && !errors.Is(failure, errChanged)
 }
 
-// suspicious are the paths whose results may be to delete.
+// suspicious returns the paths whose results may have to be deleted.
 func (a *arrivals) suspicious() (paths []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -245,7 +247,7 @@ func (a *arrivals) suspicious() (paths []string) {
 	return paths
 }
 
-// acquit ends the suspicion of paths.
+// acquit removes paths from the suspects.
 func (a *arrivals) acquit(paths []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// batchUnits is how many units a program is given at a time: what its start costs is
-	// little beside so many.
+	// batchUnits is how many units a program gets at a time: enough to make the cost of its start
+	// negligible.
 	batchUnits = 1000
-	// batchBytes bounds their bytes, as they are in their shards. One unit may be larger.
+	// batchBytes bounds the size of a batch, as stored in the shards. A single unit may be larger.
 	batchBytes = 256 << 20
 )
 
@@ -28,8 +28,8 @@ type item struct {
 	source *source
 }
 
-// batches filters units as files in directories: those of one shard, or of many that have
-// one unit each.
+// batches filters units as files in directories: those of one shard, or of many shards with one
+// unit each.
 func (r *run) batches(ctx context.Context, job []*source) error {
 	if len(job) == 1 && !r.cutter.Single(job[0].Codec) {
 		x, err := r.batchesOf(ctx, job[0])
@@ -62,7 +62,7 @@ func (r *run) batches(ctx context.Context, job []*source) error {
 	return b.flush(ctx)
 }
 
-// single is the result of a shard that is one unit.
+// single returns the result of a shard that is one unit.
 func (r *run) single(ctx context.Context, i item, o outcome) (*result, error) {
 	if o.err != nil {
 		return nil, o.err
@@ -80,7 +80,7 @@ func (r *run) single(ctx context.Context, i item, o outcome) (*result, error) {
 		err = w.Close()
 	}
 	if err == nil {
-		f, openErr := i.source.open() // it still is what it was
+		f, openErr := i.source.open() // check that it is unchanged
 		if err = openErr; err == nil {
 			err = f.Close()
 		}
@@ -98,7 +98,7 @@ func (r *run) batchesOf(ctx context.Context, s *source) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it is only read
+	defer func() { _ = f.Close() }() // only read
 	d, err := r.newDraft()
 	if err != nil {
 		return nil, err
@@ -121,20 +121,20 @@ func (r *run) batchesOf(ctx context.Context, s *source) (*result, error) {
 	return r.conclude(ctx, s, f, d, w, t, err)
 }
 
-// batch collects units, and calls put for each, in their order, once the program has run.
-// It is not for concurrent use.
+// batch collects units, and calls put for each, in order, after the program has run. It must not be
+// used concurrently.
 type batch struct {
 	run   *run
 	put   func(item, outcome) error
 	items []item
-	names map[string]bool // of their files
+	names map[string]bool // names of their files
 	bytes int64
-	fatal error // of flush: it is not the shard's that is being read
+	fatal error // error of flush, which does not concern the shard being read
 }
 
 func newBatch(r *run) *batch { return &batch{run: r, names: map[string]bool{}} }
 
-// add adds a unit, and runs the program first where there is no room.
+// add adds a unit, after running the program if there is no room.
 func (b *batch) add(ctx context.Context, i item) error {
 	n := int64(len(i.Member))
 	if len(b.items) > 0 && (len(b.items) >= batchUnits || b.bytes+n > batchBytes || b.names[i.File]) {
@@ -147,7 +147,7 @@ func (b *batch) add(ctx context.Context, i item) error {
 	return nil
 }
 
-// flush runs the program for what has been collected. Its results are read one by one.
+// flush runs the program for the collected units. Its results are read one by one.
 func (b *batch) flush(ctx context.Context) error {
 	items := b.items
 	b.items, b.bytes = nil, 0
@@ -159,9 +159,9 @@ func (b *batch) flush(ctx context.Context) error {
 	return b.fatal
 }
 
-// batch runs the program for units, and calls put for each of them, in their order.
+// batch runs the program for units, and calls put for each of them, in order.
 func (r *run) batch(ctx context.Context, items []item, put func(item, outcome) error) error {
-	bad := map[int]error{} // units that can't be read
+	bad := map[int]error{} // unreadable units, by index
 	for i := range items {
 		err := items[i].Err
 		if n := len(items[i].File); err == nil && n > unix.NAME_MAX {
@@ -214,19 +214,19 @@ func (r *run) halves(ctx context.Context, items []item, put func(item, outcome) 
 	return r.batch(ctx, items[n:], put)
 }
 
-// ranBadly is how a program has failed that was given directories.
+// ranBadly is a failure of a program that gets directories.
 type ranBadly struct{ error }
 
 func (e ranBadly) Unwrap() error { return e.error }
 
-// isFilters says whether the program is to blame for an error.
+// isFilters reports whether an error is the program's fault.
 func (r *run) isFilters(ctx context.Context, err error) bool {
 	_, ok := errors.AsType[ranBadly](err)
 	return ok && ctx.Err() == nil
 }
 
-// runBatch gives the program all units but the bad ones, twice where it fails. The
-// directories are the caller's to remove.
+// runBatch runs the program for all units except the bad ones, a second time if it fails. The
+// caller removes the directories.
 func (r *run) runBatch(ctx context.Context, items []item, bad map[int]error) (d dirs, err error) {
 	if len(bad) == len(items) {
 		return d, nil
@@ -269,7 +269,7 @@ func (r *run) runBatch(ctx context.Context, items []item, bad map[int]error) (d 
 	return d, err
 }
 
-// about names the shards of units, for what the program says.
+// about names the shards of units, for the program's messages.
 func about(items []item) string {
 	names := map[string]bool{}
 	for _, x := range items {
@@ -282,8 +282,8 @@ func about(items []item) string {
 	return fmt.Sprintf("%s … %s", sorted[0], sorted[len(sorted)-1])
 }
 
-// fromFile reads the result of a unit. One that the format refuses is asked for once more,
-// alone.
+// fromFile reads the result of a unit. If the format rejects it, the program is run once more for
+// this unit alone.
 func (r *run) fromFile(ctx context.Context, d dirs, x item) outcome {
 	o := r.readFile(d, x)
 	if o.err == nil {
@@ -311,7 +311,7 @@ func (r *run) readFile(d dirs, x item) outcome {
 		o.dropped, o.err = err == nil, err
 		return o
 	}
-	defer func() { _ = f.Close() }() // it is only read
+	defer func() { _ = f.Close() }() // only read
 	b, err := io.ReadAll(io.LimitReader(f, r.UnitBytes+1))
 	switch {
 	case err != nil:
@@ -326,5 +326,5 @@ func (r *run) readFile(d dirs, x item) outcome {
 	return o
 }
 
-// errRefused is of a result that is no unit.
+// errRefused is the error for a result that is not a unit.
 func errRefused(err error) error { return fmt.Errorf("the filter's result is refused: %w", err) }

@@ -12,13 +12,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/filter/ledger"
 )
 
-// commits gives results their names. Several that wait are made durable together: small
-// shards would wait for the disk one after the other otherwise.
+// commits renames results to their final names. Several waiting results are made durable together:
+// otherwise small shards would wait for the disk one after another.
 //
 //	lines of the ledger, fsync  ─►  rename each  ─►  fsync of the directories
 //
-// Between any two of these the process may be killed: a line whose file is missing, or is
-// another one, says nothing.
+// The process may be killed between any two of these: a ledger line whose file is missing, or
+// different, has no effect.
 type commits struct {
 	ledger *ledger.Ledger
 	root   string
@@ -32,7 +32,7 @@ type commit struct {
 	done chan error
 }
 
-// commitsAtATime is how many results are made durable together.
+// commitsAtATime is the maximum number of results that are made durable together.
 const commitsAtATime = 256
 
 func newCommits(l *ledger.Ledger, root string, step func()) *commits {
@@ -41,13 +41,13 @@ func newCommits(l *ledger.Ledger, root string, step func()) *commits {
 	return c
 }
 
-// close waits for what is in the queue.
+// close waits until the queue is empty.
 func (c *commits) close() {
 	close(c.queue)
 	<-c.ended
 }
 
-// do makes a result durable. It ends the result, whose file is removed after an error.
+// do makes a result durable. It consumes the result; on error the result's file is removed.
 func (c *commits) do(ctx context.Context, x *result) error {
 	if err := ctx.Err(); err != nil {
 		x.discard()
@@ -62,10 +62,10 @@ func (c *commits) do(ctx context.Context, x *result) error {
 	return err
 }
 
-// discard drops a result that has no name.
+// discard removes the file of a result that has no name yet.
 func (x *result) discard() {
 	if x.temp != "" {
-		_ = os.Remove(x.temp) // the next run does, otherwise; after a rename it is gone
+		_ = os.Remove(x.temp) // otherwise the next run does; after a rename it is gone
 	}
 }
 
@@ -80,7 +80,7 @@ func (c *commits) run() {
 	}
 }
 
-// together makes results durable, and tells each what has become of it.
+// together makes results durable, and sends each its outcome.
 func (c *commits) together(waiting []*commit) {
 	entries := make([]ledger.Entry, len(waiting))
 	for i, x := range waiting {
@@ -112,7 +112,8 @@ func (c *commits) together(waiting []*commit) {
 
 func (c *commits) path(x *commit) string { return filepath.Join(c.root, x.source.name()) }
 
-// name gives a result its name, or takes it off the one before.
+// name renames a result to its final name; if nothing is left of the shard, it removes the previous
+// result.
 func (c *commits) name(x *commit, dirs map[string]error) error {
 	path := c.path(x)
 	c.step()
@@ -138,7 +139,7 @@ func (c *commits) name(x *commit, dirs map[string]error) error {
 	return nil
 }
 
-// syncDir makes the names in a directory durable, where it can.
+// syncDir makes the names in a directory durable, if the file system supports it.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

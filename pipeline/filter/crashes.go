@@ -6,38 +6,39 @@ import (
 	"sync"
 )
 
-// crashes counts how often in a row a program has ended badly, without having done anything
-// in between. It is safe for concurrent use.
+// crashes counts consecutive crashes of a program without any success between. It is safe for
+// concurrent use.
 type crashes struct {
 	most int64
 
 	mu     sync.Mutex
 	inARow int64
-	last   error // where there are too many: what is said of them
+	last   error // error for too many crashes; nil if there are not
 }
 
-// leastCrashes is how many crashes in a row show that a program does not crash on some
-// units, but on all: these are fifty, each of them asked for twice.
+// leastCrashes is how many consecutive crashes show that a program crashes on all units, not only
+// on some: it is fifty units, each tried twice.
 const leastCrashes = 100
 
-// newCrashes is for so many processes, of which all may crash a few times for one reason.
+// newCrashes returns a counter for that many processes, all of which may crash a few times for one
+// reason.
 func newCrashes(processes int) *crashes {
 	return &crashes{most: max(leastCrashes, 4*int64(processes))}
 }
 
-// errCrashes is wrapped by errors about a program that has done nothing for long. Asked for
-// more, it would only be started again and again.
+// errCrashes is wrapped by errors about a program that has had no success for long. It would only
+// be restarted again and again.
 var errCrashes = errors.New("it crashes on everything that it is given")
 
-// tooMany is an error where the program is not to be started any more: that of the last
-// crash, since whoever asks first ends the run.
+// tooMany returns an error if the program must not be started any more. It has the text of the last
+// crash, because the first caller ends the run.
 func (c *crashes) tooMany() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last
 }
 
-// add takes in a crash, and gives its error: where there are too many, one that says so.
+// add counts a crash, and returns its error; if there are too many, one that states that.
 func (c *crashes) add(name string, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,7 +49,7 @@ func (c *crashes) add(name string, err error) error {
 	return c.last
 }
 
-// end says that the program has done something.
+// end records a success of the program.
 func (c *crashes) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

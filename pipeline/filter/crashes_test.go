@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Another process of the run may ask before the one that has crashed last has told.
+// Another process of the run may ask before the one that crashed last has reported it.
 func TestWhoeverAsksFirstIsToldOfTheLastCrash(t *testing.T) {
 	c, died := newCrashes(1), errors.New("exit status 1")
 	for range leastCrashes - 1 {

@@ -1,39 +1,39 @@
-// Package filter runs a program over the shards of a dataset, and makes of them another
-// dataset: DST has of each shard of SRC what the program made of it, under the same path
-// and in the same format and container.
+// Package filter runs a program over the shards of a dataset, and makes another dataset from the
+// results: for each shard of SRC, DST has what the program made of it, under the same path and in
+// the same format and container.
 //
-//	SRC ─ sources ─► files that nobody is writing ─ discover ─► shards
-//	  ─ examine ─► is there a result of this shard, by this filter?  (package ledger)
+//	SRC ─ sources ─► files that no process writes ─ discover ─► shards
+//	  ─ examine ─► does this shard have a result, by this filter?    (package ledger)
 //	  ─ whole · served · batches ─► the program's results            (packages units, command, protocol)
 //	  ─ results ─► a temporary file, checked, on disk
 //	  ─ commits ─► a line of the ledger, then the result's name
 //
-// A result gets its name when it is whole, and has been read once as the format reads it.
-// So whoever mounts DST meanwhile sees whole files only. A process that is killed at any
-// moment loses what it was doing, and nothing else.
+// A result gets its name once it is complete, and has been read once in the way the format reads
+// it. So a mount of DST always sees complete files only. A process that is killed at any moment
+// loses only its work in progress.
 //
-// How the program is run is By:
+// By is how the program is run:
 //
-//	pipe     once a shard: the file on stdin, the result on stdout
+//	pipe     once per shard: the file on stdin, the result on stdout
 //	dirs     once for up to 1000 units (or a shard): files in one directory, results in another
-//	process  a few that run for long: a unit (or a shard) after the other, by package protocol
+//	process  a few long-running processes: one unit (or shard) after another, by package protocol
 //
-// What the program, or a source, is to blame for is a *Failure: it is tried once more, and
-// then ends the run, or is left out and counted (OnFailed). Anything else, such as a full
-// disk, ends the run.
+// An error caused by the program or a source is a *Failure: it is tried once more, and then ends
+// the run, or is skipped and counted (OnFailed). Any other error, such as a full disk, ends the
+// run.
 //
-//	filter.go    what is asked for, and a run
-//	round.go     one look at SRC, and what is done about it
+//	filter.go    configuration, and a run
+//	round.go     one look at SRC, and the work that follows
 //	sources.go   which files there are, and which of them are settled
-//	watch.go     look after look, with package growing/looking
-//	arrivals.go  the files that are settled meanwhile, and what has become of each
-//	examine.go   what a shard is, and whether its result is there
-//	whole.go     shards as a whole
-//	served.go    units, by processes that run for long
+//	watch.go     repeated looks, with package growing/looking
+//	arrivals.go  files that settle meanwhile, and the outcome for each
+//	examine.go   what a shard is, and whether it has a result
+//	whole.go     whole shards
+//	served.go    units, by long-running processes
 //	batches.go   units, as files in directories
-//	crashes.go   when a program is given up
-//	results.go   results on their way
-//	commits.go   results that are done
+//	crashes.go   when to stop restarting a program
+//	results.go   unfinished results
+//	commits.go   finished results
 //	mirror.go    results whose sources are gone
-//	counts.go    how far it is
+//	counts.go    progress
 package filter

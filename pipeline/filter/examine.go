@@ -19,16 +19,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// verdict is what becomes of a shard.
+// verdict is what to do with a shard.
 type verdict int
 
 const (
-	isDone   verdict = iota // its result is there
+	isDone   verdict = iota // it has a result
 	isToDo                  // it is to be filtered
-	isOthers                // what has the result's name was not made by a filter
+	isOthers                // the file with the result's name was not made by a filter
 )
 
-// presence is what has the name of a result.
+// presence is the kind of what exists under the name of a result.
 type presence int
 
 const (
@@ -37,15 +37,15 @@ const (
 	aStranger // a directory, a link, …
 )
 
-// found is what is known of a result.
+// found is what is known about a result.
 type found struct {
 	entry    ledger.Entry
-	known    bool // there is an entry
+	known    bool // the ledger has an entry
 	presence presence
-	sum      ledger.Sum // of a file; it only matters where the entry is of this source and filter
+	sum      ledger.Sum // of a file; only relevant if the entry is of this source and filter
 }
 
-// decide says what becomes of a shard.
+// decide returns the verdict on a shard.
 func decide(source, filter ledger.Sum, f found) verdict {
 	switch {
 	case f.presence == aStranger, !f.known && f.presence == aFile:
@@ -62,7 +62,7 @@ func decide(source, filter ledger.Sum, f found) verdict {
 	return isToDo
 }
 
-// source is a shard that is to be filtered.
+// source is a shard to be filtered.
 type source struct {
 	discover.Shard
 	path string // of the file
@@ -70,10 +70,10 @@ type source struct {
 	mode fs.FileMode
 }
 
-// name is the shard's path below SRC, and the result's below DST.
+// name returns the shard's path below SRC, which is also the result's below DST.
 func (s *source) name() string { return s.Object.Path }
 
-// open opens the file, which must be the one that was listed.
+// open opens the file, which must be unchanged since it was listed.
 func (s *source) open() (*os.File, error) {
 	f, err := os.OpenFile(s.path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *source) open() (*os.File, error) {
 	return f, nil
 }
 
-// findCodec finds out by the first bytes what the shard is compressed with.
+// findCodec determines the shard's compression from its first bytes.
 func (s *source) findCodec(f *os.File, format unpack.Format) error {
 	head := make([]byte, formats.CodecHeadBytes)
 	n, err := f.ReadAt(head, 0)
@@ -96,7 +96,7 @@ func (s *source) findCodec(f *os.File, format unpack.Format) error {
 	return nil
 }
 
-// unchanged says whether an open file is still what was listed.
+// unchanged returns an error if an open file is not the one that was listed.
 func (s *source) unchanged(f *os.File) error {
 	var now unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &now); err != nil {
@@ -112,8 +112,8 @@ func (s *source) unchanged(f *os.File) error {
 
 var errChanged = errors.New("it changed while it was being filtered: wait until it is written, and run again")
 
-// examine says what becomes of a shard. It reads the shard once, and the result where that
-// may be the right one.
+// examine returns the verdict on a shard. It reads the shard once, and the result too if it may be
+// the right one.
 func (r *run) examine(ctx context.Context, d discover.Shard) (*source, verdict, error) {
 	s := &source{Shard: d, path: filepath.Join(r.Source, d.Object.Path)}
 	f, err := s.open()
@@ -147,7 +147,7 @@ func (r *run) examine(ctx context.Context, d discover.Shard) (*source, verdict, 
 	return s, v, err
 }
 
-// look says what has a name.
+// look returns what exists under a name.
 func look(path string) (presence, error) {
 	info, err := os.Lstat(path)
 	switch {

@@ -33,14 +33,14 @@ func tarOf(t *testing.T, members ...member) string {
 	return b.String()
 }
 
-// game is a game of one frame.
+// game returns a game of one frame.
 func game() string {
 	b := make([]byte, synthetic.FrameBytes)
 	b[0] = 6
 	return gz(string(b))
 }
 
-// A tar of games that ends too early is found out while its first games are with the filter.
+// A truncated tar of games is detected while its first games are being filtered.
 func TestADamagedTarOfGamesIsLeftOutAlone(t *testing.T) {
 	t.Parallel()
 	whole := tarOf(t, member{"1.gz", game()}, member{"2.gz", game()}, member{"3.gz", game()})
@@ -58,7 +58,7 @@ func TestADamagedTarOfGamesIsLeftOutAlone(t *testing.T) {
 	require.Len(t, w.made(), 1)
 }
 
-// What nothing that is filtered is to blame for ends the run, whatever is left out otherwise.
+// Errors that no filtered data has caused end the run, even if failures are skipped.
 func TestAProgramThatIsNoFilterOrIsGoneEndsTheRun(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -89,8 +89,8 @@ func TestAProgramThatIsNoFilterOrIsGoneEndsTheRun(t *testing.T) {
 	}
 }
 
-// A program that crashes on everything is not started for ever; one that answers now and
-// then goes on.
+// A program that crashes on everything is not restarted forever; one that answers occasionally
+// continues.
 func TestAProgramThatOnlyCrashesEndsTheRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": strings.Repeat("die\n", leastCrashes)})
@@ -112,8 +112,8 @@ func TestAProgramThatOnlyCrashesEndsTheRun(t *testing.T) {
 	require.Equal(t, map[string]string{"a.txt": "A\nA\nA\nA\n"}, w.made())
 }
 
-// Samples with one key are one sample where they are neighbours: those that a filter makes
-// neighbours, or gives one key, are not put together.
+// Adjacent samples with the same key are one sample: if a filter makes such samples adjacent, or
+// gives samples the same key, the result is rejected.
 func TestUnitsAreNotReadAsOne(t *testing.T) {
 	t.Parallel()
 	shard := tarOf(t, member{"a.cls", "1"}, member{"b.cls", "2"}, member{"a.jpg", "3"})
@@ -130,8 +130,7 @@ func TestUnitsAreNotReadAsOne(t *testing.T) {
 	}
 }
 
-// Of units that a program is given together those are left out that it crashes on, and no
-// others.
+// If a program crashes on some units of a batch, only those are skipped.
 func TestABatchIsLessThoseThatCrash(t *testing.T) {
 	t.Parallel()
 	var text, want strings.Builder
@@ -162,7 +161,7 @@ func TestABatchIsLessThoseThatCrash(t *testing.T) {
 	require.Empty(t, w.made())
 }
 
-// A file of SRC may become a directory, and a directory a file.
+// A file in SRC may become a directory, and vice versa.
 func TestResultsOfWhatIsGoneMakeRoom(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": "1\n", "b.txt/c.txt": "2\n", "d.txt": "3\n"})
@@ -181,8 +180,8 @@ func TestResultsOfWhatIsGoneMakeRoom(t *testing.T) {
 	require.Equal(t, map[string]string{"a.txt/c.txt": "4\n", "b.txt": "5\n", "d.txt": "3\n"}, w.made())
 }
 
-// A game whose name no file can have is left out by name with --by dirs, and filtered by
-// others.
+// A game whose name is too long for a file is skipped, by name, with --by dirs, and filtered with
+// the other ways.
 func TestAGameWithALongName(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("g", 253) + ".gz"
@@ -203,7 +202,7 @@ func TestAGameWithALongName(t *testing.T) {
 	require.Equal(t, uint64(3), counts.UnitsOut)
 }
 
-// A line that is no JSON is refused of whole shards, too, compressed or not.
+// A line that is not JSON is rejected in whole shards too, compressed or not.
 func TestLinesThatAreNoJSONAreRefused(t *testing.T) {
 	t.Parallel()
 	lines := "{\"a\": true}\n\n[1]"
@@ -229,8 +228,8 @@ func TestLinesThatAreNoJSONAreRefused(t *testing.T) {
 	}
 }
 
-// A program that is replaced while it filters ends the run: the ledger would say that the old
-// one has made what the new one did. The next run filters all by the new one.
+// Replacing the program during a run ends the run: otherwise the ledger would attribute results of
+// the new one to the old one. The next run filters everything with the new one.
 func TestAProgramThatIsReplacedEndsTheRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": "one\n"})
@@ -255,8 +254,8 @@ func TestAProgramThatIsReplacedEndsTheRun(t *testing.T) {
 	require.Equal(t, map[string]string{"a.txt": "pof\n", "b.txt": "uxp\n"}, w.made())
 }
 
-// A source of which no bytes come is no damaged one: it ends the command, whatever is skipped, but
-// where SRC is watched, and it may be readable later.
+// A source that can't be read is not a damaged one: it ends the run, even if failures are skipped,
+// except while SRC is watched, when it may become readable later.
 func TestASourceThatCanNotBeReadIsNotSkipped(t *testing.T) {
 	damage := &Failure{Shard: "a.jsonl", Err: errors.New("the gzip member is damaged"), Source: true}
 	var unread []error

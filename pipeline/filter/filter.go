@@ -32,7 +32,7 @@ const (
 	ByProcess By = "process"
 )
 
-// Each is what the program is given at a time.
+// Each is the part of the data that the program gets at a time.
 type Each string
 
 const (
@@ -40,15 +40,15 @@ const (
 	EachUnit  Each = "unit" // a game, a sample, a line, a record
 )
 
-// OnFailed is what becomes of what the program fails on.
+// OnFailed is what to do with data that the program fails on.
 type OnFailed string
 
 const (
 	FailedFail OnFailed = "fail" // the run ends
-	FailedSkip OnFailed = "skip" // it is left out
+	FailedSkip OnFailed = "skip" // it is skipped
 )
 
-// Limits of what may be asked for.
+// Limits and defaults of settings.
 const (
 	MaxProcesses     = 4096
 	MaxUnitBytes     = 1 << 40
@@ -57,53 +57,52 @@ const (
 	DefaultUnitBytes = 256 << 20
 )
 
-// Config says what is filtered, and how.
+// Config configures a run.
 type Config struct {
 	Source, Destination string // directories
-	// Exclude is what of SRC is left out, as spec.Spec has it.
+	// Exclude has patterns of files to exclude from SRC, as in spec.Spec.
 	Exclude []string
 	Format  spec.Format
 	By      By
-	Each    Each // "" for a unit, and with ByPipe for a shard
-	// Command is the program and its arguments. With ByDirs {in} and {out} are replaced
-	// in its arguments.
+	Each    Each // "" for a unit; with ByPipe for a shard
+	// Command is the program and its arguments. With ByDirs, {in} and {out} in the arguments are
+	// replaced.
 	Command []string
-	// Name is what else tells this filter from another one: another name filters all
-	// shards again.
+	// Name distinguishes this filter from others: with another name all shards are filtered again.
 	Name string
-	// Processes is how many programs run at a time.
+	// Processes is the number of concurrent processes.
 	Processes int
-	// Timeout is how long a program may take for a shard or a batch, or for an answer.
+	// Timeout is how long a program may take for a shard or a batch, or for a reply.
 	Timeout time.Duration
-	// UnitBytes is the largest unit, decoded, and the largest reply.
+	// UnitBytes is the maximum size of a decoded unit, and of a reply.
 	UnitBytes int64
 	OnFailed  OnFailed
-	// Watch goes on with what arrives in Source. Poll is how often directories are looked
-	// at there that the kernel reports no changes of, and results deleted (Mirror).
+	// Watch continues with files that arrive in Source. Poll is how often directories without
+	// change reports of the kernel are looked at, and results deleted (Mirror).
 	Watch bool
 	Poll  time.Duration
-	// Settle is for how long a file has to stay as it is, where it can't be told whether
-	// somebody writes it; 0: half a minute, on network file systems 70 seconds.
+	// Settle is how long a file must stay unchanged if it is unknown whether a process is writing
+	// it; 0: half a minute, on network file systems 70 seconds.
 	Settle time.Duration
 	// Mirror deletes the results of sources that are gone.
 	Mirror bool
-	// Found is called once, with the shards that SRC has when the run knows what they are, and what
-	// of it was left out. It must not be nil.
+	// Found is called once, with the shards of SRC when the run knows what they are, and the files
+	// that were left out. It must not be nil.
 	Found func(*discover.Selection)
-	// Said is told the lines that programs say on stderr, and of which shard; Warn what a
-	// person should know. Round is told what there is, after each look at Source that led
-	// to something. They may be called concurrently, and must not be nil.
+	// Said is called with lines that programs write to stderr, and the shard they are about; Warn
+	// with warnings for the user. Round is called with the counts after each look at Source that
+	// led to some work. They may be called concurrently, and must not be nil.
 	Said  func(shard, line string)
 	Warn  func(text string)
 	Round func(Counts)
-	// Progress counts while a run goes on. It must not be nil.
+	// Progress is updated during a run. It must not be nil.
 	Progress *Progress
 
 	step    func() // called before each system call of a commit; tests set it
-	noHints bool   // do without the kernel's reports; tests set it
+	noHints bool   // disable the kernel's reports; tests set it
 }
 
-// Default are the settings of a run that says nothing else.
+// Default returns the default settings of a run.
 func Default() Config {
 	return Config{
 		Format: spec.Default().Format, By: ByPipe, OnFailed: FailedFail, Timeout: DefaultTimeout, UnitBytes: DefaultUnitBytes,
@@ -111,7 +110,7 @@ func Default() Config {
 	}
 }
 
-// Validate fills in what follows from the rest, and reports all problems at once.
+// Validate fills in dependent settings, and reports all problems at once.
 func (c *Config) Validate() error {
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -172,27 +171,27 @@ type run struct {
 	filterSum ledger.Sum
 	ledger    *ledger.Ledger
 	storage   storage.Storage // of SRC
-	arrivals  *arrivals       // with Watch
+	arrivals  *arrivals       // only with Watch
 	commits   *commits
-	servers   *servers // with ByProcess
+	servers   *servers // only with ByProcess
 	crashes   *crashes
-	tokens    chan struct{} // of units that are in memory
+	tokens    chan struct{} // one per unit in memory
 	warnings  atomic.Int64
 	told      string          // the last warning about SRC
-	leadIn    map[string]bool // paths in SRC that lead into DST, which were warned of
+	leadIn    map[string]bool // paths in SRC that lead into DST and were warned about
 
 	namesMu sync.Mutex
 	names   *discover.Once // of results
 
-	format *discover.Found // of the first shards; all others are of its format
-	cutter *units.Cutter   // with EachUnit, once format is known
+	format *discover.Found // from the first shards; all others have the same format
+	cutter *units.Cutter   // with EachUnit, once the format is known
 }
 
-// Run filters. The configuration has been validated. It ends when all shards have been
-// done, with Watch when ctx ends; the Counts are those of all rounds together.
+// Run runs a filter. The configuration must have been validated. Run returns when all shards are
+// done; with Watch, when ctx ends. The Counts cover all rounds.
 //
-// An error that wraps command.ErrNotFound or ErrPlaces is about what was asked for; a
-// *Failure is about a shard.
+// An error that wraps command.ErrNotFound or ErrPlaces is about the arguments; a *Failure is about
+// a shard.
 func Run(ctx context.Context, c Config) (counts Counts, err error) {
 	r := &run{Config: c, tokens: make(chan struct{}, 2*c.Processes), crashes: newCrashes(c.Processes), leadIn: map[string]bool{}}
 	if r.step == nil {
@@ -248,7 +247,7 @@ func Run(ctx context.Context, c Config) (counts Counts, err error) {
 // ErrPlaces is wrapped by errors about SRC and DST.
 var ErrPlaces = errors.New("name two directories, neither of them inside the other")
 
-// placeError is an ErrPlaces about one of the two alone, in other words.
+// placeError is an ErrPlaces with a different text, about only one of the two.
 type placeError struct {
 	place string
 	err   error
@@ -258,7 +257,7 @@ func (e *placeError) Error() string        { return e.place + ": " + e.err.Error
 func (e *placeError) Unwrap() error        { return e.err }
 func (e *placeError) Is(target error) bool { return target == ErrPlaces }
 
-// places makes the paths of SRC, which must be there, and of DST absolute, without links.
+// places returns absolute paths without links for SRC, which must exist, and DST.
 func places(source, destination string) (src, dst string, err error) {
 	src, err = filepath.EvalSymlinks(source)
 	if err == nil {
@@ -279,12 +278,13 @@ func places(source, destination string) (src, dst string, err error) {
 	return src, dst, nil
 }
 
-// isResult reports whether a path in SRC leads into DST, by a link: results would be filtered, and what
-// that gives again. Each is warned of once. It is not safe for concurrent use.
+// isResult reports whether a path in SRC leads into DST through a link: results would be filtered,
+// and then the results of those again. It warns of each such path once. It must not be called
+// concurrently.
 func (r *run) isResult(path string) bool {
 	full := filepath.Join(r.Source, path)
 	if info, err := os.Lstat(full); err != nil || info.Mode().IsRegular() {
-		return false // its directory does not lead there
+		return false // its directory does not lead there, or would have been reported
 	}
 	real, err := filepath.EvalSymlinks(full)
 	if err != nil || !within(real, r.Destination) {
@@ -297,7 +297,7 @@ func (r *run) isResult(path string) bool {
 	return true
 }
 
-// resolved is an absolute path without links, whose last components may not be there yet.
+// resolved returns an absolute path without links; its last components need not exist yet.
 func resolved(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -317,12 +317,12 @@ func resolved(path string) (string, error) {
 	return filepath.Join(parent, filepath.Base(path)), err
 }
 
-// within says whether a path is a directory or below it.
+// within reports whether path is dir or below it.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// quiet is for how long files of a kind have to stay as they are.
+// quiet returns how long files must stay unchanged.
 func quiet(settle time.Duration, network bool) time.Duration {
 	switch {
 	case settle > 0:

@@ -34,14 +34,15 @@ func TestMain(m *testing.M) {
 		killedChild(os.Args[2], os.Args[3], os.Args[4])
 		return
 	}
-	// Each run waits for a second, to see that nobody is writing.
+	// Each run waits a second to see that no process is writing.
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// serve is a filter of the protocol that makes upper case of lines, and does as lines say.
+// serve is a filter of the protocol that converts lines to upper case, and obeys some special
+// lines.
 func serve() {
 	in, out := os.Stdin, os.Stdout
 	hello := make([]byte, 8)
@@ -73,7 +74,7 @@ func serve() {
 	}
 }
 
-// world is a SRC, a DST, and what was told.
+// world is a SRC, a DST, and the warnings.
 type world struct {
 	t        *testing.T
 	src, dst string
@@ -115,7 +116,7 @@ func (w *world) run(c Config) (Counts, error) {
 	return Run(context.Background(), c)
 }
 
-// made are the results, by path. There is nothing else in DST but the ledger and its lock.
+// made returns the results, by path. DST must have nothing else except the ledger and its lock.
 func (w *world) made() map[string]string {
 	files := map[string]string{}
 	require.NoError(w.t, filepath.WalkDir(w.dst, func(path string, e fs.DirEntry, err error) error {
@@ -145,8 +146,8 @@ func gz(text string) string {
 	return b.String()
 }
 
-// All ways of running a program make the same dataset of the same shards; run again they do
-// nothing, and of a shard that changed that one.
+// All ways of running a program produce the same dataset from the same shards; running them again
+// does nothing, or filters just the shard that changed.
 func TestResultsAreShardsUnderTheSamePaths(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]func(w *world) Config{
@@ -189,8 +190,8 @@ func TestResultsAreShardsUnderTheSamePaths(t *testing.T) {
 			want["b/c.txt"] = "FOUR\n"
 			require.Equal(t, want, w.made())
 
-			// A result that somebody has changed or deleted is made again, and another
-			// filter makes all of them again.
+			// A result that was changed or deleted is made again, and another filter makes all of
+			// them again.
 			require.NoError(t, os.WriteFile(filepath.Join(w.dst, "a.txt"), []byte("other"), 0o644))
 			require.NoError(t, os.Remove(filepath.Join(w.dst, "b/c.txt")))
 			counts, err = w.run(c(w))
@@ -281,7 +282,7 @@ func TestWhatAFilterFailsOn(t *testing.T) {
 	}
 }
 
-// A program that fails once, and then does it, has not failed.
+// A program that fails once, and then succeeds, has not failed.
 func TestAFailureIsTriedOnceMore(t *testing.T) {
 	t.Parallel()
 	for by, script := range map[By]string{
@@ -344,8 +345,8 @@ func TestPlacesThatDoNotDo(t *testing.T) {
 	}
 }
 
-// A source that was compressed since has a result beside the one of before, which is named: a mount of
-// DST refuses the two.
+// The result of a source that was compressed since is written next to the previous one, which is
+// named in a warning: a mount of DST rejects the two.
 func TestResultsOfOneShardInTwoCodecsAreNamed(t *testing.T) {
 	t.Parallel()
 	for name, mirror := range map[string]bool{"named": false, "mirrored": true} {
@@ -370,8 +371,8 @@ func TestResultsOfOneShardInTwoCodecsAreNamed(t *testing.T) {
 	}
 }
 
-// Links in SRC are followed, to files and directories; what leads into DST, by any way, is left out and
-// named once, so that no run filters results.
+// Links in SRC are followed, to files and directories; those that lead into DST, in any way, are
+// left out with one warning each, so that no run filters results.
 func TestLinksInSourceAreFollowedButIntoDestination(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": "one\n"})
@@ -401,7 +402,7 @@ func TestLinksInSourceAreFollowedButIntoDestination(t *testing.T) {
 	require.ElementsMatch(t, w.leading(), w.warnings)
 }
 
-// leading are the warnings of what leads into DST.
+// leading returns the warnings about paths that lead into DST.
 func (w *world) leading() (list []string) {
 	for name, to := range map[string]string{"made": "", "above/made": "", "sub": "/sub", "a-again.txt": "/a.txt"} {
 		list = append(list, fmt.Sprintf("%s leads to %s, which is in DST: it is left out", filepath.Join(w.src, name), w.dst+to))
@@ -520,7 +521,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A run that is interrupted, or whose program hangs, ends, and leaves no file behind.
+// A run that is interrupted, or whose program hangs, ends, and leaves no files behind.
 func TestARunThatEndsEarlyLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for by, argv := range map[By][]string{
@@ -533,7 +534,7 @@ func TestARunThatEndsEarlyLeavesNothing(t *testing.T) {
 			if hangs {
 				c.Timeout = 10 * time.Millisecond
 			} else {
-				time.AfterFunc(1500*time.Millisecond, cancel) // whatever it does by then
+				time.AfterFunc(1500*time.Millisecond, cancel) // whatever it is doing by then
 			}
 			require.NoError(t, c.Validate())
 			_, err := Run(ctx, c)
@@ -548,7 +549,7 @@ func TestARunThatEndsEarlyLeavesNothing(t *testing.T) {
 	}
 }
 
-// A unit that is too large is named, and left out where that is wanted.
+// A unit that is too large is named, and skipped if failures are.
 func TestALargeUnitIsNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": "one\nlonger than ten\ntwo\n"})

@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 )
 
-// killedChild filters, and ends as kill -9 does before the at-th call of its commits.
+// killedChild filters, and exits, as with kill -9, before the at-th call of its commits.
 func killedChild(src, dst, at string) {
 	kill, _ := strconv.Atoi(at)
 	c := Default()
@@ -42,8 +42,8 @@ func killedChild(src, dst, at string) {
 
 var killedFilter = []string{"tr", "a-z", "A-Z"}
 
-// A process that is killed between any two calls leaves whole results and nothing else, and
-// the next one does what is left, and that alone.
+// A process that is killed between any two calls leaves complete results and nothing else, and the
+// next one does only the remaining work.
 func TestAKilledFilterLosesNothingAndTakesNothingForDone(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"a.txt": "one\n", "b/b.txt": "two\n", "c.txt": "three\n"}
@@ -53,7 +53,7 @@ func TestAKilledFilterLosesNothingAndTakesNothingForDone(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, files)
 			c := w.config(ByPipe, killedFilter...)
-			if at%2 == 1 { // there are results of another filter
+			if at%2 == 1 { // with results of another filter
 				before := c
 				before.Name = "before"
 				_, err := w.run(before)
@@ -83,8 +83,8 @@ func TestAKilledFilterLosesNothingAndTakesNothingForDone(t *testing.T) {
 	}
 }
 
-// A process is killed while it replaces the results of another filter, and then the sources go:
-// the results that it left go, too, whichever filter made them.
+// A process is killed while it replaces the results of another filter, and then the sources vanish:
+// its results are deleted too, whichever filter made them.
 func TestMirrorDeletesWhatAKilledFilterLeft(t *testing.T) {
 	t.Parallel()
 	for at := range 10 {
@@ -96,7 +96,7 @@ func TestMirrorDeletesWhatAKilledFilterLeft(t *testing.T) {
 			before.Command = []string{"tr", "a-z", "b-za"}
 			_, err := w.run(before)
 			require.NoError(t, err)
-			_, _ = exec.Command(os.Args[0], "killed", w.src, w.dst, strconv.Itoa(at)).CombinedOutput() // at the end it is not killed
+			_, _ = exec.Command(os.Args[0], "killed", w.src, w.dst, strconv.Itoa(at)).CombinedOutput() // with the highest numbers it is not killed
 			require.NoError(t, os.Remove(filepath.Join(w.src, "a.txt")))
 			require.NoError(t, os.RemoveAll(filepath.Join(w.src, "b")))
 			c.Mirror = true

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// mirror deletes the results of sources that are gone, unless SRC is empty: then it says
-// false. A result that is not any more what was made is not deleted.
+// mirror deletes the results of sources that are gone. If SRC is empty, it deletes nothing and
+// returns false. A result that was changed after it was made is not deleted.
 func (r *run) mirror(ctx context.Context, gone []string, empty bool) (bool, error) {
 	var forget []string
 	for _, path := range gone {
@@ -35,7 +35,7 @@ func (r *run) mirror(ctx context.Context, gone []string, empty bool) (bool, erro
 	return true, r.ledger.Remove(forget...)
 }
 
-// remove deletes a result, and the directories that are empty then.
+// remove deletes a result, and directories that become empty.
 func (r *run) remove(ctx context.Context, path string) (bool, error) {
 	full := filepath.Join(r.Destination, path)
 	p, err := look(full)
@@ -58,7 +58,7 @@ func (r *run) remove(ctx context.Context, path string) (bool, error) {
 		return false, err
 	}
 	for dir := filepath.Dir(full); dir != r.Destination && within(dir, r.Destination); dir = filepath.Dir(dir) {
-		if os.Remove(dir) != nil { // it is not empty
+		if os.Remove(dir) != nil { // not empty
 			return true, nil
 		}
 	}

@@ -16,22 +16,22 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// result is what a shard has become. Its file is durable, and has no name yet.
+// result is what a shard has become. Its file is durable, but has no name yet.
 type result struct {
 	source *source
-	temp   string // "" where nothing is left of the shard
+	temp   string // "" if nothing is left of the shard
 	entry  ledger.Entry
 	bytes  int64
 }
 
-// draft is a result that is being written. It is not for concurrent use. It ends with
-// finish or discard.
+// draft is a result being written. It must not be used concurrently. It ends with finish or
+// discard.
 type draft struct {
 	file *os.File
 	out  *bufio.Writer
 	hash hash.Hash
 	n    int64
-	err  error // of writing: nobody is to blame for it, and it ends the run
+	err  error // error of writing, which is nobody's Failure and ends the run
 }
 
 const draftBuffer = 256 << 10
@@ -59,8 +59,7 @@ func (d *draft) fail(err error) {
 	}
 }
 
-// or is the error of writing where there is one, else err: what comes after it follows
-// from it.
+// or returns the write error if there is one, else err: any later error is a consequence of it.
 func (d *draft) or(err error) error {
 	if d.err != nil {
 		return d.err
@@ -68,14 +67,14 @@ func (d *draft) or(err error) error {
 	return err
 }
 
-// discard drops a draft.
+// discard removes a draft.
 func (d *draft) discard() {
-	_ = d.file.Close()           // nothing in it is of use
-	_ = os.Remove(d.file.Name()) // the next run does, otherwise
+	_ = d.file.Close()           // its contents are not needed
+	_ = os.Remove(d.file.Name()) // otherwise the next run does
 }
 
-// conclude ends the draft d of a shard's units, which w wrote from the file f: with a
-// result, or, where err or the end itself says no, with nothing.
+// conclude ends the draft d of a shard's units, which w wrote from the file f. It returns a result,
+// or, if err is not nil or an error occurs, none.
 func (r *run) conclude(ctx context.Context, s *source, f *os.File, d *draft, w *units.Writer, t tally, err error) (*result, error) {
 	if err == nil {
 		err = w.Close()
@@ -93,7 +92,7 @@ func (r *run) conclude(ctx context.Context, s *source, f *os.File, d *draft, w *
 	return r.finish(ctx, d, s, t)
 }
 
-// finish checks a draft as its format reads it, and makes it durable. It ends the draft.
+// finish checks a draft by reading it in its format, and makes it durable. It ends the draft.
 func (r *run) finish(ctx context.Context, d *draft, s *source, t tally) (x *result, err error) {
 	x = &result{source: s, entry: ledger.Entry{
 		Source: s.sum, Filter: r.filterSum, Result: ledger.Nothing, UnitsIn: t.in, UnitsOut: t.out, Path: s.name(),
@@ -118,7 +117,7 @@ func (r *run) finish(ctx context.Context, d *draft, s *source, t tally) (x *resu
 		return nil, &Failure{Shard: s.name(), Err: fmt.Errorf(
 			"its units have become %d records, which together are read as %d: neighbours with one key are one sample: have the filter give each sample another key", t.records, n)}
 	}
-	// The time is the source's, so that what was newer stays newer.
+	// It gets the source's time, so that newer shards stay newer.
 	at := time.Unix(0, s.Object.Version.ModTimeNanos)
 	d.fail(errors.Join(d.file.Chmod(s.mode), os.Chtimes(d.file.Name(), at, at), d.file.Sync()))
 	if d.err != nil {
@@ -131,11 +130,11 @@ func (r *run) finish(ctx context.Context, d *draft, s *source, t tally) (x *resu
 	return x, nil
 }
 
-// sound reads a draft as a mount will, and counts its records.
+// sound reads a draft in the same way as a mount, and counts its records.
 func (r *run) sound(ctx context.Context, d *draft, s *source) (records uint64, err error) {
 	records, err = r.scan(ctx, s, d.file, d.n)
-	if refused := errors.As(err, new(*unpack.RefusedError)); (err == nil || refused) && r.Each == EachShard && r.format.Format.Name == "jsonl" { // units have been checked
-		if worse := units.CheckJSON(ctx, s.Codec, d.file, d.n, r.UnitBytes); worse != nil { // it names the line
+	if refused := errors.As(err, new(*unpack.RefusedError)); (err == nil || refused) && r.Each == EachShard && r.format.Format.Name == "jsonl" { // units were already checked
+		if worse := units.CheckJSON(ctx, s.Codec, d.file, d.n, r.UnitBytes); worse != nil { // its error has the line number
 			err = worse
 		}
 	}
@@ -145,7 +144,7 @@ func (r *run) sound(ctx context.Context, d *draft, s *source) (records uint64, e
 	return records, err
 }
 
-// scan counts the records of a shard, or of its result. Any damage is an error.
+// scan counts the records of a shard, or of a result. Any damage is an error.
 func (r *run) scan(ctx context.Context, s *source, raw io.ReaderAt, sizeBytes int64) (records uint64, err error) {
 	count := func(unpack.Extent) error { records++; return nil }
 	sum, err := unpack.Scan(ctx, r.format.Unpacker, s.Codec, raw, sizeBytes, count, func() { records = 0 })

@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// once looks at SRC once, and filters what is to be filtered.
+// once looks at SRC once, and filters what needs filtering.
 func (r *run) once(ctx context.Context) error {
 	sources := newSources(r.storage, r.Source, r.Settle)
 	if err := sources.list(ctx, r.isResult); err != nil {
@@ -34,7 +34,7 @@ func (r *run) once(ctx context.Context) error {
 		return err
 	}
 	r.Progress.change(func(c *Counts) { c.Writing = writing })
-	if r.Mirror { // first: a result of what is gone may be where a directory is to be
+	if r.Mirror { // first: a result of a vanished source may be where a directory is needed
 		var gone []string
 		for _, path := range r.ledger.Paths() {
 			if sources.files[path] == nil {
@@ -48,8 +48,8 @@ func (r *run) once(ctx context.Context) error {
 	return r.filterAll(ctx, shards)
 }
 
-// discover finds out what SRC is by files of it, and which of them are shards. omitted are names
-// that no look takes.
+// discover determines the format of SRC from some of its files, and which of them are shards.
+// omitted are names that were left out already.
 func (r *run) discover(ctx context.Context, files []storage.Object, omitted []storage.Omission) ([]discover.Shard, error) {
 	target, err := r.target()
 	if err != nil {
@@ -76,13 +76,13 @@ func (r *run) discover(ctx context.Context, files []storage.Object, omitted []st
 	return d.Shards, nil
 }
 
-// NoShardsError says that SRC is no dataset, and why.
+// NoShardsError means that SRC is not a dataset, and has the reason.
 type NoShardsError struct{ Err error }
 
 func (e *NoShardsError) Error() string { return e.Err.Error() }
 func (e *NoShardsError) Unwrap() error { return e.Err }
 
-// filterAll filters shards, as many at a time as a batch of each process may hold.
+// filterAll filters shards, as many at a time as fit into one batch per process.
 func (r *run) filterAll(ctx context.Context, shards []discover.Shard) error {
 	total := int64(0)
 	for _, s := range shards {
@@ -99,7 +99,7 @@ func (r *run) filterAll(ctx context.Context, shards []discover.Shard) error {
 	return nil
 }
 
-// filter examines shards, and filters those that have no result.
+// filter examines shards, and filters those without a result.
 func (r *run) filter(ctx context.Context, shards []discover.Shard) error {
 	todo := make([]*source, len(shards))
 	g, gctx := errgroup.WithContext(ctx)
@@ -135,8 +135,8 @@ func (r *run) filter(ctx context.Context, shards []discover.Shard) error {
 	return ctx.Err()
 }
 
-// jobs are shards that are filtered together: one alone, but for games in files of their
-// own that programs are given by directories.
+// jobs groups shards that are filtered together: each alone, except for games in separate files
+// with --by dirs.
 func (r *run) jobs(todo []*source) (jobs [][]*source) {
 	var singles []*source
 	for _, s := range todo {
@@ -173,8 +173,8 @@ func (r *run) do(ctx context.Context, job []*source) error {
 	return r.keep(ctx, result)
 }
 
-// keep makes a result durable, unless another program may have made it than the ledger is
-// going to say.
+// keep makes a result durable, unless the program has been replaced: then another program than the
+// ledger would record may have made it.
 func (r *run) keep(ctx context.Context, x *result) error {
 	if err := r.program.Same(); err != nil {
 		x.discard()
@@ -198,8 +198,8 @@ func (r *run) keep(ctx context.Context, x *result) error {
 	return nil
 }
 
-// noteResult warns where DST has the result of a path in another codec, too: that of a source that is
-// gone, such as one that was compressed since.
+// noteResult warns if DST also has the result of a path in another codec: that of a source that is
+// gone, for example because it was compressed since.
 func (r *run) noteResult(path string) {
 	r.namesMu.Lock()
 	defer r.namesMu.Unlock()
@@ -216,7 +216,7 @@ func (r *run) noteResult(path string) {
 	r.Warn(fmt.Sprintf("DST has %s and %s, one shard in two codecs: the source of %s is gone: delete its result, or run with --mirror", twin, path, twin))
 }
 
-// done notes that nothing more is to be done about a shard.
+// done records that a shard needs no more work.
 func (r *run) done(s *source, count func(*Counts)) {
 	if r.arrivals != nil {
 		r.arrivals.end(s.Object, nil, time.Now())
@@ -227,14 +227,15 @@ func (r *run) done(s *source, count func(*Counts)) {
 	})
 }
 
-// lose notes that a shard has no result. The error is returned where it ends the run.
+// lose records that a shard has no result. It returns the error if that ends the run.
 func (r *run) lose(s *source, err error) error {
 	failure, ok := errors.AsType[*Failure](err)
 	if !ok {
 		return err
 	}
-	// While SRC is watched, what is not sound may not be whole yet, and what can't be read may
-	// be readable later. Else it is not skipped: what DST has would depend on when it was made.
+	// While SRC is watched, a damaged file may be incomplete, and an unreadable one may become
+	// readable. Otherwise unreadable files are not skipped: the contents of DST would depend on
+	// when it was made.
 	if !(r.Watch && failure.Source) && (r.OnFailed == FailedFail || failure.unread()) {
 		return err
 	}
@@ -254,7 +255,7 @@ func (r *run) lose(s *source, err error) error {
 	return nil
 }
 
-// loseUnit notes that a unit is left out. The error is returned where it ends the shard.
+// loseUnit records that a unit is skipped. It returns the error if that ends the shard.
 func (r *run) loseUnit(err error) error {
 	failure, ok := errors.AsType[*Failure](err)
 	if !ok || r.OnFailed == FailedFail {
@@ -265,7 +266,7 @@ func (r *run) loseUnit(err error) error {
 	return nil
 }
 
-// maxWarnings bounds what is told of failures, one by one. All are counted.
+// maxWarnings bounds the failures that are logged individually. All are counted.
 const maxWarnings = 100
 
 func (r *run) warnOf(f *Failure, what string) {

@@ -12,11 +12,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/filter/units"
 )
 
-// servers are the processes that run for long. Each is started when it is needed first,
-// and after one has failed. It is safe for concurrent use.
+// servers are the long-running processes. Each is started when it is first needed, and again after
+// a failure. It is safe for concurrent use.
 type servers struct {
 	program *command.Program
-	slots   chan *command.Server // nil: none runs
+	slots   chan *command.Server // nil: not running
 	crashes *crashes
 }
 
@@ -28,7 +28,7 @@ func newServers(p *command.Program, n int, c *crashes) *servers {
 	return s
 }
 
-// ask gives a unit to a process that is free.
+// ask passes a unit to an idle process.
 func (s *servers) ask(ctx context.Context, shard, name string, data []byte, mostBytes int64) (reply protocol.Reply, err error) {
 	var server *command.Server
 	select {
@@ -58,8 +58,8 @@ func (s *servers) ask(ctx context.Context, shard, name string, data []byte, most
 	return reply, err
 }
 
-// close ends the processes, which nobody asks any more. An error says that one has ended
-// badly, after it had answered everything.
+// close ends the processes, which must be idle. An error means that one ended with a failure after
+// it had answered everything.
 func (s *servers) close(ctx context.Context) (err error) {
 	var g errgroup.Group
 	for range cap(s.slots) {
@@ -73,7 +73,7 @@ func (s *servers) close(ctx context.Context) (err error) {
 	return err
 }
 
-// outcome is what a unit has become.
+// outcome is the result of a unit.
 type outcome struct {
 	unit    units.Unit
 	member  []byte
@@ -84,19 +84,19 @@ type outcome struct {
 
 // tally counts the units of a shard.
 type tally struct {
-	in, out, lost uint64 // lost: the filter failed on them
-	records       uint64 // of those that are out
-	cut           bool   // it was filtered by units, so that records is known
+	in, out, lost uint64 // lost: units that the filter failed on
+	records       uint64 // in the units that are out
+	cut           bool   // filtered by units, so that records is known
 }
 
-// served filters a shard's units by processes that run for long: several units at a time,
-// and the results in the units' order.
+// served filters a shard's units with long-running processes: several units at a time, with the
+// results in the units' order.
 func (r *run) served(ctx context.Context, s *source) (x *result, err error) {
 	f, err := s.open()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it is only read
+	defer func() { _ = f.Close() }() // only read
 	d, err := r.newDraft()
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (r *run) served(ctx context.Context, s *source) (x *result, err error) {
 		return damaged(gctx, s, err)
 	})
 	t := tally{cut: true}
-	for one := range order { // to its end, whatever comes: each has a token
+	for one := range order { // drained in any case: each has a token
 		o := <-one
 		<-r.tokens
 		t.in++
@@ -139,13 +139,13 @@ func (r *run) served(ctx context.Context, s *source) (x *result, err error) {
 		}
 	}
 	if waited := g.Wait(); waited != nil {
-		err = waited // the first one: that of a unit which was given up may follow from it
+		err = waited // the first error: that of a cancelled unit may be a consequence
 	}
 	return r.conclude(ctx, s, f, d, w, t, err)
 }
 
-// noneLeft is an error where nothing is left of a shard, and not because the filter wanted
-// it so.
+// noneLeft returns an error if nothing is left of a shard for other reasons than the filter's
+// decision.
 func noneLeft(s *source, t tally) error {
 	if t.out > 0 || t.lost == 0 {
 		return nil
@@ -153,7 +153,7 @@ func noneLeft(s *source, t tally) error {
 	return &Failure{Shard: s.name(), Err: fmt.Errorf("nothing is left of it: the filter failed on %d of its %d units", t.lost, t.in)}
 }
 
-// put writes what a unit has become, and counts it.
+// put writes the outcome of a unit, and counts it.
 func (r *run) put(w *units.Writer, o outcome, t *tally) error {
 	switch {
 	case o.err != nil:
@@ -167,7 +167,7 @@ func (r *run) put(w *units.Writer, o outcome, t *tally) error {
 	return w.Write(o.unit, o.member)
 }
 
-// unit asks for one unit, and once more where that fails.
+// unit asks for one unit, and once more if that fails.
 func (r *run) unit(ctx context.Context, s *source, u units.Unit) (o outcome) {
 	o.unit = u
 	data, err := []byte(nil), u.Err
@@ -202,8 +202,8 @@ func (r *run) unit(ctx context.Context, s *source, u units.Unit) (o outcome) {
 	return o
 }
 
-// unitFailed is a Failure of a unit. Of what would come again with every unit it is the
-// error itself.
+// unitFailed returns err as a Failure of a unit; but an error that every unit would cause as a
+// HopelessError.
 func unitFailed(ctx context.Context, s *source, u units.Unit, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -214,12 +214,12 @@ func unitFailed(ctx context.Context, s *source, u units.Unit, err error) error {
 	return &Failure{Shard: s.name(), Unit: u.Name, Err: err}
 }
 
-// unitDamaged is a Failure of a unit that can't be read.
+// unitDamaged returns err as a Failure of a unit that can't be read.
 func unitDamaged(s *source, u units.Unit, err error) error {
 	return &Failure{Shard: s.name(), Unit: u.Name, Err: err, Source: true}
 }
 
-// isHopeless says whether an error would come again with everything else.
+// isHopeless reports whether every other unit would cause the error too.
 func isHopeless(err error) bool {
 	for _, hopeless := range []error{command.ErrStart, command.ErrHandshake, errStranger, errCrashes} {
 		if errors.Is(err, hopeless) {
@@ -229,8 +229,8 @@ func isHopeless(err error) bool {
 	return false
 }
 
-// HopelessError is what would come again with everything else: the program is no filter,
-// or can't be started.
+// HopelessError is an error that every unit would cause: the program is not a filter, or can't be
+// started.
 type HopelessError struct{ Err error }
 
 func (e *HopelessError) Error() string { return "the command: " + e.Err.Error() }

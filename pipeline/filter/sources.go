@@ -17,21 +17,21 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// sources are the files below SRC, for a run that looks at them once; arrivals are those of
-// one that goes on. It is not for concurrent use.
+// sources are the files below SRC, for a run that looks at them once; arrivals is the counterpart
+// for Watch. It must not be used concurrently.
 type sources struct {
 	storage  storage.Storage
 	root     string
 	settling growing.Settling
 	files    map[string]*file
-	omitted  []storage.Omission // by the last list
+	omitted  []storage.Omission // during the last list
 }
 
 // file is a file below SRC.
 type file struct {
 	object  storage.Object
 	settled bool
-	written int // looks in a row, up to the last one, that found somebody writing it
+	written int // number of consecutive looks, up to the last, that found it being written
 	again   time.Time
 }
 
@@ -44,7 +44,7 @@ func newSources(s storage.Storage, root string, settle time.Duration) *sources {
 	return &sources{storage: s, root: root, settling: growing.Settling{Quiet: quiet(settle, network)}, files: map[string]*file{}}
 }
 
-// list looks which files there are, but for what isResult reports.
+// list finds the existing files, except those for which isResult is true.
 func (s *sources) list(ctx context.Context, isResult func(path string) bool) error {
 	s.omitted = nil
 	err := s.storage.List(ctx, func(path string, isDir bool) bool {
@@ -63,12 +63,12 @@ func (s *sources) list(ctx context.Context, isResult func(path string) bool) err
 	return err
 }
 
-// looksAtWriters is how many looks, a second apart, find that somebody is writing a file
-// before it is not waited for. At the first its writer may just have closed it: a program
-// that he has started meanwhile has the file, too, until it begins.
+// looksAtWriters is how many looks, a second apart, must find a file being written before it is no
+// longer waited for. At the first look its writer may just have closed it: a program that the
+// writer started meanwhile still has the file open until its exec.
 const looksAtWriters = 2
 
-// settle looks at the files until only those are not settled that somebody goes on writing.
+// settle looks at the files until the only unsettled ones are those that are still being written.
 func (s *sources) settle(ctx context.Context) error {
 	for {
 		now, wait := time.Now(), time.Duration(0)
@@ -97,7 +97,7 @@ func (s *sources) settle(ctx context.Context) error {
 	}
 }
 
-// sooner is the lesser of two times, of which the first may be 0: none.
+// sooner returns the lesser of two durations; 0 in the first means none.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 {
 		return b
@@ -127,7 +127,7 @@ func (s *sources) see(ctx context.Context, f *file, now time.Time) (wait time.Du
 	return wait, nil
 }
 
-// settled are the files that are settled, by path.
+// settled returns the settled files, by path.
 func (s *sources) settled() (objects []storage.Object) {
 	for _, path := range slices.Sorted(maps.Keys(s.files)) {
 		if f := s.files[path]; f.settled {
@@ -137,7 +137,7 @@ func (s *sources) settled() (objects []storage.Object) {
 	return objects
 }
 
-// unsettled says how many files are not settled, and names one.
+// unsettled returns the number of unsettled files, and the name of one.
 func (s *sources) unsettled() (n uint64, one string) {
 	for path, f := range s.files {
 		if !f.settled {
@@ -154,7 +154,8 @@ func lookOf(o storage.Object) growing.Look {
 	return growing.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
 }
 
-// only is a storage that lists some of its objects, and knows what was left out before.
+// only is a storage that lists just some of its objects, and has the names that were left out
+// before.
 type only struct {
 	storage.Storage
 	objects []storage.Object
@@ -189,10 +190,10 @@ func (s only) List(ctx context.Context, match func(path string, isDir bool) bool
 	return nil
 }
 
-// parentOf is the directory of a path, "" for the root.
+// parentOf returns the directory of a path, "" for the root.
 func parentOf(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
 
-// sleep waits, and fails when ctx ends.
+// sleep waits for d; it returns an error if ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// looks calls before each look at a file.
+// looks calls before at each look at a file.
 type looks struct {
 	storage.Storage
 	before func(path string, look int)
@@ -26,8 +26,8 @@ func (l looks) Stat(ctx context.Context, path string) (storage.Object, error) {
 	return l.Storage.Stat(ctx, path)
 }
 
-// A file that is closed while a run waits for others is taken; one that is not is named.
-func TestAWriterThatIsAboutToCloseIsWaitedFor(t *testing.T) { // alone: processes that other tests start have its files, too, until they begin
+// A file that is closed while a run waits for others is filtered; one that is not closed is named.
+func TestAWriterThatIsAboutToCloseIsWaitedFor(t *testing.T) { // not parallel: processes that other tests start have its files open until their exec
 	dir := t.TempDir()
 	open := func(name string) *os.File {
 		f, err := os.Create(filepath.Join(dir, name))

@@ -17,11 +17,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// gather is how long a look waits for more files after the first one: those that arrive
-// together are filtered together.
+// gather is how long a round waits for more files after the first one: files that arrive together
+// are filtered together.
 const gather = 200 * time.Millisecond
 
-// watch filters what arrives in SRC until ctx ends.
+// watch filters files that arrive in SRC until ctx ends.
 func (r *run) watch(ctx context.Context) (err error) {
 	w := watcher{run: r}
 	var results []string
@@ -52,17 +52,17 @@ func (r *run) watch(ctx context.Context) (err error) {
 	}
 }
 
-// watcher is a run that goes on.
+// watcher is a run with Watch.
 type watcher struct {
 	*run
 	looker   *looking.Looker
-	byName   bool            // names say which files are shards
+	byName   bool            // names decide which files are shards
 	namings  map[string]bool // of shards
-	polls    bool            // that has been told
+	polls    bool            // polling was already warned about
 	mirrored time.Time
 }
 
-// wait waits until there is something to do, and now and then.
+// wait waits until there is something to do, at most for Poll.
 func (w *watcher) wait(ctx context.Context) error {
 	wait := w.Poll
 	if at := w.arrivals.next(); !at.IsZero() {
@@ -80,7 +80,7 @@ func (w *watcher) wait(ctx context.Context) error {
 	}
 }
 
-// round filters what has arrived.
+// round filters the files that have arrived.
 func (w *watcher) round(ctx context.Context) error {
 	status := w.looker.Status()
 	if status.Watch == "poll" && !w.polls {
@@ -105,7 +105,7 @@ func (w *watcher) round(ctx context.Context) error {
 	return w.filterAll(ctx, shards)
 }
 
-// judge says which files are shards. The first ones say what SRC is.
+// judge returns the shards among files. The first files determine the format of SRC.
 func (w *watcher) judge(ctx context.Context, files []arrival) (shards []discover.Shard, err error) {
 	var fresh []storage.Object
 	for _, f := range files {
@@ -162,8 +162,8 @@ func (w *watcher) isShard(o storage.Object, j discover.Judgement) bool {
 	return j.IsShard(w.format.Unpacker, o.Path, w.byName, w.namings[discover.NamingOf(o.Path)])
 }
 
-// learn notes the namings of shards: what is of one of them is a shard, whatever its bytes are, also
-// where it came before the first.
+// learn records the namings of shards: every file with such a naming is a shard, whatever its
+// contents, even if it arrived before the first shard.
 func (w *watcher) learn(files []storage.Object, judged []discover.Judgement) {
 	fresh := map[string]bool{}
 	for i, o := range files {
@@ -176,7 +176,7 @@ func (w *watcher) learn(files []storage.Object, judged []discover.Judgement) {
 	}
 }
 
-// target is SRC without what is excluded.
+// target returns SRC without excluded files.
 func (r *run) target() (discover.Target, error) {
 	t, err := discover.ParseTarget(r.Source)
 	if err == nil {
@@ -185,7 +185,7 @@ func (r *run) target() (discover.Target, error) {
 	return t, err
 }
 
-// contents says of what formats files are.
+// contents returns the formats of files.
 func (w *watcher) contents(ctx context.Context, files []storage.Object) ([]discover.Judgement, error) {
 	target, err := w.target()
 	if err != nil {
@@ -198,8 +198,8 @@ func (w *watcher) contents(ctx context.Context, files []storage.Object) ([]disco
 	return a.Judge(ctx, files)
 }
 
-// first finds out what SRC is by its first files. While they don't say it, others are
-// waited for.
+// first determines the format of SRC from its first files. If that is not possible, it waits for
+// other files.
 func (w *watcher) first(ctx context.Context, files []storage.Object) ([]discover.Shard, error) {
 	shards, err := w.discover(ctx, files, w.arrivals.omitted())
 	if _, none := errors.AsType[*NoShardsError](err); none {
@@ -225,8 +225,7 @@ func (w *watcher) first(ctx context.Context, files []storage.Object) ([]discover
 	return shards, nil
 }
 
-// mirror deletes results every Poll, and earlier where files are going to have results in
-// their places.
+// mirror deletes results every Poll, and earlier if they are in the way of new results.
 func (w *watcher) mirror(ctx context.Context, files []arrival, status looking.Status) error {
 	if !w.Mirror {
 		return nil
@@ -249,8 +248,8 @@ func (w *watcher) mirror(ctx context.Context, files []arrival, status looking.St
 	return err
 }
 
-// inTheWay says whether a path that may be gone is a directory of a file, or the other way
-// around.
+// inTheWay reports whether a path that may be gone is a directory of one of the files, or one of
+// them is a directory of such a path.
 func inTheWay(suspects []string, files []arrival) bool {
 	directories, names := map[string]bool{}, map[string]bool{}
 	for _, f := range files {
@@ -272,13 +271,13 @@ func inTheWay(suspects []string, files []arrival) bool {
 	return false
 }
 
-// isGone says whether there is surely no file under a path.
+// isGone reports whether there is certainly no file under a path.
 func isGone(path string) bool {
 	info, err := os.Stat(path)
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || err == nil && !info.Mode().IsRegular()
 }
 
-// isEmpty says whether a directory has nothing, or can't be read.
+// isEmpty reports whether a directory is empty, apart from hidden names, or can't be read.
 func isEmpty(path string) bool {
 	d, err := os.Open(path)
 	if err != nil {

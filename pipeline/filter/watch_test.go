@@ -48,7 +48,7 @@ func (r *watching) end() {
 	require.ErrorIs(r.t, <-r.ended, context.Canceled)
 }
 
-// until waits until a condition holds. A run that ends meanwhile fails.
+// until waits until a condition holds. It fails the test if the run ends first.
 func (r *watching) until(what string, holds func() bool) {
 	r.t.Helper()
 	for limit := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
@@ -77,14 +77,14 @@ func (r *watching) goes(name string) {
 	})
 }
 
-// replace gives a file its name when it is whole.
+// replace writes a complete file by renaming it.
 func (w *world) replace(name, text string) {
 	w.write(name+".tmp", text)
 	require.NoError(w.t, os.Rename(filepath.Join(w.src, name+".tmp"), filepath.Join(w.src, name)))
 }
 
-// While SRC is watched, files are filtered when they are whole, again when they change, and
-// a damaged one when it is sound. With the kernel's reports nothing is polled for that.
+// While SRC is watched, files are filtered once they are complete, again when they change, and a
+// damaged one once it is intact. With the kernel's reports this needs no polling.
 func TestWatchFiltersWhatArrives(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){
@@ -103,7 +103,7 @@ func TestWatchFiltersWhatArrives(t *testing.T) {
 			require.NoError(t, err)
 			_, err = f.WriteString("half\n")
 			require.NoError(t, err)
-			w.write("b.txt.gz", gz("two\n")[:15]) // it can't be decoded yet
+			w.write("b.txt.gz", gz("two\n")[:15]) // can't be decoded yet
 			w.write("c.txt", "three\n")
 			r.comes("c.txt", "three\n")
 			r.until("b.txt.gz fails", func() bool { return r.config.Progress.Counts().Failed == 1 })
@@ -134,7 +134,7 @@ func TestWatchFiltersWhatArrives(t *testing.T) {
 	}
 }
 
-// A file that is written again while the program reads it is filtered again, as it is then.
+// A file that is rewritten while the program reads it is filtered again, with its new contents.
 func TestAFileThatChangesUnderTheProgramIsFilteredAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -149,8 +149,8 @@ func TestAFileThatChangesUnderTheProgramIsFilteredAgain(t *testing.T) {
 	require.Zero(t, r.config.Progress.Counts().Failed)
 }
 
-// The first files say which format SRC is of; those of others are passed over, whenever they
-// come, and text is none where there is something else.
+// The first files determine the format of SRC; files of other formats are passed over whenever they
+// arrive, and text is not a format here because there is another.
 func TestWatchKeepsToTheFormatOfTheFirstFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.tar": tarOf(t, member{"1.txt", "one"}), "notes": "x\n"})
@@ -161,7 +161,7 @@ func TestWatchKeepsToTheFormatOfTheFirstFiles(t *testing.T) {
 	w.replace("b.jsonl", "{}\n")
 	w.replace("c.txt", "text\n")
 	sample := tarOf(t, member{"2.txt", "two"})
-	w.replace("strange", sample) // names decide, as for a mount
+	w.replace("strange", sample) // names decide, as in a mount
 	w.write(".hidden.tar", sample)
 	w.write("half.tar.part", sample)
 	w.replace("d.tar", sample)
@@ -175,8 +175,8 @@ func TestWatchKeepsToTheFormatOfTheFirstFiles(t *testing.T) {
 	require.Equal(t, uint64(2), r.config.Progress.Counts().Shards)
 }
 
-// Where names say nothing, what is of a naming of shards is one too, whatever its bytes are and whenever
-// it comes: it is named, and not passed over.
+// If names don't identify the format, every file with a naming of shards is a shard too, whatever
+// its contents and whenever it arrives: if damaged, it is named instead of passed over.
 func TestWatchNamesTheDamagedOneOfANaming(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"part-1": "{}\n", "old-1": "x\n"})
@@ -198,8 +198,8 @@ func TestWatchNamesTheDamagedOneOfANaming(t *testing.T) {
 	require.Zero(t, r.config.Progress.Counts().Passed)
 }
 
-// A shard that is there in two codecs or by two names is filtered once: the second one is named, and
-// waits until the first is gone, also while that one is written again.
+// A shard that exists in two codecs or under two names is filtered once: the second one is named,
+// and waits until the first is gone, even while that one is rewritten.
 func TestWatchFiltersAShardOnceHoweverOftenItIsThere(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -225,7 +225,7 @@ func TestWatchFiltersAShardOnceHoweverOftenItIsThere(t *testing.T) {
 				w.replace(c.second, "one\n")
 			}
 			r.until("the second is named", func() bool { return r.config.Progress.Counts().Failed == 1 })
-			if !c.link { // else both are written again
+			if !c.link { // otherwise both are rewritten
 				w.write(c.first, "two\n")
 				r.comes(c.first, "two\n")
 			}
@@ -247,7 +247,8 @@ func TestWatchFiltersAShardOnceHoweverOftenItIsThere(t *testing.T) {
 	}
 }
 
-// A shard that is there twice when the run begins is named, too, and filtered when it is there once.
+// A shard that exists twice when the run begins is named too, and filtered once it exists only
+// once.
 func TestWatchNamesAShardThatIsThereTwiceFromTheBegin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": "one\n", "a.txt.gz": "one\n"})
@@ -265,7 +266,7 @@ func TestWatchNamesAShardThatIsThereTwiceFromTheBegin(t *testing.T) {
 	require.Len(t, w.made(), 1)
 }
 
-// While the first files don't say what SRC is, others are waited for.
+// If the first files don't determine the format of SRC, the run waits for others.
 func TestWatchWaitsWhileItCannotTellTheFormat(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"notes": "x\n"})
@@ -283,9 +284,9 @@ func TestWatchWaitsWhileItCannotTellTheFormat(t *testing.T) {
 	require.Len(t, w.made(), 1)
 }
 
-// With --mirror results go when their sources have gone: those of this run, those of an
-// earlier one that are gone by now, and those that go before they have settled. A file that
-// is written again keeps its result until there is the next.
+// With --mirror results are deleted when their sources are gone: results of this run, of an earlier
+// one, and those whose sources vanish before they have settled. A file that is rewritten keeps its
+// result until the next one is ready.
 func TestWatchMirrors(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": "1\n", "b.txt/c.txt": "2\n", "d.txt": "3\n", "e.txt": "4\n"})
@@ -304,8 +305,8 @@ func TestWatchMirrors(t *testing.T) {
 	require.NoError(t, writer.Close())
 	r.goes("e.txt")
 
-	require.NoError(t, os.RemoveAll(filepath.Join(w.src, "b.txt"))) // a file takes a directory's place
-	require.NoError(t, os.Remove(filepath.Join(w.src, "a.txt")))    // and a directory a file's
+	require.NoError(t, os.RemoveAll(filepath.Join(w.src, "b.txt"))) // a file replaces a directory
+	require.NoError(t, os.Remove(filepath.Join(w.src, "a.txt")))    // and a directory a file
 	w.replace("b.txt", "5\n")
 	w.write("a.txt/f.txt", "6\n")
 	r.comes("b.txt", "5\n")
@@ -326,7 +327,7 @@ func TestWatchMirrors(t *testing.T) {
 	require.Equal(t, map[string]string{"g.txt": "7\n"}, w.made())
 }
 
-// Results make room at once for what comes to their places, however seldom they are deleted
+// Results that are in the way of new ones are deleted at once, however rarely they are deleted
 // otherwise.
 func TestWatchMakesRoom(t *testing.T) {
 	t.Parallel()
@@ -345,7 +346,7 @@ func TestWatchMakesRoom(t *testing.T) {
 	r.end()
 }
 
-// A burst of files is filtered, and each once.
+// Each file of a burst is filtered once.
 func TestWatchFiltersABurstOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -366,8 +367,8 @@ func TestWatchFiltersABurstOnce(t *testing.T) {
 	require.Less(t, rounds.Load(), int64(files), "many are filtered together")
 }
 
-// What has become of a file says nothing of the next one under its name; one that fails is due
-// again when it changes, and after a while.
+// The outcome for a file does not apply to the next one with its name; a failed file is due again
+// when it changes, and after a while.
 func TestArrivals(t *testing.T) {
 	t.Parallel()
 	a := newArrivals(t.TempDir(), []string{"old"})

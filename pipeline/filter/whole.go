@@ -15,10 +15,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/encode"
 )
 
-// tries is how often a filter is asked for the same.
+// tries is how often a filter is run for the same data.
 const tries = 2
 
-// whole filters a shard as a whole. No bytes for it mean that nothing of it is left.
+// whole filters a shard as a whole. An empty result means that nothing of the shard is left.
 func (r *run) whole(ctx context.Context, s *source) (x *result, err error) {
 	for range tries {
 		x, err = r.wholeOnce(ctx, s)
@@ -28,18 +28,18 @@ func (r *run) whole(ctx context.Context, s *source) (x *result, err error) {
 		}
 	}
 	if damage := r.damageOf(ctx, s); err != nil && damage != nil {
-		return nil, damage // the filter can't be blamed
+		return nil, damage // the filter is not the cause
 	}
 	return x, err
 }
 
-// damageOf says in what a shard is damaged: a Failure, or nil.
+// damageOf returns the damage of a shard as a Failure, or nil.
 func (r *run) damageOf(ctx context.Context, s *source) error {
 	f, err := s.open()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // it is only read
+	defer func() { _ = f.Close() }() // only read
 	_, err = r.scan(ctx, s, f, s.Object.SizeBytes)
 	return damaged(ctx, s, err)
 }
@@ -66,13 +66,13 @@ func (r *run) wholeOnce(ctx context.Context, s *source) (*result, error) {
 	}
 	if err = d.or(err); err != nil && d.err == nil {
 		if ctx.Err() == nil && isHopeless(err) {
-			err = &HopelessError{err} // of no one shard: it would come again with each
+			err = &HopelessError{err} // not about one shard: every shard would cause it
 		} else {
 			err = failed(ctx, s, err)
 		}
 	}
 	if err == nil {
-		if f, err = s.open(); err == nil { // it still is what it was
+		if f, err = s.open(); err == nil { // check that it is unchanged
 			err = f.Close()
 		}
 	}
@@ -87,7 +87,7 @@ func (r *run) wholeOnce(ctx context.Context, s *source) (*result, error) {
 	return r.finish(ctx, d, s, t)
 }
 
-// wholeByProcess asks a process, with the shard's decoded bytes.
+// wholeByProcess passes the shard's decoded bytes to a process.
 func (r *run) wholeByProcess(ctx context.Context, s *source, f *os.File, d *draft) error {
 	select {
 	case r.tokens <- struct{}{}:
@@ -118,7 +118,7 @@ func (r *run) wholeByProcess(ctx context.Context, s *source, f *os.File, d *draf
 	return err
 }
 
-// errReply is what a filter says that failed.
+// errReply returns a filter's own message about a failure as an error.
 func errReply(reply protocol.Reply) error {
 	return fmt.Errorf("the filter failed on it: %.1000q", reply.Body)
 }
@@ -150,7 +150,7 @@ func (r *run) wholeByDirs(ctx context.Context, s *source, f *os.File, d *draft) 
 	return errors.Join(err, result.Close())
 }
 
-// dirs are the directories that a program is given.
+// dirs are the directories that a program gets.
 type dirs struct{ root string }
 
 func (r *run) newDirs() (d dirs, err error) {
@@ -166,13 +166,13 @@ func (r *run) newDirs() (d dirs, err error) {
 func (d dirs) in() string  { return filepath.Join(d.root, "in") }
 func (d dirs) out() string { return filepath.Join(d.root, "out") }
 
-// values are what {in} and {out} stand for.
+// values returns the replacements of {in} and {out}.
 func (d dirs) values() map[string]string { return map[string]string{"in": d.in(), "out": d.out()} }
 
-// remove removes both. What a program has made unremovable stays.
+// remove removes both. Files that the program made unremovable stay.
 func (d dirs) remove() { _ = os.RemoveAll(d.root) }
 
-// put makes an input. The program may do with it what it likes: it is a copy.
+// put writes an input file. It is a copy, so the program may modify it.
 func (d dirs) put(name string, from io.Reader) error {
 	f, err := os.OpenFile(filepath.Join(d.in(), name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
@@ -182,7 +182,7 @@ func (d dirs) put(name string, from io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// get opens a result, and gives nil where there is none.
+// get opens a result; it returns nil if there is none.
 func (d dirs) get(name string) (*os.File, error) {
 	at := filepath.Join(d.out(), name)
 	switch p, err := look(at); {
@@ -196,8 +196,8 @@ func (d dirs) get(name string) (*os.File, error) {
 	return os.Open(at)
 }
 
-// strangers fails where {out} has something that is no result of what was in {in}: its
-// writer names results by other rules, and all of them would be taken for left out.
+// strangers returns an error if {out} has a file that is not the result of a file in {in}: the
+// program then names results by other rules, and all units would count as dropped.
 func (d dirs) strangers(known func(name string) bool) error {
 	list, err := os.ReadDir(d.out())
 	if err != nil {
@@ -211,5 +211,5 @@ func (d dirs) strangers(known func(name string) bool) error {
 	return nil
 }
 
-// errStranger is wrapped by errors about results that nobody asked for.
+// errStranger is wrapped by errors about results with unexpected names.
 var errStranger = errors.New("nothing was kept of them")
