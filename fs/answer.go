@@ -21,9 +21,9 @@ const (
 	answerLook  = 50 * time.Millisecond
 )
 
-// Answers waits until the file system that path is on gives any answer, even an error. If none
-// comes, the returned error names the server that has stopped, and wraps ErrSilent: any other
-// access to the path would hang until the server resumes.
+// Answers waits until the file system that path is on responds, even with an error. If it does not,
+// the returned error names the server that has stopped, and wraps ErrSilent: any other access to
+// the path would hang until the server resumes.
 func Answers(ctx context.Context, path string) error {
 	return answers(ctx, path, stoppedTime, answerTime)
 }
@@ -58,8 +58,8 @@ func answers(ctx context.Context, path string, soon, bound time.Duration) error 
 	}
 }
 
-// asked returns a channel that is closed when the file system that path is on has given any answer,
-// even an error.
+// asked returns a channel that is closed when the file system that path is on has responded, even
+// with an error.
 func asked(path string) <-chan struct{} {
 	answered := make(chan struct{})
 	go func() { // ends with the process at the latest

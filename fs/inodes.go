@@ -30,7 +30,7 @@ func (t *tree) named(mode uint32, path string) fusefs.StableAttr {
 	return fusefs.StableAttr{Mode: mode, Ino: namedIno | h.Lo&(namedIno-1), Gen: h.Hi}
 }
 
-// contentOf identifies everything that decides the bytes below epoch-N except their path, so that
+// contentOf identifies everything that decides the bytes below epoch-N, except their path. So
 // another dataset, or another order of it, at the same place has other inodes.
 func (t *tree) contentOf() string {
 	deal := t.spec.Deal

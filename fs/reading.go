@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// readingReport is what is read below epoch-N, which moves no mark.
+// readingReport describes what is read below epoch-N, which moves no mark.
 type readingReport struct {
 	// Epoch, Directory and EpochShare are those of the stream that was read last and of the streams
 	// that belong to it: of the same epoch, from the same record on, for the same number of

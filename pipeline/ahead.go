@@ -11,7 +11,8 @@ import (
 
 // ahead computes the layout of the next epoch while the current one is read, so that starting the
 // next epoch costs only a look-up. It is one goroutine that works briefly and rests for longer, so
-// that readers never wait for it. If several sets were begun meanwhile, it takes the latest.
+// that readers never wait for it. If several epochs were started meanwhile, it computes the one
+// after the latest.
 type ahead struct {
 	pace    pace
 	compute func(n nextEpoch, goOn func() bool) error

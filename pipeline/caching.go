@@ -136,7 +136,7 @@ func (g *generation) fitCache() error {
 	}
 	n := g.catalog.Records()
 	if g.sampled() {
-		n = g.records() // what lies between the sampled records is fetched with them
+		n = g.records() // the data between the sampled records is fetched with them
 	}
 	if n > 0 {
 		open := strategy.Sizes{Order: s.Order, Held: strategy.Held{Records: n, Pieces: g.chunks(), Bytes: p.DatasetBytes}}

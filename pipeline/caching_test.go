@@ -96,7 +96,8 @@ func wholeInTheCache(t *testing.T) (d *Dataset, s spec.Spec, want []string) {
 	return d, s, sums(t, open(t, local), local, nil)
 }
 
-// What is entirely in the cache is read like files on a disk: mapped, if it is in the page cache.
+// An object that is entirely in the cache is read like a file on a disk: mapped, if it is in the
+// page cache.
 func TestObjectsThatAreWholeInTheCacheAreMapped(t *testing.T) {
 	d, s, want := wholeInTheCache(t)
 	require.Eventually(t, func() bool {

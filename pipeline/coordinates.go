@@ -52,7 +52,7 @@ func (d *Dataset) Coordinates(ctx context.Context, cube int) ([]Coordinate, erro
 	return list, nil
 }
 
-// Coordinate reads the file of one of Coordinates.
+// Coordinate reads the file of one of the Coordinates of a cube.
 func (d *Dataset) Coordinate(ctx context.Context, cube int, dim string) ([]byte, error) {
 	g, release := d.hold()
 	defer release()

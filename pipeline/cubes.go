@@ -147,7 +147,7 @@ func (l *locator) Locate(dst []int64, shard int, ordinal, epoch uint64) {
 	copy(dst[placeNumbers:], spot.Origin)
 }
 
-// locate returns where a record lies, valid until the next call.
+// locate returns the place of a record, valid until the next call.
 func (l *locator) locate(shard int, ordinal, epoch uint64) *zarr.Spot {
 	c, p := l.cubes[shard], l.spots[shard]
 	if p == nil || p.epoch != epoch {

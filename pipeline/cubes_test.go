@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// Cubes of the tests are times of 40 by 30 elements.
+// Each time step of the test cubes has 40 by 30 elements.
 const cubeY, cubeX = 40, 30
 
 // elementAt is the value of an element of a cube: no two within a cube are equal.

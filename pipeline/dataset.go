@@ -30,7 +30,7 @@ type Options struct {
 	Progress func(catalog.Progress)
 	// Rebuild indexes every shard again, even if a stored index is valid.
 	Rebuild bool
-	// Files has the catalog's Selection list all files, and not only the first ones.
+	// Files makes the catalog's Selection list all files, and not only the first ones.
 	Files bool
 	// Storage describes which reads the dataset's storage is fast at. If nil, it is the profile of
 	// the file system that holds the dataset (profile.Find).

@@ -73,8 +73,8 @@ func (d *Dataset) Begin(ctx context.Context, epoch uint64) error {
 // checks what has changed in the dataset.
 const waitingEvery = time.Second
 
-// BeginWaiting is Begin, but waits while the epoch cannot start yet, calling told with the state
-// from this goroutine.
+// BeginWaiting is Begin, but waits while the epoch cannot start yet. Meanwhile it calls told with
+// the state, from this goroutine.
 func (d *Dataset) BeginWaiting(ctx context.Context, epoch uint64, told func(taking.Status)) error {
 	for {
 		err := d.Begin(ctx, epoch)

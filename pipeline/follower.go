@@ -78,7 +78,7 @@ func (f *follower) findRun(c catalog.Config) (*taking.Pinned, error) {
 	g := f.mount.spec.Grow
 	indexDir, _, err := catalog.DirectoryFor(c.IndexDir, c.Dataset)
 	if err != nil {
-		indexDir = "" // a run directory that was asked for will do
+		indexDir = "" // a requested run directory is enough
 	}
 	if f.runDir, err = taking.Place(g.Run, c.Dataset, f.mount.root, indexDir); err != nil {
 		return nil, err

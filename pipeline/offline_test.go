@@ -70,8 +70,8 @@ func TestAServiceThatIsLateIsWaitedForWhereTheCacheHasNotAll(t *testing.T) {
 	}
 }
 
-// Credentials from a service can't be had without a network, either. Other errors of credentials
-// are reported as usual.
+// Without a network, a service can't be reached for credentials, either. Other errors of
+// credentials are reported as usual.
 func TestCredentialsThatCanNotBeReachedAreNoAnswer(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o700))

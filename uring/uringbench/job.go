@@ -62,7 +62,7 @@ func (r Result) CPUSecondsPerGiB() float64 { return r.CPUSeconds / float64(r.Byt
 // ErrNotDirect is returned for direct jobs if the file can't be read with O_DIRECT.
 var ErrNotDirect = errors.New("the file can't be read directly (O_DIRECT)")
 
-// maxDepth bounds a job's memory, together with maxBlockBytes.
+// maxDepth and maxBlockBytes bound a job, together with maxJobMemory.
 const (
 	maxDepth      = 4096
 	maxBlockBytes = 64 << 20
