@@ -3,7 +3,7 @@ package storage
 // Expecter is implemented by storages that compute what they are asked for from larger pieces, and
 // keep the pieces that will be needed again (package cubes). Expectations change what is kept,
 // never what reads return. The methods don't wait for reads. They may be called concurrently, but
-// those of one reader only one after the other.
+// not for the same reader.
 type Expecter interface {
 	// Expect announces what a reader is going to read, in this order, after everything that it
 	// expects already. It returns how many of the ranges, counted from the first, the storage has

@@ -30,7 +30,7 @@ type Mapper interface {
 //	breaks := l.Breaks()       before any
 //	mapping.Leased() …         of each object
 //	…                          copy
-//	l.Unbroken(breaks)         yes: nobody can; no: look at each object (Check)
+//	l.Unbroken(breaks)         true: the bytes are right; false: Check each object
 type Leaser interface {
 	// Breaks returns the number of leases so far that a program has waited for.
 	Breaks() uint64

@@ -7,9 +7,9 @@ import (
 )
 
 // Planner is implemented by storages that read better if they know what comes next: a request to a
-// service takes tens of milliseconds, and ranges that are needed later can wait for those that are
-// needed now. Plans change when data is read and what is kept, never what reads return. The methods
-// may be called concurrently and return at once.
+// service takes tens of milliseconds, and reads that are needed later can wait for more urgent
+// ones. Plans change when data is read and what is kept, never what reads return. The methods may
+// be called concurrently and return at once.
 type Planner interface {
 	// Plan announces what a reader is going to read, nearest first. It replaces the reader's
 	// earlier plans as far as they have not been started; ranges that have been started are kept
@@ -60,7 +60,7 @@ type Filler interface {
 // one request per part.
 type Sequential interface {
 	// OpenSequential returns the bytes of an object from off to its end, followed by io.EOF. A
-	// stream that breaks is resumed where it broke. Errors are *Error, except those of ctx, which
+	// stream that breaks is resumed where it broke. Errors are *Error, or the error of ctx, which
 	// must last as long as the reader. They wrap ErrChanged if the object is no longer the one that
 	// was listed. The reader is for one goroutine at a time, except for Close, which ends a pending
 	// Read. Callers bound how many streams are open.

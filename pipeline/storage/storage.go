@@ -84,7 +84,7 @@ type Storage interface {
 	// Submit hands reads over and returns without waiting for their bytes. The caller may reuse the
 	// slice, and may hold locks that Done takes. A read of an object that is no longer the one that
 	// was listed fails with ErrChanged: version and size are checked when the object is opened and
-	// again after each read. So if Done gets nil, the bytes are those of the version.
+	// again after each read. So if Done gets nil, the bytes belong to that version.
 	Submit(reads []*Read)
 	// Close waits for the reads in flight; reads submitted after it fail. It is
 	// idempotent.

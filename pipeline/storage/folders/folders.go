@@ -31,7 +31,7 @@
 //
 // Files are read by a bounded number of goroutines, which end when there is nothing to read. Each
 // file is opened, read, checked and closed in one go, so nothing of it stays open. The check comes
-// last. So the bytes that a read returns are those of the listed version, as far as the file system
+// last. So the bytes that a read returns belong to the listed version, as far as the file system
 // can tell (package identity). An error names the file. Files are read through the page cache.
 //
 // An open follows no link (RESOLVE_NO_SYMLINKS), which costs nothing. The target of a link is

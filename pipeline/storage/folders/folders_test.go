@@ -291,7 +291,7 @@ func TestLinksToDirectoriesAreFollowed(t *testing.T) {
 		require.Equal(t, objects[path].Version, now.Version, path)
 	}
 
-	var below []string // the root's own files are not wanted here, nor are those of a
+	var below []string // the files of the root and of a are not wanted here
 	write(t, root, "file", nil)
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(root, "dangling")))
 	wanted := func(path string, isDir bool) bool { return path == "b" || path == "b/below" || isDir && path == "." }

@@ -40,7 +40,7 @@ type gathering struct {
 type seen struct {
 	at, length         int // position in gathering.names
 	device, inode      uint64
-	size, mtime, ctime int64 // first the actual times, later those of the version
+	size, mtime, ctime int64 // first the actual times, later the version's
 	regular            bool
 	link               bool
 	directory          bool // a link to a directory

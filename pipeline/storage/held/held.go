@@ -5,7 +5,7 @@
 //	DATASET/.lsiofs/hold/<run>/<64 hex>      the same file, by another name
 //
 // A read tries the path first. If that is gone, or is another file now, it reads the link, if the
-// link's size, modification time and inode are those that were listed. A file that is written to in
+// link has the size, modification time and inode that were listed. A file that is written to in
 // place is not protected: the link is the same file.
 //
 // Making a link changes a file's change time (ctime), so versions here have none.

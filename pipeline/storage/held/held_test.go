@@ -130,7 +130,7 @@ func TestAFileThatIsWrittenOnceMoreIsHeldAnew(t *testing.T) {
 	require.Equal(t, "same", text)
 }
 
-// Another process, or this one after a restart, holds an old snapshot of which a shard has been
+// Another process, or this one after a restart, holds an old snapshot, one of whose shards has been
 // replaced: only the link is left of it.
 func TestHoldingAnOldSnapshotOnceMoreKeepsWhatIsHeld(t *testing.T) {
 	root := t.TempDir()

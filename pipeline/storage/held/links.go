@@ -214,8 +214,8 @@ type Kept map[sum]struct{}
 // Add adds a line to the set.
 func (k Kept) Add(text string) { k[sha256.Sum256([]byte(text))] = struct{}{} }
 
-// Keep removes all links except those of a set, and those of the last hour, which another node may
-// just have made for an epoch that it is starting. It returns how many it has removed.
+// Keep removes all links that are not in a set, except links of the last hour, which another node
+// may just have made for an epoch that it is starting. It returns how many it has removed.
 func (l *Links) Keep(kept Kept) (removed int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

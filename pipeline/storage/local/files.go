@@ -54,7 +54,7 @@ type fileCache struct {
 	freed sync.Cond // signals that a descriptor was closed, or that a file became idle
 	files map[storage.Object]*file
 	idle  list.List // of *file, least recently used first
-	// open counts descriptors that are open or about to be opened, except those of stuck openers.
+	// open counts descriptors that are open or about to be opened, not including stuck openers.
 	open    int
 	closing int    // descriptors waiting to be closed by later
 	closes  uint64 // descriptors closed so far
@@ -158,7 +158,7 @@ func (c *fileCache) closed() {
 	c.freed.Broadcast()
 }
 
-// hasClosed is called by those that close files later.
+// hasClosed is called when a file that was passed to later is closed.
 func (c *fileCache) hasClosed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -287,7 +287,7 @@ func openAs(full string, o storage.Object, never *identity.Never) (fd int, err e
 	}
 	err = verify(fd, o)
 	if err == nil {
-		// io_uring would fail instead of waiting for a non-blocking read.
+		// With O_NONBLOCK, io_uring would fail a read that has to wait.
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0)
 	}
 	if err != nil {

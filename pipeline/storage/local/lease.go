@@ -171,7 +171,7 @@ func (l *leases) poll(w *leaseWatch) {
 	}
 }
 
-// round checks all leases, releases those that writers wait for, and requests those that may be
+// round checks all leases, releases the ones that writers wait for, and requests leases that may be
 // available by now. It reports whether the run continues.
 func (l *leases) round(w *leaseWatch) bool {
 	began := l.clock()

@@ -18,7 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/web"
 )
 
-// Options are the settings for a service. They are those of spec.Remote.
+// Options are the settings for a service, from spec.Remote.
 type Options struct {
 	Region, Endpoint         string
 	Addressing               string

@@ -51,7 +51,7 @@ type trial struct {
 // rounds is how often each connection is used at least if bytes are bounded.
 const rounds = 2
 
-// trials returns the combinations that fit, small ones first, and those that do not.
+// trials returns the combinations that fit, small ones first, and the others.
 func (p Plan) trials() (in, out []trial) {
 	for _, depth := range p.Depths {
 		for _, size := range p.ReadBytes {

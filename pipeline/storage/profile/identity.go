@@ -12,7 +12,7 @@ import (
 )
 
 // identity returns a name for a file system that stays the same after a reboot. The number of its
-// device (st_dev) does not: it is assigned anew each time. The first that applies:
+// device (st_dev) does not: it is assigned at each boot. The first that applies:
 //
 //   - "memory": all of it is the same storage;
 //   - the file system's UUID, from the file system itself (FS_IOC_GETFSUUID, Linux 6.9), or from

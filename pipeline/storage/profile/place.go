@@ -95,7 +95,7 @@ func retry(call func() error) error {
 // FUSE begin with "fuse.".
 var networks = []string{"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "ceph", "9p", "afs", "gpfs", "beegfs", "pvfs2", "orangefs", "glusterfs", "fuse"}
 
-// kindOf returns the kind of storage for a type of file system, or KindUnknown for those that are
+// kindOf returns the kind of storage for a type of file system, or KindUnknown for types that are
 // on a device.
 func kindOf(fileSystem string) Kind {
 	switch fileSystem {

@@ -13,7 +13,7 @@ import (
 type question struct {
 	begin, end int64
 	size       int64
-	validator  Validator // "": versions are told apart by size alone
+	validator  Validator // "": versions are distinguished by size alone
 	plain      bool      // requested without a range: [begin, end) is the whole object
 	open       bool      // everything from begin to the end was requested
 	whole      bool      // if a range is answered with 200, read through the body for the wanted part

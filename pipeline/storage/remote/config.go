@@ -22,8 +22,8 @@ type Config struct {
 	SlowTime  time.Duration
 	// Hedge enables a second request for reads that take far longer than usual.
 	Hedge bool
-	// Unversioned accepts objects for which the service has no versions: those of the same size are
-	// considered equal.
+	// Unversioned accepts objects for which the service has no versions: objects of the same size
+	// are considered equal.
 	Unversioned bool
 	// GetDollars and ListDollars are the prices of one request.
 	GetDollars, ListDollars float64

@@ -1,6 +1,6 @@
 // Package remote reads datasets from services on the network: buckets and web servers. It makes
-// many requests at a time, retries those that fail, and checks each answer, so that a reader gets
-// the right bytes or an error.
+// many requests at a time, retries failed ones, and checks each answer, so that a reader gets the
+// right bytes or an error.
 //
 //	cached, fetch ──Submit, Plan, Fill──► Storage ──Open──► Source: web, s3
 //	                                      │ rank    which read goes next: what a reader waits for,

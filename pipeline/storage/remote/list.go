@@ -150,8 +150,8 @@ func (l *listing) failed() bool {
 	return l.err != nil
 }
 
-// enters asks match about the directories of a path, except those that it shares with the previous
-// path: services list by name.
+// enters asks match about the directories of a path, except the ones shared with the previous path:
+// services list by name.
 func (l *listing) enters(path string) bool {
 	dirs := strings.Split(path, "/")
 	dirs = dirs[:len(dirs)-1]
@@ -280,8 +280,9 @@ func (s *Storage) headByRead(ctx context.Context, path string) (Listed, error) {
 
 // firstContact is how long to keep trying to reach a host that has never answered: its name or port
 // may be wrong, and then readers should not have to wait for the whole timeout. It gives a service
-// that is started together with the mount time to come up. firstLookup is the same for resolvers:
-// those of clusters and laptops report for some seconds that a host does not exist.
+// that is started together with the mount time to come up. firstLookup is the same for a name that
+// is not found: the resolvers of clusters and laptops report for some seconds that a host does not
+// exist.
 const (
 	firstContact = 20 * time.Second
 	firstLookup  = 15 * time.Second

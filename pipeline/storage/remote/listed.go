@@ -84,8 +84,8 @@ func (l *listed) get(o storage.Object) (v Validator, whole, ok bool) {
 }
 
 // Identity identifies the bytes of an object across runs, by its location, as a URL without
-// secrets, and its version. ok is false for objects that were not listed like this, and for those
-// that have no version (Config.Unversioned).
+// secrets, and its version. ok is false for objects that were not listed like this or have no
+// version (Config.Unversioned).
 func (s *Storage) Identity(o storage.Object) (url string, v Validator, ok bool) {
 	v, _, ok = s.listed.get(o)
 	if !ok || v == "" {

@@ -216,7 +216,7 @@ func TestFillLeavesRoom(t *testing.T) {
 	})
 }
 
-// Close waits for reads that succeed; after it, failed reads are not retried, and those that wait
+// Close waits for reads that succeed; after it, failed reads are not retried, and reads that wait
 // for their next attempt end.
 func TestCloseDuringAnOutage(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
@@ -253,7 +253,8 @@ func TestReadsThatFailMayBeCalledOff(t *testing.T) {
 	})
 }
 
-// late is a source whose bodies keep writing to the buffer for a while after they are told to end.
+// late is a source whose bodies keep writing to the buffer for a while after their context has
+// ended.
 type late struct {
 	remote.Source
 	lag time.Duration

@@ -8,8 +8,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// rank is the priority of a read among those that wait: by class, then by how much of a stream
-// comes before it is needed, then in order of arrival.
+// rank is the priority of a waiting read: by class, then by how much of a stream comes before it is
+// needed, then in order of arrival.
 type rank struct {
 	class class
 	due   int64
@@ -87,8 +87,8 @@ func (p plans) class(path string, begin, end int64, fill bool) (class, int64) {
 	nearest, found := int64(0), false
 	for _, spans := range p {
 		of := spans[path]
-		// Spans before i begin before the read ends. Those that also end after it begins overlap
-		// it.
+		// Spans before i begin before the read ends. They overlap it if they also end after it
+		// begins.
 		i, _ := slices.BinarySearchFunc(of, end, func(s span, end int64) int { return cmp.Compare(s.begin, end) })
 		for i--; i >= 0 && of[i].reach > begin; i-- {
 			if of[i].end > begin && (!found || of[i].due < nearest) {

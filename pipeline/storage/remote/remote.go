@@ -358,5 +358,5 @@ func (s *Storage) refresh(ctx context.Context, path string) {
 	s.source.Refresh(ctx, path)
 }
 
-// refreshTime is longer than credential services take, including those that ask others.
+// refreshTime is longer than credential services take, even if they ask other services.
 const refreshTime = 30 * time.Second

@@ -8,9 +8,9 @@ import (
 )
 
 // Clean returns err without what might be secret in its text: user names and queries of URLs,
-// signatures and tokens. Errors of net/http repeat the URL of a request, and those of redirects and
-// proxies contain other URLs; the text omits them. errors.Is and errors.As still find the wrapped
-// errors, but they are not printed.
+// signatures and tokens. Errors of net/http repeat the URL of a request, or for redirects and
+// proxies other URLs; the text omits them. errors.Is and errors.As still find the wrapped errors,
+// but they are not printed.
 func Clean(err error) error {
 	if err == nil {
 		return nil

@@ -12,20 +12,20 @@ import (
 // and never follows an object to another version: the engine does. It is safe for concurrent use.
 type Source interface {
 	// List lists one page of the objects below the root, in no particular order. The first page is
-	// ""; the following ones are those that pages return in next, and may be requested in any order
-	// and concurrently, until there are none left. List calls visit once it has the whole page, so
-	// a call that failed to get it has visited nothing and may be repeated; an error of visit is
-	// returned as it is. visit may be called by several pages at once. List returns ErrNoListing if
-	// there is nothing that can be listed; other errors are as in Head, but errors about one of
-	// several objects name its path.
+	// "". Each page returns the names of following pages in next; they may be requested in any
+	// order and concurrently, until there are none left. List calls visit once it has the whole
+	// page, so a call that failed to get it has visited nothing and may be repeated; an error of
+	// visit is returned as it is. visit may be called by several pages at once. List returns
+	// ErrNoListing if there is nothing that can be listed; other errors are as in Head, but errors
+	// about one of several objects name its path.
 	List(ctx context.Context, page string, visit func(Listed) error) (next []string, err error)
 	// Head describes one object as it is now. If the answer does not describe it, the error is a
 	// *StatusError, which is fs.ErrNotExist if there is no such object. Errors name neither object
 	// nor root: the engine adds them.
 	Head(ctx context.Context, path string) (Listed, error)
 	// Open requests n bytes from off on of an object in version v; n < 0 means everything from off
-	// on. An answer of any status is not an error: errors are those of the connection, and of
-	// preparing the request. They are retried, except those that wrap a *Refusal and those about
+	// on. An answer of any status is not an error: errors come from the connection, or from
+	// preparing the request. They are retried, unless they wrap a *Refusal or are about
 	// certificates. They don't name the object. The caller closes the body, which ends when ctx
 	// does.
 	Open(ctx context.Context, path string, v Validator, off, n int64) (Answer, error)
@@ -60,7 +60,7 @@ type Listed struct {
 // 08:00:00 GMT`. In a mount it is "" only if the user accepts sizes alone (--unversioned).
 type Validator string
 
-// Answer is a service's answer to Open. Begin, End and Total are those of its Content-Range, End
+// Answer is a service's answer to Open. Begin, End and Total are from its Content-Range, End
 // exclusive, each -1 if missing (ParseContentRange). Body is never nil.
 type Answer struct {
 	Body              io.ReadCloser
@@ -89,7 +89,7 @@ type Renewal int
 const (
 	// SomeRenewal means that nothing is known: the engine calls Refresh and repeats the request.
 	SomeRenewal Renewal = iota
-	// NoRenewal means that they can't change, such as those of the environment.
+	// NoRenewal means that they can't change, such as credentials from the environment.
 	NoRenewal
 	// LateRenewal means that they were valid before, and that something else renews them, possibly
 	// late.

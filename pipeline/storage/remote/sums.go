@@ -45,7 +45,7 @@ var (
 	nvme       = crc64.MakeTable(0x9a6c9329ac4bc9b5)
 )
 
-// algorithms are those that services use.
+// algorithms are the algorithms that services use.
 var algorithms = map[string]func() hash.Hash{
 	"crc32":     func() hash.Hash { return crc32.NewIEEE() },
 	"crc32c":    func() hash.Hash { return crc32.New(castagnoli) },
@@ -117,8 +117,8 @@ func WebSums(h http.Header) Sums {
 		s.add(algorithm, value, "Digest")
 	}
 	s.add("md5", h.Get("Content-MD5"), "Content-MD5")
-	// X-Goog-Hash is of the stored bytes, which are not those that are sent if they are stored
-	// compressed.
+	// X-Goog-Hash is the hash of the stored bytes. The bytes that are sent differ if the object is
+	// stored compressed.
 	if stored := h.Get("X-Goog-Stored-Content-Encoding"); stored == "" || stored == "identity" {
 		for _, member := range members(h, "X-Goog-Hash") {
 			algorithm, value, _ := strings.Cut(member, "=")

@@ -7,7 +7,7 @@
 // file, package folders waits up to a second for a free descriptor, because it also
 // lists.)
 //
-// Transient errors are those with which a kernel reports "not now", and those of a network file
+// Transient errors are errors with which a kernel reports "not now", and errors of a network file
 // system whose server did not answer in time. EIO is not transient: the disk has tried for long
 // before it reports EIO, and the engine has repeated the read once. Errors are not remembered: the
 // next request for the range reads it again.

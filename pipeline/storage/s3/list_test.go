@@ -36,7 +36,7 @@ func TestAListingHasAllKeys(t *testing.T) {
 	require.Len(t, listed(t, s.open(t, "s3://bucket", Options{Region: "eu-west-1"})), len(keys))
 }
 
-// many returns keys in folders, of which some are in the flat part and some span its end.
+// many returns keys in folders, some in the flat part and some spanning its end.
 func many(folders, files int) (keys shelf) {
 	for d := range folders {
 		for f := range files {

@@ -91,8 +91,8 @@ func readProfile() (profile, error) {
 	return p, nil
 }
 
-// staticKeys are the settings with the keys themselves. They belong together: those of one file are
-// never mixed with those of another.
+// staticKeys are the settings with the keys themselves. They belong together: keys from different
+// files are never mixed.
 var staticKeys = []string{"aws_access_key_id", "aws_secret_access_key", "aws_session_token"}
 
 // take adds the profile's settings from another file, which take precedence.
@@ -120,8 +120,8 @@ func (p profile) hasKeys() bool {
 	return false
 }
 
-// Trust returns the transport settings for S3 services: the certificates of the flag --ca-file, or
-// else those that the environment or the profile names.
+// Trust returns the transport settings for S3 services: the certificates named by the flag
+// --ca-file, or else by the environment or the profile.
 func Trust(caFile string) (web.Settings, error) {
 	file, from := variable("AWS_CA_BUNDLE"), "AWS_CA_BUNDLE"
 	switch {

@@ -56,8 +56,8 @@ func New(ctx context.Context, from Storage, o storage.Object, c Config) *Reader 
 // transit.
 const nearReads = 2
 
-// ReadAt fills p. At the object's end it returns what is left, and io.EOF. Errors are those of the
-// storage, and of the context.
+// ReadAt fills p. At the object's end it returns what is left, and io.EOF. Errors come from the
+// storage, or from the context.
 func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("%s: read at offset %d", r.object.Path, off)

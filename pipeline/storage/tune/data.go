@@ -144,7 +144,7 @@ func openFiles(files []listed, least, most int64, kind profile.Kind) (*data, err
 		f := files[i*len(files)/n]
 		fd, err := unix.Open(f.path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 		if err == nil {
-			// io_uring would fail instead of waiting for a non-blocking read.
+			// With O_NONBLOCK, io_uring would fail a read that has to wait.
 			_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0)
 		}
 		if err != nil {

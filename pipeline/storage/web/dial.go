@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// lookupAge is how long the addresses of a host are used before the next lookup: those of large
-	// services change every few seconds to minutes.
+	// lookupAge is how long the addresses of a host are used before the next lookup: large services
+	// change theirs every few seconds to minutes.
 	lookupAge = 30 * time.Second
 	// lookupTimeout bounds one lookup.
 	lookupTimeout = 5 * time.Second

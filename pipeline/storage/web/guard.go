@@ -13,8 +13,8 @@ import (
 )
 
 // AllowURLVariable is an environment variable. If it is set, addresses that only this machine can
-// reach are rejected, except those of the URLs in it, which are separated by blanks. It is not a
-// flag, because flags may come from users who must not be able to allow it, such as a pod's.
+// reach are rejected, except for the URLs in the variable, which are separated by blanks. It is not
+// a flag, because flags may come from users who must not be able to allow it, such as a pod's.
 const AllowURLVariable = "LSIOFS_ALLOW_URL"
 
 // guard rejects addresses of this machine and of the cloud's metadata services. The nil guard
@@ -102,8 +102,8 @@ func ofThisMachine(a netip.Addr) bool {
 	})
 }
 
-// metadata are addresses of cloud metadata services that are not link-local: those of Amazon,
-// Alibaba, Azure, Google, Oracle, Scaleway.
+// metadata are addresses of cloud metadata services that are not link-local: Amazon, Alibaba,
+// Azure, Google, Oracle, Scaleway.
 var metadata = []netip.Prefix{
 	netip.MustParsePrefix("fd00:ec2::/32"), netip.MustParsePrefix("100.100.100.200/32"), netip.MustParsePrefix("168.63.129.16/32"),
 	netip.MustParsePrefix("fd20:ce::254/128"), netip.MustParsePrefix("fd00:c1::a9fe:a9fe/128"), netip.MustParsePrefix("fd00:42::42/128"),

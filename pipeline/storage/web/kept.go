@@ -124,8 +124,7 @@ func (k *kept) forget(path string, at *url.URL) {
 }
 
 // expiry returns when a signed URL expires according to its query, and whether the query contains
-// that. It knows those of CloudFront and older ones of S3, those of S3 and Google, and those of
-// Azure.
+// that. It knows the URLs of CloudFront (and older ones of S3), of S3 and Google, and of Azure.
 func expiry(query url.Values) (time.Time, bool) {
 	if at, err := strconv.ParseInt(query.Get("Expires"), 10, 64); err == nil {
 		return time.Unix(at, 0), true

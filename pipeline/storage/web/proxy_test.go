@@ -13,7 +13,7 @@ import (
 )
 
 // The error names a proxy that blocks a request, and its answer. The proxy is asked once, unless
-// the server behind it may come up.
+// the server beyond it may come up.
 func TestAProxyThatDoesNotLetThroughIsNamedAtOnce(t *testing.T) {
 	status, asked := 0, 0
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

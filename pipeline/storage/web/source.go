@@ -19,8 +19,8 @@ type Options struct {
 	// Unversioned accepts files whose versions the server can't distinguish: then only changes of
 	// their size are noticed.
 	Unversioned bool
-	// AuthFile is a file with tokens and headers for hosts, in addition to those of TokenVariable
-	// and a .netrc; "" for none.
+	// AuthFile is a file with tokens and headers for hosts, in addition to TokenVariable and a
+	// .netrc; "" for none.
 	AuthFile string
 	// NamedOnly ignores tokens without a host, because they would be for several datasets.
 	NamedOnly bool

@@ -145,7 +145,7 @@ func (w *Watcher) note(e event) {
 	w.names += len(names) - before
 }
 
-// Watch reports changes of a directory's entries from now on, as those of name. Call it before
+// Watch starts reporting changes of a directory's entries, under the given name. Call it before
 // listing the directory, so that nothing is missed between the two. A directory that has moved
 // keeps its watch, under its new name. The error wraps ErrNoWatches or states what is wrong with
 // the directory.

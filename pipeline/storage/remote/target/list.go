@@ -8,7 +8,7 @@ import (
 )
 
 // ParseText parses a list of files, one per line: a URL, or a path relative to the list, each
-// optionally with ranges such as {000..146}. Empty lines and those that begin with # are skipped.
+// optionally with ranges such as {000..146}. Empty lines and lines that begin with # are skipped.
 // Files outside of the list's folder, including those on other servers, get paths that Elsewhere
 // parses. A line without a query gets the list's query if it is for the list's server.
 func (w Web) ParseText(text string) ([]Name, error) {
