@@ -22,10 +22,10 @@
 //	          where its segment begins and its length, files, size of the object,
 //	          first and second half of the version, the number of its first checksum
 //
-// A disk may lose what was written, at once or later. If the disk does not accept the
-// table, or if its directory is remote, the table is kept in memory. Checksums of its
-// blocks are kept in memory too, and every block that a read uses is compared with its
-// checksum. A block that differs, or can't be read (SIGBUS), is an error of that read.
+// A disk may lose what was written, at once or later. If the table can't be written, or if its
+// directory is remote, the table is kept in memory. Checksums of its blocks are kept in memory too,
+// and every block that a read uses is compared with its checksum. A block that differs, or can't be
+// read (SIGBUS), is an error of that read.
 //
 // # Reading
 //

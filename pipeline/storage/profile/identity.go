@@ -19,8 +19,8 @@ import (
 //     udev's links to its device;
 //   - the fsid from statfs, for the types that make it from their UUID;
 //   - type and source of the mount: a server and its export, or, if nothing else is known, a
-//     device's name. That name may later belong to another device, which then has another kind, or
-//     is served as well as any device of its kind.
+//     device's name. That name may later belong to another device, whose kind then differs, or
+//     which the profile fits as well as any of its kind.
 //
 // A copy of a file system has the UUID of the original. Find compares the kinds.
 func (m machine) identity(path string, p Place, mount mount, fs *unix.Statfs_t, major, minor uint32, block bool) string {

@@ -3,13 +3,13 @@
 // right bytes or an error.
 //
 //	cached, fetch ──Submit, Plan, Fill──► Storage ──Open──► Source: web, s3
-//	                                      │ rank    which read goes next: what a reader waits for,
-//	                                      │         what it is going to want, what nobody asked for
-//	                                      │ slots   how many requests are under way
-//	                                      │ race    a second request for what is late
-//	                                      │ watch   ends answers that don't come, or too slowly
+//	                                      │ rank    which read is next: what a reader waits for,
+//	                                      │         what it will need, what is only filled
+//	                                      │ slots   how many requests are running
+//	                                      │ race    a second request if an answer is late
+//	                                      │ watch   ends requests without or with slow answers
 //	                                      │ check   is the answer right?
-//	                                      └ next    what is done if it is not: wait, renew, fail
+//	                                      └ next    what to do if it is not: wait, renew, fail
 //
 // Storage is the engine, a storage.Storage. It uses a Source, which makes single requests in its
 // service's protocol.
