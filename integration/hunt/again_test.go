@@ -13,14 +13,14 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// again mounts the dataset as it is now, and compares all with the reference: the
-// same is refused, or the same bytes come.
+// again mounts the dataset as it is now and compares everything with the reference: both refuse the
+// same, or return the same bytes.
 func (h *hunter) again() {
 	h.t.Helper()
 	if h.source.options != nil && h.source.options.Attributes > 0 {
-		return // the kernel knows the old ones still
+		return // the kernel still has the old attributes
 	}
-	if h.fuse != nil { // the kernel keeps names for a second, and what they were
+	if h.fuse != nil { // the kernel keeps names for a second, with the old attributes
 		for shard := range shards {
 			for _, file := range h.d.a[shard] {
 				h.fuse.Forget(file.path)
@@ -89,7 +89,7 @@ func (h *hunter) sameAgain(name string, want []byte, server *serve.Server) strin
 	for off := 0; off < len(want); {
 		n, err := unix.Pread(fd, buf[:min(len(buf), len(want)-off)], int64(off))
 		if err == unix.EIO && h.d.k.name == frames.name && strings.Contains(server.Log.String(), "crc32c") {
-			off += len(buf) // what only reading shows
+			off += len(buf) // damage that only reading reveals
 			continue
 		}
 		if err != nil || n == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// writer is `lsiofs cat` that writes a stream to us.
+// writer is an `lsiofs cat` whose output the test reads.
 type writer struct {
 	s      *stream
 	cmd    *exec.Cmd
@@ -20,8 +20,8 @@ type writer struct {
 	stderr *serve.Log
 }
 
-// huntCat has programs write streams while shards are changed: each output is a
-// prefix of the stream, and all of it where the program says that all went well.
+// huntCat lets programs write streams while shards are changed: each output is a prefix of the
+// stream, and all of it if the program reports success.
 func (h *hunter) huntCat(s schedule) {
 	r := rand.New(rand.NewPCG(s.seed, 4))
 	plan := h.everyChange(r)
@@ -36,7 +36,7 @@ func (h *hunter) huntCat(s schedule) {
 		if w == nil {
 			continue
 		}
-		// The first bytes come when all shards are indexed.
+		// The first bytes come when all shards have been indexed.
 		first := make([]byte, 1)
 		if _, err := io.ReadFull(w.out, first); err != nil {
 			h.find("cat of %s: %v: %s", w.s.name, err, w.stderr)
@@ -57,7 +57,7 @@ func (h *hunter) huntCat(s schedule) {
 }
 
 func (h *hunter) startCat(s *stream, worker, workers int) *writer {
-	// Workers are a flag of the mount: cat takes them with the worker's number.
+	// Workers are a flag of mount: cat takes their number together with the worker's.
 	args := strings.Fields(strings.Replace(strings.Join(h.arguments("cat", h.dir), " "), " --workers "+strconv.Itoa(workers), "", 1))
 	w := &writer{s: s, stderr: serve.NewLog()}
 	w.cmd = exec.Command(lsiofs, append(args, "--worker", strconv.Itoa(worker)+"/"+strconv.Itoa(workers))...)
@@ -76,7 +76,7 @@ func (h *hunter) startCat(s *stream, worker, workers int) *writer {
 	return w
 }
 
-// compareCat reads what a program writes, with pauses.
+// compareCat reads a program's output, with pauses.
 func (h *hunter) compareCat(w *writer, r *rand.Rand) {
 	buf := make([]byte, 32<<10)
 	off := int64(1)

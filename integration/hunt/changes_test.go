@@ -14,33 +14,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// site is a file that something is done to.
+// site is a file that is changed.
 type site struct {
 	shard int
 	path  string // where it can be written to
-	a, b  []byte // what is in it, and what comes
+	a, b  []byte // its content, and that of the later version
 	other string // a file of the next shard
-	sound string // a file to which nothing is ever done
+	sound string // a file that is never changed
 	r     *rand.Rand
 }
 
-// change is something that somebody does to a file of a dataset.
+// change is a way to change a file of a dataset.
 type change struct {
 	name string
 	do   func(s *site) error
-	// prepare is done before the mount.
+	// prepare is called before the mount.
 	prepare func(s *site) error
-	// two says that the next shard is changed, too.
+	// two means that the next shard is changed, too.
 	two bool
-	// passes says that the very file is back in the end, as it was.
+	// passes means that the same file is back in the end, unchanged.
 	passes bool
-	// not says on which sources it can't be told, or not done.
+	// not lists the sources where it can't be done, or can't be noticed.
 	not []string
-	// inode says that it is told by the inode's number alone: on no FUSE that goes by paths.
+	// inode means that only the inode number shows it: it can't be noticed on a FUSE that works
+	// with paths.
 	inode bool
 }
 
-// changes are all there are.
+// changes lists all changes.
 var changes = []change{
 	{name: "one large write", do: overwrite},
 	{name: "small writes", do: overwriteInPieces},
@@ -65,12 +66,12 @@ var changes = []change{
 	{name: "away and back", do: awayAndBack, passes: true, not: []string{overlay.name}},
 }
 
-// applies says whether a change can be made on a source, and be told there.
+// applies reports whether a change can be made and noticed on a source.
 func (c change) applies(s source) bool {
 	return !slices.Contains(c.not, s.name) && !(c.inode && s.options != nil)
 }
 
-// writing opens a file that is there, calls f, and closes it.
+// writing opens an existing file, calls f, and closes it.
 func writing(path string, f func(*os.File) error) error {
 	w, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -101,7 +102,7 @@ func overwriteInPieces(s *site) error {
 	})
 }
 
-// store writes through a mapping made anew, so that its first store is told.
+// store writes through a new mapping, so that its first store is noticed.
 func store(s *site) error {
 	return writing(s.path, func(w *os.File) error {
 		n := min(len(s.a), len(s.b))
@@ -111,7 +112,7 @@ func store(s *site) error {
 		}
 		if s.r.IntN(2) == 0 {
 			copy(m, s.b)
-		} else { // from the end on, piece by piece
+		} else { // backwards, piece by piece
 			for at := n; at > 0; at -= 10_000 {
 				copy(m[max(0, at-10_000):at], s.b[max(0, at-10_000):at])
 			}
@@ -133,13 +134,13 @@ func grow(s *site) error {
 	return errors.Join(err, w.Close())
 }
 
-// fresh makes a file of version B beside another, hidden from those who list.
+// fresh writes a file of version B next to the site, hidden from listings.
 func (s *site) fresh() (path string, err error) {
 	path = filepath.Join(filepath.Dir(s.path), "."+filepath.Base(s.path)+".new")
 	return path, os.WriteFile(path, s.b, 0o644)
 }
 
-// replace shows in nothing but the number of the inode, and the time of its change.
+// replace changes nothing but the inode number and its change time.
 func replace(s *site) error {
 	info, err := os.Stat(s.path)
 	if err != nil {
@@ -153,7 +154,7 @@ func allocate(mode uint32) func(s *site) error {
 	return func(s *site) error {
 		const block = 4096
 		return writing(s.path, func(w *os.File) error {
-			blocks := (int64(len(s.a)) - 1) / block // but for the last, which must stay
+			blocks := (int64(len(s.a)) - 1) / block // except for the last, which must stay
 			if blocks == 0 {
 				return os.Truncate(s.path, 1)
 			}
@@ -167,7 +168,7 @@ func exchange(s *site) error {
 	return unix.Renameat2(unix.AT_FDCWD, s.path, unix.AT_FDCWD, s.other, unix.RENAME_EXCHANGE)
 }
 
-// hidden is where a link's file lies.
+// hidden returns the path of a link's target.
 func (s *site) hidden() string {
 	return filepath.Join(filepath.Dir(s.path), "."+filepath.Base(s.path)+".behind")
 }
@@ -191,7 +192,7 @@ func awayAndBack(s *site) error {
 	return os.Rename(away, s.path)
 }
 
-// sites gives the file of a shard that is changed: its only one, or one of a folder.
+// site returns the file of a shard that is changed: its only one, or one of a folder.
 func (d *dataset) site(shard int, dir string, r *rand.Rand) *site {
 	i := r.IntN(len(d.a[shard]))
 	next := (shard + 1) % shards

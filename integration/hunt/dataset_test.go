@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// shards of a dataset: enough for one of each change.
+	// shards is the number of shards of a dataset: enough for one for each change.
 	shards = 32
-	// healthy are the last of them, to which nothing is ever done.
+	// healthy is how many of them, the last ones, are never changed.
 	healthy = 6
 	targets = shards - healthy
 )
 
-// dataset is a kind's files in both versions, and the streams of version A.
+// dataset holds a kind's files in both versions, and the streams of version A.
 type dataset struct {
 	k       kind
 	a, b    [shards][]file
 	streams map[order][]*stream
 }
 
-// order is how a mount shuffles and deals.
+// order is how a mount shuffles records and assigns them to workers.
 type order struct {
-	mixed bool // else each shard is a worker's stream
+	mixed bool // otherwise each shard is a worker's stream
 	chunk int  // bytes
 }
 
@@ -45,7 +45,7 @@ func (o order) String() string {
 	return "in order"
 }
 
-// settings are the flags of the program, and the options of the reference.
+// settings returns the order as flags of the program, which are also options of the reference.
 func (o order) settings() map[string]any {
 	s := map[string]any{"seed": 5, "chunk-bytes": o.chunk, "chunk-records": 1 << 16, "shuffle": "none", "deal": "contiguous", "workers": shards}
 	if o.mixed {
@@ -63,7 +63,7 @@ func (o order) flags() []string {
 	return flags
 }
 
-// deals are the epochs and numbers of workers whose streams are read, first those of
+// deals returns the epochs and numbers of workers whose streams are read, beginning with those of
 // the mount's worker files.
 func (o order) deals() [][2]int {
 	if o.mixed {
@@ -74,16 +74,16 @@ func (o order) deals() [][2]int {
 
 const mixedWorkers = 4
 
-// stream is a file of a mount: what it has to hold, and where that comes from.
+// stream is a file of a mount: its expected content, and where that comes from.
 type stream struct {
 	name    string // below the mount
 	bytes   []byte
-	offsets []int64 // of each record, and of the epilogue
+	offsets []int64 // of each record and of the epilogue
 	shard   []int   // of each record
 	of      [shards][]int
 }
 
-// datasets that were made, by kind.
+// datasets caches the datasets by kind.
 var datasets = map[string]*dataset{}
 
 func makeDataset(k kind) *dataset {
@@ -119,14 +119,14 @@ func (d *dataset) startReference(dir string, more ...string) (*reference.Process
 	return reference.Start(python, "../reference", dir, environment(), append(d.k.flags[:len(d.k.flags):len(d.k.flags)], more...))
 }
 
-// ask asks for a stream of a reference.
+// ask requests a stream from a reference.
 func ask(p *reference.Process, o order, epoch, worker, workers int, kind string) ([]byte, error) {
 	question := o.settings()
 	question["epoch"], question["worker"], question["workers"], question["kind"] = epoch, worker, workers, kind
 	return p.Ask(question)
 }
 
-// streamsOf gives the files of version A that are read, as the reference has them.
+// streamsOf returns the files of version A to read, as the reference computes them.
 func (d *dataset) streamsOf(t testing.TB, o order) []*stream {
 	t.Helper()
 	if s := d.streams[o]; s != nil {
@@ -181,13 +181,14 @@ func (d *dataset) newStream(data, ids, offsets []byte) (*stream, error) {
 
 func (s *stream) size() int64 { return int64(len(s.bytes)) }
 
-// record is the one that byte off is of; the number of records behind them.
+// record returns the index of the record that holds byte off, or the number of records if it is
+// after the last.
 func (s *stream) record(off int64) int {
 	return max(0, sort.Search(len(s.shard), func(i int) bool { return s.offsets[i+1] > off }))
 }
 
-// needs are the shards of which a read of [off, end) has bytes, in the order of
-// their records; one may be there more than once.
+// needs returns the shards that a read of [off, end) has bytes of, in the order of their records
+// and with duplicates.
 func (s *stream) needs(off, end int64) []int {
 	from := s.record(off)
 	to := from
@@ -197,7 +198,7 @@ func (s *stream) needs(off, end int64) []int {
 	return s.shard[from:to]
 }
 
-// differs says what is wrong with bytes that were read at off, "" for nothing.
+// differs describes what is wrong with bytes that were read at off; "" if nothing is.
 func (s *stream) differs(off int64, got []byte) string {
 	want := s.bytes[min(off, s.size()):min(off+int64(len(got)), s.size())]
 	if bytes.Equal(want, got) {

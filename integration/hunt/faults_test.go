@@ -14,15 +14,15 @@ import (
 	"github.com/lsiofs/lsiofs/integration/backing"
 )
 
-// fault is something that storage does: on a FUSE that fails as it is told.
+// fault is something that storage does, on a FUSE that fails on command.
 type fault struct {
 	name string
 	do   func(h *hunter, shard int, r *rand.Rand)
-	// uncached says that only an uncached file system may do it.
+	// uncached means that only an uncached file system may do it.
 	uncached bool
 }
 
-// faults are all there are.
+// faults lists all faults.
 var faults = []fault{
 	{name: "EIO", do: failing(backing.EIO)},
 	{name: "EINTR", do: failing(backing.EINTR)},
@@ -36,7 +36,7 @@ var faults = []fault{
 	{name: "openings that fail", do: failOpenings},
 }
 
-// fuseFaults are those of a shard: of one of its files, or of all.
+// fuseFaults returns a fault for each file of a shard.
 func (h *hunter) fuseFaults(shard int, f backing.Fault) (faults []backing.Fault) {
 	for _, file := range h.d.a[shard] {
 		f.Path = file.path
@@ -45,7 +45,7 @@ func (h *hunter) fuseFaults(shard int, f backing.Fault) (faults []backing.Fault)
 	return faults
 }
 
-// drop takes a shard's pages out of the page cache, so that it is read again.
+// drop evicts a shard from the page cache, so that it is read again.
 func (h *hunter) drop(shard int) {
 	if h.source.options == nil || h.source.options.NewInodes {
 		return
@@ -55,7 +55,7 @@ func (h *hunter) drop(shard int) {
 	}
 }
 
-// failing makes reads of a shard fail for a while.
+// failing returns a fault that makes reads of a shard fail for a while.
 func failing(do string) func(h *hunter, shard int, r *rand.Rand) {
 	return func(h *hunter, shard int, r *rand.Rand) {
 		deed := h.begin(do, false, do != backing.Slow, shard)
@@ -75,14 +75,14 @@ func failOpenings(h *hunter, shard int, r *rand.Rand) {
 	h.recover(deed)
 }
 
-// recover ends a fault. Who came in time still gets its error.
+// recover ends a fault. Reads that began before still get its error.
 func (h *hunter) recover(d *deed) {
 	h.fuse.Fail()
 	h.turnsOfAll()
 	h.end(d)
 }
 
-// turnsOfAll waits until each reader has ended the turn that it was at, and one more.
+// turnsOfAll waits until each reader has ended its present turn and one more.
 func (h *hunter) turnsOfAll() {
 	before := make([]int64, len(h.clients))
 	for i, c := range h.clients {
@@ -95,8 +95,8 @@ func (h *hunter) turnsOfAll() {
 	}
 }
 
-// stall has reads or openings of shards stall until something of them does, and gives
-// a function that lets them go. It does not insist: what is in memory is not read.
+// stall makes reads or openings of shards stall, waits until one of them does, and returns a
+// function that ends it. It does not wait long: what is in memory is not read.
 func (h *hunter) stall(open bool, some ...int) (letGo func()) {
 	what := "reads stall"
 	if open {
@@ -134,7 +134,7 @@ func stallOpenings(h *hunter, shard int, r *rand.Rand) {
 	letGo()
 }
 
-// stallReadsAndSignal sends readers that wait a signal that no program dies of.
+// stallReadsAndSignal sends waiting readers a signal that does not kill them.
 func stallReadsAndSignal(h *hunter, shard int, r *rand.Rand) {
 	letGo := h.stall(false, shard)
 	h.signalReaders()
@@ -151,7 +151,7 @@ func (h *hunter) signalReaders() {
 	}
 }
 
-// changeWhile changes a shard while reads of it, or openings, are under way.
+// changeWhile changes a shard while reads or openings of it are under way.
 func changeWhile(open bool) func(h *hunter, shard int, r *rand.Rand) {
 	return func(h *hunter, shard int, r *rand.Rand) {
 		letGo := h.stall(open, shard)
@@ -161,8 +161,8 @@ func changeWhile(open bool) func(h *hunter, shard int, r *rand.Rand) {
 	}
 }
 
-// stallMany has the openings of many shards stall while somebody wants each of them.
-// It is for a mount whose files have not been opened yet.
+// stallMany makes the openings of many shards stall while each of them is wanted. It is for a mount
+// whose files have not been opened yet.
 func (h *hunter) stallMany(n int, open bool) {
 	some := make([]int, n)
 	for i := range some {
@@ -200,10 +200,10 @@ func (h *hunter) stallMany(n int, open bool) {
 	wanting.Wait()
 }
 
-// stallMappings has more reads of mappings stall than the kernel has background
-// requests by default: all that it reads ahead are such. Who waits for a page may
-// hold its process, and the file: each has a process of its own, and a file, which
-// there is in each epoch. In order they are all of one shard.
+// stallMappings makes more reads of mappings stall than the kernel has background requests by
+// default: all its readahead consists of those. Waiting for a page may block the whole process, and
+// the file, so each mapping has a process and a file of its own; each shard has a file in each
+// epoch. The order is not mixed, so each file is of one shard.
 func (h *hunter) stallMappings() {
 	const epochs = 4
 	letGo := h.stall(false, everyShard()[:targets]...)
@@ -231,13 +231,13 @@ func (h *hunter) stallMappings() {
 			})
 		}
 	}
-	h.pause(500 * time.Millisecond) // for most of them to come that far
+	h.pause(500 * time.Millisecond) // for most of them to get there
 	h.healthyGoOn(fmt.Sprintf("%d mappings wait", epochs*targets))
 	letGo()
 	wanting.Wait()
 }
 
-// forget has the kernel forget files, as it does when memory is short.
+// forget makes the kernel forget files, as it does when memory is short.
 func (h *hunter) forget(shard int) {
 	for _, file := range h.d.a[shard] {
 		h.fuse.Forget(file.path)
@@ -246,8 +246,8 @@ func (h *hunter) forget(shard int) {
 	h.target.Store(int64(shard))
 }
 
-// spoil overwrites some of the spool, which only the server has open: as a disk does
-// that loses what was written back.
+// spoil overwrites parts of the spool, which only the server has open, like a disk that loses
+// written data.
 func (h *hunter) spoil(r *rand.Rand) {
 	dir := fmt.Sprintf("/proc/%d/fd", h.server.Cmd.Process.Pid)
 	fds, err := os.ReadDir(dir)

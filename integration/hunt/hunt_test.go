@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// TestHunt runs the enumerated schedules, and random ones until its time is over.
+// TestHunt runs the enumerated schedules, and then random ones until its time is over.
 func TestHunt(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	needAll(t)
@@ -117,8 +117,8 @@ func (h *hunter) huntMount(s schedule) {
 	}
 }
 
-// takesItsWay waits until bytes have taken the way that is hunted: what was read so far may
-// still be on it, as of a shard that is not decoded to its end.
+// takesItsWay waits until bytes have taken the path under test: reads so far may still be in
+// progress on it, for example if a shard has not been decoded to its end.
 func (h *hunter) takesItsWay() {
 	for deadline := time.Now().Add(endLimit / 3); h.way.taken != nil && h.ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		f, err := figuresOf(h.statusJSON())
@@ -134,7 +134,7 @@ func (h *hunter) takesItsWay() {
 // annoy does something that changes no shard.
 func (h *hunter) annoy(r *rand.Rand) { nuisances[r.IntN(len(nuisances))].do(h, r) }
 
-// betweenChanges does something else of a random schedule.
+// betweenChanges takes another step of a random schedule.
 func (h *hunter) betweenChanges(r *rand.Rand) {
 	switch {
 	case r.IntN(2) == 0:

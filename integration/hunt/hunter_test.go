@@ -17,8 +17,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// hunter is a mount that is hunted in: a dataset where it lies, its server, what
-// was done and what was found.
+// hunter is a mount under test: a dataset and its storage, its server, what was done and what was
+// found.
 type hunter struct {
 	t      *testing.T
 	seed   uint64
@@ -33,18 +33,18 @@ type hunter struct {
 	spool   string
 	index   string
 	server  *serve.Server
-	spoilt  bool // something of the spool
+	spoilt  bool // part of the spool was overwritten
 	ledger
 
 	ctx    context.Context // of the readers
 	cancel context.CancelFunc
-	// target is the shard to which something is being done, or was last.
+	// target is the shard that is being acted on, or was last.
 	target  atomic.Int64
 	clients []*client
 	running sync.WaitGroup
 
-	// view is held for writing while a position is restored, and for reading while
-	// a worker file is opened.
+	// view is held for writing while a position is restored, and for reading while a worker file is
+	// opened.
 	view     sync.RWMutex
 	epoch    int
 	restores int
@@ -57,7 +57,7 @@ type hunter struct {
 	}
 }
 
-// find notes something that must not be, and ends the schedule.
+// find notes a failure, and ends the schedule.
 func (h *hunter) find(format string, args ...any) {
 	h.findings.Lock()
 	defer h.findings.Unlock()
@@ -65,7 +65,7 @@ func (h *hunter) find(format string, args ...any) {
 	h.cancel()
 }
 
-// newHunter makes the dataset where it is to lie. Nothing is mounted yet.
+// newHunter makes the dataset on its source. Nothing is mounted yet.
 func newHunter(t *testing.T, s schedule) *hunter {
 	h := &hunter{t: t, seed: s.seed, way: s.way, source: s.source, order: order{s.mixed, s.way.chunk}, d: makeDataset(s.way.k)}
 	h.ctx, h.cancel = context.WithCancel(t.Context())
@@ -77,15 +77,15 @@ func newHunter(t *testing.T, s schedule) *hunter {
 	return h
 }
 
-// arguments are those of the program for this dataset and order.
+// arguments returns the program's arguments for this dataset and order.
 func (h *hunter) arguments(verb ...string) []string {
 	args := append(verb, h.d.k.flags...)
 	args = append(append(args, h.order.flags()...), h.way.flags...)
 	return append(args, "--index-dir", h.index, "--spool-dir", h.spool, "--log-level", "error")
 }
 
-// mount starts the server. descriptors is its limit on them, 0 for the usual one:
-// with a small one shards are opened again and again.
+// mount starts the server. descriptors is its limit of descriptors, 0 for the usual one: with a
+// small limit, shards are opened again and again.
 func (h *hunter) mount(descriptors int, more ...string) {
 	h.t.Helper()
 	args := append([]string{lsiofs}, h.arguments("mount", h.dir, h.point)...)
@@ -98,7 +98,7 @@ func (h *hunter) mount(descriptors int, more ...string) {
 	h.server, err = serve.Start(cmd, h.point)
 	require.NoError(h.t, err)
 	server, point := h.server, h.point
-	// Whatever hangs in the mount is woken when its server dies.
+	// Anything that hangs in the mount is woken when its server dies.
 	watchdog := time.AfterFunc(endLimit, func() {
 		h.find("it took longer than %v: its server is killed", endLimit)
 		h.release()
@@ -117,14 +117,14 @@ func (h *hunter) mount(descriptors int, more ...string) {
 	require.NoError(h.t, h.server.WaitUntilMounted())
 }
 
-// release lets go what stalls.
+// release ends stalls.
 func (h *hunter) release() {
 	if h.fuse != nil {
 		h.fuse.Fail()
 	}
 }
 
-// read starts the readers, which go on until stop.
+// startReaders starts the readers, which run until stop.
 func (h *hunter) startReaders() {
 	for n := range readers {
 		c, err := h.newClient(n, &readers[n])
@@ -144,7 +144,7 @@ func (h *hunter) stop() {
 	h.clients = nil
 }
 
-// pause waits, or until the readers have ended.
+// pause waits for a time, or until the readers have ended.
 func (h *hunter) pause(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -152,7 +152,7 @@ func (h *hunter) pause(d time.Duration) {
 	}
 }
 
-// turns are how many the readers of a name have taken together.
+// turns returns how many turns the readers of a name have taken together.
 func (h *hunter) turns(name string) (n int64) {
 	for _, c := range h.clients {
 		if c.name == name {
@@ -162,7 +162,7 @@ func (h *hunter) turns(name string) (n int64) {
 	return n
 }
 
-// healthyGoOn waits until readers of healthy shards have come further.
+// healthyGoOn waits until the readers of healthy shards have made progress.
 func (h *hunter) healthyGoOn(while string) {
 	h.t.Helper()
 	for _, name := range []string{healthyReader, healthyMapper} {
@@ -178,8 +178,8 @@ func (h *hunter) healthyGoOn(while string) {
 	}
 }
 
-// readThrough reads streams from front to back, several at a time. Each read gives
-// its bytes, or an error that there is a reason for.
+// readThrough reads streams from front to back, several at a time. Each read returns its bytes, or
+// an error that has a reason.
 func (h *hunter) readThrough(streams []*stream) {
 	h.t.Helper()
 	var next atomic.Int64
@@ -219,13 +219,13 @@ func (h *hunter) readWhole(c *client, s *stream) error {
 	return nil
 }
 
-// workerStream is what a worker file has in an epoch.
+// workerStream returns the stream of a worker file in an epoch.
 func (h *hunter) workerStream(epoch int, r *rand.Rand) *stream {
 	n := h.order.deals()[0][1]
 	return h.streams[epoch*n+r.IntN(n)]
 }
 
-// unmount ends the server. Nothing may be left.
+// unmount ends the server. It must leave nothing behind.
 func (h *hunter) unmount() {
 	h.t.Helper()
 	h.server.Cmd.Process.Signal(syscall.SIGTERM)
@@ -246,10 +246,10 @@ func (h *hunter) unmount() {
 	}
 }
 
-// calm waits until the server holds no more than when it had nothing to do.
+// calm waits until the server holds no more than when it was idle.
 func (h *hunter) calm(goroutines int) {
 	h.t.Helper()
-	// Threads of the test itself may be late to close files.
+	// Threads of the test itself may be late in closing files.
 	deadline := time.Now().Add(endLimit / 3)
 	for {
 		f, err := figuresOf(filepath.Join(h.point, "status.json"))
@@ -262,7 +262,7 @@ func (h *hunter) calm(goroutines int) {
 			h.find("%v", err)
 			return
 		}
-		const most = 300 << 20 // 150 MiB beside the budget, and what the collector has not found yet
+		const most = 300 << 20 // 150 MiB on top of the budget, plus garbage not collected yet
 		if f.handles == 0 && f.goroutines <= goroutines+goroutinesOfIdle && held.Descriptors <= 3*shards*h.files()+descriptorsOfServer && (held.MemoryBytes < most || serve.RaceBuilt) {
 			return
 		}
@@ -276,12 +276,12 @@ func (h *hunter) calm(goroutines int) {
 }
 
 const (
-	// goroutinesOfIdle are those that stay for a while, or wait for the next time:
-	// readers of the FUSE device, of the engine and of files, and decoders that pause.
+	// goroutinesOfIdle are goroutines that stay for a while, or wait for more work: readers of the
+	// FUSE device, of the engine and of files, and paused decoders.
 	goroutinesOfIdle = 200
-	// descriptorsOfServer are those that are not of shards.
+	// descriptorsOfServer are descriptors other than those of shards.
 	descriptorsOfServer = 64
 )
 
-// files are how many there are of a shard.
+// files returns the number of files of a shard.
 func (h *hunter) files() int { return len(h.d.a[0]) }

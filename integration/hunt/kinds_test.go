@@ -13,20 +13,19 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// kind is a sort of dataset. All shards have as many records, so that under
-// shuffle none and a contiguous deal among as many workers as shards each worker's
-// stream is one shard.
+// kind is a sort of dataset. All shards have the same number of records, so with shuffle none and a
+// contiguous deal to as many workers as shards each worker's stream is one shard.
 type kind struct {
 	name      string
 	ext       string                  // of shards
 	streamExt string                  // of streams
-	flags     []string                // of the program and the reference
+	flags     []string                // of the program and of the reference
 	records   int                     // of a shard
 	shard     func(b *builder)        // makes a shard
-	compress  func(b *builder) []byte // nil: as it is
+	compress  func(b *builder) []byte // nil: uncompressed
 }
 
-// file is one of a dataset; path is relative to its directory.
+// file is a file of a dataset; path is relative to its directory.
 type file struct {
 	path  string
 	bytes []byte
@@ -42,13 +41,13 @@ type builder struct {
 	r       *rand.Rand
 }
 
-// add appends so many bytes of content.
+// add appends n bytes of content.
 func (b *builder) add(n int) { b.Write(content(n, b.number, int64(b.Len()), b.version)) }
 
 // end ends a record.
 func (b *builder) end() { b.ends = append(b.ends, b.Len()) }
 
-// between draws a number.
+// between draws a number from low to high-1.
 func (b *builder) between(low, high int) int { return low + b.r.IntN(high-low) }
 
 // build makes a shard. Sizes are the same in both versions.
@@ -58,7 +57,7 @@ func (k kind) build(number int, version byte) *builder {
 	return b
 }
 
-// files are those of a shard.
+// files returns the files of a shard.
 func (k kind) files(number int, version byte) []file {
 	b := k.build(number, version)
 	if k.name == folders.name {
@@ -77,7 +76,7 @@ func (k kind) files(number int, version byte) []file {
 	return []file{{fmt.Sprintf("s%02d%s", number, k.ext), content}}
 }
 
-// shardPath is what IDs know a shard by.
+// shardPath returns the path that identifies a shard in record IDs.
 func (k kind) shardPath(number int) string {
 	if k.name == folders.name {
 		return fmt.Sprintf("d%02d", number)
@@ -85,8 +84,8 @@ func (k kind) shardPath(number int) string {
 	return fmt.Sprintf("s%02d%s", number, k.ext)
 }
 
-// longBytes is the length of records that are lent where they lie: more than 8 KiB,
-// and no multiple of a page.
+// longBytes is the length of records that are long enough to be lent without copying: more than 8
+// KiB, and not a multiple of a page.
 const longBytes = 12_500
 
 var (
@@ -167,7 +166,7 @@ func arrayShard(b *builder) {
 	}
 }
 
-// folderShard is the files of a directory, one behind the other.
+// folderShard makes the files of a directory, one after the other.
 func folderShard(b *builder) {
 	for range b.records {
 		b.add(b.between(3000, 30000))
@@ -188,7 +187,7 @@ func gameShard(b *builder) {
 	}
 }
 
-// gameTar packs each game by itself, into a tar.
+// gameTar compresses each game separately, into a tar.
 func gameTar(b *builder) []byte {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -204,7 +203,7 @@ func gameTar(b *builder) []byte {
 	return out.Bytes()
 }
 
-// inMembers cuts a shard between records and packs each piece by itself.
+// inMembers cuts a shard between records and compresses each piece separately.
 func inMembers(n int, pack func([]byte) []byte) func(b *builder) []byte {
 	return func(b *builder) []byte {
 		var out []byte
@@ -247,7 +246,7 @@ func lz4Frame(data []byte) []byte {
 	return b.Bytes()
 }
 
-// must is for what can't fail: writers in memory.
+// must is for calls that can't fail, such as writes to memory.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ledger is what was done to which shard when. It is safe for concurrent use.
+// ledger records what was done to which shard and when. It is safe for concurrent use.
 type ledger struct {
 	start time.Time
 
@@ -23,10 +23,10 @@ type ledger struct {
 type deed struct {
 	what     string
 	shards   []int
-	from, to time.Duration // after start; to is forever until it has ended
-	// lasts says that the shards are not what they were, for good.
+	from, to time.Duration // since start; to is forever until it has ended
+	// lasts means that the shards are changed for good.
 	lasts bool
-	// fails says that reads of the shards may fail meanwhile; else they wait.
+	// fails means that reads of the shards may fail meanwhile; otherwise they wait.
 	fails bool
 }
 
@@ -48,8 +48,8 @@ func (l *ledger) end(d *deed) {
 	d.to = time.Since(l.start)
 }
 
-// excuses says whether a read of some shards, that began at a time and has just
-// failed, may have failed for what was done.
+// excuses reports whether a read that needed these shards, began at began and has just failed, may
+// have failed because of what was done.
 func (l *ledger) excuses(needs []int, began time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,14 +58,14 @@ func (l *ledger) excuses(needs []int, began time.Duration) bool {
 	})
 }
 
-// touched says whether a shard is not what it was.
+// touched reports whether a shard has changed.
 func (l *ledger) touched(shard int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.deeds, func(d *deed) bool { return d.lasts && slices.Contains(d.shards, shard) })
 }
 
-// tell lists what was done until now, to some shards or to none.
+// tell lists what has been done to these shards, or to none in particular.
 func (l *ledger) tell(shards []int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

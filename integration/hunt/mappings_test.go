@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A page fault that waits for a mount may hold its process' address space, and with
-// it all threads of the process. So mappings are read by other processes: the test's
-// own program, which this variable makes one.
+// mapperVariable makes the test's own program a process that reads mappings. A page fault that
+// waits for a mount may block its process' address space, and with it all threads of the process,
+// so mappings are read by other processes.
 const mapperVariable = "LSIOFS_HUNT_MAPPER"
 
-// mapperMain serves orders, a line each, until there are no more.
+// mapperMain obeys orders, one line each, until the input ends.
 func mapperMain() {
 	if os.Getenv(mapperVariable) == "" {
 		return
@@ -41,20 +41,20 @@ func mapperMain() {
 	}
 }
 
-// mapOrder is to map a file, of Size bytes, and to read [Off, End) of the mapping.
+// mapOrder is an order to map a file of Size bytes, and to read [Off, End) of the mapping.
 type mapOrder struct {
 	Path           string
 	Size, Off, End int64
-	Alone          bool // page by page: the kernel is to read none ahead
-	Anew           bool // what the kernel has of the file is to be read again
+	Alone          bool // page by page, without the kernel's readahead
+	Anew           bool // drop the kernel's pages of the file first
 }
 
-// mapAnswer is what came. The bytes of a page that can't be read are zeros, and its
-// error is that of the page's place in the file.
+// mapAnswer is the result. A page that can't be read is zero in Bytes, and has its error in Errors,
+// by its offset in the file.
 type mapAnswer struct {
 	Bytes  []byte
 	Errors map[int64]unix.Errno
-	Error  string // of anything else
+	Error  string // any other error
 }
 
 const pageBytes = 4096
@@ -67,7 +67,7 @@ func (o mapOrder) obey() (a mapAnswer) {
 		}
 		defer unix.Close(fd)
 		if o.Anew {
-			_ = unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) // what others have mapped stays
+			_ = unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) // pages that others have mapped stay
 		}
 		m, err := unix.Mmap(fd, 0, int(o.Size), unix.PROT_READ, unix.MAP_SHARED)
 		if err != nil {
@@ -88,7 +88,8 @@ func (o mapOrder) obey() (a mapAnswer) {
 		for off := o.Off; off < o.End; {
 			page := off / pageBytes * pageBytes
 			to := min(page+pageBytes, o.End)
-			// The kernel copies, which gives an error where a touch would end the process.
+			// The kernel copies the page: it returns an error where touching it would kill the
+			// process.
 			n, err := unix.Pwrite(copies, m[off:to], 0)
 			switch {
 			case err == nil && int64(n) == to-off:
@@ -111,7 +112,7 @@ func (o mapOrder) obey() (a mapAnswer) {
 	return a
 }
 
-// mapper is such a process.
+// mapper is a process that reads mappings.
 type mapper struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -134,7 +135,7 @@ func startMapper() (*mapper, error) {
 	return m, m.cmd.Start()
 }
 
-// read has it read mappings, all at once.
+// read makes the process read mappings, all at once.
 func (m *mapper) read(orders ...mapOrder) (answers []mapAnswer, err error) {
 	if err = json.NewEncoder(m.in).Encode(orders); err != nil {
 		return nil, err
@@ -146,7 +147,7 @@ func (m *mapper) read(orders ...mapOrder) (answers []mapAnswer, err error) {
 	return answers, json.Unmarshal(line, &answers)
 }
 
-// close ends it: at once, when it does not by itself.
+// close ends the process, by killing it if it does not end by itself.
 func (m *mapper) close() {
 	m.in.Close()
 	killer := time.AfterFunc(endLimit, func() { m.cmd.Process.Kill() })
@@ -154,7 +155,7 @@ func (m *mapper) close() {
 	_ = m.cmd.Wait()
 }
 
-// judgeMapped holds what came of a mapping against its stream.
+// judgeMapped compares what was read from a mapping with its stream.
 func (h *hunter) judgeMapped(s *stream, o mapOrder, a mapAnswer, began time.Duration) error {
 	h.opened.Add(1)
 	if a.Error != "" {

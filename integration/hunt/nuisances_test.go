@@ -14,14 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nuisance is something that changes no shard, and of which no reader may notice
-// anything but that it waits.
+// nuisance is something that changes no shard, and that readers must not notice except by waiting.
 type nuisance struct {
 	name string
 	do   func(h *hunter, r *rand.Rand)
 }
 
-// nuisances are all there are.
+// nuisances lists all nuisances.
 var nuisances = []nuisance{
 	{"the server stops for a while", stopServer},
 	{"readers get signals", func(h *hunter, _ *rand.Rand) { h.signalReaders() }},
@@ -52,7 +51,7 @@ func evict(h *hunter, r *rand.Rand) {
 	}
 }
 
-// evict takes a shard's pages out of the page cache.
+// evict evicts a shard's pages from the page cache.
 func (h *hunter) evict(dir string, shard int) {
 	for _, file := range h.d.a[shard] {
 		f, err := os.OpenFile(filepath.Join(dir, file.path), os.O_RDONLY|unix.O_NONBLOCK, 0)
@@ -60,7 +59,7 @@ func (h *hunter) evict(dir string, shard int) {
 			continue // it is gone
 		}
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-			_ = f.Sync() // what is dirty stays
+			_ = f.Sync() // dirty pages would stay
 			_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 		}
 		f.Close()
@@ -68,7 +67,7 @@ func (h *hunter) evict(dir string, shard int) {
 	h.end(h.begin("pages are evicted", false, false, shard))
 }
 
-// restore goes to the begin of an epoch.
+// restore restores the beginning of an epoch.
 func restore(h *hunter, r *rand.Rand) {
 	h.view.Lock()
 	defer h.view.Unlock()
@@ -101,7 +100,7 @@ func lookAround(h *hunter, _ *rand.Rand) {
 	}
 }
 
-// killProgram has cat read a stream, and kills it somewhere.
+// killProgram starts cat on a stream, and kills it somewhere in between.
 func killProgram(h *hunter, r *rand.Rand) {
 	s := h.streams[r.IntN(len(h.streams))]
 	cat := exec.Command("cat", filepath.Join(h.point, s.name))

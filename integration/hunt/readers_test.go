@@ -15,26 +15,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reader is a loop that reads streams of a mount until the schedule has ended.
+// reader is a loop that reads streams of a mount until the schedule ends.
 type reader struct {
 	name string
 	turn func(h *hunter, c *client) error
 }
 
-// client is what a reader has between its turns.
+// client is the state of a reader between turns.
 type client struct {
 	*reader
 	r      *rand.Rand
-	buf    []byte  // a mapping, so that its reads are not cut by alignment
-	mapper *mapper // nil until it is wanted
-	stream *stream // that readOn reads, nil for none, and how far
+	buf    []byte  // a mapping, so that reads into it are not split for alignment
+	mapper *mapper // nil until it is needed
+	stream *stream // the stream that readOn reads, or nil, and its progress
 	fd     int
 	off    int64
-	thread atomic.Int64 // that it runs on, 0 when it does not
+	thread atomic.Int64 // the thread it runs on, 0 if it does not run
 	turns  atomic.Int64
 }
 
-// readers run all at once. Four of them go where something is being done.
+// readers all run at once. Four of them read near the shard that is being acted on.
 var readers = []reader{
 	{"reader where it happens", readTarget}, {"reader where it happens", readTarget},
 	{"reader where it happens", readTarget}, {"reader where it happens", readTarget},
@@ -51,13 +51,13 @@ const (
 )
 
 const (
-	// largestRead is the largest that is one request of FUSE.
+	// largestRead is the largest read that is a single FUSE request.
 	largestRead = 1 << 20
-	// turnBytes bounds what a turn reads: who waits for turns must not wait long.
+	// turnBytes bounds what a turn reads, so that waiting for turns does not take long.
 	turnBytes = 512 << 10
 )
 
-// newClient makes the n-th of a schedule.
+// newClient makes client n of a schedule.
 func (h *hunter) newClient(n int, r *reader) (*client, error) {
 	c := &client{reader: r, r: rand.New(rand.NewPCG(h.seed, uint64(n)))}
 	var err error
@@ -75,7 +75,7 @@ func (c *client) close() {
 
 // run takes turns until ctx ends.
 func (c *client) run(ctx context.Context, h *hunter) {
-	runtime.LockOSThread() // so that signals find it
+	runtime.LockOSThread() // so that signals reach it
 	defer runtime.UnlockOSThread()
 	c.thread.Store(int64(unix.Gettid()))
 	defer c.thread.Store(0)
@@ -88,7 +88,7 @@ func (c *client) run(ctx context.Context, h *hunter) {
 	}
 }
 
-// sizeOfRead is that of some client's reads.
+// sizeOfRead draws the size of a client's reads.
 func (c *client) sizeOfRead() int {
 	most := []int{64, 4096, 64 << 10, 128 << 10, 256 << 10, largestRead}[c.r.IntN(6)]
 	if c.r.IntN(2) == 0 {
@@ -107,8 +107,8 @@ func (h *hunter) open(name string) (int, error) {
 	return fd, nil
 }
 
-// read reads once from an open file of a stream, and judges the reply. came is
-// how many bytes were right, 0 for an error that is one to give.
+// read reads once from an open file of a stream, and judges the reply. came is how many bytes were
+// right, 0 for an error that is justified.
 func (h *hunter) read(c *client, fd int, s *stream, off int64, n int) (came int, err error) {
 	n = min(n, len(c.buf))
 	began := time.Since(h.start)
@@ -125,7 +125,7 @@ func (h *hunter) read(c *client, fd int, s *stream, off int64, n int) (came int,
 	return got, h.judge(s, off, c.buf[:got], began, "read")
 }
 
-// judge gives an error where bytes are wrong.
+// judge returns an error if bytes are wrong.
 func (h *hunter) judge(s *stream, off int64, got []byte, began time.Duration, how string) error {
 	if wrong := s.differs(off, got); wrong != "" {
 		return fmt.Errorf("WRONG BYTES WITHOUT AN ERROR: %s: %s of [%d, %d), begun %v ago: %s%s",
@@ -134,7 +134,7 @@ func (h *hunter) judge(s *stream, off int64, got []byte, began time.Duration, ho
 	return nil
 }
 
-// judgeError gives an error where another one was not to be given.
+// judgeError returns an error if a read's error is not justified.
 func (h *hunter) judgeError(s *stream, off int64, n int, began time.Duration, err error, may unix.Errno) error {
 	needs := s.needs(off, off+int64(n))
 	if errors.Is(err, may) && h.excuses(needs, began) {
@@ -154,7 +154,7 @@ func compact(shards []int) (distinct []int) {
 	return distinct[:min(len(distinct), 20)]
 }
 
-// around gives a stream and a place in it, where a record of a shard is.
+// around returns a stream, and the offset of a record of a shard in it.
 func (h *hunter) around(c *client, shard int) (*stream, int64) {
 	for {
 		s := h.streams[c.r.IntN(len(h.streams))]
@@ -164,8 +164,7 @@ func (h *hunter) around(c *client, shard int) (*stream, int64) {
 	}
 }
 
-// readTarget reads some pieces around a record of the shard to which something is
-// being done.
+// readTarget reads some pieces around a record of the target shard.
 func readTarget(h *hunter, c *client) error {
 	s, off := h.around(c, int(h.target.Load()))
 	fd, err := h.open(s.name)
@@ -188,7 +187,7 @@ func readTarget(h *hunter, c *client) error {
 	return nil
 }
 
-// readOn reads a stream from front to back, some of it a turn.
+// readOn reads a stream from front to back, a part of it each turn.
 func readOn(h *hunter, c *client) (err error) {
 	if c.stream == nil {
 		c.stream, c.off = h.streams[c.r.IntN(len(h.streams))], 0
@@ -209,7 +208,7 @@ func readOn(h *hunter, c *client) (err error) {
 	return nil
 }
 
-// leave closes what readOn has open.
+// leave closes the file that readOn has open.
 func (c *client) leave() {
 	if c.stream != nil {
 		_ = unix.Close(c.fd)
@@ -217,8 +216,7 @@ func (c *client) leave() {
 	}
 }
 
-// readMapping reads a mapping around a record of the shard to which something is
-// being done.
+// readMapping reads a mapping around a record of the target shard.
 func readMapping(h *hunter, c *client) error {
 	s, off := h.around(c, int(h.target.Load()))
 	return h.readMapped(c, s, off, min(int64(c.sizeOfRead()), 128<<10), c.r.IntN(2) == 0)
@@ -240,11 +238,11 @@ func (h *hunter) readMapped(c *client, s *stream, off, n int64, alone bool) (err
 }
 
 func (h *hunter) mapOrder(s *stream, off, n int64, alone bool) mapOrder {
-	// What the kernel has of it once, it would give out for ever.
+	// Otherwise the kernel would serve pages that it has read once forever.
 	return mapOrder{Path: filepath.Join(h.point, s.name), Size: s.size(), Off: off, End: min(off+n, s.size()), Alone: alone, Anew: true}
 }
 
-// readHealthy reads records of shards to which nothing is ever done, which must come.
+// readHealthy reads records of shards that are never changed, which must succeed.
 func readHealthy(h *hunter, c *client) error {
 	s, off := h.around(c, targets+c.r.IntN(healthy))
 	fd, err := h.open(s.name)
@@ -266,7 +264,7 @@ func readHealthy(h *hunter, c *client) error {
 	return nil
 }
 
-// healthyUntil is where the records from off on cease to be of healthy shards.
+// healthyUntil returns the offset where the run of records of healthy shards from off on ends.
 func (s *stream) healthyUntil(off int64) int64 {
 	i := s.record(off)
 	for i < len(s.shard) && s.shard[i] >= targets {
@@ -275,9 +273,9 @@ func (s *stream) healthyUntil(off int64) int64 {
 	return s.offsets[i]
 }
 
-// readHealthyMapping maps streams that have healthy shards only: where a mapping of a
-// file waits for a page, the kernel lets nobody else map that file. A mixed order has
-// none.
+// readHealthyMapping maps streams that only consist of healthy shards: while a mapping of a file
+// waits for a page, the kernel lets no other process map that file. A mixed order has no such
+// streams.
 func readHealthyMapping(h *hunter, c *client) error {
 	if h.order.mixed {
 		return nil
@@ -289,7 +287,7 @@ func readHealthyMapping(h *hunter, c *client) error {
 	return h.readMapped(c, s, c.r.Int64N(s.size()), 128<<10, c.r.IntN(2) == 0)
 }
 
-// readWorkerFile reads a file that a restore ends.
+// readWorkerFile reads a file that a restore makes stale.
 func readWorkerFile(h *hunter, c *client) error {
 	h.view.RLock()
 	restores := h.restores
@@ -306,7 +304,7 @@ func readWorkerFile(h *hunter, c *client) error {
 	for range 1 + c.r.IntN(10) {
 		_, err := h.read(c, fd, s, c.r.Int64N(s.size()), n)
 		if errors.Is(err, unix.ESTALE) {
-			h.view.RLock() // a restore that is under way has ended then
+			h.view.RLock() // waits for a restore under way
 			stale := h.restores != restores
 			h.view.RUnlock()
 			if stale {

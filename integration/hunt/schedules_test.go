@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// schedule is what is done at one mount.
+// schedule is what is done with one mount.
 type schedule struct {
 	number int
 	seed   uint64
 	way    way
 	source source
 	mixed  bool
-	// descriptors is the server's limit on them, 0 for the usual one.
+	// descriptors is the server's limit of descriptors, 0 for the usual one.
 	descriptors int
 	// first is done before anything has been read, once the readers run.
 	first func(h *hunter, r *rand.Rand)
-	// steps is what is done then.
+	// steps is done after the planned changes.
 	steps func(h *hunter, r *rand.Rand)
-	what  string // what the steps are, in words
-	// plan gives the changes among the steps; nil for none.
+	what  string // describes the steps
+	// plan returns the changes to make; nil for none.
 	plan func(h *hunter, r *rand.Rand) []deedOfPlan
 	// again compares a second mount with the reference.
 	again bool
@@ -34,8 +34,8 @@ func (s schedule) String() string {
 	return fmt.Sprintf("%d %s on %s %s with %s", s.number, s.way.name, s.source.name, order, s.what)
 }
 
-// enumerated are the schedules that every hunt begins with: each way with each
-// change, and with each fault where its bytes come from another program.
+// enumerated returns the schedules that every hunt begins with: each way with each change, and, if
+// the bytes come from another program, with each fault.
 func enumerated() (all []schedule) {
 	add := func(s schedule) {
 		s.number = len(all)
@@ -69,7 +69,7 @@ func enumerated() (all []schedule) {
 		s.way, s.source, s.mixed, s.again = wayOf(name), cachingFuse, i%2 == 0, false
 		s.way.taken = nil
 		add(s)
-		// Files are forgotten that nobody has open.
+		// Only files that are not open are forgotten.
 		s.source, s.what, s.plan, s.steps, s.descriptors = forgetfulFuse, "forgotten", nil, forgetting, fewDescriptors
 		add(s)
 		s.source, s.what, s.steps, s.descriptors = uncachedFuse, "every fault", everyFault, 0
@@ -89,7 +89,7 @@ func wayOf(name string) way {
 	panic(name)
 }
 
-// everyFault does each fault to a shard of its own, between nuisances.
+// everyFault applies each fault to a shard of its own.
 func everyFault(h *hunter, r *rand.Rand) {
 	for i, f := range faults {
 		if h.ctx.Err() != nil {
@@ -102,10 +102,10 @@ func everyFault(h *hunter, r *rand.Rand) {
 	}
 }
 
-// fewDescriptors make a server open shards again and again.
+// fewDescriptors makes a server open shards again and again.
 const fewDescriptors = 64
 
-// forgetting has the kernel forget shards, one after the other.
+// forgetting makes the kernel forget shards, one after the other.
 func forgetting(h *hunter, r *rand.Rand) {
 	for shard := range targets {
 		h.forget(shard)
@@ -113,7 +113,7 @@ func forgetting(h *hunter, r *rand.Rand) {
 	}
 }
 
-// spoiling spoils the spool now and then.
+// spoiling overwrites parts of the spool now and then.
 func spoiling(h *hunter, r *rand.Rand) {
 	for range 10 {
 		h.spoil(r)
@@ -135,14 +135,14 @@ func random(number int, seed uint64) schedule {
 		}
 	}
 	if s.source.options == nil && !s.source.maps {
-		s.way.taken = nil // what is mapped elsewhere is read there
+		s.way.taken = nil // elsewhere, what would be mapped is read
 	}
 	if r.IntN(3) == 0 {
 		s.way.flags = append(s.way.flags[:len(s.way.flags):len(s.way.flags)], "--memory", []string{"1MiB", "6MiB", "64MiB"}[r.IntN(3)])
 		s.way.taken = nil
 	}
 	if s.way.decodes && s.mixed {
-		// With less, each record is waited for until its shard has been decoded again.
+		// With less memory, each record waits until its shard has been decoded again.
 		s.way.flags = append(s.way.flags[:len(s.way.flags):len(s.way.flags)], "--memory", "24MiB")
 	}
 	if r.IntN(4) == 0 {

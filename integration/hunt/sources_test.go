@@ -13,23 +13,23 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// source is what sort of file system a dataset lies on.
+// source is a kind of file system that holds a dataset.
 type source struct {
 	name string
-	// options of a FUSE that fails as it is told; nil for another file system.
+	// options of a FUSE that fails on command; nil for another file system.
 	options *backing.Options
-	maps    bool // what the page cache holds of it is mapped
+	maps    bool // pages in the page cache are mapped
 	mount   func(t testing.TB, d *dataset) place
 }
 
-// place is where a dataset lies.
+// place is the location of a dataset.
 type place struct {
 	dir    string // as lsiofs sees it
-	behind string // where it is changed: by somebody else, where it is not dir
+	behind string // where it is changed; differs from dir if another program serves dir
 	fuse   *backing.FileSystem
 }
 
-// sources are all there are. ext4 stands for whatever temporary files lie on.
+// sources lists all sources. ext4 stands for whatever file system holds temporary files.
 var sources = []source{ext4, tmpfs, overlay, fuse, cachingFuse, forgetfulFuse, uncachedFuse}
 
 var (
@@ -48,7 +48,7 @@ func onDisk(t testing.TB, d *dataset) place {
 	return place{dir: dir, behind: dir}
 }
 
-// needRoot ends a test that has to mount.
+// needRoot ends a test that has to mount, unless it runs as root.
 func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -65,8 +65,8 @@ func onTmpfs(t testing.TB, d *dataset) place {
 	return place{dir: dir, behind: dir}
 }
 
-// onOverlay has the dataset in the lower directory: what is written to is copied
-// first.
+// onOverlay puts the dataset in the lower directory: files are copied up when they are first
+// written to.
 func onOverlay(t testing.TB, d *dataset) place {
 	needRoot(t)
 	dir, below := t.TempDir(), t.TempDir()

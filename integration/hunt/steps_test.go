@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// drawChange draws a change that lasts, can be told on the source, and needs nothing
+// drawChange draws a change that lasts, can be noticed on the source, and needs no preparation
 // before the mount.
 func (h *hunter) drawChange(r *rand.Rand) change {
 	for {
@@ -19,7 +19,7 @@ func (h *hunter) drawChange(r *rand.Rand) change {
 	}
 }
 
-// change does something to a shard.
+// change makes a change to a shard.
 func (h *hunter) change(c change, shard int, r *rand.Rand) {
 	h.target.Store(int64(shard))
 	touched := []int{shard}
@@ -29,7 +29,7 @@ func (h *hunter) change(c change, shard int, r *rand.Rand) {
 	deed := h.begin(c.name, !c.passes, true, touched...)
 	err := c.do(h.d.site(shard, h.behind, r))
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EOPNOTSUPP) {
-		err = nil // this file system can't
+		err = nil // not supported by this file system
 	}
 	if err != nil {
 		h.find("%s of shard %d: %v", c.name, shard, err)
@@ -40,12 +40,11 @@ func (h *hunter) change(c change, shard int, r *rand.Rand) {
 	h.end(deed)
 }
 
-// changeSomehow does something to a shard, in one of the circumstances that make it
-// harder to notice.
+// changeSomehow makes a change to a shard in circumstances that may make it harder to notice.
 func (h *hunter) changeSomehow(c change, shard int, r *rand.Rand) {
 	h.target.Store(int64(shard))
 	switch r.IntN(8) {
-	case 0: // while the server stands still
+	case 0: // while the server is stopped
 		var changing sync.WaitGroup
 		h.signalServer(syscall.SIGSTOP)
 		changing.Go(func() { h.change(c, shard, r) })
@@ -54,12 +53,12 @@ func (h *hunter) changeSomehow(c change, shard int, r *rand.Rand) {
 		changing.Wait()
 	case 1: // all at once
 		h.change(c, shard, r)
-	default: // when its readers have it in use
+	default: // while readers are using it
 		h.pause(time.Duration(r.IntN(12)) * time.Millisecond)
 		h.change(c, shard, r)
 		h.pause(time.Duration(r.IntN(12)) * time.Millisecond)
 	}
-	if h.fuse != nil { // what the kernel has of it would be given out for ever
+	if h.fuse != nil { // otherwise the kernel would serve its pages forever
 		h.evict(h.dir, shard)
 		h.pause(time.Duration(5+r.IntN(12)) * time.Millisecond)
 	}
@@ -77,17 +76,17 @@ func (h *hunter) prepare(plan []deedOfPlan) {
 	}
 }
 
-// deedOfPlan is a change and the shard that it is made to.
+// deedOfPlan is a change and the shard to change.
 type deedOfPlan struct {
 	change change
 	shard  int
 	seed   uint64
 }
 
-// draws gives the same each time, so that what is prepared is what is changed.
+// draws returns the same generator each time, so that the prepared file is the one that is changed.
 func (p deedOfPlan) draws() *rand.Rand { return rand.New(rand.NewPCG(p.seed, uint64(p.shard))) }
 
-// everyChange plans each change that applies, each to shards of its own.
+// everyChange plans each change that applies, each to its own shards.
 func (h *hunter) everyChange(r *rand.Rand) (plan []deedOfPlan) {
 	var some []change
 	for _, c := range changes {
@@ -98,7 +97,7 @@ func (h *hunter) everyChange(r *rand.Rand) (plan []deedOfPlan) {
 	return h.planned(some, r)
 }
 
-// planned gives changes their shards, in an order that is drawn.
+// planned assigns shards to changes, in random order.
 func (h *hunter) planned(some []change, r *rand.Rand) (plan []deedOfPlan) {
 	r.Shuffle(len(some), func(i, k int) { some[i], some[k] = some[k], some[i] })
 	shard := 0
@@ -117,7 +116,7 @@ func (h *hunter) planned(some []change, r *rand.Rand) (plan []deedOfPlan) {
 	return plan
 }
 
-// untouchedTargets are those that are as they were.
+// untouchedTargets returns the targets that have not been changed.
 func (h *hunter) untouchedTargets() (some []int) {
 	for shard := range targets {
 		if !h.touched(shard) {

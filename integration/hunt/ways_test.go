@@ -9,23 +9,23 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// way is how bytes take their way from shards to readers.
+// way is a path that bytes take from shards to readers.
 type way struct {
 	name  string
 	k     kind
-	chunk int // bytes of a chunk, which is what is read at a time
+	chunk int // bytes of a chunk, which is read at a time
 	flags []string
-	// taken says whether a mount's figures show that its bytes took that way.
+	// taken reports whether a mount's figures show that its bytes took that path.
 	taken func(f figures) bool
-	// local says that the way needs a file system of this kernel.
+	// local means that the path needs a file system of this kernel.
 	local bool
-	// decodes says that shards are decoded: a mixed order takes long then.
+	// decodes means that shards are decoded, which makes a mixed order slow.
 	decodes bool
-	// cat has no mount: the program writes streams to its output.
+	// cat means that there is no mount: a program writes streams to its output.
 	cat bool
 }
 
-// figures are of status.json.
+// figures are from status.json.
 type figures struct {
 	fetch               fetch.Stats
 	engine              uring.Status
@@ -33,17 +33,17 @@ type figures struct {
 }
 
 const (
-	// smallChunk is less than what is mapped at a time (64 KiB), so that it is read.
+	// smallChunk is less than what is mapped at a time (64 KiB), so it is read.
 	smallChunk = 16 << 10
 	largeChunk = 128 << 10
 )
 
-// little is a budget that holds a fifth of a dataset.
+// little is a memory budget for a fifth of a dataset.
 var little = []string{"--memory", "2MiB"}
 
 func flags(more ...string) []string { return append(more, little...) }
 
-// ways are all there are.
+// ways lists all ways.
 var ways = []way{
 	{name: "scan", k: tars, chunk: smallChunk, flags: flags("--read", "scan"),
 		taken: func(f figures) bool {
@@ -81,10 +81,10 @@ var ways = []way{
 	{name: "cat of gzip", k: linesGz, chunk: largeChunk, flags: flags("--read", "scan"), cat: true},
 }
 
-// decoded is decoding in memory.
+// decoded returns a way that decodes in memory.
 func decoded(name string, k kind) way {
-	// Of shards of one member each budget that does not hold all is too little for a
-	// mixed order: they are decoded again and again. This is one that goes on.
+	// For shards of one member, any budget that does not hold all of them is too small for a mixed
+	// order: they are decoded again and again. With this one it still makes progress.
 	return way{name: name, k: k, decodes: true, chunk: largeChunk, flags: []string{"--read", "scan", "--memory", "8MiB"},
 		taken: func(f figures) bool { return f.fetch.Strategy == "scan" && f.fetch.DecodedBytes > 0 }}
 }

@@ -15,13 +15,13 @@ const wordBytes = 16
 
 // Versions of a dataset's content.
 const (
-	versionA = 'A' // that is indexed
-	versionB = 'B' // that comes later
+	versionA = 'A' // the indexed one
+	versionB = 'B' // the later one
 )
 
-// word says what 16 bytes of a shard's content are: of which shard, at which offset
-// (of the decoded shard, a multiple of 16), of which version. Its last three letters
-// follow from that, so that compression leaves something.
+// word returns 16 bytes of a shard's content that encode the shard, the offset (in the decoded
+// shard, a multiple of 16) and the version. The last three letters are a hash of these, so that
+// they don't compress to nothing.
 func word(shard int, off int64, version byte) []byte {
 	hash := (uint64(shard)<<40 ^ uint64(off)<<8 ^ uint64(version)) * 0x9E3779B97F4A7C15
 	b := fmt.Appendf(make([]byte, 0, wordBytes), "S%02x@%07x#%c", shard, off, version)
@@ -32,7 +32,7 @@ func word(shard int, off int64, version byte) []byte {
 	return b
 }
 
-// fill writes the content that begins at offset off of a decoded shard.
+// fill writes the content at offset off of a decoded shard.
 func fill(b []byte, shard int, off int64, version byte) {
 	for len(b) > 0 {
 		at := off % wordBytes
@@ -41,7 +41,7 @@ func fill(b []byte, shard int, off int64, version byte) {
 	}
 }
 
-// content is n bytes of it.
+// content returns n bytes of content.
 func content(n, shard int, off int64, version byte) []byte {
 	b := make([]byte, n)
 	fill(b, shard, off, version)
@@ -50,10 +50,10 @@ func content(n, shard int, off int64, version byte) []byte {
 
 var wordPattern = regexp.MustCompile(`S([0-9a-f]{2})@([0-9a-f]{7})#([AB])`)
 
-// origin says in words what bytes are.
+// origin describes where bytes come from.
 func origin(b []byte) string {
 	if m := wordPattern.FindSubmatch(b); m != nil {
-		shard, _ := strconv.ParseUint(string(m[1]), 16, 16) // the pattern's digits
+		shard, _ := strconv.ParseUint(string(m[1]), 16, 16) // the pattern only matches digits
 		off, _ := strconv.ParseUint(string(m[2]), 16, 64)
 		return fmt.Sprintf("version %s of shard %d at %d", m[3], shard, off)
 	}
