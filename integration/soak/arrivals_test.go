@@ -21,13 +21,13 @@ const (
 	rsyncsAtATime     = 100 // shards, about every two seconds
 )
 
-// arrivals is a directory that shards arrive in. What is in each follows from its number.
+// arrivals is a directory where shards arrive. The content of each follows from its number.
 type arrivals struct {
 	dir     string
 	seed    uint64
-	staged  string       // where rsync takes them from, another directory
-	waiting int          // how many are there
-	renamed atomic.Int64 // how many came so; see arrive
+	staged  string       // a directory that rsync takes them from
+	waiting int          // the number of shards there
+	renamed atomic.Int64 // how many arrived that way; see arrive
 	rsynced atomic.Int64
 	inPlace atomic.Int64
 	slow    atomic.Int64
@@ -42,18 +42,18 @@ func (a *arrivals) String() string {
 
 func shardName(number int) string { return fmt.Sprintf("game.%d.txt.gz", number) }
 
-// numberOf is the number of a shard by its name.
+// numberOf returns the number of a shard by its name.
 func numberOf(name string) (int, error) {
 	return strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(name, "game."), ".txt.gz"))
 }
 
-// line is what a shard has as a record, with its end.
+// line returns a record of a shard, including its newline.
 func (a *arrivals) line(shard, ordinal int) []byte {
 	r := rand.New(rand.NewPCG(a.seed, uint64(shard)<<8|uint64(ordinal)))
 	return fmt.Appendf(nil, "%d %d %s\n", shard, ordinal, letters(r, 20+r.IntN(200)))
 }
 
-// content is a shard's file.
+// content returns a shard's file.
 func (a *arrivals) content(shard int) []byte {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -65,16 +65,16 @@ func (a *arrivals) content(shard int) []byte {
 	return b.Bytes()
 }
 
-// unfinished is a shard whose second half is still to be written.
+// unfinished is a shard whose second half is yet to be written.
 type unfinished struct {
 	path string
-	file *os.File // nil: it was closed meanwhile
+	file *os.File // nil: it was closed in between
 	rest []byte
 	at   time.Time
 }
 
-// write has shards arrive until ctx ends: so many in a second, or as many as the machine can
-// write. Then it finishes what it has begun.
+// write makes shards arrive until ctx ends: at a fixed rate, or as fast as the machine can write.
+// Then it finishes those it has begun.
 func (a *arrivals) write(ctx context.Context) error {
 	r := rand.New(rand.NewPCG(a.seed, 1))
 	var open []unfinished
@@ -114,7 +114,8 @@ func (a *arrivals) write(ctx context.Context) error {
 	return finish(time.Now().Add(time.Hour))
 }
 
-// arrive writes a shard in one of the ways that writers have. What it gives is finished later.
+// arrive writes a shard in one of the ways that programs do. A shard that it returns is to be
+// finished later.
 func (a *arrivals) arrive(r *rand.Rand, number int) (*unfinished, error) {
 	path, b := filepath.Join(a.dir, shardName(number)), a.content(number)
 	half := 1 + r.IntN(len(b)-1)
@@ -123,17 +124,17 @@ func (a *arrivals) arrive(r *rand.Rand, number int) (*unfinished, error) {
 	case way < 50:
 		a.waiting++
 		return nil, os.WriteFile(filepath.Join(a.staged, shardName(number)), b, 0o644)
-	case way < 700: // as careful programs do
+	case way < 700: // like careful programs
 		a.renamed.Add(1)
 		temporary := filepath.Join(a.dir, fmt.Sprintf(".%s.%06d", shardName(number), r.IntN(1e6)))
 		if err := os.WriteFile(temporary, b, 0o644); err != nil {
 			return nil, err
 		}
 		return nil, os.Rename(temporary, path)
-	case way < 985: // as cp does
+	case way < 985: // like cp
 		a.inPlace.Add(1)
 		return nil, os.WriteFile(path, b, 0o644)
-	case way < 994: // as a program that writes while it computes
+	case way < 994: // like a program that writes while it computes
 		a.slow.Add(1)
 		f, err := os.Create(path)
 		if err != nil {
@@ -142,16 +143,16 @@ func (a *arrivals) arrive(r *rand.Rand, number int) (*unfinished, error) {
 		later.file = f
 		_, err = f.Write(b[:half])
 		return &later, err
-	case way < 998: // as one that opens its file for each part
+	case way < 998: // like one that opens its file for each part
 		a.halves.Add(1)
 		return &later, os.WriteFile(path, b[:half], 0o644)
-	default: // as one that dies
+	default: // like one that dies
 		a.never.Add(1)
 		return nil, os.WriteFile(path+".tmp", b[:half], 0o644)
 	}
 }
 
-// rsync brings what is staged: with its old times, each under another name first.
+// rsync transfers the staged shards: with their old times, each under a temporary name first.
 func (a *arrivals) rsync() error {
 	out, err := exec.Command("rsync", "-a", "--remove-source-files", a.staged+"/", a.dir+"/").CombinedOutput()
 	if err != nil {

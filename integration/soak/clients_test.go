@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// client is a loop at a mount. Each of its turns ends by itself in bounded time.
+// client is a loop that uses a mount. Each of its turns ends by itself in bounded time.
 type client struct {
 	name string
 	turn func(ctx context.Context, s *mounted, r *rand.Rand) error
-	// rest is how long it rests between two turns, at most.
+	// rest is the longest pause between two turns.
 	rest time.Duration
 }
 
-// clients are all that run at a mount at once.
+// clients all run at the same time on a mount.
 var clients = []client{
 	{"front to back", atSome(readOn), 20 * time.Millisecond},
 	{"front to back", atSome(readOn), 20 * time.Millisecond},
@@ -37,7 +37,7 @@ var clients = []client{
 // run takes turns until ctx ends.
 func (c client) run(ctx context.Context, s *mounted, r *rand.Rand) error {
 	for ctx.Err() == nil {
-		// Whatever hangs in the mount is woken when its server dies.
+		// Anything that hangs in the mount is woken when its server dies.
 		hangs := time.AfterFunc(endLimit, func() { s.Cmd.Process.Kill() })
 		err := c.turn(ctx, s, r)
 		if !hangs.Stop() {
@@ -51,7 +51,7 @@ func (c client) run(ctx context.Context, s *mounted, r *rand.Rand) error {
 	return nil
 }
 
-// pause waits, or until ctx ends.
+// pause waits for a time, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -59,8 +59,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// compareAt reads once, and holds what came against want. It gives the number of
-// bytes, and io.EOF behind the last one.
+// compareAt reads once, and compares the result with want. It returns the number of bytes, and
+// io.EOF at the end.
 func (s *mounted) compareAt(f io.ReaderAt, want readable, buf []byte, off int64) (int, error) {
 	n, err := f.ReadAt(buf, off)
 	s.done.reads.Add(1)
@@ -77,7 +77,7 @@ func (s *mounted) compareAt(f io.ReaderAt, want readable, buf []byte, off int64)
 	return n, err
 }
 
-// wrongByte is what not even a dying server may give.
+// wrongByte is an error that not even a dying server may cause.
 type wrongByte struct{ error }
 
 // opening is a stream of a mount that a client has opened.
@@ -85,14 +85,14 @@ type opening struct {
 	s    *mounted
 	file *os.File
 	want readable
-	view *view // nil: of no view, which never goes stale
+	view *view // nil: it does not belong to a view, and never goes stale
 }
 
-// errStale is a read from a view that a restore has ended.
+// errStale is the error of a read from a view that a restore has ended.
 var errStale = errors.New("the view has ended")
 
-// atSome is a turn of a client that does something with one stream. That it comes to
-// the stream's end, or that its view does, is none of its errors.
+// atSome is a turn of a client that does something with one stream. Reaching the end of the stream,
+// or of its view, is not an error.
 func atSome(do func(ctx context.Context, o opening, r *rand.Rand) error) func(context.Context, *mounted, *rand.Rand) error {
 	return func(ctx context.Context, s *mounted, r *rand.Rand) error {
 		f, want, v, err := s.openSome(r)
@@ -107,13 +107,13 @@ func atSome(do func(ctx context.Context, o opening, r *rand.Rand) error) func(co
 	}
 }
 
-// compareAt is mounted's, of the file. It gives errStale and io.EOF as they are, and
-// other errors with their place.
+// compareAt is mounted.compareAt on the file. It returns errStale and io.EOF unwrapped, and other
+// errors with their location.
 func (o opening) compareAt(buf []byte, off int64) (int, error) {
 	return o.compareFrom(o.file, o.file.Name(), buf, off)
 }
 
-// compareFrom is compareAt of what is another way to the file's bytes.
+// compareFrom is compareAt for another way to read the file's bytes.
 func (o opening) compareFrom(from io.ReaderAt, name string, buf []byte, off int64) (int, error) {
 	n, err := o.s.compareAt(from, o.want, buf, off)
 	switch {
@@ -125,7 +125,7 @@ func (o opening) compareFrom(from io.ReaderAt, name string, buf []byte, off int6
 	return n, fmt.Errorf("%s at %d: %w", name, off, err)
 }
 
-// sizeOfRead is that of some client's reads.
+// sizeOfRead draws the size of a client's reads.
 func sizeOfRead(r *rand.Rand) int {
 	return 1 + r.IntN([]int{1 << 10, 64 << 10, 256 << 10, 3 << 20}[r.IntN(4)])
 }
@@ -147,7 +147,7 @@ func readOn(ctx context.Context, o opening, r *rand.Rand) error {
 	return nil
 }
 
-// readAnywhere reads pieces at random, also behind the end.
+// readAnywhere reads pieces at random offsets, including past the end.
 func readAnywhere(ctx context.Context, o opening, r *rand.Rand) error {
 	for range 20 {
 		off := r.Int64N(o.want.size() + 100)
@@ -158,8 +158,8 @@ func readAnywhere(ctx context.Context, o opening, r *rand.Rand) error {
 	return nil
 }
 
-// mapping reads a mapping by having the kernel copy it, which gives an error
-// where a touch would end the process.
+// mapping reads a mapping by having the kernel copy it, which returns an error where touching a
+// page would kill the process.
 type mapping struct {
 	pages []byte
 	copy  *os.File // in memory
@@ -208,7 +208,7 @@ func readMapped(ctx context.Context, o opening, r *rand.Rand) error {
 	return nil
 }
 
-// stopAndGoOn reads a little, keeps the file for a while, and goes on or not.
+// stopAndGoOn reads a little, keeps the file open for a while, and may repeat that.
 func stopAndGoOn(ctx context.Context, o opening, r *rand.Rand) error {
 	off := int64(0)
 	for range 1 + r.IntN(3) {
@@ -223,11 +223,11 @@ func stopAndGoOn(ctx context.Context, o opening, r *rand.Rand) error {
 	return nil
 }
 
-// readBySignals has cat read a file, stops it, lets it go on, and mostly ends it
-// by a signal before it is through.
+// readBySignals makes cat read a file, stops and continues it, and mostly kills it by a signal
+// before it is done.
 func readBySignals(ctx context.Context, o opening, r *rand.Rand) error {
 	cat := exec.Command("cat")
-	cat.Stdin = o.file // cat reads the very opening whose content is known
+	cat.Stdin = o.file // cat reads the same open file, whose content is known
 	out, err := cat.StdoutPipe()
 	if err != nil {
 		return err
@@ -236,7 +236,7 @@ func readBySignals(ctx context.Context, o opening, r *rand.Rand) error {
 		return err
 	}
 	err = compareAmidstSignals(ctx, o.s, r, cat.Process, out, o.want)
-	cat.Process.Kill() // where it still lives
+	cat.Process.Kill() // if it is still alive
 	waited := cat.Wait()
 	if err != nil {
 		return fmt.Errorf("cat of %s: %w", o.file.Name(), err)
@@ -247,7 +247,7 @@ func readBySignals(ctx context.Context, o opening, r *rand.Rand) error {
 	return nil
 }
 
-// compareAmidstSignals reads a child's output until it has ended.
+// compareAmidstSignals reads a child's output until it ends.
 func compareAmidstSignals(ctx context.Context, s *mounted, r *rand.Rand, child *os.Process, out io.Reader, want readable) error {
 	last := r.Int64N(want.size()*3/2 + 1) // where it is killed
 	buf := make([]byte, 64<<10)
@@ -258,7 +258,7 @@ func compareAmidstSignals(ctx context.Context, s *mounted, r *rand.Rand, child *
 		}
 		s.done.bytes.Add(int64(n))
 		if off += int64(n); err != nil {
-			return nil // its end
+			return nil // the end of the output
 		}
 		switch {
 		case off >= last || ctx.Err() != nil:
@@ -274,7 +274,7 @@ func compareAmidstSignals(ctx context.Context, s *mounted, r *rand.Rand, child *
 	}
 }
 
-// lookAround lists, looks at sizes, and reads what tells of the mount.
+// lookAround lists directories, looks at sizes, and reads the files that describe the mount.
 func lookAround(ctx context.Context, s *mounted, r *rand.Rand) error {
 	for _, name := range []string{"README", "status", "status.json", "metrics", "dataset.json"} {
 		if b, err := os.ReadFile(s.path("%s", name)); err != nil || len(b) == 0 {

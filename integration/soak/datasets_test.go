@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dataset is a directory of shards, and what the model knows of it: the records
-// as they were when the shards were made.
+// dataset is a directory of shards, with the model's knowledge of it: the records when the shards
+// were made.
 type dataset struct {
 	name, dir string
-	ext       string   // ending of its streams
-	flags     []string // the format's, for the program and the reference alike
+	ext       string   // extension of its streams
+	flags     []string // the format's flags, both for the program and the reference
 	records   map[string][]byte
 	epilogue  []byte
 }
@@ -32,10 +32,10 @@ type shard struct {
 	records [][]byte
 }
 
-// kind is a sort of dataset: what can be read from anywhere, what has some entry
-// points, and what can be read from its beginning only.
+// kind is a sort of dataset: readable from anywhere, with some entry points, or only from the
+// beginning.
 type kind struct {
-	name, ext string // ext with the compression's
+	name, ext string // ext includes the compression's
 	streamExt string
 	flags     []string
 	epilogue  []byte
@@ -51,7 +51,7 @@ var (
 	fixed    = kind{"fixed", ".bin", ".bin", []string{"--format", "fixed", "--record-bytes", fmt.Sprint(fixedBytes)}, nil, 10, fixedShard, plain}
 )
 
-// makeDataset writes shards of a kind, the same for the same seed.
+// makeDataset writes shards of a kind, always the same for a seed.
 func makeDataset(t *testing.T, k kind, seed uint64) *dataset {
 	t.Helper()
 	d := &dataset{name: k.name, dir: t.TempDir(), ext: k.streamExt, flags: k.flags, records: map[string][]byte{}, epilogue: k.epilogue}
@@ -67,13 +67,13 @@ func makeDataset(t *testing.T, k kind, seed uint64) *dataset {
 	return d
 }
 
-// recordID is that of pipeline/order/SELECTION.md.
+// recordID returns an ID as defined by pipeline/order/SELECTION.md.
 func recordID(shard string, ordinal int) string {
 	sum := sha256.Sum256([]byte("lsiofs/1 shard " + shard))
 	return string(binary.BigEndian.AppendUint64(sum[:8:8], uint64(ordinal)))
 }
 
-// letters are as random as text is: about half of them is left by compression.
+// letters returns letters as random as text: compression halves them.
 func letters(r *rand.Rand, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -82,8 +82,8 @@ func letters(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// tarShard has samples of two members. Keys are those of one sample only, so
-// that no neighbours have to be renamed.
+// tarShard has samples of two members each. Keys occur in one sample only, so that neighbours need
+// no renaming.
 func tarShard(r *rand.Rand, number int) shard {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -114,8 +114,7 @@ func lineShard(r *rand.Rand, number int) shard {
 	return cut(b, ends)
 }
 
-// fixedBytes is the size of fixed records: long enough to go out from the page
-// cache.
+// fixedBytes is the size of fixed records: long enough to be sent from the page cache.
 const fixedBytes = 9000
 
 func fixedShard(r *rand.Rand, _ int) shard {
@@ -150,7 +149,7 @@ func gzipMember(s shard) []byte {
 	return b.Bytes()
 }
 
-// zstdFrames begins a frame at every eighth record.
+// zstdFrames begins a new frame every eight records.
 func zstdFrames(s shard) []byte {
 	w, err := zstd.NewWriter(nil)
 	must(err)
@@ -165,7 +164,7 @@ func zstdFrames(s shard) []byte {
 	return w.EncodeAll(append(frame, rest...), out)
 }
 
-// must is for what can't fail: writers in memory.
+// must is for calls that can't fail, such as writes to memory.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// delays are how long it takes from a shard's close, or its renaming, to its index: the time
-// that the directory is looked at, that the shard settles in, and that it is indexed in.
+// delays are the times from when a shard is closed or renamed until it is in the index. They
+// include the interval between looks at the directory, the time that the shard settles in, and
+// indexing.
 type delays struct {
 	index string // directory of a node
 	data  string
@@ -27,17 +28,17 @@ type delays struct {
 
 const (
 	delaysEvery = 20 * time.Millisecond
-	// nameBytes is more than the longest name of a shard has.
+	// nameBytes is more than the longest name of a shard.
 	nameBytes = 64
 )
 
 var shardInJournal = regexp.MustCompile(`game\.[0-9]+\.txt\.gz`)
 
-// watch reads what the node adds to its journals until ctx ends: the paths of shards are in
-// there as they are.
+// watch reads what the node appends to its journals until ctx ends: the paths of shards are in
+// there in plain text.
 func (d *delays) watch(ctx context.Context) error {
 	began := time.Now()
-	read := map[string]int64{} // how far each journal has been read
+	read := map[string]int64{} // the offset up to which each journal has been read
 	seen := map[string]bool{}
 	for ; ctx.Err() == nil; pause(ctx, delaysEvery) {
 		journals, err := filepath.Glob(filepath.Join(d.index, "*.journal"))
@@ -45,10 +46,10 @@ func (d *delays) watch(ctx context.Context) error {
 			return err
 		}
 		for _, path := range journals {
-			from := max(0, read[path]-nameBytes) // a name may have come in two parts
+			from := max(0, read[path]-nameBytes) // a name may have been written in two parts
 			b, err := readFrom(path, from)
 			if errors.Is(err, os.ErrNotExist) {
-				continue // all of it has moved to another one
+				continue // its content has moved to another journal
 			}
 			if err != nil {
 				return err
@@ -66,8 +67,8 @@ func (d *delays) watch(ctx context.Context) error {
 	return nil
 }
 
-// note counts a shard that has been indexed by now, unless it is gone already, or was there
-// before the node was: that one waited for it.
+// note counts a shard that has just been indexed, unless it is gone already, or existed before the
+// node did: such a shard waited for the node.
 func (d *delays) note(name string, began, now time.Time) {
 	var s unix.Stat_t
 	if unix.Stat(filepath.Join(d.data, name), &s) != nil {

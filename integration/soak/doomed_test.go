@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// doomed is a mount whose server is killed under its clients.
+// doomed is a mount whose server is killed while clients use it.
 type doomed struct {
 	*mounted
 	v *victim
-	// dying is set before the server gets its signal: from then on whatever
-	// fails is right. stop ends the clients.
+	// dying is set before the server gets its signal: from then on any failure is right. stop ends
+	// the clients.
 	dying, stop atomic.Bool
 
-	at [killers]atomic.Pointer[progress] // of each client's last opening
+	at [killers]atomic.Pointer[progress] // each client's last opening
 }
 
-// progress is how far a client has come with its file of a view: the ends of what
-// it has received, and of what it has asked for.
+// progress is how far a client is with its file of a view: the ends of what it has received and of
+// what it has requested.
 type progress struct {
 	view        int
 	came, asked atomic.Int64
 }
 
-// progress of worker w's file of the view there is now. The caller holds mu.
+// progress returns that of worker w's file in the present view. The caller holds mu.
 func (c *doomed) progress(w int) (came, asked int64) {
 	if p := c.at[w].Load(); p != nil && p.view == c.now.number {
 		return p.came.Load(), p.asked.Load()
@@ -37,8 +37,7 @@ func (c *doomed) progress(w int) (came, asked int64) {
 	return 0, 0
 }
 
-// run reads worker w's file, one opening a view; now and then it saves and
-// restores.
+// run reads worker w's file, once per view; now and then it saves and restores.
 func (c *doomed) run(w int, r *rand.Rand) error {
 	for !c.stop.Load() {
 		err := c.readView(w, r)
@@ -92,8 +91,8 @@ func (c *doomed) readView(w int, r *rand.Rand) error {
 	return nil
 }
 
-// saveExactly saves the checkpoint whole, and shows that what it counts as
-// delivered is what the clients have received.
+// saveExactly saves the whole checkpoint, and checks that what it counts as delivered is what the
+// clients have received.
 func (c *doomed) saveExactly(r *rand.Rand) error {
 	c.mu.RLock() // no restore meanwhile
 	defer c.mu.RUnlock()
@@ -141,7 +140,7 @@ func (c *doomed) saveExactly(r *rand.Rand) error {
 	return os.Rename(path, c.v.checkpoint())
 }
 
-// restoreSaved goes back to what was saved last, or on to another epoch.
+// restoreSaved restores the last saved position, or another epoch.
 func (c *doomed) restoreSaved(r *rand.Rand) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

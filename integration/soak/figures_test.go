@@ -22,14 +22,14 @@ type sample struct {
 	restores   int64 // so far
 }
 
-// figure is one of those that must stay where they are.
+// figure is a number that must not grow.
 type figure struct {
 	name  string
 	of    func(sample) int
-	scale int // what it is printed in
-	// slack is by how much the median of the last third may exceed that of the
-	// middle one: what comes and goes with the clients. It is far below the
-	// restores of a third, so that one that is left of each restore shows.
+	scale int // the unit that it is printed in
+	// slack is how much the median of the last third may exceed that of the middle one, because
+	// clients come and go. It is far below the number of restores in a third, so that a leak of one
+	// per restore shows.
 	slack int
 }
 
@@ -41,8 +41,8 @@ var figures = []figure{
 	{"mappings", func(s sample) int { return s.Mappings }, 1, 24},
 }
 
-// leastRestores is how many restores a third of a soak has at least: so many that
-// what each leaves behind can't hide in the slack.
+// leastRestores is the least number of restores in a third of a soak: enough that what each leaves
+// behind can't hide in the slack.
 const leastRestores = 40
 
 const sampleEvery = 250 * time.Millisecond
@@ -73,7 +73,7 @@ func (s *mounted) watch(ctx context.Context) ([]sample, error) {
 	return samples, nil
 }
 
-// median of a figure.
+// median returns the median of a figure.
 func (f figure) median(samples []sample) int {
 	values := make([]int, len(samples))
 	for i, s := range samples {
@@ -83,8 +83,8 @@ func (f figure) median(samples []sample) int {
 	return values[len(values)/2]
 }
 
-// judge says what the figures were in the second and the last third of the
-// samples, and which of them have grown.
+// judge describes the figures in the second and the last third of the samples, and returns the
+// names of those that have grown.
 func judge(samples []sample) (text string, grown []string) {
 	third := len(samples) / 3
 	middle, end := samples[third:2*third], samples[2*third:]
@@ -97,7 +97,7 @@ func judge(samples []sample) (text string, grown []string) {
 			per = float64(is-was) / float64(f.scale) / float64(restores) * 1000
 		}
 		fmt.Fprintf(&b, "  %-14s %5d in the second third, %5d in the last: %+.1f per 1000 restores\n", f.name, was/f.scale, is/f.scale, per)
-		if is-was > f.slack && (!serve.RaceBuilt || f.scale == 1) { // the race detector has a memory of its own
+		if is-was > f.slack && (!serve.RaceBuilt || f.scale == 1) { // the race detector needs memory itself
 			grown = append(grown, f.name)
 		}
 	}
@@ -112,7 +112,7 @@ func TestWhatIsLeftOfEachRestoreIsFound(t *testing.T) {
 	run := func(leak func(s *sample, restores int)) []string {
 		var samples []sample
 		for i := range 300 {
-			// Noise as that of clients which come and go.
+			// Noise like that of clients that come and go.
 			s := sample{serve.Figures{MemoryBytes: 40<<20 + i*7919%11<<20, Descriptors: 30 + i*31%9, Threads: 12, Mappings: 90 + i*17%13}, 50 + i*13%20, int64(i)}
 			leak(&s, i)
 			samples = append(samples, s)

@@ -30,13 +30,13 @@ var growFor = flag.Duration("grow", time.Minute, "how long the soak of a dataset
 
 const (
 	growingMemory  = 64 << 20
-	beyondMemory   = 150 << 20 // what a mount may hold above --memory
+	beyondMemory   = 150 << 20 // what a mount may hold on top of --memory
 	growingReaders = 2         // of each node
 	checkedEpochs  = 2         // that the reference reads as well, at the end
 )
 
-// grower is a dataset that grows, and two nodes that train from it: two mounts, with an index
-// directory each.
+// grower is a growing dataset, and two nodes that train on it: two mounts with separate index
+// directories.
 type grower struct {
 	t        *testing.T
 	arrivals *arrivals
@@ -46,24 +46,24 @@ type grower struct {
 	epochs, records, kills, readersKilled, resumed, retried, deleted atomic.Int64
 }
 
-// node is a mount that comes back after each kill.
+// node is a mount that is started again after each kill.
 type node struct {
 	g            *grower
 	point, index string
 	m            *model
-	workers      int // of the server that there is
+	workers      int // of the present server
 
 	mu    sync.RWMutex // held for writing while the server is killed and started again
 	s     *mounted
 	kills atomic.Int64
 }
 
-// Shards arrive at 1000 a second, in all the ways that writers have, and those that no epoch
-// needs any more are deleted; two nodes with two readers each read epoch after epoch of a few
-// seconds. One node is killed and comes back, at times from a checkpoint and with another
-// number of workers; so are readers. Every byte is what its writer wrote, every epoch has each
-// record of its snapshot once, on both nodes in the same order; and the memory of the node that
-// lives stays within its promise.
+// TestGrowing makes shards arrive at 1000 a second, in all the ways that programs write them, and
+// deletes those that no epoch needs any more. Two nodes with two readers each read epochs of a few
+// seconds, one after the other. One node is killed and started again, sometimes from a checkpoint
+// and with another number of workers; readers are killed, too. Every byte is what its writer wrote.
+// Every epoch has each record of its snapshot once, in the same order on both nodes. The memory of
+// the node that lives stays within the documented bound.
 func TestGrowing(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	needAll(t)
@@ -77,7 +77,7 @@ func TestGrowing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	group, ctx := errgroup.WithContext(ctx)
 	defer group.Wait()
-	defer cancel() // before the wait, or a test that fails waits for ever
+	defer cancel() // before the wait, or a failing test waits forever
 	writing, stopWriting := context.WithCancel(ctx)
 	defer stopWriting()
 	group.Go(func() error { return g.arrivals.write(writing) })
@@ -126,7 +126,8 @@ func TestGrowing(t *testing.T) {
 	}
 }
 
-// start mounts; with a checkpoint it goes on from there. n.mu is held, or nobody else is there.
+// start mounts, from a checkpoint if more names one. The caller holds n.mu, or has the node to
+// itself.
 func (n *node) start(workers int, more ...string) error {
 	m := newModel(n.m.d, nil, settings{})
 	for name, value := range n.m.s {
@@ -139,7 +140,7 @@ func (n *node) start(workers int, more ...string) error {
 	return n.s.WaitUntilMounted()
 }
 
-// now is the epoch of its worker files.
+// now returns the epoch of the node's worker files.
 func (n *node) now(t *testing.T) int {
 	t.Helper()
 	b, err := os.ReadFile(n.s.path("checkpoint"))
@@ -149,7 +150,7 @@ func (n *node) now(t *testing.T) int {
 	return int(d.Epoch)
 }
 
-// kill ends the server as a machine that dies does, and starts it again.
+// kill kills the server, as when a machine dies, and starts it again.
 func (n *node) kill(workers int, more ...string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -162,7 +163,7 @@ func (n *node) kill(workers int, more ...string) error {
 	return n.start(workers, more...)
 }
 
-// read gives a file, once it is there. While its node is killed it begins anew.
+// read reads a file once it exists. If the node is killed meanwhile it starts over.
 func (n *node) read(ctx context.Context, way func(path string) ([]byte, error), format string, args ...any) ([]byte, error) {
 	for ctx.Err() == nil {
 		kills := n.alive()
@@ -174,15 +175,14 @@ func (n *node) read(ctx context.Context, way func(path string) ([]byte, error), 
 			n.g.retried.Add(1)
 		case !errors.Is(err, fs.ErrNotExist):
 			return nil, fmt.Errorf("%w; status: %s", err, n.status())
-		default: // it is not there yet
+		default: // not there yet
 			pause(ctx, 50*time.Millisecond)
 		}
 	}
 	return nil, ctx.Err()
 }
 
-// alive waits until the server is there, and says how often it has been killed: a kill that
-// comes later is one more.
+// alive waits until the server runs, and returns how often it has been killed.
 func (n *node) alive() (kills int64) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -197,10 +197,11 @@ func (n *node) status() string {
 	return string(b)
 }
 
-// errKilled is that of a reader that was killed.
+// errKilled means that the reader was killed.
 var errKilled = errors.New("the reader was killed")
 
-// program reads a file by a program that writes it to its stdout; now and then it is killed.
+// program returns a function that reads a file with a program that writes it to stdout; now and
+// then the program is killed.
 func (g *grower) program(r *rand.Rand, name string, args ...string) func(path string) ([]byte, error) {
 	return func(path string) ([]byte, error) {
 		if _, err := os.Stat(path); err != nil {
@@ -232,8 +233,8 @@ func (g *grower) program(r *rand.Rand, name string, args ...string) func(path st
 
 const readByPython = "import sys\nwith open(sys.argv[1], 'rb') as f:\n    while b := f.read(100_003): sys.stdout.buffer.write(b)"
 
-// everybodyReads has all readers of both nodes read an epoch, and compares. Meanwhile the second
-// node may be killed.
+// everybodyReads makes all readers of both nodes read an epoch, and compares the results. Meanwhile
+// the second node may be killed.
 func (g *grower) everybodyReads(ctx context.Context, epoch int, r *rand.Rand) {
 	ways := [2][growingReaders]func(string) ([]byte, error){
 		{os.ReadFile, g.program(rand.New(rand.NewPCG(r.Uint64(), 0)), "cat")},
@@ -264,7 +265,7 @@ func (g *grower) everybodyReads(ctx context.Context, epoch int, r *rand.Rand) {
 	g.epochs.Add(1)
 }
 
-// shards are those of an epoch's snapshot.
+// shards returns the shards of an epoch's snapshot.
 func (g *grower) shards(epoch int) (fingerprint string, names []string) {
 	g.t.Helper()
 	b, err := os.ReadFile(filepath.Join(g.run, fmt.Sprintf("epoch-%d", epoch)))
@@ -281,8 +282,8 @@ func (g *grower) shards(epoch int) (fingerprint string, names []string) {
 	return fingerprint, names
 }
 
-// requireSnapshot holds an epoch's records against what the writers of its shards wrote: each
-// is there once.
+// requireSnapshot compares an epoch's records with what the writers of its shards wrote: each must
+// be there once.
 func (g *grower) requireSnapshot(epoch int, all []byte) {
 	g.t.Helper()
 	_, names := g.shards(epoch)
@@ -303,7 +304,7 @@ func (g *grower) requireSnapshot(epoch int, all []byte) {
 	require.Empty(g.t, want, "records of epoch %d that did not come; soak-seed %d", epoch, *soakSeed)
 }
 
-// resumes reads a part of an epoch at the second node, saves the position, kills the node, and
+// resumes reads a part of an epoch on the second node, saves the position, kills the node, and
 // reads the rest with another number of workers: together they are the epoch.
 func (g *grower) resumes(ctx context.Context, epoch int, r *rand.Rand) {
 	n := g.nodes[1]
@@ -339,7 +340,7 @@ func (g *grower) resumes(ctx context.Context, epoch int, r *rand.Rand) {
 	g.resumed.Add(1)
 }
 
-// clean deletes what no epoch needs any more, as the manual has it, until ctx ends.
+// clean deletes what no epoch needs any more, as described in the manual, until ctx ends.
 func (g *grower) clean(ctx context.Context) error {
 	for ; ctx.Err() == nil; pause(ctx, 2*time.Second) {
 		cmd := exec.Command(lsiofs, "snapshots", g.run, "--unused", g.arrivals.dir, "--keep", "4")
@@ -358,7 +359,7 @@ func (g *grower) clean(ctx context.Context) error {
 	return nil
 }
 
-// said is what a program wrote to stderr.
+// said returns what a program wrote to stderr.
 func said(err error) string {
 	if e, ok := errors.AsType[*exec.ExitError](err); ok {
 		return string(e.Stderr)
@@ -366,8 +367,8 @@ func said(err error) string {
 	return ""
 }
 
-// requireReference holds an epoch, as one worker reads it at each node, against the second
-// implementation, which reads its shards in a directory of their own.
+// requireReference compares an epoch, as one worker reads it on each node, with the second
+// implementation, which reads the same shards in a separate directory.
 func (g *grower) requireReference(epoch int, of *dataset, s settings) {
 	g.t.Helper()
 	fingerprint, names := g.shards(epoch)

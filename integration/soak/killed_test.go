@@ -22,11 +22,11 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// victim is a dataset whose servers are killed, and what goes on from one of
-// them to the next.
+// victim is a dataset whose servers are killed, with what is passed on from one of them to the
+// next.
 type victim struct {
 	m          *model
-	dir        string // the mount point, the same for all
+	dir        string // the mount point, the same for all servers
 	index      string
 	spool      string
 	saves      string // the directory of the checkpoint
@@ -36,18 +36,17 @@ type victim struct {
 
 func (v *victim) checkpoint() string { return filepath.Join(v.saves, "ckpt.json") }
 
-// killings counts what became of servers.
+// killings counts how servers ended.
 type killings struct {
 	signals     map[string]int
 	exits       map[int]int
 	beforeMount int // killed before they had mounted
 	saved       int // rounds in which the checkpoint changed
-	healed      int // mounts at a place that a killed server has left
+	healed      int // mounts over the mount that a killed server left
 	done        tally
 }
 
-// killers is how many clients there are at a mount that is killed; each reads the
-// file of one worker.
+// killers is the number of clients of a mount that is killed; each reads the file of one worker.
 const killers = 4
 
 func TestKilledAtRandom(t *testing.T) {
@@ -85,8 +84,7 @@ func TestKilledAtRandom(t *testing.T) {
 		*kills, time.Since(began).Round(time.Second), k.signals, k.beforeMount, k.exits, &k.done, k.healed, k.saved)
 }
 
-// start mounts again, where the last server has died, at the position that was
-// saved last.
+// start mounts again where the last server died, at the last saved position.
 func (v *victim) start(t *testing.T, k *killings) *mounted {
 	t.Helper()
 	if serve.IsMount(v.dir) {
@@ -105,10 +103,9 @@ func (v *victim) start(t *testing.T, k *killings) *mounted {
 	return s
 }
 
-// killBeforeMount kills a server while it makes its index, or when it has just
-// mounted.
+// killBeforeMount kills a server while it builds its index, or when it has just mounted.
 func (v *victim) killBeforeMount(t *testing.T, r *rand.Rand, k *killings) {
-	if r.IntN(3) > 0 { // else it goes on with what a killed one has left
+	if r.IntN(3) > 0 { // otherwise it continues with what a killed one left
 		require.NoError(t, os.RemoveAll(v.index))
 	}
 	s := v.start(t, k)
@@ -120,7 +117,7 @@ func (v *victim) killBeforeMount(t *testing.T, r *rand.Rand, k *killings) {
 	v.requireSound(t, s)
 }
 
-// killServing kills a server amid clients that read, save and restore.
+// killServing kills a server while clients read, save and restore.
 func (v *victim) killServing(t *testing.T, r *rand.Rand, k *killings) {
 	before, _ := os.ReadFile(v.checkpoint())
 	began := time.Now()
@@ -136,7 +133,7 @@ func (v *victim) killServing(t *testing.T, r *rand.Rand, k *killings) {
 	time.Sleep(time.Duration(20+r.IntN(500)) * time.Millisecond)
 	c.dying.Store(true)
 	if s.signal(t, r, k); r.IntN(2) == 0 {
-		time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond) // clients go on, as long as they can
+		time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond) // clients continue as long as they can
 	}
 	c.stop.Store(true)
 	require.NoError(t, group.Wait(), "soak-seed %d", *soakSeed)
@@ -148,7 +145,7 @@ func (v *victim) killServing(t *testing.T, r *rand.Rand, k *killings) {
 	k.done.add(&s.done)
 }
 
-// kill ends a server that nobody reads from.
+// kill ends a server without readers.
 func (s *mounted) kill(t *testing.T, r *rand.Rand, k *killings) {
 	t.Helper()
 	s.signal(t, r, k)
@@ -177,14 +174,13 @@ func ignoreGone(t *testing.T, err error) {
 	}
 }
 
-// requireEnd waits for the end of a server that was killed, and looks at what it
-// leaves behind.
+// requireEnd waits for the end of a server that was killed, and checks what it leaves behind.
 func (s *mounted) requireEnd(t *testing.T, k *killings) {
 	t.Helper()
 	require.True(t, s.Ended(endLimit), "the server of %s does not end: %s", s.m.d.name, s.Log)
 	code := s.Cmd.ProcessState.ExitCode()
 	k.exits[code]++
-	// Unmounted; unmounted under readers; interrupted before there was a mount.
+	// Killed; unmounted; unmounted under readers; interrupted before it was mounted.
 	require.Contains(t, []int{-1, 0, 4, 130}, code, "%s", s.Log)
 	if code >= 0 {
 		require.False(t, serve.IsMount(s.Dir), "a server that was not killed leaves a mount; it ended with %d: %s", code, s.Log)
@@ -193,7 +189,7 @@ func (s *mounted) requireEnd(t *testing.T, k *killings) {
 	require.NotContains(t, s.Log.String(), "panic")
 }
 
-// requireSound looks at what a dead server may have left.
+// requireSound checks what a dead server may have left.
 func (v *victim) requireSound(t *testing.T, s *mounted) {
 	t.Helper()
 	requireEmpty(t, s.tmp)
@@ -203,8 +199,7 @@ func (v *victim) requireSound(t *testing.T, s *mounted) {
 	}
 }
 
-// finish mounts for the last time, reads all that is left of each file, and
-// unmounts.
+// finish mounts for the last time, reads the rest of each file, and unmounts.
 func (v *victim) finish(t *testing.T, k *killings) {
 	s := v.start(t, k)
 	require.NoError(t, s.WaitUntilMounted())
@@ -238,7 +233,7 @@ func (v *victim) finish(t *testing.T, k *killings) {
 	require.Equal(t, found.Shards, found.Reused, "the index is whole")
 }
 
-// serveNothing shows that a mount point is a directory again.
+// serveNothing checks that a mount point is an ordinary directory again.
 func serveNothing(t *testing.T, dir string) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/mounts")
@@ -247,7 +242,7 @@ func serveNothing(t *testing.T, dir string) {
 	require.Empty(t, names(t, dir))
 }
 
-// names are those in a directory, none where it is not there.
+// names returns the names in a directory, none if it does not exist.
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -261,8 +256,8 @@ func names(t *testing.T, dir string) []string {
 	return list
 }
 
-// requireGone shows that nothing is left of what has come into a directory. There
-// may be files of others, which they remove some time.
+// requireGone checks that nothing is left of what appeared in a directory. There may be files of
+// other programs, which they remove at some time.
 func requireGone(t *testing.T, dir string, came []string) {
 	t.Helper()
 	var left []string
@@ -272,7 +267,7 @@ func requireGone(t *testing.T, dir string, came []string) {
 	}, endLimit, 100*time.Millisecond, "left in %s: %q", dir, &left)
 }
 
-// without gives those of a list that are not among others.
+// without returns the elements of list that are not in others.
 func without(list, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(name string) bool { return slices.Contains(others, name) })
 }

@@ -17,10 +17,10 @@ var (
 	soakSeed = flag.Uint64("soak-seed", serve.DefaultSeed(), "seed of datasets, settings and clients")
 )
 
-// Places that the whole run shares, set before any test.
+// Values that the whole run shares, set before any test.
 var (
 	lsiofs  string // the program under test
-	scratch string // everything that the run makes
+	scratch string // the directory of everything that the run makes
 )
 
 // endLimit ends what hangs: nothing that works comes near it.
@@ -36,15 +36,15 @@ func run(m *testing.M) int {
 	})
 }
 
-// environment is that of every program that the tests start, but for servers,
-// each of which has a temporary directory of its own.
+// environment returns the environment of every program that the tests start, except for servers,
+// each of which has its own temporary directory.
 func environment() []string { return environmentIn(filepath.Join(scratch, "tmp")) }
 
 func environmentIn(tmp string) []string {
 	return serve.Environment(tmp, filepath.Join(scratch, "cache"))
 }
 
-// needAll ends a test where the machine lacks what it needs.
+// needAll ends a test if the machine lacks something that it needs.
 func needAll(t *testing.T) {
 	t.Helper()
 	serve.NeedFUSE(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/reference"
 )
 
-// settings are an order and a deal: the flags of the program and, by the same
-// names, the options of the reference.
+// settings describe an order and an assignment: flags of the program and, by the same names,
+// options of the reference.
 type settings map[string]any
 
 func (s settings) flags() []string {
@@ -33,7 +33,7 @@ func (s settings) word(name string) string {
 	return s[name].(string)
 }
 
-// drawSettings makes settings at random for a dataset of so many records.
+// drawSettings draws random settings for a dataset with that many records.
 func drawSettings(r *rand.Rand, records int) settings {
 	return settings{
 		"seed": r.IntN(1 << 30), "shuffle": []string{"none", "reservoir", "reservoir", "block", "full"}[r.IntN(5)],
@@ -45,17 +45,17 @@ func drawSettings(r *rand.Rand, records int) settings {
 	}
 }
 
-// model says what every file of a mount holds. It is safe for concurrent use.
+// model computes the content of every file of a mount. It is safe for concurrent use.
 type model struct {
 	d   *dataset
 	s   settings
 	ref *reference.Process
 
 	mu     sync.Mutex
-	epochs map[uint64][]string // G of those that were asked for, as record IDs
+	epochs map[uint64][]string // G of the epochs requested so far, as record IDs
 }
 
-// newReference starts the reference on a dataset, for the test's time.
+// newReference starts the reference on a dataset, for the duration of the test.
 func newReference(t *testing.T, d *dataset) *reference.Process {
 	t.Helper()
 	python, err := exec.LookPath("python3")
@@ -70,7 +70,7 @@ func newModel(d *dataset, ref *reference.Process, s settings) *model {
 	return &model{d: d, s: s, ref: ref, epochs: map[uint64][]string{}}
 }
 
-// order is G of an epoch.
+// order returns G of an epoch.
 func (m *model) order(epoch uint64) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,7 +97,7 @@ func (m *model) order(epoch uint64) ([]string, error) {
 	return g, nil
 }
 
-// entry is one of a checkpoint's done.
+// entry is an entry of a checkpoint's done.
 type entry struct {
 	Batch    int    `json:"batch"`
 	Deal     string `json:"deal,omitempty"`
@@ -110,7 +110,7 @@ type position struct {
 	done  []entry
 }
 
-// left is what is left of an epoch.
+// left returns what is left of an epoch.
 func (m *model) left(p position) ([]string, error) {
 	g, err := m.order(p.epoch)
 	if err != nil {
@@ -134,7 +134,7 @@ func (m *model) left(p position) ([]string, error) {
 	return g, nil
 }
 
-// owner is the worker that position at of n goes to.
+// owner returns the worker that position at of n belongs to.
 func owner(at, n, workers, batch int, deal string) int {
 	if deal != "contiguous" {
 		return at / batch % workers
@@ -146,7 +146,7 @@ func owner(at, n, workers, batch int, deal string) int {
 	return long + (at-long*most)/(most-1)
 }
 
-// stream is the file of worker w of so many.
+// stream returns the content of the file of worker w.
 func (m *model) stream(p position, w, workers int) (*stream, error) {
 	left, err := m.left(p)
 	if err != nil {
@@ -179,7 +179,7 @@ func (m *model) stream(p position, w, workers int) (*stream, error) {
 	return s, nil
 }
 
-// stream is what a worker's file holds, without a copy of it.
+// stream is the content of a worker's file, as slices of the dataset.
 type stream struct {
 	ids      []string
 	parts    [][]byte
@@ -192,7 +192,7 @@ func (s *stream) add(id string, record []byte) {
 	s.ends = append(s.ends, s.records()+int64(len(record)))
 }
 
-// records is how many bytes the records have.
+// records returns the total size of the records in bytes.
 func (s *stream) records() int64 {
 	if len(s.ends) == 0 {
 		return 0
@@ -202,12 +202,12 @@ func (s *stream) records() int64 {
 
 func (s *stream) size() int64 { return s.records() + int64(len(s.epilogue)) }
 
-// whole is how many records end within the first n bytes.
+// whole returns how many records end within the first n bytes.
 func (s *stream) whole(n int64) int {
 	return sort.Search(len(s.ends), func(i int) bool { return s.ends[i] > n })
 }
 
-// differs holds bytes that were read at off against the stream.
+// differs compares bytes that were read at off with the stream.
 func (s *stream) differs(off int64, got []byte) error {
 	if off+int64(len(got)) > s.size() {
 		return fmt.Errorf("bytes [%d, %d) of a file of %d", off, off+int64(len(got)), s.size())
@@ -227,7 +227,7 @@ func (s *stream) differs(off int64, got []byte) error {
 	return nil
 }
 
-// beside gives the bytes of the .ids or .offsets of the stream.
+// beside returns the content of the stream's .ids or .offsets file.
 func (s *stream) beside(ext string) []byte {
 	var b []byte
 	if ext == ".ids" {
@@ -243,13 +243,13 @@ func (s *stream) beside(ext string) []byte {
 	return b
 }
 
-// readable is where a read begins, and what it has to give.
+// readable is the expected content of a file.
 type readable interface {
 	size() int64
 	differs(off int64, got []byte) error
 }
 
-// flat is a file whose bytes are there.
+// flat is a file whose bytes are in memory.
 type flat []byte
 
 func (f flat) size() int64 { return int64(len(f)) }

@@ -19,15 +19,14 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// mounted is a mount of a dataset, the model of it, and the position that its
-// worker files are at.
+// mounted is a mount of a dataset, with its model and the position of its worker files.
 type mounted struct {
 	*serve.Server
 	m   *model
-	tmp string // the server's temporary directory; nothing may be left in it
+	tmp string // the server's temporary directory, which must be empty at the end
 
-	// mu is held for writing while a position is restored, and for reading while
-	// a worker file is opened: so it is known what was opened.
+	// mu is held for writing while a position is restored, and for reading while a worker file is
+	// opened, so it is known which position was opened.
 	mu  sync.RWMutex
 	now view
 
@@ -72,13 +71,12 @@ func startServer(t *testing.T, m *model, dir string, more ...string) *mounted {
 	return s
 }
 
-// end unmounts, and says what is wrong with that. A container that was started
-// while the mount was there has a copy of it, which keeps the server alive; that
-// is said, and no failure.
+// end unmounts, and fails the test if that goes wrong. A container that was started while the mount
+// existed has a copy of it, which keeps the server alive; that is logged, but is not a failure.
 func (s *mounted) end(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.Cmd.Process.Signal(syscall.SIGTERM))
-	if !s.Ended(6 * time.Second) { // nobody reads any more, so that it has nothing to wait for
+	if !s.Ended(6 * time.Second) { // there are no readers, so it has nothing to wait for
 		if elsewhere := serve.SeenBy(s.Dir); len(elsewhere) > 0 {
 			s.Cmd.Process.Signal(syscall.SIGQUIT)
 			s.Ended(endLimit)
@@ -86,7 +84,7 @@ func (s *mounted) end(t *testing.T) {
 			return
 		}
 	}
-	// It may be slow. Had it waited for readers in vain, its exit code would say so.
+	// It may be slow. If it had waited for readers, its exit code would show it.
 	require.True(t, s.Ended(endLimit), "the server of %s does not end, and has no readers: %s", s.m.d.name, s.Log)
 	require.Zero(t, s.Cmd.ProcessState.ExitCode(), "exit code of the server of %s: %s", s.m.d.name, s.Log)
 	require.False(t, serve.IsMount(s.Dir), "%s is still a mount", s.Dir)
@@ -105,7 +103,7 @@ func (s *mounted) path(format string, args ...any) string {
 	return filepath.Join(s.Dir, fmt.Sprintf(format, args...))
 }
 
-// openWorker opens worker w's file of the position there is now.
+// openWorker opens worker w's file at the present position.
 func (s *mounted) openWorker(w int) (*os.File, *stream, view, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -118,8 +116,8 @@ func (s *mounted) openWorker(w int) (*os.File, *stream, view, error) {
 	return f, want, s.now, err
 }
 
-// openSome opens any file of any epoch, or a worker file; v is the view that the
-// file ends with, nil where it is of none.
+// openSome opens any file of any epoch, or a worker file; v is the view that the file goes stale
+// with, nil if none.
 func (s *mounted) openSome(r *rand.Rand) (*os.File, readable, *view, error) {
 	if r.IntN(3) == 0 {
 		f, want, v, err := s.openWorker(r.IntN(s.m.s.number("workers")))
@@ -146,16 +144,16 @@ func (s *mounted) openSome(r *rand.Rand) (*os.File, readable, *view, error) {
 	return f, want, nil, err
 }
 
-// epochs is how many of them are read.
+// epochs is how many epochs are read.
 const epochs = 4
 
-// isStale says whether err is what a handle of a view has to give, which a
-// restore has ended.
+// isStale reports whether err is what a handle of a view must return after a restore has ended the
+// view.
 func (s *mounted) isStale(err error, v *view) bool {
 	if v == nil || !errors.Is(err, syscall.ESTALE) && !errors.Is(err, syscall.EFAULT) {
 		return false
 	}
-	s.mu.RLock() // a restore that is under way has ended then
+	s.mu.RLock() // waits for a restore under way
 	defer s.mu.RUnlock()
 	if s.now.number == v.number {
 		return false
@@ -164,7 +162,7 @@ func (s *mounted) isStale(err error, v *view) bool {
 	return true
 }
 
-// document is a checkpoint as a user's program sees it.
+// document is a checkpoint as user programs see it.
 type document struct {
 	Version int             `json:"version"`
 	Dataset string          `json:"dataset"`
@@ -186,7 +184,7 @@ func (s *mounted) save() ([]byte, error) {
 	return os.ReadFile(s.path("checkpoint"))
 }
 
-// restore writes a document that has to be accepted, which goes on at p.
+// restore writes a document that must be accepted, and continues at p.
 func (s *mounted) restore(doc []byte, p position) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,8 +196,7 @@ func (s *mounted) restore(doc []byte, p position) error {
 	return nil
 }
 
-// writeThrough writes a document as a careful program does, and gives the first
-// error of write and close.
+// writeThrough writes a document like a careful program, and returns the errors of write and close.
 func writeThrough(path string, doc []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {

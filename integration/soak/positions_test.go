@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// moveAbout saves and restores positions, in every form that there is.
+// moveAbout saves and restores positions, in all possible forms.
 func moveAbout(ctx context.Context, s *mounted, r *rand.Rand) error {
 	epoch := uint64(r.IntN(epochs))
 	switch r.IntN(6) {
-	case 0: // what was saved, some time later
+	case 0: // an earlier save, some time later
 		b, err := s.save()
 		if err != nil {
 			return err
@@ -43,8 +43,8 @@ func moveAbout(ctx context.Context, s *mounted, r *rand.Rand) error {
 	}
 }
 
-// restoreOwnNumbers goes on where runs of other numbers of workers, which nobody
-// has made, would have stopped.
+// restoreOwnNumbers continues where runs with other numbers of workers, which never took place,
+// would have stopped.
 func (s *mounted) restoreOwnNumbers(r *rand.Rand, epoch uint64) error {
 	b, err := s.save()
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *mounted) restoreOwnNumbers(r *rand.Rand, epoch uint64) error {
 	for range 1 + r.IntN(3) {
 		e := entry{Batch: 1 + r.IntN(4), Consumed: make([]int, 1+r.IntN(6))}
 		for w := range e.Consumed {
-			e.Consumed[w] = r.IntN(left/(len(e.Consumed)*e.Batch)*e.Batch/2 + 1) // not more than w has
+			e.Consumed[w] = r.IntN(left/(len(e.Consumed)*e.Batch)*e.Batch/2 + 1) // at most what w has
 		}
 		for _, n := range e.Consumed {
 			left -= n
@@ -73,7 +73,7 @@ func (s *mounted) restoreOwnNumbers(r *rand.Rand, epoch uint64) error {
 	return s.restore(doc, d.position())
 }
 
-// refuse writes documents that must not be taken.
+// refuse writes documents that must not be accepted.
 func (s *mounted) refuse(r *rand.Rand) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

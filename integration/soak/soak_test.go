@@ -12,11 +12,11 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// visitFor is how long a mount lasts that comes and goes.
+// visitFor is how long a temporary mount lasts.
 const visitFor = 5 * time.Second
 
-// leastSoak is how long a soak lasts at least whose figures are judged: what
-// grows in the first half minute is not yet a leak.
+// leastSoak is the shortest soak whose figures are judged: growth in the first half minute is not
+// yet a leak.
 const leastSoak = time.Minute
 
 func TestSoak(t *testing.T) {
@@ -31,7 +31,7 @@ func TestSoak(t *testing.T) {
 	}
 	var stay []*mounted
 	for _, m := range models[:3] {
-		// Of the compressed one, more than memory holds at times: then it is spooled.
+		// For the compressed dataset, sometimes more than fits in memory: then it is spooled.
 		stay = append(stay, mount(t, m, "--memory", []string{"1MiB", "4MiB", "64MiB"}[r.IntN(3)]))
 	}
 
@@ -67,22 +67,21 @@ func TestSoak(t *testing.T) {
 	t.Logf("%d more mounts came and went", visits)
 }
 
-// soaked says whether a soak has lasted as long as it has to. On a slow machine
-// that is as long as it takes until each mount has been restored so often that its
-// figures can be judged, though not for ever.
+// soaked reports whether a soak has lasted long enough. On a slow machine it has to last, within
+// limits, until each mount has been restored often enough for its figures to be judged.
 func soaked(stay []*mounted, lasted time.Duration) bool {
 	if lasted < *soakFor {
 		return false
 	}
 	for _, s := range stay {
 		if s.done.restores.Load() < 6*leastRestores && *soakFor >= leastSoak && lasted < 10**soakFor {
-			return false // twice as many in each third, since they come as they like
+			return false // twice as many in each third, because they are not evenly spread
 		}
 	}
 	return true
 }
 
-// mount mounts, with index and spool of its own.
+// mount mounts, with its own index and spool.
 func mount(t *testing.T, m *model, more ...string) *mounted {
 	t.Helper()
 	s := startServer(t, m, t.TempDir(), append(more, "--index-dir", t.TempDir())...)
@@ -90,14 +89,14 @@ func mount(t *testing.T, m *model, more ...string) *mounted {
 	return s
 }
 
-// keepBusy starts all clients, which go on until ctx ends.
+// keepBusy starts all clients, which run until ctx ends.
 func (s *mounted) keepBusy(ctx context.Context, group *errgroup.Group, seed uint64) {
 	for i, c := range clients {
 		group.Go(func() error { return c.run(ctx, s, rand.New(rand.NewPCG(seed, uint64(i)))) })
 	}
 }
 
-// visit is a mount that comes and goes, with all clients at once.
+// visit is a temporary mount, with all clients at once.
 func visit(ctx context.Context, t *testing.T, m *model, seed uint64) {
 	s := mount(t, m)
 	visiting, cancel := context.WithTimeout(ctx, visitFor)
@@ -106,5 +105,5 @@ func visit(ctx context.Context, t *testing.T, m *model, seed uint64) {
 	s.keepBusy(visiting, group, seed)
 	require.NoError(t, group.Wait(), "%v, seed %d", m.s, seed)
 	s.end(t)
-	m.epochs = nil // the test keeps its mounts, to clean up behind them
+	m.epochs = nil // the test keeps its mounts for its cleanup
 }
