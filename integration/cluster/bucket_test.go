@@ -12,8 +12,9 @@ import (
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
-// readsABucket: pods read from an S3 server of the cluster with the keys of their Secret, and one whose keys
-// are wrong has the server's answer in its event. A bucket's keys are in no argument, log or file.
+// readsABucket: pods read from an S3 server in the cluster with the keys in their Secret. A pod
+// with wrong keys gets the server's answer in its event. A bucket's keys are in no argument, log or
+// file.
 func (c *cluster) readsABucket() {
 	program := filepath.Join(c.dir, "versitygw")
 	out, err := exec.Command("cp", servers.Program(c.t, "versitygw"), program).CombinedOutput()
@@ -47,7 +48,7 @@ func (c *cluster) readsABucket() {
 	c.eventually("no server is left", func() bool { return c.servers() == 0 })
 }
 
-// says waits for a pod's event that has these words, and gives its events.
+// says waits for an event of a pod that contains these words, and returns its events.
 func (c *cluster) says(pod string, words ...string) (events string) {
 	c.t.Helper()
 	c.eventually("the event of pod "+pod+" says why", func() bool {

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// What users do, one after the other on one cluster.
+// TestTheDriverOnACluster does what users do, one thing after the other on one cluster.
 func TestTheDriverOnACluster(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	c := start(t)
@@ -38,7 +38,7 @@ func TestTheDriverOnACluster(t *testing.T) {
 	}
 }
 
-// describe logs what there is, when a test has failed.
+// describe logs the state of the cluster if a test has failed.
 func (c *cluster) describe() {
 	for _, args := range [][]string{{"get", "pods", "-A"}, {"get", "events", "-A"}, {"logs", "-n", "lsiofs", "daemonset/lsiofs-csi", "--tail=40"}, {"logs", "--selector=batch.kubernetes.io/job-name", "--prefix", "--tail=8"}} {
 		out, err := c.try(args...)
@@ -46,13 +46,13 @@ func (c *cluster) describe() {
 	}
 }
 
-// servers is how many servers the first node has.
+// servers returns how many servers run on the first node.
 func (c *cluster) servers() int {
 	out, err := c.nodes[0].Try(nil, "pgrep", "-fc", "^[^ ]*/lsiofs mount ")
 	if n, bad := strconv.Atoi(strings.TrimSpace(out)); bad == nil {
 		return n
 	}
-	_ = err // pgrep fails where there is none
+	_ = err // pgrep fails if there is none
 	return 0
 }
 
@@ -71,7 +71,7 @@ func (c *cluster) reader(name string, attributes ...string) string {
 	return pod(name, podSpec(inline(attributes...), "/pod", "read", "/stream", "3"))
 }
 
-// followsTheDriversPage runs its pod, by name and by claim.
+// followsTheDriversPage runs the pod of the page, by name and by claim.
 func (c *cluster) followsTheDriversPage() {
 	page := c.page("examples/kubernetes/driver/README.md")
 	require.Len(c.t, page["A pod"], 2)
@@ -99,8 +99,8 @@ func (c *cluster) shares() {
 	c.eventually("no server is left", func() bool { return c.servers() == 0 })
 }
 
-// figures logs what examples/kubernetes/driver/README.md says, and holds nothing against it: ten pods
-// that ask for the same, first where nothing is there, then beside a server.
+// figures logs the measurements in examples/kubernetes/driver/README.md, without checking them: ten
+// pods with the same request, the first without a server, the others with one running.
 func (c *cluster) figures() {
 	first := time.Now()
 	c.apply(c.reader("p0", "seed=7"))
@@ -158,7 +158,7 @@ func (c *cluster) restarts() {
 	c.running("new")
 	require.Equal(c.t, first, c.kubectl("logs", "-n", "train", "new"))
 	require.Equal(c.t, 1, c.servers())
-	// The old pod's container has a dead mount; one that is started again reads on.
+	// The old pod's container has a dead mount; when restarted, it reads again.
 	c.nodes[0].Run("sh", "-c", "kill -9 $(pgrep -of 'pod read /stream 3')")
 	c.eventually("the old pod runs again", func() bool {
 		out, _ := c.try("get", "pod", "-n", "train", "old", "-o", "jsonpath={.status.containerStatuses[0].restartCount} {.status.phase}")

@@ -22,14 +22,14 @@ const patience = 3 * time.Minute // for what takes seconds
 // cluster is a running Kubernetes.
 type cluster struct {
 	t     *testing.T
-	dir   string // of this machine, and of all nodes
+	dir   string // the same on this machine and on all nodes
 	bin   string
 	nodes []*node
-	repo  string   // a copy of what users have of this repository
-	tools []string // variables in which users find kubectl, helm and podman
+	repo  string   // a copy of the repository as users have it
+	tools []string // environment variables with which users find kubectl, helm and podman
 }
 
-// start starts one of two nodes, which ends with the test.
+// start starts a cluster of two nodes, which ends with the test.
 func start(t *testing.T) *cluster {
 	hosts.Programs(t, "containerd", "runc", "iptables", "conntrack", "pivot_root")
 	out, err := exec.Command("./build", "--where").Output()
@@ -83,7 +83,7 @@ current-context: c
 		_, err := c.try("get", "--raw", "/readyz")
 		return err == nil
 	})
-	// A node that is silent is taken for dead sooner than elsewhere.
+	// A silent node is considered dead sooner than by default.
 	n.Begin("controllers", nil, c.bin+"/kube-controller-manager", "--kubeconfig="+config, "--leader-elect=false", "--controllers=*,-nodeipam,-service-lb-controller,-node-route-controller,-cloud-node-lifecycle-controller",
 		"--service-account-private-key-file="+accounts, "--root-ca-file="+c.dir+"/pki/apiserver.crt", "--use-service-account-credentials=false", "--node-monitor-grace-period=12s", "--node-monitor-period=2s")
 	n.Begin("scheduler", nil, c.bin+"/kube-scheduler", "--kubeconfig="+config, "--leader-elect=false")

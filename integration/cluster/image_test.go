@@ -15,14 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// libraries are Python's that the trainers of the examples import.
+// libraries are the Python packages that the examples' trainers import.
 var libraries = []string{"torch", "numpy", "typing_extensions.py", "astunparse", "six.py", "yaml"}
 
-// unused is what is left out of a layer: nobody runs or imports it there.
+// unused is what is left out of a layer because nothing there runs or imports it.
 var unused = regexp.MustCompile(`/(tests?|include|share|__pycache__|torch/bin/(test_\w+|\w+Test|tutorial_\w+))$`)
 
-// base makes the layer that stands for images of registries: Python with torch, and a shell, of this
-// machine.
+// base makes the layer that replaces images from registries: this machine's Python with torch, and
+// a shell.
 func (c *cluster) base(path string) {
 	t := c.t
 	interpreter, err := filepath.EvalSymlinks("/usr/bin/python3")
@@ -35,7 +35,7 @@ func (c *cluster) base(path string) {
 	require.NoError(t, err)
 	defer f.Close()
 	l := &layer{Writer: tar.NewWriter(f), has: map[string]bool{}}
-	for _, p := range []string{"/bin", "/lib", "/lib64", "/sbin"} { // on most machines into /usr
+	for _, p := range []string{"/bin", "/lib", "/lib64", "/sbin"} { // on most machines links into /usr
 		require.NoError(t, l.add(p, false))
 	}
 	for _, p := range []string{"/usr/bin/python3", "/bin/sh", "/bin/mkdir", "/bin/cat", "/bin/ls", "/usr/bin/md5sum"} {
@@ -43,15 +43,15 @@ func (c *cluster) base(path string) {
 	}
 	require.NoError(t, l.add(lines[0], true))
 	for _, name := range libraries {
-		if err := l.add(filepath.Join(packages, name), true); !errors.Is(err, fs.ErrNotExist) { // not all versions import all
+		if err := l.add(filepath.Join(packages, name), true); !errors.Is(err, fs.ErrNotExist) { // not all versions have all of them
 			require.NoError(t, err)
 		}
 	}
-	// What these are linked with.
+	// The libraries that these are linked with.
 	for len(l.programs) > 0 {
 		programs := l.programs
 		l.programs = nil
-		out, _ := exec.Command("ldd", programs...).Output() // which fails for those that are linked statically
+		out, _ := exec.Command("ldd", programs...).Output() // it fails for static programs
 		for _, m := range regexp.MustCompile(`(?m)(?:=> |^\s+)(/\S+)`).FindAllStringSubmatch(string(out), -1) {
 			require.NoError(t, l.add(m[1], true))
 		}
@@ -61,11 +61,11 @@ func (c *cluster) base(path string) {
 	require.NoError(t, l.Close())
 }
 
-// layer is a layer that is written.
+// layer is a layer that is being written.
 type layer struct {
 	*tar.Writer
 	has      map[string]bool
-	programs []string // and libraries, of which nobody has asked what they are linked with
+	programs []string // programs and libraries whose own libraries have not been looked up yet
 }
 
 func (l *layer) text(name, content string) error {
@@ -76,7 +76,8 @@ func (l *layer) text(name, content string) error {
 	return err
 }
 
-// add adds a file, or a directory with what is in it, and where a symbolic link leads to, if follow.
+// add adds a file, or a directory, whose contents are only added if follow is set, or a symbolic
+// link and its target.
 func (l *layer) add(path string, follow bool) error {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {
@@ -105,7 +106,7 @@ func (l *layer) add(path string, follow bool) error {
 			h.Linkname = filepath.Join(dir, h.Linkname)
 		}
 		if err = l.add(h.Linkname, true); errors.Is(err, fs.ErrNotExist) {
-			return nil // of documentation, and other things that nobody installed
+			return nil // a link to documentation or other things that are not installed
 		}
 		return err
 	case info.IsDir():

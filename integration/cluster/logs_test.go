@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// logs are what all pods of a job have said, also those that are gone.
+// logs are the logs of all pods of a job, including pods that are gone.
 type logs struct {
 	mu   sync.Mutex
 	said map[string]*log // by pod
@@ -18,7 +18,7 @@ type logs struct {
 	work sync.WaitGroup
 }
 
-// log is what a pod has said.
+// log is the log of a pod.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -30,7 +30,7 @@ func (l *log) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-// String gives whole lines.
+// String returns the complete lines.
 func (l *log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -38,8 +38,8 @@ func (l *log) String() string {
 	return string(b[:bytes.LastIndexByte(b, '\n')+1])
 }
 
-// collect follows the logs of a job's pods, from their first line on, until end. A pod that is gone before
-// kubectl has asked for its log has none.
+// collect follows the logs of a job's pods, from their first line, until end. A pod that is gone
+// before kubectl requests its log has none.
 func (c *cluster) collect(job string) *logs {
 	l := &logs{said: map[string]*log{}, stop: make(chan struct{})}
 	l.work.Go(func() {
@@ -93,21 +93,21 @@ func wait(cmd *exec.Cmd, stop <-chan struct{}) {
 	case <-stop:
 		select {
 		case <-ended:
-		case <-time.After(5 * time.Second): // of a node that is gone
+		case <-time.After(5 * time.Second): // its node may be gone
 			_ = cmd.Process.Kill()
 			<-ended
 		}
 	}
 }
 
-// end stops, and gives what each pod has said.
+// end stops collecting, and returns the log of each pod.
 func (l *logs) end() map[string]string {
 	close(l.stop)
 	l.work.Wait()
 	return l.now()
 }
 
-// now is what each pod has said so far.
+// now returns the log of each pod so far.
 func (l *logs) now() map[string]string {
 	l.mu.Lock()
 	said := maps.Clone(l.said)

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// namespace is where the test's own pods run, under the strictest standard.
+// namespace returns the namespace of the test's own pods, which has the strictest standard.
 func (c *cluster) namespace() string {
 	return "apiVersion: v1\nkind: Namespace\nmetadata: {name: train, labels: {pod-security.kubernetes.io/enforce: restricted}}\n"
 }
 
-// podSpec is a pod's under the restricted standard: a command, and a volume.
+// podSpec returns the spec of a pod under the restricted standard, with a command and a volume.
 func podSpec(volume string, command ...string) string {
 	for i := range command {
 		command[i] = fmt.Sprintf("%q", command[i])
@@ -22,7 +22,7 @@ securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}},
 volumes: [{name: stream, ` + volume + `}]}`
 }
 
-// inline is an inline volume with attributes, each NAME=VALUE.
+// inline returns an inline volume with attributes, each NAME=VALUE.
 func inline(attributes ...string) string {
 	for i, a := range attributes {
 		name, value, _ := strings.Cut(a, "=")

@@ -14,13 +14,13 @@ import (
 // node is a machine with kubelet and containerd.
 type node struct {
 	*hosts.Host
-	dir     string // of what is configured there, and of containerd's socket
+	dir     string // its configuration, and containerd's socket
 	ip      string
 	network string // of its pods
 }
 
-// rootOf prepares a node's file system: an overlay in memory over the machine's, with the cluster's
-// directory in it, and the two directories that the examples name.
+// rootOf is the script that prepares a node's file system: an overlay in memory over the machine's,
+// with the cluster's directory and the two directories that the examples name.
 const rootOf = `
 dir=%s name=%s bin=%s
 scratch=$dir/$name/scratch
@@ -44,7 +44,7 @@ mount --make-rshared /var/lib/kubelet
 echo 1 > /proc/sys/net/ipv4/ip_forward
 mkdir -p $dir/$name`
 
-// machine makes node i, which is joined to the first one by a cable.
+// machine makes node i, which is connected to the first one by a cable.
 func (c *cluster) machine(i int) *node {
 	name := fmt.Sprintf("n%d", i)
 	n := &node{dir: filepath.Join(c.dir, name), ip: fmt.Sprintf("10.88.0.%d", i), network: fmt.Sprintf("10.89.%d.0/24", i)}
@@ -70,7 +70,7 @@ func (c *cluster) machine(i int) *node {
 	return n
 }
 
-// socket is containerd's, of which the machine sees the same as the node does.
+// socket returns the path of containerd's socket, which is the same on the machine and on the node.
 func (n *node) socket() string { return n.dir + "/containerd.sock" }
 
 func (c *cluster) runtime(n *node) {
@@ -95,7 +95,8 @@ state = "/run/containerd"
 	})
 }
 
-// controlGroups are what kubelets of two nodes have for themselves: no namespace gives them any.
+// controlGroups returns the control groups that the kubelets of two nodes have to themselves,
+// because namespaces don't provide them.
 func controlGroups(name string) []string {
 	tops, _ := filepath.Glob("/sys/fs/cgroup/*/cgroup.procs")
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
@@ -134,7 +135,7 @@ nodeStatusUpdateFrequency: 2s
 	n.Begin("kubelet-"+n.Name, nil, c.bin+"/kubelet", "--config="+config, "--kubeconfig="+c.kubeconfig(), "--hostname-override="+n.Name, "--node-ip="+n.ip)
 }
 
-// die ends a node at once, with all that runs there.
+// die ends a node at once, with everything that runs there.
 func (c *cluster) die(n *node) {
 	out, err := exec.Command("kill", "-9", n.PID).CombinedOutput()
 	require.NoError(c.t, err, "%s", out)

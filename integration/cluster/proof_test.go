@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// indexOf is the index of a pod of an Indexed Job, by its name.
+// indexOf returns the index of a pod of an Indexed Job, from its name.
 func indexOf(t *testing.T, pod string) int {
 	m := regexp.MustCompile(`^[a-z]+-(\d+)-[a-z0-9]+$`).FindStringSubmatch(pod)
 	require.NotNil(t, m, pod)
@@ -20,9 +20,9 @@ func indexOf(t *testing.T, pod string) int {
 	return n
 }
 
-// worker is what the pods of one index have said: how much of its file counts, which is what the last of
-// them saved, or began at; and steps, by where they begin. A step that was not saved may come again, with
-// the same labels.
+// worker is what the pods of one index have logged: how much of its file counts (up to where the
+// last of them saved, or began), and the steps by where they begin. A step that was not saved may
+// be repeated, with the same labels.
 type worker struct {
 	counts int
 	steps  map[int][]string
@@ -66,7 +66,7 @@ func number(t *testing.T, word string) int {
 	return n
 }
 
-// trained is what a worker has trained on and saved, in order.
+// trained returns what a worker has trained on and saved, in order.
 func (w *worker) trained(t *testing.T) (labels []string) {
 	for at := 0; at < w.counts; at = len(labels) {
 		require.NotEmpty(t, w.steps[at], "nobody has said what came from %d on, of %d", at, w.counts)
@@ -76,7 +76,7 @@ func (w *worker) trained(t *testing.T) (labels []string) {
 	return labels
 }
 
-// allOf is what all have trained on and saved.
+// allOf returns what all workers have trained on and saved.
 func allOf(t *testing.T, workers map[int]*worker) (labels []string) {
 	for i, w := range workers {
 		own := w.trained(t)
@@ -86,7 +86,7 @@ func allOf(t *testing.T, workers map[int]*worker) (labels []string) {
 	return labels
 }
 
-// requireEachOnce looks for each record, once.
+// requireEachOnce checks that each record occurs exactly once.
 func requireEachOnce(t *testing.T, labels []string) {
 	t.Helper()
 	want := make([]string, 0, shards*records)
@@ -100,11 +100,11 @@ func requireEachOnce(t *testing.T, labels []string) {
 	require.Equal(t, want, labels)
 }
 
-// ranks is what ranks have said that train one model: where each pod began, and what they trained on in
-// each step, by the samples before it.
+// ranks is what the ranks that train one model have logged: where each pod began, and what they
+// trained on in each step, by the number of samples before it.
 type ranks struct {
 	begins []int
-	steps  map[int]map[int]string // by samples, and rank
+	steps  map[int]map[int]string // by samples and rank
 }
 
 // ranksOf reads the logs of examples/torch/train.py.
@@ -133,7 +133,8 @@ func ranksOf(t *testing.T, said map[string]string) ranks {
 	return r
 }
 
-// trained is what so many ranks have trained on in steps from some number of samples to another.
+// trained returns what the given number of ranks have trained on in the steps between two numbers
+// of samples.
 func (r ranks) trained(t *testing.T, of, from, to, batch int) (targets []string) {
 	for at := from; at < to; at += of * batch {
 		require.Len(t, r.steps[at], of, "after %d samples", at)

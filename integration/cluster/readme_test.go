@@ -15,7 +15,7 @@ const (
 	ranksBatch      = 4 // of each DataLoader worker, in ranks.yaml
 )
 
-// data makes the dataset of the page: records for both of its trainers.
+// data makes the dataset of the page, with records for both of its trainers.
 func (c *cluster) data() {
 	for i := range shards {
 		var b strings.Builder
@@ -29,8 +29,8 @@ func (c *cluster) data() {
 	}
 }
 
-// followsThePage does what examples/kubernetes/README.md says, heading by heading, and meanwhile to pods
-// what happens to pods.
+// followsThePage follows examples/kubernetes/README.md, heading by heading, and meanwhile disturbs
+// pods as a cluster does.
 func (c *cluster) followsThePage() {
 	c.data()
 	page := c.page("examples/kubernetes/README.md")
@@ -43,7 +43,7 @@ func (c *cluster) followsThePage() {
 	}
 	c.kubectl("label", "namespace", "default", "pod-security.kubernetes.io/enforce=restricted")
 	all("Images", 2)
-	c.follow(page["Ranks that train one model"][0][:strings.Index(page["Ranks that train one model"][0], "\n")+1]) // its image, while both nodes live
+	c.follow(page["Ranks that train one model"][0][:strings.Index(page["Ranks that train one model"][0], "\n")+1]) // only the line that builds its image, while both nodes live
 	all("Storage and driver", 1)
 	c.eventually("the driver is ready on both nodes", func() bool {
 		out, _ := c.try("get", "daemonset", "-n", "lsiofs", "lsiofs-csi", "-o", "jsonpath={.status.numberReady}")
@@ -51,7 +51,7 @@ func (c *cluster) followsThePage() {
 	})
 	all("Index", 1)
 
-	// Training takes time.
+	// Training is slowed down.
 	c.edit("examples/kubernetes/train.yaml", "          # JOB_COMPLETION_INDEX", "          env: [{name: STEP_RECORDS, value: \"2\"}, {name: STEP_SECONDS, value: \"1\"}]\n          # JOB_COMPLETION_INDEX")
 	said := c.collect("train")
 	c.follow(page["A job that loses pods"][0])
@@ -78,8 +78,8 @@ func (c *cluster) followsThePage() {
 	c.eventually("the servers have ended", func() bool { return c.servers() == 0 })
 }
 
-// losesPods kills one of the four pods, evicts another, deletes a third, and has the node die on which
-// one runs; each comes again, and goes on.
+// losesPods kills one of the four pods, evicts another, deletes a third, and kills the node of the
+// fourth; each comes back and continues.
 func (c *cluster) losesPods(said *logs) {
 	one, two := c.nodes[0], c.nodes[1]
 	c.eventually("four pods have trained", func() bool { return len(c.saved(said, 1)) == 4 })
@@ -108,7 +108,8 @@ func (c *cluster) losesPods(said *logs) {
 	c.kubectl("delete", "node", two.Name)
 }
 
-// saved is what the pods of each index have said that they saved, of those that saved so many records.
+// saved returns, by index, how many records the pods have logged as saved, for those that saved at
+// least that many.
 func (c *cluster) saved(said *logs, least int) map[int]int {
 	counts := map[int]int{}
 	for i, w := range workersOf(c.t, said.now()) {
@@ -119,13 +120,14 @@ func (c *cluster) saved(said *logs, least int) map[int]int {
 	return counts
 }
 
-// trainsRanks follows the page's part of ranks: one is killed, all come again; then there are three.
+// trainsRanks follows the page's part about ranks: one is killed and all start again; then there
+// are three.
 func (c *cluster) trainsRanks() {
 	blocks := c.page("examples/kubernetes/README.md")["Ranks that train one model"]
 	require.Len(c.t, blocks, 2)
 	c.edit("examples/kubernetes/ranks.yaml", `--log, "-"]`, `--log, "-", --pause, "0.5"]`)
 	said := c.collect("ranks")
-	_, apply, _ := strings.Cut(blocks[0], "\n") // the image is there
+	_, apply, _ := strings.Cut(blocks[0], "\n") // without the line that builds the image
 	c.follow(apply)
 	stepped := func(least int) func() bool {
 		return func() bool { return len(ranksOf(c.t, said.now()).steps) >= least }

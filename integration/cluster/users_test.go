@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// users gives those who follow a page what they have: a copy of the repository, kubectl and helm, which
-// run in the first node, and podman.
+// users sets up what followers of a page have: a copy of the repository, kubectl and helm, which
+// run on the first node, and podman.
 func (c *cluster) users() {
 	t := c.t
 	c.repo = filepath.Join(c.dir, "repo")
@@ -38,7 +38,7 @@ func (c *cluster) users() {
 	}
 	c.tools = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "HELM_CACHE_HOME="+c.dir+"/home", "HELM_CONFIG_HOME="+c.dir+"/home", "HELM_DATA_HOME="+c.dir+"/home",
 		"IMAGES="+c.dir+"/images", "BASE="+c.dir+"/base.tar", "CONTAINERD="+strings.Join(sockets, ","))
-	// What the test's own pods run, and all pods' sandboxes.
+	// The program of the test's own pods, and of all pods' sandboxes.
 	context := filepath.Join(c.dir, "test")
 	require.NoError(t, os.Mkdir(context, 0o755))
 	c.program("./pod", filepath.Join(context, "pod"))
@@ -54,7 +54,7 @@ func (c *cluster) program(source, to string) {
 	require.NoError(c.t, err, "%s", out)
 }
 
-// follow runs lines of a page as a user does, in the repository.
+// follow runs lines of a page like a user, in the repository.
 func (c *cluster) follow(lines string) string {
 	c.t.Helper()
 	cmd := exec.CommandContext(c.t.Context(), "bash", "-euo", "pipefail", "-c", lines)
@@ -66,7 +66,7 @@ func (c *cluster) follow(lines string) string {
 	return string(out)
 }
 
-// page gives the blocks of commands below each heading of a page, by heading.
+// page returns the blocks of commands of a page by heading.
 func (c *cluster) page(path string) map[string][]string {
 	b, err := os.ReadFile(filepath.Join(c.repo, path))
 	require.NoError(c.t, err)
@@ -82,7 +82,8 @@ func (c *cluster) page(path string) map[string][]string {
 	return blocks
 }
 
-// edit changes a file of the user's copy: each old, which is there once, becomes new.
+// edit changes a file in the user's copy: each old text, which must occur once, is replaced by the
+// new one.
 func (c *cluster) edit(path string, oldNew ...string) {
 	c.t.Helper()
 	path = filepath.Join(c.repo, path)

@@ -1,4 +1,5 @@
-// Command pod is what containers of the test's own pods run: it needs nothing beside itself.
+// Command pod is the program in the containers of the test's own pods. It is static and needs no
+// other files.
 //
 //	pod pause         does nothing, for a pod's sandbox
 //	pod read MNT [N]  prints N records of worker 0, or all, and then waits
@@ -30,7 +31,7 @@ func main() {
 	}
 }
 
-// wait waits for a signal to end.
+// wait waits for a terminating signal.
 func wait() {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)

@@ -1,9 +1,10 @@
-// Command podman is as much of podman as the examples' pages use, where no registry can be reached:
+// Command podman implements as much of podman as the example pages use, for machines that can't
+// reach a registry:
 //
 //	podman build [--network none] -t NAME [-f CONTAINERFILE] CONTEXT
 //
-// It knows FROM, COPY and ENTRYPOINT, and brings the image to all nodes of the cluster. Images of
-// registries are a layer of this machine's own programs.
+// It supports FROM, COPY and ENTRYPOINT, and loads the image on all nodes of the cluster. Images
+// from registries are replaced by a layer of this machine's own programs.
 //
 //	IMAGES=DIR                  where it keeps what it has built
 //	BASE=FILE                   the layer that stands for images of registries
@@ -64,12 +65,12 @@ func run(args []string) error {
 	return b.save("localhost/" + *name)
 }
 
-// rootOf is where the files of an image lie that it has copied.
+// rootOf returns the directory of the files that an image has copied.
 func rootOf(image string) string {
 	return filepath.Join(os.Getenv("IMAGES"), strings.NewReplacer("/", "_", ":", "_").Replace(image))
 }
 
-// build is an image that is being made.
+// build is an image that is being built.
 type build struct {
 	context, root string
 	layers        []string
@@ -107,7 +108,7 @@ func (b *build) file(path string) error {
 	return lines.Err()
 }
 
-// copy copies files, and what is in directories.
+// copy copies files, and the contents of directories.
 func (b *build) copy(words []string) error {
 	from := b.context
 	if image, is := strings.CutPrefix(words[0], "--from="); is {
@@ -133,7 +134,7 @@ func (b *build) copy(words []string) error {
 	return nil
 }
 
-// save writes the image as `docker save` writes one, and loads it into all nodes.
+// save writes the image in the format of `docker save`, and loads it on all nodes.
 func (b *build) save(name string) error {
 	own := b.root + ".layer.tar"
 	if out, err := exec.Command("tar", "-C", b.root, "--owner=0", "--group=0", "-cf", own, ".").CombinedOutput(); err != nil {

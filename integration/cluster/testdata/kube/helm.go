@@ -2,4 +2,4 @@
 
 package main
 
-import _ "helm.sh/helm/v3/cmd/helm" // go.mod is to know it
+import _ "helm.sh/helm/v3/cmd/helm" // keeps it in go.mod

@@ -1,5 +1,5 @@
-// Command kube is all programs of Kubernetes that the test's cluster runs, each by its name: one
-// program is compiled and linked in a third of the time of five.
+// Command kube is all Kubernetes programs that the test's cluster runs, selected by name: compiling
+// and linking one program takes a third of the time of five.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command dns is CoreDNS with what a small cluster needs of it: names of pods and services.
+// Command dns is CoreDNS with what a small cluster needs: names of pods and services.
 package main
 
 import (
