@@ -7,16 +7,16 @@ import (
 	"strconv"
 )
 
-// Figures are what a process holds at a moment, as the kernel sees it.
+// Figures are what a process holds at a moment, according to the kernel.
 type Figures struct {
-	MemoryBytes int // resident, beside files
+	MemoryBytes int // resident, without files
 	PeakBytes   int // the most that was ever resident, with files
 	Descriptors int
 	Threads     int
 	Mappings    int
 }
 
-// FiguresOf looks at a process that lives.
+// FiguresOf returns the figures of a running process.
 func FiguresOf(pid int) (Figures, error) {
 	var f Figures
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -40,7 +40,7 @@ func FiguresOf(pid int) (Figures, error) {
 	return f, err
 }
 
-// MemoryOf is what a process holds beside files: RssAnon and RssShmem, in bytes.
+// MemoryOf returns the memory of a process without files: RssAnon and RssShmem, in bytes.
 func MemoryOf(pid int) (int, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	return sum(residents, status) << 10, err
@@ -52,11 +52,11 @@ var (
 	threads   = regexp.MustCompile(`(?m)^Threads:\s+(\d+)`)
 )
 
-// sum adds the numbers of the lines of a status that fit.
+// sum adds the numbers in the lines of a status that match.
 func sum(lines *regexp.Regexp, status []byte) int {
 	all := 0
 	for _, m := range lines.FindAllSubmatch(status, -1) {
-		n, _ := strconv.Atoi(string(m[1])) // digits, as the kernel writes them
+		n, _ := strconv.Atoi(string(m[1])) // it only matches digits
 		all += n
 	}
 	return all

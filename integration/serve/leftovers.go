@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// LeftOvers describes what must not be there when all tests are done, and ends
-// and unmounts it, so that one run does not spoil the next: processes of the
-// program, mounts below scratch, and files in tmp. It is empty when all is well.
+// LeftOvers describes what must not exist when all tests are done: processes of the program, mounts
+// below scratch, and files in tmp. It ends and unmounts them, so that one run does not spoil the
+// next. It returns "" if there is nothing.
 func LeftOvers(program, scratch, tmp string) string {
 	var b strings.Builder
 	for _, pid := range Processes(program) {
@@ -30,7 +30,7 @@ func LeftOvers(program, scratch, tmp string) string {
 	return b.String()
 }
 
-// Processes are those that run a program, which is a path.
+// Processes returns the processes that run a program, given by its path.
 func Processes(program string) []int {
 	var pids []int
 	for _, pid := range processes() {
@@ -41,7 +41,7 @@ func Processes(program string) []int {
 	return pids
 }
 
-// processes are all that there are.
+// processes returns the IDs of all processes.
 func processes() (pids []int) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
@@ -57,7 +57,7 @@ func commandLine(pid int) string {
 	return strings.ReplaceAll(string(b), "\x00", " ")
 }
 
-// MountsBelow lists the mount points below dir, innermost last.
+// MountsBelow returns the mount points below dir, innermost last.
 func MountsBelow(dir string) []string {
 	b, _ := os.ReadFile("/proc/self/mountinfo")
 	var points []string
@@ -73,10 +73,10 @@ func MountsBelow(dir string) []string {
 	return points
 }
 
-// unescaped are the characters that the table of mounts has in octal.
+// unescaped replaces the characters that the mount table has in octal.
 var unescaped = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// IsMount says whether something is mounted at dir.
+// IsMount reports whether something is mounted at dir.
 func IsMount(dir string) bool {
 	for _, point := range MountsBelow(filepath.Dir(dir)) {
 		if point == dir {
@@ -93,8 +93,8 @@ func Detach(point string) {
 	}
 }
 
-// SeenBy are the processes in whose view something is mounted at dir: a copy of a
-// mount in another namespace of mounts keeps its server alive.
+// SeenBy returns the processes that see something mounted at dir: a copy of a mount in another
+// mount namespace keeps its server alive.
 func SeenBy(dir string) []string {
 	var seen []string
 	tables, _ := filepath.Glob("/proc/[0-9]*/mountinfo")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Missing ends a test that needs something this machine does not have: it skips
-// with the reason, or fails where nothing may be missing (CI=true).
+// Missing ends a test that needs something this machine does not have: it skips the test with the
+// reason, or fails it if nothing may be missing (CI=true).
 func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	reason := fmt.Sprintf(format, args...) + "; integration/check installs what the tests use"
@@ -17,7 +17,7 @@ func Missing(t testing.TB, format string, args ...any) {
 	t.Skip(reason)
 }
 
-// NeedFUSE ends a test where nothing can be mounted.
+// NeedFUSE ends a test if nothing can be mounted.
 func NeedFUSE(t testing.TB) {
 	t.Helper()
 	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)

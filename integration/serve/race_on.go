@@ -2,5 +2,5 @@
 
 package serve
 
-// RaceBuilt says whether the tests have the race detector, and so the program.
+// RaceBuilt reports whether the tests, and so the program, are built with the race detector.
 const RaceBuilt = true

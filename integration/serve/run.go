@@ -10,15 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run builds lsiofs, from the directory of its command, and runs the tests of a
-// package. name says whose they are. Everything that they make lies in scratch, a new
-// directory with a cache, a tmp and a tests directory, which is removed at the end; a
-// mount, process or file that is left behind fails the run (and is taken away, also if this
-// process is killed: see Scratch). ready is called when the
-// program is there. Run gives the process's exit code.
+// Run builds lsiofs, from the directory of its command, and runs the tests of a package. name
+// identifies them. Everything that they make is in scratch, a new directory with a cache, a tmp and
+// a tests directory, which is removed at the end; a mount, process or file that is left behind
+// fails the run (and is removed, even if this process is killed: see Scratch). ready is called once
+// the program is built. Run returns the process's exit code.
 func Run(m *testing.M, name, command string, ready func(lsiofs, scratch string) error) (code int) {
-	// A run that was started in the background ignores interrupts, and so would the programs that it
-	// starts. What is caught here is at its default in them.
+	// A run that was started in the background ignores interrupts, and so would the programs that
+	// it starts. Signals that are caught here have their default action in them.
 	for _, sig := range []os.Signal{os.Interrupt, unix.SIGHUP} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
@@ -35,7 +34,7 @@ func Run(m *testing.M, name, command string, ready func(lsiofs, scratch string) 
 	}
 	lsiofs := filepath.Join(scratch, "lsiofs")
 	defer func() {
-		// Mounts first: removing a tree must never walk into one.
+		// Mounts first: removing a tree must never descend into one.
 		if left := LeftOvers(lsiofs, scratch, filepath.Join(scratch, "tmp")); left != "" {
 			code = fail(fmt.Errorf("the tests left behind:\n%s", left))
 		}
@@ -57,8 +56,8 @@ func Run(m *testing.M, name, command string, ready func(lsiofs, scratch string) 
 	if err := ready(lsiofs, scratch); err != nil {
 		return fail(err)
 	}
-	// t.TempDir makes its directories here, so that the mounts of this run, and
-	// of no other, are found at its end.
+	// t.TempDir makes its directories here, so that at the end the mounts of this run are found,
+	// and of no other.
 	if err := os.Setenv("TMPDIR", filepath.Join(scratch, "tests")); err != nil {
 		return fail(err)
 	}

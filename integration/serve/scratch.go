@@ -27,22 +27,21 @@ const (
 	scratchPrefix = "lsiofs-"
 )
 
-// Scratch makes a directory for all that a test program makes. When the test program has ended,
-// however that came about, what it has left is taken away: processes, mounts and the directory.
+// Scratch makes a directory for everything that a test program makes. When the test program has
+// ended, in whatever way, whatever it left behind is removed: processes, mounts and the directory.
+// Another process does this, which outlives the test program and waits for the end of a pipe.
+// (PR_SET_PDEATHSIG would not do: it belongs to the thread that started a process, and daemons
+// don't inherit it.) If that process is killed as well, the next test program takes over. A test
+// program that calls Scratch must call Main first.
 //
-// It is another process that does so, which outlives the test program and waits for the end of a
-// pipe. (PR_SET_PDEATHSIG would not do: it belongs to the thread that started a process, and no
-// daemon inherits it.) If that process is killed, too, the next test program takes over. A test
-// program that calls Scratch calls Main first.
-//
-// remove is for an orderly end. It takes away the directory only: what else is left is for the
-// caller to find, and to report.
+// remove is for an orderly end. It only removes the directory: the caller has to find and report
+// anything else that is left.
 func Scratch(name string) (dir string, remove func(), err error) {
 	return scratchIn(os.TempDir(), name)
 }
 
-// ShortScratch is Scratch with a short path that other users may enter, as ShortDir has, for tests whose
-// mounts are read by others or whose texts have the paths of mounts in them.
+// ShortScratch is Scratch with a short path that other users may enter, like ShortDir, for tests
+// whose mounts other users read or whose output contains the paths of mounts.
 func ShortScratch(name string) (dir string, remove func(), err error) {
 	dir, remove, err = scratchIn(shortPlace, name)
 	if err != nil {
@@ -89,7 +88,7 @@ func watch(dir string) (end func(), err error) {
 	cmd := exec.Command(self)
 	cmd.Env = []string{watchVariable + "=" + dir, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
 	cmd.Dir, cmd.Stdin = "/", r
-	// Not what is sent to the process group of the tests.
+	// So that signals to the process group of the tests don't reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start what takes away the leftovers of tests: %w", err), w.Close())
@@ -101,16 +100,16 @@ func watch(dir string) (end func(), err error) {
 	}, nil
 }
 
-// Main makes this process the watcher of a scratch directory, if Scratch has started it for that.
-// Then it does not return.
+// Main makes this process the watcher of a scratch directory if Scratch has started it for that. In
+// that case it does not return.
 func Main() {
 	if dir := os.Getenv(watchVariable); dir != "" {
 		os.Exit(Watch(dir))
 	}
 }
 
-// Watch waits for the end of the standard input, takes away what a test program has left that had
-// the other end, and returns an exit code.
+// Watch waits for the end of the standard input, whose other end a test program holds, removes what
+// that program left behind, and returns an exit code.
 func Watch(dir string) int {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end, too
@@ -122,7 +121,7 @@ func Watch(dir string) int {
 	return code
 }
 
-// Claim makes a directory with a name that begins so, and locks it for as long as the file is open.
+// Claim makes a directory whose name begins with prefix, and locks it for as long as lock is open.
 func Claim(parent, prefix string) (dir string, lock *os.File, err error) {
 	if dir, err = os.MkdirTemp(parent, prefix); err != nil {
 		return "", nil, err
@@ -137,9 +136,9 @@ func Claim(parent, prefix string) (dir string, lock *os.File, err error) {
 	return dir, lock, nil
 }
 
-// SweepAbandoned sweeps the directories of some patterns that were claimed by this user's
-// processes, of which none lives, and returns their paths. What can't be swept is left for the next
-// call.
+// SweepAbandoned sweeps directories that match patterns, were claimed by processes of this user,
+// and are not in use by a living one. It returns their paths. What can't be swept is left for the
+// next call.
 func SweepAbandoned(patterns ...string) (swept []string) {
 	for _, pattern := range patterns {
 		dirs, _ := filepath.Glob(pattern)
@@ -157,7 +156,7 @@ func SweepAbandoned(patterns ...string) (swept []string) {
 	return swept
 }
 
-// abandoned takes the lock of a directory, if it has one that nobody holds.
+// abandoned takes the lock of a directory, if it has one that is free.
 func abandoned(dir string) *os.File {
 	var st unix.Stat_t
 	if unix.Lstat(dir, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() {
@@ -165,7 +164,7 @@ func abandoned(dir string) *os.File {
 	}
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil // one that begins, or not one of ours
+		return nil // one that was just made, or not a claimed one
 	}
 	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		_ = f.Close()
@@ -176,7 +175,7 @@ func abandoned(dir string) *os.File {
 
 // Sweep ends the processes of a scratch directory, detaches the mounts below it, and removes it.
 func Sweep(dir string) error {
-	// One that is found may have started another one since.
+	// A process that was found may have started another one.
 	for range 200 {
 		pids := belongTo(dir)
 		if len(pids) == 0 {
@@ -188,10 +187,10 @@ func Sweep(dir string) error {
 		time.Sleep(10 * time.Millisecond)
 	}
 	points := MountsBelow(dir)
-	for i := len(points) - 1; i >= 0; i-- { // the innermost first
+	for i := len(points) - 1; i >= 0; i-- { // innermost first
 		Detach(points[i])
 	}
-	// Removing a tree must never walk into a mount.
+	// Removing a tree must never descend into a mount.
 	if points = MountsBelow(dir); len(points) > 0 {
 		return fmt.Errorf("%s: still mounted: %q", dir, points)
 	}
@@ -199,13 +198,13 @@ func Sweep(dir string) error {
 }
 
 // belongTo returns the processes whose program is below dir, or that descend from a test program
-// with this scratch directory. This process is not among them.
+// with this scratch directory. It never includes this process.
 func belongTo(dir string) (pids []int) {
 	own := "\x00" + scratchVariable + "=" + dir + "\x00"
 	for _, pid := range processes() {
 		program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 		if err != nil || pid == os.Getpid() {
-			continue // of the kernel, of another user, or ended: it has no environment then either
+			continue // of the kernel, of another user, or ended: then it has no environment either
 		}
 		environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		if strings.HasPrefix(program, dir+"/") || strings.Contains("\x00"+string(environment), own) {

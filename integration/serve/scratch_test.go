@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// killedVariable makes this program a test program that is killed. It is the path of lsiofs.
+// killedVariable makes this program a test program that is killed. Its value is the path of lsiofs.
 const killedVariable = "LSIOFS_TEST_KILLED"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 // mountAndStay starts in a scratch directory what tests start: a server, a daemon, and another
-// program in a session of its own. It prints the directory and does not return but with an error.
+// program in its own session. It prints the directory, and only returns with an error.
 func mountAndStay(lsiofs string) error {
 	dir, _, err := Scratch("killed")
 	if err != nil {
@@ -122,7 +122,7 @@ func TestNothingIsLeftOfATestProgramThatIsKilled(t *testing.T) {
 	}
 }
 
-// What is swept is of tests: a directory that nobody has claimed, and another's files, stay.
+// Only directories of tests are swept: a directory that was not claimed, and files of others, stay.
 func TestOnlyWhatWasClaimedIsSwept(t *testing.T) {
 	parent := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(parent, "lsiofs-unclaimed"), 0o700))

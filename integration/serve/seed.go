@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// DefaultSeed returns the seed from which tests draw: the environment variable LSIOFS_SEED, or 1.
-// The gate leaves it at 1, so that the same commit always has the same outcome; integration/night
-// sets another one each time. Flags such as -drawseed have it as their default.
+// DefaultSeed returns the seed of random tests: the environment variable LSIOFS_SEED, or 1. CI
+// leaves it at 1, so that the same commit always has the same outcome; integration/night sets a
+// different one each time. It is the default of flags such as -drawseed.
 //
-// It panics for a LSIOFS_SEED that is not a number: otherwise a typing error would draw what
-// every other run draws.
+// It panics if LSIOFS_SEED is not a number: otherwise a typing error would draw what every other
+// run draws.
 func DefaultSeed() uint64 {
 	text := os.Getenv("LSIOFS_SEED")
 	if text == "" {
@@ -28,8 +28,8 @@ func DefaultSeed() uint64 {
 	return seed
 }
 
-// Seed returns DefaultSeed for a test that draws. If the test fails, its log has the command that
-// draws the same again.
+// Seed returns DefaultSeed for a random test. If the test fails, its log has the command that draws
+// the same again.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed, pkg := DefaultSeed(), "."
@@ -53,8 +53,8 @@ func again(seed uint64, pkg, test string) string {
 	return fmt.Sprintf("LSIOFS_SEED=%d go test -count=1 -run '%s' %s", seed, strings.Join(names, "/"), pkg)
 }
 
-// packageOf returns the import path of the package whose tests have a function, by the function's
-// full name, such as github.com/lsiofs/lsiofs/pipeline/catalog.TestParts.func1.
+// packageOf returns the import path of the package that a test function belongs to, given the
+// function's full name, such as github.com/lsiofs/lsiofs/pipeline/catalog.TestParts.func1.
 func packageOf(function string) string {
 	dir, name := "", function
 	if slash := strings.LastIndexByte(function, '/'); slash >= 0 {

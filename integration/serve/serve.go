@@ -1,10 +1,10 @@
-// Package serve runs the program under test as the server of a mount: it builds it,
-// starts it in a child process, waits for its mount, and finds what it leaves behind.
-// The tests of integration, integration/soak and integration/hunt use it for that. Other tests
-// use what it has for every test: its tiers, Alone, Missing, Seed and Until; Scratch and ShortDir.
+// Package serve runs the program under test as the server of a mount: it builds the program, starts
+// it in a child process, waits for its mount, and finds what it leaves behind. The tests of
+// integration, integration/soak and integration/hunt use it for that. Other tests use its helpers
+// for all tests: Tier, Alone, Missing, Seed and Until; Scratch and ShortDir.
 //
-// A test never serves a mount itself. A process that reads from a mount that it serves
-// can deadlock, and only another process can be killed.
+// A test never serves a mount itself. A process that reads from a mount that it serves can
+// deadlock, and only another process can be killed.
 package serve
 
 import (
@@ -17,12 +17,12 @@ import (
 	"time"
 )
 
-// Build builds the program from the package in directory source into the file
-// out, race-built where the tests are.
+// Build builds the program from the package in directory source into the file out, with the race
+// detector if the tests have it.
 //
-// If the environment variable LSIOFS_BUILT names a program, out becomes that one: several
-// processes with the same tests share one build. out is a hard link where the file system allows
-// it, so that each process can tell its own servers by their path.
+// If the environment variable LSIOFS_BUILT names a program, out becomes that one: several processes
+// with the same tests share one build. out is a hard link if the file system allows it, so that
+// each process can tell its own servers by their path.
 func Build(out, source string) error {
 	if built := os.Getenv("LSIOFS_BUILT"); built != "" {
 		if os.Link(built, out) == nil {
@@ -34,7 +34,7 @@ func Build(out, source string) error {
 		}
 		return os.WriteFile(out, b, 0o755)
 	}
-	// Not with what git says of the tree, which may be another user's.
+	// Without version control information: the tree may belong to another user.
 	args := []string{"build", "-buildvcs=false", "-o", out}
 	if RaceBuilt {
 		args = append(args, "-race")
@@ -45,15 +45,14 @@ func Build(out, source string) error {
 	return nil
 }
 
-// Environment is that of a program that a test starts: a cache of its own, so
-// that indexes are not found from another run, and a temporary directory, in
-// which nothing may be left. The service manager of whoever runs the tests does
-// not hear of their mounts.
+// Environment returns the environment of a program that a test starts: a cache of its own, so that
+// no index of another run is found, and a temporary directory, which must be empty at the end. The
+// service manager of the user who runs the tests is not notified of their mounts.
 func Environment(tmp, cache string) []string {
 	if tmp == longTemp {
 		tmp = shortTemp
 	}
-	// A race-built program sleeps for a second at its end unless told not to.
+	// By default a race-built program sleeps for a second before it exits.
 	return append(os.Environ(), "GORACE=atexit_sleep_ms=1", "TMPDIR="+tmp, "XDG_CACHE_HOME="+cache, "PYTHONDONTWRITEBYTECODE=1", "NOTIFY_SOCKET=")
 }
 
@@ -61,15 +60,14 @@ func Environment(tmp, cache string) []string {
 type Server struct {
 	Dir string // the mount point
 	Cmd *exec.Cmd
-	// Log takes what the process writes to stderr.
+	// Log collects what the process writes to stderr.
 	Log *Log
 	// Exited is closed when the process has ended and was waited for.
 	Exited <-chan struct{}
 }
 
-// Start starts cmd, which is to mount at dir, and does not wait for the mount.
-// The caller ends the process. If the test program is killed first, its scratch directory's
-// watcher does.
+// Start starts cmd, which is to mount at dir, and does not wait for the mount. The caller ends the
+// process. If the test program is killed first, the watcher of its scratch directory does.
 func Start(cmd *exec.Cmd, dir string) (*Server, error) {
 	s := &Server{Dir: dir, Cmd: cmd, Log: NewLog()}
 	cmd.Stderr = s.Log
@@ -81,8 +79,8 @@ func Start(cmd *exec.Cmd, dir string) (*Server, error) {
 	return s, nil
 }
 
-// WaitUntilMounted waits for the server's word that its mount answers. The table
-// of mounts shows it somewhat earlier, when it is still busy with its own look.
+// WaitUntilMounted waits for the server's message that its mount answers. The mount table has it a
+// little earlier, while the server is still checking the mount itself.
 func (s *Server) WaitUntilMounted() error {
 	for !s.Log.contains("\nmounted ") {
 		select {
@@ -97,7 +95,7 @@ func (s *Server) WaitUntilMounted() error {
 	return nil
 }
 
-// Ended waits for the server's end, for limit at most, and says whether it came.
+// Ended waits for the server's end, for limit at most, and reports whether it has ended.
 func (s *Server) Ended(limit time.Duration) bool {
 	select {
 	case <-s.Exited:
@@ -107,15 +105,15 @@ func (s *Server) Ended(limit time.Duration) bool {
 	}
 }
 
-// Log takes a child's stderr while others look at it.
+// Log collects a child's stderr while others look at it.
 type Log struct {
 	mu sync.Mutex
 	b  bytes.Buffer
-	// written has a value when something was written since it was received last.
+	// written has a value if something was written since the last receive.
 	written chan struct{}
 }
 
-// NewLog makes an empty one.
+// NewLog returns an empty log.
 func NewLog() *Log { return &Log{written: make(chan struct{}, 1)} }
 
 func (l *Log) Write(p []byte) (int, error) {
@@ -128,11 +126,11 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// contains says whether text was written; a text that begins with a line break
-// may stand at the very beginning too.
+// contains reports whether text was written; a text that begins with a newline also matches at the
+// very beginning.
 func (l *Log) contains(text string) bool { return strings.Contains("\n"+l.String(), text) }
 
-// String is all that was written so far.
+// String returns everything written so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

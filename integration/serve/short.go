@@ -11,16 +11,16 @@ import (
 // shortPlace is the parent of short directories.
 const shortPlace = "/tmp"
 
-// maxTempBytes is the longest TMPDIR of a program that makes sockets in it: multiprocessing of Python,
-// with which DataLoaders of torch pass tensors on, adds some 40 of the 108 bytes, and waits for ever
-// where that is too long.
+// maxTempBytes is the longest TMPDIR of a program that makes sockets in it. Python's
+// multiprocessing, which torch's DataLoaders use to pass tensors on, adds about 40 of the 108
+// bytes, and waits forever if the path is too long.
 const maxTempBytes = 60
 
-// longTemp is the temporary directory of programs where its path is too long for their sockets, and
-// shortTemp a link to it. Both are empty where it is not, and set before the tests run.
+// longTemp is the temporary directory of programs if its path is too long for their sockets, and
+// shortTemp a link to it. Otherwise both are empty. They are set before the tests run.
 var longTemp, shortTemp string
 
-// shorten makes the link to dir, if that is too long. remove removes it.
+// shorten makes the link to dir if its path is too long. remove removes the link.
 func shorten(dir string) (remove func(), err error) {
 	if len(dir) <= maxTempBytes {
 		return func() {}, nil
@@ -43,8 +43,8 @@ func shorten(dir string) (remove func(), err error) {
 }
 
 // ShortDir makes a directory with a short path that other users may enter, and removes it when the
-// test ends. It is for sockets, whose paths have 108 bytes at most, and for what other users read
-// or write. TMPDIR may be long, and may be closed to others; all else belongs into t.TempDir.
+// test ends. It is for sockets, whose paths have at most 108 bytes, and for what other users read
+// or write. TMPDIR may be long, and may be closed to others; everything else belongs in t.TempDir.
 func ShortDir(t testing.TB) string {
 	t.Helper()
 	parent, lock, err := Claim(shortPlace, scratchPrefix)

@@ -13,20 +13,20 @@ import (
 // A test without a tier is of tier Newcomer. A test of another tier names it in its first
 // line: serve.Tier(t, serve.CI).
 const (
-	// Newcomer is what integration/check runs on a machine that has Go and nothing else: all
-	// that shows that the program works, in ten minutes.
+	// Newcomer is what integration/check runs on a machine with only Go installed: everything that
+	// shows that the program works, in ten minutes.
 	Newcomer = "newcomer"
-	// CI is what .ci/run adds. These tests take long, need compilers, linters, containers,
-	// browsers or servers, and always have the same outcome.
+	// CI is what .ci/run adds. These tests take long, need compilers, linters, containers, browsers
+	// or servers, and always have the same outcome.
 	CI = "ci"
-	// Night is what integration/night adds: tests that draw, and what takes longer than the
-	// gate may.
+	// Night is what integration/night adds: tests that draw random numbers, and tests that take
+	// longer than CI allows.
 	Night = "night"
 )
 
 var tiers = []string{Newcomer, CI, Night}
 
-// Tier skips a test that belongs to a larger tier than the one that is being run.
+// Tier skips a test that belongs to a larger tier than the selected one.
 func Tier(t testing.TB, tier string) {
 	t.Helper()
 	if !Runs(tier) {
@@ -34,8 +34,8 @@ func Tier(t testing.TB, tier string) {
 	}
 }
 
-// Runs reports whether tests of a tier are run. It panics for an LSIOFS_TIER that is not a tier:
-// otherwise a typing error would skip tests.
+// Runs reports whether tests of a tier are run. It panics if LSIOFS_TIER is not a tier: otherwise a
+// typing error would skip tests.
 func Runs(tier string) bool {
 	selected := os.Getenv("LSIOFS_TIER")
 	if selected == "" {

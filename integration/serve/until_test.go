@@ -12,11 +12,11 @@ import (
 func TestUntilWaitsForTheConditionTheProcessOrTheLimit(t *testing.T) {
 	for _, c := range []struct {
 		name       string
-		holds      time.Duration // when it comes to hold
+		holds      time.Duration // when it becomes true
 		exits      time.Duration // when the process ends; 0: there is none
-		takes      time.Duration // at most, and a look
+		takes      time.Duration // at most, plus a look
 		err        string
-		lastChance bool // holds because the process has ended
+		lastChance bool // holds once the process has ended
 	}{
 		{name: "at once", takes: 0},
 		{name: "later", holds: time.Second, takes: time.Second},

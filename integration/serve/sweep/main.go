@@ -1,10 +1,10 @@
-// Command sweep takes away what tests have left: processes, mounts and directories.
+// Command sweep removes what tests have left behind: processes, mounts and directories.
 //
-//	go run ./integration/serve/sweep          of test programs that live no more
+//	go run ./integration/serve/sweep          of test programs that have ended
 //	sweep -after DIR                          of DIR, once the standard input has ended
 //
-// Tests do this by themselves (serve.Scratch). It is for a script that ends them, and for test
-// programs of another module, which can't import package serve.
+// Tests do this by themselves (serve.Scratch). The command is for a script that kills them, and for
+// test programs of another module, which can't import package serve.
 package main
 
 import (
