@@ -1,9 +1,9 @@
-// Package hosts makes machines for tests out of namespaces: each has a network, a host name,
-// processes and mounts of its own, and ends with the test, however that ends. Only root can make them.
+// Package hosts makes machines for tests out of namespaces: each has its own network, host name,
+// processes and mounts, and ends with the test, however that ends. Only root can make them.
 //
 //	h := hosts.Start(t, "n1", "mount -t tmpfs tmpfs /tmp")
 //	hosts.Cable(t, h, "eth0", switch, "n1")
-//	h.Begin("slurmd", nil, "slurmd", "-D")     // goes on until the test ends
+//	h.Begin("slurmd", nil, "slurmd", "-D")     // runs until the test ends
 //	out, err := h.Try(nil, "sinfo")
 package hosts
 
@@ -29,28 +29,28 @@ import (
 // Host is a machine.
 type Host struct {
 	Name string
-	// PID is the number that its first process has outside.
+	// PID is the process ID of its first process, as seen outside.
 	PID  string
 	t    testing.TB
 	logs string
 }
 
-// unmount takes away mounts that were copied with the namespace: they would stay when the tests
-// whose they are unmount them. It looks at none of them, as one may not answer. One whose
-// directory is removed meanwhile goes by itself: what counts is that none is left. The table
-// has a space as \040, which is \0040 to printf.
+// unmount is a script that removes mounts that were copied with the namespace: otherwise they would
+// stay when the tests that own them unmount them. It does not access any of them, because one may
+// not answer. If the directory of one is removed meanwhile, the mount goes by itself: what matters
+// is that none is left. The table has a space as \040, which is \0040 for printf.
 const unmount = `awk '$3 ~ /^fuse/ {print $2}' /proc/self/mounts | sed 's/\\/\\0/g' | while read -r point; do
 	umount --lazy --internal-only --no-canonicalize "$(printf %b "$point")" || true
 done
 awk '$3 ~ /^fuse/ {print "still mounted: " $2; left = 1} END {exit left}' /proc/self/mounts >&2
 `
 
-// adopt has the first process wait for those that are left to it.
+// adopt is a script that makes the first process reap orphaned processes.
 const adopt = `; echo ready >&3; exec 3>&-; trap exit TERM; while :; do sleep 1000 & wait $!; done`
 
-// Start starts a machine. The lines of shell in prepare run in it first, as its first process, where
-// mounts are already its own. What programs say goes to files in the directory logs, whose ends are
-// shown where the test fails.
+// Start starts a machine. The shell script prepare runs in it first, as its first process, with
+// mounts already private. The output of programs goes to files in the directory logs, whose ends
+// are logged if the test fails.
 func Start(t testing.TB, logs, name, prepare string) *Host {
 	t.Helper()
 	ready, told, err := os.Pipe()
@@ -71,7 +71,7 @@ func Start(t testing.TB, logs, name, prepare string) *Host {
 	return h
 }
 
-// Cable joins two machines by a cable, whose ends are these interfaces of them. They are up.
+// Cable connects two machines by a cable, whose ends are the given interfaces. Both are up.
 func Cable(t testing.TB, a *Host, atA string, b *Host, atB string) {
 	t.Helper()
 	out, err := exec.Command("ip", "link", "add", "name", atA, "netns", a.PID, "type", "veth", "peer", "name", atB, "netns", b.PID).CombinedOutput()
@@ -80,20 +80,21 @@ func Cable(t testing.TB, a *Host, atA string, b *Host, atB string) {
 	b.Run("ip", "link", "set", atB, "up")
 }
 
-// Address gives an interface an address, as 10.0.0.1/24.
+// Address gives an interface an address, such as 10.0.0.1/24.
 func (h *Host) Address(on, address string) {
 	h.t.Helper()
 	h.Run("ip", "addr", "add", address, "dev", on)
 }
 
-// Command is a program in the machine, with variables beside those of this process.
+// Command returns a program to run in the machine, with environment variables in addition to those
+// of this process.
 func (h *Host) Command(env []string, args ...string) *exec.Cmd {
 	cmd := exec.Command("nsenter", append([]string{"--target", h.PID, "--net", "--uts", "--ipc", "--mount", "--pid", "--root", "--wd=/", "--"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	return cmd
 }
 
-// Try runs a program and gives what it writes to its output.
+// Try runs a program and returns its standard output.
 func (h *Host) Try(env []string, args ...string) (string, error) {
 	cmd := h.Command(env, args...)
 	var out, said bytes.Buffer
@@ -105,7 +106,7 @@ func (h *Host) Try(env []string, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// Run is Try of what has to succeed.
+// Run is Try for what has to succeed.
 func (h *Host) Run(args ...string) string {
 	h.t.Helper()
 	out, err := h.Try(nil, args...)
@@ -113,7 +114,7 @@ func (h *Host) Run(args ...string) string {
 	return out
 }
 
-// Begin starts a program that goes on until the test ends.
+// Begin starts a program that runs until the test ends.
 func (h *Host) Begin(log string, env []string, args ...string) *exec.Cmd {
 	h.t.Helper()
 	cmd := h.Command(env, args...)
@@ -121,7 +122,7 @@ func (h *Host) Begin(log string, env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Log is the end of what a program has said.
+// Log returns the end of a program's output.
 func (h *Host) Log(name string) string { return ended(h.logs, name) }
 
 func ended(logs, name string) string {
@@ -129,7 +130,7 @@ func ended(logs, name string) string {
 	return string(b[max(0, len(b)-4000):])
 }
 
-// Begin starts a program of this machine, which ends with the test, too. What it says goes to a file
+// Begin starts a program on this machine, which also ends with the test. Its output goes to a file
 // in logs.
 func Begin(t testing.TB, logs, name string, cmd *exec.Cmd) {
 	t.Helper()
@@ -155,8 +156,8 @@ func Begin(t testing.TB, logs, name string, cmd *exec.Cmd) {
 	})
 }
 
-// forks starts processes from one thread that stays: the kernel kills children that want to die with
-// their parent when the thread ends that made them.
+// forks starts processes from one thread that never ends: the kernel kills children with Pdeathsig
+// when the thread that started them ends.
 var forks = sync.OnceValue(func() chan func() {
 	jobs := make(chan func())
 	go func() {
@@ -168,7 +169,8 @@ var forks = sync.OnceValue(func() chan func() {
 	return jobs
 })
 
-// Programs ends the test (Missing) where one of these is not there, or it is not root's.
+// Programs ends the test (Missing) if one of these programs is missing, or if it does not run as
+// root.
 func Programs(t testing.TB, names ...string) {
 	t.Helper()
 	why := ""
@@ -185,7 +187,7 @@ func Programs(t testing.TB, names ...string) {
 	}
 }
 
-// Missing ends the test for what this machine does not have: with a failure in CI, else it skips.
+// Missing ends the test if this machine lacks something: it fails in CI, and is skipped elsewhere.
 func Missing(t testing.TB, why string) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
@@ -194,7 +196,7 @@ func Missing(t testing.TB, why string) {
 	t.Skip(why)
 }
 
-// Eventually waits for what takes a moment, for so long at most.
+// Eventually waits until a condition holds, for patience at most.
 func Eventually(t testing.TB, patience time.Duration, what string, is func() bool) {
 	t.Helper()
 	if err := serve.Until(patience, nil, is); err != nil {

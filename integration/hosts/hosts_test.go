@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mounts of others, which nobody serves here, come and go while machines start: those that a machine's
-// namespace was copied with vanish from it when their directories are removed.
+// Mounts of others, whose server does not answer, come and go while machines start: those that were
+// copied with a machine's namespace vanish from it when their directories are removed.
 func TestMachinesStartWhileMountsOfOthersComeAndGo(t *testing.T) {
 	Programs(t)
 	if _, err := os.Stat("/dev/fuse"); err != nil {
@@ -47,7 +47,7 @@ func TestMachinesStartWhileMountsOfOthersComeAndGo(t *testing.T) {
 	}
 }
 
-// comeAndGo makes mounts, and takes them and their directories away.
+// comeAndGo makes mounts, and removes them and their directories.
 func comeAndGo(dir string) error {
 	const mounts = 5
 	for i := range mounts {
@@ -61,7 +61,7 @@ func comeAndGo(dir string) error {
 		}
 		err = unix.Mount("nobody", point, "fuse.nobody", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fuse.Fd()))
 		if err == nil {
-			defer unix.Unmount(point, unix.MNT_DETACH) // of one that is left where another failed
+			defer unix.Unmount(point, unix.MNT_DETACH) // for those that are left after a failure
 		}
 		err = errors.Join(err, fuse.Close())
 		if err != nil {

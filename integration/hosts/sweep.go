@@ -9,8 +9,9 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// Dir makes a directory below /var/tmp with a name that begins so, for machines that share it, and which
-// goes with the test. It takes away those of tests that were killed: of one that lives, its lock is held.
+// Dir makes a directory below /var/tmp whose name begins with prefix, for machines to share; it is
+// removed when the test ends. It also removes those of tests that were killed: the lock of a living
+// test's directory is held.
 func Dir(t testing.TB, prefix string) string {
 	t.Helper()
 	serve.SweepAbandoned("/var/tmp/" + prefix + "*")

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FakeGCS is a server of objects that answers as Google Cloud Storage does. Its objects
-// can be read by http, at URL/BUCKET/OBJECT. It gives ETags and ranges, and ignores
-// If-Match, so that only its answers say which version they are of.
+// FakeGCS is an object server that answers like Google Cloud Storage. Its objects can be read over
+// HTTP at URL/BUCKET/OBJECT. It supports ETags and ranges, and ignores If-Match, so only its
+// answers show the version of an object.
 type FakeGCS struct {
-	URL string // without a slash at its end
+	URL string // without a trailing slash
 }
 
-// NewFakeGCS starts one with what is in a directory: DIR/BUCKET/OBJECT.
+// NewFakeGCS starts a FakeGCS with the contents of a directory: DIR/BUCKET/OBJECT.
 func NewFakeGCS(t testing.TB, dir string) FakeGCS {
 	t.Helper()
 	program := Program(t, "fake-gcs-server")

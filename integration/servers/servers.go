@@ -1,8 +1,7 @@
-// Package servers runs real servers for tests: nginx, versitygw (an S3 server whose
-// buckets are directories), fake-gcs-server (whose objects have URLs, as Google's) and
-// toxiproxy (which delays, cuts and breaks connections).
-// Each listens on a free port of the loopback interface, belongs to the test that
-// started it, and ends with it. integration/check installs the programs.
+// Package servers runs real servers for tests: nginx, versitygw (an S3 server whose buckets are
+// directories), fake-gcs-server (whose objects have URLs like Google's) and toxiproxy (which
+// delays, cuts and breaks connections). Each listens on a free port of the loopback interface,
+// belongs to the test that started it, and ends with it. integration/check installs the programs.
 package servers
 
 import (
@@ -26,9 +25,9 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// Program finds a server's program, in PATH or where integration/check puts it, and ends
-// the test where it is missing: it skips it with the reason, or fails it where nothing
-// may be missing (CI=true).
+// Program finds a server's program, in PATH or where integration/check installs it. If it is
+// missing it ends the test: it skips it with the reason, or fails it if nothing may be missing
+// (CI=true).
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	if path, err := exec.LookPath(name); err == nil {
@@ -45,7 +44,7 @@ func Program(t testing.TB, name string) string {
 	return ""
 }
 
-// moduleRoot is the directory above the test's that has go.mod.
+// moduleRoot returns the nearest directory above the test's that has a go.mod.
 func moduleRoot(t testing.TB) string {
 	dir, err := os.Getwd()
 	require.NoError(t, err)
@@ -59,11 +58,11 @@ func moduleRoot(t testing.TB) string {
 	}
 }
 
-// patience is how long a server may take to answer, on a machine that is busy.
+// patience is how long a server may take to answer on a busy machine.
 const patience = time.Minute
 
-// start runs a server that listens on a port of 127.0.0.1 that command is told, and waits
-// until it does. A port that somebody else takes first is another try.
+// start runs a server that listens on a port of 127.0.0.1, which is passed to command, and waits
+// until it does. If another program takes the port first, start tries again with another one.
 func start(t testing.TB, command func(port string) *exec.Cmd) (address string) {
 	t.Helper()
 	var said *output
@@ -85,12 +84,12 @@ func try(t testing.TB, command func(port string) *exec.Cmd) (address string, sai
 	cmd := command(port)
 	said = &output{}
 	cmd.Stdout, cmd.Stderr = said, said
-	// It ends with the tests, whatever ends them.
+	// It ends with the tests, however they end.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	ended, err := serve.Launch(cmd)
 	require.NoError(t, err)
 	err = serve.Until(patience, ended, func() bool { return listens(cmd.Process.Pid, port) })
-	if errors.Is(err, serve.ErrExited) { // the port is another's
+	if errors.Is(err, serve.ErrExited) { // another program has the port
 		return address, said, false
 	}
 	require.NoError(t, err, "%s does not listen: %s", cmd.Path, said)
@@ -116,7 +115,7 @@ func freePort(t testing.TB) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// output is the end of what a server writes.
+// output is the end of a server's output.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -140,8 +139,8 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// Nginx serves the files of a directory by http, and gives its URL, without a slash at
-// the end. settings are directives of the server's block, such as `max_ranges 0;`.
+// Nginx serves the files of a directory over HTTP, and returns its URL, without a trailing slash.
+// settings are directives of the server's block, such as `max_ranges 0;`.
 func Nginx(t testing.TB, dir, settings string) (url string) {
 	t.Helper()
 	program, own := Program(t, "nginx"), t.TempDir()
@@ -181,8 +180,8 @@ const (
 	SecretKey = "testsecret"
 )
 
-// Versitygw serves buckets by S3, and gives its URL: the directories in dir are buckets,
-// the files in them objects. dir lies on a file system that has extended attributes.
+// Versitygw serves buckets over S3, and returns its URL: the directories in dir are buckets, the
+// files in them objects. dir must be on a file system with extended attributes.
 func Versitygw(t testing.TB, dir string) (endpoint string) {
 	t.Helper()
 	program := Program(t, "versitygw")
@@ -194,8 +193,8 @@ func Versitygw(t testing.TB, dir string) (endpoint string) {
 	return "http://" + address
 }
 
-// WriteObject puts an object into a bucket's directory as Versitygw does itself, with an
-// ETag. A file without one is served by its time of modification alone.
+// WriteObject writes an object to a bucket's directory as Versitygw does, with an ETag. A file
+// without one is identified by its modification time alone.
 func WriteObject(t testing.TB, bucket, key string, content []byte) {
 	t.Helper()
 	path := filepath.Join(bucket, filepath.FromSlash(key))

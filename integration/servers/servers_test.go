@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaked waits until all goroutines of the tests have ended. One look gives them less
-// than half a second, which a busy machine may take.
+// leaked waits until all goroutines of the tests have ended. One look gives them less than half a
+// second, and a busy machine may take longer.
 func leaked() (err error) {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		if err = goleak.Find(); err == nil {
@@ -38,7 +38,7 @@ func leaked() (err error) {
 	return err
 }
 
-// get asks once, on a connection of its own.
+// get makes one request, on its own connection.
 func get(t *testing.T, url string) (status int, text string, err error) {
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	require.NoError(t, err)

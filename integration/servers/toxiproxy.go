@@ -13,15 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Toxiproxy is a program that stands before servers. Its methods are for the test's own
-// goroutine.
+// Toxiproxy is a proxy program in front of servers. Its methods are for the test's own goroutine.
 type Toxiproxy struct {
 	t   testing.TB
 	api string
 }
 
-// NewToxiproxy starts one. It draws from seed which connections have a toxic whose share is less
-// than 1, and how much a toxic varies: the nth draw of each run is the same.
+// NewToxiproxy starts a Toxiproxy. seed determines which connections get a toxic whose share is
+// less than 1, and how much a toxic varies: the nth draw is the same in each run.
 func NewToxiproxy(t testing.TB, seed uint64) *Toxiproxy {
 	t.Helper()
 	program := Program(t, "toxiproxy")
@@ -31,7 +30,7 @@ func NewToxiproxy(t testing.TB, seed uint64) *Toxiproxy {
 	return &Toxiproxy{t: t, api: "http://" + address}
 }
 
-// Before puts a proxy of the given name before a server (host:port), and gives the
+// Before starts a proxy with the given name in front of a server (host:port), and returns the
 // address to connect to instead.
 func (p *Toxiproxy) Before(name, server string) (address string) {
 	p.t.Helper()
@@ -40,9 +39,9 @@ func (p *Toxiproxy) Before(name, server string) (address string) {
 	return made.Listen
 }
 
-// Add has all that comes from the server pass a toxic, such as latency with latency and
-// jitter in milliseconds: toxiproxy's documentation has all of them. share is that of
-// the connections which it is for, 1 for all.
+// Add applies a toxic to everything that comes from the server, such as latency, with the
+// attributes latency and jitter in milliseconds; toxiproxy's documentation lists all of them. share
+// is the fraction of connections that it applies to, 1 for all.
 func (p *Toxiproxy) Add(name, toxic string, share float64, attributes map[string]int) {
 	p.t.Helper()
 	p.call(http.MethodPost, "/proxies/"+name+"/toxics", map[string]any{
@@ -50,13 +49,13 @@ func (p *Toxiproxy) Add(name, toxic string, share float64, attributes map[string
 	}, nil)
 }
 
-// Remove takes a toxic away.
+// Remove removes a toxic.
 func (p *Toxiproxy) Remove(name, toxic string) {
 	p.t.Helper()
 	p.call(http.MethodDelete, "/proxies/"+name+"/toxics/"+toxic, nil, nil)
 }
 
-// Enable lets connections through, or refuses new ones and cuts those that there are.
+// Enable lets connections through, or refuses new ones and cuts existing ones.
 func (p *Toxiproxy) Enable(name string, enabled bool) {
 	p.t.Helper()
 	p.call(http.MethodPost, "/proxies/"+name, map[string]any{"enabled": enabled}, nil)
