@@ -1,12 +1,12 @@
-// Package backing is a file system that fails on command. Tests put datasets on it.
+// Package backing is a FUSE file system that fails on command, for datasets of tests.
 //
 //	test ──orders, a line of JSON each──► child process ──FUSE──► mount of a directory
 //
-// It shows a directory. A child process serves it, and is another run of the test's own
-// program: in the test's process, a stalled read would stall the test's own threads too.
-// A test program that uses it calls Main in its TestMain.
+// It presents a directory. It is served by a child process, which is another run of the test's own
+// program: in the test's process, a stalled read would stall the test's own threads too. A test
+// program that uses the package calls Main in its TestMain.
 //
-// The child answers each order with a line. It unmounts and ends when its input ends.
+// The child answers each order with a line. It unmounts and exits when its input ends.
 package backing
 
 import (
@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileSystem is one that is mounted. Its methods may be called concurrently.
+// FileSystem is a mounted file system. Its methods may be called concurrently.
 type FileSystem struct {
 	Dir string // where it is mounted
 
@@ -38,55 +38,52 @@ type FileSystem struct {
 	uncached bool
 }
 
-// Options say what kind of file system it is. The zero value asks for attributes
-// anew whenever they are wanted, and has the inode numbers of the directory behind
-// it.
+// Options describe the kind of file system. By default the kernel requests attributes whenever they
+// are needed, and inode numbers are those of the directory behind it.
 type Options struct {
-	// Attributes is for how long the kernel keeps attributes, as it does on network
-	// file systems.
+	// Attributes is how long the kernel keeps attributes, as on network file systems.
 	Attributes time.Duration
-	// ReadOnly mounts it read-only: otherwise the kernel drops a file's attributes
-	// after each read of it, since that changes its time of access.
+	// ReadOnly mounts it read-only: otherwise the kernel drops a file's attributes after each read,
+	// because a read changes the access time.
 	ReadOnly bool
-	// Uncached has each read answered by it, never from pages that the kernel keeps, as some file
-	// systems do that others change too (direct_io of libfuse).
+	// Uncached makes the file system answer each read itself, never from the page cache, like some
+	// file systems whose files are also changed elsewhere (direct_io of libfuse).
 	Uncached bool
-	// NewInodes gives a file a new inode number each time that the kernel has
-	// forgotten it (see Forget), as libfuse's high-level interface does.
+	// NewInodes gives a file a new inode number each time the kernel has forgotten it (see Forget),
+	// like libfuse's high-level interface.
 	NewInodes bool
 }
 
-// Fault is what becomes of the reads that touch a range of a file, or of its
-// openings.
+// Fault is what happens to the reads that touch a range of a file, or to its openings.
 type Fault struct {
 	Path     string
 	From, To int64 // of a read; To 0 is the end
-	Open     bool  // it is about openings, not about reads
+	Open     bool  // it applies to openings, not to reads
 	Do       string
-	// Times is how many reads it happens to, 0 for all.
+	// Times is how many reads it applies to, 0 for all.
 	Times int
 }
 
-// What a Fault can do.
+// The values of Fault.Do.
 const (
 	EIO   = "EIO"
 	EINTR = "EINTR"
-	Stall = "stall" // it is answered when the order is taken back, and by nothing else
-	// A read gets half of the bytes. Only one that is Uncached may do that: of any other the kernel
-	// takes it for the file's end, or for zeros from there on.
+	Stall = "stall" // it is only answered when the fault is removed
+	// A read gets half of the bytes. Only a file system that is Uncached may do that: otherwise the
+	// kernel takes it for the end of the file, or fills the rest with zeros.
 	Short = "short"
 	Slow  = "slow" // a tenth of a second later
 )
 
-// order is one of these: new faults in place of the old ones; to take a file's pages
-// from the page cache; to have the kernel forget a file.
+// order is one of these: replace the faults; drop a file's pages from the page cache; make the
+// kernel forget a file.
 type order struct {
 	Faults       []Fault
 	Drop, Forget string
 }
 
 type answer struct {
-	Stalled int // reads and openings, now
+	Stalled int // the present number of stalled reads and openings
 	Error   string
 }
 
@@ -95,8 +92,8 @@ const limit = 90 * time.Second
 
 const variable = "LSIOFS_TEST_BACKING"
 
-// Main serves the file system and ends the process, where it was started for that;
-// else it does nothing.
+// Main serves the file system and exits, if the process was started for that; otherwise it does
+// nothing.
 func Main() {
 	if os.Getenv(variable) == "" {
 		return
@@ -108,8 +105,8 @@ func Main() {
 	os.Exit(0)
 }
 
-// Mount shows the directory behind at a new place, until the test ends. environment
-// is that of the child.
+// Mount presents the directory behind at a new mount point, until the test ends. environment is
+// that of the child.
 func Mount(t testing.TB, behind string, o Options, environment []string) *FileSystem {
 	t.Helper()
 	require.Empty(t, os.Getenv(variable), "this program's TestMain does not call backing.Main")
@@ -130,7 +127,7 @@ func Mount(t testing.TB, behind string, o Options, environment []string) *FileSy
 	return b
 }
 
-// End lets all reads go and unmounts. It may be called before the cleanup does.
+// End ends all stalls and unmounts. It may be called before the cleanup does.
 func (b *FileSystem) End() {
 	select {
 	case <-b.ended:
@@ -163,8 +160,7 @@ func (b *FileSystem) order(o order) answer {
 	return b.hear()
 }
 
-// Fail makes these the faults; what has stalled goes on if its fault is not among
-// them.
+// Fail replaces the faults; stalled reads continue if their fault is not among the new ones.
 func (b *FileSystem) Fail(faults ...Fault) {
 	b.t.Helper()
 	for _, f := range faults {
@@ -173,26 +169,26 @@ func (b *FileSystem) Fail(faults ...Fault) {
 	b.order(order{Faults: append([]Fault{}, faults...)})
 }
 
-// Drop takes a file's pages from the page cache, also from those who have them mapped.
+// Drop drops a file's pages from the page cache, including mapped ones.
 func (b *FileSystem) Drop(path string) {
 	b.t.Helper()
 	b.order(order{Drop: path})
 }
 
-// Forget has the kernel forget a file's name, as it does when memory is short; the
-// file itself is forgotten when nobody has it open.
+// Forget makes the kernel forget a file's name, as it does when memory is short; the file itself is
+// forgotten once it is not open any more.
 func (b *FileSystem) Forget(path string) {
 	b.t.Helper()
 	b.order(order{Forget: path})
 }
 
-// Stalled is how many reads and openings stall now.
+// Stalled returns how many reads and openings are stalled now.
 func (b *FileSystem) Stalled() int {
 	b.t.Helper()
 	return b.order(order{}).Stalled
 }
 
-// WaitStalled waits until at least n reads and openings stall.
+// WaitStalled waits until at least n reads and openings are stalled.
 func (b *FileSystem) WaitStalled(n int) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool { return b.Stalled() >= n }, limit, 5*time.Millisecond, "%d reads stall", n)

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// mounted is a file system over a directory with one file a, of eight bytes.
+// mounted returns a file system over a directory with one file a of eight bytes.
 func mounted(t *testing.T, o Options) (b *FileSystem, behind string) {
 	if f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0); err != nil {
 		if os.Getenv("CI") != "" {
@@ -59,8 +59,8 @@ func TestAttributesAreKeptAsLongAsTheOptionsSay(t *testing.T) {
 	for kept, want := range map[time.Duration]int64{0: 6, time.Hour: 8} {
 		b, behind := mounted(t, Options{Attributes: kept, ReadOnly: true})
 		path := filepath.Join(b.Dir, "a")
-		// By a descriptor: the name is kept for a second only, and who looks it up again gets
-		// attributes, too.
+		// Through a descriptor: the name is only kept for a second, and looking it up again also
+		// returns attributes.
 		f, err := os.Open(path)
 		require.NoError(t, err)
 		size := func() int64 {
@@ -83,8 +83,8 @@ func TestInodesAreNumberedAnewOnceTheyAreForgotten(t *testing.T) {
 		before := stat(t, path).Ino
 		require.Equal(t, before, stat(t, path).Ino)
 		b.Forget("a")
-		// The kernel tells the server of it a moment later. Who looks before that has the
-		// file known again, under its old number.
+		// The kernel tells the server a moment later. If the file is looked up before that, it is
+		// known again under its old number.
 		if anew {
 			for deadline := time.Now().Add(limit); stat(t, path).Ino == before; b.Forget("a") {
 				require.True(t, time.Now().Before(deadline), "it has its old number for ever")

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child is the main of the child process: its arguments are a directory, a mount point and
+// child is the main function of the child process: its arguments are a directory, a mount point and
 // Options.
 func child(args []string) error {
 	if len(args) != 3 {
@@ -53,13 +53,13 @@ func child(args []string) error {
 	for {
 		var o order
 		if err := orders.Decode(&o); err != nil {
-			break // the test wants no more
+			break // the test has ended
 		}
 		_ = answers.Encode(s.obey(o))
 	}
 	s.setFaults(nil)
 	if err := mounted.Unmount(); err != nil {
-		_ = unix.Unmount(point, unix.MNT_DETACH) // somebody has a file open, and may go on with it
+		_ = unix.Unmount(point, unix.MNT_DETACH) // a program may have a file open, and may go on using it
 	}
 	mounted.Wait()
 	return nil
@@ -99,7 +99,7 @@ func (s *server) obey(o order) (a answer) {
 	return a
 }
 
-// find gives the inode of a path that the kernel knows, or nil.
+// find returns the inode of a path that the kernel knows, or nil.
 func (s *server) find(path string) *fusefs.Inode {
 	n := s.root.EmbeddedInode()
 	if path == "." {
@@ -121,8 +121,8 @@ func (s *server) setFaults(faults []Fault) {
 	s.changed = make(chan struct{})
 }
 
-// about gives the fault for a read of [off, end), or for an opening, and takes one
-// from its Times.
+// about returns the fault for a read of [off, end), or for an opening, and counts one of its Times
+// off.
 func (s *server) about(path string, open bool, off, end int64) (do string, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +145,8 @@ func (s *server) about(path string, open bool, off, end int64) (do string, chang
 	return "", s.changed
 }
 
-// suffer does what a fault does to a read of [off, end), or to an opening. short
-// says that only half of the bytes are to come.
+// suffer applies a fault to a read of [off, end), or to an opening. short means that only half of
+// the bytes may be returned.
 func (s *server) suffer(path string, open bool, off, end int64) (short bool, errno syscall.Errno) {
 	for {
 		do, changed := s.about(path, open, off, end)
@@ -184,7 +184,7 @@ func (s *server) newNode(root *fusefs.LoopbackRoot) *node {
 	return &node{LoopbackNode: fusefs.LoopbackNode{RootData: root}, server: s}
 }
 
-// WrapChild makes all nodes such ones.
+// WrapChild makes all nodes of this type.
 func (n *node) WrapChild(context.Context, fusefs.InodeEmbedder) fusefs.InodeEmbedder {
 	return n.server.newNode(n.RootData)
 }
@@ -200,20 +200,20 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fu
 	out.Attr.FromStat(&st)
 	child := n.GetChild(name)
 	if child == nil || child.StableAttr().Mode != st.Mode&syscall.S_IFMT {
-		// go-fuse numbers it, and never gives a number again.
+		// go-fuse numbers it, and never reuses a number.
 		child = n.NewInode(ctx, n.server.newNode(n.RootData), fusefs.StableAttr{Mode: st.Mode & syscall.S_IFMT})
 	}
 	return child, 0
 }
 
-// Open keeps the pages that there are, as a file system does whose files don't
-// change; else each opening would wait for a page that stalls.
+// Open keeps the pages in the page cache, like a file system whose files don't change; otherwise
+// each opening would wait for a page that stalls.
 func (n *node) Open(context.Context, uint32) (fusefs.FileHandle, uint32, syscall.Errno) {
 	path := n.Path(n.Root())
 	if _, errno := n.server.suffer(path, true, 0, 1); errno != 0 {
 		return nil, 0, errno
 	}
-	// It may be a pipe by now, which is not to be waited for.
+	// It may be a pipe by now, which must not block.
 	f, err := os.OpenFile(filepath.Join(n.RootData.Path, path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, 0, fusefs.ToErrno(err)

@@ -1,16 +1,15 @@
 // Command concurrent prints the directories of the packages that are worth testing with the race
-// detector, one a line: those with tests in which something may run at the same time as something
-// else.
+// detector, one per line: those with tests in which something may run concurrently.
 //
 //	go run ./integration/concurrent [DIR]
 //
-// DIR is the root of a module, this directory by default; other modules below it are left out, and
-// so is the directory integration, whose tests run programs.
+// DIR is the root of a module, by default the current directory; other modules below it are left
+// out, and so is the directory integration, whose tests run programs.
 //
-// It reads the source, for all platforms and build tags. A package counts if its code or its tests
-// have a go statement, call t.Parallel or AfterFunc, or import a package that synchronizes. In a
-// package that has none of these, the race detector finds nothing that its tests don't find
-// without it: what its tests call in other packages is tested there.
+// It reads the source, for all platforms and build tags. A package is listed if its code or its
+// tests have a go statement, call t.Parallel or AfterFunc, or import a package that synchronizes.
+// In a package without any of these the race detector can't find anything: what its tests call in
+// other packages is tested there.
 package main
 
 import (
@@ -47,7 +46,8 @@ func main() {
 	}
 }
 
-// concurrent returns the directories below root whose package counts, relative to root and sorted.
+// concurrent returns the directories of the listed packages below root, relative to root and
+// sorted.
 func concurrent(root string) ([]string, error) {
 	tested, counts := map[string]bool{}, map[string]bool{}
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -93,9 +93,9 @@ func leftOut(root, path, name string) bool {
 	return err == nil || path == filepath.Join(root, "integration") || name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")
 }
 
-// isConcurrent reports whether a file has something that runs, or expects to be run, at the same
-// time as something else. A pool or a value that is computed once is not that: tests have these
-// to be fast.
+// isConcurrent reports whether a file runs something concurrently, or expects to be called
+// concurrently. A sync.Pool or a value that is computed once does not count: tests use these for
+// speed.
 func isConcurrent(file *ast.File) bool {
 	sync := ""
 	for _, i := range file.Imports {

@@ -67,7 +67,7 @@ func TestPackagesOfOneModuleAreListed(t *testing.T) {
 	require.ErrorContains(t, err, "b.go")
 }
 
-// Whatever changes, these two stay what they are: the list is of this repository.
+// These two won't change: the list is that of this repository.
 func TestThePackagesOfThisRepository(t *testing.T) {
 	dirs, err := concurrent("../..")
 	require.NoError(t, err)

@@ -1,13 +1,13 @@
-// Package killing runs a program and kills it, as kill -9 does, before one of its system calls
+// Package killing runs a program and kills it, like kill -9, right before one of its system calls
 // that change files.
 //
 //	test ──starts──► its own program again ──filter, exec──► the program
 //	  ▲                                                        │ before each call
-//	  └────────── asked whether it may go on ◄─── kernel ◄─────┘
+//	  └────────── asked whether to continue  ◄─── kernel ◄─────┘
 //
-// It is the kernel's seccomp that asks, so that calls are counted over all threads in the order
-// in which they come, and nothing happens between the question and the kill. A test program
-// that uses it calls Main in its TestMain.
+// The kernel's seccomp asks, so calls are counted over all threads in the order in which they come,
+// and nothing happens between the question and the kill. A test program that uses the package calls
+// Main in its TestMain.
 package killing
 
 import (
@@ -23,21 +23,21 @@ import (
 
 // Call is a system call that changes a file or a directory, or makes it durable.
 type Call struct {
-	Name string // as linkat
-	Path string // what it changes; of a link or a renaming the new name
+	Name string // such as linkat
+	Path string // what it changes; the new name for a link or a rename
 }
 
 func (c Call) String() string { return c.Name + " " + c.Path }
 
-// ErrKilled says that a program was killed.
+// ErrKilled means that the program was killed.
 var ErrKilled = errors.New("killed")
 
-// Run runs a program until it ends. Before its at-th call, counted from 0, that concerns a
-// path below one of these absolute directories, it kills it; at -1 never. It gives these calls,
-// with the one that was not done.
+// Run runs a program until it ends. It kills it before call number at, counted from 0, among those
+// that concern a path below one of the given absolute directories; -1 never kills. It returns these
+// calls, including the one that was not done.
 //
-// cmd is not started yet; what it prints goes where cmd says. The error is ErrKilled, or that
-// of a program that failed by itself. Run may be called concurrently.
+// cmd must not be started; its output goes where cmd directs it. The error is ErrKilled, or that of
+// a program that failed by itself. Run may be called concurrently.
 func Run(cmd *exec.Cmd, at int, below ...string) (calls []Call, err error) {
 	if os.Getenv(variable) != "" {
 		return nil, errors.New("this program's TestMain does not call killing.Main")
@@ -50,7 +50,7 @@ func Run(cmd *exec.Cmd, at int, below ...string) (calls []Call, err error) {
 	cmd.Args = append([]string{os.Args[0], cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = os.Args[0]
 	cmd.ExtraFiles = []*os.File{theirs}
-	// Signals of the Go runtime would interrupt calls, which are asked about again then.
+	// Signals of the Go runtime would interrupt calls, and the kernel would ask about them again.
 	cmd.Env = append(cmd.Env, variable+"=1", "GODEBUG=asyncpreemptoff=1")
 	if err := errors.Join(cmd.Start(), theirs.Close()); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func concerns(path string, below []string) bool {
 
 const variable = "LSIOFS_TEST_KILLING"
 
-// Main becomes the program that is to be killed, where it was started for that; else it does
+// Main becomes the program to be killed, if the process was started for that; otherwise it does
 // nothing.
 func Main() {
 	if os.Getenv(variable) == "" {

@@ -15,14 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// changing are the calls that the kernel asks about: the argument that says what they change,
-// and whether that is an open file or a directory and a path behind it.
+// changing are the calls that the kernel asks about: the number of the argument that identifies
+// what they change, and whether that is an open file; otherwise it is a directory, and a path
+// follows.
 var changing = map[uint32]struct {
 	name     string
 	argument int
 	open     bool
 }{
-	unix.SYS_OPENAT:    {"openat", 0, false}, // one that makes a file, or empties it
+	unix.SYS_OPENAT:    {"openat", 0, false}, // if it creates or truncates a file
 	unix.SYS_MKDIRAT:   {"mkdirat", 0, false},
 	unix.SYS_UNLINKAT:  {"unlinkat", 0, false},
 	unix.SYS_SYMLINKAT: {"symlinkat", 1, false},
@@ -45,10 +46,10 @@ var changing = map[uint32]struct {
 // Offsets in the kernel's struct seccomp_data.
 const (
 	numberAt = 0
-	flagsAt  = 16 + 2*8 // of openat: its third argument
+	flagsAt  = 16 + 2*8 // the third argument of openat
 )
 
-// filter asks about these calls, and lets all others go on.
+// filter asks about these calls, and allows all others.
 func filter() []unix.SockFilter {
 	const load, equal, set, answer = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, unix.BPF_RET | unix.BPF_K
 	f := []unix.SockFilter{{Code: load, K: numberAt}}
@@ -67,9 +68,9 @@ func filter() []unix.SockFilter {
 	)
 }
 
-// become sends the test the file that the kernel asks by, and becomes a program.
+// become sends the test the file descriptor for the kernel's questions, and executes a program.
 func become(args []string) error {
-	runtime.LockOSThread() // the filter is this thread's, and the program takes its place
+	runtime.LockOSThread() // the filter is this thread's, and exec replaces it by the program
 	const socket = 3
 	unix.CloseOnExec(socket)
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -88,7 +89,7 @@ func become(args []string) error {
 	return fmt.Errorf("%s: %w", args[0], unix.Exec(args[0], args, environment))
 }
 
-// sockets are two that are connected.
+// sockets returns a connected pair.
 func sockets() (a, b *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -97,7 +98,7 @@ func sockets() (a, b *os.File, err error) {
 	return os.NewFile(uintptr(pair[0]), "ours"), os.NewFile(uintptr(pair[1]), "theirs"), nil
 }
 
-// receive gets the file that become sends.
+// receive receives the descriptor that become sends.
 func receive(from *os.File) (listener int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := unix.Recvmsg(int(from.Fd()), make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
@@ -118,7 +119,7 @@ func receive(from *os.File) (listener int, err error) {
 	return fds[0], nil
 }
 
-// question is the kernel's struct seccomp_notif: may this call go on?
+// question is the kernel's struct seccomp_notif: may this call continue?
 type question struct {
 	id        uint64
 	thread    uint32
@@ -129,7 +130,7 @@ type question struct {
 	arguments [6]uint64
 }
 
-// answer is its struct seccomp_notif_resp.
+// answer is the kernel's struct seccomp_notif_resp.
 type answer struct {
 	id    uint64
 	value int64
@@ -137,7 +138,7 @@ type answer struct {
 	flags uint32
 }
 
-// ask waits for the next question: io.EOF when the program has ended.
+// ask waits for the next question; io.EOF means that the program has ended.
 func ask(listener int) (*question, error) {
 	for {
 		p := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}
@@ -154,24 +155,24 @@ func ask(listener int) (*question, error) {
 		switch errno {
 		case 0:
 			return q, nil
-		case unix.ENOENT, unix.EINTR: // who asked was killed, or asks again
+		case unix.ENOENT, unix.EINTR: // the thread was killed, or asks again
 		default:
 			return nil, fmt.Errorf("seccomp: %w", errno)
 		}
 	}
 }
 
-// goOn lets a call go on.
+// goOn lets a call continue.
 func (q *question) goOn(listener int) error {
 	a := answer{id: q.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&a)))
-	if errno != 0 && errno != unix.ENOENT { // who asked was killed, or asks again
+	if errno != 0 && errno != unix.ENOENT { // the thread was killed, or asks again
 		return fmt.Errorf("seccomp: %w", errno)
 	}
 	return nil
 }
 
-// call says what is asked about. Its path is empty where the program has ended meanwhile.
+// call describes the call. Its path is empty if the program has ended meanwhile.
 func (q *question) call() Call {
 	about := changing[uint32(q.number)]
 	c := Call{Name: about.name}
@@ -193,7 +194,7 @@ func (q *question) call() Call {
 	return c
 }
 
-// text reads a text of C from the memory of a process.
+// text reads a C string from the memory of a process.
 func text(memory string, at int64) string {
 	f, err := os.Open(memory)
 	if err != nil {

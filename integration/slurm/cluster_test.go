@@ -28,17 +28,17 @@ const (
 // cluster is a running Slurm.
 type cluster struct {
 	t          *testing.T
-	dir        string // shared by all
+	dir        string // shared by all machines
 	controller *hosts.Host
 	nodes      [nodes]*hosts.Host
-	env        []string // of who submits
-	set        string   // what the page says first
+	env        []string // of users who submit jobs
+	set        string   // the setup commands of the page
 }
 
-// start starts one, which ends with the test.
+// start starts a cluster, which ends with the test.
 func start(t *testing.T) *cluster {
 	hosts.Programs(t, "slurmctld", "slurmd", "munged")
-	// Not in /tmp, which each node has for itself.
+	// Not in /tmp, because each node has its own.
 	dir := hosts.Dir(t, "lsiofs-slurm-")
 	t.Cleanup(func() {
 		outputs, _ := filepath.Glob(dir + "/examples/slurm/slurm-*.out")
@@ -74,7 +74,7 @@ func start(t *testing.T) *cluster {
 
 func nodeIP(i int) string { return fmt.Sprintf("10.77.0.%d", 11+i) }
 
-// munge starts the service that tells users from one another.
+// munge starts the service that authenticates users.
 func (c *cluster) munge() {
 	t, dir := c.t, filepath.Join(c.dir, "munge")
 	u, err := user.Lookup("munge")
@@ -118,7 +118,7 @@ func (c *cluster) configure() {
 
 func (c *cluster) conf() string { return filepath.Join(c.dir, "slurm.conf") }
 
-// try runs a command where users are.
+// try runs a command where users work.
 func (c *cluster) try(args ...string) (string, error) {
 	return c.controller.Try(append(c.env, "SLURM_CONF="+c.conf()), append([]string{"env", "-C", c.dir}, args...)...)
 }

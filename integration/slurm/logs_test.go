@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// attempt is what the ranks of an attempt have logged: how much each has saved, and its steps, by where they
-// begin. A step that was not saved comes again, in another attempt.
+// attempt is what the ranks of an attempt have logged: how much each has saved, and its steps by
+// where they begin. A step that was not saved is repeated in another attempt.
 type attempt struct {
 	saved map[int]int
 	steps map[[2]int][]string
@@ -42,7 +42,7 @@ func (c *cluster) logged(job string) map[int]attempt {
 	return attempts
 }
 
-// trained is what its ranks have trained on and saved.
+// trained returns what the attempt's ranks have trained on and saved.
 func (a attempt) trained(t *testing.T) (labels []string) {
 	for rank, saved := range a.saved {
 		own := []string{}
@@ -57,7 +57,7 @@ func (a attempt) trained(t *testing.T) (labels []string) {
 	return labels
 }
 
-// requireEachOnce looks for each record, once.
+// requireEachOnce checks that each record occurs exactly once.
 func requireEachOnce(t *testing.T, labels []string) {
 	t.Helper()
 	want := make([]string, 0, shards*records)

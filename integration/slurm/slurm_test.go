@@ -22,10 +22,10 @@ const (
 	ranks           = 6 // of train.sbatch
 )
 
-// The page of examples/slurm is followed: a dataset is indexed by an array of jobs, and trained on by six
-// ranks on three nodes; that job is cancelled, submitted again for four ranks on two nodes, requeued in its
-// middle, and ends by itself; then comes another epoch. Every record was trained on once, by what ranks have
-// logged, and no node has a mount or a process left.
+// The page of examples/slurm is followed: an array of jobs indexes a dataset, and six ranks on
+// three nodes train on it. That job is cancelled, submitted again for four ranks on two nodes,
+// requeued half way, and ends by itself; then comes another epoch. According to the ranks' logs
+// every record was trained on once, and no node has a mount or a process left.
 func TestThePageOfSlurmTrainsOnEachRecordOnceThoughJobsAreCancelledResizedAndRequeued(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	c := start(t)
@@ -67,7 +67,7 @@ func TestThePageOfSlurmTrainsOnEachRecordOnceThoughJobsAreCancelledResizedAndReq
 	attempts := c.logged(job)
 	requireEachOnce(t, slices.Concat(first, attempts[1].trained(t), attempts[2].trained(t)))
 
-	job = c.submitted(train[2]) // another epoch, for whose end it waits
+	job = c.submitted(train[2]) // another epoch, which it waits for
 	c.nothingLeft()
 	requireEachOnce(t, c.logged(job)[0].trained(t))
 	shown := c.follow(train[3])
@@ -76,7 +76,8 @@ func TestThePageOfSlurmTrainsOnEachRecordOnceThoughJobsAreCancelledResizedAndReq
 	c.lacksFUSE(train[0])
 }
 
-// lacksFUSE: a node without /dev/fuse ends the job with words that say so, and no rank waits for it.
+// lacksFUSE: on a node without /dev/fuse the job fails with an error that names it, and no rank
+// waits for it.
 func (c *cluster) lacksFUSE(train string) {
 	h := c.nodes[2]
 	h.Run("sh", "-ec", "mkdir /tmp/dev; mount -t tmpfs tmpfs /tmp/dev; cp -a /dev/null /dev/zero /dev/random /dev/urandom /tmp/dev; mount --move /tmp/dev /dev; rmdir /tmp/dev")
@@ -87,7 +88,8 @@ func (c *cluster) lacksFUSE(train string) {
 	c.nothingLeft()
 }
 
-// user gives who follows the page what users have, and the page's blocks of commands, by heading.
+// user sets up what followers of the page have, and returns the page's blocks of commands by
+// heading.
 func (c *cluster) user() map[string][]string {
 	t := c.t
 	bin := filepath.Join(c.dir, "bin")
@@ -120,21 +122,21 @@ func (c *cluster) user() map[string][]string {
 	c.set = set[0]
 	c.env = []string{
 		"PATH=" + bin + ":" + os.Getenv("PATH"), "PYTHONPATH=" + c.dir + "/examples/python/src", "HOME=" + c.dir, "STEP_SECONDS=0.2",
-		"TRAIN=/usr/bin/python3 " + c.home() + "/train.py", // which has the libraries, here
+		"TRAIN=/usr/bin/python3 " + c.home() + "/train.py", // which has the libraries on this machine
 	}
 	return blocks
 }
 
-// home is where users submit.
+// home returns the directory where users submit jobs.
 func (c *cluster) home() string { return c.dir + "/examples/slurm" }
 
-// follow runs a block of the page, after its first one.
+// follow runs a block of the page, preceded by its setup commands.
 func (c *cluster) follow(block string) string {
 	c.t.Helper()
 	return c.onController("bash", "-euo", "pipefail", "-c", c.set+block)
 }
 
-// submitted is the job that a block submits.
+// submitted returns the job that a block submits.
 func (c *cluster) submitted(block string) string {
 	c.t.Helper()
 	out := c.follow(block)
@@ -143,7 +145,7 @@ func (c *cluster) submitted(block string) string {
 	return m[1]
 }
 
-// output is that of a program of this machine.
+// output returns the output of a program on this machine.
 func output(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	b, err := exec.Command(program, args...).CombinedOutput()
@@ -151,13 +153,13 @@ func output(t *testing.T, program string, args ...string) string {
 	return string(b)
 }
 
-// ended waits until a job is through.
+// ended waits until a job has ended.
 func (c *cluster) ended(job string) {
 	c.t.Helper()
 	c.eventually("job "+job+" has ended; "+c.outputOf(job), func() bool {
 		out, err := c.try("squeue", "-h", "-j", job)
 		if err != nil {
-			return strings.Contains(err.Error(), "Invalid job id") // it is forgotten
+			return strings.Contains(err.Error(), "Invalid job id") // it is not known any more
 		}
 		return strings.TrimSpace(out) == ""
 	})
@@ -168,7 +170,7 @@ func (c *cluster) outputOf(job string) string {
 	return string(b)
 }
 
-// consumed is what the ranks of an attempt have saved that they have used.
+// consumed returns how many records each rank of an attempt has saved as used.
 func (c *cluster) consumed(saves string) (list []int) {
 	paths, err := filepath.Glob(saves + "/checkpoint-*.json")
 	require.NoError(c.t, err)
@@ -184,7 +186,7 @@ func (c *cluster) consumed(saves string) (list []int) {
 	return list
 }
 
-// trained is how many ranks of an attempt have used records.
+// trained returns how many ranks of an attempt have used records.
 func (c *cluster) trained(saves string) (n int) {
 	for _, used := range c.consumed(saves) {
 		if used > 0 {
@@ -194,11 +196,12 @@ func (c *cluster) trained(saves string) (n int) {
 	return n
 }
 
-// lsiofsMount is a line of mountinfo. A node's namespace begins as a copy of the machine's, which may have
-// mounts of other tests and other file systems in directories of like names (podman's storage).
+// lsiofsMount matches a line of mountinfo. A node's namespace begins as a copy of the machine's,
+// which may have mounts of other tests, and other file systems in directories with similar names
+// (podman's storage).
 var lsiofsMount = regexp.MustCompile(` /tmp/lsiofs-\S+ .* - fuse\.lsiofs `)
 
-// mounts is how many mounts of lsiofs each node has.
+// mounts returns how many mounts of lsiofs each node has.
 func (c *cluster) mounts() (n [nodes]int) {
 	for i, h := range c.nodes {
 		b, err := os.ReadFile("/proc/" + h.PID + "/mountinfo")
