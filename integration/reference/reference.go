@@ -1,6 +1,6 @@
-// Package reference lets Go tests query the second implementation of the order and
-// of RECORDS.md, which is written in Python (reference.py, in this directory). The order's part
-// of it is the program of the pages that define the order (order.py).
+// Package reference lets Go tests query the second implementation of the order and of RECORDS.md,
+// which is written in Python (reference.py, in this directory). Its part for the order is the
+// program in the pages that define the order (order.py).
 package reference
 
 import (
@@ -27,8 +27,8 @@ type Process struct {
 	out *bufio.Reader
 }
 
-// Start runs reference.py, which lies in directory dir, on a dataset. args are
-// the dataset's flags, environment is the process'.
+// Start runs reference.py, which is in directory dir, on a dataset. args are the dataset's flags,
+// environment is that of the process.
 func Start(python, dir, dataset string, environment, args []string) (*Process, error) {
 	cmd := exec.Command(python, append([]string{dir + "/reference.py", dataset, "--requests"}, args...)...)
 	cmd.Env = environment
@@ -47,12 +47,12 @@ func Start(python, dir, dataset string, environment, args []string) (*Process, e
 	return &Process{cmd: cmd, stdin: stdin, in: stdin, out: bufio.NewReader(stdout)}, nil
 }
 
-// ErrRefused is the error of a dataset that the reference does not read, because it is damaged
-// or not supported.
+// ErrRefused means that the reference does not read a dataset, because it is damaged or not
+// supported.
 var ErrRefused = errors.New("the reference refuses the dataset")
 
-// Ask sends a question, an object with options as keys, and returns the answer. A dataset that
-// can't be read under the question's on-corrupt gives ErrRefused.
+// Ask sends a question, an object with options as keys, and returns the answer. It returns
+// ErrRefused if the dataset can't be read with the question's on-corrupt.
 func (p *Process) Ask(question any) ([]byte, error) {
 	line, err := json.Marshal(question)
 	if err != nil {
@@ -79,7 +79,7 @@ func (p *Process) Ask(question any) ([]byte, error) {
 	return answer, err
 }
 
-// Kill ends it at once; whoever asks it gets an error.
+// Kill kills it; requests under way fail.
 func (p *Process) Kill() { _ = p.cmd.Process.Kill() }
 
 // Close ends it and waits for its end.

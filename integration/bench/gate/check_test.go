@@ -18,7 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// built is the lsiofs of these sources.
+// built is the lsiofs built from these sources.
 type built struct {
 	path   string
 	remove func() error
@@ -59,7 +59,7 @@ func ok(t *testing.T, args ...string) (stdout string) {
 	return stdout
 }
 
-// records is how many lsiofs finds in a dataset.
+// records returns how many records lsiofs finds in a dataset.
 func records(t *testing.T, dir string, flags ...string) uint64 {
 	t.Helper()
 	b, err := theBuilt()
@@ -71,8 +71,8 @@ func records(t *testing.T, dir string, flags ...string) uint64 {
 	return s.Records
 }
 
-// checking has temporary directories of measurements below one that is looked at in the end, and
-// gives the flags of a short run with little memory.
+// checking puts temporary directories of measurements below one that is checked at the end, and
+// returns the flags of a short run with little memory.
 func checking(t *testing.T) (flags []string) {
 	t.Helper()
 	if err := doctor.CanMount(); err != nil {

@@ -1,5 +1,5 @@
-// Package gate is the command of integration/bench: the regression gate (--check), and the data to
-// measure with (--make).
+// Package gate is the command of integration/bench: the regression gate (--check), and the
+// generator of data to measure with (--make).
 package gate
 
 import (
@@ -36,7 +36,7 @@ type options struct {
 	ui     *terminal.UI
 	flags  *pflag.FlagSet
 	paths  []string
-	lsiofs string // that is measured; "": one that is built from the sources here
+	lsiofs string // the program to measure; "": one built from these sources
 
 	check    bool
 	only     []string
@@ -59,7 +59,7 @@ type options struct {
 	array  edges // of Zarr
 }
 
-// Main is the whole process: Run until it ends, or SIGINT or SIGTERM comes.
+// Main is the whole process: it calls Run, and cancels it on SIGINT or SIGTERM.
 func Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -67,7 +67,7 @@ func Main() {
 	os.Exit(int(code))
 }
 
-// Run is the whole program. It prints an error that it ends with.
+// Run is the whole program. It prints the error that it ends with, if any.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) exit.Code {
 	return run(ctx, args, stdout, stderr, bench.Promises())
 }
@@ -158,7 +158,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	o.array.add(f)
 }
 
-// size reads a number of bytes, as in 12500 or 64MiB.
+// size parses a number of bytes, such as 12500 or 64MiB.
 func size[T int64 | uint64](s string, to *T) error {
 	n, err := humanize.ParseBytes(s)
 	if err == nil && n > 1<<62 {
@@ -190,12 +190,12 @@ func (o *options) run(ctx context.Context) error {
 	return o.runCheck(ctx)
 }
 
-// command is where results are shown.
+// command returns where results are shown.
 func (o *options) command() bench.Command {
 	return bench.Command{UI: o.ui, Log: o.ui.Logger(slog.LevelWarn, terminal.LogText), Version: "of these sources", Lsiofs: o.lsiofs, Caches: true, Rings: o.rings}
 }
 
-// runCheck checks what is promised.
+// runCheck checks the promises.
 func (o *options) runCheck(ctx context.Context) (err error) {
 	s := o.spec
 	s.Order.Seed = o.seed
@@ -223,7 +223,7 @@ func (o *options) runCheck(ctx context.Context) (err error) {
 	})
 }
 
-// mountFlags give a mount the spec of the flags.
+// mountFlags returns the flags that give a mount the same spec.
 func (o *options) mountFlags() []string {
 	var args []string
 	for name, value := range map[string]string{
@@ -238,7 +238,7 @@ func (o *options) mountFlags() []string {
 	return args
 }
 
-// build makes the lsiofs of the sources here, as a release is made.
+// build builds lsiofs from these sources, as for a release.
 func build(ctx context.Context) (path string, remove func() error, err error) {
 	dir, err := os.MkdirTemp("", "lsiofs-bench-")
 	if err != nil {

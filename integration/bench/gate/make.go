@@ -39,7 +39,7 @@ func (o *options) makeShards(ctx context.Context) error {
 	return o.command().Make(ctx, bench.Make{Dir: o.paths[0], Shape: o.shape, Records: o.count, Shards: o.shards})
 }
 
-// edges are flags of what --make zarr makes.
+// edges are the flags of --make zarr.
 type edges struct {
 	shape, shard, chunk []int64
 	plain               bool

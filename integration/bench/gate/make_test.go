@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
-// hashes are those of a directory's files, by name.
+// hashes returns the hashes of a directory's files, by name.
 func hashes(t *testing.T, dir string) map[string][32]byte {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -36,7 +36,7 @@ func TestBenchMakesTheSameDatasetAgain(t *testing.T) {
 		parent := t.TempDir()
 		one, two := filepath.Join(parent, "one"), filepath.Join(parent, "two")
 		args := append([]string{"--records", "200", "--bytes", "5000", "--shards", "3", "--seed", "9", "--make"}, c...)
-		if c[0] == "lc0" { // frames have the size that they have
+		if c[0] == "lc0" { // the size of frames is fixed
 			args = slices.Delete(args, 2, 4)
 		}
 		var made bench.Made
