@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ownMemory is what lsiofs may use beside --memory.
+// ownMemory is what lsiofs may use on top of --memory.
 var ownMemory = resource.MustParse("256Mi")
 
-// check looks for what decodes and yet does not work, and reports all of it.
+// check looks for mistakes that decode but do not work, and reports all of them.
 func check(o runtime.Object) error {
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -42,8 +42,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkJob looks at a job; of an indexed one, whether each file of the mount has
-// one pod.
+// checkJob checks a job; if it is an indexed one, also that each file of the mount has one pod.
 func checkJob(j batchv1.JobSpec) error {
 	var problems []error
 	if p := j.Template.Spec.RestartPolicy; p != corev1.RestartPolicyNever && p != corev1.RestartPolicyOnFailure {
@@ -75,7 +74,7 @@ func checkJob(j batchv1.JobSpec) error {
 	return errors.Join(problems...)
 }
 
-// checkVolume looks at a volume that is there before its claim.
+// checkVolume checks a volume that is made before its claim.
 func checkVolume(v corev1.PersistentVolumeSpec) error {
 	switch {
 	case v.ClaimRef == nil || v.StorageClassName != "":
@@ -86,7 +85,7 @@ func checkVolume(v corev1.PersistentVolumeSpec) error {
 	return nil
 }
 
-// containers are all of a pod, in the order in which they start.
+// containers returns all containers of a pod, in the order in which they start.
 func containers(p corev1.PodSpec) []corev1.Container {
 	return slices.Concat(p.InitContainers, p.Containers)
 }
@@ -98,7 +97,7 @@ func checkPod(p corev1.PodSpec) error {
 		problems = append(problems, checkName(v.Name))
 		unused[v.Name] = true
 	}
-	made, seen := map[string]bool{}, map[string]bool{} // volumes in which mounts are made, and seen by others
+	made, seen := map[string]bool{}, map[string]bool{} // volumes in which mounts are made, and which other containers see
 	names := map[string]bool{}
 	for _, c := range containers(p) {
 		problems = append(problems, checkName(c.Name), checkSidecar(c))
@@ -146,7 +145,7 @@ func privileged(c corev1.Container) bool {
 	return c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
 }
 
-// checkSidecar looks at a container that mounts.
+// checkSidecar checks a container that mounts.
 func checkSidecar(c corev1.Container) error {
 	if len(c.Args) == 0 || c.Args[0] != "mount" {
 		return nil
@@ -176,7 +175,7 @@ func checkSidecar(c corev1.Container) error {
 	return errors.Join(problems...)
 }
 
-// flag gives the value of a flag in the form "--flag value".
+// flag returns the value of a flag in the form "--flag value".
 func flag(c corev1.Container, name string) (value string, given bool) {
 	i := slices.Index(c.Args, name)
 	if i < 0 {

@@ -1,11 +1,10 @@
-// Command kubernetes checks manifests as an API server would, and more strictly:
+// Command kubernetes checks manifests more strictly than an API server does:
 //
 //	go run . *.yaml
 //
-// It decodes them with the types of the Kubernetes API and refuses unknown and repeated
-// fields. It checks what decoding does not (check.go), and prints the manifests as JSON,
-// one object a line. It is a module of its own, so that lsiofs does not depend on
-// Kubernetes.
+// It decodes them with the types of the Kubernetes API and refuses unknown and repeated fields. It
+// checks what decoding does not (check.go), and prints the manifests as JSON, one object per line.
+// It is a separate module, so that lsiofs does not depend on Kubernetes.
 package main
 
 import (
@@ -58,7 +57,7 @@ func show(path string, w io.Writer) error {
 	return nil
 }
 
-// decode gives the objects of a manifest, which are of kinds that the examples use.
+// decode returns the objects of a manifest, whose kinds are those that the examples use.
 func decode(manifest []byte) ([]runtime.Object, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), batchv1.AddToScheme(scheme)); err != nil {

@@ -21,7 +21,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// driverName is what volumes say, and the driver tells kubelet.
+// driverName is the name of the driver in volumes, and in its registration with kubelet.
 const driverName = "lsiofs.csi"
 
 func daemonSet(t *testing.T, objects []runtime.Object) *appsv1.DaemonSet {
@@ -31,7 +31,7 @@ func daemonSet(t *testing.T, objects []runtime.Object) *appsv1.DaemonSet {
 	return objects[i].(*appsv1.DaemonSet)
 }
 
-// check looks for what decodes and yet does not work, and reports all of it.
+// check looks for mistakes that decode but do not work, and reports all of them.
 func check(objects []runtime.Object) error {
 	var problems []error
 	problem := func(format string, a ...any) { problems = append(problems, fmt.Errorf(format, a...)) }
@@ -117,7 +117,7 @@ func checkDaemonSet(d *appsv1.DaemonSet, account *corev1.ServiceAccount) error {
 	return errors.Join(problems...)
 }
 
-// arguments are the values of a flag in the form --name=value.
+// arguments returns the values of a flag in the form --name=value.
 func arguments(c corev1.Container, name string) []string {
 	var values []string
 	for _, a := range c.Args {
@@ -132,7 +132,7 @@ func argument(c corev1.Container, name string) string {
 	return strings.Join(arguments(c, name), " and ")
 }
 
-// checkMounts looks at what the container sees of the node.
+// checkMounts checks what the container sees of the node.
 func checkMounts(spec corev1.PodSpec, c corev1.Container) error {
 	var problems []error
 	problem := func(format string, a ...any) { problems = append(problems, fmt.Errorf(format, a...)) }
@@ -184,7 +184,8 @@ func checkMounts(spec corev1.PodSpec, c corev1.Container) error {
 			problem("--%s=%s is not mounted", name, dir)
 		}
 	}
-	// Registration and calls go through sockets that kubelet sees, and mounts to targets below the same volume.
+	// Registration and calls use sockets that kubelet sees, and mounts are made at targets below
+	// the same volume.
 	for name, dir := range map[string]string{
 		"endpoint": "unix://" + kubelet + "/plugins/" + driverName + "/csi.sock", "registration": kubelet + "/plugins_registry", "state": kubelet + "/plugins/" + driverName,
 	} {
@@ -198,7 +199,7 @@ func checkMounts(spec corev1.PodSpec, c corev1.Container) error {
 	return errors.Join(problems...)
 }
 
-// checkPorts looks whether probes and Prometheus ask where the driver answers.
+// checkPorts checks that probes and Prometheus connect to the ports where the driver listens.
 func checkPorts(c corev1.Container) error {
 	var problems []error
 	ports := map[string]string{}
@@ -259,7 +260,7 @@ func TestMistakesAreFound(t *testing.T) {
 	}
 }
 
-// podSecurity says what a level of the pod security standards has against a pod.
+// podSecurity returns the objections of a level of the pod security standards to a pod.
 func podSecurity(t *testing.T, level api.Level, o *corev1.PodSpec) string {
 	t.Helper()
 	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)

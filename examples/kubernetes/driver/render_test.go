@@ -30,10 +30,10 @@ import (
 
 var update = flag.Bool("update", false, "write lsiofs-csi.yaml anew")
 
-// plain is what the plain manifests are: the chart with these values.
+// plain are the values of the plain manifests, which the chart renders.
 const plain = "namespace: {create: true}"
 
-// everything says something to every value.
+// everything sets every value.
 const everything = `
 image: registry.example/lsiofs-csi:2
 imagePullPolicy: Always
@@ -61,7 +61,7 @@ env: [{name: HTTPS_PROXY, value: "http://proxy.example:3128"}]
 serviceAccount: {annotations: {role: reader}}
 `
 
-// render renders the chart as `helm template lsiofs-csi chart --namespace lsiofs` does.
+// render renders the chart like `helm template lsiofs-csi chart --namespace lsiofs`.
 func render(t *testing.T, values string) (string, error) {
 	t.Helper()
 	given, err := chartutil.ReadValues([]byte(values))
@@ -87,7 +87,7 @@ func render(t *testing.T, values string) (string, error) {
 	return b.String(), err
 }
 
-// decode gives the objects of manifests, which an API server with strict validation would take.
+// decode returns the objects of manifests that an API server with strict validation would accept.
 func decode(manifests string) ([]runtime.Object, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), storagev1.AddToScheme(scheme)); err != nil {
@@ -153,7 +153,8 @@ func TestWhatTheChartRendersIsSound(t *testing.T) {
 	}
 }
 
-// leaves are the names of all values, those of lists and of what Kubernetes defines as one.
+// leaves returns the names of all values. A list, or a value that Kubernetes defines, counts as
+// one.
 func leaves(prefix string, v map[string]any) []string {
 	var names []string
 	for name, value := range v {
@@ -226,7 +227,8 @@ func TestValuesThatAreNoneAreRefusedByName(t *testing.T) {
 	}
 }
 
-// TestTheDriverTakesItsArguments runs the driver with what its container says, as far as --version lets it.
+// TestTheDriverTakesItsArguments runs the driver with its container's arguments, as far as
+// --version allows.
 func TestTheDriverTakesItsArguments(t *testing.T) {
 	program := t.TempDir() + "/lsiofs-csi"
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, ".")
@@ -242,7 +244,7 @@ func TestTheDriverTakesItsArguments(t *testing.T) {
 	out, err = exec.CommandContext(t.Context(), program, "--cache-siz=auto", "--version").CombinedOutput()
 	require.Error(t, err, "%s", out)
 
-	// Where nothing else is said, the driver's own defaults are meant.
+	// By default, the chart passes the driver's own defaults.
 	help, err := exec.CommandContext(t.Context(), program, "--help").CombinedOutput()
 	require.NoError(t, err)
 	args := daemonSet(t, objectsOf(t, "")).Spec.Template.Spec.Containers[0].Args
