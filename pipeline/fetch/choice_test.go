@@ -9,9 +9,9 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
-	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
 )
@@ -127,7 +127,7 @@ func TestASpoolOfShardsWhoseChunksArePermutedHoldsAllOfThem(t *testing.T) {
 	all, err := f.Choose(spec.ReadSpool)
 	require.NoError(t, err)
 	require.Less(t, whole.SpoolBytes, all.SpoolBytes/2)
-	require.Equal(t, int64(x.shards)*spool.Round(x.Shard(0).DecodedBytes), all.SpoolBytes)
+	require.Equal(t, int64(x.shards)*cached.RoomBytes(x.Shard(0).DecodedBytes), all.SpoolBytes)
 	o.Shuffle = spec.ShuffleNone
 	f.survey.Settings.Order = o
 	few, err := f.Choose(spec.ReadSpool)

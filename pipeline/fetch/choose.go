@@ -6,9 +6,9 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
 // Choice is how the shards of a dataset are read, and why.
@@ -21,17 +21,17 @@ func (f *Fetcher) Choose(asked spec.Read) (Choice, error) {
 	return s.Choose(asked)
 }
 
-// chooseStrategy chooses, and opens the file of a spool where there is to be one. A spool that
+// chooseStrategy chooses, and makes the shelf of a spool where there is to be one. A spool that
 // can't be is an error: scanning would decode shards again and again, which
 // nobody should find out about by waiting.
-func (f *Fetcher) chooseStrategy() (file *spool.File, err error) {
+func (f *Fetcher) chooseStrategy() (shelf *cached.Shelf, err error) {
 	c, err := f.Choose(f.config.Read)
 	if err != nil && f.spoolIsShared() {
 		f.config.Log.Warn("shards are decoded again and again, because other streams use the room of --spool-max while they are read", "reason", err)
 		c, err = f.Choose(spec.ReadScan)
 	}
 	if err == nil && c.Spooled != nil {
-		file, err = f.openSpoolFile(&c)
+		shelf, err = f.openShelf(&c)
 	}
 	if err != nil {
 		if c.FewerLanes != "" {
@@ -43,10 +43,11 @@ func (f *Fetcher) chooseStrategy() (file *spool.File, err error) {
 	if c.Warning != "" {
 		f.config.Log.Warn("each record is read by itself: "+c.Warning, "dataset", f.survey.Held.AllBytes())
 	}
-	return file, nil
+	return shelf, nil
 }
 
-func (f *Fetcher) openSpoolFile(c *Choice) (*spool.File, error) {
+// openShelf makes the shelf that decoded shards are kept on.
+func (f *Fetcher) openShelf(c *Choice) (*cached.Shelf, error) {
 	if f.config.Spool.Dir == "" {
 		return nil, fmt.Errorf("%s have to be spooled, and there is no directory for that: name one with --spool-dir", humanize.IBytes(uint64(c.SpoolBytes)))
 	}
@@ -57,14 +58,16 @@ func (f *Fetcher) openSpoolFile(c *Choice) (*spool.File, error) {
 	if !reserve(c.SpoolBytes) {
 		return nil, fmt.Errorf("another spool has taken the room of --spool-max (%s) meanwhile: try again", humanize.IBytes(uint64(f.config.Spool.MaxBytes)))
 	}
-	file, err := spool.OpenFile(f.config.Spool.Dir, c.SpoolBytes)
+	shelf, err := cached.NewSpool(f.config.Spool.Dir, c.SpoolBytes, f.config.MemoryBytes/spoolTablesPart, f.config.Spool.Engine, reserve)
 	if err != nil {
 		reserve(-c.SpoolBytes)
-		return nil, err
 	}
-	file.Reserve = reserve
-	return file, nil
+	return shelf, err
 }
+
+// spoolTablesPart is which part of the memory the sums of spooled pages take at most: the sums
+// of decoded shards of 64 times the memory do.
+const spoolTablesPart = 16
 
 // spoolBytes bounds the spool, 0 for what the order needs: what others have left of
 // SpoolConfig.MaxBytes, having given up what they do not need now.

@@ -8,12 +8,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/gather"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/scan"
-	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/survey"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
@@ -85,13 +85,13 @@ func (f *Fetcher) start() error {
 		return err
 	}
 	f.survey = v
-	file, err := f.chooseStrategy()
+	shelf, err := f.chooseStrategy()
 	if err != nil {
 		return err
 	}
-	if err := f.startRoom(file); err != nil {
-		if file != nil {
-			err = errors.Join(err, file.Close())
+	if err := f.startRoom(shelf); err != nil {
+		if shelf != nil {
+			err = errors.Join(err, shelf.Close())
 		}
 		return err
 	}
@@ -110,11 +110,11 @@ func (f *Fetcher) member() (m budget.Member, floorBytes int64) {
 	return f.scanner, floorBytes + 2*f.survey.Held.DecoderBytes
 }
 
-// startRoom starts the room that reads as was chosen; the file of a spool is its own,
+// startRoom starts the room that reads as was chosen; the shelf of a spool is its own,
 // once there is no error.
-func (f *Fetcher) startRoom(file *spool.File) (err error) {
+func (f *Fetcher) startRoom(shelf *cached.Shelf) (err error) {
 	c := &f.config
-	if file != nil && c.Order.Shuffle == spec.ShuffleFull {
+	if shelf != nil && c.Order.Shuffle == spec.ShuffleFull {
 		// A record at a time is wanted of a piece: let it bring little else, and nothing of its part where that
 		// comes from the spool.
 		cutParts := true
@@ -136,7 +136,7 @@ func (f *Fetcher) startRoom(file *spool.File) (err error) {
 		f.gatherer, err = gather.New(g)
 		return err
 	}
-	f.scanning.Spool, f.scanning.Plan = file, plan
+	f.scanning.Spool, f.scanning.Plan = shelf, plan
 	f.scanner, err = scan.New(f.scanning)
 	return err
 }
@@ -148,7 +148,7 @@ func (f *Fetcher) scanConfig() scan.Config {
 		Index: f.index, Storage: f.storage, Places: v.Places, Verifier: f.verifier,
 		Sampled: c.Order.Sample.Or() != (spec.Sample{}), Phase: c.Phase,
 		MemoryBytes: c.MemoryBytes, Ask: f.share.Ask, Limits: v.Limits, Held: v.Held, HoldsAll: v.Compressed && sizes.Fits(),
-		Choice: f.choice, SpoolEngine: c.Spool.Engine,
+		Choice:   f.choice,
 		Decoders: c.Decoders, LookaheadRecords: c.LookaheadRecords, ReadTimeout: c.ReadTimeout, Profile: c.Storage,
 		Meter: f.meter, Log: c.Log, Note: f.note, Released: c.released,
 	}

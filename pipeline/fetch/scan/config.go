@@ -10,13 +10,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/ahead"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
-	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/uring"
 )
 
 // Config of a Scanner. Index, Storage, Places, MemoryBytes, Limits, Profile, Decoders,
@@ -52,11 +51,10 @@ type Config struct {
 	MostWanted int64
 	Sweeps     bool
 
-	// Choice says which shards are spooled. Then there is a Spool, the Scanner's from
-	// New on, and SpoolEngine, which stays the caller's, reads it.
-	Choice      strategy.Choice
-	Spool       *spool.File
-	SpoolEngine uring.Engine
+	// Choice tells which shards are spooled. Then there is a Spool, the Scanner's from New
+	// on: it is where their decoded bytes are kept.
+	Choice strategy.Choice
+	Spool  *cached.Shelf
 
 	// Decoders is how many paused decoders are kept at most.
 	Decoders int
@@ -111,7 +109,6 @@ func (c *Config) validate() error {
 		what string
 	}{
 		{c.Index != nil, "an index"}, {c.Places != nil, "pieces"},
-		{c.Spool == nil || c.SpoolEngine != nil, "an engine that reads the spool"},
 		{c.Choice.Spooled == nil || c.Spool != nil, "a spool for the shards that go through it"},
 	} {
 		if !x.is {
@@ -136,8 +133,7 @@ func (c *Config) validate() error {
 	return errors.Join(problems...)
 }
 
-// layoutOf lays out a piece. Of shards that are spooled it has whole blocks, which are
-// what is checked.
+// layoutOf returns the layout of a piece.
 func (c *Config) layoutOf(number int) (shard int, l piece.Layout) {
 	return c.layoutWith(c.Places.Part, number)
 }
@@ -145,12 +141,7 @@ func (c *Config) layoutOf(number int) (shard int, l piece.Layout) {
 // layoutWith is layoutOf with the records of another part.
 func (c *Config) layoutWith(part piece.Part, number int) (shard int, l piece.Layout) {
 	return c.Places.Of(part).Layout(number, func(shard int) (gapBytes int64, wide piece.Widener) {
-		gapBytes = strategy.GapBytes(c.Index.Shard(shard).Codec != nil, c.Sampled, c.Profile)
-		if c.Choice.Spools(shard) {
-			w := spool.NewWidener(c.Places, shard, number)
-			wide = &w
-		}
-		return gapBytes, wide
+		return strategy.GapBytes(c.Index.Shard(shard).Codec != nil, c.Sampled, c.Profile), nil
 	})
 }
 

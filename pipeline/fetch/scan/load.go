@@ -145,7 +145,7 @@ func (sc *Scanner) arrived(ld *load) {
 	case err != nil:
 		ld.err = *err
 		sc.finish(ld)
-	case (sc.verifier != nil || ld.spooled != nil && ld.layout.SizeBytes > checkedAtOnce) && sc.checks.add(ld):
+	case sc.verifier != nil && sc.checks.add(ld):
 		return // running is theirs to count down
 	default:
 		sc.checkAndFinish(ld)
@@ -153,19 +153,8 @@ func (sc *Scanner) arrived(ld *load) {
 	sc.running.Done()
 }
 
-// checkedAtOnce is how much is checked by those who have read it, in some 100 µs:
-// what is more is left to others.
-const checkedAtOnce = 1 << 20
-
-// checkAndFinish looks at all checksums that there are of a load's bytes, which have
-// come. Others may do it.
+// checkAndFinish looks at the checksums that a load's records carry. Others may do it.
 func (sc *Scanner) checkAndFinish(ld *load) {
-	if ld.spooled != nil {
-		if err := sc.spool.Compare(ld.spooled, ld.piece, ld.layout.All(), ld.Memory()); err != nil {
-			sc.lostInSpool(ld, err)
-			return
-		}
-	}
 	ld.addNewline()
 	sc.verify(ld)
 	sc.finish(ld)

@@ -96,7 +96,7 @@ func New(c Config) (*Scanner, error) {
 		sc.spool = sc.startSpool(c.Spool)
 	}
 	sc.checks.init()
-	if sc.verifier != nil || sc.spool != nil {
+	if sc.verifier != nil {
 		for range runtime.GOMAXPROCS(0) {
 			sc.running.Go(sc.checkRecords)
 		}

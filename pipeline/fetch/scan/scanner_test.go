@@ -13,9 +13,9 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
-	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/survey"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/uring"
@@ -26,7 +26,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // settings are what a test's scanner is made for.
 type settings struct {
 	memory   int64
-	read     spec.Read // "" for scan
+	read     spec.Read                                             // "" for scan
+	disk     func(r *uring.Request, n int, err error) (int, error) // what becomes of reads of the spool; nil: nothing
 	order    spec.Order
 	part     piece.Part // nil for all
 	decoders int        // 0 for 64
@@ -66,12 +67,13 @@ func configFor(t testing.TB, d *fetchtest.Dataset, s settings, store Storage) Co
 	}
 	c.MostWanted, c.Sweeps = sizes.Lookahead(choice)
 	if choice.Spooled != nil {
-		c.SpoolEngine, err = uring.Open(uring.ModePread)
+		engine, err := uring.Open(uring.ModePread)
 		require.NoError(t, err)
-		engine := c.SpoolEngine
 		t.Cleanup(func() { require.NoError(t, engine.Close()) })
-		dir := fetchtest.DiskDir(t)
-		c.Spool, err = spool.OpenFile(dir, choice.SpoolBytes)
+		if s.disk != nil {
+			engine = &failingEngine{engine, s.disk}
+		}
+		c.Spool, err = cached.NewSpool(fetchtest.DiskDir(t), choice.SpoolBytes, s.memory/16, engine, nil)
 		require.NoError(t, err)
 	}
 	return c
@@ -139,9 +141,9 @@ func readEpochs(t testing.TB, d *fetchtest.Dataset, sc *testScanner, seq fetchte
 }
 
 func TestAllProblemsOfAConfigurationAreTold(t *testing.T) {
-	_, err := New(Config{MemoryBytes: -1, Spool: new(spool.File)})
+	_, err := New(Config{MemoryBytes: -1, Spool: new(cached.Shelf)})
 	for _, want := range []string{
-		"an index", "pieces", "an engine that reads the spool", "memory (-1 bytes) must be > 0", "decoders (0)",
+		"an index", "pieces", "memory (-1 bytes) must be > 0", "decoders (0)",
 		"records looked at in advance (0)", "read timeout (0 ns)", "storage profile",
 	} {
 		require.ErrorContains(t, err, want)

@@ -3,6 +3,8 @@ package scan
 import (
 	"context"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,15 +27,18 @@ func spoolConfig(t testing.TB, d *fetchtest.Dataset, memory int64, o spec.Order,
 }
 
 // It is memory's that is too small: a disk would give all that is left of it
-// before it says so, and whoever writes to it meanwhile would find it full.
+// before it says so, and other programs that write to it would find it full.
 func TestASpoolThatCanNotBeWrittenIsAnErrorOfItsRecords(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900})
 	c := spoolConfig(t, d, 300<<10, spoolFull, fetchtest.OpenStorage(t, d.Dir))
 	sc := newScanner(t, c)
-	writable := sc.spool.File().Device
+	file := openIn(t, sc.spool.Stats().Dir)
+	writable, err := unix.Dup(file)
+	require.NoError(t, err)
 	readOnly, err := os.Open(os.DevNull)
 	require.NoError(t, err)
-	sc.spool.File().Device = readOnly
+	defer readOnly.Close()
+	require.NoError(t, unix.Dup3(int(readOnly.Fd()), file, unix.O_CLOEXEC))
 	seq := fetchtest.RandomOrder(1, d.Index)
 	r := sc.Open(seq)
 	defer r.Close()
@@ -45,7 +50,8 @@ func TestASpoolThatCanNotBeWrittenIsAnErrorOfItsRecords(t *testing.T) {
 
 	// It works again when it can be written. Shards that failed before are still told of, each
 	// once: their decoders may have begun before, and ended after, anything that is done here.
-	require.NoError(t, unix.Dup3(int(writable.Fd()), int(readOnly.Fd()), unix.O_CLOEXEC))
+	require.NoError(t, unix.Dup3(writable, file, unix.O_CLOEXEC))
+	require.NoError(t, unix.Close(writable))
 	for told := 0; ; told++ {
 		if err = fetchtest.ReadEqual(d, r, seq, 20); err == nil {
 			break
@@ -53,7 +59,22 @@ func TestASpoolThatCanNotBeWrittenIsAnErrorOfItsRecords(t *testing.T) {
 		require.ErrorContains(t, err, "write the spool in ")
 		require.Less(t, told, 3, "more failures than shards")
 	}
-	require.NoError(t, writable.Close())
+}
+
+// openIn returns the descriptor of the file of this process that lies in a directory.
+func openIn(t *testing.T, dir string) int {
+	t.Helper()
+	links, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	for _, link := range links {
+		if to, err := os.Readlink("/proc/self/fd/" + link.Name()); err == nil && strings.HasPrefix(to, dir+"/") {
+			fd, err := strconv.Atoi(link.Name())
+			require.NoError(t, err)
+			return fd
+		}
+	}
+	require.Fail(t, "no file is open in "+dir)
+	return -1
 }
 
 func TestASpoolKnowsWhenAllOfAPartHasGoneOut(t *testing.T) {

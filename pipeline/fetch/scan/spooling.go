@@ -10,6 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -24,13 +25,13 @@ var (
 	_ spool.Load     = (*load)(nil)
 )
 
-// startSpool makes the spool of a file. The decoders are there.
-func (sc *Scanner) startSpool(file *spool.File) *spool.Spool {
+// startSpool makes the spool of a shelf. The decoders are there.
+func (sc *Scanner) startSpool(shelf *cached.Shelf) *spool.Spool {
 	return spool.New(spool.Config{
-		Shards: sc.places, Decoders: spoolDecoders{sc.decoders}, Engine: sc.config.SpoolEngine, Meter: sc.meter, Now: sc.now, Log: sc.log,
+		Shards: sc.places, Decoders: spoolDecoders{sc.decoders}, Meter: sc.meter, Now: sc.now, Log: sc.log,
 		Most:   int(min(max(sc.limits.DecoderBytes/strategy.DecoderBytes, 1), int64(sc.config.Decoders))),
 		Charge: sc.budget.Charge,
-	}, file, spooling{sc})
+	}, shelf, spooling{sc})
 }
 
 // spoolDecoders are a set's, for shards that are decoded whole.
@@ -105,7 +106,7 @@ func (sc *Scanner) readSpooled(s *spool.Place, ld *load) {
 	ld.pending.Store(1)
 	ld.stage.Store(isQueued)
 	sc.running.Add(1)
-	sc.spool.Read(s, spool.Reading{Ranges: ld.layout.All(), Memory: ld.Memory(), Wanted: ld.begin, Done: func(err error) {
+	sc.spool.Read(s, cached.Reading{Ranges: ld.layout.All(), Memory: ld.Memory(), Wanted: ld.begin, Done: func(err error) {
 		if err != nil {
 			ld.failed.CompareAndSwap(nil, &err)
 		}

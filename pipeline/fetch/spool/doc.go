@@ -1,13 +1,11 @@
-// Package spool keeps compressed shards decoded, in a file on a local disk, for
-// readers that jump about in them: each is decoded once, from front to back, and its
-// pieces are then read from there.
+// Package spool schedules the decoding of compressed shards for readers that jump about in
+// them: each shard is decoded once, from front to back, onto a shelf of the disk cache
+// (package storage/cached), and its pieces are then read from there.
 //
-//	Ask(load) ─┬─ There ────────────────────────────────► Read ─┬─► Compare
-//	           └─ Waits: for room, or for its bytes             └─ Leave
+//	Ask(load) ─┬─ There ────────────────────────────────► Read ─► Leave
+//	           └─ Waits: for room, or for its bytes
 //	                     │                                 ▲
-//	Decoders ──► Summer ─┴─► File ──► News: it is there ───┘
-//
-//	File      │ shard 0 │ 3 │  free  │ 0 │ 7        │     each in one or more runs
+//	Decoders ────────────┴─► Shelf ─► News: it is there ───┘
 //
 // A shard is admitted when a load of it is asked for and there is room: room is taken
 // from the shard that is least wanted. What was written can be read one buffer later;
@@ -15,14 +13,9 @@
 //
 // # Losses
 //
-// A disk may lose what was written, long after it was: then the kernel shows zeros.
-// So every block of 64 KiB or less has a checksum, taken from the decoded bytes before
-// they are written (Summer), and what is read is compared with it (Compare) before
-// anybody gets a byte of it. Blocks begin where pieces do (Pieces), and reads are made
-// of whole blocks (Widener). A shard that does not come back as it was written leaves
-// the spool (Lost); one that did so twice in ten minutes is avoided until these are over.
-//
-// The file has no name, so nothing is left of it however the process ends.
+// The shelf checks what is read from it. A shard that does not come back as it was written
+// leaves the spool (Lost); one that did so twice in ten minutes is avoided until these are
+// over.
 //
 // # Who calls whom
 //

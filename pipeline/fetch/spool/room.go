@@ -5,18 +5,19 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
 // admit finds room for a shard and has it decoded. nil means that there is none
 // now: in use is what is decoded, and what is being read.
 func (p *Spool) admit(shard int, u budget.Urgency) *Place {
 	size := p.c.Shards.DecodedBytes(shard)
-	runs, ok := p.file.Take(size)
+	decoded, ok := p.shelf.Take(shard, size)
 	if !ok && u != budget.Demanded && p.refused > 0 && p.c.Now() < p.refused+refusalNanos {
 		return nil
 	}
 	for !ok {
-		if p.leaving >= Round(size) {
+		if p.leaving >= cached.RoomBytes(size) {
 			return nil // its room comes soon: no other shard has to be decoded again for it
 		}
 		victim := p.leastWanted(u)
@@ -25,10 +26,10 @@ func (p *Spool) admit(shard int, u budget.Urgency) *Place {
 			return nil
 		}
 		p.drop(victim)
-		runs, ok = p.file.Take(size)
+		decoded, ok = p.shelf.Take(shard, size)
 	}
 	records, wanted := p.c.Shards.Records(shard)
-	s := &Place{shard: shard, runs: runs, gone: make([]atomic.Uint64, (records+63)/64), sums: make([]uint64, Sums(p.c.Shards, shard))}
+	s := &Place{shard: shard, decoded: decoded, gone: make([]atomic.Uint64, (records+63)/64)}
 	s.left.Store(int64(wanted))
 	p.holdTables(s.tableBytes())
 	p.places[shard] = s
@@ -78,38 +79,38 @@ func (p *Spool) Shrink() {
 			p.drop(s)
 		}
 	}
-	if err := p.file.Shorten(); err != nil {
+	if err := p.shelf.Shorten(); err != nil {
 		p.c.Log.Warn("the spool keeps its room", "reason", err)
 	}
 }
 
 // short says that the file is too short for any shard, and can't be made longer. It is
 // called with mu held.
-func (p *Spool) short() bool { return !p.file.Lengthen() }
+func (p *Spool) short() bool { return !p.shelf.Lengthen() }
 
 // drop forgets a shard.
 func (p *Spool) drop(s *Place) {
 	delete(p.places, s.shard)
 	p.order = slices.DeleteFunc(p.order, func(x *Place) bool { return x == s })
 	s.dropped = true
-	p.leaving += Round(p.c.Shards.DecodedBytes(s.shard))
+	p.leaving += cached.RoomBytes(p.c.Shards.DecodedBytes(s.shard))
 	p.free(s)
 }
 
 // free frees the room of a shard that was dropped, once nobody reads or writes
 // there any more. It is called whenever one of these ends.
 func (p *Spool) free(s *Place) {
-	if !s.dropped || s.reading > 0 || s.writing || s.runs == nil {
+	if !s.dropped || s.reading > 0 || s.writing || s.decoded == nil {
 		return
 	}
-	p.file.Give(s.runs)
-	s.runs = nil
-	p.leaving -= Round(p.c.Shards.DecodedBytes(s.shard))
+	p.leaving -= cached.RoomBytes(p.c.Shards.DecodedBytes(s.shard))
 	p.holdTables(-s.tableBytes())
+	s.decoded.Leave(false)
+	s.decoded = nil
 }
 
 // tableBytes is the memory of what there is for a shard in the spool.
-func (s *Place) tableBytes() int64 { return int64(len(s.gone)+len(s.sums)) * 8 }
+func (s *Place) tableBytes() int64 { return int64(len(s.gone))*8 + s.decoded.TableBytes() }
 
 // holdTables notes that so much more memory is held.
 func (p *Spool) holdTables(bytes int64) {

@@ -64,21 +64,19 @@ func (p *Spool) run(s *Place) {
 	p.owner.News(n)
 }
 
-// decode writes a shard to the file. What was written can be read one
+// decode writes a shard to its place. What was written can be read one
 // block later: by then a member that ended with it has been found right.
 func (p *Spool) decode(s *Place, d Decoder) error {
 	size := p.c.Shards.DecodedBytes(s.shard)
 	buf := make([]byte, min(bufferBytes, size))
-	sums := NewSummer(p.c.Shards, s.shard, s.sums)
 	for d.Pos() < size {
 		from := d.Pos()
 		b := buf[:min(size-from, int64(len(buf)))]
 		if err := d.Fill(b); err != nil {
 			return err
 		}
-		sums.Add(b)
 		p.c.Decoders.GiveCore() // a disk may take its time
-		err := p.file.Write(s.runs, from, b)
+		err := s.decoded.Write(b)
 		p.c.Decoders.TakeCore()
 		if err != nil {
 			return err
@@ -100,7 +98,10 @@ func (p *Spool) decode(s *Place, d Decoder) error {
 			p.owner.News(n)
 		}
 	}
-	return d.EndMember()
+	if err := d.EndMember(); err != nil {
+		return err
+	}
+	return s.decoded.Finish()
 }
 
 // came collects the loads whose bytes are there now. It is called with mu held.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
 // board is what an owner of a spool knows of its loads, under a lock of its own that it
@@ -75,8 +76,8 @@ func (b *board) wait() {
 }
 
 func (b *board) read(w *want, s *Place) {
-	mem := make([]byte, Round(w.end))
-	b.p.Read(s, Reading{Ranges: w.ranges(), Memory: mem, Done: func(err error) {
+	mem := make([]byte, w.end)
+	b.p.Read(s, cached.Reading{Ranges: w.ranges(), Memory: mem, Done: func(err error) {
 		for i := range w.end {
 			if err == nil && mem[i] != byteOf(w.shard, i) {
 				err = errors.New("another byte")
@@ -158,7 +159,7 @@ func TestEachLoadEndsOnceWhateverComesBetween(t *testing.T) {
 		require.Zero(t, p.leaving, "all that was dropped is free")
 		p.mu.Unlock()
 		s := p.Stats()
-		require.Equal(t, int64(s.Shards)*Round(shardBytes), s.UsedBytes)
+		require.Equal(t, int64(s.Shards)*cached.RoomBytes(shardBytes), s.UsedBytes)
 		require.Equal(t, o.charged, s.TableBytes)
 	}
 }
@@ -203,6 +204,6 @@ func TestTheRoomOfAShardIsNotFreeWhileItIsWritten(t *testing.T) {
 	p.Leave(s)
 	used := p.Stats().UsedBytes
 	close(o.hold)
-	require.Equal(t, Round(shardBytes), used, "its decoder is at work")
+	require.Equal(t, cached.RoomBytes(shardBytes), used, "its decoder is at work")
 	require.Eventually(t, func() bool { return p.Stats().UsedBytes == 0 }, time.Minute, time.Millisecond)
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
-	"github.com/lsiofs/lsiofs/uring"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
 // Load is a piece that somebody wants from the spool. It is constant, but for Waited.
@@ -69,12 +69,13 @@ type Decoders interface {
 	GiveCore()
 }
 
-// Shards says what there is to spool.
+// Shards describes the shards that can be spooled. It is safe for concurrent use.
 type Shards interface {
-	Pieces
-	// Shards is how many there are.
+	// Shards returns how many there are.
 	Shards() int
-	// Records are a shard's, and those of them that may be asked for.
+	// DecodedBytes returns the size of a decoded shard.
+	DecodedBytes(shard int) int64
+	// Records returns the number of a shard's records, and of those that may be asked for.
 	Records(shard int) (all, wanted uint64)
 	// Path names a shard for people.
 	Path(shard int) string
@@ -84,7 +85,6 @@ type Shards interface {
 type Config struct {
 	Shards   Shards
 	Decoders Decoders
-	Engine   uring.Engine // reads the file
 	Meter    *meter.Meter
 	Now      func() int64 // nanoseconds, above 0
 	Log      *slog.Logger
@@ -100,7 +100,7 @@ type Config struct {
 type Spool struct {
 	c     Config
 	owner Owner
-	file  *File
+	shelf *cached.Shelf
 	// clocks, of each shard: Config.Now when it, or what it waits for, last got on.
 	clocks []atomic.Int64
 	// goroutines are shards that are decoded, reads, and warnings.
@@ -126,8 +126,8 @@ type Spool struct {
 // by Spool.mu.
 type Place struct {
 	shard   int
-	runs    []Run
-	there   int64 // so many bytes can be read
+	decoded *cached.Decoded // nil once its room is free
+	there   int64           // so many bytes can be read
 	whole   bool
 	writing bool         // its decoder is at work
 	dropped bool         // it is in no list any more, and its room is free once nobody uses it
@@ -135,9 +135,6 @@ type Place struct {
 	reading int          // loads that are reading from it, or are about to
 	work    []Load       // that wait for bytes to come
 	ledger  meter.Ledger // of its decoder's waits for storage
-
-	// The checksums of its blocks. Those before there are not changed any more.
-	sums []uint64
 
 	// A bit a record, and how many of the part are not set: what has gone out
 	// since the shard came, or since all of it had.
@@ -153,11 +150,11 @@ var errDamaged = errors.New("the shard is damaged in the spool")
 // look costs time, with a lock.
 const refusalNanos = 1e6
 
-// New makes a spool of a file, which is the spool's from then on.
-func New(c Config, file *File, owner Owner) *Spool {
+// New makes a spool of shards on a shelf, which is the spool's from then on.
+func New(c Config, shelf *cached.Shelf, owner Owner) *Spool {
 	n := c.Shards.Shards()
 	return &Spool{
-		c: c, owner: owner, file: file, places: map[int]*Place{},
+		c: c, owner: owner, shelf: shelf, places: map[int]*Place{},
 		clocks: make([]atomic.Int64, n), ever: make([]uint64, (n+63)/64),
 	}
 }
@@ -305,7 +302,7 @@ func (p *Spool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Stats{
-		Dir: p.file.Dir, CapacityBytes: p.file.CapacityBytes, UsedBytes: p.file.Used(), Shards: len(p.places),
+		Dir: p.shelf.Dir(), CapacityBytes: p.shelf.CapacityBytes(), UsedBytes: p.shelf.UsedBytes(), Shards: len(p.places),
 		Decoding: p.running, Decoded: p.decoded, DecodedAgain: p.again,
 		DamagedPieces: p.losses.Pieces, DamagedShards: p.losses.Shards, TableBytes: p.tables,
 	}
@@ -321,21 +318,19 @@ func (p *Spool) Stop() {
 // Wait waits for decoding and reads to end, once it was told to stop.
 func (p *Spool) Wait() { p.goroutines.Wait() }
 
-// Close frees the file and gives the loads that nobody brings any more, when nothing
-// runs.
+// Close frees the room and returns the loads that will not be brought, once nothing runs.
 func (p *Spool) Close() ([]Load, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	left := p.waiting
 	for _, s := range p.order {
 		left = append(left, s.work...)
+		s.decoded.Leave(s.whole && !s.damaged)
+		s.decoded = nil
 	}
 	p.waiting, p.queue, p.order, p.places = nil, nil, nil, map[int]*Place{}
-	return left, p.file.Close()
+	return left, p.shelf.Close()
 }
-
-// File is what the spool keeps shards in.
-func (p *Spool) File() *File { return p.file }
 
 // Find gives a shard's place, nil where it has none, and whether all of it is there.
 func (p *Spool) Find(shard int) (s *Place, whole bool) {
@@ -351,11 +346,8 @@ func (p *Spool) Find(shard int) (s *Place, whole bool) {
 // for.
 func (s *Place) Left() int64 { return s.left.Load() }
 
-// EachPart calls visit for the places in the file of bytes [off, off+size) of the
-// decoded shard, in order. The place must be in the spool.
-func (s *Place) EachPart(off, size int64, visit func(at, size int64) error) error {
-	return EachPart(s.runs, off, size, visit)
-}
+// Decoded is where the shard lies. The place must be in the spool.
+func (s *Place) Decoded() *cached.Decoded { return s.decoded }
 
 // ForgetLosses has shards that were damaged go into the spool again.
 func (p *Spool) ForgetLosses() {

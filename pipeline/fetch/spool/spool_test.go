@@ -17,6 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -39,13 +40,11 @@ type owner struct {
 	decoded int
 }
 
-func (o *owner) Shards() int                          { return o.shards }
-func (o *owner) PiecesOf(shard int) (first, last int) { return shard, shard }
-func (o *owner) StartBytes(int) int64                 { return 0 }
-func (o *owner) DecodedBytes(int) int64               { return shardBytes }
-func (o *owner) Records(int) (all, wanted uint64)     { return 1, 1 }
-func (o *owner) Path(shard int) string                { return fmt.Sprint("shard ", shard) }
-func (o *owner) WantedSoon(shard int, _ bool) bool    { return o.soon[shard] }
+func (o *owner) Shards() int                       { return o.shards }
+func (o *owner) DecodedBytes(int) int64            { return shardBytes }
+func (o *owner) Records(int) (all, wanted uint64)  { return 1, 1 }
+func (o *owner) Path(shard int) string             { return fmt.Sprint("shard ", shard) }
+func (o *owner) WantedSoon(shard int, _ bool) bool { return o.soon[shard] }
 
 func (o *owner) News(n News) {
 	o.mu.Lock()
@@ -133,13 +132,13 @@ func newOwner(t *testing.T, shards, room int) (*owner, *Spool) {
 	o.change.L = &o.mu
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(t, err)
-	file, err := OpenFile(fetchtest.DiskDir(t), int64(room)*Round(shardBytes))
+	shelf, err := cached.NewSpool(fetchtest.DiskDir(t), int64(room)*cached.RoomBytes(shardBytes), 1<<20, engine, nil)
 	require.NoError(t, err)
 	began := time.Now()
 	p := New(Config{
-		Shards: o, Decoders: o, Engine: engine, Meter: new(meter.Meter), Now: func() int64 { return int64(time.Since(began)) + 1 },
+		Shards: o, Decoders: o, Meter: new(meter.Meter), Now: func() int64 { return int64(time.Since(began)) + 1 },
 		Log: slog.New(slog.DiscardHandler), Most: 2, Charge: func(n int64) { o.charged += n },
-	}, file, o)
+	}, shelf, o)
 	t.Cleanup(func() {
 		p.Stop()
 		p.Wait()
@@ -152,9 +151,9 @@ func newOwner(t *testing.T, shards, room int) (*owner, *Spool) {
 // read reads a load from its place, and compares.
 func read(t *testing.T, p *Spool, s *Place, w *want) {
 	t.Helper()
-	mem := make([]byte, Round(w.end))
+	mem := make([]byte, w.end)
 	done := make(chan error)
-	p.Read(s, Reading{Ranges: w.ranges(), Memory: mem, Done: func(err error) { done <- err }})
+	p.Read(s, cached.Reading{Ranges: w.ranges(), Memory: mem, Done: func(err error) { done <- err }})
 	require.NoError(t, <-done)
 	for i := range w.end {
 		if mem[i] != byteOf(w.shard, i) {
@@ -218,7 +217,7 @@ func TestRoomIsTakenFromTheShardThatIsLeastWanted(t *testing.T) {
 	_, zero := p.Find(0)
 	require.NotEqual(t, two, zero)
 	require.Equal(t, o.charged, p.Stats().TableBytes)
-	require.Equal(t, 2*Round(shardBytes), p.Stats().UsedBytes)
+	require.Equal(t, 2*cached.RoomBytes(shardBytes), p.Stats().UsedBytes)
 }
 
 func TestALoadThatTheSpoolHasHandedOnIsNotTakenBack(t *testing.T) {

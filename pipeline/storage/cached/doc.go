@@ -92,6 +92,12 @@
 //
 // Each is logged once.
 //
+// # Decoded shards
+//
+// A compressed shard that is decoded as a whole is kept on a Shelf, as a Decoded: pages and
+// sums like those of objects. One decoder writes it from front to back, and readers follow
+// one block after it. A shelf has its shards in one file without a name (nameless.go).
+//
 // # Sealed objects
 //
 // An object that is here as a whole and in the page cache is read and mapped like a file of

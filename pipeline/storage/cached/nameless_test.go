@@ -1,4 +1,4 @@
-package spool
+package cached
 
 import (
 	"errors"
@@ -10,15 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 )
 
 func TestADiskThatIsTooSmallIsFoundAtTheStart(t *testing.T) {
 	dir := fetchtest.DiskDir(t)
-	_, err := reserveFile(dir, 1<<20, 1<<19)
+	_, err := reserveNameless(dir, 1<<20, 1<<19)
 	require.ErrorContains(t, err, "needs 1048576 bytes, of which its directory")
-	_, err = reserveFile(dir, -1, 1<<60)
+	_, err = reserveNameless(dir, -1, 1<<60)
 	require.ErrorContains(t, err, "reserve the spool")
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -30,7 +29,7 @@ func TestSpaceThatIsNotThereWhenItComesToItIsTooLittle(t *testing.T) {
 	if memory == "" {
 		t.Skip("no tmpfs with a bound")
 	}
-	_, err := reserveFile(memory, 1<<43, 1<<60)
+	_, err := reserveNameless(memory, 1<<43, 1<<60)
 	require.ErrorContains(t, err, "reserve the spool: the spool needs 8796093022208 bytes, of which its directory")
 }
 
@@ -47,33 +46,31 @@ func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
 	dir := fetchtest.DiskDir(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, tempName+"123"), []byte("left"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other"), nil, 0o600))
-	a, err := OpenFile(dir, 1<<20)
+	a, err := openNameless(dir, 1<<20)
 	require.NoError(t, err)
-	b, err := OpenFile(dir, 1<<20)
+	b, err := openNameless(dir, 1<<20)
 	require.NoError(t, err)
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "a living spool has no name, and what is not one stays")
-	require.NoError(t, a.Write([]Run{{0, 4096}}, 0, []byte("one")))
-	require.NoError(t, b.Write([]Run{{0, 4096}}, 0, []byte("two")))
-	require.NoError(t, errors.Join(a.Close(), b.Close()))
+	require.NoError(t, errors.Join(a.close(), b.close()))
 }
 
 func TestRoomInASpoolFileIsGivenOnceAndComesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const pages = 64
-		s := &File{CapacityBytes: pages * budget.PageBytes, free: []Run{{0, pages * budget.PageBytes}}}
-		var held [][]Run
+		s := &nameless{bytes: pages * pageBytes, free: []extent{{0, pages * pageBytes}}}
+		var held [][]extent
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			if len(held) > 0 && rapid.Bool().Draw(t, "give") {
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
-				s.Give(held[i])
+				s.give(held[i])
 				held = append(held[:i], held[i+1:]...)
 			} else {
-				n := rapid.Int64Range(0, pages*budget.PageBytes/2).Draw(t, "bytes")
-				room := s.CapacityBytes - s.Used()
-				runs, ok := s.Take(n)
-				require.Equal(t, Round(n) <= room, ok, "there is no loss by fragments")
+				n := rapid.Int64Range(0, pages*pageBytes/2).Draw(t, "bytes")
+				room := s.bytes - s.used()
+				runs, ok := s.takeExtents(n)
+				require.Equal(t, roundToPages(n) <= room, ok, "there is no loss by fragments")
 				if ok {
 					held = append(held, runs)
 				}
@@ -83,13 +80,13 @@ func TestRoomInASpoolFileIsGivenOnceAndComesBack(t *testing.T) {
 			for _, runs := range held {
 				for _, r := range runs {
 					sum += r.size
-					for at := r.off; at < r.off+r.size; at += budget.PageBytes {
-						require.False(t, taken[at/budget.PageBytes], "page %d is taken twice", at/budget.PageBytes)
-						taken[at/budget.PageBytes] = true
+					for at := r.off; at < r.off+r.size; at += pageBytes {
+						require.False(t, taken[at/pageBytes], "page %d is taken twice", at/pageBytes)
+						taken[at/pageBytes] = true
 					}
 				}
 			}
-			require.Equal(t, sum, s.Used())
+			require.Equal(t, sum, s.used())
 		}
 	})
 }
