@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tar"
 )
 
-// BenchmarkIndex tells members a second, of an archive in memory.
+// BenchmarkIndex measures members per second, for an archive in memory.
 func BenchmarkIndex(b *testing.B) {
 	const members = 20_000
 	for _, headers := range []string{"ustar", "pax"} {

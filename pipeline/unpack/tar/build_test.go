@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// archive is an archive that a test puts together, header by header.
+// archive is an archive that a test assembles, header by header.
 type archive struct{ bytes.Buffer }
 
 // field sets bytes of a header.
@@ -34,7 +34,7 @@ func base256(n uint64) field {
 	return field{124, string(b)}
 }
 
-// header makes a header block; fields are set before its checksum is.
+// header returns a header block; fields are set before its checksum.
 func header(kind byte, name string, size int, fields ...field) []byte {
 	h := make([]byte, 512)
 	copy(h[:100], name)
@@ -49,7 +49,7 @@ func header(kind byte, name string, size int, fields ...field) []byte {
 	return naiveChecksum(h)
 }
 
-// signed turns a header's checksum into that of signed bytes.
+// signed replaces a header's checksum by that of signed bytes.
 func signed(h []byte) []byte {
 	copy(h[148:156], "        ")
 	sum := 0
@@ -89,7 +89,7 @@ func paxRecord(key, value string) string {
 	}
 }
 
-// draw makes a random archive with a bit of everything.
+// draw returns a random archive with a bit of everything.
 func draw(t *rapid.T) []byte {
 	var a archive
 	for range rapid.IntRange(0, 8).Draw(t, "members") {
@@ -136,7 +136,7 @@ func drawMember(t *rapid.T, a *archive) {
 	a.add(h, data)
 }
 
-// drawName has keys that meet, and every kind of name that is not eligible.
+// drawName draws names with keys that coincide, and every kind of name that is not eligible.
 func drawName(t *rapid.T, most int) string {
 	s := rapid.SampledFrom([]string{"", "", "a/", "a/b.c/", "./", "/", "__x__/", "____/", "__/", "ä/", strings.Repeat("long/", 25)}).Draw(t, "directory") +
 		rapid.SampledFrom([]string{"s1", "s1", "s2", "s2", "", ".", "__s__", strings.Repeat("n", 60)}).Draw(t, "stem") +

@@ -8,12 +8,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
-// TestFilesSuite is here for the naive parser of archives.
+// TestFilesSuite is in this package because it uses the naive parser of archives.
 func TestFilesSuite(t *testing.T) {
 	unpacktest.Suite{Format: files.Format{}, Shards: filesShards(), Naive: naiveFiles, Draw: draw, EndsAnywhere: true}.Run(t)
 }
 
-// filesShards are directories as storage presents them, and archives that are none.
+// filesShards returns directories as storage presents them, and archives that are not directories.
 func filesShards() []unpacktest.Shard {
 	directory := func(contents ...string) []byte {
 		var shard []byte

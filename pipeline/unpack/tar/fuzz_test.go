@@ -10,8 +10,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tar"
 )
 
-// fixSums gives every block that could be a header the checksum that it would
-// need, so that fuzzing gets behind it.
+// fixSums corrects the checksum of every block that could be a header, so that fuzzing gets past
+// it.
 func fixSums(shard []byte) []byte {
 	for b := shard; len(b) >= 512; b = b[512:] {
 		if bytes.HasPrefix(b[257:], []byte("ustar")) {

@@ -2,8 +2,8 @@ package tar
 
 import "github.com/lsiofs/lsiofs/pipeline/unpack"
 
-// growth adds up by how many bytes members grow under the equal-key rule, for
-// positions of 1 to 20 digits.
+// growth sums up by how many bytes members grow under the equal-key rule, for positions of 1 to 20
+// digits.
 type growth struct {
 	byDigits [unpack.MaxDigits]int64
 	any      bool
@@ -15,7 +15,7 @@ func (g *growth) reset() {
 	}
 }
 
-// slice is what Extent.Growth is: nil for a record that never grows.
+// slice returns the value of Extent.Growth: nil for a record that never grows.
 func (g *growth) slice() []int64 {
 	if !g.any {
 		return nil
@@ -23,8 +23,8 @@ func (g *growth) slice() []int64 {
 	return g.byDigits[:]
 }
 
-// add counts an eligible member in. Growth never falls as digits are added, so
-// the two ends show whether there is anything to work out between them.
+// add adds an eligible member. Growth never decreases as digits are added, so if the two ends are
+// equal, so are all values between them.
 func (g *growth) add(m *member) {
 	least, most := m.growth(1), m.growth(unpack.MaxDigits)
 	if least == 0 && most == 0 {
@@ -40,7 +40,7 @@ func (g *growth) add(m *member) {
 	}
 }
 
-// rule is which of the four cases of the equal-key rule applies to a member.
+// rule is the case of the equal-key rule that applies to a member.
 type rule int
 
 const (
@@ -50,7 +50,7 @@ const (
 	insertPAX
 )
 
-// dupPrefixBytes is the length of "dup-<P>" for a P of so many digits.
+// dupPrefixBytes returns the length of "dup-<P>" for a P with that many digits.
 func dupPrefixBytes(digits int) int { return len("dup-") + digits }
 
 func (m *member) rule(digits int) rule {
@@ -65,7 +65,7 @@ func (m *member) rule(digits int) rule {
 	return insertPAX
 }
 
-// growth is by how many bytes the member grows at a position of so many digits.
+// growth returns by how many bytes the member grows at a position with that many digits.
 func (m *member) growth(digits int) int64 {
 	path := int64(dupPrefixBytes(digits) + 1 + len(m.path))
 	switch m.rule(digits) {
@@ -80,8 +80,7 @@ func (m *member) growth(digits int) int64 {
 	return blockBytes + blocks(pathRecordBytes(path))
 }
 
-// blocks rounds the size of an extension header's data, which is bounded, up to
-// whole blocks.
+// blocks rounds the size of an extension header's data, which is bounded, up to whole blocks.
 func blocks(size int64) int64 {
 	return (size + blockBytes - 1) &^ (blockBytes - 1)
 }

@@ -23,11 +23,11 @@ const (
 	paddingAt                 = 500
 )
 
-// ustarMagic is magic and version of a POSIX header, the only one whose prefix
-// field belongs to the path.
+// ustarMagic is the magic and version of a POSIX header, the only kind whose prefix field is part
+// of the path.
 var ustarMagic = []byte("ustar\x0000")
 
-// Types of members that mean something here.
+// Types of members that are treated specially.
 const (
 	typeRegular    = '0'
 	typeOldRegular = 0
@@ -44,12 +44,12 @@ func isRegular(t byte) bool {
 	return t == typeRegular || t == typeOldRegular || t == typeContiguous
 }
 
-// hasData says whether data follows a header: links, devices, directories and
-// fifos have none, whatever their size fields say.
+// hasData reports whether data follows a header: links, devices, directories and fifos have none,
+// whatever their size fields contain.
 func hasData(t byte) bool { return t < '1' || t > '6' }
 
-// byteSum adds up the bytes of a block. Eight at a time in lanes of 16 bits,
-// which 128 bytes of at most 255 don't fill.
+// byteSum returns the sum of the bytes of a block. It adds eight at a time in lanes of 16 bits,
+// which 128 bytes of at most 255 can't overflow.
 func byteSum(block []byte) uint32 {
 	const evens = 0x00ff00ff00ff00ff
 	var lanes uint64
@@ -61,8 +61,8 @@ func byteSum(block []byte) uint32 {
 	return uint32(lanes) + uint32(lanes>>32)
 }
 
-// checksumHolds says whether a block's checksum is that of its bytes, unsigned
-// as POSIX says or signed as some old programs have it. sum is their byteSum.
+// checksumHolds reports whether a block's checksum is that of its bytes, unsigned as in POSIX, or
+// signed as written by some old programs. sum is their byteSum.
 func checksumHolds(block []byte, sum uint32) bool {
 	want, ok := parseOctal(block[checksumAt : checksumAt+checksumBytes])
 	if !ok {
@@ -84,8 +84,8 @@ func checksumHolds(block []byte, sum uint32) bool {
 	return want == signed
 }
 
-// parseOctal reads a numeric field: spaces or NULs, octal digits, and then
-// nothing, or a space or NUL and whatever follows it.
+// parseOctal parses a numeric field: spaces or NULs, octal digits, and then nothing, or a space or
+// NUL followed by anything.
 func parseOctal(field []byte) (int64, bool) {
 	i := 0
 	for i < len(field) && (field[i] == ' ' || field[i] == 0) {
@@ -105,9 +105,9 @@ func parseOctal(field []byte) (int64, bool) {
 	return v, true
 }
 
-// parseSize reads the size field: octal, or base 256 where the first bit is set.
-// What is more than an int64 holds is math.MaxInt64: a number all the same, that
-// of data which end beyond any file.
+// parseSize parses the size field: octal, or base 256 if the first bit is set. A number that
+// overflows an int64 is returned as math.MaxInt64, since data of that size extends beyond any file
+// as well.
 func parseSize(block []byte) (int64, bool) {
 	field := block[sizeAt : sizeAt+sizeBytes]
 	if field[0]&0x80 == 0 {
@@ -126,16 +126,16 @@ func parseSize(block []byte) (int64, bool) {
 	return v, true
 }
 
-// maxPadded bounds padded sizes: no file has so many bytes, and a place in a
-// file can be added.
+// maxPadded bounds padded sizes: no file has that many bytes, and an offset in a file can be added
+// without overflow.
 const maxPadded = 1 << 62
 
-// padded rounds a size up to whole blocks, of at most maxPadded bytes together.
+// padded rounds a size up to whole blocks, to at most maxPadded bytes.
 func padded(size int64) int64 {
 	return (min(size, maxPadded) + blockBytes - 1) &^ (blockBytes - 1)
 }
 
-// text is a field up to its first NUL.
+// text returns a field up to its first NUL.
 func text(field []byte) []byte {
 	if i := bytes.IndexByte(field, 0); i >= 0 {
 		return field[:i]
@@ -143,7 +143,7 @@ func text(field []byte) []byte {
 	return field
 }
 
-// ustarPrefix is the prefix field of a POSIX header, empty for others.
+// ustarPrefix returns the prefix field of a POSIX header, empty for others.
 func ustarPrefix(block []byte) []byte {
 	if !bytes.Equal(block[magicAt:magicAt+len(ustarMagic)], ustarMagic) {
 		return nil
@@ -151,7 +151,7 @@ func ustarPrefix(block []byte) []byte {
 	return text(block[prefixAt : prefixAt+prefixBytes])
 }
 
-// appendHeaderPath appends the path that a header block alone gives.
+// appendHeaderPath appends the path in a header block, without extension headers.
 func appendHeaderPath(dst, block []byte) []byte {
 	if prefix := ustarPrefix(block); len(prefix) > 0 {
 		dst = append(append(dst, prefix...), '/')
@@ -167,13 +167,13 @@ func putChecksum(block []byte) {
 	field[6], field[7] = 0, ' '
 }
 
-// putSize writes a size of less than 8 GiB: eleven octal digits and a NUL.
+// putSize writes a size below 8 GiB: eleven octal digits and a NUL.
 func putSize(block []byte, size int64) {
 	putOctal(block[sizeAt:sizeAt+sizeBytes-1], size)
 	block[sizeAt+sizeBytes-1] = 0
 }
 
-// putOctal fills field with the digits of v, zeros in front.
+// putOctal fills field with the digits of v, with leading zeros.
 func putOctal(field []byte, v int64) {
 	for i := len(field) - 1; i >= 0; i-- {
 		field[i] = '0' + byte(v&7)

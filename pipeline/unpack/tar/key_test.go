@@ -49,7 +49,7 @@ func TestRegularTypesAreEligible(t *testing.T) {
 		h := header(byte(kind), "s1.jpg", 600)
 		var a archive
 		if kind >= '1' && kind <= '6' {
-			a.add(h, "") // no data, whatever the size says
+			a.add(h, "") // no data, whatever the size is
 		} else {
 			a.add(h, string(make([]byte, 600)))
 		}

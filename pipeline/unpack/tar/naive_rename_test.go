@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// grown remembers what naiveGrowth gave: the suite asks for the same records
-// thousands of times.
+// grown caches the results of naiveGrowth: the suite calls it for the same records thousands of
+// times.
 var grown = map[string][]int64{}
 
 // naiveGrowth renames a record at positions of every number of digits.
@@ -109,7 +109,7 @@ func naiveRenamed(members []naiveMember, record []byte, p string) []byte {
 	return append(out, record[at:]...)
 }
 
-// naivePath is a path record: its length is the number that fits.
+// naivePath returns a path record by trying lengths until one fits.
 func naivePath(path string) string {
 	for n := len(path); ; n++ {
 		if s := strconv.Itoa(n) + " path=" + path + "\n"; len(s) == n {

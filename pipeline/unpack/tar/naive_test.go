@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
-// This file reads and renames archives once more, whole in memory, as plainly
-// as RECORDS.md and pipeline/order/STREAMS.md put it.
+// This file is a second implementation of reading and renaming archives, whole in memory, as
+// literally as possible after RECORDS.md and pipeline/order/STREAMS.md.
 
 type piece struct {
 	at   int // of the header
@@ -29,7 +29,7 @@ type naiveMember struct {
 	regular  bool
 	eligible bool
 	key      string
-	dotted   bool // key is a beginning of the path, and not all of it
+	dotted   bool // key is a proper prefix of the path
 }
 
 func (m naiveMember) start() int {
@@ -45,7 +45,7 @@ type naiveArchive struct {
 	damaged, refused bool
 }
 
-// number reads a numeric field; nil is no number.
+// number parses a numeric field; nil means that it is not a number.
 func number(field []byte) *big.Int {
 	if field[0] >= 0x80 {
 		if field[0] >= 0xc0 {
@@ -244,7 +244,7 @@ func readArchive(shard []byte) (a naiveArchive) {
 		m.key = dir + stem
 		m.own = p
 		if !fits {
-			// Its headers are intact, and show the end of the sample before it.
+			// Its headers are intact, and show the end of the previous sample.
 			m.own.end = -1
 			a.members = append(a.members, m)
 			panic("damaged")

@@ -12,8 +12,8 @@ type paxRecord struct {
 	key, value []byte
 }
 
-// parsePAX calls visit for each record of a PAX header's data, in order; the
-// reason why they can't be read is empty when they can.
+// parsePAX calls visit for each record of a PAX header's data, in order. reason is why they can't
+// be parsed, "" if they can.
 func parsePAX(data []byte, visit func(paxRecord)) (reason string) {
 	for at := 0; at < len(data); {
 		rest := data[at:]
@@ -35,8 +35,8 @@ func parsePAX(data []byte, visit func(paxRecord)) (reason string) {
 	return ""
 }
 
-// parseDecimal reads digits only. What is more than an int64 holds is
-// math.MaxInt64, as in parseSize.
+// parseDecimal parses digits only. As in parseSize, a number that overflows an int64 is returned as
+// math.MaxInt64.
 func parseDecimal(p []byte) (int64, bool) {
 	if len(p) == 0 {
 		return 0, false
@@ -58,8 +58,8 @@ func parseDecimal(p []byte) (int64, bool) {
 
 const pathRecordOverhead = len(" path=\n")
 
-// pathRecordBytes is the length of a record that sets path to valueBytes bytes.
-// The record begins with its own length, in as many digits as make that true.
+// pathRecordBytes returns the length of a record that sets path to valueBytes bytes. The record
+// begins with its own length, which includes the digits of the length.
 func pathRecordBytes(valueBytes int64) int64 {
 	n := valueBytes + int64(pathRecordOverhead)
 	digits := decimalDigits(n)
@@ -77,7 +77,7 @@ func appendPathRecord(dst, prefix, path []byte) []byte {
 	return append(dst, '\n')
 }
 
-// decimalDigits is the number of digits of v ≥ 0.
+// decimalDigits returns the number of digits of v ≥ 0.
 func decimalDigits(v int64) int64 {
 	n := int64(1)
 	for ; v >= 10; v /= 10 {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Rename implements unpack.Renamer. The paths of the record's eligible members get the
-// prefix dup-<position>/; everything else stays as it is.
+// Rename implements unpack.Renamer. The paths of the record's eligible members get the prefix
+// dup-<position>/; everything else remains unchanged.
 func (Format) Rename(dst, record []byte, position uint64) ([]byte, error) {
 	var number [20]byte
 	r := renamer{
@@ -31,10 +31,10 @@ func (Format) Rename(dst, record []byte, position uint64) ([]byte, error) {
 	}
 }
 
-// renamer writes a record anew.
+// renamer rewrites a record.
 type renamer struct {
 	dst, record []byte
-	copied      int64  // what of the record is in dst
+	copied      int64  // how much of record is in dst
 	dup         []byte // "dup-<P>"
 	digits      int
 }
@@ -63,7 +63,7 @@ func (r *renamer) rename(m *member) {
 	}
 }
 
-// newPrefix is what comes before a path.
+// newPrefix returns the prefix to add to a path.
 func (r *renamer) newPrefix() []byte {
 	return append(append(make([]byte, 0, len(r.dup)+1), r.dup...), '/')
 }
@@ -74,7 +74,7 @@ func (r *renamer) copyTo(offset int64) {
 	r.copied = offset
 }
 
-// replace writes the extension header at offset at with other data.
+// replace rewrites the extension header at offset at with other data.
 func (r *renamer) replace(at, oldBytes int64, data []byte) {
 	r.copyTo(at + blockBytes)
 	block := r.dst[len(r.dst)-blockBytes:]
@@ -84,7 +84,7 @@ func (r *renamer) replace(at, oldBytes int64, data []byte) {
 	r.copied = at + blockBytes + blocks(oldBytes)
 }
 
-// putPrefix makes dup, and the prefix that there is, the block's prefix field.
+// putPrefix sets the block's prefix field to dup, followed by the existing prefix.
 func (r *renamer) putPrefix(block []byte) {
 	var prefix [prefixBytes]byte
 	n := copy(prefix[:], r.dup)
@@ -105,7 +105,7 @@ func appendPadded(dst, data []byte) []byte {
 	return append(dst, zeros[:blocks(int64(len(data)))-int64(len(data))]...)
 }
 
-// sliceSource is the Source of bytes at hand.
+// sliceSource is the Source of a slice of bytes.
 type sliceSource struct {
 	bytes []byte
 	at    int64

@@ -152,7 +152,7 @@ func TestRenameOfDamageFails(t *testing.T) {
 	require.ErrorContains(t, err, "the record is not what was indexed")
 }
 
-// renamedStream is all samples of a shard, each renamed, as a stream has them.
+// renamedStream returns all samples of a shard, each renamed, as in a stream.
 func renamedStream(t *testing.T, shard []byte, position uint64) []byte {
 	records, s, err := index(t, shard)
 	require.NoError(t, err)
@@ -165,7 +165,7 @@ func renamedStream(t *testing.T, shard []byte, position uint64) []byte {
 	return append(stream, tar.Format{}.Epilogue(0)...)
 }
 
-// makeTree makes files with paths of every length that matters.
+// makeTree creates files with paths of every relevant length.
 func makeTree(t *testing.T) (dir string, paths []string) {
 	dir = t.TempDir()
 	for _, n := range []int{1, 60, 98, 100, 130, 155, 240, 490, 505, 512} {
@@ -194,11 +194,11 @@ for p in sys.argv[2:]: t.add(p)
 t.close()
 `
 
-// TestOtherProgramsSeeRenamedPaths packs with other programs, renames, and has
-// them list the result.
+// TestOtherProgramsSeeRenamedPaths packs with other programs, renames, and lists the result with
+// them.
 func TestOtherProgramsSeeRenamedPaths(t *testing.T) {
 	dir, paths := makeTree(t)
-	var short []string // that a ustar header can hold
+	var short []string // those that fit a ustar header
 	for _, p := range paths {
 		if len(p) <= 155 {
 			short = append(short, p)

@@ -19,33 +19,33 @@ var (
 	_ unpack.Renamer = Format{}
 )
 
-// Name is "tar".
+// Name returns "tar".
 func (Format) Name() string { return "tar" }
 
-// Extensions is ".tar".
+// Extensions returns ".tar".
 func (Format) Extensions() []string { return []string{".tar"} }
 
-// StreamExtension is ".tar".
+// StreamExtension returns ".tar".
 func (Format) StreamExtension(string) string { return ".tar" }
 
-// Sniff says whether head is a header block with the word ustar and a correct checksum.
+// Sniff reports whether head is a header block with the word ustar and a correct checksum.
 func (Format) Sniff(head []byte) bool {
 	return len(head) >= blockBytes &&
 		bytes.HasPrefix(head[magicAt:], ustarMagic[:5]) &&
 		checksumHolds(head[:blockBytes], byteSum(head[:blockBytes]))
 }
 
-// Prologue is empty.
+// Prologue returns nil: streams have none.
 func (Format) Prologue(uint64) []byte { return nil }
 
-// Epilogue is the two zero blocks that end an archive.
+// Epilogue returns the two zero blocks that end an archive.
 func (Format) Epilogue(uint64) []byte { return endOfArchive[:] }
 
 var endOfArchive [2 * blockBytes]byte
 
-// Index implements unpack.Format. It reads headers only. It emits a sample once it has
-// read the headers of the next sample's first member, or the archive's end: before that,
-// another member of the sample might follow.
+// Index implements unpack.Format. It reads only headers. It emits a sample after it has read the
+// headers of the next sample's first member, or the archive's end: before that, another member of
+// the sample might follow.
 func (Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
 	return index(ctx, src, emit, func(m *member) membership {
 		key := m.key()
@@ -53,10 +53,10 @@ func (Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Ext
 	})
 }
 
-// membership says which record a member is part of.
+// membership determines the record to which a member belongs.
 type membership struct {
-	key      []byte // empty: of one of its own
-	counts   bool   // it is part of a record at all
+	key      []byte // empty: the member is a record of its own
+	counts   bool   // it belongs to a record
 	eligible bool   // for the equal-key rule
 }
 
@@ -104,7 +104,7 @@ func index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) erro
 	}
 }
 
-// sample is the record that is being put together.
+// sample is the record that is being assembled.
 type sample struct {
 	open       bool
 	start, end int64
@@ -130,7 +130,7 @@ func (s *sample) finish(emit func(unpack.Extent) error) error {
 	return emit(e)
 }
 
-// key is the sample key of an eligible member, nil for others.
+// key returns the sample key of an eligible member, nil for others.
 func (m *member) key() []byte {
 	if !m.regular || len(m.path) == 0 {
 		return nil
@@ -145,8 +145,8 @@ func (m *member) key() []byte {
 	return m.stem()
 }
 
-// stem is the path up to the first dot of its base name, nil where that has none
-// or begins with it.
+// stem returns the path up to the first dot of its base name, nil if the base name has no dot or
+// begins with it.
 func (m *member) stem() []byte {
 	base := bytes.LastIndexByte(m.path, '/') + 1
 	dot := bytes.IndexByte(m.path[base:], '.')

@@ -19,7 +19,7 @@ func TestSuite(t *testing.T) {
 	unpacktest.Suite{Format: tar.Format{}, Shards: shards(), Naive: naive, Draw: draw, EndsAnywhere: true}.Run(t)
 }
 
-// shards are small archives of every kind.
+// shards returns small archives of every kind.
 func shards() []unpacktest.Shard {
 	long := strings.Repeat("long/", 30) + "s1"
 	var plain, pax, gnuLong, between, prefixes, several archive
@@ -124,7 +124,7 @@ func TestTheSizeFieldOfAMemberWithoutDataMaySayAnything(t *testing.T) {
 	}
 }
 
-// A link's PAX header has the size of the file that it leads to, as some programs write it.
+// A link's PAX header has the size of its target, as some programs write it.
 func TestASizeOfPAXGivesAMemberWithoutDataNone(t *testing.T) {
 	for kind := byte('1'); kind <= '6'; kind++ {
 		shard := new(archive).file("s1.a", "1").ext('x', paxRecord("size", "1000")).add(header(kind, "s1.b", 0), "").file("s1.c", "1").file("s2.a", "1").end()
@@ -178,14 +178,14 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// A hole of zeros in a copy, and a second archive behind the first: what follows is not lost in
-// silence, and what comes before is kept.
+// A hole of zeros in a copy, or a second archive after the first: what follows is not lost
+// silently, and what comes before is kept.
 func TestBytesBehindTheEndAreDamage(t *testing.T) {
 	body := new(archive).file("s1.a", "1").file("s2.a", "2").Bytes()
 	for _, c := range []struct {
 		name string
 		tail []byte
-		at   int64 // behind the body
+		at   int64 // after the body
 	}{
 		{"a zero block and anything", append(make([]byte, 512), "anything at all"...), 512},
 		{"a hole that is not as long as a block is", append(make([]byte, 700), 'x'), 700},

@@ -10,8 +10,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// member is one member of an archive with the headers that belong to it. All
-// places are offsets in the decoded shard.
+// member is one member of an archive with the headers that belong to it. All positions are offsets
+// in the decoded shard.
 type member struct {
 	start  int64 // its first header: an extension header or its own
 	header int64 // its own header
@@ -25,15 +25,15 @@ type member struct {
 	long        longName
 }
 
-// paxHeader is the last PAX header that belongs to a member.
+// paxHeader is the last PAX header of a member.
 type paxHeader struct {
 	at        int64 // of its header block; -1: there is none
 	dataBytes int64
-	// [pathStart, pathEnd) is its last path record in its data; empty: none.
+	// [pathStart, pathEnd) is the last path record in its data; empty: none.
 	pathStart, pathEnd int
 }
 
-// longName is the last GNU long name header that belongs to a member.
+// longName is the last GNU long name header of a member.
 type longName struct {
 	at        int64 // of its header block; -1: there is none
 	dataBytes int64
@@ -42,21 +42,21 @@ type longName struct {
 // walker reads the headers of an archive.
 type walker struct {
 	src    unpack.Source
-	record int64 // that damage is told of
-	from   int64 // where that begins, -1: at the place of the damage
-	skip   int64 // what is left of the member that was read last
+	record int64 // reported in damage
+	from   int64 // where that record begins, -1: at the damage
+	skip   int64 // what is left of the previous member
 
 	m        member
 	path     []byte // scratch for m.path
-	extended bool   // an extension header waits for its member
+	extended bool   // an extension header precedes the next member
 	pathFrom pathSource
-	size     int64 // of PAX headers, -1: none
+	size     int64 // from PAX headers, -1: none
 	sparse   bool
 	bad      string
 	visit    func(paxRecord)
 }
 
-// pathSource says what a member's path comes from; later ones have precedence.
+// pathSource is the source of a member's path; later ones take precedence.
 type pathSource int
 
 const (
@@ -67,13 +67,13 @@ const (
 
 func newWalker(src unpack.Source) *walker {
 	w := &walker{src: src, from: -1}
-	// Made once: a closure a header would be an allocation a header.
+	// Created once: creating a closure for each header would be one allocation per header.
 	w.visit = w.visitPAX
 	return w
 }
 
-// next reads up to the next member that is no extension header, and gives
-// io.EOF at the archive's end. What it returns is valid until the next call.
+// next reads up to the next member that is not an extension header, and returns io.EOF at the
+// archive's end. Its result is valid until the next call.
 func (w *walker) next(ctx context.Context) (*member, error) {
 	if err := w.pass(); err != nil {
 		return nil, err
@@ -108,9 +108,9 @@ func (w *walker) next(ctx context.Context) (*member, error) {
 	}
 }
 
-// tail passes over what follows the archive's end, which next has found, and returns io.EOF
-// where that is zeros to the end of the file. Any other byte is damage: of an archive that is
-// not whole, as a copy with a hole, or of a second archive that was put behind it.
+// tail reads what follows the archive's end, which next has found, and returns io.EOF if that is
+// zeros to the end of the file. Any other byte is damage: the archive is incomplete, such as a copy
+// with a hole, or a second archive was appended.
 func (w *walker) tail(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -121,7 +121,7 @@ func (w *walker) tail(ctx context.Context) error {
 			return w.corrupt(0, "the archive is empty, without even the blocks of zeros that end one")
 		}
 		if errors.As(err, new(*unpack.CorruptError)) {
-			return io.EOF // the codec's, behind all records: it is found when the shard's rest is decoded
+			return io.EOF // damage found by the codec, after all records: it is found again when the rest of the shard is decoded
 		}
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (w *walker) tail(ctx context.Context) error {
 
 const reasonBehindEnd = "bytes follow the block of zeros that ends the archive: a part of the file was not copied, or a second archive was appended (tar -A joins archives)"
 
-// pass passes over what is left of the last member.
+// pass skips what is left of the last member.
 func (w *walker) pass() error {
 	if w.skip == 0 {
 		return nil
@@ -157,14 +157,14 @@ func (w *walker) reset() {
 	w.extended, w.pathFrom, w.size = false, fromHeader, -1
 }
 
-// header takes one header block; done says that it was a member's own.
+// header processes one header block; done means that it was a member's own.
 func (w *walker) header(block []byte, at int64, sum uint32) (done bool, err error) {
 	if !checksumHolds(block, sum) {
 		return false, w.corrupt(at, "the header's checksum does not match")
 	}
 	t := block[typeAt]
 	size, ok := int64(0), true
-	if hasData(t) { // else the field may say anything
+	if hasData(t) { // otherwise the field may contain anything
 		size, ok = parseSize(block)
 	}
 	if !ok {
@@ -188,7 +188,7 @@ func (w *walker) header(block []byte, at int64, sum uint32) (done bool, err erro
 
 const sparseReason = "a member is sparse: unpack the archive and pack it again without --sparse"
 
-// own takes a member's own header.
+// own processes a member's own header.
 func (w *walker) own(block []byte, t byte, at, size int64) error {
 	m := &w.m
 	if m.start < 0 {
@@ -206,15 +206,15 @@ func (w *walker) own(block []byte, t byte, at, size int64) error {
 	if !hasData(t) {
 		size = 0
 	}
-	// That the data end beyond the file is damage of this member, found when it
-	// is passed: its header shows where the record before it ends.
+	// If the data ends beyond the file, that is damage of this member, found when it is skipped:
+	// its header shows where the previous record ends.
 	m.size = size
 	w.skip = padded(size)
 	m.end = at + blockBytes + w.skip
 	return w.src.Discard(blockBytes)
 }
 
-// extension takes the data of an extension header.
+// extension processes the data of an extension header.
 func (w *walker) extension(t byte, at, size int64) error {
 	n := padded(size)
 	if err := w.src.Discard(blockBytes); err != nil {
@@ -288,7 +288,7 @@ var (
 	keySparseAny = []byte("GNU.sparse.")
 )
 
-// visitPAX takes one record of a member's PAX header.
+// visitPAX processes one record of a member's PAX header.
 func (w *walker) visitPAX(r paxRecord) {
 	switch {
 	case bytes.Equal(r.key, keyPath):
@@ -306,7 +306,7 @@ func (w *walker) visitPAX(r paxRecord) {
 	}
 }
 
-// global passes over a global PAX header, unless it changes what members are.
+// global ignores a global PAX header, unless it changes the members.
 func (w *walker) global(at int64, data []byte) error {
 	refused := ""
 	reason := parsePAX(data, func(r paxRecord) {
@@ -326,7 +326,7 @@ func (w *walker) global(at int64, data []byte) error {
 	return nil
 }
 
-// corrupt is damage at a place, told of the record that is lost by it.
+// corrupt returns damage at an offset, attributed to the record that it makes unreadable.
 func (w *walker) corrupt(at int64, format string, args ...any) error {
 	err := unpack.Corrupt(w.record, at, format, args...)
 	if w.from >= 0 && w.from != at {

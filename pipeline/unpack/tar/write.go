@@ -7,12 +7,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// maxHeaderSize is the first size that a size field of eleven octal digits does
-// not hold.
+// maxHeaderSize is the smallest size that does not fit a size field of eleven octal digits.
 const maxHeaderSize = 8 << 30
 
-// FileHeaderBytes is the number of bytes that AppendFileHeader appends for a path of
-// pathBytes bytes. It allocates nothing.
+// FileHeaderBytes returns the number of bytes that AppendFileHeader appends for a path of pathBytes
+// bytes. It does not allocate.
 func FileHeaderBytes(pathBytes int, sizeBytes int64) int64 {
 	data := int64(0)
 	if pathBytes > nameBytes {
@@ -27,9 +26,9 @@ func FileHeaderBytes(pathBytes int, sizeBytes int64) int64 {
 	return blockBytes + blocks(data) + blockBytes
 }
 
-// AppendFileHeader appends the header of a regular file, as RECORDS.md specifies for
-// format files: ustar, preceded by a PAX header if the path is longer than 100 bytes or
-// the size is 8 GiB or more.
+// AppendFileHeader appends the header of a regular file, as specified in RECORDS.md for format
+// files: ustar, preceded by a PAX header if the path is longer than 100 bytes or the size is 8 GiB
+// or more.
 func AppendFileHeader(dst, path []byte, sizeBytes int64) []byte {
 	inField := sizeBytes
 	if sizeBytes >= maxHeaderSize {
@@ -48,8 +47,8 @@ func AppendFileHeader(dst, path []byte, sizeBytes int64) []byte {
 	return appendHeader(dst, path, typeRegular, inField)
 }
 
-// appendHeader appends one header block; of a longer name it has the first 100
-// bytes. size is below 8 GiB.
+// appendHeader appends one header block, with at most the first 100 bytes of name. size must be
+// below 8 GiB.
 func appendHeader(dst, name []byte, kind byte, size int64) []byte {
 	var block [blockBytes]byte
 	copy(block[nameAt:nameAt+nameBytes], name)
@@ -71,8 +70,8 @@ func appendPAXHeader(dst, data []byte) []byte {
 	return appendPadded(appendHeader(dst, paxHeaderName, typePAX, int64(len(data))), data)
 }
 
-// sizeRecordBytes is the length of the PAX record of a size of 8 GiB or more:
-// two digits, for its value has 10 to 19.
+// sizeRecordBytes returns the length of the PAX record of a size of 8 GiB or more. The length has
+// two digits, because the size has 10 to 19.
 func sizeRecordBytes(size int64) int64 {
 	return int64(len("00 size=\n")) + decimalDigits(size)
 }
@@ -83,8 +82,8 @@ func appendSizeRecord(dst []byte, size int64) []byte {
 	return append(dst, '\n')
 }
 
-// IndexFiles is Format.Index for an archive of format files. Every regular member
-// belongs to a record; a member without a dot in its base name is a record of its own.
+// IndexFiles is Format.Index for an archive of format files. Every regular member belongs to a
+// record; a member without a dot in its base name is a record of its own.
 func IndexFiles(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
 	return index(ctx, src, emit, func(m *member) membership {
 		return membership{key: m.stem(), counts: m.regular, eligible: m.key() != nil}
