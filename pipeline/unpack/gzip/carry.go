@@ -5,12 +5,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/inflate"
 )
 
-// carryBytes holds what is left of one read of storage, too little to be decoded, and enough of
-// the next one to decode it.
+// carryBytes is enough for what is left of one storage read, too little to be decoded, and for as
+// much of the next one as is needed to decode it.
 const carryBytes = 2 * inflate.MinInput
 
-// carry joins reads of storage: the buffer is used up before it is filled again, so that all
-// reads but the last have its size.
+// carry joins storage reads: the buffer is used up before it is filled again, so that all reads
+// except the last have its size.
 //
 //	p:  n bytes that have left the buffer | copied bytes, which are still in it
 type carry struct {
@@ -18,16 +18,16 @@ type carry struct {
 	n, copied int
 }
 
-// input is what there is to decode.
+// input returns the bytes to decode.
 func (c *carry) input(raw *unpack.Raw) []byte {
 	if c.n > 0 {
 		return c.p[:c.n+c.copied]
 	}
-	in, _ := raw.Buffer().Peek(raw.Buffer().Buffered()) // so many are there
+	in, _ := raw.Buffer().Peek(raw.Buffer().Buffered()) // that many are buffered
 	return in
 }
 
-// use passes over the first bytes of input.
+// use consumes the first bytes of input.
 func (c *carry) use(raw *unpack.Raw, used int) {
 	switch {
 	case c.n == 0:
@@ -41,7 +41,7 @@ func (c *carry) use(raw *unpack.Raw, used int) {
 	}
 }
 
-// more adds bytes to input, of which nothing could be used. It says whether there are any.
+// more adds bytes to input when none of it could be used. It reports whether there are any.
 func (c *carry) more(raw *unpack.Raw) bool {
 	buffer := raw.Buffer()
 	if c.n == 0 {
@@ -58,5 +58,5 @@ func (c *carry) more(raw *unpack.Raw) bool {
 	return c.copied > 0
 }
 
-// discard passes over n bytes of the buffer, which are there.
+// discard discards n bytes of the buffer, which must be there.
 func discard(raw *unpack.Raw, n int) { _, _ = raw.Buffer().Discard(n) }

@@ -4,17 +4,18 @@
 //	member: 1f 8b 08 flags mtime xfl os, [extra] [name] [comment] [crc16],
 //	        deflate data, u32le crc32 of the decoded bytes, u32le their number
 //
-// Any number of members may follow each other. Zero bytes after the last one are
-// skipped. Anything else there is damage at that place, also a member after zero bytes.
-// The start of a member can only be found by decoding the member before it.
+// Any number of members may follow each other. Zero bytes after the last one are skipped. Anything
+// else there is damage at that place, including a member after zero bytes. The start of a member
+// can only be found by decoding the member before it.
 //
 // # Points
 //
-// A member can be entered at the first bit of each of its blocks by who has the 32 KiB before it. NotePoints notes
-// some: the place, the checksum of all before, and of the 32 KiB those bytes that what
-// follows refers to, the others zero, packed (window.go). NewDecoderAt goes on there, with the
-// checksum, so that the member's end proves it. Expect compares each point that is passed, so that a part of a
-// member is proved by the points before and behind it.
+// A member can be entered at the first bit of each of its blocks, given the preceding 32 KiB.
+// NotePoints notes some of these points: the place, the checksum of everything before, and the 32
+// KiB, packed, with all bytes zeroed to which the following data does not refer (window.go).
+// NewDecoderAt resumes there, with the checksum, so that the member's end verifies it. Expect
+// compares each point that is passed, so that a part of a member is verified by the points before
+// and after it.
 package gzip
 
 import (
@@ -34,24 +35,24 @@ type Codec struct{}
 
 var _ unpack.Codec = Codec{}
 
-// Name is "gzip".
+// Name returns "gzip".
 func (Codec) Name() string { return "gzip" }
 
-// Extensions are ".gz" and ".tgz".
+// Extensions returns ".gz", ".gzip" and ".tgz".
 func (Codec) Extensions() map[string]string {
 	return map[string]string{".gz": "", ".gzip": "", ".tgz": ".tar"}
 }
 
-// NewDecoder makes a decoder of raw, which begins at a member's first byte.
+// NewDecoder returns a decoder of raw, which begins at a member's first byte.
 func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) {
 	s := states.Get().(*state)
 	s.raw.Reset(raw, rawOffset)
 	return &decoder{state: s}, nil
 }
 
-// states are decoders not in use: each is about 380 KiB to allocate and clear,
-// more than many a shard of a dataset of small ones. What is idle is left to
-// the garbage collector, and what is in use its owner bounds.
+// states are decoders that are not in use: allocating and clearing each takes about 380 KiB, more
+// than many shards in a dataset of small ones. Idle ones are freed by the garbage collector; those
+// in use are bounded by their owner.
 var states = sync.Pool{New: func() any { return new(state) }}
 
 // state is what a decoder reuses.
@@ -62,7 +63,7 @@ type state struct {
 	scratch [512]byte // the header's fixed part, its texts, and the trailer
 }
 
-// stateBytes is the memory of a decoder beside its input.
+// stateBytes is the memory of a decoder without its input.
 const stateBytes = inflate.MemoryBytes + carryBytes + 1024
 
 var magic = []byte{0x1f, 0x8b}
@@ -71,19 +72,19 @@ type decoder struct {
 	*state
 	member   int64 // first byte of the current member
 	inMember bool
-	behind   error  // what follows the window: io.EOF behind the deflate data
-	crc      uint32 // of what was decoded of it
+	behind   error  // what follows the window: io.EOF after the deflate data
+	crc      uint32 // of the bytes decoded from it
 	size     uint32
 	seen     bool // a member has been seen
 	err      error
 
-	entered bool  // at a point, whose member the first Next is in
-	before  int64 // bytes of the member before those that inflate has decoded
-	data    int64 // offset in the file of the first byte that inflate was given
-	ahead   int64 // bytes of the member before the point to stop at next; below 0: none
+	entered bool  // at a point; the first Next returns its member
+	before  int64 // bytes of the member before those decoded by inflate
+	data    int64 // offset in the file of the first byte passed to inflate
+	ahead   int64 // bytes of the member before the next point to stop at; below 0: none
 	notes   *noting
 	expects func(memberBytes int64) (unpack.Point, bool)
-	// expected is the point to stop at next.
+	// expected is the next point to stop at.
 	expected unpack.Point
 }
 
@@ -105,7 +106,7 @@ func (d *decoder) Next() (int64, error) {
 	return d.member, d.err
 }
 
-// begin opens the member that follows.
+// begin opens the next member.
 func (d *decoder) begin() error {
 	if d.seen {
 		if err := d.passZeros(); err != nil {
@@ -137,8 +138,8 @@ func (d *decoder) begin() error {
 	return nil
 }
 
-// foreign names the kind of file whose first bytes are there in place of a member's; "" if it is
-// not known. It reads nothing.
+// foreign names the kind of file whose first bytes are in place of a member's; "" if it is not
+// known. It does not read.
 func (d *decoder) foreign() string {
 	head, _ := d.raw.Buffer().Peek(d.raw.Buffer().Buffered())
 	if is, known := unpack.IsForeign(head); known && d.member == 0 {
@@ -147,7 +148,7 @@ func (d *decoder) foreign() string {
 	return ""
 }
 
-// passZeros passes over the zero bytes that may be all that follows a member.
+// passZeros skips the zero bytes that may be all that follows a member.
 func (d *decoder) passZeros() error {
 	buffer := d.raw.Buffer()
 	for zeros := 0; ; zeros++ {
@@ -195,8 +196,8 @@ func (d *decoder) Read(p []byte) (int, error) {
 	return n, d.err
 }
 
-// decode decodes some bytes into the window, which is empty. Its error follows them: io.EOF is
-// the end of the deflate data.
+// decode decodes some bytes into the window, which is empty. Its error follows them: io.EOF is the
+// end of the deflate data.
 func (d *decoder) decode() error {
 	in := d.carry.input(&d.raw)
 	used, status := d.inflate.Decode(in)
@@ -223,7 +224,7 @@ func (d *decoder) decode() error {
 	return nil
 }
 
-// lacking is the error where bytes lack.
+// lacking returns the error for missing bytes.
 func (d *decoder) lacking() error {
 	if d.raw.Failure() != nil {
 		return d.raw.Failure()

@@ -27,7 +27,7 @@ func TestWhatFollowsTheLastMember(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		tail   []byte
-		damage int // how far behind the member; -1: none
+		damage int // how far after the member; -1: none
 	}{
 		{"nothing", nil, -1},
 		{"one zero", make([]byte, 1), -1},
@@ -80,7 +80,8 @@ func FuzzDecoder(f *testing.F) {
 		append(bytes.Clone(member), 0, 0, 1))
 }
 
-// A writer that is flushed again and again ends blocks that have no bytes. Any number of them may follow each other.
+// A writer that is flushed repeatedly writes empty blocks. Any number of them may follow each
+// other.
 func TestBlocksWithoutBytesEndNothing(t *testing.T) {
 	var b bytes.Buffer
 	w := stdgzip.NewWriter(&b)
@@ -100,7 +101,7 @@ func TestBlocksWithoutBytesEndNothing(t *testing.T) {
 	require.Equal(t, "text", string(text))
 }
 
-// The reference refuses them. gzip and Python read them.
+// The reference refuses them; gzip and Python read them.
 func TestHeadersMayBeLong(t *testing.T) {
 	whole := unpacktest.Gzip([]byte("inside"))
 	for _, flags := range []byte{8, 16, 8 | 2, 16 | 2} {

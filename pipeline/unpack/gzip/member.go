@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Flags of a member's header. The first says that it is text, which nobody needs.
+// Flags of a member's header. Bit 0 marks text and is ignored.
 const (
 	flagHeaderCRC = 1 << 1
 	flagExtra     = 1 << 2
@@ -16,12 +16,12 @@ const (
 )
 
 const (
-	headerBytes  = 10 // the part that all headers have
+	headerBytes  = 10 // the part common to all headers
 	trailerBytes = 8
 	deflate      = 8 // the only method
 )
 
-// header reads a member's header. What is in it, no shard needs.
+// header reads a member's header. Its content is not used.
 func (d *decoder) header() error {
 	fixed := d.scratch[:headerBytes]
 	if !d.readFull(fixed) {
@@ -72,8 +72,8 @@ func (d *decoder) header() error {
 
 func (d *decoder) badHeader() error { return d.damage("the gzip member's header is invalid") }
 
-// text passes over bytes up to a zero, and that, however many they are, and adds them to a
-// checksum. It reports whether the zero came.
+// text skips bytes up to and including a zero, however many there are, and adds them to a checksum.
+// It reports whether the zero was found.
 func (d *decoder) text(crc uint32) (sum uint32, whole bool) {
 	for {
 		n := 0
@@ -92,7 +92,7 @@ func (d *decoder) text(crc uint32) (sum uint32, whole bool) {
 	}
 }
 
-// trailer compares the member with the checksum and the size behind it.
+// trailer compares the member with the checksum and the size after it.
 func (d *decoder) trailer() error {
 	p := d.scratch[:trailerBytes]
 	if !d.readFull(p) {
@@ -104,7 +104,7 @@ func (d *decoder) trailer() error {
 	return nil
 }
 
-// readFull says whether p was filled.
+// readFull reports whether p was filled.
 func (d *decoder) readFull(p []byte) bool {
 	_, err := io.ReadFull(d.raw.Buffer(), p)
 	return err == nil

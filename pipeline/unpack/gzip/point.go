@@ -37,23 +37,23 @@ func (Codec) NewDecoderAt(raw io.Reader, p unpack.Point) (unpack.Decoder, error)
 	}, nil
 }
 
-// noting makes points. One is there once the bytes behind it have been decoded that show what
-// they refer to.
+// noting makes points. A point is complete once enough bytes after it have been decoded to know to
+// which bytes they refer.
 type noting struct {
 	note   func(unpack.Point) int64
 	least  int64
-	last   byte   // of the file that was used last: some of its bits may be left
-	raw    []byte // from the byte on that holds the point's first bit, where there is a point
+	last   byte   // of the file, used last: some of its bits may be left
+	raw    []byte // from the byte that contains the point's first bit, if there is a point
 	point  unpack.Point
 	window []byte // before point; empty for none
 }
 
-// mostPendingBytes bounds what is kept of the file behind a point: DEFLATE data of the window's size
-// takes little more, and blocks without any bytes may take any number.
+// mostPendingBytes bounds what is kept of the file after a point: DEFLATE data of the window's size
+// takes little more, but empty blocks may take any number of bytes.
 const mostPendingBytes = 4 * windowBytes
 
-// leastPointBytes is the least distance of points: one has been noted before the next one comes, however
-// the file is read.
+// leastPointBytes is the least distance of points: it guarantees that one has been noted before the
+// next one comes, however the file is read.
 const leastPointBytes = 128 << 10
 
 // NotePoints implements unpack.PointDecoder.
@@ -64,7 +64,7 @@ func (d *decoder) NotePoints(leastBytes int64, note func(unpack.Point) int64) {
 // Expect implements unpack.PointDecoder.
 func (d *decoder) Expect(next func(memberBytes int64) (unpack.Point, bool)) { d.expects = next }
 
-// lookOut has inflate stop at the next point, from which d is to look out behind memberBytes of the member.
+// lookOut makes inflate stop at the next point, searching after memberBytes of the member.
 func (d *decoder) lookOut(memberBytes int64) {
 	at := int64(-1)
 	switch {
@@ -82,13 +82,13 @@ func (d *decoder) lookOut(memberBytes int64) {
 	d.inflate.StopAt(at)
 }
 
-// position is where inflate is: bits of the file and bytes of the member.
+// position returns inflate's position: bits of the file and bytes of the member.
 func (d *decoder) position() (rawBits, memberBytes int64) {
 	rawBits, memberBytes = d.inflate.Position()
 	return 8*d.data + rawBits, d.before + memberBytes
 }
 
-// stopped is called where a block begins that lookOut has asked for.
+// stopped is called at the beginning of a block at which lookOut asked inflate to stop.
 func (d *decoder) stopped() error {
 	rawBits, memberBytes := d.position()
 	if d.notes != nil {
@@ -107,7 +107,7 @@ func (d *decoder) stopped() error {
 	return nil
 }
 
-// noted takes what was used of the file, and notes the point before it once that is enough.
+// noted adds what was used of the file, and notes the previous point once that is enough.
 func (d *decoder) noted(used []byte, s inflate.Status) {
 	n := d.notes
 	if len(used) > 0 {
@@ -119,7 +119,7 @@ func (d *decoder) noted(used []byte, s inflate.Status) {
 	n.raw = append(n.raw, used...)
 	_, memberBytes := d.position()
 	switch {
-	case s == inflate.Bad || len(n.raw) > mostPendingBytes: // none, then: the next block may do
+	case s == inflate.Bad || len(n.raw) > mostPendingBytes: // give up; the next block may do
 		n.point.MemberBytes = memberBytes - n.least
 	case s != inflate.End && memberBytes-n.point.MemberBytes < windowBytes:
 		return
@@ -138,7 +138,7 @@ func (d *decoder) AtPoint() error {
 	}
 	for d.inMember && d.behind == nil && len(d.inflate.Window()) == 0 {
 		if _, memberBytes := d.position(); d.ahead != memberBytes {
-			return nil // it was compared as it was decoded
+			return nil // it was compared when it was decoded
 		}
 		d.behind = d.decode()
 	}

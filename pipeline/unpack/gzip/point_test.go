@@ -23,7 +23,7 @@ import (
 // leastPoint is the least distance of points.
 const leastPoint = 128 << 10
 
-// texts are decoded bytes of several kinds, of some MB each.
+// texts returns decoded bytes of several kinds, some MB each.
 func texts(dice *rand.Rand) map[string][]byte {
 	random := make([]byte, 1_000_000)
 	for i := range random {
@@ -40,7 +40,7 @@ func texts(dice *rand.Rand) map[string][]byte {
 	return map[string][]byte{"random": random, "words": words, "frames": frames, "zeros": make([]byte, 1_000_000)}
 }
 
-// compress makes a member, with a flush here and there, which ends a block.
+// compress makes a member, with occasional flushes, which end blocks.
 func compress(t testing.TB, text []byte, level int, dice *rand.Rand) []byte {
 	var out bytes.Buffer
 	w, err := stdgzip.NewWriterLevel(&out, level)
@@ -56,7 +56,7 @@ func compress(t testing.TB, text []byte, level int, dice *rand.Rand) []byte {
 	return out.Bytes()
 }
 
-// notePoints reads a file in portions, and notes points at least so many bytes apart.
+// notePoints reads a file in portions, and notes points at least that many bytes apart.
 func notePoints(t *testing.T, raw io.Reader, least int64) (points []unpack.Point, decoded []byte) {
 	var starts []int64 // of members, in decoded
 	d, err := gzip.Codec{}.NewDecoder(raw, 0)
@@ -80,7 +80,7 @@ func notePoints(t *testing.T, raw io.Reader, least int64) (points []unpack.Point
 	}
 }
 
-// fileOfTexts is members of all texts, one behind the other.
+// fileOfTexts returns members of all texts, concatenated.
 func fileOfTexts(t testing.TB, dice *rand.Rand) (raw, decoded []byte) {
 	for _, text := range texts(dice) {
 		raw = append(raw, compress(t, text, []int{1, 6, 9, stdgzip.HuffmanOnly, stdgzip.NoCompression}[dice.IntN(5)], dice)...)
@@ -121,7 +121,7 @@ func TestDecodingGoesOnAtEachPoint(t *testing.T) {
 	}
 }
 
-// behind is the first point behind so many decoded bytes.
+// behind returns the first point after that many decoded bytes.
 func behind(points []unpack.Point, decoded int64) (unpack.Point, bool) {
 	for _, p := range points {
 		if p.DecodedBytes > decoded {
@@ -143,10 +143,10 @@ func TestPointsAreTheSameHoweverAFileIsRead(t *testing.T) {
 	}
 }
 
-// What nothing refers to takes no room.
+// Bytes to which nothing refers take no space.
 func TestOnlyThoseBytesOfAWindowAreKeptThatWhatFollowsRefersTo(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 5))
-	text := make([]byte, 8<<20) // of which nothing repeats
+	text := make([]byte, 8<<20) // without repetitions
 	for i := range text {
 		text[i] = byte(dice.Uint32())
 	}
@@ -157,7 +157,7 @@ func TestOnlyThoseBytesOfAWindowAreKeptThatWhatFollowsRefersTo(t *testing.T) {
 	}
 }
 
-// expecting decodes a file of one member whose points are known, by reads of so many bytes.
+// expecting decodes a file of one member whose points are known, in reads of size bytes.
 func expecting(t *testing.T, raw []byte, points []unpack.Point, size int) (decoded []byte, err error) {
 	d, err := gzip.Codec{}.NewDecoder(bytes.NewReader(raw), 0)
 	require.NoError(t, err)
@@ -187,7 +187,7 @@ func TestWhatDiffersBetweenTwoPointsIsDamageBeforeTheMembersEnd(t *testing.T) {
 	require.True(t, bytes.Equal(text, decoded))
 
 	flipped := slices.Clone(raw)
-	flipped[bytes.Index(raw, text[700_000:700_100])] ^= 1 // nothing but the checksum shows it
+	flipped[bytes.Index(raw, text[700_000:700_100])] ^= 1 // only the checksum detects it
 	decoded, err = expecting(t, flipped, points, 1000)
 	var damage *unpack.CorruptError
 	require.ErrorAs(t, err, &damage)
@@ -249,7 +249,7 @@ func TestAPointWithoutItsWindowIsRefused(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Blocks without bytes, which a file may have any number of, end the memory of a point.
+// Empty blocks, of which a file may have any number, end the memory of a point.
 func TestManyBlocksWithoutBytesMakeNoPoint(t *testing.T) {
 	dice := rand.New(rand.NewPCG(3, 8))
 	var out bytes.Buffer
@@ -285,7 +285,7 @@ func TestPointsOfAFileThatFailsAreThoseBeforeThePlace(t *testing.T) {
 		require.NoError(t, err)
 		var got []unpack.Point
 		d.(unpack.PointDecoder).NotePoints(leastPoint, func(p unpack.Point) int64 {
-			p.DecodedBytes = want[len(got)].DecodedBytes // which no decoder knows
+			p.DecodedBytes = want[len(got)].DecodedBytes // unknown to the decoder
 			got = append(got, p)
 			return leastPoint
 		})

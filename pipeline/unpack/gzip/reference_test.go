@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// reference decodes members with another gzip library. It says what the package must say of
-// every file, whole or damaged.
+// reference decodes members with another gzip library. The package must give the same results for
+// every file, intact or damaged.
 type reference struct {
 	raw      unpack.Raw
 	gzip     kgzip.Reader

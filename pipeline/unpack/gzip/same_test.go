@@ -20,31 +20,31 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
-// members is what a decoder of members has, and the reference too.
+// members is the common interface of a decoder of members and the reference.
 type members interface {
 	Next() (int64, error)
 	Read(p []byte) (int, error)
 }
 
-// decoderReader hides all of a decoder but Read.
+// decoderReader hides all methods of a decoder except Read.
 type decoderReader struct{ d members }
 
 func (r decoderReader) Read(p []byte) (int, error) { return r.d.Read(p) }
 
-// told is all that a decoder says of a file.
+// told is everything that a decoder returns for a file.
 type told struct {
 	starts  []int64
 	members [][]byte // decoded; the last one may be damaged
-	err     string   // "EOF" behind the last member
-	failure bool     // the error is that of reading
+	err     string   // "EOF" after the last member
+	failure bool     // the error is a read error
 }
 
-// inDeflate is the place in the member's deflate data, in messages.
+// inDeflate is the position in the member's deflate data, in messages.
 var inDeflate = regexp.MustCompile(`before offset \d+`)
 
 var errStorage = errors.New("storage is away")
 
-// tell reads all members by reads of size bytes.
+// tell reads all members in reads of size bytes.
 func tell(t *testing.T, d members, size int) (s told) {
 	t.Helper()
 	p := make([]byte, size)
@@ -82,11 +82,11 @@ func tell(t *testing.T, d members, size int) (s told) {
 	}
 }
 
-// requireSame compares what the package says of a file with what the reference does.
+// requireSame compares the package's results for a file with those of the reference.
 //
-// The reference reads up to 25 bits before it looks at a symbol. So where a member breaks off it
-// may give some bytes less, and may name a later place in it. Package inflate is compared with
-// another library, in this too.
+// The reference reads up to 25 bits before it decodes a symbol. So at the point where a member is
+// truncated it may return some bytes less, and may report a later position. Package inflate is
+// compared with another library, in this respect too.
 func requireSame(t *testing.T, open func() io.Reader, size int, words string, args ...any) told {
 	t.Helper()
 	want := tell(t, newReference(open(), 1000), size)
@@ -109,8 +109,8 @@ func requireSame(t *testing.T, open func() io.Reader, size int, words string, ar
 	return got
 }
 
-// file makes a file of members of all kinds. header gives the first one all that a header
-// can have.
+// file makes a file of members of all kinds. With header, the first member's header has every
+// optional field.
 func file(t *testing.T, rest int, header bool) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -156,7 +156,7 @@ func TestWholeFilesSayTheSameAtAnyReadSize(t *testing.T) {
 	}
 }
 
-// A file that is cut says so, and where its member begins, whatever byte is the last.
+// For a truncated file the error reports it, and where its member begins, wherever it was cut.
 func TestFilesThatAreCutSayTheSame(t *testing.T) {
 	raw := file(t, 300, true)
 	for n := range raw {
@@ -187,7 +187,7 @@ func TestFilesWithAFlippedBitSayTheSame(t *testing.T) {
 	}
 }
 
-// Storage may fail behind any byte. Members that are whole before it come whole.
+// Storage may fail after any byte. Members that end before it are complete.
 func TestStorageThatFailsAnywhereSaysTheSame(t *testing.T) {
 	raw := append(file(t, 300, true), make([]byte, 20)...)
 	for n := range len(raw) + 1 {
@@ -245,7 +245,7 @@ func TestHeadersSayTheSame(t *testing.T) {
 
 var deflatedMember = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0, 0x03, 0x00, 0, 0, 0, 0, 0, 0, 0, 0}
 
-// The deflate data that no encoder writes.
+// Deflate data that no encoder writes.
 func TestDeflateDataThatIsRefusedSaysTheSame(t *testing.T) {
 	head := []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}
 	for _, c := range []struct {
@@ -283,7 +283,7 @@ func TestWhatFollowsMembersSaysTheSame(t *testing.T) {
 	}
 }
 
-// dataWithFailure gives bytes together with storage's failure.
+// dataWithFailure returns bytes together with a storage error.
 type dataWithFailure struct{ p []byte }
 
 func (r *dataWithFailure) Read(p []byte) (int, error) {

@@ -10,21 +10,22 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/inflate"
 )
 
-// windowBytes is how far back DEFLATE data refers at most.
+// windowBytes is the largest distance to which DEFLATE data refers.
 const windowBytes = 32 << 10
 
-// packWindow packs the decoded bytes before a point, of which those that nothing behind it refers
-// to become zeros ("sparse windows" of rapidgzip, Knespel and Brunst 2023). raw is what follows the point in the
-// file, from the byte that holds its first bit on: enough for windowBytes decoded bytes, or all there are.
+// packWindow packs the decoded bytes before a point. Bytes to which no data after it refers become
+// zeros ("sparse windows" of rapidgzip, Knespel and Brunst 2023). raw is what follows the point in
+// the file, from the byte that contains its first bit: enough for windowBytes decoded bytes, or
+// everything.
 func packWindow(window, raw []byte, bit uint) []byte {
 	return windowEncoder().EncodeAll(sparse(window, raw, bit), nil)
 }
 
-// sparse clears those bytes of window in a copy that raw does not refer to.
+// sparse returns a copy of window in which the bytes are cleared to which raw does not refer.
 //
-// raw is decoded three times: behind the window, and behind the low and the high parts of the places of its
-// bytes. A byte that was copied out of the window is there in each with that of its place; a literal is
-// the same in all three.
+// raw is decoded three times: with the window as history, and with the low and the high parts of
+// its bytes' positions. A byte copied from the window appears in each together with its position; a
+// literal is the same in all three.
 func sparse(window, raw []byte, bit uint) []byte {
 	scratch := sparsers.Get().(*sparser)
 	defer sparsers.Put(scratch)
@@ -39,7 +40,7 @@ func sparse(window, raw []byte, bit uint) []byte {
 	kept := make([]byte, len(window))
 	for i, b := range decoded[0] {
 		low, high := decoded[1][i], decoded[2][i]
-		// A literal may look like a place; then at most a byte too many is kept.
+		// A literal may look like a position; then at most one byte too many is kept.
 		if place := int(high&0x7f)<<8 | int(low); high >= 0x80 && place < len(window) && window[place] == b {
 			kept[place] = b
 		}
@@ -47,7 +48,7 @@ func sparse(window, raw []byte, bit uint) []byte {
 	return kept
 }
 
-// sparser is what sparse needs, about 200 KiB.
+// sparser is the scratch memory of sparse, about 200 KiB.
 type sparser struct {
 	decoder inflate.Decoder
 	out     [3][windowBytes]byte
@@ -55,7 +56,7 @@ type sparser struct {
 
 var sparsers = sync.Pool{New: func() any { return new(sparser) }}
 
-// decode decodes up to windowBytes behind a history, to the i-th place.
+// decode decodes up to windowBytes after a history, into the i-th buffer.
 func (s *sparser) decode(i int, history, raw []byte, bit uint) []byte {
 	s.decoder.ResetAt(history, bit)
 	out := s.out[i][:0]
@@ -71,7 +72,7 @@ func (s *sparser) decode(i int, history, raw []byte, bit uint) []byte {
 	}
 }
 
-// windowEncoder and windowDecoder are of Zstandard. Each is for concurrent use.
+// windowEncoder and windowDecoder use Zstandard. Both are safe for concurrent use.
 var windowEncoder = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithWindowSize(windowBytes), zstd.WithEncoderCRC(true), zstd.WithLowerEncoderMem(true))
 	if err != nil {
@@ -90,7 +91,7 @@ var windowDecoder = sync.OnceValue(func() *zstd.Decoder {
 
 var errWindow = errors.New("it has no window that can be unpacked: lsiofs index --rebuild makes the index again")
 
-// unpackWindow undoes packWindow.
+// unpackWindow reverses packWindow.
 func unpackWindow(packed []byte) ([]byte, error) {
 	window, err := windowDecoder().DecodeAll(packed, make([]byte, 0, windowBytes))
 	if err != nil {
