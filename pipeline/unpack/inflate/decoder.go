@@ -1,62 +1,63 @@
 package inflate
 
-// Status says why Decode returned.
+// Status is the reason why Decode returned.
 type Status int
 
 const (
-	// Input: what was given is used up, but for less than MinInput bytes that are to be given
-	// again with what follows them. At the end of a file the data is cut.
+	// Input: the input is used up, except for less than MinInput bytes, which must be passed again
+	// together with what follows them. At the end of a file it means that the data is truncated.
 	Input Status = iota
 	// Output: the window is full. It has to be taken.
 	Output
-	// Block: a block begins here, and is one to stop at.
+	// Block: a block begins here, and it is one to stop at.
 	Block
-	// End: the data has ended. The byte behind what was used is the first that follows it.
+	// End: the data has ended. The next byte after those used is the first that follows the data.
 	End
-	// Bad: this is no DEFLATE data. What comes before is in the window.
+	// Bad: this is not DEFLATE data. What precedes it is in the window.
 	Bad
 )
 
 const (
-	historyBytes = 32 << 10 // the farthest distance
+	historyBytes = 32 << 10 // the largest distance
 	outputBytes  = 64 << 10
 	windowEnd    = historyBytes + outputBytes
-	// slackOut is more than a turn of the loop writes that begins before windowEnd: 3 literals, 258
-	// bytes of a match, and 31 bytes beyond it.
+	// slackOut is more than an iteration of the loop writes that begins before windowEnd: 3
+	// literals, 258 bytes of a match, and 31 bytes beyond it.
 	slackOut = 320
-	// slackIn is more than a turn of the loop reads: 3 loads of 8 bytes, each at most 7 bytes on.
+	// slackIn is more than an iteration of the loop reads: 3 loads of 8 bytes, each at most 7 bytes
+	// further.
 	slackIn = 40
 
-	// MinInput is enough input for a block's header, the largest thing that is read whole or
-	// not at all. With so many bytes Decode uses some.
+	// MinInput is enough input for a block's header, the largest item that is read whole or not at
+	// all. Given that many bytes, Decode uses some.
 	MinInput = 320
 	// MemoryBytes is the size of a Decoder.
 	MemoryBytes = 4*litTableSize + 4*distTableSize + windowEnd + slackOut + 512
 )
 
-// Decoder decodes one stream of DEFLATE data after the other. Reset begins each. It allocates
-// nothing. It is not for concurrent use.
+// Decoder decodes one stream of DEFLATE data after another. Each begins with Reset. It does not
+// allocate. It is not safe for concurrent use.
 type Decoder struct {
 	litTable  [litTableSize]uint32
 	distTable [distTableSize]uint32
 	lens      [maxLits + maxDists]uint8 // of the codes of the block whose header was read last
 
 	taken, end int    // window[taken:end] has not been taken
-	before     int64  // decoded bytes before window[0]; below 0 where there is a preset history
-	bits       uint64 // of the input before, the next ones lowest
+	before     int64  // decoded bytes before window[0]; below 0 if there is a preset history
+	bits       uint64 // of the previous input, the next ones lowest
 	count      uint   // of bits, below 8
-	used       int64  // bytes of input, also of the bits left
+	used       int64  // bytes of input, including those of the remaining bits
 	stopAt     int64  // decoded bytes before the block to stop at; below 0: none
-	skip       uint   // bits of the input's first byte that come before the data
-	endBits    uint   // of the code of the block's end: so many follow each symbol's first bit
+	skip       uint   // bits of the input's first byte that precede the data
+	endBits    uint   // length of the end-of-block code: at least that many bits follow each symbol's first bit
 	left       int    // bytes of the stored block
 	state      state
 	final      bool // this is the last block
 	flat       bool // nearly all of its literals have 8 bits
 	fixed      bool // the tables are those of the fixed codes
-	checked    bool // the loop of slices is to be used: a test's
+	checked    bool // use the loop with slices; set by tests
 
-	window [windowEnd + slackOut]byte // last, so that a test can have what is behind it guarded
+	window [windowEnd + slackOut]byte // last, so that a test can guard the memory after it
 }
 
 type state uint32
@@ -69,7 +70,7 @@ const (
 	stateBad
 )
 
-// Reset makes d begin a stream. What was not taken is lost.
+// Reset makes d begin a stream. Bytes that were not taken are lost.
 func (d *Decoder) Reset() { d.ResetAt(nil, 0) }
 
 // ResetAt makes d begin within a stream, at a block's first bit: bit of the first byte of the
@@ -86,7 +87,8 @@ func (d *Decoder) ResetAt(history []byte, bit uint) {
 	d.state, d.final = stateHeader, false
 }
 
-// Window is what has been decoded and not taken. It is valid until the next Decode or Reset.
+// Window returns the bytes that were decoded and not taken. It is valid until the next Decode or
+// Reset.
 func (d *Decoder) Window() []byte { return d.window[d.taken:d.end:d.end] }
 
 // Take takes the first n bytes of Window.
@@ -97,27 +99,27 @@ func (d *Decoder) Take(n int) {
 	d.taken += n
 }
 
-// StopAt makes Decode stop once, with Block, at the first bit of a block before which there are
-// at least so many decoded bytes. Below 0 it never does, as after Reset.
+// StopAt makes Decode stop once, with Block, at the first bit of a block before which there are at
+// least that many decoded bytes. If decodedBytes is below 0 it never stops, as after Reset.
 func (d *Decoder) StopAt(decodedBytes int64) { d.stopAt = decodedBytes }
 
-// Position is where d is since Reset: after how many bits of input, and after how many decoded
-// bytes, taken or not. It is exact behind Block, End and Bad; there, of Bad, it is behind the
-// last bit that was looked at.
+// Position returns how many bits of input d has consumed since Reset, and how many bytes it has
+// decoded, taken or not. It is exact after Block, End and Bad; after Bad it is the position after
+// the last bit that was inspected.
 func (d *Decoder) Position() (rawBits, decodedBytes int64) {
 	return d.used*8 - int64(d.count), d.before + int64(d.end)
 }
 
-// History is what has been decoded last, up to 32 KiB, taken or not. It is valid until the next
+// History returns the bytes decoded last, up to 32 KiB, taken or not. It is valid until the next
 // Decode or Reset.
 func (d *Decoder) History() []byte {
 	return d.window[max(0, d.end-historyBytes):d.end:d.end]
 }
 
-// Decode decodes as much of in as it can, and says how many bytes of it were used. The caller
-// gives the rest again, with what follows it.
+// Decode decodes as much of in as it can, and returns how many bytes of it were used. The caller
+// passes the rest again, together with what follows it.
 //
-// It returns once the window is full, also before anything was decoded if nothing was taken.
+// It returns when the window is full, even before anything was decoded if nothing was taken.
 func (d *Decoder) Decode(in []byte) (used int, s Status) {
 	b := bitReader{in: in, bits: d.bits, count: d.count}
 	if d.end >= windowEnd {
@@ -141,7 +143,7 @@ func (d *Decoder) Decode(in []byte) (used int, s Status) {
 	return b.at, s
 }
 
-// slide makes room behind the history.
+// slide makes room after the history.
 func (d *Decoder) slide() {
 	from := d.end - historyBytes
 	copy(d.window[:historyBytes], d.window[from:d.end])
@@ -149,7 +151,7 @@ func (d *Decoder) slide() {
 	d.taken, d.end = historyBytes, historyBytes
 }
 
-// run goes from state to state.
+// run executes one state after another.
 func (d *Decoder) run(b *bitReader) Status {
 	for {
 		switch d.state {
@@ -177,14 +179,14 @@ func (d *Decoder) run(b *bitReader) Status {
 	}
 }
 
-// more is no status: the next state follows.
+// more is not a status: the next state follows.
 const more Status = -1
 
-// endBlock goes on behind a block.
+// endBlock continues after a block.
 func (d *Decoder) endBlock(b *bitReader) {
 	d.state = stateHeader
 	if d.final {
-		b.drop(b.count & 7) // what is left of the byte
+		b.drop(b.count & 7) // the rest of the byte
 		d.state = stateEnd
 	}
 }
@@ -195,7 +197,7 @@ func (d *Decoder) bad() Status {
 	return Bad
 }
 
-// stored copies what is there of a stored block, whose bytes begin at one of the input.
+// stored copies the available bytes of a stored block, which begin at a byte boundary of the input.
 func (d *Decoder) stored(b *bitReader) Status {
 	b.giveBack()
 	for d.left > 0 {
@@ -214,14 +216,14 @@ func (d *Decoder) stored(b *bitReader) Status {
 	return more
 }
 
-// symbols decodes a block's symbols: all but the input's last ones in the loop.
+// symbols decodes a block's symbols: all except the input's last ones in the loop.
 func (d *Decoder) symbols(b *bitReader) Status {
 	for {
 		if d.end >= windowEnd {
 			return Output
 		}
 		s := more
-		if len(b.in)-b.at >= slackIn+8 { // the loop begins with a load, and must come to a symbol
+		if len(b.in)-b.at >= slackIn+8 { // the loop begins with a load, and must reach a symbol
 			if unsafeLoop && !d.checked {
 				s = d.loop(b)
 			} else {

@@ -36,7 +36,7 @@ func TestStreamsAreDecodedHoweverTheyAreSplit(t *testing.T) {
 	}
 }
 
-// Where a stream is cut, as much is decoded as another library decodes.
+// Of a truncated stream as much is decoded as another library decodes.
 func TestStreamsThatAreCutWantMore(t *testing.T) {
 	for form, d := range forms() {
 		for _, s := range streams(t, 300) {
@@ -53,7 +53,7 @@ func TestStreamsThatAreCutWantMore(t *testing.T) {
 	}
 }
 
-// requireAsLibrary compares decoders with Go's library on any bytes.
+// requireAsLibrary compares decoders with Go's library on arbitrary bytes.
 func requireAsLibrary(t testing.TB, decoders map[string]*Decoder, raw []byte, next, take func(int) int) {
 	t.Helper()
 	want, wantUsed, err := byLibrary(raw)
@@ -62,7 +62,7 @@ func requireAsLibrary(t testing.TB, decoders map[string]*Decoder, raw []byte, ne
 	}
 }
 
-// requireDecodes compares a decoder with what the library made of raw.
+// requireDecodes compares a decoder with the library's result for raw.
 func requireDecodes(t testing.TB, d *Decoder, raw, want []byte, wantUsed int, err error, next, take func(int) int) {
 	t.Helper()
 	d.Reset()
@@ -116,7 +116,7 @@ func TestCodesAreRefusedAsByTheLibrary(t *testing.T) {
 		w.bits(uint64(lits), 5)
 		w.bits(uint64(dists), 5)
 		w.bits(15, 4)
-		var lens [19]uint64 // of a code of lengths that is complete: 4 bits each, but for three
+		var lens [19]uint64 // of a complete code-length code: 4 bits each, except for the last ones
 		for i := range 19 {
 			lens[i] = 4
 			if i >= 13 {
@@ -146,8 +146,8 @@ func TestCodesAreRefusedAsByTheLibrary(t *testing.T) {
 	require.Greater(t, accepted, 200)
 }
 
-// writeLens writes the lengths of codes of n symbols, of which one is needed: a complete code in
-// most cases, by splitting the code of 0 bits again and again.
+// writeLens writes the lengths of codes of n symbols, including the one that is needed. In most
+// cases it is a complete code, made by repeatedly splitting the code of 0 bits.
 func writeLens(r *rand.Rand, code func(int), n, needed int) {
 	lens := make([]int, n)
 	leaves := []int{0}
@@ -183,7 +183,7 @@ func writeLens(r *rand.Rand, code func(int), n, needed int) {
 	}
 }
 
-// A decoder that is stopped at a block goes on there, and so does another one that is entered
+// A decoder that stopped at a block can continue there, and so can another one that is entered
 // there, at any bit.
 func TestADecoderIsEnteredWhereAnotherOneStopped(t *testing.T) {
 	for form, d := range forms() {
@@ -283,8 +283,8 @@ func TestMoreThanThereIsCanNotBeTaken(t *testing.T) {
 	require.Panics(t, func() { d.Take(-1) })
 }
 
-// FuzzDecode compares all forms with Go's library on any bytes, split anyhow, with guarded pages
-// behind input and window.
+// FuzzDecode compares both versions with Go's library on arbitrary bytes, split at random, with
+// guard pages after input and window.
 func FuzzDecode(f *testing.F) {
 	for _, s := range streams(f, 300) {
 		if len(s.raw) < 2000 {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guarded maps memory of n bytes or more between two pages that nobody may touch. It is for one
-// use, at its end or at its beginning.
+// guarded maps memory of n bytes or more between two guard pages. Each use must be at its end or at
+// its beginning.
 func guarded(t testing.TB, n int) []byte {
 	t.Helper()
 	page := unix.Getpagesize()
@@ -24,7 +24,8 @@ func guarded(t testing.TB, n int) []byte {
 	return m[page : page+size]
 }
 
-// guardedDecoder has a page behind its window that ends the program when it is touched.
+// guardedDecoder returns a Decoder with a guard page after its window, which kills the program when
+// it is accessed.
 func guardedDecoder(t testing.TB) *Decoder {
 	size := int(unsafe.Sizeof(Decoder{}))
 	m := guarded(t, size)
@@ -33,7 +34,7 @@ func guardedDecoder(t testing.TB) *Decoder {
 	return d
 }
 
-// Nothing is read or written beyond input and window, whatever the input: whole, damaged, random,
+// Nothing is read or written beyond input and window, whatever the input: intact, damaged, random,
 // with tables of earlier streams, in parts of any size, and with history up to any byte.
 func TestNothingIsTouchedBeyondInputAndWindow(t *testing.T) {
 	d := guardedDecoder(t)
@@ -62,7 +63,7 @@ func TestNothingIsTouchedBeyondInputAndWindow(t *testing.T) {
 		var got []byte
 		status := Input
 		for at := 0; status != End && status != Bad; {
-			// The part ends at a page that is guarded, or begins at one.
+			// The part ends at a guard page, or begins at one.
 			size := min(len(raw)-at, 1+r.IntN(50_000))
 			in := room[len(room)-size:]
 			if r.IntN(2) == 0 {
@@ -79,7 +80,7 @@ func TestNothingIsTouchedBeyondInputAndWindow(t *testing.T) {
 				break
 			}
 			if len(got) > 40<<20 {
-				break // more than 1000 times as much as it was: a match of a match
+				break // more than 1000 times the original: a match of a match
 			}
 		}
 		if i < len(all) {

@@ -1,14 +1,14 @@
 package inflate
 
 const (
-	maxLits    = 288 // codes of literals and lengths, the fixed ones
+	maxLits    = 288 // literal and length codes, including the fixed ones
 	maxDists   = 32
-	dynLits    = 286 // the most that a header may have
+	dynLits    = 286 // the largest number that a header may have
 	dynDists   = 30
 	maxCodeLen = 15
 )
 
-// lensOrder is the order in which the lengths of the codes of lengths come.
+// lensOrder is the order of the lengths of the code-length codes.
 var lensOrder = [19]uint8{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
 // header reads a block's header, whole or not at all.
@@ -63,7 +63,7 @@ func (d *Decoder) storedHeader(b *bitReader) Status {
 	return more
 }
 
-// codesHeader reads the lengths of codes, and makes the tables of them.
+// codesHeader reads the lengths of codes, and builds their tables.
 func (d *Decoder) codesHeader(b *bitReader) Status {
 	b.fill()
 	if b.count < 14 {
@@ -110,7 +110,7 @@ func (d *Decoder) codesHeader(b *bitReader) Status {
 	return more
 }
 
-// flatLits is how many of the 256 literals have codes of 8 bits in a block that is flat: 80 %.
+// flatLits is how many of the 256 literals must have codes of 8 bits for a block to be flat: 80 %.
 const flatLits = 205
 
 // readLens reads n lengths of codes into d.lens.

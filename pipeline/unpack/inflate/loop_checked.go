@@ -2,24 +2,24 @@ package inflate
 
 import "encoding/binary"
 
-// loopChecked decodes symbols while there are slackIn bytes of input and room in the window. When
-// it is called there are 8 bytes more, so that it decodes at least one symbol. It returns more,
-// End behind the block's end, or Bad.
+// loopChecked decodes symbols as long as there are slackIn bytes of input and room in the window.
+// The caller guarantees 8 bytes more, so that it decodes at least one symbol. It returns more, End
+// after the block's end, or Bad.
 //
-// It is the form that the compiler checks: no index can be beyond a slice.
+// It is the version that the compiler checks: no index can be outside a slice.
 func (d *Decoder) loopChecked(b *bitReader) Status {
 	in, lits, dists, window := b.in, &d.litTable, &d.distTable, &d.window
 	at, bits, count := b.at, b.bits, uint64(b.count)
 	op := d.end
 	atEnd := len(in) - slackIn
 	s := more
-	start := count // before the symbol that is no literal of the first table
+	start := count // before the symbol that is not a literal in the first table
 	bits |= binary.LittleEndian.Uint64(in[at:]) << (count & 63)
 	at += int(^count >> 3 & 7)
 	count |= 56
 	e := lits[bits&(1<<litTableBits-1)]
 	for at <= atEnd && op < windowEnd {
-		// At least 56 bits are there, and e is the entry of the first ones.
+		// There are at least 56 bits, and e is the entry of the first ones.
 		if d.flat {
 			const mask, want = literal | entryBits, literal | 8
 			e1, e2, e3 := lits[bits>>8&(1<<litTableBits-1)], lits[bits>>16&(1<<litTableBits-1)], lits[bits>>24&(1<<litTableBits-1)]
@@ -123,15 +123,15 @@ func (d *Decoder) loopChecked(b *bitReader) Status {
 	}
 	d.end = op
 	b.at, b.bits, b.count = at, bits, uint(count&63)
-	if s == Bad { // bits of a block's end would have been looked at
+	if s == Bad { // the bits of an end of block would have been inspected
 		b.count = min(b.count, uint(start&63)-d.endBits)
 	}
 	b.giveBack()
 	return s
 }
 
-// copyMatch copies length bytes to window[op:] from distance bytes before, and up to 15 more,
-// one after the other as far as that can be seen.
+// copyMatch copies length bytes to window[op:] from distance bytes before, and up to 15 more, with
+// the same result as copying byte by byte.
 func copyMatch(window *[windowEnd + slackOut]byte, op, distance, length int) {
 	from, end := op-distance, op+length
 	switch {
@@ -145,7 +145,7 @@ func copyMatch(window *[windowEnd + slackOut]byte, op, distance, length int) {
 			binary.LittleEndian.PutUint64(window[op:], binary.LittleEndian.Uint64(window[from:]))
 			op, from = op+8, from+8
 		}
-	default: // a period of 8 bytes or more is written first, if it is so long
+	default: // a period of 8 bytes or more is written first, if length allows it
 		for op < end && op-from < 8 {
 			n := copy(window[op:op+op-from], window[from:op])
 			op += n

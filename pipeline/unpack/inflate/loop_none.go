@@ -2,8 +2,8 @@
 
 package inflate
 
-// unsafeLoop says whether loop is there.
+// unsafeLoop is whether loop is implemented.
 const unsafeLoop = false
 
-// loop is called by nobody.
+// loop is never called.
 func (d *Decoder) loop(b *bitReader) Status { return d.loopChecked(b) }

@@ -4,17 +4,17 @@ package inflate
 
 import "unsafe"
 
-// unsafeLoop says whether loop is there: on processors that load and store words at any address,
-// the lowest byte first.
+// unsafeLoop is whether loop is implemented: on little-endian processors that load and store words
+// at any address.
 const unsafeLoop = true
 
-// The loop's reads and writes through pointers, and why they lie within:
+// The loop's reads and writes through pointers are within bounds, for these reasons:
 //
-//	in      at <= len(in)-slackIn when a turn begins. A turn loads three times at most, each 8 bytes
-//	        from a place that is at most 7 behind that of the one before.
-//	window  op < windowEnd when a turn begins. A turn writes three literals, a word of four, or a
-//	        match of at most 258 bytes and, of its last piece, less than 32 more: below slackOut.
-//	        A match begins at op-distance, and distance <= op was looked at.
+//	in      at <= len(in)-slackIn when an iteration begins. An iteration loads at most three times,
+//	        each 8 bytes, at most 7 bytes after the previous load.
+//	window  op < windowEnd when an iteration begins. An iteration writes three literals, a word of
+//	        four, or a match of at most 258 bytes plus, for its last piece, less than 32 more: below
+//	        slackOut. A match begins at op-distance, and distance <= op was checked.
 //	tables  indices are masked with the constant size.
 func load64(p unsafe.Pointer, at int) uint64     { return *(*uint64)(unsafe.Add(p, at)) }
 func store64(p unsafe.Pointer, at int, v uint64) { *(*uint64)(unsafe.Add(p, at)) = v }
@@ -26,7 +26,7 @@ func storeByte(p unsafe.Pointer, at int, e uint32) {
 	*(*byte)(unsafe.Add(p, at)) = byte(e >> entryBase)
 }
 
-// loop is loopChecked without the compiler's checks. It begins and ends as that does.
+// loop is loopChecked without the compiler's checks. It begins and ends in the same way.
 func (d *Decoder) loop(b *bitReader) Status {
 	lits, dists := &d.litTable, &d.distTable
 	in, window := unsafe.Pointer(unsafe.SliceData(b.in)), unsafe.Pointer(&d.window)
@@ -35,13 +35,13 @@ func (d *Decoder) loop(b *bitReader) Status {
 	atEnd := len(b.in) - slackIn
 	flat := d.flat
 	s := more
-	start := count // before the symbol that is no literal of the first table
+	start := count // before the symbol that is not a literal in the first table
 	bits |= load64(in, at) << (count & 63)
 	at += int(^count >> 3 & 7)
 	count |= 56
 	e := lits[bits&(1<<litTableBits-1)]
 	for at <= atEnd && op < windowEnd {
-		// At least 56 bits are there, and e is the entry of the first ones.
+		// There are at least 56 bits, and e is the entry of the first ones.
 		if flat {
 			const mask, want = literal | entryBits, literal | 8
 			e1, e2, e3 := lits[bits>>8&(1<<litTableBits-1)], lits[bits>>16&(1<<litTableBits-1)], lits[bits>>24&(1<<litTableBits-1)]
@@ -173,7 +173,7 @@ func (d *Decoder) loop(b *bitReader) Status {
 				store64(window, op+16, v)
 				store64(window, op+24, v)
 			}
-		default: // 3, 5, 6, 7: of each word a whole period is kept
+		default: // 3, 5, 6, 7: whole periods are kept in each word
 			v := load64(window, op-distance) & (1<<(8*distance&63) - 1)
 			v |= v << (8 * distance & 63)
 			if distance == 3 {
@@ -191,7 +191,7 @@ func (d *Decoder) loop(b *bitReader) Status {
 	}
 	d.end = op
 	b.at, b.bits, b.count = at, bits, uint(count&63)
-	if s == Bad { // bits of a block's end would have been looked at
+	if s == Bad { // the bits of an end of block would have been inspected
 		b.count = min(b.count, uint(start&63)-d.endBits)
 	}
 	b.giveBack()

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// data makes n bytes of a kind.
+// data makes n bytes of each kind.
 var data = map[string]func(r *rand.Rand, n int) []byte{
 	"text": func(r *rand.Rand, n int) []byte {
 		words := strings.Fields("the of and to in a is that for it as was with be by on not he his but at are this have from or had an they which one you were her all their there been if more when will would who so no")
@@ -42,7 +42,7 @@ var data = map[string]func(r *rand.Rand, n int) []byte{
 		return p
 	},
 	"zeros": func(_ *rand.Rand, n int) []byte { return make([]byte, n) },
-	"periods": func(r *rand.Rand, n int) []byte { // of 1 to 40 bytes, and far ones
+	"periods": func(r *rand.Rand, n int) []byte { // of 1 to 40 bytes, and distant ones
 		var p []byte
 		for len(p) < n {
 			back := 1 + r.IntN(40)
@@ -90,7 +90,7 @@ type stream struct {
 	decoded []byte
 }
 
-// streams compresses n bytes of each kind at some levels by two libraries.
+// streams compresses n bytes of each kind at several levels with two libraries.
 func streams(t testing.TB, n int) (all []stream) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(3, uint64(n)))
@@ -180,7 +180,7 @@ func (w *bitWriter) fixedMatch(distance int, long bool) {
 	}
 }
 
-// crafted are streams with all distances, and with blocks that are empty.
+// crafted returns streams with all distances, and with empty blocks.
 func crafted() map[string][]byte {
 	all := map[string][]byte{}
 	for _, long := range []bool{false, true} {
@@ -224,8 +224,8 @@ func crafted() map[string][]byte {
 	return all
 }
 
-// byLibrary is what Go's library makes of a stream: what it decodes, how many bytes it uses,
-// and its error.
+// byLibrary returns the result of Go's library for a stream: what it decodes, how many bytes it
+// uses, and its error.
 func byLibrary(raw []byte) ([]byte, int, error) {
 	in := bytes.NewReader(raw)
 	library := libraries.Get().(io.ReadCloser)
@@ -239,8 +239,8 @@ func byLibrary(raw []byte) ([]byte, int, error) {
 
 var libraries = sync.Pool{New: func() any { return flate.NewReader(nil) }}
 
-// decode gives raw to d in parts, as next says, and takes as much at a time as it says. It stops
-// at the stream's end, where it is cut, or bad.
+// decode passes raw to d in parts of the sizes that next returns, and takes as much at a time as
+// take returns. It stops when the stream ends, is truncated, or bad.
 func decode(t testing.TB, d *Decoder, raw []byte, next func(most int) int, take func(most int) int) (decoded []byte, used int, s Status) {
 	t.Helper()
 	at, end := 0, 0
@@ -281,12 +281,12 @@ func decode(t testing.TB, d *Decoder, raw []byte, next func(most int) int, take 
 
 func whole(n int) int { return n }
 
-// upTo is a random part of at most n.
+// upTo returns random sizes of at most n.
 func upTo(r *rand.Rand, n int) func(int) int {
 	return func(most int) int { return 1 + r.IntN(min(n, most)) }
 }
 
-// forms are a decoder with each loop that there is.
+// forms returns a decoder for each version of the loop that is available.
 func forms() map[string]*Decoder {
 	all := map[string]*Decoder{"checked": {checked: true}}
 	if unsafeLoop {

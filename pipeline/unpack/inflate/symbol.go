@@ -1,11 +1,12 @@
 package inflate
 
-// symbol decodes one symbol, a match with its distance, if all of its bits are there. It is for
-// the last bytes of an input, where the loop would read beyond them. d.end is below windowEnd.
+// symbol decodes one symbol, a match together with its distance, if all of its bits are available.
+// It is for the last bytes of an input, where the loop would read beyond them. d.end must be below
+// windowEnd.
 func (d *Decoder) symbol(in *bitReader) Status {
 	b := *in
 	b.fill()
-	if b.count < d.endBits { // what is there can't be all of the block
+	if b.count < d.endBits { // the rest of the block must have more bits
 		return Input
 	}
 	least := 8*b.at - int(b.count) + int(d.endBits)
@@ -38,9 +39,9 @@ func (d *Decoder) symbol(in *bitReader) Status {
 	return more
 }
 
-// ended leaves b where no symbol came of it: as it was, or behind the bits that were taken of now.
-// Of a bad symbol these are at least up to the bit least of the input, as those of the block's end
-// would have been looked at.
+// ended sets b if no symbol was decoded: unchanged for Input, else to now, after the bits that were
+// consumed. For a bad symbol these are at least the bits up to least, a bit position in the input,
+// because those of the block's end would have been inspected.
 func (b *bitReader) ended(now bitReader, s Status, least int) Status {
 	if s == Input {
 		return s
@@ -52,7 +53,7 @@ func (b *bitReader) ended(now bitReader, s Status, least int) Status {
 	return s
 }
 
-// lookUp takes an entry's bits, of its second table if it has one, and b.extra.
+// lookUp consumes the bits of an entry, in its second table if it has one, and sets b.extra.
 func lookUp(b *bitReader, e uint32, table []uint32) (uint32, Status) {
 	if e&exceptional != 0 && e&second != 0 {
 		n := uint(e & entryBits)

@@ -5,19 +5,19 @@ import "math/bits"
 // Entries of the tables, by their bits:
 //
 //	literal       31: 1   16…23: the byte                    8…11: bits of the code  0…5: the same
-//	length            16…24: what extra bits are added to   8…11: bits of the code  0…5: with the extra ones
+//	length            16…24: base, to add extra bits to      8…11: bits of the code  0…5: with the extra ones
 //	distance          16…30: the same                        8…11                    0…5
 //	second table  exceptional, second   16…27: its start     8…11: bits of its index 0…5: bits of the first one
 //	block's end   exceptional, blockEnd                                              0…5: bits of the code
-//	no symbol     exceptional                                                        0…5: bits that were looked at
+//	no symbol     exceptional                                                        0…5: bits that were inspected
 //
-// In second tables bits of the code are those behind the first table's.
+// In second tables the bits of the code are those after the first table's.
 const (
 	literal   = 1 << 31 // of litTable
 	entryBase = 16
 	entryBits = 63
 
-	// exceptional is bit 15, which no base and no count of bits reaches.
+	// exceptional is bit 15, which neither a base nor a count of bits reaches.
 	exceptional = 1 << 15
 	second      = 1 << 14
 	blockEnd    = 1 << 13
@@ -27,9 +27,9 @@ const (
 	litTableBits  = 11
 	distTableBits = 9
 	lensTableBits = 7
-	// The most that codes of up to 15 bits need are 2342 and 594 entries: what zlib's
-	// program enough says of 288 and 32 symbols. These are powers of two, so that an index
-	// that is masked lies within.
+	// Codes of up to 15 bits need at most 2342 and 594 entries, as computed by zlib's program
+	// enough for 288 and 32 symbols. These are powers of two, so that a masked index is within
+	// bounds.
 	litTableSize  = 4096
 	distTableSize = 1024
 )
@@ -52,7 +52,7 @@ func init() {
 		litEntries[257+i] = uint32(base)<<entryBase | uint32(extra)
 		base += 1 << extra
 	}
-	litEntries[285] = 258 << entryBase // and not 227 with 31 added
+	litEntries[285] = 258 << entryBase // not 227 plus up to 31 extra
 	litEntries[286], litEntries[287] = exceptional, exceptional
 	base = 1
 	for i := range 30 { // in groups of 2
@@ -66,7 +66,7 @@ func init() {
 	}
 }
 
-// withCode is an entry with the bits of its code.
+// withCode returns an entry with the bits of its code added.
 func withCode(entry uint32, codeBits int) uint32 {
 	if entry&exceptional != 0 {
 		return entry + uint32(codeBits)
@@ -74,9 +74,9 @@ func withCode(entry uint32, codeBits int) uint32 {
 	return entry + uint32(codeBits)<<8 + uint32(codeBits)
 }
 
-// build makes the table of a code, whose first part has 1<<root entries. It says whether lens,
-// the bits of each symbol's code, are those of a code. No symbol, or one alone of 1 bit, is one;
-// what means no symbol is exceptional then.
+// build makes the table of a code, whose first part has 1<<root entries. It reports whether lens,
+// the bits of each symbol's code, are valid. A code without symbols, or with a single symbol of 1
+// bit, is valid; its unused entries are exceptional.
 func build(table []uint32, root int, lens []uint8, entries []uint32) bool {
 	var counts [maxCodeLen + 1]int
 	for _, l := range lens {
@@ -119,16 +119,16 @@ func build(table []uint32, root int, lens []uint8, entries []uint32) bool {
 	return true
 }
 
-// fillEntries sets those with an even index and the others.
+// fillEntries sets the entries with even indices and those with odd ones.
 func fillEntries(table []uint32, even, odd uint32) {
 	for i := 0; i < len(table); i += 2 {
 		table[i], table[i+1] = even, odd
 	}
 }
 
-// fillTable fills the table of a code that is complete. Codes are counted up with their bits
-// reversed, as they are in the data. The table of codes of l bits is that of l-1 bits twice, where
-// the shorter codes are concerned; all other entries are set later, as there is a code for each.
+// fillTable fills the table of a complete code. Codes are counted with their bits reversed, as they
+// are in the data. For the shorter codes, the table of codes of l bits is that of l-1 bits twice;
+// all other entries are set later, because there is a code for each.
 func fillTable(table []uint32, root, longest int, counts *[maxCodeLen + 1]int, sorted *[maxLits]uint16, entries []uint32) {
 	code, i := 0, 0
 	for l := 1; l <= min(root, longest); l++ {
@@ -165,8 +165,8 @@ func fillTable(table []uint32, root, longest int, counts *[maxCodeLen + 1]int, s
 	}
 }
 
-// secondBits is how many bits a second table takes whose first code has so many: until those that
-// are left fill it.
+// secondBits returns how many index bits a second table needs whose first code has first bits:
+// enough for the remaining codes to fill it.
 func secondBits(first, root, longest int, counts *[maxCodeLen + 1]int) int {
 	n := first
 	for left := 1 << n; n+root < longest; n++ {
@@ -179,7 +179,7 @@ func secondBits(first, root, longest int, counts *[maxCodeLen + 1]int) int {
 	return n
 }
 
-// nextCode counts up a code of l bits that is reversed. Behind the last one is 0.
+// nextCode returns the code of l bits, reversed, after code. After the last one it returns 0.
 func nextCode(code, l int) int {
 	ones := 1<<l - 1
 	if code == ones {
@@ -189,7 +189,7 @@ func nextCode(code, l int) int {
 	return code&(top-1) | top
 }
 
-// buildFixed makes the tables of the fixed codes, unless they are there.
+// buildFixed makes the tables of the fixed codes, unless they are already in place.
 func (d *Decoder) buildFixed() {
 	if d.fixed {
 		return

@@ -1,5 +1,5 @@
-// Package inflatebench measures how fast gzip members are decoded, beside another library in the
-// same process, turn by turn, so that what else the machine does strikes both.
+// Package inflatebench measures how fast gzip members are decoded compared with another library in
+// the same process, in alternation, so that other load on the machine affects both.
 package inflatebench
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
 )
 
-// Decode decodes a file of gzip members as the index pass does, from memory, and throws the bytes
-// away. It allocates what a file's decoder does.
+// Decode decodes a file of gzip members from memory, as the index pass does, and discards the
+// bytes. It allocates a decoder per file, as the index pass does.
 func Decode(file []byte, p []byte) (n int64, err error) {
 	d, err := unpack.NewDecoded(gzip.Codec{}, bytes.NewReader(file), int64(len(file)), unpack.Entry{})
 	if err != nil {
@@ -29,13 +29,13 @@ func Decode(file []byte, p []byte) (n int64, err error) {
 	return drain(d, p)
 }
 
-// Other decodes it with the library github.com/klauspost/compress. Its reader is kept.
+// Other decodes with the library github.com/klauspost/compress. Its reader is reused.
 type Other struct {
 	raw  unpack.Raw
 	gzip kgzip.Reader
 }
 
-// Decode is Decode by the library.
+// Decode is the function Decode with the library.
 func (o *Other) Decode(file []byte, p []byte) (n int64, err error) {
 	o.raw.Reset(bytes.NewReader(file), 0)
 	if err := o.gzip.Reset(o.raw.Buffer()); err != nil {
@@ -59,23 +59,23 @@ func drain(r io.Reader, p []byte) (n int64, err error) {
 // ReadBytes is how much is read at a time in comparisons, a part of a mount's segments.
 const ReadBytes = 256 << 10
 
-// Comparison is what a row has shown.
+// Comparison is the result for a row.
 type Comparison struct {
 	Row   Row
-	Ratio float64 // how many times as fast as the other library: the median of the rounds
-	Least float64 // of a round
-	Most  float64 //
-	Speed float64 // decoded bytes in a second of CPU time, the median
+	Ratio float64 // speed relative to the other library: the median of the rounds
+	Least float64 // smallest ratio of a round
+	Most  float64 // largest ratio of a round
+	Speed float64 // decoded bytes per second of CPU time, the median
 }
 
-// Compare decodes a row's file by both, for about each of time in every round. ctx ends it early,
-// with its error.
+// Compare decodes a row's file with both, each for approximately the duration each in every round.
+// ctx ends it early, with its error.
 func Compare(ctx context.Context, row Row, rounds int, each time.Duration) (Comparison, error) {
 	decoded, file, err := row.File()
 	if err != nil {
 		return Comparison{}, fmt.Errorf("make %s: %w", row.Name, err)
 	}
-	runtime.LockOSThread() // whose time is measured
+	runtime.LockOSThread() // its CPU time is measured
 	defer runtime.UnlockOSThread()
 	var other Other
 	var ratios, speeds []float64
@@ -98,7 +98,7 @@ func Compare(ctx context.Context, row Row, rounds int, each time.Duration) (Comp
 	return Comparison{Row: row, Ratio: ratios[rounds/2], Least: ratios[0], Most: ratios[rounds-1], Speed: speeds[rounds/2]}, nil
 }
 
-// speed is how many bytes are decoded in a second of this thread's CPU time.
+// speed returns how many bytes are decoded per second of this thread's CPU time.
 func speed(ctx context.Context, decode func(file, p []byte) (int64, error), file, p []byte, size int64, each time.Duration) (float64, error) {
 	began, total := threadTime(), int64(0)
 	for {

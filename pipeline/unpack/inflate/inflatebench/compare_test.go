@@ -24,7 +24,7 @@ func TestAComparisonEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// BenchmarkGzip decodes each row by both.
+// BenchmarkGzip decodes each row with both.
 func BenchmarkGzip(b *testing.B) {
 	var other Other
 	for _, row := range Rows() {

@@ -11,15 +11,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// Row is a kind of data that gzip files are made of.
+// Row is a kind of data from which a gzip file is made.
 type Row struct {
 	Name    string
-	AtLeast float64 // how many times as fast as the other library it has to be decoded
+	AtLeast float64 // required speed relative to the other library
 	make    func() ([]byte, error)
 }
 
-// Rows are all of them. Each makes 8 MB or less, which the caches hold in part, as those of a
-// shard that is being read.
+// Rows returns all rows. Each makes at most 8 MB, which fits the caches in part, like a shard that
+// is being read.
 func Rows() []Row {
 	return []Row{
 		{"JSONL of words", 2.2, shards(synthetic.Shape{Format: "jsonl", RecordBytes: 1200}, 7000)},
@@ -29,7 +29,7 @@ func Rows() []Row {
 	}
 }
 
-// File makes the row's data and one gzip member of it, as program gzip would by default.
+// File makes the row's data and one gzip member from it, as the program gzip does by default.
 func (r Row) File() (decoded, file []byte, err error) {
 	if decoded, err = r.make(); err != nil {
 		return nil, nil, err
@@ -53,7 +53,7 @@ func shards(shape synthetic.Shape, records uint64) func() ([]byte, error) {
 	}
 }
 
-// games are frames of lc0, decoded.
+// games returns frames of lc0, decoded.
 func games() ([]byte, error) {
 	packed, err := shards(synthetic.Shape{Format: "lc0", RecordBytes: synthetic.FrameBytes, Codec: "gz"}, 1000)()
 	if err != nil {
@@ -68,8 +68,8 @@ func games() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// source is text like that of programs, in JSON lines of about 1.2 KB: few words and shapes of
-// lines, most of which come again soon.
+// source returns text like that of programs, in JSON lines of about 1.2 KB: few words and shapes of
+// lines, most of which soon repeat.
 func source(size int) []byte {
 	r := rand.New(rand.NewPCG(5, 6))
 	names := make([]string, 3000)
