@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// What is wrong with frames.
+// Reasons for leaving out frames.
 const (
 	reasonFrameVersion = "the frame's version is not that of the game's first frame"
 	reasonPolicy       = "the policy has a value that is not finite"
@@ -21,12 +21,12 @@ const (
 	countersBytes = 8 // castling, side, rule 50, invariances, result
 )
 
-// values is where the numbers of a version are: 4 bytes each, counted from the
-// end of the counters.
+// values is the location of a version's numbers: 4 bytes each, counted from the end of the
+// counters.
 type values struct {
 	policyAt int
-	finite   []int // that must be
-	results  []int // within -1 … 1; none: the counters' last byte is the result
+	finite   []int // indexes of those that must be finite
+	results  []int // indexes of those within -1 … 1; none: the counters' last byte is the result
 }
 
 var valuesOf = map[uint32]values{
@@ -37,7 +37,7 @@ var valuesOf = map[uint32]values{
 	7: {policyAt: 8, finite: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 17}, results: []int{7, 8}},
 }
 
-// checkFrame says why a frame can't be, or "". It has the size of that version.
+// checkFrame returns why a frame is invalid, or "". It must have the size of that version.
 func checkFrame(frame []byte, version uint32) string {
 	if binary.LittleEndian.Uint32(frame) != version {
 		return reasonFrameVersion
@@ -64,7 +64,7 @@ func checkFrame(frame []byte, version uint32) string {
 	return ""
 }
 
-// checkPolicy looks at two moves at a time: most are -1.
+// checkPolicy inspects two moves at a time: most are -1.
 func checkPolicy(policy []byte, version uint32) string {
 	const illegal = 0xbf800000bf800000
 	legal := false
@@ -85,11 +85,10 @@ func checkPolicy(policy []byte, version uint32) string {
 	return ""
 }
 
-// finite says whether the bits of a float are of a finite one.
+// finite reports whether the bits of a float are those of a finite one.
 func finite(bits uint32) bool { return bits&0x7f800000 != 0x7f800000 }
 
-// isLegal says whether a share is one of a legal move. Version 3 has no other
-// mark for those that are not than 0.
+// isLegal reports whether a share is that of a legal move. Version 3 marks illegal moves only by 0.
 func isLegal(bits, version uint32) bool {
 	share := math.Float32frombits(bits)
 	return share > 0 || share == 0 && version > 3

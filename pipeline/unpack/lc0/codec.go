@@ -15,8 +15,8 @@ import (
 // Game decodes a file that is one game: all of its gzip members are one part.
 type Game struct{}
 
-// Tar decodes a tar of games. Each regular file whose name ends in .gz is a part, which
-// begins at the file's first header.
+// Tar decodes a tar of games. Each regular file whose name ends in .gz is a part, which begins at
+// the file's first header.
 type Tar struct{}
 
 var (
@@ -24,16 +24,16 @@ var (
 	_ unpack.PartCodec = Tar{}
 )
 
-// Name is "lc0 game".
+// Name returns "lc0 game".
 func (Game) Name() string { return "lc0 game" }
 
-// Name is "lc0 tar".
+// Name returns "lc0 tar".
 func (Tar) Name() string { return "lc0 tar" }
 
-// Extensions is empty: the format chooses this codec.
+// Extensions returns nil: the format chooses this codec.
 func (Game) Extensions() map[string]string { return nil }
 
-// Extensions is empty: the format chooses this codec.
+// Extensions returns nil: the format chooses this codec.
 func (Tar) Extensions() map[string]string { return nil }
 
 // NewDecoder is NewPartDecoder.
@@ -46,13 +46,13 @@ func (c Tar) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) 
 	return c.NewPartDecoder(raw, rawOffset)
 }
 
-// NewPartDecoder makes a decoder of a whole file.
+// NewPartDecoder returns a decoder of a whole file.
 func (Game) NewPartDecoder(raw io.Reader, rawOffset int64) (unpack.PartDecoder, error) {
 	d := &gameDecoder{at: rawOffset}
 	return d, d.gunzip.open(raw, rawOffset, rawOffset)
 }
 
-// NewPartDecoder makes a decoder of raw from a member's first header on.
+// NewPartDecoder returns a decoder of raw, which must begin at a member's first header.
 func (Tar) NewPartDecoder(raw io.Reader, rawOffset int64) (unpack.PartDecoder, error) {
 	d := &tarDecoder{raw: sources.Get().(*rawSource)}
 	d.raw.reset(raw, rawOffset)
@@ -60,11 +60,11 @@ func (Tar) NewPartDecoder(raw io.Reader, rawOffset int64) (unpack.PartDecoder, e
 	return d, nil
 }
 
-// gunzip decodes the gzip members of one game, one after the other.
+// gunzip decodes the gzip members of one game, one after another.
 type gunzip struct {
 	members unpack.Decoder // nil: closed
 	inside  bool
-	begin   int64 // where the game begins in the file, for messages
+	begin   int64 // offset of the game in the file, for messages
 	err     error
 }
 
@@ -82,8 +82,8 @@ func (g *gunzip) close() {
 	}
 }
 
-// Read gives the game's decoded bytes, and io.EOF at its end, once the checksums
-// of all members have been found right.
+// Read reads the game's decoded bytes, and returns io.EOF at its end, after the checksums of all
+// members were verified.
 func (g *gunzip) Read(p []byte) (int, error) {
 	for len(p) > 0 && g.err == nil {
 		if !g.inside {
@@ -107,7 +107,7 @@ func (g *gunzip) Read(p []byte) (int, error) {
 	return 0, g.err
 }
 
-// fail makes err sticky. Damage is the game's, wherever in it.
+// fail makes err sticky. Damage is attributed to the whole game.
 func (g *gunzip) fail(err error) {
 	if damage, ok := errors.AsType[*unpack.CorruptError](err); ok {
 		placed := *damage
@@ -130,7 +130,7 @@ var errClosed = errors.New("lc0 decoder is closed")
 type gameDecoder struct {
 	gunzip gunzip
 	at     int64
-	state  int // 0: before the part, 1: in it, 2: behind it
+	state  int // 0: before the part, 1: in it, 2: after it
 }
 
 func (d *gameDecoder) Next() (int64, error) {
@@ -160,19 +160,19 @@ func (d *gameDecoder) PartName() string   { return "" }
 func (d *gameDecoder) MemoryBytes() int64 { return d.gunzip.memory() }
 func (d *gameDecoder) Close()             { d.gunzip.close() }
 
-// tarDecoder walks a tar.
+// tarDecoder iterates over a tar.
 type tarDecoder struct {
 	raw     *rawSource // nil: closed
 	members tar.Members
 	member  tar.Member
-	data    io.LimitedReader // what is left of the member that is open
+	data    io.LimitedReader // what is left of the current member
 	gunzip  gunzip
 	err     error // of the archive
 }
 
 var gz = []byte(".gz")
 
-// isGame says whether a member is a game.
+// isGame reports whether a member is a game.
 func isGame(m tar.Member) bool {
 	base := m.Path[bytes.LastIndexByte(m.Path, '/')+1:]
 	return m.Regular && len(base) > len(gz) && bytes.HasSuffix(base, gz)
@@ -184,7 +184,7 @@ func (d *tarDecoder) Next() (int64, error) {
 	}
 	for d.err == nil {
 		d.endMember()
-		// The reads below end when the reader's context does.
+		// The reads below end when the reader's context ends.
 		d.member, d.err = d.members.Next(context.Background())
 		if d.err == nil && isGame(d.member) {
 			d.data = io.LimitedReader{R: d.raw, N: d.member.SizeBytes}
@@ -201,7 +201,7 @@ func (d *tarDecoder) Next() (int64, error) {
 	return 0, d.err
 }
 
-// endMember lets the walker know how much of the open member has been read.
+// endMember reports to the walker how much of the current member has been read.
 func (d *tarDecoder) endMember() {
 	if d.gunzip.members != nil {
 		d.gunzip.close()
@@ -233,20 +233,19 @@ func (d *tarDecoder) Close() {
 	d.raw = nil
 }
 
-// sources are those that are not in use.
+// sources are the rawSources that are not in use.
 var sources = sync.Pool{New: func() any { return &rawSource{buf: make([]byte, rawSourceBytes)} }}
 
-// rawSourceBytes holds some headers: games are read around it.
+// rawSourceBytes is enough for some headers: games are read past it.
 const rawSourceBytes = 16 << 10
 
-// rawSource is a file as the walker's source, and as a reader of what lies
-// behind the headers.
+// rawSource is a file as the walker's source, and as a reader of the data after the headers.
 type rawSource struct {
 	src        io.Reader
 	buf        []byte
-	start, end int   // buf[start:end] are the bytes that come next
+	start, end int   // buf[start:end] are the next bytes
 	next       int64 // offset of buf[end]
-	err        error // what comes behind buf[end]
+	err        error // what follows buf[end]
 }
 
 func (r *rawSource) reset(src io.Reader, offset int64) {
@@ -300,7 +299,7 @@ func (r *rawSource) Discard(n int64) error {
 	return nil
 }
 
-// Read reads past the buffer once that is empty.
+// Read bypasses the buffer once that is empty.
 func (r *rawSource) Read(p []byte) (int, error) {
 	if r.start < r.end {
 		n := copy(p, r.buf[r.start:r.end])

@@ -76,8 +76,8 @@ func TestAGameThatUnpacksToVeryMuchTakesNoMoreMemory(t *testing.T) {
 	require.Less(t, d.MemoryBytes(), int64(1<<20))
 }
 
-// FuzzTar scans any bytes as a tar of games: nothing breaks, and each game that is
-// kept can be entered by itself.
+// FuzzTar scans arbitrary bytes as a tar of games: it must not panic, and each game that is kept
+// can be entered independently.
 func FuzzTar(f *testing.F) {
 	f.Add(tarOf(f, file{"1.gz", gz(game(6, 0, 1))}, file{"2.gz", gz(nil)}, file{"3.gz", gz(game(6, 0, 2))}))
 	f.Add(tarOf(f, file{"1.gz", gz(game(3, 0, 1), game(3, 1, 1))}, file{"2.gz", []byte("text")}))
@@ -91,7 +91,7 @@ func FuzzTar(f *testing.F) {
 	})
 }
 
-// FuzzGame scans any bytes as a game, with and without the check.
+// FuzzGame scans arbitrary bytes as a game, with and without the check.
 func FuzzGame(f *testing.F) {
 	f.Add(game(6, 0, 2))
 	f.Add(game(4, 0, 1))

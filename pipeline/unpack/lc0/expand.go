@@ -2,8 +2,8 @@ package lc0
 
 import "encoding/binary"
 
-// Elements of the eight squares of a row, for each of the bytes that a row can be: the
-// highest bit is the first square.
+// Elements of the eight squares of a row, for each possible byte of a row: the highest bit is the
+// first square.
 var (
 	rows1 [256]uint64
 	rows2 [256][2]uint64
@@ -24,14 +24,14 @@ func init() {
 	}
 }
 
-// expandByTable is expand on any processor.
+// expandByTable is expand for any processor.
 func expandByTable(dst, planes []byte, elementBytes int) {
 	le := binary.LittleEndian
 	for i := range len(planes) / planeBytes {
 		plane := planes[i*planeBytes:][:planeBytes]
 		switch elementBytes {
 		case 1:
-			out := dst[i*squares:][:squares] // whole planes, which the compiler sees to lie within both
+			out := dst[i*squares:][:squares] // whole planes, so that the compiler can drop bounds checks
 			le.PutUint64(out[0:8], rows1[plane[0]])
 			le.PutUint64(out[8:16], rows1[plane[1]])
 			le.PutUint64(out[16:24], rows1[plane[2]])

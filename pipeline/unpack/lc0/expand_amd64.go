@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// expand writes an element of so many bytes, 0 or 1, for each bit of planes, the highest bit
-// of a byte first. planes are whole planes of 64 bits, and dst has room for all elements.
+// expand writes an element of elementBytes, 0 or 1, for each bit of planes, the highest bit of a
+// byte first. planes must be whole planes of 64 bits, and dst must have room for all elements.
 func expand(dst, planes []byte, elementBytes int) {
 	if !cpu.X86.HasAVX2 {
 		expandByTable(dst, planes, elementBytes)
@@ -23,17 +23,17 @@ func expand(dst, planes []byte, elementBytes int) {
 // vectorBytes is the size of the processor's vectors.
 const vectorBytes = 32
 
-// pattern is what makes vectors of elements of a plane, which takes as many pairs of vectors
+// pattern is used to make the vectors of elements of a plane, which takes as many pairs of vectors
 // as an element has bytes. All bytes of an element are made in the same way:
 //
 //	byte of the plane that has its square's row ──► and bits ──► all ones, if that is bits ──► and one
 type pattern struct {
 	bits [vectorBytes]byte    // the bit of the square
 	one  [vectorBytes]byte    // elements that are 1
-	rows [8][vectorBytes]byte // of each vector: which byte of the plane
+	rows [8][vectorBytes]byte // for each vector: which byte of the plane
 }
 
-// patterns are by the bytes of an element: 1, 2 and 4.
+// patterns is indexed by the bytes of an element: 1, 2 and 4.
 var patterns [5]pattern
 
 func init() {
@@ -50,7 +50,7 @@ func init() {
 	}
 }
 
-// expandAVX2 does so for n planes, n above 0.
+// expandAVX2 expands n planes, n above 0.
 //
 //go:noescape
 func expandAVX2(dst, planes *byte, n, elementBytes int, p *pattern)

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever the processor has for it gives what the table of rows does, and no byte more.
+// The processor-specific version gives the same result as the table of rows, and writes no byte
+// more.
 func TestPlanesAreExpandedAsByTheTable(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []int{1, 2, 4} {

@@ -21,10 +21,10 @@ func policyAt(version uint32) int {
 	return 8
 }
 
-// valuesAt is the first byte behind a frame's counters.
+// valuesAt returns the offset of the first byte after a frame's counters.
 func valuesAt(version uint32) int { return policyAt(version) + 7432 + 832 + 8 }
 
-// frame is one that can be; n makes it differ from others.
+// frame returns a valid frame; n makes it differ from others.
 func frame(version uint32, n int) []byte {
 	f := make([]byte, sizes[version])
 	binary.LittleEndian.PutUint32(f, version)
@@ -44,7 +44,7 @@ func frame(version uint32, n int) []byte {
 
 func put(f []byte, at int, v float32) { binary.LittleEndian.PutUint32(f[at:], math.Float32bits(v)) }
 
-// game is n frames, one behind the other.
+// game returns n consecutive frames.
 func game(version uint32, from, n int) []byte {
 	var b []byte
 	for i := range n {
@@ -69,7 +69,7 @@ type file struct {
 	data []byte
 }
 
-// tarOf is a tar of these files; a name that ends in a slash is a directory.
+// tarOf returns a tar of these files; a name that ends in a slash is a directory.
 func tarOf(t require.TestingT, files ...file) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

@@ -13,7 +13,7 @@ type versions uint32
 
 func (v versions) with(version uint32) versions { return v | 1<<version }
 
-// one says whether there is just one.
+// one reports whether there is exactly one.
 func (v versions) one() bool { return v != 0 && v&(v-1) == 0 }
 
 const (
@@ -21,7 +21,7 @@ const (
 	manyPrefix = "versions "
 )
 
-// kind is the set as the kind of a shard: "version 6", "versions 4, 6", "" for none.
+// kind returns the set as the kind of a shard: "version 6", "versions 4, 6", "" for none.
 func (v versions) kind() string {
 	var numbers []string
 	for n := range uint32(32) {
@@ -38,7 +38,7 @@ func (v versions) kind() string {
 	return manyPrefix + strings.Join(numbers, ", ")
 }
 
-// versionsOf takes apart what kind has put together.
+// versionsOf parses what kind returned.
 func versionsOf(kind string) (v versions, ok bool) {
 	text, ok := strings.CutPrefix(kind, onePrefix)
 	if !ok {
@@ -54,14 +54,14 @@ func versionsOf(kind string) (v versions, ok bool) {
 	return v, v.kind() == kind
 }
 
-// SameKind says whether both are of one and the same version. Shards of several versions,
-// which only Rows takes, are of no kind, not even of their own.
+// SameKind reports whether both are of the same, single version. Shards of several versions, which
+// only Rows accepts, are never of the same kind, not even as themselves.
 func (Format) SameKind(a, b string) bool {
 	v, ok := versionsOf(a)
 	return ok && v.one() && a == b
 }
 
-// OfKind is f: all versions are read in the same way.
+// OfKind returns f: all versions are read in the same way.
 func (f Format) OfKind(kind string) (unpack.Format, error) {
 	if v, ok := versionsOf(kind); !ok || !v.one() {
 		return nil, fmt.Errorf("%q is not a version of frames", kind)

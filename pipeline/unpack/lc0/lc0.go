@@ -1,11 +1,11 @@
 // Package lc0 finds the frames of Leela Chess Zero's training games.
 //
-//	game:    a .gz file; decoded, frames of one version, one behind the other
+//	game:    a .gz file; decoded, a sequence of frames of one version
 //	shard:   one game, or a tar of games
 //	frame:   u32le version │ [u32le input format] │ 1858 × f32le policy │
 //	         104 × u64le planes │ 7 bytes │ [i8 result] │ values
 //
-//	version  bytes  policy at  result            values, 4 bytes each, from the end of the 8 bytes behind the planes
+//	version  bytes  policy at  result            values, 4 bytes each, from the end of the 8 bytes after the planes
 //	3        8276   4          i8 before values  none
 //	4        8292   4          i8 before values  root q, best q, root d, best d
 //	5        8308   8          i8 before values  the same, then root m, best m, plies left
@@ -13,21 +13,20 @@
 //	                                             (these may be NaN), visits, two indexes of 2 bytes, policy kld, reserved
 //	7        8396   8          values 7 and 8    the same up to policy kld, then q st, d st, two indexes, 8 reserved
 //
-// Each game is sound or damaged by itself. A game is left out if it can't be
-// decompressed, if it is empty, or if its length is not a multiple of its frames' size.
+// Each game is intact or damaged independently. A game is left out if it can't be decompressed, if
+// it is empty, or if its length is not a multiple of its frames' size.
 //
 // With --lc0-check, a frame is left out for one of these reasons:
 //
 //   - Its version is not that of its game's first frame.
-//   - The policy or a value has a NaN or an infinity. Values that may be NaN, and those
-//     from q st on, are not checked.
+//   - The policy or a value has a NaN or an infinity. Values that may be NaN, and those from q st
+//     on, are not checked.
 //   - Its result is outside -1 … 1.
-//   - It has no legal move. A move is legal if its share of the policy is 0 or more; in
-//     version 3, if it is above 0.
+//   - It has no legal move. A move is legal if its share of the policy is 0 or more; in version 3,
+//     if it is above 0.
 //
-// Sources: LeelaChessZero/lc0, src/trainingdata/trainingdata_v6.h and _v7.h, and its
-// writer trainingdata.cc; LeelaChessZero/lczero-training, tf/chunkparser.py for versions
-// 3 to 5.
+// Sources: LeelaChessZero/lc0, src/trainingdata/trainingdata_v6.h and _v7.h, and its writer
+// trainingdata.cc; LeelaChessZero/lczero-training, tf/chunkparser.py for versions 3 to 5.
 package lc0
 
 import (
@@ -42,8 +41,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Format is the unpack.Format of lc0: streams are of the frames' bytes. Rows is that of
-// streams of tensors.
+// Format is the unpack.Format of lc0: its streams consist of the frames' bytes. Rows is the format
+// for streams of tensors.
 type Format struct {
 	check bool
 	mixed bool // games may be of different versions
@@ -55,22 +54,22 @@ var (
 	_ unpack.Unitary   = Format{}
 )
 
-// New takes from a spec whether frames are checked.
+// New returns a Format that checks frames if f asks for it.
 func New(f spec.Format) Format { return Format{check: f.Lc0Check} }
 
-// Name is "lc0".
+// Name returns "lc0".
 func (Format) Name() string { return "lc0" }
 
-// Extensions is empty: extensions alone don't show this format; see Takes.
+// Extensions returns nil: extensions alone don't identify this format; see Takes.
 func (Format) Extensions() []string { return nil }
 
-// SplitByUnit is true: frames of one game are much alike.
+// SplitByUnit returns true: frames of one game are much alike.
 func (Format) SplitByUnit() bool { return true }
 
-// StreamExtension is ".bin".
+// StreamExtension returns ".bin".
 func (Format) StreamExtension(string) string { return ".bin" }
 
-// Takes says whether a name ends in .gz or .tar.
+// Takes reports whether a name ends in .gz or .tar.
 func (Format) Takes(path string) bool {
 	base := path[strings.LastIndexByte(path, '/')+1:]
 	return base != ".gz" && base != ".tar" && (strings.HasSuffix(base, ".gz") || isTar(base))
@@ -78,7 +77,7 @@ func (Format) Takes(path string) bool {
 
 func isTar(path string) bool { return strings.HasSuffix(path, ".tar") }
 
-// Codec is Tar for names that end in .tar, else Game.
+// Codec returns Tar for names that end in .tar, else Game.
 func (Format) Codec(path string, _ unpack.Codec) unpack.Codec {
 	if isTar(path) {
 		return Tar{}
@@ -89,11 +88,11 @@ func (Format) Codec(path string, _ unpack.Codec) unpack.Codec {
 // frameBytes are the sizes of the known versions.
 var frameBytes = map[uint32]int64{3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
 
-// versionBytes is what of a frame tells its version.
+// versionBytes is the size of the version at the beginning of a frame.
 const versionBytes = 4
 
-// Sniff says whether head begins a game: at least one whole frame of a known version,
-// and no frame of another version behind it.
+// Sniff reports whether head begins a game: at least one whole frame of a known version, and no
+// frame of another version after it.
 func (Format) Sniff(head []byte) bool {
 	if len(head) < versionBytes {
 		return false
@@ -111,22 +110,22 @@ func (Format) Sniff(head []byte) bool {
 	return true
 }
 
-// What is wrong with games.
+// Reasons for leaving out games.
 const (
 	reasonEmpty   = "the game is empty"
 	reasonVersion = "the first frame's version is not one of 3 to 7"
 	reasonLength  = "the game's length is not a multiple of its frames' size"
 )
 
-// Index implements unpack.Format. It emits the frames of a game once it has seen the
-// game's end. A source that is not made of parts is one game.
+// Index implements unpack.Format. It emits the frames of a game after it has read the game's end. A
+// source that is not made of parts is one game.
 func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
 	_, err := f.IndexKind(ctx, src, emit)
 	return err
 }
 
-// IndexKind implements unpack.Uniform. A kind is, for example, "version 6", or, of the games
-// of a tar that are mixed, "versions 4, 6".
+// IndexKind implements unpack.Uniform. A kind is, for example, "version 6", or, for a tar of mixed
+// games, "versions 4, 6".
 func (f Format) IndexKind(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) (string, error) {
 	first := firstGame{mixed: f.mixed}
 	var err error
@@ -169,8 +168,7 @@ func (f Format) games(ctx context.Context, parts unpack.Parts, first *firstGame,
 	}
 }
 
-// firstGame is the first game of a shard: all others have its version, unless they may be
-// mixed.
+// firstGame is the first game of a shard: all others have its version, unless they may be mixed.
 type firstGame struct {
 	mixed   bool
 	version uint32
@@ -193,21 +191,21 @@ func (f *firstGame) same(g *game, parts unpack.Parts) error {
 	return nil
 }
 
-// game is one game that is being read.
+// game is a game that is being read.
 type game struct {
 	check   bool
 	begin   int64 // in the decoded shard
 	version uint32
 	size    int64 // of a frame
 	frames  int64
-	runs    []run // of frames that are kept, where frames are checked
+	runs    []run // of frames that are kept, if frames are checked
 }
 
 // run is frames first … last-1.
 type run struct{ first, last int64 }
 
-// read reads a game to its end. Damage of the game is a *unpack.CorruptError.
-// Damaged frames are told parts, or are the game's where that is nil.
+// read reads a game to its end. Damage of the game is a *unpack.CorruptError. Damaged frames are
+// passed to parts, or damage the whole game if that is nil.
 func (g *game) read(ctx context.Context, src unpack.Source, parts unpack.Parts) error {
 	g.begin = src.OffsetBytes()
 	head, err := src.Window(versionBytes)
@@ -221,7 +219,7 @@ func (g *game) read(ctx context.Context, src unpack.Source, parts unpack.Parts) 
 	}
 	known := false
 	if g.size, known = frameBytes[g.version]; !known {
-		if err := pass(src); err != nil { // damage that the codec finds comes first
+		if err := pass(src); err != nil { // damage that the codec finds takes precedence
 			return err
 		}
 		return unpack.Corrupt(0, g.begin, reasonVersion)
@@ -236,7 +234,7 @@ func (g *game) read(ctx context.Context, src unpack.Source, parts unpack.Parts) 
 	return g.whole(src.OffsetBytes())
 }
 
-// pass passes over everything up to the end.
+// pass skips everything up to the end.
 func pass(src unpack.Source) error {
 	for {
 		at, err := src.Window(1)
@@ -252,7 +250,7 @@ func pass(src unpack.Source) error {
 	}
 }
 
-// whole says whether a game that ends at a place has whole frames only.
+// whole returns an error unless a game that ends at end consists of whole frames.
 func (g *game) whole(end int64) error {
 	if (end-g.begin)%g.size == 0 {
 		return nil
@@ -260,7 +258,7 @@ func (g *game) whole(end int64) error {
 	return unpack.Corrupt(0, g.begin, reasonLength)
 }
 
-// readFrames looks at every frame.
+// readFrames checks every frame.
 func (g *game) readFrames(ctx context.Context, src unpack.Source, parts unpack.Parts) error {
 	var lacks []lack
 	for ; ; g.frames++ {
@@ -291,13 +289,13 @@ func (g *game) readFrames(ctx context.Context, src unpack.Source, parts unpack.P
 	}
 }
 
-// lack is a frame that can't be.
+// lack is an invalid frame.
 type lack struct {
 	frame  int64
 	reason string
 }
 
-// keep adds the frame at hand to what is kept.
+// keep adds the current frame to those that are kept.
 func (g *game) keep() {
 	if n := len(g.runs); n > 0 && g.runs[n-1].last == g.frames {
 		g.runs[n-1].last++
@@ -306,7 +304,7 @@ func (g *game) keep() {
 	g.runs = append(g.runs, run{g.frames, g.frames + 1})
 }
 
-// tell tells of frames that are left out, once the game has turned out sound.
+// tell reports frames that are left out, after the game has turned out intact.
 func (g *game) tell(lacks []lack, parts unpack.Parts) error {
 	for _, l := range lacks {
 		d := unpack.Corrupt(-1, g.begin+l.frame*g.size, "%s", l.reason)

@@ -18,7 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
-// naive is a game that is not compressed.
+// naive indexes a game that is not compressed.
 func naive(shard []byte, check bool) unpacktest.Outcome {
 	damaged := unpacktest.Outcome{Damaged: true}
 	if len(shard) < 4 {
@@ -117,7 +117,7 @@ func TestRandomGamesAgreeWithTheNaiveParser(t *testing.T) {
 	})
 }
 
-// scanned is an index pass over a file.
+// scanned is the result of an index pass over a file.
 type scanned struct {
 	records []unpack.Extent
 	unpack.Summary
@@ -306,7 +306,7 @@ func TestErrorsOfReadingATarAreNoDamage(t *testing.T) {
 	}
 }
 
-// failingAt fails reads of what lies behind a place.
+// failingAt fails reads beyond an offset.
 type failingAt struct {
 	bytes []byte
 	at    int64

@@ -16,8 +16,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
 )
 
-// naiveTar is what is kept of a sound tar of games: by the standard library, the
-// sizes of its records.
+// naiveTar returns what is kept of an intact tar of games, using the standard library: the sizes of
+// its records.
 func naiveTar(t require.TestingT, raw []byte) (games []int, records []int64, refused bool) {
 	versions := map[string]bool{}
 	archive := tar.NewReader(bytes.NewReader(raw))
@@ -33,7 +33,7 @@ func naiveTar(t require.TestingT, raw []byte) (games []int, records []int64, ref
 		member, err := io.ReadAll(archive)
 		require.NoError(t, err)
 		if len(member) > 3 && member[3]>>5 != 0 {
-			continue // RFC 1952: reserved flags are an error, which the standard library passes over
+			continue // RFC 1952: reserved flags are an error, which the standard library ignores
 		}
 		unzipped, err := gzip.NewReader(bytes.NewReader(member))
 		if err != nil {
@@ -53,8 +53,7 @@ func naiveTar(t require.TestingT, raw []byte) (games []int, records []int64, ref
 	}
 }
 
-// Tars of games and of other files, some damaged, agree with a parser that has
-// nothing in common with ours.
+// Results for tars of games and of other files, some damaged, agree with an independent parser.
 func TestRandomTarsOfGamesAgreeWithTheNaiveParser(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var files []file

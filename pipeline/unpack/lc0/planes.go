@@ -7,12 +7,12 @@ import (
 
 const (
 	rowsOfPlane = 8
-	planeBytes  = squares / 8 // of a plane of bits: a byte a row, whose highest bit is the first square
+	planeBytes  = squares / 8 // of a plane of bits: a byte per row, whose highest bit is the first square
 	lastPlanes  = planes - bitPlanes
 	half1       = 0x3c00 // 1 as float16
 )
 
-// Numbers from 0 to 255 as float16, as they are, and divided by 99 and by 100.
+// Numbers from 0 to 255 as float16, unchanged, and divided by 99 and by 100.
 var (
 	halves  [256]uint16
 	shares2 [2][256]uint16
@@ -32,7 +32,7 @@ func half(f float32) uint16 {
 	bits := math.Float32bits(f)
 	exponent := int(bits>>23) - 127
 	mantissa := bits&(1<<23-1) | 1<<23
-	shift := uint(13) // of a normal number
+	shift := uint(13) // for a normal number
 	if exponent < -14 {
 		shift += uint(-14 - exponent)
 	}
@@ -41,15 +41,15 @@ func half(f float32) uint16 {
 	}
 	kept, rest, tie := mantissa>>shift, mantissa&(1<<shift-1), uint32(1)<<(shift-1)
 	if rest > tie || rest == tie && kept&1 != 0 {
-		kept++ // into the exponent, where the mantissa is full
+		kept++ // carries into the exponent if the mantissa is full
 	}
 	if exponent < -14 {
 		return uint16(kept)
 	}
-	return uint16(kept) + uint16(exponent+14)<<10 // kept has the exponent's lowest bit
+	return uint16(kept) + uint16(exponent+14)<<10 // kept contains the exponent's lowest bit
 }
 
-// number is eight bytes of elements that are a number.
+// number returns eight bytes of elements that are a number.
 func (t Tensors) number(n byte) uint64 {
 	switch t.element {
 	case U1:
@@ -60,8 +60,7 @@ func (t Tensors) number(n byte) uint64 {
 	return uint64(math.Float32bits(float32(n))) * 0x0000000100000001
 }
 
-// share is eight bytes of elements that are a number divided by 99 or 100; of U1 it is the
-// number itself.
+// share returns eight bytes of elements that are a number divided by 99 or 100; for U1, undivided.
 func (t Tensors) share(n byte, by float32) uint64 {
 	switch t.element {
 	case U1:
@@ -85,22 +84,23 @@ func (t Tensors) presentPlanes(dst []byte, p *parted) {
 		}
 	}
 	for i, v := range values {
-		if v > 1 { // 0 and 1 are bits
+		if v > 1 { // 0 and 1 were written as bits
 			fill(i, t.number(v))
 		}
 	}
 	fill(planeOfHalfMoves-bitPlanes, t.share(p.halfMoves()))
 }
 
-// Of the last planes.
+// Indexes of some of the last planes.
 const (
 	planeOfHalfMoves  = 109
 	planeOfArmageddon = 110
 	planeOfOnes       = 111
 )
 
-// lastPlanes are those from 104 on: the bits of each, and the values of those that have the
-// same number everywhere. Where that is 0 or 1, so are the bits. That of half-moves is left out.
+// lastPlanes returns the planes from 104 on: the bits of each, and the values of those that have
+// the same number everywhere. If the number is 0 or 1, the bits have it too. The plane of
+// half-moves is left out.
 func (p *parted) lastPlanes() (bits [lastPlanes * planeBytes]byte, values [lastPlanes]byte) {
 	for i, f := range p.flagPlanes() {
 		if f.rows {

@@ -8,8 +8,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
 )
 
-// Rows is the format of games whose streams are arrays of tensors, a row a frame. Frames of
-// different versions have rows alike, so they may be mixed, also within a tar.
+// Rows is the format of games whose streams are arrays of tensors, one row per frame. Frames of
+// different versions have the same kind of row, so they may be mixed, even within a tar.
 type Rows struct {
 	Format
 	Tensors
@@ -24,7 +24,7 @@ var (
 	_ unpack.Presenter = Rows{}
 )
 
-// NewRows takes from a spec whether frames are checked, and of which tensors rows are.
+// NewRows returns a Rows for the element type in f, which checks frames if f asks for it.
 func NewRows(f spec.Format) (Rows, error) {
 	t, err := NewTensors(Element(f.As.Element()))
 	if err != nil {
@@ -37,13 +37,13 @@ func NewRows(f spec.Format) (Rows, error) {
 	return Rows{Format: Format{check: f.Lc0Check, mixed: true}, Tensors: t, array: array.(npy.Rows)}, nil
 }
 
-// StreamExtension is ".npy".
+// StreamExtension returns ".npy".
 func (Rows) StreamExtension(string) string { return ".npy" }
 
-// Prologue is the header of an array of n rows.
+// Prologue returns the header of an array of n rows.
 func (r Rows) Prologue(n uint64) []byte { return r.array.Prologue(n) }
 
-// Epilogue is empty.
+// Epilogue returns nil: arrays have none.
 func (Rows) Epilogue(uint64) []byte { return nil }
 
 // RowType implements unpack.Presenter.
@@ -55,7 +55,7 @@ func (r Rows) RowType() (descr, remark string) {
 	return r.Descr(), remark
 }
 
-// SameKind says whether both are versions of frames.
+// SameKind reports whether both are versions of frames.
 func (Rows) SameKind(a, b string) bool {
 	_, ok := versionsOf(a)
 	_, also := versionsOf(b)
@@ -72,7 +72,7 @@ func (Rows) MixedKind(kinds []string) string {
 	return all.kind()
 }
 
-// OfKind is r, for any versions.
+// OfKind returns r, for any versions.
 func (r Rows) OfKind(kind string) (unpack.Format, error) {
 	if _, ok := versionsOf(kind); !ok {
 		return nil, fmt.Errorf("%q are no versions of frames", kind)

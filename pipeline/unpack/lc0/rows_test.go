@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
-// Rows are alike for all versions, so their games may be mixed.
+// All versions have the same kind of rows, so their games may be mixed.
 func TestGamesOfSeveralVersionsMakeRows(t *testing.T) {
 	r := mustRows(t, spec.Format{As: spec.AsTensorsU1})
 	raw := tarOf(t, file{"five.gz", gz(game(5, 0, 2))}, file{"empty.gz", gz(nil)}, file{"six.gz", gz(game(6, 0, 3))}, file{"4.gz", gz(game(4, 0, 1))}, file{"6.gz", gz(game(6, 7, 1))})
@@ -75,7 +75,7 @@ func mustRows(t *testing.T, f spec.Format) lc0.Rows {
 	return r
 }
 
-// NumPy loads a stream of rows, also as a mapping.
+// NumPy loads a stream of rows, also as a memory map.
 func TestNumPyLoadsStreamsOfRows(t *testing.T) {
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(7, 8))

@@ -8,19 +8,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// SniffTarBytes is the range of a tar in which its first game must begin for the tar to
-// be recognised as lc0's. So other tars are not read through in search of a game.
+// SniffTarBytes is the range of a tar in which its first game must begin for the tar to be
+// recognized as lc0's. It keeps other tars from being read through in search of a game.
 const SniffTarBytes = 64 << 10
 
 const (
-	// sniffGames is how many games are looked at: one that is damaged does not decide what all are.
+	// sniffGames is how many games are tried, so that a single damaged one does not decide.
 	sniffGames = 16
-	// sniffGamesBytes bounds what is read of them.
+	// sniffGamesBytes bounds how many bytes of them are read.
 	sniffGamesBytes = 4 << 20
 )
 
-// SniffRaw reports whether Sniff accepts one of the first games of a tar. A game that ends early must
-// have whole frames. Errors are those of reading.
+// SniffRaw reports whether Sniff accepts one of the first games of a tar. A game that ends early
+// must have whole frames. Errors are read errors.
 func (f Format) SniffRaw(raw io.ReaderAt, sizeBytes int64) (bool, error) {
 	failing := &failingReaderAt{raw: raw}
 	at, ok := gameIn(failing, min(sizeBytes, SniffTarBytes))
@@ -44,8 +44,8 @@ func (f Format) SniffRaw(raw io.ReaderAt, sizeBytes int64) (bool, error) {
 	return false, failing.err
 }
 
-// isSound reports whether what a decoder is in begins as a game, with whole frames if it ends. It reads
-// into head.
+// isSound reports whether the decoder's current part begins like a game, with whole frames if it
+// ends. It reads into head.
 func (f Format) isSound(d io.Reader, head []byte) bool {
 	n, err := io.ReadFull(d, head)
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF || !f.Sniff(head[:n]) {
@@ -54,7 +54,7 @@ func (f Format) isSound(d io.Reader, head []byte) bool {
 	return n == len(head) || int64(n)%frameBytes[binary.LittleEndian.Uint32(head)] == 0
 }
 
-// gameIn is where the first game within a tar's first bytes begins.
+// gameIn returns the offset of the first game within a tar's first bytes.
 func gameIn(raw io.ReaderAt, sizeBytes int64) (int64, bool) {
 	d, err := Tar{}.NewPartDecoder(io.NewSectionReader(raw, 0, sizeBytes), 0)
 	if err != nil {
@@ -65,8 +65,8 @@ func gameIn(raw io.ReaderAt, sizeBytes int64) (int64, bool) {
 	return at, err == nil
 }
 
-// failingReaderAt remembers that the storage failed, so that it is not taken
-// for a tar of something else.
+// failingReaderAt remembers that the storage failed, so that the tar is not mistaken for one of
+// something else.
 type failingReaderAt struct {
 	raw io.ReaderAt
 	err error

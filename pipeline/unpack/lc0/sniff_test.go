@@ -29,7 +29,7 @@ func TestATarIsKnownByOneOfItsFirstGames(t *testing.T) {
 		}
 		return tarOf(t, append(files, file{"sound.gz", g})...)
 	}
-	large := make([]byte, 5<<20) // of which nothing can be made smaller
+	large := make([]byte, 5<<20) // incompressible
 	for i := range large {
 		large[i] = byte(i * i >> 7)
 	}

@@ -18,16 +18,16 @@ const (
 // Shapes of a row: planes (112, 8, 8), probabilities (1858), values (6, 3).
 const (
 	planes     = 112
-	bitPlanes  = 104 // of these, the ones that are bits in the frame
+	bitPlanes  = 104 // of these, those that are bits in the frame
 	squares    = 64
 	valuesSize = 4 * 6 * 3
 )
 
-// Tensors presents frames as lczero-training's tensors: what a network is trained on, a
-// row a frame, of the same size for frames of all versions.
+// Tensors presents frames as lczero-training's tensors: the input on which a network is trained,
+// one row per frame, of the same size for frames of all versions.
 //
 //	planes         112 × 8 × 8 of Element
-//	probabilities  1858 × f32le, as they are in the frame
+//	probabilities  1858 × f32le, unchanged from the frame
 //	values         6 × 3 × f32le: q, d and m of result, best, played, original, root, short-term
 //
 // It is a pure function of the frame, without state, and safe for concurrent use.
@@ -36,7 +36,7 @@ const (
 // src/trainingdata/reader.cc.
 type Tensors struct{ element Element }
 
-// NewTensors presents planes in elements of a type.
+// NewTensors returns a Tensors that presents planes in elements of type e.
 func NewTensors(e Element) (Tensors, error) {
 	switch e {
 	case U1, F2, F4:
@@ -55,10 +55,10 @@ func (t Tensors) elementBytes() int {
 	return 4
 }
 
-// RowBytes is the size of a row.
+// RowBytes returns the size of a row.
 func (t Tensors) RowBytes() int { return planes*squares*t.elementBytes() + policyBytes + valuesSize }
 
-// Descr is the row's type as NumPy writes it.
+// Descr returns the row's dtype in NumPy's notation.
 func (t Tensors) Descr() string {
 	e := "<" + string(t.element)
 	if t.element == U1 {
@@ -67,8 +67,7 @@ func (t Tensors) Descr() string {
 	return fmt.Sprintf("[('planes', '%s', (%d, 8, 8)), ('probabilities', '<f4', (%d,)), ('values', '<f4', (6, 3))]", e, planes, moves)
 }
 
-// Input formats of frames: how the last planes are to be understood (lc0's
-// NetworkFormat.InputFormat).
+// Input formats of frames: the meaning of the last planes (lc0's NetworkFormat.InputFormat).
 const (
 	inputClassical       = 1
 	inputCastlingPlane   = 2
@@ -79,14 +78,14 @@ const (
 	inputV2Armag         = 133
 )
 
-// parted is a frame in its parts.
+// parted is a frame split into its parts.
 type parted struct {
 	format uint32
 	policy []byte
 	planes []byte
 	flags  []byte
 	values []byte
-	old    bool // versions 3 to 5: the result is a byte, and what came later is not there
+	old    bool // versions 3 to 5: the result is a byte, and later fields are missing
 }
 
 func part(frame []byte) (p parted, err error) {
@@ -112,8 +111,8 @@ func part(frame []byte) (p parted, err error) {
 	return p, fmt.Errorf("the frame's input format is %d, whose planes lsiofs does not know", p.format)
 }
 
-// Present writes the row of a frame to dst, which has RowBytes. A frame that is none, or
-// whose planes can't be understood, is an error, and dst's contents are undefined.
+// Present writes the row of a frame to dst, which must have RowBytes. If the frame is invalid, or
+// its planes have an unknown meaning, that is an error, and dst's contents are undefined.
 func (t Tensors) Present(dst, frame []byte) error {
 	p, err := part(frame)
 	if err != nil {
@@ -129,14 +128,14 @@ func (t Tensors) Present(dst, frame []byte) error {
 	return nil
 }
 
-// flag is a plane that is told by a byte or two.
+// flag is a plane that is determined by one or two bytes.
 type flag struct {
 	rows        bool // the bits of first are row 0 and those of last row 7, lowest first; the rest is 0
 	first, last byte
-	value       byte // else: of all elements
+	value       byte // otherwise: of all elements
 }
 
-// flagPlanes are planes 104 to 108.
+// flagPlanes returns planes 104 to 108.
 func (p *parted) flagPlanes() [5]flag {
 	usLong, usShort, themLong, themShort, side := p.flags[0], p.flags[1], p.flags[2], p.flags[3], p.flags[4]
 	if p.format == inputClassical {
@@ -149,8 +148,7 @@ func (p *parted) flagPlanes() [5]flag {
 	return [5]flag{{rows: true, first: usLong, last: themLong}, {rows: true, first: usShort, last: themShort}, {}, {}, last}
 }
 
-// halfMoves is the count of half-moves without a capture or a pawn's move, and what it is
-// divided by.
+// halfMoves returns the count of half-moves without a capture or a pawn's move, and its divisor.
 func (p *parted) halfMoves() (count byte, by float32) {
 	if p.format > inputCanonical {
 		return p.flags[5], 100
@@ -158,13 +156,12 @@ func (p *parted) halfMoves() (count byte, by float32) {
 	return p.flags[5], 99
 }
 
-// armageddon is whether plane 110 is set.
+// armageddon reports whether plane 110 is set.
 func (p *parted) armageddon() bool {
 	return (p.format == inputHectopliesArmag || p.format == inputV2Armag) && p.flags[6] >= 128
 }
 
-// low is the bits of a byte in the other order: in planes the highest comes first, in
-// flags the lowest.
+// low reverses the bits of a byte: in planes the highest comes first, in flags the lowest.
 func low(b byte) byte {
 	b = b>>4 | b<<4
 	b = b&0xcc>>2 | b&0x33<<2
@@ -174,7 +171,7 @@ func low(b byte) byte {
 // presentValues writes the values.
 func (p *parted) presentValues(dst []byte) {
 	const nan = 0x7fc00000
-	value := func(i int) uint32 { // the i-th of those behind the flags, 0 where the version has it not
+	value := func(i int) uint32 { // the i-th of those after the flags, 0 if the version does not have it
 		if 4*i+4 > len(p.values) {
 			return 0
 		}
@@ -201,7 +198,7 @@ func (p *parted) presentValues(dst []byte) {
 	}
 }
 
-// oldResult is q and d of a result that is won, drawn or lost.
+// oldResult returns q and d of a result that is won, drawn or lost.
 func oldResult(result int8) (q, d uint32) {
 	switch {
 	case result > 0:

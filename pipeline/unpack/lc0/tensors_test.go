@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
-// randomFrame has all bytes at random, but for what has to be as it is.
+// randomFrame has random bytes, except for those that must have certain values.
 func randomFrame(r *rand.Rand, version, format uint32) []byte {
 	f := make([]byte, sizes[version])
 	for i := range f {
@@ -33,7 +33,7 @@ func randomFrame(r *rand.Rand, version, format uint32) []byte {
 	return f
 }
 
-// naiveRow is the table of lczero-training's tensors, element by element: planes, then values.
+// naiveRow computes lczero-training's tensors, element by element: planes, then values.
 func naiveRow(f []byte) (planes [112][64]float32, values [6][3]uint32) {
 	version, format := binary.LittleEndian.Uint32(f), uint32(1)
 	if version >= 5 {
@@ -82,7 +82,7 @@ func naiveRow(f []byte) (planes [112][64]float32, values [6][3]uint32) {
 	}
 	set(111, 1)
 
-	at := func(v6 int) uint32 { // by its place in a frame of version 6
+	at := func(v6 int) uint32 { // by its offset in a frame of version 6
 		if at := v6 - 8280 + valuesAt(version); at+4 <= len(f) {
 			return binary.LittleEndian.Uint32(f[at:])
 		}
@@ -107,8 +107,8 @@ func naiveRow(f []byte) (planes [112][64]float32, values [6][3]uint32) {
 	return planes, values
 }
 
-// naiveHalf is the float16 that is nearest, found among the finite ones that are not
-// negative, which ascend: the first one that is not below, or the one before it.
+// naiveHalf returns the nearest float16. It searches the finite, non-negative ones, which ascend,
+// for the first that is not below f, and compares it with the one before.
 var naiveHalf = func() func(f float32) uint16 {
 	value := func(h int) *big.Rat {
 		exponent, mantissa := h>>10, int64(h&1023)
@@ -209,7 +209,7 @@ func TestFramesThatCanNotBeRowsAreErrors(t *testing.T) {
 
 var randomFrameOnce = randomFrame(rand.New(rand.NewPCG(3, 4)), 6, 1)
 
-// NumPy reads rows as they are described, and its own unpacking gives the same.
+// NumPy reads rows with their dtype, and its own unpacking gives the same values.
 func TestNumPyReadsRowsOfTensors(t *testing.T) {
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(5, 6))
