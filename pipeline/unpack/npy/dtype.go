@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// dtype is what lsiofs wants to know of a dtype.
+// dtype is what lsiofs needs to know of a dtype.
 type dtype struct {
 	itemBytes int64
-	// canonical is equal for dtypes that are: with one kind of quotes and blanks,
-	// one sign where there is no byte order, fields' shapes as tuples.
+	// canonical is the same for equal dtypes: with one kind of quotes and blanks, one sign for no
+	// byte order, fields' shapes as tuples.
 	canonical string
 }
 
@@ -23,8 +23,8 @@ var (
 	errHuge    = errors.New("has more than 2^63 bytes: save smaller rows")
 )
 
-// parseDtype reads a descr: a type string, or a list of fields. Errors begin
-// with a verb where they are errUnknown or errHuge.
+// parseDtype parses a descr: a type string, or a list of fields. errUnknown and errHuge begin with
+// a verb.
 func parseDtype(descr literal) (dtype, error) {
 	var b strings.Builder
 	size, err := describe(&b, descr)
@@ -59,14 +59,14 @@ func describe(b *strings.Builder, d literal) (int64, error) {
 	return 0, errUnknown
 }
 
-// isField says whether f has the form (name, dtype) or (name, dtype, shape); a
-// name may be (title, name).
+// isField reports whether f has the form (name, dtype) or (name, dtype, shape); a name may be
+// (title, name).
 func isField(f literal) bool {
 	return f.class == aTuple && (len(f.items) == 2 || len(f.items) == 3) && isName(f.items[0])
 }
 
-// addNames says whether a field's name and title are new among those of the
-// fields before it. Padding has no name.
+// addNames adds a field's name and title, and reports whether they differ from those of the
+// previous fields. Padding has no name.
 func addNames(names map[string]bool, n literal) bool {
 	if n.class == aTuple {
 		return addNames(names, n.items[0]) && addNames(names, n.items[1])
@@ -78,7 +78,7 @@ func addNames(names map[string]bool, n literal) bool {
 	return true
 }
 
-// describeField does so for a field.
+// describeField is describe for a field.
 func describeField(b *strings.Builder, f literal) (int64, error) {
 	b.WriteByte('(')
 	writeName(b, f.items[0])
@@ -115,7 +115,7 @@ func writeName(b *strings.Builder, n literal) {
 	b.WriteString(strconv.Quote(n.content))
 }
 
-// parseShape reads the shape of a field, a number or a tuple of numbers.
+// parseShape parses the shape of a field, a number or a tuple of numbers.
 func parseShape(s literal) ([]int64, error) {
 	if s.class == aNumber {
 		return []int64{s.number}, nil
@@ -126,7 +126,7 @@ func parseShape(s literal) ([]int64, error) {
 	return numbers(s.items)
 }
 
-// numbers are the values of a tuple of numbers.
+// numbers returns the values of a tuple of numbers.
 func numbers(items []literal) ([]int64, error) {
 	list := make([]int64, len(items))
 	for i, n := range items {
@@ -138,7 +138,7 @@ func numbers(items []literal) ([]int64, error) {
 	return list, nil
 }
 
-// writeShape writes a shape as Python does.
+// writeShape writes a shape in Python's notation.
 func writeShape(b *strings.Builder, shape []int64) {
 	b.WriteByte('(')
 	for i, n := range shape {
@@ -153,7 +153,7 @@ func writeShape(b *strings.Builder, shape []int64) {
 	b.WriteByte(')')
 }
 
-// product is size times all of shape.
+// product returns size times all of shape.
 func product(size int64, shape []int64) (int64, error) {
 	if size == 0 || slices.Contains(shape, 0) {
 		return 0, nil
@@ -168,14 +168,14 @@ func product(size int64, shape []int64) (int64, error) {
 	return size, nil
 }
 
-// sizesOf are the sizes in bytes that a number's type string may have. Those of
-// long doubles, f12, f16, c24 and c32, depend on the machine that wrote them.
+// sizesOf are the sizes in bytes that a number's type string may have. Those of long doubles, f12,
+// f16, c24 and c32, depend on the machine that wrote them.
 var sizesOf = map[byte][]int64{
 	'b': {1}, 'i': {1, 2, 4, 8}, 'u': {1, 2, 4, 8}, 'f': {2, 4, 8, 12, 16}, 'c': {8, 16, 24, 32}, 'm': {8}, 'M': {8},
 }
 
-// describeScalar reads a type string of the array interface: byte order, kind,
-// size; of times a unit, too.
+// describeScalar parses a type string of the array interface: byte order, kind, size; for times
+// also a unit.
 func describeScalar(b *strings.Builder, s string) (int64, error) {
 	order := byte('=')
 	rest := s
@@ -222,7 +222,7 @@ func describeScalar(b *strings.Builder, s string) (int64, error) {
 	return size, nil
 }
 
-// decimal reads digits.
+// decimal parses digits.
 func decimal(s string) (int64, bool) {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
@@ -235,7 +235,7 @@ func decimal(s string) (int64, bool) {
 
 var units = []string{"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"}
 
-// isUnit says whether s is "[ns]", "[25s]" and the like.
+// isUnit reports whether s is a unit such as "[ns]" or "[25s]".
 func isUnit(s string) bool {
 	s, closed := strings.CutSuffix(s[1:], "]")
 	return closed && slices.Contains(units, strings.TrimLeft(s, "0123456789"))

@@ -12,20 +12,20 @@ import (
 
 const (
 	magic      = "\x93NUMPY"
-	fixedBytes = len(magic) + 2 // and the version
-	// maxHeaderBytes bounds a header, its lead included: what a Source shows.
+	fixedBytes = len(magic) + 2 // with the version
+	// maxHeaderBytes bounds a header, including its lead: the largest Window of a Source.
 	maxHeaderBytes = unpack.MaxWindowBytes
 )
 
-// header is what an npy header says.
+// header is the content of an npy header.
 type header struct {
 	descr   literal
 	fortran bool
 	shape   []int64
 }
 
-// readHeader consumes the header. What can't be a header is corrupt; a file
-// that is none, or of a version that is not known, is refused.
+// readHeader consumes the header. A malformed header is corrupt; a file that is not npy, or of an
+// unknown version, is refused.
 func readHeader(src unpack.Source) (header, error) {
 	head, err := window(src, fixedBytes)
 	if err != nil {
@@ -56,7 +56,7 @@ func cutOff(head []byte) error {
 	return unpack.Corrupt(0, 0, "the file ends inside the npy header, after %d bytes", len(head))
 }
 
-// readText gives the dictionary's text and consumes the header.
+// readText returns the dictionary's text and consumes the header.
 func readText(src unpack.Source, major byte) (string, error) {
 	lead := fixedBytes + 4
 	if major == 1 {
@@ -89,7 +89,7 @@ func readText(src unpack.Source, major byte) (string, error) {
 	return text, src.Discard(int64(lead) + n)
 }
 
-// window is the next n bytes, fewer only where the shard ends.
+// window returns the next n bytes, fewer only at the shard's end.
 func window(src unpack.Source, n int) ([]byte, error) {
 	head, err := src.Window(n)
 	if err == io.EOF {
@@ -98,7 +98,7 @@ func window(src unpack.Source, n int) ([]byte, error) {
 	return head[:min(n, len(head))], err
 }
 
-// decode gives a header as UTF-8: before version 3.0 it is Latin-1.
+// decode converts a header to UTF-8: before version 3.0 it is Latin-1.
 func decode(text []byte, major byte) (string, bool) {
 	if major == 3 {
 		return string(text), utf8.Valid(text)
@@ -110,7 +110,7 @@ func decode(text []byte, major byte) (string, bool) {
 	return b.String(), true
 }
 
-// parseHeader reads the dictionary. Errors are what is wrong with it.
+// parseHeader parses the dictionary. Errors describe what is wrong with it.
 func parseHeader(text string, longs bool) (header, error) {
 	p := parser{text: text, longs: longs}
 	var h header
@@ -146,7 +146,7 @@ func parseHeader(text string, longs bool) (header, error) {
 	return h, h.set(found)
 }
 
-// set takes the three values.
+// set sets the three values.
 func (h *header) set(found map[string]literal) error {
 	descr, hasDescr := found["descr"]
 	order, hasOrder := found["fortran_order"]

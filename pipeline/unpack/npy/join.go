@@ -9,11 +9,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Framing tells package joined what the files of arrays hold.
+// Framing describes the files of arrays to package joined.
 type Framing struct{}
 
-// HeaderBytes is the size of a file's header, as far as head, the file's first bytes,
-// shows it.
+// HeaderBytes returns the size of a file's header, as far as it can be determined from head, the
+// file's first bytes.
 func (Framing) HeaderBytes(head []byte) int {
 	if len(head) < fixedBytes+4 || string(head[:len(magic)]) != magic {
 		return 0
@@ -46,8 +46,8 @@ func (Framing) Describe(head []byte, sizeBytes int64) (kind string, rows, rowByt
 	return r.kind, rows, rowBytes, offsetBytes, nil
 }
 
-// Prologue implements joined.Framing. It is the header of n structured rows. They have a
-// field for each array, each followed by an unnamed field for the zeros behind it.
+// Prologue implements joined.Framing. It returns the header of n structured rows. They have a field
+// for each array, followed by an unnamed field if zeros follow for padding.
 func (Framing) Prologue(names, kinds []string, n uint64) ([]byte, error) {
 	var b strings.Builder
 	b.WriteByte('[')

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// literal is a value of a Python literal, of those kinds that a header may hold.
+// literal is a value of a Python literal, of the kinds that a header may contain.
 type literal struct {
 	class class
-	// text is the value as it is written.
+	// text is the value as written.
 	text string
-	// content is what a string has between its quotes, with its escapes.
+	// content is what is between the quotes of a string, with its escapes.
 	content string
 	number  int64 // of an integer; 1 for True
 	items   []literal
@@ -27,11 +27,10 @@ const (
 	aList
 )
 
-// maxDepth bounds how deep tuples and lists may lie in each other: a field of
-// a dtype in a field takes two.
+// maxDepth bounds the nesting of tuples and lists: a field of a dtype in a field takes two levels.
 const maxDepth = 64
 
-// parser reads Python literals from a text.
+// parser parses Python literals from a text.
 type parser struct {
 	text  string
 	at    int
@@ -43,14 +42,14 @@ func (p *parser) errorf(format string, args ...any) error {
 	return fmt.Errorf("the npy header is invalid at character %d: %s", p.at, fmt.Sprintf(format, args...))
 }
 
-// blanks passes over what may lie between tokens.
+// blanks skips blanks between tokens.
 func (p *parser) blanks() {
 	for p.at < len(p.text) && strings.IndexByte(" \t\r\n", p.text[p.at]) >= 0 {
 		p.at++
 	}
 }
 
-// next is the byte that comes next behind blanks, 0 at the end.
+// next returns the next byte after blanks, 0 at the end.
 func (p *parser) next() byte {
 	p.blanks()
 	if p.at == len(p.text) {
@@ -59,7 +58,7 @@ func (p *parser) next() byte {
 	return p.text[p.at]
 }
 
-// take passes over c, which must come next.
+// take consumes c, which must be next.
 func (p *parser) take(c byte) error {
 	if p.next() != c {
 		return p.unexpected(fmt.Sprintf("%q", c))
@@ -75,7 +74,7 @@ func (p *parser) unexpected(wanted string) error {
 	return p.errorf("%q where %s should be", p.text[p.at], wanted)
 }
 
-// value reads one value.
+// value parses one value.
 func (p *parser) value() (literal, error) {
 	c := p.next()
 	from := p.at
@@ -101,7 +100,7 @@ func (p *parser) value() (literal, error) {
 	return v, err
 }
 
-// word passes over a word where it comes next, and nothing grows it.
+// word consumes a word if it is next and is not the beginning of a longer one.
 func (p *parser) word(w string) bool {
 	rest := p.text[p.at:]
 	if !strings.HasPrefix(rest, w) {
@@ -125,7 +124,7 @@ func (p *parser) string(quote byte) (literal, error) {
 		case c < ' ':
 			return literal{}, p.errorf("%q in a string", c)
 		case c == '\\':
-			p.at++ // whatever it escapes is no end
+			p.at++ // an escaped quote does not end the string
 		}
 	}
 	p.at = len(p.text)
@@ -148,7 +147,7 @@ func (p *parser) number() (literal, error) {
 	return literal{class: aNumber, number: n}, nil
 }
 
-// sequence reads a tuple or a list. A tuple of one has a comma.
+// sequence parses a tuple or a list. A tuple of one needs a comma.
 func (p *parser) sequence(c class, end byte) (literal, error) {
 	v := literal{class: c}
 	if p.depth++; p.depth > maxDepth {
@@ -180,7 +179,7 @@ func (p *parser) sequence(c class, end byte) (literal, error) {
 	return v, nil
 }
 
-// end fails where anything but blanks is left.
+// end fails if anything but blanks is left.
 func (p *parser) end() error {
 	if p.next(); p.at < len(p.text) {
 		return p.unexpected("the end")

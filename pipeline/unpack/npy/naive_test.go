@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
-// The naive parser of whole files: tokens by a regular expression, values as
-// they come, numbers without bounds.
+// The naive parser of whole files: tokens by a regular expression, values without checks of their
+// place, numbers without bounds.
 
 var token = regexp.MustCompile(`^[ \t\r\n]*('(?:[^'\\\x00-\x1f]|\\(?s:.))*'|"(?:[^"\\\x00-\x1f]|\\(?s:.))*"|[0-9]+L?|True|False|[][(){}:,])`)
 
@@ -23,7 +23,7 @@ type list []any
 
 type text string
 
-// scanner gives tokens; it panics with damaged where there is none.
+// scanner returns tokens; it panics with damaged if there is none.
 type scanner struct {
 	rest  string
 	whole string
@@ -53,7 +53,7 @@ func (s *scanner) take() string {
 
 func (s *scanner) at() int { return len(s.whole) - len(s.rest) }
 
-// value is one value, and how it is written.
+// value returns one value, and its text.
 func (s *scanner) value(longs bool) (any, string) {
 	s.peek()
 	s.rest = strings.TrimLeft(s.rest, " \t\r\n")
@@ -101,7 +101,7 @@ func (s *scanner) bare(longs bool) any {
 	panic(damaged{})
 }
 
-// size is that of a dtype, nil where it is refused.
+// size returns the size of a dtype, nil if it is refused.
 func size(d any) *big.Int {
 	switch d := d.(type) {
 	case text:
@@ -298,7 +298,7 @@ func cutRows(shard []byte, at int, row, rows int64, kind string) unpacktest.Outc
 	return o
 }
 
-// python is a tuple of numbers as Python writes it.
+// python formats a tuple of numbers as Python does.
 func python(t tuple) string {
 	var words []string
 	for _, n := range t {

@@ -9,28 +9,28 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Format is the unpack.Format of npy. The Rows of its OfKind make streams.
+// Format is the unpack.Format of npy. OfKind returns the Rows that makes streams.
 type Format struct{}
 
 var _ unpack.Uniform = Format{}
 
-// Name is "npy".
+// Name returns "npy".
 func (Format) Name() string { return "npy" }
 
-// Extensions is ".npy".
+// Extensions returns ".npy".
 func (Format) Extensions() []string { return []string{".npy"} }
 
-// StreamExtension is ".npy".
+// StreamExtension returns ".npy".
 func (Format) StreamExtension(string) string { return ".npy" }
 
-// Sniff is false: arrays are recognised by their extension (RECORDS.md).
+// Sniff returns false: arrays are recognized by their extension (RECORDS.md).
 func (Format) Sniff([]byte) bool { return false }
 
-// HeadBytes implements unpack.Headed: numpy pads headers to a multiple of 64 bytes, and
-// only those of long structured dtypes have more than some hundred.
+// HeadBytes implements unpack.Headed: numpy pads headers to a multiple of 64 bytes, and only those
+// of long structured dtypes have more than some hundred.
 func (Format) HeadBytes() int { return 4 << 10 }
 
-// Index implements unpack.Format. It reads the header, and what is behind the data.
+// Index implements unpack.Format. It reads the header, and checks that nothing follows the data.
 func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
 	_, err := f.IndexKind(ctx, src, emit)
 	return err

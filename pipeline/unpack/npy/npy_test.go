@@ -21,7 +21,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
-// array is a file of a version with this dictionary, behind which data lie.
+// array returns a file of a version with this dictionary, followed by data.
 func array(version byte, dictionary string, data []byte) []byte {
 	b := append([]byte("\x93NUMPY"), version, 0)
 	if version == 1 {
@@ -36,7 +36,7 @@ func dictionary(descr, shape string) string {
 	return "{'descr': " + descr + ", 'fortran_order': False, 'shape': " + shape + ", }   \n"
 }
 
-// golden is a file that NumPy has written, and what it says of it.
+// golden is a file written by NumPy, and NumPy's description of it.
 type golden struct {
 	Rows     int    `json:"rows"`
 	RowBytes int64  `json:"row_bytes"`
@@ -65,7 +65,7 @@ func scan(shard []byte) (records []unpacktest.Record, s unpack.Summary, err erro
 	return records, s, err
 }
 
-// refused are the golden files that are not read, and why.
+// refused are the golden files that are not read, and the reasons.
 var refused = map[string]string{
 	"fortran": "Fortran order", "objects": "Python objects", "objects-in-fields": "Python objects", "no-dimension": "no dimension",
 	"greek": "rename them", "empty-rows": "rows have 0 bytes",
@@ -163,7 +163,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// The pass that counts, which ends before the damaged member, tells the kind too.
+// The final pass, which ends before the damaged member, returns the kind too.
 func TestADamagedMemberLeavesTheKindOfTheRowsBeforeIt(t *testing.T) {
 	shard := array(1, dictionary("'<f4'", "(3, 2)"), bytes.Repeat([]byte("x"), 24))
 	raw := append(unpacktest.Gzip(shard[:len(shard)-10]), unpacktest.Gzip(shard[len(shard)-10:])...)

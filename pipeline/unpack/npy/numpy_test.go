@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
-// Of each header NumPy says rows and bytes of a row, or that it can't read it.
+// For each header NumPy prints the rows and the bytes of a row, or that it can't read it.
 const readHeaders = `
 import base64, io, sys
 import numpy as np
@@ -46,12 +46,12 @@ func TestNumPyReadsEveryHeaderThatIsReadHereAsTheSame(t *testing.T) {
 			switch r.IntN(4) {
 			case 0:
 				b[at] ^= 1 << r.IntN(8)
-			case 1: // another one of the same header
+			case 1: // another byte of the same header
 				b[at] = b[10+r.IntN(end-10)]
 			case 2:
 				const others = "0123456789<>|=bBiufcmMSUV[](){}'\", TrueFalse\\L#-_"
 				b[at] = others[r.IntN(len(others))]
-			default: // swapped, so that what is in front stays as long
+			default: // swapped, which preserves the length before it
 				b[at], b[at+1] = b[at+1], b[at]
 			}
 		}

@@ -15,9 +15,9 @@ import (
 type Rows struct {
 	Format
 	kind      string
-	descr     string // as the first shard writes it
-	canonical string // what is equal for equal dtypes
-	tail      string // what is behind n in a shape: ",", ", 3", ", 3, 224"
+	descr     string // as written in the first shard
+	canonical string // the same for equal dtypes
+	tail      string // what follows n in a shape: ",", ", 3", ", 3, 224"
 	rowBytes  int64
 }
 
@@ -27,11 +27,11 @@ var (
 )
 
 const (
-	alignBytes = 64 // where data begin, as NumPy aligns them
+	alignBytes = 64 // of the data, as in NumPy
 	leadBytes  = fixedBytes + 2
 )
 
-// rows judges a header: errors say in words what is not read.
+// rows returns the Rows of a header. Errors describe what is not supported.
 func (h header) rows() (Rows, error) {
 	switch {
 	case h.fortran:
@@ -86,7 +86,7 @@ func newRows(descr literal, shape []int64) (Rows, error) {
 	return r, nil
 }
 
-// rowsOfKind takes apart what newRows has put together.
+// rowsOfKind parses a kind made by newRows.
 func rowsOfKind(kind string) (Rows, error) {
 	p := parser{text: kind, longs: true}
 	descr, err := p.value()
@@ -110,7 +110,7 @@ func rowsOfKind(kind string) (Rows, error) {
 	return newRows(descr, n)
 }
 
-// text is the dictionary of n rows, in Latin-1.
+// text returns the dictionary of n rows, in Latin-1.
 func (r Rows) text(n uint64) []byte {
 	b := []byte("{'descr': ")
 	for _, c := range r.descr {
@@ -121,8 +121,8 @@ func (r Rows) text(n uint64) []byte {
 	return append(b, r.tail+"), }"...)
 }
 
-// Prologue implements unpack.Framer: a header of version 1.0 for n rows. The data behind
-// it begin at a multiple of 64. Its size depends on the number of digits of n.
+// Prologue implements unpack.Framer: it returns a header of version 1.0 for n rows. The data after
+// it begins at a multiple of 64. Its size depends on the number of digits of n.
 func (r Rows) Prologue(n uint64) []byte {
 	text := r.text(n)
 	whole := (leadBytes + len(text) + 1 + alignBytes - 1) / alignBytes * alignBytes
@@ -136,10 +136,10 @@ func (r Rows) Prologue(n uint64) []byte {
 	return append(b, '\n')
 }
 
-// Epilogue is empty.
+// Epilogue returns nil: arrays have none.
 func (Rows) Epilogue(uint64) []byte { return nil }
 
-// NewRows is the format of arrays of a dtype, as a header writes it, and a row shape.
+// NewRows returns the format of arrays of a dtype, as written in a header, and a row shape.
 func NewRows(descr string, shape []int64) (Rows, error) {
 	p := parser{text: descr, longs: true}
 	d, err := p.value()
@@ -152,5 +152,5 @@ func NewRows(descr string, shape []int64) (Rows, error) {
 	return newRows(d, shape)
 }
 
-// RowBytes is the size of a row.
+// RowBytes returns the size of a row.
 func (r Rows) RowBytes() int64 { return r.rowBytes }
