@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// room is an unpack.Room for so many members.
+// room is an unpack.Room for that many members.
 type room struct {
 	members     int64
 	taken, free atomic.Int64 // bytes, members
@@ -46,7 +46,7 @@ func (r *room) requireWhole(t require.TestingT) {
 	require.Equal(t, r.members, r.free.Load())
 }
 
-// ahead is codec, of which members are decoded ahead where that can be.
+// ahead returns codec with members decoded ahead if it supports that.
 func ahead(codec unpack.Codec) (unpack.Codec, *room) {
 	r := newRoom(3)
 	if m, ok := codec.(unpack.MemberCodec); ok {
@@ -55,14 +55,14 @@ func ahead(codec unpack.Codec) (unpack.Codec, *room) {
 	return codec, r
 }
 
-// decoding is all that a decoder says of a file.
+// decoding is everything that a decoder returns for a file.
 type decoding struct {
 	starts []int64
 	parts  [][]byte
 	err    error
 }
 
-// decode reads a file's members, all but those that skip says to the end.
+// decode reads a file's members to the end, except for those for which skip returns true.
 func decode(t require.TestingT, codec unpack.Codec, raw []byte, skip func(member int) bool) (all decoding) {
 	d, err := codec.NewDecoder(bytes.NewReader(raw), 17)
 	require.NoError(t, err)
@@ -87,8 +87,8 @@ func decode(t require.TestingT, codec unpack.Codec, raw []byte, skip func(member
 	}
 }
 
-// RequireAheadAsInTurn requires that a codec decodes any bytes to the same result,
-// whether members are decoded ahead or in turn.
+// RequireAheadAsInTurn requires that a codec decodes arbitrary bytes to the same result whether
+// members are decoded ahead or in turn.
 func RequireAheadAsInTurn(t require.TestingT, codec unpack.MemberCodec, raw []byte) {
 	for members := range int64(3) {
 		r := newRoom(members)
@@ -109,7 +109,7 @@ func requireAsInTurn(t require.TestingT, codec, inTurn unpack.Codec, raw []byte)
 	}
 }
 
-// asInTurn compares on files of random members, of which some are damaged.
+// asInTurn compares on files of random members, some of which are damaged.
 func (c CodecSuite) asInTurn(t *testing.T, inTurn unpack.Codec) {
 	var members [][]byte
 	for _, n := range []int{0, 1, 100, 5000, 200_000, 300_000} {
@@ -140,8 +140,8 @@ func (c CodecSuite) asInTurn(t *testing.T, inTurn unpack.Codec) {
 	})
 }
 
-// largeAsInTurn compares on members that are too large to be decoded ahead: in
-// the file, or decoded.
+// largeAsInTurn compares on members that are too large to be decoded ahead, either in the file or
+// decoded.
 func (c CodecSuite) largeAsInTurn(t *testing.T, inTurn unpack.Codec) {
 	random := make([]byte, 5<<20)
 	_, err := rand.NewChaCha8([32]byte{1}).Read(random)

@@ -16,10 +16,10 @@ import (
 // CodecSuite is the test suite that every codec passes.
 type CodecSuite struct {
 	Codec unpack.Codec
-	// Compress makes one member that carries a checksum.
+	// Compress makes one member with a checksum.
 	Compress func([]byte) []byte
-	// Between may lie between members, After behind the last one. Damage in either need
-	// not be detected.
+	// Between may be between members, After after the last one. Damage in either need not be
+	// detected.
 	Between, After []byte
 }
 
@@ -32,8 +32,8 @@ func text(n int) []byte {
 	return b.Bytes()[:n]
 }
 
-// Run runs the whole suite. A codec whose members can be decoded ahead runs it that way
-// too, and must give the same results.
+// Run runs the whole suite. If the codec's members can be decoded ahead, it runs that way as well,
+// and must give the same results.
 func (c CodecSuite) Run(t *testing.T) {
 	c.run(t)
 	m, ok := c.Codec.(unpack.MemberCodec)
@@ -114,12 +114,12 @@ func (c CodecSuite) passedOver(t *testing.T, raw []byte, starts []int64) {
 	require.Equal(t, io.EOF, err)
 }
 
-// reader hides all of a decoder but Read.
+// reader hides all methods of a decoder except Read.
 type reader struct{ d unpack.Decoder }
 
 func (r reader) Read(p []byte) (int, error) { return r.d.Read(p) }
 
-// all decodes everything; what comes is of members that turned out whole.
+// all decodes everything; it returns only bytes of members that turned out whole.
 func (c CodecSuite) all(t *testing.T, raw io.Reader) ([]byte, error) {
 	d, err := c.Codec.NewDecoder(raw, 0)
 	require.NoError(t, err)
@@ -173,7 +173,7 @@ func (c CodecSuite) flipped(t *testing.T, raw, decoded []byte) {
 		for bit := range 8 {
 			damaged[i] ^= 1 << bit
 			got, err := c.all(t, bytes.NewReader(damaged))
-			// Some bits mean nothing, such as a time. Wrong bytes never pass.
+			// Some bits have no meaning, such as those of a time. Wrong bytes must never pass.
 			require.True(t, bytes.HasPrefix(decoded, got), "byte %d, bit %d", i, bit)
 			var damage *unpack.CorruptError
 			if err != nil {

@@ -23,8 +23,8 @@ import (
 
 func codecs() []unpack.Codec { return []unpack.Codec{gzip.Codec{}, zstd.Codec{}, lz4.Codec{}} }
 
-// A writer has megabytes of tables. Datasets of some thousand members would spend most of their
-// time on new ones.
+// A writer has megabytes of tables. Without reuse, datasets of some thousand members would take
+// most of their time to allocate them.
 var (
 	gzipWriters = sync.Pool{New: func() any { return kgzip.NewWriter(nil) }}
 	zstdWriters = sync.Pool{New: func() any {
@@ -60,7 +60,7 @@ func Gzip(p []byte) []byte { return compressWith[*kgzip.Writer](&gzipWriters, p)
 // Zstd compresses p into one frame with a checksum.
 func Zstd(p []byte) []byte {
 	b := compressWith[*kzstd.Encoder](&zstdWriters, p)
-	if len(b) == 0 { // the encoder writes no frame of no bytes
+	if len(b) == 0 { // the encoder does not write a frame for empty input
 		return []byte{0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00}
 	}
 	return b
@@ -70,7 +70,7 @@ func Zstd(p []byte) []byte {
 // of the blocks and of the whole.
 func LZ4(p []byte) []byte { return compressWith[*plz4.Writer](&lz4Writers, p) }
 
-// Skippable is a skippable frame of n bytes.
+// Skippable returns a skippable frame of n bytes.
 func Skippable(n int) []byte {
 	return append([]byte{0x5e, 0x2a, 0x4d, 0x18, byte(n), byte(n >> 8), 0, 0}, make([]byte, n)...)
 }
@@ -87,11 +87,10 @@ type variant struct {
 	codec   unpack.Codec
 	raw     []byte
 	members []unpack.Member
-	between []byte // what may lie between members: a skippable frame, or nothing
+	between []byte // what may be between members: a skippable frame, or nothing
 }
 
-// variants compresses a shard as one member, and as several with empty ones
-// between.
+// variants compresses a shard as one member, and as several with empty ones between them.
 func variants(shard []byte) []variant {
 	var all []variant
 	n := len(shard)
@@ -132,8 +131,8 @@ func (s Suite) compressed(t *testing.T, shard []byte, intact []Record) {
 	}
 }
 
-// scanCompressed scans the raw bytes of a variant, and again with members that are
-// decoded ahead, which is to make no difference.
+// scanCompressed scans the raw bytes of a variant, and again with members decoded ahead, which must
+// not make a difference.
 func (s Suite) scanCompressed(t *testing.T, v variant, raw []byte) scanned {
 	got := scan(context.Background(), s.Format, v.codec, raw)
 	codec, room := ahead(v.codec)
@@ -157,14 +156,14 @@ func requireEntries(t *testing.T, v variant, shard []byte) {
 	}
 }
 
-// compressedCut cuts compressed shards off at every byte: what is kept comes
-// from whole members, and all that these show is kept.
+// compressedCut truncates compressed shards at every byte: everything that is kept comes from whole
+// members, and all their records are kept.
 func (s Suite) compressedCut(t *testing.T, shard []byte, intact []Record) {
 	for _, v := range variants(shard) {
 		step := Stride() * max(1, len(v.raw)/150)
 		for n := 1; n < len(v.raw); n += step {
 			got := s.scanCompressed(t, v, v.raw[:n])
-			if errors.As(got.err, new(*unpack.RefusedError)) { // between members: what is left is no shard of the format
+			if errors.As(got.err, new(*unpack.RefusedError)) { // between members: the rest is not a shard of the format
 				i := slices.IndexFunc(v.members, func(m unpack.Member) bool {
 					return m.RawBytes == int64(n) || m.RawBytes-int64(len(v.between)) == int64(n)
 				})
@@ -178,7 +177,7 @@ func (s Suite) compressedCut(t *testing.T, shard []byte, intact []Record) {
 			}
 			require.Equal(t, d.RawOffset >= 0, got.restarts > 0)
 			if d.RawOffset < 0 {
-				continue // the format's, of a shorter shard
+				continue // the format's damage, in a shorter shard
 			}
 			requireDamage(t, got, d.RawOffset)
 			s.requireWholeMembers(t, got, intact)
@@ -186,8 +185,8 @@ func (s Suite) compressedCut(t *testing.T, shard []byte, intact []Record) {
 	}
 }
 
-// compressedFlipped flips bits of compressed shards: a member's bytes reach the
-// format before its checksum is seen, and nothing that comes of them is kept.
+// compressedFlipped flips bits of compressed shards: a member's bytes reach the format before its
+// checksum is verified, and no record from them may be kept.
 func (s Suite) compressedFlipped(t *testing.T, shard []byte, intact []Record) {
 	for _, v := range variants(shard) {
 		step := Stride() * max(1, len(v.raw)/150)
@@ -197,7 +196,7 @@ func (s Suite) compressedFlipped(t *testing.T, shard []byte, intact []Record) {
 			got := s.scanCompressed(t, v, damaged)
 			require.NoError(t, got.err, "%s flipped at %d", v.name, i)
 			d := got.summary.Damage
-			if d == nil { // a bit that means nothing, or an empty member's
+			if d == nil { // a bit without a meaning, or an empty member's
 				require.Equal(t, intact, got.records)
 				continue
 			}
@@ -209,7 +208,7 @@ func (s Suite) compressedFlipped(t *testing.T, shard []byte, intact []Record) {
 	}
 }
 
-// requireWholeMembers checks the records of a shard whose codec found damage.
+// requireWholeMembers checks the records of a shard in which the codec found damage.
 func (s Suite) requireWholeMembers(t *testing.T, got scanned, intact []Record) {
 	sound := got.summary.Damage.OffsetBytes
 	require.Equal(t, sound, got.summary.DecodedBytes)
@@ -220,7 +219,7 @@ func (s Suite) requireWholeMembers(t *testing.T, got scanned, intact []Record) {
 	if n := len(got.records); n > 0 {
 		require.LessOrEqual(t, got.records[n-1].OffsetBytes+got.records[n-1].SizeBytes, sound)
 	}
-	// A record is shown whole at the latest by the one behind it.
+	// A record is known to be whole at the latest after the next one.
 	if n := len(got.records) + 1; n < len(intact) && !s.Whole {
 		require.Greater(t, intact[n].OffsetBytes+intact[n].SizeBytes, sound, "record %d was not kept", n-1)
 	}

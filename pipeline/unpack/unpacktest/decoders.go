@@ -21,9 +21,9 @@ func ScanLines(codec unpack.Codec, raw []byte) (unpack.Summary, int, error) {
 	return s, n, err
 }
 
-// RequireDamagedTail requires that tail, right behind the frame good, is reported as
-// damage with these words as the reason, and that nothing else is lost. good must have
-// two lines of eight bytes in all.
+// RequireDamagedTail requires that tail, directly after the frame good, is reported as damage with
+// these words as the reason, and that nothing else is lost. good must have two lines of eight bytes
+// in total.
 func RequireDamagedTail(t *testing.T, codec unpack.Codec, good, tail []byte, reason string) {
 	t.Helper()
 	s, n, err := ScanLines(codec, append(bytes.Clone(good), tail...))
@@ -36,8 +36,8 @@ func RequireDamagedTail(t *testing.T, codec unpack.Codec, good, tail []byte, rea
 	require.Equal(t, int64(8), s.DecodedBytes)
 }
 
-// RequireOfProgram requires that a file of two members, written by an external program,
-// is decoded, and that both members are found.
+// RequireOfProgram requires that a file of two members, written by an external program, is decoded,
+// and that both members are found.
 func RequireOfProgram(t *testing.T, codec unpack.Codec, program string, args ...string) {
 	t.Helper()
 	text := bytes.Repeat([]byte("some line of text\n"), 20_000)
@@ -49,7 +49,7 @@ func RequireOfProgram(t *testing.T, codec unpack.Codec, program string, args ...
 	require.Equal(t, []unpack.Member{{}, {DecodedBytes: int64(len(text)), RawBytes: int64(len(one))}}, s.Members)
 }
 
-// RequireSkippableAlone requires that a file of skippable frames only is sound.
+// RequireSkippableAlone requires that a file of only skippable frames is valid.
 func RequireSkippableAlone(t *testing.T, codec unpack.Codec) {
 	t.Helper()
 	s, n, err := ScanLines(codec, append(Skippable(0), Skippable(300)...))
@@ -59,8 +59,8 @@ func RequireSkippableAlone(t *testing.T, codec unpack.Codec) {
 	require.Zero(t, s.DecodedBytes)
 }
 
-// RunWithSkippable runs the suite twice: with members alone, and with skippable frames
-// between them and behind the last one.
+// RunWithSkippable runs the suite twice: with members alone, and with skippable frames between them
+// and after the last one.
 func (c CodecSuite) RunWithSkippable(t *testing.T) {
 	for name, between := range map[string][]byte{"frames alone": nil, "skippable frames": Skippable(40)} {
 		t.Run(name, func(t *testing.T) {
@@ -70,8 +70,8 @@ func (c CodecSuite) RunWithSkippable(t *testing.T) {
 	}
 }
 
-// FuzzDecoder decodes any bytes. It requires that nothing breaks, that the offsets of
-// members ascend, and that decoding ahead gives the same as decoding in turn.
+// FuzzDecoder decodes arbitrary bytes. It requires that nothing panics, that the offsets of members
+// ascend, and that decoding ahead gives the same result as decoding in turn.
 func FuzzDecoder(f *testing.F, codec unpack.Codec, seeds ...[]byte) {
 	for _, seed := range seeds {
 		f.Add(seed)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// NumPy runs a program of Python with NumPy, in a directory ("": this one), and gives what
-// it prints. Where there is none the test is skipped, and fails in CI.
+// NumPy runs a Python program with NumPy, in a directory ("": this one), and returns its output. If
+// there is no NumPy, the test is skipped; in CI it fails.
 func NumPy(t *testing.T, dir, program string, stdin []byte) string {
 	t.Helper()
 	for _, name := range []string{os.Getenv("LSIOFS_PYTHON"), "python3", "/usr/bin/python3"} {

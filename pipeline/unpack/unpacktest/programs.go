@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Program runs an installed program in dir with stdin and returns its stdout. If there
-// is no such program, the test is skipped; in CI it fails.
+// Program runs an installed program in dir with stdin and returns its stdout. If there is no such
+// program, the test is skipped; in CI it fails.
 func Program(t *testing.T, dir string, stdin []byte, name string, args ...string) []byte {
 	t.Helper()
 	path, err := exec.LookPath(name)

@@ -7,8 +7,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// steppedSource is a Source that gives what is asked for and a few bytes more,
-// and overwrites what it gave before, as its contract allows.
+// steppedSource is a Source that returns the requested bytes and a few more, and overwrites what it
+// returned before, as its contract allows.
 type steppedSource struct {
 	bytes []byte
 	at    int64

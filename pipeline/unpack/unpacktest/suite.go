@@ -28,27 +28,25 @@ type Outcome struct {
 	Refused bool // if true, Records is meaningless
 }
 
-// Shard is a decoded shard to test with. The suite cuts it off at, and flips, every
-// byte, so it should be small.
+// Shard is a decoded shard to test with. The suite truncates it at, and flips, every byte, so it
+// should be small.
 type Shard struct {
 	Name  string
 	Bytes []byte
 }
 
-// Suite is what a format brings to the test suite.
+// Suite is what a format provides to the test suite.
 type Suite struct {
 	Format unpack.Format
-	// Shards are sound shards.
+	// Shards are intact shards.
 	Shards []Shard
-	// Naive is the index pass of a whole file, which may have any bytes but is not
-	// empty.
+	// Naive is the index pass of a whole file, which may have any bytes but is not empty.
 	Naive func(shard []byte) Outcome
-	// Draw makes a random shard, sound or not.
+	// Draw draws a random shard, valid or not.
 	Draw func(t *rapid.T) []byte
-	// EndsAnywhere says that a shard that is cut off can be sound, with a shorter last
-	// record.
+	// EndsAnywhere means that a truncated shard can be valid, with a shorter last record.
 	EndsAnywhere bool
-	// Whole says that a damaged shard gives no records at all.
+	// Whole means that a damaged shard gives no records at all.
 	Whole bool
 }
 
@@ -79,8 +77,8 @@ func (s Suite) Run(t *testing.T) {
 	})
 }
 
-// Stride is how far apart the places are at which a test cuts off, flips or fails: all of
-// them at night. Before that it is a third of them, in which all remainders by 8 and by 512 are.
+// Stride is the distance between the places at which a test truncates, flips or fails: 1 at night.
+// Otherwise it tests every third place, which includes all remainders modulo 8 and 512.
 func Stride() int {
 	if serve.Runs(serve.Night) && !testing.Short() {
 		return 1
@@ -88,7 +86,7 @@ func Stride() int {
 	return 3
 }
 
-// scanned is a run of unpack.Scan.
+// scanned is the result of unpack.Scan.
 type scanned struct {
 	records  []Record
 	summary  unpack.Summary
@@ -136,8 +134,8 @@ func (s Suite) requireNaive(t require.TestingT, shard []byte) scanned {
 	return got
 }
 
-// requireDamage checks that damage is told of the first record that is not
-// there, at a place behind those that are.
+// requireDamage checks that damage is attributed to the first missing record, at a place after the
+// existing ones.
 func requireDamage(t require.TestingT, got scanned, rawOffset int64) {
 	d := got.summary.Damage
 	if d == nil {
@@ -197,8 +195,7 @@ func (s Suite) drawDamaged(t *rapid.T) []byte {
 	return shard
 }
 
-// windows indexes through sources that give as little as they may, and a few
-// sizes of more.
+// windows indexes through sources that return as little as they may, and several sizes more.
 func (s Suite) windows(t *testing.T, shard []byte) {
 	for _, cut := range []int{len(shard), len(shard) / 2, len(shard) - 1} {
 		want := s.requireNaive(t, shard[:cut])
