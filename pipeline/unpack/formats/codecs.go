@@ -13,22 +13,22 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
 )
 
-// numbered are all codecs, each at the place of its number less one. Stored indexes
-// have the numbers: a new codec comes last, or the indexes' version is raised.
+// numbered are all codecs, each at the index of its number less one. Stored indexes contain the
+// numbers: a new codec must be appended, or the indexes' version raised.
 var numbered = []unpack.Codec{gzip.Codec{}, zstd.Codec{}, lz4.Codec{}, lc0.Game{}, lc0.Tar{}}
 
-// named is how many of them stand behind the names of shards. The others are
-// chosen by a format, whatever a name's ending.
+// named is how many of them are implied by the names of shards. The others are chosen by a format,
+// whatever a name's ending.
 const named = 3
 
-// Codecs are the codecs of whole shards.
+// Codecs returns the codecs of whole shards.
 func Codecs() []unpack.Codec { return slices.Clone(numbered[:named]) }
 
-// CodecNumber is the number that stands for a codec in stored indexes. It is 0 for nil,
-// and for a codec that is not one of lsiofs'.
+// CodecNumber returns the number of a codec in stored indexes. It is 0 for nil, and for a codec
+// that is not one of lsiofs's.
 func CodecNumber(c unpack.Codec) uint32 { return uint32(slices.Index(numbered, c)) + 1 }
 
-// NumberedCodec is the codec with that number; nil for 0 and for unknown numbers.
+// NumberedCodec returns the codec with that number; nil for 0 and for unknown numbers.
 func NumberedCodec(number uint32) unpack.Codec {
 	if number == 0 || int64(number) > int64(len(numbered)) {
 		return nil
@@ -36,14 +36,13 @@ func NumberedCodec(number uint32) unpack.Codec {
 	return numbered[number-1]
 }
 
-// ending is a file name's ending that stands for a codec; left is put in its
-// place when it is taken off.
+// ending is a file name ending that implies a codec; left replaces it when it is removed.
 type ending struct {
 	text, left string
 	codec      unpack.Codec
 }
 
-// endings are those of all codecs. None is the end of another one.
+// endings are those of all codecs. None is a suffix of another one.
 var endings = func() (list []ending) {
 	for _, c := range numbered[:named] {
 		for text, left := range c.Extensions() {
@@ -53,12 +52,13 @@ var endings = func() (list []ending) {
 	return list
 }()
 
-// CodecHeadBytes is how much of a file CodecOf looks at.
+// CodecHeadBytes is how much of a file CodecOf inspects.
 const CodecHeadBytes = 4 << 10
 
-// CodecOf returns the codec of a shard of a format that begins with head: of a shard that is
-// told by its bytes the one that they show, whatever its name says; else what the format
-// chooses, or the name says. head has the file's first CodecHeadBytes, or all of it.
+// CodecOf returns the codec of a shard of a format that begins with head. If the format is
+// recognized by its bytes, it is the codec that head shows, whatever the name implies; else the one
+// that the format chooses, or that the name implies. head has the file's first CodecHeadBytes, or
+// all of it.
 func CodecOf(f unpack.Format, path string, head []byte) unpack.Codec {
 	named := ParseName(path).Codec
 	if own, ok := f.(unpack.OwnCodecs); ok {
@@ -73,14 +73,14 @@ func CodecOf(f unpack.Format, path string, head []byte) unpack.Codec {
 	return codecOf(path, head, f.Sniff(head))
 }
 
-// codecOf is the codec of a file that is told by its bytes. plain says that they are those of a
-// shard that is not compressed: a TFRecord's first length may look like anything.
+// codecOf returns the codec of a file that is recognized by its bytes. plain means that head is
+// that of an uncompressed shard: a TFRecord's first length may look like anything.
 func codecOf(path string, head []byte, plain bool) unpack.Codec {
 	named := ParseName(path).Codec
 	if plain {
 		return nil
 	}
-	// A file that ends within the first bytes of a codec is what its name says.
+	// A file that ends within the first bytes of a codec is what its name implies.
 	if named != nil && len(head) < leastMagicBytes && beginsAs(named, head) {
 		return named
 	}
@@ -99,7 +99,7 @@ func codecOf(path string, head []byte, plain bool) unpack.Codec {
 
 const leastMagicBytes = 4
 
-// beginsAs reports whether so few bytes can be the first ones of a codec's file.
+// beginsAs reports whether these few bytes can be the first ones of a codec's file.
 func beginsAs(c unpack.Codec, head []byte) bool {
 	switch c.Name() {
 	case "gzip":
@@ -110,7 +110,7 @@ func beginsAs(c unpack.Codec, head []byte) bool {
 	return strings.HasPrefix("\x04\x22\x4d\x18", string(head))
 }
 
-// ContentCodec is CodecOf for a file of which no format is known yet.
+// ContentCodec is CodecOf for a file whose format is not known yet.
 func ContentCodec(path string, head []byte) unpack.Codec {
 	return codecOf(path, head, tar.Format{}.Sniff(head) || tfrecord.Format{}.Sniff(head))
 }

@@ -2,19 +2,19 @@
 //
 //	name      shards                        record                    specification            checked by the index pass
 //	tar       .tar                          a WebDataset sample       POSIX.1-2017 pax, GNU    every header's checksum, sizes, the end
-//	jsonl     .jsonl .ndjson                a line                    JSON Lines               lines only, not their JSON
+//	jsonl     .jsonl .ndjson                a line                    JSON Lines               lines; that the first one is JSON
 //	lines     .txt                          a line                    —                        lines
 //	tfrecord  .tfrecord .tfrecords .tfrec   a frame                   record_writer.h          every length's crc32c; lsiofs verify and reads: the data's
 //	npy       .npy                          a row                     numpy.lib.format         the header, the length; one dtype and row shape in all shards
-//	fixed     asked for                     N bytes every S from H    —                        the remainder
+//	fixed     requested                     N bytes every S from H    —                        the remainder
 //	lc0       .gz .tar, by content          a frame of a game         lc0's trainingdata       every game's checksum and length; --lc0-check: every frame
-//	files     directories, asked for        files with one key        POSIX.1-2017 pax         nothing: contents are not looked at
-//	zarr      directories, asked for        a crop of arrays          Zarr v3, v2; blosc 1     documents, indexes of shards
+//	files     directories, requested        files with one key        POSIX.1-2017 pax         nothing: contents are not read
+//	zarr      directories, requested        a crop of arrays          Zarr v3, v2; blosc 1     documents, indexes of shards
 //
 //	codec     shards                        decoding starts at        specification            checked when decoding
-//	gzip      .gz .tgz                      members                   RFC 1952                 crc32 and size
-//	zstd      .zst                          frames                    RFC 8878                 xxh64 where there is one
-//	lz4       .lz4                          frames                    LZ4 Frame Format 1.6.4   xxh32 where there is one
+//	gzip      .gz .gzip .tgz                members                   RFC 1952                 crc32 and size
+//	zstd      .zst .zstd .tzst              frames                    RFC 8878                 xxh64 if present
+//	lz4       .lz4                          frames                    LZ4 Frame Format 1.6.4   xxh32 if present
 //	lc0       the format's                  games                     RFC 1952, tar            crc32 and size of every game
 //
 // RECORDS.md is the specification of all of them.
@@ -37,13 +37,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/zarr"
 )
 
-// All are the formats without parameters, in the order in which detection calls their
-// Sniff.
+// All returns the formats without parameters, in the order in which detection calls their Sniff.
 func All() []unpack.Format { return slices.Clone(all) }
 
 var all = []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lc0.Format{}, lines.Lines(), npy.Format{}, files.Format{}, zarr.Format{}}
 
-// New makes the format that a spec names; "auto" is not a name.
+// New returns the format that a spec names; "auto" is not a name.
 func New(f spec.Format) (unpack.Format, error) {
 	switch f.Name {
 	case "fixed":
@@ -62,8 +61,8 @@ func New(f spec.Format) (unpack.Format, error) {
 	return nil, fmt.Errorf("--format %q is not known: formats are %s", f.Name, strings.Join(spec.Formats, ", "))
 }
 
-// Checked says, for people, what the format checks in a shard when all bytes are read. A
-// codec's checksums come in addition.
+// Checked describes what the format checks in a shard when all bytes are read. A codec's checksums
+// are checked in addition.
 func Checked(name string) string {
 	switch name {
 	case "tar":

@@ -73,7 +73,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Indexes that lie on the disks of users have these numbers.
+// Existing indexes of users contain these numbers.
 func TestCodecsKeepTheirNumbers(t *testing.T) {
 	for number, codec := range []unpack.Codec{nil, gzip.Codec{}, zstd.Codec{}, lz4.Codec{}, lc0.Game{}, lc0.Tar{}} {
 		require.EqualValues(t, number, formats.CodecNumber(codec))

@@ -19,10 +19,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// goldenDir holds shards that other programs wrote; make.py there says how.
+// goldenDir contains shards written by other programs; see make.py there.
 const goldenDir = "testdata/golden"
 
-// golden is what is known of a shard that another program wrote.
+// golden is the expected content of a shard written by another program.
 type golden struct {
 	How           string `json:"how"`
 	DecodedSHA256 string `json:"decoded_sha256"`
@@ -40,7 +40,7 @@ func goldens(t testing.TB) map[string]golden {
 	return all
 }
 
-// formatOf is the format and the codec that a shard's name says.
+// formatOf returns the format and the codec that a shard's name implies.
 func formatOf(t testing.TB, path string) (unpack.Format, unpack.Codec) {
 	t.Helper()
 	stem, codec := formats.Split(path)
@@ -119,8 +119,8 @@ func requireMembers(t *testing.T, name string) {
 	}
 }
 
-// Where frames begin is found by walking them. A seek table that lies does no
-// harm: whatever it says, records and frames are what they are.
+// Frames are found by walking them, so a wrong seek table does no harm: whatever its content,
+// records and frames are the same.
 func TestASeekTableIsNotBelieved(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(goldenDir, "seekable.jsonl.zst"))
 	require.NoError(t, err)
@@ -134,8 +134,8 @@ func TestASeekTableIsNotBelieved(t *testing.T) {
 	places, sum := scan(raw)
 	require.Nil(t, sum.Damage)
 	require.Len(t, sum.Members, 7)
-	// The table: 184D2A5E, its size; of each frame its sizes and a checksum; their
-	// number, a descriptor, 8F92EAB1.
+	// The table: 184D2A5E, its size; for each frame its sizes and a checksum; their number, a
+	// descriptor, 8F92EAB1.
 	table := bytes.LastIndex(raw, []byte{0x5e, 0x2a, 0x4d, 0x18})
 	require.Equal(t, len(raw)-8-12*len(sum.Members)-9, table)
 	for i := table + 8; i < len(raw); i++ {

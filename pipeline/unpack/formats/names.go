@@ -6,29 +6,29 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Name is what the name of a shard says, read from its end: a codec, then a format. Case does
-// not count. A shard number as Beam, TFDS and Spark write it ("-00002-of-00010", ".c000") may
-// stand after or between them, and says nothing.
+// Name is the parsed name of a shard, which is read from its end: a codec, then a format. Case is
+// ignored. A shard number in the notation of Beam, TFDS or Spark ("-00002-of-00010", ".c000") may
+// follow either of them, and is ignored.
 type Name struct {
-	// Stem is the path without the codec's ending and the numbers behind the format:
-	// "a/b.tar" of "a/b.tgz", "x.jsonl" of "x.jsonl.gz-00002-of-00010".
+	// Stem is the path without the codec's ending and the numbers after the format: "a/b.tar" for
+	// "a/b.tgz", "x.jsonl" for "x.jsonl.gz-00002-of-00010".
 	Stem string
-	// Plain is the path without the codec's ending alone: two files with one Plain are one
+	// Plain is the path without only the codec's ending: two files with the same Plain are one
 	// shard in two codecs.
 	Plain string
-	// Codec is the codec that the name says; nil for none.
+	// Codec is the codec that the name implies; nil for none.
 	Codec unpack.Codec
-	// Format is the name of the format that the extension says, "" for none.
+	// Format is the name of the format that the extension implies, "" for none.
 	Format string
 }
 
-// ParseName reads the name of a shard. Components before the last one say nothing.
+// ParseName parses the name of a shard. Only the last component matters.
 func ParseName(path string) Name {
 	slash := strings.LastIndexByte(path, '/') + 1
 	base, last := cutNumber(path[slash:])
 	n, left := Name{}, ""
 	base, left, n.Codec = cutCodec(base)
-	// Mostly these are parts of the path: no memory is taken for them.
+	// Usually these are substrings of the path, which avoids allocations.
 	if n.Plain = path; n.Codec != nil {
 		n.Plain = path[:slash+len(base)] + left + last
 	}
@@ -42,14 +42,14 @@ func ParseName(path string) Name {
 	return n
 }
 
-// Split takes a codec's ending off the path of a shard, and the shard number with it: see Name.
+// Split removes a codec's ending from the path of a shard, and the shard number with it: see Name.
 func Split(path string) (stem string, codec unpack.Codec) {
 	n := ParseName(path)
 	return n.Stem, n.Codec
 }
 
-// Extension is what of a name, without codec and number, stands behind its last dot, with it
-// and in lower case; "" for none. Digits alone count as a number: ".#".
+// Extension returns the part of a name, without codec and number, after its last dot, including the
+// dot and in lower case; "" for none. Digits alone count as a number: ".#".
 func Extension(path string) string {
 	stem := ParseName(path).Stem
 	base := stem[strings.LastIndexByte(stem, '/')+1:]
@@ -63,7 +63,7 @@ func Extension(path string) string {
 	return strings.ToLower(base[dot:])
 }
 
-// formatOf is the format whose extension a base name ends in, "" for none.
+// formatOf returns the format whose extension a base name ends in, "" for none.
 func formatOf(base string) string {
 	for _, e := range extensions {
 		if _, has := cutEnding(base, e.text); has {
@@ -73,7 +73,7 @@ func formatOf(base string) string {
 	return ""
 }
 
-// extension is one of a format's.
+// extension is an extension of a format.
 type extension struct{ text, format string }
 
 var extensions = func() (list []extension) {
@@ -85,7 +85,7 @@ var extensions = func() (list []extension) {
 	return list
 }()
 
-// cutCodec takes a codec's ending off a base name. left is what the ending stands for besides.
+// cutCodec removes a codec's ending from a base name. left is what the ending implies besides.
 func cutCodec(base string) (stem, left string, codec unpack.Codec) {
 	for _, e := range endings {
 		if stem, has := cutEnding(base, e.text); has {
@@ -95,7 +95,7 @@ func cutCodec(base string) (stem, left string, codec unpack.Codec) {
 	return base, "", nil
 }
 
-// cutEnding takes an ending off a name, in any case, where something is left.
+// cutEnding removes an ending from a name, ignoring case, if something is left.
 func cutEnding(base, ending string) (string, bool) {
 	at := len(base) - len(ending)
 	if at <= 0 || !strings.EqualFold(base[at:], ending) {
@@ -104,7 +104,7 @@ func cutEnding(base, ending string) (string, bool) {
 	return base[:at], true
 }
 
-// cutNumber takes the shard numbers off the end of a base name: "-00002-of-00010", ".c000".
+// cutNumber removes the shard numbers from the end of a base name: "-00002-of-00010", ".c000".
 func cutNumber(base string) (rest, number string) {
 	rest = base
 	for {
@@ -116,7 +116,7 @@ func cutNumber(base string) (rest, number string) {
 	}
 }
 
-// numberAt is where a shard number at the end of a name begins, -1 for none.
+// numberAt returns where a shard number at the end of a name begins, -1 for none.
 func numberAt(s string) int {
 	n := trailingDigits(s)
 	if n == 0 {
@@ -144,7 +144,7 @@ func trailingDigits(s string) (n int) {
 	return n
 }
 
-// digits is how many digits a text begins with.
+// digits returns how many digits a text begins with.
 func digits(s string) (n int) {
 	for n < len(s) && isDigit(s[n]) {
 		n++

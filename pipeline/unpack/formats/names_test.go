@@ -37,7 +37,7 @@ func TestExtensionsAsTheyAreCounted(t *testing.T) {
 	}
 }
 
-// A name says what it says; what a shard is compressed with, its bytes do.
+// The codec is determined by the first bytes, not by the name.
 func TestTheCodecIsWhatTheFirstBytesAre(t *testing.T) {
 	text := []byte("{\"a\": 1}\n")
 	skippable := append(binary.LittleEndian.AppendUint32(nil, 0x184d2a50), 4, 0, 0, 0, 1, 2, 3, 4)
@@ -78,8 +78,8 @@ func TestTheCodecIsWhatTheFirstBytesAre(t *testing.T) {
 	}
 }
 
-// Files of other kinds are refused in words that name what they are, in all formats that are
-// told by their bytes, under whatever codec.
+// Files of other kinds are refused with an error that names their kind, in all formats that are
+// recognized by their bytes, under any codec.
 func TestForeignBytesAreRefused(t *testing.T) {
 	text := []byte("{\"a\": 1}\n")
 	foreign := map[string][]byte{
