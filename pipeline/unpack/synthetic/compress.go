@@ -8,8 +8,8 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// compressor compresses what is written to it into one member or frame, as gzip,
-// zstd and lz4 do by default.
+// compressor compresses what is written to it into one member or frame, as gzip, zstd and lz4 do by
+// default.
 func (s Shape) compressor(out io.Writer) (io.WriteCloser, error) {
 	switch s.Codec {
 	case "gz":

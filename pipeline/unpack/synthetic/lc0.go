@@ -10,7 +10,7 @@ import (
 	"math/rand/v2"
 )
 
-// A frame of version 6, as package lc0 lays it out.
+// A frame of version 6, in the layout of package lc0.
 const (
 	// FrameBytes is the size of a frame of lc0.
 	FrameBytes = 8356
@@ -47,9 +47,9 @@ func (s Shape) writeGames(out io.Writer, first, count uint64, made func(bytes in
 	return err
 }
 
-// writeGame writes frames as one gzip member. The standard library's encoder
-// finds matches as zlib does, with which lc0 writes its games: at the same size,
-// the stream of another encoder takes up to twice as long to decode.
+// writeGame writes frames as one gzip member. The standard library's encoder finds matches like
+// zlib, with which lc0 writes its games: at the same size, the stream of another encoder takes up
+// to twice as long to decode.
 func (m *maker) writeGame(out io.Writer, first, count uint64, made func(bytes int64)) error {
 	z, err := gzip.NewWriterLevel(out, gzip.DefaultCompression)
 	if err != nil {
@@ -66,8 +66,8 @@ func (m *maker) writeGame(out io.Writer, first, count uint64, made func(bytes in
 	return z.Close()
 }
 
-// board has the squares of one colour's pieces, a bit each, for six kinds of
-// piece, from White's side.
+// board has the squares of one colour's pieces, a bit each, for six kinds of piece, from White's
+// side.
 type board [2][6]uint64
 
 var startingBoard = board{
@@ -75,9 +75,8 @@ var startingBoard = board{
 	{0xff << 48, 0x42 << 56, 0x24 << 56, 0x81 << 56, 0x08 << 56, 0x10 << 56},
 }
 
-// game appends frame n: frames of one game show the same pieces move, and are
-// seen by the side that moves, so that they compress as those of real games do,
-// to about a 20th.
+// game appends frame n. Frames of one game show the same pieces moving, as seen by the side to
+// move, so that they compress like those of real games, to about a 20th.
 func (m *maker) game(n uint64) {
 	const history = 8
 	ply := n % GameFrames
@@ -124,7 +123,7 @@ func (b *board) move(r *rand.PCG, side int) {
 	}
 }
 
-// put writes the 12 planes of a position, as the side to move sees it.
+// put writes the 12 planes of a position, as seen by the side to move.
 func (b *board) put(planes []byte, side int) {
 	for i := range 12 {
 		plane := b[(side+i/6)&1][i%6]

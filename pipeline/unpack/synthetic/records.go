@@ -45,7 +45,7 @@ func (m *maker) member(n uint64, ending string, size int) {
 	copy(h[148:], fmt.Appendf(nil, "%06o\x00 ", sum))
 }
 
-// pad fills up the last block of so many bytes.
+// pad pads the last block of size bytes.
 func (m *maker) pad(size int) { m.zeros(-size & (tarBlock - 1)) }
 
 func (m *maker) zeros(n int) {
@@ -66,13 +66,13 @@ func (m *maker) frame() {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked is TFRecord's checksum.
+// masked returns TFRecord's checksum.
 func masked(p []byte) uint32 {
 	return bits.RotateLeft32(crc32.Checksum(p, castagnoli), -15) + 0xa282ead8
 }
 
-// fixed appends a record of fixed size: its number, and bytes whose upper halves
-// are 0, so that it compresses to about half.
+// fixed appends a record of fixed size: its number, and bytes whose upper halves are 0, so that it
+// compresses to about half.
 func (m *maker) fixed(n uint64) {
 	m.buffer = binary.LittleEndian.AppendUint64(m.buffer, n)
 	m.random(int(m.shape.RecordBytes)-8, 0x0f0f0f0f0f0f0f0f)

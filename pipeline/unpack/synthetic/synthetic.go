@@ -1,17 +1,17 @@
-// Package synthetic makes shards of seeded data for measurements and demos, in every
-// format and compression that lsiofs reads.
+// Package synthetic makes shards of seeded data for measurements and demos, in every format and
+// compression that lsiofs reads.
 //
 //	tar       WebDataset samples: NNNNNNNNN.jpg of random bytes, NNNNNNNNN.cls
-//	jsonl     {"id":N,"text":"…"}: words by a Zipf law, which compress about as text does
+//	jsonl     {"id":N,"text":"…"}: words by a Zipf law, which compress about as well as text
 //	tfrecord  frames of random bytes, with their checksums
 //	fixed     records that begin with their number; half of their bits are random
 //	npy       arrays of bytes whose rows are the records of fixed
 //	lc0       frames of version 6, in games of 180: a .gz file each, or in tars
 //	files     a directory of NNNNNNNNN.jpg of random bytes
 //
-// The bytes of a record are a pure function of the shape and the record's number. So
-// they don't depend on how records are cut into shards, or on which core makes them. The
-// bytes of a compressed shard also depend on the version of the compressor.
+// The bytes of a record are a pure function of the shape and the record's number. So they don't
+// depend on how records are cut into shards, or on which core makes them. The bytes of a compressed
+// shard also depend on the version of the compressor.
 package synthetic
 
 import (
@@ -29,32 +29,31 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
 )
 
-// Formats are the names of Shape.Format.
+// Formats are the valid values of Shape.Format.
 var Formats = []string{"tar", "jsonl", "fixed", "tfrecord", "npy", "lc0", "files"}
 
 // Codecs are the non-empty values of Shape.Codec. They are also the extensions of
 // compressed shards.
 var Codecs = []string{"gz", "zst", "lz4"}
 
-// Shape says what is made.
+// Shape describes the data to make.
 type Shape struct {
 	Format string // one of Formats
 	Codec  string // one of Codecs, "" for none; for lc0 "gz", or "tar" for tars of games
-	// RecordBytes is the size of a record in its shard, framing included; for files it
-	// is the size of the file. It is exact for fixed, npy and lc0 (FrameBytes).
-	// Elsewhere it is the average: sizes are spread evenly between half of it and one
-	// and a half times.
+	// RecordBytes is the size of a record in its shard, including framing; for files it is the size
+	// of the file. It is exact for fixed, npy and lc0 (FrameBytes). For the others it is the
+	// average: sizes are distributed uniformly between half of it and one and a half times.
 	RecordBytes int64
 	Seed        uint64
 }
 
-// The least record of each format: what is written beside the data, and some data.
+// The smallest record of each format: framing, and some data.
 var leastBytes = map[string]int64{"tar": 4096, "jsonl": 64, "fixed": 8, "tfrecord": 64, "npy": 8, "lc0": FrameBytes, "files": 1}
 
 // maxRecordBytes bounds a record, which is made in memory.
 const maxRecordBytes = 1 << 30
 
-// Validate reports everything that is wrong with a shape.
+// Validate returns everything that is wrong with a shape.
 func (s Shape) Validate() error {
 	var problems []error
 	least, known := leastBytes[s.Format]
@@ -80,7 +79,7 @@ func (s Shape) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Extension is the extension of the shards' names, with the dot; "" for directories.
+// Extension returns the extension of the shards' names, with the dot; "" for directories.
 func (s Shape) Extension() string {
 	if s.Format == "files" {
 		return ""
@@ -98,9 +97,9 @@ func (s Shape) Extension() string {
 	return e
 }
 
-// WriteShard writes the shard with records first … first+count-1. It may be called
-// concurrently. made is called with decoded bytes as they are made; it may be nil. The
-// shape must be valid.
+// WriteShard writes the shard with records first … first+count-1. It may be called concurrently. It
+// calls made, unless that is nil, with the number of decoded bytes as they are made. The shape must
+// be valid.
 func (s Shape) WriteShard(out io.Writer, first, count uint64, made func(bytes int64)) error {
 	file := bufio.NewWriterSize(out, 1<<20)
 	if s.Format == "lc0" {
@@ -135,7 +134,7 @@ func (s Shape) WriteShard(out io.Writer, first, count uint64, made func(bytes in
 	return errors.Join(z.Close(), file.Flush())
 }
 
-// head is what precedes the records of a shard.
+// head returns what precedes the records of a shard.
 func (s Shape) head(count uint64) ([]byte, error) {
 	if s.Format != "npy" {
 		return nil, nil
@@ -147,10 +146,9 @@ func (s Shape) head(count uint64) ([]byte, error) {
 	return rows.(unpack.Framer).Prologue(count), nil
 }
 
-// WriteFiles writes the files with numbers first … first+count-1 to an existing
-// directory, and returns their total size. It may be called concurrently. made is called
-// with the size of each file; if it returns an error, WriteFiles stops with it. The
-// shape must be valid and of format files.
+// WriteFiles writes the files with numbers first … first+count-1 to an existing directory, and
+// returns their total size. It may be called concurrently. It calls made with the size of each
+// file, and stops if made returns an error. The shape must be valid and of format files.
 func (s Shape) WriteFiles(dir string, first, count uint64, made func(bytes int64) error) (size int64, err error) {
 	m := newMaker(s)
 	for i := range count {
@@ -166,7 +164,7 @@ func (s Shape) WriteFiles(dir string, first, count uint64, made func(bytes int64
 	return size, nil
 }
 
-// maker makes records, one after the other, in memory that it reuses.
+// maker makes records, one after another, in memory that it reuses.
 type maker struct {
 	shape  Shape
 	pcg    *rand.PCG
@@ -182,7 +180,7 @@ func newMaker(s Shape) *maker {
 	return m
 }
 
-// record gives record n; it is valid until the next call.
+// record returns record n; it is valid until the next call.
 func (m *maker) record(n uint64) []byte {
 	m.pcg.Seed(m.shape.Seed, n)
 	m.buffer = m.buffer[:0]
@@ -203,13 +201,13 @@ func (m *maker) record(n uint64) []byte {
 	return m.buffer
 }
 
-// size draws how many bytes a record is to have.
+// size draws the size of a record.
 func (m *maker) size() int {
 	mean := m.shape.RecordBytes
 	return int(mean/2 + int64(m.pcg.Uint64()%uint64(mean+1)))
 }
 
-// random appends n random bytes, of which mask leaves some bits.
+// random appends n random bytes, of which mask keeps some bits.
 func (m *maker) random(n int, mask uint64) {
 	m.buffer = slices.Grow(m.buffer, n+8)
 	end := len(m.buffer) + n

@@ -64,7 +64,7 @@ func TestRecordsAreAsLargeAsAskedFor(t *testing.T) {
 	}
 }
 
-// plainFormats are those whose shards need not be compressed.
+// plainFormats returns the formats whose shards need not be compressed.
 func plainFormats() []string {
 	return slices.DeleteFunc(slices.Clone(synthetic.Formats), func(f string) bool { return f == "lc0" })
 }

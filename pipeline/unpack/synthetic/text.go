@@ -6,12 +6,11 @@ import (
 	"strconv"
 )
 
-// vocabulary is some thousand words and phrases, and which of them a random
-// number means: number i about as often as 1/i, as in languages. The same for
-// all seeds.
+// vocabulary is some thousand words and phrases, and a table that maps random numbers to them: word
+// i is about as frequent as 1/i, as in natural languages. It is the same for all seeds.
 type vocabulary struct {
-	words [wordCount]string // each word with a space behind it
-	drawn [1 << 16]uint16   // of 16 random bits
+	words [wordCount]string // each followed by a space
+	drawn [1 << 16]uint16   // by 16 random bits
 }
 
 const (
@@ -34,14 +33,14 @@ func newVocabulary() *vocabulary {
 			v.words[i] = v.words[i][max(len(v.words[i])-maxPhraseBytes, 0):]
 		}
 	}
-	// The sum of 1/i up to n is about log n: equal shares of it.
+	// The sum of 1/i up to n is about log n: divide it into equal shares.
 	for k := range v.drawn {
 		v.drawn[k] = uint16(min(math.Exp(float64(k)/(1<<16)*math.Log(wordCount))-1, wordCount-1))
 	}
 	return v
 }
 
-// line appends a JSON line. Words are of lower-case letters: nothing needs escaping.
+// line appends a JSON line. Words consist of lower-case letters, so nothing needs escaping.
 func (m *maker) line(n uint64) {
 	end := m.size()
 	m.buffer = append(m.buffer, `{"id":`...)
