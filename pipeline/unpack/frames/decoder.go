@@ -5,17 +5,17 @@ import (
 	"io"
 )
 
-// state is what a decoder reuses: the buffers and tables of one cost more to make
-// than many a small shard to decode. What is idle is left to the garbage
-// collector, and what is in use its owner bounds.
+// state is what a decoder reuses: its buffers and tables take longer to allocate than many a small
+// shard takes to decode. Idle ones are freed by the garbage collector; those in use are bounded by
+// their owner.
 type state struct {
 	walk
 	library Library
 }
 
 type decoder struct {
-	*state         // nil once it is closed
-	codec   *Codec // also then
+	*state         // nil after Close
+	codec   *Codec // set even after Close
 	inFrame bool
 	err     error
 }
@@ -32,7 +32,7 @@ func (d *decoder) Next() (int64, error) {
 	return d.member, d.err
 }
 
-// begin opens the frame that follows.
+// begin opens the next frame.
 func (d *decoder) begin() error {
 	if err := d.walk.begin(); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (d *decoder) Read(p []byte) (int, error) {
 	return n, d.err
 }
 
-// explain tells failures of reading from damage.
+// explain distinguishes read failures from damage.
 func (d *decoder) explain(err error) error {
 	switch {
 	case d.raw.Failure() != nil:
@@ -98,7 +98,7 @@ func (d *decoder) Close() {
 	s.codec.states.Put(s)
 }
 
-// closedError is what a decoder that was closed gives.
+// closedError is returned by a closed decoder.
 type closedError struct{ codec *Codec }
 
 func (e closedError) Error() string { return e.codec.Name + " decoder is closed" }

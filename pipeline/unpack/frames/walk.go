@@ -6,8 +6,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// walk goes from frame to frame through a file. It is an unpack.Walk, and what a
-// decoder reads through.
+// walk moves from frame to frame through a file. It is an unpack.Walk, and a decoder reads through
+// it.
 type walk struct {
 	codec  *Codec
 	raw    unpack.Raw
@@ -15,8 +15,8 @@ type walk struct {
 	frame  frame
 }
 
-// begin goes on to the frame that follows, passing over skippable ones. What is
-// left of the frame before has been read.
+// begin moves to the next frame, skipping skippable ones. The previous frame must have been read to
+// its end.
 func (w *walk) begin() error {
 	for {
 		w.member = w.raw.OffsetBytes()
@@ -54,7 +54,7 @@ func (w *walk) damage(reason string) error {
 	return &unpack.CorruptError{Record: -1, RawOffset: w.member, Reason: reason}
 }
 
-// release lets go of the file.
+// release drops the reference to the file.
 func (w *walk) release() {
 	w.raw.Release()
 	w.frame = frame{}
@@ -84,14 +84,14 @@ func (w *walk) Close() {
 	w.codec.walks.Put(w)
 }
 
-// frame gives the raw bytes of one frame, and io.EOF behind its last.
+// frame returns the raw bytes of one frame, and io.EOF after the last.
 type frame struct {
 	codec  *Codec
 	raw    *unpack.Raw
 	header Header
 	left   int64 // bytes up to the next block's header or the end
 	blocks int64 // seen
-	last   bool  // the last block's header has been seen
+	last   bool  // the last block's header has been read
 	done   bool
 	cut    bool // the file ends inside the frame
 }
@@ -107,7 +107,7 @@ func (f *frame) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// advance finds how many bytes come before the next place to look at.
+// advance determines how many bytes come before the next place to inspect.
 func (f *frame) advance() error {
 	if f.last {
 		f.done = true
