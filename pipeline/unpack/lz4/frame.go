@@ -14,7 +14,7 @@ const (
 	skippableMagic = 0x184d2a50 // to …5f
 )
 
-// maxHeaderBytes is the size of a frame's header that has all there can be.
+// maxHeaderBytes is the size of a frame's header with all optional fields.
 const maxHeaderBytes = 19
 
 // The bits of a header's flags.
@@ -29,7 +29,7 @@ const (
 
 var errCutHeader = errors.New("the file ends inside the header of an lz4 frame")
 
-// parseHeader reads the header of a frame, skippable or not.
+// parseHeader parses the header of a frame, skippable or not.
 func parseHeader(h *frames.Header, head []byte) error {
 	if len(head) < 4 {
 		return errCutHeader
@@ -49,8 +49,8 @@ func parseHeader(h *frames.Header, head []byte) error {
 	return nil
 }
 
-// parseFrameHeader reads as much of a header as is needed to find the frame's end;
-// its checksum is looked at when the frame is decoded.
+// parseFrameHeader parses as much of a header as is needed to find the frame's end; its checksum is
+// verified when the frame is decoded.
 func parseFrameHeader(h *frames.Header, head []byte) error {
 	if len(head) < 7 {
 		return errCutHeader
@@ -78,9 +78,9 @@ func parseFrameHeader(h *frames.Header, head []byte) error {
 	return nil
 }
 
-// memoryBytes is about what decoding takes: a block as it is in the file and one
-// decoded; of linked ones also those before it, up to 128 KiB or a block, and
-// the memory that they outgrow.
+// memoryBytes returns approximately what decoding takes: a block as in the file and a decoded one;
+// for linked blocks also the previous ones, up to 128 KiB or a block, and the smaller buffers that
+// these outgrow.
 func memoryBytes(h *frames.Header) int64 {
 	if h.Linked {
 		return 2*h.BlockBytes + 3*max(h.BlockBytes, 128<<10)
@@ -88,10 +88,10 @@ func memoryBytes(h *frames.Header) int64 {
 	return 2 * h.BlockBytes
 }
 
-// storedBlock is the bit of a block's size that says that it is not compressed.
+// storedBlock is the bit of a block's size that marks it as not compressed.
 const storedBlock = 1 << 31
 
-// parseBlock reads a block's size; that of the end mark is 0.
+// parseBlock parses a block's size; that of the end mark is 0.
 func parseBlock(head []byte) (frames.Block, error) {
 	size := binary.LittleEndian.Uint32(head)
 	return frames.Block{SizeBytes: int64(size &^ storedBlock), Last: size == 0}, nil

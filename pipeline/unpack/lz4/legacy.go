@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// legacyBlockBytes is the size of a decoded block of a legacy frame; its last may be smaller.
+	// legacyBlockBytes is the size of a decoded block of a legacy frame; the last one may be
+	// smaller.
 	legacyBlockBytes = 8 << 20
-	// legacyMostBytes is the most that such a block may have in the file.
+	// legacyMostBytes is the largest size of a block in the file.
 	legacyMostBytes = legacyBlockBytes + legacyBlockBytes/255 + 16
 )
 
-// begins reports whether a frame begins with four bytes: none of the magic numbers is the size of
-// a block.
+// begins reports whether a frame begins with four bytes: none of the magic numbers is a valid block
+// size.
 func begins(head []byte) bool {
 	switch magic := binary.LittleEndian.Uint32(head); magic {
 	case frameMagic, legacyMagic:
@@ -33,11 +34,11 @@ func legacyHeader(h *frames.Header) {
 	h.MemoryBytes = legacyBlockBytes + legacyMostBytes
 }
 
-// legacy decodes a legacy frame. The library decodes such frames, too, but lets a block refer to
-// the one before it.
+// legacy decodes a legacy frame. The library decodes these frames, too, but allows a block to refer
+// to the previous one.
 type legacy struct {
 	raw            io.Reader
-	block, decoded []byte // as it is in the file, and what of it was not read yet
+	block, decoded []byte // as in the file, and decoded bytes not read yet
 	buffer         []byte
 }
 
@@ -59,7 +60,7 @@ func (l *legacy) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next decodes a block. At the frame's end it gives io.EOF.
+// next decodes a block. At the frame's end it returns io.EOF.
 func (l *legacy) next() error {
 	var head [4]byte
 	if _, err := io.ReadFull(l.raw, head[:]); err != nil {

@@ -1,5 +1,5 @@
-// Package lz4 decodes whole-shard LZ4 compression, frame by frame, as specified by the
-// LZ4 Frame Format 1.6.4 (github.com/lz4/lz4, doc/lz4_Frame_format.md).
+// Package lz4 decodes whole-shard LZ4 compression, frame by frame, as specified by the LZ4 Frame
+// Format 1.6.4 (github.com/lz4/lz4, doc/lz4_Frame_format.md).
 //
 //	shard: frame  frame  …, with skippable frames anywhere between
 //	frame: 184D2204 flags block-size [u64le content size] [u32le dictionary] header checksum,
@@ -7,15 +7,14 @@
 //	       u32le 0 [u32le xxh32 of the decoded bytes]
 //	skippable frame: 184D2A5x, u32le size, bytes
 //
-// The decoding library sees one frame at a time; package frames finds the end of a frame
-// by walking the sizes of its blocks. Frames that need a dictionary can't be decoded and count as
-// damaged.
+// The decoding library gets one frame at a time; package frames finds the end of a frame by walking
+// the sizes of its blocks. Frames that need a dictionary can't be decoded and count as damaged.
 //
-//	legacy frame: 184C2102, blocks: u32le size, bytes, each of 8 MiB but for the last
+//	legacy frame: 184C2102, blocks: u32le size, bytes, each of 8 MiB except the last
 //
 // A legacy frame (lz4 -l, and lz4 before 1.4) has neither an end mark nor checksums: it ends where
-// another frame begins, or with the file. So one that was cut between blocks can't be told from a
-// shorter one.
+// another frame begins, or with the file. So one that was truncated between blocks can't be
+// distinguished from a shorter one.
 package lz4
 
 import (
@@ -33,18 +32,18 @@ type Codec struct{}
 
 var _ unpack.MemberCodec = Codec{}
 
-// Name is "lz4".
+// Name returns "lz4".
 func (Codec) Name() string { return codec.Name }
 
-// Extensions is ".lz4".
+// Extensions returns ".lz4".
 func (Codec) Extensions() map[string]string { return map[string]string{".lz4": ""} }
 
-// NewDecoder makes a decoder of raw, which begins at a frame's first byte.
+// NewDecoder returns a decoder of raw, which begins at a frame's first byte.
 func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) {
 	return codec.NewDecoder(raw, rawOffset)
 }
 
-// NewWalk makes a walk of raw, which begins at a frame's first byte.
+// NewWalk returns a walk of raw, which begins at a frame's first byte.
 func (Codec) NewWalk(raw io.Reader, rawOffset int64) unpack.Walk {
 	return codec.NewWalk(raw, rawOffset)
 }
@@ -62,10 +61,10 @@ var codec = frames.Codec{
 
 // library is lz4's frames.Library. Blocks are pooled by lz4.
 type library struct {
-	lz4    *lz4.Reader // nil before the first frame, and behind one of linked blocks
-	linked bool        // the frame's blocks are
-	memory int64       // the most that a frame has needed
-	// old decodes the frame where it is one of the legacy format, inOld.
+	lz4    *lz4.Reader // nil before the first frame, and after one of linked blocks
+	linked bool        // the frame's blocks are linked
+	memory int64       // the most that any frame has needed
+	// old decodes the frame if it is of the legacy format (inOld).
 	old   legacy
 	inOld bool
 }
@@ -96,8 +95,8 @@ func (l *library) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// giveBlocksBack gives them back to lz4's pool. A reader that has seen linked blocks
-// keeps the last of them, also for the next frame, which must not see them.
+// giveBlocksBack returns the blocks to lz4's pool. A reader that has decoded linked blocks keeps
+// the last of them even for the next frame, which must not refer to them.
 func (l *library) giveBlocksBack() {
 	if l.lz4 == nil {
 		return

@@ -25,15 +25,15 @@ func TestSuite(t *testing.T) {
 
 func scan(raw []byte) (unpack.Summary, int, error) { return unpacktest.ScanLines(lz4.Codec{}, raw) }
 
-// frame is a header up to where its checksum comes, and what follows.
+// frame returns the magic number of a frame, followed by rest.
 func frame(rest ...byte) []byte { return append([]byte{0x04, 0x22, 0x4d, 0x18}, rest...) }
 
-// legacyFrame is a frame of the legacy format with one block, of a size that may not be its own.
+// legacyFrame returns a frame of the legacy format with one block; size may be wrong.
 func legacyFrame(size uint32, block string) []byte {
 	return append(binary.LittleEndian.AppendUint32([]byte{0x02, 0x21, 0x4c, 0x18}, size), block...)
 }
 
-// changed is a frame with one byte xored.
+// changed returns a frame with one byte xored.
 func changed(frame []byte, at int, by byte) []byte {
 	frame = bytes.Clone(frame)
 	frame[(at+len(frame))%len(frame)] ^= by
@@ -74,9 +74,9 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// sized is a frame that has eight bytes of a stored block and tells another size.
+// sized returns a frame with eight bytes in a stored block and size as the content size.
 func sized(t *testing.T, size byte) []byte {
-	for sum := range 256 { // the header's checksum is found by trying
+	for sum := range 256 { // the header's checksum is found by trial
 		b := frame(0x68, 0x40, size, 0, 0, 0, 0, 0, 0, 0, byte(sum), 8, 0, 0, 0x80, '1', '\n', '3', '4', '5', '6', '7', '\n', 0, 0, 0, 0)
 		s, _, err := scan(b)
 		require.NoError(t, err)
@@ -151,8 +151,8 @@ func decoded(t *testing.T, raw []byte, at unpack.Entry) []byte {
 	return all
 }
 
-// The golden files are `lz4 -B4 -BX`, `lz4 -B4 -BD --content-size` and `lz4 -l`
-// 1.9.4 of goldenText.
+// The golden files were made from goldenText with `lz4 -B4 -BX`, `lz4 -B4 -BD --content-size` and
+// `lz4 -l` 1.9.4.
 func goldenText() []byte {
 	var b []byte
 	for i := range 6000 {
@@ -188,8 +188,8 @@ func TestLegacyFramesEndWhereOthersBegin(t *testing.T) {
 	require.True(t, bytes.Equal(text, decoded(t, raw, unpack.Entry{RawBytes: last.RawBytes, DecodedBytes: last.DecodedBytes})))
 }
 
-// A linked block that refers to bytes before its frame is damage wherever the
-// frame is decoded from, also behind another one of linked blocks.
+// A linked block that refers to bytes before its frame is damage wherever decoding begins, even
+// after another frame of linked blocks.
 func TestAFrameDoesNotSeeTheOneBeforeIt(t *testing.T) {
 	before := unpacktest.Program(t, t.TempDir(), text(), "lz4", "-c", "-B4", "-BD", "--no-frame-crc")
 	// One literal, then four bytes from 100 bytes back.
