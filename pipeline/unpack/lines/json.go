@@ -7,9 +7,9 @@ import (
 	"io"
 )
 
-// firstLine returns the first line of head that is not blank, without the byte order mark
-// before it and the white space around it. whole says that head is the whole shard; ends
-// reports whether the line's end was seen.
+// firstLine returns the first line of head that is not blank, without the byte order mark before it
+// and the white space around it. whole means that head is the whole shard; ends reports whether
+// head contains the line's end.
 func firstLine(head []byte, whole bool) (line []byte, ends bool) {
 	rest := bytes.TrimPrefix(head, byteOrderMark)
 	for {
@@ -26,8 +26,8 @@ func firstLine(head []byte, whole bool) (line []byte, ends bool) {
 
 const blanks = " \t\r"
 
-// isJSON reports whether a line is a JSON value, or, where its end was not seen, can be
-// continued to one. NaN and the infinities are values, as Python writes them.
+// isJSON reports whether a line is a JSON value, or, if its end is missing, can be continued to
+// one. NaN and the infinities are accepted, because Python writes them.
 func isJSON(line []byte, ends bool) bool {
 	line = withNumbers(line, ends)
 	if ends || json.Valid(line) {
@@ -38,8 +38,8 @@ func isJSON(line []byte, ends bool) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
 }
 
-// withNumbers returns a line with numbers in the places of NaN and the infinities. Of a line
-// whose end was not seen, a word that its end may cut is left out.
+// withNumbers returns a line with NaN and the infinities replaced by numbers. If the line's end is
+// missing, it removes a last word that may be incomplete.
 func withNumbers(line []byte, ends bool) []byte {
 	if !ends {
 		line = bytes.TrimRight(line, "+-.0123456789EINaefilnrstuy")
@@ -59,7 +59,7 @@ func withNumbers(line []byte, ends bool) []byte {
 		case bytes.HasPrefix(line, []byte("NaN")):
 			out, line = append(out, '0'), line[len("NaN"):]
 			continue
-		case bytes.HasPrefix(line, []byte("Infinity")): // a sign stays before the number
+		case bytes.HasPrefix(line, []byte("Infinity")): // a sign remains before the number
 			out, line = append(out, '0'), line[len("Infinity"):]
 			continue
 		}

@@ -2,10 +2,10 @@
 //
 //	shard: [ef bb bf] line \n line \n … line [\n]
 //
-// A record is a line with its \n. A last line without \n is reported with a size that
-// counts one. A UTF-8 byte order mark at the start belongs to no record. Lines of only
-// spaces, tabs and carriage returns are not records. Whether a line is JSON is not
-// checked, but for the first one of jsonl (RefuseBegin). Lines may have any length: they are never held whole.
+// A record is a line with its \n. A last line without \n is reported with a size that includes one.
+// A UTF-8 byte order mark at the start belongs to no record. Lines of only spaces, tabs and
+// carriage returns are not records. Lines are not checked to be JSON, except for the first one of
+// jsonl (RefuseBegin). Lines may have any length: they are never held whole.
 package lines
 
 import (
@@ -17,12 +17,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Format is the unpack.Format of jsonl or lines; make it with JSONL or Lines.
+// Format is the unpack.Format of jsonl or lines; use JSONL or Lines to get one.
 type Format struct {
 	name       string
 	extensions []string
-	fallback   string // extension of streams of shards that have none
-	json       bool   // Sniff looks for it
+	fallback   string // extension of streams if the shards have none
+	json       bool   // Sniff and RefuseBegin expect JSON
 }
 
 var (
@@ -31,23 +31,23 @@ var (
 	_ unpack.Beginner  = Format{}
 )
 
-// JSONL is the format of one JSON value a line.
+// JSONL returns the format with one JSON value per line.
 func JSONL() Format {
 	return Format{name: "jsonl", extensions: []string{".jsonl", ".ndjson"}, fallback: ".jsonl", json: true}
 }
 
-// Lines is the format of any text.
+// Lines returns the format of arbitrary text.
 func Lines() Format {
 	return Format{name: "lines", extensions: []string{".txt"}, fallback: ".txt"}
 }
 
-// Name is "jsonl" or "lines".
+// Name returns "jsonl" or "lines".
 func (f Format) Name() string { return f.name }
 
-// Extensions are ".jsonl" and ".ndjson", or ".txt".
+// Extensions returns ".jsonl" and ".ndjson", or ".txt".
 func (f Format) Extensions() []string { return f.extensions }
 
-// StreamExtension is the shard's own extension, or the format's first.
+// StreamExtension returns the shard's own extension, or the format's first.
 func (f Format) StreamExtension(shard string) string {
 	if ext := path.Ext(shard); len(ext) > 1 {
 		return ext
@@ -60,9 +60,9 @@ var byteOrderMark = []byte{0xef, 0xbb, 0xbf}
 // EmptyShards implements unpack.Emptyable.
 func (Format) EmptyShards() {}
 
-// Sniff reports whether the first line that is not blank is a JSON object. If the line is
-// longer than head, it reports whether the line begins like one. Plain text can't be
-// recognised by its bytes.
+// Sniff reports whether the first line that is not blank is a JSON object. If the line is longer
+// than head, it reports whether the line begins like one. Plain text can't be recognized by its
+// bytes.
 func (f Format) Sniff(head []byte) bool {
 	if !f.json {
 		return false
@@ -71,7 +71,7 @@ func (f Format) Sniff(head []byte) bool {
 	return len(first) > 0 && first[0] == '{' && isJSON(first, whole)
 }
 
-// RefuseBegin implements unpack.Beginner: jsonl whose first line is no JSON value is refused.
+// RefuseBegin implements unpack.Beginner: jsonl is refused if its first line is not a JSON value.
 func (f Format) RefuseBegin(head []byte, whole bool) string {
 	if !f.json {
 		return ""
@@ -87,7 +87,7 @@ func (f Format) RefuseBegin(head []byte, whole bool) string {
 		return "the first line has bytes of zero, so it is not text: if it is UTF-16, iconv -f UTF-16LE -t UTF-8 FILE > NEW, with the ending of FILE, converts it"
 	}
 	const no = "the first line is not JSON: "
-	if isJSON(first, false) && ends { // a document over many lines: cut at its lines it is rubbish
+	if isJSON(first, false) && ends { // a document that spans many lines must not be cut into records
 		if first[0] == '{' {
 			return no + "if it is JSON objects over many lines, jq -c . FILE > NEW.jsonl writes one object a line"
 		}
@@ -98,7 +98,7 @@ func (f Format) RefuseBegin(head []byte, whole bool) string {
 
 // Index implements unpack.Format.
 func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
-	// An end or damage behind fewer bytes comes again: there may be a line in them.
+	// An end or damage after fewer bytes is returned again: there may be a line in them.
 	head, _ := src.Window(len(byteOrderMark))
 	if bytes.HasPrefix(head, byteOrderMark) {
 		if err := src.Discard(int64(len(byteOrderMark))); err != nil {
@@ -126,14 +126,14 @@ func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.E
 	}
 }
 
-// scanner is what is known of the line that a window ends in.
+// scanner is the state of the line in which a window ends.
 type scanner struct {
 	start int64 // of the line
-	blank bool  // nothing of it has been seen but white space
+	blank bool  // only white space so far
 	emit  func(unpack.Extent) error
 }
 
-// scan goes through a window whose first byte is at offset at.
+// scan processes a window whose first byte is at offset at.
 func (s *scanner) scan(window []byte, at int64) error {
 	for pos := 0; ; {
 		n := bytes.IndexByte(window[pos:], '\n')

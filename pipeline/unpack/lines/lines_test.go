@@ -37,7 +37,7 @@ func naive(shard []byte) unpacktest.Outcome {
 	return o
 }
 
-// naiveJSON also refuses what does not begin with a JSON value.
+// naiveJSON also refuses a file whose first line is not a JSON value.
 func naiveJSON(shard []byte) unpacktest.Outcome {
 	o := naive(shard)
 	if len(o.Records) > 0 {
