@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// check is a frame whose bytes come in pieces.
+// check checks a frame whose bytes are passed in pieces.
 type check struct {
 	size, at int64
 	head     [headBytes]byte

@@ -11,5 +11,5 @@ func AppendFrame(dst, data []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, masked(data))
 }
 
-// Data is the data of a frame that Verify accepts: a part of it.
+// Data returns the data of a frame that Verify accepts, as a slice of it.
 func Data(frame []byte) []byte { return frame[headBytes : len(frame)-crcBytes] }

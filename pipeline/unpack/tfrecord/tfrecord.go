@@ -3,8 +3,8 @@
 //	frame: u64le n │ u32le masked crc32c of those 8 bytes │ n bytes │ u32le masked crc32c of them
 //	mask:  rotate right by 15, add 0xa282ead8
 //
-// A record is one whole frame. Index checks the checksum of the length, Verify also that
-// of the data. Specification: tensorflow/core/lib/io/record_writer.h.
+// A record is one whole frame. Index verifies the checksum of the length, Verify also that of the
+// data. Specification: tensorflow/core/lib/io/record_writer.h.
 package tfrecord
 
 import (
@@ -37,24 +37,24 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Name is "tfrecord".
+// Name returns "tfrecord".
 func (Format) Name() string { return "tfrecord" }
 
-// Extensions are the extensions in common use.
+// Extensions returns the extensions in common use.
 func (Format) Extensions() []string { return []string{".tfrecord", ".tfrecords", ".tfrec"} }
 
-// StreamExtension is ".tfrecord".
+// StreamExtension returns ".tfrecord".
 func (Format) StreamExtension(string) string { return ".tfrecord" }
 
 // EmptyShards implements unpack.Emptyable.
 func (Format) EmptyShards() {}
 
-// Sniff says whether the checksum of the first length is correct.
+// Sniff reports whether the checksum of the first length is correct.
 func (Format) Sniff(head []byte) bool {
 	return len(head) >= headBytes && lengthHolds(head)
 }
 
-// Index implements unpack.Format. It reads the lengths only.
+// Index implements unpack.Format. It reads only the lengths.
 func (Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
 	for record := int64(0); ; record++ {
 		if record%1024 == 0 && ctx.Err() != nil {
@@ -95,7 +95,7 @@ func pass(src unpack.Source, n int64) error {
 	return src.Discard(n + crcBytes)
 }
 
-// Verify implements unpack.Verifier: it checks both checksums of a whole frame.
+// Verify implements unpack.Verifier: it verifies both checksums of a whole frame.
 func (Format) Verify(record []byte) error {
 	var c check
 	c.Begin(int64(len(record)))

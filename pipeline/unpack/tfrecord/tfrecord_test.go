@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
-// slowCRC is the masked crc32c, bit by bit.
+// slowCRC computes the masked crc32c, bit by bit.
 func slowCRC(p []byte) uint32 {
 	crc := ^uint32(0)
 	for _, b := range p {
@@ -138,8 +138,8 @@ func TestVerify(t *testing.T) {
 	require.ErrorContains(t, f.Verify(append(record[:len(record)-1:len(record)-1], 'x')), "the data's crc32c does not match")
 }
 
-// However a frame comes in pieces, its check finds what Verify does of all of it, also when it has
-// checked another frame before.
+// However a frame is split into pieces, its check returns the same as Verify for the whole frame,
+// even after it has checked another frame.
 func TestAFrameIsCheckedInPieces(t *testing.T) {
 	var f tfrecord.Format
 	whole := frame([]byte("some data"))
