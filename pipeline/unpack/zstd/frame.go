@@ -11,19 +11,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/frames"
 )
 
-// maxWindowBytes bounds what a frame may have a decoder allocate: the window of
-// `zstd --ultra -22`, the largest that needs no other option to be decoded.
+// maxWindowBytes bounds how much a frame may make a decoder allocate: the window of `zstd --ultra
+// -22`, the largest that can be decoded without other options.
 const maxWindowBytes = 128 << 20
 
 // blockBytes is the largest block, decoded.
 const blockBytes = 128 << 10
 
-// memoryBytes is about what decoding takes: a window, two blocks beyond it, and
-// about four more for literals, input, sequences and output.
+// memoryBytes returns approximately what decoding takes: a window, two blocks beyond it, and about
+// four more for literals, input, sequences and output.
 func memoryBytes(windowBytes int64) int64 { return windowBytes + 6*blockBytes }
 
-// parseHeader reads the header of a frame, skippable or not, and refuses what can't
-// be decoded.
+// parseHeader parses the header of a frame, skippable or not, and refuses a frame that can't be
+// decoded.
 func parseHeader(h *frames.Header, head []byte) error {
 	var z zstd.Header
 	if err := z.Decode(head); err != nil {
@@ -64,7 +64,7 @@ const (
 	reservedBlock = 3
 )
 
-// parseBlock reads a block's header.
+// parseBlock parses a block's header.
 func parseBlock(head []byte) (frames.Block, error) {
 	block := uint32(binary.LittleEndian.Uint16(head)) | uint32(head[2])<<16
 	size := int64(block >> 3)

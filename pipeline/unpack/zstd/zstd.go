@@ -6,11 +6,10 @@
 //	       [u32le of xxh64 of the decoded bytes]
 //	skippable frame: 184D2A5x, u32le size, bytes
 //
-// The decoding library sees one frame at a time; package frames finds the end of a frame
-// by walking its block headers. The seek table of the seekable format (facebook/zstd,
-// contrib/seekable_format) is skipped like any skippable frame: what it says is found at
-// no cost anyway, and it may be wrong. Frames that need a window above 128 MiB, or a
-// dictionary, can't be decoded and count as damaged.
+// The decoding library gets one frame at a time; package frames finds the end of a frame by walking
+// its block headers. The seek table of the seekable format (facebook/zstd, contrib/seekable_format)
+// is skipped like any skippable frame: its content is found at no cost anyway, and it may be wrong.
+// Frames that need a window above 128 MiB, or a dictionary, can't be decoded and count as damaged.
 package zstd
 
 import (
@@ -29,20 +28,20 @@ type Codec struct{}
 
 var _ unpack.MemberCodec = Codec{}
 
-// Name is "zstd".
+// Name returns "zstd".
 func (Codec) Name() string { return codec.Name }
 
-// Extensions is ".zst".
+// Extensions returns ".zst", ".zstd" and ".tzst".
 func (Codec) Extensions() map[string]string {
 	return map[string]string{".zst": "", ".zstd": "", ".tzst": ".tar"}
 }
 
-// NewDecoder makes a decoder of raw, which begins at a frame's first byte.
+// NewDecoder returns a decoder of raw, which begins at a frame's first byte.
 func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) {
 	return codec.NewDecoder(raw, rawOffset)
 }
 
-// NewWalk makes a walk of raw, which begins at a frame's first byte.
+// NewWalk returns a walk of raw, which begins at a frame's first byte.
 func (Codec) NewWalk(raw io.Reader, rawOffset int64) unpack.Walk {
 	return codec.NewWalk(raw, rawOffset)
 }
@@ -57,14 +56,14 @@ var codec = frames.Codec{
 	NewLibrary:       newLibrary,
 }
 
-// keepWindowBytes is the window above which a decoder is not kept for reuse:
-// that of the highest ordinary level, 19.
+// keepWindowBytes is the window above which a decoder is not kept for reuse: that of the highest
+// ordinary level, 19.
 const keepWindowBytes = 8 << 20
 
 // library is zstd's frames.Library.
 type library struct {
 	zstd *zstd.Decoder
-	// memory is what zstd holds. It goes by the largest window that a frame has had.
+	// memory is what zstd holds. It is determined by the largest window of all frames so far.
 	memory int64
 }
 

@@ -11,7 +11,7 @@ func TestSuite(t *testing.T) {
 	unpacktest.CodecSuite{Codec: zstd.Codec{}, Compress: unpacktest.Zstd}.RunWithSkippable(t)
 }
 
-// frame is a header without content: a magic, a descriptor and what follows.
+// frame returns the beginning of a frame: the magic number, followed by rest.
 func frame(rest ...byte) []byte { return append([]byte{0x28, 0xb5, 0x2f, 0xfd}, rest...) }
 
 func TestDamage(t *testing.T) {
