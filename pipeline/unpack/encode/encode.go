@@ -1,10 +1,9 @@
-// Package encode writes what the codecs decode: gzip, zstd and lz4, each as members that
-// decoding can start at.
+// Package encode compresses with gzip, zstd and lz4, in members at which decoding can start.
 //
 //	Write, EndUnit, Write, EndUnit, …  ──►  member │ member │ …
 //
-// A member ends at the end of a unit (a record, a game), once it has MemberBytes. So a
-// shard that is written has places to enter it, and the memory of its readers is bounded.
+// A member ends at the end of a unit (a record, a game), once it has MemberBytes. So the shards
+// that it writes can be entered at many places, and the memory of their readers is bounded.
 package encode
 
 import (
@@ -18,27 +17,27 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// MemberBytes is how many decoded bytes a member has at least, but for the last one:
-// compression gains nothing by larger ones, since what it looks back at is smaller.
+// MemberBytes is the smallest decoded size of a member, except for the last one: larger members
+// would not improve compression, whose window is smaller.
 const MemberBytes = 4 << 20
 
-// Writer compresses what is written to it. It is not for concurrent use, and must be
-// closed; that does not close the writer below it.
+// Writer compresses what is written to it. It is not safe for concurrent use, and must be closed;
+// that does not close the underlying writer.
 type Writer struct {
 	member  member
 	out     io.Writer
-	inBytes int64 // of the member that is open
+	inBytes int64 // of the current member
 	any     bool  // a member has been begun
 }
 
-// member is an encoder of all three libraries.
+// member is the common interface of the three libraries' encoders.
 type member interface {
 	io.WriteCloser
 	Reset(io.Writer)
 }
 
-// New makes a Writer of the files that a codec decodes, nil for none. Of the codecs of
-// games, a game is gzip, and a tar of games is not compressed as a whole.
+// New returns a Writer of files that codec decodes; nil is no compression. For the codecs of games,
+// a game is gzip, and a tar of games is not compressed as a whole.
 func New(codec unpack.Codec, out io.Writer) (*Writer, error) {
 	w := &Writer{out: out}
 	if codec == nil {
@@ -75,7 +74,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// EndUnit says that a unit has been written: a member may end here.
+// EndUnit reports that a unit has been written: a member may end here.
 func (w *Writer) EndUnit() error {
 	if w.member == nil || w.inBytes < MemberBytes {
 		return nil
@@ -84,7 +83,7 @@ func (w *Writer) EndUnit() error {
 	return w.member.Close()
 }
 
-// Close ends the last member. Of nothing one empty member is written.
+// Close ends the last member. If nothing was written, it writes one empty member.
 func (w *Writer) Close() error {
 	if w.member == nil || w.any && w.inBytes == 0 {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
 )
 
-// What is written is what the codec reads, and it can be entered between units.
+// The codec reads what was written, and it can be entered between units.
 func TestCodecsReadWhatIsWritten(t *testing.T) {
 	unit := make([]byte, 1<<20)
 	r := rand.NewChaCha8([32]byte{})
@@ -45,7 +45,7 @@ func TestCodecsReadWhatIsWritten(t *testing.T) {
 			require.NoError(t, err, "%s, %d units", name, units)
 			require.True(t, bytes.Equal(want.Bytes(), got), "%s, %d units", name, units)
 			if name == "game" {
-				continue // all members are one
+				continue // all members are one part
 			}
 			members, err := codec.NewDecoder(bytes.NewReader(file.Bytes()), 0)
 			require.NoError(t, err)
