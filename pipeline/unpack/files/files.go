@@ -1,16 +1,15 @@
-// Package files makes samples of plain files. A directory is a shard, and reads as the
-// tar archive that would hold its files.
+// Package files makes samples from plain files. A directory is a shard, and is read as the tar
+// archive that would contain its files.
 //
 //	directory   a.cls  a.jpg  b.jpg  README         in bytewise order of names
 //	shard       │ header │ a.cls 0… │ header │ a.jpg 0… │ header │ b.jpg 0… │ header │ README 0… │
 //	records     └───────────────── a ────────────────────┴──────── b ────────┴────── (no key) ────┘
 //
-// A record is all files whose paths are equal up to the first dot of the name. A file
-// without a dot is a record of its own, without a key. Bytewise order puts the files of
-// a record next to each other. Headers are written by Framing, a pure function of path
-// and size, so the places of records are known without reading the files. Package
-// storage/folders presents directories in this form. The specification is "files" in
-// RECORDS.md.
+// A record consists of all files whose paths are equal up to the first dot of the name. A file
+// without a dot is a record of its own, without a key. Bytewise order puts the files of a record
+// next to each other. Headers are written by Framing, a pure function of path and size, so the
+// offsets of records are known without reading the files. Package storage/folders presents
+// directories in this form. The specification is "files" in RECORDS.md.
 package files
 
 import (
@@ -33,13 +32,13 @@ var (
 	_ unpack.Renamer  = Format{}
 )
 
-// Name is "files".
+// Name returns "files".
 func (Format) Name() string { return Name }
 
-// Extensions is empty: files must be asked for, and takes all files.
+// Extensions returns nil: files must be requested, and takes all files.
 func (Format) Extensions() []string { return nil }
 
-// Sniff is false: a shard is a directory, which has no contents to look at.
+// Sniff returns false: a shard is a directory, which has no content to inspect.
 func (Format) Sniff([]byte) bool { return false }
 
 // Index implements unpack.Format for a directory's archive.
@@ -50,21 +49,18 @@ func (Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Ext
 // FileFraming implements unpack.Foldered.
 func (Format) FileFraming() unpack.FileFraming { return Framing{} }
 
-// Framing is what surrounds each file in a directory's archive. storage/folders uses it.
+// Framing is the framing of each file in a directory's archive. storage/folders uses it.
 type Framing struct{}
 
-// HeaderBytes is the number of bytes that AppendHeader appends for a path of pathBytes
-// bytes.
+// HeaderBytes returns the number of bytes that AppendHeader appends for a path of pathBytes bytes.
 func (Framing) HeaderBytes(pathBytes int, sizeBytes int64) int64 {
 	return tar.FileHeaderBytes(pathBytes, sizeBytes)
 }
 
-// AppendHeader appends what comes before a file's contents. path is relative to
-// the dataset's root.
+// AppendHeader appends what precedes a file's contents. path is relative to the dataset's root.
 func (Framing) AppendHeader(dst, path []byte, sizeBytes int64) []byte {
 	return tar.AppendFileHeader(dst, path, sizeBytes)
 }
 
-// AlignBytes is the alignment of contents: they are filled up with zeros to a multiple
-// of it.
+// AlignBytes returns the alignment of contents: they are padded with zeros to a multiple of it.
 func (Framing) AlignBytes() int64 { return 512 }

@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
 )
 
-// naiveBlock is one header as RECORDS.md says it, field by field.
+// naiveBlock returns one header as specified in RECORDS.md, field by field.
 func naiveBlock(name string, size int64, kind byte) []byte {
 	h := make([]byte, 512)
 	copy(h[:100], name)
@@ -29,7 +29,7 @@ func naiveBlock(name string, size int64, kind byte) []byte {
 	return h
 }
 
-// naiveRecord finds a PAX record's length by trying.
+// naiveRecord finds a PAX record's length by trial.
 func naiveRecord(key, value string) string {
 	for n := 1; ; n++ {
 		if r := fmt.Sprintf("%d %s=%s\n", n, key, value); len(r) == n {
@@ -67,7 +67,7 @@ func TestHeadersEqualNaiveOnesAndArchiveTarReadsThem(t *testing.T) {
 		require.Equal(t, naiveHeader(path, size), got[6:])
 		require.Equal(t, int64(len(got)-6), files.Framing{}.HeaderBytes(len(path), size))
 		h, err := tar.NewReader(bytes.NewReader(got[6:])).Next()
-		if err != nil { // it refuses names that are no paths
+		if err != nil { // it refuses names that are not valid paths
 			require.NotErrorIs(t, err, io.ErrUnexpectedEOF)
 			return
 		}
