@@ -2,8 +2,7 @@
 //
 //	header H bytes │ record 0: N bytes from H │ record 1: N bytes from H+S │ …
 //
-// S may be less than N (records overlap), equal, or more (bytes between them
-// are left out).
+// S may be less than N (records overlap), equal, or more (bytes between them are left out).
 package fixed
 
 import (
@@ -28,7 +27,7 @@ var (
 	_ unpack.Emptyable = Format{}
 )
 
-// New takes the parameters from a spec. The error says what is wrong with them.
+// New returns a Format with the parameters of a spec. The error describes what is wrong with them.
 func New(f spec.Format) (Format, error) {
 	if f.Remainder == "" {
 		f.Remainder = spec.RemainderCorrupt
@@ -42,18 +41,18 @@ func New(f spec.Format) (Format, error) {
 	if g.stride == 0 {
 		g.stride = g.record
 	}
-	// Where records overlap or lie apart, what is left at the end means nothing.
+	// If records overlap or have gaps, the bytes left at the end have no meaning.
 	g.dropRemainder = g.stride != g.record || f.Remainder == spec.RemainderDrop
 	return g, nil
 }
 
-// Name is "fixed".
+// Name returns "fixed".
 func (Format) Name() string { return "fixed" }
 
-// Extensions is empty: fixed must be asked for, and takes all files.
+// Extensions returns nil: fixed must be requested, and takes all files.
 func (Format) Extensions() []string { return nil }
 
-// StreamExtension is the shard's own extension, or ".bin".
+// StreamExtension returns the shard's own extension, or ".bin".
 func (Format) StreamExtension(shard string) string {
 	if ext := path.Ext(shard); len(ext) > 1 {
 		return ext
@@ -64,14 +63,14 @@ func (Format) StreamExtension(shard string) string {
 // EmptyShards implements unpack.Emptyable.
 func (Format) EmptyShards() {}
 
-// Sniff is false: the bytes don't show this format.
+// Sniff returns false: the format can't be recognized by its bytes.
 func (Format) Sniff([]byte) bool { return false }
 
 // HeadBytes implements unpack.Headed. Index reads none of them.
 func (Format) HeadBytes() int { return 4 << 10 }
 
-// Index implements unpack.Format. It reads no bytes. Each step skips from the end of one
-// record to the end of the next, which is one stride, so that no sum can overflow.
+// Index implements unpack.Format. It reads no bytes. Each step skips from the end of one record to
+// the end of the next, which is one stride, so that no sum can overflow.
 func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
 	end := src.OffsetBytes()
 	step := func(n int64) (bool, error) {
@@ -107,7 +106,7 @@ func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.E
 	}
 }
 
-// remainder judges the n bytes from at to the end, which fill no record.
+// remainder judges the n bytes from at to the end, which are not a whole record.
 func (f Format) remainder(record, at, n int64, of string) error {
 	if n == 0 || f.dropRemainder {
 		return nil
