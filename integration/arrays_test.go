@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// makeArrays has NumPy write shards of one kind: in all versions, one of them
-// compressed, one without rows. argv: the directory, the dtype, the shape of a row.
+// makeArrays makes NumPy write shards of one kind, in all format versions. One of them is
+// compressed, one has no rows. argv: the directory, the dtype, the shape of a row.
 const makeArrays = `
 import gzip, os, sys
 import numpy as np
@@ -35,9 +35,9 @@ for i, (rows, version) in enumerate([(40, 1), (0, 1), (61, 2), (7, 3), (90, 1), 
         format.write_array(f, a, (version, 0))
 `
 
-// readArrays has NumPy read a mount and compare every row of every stream with
-// the one of its ID, by the definition of IDs alone (pipeline/order/SELECTION.md); and
-// the arrays of the Python package with both. argv: the dataset, the mount, the number of workers.
+// readArrays makes NumPy read a mount and compare every row of every stream with the row of its ID,
+// using only the definition of IDs (pipeline/order/SELECTION.md), and compare the arrays of the
+// Python package with both. argv: the dataset, the mount, the number of workers.
 const readArrays = `
 import gzip, hashlib, io, json, os, sys
 import numpy as np

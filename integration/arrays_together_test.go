@@ -15,8 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// makeTogether writes arrays whose rows belong together: images, numbers of classes, and
-// structured rows of exactly 64 bytes.
+// makeTogether writes arrays whose rows belong together: images, numbers of classes, and structured
+// rows of exactly 64 bytes.
 const makeTogether = `
 import os, sys
 import numpy as np
@@ -32,8 +32,8 @@ for i, rows in enumerate([40, 0, 61, 7, 90]):
 np.save(directory + "/alone.npy", np.zeros(5))
 `
 
-// readTogether has NumPy and torch read a stream and compare each field of each record with
-// the arrays' row of its ID. argv: the dataset, a stream without its extension.
+// readTogether makes NumPy and torch read a stream and compare each field of each record with the
+// arrays' row of its ID. argv: the dataset, a stream without its extension.
 const readTogether = `
 import hashlib, sys
 import numpy as np
@@ -142,7 +142,7 @@ func TestArraysThatDoNotBelongTogetherAreRefusedByName(t *testing.T) {
 				d.flags = c.flags
 			}
 			policies := []string{"fail"}
-			if name == "fewer rows" || name == "a file less" || name == "compressed" { // what belongs together is not left out for that
+			if name == "fewer rows" || name == "a file less" || name == "compressed" { // these are refused even with skip
 				policies = append(policies, "skip")
 			}
 			for _, policy := range policies {

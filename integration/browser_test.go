@@ -20,9 +20,9 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// browser is a headless Chromium with one page, spoken to through pipes: its file
-// descriptors 3 and 4, one JSON document a message, a zero byte behind each (the
-// DevTools protocol).
+// browser is a headless Chromium with one page. It is controlled through pipes at its file
+// descriptors 3 and 4, one JSON document a message, each followed by a zero byte (the DevTools
+// protocol).
 type browser struct {
 	t        testing.TB
 	ctx      context.Context
@@ -30,7 +30,7 @@ type browser struct {
 	messages <-chan message
 	session  string
 	id       int
-	// seen are the events that came so far.
+	// seen are the events received so far.
 	seen []message
 }
 
@@ -44,19 +44,19 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-// startBrowser starts a browser that ends with the test.
+// startBrowser starts a browser, which ends with the test.
 func startBrowser(t testing.TB) *browser {
 	t.Helper()
 	path := need(t, "chromium")
-	ctx, cancel := context.WithTimeout(context.Background(), mountLimit) // for all that a test does with it
-	home := serve.ShortDir(t)                                            // it makes sockets
+	ctx, cancel := context.WithTimeout(context.Background(), mountLimit) // for everything that a test does with it
+	home := serve.ShortDir(t)                                            // short, because it creates sockets there
 	cmd := exec.CommandContext(ctx, path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-extensions",
 		"--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+home, "about:blank")
-	// What it writes, wherever it likes to, goes with the directory of the test.
+	// Everything that it writes is removed with the test's directory.
 	cmd.Env = append(environment(home), "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home)
 	cmd.WaitDelay = clientLimit
-	// Killing it kills the processes that it has started.
+	// Killing it also kills the processes that it has started.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	theirs, in, err := os.Pipe()
@@ -94,11 +94,11 @@ func startBrowser(t testing.TB) *browser {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		_ = cmd.Wait() // killed
+		_ = cmd.Wait() // it was killed
 		in.Close()
 		out.Close()
 		<-read
-		// Those of its processes that are not waited for here may write to the end.
+		// Those of its processes that are not waited for here may still be writing.
 		until(t, nil, func() bool { return os.RemoveAll(home) == nil })
 		if t.Failed() {
 			t.Logf("chromium: %s", stderr.String())
@@ -116,7 +116,7 @@ func startBrowser(t testing.TB) *browser {
 	return b
 }
 
-// next waits for a message; events are kept.
+// next waits for a message. It keeps events.
 func (b *browser) next() message {
 	b.t.Helper()
 	select {
@@ -132,7 +132,7 @@ func (b *browser) next() message {
 	}
 }
 
-// call asks for something and waits for the answer, into result unless that is nil.
+// call calls a method and waits for the answer, which it stores in result unless that is nil.
 func (b *browser) call(method string, params, result any) {
 	b.t.Helper()
 	b.id++
@@ -158,13 +158,13 @@ func (b *browser) call(method string, params, result any) {
 	}
 }
 
-// open shows a page in a window of a size, in a light or dark scheme.
+// open shows a page in a window of the given size, in a light or dark scheme.
 func (b *browser) open(url string, width, height int, scheme string) {
 	b.t.Helper()
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
 	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 	b.seen = nil
-	// The page that was there before may tell later of its own end of loading.
+	// The previous page may still report the end of its own loading.
 	var loading, event struct{ LoaderID, Name string }
 	b.call("Page.navigate", map[string]any{"url": url}, &loading)
 	require.NotEmpty(b.t, loading.LoaderID)
@@ -178,7 +178,7 @@ func (b *browser) open(url string, width, height int, scheme string) {
 	}
 }
 
-// evaluate gives the value of an expression of JavaScript; that of a promise is waited for.
+// evaluate returns the value of a JavaScript expression. It waits for a promise.
 func (b *browser) evaluate(expression string, value any) {
 	b.t.Helper()
 	var r struct {
@@ -190,14 +190,14 @@ func (b *browser) evaluate(expression string, value any) {
 	require.NoError(b.t, json.Unmarshal(r.Result.Value, value))
 }
 
-// screenshot is the whole page, also what is not in the window.
+// screenshot returns an image of the whole page, including what is outside the window.
 func (b *browser) screenshot() image.Image {
 	b.t.Helper()
 	var r struct{ Data string }
 	b.call("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true}, &r)
 	raw, err := base64.StdEncoding.DecodeString(r.Data)
 	require.NoError(b.t, err)
-	if dir := os.Getenv("LSIOFS_SCREENSHOTS"); dir != "" { // to look at
+	if dir := os.Getenv("LSIOFS_SCREENSHOTS"); dir != "" { // for people
 		b.id++
 		require.NoError(b.t, os.WriteFile(fmt.Sprintf("%s/page-%03d.png", dir, b.id), raw, 0o644))
 	}
@@ -206,8 +206,8 @@ func (b *browser) screenshot() image.Image {
 	return img
 }
 
-// complaints are what a page made the browser say: errors, warnings, requests of
-// anything that is not the page itself, in it, or below it.
+// complaints lists errors, warnings, and requests for anything that is not the page itself,
+// embedded in it, or below it.
 func (b *browser) complaints(page string) (list []string) {
 	for _, m := range b.seen {
 		switch m.Method {

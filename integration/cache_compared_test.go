@@ -23,7 +23,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// putObject uploads an object as programs do, so that the service has its ETag.
+// putObject uploads an object as programs do, so that the service stores its ETag.
 func putObject(t *testing.T, key string, content []byte, headers ...string) {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodPut, os.Getenv("AWS_ENDPOINT_URL")+"/"+key, bytes.NewReader(content))
@@ -38,8 +38,8 @@ func putObject(t *testing.T, key string, content []byte, headers ...string) {
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 }
 
-// forge flips a byte of an object in a cache and makes the page's checksum fit, as an error of
-// memory does before the page is written.
+// forge flips a byte of an object in a cache and corrects the page's checksum, as if a memory error
+// had occurred before the page was written.
 func forge(t *testing.T, cache string, size int) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(cache, "v1", "*", "*.data"))
@@ -65,8 +65,8 @@ func forge(t *testing.T, cache string, size int) {
 	require.Fail(t, "there is no such object in the cache")
 }
 
-// What is all in the cache is compared with the checksums of the bucket: what only looks whole
-// is found, and dropped where that is wanted.
+// Objects that are complete in the cache are compared with the bucket's checksums. Objects that
+// only look intact are found, and dropped if requested.
 func TestTheCacheIsComparedWithTheBucket(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(root, "bucket"), 0o755))
@@ -94,7 +94,7 @@ func TestTheCacheIsComparedWithTheBucket(t *testing.T) {
 			sum := binary.BigEndian.AppendUint32(nil, crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli)))
 			headers = []string{"X-Amz-Checksum-Crc32c", base64.StdEncoding.EncodeToString(sum)}
 		}
-		if name == "b" { // which has an ETag, and no checksum
+		if name == "b" { // it has an ETag but no checksum
 			servers.WriteObject(t, filepath.Join(root, "bucket"), "train/b.txt", content)
 			continue
 		}
@@ -106,7 +106,7 @@ func TestTheCacheIsComparedWithTheBucket(t *testing.T) {
 		t.Helper()
 		return tool(t, append([]string{"cache", "verify", "--cache-dir", cache}, more...)...)
 	}
-	// Objects of two folders, and credentials that are asked for once.
+	// Objects from two folders, and credentials that are requested once.
 	asked, profiles := filepath.Join(t.TempDir(), "asked"), filepath.Join(t.TempDir(), "profiles")
 	require.NoError(t, os.WriteFile(profiles, fmt.Appendf(nil, `[default]
 credential_process = /bin/sh -c 'echo once >> %s; echo "{\"Version\": 1, \"AccessKeyId\": \"%s\", \"SecretAccessKey\": \"%s\"}"'
@@ -139,7 +139,7 @@ credential_process = /bin/sh -c 'echo once >> %s; echo "{\"Version\": 1, \"Acces
 	require.Contains(t, string(repaired.stdout), `"dropped":true`)
 	require.Contains(t, string(verify("--remote").stdout), "1 same, 2 not whole\n")
 
-	// What the bucket has in another version by now is no damage.
+	// If the bucket has another version by now, that is not damage.
 	putObject(t, "bucket/train/more/c.txt", append(lines(sizes["more/c"]), '\n'))
 	changed := verify("--remote")
 	require.Zero(t, changed.code, changed.stderr)
@@ -147,7 +147,7 @@ credential_process = /bin/sh -c 'echo once >> %s; echo "{\"Version\": 1, \"Acces
 	require.NoError(t, os.Remove(filepath.Join(root, "bucket", "train", "more", "c.txt")))
 	require.Contains(t, string(verify("--remote").stdout), "changed: the service does not have it any more")
 
-	// Credentials go where the user says, not where the cache does.
+	// Credentials are sent where the user says, not where the cache does.
 	t.Setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
 	elsewhere := verify("--remote")
 	require.Zero(t, elsewhere.code, elsewhere.stderr)
@@ -160,7 +160,7 @@ credential_process = /bin/sh -c 'echo once >> %s; echo "{\"Version\": 1, \"Acces
 	require.NotContains(t, string(refused.stdout)+refused.stderr, servers.SecretKey)
 }
 
-// Google's storage tells a CRC32C and an MD5 of each object.
+// Google's storage reports a CRC32C and an MD5 of each object.
 func TestTheCacheIsComparedWithGooglesStorage(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	root := t.TempDir()
@@ -177,12 +177,12 @@ func TestTheCacheIsComparedWithGooglesStorage(t *testing.T) {
 	require.Contains(t, string(r.stdout), "differs: its crc32c is not the one that the service tells (x-goog-hash)")
 }
 
-// A web server that tells checksums is believed, one that tells none is said to.
+// A web server's checksums are used. If it reports none, the output says so.
 func TestTheCacheIsComparedWithAWebServer(t *testing.T) {
 	site := t.TempDir()
 	content := []byte("123456789\n")
 	require.NoError(t, os.WriteFile(filepath.Join(site, "a.jsonl"), content, 0o644))
-	old := time.Now().Add(-time.Hour) // so that a change would show
+	old := time.Now().Add(-time.Hour) // so that a change would be noticed
 	require.NoError(t, os.Chtimes(filepath.Join(site, "a.jsonl"), old, old))
 	for settings, says := range map[string]string{
 		"": "no checksum: the service tells no checksum of it",

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The gate must have the same outcome each time that it runs on a commit. Tests therefore draw
+// The gate must have the same outcome every time that it runs on a commit. Therefore tests draw
 // from constants, from serve.Seed and from flags whose default is serve.DefaultSeed; rapid draws
 // from RAPID_SEED, which integration/check sets.
 
@@ -76,8 +76,8 @@ type chance struct {
 	source string
 }
 
-// seeded are what the packages of math/rand have beside functions that draw from a generator
-// that the runtime seeds.
+// seeded are the names in the packages of math/rand that do not draw from a generator seeded by the
+// runtime.
 var seeded = map[string]bool{
 	"New": true, "NewSource": true, "NewPCG": true, "NewChaCha8": true, "NewZipf": true,
 	"Rand": true, "Source": true, "Source64": true, "PCG": true, "ChaCha8": true, "Zipf": true,
@@ -93,7 +93,7 @@ func chanceIn(path string, src any) (found []chance, err error) {
 	add := func(at ast.Node, source string) {
 		found = append(found, chance{files.Position(at.Pos()).Line, source})
 	}
-	packages := map[string]string{} // import paths, by their names in the file
+	packages := map[string]string{} // import paths by their names in the file
 	for _, i := range file.Imports {
 		pkg, err := strconv.Unquote(i.Path.Value)
 		if err != nil {
@@ -136,7 +136,7 @@ func chanceIn(path string, src any) (found []chance, err error) {
 		})
 		return is
 	}
-	// becomes looks at a value that a name is given.
+	// becomes checks a value that is assigned to a name.
 	becomes := func(name string, value ast.Expr) {
 		if !byClock(value) {
 			return
@@ -159,7 +159,7 @@ func chanceIn(path string, src any) (found []chance, err error) {
 		case *ast.CallExpr:
 			if pkg, name := of(n.Fun); isRand(pkg) && seeded[name] {
 				for _, arg := range n.Args {
-					if pkg, _ := of(call(arg)); !isRand(pkg) && byClock(arg) { // else it is found by itself
+					if pkg, _ := of(call(arg)); !isRand(pkg) && byClock(arg) { // otherwise it is found separately
 						add(arg, "a seed by the clock")
 					}
 				}
@@ -199,7 +199,7 @@ func call(n ast.Expr) ast.Node {
 	return nil
 }
 
-// isNumber reports whether an expression makes a number of a time, such as t.UnixNano().
+// isNumber reports whether an expression converts a time to a number, such as t.UnixNano().
 func isNumber(n ast.Expr) (is bool) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok {
@@ -210,7 +210,7 @@ func isNumber(n ast.Expr) (is bool) {
 	return is
 }
 
-// nameOf returns the last name of a place that is assigned to: seed of *s.seed.
+// nameOf returns the last name of an assignment's target: seed for *s.seed.
 func nameOf(n ast.Expr) string {
 	switch n := n.(type) {
 	case *ast.Ident:

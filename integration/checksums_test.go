@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// alterUnseen changes a file so that size, mtime and inode show nothing: what a mount
-// goes by that has indexed it.
+// alterUnseen changes a file without changing its size, mtime and inode, by which a mount with an
+// index detects changes.
 func alterUnseen(t *testing.T, path string, change func([]byte) []byte) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -31,9 +31,8 @@ func alterUnseen(t *testing.T, path string, change func([]byte) []byte) {
 	require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 }
 
-// Whatever the attributes of a shard say: bytes that fail a checksum which the
-// format has do not go out, however often, and through however many openings,
-// they are asked for.
+// Whatever a shard's attributes are, bytes that fail one of the format's checksums are not
+// delivered, however often, and through however many opens, they are requested.
 func TestDataThatFailsItsChecksumAfterTheIndexWasBuiltIsEIOAndStaysIt(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, c := range []badInput{
@@ -56,7 +55,7 @@ func TestDataThatFailsItsChecksumAfterTheIndexWasBuiltIsEIOAndStaysIt(t *testing
 				want := ref.data(s, 0)
 				offsets := splitOffsets(ref.ask(question{settings: s, Kind: "offsets"}))
 				m := mountDataset(t, d, s, "--memory", "1MiB", "--read", read, "--spool-dir", spoolDir(t))
-				bad, _, _ := c.dataset(t) // the same bytes, but for the damage
+				bad, _, _ := c.dataset(t) // the same bytes except for the damage
 				b, err := os.ReadFile(filepath.Join(bad.dir, name))
 				require.NoError(t, err)
 				alterUnseen(t, filepath.Join(d.dir, name), func([]byte) []byte { return b })
@@ -90,8 +89,8 @@ func TestDataThatFailsItsChecksumAfterTheIndexWasBuiltIsEIOAndStaysIt(t *testing
 	}
 }
 
-// A tar has checksums for its headers only. They are not looked at again when
-// records are read; verify does.
+// A tar has checksums for its headers only. They are not checked again when records are read, but
+// verify does.
 func TestVerifyFindsATarHeaderThatHasChangedSinceTheIndexWasBuilt(t *testing.T) {
 	good := badInput{format: "tar"}
 	d, _, _ := good.dataset(t)

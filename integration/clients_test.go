@@ -16,13 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// client reads a whole file in its own way, and gives the bytes it saw.
+// client reads a whole file in its own way and returns the bytes.
 type client struct {
 	name string
 	read func(t *testing.T, path, scratch string) []byte
 }
 
-// byShell is a client that is a line of sh: $1 is the file, $2 a path to write.
+// byShell returns a client that is a line of sh: $1 is the file, $2 a path to write.
 func byShell(program, line string) client {
 	return client{line, func(t *testing.T, path, scratch string) []byte {
 		need(t, program)
@@ -41,8 +41,8 @@ func byCopy(program, line string) client {
 	}}
 }
 
-// byPython is a client whose program finds the file in sys.argv[1] and a path
-// to write in sys.argv[2]; it writes the bytes to out.
+// byPython returns a client whose program finds the file in sys.argv[1] and a path to write in
+// sys.argv[2]. It writes the bytes to out.
 func byPython(name, program string, modules ...string) client {
 	return client{"python " + name, func(t *testing.T, path, scratch string) []byte {
 		head := "import sys, os\nout = sys.stdout.buffer\npath, copy = sys.argv[1:]\n"
@@ -140,8 +140,8 @@ func TestEveryClientGetsTheSameBytes(t *testing.T) {
 	})
 }
 
-// members reads an archive with Go's own reader, and gives the names of its
-// members and the data of its regular files.
+// members reads an archive with Go's own reader. It returns the names of its members and the data
+// of its regular files.
 func members(t *testing.T, archive []byte) (list []string, data []byte) {
 	t.Helper()
 	r := tar.NewReader(bytes.NewReader(archive))
@@ -273,7 +273,7 @@ for batch in DataLoader(Stream(), batch_size=4, num_workers=2, collate_fn=list):
     for line in batch:
         sys.stdout.buffer.write(line)
 `, m.dir)
-	// With the mount's --batch as batch size, what comes is G itself.
+	// If the batch size is the mount's --batch, the result is G itself.
 	s.Workers, s.Batch = 1, 1
 	requireSameBytes(t, newReference(t, d).data(s, 0), got, "DataLoader")
 }

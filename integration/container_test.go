@@ -15,8 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// podman is the engine with the flags that work inside a virtual machine or a
-// container without cgroups, and a store of its own.
+// podman is the engine with the flags that work inside a virtual machine or a container without
+// cgroups, and a store of its own.
 type podman struct {
 	t    testing.TB
 	args []string
@@ -29,7 +29,7 @@ func newPodman(t testing.TB) podman {
 		missing(t, "the container test makes a shared mount, which takes root")
 	}
 	need(t, "podman")
-	store := serve.ShortDir(t) // podman takes short paths only
+	store := serve.ShortDir(t) // podman only takes short paths
 	p := podman{t, []string{
 		"--storage-driver", "vfs", "--runtime", need(t, "runc"),
 		"--root", filepath.Join(store, "root"), "--runroot", filepath.Join(store, "run"),
@@ -38,7 +38,7 @@ func newPodman(t testing.TB) podman {
 	return p
 }
 
-// command makes a call of podman.
+// command returns the arguments of a call of podman.
 func (p podman) command(args ...string) []string {
 	return append(append([]string{}, p.args...), args...)
 }
@@ -53,8 +53,7 @@ func (p podman) run(args ...string) []byte {
 	return output(p.t, "podman", p.command(args...)...)
 }
 
-// image builds an image that holds one static program, from the example's
-// Containerfile.
+// image builds an image with one static program, from the example's Containerfile.
 func (p podman) image(tag, pkg string) {
 	p.t.Helper()
 	dir := p.t.TempDir()
@@ -67,7 +66,7 @@ func (p podman) image(tag, pkg string) {
 	p.run("build", "--network", "none", "-t", tag, "-f", file, dir)
 }
 
-// unprivileged are the flags of a container that reads.
+// unprivileged returns the flags of a container that reads.
 func unprivileged(shared string) []string {
 	return []string{
 		"run", "--rm", "--network", "none", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024",
@@ -75,8 +74,8 @@ func unprivileged(shared string) []string {
 	}
 }
 
-// server starts the container that mounts, as examples/container/README.md
-// says, and waits until the host sees the mount.
+// server starts the container that mounts, as in examples/container/README.md, and waits until the
+// host sees the mount.
 func (p podman) server(name, shared, data, index string, more ...string) (stop func()) {
 	p.t.Helper()
 	args := append([]string{
@@ -105,7 +104,7 @@ func (p podman) server(name, shared, data, index string, more ...string) (stop f
 	}
 }
 
-// isLive says whether a mount of ours answers at point.
+// isLive reports whether a mount of ours answers at point.
 func isLive(point string) bool {
 	if !isMount(point) {
 		return false
@@ -114,7 +113,7 @@ func isLive(point string) bool {
 	return err == nil
 }
 
-// sharedDirectory is a directory whose mounts travel between host and containers.
+// sharedDirectory returns a directory whose mounts propagate between host and containers.
 func sharedDirectory(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -176,7 +175,7 @@ func TestExampleContainer(t *testing.T) {
 	})
 }
 
-// requireEngine looks for the engine, and for why it is not io_uring, in status.
+// requireEngine checks that status names the engine, and why it is not io_uring.
 func requireEngine(t *testing.T, point, engine string) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(point, "status"))
@@ -187,7 +186,7 @@ func requireEngine(t *testing.T, point, engine string) {
 	}
 }
 
-// allowIOUring makes the profile with the program that the example's README shows.
+// allowIOUring makes the profile with the program from the example's README.
 func allowIOUring(t *testing.T) string {
 	t.Helper()
 	if _, err := os.Stat("/usr/share/containers/seccomp.json"); err != nil {

@@ -17,25 +17,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// badInput is one shard that is damaged, among others that are not.
+// badInput is one damaged shard among intact ones.
 type badInput struct {
 	name          string
 	format, codec string
-	// spoil damages the shard before compression, pack after it; at is a place
-	// where a record ends and the one numbered 5 begins.
+	// spoil damages the shard before compression, pack after it. At the position at, one record
+	// ends and record 5 begins.
 	spoil func(b []byte, at int) []byte
 	pack  func(packed []byte) []byte
-	// record and the offset of the message lie in these closed intervals; the
-	// damage of a whole member has no record.
+	// record and the message's offset are in these closed intervals. Damage to a whole member has
+	// no record.
 	record [2]int
 	offset func(at, size int) [2]int
 }
 
-// near is where a message may put damage to the record at at: damage to its
-// first header takes the end of the record before it away.
+// near returns where a message may report damage to the record at at: damage to its first header
+// also removes the end of the record before it.
 func near(at, size int) [2]int { return [2]int{at - 2000, min(size, at+2000)} }
 
-// somewhere is for shards compressed as one member, and for what lies further on.
+// somewhere is for shards compressed as one member, and for damage further on.
 func somewhere(_, size int) [2]int { return [2]int{0, size} }
 
 var badInputs = []badInput{
@@ -68,7 +68,7 @@ func flipTail(by int) func([]byte) []byte {
 
 func half(b []byte) []byte { return b[:len(b)/2] }
 
-// hugeMember puts a header before the record at at that promises 8 EiB, almost.
+// hugeMember inserts a header before the record at at that announces almost 8 EiB.
 func hugeMember(b []byte, at int) []byte {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
@@ -79,20 +79,20 @@ func hugeMember(b []byte, at int) []byte {
 	return append(b[:at:at], append(buf.Bytes(), b[at:]...)...)
 }
 
-// hugeRecord makes the length of the record at at huge, with the right CRC.
+// hugeRecord makes the length of the record at at huge, with a correct CRC.
 func hugeRecord(b []byte, at int) []byte {
 	binary.LittleEndian.PutUint64(b[at:], 1<<62)
 	binary.LittleEndian.PutUint32(b[at+8:], maskedCRC(b[at:at+8]))
 	return b
 }
 
-// dataset makes three shards, of which the middle one is bad.
+// dataset makes three shards. The middle one is bad.
 func (c badInput) dataset(t *testing.T) (d dataset, at, size int) {
 	t.Helper()
 	d = makeDataset(t, formatNamed(c.format), codecs[0], 0, 1)
 	r := rand.New(rand.NewPCG(1, 5))
 	for i := range 3 {
-		s := formatNamed(c.format).make(r, i*len(tarStyles)) // the plainest style of tar
+		s := formatNamed(c.format).make(r, i*len(tarStyles)) // the simplest style of tar
 		packed := s.bytes
 		if i == 1 && c.spoil != nil {
 			at = s.ends[4]
@@ -171,7 +171,7 @@ func TestDatasetsThatCannotBeReadAreRefusedInWords(t *testing.T) {
 		name  string
 		files map[string]string
 		flags []string
-		path  string // appended to the dataset's
+		path  string // appended to the dataset's path
 		words []string
 	}{
 		{name: "an empty directory", words: []string{"no "}},
@@ -209,7 +209,7 @@ func TestDatasetsThatCannotBeReadAreRefusedInWords(t *testing.T) {
 	}
 }
 
-// sparseTar is an archive with a member of GNU's old sparse type.
+// sparseTar returns an archive with a member of GNU's old sparse type.
 func sparseTar() string {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
@@ -219,7 +219,7 @@ func sparseTar() string {
 	w.Close()
 	b := buf.Bytes()
 	b[156] = 'S'
-	b[153] += 'S' - '0' // the last digit but one of the checksum: +0o43
+	b[153] += 'S' - '0' // the checksum's second-to-last digit: +0o43
 	sum := 0
 	copy(b[148:156], "        ")
 	for _, c := range b[:512] {
@@ -235,7 +235,7 @@ func TestAnUnreadableShardIsNamed(t *testing.T) {
 	cache := t.TempDir()
 	require.NoError(t, os.Chmod(filepath.Join(d.dir, "part-1/shard-0001.jsonl"), 0))
 	if os.Getuid() == 0 {
-		// Root reads everything: be someone else, who may reach the files.
+		// Root can read everything, so run as another user, who may reach the files.
 		letOthersThrough(t, d.dir, cache)
 		require.NoError(t, os.Chmod(cache, 0o777))
 		need(t, "setpriv")
@@ -259,7 +259,7 @@ func TestAnUnreadableShardIsNamed(t *testing.T) {
 func TestATFRecordWithABadDataCRCIsEIOThatNamesTheRecordAndNothingElseIsHarmed(t *testing.T) {
 	c := badInput{format: "tfrecord", spoil: flip(12)}
 	d, _, _ := c.dataset(t)
-	// Record 5 must have data for its CRC to be wrong.
+	// Record 5 must have data so that its CRC can be wrong.
 	s := usual()
 	s.Shuffle, s.Workers = "none", 1
 	ref := newReference(t, d)

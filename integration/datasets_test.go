@@ -20,28 +20,28 @@ import (
 	"github.com/lsiofs/lsiofs/integration/backing"
 )
 
-// dataset is a directory of shards and what has to be said to read it.
+// dataset is a directory of shards, and the flags to read it.
 type dataset struct {
 	name string
 	dir  string // "" for a mixture
-	// flags are the format's, for the program and for the reference alike, and a mixture's.
+	// flags are the format's flags, for both the program and the reference, and those of a mixture.
 	flags []string
-	// ext is the ending of its streams.
+	// ext is the extension of its streams.
 	ext string
 }
 
-// shard is one file before compression: its bytes, and where its records end.
+// shard is a file before compression: its bytes, and where its records end.
 type shard struct {
 	bytes []byte
 	ends  []int
 }
 
-// format makes shards; number is the shard's, so that a dataset shows a
-// format's variants in different shards.
+// format makes shards. number is the shard's number, so that different shards of a dataset show the
+// variants of a format.
 type format struct {
 	name, ext string
 	flags     []string
-	// dirty formats end with bytes that are no record, or begin so.
+	// make makes a shard. In some formats a shard also has bytes that are not in any record.
 	make func(r *rand.Rand, number int) shard
 }
 
@@ -55,7 +55,7 @@ var formats = []format{
 	{"fixed-overlapping", ".bin", []string{"--format", "fixed", "--record-bytes", "96", "--stride-bytes", "64", "--header-bytes", "40"}, fixedShard},
 }
 
-// codec compresses a shard; the shard's record ends say where members may begin.
+// codec compresses a shard. Members may begin where its records end.
 type codec struct {
 	ext      string
 	compress func(r *rand.Rand, s shard) []byte
@@ -64,7 +64,7 @@ type codec struct {
 var codecs = []codec{
 	{"", func(_ *rand.Rand, s shard) []byte { return s.bytes }},
 	{".gz", func(r *rand.Rand, s shard) []byte {
-		if r.IntN(3) == 0 { // one member, as gzip(1) writes
+		if r.IntN(3) == 0 { // one member, as gzip(1) writes it
 			return gzipMember(s.bytes)
 		}
 		var out []byte
@@ -100,7 +100,7 @@ var codecs = []codec{
 	}},
 }
 
-// cut cuts a shard in pieces, at ends of records and elsewhere.
+// cut cuts a shard into pieces, at ends of records and elsewhere.
 func cut(r *rand.Rand, s shard) [][]byte {
 	var pieces [][]byte
 	at := 0
@@ -120,7 +120,7 @@ func cut(r *rand.Rand, s shard) [][]byte {
 	return append(pieces, s.bytes[at:])
 }
 
-// gzipMember alternates between two encoders, by size.
+// gzipMember uses one of two encoders, depending on the size.
 func gzipMember(b []byte) []byte {
 	var out bytes.Buffer
 	if len(b)%2 == 0 {
@@ -136,7 +136,7 @@ func gzipMember(b []byte) []byte {
 	return out.Bytes()
 }
 
-// zstdFrame makes a frame that tells its content size, or (as from a pipe) not.
+// zstdFrame makes a frame with or (as from a pipe) without its content size.
 func zstdFrame(b []byte, sized bool) []byte {
 	var out bytes.Buffer
 	w, err := zstd.NewWriter(&out)
@@ -153,8 +153,8 @@ func zstdFrame(b []byte, sized bool) []byte {
 	return out.Bytes()
 }
 
-// lz4Frame makes a frame of blocks of a size, with checksums, all there can be or
-// that of the whole alone.
+// lz4Frame makes a frame of blocks of the given size, with all possible checksums or only that of
+// the content.
 func lz4Frame(b []byte, size lz4.BlockSize, all bool) []byte {
 	var out bytes.Buffer
 	w := lz4.NewWriter(&out)
@@ -170,7 +170,7 @@ func lz4Frame(b []byte, size lz4.BlockSize, all bool) []byte {
 	return out.Bytes()
 }
 
-// makeDataset writes shards of a format and a codec, the same for the same seed.
+// makeDataset writes shards of a format and a codec. The same seed gives the same shards.
 func makeDataset(t testing.TB, f format, c codec, shards int, seed uint64) dataset {
 	t.Helper()
 	dir := t.TempDir()
@@ -194,7 +194,7 @@ func formatNamed(name string) format {
 	panic("no format " + name)
 }
 
-// plain is a dataset of a format without compression.
+// plain returns a dataset of a format without compression.
 func plain(t testing.TB, name string, shards int) dataset {
 	t.Helper()
 	return makeDataset(t, formatNamed(name), codecs[0], shards, 7)
@@ -216,7 +216,7 @@ func jsonlShard(r *rand.Rand, number int) shard {
 		s.bytes = fmt.Appendf(s.bytes, `{"shard": %d, "i": %d, "text": %q}%s`, number, i, strings.Repeat("x", r.IntN(300)), end)
 		s.ends = append(s.ends, len(s.bytes))
 	}
-	if number == 1 { // the last line without its newline
+	if number == 1 { // the last line lacks its newline
 		s.bytes = append(s.bytes, `{"last": true}`...)
 	}
 	return s
@@ -257,8 +257,8 @@ func tfrecordShard(r *rand.Rand, _ int) shard {
 	return s
 }
 
-// npyShard is an array of version 1.0, 2.0 or 3.0, whose one dtype is not always
-// written in the same words.
+// npyShard returns an array of version 1.0, 2.0 or 3.0. They have the same dtype in different
+// notations.
 func npyShard(r *rand.Rand, number int) shard {
 	descr := []string{
 		`[('x', '<i4', (5,)), ('é', '|S7')]`, `[("x", "<i4", (5,)), ("é", "|S7")]`, `[ ('x','<i4',( 5 , )) , ('é','|S7'), ]`,
@@ -286,7 +286,7 @@ func npyShard(r *rand.Rand, number int) shard {
 	return s
 }
 
-// tfrecord frames data.
+// tfrecord frames data as a TFRecord.
 func tfrecord(data []byte) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
 	b = binary.LittleEndian.AppendUint32(b, maskedCRC(b))
@@ -299,7 +299,7 @@ func maskedCRC(b []byte) uint32 {
 	return (c>>15 | c<<17) + 0xa282ead8
 }
 
-// backingDataset is d on a file system that fails as it is told.
+// backingDataset returns d on a file system that can be made to fail.
 func backingDataset(t testing.TB, d dataset, o backing.Options) (dataset, *backing.FileSystem) {
 	t.Helper()
 	needFUSE(t)

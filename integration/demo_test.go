@@ -15,7 +15,7 @@ import (
 
 func TestTheDemoRunsAndLeavesNothing(t *testing.T) {
 	needFUSE(t)
-	requireServersEnd(t) // those of tests before
+	requireServersEnd(t) // those of earlier tests
 	r := tool(t, "demo")
 	require.Zero(t, r.code, "%s\n%s", r.stdout, r.stderr)
 	dir := regexp.MustCompile(`(?m)^\$ D=(.*)$`).FindSubmatch(r.stdout)
@@ -24,8 +24,8 @@ func TestTheDemoRunsAndLeavesNothing(t *testing.T) {
 	require.Empty(t, serverProcesses())
 }
 
-// TestTheDemosCommandsRunInAShell pastes the commands that a kept demo shows into bash: they
-// have to do what the demo did.
+// TestTheDemosCommandsRunInAShell pastes the commands that a kept demo shows into bash. They have
+// to do what the demo did.
 func TestTheDemosCommandsRunInAShell(t *testing.T) {
 	needFUSE(t)
 	bash := need(t, "bash")

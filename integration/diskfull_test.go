@@ -17,15 +17,15 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// smallDisk is a file system of 24 MiB that really is full when it is full: an
-// image that is mounted. options are mkfs.ext4's.
+// smallDisk returns a file system of 24 MiB that can really fill up: a mounted image. options are
+// those of mkfs.ext4.
 func smallDisk(t *testing.T, options ...string) string {
 	t.Helper()
 	return imageDisk(t, filepath.Join(t.TempDir(), "image"), 24<<20, options...)
 }
 
-// thinDisk is a file system that promises more than there is, as thin volumes and
-// images on a full host do: what is written to it is lost when it is written back.
+// thinDisk returns a file system that promises more space than it has, as thin volumes and images
+// on a full host do. Data written to it is lost at writeback.
 func thinDisk(t *testing.T, there, promised int64) string {
 	t.Helper()
 	host := t.TempDir()
@@ -53,9 +53,9 @@ func imageDisk(t *testing.T, image string, size int64, options ...string) string
 	return dir
 }
 
-// whileBusy runs a program that changes a mount, again while it says that the mount is
-// busy: the kernel lets go of the files of a process, and of a loop device, some time
-// after the process has ended and the device was unmounted.
+// whileBusy runs a program that changes a mount, and repeats it while it reports that the mount is
+// busy: the kernel releases the files of a process, and a loop device, some time after the process
+// has ended and the device was unmounted.
 func whileBusy(t *testing.T, program string, args ...string) {
 	t.Helper()
 	for limit := time.Now().Add(clientLimit); ; time.Sleep(10 * time.Millisecond) {
@@ -68,7 +68,7 @@ func whileBusy(t *testing.T, program string, args ...string) {
 	}
 }
 
-// fill takes what a disk has left but for some bytes.
+// fill fills a disk except for leave bytes.
 func fill(t *testing.T, disk string, leave int64) (filler string) {
 	t.Helper()
 	filler = filepath.Join(disk, "filler")
@@ -121,13 +121,13 @@ func TestADiskThatIsFullAfterTheMountHarmsNoReservedSpool(t *testing.T) {
 func TestADiskThatIsFullAfterTheMountFailsReadersOfASpoolThatCouldNotBeReserved(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	d := makeBig(t)
-	disk := smallDisk(t, "-O", "^extent,^64bit,^has_journal") // fallocate is refused there
+	disk := smallDisk(t, "-O", "^extent,^64bit,^has_journal") // fallocate is not supported there
 	s := spoolSettings("reservoir")
 	want := newReference(t, d).data(s, 0)
 	m := mountDataset(t, d, s, "--memory", "1MiB", "--read", "spool", "--spool-dir", disk)
 	filler := fill(t, disk, 4<<20)
 
-	// All of the file, whatever fails of it.
+	// Read the whole file, whatever parts of it fail.
 	f, err := os.Open(m.path("worker-0.jsonl"))
 	require.NoError(t, err)
 	defer f.Close()
@@ -152,8 +152,8 @@ func TestADiskThatIsFullAfterTheMountFailsReadersOfASpoolThatCouldNotBeReserved(
 		m.requireLog(regexp.QuoteMeta(words))
 	}
 
-	// There is room again. Shards that failed are still told of, each once: their decoders
-	// may have begun before, and ended after, anything that is done here.
+	// There is room again. Shards that failed are still reported, each once: their decoders may
+	// have begun before, and ended after, anything that the test does here.
 	require.NoError(t, os.Remove(filler))
 	for told := 0; ; told++ {
 		got, err := os.ReadFile(f.Name())
@@ -181,7 +181,7 @@ func TestAFullDiskUnderTheIndexDirectoryCostsNothingButTheIndex(t *testing.T) {
 			m := mountDataset(t, d, s, "--index-dir", dir)
 			requireFile(t, want, m.path("worker-1.tar"))
 			if leave == 0 {
-				m.requireLog("no space left on device") // that nothing is stored is said
+				m.requireLog("no space left on device") // it warns that nothing is stored
 			}
 			m.end()
 			for _, file := range indexFiles(t, dir) {
@@ -197,9 +197,9 @@ func TestAFullDiskUnderTheIndexDirectoryCostsNothingButTheIndex(t *testing.T) {
 	}
 }
 
-// The listing of a dataset of files lies in the index directory, mapped. A disk that
-// takes it and loses it later would show zeros in its place. (It is some MB: of what
-// does not fit, a loop device reports all writes but the first.)
+// The listing of a dataset of files is mapped from the index directory. If a disk accepts it and
+// loses it later, zeros would appear in its place. (It has some MB because a loop device reports
+// all failed writes except the first.)
 func TestAListingThatItsDiskHasNoRoomForIsKeptInMemory(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	d := dataset{name: "files", dir: t.TempDir(), flags: []string{"--format", "files"}, ext: ".tar"}
@@ -269,9 +269,9 @@ func TestAnIndexDirectoryThatIsReadOnlyIsUsedAsFarAsItGoes(t *testing.T) {
 	appendTo(t, filepath.Join(d.dir, "part-0/shard-0002.jsonl"), "{\"new\": 1}\n")
 	m := mountDataset(t, d, s, "--index-dir", full)
 	requireFile(t, newReference(t, d).data(s, 2), m.path("worker-2.jsonl"))
-	m.requireLog("read-only file system") // that nothing is stored is said
+	m.requireLog("read-only file system") // it warns that nothing is stored
 
-	// What needs a spool says where it wants one.
+	// The error for a missing spool names the flag for its directory.
 	_, err := tryMount(t, makeBig(t), t.TempDir(), append(spoolSettings("full").flags(), "--memory", "1MiB", "--read", "spool", "--index-dir", empty)...)
 	require.ErrorContains(t, err, "exit code 3")
 	require.ErrorContains(t, err, "--spool-dir")

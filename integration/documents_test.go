@@ -37,13 +37,13 @@ func (m *mount) checkpoint() document {
 	return documentOf(m.t, m.read("checkpoint"))
 }
 
-// restore writes a document that has to be accepted.
+// restore writes a document that must be accepted.
 func (m *mount) restore(doc []byte) {
 	m.t.Helper()
 	require.NoError(m.t, os.WriteFile(m.path("checkpoint"), doc, 0o644))
 }
 
-// status is what status.json says, of what tests look at.
+// status is the part of status.json that tests check.
 type status struct {
 	LastRefusal struct {
 		Reason string `json:"reason"`

@@ -12,9 +12,9 @@ import (
 	"github.com/lsiofs/lsiofs/integration/killing"
 )
 
-// TestACheckpointIsDurableBeforeItHasItsName kills a command before each call with which it
-// writes a checkpoint: the file is the old one or the new one, whole. The calls' order is what
-// makes that hold when the machine fails, too.
+// TestACheckpointIsDurableBeforeItHasItsName kills a command before each call with which it writes
+// a checkpoint: the file is always the old one or the new one, complete. The order of the calls
+// guarantees that even if the machine fails.
 func TestACheckpointIsDurableBeforeItHasItsName(t *testing.T) {
 	text := func(consumed string) string {
 		return `{"version": 1, "dataset": "d", "order": {"seed": 42, "shuffle": "none", "size": 1, "lanes": 1, "groups": 1, "batch": 1, "chunk_bytes": 1, "chunk_records": 1},` +
@@ -52,7 +52,7 @@ func TestACheckpointIsDurableBeforeItHasItsName(t *testing.T) {
 		require.ErrorIs(t, err, killing.ErrKilled)
 		got, err := os.ReadFile(file)
 		require.NoError(t, err)
-		if at <= 3 { // before the renaming
+		if at <= 3 { // before the rename
 			require.Equal(t, old, string(got))
 		} else {
 			require.Equal(t, string(want), string(got))

@@ -18,7 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// first is a shard of a format's first record alone.
+// first returns a shard with only the first record of a format.
 func first(f format, r *rand.Rand) shard {
 	s := f.make(r, 0)
 	end := s.ends[0]
@@ -33,9 +33,9 @@ func first(f format, r *rand.Rand) shard {
 	return shard{bytes: s.bytes[:end], ends: []int{end}}
 }
 
-// smallest calls f with a dataset of so many shards of one record each, of every
-// format: at night in every compression, before that each in one, in turn. n counts
-// the datasets; they are tested in parallel.
+// smallest calls f with a dataset of the given number of shards, each with one record, for every
+// format: in nightly runs with every compression, otherwise with one each, in rotation. n counts
+// the datasets. They are tested in parallel.
 func smallest(t *testing.T, shards int, f func(t *testing.T, d dataset, n int)) {
 	n := 0
 	run := func(name string, makes func(t *testing.T) dataset) {
@@ -89,9 +89,8 @@ func smallest(t *testing.T, shards int, f func(t *testing.T, d dataset, n int)) 
 	})
 }
 
-// One record, 32 lanes and more workers than records, under every shuffle: one
-// worker has the record, the others have streams without any, and a resume at its
-// begin and behind it is exact.
+// One record, 32 lanes and more workers than records, with every shuffle: one worker has the
+// record, the others have empty streams, and resuming before and after it is exact.
 func TestADatasetOfOneRecordIsReadWithManyLanesAndWorkers(t *testing.T) {
 	smallest(t, 1, func(t *testing.T, d dataset, n int) {
 		ref := newReference(t, d)
@@ -116,9 +115,8 @@ func TestShardsOfOneRecordEachAreReadAsTheReferenceSays(t *testing.T) {
 	})
 }
 
-// A shard of no bytes is damaged in every format: refused by its name, or left out.
-// A file of no bytes is a shard without records where the format has no header and no end, and
-// damage elsewhere.
+// An empty file is a shard without records if the format has no header and no trailer. In other
+// formats it is damaged: refused by its name, or left out.
 func TestShardsOfNoBytesHaveNoRecordsOrAreRefusedByNameOrLeftOut(t *testing.T) {
 	smallest(t, 3, func(t *testing.T, d dataset, _ int) {
 		if d.name == "files" {
@@ -129,7 +127,7 @@ func TestShardsOfNoBytesHaveNoRecordsOrAreRefusedByNameOrLeftOut(t *testing.T) {
 		name := all[1].Name()
 		require.NoError(t, os.Truncate(filepath.Join(d.dir, name), 0))
 		headless := slices.Contains([]string{"lines", "jsonl", "tfrecord", "fixed", "fixed-overlapping"}, d.name)
-		if !headless || !strings.HasSuffix(name, d.ext) { // or behind a codec's name
+		if !headless || !strings.HasSuffix(name, d.ext) { // or has a codec's extension
 			refused := tool(t, append([]string{"index", d.dir}, d.flags...)...)
 			require.Equal(t, exitDataset, refused.code)
 			require.Contains(t, refused.stderr, name)
@@ -215,7 +213,7 @@ func TestATarOfNothingButDirectoriesHasNoRecords(t *testing.T) {
 			refused := tool(t, "index", d.dir)
 			require.Equal(t, exitDataset, refused.code)
 			require.Contains(t, refused.stderr, "holds no records in 1 file of format tar")
-			// Beside shards with samples it is one like others.
+			// Next to shards with samples it is a shard like others.
 			writeFile(t, d.dir, "b.tar", tarShard(r, 0).bytes)
 			requireCatEquals(t, d, newReference(t, d), usual(), 0, 0)
 			var shown struct{ Shards, Records int }

@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// targets is a JSONL dataset of {"x": [...], "y": n}, n from 0 on.
+// targets returns a JSONL dataset of {"x": [...], "y": n}, with n from 0 on.
 func targets(t *testing.T, records int) dataset {
 	t.Helper()
 	d := dataset{name: "targets", dir: t.TempDir(), ext: ".jsonl"}
@@ -62,7 +62,7 @@ func TestExampleTorchTrainsOnEveryRecordOnceThoughItIsResumedOnOtherRanksAndWork
 	}
 	// Two ranks of two workers each, interrupted after 7 steps of 8 records …
 	train(2, "--loader-workers", "2", "--steps", "7", "--save-every", "3")
-	// … and on with one rank of three workers, to the end of the next epoch.
+	// … and continued with one rank of three workers, to the end of the next epoch.
 	train(1, "--loader-workers", "3", "--epochs", "2")
 
 	b, err := os.ReadFile(log)
@@ -84,14 +84,15 @@ func TestExampleTorchTrainsOnEveryRecordOnceThoughItIsResumedOnOtherRanksAndWork
 	require.NotEqual(t, trained["0"], trained["1"])
 }
 
-// freePort is a port of 127.0.0.1 for one server of the test: it is bound here, too, without
-// being listened on, so that nobody else is given it before the server has begun.
+// freePort returns a port of 127.0.0.1 for one server of the test. It is also bound here, without
+// listening, so that nothing else gets it before the server starts.
 func freePort(t *testing.T) string {
 	t.Helper()
 	held, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { unix.Close(held) })
-	// As servers do: two that do so may be bound to a port of which one listens.
+	// Servers set this, too: two sockets with this option may be bound to a port if one of them
+	// listens.
 	require.NoError(t, unix.SetsockoptInt(held, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
 	require.NoError(t, unix.Bind(held, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	at, err := unix.Getsockname(held)

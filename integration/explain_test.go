@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// TestPromtoolAcceptsTheMetrics also scrapes them as the README says.
+// TestPromtoolAcceptsTheMetrics also collects them as described in the README.
 func TestPromtoolAcceptsTheMetrics(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	promtool := need(t, "promtool")
@@ -65,7 +65,7 @@ func TestTopShowsAMountAndEndsWithIt(t *testing.T) {
 	lines, err := top.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, top.Start())
-	_, err = lines.Read(make([]byte, 1)) // it has begun
+	_, err = lines.Read(make([]byte, 1)) // it has started
 	require.NoError(t, err)
 	m.end()
 	require.Error(t, top.Wait())
@@ -73,8 +73,7 @@ func TestTopShowsAMountAndEndsWithIt(t *testing.T) {
 	require.Equal(t, "lsiofs: "+m.dir+" was unmounted, or its server has ended\n", stderr.String())
 }
 
-// topSays waits until top finds that the mount's readers wait for something, or it
-// for them.
+// topSays waits until top's verdict has this kind and contains these words.
 func (m *mount) topSays(kind, words string) {
 	m.t.Helper()
 	var last result

@@ -17,8 +17,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// big is a dataset of about 16 MiB, far more than the smallest --memory, so
-// that a second pass has to read shards again.
+// big returns a dataset of about 16 MiB, far more than the smallest --memory, so that a second pass
+// has to read shards again.
 func big(t testing.TB) dataset {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func big(t testing.TB) dataset {
 	return dataset{name: "big", dir: dir, flags: []string{"--format", "fixed", "--record-bytes", "4096"}, ext: ".bin"}
 }
 
-// bigSettings make readers of big go through all shards at once.
+// bigSettings makes readers of big go through all shards at once.
 func bigSettings() settings {
 	s := usual()
 	s.ShuffleSize, s.Lanes, s.ChunkBytes, s.ChunkRecords, s.Workers = 512, 8, 64<<10, 16, 4
@@ -56,7 +56,7 @@ func start(t testing.TB, line string, args ...string) *exec.Cmd {
 	_, err = io.ReadFull(out, make([]byte, 4096))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if cmd.ProcessState == nil { // else its number may be another's
+		if cmd.ProcessState == nil { // otherwise its number may have been reused
 			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 			cmd.Wait()
 		}
@@ -118,7 +118,7 @@ func TestSIGTERMLetsOpenReadersFinish(t *testing.T) {
 	want := newReference(t, d).data(s, 2)
 	reader, err := os.Open(m.path("worker-2.bin"))
 	require.NoError(t, err)
-	head := make([]byte, len(want)-256<<10) // for the rest there are some seconds
+	head := make([]byte, len(want)-256<<10) // the rest has some seconds
 	_, err = io.ReadFull(reader, head)
 	require.NoError(t, err)
 
@@ -191,7 +191,7 @@ func TestAnOrdinaryUserMountsReadsSavesAndResumes(t *testing.T) {
 	as := func(program string, args ...string) result {
 		return command(t, []string{"HOME=" + home, "XDG_CACHE_HOME=" + home, "TMPDIR=" + home}, nil, program, args...)
 	}
-	if os.Getuid() == 0 { // be someone else
+	if os.Getuid() == 0 { // run as another user
 		if info, err := os.Stat("/dev/fuse"); err != nil || info.Mode().Perm() != 0o666 {
 			missing(t, "/dev/fuse is not open to everybody")
 		}
@@ -237,7 +237,7 @@ func TestAnOrdinaryUserMountsReadsSavesAndResumes(t *testing.T) {
 	require.Zero(t, r.code, r.stderr)
 	document, err := os.ReadFile(saved)
 	if os.Getuid() == 0 {
-		r = as("cat", saved) // as others may not
+		r = as("cat", saved) // run it as that user, since others may not read the file
 		document, err = r.stdout, nil
 	}
 	require.NoError(t, err)
@@ -254,8 +254,8 @@ func TestAnOrdinaryUserMountsReadsSavesAndResumes(t *testing.T) {
 	unmount()
 }
 
-// requireServersEnd waits until no server is left, of lsiofs or of copies of it: a daemon ends some
-// time after its mount is gone.
+// requireServersEnd waits until no server of lsiofs, or of copies of it, is left: a daemon ends
+// some time after its mount is gone.
 func requireServersEnd(t *testing.T, copies ...string) {
 	t.Helper()
 	for _, program := range append(copies, lsiofs) {
@@ -263,20 +263,20 @@ func requireServersEnd(t *testing.T, copies ...string) {
 	}
 }
 
-// openToOthers has the directories that this test makes from now on lie where other users get
-// through (letOthersThrough), and returns a copy of lsiofs that they may run.
+// openToOthers makes the test's further directories in a place that other users can reach
+// (letOthersThrough), and returns a copy of lsiofs that they may run.
 func openToOthers(t *testing.T) (program string) {
 	t.Helper()
 	dir := serve.ShortDir(t)
 	t.Setenv("TMPDIR", dir)
 	program = filepath.Join(dir, "lsiofs")
-	// By another process: a child of this one would have the file open for writing until its exec,
-	// and nobody could run it meanwhile.
+	// Copied by another process: a child of this one would have the file open for writing until its
+	// exec, and meanwhile it could not be run.
 	output(t, "cp", lsiofs, program)
 	return program
 }
 
-// letOthersThrough opens the way to directories of this test to other users, after openToOthers.
+// letOthersThrough lets other users reach directories of this test, after openToOthers.
 func letOthersThrough(t *testing.T, dirs ...string) {
 	t.Helper()
 	for _, dir := range dirs {
@@ -314,7 +314,7 @@ func TestADaemonIsReadyWhenTheCommandReturns(t *testing.T) {
 	require.Contains(t, r.stderr, "nothing")
 }
 
-// damage changes a shard of a dataset under a running mount.
+// damages are changes to a shard of a dataset under a running mount.
 var damages = []struct {
 	name string
 	do   func(path string) error
@@ -376,8 +376,8 @@ func TestShardsThatChangeUnderAMountGiveEIOOrTheRightBytes(t *testing.T) {
 	}
 }
 
-// requireChanged looks whether status, metrics and log name the one shard that has changed: the log once,
-// however many reads have failed.
+// requireChanged checks that status, metrics and log name the one shard that has changed; the log
+// once, however many reads have failed.
 func requireChanged(m *mount, shard string) {
 	m.t.Helper()
 	require.Regexp(m.t, `(?m)^changed since they were indexed: 1 shard; .*\n .* `+regexp.QuoteMeta(shard)+": .", string(m.read("status")))
@@ -389,8 +389,8 @@ func requireChanged(m *mount, shard string) {
 	m.requireLog("shard=" + shard)
 }
 
-// requireEIOOrRight reads a stream record by record: each read gives EIO, or
-// the right bytes. It returns how many failed.
+// requireEIOOrRight reads a stream record by record. Each read must return EIO or the right bytes.
+// It returns the number of failures.
 func requireEIOOrRight(t *testing.T, want []byte, path string) (failed int) {
 	t.Helper()
 	f, err := os.Open(path)

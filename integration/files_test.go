@@ -15,8 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// folders is a dataset of single files: classes as directories, three levels of
-// them, samples of several files, and every kind of name.
+// folders returns a dataset of single files: classes as directories on three levels, samples of
+// several files, and every kind of name.
 func folders(t testing.TB) dataset {
 	t.Helper()
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func TestStreamsOfFoldersOfFilesEqualTheReference(t *testing.T) {
 	for i, s := range all {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Logf("settings %+v; again: go test ./integration -run '%s' -draws %d -drawseed %d", s, t.Name(), *draws, *drawSeed)
-			left := len(ref.g(s)) // of a split's part
+			left := len(ref.g(s)) // after the split
 			requireCatEquals(t, d, ref, s, r.IntN(s.Workers), r.IntN(left+1))
 			requireMountEquals(t, d, ref, s, r.Perm(s.Workers)[:min(s.Workers, 4)], r.IntN(left+1))
 		})
@@ -107,8 +107,8 @@ func TestPatternsOfFilesNameDirectories(t *testing.T) {
 	require.Contains(t, string(refused.stderr), "is a file: with --format files name the directory")
 }
 
-// TestRepeatedSamplesOfFilesAreTwoSamples pads a dataset of one sample, so that
-// every record has the key of the one before.
+// TestRepeatedSamplesOfFilesAreTwoSamples pads a dataset of one sample, so that every record has
+// the same key as its predecessor.
 func TestRepeatedSamplesOfFilesAreTwoSamples(t *testing.T) {
 	for name, files := range map[string][]string{
 		"a sample":       {"a.jpg", "a.cls"},
@@ -240,8 +240,8 @@ func TestVerifyReadsFoldersOfFiles(t *testing.T) {
 	require.Regexp(t, records, string(toolOK(t, "verify", d.dir, "--format", "files", "--order")))
 }
 
-// failedBlocks reads a tar stream block by block: each read gives EIO, or the
-// right bytes. It returns how many failed.
+// failedBlocks reads a tar stream block by block. Each read must return EIO or the right bytes. It
+// returns the number of failures.
 func failedBlocks(t *testing.T, want []byte, path string) (failed int) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -259,8 +259,8 @@ func failedBlocks(t *testing.T, want []byte, path string) (failed int) {
 	return failed
 }
 
-// TestManyFilesLeaveNothingBehindEach reads many files twice, and looks at what
-// the server holds: descriptors, threads and memory are those of a few.
+// TestManyFilesLeaveNothingBehindEach reads many files twice, and checks that the server holds no
+// more descriptors, threads and memory than for a few.
 func TestManyFilesLeaveNothingBehindEach(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	files := 20_000

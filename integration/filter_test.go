@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scored are games whose last frame says who won, by their names, and what a rescorer
-// makes of them; those of one frame it leaves out.
+// scored returns games whose last frame has the result, by name, and what a rescorer makes of them.
+// It leaves out games of one frame.
 func scored(t *testing.T) (games, rescored map[string][]byte) {
 	t.Helper()
 	games, rescored = map[string][]byte{}, map[string][]byte{}
@@ -49,8 +49,7 @@ func scored(t *testing.T) (games, rescored map[string][]byte) {
 	return games, rescored
 }
 
-// gamesIn reads games back as any program does: files and tars of them, by the paths that
-// they have there.
+// gamesIn reads games back as any program does: files and tars of them, by their paths.
 func gamesIn(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	games := map[string][]byte{}
@@ -82,10 +81,10 @@ func gamesIn(t *testing.T, dir string) map[string][]byte {
 	return games
 }
 
-// The example rescores games in files of their own and in tars, by both ways, and what
-// comes out is a dataset. Run again it does nothing; of a new shard it does that one.
+// The example rescores games in separate files and in tars, in both ways, and the result is a
+// dataset. Run again, it does nothing; if there is a new shard, it processes only that.
 func TestExampleFilterRescoresGamesByDirectoriesAndByProcesses(t *testing.T) {
-	t.Parallel() // each run of the filter looks at its files twice, a second apart
+	t.Parallel() // each run of the filter checks its files twice, a second apart
 	interpreter := python(t)
 	games, want := scored(t)
 	rescore, err := filepath.Abs("../examples/filter/rescore.py")
@@ -154,8 +153,8 @@ func TestExampleFilterRescoresGamesByDirectoriesAndByProcesses(t *testing.T) {
 	}
 }
 
-// The manual's own commands: the filter in Python of its protocol, and the command line of
-// lc0's rescorer, in whose place stands a program that wants the same arguments.
+// The manual's own commands: the filter in Python for its protocol, and the command line of lc0's
+// rescorer, which is replaced by a program that takes the same arguments.
 func TestTheManualsFiltersRun(t *testing.T) {
 	interpreter := python(t)
 	page, err := os.ReadFile(filepath.Join(manualDir, "filter.md"))

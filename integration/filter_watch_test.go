@@ -14,9 +14,9 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// Files arrive in all the ways that writers have while a filter watches; it is killed again
-// and again, and a mount that grows serves what it makes. The mount gives whole results only,
-// and in the end DST is what SRC is, filtered, without what has been deleted.
+// Files arrive in all the ways that writers use while a filter watches. The filter is killed
+// repeatedly, and a growing mount serves its results. The mount only delivers whole results, and in
+// the end DST is the filtered SRC, without what has been deleted.
 func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
 	t.Parallel() // files are taken a second after they have arrived
 	needFUSE(t)
@@ -24,7 +24,7 @@ func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
 	r := rand.New(rand.NewPCG(*drawSeed, 31))
 	src, dst := t.TempDir(), filepath.Join(t.TempDir(), "made")
 	require.NoError(t, os.Mkdir(dst, 0o755))
-	want := map[string]string{} // results, by their paths
+	want := map[string]string{} // results by path
 	records := map[string]bool{}
 	number := 0
 	text := func() string {
@@ -39,7 +39,7 @@ func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
 		return b.String()
 	}
 	write := func(path, text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o644)) }
-	var open []func() // end what is half-written
+	var open []func() // functions that finish half-written files
 	arrive := func() {
 		name, all := fmt.Sprintf("game.%d.txt", number), text()
 		want[name] = strings.ToUpper(all)
@@ -73,7 +73,7 @@ func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
 	}
 
 	said := filepath.Join(t.TempDir(), "said")
-	// filter starts one; exited is closed when the last one has ended.
+	// filter starts a filter; exited is closed when the last one has ended.
 	var exited <-chan struct{}
 	filter := func() *exec.Cmd {
 		t.Helper()
@@ -108,7 +108,7 @@ func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
 		eventually("some of them", func() bool { return len(resultsIn(t, dst)) > len(results) })
 		_ = watching.Process.Kill()
 		<-exited
-		for _, end := range open { // while nobody watches, or somebody does
+		for _, end := range open { // with or without a running filter
 			end()
 		}
 		open = nil
@@ -147,13 +147,13 @@ func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
 	require.NotContains(t, string(b), "SRC is looked at every", "the kernel reports")
 }
 
-// resultsIn are the files that a mount would see.
+// resultsIn returns the files that a mount would see.
 func resultsIn(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
 	require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if err != nil && os.IsNotExist(err) {
-			return nil // it has been deleted meanwhile
+			return nil // it was deleted meanwhile
 		}
 		if err != nil || e.IsDir() || strings.HasPrefix(e.Name(), ".") {
 			return err

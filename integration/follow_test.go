@@ -18,7 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// following is a lsiofs cat --follow that runs.
+// following is a running lsiofs cat --follow.
 type following struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -38,14 +38,14 @@ func follow(g *growing, flags ...string) *following {
 	return f
 }
 
-// written is what has come so far.
+// written returns the output so far.
 func (f *following) written() []byte {
 	b, err := os.ReadFile(f.out.Name())
 	require.NoError(f.t, err)
 	return b
 }
 
-// interrupted ends it as Ctrl-C does, and gives what it has written.
+// interrupted ends it as Ctrl-C does, and returns its output.
 func (f *following) interrupted() []byte {
 	f.t.Helper()
 	require.NoError(f.t, f.cmd.Process.Signal(os.Interrupt))
@@ -54,7 +54,7 @@ func (f *following) interrupted() []byte {
 	return f.written()
 }
 
-// epochRecord is an epoch of the run, as its file says; ok is false where there is none yet.
+// epochRecord returns an epoch of the run from its file; ok is false if there is none yet.
 func (g *growing) epochRecord(epoch int) (r struct {
 	Snapshot  string `json:"snapshot"`
 	Records   int    `json:"records"`
@@ -70,14 +70,13 @@ func (g *growing) epochRecord(epoch int) (r struct {
 	return r, true
 }
 
-// comes waits until it takes an epoch.
+// comes waits until it starts an epoch.
 func (f *following) comes(g *growing, epoch int) {
 	f.t.Helper()
 	until(f.t, f.exited, func() bool { _, ok := g.epochRecord(epoch); return ok }, "epoch %d: %s", epoch, f.cmd.Stderr)
 }
 
-// Where --min-new says nothing, what follows waits for a shard, and does not write the same
-// ones again and again.
+// Without --min-new it waits for a new shard, and does not write the same ones repeatedly.
 func TestFollowWaitsForWhatIsNew(t *testing.T) {
 	g := newGrowing(t)
 	g.arrive()
@@ -92,11 +91,11 @@ func TestFollowWaitsForWhatIsNew(t *testing.T) {
 	f.interrupted()
 
 	f = follow(g, "--min-new", "0")
-	f.comes(g, 5) // the same two shards, again and again
+	f.comes(g, 5) // the same two shards repeatedly
 	f.interrupted()
 }
 
-// ofKeys makes the dataset one shard with these records, of one member each.
+// ofKeys replaces the dataset by one shard with these records, of one member each.
 func (g *growing) ofKeys(keys ...string) {
 	g.t.Helper()
 	var b bytes.Buffer
@@ -110,8 +109,8 @@ func (g *growing) ofKeys(keys ...string) {
 	require.NoError(g.t, os.WriteFile(filepath.Join(g.data.dir, "one.tar"), b.Bytes(), 0o644))
 }
 
-// Where an epoch begins with the key that the one before ended with, its first record has
-// another name: a reader that groups members by key would take two records for one.
+// If an epoch begins with the key with which the previous one ended, its first record gets another
+// name: otherwise a reader that groups members by key would take two records for one.
 func TestNeighboursInAFollowedStreamHaveDifferentKeys(t *testing.T) {
 	for _, keys := range [][]string{{"x"}, {"x", "y"}} {
 		g := newGrowing(t)
@@ -129,7 +128,7 @@ func TestNeighboursInAFollowedStreamHaveDifferentKeys(t *testing.T) {
 	}
 }
 
-// wholeNames are the members of an archive that may end anywhere.
+// wholeNames returns the members of an archive that may end anywhere.
 func wholeNames(b []byte) (names []string) {
 	for r := tar.NewReader(bytes.NewReader(b)); ; {
 		h, err := r.Next()
@@ -143,7 +142,7 @@ func wholeNames(b []byte) (names []string) {
 	}
 }
 
-// With several workers the progress file says whole rounds, and --resume of the least of them
+// With several workers the progress file counts whole rounds, and --resume from the least of them
 // loses no record.
 func TestProgressOfSeveralWorkersLosesNothing(t *testing.T) {
 	g := newGrowing(t)
@@ -168,7 +167,7 @@ func TestProgressOfSeveralWorkersLosesNothing(t *testing.T) {
 	require.Len(t, slices.Compact(all), whole)
 }
 
-// What can't be one stream is refused.
+// Streams that can't be concatenated are refused.
 func TestWhatCanNotBeFollowedIsRefused(t *testing.T) {
 	d := plain(t, "npy", 1)
 	run := filepath.Join(t.TempDir(), "run")

@@ -16,10 +16,10 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// seekable cuts bytes into frames of so many decoded bytes, wherever records
-// begin, with the table of the seekable format behind them: a skippable frame
-// 184D2A5E of u32le sizes of each frame, in the file and decoded, and a footer
-// of their number, flags and 8F92EAB1 (facebook/zstd, contrib/seekable_format).
+// seekable cuts bytes into frames of frameBytes decoded bytes, wherever records begin, followed by
+// the table of the seekable format: a skippable frame 184D2A5E with the u32le sizes of each frame,
+// in the file and decoded, and a footer with their number, flags and 8F92EAB1 (facebook/zstd,
+// contrib/seekable_format).
 func seekable(b []byte, frameBytes int) []byte {
 	var out, table []byte
 	frames := 0
@@ -37,7 +37,7 @@ func seekable(b []byte, frameBytes int) []byte {
 	return append(out, table...)
 }
 
-// lied is a seekable file whose table is wrong everywhere.
+// lied returns a seekable file whose table is wrong everywhere.
 func lied(b []byte, frameBytes int) []byte {
 	out := seekable(b, frameBytes)
 	frames := int(binary.LittleEndian.Uint32(out[len(out)-9:]))
@@ -56,9 +56,8 @@ func pzstd(t *testing.T, b []byte) []byte {
 	return out
 }
 
-// Of shards whose frames end inside of records, reading starts at any of these:
-// nothing is spooled, hardly anything is decoded twice, and the bytes are what
-// they are in any memory.
+// If frames end inside records, reading can still start at each of them: nothing is spooled, hardly
+// anything is decoded twice, and the bytes do not depend on the memory.
 func TestFramesThatEndInsideOfRecordsNeedNoSpool(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, c := range []struct {

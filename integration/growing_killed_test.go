@@ -24,26 +24,26 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// killedTogether is how many cases run at the same time. A process mostly waits for its files
-// to settle.
+// killedTogether is the number of cases that run at the same time. A process mostly waits for its
+// files to settle.
 const killedTogether = 16
 
-// brittle is a directory that games arrive in, and two nodes, each with an index directory of
-// its own, that take the epochs of one run. The first one is killed.
+// brittle is a directory in which games arrive, and two nodes, each with its own index directory,
+// that take the epochs of one run. The first node is killed.
 type brittle struct {
 	t              *testing.T
 	data, run      string
 	indexes        [2]string
 	window         int // in shards
-	arrived, fresh int // shards, and those since the epoch before
-	next           int // the epoch that is to be taken
+	arrived, fresh int // number of shards, and of those since the last epoch
+	next           int // the epoch to take next
 
 	killed  bool // in this epoch
 	kills   int  // in all
 	before  *killing.Call
-	began   string // the epoch's file after the kill, "" where it was not taken
+	began   string // the epoch's file after the kill, "" if the epoch was not taken
 	reads   [2][]byte
-	history int // shards that were new in an epoch, over all epochs
+	history int // sum over all epochs of the shards that were new
 }
 
 func newBrittle(t *testing.T, window int) *brittle {
@@ -51,9 +51,9 @@ func newBrittle(t *testing.T, window int) *brittle {
 	return &brittle{t: t, data: t.TempDir(), run: filepath.Join(t.TempDir(), "run"), indexes: [2]string{t.TempDir(), t.TempDir()}, window: window}
 }
 
-const killedLines = 3 // of each shard
+const killedLines = 3 // lines per shard
 
-// arrive puts shards into the directory.
+// arrive adds shards to the directory.
 func (b *brittle) arrive(shards int) {
 	b.t.Helper()
 	b.fresh = shards
@@ -72,7 +72,7 @@ func (b *brittle) arrive(shards int) {
 	}
 }
 
-// command is a node that takes the epoch, or joins it, and writes it to stdout.
+// command returns a node that starts the epoch, or joins it, and writes it to stdout.
 func (b *brittle) command(node int, stdout, stderr *bytes.Buffer) *exec.Cmd {
 	cmd := exec.Command(lsiofs, "cat", b.data, "--grow", "--run", b.run, "--index-dir", b.indexes[node], "--hold", "--format", "lines",
 		"--window", fmt.Sprintf("%dshards", b.window), "--min-new", fmt.Sprintf("%dshards", b.fresh), "--settle", "200ms", "--epoch", fmt.Sprint(b.next), "--worker", "0/1")
@@ -80,7 +80,7 @@ func (b *brittle) command(node int, stdout, stderr *bytes.Buffer) *exec.Cmd {
 	return cmd
 }
 
-// read has a node read the epoch.
+// read makes a node read the epoch.
 func (b *brittle) read(node int) error {
 	var stdout, stderr bytes.Buffer
 	if err := b.command(node, &stdout, &stderr).Run(); err != nil {
@@ -90,7 +90,7 @@ func (b *brittle) read(node int) error {
 	return nil
 }
 
-// kill has the first node read the epoch, and kills it before its at-th call.
+// kill makes the first node read the epoch, and kills it before its at-th call.
 func (b *brittle) kill(at int) error {
 	var stdout, stderr bytes.Buffer
 	calls, err := killing.Run(b.command(0, &stdout, &stderr), at, b.data, filepath.Dir(b.run), b.indexes[0])
@@ -114,7 +114,7 @@ func (b *brittle) epochFile() string {
 	return filepath.Join(b.run, fmt.Sprintf("epoch-%d", b.next))
 }
 
-// requireEpoch holds what both nodes have read against what arrived, and goes on to the next
+// requireEpoch compares what both nodes have read with what arrived, and advances to the next
 // epoch.
 func (b *brittle) requireEpoch() {
 	b.t.Helper()
@@ -152,7 +152,7 @@ func (b *brittle) requireEpoch() {
 	b.requireBounded()
 }
 
-// filesOf gives the files of a pattern.
+// filesOf returns the files that match a pattern.
 func filesOf(t *testing.T, pattern ...string) (found []string) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(pattern...))
@@ -160,12 +160,12 @@ func filesOf(t *testing.T, pattern ...string) (found []string) {
 	return found
 }
 
-// requireBounded holds what is left against what may be: at most one temporary file of the run
-// for each kill, and nothing else that nobody needs.
+// requireBounded checks that no more is left over than allowed: at most one temporary file of the
+// run per kill, and nothing else that is not needed.
 func (b *brittle) requireBounded() {
 	b.t.Helper()
 	require.LessOrEqual(b.t, len(filesOf(b.t, b.run, "tmp-*")), b.kills)
-	known := 2 + len(filesOf(b.t, b.run, "epoch-*")) + len(filesOf(b.t, b.run, "tmp-*")) // and run.json, snapshots
+	known := 2 + len(filesOf(b.t, b.run, "epoch-*")) + len(filesOf(b.t, b.run, "tmp-*")) // plus run.json and snapshots
 	require.Len(b.t, filesOf(b.t, b.run, "*"), known)
 	require.LessOrEqual(b.t, len(filesOf(b.t, b.run, "snapshots", "*")), len(filesOf(b.t, b.run, "epoch-*")))
 	require.Equal(b.t, b.arrived, len(filesOf(b.t, b.data, "*.gz")))
@@ -173,15 +173,15 @@ func (b *brittle) requireBounded() {
 	require.Equal(b.t, b.arrived, len(filesOf(b.t, b.data, ".lsiofs", "hold", "*", "*")), "a link for each shard")
 	for _, dir := range b.indexes {
 		require.Empty(b.t, filesOf(b.t, dir, "*.tmp"))
-		// A process that indexes something begins a journal; what one that was killed has begun
-		// becomes the next one's.
+		// A process that indexes something starts a journal. The next process takes over the
+		// journal of a killed one.
 		journals := len(filesOf(b.t, dir, "*.journal"))
 		require.LessOrEqual(b.t, journals, b.next+1)
 		require.LessOrEqual(b.t, len(filesOf(b.t, dir, "*")), journals+7, "the newest indexes and layouts")
 	}
 }
 
-// age makes what was left in the run a day old: whoever comes next removes it.
+// age makes the run's leftovers a day old, so that the next process removes them.
 func (b *brittle) age() {
 	b.t.Helper()
 	old := time.Now().Add(-25 * time.Hour)
@@ -190,7 +190,7 @@ func (b *brittle) age() {
 	}
 }
 
-// withAll does something to all cases at the same time.
+// withAll does something to all cases concurrently.
 func withAll(t *testing.T, cases []*brittle, do func(i int, b *brittle) error) {
 	t.Helper()
 	var group errgroup.Group
@@ -200,8 +200,8 @@ func withAll(t *testing.T, cases []*brittle, do func(i int, b *brittle) error) {
 	require.NoError(t, group.Wait())
 }
 
-// killTogether kills the first node of each case before the call after the one of the case
-// before, has both nodes read the epoch, one of them first, and says how many were killed.
+// killTogether kills the first node of each case, one call later than in the case before, makes
+// both nodes read the epoch, starting with first, and returns how many were killed.
 func killTogether(t *testing.T, cases []*brittle, call, first int, seen map[string]bool) (killed int) {
 	t.Helper()
 	withAll(t, cases, func(i int, b *brittle) error { return b.kill(call + i) })
@@ -217,7 +217,7 @@ func killTogether(t *testing.T, cases []*brittle, call, first int, seen map[stri
 	return killed
 }
 
-// requireCleaned says that what those who were killed left in a run does not stay there.
+// requireCleaned checks that the run's leftovers of killed processes are removed.
 func requireCleaned(t *testing.T, cases []*brittle) {
 	t.Helper()
 	for _, b := range cases {
@@ -230,13 +230,13 @@ func requireCleaned(t *testing.T, cases []*brittle) {
 	}
 }
 
-// killedBefore are the calls that a node must have been killed before, for the test to mean
-// something.
+// killedBefore are the calls before which a node must have been killed for the test to be
+// meaningful.
 var killedBefore = []string{"fchmod", "fsync", "linkat", "openat", "pwrite64", "renameat", "unlinkat", "write"}
 
-// A node that begins the first epoch of a run is killed before each of its calls that change a
-// file. It comes back, or another node comes, and begins the epoch or finds it; and the other
-// one reads the same: each record that arrived, once.
+// A node that starts the first epoch of a run is killed before each of its calls that change a
+// file. It or another node comes back, and starts the epoch or finds it. The remaining node reads
+// the same: each record that arrived, once.
 func TestANodeThatIsKilledBeforeAnyCallLosesNothing(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	for first, who := range []string{"it comes back", "another one comes"} {
@@ -256,8 +256,8 @@ func TestANodeThatIsKilledBeforeAnyCallLosesNothing(t *testing.T) {
 	}
 }
 
-// In a run that has had epochs, whose shards leave the window, epoch after epoch is begun by a
-// node that is killed before another one of its calls, until it was killed before each.
+// In a run that has had epochs, and whose shards leave the window, a node that starts an epoch is
+// killed before another one of its calls in each epoch, until it was killed before each.
 func TestANodeThatIsKilledInEveryEpochLosesNothing(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	seen := map[string]bool{}

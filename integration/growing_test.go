@@ -21,7 +21,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// growing is a directory that shards arrive in, and the run over it.
+// growing is a directory in which shards arrive, and the run over it.
 type growing struct {
 	t      *testing.T
 	data   dataset
@@ -38,7 +38,7 @@ func newGrowing(t *testing.T) *growing {
 	}
 }
 
-// arrive puts a shard into the directory as a writer should: under another name first.
+// arrive adds a shard to the directory as a writer should: under another name first.
 func (g *growing) arrive() {
 	g.t.Helper()
 	s := formatNamed("tar").make(g.r, g.shards)
@@ -48,12 +48,12 @@ func (g *growing) arrive() {
 	g.shards++
 }
 
-// flags are those of a node, which has an index directory of its own.
+// flags returns the flags of a node, which has its own index directory.
 func (g *growing) flags(s settings, index string, more ...string) []string {
 	return slices.Concat(s.flags(), []string{"--grow", "--run", g.runDir, "--index-dir", index, "--min-new", "1shards", "--settle", "200ms"}, more)
 }
 
-// next has a mount go on.
+// next makes a mount advance to the next epoch.
 func next(t *testing.T, m *mount) (epoch struct {
 	Epoch      int    `json:"epoch"`
 	Snapshot   string `json:"snapshot"`
@@ -64,7 +64,7 @@ func next(t *testing.T, m *mount) (epoch struct {
 	return epoch
 }
 
-// alone is the dataset that a snapshot is: its shards in a directory of their own.
+// alone returns a snapshot as a dataset: its shards in a separate directory.
 func (g *growing) alone(snapshot string) dataset {
 	g.t.Helper()
 	d := g.data
@@ -81,9 +81,9 @@ func (g *growing) file(snapshot string) string {
 	return filepath.Join(g.runDir, "snapshots", snapshot+".gz")
 }
 
-// A directory that a writer fills while two nodes train from it for six epochs gives both the
-// same bytes; both are killed, and go on with other numbers of workers; and every epoch is
-// its snapshot, exactly, as cat and the reference read it.
+// Two nodes train for six epochs from a directory that a writer fills, and get the same bytes. Both
+// are killed, and resume with other numbers of workers. Every epoch is exactly its snapshot, as cat
+// and the reference read it.
 func TestTwoNodesTrainFromADirectoryThatGrows(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	t.Parallel() // a shard is taken a second after it has arrived
@@ -119,7 +119,7 @@ func TestTwoNodesTrainFromADirectoryThatGrows(t *testing.T) {
 		if epoch != 1 && epoch != 3 {
 			continue
 		}
-		for i := range nodes { // both stop somewhere in the epoch, and go on with other workers
+		for i := range nodes { // both stop somewhere in the epoch, and resume with other workers
 			var came []string
 			for w := range s.Workers {
 				came = append(came, nodes[i].take(g.data, w, 3+w)...)
@@ -139,7 +139,8 @@ func TestTwoNodesTrainFromADirectoryThatGrows(t *testing.T) {
 	}
 }
 
-// Listing begins no epoch, whatever walks the mount, and one that is not there yet is none.
+// Listing starts no epoch, whatever walks the mount, and an epoch that can't start yet does not
+// exist.
 func TestListingADirectoryThatGrowsBeginsNothing(t *testing.T) {
 	g := newGrowing(t)
 	g.arrive()
@@ -169,8 +170,8 @@ func TestListingADirectoryThatGrowsBeginsNothing(t *testing.T) {
 	require.FileExists(t, filepath.Join(g.runDir, "epoch-1"))
 }
 
-// A mount of an empty directory waits for its first shard; a checkpoint of another run is
-// refused, and takes nothing.
+// A mount of an empty directory waits for its first shard. A checkpoint of another run is refused
+// and has no effect.
 func TestAnEmptyDirectoryWaitsAndAnotherRunIsRefused(t *testing.T) {
 	g := newGrowing(t)
 	m := startMount(t, g.data, t.TempDir(), g.flags(usual(), t.TempDir())...)
@@ -187,7 +188,7 @@ func TestAnEmptyDirectoryWaitsAndAnotherRunIsRefused(t *testing.T) {
 	require.NoDirExists(t, other)
 }
 
-// With --hold the shards of an epoch can be deleted; without, reading them is an error.
+// With --hold the shards of an epoch can be deleted; without it, reading them then is an error.
 func TestDeletedShardsWithAndWithoutHold(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, hold := range []bool{true, false} {
@@ -203,7 +204,7 @@ func TestDeletedShardsWithAndWithoutHold(t *testing.T) {
 			m := mountAt(t, g.data, t.TempDir(), g.flags(usual(), index, more...)...)
 			want := newReference(t, g.alone(fingerprintOf(t, m))).data(usual(), 0)
 			require.NoError(t, os.Remove(filepath.Join(g.data.dir, "training.1.tar")))
-			m.end() // which may have it open
+			m.end() // it may have the shard open
 			m = mountAt(t, g.data, t.TempDir(), g.flags(usual(), index, more...)...)
 			got, err := os.ReadFile(m.path("worker-0.tar"))
 			if hold {
@@ -217,8 +218,8 @@ func TestDeletedShardsWithAndWithoutHold(t *testing.T) {
 	}
 }
 
-// Ctrl-C, or SIGTERM, while next waits for an epoch ends it with the documented code. Nothing
-// has been begun, and the next one waits as if there had been none.
+// Ctrl-C or SIGTERM while next waits for an epoch ends it with the documented code. It has started
+// nothing, and the following one waits as if it had not run.
 func TestNextIsInterruptedWhileItWaits(t *testing.T) {
 	g := newGrowing(t)
 	g.arrive()
@@ -255,7 +256,7 @@ func fingerprintOf(t *testing.T, m *mount) string {
 	return about.Fingerprint
 }
 
-// cat --follow is one archive over all epochs, and its progress file says where it is.
+// cat --follow writes one archive over all epochs, and its progress file has its position.
 func TestFollowIsOneStream(t *testing.T) {
 	t.Parallel() // a shard is taken a second after it has arrived
 	g := newGrowing(t)
@@ -304,8 +305,8 @@ func TestFollowIsOneStream(t *testing.T) {
 	require.Contains(t, r.stderr, "add --grow")
 }
 
-// tarNames are the members of an archive whose end may be missing, but for what the
-// equal-key rule puts before a name.
+// tarNames returns the members of an archive whose end may be missing, without the prefix that the
+// equal-key rule adds to a name.
 func tarNames(t *testing.T, b []byte) (names []string) {
 	t.Helper()
 	for r := tar.NewReader(bytes.NewReader(b)); ; {

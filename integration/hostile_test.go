@@ -20,11 +20,11 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// hostileMemory is --memory of the commands that look at hostile shards.
+// hostileMemory is --memory of the commands that read hostile shards.
 const hostileMemory = 64 << 20
 
-// bounded runs the program under test, and fails when it takes longer than
-// clientLimit, more memory than is promised, or panics.
+// bounded runs the program under test. The test fails if it takes longer than clientLimit, takes
+// more memory than promised, or panics.
 func bounded(t testing.TB, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -50,21 +50,21 @@ func bounded(t testing.TB, args ...string) result {
 	}
 	require.True(t, watchdog.Stop(), "%s took longer than %v", cmd, clientLimit)
 	require.NotContains(t, stderr.String(), "goroutine", "never a panic")
-	if !raceBuilt { // which has a memory of its own
+	if !raceBuilt { // the race detector takes memory of its own
 		require.Less(t, most, hostileMemory+promisedSlack, "%s took %d MiB", cmd, most>>20)
 	}
 	return result{stdout.Bytes(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// hostile is a shard that somebody made to harm who reads it.
+// hostile is a shard made to harm its readers.
 type hostile struct {
 	name, file string
 	content    func() []byte
-	words      string // of the refusal
+	words      string // in the refusal
 	flags      []string
 }
 
-// zstdZeros is a frame of so many blocks of 128 KiB of one byte, 4 bytes each.
+// zstdZeros returns a frame of blocks of 128 KiB of one byte, 4 bytes each.
 func zstdZeros(blocks int, b byte) []byte {
 	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 7 << 3} // window of 128 KiB
 	for i := range blocks {
@@ -100,7 +100,7 @@ func lz4Of(part []byte, times int, options ...lz4.Option) []byte {
 	return b.Bytes()
 }
 
-// tarHeader is a header with a right checksum. size fills the 12 bytes of the field.
+// tarHeader returns a header with a correct checksum. size fills the 12 bytes of the field.
 func tarHeader(kind byte, size string) []byte {
 	h := make([]byte, 512)
 	copy(h, "b.txt")
@@ -117,14 +117,13 @@ func tarHeader(kind byte, size string) []byte {
 	return h
 }
 
-// base256 is a number of 11 bytes as a size field.
+// base256 returns a number of 11 bytes as a size field.
 func base256(high uint32, low uint64) string {
 	b := binary.BigEndian.AppendUint32(nil, 1<<31|high)
 	return string(binary.BigEndian.AppendUint64(b, low))
 }
 
-// tarOf is an archive of these pieces, each filled up to whole blocks, with a
-// sound member before them.
+// tarOf returns an archive of these pieces, each padded to whole blocks, after an intact member.
 func tarOf(pieces ...[]byte) func() []byte {
 	return func() []byte {
 		b := append(tarHeader('0', "00000000003\x00"), "one"...)
@@ -138,12 +137,12 @@ func tarOf(pieces ...[]byte) func() []byte {
 
 func octal(n int) string { return fmt.Sprintf("%011o\x00", n) }
 
-// paxOf is a PAX header and a member behind it.
+// paxOf returns a PAX header followed by a member.
 func paxOf(records string) func() []byte {
 	return tarOf(tarHeader('x', octal(len(records))), []byte(records), tarHeader('0', octal(3)), []byte("two"))
 }
 
-// npyOf is an array with that header and some bytes.
+// npyOf returns an array with that header and some bytes.
 func npyOf(dictionary string) func() []byte {
 	return func() []byte {
 		b := append([]byte("\x93NUMPY\x02\x00"), binary.LittleEndian.AppendUint32(nil, uint32(len(dictionary)))...)
@@ -168,7 +167,7 @@ func seekableZstd(table []byte) func() []byte {
 
 var (
 	linesFlags = []string{"--format", "lines"}
-	// huge sizes, each as a tar's size field.
+	// hugeSizes are huge sizes, each as a tar's size field.
 	hugeSizes = map[string]string{
 		"2^33": base256(0, 1<<33), "2^62": base256(0, 1<<62), "2^63-1": base256(0, math.MaxInt64),
 		"2^63": base256(0, 1<<63), "2^64-1": base256(0, math.MaxUint64), "2^94": base256(1<<30-1, math.MaxUint64),
@@ -243,7 +242,7 @@ func hostiles() []hostile {
 	return list
 }
 
-// TestHostileShardsAreRefusedInBoundedMemoryAndTime has each beside a sound one.
+// Each hostile shard is next to an intact one.
 func TestHostileShardsAreRefusedInBoundedMemoryAndTime(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, c := range hostiles() {
@@ -257,7 +256,7 @@ func TestHostileShardsAreRefusedInBoundedMemoryAndTime(t *testing.T) {
 			require.Contains(t, r.stderr, c.file)
 			require.Contains(t, r.stderr, c.words)
 
-			// Told to leave out what is damaged it gives what is sound, or refuses.
+			// If it may leave out damage, it delivers what is intact or refuses.
 			r = bounded(t, append([]string{"cat", "--on-corrupt", "skip"}, flags...)...)
 			require.Contains(t, []int{0, exitDataset}, r.code, r.stderr)
 			require.Less(t, len(r.stdout), len(content)+8192)
@@ -265,7 +264,7 @@ func TestHostileShardsAreRefusedInBoundedMemoryAndTime(t *testing.T) {
 	}
 }
 
-// TestSeekTablesThatLieChangeNothing: frames are found by decoding.
+// Frames are found by decoding, so wrong seek tables have no effect.
 func TestSeekTablesThatLieChangeNothing(t *testing.T) {
 	for name, table := range map[string][]byte{
 		"2^32-1 frames":   append(make([]byte, 8), 255, 255, 255, 255, 0, 0xb1, 0xea, 0x92, 0x8f),
@@ -282,7 +281,7 @@ func TestSeekTablesThatLieChangeNothing(t *testing.T) {
 	}
 }
 
-// TestSparseFilesOfNearly2To63BytesAreRefused: tmpfs has them.
+// tmpfs supports such files.
 func TestSparseFilesOfNearly2To63BytesAreRefused(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "lsiofs-integration-")
 	if err != nil {
@@ -320,7 +319,7 @@ func TestSparseFilesOfNearly2To63BytesAreRefused(t *testing.T) {
 	}
 }
 
-// TestMillionsOfTinyThingsAreIndexedInBoundedMemory: they are no damage.
+// Such shards are not damaged.
 func TestMillionsOfTinyThingsAreIndexedInBoundedMemory(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
@@ -368,9 +367,8 @@ func TestMillionsOfTinyThingsAreIndexedInBoundedMemory(t *testing.T) {
 	}
 }
 
-// TestNamesInArchivesArePresentedAsTheyAre: lsiofs unpacks nothing and opens no
-// member's path, so any is as good as another. Programs that unpack a stream see
-// to that themselves.
+// lsiofs unpacks nothing and opens no member's path, so any name is accepted. Programs that unpack
+// a stream have to check names themselves.
 func TestNamesInArchivesArePresentedAsTheyAre(t *testing.T) {
 	d := dataset{dir: t.TempDir(), ext: ".tar"}
 	long := strings.Repeat("n", 1<<20-100)

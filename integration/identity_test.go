@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// rewrite writes other bytes into the place of a file's.
+// rewrite overwrites a file in place with other bytes.
 func rewrite(t *testing.T, path string) {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -47,7 +47,7 @@ func TestAShardThatWasWrittenToAndItsTimeSetBackIsIndexedAgain(t *testing.T) {
 	require.NoError(t, err)
 	last := bytes.LastIndex(bytes.TrimSuffix(b, []byte("\n")), []byte("}\n"))
 	changed := bytes.Clone(b)
-	changed[last+1] = ' ' // two lines are one
+	changed[last+1] = ' ' // two lines become one
 	require.Len(t, changed, len(b))
 	f, err := os.OpenFile(shard, os.O_WRONLY, 0)
 	require.NoError(t, err)
@@ -61,8 +61,8 @@ func TestAShardThatWasWrittenToAndItsTimeSetBackIsIndexedAgain(t *testing.T) {
 	require.Equal(t, newReference(t, d).fingerprint(), after.Fingerprint)
 }
 
-// TestADatasetOnAFileSystemThatNumbersFilesAnew is one on FUSE, whose files the
-// kernel forgets between two runs, and between a mount and its reads.
+// TestADatasetOnAFileSystemThatNumbersFilesAnew has a dataset on FUSE whose files the kernel
+// forgets between two runs, and between a mount and its reads.
 func TestADatasetOnAFileSystemThatNumbersFilesAnew(t *testing.T) {
 	for _, whole := range []dataset{big(t), folders(t)} {
 		t.Run(whole.name, func(t *testing.T) {
@@ -92,8 +92,8 @@ func TestADatasetOnAFileSystemThatNumbersFilesAnew(t *testing.T) {
 	}
 }
 
-// TestShardsWrittenToBehindAFileSystemThatKeepsAttributesAreEIO: an hour, in which the
-// kernel says of itself that nothing has happened.
+// The file system lets the kernel cache attributes for an hour, so that the kernel reports no
+// change of its own accord.
 func TestShardsWrittenToBehindAFileSystemThatKeepsAttributesAreEIO(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	run := func(name string, make func(testing.TB) dataset, flags ...string) {
@@ -128,7 +128,7 @@ func TestShardsWrittenToBehindAFileSystemThatKeepsAttributesAreEIO(t *testing.T)
 	run("files", largeFolders)
 }
 
-// largeFolders are files in directories, of 16 MiB together.
+// largeFolders returns files in directories, 16 MiB in total.
 func largeFolders(t testing.TB) dataset {
 	dir := t.TempDir()
 	for i := range 64 {
@@ -147,8 +147,8 @@ func readUpTo(t *testing.T, path string, n int) []byte {
 	return b
 }
 
-// TestAMountOutlivesTheFileSystemOfItsIndex: all reads of the stored index fail, and
-// the page cache has lost it.
+// TestAMountOutlivesTheFileSystemOfItsIndex makes all reads of the stored index fail after the page
+// cache has dropped it.
 func TestAMountOutlivesTheFileSystemOfItsIndex(t *testing.T) {
 	needFUSE(t)
 	behind := t.TempDir()
@@ -178,21 +178,21 @@ func TestAMountOutlivesTheFileSystemOfItsIndex(t *testing.T) {
 	}
 }
 
-// TestASmallIndexIsNotMappedFromItsDisk, which so may fail as well.
+// A small index is not mapped, so its disk may fail, too.
 func TestASmallIndexIsNotMappedFromItsDisk(t *testing.T) {
 	m := mountDataset(t, plain(t, "tar", 9), usual(), "--index-dir", smallDisk(t))
 	require.False(t, mapsIndex(t, m))
 }
 
-// mapsIndex says whether pages of a stored index are in a server's memory.
+// mapsIndex reports whether a server has mapped pages of a stored index.
 func mapsIndex(t *testing.T, m *mount) bool {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", m.cmd.Process.Pid))
 	require.NoError(t, err)
 	return strings.Contains(string(maps), ".index")
 }
 
-// TestAShardThatIsRewrittenInTheSecondInWhichItWasMountedIsEIO has a file system
-// with times of whole seconds: inodes of 128 bytes.
+// TestAShardThatIsRewrittenInTheSecondInWhichItWasMountedIsEIO uses a file system with times of
+// whole seconds: inodes of 128 bytes.
 func TestAShardThatIsRewrittenInTheSecondInWhichItWasMountedIsEIO(t *testing.T) {
 	for _, format := range []string{"fixed", "files"} {
 		t.Run(format, func(t *testing.T) {
@@ -223,5 +223,5 @@ func TestAShardThatIsRewrittenInTheSecondInWhichItWasMountedIsEIO(t *testing.T) 
 	}
 }
 
-// startOfSecond waits for one, so that what comes next is likely to be in it.
+// startOfSecond waits for the start of a second, so that what follows is likely to happen in it.
 func startOfSecond() { time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) }

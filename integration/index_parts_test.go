@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// indexedPart is what `lsiofs index --part --json` says.
+// indexedPart is the output of `lsiofs index --part --json`.
 type indexedPart struct {
 	Part, Parts int
 	Shards      int `json:"shards"`
@@ -31,8 +31,8 @@ func indexPart(t *testing.T, d dataset, index, count int, more ...string) (p ind
 	return p
 }
 
-// Of each format: parts by processes at the same time, and nothing is left for the one that puts
-// them together.
+// For each format, concurrent processes index the parts, and nothing is left for the process that
+// joins them.
 func TestPartsOfAnIndexByManyProcessesAreTheIndex(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	allFormats(t, func(t *testing.T, d dataset) {

@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// Exit codes that the program's help promises.
+// Exit codes promised by the program's help.
 const (
 	exitUsage      = 2
 	exitDataset    = 3
@@ -23,7 +23,7 @@ const (
 	exitPipe       = 141
 )
 
-// summary is what `lsiofs index --json` says.
+// summary is the output of `lsiofs index --json`.
 type summary struct {
 	Fingerprint string   `json:"fingerprint"`
 	Shards      int      `json:"shards"`
@@ -95,7 +95,7 @@ func TestTheIndexLiesWithTheDatasetWhereItsDirectoryIs(t *testing.T) {
 	require.Equal(t, 2, index(t, d).Reused)
 }
 
-// indexFiles are the files below an index directory that have bytes.
+// indexFiles returns the files below an index directory that are not empty.
 func indexFiles(t *testing.T, dir string) (files []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
@@ -177,7 +177,7 @@ func TestAnInterruptedIndexGoesOnWhereItWas(t *testing.T) {
 	}
 	want := index(t, d, "--index-dir", t.TempDir())
 	dir := t.TempDir()
-	// Killed when the index directory has come to hold something, whatever it is.
+	// It is killed as soon as the index directory contains anything.
 	cmd := exec.Command(lsiofs, "index", d.dir, "--index-dir", dir)
 	require.NoError(t, cmd.Start())
 	ended := make(chan struct{})

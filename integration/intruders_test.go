@@ -18,8 +18,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// TestWhatIsNoFileInADatasetIsPassedOverAndLinksAreFollowed puts beside
-// shards what only looks like one. None is opened or waited for, and no link is followed back.
+// TestWhatIsNoFileInADatasetIsPassedOverAndLinksAreFollowed adds things that only look like shards.
+// None is opened or waited for, and no link is followed back.
 func TestWhatIsNoFileInADatasetIsPassedOverAndLinksAreFollowed(t *testing.T) {
 	for _, format := range []string{"auto", "files"} {
 		t.Run(format, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestWhatIsNoFileInADatasetIsPassedOverAndLinksAreFollowed(t *testing.T) {
 				os.Mkdir(in("directory.tar"), 0o700),
 			))
 			if os.Getuid() == 0 {
-				if err := syscall.Mknod(in("zero.jsonl"), syscall.S_IFCHR|0o600, 1<<8|5); !errors.Is(err, syscall.EPERM) { // as in a container
+				if err := syscall.Mknod(in("zero.jsonl"), syscall.S_IFCHR|0o600, 1<<8|5); !errors.Is(err, syscall.EPERM) { // EPERM as in a container
 					require.NoError(t, err)
 				}
 			}
@@ -71,7 +71,7 @@ func TestWhatIsNoFileInADatasetIsPassedOverAndLinksAreFollowed(t *testing.T) {
 	}
 }
 
-// hugeDocuments are files that may be taken for a checkpoint.
+// hugeDocuments returns files that may be taken for a checkpoint.
 func hugeDocuments(t *testing.T, good []byte) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
@@ -97,8 +97,7 @@ func hugeDocuments(t *testing.T, good []byte) map[string]string {
 	return paths
 }
 
-// TestDocumentsOfAGigabyteOrOfAnyDepthAreRefusedEverywhere: by the commands, by
-// --resume, and by the mount.
+// Such documents are refused by the commands, by --resume, and by the mount.
 func TestDocumentsOfAGigabyteOrOfAnyDepthAreRefusedEverywhere(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	d := plain(t, "jsonl", 2)
@@ -122,7 +121,7 @@ func TestDocumentsOfAGigabyteOrOfAnyDepthAreRefusedEverywhere(t *testing.T) {
 			w, err := os.OpenFile(m.path("checkpoint"), os.O_WRONLY|os.O_TRUNC, 0)
 			require.NoError(t, err)
 			_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{f}, make([]byte, 1<<20))
-			if err = errors.Join(err, w.Close()); name != "16 MiB of spaces" { // which might become one
+			if err = errors.Join(err, w.Close()); name != "16 MiB of spaces" { // which might still become a document
 				require.Error(t, err)
 			}
 			require.Equal(t, before, string(m.read("checkpoint")))
@@ -135,7 +134,7 @@ func TestDocumentsOfAGigabyteOrOfAnyDepthAreRefusedEverywhere(t *testing.T) {
 	}
 }
 
-// requireShowable fails where a terminal would act on what was printed.
+// requireShowable fails if a terminal would act on the printed text.
 func requireShowable(t *testing.T, what, text string) {
 	t.Helper()
 	for i, r := range text {
@@ -145,8 +144,7 @@ func requireShowable(t *testing.T, what, text string) {
 	}
 }
 
-// TestNothingOfADatasetReachesATerminalAsItIs: a shard's name, the name of a
-// member, and the error of a shard that is gone.
+// The names of shards and members, and the error of a shard that is gone, are escaped.
 func TestNothingOfADatasetReachesATerminalAsItIs(t *testing.T) {
 	needFUSE(t)
 	const evil = "\x1b]0;owned\a\x1b[2J\u009b31m\x9b1m\u202egnp\x7f\n"
@@ -202,7 +200,7 @@ func TestNothingOfADatasetReachesATerminalAsItIs(t *testing.T) {
 	requireShowable(t, "the refusal", err.Error())
 }
 
-// TestAMountListensToNobody: the server has no socket that others could reach.
+// The server has no socket that others could reach.
 func TestAMountListensToNobody(t *testing.T) {
 	m := mountDataset(t, plain(t, "jsonl", 2), usual())
 	m.requireAlive()
@@ -215,7 +213,7 @@ func TestAMountListensToNobody(t *testing.T) {
 	} {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table))
 		if errors.Is(err, os.ErrNotExist) {
-			continue // not in this kernel
+			continue // this kernel does not have it
 		}
 		require.NoError(t, err)
 		sockets := socketsOf(t, pid)
@@ -225,7 +223,7 @@ func TestAMountListensToNobody(t *testing.T) {
 			require.NotContains(t, sockets, fields[column], "a socket of %s", table)
 		}
 	}
-	// Those that are left are of Unix, and connected to nothing but a parent.
+	// The remaining sockets are Unix sockets that are connected to nothing but a parent.
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", pid))
 	require.NoError(t, err)
 	for _, inode := range socketsOf(t, pid) {
@@ -237,14 +235,14 @@ func TestAMountListensToNobody(t *testing.T) {
 	}
 }
 
-// socketsOf are the inodes of a process's sockets.
+// socketsOf returns the inodes of a process's sockets.
 func socketsOf(t *testing.T, pid int) (inodes []string) {
 	t.Helper()
 	names, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	require.NoError(t, err)
 	require.NotEmpty(t, names)
 	for _, name := range names {
-		target, _ := os.Readlink(name) // one that is closed by now is none
+		target, _ := os.Readlink(name) // "" if it has been closed meanwhile
 		if m := regexp.MustCompile(`^socket:\[(\d+)\]$`).FindStringSubmatch(target); m != nil {
 			inodes = append(inodes, m[1])
 		}

@@ -14,16 +14,16 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// Games arrive while a model is trained on them; the training is killed, and so is the mount.
-// What comes out is, to the bit, what comes out on another node that trains on the same
-// epochs in one go: so no sample was lost, none came twice, and all came in the same order.
+// Games arrive while a model is trained on them. The training and the mount are killed. The
+// resulting model equals, to the bit, that of another node that trains on the same epochs in one
+// go: so no sample was lost or repeated, and all came in the same order.
 func TestExampleLc0TrainsFromADirectoryThatGrows(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	const batch, games = 4, 24
 	for _, library := range []string{"numpy", "torch"} {
 		t.Run(library, func(t *testing.T) {
 			if library == "torch" {
-				serve.Tier(t, serve.Night) // TestExampleLc0TrainsOnEveryFrameOnceThoughItIsStoppedAndKilled has torch, too
+				serve.Tier(t, serve.Night) // TestExampleLc0TrainsOnEveryFrameOnceThoughItIsStoppedAndKilled covers torch, too
 			}
 			t.Parallel() // they sleep most of the time
 			interpreter := python(t, library, "numpy")
@@ -53,8 +53,8 @@ func TestExampleLc0TrainsFromADirectoryThatGrows(t *testing.T) {
 				}
 				return l
 			}
-			env := []string{"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"} // sums in one order
-			var exited <-chan struct{}                                     // of what was started last
+			env := []string{"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"} // sums in a fixed order
+			var exited <-chan struct{}                                     // of the last program started
 			start := func() *exec.Cmd {
 				t.Helper()
 				cmd := exec.Command(interpreter, line(m.dir, "--save", file("parts.npz"), "--save-every", "1", "--log", file("parts"))...)
@@ -73,17 +73,17 @@ func TestExampleLc0TrainsFromADirectoryThatGrows(t *testing.T) {
 			steps("0", 3)
 			_ = training.Process.Kill()
 			<-exited
-			m.kill() // the mount, too
+			m.kill() // kill the mount, too
 			detach(point)
 			arrive(8, 12) // half of what epoch 1 needs
 			m = mountAt(t, d, point, append(flags, "--index-dir", index)...)
-			training = start() // ends epoch 0, and waits
+			training = start() // finishes epoch 0, and waits
 			m.until(func() bool {
 				return strings.Contains(string(m.read("status")), "epoch 1 is not there yet: 4 of 8 new units")
 			})
 			arrive(12, games)
 			steps("1", 2)
-			_ = training.Process.Kill() // unless it has ended just now
+			_ = training.Process.Kill() // unless it has just ended
 			<-exited
 			training = start()
 			<-exited

@@ -21,7 +21,7 @@ const (
 	lc0PolicyAt   = 8
 )
 
-// lc0Game makes frames of version 6.
+// lc0Game makes a game of frames of version 6.
 func lc0Game(r *rand.Rand, frames int) []byte {
 	var game []byte
 	for range frames {
@@ -40,14 +40,14 @@ func lc0Game(r *rand.Rand, frames int) []byte {
 	return game
 }
 
-// lc0Games is a directory of single games.
+// lc0Games makes a directory of single games.
 func lc0Games(t testing.TB, seed uint64) dataset {
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(seed, 4))
 	for i := range 12 {
 		g := lc0Game(r, 1+r.IntN(9))
 		packed := gzipMember(g)
-		if i%3 == 0 { // several members are one game all the same
+		if i%3 == 0 { // several members are still one game
 			packed = append(gzipMember(g[:5000]), gzipMember(g[5000:])...)
 		}
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, fmt.Sprint(i%2)), 0o755))
@@ -56,8 +56,8 @@ func lc0Games(t testing.TB, seed uint64) dataset {
 	return dataset{name: "lc0", dir: dir, ext: ".bin"}
 }
 
-// lc0Tars is tars of games. Between sound ones lie some that do not gunzip, and
-// frames that can't be.
+// lc0Tars makes tars of games. Some games between intact ones do not gunzip, or contain invalid
+// frames.
 func lc0Tars(t testing.TB, seed uint64) dataset {
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(seed, 5))
@@ -145,8 +145,7 @@ func TestLc0IsShownWithItsGamesAndWhatWasLeftOut(t *testing.T) {
 	require.Contains(t, string(m.read("status")), "the policy has no legal move")
 }
 
-// Parts of games, whole games by default, equal the reference, share nothing and
-// miss nothing.
+// Parts of games (whole games by default) equal the reference, share nothing and miss nothing.
 func TestPartsOfGamesEqualTheReference(t *testing.T) {
 	lc0Datasets(t, func(t *testing.T, d dataset) {
 		ref := newReference(t, d)
@@ -163,7 +162,7 @@ func TestPartsOfGamesEqualTheReference(t *testing.T) {
 				parts = append(parts, idsOfWorkers(m, s))
 				require.NotEmpty(t, parts[len(parts)-1])
 				m.end()
-				if by == "unit" { // what is kept together unless it is said
+				if by == "unit" { // the default of --split-by
 					of := usual()
 					of.Shuffle = s.Shuffle
 					m := mountDataset(t, d, of, "--split", part, "--split-seed", "9")

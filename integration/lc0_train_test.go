@@ -17,8 +17,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// trainingGames are games of frames that can be trained on, each with its own number in
-// the field visits.
+// trainingGames makes games of frames that can be trained on, each with its own number in the field
+// visits.
 func trainingGames(t testing.TB, version uint32, games int) (d dataset, frames int) {
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(uint64(version), 9))
@@ -56,8 +56,8 @@ func trainingGames(t testing.TB, version uint32, games int) (d dataset, frames i
 	return dataset{name: "games", dir: dir, flags: []string{"--format", "lc0", "--lc0-check"}, ext: ".bin"}, frames
 }
 
-// sameTensors compares the example's tensors of frames with the rows of a mount --as
-// tensors:f4. argv: the example's directory, both streams, torch or not.
+// sameTensors compares the example's tensors of frames with the rows of a mount --as tensors:f4.
+// argv: the example's directory, both streams, torch or not.
 const sameTensors = `
 import sys
 import numpy as np
@@ -87,14 +87,14 @@ func TestExampleLc0MakesTheTensorsOfTheMount(t *testing.T) {
 		rows := mountDataset(t, d, usual(), "--as", "tensors:f4")
 		script(t, torch, sameTensors, "../examples/lc0", frames.path("epoch-3/worker-0-of-1.bin"), rows.path("epoch-3/worker-0-of-1.npy"), "torch")
 	}
-	// What it can't make it refuses.
+	// It refuses frames that it can't convert.
 	m := mountAt(t, dataset{dir: filepath.Join(mixedGames(t, 1).dir, "training.30.gz")}, t.TempDir(), "--format", "lc0")
 	r := command(t, nil, nil, python(t, "numpy"), "../examples/lc0/batches.py", m.path("worker-0.bin"))
 	require.NotZero(t, r.code)
 	require.Contains(t, r.stderr, "mount with --as tensors, which knows them all")
 }
 
-// sameModel says whether two models are one, to the bit. argv: their files.
+// sameModel checks that two models are equal to the bit. argv: their files.
 const sameModel = `
 import sys
 import numpy as np
@@ -105,8 +105,8 @@ for name in a.files:
 assert np.isfinite(a["planes"]).all() and a["epoch"] == 2 and a["samples"] == 0
 `
 
-// A model that was trained in one go and one whose training was stopped and killed are the
-// same to the bit: so no sample was lost, none came twice, and all came in the same order.
+// A model that was trained in one go and one whose training was stopped and killed are equal to the
+// bit: so no sample was lost or repeated, and all came in the same order.
 func TestExampleLc0TrainsOnEveryFrameOnceThoughItIsStoppedAndKilled(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	d, frames := trainingGames(t, 6, 20)
@@ -123,7 +123,7 @@ func TestExampleLc0TrainsOnEveryFrameOnceThoughItIsStoppedAndKilled(t *testing.T
 			if library == "torch" {
 				line = append(line, "--torch")
 			}
-			env := []string{"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"} // sums in one order
+			env := []string{"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"} // sums in a fixed order
 			train := func(more ...string) {
 				t.Helper()
 				r := command(t, env, nil, interpreter, append(slices.Clone(line), more...)...)
@@ -148,7 +148,7 @@ func TestExampleLc0TrainsOnEveryFrameOnceThoughItIsStoppedAndKilled(t *testing.T
 			killed := exec.Command(interpreter, append(slices.Clone(line), "--save", file("parts.npz"), "--save-every", "1", "--log", file("killed"))...)
 			killed.Env = append(environment(filepath.Join(scratch, "tmp")), env...)
 			exited := launch(t, killed)
-			until(t, exited, func() bool { // it is amid something
+			until(t, exited, func() bool { // it is in the middle of training
 				b, _ := os.ReadFile(file("killed"))
 				return strings.Count(string(b), "\n") >= 2
 			}, "two steps")

@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// long is a dataset of records that are long enough to be lent, in 8 shards of
-// 1.2 MB.
+// long returns a dataset of records that are long enough to be lent, in 8 shards of 1.2 MB.
 func long(t testing.TB) dataset {
 	t.Helper()
 	dir := t.TempDir()
@@ -22,15 +21,15 @@ func long(t testing.TB) dataset {
 	for i := range 8 {
 		b := make([]byte, recordBytes*records)
 		for k := range b {
-			b[k] = byte(1 + (i*31+k/recordBytes*7+k*13)%255) // no zeros: those come of truncation
+			b[k] = byte(1 + (i*31+k/recordBytes*7+k*13)%255) // no zeros, since truncation produces those
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.bin", i)), b, 0o644))
 	}
 	return dataset{name: "long", dir: dir, flags: []string{"--format", "fixed", "--record-bytes", fmt.Sprint(recordBytes)}, ext: ".bin"}
 }
 
-// readAgain reads a stream from front to back until stop is closed, and once
-// more. Each read gives EIO, or the right bytes.
+// readAgain reads a stream repeatedly from start to end until stop is closed, and then once more.
+// Each read must return EIO or the right bytes.
 func readAgain(t *testing.T, want []byte, path string, readBytes int, stop <-chan struct{}) (failed int) {
 	buf := make([]byte, readBytes)
 	for last := false; !last; {
@@ -64,7 +63,7 @@ func readAgain(t *testing.T, want []byte, path string, readBytes int, stop <-cha
 	return failed
 }
 
-// lendings is what status.json says of leases.
+// lendings returns what status.json reports about leases.
 func lendings(t *testing.T, m *mount) (lent uint64, held int, refused map[string]int) {
 	var report struct {
 		Pipeline struct {
@@ -83,8 +82,8 @@ func lendings(t *testing.T, m *mount) (lent uint64, held int, refused map[string
 	return f.RecordsLent, f.Leases.Held, f.Leases.Refused
 }
 
-// Files that are mapped, and leased, are opened for writing, cut,
-// changed in place, replaced and removed while four readers go through them.
+// Files that are mapped and leased are opened for writing, truncated, changed in place, replaced
+// and removed while four readers go through them.
 func TestWhoeverWritesToAShardWhileItIsReadGetsThroughAndNoReaderSeesIt(t *testing.T) {
 	d := long(t)
 	s := bigSettings()
@@ -117,7 +116,7 @@ func TestWhoeverWritesToAShardWhileItIsReadGetsThroughAndNoReaderSeesIt(t *testi
 	close(stop)
 	readers.Wait()
 	m.requireAlive()
-	// What was read into memory, where mapping took too long, stays what it was.
+	// Data that was read into memory, because mapping took too long, stays as it was.
 	inMemory := m.fetchStats().BytesRead
 	t.Logf("%d bytes were read into memory, reads that failed: %d", inMemory, failed)
 	for w := range s.Workers {

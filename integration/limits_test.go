@@ -44,7 +44,7 @@ func TestNoDescriptorLeftIsEIOUntilThereAreSomeAgain(t *testing.T) {
 	s.Shuffle = "none"
 	ref := newReference(t, d)
 	m := mountDataset(t, d, s, "--memory", "1MiB", "--direct", "off")
-	// Opened while that is possible: /proc, which opening looks at, takes one too.
+	// Opened while that is possible: opening also needs a descriptor for /proc.
 	f, err := os.Open(m.path("worker-0.bin"))
 	require.NoError(t, err)
 	defer f.Close()
@@ -68,22 +68,22 @@ func TestNoDescriptorLeftIsEIOUntilThereAreSomeAgain(t *testing.T) {
 	}
 }
 
-// memoryGroup makes a control group with a memory limit, and gives its directory
-// and how often the kernel has killed in it.
+// memoryGroup makes a control group with a memory limit. It returns the group's directory, and how
+// often the kernel has killed in it.
 func memoryGroup(t *testing.T, limit int) (dir string, killed func() string) {
 	t.Helper()
 	file, events, parent := "memory.limit_in_bytes", "memory.oom_control", "/sys/fs/cgroup/memory"
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil { // version 2
 		file, events, parent = "memory.max", "memory.events", "/sys/fs/cgroup"
-		_ = os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+memory"), 0o644) // perhaps it is there already
+		_ = os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+memory"), 0o644) // it may be enabled already
 	}
-	// A name of its own: others may test here, or be killed before they remove theirs.
+	// A unique name: other tests may run here, or have been killed before they removed theirs.
 	dir, err := os.MkdirTemp(parent, "lsiofs-test-")
 	if err != nil {
 		missing(t, "no control group can be made: %v", err)
 	}
 	t.Cleanup(func() {
-		// It is empty once the kernel has cleaned up behind the server.
+		// It is empty once the kernel has cleaned up after the server.
 		until(t, nil, func() bool { return os.Remove(dir) == nil })
 	})
 	if err := os.WriteFile(filepath.Join(dir, file), fmt.Append(nil, limit), 0o644); err != nil {
@@ -96,8 +96,8 @@ func memoryGroup(t *testing.T, limit int) (dir string, killed func() string) {
 	}
 }
 
-// TestAControlGroupOfTheBudgetAnd200MiBIsEnough reads far more than the limit,
-// which the page cache counts towards.
+// TestAControlGroupOfTheBudgetAnd200MiBIsEnough reads far more than the limit, which includes the
+// page cache.
 func TestAControlGroupOfTheBudgetAnd200MiBIsEnough(t *testing.T) {
 	serve.Alone(t)
 	withoutRace(t)
@@ -122,9 +122,9 @@ func TestAControlGroupOfTheBudgetAnd200MiBIsEnough(t *testing.T) {
 	}
 }
 
-// TestNothingDependsOnTheClock has shards of the far past and the future, a
-// server whose other clocks stand elsewhere than everybody's, and an index
-// directory that was written to when the clock was wrong.
+// TestNothingDependsOnTheClock has shards from the distant past and the future, a server whose
+// other clocks differ from everyone else's, and an index directory that was written while the clock
+// was wrong.
 func TestNothingDependsOnTheClock(t *testing.T) {
 	d := plain(t, "jsonl", 6)
 	shards, err := filepath.Glob(filepath.Join(d.dir, "part-*", "*"))

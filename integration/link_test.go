@@ -13,12 +13,12 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// promisedProgramBytes is how large the program may be, without symbols, with all that reads
-// buckets and web servers.
+// promisedProgramBytes is the maximum size of the program without symbols, including everything
+// that reads buckets and web servers.
 const promisedProgramBytes = 20_000_000
 
-// requireLinkerLeavesOutWhatIsNotCalled checks the linker's output for the release: one function
-// that looks methods up by their names, as text/template and html/template do, makes the linker
+// requireLinkerLeavesOutWhatIsNotCalled checks the linker's output for the release: a single
+// function that looks up methods by name, as text/template and html/template do, makes the linker
 // keep all exported methods of all types, 3 MB here.
 func requireLinkerLeavesOutWhatIsNotCalled(t *testing.T, path string) {
 	t.Helper()
@@ -42,10 +42,11 @@ import (
 func main() { template.Must(template.New("").Parse("{{.Name}}")).Execute(os.Stdout, nil) }
 `
 
-// templateLookup is a function of templateProgram that looks methods up by their names.
+// templateLookup is a function of templateProgram that looks up methods by name.
 const templateLookup = "text/template.(*state).evalField"
 
-// The linker's output is understood. Otherwise the check of the release would find nothing.
+// This shows that the linker's output is parsed correctly. Otherwise the check of the release would
+// find nothing.
 func TestALinkedTemplateIsSeen(t *testing.T) {
 	output, err := os.ReadFile(linkedTemplate)
 	require.NoError(t, err)
@@ -54,8 +55,8 @@ func TestALinkedTemplateIsSeen(t *testing.T) {
 	require.Equal(t, []string{templateLookup}, lookups)
 }
 
-// TestTheLinkerStillMarksALinkedTemplate: linkedTemplate is what today's linker prints. If this
-// fails, change methodLookups and cut the file anew.
+// TestTheLinkerStillMarksALinkedTemplate checks that linkedTemplate is what today's linker prints.
+// If it fails, change methodLookups and cut the file again.
 func TestTheLinkerStillMarksALinkedTemplate(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	source := filepath.Join(t.TempDir(), "main.go")
@@ -69,8 +70,8 @@ func TestTheLinkerStillMarksALinkedTemplate(t *testing.T) {
 	require.Contains(t, lookups, templateLookup)
 }
 
-// methodLookups returns how many lines of the linker's output are "FROM -> TO", and the functions
-// in them that look methods up by their names, sorted.
+// methodLookups returns the number of lines "FROM -> TO" in the linker's output, and the functions
+// in them that look up methods by name, sorted.
 func methodLookups(output string) (edges int, lookups []string) {
 	for line := range strings.Lines(output) {
 		from, to, ok := strings.Cut(strings.TrimSpace(line), " -> ")

@@ -17,7 +17,7 @@ import (
 const module = "github.com/lsiofs/lsiofs/"
 
 // arrows lists which packages of lsiofs a package, and the packages below it, may import, and why
-// not the others. The first entry that fits a package is its rule.
+// not the others. The first entry that matches a package is its rule.
 var arrows = []struct {
 	pkg string
 	may []string
@@ -93,7 +93,7 @@ var arrows = []struct {
 	{"examples", nil, "examples are programs of users, who have no lsiofs to import"},
 }
 
-// onlyIn says which packages alone may import a library.
+// onlyIn lists the only package that may import a library.
 var onlyIn = []struct{ library, pkg, why string }{
 	{"github.com/hanwen/go-fuse", "fs", "everything below fs works without FUSE"},
 	{"github.com/godzie44/go-uring", "uring", "the library has traps that one package has to know"},
@@ -108,20 +108,20 @@ var onlyIn = []struct{ library, pkg, why string }{
 	{"k8s.io", "cmd/lsiofs-csi", "lsiofs knows nothing of clusters"},
 }
 
-// alsoIn are the packages beside those of onlyIn, whose rule is not for them.
+// alsoIn are exceptions to onlyIn.
 var alsoIn = map[string][]string{
-	"integration/backing":  {"github.com/hanwen/go-fuse"},                               // it is another file system, below the one that is tested
-	"pipeline/run":         {"github.com/klauspost/compress"},                           // a snapshot is one gzip file, of no dataset
-	"pipeline/zarr/blosc":  {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // its blocks are compressed by others
+	"integration/backing":  {"github.com/hanwen/go-fuse"},                               // it is another file system, below the one under test
+	"pipeline/run":         {"github.com/klauspost/compress"},                           // a snapshot is one gzip file, not part of a dataset
+	"pipeline/zarr/blosc":  {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // other codecs compress its blocks
 	"pipeline/zarr/encode": {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // it writes bricks
-	"pipeline/zarr/codec":  {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // bricks are decoded without what a shard is read with
+	"pipeline/zarr/codec":  {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // bricks are decoded without the packages for reading a shard
 }
 
-// flagLibraries are for package cmd/lsiofs alone, not for those below it, which get
-// what the flags say.
+// flagLibraries are for package cmd/lsiofs only, not for those below it, which get the flags'
+// values.
 var flagLibraries = []string{"github.com/spf13/cobra", "github.com/spf13/pflag"}
 
-// pure packages do no I/O, look at no clock and draw no randomness.
+// pure packages do no I/O, read no clock and draw no randomness.
 var pure = map[string][]string{
 	"pipeline/order":         {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
 	"pipeline/plan":          {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
@@ -132,7 +132,7 @@ var pure = map[string][]string{
 	"pipeline/spec":          {"os", "io", "net", "math/rand", "math/rand/v2", "log/slog", "context"},
 }
 
-// below says whether pkg is parent or lies below it.
+// below reports whether pkg is parent or below it.
 func below(pkg, parent string) bool {
 	return pkg == parent || strings.HasPrefix(pkg, parent+"/")
 }
@@ -191,10 +191,10 @@ func checkImport(t *testing.T, pkg, path string, own bool) {
 	}
 }
 
-// driver is where the module of the CSI driver lies, whose code is looked at as lsiofs' own is.
+// driver is the directory of the CSI driver's module, whose code has to follow the same rules.
 const driver = "../cmd/lsiofs-csi"
 
-// TestNamesOfPackagesAndFilesSayWhatTheyHold keeps the drawers for everything out.
+// TestNamesOfPackagesAndFilesSayWhatTheyHold forbids catch-all names.
 func TestNamesOfPackagesAndFilesSayWhatTheyHold(t *testing.T) {
 	walkTree(t, func(path string, e os.DirEntry) {
 		name, _, _ := strings.Cut(e.Name(), ".")
@@ -206,8 +206,8 @@ func TestNamesOfPackagesAndFilesSayWhatTheyHold(t *testing.T) {
 	})
 }
 
-// walkTree gives f every file and directory of the repository but those of git and of
-// npm. Others may write there meanwhile: what goes away is passed over.
+// walkTree calls f with every file and directory of the repository except those of git and npm.
+// Others may write there meanwhile: what disappears is skipped.
 func walkTree(t *testing.T, f func(path string, e os.DirEntry)) {
 	t.Helper()
 	found := 0
@@ -228,7 +228,7 @@ func walkTree(t *testing.T, f func(path string, e os.DirEntry)) {
 	require.Greater(t, found, 100)
 }
 
-// TestFilesStayShort: a file has one subject.
+// A file has one subject.
 func TestFilesStayShort(t *testing.T) {
 	walkTree(t, func(path string, _ os.DirEntry) {
 		if filepath.Ext(path) != ".go" {

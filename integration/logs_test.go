@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// logLines are the lines of a log in JSON that have a message.
+// logLines returns the lines of a JSON log that have a message.
 func logLines(t *testing.T, log, msg string) (lines []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(log) {

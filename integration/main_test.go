@@ -13,21 +13,20 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// Places that the whole run shares. They are set by TestMain before any test,
-// and only read after that.
+// Shared by the whole run. TestMain sets them before any test; after that they are only read.
 var (
 	// lsiofs is the program under test.
 	lsiofs string
-	// scratch holds everything that the run makes: the program, its cache, and
-	// the temporary directory of its processes.
+	// scratch contains everything that the run makes: the program, its cache, and the temporary
+	// directory of its processes.
 	scratch string
 )
 
-// Time limits. They are there to end what hangs, not to measure: nothing that
-// works comes near them, also where many others want the processors and the disk.
+// Time limits end what hangs. They do not measure: nothing that works comes near them, even if the
+// processors and the disk are busy with other work.
 const (
-	// clientLimit is less than the default of --read-timeout: who ends within it, though
-	// storage does not answer, was not ended by that.
+	// clientLimit is less than the default of --read-timeout: a program that ends within it,
+	// although storage does not answer, did not end because of that timeout.
 	clientLimit = 4 * time.Minute
 	mountLimit  = 20 * time.Minute
 )
@@ -59,15 +58,15 @@ func runIn(m *testing.M) int {
 	})
 }
 
-// environment is that of every program that the tests start.
+// environment returns the environment of every program that the tests start.
 func environment(tmp string) []string {
 	return serve.Environment(tmp, filepath.Join(scratch, "cache"))
 }
 
-// raceBuilt says whether the program is race-built, as the tests are then.
+// raceBuilt reports whether the program, like the tests, is built with the race detector.
 const raceBuilt = serve.RaceBuilt
 
-// Short words for what serve finds and does.
+// Short names for functions of serve.
 var (
 	isMount     = serve.IsMount
 	mountsBelow = serve.MountsBelow

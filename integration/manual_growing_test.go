@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCommandsOfTheManualOnGamesThatArriveRun runs those of growing.md that are about games,
-// which the other pages' dataset is not of: the same lines, of as many games as there are here.
+// TestCommandsOfTheManualOnGamesThatArriveRun runs the commands of growing.md about games, which
+// the other pages' dataset does not contain: the same lines, with the number of games available
+// here.
 func TestCommandsOfTheManualOnGamesThatArriveRun(t *testing.T) {
 	needFUSE(t)
 	bash := need(t, "bash")
@@ -32,7 +33,7 @@ func TestCommandsOfTheManualOnGamesThatArriveRun(t *testing.T) {
 		case strings.Contains(line, "--resume ckpt.json"):
 			script += "cp /mnt/games/checkpoint ckpt.json\n" +
 				`run=$(sed -n 's/.*"run_directory": *"\([^"]*\)".*/\1/p' /mnt/games/status.json)` + "\n" +
-				"lsiofs snapshots \"$run\" | grep -q '^ *0 '\n" + // as the text has it
+				"lsiofs snapshots \"$run\" | grep -q '^ *0 '\n" + // as the text describes it
 				"lsiofs snapshots \"$run\" --unused /data/games\n" +
 				"cat /mnt/games/worker-0.bin > before\nlsiofs umount /mnt/games\n" +
 				"lsiofs mount --grow /data/games /mnt/games --run \"$run\" --resume ckpt.json --daemon\ncat /mnt/games/worker-0.bin > rest\nlsiofs umount /mnt/games\n"
@@ -54,8 +55,8 @@ func TestCommandsOfTheManualOnGamesThatArriveRun(t *testing.T) {
 	requireServersEnd(t)
 }
 
-// TestTheTrainingLoopOfTheManualWaitsForEpochs runs the loop of growing.md as it is there, but for its
-// path and its pause.
+// TestTheTrainingLoopOfTheManualWaitsForEpochs runs the loop of growing.md as it is there, except
+// for its path and its pause.
 func TestTheTrainingLoopOfTheManualWaitsForEpochs(t *testing.T) {
 	needFUSE(t)
 	t.Parallel() // a shard is taken a second after it has arrived

@@ -14,14 +14,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// notRun are commands of the README and the manual that other tests run (manual_growing_test.go
-// some of them), since they
-// take long or need what a mount does not have.
+// notRun are commands of the README and the manual that other tests run (some of them in
+// manual_growing_test.go), because they take long or need more than a mount.
 var notRun = []string{"go run ./cmd/lsiofs demo", "integration/check", "lsiofs tune ", "lsiofs mount s3://", "lsiofs mount 'https://", "lsiofs cat s3://", "lsiofs cache ", "lsiofs doctor s3://", "lsiofs filter ",
 	"lsiofs mount --grow /data/games", "lsiofs mount /data/sat.zip", "lsiofs mount /data/2018.json", "lsiofs mount '/data/*.json'", "lsiofs cat /data/games"}
 
-// commandLines are the lines of a text's blocks that are commands, as a person would
-// type them one after the other.
+// commandLines returns the lines of a text's blocks that are commands, as a person would type them
+// one after another.
 func commandLines(text string) (lines []string) {
 	text = regexp.MustCompile(`(?m)^ +`).ReplaceAllString(text, "") // blocks in lists
 	for _, language := range []string{"", "console", "bash"} {
@@ -37,14 +36,14 @@ func commandLines(text string) (lines []string) {
 	return lines
 }
 
-// TestCommandsOfREADMEAndManualRun runs what their blocks say, page by page, on a
-// dataset and a mount of it, by bash.
+// TestCommandsOfREADMEAndManualRun runs the commands in their blocks with bash, page by page, on a
+// dataset and a mount of it.
 func TestCommandsOfREADMEAndManualRun(t *testing.T) {
 	needFUSE(t)
 	bash := need(t, "bash")
 	bin := t.TempDir()
 	require.NoError(t, os.Symlink(lsiofs, filepath.Join(bin, "lsiofs")))
-	d, source := plain(t, "tar", 4), plain(t, "tar", 24) // a mixture wants sources of more than 256 records
+	d, source := plain(t, "tar", 4), plain(t, "tar", 24) // a mixture needs sources of more than 256 records
 	sat := satellite(t)
 	ran := 0
 	for path, text := range documents(t) {
@@ -80,7 +79,7 @@ func TestCommandsOfREADMEAndManualRun(t *testing.T) {
 	require.Greater(t, ran, 15)
 }
 
-// satellite is an array of images as the manual has one, with their times.
+// satellite makes an array of images with their times, like the manual's.
 func satellite(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "sat.zarr")

@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPagesFitAReader: the README and each page of the manual have at most 200
-// lines, and prose fits 100 columns.
+// The README and each page of the manual have at most 200 lines, and prose fits into 100 columns.
 func TestPagesFitAReader(t *testing.T) {
 	for path, text := range documents(t) {
 		require.LessOrEqual(t, strings.Count(text, "\n"), 200, path)
@@ -30,7 +29,7 @@ func TestPagesFitAReader(t *testing.T) {
 	}
 }
 
-// TestLinksOfREADMEAndManualLeadSomewhere: files are there, and so are headings.
+// TestLinksOfREADMEAndManualLeadSomewhere checks that linked files and headings exist.
 func TestLinksOfREADMEAndManualLeadSomewhere(t *testing.T) {
 	links := 0
 	for path, text := range documents(t) {
@@ -56,7 +55,7 @@ func TestLinksOfREADMEAndManualLeadSomewhere(t *testing.T) {
 	require.Greater(t, links, 20)
 }
 
-// anchors are those that GitHub gives a text's headings.
+// anchors returns the anchors that GitHub derives from a text's headings.
 func anchors(text string) (found []string) {
 	for _, h := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
 		slug := regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(strings.ToLower(h[1]), "")
@@ -65,7 +64,7 @@ func anchors(text string) (found []string) {
 	return found
 }
 
-// TestHelpShowsEachPageOfTheManual, and lists all of them.
+// The help also lists all pages.
 func TestHelpShowsEachPageOfTheManual(t *testing.T) {
 	list := string(tool(t, "help").stdout)
 	for path, text := range documents(t) {

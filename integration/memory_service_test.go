@@ -13,8 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// The promise holds at a service, too, with little memory and with a disk cache: for what is on
-// its way from there and to the disk, and for seconds of what is read ahead.
+// The promise also holds at a service, with little memory and with a disk cache. It covers data in
+// flight from the service and to the disk, and seconds of read-ahead.
 func TestMemoryPromiseHoldsAtAServiceWithADiskCache(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	withoutRace(t)
@@ -32,9 +32,9 @@ func TestMemoryPromiseHoldsAtAServiceWithADiskCache(t *testing.T) {
 			w := watchMount(t, d, s, budget, "--cache-dir", filepath.Join(t.TempDir(), "cache"), "--cache-size", size, "--cache-reserve", "0", "--index-dir", t.TempDir())
 			most := records * shards
 			if size == "off" {
-				most = 500 // a request a record
+				most = 500 // one request per record
 			}
-			for range 2 { // the second time from the cache, as far as it has it
+			for range 2 { // the second time from the cache, as far as possible
 				var group errgroup.Group
 				for worker := range s.Workers {
 					r := w.stampReader(recordBytes, 1<<20, worker)

@@ -22,20 +22,20 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// The promise: what a server holds beside files stays below --memory and this.
+// The promise: a server's memory, apart from files, stays below --memory plus this.
 const promisedSlack = 150 << 20
 
-// watched is a mount whose memory is looked at all the time, from its start on.
+// watched is a mount whose memory is sampled continuously from its start on.
 type watched struct {
 	*mount
 	budget int
 	stop   chan struct{}
 	done   sync.WaitGroup
-	most   int // bytes, the greatest seen
+	most   int // bytes, the largest sample
 	looks  int
 }
 
-// watchMount mounts d with so much --memory.
+// watchMount mounts d with budget bytes of --memory.
 func watchMount(t *testing.T, d dataset, s settings, budget int, more ...string) *watched {
 	t.Helper()
 	flags := append(append(s.flags(), "--memory", fmt.Sprint(budget)), more...)
@@ -46,7 +46,7 @@ func watchMount(t *testing.T, d dataset, s settings, budget int, more ...string)
 }
 
 func (w *watched) look() {
-	// Not to wait for anything: so that the looks take a part of one core only.
+	// Not to wait for anything, but so that sampling takes only a part of one core.
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -64,7 +64,7 @@ func (w *watched) look() {
 	}
 }
 
-// requirePromise ends the looks and checks that the promise was kept.
+// requirePromise ends the sampling and checks that the promise was kept.
 func (w *watched) requirePromise() {
 	w.t.Helper()
 	w.requireAlive()
@@ -77,7 +77,7 @@ func (w *watched) requirePromise() {
 	require.Less(w.t, w.most, w.budget+promisedSlack, "RssAnon and RssShmem of the server, with --memory %d", w.budget)
 }
 
-// heldBy is what a process that lives holds beside files, in bytes.
+// heldBy returns the memory that a live process holds apart from files, in bytes.
 func heldBy(t *testing.T, pid int) int {
 	n, err := serve.MemoryOf(pid)
 	require.NoError(t, err)
@@ -90,12 +90,12 @@ func withoutRace(t *testing.T) {
 	}
 }
 
-// stampBytes is what a stamped record begins with: the shard's number and the
-// record's number in it.
+// stampBytes is the length of a stamp, with which a stamped record begins: the shard's number and
+// the record's number in it.
 const stampBytes = 16
 
-// stamped makes shards of records of which only the stamps are not zero: sparse
-// files, that cost one page a record.
+// stamped makes shards of records that are zero except for the stamps: sparse files that take one
+// page per record.
 func stamped(t *testing.T, shards, records, recordBytes int) dataset {
 	t.Helper()
 	d := dataset{dir: t.TempDir(), flags: []string{"--format", "fixed", "--record-bytes", fmt.Sprint(recordBytes)}, ext: ".bin"}
@@ -115,8 +115,8 @@ func stamped(t *testing.T, shards, records, recordBytes int) dataset {
 	return d
 }
 
-// stampReader reads a worker's file of stamped records from front to back, and
-// checks each: its stamp against the file of IDs, and that the rest is zero.
+// stampReader reads a worker's file of stamped records from start to end. It checks the stamp of
+// each record against the file of IDs, and that the rest is zero.
 type stampReader struct {
 	path   string
 	f      *bufio.Reader
@@ -124,7 +124,7 @@ type stampReader struct {
 	record []byte
 	zeros  []byte
 	k      int
-	shards map[string]uint64 // number of the shard, by what its IDs begin with
+	shards map[string]uint64 // number of the shard, by the first part of its IDs
 }
 
 func (m *mount) stampReader(recordBytes, readBytes, worker int) *stampReader {
@@ -140,7 +140,7 @@ func (m *mount) stampReader(recordBytes, readBytes, worker int) *stampReader {
 	return r
 }
 
-// next reads and checks n records, io.EOF at the end.
+// next reads and checks n records, or returns io.EOF at the end.
 func (r *stampReader) next(n int) error {
 	for range n {
 		if r.k == len(r.ids) {
@@ -166,7 +166,7 @@ func (r *stampReader) next(n int) error {
 	return nil
 }
 
-// all reads what is left.
+// all reads the remaining records.
 func (r *stampReader) all() error {
 	for {
 		if err := r.next(1 << 10); err == io.EOF {
@@ -180,7 +180,7 @@ func (r *stampReader) all() error {
 func TestMemoryPromiseHoldsForLargeRecordsInALargeShuffleBuffer(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	withoutRace(t)
-	// As references the buffer is small; as records it would be 3.2 GB.
+	// As references the buffer is small; as records it would have 3.2 GB.
 	const recordBytes, shuffleSize = 200_000, 16384
 	d := stamped(t, 20, 1000, recordBytes)
 	s := usual()
@@ -189,7 +189,7 @@ func TestMemoryPromiseHoldsForLargeRecordsInALargeShuffleBuffer(t *testing.T) {
 		name       string
 		chunkBytes int
 		budget     int
-		records    int // that each worker reads
+		records    int // read by each worker
 	}{
 		{"the default chunks, of one record", 256 << 10, 64 << 20, 1500},
 		{"chunks of twenty records, of which nineteen wait", 4 << 20, 256 << 20, 150},
@@ -211,7 +211,7 @@ func TestMemoryPromiseHoldsForLargeRecordsInALargeShuffleBuffer(t *testing.T) {
 func TestMemoryPromiseHoldsForWorkersAtVeryDifferentSpeeds(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	withoutRace(t)
-	// The buffer would be 256 MiB, eight times the budget.
+	// The buffer would have 256 MiB, eight times the budget.
 	const recordBytes, budget = 32 << 10, 32 << 20
 	d := stamped(t, 16, 1024, recordBytes)
 	s := usual()
@@ -219,7 +219,7 @@ func TestMemoryPromiseHoldsForWorkersAtVeryDifferentSpeeds(t *testing.T) {
 	w := watchMount(t, d, s, budget)
 	stops, slow, medium, fast := w.stampReader(recordBytes, recordBytes, 0), w.stampReader(recordBytes, recordBytes, 1), w.stampReader(recordBytes, recordBytes, 2), w.stampReader(recordBytes, recordBytes, 3)
 	require.NoError(t, stops.next(128), "4 MiB, and it never goes on")
-	// Fifty records for one: whatever the machine's speed.
+	// Fifty records to one, whatever the machine's speed.
 	for medium.k < len(medium.ids) {
 		for range 10 {
 			if err := fast.next(5); err != io.EOF {
@@ -238,8 +238,8 @@ func TestMemoryPromiseHoldsForWorkersAtVeryDifferentSpeeds(t *testing.T) {
 func TestMemoryPromiseHoldsForSixtyFourFilesReadAtOnce(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	withoutRace(t)
-	// Short of the size from which on records go out from where they lie, so
-	// that each of 64 replies of 1 MiB is a copy.
+	// Just below the size from which records are sent without copying, so that each of 64 replies
+	// of 1 MiB is a copy.
 	const recordBytes, budget, files = 24_000, 64 << 20, 64
 	d := stamped(t, 16, 1024, recordBytes)
 	s := usual()
@@ -258,12 +258,13 @@ func TestMemoryPromiseHoldsForReadsOfEveryLength(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	d := big(t)
-	// FUSE's library has buffers for each of them. With many more than there are, the collector's threads
-	// wait for each other, and buffers grow meanwhile: 48 on two that others use, too, take up to 300 MiB.
+	// FUSE's library has buffers for each of them. With many more than there are processors, the
+	// collector's threads wait for each other, and buffers grow meanwhile: 48 on two busy
+	// processors take up to 300 MiB.
 	for _, cores := range []string{"", "16"} {
 		t.Run("GOMAXPROCS="+cores, func(t *testing.T) {
 			if cores == "" {
-				serve.Tier(t, serve.Night) // the others have as many as there are, too
+				serve.Tier(t, serve.Night) // other tests use the default, too
 			} else {
 				t.Setenv("GOMAXPROCS", cores)
 			}
@@ -297,8 +298,8 @@ func readInEveryLength(t *testing.T, d dataset) {
 	w.requirePromise()
 }
 
-// lineBytes is the length of a line of numbered, and numberedShards times
-// numberedLines their number.
+// lineBytes is the length of a line of numbered, and numberedShards times numberedLines their
+// number.
 const (
 	lineBytes      = 1024
 	numberedShards = 8
@@ -307,8 +308,8 @@ const (
 
 type compressor func(io.Writer) (io.WriteCloser, error)
 
-// numbered makes shards of lines that hardly differ, each one member or frame:
-// 640 MiB of them take some MB.
+// numbered makes shards of lines that hardly differ, each shard one member or frame: 640 MiB of
+// them take some MB.
 func numbered(t *testing.T, ext string, compress compressor) dataset {
 	t.Helper()
 	d := dataset{dir: t.TempDir(), ext: ".txt"}
@@ -366,7 +367,7 @@ func TestMemoryPromiseHoldsForACompressedDatasetTenTimesTheBudget(t *testing.T) 
 	}
 }
 
-// readNumbered reads a worker's file to its end, and notes the lines that came.
+// readNumbered reads a worker's file to the end and records which lines came.
 func readNumbered(path string, mu *sync.Mutex, seen []bool) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// manyRecords is a dataset of 4.2 million records of 16 bytes, all of them zero.
+// manyRecords returns a dataset of 4.2 million records of 16 bytes, all zero.
 func manyRecords(t *testing.T) (d dataset, records int) {
 	t.Helper()
 	const shards, bytes, recordBytes = 4, 16 << 20, 16
@@ -28,7 +28,7 @@ func manyRecords(t *testing.T) (d dataset, records int) {
 	return d, shards * bytes / recordBytes
 }
 
-// readPlaces reads a byte at so many places of a file, from front to back.
+// readPlaces reads one byte at each of places positions of a file, from start to end.
 func readPlaces(f *os.File, places int) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -43,15 +43,16 @@ func readPlaces(f *os.File, places int) error {
 	return nil
 }
 
-// viewSettings is the default order, of which a walker has 64 KiB.
+// viewSettings returns the default order, for which a walker has 64 KiB.
 func viewSettings() settings {
 	s := usual()
 	s.ShuffleSize, s.Lanes, s.ChunkBytes, s.ChunkRecords, s.Workers = 16384, 32, 256<<10, 128, 1
 	return s
 }
 
-// Of views, the gate mounts this test alone: TestViewsThatShareAMemoryKeepNoMoreTogetherHoweverManyTheyAre
-// of package order counts what they keep. Those below, 30 to 50 s of processor time each, run at night.
+// This is the only test of views that the gate mounts:
+// TestViewsThatShareAMemoryKeepNoMoreTogetherHoweverManyTheyAre in package order counts what they
+// keep. Those below take 30 to 50 s of processor time each and run nightly.
 func TestMemoryPromiseHoldsForManyViewsThatAreOpenAtATime(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	withoutRace(t)
@@ -82,8 +83,8 @@ func TestMemoryPromiseHoldsForManyViewsOneAfterTheOther(t *testing.T) {
 	w.requirePromise()
 }
 
-// The IDs' files have the same pages, and cost no layout: 150 views of which one
-// byte is read at 240 places each.
+// The IDs' files have the same pages and need no layout. In each of 150 views, single bytes are
+// read at 240 places.
 func TestMemoryPromiseHoldsForWhoeverReadsAByteAtManyPlacesOfManyViews(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	withoutRace(t)
@@ -110,15 +111,15 @@ func TestMemoryPromiseHoldsForWhoeverReadsAByteAtManyPlacesOfManyViews(t *testin
 	w.requirePromise()
 }
 
-// Of each epoch the permuted chunks and the states of its reservoirs are kept, and
-// of each view a layout, that has 32 bytes a worker.
+// For each epoch the permuted chunks and the states of its reservoirs are kept, and for each view a
+// layout, which has 32 bytes per worker.
 func TestMemoryPromiseHoldsForManyEpochsAndNumbersOfWorkers(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	withoutRace(t)
 	const budget, epochs, numbers = 64 << 20, 64, 32
 	d, _ := manyRecords(t)
 	s := viewSettings()
-	s.ChunkRecords = 8 // 2 MiB an epoch
+	s.ChunkRecords = 8 // 2 MiB per epoch
 	w := watchMount(t, d, s, budget)
 	for i := range epochs {
 		f, err := os.Open(w.path("epoch-%d/worker-0-of-1.ids", i))
@@ -150,7 +151,7 @@ func TestMemoryPromiseHoldsForManyOpenings(t *testing.T) {
 	w.requirePromise()
 }
 
-// Records that are shorter than what there is to know of each.
+// The records are shorter than their entries in tables.
 func TestMemoryPromiseHoldsForRecordsSmallerThanTheirTables(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	withoutRace(t)

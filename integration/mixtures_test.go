@@ -15,8 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
-// mixtureOf mixes datasets of one format; each has the name and the weight that stand
-// before it.
+// mixtureOf mixes datasets of one format. sources alternates between name and weight, and a
+// directory.
 func mixtureOf(t testing.TB, of dataset, flags []string, sources ...any) dataset {
 	t.Helper()
 	d := dataset{name: "mixture of " + of.name, ext: of.ext, flags: slices.Concat(of.flags, flags)}
@@ -26,7 +26,7 @@ func mixtureOf(t testing.TB, of dataset, flags []string, sources ...any) dataset
 	return d
 }
 
-// oneRecord is a dataset that has a single record: the first one of a shard.
+// oneRecord returns a dataset with a single record: the first one of a shard.
 func oneRecord(t testing.TB, f format, c codec) dataset {
 	t.Helper()
 	require.Contains(t, []string{"tar", "jsonl"}, f.name, "these can be cut behind a record")
@@ -41,8 +41,8 @@ func oneRecord(t testing.TB, f format, c codec) dataset {
 	return d
 }
 
-// three are mixtures of three sources of a format: one plain, one compressed, and one of a
-// single record, whose weight makes it follow itself.
+// three mixes three sources of a format: one uncompressed, one compressed, and one with a single
+// record, whose weight makes it follow itself.
 func three(t testing.TB, name string, flags ...string) dataset {
 	t.Helper()
 	f := formatNamed(name)
@@ -51,8 +51,8 @@ func three(t testing.TB, name string, flags ...string) dataset {
 	return mixtureOf(t, large, flags, "web=0.5", large.dir, "code-1=0.25", packed.dir, "code=0.35", oneRecord(t, f, codecs[1]).dir)
 }
 
-// Every file of a mixture's mount is what the second implementation says: orders, epochs
-// that go on within a round, workers, tails, ids and offsets.
+// Every file of a mixture's mount equals that of the second implementation: orders, resumes within
+// a round, workers, tails, ids and offsets.
 func TestMixturesAreThoseOfTheReference(t *testing.T) {
 	for i, name := range []string{"tar", "jsonl"} {
 		for _, length := range []string{"300", "all"} {
@@ -63,7 +63,7 @@ func TestMixturesAreThoseOfTheReference(t *testing.T) {
 				s.Batch = max(s.Batch, 1+i%2)
 				i++
 				t.Run(fmt.Sprintf("%s %s %s %s %s", name, length, s.Shuffle, s.Tail, s.Split), func(t *testing.T) {
-					if s.Split != "" { // the only record may be of the other part
+					if s.Split != "" { // the only record may be in the other part
 						s.SplitSeed = seedThatKeeps(t, d, s)
 					}
 					requireMountEquals(t, d, ref, s, []int{0, s.Workers - 1}, 17)
@@ -73,7 +73,7 @@ func TestMixturesAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// seedThatKeeps finds a seed of a split that leaves something of each source.
+// seedThatKeeps returns a seed of a split that leaves something of each source.
 func seedThatKeeps(t testing.TB, d dataset, s settings) uint64 {
 	t.Helper()
 	for s.SplitSeed = range uint64(100) {
@@ -85,7 +85,7 @@ func seedThatKeeps(t testing.TB, d dataset, s settings) uint64 {
 	return 0
 }
 
-// A record that comes twice in a row in a tar is told apart by its names.
+// If a record comes twice in a row in a tar, its names differ.
 func TestARecordOfAMixtureThatFollowsItselfIsRenamed(t *testing.T) {
 	d := three(t, "tar", "--mix-length", "600")
 	ref, s := newReference(t, d), usual()
@@ -117,8 +117,8 @@ func TestAMixtureIsResumedThreeTimes(t *testing.T) {
 	}
 }
 
-// The length of an epoch, weights by bytes and what identifies a mixture are those of the
-// second implementation, with and without a split.
+// The length of an epoch, weights by bytes and the identity of a mixture are those of the second
+// implementation, with and without a split.
 func TestWhatAMixtureIsIsWhatTheReferenceSays(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, name := range []string{"tar", "jsonl", "npy"} {
@@ -148,9 +148,9 @@ func TestWhatAMixtureIsIsWhatTheReferenceSays(t *testing.T) {
 	}
 }
 
-// A mixture of a directory, a bucket and a web server is that of three directories: bytes,
-// fingerprint, and a checkpoint that moves from one mount to the other. What the URL of one
-// of them keeps secret is said nowhere.
+// A mixture of a directory, a bucket and a web server equals that of three directories: bytes,
+// fingerprint, and a checkpoint that moves from one mount to the other. The secret in one of the
+// URLs is never shown.
 func TestAMixtureOfADirectoryABucketAndAWebServerIsThatOfDirectories(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, c := range compressions[:3] {
@@ -185,7 +185,7 @@ func TestAMixtureOfADirectoryABucketAndAWebServerIsThatOfDirectories(t *testing.
 	}
 }
 
-// What has gone out of each source is in status.json and in metrics, and is what the weights say.
+// status.json and metrics have what was delivered of each source, which matches the weights.
 func TestStatusAndMetricsHaveTheShareOfEachSource(t *testing.T) {
 	f := formatNamed("jsonl")
 	a, b := makeDataset(t, f, codecs[0], 1, 9), makeDataset(t, f, codecs[0], 2, 11)

@@ -21,17 +21,17 @@ import (
 type mount struct {
 	t   testing.TB
 	dir string
-	// tmp is the server's temporary directory; nothing may be left in it.
+	// tmp is the server's temporary directory. It must be empty in the end.
 	tmp    string
 	server *serve.Server
-	// What of the server is looked at most.
+	// The parts of the server that are used most.
 	cmd    *exec.Cmd
 	log    *serve.Log
 	exited <-chan struct{} // closed when the server has ended
 }
 
-// mountAt mounts d at dir with `lsiofs mount`, and waits until it is there. The
-// test's cleanup unmounts it and fails the test when something is left over.
+// mountAt mounts d at dir with `lsiofs mount` and waits until it is mounted. The test's cleanup
+// unmounts it and fails the test if anything is left over.
 func mountAt(t testing.TB, d dataset, dir string, flags ...string) *mount {
 	t.Helper()
 	m, err := tryMount(t, d, dir, flags...)
@@ -39,7 +39,7 @@ func mountAt(t testing.TB, d dataset, dir string, flags ...string) *mount {
 	return m
 }
 
-// mountDataset mounts d in a directory of its own.
+// mountDataset mounts d in a new directory.
 func mountDataset(t testing.TB, d dataset, s settings, more ...string) *mount {
 	t.Helper()
 	flags := append(s.flags(), "--epoch", fmt.Sprint(s.Epoch))
@@ -55,19 +55,19 @@ func tryMount(t testing.TB, d dataset, dir string, flags ...string) (*mount, err
 	return m, nil
 }
 
-// startMount starts the server, and does not wait for the mount.
+// startMount starts the server without waiting for the mount.
 func startMount(t testing.TB, d dataset, dir string, flags ...string) *mount {
 	t.Helper()
 	return startMountBy(t, nil, d, dir, flags...)
 }
 
-// startMountBy has a command (a program and its first arguments) start the server.
+// startMountBy makes a command (a program and its first arguments) start the server.
 func startMountBy(t testing.TB, starter []string, d dataset, dir string, flags ...string) *mount {
 	t.Helper()
 	needFUSE(t)
 	m := &mount{t: t, dir: dir, tmp: t.TempDir()}
 	places := []string{d.dir, dir}
-	if d.dir == "" { // a mixture: its flags say where it lies
+	if d.dir == "" { // a mixture, whose flags name its datasets
 		places = places[1:]
 	}
 	line := slices.Concat(starter, []string{lsiofs, "mount"}, places, d.flags, flags)
@@ -92,15 +92,15 @@ func startMountBy(t testing.TB, starter []string, d dataset, dir string, flags .
 	return m
 }
 
-// requireLog waits until the server's log fits a pattern. What the server writes
-// comes through a pipe: perhaps later than the answer that it gave next.
+// requireLog waits until the server's log matches a pattern. The log comes through a pipe, so it
+// may be later than the server's next answer.
 func (m *mount) requireLog(pattern string) {
 	m.t.Helper()
 	fits := regexp.MustCompile(pattern).MatchString
 	m.until(func() bool { return fits(m.log.String()) }, "%q is not in the log: %s", pattern, m.log)
 }
 
-// until waits until a condition holds, or the server has ended.
+// until waits until a condition holds or the server has ended.
 func (m *mount) until(holds func() bool, what ...any) {
 	m.t.Helper()
 	until(m.t, m.exited, holds, what...)
@@ -108,12 +108,12 @@ func (m *mount) until(holds func() bool, what ...any) {
 
 func (m *mount) waitUntilMounted() error { return m.server.WaitUntilMounted() }
 
-// end unmounts, as the test's last act, and checks that nothing is left. It
-// does nothing when the test has unmounted already.
+// end unmounts, as the test's last step, and checks that nothing is left. It does nothing if the
+// test has already unmounted.
 func (m *mount) end() {
 	select {
 	case <-m.exited:
-		if isMount(m.dir) { // killed by the test
+		if isMount(m.dir) { // the test has killed it
 			detach(m.dir)
 		}
 		return
@@ -147,7 +147,7 @@ func (m *mount) requireNothingLeft() {
 	}
 }
 
-// ended waits for the server's end.
+// ended waits for the server's end, and reports whether it ended within limit.
 func (m *mount) ended(limit time.Duration) bool { return m.server.Ended(limit) }
 
 // kill ends the server as a crash would, and leaves the mount behind.
@@ -157,7 +157,7 @@ func (m *mount) kill() {
 	<-m.exited
 }
 
-// path is the path of a name in the mount.
+// path returns the path of a name in the mount.
 func (m *mount) path(format string, args ...any) string {
 	return filepath.Join(m.dir, fmt.Sprintf(format, args...))
 }
@@ -170,7 +170,7 @@ func (m *mount) read(format string, args ...any) []byte {
 	return b
 }
 
-// requireAlive shows that the server still answers.
+// requireAlive checks that the server still answers.
 func (m *mount) requireAlive() {
 	m.t.Helper()
 	select {

@@ -15,8 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// mutations are what can happen to a file. Each changes b at random, and may
-// work in its place.
+// mutations are random changes of a file. Each may modify b in place.
 var mutations = []struct {
 	name string
 	do   func(r *rand.Rand, b []byte) []byte
@@ -48,9 +47,9 @@ var mutations = []struct {
 	{"bytes at the end", func(r *rand.Rand, b []byte) []byte { return append(b, make([]byte, 1+r.IntN(600))...) }},
 }
 
-// TestDamageAtRandomLeavesTheSameRecordsAsInTheReference damages shards before
-// and after compression, and compares what is left under skip, and whether the
-// dataset is refused under fail. A wrong record shows here.
+// TestDamageAtRandomLeavesTheSameRecordsAsInTheReference damages shards before and after
+// compression. It compares what is left with skip, and whether the dataset is refused with fail. A
+// wrong record shows here.
 func TestDamageAtRandomLeavesTheSameRecordsAsInTheReference(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, format := range formats {
@@ -83,8 +82,7 @@ func TestDamageAtRandomLeavesTheSameRecordsAsInTheReference(t *testing.T) {
 	}
 }
 
-// requireSameOutcome compares the program and the reference on a dataset that
-// may be damaged.
+// requireSameOutcome compares the program and the reference on a dataset that may be damaged.
 func requireSameOutcome(t *testing.T, d dataset) {
 	t.Helper()
 	ref := newReference(t, d)
@@ -107,7 +105,7 @@ func requireSameOutcome(t *testing.T, d dataset) {
 				break
 			}
 			if kind == "data" && got.code == exitDataset && strings.Contains(got.stderr, "the data's crc32c does not match") {
-				continue // what only reading shows; IDs and offsets are as ever
+				continue // only reading the data shows this; IDs and offsets are unaffected
 			}
 			require.Zerof(t, got.code, "%s: the reference reads it: %s", policy, got.stderr)
 			requireSameBytes(t, want, got.stdout, "%s under %s", kind, policy)

@@ -18,8 +18,9 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// TestTheNamesThatArePrintedAreTaken: what `inspect` prints as the dataset and as its root is, for every kind of
-// dataset, a name that gives the same records, with no other settings than the credentials.
+// TestTheNamesThatArePrintedAreTaken checks for every kind of dataset that what `inspect` prints as
+// the dataset and as its root is a name for the same records, with no other settings than the
+// credentials.
 func TestTheNamesThatArePrintedAreTaken(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	d := withCodec(t, "jsonl", "")
@@ -61,9 +62,9 @@ func TestTheNamesThatArePrintedAreTaken(t *testing.T) {
 	}
 }
 
-// TestAPublicBucketIsMixedWithAPrivateOne at another service. The public one refuses signatures, as services do of keys
-// that they do not know. The mixture is that of the directories: it has the same fingerprint, and one's checkpoint is
-// the other's.
+// The public bucket is at another service, which refuses signatures as services do if they don't
+// know the key. The mixture equals that of the directories: it has the same fingerprint, and their
+// checkpoints are interchangeable.
 func TestAPublicBucketIsMixedWithAPrivateOne(t *testing.T) {
 	d := withCodec(t, "jsonl", "")
 	_, bucket, _ := places(t, d)
@@ -87,7 +88,8 @@ func TestAPublicBucketIsMixedWithAPrivateOne(t *testing.T) {
 	require.Contains(t, r.stderr, "source b")
 }
 
-// publicBucket serves the files of a directory as the objects of a bucket `open`, to requests that are not signed.
+// publicBucket serves the files of a directory as the objects of a bucket `open`, to unsigned
+// requests.
 func publicBucket(dir string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
-// TestADatasetThatIsAllInTheCacheIsReadWithoutItsServer: nginx behind toxiproxy, which cuts it
+// TestADatasetThatIsAllInTheCacheIsReadWithoutItsServer has nginx behind toxiproxy, which cuts it
 // off. An answer such as 403 is not taken for an outage, and once the server is back no byte of
 // another version is read.
 func TestADatasetThatIsAllInTheCacheIsReadWithoutItsServer(t *testing.T) {
@@ -70,7 +70,7 @@ func TestADatasetThatIsAllInTheCacheIsReadWithoutItsServer(t *testing.T) {
 
 	p.Enable("nginx", false)
 	require.NoError(t, os.RemoveAll(filepath.Join(kept, "cache")))
-	flags[5] = "3s" // it is waited for as long as if nothing had been listed before
+	flags[5] = "3s" // the wait is as long as if nothing had been listed before
 	r = cat()
 	require.NotZero(t, r.code)
 	require.Contains(t, r.stderr, "the disk cache has 0 of its 2 files")

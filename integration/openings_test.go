@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/backing"
 )
 
-// zipped is d with each shard in one gzip member, at another place.
+// zipped returns a copy of d with each shard in one gzip member.
 func zipped(t *testing.T, d dataset) dataset {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,8 +34,7 @@ func zipped(t *testing.T, d dataset) dataset {
 	return d
 }
 
-// requireRead reads the bytes [0, n) of a file by a program of its own, which must
-// come to its end.
+// requireRead reads len(want) bytes of a file in a separate program, which must finish.
 func requireRead(t *testing.T, want []byte, path string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -47,7 +46,7 @@ func requireRead(t *testing.T, want []byte, path string) {
 	requireSameBytes(t, want, out.Bytes(), "%s", path)
 }
 
-// The index is there already, so no shard has been opened yet.
+// mountUnopened mounts with an existing index, so that no shard has been opened yet.
 func mountUnopened(t *testing.T, d dataset, s settings, more ...string) *mount {
 	t.Helper()
 	dir := t.TempDir()
@@ -94,7 +93,7 @@ func TestAnOpeningThatStallsBlocksOnlyThoseWhoNeedTheFile(t *testing.T) {
 	}
 }
 
-// More openings stall than are made at a time, and one file goes on being read.
+// More opens stall than are made at a time, but one file can still be read.
 func TestManyOpeningsThatStallHoldUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways {

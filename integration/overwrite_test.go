@@ -15,8 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// overwrites are ways to put new content in the place of a shard's, slowly enough
-// that readers come between. The file may have been open for long.
+// overwrites are ways to replace a shard's content in place, slowly enough that reads happen in
+// between. The file may have been open for long.
 var overwrites = []struct {
 	name  string
 	write func(f *os.File, size int) error
@@ -48,10 +48,9 @@ func ddOver(f *os.File, block string) error {
 	return b.Run()
 }
 
-// A shard that is mapped is overwritten in its place while four readers go through
-// it: a read gives old content alone, or fails, and each fails from the writer's end
-// on, but of what could not be mapped and lies in memory. Records are long enough to be
-// lent as they lie.
+// A mapped shard is overwritten in place while four readers go through it. A read returns only old
+// content or fails. After the writer has finished, all reads fail, except of data that could not be
+// mapped and is in memory. Records are long enough to be lent without copying.
 func TestNoReadGivesNewContentOfAShardThatIsOverwritten(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	const recordBytes, records, readBytes = 12 << 10, 10 << 10, 256 << 10 // 120 MiB
@@ -121,7 +120,7 @@ func TestNoReadGivesNewContentOfAShardThatIsOverwritten(t *testing.T) {
 				readers.Wait()
 				none := make([]int, s.Workers)
 				require.Equal(t, none, wrong, "reads that gave new content (%d gave old)", right)
-				// What was read into memory, and not mapped, stays what it was.
+				// Data that was read into memory, not mapped, stays as it was.
 				inMemory := m.fetchStats().BytesRead
 				succeeded := late[0] + late[1] + late[2] + late[3]
 				require.LessOrEqual(t, uint64(succeeded*readBytes), inMemory, "%d reads succeeded after all was written", late)

@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two ordinary users, who share nothing.
+// Two ordinary users who share nothing.
 const (
 	nobody   = 65534
 	stranger = 65533
 )
 
-// runAs runs a program as another user, which takes root.
+// runAs runs a program as another user, which requires root.
 func runAs(t *testing.T, uid int, env []string, program string, args ...string) result {
 	t.Helper()
 	id := fmt.Sprint(uid)
@@ -103,7 +103,7 @@ func TestAllRestoreAMountThatSaysSoAndWriteNothingElse(t *testing.T) {
 	require.Contains(t, string(refused.stderr), "--restore all needs --allow-other")
 }
 
-// A user who may not mount at a directory is told so before the dataset is indexed.
+// A user who may not mount at a directory is refused before the dataset is indexed.
 func TestAUserIsRefusedBeforeTheDatasetIsIndexed(t *testing.T) {
 	needFUSE(t)
 	asRoot(t)
@@ -123,8 +123,7 @@ func TestAUserIsRefusedBeforeTheDatasetIsIndexed(t *testing.T) {
 	}
 }
 
-// TestAUsersMountIsClosedToRootToo: the kernel lets the user that mounts in, and
-// nobody else.
+// The kernel admits only the user who mounted.
 func TestAUsersMountIsClosedToRootToo(t *testing.T) {
 	needFUSE(t)
 	asRoot(t)
@@ -153,8 +152,8 @@ func TestAUsersMountIsClosedToRootToo(t *testing.T) {
 	requireServersEnd(t, lsiofs)
 }
 
-// TestWhatIsWrittenIsItsOwnersAlone, whatever the umask: indexes and what is
-// beside them, logs, spools, saved and merged checkpoints.
+// Whatever the umask is, indexes and the files next to them, logs, spools, saved and merged
+// checkpoints are only accessible to their owner.
 func TestWhatIsWrittenIsItsOwnersAlone(t *testing.T) {
 	needFUSE(t)
 	dir, home := t.TempDir(), t.TempDir()
@@ -190,7 +189,7 @@ func TestWhatIsWrittenIsItsOwnersAlone(t *testing.T) {
 	}
 	require.NotZero(t, spools, "the mount has a spool")
 	run(`"$1" umount "$3"`)
-	requireServersEnd(t) // which write until then
+	requireServersEnd(t) // they write until they end
 	found := map[string]bool{}
 	require.NoError(t, filepath.WalkDir(home, func(path string, e os.DirEntry, err error) error {
 		if err != nil || path == home {
@@ -209,8 +208,8 @@ func TestWhatIsWrittenIsItsOwnersAlone(t *testing.T) {
 	}
 }
 
-// TestSavingFollowsNoLinkThatSomebodyElsePlanted in a directory that all may
-// write to, such as /tmp: neither where the checkpoint goes nor on its way.
+// TestSavingFollowsNoLinkThatSomebodyElsePlanted saves in a directory that all users may write to,
+// such as /tmp. Neither the checkpoint nor its temporary file goes through a link.
 func TestSavingFollowsNoLinkThatSomebodyElsePlanted(t *testing.T) {
 	asRoot(t)
 	lsiofs := openToOthers(t)
@@ -247,7 +246,7 @@ func TestSavingFollowsNoLinkThatSomebodyElsePlanted(t *testing.T) {
 	require.Equal(t, fs.FileMode(0o600), modeOf(t, link), "in place of the link")
 	requireUnharmed()
 
-	// Names that begin as those of temporary files do are none that is used.
+	// Names that begin like those of temporary files are not used.
 	plant()
 	for _, name := range []string{".lsiofs-checkpoint-", ".lsiofs-checkpoint-0", ".lsiofs-checkpoint-1"} {
 		r := runAs(t, stranger, nil, "ln", "-s", victim, filepath.Join(shared, name))
@@ -260,8 +259,8 @@ func TestSavingFollowsNoLinkThatSomebodyElsePlanted(t *testing.T) {
 	require.Equal(t, "precious", string(b))
 }
 
-// Who trains may be another user than the one that mounts: then the mount has to be
-// told, and says so.
+// Training may run as another user than the mount. Then the mount needs a flag for that, and warns
+// without it.
 func TestOnlyReadsOfThoseWhoTrainCount(t *testing.T) {
 	needFUSE(t)
 	asRoot(t)

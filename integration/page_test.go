@@ -16,13 +16,13 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// box is where an element lies in the page, in CSS pixels.
+// box is the position of an element in the page, in CSS pixels.
 type box struct {
 	Name                string
 	X, Y, Width, Height float64
 }
 
-// layout is what a browser says of the page.
+// layout is a script that returns the page's layout in a browser.
 const layout = `({
   width: document.documentElement.clientWidth,
   scrollWidth: document.documentElement.scrollWidth,
@@ -37,7 +37,7 @@ const layout = `({
     .map(e => e.tagName + '.' + (e.getAttribute('class') || '') + ': ' + e.textContent.slice(0, 40)),
 })`
 
-// windows are those that people look at pages in.
+// windows are typical windows.
 var windows = []struct {
 	name          string
 	width, height int
@@ -50,13 +50,13 @@ var windows = []struct {
 	{"a desktop, dark", 1280, 800, "dark", true},
 }
 
-// isDark looks at the corner, where nothing is drawn.
+// isDark checks the corner, where nothing is drawn.
 func isDark(shot image.Image) bool {
 	return color.GrayModel.Convert(shot.At(1, 1)).(color.Gray).Y < 128
 }
 
-// TestThePageInABrowser makes the page of a dataset, shows it as people see it, and
-// looks whether it is whole, in the window, and loads nothing.
+// TestThePageInABrowser makes the page of a dataset, shows it in typical windows, and checks that
+// it is complete, fits the window, and loads nothing.
 func TestThePageInABrowser(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	data := makeDataset(t, formatNamed("jsonl"), codecs[1], 40, 3)
@@ -101,14 +101,14 @@ func TestThePageInABrowser(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(string(pdf), "%PDF-"))
 		require.Greater(t, len(pdf), 20_000)
-		if dir := os.Getenv("LSIOFS_SCREENSHOTS"); dir != "" { // to look at
+		if dir := os.Getenv("LSIOFS_SCREENSHOTS"); dir != "" { // for people
 			require.NoError(t, os.WriteFile(dir+"/page.pdf", pdf, 0o644))
 		}
 	})
 }
 
-// inkOf is the share of a box's pixels that are not of the page's own colour, and
-// how many colours there are, up to 64.
+// inkOf returns the share of a box's pixels that differ from the page's background, and the number
+// of colours, up to 64.
 func inkOf(shot image.Image, b box) (ink float64, colours int) {
 	rgba, ok := shot.(*image.RGBA)
 	if !ok {
@@ -134,8 +134,7 @@ func inkOf(shot image.Image, b box) (ink float64, colours int) {
 	return float64(marked) / float64(max(all, 1)), len(seen)
 }
 
-// A browser that is told to load something says so: or the test above would see
-// nothing.
+// A browser that has to load something reports it: otherwise the test above would not notice.
 func TestABrowserTellsOfRequestsAndErrors(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	page := filepath.Join(t.TempDir(), "page.html")

@@ -24,7 +24,7 @@ func comparison(t *testing.T, dir string, args ...string) result {
 }
 
 func TestComparisonReadsEveryRecordOnceInEachRow(t *testing.T) {
-	serve.Tier(t, serve.Night) // 37 rows, most of them Python that starts
+	serve.Tier(t, serve.Night) // 37 rows, most of which start Python
 	r := comparison(t, t.TempDir())
 	require.Zero(t, r.code, r.stderr)
 	for _, row := range []string{
@@ -44,8 +44,7 @@ func TestComparisonSeesThatARowReadsOtherBytes(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	dir := t.TempDir()
 	output(t, need(t, "go"), "run", "./bench", "--make", "jsonl", "--records", "100", "--bytes", "500", filepath.Join(dir, "jsonl"))
-	// A shard that comes twice is what the sums are held against; lsiofs does
-	// not list it.
+	// The sums must detect a duplicate shard, which lsiofs does not list.
 	shards, err := filepath.Glob(filepath.Join(dir, "jsonl", "*.jsonl"))
 	require.NoError(t, err)
 	require.NotEmpty(t, shards)

@@ -16,8 +16,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// loopbackVariable makes this test program serve a file system of go-fuse's at
-// $1, which shows the directory that it names.
+// loopbackVariable makes this test program serve a loopback file system of go-fuse at $1. Its value
+// is the directory to show.
 const loopbackVariable = "LSIOFS_TEST_LOOPBACK"
 
 func init() {
@@ -37,7 +37,7 @@ func init() {
 	os.Exit(1)
 }
 
-// loopback shows a directory through another FUSE.
+// loopback shows a directory through another FUSE file system.
 func loopback(t *testing.T, dir string) string {
 	t.Helper()
 	needFUSE(t)
@@ -62,7 +62,7 @@ func loopback(t *testing.T, dir string) string {
 	return point
 }
 
-// mounted mounts something of the system's for the test's time.
+// mounted mounts one of the system's file systems for the duration of the test.
 func mounted(t *testing.T, kind, options string) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -94,7 +94,7 @@ func TestADatasetMayLieOnAnyFileSystem(t *testing.T) {
 			require.NoError(t, os.Mkdir(upper, 0o755))
 			require.NoError(t, os.Mkdir(work, 0o755))
 			d.dir = mounted(t, "overlay", fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", d.dir, upper, work))
-			// One shard of the upper layer: it was copied when it was written to.
+			// One shard is in the upper layer: it was copied when it was written to.
 			shards, err := filepath.Glob(filepath.Join(d.dir, "part-0", "*"))
 			require.NoError(t, err)
 			f, err := os.OpenFile(shards[0], os.O_RDWR, 0)
@@ -124,7 +124,7 @@ func TestADatasetMayLieOnAnyFileSystem(t *testing.T) {
 	}
 }
 
-// TestTheStreamsOfAMountAreADataset reads what another mount has shuffled.
+// TestTheStreamsOfAMountAreADataset reads the shuffled streams of another mount.
 func TestTheStreamsOfAMountAreADataset(t *testing.T) {
 	first := mountDataset(t, plain(t, "jsonl", 6), usual())
 	d := dataset{dir: first.path("epoch-0/*-of-3.jsonl"), ext: ".jsonl"}
@@ -137,8 +137,8 @@ func TestTheStreamsOfAMountAreADataset(t *testing.T) {
 	}
 }
 
-// The kernel forgets names when it is short of memory. The shards must be the same
-// files then: a file of another number is one that was replaced.
+// The kernel forgets names when it is short of memory. The shards must still be the same files
+// afterwards: another inode number means that a file was replaced.
 func TestTheStreamsOfAMountStayADatasetWhenTheKernelForgetsThem(t *testing.T) {
 	serve.Alone(t)
 	asRoot(t)
@@ -149,7 +149,7 @@ func TestTheStreamsOfAMountStayADatasetWhenTheKernelForgetsThem(t *testing.T) {
 	ref := newReference(t, d)
 	dir := t.TempDir()
 	toolOK(t, "index", d.dir, "--index-dir", dir)
-	m := mountDataset(t, d, s, "--index-dir", dir) // which opens no shard
+	m := mountDataset(t, d, s, "--index-dir", dir) // this opens no shard
 	shard := first.path("epoch-0/worker-0-of-3.jsonl")
 	before, err := os.Stat(shard)
 	require.NoError(t, err)
@@ -175,7 +175,7 @@ func TestTwoMountsOfADatasetDoNotKnowOfEachOther(t *testing.T) {
 	for i, s := range []settings{s, other} {
 		mounts[i] = startMount(t, d, t.TempDir(), append(s.flags(), "--index-dir", dir)...)
 	}
-	for _, m := range mounts { // their index passes run at once
+	for _, m := range mounts { // their index passes run concurrently
 		require.NoError(t, m.waitUntilMounted())
 	}
 	for i, s := range []settings{s, other} {

@@ -15,14 +15,14 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// missing ends a test that needs something this machine does not have: it skips
-// with the reason, or fails where nothing may be missing (CI=true).
+// missing ends a test that needs something this machine does not have: it skips the test with the
+// reason, or fails it if nothing may be missing (CI=true).
 func missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	serve.Missing(t, format, args...)
 }
 
-// need gives the path of a client program.
+// need returns the path of a client program.
 func need(t testing.TB, program string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -32,7 +32,7 @@ func need(t testing.TB, program string) string {
 	return path
 }
 
-// needFUSE skips where nothing can be mounted.
+// needFUSE skips the test if nothing can be mounted.
 func needFUSE(t testing.TB) {
 	t.Helper()
 	serve.NeedFUSE(t)
@@ -41,14 +41,14 @@ func needFUSE(t testing.TB) {
 	}
 }
 
-// pythons are the interpreters to choose from: the one in PATH is often not
-// the one that Debian's packages belong to.
+// pythons are the candidate interpreters: Debian's packages often belong to another one than that
+// in PATH.
 var pythons = []string{"python3", "/usr/bin/python3", "/usr/local/bin/python3"}
 
-// pythonImports remembers which interpreter imports what.
+// pythonImports caches which interpreter can import what.
 var pythonImports sync.Map
 
-// python gives an interpreter that imports all of modules.
+// python returns an interpreter that can import all of modules.
 func python(t testing.TB, modules ...string) string {
 	t.Helper()
 	path := pythonWith(modules...)
@@ -58,7 +58,7 @@ func python(t testing.TB, modules ...string) string {
 	return path
 }
 
-// pythonWith is python, or "" where there is none.
+// pythonWith is like python, but returns "" if there is none.
 func pythonWith(modules ...string) string {
 	imports := strings.Join(append([]string{"sys"}, modules...), ", ")
 	find, _ := pythonImports.LoadOrStore(imports, sync.OnceValue(func() string {
@@ -78,8 +78,8 @@ func pythonWith(modules ...string) string {
 	return find.(func() string)()
 }
 
-// nodeWith gives Node, and the directory where integration/check installs packages of npm,
-// which has this one.
+// nodeWith returns Node, and the directory where integration/check installs npm packages, which
+// contains this one.
 func nodeWith(t testing.TB, name string) (node, modules string) {
 	t.Helper()
 	node = need(t, "node")
@@ -91,15 +91,14 @@ func nodeWith(t testing.TB, name string) (node, modules string) {
 	return node, modules
 }
 
-// result is what a program did.
+// result is the outcome of running a program.
 type result struct {
 	stdout []byte
 	stderr string
 	code   int
 }
 
-// command runs a program with the run's environment and a time limit, and
-// gives back whatever it did.
+// command runs a program with the run's environment and a time limit, and returns the outcome.
 func command(t testing.TB, env []string, stdin []byte, name string, args ...string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), clientLimit)
@@ -120,8 +119,8 @@ func command(t testing.TB, env []string, stdin []byte, name string, args ...stri
 	return result{stdout.Bytes(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// until waits until a condition holds that a process brings about; exited is closed when that
-// has ended, which fails the test at once.
+// until waits for a condition that a process brings about. exited is closed when the process has
+// ended, which fails the test at once.
 func until(t testing.TB, exited <-chan struct{}, holds func() bool, what ...any) {
 	t.Helper()
 	require.NoError(t, serve.Until(clientLimit, exited, holds), what...)
@@ -139,7 +138,7 @@ func launch(t testing.TB, cmd *exec.Cmd) (exited <-chan struct{}) {
 	return exited
 }
 
-// output runs a client program that has to succeed, and gives its stdout.
+// output runs a client program that must succeed, and returns its stdout.
 func output(t testing.TB, name string, args ...string) []byte {
 	t.Helper()
 	r := command(t, nil, nil, name, args...)
@@ -147,25 +146,25 @@ func output(t testing.TB, name string, args ...string) []byte {
 	return r.stdout
 }
 
-// shell runs a script of sh that has to succeed, with $1, $2, … in args.
+// shell runs a sh script that must succeed, with $1, $2, … in args.
 func shell(t testing.TB, script string, args ...string) []byte {
 	t.Helper()
 	return output(t, "sh", append([]string{"-ec", script, "sh"}, args...)...)
 }
 
-// script runs a Python program that has to succeed, with sys.argv[1:] in args.
+// script runs a Python program that must succeed, with sys.argv[1:] in args.
 func script(t testing.TB, interpreter, program string, args ...string) []byte {
 	t.Helper()
 	return output(t, interpreter, append([]string{"-c", program}, args...)...)
 }
 
-// tool runs the program under test, whatever it does.
+// tool runs the program under test and returns the outcome.
 func tool(t testing.TB, args ...string) result {
 	t.Helper()
 	return command(t, nil, nil, lsiofs, args...)
 }
 
-// toolOK runs the program under test, which has to succeed, and gives stdout.
+// toolOK runs the program under test, which must succeed, and returns its stdout.
 func toolOK(t testing.TB, args ...string) []byte {
 	t.Helper()
 	return output(t, lsiofs, args...)

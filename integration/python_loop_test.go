@@ -18,10 +18,10 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// loopHarness comes before the page's program, and defines what a user brings: decode, model and
-// train. The model is what it was trained on, by all ranks, as if they averaged their gradients.
-// Each step and each call of os.replace counts as an event; at the event KILL_AT the rank kills
-// its process group: all ranks, and their loaders' workers.
+// loopHarness precedes the page's program, and defines what a user provides: decode, model and
+// train. The model is the list of what it was trained on, by all ranks, as if they averaged their
+// gradients. Each step and each call of os.replace counts as an event. At the event KILL_AT the
+// rank kills its process group: all ranks, and their loaders' workers.
 const loopHarness = `
 import json, os, signal, sys
 import torch
@@ -63,15 +63,15 @@ def train(batch):
     event()
 `
 
-// loopEnd comes after it: at the end, rank 0 writes what was trained on.
+// loopEnd follows it: at the end, rank 0 writes what the model was trained on.
 const loopEnd = `
 if dataset.rank == 0:
     with open("trained.json", "w") as f: json.dump(model.seen, f)
 `
 
 // TestThePythonPagesTrainingLoopTrainsOnEveryRecordOnceThoughItIsKilled runs the blocks of "Train
-// with torch", copied one after the other, over a growing dataset. It kills all of it at events
-// that are drawn, and goes on with other ranks and workers.
+// with torch", concatenated, over a growing dataset. It kills all of it at random events and
+// resumes with other numbers of ranks and workers.
 func TestThePythonPagesTrainingLoopTrainsOnEveryRecordOnceThoughItIsKilled(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	needFUSE(t)
@@ -90,8 +90,8 @@ func TestThePythonPagesTrainingLoopTrainsOnEveryRecordOnceThoughItIsKilled(t *te
 		loop = strings.Replace(loop, change[0], change[1], 1)
 	}
 
-	// A shard has 12 batches, and a save comes each 12 steps: so all numbers of files divide what
-	// is left, and --tail drop drops nothing.
+	// A shard has 12 batches, and every 12th step saves: so all numbers of files divide what is
+	// left, and --tail drop drops nothing.
 	const perShard = 48
 	kills, epochs := 4, 3
 	if serve.Runs(serve.Night) {
@@ -114,7 +114,7 @@ func TestThePythonPagesTrainingLoopTrainsOnEveryRecordOnceThoughItIsKilled(t *te
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "loop.py"), []byte(loopHarness+loop+loopEnd), 0o644))
 
-	// Killed loaders leave things in TMPDIR. It is short, since they make sockets there.
+	// Killed loaders leave things in TMPDIR. It is short, because they create sockets there.
 	tmp, err := os.MkdirTemp("/tmp", "lsiofs-loop-")
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(tmp) })
@@ -146,8 +146,8 @@ func TestThePythonPagesTrainingLoopTrainsOnEveryRecordOnceThoughItIsKilled(t *te
 	}
 }
 
-// runRanks runs loop.py in dir as so many ranks, in a process group of their own. It reports whether
-// they came to their end; false means that they were killed.
+// runRanks runs loop.py in dir with that many ranks, in a separate process group. It reports
+// whether they finished; false means that they were killed.
 func runRanks(t *testing.T, dir, tmp, interpreter string, ranks int, env ...string) (ended bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), mountLimit)

@@ -19,9 +19,8 @@ import (
 
 const pythonPackage = "../examples/python"
 
-// TestThePythonPackagesOwnTestsPass runs them with the best interpreter that there is:
-// where it has no torch or numpy, the tests that need them are skipped, and so is this
-// one, with what they said.
+// TestThePythonPackagesOwnTestsPass runs them with the best interpreter available. If it has no
+// torch or numpy, the tests that need them are skipped, and so is this one, with their output.
 func TestThePythonPackagesOwnTestsPass(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	needFUSE(t)
@@ -45,8 +44,7 @@ func TestThePythonPackagesOwnTestsPass(t *testing.T) {
 	}
 }
 
-// TestPythonGivesTheRecordsOfEveryFormat: those that the offsets say, byte for byte, for
-// windows of any size.
+// The records are the ones given by the offsets, byte for byte, with windows of any size.
 func TestPythonGivesTheRecordsOfEveryFormat(t *testing.T) {
 	for _, f := range formats {
 		t.Run(f.name, func(t *testing.T) {
@@ -96,9 +94,8 @@ sys.stdout.buffer.write(every)
 	requireSameBytes(t, data, out, "all batches")
 }
 
-// TestPythonsTorchDatasetGoesOnWithOtherRanksAndWorkers: two ranks of two workers take
-// some steps, three ranks of one worker go on from their state, and one rank without
-// workers with the rest.
+// Two ranks of two workers take some steps, three ranks of one worker resume from their state, and
+// one rank without workers takes the rest.
 func TestPythonsTorchDatasetGoesOnWithOtherRanksAndWorkers(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	interpreter := python(t, "torch")
@@ -136,7 +133,7 @@ for ranks, workers, steps in (2, 2, 7), (3, 1, 5), (1, 0, None):
 	require.Equal(t, want.String(), string(out), "the order of the epoch, whoever read it")
 }
 
-// venv makes a virtual environment, and gives its bin.
+// venv makes a virtual environment and returns its bin directory.
 func venv(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "venv")
@@ -145,18 +142,18 @@ func venv(t *testing.T) string {
 	return filepath.Join(dir, "bin")
 }
 
-// installed is the environment of a program that has the package by pip alone.
+// installed is the environment of a program that has the package only through pip.
 var installed = []string{"PYTHONPATH=", "LSIOFS_COMMAND=", "PIP_DISABLE_PIP_VERSION_CHECK=1"}
 
 func TestPipInstallsThePythonPackageFromItsSourceWithoutANetwork(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	source, bin := filepath.Join(t.TempDir(), "source"), venv(t)
-	output(t, "cp", "-r", pythonPackage, source) // pip leaves things behind
+	output(t, "cp", "-r", pythonPackage, source) // because pip leaves files behind
 	r := command(t, installed, nil, filepath.Join(bin, "pip"), "install", "--no-index", source)
 	require.Zero(t, r.code, r.stderr)
 	d := targets(t, 8)
 	program := "import lsiofs, sys\nwith lsiofs.mount(sys.argv[1]) as data: print(len(list(data.epoch(0).samples())))"
-	// Without the command it says how to get it; with it in PATH it works.
+	// Without the command the error describes how to get it; with it in PATH it works.
 	r = command(t, append(installed, "PATH="+bin), nil, filepath.Join(bin, "python"), "-c", program, d.dir)
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.stderr, "CommandNotFound: the command lsiofs is not found: install a wheel that includes it")
@@ -165,15 +162,15 @@ func TestPipInstallsThePythonPackageFromItsSourceWithoutANetwork(t *testing.T) {
 	r = command(t, append(installed, "PATH="+bin), nil, filepath.Join(bin, "python"), "-c", program, d.dir)
 	require.Zero(t, r.code, r.stderr)
 	require.Equal(t, "8\n", string(r.stdout))
-	// Editable, for those who work on it.
+	// An editable install, for developers.
 	r = command(t, installed, nil, filepath.Join(bin, "pip"), "install", "--no-index", "-e", source)
 	require.Zero(t, r.code, r.stderr)
 	r = command(t, installed, nil, filepath.Join(bin, "python"), "-c", "import lsiofs; print(lsiofs.__file__)")
 	require.Equal(t, filepath.Join(source, "src/lsiofs/__init__.py")+"\n", string(r.stdout), r.stderr)
 }
 
-// requireWheelWorks installs a wheel that has the command, and has library and command
-// read a dataset; then it is uninstalled without a trace.
+// requireWheelWorks installs a wheel that contains the command, and makes library and command read
+// a dataset. Uninstalling it leaves no trace.
 func requireWheelWorks(t *testing.T, wheel, version string) {
 	t.Helper()
 	bin := venv(t)
@@ -215,8 +212,7 @@ print(*map(make_wheel.python_version, ["v1.2.3", "v1.2.3-rc.1", "v1.2.3-beta2", 
 	}
 }
 
-// TestThePagesOfPythonAreShortAndTheirCodeParses: each page has at most 200 lines of at
-// most 100 columns, and its programs are Python.
+// Each page has at most 200 lines of at most 100 columns, and its programs are valid Python.
 func TestThePagesOfPythonAreShortAndTheirCodeParses(t *testing.T) {
 	for _, page := range []string{pythonPackage + "/README.md", "../cmd/lsiofs/manual/python.md"} {
 		b, err := os.ReadFile(page)

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// raceTests lists the tests of this package that .ci/run runs with the race detector. raceSkip lists
-// the tests of other packages that it does not run with it. There is no list of these packages: see
-// package concurrent.
+// raceTests lists the tests of this package that .ci/run runs with the race detector. raceSkip
+// lists the tests of other packages that it does not run with it. There is no list of those
+// packages: see package concurrent.
 const (
 	raceTests = "../.ci/race-tests"
 	raceSkip  = "../.ci/race-skip"
@@ -46,7 +46,7 @@ func requireTestsExist(t *testing.T, list string, tests []string) {
 	}
 }
 
-// testsOf returns the names of the tests in the files that a pattern matches.
+// testsOf returns the names of the tests in the files that match a pattern.
 func testsOf(t *testing.T, pattern string) (names []string) {
 	t.Helper()
 	paths, err := doublestar.FilepathGlob(pattern)

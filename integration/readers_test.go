@@ -61,7 +61,7 @@ func TestSixtyFourFilesOpenAtOnceWithLittleMemory(t *testing.T) {
 		defer f.Close()
 		files = append(files, f)
 	}
-	// Half of them turn by turn, the other half all at once.
+	// Half of them take turns, the other half read all at once.
 	turns := len(want[0]) / 8192
 	for turn := range turns {
 		for w := range 32 {
@@ -85,8 +85,8 @@ func TestSixtyFourFilesOpenAtOnceWithLittleMemory(t *testing.T) {
 	}
 }
 
-// large is a compressed dataset of one member a shard, each larger than the
-// smallest budget: what is hardest to jump about in.
+// large returns a compressed dataset with one member per shard, each larger than the smallest
+// budget: the hardest case for jumps.
 func large(t testing.TB, compress func([]byte) []byte, ext string) dataset {
 	t.Helper()
 	r := rand.New(rand.NewPCG(*drawSeed, 6))
@@ -144,7 +144,7 @@ func TestManyReadersAtRandomGetTheRightBytesWithLittleMemory(t *testing.T) {
 	}
 }
 
-// readAtRandom reads runs of a file from random places on.
+// readAtRandom reads runs of a file from random positions.
 func readAtRandom(path string, want []byte, seed uint64) error {
 	r := rand.New(rand.NewPCG(*drawSeed, seed))
 	f, err := os.Open(path)

@@ -18,7 +18,7 @@ func readme(t *testing.T) string {
 	return string(b)
 }
 
-// manual gives a page of the manual.
+// manual returns a page of the manual.
 func manual(t *testing.T, topic string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(manualDir, topic+".md"))
@@ -28,10 +28,10 @@ func manual(t *testing.T, topic string) string {
 
 const manualDir = "../cmd/lsiofs/manual"
 
-// specificationDirs hold pages of the manual, beside the code that they define.
+// specificationDirs contain pages of the manual that are next to the code that they define.
 var specificationDirs = []string{"../pipeline/order"}
 
-// documents are the README and all pages of the manual, by their paths.
+// documents returns the README and all pages of the manual by path.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(manualDir, "*.md"))
@@ -52,7 +52,7 @@ func documents(t *testing.T) map[string]string {
 	return found
 }
 
-// blocks are the fenced blocks of a text in a language, "" for those without.
+// blocks returns the fenced blocks of a text in a language, "" for those without one.
 func blocks(text, language string) []string {
 	var found []string
 	for _, b := range regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
@@ -63,8 +63,8 @@ func blocks(text, language string) []string {
 	return found
 }
 
-// TestCommandsOfREADMEAndManualExist looks at every call of lsiofs in them, in
-// blocks and in sentences: its verb exists, and its help knows the flags.
+// TestCommandsOfREADMEAndManualExist checks every call of lsiofs in them, in blocks and in
+// sentences: its verb exists, and its help lists the flags.
 func TestCommandsOfREADMEAndManualExist(t *testing.T) {
 	all := ""
 	for _, text := range documents(t) {
@@ -89,8 +89,7 @@ func TestCommandsOfREADMEAndManualExist(t *testing.T) {
 	require.GreaterOrEqual(t, commands, 40)
 }
 
-// TestTestsOfREADMEAndManualExist: what they say is shown by a test is shown by one
-// that is there. Names that end with … are beginnings of names.
+// TestTestsOfREADMEAndManualExist checks that the tests named in them exist.
 func TestTestsOfREADMEAndManualExist(t *testing.T) {
 	var all []string
 	walkTree(t, func(path string, e os.DirEntry) {
@@ -115,7 +114,7 @@ func TestTestsOfREADMEAndManualExist(t *testing.T) {
 	}
 }
 
-// TestEachThreatNamesItsTest: the table of Security has no empty promise.
+// TestEachThreatNamesItsTest checks that the table of Security has no promise without a test.
 func TestEachThreatNamesItsTest(t *testing.T) {
 	section := manual(t, "security")
 	rows := regexp.MustCompile(`(?m)^\| (.*) \|$`).FindAllStringSubmatch(section, -1)
@@ -132,7 +131,7 @@ func requireExists(t *testing.T, words []string, line string) {
 	t.Helper()
 	verb := words[:1]
 	if words[0] == "help" && slices.Contains(words, "…") {
-		return // of any topic
+		return // for any topic
 	}
 	if words[0] == "help" {
 		require.Zero(t, tool(t, words...).code, line)
@@ -158,8 +157,8 @@ func requireExists(t *testing.T, words []string, line string) {
 	}
 }
 
-// TestREADMEsProgramsRun runs the README's first programs: one that makes a mount, and
-// a DataLoader on a mount that is there, which has to give every member once.
+// TestREADMEsProgramsRun runs the README's first programs: one that makes a mount, and a DataLoader
+// on an existing mount, which has to return every member once.
 func TestREADMEsProgramsRun(t *testing.T) {
 	interpreter := python(t, "torch")
 	needFUSE(t)

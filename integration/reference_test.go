@@ -12,8 +12,8 @@ import (
 	second "github.com/lsiofs/lsiofs/integration/reference"
 )
 
-// settings are an order and a deal, in the words of the reference's requests;
-// the program's flags have the same names.
+// settings are an order and a deal, with the names of the reference's requests, which are also
+// those of the program's flags.
 type settings struct {
 	Seed         uint64 `json:"seed"`
 	Epoch        uint64 `json:"epoch"`
@@ -34,8 +34,8 @@ type settings struct {
 	Tail         string `json:"tail"`
 }
 
-// usual is a small order in which everything takes part: several chunks a
-// shard, several lanes, a buffer much smaller than the dataset.
+// usual returns a small order in which every part matters: several chunks per shard, several lanes,
+// a buffer much smaller than the dataset.
 func usual() settings {
 	return settings{
 		Seed: 42, Shuffle: "reservoir", ShuffleSize: 48, Lanes: 4, Groups: 1, ChunkBytes: 3000, ChunkRecords: 8,
@@ -43,7 +43,7 @@ func usual() settings {
 	}
 }
 
-// flags are s for the program, but for the epoch.
+// flags returns s as flags of the program, without the epoch.
 func (s settings) flags() []string {
 	flags := []string{
 		"--seed", fmt.Sprint(s.Seed), "--shuffle", s.Shuffle, "--shuffle-size", fmt.Sprint(s.ShuffleSize),
@@ -60,13 +60,13 @@ func (s settings) flags() []string {
 	return flags
 }
 
-// part is s with a split.
+// part returns s with a split.
 func (s settings) part(part, by string, seed uint64) settings {
 	s.Split, s.SplitBy, s.SplitSeed = part, by, seed
 	return s
 }
 
-// taken is an entry of a checkpoint's done.
+// taken is an entry in done of a checkpoint.
 type taken struct {
 	Batch    int    `json:"batch"`
 	Deal     string `json:"deal,omitempty"`
@@ -98,7 +98,7 @@ func newReference(t testing.TB, d dataset, extra ...string) *reference {
 	return &reference{t, p}
 }
 
-// question is what a reference can be asked beside the settings.
+// question is a request to a reference, besides the settings.
 type question struct {
 	settings
 	Worker int     `json:"worker"`
@@ -114,17 +114,17 @@ func (r *reference) ask(q question) []byte {
 	return answer
 }
 
-// data is the stream of worker w.
+// data returns the stream of worker w.
 func (r *reference) data(s settings, w int) []byte {
 	return r.ask(question{settings: s, Worker: w, Kind: "data"})
 }
 
-// ids are the record IDs of worker w's stream.
+// ids returns the record IDs of worker w's stream.
 func (r *reference) ids(s settings, w int) []string {
 	return splitIDs(r.ask(question{settings: s, Worker: w, Kind: "ids"}))
 }
 
-// g are the record IDs of the whole epoch, in order.
+// g returns the record IDs of the whole epoch, in order.
 func (r *reference) g(s settings) []string {
 	s.Workers, s.Deal, s.Tail = 1, "interleaved", "keep"
 	return r.ids(s, 0)
@@ -134,7 +134,7 @@ func (r *reference) fingerprint() string {
 	return string(r.ask(question{Kind: "fingerprint"}))
 }
 
-// splitIDs cuts an .ids file.
+// splitIDs splits an .ids file.
 func splitIDs(b []byte) []string {
 	ids := make([]string, 0, len(b)/16)
 	for ; len(b) >= 16; b = b[16:] {

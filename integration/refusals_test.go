@@ -14,8 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// write writes a document as a careful program does, and gives the first error
-// of write, fsync and close.
+// write writes a document as a careful program does, and returns the errors of write and close.
 func (m *mount) write(doc []byte) error {
 	f, err := os.OpenFile(m.path("checkpoint"), os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
@@ -86,7 +85,7 @@ func TestRefusedDocumentsChangeNothingAndStatusSaysWhy(t *testing.T) {
 			require.Greater(t, m.status().Refusals, refusals)
 			require.Contains(t, m.status().LastRefusal.Reason, c.reason)
 			require.Contains(t, string(m.read("status")), m.status().LastRefusal.Reason, "status says it in words")
-			_, err := open.ReadAt(make([]byte, 10), 1) // one from the front would make it the reader
+			_, err := open.ReadAt(make([]byte, 10), 1) // a read from the start would make it the reader
 			require.NoError(t, err, "handles stay good")
 		})
 	}

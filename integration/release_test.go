@@ -20,29 +20,28 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// release clones the repository's last commit to a directory, and makes a release
-// there. Packages are compiled once: with -trimpath they are the same for all
-// directories, so that Go's cache has them for the second one.
+// release clones the repository's last commit to a directory, and makes a release there. Packages
+// are compiled once: with -trimpath they are the same for all directories, so Go's cache has them
+// for the second one.
 func release(t *testing.T, clone string, env []string, arches ...string) (out, commit string) {
 	t.Helper()
 	git := need(t, "git")
-	// The tree may be another user's, with which git refuses to work.
+	// The tree may belong to another user, in which case git refuses to work.
 	config := filepath.Join(t.TempDir(), "gitconfig")
 	require.NoError(t, os.WriteFile(config, []byte("[safe]\n\tdirectory = *\n"), 0o600))
 	r := command(t, []string{"GIT_CONFIG_GLOBAL=" + config}, nil, git, "clone", "--quiet", "--no-hardlinks", "..", clone)
 	require.Zero(t, r.code, r.stderr)
 	out = filepath.Join(filepath.Dir(clone), "out")
 	cmd := exec.Command(filepath.Join(clone, ".ci/release"), append([]string{"v0.0.1-test", out}, arches...)...)
-	cmd.Env = append(append(os.Environ(), "GOFLAGS=-tags=lost", "GOAMD64=v3"), env...) // neither flag may show
+	cmd.Env = append(append(os.Environ(), "GOFLAGS=-tags=lost", "GOAMD64=v3"), env...) // neither flag may have an effect
 	text, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", text)
 	return out, strings.TrimSpace(string(output(t, git, "-C", clone, "rev-parse", "HEAD")))
 }
 
-// TestAReleaseIsTheSameBytesFromEveryDirectory: static, with its commit and its licences. It is
-// the only test that builds the program as a release is built; what else is known about the linked
-// program is checked here. Everything is compiled anew for arm64, which vet has checked before:
-// that is the night's.
+// A release is static, and has its commit and its licences. This is the only test that builds the
+// program like a release, so it also checks everything else about the linked program. For arm64
+// everything has to be compiled, and vet has checked it already: that runs nightly.
 func TestAReleaseIsTheSameBytesFromEveryDirectory(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64}
@@ -85,7 +84,7 @@ func TestAReleaseIsTheSameBytesFromEveryDirectory(t *testing.T) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, info.Size(), int64(promisedProgramBytes))
 
-	// What is not in the commit is refused.
+	// Files that are not in the commit are refused.
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(second), "directory/more.go"), nil, 0o600))
 	r := command(t, nil, nil, filepath.Join(filepath.Dir(second), "directory/.ci/release"), "v0.0.2", second)
 	require.Equal(t, 1, r.code)
@@ -94,7 +93,7 @@ func TestAReleaseIsTheSameBytesFromEveryDirectory(t *testing.T) {
 	require.Equal(t, 2, r.code)
 }
 
-// built is what version says.
+// built is the output of version.
 type built struct {
 	Version, Commit string
 	Modified        bool
@@ -121,8 +120,8 @@ func requireTellsOfItself(t *testing.T, program, commit, licences string) {
 	}
 }
 
-// TestEachModuleThatIsLinkedIsListedWithItsVersionAndLicence compares with what
-// Go's own tool finds in the program.
+// TestEachModuleThatIsLinkedIsListedWithItsVersionAndLicence compares with what Go's own tool finds
+// in the program.
 func TestEachModuleThatIsLinkedIsListedWithItsVersionAndLicence(t *testing.T) {
 	var listed []string
 	for _, d := range builtOf(t, lsiofs).Dependencies[1:] {

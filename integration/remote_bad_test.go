@@ -24,8 +24,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
-// A web server without ranges serves what is small; what is large is refused in words.
-// One that compresses is asked not to.
+// Small files of a web server without ranges are read; large ones are refused with an explanation.
+// A server that compresses is asked not to.
 func TestWebServersThatServeNoRangesOrCompress(t *testing.T) {
 	d := withCodec(t, "jsonl", "")
 	site := filepath.Join(d.dir, "part-0")
@@ -52,8 +52,8 @@ func TestWebServersThatServeNoRangesOrCompress(t *testing.T) {
 	require.Contains(t, r.stderr, "nginx or a bucket", "what to do")
 }
 
-// An object that is replaced while a mount reads it is EIO for its records, and the log
-// and status say why. No byte of the new one ever comes, and the other objects are read on.
+// If an object is replaced while a mount reads it, its records are EIO, and the log and status say
+// why. No byte of the new object is ever delivered, and the other objects can still be read.
 func TestAnObjectThatChangesInMidEpochIsAnErrorAndIsNeverMixed(t *testing.T) {
 	const shards, records, recordBytes = 4, 256, 4096
 	content := func(c byte) []byte { return bytes.Repeat([]byte{c}, records*recordBytes) }
@@ -71,8 +71,8 @@ func TestAnObjectThatChangesInMidEpochIsAnErrorAndIsNeverMixed(t *testing.T) {
 			_, err := f.ReadAt(record, int64(i)*recordBytes)
 			require.NoError(t, err)
 		}
-		// Versitygw reads the ETag of a path, then opens the path: a request that meets the
-		// replacement may get the new content with the old ETag, as from no bucket.
+		// Versitygw reads the ETag of a path, then opens the path: a request concurrent with the
+		// replacement may get the new content with the old ETag, which no real bucket does.
 		still := 0
 		m.until(func() bool {
 			if still++; !bytes.Contains(m.read("metrics"), []byte("\nlsiofs_engine_in_flight 0\n")) {
@@ -103,8 +103,8 @@ func TestAnObjectThatChangesInMidEpochIsAnErrorAndIsNeverMixed(t *testing.T) {
 	}
 }
 
-// Keys and files may have any names: what means something in a URL, in a listing or in
-// a shell means nothing.
+// Keys and files may have any names: characters that are special in a URL, in a listing or in a
+// shell are not special here.
 func TestOddNamesOfObjects(t *testing.T) {
 	d := dataset{name: "odd", dir: t.TempDir(), ext: ".jsonl"}
 	for i, name := range []string{"a b+c%20d/é#&=~!'().jsonl", "日本/ü%.jsonl", "-dash/quote\".jsonl", "q?x=1&y/;,:@$.jsonl", "%2F/..x/+.jsonl", "back\\slash/[1]{2}.jsonl", strings.Repeat("long/", 40) + "x.jsonl"} {
@@ -124,7 +124,7 @@ func TestOddNamesOfObjects(t *testing.T) {
 		}
 		name, err := filepath.Rel(d.dir, path)
 		require.NoError(t, err)
-		one := "s3://bucket/sets/train/" + regexp.MustCompile(`[\\*?\[\]{}]`).ReplaceAllString(name, `\$0`) // else it is a pattern
+		one := "s3://bucket/sets/train/" + regexp.MustCompile(`[\\*?\[\]{}]`).ReplaceAllString(name, `\$0`) // otherwise it is a pattern
 		r := tool(t, "cat", one)
 		require.Zero(t, r.code, "%s: %s", one, r.stderr)
 		requireSameBytes(t, toolOK(t, "cat", path), r.stdout, "%s", one)
@@ -132,7 +132,7 @@ func TestOddNamesOfObjects(t *testing.T) {
 	}))
 }
 
-// A bucket of another region is refused with what to say.
+// A bucket of another region is refused with advice.
 func TestABucketOfAnotherRegion(t *testing.T) {
 	t.Setenv("VGW_REGION", "eu-west-1")
 	here, bucket, _ := places(t, plain(t, "jsonl", 2))
@@ -147,10 +147,10 @@ func TestABucketOfAnotherRegion(t *testing.T) {
 	requireSameBytes(t, toolOK(t, "cat", here.dir), toolOK(t, "cat", bucket.dir), "in that of the environment")
 }
 
-// What is secret is in nothing that lsiofs says, writes or shows of itself, also when
-// something is wrong.
+// Secrets are in nothing that lsiofs prints, writes or shows about itself, not even if something is
+// wrong.
 func TestSecretsAreNowhere(t *testing.T) {
-	requireServersEnd(t) // those of tests before
+	requireServersEnd(t) // those of earlier tests
 	_, bucket, web := places(t, plain(t, "tar", 4))
 	clean := func(text []byte, format string, args ...any) {
 		t.Helper()
@@ -207,8 +207,8 @@ func TestSecretsAreNowhere(t *testing.T) {
 	}))
 }
 
-// A listing of 10⁵ keys takes a bounded number of requests, and memory for the names
-// alone; only what was meant is read.
+// A listing of 10⁵ keys takes a bounded number of requests, and memory only for the names. Only
+// matching objects are read.
 func TestAListingOfManyKeys(t *testing.T) {
 	const keys = 100_000
 	b := newManyKeys(keys)
@@ -222,7 +222,7 @@ func TestAListingOfManyKeys(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	require.NoError(t, cmd.Start())
 	watchdog := time.AfterFunc(clientLimit, func() { _ = cmd.Process.Kill() })
-	// The kernel's own maximum begins with what the parent had: this process, and its tests.
+	// The kernel's own maximum includes the parent's memory: that of this process and its tests.
 	most, looking, ended := 0, make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(looking)
@@ -252,7 +252,7 @@ func TestAListingOfManyKeys(t *testing.T) {
 	}
 }
 
-// manyKeys is a bucket of objects set/NNN/NNNNNN.jsonl, each of one short line.
+// manyKeys is a bucket of objects set/NNN/NNNNNN.jsonl, each with one short line.
 type manyKeys struct {
 	keys        []string
 	lists, gets atomic.Int64

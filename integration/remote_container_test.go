@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// The example's image streams a bucket to a pipe, without any privilege: the same bytes
-// as from a directory.
+// The example's image streams a bucket to a pipe, without any privilege: the same bytes as from a
+// directory.
 func TestExampleRemoteContainerStreamsFromABucket(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	serve.Alone(t)

@@ -18,25 +18,26 @@ import (
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
-// training is a run of examples/remote/train.py, on a place of its own.
+// training is a run of examples/remote/train.py with its own mount point.
 type training struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	before []int // servers that were there before its mount's
+	before []int // servers that existed before its mount's
 	point  string
 	log    string
 	out    *serve.Log
 	ended  <-chan struct{}
 }
 
-// startTraining starts the program in a group of processes, with an own mount point and
-// an own directory for indexes.
+// startTraining starts the program in a process group, with its own mount point and its own
+// directory for indexes.
 func startTraining(t *testing.T, dataset, save string, workers int, more ...string) *training {
 	t.Helper()
 	r := &training{t: t, before: serverProcesses(), point: t.TempDir(), log: filepath.Join(t.TempDir(), "log"), out: serve.NewLog()}
 	args := append([]string{"../examples/remote/train.py", dataset, "--save", save, "--loader-workers", fmt.Sprint(workers), "--mountpoint", r.point, "--log", r.log}, more...)
 	r.cmd = exec.Command(python(t, "torch"), args...)
-	// Python makes sockets in it, whose names have to be short, and leaves them when it is killed.
+	// Python creates sockets there, whose names have to be short, and leaves them when it is
+	// killed.
 	tmp := serve.ShortDir(t)
 	r.cmd.Env = append(environment(tmp), "XDG_CACHE_HOME="+t.TempDir())
 	r.cmd.Stdout, r.cmd.Stderr = r.out, r.out
@@ -54,7 +55,7 @@ func startTraining(t *testing.T, dataset, save string, workers int, more ...stri
 	return r
 }
 
-// kill ends the program, its loader's workers and its mount's server at once.
+// kill kills the program, its loader's workers and its mount's server at once.
 func (r *training) kill() {
 	r.t.Helper()
 	pids := slices.DeleteFunc(serverProcesses(), func(pid int) bool { return slices.Contains(r.before, pid) })
@@ -68,7 +69,7 @@ func (r *training) kill() {
 	}
 }
 
-// batches are the log's lines: an epoch, the place in it, and names of samples.
+// batches returns the lines of the log: an epoch, the position in it, and names of samples.
 func (r *training) batches() (lines [][]string) {
 	r.t.Helper()
 	b, err := os.ReadFile(r.log)
@@ -83,13 +84,13 @@ func (r *training) batches() (lines [][]string) {
 	return lines
 }
 
-// trains waits until it has logged so many batches.
+// trains waits until it has logged that many batches.
 func (r *training) trains(batches int) {
 	r.t.Helper()
 	until(r.t, r.ended, func() bool { return len(r.batches()) >= batches }, "%d batches: %s", batches, r.out)
 }
 
-// began is where it went on: the first words that it prints.
+// began returns where it resumed, from its first line of output.
 func (r *training) began() (epoch, sample int) {
 	r.t.Helper()
 	words := regexp.MustCompile(`^epoch (\d+), sample (\d+): begins`).FindStringSubmatch(r.out.String())
@@ -101,11 +102,10 @@ func (r *training) began() (epoch, sample int) {
 	return epoch, sample
 }
 
-// A program trains from a bucket that answers late and cuts connections. It is killed in
-// the middle of an epoch, with its mount; goes on at another mount point, with other
-// indexes and workers; is killed again, and ends on a copy of the bucket. What it has
-// trained on, up to the save that the next one began with, is the epoch, each record
-// once, in its order.
+// A program trains from a bucket that answers late and cuts connections. It is killed in the middle
+// of an epoch, with its mount; resumes at another mount point, with other indexes and workers; is
+// killed again, and finishes on a copy of the bucket. What it has trained on, up to the save from
+// which the next run resumed, is the epoch, each record once, in order.
 func TestExampleRemoteTrainsOnEveryRecordOnceThoughItIsKilledAndGoesOnElsewhere(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	interpreter := python(t, "torch")
@@ -120,7 +120,7 @@ func TestExampleRemoteTrainsOnEveryRecordOnceThoughItIsKilledAndGoesOnElsewhere(
 
 	save := filepath.Join(t.TempDir(), "run.pt")
 	const samples, epochs = 6 * 64, 2
-	// It is killed after 13 steps of 48: the others take longer than a test waits for a processor.
+	// It is killed after 13 of 48 steps: the others take longer than a test waits for a processor.
 	const pause = "0.5"
 	first := startTraining(t, bucket.dir, save, 2, "--pause", pause)
 	first.trains(13)

@@ -15,8 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// A server that ignores If-Match, as a fake of Google's does, gives the same bytes; and
-// what is replaced there under a mount is an error, since each answer is looked at.
+// A server that ignores If-Match, as a fake of Google's does, delivers the same bytes. An object
+// that is replaced there under a mount is an error, because each answer is checked.
 func TestAServerThatIgnoresIfMatch(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	const shards, recordBytes = 4, 4096

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCommandsOfTheRemotePageRun runs what README and the page of buckets say of
-// s3://bucket/train and of the cache, one line after the other, with such a bucket.
+// TestCommandsOfTheRemotePageRun runs the commands about s3://bucket/train and the cache in the
+// README and in the page about buckets, one after another, with such a bucket.
 func TestCommandsOfTheRemotePageRun(t *testing.T) {
 	needFUSE(t)
 	bash := need(t, "bash")

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// withCodec is a small dataset of a format, compressed as the ending says.
+// withCodec returns a small dataset of a format, compressed as the ending says.
 func withCodec(t *testing.T, format, ending string) dataset {
 	t.Helper()
 	at := slices.IndexFunc(codecs, func(c codec) bool { return c.ext == ending })
@@ -23,16 +23,16 @@ func withCodec(t *testing.T, format, ending string) dataset {
 // compressions are datasets that are read in different ways.
 var compressions = []struct{ format, ending string }{{"tar", ""}, {"tar", ".gz"}, {"jsonl", ".zst"}, {"tfrecord", ""}}
 
-// fiveOrders are every shuffle, and one whose lanes are in groups.
+// fiveOrders returns every shuffle, and one whose lanes are in groups.
 func fiveOrders() []settings {
 	grouped := usual()
 	grouped.Groups, grouped.Batch = 2, 3
 	return append(everyShuffle(), grouped)
 }
 
-// Every order of a directory, a bucket and a web server is that of the reference. An
-// epoch that is begun on one goes on on the second, and ends on the third, each time
-// with another number of workers.
+// Every order of a directory, a bucket and a web server equals the reference's. An epoch that
+// begins in the first one resumes in the second, and ends in the third, each time with another
+// number of workers.
 func TestEveryOrderIsTheSameWhereverTheDatasetLies(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, c := range compressions {
@@ -55,8 +55,8 @@ func TestEveryOrderIsTheSameWhereverTheDatasetLies(t *testing.T) {
 	}
 }
 
-// requireEpochMoves reads an epoch in as many mounts as there are places, one after the
-// other, the last one to the end.
+// requireEpochMoves reads an epoch in successive mounts, one for each place, the last one to the
+// end.
 func requireEpochMoves(t *testing.T, d dataset, ref *reference, s settings, all []place) {
 	t.Helper()
 	saved := filepath.Join(t.TempDir(), "checkpoint.json")
@@ -86,8 +86,8 @@ func requireEpochMoves(t *testing.T, d dataset, ref *reference, s settings, all 
 	requireTiles(t, ref.g(s), came...)
 }
 
-// howItIsRead are flags of which no byte depends. A flag that the program does not have
-// is an error of the table.
+// howItIsRead are flags that do not affect any byte. A flag that the program does not have is an
+// error in the table.
 var howItIsRead = [][]string{
 	{"--connections", "1"},
 	{"--connections", "4", "--memory", "1MiB"},
@@ -101,8 +101,8 @@ var howItIsRead = [][]string{
 	{"--cache-size", "64MiB", "--lookahead", "64KiB"},
 }
 
-// Bytes do not depend on how they are read: how many requests there are at a time, what
-// is kept, and how far ahead.
+// Bytes do not depend on how they are read: the number of concurrent requests, what is cached, and
+// the read-ahead.
 func TestNoFlagOfReadingChangesAByteOfARemoteDataset(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, c := range compressions[:3] {

@@ -15,16 +15,16 @@ import (
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
-// place is where a dataset lies: in a directory, a bucket, or at a web server.
+// place is the location of a dataset: a directory, a bucket, or a web server.
 type place struct {
 	dataset
 	shown string // its name in documents
-	// replace puts other content where a file of the dataset was.
+	// replace replaces the content of a file of the dataset.
 	replace func(name string, content []byte)
 }
 
-// places puts a dataset into a bucket and to a web server too. The web server takes a
-// query, in which a secret stands.
+// places copies a dataset to a bucket and to a web server. The web server accepts a query, which
+// contains a secret.
 func places(t *testing.T, d dataset) (here, bucket, web place) {
 	t.Helper()
 	root, site := t.TempDir(), t.TempDir()
@@ -66,9 +66,9 @@ func places(t *testing.T, d dataset) (here, bucket, web place) {
 	return here, bucket, web
 }
 
-// replaceFile writes a file anew, and dates it an hour back. Web servers tell versions apart by
-// whole seconds, so the time has to be another one; and a mount waits for files that are younger
-// than two seconds, or that are dated up to a minute ahead.
+// replaceFile replaces a file and sets its time an hour back. Web servers distinguish versions by
+// whole seconds, so the time has to differ; and a mount waits for files that are younger than two
+// seconds, or that are dated up to a minute ahead.
 func replaceFile(t *testing.T, path string, content []byte) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path+".new", content, 0o644))
@@ -77,9 +77,9 @@ func replaceFile(t *testing.T, path string, content []byte) {
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-// A directory, the bucket that holds its copy and a web server that serves it give the
-// same bytes, by cat and by a mount, and checkpoints that move between them. What is
-// secret is in nothing that lsiofs writes.
+// A directory, a bucket with a copy of it, and a web server that serves it give the same bytes,
+// through cat and through a mount, and checkpoints can move between them. Secrets are in nothing
+// that lsiofs writes.
 func TestADatasetIsTheSameInADirectoryABucketAndAtAWebServer(t *testing.T) {
 	d := plain(t, "tar", 4)
 	here, bucket, web := places(t, d)
@@ -96,7 +96,7 @@ func TestADatasetIsTheSameInADirectoryABucketAndAtAWebServer(t *testing.T) {
 		require.Equal(t, want, sha256.Sum256(r.stdout), p.shown)
 		require.NotContains(t, r.stderr, servers.SecretKey)
 
-		// Each goes on where the one before has stopped.
+		// Each resumes where the previous one stopped.
 		flags := s.flags()
 		if resume != "" {
 			flags = append(flags, "--resume", resume)
@@ -125,7 +125,7 @@ func TestADatasetIsTheSameInADirectoryABucketAndAtAWebServer(t *testing.T) {
 	require.Equal(t, whole[:5*taken], got)
 }
 
-// What is wrong with a bucket is said in words, with what to do, and without secrets.
+// Errors about a bucket explain what is wrong and what to do, and contain no secrets.
 func TestBucketsThatCantBeReadAreRefusedInWords(t *testing.T) {
 	_, bucket, _ := places(t, plain(t, "tar", 2))
 	for _, c := range []struct {
@@ -154,8 +154,7 @@ func TestBucketsThatCantBeReadAreRefusedInWords(t *testing.T) {
 	}
 }
 
-// doctor, plan and tune say what there is to know of a bucket and of a web server, and no
-// secret.
+// doctor, plan and tune show what is known about a bucket and a web server, without secrets.
 func TestBucketsAndWebServersAreLookedAt(t *testing.T) {
 	_, bucket, web := places(t, plain(t, "tar", 2))
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

@@ -11,9 +11,9 @@ import (
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
-// toxics are what stands between lsiofs and its servers: toxiproxy's names, the share of
-// connections that have it, and its attributes. toxiproxy draws which connections of a share have
-// it: by its seed it is always the same ones of a test, in the order in which they are opened.
+// toxics are network problems between lsiofs and its servers: toxiproxy's names, the share of
+// connections that have them, and their attributes. toxiproxy draws the connections of a share:
+// with its seed they are always the same ones of a test, in the order in which they are opened.
 var toxics = []struct {
 	name, what string
 	share      float64
@@ -27,9 +27,9 @@ var toxics = []struct {
 	{"limit_data", "connections end after some bytes", 1, map[string]int{"bytes": 100_000}},
 }
 
-// Whatever a network does to connections, the index and the stream are right, without
-// an error: for a bucket and for a web server, of records that are read by themselves
-// and of compressed shards.
+// Whatever a network does to connections, the index and the stream are right, without an error: for
+// a bucket and for a web server, with records that are read individually and with compressed
+// shards.
 func TestWhateverTheNetworkDoesTheBytesAreRight(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, d := range []dataset{makeDataset(t, formatNamed("tar"), codecs[0], 12, 7), withCodec(t, "jsonl", ".zst")} {
@@ -41,7 +41,7 @@ func TestWhateverTheNetworkDoesTheBytesAreRight(t *testing.T) {
 		for _, kind := range []string{"s3", "nginx"} {
 			for _, toxic := range toxics {
 				t.Run(kind+" of "+d.name+", "+toxic.what, func(t *testing.T) {
-					// Each has a proxy of its own, which draws from its beginning.
+					// Each has its own proxy, which draws from the start of its sequence.
 					p := servers.NewToxiproxy(t, serve.Seed(t))
 					target := bucket.dir
 					if kind == "s3" {
@@ -50,7 +50,7 @@ func TestWhateverTheNetworkDoesTheBytesAreRight(t *testing.T) {
 						target = "http://" + p.Before(kind, nginx) + "/" + path
 					}
 					p.Add(kind, toxic.name, toxic.share, toxic.attributes)
-					// A directory of its own: the shards are indexed through it, too.
+					// A separate directory, so that the shards are indexed through it, too.
 					r := tool(t, append([]string{"cat", target, "--index-dir", t.TempDir(), "--read-timeout", "3m"}, args...)...)
 					require.Zero(t, r.code, r.stderr)
 					requireSameBytes(t, want, r.stdout, "%s", toxic.what)

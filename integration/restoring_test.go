@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// TestReadersAmidstRestoresSeeOneStreamOrESTALE restores again and again while
-// others read: what a handle gives before it fails is a prefix of one of the
-// streams that there were, and never a mixture.
+// TestReadersAmidstRestoresSeeOneStreamOrESTALE restores repeatedly while others read: what a
+// handle delivers before it fails is a prefix of one of the streams, and never a mixture.
 func TestReadersAmidstRestoresSeeOneStreamOrESTALE(t *testing.T) {
 	d := plain(t, "jsonl", 12)
 	s := usual()
@@ -68,7 +67,7 @@ func TestReadersAmidstRestoresSeeOneStreamOrESTALE(t *testing.T) {
 	requireFile(t, streams[199%len(streams)], m.path("worker-1.jsonl"))
 }
 
-// readSlowly reads a file in small pieces, and gives what came before an error.
+// readSlowly reads a file in small pieces, and returns what came before an error.
 func readSlowly(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// take reads the first n records of a worker file, as one reader from front to
-// back does, and closes it. It returns their IDs.
+// take reads the first n records of a worker file, as one reader from front to back does, and
+// closes it. It returns their IDs.
 func (m *mount) take(d dataset, w, n int) []string {
 	m.t.Helper()
 	ids := splitIDs(m.read("worker-%d.ids", w))
@@ -29,8 +29,8 @@ func (m *mount) take(d dataset, w, n int) []string {
 	return ids[:n]
 }
 
-// requireTiles shows that parts, one after the other, are g without a gap and
-// without a repetition, whatever the order within a part.
+// requireTiles checks that the parts together are g without a gap and without a repetition,
+// whatever the order within a part.
 func requireTiles(t testing.TB, g []string, parts ...[]string) {
 	t.Helper()
 	all := slices.Concat(parts...)
@@ -55,8 +55,8 @@ func TestWhatCameBeforeAResumePlusWhatComesAfterIsTheEpochExactly(t *testing.T) 
 	}
 }
 
-// resumeThreeTimes goes through an epoch in four mounts, each with another
-// number of workers, another batch and another deal.
+// resumeThreeTimes reads an epoch in four mounts, each with another number of workers, another
+// batch and another deal.
 func resumeThreeTimes(t *testing.T, r *rand.Rand, d dataset, ref *reference, s settings) {
 	g := ref.g(s)
 	saved := filepath.Join(t.TempDir(), "ckpt.json")
@@ -67,7 +67,7 @@ func resumeThreeTimes(t *testing.T, r *rand.Rand, d dataset, ref *reference, s s
 		s.Deal = []string{"interleaved", "interleaved", "contiguous"}[r.IntN(3)]
 		s.Tail = []string{"keep", "drop", "pad"}[r.IntN(3)]
 		if stage == 3 || s.Deal == "contiguous" && s.Tail == "pad" {
-			s.Tail = "keep" // the last one has to read everything, and no padding
+			s.Tail = "keep" // the last one has to read everything, without padding
 		}
 		var resume []string
 		if stage > 0 {
@@ -80,7 +80,7 @@ func resumeThreeTimes(t *testing.T, r *rand.Rand, d dataset, ref *reference, s s
 			requireSameBytes(t, ref.ask(question{settings: s, Worker: w, Done: done, Kind: "data"}),
 				m.read("worker-%d%s", w, d.ext), "stage %d, worker %d", stage, w)
 		}
-		m.end() // what was just looked at counts as delivered: begin again
+		m.end() // the reads above count as delivered, so start again
 		m = mountDataset(t, d, s, resume...)
 		consumed := make([]int, s.Workers)
 		for w := range s.Workers {
@@ -115,7 +115,7 @@ func requireSameIDs(t testing.TB, want, got []string, format string, args ...any
 	}
 }
 
-// savings are the ways to save a checkpoint: $1 is the mount, $2 the file.
+// savings are ways to save a checkpoint: $1 is the mount, $2 the file.
 var savings = []struct{ name, program, line string }{
 	{"cp", "cp", `cp "$1/checkpoint" "$2"`},
 	{"cat", "cat", `cat "$1/checkpoint" > "$2"`},
@@ -128,7 +128,7 @@ var savings = []struct{ name, program, line string }{
 	{"lsiofs checkpoint show", "sh", `"$LSIOFS" checkpoint show --json "$1" > "$2"`},
 }
 
-// restorings are the ways to restore one: $1 is the file, $2 the mount.
+// restorings are ways to restore one: $1 is the file, $2 the mount.
 var restorings = []struct{ name, program, line string }{
 	{"cp", "cp", `cp "$1" "$2/checkpoint"`},
 	{"cp -f", "cp", `cp -f "$1" "$2/checkpoint"`},
@@ -297,7 +297,7 @@ func TestResumeTakesTheOrderFromTheFileAndRefusesAnother(t *testing.T) {
 	shell(t, `cp "$1" "$2"`, m.path("checkpoint"), file)
 	m.end()
 
-	// Nothing but the file: order, workers and batch are the document's.
+	// The file is sufficient: order, workers and batch are the document's.
 	m = mountAt(t, d, t.TempDir(), "--resume", file)
 	done := []taken{{Batch: 1, Consumed: []int{5, 0, 0}}}
 	requireFile(t, newReference(t, d).ask(question{settings: s, Worker: 2, Done: done, Kind: "data"}), m.path("worker-2.jsonl"))
@@ -325,8 +325,9 @@ func TestOrderFieldsOfADocumentAreThoseOfTheDesign(t *testing.T) {
 	require.Equal(t, []taken{{Batch: 1, Consumed: []int{0, 0, 0}}}, doc.Done)
 }
 
-// The file of a position is the whole document, for every kind of dataset: what it is restored to is
-// what the streams below it hold. The fake datasets of unit tests have no samples and mixtures.
+// The file of a position is the whole document, for every kind of dataset: after restoring it, the
+// mount has the same streams as those next to that file. The fake datasets of unit tests have no
+// samples and mixtures.
 func TestAPositionSavedAsAFileGoesOnWithTheRestOfItsEpoch(t *testing.T) {
 	d := plain(t, "jsonl", 4)
 	for name, c := range map[string]struct {

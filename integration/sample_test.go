@@ -17,14 +17,14 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// of is s with a sample.
+// of returns s with a sample.
 func (s settings) of(sample string, seed uint64) settings {
 	s.Sample, s.SampleSeed = sample, seed
 	return s
 }
 
-// Any three epochs in a row are the whole dataset, through a mount and through cat, and each
-// is what the reference makes of it.
+// Any three successive epochs are the whole dataset, through a mount and through cat, and each
+// equals the reference's.
 func TestEpochsOfASampleAreOnePass(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	allFormats(t, func(t *testing.T, d dataset) {
@@ -47,7 +47,7 @@ func TestEpochsOfASampleAreOnePass(t *testing.T) {
 	})
 }
 
-// A checkpoint in the middle of epoch 3 of a sample goes on with other workers.
+// A checkpoint in the middle of epoch 3 of a sample resumes with other workers.
 func TestASampleIsResumedLikeAnyOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(*drawSeed, 11))
 	for _, codec := range []codec{codecs[0], codecs[2]} {
@@ -87,7 +87,7 @@ func TestEpochsOfASampleAreReadThroughOneMountAtTheSameTime(t *testing.T) {
 	}
 }
 
-// compareSlowly reads a file in small reads, so that others come in between.
+// compareSlowly reads a file in small reads, so that other reads happen in between.
 func compareSlowly(path string, want []byte) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -150,7 +150,7 @@ func TestAMountTellsOfItsSample(t *testing.T) {
 	require.Contains(t, string(m.read("status")), "in this epoch, a sample of 1/3")
 	require.JSONEq(t, `{"of": 3, "seed": 1}`, string(m.checkpoint().Order["sample"]))
 
-	// Short forms count the records of their own epoch, and dataset.json goes with them.
+	// Short forms count the records of their own epoch, and dataset.json changes with them.
 	before, err := os.Stat(m.path("dataset.json"))
 	require.NoError(t, err)
 	require.Error(t, os.WriteFile(m.path("checkpoint"), fmt.Appendf(nil, `{"epoch": 1, "samples": %d}`, 1<<40), 0o644))
@@ -165,7 +165,7 @@ func TestAMountTellsOfItsSample(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, os.SameFile(before, after))
 
-	// Its document is that of no other sample.
+	// Its document does not fit another sample.
 	for _, other := range []string{`{"of": 2, "seed": 1}`, `{"of": 3, "seed": 2}`} {
 		doc := m.checkpoint()
 		doc.Order["sample"] = json.RawMessage(other)

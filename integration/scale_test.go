@@ -19,19 +19,19 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// The tests of scale assert what does not depend on the machine: sizes, memory,
-// what is used again. The times that README quotes are logged:
+// The tests of scale assert what does not depend on the machine: sizes, memory, and what is reused.
+// They log the times that README quotes:
 //
 //	go test ./integration -run 'Scale' -v -scale 100000000
 var scale = flag.Int("scale", 1_000_000, "records of the datasets whose scale is tested")
 
-// largeDataset is one of -scale records that costs little to make: sparse files, or copies of one
-// shard. Tars are of a tenth of -scale, since each record takes a kilobyte of disk.
+// largeDataset is a dataset of -scale records that is cheap to make: sparse files, or copies of one
+// shard. Tars have a tenth of -scale, because each record takes a kilobyte of disk.
 type largeDataset struct {
 	dataset
 	records     int
 	shards      int
-	recordBytes int // of index, at most, beside 32 bytes a chunk
+	recordBytes int // upper bound of the index's size per record, plus 32 bytes per chunk
 }
 
 func largeDatasets() map[string]func(t *testing.T) largeDataset {
@@ -70,7 +70,7 @@ func largeDatasets() map[string]func(t *testing.T) largeDataset {
 	}
 }
 
-// copiesOf is a dataset of copies of one shard, at least one.
+// copiesOf returns a dataset of copies of one shard, at least one.
 func copiesOf(t *testing.T, shard []byte, ext string, shards, records, recordBytes int) largeDataset {
 	d := dataset{dir: t.TempDir(), ext: ext}
 	shards = max(1, shards)
@@ -80,7 +80,7 @@ func copiesOf(t *testing.T, shard []byte, ext string, shards, records, recordByt
 	return largeDataset{d, shards * records, shards, recordBytes}
 }
 
-// memoryAtScale is what a mount of so many records may hold.
+// memoryAtScale returns the memory allowed for a mount of that many records.
 func memoryAtScale(records int) int {
 	if records > 10_000_000 {
 		return 1000 << 20
@@ -113,8 +113,8 @@ func TestScaleOfAMount(t *testing.T) {
 	}
 }
 
-// mountAtScale mounts from the stored index twice: the second time the sizes of
-// the streams are looked up.
+// mountAtScale mounts from the stored index twice. The second time the sizes of the streams are
+// stored, too.
 func mountAtScale(t *testing.T, d largeDataset, indexDir, shuffle string) {
 	var sizes [2][]int64
 	var stored [2]os.FileInfo
@@ -130,10 +130,10 @@ func mountAtScale(t *testing.T, d largeDataset, indexDir, shuffle string) {
 		ready := milliseconds(began)
 		memory := heldBy(t, m.cmd.Process.Pid)
 		t.Logf("run %d: mounted after %d ms, all sizes after %d ms, %d MiB", run+1, mounted, ready, memory>>20)
-		if !raceBuilt { // the race detector has a memory of its own
+		if !raceBuilt { // the race detector takes memory of its own
 			require.Less(t, memory, memoryAtScale(d.records))
 		}
-		m.end() // what was computed is stored now
+		m.end() // this stores what was computed
 		files, err := filepath.Glob(filepath.Join(indexDir, "*.layout"))
 		require.NoError(t, err)
 		stored[run], err = os.Stat(newest(t, files))
@@ -143,7 +143,7 @@ func mountAtScale(t *testing.T, d largeDataset, indexDir, shuffle string) {
 	require.True(t, os.SameFile(stored[0], stored[1]), "the second mount used what the first one stored")
 }
 
-// newest is the file that was written or used last.
+// newest returns the file that was written or used last.
 func newest(t *testing.T, files []string) string {
 	t.Helper()
 	var last string
@@ -159,8 +159,8 @@ func newest(t *testing.T, files []string) string {
 	return last
 }
 
-// TestScaleOfAResume goes on in the middle of an epoch, with what earlier runs
-// have stored of its order and without.
+// TestScaleOfAResume resumes in the middle of an epoch, with and without what earlier runs have
+// stored about its order.
 func TestScaleOfAResume(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	d := largeDatasets()["lines"](t)
@@ -207,7 +207,7 @@ func TestScaleOfAResume(t *testing.T) {
 	}
 }
 
-// readHalf has a file's reader go to its middle.
+// readHalf reads a file at the start and in the middle.
 func readHalf(t *testing.T, path string) {
 	f, err := os.Open(path)
 	require.NoError(t, err)
@@ -230,8 +230,8 @@ func readStart(t *testing.T, path string) []byte {
 	return b
 }
 
-// TestScaleOfManyShards mounts small shards by the thousand, of which no more
-// are kept open than a bounded number.
+// TestScaleOfManyShards mounts thousands of small shards, of which only a bounded number is kept
+// open.
 func TestScaleOfManyShards(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	d := dataset{dir: t.TempDir(), ext: ".jsonl"}
@@ -262,9 +262,8 @@ func TestScaleOfManyShards(t *testing.T) {
 	}
 }
 
-// TestScaleOfAnIndexPass indexes samples of 12 KiB that are in the page cache,
-// of two members each, and logs how fast: one for each hundred of -scale, so that
-// 10⁷ take 1.25 GB of disk.
+// TestScaleOfAnIndexPass indexes samples of 12 KiB, of two members each, from the page cache, and
+// logs the speed. There is one sample per hundred of -scale, so that 10⁷ take 1.25 GB of disk.
 func TestScaleOfAnIndexPass(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	const samples = 2000

@@ -10,7 +10,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/backing"
 )
 
-// Files of some file systems have no pages in the kernel, and a read of them may get less than there is.
+// Files of some file systems have no pages in the kernel, and a read may return fewer bytes than
+// requested.
 func TestAStorageThatAnswersEachReadWithHalfOfTheBytesChangesNoByte(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -39,7 +40,7 @@ func TestAStorageThatAnswersEachReadWithHalfOfTheBytesChangesNoByte(t *testing.T
 				for _, name := range names {
 					faults = append(faults, backing.Fault{Path: name, To: 1 << 20, Do: backing.Short})
 				}
-				b.Fail(faults...) // also its index is made of such answers
+				b.Fail(faults...) // its index is made from such answers, too
 				m := mountDataset(t, d, s, append([]string{"--memory", "1MiB"}, way.flags...)...)
 				for w := range s.Workers {
 					requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))

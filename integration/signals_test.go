@@ -18,7 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// waiting is a client whose read storage does not answer.
+// waiting is a client with a read that storage does not answer.
 type waiting struct {
 	*exec.Cmd
 	stdin          io.WriteCloser
@@ -26,8 +26,8 @@ type waiting struct {
 	backing        *backing.FileSystem
 }
 
-// waitsFor starts a client that reads the whole of a file whose bytes from 512 KiB on
-// do not come, and returns when it waits for them.
+// waitsFor starts a client that reads a whole file whose bytes from 512 KiB on do not arrive, and
+// returns when it waits for them.
 func waitsFor(t *testing.T, b *backing.FileSystem, line ...string) *waiting {
 	t.Helper()
 	b.Fail(backing.Fault{Path: "a.bin", From: 512 << 10, Do: backing.Stall})
@@ -48,8 +48,8 @@ func waitsFor(t *testing.T, b *backing.FileSystem, line ...string) *waiting {
 	return w
 }
 
-// requireAll lets storage answer, after a while in which a reader would have given up
-// that does, and shows that the client has got all bytes.
+// requireAll lets storage answer, after a delay in which an impatient reader would have given up,
+// and checks that the client has received all bytes.
 func (w *waiting) requireAll(t *testing.T, want []byte) {
 	t.Helper()
 	time.Sleep(2 * time.Second)
@@ -60,8 +60,8 @@ func (w *waiting) requireAll(t *testing.T, want []byte) {
 	requireSameBytes(t, want, w.stdout.Bytes(), "what the client read")
 }
 
-// signalledMount is a mount whose worker-0 begins with shard a.bin of a backing file
-// system, and what that file holds.
+// signalledMount returns a mount whose worker-0 begins with shard a.bin of a backing file system,
+// and the contents of worker-0's file.
 func signalledMount(t *testing.T, starter ...string) (*mount, *backing.FileSystem, []byte) {
 	t.Helper()
 	whole := big(t)
@@ -81,8 +81,8 @@ func compiled(t *testing.T, source string) string {
 
 const stdioSource = "testdata/stdio/main.c"
 
-// childEnds is a Python program's beginning: it has a handler for the end of a child,
-// which ends when stdin does.
+// childEnds is the start of a Python program: it handles the end of a child, which ends when stdin
+// does.
 const childEnds = `
 import os, signal, subprocess, sys
 signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -90,8 +90,8 @@ child = subprocess.Popen(["cat"], stdout=subprocess.DEVNULL)
 path = sys.argv[1]
 `
 
-// No other file system answers EINTR to a read of a file, so programs take it for an
-// error, or for the file's end.
+// No other file system returns EINTR for a read of a file, so programs treat it as an error or as
+// the end of the file.
 func TestAReaderThatASignalDoesNotKillGetsAllItsBytes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -168,18 +168,18 @@ sys.stdout.buffer.write(numpy.fromfile(path, numpy.uint8).tobytes())
 	}
 }
 
-// lsiofsReader is a program of Go that copies a file to stdout.
+// lsiofsReader returns a Go program that copies a file to stdout.
 func lsiofsReader(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "copier")
-	// Not with the limit of a client: building takes as long as the machine is busy.
+	// Without a client's time limit: building takes longer on a busy machine.
 	said, err := exec.Command(need(t, "go"), "build", "-o", program, "./testdata/copier").CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	return program
 }
 
-// A client that dies is let go at once, by whatever signal, and through whichever of
-// its threads.
+// A client that dies is released at once, whatever signal it dies of, and whichever of its threads
+// gets the signal.
 func TestAReaderThatDiesOfASignalDoesNotWaitForStorage(t *testing.T) {
 	t.Parallel()
 	const reads = `
@@ -225,8 +225,8 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 	}
 }
 
-// inNamespace is a mount whose server is in a PID namespace of its own: it can't look
-// at processes outside, as one in another container can't.
+// inNamespace returns a mount whose server is in its own PID namespace: like one in another
+// container, it can't see processes outside.
 func inNamespace(t *testing.T) (*mount, *backing.FileSystem, []byte) {
 	t.Helper()
 	asRoot(t)
@@ -245,7 +245,7 @@ func inNamespace(t *testing.T) (*mount, *backing.FileSystem, []byte) {
 }
 
 func TestAClientThatTheServerCanNotSeeIsWaitedForAMinuteAfterASignal(t *testing.T) {
-	serve.Tier(t, serve.Night) // it takes a minute; fs shows the same with a clock of its own
+	serve.Tier(t, serve.Night) // it takes a minute; fs tests the same with a fake clock
 	t.Parallel()
 	t.Run("a signal with a handler", func(t *testing.T) {
 		t.Parallel()

@@ -18,7 +18,7 @@ import (
 
 var splitUnits = []string{"record", "shard", "unit"}
 
-// idsOfWorkers are the IDs of all worker files of a mount.
+// idsOfWorkers returns the IDs of all worker files of a mount.
 func idsOfWorkers(m *mount, s settings) []string {
 	var ids []string
 	for w := range s.Workers {
@@ -42,9 +42,9 @@ func TestTwoPartsShareNothingAndMissNothing(t *testing.T) {
 				var parts [][]string
 				for i, part := range []string{"0.." + cut, cut + "..1"} {
 					s := draw(r, len(all)).part(part, by, seed)
-					s.Tail, s.Sample, s.SampleSeed = "keep", "", 0 // all of the part is in each epoch
+					s.Tail, s.Sample, s.SampleSeed = "keep", "", 0 // each epoch has all of the part
 					t.Logf("settings %+v", s)
-					// A little memory: what other parts leave must not be waited for.
+					// Little memory: what other parts leave out must not be waited for.
 					m := mountDataset(t, d, s, "--memory", "1MiB", "--read", []string{"auto", "scan"}[i])
 					parts = append(parts, idsOfWorkers(m, s))
 					for w := range min(s.Workers, 3) {
@@ -94,7 +94,7 @@ func TestResumeTakesTheSplitFromTheFileAndRefusesAnother(t *testing.T) {
 		_, err := tryMount(t, d, t.TempDir(), append(flags, "--resume", file)...)
 		require.ErrorContains(t, err, flags[0]+" (", "%q differs from the file", flags)
 	}
-	// The document of one part is not the other part's.
+	// The document of one part does not fit the other.
 	doc := m.checkpoint()
 	doc.Order["split"] = json.RawMessage(`{"part": "0.7..1", "seed": 3, "by": "record"}`)
 	require.Error(t, os.WriteFile(m.path("checkpoint"), doc.json(t), 0o644))
@@ -102,7 +102,7 @@ func TestResumeTakesTheSplitFromTheFileAndRefusesAnother(t *testing.T) {
 	delete(doc.Order, "split")
 	require.Error(t, os.WriteFile(m.path("checkpoint"), doc.json(t), 0o644))
 	require.Contains(t, m.status().LastRefusal.Reason, "order.split is the whole dataset in the checkpoint")
-	// Short forms count what is left.
+	// Short forms count the remaining records.
 	left := len(newReference(t, d).g(s))
 	require.Error(t, os.WriteFile(m.path("checkpoint"), fmt.Appendf(nil, `{"epoch": 1, "samples": %d}`, 1<<40), 0o644))
 	m.restore(fmt.Appendf(nil, `{"epoch": 1, "samples": %d}`, left-1))
@@ -152,7 +152,7 @@ func TestDatasetJSONAndInspectTellOfTheSplit(t *testing.T) {
 	text := toolOK(t, slices.Concat([]string{"inspect", d.dir}, s.flags())...)
 	require.Contains(t, string(text), "0.9..1 by record, seed 1, of ")
 
-	// All of a dataset is no split.
+	// All of a dataset is not a split.
 	m = mountDataset(t, d, usual().part("0..1", "shard", 9))
 	require.NotContains(t, m.checkpoint().Order, "split")
 	require.NotContains(t, string(m.read("dataset.json")), `"split"`)
@@ -166,7 +166,7 @@ func TestASplitThatLeavesNothingGivesEmptyStreams(t *testing.T) {
 		s := usual().part("0..0.000000001", "shard", 0)
 		s.Shuffle, s.Tail = []string{"none", "reservoir", "block", "full"}[shuffle%4], "pad"
 		shuffle++
-		empty := newReference(t, d).data(s, 0) // what comes before and behind the records
+		empty := newReference(t, d).data(s, 0) // only what precedes and follows the records
 		if d.ext == ".tar" {
 			require.Equal(t, make([]byte, 1024), empty)
 		}
@@ -223,7 +223,7 @@ func TestWrongSplitsAreRefusedWithAnExample(t *testing.T) {
 	}
 }
 
-// TestScaleOfASplit logs what a split costs a mount, and what it holds.
+// TestScaleOfASplit logs what a split costs a mount, and checks its memory.
 func TestScaleOfASplit(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	d := largeDatasets()["fixed"](t)

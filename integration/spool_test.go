@@ -18,11 +18,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
 )
 
-// bigShards is how many shards makeBig makes: together more than ten times the
-// least memory that lsiofs takes.
+// bigShards is the number of shards that makeBig makes: together more than ten times the smallest
+// memory that lsiofs accepts.
 const bigShards = 12
 
-// makeBig makes shards of about 1 MB, each one gzip member, as gzip(1) writes.
+// makeBig makes shards of about 1 MB, each one gzip member, as gzip(1) writes it.
 func makeBig(t *testing.T) dataset {
 	t.Helper()
 	d := dataset{name: "big.gz", dir: t.TempDir(), ext: ".jsonl"}
@@ -41,7 +41,7 @@ func makeBig(t *testing.T) dataset {
 	return d
 }
 
-// spoolDir is a directory on a disk: on many machines /tmp lies in memory.
+// spoolDir returns a directory on a disk: on many machines /tmp is in memory.
 func spoolDir(t *testing.T) string {
 	t.Helper()
 	for _, base := range []string{os.TempDir(), "/var/tmp"} {
@@ -70,7 +70,7 @@ func (m *mount) fetchStats() fetch.Stats {
 	return s.Pipeline.Fetch
 }
 
-// One worker, so that its file is the epoch.
+// spoolSettings has one worker, so that its file is the epoch.
 func spoolSettings(shuffle string) settings {
 	s := usual()
 	s.Shuffle, s.Workers, s.ChunkBytes, s.ChunkRecords, s.Lanes, s.ShuffleSize = shuffle, 1, 64<<10, 64, 2, 200
@@ -83,9 +83,9 @@ func TestACompressedDatasetTenTimesTheBudgetIsDecodedOnceAnEpoch(t *testing.T) {
 	ref := newReference(t, d)
 	for _, c := range []struct {
 		shuffle string
-		most    uint64 // decoded in two epochs
+		most    uint64 // decodes in two epochs
 	}{
-		{"reservoir", 2*bigShards + 2}, // what is not in memory when its shard has to go
+		{"reservoir", 2*bigShards + 2}, // records not in memory when their shard has to go
 		{"full", bigShards},            // the spool has room for all of them
 	} {
 		t.Run(c.shuffle, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestACompressedDatasetTenTimesTheBudgetIsDecodedOnceAnEpoch(t *testing.T) {
 func TestEachWayOfReadingGivesTheSameBytes(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, f := range formats {
-		for _, c := range codecs[1:] { // of what is not compressed there is one way
+		for _, c := range codecs[1:] { // uncompressed shards have only one way
 			t.Run(f.name+c.ext, func(t *testing.T) {
 				d := makeDataset(t, f, c, 9, *drawSeed)
 				ref := newReference(t, d)
@@ -147,9 +147,8 @@ func TestNothingIsLeftOfTheSpoolOfAKilledMount(t *testing.T) {
 	requireSameBytes(t, want, m.read("epoch-0/worker-0-of-1.jsonl"), "after a kill")
 }
 
-// TestWhatADiskLosesOfTheSpoolIsDecodedAgain has a disk that takes all that is
-// written, and has no room for it when it is written back: the kernel drops the
-// pages, and shows zeros in their places.
+// TestWhatADiskLosesOfTheSpoolIsDecodedAgain uses a disk that accepts everything written, and has
+// no room for it at writeback: the kernel drops the pages, and shows zeros in their place.
 func TestWhatADiskLosesOfTheSpoolIsDecodedAgain(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	d := makeBig(t)
@@ -181,8 +180,8 @@ func TestWhatADiskLosesOfTheSpoolIsDecodedAgain(t *testing.T) {
 	}
 }
 
-// forgetSpool has the server's spool written to its disk, and its pages dropped, as
-// the kernel does when memory is short. It gives the error of writing.
+// forgetSpool makes the kernel write the server's spool to its disk and drop the pages, as when
+// memory is short. It returns the error of writing.
 func (m *mount) forgetSpool(disk string) error {
 	m.t.Helper()
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", m.cmd.Process.Pid))

@@ -19,7 +19,7 @@ func TestAMappingOfAStalledRangeWaitsForTheTimeout(t *testing.T) {
 	whole := big(t)
 	d, b := backingDataset(t, whole, backing.Options{})
 	s := inOrder()
-	// The timeout is longer than a sound read takes on a busy machine.
+	// The timeout is longer than a normal read takes on a busy machine.
 	const timeout = 20 * time.Second
 	m := mountDataset(t, d, s, "--memory", "1MiB", "--read-timeout", timeout.String())
 	b.Fail(backing.Fault{Path: "a.bin", From: 512 << 10, To: 768 << 10, Do: backing.Stall})
@@ -38,15 +38,15 @@ m[600 << 10]
 	requireFile(t, newReference(t, whole).data(s, 0), m.path("worker-0.bin"))
 }
 
-// A goroutine that touches a page which is not there holds a processor, and once
-// the collector wants to stop all, everybody waits for it.
+// A goroutine that touches a missing page blocks a processor, and once the collector wants to stop
+// the world, everything waits for it.
 func TestPagesThatGoAwayWhileTheirStorageStallsHoldUpNobodyElse(t *testing.T) {
 	whole := big(t)
 	d, b := backingDataset(t, whole, backing.Options{})
 	s := inOrder()
 	want := newReference(t, whole)
 	m := mountDataset(t, d, s, "--memory", "64MiB")
-	shell(t, `cat "$1"/*.bin > /dev/null`, d.dir) // into the page cache, from where it could be mapped
+	shell(t, `cat "$1"/*.bin > /dev/null`, d.dir) // into the page cache, from which it could be mapped
 	for w := range s.Workers {
 		requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
 	}
@@ -54,7 +54,7 @@ func TestPagesThatGoAwayWhileTheirStorageStallsHoldUpNobodyElse(t *testing.T) {
 	b.Drop("a.bin")
 	reads(t, m.path("worker-0.bin"), 0)
 	for range 300 {
-		m.read("status.json") // for the collector to have something to do
+		m.read("status.json") // so that the collector has something to do
 	}
 	for w := 1; w < s.Workers; w++ {
 		requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
@@ -64,8 +64,8 @@ func TestPagesThatGoAwayWhileTheirStorageStallsHoldUpNobodyElse(t *testing.T) {
 	requireFile(t, want.data(s, 0), m.path("worker-0.bin"))
 }
 
-// Reads of mappings are background requests to the kernel, which has only so many of
-// them under way.
+// Reads of mappings are background requests in the kernel, which only allows a limited number of
+// them at a time.
 func TestManyMappingsThatStallHoldUpNoOther(t *testing.T) {
 	whole := big(t)
 	d, b := backingDataset(t, whole, backing.Options{})

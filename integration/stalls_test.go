@@ -25,8 +25,8 @@ type way struct {
 	direct bool
 }
 
-// ways are how a shard's bytes come in: each waits for a storage that does not
-// answer elsewhere in the kernel.
+// ways are the ways to read a shard's bytes. Each waits at a different place in the kernel if
+// storage does not answer.
 var ways = []way{
 	{"uring, page cache", []string{"--io", "uring", "--direct", "off"}, false},
 	{"uring, direct", []string{"--io", "uring", "--direct", "on"}, true},
@@ -34,16 +34,16 @@ var ways = []way{
 	{"pread, direct", []string{"--io", "pread", "--direct", "on"}, true},
 }
 
-// inOrder deals big in order: worker-0 has shards a to d, and so on. So who reads
-// a range of a stream needs that of the shard.
+// inOrder deals big in order: worker-0 has shards a to d, and so on. So reading a range of a stream
+// needs the corresponding range of the shard.
 func inOrder() settings {
 	s := usual()
 	s.Shuffle, s.Workers, s.Deal, s.ChunkBytes, s.ChunkRecords = "none", 4, "contiguous", 64<<10, 16
 	return s
 }
 
-// bigMount is a mount of big in order, in some way, over a storage that fails as it is
-// told.
+// bigMount is a mount of big in order, read in one of the ways, from a storage that can be made to
+// fail.
 type bigMount struct {
 	way      way
 	settings settings
@@ -52,7 +52,7 @@ type bigMount struct {
 	want     *reference
 }
 
-// ofEachWay runs a test on such a mount for each way, side by side.
+// ofEachWay runs a test on such a mount for each way, in parallel.
 func ofEachWay(t *testing.T, flags []string, test func(t *testing.T, o bigMount)) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func startChild(t *testing.T, cmd *exec.Cmd) {
 	})
 }
 
-// requireEnd waits for a child's end, however it comes.
+// requireEnd waits until a child has ended, in any way.
 func requireEnd(t *testing.T, cmd *exec.Cmd, why string) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -98,7 +98,7 @@ func requireEnd(t *testing.T, cmd *exec.Cmd, why string) {
 
 func TestAStalledRangeBlocksOnlyThoseWhoNeedItAndIsEIOAfterTheTimeout(t *testing.T) {
 	t.Parallel()
-	// The timeout is longer than a sound read takes on a busy machine.
+	// The timeout is longer than a normal read takes on a busy machine.
 	ofEachWay(t, []string{"--memory", "1MiB", "--read-timeout", "20s"}, func(t *testing.T, o bigMount) {
 		m, b, s, want := o.mount, o.backing, o.settings, o.want
 		first := want.data(s, 0)
@@ -143,7 +143,7 @@ func TestAStalledRangeBlocksOnlyThoseWhoNeedItAndIsEIOAfterTheTimeout(t *testing
 	})
 }
 
-// stuckReads is how many reads by threads have waited for more than a second.
+// stuckReads returns the number of reads by threads that have waited for more than a second.
 func (m *mount) stuckReads() int {
 	m.t.Helper()
 	var s struct {
@@ -170,7 +170,7 @@ for i in range(64):
     threading.Thread(target=os.pread, args=(fd, 4096, i << 16)).start()
 `, m.path("worker-0.bin"))
 		startChild(t, reader)
-		// Of each file at least four are begun, and of all as many as come in the
+		// At least four are started for each file, and in total as many as are requested in the
 		// first second.
 		m.until(func() bool { return m.stuckReads() >= 16 })
 		for w := 1; w < s.Workers; w++ {
@@ -182,8 +182,8 @@ for i in range(64):
 	})
 }
 
-// Each worker's stream is one file, whose opening or reading stalls for the first ones:
-// one, and more than files are waited for at a time.
+// Each worker's stream is one file. Opening or reading it stalls for the first ones: for one, and
+// for more than the number of files that are waited for at a time.
 func TestFilesThatStallHoldUpTheirOwnReadersAlone(t *testing.T) {
 	t.Parallel()
 	const files = 60
@@ -229,7 +229,7 @@ for i in range(int(sys.argv[2])):
 func TestAMountEndsWhileARangeIsStalled(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways {
-		// Each gives what ends when the server has, nil for nothing.
+		// Each returns a process that ends once the server has ended, or nil.
 		for name, end := range map[string]func(t *testing.T, m *mount) *exec.Cmd{
 			"Ctrl-C": func(_ *testing.T, m *mount) *exec.Cmd { m.cmd.Process.Signal(syscall.SIGINT); return nil },
 			"umount": func(t *testing.T, m *mount) *exec.Cmd { // it waits for the server
@@ -276,7 +276,7 @@ func TestAMountEndsWhileARangeIsStalled(t *testing.T) {
 	}
 }
 
-// Closing a dataset that grows waits for reads, too, and says in its log how many it has left.
+// Closing a growing dataset waits for reads, too, and logs how many are left.
 func TestAMountThatGrowsEndsWhileARangeIsStalled(t *testing.T) {
 	t.Parallel()
 	d, b := backingDataset(t, big(t), backing.Options{})
@@ -327,8 +327,8 @@ func TestFaultsOfTheStorageAreEIOThatNamesThemOrPassUnseen(t *testing.T) {
 	})
 }
 
-// Several threads, AIO and io_uring make several reads at once of one open file, and
-// storage may answer the first of them last.
+// Several threads, AIO and io_uring make concurrent reads of one open file, and storage may answer
+// the first of them last.
 func TestReadsThatAreMadeAtOnceAllCountAsDelivered(t *testing.T) {
 	whole := big(t)
 	d, b := backingDataset(t, whole, backing.Options{})

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rawTar writes archives header by header, as old, foreign and hostile programs
-// do, without archive/tar's opinion of what is right.
+// rawTar writes archives header by header, as old, foreign and hostile programs do, without
+// archive/tar's checks.
 type rawTar struct {
 	buf bytes.Buffer
 	r   *rand.Rand
@@ -32,7 +32,7 @@ func (w *rawTar) header(name string, kind byte, size []byte, magic, prefix strin
 	copy(h[157:257], []string{"", "a/link"}[w.r.IntN(2)])
 	copy(h[257:265], magic)
 	if w.r.IntN(4) == 0 {
-		copy(h[265:], "us\xe9r\xff") // for which signed and unsigned sums differ
+		copy(h[265:], "us\xe9r\xff") // signed and unsigned sums differ for these
 	}
 	copy(h[345:500], prefix)
 	if w.r.IntN(5) == 0 {
@@ -53,7 +53,7 @@ func (w *rawTar) header(name string, kind byte, size []byte, magic, prefix strin
 	w.buf.Write(h[:])
 }
 
-// size writes a number as one of the ways there are.
+// size writes a number in one of the possible notations.
 func (w *rawTar) size(n int) []byte {
 	switch w.r.IntN(4) {
 	case 0:
@@ -96,14 +96,14 @@ func paxRecord(name, value string) string {
 	return fmt.Sprint(n) + rest
 }
 
-// strangePath draws a path, or what a program took for one.
+// strangePath draws a path, or something that a program took for one.
 func strangePath(r *rand.Rand) string {
 	directory := []string{"", "d/", "./d/", "d//", "/d/", "__x__/", "____/", "__/", "___/", "a.b/", ".d/", strings.Repeat("l", 90) + "/", strings.Repeat("m", 150) + "/"}[r.IntN(13)]
 	base := []string{"s", "s", "t", "é", "__s__"}[r.IntN(5)]
 	return directory + base + []string{".txt", ".a.b", ".", "", ".txt/", ".json"}[r.IntN(6)]
 }
 
-// member writes a member with any of the headers before it that there are.
+// member writes a member after any of the possible extension headers.
 func (w *rawTar) member() {
 	path := w.paths[w.r.IntN(len(w.paths))]
 	size := []int{0, 1, 511, 512, 513, w.r.IntN(2000)}[w.r.IntN(6)]
@@ -140,9 +140,9 @@ func (w *rawTar) member() {
 	}
 }
 
-// TestStrangeArchivesGiveTheSameStreamsAsInTheReference compares on archives
-// of headers in any combination: old magics, several extension headers, sizes
-// in any notation, links that claim a size, names that are no names.
+// TestStrangeArchivesGiveTheSameStreamsAsInTheReference compares archives with headers in any
+// combination: old magics, several extension headers, sizes in any notation, links that claim a
+// size, names that are not valid.
 func TestStrangeArchivesGiveTheSameStreamsAsInTheReference(t *testing.T) {
 	r := rand.New(rand.NewPCG(*drawSeed, 8))
 	for i := range *draws * 4 {

@@ -20,7 +20,7 @@ var (
 	drawSeed = flag.Uint64("drawseed", serve.DefaultSeed(), "seed of those settings and their datasets")
 )
 
-// kinds are the three files of a stream: the flag of `cat`, and the ending.
+// kinds are the three files of a stream: the flag of `cat`, and the extension.
 var kinds = []struct {
 	name string
 	flag []string
@@ -31,7 +31,7 @@ var kinds = []struct {
 	{"offsets", []string{"--offsets"}, func(dataset) string { return ".offsets" }},
 }
 
-// allDatasets calls f for every format in every compression.
+// allDatasets calls f for every format with every compression.
 func allDatasets(t *testing.T, f func(t *testing.T, d dataset)) {
 	for _, format := range formats {
 		for _, codec := range codecs {
@@ -43,8 +43,9 @@ func allDatasets(t *testing.T, f func(t *testing.T, d dataset)) {
 	lc0Datasets(t, f)
 }
 
-// allFormats calls f for every format once, each with the next compression, so that each of these comes,
-// too. It is for what the comparison of streams has shown for every pair. At night it is allDatasets.
+// allFormats calls f for every format once, with the compressions in rotation, so that each occurs,
+// too. It is for properties that the comparison of streams has shown for every pair. In nightly
+// runs it is allDatasets.
 func allFormats(t *testing.T, f func(t *testing.T, d dataset)) {
 	if serve.Runs(serve.Night) {
 		allDatasets(t, f)
@@ -59,14 +60,13 @@ func allFormats(t *testing.T, f func(t *testing.T, d dataset)) {
 	lc0Datasets(t, f)
 }
 
-// lc0Datasets calls f for games as single files, and for tars of them of which some
-// are damaged.
+// lc0Datasets calls f for games as single files, and for tars of games, some of which are damaged.
 func lc0Datasets(t *testing.T, f func(t *testing.T, d dataset)) {
 	t.Run("lc0", func(t *testing.T) { f(t, lc0Games(t, *drawSeed)) })
 	t.Run("lc0-tar", func(t *testing.T) { f(t, lc0Tars(t, *drawSeed)) })
 }
 
-// every shuffle, once with settings that a person would choose.
+// everyShuffle returns every shuffle once, with settings that a person would choose.
 func everyShuffle() []settings {
 	var all []settings
 	for i, shuffle := range []string{"none", "reservoir", "block", "full"} {
@@ -77,7 +77,7 @@ func everyShuffle() []settings {
 	return all
 }
 
-// draw makes settings at random, often at an edge.
+// draw returns random settings, often edge cases.
 func draw(r *rand.Rand, records int) settings {
 	groups := []int{1, 1, 2, 3}[r.IntN(4)]
 	s := settings{
@@ -108,8 +108,8 @@ func TestStreamsEqualTheReferenceThroughCatAndThroughTheMount(t *testing.T) {
 		records := len(ref.g(usual()))
 		r := rand.New(rand.NewPCG(*drawSeed, 2))
 		all := everyShuffle()
-		// In smaller tiers there are fewer shuffles for each dataset, which differ from one format to the
-		// next and from one codec to the next: each format and each codec has all of them.
+		// In smaller tiers there are fewer shuffles for each dataset. They rotate with the format
+		// and the codec, so that each format and each codec has all of them.
 		n := datasets + datasets/len(codecs)
 		first, second := all[n%len(all)], all[(n+1)%len(all)]
 		switch {
@@ -166,12 +166,12 @@ func requireMountEquals(t *testing.T, d dataset, ref *reference, s settings, wor
 			requireFile(t, want, m.path("epoch-%d/from-%d/worker-%d-of-%d%s", s.Epoch, from, w, s.Workers, ext))
 		}
 	}
-	// An epoch and a number of workers that nobody mentioned.
+	// An epoch and a number of workers that were not mentioned before.
 	s.Epoch, s.Workers = s.Epoch+1000, s.Workers+1
 	requireFile(t, ref.data(s, 0), m.path("epoch-%d/worker-0-of-%d%s", s.Epoch, s.Workers, d.ext))
 }
 
-// requireFile reads a file whole, and looks at its size before.
+// requireFile reads a whole file, and first checks its size.
 func requireFile(t *testing.T, want []byte, path string) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -215,8 +215,8 @@ func TestOffsetsCutAStreamIntoItsRecords(t *testing.T) {
 	require.Equal(t, data, bytes.Join(lines, nil))
 }
 
-// One mount of each dataset shows all three, since what a dataset, a mount and a reference cost is most
-// of what each would cost alone.
+// One mount of each dataset shows all three, because a dataset, a mount and a reference are most of
+// what each test would cost separately.
 func TestEveryRecordComesExactlyOnceAndByReadsOfAnySize(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	allDatasets(t, func(t *testing.T, d dataset) {
@@ -229,7 +229,7 @@ func TestEveryRecordComesExactlyOnceAndByReadsOfAnySize(t *testing.T) {
 	})
 }
 
-// requireEveryRecordOnce looks at the IDs of all workers.
+// requireEveryRecordOnce checks the IDs of all workers.
 func requireEveryRecordOnce(t *testing.T, d dataset, m *mount, s settings) {
 	t.Helper()
 	seen := map[string]int{}
@@ -246,7 +246,8 @@ func requireEveryRecordOnce(t *testing.T, d dataset, m *mount, s settings) {
 	}
 }
 
-// requireReadsOfAnySize compares reads at random places, also beyond the end, with a file's contents.
+// requireReadsOfAnySize compares reads at random positions, also beyond the end, with a file's
+// contents.
 func requireReadsOfAnySize(t *testing.T, want []byte, path string) {
 	t.Helper()
 	f, err := os.Open(path)

@@ -12,14 +12,14 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// units are those of examples/systemd, and the manager that each is for.
+// units are the units of examples/systemd, and the manager that each is for.
 var units = []struct{ name, path, manager string }{
 	{"of the system", "../examples/systemd/lsiofs@.service", "--system"},
 	{"of a user", "../examples/systemd/user/lsiofs@.service", "--user"},
 }
 
-// installUnit puts a unit into a directory, with the program under test for the
-// one that is installed, and its configuration in configs.
+// installUnit writes a unit to a directory, with the program under test in place of the installed
+// one, and its configuration in configs.
 func installUnit(t *testing.T, path, dir, configs string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -80,9 +80,9 @@ property NRestarts
 property StatusText
 `
 
-// TestExampleSystemdUnitsReallyRun has a systemd start, restart and stop the
-// units. Who reads is no part of the unit, so it is shown too that what the unit
-// takes away from the program leaves it what it needs, and its mount to be seen.
+// TestExampleSystemdUnitsReallyRun makes a systemd start, restart and stop the units. Readers are
+// not part of the unit, so it also shows that the unit's restrictions leave the program what it
+// needs, and that its mount is visible.
 func TestExampleSystemdUnitsReallyRun(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	serve.Alone(t)

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// tarShard makes one shard of WebDataset samples. Shards restart their keys, as
-// real ones do, and have so few of them that a shuffle puts equal keys side by
-// side all the time; by the shard's number they show one of the ways in which a
-// header can carry a path, which are the cases of the equal-key rule.
+// tarShard makes one shard of WebDataset samples. Shards restart their keys, as real ones do, and
+// have so few of them that a shuffle often puts equal keys next to each other. The shard's number
+// selects one of the ways in which a header can carry a path, which are the cases of the equal-key
+// rule.
 func tarShard(r *rand.Rand, number int) shard {
 	style := tarStyles[number%len(tarStyles)]
 	w := &tarWriter{style: style, r: r}
@@ -45,7 +45,7 @@ func tarShard(r *rand.Rand, number int) shard {
 	w.must(w.tar.Close())
 	bytes := w.buf.Bytes()
 	switch number % 3 {
-	case 1: // ends where the last member's padding ends, without zero blocks
+	case 1: // ends after the last member's padding, without zero blocks
 		bytes = bytes[:len(bytes)-1024]
 	case 2:
 		bytes = append(bytes, make([]byte, 10240-len(bytes)%10240)...)
@@ -53,12 +53,12 @@ func tarShard(r *rand.Rand, number int) shard {
 	return shard{bytes: bytes, ends: w.ends}
 }
 
-// tarStyle is one way of carrying a path.
+// tarStyle is one way to carry a path.
 type tarStyle struct {
 	format    tar.Format
 	directory string
 	pax       map[string]string
-	// fraction of a second in mtime makes PAX headers without a path
+	// A fraction of a second in mtime causes PAX headers without a path.
 	nanoseconds bool
 }
 
@@ -66,7 +66,7 @@ var tarStyles = []tarStyle{
 	{format: tar.FormatUSTAR, directory: "data/"},
 	{format: tar.FormatPAX, directory: "data/", nanoseconds: true},                                               // PAX header, path in the ustar header
 	{format: tar.FormatGNU, directory: "data/"},                                                                  // GNU's magic
-	{format: tar.FormatUSTAR, directory: strings.Repeat("p", 148) + "/"},                                         // a prefix for which dup-… is now and then too long
+	{format: tar.FormatUSTAR, directory: strings.Repeat("p", 148) + "/"},                                         // a prefix for which dup-… is sometimes too long
 	{format: tar.FormatGNU, directory: strings.Repeat("n", 160) + "/"},                                           // L headers
 	{format: tar.FormatPAX, directory: "donn\u00e9es/"},                                                          // PAX path
 	{format: tar.FormatPAX, directory: strings.Repeat("q/", 120)},                                                // PAX path, long

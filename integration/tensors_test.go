@@ -17,10 +17,10 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// frameSizes are those of the versions of lc0's frames.
+// frameSizes are the sizes of lc0's frames by version.
 var frameSizes = map[uint32]int{3: 8276, 4: 8292, 5: 8308, 6: lc0FrameBytes, 7: 8396}
 
-// anyFrame is a frame with all bytes at random, but those that say what it is.
+// anyFrame returns a frame of random bytes, except those that identify it.
 func anyFrame(r *rand.Rand, version, format uint32) []byte {
 	f := make([]byte, frameSizes[version])
 	for i := range f {
@@ -36,7 +36,7 @@ func anyFrame(r *rand.Rand, version, format uint32) []byte {
 	return f
 }
 
-// mixedGames are games of all versions and input formats, alone and in a tar.
+// mixedGames returns games of all versions and input formats, as single files and in a tar.
 func mixedGames(t testing.TB, seed uint64) dataset {
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(seed, 7))
@@ -69,9 +69,9 @@ func mixedGames(t testing.TB, seed uint64) dataset {
 	return dataset{name: "lc0-mixed", dir: dir, flags: []string{"--format", "lc0"}, ext: ".npy"}
 }
 
-// readTensors makes the row of every frame of a dataset with NumPy, by what
-// lczero-training's chunkparser.py and lc0's reader.cc do, and compares them with those of
-// streams, by their IDs. argv: the dataset, the planes' type, streams.
+// readTensors makes the row of every frame of a dataset with NumPy, as lczero-training's
+// chunkparser.py and lc0's reader.cc do, and compares them with those of streams, by their IDs.
+// argv: the dataset, the planes' type, streams.
 const readTensors = `
 import gzip, hashlib, os, sys, tarfile
 import numpy as np
@@ -199,8 +199,8 @@ func TestStreamsOfTensorsAreTheRowsThatNumPyMakesOfTheFrames(t *testing.T) {
 	}
 }
 
-// Which frames come, and in which order, does not depend on how they are presented; nor
-// does a checkpoint.
+// Which frames come, and in which order, does not depend on how they are presented; nor does a
+// checkpoint.
 func TestTensorsComeInTheOrderOfTheirFrames(t *testing.T) {
 	d := lc0Games(t, *drawSeed)
 	s := usual()
@@ -222,7 +222,7 @@ func TestTensorsComeInTheOrderOfTheirFrames(t *testing.T) {
 		}
 	}
 	compare()
-	// What was read of rows is what was read of frames, to the record.
+	// Reading rows counts exactly the same records as reading frames.
 	ids := len(tensors.read("worker-1.ids")) / 16
 	require.Greater(t, ids, 4)
 	f, err := os.Open(tensors.path("worker-1.npy"))
@@ -306,7 +306,7 @@ func TestTensorsThatCanNotBeAreRefusedInWords(t *testing.T) {
 	require.NotZero(t, r.code)
 	require.Contains(t, r.stderr, "--as tensors")
 
-	// A frame of an input format that nobody knows is an error, and those before it are not.
+	// A frame of an unknown input format is an error, but those before it are not.
 	dir := t.TempDir()
 	random := rand.New(rand.NewPCG(*drawSeed, 8))
 	game := append(anyFrame(random, 6, 1), anyFrame(random, 6, 77)...)
@@ -319,7 +319,7 @@ func TestTensorsThatCanNotBeAreRefusedInWords(t *testing.T) {
 	_, err = f.ReadAt(make([]byte, 10), int64(at[1]))
 	require.ErrorContains(t, err, "input/output error")
 	_, err = f.ReadAt(make([]byte, 10), int64(at[0]))
-	if err != nil { // the kernel may have asked for more than that
+	if err != nil { // the kernel may have requested more than that
 		require.ErrorContains(t, err, "input/output error")
 	}
 	status := string(m.read("status"))

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal makes one of 80 columns and 24 lines: what a person has, and what a
-// program that runs on it has.
+// terminal makes a terminal of 80 columns and 24 lines. It returns the user's side and the
+// program's side.
 func terminal(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)

@@ -21,7 +21,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// startTop has lsiofs top listen on a free port until the test ends.
+// startTop makes lsiofs top listen on a free port until the test ends.
 func startTop(t *testing.T, points ...string) (url string, ended <-chan struct{}, cmd *exec.Cmd) {
 	t.Helper()
 	cmd = exec.Command(lsiofs, append([]string{"top", "--json", "--listen", "0"}, points...)...)
@@ -36,8 +36,8 @@ func startTop(t *testing.T, points ...string) (url string, ended <-chan struct{}
 	return said.URL, ended, cmd
 }
 
-// TestThePageOfTopInABrowser looks at the page of a mount that is read, as people do, and asks
-// for it from the page of somebody else. No unit test can show what a browser draws and refuses.
+// TestThePageOfTopInABrowser shows the page of a mount that is being read, as people see it, and
+// requests it from another origin's page. No unit test can show what a browser draws and refuses.
 func TestThePageOfTopInABrowser(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	m := mountDataset(t, plain(t, "tar", 3), usual())
@@ -108,8 +108,8 @@ func TestThePageOfTopInABrowser(t *testing.T) {
 	require.Equal(t, 130, top.ProcessState.ExitCode())
 }
 
-// TestTopListensForPrometheus has promtool read the metrics of two mounts, and looks in them for
-// every metric that examples/prometheus names.
+// TestTopListensForPrometheus makes promtool read the metrics of two mounts, and checks that they
+// contain every metric that examples/prometheus names.
 func TestTopListensForPrometheus(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	promtool := need(t, "promtool")
@@ -134,7 +134,7 @@ func TestTopListensForPrometheus(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	require.Empty(t, string(out))
 
-	// What the example looks at is there.
+	// The metrics that the example uses exist.
 	example := filepath.Join("..", "examples", "prometheus")
 	out, err = exec.Command(promtool, "check", "config", filepath.Join(example, "prometheus.yml")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -143,7 +143,7 @@ func TestTopListensForPrometheus(t *testing.T) {
 	}
 }
 
-// metricsNamedIn are the names of our metrics in files.
+// metricsNamedIn returns the names of our metrics in files.
 func metricsNamedIn(t *testing.T, paths ...string) []string {
 	t.Helper()
 	names := map[string]bool{}

@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
-// TestAListNamesFilesOfSeveralServers: two nginx have a file of the same path. Both are in the dataset
-// and in the cache, which tells them apart in all commands.
+// TestAListNamesFilesOfSeveralServers has two nginx with a file of the same path. Both are in the
+// dataset and in the cache, which distinguishes them in all commands.
 func TestAListNamesFilesOfSeveralServers(t *testing.T) {
 	t.Setenv("NETRC", os.DevNull)
 	kept := t.TempDir()

@@ -14,9 +14,9 @@ import (
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
-// TestAHubThatWantsATokenAndRedirects: two nginx, of which the first asks for a token or a
-// password and sends all that it lets in to the second, which must get neither. The hub is asked
-// for some requests a file, and no secret is left anywhere.
+// TestAHubThatWantsATokenAndRedirects has two nginx. The first requires a token or a password and
+// redirects authorized requests to the second, which must get neither. The hub gets only a few
+// requests per file, and no secret is left anywhere.
 func TestAHubThatWantsATokenAndRedirects(t *testing.T) {
 	const token, password = "token-hunter2", "password-hunter2"
 	d := withCodec(t, "jsonl", "")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// changes are what happens to an object of an array after it was listed.
+// changes are changes to an object of an array after it was listed.
 var changes = map[string]func(t *testing.T, path string){
 	"replaced by one of the same size": func(t *testing.T, path string) {
 		b, err := os.ReadFile(path)
@@ -37,7 +37,7 @@ var changes = map[string]func(t *testing.T, path string){
 	"removed": func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) },
 }
 
-// flipped is a copy with other elements, and a shard's index where it was.
+// flipped returns a copy with other elements, and a shard's index unchanged.
 func flipped(b []byte) []byte {
 	b = bytes.Clone(b)
 	for i := range min(len(b)/2, 100) {
@@ -46,17 +46,17 @@ func flipped(b []byte) []byte {
 	return b
 }
 
-// lateCrops are few and large. What lies behind y=32 is wanted by the last of them in the
-// dataset's order alone, so that nothing of it is in memory when they are mounted.
+// lateCrops are few and large. What is beyond y=32 is needed only by the last of them in the
+// dataset's order, so nothing of it is in memory when they are mounted.
 var (
 	lateCrops = []string{"--crop", "time=8,y=20,x=30", "--stride", "time=3,y=7,x=8"}
-	// lateObjects are patterns of the objects behind y=32, of shards and of bricks alone.
+	// lateObjects are patterns of the objects beyond y=32, of shards and of single bricks.
 	lateObjects = map[bool]string{true: "c/*/2/*", false: "c/*/4/*"}
 )
 
 const lateBytes = 8 * 20 * 30 // elements
 
-// lateObject is where the first of them lies, and how errors name it.
+// lateObject returns the path of the first of them, and its name in errors.
 func lateObject(t *testing.T, store string, sharded bool) (path, name string) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(store, lateObjects[sharded]))
@@ -83,8 +83,8 @@ func requireEIO(t *testing.T, m *mount, want [][]byte, cropBytes int, name strin
 	require.Contains(t, string(m.read("status")), name)
 }
 
-// An object that changes is EIO for the crops that need it, and no other bytes than those of
-// before are ever read.
+// If an object changes, the crops that need it are EIO, and no bytes other than the earlier ones
+// are ever read.
 func TestAnObjectThatChangesUnderAMountIsEIO(t *testing.T) {
 	for kind, itemBytes := range map[string]int{"plain-none": 2, "plain-blosc": 2, "sharded-zstd": 2, "start-no-checksum": 4} {
 		for change, do := range changes {
@@ -97,8 +97,8 @@ func TestAnObjectThatChangesUnderAMountIsEIO(t *testing.T) {
 				m := mountDataset(t, d, s)
 				object, name := lateObject(t, path, kind[0] == 's')
 				do(t, object)
-				// A shard whose index was checked is open still: what has another name, or none,
-				// by now is what it was.
+				// A shard whose index was checked is still open: if it was renamed or removed, its
+				// contents are unchanged.
 				kept := kind[0] == 's' && (change == "removed" || change == "replaced by one of the same size")
 				requireEIO(t, m, want, lateBytes*itemBytes, name, kept)
 			})
@@ -106,7 +106,7 @@ func TestAnObjectThatChangesUnderAMountIsEIO(t *testing.T) {
 	}
 }
 
-// What was absent had the fill value: when it is there all of a sudden, that is a change.
+// An absent object had the fill value, so adding it is a change.
 func TestAnObjectThatIsAddedUnderAMountIsEIO(t *testing.T) {
 	for _, kind := range []string{"plain-gzip", "sharded-blosc"} {
 		t.Run(kind, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestAnObjectThatIsAddedUnderAMountIsEIO(t *testing.T) {
 	}
 }
 
-// Objects with checksums of their bricks: wherever a byte is wrong, crops are EIO or right.
+// Objects have checksums of their bricks: wherever a byte is wrong, crops are EIO or right.
 func TestAByteThatIsWrongAnywhereIsEIOOrPlaysNoPart(t *testing.T) {
 	path := store(t, makeVersion3, "inner-checksum")
 	d, s := cropsOf(path, lateCrops...), smallOrder()
@@ -148,7 +148,7 @@ func TestAByteThatIsWrongAnywhereIsEIOOrPlaysNoPart(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(broken, name), b, 0o644))
 		}
 		m, err := tryMount(t, cropsOf(broken, lateCrops...), t.TempDir(), s.flags()...)
-		if err != nil { // a shard's index was looked at
+		if err != nil { // a shard's index was read
 			require.ErrorContains(t, err, "c/")
 			failed++
 			continue

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// zarray is a document of version 2 of an array of bytes.
+// zarray returns a version 2 document of an array of bytes.
 func zarray(length, chunk int, more string) string {
 	return fmt.Sprintf(`{"zarr_format": 2, "shape": [%d], "chunks": [%d], "dtype": "|u1", "fill_value": 0, "order": "C", %s}`, length, chunk, more)
 }
 
-// Stores that somebody made by hand are refused, or EIO, in words that a terminal shows as they are, and
-// within the memory that is promised, whatever they claim.
+// Stores made by hand are refused, or are EIO, with text that a terminal shows unchanged, and
+// within the promised memory, whatever they claim.
 func TestStoresThatClaimWhatTheyHaveNotAreRefusedInWords(t *testing.T) {
 	frame := func(bytes uint64) string {
 		return "\x28\xb5\x2f\xfd\xe0" + string(binary.LittleEndian.AppendUint64(nil, bytes)) + "\x01\x00\x00"

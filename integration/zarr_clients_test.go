@@ -25,9 +25,9 @@ const wholeByZarrita = `
 })().catch((e) => { console.error(e); process.exit(1); });
 `
 
-// zarrita is a third program that reads Zarr. Of version 3 it is the only other one: what our
-// writer of tests believes of the format is no more than that, else. An index at a shard's
-// begin it does not look for.
+// zarrita is a third program that reads Zarr. For version 3 it is the only other one; otherwise we
+// would depend on our own test writer's understanding of the format. It does not support an index
+// at the start of a shard.
 func TestZarritaFindsTheSameElements(t *testing.T) {
 	node, modules := nodeWith(t, "zarrita")
 	read := 0
@@ -58,8 +58,8 @@ var zarritaReads = map[string]bool{
 	"dtype-be-i2": true, "dtype-le-u2": true, "dtype-be-f8": true, "dtype-u1": true, "nan": true, "inf": true,
 }
 
-// What NumPy maps is what zarr-python has at the places that worker-W.crops.npy names: of fields
-// of several arrays and cubes, which move in each epoch. Each position is there once an epoch.
+// What NumPy maps is what zarr-python has at the places named in worker-W.crops.npy, for fields of
+// several arrays and cubes, which move in each epoch. Each position occurs once per epoch.
 func TestNumPyMapsWhatZarrPythonHasAtTheOrigins(t *testing.T) {
 	var dir string
 	for _, path := range stores(t, makeSeveral) {
@@ -95,7 +95,7 @@ print(len(rows_of[0]), len(origins) > len(rows_of[0]))
 	require.Equal(t, "120 True\n", string(out))
 }
 
-// Node reads records by their offsets, and asks zarrita what lies at their origins.
+// Node reads records by their offsets, and uses zarrita to read their origins.
 func TestNodeReadsCropsByOffsetAndFindsThemWhereTheyWereCut(t *testing.T) {
 	node, modules := nodeWith(t, "zarrita")
 	path := store(t, makeVersion3, "sharded-blosc-zstd")

@@ -16,7 +16,8 @@ import (
 // drawnCrops is how many ways to cut crops are drawn.
 var drawnCrops = flag.Int("drawn-crops", 8, "ways to cut crops that are drawn at random")
 
-// drawCrops draws flags of crops of makeSeveral's hierarchies, and origins for them into a file.
+// drawCrops draws flags for crops of makeSeveral's hierarchies, and writes origins for them to a
+// file.
 func drawCrops(t *testing.T, dice *rand.Rand, list string) []string {
 	t.Helper()
 	edges := map[string]int{"time": 9, "y": 12, "x": 20} // of the smaller hierarchy
@@ -26,7 +27,7 @@ func drawCrops(t *testing.T, dice *rand.Rand, list string) []string {
 	var lows, rooms []int // where crops may begin, along each dimension
 	for _, dim := range []string{"time", "y", "x"} {
 		begin, end := 0, edges[dim]
-		wraps := dim != "time" && one() // all cubes must have the dimension's length
+		wraps := dim != "time" && one() // the dimension must have the same length in all cubes
 		switch {
 		case wraps:
 			wrap = append(wrap, dim)
@@ -89,7 +90,7 @@ func drawCrops(t *testing.T, dice *rand.Rand, list string) []string {
 	return flags
 }
 
-// writeOrigins writes an npy file of rows of a cube's number and an origin. Some are there twice.
+// writeOrigins writes an npy file with rows of a cube's number and an origin. Some occur twice.
 func writeOrigins(t *testing.T, dice *rand.Rand, path string, lows, rooms []int) {
 	t.Helper()
 	rows := 5 + dice.IntN(60)
@@ -104,7 +105,7 @@ func writeOrigins(t *testing.T, dice *rand.Rand, path string, lows, rooms []int)
 	require.NoError(t, os.WriteFile(path, b, 0o644))
 }
 
-// Whatever is drawn, all workers' bytes are those of the reference, also from the middle on.
+// Whatever is drawn, all workers' bytes equal the reference's, also when starting in the middle.
 func TestCropsThatAreDrawnAreThoseOfTheReference(t *testing.T) {
 	var dir string
 	for _, path := range stores(t, makeSeveral) {

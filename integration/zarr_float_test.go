@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// makePacked has zarr-python write two hierarchies of packed arrays, which are packed in other ways in
-// each, and an array of version 3 that says how in xarray's way.
+// makePacked makes zarr-python write two hierarchies of packed arrays, with a different packing in
+// each, and an array of version 3 that describes its packing in xarray's way.
 const makePacked = `
 import base64, json, os, struct, sys
 import numpy as np
@@ -57,8 +57,8 @@ func packed(t *testing.T, name string) string {
 	return filepath.Join(filepath.Dir(stores(t, makePacked)[0]), name)
 }
 
-// Elements of all types of numbers become those that NumPy computes, by attributes or by flags, also
-// where bricks are absent.
+// Elements of all types of numbers become those that NumPy computes, by attributes or by flags,
+// also where bricks are absent.
 func TestCropsOfFloat32AreAnotherReadings(t *testing.T) {
 	crop := []string{"--crop", "time=3,y=5,x=6", "--stride", "time=1,y=3,x=4", "--as", "float32"}
 	all := []string{"short", "big", "byte", "count", "long", "single", "double", "half", "truth"}
@@ -96,8 +96,8 @@ func TestCropsOfFloat32AreAnotherReadings(t *testing.T) {
 	}
 }
 
-// A mount has them too, at any size of memory, and says in dataset.json what it applied; a checkpoint is
-// of these crops alone.
+// A mount has them too, with any size of memory, and dataset.json contains what was applied. A
+// checkpoint fits only these crops.
 func TestMountsOfFloat32SayWhatTheyApplied(t *testing.T) {
 	d := cropsOf(packed(t, "all"), "--array", "short,byte", "--crop", "time=3,y=5,x=6", "--as", "float32")
 	ref, s := newReference(t, d), smallOrder()

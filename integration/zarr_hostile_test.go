@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// edited is a copy of a store of version 3 whose document was changed.
+// edited returns a copy of a version 3 store with an edited document.
 func edited(t *testing.T, kind string, edit func(doc map[string]any)) string {
 	t.Helper()
 	path := store(t, makeVersion3, kind)
@@ -28,7 +28,7 @@ func edited(t *testing.T, kind string, edit func(doc map[string]any)) string {
 	return path
 }
 
-// sharding is the configuration of a document's sharding.
+// sharding returns the configuration of a document's sharding.
 func sharding(doc map[string]any) map[string]any {
 	return doc["codecs"].([]any)[0].(map[string]any)["configuration"].(map[string]any)
 }
@@ -37,7 +37,7 @@ func grid(doc map[string]any) map[string]any {
 	return doc["chunk_grid"].(map[string]any)["configuration"].(map[string]any)
 }
 
-// refused says what a document must have been edited to, and what the refusal has to say.
+// refused is an edit of a document, and what its refusal must contain.
 type refused struct {
 	name string
 	edit func(doc map[string]any)
@@ -90,8 +90,8 @@ var refusedDocuments = []refused{
 	}, []string{"zarr.json", "16"}},
 }
 
-// What a document must not say is refused, in words that name it, within the memory that is
-// promised; nothing is mounted.
+// Invalid documents are refused with text that names the problem, within the promised memory.
+// Nothing is mounted.
 func TestDocumentsThatAreNotReadAreRefusedInWords(t *testing.T) {
 	for _, c := range refusedDocuments {
 		t.Run(c.name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestDocumentsThatAreNotReadAreRefusedInWords(t *testing.T) {
 	}
 }
 
-// Files beside the objects, and behind the grid, play no part.
+// Files next to the objects, and beyond the grid, have no effect.
 func TestFilesThatAreNoObjectsPlayNoPart(t *testing.T) {
 	path := store(t, makeVersion3, "plain-none")
 	want := toolOK(t, append([]string{"cat", path, "--format", "zarr"}, smallCrops...)...)
@@ -117,8 +117,8 @@ func TestFilesThatAreNoObjectsPlayNoPart(t *testing.T) {
 	requireSameBytes(t, want, toolOK(t, append([]string{"cat", path, "--format", "zarr"}, smallCrops...)...), "with other files")
 }
 
-// An index of a shard without a checksum may say anything: what points out of its object, or to
-// more than a brick can have, is no brick. No memory is taken for what it claims.
+// A shard's index without a checksum may contain anything. What points outside its object, or to
+// more than a brick can have, is not a brick. No memory is allocated for what it claims.
 func TestIndexesThatLieAreEIO(t *testing.T) {
 	const absent = 1<<64 - 1
 	for name, entry := range map[string][2]uint64{
@@ -150,7 +150,7 @@ func TestIndexesThatLieAreEIO(t *testing.T) {
 	}
 }
 
-// A buffer of blosc whose header lies is no brick, and takes no more memory than a brick has.
+// A blosc buffer with a false header is not a brick, and takes no more memory than a brick.
 func TestHeadersOfBloscThatLieAreEIO(t *testing.T) {
 	word := binary.LittleEndian.PutUint32
 	for name, damage := range map[string]func(b []byte){

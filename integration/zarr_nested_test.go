@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// makeNested writes arrays of version 3 whose shards lie in shards, from the specification: a directory
-// each. What a shard holds lies in any order, with gaps, and some is absent, at each level.
+// makeNested writes arrays of version 3 with shards inside shards, from the specification: a
+// directory each. The contents of a shard are in any order, with gaps, and some are absent, at each
+// level.
 const makeNested = `
 import itertools, json, os, struct, sys
 import numcodecs as nc
@@ -75,7 +76,7 @@ make("one-in-one", [(8, 16, 48), (8, 16, 48), (4, 8, 16)], [True, True], [False,
 make("all-there", two, [False, False], [False, False], absent=0)
 `
 
-// Shards in shards are another reading's, through cat and through a mount.
+// Crops of shards in shards equal another implementation's, through cat and through a mount.
 func TestCropsOfShardsInShardsAreAnotherReadings(t *testing.T) {
 	for _, path := range stores(t, makeNested) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -91,7 +92,7 @@ func TestCropsOfShardsInShardsAreAnotherReadings(t *testing.T) {
 	}
 }
 
-// takeApart writes an array of its own of each shard in the objects of an array, which is then sharded
+// takeApart writes each shard in the objects of an array as a separate array, which is then sharded
 // once.
 const takeApart = `
 import itertools, json, os, struct, sys
@@ -117,8 +118,8 @@ doc["codecs"], doc["chunk_grid"]["configuration"]["chunk_shape"] = c["codecs"], 
 json.dump(doc, open(out + "/zarr.json", "w"))
 `
 
-// zarrita reads one level of shards. Taken apart, an array of two levels has the elements that it has as
-// it is. An index at a shard's begin zarrita does not look for.
+// zarrita reads one level of shards. When taken apart, an array of two levels has the same elements
+// as before. zarrita does not support an index at the start of a shard.
 func TestZarritaFindsTheSameElementsInShardsThatWereTakenApart(t *testing.T) {
 	node, modules := nodeWith(t, "zarrita")
 	interpreter := python(t)
@@ -132,11 +133,11 @@ func TestZarritaFindsTheSameElementsInShardsThatWereTakenApart(t *testing.T) {
 	}
 }
 
-// Indexes without checksums may say anything, at each level. What points out of the shard that the
-// index is of is no brick, and none in another object or outside of it is read.
+// Indexes without checksums may contain anything, at each level. What points outside the index's
+// own shard is not a brick, and no brick in another object or outside of it is read.
 func TestIndexesOfShardsInShardsThatLieAreErrors(t *testing.T) {
 	const absent = 1<<64 - 1
-	const shards, bricks = 6, 2 // in an object, and in a shard
+	const shards, bricks = 6, 2 // per object, and per shard
 	for name, entry := range map[string][2]uint64{
 		"behind the object":     {1 << 40, 100},
 		"offset near 2⁶⁴":       {absent - 10, 100},
@@ -174,19 +175,20 @@ func TestIndexesOfShardsInShardsThatLieAreErrors(t *testing.T) {
 	}
 }
 
-// An outer index may say that an inner shard lies where the outer index itself, or another shard, does:
-// what is read there is no index, or no brick, and is an error where a checksum or a size shows it.
+// An outer index may claim that an inner shard is where the outer index itself, or another shard,
+// is. What is read there is not an index, or not a brick, and is an error if a checksum or a size
+// shows that.
 func TestShardsThatOverlapAreReadAsTheyAre(t *testing.T) {
 	path := store(t, makeNested, "all-there")
 	object := filepath.Join(path, "c", "0", "0", "0")
 	b, err := os.ReadFile(object)
 	require.NoError(t, err)
 	outer := b[len(b)-16*6:]
-	copy(outer, outer[16:32]) // two shards are one
+	copy(outer, outer[16:32]) // two shards become one
 	require.NoError(t, os.WriteFile(object, b, 0o644))
 	requireCrops(t, cropsOf(path, smallCrops...), smallOrder())
 	binary.LittleEndian.PutUint64(outer, 0)
-	binary.LittleEndian.PutUint64(outer[8:], uint64(len(b))) // an object in itself
+	binary.LittleEndian.PutUint64(outer[8:], uint64(len(b))) // an object inside itself
 	require.NoError(t, os.WriteFile(object, b, 0o644))
 	r := bounded(t, slices.Concat([]string{"cat", path, "--format", "zarr", "--memory", fmt.Sprint(hostileMemory)}, smallCrops)...)
 	require.NotZero(t, r.code)

@@ -18,7 +18,7 @@ import (
 // drawnStores is how many stores are drawn.
 var drawnStores = flag.Int("drawn-stores", 24, "Zarr stores that are drawn at random")
 
-// makeDrawn draws stores of any shape, type and codec, and for each the flags of crops in it. Those
+// makeDrawn draws stores of any shape, type and codec, and for each of them flags of crops. Those
 // of version 2 are written by zarr-python, those of version 3 from the specification.
 //
 //	ROOT/17/flags.json, ROOT/17/s.zarr/a, ROOT/17/s.zarr/b, …
@@ -278,8 +278,8 @@ for i in range(count):
     json.dump(flags, open(base + "/flags.json", "w"))
 `
 
-// Of any store, and any crops of it, all workers read what another program reads, from the
-// beginning on and from the middle.
+// For any store, and any crops of it, all workers read what another program reads, from the start
+// and from the middle.
 func TestStoresThatAreDrawnAreThoseOfTheReference(t *testing.T) {
 	root := t.TempDir()
 	out, err := exec.Command(python(t, "numpy", "zarr", "numcodecs"), "-B", "-c", makeDrawn, root, fmt.Sprint(*drawSeed), fmt.Sprint(*drawnStores)).CombinedOutput()
@@ -301,7 +301,7 @@ func TestStoresThatAreDrawnAreThoseOfTheReference(t *testing.T) {
 			d := cropsOf(filepath.Join(root, fmt.Sprint(i), "s.zarr"), flags...)
 			args := slices.Concat([]string{"cat", d.dir, "--memory", memory, "--epoch", fmt.Sprint(s.Epoch)}, d.flags, s.flags())
 			r := tool(t, append(args, "--worker", "0")...)
-			if strings.Contains(r.stderr, "crops are left out") { // --missing skip, and nothing is left
+			if strings.Contains(r.stderr, "crops are left out") { // with --missing skip, and nothing is left
 				require.Contains(t, flags, "skip")
 				return
 			}

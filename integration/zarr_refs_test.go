@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// makeReferences has h5py write two HDF5 files as netCDF4 is stored, and writes references to their
-// chunks, in both versions of the format, with all ways to name a file.
+// makeReferences makes h5py write two HDF5 files in the way netCDF4 is stored, and writes
+// references to their chunks, in both versions of the format, with all ways to name a file.
 const makeReferences = `
 import base64, json, os, sys
 import h5py
@@ -80,7 +80,7 @@ write("relative.json", {"version": 1, "templates": {"u": "./relative"}, "refs": 
 write("absolute.json", references(root + "/absolute.h5", "file://" + root + "/absolute.h5", 0))
 `
 
-// makeZips has zarr-python write a ZipStore, and others archive its directory.
+// makeZips makes zarr-python write a ZipStore, and others archive its directory.
 const makeZips = `
 import os, sys, zipfile
 import numcodecs as nc
@@ -110,7 +110,7 @@ for name, method in dict(compressed=zipfile.ZIP_DEFLATED, packed=zipfile.ZIP_STO
                 z.write(full, os.path.relpath(full, root + "/other/%s.zarr" % name))
 `
 
-// described is the directory that a script makes files in that describe hierarchies.
+// described returns the directory in which a script makes files that describe hierarchies.
 func described(t *testing.T, make string) string {
 	t.Helper()
 	python(t, "numpy", "zarr", "numcodecs", "h5py")
@@ -145,7 +145,7 @@ func TestCropsOfAZipFileAreThoseOfItsMembers(t *testing.T) {
 	require.Contains(t, r.stderr, "compressed.zip/.zgroup is compressed in the zip file (deflate), so it can't be read in place: write the zip file without compression")
 }
 
-// Chunks that nothing refers to, or that the zip file does not have, are absent as files are.
+// Chunks without a reference, or not in the zip file, are absent like missing files.
 func TestCropsThatNeedAChunkWithoutAReferenceAreLeftOut(t *testing.T) {
 	for name, array := range map[string]string{
 		filepath.Join(described(t, makeReferences), "relative.json"): "holes", filepath.Join(described(t, makeZips), "store.zip"): "zlib",
@@ -154,7 +154,7 @@ func TestCropsThatNeedAChunkWithoutAReferenceAreLeftOut(t *testing.T) {
 	}
 }
 
-// Coordinates, attributes and what else a mount shows are read by references, too.
+// Coordinates, attributes and whatever else a mount shows are read through references, too.
 func TestAMountOfReferencesShowsWhatOneOfADirectoryDoes(t *testing.T) {
 	dir := described(t, makeReferences)
 	d := cropsOf(filepath.Join(dir, "relative.json"), append([]string{"--array", "zlib"}, smallCrops...)...)
@@ -177,7 +177,7 @@ func TestAMountOfReferencesShowsWhatOneOfADirectoryDoes(t *testing.T) {
 	require.Equal(t, "K", info.Zarr.Fields[0].Attributes["units"])
 }
 
-// A file that is referred to changes, or the zip file: crops are EIO or what they were.
+// If a referenced file or the zip file changes, crops are EIO or unchanged.
 func TestAFileThatIsReferredToAndChangesIsEIO(t *testing.T) {
 	for name, file := range map[string]string{"absolute.json": "absolute.h5", "relative.json": "relative.h5", "store.zip": "store.zip"} {
 		make, array := makeReferences, "raw"
@@ -210,7 +210,7 @@ func TestAFileThatIsReferredToAndChangesIsEIO(t *testing.T) {
 					failed += cropsOrEIO(t, want[w], bytes, m.path("worker-%d.npy", w))
 				}
 				m.requireAlive()
-				if failed == 0 { // what is open stays what it was, whatever its name becomes
+				if failed == 0 { // what is open stays as it was, whatever its name becomes
 					require.Contains(t, []string{"removed", "replaced by one of the same size"}, change)
 					return
 				}
@@ -244,8 +244,8 @@ func TestReferencesThatCanNotBeReadAreRefusedInWords(t *testing.T) {
 	}
 }
 
-// Reference files and zip files in a bucket and at a web server give what they give on a disk. A
-// file that is replaced there is EIO, or what it was.
+// Reference files and zip files in a bucket and at a web server give the same as on a disk. If a
+// file is replaced there, crops are EIO or unchanged.
 func TestHierarchiesThatFilesDescribeAreTheSameInABucketAndAtAWebServer(t *testing.T) {
 	for name, c := range map[string]struct {
 		make, array, file string

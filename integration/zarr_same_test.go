@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// However crops are read, they are the same bytes: in little memory and much, from the page cache
-// and past it, by each engine and on one core, and whichever way of reading is asked for.
+// However crops are read, they are the same bytes: with little memory and much, from the page cache
+// and past it, by each engine and on one core, and with each strategy.
 func TestCropsAreTheSameHoweverTheyAreRead(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	dice := rand.New(rand.NewPCG(*drawSeed, 15))
@@ -44,8 +44,8 @@ func TestCropsAreTheSameHoweverTheyAreRead(t *testing.T) {
 	}
 }
 
-// Readers that ask for ranges of any size anywhere, several at a time, get the bytes that are
-// there for those who read from begin to end.
+// Readers that request ranges of any size anywhere, several at a time, get the same bytes as
+// sequential readers.
 func TestRangesOfCropsAreWhatTheWholeStreamHas(t *testing.T) {
 	dice := rand.New(rand.NewPCG(*drawSeed, 16))
 	d, s := cropsOf(store(t, makeVersion3, "sharded-blosc-zstd"), append(smallCrops, "--jitter")...), smallOrder()
@@ -90,8 +90,8 @@ func TestRangesOfCropsAreWhatTheWholeStreamHas(t *testing.T) {
 	require.NoError(t, group.Wait())
 }
 
-// A run that was stopped before any of its records goes on with that one, and has read all of an
-// epoch's records in the end: of crops that move, on another number of workers.
+// A run stopped before any of its records resumes with that one, and in the end has read all
+// records of the epoch: with crops that move, and another number of workers.
 func TestCropsGoOnBeforeEachRecord(t *testing.T) {
 	d := cropsOf(store(t, makeVersion3, "sharded-blosc"), "--crop", "time=8,y=20,x=30", "--stride", "time=3,y=7,x=8", "--jitter")
 	s := smallOrder()

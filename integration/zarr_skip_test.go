@@ -29,8 +29,8 @@ func removeSome(t *testing.T, dir string, n int) {
 	require.Positive(t, i)
 }
 
-// Crops that would need a chunk that is not stored are in no order, whatever jitter does: of
-// arrays of several hierarchies, of sharded ones, and in lists.
+// Crops that would need a chunk that is not stored are in no order, whatever jitter does: in arrays
+// of several hierarchies, in sharded ones, and in lists.
 func TestCropsThatNeedAMissingChunkAreLeftOut(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, name := range []string{"blosc-lz4-1", "order-f", "slash"} {
@@ -57,8 +57,8 @@ func TestCropsThatNeedAMissingChunkAreLeftOut(t *testing.T) {
 	}
 }
 
-// Damaged files of chunks are found by indexing. With --on-corrupt skip, crops that need one are left out,
-// and that is said; a mount has the others.
+// Indexing finds damaged chunk files. With --on-corrupt skip, crops that need one are left out with
+// a message, and a mount has the others.
 func TestCropsThatNeedADamagedFileAreLeftOutWhenAsked(t *testing.T) {
 	path := store(t, makeVersion3, "sharded-blosc-zstd")
 	flags := append(slices.Clone(smallCrops), "--stride", "time=2,y=5,x=4")

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// makeVersion2 has zarr-python write one array in many ways, a directory each. Every fifth
-// object is removed, where there is a fill value.
+// makeVersion2 makes zarr-python write one array in many ways, a directory each. Every fifth object
+// is removed if there is a fill value.
 const makeVersion2 = `
 import json, os, sys
 import numcodecs as nc
@@ -92,7 +92,7 @@ for f in os.listdir(path):
 `
 
 // makeVersion3 writes arrays of version 3 from the specification, with bricks by numcodecs: a
-// directory each. Bricks of a shard lie in any order, with gaps, and some are absent.
+// directory each. The bricks of a shard are in any order, with gaps, and some are absent.
 const makeVersion3 = `
 import itertools, json, os, struct, sys
 import numcodecs as nc
@@ -168,7 +168,7 @@ make("big-endian", "gzip", "<f8", big=True)
 make("one-brick", "zstd", each=(8, 8, 8))
 `
 
-// makeSeveral has zarr-python write two hierarchies with arrays of several kinds, and lists of
+// makeSeveral makes zarr-python write two hierarchies with arrays of several kinds, and lists of
 // origins in them.
 const makeSeveral = `
 import sys
@@ -195,7 +195,8 @@ np.save(root + "/apart.npy", np.array([(cube, origin(), origin()[1:]) for cube i
 // made has a function for each script, which runs it once for all tests.
 var made sync.Map
 
-// stores are the directories that a script makes, once for all tests: nobody changes them.
+// stores returns the directories that a script makes, once for all tests, which must not change
+// them.
 func stores(t *testing.T, make string) (paths []string) {
 	t.Helper()
 	interpreter := python(t, "numpy", "zarr", "numcodecs")
@@ -219,7 +220,7 @@ func stores(t *testing.T, make string) (paths []string) {
 	return paths
 }
 
-// store is a copy of one of them, of the test's own.
+// store returns a copy of one of them for the test.
 func store(t *testing.T, make, name string) string {
 	t.Helper()
 	for _, path := range stores(t, make) {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cropsOf is a dataset of crops of a store.
+// cropsOf returns a dataset of crops of a store.
 func cropsOf(path string, flags ...string) dataset {
 	return dataset{name: filepath.Base(path), dir: path, ext: ".npy", flags: append([]string{"--format", "zarr"}, flags...)}
 }
@@ -89,7 +89,7 @@ func TestEveryWayToCutCropsIsAnotherReadings(t *testing.T) {
 	}
 }
 
-// Streams of all orders through real mounts, of several epochs, read at any size of memory.
+// Streams of all orders through real mounts, for several epochs, read with any size of memory.
 func TestCropsThroughMountsAreThoseOfTheReference(t *testing.T) {
 	paths := stores(t, makeVersion3)
 	dice := rand.New(rand.NewPCG(*drawSeed, 14))
@@ -116,7 +116,8 @@ func TestCropsThroughMountsAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// cropsOrEIO reads a stream crop by crop: each is EIO or right. It returns how many failed.
+// cropsOrEIO reads a stream crop by crop: each must be EIO or right. It returns the number of
+// failures.
 func cropsOrEIO(t *testing.T, want []byte, cropBytes int, path string) (failed int) {
 	t.Helper()
 	f, err := os.Open(path)
