@@ -20,10 +20,10 @@
 //     from a flag whose default is serve.DefaultSeed; TestTestsDrawFromConstantSeedsOnly refuses
 //     everything else. New seeds are for nightly runs (LSIOFS_SEED, RAPID_SEED). What they find
 //     becomes a case: a seed in a table, or a file of rapid's in testdata/rapid.
-//   - Nothing waits for real time: at most a second in a test of tier newcomer, and five in tier
-//     ci. Time is testing/synctest's, or the test waits for a condition, with a limit of minutes
-//     that no working program comes near. A test that waits for a process also ends its wait when
-//     the process ends (serve.Until).
+//   - Nothing waits for real time for longer than a second in a test of tier newcomer, or five in
+//     tier ci. Time is testing/synctest's, or the test waits for a condition, with a limit of
+//     minutes that no working program comes near. A test that waits for a process also ends its
+//     wait when the process ends (serve.Until).
 //   - A unit test comes first. A test here shows what no unit test can, and its comment explains
 //     what.
 //   - A unit test takes at most 1 CPU second, a test here 3, a package 10. A test that takes more,

@@ -235,8 +235,8 @@ func requireCleaned(t *testing.T, cases []*brittle) {
 var killedBefore = []string{"fchmod", "fsync", "linkat", "openat", "pwrite64", "renameat", "unlinkat", "write"}
 
 // A node that starts the first epoch of a run is killed before each of its calls that change a
-// file. It or another node comes back, and starts the epoch or finds it. The remaining node reads
-// the same: each record that arrived, once.
+// file. It or another node comes back, and starts the epoch or finds it. The other node reads the
+// same: each record that arrived, once.
 func TestANodeThatIsKilledBeforeAnyCallLosesNothing(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	for first, who := range []string{"it comes back", "another one comes"} {

@@ -15,8 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
-// mixtureOf mixes datasets of one format. sources alternates between name and weight, and a
-// directory.
+// mixtureOf mixes datasets of one format. sources alternates between NAME=WEIGHT and a directory.
 func mixtureOf(t testing.TB, of dataset, flags []string, sources ...any) dataset {
 	t.Helper()
 	d := dataset{name: "mixture of " + of.name, ext: of.ext, flags: slices.Concat(of.flags, flags)}

@@ -41,8 +41,8 @@ func (i *interrupts) takeForce() context.Context {
 }
 
 // endTime is how long a command may take to end after the first signal, unless it has taken force.
-// What it stores is intact by then: files are renamed into place, and an index pass keeps a journal
-// of what it has indexed.
+// Its files are intact by then: they are renamed into place, and an index pass keeps a journal of
+// what it has indexed.
 const endTime = 900 * time.Millisecond
 
 // during runs a command. It does not wait for a command that hangs after ctx has ended, in a

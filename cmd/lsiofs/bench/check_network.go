@@ -41,7 +41,7 @@ func (k *check) network(ctx context.Context) error {
 	return nil
 }
 
-// networkSlot is how long each row about a web server is measured.
+// networkSlot is how long each row for a web server is measured.
 const networkSlot = 3 * time.Second
 
 // runNetwork measures a directory's files served by a web server.

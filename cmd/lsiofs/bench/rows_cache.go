@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Rows about a dataset at a web server that is cached on a disk.
+// Rows for a dataset at a web server that is cached on a disk.
 const (
 	rowCacheLocal = "network-local"
 	rowCached     = "network-cached"
@@ -19,7 +19,7 @@ const (
 	rowCacheHalf  = "network-half-requests"
 )
 
-// cacheRows returns the rows about epochs after the first.
+// cacheRows returns the rows for epochs after the first.
 func (n *network) cacheRows() []*row {
 	l := &rowList{only: n.config.Rows}
 	l.add(row{id: rowCacheLocal, name: "mount of the files, second epoch", measure: func(ctx context.Context) (reading, error) {
@@ -79,7 +79,7 @@ func (n *network) measureCached(ctx context.Context, size float64, epoch int) (r
 
 const (
 	// fillTime is how long a cache gets after an epoch to store what its disk was too slow for.
-	// What is missing then counts as missing.
+	// Data still missing then counts as missing.
 	fillTime  = 30 * time.Second
 	fillEvery = 50 * time.Millisecond
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// Rows about directories in which shards arrive while they are mounted.
+// Rows for directories in which shards arrive while they are mounted.
 const (
 	rowTakingFirst = "growing-taking-first"
 	rowTaking      = "growing-taking"

@@ -14,7 +14,7 @@ import (
 // indexes next to them.
 const halvesDir = "halves"
 
-// addMixture adds the row about a mixture of two sources, which together have all records of the
+// addMixture adds the row for a mixture of two sources, which together have all records of the
 // dataset, in their shares. The difference in speed is the cost of mixing.
 func (s *session) addMixture(l *rowList) {
 	if s.scope.compressed || s.scope.files {

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Rows about a dataset at a web server.
+// Rows for a dataset at a web server.
 const (
 	rowNetCat      = "network-cat-"   // followed by the name of the chunk size
 	rowNetLoop     = "network-loop-"  // followed by the name of the chunk size
@@ -39,7 +39,7 @@ var chunkSizes = []struct {
 	{"8m", 8 << 20, 2 * time.Second},
 }
 
-// rows returns the rows about a dataset at a web server.
+// rows returns the rows for a dataset at a web server.
 func (n *network) rows() []*row {
 	l := &rowList{only: n.config.Rows}
 	for _, size := range chunkSizes {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// addPoints adds rows about what is slow with shards that are compressed as a whole: the first
+// addPoints adds rows for what is slow with shards that are compressed as a whole: the first
 // byte, a jump, and little memory.
 func (s *session) addPoints(l *rowList) {
 	l.add(row{id: rowMountHalf, name: "mount, --memory half the decoded size, from start to end", against: rowDecode, measure: s.measureHalf})

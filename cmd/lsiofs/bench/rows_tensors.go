@@ -16,7 +16,7 @@ const (
 	tensorsReaders = 2
 )
 
-// addTensors adds the rows about games whose streams are tensors. What they read is counted in
+// addTensors adds the rows for games whose streams are tensors. What they read is counted in
 // bytes of the original frames, so that records and ratios refer to frames.
 func (s *session) addTensors(l *rowList) {
 	if !s.scope.games {

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Rows about crops of Zarr arrays.
+// Rows for crops of Zarr arrays.
 const (
 	rowZarrLoop   = "zarr-loop-"   // followed by the name of a codec
 	rowZarrRandom = "zarr-random-" // followed by the name of a codec
@@ -32,7 +32,7 @@ const (
 	zarrBlockMemory  = 1 << 30
 )
 
-// rows returns the rows about arrays.
+// rows returns the rows for arrays.
 func (a *arrays) rows() []*row {
 	l := &rowList{only: a.config.Rows}
 	codecs := slices.Sorted(maps.Keys(satellite))

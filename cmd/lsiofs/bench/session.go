@@ -28,9 +28,9 @@ type Program struct {
 	Mount func(ctx context.Context, args []string, output *os.File) (*exec.Cmd, error)
 	// Open opens a dataset and shows progress if it has to be indexed.
 	Open func(ctx context.Context, s spec.Spec) (*pipeline.Dataset, error)
-	// Caches reports whether it has --cache-dir and --cache-size.
+	// Caches is true if the program has --cache-dir and --cache-size.
 	Caches bool
-	// Rings reports whether mounts take requests through io_uring.
+	// Rings is true if mounts take requests through io_uring.
 	Rings bool
 }
 
@@ -238,8 +238,8 @@ func (s *session) jobsOf(point, extension string, workers int, slot time.Duratio
 	return jobs
 }
 
-// readMount measures W readers of a server for a slot. What comes before the first answer to a
-// reader is not counted.
+// readMount measures W readers of a server for a slot. Bytes before the first answer to a reader
+// are not counted.
 func (s *session) readMount(ctx context.Context, v *server, jobs []readJob) (reading, error) {
 	for _, j := range jobs {
 		for _, path := range j.Paths {

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
 )
 
-// Rows about a dataset at a bucket or web server.
+// Rows for a dataset at a bucket or web server.
 const (
 	rowURLBare  = "bare-requests"
 	rowURLCat   = "cat"

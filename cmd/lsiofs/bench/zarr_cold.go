@@ -29,7 +29,7 @@ func (a *arrays) measureColdFio(ctx context.Context) (reading, error) {
 	return fromJob(r), err
 }
 
-// measureColdCrops makes a mount read past the page cache. What counts is the bytes that it reads
+// measureColdCrops makes a mount read past the page cache. It counts the bytes that the mount reads
 // from the disk.
 func (a *arrays) measureColdCrops(ctx context.Context) (reading, error) {
 	r, err := a.readArray(ctx, "cold none", "none", ".npy", zarrRandomMemory, "--shuffle", "full", "--direct", "on")

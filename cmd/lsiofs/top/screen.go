@@ -78,7 +78,7 @@ func drawFrames(ctx context.Context, w *watch, screen tcell.Screen) error {
 	}
 }
 
-// drawOn draws a frame on the screen. What does not fit is left out.
+// drawOn draws a frame on the screen, without the parts that do not fit.
 func drawOn(screen tcell.Screen, f frame) {
 	width, height := screen.Size()
 	screen.Clear()
