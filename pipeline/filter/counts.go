@@ -21,13 +21,13 @@ type Counts struct {
 	Writing   uint64 `json:"files_not_settled"` // that are being written, or may be
 	Passed    uint64 `json:"files_passed_over"` // that are not shards
 	UnitsIn   uint64 `json:"units_in"`          // of the filtered shards
-	UnitsOut  uint64 `json:"units_out"`         // -
-	UnitsLost uint64 `json:"units_failed"`      // skipped, because the filter failed on them
-	Records   uint64 `json:"records_out"`       // -
-	BytesIn   int64  `json:"bytes_in"`          // size of the filtered shards' files
-	BytesOut  int64  `json:"bytes_out"`         // size of their results
-	Bytes     int64  `json:"bytes_done"`        // size of the shards' files done, including those that already had a result
-	Total     int64  `json:"bytes_total"`       // size of all shards' files
+	UnitsOut  uint64 `json:"units_out"`
+	UnitsLost uint64 `json:"units_failed"` // skipped, because the filter failed on them
+	Records   uint64 `json:"records_out"`
+	BytesIn   int64  `json:"bytes_in"`    // size of the filtered shards' files
+	BytesOut  int64  `json:"bytes_out"`   // size of their results
+	Bytes     int64  `json:"bytes_done"`  // size of the shards' files done, including those that already had a result
+	Total     int64  `json:"bytes_total"` // size of all shards' files
 }
 
 // Progress has the Counts of a run in progress. It is safe for concurrent use.

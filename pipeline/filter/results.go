@@ -31,7 +31,7 @@ type draft struct {
 	out  *bufio.Writer
 	hash hash.Hash
 	n    int64
-	err  error // error of writing, which is nobody's Failure and ends the run
+	err  error // error of writing: not a Failure, it ends the run
 }
 
 const draftBuffer = 256 << 10

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// serve is a filter of the protocol, which has a way to fail.
+// serve is a filter of the protocol that can fail in several ways.
 func serve(how string) {
 	switch how {
 	case "silent":
@@ -66,8 +66,8 @@ func serve(how string) {
 				continue
 			}
 		}
-		// It answers while it reads: what is larger than a pipe would stop one who writes
-		// everything first.
+		// It answers while it reads: with more data than a pipe holds, a writer that writes
+		// everything before it reads would block.
 		fmt.Printf("\x00%s", size[:])
 		_, _ = io.CopyN(os.Stdout, os.Stdin, m)
 	}
@@ -79,7 +79,7 @@ func serve(how string) {
 	}
 }
 
-// said collects what programs say.
+// said collects the output of programs.
 type said struct {
 	mu    sync.Mutex
 	lines []string
@@ -170,8 +170,7 @@ func TestAskingEndsWithTheContext(t *testing.T) {
 	s.Kill()
 }
 
-// A program that is killed takes with it what it has started, and what ended well does so
-// too.
+// If a program is killed, its child processes are too; the same if it ends successfully.
 func TestTheWholeGroupEnds(t *testing.T) {
 	for name, wait := range map[string]string{"killed": "sleep 3600", "ended": "true"} {
 		at := filepath.Join(t.TempDir(), "pid")
@@ -193,7 +192,7 @@ func TestTheWholeGroupEnds(t *testing.T) {
 	}
 }
 
-// dead says whether a process has ended, whether or not somebody has waited for it.
+// dead reports whether a process has ended, whether it was waited for or not.
 func dead(pid int) bool {
 	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 		return true
@@ -241,7 +240,7 @@ func TestPipes(t *testing.T) {
 	require.Equal(t, context.Canceled, p.Pipe(ended, "a", file(t, ""), read))
 }
 
-// One who says much is cut off, and so is a long line.
+// Too much output is cut off, and so is a long line.
 func TestWhatAProgramSaysIsBounded(t *testing.T) {
 	p, s := program(t, limit, "sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' x >&2; echo >&2; i=0; while [ $i -lt 1000 ]; do echo $i >&2; i=$((i+1)); done")
 	require.NoError(t, p.Run(context.Background(), "a", nil))
@@ -258,7 +257,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Another argument, another cut of the same text, another name or another executable is
+// Another argument, other boundaries in the same text, another name or another executable make
 // another filter.
 func TestSums(t *testing.T) {
 	dir := t.TempDir()
@@ -281,9 +280,10 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// A process that ends may leave another one that has its stdin and never reads it.
+// A process that ends may leave another one that holds its stdin and never reads it.
 func TestAStdinThatSomebodyElseHoldsStopsNobody(t *testing.T) {
-	// What it leaves has a session of its own before it ends: else it may be killed with its group.
+	// The process left behind must have its own session before the first ends: otherwise it may be
+	// killed with its group.
 	p, _ := program(t, limit, "sh", "-c", `exec 3<&0
 echo $(setsid sh -c 'sleep 600 <&3 >/dev/null 2>&1 & echo $!') >&2
 printf LSIOFSF1; exit 3`)

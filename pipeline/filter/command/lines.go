@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// maxLineBytes is what is told of a line.
+	// maxLineBytes is the maximum length of a line; the rest is dropped.
 	maxLineBytes = 4 << 10
-	// maxLines is how many lines are told of one shard: more are a program's chatter.
+	// maxLines is the maximum number of lines per shard: more is chatter.
 	maxLines = 200
 )
 
-// lines tells what a program says, line by line, and of which shard.
+// lines passes on a program's output, line by line, with the shard that it is about.
 type lines struct {
 	said  func(about, line string)
-	ended chan struct{} // closed at the end of what it says
+	ended chan struct{} // closed at the end of the output
 
 	mu    sync.Mutex
-	about string // the shard that is being filtered
-	count int    // of lines, of it
+	about string // the current shard
+	count int    // number of lines about it
 	last  string
 }
 
@@ -33,7 +33,7 @@ func newLines(from *Pipe, said func(about, line string), about string) *lines {
 	return l
 }
 
-// read reads to the end. An error is one: the pipe is closed, or its time is over.
+// read reads until the pipe is closed or its deadline has passed.
 func (l *lines) read(r *bufio.Reader) {
 	defer close(l.ended)
 	for rest := false; ; {
@@ -65,7 +65,7 @@ func (l *lines) tell(line string) {
 	}
 }
 
-// of says which shard the next lines are of.
+// of sets the shard that the next lines are about.
 func (l *lines) of(about string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +74,7 @@ func (l *lines) of(about string) {
 	}
 }
 
-// lastWords are what an error says of the last line.
+// lastWords returns the end of an error message, with the last line of output.
 func (l *lines) lastWords() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pipe is the end of a pipe that a program writes to. It is for one reader; Close may be
+// Pipe is the read end of a pipe that a program writes to. It is for one reader; Close may be
 // called at any time.
 //
-// Once the program has ended, reading has a deadline, since somebody who left its group may
-// hold the pipe for ever. The deadline is for what nobody has written yet: what is in the
-// pipe by then is read, however late its reader comes (its disk was behind), and where
-// nobody holds the pipe, so is its end.
+// Once the program has ended, reads have a deadline, because a process that left its group may hold
+// the pipe forever. The deadline only applies to data that is not written yet: data already in the
+// pipe can be read however late the reader is (for example because of a slow disk), and so can the
+// end of the pipe if no process holds it.
 type Pipe struct {
 	file *os.File
-	late bool // the deadline is over
-	left int  // then: what may still be read, in bytes
+	late bool // the deadline has passed
+	left int  // then: how many bytes may still be read
 }
 
-// Read gives os.ErrDeadlineExceeded when somebody holds the pipe and has not written by the
+// Read returns os.ErrDeadlineExceeded if another process holds the pipe and has not written by the
 // deadline, and os.ErrClosed after Close.
 func (p *Pipe) Read(b []byte) (n int, err error) {
 	if !p.late {
@@ -35,7 +35,7 @@ func (p *Pipe) Read(b []byte) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// The file's Read would look at its deadline first.
+	// The file's Read would check its deadline first.
 	if closed := raw.Control(func(fd uintptr) { n, err = p.readLate(int(fd), b) }); closed != nil {
 		return 0, os.ErrClosed
 	}
@@ -53,7 +53,7 @@ func (p *Pipe) readLate(fd int, b []byte) (n int, err error) {
 		if p.late && held {
 			return 0, os.ErrDeadlineExceeded
 		}
-		// Of somebody who writes for ever no more than there is now.
+		// From a process that writes forever, read only what is in the pipe now.
 		p.late = true
 		if p.left, err = unix.IoctlGetInt(fd, unix.TIOCINQ); err != nil {
 			return 0, err
@@ -73,7 +73,7 @@ func (p *Pipe) readLate(fd int, b []byte) (n int, err error) {
 	return n, nil
 }
 
-// again makes a call until no signal interrupts it.
+// again repeats a call until it is not interrupted by a signal.
 func again(call func() (int, error)) (n int, err error) {
 	for {
 		if n, err = call(); !errors.Is(err, syscall.EINTR) {
@@ -82,5 +82,5 @@ func again(call func() (int, error)) (n int, err error) {
 	}
 }
 
-// Close lets go of the pipe: from then on nobody can write to it.
+// Close closes the pipe: from then on no process can write to it.
 func (p *Pipe) Close() error { return p.file.Close() }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A reader that is held up longer than the pipes of a program that has ended may stay open
-// gets all the same what is in them, and their end.
+// A reader that is delayed for longer than the pipes of an ended program may stay open still gets
+// their contents, and their end.
 func TestWhatIsInAPipeIsReadHoweverLate(t *testing.T) {
 	want := bytes.Repeat([]byte("0123456789"), 6000)
 	for _, held := range []bool{false, true} {

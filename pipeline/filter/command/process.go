@@ -1,11 +1,11 @@
-// Package command runs the programs that filter: each in a process group of its own, which
-// ends with it, with a limit of time, and with what it says on stderr told line by line.
+// Package command runs filter programs: each in its own process group, which ends with it, with a
+// time limit, and with its stderr passed on line by line.
 //
 //	Find ──► Program ──Start──► Process: Stdout, Stop, Wait
 //	                 ──Serve──► Server: Ask, one unit after the other (package protocol)
 //
-// Whatever a program starts in its group is killed when the program ends, and when this
-// process is killed the program is, too.
+// All processes that a program starts in its group are killed when the program ends, and if this
+// process is killed, so is the program.
 package command
 
 import (
@@ -22,28 +22,28 @@ import (
 )
 
 const (
-	// termGrace is what a process is given to end by itself, after SIGTERM.
+	// termGrace is the time that a process gets to end after SIGTERM.
 	termGrace = 2 * time.Second
-	// pipeGrace is how long, after a program has ended, its pipes may stay open: somebody
-	// who left its process group has them.
+	// pipeGrace is how long a program's pipes may stay open after it has ended: a process that left
+	// its group may hold them.
 	pipeGrace = 5 * time.Second
 )
 
-// Process is a program that runs. Its methods may be called concurrently.
+// Process is a running program. Its methods may be called concurrently.
 type Process struct {
-	// Stdout is read to its end by whoever started the process, before Wait.
-	Stdout *Pipe // nil when it is told with stderr
+	// The caller who started the process must read Stdout to its end before Wait.
+	Stdout *Pipe // nil if it is merged with stderr
 
 	cmd      *exec.Cmd
 	lines    *lines
 	mu       sync.Mutex
 	reaped   bool
 	timedOut atomic.Bool
-	ended    chan struct{} // closed once it has been waited for
-	err      error         // of that
+	ended    chan struct{} // closed once the process has been waited for
+	err      error         // the result of waiting
 }
 
-// start starts a program. stdin is closed here, and nil for none.
+// start starts a program. stdin is closed here, and may be nil.
 func start(p *Program, argv []string, stdin *os.File, about string, mergeStdout bool) (*Process, error) {
 	x := &Process{cmd: exec.Command(p.path, argv[1:]...), ended: make(chan struct{})}
 	x.cmd.Args[0] = argv[0]
@@ -66,7 +66,7 @@ func start(p *Program, argv []string, stdin *os.File, about string, mergeStdout 
 		x.cmd.Stdout = outWrite
 	}
 	err = x.cmd.Start()
-	_ = closeAll(stdin, errWrite, outWrite) // the process has its own
+	_ = closeAll(stdin, errWrite, outWrite) // the process has its own copies
 	if err != nil {
 		_ = errRead.Close()
 		if x.Stdout != nil {
@@ -79,8 +79,8 @@ func start(p *Program, argv []string, stdin *os.File, about string, mergeStdout 
 	return x, nil
 }
 
-// ErrStart is wrapped by errors about a program that can't be started (any more), which
-// what it is given is not to blame for.
+// ErrStart is wrapped by errors about a program that can't be started (any more), whatever its
+// input.
 var ErrStart = errors.New("nothing more can be filtered until it starts again")
 
 func notStarted(argv []string, err error) error {
@@ -96,8 +96,8 @@ func closeAll(files ...*os.File) (err error) {
 	return err
 }
 
-// reap waits for the process, ends what it has left in its group, and then waits for the
-// pipes. Until the process is reaped its number is nobody else's, nor its group's.
+// reap waits for the process, kills the remaining processes of its group, and then waits for the
+// pipes. Until the process is reaped, its number and that of its group are not reused.
 func (x *Process) reap(stderr *os.File) {
 	defer close(x.ended)
 	for {
@@ -108,7 +108,7 @@ func (x *Process) reap(stderr *os.File) {
 		}
 	}
 	x.mu.Lock()
-	_ = unix.Kill(-x.cmd.Process.Pid, unix.SIGKILL) // an error: nobody is left
+	_ = unix.Kill(-x.cmd.Process.Pid, unix.SIGKILL) // an error: none is left
 	x.err = x.cmd.Wait()
 	x.reaped = true
 	x.mu.Unlock()
@@ -130,8 +130,8 @@ func (x *Process) signal(s syscall.Signal) {
 	}
 }
 
-// Stop ends the process and its group: with SIGTERM, and two seconds later with SIGKILL.
-// It does not wait. It may be called at any time, and more than once.
+// Stop ends the process and its group: with SIGTERM, and two seconds later with SIGKILL. It does
+// not wait. It may be called at any time, and more than once.
 func (x *Process) Stop() {
 	x.signal(unix.SIGTERM)
 	timer := time.AfterFunc(termGrace, func() { x.signal(unix.SIGKILL) })
@@ -141,7 +141,7 @@ func (x *Process) Stop() {
 	}()
 }
 
-// limit stops the process unless the result is called within that time.
+// limit stops the process after d, unless the returned function is called before.
 func (x *Process) limit(d time.Duration) (within func()) {
 	timer := time.AfterFunc(d, func() {
 		x.timedOut.Store(true)
@@ -150,8 +150,8 @@ func (x *Process) limit(d time.Duration) (within func()) {
 	return func() { timer.Stop() }
 }
 
-// Wait waits until the process has ended, and gives an error unless it has ended well:
-// by itself, with exit status 0.
+// Wait waits until the process has ended, and returns an error unless it ended by itself with exit
+// status 0.
 func (x *Process) Wait() error {
 	<-x.ended
 	switch {
@@ -163,5 +163,5 @@ func (x *Process) Wait() error {
 	return nil
 }
 
-// errTimedOut is of a process that was killed.
+// errTimedOut means that the process was killed after its timeout.
 var errTimedOut = errors.New("it took longer than --timeout, and was killed")

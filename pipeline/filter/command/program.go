@@ -19,14 +19,14 @@ import (
 
 // Program is a command line. It is safe for concurrent use.
 type Program struct {
-	path    string // of the executable
+	path    string // path of the executable
 	argv    []string
 	timeout time.Duration
 	said    func(about, line string)
-	summed  executable // that Sum has read
+	summed  executable // the one that Sum read
 }
 
-// executable tells a file from one that is put in its place.
+// executable distinguishes a file from one that replaces it.
 type executable struct {
 	device, inode uint64
 	sizeBytes     int64
@@ -40,12 +40,12 @@ func newExecutable(s *unix.Stat_t) executable {
 // ErrReplaced is wrapped by Same's error.
 var ErrReplaced = errors.New("it was replaced while the filter ran, so it is not known which one made the last results: run the filter again, which filters all shards with the new one")
 
-// ErrNotFound is wrapped by Find's error where there is no such program.
+// ErrNotFound is wrapped by Find's error if there is no such program.
 var ErrNotFound = errors.New("name an executable file, or a program in PATH, after --")
 
-// Find looks for the executable of argv, as a shell does. A run, or an answer of a Server,
-// may take timeout. said is told each line that a process says on stderr, and of which
-// shard; it is called concurrently.
+// Find looks up the executable of argv, as a shell does. timeout limits a run, or a reply of a
+// Server. said is called with each line that a process writes to stderr, and the shard it is about;
+// it is called concurrently.
 func Find(argv []string, timeout time.Duration, said func(about, line string)) (*Program, error) {
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
@@ -54,8 +54,8 @@ func Find(argv []string, timeout time.Duration, said func(about, line string)) (
 	return &Program{path: path, argv: argv, timeout: timeout, said: said}, nil
 }
 
-// Same says whether the executable still is the one that Sum has read, which was called
-// before.
+// Same returns an error if the executable is no longer the one that Sum read. Sum must have been
+// called before.
 func (p *Program) Same() error {
 	var now unix.Stat_t
 	if err := unix.Stat(p.path, &now); err != nil {
@@ -67,8 +67,8 @@ func (p *Program) Same() error {
 	return nil
 }
 
-// Sum is the SHA-256 of the command line, of more texts, and of the executable's bytes. It is
-// called once, before the program runs.
+// Sum returns the SHA-256 of the command line, the additional texts, and the executable's bytes. It
+// must be called once, before the program runs.
 func (p *Program) Sum(more ...string) (sum [sha256.Size]byte, err error) {
 	h := sha256.New()
 	for _, texts := range [][]string{p.argv, more} {
@@ -93,9 +93,8 @@ func (p *Program) Sum(more ...string) (sum [sha256.Size]byte, err error) {
 	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
-// Pipe runs the program with a file as its stdin, and calls read with its stdout, which
-// read reads to the end. The file is closed. Where the program fails, what read has got is
-// of no use.
+// Pipe runs the program with a file as its stdin, and calls read with its stdout, which read must
+// read to the end. The file is closed. If the program fails, the data passed to read is not valid.
 func (p *Program) Pipe(ctx context.Context, about string, stdin *os.File, read func(io.Reader) error) error {
 	x, err := start(p, p.argv, stdin, about, false)
 	if err != nil {
@@ -120,8 +119,8 @@ func (p *Program) Pipe(ctx context.Context, about string, stdin *os.File, read f
 	return err
 }
 
-// Run runs the program with {name} replaced in its arguments, for each name of values. What
-// it says on stdout is told as what it says on stderr.
+// Run runs the program with {name} replaced in its arguments, for each name in values. Its stdout
+// is treated like its stderr.
 func (p *Program) Run(ctx context.Context, about string, values map[string]string) error {
 	argv := make([]string, len(p.argv))
 	for i, a := range p.argv {
@@ -144,12 +143,11 @@ func (p *Program) Run(ctx context.Context, about string, values map[string]strin
 	return err
 }
 
-// ErrHandshake is wrapped by errors about a program that does not begin as the protocol
-// demands: it would not with another unit either.
+// ErrHandshake is wrapped by errors about a program that does not start as the protocol requires:
+// it would not with another unit either.
 var ErrHandshake = errors.New("with --by process a command has to answer " + protocol.Hello + " (lsiofs help filter)")
 
-// Server is a process that answers units, one after the other. It is not for concurrent
-// use.
+// Server is a process that answers units, one after another. It must not be used concurrently.
 type Server struct {
 	process *Process
 	in      *os.File
@@ -157,7 +155,7 @@ type Server struct {
 	broken  bool
 }
 
-// Serve starts the program, and waits until it has answered the first bytes.
+// Serve starts the program, and waits until it has answered the handshake.
 func (p *Program) Serve(ctx context.Context, about string) (*Server, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -179,8 +177,8 @@ func (p *Program) Serve(ctx context.Context, about string) (*Server, error) {
 	return s, nil
 }
 
-// Ask sends a unit and waits for the answer, of at most mostBytes. about is the shard that
-// the unit is of. After an error the server is of no more use, and is killed by Kill.
+// Ask sends a unit and waits for the reply, of at most mostBytes. about is the unit's shard. After
+// an error the server can't be used any more, and must be killed with Kill.
 func (s *Server) Ask(ctx context.Context, about, name string, data []byte, mostBytes int64) (reply protocol.Reply, err error) {
 	s.process.lines.of(about)
 	head := protocol.AppendRequest(nil, name, len(data))
@@ -191,12 +189,12 @@ func (s *Server) Ask(ctx context.Context, about, name string, data []byte, mostB
 	return reply, err
 }
 
-// exchange writes a message, and reads the answer meanwhile.
+// exchange writes a message, and reads the reply at the same time.
 func (s *Server) exchange(ctx context.Context, message [][]byte, read func() error) error {
 	within := s.process.limit(s.timeout)
 	going := context.AfterFunc(ctx, s.process.Stop)
 	written := make(chan error, 1)
-	go func() { // ends when the process reads on, or has ended (waitFor)
+	go func() { // ends when the process has read it all, or has ended (waitFor)
 		var err error
 		for _, m := range message {
 			if err == nil {
@@ -215,7 +213,7 @@ func (s *Server) exchange(ctx context.Context, message [][]byte, read func() err
 		err = fmt.Errorf("it answered, and did not read the unit: %w", writeErr)
 	}
 	within()
-	if !going() { // it has been stopped, perhaps after it had answered
+	if !going() { // it was stopped, perhaps after it had answered
 		s.broken = true
 		return ctx.Err()
 	}
@@ -233,8 +231,8 @@ func (s *Server) exchange(ctx context.Context, message [][]byte, read func() err
 	return err
 }
 
-// waitFor gives the error of writing. Once the process has ended, whatever it has started
-// and left may hold its stdin, and never read it: writing ends then, too.
+// waitFor returns the error of writing. Once the process has ended, a process that it started and
+// left behind may hold its stdin, and never read it: writing must end then too.
 func (s *Server) waitFor(written <-chan error) error {
 	select {
 	case err := <-written:
@@ -245,8 +243,8 @@ func (s *Server) waitFor(written <-chan error) error {
 	return <-written
 }
 
-// Close ends the process by closing its stdin, and says whether it has ended well. It may
-// take as long as an answer.
+// Close ends the process by closing its stdin, and returns an error if it did not end successfully.
+// It may take as long as a reply.
 func (s *Server) Close(ctx context.Context) error {
 	if s.broken {
 		s.Kill()
@@ -266,7 +264,7 @@ func (s *Server) Close(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends the process, and waits for that.
+// Kill kills the process, and waits for its end.
 func (s *Server) Kill() {
 	_ = s.in.Close()
 	s.process.Stop()

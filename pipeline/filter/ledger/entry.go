@@ -15,23 +15,22 @@ import (
 // Sum is a SHA-256.
 type Sum [sha256.Size]byte
 
-// Nothing is the sum of no bytes: that of a result which is no file, since no unit of the
-// shard was kept.
+// Nothing is the sum of no bytes: that of a result without a file, because no unit of the shard was
+// kept.
 var Nothing = Sum(sha256.Sum256(nil))
 
 func (s Sum) String() string { return hex.EncodeToString(s[:]) }
 
-// Entry says of what a result was made.
+// Entry records what a result was made from.
 type Entry struct {
-	Source, Filter, Result     Sum // Result is Nothing where there is no file
+	Source, Filter, Result     Sum // Result is Nothing if there is no file
 	UnitsIn, UnitsOut, Records uint64
-	Path                       string // of the source below its root, and of the result below its own
+	Path                       string // of the source below its root, and of the result below its own root
 }
 
 const (
 	sumDigits = 2 * sha256.Size
-	// maxLineBytes bounds a line: a path has at most 4096 bytes, each of which takes up
-	// to two.
+	// maxLineBytes bounds a line: a path has at most 4096 bytes, each of which takes up to two.
 	maxLineBytes = 16 << 10
 )
 
@@ -40,13 +39,12 @@ var (
 	unescape = strings.NewReplacer(`\\`, `\`, `\n`, "\n")
 )
 
-// AppendLine appends the line of an entry, with its end.
+// AppendLine appends the line of an entry, with its newline.
 func (e *Entry) AppendLine(dst []byte) []byte {
 	return fmt.Appendf(dst, "%s %s %s %d %d %d %s\n", e.Source, e.Filter, e.Result, e.UnitsIn, e.UnitsOut, e.Records, escape.Replace(e.Path))
 }
 
-// ParseLine reads a line without its end. It accepts what AppendLine writes and nothing
-// else.
+// ParseLine parses a line without its newline. It accepts exactly what AppendLine writes.
 func ParseLine(line []byte) (e Entry, err error) {
 	fields := bytes.SplitN(line, []byte(" "), 7)
 	if len(fields) < 7 {
@@ -76,7 +74,7 @@ func ParseLine(line []byte) (e Entry, err error) {
 	return e, nil
 }
 
-// checkPath says why a path can't be one below a root.
+// checkPath returns an error if p is not a clean path below a root.
 func checkPath(p string) error {
 	if p == "." || p == "" || path.Clean(p) != p || p[0] == '/' || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
 		return fmt.Errorf("%q is not a path below a directory", p)
@@ -84,22 +82,22 @@ func checkPath(p string) error {
 	return nil
 }
 
-// removed says whether a line says that its path has no result any more.
+// removed reports whether the line means that its path no longer has a result.
 func (e *Entry) removed() bool {
 	none := Sum{}
 	return e.Source == none && e.Filter == none && e.Result == none
 }
 
-// entries are those of each path: the last one, behind those of other results before it, of
+// entries has the entries of each path: the current one last, after those of earlier results, of
 // which the newest are kept.
 type entries map[string][]Entry
 
-// maxResults is how many results of a path are known. Each but the last was replaced, or was
-// to be by a process that was killed: with 4 it takes 4 kills in a row to forget the one that
-// is still there, and then it is left alone, with a warning.
+// maxResults is how many results of a path are remembered. All but the last were replaced, or were
+// about to be by a process that was killed: with 4, it takes 4 kills in a row to forget the result
+// that still exists, and then it is left alone, with a warning.
 const maxResults = 4
 
-// add takes what a line says.
+// add applies a line.
 func (m entries) add(e Entry) {
 	if e.removed() {
 		delete(m, e.Path)
@@ -118,7 +116,7 @@ func (m entries) last(path string) (Entry, bool) {
 	return list[len(list)-1], true
 }
 
-// lines is how many of them there are.
+// lines returns the total number of entries.
 func (m entries) lines() (n int) {
 	for _, list := range m {
 		n += len(list)
@@ -126,8 +124,8 @@ func (m entries) lines() (n int) {
 	return n
 }
 
-// parse reads the lines of a file. wholeBytes is how many bytes the whole lines have: what
-// is behind them is a line that was being written when its writer ended.
+// parse parses the lines of a file. wholeBytes is the size of all complete lines: after them may be
+// a line that was being written when its writer ended.
 func parse(text []byte) (found entries, lines int, wholeBytes int64, err error) {
 	found = entries{}
 	for len(text) > 0 {
@@ -149,5 +147,5 @@ func parse(text []byte) (found entries, lines int, wholeBytes int64, err error) 
 	return found, lines, wholeBytes, nil
 }
 
-// Of says whether a result was made of that source by that filter.
+// Of reports whether a result was made from that source by that filter.
 func (e *Entry) Of(source, filter Sum) bool { return e.Source == source && e.Filter == filter }

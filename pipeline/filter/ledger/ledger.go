@@ -1,19 +1,19 @@
-// Package ledger keeps, in a file beside the results of a filter, of what each of them was
-// made: DST/.lsiofs-filter.
+// Package ledger records, in a file next to the results of a filter, what each of them was made
+// from: DST/.lsiofs-filter.
 //
 //	<sha256 of S> <sha256 of the filter> <sha256 of DST/S> <units in> <units out> <records out> <path>
 //	…
 //
-// A line is written before its result gets its name, and is durable by then. So a result
-// is done where its line is there and the file has the sum of that line: whoever reads the
-// ledger compares. A process that is killed at any moment leaves a line without a result,
-// or half a line, which is passed over: that shard is filtered again, and no other one.
+// A line is written, and made durable, before its result gets its name. So a result is done if its
+// line exists and the file has the sum in that line: a reader of the ledger must compare them. A
+// process that is killed at any moment leaves a line without a result, or an incomplete line, which
+// is ignored: only that shard is filtered again.
 //
-// Lines are added at the end, and the last one of a path counts. Those before it say what
-// else a filter has made under that path: a process that is killed behind a line leaves the
-// result before in place. One whose sums are all zeros says that the path has no result any
-// more. In a path a backslash is written as two, and the end of a line as a backslash and n.
-// Where the file has twice as many lines as are of use, it is written anew when it is opened.
+// Lines are appended, and the last one of a path counts. The lines before it list what else filters
+// have made under that path: a process that is killed after a line leaves the previous result in
+// place. A line whose sums are all zeros means that the path no longer has a result. In a path a
+// backslash is written as two, and a newline as a backslash and n. If more than half of the lines
+// are obsolete, the file is rewritten when it is opened.
 package ledger
 
 import (
@@ -31,32 +31,31 @@ import (
 )
 
 const (
-	// Prefix is that of the names of all files in a results' directory that are no
-	// results.
+	// Prefix begins the names of all files in a results' directory that are not results.
 	Prefix = ".lsiofs-filter"
-	// TempPrefix is that of files and directories on their way.
+	// TempPrefix begins the names of temporary files and directories.
 	TempPrefix = Prefix + "-tmp-"
 	lockName   = Prefix + "-lock"
 
-	// maxBytes bounds the file: at 300 bytes a line that is 14 million shards.
+	// maxBytes bounds the file: at 300 bytes per line that is 14 million shards.
 	maxBytes = 4 << 30
 )
 
-// Ledger is the ledger of a directory. It is safe for concurrent use; at most one is open
-// at a time, in any process.
+// Ledger is the ledger of a directory. It is safe for concurrent use; at most one is open at a
+// time, in any process.
 type Ledger struct {
 	dir  string
 	lock *lock
 
 	mu      sync.Mutex
 	file    *os.File
-	bytes   int64 // of the whole lines in file
+	bytes   int64 // size of the complete lines in file
 	entries entries
-	err     error // the file can't be added to
+	err     error // set if the file can't be appended to
 }
 
-// Open opens the ledger of a directory, which is there, and removes what a process that
-// was killed has left on its way.
+// Open opens the ledger of an existing directory, and removes temporary files that a killed process
+// has left.
 func Open(dir string) (*Ledger, error) {
 	l := &Ledger{dir: dir}
 	err := l.open()
@@ -104,10 +103,10 @@ func (l *Ledger) open() (err error) {
 	if lines > 2*l.entries.lines()+16 {
 		return l.rewrite()
 	}
-	return syncDir(l.dir) // the ledger's name
+	return syncDir(l.dir) // for the ledger's name
 }
 
-// cut takes off what is behind the whole lines.
+// cut truncates the file after the complete lines.
 func (l *Ledger) cut() error {
 	if err := l.file.Truncate(l.bytes); err != nil {
 		return fmt.Errorf("cut the unfinished line off %s: %w", l.path(), err)
@@ -123,7 +122,7 @@ func (l *Ledger) removeTemps() error {
 	return err
 }
 
-// globEscaped is a path as a pattern that only it matches.
+// globEscaped returns a pattern that matches only path.
 func globEscaped(path string) string {
 	var b []byte
 	for i := range len(path) {
@@ -135,37 +134,36 @@ func globEscaped(path string) string {
 	return string(b)
 }
 
-// Get gives the last entry of a path.
+// Get returns the last entry of a path.
 func (l *Ledger) Get(path string) (Entry, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.entries.last(path)
 }
 
-// Made says whether a filter has made such a result under a path: that of the last entry, or
-// one shortly before it.
+// Made reports whether a filter has made that result under a path: in the last entry, or one
+// shortly before it.
 func (l *Ledger) Made(path string, result Sum) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.entries[path], func(e Entry) bool { return e.Result == result })
 }
 
-// Paths are those that have entries, sorted.
+// Paths returns the paths with entries, sorted.
 func (l *Ledger) Paths() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Sorted(maps.Keys(l.entries))
 }
 
-// Add adds entries, which are durable when it returns. After an error of writing none of
-// them counts.
+// Add adds entries durably. After a write error none of them counts.
 func (l *Ledger) Add(entries ...Entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.add(entries)
 }
 
-// Remove removes the entries of paths. It is durable when it returns.
+// Remove removes the entries of paths durably.
 func (l *Ledger) Remove(paths ...string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +176,7 @@ func (l *Ledger) Remove(paths ...string) error {
 	return l.add(removed)
 }
 
-// add adds lines. l.mu is held.
+// add appends lines. It is called with l.mu held.
 func (l *Ledger) add(added []Entry) error {
 	if l.err != nil {
 		return l.err
@@ -195,8 +193,8 @@ func (l *Ledger) add(added []Entry) error {
 		err = l.file.Sync()
 	}
 	if err != nil {
-		// A full disk takes a part of it. What is left is no whole line, unless it can't
-		// be taken off: then nothing may be added behind it.
+		// On a full disk, a part may be written. The incomplete rest is truncated; if that fails,
+		// nothing may be appended after it.
 		l.err = l.cut()
 		return fmt.Errorf("write %s: %w", l.path(), err)
 	}
@@ -207,7 +205,7 @@ func (l *Ledger) add(added []Entry) error {
 	return nil
 }
 
-// rewrite writes the file anew. Nobody else knows l yet.
+// rewrite rewrites the file. It is called before l is shared.
 func (l *Ledger) rewrite() (err error) {
 	var text []byte
 	for _, path := range slices.Sorted(maps.Keys(l.entries)) {
@@ -237,7 +235,7 @@ func (l *Ledger) rewrite() (err error) {
 	return errors.Join(old.Close(), syncDir(l.dir))
 }
 
-// Close closes the files, and lets another filter write there.
+// Close closes the files, and releases the lock.
 func (l *Ledger) Close() (err error) {
 	if l.file != nil {
 		err = l.file.Close()
@@ -248,7 +246,7 @@ func (l *Ledger) Close() (err error) {
 	return err
 }
 
-// syncDir makes the names in a directory durable, where it can.
+// syncDir makes the names in a directory durable, if the file system supports it.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

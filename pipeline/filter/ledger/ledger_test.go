@@ -56,8 +56,8 @@ func TestWhatWasAddedIsThereAfterwards(t *testing.T) {
 	require.ErrorContains(t, l.Add(entry("x", 1)), "file already closed")
 }
 
-// A ledger is cut off anywhere, as a machine that loses its power does: the whole
-// lines count, and what is added then comes behind them.
+// A ledger is cut off at any position, as by a power failure: the complete lines count, and new
+// lines are appended after them.
 func TestHalfALineIsPassedOver(t *testing.T) {
 	var text []byte
 	for i := range 3 {
@@ -134,8 +134,8 @@ func TestALedgerOfManyOldLinesIsWrittenAnew(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// What is removed is a line more, not a file anew: a directory of many results, of which one
-// goes, costs one line.
+// Removing appends a line instead of rewriting the file: in a directory of many results, removing
+// one costs one line.
 func TestRemovingAddsALine(t *testing.T) {
 	dir := t.TempDir()
 	l := opened(t, dir)
@@ -158,8 +158,8 @@ func TestRemovingAddsALine(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A process that is killed behind a line leaves the result before: a filter has made that,
-// too, and so says the ledger, also once it was written anew.
+// A process that is killed after a line leaves the previous result: that was made by a filter too,
+// and the ledger records it, even after it was rewritten.
 func TestTheResultsBeforeAreAFiltersToo(t *testing.T) {
 	dir := t.TempDir()
 	l := opened(t, dir)
@@ -179,7 +179,7 @@ func TestTheResultsBeforeAreAFiltersToo(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A write that fails half way leaves no entry, and what is added later counts.
+// A write that fails halfway leaves no entry, and entries that are added later count.
 func TestAFullDiskLeavesNoHalfLine(t *testing.T) {
 	dir := t.TempDir()
 	l := opened(t, dir)
@@ -201,7 +201,8 @@ func TestAFullDiskLeavesNoHalfLine(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// Half a line that can't be cut off would swallow the next one: nothing is added any more.
+// An incomplete line that can't be truncated would merge with the next one: nothing is appended any
+// more.
 func TestALedgerThatCannotBeCutTakesNothingMore(t *testing.T) {
 	l := opened(t, t.TempDir())
 	file := l.file

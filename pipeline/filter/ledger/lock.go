@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock keeps other filters away from a directory: other processes by a record lock of its file
+// lock keeps other filters out of a directory: other processes by a record lock on its file
 // (fcntl), other ledgers of this process by held.
 //
-// Not by flock, nor by a lock of the open file description: a child inherits those, and has them
-// from its fork until its exec. A filter starts programs all the time. If it is killed between the
-// two, the child still has the lock when the next filter starts, which would refuse to run because
-// of a filter that is no longer there. The kernel drops a record lock as soon as the process that
-// took it has ended, whatever its children have open. It also names that process to those whom
-// it refuses. On NFS the server keeps both kinds in the same way.
+// It uses neither flock nor a lock of the open file description: a child inherits those, and has
+// them from its fork until its exec. A filter starts programs all the time. If it is killed between
+// the two, the child still has the lock when the next filter starts, which would refuse to run
+// because of a filter that no longer exists. The kernel drops a record lock as soon as the process
+// that took it has ended, whatever its children have open. It also returns the number of that
+// process if the lock is held. On NFS the server treats both kinds the same way.
 //
-// A record lock has two traps. It does not refuse the process that has it, and it is dropped when
-// that process closes any descriptor of the file. Therefore a file in held is not even opened.
+// A record lock has two traps. It does not exclude the process that holds it, and it is dropped
+// when that process closes any descriptor of the file. Therefore a file in held is not even opened.
 type lock struct {
 	file *os.File
 	id   fileID
@@ -28,7 +28,8 @@ type lock struct {
 
 type fileID struct{ device, inode uint64 }
 
-// held are the files that this process has locked, as the kernel keeps record locks: by process.
+// held has the files that this process has locked. Like the kernel's record locks, it is per
+// process.
 var held = struct {
 	sync.Mutex
 	files map[fileID]bool
@@ -37,8 +38,8 @@ var held = struct {
 // errHeld means that another filter has the lock.
 var errHeld = errors.New("another lsiofs filter is writing there")
 
-// takeLock locks the file name, which it creates if there is none. It does not wait: the error is
-// errHeld, with the process that has the lock where the kernel knows it.
+// takeLock locks the file name, which it creates if necessary. It does not wait: the error is
+// errHeld, with the process that holds the lock if the kernel knows it.
 func takeLock(name string) (*lock, error) {
 	held.Lock()
 	defer held.Unlock()
@@ -70,14 +71,14 @@ func setLock(f *os.File) error {
 		}
 		return err
 	}
-	// A process of another machine, or of a namespace that is not below ours, has no number here.
+	// A process on another machine, or in a namespace that is not below ours, has no number here.
 	if unix.FcntlFlock(f.Fd(), unix.F_GETLK, &whole) == nil && whole.Type != unix.F_UNLCK && whole.Pid > 0 {
 		return fmt.Errorf("%w (process %d)", errHeld, whole.Pid)
 	}
 	return errHeld
 }
 
-// release lets others have the lock: it goes with the descriptor.
+// release releases the lock: it goes with the descriptor.
 func (l *lock) release() error {
 	held.Lock()
 	defer held.Unlock()

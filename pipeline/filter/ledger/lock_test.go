@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// filterIn is the variable that makes this program a filter of a directory, for TestMain.
+// filterIn is the environment variable that makes this program a filter of a directory, for
+// TestMain.
 const filterIn = "LSIOFS_TEST_FILTER_IN"
 
 func TestMain(m *testing.M) {
@@ -19,13 +20,13 @@ func TestMain(m *testing.M) {
 		if err := filterThatIsStarting(dir); err != nil {
 			fmt.Print(err)
 		}
-		os.Exit(1) // it is killed before it ends
+		os.Exit(1) // it is killed before
 	}
 	os.Exit(m.Run())
 }
 
-// filterThatIsStarting opens the ledger of a directory and starts a program, which has the file of
-// the lock open for as long as there is input: as each child has it between fork and exec.
+// filterThatIsStarting opens the ledger of a directory and starts a program that has the lock's
+// file open until its input ends, as each child has it between fork and exec.
 func filterThatIsStarting(dir string) error {
 	l, err := Open(dir)
 	if err != nil {
@@ -41,7 +42,7 @@ func filterThatIsStarting(dir string) error {
 }
 
 // startFilter starts another process that has a directory's ledger open, and returns it with the
-// number of a program that it has started. That one ends with the test.
+// number of a program that it has started. That program ends with the test.
 func startFilter(t *testing.T, dir string) (filter *exec.Cmd, child int) {
 	t.Helper()
 	filter = exec.Command(os.Args[0])
@@ -53,7 +54,7 @@ func startFilter(t *testing.T, dir string) (filter *exec.Cmd, child int) {
 	require.NoError(t, filter.Start())
 	t.Cleanup(func() {
 		require.NoError(t, input.Close())
-		_ = filter.Process.Kill() // it may have been killed
+		_ = filter.Process.Kill() // it may already have been killed
 		_ = filter.Wait()
 	})
 	line, err := bufio.NewReader(output).ReadString('\n')
@@ -80,14 +81,14 @@ func TestAKilledFilterRefusesNobodyThoughItsChildHasTheFileOpen(t *testing.T) {
 func TestAFilterThatRunsIsNamedToTheNextOne(t *testing.T) {
 	dir := t.TempDir()
 	filter, _ := startFilter(t, dir)
-	for range 2 { // the first refusal has opened and closed the lock's file
+	for range 2 { // the first failure has opened and closed the lock's file
 		_, err := Open(dir)
 		require.EqualError(t, err, fmt.Sprintf("%s: another lsiofs filter is writing there (process %d): wait for it, or end it", dir, filter.Process.Pid))
 	}
 }
 
-// A process that opens its ledger a second time keeps its lock: neither the refusal nor what it
-// closes lets another process in.
+// A process that tries to open its ledger a second time keeps its lock: neither the failure nor the
+// descriptors it closes let another process in.
 func TestASecondLedgerInAProcessDoesNotLoseTheLockOfTheFirst(t *testing.T) {
 	dir := t.TempDir()
 	l := opened(t, dir)

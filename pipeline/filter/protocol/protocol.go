@@ -1,15 +1,15 @@
-// Package protocol is what lsiofs and a filter that runs for long say to each other: lsiofs
-// sends units on the filter's stdin, and the filter answers on its stdout, one by one and
-// in order. Numbers are little-endian.
+// Package protocol is the protocol between lsiofs and a long-running filter: lsiofs sends units to
+// the filter's stdin, and the filter replies on its stdout, one by one and in order. Numbers are
+// little-endian.
 //
 //	lsiofs:  LSIOFSF1                                          filter:  LSIOFSF1
 //	         u32 name length │ name │ u64 n │ n bytes                   u8 status │ u64 m │ m bytes
 //	         …                                                          …
 //	         (closes stdin)                                             (ends)
 //
-// The status is 0 (the bytes are what the unit becomes), 1 (the unit is left out, and m is
-// 0) or 2 (the filter could not do it, and the bytes say why). A filter may begin its
-// answer before it has read the whole unit.
+// The status is 0 (the bytes are the filtered unit), 1 (the unit is dropped, and m is 0) or 2 (the
+// filter failed, and the bytes are the reason). A filter may begin its reply before it has read the
+// whole unit.
 package protocol
 
 import (
@@ -20,40 +20,39 @@ import (
 	"io"
 )
 
-// Hello is what both sides begin with.
+// Hello is sent first by both sides.
 const Hello = "LSIOFSF1"
 
-// Status says what a reply is.
+// Status is the kind of a reply.
 type Status byte
 
 const (
-	Bytes  Status = 0 // what the unit becomes
-	Drop   Status = 1 // the unit is left out
-	Failed Status = 2 // why the filter could not do it
+	Bytes  Status = 0 // the filtered unit
+	Drop   Status = 1 // the unit is dropped
+	Failed Status = 2 // the reason why the filter failed
 )
 
 // MaxReasonBytes bounds the text of a reply that is Failed.
 const MaxReasonBytes = 64 << 10
 
-// ErrGarbage is wrapped by errors about bytes that are no reply. After it nothing more can
-// be read from that filter.
+// ErrGarbage is wrapped by errors about bytes that are not a reply. After it nothing more can be
+// read from that filter.
 var ErrGarbage = errors.New("it does not speak the protocol")
 
-// Reply is an answer.
+// Reply is the reply to a unit.
 type Reply struct {
 	Status Status
 	Body   []byte
 }
 
-// AppendRequest appends a request but for the unit's own bytes, of which there are
-// sizeBytes.
+// AppendRequest appends a request without the unit's own bytes; sizeBytes is their number.
 func AppendRequest(dst []byte, name string, sizeBytes int) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(name)))
 	dst = append(dst, name...)
 	return binary.LittleEndian.AppendUint64(dst, uint64(sizeBytes))
 }
 
-// ReadHello reads a filter's first bytes. An end before the first one is io.EOF.
+// ReadHello reads a filter's first bytes. If there are none, the error is io.EOF.
 func ReadHello(r io.Reader) error {
 	var hello [len(Hello)]byte
 	n, err := io.ReadFull(r, hello[:])
@@ -63,9 +62,8 @@ func ReadHello(r io.Reader) error {
 	return err
 }
 
-// ReadReply reads an answer of at most mostBytes. It takes memory as bytes come, not as
-// they are announced. An end before the first byte is io.EOF, and a later one
-// io.ErrUnexpectedEOF.
+// ReadReply reads a reply of at most mostBytes. It allocates memory as bytes arrive, not as
+// announced. An end before the first byte is io.EOF, and a later one io.ErrUnexpectedEOF.
 func ReadReply(r io.Reader, mostBytes int64) (Reply, error) {
 	var head [9]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -94,5 +92,5 @@ func ReadReply(r io.Reader, mostBytes int64) (Reply, error) {
 	return reply, nil
 }
 
-// growBytes is what is allocated for a reply before any of it has come.
+// growBytes bounds the memory allocated for a reply before it arrives.
 const growBytes = 1 << 20

@@ -61,7 +61,7 @@ func TestHellos(t *testing.T) {
 	}
 }
 
-// A reply that announces much takes no memory before it comes.
+// A reply that announces a large size takes no memory before it arrives.
 func TestAReplyThatAnnouncesMuchTakesLittle(t *testing.T) {
 	text := reply(0, 1<<40, "abc")
 	_, err := ReadReply(bytes.NewReader(text), 1<<50)
@@ -79,7 +79,7 @@ func FuzzReadReply(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// A reply that is accepted is written in one way, and is within its bounds.
+		// An accepted reply has only one encoding, and is within its bounds.
 		again := reply(byte(got.Status), uint64(len(got.Body)), string(got.Body))
 		require.Equal(t, text[:len(text)-r.Len()], again)
 		if got.Status == Bytes {

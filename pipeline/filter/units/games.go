@@ -15,7 +15,7 @@ import (
 
 var gameCodec = lc0.Game{}.Name()
 
-// games are the members of a tar of games.
+// games calls emit for the members of a tar of games.
 func (c *Cutter) games(ctx context.Context, shard string, raw io.ReaderAt, sizeBytes int64, emit func(Unit) error) error {
 	src := newSource(io.NewSectionReader(raw, 0, sizeBytes))
 	members := tar.NewMembers(src)
@@ -29,7 +29,7 @@ func (c *Cutter) games(ctx context.Context, shard string, raw io.ReaderAt, sizeB
 		name := string(m.Path)
 		base := path.Base(name)
 		if !m.Regular || len(base) <= len(".gz") || !strings.HasSuffix(base, ".gz") {
-			continue // as the format passes over them
+			continue // the format skips them too
 		}
 		u := Unit{Number: n, Name: shard + "/" + name, File: base, path: name}
 		if m.SizeBytes > c.most {
@@ -56,7 +56,7 @@ func gunzip(member []byte, most int64) ([]byte, error) {
 	return readAll(d, most)
 }
 
-// gzipGame is a game's file.
+// gzipGame returns a game's file.
 func gzipGame(data []byte) ([]byte, error) {
 	var file bytes.Buffer
 	w, err := encode.New(lc0.Game{}, &file)
@@ -69,7 +69,7 @@ func gzipGame(data []byte) ([]byte, error) {
 	return file.Bytes(), err
 }
 
-// checkGame says whether data is a game.
+// checkGame checks that data is a game.
 func checkGame(f unpack.Format, data []byte) ([]byte, uint64, error) {
 	records := uint64(0)
 	err := f.Index(context.Background(), newMemory(data), func(unpack.Extent) error {
@@ -79,7 +79,7 @@ func checkGame(f unpack.Format, data []byte) ([]byte, uint64, error) {
 	return data, records, err
 }
 
-// Whole decodes a shard that is filtered as one unit. A tar of games is what it is.
+// Whole decodes a shard that is filtered as one unit. A tar of games stays as it is.
 func Whole(codec unpack.Codec, raw io.ReaderAt, sizeBytes, mostBytes int64) ([]byte, error) {
 	if codec == nil || codec.Name() == (lc0.Tar{}).Name() {
 		return readAll(io.NewSectionReader(raw, 0, sizeBytes), mostBytes)

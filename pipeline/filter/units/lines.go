@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// CheckJSON reads a shard of lines, and says which line is not JSON. A line has at most
-// mostBytes, which is what it takes of memory. A blank line is none.
+// CheckJSON reads a shard of lines, and returns an error for a line that is not JSON. A line has at
+// most mostBytes, which bounds the memory too. Blank lines are skipped.
 func CheckJSON(ctx context.Context, codec unpack.Codec, raw io.ReaderAt, sizeBytes, mostBytes int64) error {
 	decoded := io.Reader(io.NewSectionReader(raw, 0, sizeBytes))
 	if codec != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
 )
 
-// records are the units of formats whose records are units. The shard is read twice: to
-// find its records, and that it is whole; then for their bytes.
+// records calls emit for the records of formats whose records are units. The shard is read twice:
+// to find its records and check that it is intact, then for their bytes.
 func (c *Cutter) records(ctx context.Context, shard string, codec unpack.Codec, raw io.ReaderAt, sizeBytes int64, emit func(Unit) error) error {
 	var extents packed
 	sum, err := unpack.Scan(ctx, c.format, codec, raw, sizeBytes, extents.add, extents.reset)
@@ -52,7 +52,7 @@ func (c *Cutter) records(ctx context.Context, shard string, codec unpack.Codec, 
 	}
 }
 
-// record reads one record. A last line may lack its end, which it gets.
+// record reads one record. If the last line has no newline, it gets one.
 func (c *Cutter) record(src *source, size, decodedBytes int64) (record []byte, refused, err error) {
 	within := min(size, decodedBytes-src.OffsetBytes())
 	if size > c.most {
@@ -70,7 +70,7 @@ func (c *Cutter) record(src *source, size, decodedBytes int64) (record []byte, r
 	return record, refused, nil
 }
 
-// packed are extents: of each how far it is from the end of the one before, and its size.
+// packed is a list of extents: for each the gap after the previous one, and its size.
 type packed struct {
 	text []byte
 	end  int64
@@ -105,10 +105,10 @@ func keep(data []byte) ([]byte, error)             { return data, nil }
 // archiveEnd ends a tar.
 var archiveEnd [1024]byte
 
-// archive is a tar of a sample's members.
+// archive returns a tar of a sample's members.
 func archive(member []byte) []byte { return append(member[:len(member):len(member)], archiveEnd[:]...) }
 
-// checkSample takes the samples out of a tar.
+// checkSample returns the samples in a tar.
 func checkSample(f unpack.Format, data []byte) ([]byte, uint64, error) {
 	var from, to int64
 	records := uint64(0)
@@ -128,7 +128,7 @@ func checkSample(f unpack.Format, data []byte) ([]byte, uint64, error) {
 	return data[from:to], records, nil
 }
 
-// checkLines takes one line or more.
+// checkLines accepts one line or more.
 func checkLines(f unpack.Format, data []byte) ([]byte, uint64, error) {
 	if n := len(data); n > 0 && data[n-1] != '\n' {
 		data = append(data, '\n')

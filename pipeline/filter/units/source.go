@@ -8,23 +8,23 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// source is the unpack.Source of bytes that come from a reader.
+// source implements unpack.Source for a reader.
 type source struct {
 	from       io.Reader
 	buf        []byte
-	start, end int   // buf[start:end] come next
+	start, end int   // buf[start:end] is next
 	next       int64 // offset of buf[end]
-	err        error // what follows
+	err        error // error after these bytes
 }
 
 var _ unpack.Source = (*source)(nil)
 
-// sourceBytes is what is read at a time.
+// sourceBytes is the size of a read.
 const sourceBytes = 256 << 10
 
 func newSource(from io.Reader) *source { return &source{from: from, buf: make([]byte, sourceBytes)} }
 
-// newMemory is a source of bytes that are all there.
+// newMemory returns a source of bytes in memory.
 func newMemory(data []byte) *source {
 	return &source{buf: data, end: len(data), next: int64(len(data)), err: io.EOF, from: bytes.NewReader(nil)}
 }
@@ -66,7 +66,7 @@ func (s *source) Discard(n int64) error {
 	return nil
 }
 
-// take gives the n bytes that come next, as a slice of their own.
+// take returns the next n bytes, in a new slice.
 func (s *source) take(n int64) ([]byte, error) {
 	at := s.OffsetBytes()
 	b := make([]byte, n)
@@ -84,7 +84,7 @@ func (s *source) take(n int64) ([]byte, error) {
 	return b, err
 }
 
-// readAll reads everything, at most that many bytes.
+// readAll reads everything; more than most bytes are an error.
 func readAll(r io.Reader, most int64) ([]byte, error) {
 	var b bytes.Buffer
 	n, err := b.ReadFrom(io.LimitReader(r, most))

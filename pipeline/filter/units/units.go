@@ -1,5 +1,5 @@
-// Package units takes the shards of a dataset apart into the units that a filter is given,
-// and puts what the filter makes of them back together.
+// Package units cuts the shards of a dataset into the units that a filter processes, and assembles
+// shards from the filter's results.
 //
 //	shard ──Each──► Unit{Name, Member} ──Data──► what a filter gets ──► a reply
 //	                                                                     │ Check
@@ -8,12 +8,12 @@
 //	format    a unit                     its data                      its file
 //	lc0       a game                     its frames, decoded           the .gz, named as in the shard
 //	tar       a sample                   its members, as a tar         a .tar of them
-//	jsonl     a line                     the line, with its end        the same
+//	jsonl     a line                     the line, with its newline    the same
 //	lines     a line                     the same                      the same
 //	tfrecord  a record                   its data, without checksums   the same
 //
-// A shard of npy, of records of one size, or of any other format that an own program reads
-// can be filtered as a whole.
+// A shard of npy, of fixed-size records, or of any other format that an own program reads can be
+// filtered as a whole.
 package units
 
 import (
@@ -28,30 +28,30 @@ import (
 
 // Unit is one unit of a shard.
 type Unit struct {
-	// Number counts the units of a shard, from 0.
+	// Number is the unit's index in the shard, from 0.
 	Number int
-	// Name is the unit's name in the dataset: the shard's path, and what it is there.
+	// Name is the unit's name in the dataset: the shard's path, and the name or number in the
+	// shard.
 	Name string
-	// File is the name of its file where a filter is given files. It has no slash. Games
-	// have their own names, which may not be unique.
+	// File is the unit's file name, for filters that get files. It has no slash. Games have their
+	// own names, which may not be unique.
 	File string
-	// Member is the unit as it is in the shard's container: the game's .gz, the record.
+	// Member is the unit in the form of the shard's container: the game's .gz, the record.
 	Member []byte
-	// Err says why the unit could not be read: a damaged or a large one. There is no
-	// Member then.
+	// Err is why the unit could not be read: it is damaged or too large. Then there is no Member.
 	Err error
 
 	path string // of a game in its tar
 }
 
-// Cutter takes shards of one format apart. It is immutable, and safe for concurrent use.
+// Cutter cuts shards of one format into units. It is immutable, and safe for concurrent use.
 type Cutter struct {
 	format unpack.Format
 	kind   kind
 	most   int64
 }
 
-// kind is what units are made of.
+// kind has the functions for a format's units.
 type kind struct {
 	extension string // of a unit's file; games have their own
 	decode    func(member []byte, most int64) ([]byte, error)
@@ -60,10 +60,10 @@ type kind struct {
 	member    func(data []byte) ([]byte, error)
 }
 
-// ErrWhole is wrapped by New's error for formats that have no units.
+// ErrWhole is wrapped by New's error for formats without units.
 var ErrWhole = errors.New("its shards are filtered whole: use --each shard")
 
-// New makes a Cutter of a format's shards. No unit may have more than mostBytes, decoded.
+// New returns a Cutter for a format's shards. mostBytes bounds the decoded size of a unit.
 func New(format unpack.Format, mostBytes int64) (*Cutter, error) {
 	k, ok := kinds[format.Name()]
 	if !ok {
@@ -80,17 +80,17 @@ var kinds = map[string]kind{
 	"tfrecord": {extension: ".bin", decode: payload, file: payloadOf, check: checkAny, member: frame},
 }
 
-// Single says whether a shard of that name is one unit: a game in a file of its own.
+// Single reports whether a shard with that codec is one unit: a game in a separate file.
 func (c *Cutter) Single(codec unpack.Codec) bool { return codec != nil && codec.Name() == gameCodec }
 
-// Data is what a filter is given of a unit. Errors are damage of the unit.
+// Data returns a unit's data for a filter. Errors mean that the unit is damaged.
 func (c *Cutter) Data(u Unit) ([]byte, error) { return c.kind.decode(u.Member, c.most) }
 
-// FileOf is the contents of a unit's file.
+// FileOf returns the contents of a unit's file.
 func (c *Cutter) FileOf(u Unit) []byte { return c.kind.file(u.Member) }
 
-// FromData makes the member of what a filter has made of a unit's data. records is how
-// many records it has. Errors say why the format refuses it.
+// FromData returns the member for the data that a filter has made from a unit, and its number of
+// records. It returns an error if the format rejects the data.
 func (c *Cutter) FromData(data []byte) (member []byte, records uint64, err error) {
 	data, records, err = c.kind.check(c.format, data)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Cutter) FromData(data []byte) (member []byte, records uint64, err error
 	return member, records, err
 }
 
-// FromFile is FromData of a file. A game's file is kept as it is.
+// FromFile is FromData for a file. A game's file is kept unchanged.
 func (c *Cutter) FromFile(file []byte) (member []byte, records uint64, err error) {
 	if c.format.Name() != "lc0" {
 		return c.FromData(file)
@@ -112,9 +112,8 @@ func (c *Cutter) FromFile(file []byte) (member []byte, records uint64, err error
 	return file, records, err
 }
 
-// Each calls emit for each unit of a shard of sizeBytes, in order. A unit belongs to the
-// callee. Damage of the shard, which ends it, and errors of emit and of reading are
-// returned.
+// Each calls emit for each unit of a shard of sizeBytes, in order. emit owns its unit. Each returns
+// errors of emit and of reading, and damage of the shard, after which it ends.
 func (c *Cutter) Each(ctx context.Context, shard string, codec unpack.Codec, raw io.ReaderAt, sizeBytes int64, emit func(Unit) error) error {
 	switch {
 	case c.Single(codec):
@@ -125,12 +124,12 @@ func (c *Cutter) Each(ctx context.Context, shard string, codec unpack.Codec, raw
 	return c.records(ctx, shard, codec, raw, sizeBytes, emit)
 }
 
-// errLarge is of a unit that is too large.
+// errLarge returns the error for a unit that is too large.
 func (c *Cutter) errLarge(sizeBytes int64) error {
 	return fmt.Errorf("it has %d bytes, of at most %d: raise --unit-bytes", sizeBytes, c.most)
 }
 
-// game is a shard that is one game.
+// game calls emit for a shard that is one game.
 func (c *Cutter) game(shard string, raw io.ReaderAt, sizeBytes int64, emit func(Unit) error) error {
 	u := Unit{Name: shard, File: path.Base(shard)}
 	if sizeBytes > c.most {

@@ -41,7 +41,7 @@ func all(t *testing.T, c *Cutter, codec unpack.Codec, shard []byte) (units []Uni
 	return units
 }
 
-// together writes units as they are.
+// together writes units unchanged.
 func together(t *testing.T, c *Cutter, codec unpack.Codec, units []Unit) []byte {
 	var b bytes.Buffer
 	w, err := c.NewWriter(codec, &b)
@@ -95,8 +95,8 @@ func tarOf(t *testing.T, files ...file) []byte {
 	return b.Bytes()
 }
 
-// Units that go through unchanged make a shard of the same records, in each format and in
-// each compression.
+// Units that pass through unchanged make a shard of the same records, in each format and
+// compression.
 func TestUnitsThatGoThroughMakeTheSameShard(t *testing.T) {
 	long := strings.Repeat("d/", 80)
 	lines := "{\"a\": 1}\n\n[2]\r\n" + `{"last": "without an end"}`
@@ -110,7 +110,7 @@ func TestUnitsThatGoThroughMakeTheSameShard(t *testing.T) {
 			for i := range first {
 				require.Equal(t, i, first[i].Number)
 				require.Equal(t, fmt.Sprintf("shard/%d", i), first[i].Name)
-				// What a filter gives back as it got it is what it was, by both ways.
+				// If a filter returns data unchanged, the member is unchanged, in both ways.
 				data, err := c.Data(first[i])
 				require.NoError(t, err)
 				again, records, err := c.FromData(data)

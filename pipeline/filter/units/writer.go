@@ -8,15 +8,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tar"
 )
 
-// Writer puts units together into a shard. It is not for concurrent use.
+// Writer assembles units into a shard. It must not be used concurrently.
 type Writer struct {
 	out   *encode.Writer
 	games bool // it is a tar of games
 	head  []byte
-	tail  []byte // what ends a shard
+	tail  []byte // the end of a shard
 }
 
-// NewWriter writes a shard in the container that a codec decodes.
+// NewWriter returns a writer of a shard in the container that codec decodes.
 func (c *Cutter) NewWriter(codec unpack.Codec, out io.Writer) (*Writer, error) {
 	w := &Writer{}
 	var err error
@@ -35,7 +35,7 @@ func (c *Cutter) NewWriter(codec unpack.Codec, out io.Writer) (*Writer, error) {
 	return w, err
 }
 
-// Write writes what has become of a unit.
+// Write writes the result of a unit.
 func (w *Writer) Write(u Unit, member []byte) error {
 	w.head = w.head[:0]
 	if w.games {
