@@ -2,8 +2,8 @@ package meter
 
 import "testing"
 
-// BenchmarkReply is what counting adds to a request of a reader that waits for
-// nothing: some hundred nanoseconds, of 20 µs and more.
+// BenchmarkReply measures what counting adds to a request that does not wait: about a hundred
+// nanoseconds, compared with 20 µs or more for the request.
 func BenchmarkReply(b *testing.B) {
 	var m Meter
 	b.ReportAllocs()
@@ -17,7 +17,7 @@ func BenchmarkReply(b *testing.B) {
 	}
 }
 
-// BenchmarkWait is what it adds to one that waits.
+// BenchmarkWait measures what it adds to a request that waits.
 func BenchmarkWait(b *testing.B) {
 	var m Meter
 	var via Ledger

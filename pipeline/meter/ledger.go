@@ -2,41 +2,40 @@ package meter
 
 import "sync"
 
-// Ledger books waits by stage, both those that have ended and those that go on. The zero
-// value is ready for use.
+// Ledger sums up waits by stage, both those that have ended and those in progress. The zero value
+// is ready for use.
 //
-// A goroutine that waits for another one passes the other one's ledger (via). Its wait
-// is booked, moment by moment, under the stage that the other one waits for:
+// A goroutine that waits for another one passes the other one's ledger (via). Its wait is charged,
+// moment by moment, to the stage that the other one waits for:
 //
 //	reader   ├── waits for a decoder ──────────────┤
 //	decoder    decodes │ waits for storage │ decodes
-//	booked     decompr.│ storage           │ decompress
+//	charged    decompr.│ storage           │ decompress
 type Ledger struct {
 	mu    sync.Mutex
 	ended Sums
-	open  []wait // by number; those that have ended are free
+	open  []wait // by number; the ended ones are free
 	free  []int
 }
 
-// wait is one that goes on.
+// wait is a wait in progress.
 type wait struct {
 	since  int64
 	on     Stage
-	via    *Ledger // of whom is waited for; nil: on alone
-	before Sums    // of via, at the begin
+	via    *Ledger // ledger of the goroutine that is waited for; nil: charge on alone
+	before Sums    // sums of via, at the start
 	place  Place
 	at     uint64
 	going  bool
 }
 
-// Place names a place in a dataset, for people.
+// Place finds names of positions in a dataset, for display.
 type Place interface {
-	// Object names the object at a place; at is the Place's own number for it.
+	// Object returns the name of the object at a position; at is the Place's own number for it.
 	Object(at uint64) string
 }
 
-// Begin starts booking a wait for a stage at now, and returns its number. via and place
-// may be nil.
+// Begin starts a wait for a stage at now, and returns its number. via and place may be nil.
 func (l *Ledger) Begin(now int64, on Stage, via *Ledger, place Place, at uint64) int {
 	w := wait{since: now, on: on, via: via, place: place, at: at, going: true}
 	if via != nil {
@@ -78,7 +77,7 @@ func (w *wait) addTo(sums *Sums, now int64) {
 	sums[w.on] += left
 }
 
-// Sums are the sums of all waits until now.
+// Sums returns the sums of all waits until now.
 func (l *Ledger) Sums(now int64) Sums {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,14 +90,14 @@ func (l *Ledger) Sums(now int64) Sums {
 	return sums
 }
 
-// Waiting is a wait that goes on.
+// Waiting is a wait in progress.
 type Waiting struct {
 	On     Stage
 	Nanos  int64
-	Object string // "" if it is not known
+	Object string // "" if unknown
 }
 
-// Oldest is the wait that has gone on longest.
+// Oldest returns the longest wait in progress.
 func (l *Ledger) Oldest(now int64) (Waiting, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,8 +122,8 @@ func (l *Ledger) Oldest(now int64) (Waiting, bool) {
 	return x, true
 }
 
-// Waiter books the waits of one goroutine in a ledger, and adds them up. A nil Waiter
-// books nothing. It is not for concurrent use.
+// Waiter records the waits of one goroutine in a ledger, and adds them up. A nil Waiter records
+// nothing. It must not be used concurrently.
 type Waiter struct {
 	Ledger *Ledger
 	Nanos  int64
@@ -138,7 +137,7 @@ func (w *Waiter) Begin(on Stage, via *Ledger, place Place, at uint64) int {
 	return w.Ledger.Begin(Now(), on, via, place, at)
 }
 
-// End ends the wait with that number.
+// End ends the wait with the given number.
 func (w *Waiter) End(number int) {
 	if w == nil || w.Ledger == nil {
 		return

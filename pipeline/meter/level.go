@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// Level counts goroutines at work: how many there are now, and the sum of the times that
-// each has worked, which never decreases. The zero value is ready for use.
+// Level counts goroutines at work: their current number, and the sum of their working times, which
+// never decreases. The zero value is ready for use.
 type Level struct {
-	mu    sync.Mutex // held for some additions
+	mu    sync.Mutex // held for a few additions
 	n     int64
-	since int64 // when n changed last, or was looked at
-	sum   int64 // nanoseconds, until then
+	since int64 // when n last changed or was read
+	sum   int64 // in nanoseconds, until since
 }
 
 // Begin counts one more goroutine from now on.
@@ -20,7 +20,7 @@ func (l *Level) Begin(now int64) { l.change(1, now) }
 // End counts one goroutine fewer from now on.
 func (l *Level) End(now int64) { l.change(-1, now) }
 
-// Add adds time that was measured elsewhere.
+// Add adds time that was measured separately.
 func (l *Level) Add(nanos int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -34,8 +34,8 @@ func (l *Level) change(by, now int64) {
 	l.n += by
 }
 
-// advance adds what has gone on until now, unless that is past: another's clock was
-// looked at later. mu is held.
+// advance adds the working time until now. If now is in the past, because another goroutine read
+// the clock later, it does nothing. It is called with mu held.
 func (l *Level) advance(now int64) {
 	if now > l.since {
 		l.sum += l.n * (now - l.since)
@@ -43,7 +43,7 @@ func (l *Level) advance(now int64) {
 	}
 }
 
-// Sum is the sum of the times until now.
+// Sum returns the sum of the times until now.
 func (l *Level) Sum(now int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,12 +53,12 @@ func (l *Level) Sum(now int64) int64 {
 	return l.sum
 }
 
-// Busy counts things in flight, and the time in which there are any. It reads the clock
-// only when the first one begins and the last one ends. The zero value is ready for use.
+// Busy counts things in flight, and the time in which there are any. It reads the clock only when
+// the first one begins and the last one ends. The zero value is ready for use.
 type Busy struct {
 	n atomic.Int64
-	// any has one where there are some. Who begins and who ends at the same time
-	// may come to it in another order; it then has two, or none, for that moment.
+	// any has one goroutine while n is above 0. If things begin and end at the same time, their
+	// calls may arrive in another order; it then briefly has two, or none.
 	any Level
 }
 
@@ -76,8 +76,8 @@ func (b *Busy) End() {
 	}
 }
 
-// Any says whether there are any.
+// Any reports whether there are any.
 func (b *Busy) Any() bool { return b.n.Load() > 0 }
 
-// Sum is the time with any until now, and how many there are now.
+// Sum returns the time with any until now, and their current number.
 func (b *Busy) Sum(now int64) (nanos, n int64) { return b.any.Sum(now), b.n.Load() }

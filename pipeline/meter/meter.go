@@ -13,8 +13,8 @@ const (
 	Order                   // computing the order and the sizes of streams
 	Storage                 // reading
 	Decompress              // decoding compressed shards
-	Gather                  // copying read bytes to their places, and checking them
-	Copy                    // making replies of records, when readers ask and ahead of them
+	Gather                  // copying read bytes into place, and checking them
+	Copy                    // assembling replies from records, when readers ask and ahead of them
 	FUSE                    // handing replies to the kernel
 	Stages     = 7          // the number of stages
 )
@@ -28,41 +28,40 @@ type Sums [Stages]int64
 
 var started = time.Now()
 
-// Now is a monotonic clock in nanoseconds, with an arbitrary zero.
+// Now returns a monotonic time in nanoseconds, with an arbitrary zero.
 func Now() int64 { return int64(time.Since(started)) }
 
-// Meter is the counters of one dataset. The zero value is ready for use. Its methods,
-// and those of its parts, may be called concurrently.
+// Meter has the counters of one dataset. The zero value is ready for use. Its methods, and those of
+// its parts, may be called concurrently.
 type Meter struct {
-	// Cores is how many goroutines may compute at a time. It must be set before anything
-	// is counted.
+	// Cores is how many goroutines may compute concurrently. It must be set before anything is
+	// counted.
 	Cores int
-	// Readers books the waits of readers' requests.
+	// Readers has the waits of readers' requests.
 	Readers Ledger
-	// Working counts the goroutines at work in a stage; it is not used for Storage, Copy
-	// and FUSE.
+	// Working counts the goroutines at work in a stage; it is not used for Storage, Copy and FUSE.
 	Working [Stages]Level
-	// Reading counts the reads that are in flight in storage.
+	// Reading counts the reads in flight in storage.
 	Reading Busy
-	// Queued is how much is in a stage: shards being decoded, reads whose bytes have
-	// arrived, readers' requests without an answer.
+	// Queued is how much is in a stage: shards being decoded, reads whose bytes have arrived,
+	// readers' requests without a reply.
 	Queued [Stages]atomic.Int64
-	// Copied is the time of readers' requests without their waits. Ahead is the time of
-	// copying ahead of readers. Replied is the time until the kernel had the replies.
+	// Copied is the time of readers' requests without their waits. Ahead is the time of copying
+	// ahead of readers. Replied is the time until the kernel has received the replies.
 	Copied, Ahead, Replied atomic.Int64
 }
 
-// Times are the counters at one time, in nanoseconds.
+// Times has the counters at one point in time, in nanoseconds.
 type Times struct {
-	At    int64 // Now
+	At    int64 // time of Now
 	Busy  Sums
 	Waits Sums // of readers' requests
 	// Copied is the part of Busy[Copy] spent in readers' requests.
 	Copied int64
-	Queued [Stages]int64 // a number of things at that time, not nanoseconds
+	Queued [Stages]int64 // a count at that time, not nanoseconds
 }
 
-// Times gives the counters at now.
+// Times returns the counters at now.
 func (m *Meter) Times(now int64) Times {
 	t := Times{At: now, Waits: m.Readers.Sums(now), Copied: m.Copied.Load()}
 	for s := range t.Busy {
@@ -75,8 +74,8 @@ func (m *Meter) Times(now int64) Times {
 	return t
 }
 
-// Timed wraps rest, a function that may pause its caller. The time between two calls of
-// the result counts as work of stage s, starting now.
+// Timed wraps rest, a function that may pause its caller. The time between two calls of the
+// returned function counts as work of stage s, starting now.
 func (m *Meter) Timed(s Stage, rest func() bool) func() bool {
 	began := Now()
 	return func() bool {

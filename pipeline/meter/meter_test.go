@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ms is in nanoseconds.
+// ms is a millisecond in nanoseconds.
 const ms = 1000 * 1000
 
 func TestALevelAddsUpTheTimesOfAllThatAreAtWork(t *testing.T) {
@@ -21,7 +21,7 @@ func TestALevelAddsUpTheTimesOfAllThatAreAtWork(t *testing.T) {
 	l.End(40 * ms)
 	l.Add(7)
 	require.EqualValues(t, 10*ms+2*10*ms+10*ms+7, l.Sum(1000*ms))
-	l.Begin(39 * ms) // a clock that was looked at before another's
+	l.Begin(39 * ms) // a clock that was read before another goroutine's
 	l.End(41 * ms)
 	require.EqualValues(t, 41*ms+7, l.Sum(1000*ms))
 }
@@ -49,7 +49,7 @@ func TestALevelLosesNothingAmongMany(t *testing.T) {
 func TestALevelNeverGoesBack(t *testing.T) {
 	var l Level
 	var g sync.WaitGroup
-	l.Begin(Now()) // so that much is not added up yet
+	l.Begin(Now()) // so that much time is not added up yet
 	for range 2 {
 		g.Go(func() {
 			for range 20_000 {
@@ -88,7 +88,7 @@ func TestBusyCountsTheTimeWithAny(t *testing.T) {
 func TestWaitsAreThoseOfWhomIsWaitedFor(t *testing.T) {
 	var readers, decoder Ledger
 	fromDecoder := decoder.Begin(0, Storage, nil, nil, 0)
-	decoder.End(fromDecoder, 100) // before anybody waits: nobody's
+	decoder.End(fromDecoder, 100) // before the reader waits: charged to none
 
 	w := readers.Begin(1000, Decompress, &decoder, nil, 0)
 	require.EqualValues(t, Sums{Decompress: 200}, readers.Sums(1200))
