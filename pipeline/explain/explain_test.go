@@ -8,10 +8,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
-// sec is in nanoseconds.
+// sec is a second in nanoseconds.
 const sec = 1_000_000_000
 
-// of is a window of ten seconds with some readers and what grew meanwhile.
+// of returns a window of ten seconds with some readers; grow sets what has grown meanwhile.
 func of(readers int64, grow func(s *Snapshot)) Window {
 	from := Snapshot{Times: meter.Times{At: 100 * sec}}
 	from.Bytes[meter.Storage], from.Recent = 5000, 77*sec
@@ -151,7 +151,7 @@ func TestTheMinuteIsJudgedUnlessNobodyReadInIt(t *testing.T) {
 	require.Equal(t, "a reader waits for the order of an epoch, which has not answered for 40 s", Judge(slow, slow, f).Text)
 }
 
-// What helps differs: fewer requests, more of them at a time, or nothing but a faster link.
+// Different things help: fewer requests, more concurrent requests, or only a faster link.
 func TestAServiceIsWaitedForForOneOfThreeReasons(t *testing.T) {
 	for _, c := range []struct {
 		name    string

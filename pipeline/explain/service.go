@@ -6,41 +6,42 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Service is how a bucket or a web server has answered, as far as a verdict needs it.
+// Service has the statistics of a bucket or a web server that a verdict needs.
 type Service struct {
-	Throttled uint64 // answers that said "slow down", of the window
-	Requests  uint64 // answers of the window
-	// FirstByteP50 and FirstByteP95 are how long the first bytes of the last answers took,
-	// in seconds.
+	Throttled uint64 // "slow down" responses in the window
+	Requests  uint64 // responses in the window
+	// FirstByteP50 and FirstByteP95 are the times to first byte of the latest responses, in
+	// seconds.
 	FirstByteP50, FirstByteP95 float64
-	Slots, InUse               int // requests that may be under way now, and that are
-	Most                       int // that may ever be (--connections)
+	Slots, InUse               int // allowed concurrent requests now, and those in use
+	Most                       int // upper limit of Slots (--connections)
 }
 
 // Cause is why readers wait for a service.
 type Cause string
 
 const (
-	CauseThrottled  Cause = "throttled"   // the service turns requests away
-	CauseFirstBytes Cause = "first_bytes" // answers begin late
-	CauseLink       Cause = "link"        // they begin in time: what is left is the bytes themselves
+	CauseThrottled  Cause = "throttled"   // the service rejects requests
+	CauseFirstBytes Cause = "first_bytes" // responses start late
+	CauseLink       Cause = "link"        // responses start in time: the transfer itself is slow
 )
 
 const (
-	// slowFirstBytes is the median, in seconds, from which on first bytes are slow. S3's
-	// usual ones take 25 to 30 ms, and fewer than one in 20 more than 200 ms.
+	// slowFirstBytes is the median time to first byte, in seconds, from which it is slow. For S3,
+	// 25 to 30 ms are usual, and fewer than one in 20 take more than 200 ms.
 	slowFirstBytes = 0.2
-	// lateFirstBytes is the same of the slowest in 20: a reader that needs them in order
+	// lateFirstBytes is the same for the slowest in 20: a reader that needs the responses in order
 	// waits for those.
 	lateFirstBytes = 1.0
-	// connectionRate is what a connection usually transfers, in bytes a second: S3's give
-	// 85 to 90 MB/s, web servers less. Where waiting for the first byte takes longer than
-	// the transfer would at that rate, requests are too small for the link to count.
+	// connectionRate is the usual transfer rate of a connection, in bytes per second: S3 reaches 85
+	// to 90 MB/s, web servers less. If the time to first byte is longer than the transfer at that
+	// rate, requests are so small that the link does not matter.
 	connectionRate = 50e6
 )
 
-// Why says why readers wait for a service, and what helps. A service that throttles also
-// answers late, so that is looked at first. bytesPerSecond is what comes from it.
+// Why returns why readers wait for a service, and text that includes what helps. A service that
+// throttles also responds late, so throttling is checked first. bytesPerSecond is the rate at which
+// data arrives.
 func (s Service) Why(bytesPerSecond, seconds float64) (Cause, string) {
 	switch {
 	case s.Throttled > 0:
@@ -70,7 +71,7 @@ func (s Service) Why(bytesPerSecond, seconds float64) (Cause, string) {
 	return CauseLink, text + fmt.Sprintf("; %d of %d possible requests are under way", s.InUse, s.Slots)
 }
 
-// full says that no more requests may be under way now, and most that no more ever may.
+// full reports whether no more requests may be in flight now, and most whether no more ever may.
 func (s Service) full() bool { return s.Slots > 0 && s.InUse >= s.Slots }
 func (s Service) most() bool { return s.full() && s.Slots >= s.Most }
 

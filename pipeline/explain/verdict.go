@@ -13,44 +13,44 @@ import (
 type Kind string
 
 const (
-	KindIdle       Kind = "idle"       // nobody reads
+	KindIdle       Kind = "idle"       // there are no readers
 	KindReaders    Kind = "readers"    // lsiofs waits for the readers
 	KindStorage    Kind = "storage"    // readers wait for the storage
 	KindDecompress Kind = "decompress" // readers wait for decoders
-	KindGather     Kind = "gather"     // readers wait for read bytes to be copied to their places and checked
+	KindGather     Kind = "gather"     // readers wait for read bytes to be copied into place and checked
 	KindOrder      Kind = "order"      // readers wait for the order to be computed
-	KindCopy       Kind = "copy"       // readers wait for lsiofs and the kernel to hand records over
-	KindStalled    Kind = "stalled"    // readers wait for something that has not answered for long
+	KindCopy       Kind = "copy"       // readers wait for lsiofs and the kernel to deliver records
+	KindStalled    Kind = "stalled"    // readers wait for something that has not responded for long
 )
 
 // Verdict is the answer to "is the loader the bottleneck?".
 type Verdict struct {
 	Kind Kind `json:"kind"`
-	// Share is the share of the readers' time that the verdict is about.
+	// Share is the share of the readers' time that the verdict refers to.
 	Share float64 `json:"share"`
-	// Seconds is the length of the past that the verdict is about.
+	// Seconds is the length of the period that the verdict covers.
 	Seconds float64 `json:"seconds"`
-	// Cause is why a service is waited for; "" for other verdicts.
+	// Cause is why readers wait for a service; "" for other verdicts.
 	Cause Cause  `json:"cause,omitempty"`
 	Text  string `json:"text"`
 }
 
-// Facts are what a verdict needs besides the counters.
+// Facts are the inputs of a verdict besides the counters.
 type Facts struct {
 	Cores int
-	// Storage is what people call it: "the disk", "s3://bucket/train".
+	// Storage is the storage's name for people: "the disk", "s3://bucket/train".
 	Storage string
-	// Service gives what a service answered in so many of the last seconds; nil where
-	// the storage is none.
+	// Service returns the statistics for that many of the last seconds; nil if the storage is not a
+	// service.
 	Service func(seconds float64) Service
-	// Possible is how many bytes a second the storage can give in reads of a size; 0 if
-	// that is not known for the size, nil if it is never known.
+	// Possible returns how many bytes per second the storage can deliver in reads of a size, 0 if
+	// unknown for that size; it is nil if unknown for all sizes.
 	Possible func(readBytes float64) float64
-	// Waiting is the reader's request that has waited longest, if any.
+	// Waiting is the longest-waiting request of a reader, if any.
 	Waiting Waiting
 }
 
-// Waiting is a request that waits.
+// Waiting is a waiting request.
 type Waiting struct {
 	Seconds float64 `json:"seconds"`
 	Stage   string  `json:"stage"`
@@ -58,18 +58,18 @@ type Waiting struct {
 }
 
 const (
-	// stalledSeconds is from when on a wait is worth more words than the shares.
+	// stalledSeconds is the duration from which a wait is more important than the shares.
 	stalledSeconds = 5
-	// notTheBottleneck is the share of the time from which on readers are said to
-	// be the ones that are waited for.
+	// notTheBottleneck is the share of the time from which the loader is reported not to be the
+	// bottleneck.
 	notTheBottleneck = 0.8
-	// saturated is the share of what a storage, or the cores, can do from which on
-	// nothing but more of them helps.
+	// saturated is the share of the capacity of a storage, or of the cores, from which only more of
+	// them helps.
 	saturated = 0.8
 )
 
-// Judge gives the current verdict: of the last minute, or of the last second if nobody
-// read in the window of a minute. A request that has waited for long comes first.
+// Judge returns the current verdict: for the last minute, or for the last second if there were no
+// readers in the minute. A request that has waited for long takes precedence.
 func Judge(second, minute Window, f Facts) Verdict {
 	if f.Waiting.Seconds >= stalledSeconds {
 		return f.stalled(minute)
@@ -95,7 +95,7 @@ func (f *Facts) stalled(w Window) Verdict {
 	}
 }
 
-// name is what people call a stage that is waited for.
+// name returns the name for people of a stage that is waited for.
 func (f *Facts) name(stage string) string {
 	switch stage {
 	case meter.Storage.String():
@@ -115,7 +115,7 @@ func (f *Facts) storage() string {
 	return f.Storage
 }
 
-// Judge gives the verdict of a window.
+// Judge returns the verdict on a window.
 func (w Window) Judge(f Facts) Verdict {
 	if w.Idle() {
 		return Verdict{Kind: KindIdle, Seconds: w.Seconds, Text: "nobody reads"}
@@ -147,7 +147,7 @@ func (w Window) Judge(f Facts) Verdict {
 	return waits
 }
 
-// sentence says what readers wait for, and sets the cause where there is one.
+// sentence returns text about what readers wait for, and sets the cause if there is one.
 func (w Window) sentence(v *Verdict, f Facts) string {
 	share := percent(v.Share)
 	switch v.Kind {
@@ -184,7 +184,7 @@ func allCores(n int) string {
 	return fmt.Sprintf("all %d cores are busy with it", n)
 }
 
-// storageRate says how much storage gives, and of how much, where that is known.
+// storageRate returns text with the rate of the storage, and the possible rate if known.
 func (w Window) storageRate(f Facts) string {
 	r := w.row(meter.Storage)
 	text := rate(r.BytesPerSecond)
@@ -192,7 +192,7 @@ func (w Window) storageRate(f Facts) string {
 		return text
 	}
 	possible := f.Possible(r.ReadBytes)
-	// More than is possible comes from a cache.
+	// A higher rate than possible comes from a cache.
 	if possible <= 0 || r.BytesPerSecond > possible*1.25 {
 		return text
 	}
@@ -207,7 +207,7 @@ func rate(bytesPerSecond float64) string {
 	return humanize.IBytes(uint64(math.Max(bytesPerSecond, 0))) + "/s"
 }
 
-// percent never says that all, or nothing, is what is only nearly so.
+// percent never rounds to 0 or 100 percent.
 func percent(share float64) string {
 	switch p := share * 100; {
 	case p > 99 && p < 100:

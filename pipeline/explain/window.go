@@ -1,6 +1,6 @@
-// Package explain says where the readers' time went between two snapshots of the
-// counters of package meter, and which stage is the bottleneck: as shares and in a
-// sentence. It is pure: it uses nothing but its arguments, and no clock.
+// Package explain computes where the readers' time went between two snapshots of the counters of
+// package meter, and which stage is the bottleneck: as shares and as a sentence. It is pure: it
+// depends only on its arguments, and reads no clock.
 //
 //	Snapshot ─┐
 //	          ├─Between──► Window (shares by stage) ──Judge──► Verdict (a sentence)
@@ -13,26 +13,25 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
-// Snapshot is all counters at one time. They only grow.
+// Snapshot has all counters at one point in time. They only grow.
 type Snapshot struct {
 	meter.Times
-	Bytes [meter.Stages]uint64 // bytes that came out of a stage
-	Reads uint64               // of storage
-	// Recent and Active are times of readers, added up over the readers, in nanoseconds.
-	// Recent counts readers that have read in the last minute, Active those that have
-	// read in the last second.
+	Bytes [meter.Stages]uint64 // bytes delivered by a stage
+	Reads uint64               // number of reads from storage
+	// Recent and Active are times of readers, summed over the readers, in nanoseconds. Recent
+	// counts readers that have read in the last minute, Active those that have read in the last
+	// second.
 	Recent, Active int64
-	// Requests and Throttled count what a service answered, and how often it turned a
-	// request away; 0 in a file system.
+	// Requests and Throttled count the responses of a service, and the requests that it rejected; 0
+	// for a file system.
 	Requests, Throttled uint64
-	// Fill is how much was in a stage multiplied by how long, in nanoseconds. Looked is
-	// the time that was sampled for it.
+	// Fill is the integral over time of how much was in a stage, in nanoseconds. Looked is the time
+	// over which it was sampled.
 	Fill   meter.Sums
 	Looked int64
 }
 
-// Waited is how long readers' requests have waited for a stage or were in it, in
-// nanoseconds.
+// Waited returns how long readers' requests have waited for a stage or were in it, in nanoseconds.
 func (s *Snapshot) Waited(stage meter.Stage) int64 {
 	switch stage {
 	case meter.Copy:
@@ -43,18 +42,17 @@ func (s *Snapshot) Waited(stage meter.Stage) int64 {
 	return s.Waits[stage]
 }
 
-// Window is what happened between two snapshots.
+// Window describes the time between two snapshots.
 type Window struct {
 	Seconds float64 `json:"seconds"`
 	// Readers is the average number of readers.
 	Readers float64 `json:"readers"`
-	// Shares are shares of the readers' time.
+	// Shares are the shares of the readers' time.
 	Shares Shares `json:"shares"`
 	Stages []Row  `json:"stages"`
 }
 
-// Shares say where the time of readers went. They add up to 1, or to 0 if there were no
-// readers.
+// Shares are where the time of readers went. They add up to 1, or to 0 if there were no readers.
 type Shares struct {
 	Themselves float64 `json:"themselves"` // the readers were not waiting for lsiofs
 	Order      float64 `json:"order"`
@@ -68,25 +66,24 @@ type Shares struct {
 // Row is one stage.
 type Row struct {
 	Stage string `json:"stage"`
-	// Busy is the average number of goroutines at work. With one core, and for storage,
-	// that is a share of the time.
+	// Busy is the average number of goroutines at work. For one core, and for storage, it is a
+	// share of the time.
 	Busy float64 `json:"busy"`
-	// Waited is the share of the readers' time in which they waited for the stage.
+	// Waited is the share of the readers' time that they spent waiting for the stage.
 	Waited float64 `json:"waited"`
 	// Queued is how much was in the stage, on average: see meter.Meter.
 	Queued         float64 `json:"queued"`
 	BytesPerSecond float64 `json:"bytes_per_second"`
-	ReadBytes      float64 `json:"read_bytes,omitempty"` // mean size of reads of storage
+	ReadBytes      float64 `json:"read_bytes,omitempty"` // mean size of reads from storage
 }
 
-// glimpse is how long, in nanoseconds, what has no stream open has to wait to count
-// as a reader. The sizes of files need the order: whoever lists a mount waits for
-// it, for some milliseconds a million records, and that alone says nothing about
-// reading.
+// glimpse is how long, in nanoseconds, a program without an open stream must wait to count as a
+// reader. The sizes of files need the order: a program that lists a mount waits for it, for some
+// milliseconds per million records, and that alone is not reading.
 const glimpse = 100_000_000
 
-// Between is the window from one snapshot to a later one. brief means that the window is
-// short: then only those count as readers that have read in the last second.
+// Between returns the window from one snapshot to a later one. brief means that the window is
+// short: then only programs that have read in the last second count as readers.
 func Between(from, to Snapshot, brief bool) Window {
 	nanos := float64(to.At - from.At)
 	if nanos <= 0 {
@@ -106,7 +103,7 @@ func Between(from, to Snapshot, brief bool) Window {
 	if readers == 0 && answered < glimpse {
 		answered = 0
 	}
-	// Requests of one reader may be answered at the same time.
+	// Several requests of one reader may be answered concurrently.
 	readers = max(readers, answered)
 	share := func(x float64) float64 {
 		if readers == 0 {
@@ -136,7 +133,7 @@ func Between(from, to Snapshot, brief bool) Window {
 	return w
 }
 
-// Idle says that nobody read.
+// Idle reports whether there were no readers.
 func (w *Window) Idle() bool { return w.Readers == 0 }
 
 func (w *Window) row(s meter.Stage) Row {
