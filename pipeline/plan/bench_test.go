@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scattered are records of one size, drawn from a few objects as a shuffle of
-// window records of chunks of 128 would.
+// scattered returns records of one size, drawn from a few objects as a shuffle window over chunks
+// of 128 records would.
 func scattered(records int, size int64) Request {
 	const objectBytes = 64 << 30
 	rng := rand.New(rand.NewPCG(1, 2))

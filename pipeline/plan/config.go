@@ -5,26 +5,26 @@ import (
 	"fmt"
 )
 
-// Config says which reads a storage is fast at.
+// Config describes which reads a storage is fast at.
 type Config struct {
-	// MergeGapBytes is the largest gap of unwanted bytes that is read and discarded to
-	// save a request. 0 merges only ranges that touch.
+	// MergeGapBytes is the largest gap of unwanted bytes that is read and discarded to save a
+	// request. 0 merges only adjacent ranges.
 	MergeGapBytes int64
-	// MaxReadBytes is the size of the largest read.
+	// MaxReadBytes is the maximum size of a read.
 	MaxReadBytes int64
-	// AlignBytes divides the offsets at which a large range is cut; it must divide
-	// MaxReadBytes. 1 cuts anywhere. All other ends of reads follow the ranges.
+	// AlignBytes is the alignment at which a large range is cut; it must divide MaxReadBytes. 1
+	// cuts anywhere. All other ends of reads follow the ranges.
 	AlignBytes int64
-	// MaxVectors bounds the vectors of a read, gaps included: a read ends before it has
-	// more. 0 means no bound. With one buffer a read no bound is needed; readv takes at
-	// most 1024. Only ranges that overlap can exceed it.
+	// MaxVectors bounds the number of vectors of a read, including gaps: a read ends before it has
+	// more. 0 means no bound. With one buffer per read no bound is needed; readv takes at most
+	// 1024. Only overlapping ranges can exceed it.
 	MaxVectors int
 }
 
-// DefaultConfig is for local solid state disks and the page cache. Measured there, a
-// pread of 4 KiB takes 0.8 µs and large ones reach 17 GiB/s. So a request costs as much
-// as some 10 KiB more in another read. Throughput stops growing near 1 MiB. A page is 4
-// KiB. Vectors are not bounded: callers that use them set the bound.
+// DefaultConfig returns the configuration for local solid state disks and the page cache. Measured
+// there, a pread of 4 KiB takes 0.8 µs and large ones reach 17 GiB/s. So a request costs as much as
+// about 10 KiB more in another read. Throughput stops growing near 1 MiB. A page is 4 KiB. Vectors
+// are not bounded: callers that use them set the bound.
 func DefaultConfig() Config {
 	return Config{MergeGapBytes: 8 << 10, MaxReadBytes: 1 << 20, AlignBytes: 4 << 10}
 }

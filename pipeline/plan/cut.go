@@ -1,13 +1,13 @@
 package plan
 
-// add plans the reads of fragments that hang together, which follow all that
-// were added before, and whose last byte ends at end.
+// add plans the reads of fragments that form one overlapping run, which follows all runs added
+// before, and ends at end.
 func (p *Planner) add(f []fragment, end int64) {
 	begin, vectors := f[0].begin, countVectors(f)
 	p.plan.Totals.UsefulBytes += end - begin
 	if r := p.joinable(f[0].object, begin, end, vectors); r != nil {
 		if begin > r.OffsetBytes+r.SizeBytes {
-			r.vectors++ // the gap
+			r.vectors++ // for the gap
 		}
 		r.vectors += vectors
 		r.SizeBytes = end - r.OffsetBytes
@@ -22,7 +22,7 @@ func (p *Planner) add(f []fragment, end int64) {
 	p.addRead(f, begin, end)
 }
 
-// joinable is the last read, if bytes [begin, end) may come along with it.
+// joinable returns the last read if bytes [begin, end) may be merged into it, otherwise nil.
 func (p *Planner) joinable(object int, begin, end int64, vectors int) *Read {
 	pl, c := &p.plan, &p.config
 	if len(pl.Reads) == 0 {
@@ -39,8 +39,8 @@ func (p *Planner) joinable(object int, begin, end int64, vectors int) *Read {
 	return r
 }
 
-// cut is where the first of several reads of [begin, end) ends: so that they are
-// as few as possible and of about the same size.
+// cut returns the end of the first of several reads for [begin, end): so that there are as few as
+// possible, of about the same size.
 func (p *Planner) cut(begin, end int64) int64 {
 	most, align := p.config.MaxReadBytes, p.config.AlignBytes
 	reads := (end-begin-1)/most + 1
@@ -49,7 +49,7 @@ func (p *Planner) cut(begin, end int64) int64 {
 	return (begin + size) / align * align
 }
 
-// addRead adds a read of [begin, end), of which there are bytes in f.
+// addRead adds a read of [begin, end), part of which is in f.
 func (p *Planner) addRead(f []fragment, begin, end int64) {
 	pl := &p.plan
 	n := len(pl.byRead)
@@ -59,7 +59,7 @@ func (p *Planner) addRead(f []fragment, begin, end int64) {
 	r.vectors = r.to - r.from
 }
 
-// addParts adds what of f is in [begin, end) to the last read.
+// addParts adds the parts of f within [begin, end) to the last read.
 func (p *Planner) addParts(f []fragment, begin, end int64) {
 	pl := &p.plan
 	read := len(pl.Reads) - 1

@@ -13,15 +13,14 @@ type Range struct {
 	OffsetBytes, SizeBytes int64
 }
 
-// Request is the wanted ranges, and the ranges at hand. The caller owns all of it.
+// Request has the wanted ranges, and the available ones. The caller owns all of it.
 type Request struct {
 	// ObjectBytes are the sizes of the objects.
 	ObjectBytes []int64
-	// Want are the wanted ranges, in any order. They may be equal, overlap, or be empty;
-	// empty ones are complete at once.
+	// Want has the wanted ranges, in any order. They may be equal, overlap, or be empty; empty ones
+	// are complete at once.
 	Want []Range
-	// Have are the ranges that need not be read, in any order; they may
-	// overlap.
+	// Have has the ranges that need not be read, in any order; they may overlap.
 	Have []Range
 }
 
@@ -42,18 +41,18 @@ func (r Range) resolve(objectBytes []int64) (begin, end int64, err error) {
 	return begin, begin + r.SizeBytes, nil
 }
 
-// Read is a read to issue. It is never empty, lies inside its object, and begins and
-// ends with wanted bytes.
+// Read is a read to issue. It is never empty, is inside its object, and begins and ends with wanted
+// bytes.
 type Read struct {
 	Object                 int
 	OffsetBytes, SizeBytes int64
 
 	from, to int // its parts in Plan.byRead
-	vectors  int // at most so many
+	vectors  int // upper bound on their number
 }
 
-// Part says which bytes of a read belong to a wanted range: SizeBytes from ReadOffset of
-// the read on go to WantOffset of the range.
+// Part maps bytes of a read to a wanted range: SizeBytes at ReadOffset in the read go to WantOffset
+// in the range.
 type Part struct {
 	Read, Want             int // indices of the read and the range
 	ReadOffset, WantOffset int64
@@ -67,21 +66,21 @@ type Plan struct {
 	Totals Totals
 
 	byRead, byWant []Part
-	wantFrom       []int // first part of each wanted range in byWant, and their number
+	wantFrom       []int // index in byWant of each wanted range's first part, and len(byWant) at the end
 }
 
 // Totals are the sums of a plan.
 type Totals struct {
 	Wanted      int   // ranges
 	WantedBytes int64 // of all ranges; bytes wanted by several ranges count for each
-	CachedBytes int64 // of these, what is in Have
+	CachedBytes int64 // the part of these that is in Have
 	UsefulBytes int64 // bytes that must be read: wanted and not in Have, each counted once
 	Reads       int
 	ReadBytes   int64
 	GapBytes    int64 // read and discarded: ReadBytes - UsefulBytes
 }
 
-// Amplification is bytes read divided by bytes wanted; 0 if none were wanted.
+// Amplification returns bytes read divided by bytes wanted; 0 if none were wanted.
 func (t Totals) Amplification() float64 {
 	if t.WantedBytes == 0 {
 		return 0
@@ -89,10 +88,9 @@ func (t Totals) Amplification() float64 {
 	return float64(t.ReadBytes) / float64(t.WantedBytes)
 }
 
-// Parts are the parts of a read, sorted by their offset in the read. They overlap where
-// ranges do.
+// Parts returns the parts of a read, sorted by their offset in the read. They overlap if ranges do.
 func (p *Plan) Parts(read int) []Part { return p.byRead[p.Reads[read].from:p.Reads[read].to] }
 
-// Sources are the parts of a wanted range, sorted by their offset in the range: they say
-// which reads it comes from. Bytes of the range outside all parts are in Have.
+// Sources returns the parts of a wanted range, sorted by their offset in the range: the reads that
+// it comes from. Bytes of the range outside all parts are in Have.
 func (p *Plan) Sources(want int) []Part { return p.byWant[p.wantFrom[want]:p.wantFrom[want+1]] }

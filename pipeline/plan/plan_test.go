@@ -18,7 +18,7 @@ func newPlanner(t testing.TB, c Config) *Planner {
 	return p
 }
 
-// small has sizes that can be drawn.
+// small has sizes that can be drawn in the golden file.
 var small = Config{MergeGapBytes: 4, MaxReadBytes: 16, AlignBytes: 1}
 
 func TestPlansOfReadableCases(t *testing.T) {
@@ -61,7 +61,7 @@ func TestPlansOfReadableCases(t *testing.T) {
 	require.Equal(t, string(golden), b.String())
 }
 
-// describe writes a plan for people.
+// describe formats a plan for people.
 func describe(b *strings.Builder, name string, r Request, p *Plan) {
 	fmt.Fprintf(b, "# %s\n", name)
 	for i, w := range r.Want {

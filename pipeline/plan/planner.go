@@ -7,9 +7,9 @@ import (
 	"sort"
 )
 
-// Planner makes one plan after the other in memory that it reuses, so that planning
-// allocates nothing once that memory has grown. It is not for concurrent use. A caller
-// that needs several plans at a time uses as many planners.
+// Planner makes one plan after another in memory that it reuses, so that planning allocates nothing
+// once that memory has grown. It must not be used concurrently. A caller that needs several plans
+// at a time uses several planners.
 type Planner struct {
 	config    Config
 	plan      Plan
@@ -17,13 +17,13 @@ type Planner struct {
 	fragments []fragment
 }
 
-// span is what of an object is there.
+// span is an available range of an object.
 type span struct {
 	object     int
 	begin, end int64
 }
 
-// fragment is what of a wanted range is not there, in one run.
+// fragment is a contiguous part of a wanted range that is not available.
 type fragment struct {
 	object     int
 	begin, end int64
@@ -31,7 +31,7 @@ type fragment struct {
 	at         int64 // offset in the wanted range
 }
 
-// New makes a planner for a storage.
+// New returns a planner for a storage.
 func New(c Config) (*Planner, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
@@ -39,14 +39,14 @@ func New(c Config) (*Planner, error) {
 	return &Planner{config: c}, nil
 }
 
-// Config is New's argument.
+// Config returns New's argument.
 func (p *Planner) Config() Config { return p.config }
 
 // Plan plans the reads of a request.
 //
-// The reads are disjoint and sorted. None is larger than MaxReadBytes. Together they
-// hold each wanted byte that is not in Have. No run of unwanted bytes in a read is
-// longer than MergeGapBytes. The plan is valid until the next call.
+// The reads are disjoint and sorted. None is larger than MaxReadBytes. Together they contain each
+// wanted byte that is not in Have. No run of unwanted bytes in a read is longer than MergeGapBytes.
+// The plan is valid until the next call.
 //
 // It takes O(n log n) time for n ranges, and fails only with ErrRange.
 func (p *Planner) Plan(r Request) (*Plan, error) {
@@ -67,7 +67,7 @@ func (p *Planner) Plan(r Request) (*Plan, error) {
 	return pl, nil
 }
 
-// takeHave sorts what is there into disjoint spans.
+// takeHave sorts the available ranges into disjoint spans.
 func (p *Planner) takeHave(r Request) error {
 	p.have = p.have[:0]
 	for i, h := range r.Have {
@@ -98,7 +98,7 @@ func (p *Planner) takeHave(r Request) error {
 	return nil
 }
 
-// takeWant makes the fragments that have to be read, sorted.
+// takeWant computes the fragments that have to be read, sorted.
 func (p *Planner) takeWant(r Request) error {
 	p.fragments = p.fragments[:0]
 	for i, w := range r.Want {
@@ -121,7 +121,7 @@ func (p *Planner) takeWant(r Request) error {
 	return nil
 }
 
-// split appends what of f is not there.
+// split appends the parts of f that are not available.
 func (p *Planner) split(f fragment) {
 	missing := f.end - f.begin
 	at := 0
@@ -146,8 +146,8 @@ func (p *Planner) split(f fragment) {
 	p.plan.Totals.CachedBytes -= missing
 }
 
-// overlapping is how many of the fragments, from the first on, hang together by
-// overlapping, and where the last of their bytes ends.
+// overlapping returns how many of the fragments, from the first on, form one overlapping run, and
+// where it ends.
 func overlapping(f []fragment) (n int, end int64) {
 	n, end = 1, f[0].end
 	for n < len(f) && f[n].object == f[0].object && f[n].begin < end {
@@ -157,11 +157,11 @@ func overlapping(f []fragment) (n int, end int64) {
 	return n, end
 }
 
-// finish sums up, and lists the parts by range.
+// finish computes the totals, and lists the parts by range.
 func (p *Planner) finish() {
 	pl := &p.plan
 	t := &pl.Totals
-	t.CachedBytes += t.WantedBytes // less what is missing
+	t.CachedBytes += t.WantedBytes // split has subtracted what is missing
 	t.Reads = len(pl.Reads)
 	for _, r := range pl.Reads {
 		t.ReadBytes += r.SizeBytes
@@ -176,7 +176,7 @@ func (p *Planner) finish() {
 	sum := 0
 	for i, n := range pl.wantFrom {
 		sum += n
-		pl.wantFrom[i] = sum // for now the end of range i; filling goes backwards
+		pl.wantFrom[i] = sum // the end of range i for now; filling goes backwards
 	}
 	pl.byWant = slices.Grow(pl.byWant[:0], len(pl.byRead))[:len(pl.byRead)]
 	for _, part := range slices.Backward(pl.byRead) {

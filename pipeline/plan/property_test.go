@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawn is a request of small objects, so that every byte can be looked at.
+// drawn is a request of small objects, so that every byte can be checked.
 type drawn struct {
 	config  Config
 	request Request
@@ -38,7 +38,7 @@ func drawRequest(t *rapid.T) drawn {
 	return d
 }
 
-// bytesOf marks, byte for byte, what ranges cover of the objects.
+// bytesOf marks the bytes of the objects that ranges cover.
 func bytesOf(objects []int64, ranges []Range) [][]bool {
 	m := make([][]bool, len(objects))
 	for i, n := range objects {
@@ -56,7 +56,7 @@ func bytesOf(objects []int64, ranges []Range) [][]bool {
 	return m
 }
 
-// content is the byte of an object at a place: another one nearly everywhere.
+// content returns the byte of an object at an offset: nearly all differ from their neighbours.
 func content(object int, at int64) byte { return byte(7 + object*101 + int(at)*3) }
 
 func TestReadsAreRightForAnyRequest(t *testing.T) {
@@ -122,7 +122,7 @@ func newPlannerRapid(t *rapid.T, c Config) *Planner {
 	return p
 }
 
-// TestNeighboursCouldNotHaveBeenOneRead: reads are as few as merging makes them.
+// TestNeighboursCouldNotHaveBeenOneRead checks that merging makes the number of reads minimal.
 func TestNeighboursCouldNotHaveBeenOneRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawRequest(t)
@@ -140,7 +140,7 @@ func TestNeighboursCouldNotHaveBeenOneRead(t *testing.T) {
 	})
 }
 
-// continues says whether a wanted range is cut between a read and the one before.
+// continues reports whether a wanted range is cut between a read and the one before.
 func continues(p *Plan, read int) bool {
 	for _, part := range p.Parts(read) {
 		for _, source := range p.Sources(part.Want) {
@@ -152,7 +152,7 @@ func continues(p *Plan, read int) bool {
 	return false
 }
 
-// firstRunEnd is where the ranges end that hang together with a read's first.
+// firstRunEnd returns the end of the overlapping run that begins with a read's first range.
 func firstRunEnd(p *Plan, read int) int64 {
 	end := p.Reads[read].OffsetBytes
 	for i := read; i < len(p.Reads) && p.Reads[i].Object == p.Reads[read].Object; i++ {
@@ -166,8 +166,8 @@ func firstRunEnd(p *Plan, read int) int64 {
 	return end
 }
 
-// TestBytesGetToWhereTheyAreWanted carries a plan out both ways, with the reads
-// in any order, and looks at every range as soon as it is told to be complete.
+// TestBytesGetToWhereTheyAreWanted executes a plan in both ways, with the reads in any order, and
+// checks every range as soon as it is reported complete.
 func TestBytesGetToWhereTheyAreWanted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawRequest(t)
@@ -210,7 +210,7 @@ func TestBytesGetToWhereTheyAreWanted(t *testing.T) {
 	})
 }
 
-// carryOut does what a readv and the copies after it do.
+// carryOut does the work of a readv and of the copies after it.
 func carryOut(t *rapid.T, plan *Plan, read int, buf []byte, to [][]byte, most int) {
 	vectors := plan.Vectors(read, nil)
 	rest := buf
@@ -232,8 +232,7 @@ func carryOut(t *rapid.T, plan *Plan, read int, buf []byte, to [][]byte, most in
 	}
 }
 
-// buffers are one for each range: what is there has come, all other bytes are
-// wrong at first.
+// buffers returns one buffer per range: available bytes are set, all others are wrong at first.
 func buffers(r Request, have [][]bool) [][]byte {
 	all := make([][]byte, len(r.Want))
 	for i, w := range r.Want {
@@ -266,7 +265,7 @@ func indices(n int) []int {
 	return list
 }
 
-// A range that overlaps no other and is no larger than a read comes from one.
+// A range that overlaps no other and is not larger than a read comes from one read.
 func TestRangesAreNotCutWithoutNeed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawRequest(t)
@@ -286,7 +285,7 @@ func TestRangesAreNotCutWithoutNeed(t *testing.T) {
 	})
 }
 
-// A planner gives what a new one would, whatever it planned before.
+// A planner returns the same plan as a new one, whatever it planned before.
 func TestPlannersForgetEarlierPlans(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		first, second := drawRequest(t), drawRequest(t)

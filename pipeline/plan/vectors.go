@@ -1,26 +1,25 @@
 package plan
 
-// Vector is a run of a read's bytes that go to one place: to WantOffset of a wanted
-// range's buffer, or nowhere (a gap, with Want -1).
+// Vector is a run of a read's bytes with one destination: WantOffset in a wanted range's buffer, or
+// none (a gap, with Want -1).
 type Vector struct {
 	Want       int
 	WantOffset int64
 	SizeBytes  int64
 }
 
-// Copy is bytes that several ranges want, and that a read put into only one of them.
+// Copy is a run of bytes that several ranges want, and that a read delivers to only one of them.
 type Copy struct {
 	From, To             int // wanted ranges
 	FromOffset, ToOffset int64
 	SizeBytes            int64
 }
 
-// Vectors appends the vectors of a read to dst. Together, in order, they cover all of
-// its bytes, so that one readv puts each range's bytes into the range's own buffer.
-// There are as few of them as possible.
+// Vectors appends the vectors of a read to dst. Together, in order, they cover all of its bytes, so
+// that one readv delivers each range's bytes to the range's own buffer. Their number is minimal.
 func (p *Plan) Vectors(read int, dst []Vector) []Vector {
 	parts, size := p.Parts(read), p.Reads[read].SizeBytes
-	best := Part{} // of those that have begun, the one that ends last
+	best := Part{} // among those that have begun, the one that ends last
 	for at := int64(0); at < size; {
 		for len(parts) > 0 && parts[0].ReadOffset <= at {
 			if parts[0].end() > best.end() {
@@ -45,7 +44,7 @@ func (p Part) end() int64 { return p.ReadOffset + p.SizeBytes }
 // Copies appends the copies that fill the other ranges once a read's vectors are filled.
 // vectors is the result of Vectors for the read.
 func (p *Plan) Copies(read int, vectors []Vector, dst []Copy) []Copy {
-	begin := int64(0) // of vectors[0] in the read
+	begin := int64(0) // offset of vectors[0] in the read
 	for _, part := range p.Parts(read) {
 		for begin+vectors[0].SizeBytes <= part.ReadOffset {
 			begin += vectors[0].SizeBytes
@@ -69,7 +68,7 @@ func (p *Plan) Copies(read int, vectors []Vector, dst []Copy) []Copy {
 	return dst
 }
 
-// countVectors is how many vectors fragments take that hang together.
+// countVectors returns how many vectors the fragments of one overlapping run take.
 func countVectors(f []fragment) int {
 	n := 0
 	for at, furthest := f[0].begin, f[0].begin; len(f) > 0 || furthest > at; n++ {
