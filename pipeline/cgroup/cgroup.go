@@ -1,7 +1,7 @@
-// Package cgroup reads the limits of the control groups that this process is in, of both versions.
+// Package cgroup reads the limits of the control groups of this process, in versions 1 and 2.
 //
-// A process may be in several hierarchies at once, and a limit of any group above its own counts, too.
-// In a container the groups above may not be visible. Version 1 tells of their limits all the same
+// A process may be in several hierarchies at once, and the limits of all groups above its own apply
+// too. In a container the groups above may not be visible. Version 1 still reports their limits
 // (memory.stat, hierarchical_memory_limit); version 2 does not.
 package cgroup
 
@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// Groups are the directories of a process's groups, from its own up to the root of the hierarchy, as
-// far as it is mounted here. A hierarchy that is not there has none.
+// Groups has the directories of a process's groups, from its own up to the root of the hierarchy,
+// as far as that is mounted here. A missing hierarchy has none.
 type Groups struct {
 	unified []string // version 2
 	memory  []string // the memory controller of version 1
@@ -23,7 +23,7 @@ type Groups struct {
 // Own returns the groups of this process.
 func Own() Groups { return at("/") }
 
-// at is Own below a directory that has proc and sys.
+// at is Own below a directory that contains proc and sys.
 func at(root string) Groups {
 	groups, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -55,7 +55,7 @@ func upwards(root, mounts, kind, controller, path string) (dirs []string) {
 		if len(l) < 5 || len(r) < 3 || r[0] != kind || controller != "" && !lists(r[2], controller) {
 			continue
 		}
-		// The root of the mount may be a group itself: in a container it is the process's own.
+		// The root of the mount may itself be a group: in a container it is the process's own.
 		below, err := filepath.Rel(l[3], path)
 		if err != nil || below == ".." || strings.HasPrefix(below, "../") {
 			below = "."
@@ -71,7 +71,7 @@ func upwards(root, mounts, kind, controller, path string) (dirs []string) {
 	return nil
 }
 
-// lists reports whether a list with commas has a name.
+// lists reports whether a comma-separated list contains a name.
 func lists(list, name string) bool { return strings.Contains(","+list+",", ","+name+",") }
 
 // MemoryBytes returns how much memory the groups allow: the lowest limit on the way up, or
@@ -98,10 +98,10 @@ func (g Groups) MemoryBytes() int64 {
 	return limit
 }
 
-// unlimited is about what version 1 has where there is no limit: 2⁶³ less a page.
+// unlimited is slightly below the value of version 1 without a limit: 2⁶³ less a page.
 const unlimited = math.MaxInt64 &^ (1<<20 - 1)
 
-// number reads a file with one number. It is math.MaxInt64 if that can't be read, or is "max".
+// number reads a file with one number. It returns math.MaxInt64 if that can't be read, or is "max".
 func number(file string) int64 {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -118,11 +118,11 @@ func parse(text string) int64 {
 	return n
 }
 
-// files are the limits of version 2 that matter to lsiofs.
+// files are the limits of version 2 that are relevant to lsiofs.
 var files = []string{"cpu.max", "memory.high", "memory.max", "memory.swap.max", "pids.max"}
 
-// Limits returns the limits by name, as version 2 calls them: of numbers the lowest on the way up, else
-// the innermost. memory.max is also that of version 1.
+// Limits returns the limits by their names in version 2: for numbers the lowest on the way up,
+// otherwise the innermost. memory.max includes the limit of version 1.
 func (g Groups) Limits() map[string]string {
 	limits := map[string]string{}
 	for _, dir := range g.unified {

@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// AllowedBytes returns how much memory this process may have: that of the machine, or less where a
-// control group allows less. It is math.MaxInt64 if nothing is known.
+// AllowedBytes returns how much memory this process may use: that of the machine, or less if a
+// control group allows less. It is math.MaxInt64 if unknown.
 func AllowedBytes() int64 {
 	meminfo, _ := os.ReadFile("/proc/meminfo")
 	return min(Meminfo(meminfo, "MemTotal"), Own().MemoryBytes())
 }
 
-// FreeBytes returns how much memory the page cache can have: what is free or can be freed, within the
-// limit of the control group. It is math.MaxInt64 if nothing is known.
+// FreeBytes returns how much memory the page cache can use: what is free or can be freed, within
+// the limit of the control group. It is math.MaxInt64 if unknown.
 func FreeBytes() int64 {
 	meminfo, _ := os.ReadFile("/proc/meminfo")
 	return min(Meminfo(meminfo, "MemAvailable"), Own().MemoryBytes())
 }
 
-// Meminfo finds a number of bytes in the text of /proc/meminfo; math.MaxInt64 if it is not there.
+// Meminfo returns a number of bytes from the text of /proc/meminfo; math.MaxInt64 if it is missing.
 func Meminfo(text []byte, name string) int64 {
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		fields := strings.Fields(lines.Text())

@@ -1,8 +1,7 @@
-// Package printable makes text safe to show on a terminal. Names of shards and members,
-// keys and reasons come from files of unknown origin. Printed as they are, they could
-// move the cursor, change the terminal's title or keys, or reverse a line's direction.
-// All text for people passes through this package where it leaves lsiofs. Inside lsiofs,
-// and in streams, bytes stay as they are.
+// Package printable makes text safe to show on a terminal. Names of shards and members, keys and
+// reasons come from files of unknown origin. Printed unchanged, they could move the cursor, change
+// the terminal's title or keys, or reverse a line's direction. All text for people passes through
+// this package when it leaves lsiofs. Inside lsiofs, and in streams, bytes stay unchanged.
 //
 //	name from a shard ──► Text, Line, JSON ──► terminal, log, status
 package printable
@@ -15,9 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text is s with every character that is not graphic (control characters, invisible
-// formatting, bytes that are not UTF-8) escaped as in a Go string. Line breaks and tabs
-// stay.
+// Text returns s with every character that is not graphic (control characters, invisible
+// formatting, bytes that are not UTF-8) escaped as in a Go string. Line breaks and tabs stay.
 func Text(s string) string { return escaped(s, "\n\t") }
 
 // Line is Text on one line: line breaks and tabs are escaped too.
@@ -37,7 +35,7 @@ func escaped(s, kept string) string {
 		if !plain(r, n) {
 			b.WriteString(s[from:i])
 			switch {
-			case n == 1 || r < 0x80: // also a byte that begins no rune
+			case n == 1 || r < 0x80: // also a byte that starts no rune
 				fmt.Fprintf(&b, `\x%02x`, s[i])
 			case r > 0xffff:
 				fmt.Fprintf(&b, `\U%08x`, r)
@@ -55,8 +53,8 @@ func escaped(s, kept string) string {
 	return b.String()
 }
 
-// JSON escapes in a JSON text what Text would escape, by JSON's rules, so that its
-// values stay the same. encoding/json escapes only some of it.
+// JSON escapes in a JSON text what Text would escape, by JSON's rules, so that its values stay the
+// same. encoding/json escapes only part of it.
 func JSON(text []byte) []byte {
 	hidden := func(r rune) bool { return r >= 0x7f && !unicode.IsGraphic(r) }
 	if bytes.IndexFunc(text, hidden) < 0 {
@@ -67,7 +65,7 @@ func JSON(text []byte) []byte {
 		switch {
 		case !hidden(r):
 			b = utf8.AppendRune(b, r)
-		case r > 0xffff: // as two halves
+		case r > 0xffff: // as a surrogate pair
 			r -= 0x10000
 			b = fmt.Appendf(b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
 		default:
