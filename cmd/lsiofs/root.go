@@ -38,8 +38,8 @@ var verbs = map[string]func(*globals) *cobra.Command{
 	"demo": newDemoCommand, "version": newVersionCommand,
 }
 
-// newRootCommand returns the command line's root with the command that verb names alone below it,
-// or with all commands if verb names none: help and completion list them.
+// newRootCommand returns the root command. If verb is the name of a command, only that one is added
+// to it. Otherwise all are, because help and completion list them.
 func newRootCommand(g *globals, verb string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lsiofs",

@@ -114,8 +114,8 @@ func (m machine) veiled(v *veil) machine {
 	return m
 }
 
-// place returns a storage without its identity. It replaces the device's name unless it is one of a
-// kernel device: that of a network file system contains a host and a path.
+// place returns a storage without its identity. It replaces the device's name unless it is that of
+// a kernel device: a network file system's contains a host and a path.
 func (v *veil) place(p profile.Place) profile.Place {
 	p.Identity = ""
 	if p.Device != "" && !kernelDevice.MatchString(p.Device) {
