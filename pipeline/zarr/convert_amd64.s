@@ -12,7 +12,7 @@
 	MOVOU 48(AX), X13 \
 	MOVOU 64(AX), X14
 
-// x = NaN where m is all ones, else x·scale + offset; in m, t is lost.
+// m = NaN where m is all ones, else x·scale + offset; x and t are clobbered.
 #define FINISH(x, m, t) \
 	MULPS  X10, x \
 	ADDPS  X11, x \
@@ -21,7 +21,7 @@
 	ANDNPS x, m \
 	ORPS   t, m
 
-// The two halves of 8 words, each twice in 4 words of double size, and which of them are missing.
+// The two halves of 8 words, each duplicated into 4 double words, and masks of the missing ones.
 #define WORDS \
 	MOVOU     (SI), X0 \
 	MOVO      X0, X6 \
@@ -34,7 +34,7 @@
 	PUNPCKLWL X0, X0 \
 	PUNPCKHWL X1, X1
 
-// Ends a pass in which src bytes of 8 elements were taken.
+// Ends a pass over 8 elements, which took src bytes.
 #define FINISHBOTH(src) \
 	FINISH(X0, X6, X2) \
 	FINISH(X1, X7, X3) \
@@ -49,7 +49,7 @@
 	CVTPL2PS X1, X1 \
 	FINISHBOTH(src)
 
-// 8 bytes, each 4 times in 8 words of double size, and which of them are missing.
+// 8 bytes, each repeated 4 times in 8 double words, and masks of the missing ones.
 #define BYTES \
 	MOVQ      (SI), X0 \
 	MOVO      X0, X6 \
@@ -166,7 +166,7 @@ loop:
 	PAND    X13, X7
 	MOVO    X0, X2
 	MOVO    X1, X3
-	CMPPS   X2, X2, $3            // NaN is not to be compared
+	CMPPS   X2, X2, $3            // elements that are NaN count as missing
 	CMPPS   X3, X3, $3
 	ORPS    X2, X6
 	ORPS    X3, X7
@@ -176,8 +176,8 @@ loop:
 done:
 	RET
 
-// 4 elements of 8 bytes as x, and which of them are missing as m; t and u are lost. Halves of an
-// element are compared, and then both with each other.
+// 4 elements of 8 bytes as float32 in x, and a mask of the missing ones in m; t and u are clobbered.
+// The halves of an element are compared, and the results combined.
 #define DOUBLES(at, x, m, t, u) \
 	MOVOU    at(SI), x \
 	MOVOU    at+16(SI), t \

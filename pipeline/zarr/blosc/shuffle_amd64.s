@@ -1,7 +1,7 @@
 #include "textflag.h"
 
-// Streams of bytes are interleaved in pairs, then the pairs, then the fours. All processors
-// of this architecture have these instructions (SSE2).
+// Streams of bytes are interleaved in pairs, then the pairs, then the fours. All amd64 processors
+// have these instructions (SSE2).
 
 // func unshuffle2(dst, src []byte, n int)
 TEXT ·unshuffle2(SB), NOSPLIT, $0-56

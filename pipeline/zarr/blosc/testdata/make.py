@@ -2,7 +2,7 @@
 
     python3 make.py > buffers.txt
 
-A line is: codec, shuffle, bytes of an element, decoded bytes, hexadecimal SHA-256 of the decoded
+A line has: codec, shuffle, bytes of an element, decoded bytes, hexadecimal SHA-256 of the decoded
 bytes, the buffer in base64.
 """
 

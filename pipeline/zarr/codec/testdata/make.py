@@ -2,7 +2,7 @@
 
     python3 make.py > bricks.txt
 
-A line is: the compressor and filters of a v2 document (JSON without blanks), dtype, the decoded
+A line has: the compressor and filters of a v2 document (JSON without spaces), dtype, the decoded
 brick and the stored one in base64.
 """
 
