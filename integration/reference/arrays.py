@@ -1,4 +1,4 @@
-"""npy of RECORDS.md, by Python's own reading of the header."""
+"""The npy format of RECORDS.md, with headers parsed by Python itself."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ TOKEN = re.compile(r"""'(?:[^'\\\x00-\x1f]|\\.)*'|"(?:[^"\\\x00-\x1f]|\\.)*"|\b(
 
 
 class Kind:
-    """What all arrays of a dataset must have in common, and how the first writes it."""
+    """What all arrays of a dataset must have in common, in the spelling of the first one."""
 
     def __init__(self, text, descr, shape):
         self.text, self.descr, self.shape = text, descr, shape
@@ -68,7 +68,7 @@ def header(data, damage):
 
 
 def dictionary(raw, version):
-    """The value of descr as it is written, the dictionary, and its shape."""
+    """Returns the value of descr as written, the dictionary, and its shape."""
     try:
         text = raw.decode("utf-8" if version == 3 else "latin-1")
         if version < 3:
@@ -88,7 +88,7 @@ def dictionary(raw, version):
 
 
 def size(descr):
-    """Bytes of an element."""
+    """Returns the size of an element in bytes."""
     if isinstance(descr, str):
         return scalar(descr)
     if not isinstance(descr, list):
@@ -139,7 +139,7 @@ def prologue(kind, rows):
 
 
 def together(fields):
-    """The kind of records of several arrays, of (name, kind, bytes of padding) of each."""
+    """Returns the kind of records of several arrays, given (name, kind, padding bytes) of each."""
     words, descr = [], []
     for name, kind, padding in fields:
         shape = ", %r" % (kind.shape,) if kind.shape else ""

@@ -21,7 +21,7 @@ class Field:
 
 
 class Crop:
-    """A record: the same place of an order, with other bytes in each epoch where there is jitter."""
+    """A record. With jitter, its bytes differ between epochs, but not its place in an order."""
 
     key = members = None
     begin, entry = 0, True
@@ -31,7 +31,7 @@ class Crop:
         self.size = cube.row_bytes
 
     def place(self, o):
-        """(row, origin in each field)"""
+        """Returns (row, origin in each field)."""
         return self.cube.place(self.ordinal, o)
 
     def data_in(self, o):
@@ -43,7 +43,7 @@ def kind(descr, shape):
 
 
 def numbers(text, dims):
-    """What a flag says of each dimension; None where it does not."""
+    """Returns the value of a flag for each dimension; None if it has none."""
     if not text:
         return [None] * len(dims)
     parts = text.split(",")
@@ -120,7 +120,7 @@ class Cube:
         self.row_numbers = [chosen[i][0] for i in by]
 
     def origins(self, first):
-        """The origin in each field, of that in the first one."""
+        """Returns the origin in each field, given that in the first one."""
         at = dict(zip(self.fields[0].array.dims, first))
         result = [list(first)]
         for field, axes in zip(self.fields[1:], self.axes[1:]):
@@ -161,8 +161,8 @@ class Cube:
         return b"".join(parts)
 
     def kept(self):
-        """Of each record whether it is in any order: with missing=skip none that could need a brick
-        which is not stored, wherever jitter moves it."""
+        """Returns for each record whether it is in the orders: with missing=skip, none that could
+        need a brick that is not stored, wherever jitter moves it."""
         if self.o.get("missing") != "skip":
             return [True] * self.total
         return [not self.lacks(ordinal) for ordinal in range(self.total)]
@@ -215,7 +215,7 @@ class Cube:
         return kind("[" + ", ".join(texts) + "]", ())
 
     def words(self):
-        """The canonical JSON of the fingerprint."""
+        """Returns the canonical JSON of the fingerprint."""
         first = self.axes[0]
         fields, unpacked = [], []
         for k, f in enumerate(self.fields):
@@ -241,7 +241,7 @@ def is_node(path):
 
 
 def find(dataset):
-    """(path as a shard, directory) of each hierarchy."""
+    """Returns (path as a shard, directory) of each hierarchy."""
     if "*" in dataset:
         return [(os.path.basename(f), f) for f in sorted(glob.glob(dataset), key=os.fsencode)]
     if is_node(dataset) or os.path.isfile(dataset):
@@ -269,7 +269,7 @@ def load(dataset, options):
 
 
 def words(cubes):
-    """The format in a fingerprint of several cubes: ends that differ are -1."""
+    """Returns the format in a fingerprint of several cubes: ends that differ are -1."""
     w = cubes[0].words()
     kept = [c.kept_sum() for c in cubes]
     if len(cubes) > 1 and any(kept):
@@ -287,7 +287,7 @@ def compact(x):
 
 
 def table(mine, o):
-    """The file of the crops of a stream: cube, row, origin."""
+    """Returns the file that lists the crops of a stream: cube, row, origin."""
     cubes = sorted(((r.shard, r.cube) for r in o["cubes"]), key=lambda x: os.fsencode(x[0]))
     numbers_of = {path: i for i, (path, _) in enumerate(cubes)}
     rows = []

@@ -1,8 +1,7 @@
 """Whole-shard compression of RECORDS.md: bytes of a file to decoded bytes.
 
-gzip goes through Python's zlib, member by member; zstd and lz4 through
-the programs `zstd -dc` and `lz4 -dc`, frame by frame, the frames found by walking
-the sizes of their blocks.
+gzip is decoded by Python's zlib, member by member; zstd and lz4 by the programs `zstd -dc` and
+`lz4 -dc`, frame by frame. Frames are found by following the sizes of their blocks.
 """
 
 import subprocess
@@ -14,11 +13,11 @@ class Corrupt(Exception):
 
 
 class Refused(Exception):
-    """Not read, whatever the policy for damage."""
+    """Refused, whatever the policy for damage."""
 
 
 def split_extension(name):
-    """("a.tar.gz") -> ("a.tar", "gz"): the name without its codec's ending, and the codec."""
+    """("a.tar.gz") -> ("a.tar", "gz"): the name without its codec's extension, and the codec."""
     if name.endswith(".tgz"):
         return name[:-4] + ".tar", "gz"
     for ending, codec in ((".gz", "gz"), (".zst", "zst"), (".lz4", "lz4")):
@@ -28,7 +27,7 @@ def split_extension(name):
 
 
 def decode(raw, codec):
-    """Returns (decoded bytes, offsets in them where members begin, damage or None)."""
+    """Returns (decoded bytes, offsets of the members in them, damage or None)."""
     if codec == "":
         return raw, [0], None
     out, starts, damage = bytearray(), [], None

@@ -1,10 +1,10 @@
-"""Crops of Zarr arrays as RECORDS.md has them, element by element.
+"""Crops of Zarr arrays as defined by RECORDS.md, element by element.
 
 Run as a program it prints the vectors of pipeline/zarr/testdata/vectors.json:
 
     python3 integration/reference/grids.py > pipeline/zarr/testdata/vectors.json
 
-They need NumPy, for the bits of fill values and for copies of crops.
+That needs NumPy, for the bits of fill values and for copies of crops.
 """
 
 import fractions
@@ -18,7 +18,7 @@ import order
 
 
 class Axis:
-    """Where crops may lie along a dimension: n elements in bricks of k, a region from a to b, crops
+    """Where crops may be along a dimension: n elements in bricks of k, a region from a to b, crops
     of c elements that are step apart, and origins s apart."""
 
     def __init__(self, n, k, a, b, c, step, s, wrap):
@@ -36,7 +36,7 @@ def origins_along(axis, cover):
 
 
 def bisect(low, counts, weights):
-    """The positions of a box in bisection order; weights are a stride in bricks."""
+    """Returns the positions of a box in bisection order; weights are strides in bricks."""
     if all(g == 1 for g in counts):
         return [tuple(low)]
     if 0 in counts:
@@ -50,7 +50,7 @@ def bisect(low, counts, weights):
 
 
 def positions(axes, cover):
-    """Of each crop, by ordinal, its position."""
+    """Returns the position of each crop, by ordinal."""
     counts = [len(origins_along(axis, cover)) for axis in axes]
     return bisect([0] * len(axes), counts, [fractions.Fraction(axis.s, axis.k) for axis in axes])
 
@@ -60,12 +60,12 @@ def origin(axes, cover, position):
 
 
 def room(axis, origin):
-    """How many places jitter chooses from."""
+    """Returns how many places jitter can choose from."""
     return min(axis.s, axis.n - origin if axis.wrap else axis.b - axis.e - origin + 1)
 
 
 def moved(axes, origin, ordinal, seed, epoch, cube):
-    """The origin with jitter."""
+    """Returns the origin with jitter."""
     k = order.key("crop", seed, epoch, 0)
     x = int.from_bytes(order.record_id(cube.encode(), ordinal)[:8], "little")
     result = []
@@ -75,13 +75,13 @@ def moved(axes, origin, ordinal, seed, epoch, cube):
 
 
 def elements(axes, origin):
-    """The places of a crop's elements, in C order."""
+    """Returns the places of a crop's elements, in C order."""
     along = [[(o + j * axis.step) % axis.n if axis.wrap else o + j * axis.step for j in range(axis.c)] for axis, o in zip(axes, origin)]
     return list(itertools.product(*along))
 
 
 def by_bricks(axes, rows):
-    """The order of a list of origins: by the brick that has one, in bisection order, then by row."""
+    """Returns the order of a list of origins: by brick, in bisection order, and then by row."""
     counts = [-(-axis.n // axis.k) for axis in axes]
     rank = {p: i for i, p in enumerate(bisect([0] * len(axes), counts, [fractions.Fraction(1)] * len(axes)))}
     return sorted(range(len(rows)), key=lambda i: (rank[tuple(o // axis.k for o, axis in zip(rows[i], axes))], i))

@@ -1,4 +1,4 @@
-"""lc0 of RECORDS.md: frames of games, single or in tars."""
+"""The lc0 format of RECORDS.md: frames of games, in single files or in tars."""
 
 import math
 import struct
@@ -8,7 +8,7 @@ from decode import Corrupt, Refused, decode
 
 SIZES = {3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
 MOVES = 1858
-# How many values behind the counters have to be finite.
+# How many values after the counters have to be finite.
 FINITE = {3: 0, 4: 4, 5: 7, 6: 12, 7: 12}
 
 
@@ -17,7 +17,7 @@ def takes(path):
 
 
 def is_shard(path, raw):
-    """By content: a game in a .gz, or a tar whose first .gz is a game."""
+    """Judges by the content: a game in a .gz, or a tar whose first .gz is a game."""
     if path.endswith(".tar"):
         try:
             for game in tar_games(raw):
@@ -30,14 +30,14 @@ def is_shard(path, raw):
 
 
 def tar_games(raw):
-    """The bytes of each game's file; raises Corrupt where the archive does."""
+    """Yields the bytes of each game's file; raises Corrupt if the archive is damaged."""
     for m in tarfiles.members(raw, None):
         if m.regular and m.path.endswith(b".gz") and not m.path.endswith(b"/.gz") and m.path != b".gz":
             yield raw[m.header + 512 : m.header + 512 + m.size]
 
 
 def frames(packed):
-    """The frames of a game; raises Corrupt."""
+    """Returns the frames of a game; raises Corrupt."""
     data, _, damage = decode(packed, "gz")
     if damage:
         raise damage
@@ -64,7 +64,7 @@ def can_be(frame, version):
 
 
 def load(path, raw, options, make):
-    """(records, decoded bytes, versions seen); make(data, offset, entry) makes a record."""
+    """Returns (records, decoded bytes, versions seen); make(data, offset, entry) makes a record."""
     skip = options.get("on-corrupt", "fail") == "skip"
     records, at, versions = [], 0, set()
     games = tar_games(raw) if path.endswith(".tar") else iter([raw])

@@ -4,7 +4,7 @@ import os
 
 
 def walk(top, above=()):
-    """As os.walk, and follows links. A directory on the way down to itself is left out, and so are names with a dot."""
+    """Is os.walk, but follows links. Links back up are left out, and so are names with a dot."""
     found = os.stat(top)
     above += ((found.st_dev, found.st_ino),)
     _, names, files = next(os.walk(top))

@@ -1,4 +1,4 @@
-"""Mixtures of pipeline/order/SELECTION.md: several datasets that are shared out by weights."""
+"""Mixtures of pipeline/order/SELECTION.md: several datasets, mixed by weights."""
 
 import decimal
 
@@ -6,16 +6,16 @@ import order
 
 
 def parse(text):
-    """(name, w_m, dataset) of NAME=WEIGHT:DATASET."""
+    """Parses NAME=WEIGHT:DATASET into (name, w_m, dataset)."""
     name, rest = text.split("=", 1)
     weight, dataset = rest.split(":", 1)
     return name, int(decimal.Decimal(weight) * 10**6), dataset
 
 
 class Mixture:
-    """What reference.Dataset is, of several of them.
+    """The counterpart of reference.Dataset for several datasets.
 
-    load makes the Dataset of a path. A record's number is its place in .records."""
+    load makes the Dataset of a path. A record's number is its index in .records."""
 
     def __init__(self, sources, options, load):
         self.options = options
@@ -25,16 +25,16 @@ class Mixture:
         self.records, self.first = [], []
         for name, source in zip(self.names, self.sources):
             for r in source.records:
-                r.shard = name + "/" + r.shard  # in IDs and splits; fingerprints of sources don't have it
+                r.shard = name + "/" + r.shard  # in IDs and splits; fingerprints of sources lack it
             self.first.append(len(self.records))
             self.records += source.records
-        # What stands before the records is as the first shard in dataset order has it.
+        # The prologue is that of the first shard in dataset order.
         least = min(range(len(self.names)), key=lambda m: self.names[m] + "/")
         self.kind = self.sources[least].kind
         self.last = None, None
 
     def shares(self, o):
-        """(weights, how many records are left of each source)."""
+        """Returns (weights, number of records left in each source)."""
         left = [[r for c in s.part(s.chunks(o), o["split"], o["split-seed"], o["split-by"]) for r in c] for s in self.sources]
         counts = [len(numbers) for numbers in left]
         if self.options["mix-by"] == "records":
@@ -43,7 +43,7 @@ class Mixture:
         return order.weights_by_bytes(self.weights, counts, sizes), counts
 
     def length(self, o):
-        """Positions of an epoch."""
+        """Returns the number of positions of an epoch."""
         text = self.options["mix-length"]
         if text == "first":
             return order.mixture_first(*self.shares(o))
@@ -57,7 +57,7 @@ class Mixture:
         return order.mixture_fingerprint(self.sources[0].words(), list(zip(weights, counts, prints, self.names)))
 
     def order(self, o):
-        """G; the last one is kept, which every worker asks for."""
+        """Returns G; the last one is cached, because every worker needs it."""
         of = {k: o[k] for k in o if k not in ("worker", "workers", "deal", "tail", "from", "done", "kind")}
         if self.last[0] != of:
             self.last = of, self.make_order(o)

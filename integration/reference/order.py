@@ -1,8 +1,8 @@
-"""The order, by the program of the pages that define it.
+"""The order, computed by the program in the pages that define it.
 
-The Python blocks of ORDER.md, SELECTION.md and STREAMS.md in pipeline/order, one after the other, are
-this module. So a test that compares lsiofs with it compares lsiofs with the pages. Lines keep
-their numbers: a traceback names the line of a page.
+This module consists of the Python blocks of ORDER.md, SELECTION.md and STREAMS.md in
+pipeline/order, one after the other. So a test that compares lsiofs with it compares lsiofs with the
+pages. Lines keep their numbers: a traceback names the line of a page.
 """
 
 import pathlib
@@ -11,7 +11,7 @@ PAGES = pathlib.Path(__file__).resolve().parents[2] / "pipeline" / "order"
 
 
 def program(page):
-    """The text of a page with empty lines in place of all that is not in a Python block."""
+    """Returns the text of a page, with empty lines instead of everything outside Python blocks."""
     lines, inside = [], False
     for line in page.read_text(encoding="utf-8").splitlines():
         fence = line.startswith("```")

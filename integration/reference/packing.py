@@ -1,4 +1,4 @@
-"""Elements of arrays as float32, by NumPy: what --as float32 makes of them."""
+"""Conversion of array elements by --as float32, computed with NumPy."""
 
 import base64
 import struct
@@ -9,7 +9,7 @@ NAN = 0x7FC00000
 
 
 def unpack(field, options):
-    """Makes float32 of a field's elements, and notes how."""
+    """Converts a field's elements to float32, and notes how."""
     array, given = field.array, array_attributes(field.array)
     taken = array.values.dtype
     if "_Unsigned" in given and taken.kind in "iu":
@@ -40,7 +40,7 @@ def array_attributes(array):
 
 
 def number(text, name, otherwise):
-    """What a flag says of a field."""
+    """Returns the value of a flag for a field."""
     if not text:
         return otherwise
     if "=" not in text:
@@ -49,8 +49,8 @@ def number(text, name, otherwise):
 
 
 def elements(value, dtype, stored):
-    """The elements that are equal to a value, but for NaN. Of a number that only the type has that is
-    stored, the bits count."""
+    """Returns the elements that equal a value, except NaN. If only the stored type has the number,
+    its bits count."""
     if value is None or dtype.kind == "b":
         return []
     if isinstance(value, str):

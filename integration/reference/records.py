@@ -22,7 +22,7 @@ EXTENSIONS = {
 
 
 class Record:
-    """One record: its bytes, its place, what the equal-key rule needs, and its array's kind."""
+    """A record: its bytes, its place, what the equal-key rule needs, and its array's kind."""
 
     def __init__(self, data, begin, key=None, members=None, kind=None):
         self.data, self.begin, self.key, self.members, self.kind = data, begin, key, members, kind
@@ -39,7 +39,7 @@ class Shard:
 
 
 def find_files(dataset):
-    """(root, paths relative to it), in dataset order."""
+    """Returns (root, paths relative to it), in dataset order."""
     if os.path.isdir(dataset):
         root, wanted = dataset, None
     elif os.path.exists(dataset):
@@ -65,7 +65,7 @@ def split_pattern(dataset):
 
 
 def expand(pattern):
-    """{000..146} and {a,b}, one pattern each."""
+    """Expands {000..146} and {a,b} to a pattern for each alternative."""
     m = re.search(r"\{([^{}]*)\}", pattern)
     if not m:
         return [pattern]
@@ -86,7 +86,7 @@ def to_regex(pattern):
 
 
 def choose(root, paths, wanted):
-    """(format, the paths that are shards)."""
+    """Returns (format, the paths that are shards)."""
     if wanted in ("fixed", "lines"):
         return wanted, paths
     if wanted == "lc0":
@@ -133,7 +133,7 @@ def guess(root, path):
 
 
 def load(dataset, options):
-    """(format, shards). Raises Corrupt or Refused where lsiofs has to refuse."""
+    """Returns (format, shards). Raises Corrupt or Refused if lsiofs has to refuse."""
     if options.get("format") == "zarr":
         return "zarr", load_cubes(dataset, options)
     if options.get("format") == "files":
@@ -232,7 +232,7 @@ FOREIGN = [magic for magic, _ in CODECS] + [
 
 
 def shown_codec(fmt, raw, named):
-    """The codec that a file's first bytes show, whatever its name says."""
+    """Returns the codec that a file's first bytes show, whatever its name."""
     if fmt not in TOLD_BY_BYTES or not raw:
         return named
     if fmt == "tfrecord" and len(raw) >= 12 and masked_crc(raw[:8]) == int.from_bytes(raw[8:12], "little"):
@@ -246,7 +246,7 @@ def shown_codec(fmt, raw, named):
 
 
 def refuse_begin(path, fmt, data, damage):
-    """Refuses a shard whose decoded bytes begin as no shard of its format does."""
+    """Refuses a shard whose decoded bytes can't be the beginning of a shard of its format."""
     if fmt not in TOLD_BY_BYTES:
         return
     text = data.removeprefix(b"\xef\xbb\xbf")
@@ -256,7 +256,7 @@ def refuse_begin(path, fmt, data, damage):
         return
     lines = text.split(b"\n")
     if damage:
-        lines.pop()  # its end was not seen
+        lines.pop()  # it is incomplete
     first = next((line for line in (line.strip(b" \t\r") for line in lines) if line), None)
     try:
         if first is not None:
@@ -266,7 +266,7 @@ def refuse_begin(path, fmt, data, damage):
 
 
 def load_together(root, options):
-    """The shards of several arrays: the i-th file of each, a row of every one a record."""
+    """Returns the shards of several arrays: the i-th file of each; a record is a row of each."""
     names, files = [], []
     for option in options:
         name, pattern = option.split("=", 1)
@@ -303,7 +303,7 @@ def load_together(root, options):
 
 
 def load_directories(root):
-    """The shards of format files: directories that hold regular files."""
+    """Returns the shards of format files: directories that hold regular files."""
     shards = []
     for directory, _, files in walk(os.fsencode(root)):
         groups = {}

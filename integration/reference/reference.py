@@ -48,7 +48,7 @@ class Dataset:
         self.orders = {}
 
     def words(self):
-        """The format, in the words of fingerprints."""
+        """Returns the format as in fingerprints."""
         words = self.format
         if words == "zarr":
             return records.zarr_words(self.shards)
@@ -105,7 +105,7 @@ def path_bytes(path):
 
 
 def stream(of, request):
-    """The bytes of a stream of a Dataset or a Mixture."""
+    """Returns the bytes of a stream of a Dataset or a Mixture."""
     o = dict(DEFAULTS, **request)
     g = of.order(o)
     done = o["done"] + [{"batch": 1, "consumed": [o["from"]]}]
@@ -161,7 +161,7 @@ def arguments():
 
 
 def load(a, options):
-    """The Dataset or Mixture of the command line."""
+    """Returns the Dataset or Mixture of the command line."""
     if a.mix:
         return mixture.Mixture(a.mix, options, lambda path: Dataset(path, options))
     return Dataset(a.dataset, options)
@@ -179,7 +179,7 @@ def answers(a, options):
                 loaded[policy] = e
         return loaded[policy]
 
-    under(options["on-corrupt"])  # while nobody waits for an answer
+    under(options["on-corrupt"])  # before the first request, so that it does not wait
     for line in sys.stdin:
         request = json.loads(line)
         dataset = under(request.pop("on-corrupt", options["on-corrupt"]))

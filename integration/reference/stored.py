@@ -1,7 +1,7 @@
-"""Arrays of Zarr, whole, as other programs read them.
+"""Whole Zarr arrays, read independently of lsiofs.
 
-Version 2 is read by zarr-python, version 3 by what is here, from the specification. Both need NumPy
-and numcodecs.
+Version 2 is read by zarr-python, version 3 by the code here, which follows the specification. Both
+need NumPy and numcodecs.
 """
 
 import itertools
@@ -18,8 +18,8 @@ ABSENT = 2**64 - 1
 
 
 class Array:
-    """An array in memory, with the names of its dimensions and the edges of its bricks, and which of
-    its elements are in bricks that are not stored."""
+    """An array in memory, with the names of its dimensions, the edges of its bricks, and a mask of
+    the elements in bricks that are not stored."""
 
     packing = None
 
@@ -28,7 +28,7 @@ class Array:
 
 
 class Fletcher32(numcodecs.abc.Codec):
-    """The checksum of HDF5, which is not in all versions of numcodecs."""
+    """The checksum of HDF5, which not all versions of numcodecs have."""
 
     codec_id = "fletcher32"
 
@@ -46,7 +46,7 @@ numcodecs.register_codec(Fletcher32)
 
 
 def fletcher32(data):
-    """Sums modulo 65535 of big-endian words, of which 65535 stays, and 0 too."""
+    """Returns sums of big-endian words modulo 65535, where 65535 and 0 both stay as they are."""
     low = high = 0
     for i in range(0, len(data), 2):
         low += int.from_bytes(data[i : i + 2].ljust(2, b"\0"), "big")
@@ -75,7 +75,7 @@ def read(path):
 
 
 def read_hdf5(path, inside):
-    """What references in a.json refer to, as HDF5's own library reads it: they are all of a.h5."""
+    """Returns the array that a.json refers to, all in a.h5, as HDF5's own library reads it."""
     import h5py
 
     with h5py.File(os.path.splitext(path)[0] + ".h5", "r") as f:
@@ -97,7 +97,7 @@ def read_zip(path, inside):
 
 
 def absent_but(shape, brick, is_there):
-    """Which elements are in bricks that are not there, by their places."""
+    """Returns a mask of the elements in bricks that don't exist, by the bricks' places."""
     counts = [-(-n // k) for n, k in zip(shape, brick)]
     absent = numpy.zeros([n * k for n, k in zip(counts, brick)], bool)
     for place in itertools.product(*map(range, counts)):
@@ -128,7 +128,7 @@ def read_v3(path):
             if doc["codecs"][0]["name"] == "sharding_indexed":
                 absent[box(place, grid)] = absent_of(data, doc["codecs"][0]["configuration"], grid)
     brick, codecs = grid, doc["codecs"]
-    while codecs[0]["name"] == "sharding_indexed":  # also in each other
+    while codecs[0]["name"] == "sharding_indexed":  # may be nested
         brick, codecs = (codecs[0]["configuration"][x] for x in ("chunk_shape", "codecs"))
     inside = tuple(slice(n) for n in shape)
     return Array(values[inside], list(doc.get("dimension_names") or [""] * len(shape)), brick, fill, doc.get("attributes", {}), absent[inside])
@@ -139,9 +139,9 @@ def box(place, edges):
 
 
 def decode(data, codecs, shape, dtype, fill):
-    """The elements that codecs have made of an array of that shape."""
+    """Decodes the elements of an array of that shape."""
     axes = list(range(len(shape)))
-    for codec in codecs:  # what came first is undone last
+    for codec in codecs:  # the first one is undone last
         if codec["name"] == "transpose":
             axes = [axes[i] for i in codec["configuration"]["order"]]
     for codec in reversed(codecs):
@@ -175,7 +175,7 @@ def shard_index(data, c, counts):
 
 
 def absent_of(data, c, shape):
-    """Which elements of a shard are in bricks that it does not have."""
+    """Returns a mask of the elements of a shard in bricks that it does not have."""
     inner, first = c["chunk_shape"], c["codecs"][0]
     counts = [n // k for n, k in zip(shape, inner)]
     index = shard_index(data, c, counts)

@@ -1,8 +1,7 @@
-"""tar of RECORDS.md, and the equal-key rule of pipeline/order/STREAMS.md.
+"""The tar format of RECORDS.md, and the equal-key rule of pipeline/order/STREAMS.md.
 
-A record is kept as the list of its members, so that the rule has their headers
-at hand: [(begin, header, end, own PAX header, own long name header), …], all
-offsets in the record.
+A record is stored as the list of its members, because the rule needs their headers:
+[(begin, header, end, own PAX header, own long name header), …], all offsets in the record.
 """
 
 import re
@@ -79,7 +78,7 @@ def members(data, damage):
             at = end
             continue
         finish(m, header, kind, at, size)
-        yield m  # before its data: its header shows where the record before it ends
+        yield m  # before its data is read: its header shows where the previous record ends
         if m.end > len(data):
             raise damage or Corrupt("the archive ends in the member at %d" % at)
         at, m = m.end, Member()
@@ -113,7 +112,7 @@ def path_of(m, values, header):
 
 
 def key_of(path):
-    """The sample key, or None where the path is not eligible."""
+    """Returns the sample key, or None if the path is not eligible."""
     directory, slash, base = path.rpartition(b"/")
     if b"." not in base or base.startswith(b"."):
         return None
@@ -174,8 +173,8 @@ def padded(n):
 
 
 def rename(record, members, position, begin):
-    """The record's bytes with dup-<position>/ before the paths of its members,
-    whose offsets count from begin before it."""
+    """Returns the record's bytes with dup-<position>/ before the paths of its members, whose
+    offsets are relative to begin before it."""
     out, at = bytearray(), 0
     for m in members:
         out += record[at : m.begin - begin]
@@ -218,7 +217,7 @@ def rename_member(record, m, begin, dup):
 
 
 def with_path(records, path):
-    """The data of a PAX header whose path is replaced, or appended."""
+    """Returns the data of a PAX header with its path replaced or appended."""
     places = [i for i, (name, _) in enumerate(records) if name == b"path"]
     if places:
         records[places[-1]] = (b"path", path)
@@ -236,7 +235,7 @@ def pax_record(name, value):
 
 
 def extension(header, body):
-    """A header with a new size, and its padded data."""
+    """Returns a header with a new size, and its padded data."""
     h = bytearray(header)
     h[124:136] = b"%011o\0" % len(body)
     return with_sum(h) + body.ljust(padded(len(body)), b"\0")
@@ -254,7 +253,7 @@ def new_header(name, kind):
 
 
 def file(path, contents):
-    """A member as format files writes it."""
+    """Returns a member as format files writes it."""
     header, pax = new_header(path[:100], b"0"), b""
     if len(path) > 100:
         pax += pax_record(b"path", path)

@@ -1,4 +1,4 @@
-"""Checks the program of the pages that define the order against the published vectors."""
+"""Checks the program in the pages that define the order against the published vectors."""
 
 import hashlib
 import json
@@ -86,8 +86,8 @@ def check_resume(v, e):
 
 
 def at_most_what_there_was(entry, n):
-    """One vector has a worker take 11 of its 10 records. A checkpoint that says
-    so is refused; the vector means all of them."""
+    """In one vector a worker consumes 11 of its 10 records. A checkpoint with that is refused; the
+    vector means all of them."""
     workers = order.owners(n, len(entry["consumed"]), entry["batch"], entry.get("deal", "interleaved"))
     return dict(entry, consumed=[min(c, workers.count(w)) for w, c in enumerate(entry["consumed"])])
 
