@@ -1,9 +1,9 @@
-"""Crops of Zarr arrays, for peers.py: how an array is made, and the loaders of its crops.
+"""Crops of Zarr arrays, for peers.py: it makes an array, and has the loaders of its crops.
 
     crops.py ARRAY EDGE EDGE EDGE
 
-makes an array of 16-bit numbers in chunks of 16 × 64 × 64, blosc of lz4, by
-zarr-python, which alone here writes and reads it without lsiofs.
+makes an array of 16-bit numbers in chunks of 16 × 64 × 64, compressed by blosc with lz4, using
+zarr-python, which is also what reads it without lsiofs.
 """
 
 import itertools
@@ -16,7 +16,7 @@ CROP_BYTES = 24 * 128 * 128 * 2
 SEED = 42
 LOADER_PROCESSES = 2
 
-# Of lsiofs, for the same crops.
+# Flags of lsiofs for the same crops.
 FLAGS = ["--format", "zarr", "--crop", ",".join(map(str, CROP)), "--stride", ",".join(map(str, STRIDE))]
 
 
@@ -35,7 +35,7 @@ def make(path, shape):
 
 
 def origins(shape):
-    """Where crops begin, in row order."""
+    """Returns where crops begin, in row order."""
     return list(itertools.product(*(range(0, n - c + 1, s) for n, c, s in zip(shape, CROP, STRIDE))))
 
 
@@ -44,7 +44,7 @@ def cut(array, origin):
 
 
 def in_order(paths):
-    """All crops, by zarr-python in this process."""
+    """Reads all crops with zarr-python in this process."""
     import zarr
 
     array = zarr.open_array(paths[0], mode="r")
@@ -64,7 +64,7 @@ def hand_over(path, part, pipe):
 
 
 def zarr_python(paths):
-    """All crops in random order, cut by processes that hand them over, as a DataLoader's do."""
+    """Reads all crops in random order, in processes that pass them on, as in a DataLoader."""
     pipes, processes = [], []
     for part in range(LOADER_PROCESSES):
         ours, theirs = multiprocessing.Pipe(duplex=False)
@@ -86,11 +86,11 @@ def zarr_python(paths):
 
 
 def streams(paths):
-    """The crops of worker files of lsiofs, from each in turn."""
+    """Reads the crops of worker files of lsiofs, from each in turn."""
     files = [open(path, "rb", buffering=0) for path in paths]
     for f in files:
         head = f.read(10)
-        f.read(int.from_bytes(head[8:10], "little"))  # what of the header is left
+        f.read(int.from_bytes(head[8:10], "little"))  # the rest of the header
     while files:
         for f in list(files):
             crop = f.read(CROP_BYTES)

@@ -1,12 +1,11 @@
-"""The loaders that peers.py compares, each as a Python program has to run it.
+"""The loaders that peers.py compares, each run as in a Python program.
 
     loaders.py LOADER [--processes N] [--check] PATH…
 
-runs one over files, and prints a JSON object: samples, bytes, seconds and CPU
-seconds of the run (without the start of the interpreter), and with --check the
-sum of the CRCs of all samples' bytes. With --processes, each process reads one
-of the files. Only the standard library is used, torch where a loader is named
-so, and zarr-python for crops.
+runs one over files, and prints a JSON object: samples, bytes, seconds and CPU seconds of the run
+(without the start of the interpreter), and with --check the sum of the CRCs of all samples' bytes.
+With --processes, each process reads one of the files. It only uses the standard library, except for
+torch in the loaders named after it, and zarr-python for crops.
 """
 
 import argparse
@@ -31,10 +30,10 @@ SEED = 42
 BUFFER = 1 << 20
 
 
-# tar → samples. A sample is a dictionary: its key, and its members by ending.
+# tar → samples. A sample is a dictionary: its key, and its members by extension.
 
 def parser(path):
-    """The samples of a tar, by the ten lines that a plain archive needs."""
+    """Reads the samples of a tar with the ten lines of code that a plain archive needs."""
     key, sample = None, {}
     with open(path, "rb", buffering=BUFFER) as f:
         while (header := f.read(512)) and header[0]:
@@ -51,9 +50,9 @@ def parser(path):
 
 
 def tarfiles(path):
-    """The samples of a tar, by tarfile."""
+    """Reads the samples of a tar with tarfile."""
     key, sample = None, {}
-    # "r|": front to back, no seeking. tarfile reads 10 KiB at a time, so let the file read more.
+    # "r|": front to back, without seeking. tarfile reads 10 KiB at a time, so the file is buffered.
     with open(path, "rb", buffering=BUFFER) as f, tarfile.open(fileobj=f, mode="r|") as stream:
         for member in stream:
             directory, base = os.path.split(member.name)
@@ -68,20 +67,20 @@ def tarfiles(path):
 
 
 def records(path):
-    """The records of a stream of lsiofs as they lie there, by its Python package."""
+    """Reads the raw records of a stream of lsiofs with its Python package."""
     for record in lsiofs.Stream(path):
         yield {"record": record}
 
 
 def samples(path):
-    """The samples of a tar stream of lsiofs, by its Python package."""
+    """Reads the samples of a tar stream of lsiofs with its Python package."""
     for sample in lsiofs.Stream(path).samples():
         del sample["__key__"]
         yield sample
 
 
 def blocks(path):
-    """The records of a fixed shard of 8 KiB each."""
+    """Reads the records of a fixed shard, 8 KiB each."""
     with open(path, "rb", buffering=BUFFER) as f:
         while record := f.read(8192):
             yield record
@@ -101,8 +100,8 @@ def lines(path):
             yield from f
 
 
-# Shuffling as the webdataset library does: shards in a random order, and a
-# buffer out of which a random sample goes when one comes.
+# Shuffling like the webdataset library: shards in random order, and a buffer from which a random
+# sample is taken when a new one is added.
 
 def reservoir(read, shards, part=0, parts=1):
     rng = random.Random(SEED)
@@ -134,7 +133,7 @@ def shuffled(read):
 
 
 def torch_loader(source, workers):
-    """A DataLoader of batches of 32 that come from two workers."""
+    """Returns a DataLoader of batches of 32 from two workers."""
     from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
     class Dataset(IterableDataset):
@@ -174,7 +173,7 @@ LOADERS = {
 
 
 def consume(stream, check):
-    """Goes through samples as a program would that only counts."""
+    """Reads samples like a program that only counts them."""
     count = size = checksum = 0
     for sample in stream:
         count += 1
@@ -186,7 +185,7 @@ def consume(stream, check):
 
 
 def in_processes(loader, paths, check):
-    """A process for each of the files, and the sum of what they found."""
+    """Runs a process for each of the files, and returns the sum of their results."""
     pipes = []
     for path in paths:
         r, w = os.pipe()
@@ -220,7 +219,7 @@ def main():
     p.add_argument("paths", nargs="+")
     a = p.parse_args()
     if a.loader.startswith("torch"):
-        import torch.utils.data  # noqa: F401, not to be measured
+        import torch.utils.data  # noqa: F401, so that its import is not measured
     if a.loader in ("crops", "zarr-python"):
         import zarr  # noqa: F401, likewise
 

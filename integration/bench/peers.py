@@ -43,11 +43,10 @@ EPOCH = "epoch-0"
 
 
 class Row:
-    """What is measured: a way to read a dataset, with a shell line or a loader.
+    """A measurement: a way to read a dataset, with a shell line or a loader.
 
-    {shards} in a line are the dataset's files, {streams} the files of so many
-    workers of a mount. sums says what a line's output can be held against, flags
-are more ones of the mount.
+    In a line, {shards} are the dataset's files, {streams} the files of a mount with that many
+    workers. sums is what a line's output can be compared with, flags are more flags of the mount.
     """
 
     def __init__(self, name, text, shuffled, line=None, loader=None, workers=0, processes=False, sums="samples", flags=()):
@@ -115,17 +114,17 @@ GROUPS = {
     "zarr": Group("crops of 24 × 128 × 128 of a Zarr array, blosc of lz4", "sat.zarr", CROPS),
 }
 
-DATASETS = {  # what --make is given
+DATASETS = {  # arguments of --make
     "tar": ["tar", "--records", "40000", "--bytes", "12500"],
     "fixed": ["fixed", "--records", "60000", "--bytes", "8192"],
     "jsonl": ["jsonl", "--records", "300000", "--bytes", "1200", "--shards", "8"],
     "jsonl-zst": ["jsonl", "--records", "300000", "--bytes", "1200", "--shards", "8", "--zst"],
     "jsonl-gz": ["jsonl", "--records", "300000", "--bytes", "1200", "--shards", "8", "--gz"],
 }
-ARRAYS = {"sat.zarr": (256, 768, 768)}  # their edges; crops.py makes them
+ARRAYS = {"sat.zarr": (256, 768, 768)}  # edges; crops.py makes them
 FLAGS = {"fixed": ["--format", "fixed", "--record-bytes", "8192"], "sat.zarr": crops.FLAGS}  # of lsiofs, for a dataset
-ENDINGS = {"tar": ".tar", "fixed": ".bin", "sat.zarr": ".npy"}  # of streams, beside .jsonl
-PLAIN = {"tar": "tarfile", "fixed": "blocks", "sat.zarr": "crops"}  # the loader of shards, beside lines
+ENDINGS = {"tar": ".tar", "fixed": ".bin", "sat.zarr": ".npy"}  # of streams, if not .jsonl
+PLAIN = {"tar": "tarfile", "fixed": "blocks", "sat.zarr": "crops"}  # loader of shards; else lines
 TINY = {"--records": "400", "--shards": "3"}
 TINY_ARRAY = (48, 192, 256)
 
@@ -153,7 +152,7 @@ class Bench:
         subprocess.run(["go", "run", "./integration/bench", "--make", *args], cwd=HERE.parents[1], check=True, stdout=subprocess.DEVNULL, env={**os.environ, "CGO_ENABLED": "0"})
 
     def shards(self, dataset):
-        """Makes the dataset where it is not there, has it indexed, and reads it."""
+        """Makes the dataset if it does not exist, indexes it, and reads it."""
         if dataset in self.ready:
             return self.ready[dataset]
         where = self.dir / dataset
@@ -178,7 +177,7 @@ class Bench:
         return shards
 
     def array(self, dataset, where):
-        """The same of an array, which is one path."""
+        """Does the same for an array, which is one path."""
         if not where.exists():
             subprocess.run([self.python, str(HERE / "crops.py"), str(where), *map(str, self.shape(dataset))], check=True)
         subprocess.run([self.lsiofs, "index", str(where), *self.flags, *FLAGS[dataset]], check=True, stdout=subprocess.DEVNULL)
@@ -196,7 +195,7 @@ class Bench:
         return int(DATASETS[dataset][DATASETS[dataset].index("--records") + 1])
 
     def total(self, dataset, shards):
-        """Samples, bytes and checksums of the shards, read in the plainest way."""
+        """Returns samples, bytes and checksums of the shards, read in the simplest way."""
         if dataset in ARRAYS:
             self.totals.setdefault(dataset, self.run_loader(Row("all", "", False, loader="crops"), shards))
         if dataset not in self.totals:
@@ -210,7 +209,7 @@ class Bench:
         return self.totals[dataset]
 
     def run(self, group, row):
-        """Runs a row, and gives its seconds and CPU seconds."""
+        """Runs a row, and returns its seconds and CPU seconds."""
         if row.loader and row.loader.startswith("torch") and not self.torch:
             raise Missing("there is no torch")
         if group.dataset in ARRAYS and not self.zarr:
@@ -245,14 +244,14 @@ class Bench:
         if self.check:
             return self.outputs(row, commands, group)
         began, cpu = time.perf_counter(), children_cpu()
-        # Into a pipe nothing could be seen of the speed of the sender alone.
+        # Writing to a pipe would not show the speed of the sender alone.
         running = [subprocess.Popen(c, stdout=subprocess.DEVNULL) for c in commands]
         if any([p.wait() for p in running]):
             raise RuntimeError(f"{row.name}: {commands} failed")
         return {"seconds": time.perf_counter() - began, "cpu_seconds": children_cpu() - cpu}
 
     def outputs(self, row, commands, group):
-        """What the commands wrote, as a loader would have reported it."""
+        """Returns what the commands wrote, in the form in which loaders report it."""
         found = {"samples": 0, "bytes": 0, "checksum": 0, "whole": 0, "seconds": 0, "cpu_seconds": 0}
         for command in commands:
             with tempfile.NamedTemporaryFile(dir=self.dir) as f:
@@ -279,7 +278,7 @@ class Bench:
 
 
 class Mount:
-    """A fresh mount, gone when the block ends, however it does."""
+    """A fresh mount, which is gone when the block ends, however it ends."""
 
     def __init__(self, lsiofs, dataset, flags):
         self.line, self.flags = [lsiofs, "mount", str(dataset)], flags
@@ -312,7 +311,7 @@ def children_cpu():
 
 
 def find_python():
-    """An interpreter that has torch, else this one."""
+    """Returns an interpreter that has torch, or else this one."""
     own = os.environ.get("LSIOFS_PYTHON")
     for python in [own] if own else [sys.executable, "python3", "/usr/bin/python3", "/usr/local/bin/python3"]:
         if shutil.which(python) and subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0:
@@ -321,7 +320,7 @@ def find_python():
 
 
 def machine(b):
-    """What it ran on."""
+    """Describes the machine."""
     def first(*line):
         try:
             return subprocess.run(line, stdout=subprocess.PIPE, text=True).stdout.splitlines()[0]
@@ -343,8 +342,8 @@ def measure(b, chosen, results, rounds, save):
         found = {r.name: {"text": r.text, "shuffled": r.shuffled, "samples": records, "runs": []} for r in rows}
         rng = random.Random(1)
         for i in range(1 if b.check else 1 + rounds):
-            # In another order each time: the memory that one row leaves behind
-            # makes the next one fast or slow where a host has to give memory.
+            # In a different order each time: on a virtual machine whose host has to provide
+            # memory, the memory that one row leaves behind makes the next one fast or slow.
             for row in rng.sample(rows, len(rows)):
                 try:
                     took = b.run(group, row)
@@ -359,7 +358,7 @@ def measure(b, chosen, results, rounds, save):
 
 
 def choose(names):
-    """The rows that names (GROUP or GROUP/ROW; none: all) mean, by group."""
+    """Returns the rows that names (GROUP or GROUP/ROW; none: all) select, by group."""
     chosen = {}
     for name in names or GROUPS:
         group, _, row = name.partition("/")

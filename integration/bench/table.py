@@ -1,11 +1,11 @@
-"""The table that peers.py prints of its results."""
+"""The table of results that peers.py prints."""
 
 import statistics
 
 
 def table(groups, results):
-    """Markdown: of each group, a title and rows, a line a row, medians and, in
-    brackets, least and most."""
+    """Returns Markdown: for each group a title and a line for each row, with medians and, in
+    brackets, minimum and maximum."""
     lines = []
     for title, rows in groups:
         if rows:
