@@ -24,7 +24,7 @@ type verdict int
 
 const (
 	isDone   verdict = iota // it has a result
-	isToDo                  // it is to be filtered
+	isToDo                  // it must be filtered
 	isOthers                // the file with the result's name was not made by a filter
 )
 

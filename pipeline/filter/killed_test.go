@@ -96,7 +96,8 @@ func TestMirrorDeletesWhatAKilledFilterLeft(t *testing.T) {
 			before.Command = []string{"tr", "a-z", "b-za"}
 			_, err := w.run(before)
 			require.NoError(t, err)
-			_, _ = exec.Command(os.Args[0], "killed", w.src, w.dst, strconv.Itoa(at)).CombinedOutput() // with the highest numbers it is not killed
+			// With the highest numbers it is not killed.
+			_, _ = exec.Command(os.Args[0], "killed", w.src, w.dst, strconv.Itoa(at)).CombinedOutput()
 			require.NoError(t, os.Remove(filepath.Join(w.src, "a.txt")))
 			require.NoError(t, os.RemoveAll(filepath.Join(w.src, "b")))
 			c.Mirror = true

@@ -133,8 +133,10 @@ func (r *run) finish(ctx context.Context, d *draft, s *source, t tally) (x *resu
 // sound reads a draft in the same way as a mount, and counts its records.
 func (r *run) sound(ctx context.Context, d *draft, s *source) (records uint64, err error) {
 	records, err = r.scan(ctx, s, d.file, d.n)
-	if refused := errors.As(err, new(*unpack.RefusedError)); (err == nil || refused) && r.Each == EachShard && r.format.Format.Name == "jsonl" { // units were already checked
-		if worse := units.CheckJSON(ctx, s.Codec, d.file, d.n, r.UnitBytes); worse != nil { // its error has the line number
+	// Units were already checked.
+	if refused := errors.As(err, new(*unpack.RefusedError)); (err == nil || refused) && r.Each == EachShard && r.format.Format.Name == "jsonl" {
+		// Its error has the line number.
+		if worse := units.CheckJSON(ctx, s.Codec, d.file, d.n, r.UnitBytes); worse != nil {
 			err = worse
 		}
 	}

@@ -32,7 +32,8 @@ const oneShard = "lsiofs/1 dataset lc0\n80 668480 1 training.9.gz\n"
 func TestGoldenRunDirectoriesAreReadAndWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	require.NoError(t, os.CopyFS(path, os.DirFS("testdata/golden")))
-	for _, name := range []string{".", "run.json", "epoch-0", "epoch-1", "snapshots"} { // whatever the permissions in the source tree
+	// Whatever the permissions in the source tree.
+	for _, name := range []string{".", "run.json", "epoch-0", "epoch-1", "snapshots"} {
 		file := filepath.Join(path, name)
 		about, err := os.Stat(file)
 		require.NoError(t, err)

@@ -98,7 +98,7 @@ const (
 	MixAll   MixLength = "all"   // the shortest epoch that has every record
 )
 
-// Mix are datasets that are mixed by weights. The zero value is no mixture. If the number of
+// Mix are datasets that are mixed by weights. The zero value means no mixture. If the number of
 // positions of an epoch was given, it is Order.Length.
 type Mix struct {
 	Sources []Source

@@ -178,7 +178,7 @@ type Spec struct {
 	ReadTimeout    time.Duration
 	Read           Read
 	// SpoolDir is where compressed shards are spooled. If empty, it is the directory
-	// spool beside the stored index.
+	// spool next to the stored index.
 	SpoolDir string
 	// SpoolMaxBytes bounds the spool; 0 means what the order needs.
 	SpoolMaxBytes int64

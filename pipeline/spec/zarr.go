@@ -10,7 +10,7 @@ import (
 )
 
 // Zarr selects the crops of Zarr arrays that are the records. It has the flags as given: dimension
-// names are resolved when the arrays are opened. The zero value is no crops.
+// names are resolved when the arrays are opened. The zero value means no crops.
 type Zarr struct {
 	// Fields are the arrays from which crops are cut together, by path below each hierarchy; the
 	// name "" stands for the path's last component. If empty, it is the one array that has all
@@ -18,8 +18,8 @@ type Zarr struct {
 	Fields []Array
 	// Crop is the number of elements of a crop; Stride is the distance between the origins of
 	// adjacent crops (default: the length of a crop), and Step the distance between a crop's
-	// elements (default: 1). A dimension that Crop does not name is taken whole, or as in Select;
-	// at least one of Crop and Select must name it.
+	// elements (default: 1). A dimension that Crop does not name is taken whole, or as in Select.
+	// Crop or Select must be given.
 	Crop, Stride, Step []DimValue
 	Select             []Selection
 	Wrap               []string // dimensions along which crops wrap around

@@ -31,8 +31,10 @@ type block struct {
 	mu     sync.Mutex
 	next   int                            // parts before it have been taken
 	filled [MaxReadBytes / partBytes]bool // by part
-	failed bool                           // a part could not be filled, or the block was left off; the reader's own read returns the error
-	waits  *waiter                        // readers to wake when a part is filled or fails
+	// failed means that a part could not be filled, or that the block was left off. The reader's
+	// own read returns the error.
+	failed bool
+	waits  *waiter // readers to wake when a part is filled or fails
 }
 
 // waiter is a reader that waits for parts of a block. Waiters are pooled, because a reply may have

@@ -246,7 +246,7 @@ func (h *Handle) take(good func(*walker) bool, better func(a, b *walker) bool) *
 	return newWalker(h.set, h.w)
 }
 
-// takeParked returns nil if a new walker is to be made.
+// takeParked returns nil if the caller should make a new walker.
 func (h *Handle) takeParked(good func(*walker) bool, better func(a, b *walker) bool) *walker {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -5,7 +5,7 @@
 //	every Poll       ─► changed directories ├─► stat ─► Settling ─► Settled, Gone
 //	every 10 minutes ─► everything        ─┘
 //
-// Only a look at the file system decides what exists. A hint only tells where to look, so a lost
+// Only a look at the file system decides what exists. A hint is only a place to look, so a lost
 // hint costs time, but never a file: the kernel reports that hints were lost, and then everything
 // is looked at; everything is looked at every ten minutes in any case. If the kernel reports
 // nothing (network file systems), or has no watches left, directories whose modification time has

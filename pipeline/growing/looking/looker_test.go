@@ -64,7 +64,7 @@ func (f *told) config(t *testing.T, root string, change ...func(*Config)) Config
 	return c
 }
 
-// still is a looker that looks only when a test says so, at times that the test sets.
+// still is a looker that looks only when a test calls it, at times that the test sets.
 type still struct {
 	*Looker
 	told

@@ -20,10 +20,12 @@ import (
 
 // directory has what was found in a directory when it was listed, and since.
 type directory struct {
-	path                        string     // relative to the root, which is ""
-	in                          *directory // nil for the root
-	linked                      bool       // its name is a symbolic link
-	polled                      bool       // it or one above it is linked: an inode may have several names, but has only one watch
+	path   string     // relative to the root, which is ""
+	in     *directory // nil for the root
+	linked bool       // its name is a symbolic link
+	// polled means that it or one above it is linked: an inode may have several names, but has only
+	// one watch.
+	polled                      bool
 	device, inode               uint64
 	enteredDevice, enteredInode uint64 // as entered, if it is polled
 	modTimeNanos                int64  // at the time of listing; 0: the listing is not reliable

@@ -40,11 +40,13 @@ type Status struct {
 	// data as required, or as the latest did; nil if unknown.
 	UsesPerRecord *float64 `json:"uses_per_record,omitempty"`
 	// Warning is a warning for the user about these settings.
-	Warning         string    `json:"warning,omitempty"`
-	Shards          int       `json:"shards"`   // indexed now, whether in the window or not
-	Indexing        int       `json:"indexing"` // settled files still to be indexed
-	Settling        int       `json:"settling"` // files that may still be written
-	Waiting         []Waiting `json:"waiting"`  // settled files that are incomplete, or of another kind; only some if there are very many
+	Warning  string `json:"warning,omitempty"`
+	Shards   int    `json:"shards"`   // indexed now, whether in the window or not
+	Indexing int    `json:"indexing"` // settled files still to be indexed
+	Settling int    `json:"settling"` // files that may still be written
+	// Waiting has settled files that are incomplete, or of another kind; only some if there are
+	// very many.
+	Waiting         []Waiting `json:"waiting"`
 	WaitingShards   int       `json:"waiting_shards"`
 	PassedOver      int       `json:"passed_over"` // files that are not shards
 	PassedOverFirst []string  `json:"passed_over_first,omitempty"`

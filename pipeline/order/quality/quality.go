@@ -203,7 +203,7 @@ func Advise(s Subject, o spec.Order, epoch uint64, good float64) ([]Advice, erro
 		return []Advice{{"--shuffle", string(spec.ShuffleReservoir), with}}, err
 	}
 	for _, ladder := range ladders(o, total) {
-		best := Advice{Chi: now * 0.9} // a smaller gain is no improvement
+		best := Advice{Chi: now * 0.9} // smaller gains are ignored
 		for _, step := range ladder {
 			chi, err := try(s, step.order, epoch)
 			if err != nil {
