@@ -168,7 +168,7 @@ func TestBuffersOfBloscThatLieAreNamedAndBounded(t *testing.T) {
 				require.NoError(t, os.WriteFile(path, c.lie(b), 0o644))
 				m, _ := openStored(t, dir, Config{})
 				first := int64(len(m.cubes["a.zarr"].header))
-				_, err = m.read(first, 2, 0) // few elements: one block is enough, if there are several
+				_, err = m.read(first, 2, 0) // few elements: one block is decoded, if there are several
 				require.ErrorContains(t, err, "c/0/0/0: chunk (0,0,0) at [0, ")
 				require.ErrorContains(t, err, ": blosc: ")
 				require.ErrorContains(t, err, c.want)

@@ -149,7 +149,7 @@ func TestBricksMayLieAtTheSamePlace(t *testing.T) {
 	require.NotEqual(t, m.want(), whole)
 }
 
-// A sparse file may be long and empty: the memory of its indexes is bounded all the same.
+// A sparse file may be long and empty: the memory of its indexes is still bounded.
 func TestIndexesThatAreCheckedAtATimeAreBounded(t *testing.T) {
 	for bricks, want := range map[int64]int{1: 32, 4096: 32, 1 << 17: 25, 1 << 20: 3, 1 << 24: 1} {
 		f := &field{Field: &listing.Field{Array: &zarr.Array{Object: []int64{4 * bricks}, Brick: []int64{4}}}}

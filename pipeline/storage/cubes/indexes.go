@@ -14,8 +14,8 @@ type object struct {
 	number int64
 }
 
-// shard identifies a shard of an array. A shard of level 0 is an object, and one of the next level
-// lies within one of those.
+// shard identifies a shard of an array. A shard of level 0 is an object; one of the next level is
+// inside one of those.
 type shard struct {
 	field  *field
 	level  int

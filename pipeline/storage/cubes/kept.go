@@ -235,8 +235,8 @@ func (f *field) eachBrick(object int64, visit func(brick int64, place []int64)) 
 // share a word of bits.
 const keptWork = 1 << 14
 
-// kept returns a bitmap, by ordinal, of the crops that need no lacking brick; nil if that is all of
-// them.
+// kept returns a bitmap, by ordinal, of the crops that need no lacking brick; nil if all crops are
+// kept.
 func (c *cube) kept(ctx context.Context, lacks []lacking) ([]uint64, error) {
 	any := false
 	for _, l := range lacks {

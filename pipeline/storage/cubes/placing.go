@@ -133,8 +133,8 @@ func (w *worker) cameIndex(x *storedIndex) {
 	w.again(found)
 }
 
-// indexOf reads and checks the index of a shard, which lies within a range of an object. places is
-// nil if the index is damaged, which is damaged, or can't be read, which is err.
+// indexOf reads and checks the index of a shard, which is at within in an object. If the index is
+// invalid, damaged is the reason; if it can't be read, err is. places is nil in both cases.
 func (s *Storage) indexOf(ctx context.Context, f *field, o storage.Object, level int, within zarr.Place) (places []zarr.Place, damaged, err error) {
 	l := f.Array.Levels[level]
 	at, damaged := l.IndexOffset(within.SizeBytes)
