@@ -13,7 +13,7 @@
 //
 // Three rules lead from the ranges to the reads:
 //
-//  1. What the cache has (Have) is left out. Bytes wanted by several ranges are read once.
+//  1. Bytes that the cache has (Have) are left out. Bytes wanted by several ranges are read once.
 //  2. The rest is merged across gaps of up to MergeGapBytes, while a read stays within
 //     MaxReadBytes: another request would cost more than these few bytes.
 //  3. A range larger than MaxReadBytes is cut into reads of about equal size, which can
