@@ -14,7 +14,7 @@ import (
 
 const mib = 1 << 20
 
-// beginAll begins shards of sizeBytes until one has to wait.
+// beginAll begins shards of sizeBytes until one must wait.
 func beginAll(a *admission, sizeBytes int64) (begun []*admitted) {
 	for len(begun) < 1000 {
 		s := a.try(sizeBytes)

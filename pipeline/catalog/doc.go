@@ -63,5 +63,5 @@
 // # Next to the index
 //
 // Other packages may keep files next to the index, by name and ending: SaveBeside and LoadBeside.
-// Identity tells from which index such a file was computed.
+// Identity identifies the index from which a file was computed.
 package catalog

@@ -183,8 +183,8 @@ func decodedShard(t *testing.T, c *Catalog, dir string, shard int) []byte {
 }
 
 // TestGoldenIndexesOfAllVersionsAreRead opens each index, reads every record through it, and
-// compares the result with that of its creation. Then the shards are indexed anew, which has to
-// give the same dataset: fingerprints are in checkpoints.
+// compares the result with that of its creation. Then the shards are indexed anew, which must give
+// the same dataset: fingerprints are in checkpoints.
 func TestGoldenIndexesOfAllVersionsAreRead(t *testing.T) {
 	if *update {
 		writeGolden(t)

@@ -86,7 +86,7 @@ func (o *opening) indexPart(ctx context.Context, shards []index.Shard, todo []in
 	if err := o.assumed(p.run(ctx, o.found.Shards, mine)); err != nil {
 		return err
 	}
-	// Journals are written late: make sure that what has to persist is there.
+	// Journals are written late: make sure that the part is really stored.
 	err := b.Added(func(_ int, _ uint32, blob index.Blob) { totals.Records += blob.Header().Records })
 	if err == nil && len(mine) > 0 && !b.Stays() {
 		err = errors.New("nothing of a part stays without an index directory that can be written: free space there, or name another with --index-dir")

@@ -151,7 +151,7 @@ func digits(n uint64) int {
 }
 
 // RecordAbove finds the first record of more than sizeBytes bytes. It looks at the heads of blocks,
-// 128 records at a time, and at the records of only those blocks whose width allows such a size.
+// 128 records at a time, and at the records of only those blocks whose width allows that.
 func (c *Catalog) RecordAbove(sizeBytes int64) (Extent, bool) {
 	for n := range c.image.Shards() {
 		b := c.image.Blob(n)

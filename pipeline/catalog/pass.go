@@ -53,7 +53,7 @@ func (o *opening) newPass(b *index.Build) *pass {
 
 // ShardsAtATime returns how many shards are read at a time on a machine with that many cores: as
 // many as the profile asks for and whose buffers take at most boundBytes, but no fewer than the
-// lesser of the profile's number and the cores. streamed is whether they are read as streams.
+// lesser of the profile's number and the cores. streamed reports whether they are read as streams.
 func ShardsAtATime(p profile.Pass, streamed bool, boundBytes int64, cores int) int {
 	each := 2*p.ReadBytes + smallBuffers // a window of the shard, and the storage's buffer
 	if streamed {

@@ -264,7 +264,7 @@ func (s *Stock) read(ctx context.Context, b *batch, shards []discover.Shard, tog
 	return err
 }
 
-// one indexes a shard, and stores it in a journal unless it has to wait.
+// one indexes a shard, and stores it in a journal unless it must wait.
 func (s *Stock) one(ctx context.Context, c discover.Shard, held *admitted) (*known, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -112,8 +112,8 @@ func (s *Stock) countTwins(k *known, from state) {
 	}
 }
 
-// allKeys returns the keys, and the hash of the plain name also if that is the name itself: with it
-// the shards are found that wait for k.
+// allKeys returns the keys, and the hash of the plain name even if the name has no codec. With
+// these the shards that wait for k are found.
 func (k *known) allKeys() []uint64 {
 	keys := k.keys()
 	if formats.ParseName(k.shard.Path).Plain == k.shard.Path {

@@ -12,7 +12,7 @@ import (
 
 const stranger = 12345 // a user who is neither the tests' nor root
 
-// asRoot skips a test that has to change the owner of files, unless it runs as root.
+// asRoot skips a test that must change the owner of files, unless it runs as root.
 func asRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
 )
 
-// inMemory is a file of which holds reports what is in memory, and gives what can be read from
-// there: it may have been evicted between the two.
+// inMemory is a file of which some bytes are in memory. holds reports whether they are, and gives
+// whether they can be read from there: they may be evicted between the two.
 type inMemory struct {
 	counted
 	holds, gives func(off, n int64) bool

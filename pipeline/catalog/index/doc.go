@@ -110,7 +110,7 @@
 // # Next to the index
 //
 // Other packages may keep files next to an index, by name and ending: SaveBeside and LoadBeside.
-// Image.Identity tells from which index such a file was computed. The texts of the last
+// Image.Identity identifies the index from which a file was computed. The texts of the last
 // fingerprints are kept there too: Recall returns one, for messages about how a dataset has
 // changed.
 package index

@@ -29,7 +29,7 @@ type Segment struct {
 	retired  bool
 }
 
-// Place is the location of a shard's blob. The zero Place is none.
+// Place is the location of a shard's blob. The zero Place refers to nothing.
 type Place struct {
 	segment *Segment
 	at      uint64

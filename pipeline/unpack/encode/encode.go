@@ -36,8 +36,8 @@ type member interface {
 	Reset(io.Writer)
 }
 
-// New returns a Writer of files that codec decodes; nil is no compression. For the codecs of games,
-// a game is gzip, and a tar of games is not compressed as a whole.
+// New returns a Writer of files that codec decodes; nil means no compression. For the codecs of
+// games, a game is gzip, and a tar of games is not compressed as a whole.
 func New(codec unpack.Codec, out io.Writer) (*Writer, error) {
 	w := &Writer{out: out}
 	if codec == nil {

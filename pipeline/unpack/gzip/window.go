@@ -21,7 +21,7 @@ func packWindow(window, raw []byte, bit uint) []byte {
 	return windowEncoder().EncodeAll(sparse(window, raw, bit), nil)
 }
 
-// sparse returns a copy of window in which the bytes are cleared to which raw does not refer.
+// sparse returns a copy of window with those bytes cleared to which raw does not refer.
 //
 // raw is decoded three times: with the window as history, and with the low and the high parts of
 // its bytes' positions. A byte copied from the window appears in each together with its position; a
