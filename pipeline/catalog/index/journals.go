@@ -221,10 +221,11 @@ const (
 	spareJournals = 16
 )
 
-// Sparse returns a journal that should be emptied and retired: one in memory if the directory can
-// be written again; otherwise, if this process's journals hold too many unused bytes or are too
-// many, the one with the least in use. It returns nil if there is nothing to do. Append does not
-// write to the returned journal afterwards.
+// Sparse returns a journal that should be emptied and retired: one of which nothing is used, or one
+// in memory if the directory can be written again; otherwise, if this process's journals hold too
+// many unused bytes, the one with the smallest used fraction, or, if they are too many, the one
+// with the fewest used bytes. It returns nil if there is nothing to do. Append does not write to
+// the returned journal afterwards.
 func (j *Journals) Sparse() *Segment {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -50,9 +50,9 @@ func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) 
 	return &decoder{state: s}, nil
 }
 
-// states are decoders that are not in use: allocating and clearing each takes about 380 KiB, more
-// than many shards in a dataset of small ones. Idle ones are freed by the garbage collector; those
-// in use are bounded by their owner.
+// states are decoders that are not in use. Each takes about 380 KiB to allocate and clear, more
+// than the size of many shards in a dataset of small ones. Idle ones are freed by the garbage
+// collector; those in use are bounded by their owner.
 var states = sync.Pool{New: func() any { return new(state) }}
 
 // state is what a decoder reuses.
