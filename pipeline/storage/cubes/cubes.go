@@ -305,8 +305,6 @@ func (s *Storage) Stats() Stats {
 // after descriptions, indexes, and bricks being decoded.
 func (s *Storage) MostHeldBytes() int64 { return s.cells.mostBytes() }
 
-var errClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
-
 // Close waits for the reads under way, and closes the storage below. It is idempotent.
 func (s *Storage) Close() error {
 	s.mu.Lock()

@@ -2,7 +2,6 @@ package cubes
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -202,14 +201,12 @@ func (s *Storage) findKept(t *task) bool {
 
 // find returns the cube of a read. The caller holds s.mu.
 func (s *Storage) find(r *storage.Read) (*cube, error) {
-	size := int64(len(r.Buf))
+	err := r.Check()
 	switch c := s.cubes[r.Object.Path]; {
 	case s.closed:
-		return nil, errClosed
-	case size == 0:
-		return nil, errors.New("a read needs a buffer")
-	case r.OffsetBytes < 0 || size > r.Object.SizeBytes || r.OffsetBytes > r.Object.SizeBytes-size:
-		return nil, fmt.Errorf("the range is not inside of the object, which has %d bytes", r.Object.SizeBytes)
+		return nil, storage.ErrClosed
+	case err != nil:
+		return nil, err
 	case c == nil:
 		return nil, fmt.Errorf("it was not listed: %w", storage.ErrChanged)
 	default:

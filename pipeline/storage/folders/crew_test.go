@@ -138,9 +138,7 @@ func TestColdReadsAreNotServedOneBehindTheOther(t *testing.T) {
 		var err error
 		x.segment, err = h.table.find(h.object)
 		require.NoError(t, err)
-		h.Storage.mu.Lock()
-		h.underWay++
-		h.Storage.mu.Unlock()
+		require.True(t, h.inflight.Begin(1))
 		x.pending.Store(1)
 		h.miss(job{reading: x, from: i, to: i + 1, missed: true})
 		h.end(x) // the looker's part

@@ -112,14 +112,13 @@ type Storage struct {
 	remote    bool        // see filesystem.Traits
 	noOpenat2 atomic.Bool // a sandbox blocks it
 
+	inflight storage.Inflight
 	mu       sync.Mutex
-	quiet    sync.Cond // signals that underWay has become 0, or that there are no goroutines
+	quiet    sync.Cond // signals that there are no goroutines
 	table    *table    // from the last List; nil before
 	omitted  []storage.Omission
-	underWay int        // reads that were submitted and are not done
 	readings []*reading // free ones, for reuse
-	closed   bool
-	parts    queue // parts of reads that were begun, which come first
+	parts    queue      // parts of reads that were begun, which come first
 	jobs     queue
 	lookers  crew // for parts and jobs
 	missed   queue
@@ -241,20 +240,17 @@ func (s *Storage) Status() uring.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return uring.Status{
-		Engine: "files", Reason: "each file is opened, read and closed at once", InFlight: int64(s.underWay),
+		Engine: "files", Reason: "each file is opened, read and closed at once", InFlight: int64(s.inflight.Reads()),
 		Reads: s.reads.Load(), ReadBytes: s.bytes.Load(), Errors: s.errors.Load(), Stuck: s.stuck.Load(),
 	}
 }
 
 // Close waits for the reads in flight and frees the table. It is idempotent.
 func (s *Storage) Close() error {
+	s.inflight.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed && s.fd < 0 {
-		return nil
-	}
-	s.closed = true
-	for s.underWay > 0 || len(s.workers) > 0 {
+	for len(s.workers) > 0 {
 		s.quiet.Wait()
 	}
 	if s.fd < 0 {

@@ -55,7 +55,7 @@ func TestAMissedFileIsLeftToThoseWhoMayWait(t *testing.T) {
 	var err error
 	x.segment, err = s.table.find(o)
 	require.NoError(t, err)
-	s.underWay++
+	require.True(t, s.inflight.Begin(1))
 	x.pending.Store(1)
 	s.miss(job{reading: x, from: 0, to: 1, missed: true})
 	s.end(x) // the looker's part

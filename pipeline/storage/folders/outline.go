@@ -10,7 +10,7 @@ import (
 func (s *Storage) Outline(o storage.Object) (io.ReaderAt, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := errClosed
+	err := storage.ErrClosed
 	t := s.table
 	var d segment
 	if t != nil {

@@ -1,18 +1,13 @@
 package folders
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-var (
-	errEmptyBuffer = errors.New("a read needs a buffer")
-	errClosed      = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
-)
+var ()
 
 // reading is a read in progress. It is reused, so that reading allocates nothing.
 type reading struct {
@@ -40,10 +35,10 @@ const jobFiles = 8
 func (s *Storage) Submit(reads []*storage.Read) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.underWay += len(reads)
+	open := s.inflight.Begin(len(reads))
 	for _, r := range reads {
 		x := s.newReading()
-		x.read, x.accepted, x.table = r, !s.closed, s.table
+		x.read, x.accepted, x.table = r, open, s.table
 		if x.table != nil {
 			x.table.hold()
 		}
@@ -77,24 +72,22 @@ func (s *Storage) miss(j job) {
 // jobs.
 func (s *Storage) begin(o *opener, x *reading) (job, error) {
 	r := x.read
-	size := int64(len(r.Buf))
+	if !x.accepted {
+		return job{}, storage.ErrClosed
+	}
+	err := r.Check()
 	switch {
-	case !x.accepted:
-		return job{}, errClosed
-	case size == 0:
-		return job{}, errEmptyBuffer
-	case r.OffsetBytes < 0 || size > r.Object.SizeBytes || r.OffsetBytes > r.Object.SizeBytes-size:
-		return job{}, fmt.Errorf("the range is not inside of the object, which has %d bytes", r.Object.SizeBytes)
+	case err != nil:
+		return job{}, err
 	case x.table == nil:
 		return job{}, fmt.Errorf("nothing was listed: %w", storage.ErrChanged)
 	case r.Wanted != nil && !r.Wanted():
 		return job{}, storage.ErrUnwanted
 	}
-	var err error
 	if x.segment, err = o.find(x.table, r.Object); err != nil {
 		return job{}, err
 	}
-	from, to, err := x.table.locate(&x.segment, r.OffsetBytes, size, -1)
+	from, to, err := x.table.locate(&x.segment, r.OffsetBytes, int64(len(r.Buf)), -1)
 	if err != nil {
 		return job{}, err
 	}
@@ -160,20 +153,14 @@ func (s *Storage) end(x *reading) {
 	if failed := x.failed.Load(); failed != nil {
 		err = *failed
 	}
-	if err != nil && err != storage.ErrUnwanted {
-		err = &storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: err}
-	}
 	if x.table != nil {
 		x.table.drop()
 	}
 	x.read, x.table, x.segment = nil, nil, segment{}
 	x.failed.Store(nil)
-	r.Done(err)
+	r.Done(r.Failure(err))
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.readings = append(s.readings, x)
-	s.underWay--
-	if s.underWay == 0 {
-		s.quiet.Broadcast()
-	}
+	s.mu.Unlock()
+	s.inflight.End()
 }

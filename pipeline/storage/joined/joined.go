@@ -20,9 +20,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"sync"
 
@@ -47,11 +45,9 @@ type Storage struct {
 	under   storage.Storage
 	framing Framing
 
-	mu      sync.Mutex
-	objects map[string]*object // by path
-	closed  bool
-	// underWay are reads whose Done has not returned.
-	underWay sync.WaitGroup
+	inflight storage.Inflight
+	mu       sync.Mutex
+	objects  map[string]*object // by path
 }
 
 var (
@@ -213,30 +209,22 @@ func versionOf(files []storage.Object) storage.Version {
 	return v
 }
 
-var errClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
-
 // Close waits for the reads in flight. It is idempotent.
 func (s *Storage) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.underWay.Wait()
+	s.inflight.Close()
 	return s.under.Close()
 }
 
 // find returns the object of a read, or an error if the read is not valid.
 func (s *Storage) find(r *storage.Read) (*object, error) {
-	size := int64(len(r.Buf))
-	switch o := s.objects[r.Object.Path]; {
-	case s.closed:
-		return nil, errClosed
-	case size == 0:
-		return nil, errors.New("a read needs a buffer")
-	case r.OffsetBytes < 0 || size > r.Object.SizeBytes || r.OffsetBytes > r.Object.SizeBytes-size:
-		return nil, fmt.Errorf("the range is not inside of the object, which has %d bytes", r.Object.SizeBytes)
-	case o == nil:
-		return nil, fmt.Errorf("it was not listed: %w", storage.ErrChanged)
-	default:
-		return o, storage.Compare(r.Object, o.listed)
+	if err := r.Check(); err != nil {
+		return nil, err
 	}
+	s.mu.Lock()
+	o := s.objects[r.Object.Path]
+	s.mu.Unlock()
+	if o == nil {
+		return nil, fmt.Errorf("it was not listed: %w", storage.ErrChanged)
+	}
+	return o, storage.Compare(r.Object, o.listed)
 }

@@ -15,7 +15,6 @@ const togetherBytes = 32 << 10
 type reading struct {
 	storage *Storage
 	read    *storage.Read
-	counted bool         // Close waits for it
 	pending atomic.Int32 // reads of files that are not done
 	failed  atomic.Pointer[error]
 	out     []byte   // the part of the buffer for records
@@ -38,14 +37,13 @@ type layout struct {
 // Submit implements storage.Storage.
 func (s *Storage) Submit(reads []*storage.Read) {
 	var all []*storage.Read
+	open := s.inflight.Begin(len(reads))
 	for _, r := range reads {
-		s.mu.Lock()
 		o, err := s.find(r)
-		x := &reading{storage: s, read: r, counted: !s.closed}
-		if x.counted {
-			s.underWay.Add(1)
+		if !open {
+			err = storage.ErrClosed
 		}
-		s.mu.Unlock()
+		x := &reading{storage: s, read: r}
 		var parts []*storage.Read
 		if err == nil {
 			parts = x.split(o)
@@ -145,9 +143,7 @@ func (x *reading) done(err error) {
 	if x.pending.Add(-1) > 0 {
 		return
 	}
-	if x.counted {
-		defer x.storage.underWay.Done()
-	}
+	defer x.storage.inflight.End()
 	r := x.read
 	x.mu.Lock()
 	unwanted := x.unwanted // takes precedence over other errors
@@ -156,7 +152,7 @@ func (x *reading) done(err error) {
 	case unwanted:
 		r.Done(storage.ErrUnwanted)
 	case failed != nil:
-		r.Done(&storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: *failed})
+		r.Done(r.Failure(*failed))
 	default:
 		for i := range x.layouts {
 			x.layouts[i].spread(x.out)

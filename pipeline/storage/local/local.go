@@ -54,10 +54,9 @@ type Storage struct {
 	evictions evictions
 	leases    leases
 
+	inflight   storage.Inflight
 	mu         sync.Mutex
-	quiet      sync.Cond // signals that underWay, or the number of openers, has become 0
-	underWay   int       // reads that were submitted and are not done
-	closed     bool
+	quiet      sync.Cond     // signals that the number of openers has become 0
 	jobs       []job         // for the openers
 	openers    int           // goroutines that work on jobs, except stuck ones
 	stuck      int           // openers that have waited for longer than stuckAfter
@@ -206,8 +205,8 @@ func (noFile) Unwrap() []error { return []error{storage.ErrNoFile, fs.ErrNotExis
 // Close waits for the reads in flight and closes the files. It is idempotent, and does
 // not close the engine.
 func (s *Storage) Close() error {
+	s.inflight.Close()
 	s.mu.Lock()
-	s.closed = true
 	s.wait()
 	s.mu.Unlock()
 	s.files.closeAll()
@@ -218,15 +217,9 @@ func (s *Storage) Close() error {
 	return nil
 }
 
-func (s *Storage) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
 // wait waits until nothing is running. s.mu is held.
 func (s *Storage) wait() {
-	for s.underWay > 0 || s.openers > 0 || s.stuck > 0 {
+	for s.openers > 0 || s.stuck > 0 {
 		s.quiet.Wait()
 	}
 }

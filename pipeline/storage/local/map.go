@@ -66,8 +66,8 @@ func (s *Storage) mapFile(x *opener, o storage.Object) (_ *mapping, err error) {
 	if !s.maps || o.SizeBytes <= 0 {
 		return nil, storage.ErrNotMapped
 	}
-	if s.isClosed() {
-		return nil, errClosed
+	if s.inflight.Closed() {
+		return nil, storage.ErrClosed
 	}
 	if s.mapped.Add(1) > s.maxMapped {
 		s.mapped.Add(-1)

@@ -3,24 +3,22 @@ package local
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-var (
-	errEmptyBuffer = errors.New("a read needs a buffer")
-	errClosed      = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
-)
-
 // Submit implements storage.Storage.
 func (s *Storage) Submit(reads []*storage.Read) {
-	accepted := s.accept(reads)
+	open := s.inflight.Begin(len(reads))
 	var jobs []job
 	requests := make([]*uring.Request, 0, len(reads))
 	for _, r := range reads {
-		if err := check(r, accepted); err != nil {
+		err := r.Check()
+		if !open {
+			err = storage.ErrClosed
+		}
+		if err != nil {
 			jobs = append(jobs, job{read: r, err: err})
 			continue
 		}
@@ -36,29 +34,6 @@ func (s *Storage) Submit(reads []*storage.Read) {
 		s.engine.Submit(requests)
 	}
 	s.start(jobs)
-}
-
-// accept counts reads as submitted. It returns false after Close; the reads count anyway until they
-// have been completed with an error.
-func (s *Storage) accept(reads []*storage.Read) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.underWay += len(reads)
-	return !s.closed
-}
-
-// check returns an error for a read that can't be attempted at all.
-func check(r *storage.Read, accepted bool) error {
-	size := int64(len(r.Buf))
-	switch {
-	case !accepted:
-		return errClosed
-	case size == 0:
-		return errEmptyBuffer
-	case r.OffsetBytes < 0 || size > r.Object.SizeBytes || r.OffsetBytes > r.Object.SizeBytes-size:
-		return fmt.Errorf("the range is not inside of the object, which has %d bytes", r.Object.SizeBytes)
-	}
-	return nil
 }
 
 // reading is a read of an open file that was submitted to the engine. It is reused, so that reading
@@ -104,14 +79,6 @@ func (s *Storage) completed(f *file, r *storage.Read, n int, err error) {
 
 // done reports the result to a read's submitter.
 func (s *Storage) done(r *storage.Read, err error) {
-	if err != nil && err != storage.ErrUnwanted {
-		err = &storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: err}
-	}
-	r.Done(err)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.underWay--
-	if s.underWay == 0 {
-		s.quiet.Broadcast()
-	}
+	r.Done(r.Failure(err))
+	s.inflight.End()
 }

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // residency reports whether the page cache holds all of a range that begins at a page. It returns
@@ -80,7 +82,7 @@ func (e *evictions) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	_ = e.vmstat.Close()
-	e.err = errClosed
+	e.err = storage.ErrClosed
 }
 
 // Evictions implements storage.Mapper.

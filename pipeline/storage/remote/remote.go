@@ -40,7 +40,6 @@ type Storage struct {
 
 	mu       sync.Mutex
 	plans    plans
-	quiet    sync.Cond // signals that underWay has become 0
 	queue    queue
 	waiting  map[*read]*time.Timer // reads waiting for their next attempt
 	slots    slots
@@ -50,7 +49,7 @@ type Storage struct {
 	paused   time.Time
 	waker    *time.Timer // calls dispatch again; nil: not set
 	seq      uint64
-	underWay int // reads whose Done has not been called
+	inflight storage.Inflight
 	streams  map[*stream]struct{}
 	closed   bool
 	closing  sync.Once
@@ -84,7 +83,6 @@ func New(source Source, c Config) (*Storage, error) {
 			s.knownAt[c.Known.Objects[i].Path] = i
 		}
 	}
-	s.quiet.L = &s.mu
 	return s, nil
 }
 
@@ -106,9 +104,7 @@ type read struct {
 }
 
 var (
-	errEmptyBuffer = errors.New("a read needs a buffer")
-	errClosed      = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
-	errUnlisted    = fmt.Errorf("it is not the version that was listed: %w", storage.ErrChanged)
+	errUnlisted = fmt.Errorf("it is not the version that was listed: %w", storage.ErrChanged)
 )
 
 // Submit implements storage.Storage.
@@ -120,7 +116,7 @@ func (s *Storage) Fill(reads []*storage.Read) { s.submit(reads, true) }
 func (s *Storage) submit(reads []*storage.Read, fill bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.underWay += len(reads)
+	s.inflight.Begin(len(reads))
 	for _, given := range reads {
 		r := &read{Read: given, fill: fill}
 		if err := s.accept(r); err != nil {
@@ -134,21 +130,14 @@ func (s *Storage) submit(reads []*storage.Read, fill bool) {
 
 // accept returns an error for a read that can't be attempted at all.
 func (s *Storage) accept(r *read) error {
-	size := int64(len(r.Buf))
-	switch {
-	case s.closed:
-		return errClosed
-	case size == 0:
-		return errEmptyBuffer
+	if s.closed {
+		return storage.ErrClosed
 	}
 	var ok bool
 	if r.validator, r.whole, ok = s.listed.get(r.Object); !ok {
 		return errUnlisted
 	}
-	if r.OffsetBytes < 0 || size > r.Object.SizeBytes || r.OffsetBytes > r.Object.SizeBytes-size {
-		return fmt.Errorf("the range is not inside of the object, which has %d bytes", r.Object.SizeBytes)
-	}
-	return nil
+	return r.Check()
 }
 
 // push queues a read by its rank. mu is held.
@@ -269,9 +258,9 @@ func (s *Storage) later(r *read, wait time.Duration, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed && wait > 0 {
-		s.finishAll([]*read{r}, fmt.Errorf("%w; what failed last: %w", errClosed, why))
+		s.finishAll([]*read{r}, fmt.Errorf("%w; what failed last: %w", storage.ErrClosed, why))
 		s.endWaiting()
-		s.finishAll(s.queue, errClosed)
+		s.finishAll(s.queue, storage.ErrClosed)
 		s.queue = nil
 		return
 	}
@@ -298,7 +287,7 @@ func (s *Storage) again(r *read) {
 func (s *Storage) endWaiting() {
 	for r, timer := range s.waiting {
 		timer.Stop()
-		go s.finish(r, errClosed)
+		go s.finish(r, storage.ErrClosed)
 	}
 	clear(s.waiting)
 }
@@ -315,15 +304,9 @@ func (s *Storage) finish(r *read, err error) {
 		if !errors.Is(err, fs.ErrClosed) {
 			s.stats.failed(r.Object.Path, err)
 		}
-		err = &storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: err}
 	}
-	r.Read.Done(err)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.underWay--
-	if s.underWay == 0 {
-		s.quiet.Broadcast()
-	}
+	r.Read.Done(r.Failure(err))
+	s.inflight.End()
 }
 
 // Close waits for submitted reads as long as their requests succeed. Reads that wait for another
@@ -335,9 +318,9 @@ func (s *Storage) Close() error {
 		s.endWaiting()
 		s.dispatch()
 	}
-	for s.underWay > 0 {
-		s.quiet.Wait()
-	}
+	s.mu.Unlock()
+	s.inflight.Close()
+	s.mu.Lock()
 	if s.waker != nil {
 		s.waker.Stop()
 	}
@@ -345,7 +328,7 @@ func (s *Storage) Close() error {
 	s.streams = nil
 	s.mu.Unlock()
 	for st := range streams {
-		st.end(errClosed)
+		st.end(storage.ErrClosed)
 	}
 	s.closing.Do(func() { s.closeErr = s.source.Close() })
 	return s.closeErr

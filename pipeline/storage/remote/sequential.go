@@ -30,7 +30,7 @@ func (s *Storage) OpenSequential(ctx context.Context, o storage.Object, off int6
 	defer s.mu.Unlock()
 	if s.closed {
 		st.cancel(nil)
-		return nil, st.failure(errClosed)
+		return nil, st.failure(storage.ErrClosed)
 	}
 	s.streams[st] = struct{}{}
 	return st, nil
@@ -188,7 +188,7 @@ func (st *stream) again(f finding) error {
 
 // canceled returns the error of a stream that was closed, or whose context has ended.
 func (st *stream) canceled() error {
-	if err := context.Cause(st.ctx); errors.Is(err, errClosed) {
+	if err := context.Cause(st.ctx); errors.Is(err, storage.ErrClosed) {
 		return st.failure(err)
 	}
 	return st.ctx.Err()
@@ -219,7 +219,7 @@ func (st *stream) drop() {
 
 // Close implements io.Closer. It ends a pending Read, and is idempotent.
 func (st *stream) Close() error {
-	st.end(errClosed)
+	st.end(storage.ErrClosed)
 	st.s.mu.Lock()
 	defer st.s.mu.Unlock()
 	delete(st.s.streams, st)

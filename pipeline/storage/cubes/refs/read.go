@@ -8,22 +8,20 @@ import (
 func (s *Storage) Submit(reads []*storage.Read) {
 	var below []*storage.Read
 	var own []func()
+	open := s.inflight.Begin(len(reads))
 	for _, r := range reads {
-		counted := s.begin()
-		x, err := source{}, errClosed
-		if counted {
-			if err = check(r); err == nil {
+		x, err := source{}, storage.ErrClosed
+		if open {
+			if err = r.Check(); err == nil {
 				x, err = s.find(r.Object)
 			}
 		}
 		done := func(err error) {
-			if counted {
-				defer s.underWay.Done()
-			}
+			defer s.inflight.End()
 			if err == nil {
 				err = x.check(r.Buf)
 			}
-			r.Done(of(r, err))
+			r.Done(r.Failure(err))
 		}
 		if err != nil || x.own {
 			own = append(own, func() { done(copyInline(r, x, err)) })
@@ -43,16 +41,6 @@ func (s *Storage) Submit(reads []*storage.Read) {
 	}
 }
 
-// begin reports whether the storage is open, and if so counts a read, which Close waits for.
-func (s *Storage) begin() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if !s.closed {
-		s.underWay.Add(1)
-	}
-	return !s.closed
-}
-
 // copyInline completes a read of inline bytes, or one that has failed.
 func copyInline(r *storage.Read, x source, err error) error {
 	if err != nil {
@@ -63,12 +51,4 @@ func copyInline(r *storage.Read, x source, err error) error {
 	}
 	copy(r.Buf, x.inline[r.OffsetBytes:])
 	return nil
-}
-
-// of adds the location of a read to an error.
-func of(r *storage.Read, err error) error {
-	if err == nil || err == storage.ErrUnwanted {
-		return err
-	}
-	return &storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: err}
 }

@@ -81,9 +81,7 @@ type Storage struct {
 
 	mu       sync.RWMutex
 	archives map[string]*archive // by path
-	closed   bool
-	// underWay are reads whose Done has not returned.
-	underWay sync.WaitGroup
+	inflight storage.Inflight
 	idle     idle
 }
 
@@ -229,14 +227,9 @@ func (s *Storage) known(now storage.Object) *archive {
 	return nil
 }
 
-var errClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
-
 // Close waits for the reads in flight. It is idempotent.
 func (s *Storage) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.underWay.Wait()
+	s.inflight.Close()
 	return errors.Join(s.idle.close(), s.under.Close())
 }
 
@@ -258,16 +251,4 @@ func (s *Storage) find(o storage.Object) (source, error) {
 		return source{}, fmt.Errorf("it was not listed: %w", storage.ErrChanged)
 	}
 	return x, storage.Compare(o, x.object)
-}
-
-// check returns an error if a read is invalid.
-func check(r *storage.Read) error {
-	size := int64(len(r.Buf))
-	switch {
-	case size == 0:
-		return errors.New("a read needs a buffer")
-	case r.OffsetBytes < 0 || size > r.Object.SizeBytes || r.OffsetBytes > r.Object.SizeBytes-size:
-		return fmt.Errorf("the range is not inside of the object, which has %d bytes", r.Object.SizeBytes)
-	}
-	return nil
 }

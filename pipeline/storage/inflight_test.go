@@ -1,0 +1,56 @@
+package storage
+
+import (
+	"errors"
+	"io/fs"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestCloseWaitsForReadsAlsoForThoseSubmittedAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f Inflight
+		require.True(t, f.Begin(2))
+		closed := false
+		go func() {
+			f.Close()
+			closed = true
+		}()
+		synctest.Wait()
+		require.True(t, f.Closed())
+		require.False(t, f.Begin(1), "the storage is closed, and the read counts")
+		for left := 3; left > 0; left-- {
+			require.Equal(t, left, f.Reads())
+			require.False(t, closed)
+			f.End()
+			synctest.Wait()
+		}
+		require.True(t, closed)
+		f.Close()
+	})
+}
+
+func TestReadsAreCheckedAgainstTheirObject(t *testing.T) {
+	object := Object{Path: "a", SizeBytes: 10}
+	for name, c := range map[string]struct {
+		offset, size int64
+		valid        bool
+	}{
+		"all": {0, 10, true}, "the last byte": {9, 1, true}, "no buffer": {0, 0, false}, "before the object": {-1, 2, false},
+		"past its end": {9, 2, false}, "after it": {10, 1, false}, "an offset that overflows": {1<<63 - 1, 1, false},
+	} {
+		r := Read{Object: object, OffsetBytes: c.offset, Buf: make([]byte, c.size)}
+		require.Equal(t, c.valid, r.Check() == nil, name)
+	}
+}
+
+func TestFailureAddsObjectAndRange(t *testing.T) {
+	r := Read{Object: Object{Path: "a", SizeBytes: 10}, OffsetBytes: 2, Buf: make([]byte, 3)}
+	require.NoError(t, r.Failure(nil))
+	require.Equal(t, ErrUnwanted, r.Failure(ErrUnwanted))
+	err := r.Failure(ErrClosed)
+	require.EqualError(t, err, "a: bytes [2, 5): the storage is closed: file already closed")
+	require.True(t, errors.Is(err, fs.ErrClosed))
+}
