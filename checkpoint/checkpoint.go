@@ -62,7 +62,7 @@ type Subject struct {
 	At func(epoch uint64) (dataset string, records uint64, err error)
 	// Deal is that of the restoring mount, whose own entry must fit the limits too. It also
 	// determines how far padding may bring a count of samples beyond the number of records.
-	Deal spec.Deal
+	Deal spec.Assignment
 	// Explain, if set, describes how the dataset with another fingerprint differs; it returns "" if
 	// that is unknown.
 	Explain func(fingerprint string) string
@@ -78,7 +78,7 @@ type Position struct {
 // Live returns the state of a mount that resumed from p, and whose workers have received consumed
 // records each, assigned by d; padding is not counted. The result shares consumed and the entries
 // of p.
-func Live(s Subject, p Position, d spec.Deal, consumed []uint64) State {
+func Live(s Subject, p Position, d spec.Assignment, consumed []uint64) State {
 	remaining := s.Records
 	for _, entry := range p.Done {
 		remaining -= entry.Taken()

@@ -350,7 +350,7 @@ func drawState(t *rapid.T) (Subject, State) {
 	p := Position{Epoch: rapid.Uint64().Draw(t, "epoch")}
 	live := State{}
 	for range rapid.IntRange(1, 4).Draw(t, "mounts") {
-		d := spec.Deal{
+		d := spec.Assignment{
 			Workers: rapid.Uint64Range(1, 9).Draw(t, "workers"),
 			Batch:   rapid.Uint64Range(1, 9).Draw(t, "batch"),
 			Dealing: rapid.SampledFrom([]spec.Dealing{spec.DealInterleaved, spec.DealContiguous}).Draw(t, "dealing"),

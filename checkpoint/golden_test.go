@@ -40,7 +40,7 @@ func goldenStates(t *testing.T) map[string]State {
 	grouped, split, full, sampled := s.Order, s.Order, s.Order, s.Order
 	grouped.Groups, grouped.Batch, grouped.Lanes = 4, 8, 64
 	split.Split = spec.Split{Part: part, Seed: math.MaxUint64, By: spec.SplitByUnit}
-	sampled.Split, sampled.Sample = split.Split, spec.Sample{Of: 39, Seed: 7}
+	sampled.Split, sampled.Sample = split.Split, spec.Subsample{Of: 39, Seed: 7}
 	full.Shuffle, full.Seed, full.SizeRecords, full.ChunkBytes = spec.ShuffleFull, math.MaxUint64, 0, 1
 	return map[string]State{
 		"start":   with(s.Order, 0, interleaved(1, 0)),
@@ -81,7 +81,7 @@ func saidOf(t *testing.T, doc []byte) string {
 	if o.Split != (spec.Split{}) {
 		fmt.Fprintf(&b, "split %s, seed %d, by %s\n", o.Split.Part, o.Split.Seed, o.Split.By)
 	}
-	if o.Sample != (spec.Sample{}) {
+	if o.Sample != (spec.Subsample{}) {
 		fmt.Fprintf(&b, "sample %s, seed %d\n", o.Sample, o.Sample.Seed)
 	}
 	for _, done := range d.state.Done {

@@ -55,7 +55,7 @@ func appendOrder(doc []byte, o spec.Order) []byte {
 		doc = append(doc, `, "length": `...)
 		doc = strconv.AppendUint(doc, o.Length, 10)
 	}
-	if o.Sample != (spec.Sample{}) {
+	if o.Sample != (spec.Subsample{}) {
 		doc = append(doc, `, "sample": `...)
 		doc = appendSample(doc, o.Sample)
 	}

@@ -73,5 +73,5 @@ func TestOtherRunsOtherSnapshotsAreRefused(t *testing.T) {
 	merged, err := Merge([]State{state, state})
 	require.NoError(t, err)
 	require.Equal(t, state, merged)
-	require.Equal(t, thisRun, Live(grows, Position{Epoch: 7}, spec.Deal{Workers: 2, Batch: 1}, []uint64{1, 2}).Run)
+	require.Equal(t, thisRun, Live(grows, Position{Epoch: 7}, spec.Assignment{Workers: 2, Batch: 1}, []uint64{1, 2}).Run)
 }

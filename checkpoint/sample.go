@@ -10,7 +10,7 @@ import (
 var sampleFields = []string{"of", "seed"}
 
 // readSample parses order.sample. A sample of all records becomes the zero value.
-func readSample(s *scanner) (sample spec.Sample, err error) {
+func readSample(s *scanner) (sample spec.Subsample, err error) {
 	var has []string
 	err = s.object("order.sample", sampleFields, func(name string) (err error) {
 		has = append(has, name)
@@ -27,7 +27,7 @@ func readSample(s *scanner) (sample spec.Sample, err error) {
 	return sample.Or(), missing("order.sample", has, sampleFields)
 }
 
-func appendSample(doc []byte, sample spec.Sample) []byte {
+func appendSample(doc []byte, sample spec.Subsample) []byte {
 	doc = append(doc, `{"of": `...)
 	doc = strconv.AppendUint(doc, sample.Of, 10)
 	doc = append(doc, `, "seed": `...)
@@ -36,8 +36,8 @@ func appendSample(doc []byte, sample spec.Sample) []byte {
 }
 
 // sampleWords describes which share of the records an epoch has.
-func sampleWords(sample spec.Sample) string {
-	if sample == (spec.Sample{}) {
+func sampleWords(sample spec.Subsample) string {
+	if sample == (spec.Subsample{}) {
 		return "all records"
 	}
 	return string(appendSample(nil, sample))

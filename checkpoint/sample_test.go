@@ -14,7 +14,7 @@ import (
 
 func TestASampleEndsTheOrderWhereThereIsOne(t *testing.T) {
 	s := subject()
-	s.Order.Sample = spec.Sample{Of: 39, Seed: 7}
+	s.Order.Sample = spec.Subsample{Of: 39, Seed: 7}
 	written := string(State{Dataset: s.Dataset, Order: s.Order, Done: []order.Done{interleaved(1, 9)}}.Marshal(records))
 	require.Equal(t, strings.Replace(fullDocument(`{"batch": 1, "consumed": [      9]}`),
 		`"chunk_records": 128}`, `"chunk_records": 128, "sample": {"of": 39, "seed": 7}}`, 1), written)

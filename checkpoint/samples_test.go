@@ -41,7 +41,7 @@ func drawOrder(t *rapid.T) (d drawnOrder) {
 			o.Batch = rapid.Uint64Range(1, 20).Draw(t, "order's batch")
 		}
 	case "sample":
-		o.Sample = spec.Sample{Of: rapid.Uint64Range(2, 4).Draw(t, "of"), Seed: o.Seed}
+		o.Sample = spec.Subsample{Of: rapid.Uint64Range(2, 4).Draw(t, "of"), Seed: o.Seed}
 	}
 	d.epoch = func(number uint64) *order.Epoch {
 		starts, part := []uint64{0, records}, (*order.Part)(nil)
@@ -78,7 +78,7 @@ func drawOrder(t *rapid.T) (d drawnOrder) {
 
 // files returns the records of all files to which the rest of an epoch is dealt, each without its
 // padding.
-func (d drawnOrder) files(t *rapid.T, p Position, deal spec.Deal) (files [][]uint64, steps []uint64) {
+func (d drawnOrder) files(t *rapid.T, p Position, deal spec.Assignment) (files [][]uint64, steps []uint64) {
 	v, err := order.NewView(d.epoch(p.Epoch), p.Done, deal)
 	require.NoError(t, err)
 	for w := range deal.Workers {
@@ -92,12 +92,12 @@ func (d drawnOrder) files(t *rapid.T, p Position, deal spec.Deal) (files [][]uin
 
 // rest returns all remaining records.
 func (d drawnOrder) rest(t *rapid.T, p Position) []uint64 {
-	files, _ := d.files(t, p, spec.Deal{Workers: 1, Batch: max(1, d.subject.Order.Batch), Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
+	files, _ := d.files(t, p, spec.Assignment{Workers: 1, Batch: max(1, d.subject.Order.Batch), Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
 	return files[0]
 }
 
 // restored writes the document of a position, reads it back, and returns the position that results.
-func (d drawnOrder) restored(t *rapid.T, p Position, deal spec.Deal) Position {
+func (d drawnOrder) restored(t *rapid.T, p Position, deal spec.Assignment) Position {
 	s := d.subject
 	s.Records, s.Deal = uint64(len(d.rest(t, Position{Epoch: p.Epoch}))), deal
 	back, err := Resolve(Live(s, p, deal, make([]uint64, deal.Workers)).Marshal(s.Records), s)
@@ -106,8 +106,8 @@ func (d drawnOrder) restored(t *rapid.T, p Position, deal spec.Deal) Position {
 	return back
 }
 
-func drawDeal(t *rapid.T, o spec.Order) spec.Deal {
-	d := spec.Deal{
+func drawDeal(t *rapid.T, o spec.Order) spec.Assignment {
+	d := spec.Assignment{
 		Workers: rapid.Uint64Range(1, 5).Draw(t, "workers"),
 		Batch:   rapid.Uint64Range(1, 20).Draw(t, "batch"),
 		Dealing: rapid.SampledFrom([]spec.Dealing{spec.DealInterleaved, spec.DealContiguous}).Draw(t, "deal"),
@@ -215,7 +215,7 @@ func TestWhatALoopCountsIsWhatItHasTrainedOn(t *testing.T) {
 func TestACountThatNoLoopComesToIsRefused(t *testing.T) {
 	for tail, most := range map[spec.Tail]uint64{spec.TailDrop: 0, spec.TailKeep: 64*spec.MaxWorkers - 1, spec.TailPad: 64*spec.MaxWorkers - 1} {
 		s := subject()
-		s.Deal = spec.Deal{Workers: 1, Batch: 64, Tail: tail}
+		s.Deal = spec.Assignment{Workers: 1, Batch: 64, Tail: tail}
 		taken, possible := s.Samples(records + most)
 		require.True(t, possible, tail)
 		require.EqualValues(t, records, taken)

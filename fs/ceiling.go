@@ -70,11 +70,11 @@ func (c *ceiling) Meter() *meter.Meter                                   { retur
 func (c *ceiling) Status() pipeline.Status                               { return pipeline.Status{Uptime: time.Since(c.started)} }
 
 // Set is never called: newMount gets the sets from set.
-func (c *ceiling) Set(context.Context, uint64, []order.Done, spec.Deal) (*stream.Set, error) {
+func (c *ceiling) Set(context.Context, uint64, []order.Done, spec.Assignment) (*stream.Set, error) {
 	return nil, os.ErrInvalid
 }
 
-func (c *ceiling) set(context.Context, uint64, []order.Done, spec.Deal) (fileSet, error) {
+func (c *ceiling) set(context.Context, uint64, []order.Done, spec.Assignment) (fileSet, error) {
 	return ceilingSet{c}, nil
 }
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 )
 
 // changeLog logs a warning for each shard that has changed since it was indexed, once. The reads
@@ -21,7 +21,7 @@ type changeLog struct {
 	more bool // the log has mentioned that there are more than it names
 }
 
-func (l *changeLog) tell(c *fetch.Changed) {
+func (l *changeLog) tell(c *read.Changed) {
 	if c == nil {
 		return
 	}
@@ -46,7 +46,7 @@ func (t *tree) changedHelp() string {
 const changesShown = 8
 
 // writeChanged lists the shards that have changed.
-func writeChanged(b *bytes.Buffer, c *fetch.Changed, help string) {
+func writeChanged(b *bytes.Buffer, c *read.Changed, help string) {
 	if c == nil {
 		return
 	}

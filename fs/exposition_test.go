@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
+	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
@@ -69,7 +69,7 @@ func TestMetricsAreAsPrometheusWantsThemNamed(t *testing.T) {
 	s := &sample{view: &view{number: 1}}
 	s.Pipeline.Engine.Engine = "uring"
 	s.Pipeline.Remote = &remote.Stats{Requests: map[string]uint64{"206": 1}, Retries: map[string]uint64{"throttled": 2}}
-	s.Pipeline.Cache, s.Pipeline.Growing, s.Pipeline.Cubes = &cached.Stats{}, &taking.Status{Epoch: &epoch}, &cubes.Stats{}
+	s.Pipeline.Cache, s.Pipeline.Growing, s.Pipeline.Cubes = &diskcache.Stats{}, &snapshot.Status{Epoch: &epoch}, &crops.Stats{}
 	s.Sources = []sourceReport{{Name: "b"}, {Name: "a"}}
 	text := metricsText(s)
 	require.Greater(t, len(requireSameThroughLibrary(t, text)), 80)

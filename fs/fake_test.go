@@ -8,9 +8,9 @@ import (
 	"sync"
 
 	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
@@ -53,7 +53,7 @@ func (d *fakeDataset) Describe() ([]byte, error) {
 	return fmt.Appendf(nil, "{\"records\": %d}\n", d.records), nil
 }
 
-func (d *fakeDataset) Set(context.Context, uint64, []order.Done, spec.Deal) (*stream.Set, error) {
+func (d *fakeDataset) Set(context.Context, uint64, []order.Done, spec.Assignment) (*stream.Set, error) {
 	panic("the tests open sets through newMount")
 }
 
@@ -99,7 +99,7 @@ func (d *fakeDataset) Meter() *meter.Meter { return &d.meter }
 func (d *fakeDataset) Status() pipeline.Status {
 	return pipeline.Status{
 		Engine: uring.Status{Engine: "pread", Reason: "this is a test"},
-		Fetch:  fetch.Stats{Strategy: "scan", BudgetBytes: 1 << 30, HeldBytes: 1 << 20},
+		Fetch:  read.Stats{Strategy: "scan", BudgetBytes: 1 << 30, HeldBytes: 1 << 20},
 	}
 }
 
@@ -125,7 +125,7 @@ func record(r uint64) []byte {
 	return b
 }
 
-func (d *fakeDataset) set(_ context.Context, epoch uint64, done []order.Done, deal spec.Deal) (fileSet, error) {
+func (d *fakeDataset) set(_ context.Context, epoch uint64, done []order.Done, deal spec.Assignment) (fileSet, error) {
 	var starts []uint64
 	for r := uint64(0); r < d.records; r += 16 {
 		starts = append(starts, r)

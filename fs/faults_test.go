@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
 func TestErrorsOfReadsAreEIOAndNamed(t *testing.T) {
 	m := mount(t, 2)
-	fault := fmt.Errorf("shard-007.tar: bytes [512, 1024): %w", fetch.ErrTimeout)
+	fault := fmt.Errorf("shard-007.tar: bytes [512, 1024): %w", read.ErrTimeout)
 	m.data.setFault(func(_ context.Context, w uint64, off int64) error {
 		if w == 0 && off < 1000 {
 			return fault
@@ -156,7 +156,7 @@ func TestErrno(t *testing.T) {
 		{nil, 0},
 		{fmt.Errorf("read: %w", context.Canceled), syscall.EINTR},
 		{errStale, syscall.ESTALE},
-		{fmt.Errorf("x: %w", fetch.ErrTimeout), syscall.EIO},
+		{fmt.Errorf("x: %w", read.ErrTimeout), syscall.EIO},
 		{context.DeadlineExceeded, syscall.EIO},
 		{errors.New("whatever"), syscall.EIO},
 	} {

@@ -27,11 +27,11 @@ type fileHandle interface {
 }
 
 // openSet returns the files for the rest of epoch after done.
-type openSet func(ctx context.Context, epoch uint64, done []order.Done, deal spec.Deal) (fileSet, error)
+type openSet func(ctx context.Context, epoch uint64, done []order.Done, deal spec.Assignment) (fileSet, error)
 
 // datasetSets returns the sets of a dataset.
 func datasetSets(d Dataset) openSet {
-	return func(ctx context.Context, epoch uint64, done []order.Done, deal spec.Deal) (fileSet, error) {
+	return func(ctx context.Context, epoch uint64, done []order.Done, deal spec.Assignment) (fileSet, error) {
 		s, err := d.Set(ctx, epoch, done, deal)
 		if err != nil {
 			return nil, err

@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	growth "github.com/lsiofs/lsiofs/pipeline/growing"
-	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
+	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
 	runs "github.com/lsiofs/lsiofs/pipeline/run"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -94,14 +94,14 @@ func (p *patterns) Run() string { return strings.Repeat("3f", 16) }
 
 // Growing returns the status of a run that waits for records, with a warning about too frequent
 // use.
-func (p *patterns) Growing() taking.Status {
+func (p *patterns) Growing() snapshot.Status {
 	latest, _ := p.Latest()
 	uses := 4.5
-	return taking.Status{
+	return snapshot.Status{
 		Run: p.Run(), Epoch: &latest, Snapshot: strings.Repeat("8f", 32), Taken: "2026-11-21T22:28:47Z", By: "node3/4711", Window: "500000units", Watch: "inotify",
 		NewRecords: 3, NewUnits: 2, NeededRecords: 5, NextEpoch: fmt.Sprintf("epoch %d is not there yet: 3 of 5 new records", latest+1),
 		UsesPerRecord: &uses, Warning: "a record is used 4.5 times: raise --min-new", Settling: 1, PassedOver: 2, Overflows: 6, LastScanSeconds: 0.25,
-		WaitingShards: 1, Waiting: []taking.Waiting{{Path: "broken.txt", Reason: "it ends in the middle of a line"}}, NewestShard: "d.txt", Shards: 4,
+		WaitingShards: 1, Waiting: []snapshot.Waiting{{Path: "broken.txt", Reason: "it ends in the middle of a line"}}, NewestShard: "d.txt", Shards: 4,
 	}
 }
 

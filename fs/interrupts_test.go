@@ -172,7 +172,7 @@ func TestWhoWaitsForAnothersRestoreCanBeKilled(t *testing.T) {
 	needFUSE(t)
 	dir, d := newPoint(t), newFakeDataset(1)
 	entered := make(chan struct{}, 1)
-	hangs := func(ctx context.Context, epoch uint64, done []order.Done, deal spec.Deal) (fileSet, error) {
+	hangs := func(ctx context.Context, epoch uint64, done []order.Done, deal spec.Assignment) (fileSet, error) {
 		if epoch == 0 {
 			return d.set(ctx, epoch, done, deal)
 		}

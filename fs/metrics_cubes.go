@@ -1,18 +1,18 @@
 package fs
 
 import (
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
 )
 
 // cubeMetrics are the metrics for crops of Zarr arrays.
-func cubeMetrics() []metric[cubes.Stats] {
+func cubeMetrics() []metric[crops.Stats] {
 	counter, gauge := counterKind, gaugeKind
-	of := metricOf[cubes.Stats]
-	return []metric[cubes.Stats]{
-		of(counter, "lsiofs_zarr_chunks_decoded_total", "Chunks of arrays that were decoded, or read as they are stored.", func(s *cubes.Stats) float64 { return float64(s.Decoded) }),
-		of(counter, "lsiofs_zarr_chunks_found_total", "Times that a chunk which was needed had been decoded already.", func(s *cubes.Stats) float64 { return float64(s.Found) }),
-		of(counter, "lsiofs_zarr_stored_bytes_total", "Bytes of decoded chunks as they are stored.", func(s *cubes.Stats) float64 { return float64(s.StoredBytes) }),
-		of(counter, "lsiofs_zarr_blocks_decoded_total", "Blocks of chunks of which the others were not needed.", func(s *cubes.Stats) float64 { return float64(s.Blocks) }),
-		of(gauge, "lsiofs_zarr_held_bytes", "Bytes of decoded chunks that are kept.", func(s *cubes.Stats) float64 { return float64(s.HeldBytes) }),
+	of := metricOf[crops.Stats]
+	return []metric[crops.Stats]{
+		of(counter, "lsiofs_zarr_chunks_decoded_total", "Chunks of arrays that were decoded, or read as they are stored.", func(s *crops.Stats) float64 { return float64(s.Decoded) }),
+		of(counter, "lsiofs_zarr_chunks_found_total", "Times that a chunk which was needed had been decoded already.", func(s *crops.Stats) float64 { return float64(s.Found) }),
+		of(counter, "lsiofs_zarr_stored_bytes_total", "Bytes of decoded chunks as they are stored.", func(s *crops.Stats) float64 { return float64(s.StoredBytes) }),
+		of(counter, "lsiofs_zarr_blocks_decoded_total", "Blocks of chunks of which the others were not needed.", func(s *crops.Stats) float64 { return float64(s.Blocks) }),
+		of(gauge, "lsiofs_zarr_held_bytes", "Bytes of decoded chunks that are kept.", func(s *crops.Stats) float64 { return float64(s.HeldBytes) }),
 	}
 }

@@ -1,7 +1,7 @@
 package fs
 
 import (
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
@@ -33,22 +33,22 @@ func remoteMetrics() []metric[remote.Stats] {
 }
 
 // cacheMetrics are the metrics of the disk cache.
-func cacheMetrics() []metric[cached.Stats] {
+func cacheMetrics() []metric[diskcache.Stats] {
 	counter, gauge := counterKind, gaugeKind
-	of := metricOf[cached.Stats]
-	return []metric[cached.Stats]{
-		of(gauge, "lsiofs_cache_on", "1 while the disk cache takes in what is read; 0 while it is full or off.", func(s *cached.Stats) float64 {
+	of := metricOf[diskcache.Stats]
+	return []metric[diskcache.Stats]{
+		of(gauge, "lsiofs_cache_on", "1 while the disk cache takes in what is read; 0 while it is full or off.", func(s *diskcache.Stats) float64 {
 			if s.State == "on" {
 				return 1
 			}
 			return 0
 		}),
-		of(gauge, "lsiofs_cache_bytes", "Bytes that the directory of the disk cache takes, of all mounts.", func(s *cached.Stats) float64 { return float64(s.Bytes) }),
-		of(gauge, "lsiofs_cache_bound_bytes", "Bytes that it may take.", func(s *cached.Stats) float64 { return float64(s.Bound) }),
-		of(gauge, "lsiofs_cache_fill_ratio", "How much is there of what the cache is to be filled with, 0 to 1.", func(s *cached.Stats) float64 { return s.Fill }),
-		of(counter, "lsiofs_cache_hit_pages_total", "Pages that were read from the cache.", func(s *cached.Stats) float64 { return float64(s.Hits) }),
-		of(counter, "lsiofs_cache_missed_pages_total", "Pages that were wanted and not there.", func(s *cached.Stats) float64 { return float64(s.Misses) }),
-		of(counter, "lsiofs_cache_bad_pages_total", "Pages that were there and not as they were written.", func(s *cached.Stats) float64 { return float64(s.BadPages) }),
-		of(counter, "lsiofs_cache_written_pages_total", "Pages that were written to the cache.", func(s *cached.Stats) float64 { return float64(s.Written) }),
+		of(gauge, "lsiofs_cache_bytes", "Bytes that the directory of the disk cache takes, of all mounts.", func(s *diskcache.Stats) float64 { return float64(s.Bytes) }),
+		of(gauge, "lsiofs_cache_bound_bytes", "Bytes that it may take.", func(s *diskcache.Stats) float64 { return float64(s.Bound) }),
+		of(gauge, "lsiofs_cache_fill_ratio", "How much is there of what the cache is to be filled with, 0 to 1.", func(s *diskcache.Stats) float64 { return s.Fill }),
+		of(counter, "lsiofs_cache_hit_pages_total", "Pages that were read from the cache.", func(s *diskcache.Stats) float64 { return float64(s.Hits) }),
+		of(counter, "lsiofs_cache_missed_pages_total", "Pages that were wanted and not there.", func(s *diskcache.Stats) float64 { return float64(s.Misses) }),
+		of(counter, "lsiofs_cache_bad_pages_total", "Pages that were there and not as they were written.", func(s *diskcache.Stats) float64 { return float64(s.BadPages) }),
+		of(counter, "lsiofs_cache_written_pages_total", "Pages that were written to the cache.", func(s *diskcache.Stats) float64 { return float64(s.Written) }),
 	}
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
@@ -19,7 +19,7 @@ func TestMetricsOfServicesAndCachesAreThereWhereThoseAre(t *testing.T) {
 		Requests: map[string]uint64{"206": 12, "none": 3}, Retries: map[string]uint64{"throttled": 2}, Bytes: 7, Throttled: 2, Hedges: 5, HedgesWon: 4,
 		FirstByte: remote.Latency{P50: 0.5, P95: 1, P99: 2}, Slots: 16, InUse: 9, Waiting: 8, InRetry: 1, PriceDollars: 0.25,
 	}
-	s.Pipeline.Cache = &cached.Stats{State: "on", Bytes: 100, Bound: 200, Hits: 1, Misses: 2, BadPages: 3, Written: 4, Fill: 0.5}
+	s.Pipeline.Cache = &diskcache.Stats{State: "on", Bytes: 100, Bound: 200, Hits: 1, Misses: 2, BadPages: 3, Written: 4, Fill: 0.5}
 	got := text()
 	for _, line := range []string{
 		`lsiofs_remote_requests_total{status="206"} 12`, `lsiofs_remote_requests_total{status="none"} 3`, `lsiofs_remote_retries_total{reason="throttled"} 2`,

@@ -33,7 +33,7 @@ type Dataset interface {
 	Records() uint64
 	EpochRecords(ctx context.Context, epoch uint64) (uint64, error)
 	StreamExtension() string
-	Set(ctx context.Context, epoch uint64, done []order.Done, deal spec.Deal) (*stream.Set, error)
+	Set(ctx context.Context, epoch uint64, done []order.Done, deal spec.Assignment) (*stream.Set, error)
 	Status() pipeline.Status
 	// Describe renders dataset.json for the spec's epoch, DescribeEpoch for any.
 	Describe() ([]byte, error)

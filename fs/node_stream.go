@@ -35,7 +35,7 @@ type streamNode struct {
 	from  uint64 // number of records of G that done covers
 	done  []order.Done
 	total uint64 // number of records of the epoch, once measured
-	deal  spec.Deal
+	deal  spec.Assignment
 }
 
 // set returns the files that n is one of, and their view, which is nil below epoch-N.

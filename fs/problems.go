@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -64,7 +64,7 @@ type problem struct {
 // describe finds out what an error is about.
 func describe(name string, err error) problem {
 	p := problem{Text: name + ": " + err.Error(), Errno: errnoName(err), reason: err.Error()}
-	if r, ok := errors.AsType[*fetch.RecordError](err); ok {
+	if r, ok := errors.AsType[*read.RecordError](err); ok {
 		p.Object, p.OffsetBytes, p.SizeBytes, p.reason = r.Shard, r.OffsetBytes, r.SizeBytes, r.Err.Error()
 	}
 	if s, ok := errors.AsType[*storage.Error](err); ok {

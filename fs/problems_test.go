@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -44,7 +44,7 @@ func (l *logged) lines(t *testing.T) (lines []map[string]any) {
 
 // failure is a record that can't be read because a read of storage failed.
 func failure(shard string, record, readAt int64, cause error) error {
-	return &fetch.RecordError{
+	return &read.RecordError{
 		Shard: shard, Ordinal: uint64(record), OffsetBytes: record * 100, SizeBytes: 100,
 		Err: &storage.Error{Object: shard, OffsetBytes: readAt, SizeBytes: 4096, Err: cause},
 	}
@@ -125,7 +125,7 @@ func TestManyFaultsAreFewLinesAndNoneIsLost(t *testing.T) {
 
 func TestWhatAnErrorIsAbout(t *testing.T) {
 	mountsNothing(t)
-	x := describe("f", &fetch.RecordError{Shard: "b", Ordinal: 7, OffsetBytes: 70, SizeBytes: 9, Err: fetch.ErrTimeout})
+	x := describe("f", &read.RecordError{Shard: "b", Ordinal: 7, OffsetBytes: 70, SizeBytes: 9, Err: read.ErrTimeout})
 	require.Equal(t, "b", x.Object)
 	require.EqualValues(t, 70, x.OffsetBytes)
 	require.EqualValues(t, 9, x.SizeBytes)

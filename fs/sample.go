@@ -13,7 +13,7 @@ import (
 )
 
 // sampled reports whether epochs have different records, and different numbers of them.
-func (t *tree) sampled() bool { return t.spec.Order.Sample.Or() != spec.Sample{} }
+func (t *tree) sampled() bool { return t.spec.Order.Sample.Or() != spec.Subsample{} }
 
 // recordsOf is T of an epoch. If epochs differ it may take some nanoseconds for each record of the
 // dataset or, if the dataset grows, wait until the epoch's shards are indexed.

@@ -17,9 +17,9 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
+	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
@@ -31,7 +31,7 @@ type (
 	FileReport    = fileReport
 	StreamReport  = streamReport
 	RemoteReport  = remote.Stats
-	CacheReport   = cached.Stats
+	CacheReport   = diskcache.Stats
 )
 
 // statusReport is status.json.
@@ -49,9 +49,9 @@ type statusReport struct {
 	UptimeSeconds float64   `json:"uptime_seconds"`
 
 	// Growing is the state of a growing dataset.
-	Growing  *taking.Status  `json:"growing,omitempty"`
-	Explain  explained       `json:"explain"`
-	Pipeline pipeline.Status `json:"pipeline"`
+	Growing  *snapshot.Status `json:"growing,omitempty"`
+	Explain  explained        `json:"explain"`
+	Pipeline pipeline.Status  `json:"pipeline"`
 	// Sources are those of a mixture, with their shares of the epoch's delivered records.
 	Sources []sourceReport `json:"sources,omitempty"`
 	Traffic trafficReport  `json:"traffic"`

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
 )
 
 func TestStatusTellsWhatIsDecodedOfArrays(t *testing.T) {
@@ -20,7 +20,7 @@ func TestStatusTellsWhatIsDecodedOfArrays(t *testing.T) {
 	}
 	r := &statusReport{}
 	require.Empty(t, told(r), "there are no arrays")
-	r.Pipeline.Cubes = &cubes.Stats{Decoded: 1234, Found: 5678, StoredBytes: 3 << 20, HeldBytes: 2 << 20}
+	r.Pipeline.Cubes = &crops.Stats{Decoded: 1234, Found: 5678, StoredBytes: 3 << 20, HeldBytes: 2 << 20}
 	require.Equal(t, "chunks: 1,234 of arrays were decoded, stored in 3.0 MiB, and 5,678 times one was found decoded; 2.0 MiB of decoded ones are kept\n", told(r))
 	r.Pipeline.Cubes.Blocks = 17
 	require.Contains(t, told(r), "blosc: 17 blocks were decoded of chunks of which the others were not needed\n")
@@ -30,7 +30,7 @@ func TestMetricsOfArraysAreThereWhereThoseAre(t *testing.T) {
 	s := &sample{view: &view{number: 1}}
 	text := func() string { return string(metricsText(s)) }
 	require.NotContains(t, text(), "lsiofs_zarr")
-	s.Pipeline.Cubes = &cubes.Stats{Decoded: 1, Found: 2, StoredBytes: 3, Blocks: 4, HeldBytes: 5}
+	s.Pipeline.Cubes = &crops.Stats{Decoded: 1, Found: 2, StoredBytes: 3, Blocks: 4, HeldBytes: 5}
 	got := text()
 	for _, line := range []string{
 		"lsiofs_zarr_chunks_decoded_total 1", "lsiofs_zarr_chunks_found_total 2", "lsiofs_zarr_stored_bytes_total 3", "lsiofs_zarr_blocks_decoded_total 4", "lsiofs_zarr_held_bytes 5",

@@ -7,12 +7,12 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
+	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
 // GrowingReport is the field "growing" of status.json.
-type GrowingReport = taking.Status
+type GrowingReport = snapshot.Status
 
 // DescribeGrowing writes the state of a growing dataset: nothing for others.
 func (r *statusReport) DescribeGrowing(line func(label, format string, args ...any)) {
@@ -51,7 +51,7 @@ func (r *statusReport) DescribeGrowing(line func(label, format string, args ...a
 const waitingShown = 8
 
 // writeWaiting lists the files that may become shards later.
-func writeWaiting(b io.Writer, g *taking.Status) {
+func writeWaiting(b io.Writer, g *snapshot.Status) {
 	if g == nil || len(g.Waiting) == 0 {
 		return
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/explain"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
@@ -103,7 +103,7 @@ func countsText(before string, counts map[string]uint64) string {
 func milliseconds(seconds float64) string { return fmt.Sprintf("%.0f ms", 1e3*seconds) }
 
 // cacheText describes how much of a dataset is in the local disk cache, and what that has saved.
-func cacheText(c *cached.Stats) string {
+func cacheText(c *diskcache.Stats) string {
 	text := fmt.Sprintf("%s of %s used in %s", size(c.Bytes), size(c.Bound), c.Dir)
 	if looked := c.Hits + c.Misses; looked > 0 {
 		text += fmt.Sprintf("; %.1f %% of %s pages that were wanted were there", 100*float64(c.Hits)/float64(looked), humanize.Comma(int64(looked)))

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/explain"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
@@ -25,7 +25,7 @@ func TestStatusTellsHowAServiceAnswers(t *testing.T) {
 	require.Empty(t, told(r), "a file system answers as it does")
 
 	r.Pipeline.Remote = &remote.Stats{Requests: map[string]uint64{"206": 12, "200": 12}, Bytes: 1 << 20, Slots: 16}
-	r.Pipeline.Cache = &cached.Stats{Dir: "/c", State: "on", Bytes: 1 << 20, Bound: 1 << 30}
+	r.Pipeline.Cache = &diskcache.Stats{Dir: "/c", State: "on", Bytes: 1 << 20, Bound: 1 << 30}
 	require.Equal(t, `service: 24 requests (200: 12, 206: 12), 1.0 MiB
 under way: 0 of 16 requests at a time; 0 reads wait for one, 0 to be tried again
 disk cache: 1.0 MiB of 1.0 GiB used in /c
@@ -33,7 +33,7 @@ disk cache: 1.0 MiB of 1.0 GiB used in /c
 
 	s := r.Pipeline.Remote
 	s.Throttled, s.Retries, s.Hedges, s.HedgesWon, s.PriceDollars, s.LastError = 3, map[string]uint64{"throttled": 3, "failed": 1000}, 5, 2, 0.25, "a.tar: 503"
-	*r.Pipeline.Cache = cached.Stats{Dir: "/c", State: "off", Reason: "no space", Hits: 1, Misses: 3, BadPages: 2, Fill: 0.5}
+	*r.Pipeline.Cache = diskcache.Stats{Dir: "/c", State: "off", Reason: "no space", Hits: 1, Misses: 3, BadPages: 2, Fill: 0.5}
 	text := told(r)
 	for _, want := range []string{
 		"about $0.2500 at S3's list price", "tried again: 1,003 requests (failed: 1,000, throttled: 3); the service said 3 times to slow down",
@@ -49,7 +49,7 @@ func TestStatusTellsOfTheServiceOfEachSource(t *testing.T) {
 	r := &statusReport{}
 	r.Pipeline.Sources = []pipeline.SourceStatus{
 		{Name: "disk"}, {Name: "web", Remote: &remote.Stats{Requests: map[string]uint64{"206": 5}, Slots: 8}},
-		{Name: "far", Remote: &remote.Stats{Slots: 4}, Cache: &cached.Stats{Dir: "/c", State: "on", Bytes: 1 << 20, Bound: 1 << 30}},
+		{Name: "far", Remote: &remote.Stats{Slots: 4}, Cache: &diskcache.Stats{Dir: "/c", State: "on", Bytes: 1 << 20, Bound: 1 << 30}},
 	}
 	var lines []string
 	r.DescribeService(func(label, format string, args ...any) {

@@ -18,7 +18,7 @@ type view struct {
 	position checkpoint.Position
 	files    fileSet
 	workers  uint64
-	deal     spec.Deal
+	deal     spec.Assignment
 	began    time.Time
 	// firstIno is the first of this view's 4·workers+1 inode numbers; there is one more if epochs
 	// differ, and two more if the dataset grows.

@@ -23,7 +23,7 @@ import (
 var chanceAllowed = []struct{ path, source, why string }{
 	{"integration/cluster/control_test.go", "crypto/rand", "the key of service accounts: which one does not matter"},
 	{"integration/slurm/cluster_test.go", "crypto/rand", "the key of munge: which one does not matter"},
-	{"pipeline/storage/web/certificates_test.go", "crypto/rand", "keys of certificates: which ones does not matter"},
+	{"pipeline/storage/remote/web/certificates_test.go", "crypto/rand", "keys of certificates: which ones does not matter"},
 }
 
 func TestTestsDrawFromConstantSeedsOnly(t *testing.T) {
@@ -265,7 +265,7 @@ func TestSourcesOfChanceAreFound(t *testing.T) {
 	}
 	for path, is := range map[string]bool{
 		"fs/names_test.go": true, "fs/names.go": false, "integration/hunt/hunt_test.go": true, "integration/serve/serve.go": true,
-		"pipeline/fetch/fetchtest/dataset.go": true, "pipeline/order/order.go": false, "integration/check": false,
+		"pipeline/read/readtest/dataset.go": true, "pipeline/order/order.go": false, "integration/check": false,
 	} {
 		require.Equal(t, is, isTestSource(path), path)
 	}

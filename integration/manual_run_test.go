@@ -83,9 +83,9 @@ func TestCommandsOfREADMEAndManualRun(t *testing.T) {
 func satellite(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "sat.zarr")
-	times := encode.Array{Shape: []int64{84}, Brick: []int64{84}, Object: []int64{84}, Dims: []string{"time"}, DataType: "int64", ItemBytes: 8}
+	times := encode.Array{Shape: []int64{84}, Chunk: []int64{84}, Object: []int64{84}, Dims: []string{"time"}, DataType: "int64", ItemBytes: 8}
 	images := encode.Array{
-		Shape: []int64{84, 192, 192}, Brick: []int64{12, 64, 64}, Object: []int64{24, 128, 128}, Dims: []string{"time", "y", "x"},
+		Shape: []int64{84, 192, 192}, Chunk: []int64{12, 64, 64}, Object: []int64{24, 128, 128}, Dims: []string{"time", "y", "x"},
 		DataType: "int16", ItemBytes: 2, Codec: encode.BloscLZ4,
 	}
 	random := rand.NewChaCha8([32]byte{1})

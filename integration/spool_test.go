@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/integration/serve"
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 )
 
 // bigShards is the number of shards that makeBig makes: together more than ten times the smallest
@@ -59,11 +59,11 @@ func spoolDir(t *testing.T) string {
 	return ""
 }
 
-func (m *mount) fetchStats() fetch.Stats {
+func (m *mount) fetchStats() read.Stats {
 	m.t.Helper()
 	var s struct {
 		Pipeline struct {
-			Fetch fetch.Stats `json:"fetch"`
+			Fetch read.Stats `json:"fetch"`
 		} `json:"pipeline"`
 	}
 	require.NoError(m.t, json.Unmarshal(m.read("status.json"), &s))

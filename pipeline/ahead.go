@@ -34,7 +34,7 @@ var defaultPace = pace{wait: time.Second, work: time.Millisecond, rest: 4 * time
 // nextEpoch is what to compute: a whole epoch, assigned to workers like the one before it.
 type nextEpoch struct {
 	epoch uint64
-	deal  spec.Deal
+	deal  spec.Assignment
 }
 
 func newAhead(p pace, log *slog.Logger, compute func(n nextEpoch, goOn func() bool) error) *ahead {
@@ -44,7 +44,7 @@ func newAhead(p pace, log *slog.Logger, compute func(n nextEpoch, goOn func() bo
 }
 
 // begun reports that an epoch is being read. It does not block. After close it does nothing.
-func (a *ahead) begun(epoch uint64, deal spec.Deal) {
+func (a *ahead) begun(epoch uint64, deal spec.Assignment) {
 	if epoch == math.MaxUint64 {
 		return
 	}

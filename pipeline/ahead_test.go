@@ -76,18 +76,18 @@ func TestOfSeveralEpochsTheLatestIsComputed(t *testing.T) {
 		}
 		return errors.New("is only logged")
 	})
-	a.begun(0, spec.Deal{})
+	a.begun(0, spec.Assignment{})
 	<-first
 	for epoch := range uint64(9) {
-		a.begun(epoch, spec.Deal{})
+		a.begun(epoch, spec.Assignment{})
 	}
-	a.begun(math.MaxUint64, spec.Deal{}) // no epoch follows it
+	a.begun(math.MaxUint64, spec.Assignment{}) // no epoch follows it
 	close(held)
 	<-last
 	a.close()
 	require.Equal(t, []uint64{1, 9}, got)
-	a.begun(20, spec.Deal{}) // does not block
-	a.begun(21, spec.Deal{})
+	a.begun(20, spec.Assignment{}) // does not block
+	a.begun(21, spec.Assignment{})
 }
 
 func TestClosingEndsWhatIsComputedAheadAtOnce(t *testing.T) {
@@ -105,7 +105,7 @@ func TestClosingEndsWhatIsComputedAheadAtOnce(t *testing.T) {
 				}
 				return nil
 			})
-			a.begun(0, spec.Deal{})
+			a.begun(0, spec.Assignment{})
 			if p.wait == 0 {
 				<-reached
 			}

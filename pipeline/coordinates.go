@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops/listing"
 )
 
 // Coordinate is a file of coordinates: a one-dimensional npy array with the coordinates of the
@@ -27,7 +27,7 @@ type coordinates struct {
 // Cubes returns the paths of the cubes that crops are cut from, in order; nil if records are not
 // crops.
 func (d *Dataset) Cubes() []string {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	var paths []string
 	for _, c := range g.cubes {
@@ -39,7 +39,7 @@ func (d *Dataset) Cubes() []string {
 // Coordinates returns the coordinates of a cube, by its index in Cubes. The first call reads the
 // metadata of the arrays, and logs each array that cannot be read, with the reason.
 func (d *Dataset) Coordinates(ctx context.Context, cube int) ([]Coordinate, error) {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	x, err := g.coordinatesOf(ctx, cube)
 	if err != nil {
@@ -54,7 +54,7 @@ func (d *Dataset) Coordinates(ctx context.Context, cube int) ([]Coordinate, erro
 
 // Coordinate reads the file of one of the Coordinates of a cube.
 func (d *Dataset) Coordinate(ctx context.Context, cube int, dim string) ([]byte, error) {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	x, err := g.coordinatesOf(ctx, cube)
 	if err != nil {
@@ -62,7 +62,7 @@ func (d *Dataset) Coordinate(ctx context.Context, cube int, dim string) ([]byte,
 	}
 	for _, c := range x.found {
 		if c.Dim == dim {
-			return g.mount.files.(*cubes.Storage).ReadCoordinate(ctx, g.cubes[cube], c)
+			return g.mount.files.(*crops.Storage).ReadCoordinate(ctx, g.cubes[cube], c)
 		}
 	}
 	return nil, fmt.Errorf("%s has no coordinates of %s", g.cubes[cube].Object.Path, dim)
@@ -76,12 +76,12 @@ func (g *generation) coordinatesOf(ctx context.Context, cube int) (*coordinates,
 	if x.known {
 		return x, nil
 	}
-	list, err := g.mount.files.(*cubes.Storage).Coordinates(ctx, g.cubes[cube])
+	list, err := g.mount.files.(*crops.Storage).Coordinates(ctx, g.cubes[cube])
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range list {
-		size, err := cubes.CoordinateBytes(c)
+		size, err := crops.CoordinateBytes(c)
 		if err != nil {
 			g.mount.log.Warn("a file of coordinates is left out", "cube", g.cubes[cube].Object.Path, "dimension", c.Dim, "reason", err)
 			continue

@@ -58,7 +58,7 @@ func TestAnArrayByItselfHasNoCoordinatesOfSomethingElse(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, dir, 0, 20)
 	require.Equal(t, []string{"time", "x"}, dims(dir))
-	other := encode.Array{Shape: []int64{21}, Object: []int64{7}, Brick: []int64{7}, Dims: []string{"time"}, DataType: "float64", ItemBytes: 8, Codec: encode.Zstd}
+	other := encode.Array{Shape: []int64{21}, Object: []int64{7}, Chunk: []int64{7}, Dims: []string{"time"}, DataType: "float64", ItemBytes: 8, Codec: encode.Zstd}
 	require.NoError(t, other.Write(filepath.Join(dir, "time"), func([]int64, []byte) bool { return true }))
 	require.Equal(t, []string{"x"}, dims(dir))
 	require.NoError(t, os.Remove(filepath.Join(dir, "zarr.json")))

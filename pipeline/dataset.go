@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
-	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
+	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
@@ -47,7 +47,7 @@ type Options struct {
 	Snapshots snapshots
 	// Waiting, if set, is called now and then while Open waits for the first epoch. Open then also
 	// waits for Spec.Epoch if that is the next one.
-	Waiting func(taking.Status)
+	Waiting func(snapshot.Status)
 	// Trouble, if set, is called with what requests to a service are waiting for: once a request
 	// has waited for some seconds, now and then while that lasts, and when it is over. It is called
 	// from any goroutine. The text is logged as well.
@@ -156,7 +156,7 @@ func (d *Dataset) Close() error {
 
 // Spec is the spec passed to Open, with auto and defaults resolved.
 func (d *Dataset) Spec() spec.Spec {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	return g.spec
 }
@@ -164,7 +164,7 @@ func (d *Dataset) Spec() spec.Spec {
 // Catalog is the dataset's catalog. It is closed with the dataset; in a growing dataset, as soon as
 // its epoch is neither current nor in use.
 func (d *Dataset) Catalog() *catalog.Catalog {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	return g.catalog
 }
@@ -175,7 +175,7 @@ func (d *Dataset) Fingerprint() string { return d.Catalog().Fingerprint() }
 // Explain returns a text that names the shards that differ from the dataset with the given
 // fingerprint, or "" if that is unknown.
 func (d *Dataset) Explain(fingerprint string) string {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	return g.catalog.Explain(fingerprint)
 }
@@ -183,7 +183,7 @@ func (d *Dataset) Explain(fingerprint string) string {
 // Part is the set of records that the spec's epoch orders: those selected by split and sample; nil
 // without them.
 func (d *Dataset) Part() *order.Part {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	return g.part
 }
@@ -191,7 +191,7 @@ func (d *Dataset) Part() *order.Part {
 // Records is T, the number of records in the order of the spec's epoch. With a split or a sample it
 // is the number of selected records, which may be 0.
 func (d *Dataset) Records() uint64 {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	return g.records()
 }
@@ -221,14 +221,14 @@ func (d *Dataset) EpochFingerprint(ctx context.Context, epoch uint64) (string, e
 // StreamBytes is the total size in bytes of the records in the order of the spec's epoch. The first
 // call visits each record, at some nanoseconds a record.
 func (d *Dataset) StreamBytes() int64 {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	return g.streamBytes()
 }
 
 // Chunks is the number of chunks that the order of the spec's epoch permutes.
 func (d *Dataset) Chunks() int {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	return g.chunks()
 }
@@ -236,21 +236,21 @@ func (d *Dataset) Chunks() int {
 // ChunkStarts returns the argument for order.NewEpoch: the first record of each chunk, counted in
 // the records of Part.
 func (d *Dataset) ChunkStarts(chunkBytes, chunkRecords uint64) []uint64 {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	return g.chunkStarts(chunkBytes, chunkRecords)
 }
 
 // StreamExtension is the extension of stream names, including the dot.
 func (d *Dataset) StreamExtension() string {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	return g.catalog.StreamExtension()
 }
 
 // Crops reports whether records are crops of Zarr arrays: streams then have files of stream.Crops.
 func (d *Dataset) Crops() bool {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	return g.cubes != nil
 }
@@ -258,7 +258,7 @@ func (d *Dataset) Crops() bool {
 // Describe renders dataset.json: what the dataset is and how it is read. It is a pure function of
 // catalog and spec, so its size is exact.
 func (d *Dataset) Describe() ([]byte, error) {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	return g.describe(g.selection)
 }
@@ -292,7 +292,7 @@ func (d *Dataset) Epoch(epoch uint64) (*order.Epoch, error) {
 // bounded number of sets is cached, so asking again is cheap. A set stays valid after it has left
 // the cache. In a growing dataset, a set fails with stream.ErrRetired once the epoch is no longer
 // open; the caller may then ask for it again.
-func (d *Dataset) Set(ctx context.Context, epoch uint64, done []order.Done, deal spec.Deal) (*stream.Set, error) {
+func (d *Dataset) Set(ctx context.Context, epoch uint64, done []order.Done, deal spec.Assignment) (*stream.Set, error) {
 	g, release, err := d.holdEpoch(ctx, epoch)
 	if err != nil {
 		return nil, err
@@ -320,7 +320,7 @@ func (d *Dataset) Expect(v *order.View, epoch uint64) (Start, error) {
 // read strategy asked. It reads no data. It fails if such a mount would be refused. If the dataset
 // grows, the view is of the current epoch.
 func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64, asked spec.Read) (Forecast, error) {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	return g.forecast(ctx, v, w, n, asked)
 }
@@ -329,7 +329,7 @@ func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64, aske
 // bypasses the page cache if that is possible and not switched off. It retries transient errors, as
 // for readers. The returned error is ctx's.
 func (d *Dataset) VerifyShards(ctx context.Context, progress func(catalog.Progress)) (verify.Report, error) {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	return g.verifyShards(ctx, progress)
 }
@@ -342,15 +342,15 @@ type Status struct {
 	Engine uring.Status `json:"engine"`
 	// Retries counts reads that were repeated after a transient error.
 	Retries retry.Stats `json:"retries"`
-	Fetch   fetch.Stats `json:"fetch"`
+	Fetch   read.Stats  `json:"fetch"`
 	// Changed are the shards that reads found changed since they were indexed; nil if none has.
-	Changed *fetch.Changed `json:"changed_shards,omitempty"`
+	Changed *read.Changed `json:"changed_shards,omitempty"`
 	// Remote is how the service that stores the dataset responds; nil for a file system.
 	Remote *remote.Stats `json:"remote,omitempty"`
 	// Cache is the state of the local disk cache; nil if there is none.
-	Cache *cached.Stats `json:"cache,omitempty"`
+	Cache *diskcache.Stats `json:"cache,omitempty"`
 	// Cubes counts the decoding of Zarr arrays; nil if there are none.
-	Cubes *cubes.Stats `json:"cubes,omitempty"`
+	Cubes *crops.Stats `json:"cubes,omitempty"`
 	// Sources are the storages of a mixture's sources; nil if the dataset is not a mixture.
 	Sources []SourceStatus `json:"sources,omitempty"`
 	Start   *Start         `json:"start,omitempty"` // result of Expect; nil before the first call
@@ -369,7 +369,7 @@ type Status struct {
 	FirstLeftOut []string          `json:"files_left_out_first,omitempty"`
 	Damages      map[string]uint64 `json:"damages_by_reason,omitempty"`
 	// Growing is the state of a growing dataset; nil for others.
-	Growing *taking.Status `json:"-"`
+	Growing *snapshot.Status `json:"-"`
 }
 
 // Status returns the current state.
@@ -377,7 +377,7 @@ type Status struct {
 // It must not be called while the dataset is being closed: see ReadsUnderWay.
 func (d *Dataset) Status() Status {
 	m := d.mount
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	s := Status{
 		Engine: m.engineStatus(), Retries: m.retryStats(), Remote: m.remoteStats(), Cache: m.cacheStats(), Fetch: g.fetcher.Stats(), Changed: m.changes.Changed(), Start: g.start.Load(),

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // maxDescribedDamage bounds the damaged shards that dataset.json lists.
@@ -31,7 +31,7 @@ func (g *generation) describe(of *selection) ([]byte, error) {
 	for _, a := range s.Format.Arrays {
 		document.Format.Arrays = append(document.Format.Arrays, describedArray(a))
 	}
-	if p, ok := c.Unpacker().(unpack.Presenter); ok {
+	if p, ok := c.Unpacker().(format.Presenter); ok {
 		descr, remark := p.RowType()
 		document.Rows = &describedRows{string(s.Format.As), c.RowBytes(), descr, remark}
 	}

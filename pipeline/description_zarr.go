@@ -8,7 +8,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops/listing"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
@@ -51,7 +51,7 @@ type describedField struct {
 	Crop   []int64         `json:"shape"`
 	Offset int64           `json:"offset"`
 	Bytes  int64           `json:"bytes"`
-	Brick  []int64         `json:"brick"`
+	Chunk  []int64         `json:"brick"`
 	Object []int64         `json:"object"`
 	Codecs []string        `json:"codecs"`
 	Fill   any             `json:"fill_value"`
@@ -119,7 +119,7 @@ func (g *generation) describeCrops(ctx context.Context) (*describedZarr, error) 
 	return d, err
 }
 
-func describeCube(c *listing.Cube) describedCube {
+func describeCube(c *listing.Grid) describedCube {
 	x := describedCube{Path: c.Object.Path, Grid: c.Cut.Counts(), Records: c.Cut.Total()}
 	for _, a := range c.Cut.Axes() {
 		x.Shape, x.Region = append(x.Shape, a.Length), append(x.Region, [2]int64{a.Begin, a.End})
@@ -127,7 +127,7 @@ func describeCube(c *listing.Cube) describedCube {
 	return x
 }
 
-func describeFields(c *listing.Cube) ([]describedField, error) {
+func describeFields(c *listing.Grid) ([]describedField, error) {
 	crops, _, err := zarr.FieldsOf(c.Cut.Kind())
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func describeFields(c *listing.Cube) ([]describedField, error) {
 		descr := c.Cut.Type(k).Descr
 		field := describedField{
 			Name: f.Name, Path: f.Path, Dtype: dtypeJSON(descr), Dims: namesOf(a.Dims, len(a.Shape)), Crop: crops[k].Crop,
-			Offset: row.Offsets[k], Bytes: row.Sizes[k], Brick: a.Brick, Object: a.Object, Codecs: codecNames(a),
+			Offset: row.Offsets[k], Bytes: row.Sizes[k], Chunk: a.Chunk, Object: a.Object, Codecs: codecNames(a),
 			Fill: fillValue(descr, c.Cut.Fill(k)), Attributes: attributesOf(a),
 		}
 		if p := c.Cut.Packing(k); p != nil {
@@ -205,7 +205,7 @@ func packingText(p *zarr.Packing) string {
 	return text
 }
 
-// codecNames are the encoding steps of a brick, in the order in which they are undone.
+// codecNames are the encoding steps of a chunk, in the order in which they are undone.
 func codecNames(a *zarr.Array) []string {
 	names := []string{}
 	for range a.Levels {

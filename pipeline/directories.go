@@ -4,7 +4,7 @@ import (
 	"encoding/hex"
 	"unicode/utf8"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // Bounds of the directories that dataset.json lists.
@@ -26,7 +26,7 @@ type directory struct {
 // If there are too many to list, omitted is their number.
 func (g *generation) directories() (list []directory, omitted int) {
 	c := g.catalog
-	if _, ok := c.Unpacker().(unpack.Foldered); !ok {
+	if _, ok := c.Unpacker().(format.Foldered); !ok {
 		return nil, 0
 	}
 	return listDirectories(c.Shards(), func(i int) (string, uint64) {

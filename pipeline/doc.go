@@ -59,7 +59,7 @@
 // Waiting and errors:
 //
 //	service    a bucket or a web server: a place of datasets that is no file system
-//	cache      what was read of a service, kept on a local disk (package cached)
+//	cache      what was read of a service, kept on a local disk (package diskcache)
 //	fill       what a cache fetches although nobody has read it yet
 //	share      the part of a cache for what is kept only until its chunk has gone out
 //	remote     (a dataset) stored at a service; (a file) on FUSE or a network file

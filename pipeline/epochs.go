@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/growing"
-	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
+	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
 )
 
 // Grows reports whether epochs have different sets of shards.
@@ -35,9 +35,9 @@ func (d *Dataset) HasEpoch(epoch uint64) bool {
 	return epoch <= latest || epoch == latest+1 && latest != math.MaxUint64
 }
 
-// Taken reports whether the epoch's set of shards is fixed. It is always true, except after the
+// Started reports whether the epoch's set of shards is fixed. It is always true, except after the
 // latest epoch of a growing dataset.
-func (d *Dataset) Taken(epoch uint64) bool {
+func (d *Dataset) Started(epoch uint64) bool {
 	if d.generations == nil {
 		return true
 	}
@@ -60,7 +60,7 @@ func (d *Dataset) Begin(ctx context.Context, epoch uint64) error {
 	if d.generations == nil {
 		return nil
 	}
-	g, err := d.generations.hold(ctx, epoch)
+	g, err := d.generations.acquire(ctx, epoch)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ const waitingEvery = time.Second
 
 // BeginWaiting is Begin, but waits while the epoch cannot start yet. Meanwhile it calls told with
 // the state, from this goroutine.
-func (d *Dataset) BeginWaiting(ctx context.Context, epoch uint64, told func(taking.Status)) error {
+func (d *Dataset) BeginWaiting(ctx context.Context, epoch uint64, told func(snapshot.Status)) error {
 	for {
 		err := d.Begin(ctx, epoch)
 		if !errors.Is(err, growing.ErrNotYet) {
@@ -92,9 +92,9 @@ func (d *Dataset) BeginWaiting(ctx context.Context, epoch uint64, told func(taki
 	}
 }
 
-// hold returns the current generation, which stays open until release. It panics if the dataset is
+// acquire returns the current generation, which stays open until release. It panics if the dataset is
 // closed.
-func (d *Dataset) hold() (g *generation, release func()) {
+func (d *Dataset) acquire() (g *generation, release func()) {
 	if d.generations == nil {
 		return d.current, func() {}
 	}
@@ -109,7 +109,7 @@ func (d *Dataset) holdEpoch(ctx context.Context, epoch uint64) (g *generation, r
 	if d.generations == nil {
 		return d.current, func() {}, nil
 	}
-	if g, err = d.generations.hold(ctx, epoch); err != nil {
+	if g, err = d.generations.acquire(ctx, epoch); err != nil {
 		return nil, nil, err
 	}
 	return g, g.Leave, nil

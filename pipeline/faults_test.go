@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
@@ -61,10 +61,10 @@ func TestAStreamOutlivesTheFailureOfEachRead(t *testing.T) {
 	// A waiting reader gets a decoder and segments whatever the budget is, and data read ahead may
 	// wait in addition to what the reader has.
 	const slack = 2 << 20
-	for _, read := range []spec.Read{spec.ReadScan, spec.ReadSpool} {
-		t.Run(string(read), func(t *testing.T) {
+	for _, way := range []spec.Read{spec.ReadScan, spec.ReadSpool} {
+		t.Run(string(way), func(t *testing.T) {
 			s := testSpec(t, dir)
-			s.Read, s.IO, s.MemoryBytes = read, spec.IOPread, 1<<20
+			s.Read, s.IO, s.MemoryBytes = way, spec.IOPread, 1<<20
 			s.Order.ChunkRecords = 100
 			clean := open(t, s)
 			want := readFailing(t, clean, func(err error) { require.NoError(t, err) })
@@ -83,7 +83,7 @@ func TestAStreamOutlivesTheFailureOfEachRead(t *testing.T) {
 				})
 				got := readFailing(t, d, func(err error) {
 					told++
-					record, ok := errors.AsType[*fetch.RecordError](err)
+					record, ok := errors.AsType[*read.RecordError](err)
 					require.True(t, ok, "%v", err)
 					require.ErrorIs(t, err, faulty.ErrInjected)
 					read, ok := errors.AsType[*storage.Error](err)

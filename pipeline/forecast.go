@@ -4,9 +4,9 @@ import (
 	"context"
 	"math/bits"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
@@ -32,7 +32,7 @@ type StorageForecast struct {
 	Spool    *SpoolForecast  // nil if a mount would not spool
 	// Epoch is what a whole epoch costs that reads each chunk once, and the memory or disk cache
 	// needed for that. It is approximate, and matters for services.
-	Epoch fetch.Needs
+	Epoch read.Needs
 	// Warning is what a mount would warn about; "" for nothing.
 	Warning string
 }
@@ -92,7 +92,7 @@ func (g *generation) forecast(ctx context.Context, v *order.View, w, n uint64, a
 		return f, err
 	}
 	s := StorageForecast{Kind: g.mount.scheme.name, Root: g.catalog.Root(), Likes: g.mount.profile, Strategy: choice.Strategy, Reason: choice.Reason, Epoch: g.fetcher.Needs(), Warning: choice.Warning}
-	scan, err := g.fetcher.ForecastPhase(ctx, seq, v.Epoch().Part(), f.Records, fetch.Choice{}, s.Scan.add)
+	scan, err := g.fetcher.ForecastPhase(ctx, seq, v.Epoch().Part(), f.Records, read.Choice{}, s.Scan.add)
 	if err != nil {
 		return f, err
 	}

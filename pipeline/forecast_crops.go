@@ -7,22 +7,22 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops/listing"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// CropsForecast is the cost of crops of Zarr arrays: how many bricks (Zarr's chunks) are decoded
+// CropsForecast is the cost of crops of Zarr arrays: how many chunks (Zarr's chunks) are decoded
 // for them, in the spec's order and in others. It covers the first records of the spec's epoch, for
-// one reader that has all the memory for decoded bricks to itself.
+// one reader that has all the memory for decoded chunks to itself.
 type CropsForecast struct {
 	Records     uint64 // records examined
 	RecordBytes int64
-	MemoryBytes int64 // for decoded bricks
+	MemoryBytes int64 // for decoded chunks
 	Fields      []CropsField
-	// BricksWanted is the number of stored bricks that a crop touches, and WantedBytes their
+	// ChunksWanted is the number of stored chunks that a crop touches, and WantedBytes their
 	// decoded size; both are means.
-	BricksWanted float64
+	ChunksWanted float64
 	WantedBytes  float64
 	Orders       []CropsOrder // the spec's first
 }
@@ -35,9 +35,9 @@ type CropsField struct {
 	ComputedOf        string
 	Dims              []string // "" for a dimension without a name
 	Shape, Crop, Step []int64
-	Brick, Object     []int64
+	Chunk, Object     []int64
 	Codecs            []string
-	BrickBytes        int64
+	ChunkBytes        int64
 	Objects, Stored   int64     // in all cubes, and how many of them exist
 	DecodedAlong      []float64 // elements decoded along each dimension, per element of the crop
 	IgnoredFiles      int64
@@ -47,10 +47,10 @@ type CropsField struct {
 type CropsOrder struct {
 	Shuffle spec.Shuffle
 	InUse   bool
-	// Bricks is the number of bricks decoded per crop if the least recently used ones are evicted
+	// Chunks is the number of chunks decoded per crop if the least recently used ones are evicted
 	// from memory, and Bytes their size.
-	Bricks, Bytes float64
-	// OnceBytes is the least memory for decoded bricks with which nearly all of them (19 in 20) are
+	Chunks, Bytes float64
+	// OnceBytes is the least memory for decoded chunks with which nearly all of them (19 in 20) are
 	// decoded only once.
 	OnceBytes int64
 }
@@ -63,7 +63,7 @@ const (
 
 // ForecastCrops forecasts the cost of crops; nil if records are not crops. It reads no data.
 func (d *Dataset) ForecastCrops(ctx context.Context) (*CropsForecast, error) {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	if g.cubes == nil {
 		return nil, nil
@@ -72,7 +72,7 @@ func (d *Dataset) ForecastCrops(ctx context.Context) (*CropsForecast, error) {
 }
 
 func (g *generation) forecastCrops(ctx context.Context) (*CropsForecast, error) {
-	f := &CropsForecast{RecordBytes: g.cubes[0].Cut.Row().Bytes, MemoryBytes: g.mount.files.(*cubes.Storage).MostHeldBytes()}
+	f := &CropsForecast{RecordBytes: g.cubes[0].Cut.Row().Bytes, MemoryBytes: g.mount.files.(*crops.Storage).MostHeldBytes()}
 	if err := f.fields(g.cubes); err != nil {
 		return nil, err
 	}
@@ -93,17 +93,17 @@ func (g *generation) forecastCrops(ctx context.Context) (*CropsForecast, error) 
 			return nil, err
 		}
 		if i == 0 {
-			f.Records, f.BricksWanted, f.WantedBytes = u.records, u.mean(u.wants), u.mean(uint64(u.wantedBytes))
+			f.Records, f.ChunksWanted, f.WantedBytes = u.records, u.mean(u.wants), u.mean(uint64(u.wantedBytes))
 			f.along(u)
 		}
-		bricks, bytes := u.decoded(f.MemoryBytes)
-		f.Orders = append(f.Orders, CropsOrder{Shuffle: o.Shuffle, InUse: i == 0, Bricks: u.mean(bricks), Bytes: u.mean(uint64(bytes)), OnceBytes: u.once()})
+		chunks, bytes := u.decoded(f.MemoryBytes)
+		f.Orders = append(f.Orders, CropsOrder{Shuffle: o.Shuffle, InUse: i == 0, Chunks: u.mean(chunks), Bytes: u.mean(uint64(bytes)), OnceBytes: u.once()})
 	}
 	return f, nil
 }
 
 // fields fills in the properties of the arrays.
-func (f *CropsForecast) fields(cubes []*listing.Cube) error {
+func (f *CropsForecast) fields(cubes []*listing.Grid) error {
 	first := cubes[0]
 	crops, _, err := zarr.FieldsOf(first.Cut.Kind())
 	if err != nil {
@@ -114,7 +114,7 @@ func (f *CropsForecast) fields(cubes []*listing.Cube) error {
 		c := first.Cut.NewCrop(k)
 		field := CropsField{
 			Name: x.Name, Path: x.Path, Descr: a.Type.Descr, Dims: namesOf(a.Dims, len(a.Shape)), Shape: a.Shape, Crop: crops[k].Crop, Step: c.Step,
-			Brick: a.Brick, Object: a.Object, Codecs: codecNames(a), BrickBytes: a.BrickBytes(),
+			Chunk: a.Chunk, Object: a.Object, Codecs: codecNames(a), ChunkBytes: a.ChunkBytes(),
 		}
 		if p := first.Cut.Packing(k); p != nil {
 			field.Descr, field.ComputedOf = first.Cut.Type(k).Descr, packingText(p)
@@ -130,22 +130,22 @@ func (f *CropsForecast) fields(cubes []*listing.Cube) error {
 }
 
 // along fills in what is decoded along each dimension.
-func (f *CropsForecast) along(u *brickUses) {
+func (f *CropsForecast) along(u *chunkUses) {
 	for k := range f.Fields {
 		x := &f.Fields[k]
 		for d, n := range u.along[k] {
-			x.DecodedAlong = append(x.DecodedAlong, u.mean(n)*float64(x.Brick[d])/float64(max(x.Crop[d], 1)))
+			x.DecodedAlong = append(x.DecodedAlong, u.mean(n)*float64(x.Chunk[d])/float64(max(x.Crop[d], 1)))
 		}
 	}
 }
 
 // usesOf goes through the first records of an order.
-func (g *generation) usesOf(ctx context.Context, o spec.Order) (*brickUses, error) {
+func (g *generation) usesOf(ctx context.Context, o spec.Order) (*chunkUses, error) {
 	e, err := order.NewEpoch(o, g.spec.Epoch, g.chunkStarts(o.ChunkBytes, o.ChunkRecords), g.part)
 	if err != nil {
 		return nil, err
 	}
-	v, err := order.NewView(e, nil, spec.Deal{Workers: 1, Batch: o.Batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
+	v, err := order.NewView(e, nil, spec.Assignment{Workers: 1, Batch: o.Batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
 	if err != nil {
 		return nil, err
 	}
@@ -168,24 +168,24 @@ func (g *generation) usesOf(ctx context.Context, o spec.Order) (*brickUses, erro
 	return w.uses, nil
 }
 
-// wanter finds the bricks that records need.
+// wanter finds the chunks that records need.
 type wanter struct {
 	g     *generation
 	at    *locator
 	crops map[int][]*zarr.Crop // by cube
-	uses  *brickUses
-	seen  []map[int64]bool // indices of a crop's bricks along each dimension
+	uses  *chunkUses
+	seen  []map[int64]bool // indices of a crop's chunks along each dimension
 }
 
 func newWanter(g *generation) *wanter {
-	w := &wanter{g: g, at: &locator{cubes: g.cubes, seed: g.spec.Order.Seed, spots: map[int]*placed{}}, crops: map[int][]*zarr.Crop{}, uses: newBrickUses()}
+	w := &wanter{g: g, at: &locator{cubes: g.cubes, seed: g.spec.Order.Seed, spots: map[int]*placed{}}, crops: map[int][]*zarr.Crop{}, uses: newChunkUses()}
 	for _, f := range g.cubes[0].Fields {
 		w.uses.along = append(w.uses.along, make([]uint64, len(f.Array.Shape)))
 	}
 	return w
 }
 
-// record adds the bricks of a record.
+// record adds the chunks of a record.
 func (w *wanter) record(shard int, ordinal uint64) {
 	c := w.g.cubes[shard]
 	crops := w.crops[shard]
@@ -206,60 +206,60 @@ func (w *wanter) record(shard int, ordinal uint64) {
 func (w *wanter) field(shard, k int, crop *zarr.Crop) {
 	f := &w.g.cubes[shard].Fields[k]
 	a := f.Array
-	bricks, objects := a.Bricks(), a.Objects()
+	chunks, objects := a.Chunks(), a.Objects()
 	object := make([]int64, len(a.Shape))
 	w.seen = w.seen[:0]
 	for range a.Shape {
 		w.seen = append(w.seen, map[int64]bool{})
 	}
-	_ = crop.Parts(a.Shape, a.Brick, func(p *zarr.Part) error {
-		for d, n := range p.Brick {
+	_ = crop.Parts(a.Shape, a.Chunk, func(p *zarr.Part) error {
+		for d, n := range p.Chunk {
 			if !w.seen[d][n] {
 				w.seen[d][n] = true
 				w.uses.along[k][d]++
 			}
 		}
-		a.ObjectOf(object, p.Brick)
+		a.ObjectOf(object, p.Chunk)
 		if f.Has(objects.Number(object)) {
-			w.uses.add(brickUse{shard, k, bricks.Number(p.Brick)}, a.BrickBytes())
+			w.uses.add(chunkUse{shard, k, chunks.Number(p.Chunk)}, a.ChunkBytes())
 		}
 		return nil
 	})
 }
 
-// brickUse identifies a brick.
-type brickUse struct {
+// chunkUse identifies a chunk.
+type chunkUse struct {
 	cube, field int
-	brick       int64
+	chunk       int64
 }
 
-// brickUses records the sequence of brick uses. For each repeated use of a brick it keeps the size
-// of what was used in between: the brick is still in an LRU memory if that and the brick itself
+// chunkUses records the sequence of chunk uses. For each repeated use of a chunk it keeps the size
+// of what was used in between: the chunk is still in an LRU memory if that and the chunk itself
 // fit.
-type brickUses struct {
+type chunkUses struct {
 	records     uint64
 	wants       uint64
 	wantedBytes int64
-	along       [][]uint64 // bricks along each dimension of each field, summed over all records
+	along       [][]uint64 // chunks along each dimension of each field, summed over all records
 
-	last     map[brickUse]int
-	sizes    []int64 // at the last use of each brick its size, otherwise 0; stored as the partial sums of a Fenwick tree
+	last     map[chunkUse]int
+	sizes    []int64 // at the last use of each chunk its size, otherwise 0; stored as the partial sums of a Fenwick tree
 	distinct uint64
 	bytes    int64 // of distinct
-	again    []use // uses that are not a brick's first
+	again    []use // uses that are not a chunk's first
 }
 
-// use is a repeated use of a brick: the memory with which it is still there, and its size.
+// use is a repeated use of a chunk: the memory with which it is still there, and its size.
 type use struct{ memoryBytes, bytes int64 }
 
-func newBrickUses() *brickUses {
-	return &brickUses{last: map[brickUse]int{}, sizes: []int64{0}}
+func newChunkUses() *chunkUses {
+	return &chunkUses{last: map[chunkUse]int{}, sizes: []int64{0}}
 }
 
-func (u *brickUses) mean(n uint64) float64 { return float64(n) / float64(max(u.records, 1)) }
+func (u *chunkUses) mean(n uint64) float64 { return float64(n) / float64(max(u.records, 1)) }
 
 // add records the next use.
-func (u *brickUses) add(b brickUse, bytes int64) {
+func (u *chunkUses) add(b chunkUse, bytes int64) {
 	u.wants++
 	u.wantedBytes += bytes
 	now := len(u.sizes)
@@ -281,33 +281,33 @@ func (u *brickUses) add(b brickUse, bytes int64) {
 	u.last[b] = now
 }
 
-func (u *brickUses) upTo(i int) (sum int64) {
+func (u *chunkUses) upTo(i int) (sum int64) {
 	for ; i > 0; i -= i & -i {
 		sum += u.sizes[i]
 	}
 	return sum
 }
 
-func (u *brickUses) change(i int, bytes int64) {
+func (u *chunkUses) change(i int, bytes int64) {
 	for ; i < len(u.sizes); i += i & -i {
 		u.sizes[i] += bytes
 	}
 }
 
-// decoded returns how many bricks are decoded with memoryBytes of memory.
-func (u *brickUses) decoded(memoryBytes int64) (bricks uint64, bytes int64) {
-	bricks, bytes = u.distinct, u.bytes
+// decoded returns how many chunks are decoded with memoryBytes of memory.
+func (u *chunkUses) decoded(memoryBytes int64) (chunks uint64, bytes int64) {
+	chunks, bytes = u.distinct, u.bytes
 	for _, x := range u.again {
 		if x.memoryBytes > memoryBytes {
-			bricks++
+			chunks++
 			bytes += x.bytes
 		}
 	}
-	return bricks, bytes
+	return chunks, bytes
 }
 
-// once is the least memory with which nearly all bricks are decoded only once.
-func (u *brickUses) once() int64 {
+// once is the least memory with which nearly all chunks are decoded only once.
+func (u *chunkUses) once() int64 {
 	memory := make([]int64, len(u.again))
 	for i, x := range u.again {
 		memory[i] = x.memoryBytes

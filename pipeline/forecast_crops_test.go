@@ -8,22 +8,22 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
 )
 
 // What is forecast to be decoded with some memory is what an LRU memory of that size decodes.
 func TestDecodedBricksAreThoseOfALeastRecentlyUsedMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bytes := []int64{10, 3, 25} // by field
-		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) brickUse {
-			return brickUse{0, rapid.IntRange(0, 2).Draw(t, "field"), rapid.Int64Range(0, 6).Draw(t, "brick")}
+		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) chunkUse {
+			return chunkUse{0, rapid.IntRange(0, 2).Draw(t, "field"), rapid.Int64Range(0, 6).Draw(t, "brick")}
 		}), 0, 300).Draw(t, "uses")
-		u := newBrickUses()
+		u := newChunkUses()
 		for _, b := range list {
 			u.add(b, bytes[b.field])
 		}
 		for _, memory := range []int64{0, 24, 25, 60, 100, 150, 400} {
-			var kept []brickUse // the most recently used one last
+			var kept []chunkUse // the most recently used one last
 			decoded, decodedBytes := uint64(0), int64(0)
 			for _, b := range list {
 				if i := slices.Index(kept, b); i >= 0 {
@@ -70,15 +70,15 @@ func TestForecastOfCrops(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 48, f.Records)
 	require.EqualValues(t, 6*10*12*4, f.RecordBytes)
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
-	require.Equal(t, g.mount.files.(*cubes.Storage).MostHeldBytes(), f.MemoryBytes)
+	require.Equal(t, g.mount.files.(*crops.Storage).MostHeldBytes(), f.MemoryBytes)
 	require.Less(t, f.MemoryBytes, s.MemoryBytes/2, "some of it is for indexes, and for what is being decoded")
 	require.Greater(t, f.MemoryBytes, s.MemoryBytes/4)
 	// Origins in time are 0, 4, 8, 12: 2 chunks each. In y they are 0, 8, 16, 24: 1, 2, 1, 2
 	// chunks. In x they are 0, 8, 16: 1, 2, 1.
-	require.Equal(t, 2*1.5*4/3, f.BricksWanted)
-	require.Equal(t, f.BricksWanted*4*16*16*4, f.WantedBytes)
+	require.Equal(t, 2*1.5*4/3, f.ChunksWanted)
+	require.Equal(t, f.ChunksWanted*4*16*16*4, f.WantedBytes)
 	x := f.Fields[0]
 	require.Equal(t, []float64{2 * 4 / 6., 1.5 * 16 / 10., 4. / 3 * 16 / 12.}, x.DecodedAlong)
 	require.Equal(t, []string{"time", "y", "x"}, x.Dims)
@@ -88,7 +88,7 @@ func TestForecastOfCrops(t *testing.T) {
 	for _, o := range f.Orders {
 		shuffles = append(shuffles, o.Shuffle)
 		// 5×3×2 chunks, and memory for all of them.
-		require.Equal(t, 30/48., o.Bricks)
+		require.Equal(t, 30/48., o.Chunks)
 		require.Equal(t, 30/48.*4096, o.Bytes)
 		require.LessOrEqual(t, o.OnceBytes, int64(30*4096))
 	}

@@ -62,7 +62,7 @@ func (d *Dataset) ForecastService(ctx context.Context) (*ServiceForecast, error)
 	if d.mount.service == nil {
 		return nil, nil
 	}
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	return g.forecastService(ctx)
 }

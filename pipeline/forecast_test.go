@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
@@ -99,10 +99,10 @@ func TestForecastsOfGatherAreWhatIsRead(t *testing.T) {
 	// A reader that uses replies reads at two places in turn, so its plans begin at other records.
 	seq := workerSequence{set.View(), 0}
 	r := d.current.fetcher.Open(seq)
-	var l fetch.Loan
+	var l read.Loan
 	for k := uint64(0); k < seq.Len(); k += uint64(len(l.Records)) {
 		l.Release()
-		require.NoError(t, r.Lend(t.Context(), k, 256, &l))
+		require.NoError(t, r.Read(t.Context(), k, 256, &l))
 	}
 	l.Release()
 	r.Close()

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops/listing"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
@@ -41,11 +41,11 @@ type generation struct {
 	selections *cache[uint64, *selection]
 	allStarts  []uint64
 	allOnce    sync.Once
-	fetcher    *fetch.Fetcher
+	fetcher    *read.Fetcher
 	source     *stream.Source
 	// cubes are the cubes of the shards, in shard order, and coordinates those of each; nil if
 	// records are not crops.
-	cubes       []*listing.Cube
+	cubes       []*listing.Grid
 	coordinates []coordinates
 	layouts     *layouts
 	ahead       *ahead        // nil if nothing is computed ahead
@@ -146,7 +146,7 @@ func (g *generation) boundRecords() error {
 func (g *generation) openFetcher() (shut func() error, err error) {
 	m, s, o := g.mount, &g.spec, g.readOrder()
 	expecter, _ := m.files.(storage.Expecter)
-	g.fetcher, err = fetch.New(g.catalog, m.reads, fetch.Config{
+	g.fetcher, err = read.New(g.catalog, m.reads, read.Config{
 		MemoryBytes: m.recordMemory(), Memory: m.memory, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
 		Decoders: decoders(o), LookaheadRecords: lookahead(o), LookaheadBytes: s.Lookahead, Again: g.mixing != nil,
@@ -234,7 +234,7 @@ func (g *generation) newEpoch(epoch uint64) (*order.Epoch, error) {
 }
 
 // set is Dataset.Set.
-func (g *generation) set(epoch uint64, done []order.Done, deal spec.Deal) (*stream.Set, error) {
+func (g *generation) set(epoch uint64, done []order.Done, deal spec.Assignment) (*stream.Set, error) {
 	return g.sets.get(fmt.Sprint(epoch, done, deal), func() (*stream.Set, error) {
 		e, err := g.epoch(epoch)
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
+	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
 
@@ -30,7 +30,7 @@ type snapshots interface {
 	// Run identifies the run that checkpoints refer to.
 	Run() string
 	// Growing returns the state of the dataset.
-	Growing() taking.Status
+	Growing() snapshot.Status
 	Close() error
 }
 
@@ -92,9 +92,9 @@ func newGenerations(m *mount, s snapshots) *generations {
 	return d
 }
 
-// hold returns the generation of an epoch, which stays open until Leave. It opens it if necessary,
+// acquire returns the generation of an epoch, which stays open until Leave. It opens it if necessary,
 // and starts the epoch if it is the next one. That can take long, and continues when ctx ends.
-func (d *generations) hold(ctx context.Context, epoch uint64) (*generation, error) {
+func (d *generations) acquire(ctx context.Context, epoch uint64) (*generation, error) {
 	for {
 		d.mu.Lock()
 		if d.closed {

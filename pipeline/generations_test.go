@@ -17,7 +17,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
-	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
+	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
 	"github.com/lsiofs/lsiofs/pipeline/run"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
@@ -89,8 +89,8 @@ func (p *patterns) Catalog(ctx context.Context, epoch uint64, take bool) (*catal
 
 func (p *patterns) CanTake(ctx context.Context, epoch uint64) error { panic("nobody looks here") }
 
-func (p *patterns) Run() string            { return strings.Repeat("ab", 16) }
-func (p *patterns) Growing() taking.Status { return taking.Status{Run: p.Run()} }
+func (p *patterns) Run() string              { return strings.Repeat("ab", 16) }
+func (p *patterns) Growing() snapshot.Status { return snapshot.Status{Run: p.Run()} }
 
 func (p *patterns) Close() error {
 	p.mu.Lock()

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
 // A cache that holds half of a dataset saves half of the requests of the second epoch: reading

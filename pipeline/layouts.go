@@ -157,13 +157,13 @@ func (l *layouts) mark(epoch uint64) bool {
 }
 
 // shelf returns the place where the layout of a set is stored.
-func (l *layouts) shelf(epoch uint64, done []order.Done, deal spec.Deal, e *order.Epoch) stream.Shelf {
+func (l *layouts) shelf(epoch uint64, done []order.Done, deal spec.Assignment, e *order.Epoch) stream.Shelf {
 	return &shelf{layouts: l, number: epoch, epoch: e, key: l.layoutKey(epoch, done, deal)}
 }
 
 // layoutKey is the key of a set's layout. It includes the row size, since rows differ in size from
 // the records that they are made of.
-func (l *layouts) layoutKey(epoch uint64, done []order.Done, deal spec.Deal) [sha256.Size]byte {
+func (l *layouts) layoutKey(epoch uint64, done []order.Done, deal spec.Assignment) [sha256.Size]byte {
 	if row := l.catalog.RowBytes(); row > 0 {
 		return l.key(layoutEnding, epoch, done, deal, row)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
 )
 
 const (
@@ -59,7 +59,7 @@ const selecting = ", a --split, or --sample 1/N make it shorter"
 
 // fewer names what reduces the number of records of a dataset.
 func (g *generation) fewer() string {
-	_, crops := g.mount.files.(*cubes.Storage)
+	_, crops := g.mount.files.(*crops.Storage)
 	switch {
 	case crops:
 		return "a larger --crop or --stride, a --select"

@@ -57,7 +57,7 @@ func TestTheLengthOfAnEpochIsThatOfWhatIsSelected(t *testing.T) {
 	part := open(t, half).Records()
 	require.Less(t, part, records)
 	sampled := s
-	sampled.Order.Sample = spec.Sample{Of: 3}
+	sampled.Order.Sample = spec.Subsample{Of: 3}
 	third := open(t, sampled).Records()
 	for _, c := range []struct {
 		spec    spec.Spec
@@ -71,7 +71,7 @@ func TestTheLengthOfAnEpochIsThatOfWhatIsSelected(t *testing.T) {
 		require.ErrorContains(t, err, "a larger --crop or --stride, a --select, a --split, or --sample 1/N make it shorter")
 	}
 
-	lines, release := open(t, testSpec(t, makeLines(t))).hold()
+	lines, release := open(t, testSpec(t, makeLines(t))).acquire()
 	defer release()
 	require.Contains(t, lines.fewer(), "larger records")
 }

@@ -12,10 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
 // A read of the stream has records of many shards. Losing the copies of all of them at once, as
@@ -25,7 +25,7 @@ func TestCopiesOfManyShardsAreLostAtOnce(t *testing.T) {
 	if testing.Short() {
 		shards = 60
 	}
-	w := served{dir: t.TempDir(), server: unkind.New()}
+	w := served{dir: t.TempDir(), server: faultserver.New()}
 	shape := synthetic.Shape{Format: "tar", RecordBytes: 4096, Seed: 1}
 	for i := range uint64(shards) {
 		var b bytes.Buffer

@@ -19,7 +19,7 @@ import (
 // A mixture is a dataset whose root has a directory for each source. Each source is found, listed
 // and indexed as a dataset of its own, through its own storages:
 //
-//	sources ──► a mount and a catalog each ──► catalog.Union, storage/mixed: one dataset
+//	sources ──► a mount and a catalog each ──► catalog.Union, storage/union: one dataset
 //	                                      └──► order.Mixture: its order
 //
 // From there on it is treated like any dataset, except that order.Mixture makes the epochs.
@@ -246,7 +246,7 @@ type MixedSource struct {
 
 // Sources are the sources of a mixture, in the order given; nil if the dataset is not a mixture.
 func (d *Dataset) Sources() []MixedSource {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	return g.mixedSources()
 }
@@ -272,7 +272,7 @@ func (g *generation) mixedSources() (list []MixedSource) {
 // of Sources; nil if the dataset is not a mixture. If workers are very far apart the result is
 // approximate, and exact is false (order.Mixture.CountTaken).
 func (d *Dataset) Shared(epoch uint64, done []order.Done) (counts []uint64, exact bool, err error) {
-	g, release := d.hold()
+	g, release := d.acquire()
 	defer release()
 	if x := g.mixing; x != nil {
 		return x.mixture.CountTaken(epoch, done)

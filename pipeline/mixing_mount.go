@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
-	"github.com/lsiofs/lsiofs/pipeline/storage/mixed"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
+	"github.com/lsiofs/lsiofs/pipeline/storage/union"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -118,11 +118,11 @@ func (m *mount) mixedReads() storage.Storage {
 }
 
 func (m *mount) mixOf(which func(*mount) storage.Storage) storage.Storage {
-	list := make([]mixed.Source, len(m.sources))
+	list := make([]union.Source, len(m.sources))
 	for i, s := range m.sources {
-		list[i] = mixed.Source{Name: m.spec.Mix.Sources[i].Name, Storage: which(s)}
+		list[i] = union.Source{Name: m.spec.Mix.Sources[i].Name, Storage: which(s)}
 	}
-	return mixed.Over(list)
+	return union.Wrap(list)
 }
 
 // mixedEngine is the engine's status, plus that of the storages that read without it.
@@ -151,9 +151,9 @@ func (m *mount) mixedEngine() uring.Status {
 
 // SourceStatus is what the storage of a source of a mixture is doing.
 type SourceStatus struct {
-	Name   string        `json:"name"`
-	Remote *remote.Stats `json:"remote,omitempty"`
-	Cache  *cached.Stats `json:"cache,omitempty"`
+	Name   string           `json:"name"`
+	Remote *remote.Stats    `json:"remote,omitempty"`
+	Cache  *diskcache.Stats `json:"cache,omitempty"`
 }
 
 func (m *mount) sourceStatus() (list []SourceStatus) {

@@ -95,7 +95,7 @@ func referenceOf(t testing.TB, s spec.Spec, weights []uint64, epoch, length uint
 }
 
 // dealt merges the streams of all workers again, for a batch of 1.
-func dealt(t testing.TB, d *Dataset, epoch uint64, done []order.Done, deal spec.Deal) (all [][]byte) {
+func dealt(t testing.TB, d *Dataset, epoch uint64, done []order.Done, deal spec.Assignment) (all [][]byte) {
 	set, err := d.Set(context.Background(), epoch, done, deal)
 	require.NoError(t, err)
 	of := make([][][]byte, deal.Workers)

@@ -11,16 +11,16 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
-	"github.com/lsiofs/lsiofs/pipeline/storage/held"
+	"github.com/lsiofs/lsiofs/pipeline/storage/hardlink"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/s3"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
-	"github.com/lsiofs/lsiofs/pipeline/storage/s3"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -45,8 +45,8 @@ type mount struct {
 	opened   opened
 
 	meter   meter.Meter
-	memory  *fetch.Memory
-	changes fetch.Changes
+	memory  *read.Memory
+	changes read.Changes
 	engine  uring.Engine
 	// measured are the measurements of the storage; nil if there are none.
 	measured []profile.Cell
@@ -58,9 +58,9 @@ type mount struct {
 	service   *remote.Storage // nil if the dataset is in a file system
 	// credentials are shared by all sources of a mixture, and looked up once.
 	credentials *s3.Credentials
-	cache       *cached.Storage // part of files; nil without a disk cache
-	place       cached.Place    // state of the cache directory before cache was opened
-	links       *held.Links     // to shards of snapshots, which files falls back to; nil without them
+	cache       *diskcache.Storage // part of files; nil without a disk cache
+	place       diskcache.Place    // state of the cache directory before cache was opened
+	links       *hardlink.Links    // to shards of snapshots, which files falls back to; nil without them
 
 	// Opened by lend. indexDir is where indexes are stored, "" if nothing can be stored.
 	indexDir string
@@ -73,7 +73,7 @@ type mount struct {
 // openMount opens a mount except for its storages, which are opened when the first generation asks
 // for them.
 func openMount(ctx context.Context, s spec.Spec, o Options) (*mount, error) {
-	m := &mount{spec: s, options: o, log: o.Log, started: time.Now(), memory: fetch.NewMemory(recordMemory(s)), opened: opened{after: o.afterStep}}
+	m := &mount{spec: s, options: o, log: o.Log, started: time.Now(), memory: read.NewMemory(recordMemory(s)), opened: opened{after: o.afterStep}}
 	m.meter.Cores = runtime.GOMAXPROCS(0) // a mount raises it later, for its waiting threads
 	var err error
 	if m.scheme, err = m.schemeOfMount(); err != nil {
@@ -120,7 +120,7 @@ func (m *mount) find(ctx context.Context) (shut func() error, err error) {
 	}
 	m.target, m.root, m.service, m.offline, m.choice = f.target, f.target.Root(), f.engine, f.offline, f.choice
 	if m.spec.Grow.On && m.spec.Grow.Hold {
-		m.links = held.NewLinks(m.root)
+		m.links = hardlink.NewLinks(m.root)
 	}
 	if f.name != "" {
 		m.spec.Dataset = f.name
@@ -163,7 +163,7 @@ func (m *mount) openStorage() (shut func() error, err error) {
 }
 
 // recordMemory is the part of the budget for records: all of it, but half for crops, which share it
-// with the decoded bricks that they are cut from.
+// with the decoded chunks that they are cut from.
 func recordMemory(s spec.Spec) int64 {
 	if s.Format.Name == "zarr" {
 		return s.MemoryBytes / 2
@@ -184,8 +184,8 @@ func (m *mount) catalogConfig() catalog.Config {
 }
 
 // spool is the place for compressed shards that are better decoded once.
-func (m *mount) spool() fetch.SpoolConfig {
-	c := fetch.SpoolConfig{Dir: m.spec.SpoolDir, MaxBytes: m.spec.SpoolMaxBytes, Places: 1, Engine: m.engine}
+func (m *mount) spool() read.SpoolConfig {
+	c := read.SpoolConfig{Dir: m.spec.SpoolDir, MaxBytes: m.spec.SpoolMaxBytes, Places: 1, Engine: m.engine}
 	if c.Dir == "" && m.indexDir != "" {
 		c.Dir = filepath.Join(m.indexDir, "spool")
 	}
@@ -227,7 +227,7 @@ func (m *mount) remoteStats() *remote.Stats {
 }
 
 // cacheStats are the statistics of the disk cache; nil if there is none.
-func (m *mount) cacheStats() *cached.Stats {
+func (m *mount) cacheStats() *diskcache.Stats {
 	if m.cache == nil {
 		return nil
 	}

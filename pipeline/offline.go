@@ -19,8 +19,8 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
@@ -246,14 +246,14 @@ func (m *mount) cachedOf(l *listed) (n int) {
 	if err != nil {
 		return 0
 	}
-	dir, err := cached.OpenDirectory(path, nil)
+	dir, err := diskcache.OpenDirectory(path, nil)
 	if err != nil {
 		return 0
 	}
 	defer func() { _ = dir.Close() }()
 	for i := range l.Objects {
 		url, validator := l.Objects[i].Identity(l.Root)
-		if dir.Holds(cached.Identity{URL: url, Validator: string(validator)}, l.Objects[i].SizeBytes) {
+		if dir.Holds(diskcache.Identity{URL: url, Validator: string(validator)}, l.Objects[i].SizeBytes) {
 			n++
 		}
 	}

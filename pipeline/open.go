@@ -8,18 +8,18 @@ import (
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
+	"github.com/lsiofs/lsiofs/pipeline/format/npy"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/folders"
-	"github.com/lsiofs/lsiofs/pipeline/storage/held"
-	"github.com/lsiofs/lsiofs/pipeline/storage/joined"
+	"github.com/lsiofs/lsiofs/pipeline/storage/arrays"
+	"github.com/lsiofs/lsiofs/pipeline/storage/fileset"
+	"github.com/lsiofs/lsiofs/pipeline/storage/hardlink"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
 )
 
 // scheme is a kind of place for datasets, and the storages that they are read through, from the
@@ -62,7 +62,7 @@ type scheme struct {
 
 // schemes are the supported schemes.
 var schemes = []scheme{
-	{name: "local", find: findLocal, profile: findProfile, open: openLocal, over: retry.Over},
+	{name: "local", find: findLocal, profile: findProfile, open: openLocal, over: retry.Wrap},
 	{name: "s3", text: "s3", find: findAtService, profile: objectProfile, open: openService, over: asItIs},
 	{name: "s3", text: "s3+https", find: findAtService, profile: objectProfile, open: openService, over: asItIs},
 	{name: "s3", text: "s3+http", find: findAtService, profile: objectProfile, open: openService, over: asItIs},
@@ -93,7 +93,7 @@ func findLocal(_ context.Context, m *mount) (found, error) {
 // openLocal opens the storage of files, or of directories of files.
 func openLocal(m *mount, root, indexDir string) (storage.Storage, error) {
 	if f, ok := foldered(m.spec.Format); ok {
-		s, err := folders.Open(root, indexDir, f.FileFraming())
+		s, err := fileset.Open(root, indexDir, f.FileFraming())
 		if err != nil {
 			return nil, err
 		}
@@ -106,20 +106,20 @@ func openLocal(m *mount, root, indexDir string) (storage.Storage, error) {
 	}
 	direct := local.Direct(m.spec.Direct)
 	if m.spec.Format.Name == "zarr" && m.spec.Direct == spec.DirectAuto {
-		direct = local.DirectOff // adjacent crops share bricks, which the page cache keeps
+		direct = local.DirectOff // adjacent crops share chunks, which the page cache keeps
 	}
 	s, err := local.OpenAmong(root, m.engine, direct, max(m.siblings, 1))
 	if err != nil {
 		return nil, err
 	}
 	if len(m.spec.Format.Arrays) > 0 {
-		return joined.Over(s, npy.Framing{}), nil
+		return arrays.Wrap(s, npy.Framing{}), nil
 	}
 	if m.spec.Format.Name == "zarr" {
 		return m.cubesOver(m.referencesOver(s), false), nil
 	}
 	if m.links != nil {
-		return held.Over(s, m.links), nil
+		return hardlink.Wrap(s, m.links), nil
 	}
 	if m.profile.Kind != profile.KindNetwork || !m.spec.Cache.Asked() {
 		return s, nil
@@ -132,12 +132,12 @@ func openLocal(m *mount, root, indexDir string) (storage.Storage, error) {
 }
 
 // foldered returns the requested format if its shards are directories.
-func foldered(asked spec.Format) (unpack.Foldered, bool) {
+func foldered(asked spec.Format) (format.Foldered, bool) {
 	f, err := formats.New(asked)
 	if err != nil {
 		return nil, false // the catalog detects it, or reports the error
 	}
-	folders, ok := f.(unpack.Foldered)
+	folders, ok := f.(format.Foldered)
 	return folders, ok
 }
 

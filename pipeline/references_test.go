@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
 
 // writeDescribed writes a reference file and a zip file for a cube in a directory next to them. Its
@@ -59,7 +59,7 @@ func TestAHierarchyThatAFileDescribesIsThatOfItsDirectory(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, filepath.Join(dir, "a.zarr"), 0, 20)
 	writeDescribed(t, dir, "a.zarr")
-	server := unkind.New()
+	server := faultserver.New()
 	for _, name := range []string{"r.json", "z.zip", "raw/all data.bin"} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)

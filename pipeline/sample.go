@@ -30,7 +30,7 @@ const (
 )
 
 // sampled reports whether epochs order different records.
-func (g *generation) sampled() bool { return g.spec.Order.Sample != spec.Sample{} }
+func (g *generation) sampled() bool { return g.spec.Order.Sample != spec.Subsample{} }
 
 // selected returns what an epoch orders. It takes some nanoseconds for each record of the dataset,
 // on all cores, unless the phase is cached.

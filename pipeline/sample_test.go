@@ -51,7 +51,7 @@ func epochFiles(t testing.TB, d *Dataset, epoch uint64, done []order.Done) (line
 }
 
 func sampled(s spec.Spec, n uint64) spec.Spec {
-	s.Order.Sample = spec.Sample{Of: n, Seed: 11}
+	s.Order.Sample = spec.Subsample{Of: n, Seed: 11}
 	return s
 }
 
@@ -140,7 +140,7 @@ func TestASampleGoesOnInTheMiddleOfAnEpoch(t *testing.T) {
 // States and layouts stored next to the index belong to one epoch and one sample.
 func TestEpochsOfASampleStoreLayoutsOfTheirOwn(t *testing.T) {
 	s := testSpec(t, makeLines(t))
-	samples := map[string]spec.Sample{"all": {}, "1/2": {Of: 2}, "1/3": {Of: 3}, "1/3, seed 1": {Of: 3, Seed: 1}}
+	samples := map[string]spec.Subsample{"all": {}, "1/2": {Of: 2}, "1/3": {Of: 3}, "1/3, seed 1": {Of: 3, Seed: 1}}
 	sizes := map[string][]int64{}
 	epochs := []uint64{0, 1, 2, 3} // with 1/2, epochs 0 and 2 have the same phase; with 1/3, 0 and 3
 	for name, sample := range samples {

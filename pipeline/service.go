@@ -9,13 +9,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops/refs"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/s3"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/web"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
-	"github.com/lsiofs/lsiofs/pipeline/storage/s3"
-	"github.com/lsiofs/lsiofs/pipeline/storage/web"
 )
 
 // List prices of S3 in us-east-1, for one request each.

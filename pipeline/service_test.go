@@ -12,26 +12,26 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
 // served is a directory of shards, and the same shards at a web server.
 type served struct {
 	dir, url string
 	names    []string
-	server   *unkind.Server
+	server   *faultserver.Server
 }
 
 const servedShards = 4
 
 // serveShards makes shards of records of some 3 KB.
 func serveShards(t testing.TB, shape synthetic.Shape, records uint64) served {
-	w := served{dir: t.TempDir(), server: unkind.New()}
+	w := served{dir: t.TempDir(), server: faultserver.New()}
 	shape.RecordBytes, shape.Seed = max(shape.RecordBytes, 3000), 1
 	for i := range uint64(servedShards) {
 		var b bytes.Buffer
@@ -109,10 +109,10 @@ func TestFaultsOfAServerChangeNoByte(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
 	s := testSpec(t, w.dir)
 	want := sums(t, open(t, s), s, nil)
-	for i, fault := range []unkind.Fault{unkind.Status(500, ""), unkind.Reset(1000), unkind.Whole()} {
-		w.server.On(unkind.Method("GET"), fault).Share(0.1, uint64(i))
+	for i, fault := range []faultserver.Fault{faultserver.Status(500, ""), faultserver.Reset(1000), faultserver.Whole()} {
+		w.server.On(faultserver.Method("GET"), fault).Share(0.1, uint64(i))
 	}
-	w.server.On(unkind.Method("GET"), unkind.Short(1)).After(3).Times(2)
+	w.server.On(faultserver.Method("GET"), faultserver.Short(1)).After(3).Times(2)
 	s.Dataset, s.IndexDir = w.url, t.TempDir()
 	d := open(t, s)
 	require.Equal(t, want, sums(t, d, s, nil))
@@ -242,7 +242,7 @@ func TestHedgesAreMadeUnlessTheyAreOff(t *testing.T) {
 	require.False(t, (&mount{spec: s}).remoteConfig().Hedge)
 	s.Remote.Hedge = spec.HedgeAuto
 	d := open(t, s)
-	w.server.On(unkind.Method("GET"), unkind.Hang()).Times(1)
+	w.server.On(faultserver.Method("GET"), faultserver.Hang()).Times(1)
 	sums(t, d, s, nil)
 	require.Positive(t, d.Status().Remote.HedgesWon)
 }
@@ -250,7 +250,7 @@ func TestHedgesAreMadeUnlessTheyAreOff(t *testing.T) {
 // A server without range requests is refused when something large is read from it.
 func TestAServerWithoutRangesIsRefused(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 9 << 20}, 2)
-	w.server.On(unkind.Method("GET"), unkind.Whole())
+	w.server.On(faultserver.Method("GET"), faultserver.Whole())
 	_, err := Open(t.Context(), testSpec(t, w.url), Options{})
 	require.ErrorContains(t, err, "does not serve ranges")
 }
@@ -261,7 +261,7 @@ func TestTheIndexOfADatasetAtAServerIsUsedAgain(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)
 	s := testSpec(t, w.url+"?sig=1")
 	first := open(t, s).Fingerprint()
-	w.server.On(unkind.Method("GET"), unkind.Status(404, ""))
+	w.server.On(faultserver.Method("GET"), faultserver.Status(404, ""))
 	s.Dataset = w.url + "?sig=2"
 	require.Equal(t, first, open(t, s).Fingerprint())
 }

@@ -21,7 +21,7 @@ func (g *generation) openSnapshotFile(ctx context.Context) (shut func() error, e
 	if err != nil {
 		return nil, err
 	}
-	stock, err := catalog.OpenStock(ctx, catalog.StockConfig{Config: m.catalogConfig()})
+	stock, err := catalog.OpenStock(ctx, catalog.LiveIndexConfig{Config: m.catalogConfig()})
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (g *generation) openSnapshotFile(ctx context.Context) (shut func() error, e
 
 // sealSnapshot indexes the shards in a snapshot's text that are not indexed yet, and returns their
 // catalog.
-func sealSnapshot(ctx context.Context, stock *catalog.Stock, files storage.Storage, text []byte) (*catalog.Catalog, error) {
+func sealSnapshot(ctx context.Context, stock *catalog.LiveIndex, files storage.Storage, text []byte) (*catalog.Catalog, error) {
 	shards, err := catalog.ShardsOf(text)
 	if err != nil {
 		return nil, fmt.Errorf("it is not a snapshot: %w", err)

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // takePart finds what the spec's epoch orders. If the split does not say what to keep together, it
@@ -32,8 +32,8 @@ func (g *generation) takePart(ctx context.Context) (err error) {
 }
 
 // splitBy is what a split keeps together by default in a format.
-func splitBy(f unpack.Format) spec.SplitBy {
-	if u, ok := f.(unpack.Unitary); ok && u.SplitByUnit() {
+func splitBy(f format.Format) spec.SplitBy {
+	if u, ok := f.(format.Unitary); ok && u.SplitByUnit() {
 		return spec.SplitByUnit
 	}
 	return spec.SplitByRecord

@@ -6,15 +6,15 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // Start is what the first bytes of a mount's streams wait for: shards that must be decoded up to
 // the first records.
 type Start struct {
-	fetch.Start
+	read.Start
 	// Lanes is a number of lanes with which the start would be much shorter, taking LanesSeconds; 0
 	// if there is none.
 	Lanes        uint64  `json:"shorter_with_lanes,omitempty"`
@@ -66,7 +66,7 @@ func (g *generation) expect(v *order.View, epoch uint64, long float64) (Start, e
 	return s, nil
 }
 
-func (g *generation) startOf(v *order.View, lanes uint64) fetch.Start {
+func (g *generation) startOf(v *order.View, lanes uint64) read.Start {
 	return g.fetcher.Start(workerSequence{v, 0}, int(max(startRecords, lanes)))
 }
 

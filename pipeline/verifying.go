@@ -13,7 +13,7 @@ import (
 // through a storage of its own; otherwise it reads as readers do.
 func (g *generation) verifyShards(ctx context.Context, progress func(catalog.Progress)) (verify.Report, error) {
 	m := g.mount
-	auditor, _ := m.files.(storage.Auditor)
+	auditor, _ := m.files.(storage.Verifier)
 	c := verify.Config{Catalog: g.catalog, Storage: m.reads, Auditor: auditor, Profile: m.profile, MemoryBytes: g.spec.MemoryBytes, Progress: progress}
 	u, ok := m.files.(storage.Uncached)
 	if !ok {

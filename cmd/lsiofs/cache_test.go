@@ -17,7 +17,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/integration/serve"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
 
 // atServer serves the files of a dataset and returns their URL and a function that counts the
@@ -29,9 +29,9 @@ func atServer(t *testing.T, dir string) (url string, bodies func() int) {
 
 // served serves a dataset over http. bodies returns the number of answers with shard bytes
 // requested by clients that have ended: it waits for requests that they may have left in flight.
-func served(t *testing.T, dir string) (server *unkind.Server, url string, bodies func() int) {
+func served(t *testing.T, dir string) (server *faultserver.Server, url string, bodies func() int) {
 	t.Helper()
-	server = unkind.New()
+	server = faultserver.New()
 	paths, err := filepath.Glob(filepath.Join(dir, "[^.]*"))
 	require.NoError(t, err)
 	var names []string
@@ -70,7 +70,7 @@ func served(t *testing.T, dir string) (server *unkind.Server, url string, bodies
 }
 
 // bodiesAsked returns the number of answers with shard bytes requested so far.
-func bodiesAsked(server *unkind.Server) (n int) {
+func bodiesAsked(server *faultserver.Server) (n int) {
 	for _, r := range server.Log() {
 		if r.Method == "GET" && !strings.HasSuffix(r.Path, ".txt") {
 			n++
@@ -187,8 +187,8 @@ func TestAFillingThatIsInterrupted(t *testing.T) {
 	dir := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache")}
 	ok(t, "index", url, "--cache-size", "off")
 	indexed := bodies()
-	ofShards := func(r unkind.Request) bool { return r.Method == "GET" && !strings.HasSuffix(r.Path, ".txt") }
-	hangs := server.On(ofShards, unkind.Hang()).After(1) // one part arrives
+	ofShards := func(r faultserver.Request) bool { return r.Method == "GET" && !strings.HasSuffix(r.Path, ".txt") }
+	hangs := server.On(ofShards, faultserver.Hang()).After(1) // one part arrives
 	for more, args := range [][]string{{"cache", "warm", url}, {"mount", url, t.TempDir(), "--warm"}} {
 		before := bodies()
 		c := program(t, append(args, dir...)...)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/cache"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
 func newCacheCommand(g *globals) *cobra.Command {
@@ -43,7 +43,7 @@ used last, and whether a mount uses it now.`,
   lsiofs cache show --cache-dir /nvme/lsiofs --json | jq .cached_bytes`,
 		Args: exactArgs(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return cache.Use(dir, g.ui, g.log(), func(d *cached.Directory) error {
+			return cache.Use(dir, g.ui, g.log(), func(d *diskcache.Directory) error {
 				return cache.Show(c.Context(), d, time.Now(), g.ui)
 			})
 		},
@@ -72,7 +72,7 @@ is said as well: nothing is known of it. lsiofs verify URL reads the bucket itse
   lsiofs cache verify --remote --anonymous`,
 		Args: exactArgs(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return cache.Use(dir, g.ui, g.log(), func(d *cached.Directory) error {
+			return cache.Use(dir, g.ui, g.log(), func(d *diskcache.Directory) error {
 				err := cache.Verify(c.Context(), d, repair, g.ui)
 				if !compare || err != nil && exit.CodeOf(err) != exit.Verify {
 					return err
@@ -101,7 +101,7 @@ some time (--unused), those that are both, or all. What a mount uses stays.`,
   lsiofs cache clean --all`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			which := cached.Which{UnusedFor: time.Duration(unused), Now: time.Now()}
+			which := diskcache.Which{UnusedFor: time.Duration(unused), Now: time.Now()}
 			switch {
 			case all && (len(args) > 0 || unused > 0):
 				return exit.Usagef("--all removes everything, whatever URL and --unused name: leave out either --all or these")
@@ -112,7 +112,7 @@ some time (--unused), those that are both, or all. What a mount uses stays.`,
 					return exit.Usagef("%q is not a URL: name one that lsiofs cache show lists, or --all", args[0])
 				}
 			}
-			return cache.Use(dir, g.ui, g.log(), func(d *cached.Directory) error {
+			return cache.Use(dir, g.ui, g.log(), func(d *diskcache.Directory) error {
 				return cache.Clean(c.Context(), d, which, g.ui)
 			})
 		},

@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
 func newCacheWarmCommand(g *globals) *cobra.Command {
@@ -78,9 +78,9 @@ func (v *recordsValue) Type() string { return "N|A..B" }
 
 // warmed is the result of warm, printed with --json.
 type warmed struct {
-	Dataset string       `json:"dataset"`
-	Bytes   int64        `json:"bytes"` // of the dataset's shards; with --records, of these records
-	Cache   cached.Stats `json:"cache"`
+	Dataset string          `json:"dataset"`
+	Bytes   int64           `json:"bytes"` // of the dataset's shards; with --records, of these records
+	Cache   diskcache.Stats `json:"cache"`
 }
 
 func runCacheWarm(ctx context.Context, o *datasetFlags, dataset string, records recordsValue, g *globals) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
+	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
@@ -142,7 +142,7 @@ func followStream(ctx context.Context, d *pipeline.Dataset, resume *resuming.Che
 	defer w.Clear()
 	f := cat.Follower{
 		Dataset: d, Worker: o.share.worker, Kind: kind, Out: u.Out, Progress: o.progress,
-		Waiting: func(s taking.Status) { w.Show(opening.WaitingFor(s)) },
+		Waiting: func(s snapshot.Status) { w.Show(opening.WaitingFor(s)) },
 	}
 	return f.Run(ctx, position)
 }

@@ -95,7 +95,7 @@ func stateRows(s checkpoint.State) [][2]string {
 	if split := o.Split; split != (spec.Split{}) {
 		rows = append(rows, [2]string{"split", inspect.SplitText(split)})
 	}
-	if sample := o.Sample; sample != (spec.Sample{}) {
+	if sample := o.Sample; sample != (spec.Subsample{}) {
 		rows = append(rows, [2]string{"sample", inspect.SampleText(sample)})
 	}
 	total := uint64(0)

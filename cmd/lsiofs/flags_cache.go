@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
 // addCache defines the disk cache's flags of all commands that read a dataset.
@@ -38,11 +38,11 @@ func (v cacheSizeValue) String() string {
 	if v.c == nil {
 		return "auto"
 	}
-	return cached.Size{Off: v.c.Off, Bytes: v.c.SizeBytes, Percent: v.c.SizePercent}.String()
+	return diskcache.Size{Off: v.c.Off, Bytes: v.c.SizeBytes, Percent: v.c.SizePercent}.String()
 }
 
 func (v cacheSizeValue) Set(text string) error {
-	s, err := cached.ParseSize(text)
+	s, err := diskcache.ParseSize(text)
 	if err == nil {
 		v.c.Off, v.c.SizeBytes, v.c.SizePercent = s.Off, s.Bytes, s.Percent
 	}

@@ -13,7 +13,7 @@ type sampleFlags struct {
 }
 
 // addSample defines the flags of a command. They write to sample.
-func addSample(c *cobra.Command, sample *spec.Sample) sampleFlags {
+func addSample(c *cobra.Command, sample *spec.Subsample) sampleFlags {
 	f := c.Flags()
 	f.Var(sampleValue{sample}, "sample", "another n-th of the records in each epoch: with 1/8, any 8 epochs in a row are one pass")
 	f.Uint64Var(&sample.Seed, "sample-seed", sample.Seed, "the sample's own seed, which says in which of the n epochs a record is")
@@ -29,7 +29,7 @@ func (f sampleFlags) check() error {
 }
 
 // sampleValue is the value of --sample, such as "1/8".
-type sampleValue struct{ s *spec.Sample }
+type sampleValue struct{ s *spec.Subsample }
 
 func (v sampleValue) String() string {
 	if v.s == nil || v.s.Of == 0 {

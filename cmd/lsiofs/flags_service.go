@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
+	"github.com/lsiofs/lsiofs/pipeline/tune/probe"
 )
 
 // addService defines the flags that configure requests to a service, for every command that makes

@@ -42,11 +42,11 @@ func TestFlagsMakeASpec(t *testing.T) {
 			func(s *spec.Spec) {
 				s.Order.Split = spec.Split{Part: spec.Part{From: 100_000_000, To: 900_000_000}, Seed: 7, By: spec.SplitByShard}
 			}},
-		{"sample", []string{"--sample-seed", "7", "--sample", "1/39"}, func(s *spec.Spec) { s.Order.Sample = spec.Sample{Of: 39, Seed: 7} }},
+		{"sample", []string{"--sample-seed", "7", "--sample", "1/39"}, func(s *spec.Spec) { s.Order.Sample = spec.Subsample{Of: 39, Seed: 7} }},
 		{"a sample that is all", []string{"--sample", "1/1", "--sample-seed", "7"}, func(*spec.Spec) {}},
 		{"deal", []string{"--workers", "4", "--batch", "32", "--deal", "contiguous", "--tail", "pad", "--epoch", "3"},
 			func(s *spec.Spec) {
-				s.Deal = spec.Deal{Workers: 4, Batch: 32, Dealing: spec.DealContiguous, Tail: spec.TailPad}
+				s.Deal = spec.Assignment{Workers: 4, Batch: 32, Dealing: spec.DealContiguous, Tail: spec.TailPad}
 				s.Epoch = 3
 			}},
 		{"groups make the batch the order's", []string{"--groups", "4", "--batch", "16"},
@@ -93,7 +93,7 @@ func TestResumeBringsItsOrderAndDeal(t *testing.T) {
 	grouped := func(s *checkpoint.State) { s.Order.Groups, s.Order.Batch = 4, 8 }
 	ninety := spec.Split{Part: spec.Part{To: 900_000_000}, By: spec.SplitByRecord}
 	split := func(s *checkpoint.State) { s.Order.Split = ninety }
-	sample := func(s *checkpoint.State) { s.Order.Sample = spec.Sample{Of: 39, Seed: 1} }
+	sample := func(s *checkpoint.State) { s.Order.Sample = spec.Subsample{Of: 39, Seed: 1} }
 	epoch := uint64(7)
 	for _, c := range []struct {
 		name  string
@@ -106,7 +106,7 @@ func TestResumeBringsItsOrderAndDeal(t *testing.T) {
 			want: func(s *spec.Spec) { s.Deal.Workers, s.Deal.Batch = 3, 8 }},
 		{name: "other workers, batch and deal", args: []string{"--workers", "5", "--batch", "2", "--deal", "contiguous", "--tail", "drop"}, r: resuming.Checkpoint{State: state(nil)},
 			want: func(s *spec.Spec) {
-				s.Deal = spec.Deal{Workers: 5, Batch: 2, Dealing: spec.DealContiguous, Tail: spec.TailDrop}
+				s.Deal = spec.Assignment{Workers: 5, Batch: 2, Dealing: spec.DealContiguous, Tail: spec.TailDrop}
 			}},
 		{name: "flags of the order that say the same", args: []string{"--seed", "42", "--lanes", "16", "--epoch", "5"}, r: resuming.Checkpoint{State: state(nil)},
 			want: func(s *spec.Spec) { s.Deal.Workers, s.Deal.Batch = 3, 8 }},
@@ -123,7 +123,7 @@ func TestResumeBringsItsOrderAndDeal(t *testing.T) {
 			want: func(s *spec.Spec) { s.Deal.Workers, s.Deal.Batch = 3, 8 }},
 		{name: "the sample comes from the file", args: []string{"--sample", "1/39", "--sample-seed", "1"}, r: resuming.Checkpoint{State: state(sample)},
 			want: func(s *spec.Spec) {
-				s.Order.Sample = spec.Sample{Of: 39, Seed: 1}
+				s.Order.Sample = spec.Subsample{Of: 39, Seed: 1}
 				s.Deal.Workers, s.Deal.Batch = 3, 8
 			}},
 		{name: "samples that differ are reported", args: []string{"--sample", "1/38", "--sample-seed", "2"}, r: resuming.Checkpoint{State: state(sample)},

@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/tune"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
-	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
+	storagetune "github.com/lsiofs/lsiofs/pipeline/tune"
 )
 
 // ownCache sets a cache directory of its own for a test's commands and returns lsiofs's directory

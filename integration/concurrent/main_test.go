@@ -71,6 +71,6 @@ func TestPackagesOfOneModuleAreListed(t *testing.T) {
 func TestThePackagesOfThisRepository(t *testing.T) {
 	dirs, err := concurrent("../..")
 	require.NoError(t, err)
-	require.Contains(t, dirs, "pipeline/fetch")
+	require.Contains(t, dirs, "pipeline/read")
 	require.NotContains(t, dirs, "pipeline/plan")
 }

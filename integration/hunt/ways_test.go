@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -27,7 +27,7 @@ type way struct {
 
 // figures are from status.json.
 type figures struct {
-	fetch               fetch.Stats
+	fetch               read.Stats
 	engine              uring.Status
 	goroutines, handles int
 }
@@ -93,7 +93,7 @@ func decoded(name string, k kind) way {
 func figuresOf(path string) (f figures, err error) {
 	var s struct {
 		Pipeline struct {
-			Fetch  fetch.Stats  `json:"fetch"`
+			Fetch  read.Stats   `json:"fetch"`
 			Engine uring.Status `json:"engine"`
 		} `json:"pipeline"`
 		Process struct {

@@ -45,7 +45,7 @@ func TestAPackageIsKnownByItsFunctions(t *testing.T) {
 	for function, pkg := range map[string]string{
 		"github.com/lsiofs/lsiofs/fs.TestX":                        "github.com/lsiofs/lsiofs/fs",
 		"github.com/lsiofs/lsiofs/fs.TestX.func1.2":                "github.com/lsiofs/lsiofs/fs",
-		"github.com/lsiofs/lsiofs/pipeline/unpack/gzip_test.TestX": "github.com/lsiofs/lsiofs/pipeline/unpack/gzip",
+		"github.com/lsiofs/lsiofs/pipeline/format/gzip_test.TestX": "github.com/lsiofs/lsiofs/pipeline/format/gzip",
 		"github.com/lsiofs/lsiofs/pipeline/catalog.(*world).dice":  "github.com/lsiofs/lsiofs/pipeline/catalog",
 		"main.main": "main",
 	} {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
+	"github.com/lsiofs/lsiofs/pipeline/format/formattest"
 )
 
 // The index of a shard of many frames is byte-identical on any number of cores, and with any memory
@@ -28,13 +28,13 @@ func TestTheIndexOfManyFramesIsTheSameOnAnyNumberOfCores(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			w := newWorld(t)
-			w.write("a.jsonl.zst", framed(r, lines, unpacktest.Zstd, seed%3 == 1))
-			w.write("b.jsonl.lz4", framed(r, lines, unpacktest.LZ4, seed%3 == 2))
-			w.write("c.jsonl.zst", framed(r, lines[:5000], unpacktest.Zstd, false))
+			w.write("a.jsonl.zst", framed(r, lines, formattest.Zstd, seed%3 == 1))
+			w.write("b.jsonl.lz4", framed(r, lines, formattest.LZ4, seed%3 == 2))
+			w.write("c.jsonl.zst", framed(r, lines[:5000], formattest.Zstd, false))
 			if seed%2 == 1 {
 				w = newWorld(t)
-				w.write("a.tar.zst", framed(r, tarOf(400, "s"), unpacktest.Zstd, seed%3 == 1))
-				w.write("b.tar.lz4", framed(r, tarOf(300, "t"), unpacktest.LZ4, seed%3 == 2))
+				w.write("a.tar.zst", framed(r, tarOf(400, "s"), formattest.Zstd, seed%3 == 1))
+				w.write("b.tar.lz4", framed(r, tarOf(300, "t"), formattest.LZ4, seed%3 == 2))
 			}
 			var want []byte
 			for cores := 1; cores <= 4; cores++ {
@@ -66,7 +66,7 @@ func framed(r *rand.Rand, data []byte, compress func([]byte) []byte, damage bool
 		}
 		raw, data = append(raw, frame...), data[n:]
 		if r.IntN(4) == 0 {
-			raw = append(raw, unpacktest.Skippable(r.IntN(100))...)
+			raw = append(raw, formattest.Skippable(r.IntN(100))...)
 		}
 	}
 	return raw

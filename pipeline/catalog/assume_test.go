@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
 
 // tars returns n shards of different samples.
@@ -61,7 +61,7 @@ func TestFilesThatAreAssumedToBeTarsAreFoundOut(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", ", policy), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
-				server := unkind.New()
+				server := faultserver.New()
 				for path, b := range shards {
 					w.write(path, b)
 					server.PutBytes(path, b)
@@ -102,7 +102,7 @@ func TestAPassThatFindsAllFilesOpenedGoesOn(t *testing.T) {
 	const shards = 61
 	server := manyShards(t, shards-1)
 	server.PutBytes("030-small.tar", tarOf(2, "s")) // the smallest comes last
-	server.On(unkind.Path("030-small.tar"), unkind.Status(403, "AccessDenied")).Times(1)
+	server.On(faultserver.Path("030-small.tar"), faultserver.Status(403, "AccessDenied")).Times(1)
 	var last Progress
 	c, err := fromServer(t, server, func(c *Config) { c.Progress = func(p Progress) { last = p } })
 	require.NoError(t, err)

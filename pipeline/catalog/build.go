@@ -9,8 +9,8 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // build indexes the shards in todo, seals the index, and opens what was sealed.
@@ -81,7 +81,7 @@ func (o *opening) seal(b *index.Build, shards []index.Shard) (*Catalog, error) {
 			return nil, err
 		}
 	}
-	_, keyed := o.found.Unpacker.(unpack.Renamer)
+	_, keyed := o.found.Unpacker.(format.Renamer)
 	i, err := b.Seal(o.target.String(), index.Content{
 		Format: formatLine(o.found.Format), Keyed: keyed, Shards: shards, Judged: o.found.Judged,
 		Lines: func(w io.Writer) error { return datasetLines(w, o.found.Format, shards) },

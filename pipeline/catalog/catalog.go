@@ -6,16 +6,16 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // Shard is one file of the dataset.
 type Shard struct {
 	Object       storage.Object
-	Codec        unpack.Codec // nil if it is not compressed
+	Codec        format.Codec // nil if it is not compressed
 	First        uint64       // number of its first record
 	Records      uint64
 	DecodedBytes int64
@@ -48,7 +48,7 @@ type Extent struct {
 type Catalog struct {
 	root      string
 	format    spec.Format
-	unpacker  unpack.Format
+	unpacker  format.Format
 	extension string
 	kind      string
 	store     *index.Store
@@ -73,12 +73,12 @@ func (c *Catalog) IndexDir() string { return c.store.Dir() }
 func (c *Catalog) Format() spec.Format { return c.format }
 
 // Kind returns what all shards with records have in common if the format requires that
-// (unpack.Uniform), as written by the first of them, or all their kinds if they may be mixed
-// (unpack.Mixer). It returns "" for other formats.
+// (format.Uniform), as written by the first of them, or all their kinds if they may be mixed
+// (format.Mixer). It returns "" for other formats.
 func (c *Catalog) Kind() string { return c.kind }
 
 // Unpacker returns the format's implementation for the dataset's kind.
-func (c *Catalog) Unpacker() unpack.Format { return c.unpacker }
+func (c *Catalog) Unpacker() format.Format { return c.unpacker }
 
 // StreamExtension returns the extension of stream names, with the dot.
 func (c *Catalog) StreamExtension() string { return c.extension }
@@ -113,9 +113,9 @@ func (c *Catalog) Part(shard int, decodedBytes int64) Part {
 }
 
 // RowBytes returns the size of each record in streams if streams consist of rows made from records
-// (unpack.Presenter), else 0.
+// (format.Presenter), else 0.
 func (c *Catalog) RowBytes() int64 {
-	if p, ok := c.unpacker.(unpack.Presenter); ok {
+	if p, ok := c.unpacker.(format.Presenter); ok {
 		return int64(p.RowBytes())
 	}
 	return 0
@@ -149,19 +149,19 @@ func (c *Catalog) Entries(shard int, word uint64) uint64 {
 // begins there (if one does, it is an entry point, which the order uses). If several members begin
 // at the same place, because all but the last are empty, it is the last one. It must not be called
 // for shards without a codec.
-func (c *Catalog) Entry(shard int, decodedBytes int64) unpack.Entry {
+func (c *Catalog) Entry(shard int, decodedBytes int64) format.Entry {
 	return c.image.Blob(uint64(shard)).Entry(decodedBytes)
 }
 
 // Point returns the shard's point with the number that an Entry holds. Its State is part of the
 // index, and valid as long as the catalog is open.
-func (c *Catalog) Point(shard, number int) unpack.Point {
+func (c *Catalog) Point(shard, number int) format.Point {
 	return c.image.Blob(uint64(shard)).Point(number)
 }
 
 // NextPoint returns the first point of a compressed shard after a byte of the decoded shard,
 // without its State; false if there is none.
-func (c *Catalog) NextPoint(shard int, decodedBytes int64) (unpack.Point, bool) {
+func (c *Catalog) NextPoint(shard int, decodedBytes int64) (format.Point, bool) {
 	return c.image.Blob(uint64(shard)).NextPoint(decodedBytes)
 }
 

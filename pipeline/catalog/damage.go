@@ -3,17 +3,17 @@ package catalog
 import (
 	"log/slog"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // Damage is a shard of which something was left out (--on-corrupt skip).
 type Damage struct {
 	Path string
 	// Errors are the first that were found, at least one, in file order.
-	Errors []*unpack.CorruptError
+	Errors []*format.CorruptError
 	// Reasons counts the damages by reason. A shard that is not made of parts has one reason, with
 	// count 1.
-	Reasons []unpack.Reason
+	Reasons []format.Reason
 }
 
 // Count returns the number of damages.
@@ -25,10 +25,10 @@ func (d *Damage) Count() (n uint64) {
 }
 
 // DamageReasons counts what was left out of all shards, by reason.
-func (c *Catalog) DamageReasons() (list []unpack.Reason) {
+func (c *Catalog) DamageReasons() (list []format.Reason) {
 	for i := range c.damaged {
 		for _, r := range c.damaged[i].Reasons {
-			list = unpack.CountReason(list, r.Text, r.Count)
+			list = format.CountReason(list, r.Text, r.Count)
 		}
 	}
 	return list

@@ -10,7 +10,7 @@
 //
 //	DATASET ─ package discover ─► shards and their format
 //	  ─ reuse: the stored index, journals of interrupted builds ─► what is new
-//	  ─ pass: unpack.Scan, several shards at a time ─ index.Packer ─► index.Build
+//	  ─ pass: format.Scan, several shards at a time ─ index.Packer ─► index.Build
 //	  ─ refuse invalid datasets ─ seal ─► index.Image ─► Catalog
 //
 // Package discover finds the shards. Package index stores their index. They are independent of each
@@ -45,7 +45,7 @@
 //
 // # Datasets that grow
 //
-// A Stock follows a directory in which files come and go. It indexes each file once, after its
+// A LiveIndex follows a directory in which files come and go. It indexes each file once, after its
 // owner has reported that the file is no longer being written, and makes any set of the shards a
 // Catalog (Seal): the same Catalog that Open returns for a directory with just these files.
 //

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/zarr"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/zarr"
 )
 
 // datasetLines writes the text whose SHA-256 is the dataset's fingerprint
@@ -150,7 +150,7 @@ func parseLines(text []byte) describedDataset {
 }
 
 // differences describes the differences between was and is.
-func differences(was, is describedDataset, f unpack.Format) string {
+func differences(was, is describedDataset, f format.Format) string {
 	if was.format != is.format {
 		if name := formatName(is.format); formatName(was.format) == name {
 			if told := kindsDiffer(f, strings.TrimPrefix(is.format, name+" "), strings.TrimPrefix(was.format, name+" ")); told != "" {

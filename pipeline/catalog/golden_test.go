@@ -17,8 +17,8 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index/indextest"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // Golden indexes: testdata/golden/<version>.<generation>-<dataset> has shards, the index that
@@ -169,7 +169,7 @@ func decodedShard(t *testing.T, c *Catalog, dir string, shard int) []byte {
 		if s.Parts {
 			end = c.Part(shard, int64(len(all))).EndBytes
 		}
-		d, err := unpack.NewDecoded(s.Codec, raw, s.Object.SizeBytes, entry)
+		d, err := format.NewDecoded(s.Codec, raw, s.Object.SizeBytes, entry)
 		require.NoError(t, err)
 		_, err = io.CopyN(io.Discard, d, int64(len(all))-entry.DecodedBytes)
 		require.NoError(t, err)

@@ -7,15 +7,15 @@ import (
 	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // asNamed reads the shard's first bytes, and fails if they are of another format than its name
 // implies. The stream is not read twice: these bytes stay in memory until the bytes after them are
-// read, and unpack.SniffBytes of them until the shard is closed. They can be up to 4 MiB more if a
+// read, and format.SniffBytes of them until the shard is closed. They can be up to 4 MiB more if a
 // tar's first members are compressed as games are but are not games.
 func (r *shardReader) asNamed(ctx context.Context) error {
-	h := &headReader{reader: r.reader, sizeBytes: r.object.SizeBytes, growing: true, leastBytes: unpack.SniffBytes}
+	h := &headReader{reader: r.reader, sizeBytes: r.object.SizeBytes, growing: true, leastBytes: format.SniffBytes}
 	anothers, err := discover.IsAnothers(r.object, h)
 	switch {
 	case err != nil:
@@ -45,8 +45,8 @@ func (h *headReader) ReadAt(p []byte, off int64) (int, error) {
 		}
 	}
 	if off >= int64(len(h.head)) {
-		if len(h.head) > unpack.SniffBytes { // many shards are read at a time
-			h.head = slices.Clone(h.head[:unpack.SniffBytes])
+		if len(h.head) > format.SniffBytes { // many shards are read at a time
+			h.head = slices.Clone(h.head[:format.SniffBytes])
 		}
 		return h.reader.ReadAt(p, off)
 	}

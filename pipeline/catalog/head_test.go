@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // bytesReader is a reader that counts the bytes read.
@@ -49,7 +49,7 @@ func TestAHeadIsHeldUntilItHasBeenRead(t *testing.T) {
 		check(off)
 	}
 	require.Equal(t, size, under.read, "each byte once")
-	require.Equal(t, unpack.SniffBytes, cap(h.head))
+	require.Equal(t, format.SniffBytes, cap(h.head))
 	check(0)
-	check(unpack.SniffBytes - 10)
+	check(format.SniffBytes - 10)
 }

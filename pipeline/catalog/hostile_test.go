@@ -12,7 +12,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index/indextest"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // TestNoNumberInAnIndexMakesALookUpLeaveIt puts numbers everywhere into an index with correct
@@ -42,11 +42,11 @@ func smallIndex(t *testing.T, key index.Key, keyed bool) []byte {
 	store := index.OpenStore(dir, "", key, slog.New(slog.DiscardHandler))
 	plain := plainShard{decoded: 400}
 	for i := range int64(4) {
-		plain.extents = append(plain.extents, unpack.Extent{OffsetBytes: 100 * i, SizeBytes: 100})
+		plain.extents = append(plain.extents, format.Extent{OffsetBytes: 100 * i, SizeBytes: 100})
 	}
 	image := sealTo(t, store, []plainShard{
-		{decoded: 5000, members: []unpack.Member{{}, {DecodedBytes: 120, RawBytes: 60}}, parts: true,
-			extents: []unpack.Extent{{SizeBytes: 100}, {OffsetBytes: 120, SizeBytes: 30}, {OffsetBytes: 150, SizeBytes: 750}}},
+		{decoded: 5000, members: []format.Member{{}, {DecodedBytes: 120, RawBytes: 60}}, parts: true,
+			extents: []format.Extent{{SizeBytes: 100}, {OffsetBytes: 120, SizeBytes: 30}, {OffsetBytes: 150, SizeBytes: 750}}},
 		plain,
 	}, keyed)
 	require.NoError(t, image.Close())

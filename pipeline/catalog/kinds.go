@@ -6,14 +6,14 @@ import (
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // refuseKinds refuses shards whose records are of another kind than those of the first shard with
-// records, if the format requires one kind (unpack.Uniform). Shards of an earlier index are
+// records, if the format requires one kind (format.Uniform). Shards of an earlier index are
 // compared like new ones.
 func (o *opening) refuseKinds(sealed []index.Shard) error {
-	u, ok := o.found.Unpacker.(unpack.Uniform)
+	u, ok := o.found.Unpacker.(format.Uniform)
 	if !ok {
 		return nil
 	}
@@ -50,8 +50,8 @@ func (o *opening) oneKind() string {
 }
 
 // kindsDiffer returns the format's description of how two kinds differ, "" if it has none.
-func kindsDiffer(f unpack.Format, is, was string) string {
-	if d, ok := f.(unpack.Differ); ok {
+func kindsDiffer(f format.Format, is, was string) string {
+	if d, ok := f.(format.Differ); ok {
 		return d.Differences(is, was)
 	}
 	return ""
@@ -87,11 +87,11 @@ func differAt(a, b string) int {
 // setKind sets the kind from the index: that of the first shard with records, or those of all
 // shards if kinds may be mixed.
 func (c *Catalog) setKind() error {
-	u, ok := c.unpacker.(unpack.Uniform)
+	u, ok := c.unpacker.(format.Uniform)
 	if !ok {
 		return nil
 	}
-	mixer, mixes := u.(unpack.Mixer)
+	mixer, mixes := u.(format.Mixer)
 	first, kinds := uint64(0), []string(nil)
 	for i := range c.image.Shards() {
 		b := c.image.Blob(i)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // rowsOf is an npy array of n rows of 8 bytes, each of four elements of a dtype.
@@ -29,7 +29,7 @@ func TestTheCatalogsFormatIsOfTheShardsKind(t *testing.T) {
 		require.Equal(t, `"<i2" (4,)`, c.Kind(), "as the first shard with records writes it")
 		require.EqualValues(t, 11, c.Records())
 		require.Equal(t, ".npy", c.StreamExtension())
-		require.Contains(t, string(c.Unpacker().(unpack.Framer).Prologue(11)), `{'descr': "<i2", 'fortran_order': False, 'shape': (11, 4), }`)
+		require.Contains(t, string(c.Unpacker().(format.Framer).Prologue(11)), `{'descr': "<i2", 'fortran_order': False, 'shape': (11, 4), }`)
 	}
 	check(w.mustOpen())
 	require.Zero(t, w.readsOf(func() { check(w.mustOpen()) }), "the stored index has it")

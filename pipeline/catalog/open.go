@@ -9,12 +9,12 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // Config describes which dataset to open, and how.
@@ -257,7 +257,7 @@ func (o *opening) fromPrior(c discover.Shard, s *index.Shard) bool {
 // sameCodec reports whether an unchanged shard is decoded as in an earlier run. If the codec is
 // detected from the shard's bytes, it is: they have not changed.
 func (o *opening) sameCodec(c discover.Shard, number uint32) bool {
-	return unpack.ToldByBytes(o.found.Unpacker) || number == formats.CodecNumber(c.Codec)
+	return format.ToldByBytes(o.found.Unpacker) || number == formats.CodecNumber(c.Codec)
 }
 
 // reusable reports whether this run would find in an unchanged shard what an earlier run found.

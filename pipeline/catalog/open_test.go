@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 func TestRecordsOfEachFormatLieWhereTheyShould(t *testing.T) {
@@ -80,8 +80,8 @@ func TestTheFingerprintIsThatOfOrderMD(t *testing.T) {
 	require.Equal(t, hex.EncodeToString(id[:8]), fmt.Sprintf("%016x", c.Shard(1).IDPrefix))
 	require.EqualValues(t, 2, c.Shard(1).Members)
 	first := int64(len(linesOf(5, "a")))
-	second := unpack.Entry{DecodedBytes: first, RawBytes: int64(len(gz(linesOf(5, "a"))))}
-	require.Equal(t, unpack.Entry{}, c.Entry(1, first-1))
+	second := format.Entry{DecodedBytes: first, RawBytes: int64(len(gz(linesOf(5, "a"))))}
+	require.Equal(t, format.Entry{}, c.Entry(1, first-1))
 	require.Equal(t, second, c.Entry(1, first))
 	require.Equal(t, second, c.Entry(1, c.Shard(1).DecodedBytes))
 }

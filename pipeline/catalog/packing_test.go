@@ -11,21 +11,21 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // plainShard is a shard's index as plain slices.
 type plainShard struct {
-	extents []unpack.Extent
-	members []unpack.Member // nil: not compressed
-	points  []unpack.Point
-	damage  *unpack.CorruptError
+	extents []format.Extent
+	members []format.Member // nil: not compressed
+	points  []format.Point
+	damage  *format.CorruptError
 	decoded int64
 	kind    string
 	parts   bool
-	losses  unpack.Losses
+	losses  format.Losses
 }
 
 // drawShard draws a shard whose records overlap, have gaps, are all of one size, of many sizes, or
@@ -41,13 +41,13 @@ func drawShard(t *rapid.T, keyed bool) plainShard {
 	}).Draw(t, "gaps")
 	at := rapid.Int64Range(0, 1000).Draw(t, "first")
 	for range n {
-		e := unpack.Extent{OffsetBytes: at, SizeBytes: size.Draw(t, "size")}
+		e := format.Extent{OffsetBytes: at, SizeBytes: size.Draw(t, "size")}
 		if keyed {
 			e.KeyHash = rapid.Uint64().Draw(t, "key")
 			if rapid.IntRange(0, 9).Draw(t, "grows") == 0 {
 				g := rapid.SampledFrom([]int64{512, 1024}).Draw(t, "growth")
-				e.Growth = make([]int64, unpack.MaxDigits)
-				for d := g / 100; d < unpack.MaxDigits; d++ {
+				e.Growth = make([]int64, format.MaxDigits)
+				for d := g / 100; d < format.MaxDigits; d++ {
 					e.Growth[d] = g
 				}
 			}
@@ -58,16 +58,16 @@ func drawShard(t *rapid.T, keyed bool) plainShard {
 	}
 	s.decoded = max(at+1, 1<<20) // a point may be one byte after the start of the last record
 	if rapid.Bool().Draw(t, "compressed") {
-		s.members = []unpack.Member{{DecodedBytes: 0, RawBytes: 0}}
+		s.members = []format.Member{{DecodedBytes: 0, RawBytes: 0}}
 		for i, e := range s.extents {
 			switch rapid.IntRange(0, 7).Draw(t, "member") {
 			case 0: // begins with the record, perhaps after empty ones
-				s.members = append(s.members, unpack.Member{DecodedBytes: e.OffsetBytes, RawBytes: int64(10 * i)})
+				s.members = append(s.members, format.Member{DecodedBytes: e.OffsetBytes, RawBytes: int64(10 * i)})
 			case 1:
-				s.members = append(s.members, unpack.Member{DecodedBytes: e.OffsetBytes, RawBytes: int64(10 * i)},
-					unpack.Member{DecodedBytes: e.OffsetBytes, RawBytes: int64(10*i + 1)})
+				s.members = append(s.members, format.Member{DecodedBytes: e.OffsetBytes, RawBytes: int64(10 * i)},
+					format.Member{DecodedBytes: e.OffsetBytes, RawBytes: int64(10*i + 1)})
 			case 2: // a point inside a record
-				p := unpack.Point{DecodedBytes: e.OffsetBytes + 1, RawBits: int64(80*i + 13), CRC32: uint32(i), State: []byte(fmt.Sprint("state", i))}
+				p := format.Point{DecodedBytes: e.OffsetBytes + 1, RawBits: int64(80*i + 13), CRC32: uint32(i), State: []byte(fmt.Sprint("state", i))}
 				if n := len(s.points); n == 0 || s.points[n-1].DecodedBytes < p.DecodedBytes {
 					s.points = append(s.points, p)
 				}
@@ -76,25 +76,25 @@ func drawShard(t *rapid.T, keyed bool) plainShard {
 	}
 	s.kind = rapid.SampledFrom([]string{"", "V6", "<f4 (3, 224, 224)"}).Draw(t, "kind")
 	if rapid.IntRange(0, 5).Draw(t, "damaged") == 0 {
-		s.damage = &unpack.CorruptError{Record: int64(n), OffsetBytes: at, RawOffset: -1, Reason: "cut short"}
+		s.damage = &format.CorruptError{Record: int64(n), OffsetBytes: at, RawOffset: -1, Reason: "cut short"}
 	}
 	return s
 }
 
 // lost returns the shard's losses.
-func (s *plainShard) lost() unpack.Losses {
-	sum := unpack.Summary{Damage: s.damage}
+func (s *plainShard) lost() format.Losses {
+	sum := format.Summary{Damage: s.damage}
 	return sum.Lost()
 }
 
 func (s *plainShard) pack(t require.TestingT, keyed bool) index.Blob {
 	p := index.NewPacker(keyed, s.members != nil, index.MaxPackedBytes)
-	require.NoError(t, p.Add(unpack.Extent{OffsetBytes: 5, SizeBytes: 6, KeyHash: 7}))
+	require.NoError(t, p.Add(format.Extent{OffsetBytes: 5, SizeBytes: 6, KeyHash: 7}))
 	p.Restart()
 	for _, e := range s.extents {
 		require.NoError(t, p.Add(e))
 	}
-	sum := unpack.Summary{DecodedBytes: s.decoded, Members: s.members, Points: s.points, Kind: s.kind, Damage: s.damage, Parts: s.parts, Losses: s.losses}
+	sum := format.Summary{DecodedBytes: s.decoded, Members: s.members, Points: s.points, Kind: s.kind, Damage: s.damage, Parts: s.parts, Losses: s.losses}
 	b, err := p.Finish(sum)
 	require.NoError(t, err)
 	return b
@@ -102,7 +102,7 @@ func (s *plainShard) pack(t require.TestingT, keyed bool) index.Blob {
 
 // isEntry is the naive rule of pipeline/order/SELECTION.md, Chunks.
 func (s *plainShard) isEntry(i int) bool {
-	return i == 0 || s.members == nil || slices.ContainsFunc(s.members, func(m unpack.Member) bool {
+	return i == 0 || s.members == nil || slices.ContainsFunc(s.members, func(m format.Member) bool {
 		return m.DecodedBytes == s.extents[i].OffsetBytes
 	})
 }
@@ -194,7 +194,7 @@ func indexes(n int) []int {
 	return list
 }
 
-func checkGrowth(t *rapid.T, c *Catalog, record uint64, e unpack.Extent) {
+func checkGrowth(t *rapid.T, c *Catalog, record uint64, e format.Extent) {
 	for _, position := range []uint64{0, 9, 10, 99999, math.MaxUint64} {
 		want := int64(0)
 		if e.Growth != nil {
@@ -211,16 +211,16 @@ func checkEntries(t *rapid.T, c *Catalog, shard int, s *plainShard) {
 	require.EqualValues(t, len(s.members), c.Shard(shard).Members)
 	for _, e := range s.extents {
 		for _, at := range []int64{e.OffsetBytes, e.OffsetBytes + e.SizeBytes - 1} {
-			want := unpack.Entry{}
+			want := format.Entry{}
 			for _, m := range s.members {
 				if m.DecodedBytes <= at {
-					want = unpack.Entry{DecodedBytes: m.DecodedBytes, RawBytes: m.RawBytes}
+					want = format.Entry{DecodedBytes: m.DecodedBytes, RawBytes: m.RawBytes}
 				}
 			}
 			member := want
 			for i, p := range s.points {
 				if p.DecodedBytes <= at && p.DecodedBytes > member.DecodedBytes {
-					want = unpack.Entry{DecodedBytes: p.DecodedBytes, RawBytes: p.RawBits / 8, Point: i + 1}
+					want = format.Entry{DecodedBytes: p.DecodedBytes, RawBytes: p.RawBits / 8, Point: i + 1}
 					p.MemberBytes, p.MemberRawBytes = p.DecodedBytes-member.DecodedBytes, member.RawBytes
 					require.Equal(t, p, c.Point(shard, i+1))
 					p.State = nil
@@ -273,7 +273,7 @@ func naiveStarts(shards []plainShard, chunkBytes, chunkRecords uint64, isEntry f
 func TestHotAccessorsAllocateNothing(t *testing.T) {
 	s := plainShard{decoded: 1 << 20}
 	for i := range 1000 {
-		s.extents = append(s.extents, unpack.Extent{OffsetBytes: int64(i) * 1000, SizeBytes: int64(1 + i%900), KeyHash: uint64(i)})
+		s.extents = append(s.extents, format.Extent{OffsetBytes: int64(i) * 1000, SizeBytes: int64(1 + i%900), KeyHash: uint64(i)})
 	}
 	c := sealShards(t, []plainShard{s, s}, true)
 	defer c.Close()
@@ -291,7 +291,7 @@ func BenchmarkLookup(b *testing.B) {
 	s := plainShard{}
 	for k := range 1_000_000 {
 		size := 600 + int64(k*2654435761>>7)%1200
-		s.extents = append(s.extents, unpack.Extent{OffsetBytes: s.decoded, SizeBytes: size})
+		s.extents = append(s.extents, format.Extent{OffsetBytes: s.decoded, SizeBytes: size})
 		s.decoded += size
 	}
 	c := sealShards(b, []plainShard{s, s, s, s}, false)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // gameOf returns n frames of a version of lc0; all are valid except for those in bad.
@@ -77,7 +77,7 @@ func TestTheIndexKnowsThePartsThatAreKept(t *testing.T) {
 	third, fifth := bytes.Index(raw, []byte("2.gz\x00")), bytes.Index(raw, []byte("4.gz\x00"))
 	require.Equal(t, Part{DecodedBytes: 3 * 8356, EndBytes: 7 * 8356, RawBytes: int64(third), EndRawBytes: int64(fifth)}, c.Part(0, 4*8356))
 	require.Equal(t, Part{DecodedBytes: 7 * 8356, EndBytes: 8 * 8356, RawBytes: int64(fifth)}, c.Part(0, 7*8356))
-	require.Equal(t, unpack.Entry{DecodedBytes: 3 * 8356, RawBytes: int64(third)}, c.Entry(0, 6*8356))
+	require.Equal(t, format.Entry{DecodedBytes: 3 * 8356, RawBytes: int64(third)}, c.Entry(0, 6*8356))
 
 	require.Len(t, c.Damaged(), 1)
 	d := c.Damaged()[0]
@@ -85,7 +85,7 @@ func TestTheIndexKnowsThePartsThatAreKept(t *testing.T) {
 	require.EqualValues(t, 2, d.Count())
 	require.Len(t, d.Errors, 2)
 	require.ErrorContains(t, d.Errors[1], "3.gz: the game is empty")
-	require.Equal(t, []unpack.Reason{{Text: "the gzip member's checksum or size does not match its bytes", Count: 1}, {Text: "the game is empty", Count: 1}}, c.DamageReasons())
+	require.Equal(t, []format.Reason{{Text: "the gzip member's checksum or size does not match its bytes", Count: 1}, {Text: "the game is empty", Count: 1}}, c.DamageReasons())
 	require.Zero(t, w.readsOf(func() { require.Equal(t, c.Damaged(), w.mustOpen(skipping).Damaged()) }), "it is all in the stored index")
 }
 
@@ -100,8 +100,8 @@ func TestAGameWhoseFirstFrameIsLeftOutIsEnteredAtItsStart(t *testing.T) {
 	require.EqualValues(t, 2, checked.Shard(0).EntryPoints)
 	require.EqualValues(t, 9*8356, checked.Shard(0).DecodedBytes)
 	third := int64(bytes.Index(raw, []byte("2.gz\x00")))
-	require.Equal(t, unpack.Entry{DecodedBytes: 5 * 8356, RawBytes: third}, checked.Entry(0, 6*8356))
-	require.Equal(t, []unpack.Reason{{Text: "the policy has a value that is not finite", Count: 4}}, checked.DamageReasons())
+	require.Equal(t, format.Entry{DecodedBytes: 5 * 8356, RawBytes: third}, checked.Entry(0, 6*8356))
+	require.Equal(t, []format.Reason{{Text: "the policy has a value that is not finite", Count: 4}}, checked.DamageReasons())
 	require.EqualError(t, checked.Damaged()[0].Errors[0], "offset 8356 (compressed member at byte 0 of the file): 0.gz, frame 1 of the game: the policy has a value that is not finite")
 	_, err := w.open(checking)
 	require.ErrorContains(t, err, "frame 1 of the game: the policy")
@@ -189,21 +189,21 @@ func TestWhichTarsAreGames(t *testing.T) {
 
 // parts draws a shard that is made of parts.
 func parts(t *rapid.T) plainShard {
-	s := plainShard{members: []unpack.Member{}, parts: true}
+	s := plainShard{members: []format.Member{}, parts: true}
 	size := rapid.SampledFrom([]int64{10, 100, 8356}).Draw(t, "size")
 	at := int64(0)
 	for i := range rapid.IntRange(1, 12).Draw(t, "games") {
-		s.members = append(s.members, unpack.Member{DecodedBytes: at, RawBytes: int64(1000 * i)})
+		s.members = append(s.members, format.Member{DecodedBytes: at, RawBytes: int64(1000 * i)})
 		for range rapid.IntRange(1, 200).Draw(t, "frames") {
 			if rapid.IntRange(0, 20).Draw(t, "kept") > 0 {
-				s.extents = append(s.extents, unpack.Extent{OffsetBytes: at, SizeBytes: size})
+				s.extents = append(s.extents, format.Extent{OffsetBytes: at, SizeBytes: size})
 			}
 			at += size
 		}
 	}
 	s.decoded = at
 	for i := range rapid.IntRange(0, 12).Draw(t, "damages") {
-		s.losses.Add(&unpack.CorruptError{Record: -1, OffsetBytes: int64(i), RawOffset: 7, Part: fmt.Sprint(i, ".gz"), Reason: []string{"one", "two"}[i%2]})
+		s.losses.Add(&format.CorruptError{Record: -1, OffsetBytes: int64(i), RawOffset: 7, Part: fmt.Sprint(i, ".gz"), Reason: []string{"one", "two"}[i%2]})
 	}
 	return s
 }
@@ -231,7 +231,7 @@ func TestPartsAreEnteredAndPiecesAreWholeParts(t *testing.T) {
 				isEntry[o] = true
 				entries++
 			}
-			require.Equal(t, unpack.Entry{DecodedBytes: s.members[m].DecodedBytes, RawBytes: s.members[m].RawBytes}, c.Entry(0, s.extents[o].OffsetBytes))
+			require.Equal(t, format.Entry{DecodedBytes: s.members[m].DecodedBytes, RawBytes: s.members[m].RawBytes}, c.Entry(0, s.extents[o].OffsetBytes))
 			p := c.Part(0, s.extents[o].OffsetBytes)
 			require.Equal(t, s.members[m].DecodedBytes, p.DecodedBytes)
 			require.Equal(t, s.members[m].RawBytes, p.RawBytes)

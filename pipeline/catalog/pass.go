@@ -14,12 +14,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/decoding"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // pass indexes shards, several at a time, and stores each one that is finished. Besides decoders
@@ -28,7 +28,7 @@ type pass struct {
 	storage   storage.Storage
 	reads     storage.Storage    // storage, for ordinary reads
 	streams   sequential.Storage // storage, if shards are read as streams; else nil
-	unpacker  unpack.Format
+	unpacker  format.Format
 	onCorrupt spec.OnCorrupt
 	build     *index.Build
 	progress  *reporter
@@ -102,7 +102,7 @@ func (p *pass) run(ctx context.Context, shards []discover.Shard, todo []int) err
 
 // shard indexes one shard.
 func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (index.Shard, error) {
-	if s, checks := p.storage.(storage.Checker); checks {
+	if s, checks := p.storage.(storage.MetadataChecker); checks {
 		if err := s.Check(ctx, c.Object); errors.Is(err, storage.ErrChanged) {
 			return index.Shard{}, errChangedMeanwhile(c.Object.Path, err)
 		} else if err != nil { // damaged or unreadable; the error names the shard
@@ -121,7 +121,7 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	}
 	codecOf, err := r.codec(p.unpacker, c)
 	codec := p.room.Codec(ctx, codecOf)
-	_, keyed := p.unpacker.(unpack.Renamer)
+	_, keyed := p.unpacker.(format.Renamer)
 	packer := index.NewPacker(keyed, codec != nil, p.admission.boundBytes)
 	r.told = func(reached int64) { held.reached(reached, packer.HeldBytes()) }
 	var records uint64 // already added to progress
@@ -129,7 +129,7 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 		p.progress.records.Add(packer.Records() - records)
 		records = packer.Records()
 	}
-	emit := func(e unpack.Extent) error {
+	emit := func(e format.Extent) error {
 		if packer.Records()&1023 == 0 {
 			tell()
 			if codec == nil { // skipped bytes are not read, but done
@@ -139,9 +139,9 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 		return packer.Add(e)
 	}
 	restart := func() { packer.Restart(); tell() }
-	var sum unpack.Summary
+	var sum format.Summary
 	if err == nil {
-		sum, err = unpack.Scan(ctx, p.unpacker, codec, r, c.Object.SizeBytes, emit, restart)
+		sum, err = format.Scan(ctx, p.unpacker, codec, r, c.Object.SizeBytes, emit, restart)
 	}
 	name := c.Object.Path
 	if named := formats.ParseName(name).Codec; named != nil && codecOf == nil {
@@ -183,7 +183,7 @@ func (p *pass) judge(ctx context.Context, c discover.Shard, name string, failure
 	if failure != nil {
 		return unread(ctx, c.Object.Path, failure)
 	}
-	var refused *unpack.RefusedError
+	var refused *format.RefusedError
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // shardReader reads a shard for a pass. It remembers the storage's failure to distinguish it from
@@ -27,7 +27,7 @@ type shardReader struct {
 	files    storage.Storage // for resident bytes, and outlines
 	object   storage.Object
 	failure  error
-	portions unpack.Portions
+	portions format.Portions
 	reached  int64
 	told     func(reached int64) // called after each read
 	counter  *atomic.Int64       // of all shards together
@@ -39,8 +39,8 @@ type shardReader struct {
 }
 
 var (
-	_ unpack.ResidentReaderAt  = (*shardReader)(nil)
-	_ unpack.PortionedReaderAt = (*shardReader)(nil)
+	_ format.ResidentReaderAt  = (*shardReader)(nil)
+	_ format.PortionedReaderAt = (*shardReader)(nil)
 )
 
 // reader is a way to read an object.
@@ -62,9 +62,9 @@ func (p *pass) open(ctx context.Context, c discover.Shard) (*shardReader, error)
 	o, b := c.Object, p.portions
 	r := &shardReader{
 		files: p.storage, object: o, streams: p.streams != nil, told: func(int64) {}, counter: &p.progress.bytes,
-		portions: unpack.Portions{ReadBytes: int(b.ReadBytes), SkipBytes: b.SkipBytes, HeaderBytes: b.HeaderBytes},
+		portions: format.Portions{ReadBytes: int(b.ReadBytes), SkipBytes: b.SkipBytes, HeaderBytes: b.HeaderBytes},
 	}
-	headed, onlyHead := p.unpacker.(unpack.Headed)
+	headed, onlyHead := p.unpacker.(format.Headed)
 	switch onlyHead = onlyHead && c.Codec == nil; {
 	case p.streams == nil:
 		r.reader = storage.NewReader(ctx, p.reads, o, int(b.ReadBytes))
@@ -76,7 +76,7 @@ func (p *pass) open(ctx context.Context, c discover.Shard) (*shardReader, error)
 		r.reader = sequential.New(ctx, p.streams, o, sequential.Config{SkipBytes: b.SkipBytes, ReadBytes: int(b.ReadBytes)})
 	}
 	var err error
-	if made, ok := p.storage.(storage.Outliner); ok {
+	if made, ok := p.storage.(storage.HeaderReader); ok {
 		r.outline, err = made.Outline(o)
 	}
 	return r, err
@@ -98,13 +98,13 @@ func (r *shardReader) ReadAt(p []byte, off int64) (int, error) {
 
 // codec returns the codec that a shard's first bytes show. These stay in memory so that they are
 // not read again; if the shard is read in one portion, so do all its bytes.
-func (r *shardReader) codec(f unpack.Format, c discover.Shard) (unpack.Codec, error) {
+func (r *shardReader) codec(f format.Format, c discover.Shard) (format.Codec, error) {
 	size := min(r.object.SizeBytes, formats.CodecHeadBytes)
-	if size == 0 || r.outline != nil || !unpack.ToldByBytes(f) {
+	if size == 0 || r.outline != nil || !format.ToldByBytes(f) {
 		return c.Codec, nil
 	}
 	least := size
-	if _, headed := f.(unpack.Headed); !headed && !r.streams && r.object.SizeBytes <= int64(r.portions.ReadBytes) {
+	if _, headed := f.(format.Headed); !headed && !r.streams && r.object.SizeBytes <= int64(r.portions.ReadBytes) {
 		least = r.object.SizeBytes
 	}
 	head := make([]byte, size)
@@ -130,10 +130,10 @@ func (r *shardReader) advance(to int64) {
 	}
 }
 
-// Portions implements unpack.PortionedReaderAt.
-func (r *shardReader) Portions() unpack.Portions { return r.portions }
+// Portions implements format.PortionedReaderAt.
+func (r *shardReader) Portions() format.Portions { return r.portions }
 
-// Holds implements unpack.ResidentReaderAt. The first call opens the file, because it is never
+// Holds implements format.ResidentReaderAt. The first call opens the file, because it is never
 // called for most small shards. A failure to open it is not reported: the next ordinary read finds
 // the same.
 func (r *shardReader) Holds(offsetBytes, sizeBytes int64) bool {
@@ -149,7 +149,7 @@ func (r *shardReader) Holds(offsetBytes, sizeBytes int64) bool {
 	return r.resident != nil && r.resident.Holds(offsetBytes, sizeBytes)
 }
 
-// ReadResident implements unpack.ResidentReaderAt.
+// ReadResident implements format.ResidentReaderAt.
 func (r *shardReader) ReadResident(p []byte, offsetBytes int64) bool {
 	if r.outline != nil {
 		_, err := r.outline.ReadAt(p, offsetBytes)

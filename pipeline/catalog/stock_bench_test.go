@@ -11,23 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
+	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// stockOf returns a stock that knows shards of that many games of 80 frames each, without files,
+// stockOf returns a live index that knows shards of that many games of 80 frames each, without files,
 // and how much memory each shard takes.
-func stockOf(b *testing.B, shards, games int) (s *Stock, bytesAShard float64) {
+func stockOf(b *testing.B, shards, games int) (s *LiveIndex, bytesAShard float64) {
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, engine.Close()) })
 	data := b.TempDir()
-	s, err = OpenStock(context.Background(), StockConfig{Config: Config{
+	s, err = OpenStock(context.Background(), LiveIndexConfig{Config: Config{
 		Dataset: data, Format: spec.Format{Name: "lc0"}, OnCorrupt: spec.CorruptFail, IndexDir: b.TempDir(),
 		OpenStorage: func(root, _ string) (storage.Storage, error) { return local.Open(root, engine) },
 	}})
@@ -37,11 +37,11 @@ func stockOf(b *testing.B, shards, games int) (s *Stock, bytesAShard float64) {
 	before := heap()
 	for i := range shards {
 		packer := index.NewPacker(false, true, index.MaxPackedBytes)
-		sum := unpack.Summary{DecodedBytes: int64(games) * frames * frame, Kind: "version 6", Parts: true}
+		sum := format.Summary{DecodedBytes: int64(games) * frames * frame, Kind: "version 6", Parts: true}
 		for g := range games {
-			sum.Members = append(sum.Members, unpack.Member{DecodedBytes: int64(g) * frames * frame, RawBytes: int64(g) * 20000})
+			sum.Members = append(sum.Members, format.Member{DecodedBytes: int64(g) * frames * frame, RawBytes: int64(g) * 20000})
 			for f := range frames {
-				if err := packer.Add(unpack.Extent{OffsetBytes: int64(g*frames+f) * frame, SizeBytes: frame}); err != nil {
+				if err := packer.Add(format.Extent{OffsetBytes: int64(g*frames+f) * frame, SizeBytes: frame}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -142,7 +142,7 @@ func busy(b *testing.B) (report func()) {
 	return func() { b.ReportMetric((seconds()-before)/float64(b.N), "cpu-s/op") }
 }
 
-func (s *Stock) snapshotFiles(b *testing.B) (paths []string) {
+func (s *LiveIndex) snapshotFiles(b *testing.B) (paths []string) {
 	entries, err := os.ReadDir(s.IndexDir())
 	require.NoError(b, err)
 	for _, e := range entries {

@@ -243,7 +243,7 @@ func TestShardsOfAnotherKindWait(t *testing.T) {
 	requireSame(t, w.static(map[string][]byte{"training.1.gz": gz(gameOf(6, 2)), "training.3.gz": gz(gameOf(6, 3))}), w.mustSeal(s, s.Shards()))
 	require.NoError(t, s.Close())
 
-	c := StockConfig{Config: w.config(), Now: w.clock, Kind: "version 5"}
+	c := LiveIndexConfig{Config: w.config(), Now: w.clock, Kind: "version 5"}
 	c.OpenStorage = func(string, string) (storage.Storage, error) { return w.storage, nil }
 	s, err := OpenStock(context.Background(), c)
 	require.NoError(t, err)

@@ -22,9 +22,9 @@ const batchFiles = 512
 // each of them is a shard, waiting, or passed over, except those that were forgotten meanwhile. If
 // it ends early, what it has indexed by then is kept.
 //
-// An error is about the stock: ctx has ended, the stock is closed, or memory is short. It is never
+// An error is about the live index: ctx has ended, the live index is closed, or memory is short. It is never
 // about a file.
-func (s *Stock) Index(ctx context.Context, settled []storage.Object) (err error) {
+func (s *LiveIndex) Index(ctx context.Context, settled []storage.Object) (err error) {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (s *Stock) Index(ctx context.Context, settled []storage.Object) (err error)
 }
 
 // takeTurn calls f when no other call is reading.
-func (s *Stock) takeTurn(ctx context.Context, f func() error) error {
+func (s *LiveIndex) takeTurn(ctx context.Context, f func() error) error {
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -60,7 +60,7 @@ func (s *Stock) takeTurn(ctx context.Context, f func() error) error {
 }
 
 // batch takes in some files.
-func (s *Stock) batch(ctx context.Context, files []storage.Object) error {
+func (s *LiveIndex) batch(ctx context.Context, files []storage.Object) error {
 	b := &batch{}
 	s.begin(b, files)
 	defer s.end(b)
@@ -92,7 +92,7 @@ type batch struct {
 }
 
 // begin determines which files are new.
-func (s *Stock) begin(b *batch, files []storage.Object) {
+func (s *LiveIndex) begin(b *batch, files []storage.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reading = make(map[string]storage.Object, len(files))
@@ -120,7 +120,7 @@ func (s *Stock) begin(b *batch, files []storage.Object) {
 }
 
 // end ends a batch: what it has kept is counted as shards.
-func (s *Stock) end(b *batch) {
+func (s *LiveIndex) end(b *batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.format >= 0 {
@@ -130,7 +130,7 @@ func (s *Stock) end(b *batch) {
 }
 
 // admitKept admits the files that a batch has kept, by path. mu must be held.
-func (s *Stock) admitKept(b *batch) {
+func (s *LiveIndex) admitKept(b *batch) {
 	slices.SortFunc(b.kept, func(x, y *known) int { return strings.Compare(x.shard.Path, y.shard.Path) })
 	for _, k := range b.kept {
 		if path := k.shard.Path; int(k.format) != s.format && s.reading[path] == k.object() {
@@ -142,7 +142,7 @@ func (s *Stock) admitKept(b *batch) {
 }
 
 // admit counts a file as a shard if it has not changed since it was read. mu must be held.
-func (s *Stock) admit(k *known) {
+func (s *LiveIndex) admit(k *known) {
 	path := k.shard.Path
 	if s.known[path] != k || s.reading[path] != k.object() {
 		return // forgotten meanwhile, or of another format
@@ -155,7 +155,7 @@ func (s *Stock) admit(k *known) {
 }
 
 // stateOf returns the state of a file that exists and is indexed. mu must be held.
-func (s *Stock) stateOf(k *known) state {
+func (s *LiveIndex) stateOf(k *known) state {
 	state := s.kindState(k)
 	if state == isShard && s.twinOf(k) != nil {
 		return ofTwice
@@ -163,9 +163,9 @@ func (s *Stock) stateOf(k *known) state {
 	return state
 }
 
-// kindState returns isShard if a shard is of the stock's kind, which the first one decides, else
+// kindState returns isShard if a shard is of the live index's kind, which the first one decides, else
 // ofOtherKind. mu must be held.
-func (s *Stock) kindState(k *known) state {
+func (s *LiveIndex) kindState(k *known) state {
 	u := s.uniform()
 	if u == nil || k.shard.Records == 0 {
 		return isShard
@@ -187,7 +187,7 @@ func (s *Stock) kindState(k *known) state {
 }
 
 // copyPassing copies to a journal what the next run would otherwise not find.
-func (s *Stock) copyPassing(b *batch) error {
+func (s *LiveIndex) copyPassing(b *batch) error {
 	for _, k := range b.kept {
 		if k.place.Passing() {
 			if err := s.move(k); err != nil {
@@ -199,7 +199,7 @@ func (s *Stock) copyPassing(b *batch) error {
 }
 
 // move copies the index of a file to another place in the journals.
-func (s *Stock) move(k *known) error {
+func (s *LiveIndex) move(k *known) error {
 	s.mu.RLock()
 	x, from := index.Shard{Object: k.object(), Codec: uint32(k.codec), Blob: k.place.Blob()}, k.place
 	s.mu.RUnlock()
@@ -219,16 +219,16 @@ func (s *Stock) move(k *known) error {
 }
 
 // newPass returns the pass that reads shards. mu must be held.
-func (s *Stock) newPass() *pass {
+func (s *LiveIndex) newPass() *pass {
 	o := opening{Config: s.config.Config, storage: s.storage, reads: s.reads, found: s.found, reporter: newReporter(nil)}
-	o.OnCorrupt = spec.CorruptSkip // damage is judged by the stock
+	o.OnCorrupt = spec.CorruptSkip // damage is judged by the live index
 	return o.newPass(nil)
 }
 
 // read indexes shards, several at a time. Each is admitted when it has been read, or all of them
 // together at the end of the batch. Those that may duplicate an earlier one are always admitted at
 // the end, because of two duplicates the first by path counts, whichever was read first.
-func (s *Stock) read(ctx context.Context, b *batch, shards []discover.Shard, together bool) error {
+func (s *LiveIndex) read(ctx context.Context, b *batch, shards []discover.Shard, together bool) error {
 	results := make([]*known, len(shards))
 	later := laterTwins(shards)
 	g, gctx := errgroup.WithContext(ctx)
@@ -265,7 +265,7 @@ func (s *Stock) read(ctx context.Context, b *batch, shards []discover.Shard, tog
 }
 
 // one indexes a shard, and stores it in a journal unless it must wait.
-func (s *Stock) one(ctx context.Context, c discover.Shard, held *admitted) (*known, error) {
+func (s *LiveIndex) one(ctx context.Context, c discover.Shard, held *admitted) (*known, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -298,7 +298,7 @@ func (s *Stock) one(ctx context.Context, c discover.Shard, held *admitted) (*kno
 }
 
 // keep writes a shard to a journal and remembers it.
-func (s *Stock) keep(x index.Shard) (*known, error) {
+func (s *LiveIndex) keep(x index.Shard) (*known, error) {
 	place, err := s.journals.Append(x)
 	if err != nil {
 		return nil, err
@@ -318,7 +318,7 @@ func (s *Stock) keep(x index.Shard) (*known, error) {
 }
 
 // tidy drops what is no longer needed, and compacts journals in which much is unused.
-func (s *Stock) tidy() error {
+func (s *LiveIndex) tidy() error {
 	s.dropUnseen()
 	s.mu.Lock()
 	s.dropGone()

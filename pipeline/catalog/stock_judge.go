@@ -10,7 +10,7 @@ import (
 
 // judge returns for each of the batch's new files what it is by itself. If a format was requested,
 // all files whose names match are of it.
-func (s *Stock) judge(ctx context.Context, b *batch) ([]discover.Judgement, error) {
+func (s *LiveIndex) judge(ctx context.Context, b *batch) ([]discover.Judgement, error) {
 	if s.config.Format.Name == "auto" {
 		judged, err := s.arrivals.Judge(ctx, b.new)
 		if err != nil {
@@ -37,7 +37,7 @@ const textFormat = "lines"
 
 // decideNames decides, with the first files, whether the shards of the requested format must have
 // its extension: if none has it, all files are shards.
-func (s *Stock) decideNames(b *batch) {
+func (s *LiveIndex) decideNames(b *batch) {
 	if s.namesDecided || len(b.new)+len(b.kept) == 0 {
 		return
 	}
@@ -56,7 +56,7 @@ func (s *Stock) decideNames(b *batch) {
 // choose decides on the format: that of most of the batch's files whose names imply one, not
 // counting text; if no name does, that of most files whose content shows one. It reports whether
 // there is one.
-func (s *Stock) choose(b *batch, judged []discover.Judgement) bool {
+func (s *LiveIndex) choose(b *batch, judged []discover.Judgement) bool {
 	named := slices.ContainsFunc(judged, func(j discover.Judgement) bool { return j.Named && j.Format != textFormat }) ||
 		slices.ContainsFunc(b.kept, func(k *known) bool { return discover.Named(k.shard.Path) })
 	counts, first := make([]int, len(s.formats)), make([]string, len(s.formats))
@@ -94,7 +94,7 @@ func (s *Stock) choose(b *batch, judged []discover.Judgement) bool {
 	return true
 }
 
-func (s *Stock) formatNumber(name string) int {
+func (s *LiveIndex) formatNumber(name string) int {
 	for i := range s.formats {
 		if s.formats[i].Name == name {
 			return i
@@ -106,7 +106,7 @@ func (s *Stock) formatNumber(name string) int {
 // sort returns the batch's shards to read. Other files are passed over, or wait. Files whose names
 // do not imply a format are decided together with all files of the same naming pattern: once one of
 // them is a shard, all are, including those that came before.
-func (s *Stock) sort(b *batch, judged []discover.Judgement) (shards []discover.Shard) {
+func (s *LiveIndex) sort(b *batch, judged []discover.Judgement) (shards []discover.Shard) {
 	if s.format >= 0 && s.config.Format.Name == "auto" {
 		s.learn(b, judged)
 	}
@@ -129,14 +129,14 @@ func (s *Stock) sort(b *batch, judged []discover.Judgement) (shards []discover.S
 	return shards
 }
 
-// isShard reports whether a file is a shard of the stock's format.
-func (s *Stock) isShard(o storage.Object, j discover.Judgement) bool {
+// isShard reports whether a file is a shard of the live index's format.
+func (s *LiveIndex) isShard(o storage.Object, j discover.Judgement) bool {
 	return j.IsShard(s.found.Unpacker, o.Path, s.named, s.config.Format.Name == "auto" && s.namings[discover.NamingOf(o.Path)])
 }
 
 // learn notes the naming patterns of the shards, and makes files be judged again that were passed
 // over before others of their pattern came.
-func (s *Stock) learn(b *batch, judged []discover.Judgement) {
+func (s *LiveIndex) learn(b *batch, judged []discover.Judgement) {
 	if s.namings == nil {
 		s.namings = map[string]bool{}
 		s.named = slices.ContainsFunc(b.kept, func(k *known) bool { return discover.Named(k.shard.Path) })
@@ -174,7 +174,7 @@ func (s *Stock) learn(b *batch, judged []discover.Judgement) {
 	}
 }
 
-func (s *Stock) passOver(o storage.Object) {
+func (s *LiveIndex) passOver(o storage.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reading[o.Path] == o {
@@ -185,7 +185,7 @@ func (s *Stock) passOver(o storage.Object) {
 
 // judgeAgain reconsiders the files that came before there was a format: text is passed over, and
 // files with the name of a shard wait.
-func (s *Stock) judgeAgain() {
+func (s *LiveIndex) judgeAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for path, w := range s.waiting {

@@ -52,7 +52,7 @@ func asKnown(o storage.Object) *known {
 }
 
 // newKnown returns a known for a shard stored at a place of the journals. mu must be held.
-func (s *Stock) newKnown(format int, p index.Place, x index.Shard) *known {
+func (s *LiveIndex) newKnown(format int, p index.Place, x index.Shard) *known {
 	h, k := x.Blob.Header(), asKnown(x.Object)
 	k.shard.Records, k.shard.Units, k.shard.Bytes = h.Records, h.EntryPoints, uint64(h.DecodedBytes)
 	k.place, k.damaged = p, h.Damaged()
@@ -67,7 +67,7 @@ const (
 
 // kindNumber returns the number of a shard's kind: 0 if it has no records or its format has no
 // kinds. mu must be held.
-func (s *Stock) kindNumber(b index.Blob) uint32 {
+func (s *LiveIndex) kindNumber(b index.Blob) uint32 {
 	kind := b.Kind()
 	if len(kind) == 0 || b.Header().Records == 0 {
 		return 0
@@ -85,7 +85,7 @@ func (s *Stock) kindNumber(b index.Blob) uint32 {
 }
 
 // remember loads what the index directory has.
-func (s *Stock) remember() {
+func (s *LiveIndex) remember() {
 	lines := make([]string, len(s.formats))
 	for i, f := range s.formats {
 		lines[i] = formatLine(f)
@@ -109,7 +109,7 @@ func (s *Stock) remember() {
 }
 
 // usable reports whether this run would find what an earlier run found.
-func (s *Stock) usable(b index.Blob) bool {
+func (s *LiveIndex) usable(b index.Blob) bool {
 	h := b.Header()
 	return !s.config.Rebuild && !h.Unreadable() && (!h.Damaged() || s.config.OnCorrupt == spec.CorruptSkip)
 }
@@ -123,7 +123,7 @@ func older(o storage.Object, k *known) bool {
 }
 
 // pin decides on the format. path is that of the first shard, "" if there is none yet.
-func (s *Stock) pin(format int, path string) error {
+func (s *LiveIndex) pin(format int, path string) error {
 	found, err := discover.OfFormat(s.formats[format], path)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func (s *Stock) pin(format int, path string) error {
 }
 
 // pinLine pins the format that has this line.
-func (s *Stock) pinLine(line string) error {
+func (s *LiveIndex) pinLine(line string) error {
 	for i := range s.formats {
 		if formatLine(s.formats[i]) == line {
 			return s.pin(i, "")
@@ -155,14 +155,14 @@ func (s *Stock) pinLine(line string) error {
 }
 
 // drop removes a known file. mu must be held.
-func (s *Stock) drop(path string, k *known) {
+func (s *LiveIndex) drop(path string, k *known) {
 	s.setState(k, remembered)
 	delete(s.known, path)
 	s.journals.Drop(k.place, path)
 }
 
 // setState moves a file to another state, and updates the counts. mu must be held.
-func (s *Stock) setState(k *known, to state) {
+func (s *LiveIndex) setState(k *known, to state) {
 	count := func(n int) {
 		switch k.state {
 		case isShard:
@@ -184,7 +184,7 @@ func (s *Stock) setState(k *known, to state) {
 }
 
 // Has reports whether a file is known in exactly this version: indexed, waiting or passed over.
-func (s *Stock) Has(o storage.Object) bool {
+func (s *LiveIndex) Has(o storage.Object) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if k := s.known[o.Path]; k != nil && k.object() == o {
@@ -197,9 +197,9 @@ func (s *Stock) Has(o storage.Object) bool {
 	return ok && passed == o
 }
 
-// Shards returns the shards that a snapshot may contain: whole, of the stock's format and kind, in
+// Shards returns the shards that a snapshot may contain: whole, of the live index's format and kind, in
 // no particular order.
-func (s *Stock) Shards() []growing.Shard {
+func (s *LiveIndex) Shards() []growing.Shard {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	list := make([]growing.Shard, 0, s.counts.Shards)
@@ -225,7 +225,7 @@ const (
 )
 
 // Forget reports that a file is gone, or is being written to.
-func (s *Stock) Forget(path string) {
+func (s *LiveIndex) Forget(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.reading, path)
@@ -235,7 +235,7 @@ func (s *Stock) Forget(path string) {
 }
 
 // forget changes the state of a known file to remembered. mu must be held.
-func (s *Stock) forget(path string) {
+func (s *LiveIndex) forget(path string) {
 	k := s.known[path]
 	if k == nil || k.state == remembered {
 		return
@@ -247,7 +247,7 @@ func (s *Stock) forget(path string) {
 
 // dropGone drops the index of files that have been gone for long, or of the oldest if there are too
 // many. mu must be held.
-func (s *Stock) dropGone() {
+func (s *LiveIndex) dropGone() {
 	now, n := s.config.Now(), 0
 	for n < len(s.gone) && (len(s.gone)-n > goneMost || now.Sub(s.gone[n].at) >= goneKept) {
 		if k := s.known[s.gone[n].path]; k != nil && k.state == remembered {
@@ -260,7 +260,7 @@ func (s *Stock) dropGone() {
 }
 
 // dropUnseen drops what other runs have left of files that were not seen in this one.
-func (s *Stock) dropUnseen() {
+func (s *LiveIndex) dropUnseen() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.droppedUnseen || s.config.Now().Sub(s.opened) < goneKept {

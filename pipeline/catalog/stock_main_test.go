@@ -23,7 +23,7 @@ type stockWorld struct {
 	storage storage.Storage
 	mu      sync.Mutex
 	now     time.Time
-	told    map[string]bool // files that were passed to the stock
+	told    map[string]bool // files that were passed to the live index
 }
 
 func newStockWorld(w *world) *stockWorld {
@@ -45,9 +45,9 @@ func (w *stockWorld) advance(d time.Duration) {
 	w.now = w.now.Add(d)
 }
 
-// openStock opens the stock; the test closes it.
-func (w *stockWorld) openStock(change ...func(*Config)) (*Stock, error) {
-	c := StockConfig{Config: w.config(), Now: w.clock}
+// openStock opens the live index; the test closes it.
+func (w *stockWorld) openStock(change ...func(*Config)) (*LiveIndex, error) {
+	c := LiveIndexConfig{Config: w.config(), Now: w.clock}
 	c.OpenStorage = func(string, string) (storage.Storage, error) { return w.storage, nil }
 	for _, f := range change {
 		f(&c.Config)
@@ -55,7 +55,7 @@ func (w *stockWorld) openStock(change ...func(*Config)) (*Stock, error) {
 	return OpenStock(context.Background(), c)
 }
 
-func (w *stockWorld) mustOpenStock(change ...func(*Config)) *Stock {
+func (w *stockWorld) mustOpenStock(change ...func(*Config)) *LiveIndex {
 	s, err := w.openStock(change...)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { require.NoError(w.t, s.Close()) })
@@ -63,7 +63,7 @@ func (w *stockWorld) mustOpenStock(change ...func(*Config)) *Stock {
 }
 
 // files returns the files below the dataset's directory that a watcher would report.
-func (w *stockWorld) files(s *Stock) (list []storage.Object) {
+func (w *stockWorld) files(s *LiveIndex) (list []storage.Object) {
 	require.NoError(w.t, filepath.WalkDir(w.data, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(w.data, path)
 		shown := rel
@@ -99,8 +99,8 @@ func (w *stockWorld) object(path string) storage.Object {
 	return o
 }
 
-// look reports the current files to the stock, as a watcher does.
-func (w *stockWorld) look(s *Stock) {
+// look reports the current files to the live index, as a watcher does.
+func (w *stockWorld) look(s *LiveIndex) {
 	there := w.files(s)
 	paths := map[string]bool{}
 	for _, o := range there {
@@ -119,7 +119,7 @@ func (w *stockWorld) remove(path string) {
 	require.NoError(w.t, os.Remove(filepath.Join(w.data, path)))
 }
 
-func (w *stockWorld) mustSeal(s *Stock, shards []growing.Shard) *Catalog {
+func (w *stockWorld) mustSeal(s *LiveIndex, shards []growing.Shard) *Catalog {
 	text, err := s.Text(shards)
 	require.NoError(w.t, err)
 	c, err := s.Seal(context.Background(), text)
@@ -148,7 +148,7 @@ func pathsOf(shards []growing.Shard) (paths []string) {
 	return paths
 }
 
-func waitingPaths(s *Stock) (paths []string) {
+func waitingPaths(s *LiveIndex) (paths []string) {
 	for _, w := range s.Waiting() {
 		paths = append(paths, w.Path)
 	}

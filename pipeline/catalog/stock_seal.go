@@ -12,14 +12,14 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // LackingError reports that shards of a snapshot are not known here.
 type LackingError struct {
 	Paths []string // in dataset order, at least one
-	// Reason is why the first one is not known, "" if the stock has no information on it.
+	// Reason is why the first one is not known, "" if the live index has no information on it.
 	Reason string
 }
 
@@ -72,14 +72,14 @@ func grouped(n uint64) string {
 // Seal returns the catalog of exactly those shards that a snapshot's text names, in their version
 // here; its fingerprint is the text's SHA-256. Remembered shards count as well: reads of files that
 // are gone fail later. The caller closes the catalog, which stays valid whatever happens to the
-// stock.
+// live index.
 //
 // The index of each snapshot is a separate file in the index directory. If it already exists, and
 // is of these exact files, it is opened unchanged. Others are removed, except for the newest two
 // and those in use.
 //
 // If shards are not known, the error is a *LackingError; if one differs, it is a *DiffersError.
-func (s *Stock) Seal(ctx context.Context, text []byte) (c *Catalog, err error) {
+func (s *LiveIndex) Seal(ctx context.Context, text []byte) (c *Catalog, err error) {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -102,9 +102,9 @@ func (s *Stock) Seal(ctx context.Context, text []byte) (c *Catalog, err error) {
 	return s.seal(ctx, text, shards, kinds)
 }
 
-// suits compares a text's first line with the stock's format. A stock without a format takes that
+// suits compares a text's first line with the live index's format. A live index without a format takes that
 // of the text.
-func (s *Stock) suits(ctx context.Context, first string) error {
+func (s *LiveIndex) suits(ctx context.Context, first string) error {
 	s.mu.RLock()
 	format, known := s.found.Format, s.format >= 0
 	s.mu.RUnlock()
@@ -125,7 +125,7 @@ func (s *Stock) suits(ctx context.Context, first string) error {
 	return s.differs(first, firstLine(format))
 }
 
-func (s *Stock) differs(there, here string) error {
+func (s *LiveIndex) differs(there, here string) error {
 	if there == here {
 		return nil
 	}
@@ -139,7 +139,7 @@ const findAtOnce = 4096
 
 // find returns the index of the shards of a snapshot, in their order. kinds has the first shard of
 // each kind.
-func (s *Stock) find(ctx context.Context, lines snapshotText) (shards, kinds []index.Shard, err error) {
+func (s *LiveIndex) find(ctx context.Context, lines snapshotText) (shards, kinds []index.Shard, err error) {
 	shards = make([]index.Shard, 0, bytes.Count(lines.rest, []byte("\n")))
 	want, batch, places := make([]growing.Shard, 0, findAtOnce), make([]*known, findAtOnce), make([]index.Place, findAtOnce)
 	met := map[uint32]bool{}
@@ -204,7 +204,7 @@ func (s *Stock) find(ctx context.Context, lines snapshotText) (shards, kinds []i
 }
 
 // lack notes a shard that is not known. mu must be held.
-func (s *Stock) lack(e *LackingError, path string) {
+func (s *LiveIndex) lack(e *LackingError, path string) {
 	if w := s.waiting[path]; w != nil && len(e.Paths) == 0 {
 		e.Reason = w.reason
 	}
@@ -217,7 +217,7 @@ func same(a, b *growing.Shard) bool {
 }
 
 // seal opens the index of these shards, and creates it if it does not exist.
-func (s *Stock) seal(ctx context.Context, text []byte, shards, kinds []index.Shard) (*Catalog, error) {
+func (s *LiveIndex) seal(ctx context.Context, text []byte, shards, kinds []index.Shard) (*Catalog, error) {
 	s.mu.RLock()
 	o := &opening{Config: s.config.Config, target: s.target, store: s.store, found: s.found}
 	left := s.verdicts()
@@ -239,7 +239,7 @@ func (s *Stock) seal(ctx context.Context, text []byte, shards, kinds []index.Sha
 	}
 	i := s.sealedAlready(text, shards)
 	if i == nil {
-		_, keyed := o.found.Unpacker.(unpack.Renamer)
+		_, keyed := o.found.Unpacker.(format.Renamer)
 		i, err = s.store.SealSnapshot(s.target.String(), index.Content{
 			Format: formatLine(o.found.Format), Keyed: keyed, Shards: shards,
 			Lines: func(w io.Writer) error {
@@ -273,7 +273,7 @@ func shardPaths(shards []index.Shard) []string {
 }
 
 // sealedAlready opens the stored index of a snapshot, if it is of these exact files.
-func (s *Stock) sealedAlready(text []byte, shards []index.Shard) *index.Image {
+func (s *LiveIndex) sealedAlready(text []byte, shards []index.Shard) *index.Image {
 	if s.config.Rebuild {
 		return nil
 	}
@@ -292,9 +292,9 @@ func (s *Stock) sealedAlready(text []byte, shards []index.Shard) *index.Image {
 	return i
 }
 
-// Suits returns an error if the text of a snapshot is of shards of another format. A stock that has
+// Suits returns an error if the text of a snapshot is of shards of another format. A live index that has
 // no format yet takes that of the text.
-func (s *Stock) Suits(ctx context.Context, text []byte) error {
+func (s *LiveIndex) Suits(ctx context.Context, text []byte) error {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return err

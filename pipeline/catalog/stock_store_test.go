@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 func TestAStockTakesOverWhatAKilledOneHasIndexed(t *testing.T) {
@@ -75,7 +75,7 @@ func TestTwoStocksUseOneIndexDirectory(t *testing.T) {
 	ca, cb := w.mustSeal(a, a.Shards()), w.mustSeal(b, b.Shards())
 	require.Equal(t, ca.Identity(), cb.Identity())
 	var both sync.WaitGroup
-	for i, s := range []*Stock{a, b} {
+	for i, s := range []*LiveIndex{a, b} {
 		both.Go(func() {
 			for n := range 20 {
 				path := fmt.Sprintf("x%d-%d.tar", i, n)
@@ -330,12 +330,12 @@ func hexOf(text []byte) string {
 }
 
 // extentAt returns a record whose size takes many bits.
-func extentAt(i int) unpack.Extent {
-	return unpack.Extent{OffsetBytes: int64(i) << 40, SizeBytes: int64(i) * 0x9E3779B9 % (1 << 38), KeyHash: uint64(i)}
+func extentAt(i int) format.Extent {
+	return format.Extent{OffsetBytes: int64(i) << 40, SizeBytes: int64(i) * 0x9E3779B9 % (1 << 38), KeyHash: uint64(i)}
 }
 
-func summaryOf(records int) unpack.Summary {
-	return unpack.Summary{DecodedBytes: int64(records) << 40}
+func summaryOf(records int) format.Summary {
+	return format.Summary{DecodedBytes: int64(records) << 40}
 }
 
 func TestAStockWhoseDirectoryIsGoneGoesOnInMemory(t *testing.T) {

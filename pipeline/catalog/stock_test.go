@@ -22,7 +22,7 @@ func TestAStockKnowsWhatAMountOfTheSameFilesDoes(t *testing.T) {
 	w.look(s)
 	require.Equal(t, "tar", s.FormatLine())
 	require.Equal(t, ".tar", w.mustSeal(s, s.Shards()).StreamExtension())
-	require.Equal(t, StockCounts{Shards: 7, Records: 91, Units: 91, Bytes: s.Counts().Bytes, PassedOver: 1,
+	require.Equal(t, LiveIndexCounts{Shards: 7, Records: 91, Units: 91, Bytes: s.Counts().Bytes, PassedOver: 1,
 		Journals: 1, JournalBytes: s.Counts().JournalBytes, LiveBytes: s.Counts().LiveBytes}, s.Counts())
 	require.Equal(t, pathsOf(s.Shards()), []string{"d0/0.tar", "d0/3.tar", "d0/6.tar", "d1/1.tar", "d1/4.tar", "d2/2.tar", "d2/5.tar"})
 	sealed := w.mustSeal(s, s.Shards())

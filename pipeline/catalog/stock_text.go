@@ -13,7 +13,7 @@ import (
 // Text returns the text of the snapshot of some shards, which Shards has returned, in any order.
 // Its SHA-256 is the fingerprint of the dataset of these shards (pipeline/order/STREAMS.md). It
 // depends on nothing but the format and shards.
-func (s *Stock) Text(shards []growing.Shard) ([]byte, error) {
+func (s *LiveIndex) Text(shards []growing.Shard) ([]byte, error) {
 	s.mu.RLock()
 	format, known := s.found.Format, s.format >= 0
 	s.mu.RUnlock()

@@ -8,10 +8,10 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 )
 
-// twins finds files of a stock that are duplicates of one shard: the same file under two names, or
+// twins finds files of a live index that are duplicates of one shard: the same file under two names, or
 // a file in two codecs, such as zstd and gunzip -k leave. The first one admitted counts (in a
 // batch, the first by path); the others wait until it is gone. They are indexed nevertheless,
 // because an epoch chosen by another node may contain them.
@@ -51,7 +51,7 @@ func (k *known) otherCodec(o *known) bool {
 
 // twinOf returns the shard that counts and is a duplicate of k, nil if there is none. mu must be
 // held.
-func (s *Stock) twinOf(k *known) *known {
+func (s *LiveIndex) twinOf(k *known) *known {
 	is := func(o *known) bool {
 		return o != nil && o != k && o.state == isShard && (k.otherCodec(o) || k.sameFile(o))
 	}
@@ -67,7 +67,7 @@ func (s *Stock) twinOf(k *known) *known {
 }
 
 // twiceReason returns why a file in state ofTwice waits. mu must be held.
-func (s *Stock) twiceReason(k *known) string {
+func (s *LiveIndex) twiceReason(k *known) string {
 	o := s.twinOf(k)
 	if o == nil {
 		return "it is a shard that counts already: remove one of them, or leave it out with --exclude or a pattern"
@@ -77,7 +77,7 @@ func (s *Stock) twiceReason(k *known) string {
 
 // countTwins updates the tables after a file has changed its state. The files that waited for it
 // now count, the first by path. mu must be held.
-func (s *Stock) countTwins(k *known, from state) {
+func (s *LiveIndex) countTwins(k *known, from state) {
 	if from == k.state {
 		return
 	}
@@ -135,7 +135,7 @@ func laterTwins(shards []discover.Shard) []bool {
 }
 
 // admitTwins admits the files that waited for k, unless they wait for another one. mu must be held.
-func (s *Stock) admitTwins(k *known) {
+func (s *LiveIndex) admitTwins(k *known) {
 	var list []*known
 	for _, key := range k.allKeys() {
 		list = append(list, s.twins.twice[key]...)

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/format/formattest"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
 // Two files that are duplicates of one shard count once: the one seen first, or of those seen
@@ -27,7 +27,7 @@ func TestAShardCountsOnceHoweverOftenItIsThere(t *testing.T) {
 	require.Len(t, s.Shards(), 3)
 	w.write("a.jsonl.zst", zst(linesOf(3, "a")))
 	w.write("b.jsonl", linesOf(4, "b"))
-	w.write("c.jsonl.lz4", unpacktest.LZ4(linesOf(5, "c")))
+	w.write("c.jsonl.lz4", formattest.LZ4(linesOf(5, "c")))
 	w.write("d.jsonl", linesOf(6, "d"))
 	require.NoError(t, os.Symlink("d.jsonl", filepath.Join(w.data, "latest.jsonl")))
 	w.look(s)
@@ -68,7 +68,7 @@ func TestAShardCountsOnceHoweverOftenItIsThere(t *testing.T) {
 
 // readAfter delays the read of a file until another one has been indexed, though shards are read by
 // path.
-func (w *stockWorld) readAfter(s *Stock, first, second string) {
+func (w *stockWorld) readAfter(s *LiveIndex, first, second string) {
 	procs := runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))) // as many are read at a time
 	w.t.Cleanup(func() { runtime.GOMAXPROCS(procs) })
 	known := func() bool {

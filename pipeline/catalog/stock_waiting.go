@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // Waiting is a file that may become a shard later.
@@ -36,7 +36,7 @@ func lookOf(o storage.Object) growing.Look {
 }
 
 // wait makes a file wait until it changes.
-func (s *Stock) wait(o storage.Object, w waiting) {
+func (s *LiveIndex) wait(o storage.Object, w waiting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reading[o.Path] == o {
@@ -47,7 +47,7 @@ func (s *Stock) wait(o storage.Object, w waiting) {
 
 // waitAgain makes a file wait that is not whole, and be tried again later. If admit is set, it
 // reports whether the file has waited long enough to be admitted.
-func (s *Stock) waitAgain(o storage.Object, reason string, admit bool) (admitted bool) {
+func (s *LiveIndex) waitAgain(o storage.Object, reason string, admit bool) (admitted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reading[o.Path] != o {
@@ -81,7 +81,7 @@ func earlier(a, b time.Time) time.Time {
 
 // tooYoung reports whether the damage that an earlier run found in a file may be that of a file
 // that was being written. mu must be held.
-func (s *Stock) tooYoung(k *known, now time.Time) bool {
+func (s *LiveIndex) tooYoung(k *known, now time.Time) bool {
 	return k.damaged && k.state == remembered && now.Sub(time.Unix(0, max(k.changed, k.shard.ModTimeNanos))) < growing.AdmitAfter
 }
 
@@ -90,7 +90,7 @@ const mostWaiting = 1000
 
 // Waiting returns the files that may become shards later, by path; if there are very many, some of
 // them. Counts has their number.
-func (s *Stock) Waiting() []Waiting {
+func (s *LiveIndex) Waiting() []Waiting {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	list := make([]Waiting, 0, min(len(s.waiting)+s.counts.OtherKind+s.counts.Twice, mostWaiting))
@@ -108,7 +108,7 @@ func (s *Stock) Waiting() []Waiting {
 }
 
 // appendIndexed appends the shards of other kinds, and the duplicates. mu must be held.
-func (s *Stock) appendIndexed(list []Waiting) []Waiting {
+func (s *LiveIndex) appendIndexed(list []Waiting) []Waiting {
 	for path, k := range s.known {
 		if k.state != ofOtherKind && k.state != ofTwice {
 			continue
@@ -138,7 +138,7 @@ func (s *Stock) appendIndexed(list []Waiting) []Waiting {
 const firstPassed = 3
 
 // FirstPassed returns the first files, by path, that were passed over, or left out by their names.
-func (s *Stock) FirstPassed() []string {
+func (s *LiveIndex) FirstPassed() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var first []string
@@ -159,7 +159,7 @@ func (s *Stock) FirstPassed() []string {
 }
 
 // verdicts returns a verdict for each file that is not a shard now. mu must be held.
-func (s *Stock) verdicts() (list []discover.Verdict) {
+func (s *LiveIndex) verdicts() (list []discover.Verdict) {
 	for path := range s.passed {
 		list = append(list, discover.Verdict{Path: path, Reason: discover.PassedOver})
 	}
@@ -180,7 +180,7 @@ func (s *Stock) verdicts() (list []discover.Verdict) {
 // Due returns the files that must be passed to Index again, although they have not changed: after a
 // minute, two, and so on up to an hour. next is when the next ones will be due; zero if there are
 // none.
-func (s *Stock) Due(now time.Time) (due []storage.Object, next time.Time) {
+func (s *LiveIndex) Due(now time.Time) (due []storage.Object, next time.Time) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, w := range s.waiting {
@@ -197,7 +197,7 @@ func (s *Stock) Due(now time.Time) (due []storage.Object, next time.Time) {
 
 // reasonOf returns the text of a file's error, without the file's path.
 func reasonOf(path string, err error) string {
-	var refused *unpack.RefusedError
+	var refused *format.RefusedError
 	if errors.As(err, &refused) {
 		return refused.Error() + ": lsiofs does not read this; it is tried again, as it may not be complete yet"
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // damageOf returns the first damage of a shard, if there is any.
@@ -25,7 +25,7 @@ const mostLine = 64 << 20
 // openEnd returns why a jsonl shard may not be whole, "" if it is: its last line has no newline,
 // and is not valid JSON. In a compressed shard the codec detects a missing end. The error is that
 // the line can't be read.
-func (s *Stock) openEnd(ctx context.Context, c discover.Shard, x index.Shard) (reason string, err error) {
+func (s *LiveIndex) openEnd(ctx context.Context, c discover.Shard, x index.Shard) (reason string, err error) {
 	b := x.Blob
 	h := b.Header()
 	if s.pass.unpacker.Name() != "jsonl" || x.Codec != 0 || h.Records == 0 {
@@ -40,5 +40,5 @@ func (s *Stock) openEnd(ctx context.Context, c discover.Shard, x index.Shard) (r
 	if err := storage.ReadAt(ctx, s.reads, c.Object, line, at); err != nil || json.Valid(line) {
 		return "", err
 	}
-	return unpack.Corrupt(int64(h.Records)-1, at, "the last line has no end, and is not JSON").Error(), nil
+	return format.Corrupt(int64(h.Records)-1, at, "the last line has no end, and is not JSON").Error(), nil
 }

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
-	"github.com/lsiofs/lsiofs/pipeline/storage/web"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/web"
 )
 
 // BenchmarkStreams indexes 64 shards of 32 MiB on a server in this process, whose first byte

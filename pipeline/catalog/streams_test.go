@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/format/formattest"
+	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
 
 // shardsOf returns three shards of a synthetic dataset.
@@ -80,7 +80,7 @@ func streamed(t testing.TB) map[string]map[string][]byte {
 		"tar.gz":           damaged(shardsOf(t, synthetic.Shape{Format: "tar", Codec: "gz", RecordBytes: 20_000}, 30)),
 		"jsonl":            {"0.jsonl": lines, "1.jsonl": lines[:len(lines)/2], "2.jsonl": append(lines[:100_000:100_000], 0xff, 0)},
 		"jsonl.zst":        damaged(shardsOf(t, synthetic.Shape{Format: "jsonl", Codec: "zst", RecordBytes: 2000}, 400)),
-		"jsonl.zst frames": {"0.jsonl.zst": framed(r, lines, unpacktest.Zstd, false), "1.jsonl.zst": framed(r, lines, unpacktest.Zstd, true)},
+		"jsonl.zst frames": {"0.jsonl.zst": framed(r, lines, formattest.Zstd, false), "1.jsonl.zst": framed(r, lines, formattest.Zstd, true)},
 		"jsonl.lz4":        damaged(shardsOf(t, synthetic.Shape{Format: "jsonl", Codec: "lz4", RecordBytes: 2000}, 400)),
 		"tfrecord":         damaged(shardsOf(t, synthetic.Shape{Format: "tfrecord", RecordBytes: 9000}, 70)),
 		"lc0":              {"0.tar": gamesOf(gz(gameOf(6, 60)), damagedGame(6, 20), gz(gameOf(6, 40))), "1.gz": gz(gameOf(6, 30))},
@@ -96,14 +96,14 @@ const (
 )
 
 // fromServer opens shards on a server through the engine for remote services.
-func fromServer(t *testing.T, server *unkind.Server, change func(*Config)) (*Catalog, error) {
+func fromServer(t *testing.T, server *faultserver.Server, change func(*Config)) (*Catalog, error) {
 	return fromServerWithin(t.Context(), t, server, patient, change)
 }
 
-func fromServerWithin(ctx context.Context, t *testing.T, server *unkind.Server, silence time.Duration, change func(*Config)) (*Catalog, error) {
+func fromServerWithin(ctx context.Context, t *testing.T, server *faultserver.Server, silence time.Duration, change func(*Config)) (*Catalog, error) {
 	config := remote.DefaultConfig()
 	config.FirstByteTimeout, config.SlowTime, config.SlowBytes = silence, silence, 1
-	engine, err := remote.New(unkind.Connect(t, server), config)
+	engine, err := remote.New(faultserver.Connect(t, server), config)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, engine.Close()) }()
 	target, err := discover.At("http://unkind.test/data", discover.Choice{})
@@ -129,7 +129,7 @@ func blobs(c *Catalog) map[string]string {
 }
 
 // gets returns the number of GET requests that a server received.
-func gets(server *unkind.Server) (n int) {
+func gets(server *faultserver.Server) (n int) {
 	for _, r := range server.Log() {
 		if r.Method == "GET" {
 			n++
@@ -142,11 +142,13 @@ func gets(server *unkind.Server) (n int) {
 // on a disk, and each shard takes one request, whatever its format. Faults of the server change
 // nothing but the number of requests.
 func TestShardsAtAServerAreIndexedAsTheirCopiesAre(t *testing.T) {
-	faults := map[string]func(*unkind.Server){
-		"sound":  func(*unkind.Server) {},
-		"resets": func(s *unkind.Server) { s.On(unkind.Method("GET"), unkind.Reset(100_000)).Share(0.6, 1) },
-		"stalls": func(s *unkind.Server) { s.On(unkind.Method("GET"), unkind.Stall(70_000)).Times(2) },
-		"503":    func(s *unkind.Server) { s.On(unkind.Method("GET"), unkind.Status(503, "SlowDown")).Times(2) },
+	faults := map[string]func(*faultserver.Server){
+		"sound":  func(*faultserver.Server) {},
+		"resets": func(s *faultserver.Server) { s.On(faultserver.Method("GET"), faultserver.Reset(100_000)).Share(0.6, 1) },
+		"stalls": func(s *faultserver.Server) { s.On(faultserver.Method("GET"), faultserver.Stall(70_000)).Times(2) },
+		"503": func(s *faultserver.Server) {
+			s.On(faultserver.Method("GET"), faultserver.Status(503, "SlowDown")).Times(2)
+		},
 	}
 	for name, shards := range streamed(t) {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +166,7 @@ func TestShardsAtAServerAreIndexedAsTheirCopiesAre(t *testing.T) {
 			for fault, arrange := range faults {
 				t.Run(fault, func(t *testing.T) {
 					t.Parallel()
-					server := unkind.New()
+					server := faultserver.New()
 					for path, b := range shards {
 						server.PutBytes(path, b)
 					}
@@ -197,8 +199,8 @@ func TestShardsAtAServerAreIndexedAsTheirCopiesAre(t *testing.T) {
 }
 
 // manyShards returns a server with n tars of some 400 KB.
-func manyShards(t testing.TB, n int) *unkind.Server {
-	server := unkind.New()
+func manyShards(t testing.TB, n int) *faultserver.Server {
+	server := faultserver.New()
 	shape := synthetic.Shape{Format: "tar", RecordBytes: 20_000, Seed: 1}
 	for i := range n {
 		var b bytes.Buffer
@@ -215,7 +217,7 @@ func TestAPassOverAServerThatWasInterruptedGoesOn(t *testing.T) {
 	server := manyShards(t, shards)
 	dir := t.TempDir()
 	set := func(c *Config) { c.IndexDir, c.Format.Name = dir, "tar" }
-	server.On(unkind.Method("GET"), unkind.Hang()).After(answered)
+	server.On(faultserver.Method("GET"), faultserver.Hang()).After(answered)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	_, err := fromServerWithin(ctx, t, server, patient, func(c *Config) {
@@ -246,10 +248,10 @@ func TestAPassOverAServerThatWasInterruptedGoesOn(t *testing.T) {
 
 // A shard that is replaced while it is read ends the pass with an error that reports it.
 func TestAShardThatChangesDuringAPassIsAnError(t *testing.T) {
-	server := unkind.New()
+	server := faultserver.New()
 	server.PutBytes("a.tar", tarOf(3000, "s"))
-	server.On(unkind.Method("GET"), func(r *unkind.Reply) {
-		unkind.Reset(500_000)(r)
+	server.On(faultserver.Method("GET"), func(r *faultserver.Reply) {
+		faultserver.Reset(500_000)(r)
 		server.Change("a.tar")
 	}).Times(1)
 	_, err := fromServer(t, server, func(c *Config) { c.Format.Name = "tar" })

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // UnionSource is one dataset of a mixture.
@@ -42,20 +42,20 @@ func Union(c UnionConfig) (*Catalog, error) {
 		return nil, err
 	}
 	first := c.Sources[0].Catalog
-	format := formatLine(first.format)
+	formatName := formatLine(first.format)
 	roots := make([]string, len(c.Sources))
 	for i, s := range c.Sources {
 		roots[i] = fmt.Sprintf("%q %q", s.Name, s.Catalog.store.Name())
 	}
-	store := index.OpenStore(c.IndexDir, "", index.KeyOf("mixture", strings.Join(roots, "\n"), format), c.Log)
+	store := index.OpenStore(c.IndexDir, "", index.KeyOf("mixture", strings.Join(roots, "\n"), formatName), c.Log)
 	lines := func(w io.Writer) error { return c.lines(w) }
 	shards := c.shards()
 	image, err := c.stored(store, shards)
 	if err != nil {
-		b := store.Begin(format, nil)
+		b := store.Begin(formatName, nil)
 		defer b.Close()
-		_, keyed := first.unpacker.(unpack.Renamer)
-		if image, err = b.Seal("the mixture", index.Content{Format: format, Keyed: keyed, Shards: shards, Lines: lines}); err != nil {
+		_, keyed := first.unpacker.(format.Renamer)
+		if image, err = b.Seal("the mixture", index.Content{Format: formatName, Keyed: keyed, Shards: shards, Lines: lines}); err != nil {
 			return nil, err
 		}
 	}
@@ -90,8 +90,8 @@ func (c *UnionConfig) refuseMixed() error {
 		if x, y := a.Catalog, b.Catalog; formatLine(x.format) != formatLine(y.format) {
 			return fmt.Errorf("the sources of a mixture must be of one format: %s has %s, %s has %s", a.Name, formatLine(x.format), b.Name, formatLine(y.format))
 		}
-		u, ok := a.Catalog.unpacker.(unpack.Uniform)
-		if _, mixes := u.(unpack.Mixer); !ok || mixes {
+		u, ok := a.Catalog.unpacker.(format.Uniform)
+		if _, mixes := u.(format.Mixer); !ok || mixes {
 			continue
 		}
 		if x, y := a.Catalog.kind, b.Catalog.kind; !u.SameKind(x, y) {

@@ -27,7 +27,7 @@ type Snapshot struct {
 	Requests, Throttled uint64
 	// Fill is the integral over time of how much was in a stage, in nanoseconds. Looked is the time
 	// over which it was sampled.
-	Fill   meter.Sums
+	Fill   meter.Totals
 	Looked int64
 }
 

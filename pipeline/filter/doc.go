@@ -25,7 +25,7 @@
 //	filter.go    configuration, and a run
 //	round.go     one look at SRC, and the work that follows
 //	sources.go   which files there are, and which of them are settled
-//	watch.go     repeated looks, with package growing/looking
+//	watch.go     repeated looks, with package growing/watch
 //	arrivals.go  files that settle meanwhile, and the outcome for each
 //	examine.go   what a shard is, and whether it has a result
 //	whole.go     whole shards

@@ -14,9 +14,9 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/filter/ledger"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // verdict is what to do with a shard.
@@ -86,7 +86,7 @@ func (s *source) open() (*os.File, error) {
 }
 
 // findCodec determines the shard's compression from its first bytes.
-func (s *source) findCodec(f *os.File, format unpack.Format) error {
+func (s *source) findCodec(f *os.File, format format.Format) error {
 	head := make([]byte, formats.CodecHeadBytes)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && err != io.EOF {

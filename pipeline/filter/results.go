@@ -13,7 +13,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/filter/ledger"
 	"github.com/lsiofs/lsiofs/pipeline/filter/units"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // result is what a shard has become. Its file is durable, but has no name yet.
@@ -134,7 +134,7 @@ func (r *run) finish(ctx context.Context, d *draft, s *source, t tally) (x *resu
 func (r *run) sound(ctx context.Context, d *draft, s *source) (records uint64, err error) {
 	records, err = r.scan(ctx, s, d.file, d.n)
 	// Units were already checked.
-	if refused := errors.As(err, new(*unpack.RefusedError)); (err == nil || refused) && r.Each == EachShard && r.format.Format.Name == "jsonl" {
+	if refused := errors.As(err, new(*format.RefusedError)); (err == nil || refused) && r.Each == EachShard && r.format.Format.Name == "jsonl" {
 		// Its error has the line number.
 		if worse := units.CheckJSON(ctx, s.Codec, d.file, d.n, r.UnitBytes); worse != nil {
 			err = worse
@@ -148,8 +148,8 @@ func (r *run) sound(ctx context.Context, d *draft, s *source) (records uint64, e
 
 // scan counts the records of a shard, or of a result. Any damage is an error.
 func (r *run) scan(ctx context.Context, s *source, raw io.ReaderAt, sizeBytes int64) (records uint64, err error) {
-	count := func(unpack.Extent) error { records++; return nil }
-	sum, err := unpack.Scan(ctx, r.format.Unpacker, s.Codec, raw, sizeBytes, count, func() { records = 0 })
+	count := func(format.Extent) error { records++; return nil }
+	sum, err := format.Scan(ctx, r.format.Unpacker, s.Codec, raw, sizeBytes, count, func() { records = 0 })
 	if err == nil {
 		if lost := sum.Lost(); len(lost.First) > 0 {
 			err = lost.First[0]

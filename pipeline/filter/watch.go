@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
-	"github.com/lsiofs/lsiofs/pipeline/growing/looking"
+	"github.com/lsiofs/lsiofs/pipeline/growing/watch"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -29,8 +29,8 @@ func (r *run) watch(ctx context.Context) (err error) {
 		results = r.ledger.Paths()
 	}
 	r.arrivals = newArrivals(r.Source, results)
-	w.looker, err = looking.Open(ctx, looking.Config{
-		Root: r.Source, Match: func(path string, _ bool) bool { return !r.isResult(path) }, Settled: r.arrivals.settled, Gone: r.arrivals.gone, LeftOut: r.arrivals.leaveOut,
+	w.looker, err = watch.Open(ctx, watch.Config{
+		Root: r.Source, Match: func(path string, _ bool) bool { return !r.isResult(path) }, StatStable: r.arrivals.settled, Gone: r.arrivals.gone, LeftOut: r.arrivals.leaveOut,
 		Settle: r.Settle, Poll: r.Poll, NoHints: r.noHints,
 	})
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *run) watch(ctx context.Context) (err error) {
 // watcher is a run with Watch.
 type watcher struct {
 	*run
-	looker   *looking.Looker
+	looker   *watch.Watcher
 	byName   bool            // names decide which files are shards
 	namings  map[string]bool // of shards
 	polls    bool            // polling was already warned about
@@ -226,7 +226,7 @@ func (w *watcher) first(ctx context.Context, files []storage.Object) ([]discover
 }
 
 // mirror deletes results every Poll, and earlier if they are in the way of new results.
-func (w *watcher) mirror(ctx context.Context, files []arrival, status looking.Status) error {
+func (w *watcher) mirror(ctx context.Context, files []arrival, status watch.Status) error {
 	if !w.Mirror {
 		return nil
 	}

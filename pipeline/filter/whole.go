@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/filter/ledger"
 	"github.com/lsiofs/lsiofs/pipeline/filter/protocol"
 	"github.com/lsiofs/lsiofs/pipeline/filter/units"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/encode"
+	"github.com/lsiofs/lsiofs/pipeline/format/encode"
 )
 
 // tries is how often a filter is run for the same data.

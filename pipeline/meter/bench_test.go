@@ -20,7 +20,7 @@ func BenchmarkReply(b *testing.B) {
 // BenchmarkWait measures what it adds to a request that waits.
 func BenchmarkWait(b *testing.B) {
 	var m Meter
-	var via Ledger
+	var via WaitClock
 	w := Waiter{Ledger: &m.Readers}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -14,7 +14,7 @@
 //   - Waits: how long readers' requests have waited for a stage. A wait for a goroutine
 //     that itself waits is charged to the stage that this goroutine waits for. For
 //     example, waiting for a decoder that waits for the disk is waiting for storage: see
-//     Ledger.
+//     WaitClock.
 //   - Queued: how much is in a stage now. It is sampled from time to time.
 //
 // # Cost

@@ -23,8 +23,8 @@ var names = [Stages]string{"index", "order", "storage", "decompress", "gather", 
 
 func (s Stage) String() string { return names[s] }
 
-// Sums are nanoseconds by stage.
-type Sums [Stages]int64
+// Totals are nanoseconds by stage.
+type Totals [Stages]int64
 
 var started = time.Now()
 
@@ -38,7 +38,7 @@ type Meter struct {
 	// counted.
 	Cores int
 	// Readers has the waits of readers' requests.
-	Readers Ledger
+	Readers WaitClock
 	// Working counts the goroutines at work in a stage; it is not used for Storage, Copy and FUSE.
 	Working [Stages]Level
 	// Reading counts the reads in flight in storage.
@@ -54,8 +54,8 @@ type Meter struct {
 // Times has the counters at one point in time, in nanoseconds.
 type Times struct {
 	At    int64 // time of Now
-	Busy  Sums
-	Waits Sums // of readers' requests
+	Busy  Totals
+	Waits Totals // of readers' requests
 	// Copied is the part of Busy[Copy] spent in readers' requests.
 	Copied int64
 	Queued [Stages]int64 // a count at that time, not nanoseconds

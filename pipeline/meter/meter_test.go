@@ -86,20 +86,20 @@ func TestBusyCountsTheTimeWithAny(t *testing.T) {
 }
 
 func TestWaitsAreThoseOfWhomIsWaitedFor(t *testing.T) {
-	var readers, decoder Ledger
+	var readers, decoder WaitClock
 	fromDecoder := decoder.Begin(0, Storage, nil, nil, 0)
 	decoder.End(fromDecoder, 100) // before the reader waits: charged to none
 
 	w := readers.Begin(1000, Decompress, &decoder, nil, 0)
-	require.EqualValues(t, Sums{Decompress: 200}, readers.Sums(1200))
+	require.EqualValues(t, Totals{Decompress: 200}, readers.Sums(1200))
 	d := decoder.Begin(1300, Storage, nil, object("a.zst"), 7)
-	require.EqualValues(t, Sums{Decompress: 300, Storage: 200}, readers.Sums(1500))
+	require.EqualValues(t, Totals{Decompress: 300, Storage: 200}, readers.Sums(1500))
 	x, ok := readers.Oldest(1500)
 	require.True(t, ok)
 	require.Equal(t, Waiting{On: Storage, Nanos: 500}, x)
 	decoder.End(d, 1600)
 	require.EqualValues(t, 1000, readers.End(w, 2000))
-	require.EqualValues(t, Sums{Decompress: 700, Storage: 300}, readers.Sums(9000))
+	require.EqualValues(t, Totals{Decompress: 700, Storage: 300}, readers.Sums(9000))
 	_, ok = readers.Oldest(9000)
 	require.False(t, ok)
 }
@@ -109,7 +109,7 @@ type object string
 func (o object) Object(uint64) string { return string(o) }
 
 func TestTheOldestWaitSaysForWhat(t *testing.T) {
-	var l Ledger
+	var l WaitClock
 	young := l.Begin(50, Copy, nil, nil, 0)
 	old := l.Begin(10, Storage, nil, object("shard-3.tar"), 1)
 	x, ok := l.Oldest(60)
@@ -120,7 +120,7 @@ func TestTheOldestWaitSaysForWhat(t *testing.T) {
 	require.Equal(t, old, again, "its place is used again")
 	l.End(again, 80)
 	l.End(young, 80)
-	require.EqualValues(t, Sums{Copy: 30, Storage: 50, Gather: 10}, l.Sums(100))
+	require.EqualValues(t, Totals{Copy: 30, Storage: 50, Gather: 10}, l.Sums(100))
 }
 
 func TestAWaiterWithoutALedgerBooksNothing(t *testing.T) {

@@ -85,7 +85,7 @@ func BenchmarkRecords(b *testing.B) {
 
 func benchRecords(b *testing.B, workers uint64, resumed bool) {
 	e := benchEpoch(b, spec.ShuffleReservoir, 1)
-	deal := spec.Deal{Workers: workers, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
+	deal := spec.Assignment{Workers: workers, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
 	var done []Done
 	if resumed { // one worker that is far behind keeps the walk from ever being plain
 		done = []Done{{Batch: 1, Consumed: []uint64{2_000_000, 0}}}
@@ -184,7 +184,7 @@ func BenchmarkOrderOf100M(b *testing.B) {
 		b.Run(fmt.Sprintf("sample=1/%d", of), func(b *testing.B) {
 			o := spec.Default().Order
 			if of > 1 {
-				o.Sample = spec.Sample{Of: of}
+				o.Sample = spec.Subsample{Of: of}
 			}
 			dst := make([]uint64, 4096)
 			for b.Loop() {

@@ -95,7 +95,7 @@ func (t table) alone() table {
 }
 
 // dealt returns the table for dealing remaining positions, after the tail rule.
-func dealt(remaining uint64, d spec.Deal) table {
+func dealt(remaining uint64, d spec.Assignment) table {
 	t := table{workers: d.Workers, batch: d.Batch, contiguous: d.Dealing == spec.DealContiguous, positions: remaining}
 	round := t.workers
 	if !t.contiguous {
@@ -111,7 +111,7 @@ func dealt(remaining uint64, d spec.Deal) table {
 }
 
 // checkDeal rejects deals that are impossible, or that a checkpoint can't represent.
-func checkDeal(o spec.Order, d spec.Deal) error {
+func checkDeal(o spec.Order, d spec.Assignment) error {
 	switch {
 	case d.Workers < 1 || d.Workers > spec.MaxWorkers:
 		return fmt.Errorf("order: workers (%d) must be between 1 and %d", d.Workers, spec.MaxWorkers)

@@ -124,7 +124,7 @@ func First(n uint64, o spec.Order) Done {
 // An entry has no field for the tail rule. With contiguous dealing, if the number of records is not
 // a multiple of the number of workers, the tail rule moves the borders between workers. Given
 // represents that case as an interleaved deal with one batch per worker.
-func Given(o spec.Order, remaining uint64, d spec.Deal, consumed []uint64) Done {
+func Given(o spec.Order, remaining uint64, d spec.Assignment, consumed []uint64) Done {
 	entry := Done{Batch: d.Batch, Dealing: spec.DealInterleaved, Consumed: consumed}
 	if d.Dealing != spec.DealContiguous {
 		return entry

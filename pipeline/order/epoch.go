@@ -161,7 +161,7 @@ func checkStarts(starts []uint64) error {
 // checkPart rejects an order whose split and sample do not match part. A part is also allowed
 // without these, for shards from which records are excluded (Keeper).
 func checkPart(o spec.Order, starts []uint64, part *Part) error {
-	parted := o.Split.Or() != spec.Split{} || o.Sample.Or() != spec.Sample{}
+	parted := o.Split.Or() != spec.Split{} || o.Sample.Or() != spec.Subsample{}
 	switch total := starts[len(starts)-1]; {
 	case parted && part == nil:
 		return fmt.Errorf("order: sample %s of the part %s has not been taken out of the dataset", o.Sample, o.Split.Part)

@@ -149,7 +149,7 @@ func (m *Memory) use(e *Epoch) {
 }
 
 // View is NewView with this memory, which any number of views may share.
-func (m *Memory) View(e *Epoch, done []Done, deal spec.Deal) (*View, error) {
+func (m *Memory) View(e *Epoch, done []Done, deal spec.Assignment) (*View, error) {
 	v, err := dealView(e, done, deal, m)
 	if err != nil {
 		return nil, err

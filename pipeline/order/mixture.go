@@ -64,7 +64,7 @@ func NewMixture(o spec.Order, shares *Shares, sources []Source, length uint64) (
 	if length < 1 || length > MaxRecords {
 		return nil, fmt.Errorf("order: the length of a mixture's epoch (%d) must be between 1 and %d", length, uint64(MaxRecords))
 	}
-	if o.Sample.Or() != (spec.Sample{}) {
+	if o.Sample.Or() != (spec.Subsample{}) {
 		return nil, fmt.Errorf("order: a mixture can't have a sample")
 	}
 	for m := range sources {

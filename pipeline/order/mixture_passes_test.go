@@ -41,7 +41,7 @@ func takeEpoch(t *rapid.T, m *Mixture, sources []Source, epoch uint64, e *Epoch)
 	var done []Done
 	stages := rapid.IntRange(1, 4).Draw(t, "stages")
 	for stage := range stages {
-		deal := spec.Deal{
+		deal := spec.Assignment{
 			Workers: rapid.Uint64Range(1, 9).Draw(t, "workers"), Batch: rapid.Uint64Range(1, 5).Draw(t, "batch"), Tail: spec.TailKeep,
 			Dealing: rapid.SampledFrom([]spec.Dealing{spec.DealInterleaved, spec.DealContiguous}).Draw(t, "deal"),
 		}

@@ -215,7 +215,7 @@ func naiveResume(list []uint64, d Done) []uint64 {
 }
 
 // naiveTail applies the tail rule to what is left of G.
-func naiveTail(left, G []uint64, d spec.Deal) []uint64 {
+func naiveTail(left, G []uint64, d spec.Assignment) []uint64 {
 	round := d.Workers
 	if d.Dealing != spec.DealContiguous {
 		round *= d.Batch

@@ -72,8 +72,8 @@ func (s settings) drawDone(t *rapid.T) (done []Done, left []uint64) {
 	return done, left
 }
 
-func (s settings) drawDeal(t *rapid.T) spec.Deal {
-	d := spec.Deal{
+func (s settings) drawDeal(t *rapid.T) spec.Assignment {
+	d := spec.Assignment{
 		Workers: rapid.OneOf(rapid.Uint64Range(1, 5), rapid.Uint64Range(1, 200)).Draw(t, "deal's workers"),
 		Tail:    rapid.SampledFrom([]spec.Tail{spec.TailKeep, spec.TailDrop, spec.TailPad}).Draw(t, "tail"),
 	}
@@ -204,7 +204,7 @@ func TestSimplifyKeepsWhatIsLeft(t *testing.T) {
 func TestRoundRobinOfWorkersGivesGBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSettings(t)
-		deal := spec.Deal{
+		deal := spec.Assignment{
 			Workers: rapid.Uint64Range(1, 100).Draw(t, "workers"), Batch: s.order.Batch,
 			Dealing: spec.DealInterleaved, Tail: spec.TailKeep,
 		}
@@ -249,7 +249,7 @@ func TestResumingRepeatedlyGivesEveryRecordOnce(t *testing.T) {
 			done, err = Simplify(e.Len(), s.order, append(done, Given(s.order, v.Remaining(), deal, consumed)))
 			require.NoError(t, err)
 		}
-		v, err := NewView(e, done, spec.Deal{Workers: 1, Batch: s.order.Batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
+		v, err := NewView(e, done, spec.Assignment{Workers: 1, Batch: s.order.Batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
 		require.NoError(t, err)
 		v.Sweep(0, v.Dealt(), func(_ uint64, records []uint64) bool {
 			for _, record := range records {

@@ -66,7 +66,7 @@ func TestVectorsOfPhases(t *testing.T) {
 	for _, c := range v.Phase {
 		shards := listedShards{{path: c.Path, entries: slices.Repeat([]bool{true}, len(c.Phases))}}
 		for phase := range c.N {
-			p, err := NewPart(spec.Order{Sample: spec.Sample{Of: c.N, Seed: c.Seed}}, phase, shards, inTurn)
+			p, err := NewPart(spec.Order{Sample: spec.Subsample{Of: c.N, Seed: c.Seed}}, phase, shards, inTurn)
 			require.NoError(t, err)
 			for ordinal, want := range c.Phases {
 				require.Equal(t, want == phase, p.Has(uint64(ordinal)), "%+v, record %d, phase %d", c, ordinal, phase)
@@ -108,7 +108,7 @@ func TestSampledEpochsMakeOnePass(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shards, _ := drawShards(t)
 		o := spec.Default().Order
-		o.Sample = spec.Sample{Of: rapid.Uint64Range(2, 9).Draw(t, "n"), Seed: rapid.Uint64().Draw(t, "seed")}
+		o.Sample = spec.Subsample{Of: rapid.Uint64Range(2, 9).Draw(t, "n"), Seed: rapid.Uint64().Draw(t, "seed")}
 		o.Split = spec.Split{Part: drawPart(t), Seed: rapid.Uint64().Draw(t, "split's seed"), By: rapid.SampledFrom(units3).Draw(t, "by")}.Or()
 		begin := rapid.Uint64Range(0, math.MaxUint64-100).Draw(t, "epoch")
 		var all []uint64
@@ -122,7 +122,7 @@ func TestSampledEpochsMakeOnePass(t *testing.T) {
 		}
 		slices.Sort(all)
 		whole := o
-		whole.Sample = spec.Sample{}
+		whole.Sample = spec.Subsample{}
 		want := naiveSampled(whole, 0, shards)
 		require.Len(t, all, len(want))
 		for i := range want {
@@ -138,7 +138,7 @@ func TestASampleIsItsShareOfTheRecords(t *testing.T) {
 		{path: "b", entries: append([]bool{true}, make([]bool, splitWork/2)...)},
 	}
 	const n = 39
-	o := spec.Order{Sample: spec.Sample{Of: n, Seed: 3}, Split: spec.Split{Part: part(t, "0..0.5"), Seed: 1, By: spec.SplitByRecord}}
+	o := spec.Order{Sample: spec.Subsample{Of: n, Seed: 3}, Split: spec.Split{Part: part(t, "0..0.5"), Seed: 1, By: spec.SplitByRecord}}
 	for _, epoch := range []uint64{0, 17, 38} {
 		p, err := NewPart(o, epoch, shards, inTurn)
 		require.NoError(t, err)

@@ -22,7 +22,7 @@ type specified struct {
 	Shards         []specifiedShard
 	Low, High      string // bounds of a split
 	Done           []specifiedEntry
-	Deal           spec.Deal
+	Deal           spec.Assignment
 	Weights        []uint64
 	SourceChunks   [][]uint64 // of a mixture, by source
 	Begin, Records uint64     // the positions of a mixture
@@ -116,10 +116,10 @@ func specifySelection(t *rapid.T) specified {
 	shards, chunks := drawShards(t)
 	p := drawPart(t)
 	o.Split = spec.Split{Part: p, Seed: rapid.Uint64().Draw(t, "split's seed"), By: rapid.SampledFrom(units3).Draw(t, "by")}
-	o.Sample = spec.Sample{Of: rapid.Uint64Range(2, 5).Draw(t, "n"), Seed: rapid.Uint64().Draw(t, "sample's seed")}
+	o.Sample = spec.Subsample{Of: rapid.Uint64Range(2, 5).Draw(t, "n"), Seed: rapid.Uint64().Draw(t, "sample's seed")}
 	x := specified{
 		Order: o, Epoch: rapid.Uint64().Draw(t, "epoch"), Chunks: chunks,
-		Deal: spec.Deal{Workers: 1, Batch: o.Batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep},
+		Deal: spec.Assignment{Workers: 1, Batch: o.Batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep},
 		Low:  decimal(p.From), High: decimal(p.To),
 	}
 	for _, s := range shards {

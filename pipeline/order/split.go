@@ -41,7 +41,7 @@ const splitWork = 1 << 18
 // two, and less if the split is by shard or by unit. run gets the work in pieces that may run
 // concurrently, must run each once, and returns when all have ended; if it skips some, the result
 // must not be used. The result is nil for an order without a split and a sample, if no records are
-// excluded (Keeper). Epochs of one phase (spec.Sample.Phase) have equal parts.
+// excluded (Keeper). Epochs of one phase (spec.Subsample.Phase) have equal parts.
 //
 // A split without a unit, or with an unknown unit, is an error.
 func NewPart(o spec.Order, epoch uint64, shards Shards, run func(work []func())) (*Part, error) {
@@ -90,7 +90,7 @@ func picksOf(o spec.Order, epoch uint64) (picks []pick, err error) {
 		p.from, p.count = s.Part.Bounds()
 		picks = append(picks, p)
 	}
-	if s := o.Sample.Or(); s != (spec.Sample{}) {
+	if s := o.Sample.Or(); s != (spec.Subsample{}) {
 		p := pick{by: spec.SplitByRecord, key: key("sample", s.Seed, 0, 0)}
 		p.from, p.count = phaseBounds(s.Phase(epoch), s.Of)
 		picks = append(picks, p)

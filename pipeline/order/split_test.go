@@ -120,7 +120,7 @@ func TestEveryOrderOfAPartEqualsTheNaiveOne(t *testing.T) {
 		shards, chunks := drawShards(t)
 		s := drawSettings(t)
 		s.order.Split = spec.Split{Part: drawPart(t), Seed: rapid.Uint64().Draw(t, "split's seed"), By: rapid.SampledFrom(units3).Draw(t, "by")}.Or()
-		s.order.Sample = spec.Sample{Of: rapid.SampledFrom([]uint64{0, 0, 2, 3, 39}).Draw(t, "sample"), Seed: rapid.Uint64().Draw(t, "sample's seed")}.Or()
+		s.order.Sample = spec.Subsample{Of: rapid.SampledFrom([]uint64{0, 0, 2, 3, 39}).Draw(t, "sample"), Seed: rapid.Uint64().Draw(t, "sample's seed")}.Or()
 		p, err := NewPart(s.order, s.epoch, listedShards(shards), inTurn)
 		require.NoError(t, err)
 		left := []uint64{}
@@ -271,7 +271,7 @@ func TestASplitThatLeavesNothingIsAnEmptyOrder(t *testing.T) {
 		e, err := NewEpoch(o, 0, p.Starts([]uint64{0, 64, 100}), p)
 		require.NoError(t, err)
 		for _, tail := range []spec.Tail{spec.TailKeep, spec.TailDrop, spec.TailPad} {
-			v, err := NewView(e, nil, spec.Deal{Workers: 3, Batch: 2, Dealing: spec.DealInterleaved, Tail: tail})
+			v, err := NewView(e, nil, spec.Assignment{Workers: 3, Batch: 2, Dealing: spec.DealInterleaved, Tail: tail})
 			require.NoError(t, err)
 			require.Zero(t, v.Dealt())
 			require.Zero(t, v.Records(2, 0, make([]uint64, 4)))

@@ -159,7 +159,7 @@ func TestStretchesOfASweepTogetherAreTheSweep(t *testing.T) {
 			runParts(e.Prepare(), never)
 		}
 		done, _ := s.drawDone(t)
-		deal := spec.Deal{Workers: rapid.Uint64Range(1, 9).Draw(t, "workers"), Tail: rapid.SampledFrom([]spec.Tail{spec.TailKeep, spec.TailDrop, spec.TailPad}).Draw(t, "tail")}
+		deal := spec.Assignment{Workers: rapid.Uint64Range(1, 9).Draw(t, "workers"), Tail: rapid.SampledFrom([]spec.Tail{spec.TailKeep, spec.TailDrop, spec.TailPad}).Draw(t, "tail")}
 		if deal.Batch, deal.Dealing = s.drawDealing(t); s.order.Groups > 1 || deal.Batch > 50 {
 			deal.Tail = spec.TailKeep // padding to a huge batch would take forever
 		}

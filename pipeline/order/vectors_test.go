@@ -198,7 +198,7 @@ func TestVectorsOfViews(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %d", name, i), func(t *testing.T) {
 				o := v.Order[c.Order]
 				e := newEpoch(t, o.order(), o.Epoch, o.ChunkRecords)
-				deal := spec.Deal{Workers: max(1, c.Workers), Batch: max(1, c.Batch), Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
+				deal := spec.Assignment{Workers: max(1, c.Workers), Batch: max(1, c.Batch), Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
 				if c.Tail != "" {
 					deal.Tail = c.Tail
 				}

@@ -12,7 +12,7 @@ import (
 type View struct {
 	epoch     *Epoch
 	levels    []level
-	deal      spec.Deal
+	deal      spec.Assignment
 	remaining uint64
 	table     table
 	memory    *Memory
@@ -23,11 +23,11 @@ type View struct {
 // NewView applies done to e in turn and assigns the remainder to workers. For an impossible entry
 // (a worker that took more than it had) it returns an error with the entry's number. The view gets
 // its own Memory of the default size.
-func NewView(e *Epoch, done []Done, deal spec.Deal) (*View, error) {
+func NewView(e *Epoch, done []Done, deal spec.Assignment) (*View, error) {
 	return NewMemory(0).View(e, done, deal)
 }
 
-func dealView(e *Epoch, done []Done, deal spec.Deal, m *Memory) (*View, error) {
+func dealView(e *Epoch, done []Done, deal spec.Assignment, m *Memory) (*View, error) {
 	if err := checkDeal(e.order, deal); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (v *View) Remaining() uint64 { return v.remaining }
 func (v *View) Dealt() uint64 { return v.table.positions }
 
 // Deal returns NewView's argument deal.
-func (v *View) Deal() spec.Deal { return v.deal }
+func (v *View) Deal() spec.Assignment { return v.deal }
 
 // Count returns the number of records of worker w's stream, after the tail rule.
 func (v *View) Count(w uint64) uint64 {

@@ -12,15 +12,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-func newView(t *testing.T, e *Epoch, done []Done, d spec.Deal) *View {
+func newView(t *testing.T, e *Epoch, done []Done, d spec.Assignment) *View {
 	t.Helper()
 	v, err := NewView(e, done, d)
 	require.NoError(t, err)
 	return v
 }
 
-func deal(workers, batch uint64) spec.Deal {
-	return spec.Deal{Workers: workers, Batch: batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
+func deal(workers, batch uint64) spec.Assignment {
+	return spec.Assignment{Workers: workers, Batch: batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
 }
 
 // plainEpoch returns an epoch in dataset order: G[p] is p.
@@ -33,17 +33,17 @@ func TestNewViewRefusesWhatCanNotBe(t *testing.T) {
 	for _, c := range []struct {
 		order spec.Order
 		done  []Done
-		deal  spec.Deal
+		deal  spec.Assignment
 		words string
 	}{
 		{deal: deal(0, 1), words: "workers (0) must be between 1 and 65536"},
 		{deal: deal(65537, 1), words: "workers (65537) must be between"},
 		{deal: deal(1, 0), words: "batch (0) must be between 1 and 4294967296"},
 		{deal: deal(1, 1<<32+1), words: "batch (4294967297) must be between"},
-		{deal: spec.Deal{Workers: 1, Batch: 1, Dealing: "fair", Tail: spec.TailKeep}, words: `unknown deal "fair"`},
-		{deal: spec.Deal{Workers: 1, Batch: 1, Dealing: spec.DealInterleaved, Tail: "cut"}, words: `unknown tail "cut"`},
+		{deal: spec.Assignment{Workers: 1, Batch: 1, Dealing: "fair", Tail: spec.TailKeep}, words: `unknown deal "fair"`},
+		{deal: spec.Assignment{Workers: 1, Batch: 1, Dealing: spec.DealInterleaved, Tail: "cut"}, words: `unknown tail "cut"`},
 		{order: grouped, deal: deal(1, 4), words: "batch (4) must be the order's batch (8)"},
-		{order: grouped, deal: spec.Deal{Workers: 1, Batch: 8, Dealing: spec.DealContiguous, Tail: spec.TailPad}, words: "tail pad with the deal contiguous"},
+		{order: grouped, deal: spec.Assignment{Workers: 1, Batch: 8, Dealing: spec.DealContiguous, Tail: spec.TailPad}, words: "tail pad with the deal contiguous"},
 		{order: grouped, deal: deal(1, 8), done: []Done{{Batch: 1, Consumed: []uint64{1}}}, words: "entry 1 of done: batch (1) must be the order's batch (8)"},
 		{deal: deal(1, 1), done: []Done{{Batch: 1}}, words: "consumed has 0 numbers"},
 		{deal: deal(1, 1), done: []Done{{Batch: 0, Consumed: []uint64{1}}}, words: "batch (0) must be between"},
@@ -70,7 +70,7 @@ func TestWorkersThatAreNotThereArePanics(t *testing.T) {
 func TestHugeCountsDoNotOverflow(t *testing.T) {
 	e := plainEpoch(t, MaxRecords)
 	got := make([]uint64, 2)
-	for _, d := range []spec.Deal{
+	for _, d := range []spec.Assignment{
 		{Workers: 65536, Batch: 1 << 32, Dealing: spec.DealInterleaved, Tail: spec.TailKeep},
 		{Workers: 65536, Batch: 1 << 32, Dealing: spec.DealInterleaved, Tail: spec.TailPad},
 		{Workers: 65535, Batch: 1, Dealing: spec.DealContiguous, Tail: spec.TailKeep},
@@ -199,7 +199,7 @@ func TestRecordsDoNotAllocateWhilePagesAreAtHand(t *testing.T) {
 }
 
 func TestSweepEndsEarlyAndLeavesPagesAlone(t *testing.T) {
-	v := newView(t, plainEpoch(t, 100_000), nil, spec.Deal{Workers: 3, Batch: 50_000, Dealing: spec.DealInterleaved, Tail: spec.TailPad})
+	v := newView(t, plainEpoch(t, 100_000), nil, spec.Assignment{Workers: 3, Batch: 50_000, Dealing: spec.DealInterleaved, Tail: spec.TailPad})
 	blocks := 0
 	v.Sweep(0, v.Dealt(), func(uint64, []uint64) bool { blocks++; return blocks < 3 })
 	require.Equal(t, 3, blocks)

@@ -32,7 +32,7 @@ type Grow struct {
 	MinNew string
 	// Settle is how long a file must stay unchanged if it is unknown whether a process is writing
 	// it. Poll is how often directories are listed whose changes the kernel does not report. 0 is
-	// the default of package looking.
+	// the default of package watch.
 	Settle, Poll time.Duration
 	// Hold keeps a hard link to each shard of a snapshot, so that it can be read after it was
 	// deleted.

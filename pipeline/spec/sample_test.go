@@ -7,7 +7,7 @@ import (
 )
 
 func TestSamplesAreOneOfANumber(t *testing.T) {
-	for text, want := range map[string]Sample{"1/1": {}, "1/2": {Of: 2}, "1/39": {Of: 39}, "1/65536": {Of: 65536}} {
+	for text, want := range map[string]Subsample{"1/1": {}, "1/2": {Of: 2}, "1/39": {Of: 39}, "1/65536": {Of: 65536}} {
 		got, err := ParseSample(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
@@ -20,17 +20,17 @@ func TestSamplesAreOneOfANumber(t *testing.T) {
 }
 
 func TestPhasesGoRound(t *testing.T) {
-	s := Sample{Of: 3}
+	s := Subsample{Of: 3}
 	for epoch, want := range []uint64{0, 1, 2, 0, 1} {
 		require.Equal(t, want, s.Phase(uint64(epoch)))
 	}
-	require.Zero(t, Sample{}.Phase(7))
-	require.Equal(t, Sample{}, Sample{Of: 1, Seed: 9}.Or())
+	require.Zero(t, Subsample{}.Phase(7))
+	require.Equal(t, Subsample{}, Subsample{Of: 1, Seed: 9}.Or())
 }
 
 func TestSamplesOutOfBoundsAreNamed(t *testing.T) {
 	s := Default()
 	s.Dataset = "d"
-	s.Order.Sample = Sample{Of: 65537}
+	s.Order.Sample = Subsample{Of: 65537}
 	require.ErrorContains(t, s.Validate(), "--sample (1/65537)")
 }

@@ -136,13 +136,13 @@ type Order struct {
 	Batch        uint64
 	ChunkBytes   uint64
 	ChunkRecords uint64
-	Split        Split  `json:",omitzero"` // selects the records of the dataset that are ordered
-	Sample       Sample `json:",omitzero"` // of these, the share in each epoch
-	Length       uint64 `json:",omitzero"` // positions of a mixture's epoch; 0 if there is none, or if Mix determines it
+	Split        Split     `json:",omitzero"` // selects the records of the dataset that are ordered
+	Sample       Subsample `json:",omitzero"` // of these, the share in each epoch
+	Length       uint64    `json:",omitzero"` // positions of a mixture's epoch; 0 if there is none, or if Mix determines it
 }
 
-// Deal is how G′, the remainder of G, is assigned to workers.
-type Deal struct {
+// Assignment is how G′, the remainder of G, is assigned to workers.
+type Assignment struct {
 	Workers uint64
 	Batch   uint64
 	Dealing Dealing
@@ -160,7 +160,7 @@ type Spec struct {
 	Exclude []string
 	Format  Format
 	Order   Order
-	Deal    Deal
+	Deal    Assignment
 	Epoch   uint64
 
 	OnCorrupt OnCorrupt
@@ -267,7 +267,7 @@ func Default() Spec {
 			Shuffle: ShuffleReservoir, SizeRecords: 16384, Lanes: 32, Groups: 1,
 			Batch: 1, ChunkBytes: 256 << 10, ChunkRecords: 128,
 		},
-		Deal:        Deal{Workers: 1, Batch: 1, Dealing: DealInterleaved, Tail: TailKeep},
+		Deal:        Assignment{Workers: 1, Batch: 1, Dealing: DealInterleaved, Tail: TailKeep},
 		OnCorrupt:   CorruptFail,
 		MemoryBytes: mostMemory, MaxRecordBytes: mostMemory,
 		IO:          IOAuto,

@@ -115,7 +115,7 @@ func (o Order) validate(p *problems) {
 	o.Sample.validate(p)
 }
 
-func (d Deal) validate(p *problems) {
+func (d Assignment) validate(p *problems) {
 	bounds(p, "--workers", d.Workers, 1, MaxWorkers)
 	bounds(p, "--batch", d.Batch, 1, 1<<32)
 	oneOf(p, "--deal", d.Dealing, DealInterleaved, DealContiguous)

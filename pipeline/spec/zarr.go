@@ -89,11 +89,11 @@ type Selection struct {
 	Places     []int64
 }
 
-// Missing is the treatment of crops that need a brick which is not stored.
+// Missing is the treatment of crops that need a chunk which is not stored.
 type Missing string
 
 const (
-	MissingFill Missing = "fill" // the brick consists of the fill value; the default
+	MissingFill Missing = "fill" // the chunk consists of the fill value; the default
 	MissingSkip Missing = "skip" // the crop is skipped
 )
 
@@ -297,7 +297,7 @@ func (z Zarr) validateNumbers(p *problems, flag string, list []FieldNumber) {
 }
 
 // ZarrOrder returns an order with settings that suit crops: runs of 64 crops that are close to each
-// other are shuffled in blocks of 4096, so that a brick is decoded once for many crops.
+// other are shuffled in blocks of 4096, so that a chunk is decoded once for many crops.
 func ZarrOrder(o Order) Order {
 	o.Shuffle, o.SizeRecords, o.ChunkRecords, o.ChunkBytes = ShuffleBlock, 4096, 64, 1<<40
 	return o

@@ -55,7 +55,7 @@ type Object struct {
 // read. This lets a submitter cancel reads that wait for their turn; reads that have begun
 // complete.
 //
-// Epoch is the reader's, for storages whose bytes depend on it (package cubes); others ignore it.
+// Epoch is the reader's, for storages whose bytes depend on it (package crops); others ignore it.
 type Read struct {
 	Object      Object
 	OffsetBytes int64
@@ -91,12 +91,12 @@ type Storage interface {
 	Close() error
 }
 
-// Settler is implemented by storages whose Stat may return a version in which an
+// StatStabler is implemented by storages whose Stat may return a version in which an
 // immediately following change would not show.
-type Settler interface {
-	// Settled is Stat for an object that is going to be read. Like List, it waits until
+type StatStabler interface {
+	// StatStable is Stat for an object that is going to be read. Like List, it waits until
 	// a later change would show in the version.
-	Settled(ctx context.Context, path string) (Object, error)
+	StatStable(ctx context.Context, path string) (Object, error)
 }
 
 // Compare compares an object as it is now with the listed one. It returns an error that wraps
@@ -127,7 +127,7 @@ var ErrUnwanted = errors.New("the read is not wanted any more")
 
 // Error is about a range of an object that could not be read. No bytes arrived, so it is not about
 // their contents. Only bytes that arrived can be damaged, and then the error is
-// unpack.CorruptError: only damage may be left out of a dataset, counted, and reported by a
+// format.CorruptError: only damage may be left out of a dataset, counted, and reported by a
 // verification. Every other error ends the command, because no dataset may depend on what could be
 // reached when it was indexed.
 type Error struct {

@@ -27,7 +27,7 @@ type ahead struct {
 	filling bool     // a goroutine is filling blocks
 	at      *block   // the block it is filling; nil if none
 	closed  bool
-	waits   meter.Ledger // of the goroutine that fills
+	waits   meter.WaitClock // of the goroutine that fills
 	ctx     context.Context
 	cancel  context.CancelFunc // nil until the first read-ahead
 }
@@ -82,7 +82,7 @@ func (h *Handle) follow(taken []*block, from, to, size int64) []*block {
 		a.blocks[0].drop()
 		a.blocks = append(a.blocks[:0], a.blocks[1:]...)
 	}
-	if idle && !h.joins && a.run >= firstAheadBytes && !a.closed && !h.reader.Brings() {
+	if idle && !h.joins && a.run >= firstAheadBytes && !a.closed && !h.reader.Busy() {
 		h.extend(from, to, size)
 	}
 	for _, b := range a.blocks {

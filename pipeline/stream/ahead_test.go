@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 )
 
 // withCores makes the test run as on a machine with idle cores.
@@ -70,11 +70,11 @@ type troubledReader struct {
 	l troubled
 }
 
-func (r troubledReader) Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) error {
+func (r troubledReader) Read(ctx context.Context, k uint64, n int, l *read.Loan) error {
 	records := make([]uint64, n)
 	for i, record := range records[:r.seq.Records(k, records)] {
 		if record == r.l.record && i > 0 {
-			return r.memoryReader.Lend(ctx, k, i, l)
+			return r.memoryReader.Read(ctx, k, i, l)
 		} else if record == r.l.record && r.l.err != nil {
 			return r.l.err
 		} else if record == r.l.record {
@@ -82,7 +82,7 @@ func (r troubledReader) Lend(ctx context.Context, k uint64, n int, l *fetch.Loan
 			return ctx.Err()
 		}
 	}
-	return r.memoryReader.Lend(ctx, k, n, l)
+	return r.memoryReader.Read(ctx, k, n, l)
 }
 
 func TestReadersThatReadOnAreReadAheadOf(t *testing.T) {
@@ -208,7 +208,7 @@ type stuckReader struct {
 	l *stuckOnce
 }
 
-func (r stuckReader) Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) error {
+func (r stuckReader) Read(ctx context.Context, k uint64, n int, l *read.Loan) error {
 	records := make([]uint64, 1)
 	r.seq.Records(k, records)
 	r.l.mu.Lock()
@@ -224,7 +224,7 @@ func (r stuckReader) Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) e
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return r.memoryReader.Lend(ctx, k, 1, l)
+	return r.memoryReader.Read(ctx, k, 1, l)
 }
 
 // For the fetcher, records that were copied ahead have been delivered: asking for them again may
@@ -283,7 +283,7 @@ type stuckReaders struct {
 	l *stuck
 }
 
-func (r stuckReaders) Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) error {
+func (r stuckReaders) Read(ctx context.Context, k uint64, n int, l *read.Loan) error {
 	one := make([]uint64, 1)
 	r.seq.Records(k, one)
 	record := one[0]
@@ -294,7 +294,7 @@ func (r stuckReaders) Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) 
 	}
 	r.l.mu.Unlock()
 	if !wait {
-		return r.memoryReader.Lend(ctx, k, 1, l)
+		return r.memoryReader.Read(ctx, k, 1, l)
 	}
 	<-ctx.Done()
 	return ctx.Err()

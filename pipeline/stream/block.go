@@ -109,7 +109,7 @@ func (b *block) state(to int64) (there, coming bool) {
 
 // has waits until the bytes up to an offset in the stream are filled. It returns false if they
 // can't be filled, or not soon. The wait is charged to what the filling goroutines wait for.
-func (b *block) has(ctx context.Context, to int64, waits *meter.Waiter, fillers *meter.Ledger) bool {
+func (b *block) has(ctx context.Context, to int64, waits *meter.Waiter, fillers *meter.WaitClock) bool {
 	if there, coming := b.state(to); there || !coming {
 		return there
 	}

@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
+	"github.com/lsiofs/lsiofs/pipeline/format/npy"
 )
 
 // Locator finds where records were cut from. It is used by one goroutine at a time.

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 )
 
 // Handle is an open file. ReadAt may be called concurrently; readers at different positions of one
@@ -57,7 +57,7 @@ func (s *Set) Open(w uint64, k Kind) *Handle {
 	}
 	if k == Data {
 		h.reader = s.source.lender.open(sequence{s, w})
-		h.joins = h.reader.InOrder() && s.source.presenter == nil
+		h.joins = h.reader.Contiguous() && s.source.presenter == nil
 		if s.begun != nil {
 			s.first.Do(s.begun)
 		}
@@ -95,7 +95,7 @@ type sequence struct {
 
 func (s sequence) Len() uint64 { return s.set.view.Count(s.w) }
 
-// Epoch implements loan.Epochal.
+// Epoch implements pinned.Epochal.
 func (s sequence) Epoch() uint64 { return s.set.view.Epoch().Number() }
 
 func (s sequence) Records(k uint64, dst []uint64) int { return s.set.view.Records(s.w, k, dst) }
@@ -104,7 +104,7 @@ func (s sequence) Records(k uint64, dst []uint64) int { return s.set.view.Record
 // bytes only at the end of the file, and none past it. n is at most MaxReadBytes. On success r must
 // be released, and may then be reused.
 //
-// Errors are those of fetch.Reader.Lend and of Set.SizeBytes. A failed call may be repeated.
+// Errors are those of read.Reader.Read and of Set.SizeBytes. A failed call may be repeated.
 func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
 	h.begin(r)
 	if off < 0 || n < 0 || n > MaxReadBytes {
@@ -133,7 +133,7 @@ func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
 			return nil
 		}
 		r.Release()
-		if tries == mostTries || !errors.Is(err, fetch.ErrReadAgain) {
+		if tries == mostTries || !errors.Is(err, read.ErrReadAgain) {
 			return err
 		}
 		h.begin(r)
@@ -141,7 +141,7 @@ func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
 }
 
 // mostTries is how often a read is repeated after a cached copy of its data was lost
-// (fetch.ErrReadAgain). All copies may be lost at once and be noticed one by one: each try finds at
+// (read.ErrReadAgain). All copies may be lost at once and be noticed one by one: each try finds at
 // least one more, which is not used again. So the tries end by themselves, and this bound only
 // guards against a defect.
 const mostTries = 1 << 16

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 )
 
 // lend fills r with the bytes [from, to) of the records, counted from the end of the prologue.
@@ -19,7 +19,7 @@ func (h *Handle) lend(ctx context.Context, r *Reply, l *layout, from, to int64, 
 			return fmt.Errorf("worker %d: the stream ends at record %d, before byte %d: the order is not what its layout was made of", h.w, wk.k, to)
 		}
 		loan := r.loan()
-		if err := h.reader.Lend(ctx, wk.k, wk.countUntil(to), loan); err != nil {
+		if err := h.reader.Read(ctx, wk.k, wk.countUntil(to), loan); err != nil {
 			r.unloan()
 			return err
 		}
@@ -46,7 +46,7 @@ func (h *Handle) lend(ctx context.Context, r *Reply, l *layout, from, to int64, 
 
 // emit appends to r the part of [*pos, to) that the loan's records cover, the first of which is the
 // walker's, and advances both. It reports whether r has slices of the loan.
-func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int64, most int) (keep bool, err error) {
+func (h *Handle) emit(r *Reply, wk *walker, loan *read.Loan, pos *int64, to int64, most int) (keep bool, err error) {
 	mapped := loan.Mapped()
 	if mapped {
 		loan.Leased() // must precede the copies, for Check
@@ -97,8 +97,8 @@ func isLong(record []byte) bool { return len(record) >= lendBytes }
 
 // emitMapped is emit for loans of bytes in mapped files, which may vanish or turn into zeros while
 // they are copied.
-func (h *Handle) emitMapped(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int64, most int) (keep bool, err error) {
-	if fetch.Faulted(func() { keep, err = h.emit(r, wk, loan, pos, to, most) }) {
+func (h *Handle) emitMapped(r *Reply, wk *walker, loan *read.Loan, pos *int64, to int64, most int) (keep bool, err error) {
+	if read.Faulted(func() { keep, err = h.emit(r, wk, loan, pos, to, most) }) {
 		keep, err = false, loan.Fault()
 	} else if altered := loan.Check(); altered != nil {
 		err = altered // any other error may be a consequence of it

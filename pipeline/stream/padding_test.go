@@ -14,8 +14,8 @@ import (
 const patience = 90 * time.Second
 
 // padded is an assignment that is almost all padding.
-func padded(workers, batch uint64) spec.Deal {
-	return spec.Deal{Workers: workers, Batch: batch, Dealing: spec.DealInterleaved, Tail: spec.TailPad}
+func padded(workers, batch uint64) spec.Assignment {
+	return spec.Assignment{Workers: workers, Batch: batch, Dealing: spec.DealInterleaved, Tail: spec.TailPad}
 }
 
 func TestALookUpOfEndlessPaddingHoldsUpNobodyElseAndEndsWithItsClient(t *testing.T) {
@@ -40,7 +40,7 @@ func TestALookUpOfEndlessPaddingHoldsUpNobodyElseAndEndsWithItsClient(t *testing
 
 			others, stop := context.WithTimeout(context.Background(), patience)
 			defer stop()
-			for _, deal := range []spec.Deal{spec.Default().Deal, padded(3, 7)} {
+			for _, deal := range []spec.Assignment{spec.Default().Deal, padded(3, 7)} {
 				_, err := src.Set(viewOf(t, n, spec.ShuffleReservoir, deal), nil).SizeBytes(others, 0, Data)
 				require.NoError(t, err)
 			}

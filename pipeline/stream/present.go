@@ -2,7 +2,7 @@ package stream
 
 import "fmt"
 
-// rows are records that are delivered as rows (unpack.Presenter).
+// rows are records that are delivered as rows (format.Presenter).
 type rows struct {
 	records
 	bytes int64 // per row

@@ -16,9 +16,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // presented is a dataset in memory whose streams have one row per record.
@@ -29,7 +29,7 @@ type presented struct {
 	made    atomic.Int64             // number of rows
 }
 
-func (p *presented) Unpacker() unpack.Format { return presenting{p.memory, p} }
+func (p *presented) Unpacker() format.Format { return presenting{p.memory, p} }
 
 func (p *presented) Shard(i int) catalog.Shard {
 	return catalog.Shard{IDPrefix: uint64(i) << 40, Object: storage.Object{Path: fmt.Sprintf("shard-%d", i)}}
@@ -37,7 +37,7 @@ func (p *presented) Shard(i int) catalog.Shard {
 
 // presenting is its format, without renaming.
 type presenting struct {
-	unpack.Format
+	format.Format
 	p *presented
 }
 
@@ -254,20 +254,20 @@ func (l lendsWithout) open(seq sequence) reader {
 
 type quietReader struct {
 	p       *presented
-	seq     fetch.Sequence
+	seq     read.Sequence
 	numbers []uint64
 }
 
-func (q *quietReader) Lend(_ context.Context, k uint64, n int, l *fetch.Loan) error {
+func (q *quietReader) Read(_ context.Context, k uint64, n int, l *read.Loan) error {
 	for _, record := range q.numbers[:q.seq.Records(k, q.numbers[:min(n, len(q.numbers))])] {
 		l.Records = append(l.Records, q.p.bytes[record])
 	}
 	return nil
 }
 
-func (*quietReader) InOrder() bool { return false }
-func (*quietReader) Brings() bool  { return false }
-func (*quietReader) Close()        {}
+func (*quietReader) Contiguous() bool { return false }
+func (*quietReader) Busy() bool       { return false }
+func (*quietReader) Close()           {}
 
 func TestARecordThatMakesNoRowIsNamed(t *testing.T) {
 	p := manyPresented(100, 1000)
@@ -334,10 +334,10 @@ type alteredReader struct {
 	lends int
 }
 
-func (a *alteredReader) Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) error {
+func (a *alteredReader) Read(ctx context.Context, k uint64, n int, l *read.Loan) error {
 	a.lends++
 	l.Lender = alteredBytes{altered: a.lends%2 == 1, lost: a.lost}
-	err := a.reader.Lend(ctx, k, n, l)
+	err := a.reader.Read(ctx, k, n, l)
 	if a.lends%2 == 1 {
 		for i, record := range l.Records {
 			l.Records[i] = make([]byte, len(record))
@@ -371,7 +371,7 @@ func TestAlteredBytesThatMakeNoRowAreNotTheRecords(t *testing.T) {
 		for i, record := range p.bytes {
 			p.bytes[i] = append([]byte{1}, record...)
 		}
-		lost := fmt.Errorf("lost: %w", fetch.ErrReadAgain)
+		lost := fmt.Errorf("lost: %w", read.ErrReadAgain)
 		src := newSource(p, lendsAltered{lendsWithout{p}, lost})
 		set := src.Set(defaultView(t, 0, 100), nil)
 		want := naiveRows(p, 0, set)[Data]

@@ -3,8 +3,8 @@ package stream
 import (
 	"unsafe"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 )
 
 const (
@@ -31,7 +31,7 @@ type Reply struct {
 	copies  bool     // everything is copied, into a buffer that r does not own
 	blocks  []*block // blocks that some slices point into
 	run     int      // start in buffer of the last slice, -1 if that is lent
-	loans   []*fetch.Loan
+	loans   []*read.Loan
 	inUse   int // loans[:inUse] are in use
 	renamed []byte
 	own     meter.Waiter
@@ -137,9 +137,9 @@ func (r *Reply) space(n, most int) []byte {
 
 // loan returns a loan that belongs to r. If no slice of r uses it, the caller returns it with
 // unloan.
-func (r *Reply) loan() *fetch.Loan {
+func (r *Reply) loan() *read.Loan {
 	if r.inUse == len(r.loans) {
-		r.loans = append(r.loans, new(fetch.Loan))
+		r.loans = append(r.loans, new(read.Loan))
 	}
 	r.inUse++
 	l := r.loans[r.inUse-1]

@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 )
 
 // records is what streams need of a catalog; *catalog.Catalog implements it.
@@ -20,28 +20,28 @@ type records interface {
 	KeyHashes(records []uint64, dst []uint64) bool
 	Growth(record, position uint64) int64
 	Shard(i int) catalog.Shard
-	Unpacker() unpack.Format
+	Unpacker() format.Format
 }
 
 var _ records = (*catalog.Catalog)(nil)
 
-// lender opens readers of record bytes; fetchLender adapts a *fetch.Fetcher.
+// lender opens readers of record bytes; fetchLender adapts a *read.Fetcher.
 type lender interface {
 	open(seq sequence) reader
 }
 
 type reader interface {
-	Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) error
-	InOrder() bool
-	Brings() bool
+	Read(ctx context.Context, k uint64, n int, l *read.Loan) error
+	Contiguous() bool
+	Busy() bool
 	Close()
 }
 
-type fetchLender struct{ f *fetch.Fetcher }
+type fetchLender struct{ f *read.Fetcher }
 
 func (l fetchLender) open(seq sequence) reader {
 	e := seq.set.view.Epoch()
-	return l.f.OpenPhase(seq, fetch.Phase{Number: e.Phase(), Part: e.Part()})
+	return l.f.OpenPhase(seq, read.Subset{Number: e.Phase(), Part: e.Part()})
 }
 
 // Source makes the streams of a dataset from its catalog and its fetcher. It owns the buffers of
@@ -49,9 +49,9 @@ func (l fetchLender) open(seq sequence) reader {
 type Source struct {
 	records   records
 	lender    lender
-	framer    unpack.Framer
-	renamer   unpack.Renamer
-	presenter unpack.Presenter // nil: streams have the records' bytes
+	framer    format.Framer
+	renamer   format.Renamer
+	presenter format.Presenter // nil: streams have the records' bytes
 	crops     crops            // the zero value: records are not crops
 	buffers   *buffers
 	meter     *meter.Meter
@@ -79,7 +79,7 @@ type Source struct {
 }
 
 // NewSource returns a source. The caller keeps ownership of the catalog and the fetcher.
-func NewSource(c *catalog.Catalog, f *fetch.Fetcher) *Source {
+func NewSource(c *catalog.Catalog, f *read.Fetcher) *Source {
 	s := newSource(c, fetchLender{f})
 	s.meter = f.Meter()
 	return s
@@ -90,9 +90,9 @@ func newSource(r records, l lender) *Source {
 	s.recent.cores = s.cores
 	s.replies.New = func() any { return new(Reply) }
 	s.waiters.New = newWaiter
-	s.framer, _ = r.Unpacker().(unpack.Framer)
-	s.renamer, _ = r.Unpacker().(unpack.Renamer)
-	if s.presenter, _ = r.Unpacker().(unpack.Presenter); s.presenter != nil {
+	s.framer, _ = r.Unpacker().(format.Framer)
+	s.renamer, _ = r.Unpacker().(format.Renamer)
+	if s.presenter, _ = r.Unpacker().(format.Presenter); s.presenter != nil {
 		s.records = rows{r, int64(s.presenter.RowBytes())}
 	}
 	return s

@@ -15,21 +15,21 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
 // memory is a dataset of records in memory. It stands in for a catalog and a fetcher, with any
 // sizes and keys that a test needs.
 type memory struct {
-	unpack.Format
+	format.Format
 	bytes  [][]byte
 	hashes []uint64
 	shards int
-	lends  int // the maximum number of records per Lend
+	lends  int // the maximum number of records per Read
 	brings bool
 	batch  int // number of records that are contiguous in memory, in the order of their reader; 0: none
 }
@@ -57,7 +57,7 @@ func (m *memory) Extents(records []uint64, dst []catalog.Extent) {
 
 func (m *memory) Shard(i int) catalog.Shard { return catalog.Shard{IDPrefix: uint64(i) << 40} }
 
-func (m *memory) Unpacker() unpack.Format { return m }
+func (m *memory) Unpacker() format.Format { return m }
 
 func (m *memory) Prologue(n uint64) []byte { return []byte(fmt.Sprintf("<%d>", n)) }
 func (m *memory) Epilogue(n uint64) []byte { return bytes.Repeat([]byte{'.'}, 1024) }
@@ -77,10 +77,10 @@ func (m *memory) open(seq sequence) reader {
 
 type memoryReader struct {
 	m   *memory
-	seq fetch.Sequence
+	seq read.Sequence
 }
 
-func (r memoryReader) Lend(_ context.Context, k uint64, n int, l *fetch.Loan) error {
+func (r memoryReader) Read(_ context.Context, k uint64, n int, l *read.Loan) error {
 	records := make([]uint64, min(n, r.m.lends))
 	for _, record := range records[:r.seq.Records(k, records)] {
 		l.Records = append(l.Records, r.m.bytes[record])
@@ -88,9 +88,9 @@ func (r memoryReader) Lend(_ context.Context, k uint64, n int, l *fetch.Loan) er
 	return nil
 }
 
-func (memoryReader) InOrder() bool  { return false }
-func (r memoryReader) Brings() bool { return r.m.brings }
-func (memoryReader) Close()         {}
+func (memoryReader) Contiguous() bool { return false }
+func (r memoryReader) Busy() bool     { return r.m.brings }
+func (memoryReader) Close()           {}
 
 // orderedReader has the records of its sequence in batches, in memory outside the Go heap.
 type orderedReader struct {
@@ -99,7 +99,7 @@ type orderedReader struct {
 	lends   int
 }
 
-func newOrderedReader(m *memory, seq fetch.Sequence) *orderedReader {
+func newOrderedReader(m *memory, seq read.Sequence) *orderedReader {
 	records := make([]uint64, seq.Len())
 	seq.Records(0, records)
 	bytes := 1
@@ -123,14 +123,14 @@ func newOrderedReader(m *memory, seq fetch.Sequence) *orderedReader {
 	return r
 }
 
-func (r *orderedReader) Lend(_ context.Context, k uint64, n int, l *fetch.Loan) error {
+func (r *orderedReader) Read(_ context.Context, k uint64, n int, l *read.Loan) error {
 	l.Records = append(l.Records, r.records[k:k+uint64(min(n, r.lends))]...)
 	return nil
 }
 
-func (*orderedReader) InOrder() bool { return true }
-func (*orderedReader) Brings() bool  { return false }
-func (r *orderedReader) Close()      { _ = uring.Unmap(r.memory) }
+func (*orderedReader) Contiguous() bool { return true }
+func (*orderedReader) Busy() bool       { return false }
+func (r *orderedReader) Close()         { _ = uring.Unmap(r.memory) }
 
 // drawDataset draws records of many sizes; some share a key, or have none (0).
 func drawDataset(t *rapid.T) *memory {
@@ -166,7 +166,7 @@ func drawView(t *rapid.T, records int) *order.View {
 	o.SizeRecords, o.Lanes = uint64(rapid.IntRange(1, 100).Draw(t, "size")), uint64(rapid.IntRange(1, 8).Draw(t, "lanes"))
 	e, err := order.NewEpoch(o, 3, starts, nil)
 	require.NoError(t, err)
-	deal := spec.Deal{
+	deal := spec.Assignment{
 		Workers: uint64(rapid.IntRange(1, 7).Draw(t, "workers")),
 		Batch:   uint64(rapid.IntRange(1, 5).Draw(t, "batch")),
 		Dealing: rapid.SampledFrom([]spec.Dealing{spec.DealInterleaved, spec.DealContiguous}).Draw(t, "deal"),

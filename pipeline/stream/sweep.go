@@ -303,7 +303,7 @@ func (m *measure) mergeInto(s *sweep) error {
 // per index.
 type dealer struct {
 	view     *order.View
-	deal     spec.Deal
+	deal     spec.Assignment
 	w        uint64
 	inBatch  uint64   // records of worker w's batch already assigned
 	received []uint64 // by worker

@@ -62,7 +62,7 @@ func manyRecords(n int) *memory {
 	return m
 }
 
-func viewOf(t require.TestingT, n int, shuffle spec.Shuffle, deal spec.Deal) *order.View {
+func viewOf(t require.TestingT, n int, shuffle spec.Shuffle, deal spec.Assignment) *order.View {
 	o := spec.Default().Order
 	o.Shuffle, o.SizeRecords, o.Lanes = shuffle, 1000, 5
 	e, err := order.NewEpoch(o, 0, []uint64{0, uint64(n / 3), uint64(n)}, nil)

@@ -1,7 +1,7 @@
 // Package verify checks a dataset and its order. Shards reads every byte once and reports damage;
 // Order proves, by walking an order, that it keeps its guarantees.
 //
-//	storage ─┬─► forward: reads in flight ─┬─► decoder, tee ─┬─► unpack.Scan ─► extents: as indexed?
+//	storage ─┬─► forward: reads in flight ─┬─► decoder, tee ─┬─► format.Scan ─► extents: as indexed?
 //	         └─► streamed: one request ────┘                 └─► payloads: checksums of records
 //
 // Shards reads each shard from its first byte to its last. A shard at a service is one stream.
@@ -10,7 +10,7 @@
 // compressed, and pass through the format's index pass. So every checksum of codec and format is
 // checked, and every record is parsed again. The number, positions, sizes and keys of the records
 // are compared with the stored index. Some formats have record checksums that the index pass does
-// not check (unpack.Verifier): for these, each record's bytes are checked as they pass. In other
+// not check (format.Verifier): for these, each record's bytes are checked as they pass. In other
 // formats the contents of records are read, but not examined.
 //
 // Each problem is a Finding. It neither stops the pass nor keeps other shards from being read.

@@ -224,10 +224,10 @@ func (f *forward) rest() error {
 	return err
 }
 
-// Holds implements unpack.ResidentReaderAt: all bytes are read, whether they are needed or not.
+// Holds implements format.ResidentReaderAt: all bytes are read, whether they are needed or not.
 func (f *forward) Holds(int64, int64) bool { return true }
 
-// ReadResident implements unpack.ResidentReaderAt. If it returns false, ReadAt returns the error.
+// ReadResident implements format.ResidentReaderAt. If it returns false, ReadAt returns the error.
 func (f *forward) ReadResident(p []byte, off int64) bool {
 	n, err := f.ReadAt(p, off)
 	return err == nil && n == len(p)

@@ -13,13 +13,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -111,7 +111,7 @@ func (d *dataset) decode(t testing.TB) []byte {
 	}
 	raw, err := os.ReadFile(d.files[0])
 	require.NoError(t, err)
-	r, err := unpack.NewDecoded(codec, bytes.NewReader(raw), int64(len(raw)), unpack.Entry{})
+	r, err := format.NewDecoded(codec, bytes.NewReader(raw), int64(len(raw)), format.Entry{})
 	require.NoError(t, err)
 	defer r.Close()
 	b, err := io.ReadAll(r)

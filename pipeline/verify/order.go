@@ -14,7 +14,7 @@ import (
 type OrderConfig struct {
 	Order spec.Order
 	Epoch uint64
-	Deal  spec.Deal
+	Deal  spec.Assignment
 	// Subject is what the order depends on in the dataset.
 	Subject quality.Subject
 	// Predicted is the χ²/df that inspecting the dataset reports.
@@ -195,8 +195,8 @@ func (p *proof) partition(e *order.Epoch) (Claim, error) {
 // rest.
 func (p *proof) resume(e *order.Epoch, draw *rand.Rand) (Claim, error) {
 	batch := p.config.Order.Batch
-	before := spec.Deal{Workers: 1 + draw.Uint64N(8), Batch: batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
-	after := spec.Deal{Workers: 1 + draw.Uint64N(8), Batch: batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
+	before := spec.Assignment{Workers: 1 + draw.Uint64N(8), Batch: batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
+	after := spec.Assignment{Workers: 1 + draw.Uint64N(8), Batch: batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
 	if p.config.Order.Groups == 1 {
 		before.Batch, after.Batch = 1+draw.Uint64N(4), 1+draw.Uint64N(4)
 	}
@@ -234,13 +234,13 @@ func (p *proof) resume(e *order.Epoch, draw *rand.Rand) (Claim, error) {
 
 // owner implements the rule of pipeline/order/STREAMS.md: position j belongs to worker (j div B)
 // mod W.
-func owner(j uint64, d spec.Deal) (w, k uint64) {
+func owner(j uint64, d spec.Assignment) (w, k uint64) {
 	return j / d.Batch % d.Workers, j/d.Batch/d.Workers*d.Batch + j%d.Batch
 }
 
 // ownerOf is owner for both ways of dealing n positions: contiguous ones go to the workers in runs,
 // of which the first n mod W are one longer.
-func ownerOf(j, n uint64, d spec.Deal) (w, k uint64) {
+func ownerOf(j, n uint64, d spec.Assignment) (w, k uint64) {
 	if d.Dealing != spec.DealContiguous {
 		return owner(j, d)
 	}
@@ -255,7 +255,7 @@ func ownerOf(j, n uint64, d spec.Deal) (w, k uint64) {
 // streams are the streams of a view's workers, read in parallel.
 type streams struct {
 	view  view
-	deal  spec.Deal
+	deal  spec.Assignment
 	total uint64
 	next  uint64 // index of the next expected record
 	each  []stream
@@ -274,7 +274,7 @@ type stream struct {
 	first  uint64 // index of buffer[0] in the stream
 }
 
-func newStreams(v view, d spec.Deal, total uint64) *streams {
+func newStreams(v view, d spec.Assignment, total uint64) *streams {
 	s := &streams{view: v, deal: d, total: total, each: make([]stream, d.Workers)}
 	for i := range s.each {
 		s.each[i].buffer = make([]uint64, max(16, min(stepRecords, 1<<20/d.Workers)))
@@ -340,7 +340,7 @@ func workersText(n uint64) string {
 	return fmt.Sprintf("%d workers", n)
 }
 
-func dealText(d spec.Deal) string {
+func dealText(d spec.Assignment) string {
 	if d.Dealing == spec.DealContiguous {
 		return "in runs"
 	}

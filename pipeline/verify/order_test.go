@@ -83,18 +83,18 @@ func (v dealtBy) Records(w, k uint64, dst []uint64) int {
 }
 
 func TestStreamsThatAreNotTheDealAreSeen(t *testing.T) {
-	two := spec.Deal{Workers: 2, Batch: 2, Dealing: spec.DealInterleaved}
+	two := spec.Assignment{Workers: 2, Batch: 2, Dealing: spec.DealInterleaved}
 	for _, c := range []struct {
 		view dealtBy
-		deal spec.Deal
+		deal spec.Assignment
 		want string
 	}{
 		{dealtBy{{10, 11, 14, 15}, {12, 13, 16}}, two, ""},
 		{dealtBy{{10, 11, 14, 15}, {13, 12, 16}}, two, "record 0 of worker 1 is record 13 of the dataset, not 12"},
 		{dealtBy{{10, 11}, {12, 13, 16}}, two, "worker 0 has no record 2"},
 		{dealtBy{{10, 11, 14, 15, 9}, {12, 13, 16}}, two, "8 records together, not 7"},
-		{dealtBy{{10, 11, 12, 13}, {14, 15, 16}}, spec.Deal{Workers: 2, Batch: 1, Dealing: spec.DealContiguous}, ""},
-		{dealtBy{{10, 11, 12}, {13, 14, 15, 16}}, spec.Deal{Workers: 2, Batch: 1, Dealing: spec.DealContiguous}, "worker 0 has no record 3"},
+		{dealtBy{{10, 11, 12, 13}, {14, 15, 16}}, spec.Assignment{Workers: 2, Batch: 1, Dealing: spec.DealContiguous}, ""},
+		{dealtBy{{10, 11, 12}, {13, 14, 15, 16}}, spec.Assignment{Workers: 2, Batch: 1, Dealing: spec.DealContiguous}, "worker 0 has no record 3"},
 	} {
 		s, problem := newStreams(c.view, c.deal, 7), ""
 		for record := uint64(10); record < 17 && problem == ""; record++ {

@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // worker reads shards, one after the other.
@@ -77,7 +77,7 @@ func (w *worker) claim() (storage.Object, bool) {
 
 // audit lets the storage read the files that a shard is computed from. If the context has ended,
 // the result is meaningless.
-func (w *worker) audit(a storage.Auditor, number int) (r result) {
+func (w *worker) audit(a storage.Verifier, number int) (r result) {
 	s := w.run.config.Catalog.Shard(number)
 	damage := func(reason string) {
 		r.add(Finding{Shard: s.Object.Path, Record: -1, OffsetBytes: -1, RawOffset: -1, Reason: reason})
@@ -105,7 +105,7 @@ func (w *worker) shard(number int) result {
 	w.extents.open(c, s)
 	w.payload.open(c, s)
 	told := uint64(0)
-	emit := func(e unpack.Extent) error {
+	emit := func(e format.Extent) error {
 		w.extents.compare(e)
 		if w.extents.seen-told >= 1024 {
 			w.run.records.Add(w.extents.seen - told)
@@ -118,13 +118,13 @@ func (w *worker) shard(number int) result {
 	if !s.Parts && w.payload.check != nil { // formats with parts have no own checksums
 		codec = tee{inner: codec, begin: w.payload.restart, look: w.payload.look}
 	}
-	sum, err := unpack.Scan(w.ctx, c.Unpacker(), codec, w.forward, s.Object.SizeBytes, emit, restart)
+	sum, err := format.Scan(w.ctx, c.Unpacker(), codec, w.forward, s.Object.SizeBytes, emit, restart)
 	if codec == nil {
 		_ = w.forward.rest() // bytes that the scan did not need; an error is the context's, or in failed
 	}
 	w.run.records.Add(w.extents.seen - min(told, w.extents.seen))
 	r.records, r.decodedBytes = w.extents.seen, sum.DecodedBytes
-	var refused *unpack.RefusedError
+	var refused *format.RefusedError
 	switch {
 	case w.ctx.Err() != nil:
 		return r
@@ -148,9 +148,9 @@ func (w *worker) shard(number int) result {
 	}
 	if d := w.extents.difference(sum); d != nil {
 		finding(d.record, d.offset, -1, "%s", d.reason)
-	} else if u, ok := c.Unpacker().(unpack.Uniform); ok && s.Records > 0 && !u.SameKind(c.Kind(), sum.Kind) {
+	} else if u, ok := c.Unpacker().(format.Uniform); ok && s.Records > 0 && !u.SameKind(c.Kind(), sum.Kind) {
 		told := fmt.Sprintf("holds %q, and %q in the index", sum.Kind, c.Kind())
-		if d, ok := u.(unpack.Differ); ok {
+		if d, ok := u.(format.Differ); ok {
 			told = cmp.Or(d.Differences(sum.Kind, c.Kind()), told)
 		}
 		finding(-1, -1, -1, "%s%s", told, changedUnseen)
@@ -225,7 +225,7 @@ func (x *extents) open(c *catalog.Catalog, s catalog.Shard) {
 func (x *extents) restart() { x.seen, x.differs = 0, nil }
 
 // compare checks the next record of the pass.
-func (x *extents) compare(e unpack.Extent) {
+func (x *extents) compare(e format.Extent) {
 	n := x.seen
 	x.seen++
 	if x.differs != nil || n >= x.shard.Records {
@@ -245,7 +245,7 @@ func (x *extents) compare(e unpack.Extent) {
 const changedUnseen = ": the contents changed though size and time did not; lsiofs index --rebuild takes them as they are now"
 
 // difference returns the first mismatch between a shard and its index, or nil.
-func (x *extents) difference(sum unpack.Summary) *difference {
+func (x *extents) difference(sum format.Summary) *difference {
 	switch {
 	case x.differs != nil:
 		d := *x.differs
@@ -262,7 +262,7 @@ func (x *extents) difference(sum unpack.Summary) *difference {
 // order of their offsets.
 type payload struct {
 	window
-	check  unpack.Check // nil if there is nothing to check
+	check  format.Check // nil if there is nothing to check
 	next   uint64       // ordinal of the current record
 	come   int64        // its bytes so far
 	offset int64        // offset of the next byte in the decoded shard
@@ -272,7 +272,7 @@ type payload struct {
 
 func (p *payload) open(c *catalog.Catalog, s catalog.Shard) {
 	p.window.open(c, s)
-	if v, ok := c.Unpacker().(unpack.Verifier); ok && p.check == nil {
+	if v, ok := c.Unpacker().(format.Verifier); ok && p.check == nil {
 		p.check = v.NewCheck()
 	}
 }

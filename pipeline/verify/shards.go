@@ -24,7 +24,7 @@ type Config struct {
 	Storage storage.Storage
 	// Auditor checks shards that are computed from files, instead of reading them; nil if shards
 	// are files.
-	Auditor storage.Auditor
+	Auditor storage.Verifier
 	// Profile describes which reads the storage is fast at.
 	Profile profile.Profile
 	// MemoryBytes bounds the memory of reads and decoders, apart from one of each; it is at least

@@ -5,10 +5,10 @@ import (
 	"io"
 	"math"
 
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // reading reads objects front to back, one after the other. It is an io.ReaderAt of the object that
@@ -27,7 +27,7 @@ type reading interface {
 var (
 	_ reading                  = (*forward)(nil)
 	_ reading                  = (*streamed)(nil)
-	_ unpack.PortionedReaderAt = (*streamed)(nil)
+	_ format.PortionedReaderAt = (*streamed)(nil)
 )
 
 // streamed is a reading from a storage that has streams: each object is one request.
@@ -70,9 +70,9 @@ func (s *streamed) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Portions implements unpack.PortionedReaderAt: everything is read.
-func (s *streamed) Portions() unpack.Portions {
-	return unpack.Portions{ReadBytes: int(s.pass.StreamBytes), SkipBytes: math.MaxInt64, HeaderBytes: s.pass.HeaderBytes}
+// Portions implements format.PortionedReaderAt: everything is read.
+func (s *streamed) Portions() format.Portions {
+	return format.Portions{ReadBytes: int(s.pass.StreamBytes), SkipBytes: math.MaxInt64, HeaderBytes: s.pass.HeaderBytes}
 }
 
 func (s *streamed) rest() error {

@@ -15,19 +15,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
 
 // atServer is a copy of a dataset on a server.
 type atServer struct {
-	server  *unkind.Server
+	server  *faultserver.Server
 	engine  *remote.Storage
 	catalog *catalog.Catalog
 }
 
 func copyToServer(t *testing.T, d dataset, format string, recordBytes int64) atServer {
 	t.Helper()
-	server := unkind.New()
+	server := faultserver.New()
 	for _, path := range d.files {
 		b, err := os.ReadFile(path)
 		require.NoError(t, err)
@@ -39,13 +39,13 @@ func copyToServer(t *testing.T, d dataset, format string, recordBytes int64) atS
 
 // openAt indexes a dataset on a server, with an engine that repeats a request after that much
 // silence.
-func openAt(t *testing.T, server *unkind.Server, silence time.Duration, format string, recordBytes int64) atServer {
+func openAt(t *testing.T, server *faultserver.Server, silence time.Duration, format string, recordBytes int64) atServer {
 	t.Helper()
 	a := atServer{server: server}
 	config := remote.DefaultConfig()
 	config.FirstByteTimeout, config.SlowTime, config.SlowBytes = silence, silence, 1
 	var err error
-	a.engine, err = remote.New(unkind.Connect(t, a.server), config)
+	a.engine, err = remote.New(faultserver.Connect(t, a.server), config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, a.engine.Close()) })
 	target, err := discover.At("http://unkind.test/data", discover.Choice{})
@@ -93,9 +93,9 @@ func TestShardsAtAServerAreVerifiedAsTheirCopiesAre(t *testing.T) {
 			require.Equal(t, 3, requests)
 
 			a = openAt(t, a.server, time.Second, c.format, int64(size))
-			a.server.On(unkind.Method("GET"), unkind.Reset(100_000)).Times(2)
-			a.server.On(unkind.Method("GET"), unkind.Stall(50_000)).After(2).Times(1)
-			a.server.On(unkind.Method("GET"), unkind.Status(503, "SlowDown")).After(3).Times(1)
+			a.server.On(faultserver.Method("GET"), faultserver.Reset(100_000)).Times(2)
+			a.server.On(faultserver.Method("GET"), faultserver.Stall(50_000)).After(2).Times(1)
+			a.server.On(faultserver.Method("GET"), faultserver.Status(503, "SlowDown")).After(3).Times(1)
 			got, _, err = a.verify(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, want, got, "faults that pass change nothing")
@@ -108,9 +108,9 @@ func TestShardsAtAServerAreVerifiedAsTheirCopiesAre(t *testing.T) {
 			require.Equal(t, filepath.Base(d.files[2]), got.Unread[1].Shard)
 			require.Contains(t, got.Unread[1].Reason, "verify it again")
 
-			for _, answer := range []unkind.Fault{unkind.Status(403, "AccessDenied"), unkind.Status(403, "ExpiredToken"), unkind.Status(401, ""), unkind.Status(404, "NoSuchKey")} {
+			for _, answer := range []faultserver.Fault{faultserver.Status(403, "AccessDenied"), faultserver.Status(403, "ExpiredToken"), faultserver.Status(401, ""), faultserver.Status(404, "NoSuchKey")} {
 				a = openAt(t, a.server, time.Second, c.format, int64(size))
-				refuses := a.server.On(unkind.Method("GET"), answer)
+				refuses := a.server.On(faultserver.Method("GET"), answer)
 				got, _, err = a.verify(t.Context())
 				refuses.Off()
 				require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestVerifyingAtAServerEndsWithItsContext(t *testing.T) {
 	d := makeDataset(t, "tar", "", 3, 100, 4096)
 	a := copyToServer(t, d, "tar", 4096)
 	ctx, cancel := context.WithCancel(t.Context())
-	a.server.On(unkind.Method("GET"), func(r *unkind.Reply) { cancel(); unkind.Hang()(r) })
+	a.server.On(faultserver.Method("GET"), func(r *faultserver.Reply) { cancel(); faultserver.Hang()(r) })
 	_, _, err := a.verify(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 }

@@ -3,20 +3,20 @@ package verify
 import (
 	"io"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // tee wraps a shard's codec to observe every decoded byte. An uncompressed shard is treated as a
-// single member, so that unpack.Scan skips no byte.
+// single member, so that format.Scan skips no byte.
 type tee struct {
-	inner unpack.Codec // nil for an uncompressed shard
+	inner format.Codec // nil for an uncompressed shard
 	// begin is called at the start of each pass over the shard, look with the bytes that follow, in
 	// order.
 	begin func()
 	look  func(decoded []byte)
 }
 
-var _ unpack.Codec = tee{}
+var _ format.Codec = tee{}
 
 func (t tee) Name() string {
 	if t.inner == nil {
@@ -27,9 +27,9 @@ func (t tee) Name() string {
 
 func (t tee) Extensions() map[string]string { return nil }
 
-func (t tee) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) {
+func (t tee) NewDecoder(raw io.Reader, rawOffset int64) (format.Decoder, error) {
 	t.begin()
-	var d unpack.Decoder = &whole{raw: raw, offset: rawOffset}
+	var d format.Decoder = &whole{raw: raw, offset: rawOffset}
 	if t.inner != nil {
 		var err error
 		if d, err = t.inner.NewDecoder(raw, rawOffset); err != nil {
@@ -41,7 +41,7 @@ func (t tee) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) 
 
 // watched is a decoder whose output is observed.
 type watched struct {
-	unpack.Decoder
+	format.Decoder
 	look func(decoded []byte)
 }
 

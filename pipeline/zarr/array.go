@@ -15,51 +15,51 @@ type Array struct {
 	Dims []string
 	// Type is the type of elements as they are stored.
 	Type Dtype
-	// Fill is the element that absent bricks consist of, little-endian.
+	// Fill is the element that absent chunks consist of, little-endian.
 	Fill []byte
 	// FillIsMissing means that Fill marks missing values. That is how xarray writes version 2: if
 	// the document has dimension names, fill_value is CF's _FillValue.
 	FillIsMissing bool
-	// Object and Brick are the edges of an object and of a brick. Without sharding they are equal.
-	Object, Brick []int64
-	// Levels describes how bricks are arranged in an object, outermost first; it is empty if an
-	// object is one brick. The bricks of a level are the objects of the next.
+	// Object and Chunk are the edges of an object and of a chunk. Without sharding they are equal.
+	Object, Chunk []int64
+	// Levels describes how chunks are arranged in an object, outermost first; it is empty if an
+	// object is one chunk. The chunks of a level are the objects of the next.
 	Levels []Level
 	// Keys maps an object's place to its path.
 	Keys Keys
-	// Chain describes how a brick is decoded.
+	// Chain describes how a chunk is decoded.
 	Chain Chain
 	// Attributes is the JSON object of the array's attributes, or nil. Numbers that JSON doesn't
 	// have are strings in it.
 	Attributes []byte
 }
 
-// Level is one level of sharding: an object (or a brick of the level above) that holds bricks and
+// Level is one level of sharding: an object (or a chunk of the level above) that holds chunks and
 // an index of them.
 type Level struct {
-	// Object and Brick are edges; each edge of Brick divides that of Object.
-	Object, Brick []int64
+	// Object and Chunk are edges; each edge of Chunk divides that of Object.
+	Object, Chunk []int64
 	// AtStart means that the index is at the beginning of the object, not at its end.
 	AtStart bool
 	// Big means that the index's numbers are big-endian, Checksum that a crc32c follows them.
 	Big, Checksum bool
 }
 
-// Entries returns the number of bricks in the index, including those beyond the array's edge.
+// Entries returns the number of chunks in the index, including those beyond the array's edge.
 func (l Level) Entries() int64 { return product(l.counts()) }
 
-// counts returns the number of bricks along each dimension.
+// counts returns the number of chunks along each dimension.
 func (l Level) counts() []int64 {
 	n := make([]int64, len(l.Object))
 	for i := range n {
-		n[i] = l.Object[i] / l.Brick[i]
+		n[i] = l.Object[i] / l.Chunk[i]
 	}
 	return n
 }
 
-// BrickBytes returns the size of a decoded brick. All bricks have the same size, including those
+// ChunkBytes returns the size of a decoded chunk. All chunks have the same size, including those
 // that extend past the array's edge.
-func (a *Array) BrickBytes() int64 { return product(a.Brick) * int64(a.Type.ItemBytes) }
+func (a *Array) ChunkBytes() int64 { return product(a.Chunk) * int64(a.Type.ItemBytes) }
 
 // product multiplies numbers that parsing has checked not to overflow.
 func product(list []int64) int64 {
@@ -86,16 +86,16 @@ func productUpTo(limit uint64, list ...int64) (uint64, bool) {
 	return p, true
 }
 
-// checkSizes reports edges of a that are too large. It needs Shape, Object, Brick and Type.
+// checkSizes reports edges of a that are too large. It needs Shape, Object, Chunk and Type.
 func (a *Array) checkSizes(p *problems, grid string) {
 	if len(a.Object) != len(a.Shape) {
 		p.add(grid, "has %d dimensions, and shape has %d", len(a.Object), len(a.Shape))
 		return
 	}
-	if _, ok := productUpTo(MaxBrickBytes, append(slices.Clone(a.Brick), int64(a.Type.ItemBytes))...); !ok {
-		p.add(grid, "a chunk has more than %d bytes: rewrite the array in smaller chunks", int64(MaxBrickBytes))
+	if _, ok := productUpTo(MaxChunkBytes, append(slices.Clone(a.Chunk), int64(a.Type.ItemBytes))...); !ok {
+		p.add(grid, "a chunk has more than %d bytes: rewrite the array in smaller chunks", int64(MaxChunkBytes))
 	}
-	if _, ok := productUpTo(MaxObjects, gridCounts(a.Shape, a.Brick)...); !ok {
+	if _, ok := productUpTo(MaxObjects, gridCounts(a.Shape, a.Chunk)...); !ok {
 		p.add("shape", "the array has more than %d chunks: rewrite it in larger ones", uint64(MaxObjects))
 	}
 }

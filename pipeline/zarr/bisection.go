@@ -7,26 +7,26 @@ import (
 )
 
 // Bisection is an order of the positions of a grid. The box of all positions is halved along the
-// side that spans the most bricks, and so on recursively until one position is left; the first half
+// side that spans the most chunks, and so on recursively until one position is left; the first half
 // comes first. So any run of consecutive positions is compact.
 //
 // In a box with g positions along each dimension, the side to halve is the one with g > 1 and the
-// greatest g·stride/brick; among equal ones, the first. The first half has ⌈g/2⌉ positions.
+// greatest g·stride/chunk; among equal ones, the first. The first half has ⌈g/2⌉ positions.
 type Bisection struct {
 	counts          []int64
-	strides, bricks []int64
+	strides, chunks []int64
 	total           uint64
 }
 
 // NewBisection returns the order of a grid of counts, whose neighbours are strides elements apart,
-// over bricks of the given edges. All numbers are below MaxEdge, and strides and bricks are at
+// over chunks of the given edges. All numbers are below MaxEdge, and strides and chunks are at
 // least 1. It returns an error if there are more than 2⁶³-1 positions.
-func NewBisection(counts, strides, bricks []int64) (*Bisection, error) {
+func NewBisection(counts, strides, chunks []int64) (*Bisection, error) {
 	total, ok := productUpTo(math.MaxInt64, counts...)
 	if !ok {
 		return nil, fmt.Errorf("there are more than 2^63 positions: use longer steps in --stride")
 	}
-	return &Bisection{counts, strides, bricks, total}, nil
+	return &Bisection{counts, strides, chunks, total}, nil
 }
 
 // Total returns the number of positions.
@@ -55,11 +55,11 @@ func (b *Bisection) side(x *box) int {
 	return best
 }
 
-// longer reports whether x spans more bricks along d than along e: g_d·s_d·k_e > g_e·s_e·k_d. Both
+// longer reports whether x spans more chunks along d than along e: g_d·s_d·k_e > g_e·s_e·k_d. Both
 // products fit in 128 bits: g·s is below 2⁴⁹, because positions are within an array.
 func (b *Bisection) longer(x *box, d, e int) bool {
-	high1, low1 := bits.Mul64(uint64(x.count[d])*uint64(b.strides[d]), uint64(b.bricks[e]))
-	high2, low2 := bits.Mul64(uint64(x.count[e])*uint64(b.strides[e]), uint64(b.bricks[d]))
+	high1, low1 := bits.Mul64(uint64(x.count[d])*uint64(b.strides[d]), uint64(b.chunks[e]))
+	high2, low2 := bits.Mul64(uint64(x.count[e])*uint64(b.strides[e]), uint64(b.chunks[d]))
 	return high1 > high2 || high1 == high2 && low1 > low2
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Chain describes how the stored bytes of a brick become its elements: apply Steps in order; the
+// Chain describes how the stored bytes of a chunk become its elements: apply Steps in order; the
 // result has the elements in the layout given by Order, in the byte order of the array's Type.
 // Package codec carries out the steps.
 type Chain struct {
@@ -71,7 +71,7 @@ func (c Codec) compresses() bool {
 // Raw reports whether the stored bytes are the elements.
 func (c Chain) Raw() bool { return len(c.Steps) == 0 }
 
-// Blocks reports whether bricks are plain blosc buffers, whose blocks can be decoded separately.
+// Blocks reports whether chunks are plain blosc buffers, whose blocks can be decoded separately.
 func (c Chain) Blocks() bool { return len(c.Steps) == 1 && c.Steps[0].Codec == Blosc }
 
 // Size is the size of the bytes between two steps.
@@ -81,19 +81,19 @@ type Size struct {
 	Exact bool
 }
 
-// maxCompressing bounds the compressing codecs of a chain: each doubles the bound of a brick's size
+// maxCompressing bounds the compressing codecs of a chain: each doubles the bound of a chunk's size
 // before it (Bound), and decoders need memory for that.
 const maxCompressing = 2
 
-// Bound returns the most bytes that a compressed brick of decodedBytes may have. Compressors add a
+// Bound returns the most bytes that a compressed chunk of decodedBytes may have. Compressors add a
 // little to incompressible data.
 func Bound(decodedBytes int64) int64 { return 2*decodedBytes + 64<<10 }
 
 // Sizes returns the sizes of the stored bytes and of the output of each step, so one more than
-// there are steps; the last is brickBytes. A brick with other sizes is damaged.
-func (c Chain) Sizes(brickBytes int64) []Size {
+// there are steps; the last is chunkBytes. A chunk with other sizes is damaged.
+func (c Chain) Sizes(chunkBytes int64) []Size {
 	sizes := make([]Size, len(c.Steps)+1)
-	want := Size{brickBytes, true}
+	want := Size{chunkBytes, true}
 	for i := len(c.Steps); i >= 0; i-- {
 		sizes[i] = want
 		if i == 0 {
@@ -105,7 +105,7 @@ func (c Chain) Sizes(brickBytes int64) []Size {
 		case s.Codec == CRC32C || s.Codec == Fletcher32:
 			want.Bytes += 4
 		case s.From != s.To:
-			// Bricks hold whole elements.
+			// Chunks hold whole elements.
 			want.Bytes = want.Bytes / int64(s.To.Bytes) * int64(s.From.Bytes)
 		}
 	}

@@ -57,8 +57,8 @@ func (c coded) isArrayCodec() bool {
 	return c.name == "transpose" || slices.Contains(arrayCodecs, c.name)
 }
 
-// readCodecs reads the codecs of objects with edges a.Brick: sharding, which it recurses into, or
-// the codecs of bricks.
+// readCodecs reads the codecs of objects with edges a.Chunk: sharding, which it recurses into, or
+// the codecs of chunks.
 func (a *Array) readCodecs(p *problems, place string, v value) {
 	list, ok := codecList(p, place, v)
 	if !ok {
@@ -90,7 +90,7 @@ func (a *Array) readSharding(p *problems, c coded) {
 			return
 		}
 	}
-	l := Level{Object: a.Brick}
+	l := Level{Object: a.Chunk}
 	if v, ok := m["index_location"]; ok {
 		switch {
 		case v.is("start"):
@@ -101,12 +101,12 @@ func (a *Array) readSharding(p *problems, c coded) {
 		}
 	}
 	l.readIndexCodecs(p, place+".index_codecs", m["index_codecs"])
-	if l.Brick = edges(p, place+".chunk_shape", m["chunk_shape"], len(a.Shape)); l.Brick == nil {
+	if l.Chunk = edges(p, place+".chunk_shape", m["chunk_shape"], len(a.Shape)); l.Chunk == nil {
 		return
 	}
-	for i := range l.Brick {
-		if l.Object[i]%l.Brick[i] != 0 {
-			p.add(place+".chunk_shape", "the edge %d of dimension %d does not divide %d, the edge of the chunk around it", l.Brick[i], i, l.Object[i])
+	for i := range l.Chunk {
+		if l.Object[i]%l.Chunk[i] != 0 {
+			p.add(place+".chunk_shape", "the edge %d of dimension %d does not divide %d, the edge of the chunk around it", l.Chunk[i], i, l.Object[i])
 			return
 		}
 	}
@@ -114,8 +114,8 @@ func (a *Array) readSharding(p *problems, c coded) {
 		p.add(place+".chunk_shape", "makes more than %d chunks a shard: use larger chunks or smaller shards", MaxIndexEntries)
 		return
 	}
-	a.Levels, a.Brick = append(a.Levels, l), l.Brick
-	if _, ok := productUpTo(MaxIndexEntries, (Level{Object: a.Object, Brick: a.Brick}).counts()...); !ok {
+	a.Levels, a.Chunk = append(a.Levels, l), l.Chunk
+	if _, ok := productUpTo(MaxIndexEntries, (Level{Object: a.Object, Chunk: a.Chunk}).counts()...); !ok {
 		p.add(place+".chunk_shape", "makes more than %d chunks a file: use larger chunks or smaller shards", MaxIndexEntries)
 		return
 	}
@@ -157,7 +157,7 @@ func bigEndian(p *problems, c coded, needed bool) bool {
 // them this way.
 var littleEndian = coded{name: "bytes", members: []member{{"endian", value(`"little"`)}}}
 
-// readChain reads the codecs of bricks.
+// readChain reads the codecs of chunks.
 func (a *Array) readChain(p *problems, place string, list []coded) {
 	at := slices.IndexFunc(list, func(c coded) bool { return c.name == "bytes" })
 	if at < 0 {

@@ -240,28 +240,28 @@ func halfFloat(h uint16) float32 {
 func (w *walk) convert(dst, src []byte, i int, c *conversion) {
 	l := w.loops[i]
 	if i == w.n-1 {
-		c.run(dst, src, int(l.count), int(l.crop), int(l.brick))
+		c.run(dst, src, int(l.count), int(l.crop), int(l.chunk))
 		return
 	}
 	to, from := 0, 0
 	for range l.count {
 		w.convert(dst[to:], src[from:], i+1, c)
-		to, from = to+int(l.crop), from+int(l.brick)
+		to, from = to+int(l.crop), from+int(l.chunk)
 	}
 }
 
-// convertClipped converts those elements of a loop that are in the brick's window, as far as they
+// convertClipped converts those elements of a loop that are in the chunk's window, as far as they
 // are in the crop's window.
-func (c *Copier) convertClipped(crop, brick Window, to, from int64, l loop) {
+func (c *Copier) convertClipped(crop, chunk Window, to, from int64, l loop) {
 	first, n := int64(0), l.count
-	if skip := brick.OffsetBytes - from; skip > 0 {
-		first = (skip + l.brick - 1) / l.brick
+	if skip := chunk.OffsetBytes - from; skip > 0 {
+		first = (skip + l.chunk - 1) / l.chunk
 	}
 	if skip := crop.OffsetBytes - floatBytes + 1 - to; skip > 0 { // some of its bytes are enough
 		first = max(first, (skip+l.crop-1)/l.crop)
 	}
-	if room := brick.end() - c.item - from; room >= 0 {
-		n = min(n, room/l.brick+1)
+	if room := chunk.end() - c.item - from; room >= 0 {
+		n = min(n, room/l.chunk+1)
 	} else {
 		n = 0
 	}
@@ -275,24 +275,24 @@ func (c *Copier) convertClipped(crop, brick Window, to, from int64, l loop) {
 		if crop.has(at, at+floatBytes) {
 			break
 		}
-		c.convertOne(crop, brick, at, from+first*l.brick)
+		c.convertOne(crop, chunk, at, from+first*l.chunk)
 	}
 	for ; first < n; n-- { // and the last
 		at := to + (n-1)*l.crop
 		if crop.has(at, at+floatBytes) {
 			break
 		}
-		c.convertOne(crop, brick, at, from+(n-1)*l.brick)
+		c.convertOne(crop, chunk, at, from+(n-1)*l.chunk)
 	}
 	if first < n {
-		dst, src := crop.Bytes[to+first*l.crop-crop.OffsetBytes:], brick.Bytes[from+first*l.brick-brick.OffsetBytes:]
-		c.as.run(dst, src, int(n-first), int(l.crop), int(l.brick))
+		dst, src := crop.Bytes[to+first*l.crop-crop.OffsetBytes:], chunk.Bytes[from+first*l.chunk-chunk.OffsetBytes:]
+		c.as.run(dst, src, int(n-first), int(l.crop), int(l.chunk))
 	}
 }
 
 // convertOne copies the part of one converted element that is in the crop's window.
-func (c *Copier) convertOne(crop, brick Window, to, from int64) {
+func (c *Copier) convertOne(crop, chunk Window, to, from int64) {
 	var one [floatBytes]byte
-	c.as.run(one[:], brick.Bytes[from-brick.OffsetBytes:], 1, floatBytes, int(c.item))
+	c.as.run(one[:], chunk.Bytes[from-chunk.OffsetBytes:], 1, floatBytes, int(c.item))
 	copyClipped(crop, Window{one[:], to}, to, to, floatBytes)
 }

@@ -86,7 +86,7 @@ func drawPacking(t *rapid.T, n numbered) *Packing {
 	return p
 }
 
-// Crops of converted elements are the same, whatever pieces crops and bricks come in, and in
+// Crops of converted elements are the same, whatever pieces crops and chunks come in, and in
 // whatever order elements are stored.
 func TestConvertedCropsAreThoseOfExactArithmetic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -129,11 +129,11 @@ func TestHalfFloatsAreExact(t *testing.T) {
 func TestConversionsAllocateNothing(t *testing.T) {
 	for _, d := range numberTypes {
 		for _, step := range []int64{1, 2} {
-			a := &Array{Shape: []int64{4, 9, 40}, Brick: []int64{4, 9, 40}, Type: d.withOrder(step == 2), Fill: make([]byte, d.ItemBytes)}
+			a := &Array{Shape: []int64{4, 9, 40}, Chunk: []int64{4, 9, 40}, Type: d.withOrder(step == 2), Fill: make([]byte, d.ItemBytes)}
 			crop := &Crop{Origin: []int64{0, 0, 0}, Count: []int64{2, 3, 11}, Step: []int64{1, 1, step}}
 			k := NewCopier(a, &Packing{Type: a.Type, Scale: 2}, crop.Count, crop.Step)
-			dst, src := make([]byte, 2*3*11*4), make([]byte, a.BrickBytes())
-			_ = crop.Parts(a.Shape, a.Brick, func(p *Part) error {
+			dst, src := make([]byte, 2*3*11*4), make([]byte, a.ChunkBytes())
+			_ = crop.Parts(a.Shape, a.Chunk, func(p *Part) error {
 				require.Zero(t, testing.AllocsPerRun(10, func() {
 					k.Copy(Window{Bytes: dst}, Window{Bytes: src}, p)
 					k.Copy(Window{Bytes: dst[3:90], OffsetBytes: 3}, Window{Bytes: src}, p)

@@ -1,47 +1,47 @@
 package zarr
 
-// Copier copies the elements of decoded bricks into crops, which are little-endian and in C order,
+// Copier copies the elements of decoded chunks into crops, which are little-endian and in C order,
 // optionally converting them. It works for all crops of one shape of an array, and is safe for
 // concurrent use.
 //
-// Crops and bricks may be given in pieces: a window of a crop that a reader asked for, one decoded
-// block of a brick. Elements in both are copied, and nothing else is touched. If elements are
-// converted, pieces of a brick hold whole elements (Pieces).
+// Crops and chunks may be given in pieces: a window of a crop that a reader asked for, one decoded
+// block of a chunk. Elements in both are copied, and nothing else is touched. If elements are
+// converted, pieces of a chunk hold whole elements (Pieces).
 type Copier struct {
-	item  int64       // bytes of a brick's element
+	item  int64       // bytes of a chunk's element
 	out   int64       // bytes of a crop's element
 	as    *conversion // nil if elements are not converted
 	units []Unit      // nil if nothing is big-endian
 	fill  []byte
 	step  []int64
-	// brick and crop are the distances between neighbours in bytes, along each dimension.
-	brick, crop []int64
+	// chunk and crop are the distances between neighbours in bytes, along each dimension.
+	chunk, crop []int64
 }
 
 // NewCopier returns a copier for crops of count elements that are step apart. packing is nil if
 // elements are not converted.
 func NewCopier(a *Array, packing *Packing, count, step []int64) *Copier {
 	dims := len(a.Shape)
-	c := &Copier{item: int64(a.Type.ItemBytes), out: int64(a.Type.ItemBytes), fill: a.Fill, step: step, brick: make([]int64, dims), crop: make([]int64, dims)}
+	c := &Copier{item: int64(a.Type.ItemBytes), out: int64(a.Type.ItemBytes), fill: a.Fill, step: step, chunk: make([]int64, dims), crop: make([]int64, dims)}
 	if a.Type.Big() {
 		c.units = a.Type.Units
 	}
 	if packing != nil {
 		c.out, c.as, c.fill = floatBytes, newConversion(packing), packing.Convert(a.Fill)
 	}
-	brick, crop := c.item, c.out
+	chunk, crop := c.item, c.out
 	for i := dims - 1; i >= 0; i-- {
 		axis := i
 		if a.Chain.Order != nil {
 			axis = a.Chain.Order[i]
 		}
-		c.brick[axis], c.crop[i] = brick, crop
-		brick, crop = brick*a.Brick[axis], crop*count[i]
+		c.chunk[axis], c.crop[i] = chunk, crop
+		chunk, crop = chunk*a.Chunk[axis], crop*count[i]
 	}
 	return c
 }
 
-// Pieces reports whether a brick may be copied in pieces of that many bytes, starting at its first
+// Pieces reports whether a chunk may be copied in pieces of that many bytes, starting at its first
 // byte.
 func (c *Copier) Pieces(sizeBytes int64) bool { return c.as == nil || sizeBytes%c.item == 0 }
 
@@ -57,11 +57,11 @@ func (w Window) end() int64 { return w.OffsetBytes + int64(len(w.Bytes)) }
 // has reports whether [begin, end) is in w.
 func (w Window) has(begin, end int64) bool { return begin >= w.OffsetBytes && end <= w.end() }
 
-// Span returns the range of bytes of the decoded brick that holds a part's elements.
+// Span returns the range of bytes of the decoded chunk that holds a part's elements.
 func (c *Copier) Span(p *Part) (begin, end int64) {
 	for d, n := range p.Count {
-		begin += p.From[d] * c.brick[d]
-		end += (p.From[d] + (n-1)*c.step[d]) * c.brick[d]
+		begin += p.From[d] * c.chunk[d]
+		end += (p.From[d] + (n-1)*c.step[d]) * c.chunk[d]
 	}
 	return begin, end + c.item
 }
@@ -76,7 +76,7 @@ func (c *Copier) Range(p *Part) (begin, end int64) {
 }
 
 // loop is one dimension of copying, or several that are contiguous in both places.
-type loop struct{ count, crop, brick int64 }
+type loop struct{ count, crop, chunk int64 }
 
 // walk is a part as nested loops, innermost last.
 type walk struct {
@@ -91,12 +91,12 @@ func (c *Copier) walkOf(p *Part, filled bool) walk {
 		if n == 1 {
 			continue
 		}
-		l := loop{n, c.crop[d], c.brick[d] * c.step[d]}
+		l := loop{n, c.crop[d], c.chunk[d] * c.step[d]}
 		if filled {
-			l.brick = l.crop
+			l.chunk = l.crop
 		}
 		if w.n > 0 {
-			if last := &w.loops[w.n-1]; last.crop == l.crop*n && last.brick == l.brick*n {
+			if last := &w.loops[w.n-1]; last.crop == l.crop*n && last.chunk == l.chunk*n {
 				l.count *= last.count
 				w.n--
 			}
@@ -112,56 +112,56 @@ func (c *Copier) walkOf(p *Part, filled bool) walk {
 }
 
 // each calls f for each pass of the innermost loop, with the offsets where it begins.
-func (w *walk) each(crop, brick int64, f func(crop, brick int64)) {
-	w.eachFrom(0, crop, brick, f)
+func (w *walk) each(crop, chunk int64, f func(crop, chunk int64)) {
+	w.eachFrom(0, crop, chunk, f)
 }
 
-func (w *walk) eachFrom(i int, crop, brick int64, f func(crop, brick int64)) {
+func (w *walk) eachFrom(i int, crop, chunk int64, f func(crop, chunk int64)) {
 	if i == w.n-1 {
-		f(crop, brick)
+		f(crop, chunk)
 		return
 	}
 	l := w.loops[i]
 	for range l.count {
-		w.eachFrom(i+1, crop, brick, f)
-		crop, brick = crop+l.crop, brick+l.brick
+		w.eachFrom(i+1, crop, chunk, f)
+		crop, chunk = crop+l.crop, chunk+l.chunk
 	}
 }
 
-// Copy copies the part's elements from a brick to a crop, as far as they are in both windows.
-func (c *Copier) Copy(crop, brick Window, p *Part) {
+// Copy copies the part's elements from a chunk to a crop, as far as they are in both windows.
+func (c *Copier) Copy(crop, chunk Window, p *Part) {
 	w := c.walkOf(p, false)
 	inner := w.loops[w.n-1]
 	cropBegin, cropEnd := c.Range(p)
-	brickBegin, brickEnd := c.Span(p)
-	whole := crop.has(cropBegin, cropEnd) && brick.has(brickBegin, brickEnd)
+	chunkBegin, chunkEnd := c.Span(p)
+	whole := crop.has(cropBegin, cropEnd) && chunk.has(chunkBegin, chunkEnd)
 	if c.as != nil {
 		if whole {
-			w.convert(crop.Bytes[cropBegin-crop.OffsetBytes:], brick.Bytes[brickBegin-brick.OffsetBytes:], 0, c.as)
+			w.convert(crop.Bytes[cropBegin-crop.OffsetBytes:], chunk.Bytes[chunkBegin-chunk.OffsetBytes:], 0, c.as)
 			return
 		}
-		w.each(cropBegin, brickBegin, func(to, from int64) { c.convertClipped(crop, brick, to, from, inner) })
+		w.each(cropBegin, chunkBegin, func(to, from int64) { c.convertClipped(crop, chunk, to, from, inner) })
 		return
 	}
-	runs := inner.brick == c.item && inner.crop == c.item
+	runs := inner.chunk == c.item && inner.crop == c.item
 	if runs && whole && c.units == nil {
-		w.copyRuns(crop.Bytes[cropBegin-crop.OffsetBytes:], brick.Bytes[brickBegin-brick.OffsetBytes:], 0, int(inner.count*c.item))
+		w.copyRuns(crop.Bytes[cropBegin-crop.OffsetBytes:], chunk.Bytes[chunkBegin-chunk.OffsetBytes:], 0, int(inner.count*c.item))
 		return
 	}
 	if runs && c.units == nil {
-		w.copyClipped(crop, brick, 0, cropBegin, brickBegin, inner.count*c.item)
+		w.copyClipped(crop, chunk, 0, cropBegin, chunkBegin, inner.count*c.item)
 		return
 	}
-	w.each(cropBegin, brickBegin, func(to, from int64) {
+	w.each(cropBegin, chunkBegin, func(to, from int64) {
 		if !whole {
 			for range inner.count {
-				c.copyElement(crop, brick, to, from)
-				to, from = to+inner.crop, from+inner.brick
+				c.copyElement(crop, chunk, to, from)
+				to, from = to+inner.crop, from+inner.chunk
 			}
 			return
 		}
-		dst, src := crop.Bytes[to-crop.OffsetBytes:], brick.Bytes[from-brick.OffsetBytes:]
-		c.gather(dst, src, int(inner.count), int(inner.crop), int(inner.brick))
+		dst, src := crop.Bytes[to-crop.OffsetBytes:], chunk.Bytes[from-chunk.OffsetBytes:]
+		c.gather(dst, src, int(inner.count), int(inner.crop), int(inner.chunk))
 	})
 }
 
@@ -177,54 +177,54 @@ func (w *walk) copyRuns(dst, src []byte, i, n int) {
 	if i == w.n-2 {
 		for range l.count {
 			copy(dst[to:to+n], src[from:from+n])
-			to, from = to+int(l.crop), from+int(l.brick)
+			to, from = to+int(l.crop), from+int(l.chunk)
 		}
 		return
 	}
 	for range l.count {
 		w.copyRuns(dst[to:], src[from:], i+1, n)
-		to, from = to+int(l.crop), from+int(l.brick)
+		to, from = to+int(l.crop), from+int(l.chunk)
 	}
 }
 
 // copyClipped is copyRuns for the bytes in both windows. to and from are where loop i begins.
 // Passes entirely in both windows are copied without further checks, and passes entirely outside
-// are skipped: most are, if a brick is copied block by block.
-func (w *walk) copyClipped(crop, brick Window, i int, to, from, n int64) {
+// are skipped: most are, if a chunk is copied block by block.
+func (w *walk) copyClipped(crop, chunk Window, i int, to, from, n int64) {
 	if i == w.n-1 {
-		copyClipped(crop, brick, to, from, n)
+		copyClipped(crop, chunk, to, from, n)
 		return
 	}
-	crops, bricks := n, n // from the first byte of a pass of loop i to the end of its last
+	crops, chunks := n, n // from the first byte of a pass of loop i to the end of its last
 	for _, l := range w.loops[i+1 : w.n-1] {
-		crops, bricks = crops+(l.count-1)*l.crop, bricks+(l.count-1)*l.brick
+		crops, chunks = crops+(l.count-1)*l.crop, chunks+(l.count-1)*l.chunk
 	}
 	l := w.loops[i]
 	for range l.count {
 		switch {
-		case from >= brick.end() || to >= crop.end() || from+bricks <= brick.OffsetBytes || to+crops <= crop.OffsetBytes:
-		case crop.has(to, to+crops) && brick.has(from, from+bricks):
-			w.copyRuns(crop.Bytes[to-crop.OffsetBytes:], brick.Bytes[from-brick.OffsetBytes:], i+1, int(n))
+		case from >= chunk.end() || to >= crop.end() || from+chunks <= chunk.OffsetBytes || to+crops <= crop.OffsetBytes:
+		case crop.has(to, to+crops) && chunk.has(from, from+chunks):
+			w.copyRuns(crop.Bytes[to-crop.OffsetBytes:], chunk.Bytes[from-chunk.OffsetBytes:], i+1, int(n))
 		default:
-			w.copyClipped(crop, brick, i+1, to, from, n)
+			w.copyClipped(crop, chunk, i+1, to, from, n)
 		}
-		to, from = to+l.crop, from+l.brick
+		to, from = to+l.crop, from+l.chunk
 	}
 }
 
 // copyClipped copies n bytes, as far as they are in both windows.
-func copyClipped(crop, brick Window, to, from, n int64) {
-	skip := max(0, crop.OffsetBytes-to, brick.OffsetBytes-from)
-	n = min(n, crop.end()-to, brick.end()-from)
+func copyClipped(crop, chunk Window, to, from, n int64) {
+	skip := max(0, crop.OffsetBytes-to, chunk.OffsetBytes-from)
+	n = min(n, crop.end()-to, chunk.end()-from)
 	if skip < n {
-		copy(crop.Bytes[to+skip-crop.OffsetBytes:to+n-crop.OffsetBytes], brick.Bytes[from+skip-brick.OffsetBytes:])
+		copy(crop.Bytes[to+skip-crop.OffsetBytes:to+n-crop.OffsetBytes], chunk.Bytes[from+skip-chunk.OffsetBytes:])
 	}
 }
 
 // copyElement copies the part of one element that is in both windows.
-func (c *Copier) copyElement(crop, brick Window, to, from int64) {
+func (c *Copier) copyElement(crop, chunk Window, to, from int64) {
 	if c.units == nil {
-		copyClipped(crop, brick, to, from, c.item)
+		copyClipped(crop, chunk, to, from, c.item)
 		return
 	}
 	for _, u := range c.units {
@@ -235,7 +235,7 @@ func (c *Copier) copyElement(crop, brick Window, to, from int64) {
 				if u.Big {
 					at = size - 1 - j
 				}
-				copyClipped(crop, brick, to+j, from+at, 1)
+				copyClipped(crop, chunk, to+j, from+at, 1)
 			}
 			to, from = to+size, from+size
 		}

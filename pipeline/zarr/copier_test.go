@@ -12,7 +12,7 @@ import (
 type numbered struct {
 	*Array
 	crop    Crop
-	absent  int64              // every absent-th brick is absent
+	absent  int64              // every absent-th chunk is absent
 	element func(int64) []byte // by number in C order, little-endian
 	// converted converts an element of a crop.
 	converted func(element []byte) []byte
@@ -44,7 +44,7 @@ func drawNumbered(t *rapid.T) numbered {
 			last = extent - 1
 		}
 		n.Shape = append(n.Shape, extent)
-		n.Brick = append(n.Brick, rapid.Int64Range(1, 10).Draw(t, "edge"))
+		n.Chunk = append(n.Chunk, rapid.Int64Range(1, 10).Draw(t, "edge"))
 		n.crop.Origin = append(n.crop.Origin, rapid.Int64Range(0, last).Draw(t, "origin"))
 		n.crop.Count, n.crop.Step = append(n.crop.Count, count), append(n.crop.Step, step)
 	}
@@ -70,22 +70,22 @@ func indices(n int) []int {
 	return list
 }
 
-// decoded returns a brick as its codecs return it: in stored order and byte order, with garbage
+// decoded returns a chunk as its codecs return it: in stored order and byte order, with garbage
 // beyond the array's edges.
-func (n numbered) decoded(brick []int64) []byte {
+func (n numbered) decoded(chunk []int64) []byte {
 	var out []byte
-	stored := make([]int64, len(brick))
-	edges := make([]int64, len(brick))
+	stored := make([]int64, len(chunk))
+	edges := make([]int64, len(chunk))
 	for i := range stored {
-		edges[i] = n.Brick[n.axis(i)]
+		edges[i] = n.Chunk[n.axis(i)]
 	}
-	place := make([]int64, len(brick))
+	place := make([]int64, len(chunk))
 	for k := range product(edges) {
 		place64(stored, k, edges)
 		inside := true
 		for i, at := range stored {
 			d := n.axis(i)
-			place[d] = brick[d]*n.Brick[d] + at
+			place[d] = chunk[d]*n.Chunk[d] + at
 			inside = inside && place[d] < n.Shape[d]
 		}
 		e := bytes.Repeat([]byte{0xEE}, n.Type.ItemBytes)
@@ -106,21 +106,21 @@ func (n numbered) axis(i int) int {
 }
 
 func (n numbered) isAbsent(place []int64) bool {
-	return number64(place, n.Bricks().Counts)%n.absent == 1
+	return number64(place, n.Chunks().Counts)%n.absent == 1
 }
 
 // cut returns the crop, element by element.
 func (n numbered) cut() []byte {
 	var out []byte
 	j := make([]int64, len(n.Shape))
-	place, brick := make([]int64, len(j)), make([]int64, len(j))
+	place, chunk := make([]int64, len(j)), make([]int64, len(j))
 	for k := range product(n.crop.Count) {
 		place64(j, k, n.crop.Count)
 		for d := range j {
 			place[d] = (n.crop.Origin[d] + j[d]*n.crop.Step[d]) % n.Shape[d]
-			brick[d] = place[d] / n.Brick[d]
+			chunk[d] = place[d] / n.Chunk[d]
 		}
-		if n.isAbsent(brick) {
+		if n.isAbsent(chunk) {
 			out = append(out, n.converted(n.Fill)...)
 		} else {
 			out = append(out, n.converted(n.element(number64(place, n.Shape)))...)
@@ -133,7 +133,7 @@ func TestCopiesOfPartsMakeTheCrop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { testCopies(t, drawNumbered(t), nil) })
 }
 
-// testCopies compares the crop assembled from bricks with the one cut element by element.
+// testCopies compares the crop assembled from chunks with the one cut element by element.
 func testCopies(t *rapid.T, n numbered, packing *Packing) {
 	want := n.cut()
 	// The range that a reader asked for.
@@ -152,13 +152,13 @@ func testCopies(t *rapid.T, n numbered, packing *Packing) {
 	got := bytes.Repeat([]byte{0x77}, end-begin)
 	crop := Window{got, int64(begin)}
 	elements := int64(0)
-	require.NoError(t, n.crop.Parts(n.Shape, n.Brick, func(p *Part) error {
+	require.NoError(t, n.crop.Parts(n.Shape, n.Chunk, func(p *Part) error {
 		elements += product(p.Count)
-		if n.isAbsent(p.Brick) {
+		if n.isAbsent(p.Chunk) {
 			c.Fill(crop, p)
 			return nil
 		}
-		b := n.decoded(p.Brick)
+		b := n.decoded(p.Chunk)
 		low, high := c.Span(p)
 		require.True(t, 0 <= low && low < high && high <= int64(len(b)), "span %d %d of %d", low, high, len(b))
 		if !inBlocks {
@@ -174,7 +174,7 @@ func testCopies(t *rapid.T, n numbered, packing *Packing) {
 	require.Equal(t, want[begin:end], got)
 }
 
-// BenchmarkCopy copies the parts of crops of 24×128×128 out of bricks of 16×64×64.
+// BenchmarkCopy copies the parts of crops of 24×128×128 out of chunks of 16×64×64.
 func BenchmarkCopy(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -195,7 +195,7 @@ func BenchmarkCopy(b *testing.B) {
 		{"dtype=float16/as=float32", plain(aFloat, 'f', 2), true, func(*Array, []int64) {}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			a := &Array{Shape: []int64{512, 1024, 1024}, Brick: []int64{16, 64, 64}, Type: c.d, Fill: make([]byte, c.d.ItemBytes)}
+			a := &Array{Shape: []int64{512, 1024, 1024}, Chunk: []int64{16, 64, 64}, Type: c.d, Fill: make([]byte, c.d.ItemBytes)}
 			step := []int64{1, 1, 1}
 			c.edit(a, step)
 			crop := Crop{Origin: []int64{5, 17, 30}, Count: []int64{24, 128, 128}, Step: step}
@@ -205,11 +205,11 @@ func BenchmarkCopy(b *testing.B) {
 			}
 			k := NewCopier(a, p, crop.Count, step)
 			dst := Window{Bytes: make([]byte, 24*128*128*k.out)}
-			src := Window{Bytes: make([]byte, a.BrickBytes())}
+			src := Window{Bytes: make([]byte, a.ChunkBytes())}
 			b.SetBytes(int64(len(dst.Bytes)))
 			b.ReportAllocs()
 			for b.Loop() {
-				_ = crop.Parts(a.Shape, a.Brick, func(p *Part) error { k.Copy(dst, src, p); return nil })
+				_ = crop.Parts(a.Shape, a.Chunk, func(p *Part) error { k.Copy(dst, src, p); return nil })
 			}
 		})
 	}

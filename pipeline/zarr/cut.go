@@ -241,7 +241,7 @@ func (c *Cut) Packing(field int) *Packing { return c.fields[field].packing }
 // Type returns the type of a field's elements in records.
 func (c *Cut) Type(field int) Dtype { return c.fields[field].elementType() }
 
-// Fill returns the element of records that absent bricks of a field consist of.
+// Fill returns the element of records that absent chunks of a field consist of.
 func (c *Cut) Fill(field int) []byte {
 	f := &c.fields[field]
 	if f.packing != nil {

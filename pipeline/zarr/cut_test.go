@@ -9,9 +9,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-func arrayOf(shape, brick []int64, dims ...string) *Array {
+func arrayOf(shape, chunk []int64, dims ...string) *Array {
 	d := Dtype{Descr: "'<i2'", ItemBytes: 2, Units: []Unit{{Bytes: 2, Count: 1}}}
-	return &Array{Shape: shape, Brick: brick, Object: brick, Dims: dims, Type: d, Fill: []byte{7, 0}}
+	return &Array{Shape: shape, Chunk: chunk, Object: chunk, Dims: dims, Type: d, Fill: []byte{7, 0}}
 }
 
 func cutOf(t *testing.T, z spec.Zarr, fields ...CutField) *Cut {

@@ -1,5 +1,5 @@
 // Package zarr interprets Zarr stores: it parses metadata documents, computes which bytes of which
-// files a crop of an array needs, numbers the crops, and copies them out of decoded bricks. It does
+// files a crop of an array needs, numbers the crops, and copies them out of decoded chunks. It does
 // no I/O, starts no goroutines and keeps no state; a storage that reads Zarr is built on top of it.
 //
 // # Words
@@ -7,15 +7,15 @@
 // Zarr uses "chunk" for several things, and so do lsiofs's messages. Here:
 //
 //	array    an n-dimensional array; it has one metadata document and many objects
-//	object   a file that holds bricks: a Zarr shard, or an unsharded Zarr chunk
-//	brick    the smallest box of elements that is encoded on its own: a Zarr inner chunk,
+//	object   a file that holds chunks: a Zarr shard, or an unsharded Zarr chunk
+//	chunk    the smallest box of elements that is encoded on its own: a Zarr inner chunk,
 //	         or an unsharded Zarr chunk
 //	field    one of the arrays that crops are cut from
 //	cube     the fields that are cut together
 //	crop     a box of elements, one of each field: a record
 //	origin   the first element of a crop, along each dimension
 //	position a place in the grid of origins
-//	part     the elements that one brick has of a crop
+//	part     the elements that one chunk has of a crop
 //
 // # From a store to a record
 //
@@ -25,11 +25,11 @@
 //	                        ▼
 //	    ordinal ─► Position ─► Origin ─► Jitter.Move         (which crop)
 //	                                          │
-//	                        Crop.Parts ◄──────┘              (which bricks have it)
+//	                        Crop.Parts ◄──────┘              (which chunks have it)
 //	                          │
-//	   brick ─► ObjectOf ─► Keys.Append ─► ParseIndex        (which bytes of which file)
+//	   chunk ─► ObjectOf ─► Keys.Append ─► ParseIndex        (which bytes of which file)
 //	                          │
-//	   Chain: what to undo ──►│ codec.Decoder, blosc.Decoder (bytes of the brick)
+//	   Chain: what to undo ──►│ codec.Decoder, blosc.Decoder (bytes of the chunk)
 //	                          ▼
 //	                     Copier.Copy                         (bytes of the record)
 //
@@ -62,8 +62,8 @@
 // stacked. RowOf computes that layout and its NumPy dtype.
 //
 // Crops are numbered in bisection order (type Bisection): the box of positions is halved along the
-// side that spans the most bricks, until one is left; the first half comes first. So each run of
-// consecutive numbers is a compact region, which needs few bricks.
+// side that spans the most chunks, until one is left; the first half comes first. So each run of
+// consecutive numbers is a compact region, which needs few chunks.
 //
 // # Numbers and limits
 //

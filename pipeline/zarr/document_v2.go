@@ -70,12 +70,12 @@ func (a *Array) readV2(p *problems, m map[string]value) {
 	if a.Object = edges(p, "chunks", m["chunks"], -1); a.Object == nil || a.Shape == nil || a.Type.ItemBytes == 0 {
 		return
 	}
-	a.Brick = a.Object
+	a.Chunk = a.Object
 	a.Chain.checkItems(p, "filters", a.Type.ItemBytes)
 	a.checkSizes(p, "chunks")
 }
 
-// readFiltersV2 reads how bricks are decoded: first the compressor, then the filters, last to
+// readFiltersV2 reads how chunks are decoded: first the compressor, then the filters, last to
 // first.
 func (a *Array) readFiltersV2(p *problems, m map[string]value) {
 	if v := m["compressor"]; !v.isNull() {

@@ -129,7 +129,7 @@ func (a *Array) readV3(p *problems, m map[string]value) {
 	if a.Object == nil || a.Shape == nil || a.Type.ItemBytes == 0 {
 		return
 	}
-	a.Brick = a.Object
+	a.Chunk = a.Object
 	a.readCodecs(p, "codecs", m["codecs"])
 	a.checkSizes(p, "chunk_grid")
 }

@@ -14,17 +14,17 @@ const (
 	MaxDepth = 64
 	// MaxDims bounds the dimensions of an array. NumPy 1 has the same limit.
 	MaxDims = 32
-	// MaxEdge bounds each edge of an array, brick and object. The product of two such numbers fits
+	// MaxEdge bounds each edge of an array, chunk and object. The product of two such numbers fits
 	// in 96 bits.
 	MaxEdge = 1 << 48
 	// MaxItemBytes bounds an element.
 	MaxItemBytes = 1 << 20
-	// MaxBrickBytes bounds a decoded brick. A mount's own bound is much lower, and is checked
+	// MaxChunkBytes bounds a decoded chunk. A mount's own bound is much lower, and is checked
 	// there.
-	MaxBrickBytes = 1 << 40
-	// MaxObjects bounds the objects of an array, and its bricks.
+	MaxChunkBytes = 1 << 40
+	// MaxObjects bounds the objects of an array, and its chunks.
 	MaxObjects = 1 << 60
-	// MaxIndexEntries bounds the bricks of an object of a sharded array, including those of nested
+	// MaxIndexEntries bounds the chunks of an object of a sharded array, including those of nested
 	// shards; an index of that many takes 256 MiB.
 	MaxIndexEntries = 1 << 24
 	// MaxLevels bounds the nesting of sharding.

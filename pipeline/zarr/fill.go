@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Fill values are parsed to the bytes of an element, little-endian. Absent bricks consist of them.
+// Fill values are parsed to the bytes of an element, little-endian. Absent chunks consist of them.
 
 // fillV3 parses the fill value of a v3 document. null, which zarrita and GDAL write, is zero.
 func fillV3(v value, d Dtype) ([]byte, error) {

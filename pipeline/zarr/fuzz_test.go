@@ -10,11 +10,11 @@ import (
 // checkParsed checks the invariants of every accepted array, so that nothing overflows later.
 func checkParsed(t *testing.T, a *Array) {
 	require.Len(t, a.Object, len(a.Shape))
-	require.Len(t, a.Brick, len(a.Shape))
+	require.Len(t, a.Chunk, len(a.Shape))
 	require.Len(t, a.Fill, a.Type.ItemBytes)
-	require.Positive(t, a.BrickBytes())
-	require.LessOrEqual(t, a.BrickBytes(), int64(MaxBrickBytes))
-	require.GreaterOrEqual(t, a.Bricks().Total(), int64(0))
+	require.Positive(t, a.ChunkBytes())
+	require.LessOrEqual(t, a.ChunkBytes(), int64(MaxChunkBytes))
+	require.GreaterOrEqual(t, a.Chunks().Total(), int64(0))
 	bytes := 0
 	for _, u := range a.Type.Units {
 		bytes += u.Bytes * u.Count
@@ -23,7 +23,7 @@ func checkParsed(t *testing.T, a *Array) {
 	for _, l := range a.Levels {
 		require.LessOrEqual(t, l.Entries(), int64(MaxIndexEntries))
 	}
-	for _, s := range a.Chain.Sizes(a.BrickBytes()) {
+	for _, s := range a.Chain.Sizes(a.ChunkBytes()) {
 		require.Positive(t, s.Bytes)
 	}
 	if a.Chain.Order != nil {

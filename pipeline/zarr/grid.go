@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Grid is a grid of equal boxes over an array: its objects, or its bricks.
+// Grid is a grid of equal boxes over an array: its objects, or its chunks.
 type Grid struct {
 	// Edges are the edges of a box, in elements.
 	Edges []int64
@@ -17,8 +17,8 @@ type Grid struct {
 // Objects returns the grid of a's objects.
 func (a *Array) Objects() Grid { return Grid{a.Object, gridCounts(a.Shape, a.Object)} }
 
-// Bricks returns the grid of a's bricks. Only bricks that have elements of the array are counted.
-func (a *Array) Bricks() Grid { return Grid{a.Brick, gridCounts(a.Shape, a.Brick)} }
+// Chunks returns the grid of a's chunks. Only chunks that have elements of the array are counted.
+func (a *Array) Chunks() Grid { return Grid{a.Chunk, gridCounts(a.Shape, a.Chunk)} }
 
 // Total returns the number of boxes.
 func (g Grid) Total() int64 { return product(g.Counts) }
@@ -44,33 +44,33 @@ func place64(place []int64, number int64, counts []int64) {
 	}
 }
 
-// ObjectOf writes the place of the object that holds a brick into object; brick is a place in the
-// grid of bricks.
-func (a *Array) ObjectOf(object, brick []int64) {
-	for d := range brick {
-		object[d] = brick[d] / (a.Object[d] / a.Brick[d])
+// ObjectOf writes the place of the object that holds a chunk into object; chunk is a place in the
+// grid of chunks.
+func (a *Array) ObjectOf(object, chunk []int64) {
+	for d := range chunk {
+		object[d] = chunk[d] / (a.Object[d] / a.Chunk[d])
 	}
 }
 
-// EntryOf returns the number of the entry, in an index of the level, that leads to a brick. Unless
+// EntryOf returns the number of the entry, in an index of the level, that leads to a chunk. Unless
 // the level is the last, the entry is that of an object of the next level.
-func (a *Array) EntryOf(level int, brick []int64) int64 {
+func (a *Array) EntryOf(level int, chunk []int64) int64 {
 	l := a.Levels[level]
 	n := int64(0)
-	for d := range brick {
-		inObject := brick[d] % (l.Object[d] / a.Brick[d])
-		n = n*(l.Object[d]/l.Brick[d]) + inObject/(l.Brick[d]/a.Brick[d])
+	for d := range chunk {
+		inObject := chunk[d] % (l.Object[d] / a.Chunk[d])
+		n = n*(l.Object[d]/l.Chunk[d]) + inObject/(l.Chunk[d]/a.Chunk[d])
 	}
 	return n
 }
 
-// ShardOf returns the number of the shard of the level that holds a brick, in C order of all shards
+// ShardOf returns the number of the shard of the level that holds a chunk, in C order of all shards
 // of that level in all objects.
-func (a *Array) ShardOf(level int, brick []int64) int64 {
+func (a *Array) ShardOf(level int, chunk []int64) int64 {
 	l := a.Levels[level]
 	n := int64(0)
-	for d := range brick {
-		n = n*((a.Shape[d]+l.Object[d]-1)/l.Object[d]) + brick[d]/(l.Object[d]/a.Brick[d])
+	for d := range chunk {
+		n = n*((a.Shape[d]+l.Object[d]-1)/l.Object[d]) + chunk[d]/(l.Object[d]/a.Chunk[d])
 	}
 	return n
 }

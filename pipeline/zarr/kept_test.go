@@ -11,11 +11,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// bricksOf returns the bricks in which a crop has elements.
-func bricksOf(a *Array, c *Crop) map[string]bool {
+// chunksOf returns the chunks in which a crop has elements.
+func chunksOf(a *Array, c *Crop) map[string]bool {
 	set := map[string]bool{}
-	_ = c.Parts(a.Shape, a.Brick, func(p *Part) error {
-		set[fmt.Sprint(p.Brick)] = true
+	_ = c.Parts(a.Shape, a.Chunk, func(p *Part) error {
+		set[fmt.Sprint(p.Chunk)] = true
 		return nil
 	})
 	return set
@@ -25,7 +25,7 @@ func bricksOf(a *Array, c *Crop) map[string]bool {
 func TestTheReachOfARecordIsAllThatJitterCanMakeOfIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		of := func(name string, low, high int64) int64 { return rapid.Int64Range(low, high).Draw(t, name) }
-		shape, brick := []int64{of("y", 6, 20), of("x", 6, 20)}, []int64{of("brick y", 1, 5), of("brick x", 1, 5)}
+		shape, chunk := []int64{of("y", 6, 20), of("x", 6, 20)}, []int64{of("brick y", 1, 5), of("brick x", 1, 5)}
 		z := spec.Zarr{Jitter: rapid.Bool().Draw(t, "jitter")}
 		for d, name := range []string{"y", "x"} {
 			step := of("step", 1, 4)
@@ -36,7 +36,7 @@ func TestTheReachOfARecordIsAllThatJitterCanMakeOfIt(t *testing.T) {
 				z.Wrap = append(z.Wrap, name)
 			}
 		}
-		a := arrayOf(shape, brick, "y", "x")
+		a := arrayOf(shape, chunk, "y", "x")
 		c, err := NewCut(z, nil, []CutField{{Array: a}})
 		require.NoError(t, err)
 		spot, crop, reach := c.NewSpot(), c.NewCrop(0), c.NewReach(0)
@@ -52,12 +52,12 @@ func TestTheReachOfARecordIsAllThatJitterCanMakeOfIt(t *testing.T) {
 				for x := range rooms[1] {
 					spot.Origin[0], spot.Origin[1] = origin[0]+y, origin[1]+x
 					c.Place(0, crop, spot)
-					for b := range bricksOf(a, crop) {
+					for b := range chunksOf(a, crop) {
 						want[b] = true
 					}
 				}
 			}
-			require.Equal(t, want, bricksOf(a, reach), "record %d", n)
+			require.Equal(t, want, chunksOf(a, reach), "record %d", n)
 		}
 	})
 }

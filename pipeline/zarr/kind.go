@@ -16,7 +16,7 @@ type kindText struct {
 	Arrays  []kindArray `json:"arrays"`
 	As      *kindAs     `json:"as,omitempty"`
 	Ends    []int64     `json:"b"` // -1: the cubes differ
-	Brick   []int64     `json:"brick"`
+	Chunk   []int64     `json:"brick"`
 	Dims    []string    `json:"dims"`
 	Edge    string      `json:"edge"`
 	Jitter  bool        `json:"jitter"`
@@ -86,7 +86,7 @@ func unescapeSeparators(b []byte) []byte {
 // canonical returns the kind of a cut.
 func (c *Cut) canonical() (string, error) {
 	k := kindText{
-		Begins: []int64{}, Ends: []int64{}, Brick: []int64{}, Dims: []string{}, Strides: []int64{}, Wrap: []bool{},
+		Begins: []int64{}, Ends: []int64{}, Chunk: []int64{}, Dims: []string{}, Strides: []int64{}, Wrap: []bool{},
 		Edge: "drop", Jitter: c.asked.Jitter, Kept: c.keptSum(), Missing: string(c.asked.Missing.Or()), Stack: c.asked.Stack,
 	}
 	if c.asked.Cover {
@@ -96,7 +96,7 @@ func (c *Cut) canonical() (string, error) {
 		k.List = c.list.SHA256
 	}
 	for d, a := range c.axes {
-		k.Begins, k.Ends, k.Brick = append(k.Begins, a.Begin), append(k.Ends, a.End), append(k.Brick, a.Edge)
+		k.Begins, k.Ends, k.Chunk = append(k.Begins, a.Begin), append(k.Ends, a.End), append(k.Chunk, a.Edge)
 		k.Strides, k.Wrap = append(k.Strides, a.Stride), append(k.Wrap, a.Wrap)
 		name := ""
 		if c.dims != nil {

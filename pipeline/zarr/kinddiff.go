@@ -38,7 +38,7 @@ func Differences(is, was string) string {
 	add("--stride", x.Strides, y.Strides)
 	add("the region (--select) begins at", x.Begins, y.Begins)
 	add("the region (--select, or the array) ends at", x.Ends, y.Ends)
-	add("the chunks' edges", x.Brick, y.Brick)
+	add("the chunks' edges", x.Chunk, y.Chunk)
 	add("--wrap", x.Wrap, y.Wrap)
 	add("--edge", x.Edge, y.Edge)
 	add("--jitter", x.Jitter, y.Jitter)

@@ -24,11 +24,11 @@ func CheckRow(axes []Axis, origin []int64) error {
 }
 
 // ListOrder returns the rows of a list of origins in the order in which their crops are numbered:
-// by the brick that holds the origin, in the bisection order of bricks, and then by row. origins
+// by the chunk that holds the origin, in the bisection order of chunks, and then by row. origins
 // has len(axes) numbers for each row, row after row; all are in the array.
 func ListOrder(axes []Axis, origins []int64) ([]int64, error) {
 	dims := len(axes)
-	var counts, edges, brick []int64
+	var counts, edges, chunk []int64
 	for _, a := range axes {
 		counts = append(counts, (a.Length+a.Edge-1)/a.Edge)
 		edges = append(edges, a.Edge)
@@ -42,12 +42,12 @@ func ListOrder(axes []Axis, origins []int64) ([]int64, error) {
 		row  int64
 	}
 	rows := make([]row, len(origins)/dims)
-	brick = make([]int64, dims)
+	chunk = make([]int64, dims)
 	for i := range rows {
-		for d := range brick {
-			brick[d] = origins[i*dims+d] / edges[d]
+		for d := range chunk {
+			chunk[d] = origins[i*dims+d] / edges[d]
 		}
-		rows[i] = row{order.Number(brick), int64(i)}
+		rows[i] = row{order.Number(chunk), int64(i)}
 	}
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.row, b.row)) })
 	numbers := make([]int64, len(rows))

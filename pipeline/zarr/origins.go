@@ -9,7 +9,7 @@ import (
 type Axis struct {
 	// Name is the name of the dimension, for errors.
 	Name string
-	// Length is the array's extent, and Edge that of its bricks.
+	// Length is the array's extent, and Edge that of its chunks.
 	Length, Edge int64
 	// Begin and End bound the region in which crops lie.
 	Begin, End int64

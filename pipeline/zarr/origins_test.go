@@ -11,13 +11,13 @@ import (
 func TestBisectionIsAPermutation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dims := rapid.IntRange(0, 5).Draw(t, "dims")
-		counts, strides, bricks := make([]int64, dims), make([]int64, dims), make([]int64, dims)
+		counts, strides, chunks := make([]int64, dims), make([]int64, dims), make([]int64, dims)
 		for d := range dims {
 			counts[d] = rapid.Int64Range(1, 12).Draw(t, "count")
 			strides[d] = rapid.OneOf(rapid.Int64Range(1, 9), rapid.Int64Range(1, MaxEdge/16)).Draw(t, "stride")
-			bricks[d] = rapid.OneOf(rapid.Int64Range(1, 9), rapid.Int64Range(1, MaxEdge-1)).Draw(t, "brick")
+			chunks[d] = rapid.OneOf(rapid.Int64Range(1, 9), rapid.Int64Range(1, MaxEdge-1)).Draw(t, "brick")
 		}
-		b, err := NewBisection(counts, strides, bricks)
+		b, err := NewBisection(counts, strides, chunks)
 		require.NoError(t, err)
 		seen := make([]bool, b.Total())
 		place := make([]int64, dims)
@@ -52,23 +52,23 @@ func TestBisectionOfTheLargestGrids(t *testing.T) {
 	require.ErrorContains(t, err, "more than 2^63")
 }
 
-// TestRunsAreCompact checks the purpose of the order: 64 consecutive crops need few bricks.
+// TestRunsAreCompact checks the purpose of the order: 64 consecutive crops need few chunks.
 func TestRunsAreCompact(t *testing.T) {
 	axes := []Axis{{"t", 512, 16, 0, 512, 24, 1, 12, false}, {"y", 1024, 64, 0, 1024, 128, 1, 64, false}, {"x", 1024, 64, 0, 1024, 128, 1, 64, false}}
 	o, err := NewOrigins(axes, false)
 	require.NoError(t, err)
-	bricks := map[[3]int64]bool{}
+	chunks := map[[3]int64]bool{}
 	origin := make([]int64, 3)
 	for n := uint64(640); n < 704; n++ {
 		o.Position(origin, n)
 		o.Origin(origin, origin)
 		c := Crop{Origin: origin, Count: []int64{24, 128, 128}, Step: []int64{1, 1, 1}}
 		require.NoError(t, c.Parts([]int64{512, 1024, 1024}, []int64{16, 64, 64}, func(p *Part) error {
-			bricks[[3]int64(p.Brick)] = true
+			chunks[[3]int64(p.Chunk)] = true
 			return nil
 		}))
 	}
-	require.Less(t, len(bricks), 200, "64 random crops have about 1300")
+	require.Less(t, len(chunks), 200, "64 random crops have about 1300")
 }
 
 func TestCropsThatDoNotFit(t *testing.T) {

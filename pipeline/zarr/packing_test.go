@@ -137,7 +137,7 @@ func TestTheKindSaysHowElementsAreConverted(t *testing.T) {
 	require.ErrorContains(t, err, "--scale or --offset names hrv, which is not an array that is read")
 }
 
-// Arrays of different types all become float32, and can be stacked; absent bricks have the
+// Arrays of different types all become float32, and can be stacked; absent chunks have the
 // converted fill value.
 func TestConvertedFieldsHaveOneType(t *testing.T) {
 	z := twoDims

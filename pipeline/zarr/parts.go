@@ -11,20 +11,20 @@ type Crop struct {
 	Places [][]int64
 }
 
-// Part is the part of a crop that is in one brick.
+// Part is the part of a crop that is in one chunk.
 type Part struct {
-	// Brick is the brick's place in the array's grid of bricks.
-	Brick []int64
-	// From is the first element in the brick, At the first in the crop, and Count how many there
-	// are, along each dimension. In the brick they are Step apart.
+	// Chunk is the chunk's place in the array's grid of chunks.
+	Chunk []int64
+	// From is the first element in the chunk, At the first in the crop, and Count how many there
+	// are, along each dimension. In the chunk they are Step apart.
 	From, At, Count []int64
 }
 
-// Parts calls f for each brick that has elements of the crop, once for each wrapped piece, in C
+// Parts calls f for each chunk that has elements of the crop, once for each wrapped piece, in C
 // order of the crop. The parts are disjoint, and together they are the crop. A part is only valid
 // during the call. If f fails, Parts returns its error at once.
 //
-// shape and edges are those of the array and its bricks, and the crop must be in the array, as
+// shape and edges are those of the array and its chunks, and the crop must be in the array, as
 // those of Origins are.
 func (c *Crop) Parts(shape, edges []int64, f func(*Part) error) error {
 	p := newPart(len(shape))
@@ -36,7 +36,7 @@ func newPart(dims int) *Part {
 	return &Part{all[:dims], all[dims : 2*dims], all[2*dims : 3*dims], all[3*dims:]}
 }
 
-// partsFrom visits the bricks along dimension d and the following ones.
+// partsFrom visits the chunks along dimension d and the following ones.
 func (c *Crop) partsFrom(d int, shape, edges []int64, p *Part, f func(*Part) error) error {
 	if d == len(shape) {
 		return f(p)
@@ -49,9 +49,9 @@ func (c *Crop) partsFrom(d int, shape, edges []int64, p *Part, f func(*Part) err
 		if c.Wrap != nil && c.Wrap[d] {
 			element %= shape[d]
 		}
-		brick := element / edges[d]
-		end := min((brick+1)*edges[d], shape[d])
-		p.Brick[d], p.From[d], p.At[d] = brick, element-brick*edges[d], j
+		chunk := element / edges[d]
+		end := min((chunk+1)*edges[d], shape[d])
+		p.Chunk[d], p.From[d], p.At[d] = chunk, element-chunk*edges[d], j
 		p.Count[d] = min(most, (end-element+c.Step[d]-1)/c.Step[d])
 		if err := c.partsFrom(d+1, shape, edges, p, f); err != nil {
 			return err

@@ -211,7 +211,7 @@ func (r *resolver) optionsOf(i int, f *CutField, d int) (of int, o *dimOptions) 
 // region that is too short just has no crops.
 func (r *resolver) axis(tell, first bool, f *CutField, d int, o dimOptions) Axis {
 	a := Axis{
-		Name: fmt.Sprint("dimension ", d), Length: f.Array.Shape[d], Edge: f.Array.Brick[d],
+		Name: fmt.Sprint("dimension ", d), Length: f.Array.Shape[d], Edge: f.Array.Chunk[d],
 		Begin: o.begin, End: o.end, Crop: o.crop, Step: max(o.step, 1), Stride: o.stride, Wrap: o.wrap,
 	}
 	if f.Array.Dims != nil && f.Array.Dims[d] != "" {

@@ -46,9 +46,9 @@ func RowOf(fields []Field, stack bool) (Row, error) {
 	names := map[string]bool{}
 	var texts []string
 	for _, f := range fields {
-		size, ok := productUpTo(MaxBrickBytes, append(slices.Clone(f.Crop), int64(f.Type.ItemBytes))...)
+		size, ok := productUpTo(MaxChunkBytes, append(slices.Clone(f.Crop), int64(f.Type.ItemBytes))...)
 		if !ok {
-			return Row{}, fmt.Errorf("field %s: its crops have more than %d bytes: ask for smaller ones", f.Name, int64(MaxBrickBytes))
+			return Row{}, fmt.Errorf("field %s: its crops have more than %d bytes: ask for smaller ones", f.Name, int64(MaxChunkBytes))
 		}
 		if stack && (f.Type.Descr != r.Descr || !slices.Equal(f.Crop, fields[0].Crop)) {
 			next := "leave out --stack"

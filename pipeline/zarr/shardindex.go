@@ -8,19 +8,19 @@ import (
 	"math"
 )
 
-// A shard's index, in C order over its bricks:
+// A shard's index, in C order over its chunks:
 //
 //	u64 offset │ u64 size │ u64 offset │ u64 size │ … │ u32le crc32c, if enabled
 //
-// Both numbers are 2⁶⁴-1 for an absent brick. Offsets are from the shard's first byte.
+// Both numbers are 2⁶⁴-1 for an absent chunk. Offsets are from the shard's first byte.
 
-// Place is where a brick is in an object.
+// Place is where a chunk is in an object.
 type Place struct {
-	// OffsetBytes is negative for an absent brick.
+	// OffsetBytes is negative for an absent chunk.
 	OffsetBytes, SizeBytes int64
 }
 
-// Absent reports whether the brick consists of the fill value.
+// Absent reports whether the chunk consists of the fill value.
 func (p Place) Absent() bool { return p.OffsetBytes < 0 }
 
 // IndexBytes returns the size of the index of a level.
@@ -55,11 +55,11 @@ var (
 // offsets in the file. All of them are inside the shard, so no index leads out of the shard that
 // holds it.
 func (a *Array) ParseIndex(places []Place, level int, index []byte, within Place) error {
-	brick := Size{math.MaxInt64, false}
+	chunk := Size{math.MaxInt64, false}
 	if level == len(a.Levels)-1 {
-		brick = a.Chain.Sizes(a.BrickBytes())[0]
+		chunk = a.Chain.Sizes(a.ChunkBytes())[0]
 	}
-	if err := a.Levels[level].ParseIndex(places, index, within.SizeBytes, brick); err != nil {
+	if err := a.Levels[level].ParseIndex(places, index, within.SizeBytes, chunk); err != nil {
 		return err
 	}
 	for i := range places {
@@ -71,10 +71,10 @@ func (a *Array) ParseIndex(places []Place, level int, index []byte, within Place
 }
 
 // ParseIndex reads an index of l.IndexBytes() bytes into places, which has l.Entries() entries.
-// objectBytes is the size of the object, and brick the stored size of a brick: an entry that points
+// objectBytes is the size of the object, and chunk the stored size of a chunk: an entry that points
 // out of the object or into the index, or that has another size, is an error. The index's checksum
 // is verified, if it has one.
-func (l Level) ParseIndex(places []Place, index []byte, objectBytes int64, brick Size) error {
+func (l Level) ParseIndex(places []Place, index []byte, objectBytes int64, chunk Size) error {
 	if int64(len(index)) != l.IndexBytes() || int64(len(places)) != l.Entries() {
 		return fmt.Errorf("the shard index has %d bytes, not %d", len(index), l.IndexBytes())
 	}
@@ -105,8 +105,8 @@ func (l Level) ParseIndex(places []Place, index []byte, objectBytes int64, brick
 		switch {
 		case p.SizeBytes == 0:
 			return fmt.Errorf("the shard index has chunk %d in 0 bytes at %d", i, p.OffsetBytes)
-		case p.SizeBytes > brick.Bytes || brick.Exact && p.SizeBytes != brick.Bytes:
-			return fmt.Errorf("the shard index has %[2]d bytes for chunk %[1]d, and a chunk %[3]s", i, p.SizeBytes, brick.has())
+		case p.SizeBytes > chunk.Bytes || chunk.Exact && p.SizeBytes != chunk.Bytes:
+			return fmt.Errorf("the shard index has %[2]d bytes for chunk %[1]d, and a chunk %[3]s", i, p.SizeBytes, chunk.has())
 		case p.OffsetBytes < begin+int64(len(index)) && begin < p.end():
 			return fmt.Errorf("the shard index has chunk %d at [%d, %d), where the index itself is, [%d, %d)", i, p.OffsetBytes, p.end(), begin, begin+int64(len(index)))
 		}
@@ -118,7 +118,7 @@ func (l Level) ParseIndex(places []Place, index []byte, objectBytes int64, brick
 // end returns the offset after its last byte.
 func (p Place) end() int64 { return p.OffsetBytes + p.SizeBytes }
 
-// has describes the stored size of a brick.
+// has describes the stored size of a chunk.
 func (s Size) has() string {
 	if s.Exact {
 		return fmt.Sprintf("has %d", s.Bytes)
@@ -142,7 +142,7 @@ func CheckOverlap(places []Place) error {
 }
 
 // inOrder returns the indices of the places that are not absent, sorted by offset. There are at
-// most MaxIndexEntries. Many writers follow a curve through the bricks, so most indexes are not
+// most MaxIndexEntries. Many writers follow a curve through the chunks, so most indexes are not
 // sorted. They are sorted by 11 bits at a time, which takes a tenth of the time of sorting by
 // comparison (BenchmarkCheckOverlap).
 func inOrder(places []Place) []int32 {

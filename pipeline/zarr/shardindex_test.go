@@ -30,14 +30,14 @@ func encoded(l Level, entries [][2]uint64) []byte {
 
 func TestShardIndexes(t *testing.T) {
 	const objectBytes, indexBytes, most = 1 << 20, 4*16 + 4, 2*1000 + 64<<10
-	brick := Size{Bound(1000), false}
+	chunk := Size{Bound(1000), false}
 	entries := [][2]uint64{{100, 50}, {math.MaxUint64, math.MaxUint64}, {indexBytes, most}, {objectBytes - indexBytes - 1, 1}}
 	for _, l := range []Level{{}, {Checksum: true}, {Big: true}, {Big: true, Checksum: true, AtStart: true}} {
-		l.Object, l.Brick = []int64{4, 6}, []int64{2, 3}
+		l.Object, l.Chunk = []int64{4, 6}, []int64{2, 3}
 		index := encoded(l, entries)
 		require.EqualValues(t, len(index), l.IndexBytes())
 		places := make([]Place, 4)
-		require.NoError(t, l.ParseIndex(places, index, objectBytes, brick))
+		require.NoError(t, l.ParseIndex(places, index, objectBytes, chunk))
 		require.Equal(t, []Place{{100, 50}, {-1, 0}, {indexBytes, most}, {objectBytes - indexBytes - 1, 1}}, places)
 		require.True(t, places[1].Absent() && !places[0].Absent())
 
@@ -53,23 +53,23 @@ func TestShardIndexes(t *testing.T) {
 
 		for i := range index {
 			index[i] ^= 0x10
-			err := l.ParseIndex(places, index, objectBytes, brick)
+			err := l.ParseIndex(places, index, objectBytes, chunk)
 			if l.Checksum {
 				require.ErrorIs(t, err, errIndexChecksum, "byte %d", i)
 			}
 			index[i] ^= 0x10
 		}
-		require.Error(t, l.ParseIndex(places, index[1:], objectBytes, brick))
+		require.Error(t, l.ParseIndex(places, index[1:], objectBytes, chunk))
 		for _, bad := range [][2]uint64{
 			{objectBytes, 1}, {0, objectBytes + 1}, {math.MaxUint64, 0}, {0, math.MaxUint64}, {math.MaxUint64 - 1, math.MaxUint64}, {1 << 63, 1 << 63},
 			{math.MaxUint64 - 9, 20}, {200, most + 1}, {200, 0}, {objectBytes, 0},
 		} {
 			all := append([][2]uint64{bad}, entries[1:]...)
-			require.Error(t, l.ParseIndex(places, encoded(l, all), objectBytes, brick), "%v", bad)
+			require.Error(t, l.ParseIndex(places, encoded(l, all), objectBytes, chunk), "%v", bad)
 		}
 		for _, bad := range [][2]uint64{{uint64(at), 1}, {uint64(at + l.IndexBytes() - 1), 1}, {uint64(max(at-1, 0)), 2}} {
 			all := append([][2]uint64{bad}, entries[1:]...)
-			require.ErrorContains(t, l.ParseIndex(places, encoded(l, all), objectBytes, brick), "where the index itself is")
+			require.ErrorContains(t, l.ParseIndex(places, encoded(l, all), objectBytes, chunk), "where the index itself is")
 		}
 		require.ErrorContains(t, l.ParseIndex(places, index, objectBytes, Size{50, true}), "67536 bytes for chunk 2, and a chunk has 50")
 	}
@@ -119,7 +119,7 @@ func TestPlacesInOrder(t *testing.T) {
 }
 
 func FuzzShardIndex(f *testing.F) {
-	l := Level{Object: []int64{4}, Brick: []int64{2}}
+	l := Level{Object: []int64{4}, Chunk: []int64{2}}
 	f.Add(encoded(l, [][2]uint64{{1, 2}, {math.MaxUint64, math.MaxUint64}}), int64(100))
 	f.Fuzz(func(t *testing.T, index []byte, objectBytes int64) {
 		objectBytes &= math.MaxInt64

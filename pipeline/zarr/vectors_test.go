@@ -21,7 +21,7 @@ type vectors struct {
 		Origins   [][]int64  `json:"origins"`
 		Moved     [][]int64  `json:"moved"`
 		Rows      [][]int64  `json:"rows"`
-		ByBricks  []int64    `json:"by_bricks"`
+		ByChunks  []int64    `json:"by_bricks"`
 	} `json:"grids"`
 	Fills [][3]string `json:"fills"`
 }
@@ -71,7 +71,7 @@ func TestCropsAreNumberedAndMovedAsTheReferenceDoes(t *testing.T) {
 		}
 		got, err := ListOrder(axes, rows)
 		require.NoError(t, err)
-		require.Equal(t, g.ByBricks, got)
+		require.Equal(t, g.ByChunks, got)
 	}
 }
 

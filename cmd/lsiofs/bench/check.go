@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/uring"
 	"github.com/lsiofs/lsiofs/uring/uringbench"
 )

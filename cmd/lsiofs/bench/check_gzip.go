@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack/inflate/inflatebench"
+	"github.com/lsiofs/lsiofs/pipeline/format/inflate/inflatebench"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 )
 
 // growing measures directories in which shards arrive while they are mounted. It is not safe for

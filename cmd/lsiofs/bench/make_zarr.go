@@ -20,8 +20,8 @@ import (
 // compress about as well as satellite images.
 type MakeZarr struct {
 	Dir string
-	// Shape, Object and Brick are edges of the array, of its shards, and of the chunks in these.
-	Shape, Object, Brick []int64
+	// Shape, Object and Chunk are edges of the array, of its shards, and of the chunks in these.
+	Shape, Object, Chunk []int64
 	Codec                encode.Codec
 	DataType             string // "int16" or "float32"
 	BlockBytes           int    // of blosc; 0: encode's default
@@ -34,7 +34,7 @@ type MakeZarr struct {
 var (
 	ZarrShape  = []int64{256, 768, 768}
 	ZarrObject = []int64{64, 256, 256}
-	ZarrBrick  = []int64{16, 64, 64}
+	ZarrChunk  = []int64{16, 64, 64}
 )
 
 // zarrDims are the dimensions' names. An array uses the last ones.
@@ -53,13 +53,13 @@ func (m *MakeZarr) itemBytes() int64 {
 // Validate reports all problems.
 func (m *MakeZarr) Validate() error {
 	var problems []error
-	if n := len(m.Shape); n < 1 || n > len(zarrDims) || len(m.Object) != n || len(m.Brick) != n {
-		return fmt.Errorf("shape, shard and chunk have %d, %d and %d edges: give as many of each, 1 to %d", n, len(m.Object), len(m.Brick), len(zarrDims))
+	if n := len(m.Shape); n < 1 || n > len(zarrDims) || len(m.Object) != n || len(m.Chunk) != n {
+		return fmt.Errorf("shape, shard and chunk have %d, %d and %d edges: give as many of each, 1 to %d", n, len(m.Object), len(m.Chunk), len(zarrDims))
 	}
 	bytes := float64(m.itemBytes())
 	for d, n := range m.Shape {
-		if n < 1 || m.Brick[d] < 1 || m.Object[d] < 1 || m.Object[d]%m.Brick[d] != 0 {
-			problems = append(problems, fmt.Errorf("%s: edges of the array (%d), of shards (%d) and of chunks (%d) must be above 0, and those of shards multiples of those of chunks", zarrDims[len(zarrDims)-len(m.Shape)+d], n, m.Object[d], m.Brick[d]))
+		if n < 1 || m.Chunk[d] < 1 || m.Object[d] < 1 || m.Object[d]%m.Chunk[d] != 0 {
+			problems = append(problems, fmt.Errorf("%s: edges of the array (%d), of shards (%d) and of chunks (%d) must be above 0, and those of shards multiples of those of chunks", zarrDims[len(zarrDims)-len(m.Shape)+d], n, m.Object[d], m.Chunk[d]))
 		}
 		bytes *= float64(n)
 	}
@@ -92,7 +92,7 @@ func (m MakeZarr) Run(ctx context.Context) (made Made, err error) {
 		stop := reporting(m.Progress, &bytes, made.DecodedBytes)
 		defer stop()
 		a := encode.Array{
-			Shape: m.Shape, Object: m.Object, Brick: m.Brick, Dims: zarrDims[len(zarrDims)-len(m.Shape):], DataType: m.DataType, ItemBytes: int(m.itemBytes()),
+			Shape: m.Shape, Object: m.Object, Chunk: m.Chunk, Dims: zarrDims[len(zarrDims)-len(m.Shape):], DataType: m.DataType, ItemBytes: int(m.itemBytes()),
 			Codec: m.Codec, BlockBytes: m.BlockBytes, Writers: runtime.GOMAXPROCS(0),
 			Attributes: map[string]any{"scale_factor": 0.5, "add_offset": 180.0, "units": "K"},
 		}
@@ -123,16 +123,16 @@ func (m MakeZarr) Run(ctx context.Context) (made Made, err error) {
 	return made, err
 }
 
-// fill makes the elements of the brick at a place. They do not depend on where bricks end.
+// fill makes the elements of the chunk at a place. They do not depend on where chunks end.
 func (m *MakeZarr) fill(place []int64, elements []byte) {
 	dims := len(place)
 	at := make([]int64, dims)
-	width := m.Brick[dims-1]
+	width := m.Chunk[dims-1]
 	for row := range int64(len(elements)) / (width * m.itemBytes()) {
 		rest, phase, number := row, float64(m.Seed%1000), uint64(m.Seed)
 		for d := dims - 2; d >= 0; d-- {
-			at[d] = place[d]*m.Brick[d] + rest%m.Brick[d]
-			rest /= m.Brick[d]
+			at[d] = place[d]*m.Chunk[d] + rest%m.Chunk[d]
+			rest /= m.Chunk[d]
 			phase += float64(at[d]) * []float64{0.9, 0.31, 0.043}[min(d+len(zarrDims)-1-dims, 2)]
 			number = number*1_000_003 + uint64(at[d])
 		}

@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -74,7 +74,7 @@ func decodeInto(ctx context.Context, shard string, to []byte) error {
 	if err != nil {
 		return err
 	}
-	d, err := unpack.NewDecoded(codec, file, st.Size(), unpack.Entry{})
+	d, err := format.NewDecoded(codec, file, st.Size(), format.Entry{})
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (s *session) fetchEpoch(ctx context.Context, most time.Duration, r *reading
 		epoch = s.epoch
 		s.epoch++
 	}
-	deal := spec.Deal{Workers: 1, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
+	deal := spec.Assignment{Workers: 1, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
 	set, err := s.dataset.Set(ctx, epoch, nil, deal)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
+	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
 )
 
 // decoder returns the command that decodes the shards named by further arguments to stdout.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 const (
@@ -55,7 +55,7 @@ type scope struct {
 func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, error) {
 	c := d.Catalog()
 	s := &scope{records: d.Records(), streamBytes: d.StreamBytes(), extension: c.StreamExtension()}
-	_, s.files = c.Unpacker().(unpack.Foldered)
+	_, s.files = c.Unpacker().(format.Foldered)
 	s.games = c.Format().Name == "lc0" && c.Format().As == ""
 	if s.records == 0 {
 		return nil, fmt.Errorf("--split %s and --sample %s leave no records: there is nothing to measure", d.Spec().Order.Split.Part, d.Spec().Order.Sample)
@@ -94,7 +94,7 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, e
 
 // walk goes through the epoch as far as the limits permit.
 func (s *scope) walk(ctx context.Context, d *pipeline.Dataset, limit int64) error {
-	set, err := d.Set(ctx, 0, nil, spec.Deal{Workers: 1, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
+	set, err := d.Set(ctx, 0, nil, spec.Assignment{Workers: 1, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
 	if err != nil {
 		return err
 	}

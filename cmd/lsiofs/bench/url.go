@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
+	"github.com/lsiofs/lsiofs/pipeline/tune/probe"
 )
 
 // Rows for a dataset at a bucket or web server.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
@@ -48,12 +48,12 @@ const fixedRecords = 512
 // zarrArrays returns all arrays.
 func zarrArrays(dir string) map[string]MakeZarr {
 	all := map[string]MakeZarr{
-		smallChunks: {Shape: []int64{64, 512, 512}, Object: []int64{64, 256, 256}, Brick: []int64{4, 16, 32}, Codec: encode.None, DataType: "int16"},
-		longChunks:  {Shape: []int64{1008, 256, 256}, Object: []int64{1008, 128, 128}, Brick: []int64{1008, 64, 64}, Codec: encode.BloscZstd, BlockBytes: 128 << 10, DataType: "float32"},
-		manyObjects: {Shape: []int64{100, 80, 80}, Object: []int64{1, 8, 8}, Brick: []int64{1, 8, 8}, Codec: encode.None, DataType: "int16"},
+		smallChunks: {Shape: []int64{64, 512, 512}, Object: []int64{64, 256, 256}, Chunk: []int64{4, 16, 32}, Codec: encode.None, DataType: "int16"},
+		longChunks:  {Shape: []int64{1008, 256, 256}, Object: []int64{1008, 128, 128}, Chunk: []int64{1008, 64, 64}, Codec: encode.BloscZstd, BlockBytes: 128 << 10, DataType: "float32"},
+		manyObjects: {Shape: []int64{100, 80, 80}, Object: []int64{1, 8, 8}, Chunk: []int64{1, 8, 8}, Codec: encode.None, DataType: "int16"},
 	}
 	for name, codec := range satellite {
-		all[name] = MakeZarr{Shape: ZarrShape, Object: ZarrObject, Brick: ZarrBrick, Codec: codec, DataType: "int16"}
+		all[name] = MakeZarr{Shape: ZarrShape, Object: ZarrObject, Chunk: ZarrChunk, Codec: codec, DataType: "int16"}
 	}
 	for name, m := range all {
 		m.Dir = filepath.Join(dir, name)

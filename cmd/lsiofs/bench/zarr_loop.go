@@ -26,7 +26,7 @@ type zarrLoop struct {
 	cut   *zarr.Cut
 	order []int // of the crops
 	files []*os.File
-	// places are the positions of each object's bricks.
+	// places are the positions of each object's chunks.
 	places [][]zarr.Place
 	rounds uint64 // passes through the order, each with other origins
 }
@@ -68,7 +68,7 @@ func openZarrLoop(dir string, z spec.Zarr) (l *zarrLoop, err error) {
 	return l, nil
 }
 
-// index reads the positions of an object's bricks.
+// index reads the positions of an object's chunks.
 func (l *zarrLoop) index(f *os.File) ([]zarr.Place, error) {
 	st, err := f.Stat()
 	if err != nil {
@@ -87,7 +87,7 @@ func (l *zarrLoop) index(f *os.File) ([]zarr.Place, error) {
 		return nil, err
 	}
 	places := make([]zarr.Place, level.Entries())
-	return places, level.ParseIndex(places, b, st.Size(), l.array.Chain.Sizes(l.array.BrickBytes())[0])
+	return places, level.ParseIndex(places, b, st.Size(), l.array.Chain.Sizes(l.array.ChunkBytes())[0])
 }
 
 func (l *zarrLoop) close() {
@@ -107,7 +107,7 @@ func (l *zarrLoop) run(ctx context.Context, slot time.Duration) (reading, error)
 	})
 }
 
-// runPreads reads stored bricks at random places, one at a time on each core.
+// runPreads reads stored chunks at random places, one at a time on each core.
 func (l *zarrLoop) runPreads(ctx context.Context, slot time.Duration) (reading, error) {
 	return l.onAllCores(ctx, slot, func(next func() (uint64, uint64)) (work func() (int64, error), end func()) {
 		n, _ := next()
@@ -171,14 +171,14 @@ type zarrCropper struct {
 	crop    *zarr.Crop
 	object  []int64
 	record  []byte
-	brick   []byte
+	chunk   []byte
 	stored  []byte
 }
 
 func (l *zarrLoop) newCropper() *zarrCropper {
 	return &zarrCropper{
 		zarrLoop: l, decoder: codec.NewDecoder(), spot: l.cut.NewSpot(), crop: l.cut.NewCrop(0), object: make([]int64, len(l.array.Shape)),
-		record: make([]byte, l.cut.Row().Bytes), brick: make([]byte, l.array.BrickBytes()),
+		record: make([]byte, l.cut.Row().Bytes), chunk: make([]byte, l.array.ChunkBytes()),
 	}
 }
 
@@ -191,14 +191,14 @@ func (c *zarrCropper) cropOf(ordinal, epoch uint64) error {
 	}
 	c.cut.Locate(c.spot, ordinal, moved)
 	c.cut.Place(0, c.crop, c.spot)
-	return c.crop.Parts(c.array.Shape, c.array.Brick, c.part)
+	return c.crop.Parts(c.array.Shape, c.array.Chunk, c.part)
 }
 
 func (c *zarrCropper) part(p *zarr.Part) error {
-	c.array.ObjectOf(c.object, p.Brick)
+	c.array.ObjectOf(c.object, p.Chunk)
 	n, entry := c.array.Objects().Number(c.object), int64(0)
 	if len(c.array.Levels) > 0 {
-		entry = c.array.EntryOf(0, p.Brick)
+		entry = c.array.EntryOf(0, p.Chunk)
 	}
 	at := c.places[n][entry]
 	if int64(cap(c.stored)) < at.SizeBytes {
@@ -208,12 +208,12 @@ func (c *zarrCropper) part(p *zarr.Part) error {
 	if got, err := unix.Pread(int(c.files[n].Fd()), stored, at.OffsetBytes); err != nil || got < len(stored) {
 		return fmt.Errorf("%s: %d of %d bytes at %d: %w", c.files[n].Name(), got, len(stored), at.OffsetBytes, err)
 	}
-	brick := stored
+	chunk := stored
 	if !c.array.Chain.Raw() {
-		if brick = c.brick; c.decoder.Decode(brick, stored, c.array.Chain) != nil {
+		if chunk = c.chunk; c.decoder.Decode(chunk, stored, c.array.Chain) != nil {
 			return fmt.Errorf("%s: the chunk at %d does not decode", c.files[n].Name(), at.OffsetBytes)
 		}
 	}
-	c.cut.Copier(0).Copy(zarr.Window{Bytes: c.record}, zarr.Window{Bytes: brick}, p)
+	c.cut.Copier(0).Copy(zarr.Window{Bytes: c.record}, zarr.Window{Bytes: chunk}, p)
 	return nil
 }

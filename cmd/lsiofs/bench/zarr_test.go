@@ -24,7 +24,7 @@ func TestTheLoopCutsTheCropsOfTheArrayThatWasMade(t *testing.T) {
 	for _, codec := range encode.Codecs {
 		for _, chunk := range [][]int64{{4, 8, 8}, {3, 7, 16}} {
 			for _, kind := range []string{"int16", "float32"} {
-				m := MakeZarr{Dir: filepath.Join(t.TempDir(), "a"), Shape: []int64{13, 30, 41}, Object: []int64{chunk[0] * 2, chunk[1] * 3, chunk[2]}, Brick: chunk, Codec: codec, DataType: kind, Seed: 5}
+				m := MakeZarr{Dir: filepath.Join(t.TempDir(), "a"), Shape: []int64{13, 30, 41}, Object: []int64{chunk[0] * 2, chunk[1] * 3, chunk[2]}, Chunk: chunk, Codec: codec, DataType: kind, Seed: 5}
 				made, err := m.Run(t.Context())
 				require.NoError(t, err)
 				require.EqualValues(t, 13*30*41*m.itemBytes(), made.DecodedBytes)
@@ -39,7 +39,7 @@ func TestTheLoopCutsTheCropsOfTheArrayThatWasMade(t *testing.T) {
 
 func requireCropsOf(t *testing.T, l *zarrLoop, m MakeZarr) {
 	t.Helper()
-	whole := MakeZarr{Brick: m.Shape, DataType: m.DataType, Seed: m.Seed}
+	whole := MakeZarr{Chunk: m.Shape, DataType: m.DataType, Seed: m.Seed}
 	elements := make([]byte, m.Shape[0]*m.Shape[1]*m.Shape[2]*m.itemBytes())
 	whole.fill([]int64{0, 0, 0}, elements)
 	seen := map[uint32]bool{}
@@ -75,11 +75,11 @@ func number(b []byte, m MakeZarr) uint32 {
 }
 
 func TestArraysThatCannotBeMadeAreRefused(t *testing.T) {
-	good := MakeZarr{Shape: ZarrShape, Object: ZarrObject, Brick: ZarrBrick, Codec: encode.None, DataType: "int16"}
+	good := MakeZarr{Shape: ZarrShape, Object: ZarrObject, Chunk: ZarrChunk, Codec: encode.None, DataType: "int16"}
 	require.NoError(t, good.Validate())
 	for want, edit := range map[string]func(m *MakeZarr){
 		"shape, shard and chunk have 2, 3 and 3 edges": func(m *MakeZarr) { m.Shape = []int64{1, 2} },
-		"multiples of those of chunks":                 func(m *MakeZarr) { m.Brick = []int64{16, 64, 60} },
+		"multiples of those of chunks":                 func(m *MakeZarr) { m.Chunk = []int64{16, 64, 60} },
 		"x: edges of the array (0)":                    func(m *MakeZarr) { m.Shape = []int64{1, 1, 0} },
 		"GiB is more than":                             func(m *MakeZarr) { m.Shape = []int64{1 << 20, 1 << 20, 1 << 20} },
 		`codec "brotli"`:                               func(m *MakeZarr) { m.Codec = "brotli" },

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 )
 
 // cleaned is the result of Clean as JSON.
@@ -19,7 +19,7 @@ type cleaned struct {
 }
 
 // Clean removes objects that no mount uses, and reports what it has freed.
-func Clean(ctx context.Context, d *cached.Directory, which cached.Which, u *terminal.UI) error {
+func Clean(ctx context.Context, d *diskcache.Directory, which diskcache.Which, u *terminal.UI) error {
 	c, err := d.Clean(ctx, which)
 	if err != nil {
 		return err

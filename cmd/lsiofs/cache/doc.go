@@ -5,5 +5,5 @@
 //	                     ├──► Verify  every page against its sum
 //	                     └──► Clean   what no mount uses
 //
-// The directory's format is that of package pipeline/storage/cached.
+// The directory's format is that of package pipeline/diskcache.
 package cache

@@ -14,10 +14,10 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
-	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/tune/probe"
 )
 
 // Outcome is the result of comparing an object with its service.
@@ -45,7 +45,7 @@ type Compared struct {
 
 // comparison is one run of CompareRemote.
 type comparison struct {
-	d       *cached.Directory
+	d       *diskcache.Directory
 	options probe.Options
 	repair  bool
 	ui      *terminal.UI
@@ -66,9 +66,9 @@ type service struct {
 // CompareRemote compares the objects that are complete in a cache with the checksums that their
 // services report. With repair, differing objects are dropped, so that they are fetched again when
 // read. It returns an error if differing objects stay, or if a service did not answer.
-func CompareRemote(ctx context.Context, d *cached.Directory, repair bool, o probe.Options, u *terminal.UI) (err error) {
-	var entries []cached.Entry
-	if err := d.List(ctx, func(e cached.Entry) error {
+func CompareRemote(ctx context.Context, d *diskcache.Directory, repair bool, o probe.Options, u *terminal.UI) (err error) {
+	var entries []diskcache.Entry
+	if err := d.List(ctx, func(e diskcache.Entry) error {
 		if e.Damaged == "" { // Verify reports those
 			entries = append(entries, e)
 		}
@@ -129,7 +129,7 @@ func (c *comparison) at(ctx context.Context, url string) (*probe.Service, string
 	return s.open, name, s.err
 }
 
-func (c *comparison) compare(ctx context.Context, e cached.Entry) (Compared, error) {
+func (c *comparison) compare(ctx context.Context, e diskcache.Entry) (Compared, error) {
 	found := Compared{URL: e.URL}
 	end := func(o Outcome, detail string, args ...any) (Compared, error) {
 		found.Outcome, found.Detail = o, fmt.Sprintf(detail, args...)
@@ -162,7 +162,7 @@ func (c *comparison) compare(ctx context.Context, e cached.Entry) (Compared, err
 	}
 	wrong, err := sums.Differs(func(w io.Writer) error { return c.d.Copy(ctx, e.Name, w) })
 	switch {
-	case errors.Is(err, cached.ErrNotWhole): // it was dropped in the meantime
+	case errors.Is(err, diskcache.ErrNotWhole): // it was dropped in the meantime
 		return end(NotWhole, "")
 	case err != nil:
 		return found, fmt.Errorf("%s: %w", printable.Line(e.URL), err)

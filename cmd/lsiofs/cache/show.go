@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
 // Folder is what a cache holds of the objects in one folder, which is how users name datasets.
@@ -27,9 +27,9 @@ type Folder struct {
 }
 
 // Show lists the folders of a cache, the most recently used first. Ages are relative to now.
-func Show(ctx context.Context, d *cached.Directory, now time.Time, u *terminal.UI) error {
+func Show(ctx context.Context, d *diskcache.Directory, now time.Time, u *terminal.UI) error {
 	by := map[string]*Folder{}
-	err := d.List(ctx, func(e cached.Entry) error {
+	err := d.List(ctx, func(e diskcache.Entry) error {
 		url := ""
 		if i := strings.LastIndexByte(e.URL, '/'); i >= 0 {
 			url = e.URL[:i]

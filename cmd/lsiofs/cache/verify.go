@@ -5,8 +5,8 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
 // Verified is the sum of Verify's results.
@@ -20,9 +20,9 @@ type Verified struct {
 
 // Verify checks every page of a cache and lists bad ones. With repair, they are dropped, so that
 // they are fetched again when read. It returns an error if bad pages stay.
-func Verify(ctx context.Context, d *cached.Directory, repair bool, u *terminal.UI) error {
+func Verify(ctx context.Context, d *diskcache.Directory, repair bool, u *terminal.UI) error {
 	sum, left := Verified{Repaired: repair}, 0
-	err := d.Verify(ctx, repair, func(c cached.Checked) error {
+	err := d.Verify(ctx, repair, func(c diskcache.Checked) error {
 		sum.Objects++
 		sum.Bytes += c.HereBytes
 		sum.BadPages += c.BadPages

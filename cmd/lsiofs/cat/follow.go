@@ -10,11 +10,11 @@ import (
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // Follower writes a worker's stream of a growing dataset, epoch after epoch, as one stream without
@@ -26,7 +26,7 @@ type Follower struct {
 	Kind    stream.Kind // Data or IDs
 	Out     io.Writer
 	// Waiting is called periodically while the next epoch can't start yet.
-	Waiting func(taking.Status)
+	Waiting func(snapshot.Status)
 	// Progress, if not "", is a file that is kept up to date with the position up to which the
 	// stream was written, in the short form of a checkpoint. With several workers only whole rounds
 	// count.
@@ -41,7 +41,7 @@ type Follower struct {
 
 // Check returns an error if the dataset can't be followed with these settings.
 func (f *Follower) Check() error {
-	if p, ok := f.Dataset.Catalog().Unpacker().(unpack.Framer); ok && f.Kind == stream.Data && len(p.Prologue(1)) > 0 {
+	if p, ok := f.Dataset.Catalog().Unpacker().(format.Framer); ok && f.Kind == stream.Data && len(p.Prologue(1)) > 0 {
 		return exit.Usagef("--follow can't write npy, whose header has the number of rows: mount the dataset, and read an epoch's files after the other")
 	}
 	d := f.Dataset.Spec().Deal
@@ -90,7 +90,7 @@ func (f *Follower) one(ctx context.Context, done []order.Done) (err error) {
 	}
 	from := int64(0)
 	if f.Kind == stream.Data {
-		if framer, ok := f.Dataset.Catalog().Unpacker().(unpack.Framer); ok {
+		if framer, ok := f.Dataset.Catalog().Unpacker().(format.Framer); ok {
 			size -= int64(len(framer.Epilogue(n)))
 		}
 		if from, err = f.first(ctx, h); err != nil {
@@ -118,7 +118,7 @@ func (f *Follower) keep(n uint64) {
 // second one begins. Otherwise it returns 0.
 func (f *Follower) first(ctx context.Context, h *stream.Handle) (int64, error) {
 	c := f.Dataset.Catalog()
-	renamer, ok := c.Unpacker().(unpack.Renamer)
+	renamer, ok := c.Unpacker().(format.Renamer)
 	if !ok || !f.keyed || f.last == 0 {
 		return 0, nil
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/cache"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
@@ -42,7 +42,7 @@ type kept struct {
 	hereBytes, sizeBytes    int64
 }
 
-func (k *kept) add(e cached.Entry) {
+func (k *kept) add(e diskcache.Entry) {
 	k.objects++
 	k.hereBytes += min(e.HereBytes, e.SizeBytes)
 	k.sizeBytes += e.SizeBytes
@@ -100,12 +100,12 @@ func (r *room) lookInside(ctx context.Context) error {
 		}
 		return nil
 	}
-	d, err := cached.OpenDirectory(r.dir, slog.New(slog.DiscardHandler))
+	d, err := diskcache.OpenDirectory(r.dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
 	is := objectsOf(r.dataset)
-	err = d.List(ctx, func(e cached.Entry) error {
+	err = d.List(ctx, func(e diskcache.Entry) error {
 		r.kept.add(e)
 		if r.dataset != "" && is(e.URL) {
 			r.of.add(e)

@@ -12,10 +12,10 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
-	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/s3"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
-	"github.com/lsiofs/lsiofs/pipeline/storage/s3"
+	"github.com/lsiofs/lsiofs/pipeline/tune/probe"
 )
 
 // RunService examines a bucket or web server, and the directory of its disk cache ("" for the

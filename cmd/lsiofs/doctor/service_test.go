@@ -17,10 +17,10 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
-	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	"github.com/lsiofs/lsiofs/pipeline/storage/s3"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/s3"
+	"github.com/lsiofs/lsiofs/pipeline/tune/probe"
 )
 
 // examineService returns all findings about a service.

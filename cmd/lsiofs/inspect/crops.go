@@ -69,11 +69,11 @@ func CropsOf(ctx context.Context, d *pipeline.Dataset) (*Crops, error) {
 
 // newCrops converts the forecast for a mount with that memory.
 func newCrops(f *pipeline.CropsForecast, memoryBytes int64) *Crops {
-	c := &Crops{Records: f.Records, RecordBytes: f.RecordBytes, Chunks: f.BricksWanted, ChunkBytes: f.WantedBytes, MemoryBytes: f.MemoryBytes}
+	c := &Crops{Records: f.Records, RecordBytes: f.RecordBytes, Chunks: f.ChunksWanted, ChunkBytes: f.WantedBytes, MemoryBytes: f.MemoryBytes}
 	for _, x := range f.Fields {
 		a := CropsArray{
-			Name: x.Name, Path: x.Path, Dtype: strings.Trim(x.Descr, "'"), ComputedOf: x.ComputedOf, Dims: x.Dims, Shape: x.Shape, Crop: x.Crop, Chunk: x.Brick, Object: x.Object,
-			Codecs: x.Codecs, ChunkBytes: x.BrickBytes, Objects: x.Objects, Stored: x.Stored, Ignored: x.IgnoredFiles, Decoded: x.DecodedAlong,
+			Name: x.Name, Path: x.Path, Dtype: strings.Trim(x.Descr, "'"), ComputedOf: x.ComputedOf, Dims: x.Dims, Shape: x.Shape, Crop: x.Crop, Chunk: x.Chunk, Object: x.Object,
+			Codecs: x.Codecs, ChunkBytes: x.ChunkBytes, Objects: x.Objects, Stored: x.Stored, Ignored: x.IgnoredFiles, Decoded: x.DecodedAlong,
 		}
 		c.Arrays = append(c.Arrays, a)
 		c.Warnings = append(c.Warnings, a.warnings()...)
@@ -83,7 +83,7 @@ func newCrops(f *pipeline.CropsForecast, memoryBytes int64) *Crops {
 		if o.OnceBytes > 0 { // chunks get half of any additional memory
 			once = memoryBytes + 2*(o.OnceBytes-f.MemoryBytes)
 		}
-		c.Orders = append(c.Orders, CropsOrder{o.Shuffle, o.InUse, o.Bricks, o.Bytes, once})
+		c.Orders = append(c.Orders, CropsOrder{o.Shuffle, o.InUse, o.Chunks, o.Bytes, once})
 	}
 	return c
 }

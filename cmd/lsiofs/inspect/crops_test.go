@@ -17,20 +17,20 @@ import (
 // dimensions along which chunks are far longer than crops.
 func TestInspectionOfCropsForPeople(t *testing.T) {
 	f := &pipeline.CropsForecast{
-		Records: 16384, RecordBytes: 24 * 96 * 130 * 2, MemoryBytes: 2 << 30, BricksWanted: 3.25, WantedBytes: 13 << 20,
+		Records: 16384, RecordBytes: 24 * 96 * 130 * 2, MemoryBytes: 2 << 30, ChunksWanted: 3.25, WantedBytes: 13 << 20,
 		Fields: []pipeline.CropsField{{
 			Name: "sat", Path: "a/sat", Descr: "'<f4'", ComputedOf: "<i2 × 0.01 + 273.15, NaN for -32768", Dims: []string{"time", "latitude", "longitude"}, Shape: []int64{70000, 721, 1440}, Crop: []int64{24, 96, 130}, Step: []int64{1, 1, 1},
-			Brick: []int64{16, 48, 1440}, Object: []int64{160, 96, 1440}, Codecs: []string{"sharding", "blosc"}, BrickBytes: 16 * 48 * 1440 * 2, Objects: 3504, Stored: 3500, IgnoredFiles: 1,
+			Chunk: []int64{16, 48, 1440}, Object: []int64{160, 96, 1440}, Codecs: []string{"sharding", "blosc"}, ChunkBytes: 16 * 48 * 1440 * 2, Objects: 3504, Stored: 3500, IgnoredFiles: 1,
 			DecodedAlong: []float64{1.9, 1.4, 11.07},
 		}, {
 			Name: "flat", Path: "flat", Descr: "'<f4'", Dims: []string{"", ""}, Shape: []int64{721, 1440}, Crop: []int64{96, 130}, Step: []int64{1, 1},
-			Brick: []int64{700, 200}, Object: []int64{700, 200}, Codecs: []string{}, BrickBytes: 4 * 700 * 200, Objects: 16, Stored: 16,
+			Chunk: []int64{700, 200}, Object: []int64{700, 200}, Codecs: []string{}, ChunkBytes: 4 * 700 * 200, Objects: 16, Stored: 16,
 			DecodedAlong: []float64{8.5, 2},
 		}},
 		Orders: []pipeline.CropsOrder{
-			{Shuffle: spec.ShuffleBlock, InUse: true, Bricks: 0.05, Bytes: 1 << 20, OnceBytes: 1 << 30},
-			{Shuffle: spec.ShuffleFull, Bricks: 3.2, Bytes: 13 << 20, OnceBytes: 400 << 30},
-			{Shuffle: spec.ShuffleNone, Bricks: 0.04, Bytes: 1 << 20},
+			{Shuffle: spec.ShuffleBlock, InUse: true, Chunks: 0.05, Bytes: 1 << 20, OnceBytes: 1 << 30},
+			{Shuffle: spec.ShuffleFull, Chunks: 3.2, Bytes: 13 << 20, OnceBytes: 400 << 30},
+			{Shuffle: spec.ShuffleNone, Chunks: 0.04, Bytes: 1 << 20},
 		},
 	}
 	i := Report{

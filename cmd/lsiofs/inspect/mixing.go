@@ -31,7 +31,7 @@ func (m Mixing) Poor() bool {
 func MeasureMixing(ctx context.Context, d *pipeline.Dataset, good float64) (Mixing, error) {
 	s := d.Spec()
 	starts := ShardStarts(d)
-	whole := spec.Deal{Workers: 1, Batch: s.Order.Batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
+	whole := spec.Assignment{Workers: 1, Batch: s.Order.Batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
 	m := Mixing{Advice: []quality.Advice{}}
 	var err error
 	if m.Global, err = measureWorker(ctx, d, whole, starts); err != nil {
@@ -56,7 +56,7 @@ func MeasureMixing(ctx context.Context, d *pipeline.Dataset, good float64) (Mixi
 }
 
 // measureWorker measures the stream of a deal's first worker.
-func measureWorker(ctx context.Context, d *pipeline.Dataset, deal spec.Deal, starts []uint64) (quality.Estimate, error) {
+func measureWorker(ctx context.Context, d *pipeline.Dataset, deal spec.Assignment, starts []uint64) (quality.Estimate, error) {
 	s := d.Spec()
 	set, err := d.Set(ctx, s.Epoch, nil, deal)
 	if err != nil {

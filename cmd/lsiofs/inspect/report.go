@@ -10,10 +10,10 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // Report is the result of inspect.
@@ -132,7 +132,7 @@ func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
 	if split := s.Order.Split; split.Or() != (spec.Split{}) {
 		i.Split = &splitInfo{split.Part.String(), split.Seed, split.By, c.Records(), c.StreamBytes()}
 	}
-	if sample := s.Order.Sample; sample.Or() != (spec.Sample{}) {
+	if sample := s.Order.Sample; sample.Or() != (spec.Subsample{}) {
 		i.Sample = &sampleInfo{sample.Of, sample.Seed, s.Epoch, c.Records(), c.StreamBytes()}
 	}
 	for n := range c.Shards() {
@@ -150,7 +150,7 @@ func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
 		}
 		i.Damages[r.Text] = r.Count
 	}
-	if p, ok := c.Unpacker().(unpack.Presenter); ok {
+	if p, ok := c.Unpacker().(format.Presenter); ok {
 		descr, remark := p.RowType()
 		i.Rows = &Rows{string(s.Format.As), c.RowBytes(), descr, remark}
 	}

@@ -113,7 +113,7 @@ func HistogramText(buckets []Bucket) string {
 }
 
 // SampleText describes a sample.
-func SampleText(s spec.Sample) string {
+func SampleText(s spec.Subsample) string {
 	return fmt.Sprintf("%s of the records in each epoch, seed %d", s, s.Seed)
 }
 

@@ -62,7 +62,7 @@ func describeMount(d *pipeline.Dataset, point string, epoch, left uint64, start 
 	if s.Order.Split != (spec.Split{}) {
 		i.Split = inspect.SplitText(s.Order.Split)
 	}
-	if s.Order.Sample != (spec.Sample{}) {
+	if s.Order.Sample != (spec.Subsample{}) {
 		i.Sample = s.Order.Sample.String()
 	}
 	if g := d.Status().Growing; g != nil {

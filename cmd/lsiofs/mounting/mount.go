@@ -14,9 +14,9 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
+	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
 // RingsFlag is the name of the flag that sets Config.Rings.
@@ -121,14 +121,14 @@ func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *Config
 		rep.Warn(text)
 	}
 	d, err := opening.Open(ctx, o.Log, s, pipeline.Options{
-		Progress: rep.Progress, Trouble: rep.Trouble, Ahead: true, Waiting: func(s taking.Status) { rep.Waiting(opening.WaitingFor(s)) },
+		Progress: rep.Progress, Trouble: rep.Trouble, Ahead: true, Waiting: func(s snapshot.Status) { rep.Waiting(opening.WaitingFor(s)) },
 	})
 	if err != nil {
 		return err
 	}
 	if s.Cache.Warm {
 		err = opening.Fill(ctx, d, rep.Filling)
-		if errors.Is(err, cached.ErrNotFilled) {
+		if errors.Is(err, diskcache.ErrNotFilled) {
 			rep.Warn(err.Error())
 			err = nil // missing parts are fetched when they are read
 		}

@@ -23,7 +23,7 @@ func findWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, res
 	if w := passedOver(d.Catalog()); w != "" {
 		warnings = append(warnings, w)
 	}
-	if sample := s.Order.Sample; d.Records() == 0 && sample != (spec.Sample{}) {
+	if sample := s.Order.Sample; d.Records() == 0 && sample != (spec.Subsample{}) {
 		return append(warnings, fmt.Sprintf("--sample %s leaves none of the dataset's %s to epoch %d: its worker files are empty; take a larger share",
 			sample, terminal.Plural(d.Catalog().Records(), "record"), s.Epoch)), nil
 	}
@@ -64,7 +64,7 @@ func passedOver(c *catalog.Catalog) string {
 
 // emptyWorkers returns a warning about workers whose files hold no records because of the tail
 // rule.
-func emptyWorkers(counts []uint64, deal spec.Deal) string {
+func emptyWorkers(counts []uint64, deal spec.Assignment) string {
 	if deal.Tail != spec.TailDrop {
 		return ""
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // DamageLines describes what --on-corrupt skip left out, for at most limit shards.
@@ -31,7 +31,7 @@ func damageText(d catalog.Damage) string {
 }
 
 // ReasonLines returns a line for each reason for which something was left out more than once.
-func ReasonLines(list []unpack.Reason) []string {
+func ReasonLines(list []format.Reason) []string {
 	var lines []string
 	for _, r := range list {
 		if r.Count > 1 {

@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
+	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -83,7 +83,7 @@ func openShowing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.S
 	v, w := NewPass(u), NewWaiting(u)
 	defer w.Clear()
 	defer v.Clear()
-	d, err := Open(ctx, log, s, pipeline.Options{Progress: v.Show, Waiting: func(s taking.Status) { w.Show(WaitingFor(s)) }, TakesNone: looks, Files: files})
+	d, err := Open(ctx, log, s, pipeline.Options{Progress: v.Show, Waiting: func(s snapshot.Status) { w.Show(WaitingFor(s)) }, TakesNone: looks, Files: files})
 	if err == nil {
 		w.Clear()
 		v.Clear()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
-	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
+	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
 )
 
 // Waited is what is reported while waiting for an epoch of a growing dataset.
@@ -22,7 +22,7 @@ type Waited struct {
 }
 
 // WaitingFor returns the report for a dataset's status.
-func WaitingFor(s taking.Status) Waited {
+func WaitingFor(s snapshot.Status) Waited {
 	w := Waited{For: cmp.Or(s.NextEpoch, "an epoch"), Shards: s.Shards, Indexing: s.Indexing, Settling: s.Settling, Waiting: s.WaitingShards}
 	if len(s.Waiting) > 0 {
 		w.Why = s.Waiting[0].Path + ": " + s.Waiting[0].Reason

@@ -1,3 +1,3 @@
 // Package tune does the work of the verb tune. It measures which reads are fast on a storage (with
-// pipeline/storage/tune), stores the result for mounts, and shows it as tables.
+// pipeline/tune), stores the result for mounts, and shows it as tables.
 package tune

@@ -9,7 +9,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
-	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
+	storagetune "github.com/lsiofs/lsiofs/pipeline/tune"
 )
 
 // Report is the result of a measurement, and where it is stored.

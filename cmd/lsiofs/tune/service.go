@@ -10,10 +10,10 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
-	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
+	storagetune "github.com/lsiofs/lsiofs/pipeline/tune"
+	"github.com/lsiofs/lsiofs/pipeline/tune/probe"
 )
 
 // ServiceReport is the result of measuring a bucket or web server.

@@ -27,8 +27,8 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
 // options are the flags.

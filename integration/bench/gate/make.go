@@ -7,7 +7,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
@@ -48,7 +48,7 @@ type edges struct {
 func (e *edges) add(f *pflag.FlagSet) {
 	f.Int64SliceVar(&e.shape, "shape", bench.ZarrShape, "with --make zarr: `edges` of the array")
 	f.Int64SliceVar(&e.shard, "shard", bench.ZarrObject, "with --make zarr: `edges` of its shards; those of chunks for none")
-	f.Int64SliceVar(&e.chunk, "chunk", bench.ZarrBrick, "with --make zarr: `edges` of its chunks")
+	f.Int64SliceVar(&e.chunk, "chunk", bench.ZarrChunk, "with --make zarr: `edges` of its chunks")
 	f.BoolVar(&e.plain, "plain", false, "with --make zarr --zst: without blosc")
 }
 
@@ -70,6 +70,6 @@ func (o *options) makeZarr(ctx context.Context) error {
 		codec = encode.BloscLZ4
 	}
 	return o.command().MakeZarr(ctx, bench.MakeZarr{
-		Dir: o.paths[0], Shape: o.array.shape, Object: o.array.shard, Brick: o.array.chunk, Codec: codec, DataType: "int16", Seed: o.seed,
+		Dir: o.paths[0], Shape: o.array.shape, Object: o.array.shard, Chunk: o.array.chunk, Codec: codec, DataType: "int16", Seed: o.seed,
 	})
 }

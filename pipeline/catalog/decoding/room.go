@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // Room is the memory that all decoders together may hold. A single decoder may hold more if it runs
@@ -22,7 +22,7 @@ type Room struct {
 	ahead *semaphore.Weighted // members
 }
 
-var _ unpack.Room = (*Room)(nil)
+var _ format.Room = (*Room)(nil)
 
 // LeastBytes is the smallest room: some shards at a time with windows of ordinary compression
 // levels, up to 8 MiB.
@@ -39,7 +39,7 @@ func NewRoom(boundBytes int64, cores int) *Room {
 // MiB. Decoders up to this size are reused and leave no garbage.
 const mostAhead = 24 << 20
 
-// TryTake implements unpack.Room.
+// TryTake implements format.Room.
 func (r *Room) TryTake(bytes int64) bool {
 	if bytes > mostAhead || !r.ahead.TryAcquire(1) {
 		return false
@@ -51,7 +51,7 @@ func (r *Room) TryTake(bytes int64) bool {
 	return true
 }
 
-// Give implements unpack.Room.
+// Give implements format.Room.
 func (r *Room) Give(bytes int64) {
 	r.room.Release(bytes)
 	r.ahead.Release(1)
@@ -59,23 +59,23 @@ func (r *Room) Give(bytes int64) {
 
 // Codec returns c with decoders that wait for room, until ctx ends. A codec whose members are parts
 // is returned unchanged, because its decoders are all of one size; so is nil.
-func (r *Room) Codec(ctx context.Context, c unpack.Codec) unpack.Codec {
-	if _, parts := c.(unpack.PartCodec); parts || c == nil {
+func (r *Room) Codec(ctx context.Context, c format.Codec) format.Codec {
+	if _, parts := c.(format.PartCodec); parts || c == nil {
 		return c
 	}
-	if m, ok := c.(unpack.MemberCodec); ok {
-		return unpack.Ahead{MemberCodec: m, InTurn: boundCodec{c, ctx, r}, Room: r}
+	if m, ok := c.(format.MemberCodec); ok {
+		return format.Ahead{MemberCodec: m, InTurn: boundCodec{c, ctx, r}, Room: r}
 	}
 	return boundCodec{c, ctx, r}
 }
 
 type boundCodec struct {
-	unpack.Codec
+	format.Codec
 	ctx  context.Context // of the pass
 	room *Room
 }
 
-func (c boundCodec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) {
+func (c boundCodec) NewDecoder(raw io.Reader, rawOffset int64) (format.Decoder, error) {
 	d, err := c.Codec.NewDecoder(raw, rawOffset)
 	if err != nil {
 		return nil, err
@@ -84,14 +84,14 @@ func (c boundCodec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, 
 }
 
 type boundDecoder struct {
-	unpack.Decoder
+	format.Decoder
 	ctx  context.Context
 	room *Room
 	held int64
 }
 
 // Unwrap returns the wrapped decoder.
-func (d *boundDecoder) Unwrap() unpack.Decoder { return d.Decoder }
+func (d *boundDecoder) Unwrap() format.Decoder { return d.Decoder }
 
 // Next waits until there is room for the member, after its head has been read and before its window
 // is allocated.

@@ -7,15 +7,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // listArrays returns an object for each group of files that consists of the i-th file of every
 // array, by path (RECORDS.md, npy, "Several arrays").
 func (f *finder) listArrays(ctx context.Context) ([]storage.Object, error) {
-	joiner, joins := f.Storage.(storage.Joiner)
+	joiner, joins := f.Storage.(storage.ArrayJoiner)
 	switch {
 	case !joins:
 		return nil, fmt.Errorf("dataset %s: internal error: its storage joins no arrays", &f.Target)

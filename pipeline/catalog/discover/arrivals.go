@@ -7,10 +7,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // Arrivals judges single files of a dataset whose files arrive one after another. The rules are
@@ -110,7 +110,7 @@ type Judgement struct {
 // IsShard reports whether a judged file is a shard of format f: by its name; by its content, unless
 // the names of the shards imply the format (named); or because another file of its naming pattern
 // is one (ofNaming).
-func (j Judgement) IsShard(f unpack.Format, path string, named, ofNaming bool) bool {
+func (j Judgement) IsShard(f format.Format, path string, named, ofNaming bool) bool {
 	if j.Format == f.Name() {
 		return j.Named || !named
 	}
@@ -152,9 +152,9 @@ func (a *Arrivals) Judge(ctx context.Context, objects []storage.Object) ([]Judge
 }
 
 // AsShard returns a file as a shard of format f.
-func AsShard(f unpack.Format, o storage.Object) Shard {
+func AsShard(f format.Format, o storage.Object) Shard {
 	s := Shard{Object: o, Codec: formats.ParseName(o.Path).Codec}
-	if own, ok := f.(unpack.OwnCodecs); ok {
+	if own, ok := f.(format.OwnCodecs); ok {
 		s.Codec = own.Codec(o.Path, s.Codec)
 	}
 	return s

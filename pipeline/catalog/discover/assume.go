@@ -4,9 +4,9 @@ import (
 	"context"
 	"io"
 
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // assume opens the first and the last of the files that two formats claim by their names. If both
@@ -47,7 +47,7 @@ func (f *finder) assume(ctx context.Context, files []file, wanted []int) error {
 }
 
 // IsAnothers reports whether a file whose name has an extension of one format has the content of
-// another format. It reads the first unpack.SniffBytes, and at most some MiB in total, parts of
+// another format. It reads the first format.SniffBytes, and at most some MiB in total, parts of
 // them more than once. Errors are those of reading.
 func IsAnothers(o storage.Object, raw io.ReaderAt) (bool, error) {
 	x, err := claimant(formats.All(), o, raw)
@@ -56,9 +56,9 @@ func IsAnothers(o storage.Object, raw io.ReaderAt) (bool, error) {
 
 // claimant returns the format that claims a file by its content, although the name has another
 // format's extension; nil for none. If the error is not nil, the format is meaningless.
-func claimant(list []unpack.Format, o storage.Object, raw io.ReaderAt) (unpack.Format, error) {
+func claimant(list []format.Format, o storage.Object, raw io.ReaderAt) (format.Format, error) {
 	for _, x := range list {
-		if own, ok := x.(unpack.OwnCodecs); ok && own.Takes(o.Path) {
+		if own, ok := x.(format.OwnCodecs); ok && own.Takes(o.Path) {
 			if is, err := own.SniffRaw(raw, o.SizeBytes); is || err != nil {
 				return x, err
 			}

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
+	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
 )
 
 // textFormat counts only if there are no other shards.
@@ -162,7 +162,7 @@ func (d *decision) leave(n naming, reason string) {
 
 // decideAsked returns the verdicts if a format was requested. counts are the numbers of files by
 // extension if no name implies the format and there are several extensions, which is an error.
-func decideAsked(f unpack.Format, files []file) (d decision, counts map[string]int) {
+func decideAsked(f format.Format, files []file) (d decision, counts map[string]int) {
 	d = decision{format: f.Name(), taken: make([]bool, len(files)), reasons: make([]string, len(files))}
 	for i := range files {
 		if says(f, &files[i]) {
@@ -187,8 +187,8 @@ func decideAsked(f unpack.Format, files []file) (d decision, counts map[string]i
 
 // says reports whether a name implies a format, or, for lc0, does not rule it out: games have no
 // name of their own, so a .gz without another meaning or a .tar may be one.
-func says(f unpack.Format, c *file) bool {
-	if own, ok := f.(unpack.OwnCodecs); ok {
+func says(f format.Format, c *file) bool {
+	if own, ok := f.(format.OwnCodecs); ok {
 		return own.Takes(c.Object.Path) && (c.name.Format == "" || contested(c))
 	}
 	return c.name.Format == f.Name()
@@ -202,7 +202,7 @@ func Named(path string) bool {
 
 // Takes reports whether a file has a name like the shards of a dataset of format f. Formats whose
 // names imply nothing take all names.
-func Takes(f unpack.Format, path string) bool {
+func Takes(f format.Format, path string) bool {
 	n := formats.ParseName(path)
 	c := file{Shard: Shard{}, name: n}
 	c.Object.Path = path

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // Config describes what to find, and where.
@@ -17,7 +17,7 @@ type Config struct {
 	// Format is the requested format; its name may be auto.
 	Format spec.Format
 	// Storage lists the files below the target's root. For several arrays it must be a
-	// storage.Joiner.
+	// storage.ArrayJoiner.
 	Storage storage.Storage
 	// Reads is the storage from which contents are read: Storage, or a wrapper of it.
 	Reads storage.Storage
@@ -42,7 +42,7 @@ type Shard struct {
 	Object storage.Object
 	// Codec is the codec implied by the name, or chosen by the format; nil for none. The actual
 	// codec is determined by the shard's first bytes: formats.CodecOf.
-	Codec unpack.Codec
+	Codec format.Codec
 	// Assumed means that two formats claim the file by its name, and that it was not opened. Its
 	// reader must call IsAnothers, and if that returns true, find the shards again without
 	// Config.AssumeAlike.
@@ -52,7 +52,7 @@ type Shard struct {
 // Found is the result of Shards.
 type Found struct {
 	Format   spec.Format // with its name, and its defaults
-	Unpacker unpack.Format
+	Unpacker format.Format
 	// StreamExtension is the extension of streams of these shards, with the dot.
 	StreamExtension string
 	Shards          []Shard // in dataset order, at least one
@@ -91,7 +91,7 @@ func Shards(ctx context.Context, c Config) (Found, error) {
 // finder is one run of Shards.
 type finder struct {
 	Config
-	formats []unpack.Format
+	formats []format.Format
 	assumed bool               // some files were assumed to be what their names imply
 	left    map[string]Verdict // by the listing, by path
 	notes   []string           // for the user, about what was found
@@ -199,9 +199,9 @@ func (f *finder) auto(ctx context.Context, files []file) (Found, error) {
 }
 
 // result returns the Found for a decision.
-func (f *finder) result(format spec.Format, unpacker unpack.Format, files []file, d decision) Found {
-	r := Found{Format: format, Unpacker: unpacker}
-	own, owns := unpacker.(unpack.OwnCodecs)
+func (f *finder) result(formatName spec.Format, unpacker format.Format, files []file, d decision) Found {
+	r := Found{Format: formatName, Unpacker: unpacker}
+	own, owns := unpacker.(format.OwnCodecs)
 	taken := 0
 	for i := range files {
 		if d.taken[i] {
@@ -215,14 +215,14 @@ func (f *finder) result(format spec.Format, unpacker unpack.Format, files []file
 		}
 		s := files[i].Shard
 		switch {
-		case ofDirectories(format.Name): // whatever their names end in
+		case ofDirectories(formatName.Name): // whatever their names end in
 			s.Codec = nil
 		case owns:
 			s.Codec = own.Codec(s.Object.Path, s.Codec)
 		}
 		if len(r.Shards) == 0 {
 			stem := files[i].name.Stem
-			if ofDirectories(format.Name) {
+			if ofDirectories(formatName.Name) {
 				stem = s.Object.Path
 			}
 			r.StreamExtension = unpacker.StreamExtension(stem)

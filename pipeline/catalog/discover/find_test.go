@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/format/formattest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
 func TestWhichFilesAreShards(t *testing.T) {
@@ -31,7 +31,7 @@ func TestWhichFilesAreShards(t *testing.T) {
 		err    []string
 	}{
 		{name: "by extension, in bytewise order of paths",
-			files: map[string][]byte{"b.tar": archive, "B.tar": archive, "a/z.tar.gz": unpacktest.Gzip(archive), "a.tar": archive, "a-1.tgz": unpacktest.Gzip(archive)},
+			files: map[string][]byte{"b.tar": archive, "B.tar": archive, "a/z.tar.gz": formattest.Gzip(archive), "a.tar": archive, "a-1.tgz": formattest.Gzip(archive)},
 			want:  []string{"B.tar", "a-1.tgz", "a.tar", "a/z.tar.gz", "b.tar"}, format: "tar"},
 		{name: "hidden files and directories are passed over",
 			files: map[string][]byte{"a.tar": archive, ".b.tar": archive, ".c/d.tar": archive}, want: []string{"a.tar"}, format: "tar", passed: 2},
@@ -39,13 +39,13 @@ func TestWhichFilesAreShards(t *testing.T) {
 			files: map[string][]byte{"x-00000-of-00002": frames, "x-00001-of-00002": frames, "notes.md": prose, "_SUCCESS": nil},
 			want:  []string{"x-00000-of-00002", "x-00001-of-00002"}, format: "tfrecord", passed: 2},
 		{name: "by decoded content behind .gz",
-			files: map[string][]byte{"a.json.gz": unpacktest.Gzip(lines), "b.json": lines, "c.gz": unpacktest.Gzip(prose)},
+			files: map[string][]byte{"a.json.gz": formattest.Gzip(lines), "b.json": lines, "c.gz": formattest.Gzip(prose)},
 			want:  []string{"a.json.gz", "b.json"}, format: "jsonl", passed: 1},
 		{name: "what does not decode is no shard by its content",
 			files: map[string][]byte{"a.tar": archive, "b.bin.gz": prose}, want: []string{"a.tar"}, format: "tar", passed: 1},
 		{name: "a tar without an extension", files: map[string][]byte{"a": archive}, want: []string{"a"}, format: "tar"},
 		{name: "text counts when there is nothing else",
-			files: map[string][]byte{"a.txt": prose, "b.txt.gz": unpacktest.Gzip(prose), "c.md": prose}, want: []string{"a.txt", "b.txt.gz"}, format: "lines", passed: 1},
+			files: map[string][]byte{"a.txt": prose, "b.txt.gz": formattest.Gzip(prose), "c.md": prose}, want: []string{"a.txt", "b.txt.gz"}, format: "lines", passed: 1},
 		{name: "text does not count beside shards",
 			files: map[string][]byte{"a.txt": prose, "b.tar": archive}, want: []string{"b.tar"}, format: "tar", passed: 1},
 		{name: "text does not count beside shards by content",
@@ -60,7 +60,7 @@ func TestWhichFilesAreShards(t *testing.T) {
 		{name: "two formats in one naming: the others are damaged shards",
 			files: map[string][]byte{"a1": archive, "a2": lines}, want: []string{"a1", "a2"}, format: "tar"},
 		{name: "one of a naming that shows nothing is a shard as the others are",
-			files: map[string][]byte{"p-1.json.gz": unpacktest.Gzip(lines), "p-2.json.gz": prose, "p-3.json.gz": nil},
+			files: map[string][]byte{"p-1.json.gz": formattest.Gzip(lines), "p-2.json.gz": prose, "p-3.json.gz": nil},
 			want:  []string{"p-1.json.gz", "p-2.json.gz", "p-3.json.gz"}, format: "jsonl"},
 		{name: "namings are of one directory",
 			files: map[string][]byte{"a/p-1.json": lines, "b/p-1.json": prose[:5]}, want: []string{"a/p-1.json"}, format: "jsonl", passed: 1},
@@ -79,22 +79,22 @@ func TestWhichFilesAreShards(t *testing.T) {
 			files: map[string][]byte{"part-0.json": lines, "_SUCCESS": nil, "_temporary/0/part-0.json": lines, "lost+found/x.json": lines, "__MACOSX/y.json": lines, "Thumbs.db": prose, "desktop.ini": prose, ".DS_Store": prose},
 			want:  []string{"part-0.json"}, format: "jsonl", passed: 7},
 		{name: "numbers of TFDS, capitals, and other codecs' names",
-			files: map[string][]byte{"x.tfrecord-00000-of-00002": frames, "X.TFRECORD-00001-OF-00002": frames, "y.TFRec.GZIP": unpacktest.Gzip(frames), "features.json": lines},
+			files: map[string][]byte{"x.tfrecord-00000-of-00002": frames, "X.TFRECORD-00001-OF-00002": frames, "y.TFRec.GZIP": formattest.Gzip(frames), "features.json": lines},
 			err:   nil, want: []string{"X.TFRECORD-00001-OF-00002", "x.tfrecord-00000-of-00002", "y.TFRec.GZIP"}, format: "tfrecord", passed: 1},
 		{name: "one shard in two codecs",
-			files: map[string][]byte{"a.jsonl": lines, "a.jsonl.zst": unpacktest.Zstd(lines)}, err: []string{"two codecs", "a.jsonl and ", "a.jsonl.zst"}},
+			files: map[string][]byte{"a.jsonl": lines, "a.jsonl.zst": formattest.Zstd(lines)}, err: []string{"two codecs", "a.jsonl and ", "a.jsonl.zst"}},
 		{name: "and as tar and tgz",
-			files: map[string][]byte{"a.tar": archive, "a.tgz": unpacktest.Gzip(archive)}, err: []string{"a.tar and ", "a.tgz"}},
+			files: map[string][]byte{"a.tar": archive, "a.tgz": formattest.Gzip(archive)}, err: []string{"a.tar and ", "a.tgz"}},
 		{name: "xz says how to go on",
 			files: map[string][]byte{"a.jsonl.xz": table, "b.jsonl.xz": table}, err: []string{".jsonl.xz (2)", "xz -dc"}},
 		{name: "asked for: names that say it, numbers behind or not", asked: "tfrecord",
 			files: map[string][]byte{"x.tfrecord-00000-of-00001": frames, "features.json": lines}, want: []string{"x.tfrecord-00000-of-00001"}, format: "tfrecord", passed: 1},
 		{name: "asked for: one extension that says nothing", asked: "jsonl",
-			files: map[string][]byte{"a.json": lines, "b.json.gz": unpacktest.Gzip(lines)}, want: []string{"a.json", "b.json.gz"}, format: "jsonl"},
+			files: map[string][]byte{"a.json": lines, "b.json.gz": formattest.Gzip(lines)}, want: []string{"a.json", "b.json.gz"}, format: "jsonl"},
 		{name: "asked for: several extensions", asked: "lines",
 			files: map[string][]byte{"train.csv": prose, "val.csv": prose, "meta.pkl": prose}, err: []string{".csv (2)", ".pkl (1)", "/*.csv"}},
 		{name: "nothing left names extensions and formats",
-			files: map[string][]byte{"a.csv": prose, "b.csv.gz": unpacktest.Gzip(prose), "c.csv": prose, "LICENSE": prose},
+			files: map[string][]byte{"a.csv": prose, "b.csv.gz": formattest.Gzip(prose), "c.csv": prose, "LICENSE": prose},
 			err:   []string{"no shards", ".csv (2)", ".csv.gz (1)", "no extension (1)", "--format lines"}},
 		{name: "npz files hold several arrays",
 			files: map[string][]byte{"a.npz": prose},
@@ -112,7 +112,7 @@ func TestWhichFilesAreShards(t *testing.T) {
 		{name: "and beside a shard",
 			files: map[string][]byte{"a.jsonl": lines, "a.parquet": table}, want: []string{"a.jsonl"}, format: "jsonl", passed: 1},
 		{name: "arrays by their extension, not by content",
-			files: map[string][]byte{"a.npy": rows, "b.npy.gz": unpacktest.Gzip(rows), "c": rows}, want: []string{"a.npy", "b.npy.gz"}, format: "npy", passed: 1},
+			files: map[string][]byte{"a.npy": rows, "b.npy.gz": formattest.Gzip(rows), "c": rows}, want: []string{"a.npy", "b.npy.gz"}, format: "npy", passed: 1},
 		{name: "nothing at all", err: []string{"holds no files"}},
 		{name: "a format that is asked for takes its extensions",
 			files: map[string][]byte{"a.tar": archive, "b.jsonl": lines, "c": lines}, asked: "jsonl", want: []string{"b.jsonl"}, format: "jsonl", passed: 2},
@@ -160,8 +160,8 @@ func TestTheContentOfALargeCompressedFileIsJudgedByItsBegin(t *testing.T) {
 		fmt.Fprintf(&lines, `{"x": "%x%x%x%x"}`+"\n", noise.Uint64(), noise.Uint64(), noise.Uint64(), noise.Uint64())
 	}
 	w := newWorld(t)
-	w.write("a.json.zst", unpacktest.Zstd(lines.Bytes()))
-	w.write("b.json.gz", unpacktest.Gzip(lines.Bytes()))
+	w.write("a.json.zst", formattest.Zstd(lines.Bytes()))
+	w.write("b.json.gz", formattest.Gzip(lines.Bytes()))
 	found, err := w.find(w.dir, spec.Format{Name: "auto"})
 	require.NoError(t, err)
 	require.Equal(t, "jsonl", found.Format.Name)

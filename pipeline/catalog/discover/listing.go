@@ -174,8 +174,8 @@ func (f *finder) oneFile(ctx context.Context) ([]storage.Object, error) {
 		return nil, fmt.Errorf("dataset %s is a file: with --format files name the directory that holds files, or a pattern of directories", &f.Target)
 	}
 	stat := f.Storage.Stat
-	if s, ok := f.Storage.(storage.Settler); ok {
-		stat = s.Settled
+	if s, ok := f.Storage.(storage.StatStabler); ok {
+		stat = s.StatStable
 	}
 	object, err := stat(ctx, f.Target.file)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// sniffRawBytes bounds what is read of a compressed file to decode unpack.SniffBytes.
+// sniffRawBytes bounds what is read of a compressed file to decode format.SniffBytes.
 const sniffRawBytes = 1 << 20
 
 // look sets shown for each of the wanted files to the format that its first bytes show, "" for
@@ -106,7 +106,7 @@ func (f *finder) content(ctx context.Context, c *file) (string, error) {
 }
 
 // named returns the format with that name, or nil.
-func (f *finder) named(name string) unpack.Format {
+func (f *finder) named(name string) format.Format {
 	for _, x := range f.formats {
 		if x.Name() == name {
 			return x
@@ -124,11 +124,11 @@ type headReader struct {
 }
 
 func (h *headReader) ReadAt(p []byte, off int64) (int, error) {
-	if off < 0 || off+int64(len(p)) > min(h.sizeBytes, unpack.SniffBytes) {
+	if off < 0 || off+int64(len(p)) > min(h.sizeBytes, format.SniffBytes) {
 		return h.raw.ReadAt(p, off)
 	}
 	if h.head == nil {
-		head := make([]byte, min(h.sizeBytes, unpack.SniffBytes))
+		head := make([]byte, min(h.sizeBytes, format.SniffBytes))
 		if n, err := h.raw.ReadAt(head, 0); n < len(head) {
 			return 0, err
 		}
@@ -137,10 +137,10 @@ func (h *headReader) ReadAt(p []byte, off int64) (int, error) {
 	return copy(p, h.head[off:]), nil
 }
 
-// headOf returns the first unpack.SniffBytes of a file's decoded bytes, or fewer if it is shorter,
+// headOf returns the first format.SniffBytes of a file's decoded bytes, or fewer if it is shorter,
 // and the codec that its first bytes show. If decoding fails, it returns what was decoded before.
-func headOf(c *file, raw io.ReaderAt) ([]byte, unpack.Codec, error) {
-	head := make([]byte, min(c.Object.SizeBytes, unpack.SniffBytes))
+func headOf(c *file, raw io.ReaderAt) ([]byte, format.Codec, error) {
+	head := make([]byte, min(c.Object.SizeBytes, format.SniffBytes))
 	n, err := raw.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
 		return nil, nil, err
@@ -153,14 +153,14 @@ func headOf(c *file, raw io.ReaderAt) ([]byte, unpack.Codec, error) {
 	return head, codec, err
 }
 
-func decodedHead(codec unpack.Codec, raw io.ReaderAt, rawBytes int64) ([]byte, error) {
+func decodedHead(codec format.Codec, raw io.ReaderAt, rawBytes int64) ([]byte, error) {
 	watched := &watchedReader{r: io.NewSectionReader(raw, 0, rawBytes)}
 	d, err := codec.NewDecoder(watched, 0)
 	if err != nil {
 		return nil, watched.err // nil: the file is not compressed, whatever its name implies
 	}
 	defer d.Close()
-	head := make([]byte, unpack.SniffBytes)
+	head := make([]byte, format.SniffBytes)
 	n := 0
 	for n < len(head) {
 		if _, err = d.Next(); err != nil {

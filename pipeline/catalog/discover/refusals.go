@@ -7,8 +7,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // refuseLeftOut refuses shards found by their content if other files hold more bytes: the former

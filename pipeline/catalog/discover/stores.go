@@ -7,7 +7,7 @@ import (
 	iofs "io/fs"
 	"strings"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops/listing"
 )
 
 // refuseStore returns the error for a target that is named as a file but is a Zarr hierarchy: on a

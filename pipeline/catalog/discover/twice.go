@@ -8,8 +8,8 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // refuseTwice refuses two files that are the same shard.

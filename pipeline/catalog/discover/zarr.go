@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops/listing"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops/refs"
 )
 
 // refuseZarr returns the error for a target that is, or contains, a Zarr hierarchy, if no file has

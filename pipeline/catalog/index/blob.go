@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sort"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // Blob is one shard's packed index, wherever it is stored: in the heap, a journal, or a sealed
@@ -18,7 +18,7 @@ type Blob []byte
 
 const (
 	blobHeaderBytes = 10 * 8
-	growthBytes     = unpack.MaxDigits * 8
+	growthBytes     = format.MaxDigits * 8
 )
 
 // Flags of a shard.
@@ -243,24 +243,24 @@ func (b Blob) membersUpTo(h *Header, l *layout, decodedBytes int64) uint64 {
 	return uint64(sort.Search(int(h.Members), func(i int) bool { return b.member(l, uint64(i)).DecodedBytes > decodedBytes }))
 }
 
-func (b Blob) member(l *layout, i uint64) unpack.Entry {
+func (b Blob) member(l *layout, i uint64) format.Entry {
 	at := l.members + 16*i
-	return unpack.Entry{DecodedBytes: int64(b.word(at)), RawBytes: int64(b.word(at + 8))}
+	return format.Entry{DecodedBytes: int64(b.word(at)), RawBytes: int64(b.word(at + 8))}
 }
 
 // Entry returns the last member or point that begins at or before a byte of a compressed shard, or
 // the first member if the shard is made of parts and its first parts were left out. If several
 // members begin at the same place, because all but the last are empty, it is the last one.
-func (b Blob) Entry(decodedBytes int64) unpack.Entry {
+func (b Blob) Entry(decodedBytes int64) format.Entry {
 	h := b.Header()
 	if h.Members == 0 {
-		return unpack.Entry{}
+		return format.Entry{}
 	}
 	l := h.layout()
 	e := b.member(&l, max(b.membersUpTo(&h, &l, decodedBytes), 1)-1)
 	if n := b.pointsUpTo(&h, &l, decodedBytes); n > 0 {
 		if p := b.point(&l, n-1); p.DecodedBytes > e.DecodedBytes {
-			return unpack.Entry{RawBytes: p.RawBytes(), DecodedBytes: p.DecodedBytes, Point: int(n)}
+			return format.Entry{RawBytes: p.RawBytes(), DecodedBytes: p.DecodedBytes, Point: int(n)}
 		}
 	}
 	return e
@@ -269,7 +269,7 @@ func (b Blob) Entry(decodedBytes int64) unpack.Entry {
 // Part returns the part that contains a byte of a shard that is made of parts: where it begins, and
 // where the next part that was kept begins. After the last one, end is the end of the decoded
 // shard, and 0 in the file.
-func (b Blob) Part(decodedBytes int64) (begin, end unpack.Entry) {
+func (b Blob) Part(decodedBytes int64) (begin, end format.Entry) {
 	h := b.Header()
 	l := h.layout()
 	i := b.membersUpTo(&h, &l, decodedBytes)

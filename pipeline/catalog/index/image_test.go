@@ -7,24 +7,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index/indextest"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 var smallKey = Key{9, 8, 7}
 
 // smallSealing returns an index with every part in it.
 func smallSealing(t require.TestingT) *sealing {
-	growth := make([]int64, unpack.MaxDigits)
+	growth := make([]int64, format.MaxDigits)
 	growth[3] = 512
 	one := plainShard{
-		decoded: 5000, kind: "one", members: []unpack.Member{{}, {DecodedBytes: 120, RawBytes: 60}},
-		points: []unpack.Point{{DecodedBytes: 50, RawBits: 81, CRC32: 9, State: []byte("state")}, {DecodedBytes: 160, RawBits: 600, State: []byte("and another")}},
-		damage: &unpack.CorruptError{Record: 3, OffsetBytes: 900, RawOffset: 60, Reason: "cut short"},
-		extents: []unpack.Extent{{SizeBytes: 100, KeyHash: 1}, {OffsetBytes: 120, SizeBytes: 30, KeyHash: 2, Growth: growth},
+		decoded: 5000, kind: "one", members: []format.Member{{}, {DecodedBytes: 120, RawBytes: 60}},
+		points: []format.Point{{DecodedBytes: 50, RawBits: 81, CRC32: 9, State: []byte("state")}, {DecodedBytes: 160, RawBits: 600, State: []byte("and another")}},
+		damage: &format.CorruptError{Record: 3, OffsetBytes: 900, RawOffset: 60, Reason: "cut short"},
+		extents: []format.Extent{{SizeBytes: 100, KeyHash: 1}, {OffsetBytes: 120, SizeBytes: 30, KeyHash: 2, Growth: growth},
 			{OffsetBytes: 150, SizeBytes: 750, KeyHash: 3}},
 	}
-	two := plainShard{decoded: 70, extents: []unpack.Extent{{OffsetBytes: 3, SizeBytes: 67, KeyHash: 4}}}
+	two := plainShard{decoded: 70, extents: []format.Extent{{OffsetBytes: 3, SizeBytes: 67, KeyHash: 4}}}
 	object := func(path string) storage.Object {
 		return storage.Object{Path: path, SizeBytes: 70, Version: storage.Version{ModTimeNanos: 1, Inode: 2}}
 	}
@@ -83,7 +83,7 @@ func TestALargeIndexIsCheckedSegmentBySegment(t *testing.T) {
 	s := smallSealing(t)
 	big := plainShard{decoded: 1 << 40}
 	for i := range 1_200_000 { // 8 bytes of key each: three segments
-		big.extents = append(big.extents, unpack.Extent{OffsetBytes: int64(i) * 10, SizeBytes: 10, KeyHash: uint64(i) * 0x9E3779B97F4A7C15})
+		big.extents = append(big.extents, format.Extent{OffsetBytes: int64(i) * 10, SizeBytes: 10, KeyHash: uint64(i) * 0x9E3779B97F4A7C15})
 	}
 	s.Shards = append(s.Shards, Shard{Object: storage.Object{Path: "c.tar"}, Blob: big.pack(t, true)})
 	m := writeSealed(t, t.TempDir(), s)

@@ -52,7 +52,7 @@ func TestJournalsReturnToADirectoryThatCanBeWrittenAgain(t *testing.T) {
 	j.again = time.Time{}
 	add(3)
 	require.Contains(t, log.String(), "can be written again")
-	for sparse := j.Sparse(); sparse != nil; sparse = j.Sparse() { // as a stock does
+	for sparse := j.Sparse(); sparse != nil; sparse = j.Sparse() { // as a live index does
 		for i, p := range places {
 			if p.In(sparse) {
 				add(i)

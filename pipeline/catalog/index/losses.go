@@ -3,7 +3,7 @@ package index
 import (
 	"encoding/binary"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 const (
@@ -13,7 +13,7 @@ const (
 
 // appendDamage appends a damage without its reason's length, because the reason is the last field
 // of its part.
-func appendDamage(dst []byte, d *unpack.CorruptError) []byte {
+func appendDamage(dst []byte, d *format.CorruptError) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(d.Record))
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(d.OffsetBytes))
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(d.RawOffset))
@@ -22,8 +22,8 @@ func appendDamage(dst []byte, d *unpack.CorruptError) []byte {
 
 func cutReason(s string) string { return s[:min(len(s), maxReasonBytes)] }
 
-func parseDamage(p []byte) *unpack.CorruptError {
-	return &unpack.CorruptError{
+func parseDamage(p []byte) *format.CorruptError {
+	return &format.CorruptError{
 		Record:      int64(binary.LittleEndian.Uint64(p)),
 		OffsetBytes: int64(binary.LittleEndian.Uint64(p[8:])),
 		RawOffset:   int64(binary.LittleEndian.Uint64(p[16:])),
@@ -33,7 +33,7 @@ func parseDamage(p []byte) *unpack.CorruptError {
 
 // appendLosses appends the damages of a shard that is made of parts, each with the name of its part
 // and the reason, and then the reasons with their counts.
-func appendLosses(dst []byte, l *unpack.Losses) []byte {
+func appendLosses(dst []byte, l *format.Losses) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(l.First)))
 	for _, d := range l.First {
 		short := *d
@@ -77,7 +77,7 @@ func (r *lossReader) count() uint32 {
 
 func (r *lossReader) text() string { return string(r.take(uint64(r.count()))) }
 
-func (r *lossReader) losses() (l unpack.Losses) {
+func (r *lossReader) losses() (l format.Losses) {
 	for n := r.count(); n > 0 && !r.bad; n-- {
 		p := r.take(damageHeadBytes)
 		if r.bad {
@@ -92,7 +92,7 @@ func (r *lossReader) losses() (l unpack.Losses) {
 		if r.bad {
 			break
 		}
-		l.Reasons = append(l.Reasons, unpack.Reason{Text: r.text(), Count: binary.LittleEndian.Uint64(p)})
+		l.Reasons = append(l.Reasons, format.Reason{Text: r.text(), Count: binary.LittleEndian.Uint64(p)})
 	}
 	r.bad = r.bad || len(r.rest) > 0 || len(l.First) == 0
 	return l
@@ -109,17 +109,17 @@ func checkDamage(p []byte, flags uint32) bool {
 }
 
 // Losses returns what was left out of the shard; it is empty if nothing was.
-func (b Blob) Losses() unpack.Losses {
+func (b Blob) Losses() format.Losses {
 	h := b.Header()
 	if h.flags&flagDamaged == 0 {
-		return unpack.Losses{}
+		return format.Losses{}
 	}
 	p := b[h.layout().damage:][:h.damageBytes]
 	if h.flags&flagParts != 0 {
 		r := lossReader{rest: p}
 		return r.losses()
 	}
-	var l unpack.Losses
+	var l format.Losses
 	l.Add(parseDamage(p))
 	return l
 }

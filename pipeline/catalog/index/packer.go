@@ -7,7 +7,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // Packer makes the blob of one shard from its records, in file order. Besides the packed records it
@@ -21,14 +21,14 @@ type Packer struct {
 	data    []byte
 	keys    []byte
 	growth  growthTable
-	pending []unpack.Extent // the block being filled; Growth is nil
+	pending []format.Extent // the block being filled; Growth is nil
 	values  [BlockRecords]uint64
 }
 
 // NewPacker returns a Packer for a shard; keyed is whether its format has keys, compressed whether
 // the shard is compressed. It holds at most mostBytes until the shard is packed.
 func NewPacker(keyed, compressed bool, mostBytes int64) *Packer {
-	return &Packer{keyed: keyed, compressed: compressed, most: int(min(mostBytes, MaxPackedBytes)), pending: make([]unpack.Extent, 0, BlockRecords)}
+	return &Packer{keyed: keyed, compressed: compressed, most: int(min(mostBytes, MaxPackedBytes)), pending: make([]format.Extent, 0, BlockRecords)}
 }
 
 // Records returns how many records were added.
@@ -46,15 +46,15 @@ func (p *Packer) Restart() {
 
 // Add adds the next record. A record that no shard can have is an error: it is a defect of the
 // format, and must not reach a stored index. If a shard's blob gets too large, the error is an
-// *unpack.RefusedError.
-func (p *Packer) Add(e unpack.Extent) error {
+// *format.RefusedError.
+func (p *Packer) Add(e format.Extent) error {
 	if e.OffsetBytes < 0 || e.SizeBytes < 0 || e.OffsetBytes > math.MaxInt64-e.SizeBytes ||
 		p.h.StreamBytes > math.MaxInt64-e.SizeBytes {
 		return fmt.Errorf("record %d at offset %d has %d bytes, more than an index can hold", p.h.Records, e.OffsetBytes, e.SizeBytes)
 	}
 	if e.Growth != nil {
-		if len(e.Growth) != unpack.MaxDigits {
-			return fmt.Errorf("record %d tells its growth for %d digits, not %d", p.h.Records, len(e.Growth), unpack.MaxDigits)
+		if len(e.Growth) != format.MaxDigits {
+			return fmt.Errorf("record %d tells its growth for %d digits, not %d", p.h.Records, len(e.Growth), format.MaxDigits)
 		}
 		p.growth.add(p.h.Records, e.Growth)
 		e.Growth = nil
@@ -70,7 +70,7 @@ func (p *Packer) Add(e unpack.Extent) error {
 	}
 	p.flush()
 	if p.bytes() > p.most {
-		return &unpack.RefusedError{OffsetBytes: e.OffsetBytes, Reason: fmt.Sprintf(
+		return &format.RefusedError{OffsetBytes: e.OffsetBytes, Reason: fmt.Sprintf(
 			"the first %d records take more than the %s of --memory that a shard's index may have: raise --memory, or split the shard", p.h.Records, humanize.IBytes(uint64(p.most)))}
 	}
 	return nil
@@ -124,7 +124,7 @@ func (p *Packer) pack(n int, value func(int) int64) (base int64, bits uint) {
 }
 
 // Finish returns the shard's blob. Damage is recorded as what was left out.
-func (p *Packer) Finish(s unpack.Summary) (Blob, error) {
+func (p *Packer) Finish(s format.Summary) (Blob, error) {
 	p.flush()
 	h := &p.h
 	h.DecodedBytes = s.DecodedBytes
@@ -154,7 +154,7 @@ func (p *Packer) Finish(s unpack.Summary) (Blob, error) {
 		}
 		h.damageBytes = uint64(len(damage))
 	}
-	if len(s.Kind) > unpack.MaxKindBytes {
+	if len(s.Kind) > format.MaxKindBytes {
 		return nil, fmt.Errorf("the description of the records has %d bytes, more than an index can hold", len(s.Kind))
 	}
 	h.kindBytes = uint32(len(s.Kind))
@@ -172,7 +172,7 @@ func (p *Packer) Finish(s unpack.Summary) (Blob, error) {
 }
 
 // assemble writes all parts except the entry bits.
-func (p *Packer) assemble(members []unpack.Member, damage []byte) (Blob, layout) {
+func (p *Packer) assemble(members []format.Member, damage []byte) (Blob, layout) {
 	l := p.h.layout()
 	b := make([]byte, l.end)
 	p.h.append(b[:0])
@@ -231,18 +231,18 @@ func markEntries(b Blob, l *layout, h *Header) uint64 {
 // growthTable holds the distinct growth vectors of a shard, and the vector of each record that has
 // one: few records do, and vectors repeat.
 type growthTable struct {
-	index    map[[unpack.MaxDigits]int64]uint32
+	index    map[[format.MaxDigits]int64]uint32
 	vectors  []byte
 	ordinals []uint64
 	which    []uint32
 }
 
 func (t *growthTable) add(ordinal uint64, growth []int64) {
-	v := [unpack.MaxDigits]int64(growth)
+	v := [format.MaxDigits]int64(growth)
 	i, ok := t.index[v]
 	if !ok {
 		if t.index == nil {
-			t.index = map[[unpack.MaxDigits]int64]uint32{}
+			t.index = map[[format.MaxDigits]int64]uint32{}
 		}
 		i = uint32(len(t.index))
 		t.index[v] = i

@@ -7,16 +7,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // plainShard is a shard's index as plain slices.
 type plainShard struct {
-	extents []unpack.Extent
-	members []unpack.Member // nil: not compressed
-	points  []unpack.Point
-	damage  *unpack.CorruptError
+	extents []format.Extent
+	members []format.Member // nil: not compressed
+	points  []format.Point
+	damage  *format.CorruptError
 	decoded int64
 	kind    string
 }
@@ -26,7 +26,7 @@ func (s *plainShard) pack(t require.TestingT, keyed bool) Blob {
 	for _, e := range s.extents {
 		require.NoError(t, p.Add(e))
 	}
-	b, err := p.Finish(unpack.Summary{DecodedBytes: s.decoded, Members: s.members, Points: s.points, Kind: s.kind, Damage: s.damage})
+	b, err := p.Finish(format.Summary{DecodedBytes: s.decoded, Members: s.members, Points: s.points, Kind: s.kind, Damage: s.damage})
 	require.NoError(t, err)
 	return b
 }
@@ -58,9 +58,9 @@ func TestAShardWhoseIndexGrowsBeyondAllBoundsIsRefused(t *testing.T) {
 	n := int64(0)
 	for ; err == nil; n++ {
 		require.Less(t, n, int64(1<<20), "10 bytes a record and more")
-		err = p.Add(unpack.Extent{OffsetBytes: 512 * n, SizeBytes: 512, KeyHash: uint64(n)})
+		err = p.Add(format.Extent{OffsetBytes: 512 * n, SizeBytes: 512, KeyHash: uint64(n)})
 	}
-	var refused *unpack.RefusedError
+	var refused *format.RefusedError
 	require.ErrorAs(t, err, &refused)
 	require.ErrorContains(t, err, "split the shard")
 	require.Greater(t, n, int64(1<<16))
@@ -70,7 +70,7 @@ func TestAMillionRecordsStayCompact(t *testing.T) {
 	s := plainShard{}
 	for k := range 100_000 {
 		size := 600 + int64(k*2654435761>>7)%1200
-		s.extents = append(s.extents, unpack.Extent{OffsetBytes: s.decoded, SizeBytes: size, KeyHash: uint64(k)})
+		s.extents = append(s.extents, format.Extent{OffsetBytes: s.decoded, SizeBytes: size, KeyHash: uint64(k)})
 		s.decoded += size
 	}
 	for _, keyed := range []bool{false, true} {

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"sort"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // storedPointBytes is the size of a point without its state: offset in the decoded shard, in the
@@ -15,9 +15,9 @@ const storedPointBytes = 4 * 8
 const pointCountsBytes = 2 * 8
 
 // point returns the i-th point, without its state and its member.
-func (b Blob) point(l *layout, i uint64) unpack.Point {
+func (b Blob) point(l *layout, i uint64) format.Point {
 	at := l.points + storedPointBytes*i
-	return unpack.Point{DecodedBytes: int64(b.word(at)), RawBits: int64(b.word(at + 8)), CRC32: uint32(b.word(at + 16))}
+	return format.Point{DecodedBytes: int64(b.word(at)), RawBits: int64(b.word(at + 8)), CRC32: uint32(b.word(at + 16))}
 }
 
 // stateOf returns the location of the state of the i-th point.
@@ -33,7 +33,7 @@ func (b Blob) pointsUpTo(h *Header, l *layout, decodedBytes int64) uint64 {
 
 // Point returns a point by its number, from 1, as in an Entry of this blob. Its State is a slice of
 // the blob.
-func (b Blob) Point(number int) unpack.Point {
+func (b Blob) Point(number int) format.Point {
 	h := b.Header()
 	l := h.layout()
 	p := b.placed(&h, &l, uint64(number)-1)
@@ -44,12 +44,12 @@ func (b Blob) Point(number int) unpack.Point {
 
 // NextPoint returns the first point after a byte of the decoded shard, without its State; false if
 // there is none.
-func (b Blob) NextPoint(decodedBytes int64) (unpack.Point, bool) {
+func (b Blob) NextPoint(decodedBytes int64) (format.Point, bool) {
 	h := b.Header()
 	l := h.layout()
 	i := b.pointsUpTo(&h, &l, decodedBytes)
 	if i == h.Points {
-		return unpack.Point{}, false
+		return format.Point{}, false
 	}
 	return b.placed(&h, &l, i), true
 }
@@ -61,7 +61,7 @@ func (b Blob) PointBytes() int64 {
 }
 
 // placed returns the i-th point, with its member.
-func (b Blob) placed(h *Header, l *layout, i uint64) unpack.Point {
+func (b Blob) placed(h *Header, l *layout, i uint64) format.Point {
 	p := b.point(l, i)
 	member := b.member(l, b.membersUpTo(h, l, p.DecodedBytes)-1)
 	p.MemberBytes, p.MemberRawBytes = p.DecodedBytes-member.DecodedBytes, member.RawBytes
@@ -76,7 +76,7 @@ func (b Blob) checkPoints(h *Header, l *layout) bool {
 		p := b.point(l, i)
 		from, size := b.stateOf(l, i)
 		if p.DecodedBytes <= decoded || p.RawBits <= raw || p.DecodedBytes > h.DecodedBytes ||
-			from != states || size > unpack.MaxStateBytes || size > h.stateBytes-states || b.membersUpTo(h, l, p.DecodedBytes) == 0 {
+			from != states || size > format.MaxStateBytes || size > h.stateBytes-states || b.membersUpTo(h, l, p.DecodedBytes) == 0 {
 			return false
 		}
 		decoded, raw, states = p.DecodedBytes, p.RawBits, states+size
@@ -85,7 +85,7 @@ func (b Blob) checkPoints(h *Header, l *layout) bool {
 }
 
 // putPoints writes points to their parts.
-func (b Blob) putPoints(l *layout, points []unpack.Point) {
+func (b Blob) putPoints(l *layout, points []format.Point) {
 	if len(points) == 0 {
 		return
 	}

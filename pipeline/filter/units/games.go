@@ -7,10 +7,10 @@ import (
 	"path"
 	"strings"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/encode"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/tar"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/encode"
+	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
+	"github.com/lsiofs/lsiofs/pipeline/format/tar"
 )
 
 var gameCodec = lc0.Game{}.Name()
@@ -48,7 +48,7 @@ func (c *Cutter) games(ctx context.Context, shard string, raw io.ReaderAt, sizeB
 
 // gunzip decodes a game.
 func gunzip(member []byte, most int64) ([]byte, error) {
-	d, err := unpack.NewDecoded(lc0.Game{}, bytes.NewReader(member), int64(len(member)), unpack.Entry{})
+	d, err := format.NewDecoded(lc0.Game{}, bytes.NewReader(member), int64(len(member)), format.Entry{})
 	if err != nil {
 		return nil, err
 	}
@@ -70,9 +70,9 @@ func gzipGame(data []byte) ([]byte, error) {
 }
 
 // checkGame checks that data is a game.
-func checkGame(f unpack.Format, data []byte) ([]byte, uint64, error) {
+func checkGame(f format.Format, data []byte) ([]byte, uint64, error) {
 	records := uint64(0)
-	err := f.Index(context.Background(), newMemory(data), func(unpack.Extent) error {
+	err := f.Index(context.Background(), newMemory(data), func(format.Extent) error {
 		records++
 		return nil
 	})
@@ -80,11 +80,11 @@ func checkGame(f unpack.Format, data []byte) ([]byte, uint64, error) {
 }
 
 // Whole decodes a shard that is filtered as one unit. A tar of games stays as it is.
-func Whole(codec unpack.Codec, raw io.ReaderAt, sizeBytes, mostBytes int64) ([]byte, error) {
+func Whole(codec format.Codec, raw io.ReaderAt, sizeBytes, mostBytes int64) ([]byte, error) {
 	if codec == nil || codec.Name() == (lc0.Tar{}).Name() {
 		return readAll(io.NewSectionReader(raw, 0, sizeBytes), mostBytes)
 	}
-	d, err := unpack.NewDecoded(codec, raw, sizeBytes, unpack.Entry{})
+	d, err := format.NewDecoded(codec, raw, sizeBytes, format.Entry{})
 	if err != nil {
 		return nil, err
 	}

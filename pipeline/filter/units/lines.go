@@ -9,15 +9,15 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // CheckJSON reads a shard of lines, and returns an error for a line that is not JSON. A line has at
 // most mostBytes, which bounds the memory too. Blank lines are skipped.
-func CheckJSON(ctx context.Context, codec unpack.Codec, raw io.ReaderAt, sizeBytes, mostBytes int64) error {
+func CheckJSON(ctx context.Context, codec format.Codec, raw io.ReaderAt, sizeBytes, mostBytes int64) error {
 	decoded := io.Reader(io.NewSectionReader(raw, 0, sizeBytes))
 	if codec != nil {
-		d, err := unpack.NewDecoded(codec, raw, sizeBytes, unpack.Entry{})
+		d, err := format.NewDecoded(codec, raw, sizeBytes, format.Entry{})
 		if err != nil {
 			return err
 		}

@@ -8,15 +8,15 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/tfrecord"
 )
 
 // records calls emit for the records of formats whose records are units. The shard is read twice:
 // to find its records and check that it is intact, then for their bytes.
-func (c *Cutter) records(ctx context.Context, shard string, codec unpack.Codec, raw io.ReaderAt, sizeBytes int64, emit func(Unit) error) error {
+func (c *Cutter) records(ctx context.Context, shard string, codec format.Codec, raw io.ReaderAt, sizeBytes int64, emit func(Unit) error) error {
 	var extents packed
-	sum, err := unpack.Scan(ctx, c.format, codec, raw, sizeBytes, extents.add, extents.reset)
+	sum, err := format.Scan(ctx, c.format, codec, raw, sizeBytes, extents.add, extents.reset)
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (c *Cutter) records(ctx context.Context, shard string, codec unpack.Codec, 
 	}
 	decoded := io.Reader(io.NewSectionReader(raw, 0, sizeBytes))
 	if codec != nil {
-		d, err := unpack.NewDecoded(codec, raw, sizeBytes, unpack.Entry{})
+		d, err := format.NewDecoded(codec, raw, sizeBytes, format.Entry{})
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (c *Cutter) record(src *source, size, decodedBytes int64) (record []byte, r
 	if within < size {
 		record = append(record, '\n')
 	}
-	if v, ok := c.format.(unpack.Verifier); ok {
+	if v, ok := c.format.(format.Verifier); ok {
 		refused = v.Verify(record)
 	}
 	return record, refused, nil
@@ -76,7 +76,7 @@ type packed struct {
 	end  int64
 }
 
-func (p *packed) add(e unpack.Extent) error {
+func (p *packed) add(e format.Extent) error {
 	if e.OffsetBytes < p.end {
 		return errors.New("records overlap: such shards can only be filtered whole (--each shard)")
 	}
@@ -109,10 +109,10 @@ var archiveEnd [1024]byte
 func archive(member []byte) []byte { return append(member[:len(member):len(member)], archiveEnd[:]...) }
 
 // checkSample returns the samples in a tar.
-func checkSample(f unpack.Format, data []byte) ([]byte, uint64, error) {
+func checkSample(f format.Format, data []byte) ([]byte, uint64, error) {
 	var from, to int64
 	records := uint64(0)
-	err := f.Index(context.Background(), newMemory(data), func(e unpack.Extent) error {
+	err := f.Index(context.Background(), newMemory(data), func(e format.Extent) error {
 		if records == 0 {
 			from = e.OffsetBytes
 		}
@@ -129,12 +129,12 @@ func checkSample(f unpack.Format, data []byte) ([]byte, uint64, error) {
 }
 
 // checkLines accepts one line or more.
-func checkLines(f unpack.Format, data []byte) ([]byte, uint64, error) {
+func checkLines(f format.Format, data []byte) ([]byte, uint64, error) {
 	if n := len(data); n > 0 && data[n-1] != '\n' {
 		data = append(data, '\n')
 	}
 	records := uint64(0)
-	err := f.Index(context.Background(), newMemory(data), func(unpack.Extent) error {
+	err := f.Index(context.Background(), newMemory(data), func(format.Extent) error {
 		records++
 		return nil
 	})
@@ -144,7 +144,7 @@ func checkLines(f unpack.Format, data []byte) ([]byte, uint64, error) {
 	return data, records, err
 }
 
-func checkJSON(f unpack.Format, data []byte) ([]byte, uint64, error) {
+func checkJSON(f format.Format, data []byte) ([]byte, uint64, error) {
 	data, records, err := checkLines(f, data)
 	if err != nil {
 		return nil, 0, err
@@ -161,7 +161,7 @@ func payload(member []byte, _ int64) ([]byte, error) { return payloadOf(member),
 
 func payloadOf(member []byte) []byte { return tfrecord.Data(member) }
 
-func checkAny(_ unpack.Format, data []byte) ([]byte, uint64, error) { return data, 1, nil }
+func checkAny(_ format.Format, data []byte) ([]byte, uint64, error) { return data, 1, nil }
 
 func frame(data []byte) ([]byte, error) {
 	return tfrecord.AppendFrame(make([]byte, 0, len(data)+16), data), nil

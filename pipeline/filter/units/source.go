@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
-// source implements unpack.Source for a reader.
+// source implements format.Source for a reader.
 type source struct {
 	from       io.Reader
 	buf        []byte
@@ -17,7 +17,7 @@ type source struct {
 	err        error // error after these bytes
 }
 
-var _ unpack.Source = (*source)(nil)
+var _ format.Source = (*source)(nil)
 
 // sourceBytes is the size of a read.
 const sourceBytes = 256 << 10
@@ -29,10 +29,10 @@ func newMemory(data []byte) *source {
 	return &source{buf: data, end: len(data), next: int64(len(data)), err: io.EOF, from: bytes.NewReader(nil)}
 }
 
-// OffsetBytes implements unpack.Source.
+// OffsetBytes implements format.Source.
 func (s *source) OffsetBytes() int64 { return s.next - int64(s.end-s.start) }
 
-// Window implements unpack.Source.
+// Window implements format.Source.
 func (s *source) Window(min int) ([]byte, error) {
 	for s.end-s.start < min && s.err == nil {
 		if s.start > 0 {
@@ -51,7 +51,7 @@ func (s *source) Window(min int) ([]byte, error) {
 	return s.buf[s.start:s.end], nil
 }
 
-// Discard implements unpack.Source.
+// Discard implements format.Source.
 func (s *source) Discard(n int64) error {
 	for n > int64(s.end-s.start) {
 		n -= int64(s.end - s.start)
@@ -79,7 +79,7 @@ func (s *source) take(n int64) ([]byte, error) {
 	s.next += int64(m)
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		s.err = io.EOF
-		return nil, unpack.Corrupt(-1, at, "%d bytes end beyond the file", n)
+		return nil, format.Corrupt(-1, at, "%d bytes end beyond the file", n)
 	}
 	return b, err
 }

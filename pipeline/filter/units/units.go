@@ -23,7 +23,7 @@ import (
 	"io"
 	"path"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // Unit is one unit of a shard.
@@ -46,7 +46,7 @@ type Unit struct {
 
 // Cutter cuts shards of one format into units. It is immutable, and safe for concurrent use.
 type Cutter struct {
-	format unpack.Format
+	format format.Format
 	kind   kind
 	most   int64
 }
@@ -56,7 +56,7 @@ type kind struct {
 	extension string // of a unit's file; games have their own
 	decode    func(member []byte, most int64) ([]byte, error)
 	file      func(member []byte) []byte
-	check     func(f unpack.Format, data []byte) ([]byte, uint64, error)
+	check     func(f format.Format, data []byte) ([]byte, uint64, error)
 	member    func(data []byte) ([]byte, error)
 }
 
@@ -64,7 +64,7 @@ type kind struct {
 var ErrWhole = errors.New("its shards are filtered whole: use --each shard")
 
 // New returns a Cutter for a format's shards. mostBytes bounds the decoded size of a unit.
-func New(format unpack.Format, mostBytes int64) (*Cutter, error) {
+func New(format format.Format, mostBytes int64) (*Cutter, error) {
 	k, ok := kinds[format.Name()]
 	if !ok {
 		return nil, fmt.Errorf("format %s: %w", format.Name(), ErrWhole)
@@ -81,7 +81,7 @@ var kinds = map[string]kind{
 }
 
 // Single reports whether a shard with that codec is one unit: a game in a separate file.
-func (c *Cutter) Single(codec unpack.Codec) bool { return codec != nil && codec.Name() == gameCodec }
+func (c *Cutter) Single(codec format.Codec) bool { return codec != nil && codec.Name() == gameCodec }
 
 // Data returns a unit's data for a filter. Errors mean that the unit is damaged.
 func (c *Cutter) Data(u Unit) ([]byte, error) { return c.kind.decode(u.Member, c.most) }
@@ -114,7 +114,7 @@ func (c *Cutter) FromFile(file []byte) (member []byte, records uint64, err error
 
 // Each calls emit for each unit of a shard of sizeBytes, in order. emit owns its unit. Each returns
 // errors of emit and of reading, and damage of the shard, after which it ends.
-func (c *Cutter) Each(ctx context.Context, shard string, codec unpack.Codec, raw io.ReaderAt, sizeBytes int64, emit func(Unit) error) error {
+func (c *Cutter) Each(ctx context.Context, shard string, codec format.Codec, raw io.ReaderAt, sizeBytes int64, emit func(Unit) error) error {
 	switch {
 	case c.Single(codec):
 		return c.game(shard, raw, sizeBytes, emit)

@@ -13,13 +13,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/encode"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
+	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
+	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
+	"github.com/lsiofs/lsiofs/pipeline/format/tfrecord"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/encode"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
 )
 
 const most = 8 << 20
@@ -32,7 +32,7 @@ func cutter(t *testing.T, name string) *Cutter {
 	return c
 }
 
-func all(t *testing.T, c *Cutter, codec unpack.Codec, shard []byte) (units []Unit) {
+func all(t *testing.T, c *Cutter, codec format.Codec, shard []byte) (units []Unit) {
 	require.NoError(t, c.Each(context.Background(), "shard", codec, bytes.NewReader(shard), int64(len(shard)), func(u Unit) error {
 		require.NoError(t, u.Err)
 		units = append(units, u)
@@ -42,7 +42,7 @@ func all(t *testing.T, c *Cutter, codec unpack.Codec, shard []byte) (units []Uni
 }
 
 // together writes units unchanged.
-func together(t *testing.T, c *Cutter, codec unpack.Codec, units []Unit) []byte {
+func together(t *testing.T, c *Cutter, codec format.Codec, units []Unit) []byte {
 	var b bytes.Buffer
 	w, err := c.NewWriter(codec, &b)
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func together(t *testing.T, c *Cutter, codec unpack.Codec, units []Unit) []byte 
 	return b.Bytes()
 }
 
-func encoded(t *testing.T, codec unpack.Codec, data []byte) []byte {
+func encoded(t *testing.T, codec format.Codec, data []byte) []byte {
 	var b bytes.Buffer
 	w, err := encode.New(codec, &b)
 	require.NoError(t, err)
@@ -198,7 +198,7 @@ func TestLargeAndDamagedUnitsAreNamed(t *testing.T) {
 	c, err := New(f, 10)
 	require.NoError(t, err)
 	var errs []string
-	each := func(codec unpack.Codec, shard []byte) error {
+	each := func(codec format.Codec, shard []byte) error {
 		errs = nil
 		return c.Each(context.Background(), "s", codec, bytes.NewReader(shard), int64(len(shard)), func(u Unit) error {
 			errs = append(errs, fmt.Sprint(u.Err))
@@ -214,7 +214,7 @@ func TestLargeAndDamagedUnitsAreNamed(t *testing.T) {
 	require.NoError(t, each(nil, frames))
 	require.Equal(t, []string{"the data's crc32c does not match", "<nil>"}, errs)
 
-	var damage *unpack.CorruptError
+	var damage *format.CorruptError
 	require.ErrorAs(t, each(nil, frames[:len(frames)-1]), &damage)
 	require.NoError(t, each(nil, nil))
 	require.Empty(t, errs)

@@ -3,9 +3,9 @@ package units
 import (
 	"io"
 
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/encode"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/tar"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/encode"
+	"github.com/lsiofs/lsiofs/pipeline/format/tar"
 )
 
 // Writer assembles units into a shard. It must not be used concurrently.
@@ -17,7 +17,7 @@ type Writer struct {
 }
 
 // NewWriter returns a writer of a shard in the container that codec decodes.
-func (c *Cutter) NewWriter(codec unpack.Codec, out io.Writer) (*Writer, error) {
+func (c *Cutter) NewWriter(codec format.Codec, out io.Writer) (*Writer, error) {
 	w := &Writer{}
 	var err error
 	switch {

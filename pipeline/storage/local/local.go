@@ -64,9 +64,9 @@ type Storage struct {
 }
 
 var (
-	_ storage.Storage  = (*Storage)(nil)
-	_ storage.Settler  = (*Storage)(nil)
-	_ storage.Uncached = (*Storage)(nil)
+	_ storage.Storage     = (*Storage)(nil)
+	_ storage.StatStabler = (*Storage)(nil)
+	_ storage.Uncached    = (*Storage)(nil)
 )
 
 // Open returns the storage of the files below the directory root, with DirectAuto. The caller still
@@ -156,8 +156,8 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return describe(path, &now, systems.Traits(unix.AT_FDCWD, full, now.Device)), nil
 }
 
-// Settled implements storage.Settler.
-func (s *Storage) Settled(ctx context.Context, path string) (storage.Object, error) {
+// StatStable implements storage.StatStabler.
+func (s *Storage) StatStable(ctx context.Context, path string) (storage.Object, error) {
 	var systems identity.Systems
 	settling := systems.Young()
 	var before *identity.Attributes

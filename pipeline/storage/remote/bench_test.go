@@ -11,17 +11,17 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
 
 // BenchmarkRead reads ranges through the engine, 16 at a time; loop makes the same requests with
 // net/http alone. The difference is the cost of the engine.
 func BenchmarkRead(b *testing.B) {
 	for _, size := range []int64{64 * kib, 256 * kib, mib} {
-		server := unkind.New()
+		server := faultserver.New()
 		server.PutBytes("a.tar", make([]byte, 16*mib))
 		b.Run(fmt.Sprintf("loop/size=%dKiB", size/kib), func(b *testing.B) {
-			source := unkind.ConnectLoopback(b, server)
+			source := faultserver.ConnectLoopback(b, server)
 			read16(b, size, func(p []byte, off int64) error {
 				a, err := source.Open(b.Context(), "a.tar", "", off, size)
 				if err != nil {
@@ -37,7 +37,7 @@ func BenchmarkRead(b *testing.B) {
 		})
 		for _, hedge := range []bool{false, true} {
 			b.Run(fmt.Sprintf("engine/hedge=%v/size=%dKiB", hedge, size/kib), func(b *testing.B) {
-				s := engine(b, unkind.ConnectLoopback(b, server), func(c *remote.Config) { c.Hedge = hedge })
+				s := engine(b, faultserver.ConnectLoopback(b, server), func(c *remote.Config) { c.Hedge = hedge })
 				o, err := s.Stat(b.Context(), "a.tar")
 				require.NoError(b, err)
 				read16(b, size, func(p []byte, off int64) error { return storage.ReadAt(b.Context(), s, o, p, off) })

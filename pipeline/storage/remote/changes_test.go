@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
 
 // Objects that are overwritten, truncated, extended or deleted in mid-epoch give ErrChanged, even
@@ -16,11 +16,11 @@ func TestObjectsThatChange(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"overwritten": func(w *world) { w.server.Change("a.tar") },
 		"overwritten, and If-Match is ignored": func(w *world) {
-			w.server.On(unkind.Path("a.tar"), unkind.NoPrecondition())
+			w.server.On(faultserver.Path("a.tar"), faultserver.NoPrecondition())
 			w.server.Change("a.tar")
 		},
 		"overwritten, and all of it is given": func(w *world) {
-			w.server.On(unkind.Path("a.tar"), unkind.Together(unkind.NoPrecondition(), unkind.Whole()))
+			w.server.On(faultserver.Path("a.tar"), faultserver.Together(faultserver.NoPrecondition(), faultserver.Whole()))
 			w.server.Change("a.tar")
 		},
 		"shorter": func(w *world) { w.server.Put("a.tar", mib) },
@@ -54,10 +54,10 @@ func TestResumedReadsAreOfOneVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in(t, nil, func(t *testing.T, w *world) {
 				if ignored {
-					w.server.On(nil, unkind.NoPrecondition())
+					w.server.On(nil, faultserver.NoPrecondition())
 				}
-				w.server.On(unkind.Path("a.tar"), func(p *unkind.Reply) {
-					unkind.Reset(512 * kib)(p)
+				w.server.On(faultserver.Path("a.tar"), func(p *faultserver.Reply) {
+					faultserver.Reset(512 * kib)(p)
 					w.server.Change("a.tar")
 				}).Times(1)
 				require.ErrorIs(t, storage.ReadAt(t.Context(), w, w.a, make([]byte, mib), 0), storage.ErrChanged)
@@ -73,7 +73,7 @@ func TestServersWithoutRanges(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.server.Put("b.tar", 9*mib)
 		b := w.stat("b.tar")
-		w.server.On(unkind.Method("GET"), unkind.Whole())
+		w.server.On(faultserver.Method("GET"), faultserver.Whole())
 		require.ErrorContains(t, w.read(b, 0, mib), "does not serve ranges")
 		require.Equal(t, []string{"0+1024", "0+1024"}, w.reads())
 		require.NoError(t, w.read(b, 0, 9*mib), "all of it can be read")

@@ -10,24 +10,24 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
 
 func hedging(c *remote.Config) { c.Hedge = true }
 
 // warm makes the engine learn that first bytes take 30 ms.
 func (w *world) warm() {
-	w.server.On(unkind.Method("GET"), unkind.Delay(30*time.Millisecond))
+	w.server.On(faultserver.Method("GET"), faultserver.Delay(30*time.Millisecond))
 	require.Zero(w.t, w.all(w.a, 64, kib))
 }
 
 // A request that is lost is overtaken by another, long before its deadline.
 func TestLostRequestsAreHedged(t *testing.T) {
-	for name, fault := range map[string]unkind.Fault{"no answer": unkind.Hang(), "a late one": unkind.Delay(5 * time.Second), "a stall after the header": unkind.Stall(0)} {
+	for name, fault := range map[string]faultserver.Fault{"no answer": faultserver.Hang(), "a late one": faultserver.Delay(5 * time.Second), "a stall after the header": faultserver.Stall(0)} {
 		t.Run(name, func(t *testing.T) {
 			in(t, hedging, func(t *testing.T, w *world) {
 				w.warm()
-				w.server.On(unkind.Method("GET"), fault).Times(1)
+				w.server.On(faultserver.Method("GET"), fault).Times(1)
 				began := time.Now()
 				require.NoError(t, w.read(w.a, mib, 100*kib))
 				require.LessOrEqual(t, time.Since(began), 200*time.Millisecond)
@@ -45,13 +45,13 @@ func TestLostRequestsAreHedged(t *testing.T) {
 func TestAHedgeMayBeLostToo(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
-		w.server.On(unkind.Method("GET"), unkind.Hang()).Times(2)
+		w.server.On(faultserver.Method("GET"), faultserver.Hang()).Times(2)
 		began := time.Now()
 		require.NoError(t, w.read(w.a, mib, kib))
 		require.LessOrEqual(t, time.Since(began), 300*time.Millisecond)
 		require.EqualValues(t, 2, w.Stats().Hedges)
 
-		w.server.On(unkind.Method("GET"), unkind.Hang()).Times(3)
+		w.server.On(faultserver.Method("GET"), faultserver.Hang()).Times(3)
 		require.NoError(t, w.read(w.a, mib, kib))
 		require.GreaterOrEqual(t, time.Since(began), 10*time.Second, "the deadline ends the first")
 		require.Less(t, w.Stats().Hedges, uint64(6))
@@ -61,20 +61,20 @@ func TestAHedgeMayBeLostToo(t *testing.T) {
 // A hedge that fails, or whose answer is wrong, does no harm; nor does such a first request if a
 // hedge is good.
 func TestHedgesAreChecked(t *testing.T) {
-	for name, faults := range map[string][2]unkind.Fault{
-		"a hedge of another range":           {unkind.Delay(time.Second), unkind.OtherRange(7)},
-		"a hedge that is refused":            {unkind.Delay(time.Second), unkind.Status(403, "")},
-		"a hedge that is throttled":          {unkind.Delay(time.Second), unkind.Status(503, "")},
-		"a first request that breaks":        {unkind.Together(unkind.Delay(150*time.Millisecond), unkind.Reset(0)), unkind.Delay(300 * time.Millisecond)},
-		"a first request of another range":   {unkind.Together(unkind.Delay(150*time.Millisecond), unkind.OtherRange(9)), unkind.Delay(300 * time.Millisecond)},
-		"both, at nearly the same time":      {unkind.Delay(140 * time.Millisecond), unkind.Delay(30 * time.Millisecond)},
-		"a first one that stalls in between": {unkind.Together(unkind.Delay(120*time.Millisecond), unkind.Stall(500)), unkind.Delay(300 * time.Millisecond)},
+	for name, faults := range map[string][2]faultserver.Fault{
+		"a hedge of another range":           {faultserver.Delay(time.Second), faultserver.OtherRange(7)},
+		"a hedge that is refused":            {faultserver.Delay(time.Second), faultserver.Status(403, "")},
+		"a hedge that is throttled":          {faultserver.Delay(time.Second), faultserver.Status(503, "")},
+		"a first request that breaks":        {faultserver.Together(faultserver.Delay(150*time.Millisecond), faultserver.Reset(0)), faultserver.Delay(300 * time.Millisecond)},
+		"a first request of another range":   {faultserver.Together(faultserver.Delay(150*time.Millisecond), faultserver.OtherRange(9)), faultserver.Delay(300 * time.Millisecond)},
+		"both, at nearly the same time":      {faultserver.Delay(140 * time.Millisecond), faultserver.Delay(30 * time.Millisecond)},
+		"a first one that stalls in between": {faultserver.Together(faultserver.Delay(120*time.Millisecond), faultserver.Stall(500)), faultserver.Delay(300 * time.Millisecond)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, hedging, func(t *testing.T, w *world) {
 				w.warm()
-				w.server.On(unkind.Method("GET"), faults[0]).Times(1)
-				w.server.On(unkind.Method("GET"), faults[1]).After(1).Times(1)
+				w.server.On(faultserver.Method("GET"), faults[0]).Times(1)
+				w.server.On(faultserver.Method("GET"), faults[1]).After(1).Times(1)
 				began := time.Now()
 				require.NoError(t, w.read(w.a, mib, kib))
 				require.LessOrEqual(t, time.Since(began), 2*time.Second)
@@ -90,8 +90,8 @@ func TestHedgesAreChecked(t *testing.T) {
 func TestHedgesOfObjectsThatChange(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
-		w.server.On(nil, unkind.NoPrecondition())
-		w.server.On(unkind.Method("GET"), unkind.Hang()).Times(1)
+		w.server.On(nil, faultserver.NoPrecondition())
+		w.server.On(faultserver.Method("GET"), faultserver.Hang()).Times(1)
 		w.server.Change("a.tar")
 		require.ErrorIs(t, storage.ReadAt(t.Context(), w, w.a, make([]byte, kib), 0), storage.ErrChanged)
 	})
@@ -99,11 +99,11 @@ func TestHedgesOfObjectsThatChange(t *testing.T) {
 
 // When nothing is answered, or all bodies stall, few hedges are made: 16, and then 5 %.
 func TestAnOutageIsNotDoubled(t *testing.T) {
-	for name, fault := range map[string]unkind.Fault{"no answers": unkind.Hang(), "no bodies": unkind.Stall(0), "half of a body": unkind.Stall(500)} {
+	for name, fault := range map[string]faultserver.Fault{"no answers": faultserver.Hang(), "no bodies": faultserver.Stall(0), "half of a body": faultserver.Stall(500)} {
 		t.Run(name, func(t *testing.T) {
 			in(t, hedging, func(t *testing.T, w *world) {
 				w.warm()
-				outage := w.server.On(unkind.Method("GET"), fault)
+				outage := w.server.On(faultserver.Method("GET"), fault)
 				requests := len(w.server.Log())
 				go func() { time.Sleep(4 * time.Minute); outage.Off() }()
 				require.Zero(t, w.all(w.a, 300, kib))
@@ -119,7 +119,7 @@ func TestAnOutageIsNotDoubled(t *testing.T) {
 func TestHedgesAreForThoseWhoWait(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
-		w.server.On(unkind.Method("GET"), unkind.Hang()).Times(2)
+		w.server.On(faultserver.Method("GET"), faultserver.Hang()).Times(2)
 		w.Plan(1, []storage.Want{{Object: w.a, OffsetBytes: mib, SizeBytes: kib, DueBytes: 1 << 40}})
 		require.NoError(t, w.read(w.a, mib, kib))
 		done := make(chan error)
@@ -133,7 +133,7 @@ func TestHedgesAreForThoseWhoWait(t *testing.T) {
 func TestPlannedReadsAreHedgedWhenTheyAreDue(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
-		w.server.On(unkind.Method("GET"), unkind.Hang()).Times(1)
+		w.server.On(faultserver.Method("GET"), faultserver.Hang()).Times(1)
 		want := storage.Want{Object: w.a, OffsetBytes: mib, SizeBytes: kib, DueBytes: 1 << 40}
 		w.Plan(1, []storage.Want{want})
 		done := make(chan error)
@@ -151,10 +151,10 @@ func TestPlannedReadsAreHedgedWhenTheyAreDue(t *testing.T) {
 
 // A request that is lost before the usual latency is known is hedged within 2 s.
 func TestTheFirstReadsOfARunAreHedged(t *testing.T) {
-	for name, fault := range map[string]unkind.Fault{"no answer": unkind.Hang(), "a stall after the header": unkind.Stall(0), "a stall in the body": unkind.Stall(500)} {
+	for name, fault := range map[string]faultserver.Fault{"no answer": faultserver.Hang(), "a stall after the header": faultserver.Stall(0), "a stall in the body": faultserver.Stall(500)} {
 		t.Run(name, func(t *testing.T) {
 			in(t, hedging, func(t *testing.T, w *world) {
-				w.server.On(unkind.Method("GET"), fault).Times(1)
+				w.server.On(faultserver.Method("GET"), fault).Times(1)
 				began := time.Now()
 				require.NoError(t, w.read(w.a, mib, kib))
 				require.LessOrEqual(t, time.Since(began), 2100*time.Millisecond)
@@ -168,24 +168,24 @@ func TestTheFirstReadsOfARunAreHedged(t *testing.T) {
 // missing part, if enough has arrived to make that worthwhile.
 func TestBodiesThatStallAreHedged(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault  unkind.Fault
+		fault  faultserver.Fault
 		asked  string // by the hedge, in KiB
 		within time.Duration
 	}{
-		"after the header":    {unkind.Stall(0), "1024+1024", 200 * time.Millisecond},
-		"after 1 KiB":         {unkind.Stall(kib), "1024+1024", 200 * time.Millisecond},
-		"after 64 KiB":        {unkind.Stall(64 * kib), "1088+960", 200 * time.Millisecond},
-		"before its last KiB": {unkind.Stall(1023 * kib), "2047+1", 200 * time.Millisecond},
-		"before its end":      {unkind.Together(unkind.Unannounced(), unkind.Stall(mib)), "1024+1024", 200 * time.Millisecond},
-		"1 KiB a second":      {unkind.Drip(time.Second), "1024+1024", 700 * time.Millisecond},
-		"196 KiB a second":    {unkind.Drip(5100 * time.Microsecond), "1116+932", 700 * time.Millisecond},
+		"after the header":    {faultserver.Stall(0), "1024+1024", 200 * time.Millisecond},
+		"after 1 KiB":         {faultserver.Stall(kib), "1024+1024", 200 * time.Millisecond},
+		"after 64 KiB":        {faultserver.Stall(64 * kib), "1088+960", 200 * time.Millisecond},
+		"before its last KiB": {faultserver.Stall(1023 * kib), "2047+1", 200 * time.Millisecond},
+		"before its end":      {faultserver.Together(faultserver.Unannounced(), faultserver.Stall(mib)), "1024+1024", 200 * time.Millisecond},
+		"1 KiB a second":      {faultserver.Drip(time.Second), "1024+1024", 700 * time.Millisecond},
+		"196 KiB a second":    {faultserver.Drip(5100 * time.Microsecond), "1116+932", 700 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, hedging, func(t *testing.T, w *world) {
-				w.server.On(unkind.Method("GET"), unkind.Delay(30*time.Millisecond))
+				w.server.On(faultserver.Method("GET"), faultserver.Delay(30*time.Millisecond))
 				require.Zero(t, w.all(w.a, 64, mib))
 				before := len(w.reads())
-				w.server.On(unkind.Method("GET"), c.fault).Times(1)
+				w.server.On(faultserver.Method("GET"), c.fault).Times(1)
 				began := time.Now()
 				require.NoError(t, w.read(w.a, mib, mib))
 				require.LessOrEqual(t, time.Since(began), c.within)
@@ -201,9 +201,9 @@ func TestBodiesThatStallAreHedged(t *testing.T) {
 // A body that is almost complete is not overtaken, however slow it is.
 func TestBodiesThatAreNearlyThereAreWaitedFor(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
-		w.server.On(unkind.Method("GET"), unkind.Delay(30*time.Millisecond))
+		w.server.On(faultserver.Method("GET"), faultserver.Delay(30*time.Millisecond))
 		require.Zero(t, w.all(w.a, 64, 100*kib))
-		w.server.On(unkind.Method("GET"), unkind.Drip(4900*time.Microsecond)).Times(1)
+		w.server.On(faultserver.Method("GET"), faultserver.Drip(4900*time.Microsecond)).Times(1)
 		require.NoError(t, w.read(w.a, mib, 100*kib))
 		require.Zero(t, w.Stats().Hedges)
 	})
@@ -213,13 +213,13 @@ func TestBodiesThatAreNearlyThereAreWaitedFor(t *testing.T) {
 // long contributes none.
 func TestHedgesOfWrongAnswersStartAnew(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
-		w.server.On(unkind.Method("GET"), unkind.Delay(30*time.Millisecond))
+		w.server.On(faultserver.Method("GET"), faultserver.Delay(30*time.Millisecond))
 		require.Zero(t, w.all(w.a, 64, 100*kib))
 		before := len(w.reads())
-		w.server.On(unkind.Method("GET"), func(p *unkind.Reply) {
-			unkind.Together(unkind.Long(1), unkind.Unannounced(), unkind.Drip(5200*time.Microsecond))(p)
+		w.server.On(faultserver.Method("GET"), func(p *faultserver.Reply) {
+			faultserver.Together(faultserver.Long(1), faultserver.Unannounced(), faultserver.Drip(5200*time.Microsecond))(p)
 		}).Times(1)
-		w.server.On(unkind.Method("GET"), unkind.Delay(80*time.Millisecond)).After(1).Times(1)
+		w.server.On(faultserver.Method("GET"), faultserver.Delay(80*time.Millisecond)).After(1).Times(1)
 		require.NoError(t, w.read(w.a, mib, 100*kib))
 		require.Equal(t, []string{"1024+100", "1114+10", "1024+100"}, w.reads()[before:])
 		require.EqualValues(t, 1, w.Stats().Retries["wrong_answer"])
@@ -230,8 +230,8 @@ func TestHedgesOfWrongAnswersStartAnew(t *testing.T) {
 func TestLateHedgesDoNotHoldUpAnotherAttempt(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
-		w.server.On(unkind.Method("GET"), unkind.Together(unkind.Delay(120*time.Millisecond), unkind.Status(500, ""))).Times(1)
-		w.server.On(unkind.Method("GET"), unkind.Hang()).After(1).Times(1)
+		w.server.On(faultserver.Method("GET"), faultserver.Together(faultserver.Delay(120*time.Millisecond), faultserver.Status(500, ""))).Times(1)
+		w.server.On(faultserver.Method("GET"), faultserver.Hang()).After(1).Times(1)
 		began := time.Now()
 		require.NoError(t, w.read(w.a, mib, kib))
 		require.LessOrEqual(t, time.Since(began), 500*time.Millisecond)
@@ -248,9 +248,9 @@ func TestTails(t *testing.T) {
 	stalled := map[bool]time.Duration{}
 	for _, hedge := range []bool{false, true} {
 		in(t, func(c *remote.Config) { c.Hedge = hedge }, func(t *testing.T, w *world) {
-			w.server.On(unkind.Method("GET"), unkind.Delay(25*time.Millisecond))
-			w.server.On(unkind.Method("GET"), unkind.Delay(600*time.Millisecond)).Share(0.01, 1)
-			w.server.On(unkind.Method("GET"), unkind.Delay(5*time.Second)).Share(0.002, 2)
+			w.server.On(faultserver.Method("GET"), faultserver.Delay(25*time.Millisecond))
+			w.server.On(faultserver.Method("GET"), faultserver.Delay(600*time.Millisecond)).Share(0.01, 1)
+			w.server.On(faultserver.Method("GET"), faultserver.Delay(5*time.Second)).Share(0.002, 2)
 			const reads, each, ahead = 5000, 4 * time.Millisecond, 100
 			done := make([]chan error, reads)
 			submit := func(i int) {
@@ -282,7 +282,7 @@ func TestHedgesTakeConnections(t *testing.T) {
 	in(t, two, func(t *testing.T, w *world) {
 		w.warm()
 		var asked crowd
-		w.server.On(unkind.Method("GET"), func(*unkind.Reply) {
+		w.server.On(faultserver.Method("GET"), func(*faultserver.Reply) {
 			asked.enter()
 			time.Sleep(time.Second)
 			asked.leave()

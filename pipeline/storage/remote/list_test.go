@@ -20,7 +20,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
 
 func everything(string, bool) bool { return true }
@@ -40,9 +40,9 @@ func TestListingsOfManyPages(t *testing.T) {
 		for i := range 3000 {
 			w.server.Put(fmt.Sprintf("train/%06d.tar", i), 10)
 		}
-		list := unkind.Method("LIST")
-		w.server.On(list, unkind.Status(503, "SlowDown")).After(2).Times(2)
-		w.server.On(list, unkind.Reset(1000)).After(4).Times(1)
+		list := faultserver.Method("LIST")
+		w.server.On(list, faultserver.Status(503, "SlowDown")).After(2).Times(2)
+		w.server.On(list, faultserver.Reset(1000)).After(4).Times(1)
 		paths, err := w.list()
 		require.NoError(t, err)
 		require.Len(t, paths, 3001)
@@ -61,18 +61,18 @@ func TestListingsOfManyPages(t *testing.T) {
 func TestListingsThatFail(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		fault unkind.Fault
+		fault faultserver.Fault
 		words string
 	}{
-		{"no permission", unkind.Status(403, "AccessDenied"), "list: the answer is 403 Forbidden (AccessDenied): the credentials may not read it"},
-		{"no bucket", unkind.Status(404, "NoSuchBucket"), "there is no such bucket or folder"},
-		{"expired", unkind.Status(400, "ExpiredToken"), "renew them"},
-		{"an outage", unkind.Status(503, ""), "it has failed for"},
-		{"no answer", unkind.Hang(), "it has failed for"},
+		{"no permission", faultserver.Status(403, "AccessDenied"), "list: the answer is 403 Forbidden (AccessDenied): the credentials may not read it"},
+		{"no bucket", faultserver.Status(404, "NoSuchBucket"), "there is no such bucket or folder"},
+		{"expired", faultserver.Status(400, "ExpiredToken"), "renew them"},
+		{"an outage", faultserver.Status(503, ""), "it has failed for"},
+		{"no answer", faultserver.Hang(), "it has failed for"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in(t, nil, func(t *testing.T, w *world) {
-				w.server.On(unkind.Method("LIST"), c.fault)
+				w.server.On(faultserver.Method("LIST"), c.fault)
 				began := time.Now()
 				_, err := w.list()
 				require.ErrorContains(t, err, c.words)
@@ -125,7 +125,7 @@ func TestAListingTellsWhatIsOddAboutIt(t *testing.T) {
 		{[]string{"train/", "a/b.tar"}, ""},
 		{[]string{"a//4", "a//1", "/2", "b/../3", "c.tar"}, `objects=4 first="[/2 a//1 a//4]"`},
 	} {
-		server := unkind.New()
+		server := faultserver.New()
 		for _, key := range c.keys {
 			size := 10
 			if strings.HasSuffix(key, "/") {
@@ -134,7 +134,7 @@ func TestAListingTellsWhatIsOddAboutIt(t *testing.T) {
 			server.Put(key, int64(size))
 		}
 		log.Reset()
-		s, err := remote.New(unkind.Connect(t, server), config)
+		s, err := remote.New(faultserver.Connect(t, server), config)
 		require.NoError(t, err)
 		for range 2 {
 			require.NoError(t, s.List(t.Context(), everything, func(storage.Object) error { return nil }))
@@ -262,19 +262,19 @@ func TestServersWithoutHead(t *testing.T) {
 		in(t, nil, func(t *testing.T, w *world) {
 			w.server.Put("empty.tar", 0)
 			empty := w.stat("empty.tar")
-			w.server.On(unkind.Method("HEAD"), unkind.Status(status, ""))
+			w.server.On(faultserver.Method("HEAD"), faultserver.Status(status, ""))
 			require.Equal(t, w.a, w.stat("a.tar"))
 			require.Equal(t, empty, w.stat("empty.tar"))
 			require.NoError(t, w.read(w.stat("a.tar"), 0, mib))
 			_, err := w.Stat(t.Context(), "b.tar")
 			require.ErrorIs(t, err, fs.ErrNotExist)
 
-			w.server.On(unkind.Method("GET"), unkind.Status(503, "")).Times(1)
+			w.server.On(faultserver.Method("GET"), faultserver.Status(503, "")).Times(1)
 			require.Equal(t, w.a, w.stat("a.tar"))
-			whole := w.server.On(unkind.Method("GET"), unkind.Whole())
+			whole := w.server.On(faultserver.Method("GET"), faultserver.Whole())
 			require.Equal(t, w.a, w.stat("a.tar"))
 			whole.Off()
-			w.server.On(unkind.Method("GET"), unkind.Together(unkind.Whole(), unkind.Encoded("gzip")))
+			w.server.On(faultserver.Method("GET"), faultserver.Together(faultserver.Whole(), faultserver.Encoded("gzip")))
 			_, err = w.Stat(t.Context(), "a.tar")
 			require.ErrorContains(t, err, "does not say how large it is")
 		})
@@ -287,8 +287,8 @@ func TestStatsCountRequests(t *testing.T) {
 	in(t, change, func(t *testing.T, w *world) {
 		_, err := w.list()
 		require.NoError(t, err)
-		w.server.On(unkind.Method("GET"), unkind.Status(500, "")).Times(1)
-		w.server.On(unkind.Method("GET"), unkind.Delay(30*time.Millisecond))
+		w.server.On(faultserver.Method("GET"), faultserver.Status(500, "")).Times(1)
+		w.server.On(faultserver.Method("GET"), faultserver.Delay(30*time.Millisecond))
 		for range 8 {
 			require.NoError(t, w.read(w.a, 0, mib))
 		}
@@ -310,7 +310,7 @@ func TestCertificatesThatAreRefused(t *testing.T) {
 	server.Config.ErrorLog = discard()
 	server.StartTLS()
 	defer server.Close()
-	source := unkind.Connect(t, unkind.New())
+	source := faultserver.Connect(t, faultserver.New())
 	source.Dial = func() error {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
 
 // submit reads n ranges of size bytes of an object, and calls done with the index of each and its
@@ -83,12 +83,12 @@ func TestStorm(t *testing.T) {
 	}
 	for _, hedge := range ways {
 		in(t, func(c *remote.Config) { c.Hedge = hedge }, func(t *testing.T, w *world) {
-			w.server.On(unkind.Method("GET"), unkind.Delay(100*time.Millisecond))
+			w.server.On(faultserver.Method("GET"), faultserver.Delay(100*time.Millisecond))
 			w.rate(20 * time.Second)
 			before := w.rate(2 * time.Second)
 			require.GreaterOrEqual(t, w.Stats().Slots, 47)
 
-			storm := w.server.On(unkind.Method("GET"), unkind.Status(503, "SlowDown"))
+			storm := w.server.On(faultserver.Method("GET"), faultserver.Status(503, "SlowDown"))
 			requests, slots := len(w.server.Log()), 0
 			go func() {
 				time.Sleep(30 * time.Second)
@@ -107,7 +107,7 @@ func TestStorm(t *testing.T) {
 // Retry-After applies to all requests.
 func TestRetryAfterStopsNewRequests(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
-		w.server.On(unkind.Method("GET"), unkind.Status(429, "", "Retry-After", "20")).Times(1)
+		w.server.On(faultserver.Method("GET"), faultserver.Status(429, "", "Retry-After", "20")).Times(1)
 		began := time.Now()
 		require.NoError(t, w.read(w.a, 0, mib))
 		require.NoError(t, w.read(w.a, 0, mib))
@@ -151,7 +151,7 @@ func TestRequestsAndBytesAreBounded(t *testing.T) {
 			change := func(config *remote.Config) { config.Connections, config.InFlightBytes = c.connections, c.bytes }
 			in(t, change, func(t *testing.T, w *world) {
 				var asked crowd
-				w.server.On(unkind.Method("GET"), func(*unkind.Reply) {
+				w.server.On(faultserver.Method("GET"), func(*faultserver.Reply) {
 					asked.enter()
 					time.Sleep(20 * time.Millisecond)
 					asked.leave()
@@ -167,7 +167,7 @@ func TestRequestsAndBytesAreBounded(t *testing.T) {
 func TestReadsAreMadeByRank(t *testing.T) {
 	one := func(c *remote.Config) { c.Connections = 1 }
 	in(t, one, func(t *testing.T, w *world) {
-		w.server.On(unkind.Method("GET"), unkind.Delay(time.Second))
+		w.server.On(faultserver.Method("GET"), faultserver.Delay(time.Second))
 		w.Plan(1, []storage.Want{
 			{Object: w.a, OffsetBytes: 1 * mib, SizeBytes: mib, DueBytes: 2000},
 			{Object: w.a, OffsetBytes: 2 * mib, SizeBytes: mib, DueBytes: 1000},
@@ -192,7 +192,7 @@ func TestReadsAreMadeByRank(t *testing.T) {
 // Fills use half of the slots, and none for 10 s after a throttle.
 func TestFillLeavesRoom(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
-		w.server.On(unkind.Method("GET"), unkind.Delay(time.Second))
+		w.server.On(faultserver.Method("GET"), faultserver.Delay(time.Second))
 		var waits sync.WaitGroup
 		fill := func(n int) {
 			for range n {
@@ -206,7 +206,7 @@ func TestFillLeavesRoom(t *testing.T) {
 		require.NoError(t, w.read(w.a, 0, kib))
 		waits.Wait()
 
-		w.server.On(unkind.Method("GET"), unkind.Status(503, "SlowDown")).Times(1)
+		w.server.On(faultserver.Method("GET"), faultserver.Status(503, "SlowDown")).Times(1)
 		require.NoError(t, w.read(w.a, 0, kib))
 		began := time.Now()
 		fill(4)
@@ -220,7 +220,7 @@ func TestFillLeavesRoom(t *testing.T) {
 // for their next attempt end.
 func TestCloseDuringAnOutage(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
-		w.server.On(unkind.Method("GET"), unkind.Together(unkind.Delay(time.Second), unkind.Status(500, "")))
+		w.server.On(faultserver.Method("GET"), faultserver.Together(faultserver.Delay(time.Second), faultserver.Status(500, "")))
 		var ended, closed atomic.Int64
 		w.submit(w.a, 500, kib, func(_ int, err error) {
 			ended.Add(1)
@@ -240,7 +240,7 @@ func TestCloseDuringAnOutage(t *testing.T) {
 // A read that is cancelled while it waits for another attempt is not retried.
 func TestReadsThatFailMayBeCalledOff(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
-		w.server.On(unkind.Method("GET"), unkind.Status(500, ""))
+		w.server.On(faultserver.Method("GET"), faultserver.Status(500, ""))
 		var wanted atomic.Bool
 		wanted.Store(true)
 		done := make(chan error, 1)
@@ -283,9 +283,9 @@ func (lateBody) Close() error { return nil }
 // A buffer is returned only when nothing writes to it any more.
 func TestBuffersAreGivenBackAfterTheLastWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := unkind.New()
+		server := faultserver.New()
 		server.Put("a.tar", 4*mib)
-		s := engine(t, late{unkind.Connect(t, server), time.Minute}, func(c *remote.Config) { c.ReadTimeout = time.Second })
+		s := engine(t, late{faultserver.Connect(t, server), time.Minute}, func(c *remote.Config) { c.ReadTimeout = time.Second })
 		o, err := s.Stat(t.Context(), "a.tar")
 		require.NoError(t, err)
 		p := make([]byte, kib)
@@ -300,12 +300,12 @@ func TestBuffersAreGivenBackAfterTheLastWrite(t *testing.T) {
 
 // Whatever a server does, every read ends, with the right bytes or an error, and nothing leaks.
 func TestAnyFaultsGiveTheRightBytesOrAnError(t *testing.T) {
-	faults := []unkind.Fault{
-		unkind.Delay(3 * time.Second), unkind.Hang(), unkind.Stall(0), unkind.Stall(100 * kib), unkind.Drip(300 * time.Millisecond), unkind.Reset(-1), unkind.Reset(0), unkind.Reset(70 * kib),
-		unkind.Short(1), unkind.Short(-1), unkind.Long(1), unkind.Unannounced(), unkind.Together(unkind.Unannounced(), unkind.Short(1)), unkind.Together(unkind.Unannounced(), unkind.Long(1)),
-		unkind.Status(500, ""), unkind.Status(503, "SlowDown"), unkind.Status(429, "", "Retry-After", "3"), unkind.Status(401, ""), unkind.Status(403, ""), unkind.Status(204, ""), unkind.Status(304, ""), unkind.Status(418, ""),
-		unkind.Whole(), unkind.OtherRange(1), unkind.OtherRange(-1), unkind.ContentRange(""), unkind.ContentRange("bytes BEGIN-LAST/1"), unkind.ContentRange("bytes BEGIN-LAST/*"), unkind.Multipart(),
-		unkind.Encoded("gzip"), unkind.NoVersion(), unkind.Old(), unkind.LastAnswer(), unkind.NoPrecondition(),
+	faults := []faultserver.Fault{
+		faultserver.Delay(3 * time.Second), faultserver.Hang(), faultserver.Stall(0), faultserver.Stall(100 * kib), faultserver.Drip(300 * time.Millisecond), faultserver.Reset(-1), faultserver.Reset(0), faultserver.Reset(70 * kib),
+		faultserver.Short(1), faultserver.Short(-1), faultserver.Long(1), faultserver.Unannounced(), faultserver.Together(faultserver.Unannounced(), faultserver.Short(1)), faultserver.Together(faultserver.Unannounced(), faultserver.Long(1)),
+		faultserver.Status(500, ""), faultserver.Status(503, "SlowDown"), faultserver.Status(429, "", "Retry-After", "3"), faultserver.Status(401, ""), faultserver.Status(403, ""), faultserver.Status(204, ""), faultserver.Status(304, ""), faultserver.Status(418, ""),
+		faultserver.Whole(), faultserver.OtherRange(1), faultserver.OtherRange(-1), faultserver.ContentRange(""), faultserver.ContentRange("bytes BEGIN-LAST/1"), faultserver.ContentRange("bytes BEGIN-LAST/*"), faultserver.Multipart(),
+		faultserver.Encoded("gzip"), faultserver.NoVersion(), faultserver.Old(), faultserver.LastAnswer(), faultserver.NoPrecondition(),
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
@@ -316,7 +316,7 @@ func TestAnyFaultsGiveTheRightBytesOrAnError(t *testing.T) {
 		size := rapid.SampledFrom([]int64{kib, 100 * kib, 300 * kib}).Draw(rt, "size")
 		in(t, func(c *remote.Config) { c.Hedge = hedge; c.ReadTimeout = time.Minute }, func(t *testing.T, w *world) {
 			for i, f := range chosen {
-				w.server.On(unkind.Method("GET"), faults[f]).Share(share, seed+uint64(i))
+				w.server.On(faultserver.Method("GET"), faults[f]).Share(share, seed+uint64(i))
 			}
 			random := rand.New(rand.NewPCG(seed, 0))
 			first := w.server.Bytes("a.tar", 0, 4*mib)

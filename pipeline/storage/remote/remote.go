@@ -57,11 +57,11 @@ type Storage struct {
 }
 
 var (
-	_ storage.Storage    = (*Storage)(nil)
-	_ storage.Settler    = (*Storage)(nil)
-	_ storage.Planner    = (*Storage)(nil)
-	_ storage.Filler     = (*Storage)(nil)
-	_ storage.Sequential = (*Storage)(nil)
+	_ storage.Storage     = (*Storage)(nil)
+	_ storage.StatStabler = (*Storage)(nil)
+	_ storage.Planner     = (*Storage)(nil)
+	_ storage.Filler      = (*Storage)(nil)
+	_ storage.Sequential  = (*Storage)(nil)
 )
 
 // New returns an engine that reads from source, and closes it when it is closed. It sends nothing.

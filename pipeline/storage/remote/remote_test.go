@@ -7,7 +7,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 )
 
@@ -22,8 +22,8 @@ func engine(t testing.TB, source remote.Source, change func(*remote.Config)) *re
 	return s
 }
 
-func serve(files map[string][]byte) *unkind.Server {
-	server := unkind.New()
+func serve(files map[string][]byte) *faultserver.Server {
+	server := faultserver.New()
 	for path, data := range files {
 		server.PutBytes(path, data)
 	}
@@ -32,15 +32,15 @@ func serve(files map[string][]byte) *unkind.Server {
 
 func TestStorage(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage {
-		return engine(t, unkind.ConnectLoopback(t, serve(files)), nil)
+		return engine(t, faultserver.ConnectLoopback(t, serve(files)), nil)
 	})
 }
 
 func TestStorageThatHedges(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage {
 		server := serve(files)
-		server.On(unkind.Method("GET"), unkind.Delay(1e8)).Share(0.02, 1)
-		return engine(t, unkind.Connect(t, server), func(c *remote.Config) { c.Hedge = true })
+		server.On(faultserver.Method("GET"), faultserver.Delay(1e8)).Share(0.02, 1)
+		return engine(t, faultserver.Connect(t, server), func(c *remote.Config) { c.Hedge = true })
 	})
 }
 
@@ -51,6 +51,6 @@ func TestStorageOfDatedObjects(t *testing.T) {
 		for path := range files {
 			server.Dated(path)
 		}
-		return engine(t, unkind.Connect(t, server), nil)
+		return engine(t, faultserver.Connect(t, server), nil)
 	})
 }

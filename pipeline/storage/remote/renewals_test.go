@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
 
 // Credentials that expire are renewed without readers noticing, and a signed URL is requested
@@ -102,7 +102,7 @@ func TestSignedRedirectsThatExpire(t *testing.T) {
 func TestNamesThatAreNotFound(t *testing.T) {
 	missing := &net.DNSError{Err: "no such host", Name: "unkind.test", IsNotFound: true}
 	in(t, nil, func(t *testing.T, w *world) {
-		w.server.On(nil, unkind.LastAnswer()) // so that each request needs a connection
+		w.server.On(nil, faultserver.LastAnswer()) // so that each request needs a connection
 		require.NoError(t, w.read(w.a, 0, mib))
 		failures := 7
 		w.source.Dial = func() error {
@@ -114,7 +114,7 @@ func TestNamesThatAreNotFound(t *testing.T) {
 		require.NoError(t, w.read(w.a, 0, mib))
 	})
 	synctest.Test(t, func(t *testing.T) {
-		source := unkind.Connect(t, unkind.New())
+		source := faultserver.Connect(t, faultserver.New())
 		source.Dial = func() error { return missing }
 		s := engine(t, source, nil)
 		began := time.Now()
@@ -130,7 +130,7 @@ func TestNamesThatAreNotFound(t *testing.T) {
 // Connections that can't be made now may succeed later: a dead address, a full table.
 func TestConnectionsThatAreRefused(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
-		w.server.On(nil, unkind.LastAnswer())
+		w.server.On(nil, faultserver.LastAnswer())
 		require.NoError(t, w.read(w.a, 0, mib))
 		dials := 0
 		w.source.Dial = func() error {
@@ -150,7 +150,7 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 func TestAHostThatNeverAnsweredIsGivenUpSoon(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	synctest.Test(t, func(t *testing.T) {
-		source := unkind.Connect(t, unkind.New())
+		source := faultserver.Connect(t, faultserver.New())
 		source.Dial = func() error { return refused }
 		s := engine(t, source, nil)
 		began := time.Now()
@@ -161,7 +161,7 @@ func TestAHostThatNeverAnsweredIsGivenUpSoon(t *testing.T) {
 		require.NoError(t, s.Close())
 	})
 	in(t, nil, func(t *testing.T, w *world) {
-		w.server.On(nil, unkind.LastAnswer())
+		w.server.On(nil, faultserver.LastAnswer())
 		w.stat("a.tar")
 		down := time.Now()
 		w.source.Dial = func() error {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
 
 func (w *world) open(o storage.Object, off int64) io.ReadCloser {
@@ -49,21 +49,21 @@ func TestSequentialReadsAreOneRequest(t *testing.T) {
 // A stream that breaks is resumed where it broke, whatever the reason.
 func TestSequentialReadsAreTakenUp(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault    unkind.Fault
+		fault    faultserver.Fault
 		requests int
 		within   time.Duration
 	}{
-		"resets":         {unkind.Reset(mib), 4, 3 * time.Second},
-		"stalls":         {unkind.Stall(mib), 4, 45 * time.Second},
-		"no answer":      {unkind.Hang(), 4, 32 * time.Second},
-		"throttled":      {unkind.Status(503, "SlowDown"), 4, 5 * time.Second},
-		"an expired key": {unkind.Status(401, ""), 3, time.Second},
-		"drips":          {unkind.Drip(time.Second), 4, 40 * time.Second},
-		"a short body":   {unkind.Together(unkind.Short(mib), unkind.Unannounced()), 4, 3 * time.Second},
+		"resets":         {faultserver.Reset(mib), 4, 3 * time.Second},
+		"stalls":         {faultserver.Stall(mib), 4, 45 * time.Second},
+		"no answer":      {faultserver.Hang(), 4, 32 * time.Second},
+		"throttled":      {faultserver.Status(503, "SlowDown"), 4, 5 * time.Second},
+		"an expired key": {faultserver.Status(401, ""), 3, time.Second},
+		"drips":          {faultserver.Drip(time.Second), 4, 40 * time.Second},
+		"a short body":   {faultserver.Together(faultserver.Short(mib), faultserver.Unannounced()), 4, 3 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, nil, func(t *testing.T, w *world) {
-				w.server.On(unkind.Path("a.tar"), c.fault).Times(c.requests - 1)
+				w.server.On(faultserver.Path("a.tar"), c.fault).Times(c.requests - 1)
 				began := time.Now()
 				r := w.open(w.a, 100)
 				got, err := io.ReadAll(r)
@@ -86,7 +86,7 @@ func TestSequentialReadsThatFail(t *testing.T) {
 		_, err = w.OpenSequential(t.Context(), w.a, 5*mib)
 		require.ErrorContains(t, err, "a.tar")
 
-		w.server.On(unkind.Path("a.tar"), unkind.Reset(mib)).Times(1)
+		w.server.On(faultserver.Path("a.tar"), faultserver.Reset(mib)).Times(1)
 		r := w.open(w.a, 0)
 		p := make([]byte, mib/2)
 		_, err = io.ReadFull(r, p)
@@ -102,11 +102,11 @@ func TestSequentialReadsThatFail(t *testing.T) {
 		require.Equal(t, err, again)
 		require.NoError(t, r.Close())
 
-		w.server.On(unkind.Path("a.tar"), unkind.Together(unkind.Long(1), unkind.Unannounced())).Times(1)
+		w.server.On(faultserver.Path("a.tar"), faultserver.Together(faultserver.Long(1), faultserver.Unannounced())).Times(1)
 		_, err = io.ReadAll(w.open(w.stat("a.tar"), 0))
 		require.ErrorContains(t, err, "more than the 4194304 bytes")
 
-		w.server.On(unkind.Path("a.tar"), unkind.Status(500, ""))
+		w.server.On(faultserver.Path("a.tar"), faultserver.Status(500, ""))
 		_, err = io.ReadAll(w.open(w.stat("a.tar"), 0))
 		require.ErrorContains(t, err, "it has failed for")
 	})
@@ -131,11 +131,11 @@ func TestSequentialReadersMayPause(t *testing.T) {
 // A pending Read ends when its stream is closed, when its context ends, and when the storage is
 // closed.
 func TestSequentialReadsEnd(t *testing.T) {
-	for name, fault := range map[string]unkind.Fault{"no answer": unkind.Hang(), "a stall": unkind.Stall(0), "between attempts": unkind.Status(500, "")} {
+	for name, fault := range map[string]faultserver.Fault{"no answer": faultserver.Hang(), "a stall": faultserver.Stall(0), "between attempts": faultserver.Status(500, "")} {
 		for _, who := range []string{"stream", "context", "storage"} {
 			t.Run(fmt.Sprint(name, ", ended by the ", who), func(t *testing.T) {
 				in(t, nil, func(t *testing.T, w *world) {
-					w.server.On(unkind.Path("a.tar"), fault)
+					w.server.On(faultserver.Path("a.tar"), fault)
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
 					r, err := w.OpenSequential(ctx, w.a, 0)

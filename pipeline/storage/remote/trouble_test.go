@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
 
 // troubles collects the reports, one per line. The engine may add to them while a test reads them.
@@ -55,12 +55,12 @@ func TestWhoeverWaitsIsToldForWhat(t *testing.T) {
 		},
 	}
 	faults := map[string]struct {
-		fault unkind.Fault
+		fault faultserver.Fault
 		words string
 	}{
-		"an outage": {unkind.Status(503, "SlowDown"), "503 Service Unavailable (SlowDown)"},
-		"a failure": {unkind.Status(500, ""), "500 Internal Server Error"},
-		"silence":   {unkind.Hang(), "no answer for 3s"},
+		"an outage": {faultserver.Status(503, "SlowDown"), "503 Service Unavailable (SlowDown)"},
+		"a failure": {faultserver.Status(500, ""), "500 Internal Server Error"},
+		"silence":   {faultserver.Hang(), "no answer for 3s"},
 	}
 	for what, wait := range waits {
 		for why, f := range faults {
@@ -111,7 +111,7 @@ func TestWhoeverWaitsIsToldForWhat(t *testing.T) {
 func TestAnAnswerEndsATroubleWhoseRequestIsNotMadeAnyMore(t *testing.T) {
 	var log troubles
 	in(t, func(c *remote.Config) { c.Trouble = log.tell }, func(t *testing.T, w *world) {
-		rule := w.server.On(nil, unkind.Status(503, "SlowDown"))
+		rule := w.server.On(nil, faultserver.Status(503, "SlowDown"))
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		_, err := w.Stat(ctx, "a.tar")

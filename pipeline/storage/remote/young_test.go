@@ -11,7 +11,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
 
 // Only a version that is made from its time, and is young by the service's own clock, is unsettled.
@@ -50,7 +50,7 @@ func TestObjectsAreListedWhenTheirSecondIsOver(t *testing.T) {
 			err = w.List(w.t.Context(), everything, func(listed storage.Object) error { o = listed; return nil })
 			return o, err
 		},
-		"settled": func(w *world) (storage.Object, error) { return w.Settled(w.t.Context(), "a.tar") },
+		"settled": func(w *world) (storage.Object, error) { return w.StatStable(w.t.Context(), "a.tar") },
 	} {
 		for _, dated := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, dated: %v", name, dated), func(t *testing.T) {
@@ -95,9 +95,9 @@ func TestWaitsForYoungObjectsAreBounded(t *testing.T) {
 		require.Len(t, paths, 501)
 		require.Less(t, time.Since(began), 4*time.Second)
 
-		w.server.On(unkind.Method("HEAD"), func(*unkind.Reply) { w.server.Write("a.tar", time.Now()) })
+		w.server.On(faultserver.Method("HEAD"), func(*faultserver.Reply) { w.server.Write("a.tar", time.Now()) })
 		began = time.Now()
-		o, err := w.Settled(t.Context(), "a.tar")
+		o, err := w.StatStable(t.Context(), "a.tar")
 		require.NoError(t, err)
 		require.LessOrEqual(t, time.Since(began), 10*time.Second)
 		require.ErrorIs(t, storage.ReadAt(t.Context(), w, o, make([]byte, 10), 0), storage.ErrChanged)
@@ -105,8 +105,8 @@ func TestWaitsForYoungObjectsAreBounded(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		began := time.Now()
 		w.server.Write("a.tar", began)
-		w.server.On(unkind.Method("HEAD"), func(p *unkind.Reply) { p.Header.Set("Date", began.UTC().Format(http.TimeFormat)) })
-		o, err := w.Settled(t.Context(), "a.tar")
+		w.server.On(faultserver.Method("HEAD"), func(p *faultserver.Reply) { p.Header.Set("Date", began.UTC().Format(http.TimeFormat)) })
+		o, err := w.StatStable(t.Context(), "a.tar")
 		require.NoError(t, err)
 		require.LessOrEqual(t, time.Since(began), 3*time.Second)
 		require.NoError(t, w.read(o, 0, kib))
@@ -120,7 +120,7 @@ func TestWaitsForYoungObjectsEnd(t *testing.T) {
 		w.server.Write("a.tar", began)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := w.Settled(ctx, "a.tar")
+		_, err := w.StatStable(ctx, "a.tar")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, w.List(ctx, everything, func(storage.Object) error { return nil }), context.DeadlineExceeded)
 		require.LessOrEqual(t, time.Since(began), time.Second)

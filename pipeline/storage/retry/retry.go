@@ -4,7 +4,7 @@
 //
 // Only this package waits between attempts at a read. The storages below it report what
 // happened, and at most try once more immediately. (There is one exception: to open a
-// file, package folders waits up to a second for a free descriptor, because it also
+// file, package fileset waits up to a second for a free descriptor, because it also
 // lists.)
 //
 // Transient errors are errors with which a kernel reports "not now", and errors of a network file
@@ -173,8 +173,8 @@ func (s *Storage) Close() error {
 	return s.Storage.Close()
 }
 
-// Over is New(s); the result is a Mapper or a Keeper if s is one.
-func Over(s storage.Storage) (storage.Storage, *Storage) {
+// Wrap is New(s); the result is a Mapper or a Keeper if s is one.
+func Wrap(s storage.Storage) (storage.Storage, *Storage) {
 	r := New(s)
 	m, maps := s.(storage.Mapper)
 	k, keeps := s.(storage.Keeper)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
 )
 
@@ -25,17 +25,17 @@ const kib = 1 << 10
 
 // world is an object of 1 MB on a server.
 type world struct {
-	server *unkind.Server
+	server *faultserver.Server
 	engine *remote.Storage
 	object storage.Object
 	bytes  []byte
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{server: unkind.New()}
+	w := &world{server: faultserver.New()}
 	w.server.Put("a.tar", 1_000_000)
 	var err error
-	w.engine, err = remote.New(unkind.Connect(t, w.server), remote.DefaultConfig())
+	w.engine, err = remote.New(faultserver.Connect(t, w.server), remote.DefaultConfig())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.engine.Close()) })
 	w.object, err = w.engine.Stat(t.Context(), "a.tar")

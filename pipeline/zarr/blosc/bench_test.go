@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// brick is 16×64×64 int16 of 10-bit waves and noise, the data behind the figures in ZARR.md.
-func brick(dice *rand.Rand) []byte {
+// chunk is 16×64×64 int16 of 10-bit waves and noise, the data behind the figures in ZARR.md.
+func chunk(dice *rand.Rand) []byte {
 	b := make([]byte, 0, 1<<17)
 	for t := range 16 {
 		for y := range 64 {
@@ -36,7 +36,7 @@ func BenchmarkDecode(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			c.v.dice = rand.New(rand.NewPCG(1, 1))
-			data := brick(c.v.dice)
+			data := chunk(c.v.dice)
 			buffer := c.v.encode(b, data)
 			h, err := Parse(buffer, int64(len(buffer)), int64(len(data)))
 			require.NoError(b, err)

@@ -1,5 +1,5 @@
 // Package blosc decodes buffers of blosc 1, the most common compressor of Zarr arrays. Any range of
-// a buffer's blocks can be decoded alone: a crop of a large brick rarely needs all of them.
+// a buffer's blocks can be decoded alone: a crop of a large chunk rarely needs all of them.
 //
 //	u8 version: 2 │ u8 version of the codec: 1 │ u8 flags │ u8 size of an element
 //	u32 decoded bytes │ u32 bytes of a block │ u32 bytes of the buffer, with this header

@@ -18,29 +18,29 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// brick is a brick made by numcodecs; see testdata/make.py.
-type brick struct {
+// chunk is a chunk made by numcodecs; see testdata/make.py.
+type chunk struct {
 	name            string
 	chain           zarr.Chain
 	decoded, stored []byte
 }
 
-func bricks(t testing.TB) []brick {
+func chunks(t testing.TB) []chunk {
 	text, err := os.ReadFile("testdata/bricks.txt")
 	require.NoError(t, err)
-	var list []brick
+	var list []chunk
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		require.Len(t, f, 4)
 		doc := fmt.Sprintf(`{"zarr_format": 2, "shape": [300], "chunks": [300], "dtype": %q, "fill_value": 0, "order": "C", %s}`, f[1], f[0][1:len(f[0])-1])
 		a, err := zarr.ParseV2(f[0], []byte(doc), nil)
 		require.NoError(t, err)
-		b := brick{name: f[0] + f[1], chain: a.Chain}
+		b := chunk{name: f[0] + f[1], chain: a.Chain}
 		b.decoded, err = base64.StdEncoding.DecodeString(f[2])
 		require.NoError(t, err)
 		b.stored, err = base64.StdEncoding.DecodeString(f[3])
 		require.NoError(t, err)
-		require.EqualValues(t, a.BrickBytes(), len(b.decoded))
+		require.EqualValues(t, a.ChunkBytes(), len(b.decoded))
 		list = append(list, b)
 	}
 	require.Greater(t, len(list), 20)
@@ -50,7 +50,7 @@ func bricks(t testing.TB) []brick {
 func TestBricksOfNumcodecs(t *testing.T) {
 	d := NewDecoder()
 	defer d.Close()
-	for _, b := range bricks(t) {
+	for _, b := range chunks(t) {
 		dst := make([]byte, len(b.decoded))
 		before := bytes.Clone(b.stored)
 		require.NoError(t, d.Decode(dst, b.stored, b.chain), b.name)
@@ -66,7 +66,7 @@ func TestBricksOfNumcodecs(t *testing.T) {
 }
 
 func TestDamageNeverPanics(t *testing.T) {
-	list := bricks(t)
+	list := chunks(t)
 	d := NewDecoder()
 	defer d.Close()
 	rapid.Check(t, func(t *rapid.T) {
@@ -82,7 +82,7 @@ func TestDamageNeverPanics(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	list := bricks(f)
+	list := chunks(f)
 	for i, b := range list {
 		f.Add(i, b.stored)
 	}
@@ -143,7 +143,7 @@ func TestFramesOneBehindTheOther(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// TestABrickThatDecodesWithoutEnd: decoding stops at the size that the brick must have.
+// TestABrickThatDecodesWithoutEnd: decoding stops at the size that the chunk must have.
 func TestABrickThatDecodesWithoutEnd(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	require.NoError(t, err)

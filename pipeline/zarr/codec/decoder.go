@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/blosc"
 )
 
-// Decoder decodes bricks. It is not safe for concurrent use: each core has one.
+// Decoder decodes chunks. It is not safe for concurrent use: each core has one.
 type Decoder struct {
 	room  func(i int, n int64) ([]byte, error)
 	blosc *blosc.Decoder
@@ -43,7 +43,7 @@ func NewDecoderIn(room func(i int, n int64) ([]byte, error)) *Decoder {
 	return &Decoder{room: room, blosc: blosc.NewDecoder()}
 }
 
-// Trim frees memory that large bricks needed.
+// Trim frees memory that large chunks needed.
 func (d *Decoder) Trim() { d.blosc.Trim() }
 
 // Close frees the decoder's memory.
@@ -55,8 +55,8 @@ func (d *Decoder) Close() {
 	*d = Decoder{}
 }
 
-// Decode decodes a brick into dst, which has the brick's decoded size; the elements are in stored
-// order and byte order. stored is not modified. An error means that the brick is damaged, and names
+// Decode decodes a chunk into dst, which has the chunk's decoded size; the elements are in stored
+// order and byte order. stored is not modified. An error means that the chunk is damaged, and names
 // the codec that noticed; the content of dst is then undefined.
 func (d *Decoder) Decode(dst, stored []byte, c zarr.Chain) error {
 	sizes := c.Sizes(int64(len(dst)))

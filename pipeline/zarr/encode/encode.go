@@ -1,8 +1,8 @@
 // Package encode writes arrays of Zarr version 3, for tests, demonstrations and benchmarks.
 //
-//	Array{Shape, Object, Brick, …}.Write(dir, brick)  ──►  dir/zarr.json, dir/c/0/0, …
+//	Array{Shape, Object, Chunk, …}.Write(dir, chunk)  ──►  dir/zarr.json, dir/c/0/0, …
 //
-// Objects are sharded if their edges differ from those of bricks. The code follows the
+// Objects are sharded if their edges differ from those of chunks. The code follows the
 // specification (zarr-specs docs/v3 @fc7dd9c) and, for blosc buffers, c-blosc's
 // README_CHUNK_FORMAT.rst.
 package encode
@@ -23,7 +23,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// Codec is how bricks are compressed.
+// Codec is how chunks are compressed.
 type Codec string
 
 // The codecs. Those of blosc shuffle bytes.
@@ -38,9 +38,9 @@ const (
 var Codecs = []Codec{None, Zstd, BloscLZ4, BloscZstd}
 
 // Array describes the array to write. Edges of Object are multiples of those of Shards, each of the
-// next, and the last of Brick's.
+// next, and the last of Chunk's.
 type Array struct {
-	Shape, Object, Brick []int64
+	Shape, Object, Chunk []int64
 	Shards               [][]int64 // in an object, outermost first
 	Dims                 []string  // nil: no names
 	DataType             string    // such as "int16"
@@ -51,15 +51,15 @@ type Array struct {
 	IndexAtStart         bool
 	NoChecksum           bool // of an index
 	Attributes           map[string]any
-	// Writers is how many objects are written at a time, by as many goroutines, which call brick
+	// Writers is how many objects are written at a time, by as many goroutines, which call chunk
 	// concurrently.
 	Writers int // 0: 1
 }
 
-// Write writes the array to a directory, which it creates. brick fills in the elements of a brick,
+// Write writes the array to a directory, which it creates. chunk fills in the elements of a chunk,
 // little-endian and in C order, and reports whether it is stored at all; its elements beyond the
-// array's edges may be anything. An object without bricks is not written.
-func (a Array) Write(dir string, brick func(place []int64, elements []byte) bool) error {
+// array's edges may be anything. An object without chunks is not written.
+func (a Array) Write(dir string, chunk func(place []int64, elements []byte) bool) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (a Array) Write(dir string, brick func(place []int64, elements []byte) bool
 	errs := make(chan error)
 	n := max(a.Writers, 1)
 	for range n {
-		go func() { errs <- a.objects(dir, brick, places) }()
+		go func() { errs <- a.objects(dir, chunk, places) }()
 	}
 	go func() {
 		defer close(places)
@@ -90,8 +90,8 @@ func (a Array) Write(dir string, brick func(place []int64, elements []byte) bool
 }
 
 // objects writes the objects at places. It drains the channel even after an error.
-func (a Array) objects(dir string, brick func(place []int64, elements []byte) bool, places <-chan []int64) error {
-	w := writer{Array: a, dir: dir, brick: brick, elements: make([]byte, product(a.Brick)*int64(a.ItemBytes))}
+func (a Array) objects(dir string, chunk func(place []int64, elements []byte) bool, places <-chan []int64) error {
+	w := writer{Array: a, dir: dir, chunk: chunk, elements: make([]byte, product(a.Chunk)*int64(a.ItemBytes))}
 	var err error
 	if w.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault)); err == nil {
 		defer w.zstd.Close()
@@ -155,11 +155,11 @@ func named(name string, configuration map[string]any) any {
 	return map[string]any{"name": name, "configuration": configuration}
 }
 
-// levels returns the nested edges: those of objects, of shards in them, and of bricks.
+// levels returns the nested edges: those of objects, of shards in them, and of chunks.
 func (a Array) levels() [][]int64 {
 	edges := append([][]int64{a.Object}, a.Shards...)
-	if len(a.Shards) > 0 || !slices.Equal(a.Object, a.Brick) {
-		edges = append(edges, a.Brick)
+	if len(a.Shards) > 0 || !slices.Equal(a.Object, a.Chunk) {
+		edges = append(edges, a.Chunk)
 	}
 	return edges
 }
@@ -168,16 +168,16 @@ func (a Array) levels() [][]int64 {
 type writer struct {
 	Array
 	dir      string
-	brick    func(place []int64, elements []byte) bool
+	chunk    func(place []int64, elements []byte) bool
 	elements []byte
 	zstd     *zstd.Encoder
 }
 
-// object writes the object at a place, unless it has no brick.
+// object writes the object at a place, unless it has no chunk.
 func (w *writer) object(place []int64) error {
 	first := make([]int64, len(place))
 	for d := range first {
-		first[d] = place[d] * (w.Object[d] / w.Brick[d])
+		first[d] = place[d] * (w.Object[d] / w.Chunk[d])
 	}
 	content, err := w.box(0, first)
 	if err != nil || content == nil {
@@ -190,17 +190,17 @@ func (w *writer) object(place []int64) error {
 	return os.WriteFile(path, content, 0o644)
 }
 
-// box encodes a box of the given level with the given first brick: a shard, or a brick. It returns
-// nil if no brick in it is stored.
+// box encodes a box of the given level with the given first chunk: a shard, or a chunk. It returns
+// nil if no chunk in it is stored.
 func (w *writer) box(level int, first []int64) ([]byte, error) {
 	edges := w.levels()
 	if level == len(edges)-1 {
 		for d := range first {
-			if first[d]*w.Brick[d] >= w.Shape[d] {
+			if first[d]*w.Chunk[d] >= w.Shape[d] {
 				return nil, nil
 			}
 		}
-		if !w.brick(first, w.elements) {
+		if !w.chunk(first, w.elements) {
 			return nil, nil
 		}
 		b, err := w.encode(w.elements)
@@ -214,7 +214,7 @@ func (w *writer) box(level int, first []int64) ([]byte, error) {
 	at, stored := make([]int64, len(first)), false
 	err := each(n, func(inner []int64) error {
 		for d := range at {
-			at[d] = first[d] + inner[d]*(edges[level+1][d]/w.Brick[d])
+			at[d] = first[d] + inner[d]*(edges[level+1][d]/w.Chunk[d])
 		}
 		b, err := w.box(level+1, slices.Clone(at))
 		if b == nil {

@@ -1,0 +1,101 @@
+package diskcache
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// buffers is memory of a bounded number of bytes, which is lent. One buffer may be
+// larger than the bound, when nothing else is lent.
+type buffers struct {
+	most int64
+
+	mu      sync.Mutex
+	lent    int64
+	kept    int64 // bytes in free, at most half of most
+	free    map[int][][]byte
+	waiting []borrower
+}
+
+// borrower waits for a buffer. lent is called without a lock, by whoever gives one back.
+type borrower interface {
+	wantsBytes() int
+	lent(buf []byte)
+}
+
+func newBuffers(most int64) *buffers { return &buffers{most: most, free: map[int][][]byte{}} }
+
+// class is the size of the buffers that n bytes come from: four sizes between a power of
+// two and the next.
+func class(n int) int {
+	step := 1 << max(12, bits.Len(uint(n-1))-3)
+	return (n + step - 1) / step * step
+}
+
+// take lends n bytes, whose contents are undefined. Where there are none b is told
+// later, first come, first served, and ok is false.
+func (l *buffers) take(b borrower) (buf []byte, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) == 0 && l.fits(b.wantsBytes()) {
+		return l.lend(b.wantsBytes()), true
+	}
+	l.waiting = append(l.waiting, b)
+	return nil, false
+}
+
+func (l *buffers) fits(n int) bool { return l.lent == 0 || l.lent+int64(class(n)) <= l.most }
+
+func (l *buffers) lend(n int) []byte {
+	size := class(n)
+	l.lent += int64(size)
+	if of := l.free[size]; len(of) > 0 {
+		buf := of[len(of)-1]
+		of[len(of)-1] = nil
+		l.free[size] = of[:len(of)-1]
+		l.kept -= int64(size)
+		return buf[:n]
+	}
+	// What is kept in other sizes counts, too.
+	for other, of := range l.free {
+		if l.lent+l.kept <= l.most {
+			break
+		}
+		l.kept -= int64(other) * int64(len(of))
+		delete(l.free, other)
+	}
+	return make([]byte, size)[:n]
+}
+
+// give takes a buffer back, and lends to those who wait.
+func (l *buffers) give(buf []byte) {
+	type loan struct {
+		to  borrower
+		buf []byte
+	}
+	var loans []loan
+	l.mu.Lock()
+	size := cap(buf)
+	l.lent -= int64(size)
+	if l.kept+int64(size) <= l.most/2 {
+		l.kept += int64(size)
+		l.free[size] = append(l.free[size], buf[:size])
+	}
+	for len(l.waiting) > 0 && l.fits(l.waiting[0].wantsBytes()) {
+		b := l.waiting[0]
+		l.waiting[0] = nil
+		l.waiting = l.waiting[1:]
+		loans = append(loans, loan{b, l.lend(b.wantsBytes())})
+	}
+	l.mu.Unlock()
+	for _, x := range loans {
+		x.to.lent(x.buf)
+	}
+}
+
+// idle says that at least half of the memory is not lent.
+func (l *buffers) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lent <= l.most/2 && len(l.waiting) == 0
+}

@@ -1,0 +1,208 @@
+package diskcache
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/uring/filesystem"
+)
+
+// directory is a cache's directory. Its methods may be called concurrently.
+type directory struct {
+	disk  disk
+	path  string // absolute
+	store int    // v1, open
+	owner uint32 // of all that counts in it
+	// punches: the file system frees pages in the middle of files.
+	punches bool
+	// remote: it is FUSE's or a network's.
+	remote bool
+}
+
+var errTrust = errors.New("choose another directory with --cache-dir")
+
+// openDirectory opens a cache's directory, and makes it where there is none. What others
+// could write to is refused, and what is somebody else's.
+func openDirectory(d disk, path string, log *slog.Logger) (*directory, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("cache directory %s: %w", path, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(absolute), 0o755); err != nil {
+		return nil, fmt.Errorf("cache directory: %w", err)
+	}
+	if err := d.mkdir(unix.AT_FDCWD, absolute); err != nil && err != unix.EEXIST {
+		return nil, fmt.Errorf("cache directory: %w", &fs.PathError{Op: "mkdir", Path: absolute, Err: err})
+	}
+	c := &directory{disk: d, path: absolute, store: -1, owner: uint32(os.Geteuid())}
+	if err := c.enter(); err != nil {
+		return nil, fmt.Errorf("cache directory %s: %w", absolute, err)
+	}
+	if c.remote {
+		log.Warn("the cache is on a network file system or on FUSE: it may cost more than it saves; choose a directory on a disk of this machine with --cache-dir", "dir", absolute)
+	}
+	if !c.punches {
+		log.Warn("the file system of the cache can't free pages in the middle of files: what only passes through is not kept", "dir", absolute)
+	}
+	return c, nil
+}
+
+// enter checks that the directory is a cache's, and opens its store.
+func (c *directory) enter() error {
+	root, err := c.disk.open(unix.AT_FDCWD, c.path, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err == unix.ENOTDIR || err == unix.ELOOP {
+		return fmt.Errorf("it is not a directory (links are not followed): %w", errTrust)
+	} else if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	defer c.disk.close(root)
+	if err := c.trust(root); err != nil {
+		return err
+	}
+	// Two that make it at the same time do so one after the other. Where there are no
+	// such locks they just do.
+	_ = c.disk.lock(root, unix.LOCK_EX)
+	if err := c.claim(root); err != nil {
+		return err
+	}
+	if c.store, err = c.subdirectory(root, storeName, true); err != nil {
+		return fmt.Errorf("%s: %w", storeName, err)
+	}
+	c.remote = filesystem.Of(c.store).Remote
+	c.punches, err = c.tryPunching()
+	if err != nil {
+		c.disk.close(c.store)
+	}
+	return err
+}
+
+// trust says why a directory does not count: it has to be this user's own, and nobody
+// else may look into it, let alone write to it.
+func (c *directory) trust(fd int) error {
+	st, err := c.disk.stat(fd)
+	switch {
+	case err != nil:
+		return fmt.Errorf("stat: %w", err)
+	case st.Uid != c.owner:
+		return fmt.Errorf("it belongs to user %d, not to you (%d): %w", st.Uid, c.owner, errTrust)
+	case st.Mode&0o077 != 0:
+		return fmt.Errorf("others may use it (mode %04o): chmod 700, or %w", st.Mode&0o7777, errTrust)
+	}
+	return nil
+}
+
+// claim shows that a directory is a cache's, or makes an empty one such.
+func (c *directory) claim(root int) error {
+	tag, err := c.disk.open(root, tagName, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err == nil {
+		defer c.disk.close(tag)
+		text := make([]byte, len(tagText))
+		n, err := c.disk.read(tag, text, 0)
+		if err != nil {
+			return fmt.Errorf("%s: %w", tagName, err)
+		}
+		if !bytes.HasPrefix(text[:n], []byte(tagMine)) && n > 0 {
+			return fmt.Errorf("it is another program's cache: %w", errTrust)
+		}
+		if n > 0 {
+			return nil
+		}
+	} else if err != unix.ENOENT {
+		return fmt.Errorf("%s: %w", tagName, err)
+	}
+	err = c.disk.names(root, func(name string) error {
+		if name == tagName {
+			return nil // we were killed before we could write to it
+		}
+		return fmt.Errorf("it is not empty (it has %q), and not a cache of lsiofs: %w", name, errTrust)
+	})
+	if err != nil {
+		return err
+	}
+	if tag, err = c.disk.open(root, tagName, unix.O_WRONLY|unix.O_CREAT); err != nil {
+		return fmt.Errorf("%s: %w", tagName, err)
+	}
+	defer c.disk.close(tag)
+	if err := c.disk.write(tag, []byte(tagText), 0); err != nil {
+		return fmt.Errorf("%s: %w", tagName, err)
+	}
+	return nil
+}
+
+// subdirectory opens a directory of ours; create makes it where there is none.
+func (c *directory) subdirectory(in int, name string, create bool) (int, error) {
+	fd, err := c.disk.open(in, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err == unix.ENOENT && create {
+		if err := c.disk.mkdir(in, name); err != nil && err != unix.EEXIST {
+			return -1, err
+		}
+		fd, err = c.disk.open(in, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	}
+	if err != nil {
+		return -1, err
+	}
+	if err := c.trust(fd); err != nil {
+		c.disk.close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// tryPunching finds out whether the file system frees pages. A cache is no use where
+// nothing can be written, which is said, too.
+func (c *directory) tryPunching() (bool, error) {
+	name := fmt.Sprintf("try-%d", os.Getpid())
+	fd, err := c.disk.open(c.store, name, unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC)
+	if err != nil {
+		return false, fmt.Errorf("write to it: %w", err)
+	}
+	defer func() {
+		c.disk.close(fd)
+		_ = c.disk.unlink(c.store, name)
+	}()
+	if err := c.disk.write(fd, make([]byte, pageBytes), 0); err != nil {
+		return true, nil // the disk is full: that may pass
+	}
+	return c.disk.punch(fd, 0, pageBytes) == nil, nil
+}
+
+func (c *directory) close() { c.disk.close(c.store) }
+
+// space is what a file system has, in bytes; free is for this user.
+type space struct{ total, free int64 }
+
+func (c *directory) space() (space, error) {
+	st, err := c.disk.statfs(c.store)
+	if err != nil {
+		return space{}, err
+	}
+	return space{int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize}, nil
+}
+
+// folders calls visit with each folder of the store, open. Those that are not ours are
+// passed over.
+func (c *directory) folders(visit func(name string, fd int) error) error {
+	store, err := c.disk.open(c.store, ".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer c.disk.close(store)
+	return c.disk.names(store, func(name string) error {
+		if len(name) != 2 {
+			return nil
+		}
+		fd, err := c.subdirectory(c.store, name, false)
+		if err != nil {
+			return nil
+		}
+		defer c.disk.close(fd)
+		return visit(name, fd)
+	})
+}

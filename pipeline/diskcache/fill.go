@@ -1,0 +1,304 @@
+package diskcache
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// fillPart begins to bring the next part. It says no where there is none, or where it is
+// not the time for it: what readers have planned and what was not begun comes first, unless
+// there is no room for it. So nothing is filled where the service is slower than its readers.
+func (a *ahead) fillPart() bool {
+	a.mu.Lock()
+	if a.s.health.off.Load() {
+		a.skipped, a.at = true, len(a.todo)
+	}
+	if a.at >= len(a.todo) && !a.goBack() {
+		a.endFill()
+		a.mu.Unlock()
+		return false
+	}
+	if a.paused || a.parts >= fillDepth || !a.s.buffers.idle() || !a.s.health.writes() || a.plans.wait() && !a.full {
+		a.mu.Unlock()
+		return false
+	}
+	x, off := a.todo[a.at], a.off
+	a.mu.Unlock()
+
+	counts := a.s.keeper.counts.Load()
+	n := min(fillPartBytes-(x.OffsetBytes+off)%pageBytes, x.SizeBytes-off)
+	got := allBegun
+	if n > 0 {
+		got = a.bring(x.Object, runOf(x.OffsetBytes+off, n), toFill, a.fills)
+	}
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.at >= len(a.todo) || a.todo[a.at] != x || a.off != off {
+		return true // there is another fill
+	}
+	switch {
+	case got != noRoom:
+		a.skipped = a.skipped || got == notCached
+		a.done = min(a.done+n, a.total)
+		if a.off += n; a.off >= x.SizeBytes {
+			a.at, a.off = a.at+1, 0
+		}
+		a.refused = 0
+	case a.parts > 0 || a.s.room.busy() || a.s.room.waits(n):
+		return false // what is on its way may take less than it has reserved, or have to be counted: its end, or the count, wakes
+	case a.refused == 0:
+		a.refused = counts + 1
+		a.s.keeper.count() // there may be room, when it is known what others have
+		return false
+	case counts > a.refused: // one that began after that has ended
+		a.skipped, a.at, a.refused = true, len(a.todo), 0
+	default:
+		a.s.keeper.count()
+		return false
+	}
+	return true
+}
+
+// fills makes a flight one of the fill.
+func (a *ahead) fills(f *flight) {
+	a.mu.Lock()
+	a.parts++
+	a.coming += f.pages.bytes()
+	a.mu.Unlock()
+	f.fill = true
+	f.wants = func() bool { return a.ctx.Err() == nil }
+	f.after = func() {
+		a.mu.Lock()
+		a.parts--
+		a.coming -= f.pages.bytes()
+		a.skipped = a.skipped || f.err != nil
+		a.mu.Unlock()
+	}
+}
+
+// endFill tells those who wait for the fill. a.mu is held.
+func (a *ahead) endFill() {
+	if a.parts > 0 {
+		return
+	}
+	select {
+	case <-a.ends:
+	default:
+		close(a.ends)
+	}
+}
+
+// Range is a part of an object. What of it lies behind the object's end is left out: a last
+// line's newline may be missing there.
+type Range struct {
+	Object                 storage.Object
+	OffsetBytes, SizeBytes int64
+}
+
+// Fill is FillRanges for whole objects.
+func (s *Storage) Fill(objects []storage.Object) {
+	ranges := make([]Range, len(objects))
+	for i, o := range objects {
+		ranges[i] = Range{o, 0, o.SizeBytes}
+	}
+	s.FillRanges(ranges)
+}
+
+// FillRanges brings what is missing of parts of objects, in their order, in the background and
+// after whatever is planned, as far as there is room for good. It replaces what was to be
+// filled.
+func (s *Storage) FillRanges(ranges []Range) { s.fillRanges(ranges, true) }
+
+// fillRanges is FillRanges. One that is not afresh goes on with the count of what the fill could
+// not write itself, so that whoever fills again and again comes to an end.
+func (s *Storage) fillRanges(ranges []Range, afresh bool) {
+	a := s.ahead
+	ranges = slices.Clone(ranges)
+	for i := range ranges {
+		x := &ranges[i]
+		x.SizeBytes = max(min(x.SizeBytes, x.Object.SizeBytes-x.OffsetBytes), 0)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.endFill()
+	a.ranges, a.todo, a.at, a.off, a.done, a.total, a.skipped, a.refused = ranges, ranges, 0, 0, 0, 0, false, 0
+	a.holes, a.lostOwn = nil, false
+	if afresh {
+		a.again = 0
+	}
+	for i := range ranges {
+		a.total += ranges[i].SizeBytes
+	}
+	select {
+	case <-a.ends:
+		a.ends = make(chan struct{})
+	default:
+	}
+	a.poke()
+}
+
+// FillOnceRead is Fill, but begins with the first read, or plan, that comes after it: a
+// dataset that is opened, and that nobody reads from, is not fetched.
+func (s *Storage) FillOnceRead(objects []storage.Object) {
+	s.PauseFill(true)
+	s.Fill(objects)
+	s.ahead.dormant.Store(true)
+}
+
+// read begins a fill that has waited for it.
+func (a *ahead) read() {
+	if a.dormant.Load() && a.dormant.Swap(false) {
+		a.s.PauseFill(false)
+	}
+}
+
+// PauseFill stops the fill after the parts that are on their way, or has it go on.
+func (s *Storage) PauseFill(pause bool) {
+	s.ahead.mu.Lock()
+	s.ahead.paused = pause
+	s.ahead.mu.Unlock()
+	s.ahead.poke()
+}
+
+// ErrNotFilled says that not all of what was to be filled is in the cache.
+var ErrNotFilled = errors.New("not all of the dataset is in the cache: give it more room with --cache-size, or see the log")
+
+// Warm waits until the fill has come to its end, and begins one that waits for a read. It
+// fails with ErrNotFilled where not all could be brought, and with the context's error.
+func (s *Storage) Warm(ctx context.Context) error {
+	a := s.ahead
+	a.read()
+	for round := 0; round < warmRounds; {
+		a.mu.Lock()
+		ends := a.ends
+		a.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.ctx.Done():
+			return fs.ErrClosed
+		case <-ends:
+		}
+		a.mu.Lock()
+		ranges, skipped := a.ranges, a.skipped
+		a.mu.Unlock()
+		switch {
+		case skipped:
+			return ErrNotFilled
+		case s.holds(ranges):
+			return nil
+		}
+		// A page could not be written, or is on its way to somebody else: that is waited for,
+		// however long it takes. What the fill itself can't write ends it (goBack).
+		if !s.flying(ranges) {
+			round++
+		}
+		select {
+		case <-s.config.Clock.After(warmPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.ctx.Done():
+			return fs.ErrClosed
+		}
+		s.fillRanges(ranges, false)
+	}
+	return ErrNotFilled
+}
+
+// warmRounds is how often Warm fills what is missing at the end of a fill while nothing is on its
+// way to others, and warmPause how long it waits before it does.
+const (
+	warmRounds = 4
+	warmPause  = 500 * time.Millisecond
+)
+
+// flying says whether pages of the objects are on their way.
+func (s *Storage) flying(ranges []Range) bool {
+	s.mu.Lock()
+	var used []*object
+	for i := range ranges {
+		if o := s.objects[ranges[i].Object]; o != nil {
+			s.use(o)
+			used = append(used, o)
+		}
+	}
+	s.mu.Unlock()
+	any := false
+	for _, o := range used {
+		o.mu.Lock()
+		any = any || len(o.flights) > 0
+		o.mu.Unlock()
+		s.release(o)
+	}
+	return any
+}
+
+// Holds returns how many of the objects are all here, by their sums.
+func (s *Storage) Holds(objects []storage.Object) (n int) {
+	for _, o := range objects {
+		if o.SizeBytes == 0 || s.holdsRange(Range{Object: o, SizeBytes: o.SizeBytes}) {
+			n++
+		}
+	}
+	return n
+}
+
+// holds says whether all pages of parts of objects are here, by their sums.
+func (s *Storage) holds(ranges []Range) bool {
+	for _, x := range ranges {
+		if x.SizeBytes > 0 && !s.holdsRange(x) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Storage) holdsRange(x Range) bool {
+	if s.health.off.Load() || !s.begin(1) {
+		return false
+	}
+	defer s.end()
+	o := s.hold(x.Object)
+	if o == nil {
+		return false
+	}
+	defer s.release(o)
+	files := s.opened(o, false)
+	if files == nil {
+		return false
+	}
+	all := runOf(x.OffsetBytes, x.SizeBytes)
+	for begin := all.begin; begin < all.end; begin += sumsAtOnce {
+		pages := run{begin, min(begin+sumsAtOnce, all.end)}
+		sums := make([]byte, pages.pages()*sumBytes)
+		if _, err := s.dir.disk.read(files.sums.FD(), sums, sumsAt(begin)); err != nil || len(missing(sums, begin, 0)) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Filled is how many bytes of what is to be filled are here or on their way, and how many
+// there are in all.
+func (s *Storage) Filled() (done, total int64) {
+	s.ahead.mu.Lock()
+	defer s.ahead.mu.Unlock()
+	return s.ahead.done, s.ahead.total
+}
+
+// filled is how much of what is to be filled is here, 0…1; 1 where nothing is to be. What is on
+// its way for the fill is not here yet.
+func (a *ahead) filled() float64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.total == 0 {
+		return 1
+	}
+	return float64(max(a.done-a.coming, 0)) / float64(a.total)
+}

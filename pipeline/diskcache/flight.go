@@ -1,0 +1,389 @@
+package diskcache
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// flight is one read below that brings whole pages, for all who miss them, and into the
+// cache. No two of an object have a page in common.
+//
+//	launch ─► below ─► landed ─► shared out ─► written ─► gone
+//	└───────────── whoever misses these pages joins ────┘
+type flight struct {
+	s       *Storage
+	object  *object
+	pages   run
+	place   place
+	fill    bool         // nobody asked for it
+	wants   func() bool  // of who asked for it ahead, nil where nobody did
+	after   func()       // called at its end, nil for nothing
+	buf     []byte       // whole pages
+	read    storage.Read // as much of them as the object has
+	stage   stage
+	err     error
+	claimed bool // other processes leave these pages to the flight
+	// awaited is when the flight began to wait for another process, demanded when a reader was
+	// first seen to wait for the flight meanwhile, and begun when the read below began.
+	awaited, demanded, begun time.Time
+
+	// Under object.mu.
+	subs    []sub
+	copying int    // subs that copy out of buf
+	arrived bool   // buf is full
+	doomed  bool   // nobody wants it any more, and the storage below was told so
+	gone    bool   // not in the object's list
+	done    []span // what Done was told of its pages before they were written
+}
+
+// sub is a part of an op that a flight brings.
+type sub struct {
+	x     *op
+	pages run
+}
+
+// span is a range of bytes.
+type span struct{ off, n int64 }
+
+type stage uint8
+
+const (
+	stageLaunch stage = iota
+	stageAwait
+	stageLanded
+	stageWrite
+)
+
+// bring sees to pages of the op that are missing: it joins flights, starts flights, and
+// has read below what is not to be kept. recheck says that, where flights have ended since
+// the sums were read, it is to do nothing and say no.
+func (x *op) bring(gone []run, recheck bool) bool {
+	if len(gone) == 0 {
+		return true
+	}
+	s, o := x.s, x.object
+	var direct []run
+	planned := x.touched(gone)
+	s.ahead.plans.read(x.covered(planned))
+	o.mu.Lock()
+	if recheck && o.landed.Load() != x.landed {
+		o.mu.Unlock()
+		return false
+	}
+	fresh := x.bringChunks(planned)
+	of := len(fresh)
+	var hurried []*flight
+	for _, r := range gone {
+		s.missed(r.pages())
+		for at := r.begin; at < r.end; {
+			if f := o.flightAt(at); f != nil {
+				part := run{at, min(f.pages.end, r.end)}
+				x.left.Add(1)
+				f.join(sub{x, part})
+				if (f.fill || f.wants != nil) && !f.arrived {
+					hurried = append(hurried, f)
+				}
+				at = part.end
+				continue
+			}
+			part := run{at, min(r.end, o.nextFlight(at), at+s.config.MaxReadBytes/pageBytes)}
+			if f := s.newFlight(o, part, toRead); f != nil {
+				x.left.Add(1)
+				f.subs = append(f.subs, sub{x, part})
+				fresh = append(fresh, f)
+			} else {
+				direct = append(direct, part)
+			}
+			at = part.end
+		}
+	}
+	for _, f := range fresh[:of] {
+		if len(f.subs) > 0 {
+			hurried = append(hurried, f) // however far off the chunk was planned
+		}
+	}
+	x.left.Add(int32(len(direct)))
+	o.mu.Unlock()
+	s.hurry(hurried)
+	for _, f := range fresh {
+		f.launch()
+	}
+	reads := make([]*storage.Read, len(direct))
+	for i, r := range direct {
+		to, skip := x.buf(r)
+		reads[i] = &storage.Read{Object: x.read.Object, OffsetBytes: r.begin*pageBytes + skip, Buf: to, Done: x.part}
+		if x.read.Wanted != nil {
+			reads[i].Wanted = x.wanted
+		}
+	}
+	if len(reads) > 0 {
+		s.counts.reads.Add(uint64(len(reads)))
+		s.below.Submit(reads)
+	}
+	return true
+}
+
+// flightAt is the flight that brings a page, if it can be joined. o.mu is held.
+func (o *object) flightAt(page int64) *flight {
+	for _, f := range o.flights {
+		if f.pages.begin <= page && page < f.pages.end && !f.doomed {
+			return f
+		}
+	}
+	return nil
+}
+
+// nextFlight is where the next flight begins, or the object's end. o.mu is held.
+func (o *object) nextFlight(page int64) int64 {
+	next := o.pages
+	for _, f := range o.flights {
+		if f.pages.begin > page && !f.doomed {
+			next = min(next, f.pages.begin)
+		}
+	}
+	return next
+}
+
+// join adds a sub. object.mu is held.
+func (f *flight) join(u sub) {
+	if !f.arrived {
+		f.subs = append(f.subs, u)
+		return
+	}
+	f.copying++
+	f.s.readers.add(late{f, u})
+}
+
+// late is a sub of a flight that has arrived.
+type late struct {
+	f *flight
+	u sub
+}
+
+func (l late) run() {
+	f := l.f
+	f.share(l.u)
+	f.object.mu.Lock()
+	f.copying--
+	f.object.mu.Unlock()
+	f.free()
+	l.u.x.part(nil)
+}
+
+// launch has the flight's pages read below, when there is memory for them.
+func (f *flight) launch() {
+	if buf, ok := f.s.buffers.take(f); ok {
+		f.lent(buf)
+	}
+}
+
+// wantsBytes and lent implement borrower.
+func (f *flight) wantsBytes() int { return int(f.pages.bytes()) }
+
+func (f *flight) lent(buf []byte) {
+	f.buf = buf
+	if !f.claim() {
+		f.await()
+		return
+	}
+	f.readBelow()
+}
+
+// readBelow has the pages read below.
+func (f *flight) readBelow() {
+	buf := f.buf
+	f.stage = stageLanded
+	f.begun = f.s.config.Clock.Now()
+	size := min(f.pages.bytes(), f.object.sizeBytes-f.pages.begin*pageBytes)
+	f.read = storage.Read{Object: f.object.listed, OffsetBytes: f.pages.begin * pageBytes, Buf: buf[:size], Wanted: f.wanted, Done: f.landed}
+	f.s.counts.reads.Add(1)
+	if f.fill && f.s.filler != nil {
+		f.s.filler.Fill([]*storage.Read{&f.read})
+		return
+	}
+	f.s.below.Submit([]*storage.Read{&f.read})
+}
+
+// wanted is asked by the storage below.
+func (f *flight) wanted() bool {
+	if f.wants != nil && f.wants() {
+		return true
+	}
+	for asked := 0; ; {
+		f.object.mu.Lock()
+		if asked > len(f.subs) {
+			f.object.mu.Unlock()
+			return true // it has landed
+		}
+		subs := f.subs[asked:]
+		f.doomed = len(subs) == 0
+		f.object.mu.Unlock()
+		if len(subs) == 0 {
+			return false
+		}
+		for _, u := range subs {
+			if u.x.wanted() {
+				return true
+			}
+		}
+		asked += len(subs)
+	}
+}
+
+// landed is called by the storage below.
+func (f *flight) landed(err error) {
+	if err == nil && !f.begun.IsZero() {
+		f.s.claims.took(f.s.config.Clock.Now().Sub(f.begun))
+	}
+	f.err = err
+	f.s.readers.add(f)
+}
+
+// run implements task.
+func (f *flight) run() {
+	switch {
+	case f.stage == stageAwait:
+		f.look()
+	case f.stage == stageWrite:
+		kept, ok := f.s.write(f.object, f.pages, f.buf, f.place)
+		if !ok {
+			f.s.ahead.lost(f)
+		}
+		f.s.unwritten.Add(-f.pages.bytes())
+		f.end(kept)
+	case f.err != nil:
+		f.object.mu.Lock()
+		f.remove()
+		subs := f.subs
+		f.subs = nil
+		f.object.mu.Unlock()
+		for _, u := range subs {
+			u.x.part(f.err)
+		}
+		if !f.fill {
+			f.s.ahead.lost(f)
+		}
+		f.end(0)
+	default:
+		clear(f.buf[min(f.pages.bytes(), f.object.sizeBytes-f.pages.begin*pageBytes):])
+		f.object.mu.Lock()
+		f.arrived = true
+		subs := f.subs
+		f.subs = nil
+		f.object.mu.Unlock()
+		for _, u := range subs {
+			f.share(u)
+			u.x.part(nil)
+		}
+		f.stage = stageWrite
+		f.s.unwritten.Add(f.pages.bytes())
+		f.s.writers.add(f)
+	}
+}
+
+func (f *flight) share(u sub) {
+	u.x.copyIn(u.pages, f.buf[(u.pages.begin-f.pages.begin)*pageBytes:])
+}
+
+// remove takes the flight out of its object's list. object.mu is held.
+func (f *flight) remove() {
+	f.gone = true
+	f.object.landed.Add(1)
+	if i := slices.Index(f.object.flights, f); i >= 0 {
+		f.object.flights = slices.Delete(f.object.flights, i, i+1)
+	}
+}
+
+// write writes what of pages is not here yet, data first, and says how many bytes of
+// pages that is, and whether all are here now. Whatever fails, readers have their bytes
+// already.
+func (s *Storage) write(o *object, pages run, all []byte, to place) (kept int64, ok bool) {
+	if !s.health.writes() {
+		return 0, false
+	}
+	files := s.opened(o, true)
+	if files == nil {
+		return 0, false
+	}
+	disk := s.dir.disk
+	sums := make([]byte, pages.pages()*sumBytes)
+	if _, err := disk.read(files.sums.FD(), sums, sumsAt(pages.begin)); err != nil {
+		s.failed("read sums of "+o.listed.Path, err)
+		return 0, false
+	}
+	for r, here := range alike(slices.Clone(sums), pages.begin) {
+		if here {
+			continue // another process was faster
+		}
+		content := all[(r.begin-pages.begin)*pageBytes:][:r.bytes()]
+		of := sums[(r.begin-pages.begin)*sumBytes:][:r.pages()*sumBytes]
+		for i := range r.pages() {
+			binary.LittleEndian.PutUint32(of[sumBytes*i:], o.summer.sum(r.begin+i, content[i*pageBytes:][:pageBytes]))
+		}
+		kept += r.bytes() // a write that fails may have written some
+		if to == inShare {
+			o.mu.Lock() // so that Done frees what a write that fails has left
+			for page := r.begin; page < r.end; page++ {
+				o.shared.add(page)
+			}
+			o.mu.Unlock()
+		}
+		err := disk.write(files.data.FD(), content, r.begin*pageBytes)
+		if err == nil {
+			err = disk.write(files.sums.FD(), of, sumsAt(r.begin))
+		}
+		if err != nil {
+			s.failed("write pages of "+o.listed.Path, err)
+			return kept, false
+		}
+		s.counts.written.Add(uint64(r.pages()))
+	}
+	return kept, true
+}
+
+// end is the end of a flight, of whose pages so many bytes were written.
+func (f *flight) end(kept int64) {
+	s, o := f.s, f.object
+	s.room.put(f.place, f.pages.bytes(), kept)
+	s.room.grow(sumBlocks(kept))
+	o.mu.Lock()
+	if !f.gone {
+		f.remove()
+	}
+	done := f.done
+	o.mu.Unlock()
+	for _, d := range done {
+		s.drop(o, d.off, d.n)
+	}
+	s.calm(f)
+	f.unclaim()
+	f.free()
+	s.release(o)
+	if f.after != nil {
+		f.after()
+	}
+	s.ahead.poke()
+	s.end()
+}
+
+// sumBlocks is about what the sums of so many bytes of pages take.
+func sumBlocks(pages int64) int64 {
+	return (pages/(pageBytes/sumBytes) + pageBytes - 1) / pageBytes * pageBytes
+}
+
+// free gives the memory back when the flight has ended and nobody copies out of it.
+func (f *flight) free() {
+	f.object.mu.Lock()
+	free := f.gone && f.copying == 0 && f.buf != nil
+	buf := f.buf
+	if free {
+		f.buf = nil
+	}
+	f.object.mu.Unlock()
+	if free {
+		f.s.buffers.give(buf)
+	}
+}

@@ -1,0 +1,164 @@
+package diskcache
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/zeebo/xxh3"
+)
+
+const (
+	// pageBytes is what is kept, checked and dropped as one. It is that of the kernel's
+	// page cache on most machines, and the smallest block that file systems punch out.
+	pageBytes = 4096
+
+	headerBytes   = 4096
+	sumBytes      = 4 // of one page
+	formatVersion = 1
+	textAt        = 40
+	textBytes     = 4040 // for URL and validator
+	headerSumAt   = headerBytes - 8
+
+	// maxObjectBytes keeps sizes of files, and sums of sizes, inside of an int64.
+	maxObjectBytes = 1 << 60
+)
+
+const (
+	magic     = "lsiofsCC"
+	keyPrefix = "lsiofs cache 1\n"
+	tagName   = "CACHEDIR.TAG"
+	tagMine   = "Signature: 8a477f597d28d172789f06886806bc55\n# lsiofs cache"
+	tagText   = tagMine + " 1\n"
+	storeName = "v1"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Identity names the bytes of an object, in all runs and on all machines alike: where
+// they lie, and in which version. Two objects with the same identity and size have the
+// same bytes. Neither holds anything secret: both are written to the disk.
+type Identity struct {
+	URL       string // canonical, without credentials and query
+	Validator string // such as a strong ETag or a generation
+}
+
+// key is the name of an object in a cache.
+type key [16]byte
+
+// keyOf is the key of an object of sizeBytes.
+func keyOf(id Identity, sizeBytes int64) key {
+	text := keyPrefix + id.URL + "\n" + id.Validator + "\n" + strconv.FormatInt(sizeBytes, 10) + "\n"
+	sum := sha256.Sum256([]byte(text))
+	return key(sum[:len(key{})])
+}
+
+// name is what the object's files are called, but for their endings.
+func (k key) name() string { return hex.EncodeToString(k[:]) }
+
+// folder is the directory that they are in, two digits.
+func (k key) folder() string { return k.name()[:2] }
+
+// parseName is the inverse of name.
+func parseName(name string) (k key, ok bool) {
+	if len(name) != hex.EncodedLen(len(k)) {
+		return k, false
+	}
+	_, err := hex.Decode(k[:], []byte(name))
+	return k, err == nil && k.name() == name
+}
+
+// pagesOf is how many pages an object of so many bytes has.
+func pagesOf(sizeBytes int64) int64 { return (sizeBytes + pageBytes - 1) / pageBytes }
+
+// sumsAt is where in a .sums file the sum of a page is.
+func sumsAt(page int64) int64 { return headerBytes + sumBytes*page }
+
+// summer makes sums of one object's pages. It is a plain value.
+type summer uint32
+
+func newSummer(k key) summer { return summer(crc32.Update(0, castagnoli, k[:])) }
+
+// sum is that of one whole page, never 0.
+func (s summer) sum(page int64, content []byte) uint32 {
+	var number [8]byte
+	binary.LittleEndian.PutUint64(number[:], uint64(page))
+	sum := crc32.Update(crc32.Update(uint32(s), castagnoli, number[:]), castagnoli, content)
+	return max(sum, 1)
+}
+
+// header is what a .sums file begins with.
+type header struct {
+	ObjectBytes    int64
+	Created        time.Time // in whole seconds
+	URL, Validator string    // for people: cut where they are too long
+}
+
+// encode gives the header's 4096 bytes.
+func (h *header) encode() []byte {
+	b := make([]byte, headerBytes)
+	url := cut(h.URL, textBytes)
+	validator := cut(h.Validator, textBytes-len(url))
+	le := binary.LittleEndian
+	copy(b, magic)
+	le.PutUint32(b[8:], formatVersion)
+	le.PutUint32(b[12:], pageBytes)
+	le.PutUint64(b[16:], uint64(h.ObjectBytes))
+	le.PutUint64(b[24:], uint64(h.Created.Unix()))
+	le.PutUint32(b[32:], uint32(len(url)))
+	le.PutUint32(b[36:], uint32(len(validator)))
+	copy(b[textAt:], url)
+	copy(b[textAt+len(url):], validator)
+	le.PutUint64(b[headerSumAt:], xxh3.Hash(b[:headerSumAt]))
+	return b
+}
+
+// cut gives at most n bytes of a text, whole characters of it.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+var errHeader = errors.New("not a header of this cache's format")
+
+// parseHeader reads what encode wrote. Errors wrap errHeader.
+func parseHeader(b []byte) (header, error) {
+	le := binary.LittleEndian
+	switch {
+	case len(b) != headerBytes:
+		return header{}, fmt.Errorf("%w: %d bytes instead of %d", errHeader, len(b), headerBytes)
+	case string(b[:len(magic)]) != magic:
+		return header{}, fmt.Errorf("%w: it begins otherwise", errHeader)
+	case xxh3.Hash(b[:headerSumAt]) != le.Uint64(b[headerSumAt:]):
+		return header{}, fmt.Errorf("%w: its sum does not match", errHeader)
+	case le.Uint32(b[8:]) != formatVersion || le.Uint32(b[12:]) != pageBytes:
+		return header{}, fmt.Errorf("%w: version %d, pages of %d bytes", errHeader, le.Uint32(b[8:]), le.Uint32(b[12:]))
+	}
+	size, url, validator := le.Uint64(b[16:]), uint64(le.Uint32(b[32:])), uint64(le.Uint32(b[36:]))
+	switch {
+	case size > maxObjectBytes:
+		return header{}, fmt.Errorf("%w: an object of %d bytes", errHeader, size)
+	case url+validator > textBytes:
+		return header{}, fmt.Errorf("%w: texts of %d and %d bytes", errHeader, url, validator)
+	case len(bytes.Trim(b[textAt+url+validator:headerSumAt], "\x00")) > 0:
+		return header{}, fmt.Errorf("%w: bytes follow the texts", errHeader)
+	}
+	return header{
+		ObjectBytes: int64(size),
+		Created:     time.Unix(int64(le.Uint64(b[24:])), 0),
+		URL:         string(b[textAt : textAt+url]),
+		Validator:   string(b[textAt+url : textAt+url+validator]),
+	}, nil
+}

@@ -1,0 +1,162 @@
+package diskcache
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
+)
+
+// told is a storage that remembers what it was told of what comes.
+type told struct {
+	*faulty.Storage
+	mu   sync.Mutex
+	said []string
+	fill int // reads that it was asked to fill
+}
+
+var (
+	_ storage.Planner = (*told)(nil)
+	_ storage.Filler  = (*told)(nil)
+)
+
+func (s *told) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = append(s.said, fmt.Sprintf(format, args...))
+}
+
+func (s *told) Plan(reader uint64, wants []storage.Want) {
+	text := fmt.Sprintf("plan %d:", reader)
+	for _, w := range wants {
+		text += fmt.Sprintf(" %s %d+%d due %d", w.Object.Path, w.OffsetBytes, w.SizeBytes, w.DueBytes)
+	}
+	s.say("%s", text)
+}
+
+func (s *told) Done(reader uint64, o storage.Object, off, n int64) {
+	s.say("done %d: %s %d+%d", reader, o.Path, off, n)
+}
+
+func (s *told) Forget(reader uint64) { s.say("forget %d", reader) }
+
+func (s *told) Fill(reads []*storage.Read) {
+	s.mu.Lock()
+	s.fill += len(reads)
+	s.mu.Unlock()
+	s.Submit(reads)
+}
+
+func (s *told) hears() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.said
+}
+
+func (s *told) filled() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fill
+}
+
+func openTold(w *world) (*Storage, *told) {
+	var below *told
+	s := w.open(func(c *Config) {
+		below = &told{Storage: w.below}
+		c.Below = below
+	})
+	return s, below
+}
+
+// What is planned is told to the storage below, too, so that it makes first what is due first;
+// and what is filled is asked for as such.
+func TestTheStorageBelowIsToldWhatComes(t *testing.T) {
+	w := newWorld(t, objectsOf(2, 20*mib))
+	s, below := openTold(w)
+	s.Plan(3, []storage.Want{{Object: w.objects["0"], OffsetBytes: 100, SizeBytes: 300_000, DueBytes: 7}})
+	w.here(s, "0", 100, 300_000)
+	s.Done(3, w.objects["0"], 100, 300_000)
+	s.Forget(3)
+	require.Equal(t, []string{"plan 3: 0 100+300000 due 7", "done 3: 0 100+300000", "forget 3"}, below.hears())
+	require.Zero(t, below.filled(), "that was no fill")
+
+	s.Fill([]storage.Object{w.objects["1"]})
+	require.NoError(t, s.Warm(t.Context()))
+	require.Equal(t, 3, below.filled())
+	require.Len(t, below.hears(), 3)
+}
+
+// A part of the fill that a reader comes to wait for is named as wanted at once.
+func TestAPartOfTheFillThatIsWaitedForIsHurried(t *testing.T) {
+	w := newWorld(t, objectsOf(1, 8*mib))
+	s, below := openTold(w)
+	w.below.Hold()
+	s.Fill([]storage.Object{w.objects["0"]})
+	w.below.WaitHeld(1)
+	done := make(chan error, 1)
+	s.Submit([]*storage.Read{{Object: w.objects["0"], OffsetBytes: 5000, Buf: make([]byte, 50_000), Done: func(err error) { done <- err }}})
+	waitFor(t, func() bool { return len(below.hears()) > 0 })
+	require.Equal(t, []string{fmt.Sprintf("plan %d: 0 0+%d due 0", uint64(ownReader), 8*mib)}, below.hears())
+	w.below.Release()
+	require.NoError(t, <-done)
+	require.EqualValues(t, 1, w.reads.Load(), "it is not read twice")
+}
+
+// The fill stands back while what readers have planned was not begun.
+func TestTheFillStandsBackBehindPlans(t *testing.T) {
+	w := newWorld(t, objectsOf(2, 20*mib))
+	s := w.open(func(c *Config) { c.BufferBytes = 4 * mib })
+	w.below.Hold()
+	var wants []storage.Want
+	for off := int64(0); off < 16*mib; off += mib {
+		wants = append(wants, storage.Want{Object: w.objects["0"], OffsetBytes: off, SizeBytes: mib, DueBytes: off})
+	}
+	s.Plan(1, wants)
+	w.below.WaitHeld(2)
+	s.Fill([]storage.Object{w.objects["1"]})
+	done, total := s.Filled()
+	require.Zero(t, done)
+	require.EqualValues(t, 20*mib, total)
+	w.below.Release()
+	w.here(s, "0", 0, 16*mib)
+	require.NoError(t, s.Warm(t.Context()))
+	require.Zero(t, w.read(s, "1", 0, 20*mib))
+}
+
+// A want that was begun is not looked at again by each plan that names it.
+func TestAWantIsBegunOnce(t *testing.T) {
+	p := newPlans()
+	a, b := storage.Want{OffsetBytes: 0, SizeBytes: 10}, storage.Want{OffsetBytes: 10, SizeBytes: 10, DueBytes: 10}
+	p.set(1, []storage.Want{a, b})
+	reader, w, ok := p.next()
+	require.True(t, ok)
+	require.Equal(t, a, w)
+	p.begun(reader, w)
+	p.set(1, []storage.Want{a, b})
+	_, w, _ = p.next()
+	require.Equal(t, b, w)
+	p.begun(1, a)
+	require.True(t, p.wait(), "another one is next")
+	require.True(t, p.done(1, chunkOf(a)))
+	p.set(1, []storage.Want{a, b})
+	_, w, _ = p.next()
+	require.Equal(t, a, w, "it was done, and is wanted anew")
+}
+
+// A want for which there is no room waits for it, and is brought when others are done.
+func TestAWantWaitsForRoom(t *testing.T) {
+	w := newWorld(t, objectsOf(2, 8*mib))
+	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 6*mib, 5*mib })
+	first := storage.Want{Object: w.objects["0"], SizeBytes: 4 * mib}
+	second := storage.Want{Object: w.objects["1"], SizeBytes: 4 * mib, DueBytes: 4 * mib}
+	s.Plan(1, []storage.Want{first, second})
+	w.here(s, "0", 0, 4*mib)
+	settle(s)
+	require.EqualValues(t, 1, w.reads.Load())
+	s.Done(1, w.objects["0"], 0, 4*mib)
+	w.here(s, "1", 0, 4*mib)
+}

@@ -1,0 +1,175 @@
+package diskcache
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// countEvery is how often the directory is counted: others add to it, too.
+	countEvery = 60 * time.Second
+	// touchEvery is how often what this mount uses is marked as used.
+	touchEvery = time.Hour
+	// restTimes is for how many times as long as a count took the next one is put off: a
+	// large directory is counted in a twentieth of a core, at most.
+	restTimes = 20
+	// quickCount is what a read may wait for a count: it takes some 0.2 ms for a hundred
+	// objects, 0.2 s for 10⁵.
+	quickCount = 20 * time.Millisecond
+)
+
+// keeper is a goroutine that counts the directory, marks what is in use, and removes
+// what nobody uses where room is needed.
+type keeper struct {
+	s      *Storage
+	wake   chan struct{}
+	stop   chan struct{}
+	ended  sync.WaitGroup
+	counts atomic.Uint64 // of the directory, ended
+	asked  atomic.Bool   // to count
+	least  atomic.Int64  // room for so many bytes is to be made first
+	known  chan struct{} // closed after the first count
+	took   atomic.Int64  // nanoseconds, the last count
+	quick  time.Duration // quickCount, but for tests
+
+	looking sync.Mutex // held by the one who counts
+}
+
+func newKeeper(s *Storage) *keeper {
+	return &keeper{s: s, wake: make(chan struct{}, 1), stop: make(chan struct{}), known: make(chan struct{}), quick: quickCount}
+}
+
+func (k *keeper) start() {
+	k.asked.Store(true)
+	k.poke()
+	k.ended.Go(k.serve)
+}
+
+func (k *keeper) close() {
+	close(k.stop)
+	k.ended.Wait()
+}
+
+func (k *keeper) poke() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// count has the directory counted.
+func (k *keeper) count() {
+	k.asked.Store(true)
+	k.poke()
+}
+
+// countNow counts the directory where that has taken next to no time.
+func (k *keeper) countNow() bool {
+	if k.counts.Load() == 0 || k.took.Load() > int64(k.quick) {
+		return false
+	}
+	k.look(0, false)
+	return true
+}
+
+// clean has room made for so many bytes.
+func (k *keeper) clean(least int64) {
+	k.least.Store(least)
+	k.poke()
+}
+
+func (k *keeper) serve() {
+	s := k.s
+	tick := s.config.Clock.After(countEvery)
+	touched := s.config.Clock.Now()
+	rested := time.NewTimer(0) // when it has run out, what is asked for is done
+	defer rested.Stop()
+	resting := true
+	for {
+		select {
+		case <-k.stop:
+			return
+		case <-tick:
+			tick = s.config.Clock.After(countEvery)
+			k.asked.Store(true)
+		case <-rested.C:
+			resting = false
+		case <-k.wake:
+		}
+		if s.health.off.Load() {
+			s.ahead.poke() // a fill that waits for room comes to its end
+			continue
+		}
+		if resting {
+			continue
+		}
+		now := s.config.Clock.Now()
+		touch := now.Sub(touched) >= touchEvery
+		if touch {
+			touched = now
+		}
+		least := k.least.Swap(0)
+		if k.asked.Swap(false) || least > 0 || touch {
+			start := time.Now()
+			k.look(least, touch)
+			resting = true
+			rested.Reset(min(restTimes*time.Since(start), countEvery/2))
+		}
+		s.ahead.poke() // there may be room now
+	}
+}
+
+// look counts the directory. Where least is more than 0, room for so many bytes is made
+// first.
+func (k *keeper) look(least int64, touch bool) {
+	s := k.s
+	if least > 0 {
+		k.removeUnused(least)
+		k.trim()
+	}
+	k.looking.Lock()
+	defer k.looking.Unlock()
+	start := time.Now()
+	base, drops := s.room.counting()
+	found, others := int64(0), false
+	err := s.dir.files(func(f file) error {
+		found += f.blocks
+		mine := s.isMine(f.key)
+		others = others || !mine
+		if mine && touch && f.sums {
+			k.touch(f)
+		}
+		return nil
+	})
+	if err != nil {
+		s.failed("count the directory", err)
+		return
+	}
+	// Where nothing could be removed there is nothing to try again before the next tick.
+	s.room.counts(base, drops, found, others, least > 0)
+	k.took.Store(int64(time.Since(start)))
+	if k.counts.Add(1) == 1 {
+		close(k.known)
+	}
+}
+
+// isMine says whether an object is one that this mount has listed or read.
+func (s *Storage) isMine(k key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, mine := s.mine[k]
+	return mine
+}
+
+func (k *keeper) touch(f file) {
+	d := k.s.dir.disk
+	fd, err := d.open(f.folder, f.name, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return // it has gone
+	}
+	defer d.close(fd)
+	_ = d.touch(fd, k.s.config.Clock.Now())
+}

@@ -1,0 +1,325 @@
+package diskcache
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// nameless is an arena in one file without a name, which the system frees when the process
+// ends, however it ends. Page i of the file's data has its sum at i, in the part before the
+// data:
+//
+//	│ sums │ shard 0 │ 3 │  free  │ 0 │ 7        │     each shard in one or more extents
+//
+// The sums in the file are used only for shards whose sums do not fit in memory (Decoded).
+//
+// take, give, shorten and lengthen are for one goroutine at a time.
+type nameless struct {
+	path    string
+	bytes   int64 // of data, now
+	full    int64 // of data, when the file was made
+	dataAt  int64 // where the data begins: behind room for the sums of full
+	device  *os.File
+	file    *uring.File      // of device; it has no descriptor of its own
+	reserve func(int64) bool // takes or gives back bytes of disk; may be nil
+	free    []extent         // by offset, never touching each other
+}
+
+// extent is a stretch of the data, in bytes from where the data begins.
+type extent struct{ off, size int64 }
+
+// tempName begins the name that the file has for a moment where files
+// can't be made without one.
+const tempName = "lsiofs-spool-"
+
+// roundToPages returns the room that a shard of n decoded bytes takes.
+func roundToPages(n int64) int64 { return pagesOf(n) * pageBytes }
+
+// openNameless makes the file and reserves its space, so that a disk that is too small is
+// found now. Errors name --spool-dir.
+func openNameless(dir string, capacity int64) (*nameless, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the spool directory: %w; choose another with --spool-dir", err)
+	}
+	removeAbandoned(dir)
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return nil, fmt.Errorf("spool directory %s: statfs: %w", dir, err)
+	}
+	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
+		return nil, fmt.Errorf("spool directory %s is in memory (tmpfs): choose one on a disk with --spool-dir", dir)
+	}
+	return reserveNameless(dir, capacity, int64(st.Bavail)*st.Bsize)
+}
+
+// reserveNameless is openNameless once the file system is known to be a disk's with so
+// many bytes available.
+func reserveNameless(dir string, capacity, available int64) (*nameless, error) {
+	tooSmall := func() error {
+		return fmt.Errorf("the spool needs %d bytes, of which its directory %s has %d: choose another with --spool-dir", capacity, dir, available)
+	}
+	sums := roundToPages(pagesOf(capacity) * sumBytes)
+	if capacity+sums > available {
+		return nil, tooSmall()
+	}
+	file, err := namelessFile(dir)
+	if err != nil {
+		return nil, fmt.Errorf("make the spool: %w; choose another directory with --spool-dir", err)
+	}
+	// Where space can't be reserved, that there is enough of it has to do.
+	if err := allocate(file, 0, sums+capacity); err != nil {
+		if errors.Is(err, unix.ENOSPC) {
+			err = tooSmall()
+		}
+		return nil, errors.Join(fmt.Errorf("reserve the spool: %w", err), file.Close())
+	}
+	return &nameless{
+		path: dir, bytes: capacity, full: capacity, dataAt: sums, device: file,
+		file: uring.NewFile(int(file.Fd()), uring.DirectNever), free: []extent{{0, capacity}},
+	}, nil
+}
+
+// allocate reserves disk space for a part of a file, if the file system can.
+func allocate(file *os.File, off, n int64) error {
+	err := again(func() error { return unix.Fallocate(int(file.Fd()), 0, off, n) })
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return nil
+	}
+	return err
+}
+
+// namelessFile makes a file without a name, or with one that is removed at once.
+func namelessFile(dir string) (*os.File, error) {
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		return os.NewFile(uintptr(fd), filepath.Join(dir, "(spool)")), nil
+	}
+	file, err := os.CreateTemp(dir, tempName+"*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(file.Name()); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// removeAbandoned removes the files of processes that were killed before they could remove
+// the name. A name that is about to be removed may go, too: its owner has the file open.
+// A file that can't be removed is empty, and not a reason to fail.
+func removeAbandoned(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), tempName) && e.Type().IsRegular() {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// take implements arena.
+func (s *nameless) take(w *wanted) (ground, bool) {
+	extents, ok := s.takeExtents(w.sizeBytes)
+	if !ok {
+		return nil, false
+	}
+	return &plot{s, extents}, true
+}
+
+// takeExtents returns room for n bytes, in several extents if need be, and false when less
+// is left.
+func (s *nameless) takeExtents(n int64) ([]extent, bool) {
+	n = roundToPages(n)
+	left := int64(0)
+	for _, r := range s.free {
+		left += r.size
+	}
+	if n > left {
+		return nil, false
+	}
+	// One extent that is large enough is best: it is read and written at a time.
+	for i, r := range s.free {
+		if r.size >= n {
+			s.free[i] = extent{r.off + n, r.size - n}
+			s.tidy()
+			return []extent{{r.off, n}}, true
+		}
+	}
+	var got []extent
+	for i, r := range s.free {
+		size := min(r.size, n)
+		got = append(got, extent{r.off, size})
+		s.free[i] = extent{r.off + size, r.size - size}
+		if n -= size; n == 0 {
+			break
+		}
+	}
+	s.tidy()
+	return got, true
+}
+
+// give takes extents back.
+func (s *nameless) give(extents []extent) {
+	s.free = append(s.free, extents...)
+	slices.SortFunc(s.free, func(a, b extent) int { return int(min(max(a.off-b.off, -1), 1)) })
+	s.tidy()
+}
+
+// tidy joins extents that touch, and leaves out empty ones.
+func (s *nameless) tidy() {
+	kept := s.free[:0]
+	for _, r := range s.free {
+		if n := len(kept); n > 0 && kept[n-1].off+kept[n-1].size == r.off {
+			kept[n-1].size += r.size
+		} else if r.size > 0 {
+			kept = append(kept, r)
+		}
+	}
+	s.free = kept
+}
+
+// shorten cuts the file off after the last taken extent.
+func (s *nameless) shorten() error {
+	n := len(s.free)
+	if n == 0 || s.free[n-1].off+s.free[n-1].size < s.bytes {
+		return nil
+	}
+	last := s.free[n-1]
+	if err := s.device.Truncate(s.dataAt + last.off); err != nil {
+		return fmt.Errorf("shorten the spool in %s: %w", s.path, err)
+	}
+	s.free = s.free[:n-1]
+	s.bytes = last.off
+	if s.reserve != nil {
+		s.reserve(-last.size)
+	}
+	return nil
+}
+
+// lengthen makes the file as long again as it was made, and reports whether it is.
+func (s *nameless) lengthen() bool {
+	more := s.full - s.bytes
+	if more <= 0 {
+		return true
+	}
+	if s.reserve != nil && !s.reserve(more) {
+		return false
+	}
+	if allocate(s.device, s.dataAt+s.bytes, more) != nil {
+		if s.reserve != nil {
+			s.reserve(-more)
+		}
+		return false
+	}
+	s.give([]extent{{s.bytes, more}})
+	s.bytes = s.full
+	return true
+}
+
+func (s *nameless) capacity() int64 { return s.bytes }
+
+// used implements arena.
+func (s *nameless) used() int64 {
+	n := s.bytes
+	for _, r := range s.free {
+		n -= r.size
+	}
+	return n
+}
+
+func (s *nameless) dir() string  { return s.path }
+func (s *nameless) name() string { return "the spool in " + s.path }
+func (s *nameless) keeps() bool  { return false }
+
+// close frees the space of the file.
+func (s *nameless) close() error { return s.device.Close() }
+
+// plot is where a shard lies in a nameless file.
+type plot struct {
+	of      *nameless
+	extents []extent
+}
+
+// open implements ground: nothing is there before it is written.
+func (*plot) open() (whole bool, err error) { return false, nil }
+
+// parts calls visit for the extents of pages of the shard, in order, in bytes of the data.
+func (p *plot) parts(pages run, visit func(at, n int64) error) error {
+	off, size := pages.begin*pageBytes, pages.bytes()
+	for _, r := range p.extents {
+		if size == 0 {
+			break
+		}
+		if off >= r.size {
+			off -= r.size
+			continue
+		}
+		n := min(r.size-off, size)
+		if err := visit(r.off+off, n); err != nil {
+			return err
+		}
+		off, size = 0, size-n
+	}
+	return nil
+}
+
+func (p *plot) each(pages run, visit func(file *uring.File, off, n int64)) {
+	_ = p.parts(pages, func(at, n int64) error {
+		visit(p.of.file, p.of.dataAt+at, n)
+		return nil
+	})
+}
+
+func (p *plot) write(pages run, content []byte) error {
+	return p.parts(pages, func(at, n int64) error {
+		err := (kernel{}).write(p.of.file.FD(), content[:n], p.of.dataAt+at)
+		if err != nil {
+			return fmt.Errorf("write %s: %w", p.of.name(), err)
+		}
+		content = content[n:]
+		return nil
+	})
+}
+
+// eachSum calls visit for the places of the sums of pages, in order.
+func (p *plot) eachSum(pages run, visit func(at, n int64) error) error {
+	return p.parts(pages, func(at, n int64) error { return visit(at/pageBytes*sumBytes, n/pageBytes*sumBytes) })
+}
+
+func (p *plot) writeSums(pages run, sums []byte) error {
+	return p.eachSum(pages, func(at, n int64) error {
+		if err := (kernel{}).write(p.of.file.FD(), sums[:n], at); err != nil {
+			return fmt.Errorf("write %s: %w", p.of.name(), err)
+		}
+		sums = sums[n:]
+		return nil
+	})
+}
+
+func (p *plot) readSums(pages run, sums []byte) error {
+	return p.eachSum(pages, func(at, n int64) error {
+		got, err := (kernel{}).read(p.of.file.FD(), sums[:n], at)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", p.of.name(), err)
+		}
+		clear(sums[got:n])
+		sums = sums[n:]
+		return nil
+	})
+}
+
+// leave implements ground.
+func (p *plot) leave(bool) {
+	p.of.give(p.extents)
+	p.extents = nil
+}

@@ -1,0 +1,192 @@
+package diskcache
+
+import (
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// chunk is a want's range.
+type chunk struct {
+	object storage.Object
+	off, n int64
+}
+
+func chunkOf(w storage.Want) chunk { return chunk{w.Object, w.OffsetBytes, w.SizeBytes} }
+
+// sound says whether the object has such a range.
+func (c chunk) sound() bool {
+	return c.off >= 0 && c.n > 0 && c.n <= c.object.SizeBytes && c.off <= c.object.SizeBytes-c.n
+}
+
+// plans are what readers have said.
+type plans struct {
+	mu      sync.Mutex
+	readers map[uint64]*plan
+	holders map[chunk]int // how many readers have planned it, and not done
+	held    heldChunks    // those that have a holder
+}
+
+// plan is what one reader has said.
+type plan struct {
+	next []storage.Want // that were not begun
+	held map[chunk]bool // which it has planned, and not done; true: begun
+}
+
+func newPlans() plans {
+	return plans{readers: map[uint64]*plan{}, holders: map[chunk]int{}, held: heldChunks{}}
+}
+
+func (p *plans) set(reader uint64, wants []storage.Want) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.readers[reader]
+	if of == nil {
+		of = &plan{held: map[chunk]bool{}}
+		p.readers[reader] = of
+	}
+	of.next = of.next[:0]
+	for i := range wants {
+		c := chunkOf(wants[i])
+		begun, held := of.held[c]
+		if !held {
+			of.held[c] = false
+			if p.holders[c]++; p.holders[c] == 1 {
+				p.held.add(c)
+			}
+		}
+		if !begun {
+			of.next = append(of.next, wants[i])
+		}
+	}
+}
+
+// next is the want that is due first, of those that were not begun, and whose it is.
+func (p *plans) next() (reader uint64, w storage.Want, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for r, of := range p.readers {
+		for len(of.next) > 0 && of.held[chunkOf(of.next[0])] {
+			of.next = of.next[1:] // it was read meanwhile
+		}
+		if len(of.next) > 0 && (!ok || of.next[0].DueBytes < w.DueBytes) {
+			reader, w, ok = r, of.next[0], true
+		}
+	}
+	return reader, w, ok
+}
+
+// begun takes out the want that next gave: it is not begun again.
+func (p *plans) begun(reader uint64, w storage.Want) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.readers[reader]
+	if of == nil || len(of.next) == 0 || of.next[0] != w {
+		return // the reader has planned anew meanwhile, or is gone
+	}
+	of.next = of.next[1:]
+	if _, held := of.held[chunkOf(w)]; held {
+		of.held[chunkOf(w)] = true
+	}
+}
+
+// read takes out chunks of which all bytes go to a reader now: nobody needs to bring them
+// before. Where there is no room for one it would be asked for twice.
+func (p *plans) read(chunks []chunk) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, of := range p.readers {
+		for _, c := range chunks {
+			if _, held := of.held[c]; held {
+				of.held[c] = true
+			}
+		}
+	}
+}
+
+// wait says whether there is a want that was not begun.
+func (p *plans) wait() bool {
+	_, _, ok := p.next()
+	return ok
+}
+
+// holds says whether any reader still wants a chunk.
+func (p *plans) holds(c chunk) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.holders[c] > 0
+}
+
+// done says whether the reader was the last who wanted a chunk. One that nobody has
+// planned is free as well.
+func (p *plans) done(reader uint64, c chunk) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if of := p.readers[reader]; of != nil {
+		if _, held := of.held[c]; held {
+			delete(of.held, c)
+			p.release(c)
+		}
+	}
+	return p.holders[c] == 0
+}
+
+// forget ends a reader, and gives the chunks that it was the last to want.
+func (p *plans) forget(reader uint64) (last []chunk) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.readers[reader]
+	if of == nil {
+		return nil
+	}
+	delete(p.readers, reader)
+	for c := range of.held {
+		if p.release(c) {
+			last = append(last, c)
+		}
+	}
+	return last
+}
+
+// release counts one holder less, and says whether it was the last. p.mu is held.
+func (p *plans) release(c chunk) bool {
+	if p.holders[c]--; p.holders[c] > 0 {
+		return false
+	}
+	delete(p.holders, c)
+	p.held.remove(c)
+	return true
+}
+
+// Plan implements storage.Planner. What is missing of the chunks is brought into the cache, the
+// ones that are due first before the others, where there is room for it. The storage below
+// is told as well, so that it makes the reads of the chunks that are due first before others.
+func (s *Storage) Plan(reader uint64, wants []storage.Want) {
+	if s.planner != nil {
+		s.planner.Plan(reader, wants)
+	}
+	s.ahead.plans.set(reader, wants)
+	s.ahead.read()
+	s.ahead.poke()
+}
+
+// Done implements storage.Planner. What is of the chunk in the share is freed, soon, once no
+// reader wants it.
+func (s *Storage) Done(reader uint64, o storage.Object, off, n int64) {
+	if s.planner != nil {
+		s.planner.Done(reader, o, off, n)
+	}
+	if c := (chunk{o, off, n}); s.ahead.plans.done(reader, c) {
+		s.free(c)
+	}
+}
+
+// Forget implements storage.Planner.
+func (s *Storage) Forget(reader uint64) {
+	if s.planner != nil {
+		s.planner.Forget(reader)
+	}
+	for _, c := range s.ahead.plans.forget(reader) {
+		s.free(c)
+	}
+}

@@ -1,0 +1,255 @@
+package diskcache
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// here waits until a range can be read without the storage below.
+func (w *world) here(s *Storage, path string, off, n int64) {
+	w.t.Helper()
+	waitFor(w.t, func() bool {
+		settle(s)
+		o := s.hold(w.objects[path])
+		defer s.release(o)
+		files := o.files.Load()
+		if files == nil {
+			return false
+		}
+		r := runOf(off, n)
+		sums := make([]byte, r.pages()*sumBytes)
+		_, err := s.dir.disk.read(files.sums.FD(), sums, sumsAt(r.begin))
+		return err == nil && len(missing(sums, r.begin, 0)) == 0
+	})
+}
+
+func TestWhatIsPlannedIsBrought(t *testing.T) {
+	w := newWorld(t, objectsOf(2, 4*mib))
+	s := w.open(nil)
+	s.Plan(1, []storage.Want{
+		{Object: w.objects["0"], OffsetBytes: 100, SizeBytes: 300_000, DueBytes: 0},
+		{Object: w.objects["1"], OffsetBytes: 1_000_000, SizeBytes: 300_000, DueBytes: 10},
+		{Object: w.objects["1"], OffsetBytes: 4 * mib, SizeBytes: 1, DueBytes: 10}, // there is no such range
+	})
+	w.here(s, "0", 100, 300_000)
+	w.here(s, "1", 1_000_000, 300_000)
+	require.EqualValues(t, 2, w.reads.Load(), "one read a chunk")
+	require.Zero(t, w.read(s, "0", 100, 300_000))
+	require.Zero(t, w.read(s, "1", 1_000_000, 300_000))
+}
+
+// TestAReadJoinsWhatIsPlanned: what is on its way is not asked for again.
+func TestAReadJoinsWhatIsPlanned(t *testing.T) {
+	w := newWorld(t, objectsOf(1, 4*mib))
+	s := w.open(nil)
+	w.below.Hold()
+	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: 300_000}})
+	w.below.WaitHeld(1)
+	done := make(chan error, 1)
+	s.Submit([]*storage.Read{{Object: w.objects["0"], OffsetBytes: 5000, Buf: make([]byte, 50_000), Done: func(err error) { done <- err }}})
+	waitFor(t, func() bool { return s.counts.misses.Load() > 0 })
+	w.below.Release()
+	require.NoError(t, <-done)
+	require.EqualValues(t, 1, w.reads.Load())
+}
+
+// TestWhatIsNotPlannedAnyMoreIsNotBegun.
+func TestWhatIsNotPlannedAnyMoreIsNotBegun(t *testing.T) {
+	w := newWorld(t, objectsOf(1, 4*mib))
+	s := w.open(nil)
+	w.below.Hold()
+	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: 300_000}})
+	w.below.WaitHeld(1)
+	s.Forget(1)
+	w.below.Release()
+	settle(s)
+	require.Zero(t, s.Stats().Written)
+	require.NotZero(t, w.read(s, "0", 0, 300_000))
+}
+
+// TestAChunkOfTwoReadersIsKeptForTheSecond.
+func TestAChunkOfTwoReadersIsKeptForTheSecond(t *testing.T) {
+	w := newWorld(t, objectsOf(1, 4*mib))
+	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 32*mib, 32*mib })
+	want := []storage.Want{{Object: w.objects["0"], SizeBytes: 409_600}}
+	s.Plan(1, want)
+	s.Plan(2, want)
+	w.here(s, "0", 0, 409_600)
+	s.Plan(1, nil) // it was begun
+	s.Done(1, w.objects["0"], 0, 409_600)
+	require.Zero(t, w.read(s, "0", 0, 409_600))
+	s.Forget(2)
+	settle(s)
+	require.NotZero(t, w.read(s, "0", 0, 409_600))
+}
+
+func TestTheFillBringsWhatIsMissing(t *testing.T) {
+	w := newWorld(t, objectsOf(3, 10*mib+5))
+	s := w.open(nil)
+	w.read(s, "1", mib, 2*mib)
+	before := w.bytes.Load()
+	require.Equal(t, 1.0, s.Stats().Fill, "nothing is to be filled")
+	s.Fill([]storage.Object{w.objects["0"], w.objects["1"], w.objects["2"]})
+	require.NoError(t, s.Warm(t.Context()))
+	require.Equal(t, 1.0, s.Stats().Fill)
+	require.EqualValues(t, 3*(10*mib+5)-2*mib, w.bytes.Load()-before, "what was here is left out")
+	for path := range w.objects {
+		require.Zero(t, w.read(s, path, 0, 10*mib+5))
+	}
+	s.Fill([]storage.Object{w.objects["0"]})
+	require.NoError(t, s.Warm(t.Context()), "there is nothing left to do")
+}
+
+// TestTheFillBringsAllThatFits where the bound is just what the dataset takes: parts that
+// are on their way, and were not counted yet, are no want of room.
+func TestTheFillBringsAllThatFits(t *testing.T) {
+	const objects, size = 4, 10*mib + 5
+	w := newWorld(t, objectsOf(objects, size))
+	need := Place{DatasetBytes: objects * size, Objects: objects}.NeedBytes()
+	s := w.open(func(c *Config) { c.BoundBytes = need })
+	s.Fill([]storage.Object{w.objects["0"], w.objects["1"], w.objects["2"], w.objects["3"]})
+	require.NoError(t, s.Warm(t.Context()))
+	for path := range w.objects {
+		require.Zero(t, w.read(s, path, 0, size))
+	}
+	require.LessOrEqual(t, w.blocks(), need)
+}
+
+func TestTheFillEndsWhereThereIsNoRoom(t *testing.T) {
+	w := newWorld(t, objectsOf(3, 10*mib))
+	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 16*mib, 4*mib })
+	s.Fill([]storage.Object{w.objects["0"], w.objects["1"], w.objects["2"]})
+	require.ErrorIs(t, s.Warm(t.Context()), ErrNotFilled)
+	settle(s)
+	_, shared, _ := s.room.usage()
+	require.Zero(t, shared, "the share is not for the fill")
+	require.Less(t, w.blocks(), int64(13*mib))
+	require.Greater(t, w.blocks(), int64(7*mib))
+}
+
+func TestTheFillPauses(t *testing.T) {
+	w := newWorld(t, objectsOf(1, 10*mib))
+	s := w.open(nil)
+	s.PauseFill(true)
+	s.Fill([]storage.Object{w.objects["0"]})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, s.Warm(ctx), context.Canceled)
+	w.read(s, "0", 0, 1)
+	require.EqualValues(t, 1, w.reads.Load())
+	s.PauseFill(false)
+	require.NoError(t, s.Warm(t.Context()))
+	require.Zero(t, w.read(s, "0", 0, 10*mib))
+}
+
+func TestCloseEndsTheFill(t *testing.T) {
+	w := newWorld(t, objectsOf(4, 10*mib))
+	s := w.open(nil)
+	w.below.Hold()
+	s.Fill([]storage.Object{w.objects["0"], w.objects["1"]})
+	w.below.WaitHeld(1)
+	go func() {
+		<-s.ahead.ctx.Done() // else all may be filled before Close is called
+		w.below.Release()
+	}()
+	require.NoError(t, s.Close())
+	require.Error(t, s.Warm(t.Context()))
+}
+
+// TestAReadBringsAllOfAPlannedChunk that was not begun: of many parts that are read at a time
+// the first brings it, and the storage below is asked once.
+func TestAReadBringsAllOfAPlannedChunk(t *testing.T) {
+	const begin, size, part = 1_000_100, 300_000, 5_000
+	w := newWorld(t, objectsOf(2, 4*mib))
+	s := w.open(nil)
+	s.ahead.planned.Add(s.config.BufferBytes) // so much is on its way that nothing is begun
+	s.Plan(1, []storage.Want{
+		{Object: w.objects["0"], OffsetBytes: begin, SizeBytes: size, DueBytes: 1 << 30},
+		{Object: w.objects["0"], OffsetBytes: begin + size, SizeBytes: size, DueBytes: 1 << 30},
+	})
+	var reads []*storage.Read
+	done := make(chan error, size/part)
+	for off := int64(begin); off < begin+size; off += part {
+		reads = append(reads, &storage.Read{Object: w.objects["0"], OffsetBytes: off, Buf: make([]byte, part), Done: func(err error) { done <- err }})
+	}
+	s.Submit(reads)
+	for range reads {
+		require.NoError(t, <-done)
+	}
+	for _, r := range reads {
+		require.Equal(t, w.files["0"][r.OffsetBytes:][:part], r.Buf)
+	}
+	settle(s)
+	require.EqualValues(t, 1, w.reads.Load(), "all of the chunk at once")
+	require.EqualValues(t, runOf(begin, size).bytes(), w.bytes.Load(), "and not the next one")
+	require.EqualValues(t, 1, w.read(s, "0", begin+size+4096, 100))
+	require.Zero(t, w.read(s, "0", begin+size, size))
+	require.EqualValues(t, 1, w.read(s, "1", 10, 100))
+	require.EqualValues(t, 1, w.read(s, "1", 10_000, 100), "what nobody has planned is brought by the page")
+	s.Forget(1)
+	settle(s)
+	require.Empty(t, s.ahead.plans.held)
+	require.Empty(t, s.ahead.plans.holders)
+	require.Empty(t, s.urgent)
+	s.ahead.planned.Add(-s.config.BufferBytes)
+}
+
+// TestAReadOfAPlannedChunkThatHasNoRoom brings what it wants, and passes it through.
+func TestAReadOfAPlannedChunkThatHasNoRoom(t *testing.T) {
+	w := newWorld(t, objectsOf(1, 4*mib))
+	s := w.open(func(c *Config) { c.BoundBytes = 100_000 })
+	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: mib}})
+	for i := range 3 {
+		require.EqualValues(t, 1, w.read(s, "0", 10_000, 200_000), "%d", i)
+	}
+	require.EqualValues(t, 600_000, w.bytes.Load())
+}
+
+// TestAPlannedChunkThatWasReadIsNotBroughtAgain: it had no room when a reader wanted all of it,
+// and has it before the reader is done with it.
+func TestAPlannedChunkThatWasReadIsNotBroughtAgain(t *testing.T) {
+	const n = 100 * pageBytes
+	w := newWorld(t, objectsOf(1, 4*mib))
+	s := w.open(nil)
+	s.room.setBound(1)
+	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: n}, {Object: w.objects["0"], OffsetBytes: n, SizeBytes: n}})
+	require.EqualValues(t, 1, w.read(s, "0", 0, n), "it passes through")
+	s.room.setBound(1 << 30)
+	s.ahead.poke()
+	w.here(s, "0", n, n)
+	require.EqualValues(t, 2, w.reads.Load(), "the other one is brought, and not this one")
+}
+
+// TestAPartOfAnObjectIsFilled, and nothing else of it.
+func TestAPartOfAnObjectIsFilled(t *testing.T) {
+	w := newWorld(t, objectsOf(2, 20*mib))
+	s := w.open(nil)
+	s.FillRanges([]Range{{w.objects["0"], 5000, 9 * mib}, {w.objects["1"], 19 * mib, mib}})
+	require.NoError(t, s.Warm(t.Context()))
+	done, total := s.Filled()
+	require.Equal(t, total, done)
+	require.EqualValues(t, 10*mib, total)
+	require.EqualValues(t, 3, w.reads.Load(), "8 MiB, the rest, and the other one")
+	require.Zero(t, w.read(s, "0", 5000, 9*mib))
+	require.Zero(t, w.read(s, "1", 19*mib, mib))
+	require.EqualValues(t, 1, w.read(s, "0", 10*mib, mib))
+}
+
+// TestARangeThatEndsBehindItsObject is filled as far as the object goes: a last line's newline may
+// be missing in it.
+func TestARangeThatEndsBehindItsObject(t *testing.T) {
+	w := newWorld(t, objectsOf(1, 16*pageBytes))
+	s := w.open(nil)
+	s.FillRanges([]Range{{w.objects["0"], 15 * pageBytes, pageBytes + 1}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, s.Warm(ctx))
+	_, total := s.Filled()
+	require.EqualValues(t, pageBytes, total)
+	require.Zero(t, w.read(s, "0", 15*pageBytes, pageBytes))
+}

@@ -1,0 +1,44 @@
+package diskcache
+
+import (
+	"math"
+	"slices"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// ownReader is what the cache is to the storage below when it plans for itself. Others
+// count from 1 on.
+const ownReader = math.MaxUint64
+
+// hurry has flights that a reader waits for by now made before all that was only planned,
+// and before the rest of the fill.
+func (s *Storage) hurry(flights []*flight) {
+	if s.planner == nil || len(flights) == 0 {
+		return
+	}
+	s.hurried.Lock()
+	defer s.hurried.Unlock()
+	s.urgent = slices.DeleteFunc(append(s.urgent, flights...), (*flight).isBack)
+	wants := make([]storage.Want, len(s.urgent))
+	for i, f := range s.urgent {
+		wants[i] = storage.Want{Object: f.object.listed, OffsetBytes: f.pages.begin * pageBytes, SizeBytes: f.pages.bytes()}
+	}
+	s.planner.Plan(ownReader, wants)
+}
+
+// isBack says that the storage below has nothing more to do for the flight.
+func (f *flight) isBack() bool {
+	f.object.mu.Lock()
+	defer f.object.mu.Unlock()
+	return f.arrived || f.gone
+}
+
+// calm is the end of a flight that may have been hurried.
+func (s *Storage) calm(f *flight) {
+	s.hurried.Lock()
+	defer s.hurried.Unlock()
+	if i := slices.Index(s.urgent, f); i >= 0 {
+		s.urgent = slices.Delete(s.urgent, i, i+1)
+	}
+}

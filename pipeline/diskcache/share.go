@@ -1,0 +1,151 @@
+package diskcache
+
+import "time"
+
+// free has a writer free what the share has of a chunk that nobody wants any more.
+func (s *Storage) free(c chunk) {
+	if s.begin(1) { // else Close frees all of the share
+		s.writers.add(freeing{s, c})
+	}
+}
+
+// freeing is a chunk whose pages are to be freed.
+type freeing struct {
+	s *Storage
+	c chunk
+}
+
+// run implements task.
+func (f freeing) run() {
+	defer f.s.end()
+	f.s.doneWith(f.c)
+	f.s.ahead.poke() // there may be room for others now
+}
+
+func (s *Storage) doneWith(c chunk) {
+	s.mu.Lock()
+	o := s.objects[c.object]
+	if o == nil {
+		s.mu.Unlock()
+		return // what has pages in the share is remembered
+	}
+	s.use(o)
+	s.mu.Unlock()
+	s.drop(o, c.off, c.n)
+	s.release(o)
+}
+
+// drop frees the pages of the share that a range covers. Two ranges that meet in a page
+// free it together. What is on its way is dropped when it has been written. The object is
+// in use.
+func (s *Storage) drop(o *object, off, n int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var gone []run
+	for r := runOf(off, n); r.begin < r.end; {
+		page := r.begin
+		if f := o.flightAt(page); f != nil {
+			end := min(f.pages.end, r.end)
+			if f.place == inShare {
+				begin, until := max(off, page*pageBytes), min(off+n, end*pageBytes)
+				f.done = append(f.done, span{begin, until - begin})
+			}
+			r.begin = end
+			continue
+		}
+		r.begin++
+		if o.doneWith(page, off, n) {
+			gone = with(gone, page)
+		}
+	}
+	for _, r := range gone {
+		s.dropRun(o, r)
+	}
+}
+
+// doneWith says whether a page leaves the share because a range does. o.mu is held.
+func (o *object) doneWith(page, off, n int64) bool {
+	if !o.shared.has(page) {
+		return false
+	}
+	begin, end := page*pageBytes, min((page+1)*pageBytes, o.sizeBytes)
+	done := min(off+n, end) - max(off, begin)
+	if done += o.edges[page]; done < end-begin {
+		if o.edges == nil {
+			o.edges = map[int64]int64{}
+		}
+		o.edges[page] = done
+		return false
+	}
+	delete(o.edges, page)
+	return true
+}
+
+// dropRun frees pages of the share: their sums first. o.mu is held, so that no flight
+// brings them again meanwhile.
+func (s *Storage) dropRun(o *object, r run) {
+	for page := r.begin; page < r.end; page++ {
+		o.shared.remove(page)
+	}
+	// A count that ends meanwhile takes this back, and finds them or not: so what is
+	// known is never too low.
+	s.room.drop(r.bytes())
+	defer s.room.gone()
+	files := s.opened(o, false)
+	if files == nil {
+		return // somebody else has removed the object
+	}
+	if err := s.dir.drop(files.data.FD(), files.sums.FD(), r); err != nil {
+		s.failed("free pages of "+o.listed.Path, err)
+	}
+}
+
+// drop takes pages out of an object's files: their sums first.
+func (c *directory) drop(data, sums int, r run) error {
+	if err := c.zero(sums, r); err != nil {
+		return err
+	}
+	return c.free(data, r)
+}
+
+// free frees the disk of pages whose sums were taken back. Some file systems (tmpfs) change a
+// file's times only when its pages are gone, and who reads a sealed object goes by the times:
+// so they change first.
+func (c *directory) free(data int, r run) error {
+	if err := c.disk.touch(data, time.Now()); err != nil {
+		return err
+	}
+	return c.disk.punch(data, r.begin*pageBytes, r.bytes())
+}
+
+// zero takes back the sums of pages.
+func (c *directory) zero(sums int, r run) error {
+	return c.disk.write(sums, make([]byte, r.pages()*sumBytes), sumsAt(r.begin))
+}
+
+// emptyShare frees all of the share. Nothing else is under way.
+func (s *Storage) emptyShare() {
+	s.mu.Lock()
+	var all []*object
+	for _, o := range s.objects {
+		if o.shared.n > 0 {
+			all = append(all, o)
+			s.use(o)
+		}
+	}
+	s.mu.Unlock()
+	for _, o := range all {
+		o.mu.Lock()
+		var runs []run
+		for page := range o.pages {
+			if o.shared.has(page) {
+				runs = with(runs, page)
+			}
+		}
+		for _, r := range runs {
+			s.dropRun(o, r)
+		}
+		o.mu.Unlock()
+		s.release(o)
+	}
+}

@@ -1,0 +1,266 @@
+package diskcache
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime"
+
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// Shelf is the set of decoded shards of one mount. They lie in an arena: in the cache's
+// directory, where they outlive the mount, or in a file without a name.
+//
+//	Take ──► Open ─┬─ it is there whole ───────────────────────────┬─► Read … ──► Leave
+//	               └─ not yet ──► Write, Write, … ──► Finish ──────┘
+//	                                 └─ what was written before the last block can be read
+//
+// Take, Leave, Shorten, Lengthen and what counts are for one goroutine at a time; they do
+// not wait for a disk, but for Shorten and Lengthen. All else may be called concurrently.
+type Shelf struct {
+	arena      arena
+	engine     uring.Engine
+	identify   func(shard int) (Identity, bool) // nil where the arena keeps nothing
+	mostTables int64
+	tables     int64
+	scratch    *buffers
+	checkers   *workers
+}
+
+// arena is file space for decoded shards.
+type arena interface {
+	dir() string
+	name() string // for people
+	// keeps reports whether shards outlive the shelf.
+	keeps() bool
+	// take returns a place for a decoded shard, and false where there is no room for it.
+	take(w *wanted) (ground, bool)
+	capacity() int64
+	used() int64
+	shorten() error
+	lengthen() bool
+	close() error
+}
+
+// ground is where the pages and sums of one decoded shard lie. Sums are as in a .sums file.
+type ground interface {
+	// open reports whether all of the shard is there. It may wait for a disk.
+	open() (whole bool, err error)
+	write(pages run, content []byte) error
+	writeSums(pages run, sums []byte) error
+	readSums(pages run, sums []byte) error
+	// each calls visit for the stretches of files that pages lie in, in order.
+	each(pages run, visit func(file *uring.File, off, n int64))
+	// leave ends the use of the ground. Where the arena keeps shards, keep says that this one
+	// stays.
+	leave(keep bool)
+}
+
+// shelfScratchBytes is for pages of which a part is wanted: 16 of the largest such reads.
+const shelfScratchBytes = 16 * scratchPieceBytes
+
+// NewSpool makes a shelf in a file without a name in dir, and reserves capacityBytes for it.
+// Sums of pages take at most mostTableBytes of memory; others are read with their pages.
+// reserve, if set, takes so many bytes of disk more, or gives them back, and reports whether
+// that was possible; the first capacityBytes are the caller's to take. The engine, which
+// reads the file, stays the caller's.
+func NewSpool(dir string, capacityBytes, mostTableBytes int64, engine uring.Engine, reserve func(bytes int64) bool) (*Shelf, error) {
+	file, err := openNameless(dir, capacityBytes)
+	if err != nil {
+		return nil, err
+	}
+	file.reserve = reserve
+	return newShelf(file, mostTableBytes, engine), nil
+}
+
+func newShelf(a arena, mostTableBytes int64, engine uring.Engine) *Shelf {
+	return &Shelf{
+		arena: a, engine: engine, mostTables: mostTableBytes,
+		scratch: newBuffers(shelfScratchBytes), checkers: newCrew(runtime.GOMAXPROCS(0)),
+	}
+}
+
+// Dir is the directory that the shards lie in.
+func (s *Shelf) Dir() string { return s.arena.dir() }
+
+// Name names the shelf in messages.
+func (s *Shelf) Name() string { return s.arena.name() }
+
+// CapacityBytes is the room for decoded shards.
+func (s *Shelf) CapacityBytes() int64 { return s.arena.capacity() }
+
+// UsedBytes is the room that shards take that were taken and not left.
+func (s *Shelf) UsedBytes() int64 { return s.arena.used() }
+
+// TableBytes is the memory of the sums of all shards that were taken and not left.
+func (s *Shelf) TableBytes() int64 { return s.tables }
+
+// Shorten gives the room back that no shard takes.
+func (s *Shelf) Shorten() error { return s.arena.shorten() }
+
+// Lengthen takes back the room that Shorten has given, and reports whether that was possible.
+func (s *Shelf) Lengthen() bool { return s.arena.lengthen() }
+
+// Close ends the use of the shelf. No read may be under way.
+func (s *Shelf) Close() error {
+	s.checkers.close()
+	return s.arena.close()
+}
+
+// RoomBytes is the room that a shard of so many decoded bytes takes.
+func RoomBytes(decodedBytes int64) int64 { return roundToPages(decodedBytes) }
+
+// Decoded is one decoded shard. One decoder fills it from front to back; readers may follow.
+// Each page that is read is checked: it has a sum, taken of the bytes before they were
+// written. A disk may lose what was written, long after it was: then the kernel shows zeros.
+//
+// The sums are in memory where there is room for them; else they are read from the disk with
+// the pages, which costs the reads of small pieces a tenth.
+type Decoded struct {
+	shelf     *Shelf
+	ground    ground
+	summer    summer
+	sizeBytes int64
+	table     []uint32 // a sum for each page; nil: they are read
+
+	// The decoder's.
+	at     int64  // bytes that were written
+	late   []byte // sums of the last block that was written, which are not on the disk yet
+	lateAt int64  // its first page
+}
+
+// Take returns a place for a decoded shard, and false where there is no room for it.
+func (s *Shelf) Take(shard int, decodedBytes int64) (*Decoded, bool) {
+	w := &wanted{sizeBytes: decodedBytes}
+	binary.LittleEndian.PutUint64(w.key[:], uint64(shard))
+	if s.identify != nil {
+		id, ok := s.identify(shard)
+		if !ok {
+			return nil, false
+		}
+		w.id, w.key = id, keyOf(id, decodedBytes)
+	}
+	g, ok := s.arena.take(w)
+	if !ok {
+		return nil, false
+	}
+	d := &Decoded{shelf: s, ground: g, summer: newSummer(w.key), sizeBytes: decodedBytes}
+	if n := pagesOf(decodedBytes); s.tables+n*sumBytes <= s.mostTables {
+		d.table = make([]uint32, n)
+		s.tables += d.TableBytes()
+	}
+	return d, true
+}
+
+// TableBytes is the memory of the shard's sums.
+func (d *Decoded) TableBytes() int64 { return int64(len(d.table)) * sumBytes }
+
+// Leave ends the use of a shard: no read is under way, and no decoder at work. Where the
+// arena keeps shards, keep says that this one stays there.
+func (d *Decoded) Leave(keep bool) {
+	d.shelf.tables -= d.TableBytes()
+	d.table = nil
+	d.ground.leave(keep)
+}
+
+// Open reports whether all of the shard is there already. It may wait for a disk.
+func (d *Decoded) Open() (whole bool, err error) {
+	whole, err = d.ground.open()
+	if err != nil || !whole {
+		return false, err
+	}
+	return d.readTable()
+}
+
+// readTable reads the sums, and reports whether no page is without.
+func (d *Decoded) readTable() (whole bool, err error) {
+	all := pagesOf(d.sizeBytes)
+	sums := make([]byte, min(all, sumsAtOnce)*sumBytes)
+	for begin := int64(0); begin < all; begin += sumsAtOnce {
+		r := run{begin, min(begin+sumsAtOnce, all)}
+		of := sums[:r.pages()*sumBytes]
+		if err := d.ground.readSums(r, of); err != nil {
+			return false, err
+		}
+		for i := range r.pages() {
+			sum := sumOf(of, i)
+			if sum == 0 {
+				return false, nil
+			}
+			if d.table != nil {
+				d.table[begin+i] = sum
+			}
+		}
+	}
+	return true, nil
+}
+
+// Write appends the next bytes: whole pages, but at the end of the shard. They may be read
+// once the bytes after them have been written, or Finish has been called: until then a
+// decoder may find that they were wrong. Nothing of p is kept. It may wait for a disk.
+func (d *Decoded) Write(p []byte) error {
+	if d.at%pageBytes != 0 || d.at+int64(len(p)) > d.sizeBytes {
+		return fmt.Errorf("a decoder writes %d bytes at %d of %d: a defect of lsiofs, please report it", len(p), d.at, d.sizeBytes)
+	}
+	if err := d.writeLate(); err != nil {
+		return err
+	}
+	d.lateAt = d.at / pageBytes
+	whole := len(p) / pageBytes * pageBytes
+	if err := d.writePages(p[:whole]); err != nil {
+		return err
+	}
+	if rest := p[whole:]; len(rest) > 0 {
+		var page [pageBytes]byte
+		copy(page[:], rest)
+		return d.writePages(page[:])
+	}
+	return nil
+}
+
+// writePages writes whole pages, and takes their sums.
+func (d *Decoded) writePages(content []byte) error {
+	if len(content) == 0 {
+		return nil
+	}
+	pages := run{pagesOf(d.at), pagesOf(d.at) + int64(len(content))/pageBytes}
+	for i := range pages.pages() {
+		sum := d.summer.sum(pages.begin+i, content[i*pageBytes:][:pageBytes])
+		d.late = binary.LittleEndian.AppendUint32(d.late, sum)
+		if d.table != nil {
+			d.table[pages.begin+i] = sum
+		}
+	}
+	if err := d.ground.write(pages, content); err != nil {
+		return err
+	}
+	d.at += pages.bytes()
+	return nil
+}
+
+// writeLate writes the sums of the last block, where they are to be on the disk.
+func (d *Decoded) writeLate() error {
+	n := int64(len(d.late)) / sumBytes
+	if n == 0 {
+		return nil
+	}
+	sums := d.late
+	d.late = d.late[:0]
+	if d.table != nil && !d.shelf.arena.keeps() {
+		return nil
+	}
+	return d.ground.writeSums(run{d.lateAt, d.lateAt + n}, sums)
+}
+
+// Finish ends the writing of a shard that was found right to its end.
+func (d *Decoded) Finish() error { return d.writeLate() }
+
+// EachPlace calls visit for where bytes [off, off+size) of the shard lie: tests damage them.
+func (d *Decoded) EachPlace(off, size int64, visit func(fd int, at, size int64)) {
+	skip, left := off%pageBytes, size
+	d.ground.each(runOf(off, size), func(file *uring.File, at, n int64) {
+		n = min(n-skip, left)
+		visit(file.FD(), at+skip, n)
+		skip, left = 0, left-n
+	})
+}

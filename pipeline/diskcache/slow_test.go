@@ -1,0 +1,106 @@
+package diskcache
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// lag has a cache behave as if its disk had more to write than it may, until the test ends or
+// the result is called.
+func lag(t *testing.T, s *Storage) (end func()) {
+	n := s.config.BufferBytes
+	s.unwritten.Add(n)
+	var ended atomic.Bool
+	end = func() {
+		if !ended.Swap(true) {
+			s.unwritten.Add(-n)
+		}
+	}
+	t.Cleanup(end)
+	return end
+}
+
+// TestPartsOfAPlannedChunkAreAskedForOnceWhereTheDiskLags: readers wait for the disk then. What
+// passed by the cache would be asked for by every record of the chunk.
+func TestPartsOfAPlannedChunkAreAskedForOnceWhereTheDiskLags(t *testing.T) {
+	const chunks, size, part = 10, 300_000, 5_000
+	w := newWorld(t, objectsOf(1, 4*mib))
+	s := w.open(nil)
+	lag(t, s)
+	var wants []storage.Want
+	for i := range int64(chunks) {
+		wants = append(wants, storage.Want{Object: w.objects["0"], OffsetBytes: i * size, SizeBytes: size, DueBytes: i * size})
+	}
+	s.Plan(1, wants)
+	for off := 0; off < size; off += part { // a part of each in turn, as records of a shuffle are read
+		for i := range chunks {
+			w.read(s, "0", i*size+off, part)
+		}
+	}
+	require.LessOrEqual(t, w.reads.Load(), int64(chunks+1))
+	s.Forget(1)
+}
+
+// TestWholeChunksPassByADiskThatLags, and are brought by the fill once it does not any more: the
+// next epoch asks for nothing.
+func TestWholeChunksPassByADiskThatLags(t *testing.T) {
+	const chunk = 64 * pageBytes
+	w := newWorld(t, objectsOf(2, 4*mib))
+	s := w.open(nil)
+	end := lag(t, s)
+	o := w.objects["0"]
+	s.FillOnceRead([]storage.Object{o, w.objects["1"]})
+	s.PauseFill(true)
+	var wants []storage.Want
+	for off := int64(0); off < o.SizeBytes; off += chunk {
+		wants = append(wants, storage.Want{Object: o, OffsetBytes: off, SizeBytes: chunk, DueBytes: off})
+	}
+	s.Plan(1, wants)
+	s.PauseFill(true)
+	for _, x := range wants {
+		require.EqualValues(t, 1, w.read(s, "0", int(x.OffsetBytes), chunk))
+	}
+	end()
+	s.PauseFill(false)
+	for _, x := range wants {
+		s.Done(1, x.Object, x.OffsetBytes, x.SizeBytes)
+	}
+	s.Forget(1)
+	s.ahead.poke()
+	waitFor(t, func() bool { return s.Stats().Fill == 1 })
+	before := w.reads.Load()
+	for path, content := range w.files {
+		w.read(s, path, 0, len(content))
+	}
+	require.Equal(t, before, w.reads.Load())
+}
+
+// TestAFillComesBackForWhatAReaderGaveUp: it has passed by pages that were on their way to the
+// reader, who does not want them any more when they come.
+func TestAFillComesBackForWhatAReaderGaveUp(t *testing.T) {
+	w := newWorld(t, objectsOf(1, 20*mib))
+	s := w.open(nil)
+	w.below.Hold()
+	var wanted atomic.Bool
+	wanted.Store(true)
+	done := make(chan error, 1)
+	s.Submit([]*storage.Read{{Object: w.objects["0"], OffsetBytes: 9 * mib, Buf: make([]byte, mib), Wanted: wanted.Load, Done: func(err error) { done <- err }}})
+	w.below.WaitHeld(1)
+	s.FillOnceRead([]storage.Object{w.objects["0"]})
+	s.PauseFill(false)
+	w.below.WaitHeld(4) // with 8 MiB, what there is before the reader's, and what is after it
+	wanted.Store(false)
+	w.below.Release()
+	require.ErrorIs(t, <-done, storage.ErrUnwanted)
+	waitFor(t, func() bool {
+		settle(s)
+		return s.holds([]Range{{w.objects["0"], 0, 20 * mib}})
+	})
+	before := w.reads.Load()
+	require.Equal(t, before, before+w.read(s, "0", 0, 20*mib))
+	waitFor(t, func() bool { return s.Stats().Fill == 1 })
+}

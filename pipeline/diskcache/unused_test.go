@@ -1,0 +1,58 @@
+package diskcache
+
+import (
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// seen is a disk that calls a function once, when a file of one name has been looked at.
+type seen struct {
+	kernel
+	name string
+	hook atomic.Pointer[func()]
+}
+
+func (d *seen) statAt(dir int, name string) (unix.Stat_t, error) {
+	st, err := d.kernel.statAt(dir, name)
+	if name == d.name {
+		if hook := d.hook.Swap(nil); hook != nil {
+			(*hook)()
+		}
+	}
+	return st, err
+}
+
+// Where room is made for the share, pages of this mount's own share are not taken for those
+// of a mount that was killed, though they are freed while their blocks are counted.
+func TestPagesThatAreFreedWhileTheyAreCountedCostNoOthers(t *testing.T) {
+	w := newWorld(t, objectsOf(2, 6*mib))
+	disk := &seen{}
+	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes, c.disk = 11*mib+128<<10, 5*mib, disk })
+	disk.name = filepath.Base(w.path("1", ".data"))
+	w.read(s, "0", 0, 6*mib)
+	done := func() { s.Done(1, w.objects["1"], 0, 4*mib); settle(s) }
+	bring := func() {
+		require.NotZero(t, w.read(s, "1", 0, 4*mib))
+		require.Zero(t, w.read(s, "1", 0, 4*mib), "it is in the share")
+	}
+	trim := func(hook func()) {
+		recount(t, s) // so that the keeper has nothing to look at
+		disk.hook.Store(&hook)
+		s.keeper.trim()
+	}
+	bring()
+	trim(done)
+	require.NotNil(t, disk.hook.Swap(nil), "with something in the share nothing is looked at")
+	done()
+
+	trim(func() {
+		require.NotZero(t, w.read(s, "1", 0, 4*mib))
+		done()
+	})
+	require.Nil(t, disk.hook.Load())
+	require.Zero(t, w.read(s, "0", 0, 6*mib), "what is for good has stayed")
+}

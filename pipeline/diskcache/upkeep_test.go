@@ -1,0 +1,141 @@
+package diskcache
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func (w *world) directory() *Directory {
+	d, err := OpenDirectory(w.cache, nil)
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { require.NoError(w.t, d.Close()) })
+	return d
+}
+
+func (w *world) entries(d *Directory) map[string]Entry {
+	found := map[string]Entry{}
+	require.NoError(w.t, d.List(w.t.Context(), func(e Entry) error {
+		found[e.URL] = e
+		return nil
+	}))
+	return found
+}
+
+func TestListDescribesWhatIsThere(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"dir/a": random(1, 100_000), "b": random(2, 50_000)})
+	s := w.open(nil)
+	w.read(s, "dir/a", 5000, 10_000)
+	w.read(s, "b", 0, 50_000)
+	d := w.directory()
+	found := w.entries(d)
+	require.Len(t, found, 2)
+	a := found["test://bucket/dir/a"]
+	id, _ := byPath(w.objects["dir/a"])
+	require.Equal(t, id.Validator, a.Validator)
+	require.EqualValues(t, 100_000, a.SizeBytes)
+	require.EqualValues(t, 3*pageBytes, a.HereBytes)
+	require.GreaterOrEqual(t, a.BlocksBytes, a.HereBytes)
+	require.WithinDuration(t, time.Now(), a.Created, time.Hour)
+	require.WithinDuration(t, time.Now(), a.Used, time.Hour)
+	require.Empty(t, a.Damaged)
+	require.True(t, a.InUse)
+	require.NoError(t, s.Close())
+	require.False(t, w.entries(d)["test://bucket/dir/a"].InUse)
+
+	require.NoError(t, os.Truncate(w.path("b", ".sums"), 10))
+	require.Contains(t, w.entries(d)[""].Damaged, "header", "it can't say what it was")
+}
+
+func TestVerifyFindsEachFlippedPage(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"a": random(1, 2*mib), "b": random(2, 50_000), "c": random(3, 50_000)})
+	s := w.open(nil)
+	for path, content := range w.files {
+		w.read(s, path, 0, len(content))
+	}
+	require.NoError(t, s.Close())
+	d := w.directory()
+	verify := func(repair bool) map[string]Checked {
+		found := map[string]Checked{}
+		require.NoError(t, d.Verify(t.Context(), repair, func(c Checked) error {
+			found[c.URL] = c
+			return nil
+		}))
+		return found
+	}
+	for _, c := range verify(false) {
+		require.Zero(t, c.BadPages)
+		require.False(t, c.Repaired)
+	}
+	for _, page := range []int64{0, 1, 77, 511} {
+		require.NoError(t, flip(w.path("a", ".data"), page*pageBytes+page))
+	}
+	require.NoError(t, flip(w.path("c", ".sums"), 3))
+	for range 2 {
+		found := verify(false)
+		require.EqualValues(t, 4, found["test://bucket/a"].BadPages, "looking changes nothing")
+		require.Zero(t, found["test://bucket/b"].BadPages)
+		require.NotEmpty(t, found[""].Damaged)
+	}
+	found := verify(true)
+	require.EqualValues(t, 4, found["test://bucket/a"].BadPages)
+	require.True(t, found["test://bucket/a"].Repaired)
+	require.True(t, found[""].Repaired)
+	found = verify(false)
+	require.Len(t, found, 2, "what can't be read is removed")
+	require.Zero(t, found["test://bucket/a"].BadPages)
+	require.EqualValues(t, 508*pageBytes, found["test://bucket/a"].HereBytes)
+	s = w.open(nil)
+	require.EqualValues(t, 3, w.read(s, "a", 0, 2*mib), "what was bad is brought again: pages 0 and 1, 77, 511")
+	require.Zero(t, s.Stats().BadPages)
+}
+
+func TestCleanRemovesWhatNobodyUses(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"dir/a": random(1, 50_000), "dir/b": random(2, 50_000), "directory": random(3, 50_000)})
+	s := w.open(nil)
+	for path, content := range w.files {
+		w.read(s, path, 0, len(content))
+	}
+	d := w.directory()
+	c, err := d.Clean(t.Context(), Which{})
+	require.NoError(t, err)
+	require.Equal(t, Cleaned{InUse: 3}, c, "of what is in use nothing")
+	require.NoError(t, s.Close())
+
+	now := time.Now()
+	c, err = d.Clean(t.Context(), Which{UnusedFor: time.Hour, Now: now})
+	require.NoError(t, err)
+	require.Equal(t, Cleaned{}, c)
+	require.NoError(t, os.Chtimes(w.path("dir/b", ".sums"), now.Add(-2*time.Hour), now.Add(-2*time.Hour)))
+	c, err = d.Clean(t.Context(), Which{UnusedFor: time.Hour, Now: now})
+	require.NoError(t, err)
+	require.Equal(t, 1, c.Removed)
+	require.NoFileExists(t, w.path("dir/b", ".data"))
+
+	c, err = d.Clean(t.Context(), Which{URL: "test://bucket/dir"})
+	require.NoError(t, err)
+	require.Equal(t, 1, c.Removed, "not what merely begins so")
+	require.FileExists(t, w.path("directory", ".data"))
+	c, err = d.Clean(t.Context(), Which{})
+	require.NoError(t, err)
+	require.Equal(t, 1, c.Removed)
+	require.Greater(t, c.FreedBytes, int64(50_000))
+	require.Zero(t, w.blocks())
+}
+
+func TestUpkeepOfNothing(t *testing.T) {
+	_, err := OpenDirectory(filepath.Join(t.TempDir(), "nothing"), nil)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	w := newWorld(t, nil)
+	require.NoError(t, w.open(nil).Close())
+	d := w.directory()
+	require.Empty(t, w.entries(d))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, d.List(ctx, func(Entry) error { return errTest }), "there is nothing to be stopped at")
+}

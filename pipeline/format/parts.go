@@ -1,0 +1,233 @@
+package format
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Parts is the Source of a shard that is made of parts, such as games. Each part is intact or
+// damaged independently. A damaged part is left out, and the next part begins where it would have
+// begun. So the decoded shard is the concatenation of the intact parts.
+//
+// Before the first NextPart, and at the end of each part, the source is at its end: Window returns
+// io.EOF, and Discard io.ErrUnexpectedEOF. If the codec finds damage in a part, Window or Discard
+// returns a *CorruptError; the caller must then drop the part with Lose.
+type Parts interface {
+	Source
+	// NextPart moves to the next part, and returns io.EOF at the shard's end. Unless it was lost,
+	// the previous part must have been read to its end, because its checksum is only verified
+	// there.
+	NextPart() error
+	// Lose leaves out the whole part that was read last: OffsetBytes returns to the part's start.
+	// It fills in the place and the part's name in damage.
+	Lose(damage *CorruptError)
+	// Lack notes damage of a single record of a part that is kept. It prepends the part's name to
+	// damage.Part.
+	Lack(damage *CorruptError)
+	// PartName returns the name of the current part, for messages; "" if the whole file is the
+	// part.
+	PartName() string
+}
+
+// PartCodec is implemented by codecs whose members are parts. Their NewDecoder returns a
+// PartDecoder.
+type PartCodec interface {
+	Codec
+	NewPartDecoder(raw io.Reader, rawOffset int64) (PartDecoder, error)
+}
+
+// PartDecoder is a decoder whose members are parts. Damage from Read concerns one part: Next then
+// moves to the next part, without decoding the rest of the damaged one. Damage from Next concerns
+// the shard, and ends it.
+type PartDecoder interface {
+	Decoder
+	// PartName returns the name of the current part, for messages; "" if the whole file is the
+	// part. It is valid until the next call of Next.
+	PartName() string
+}
+
+// OwnCodecs is implemented by formats whose shards can't be recognized, or decoded, by the
+// extensions of their names alone.
+type OwnCodecs interface {
+	Format
+	// Takes reports whether a shard may have this name.
+	Takes(path string) bool
+	// Codec returns the codec of a shard with this name. byEnding is the codec that the name's
+	// extension indicates, or nil.
+	Codec(path string, byEnding Codec) Codec
+	// SniffRaw reports whether a file is a shard of this format although its name indicates another
+	// one. Errors are read errors.
+	SniffRaw(raw io.ReaderAt, sizeBytes int64) (bool, error)
+}
+
+// Losses are what was left out of a shard that is made of parts. The lists of reasons and damages
+// are bounded; the counts are not.
+type Losses struct {
+	// First are the first damages, in file order.
+	First []*CorruptError
+	// Reasons counts damages by reason, in the order in which the reasons first occurred.
+	Reasons []Reason
+}
+
+// Reason is why something was left out, and how often.
+type Reason struct {
+	Text  string
+	Count uint64
+}
+
+const (
+	// MaxListedLosses is how many damages of a shard are listed: enough to show their kind.
+	MaxListedLosses = 8
+	// maxReasons bounds the number of distinct reasons: formats have a few, codecs have messages of
+	// their own.
+	maxReasons   = 16
+	otherReasons = "other reasons"
+)
+
+// Add counts a damage, and lists it if it is among the first.
+func (l *Losses) Add(d *CorruptError) {
+	if len(l.First) < MaxListedLosses {
+		l.First = append(l.First, d)
+	}
+	l.Reasons = CountReason(l.Reasons, d.Reason, 1)
+}
+
+// CountReason adds to the count of a reason. A list has at most 16 reasons: further ones are
+// counted together.
+func CountReason(list []Reason, text string, count uint64) []Reason {
+	i := slices.IndexFunc(list, func(r Reason) bool { return r.Text == text })
+	if i < 0 && len(list) >= maxReasons-1 && text != otherReasons {
+		return CountReason(list, otherReasons, count)
+	}
+	if i < 0 {
+		return append(list, Reason{text, count})
+	}
+	list[i].Count += count
+	return list
+}
+
+// scanParts is the index pass over a shard that is made of parts. It needs no second pass: formats
+// emit the records of a part only after reading its end.
+func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) {
+	d, err := codec.NewPartDecoder(&forwardReader{raw: s.raw, size: s.size}, 0)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer d.Close()
+	buffer := partBuffers.Get().(*[]byte)
+	defer partBuffers.Put(buffer)
+	src := newPartSource(d, *buffer)
+	kind, err := s.index(ctx, src)
+	damage, err := splitDamage(err)
+	if err != nil {
+		return Summary{}, err
+	}
+	if damage != nil {
+		placed := *damage
+		placed.OffsetBytes, placed.Record = src.base, s.records
+		damage = &placed
+	}
+	return Summary{DecodedBytes: src.base, Members: src.members, Kind: kind, Parts: true, Losses: src.losses, Damage: damage}, nil
+}
+
+// partBufferBytes is how much of a part is decoded at a time: some tens of frames.
+const partBufferBytes = 256 << 10
+
+var partBuffers = sync.Pool{New: func() any {
+	b := make([]byte, partBufferBytes)
+	return &b
+}}
+
+// partSource implements Parts over a decoder.
+type partSource struct {
+	window  // of the part; at its end if there is none
+	decoder PartDecoder
+	base    int64 // bytes of the parts before this one
+	size    int64 // of this part, as far as decoded
+	raw     int64 // offset of its beginning in the file
+	part    partState
+	members []Member
+	losses  Losses
+}
+
+// newPartSource returns a source positioned before the first part. It reads into buffer.
+func newPartSource(d PartDecoder, buffer []byte) *partSource {
+	s := &partSource{decoder: d}
+	s.window = window{from: partReader{s}, buf: buffer, err: io.EOF}
+	return s
+}
+
+// partState is the state of the current part.
+type partState int
+
+const (
+	partNone partState = iota
+	partOpen
+	partLost
+)
+
+var errPartUnread = errors.New("a part was not read to its end before the next one was asked for")
+
+func (s *partSource) NextPart() error {
+	if s.part == partOpen {
+		if s.err != io.EOF {
+			return errPartUnread
+		}
+		s.members = append(s.members, Member{DecodedBytes: s.base, RawBytes: s.raw})
+		s.base += s.size
+		if err := boundMembers(len(s.members), s.base); err != nil {
+			return err
+		}
+	}
+	s.leave(partNone)
+	raw, err := s.decoder.Next()
+	if err != nil {
+		return err
+	}
+	s.part, s.raw, s.err = partOpen, raw, nil
+	return nil
+}
+
+// leave drops what is left of the current part.
+func (s *partSource) leave(to partState) {
+	s.part, s.size = to, 0
+	s.endWith(io.EOF)
+}
+
+func (s *partSource) OffsetBytes() int64 { return s.base + s.size - s.sizeBytes() }
+
+// partReader decodes the current part.
+type partReader struct{ s *partSource }
+
+func (r partReader) Read(p []byte) (int, error) {
+	n, err := r.s.decoder.Read(p)
+	if all := r.s.base + r.s.size + int64(n); all > MaxDecodedBytes {
+		return 0, errDecodedTooLarge(all)
+	}
+	r.s.size += int64(n)
+	return n, err
+}
+
+func (s *partSource) Lose(damage *CorruptError) {
+	placed := *damage
+	placed.OffsetBytes, placed.Record = s.base, -1 // all of its records are lost
+	s.note(placed)
+	s.leave(partLost)
+}
+
+func (s *partSource) PartName() string { return s.decoder.PartName() }
+
+func (s *partSource) Lack(damage *CorruptError) { s.note(*damage) }
+
+func (s *partSource) note(d CorruptError) {
+	d.RawOffset = s.raw
+	if len(s.losses.First) < MaxListedLosses { // the name is formatted only if it is kept
+		d.Part = strings.TrimPrefix(strings.Join([]string{s.PartName(), d.Part}, ", "), ", ")
+		d.Part = strings.TrimSuffix(d.Part, ", ")
+	}
+	s.losses.Add(&d)
+}

@@ -1,0 +1,131 @@
+package tar
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// Rename implements format.Renamer. The paths of the record's eligible members get the prefix
+// dup-<position>/; everything else remains unchanged.
+func (Format) Rename(dst, record []byte, position uint64) ([]byte, error) {
+	var number [20]byte
+	r := renamer{
+		dst: dst, record: record,
+		dup:    append([]byte("dup-"), strconv.AppendUint(number[:0], position, 10)...),
+		digits: len(strconv.AppendUint(number[:0], position, 10)),
+	}
+	w := newWalker(&sliceSource{bytes: record})
+	for {
+		m, err := w.next(context.Background())
+		if err == io.EOF {
+			return append(r.dst, record[r.copied:]...), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("tar: rename: the record is not what was indexed: %w", err)
+		}
+		if m.key() != nil {
+			r.rename(m)
+		}
+	}
+}
+
+// renamer rewrites a record.
+type renamer struct {
+	dst, record []byte
+	copied      int64  // how much of record is in dst
+	dup         []byte // "dup-<P>"
+	digits      int
+}
+
+func (r *renamer) rename(m *member) {
+	switch m.rule(r.digits) {
+	case replaceInPAX:
+		old := r.record[m.pax.at+blockBytes:][:m.pax.dataBytes]
+		start, end := m.pax.pathStart, m.pax.pathEnd
+		if start == end {
+			start, end = len(old), len(old)
+		}
+		data := append([]byte(nil), old[:start]...)
+		data = appendPathRecord(data, r.newPrefix(), m.path)
+		r.replace(m.pax.at, int64(len(old)), append(data, old[end:]...))
+	case replaceLongName:
+		data := append(r.newPrefix(), m.path...)
+		r.replace(m.long.at, m.long.dataBytes, append(data, 0))
+	case replacePrefix:
+		r.copyTo(m.header + blockBytes)
+		block := r.dst[len(r.dst)-blockBytes:]
+		r.putPrefix(block)
+	case insertPAX:
+		r.copyTo(m.start)
+		r.dst = appendPAXHeader(r.dst, appendPathRecord(nil, r.newPrefix(), m.path))
+	}
+}
+
+// newPrefix returns the prefix to add to a path.
+func (r *renamer) newPrefix() []byte {
+	return append(append(make([]byte, 0, len(r.dup)+1), r.dup...), '/')
+}
+
+// copyTo appends the record's bytes up to offset.
+func (r *renamer) copyTo(offset int64) {
+	r.dst = append(r.dst, r.record[r.copied:offset]...)
+	r.copied = offset
+}
+
+// replace rewrites the extension header at offset at with other data.
+func (r *renamer) replace(at, oldBytes int64, data []byte) {
+	r.copyTo(at + blockBytes)
+	block := r.dst[len(r.dst)-blockBytes:]
+	putSize(block, int64(len(data)))
+	putChecksum(block)
+	r.dst = appendPadded(r.dst, data)
+	r.copied = at + blockBytes + blocks(oldBytes)
+}
+
+// putPrefix sets the block's prefix field to dup, followed by the existing prefix.
+func (r *renamer) putPrefix(block []byte) {
+	var prefix [prefixBytes]byte
+	n := copy(prefix[:], r.dup)
+	if old := ustarPrefix(block); len(old) > 0 {
+		prefix[n] = '/'
+		copy(prefix[n+1:], old)
+	}
+	copy(block[prefixAt:], prefix[:])
+	copy(block[magicAt:], ustarMagic)
+	clear(block[paddingAt:])
+	putChecksum(block)
+}
+
+// appendPadded appends data and the zeros that fill its last block.
+func appendPadded(dst, data []byte) []byte {
+	dst = append(dst, data...)
+	var zeros [blockBytes]byte
+	return append(dst, zeros[:blocks(int64(len(data)))-int64(len(data))]...)
+}
+
+// sliceSource is the Source of a slice of bytes.
+type sliceSource struct {
+	bytes []byte
+	at    int64
+}
+
+func (s *sliceSource) OffsetBytes() int64 { return s.at }
+
+func (s *sliceSource) Window(min int) ([]byte, error) {
+	rest := s.bytes[s.at:]
+	if len(rest) < min {
+		return rest, io.EOF
+	}
+	return rest, nil
+}
+
+func (s *sliceSource) Discard(n int64) error {
+	if n > int64(len(s.bytes))-s.at {
+		s.at = int64(len(s.bytes))
+		return io.ErrUnexpectedEOF
+	}
+	s.at += n
+	return nil
+}

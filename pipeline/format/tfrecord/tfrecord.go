@@ -1,0 +1,115 @@
+// Package tfrecord finds the frames of a TFRecord file.
+//
+//	frame: u64le n │ u32le masked crc32c of those 8 bytes │ n bytes │ u32le masked crc32c of them
+//	mask:  rotate right by 15, add 0xa282ead8
+//
+// A record is one whole frame. Index verifies the checksum of the length, Verify also that of the
+// data. Specification: tensorflow/core/lib/io/record_writer.h.
+package tfrecord
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"math"
+	"math/bits"
+
+	"github.com/lsiofs/lsiofs/pipeline/format"
+)
+
+// Format is the format.Format of TFRecord.
+type Format struct{}
+
+var (
+	_ format.Format   = Format{}
+	_ format.Verifier = Format{}
+)
+
+const (
+	lengthBytes = 8
+	crcBytes    = 4
+	headBytes   = lengthBytes + crcBytes
+	frameBytes  = headBytes + crcBytes // of a frame without data
+	maskDelta   = 0xa282ead8
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Name returns "tfrecord".
+func (Format) Name() string { return "tfrecord" }
+
+// Extensions returns the extensions in common use.
+func (Format) Extensions() []string { return []string{".tfrecord", ".tfrecords", ".tfrec"} }
+
+// StreamExtension returns ".tfrecord".
+func (Format) StreamExtension(string) string { return ".tfrecord" }
+
+// EmptyShards implements format.Emptyable.
+func (Format) EmptyShards() {}
+
+// Sniff reports whether the checksum of the first length is correct.
+func (Format) Sniff(head []byte) bool {
+	return len(head) >= headBytes && lengthHolds(head)
+}
+
+// Index implements format.Format. It reads only the lengths.
+func (Format) Index(ctx context.Context, src format.Source, emit func(format.Extent) error) error {
+	for record := int64(0); ; record++ {
+		if record%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		at := src.OffsetBytes()
+		head, err := src.Window(headBytes)
+		switch {
+		case err == io.EOF && len(head) == 0:
+			return nil
+		case err == io.EOF:
+			return format.Corrupt(record, at, "the file ends inside a record's length, after %d of its %d bytes", len(head), headBytes)
+		case err != nil:
+			return err
+		case !lengthHolds(head):
+			return format.Corrupt(record, at, "the length's crc32c does not match")
+		}
+		n := binary.LittleEndian.Uint64(head)
+		if n > math.MaxInt64-frameBytes {
+			return format.Corrupt(record, at, "the record's length, %d bytes, is too large", n)
+		}
+		if err := pass(src, int64(n)); errors.Is(err, io.ErrUnexpectedEOF) {
+			return format.Corrupt(record, at, "the file ends inside the record, which has %d bytes of data", n)
+		} else if err != nil {
+			return err
+		}
+		if err := emit(format.Extent{OffsetBytes: at, SizeBytes: frameBytes + int64(n)}); err != nil {
+			return err
+		}
+	}
+}
+
+// pass consumes a frame with n bytes of data.
+func pass(src format.Source, n int64) error {
+	if err := src.Discard(headBytes); err != nil {
+		return err
+	}
+	return src.Discard(n + crcBytes)
+}
+
+// Verify implements format.Verifier: it verifies both checksums of a whole frame.
+func (Format) Verify(record []byte) error {
+	var c check
+	c.Begin(int64(len(record)))
+	c.Add(record)
+	return c.End()
+}
+
+// NewCheck implements format.Verifier.
+func (Format) NewCheck() format.Check { return &check{} }
+
+func lengthHolds(head []byte) bool {
+	return masked(head[:lengthBytes]) == binary.LittleEndian.Uint32(head[lengthBytes:])
+}
+
+func masked(p []byte) uint32 { return mask(crc32.Checksum(p, castagnoli)) }
+
+func mask(sum uint32) uint32 { return bits.RotateLeft32(sum, -15) + maskDelta }

@@ -1,0 +1,155 @@
+package choose
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Choice is how the shards of a dataset are read, and why.
+type Choice struct {
+	Strategy   spec.Read
+	Reason     string // in words
+	SpoolBytes int64  // that are reserved, 0 where nothing is spooled
+	FewerLanes string // what fewer lanes would need, in words; "" where that is not less
+	// Chunks says that whole chunks are planned, and brought to a disk cache, before records
+	// are gathered from there.
+	Chunks bool
+	// Warning says what would be better, and what it takes; "" where there is nothing.
+	Warning string
+	// Spooled are the shards that go through the spool: a bit a shard; nil for none.
+	Spooled []uint64
+
+	bytes int64 // of all shards, decoded
+}
+
+// Spools says whether a shard is spooled.
+func (c *Choice) Spools(shard int) bool {
+	return c.Spooled != nil && c.Spooled[shard/64]&(1<<(shard%64)) != 0
+}
+
+// scannable says why the shards can be scanned within memory, or "".
+func (s *Sizes) scannable(c *compressed) string {
+	o, budget := s.Order, s.Limits.CacheBytes
+	places := int64(max(s.Places, 1))
+	switch {
+	case c.compressed == 0:
+		return "no compressed shard has records"
+	case c.decoded <= budget/2 && s.Fits():
+		return "the compressed shards fit in memory, decoded"
+	case c.shards == 0:
+		return fmt.Sprintf("decoding can start at %d places in the %d compressed shards, every %s (decoded)",
+			c.members, c.compressed, humanize.IBytes(uint64(c.decoded)/max(c.members, 1)))
+	case o.Shuffle == spec.ShuffleFull, s.begunAgain(c) > MostDecodedAgain:
+		return ""
+	case o.Shuffle == spec.ShuffleNone:
+		if places == 1 || places <= min(int64(s.Decoders), s.Limits.DecoderBytes/s.Held.DecoderBytes) {
+			return "shards are read from front to back"
+		}
+		return ""
+	}
+	// What waits in the buffer, and in the pieces it came with.
+	lanes := float64(o.Lanes) * float64(places)
+	waiting := float64(o.SizeRecords)*float64(c.total)/float64(c.any)*1.5 + lanes*float64(s.Held.DecoderBytes+int64(s.PieceBytes)) + float64(s.waitingTables())
+	if waiting <= float64(budget)/2 && 2*lanes <= float64(s.Decoders) {
+		return "what waits in the shuffle buffer fits in memory"
+	}
+	return ""
+}
+
+// Choose decides how shards are read where a strategy is asked for ("" for
+// scan). It is a pure function of the sizes. Its errors say which setting of the spool
+// is too small.
+func (s *Sizes) Choose(asked spec.Read) (Choice, error) {
+	switch {
+	case s.Storage.Apart:
+		c := s.choosePlain(spec.ReadGather)
+		c.Reason = "each record is computed by itself"
+		return c, nil
+	case asked == spec.ReadScan || asked == "":
+		return Choice{Strategy: spec.ReadScan, Reason: "asked for"}, nil
+	case !s.Compressed:
+		return s.choosePlain(asked), nil
+	case asked == spec.ReadGather:
+		c, err := s.chooseCompressed(spec.ReadAuto)
+		c.Reason = "gather was asked for, but there are compressed shards, whose records can't be read one by one; " + c.Reason
+		return c, err
+	}
+	return s.chooseCompressed(asked)
+}
+
+// chooseCompressed chooses where there are compressed shards. The others, if
+// there are any, are read the same way: records of both kinds go out in turn.
+func (s *Sizes) chooseCompressed(asked spec.Read) (Choice, error) {
+	scan := func(reason string) (Choice, error) { return Choice{Strategy: spec.ReadScan, Reason: reason}, nil }
+	c := s.spoolable(asked == spec.ReadSpool)
+	if why := s.scannable(&c); asked == spec.ReadAuto && why != "" || c.shards == 0 {
+		return scan(why)
+	}
+	need := c.need(s.Order, s.Places)
+	fewer := c.fewerLanes(s.Order, s.Places)
+	capacity := need
+	if most := s.MaxSpoolBytes; most > 0 {
+		if capacity = min(most&^(budget.PageBytes-1), c.rounded); capacity < need {
+			return Choice{FewerLanes: fewer}, fmt.Errorf("--spool-max (%s) is less than the %s that the order needs at a time, of %d compressed shards with up to %s decoded: raise it",
+				humanize.IBytes(uint64(most)), humanize.IBytes(uint64(need)), c.shards, humanize.IBytes(uint64(c.largest)))
+		}
+	}
+	reason := "asked for"
+	if asked == spec.ReadAuto {
+		reason = fmt.Sprintf("%d compressed shards of few gzip members, zstd or lz4 frames (%s decoded) are more than memory holds in this order", c.shards, humanize.IBytes(uint64(c.total)))
+		if enough := s.enough(); enough > 0 {
+			reason += fmt.Sprintf("; about --memory %s would do", strings.ReplaceAll(humanize.IBytes(uint64(enough)), " ", ""))
+		}
+	}
+	return Choice{Strategy: spec.ReadSpool, Reason: reason, Spooled: c.bits, SpoolBytes: capacity, FewerLanes: fewer, bytes: c.all}, nil
+}
+
+// enough is about the least memory with which no compressed shard is spooled, rounded up to some MiB; 0 where
+// none below mostMemory is.
+func (s *Sizes) enough() int64 {
+	spools := func(memory int64) bool {
+		t := *s
+		t.MemoryBytes = memory
+		t.Limits = NewLimits(memory, 2*s.Held.TableBytes, s.Held.LargePieceBytes(s.PieceBytes, s.PieceRecords), s.Storage)
+		c := t.spoolable(false)
+		return c.shards > 0 && t.scannable(&c) == ""
+	}
+	step := int64(16 << 20)
+	for step < s.MemoryBytes/16 {
+		step *= 2
+	}
+	few, most := s.MemoryBytes/step, mostMemory/step
+	if spools(most * step) {
+		return 0
+	}
+	for few+1 < most {
+		if middle := (few + most) / 2; spools(middle * step) {
+			few = middle
+		} else {
+			most = middle
+		}
+	}
+	return most * step
+}
+
+// mostMemory is the most that a machine is reckoned to have.
+const mostMemory = 1 << 42
+
+const (
+	leastPieceBytes = 8 << 10
+	// bytesAPiece is the memory of what there is for each.
+	bytesAPiece = 24
+)
+
+// FinePieceBytes is the size of pieces of which one record at a time is
+// wanted: small, as long as their tables take little of the memory.
+func (c *Choice) FinePieceBytes(memoryBytes int64, pieceBytes uint64) uint64 {
+	tables := uint64(memoryBytes / 16)
+	least := max(leastPieceBytes, uint64(c.bytes)/max(tables/bytesAPiece, 1))
+	return min(pieceBytes, least)
+}

@@ -1,0 +1,61 @@
+package choose
+
+import (
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+// choosePlain chooses where no shard is compressed: scan where each piece is
+// read once, else gather, which reads each record once in any memory.
+func (s *Sizes) choosePlain(asked spec.Read) Choice {
+	scan := func(reason string) Choice {
+		return Choice{Strategy: spec.ReadScan, Reason: "no shard is compressed, and " + reason}
+	}
+	gather := func(reason string) Choice { return Choice{Strategy: spec.ReadGather, Reason: reason} }
+	if asked == spec.ReadGather {
+		c := gather("asked for")
+		c.Chunks = s.keepsOpen()
+		return c
+	}
+	if s.ByRequests() {
+		return s.chooseRequests()
+	}
+	waits := s.waiting()
+	switch {
+	case s.Fits():
+		return scan("memory holds the dataset")
+	case s.Order.Shuffle == spec.ShuffleNone:
+		return scan("shards are read from front to back")
+	case s.readsCostNothing():
+		return gather("no shard is compressed, and reading neighbouring records with each one would save nothing")
+	case waits <= s.scanBudget():
+		return scan("memory holds what waits in the shuffle")
+	}
+	return gather(fmt.Sprintf("no shard is compressed, and about %s wait in the shuffle, which is more than memory holds well",
+		humanize.IBytes(uint64(waits))))
+}
+
+// scanBudget is up to how many waiting bytes scan is better. In a part of the
+// budget that is fuller, pieces are copied and dropped more often; where single
+// reads cost much, that is still better than one a record.
+func (s *Sizes) scanBudget() int64 {
+	switch s.Storage.Kind {
+	case profile.KindDisk, profile.KindNetwork:
+		return s.Limits.CacheBytes / 5 * 4
+	}
+	return s.Limits.CacheBytes / 2
+}
+
+// readsCostNothing says that many small reads cost no more than a large one: then
+// no gap is worth reading across, and gather does with less memory.
+func (s *Sizes) readsCostNothing() bool {
+	switch s.Storage.Kind {
+	case profile.KindDisk, profile.KindNetwork:
+		return false
+	}
+	return s.Storage.GapBytes == 0
+}

@@ -1,0 +1,208 @@
+package choose
+
+import (
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+// AtService says that a storage is a service, which takes tens of milliseconds and a
+// fraction of a cent for a request.
+func AtService(k profile.Kind) bool { return k == profile.KindObject || k == profile.KindWeb }
+
+// ByRequests says that what is to be saved is requests: shards lie at a service, or there
+// is a disk cache over a slow storage.
+func (s *Sizes) ByRequests() bool { return AtService(s.Storage.Kind) || s.CacheRoomBytes > 0 }
+
+// Needs are what an epoch takes from a service, and what it takes here to read each chunk
+// once. They are about right, within a tenth or two.
+type Needs struct {
+	// Requests are those of an epoch that reads each chunk once, and Bytes what they give:
+	// of compressed shards the shards as they are stored.
+	Requests int64 `json:"requests"`
+	Bytes    int64 `json:"bytes"`
+	// Records is how many requests gathering takes at most without a cache: one a record. It
+	// is 0 where there are compressed shards.
+	Records int64 `json:"record_requests,omitempty"`
+	// MemoryBytes is the --memory with which shards are scanned, as what waits in the shuffle
+	// stays in it, and CacheBytes the --cache-size with which chunks stay on a disk from
+	// their first record to their last. 0 where there are compressed shards.
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	CacheBytes  int64 `json:"cache_bytes,omitempty"`
+}
+
+// Needs tells what an epoch needs.
+func (s *Sizes) Needs() Needs {
+	h := &s.Held
+	if h.Pieces == 0 {
+		return Needs{}
+	}
+	piece := max(h.Bytes/int64(h.Pieces), 1)
+	ranges := max(h.Ranges, 1) * float64(h.Pieces)
+	parts := func(bytes, each int64) int64 { return (bytes + each - 1) / each }
+	if !s.Compressed {
+		return Needs{
+			Requests: int64(ranges * float64(parts(max(int64(float64(h.Bytes)/ranges), 1), s.Storage.ReadBytes))), Bytes: h.Bytes, Records: int64(h.Records),
+			MemoryBytes: s.memoryToScan(), CacheBytes: s.cacheToKeep(),
+		}
+	}
+	var n Needs
+	for i := range s.Shards {
+		x := &s.Shards[i]
+		switch {
+		case x.Wanted == 0:
+		case x.Compressed:
+			n.Requests += parts(x.StoredBytes, int64(s.Limits.RawBlockBytes))
+			n.Bytes += x.StoredBytes
+		default:
+			n.Requests += parts(x.DecodedBytes, piece)
+			n.Bytes += x.DecodedBytes
+		}
+	}
+	return n
+}
+
+// chooseRequests chooses where no shard is compressed and requests are what costs. Each
+// chunk takes one, if what of it has not gone out can be kept: in memory, or on a disk.
+func (s *Sizes) chooseRequests() Choice {
+	c := Choice{Strategy: spec.ReadScan}
+	waits := s.waitingRead()
+	size := func(n int64) string { return humanize.IBytes(uint64(n)) }
+	switch {
+	case s.Fits():
+		c.Reason = "no shard is compressed, and memory holds the dataset: a request a chunk"
+		return c
+	case s.Order.Shuffle == spec.ShuffleNone:
+		c.Reason = "no shard is compressed, and shards are read from front to back: a request a chunk"
+		return c
+	case waits <= s.roomToWait(s.Limits.CacheBytes):
+		c.Reason = fmt.Sprintf("no shard is compressed, and memory holds the %s that wait in the shuffle: a request a chunk", size(waits))
+		return c
+	}
+	c.Strategy = spec.ReadGather
+	n := s.Needs()
+	if s.keepsOpen() {
+		c.Chunks = true
+		c.Reason = fmt.Sprintf("%s wait in the shuffle, which is more than memory holds well; the cache keeps the %s of chunks that are begun and not finished: a request a chunk",
+			size(waits), size(s.OpenBytes()))
+		return c
+	}
+	c.Reason = fmt.Sprintf("%s wait in the shuffle, which is more than memory holds well, and no cache keeps the %s of chunks that are begun and not finished: up to a request a record",
+		size(waits), size(s.OpenBytes()))
+	c.Warning = fmt.Sprintf("an epoch takes up to %s requests, one a record; it takes %s, one a chunk, with --memory %s or with --cache-size %s, or more",
+		humanize.Comma(n.Records), humanize.Comma(n.Requests), flagSize(n.MemoryBytes), flagSize(n.CacheBytes))
+	return c
+}
+
+// flagSize is a size as flags take it, which is a multiple of a MiB.
+func flagSize(n int64) string { return fmt.Sprintf("%dMiB", (n+1<<20-1)>>20) }
+
+// waitingRead is what a scan keeps in memory where each chunk is read at the turn of its
+// first record: records that wait, a twentieth for what is lost between them, and tables.
+func (s *Sizes) waitingRead() int64 {
+	if s.Held.Records == 0 {
+		return 0
+	}
+	open := s.ordered(openChunks, float64(s.Held.Pieces))
+	tables := int64(open / float64(max(s.Held.Pieces, 1)) * float64(s.Held.TableBytes))
+	unsent := s.UnsentBytes()
+	return min(unsent+unsent/20+tables, s.AllBytes())
+}
+
+// Of the memory that pieces have, so much is for what is read ahead, and so much of the rest may
+// wait in a shuffle: segments in which less has gone out are not worth copying, and are
+// dropped (scan's cache).
+const (
+	aheadPart  = 8
+	waitsShare = 0.8
+)
+
+// roomToWait is how much may wait in a shuffle where pieces have so much memory.
+func (s *Sizes) roomToWait(cacheBytes int64) int64 {
+	return int64(waitsShare * float64(cacheBytes-min(cacheBytes/aheadPart, LeastLookahead)))
+}
+
+// memoryToScan is the budget with which a shuffle is scanned.
+func (s *Sizes) memoryToScan() int64 {
+	waits := float64(s.waitingRead()) / waitsShare
+	cache := int64(min(waits*aheadPart/(aheadPart-1), waits+LeastLookahead))
+	tables := s.MemoryBytes - s.Limits.CacheBytes // and what is spare
+	if s.Limits.CacheBytes == s.MemoryBytes/2 {
+		tables = s.MemoryBytes // they are more than half, and not known
+	}
+	return roundUp(max(cache+max(tables, 2*maxSegmentBytes), 16<<20), 16<<20)
+}
+
+func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
+
+// keptAheadPart: so much of a cache is for what is read ahead, beside what an order has open. A
+// cache of half a dataset then saves 0.48 of the requests of an epoch after the first; an eighth
+// would leave 0.44. From 64 GiB on the part is more than MostLookahead.
+const keptAheadPart = 32
+
+// KeptAhead is how far all readers together look ahead into a cache, as shards are read so.
+// Where chunks are gathered from there it is LeastLookahead at least; a scan has memory, too,
+// and its part of a small cache is better kept for the next epoch.
+func (s *Sizes) KeptAhead(c Choice) int64 {
+	switch {
+	case s.LookaheadBytes > 0:
+		return s.LookaheadBytes
+	case c.Chunks:
+		return max(min((s.CacheRoomBytes-s.OpenBytes())/keptAheadPart, MostLookahead), LeastLookahead)
+	}
+	return min(s.CacheRoomBytes/keptAheadPart, MostLookahead)
+}
+
+// cacheToKeep is the size of a cache that keeps the chunks of an order while they are
+// open, and what is read ahead; or all, if that is less.
+func (s *Sizes) cacheToKeep() int64 {
+	ahead := s.LookaheadBytes
+	if ahead == 0 {
+		ahead = LeastLookahead
+	}
+	return roundUp(min(s.OpenBytes()+ahead, s.keptWhole()), 16<<20)
+}
+
+// keptWhole is what a cache takes that holds all shards: pages, a sum of four bytes for
+// each, and what there is for each object.
+func (s *Sizes) keptWhole() int64 {
+	all := s.Held.AllBytes()
+	return all + all/512 + int64(s.Held.Shards)*(16<<10)
+}
+
+// keepsOpen says whether there is a cache that keeps what an order has open.
+func (s *Sizes) keepsOpen() bool {
+	return s.CacheRoomBytes > 0 && s.CacheRoomBytes >= s.cacheToKeep()
+}
+
+// Share is how much of a cache is for chunks that pass through it, as shards are read so:
+// those that are open, and those that are read ahead. It is nothing where the cache holds
+// all, or nothing is planned.
+func (s *Sizes) Share(c Choice) int64 {
+	ahead := s.KeptAhead(c)
+	switch {
+	case s.CacheRoomBytes >= s.keptWhole() || s.allCompressed() || c.Strategy == spec.ReadGather && !c.Chunks:
+		return 0
+	case c.Chunks:
+		ahead += s.OpenBytes()
+	}
+	return min(ahead, s.CacheRoomBytes)
+}
+
+func (s *Sizes) allCompressed() bool { return s.Held.Packed == s.Held.Shards }
+
+// StaleRecords is after how many records of an order hardly any chunk still waits for a record; 0
+// where that may be at any time. One chunk in 150 waits longer.
+func (s *Sizes) StaleRecords() uint64 {
+	o := s.Order
+	if o.Shuffle == spec.ShuffleFull || s.Held.Pieces == 0 {
+		return 0
+	}
+	lanes := float64(max(o.Lanes, 1))
+	b := max(float64(o.SizeRecords)/lanes, 1)
+	r := max(float64(s.Held.Records)/float64(s.Held.Pieces), 1)
+	return uint64(lanes * float64(max(s.Places, 1)) * (b*(harmonic(r)+5) + 2*r))
+}

@@ -1,0 +1,161 @@
+package chunkmap
+
+import (
+	"iter"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+)
+
+// Layout says which ranges of a decoded shard a piece is made of, and where
+// its records are once these lie one after the other.
+type Layout struct {
+	Ranges    []Range
+	Spans     []Span // offsets from the piece's first byte; a size of -1: not of the part
+	SizeBytes int64  // of all ranges
+	// Newline is set when the last byte is not in the shard: a last line's
+	// missing newline.
+	Newline bool
+	// ReachBytes is where the piece that follows in the shard begins, if that is
+	// before this one's end because their records overlap; else this one's end.
+	ReachBytes int64
+}
+
+// Range is some bytes of a decoded shard.
+type Range struct{ OffsetBytes, SizeBytes int64 }
+
+// Span is where a record lies in memory; a size of -1 says that it does not, or that it
+// is not of the part.
+type Span struct{ OffsetBytes, SizeBytes int64 }
+
+// Widener makes ranges larger, to what is read at a time. It is asked in order.
+type Widener interface {
+	// From is where the byte at an offset is read from.
+	From(offsetBytes int64) int64
+	// To is up to where the byte before an end is read.
+	To(endBytes int64) int64
+}
+
+// TableBytes is the memory of the table of a piece of so many records that is held. It
+// is counted twice: the collector lets the heap grow to double of what lives.
+func TableBytes(records int) int64 { return 2 * (192 + int64(records)*16 + int64(records+63)/64*8) }
+
+// Layout lays out a piece's records, as far as they are of the part, of which
+// there must be some, and says which shard they are of. how tells, of that shard, up to
+// which gaps between records come along, and what makes ranges wider, which may be nil.
+// A large piece of a shard that is not compressed has whole pages, but where Unaligned says
+// otherwise.
+func (p *Map) Layout(piece int, how func(shard int) (gapBytes int64, wide Widener)) (shard int, l Layout) {
+	n := p.Table.Records(piece)
+	numbers, extents := make([]uint64, n), make([]catalog.Extent, n)
+	for i := range numbers {
+		numbers[i] = p.Table.Starts[piece] + uint64(i)
+	}
+	p.Index.Extents(numbers, extents)
+	shard = extents[0].Shard
+	gapBytes, wide := how(shard)
+	l = Layout{Spans: make([]Span, n)}
+	base := int64(0) // of the ranges before the last
+	for i, x := range extents {
+		if !p.Part.Has(numbers[i]) {
+			l.Spans[i].SizeBytes = -1
+			continue
+		}
+		from, end := x.OffsetBytes, x.OffsetBytes+x.SizeBytes
+		if len(l.Ranges) == 0 || from-l.End() > gapBytes {
+			base = l.SizeBytes
+			if wide != nil {
+				from = wide.From(from)
+			}
+			l.Ranges = append(l.Ranges, Range{OffsetBytes: from})
+		}
+		r := &l.Ranges[len(l.Ranges)-1]
+		if end > r.OffsetBytes+r.SizeBytes {
+			if wide != nil {
+				end = wide.To(end)
+			}
+			r.SizeBytes = end - r.OffsetBytes
+		}
+		l.Spans[i] = Span{base + x.OffsetBytes - r.OffsetBytes, x.SizeBytes}
+		l.SizeBytes = base + r.SizeBytes
+	}
+	s := p.Index.Shard(shard)
+	if l.End() > s.DecodedBytes {
+		l.Ranges[len(l.Ranges)-1].SizeBytes--
+		l.Newline = true
+	}
+	l.ReachBytes = l.End()
+	if p.Table.Starts[piece+1] < s.First+s.Records {
+		l.ReachBytes = min(l.ReachBytes, p.StartBytes(piece+1))
+	}
+	if s.Codec == nil && !p.Unaligned {
+		l.align(s.Object.SizeBytes)
+	}
+	return shard, l
+}
+
+// align extends a large range to whole pages of its object.
+func (l *Layout) align(objectBytes int64) {
+	if len(l.Ranges) != 1 || l.SizeBytes < budget.AlignFromBytes {
+		return
+	}
+	r := &l.Ranges[0]
+	behind := l.SizeBytes - r.SizeBytes // a newline
+	lead := r.OffsetBytes % budget.PageBytes
+	end := min(budget.RoundToPages(r.OffsetBytes+r.SizeBytes), objectBytes)
+	*r = Range{r.OffsetBytes - lead, end - r.OffsetBytes + lead}
+	for i := range l.Spans {
+		l.Spans[i].OffsetBytes += lead
+	}
+	l.SizeBytes = r.SizeBytes + behind
+}
+
+// CostBytes is what the piece takes of the memory, with its table.
+func (l *Layout) CostBytes() int64 { return l.SizeBytes + TableBytes(len(l.Spans)) }
+
+// All are the ranges, each with its offset and size.
+func (l *Layout) All() iter.Seq2[int64, int64] {
+	return func(yield func(off, size int64) bool) {
+		for _, r := range l.Ranges {
+			if !yield(r.OffsetBytes, r.SizeBytes) {
+				return
+			}
+		}
+	}
+}
+
+// Start is where the first range begins.
+func (l *Layout) Start() int64 { return l.Ranges[0].OffsetBytes }
+
+// End is where the last range ends.
+func (l *Layout) End() int64 {
+	r := l.Ranges[len(l.Ranges)-1]
+	return r.OffsetBytes + r.SizeBytes
+}
+
+// ShardBytes is the size without a newline that the shard does not have.
+func (l *Layout) ShardBytes() int64 {
+	if l.Newline {
+		return l.SizeBytes - 1
+	}
+	return l.SizeBytes
+}
+
+// Reads cuts the ranges into reads of up to mostBytes: a range that is too large for one
+// becomes several of about the same size, to be under way at the same time. They are cut
+// at multiples of alignBytes, a power of two.
+func (l *Layout) Reads(mostBytes, alignBytes int64, read func(Range)) {
+	for _, r := range l.Ranges {
+		for end := r.OffsetBytes + r.SizeBytes; r.OffsetBytes < end; {
+			n := end - r.OffsetBytes
+			if n > mostBytes {
+				parts := (n-1)/mostBytes + 1
+				part := (n-1)/parts + 1
+				part = (part + alignBytes - 1) &^ (alignBytes - 1)
+				n = (r.OffsetBytes+part)&^(alignBytes-1) - r.OffsetBytes
+			}
+			read(Range{r.OffsetBytes, n})
+			r.OffsetBytes += n
+		}
+	}
+}

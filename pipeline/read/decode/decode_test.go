@@ -1,0 +1,297 @@
+package decode
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// owner has a shard whose records are a piece each, and does what a test says when a
+// decoder asks.
+type owner struct {
+	t    *testing.T
+	data *readtest.Dataset
+
+	mu      sync.Mutex
+	passing func(d *Decoder, piece int) Load
+	room    func(l Load) bool
+	came    map[int]int // pieces, and how often they came
+	brought int         // loads that came, whatever they are of
+	failed  map[int]error
+	held    int64
+	change  sync.Cond
+}
+
+// piece is a load of one record.
+type piece struct {
+	number, offset int64
+	mem            []byte
+}
+
+func (p *piece) Piece() int { return int(p.number) }
+func (p *piece) Bounds() (start, end, reach int64) {
+	return p.offset, p.offset + int64(len(p.mem)), p.offset + int64(len(p.mem))
+}
+func (p *piece) Ranges() iter.Seq2[int64, int64] {
+	return func(yield func(off, size int64) bool) { yield(p.offset, int64(len(p.mem))) }
+}
+func (p *piece) Memory() []byte { return p.mem }
+
+func (o *owner) load(number int) *piece {
+	x := o.data.Index.ExtentTable[number]
+	return &piece{int64(number), x.OffsetBytes, make([]byte, x.SizeBytes)}
+}
+
+func (o *owner) PiecesOf(shard int) (first, last int) {
+	s := o.data.Index.ShardTable[shard]
+	return int(s.First), int(s.First + s.Records - 1)
+}
+func (o *owner) StartBytes(number int) int64 { return o.data.Index.ExtentTable[number].OffsetBytes }
+func (o *owner) AnyFrom(shard, number int) bool {
+	_, last := o.PiecesOf(shard)
+	return number <= last
+}
+func (o *owner) Object(uint64) string { return "" }
+
+func (o *owner) Room(l Load) bool { return o.room == nil || o.room(l) }
+func (o *owner) Passing(d *Decoder, piece int) Load {
+	if o.passing == nil {
+		return nil
+	}
+	return o.passing(d, piece)
+}
+func (o *owner) Next(int, int) int { return -1 }
+func (o *owner) Came(l Load) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.brought++
+	if p := l.(*piece); string(p.mem) == string(o.data.Records[p.number]) {
+		o.came[l.Piece()]++
+	}
+	o.change.Broadcast()
+}
+func (o *owner) Broken(int, error) {}
+func (o *owner) Failed(loads []Load, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range loads {
+		o.failed[l.Piece()] = err
+	}
+	o.change.Broadcast()
+}
+func (o *owner) Shrink() {}
+
+// ended waits until so many loads have come or failed.
+func (o *owner) ended(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.came)+len(o.failed) < n {
+		o.change.Wait()
+	}
+}
+
+func newOwner(t *testing.T, s readtest.Shape) (*owner, *Set) {
+	o := &owner{t: t, data: readtest.Make(t, s), came: map[int]int{}, failed: map[int]error{}}
+	o.change.L = &o.mu
+	m := new(meter.Meter)
+	store := readtest.OpenStorage(t, o.data.Dir)
+	began := time.Now()
+	set := NewSet(Config{
+		Index: o.data.Index, Pieces: o, Meter: m, Place: o, Now: func() int64 { return int64(time.Since(began)) + 1 }, Log: slog.New(slog.DiscardHandler),
+		Submit: func(reads []*storage.Read) { m.Reading.Begin(len(reads)); store.Submit(reads) },
+		Most:   8, LimitBytes: 64 << 20, BlockBytes: 16 << 10, Patience: time.Minute,
+		Hold: func(n int64) { o.held += n },
+	}, o)
+	t.Cleanup(func() {
+		set.Stop()
+		set.Close()
+		require.Equal(t, Stats{DecodedBytes: set.decoded.Load(), PassedBytes: set.Stats().PassedBytes}, set.Stats(), "nothing is left")
+		require.Zero(t, o.held, "what was charged is given back")
+	})
+	return o, set
+}
+
+var oneMember = readtest.Shape{Codec: "gz", Shards: 1, Records: 100, MaxBytes: 2000}
+
+func TestLoadsOfAShardComeInOnePass(t *testing.T) {
+	o, set := newOwner(t, oneMember)
+	first := set.Assign(0, o.load(10), budget.Demand)
+	o.ended(1)
+	for _, n := range []int{60, 30, 90} {
+		set.Assign(0, o.load(n), budget.Demand)
+	}
+	o.ended(4)
+	require.Equal(t, map[int]int{10: 1, 30: 1, 60: 1, 90: 1}, o.came)
+	require.NotNil(t, first)
+	require.LessOrEqual(t, set.Stats().DecodedBytes, uint64(2*o.data.DecodedBytes()), "once, and once more for a load that came late")
+}
+
+// While a decoder asks whether a piece is to be kept, its owner may be giving it a load
+// of that very piece, or of one before it.
+func TestALoadThatComesWhileADecoderAsksAboutItsPieceIsBroughtNotPassed(t *testing.T) {
+	o, set := newOwner(t, oneMember)
+	var given, earlier *Decoder
+	o.passing = func(d *Decoder, piece int) Load {
+		if piece == 40 && given == nil {
+			given = set.Assign(0, o.load(40), budget.Demand)
+			earlier = set.Assign(0, o.load(20), budget.Demand)
+		}
+		return nil
+	}
+	d := set.Assign(0, o.load(80), budget.Demand)
+	o.ended(3)
+	require.Same(t, d, given, "it has not passed the piece yet")
+	require.NotSame(t, d, earlier, "it is behind that one")
+	require.Equal(t, map[int]int{20: 1, 40: 1, 80: 1}, o.came)
+}
+
+func TestWhatIsKeptInPassingIsBroughtOnTheWay(t *testing.T) {
+	o, set := newOwner(t, oneMember)
+	o.passing = func(_ *Decoder, piece int) Load {
+		if piece%10 == 0 {
+			return o.load(piece)
+		}
+		return nil
+	}
+	set.Assign(0, o.load(35), budget.Demand)
+	o.ended(5)
+	require.Equal(t, map[int]int{0: 1, 10: 1, 20: 1, 30: 1, 35: 1}, o.came)
+}
+
+// A decoder that has come to a load for which there is no memory is where it was.
+func TestALoadWithoutMemoryDoesNotMoveItsDecoder(t *testing.T) {
+	o, set := newOwner(t, oneMember)
+	refused := make(chan struct{})
+	o.room = func(l Load) bool {
+		if l.Piece() != 50 {
+			return true
+		}
+		close(refused)
+		o.Failed([]Load{l}, budget.ErrNoRoom)
+		return false
+	}
+	d := set.Assign(0, o.load(50), budget.Prefetch)
+	<-refused
+	o.ended(1)
+	require.Eventually(t, func() bool {
+		set.mu.Lock()
+		defer set.mu.Unlock()
+		return !d.running
+	}, time.Minute, time.Millisecond)
+	require.Same(t, d, set.Assign(0, o.load(51), budget.Demand))
+	o.ended(2)
+	require.Equal(t, map[int]int{51: 1}, o.came)
+	require.Equal(t, map[int]error{50: budget.ErrNoRoom}, o.failed)
+}
+
+func TestALoadIsTakenBackUntilItsDecoderHasComeToIt(t *testing.T) {
+	o, set := newOwner(t, oneMember)
+	asked, answer := make(chan struct{}), make(chan struct{})
+	o.passing = func(_ *Decoder, piece int) Load {
+		if piece == 5 {
+			close(asked)
+			<-answer
+		}
+		return nil
+	}
+	near, far := o.load(6), o.load(70)
+	d := set.Assign(0, near, budget.Demand)
+	<-asked
+	require.Same(t, d, set.Assign(0, far, budget.Prefetch))
+	require.True(t, d.TakeBack(far))
+	require.False(t, d.TakeBack(far))
+	close(answer)
+	o.ended(1)
+	require.False(t, d.TakeBack(near))
+	require.Equal(t, map[int]int{6: 1}, o.came)
+}
+
+func TestDecodersThatAreStoppedEndTheirLoads(t *testing.T) {
+	o, set := newOwner(t, oneMember)
+	o.passing = func(_ *Decoder, piece int) Load {
+		if piece == 5 {
+			set.Stop()
+		}
+		return nil
+	}
+	set.Assign(0, o.load(60), budget.Demand)
+	o.ended(1)
+	require.Equal(t, map[int]error{60: budget.ErrClosed}, o.failed)
+}
+
+func TestAWholeShardIsDecodedForWhoAsksForIt(t *testing.T) {
+	for _, codec := range []string{"gz", "zst", "lz4"} {
+		o, set := newOwner(t, readtest.Shape{Codec: codec, Shards: 1, Records: 50, MaxBytes: 2000, Member: 7})
+		d := set.Whole(0, 1000, new(atomic.Int64), new(meter.WaitClock))
+		set.TakeCore()
+		var got bytes.Buffer
+		size := o.data.Index.ShardTable[0].DecodedBytes
+		for d.Pos() < size {
+			p := make([]byte, min(1000, size-d.Pos()))
+			require.NoError(t, d.Fill(p))
+			got.Write(p)
+		}
+		require.NoError(t, d.EndMember())
+		set.GiveCore()
+		require.Equal(t, 1, set.Stats().Open)
+		set.End(d)
+		for i, x := range o.data.Index.ExtentTable {
+			require.Equal(t, string(o.data.Records[i]), string(got.Bytes()[x.OffsetBytes:x.OffsetBytes+x.SizeBytes]))
+		}
+	}
+}
+
+// toldHandler does something when it is told of a warning.
+type toldHandler struct {
+	slog.Handler
+	do func()
+}
+
+func (h toldHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h toldHandler) Handle(context.Context, slog.Record) error {
+	h.do()
+	return nil
+}
+
+// Who is told that a shard is decoded again and again may ask how often.
+func TestWhoIsToldThatReadingIsSlowHoldsUpNobody(t *testing.T) {
+	o, set := newOwner(t, readtest.Shape{Codec: "gz", Shards: 1, Records: 3, MaxBytes: 600_000, SameSize: true})
+	told := make(chan Stats, 1)
+	set.c.Log = slog.New(toldHandler{do: func() { told <- set.Stats() }})
+	for range 2 * slowPasses { // two of three records are passed each time
+		set.Assign(0, o.load(2), budget.Demand)
+		set.goroutines.Wait()
+		set.mu.Lock()
+		for set.closeOldest() {
+		}
+		set.mu.Unlock()
+	}
+	require.Positive(t, (<-told).PassedBytes)
+}
+
+func TestDecodersAreBusyWhileTheyHaveAllCores(t *testing.T) {
+	_, set := newOwner(t, oneMember)
+	require.False(t, set.Busy())
+	for i := range set.Cores() {
+		require.False(t, set.Busy(), "%d cores", i)
+		set.TakeCore()
+	}
+	require.True(t, set.Busy())
+	set.GiveCore()
+	require.False(t, set.Busy())
+	for range set.Cores() - 1 {
+		set.GiveCore()
+	}
+}

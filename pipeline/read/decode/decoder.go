@@ -1,0 +1,302 @@
+package decode
+
+import (
+	"fmt"
+	"io"
+	"sort"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+)
+
+// Decoder goes through a compressed shard once, forward, from the first byte of
+// a member or a point inside of one. One that is of a set's own works while it has loads to bring, keeps on its
+// way what else is wanted, and pauses where it is; one that Whole has given is its
+// caller's, who decodes with Fill.
+type Decoder struct {
+	set     *Set
+	shard   int
+	parts   bool  // the shard is made of parts, which begin where the index has them
+	decoded int64 // size of the decoded shard
+	entry   format.Entry
+	raw     *rawReader
+	own     int64           // bytes of the buffer that it decodes to; constant
+	clock   atomic.Int64    // Config.Now when it last got on
+	ledger  meter.WaitClock // of its waits for storage
+
+	// With Set.mu held.
+	running bool
+	waits   bool   // for memory
+	asking  bool   // about piece: loads before it are refused
+	work    []Load // by place in the shard
+	at      int64  // where it will be when it looks at work next
+	piece   int    // the first piece that begins there or later
+	used    uint64 // when it was paused
+	held    int64
+
+	// The goroutine's that runs it, or, while it is paused, with Set.mu held.
+	pos     int64
+	dec     format.Decoder
+	member  bool  // inside of a member
+	begun   int64 // where the member begins
+	partEnd int64 // of a shard made of parts: where the member ends
+	turn    int64 // where its turn on the core began
+	// complaint is how many bytes it is to say were passed over, 0 for nothing.
+	complaint int64
+	scratch   []byte
+	// tail are the bytes before pos with which the piece that follows begins,
+	// where records overlap.
+	tail []byte
+}
+
+const (
+	// scratchBytes is what is passed over at a time.
+	scratchBytes = 32 << 10
+	// maxTurnBytes is what a decoder decodes at most before others have the
+	// core: some 20 ms of zstd, whose ordinary windows are below half of it.
+	maxTurnBytes = 16 << 20
+)
+
+func (s *Set) newDecoder(shard int, entry format.Entry, own int64) *Decoder {
+	x := s.c.Index.Shard(shard)
+	d := &Decoder{set: s, shard: shard, parts: x.Parts, decoded: x.DecodedBytes, entry: entry, at: entry.DecodedBytes, pos: entry.DecodedBytes, own: own}
+	first, last := s.c.Pieces.PiecesOf(shard)
+	if d.piece = first; entry.DecodedBytes > 0 {
+		d.piece += sort.Search(last+1-first, func(i int) bool { return s.c.Pieces.StartBytes(first+i) >= entry.DecodedBytes })
+	}
+	d.raw = newRawReader(s, x, entry.RawBytes, &d.clock, &d.ledger)
+	return d
+}
+
+// Clock is when the decoder last got on, in nanoseconds of Config.Now.
+func (d *Decoder) Clock() *atomic.Int64 { return &d.clock }
+
+// Waits are its waits for storage.
+func (d *Decoder) Waits() *meter.WaitClock { return &d.ledger }
+
+// Pos is how far it has come in the decoded shard.
+func (d *Decoder) Pos() int64 { return d.pos }
+
+// open makes what decodes, where there is none yet.
+func (d *Decoder) open() error {
+	if d.dec != nil {
+		return nil
+	}
+	dec, err := d.newDecoder()
+	if err != nil {
+		return err
+	}
+	if p, ok := dec.(format.PointDecoder); ok && d.set.c.Index.Shard(d.shard).Points > 0 {
+		p.Expect(func(memberBytes int64) (format.Point, bool) {
+			return d.set.c.Index.NextPoint(d.shard, d.begun+memberBytes)
+		})
+	}
+	if d.entry.Point > 0 {
+		if _, err := dec.Next(); err != nil {
+			dec.Close()
+			return err
+		}
+		d.member = true
+	}
+	d.set.mu.Lock()
+	d.dec = dec
+	d.set.mu.Unlock()
+	return nil
+}
+
+// newDecoder makes what decodes from the entry on.
+func (d *Decoder) newDecoder() (format.Decoder, error) {
+	index := d.set.c.Index
+	codec := index.Shard(d.shard).Codec
+	if d.entry.Point == 0 {
+		return codec.NewDecoder(d.raw, d.entry.RawBytes)
+	}
+	at, ok := codec.(format.PointCodec)
+	if !ok {
+		return nil, fmt.Errorf("the index has entry points inside members of %s, where decoding can't begin: lsiofs index --rebuild makes the index again", codec.Name())
+	}
+	p := index.Point(d.shard, d.entry.Point)
+	d.begun = p.DecodedBytes - p.MemberBytes
+	return at.NewDecoderAt(d.raw, p)
+}
+
+// bring decodes a load's piece to its memory.
+func (d *Decoder) bring(l Load) error {
+	_, end, reach := l.Bounds()
+	if d.parts {
+		d.raw.until = d.set.c.Index.Part(d.shard, end-1).EndRawBytes
+	}
+	mem := l.Memory()
+	to := int64(0)
+	for off, size := range l.Ranges() {
+		if err := d.skip(off); err != nil {
+			return err
+		}
+		p := mem[to : to+size]
+		if overlap := d.pos - off; overlap > int64(len(d.tail)) {
+			return fmt.Errorf("a decoder is at offset %d, past what it has to decode from %d on: a defect of lsiofs, please report it", d.pos, off)
+		} else if overlap > 0 {
+			p = p[copy(p, d.tail[int64(len(d.tail))-overlap:]):]
+		}
+		if err := d.fill(p); err != nil {
+			return err
+		}
+		to += size
+	}
+	d.tail = append(d.tail[:0], mem[to-(end-reach):to]...)
+	return d.checkEnd(l)
+}
+
+// checkEnd lets the codec look at its checksum, where a member ends behind a
+// piece, or the shard, as far as anything of it is wanted, or where there is a point, before the piece is
+// handed on. Behind the piece's last record of the part there may be others.
+func (d *Decoder) checkEnd(l Load) error {
+	next, entry := l.Piece()+1, format.Entry{DecodedBytes: d.decoded}
+	if x := &d.set.c; x.Pieces.AnyFrom(d.shard, next) {
+		entry = x.Index.Entry(d.shard, x.Pieces.StartBytes(next))
+	}
+	end := entry.DecodedBytes
+	if d.parts { // what lies behind the part is of no use to it
+		if d.member && end >= d.partEnd {
+			return d.skip(d.partEnd)
+		}
+		return nil
+	}
+	if end < d.pos {
+		return nil
+	}
+	if err := d.skip(end); err != nil {
+		return err
+	}
+	if entry.Point > 0 {
+		return d.atPoint()
+	}
+	return d.endMember()
+}
+
+// atPoint lets the codec look at its checksum, where a point is.
+func (d *Decoder) atPoint() error {
+	if p, ok := d.dec.(format.PointDecoder); ok && d.pos > d.entry.DecodedBytes {
+		return p.AtPoint()
+	}
+	return nil
+}
+
+// beginMember goes on to the next member. Parts that are not in the index, such as
+// damaged games, are passed over; what does not begin where the index has it has
+// changed.
+func (d *Decoder) beginMember() error {
+	var part catalog.Part
+	if d.parts {
+		part = d.set.c.Index.Part(d.shard, d.pos)
+	}
+	d.begun = d.pos
+	for {
+		raw, err := d.dec.Next()
+		switch {
+		case err == io.EOF:
+			return d.unexpected("ends")
+		case err != nil:
+			return err
+		case d.parts && raw < part.RawBytes:
+			continue
+		case d.parts && (raw > part.RawBytes || d.pos != part.DecodedBytes):
+			return d.unexpected("has another part")
+		}
+		d.member, d.partEnd = true, part.EndBytes
+		return nil
+	}
+}
+
+// endMember lets the codec look at its checksum, where a member ends.
+func (d *Decoder) endMember() error {
+	var one [1]byte
+	for d.member {
+		n, err := d.dec.Read(one[:])
+		if n > 0 {
+			return d.unexpected("goes on")
+		}
+		if err == io.EOF {
+			d.member = false
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Decoder) unexpected(what string) error {
+	return &format.CorruptError{Record: -1, OffsetBytes: d.pos, RawOffset: -1,
+		Reason: fmt.Sprintf("the decoded shard %s here, unlike when it was indexed", what)}
+}
+
+// fill reads exactly len(p) bytes, across members.
+func (d *Decoder) fill(p []byte) error {
+	for len(p) > 0 {
+		if !d.member {
+			if err := d.beginMember(); err != nil {
+				return err
+			}
+			d.set.makeRoom(d)
+		}
+		most := len(p)
+		if d.parts {
+			most = int(min(int64(most), d.partEnd-d.pos))
+		}
+		n, err := d.dec.Read(p[:most])
+		d.pos += int64(n)
+		d.set.decoded.Add(uint64(n))
+		p = p[n:]
+		if err == io.EOF {
+			d.member = false
+		} else if err != nil {
+			return err
+		}
+		if err := d.checkPart(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPart checks that a part ends where the index says, once it has come there.
+func (d *Decoder) checkPart() error {
+	switch {
+	case !d.parts:
+	case d.pos == d.partEnd:
+		return d.endMember()
+	case !d.member:
+		return d.unexpected("has a part that ends")
+	}
+	return nil
+}
+
+// skip passes over everything before to.
+func (d *Decoder) skip(to int64) error {
+	if to > d.pos {
+		d.tail = d.tail[:0] // it no longer lies before pos
+		if d.scratch == nil {
+			d.scratch = make([]byte, scratchBytes)
+		}
+	}
+	for d.pos < to {
+		if err := d.fill(d.scratch[:min(to-d.pos, scratchBytes)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Fill decodes exactly the next len(p) bytes. It is for who has the decoder from
+// Whole, and holds a core.
+func (d *Decoder) Fill(p []byte) error {
+	if err := d.open(); err != nil {
+		return err
+	}
+	return d.fill(p)
+}
+
+// EndMember lets the codec look at its checksum, where a member ends.
+func (d *Decoder) EndMember() error { return d.endMember() }

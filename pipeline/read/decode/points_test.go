@@ -1,0 +1,125 @@
+package decode
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
+)
+
+// long is a member of 4 MB, with points.
+var long = readtest.Shape{Codec: "gz", Shards: 1, Records: 40, MaxBytes: 100_000, SameSize: true, PointBytes: 1 << 20}
+
+func TestALoadFarIntoAMemberIsDecodedFromThePointBeforeIt(t *testing.T) {
+	o, set := newOwner(t, long)
+	points := o.data.Index.PointTable[0]
+	require.Len(t, points, 3)
+	for _, n := range []int{39, 12, 25} {
+		before := set.Stats().DecodedBytes
+		l := o.load(n)
+		set.Assign(0, l, budget.Demand)
+		set.goroutines.Wait()
+		entry := o.data.Index.Entry(0, l.offset)
+		require.Positive(t, entry.Point)
+		require.LessOrEqual(t, int64(set.Stats().DecodedBytes-before), l.offset-entry.DecodedBytes+2*100_000)
+		set.mu.Lock()
+		for set.closeOldest() {
+		}
+		set.mu.Unlock()
+	}
+	require.Equal(t, map[int]int{39: 1, 12: 1, 25: 1}, o.came)
+}
+
+// While one decoder is at the beginning of a shard, and a core is free, another one takes what lies behind a point.
+func TestAShardIsDecodedOnSeveralCores(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	o, set := newOwner(t, long)
+	last, came := 39, make(chan struct{})
+	o.room = func(l Load) bool {
+		if l.Piece() == 0 {
+			<-came // which is behind it
+		}
+		return true
+	}
+	decoders := map[*Decoder]bool{}
+	for n := range last {
+		decoders[set.Assign(0, o.load(n), budget.Prefetch)] = true
+	}
+	far := set.Assign(0, o.load(last), budget.Demand)
+	require.Len(t, decoders, 2, "the first one has little before it where the first point is")
+	require.True(t, decoders[far], "which goes on there")
+	o.mu.Lock()
+	for o.came[last] == 0 {
+		o.change.Wait()
+	}
+	o.mu.Unlock()
+	close(came)
+	o.ended(last + 1)
+	require.Empty(t, o.failed)
+	require.Len(t, o.came, last+1)
+	require.LessOrEqual(t, int64(set.Stats().DecodedBytes), o.data.DecodedBytes()+shareBytes/8)
+}
+
+// What has changed between two points is found at the second, and what lies before it is not given.
+func TestAByteThatHasChangedIsFoundAtTheNextPoint(t *testing.T) {
+	o, set := newOwner(t, long)
+	points := o.data.Index.PointTable[0]
+	points[1].CRC32++
+	piece := func(at int64) (number int) {
+		for i, x := range o.data.Index.ExtentTable {
+			if x.OffsetBytes+x.SizeBytes <= at {
+				number = i
+			}
+		}
+		return number
+	}
+	last := piece(points[1].DecodedBytes) // which ends before the second point
+	set.Assign(0, o.load(last-1), budget.Demand)
+	o.ended(1)
+	set.Assign(0, o.load(last+1), budget.Demand)
+	o.ended(2)
+	require.Equal(t, map[int]int{last - 1: 1}, o.came)
+	damage, ok := errors.AsType[*format.CorruptError](o.failed[last+1])
+	require.True(t, ok)
+	require.Contains(t, damage.Reason, "when it was indexed")
+}
+
+// A decoder that has brought the last load it knows of goes on to the next point, so that what it has brought is
+// compared. Then the rest of that piece is brought by another one.
+func TestLoadsOfAPieceInWhichAPointLiesAreBrought(t *testing.T) {
+	o, set := newOwner(t, long)
+	at := o.data.Index.PointTable[0][1].DecodedBytes
+	number := 0
+	for i, x := range o.data.Index.ExtentTable {
+		if x.OffsetBytes < at {
+			number = i
+		}
+	}
+	before := at - o.data.Index.ExtentTable[number].OffsetBytes
+	require.Greater(t, before, int64(100))
+	parts := []*piece{o.part(number, 0, before-80), o.part(number, before-70, before-60), o.part(number, before-60, before-50), o.part(number, before-20, before+20)}
+	for i, p := range parts {
+		set.Assign(0, p, budget.Demand)
+		o.mu.Lock()
+		for o.brought < i+1 && len(o.failed) == 0 {
+			o.change.Wait()
+		}
+		o.mu.Unlock()
+		require.Empty(t, o.failed)
+		require.Equal(t, o.bytesOf(p.offset, int64(len(p.mem))), p.mem)
+	}
+}
+
+// Members of an index's points have to be of a codec that has some.
+func TestPointsThatCantBeEnteredAreAnErrorThatSaysWhatToDo(t *testing.T) {
+	o, set := newOwner(t, long)
+	o.data.Index.PointTable[0][2].State = []byte("no window")
+	set.Assign(0, o.load(39), budget.Demand)
+	o.ended(1)
+	require.ErrorContains(t, o.failed[39], "makes the index again")
+}

@@ -1,0 +1,141 @@
+package decode
+
+import (
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// rawReader reads a compressed shard from front to back for one decoder, one
+// block ahead. Its buffers are of the Go heap, so that a decoder may be closed
+// while a block is on its way. It is not for concurrent use.
+type rawReader struct {
+	set    *Set
+	object storage.Object
+	first  uint64        // the shard's first record
+	next   int64         // offset of the block to ask for next
+	block  []byte        // the block at hand
+	cur    []byte        // what of it has not been read
+	spare  []byte        // the block to read into next
+	came   chan rawBlock // the one block that is on its way
+	asked  bool
+	err    error
+	// got is when the last block came, for those who wait for the decoder.
+	got *atomic.Int64
+	// waits are its waits for storage.
+	waits *meter.WaitClock
+	// until is where what is wanted ends, as far as it is known: what lies before it
+	// is read without what lies behind. 0: it is not known.
+	until int64
+}
+
+// blocks are those of readers that have been released.
+var blocks sync.Pool
+
+func takeBlock(n int) []byte {
+	if b, ok := blocks.Get().(*[]byte); ok && cap(*b) >= n {
+		return (*b)[:n]
+	}
+	return make([]byte, n)
+}
+
+// release keeps the blocks for other readers, unless one is still being read.
+func (r *rawReader) release() {
+	if r.asked {
+		return
+	}
+	for _, b := range [][]byte{r.block, r.spare} {
+		if b != nil {
+			blocks.Put(&b)
+		}
+	}
+	r.block, r.spare, r.cur, r.err = nil, nil, nil, budget.ErrClosed
+}
+
+type rawBlock struct {
+	bytes []byte
+	err   error
+}
+
+func newRawReader(set *Set, s catalog.Shard, off int64, got *atomic.Int64, waits *meter.WaitClock) *rawReader {
+	return &rawReader{set: set, object: s.Object, first: s.First, next: off, came: make(chan rawBlock, 1), got: got, waits: waits}
+}
+
+// memory is how much the two blocks hold.
+func (r *rawReader) memory() int64 { return 2 * int64(r.set.c.BlockBytes) }
+
+// ask submits the next block, if there is one.
+func (r *rawReader) ask() {
+	end := r.object.SizeBytes
+	if r.until > r.next {
+		end = min(end, r.until)
+	}
+	n := min(int64(r.set.c.BlockBytes), end-r.next)
+	if n <= 0 {
+		return
+	}
+	b := r.spare
+	if b == nil {
+		b = takeBlock(r.set.c.BlockBytes)
+	}
+	r.spare = nil
+	came, running, reading := r.came, &r.set.goroutines, &r.set.c.Meter.Reading
+	running.Add(1)
+	r.set.c.Submit([]*storage.Read{{Object: r.object, OffsetBytes: r.next, Buf: b[:n], Done: func(err error) {
+		reading.End()
+		came <- rawBlock{b[:n], err}
+		running.Done()
+	}}})
+	r.next += n
+	r.asked = true
+	// Whoever reads a block that is in memory does so now: while decoders keep all
+	// processors it would not run before this one waits, which costs it its turn.
+	runtime.Gosched()
+}
+
+// Read implements io.Reader. While it waits it lets go of the processor token
+// that its caller holds.
+func (r *rawReader) Read(p []byte) (int, error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	if len(r.cur) == 0 {
+		if !r.asked {
+			r.ask()
+		}
+		if !r.asked {
+			return 0, io.EOF
+		}
+		var b rawBlock
+		select {
+		case b = <-r.came:
+		default:
+			wait := r.waits.Begin(meter.Now(), meter.Storage, nil, r.set.c.Place, r.first)
+			r.set.GiveCore()
+			b = <-r.came
+			r.waits.End(wait, meter.Now())
+			r.set.TakeCore()
+		}
+		r.asked = false
+		r.got.Store(r.set.c.Now())
+		if b.err != nil {
+			r.err = b.err
+			return 0, r.err
+		}
+		// The block before this one has been read to its end: read into it.
+		r.spare, r.block = r.block, b.bytes[:cap(b.bytes)]
+		r.cur = b.bytes
+		if r.until == 0 || r.next < r.until {
+			r.ask()
+		}
+	}
+	n := copy(p, r.cur)
+	r.cur = r.cur[n:]
+	return n, nil
+}

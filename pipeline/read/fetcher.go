@@ -1,0 +1,203 @@
+package read
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/choose"
+	"github.com/lsiofs/lsiofs/pipeline/read/gather"
+	"github.com/lsiofs/lsiofs/pipeline/read/scan"
+	"github.com/lsiofs/lsiofs/pipeline/read/size"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+// index is what a fetcher needs of a catalog.
+type index interface {
+	size.Index
+	scan.Index
+	Unpacker() format.Format
+}
+
+var _ index = (*catalog.Catalog)(nil)
+
+// Fetcher gives the records of one dataset to any number of readers, within one memory
+// budget. It is safe for concurrent use.
+type Fetcher struct {
+	index    index
+	storage  storage.Storage
+	config   Config
+	verifier format.Verifier // nil when records carry no checksums
+	survey   *size.Survey
+	choice   Choice
+	scanning scan.Config   // of the scanner, or of one that forecasts
+	share    *budget.Share // of Config.Memory
+	meter    *meter.Meter
+
+	// One of the two reads.
+	scanner      *scan.Scanner
+	gatherer     *gather.Gatherer
+	gatherMemory *budget.Blocks
+
+	mu       sync.Mutex // taken last: rooms note failures with their locks held
+	failures failures
+	closed   bool
+}
+
+// New starts a fetcher. The catalog and the storage stay the caller's.
+func New(c *catalog.Catalog, s storage.Storage, cfg Config) (*Fetcher, error) {
+	return newFetcher(c, s, cfg)
+}
+
+func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	cfg.setDefaults()
+	f := &Fetcher{index: x, storage: s, config: cfg, meter: cfg.Meter, share: cfg.Memory.Share()}
+	if err := f.start(); err != nil {
+		f.share.Leave()
+		return nil, err
+	}
+	return f, nil
+}
+
+// start makes what reads. Where it fails nothing is left open.
+func (f *Fetcher) start() error {
+	x, s, cfg := f.index, f.storage, &f.config
+	f.verifier, _ = x.Unpacker().(format.Verifier)
+	room := int64(0)
+	if keeper, is := s.(storage.Keeper); is {
+		room = max(keeper.RoomBytes(), 0)
+	}
+	v, err := size.New(x, cfg.Part, size.Settings{
+		MemoryBytes: cfg.MemoryBytes, PieceBytes: cfg.PieceBytes, PieceRecords: cfg.PieceRecords, Decoders: cfg.Decoders,
+		Order: cfg.Order, Places: cfg.Spool.Places, MaxSpoolBytes: f.spoolBytes(), Storage: cfg.Storage,
+		CacheRoomBytes: room, LookaheadBytes: cfg.LookaheadBytes,
+	})
+	if err != nil {
+		return err
+	}
+	f.survey = v
+	shelf, err := f.chooseStrategy()
+	if err != nil {
+		return err
+	}
+	if err := f.startRoom(shelf); err != nil {
+		if shelf != nil {
+			err = errors.Join(err, shelf.Close())
+		}
+		return err
+	}
+	f.share.Join(f.member())
+	return nil
+}
+
+// member is who keeps records, and what it needs at least, about: tables, a few pieces of
+// each kind of memory, and what one decoder holds.
+func (f *Fetcher) member() (m budget.Member, floorBytes int64) {
+	l := &f.survey.Limits
+	floorBytes = f.config.MemoryBytes - l.CacheBytes + 4*l.SegmentBytes
+	if f.gatherer != nil {
+		return f.gatherer, floorBytes + 4*f.gatherMemory.BlockBytes
+	}
+	return f.scanner, floorBytes + 2*f.survey.Held.DecoderBytes
+}
+
+// startRoom starts the room that reads as was chosen; the shelf of a spool is its own,
+// once there is no error.
+func (f *Fetcher) startRoom(shelf *diskcache.Shelf) (err error) {
+	c := &f.config
+	if shelf != nil && c.Order.Shuffle == spec.ShuffleFull {
+		// A record at a time is wanted of a piece: let it bring little else, and nothing of its part where that
+		// comes from the spool.
+		cutParts := true
+		for i := range f.index.Shards() {
+			x := f.index.Shard(i)
+			cutParts = cutParts && (!x.Parts || x.Records == 0 || f.choice.Spools(i))
+		}
+		if f.survey, err = f.survey.WithPieces(f.choice.FinePieceBytes(c.MemoryBytes, c.PieceBytes), cutParts); err != nil {
+			return err
+		}
+	}
+	f.scanning = f.scanConfig()
+	plan := f.planning()
+	if f.choice.Strategy == spec.ReadGather {
+		f.gatherMemory = budget.NewBlocks(f.survey.Limits.CacheBytes)
+		f.gatherMemory.Released = c.released
+		g := f.gatherConfig(f.gatherMemory)
+		g.Told = plan
+		f.gatherer, err = gather.New(g)
+		return err
+	}
+	f.scanning.Spool, f.scanning.Plan = shelf, plan
+	f.scanner, err = scan.New(f.scanning)
+	return err
+}
+
+func (f *Fetcher) scanConfig() scan.Config {
+	c, v := &f.config, f.survey
+	sizes := v.Sizes()
+	s := scan.Config{
+		Index: f.index, Storage: f.storage, Places: v.Places, Verifier: f.verifier,
+		Sampled: c.Order.Sample.Or() != (spec.Subsample{}), Phase: c.Phase,
+		MemoryBytes: c.MemoryBytes, Ask: f.share.Ask, Limits: v.Limits, Held: v.Held, HoldsAll: v.Compressed && sizes.Fits(),
+		Choice:   f.choice,
+		Decoders: c.Decoders, LookaheadRecords: c.LookaheadRecords, ReadTimeout: c.ReadTimeout, Profile: c.Storage,
+		Meter: f.meter, Log: c.Log, Note: f.note, Released: c.released,
+	}
+	if f.choice.Strategy == spec.ReadSpool {
+		s.Limits.RawBlockBytes = choose.SpoolRawBytes(s.Limits, c.MemoryBytes, c.Storage)
+	}
+	s.MostWanted, s.Sweeps = sizes.Lookahead(f.choice)
+	return s
+}
+
+// gatherConfig is for memory of the fetcher's budget.
+func (f *Fetcher) gatherConfig(memory *budget.Blocks) gather.Config {
+	reads := f.config.Storage
+	if f.choice.Chunks {
+		reads = profile.Defaults(profile.KindVirtual) // a local disk, which has what is planned
+	}
+	return gather.Config{
+		Index: f.index, Storage: f.storage, Memory: memory, BesideBytes: f.config.MemoryBytes - f.survey.Limits.CacheBytes, Ask: f.share.Ask, Plan: PlanConfig(reads), Ahead: reads.Ahead,
+		Expecter: f.config.Expecter, ReadTimeout: f.config.ReadTimeout, Verifier: f.verifier, Meter: f.meter, Note: f.note,
+	}
+}
+
+// Meter is what counts where the fetcher's time goes.
+func (f *Fetcher) Meter() *meter.Meter { return f.meter }
+
+// Close stops reading ahead, waits for what is under way and frees the memory.
+// No Loan may be out and no Reader in use. It is idempotent.
+func (f *Fetcher) Close() error {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return nil
+	}
+	f.closed = true
+	f.mu.Unlock()
+	f.share.Retire()
+	defer f.leave()
+	if f.scanner != nil {
+		return f.scanner.Close()
+	}
+	f.gatherer.Close()
+	return f.gatherMemory.Close()
+}
+
+// leave gives the fetcher's part of memory, disk and cache to the others that share it.
+func (f *Fetcher) leave() {
+	left := f.share.SetCached(0)
+	if keeper, is := f.storage.(storage.Keeper); is && left > 0 {
+		keeper.SetShare(left)
+	}
+	f.share.Leave()
+}

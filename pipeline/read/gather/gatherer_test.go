@@ -1,0 +1,163 @@
+package gather
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/plan"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testConfig has memory that is overwritten when it is given back.
+func testConfig(d *readtest.Dataset, bytes int64, s Storage) Config {
+	memory := budget.NewBlocks(bytes)
+	memory.Released = readtest.Poison
+	verifier, _ := d.Index.Format.(format.Verifier)
+	return Config{Index: d.Index, Storage: s, Memory: memory, Plan: plan.DefaultConfig(), Ahead: profile.Defaults(profile.KindUnknown).Ahead, ReadTimeout: 10 * time.Minute, Verifier: verifier}
+}
+
+func newTestGatherer(t testing.TB, d *readtest.Dataset, bytes int64) *Gatherer {
+	t.Helper()
+	return newGathererOver(t, d, bytes, readtest.OpenStorage(t, d.Dir))
+}
+
+func newGathererOver(t testing.TB, d *readtest.Dataset, bytes int64, s Storage) *Gatherer {
+	t.Helper()
+	return newGathererWith(t, testConfig(d, bytes, s))
+}
+
+func newGathererWith(t testing.TB, c Config) *Gatherer {
+	t.Helper()
+	g, err := New(c)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		g.Close()
+		require.Empty(t, g.leaving)
+		require.NoError(t, c.Memory.Close())
+		require.Zero(t, c.Memory.Held(), "all memory is given back")
+	})
+	return g
+}
+
+func TestAllProblemsOfAConfigurationAreTold(t *testing.T) {
+	_, err := New(Config{Plan: plan.Config{MergeGapBytes: -1}})
+	for _, want := range []string{"an index", "a storage", "memory", "bytes ahead (0)", "read timeout (0s) must be > 0", "-1"} {
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestCloseWaitsForReadsAndMayBeCalledAgain(t *testing.T) {
+	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 300, MaxBytes: 1000})
+	store, made := readtest.HoldReads(t, d)
+	g := newGathererOver(t, d, 8<<20, store)
+	r := g.Open(readtest.InOrder(d.Index))
+	readtest.AskOn(t, r, 0)
+	require.Positive(t, g.Stats().ReadsInFlight)
+	go func() {
+		for begun := false; !begun; runtime.Gosched() {
+			g.work.mu.Lock()
+			begun = g.work.closed
+			g.work.mu.Unlock()
+		}
+		store.Release()
+	}()
+	g.Close()
+	s := g.Stats()
+	require.Zero(t, s.ReadsInFlight)
+	require.NotEmpty(t, made.Reads)
+	require.EqualValues(t, len(made.Reads), s.Reads)
+	g.Close()
+}
+
+// failures keeps what a gatherer notes.
+type failures struct {
+	sync.Mutex
+	all []error
+}
+
+func (f *failures) note(err error) {
+	f.Lock()
+	defer f.Unlock()
+	f.all = append(f.all, err)
+}
+
+// Whichever read fails, it is noted, and the record that it is of is named to the one
+// who waits. The next call goes on.
+func TestEveryReadThatFailsIsNotedAndTheNextCallWorks(t *testing.T) {
+	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 60, MaxBytes: 2000, Checksummed: true})
+	seq := readtest.RandomOrder(1, d.Index)
+	for n := int64(0); ; n++ {
+		store := readtest.OpenStorage(t, d.Dir)
+		nth, injected := faulty.Nth(n), false
+		var mu sync.Mutex
+		store.Before = func(r *storage.Read) error {
+			err := nth(r)
+			mu.Lock()
+			defer mu.Unlock()
+			injected = injected || err != nil
+			return err
+		}
+		var noted failures
+		c := testConfig(d, 100<<10, store)
+		c.Note = noted.note
+		g := newGathererWith(t, c)
+		r := g.Open(seq)
+		var l pinned.Records
+		for k := 0; k < len(seq); {
+			if err := r.Read(context.Background(), uint64(k), 5, &l); err != nil {
+				record, ok := errors.AsType[*pinned.RecordError](err)
+				require.True(t, ok, "%v", err)
+				require.ErrorIs(t, err, faulty.ErrInjected)
+				require.Equal(t, d.Index.ExtentTable[seq[k]].OffsetBytes, record.OffsetBytes)
+				require.Empty(t, l.Records, "a failed call lends nothing")
+				continue
+			}
+			for i, b := range l.Records {
+				require.Equal(t, string(d.Records[seq[k+i]]), string(b))
+			}
+			k += len(l.Records)
+			l.Release()
+		}
+		r.Close()
+		g.Close()
+		if !injected {
+			require.Empty(t, noted.all)
+			break
+		}
+		require.Len(t, noted.all, 1)
+		require.ErrorIs(t, noted.all[0], faulty.ErrInjected)
+	}
+}
+
+func TestWhoWaitsTooLongIsTold(t *testing.T) {
+	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: 9, MaxBytes: 2000})
+	store, _ := readtest.HoldReads(t, d)
+	var noted failures
+	c := testConfig(d, 1<<20, store)
+	c.ReadTimeout, c.Note = time.Millisecond, noted.note
+	g := newGathererWith(t, c)
+	defer store.Release()
+	r := g.Open(readtest.InOrder(d.Index))
+	defer r.Close()
+	var l pinned.Records
+	err := r.Read(context.Background(), 4, 1, &l)
+	require.ErrorIs(t, err, pinned.ErrTimeout)
+	require.ErrorContains(t, err, "shard-000: record 4 at [")
+	require.Equal(t, []error{err}, noted.all)
+	require.ErrorContains(t, r.Read(context.Background(), 9, 1, &l), "the sequence has 9")
+}

@@ -1,0 +1,253 @@
+package gather
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+	"github.com/lsiofs/lsiofs/pipeline/read/window"
+)
+
+// Reader is one pass over a sequence, from anywhere to anywhere. Calls from
+// several goroutines are allowed (a file that is mapped is read so) and do not
+// wait for each other's data.
+//
+// It keeps to a few places of its sequence, runs of batches: a file that is mapped
+// is read at some places in turn.
+type Reader struct {
+	g   *Gatherer
+	seq pinned.Sequence
+	// called is Gatherer.calls at the last call.
+	called atomic.Uint64
+
+	mu     sync.Mutex
+	runs   []*run // none is empty; the one used last is the last
+	at     uint64 // the record that was asked for last
+	closed bool
+	walker *window.Lookahead // nil: storage does not want to know what comes
+
+	expected *expectation // nil: likewise
+}
+
+const (
+	maxRuns = 4
+	// keptBehindBytes is how much stays behind a reader at most: as much as it
+	// asks for in a reply, twice.
+	keptBehindBytes = 2 << 20
+	// maxAheadRecords is what is read ahead for all readers together at most: each
+	// record costs some hundred bytes.
+	maxAheadRecords = 64 << 10
+	// patience is how long a reader waits for all of a batch where it could
+	// have a part.
+	patience = 20 * time.Millisecond
+)
+
+// Close ends the pass, and calls off what has not begun and nobody waits for. It is
+// idempotent.
+func (r *Reader) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	r.closed = true
+	r.walker.Close()
+	r.expected.forget()
+	r.dropAll()
+	r.g.sweep()
+	r.g.mu.Lock()
+	r.g.readers = slices.DeleteFunc(r.g.readers, func(x *Reader) bool { return x == r })
+	r.g.mu.Unlock()
+	r.g.open.Add(-1)
+}
+
+// Read appends to l.Records the bytes of records k … k+n-1 of the sequence (a last
+// line's missing newline added), which mostly lie in memory one behind the other. It
+// waits for those that are not in memory. It may lend fewer than n, but at least one,
+// so that what is lent at a time stays within the budget.
+//
+// Errors: the context's; pinned.ErrTimeout, and what storage or a checksum says, in a
+// *pinned.RecordError. When records before the one that fails are at hand, those are
+// lent and there is no error: it comes when the failing record is asked for first. A
+// failed call lends nothing and loses nothing; the same call may be made again.
+func (r *Reader) Read(ctx context.Context, k uint64, n int, l *pinned.Records) error {
+	n, err := pinned.Clip(r.seq, k, n)
+	if err != nil {
+		return err
+	}
+	g := r.g
+	r.called.Store(g.calls.Add(1))
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return errClosed
+	}
+	r.walker.Move(k, n)
+	run, err := r.moveTo(k, n)
+	if run == nil {
+		r.mu.Unlock()
+		return err
+	}
+	lent, bytes := r.lendReady(run, k, n, l)
+	r.readAhead(run, k, n)
+	if lent > 0 {
+		r.mu.Unlock()
+		g.lent(lent, bytes, lent)
+		return nil
+	}
+	b := run.at(k)
+	b.pins.Add(1) // it is in a run, so it is not dead
+	r.mu.Unlock()
+	if err := r.lendFirst(ctx, b, k, n, l); err != nil {
+		b.pins.Unpin()
+		return err
+	}
+	return nil
+}
+
+// lent counts what has gone out.
+func (g *Gatherer) lent(records int, bytes int64, hits int) {
+	c := &g.counts
+	c.recordsOut.Add(uint64(records))
+	c.bytesOut.Add(uint64(bytes))
+	c.hits.Add(uint64(hits))
+}
+
+// lendReady lends what is there of records k … k+n-1, up to the first that is
+// not. Where not even all of the first batch's are, it lends none: those who
+// wait get more at a time.
+func (r *Reader) lendReady(run *run, k uint64, n int, l *pinned.Records) (lent int, bytes int64) {
+	from, limit := l.Pinned(), max(int(r.g.pool.BudgetBytes()/r.g.pool.BlockBytes/8), 1)
+	for _, b := range run.batches {
+		if lent == n || b.from > k {
+			break
+		}
+		if k >= b.end() {
+			continue
+		}
+		i := int(k - b.from)
+		want := min(n-lent, b.records()-i)
+		m := b.lendable(i, want)
+		if m == 0 || m < want && lent == 0 && b.pending.Load() > 0 || !l.Hold(&b.pins, from, limit) {
+			break
+		}
+		bytes += b.lend(i, m, l)
+		lent += m
+		k += uint64(m)
+	}
+	return lent, bytes
+}
+
+// lend appends records i … i+n-1, which have come.
+func (b *batch) lend(i, n int, l *pinned.Records) int64 {
+	for j := i; j < i+n; j++ {
+		l.Records = append(l.Records, b.bytes(j))
+	}
+	return b.offs[i+n] - b.offs[i]
+}
+
+// lendFirst waits for record k, which is in the batch, and lends it with what
+// of the batch has come by then. The caller's pin becomes the loan's.
+func (r *Reader) lendFirst(ctx context.Context, b *batch, k uint64, n int, l *pinned.Records) error {
+	i, waited := int(k-b.from), false
+	for {
+		if b.ready(i) {
+			x, bad := b.fault(i)
+			if !bad {
+				break
+			}
+			if waited || x.lasting {
+				return r.recordError(k, x.err)
+			}
+			// Nobody was told of it: it was read ahead, or the call before.
+			r.readAgain(b, i, k)
+		}
+		waited = true
+		if err := r.wait(ctx, b, i, k, l.Waiter); err != nil {
+			return err
+		}
+	}
+	m := max(b.lendable(i, n), 1)
+	bytes := b.lend(i, m, l)
+	l.Keep(&b.pins)
+	hits := m
+	if waited {
+		hits--
+	}
+	r.g.lent(m, bytes, hits)
+	return nil
+}
+
+func (r *Reader) recordError(k uint64, err error) error {
+	var number [1]uint64
+	if r.seq.Records(k, number[:]) != 1 {
+		return err
+	}
+	return pinned.NameRecord(r.g.index, number[0], err)
+}
+
+// wait waits for a batch that the caller pins: until all has come, or, at the
+// end of its patience, record k, which is its record i.
+func (r *Reader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.Waiter) error {
+	g, began := r.g, time.Now()
+	g.counts.waits.Add(1)
+	number := w.Begin(g.waitsFor(), nil, r, k)
+	defer func() {
+		w.End(number)
+		g.counts.waitNanos.Add(uint64(time.Since(began)))
+	}()
+	left := g.readTimeout
+	timer := time.NewTimer(min(patience, left))
+	defer timer.Stop()
+	for {
+		wake := b.wait()
+		if wake == nil {
+			return nil
+		}
+		select {
+		case <-wake:
+			if b.ready(i) {
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			if b.ready(i) {
+				return nil
+			}
+			r.hurry(k)
+			left = g.readTimeout - time.Since(began)
+			if left <= 0 {
+				err := r.recordError(k, pinned.ErrTimeout)
+				g.note(err)
+				return err
+			}
+			timer.Reset(min(patience, left))
+		}
+	}
+}
+
+// hurry has storage know that record k is waited for.
+func (r *Reader) hurry(k uint64) {
+	if r.walker == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.walker.Hurry(k)
+}
+
+// Object names the shard of a record of the sequence.
+func (r *Reader) Object(k uint64) string {
+	var number [1]uint64
+	if r.seq.Records(k, number[:]) != 1 {
+		return ""
+	}
+	return pinned.ShardOf(r.g.index, number[0])
+}
+
+var _ meter.Locator = (*Reader)(nil)

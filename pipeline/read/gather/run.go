@@ -1,0 +1,328 @@
+package gather
+
+import (
+	"math"
+	"slices"
+
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+)
+
+// maxStretchRecords bounds the tables of tiny records.
+const maxStretchRecords = 8192
+
+// run is a place of a sequence: batches one after the other.
+type run struct {
+	batches []*batch
+	next    uint64 // behind the furthest record that was asked for
+	stretch int64  // bytes of the next stretch
+	streams bool   // it was read on
+}
+
+// at is the batch that has a record, which must be in the run.
+func (run *run) at(k uint64) *batch {
+	for _, b := range run.batches {
+		if k < b.end() {
+			return b
+		}
+	}
+	return nil
+}
+
+func (run *run) has(k uint64) bool {
+	return len(run.batches) > 0 && k >= run.batches[0].from && k < run.end()
+}
+
+// end is behind the last record of a run that is not empty.
+func (run *run) end() uint64 { return run.batches[len(run.batches)-1].end() }
+
+// moveTo gives the run that has record k, and drops what lies behind; nil if
+// there is no such record. Where no run has it, the records that are asked for are
+// read: as the next stretch of the run that ends there, or as the first of a new one.
+func (r *Reader) moveTo(k uint64, n int) (*run, error) {
+	r.at = k
+	i := slices.IndexFunc(r.runs, func(run *run) bool { return run.has(k) })
+	if i < 0 {
+		i = slices.IndexFunc(r.runs, func(run *run) bool { return run.end() == k })
+	}
+	if i < 0 {
+		return r.begin(k, n)
+	}
+	run := r.runs[i]
+	r.runs = append(slices.Delete(r.runs, i, i+1), run)
+	if k+uint64(n) > run.next {
+		run.next = k + uint64(n)
+		run.streams = true
+	}
+	if !run.has(k) {
+		size := run.stretch
+		run.grow(r)
+		if planned, err := r.extend(run, k, size, max(r.planned(k), n), budget.Demand); !planned {
+			if len(run.batches) == 0 { // they were given up to make room
+				r.runs = r.runs[:len(r.runs)-1]
+			}
+			return nil, err
+		}
+	}
+	r.dropBehind(run, k)
+	return run, nil
+}
+
+// gap is how many records there are from k to where another run begins: beyond
+// that, they are read already.
+func (r *Reader) gap(k uint64) uint64 {
+	n := uint64(math.MaxUint64)
+	for _, run := range r.runs {
+		if from := run.batches[0].from; from >= k {
+			n = min(n, from-k)
+		}
+	}
+	return n
+}
+
+// begin makes a run of records k … k+n-1 alone: who samples wants no more. The
+// reader has jumped, so what it wanted elsewhere and has not begun is called off.
+func (r *Reader) begin(k uint64, n int) (*run, error) {
+	for _, run := range r.runs {
+		r.dropAhead(run)
+	}
+	for len(r.runs) >= maxRuns || len(r.runs) > 0 && r.held() > r.share()/2 {
+		r.dropRun(0)
+	}
+	run := &run{next: k + uint64(n), stretch: r.g.ahead.FirstStretchBytes}
+	if planned, err := r.extend(run, k, r.g.pool.BlockBytes, n, budget.Demand); !planned {
+		return nil, err
+	}
+	r.runs = append(r.runs, run)
+	return run, nil
+}
+
+// share is what one of the readers may hold.
+func (r *Reader) share() int64 { return r.g.pool.BudgetBytes() / max(r.g.open.Load(), 1) }
+
+// grow makes the next stretch twice as large, as long as the reader's share has
+// some of them.
+func (run *run) grow(r *Reader) {
+	run.stretch = nextStretch(run.stretch, r.g.ahead.StretchBytes, r.share(), r.g.pool.BlockBytes)
+}
+
+func nextStretch(bytes, most, share, blockBytes int64) int64 {
+	return min(2*bytes, most, max(share/8, blockBytes))
+}
+
+// readAhead plans the next stretch where a reader reads on, and little enough is
+// ahead of it.
+func (r *Reader) readAhead(run *run, k uint64, n int) {
+	if !run.streams {
+		return
+	}
+	bytes, records := run.ahead(k + uint64(n))
+	if bytes+run.stretch > r.reach() || records >= maxAheadRecords/int(max(r.g.open.Load(), 1)) {
+		return
+	}
+	if r.held()+max(run.stretch, r.g.pool.BlockBytes) > r.share()/8*7 {
+		return
+	}
+	planned, err := r.extend(run, run.end(), run.stretch, r.planned(run.end()), budget.Prefetch)
+	if planned {
+		run.grow(r)
+	} else if err != nil && err != budget.ErrNoRoom {
+		r.g.note(err)
+	}
+}
+
+// reach is how far is read ahead: as far as the storage likes; and of a service, if records come
+// from it, as far as it is told of.
+func (r *Reader) reach() int64 {
+	if r.walker == nil || r.g.told.Chunks {
+		return r.g.ahead.Bytes
+	}
+	return r.walker.Reach(r.g.ahead.Bytes)
+}
+
+// planned is how many records may be read together from record k on: a storage that is told
+// what comes takes what it was not told of for what somebody waits for.
+func (r *Reader) planned(k uint64) int {
+	return int(min(maxStretchRecords, r.walker.Reached(k)-k))
+}
+
+// ahead is what of the run lies from record k on.
+func (run *run) ahead(k uint64) (bytes int64, records int) {
+	for _, b := range slices.Backward(run.batches) {
+		if b.end() <= k {
+			break
+		}
+		i := int(max(k, b.from) - b.from)
+		bytes += b.used() - b.offs[i]
+		records += b.records() - i
+	}
+	return bytes, records
+}
+
+// extend plans and starts reads of the records from k on, where the run ends: of
+// so many bytes and records, or less where there is no memory. A reader waits
+// for the first batch if it is demanded.
+func (r *Reader) extend(run *run, k uint64, bytes int64, records int, u budget.Urgency) (planned bool, err error) {
+	g := r.g
+	if k >= r.seq.Len() {
+		return false, nil
+	}
+	records = int(min(uint64(records), r.gap(k)))
+	p := <-g.planners
+	defer func() { p.reset(); g.planners <- p }()
+	err = p.fill(g.index, r.seq, k, bytes, records, func(from uint64, n int64) (*batch, error) {
+		memory, err := g.take(r, n, u)
+		if err != nil {
+			return nil, err
+		}
+		u = budget.Prefetch
+		return g.newBatch(memory, from), nil
+	})
+	if len(p.batches) == 0 {
+		return false, err
+	}
+	pl, err := p.planner.Plan(p.request)
+	if err != nil {
+		for _, b := range p.batches {
+			g.drop(b)
+		}
+		return false, err
+	}
+	p.addNewlines()
+	p.expect(pl, g.verifier)
+	r.expected.passing(r, run, k, p.batches[len(p.batches)-1].end())
+	g.start(p, pl, len(p.batches)+1)
+	for _, b := range p.batches {
+		b.begun()
+	}
+	run.batches = append(run.batches, p.batches...)
+	r.expected.more(r, run, run.end()-k)
+	return true, nil
+}
+
+// readAgain reads one record once more, to its place. The caller pins the batch.
+func (r *Reader) readAgain(b *batch, i int, k uint64) {
+	g := r.g
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if x, bad := b.fault(i); !bad || x.lasting || b.wait() != nil {
+		return // somebody else does
+	}
+	p := <-g.planners
+	defer func() { p.reset(); g.planners <- p }()
+	if r.seq.Records(k, p.numbers[:1]) != 1 {
+		return
+	}
+	g.index.Extents(p.numbers[:1], p.extents[:1])
+	p.epoch = pinned.EpochOf(r.seq)
+	p.place(b, i, p.extents[0])
+	pl, err := p.planner.Plan(p.request)
+	if err != nil {
+		return // it could be planned before
+	}
+	b.begin()
+	b.forgive(i)
+	b.expect(i, int32(len(pl.Sources(0))), g.verifier != nil)
+	g.start(p, pl, 0)
+	b.begun()
+}
+
+// dropBehind drops the batches that a reader which is at record k has passed,
+// but for the last of them: replies are asked for out of order.
+func (r *Reader) dropBehind(run *run, k uint64) {
+	n := 0
+	for n < len(run.batches) && run.batches[n].end() <= k {
+		n++
+	}
+	kept := min(keptBehindBytes, r.share()/8)
+	for n > 0 && kept > 0 {
+		n--
+		kept -= run.batches[n].used()
+	}
+	r.dropFirst(run, n)
+}
+
+// dropAhead drops the batches from the first one on that has not come and that
+// the reader has not come to.
+func (r *Reader) dropAhead(run *run) {
+	n := slices.IndexFunc(run.batches, func(b *batch) bool { return b.from >= run.next && b.pending.Load() > 0 })
+	if n <= 0 {
+		return // a run is never empty: its first batch was asked for
+	}
+	for _, b := range run.batches[n:] {
+		r.drop(run, b)
+	}
+	run.batches = slices.Delete(run.batches, n, len(run.batches))
+}
+
+func (r *Reader) dropFirst(run *run, n int) {
+	if n <= 0 {
+		return
+	}
+	for _, b := range run.batches[:n] {
+		r.drop(run, b)
+	}
+	run.batches = slices.Delete(run.batches, 0, n)
+}
+
+func (r *Reader) drop(run *run, b *batch) {
+	if b.from >= run.next {
+		r.g.counts.dropped.Add(uint64(b.used()))
+	}
+	r.g.drop(b)
+}
+
+func (r *Reader) dropRun(i int) {
+	run := r.runs[i]
+	r.runs = slices.Delete(r.runs, i, i+1)
+	for _, b := range run.batches {
+		r.drop(run, b)
+	}
+}
+
+func (r *Reader) dropAll() {
+	for len(r.runs) > 0 {
+		r.dropRun(0)
+	}
+}
+
+// dropOthers drops all but the run used last.
+func (r *Reader) dropOthers() {
+	for len(r.runs) > 1 {
+		r.dropRun(0)
+	}
+}
+
+// dropPassed drops the run of a reader that waits at its end, which is then
+// empty, to be extended.
+func (r *Reader) dropPassed() {
+	if n := len(r.runs); n > 0 && r.runs[n-1].end() == r.at {
+		r.dropFirst(r.runs[n-1], len(r.runs[n-1].batches))
+	}
+}
+
+// giveUp makes room for another reader: what was passed goes, and what is ahead
+// beyond a reader's share.
+func (r *Reader) giveUp() {
+	r.dropOthers()
+	for _, run := range r.runs {
+		n := slices.IndexFunc(run.batches, func(b *batch) bool { return run.next <= b.end() })
+		r.dropFirst(run, n)
+		for len(run.batches) > 1 && r.held() > r.share() {
+			last := len(run.batches) - 1
+			r.drop(run, run.batches[last])
+			run.batches = run.batches[:last]
+		}
+	}
+}
+
+// held is the memory of all runs.
+func (r *Reader) held() int64 {
+	n := int64(0)
+	for _, run := range r.runs {
+		for _, b := range run.batches {
+			n += int64(len(b.block.Mem))
+		}
+	}
+	return n
+}

@@ -1,0 +1,70 @@
+package pinned
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// RecordError says which record could not be had.
+type RecordError struct {
+	Shard                  string
+	Ordinal                uint64
+	OffsetBytes, SizeBytes int64 // in the decoded shard
+	Err                    error
+}
+
+func (e *RecordError) Error() string {
+	cause := e.Err.Error()
+	if s, ok := errors.AsType[*storage.Error](e.Err); ok && s.Object == e.Shard {
+		// The shard is named already; the bytes are those of the whole read, which may have more.
+		cause = s.Err.Error()
+		if s.OffsetBytes != e.OffsetBytes || s.SizeBytes != e.SizeBytes {
+			cause = fmt.Sprintf("bytes [%d, %d): %s", s.OffsetBytes, s.OffsetBytes+s.SizeBytes, cause)
+		}
+	}
+	if damaged(e.Err) {
+		cause += ": copy the file again or repair it; lsiofs verify finds all damage"
+	}
+	return fmt.Sprintf("%s: record %d at [%d, %d): %s", e.Shard, e.Ordinal, e.OffsetBytes, e.OffsetBytes+e.SizeBytes, cause)
+}
+
+func (e *RecordError) Unwrap() error { return e.Err }
+
+// damaged reports whether an error is about the bytes that came, and not about reading them.
+func damaged(err error) bool {
+	return errors.As(err, new(*format.CorruptError)) || errors.As(err, new(format.RecordDamage))
+}
+
+// ErrTimeout is wrapped when storage has not given a range within the time that a
+// reader may wait for one.
+var ErrTimeout = errors.New("storage has not answered within --read-timeout")
+
+// Places says where records lie; an index of a dataset does.
+type Places interface {
+	Shard(i int) catalog.Shard
+	// Extents fills dst with where each of the records lies.
+	Extents(records []uint64, dst []catalog.Extent)
+}
+
+// NameRecord is the error of a record, which has a number, for a cause that does not
+// name it.
+func NameRecord(x Places, record uint64, cause error) *RecordError {
+	at := place(x, record)
+	return &RecordError{
+		Shard: x.Shard(at.Shard).Object.Path, Ordinal: at.Ordinal,
+		OffsetBytes: at.OffsetBytes, SizeBytes: at.SizeBytes, Err: cause,
+	}
+}
+
+// ShardOf names the shard of a record.
+func ShardOf(x Places, record uint64) string { return x.Shard(place(x, record).Shard).Object.Path }
+
+func place(x Places, record uint64) catalog.Extent {
+	var at [1]catalog.Extent
+	x.Extents([]uint64{record}, at[:])
+	return at[0]
+}

@@ -1,0 +1,91 @@
+package pinned
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+)
+
+// lender is a part of a loan that counts what it is asked.
+type lender struct{ released int }
+
+func (*lender) Mapped() bool { return true }
+func (*lender) Leased() bool { return false }
+func (*lender) Check() error { return ErrTimeout }
+func (*lender) Fault() error { return ErrTimeout }
+func (l *lender) Release()   { l.released++ }
+
+func TestALoanPinsEachStretchOfMemoryOnceAndUpToALimit(t *testing.T) {
+	var l Records
+	memory := make([]budget.Pins, 4)
+	for range 3 {
+		require.True(t, l.Hold(&memory[0], 0, 2))
+	}
+	require.True(t, l.Hold(&memory[1], 0, 2))
+	require.False(t, l.Hold(&memory[2], 0, 2), "the limit")
+	require.True(t, l.Hold(&memory[2], 2, 2), "of one call, not of the loan")
+	require.True(t, memory[3].Kill())
+	require.False(t, l.Hold(&memory[3], 0, 9), "what is dead is not lent")
+	require.Equal(t, 3, l.Pinned())
+	for i := range 3 {
+		require.EqualValues(t, 1, memory[i].Count())
+	}
+	l.Release()
+	require.Zero(t, l.Pinned())
+	for i := range 3 {
+		require.Zero(t, memory[i].Count())
+	}
+}
+
+func TestReleaseGivesAllBackAndKeepsNoBytes(t *testing.T) {
+	var l Records
+	var memory budget.Pins
+	own := new(lender)
+	memory.Add(1)
+	l.Keep(&memory)
+	l.Records = append(l.Records, []byte("a"), []byte("b"))
+	records := l.Records
+	l.Lender = own
+	l.Release()
+	require.Zero(t, memory.Count())
+	require.Equal(t, 1, own.released)
+	require.Empty(t, l.Records)
+	require.Equal(t, [][]byte{nil, nil}, records)
+}
+
+func TestALoanOfMemoryAloneIsAlwaysRight(t *testing.T) {
+	var l Records
+	require.False(t, l.Mapped())
+	require.True(t, l.Leased())
+	require.NoError(t, l.Check())
+	require.NoError(t, l.Fault())
+	l.Lender = new(lender)
+	require.True(t, l.Mapped())
+	require.False(t, l.Leased())
+	require.ErrorIs(t, l.Check(), ErrTimeout)
+	require.ErrorIs(t, l.Fault(), ErrTimeout)
+}
+
+// ten is a sequence of records 0 … 9.
+type ten struct{}
+
+func (ten) Len() uint64                        { return 10 }
+func (ten) Records(k uint64, dst []uint64) int { panic("not asked for") }
+
+func TestWhatASequenceHasNotIsNotAskedFor(t *testing.T) {
+	for _, c := range []struct {
+		k    uint64
+		n    int
+		want int
+	}{{0, 1, 1}, {0, 10, 10}, {3, 100, 7}, {9, 1, 1}} {
+		n, err := Clip(ten{}, c.k, c.n)
+		require.NoError(t, err)
+		require.Equal(t, c.want, n)
+	}
+	_, err := Clip(ten{}, 10, 2)
+	require.EqualError(t, err, "lend 2 records from 10 on: the sequence has 10")
+	_, err = Clip(ten{}, 3, 0)
+	require.EqualError(t, err, "lend 0 records from 3 on: the sequence has 10")
+}

@@ -1,0 +1,55 @@
+package read
+
+import (
+	"github.com/lsiofs/lsiofs/pipeline/read/choose"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/window"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// Needs are what an epoch takes from a service, and in memory or on a disk to read each
+// chunk once.
+type Needs = choose.Needs
+
+// Needs tells what an epoch of the dataset needs, from the catalog and the settings alone.
+func (f *Fetcher) Needs() Needs {
+	s := f.survey.Sizes()
+	return s.Needs()
+}
+
+// planning is how the storage is told what comes: nil where it does not want to know, where
+// nothing is read that could be told of, and where it is a disk cache without room for what an
+// order has open. A disk cache is told how much passes through it.
+func (f *Fetcher) planning() *window.Plan {
+	planner, is := f.storage.(storage.Planner)
+	if !is {
+		return nil
+	}
+	sizes := f.survey.Sizes()
+	keeper, keeps := f.storage.(storage.Keeper)
+	gathers := f.choice.Strategy == spec.ReadGather
+	if keeps {
+		keeper.SetShare(f.share.SetCached(sizes.Share(f.choice)))
+	}
+	if f.survey.Held.Packed == f.survey.Held.Shards || keeps && gathers && !f.choice.Chunks {
+		return nil
+	}
+	p := &window.Plan{Planner: planner, Keeps: keeps, LookaheadBytes: f.config.LookaheadBytes, MostBytes: f.survey.Limits.WindowBytes, Again: f.config.Again}
+	if keeps {
+		p.MostBytes = sizes.KeptAhead(f.choice)
+		if !gathers {
+			p.MostBytes = max(p.MostBytes, f.survey.Limits.WindowBytes) // what the cache has no room for goes to memory
+		}
+	}
+	if gathers {
+		p.Index, p.Places, p.Chunks = f.index, f.survey.Places, f.choice.Chunks
+		p.Phase = f.config.Phase
+		p.Layout = func(part chunkmap.Part, number int) (int, chunkmap.Layout) {
+			return f.survey.Places.Of(part).Layout(number, func(int) (int64, chunkmap.Widener) { return f.config.Storage.GapBytes, nil })
+		}
+		p.StaleRecords = sizes.StaleRecords()
+		p.Init()
+	}
+	return p
+}

@@ -1,0 +1,216 @@
+// Package readtest makes what tests of package read and of those below it read:
+// datasets on disk with an index of their records, sequences, and storages that are
+// watched. It knows nothing of how records are fetched.
+package readtest
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formattest"
+	"github.com/lsiofs/lsiofs/pipeline/format/gzip"
+	"github.com/lsiofs/lsiofs/pipeline/format/lz4"
+	"github.com/lsiofs/lsiofs/pipeline/format/zstd"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Dataset is shards on disk, what they hold, and their index.
+type Dataset struct {
+	Dir     string
+	Index   *Index
+	Records [][]byte  // by number
+	Read    spec.Read // how a test reads it
+}
+
+// DecodedBytes is what all shards are, decoded.
+func (d *Dataset) DecodedBytes() int64 {
+	n := int64(0)
+	for _, s := range d.Index.ShardTable {
+		n += s.DecodedBytes
+	}
+	return n
+}
+
+// Shape says how to make a dataset.
+type Shape struct {
+	Codec       string // "", "gz", "zst" or "lz4"
+	Shards      int
+	Records     int // of a shard
+	MaxBytes    int // of a record
+	SameSize    bool
+	Member      int   // records in a member, 0 for all
+	MemberBytes int   // if above 0, decoded bytes in a member instead, wherever records begin
+	PointBytes  int64 // of gz, if above 0: least distance of points inside of members
+	GapBytes    int   // greatest number of bytes between records
+	NoNewline   bool
+	Checksummed bool
+	Read        spec.Read // "" for scan
+}
+
+// Make writes a dataset of a shape to a directory of the test. Datasets of one shape
+// are the same.
+func Make(t testing.TB, s Shape) *Dataset {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 2))
+	d := &Dataset{Dir: t.TempDir(), Index: &Index{}, Read: s.Read}
+	if s.Checksummed {
+		d.Index.Format = crcFormat{}
+	}
+	for i := range s.Shards {
+		d.addShard(t, s, i, rng)
+	}
+	return d
+}
+
+// shardWriter is a shard that is being written.
+type shardWriter struct {
+	shape        Shape
+	compress     func([]byte) []byte // nil for what is not compressed
+	decoded, raw bytes.Buffer
+	memberFrom   int // in decoded
+	entries      []format.Entry
+}
+
+// beginMember ends the member before it.
+func (w *shardWriter) beginMember() {
+	w.endMember()
+	w.entries = append(w.entries, format.Entry{DecodedBytes: int64(w.decoded.Len()), RawBytes: int64(w.raw.Len())})
+}
+
+func (w *shardWriter) endMember() {
+	if len(w.entries) > 0 {
+		w.raw.Write(w.compress(w.decoded.Bytes()[w.memberFrom:]))
+		w.memberFrom = w.decoded.Len()
+	}
+}
+
+func (w *shardWriter) write(b []byte) {
+	for len(b) > 0 {
+		n := len(b)
+		if each := w.shape.MemberBytes; each > 0 {
+			if at := w.decoded.Len(); at > 0 && at%each == 0 {
+				w.beginMember()
+			}
+			n = min(n, each-w.decoded.Len()%each)
+		}
+		w.decoded.Write(b[:n])
+		if w.compress == nil {
+			w.raw.Write(b[:n])
+		}
+		b = b[n:]
+	}
+}
+
+// compressors make a member of a codec.
+var compressors = map[string]func([]byte) []byte{"gz": formattest.Gzip, "zst": formattest.Zstd, "lz4": formattest.LZ4}
+
+func (d *Dataset) addShard(t testing.TB, s Shape, i int, rng *rand.Rand) {
+	x := d.Index
+	shard := catalog.Shard{First: x.Records(), Records: uint64(s.Records)}
+	w := shardWriter{shape: s, compress: compressors[s.Codec]}
+	for r := range s.Records {
+		if s.Codec != "" && (r == 0 || s.Member > 0 && r%s.Member == 0) {
+			w.beginMember()
+		}
+		if s.GapBytes > 0 {
+			w.write(make([]byte, rng.IntN(s.GapBytes)))
+		}
+		n := s.MaxBytes
+		if !s.SameSize {
+			n = 1 + rng.IntN(s.MaxBytes)
+		}
+		record := randomRecord(rng, n, s.Checksummed)
+		off := int64(w.decoded.Len())
+		if s.NoNewline && r == s.Records-1 {
+			record[len(record)-1] = '\n'
+			w.write(record[:len(record)-1])
+		} else {
+			w.write(record)
+		}
+		x.ExtentTable = append(x.ExtentTable, catalog.Extent{Shard: i, Ordinal: uint64(r), OffsetBytes: off, SizeBytes: int64(len(record))})
+		d.Records = append(d.Records, record)
+	}
+	if !s.NoNewline {
+		w.write(make([]byte, 777)) // like the end of a tar
+	}
+	w.endMember()
+	shard.DecodedBytes = int64(w.decoded.Len())
+	shard.Codec = map[string]format.Codec{"gz": gzip.Codec{}, "zst": zstd.Codec{}, "lz4": lz4.Codec{}}[s.Codec]
+	shard.EntryPoints, shard.Members = uint64(len(w.entries)), uint64(len(w.entries))
+	if s.MemberBytes > 0 {
+		shard.EntryPoints = 1
+	}
+	name := fmt.Sprintf("shard-%03d", i)
+	path := filepath.Join(d.Dir, name)
+	require.NoError(t, os.WriteFile(path, w.raw.Bytes(), 0o644))
+	shard.Object = Listed(t, d.Dir, name)
+	x.ShardTable = append(x.ShardTable, shard)
+	x.EntryTable = append(x.EntryTable, w.entries)
+	if s.PointBytes > 0 {
+		x.addPoints(t, s.PointBytes, w.raw.Bytes())
+	}
+}
+
+// addPoints notes the points of the last shard, as the index pass does.
+func (x *Index) addPoints(t testing.TB, least int64, raw []byte) {
+	i := len(x.ShardTable) - 1
+	dec, err := gzip.Codec{}.NewDecoder(bytes.NewReader(raw), 0)
+	require.NoError(t, err)
+	defer dec.Close()
+	var points []format.Point
+	var begun int64
+	dec.(format.PointDecoder).NotePoints(least, func(p format.Point) int64 {
+		p.DecodedBytes = begun + p.MemberBytes
+		points = append(points, p)
+		return least
+	})
+	entries := x.EntryTable[i]
+	for n, e := range entries {
+		begun = e.DecodedBytes
+		_, err := dec.Next()
+		require.NoError(t, err, "member %d", n)
+		_, err = io.Copy(io.Discard, decoderReader{dec})
+		require.NoError(t, err, "member %d", n)
+	}
+	for n, p := range points {
+		entries = append(entries, format.Entry{RawBytes: p.RawBytes(), DecodedBytes: p.DecodedBytes, Point: n + 1})
+	}
+	slices.SortStableFunc(entries, func(a, b format.Entry) int { return cmp.Compare(a.DecodedBytes, b.DecodedBytes) })
+	x.EntryTable[i] = entries
+	x.PointTable = append(x.PointTable, points)
+	x.ShardTable[i].Points = uint64(len(points))
+}
+
+// decoderReader hides all of a decoder but Read.
+type decoderReader struct{ d format.Decoder }
+
+func (r decoderReader) Read(p []byte) (int, error) { return r.d.Read(p) }
+
+func randomRecord(rng *rand.Rand, n int, checksummed bool) []byte {
+	b := make([]byte, n, n+4)
+	bits := uint64(0)
+	for i := range b {
+		if i%16 == 0 {
+			bits = rng.Uint64()
+		}
+		b[i] = 'a' + byte(bits&15)
+		bits >>= 4
+	}
+	if checksummed {
+		b = binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+	}
+	return b
+}

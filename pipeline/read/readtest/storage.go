@@ -1,0 +1,110 @@
+package readtest
+
+import (
+	"context"
+	"os"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
+	"github.com/lsiofs/lsiofs/pipeline/storage/local"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// OpenStorage reads a dataset's files, and fails, holds or alters what a test
+// says. It is closed when the test ends.
+func OpenStorage(t testing.TB, dir string) *faulty.Storage {
+	t.Helper()
+	return faulty.New(OpenFiles(t, dir))
+}
+
+// OpenFiles is the storage alone, which can map.
+func OpenFiles(t testing.TB, dir string) *local.Storage {
+	t.Helper()
+	engine, err := uring.Open(uring.ModePread)
+	require.NoError(t, err)
+	files, err := local.Open(dir, engine)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, files.Close())
+		require.NoError(t, engine.Close())
+	})
+	return files
+}
+
+// Listed is an object as the storage lists it.
+func Listed(t testing.TB, dir, path string) storage.Object {
+	t.Helper()
+	o, err := OpenStorage(t, dir).Stat(context.Background(), path)
+	require.NoError(t, err)
+	return o
+}
+
+// CountedStorage counts the reads that it is asked for.
+type CountedStorage struct {
+	storage.Storage
+	Reads, Bytes atomic.Int64
+}
+
+func (s *CountedStorage) Submit(reads []*storage.Read) {
+	for _, r := range reads {
+		s.Reads.Add(1)
+		s.Bytes.Add(int64(len(r.Buf)))
+	}
+	s.Storage.Submit(reads)
+}
+
+// ExtremeProfiles are storages that like the strangest reads.
+func ExtremeProfiles() map[string]profile.Profile {
+	return map[string]profile.Profile{
+		"tiny reads, one at a time, no gaps": {Kind: profile.KindDisk, GapBytes: 0, ReadBytes: 4 << 10, Depth: 1, InFlightBytes: 4 << 10, AlignBytes: 1},
+		"tiny reads, many at a time":         {Kind: profile.KindSSD, GapBytes: 1 << 20, ReadBytes: 4 << 10, Depth: 128, InFlightBytes: 512 << 10, AlignBytes: 4 << 10},
+		"large reads, one at a time": {Kind: profile.KindNetwork, GapBytes: 0, ReadBytes: 4 << 20, Depth: 1, InFlightBytes: 4 << 20, AlignBytes: 512,
+			Ahead: profile.Ahead{Bytes: 4 << 10, QueuedBytes: 4 << 10, FirstStretchBytes: 4 << 10, StretchBytes: 4 << 10, DecodeBytes: 4 << 10}},
+		"large reads, many at a time": {Kind: profile.KindVirtual, GapBytes: 1 << 20, ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 512 << 20, AlignBytes: 4 << 10,
+			Ahead: profile.Ahead{Bytes: 4 << 30, QueuedBytes: 2 << 30, FirstStretchBytes: 64 << 20, StretchBytes: 64 << 20, DecodeBytes: 64 << 20}},
+	}
+}
+
+// Poison overwrites memory that is given back, so that a use after that shows. Pages that nothing
+// was written to are left out: they hold no record, and to touch them would make the kernel
+// allocate them.
+func Poison(b []byte) {
+	page := os.Getpagesize()
+	resident := make([]byte, (len(b)+page-1)/page)
+	if uintptr(unsafe.Pointer(unsafe.SliceData(b)))%uintptr(page) != 0 || mincore(b, resident) != nil {
+		poison(b)
+		return
+	}
+	for i, r := range resident {
+		if r&1 != 0 {
+			poison(b[i*page : min((i+1)*page, len(b))])
+		}
+	}
+}
+
+// poison overwrites b with 0xDB, at the speed of copying.
+func poison(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	b[0] = 0xDB
+	for n := 1; n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
+	}
+}
+
+// mincore reports in the lowest bit of each byte of resident whether a page of b is in memory.
+func mincore(b, resident []byte) error {
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), uintptr(unsafe.Pointer(unsafe.SliceData(resident))))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

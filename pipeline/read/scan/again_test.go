@@ -1,0 +1,60 @@
+package scan
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+)
+
+// fourRecords is a piece of four records of a byte each, of which some have gone out.
+func fourRecords(gone ...int) *entry {
+	spans := make([]chunkmap.Span, 4)
+	for i := range spans {
+		spans[i] = chunkmap.Span{OffsetBytes: int64(i), SizeBytes: 1}
+	}
+	e := newEntry(&budget.Memory{}, 7, spans)
+	for _, i := range gone {
+		e.deliver(i)
+	}
+	return e
+}
+
+// A piece that is read again keeps what a reader will still come to. What has gone out is
+// kept once more only for another pass, or memory fills with what nobody wants.
+func TestWhatIsKeptOfAPieceThatIsReadAgain(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		wanted int
+		live   int64
+	}{
+		{"for a record that has not gone out", 2, 2},
+		{"for a record that has: another pass has begun", 1, 4},
+		{"for a record that was lent to its reader before", lentBefore, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := cache{gone: map[int][]uint64{}}
+			x.remember(fourRecords(0, 1))
+			e := fourRecords()
+			x.recall(e, c.wanted)
+			require.Equal(t, c.live, e.liveBytes(), "it was dropped")
+			require.Empty(t, x.gone)
+
+			var sc Scanner
+			e = fourRecords()
+			sc.takeOver(e, fourRecords(0, 1), c.wanted)
+			require.Equal(t, c.live, e.liveBytes(), "some of it is in memory")
+		})
+	}
+}
+
+func TestAPieceIsWantedByAnotherPassButNotByARecordThatIsLentAgain(t *testing.T) {
+	var sc Scanner
+	e := fourRecords(0, 1, 2, 3)
+	sc.deliver(e, 2, true)
+	require.Zero(t, e.liveBytes())
+	sc.deliver(e, 2, false)
+	require.EqualValues(t, 3, e.liveBytes())
+}

@@ -1,0 +1,306 @@
+package scan
+
+import (
+	"slices"
+
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+)
+
+// cache holds the segments. All its methods are called with Scanner.mu held.
+type cache struct {
+	memory
+	budget *budget.Budget
+	ask    func() bool // see Config.Ask; nil: there is never more
+	cur    *segment
+	segs   []*segment // oldest first
+	tables int64      // bytes of entries
+	// mostTables is limits.tables.
+	mostTables int64
+	slots      *slots
+	gone       map[int][]uint64
+	dropped    uint64 // pieces of which something was lost that had not gone out
+}
+
+// alloc finds n bytes for a piece and pins their segment.
+func (c *cache) alloc(n int64, u budget.Urgency) (*segment, int64, error) {
+	n = max(n, 1)
+	asked := c.ask == nil
+	for {
+		fits := c.cur != nil && c.cur.fits(n) && c.cur.tables < c.mostTables
+		if c.excess(n, fits) > 0 {
+			if !asked {
+				if asked = true; c.ask() {
+					continue
+				}
+			}
+			if c.evict(u) {
+				continue
+			}
+			if u != budget.Demand && !fits {
+				return nil, 0, budget.ErrNoRoom
+			}
+		}
+		if fits {
+			if err := c.trim(c.beyond()); err != nil {
+				return nil, 0, err
+			}
+			return c.cur, c.cur.place(n), nil
+		}
+		seg, err := c.newSegment(max(n, c.segment))
+		if err != nil {
+			return nil, 0, err
+		}
+		if n <= c.segment {
+			c.cur = seg
+		}
+		return seg, seg.place(n), nil
+	}
+}
+
+// excess is by how much the budget would be exceeded with n bytes more, and no spare
+// memory. What is beyond the budget already, since nothing could be freed when it was
+// demanded, counts even where the n bytes need no new segment.
+func (c *cache) excess(n int64, fits bool) int64 {
+	if fits {
+		return c.beyond() - c.spareBytes
+	}
+	return c.beyond() + c.grows(max(n, c.segment))
+}
+
+// beyond is by how much the budget is exceeded; below 0 there is room.
+func (c *cache) beyond() int64 { return c.mapped + c.tables - c.budget.Rest() }
+
+func (s *segment) fits(n int64) bool { return int64(len(s.Bytes))-s.next(n) >= n }
+
+// next is where n bytes would be placed: pieces begin at cache lines, large ones
+// at pages.
+func (s *segment) next(n int64) int64 {
+	if n < budget.AlignFromBytes {
+		return s.used
+	}
+	return (s.used + budget.PageBytes - 1) &^ (budget.PageBytes - 1)
+}
+
+// place takes n bytes, and pins.
+func (s *segment) place(n int64) int64 {
+	off := s.next(n)
+	s.used = min((off+n+63)&^63, int64(len(s.Bytes)))
+	s.Pins.Add(1)
+	return off
+}
+
+// newSegment gives one of n bytes or more. Spare memory that the budget has no room for
+// beside it is unmapped, before anything is mapped.
+func (c *cache) newSegment(n int64) (*segment, error) {
+	reused := c.fit(n) >= 0
+	if !reused {
+		if err := c.trim(c.beyond() + n); err != nil {
+			return nil, err
+		}
+	}
+	mem, err := c.take(n)
+	if err != nil {
+		return nil, err
+	}
+	c.keep()
+	seg := &segment{Memory: budget.Memory{Bytes: mem}}
+	c.segs = append(c.segs, seg)
+	if reused {
+		err = c.trim(c.beyond())
+	}
+	return seg, err
+}
+
+// trim is memory.trim.
+func (c *cache) trim(bytes int64) error {
+	if bytes <= 0 {
+		return nil
+	}
+	err := c.memory.trim(bytes)
+	c.keep()
+	return err
+}
+
+// keep tells the budget how much is held.
+func (c *cache) keep() { c.budget.Keep(c.mapped + c.tables) }
+
+// hold notes so many bytes of tables more, or less.
+func (c *cache) hold(tables int64) {
+	c.tables += tables
+	c.keep()
+}
+
+// evict frees one segment, and reports whether it found one. The oldest of
+// which most has gone out is best; then one that is worth copying; then, so
+// that a reader that has stopped can't keep memory, the oldest.
+func (c *cache) evict(u budget.Urgency) bool {
+	for _, share := range [...]int64{0, 50, 80, 100} {
+		if u == budget.Opportunistic && share == 100 {
+			return false
+		}
+		for _, s := range c.segs {
+			if s.Live.Load()*100 <= share*s.used && s.Pins.Kill() {
+				c.clear(s, share < 100)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// clear frees a dead segment, having copied what has not gone out if keep says so.
+func (c *cache) clear(s *segment, keep bool) {
+	if s == c.cur {
+		c.cur = nil
+	}
+	n := int64(0)
+	for _, e := range s.entries {
+		if c.slots.at(e.piece) == e {
+			n += e.liveBytes()
+		}
+	}
+	var to *segment
+	if keep && n > 0 && n <= c.mostCopied() {
+		to = c.copyTarget(n)
+	}
+	for _, e := range s.entries {
+		if c.slots.at(e.piece) != e {
+			continue // another one took its place
+		}
+		var kept *entry
+		if to != nil {
+			if kept = e.copyTo(to); kept != nil {
+				c.attach(to, kept)
+			}
+		} else if e.liveBytes() > 0 {
+			c.dropped++
+			c.remember(e)
+		}
+		c.slots.set(e.piece, kept)
+	}
+	c.segs = slices.DeleteFunc(c.segs, func(x *segment) bool { return x == s })
+	c.release(s)
+}
+
+// copiedShare bounds how much is copied at a time, of which there is twice as much meanwhile.
+const copiedShare = 32
+
+// mostCopied is up to how much of a segment is worth copying. What waits in a larger piece is
+// read again.
+func (c *cache) mostCopied() int64 { return max(c.segment, c.budget.Bytes()/copiedShare) }
+
+// maxRemembered bounds cache.gone, at about 100 bytes each.
+const maxRemembered = 64 << 10
+
+// remember notes what had gone out of an entry that is dropped, so that when
+// its piece is read again for the others, those are not kept once more: where
+// memory is short that would make it shorter still.
+func (c *cache) remember(e *entry) {
+	if len(c.gone) >= maxRemembered {
+		return
+	}
+	c.gone[e.piece] = e.goneBits()
+}
+
+// recall marks in e what had gone out when its piece was dropped. If that goes for record
+// wanted, too, then it is wanted by another pass, and all the others will be; but not where
+// it is lentBefore.
+func (c *cache) recall(e *entry, wanted int) {
+	bits := c.gone[e.piece]
+	delete(c.gone, e.piece)
+	if bits == nil || wanted != lentBefore && bits[wanted>>6]&(1<<(wanted&63)) != 0 {
+		return
+	}
+	for w := range bits {
+		e.out[w].Store(bits[w])
+	}
+}
+
+// copyTarget is a segment with room for n bytes, beyond the budget if need be:
+// the one that is being cleared comes back at once. What is larger than a usual segment gets
+// one of its own. nil when there is no memory.
+func (c *cache) copyTarget(n int64) *segment {
+	if c.cur != nil && c.cur.fits(n) && c.cur.tables < c.mostTables {
+		return c.cur
+	}
+	seg, err := c.newSegment(max(n, c.segment))
+	if err != nil {
+		return nil
+	}
+	if n <= c.segment {
+		c.cur = seg
+	}
+	return seg
+}
+
+// copyTo copies what has not gone out, and gives its entry, nil for nothing.
+func (e *entry) copyTo(to *segment) *entry {
+	var kept *entry
+	for i, s := range e.spans {
+		if s.SizeBytes < 0 || e.delivered(i) {
+			continue
+		}
+		if kept == nil {
+			kept = newEntry(&to.Memory, e.piece, make([]chunkmap.Span, len(e.spans)))
+			kept.whole = false
+			kept.bad = e.bad
+			kept.spooled, kept.ordinal = e.spooled, e.ordinal
+			for w := range e.out {
+				kept.out[w].Store(e.out[w].Load())
+			}
+			for j := range kept.spans {
+				kept.spans[j].SizeBytes = -1
+			}
+		}
+		copy(to.Bytes[to.used:], e.mem.Bytes[s.OffsetBytes:s.OffsetBytes+s.SizeBytes])
+		kept.spans[i] = chunkmap.Span{OffsetBytes: to.used, SizeBytes: s.SizeBytes}
+		to.used += s.SizeBytes
+		to.Live.Add(s.SizeBytes)
+	}
+	return kept
+}
+
+// attach lets a segment know of an entry in it.
+func (c *cache) attach(s *segment, e *entry) {
+	s.entries = append(s.entries, e)
+	s.tables += e.tableBytes()
+	c.hold(e.tableBytes())
+}
+
+func (c *cache) release(s *segment) {
+	mem := s.Bytes
+	c.hold(-s.tables)
+	s.Bytes, s.entries, s.tables = nil, nil, 0
+	c.give(mem)
+}
+
+// shrink frees segments until the budget, which others have made smaller, is
+// kept again, or nothing more can be freed.
+func (c *cache) shrink() {
+	for c.excess(0, true) > 0 {
+		if !c.evict(budget.Prefetch) {
+			break
+		}
+	}
+	_ = c.trim(c.beyond()) // what could not be unmapped is held as before
+}
+
+// close frees all memory. A segment that a loan still pins is left to it: a
+// leak is better than a loan that shows something else.
+func (c *cache) close() error {
+	for _, s := range c.segs {
+		for _, e := range s.entries {
+			if c.slots.at(e.piece) == e {
+				c.slots.set(e.piece, nil)
+			}
+		}
+		if s.Pins.Kill() {
+			c.release(s)
+		}
+	}
+	c.segs, c.cur = nil, nil
+	err := c.memory.close()
+	c.keep()
+	return err
+}

@@ -1,0 +1,31 @@
+package scan
+
+import (
+	"github.com/lsiofs/lsiofs/pipeline/read/mapped"
+	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+)
+
+// lending is what a loan has of a Reader. It is used again with the loan.
+type lending struct {
+	mapped.Lent
+	numbers []uint64
+	found   []found
+}
+
+var _ pinned.Lender = (*lending)(nil)
+
+// lendingOf is a loan's.
+func lendingOf(l *pinned.Records) *lending {
+	own, ok := l.Lender.(*lending)
+	if !ok {
+		own = new(lending)
+		l.Lender = own
+	}
+	return own
+}
+
+// found is a record that is in memory.
+type found struct {
+	entry *entry
+	index int
+}

@@ -1,0 +1,287 @@
+package scan
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/decode"
+	"github.com/lsiofs/lsiofs/pipeline/read/mapped"
+	"github.com/lsiofs/lsiofs/pipeline/read/spool"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// load is a piece on its way into memory, shared by all who want it.
+type load struct {
+	piece   int
+	shard   int
+	layout  chunkmap.Layout
+	wanted  int   // the record of the piece for which it was started, or lentBefore
+	started int64 // Scanner.now
+	// clock, when set, is when the decoder that brings the piece last got on. Who waits
+	// reads it without the lock, while the load may be given to another decoder.
+	clock atomic.Pointer[atomic.Int64]
+	// via, when set, are the waits of that decoder. It is written with
+	// Scanner.mu held.
+	via *meter.WaitClock
+
+	// Written before done is closed, read after.
+	done  chan struct{}
+	entry *entry // pinned once for each waiter
+	err   error
+	bad   map[int]error // records that failed their checksum
+
+	// With Scanner.mu held.
+	waiters atomic.Int32    // changed with Scanner.mu held
+	readers []*Reader       // that will come to it: see cancel
+	decoder *decode.Decoder // that brings it, nil where it is read
+	ahead   bool            // its cost is in Scanner.aheadOut
+
+	stage   atomic.Uint32
+	seg     *segment       // nil where it is not to be read, or not yet
+	off     int64          // in seg
+	region  *mapped.Region // where it is mapped instead
+	pending atomic.Int32   // reads under way
+	failed  atomic.Pointer[error]
+	spooled *spool.Place // it is read from there
+	damaged bool         // it was, and did not come back as it was written; with Scanner.mu held
+}
+
+// lentBefore is in place of a record that may have gone out in the same pass, of which the
+// piece is needed once more.
+const lentBefore = -1
+
+// wantedBy is load.wanted for record i of a piece.
+func wantedBy(i int, again bool) int {
+	if again {
+		return lentBefore
+	}
+	return i
+}
+
+// start begins to load a piece that is neither in memory nor on its way. It is
+// called with mu held; what it adds to t is to be carried out after mu has been
+// released. nil means that there is no room to read ahead.
+func (sc *Scanner) start(piece, wanted int, u budget.Urgency, t *deferred) *load {
+	shard, l, _ := sc.layoutOf(piece) // the reader's phase has a record in it
+	if u == budget.Prefetch && sc.aheadOut > 0 && sc.aheadOut+l.CostBytes() > min(sc.limits.InFlightBytes, sc.budget.Bytes()/4) {
+		return nil
+	}
+	ld := &load{piece: piece, shard: shard, layout: l, wanted: wanted, started: sc.now(), done: make(chan struct{})}
+	err := sc.broken[shard]
+	if sc.closed {
+		err = errClosed
+	}
+	if err == nil && sc.config.Choice.Spools(shard) && !sc.spool.Avoids(shard) {
+		if !sc.assignSpool(ld, u) {
+			return nil
+		}
+		err = ld.err
+	} else if err == nil && sc.index.Shard(shard).Codec != nil {
+		if !sc.assign(ld, u) {
+			return nil
+		}
+	} else if err == nil && !sc.mapLater(ld, t) {
+		if ld.seg, ld.off, err = sc.cache.alloc(l.SizeBytes, u); err == budget.ErrNoRoom {
+			return nil
+		}
+	}
+	if err != nil {
+		ld.err = err
+		close(ld.done)
+		return ld
+	}
+	sc.loads[piece] = ld
+	if u == budget.Prefetch {
+		ld.ahead = true
+		sc.aheadOut += l.CostBytes()
+	}
+	if ld.seg != nil && ld.spooled == nil {
+		sc.read(ld, t)
+	}
+	return ld
+}
+
+// read makes the reads of a piece of a shard that is not compressed.
+func (sc *Scanner) read(ld *load, t *deferred) {
+	object := sc.index.Shard(ld.shard).Object
+	done := func(err error) {
+		sc.meter.Reading.End()
+		if err != nil {
+			ld.failed.CompareAndSwap(nil, &err)
+		}
+		if ld.pending.Add(-1) == 0 {
+			sc.arrived(ld)
+		}
+	}
+	to := ld.off
+	ld.pending.Store(1) // for this function
+	sc.config.reads(&ld.layout, func(r chunkmap.Range) {
+		ld.pending.Add(1)
+		t.reads = append(t.reads, &storage.Read{Object: object, OffsetBytes: r.OffsetBytes, Buf: ld.seg.Bytes[to : to+r.SizeBytes : to+r.SizeBytes], Wanted: ld.begin, Done: done})
+		to += r.SizeBytes
+		ld.stage.Store(isQueued)
+	})
+	sc.running.Add(1)
+	if ld.pending.Add(-1) == 0 {
+		go sc.arrived(ld) // nothing to read: a lone newline
+	}
+}
+
+// arrived goes on with a load whose reads have ended. It must not block.
+func (sc *Scanner) arrived(ld *load) {
+	if !ld.begin() {
+		ld.seg.Pins.Unpin() // storage has no part in its memory any more
+		sc.running.Done()
+		return
+	}
+	err := ld.failed.Load()
+	switch {
+	case err != nil && ld.spooled != nil:
+		sc.lostInSpool(ld, *err)
+	case err != nil:
+		ld.err = *err
+		sc.finish(ld)
+	case sc.verifier != nil && sc.checks.add(ld):
+		return // running is theirs to count down
+	default:
+		sc.checkAndFinish(ld)
+	}
+	sc.running.Done()
+}
+
+// checkAndFinish looks at the checksums that a load's records carry. Others may do it.
+func (sc *Scanner) checkAndFinish(ld *load) {
+	ld.addNewline()
+	sc.verify(ld)
+	sc.finish(ld)
+}
+
+func (ld *load) addNewline() {
+	if ld.layout.Newline {
+		ld.seg.Bytes[ld.off+ld.layout.ShardBytes()] = '\n'
+	}
+}
+
+// verify looks at the records' own checksums.
+func (sc *Scanner) verify(ld *load) {
+	switch {
+	case sc.verifier == nil:
+	case ld.region != nil:
+		ld.err = ld.region.Verify(func() bool { sc.verifyRecords(ld); return len(ld.bad) == 0 })
+	default:
+		sc.verifyRecords(ld)
+	}
+}
+
+func (sc *Scanner) verifyRecords(ld *load) {
+	mem := ld.memory().Bytes[ld.off:]
+	for i, s := range ld.layout.Spans {
+		if s.SizeBytes < 0 {
+			continue
+		}
+		if err := sc.verifier.Verify(mem[s.OffsetBytes : s.OffsetBytes+s.SizeBytes]); err != nil {
+			if ld.bad == nil {
+				ld.bad = map[int]error{}
+			}
+			ld.bad[i] = err
+		}
+	}
+}
+
+// finish makes a load's piece, or its error, known to all who wait.
+func (sc *Scanner) finish(ld *load) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.finishLocked(ld)
+}
+
+func (sc *Scanner) finishLocked(ld *load) {
+	delete(sc.loads, ld.piece)
+	if ld.ahead {
+		sc.aheadOut -= ld.layout.CostBytes()
+	}
+	if ld.err == nil {
+		ld.err = sc.broken[ld.shard]
+	}
+	if ld.err == nil {
+		sc.publish(ld)
+	} else if ld.err != budget.ErrNoRoom && ld.err != errClosed && ld.err != errCalledOff && !errors.Is(ld.err, storage.ErrReadAgain) {
+		sc.note(sc.describe(ld))
+	}
+	if mem := ld.memory(); mem != nil && ld.stage.Load() != calledOff {
+		mem.Pins.Unpin()
+	}
+	close(ld.done)
+}
+
+// publish puts a load's piece where readers find it, who take no lock: what is
+// told of it is told before, so that nobody has bytes, or an error, that the
+// statistics do not know of yet.
+func (sc *Scanner) publish(ld *load) {
+	sc.tell(ld)
+	spans := ld.layout.Spans
+	for i := range spans {
+		spans[i].OffsetBytes += ld.off
+	}
+	e := newEntry(ld.memory(), ld.piece, spans)
+	e.region, e.bad = ld.region, ld.bad
+	e.spooled, e.ordinal = ld.spooled, sc.ordinal(ld)
+	sc.cache.recall(e, ld.wanted)
+	if old := sc.slots.at(ld.piece); old != nil {
+		sc.takeOver(e, old, ld.wanted)
+	}
+	e.mem.Live.Add(e.liveBytes())
+	e.mem.Pins.Add(int64(ld.waiters.Load()))
+	if e.mapped() {
+		sc.cache.hold(e.tableBytes()) // until it is forgotten
+	} else {
+		sc.cache.attach(ld.seg, e)
+	}
+	ld.entry = e
+	sc.slots.set(ld.piece, e)
+}
+
+// takeOver has an entry take the place of another one of its piece. Where that one was
+// brought for other phases than the record that was wanted now, what of these has gone out
+// has gone out of the new one, too. So it has where that record may have been lent before.
+func (sc *Scanner) takeOver(e, old *entry, wanted int) {
+	if wanted == lentBefore || !old.delivered(wanted) {
+		for w := range e.out {
+			e.out[w].Or(old.out[w].Load())
+		}
+	}
+	old.mem.Live.Add(-old.liveBytes())
+	if old.mapped() {
+		sc.forget(old)
+	}
+}
+
+// tell counts what a load has brought.
+func (sc *Scanner) tell(ld *load) {
+	for _, err := range ld.bad {
+		sc.note(fmt.Errorf("%s: %w", sc.index.Shard(ld.shard).Object.Path, err))
+	}
+	if ld.region != nil {
+		return // mapped: nothing was read
+	}
+	sc.counts.piecesRead.Add(1)
+	sc.counts.bytesRead.Add(uint64(ld.layout.SizeBytes))
+	w, bit := &sc.everRead[ld.piece>>6], uint64(1)<<(ld.piece&63)
+	if *w&bit != 0 {
+		sc.counts.piecesReread.Add(1)
+	}
+	*w |= bit
+}
+
+// describe names the shard where the error does not.
+func (sc *Scanner) describe(ld *load) error {
+	if _, ok := errors.AsType[*storage.Error](ld.err); ok {
+		return ld.err
+	}
+	start, end := int64(ld.layout.Start()), int64(ld.layout.End())
+	return &storage.Error{Object: sc.index.Shard(ld.shard).Object.Path, OffsetBytes: start, SizeBytes: end - start, Err: ld.err}
+}

@@ -1,0 +1,120 @@
+package scan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+)
+
+const testSegment = 64 << 10
+
+func newTestCache(t *testing.T, bytes int64) *cache {
+	c := &cache{memory: memory{segment: testSegment}, budget: budget.New(bytes), mostTables: 1 << 40, slots: &slots{}, gone: map[int][]uint64{}}
+	t.Cleanup(func() {
+		require.NoError(t, c.close())
+		require.Zero(t, c.mapped)
+		require.Zero(t, c.spareBytes)
+	})
+	return c
+}
+
+// allocOnce takes n bytes, and lets go of them at once.
+func allocOnce(t *testing.T, c *cache, n int64) *segment {
+	s, off, err := c.alloc(n, budget.Prefetch)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, int64(len(s.Bytes)), off+n)
+	s.Pins.Unpin()
+	return s
+}
+
+// Once the budget is used up, pieces larger than a segment get memory that has been touched:
+// that of the oldest ones, also where they are not quite as large.
+func TestLargePiecesUseTheMemoryOfThoseThatWent(t *testing.T) {
+	const pieceBytes = 8 * testSegment
+	c := newTestCache(t, 4*pieceBytes)
+	touched := map[*byte]bool{}
+	for range 4 {
+		touched[unsafe.SliceData(allocOnce(t, c, pieceBytes).Bytes)] = true
+	}
+	for i := range int64(20) {
+		s := allocOnce(t, c, pieceBytes-i*1024)
+		require.True(t, touched[unsafe.SliceData(s.Bytes)], "piece %d got new memory", i)
+		require.Equal(t, int64(4*pieceBytes), c.mapped)
+	}
+}
+
+// A piece does not get memory that is much larger than it is.
+func TestMemoryThatIsMuchLargerIsNotUsedForAPiece(t *testing.T) {
+	c := newTestCache(t, 16*testSegment)
+	allocOnce(t, c, 16*testSegment)
+	require.Len(t, allocOnce(t, c, 8*testSegment).Bytes, 8*testSegment)
+	require.Equal(t, int64(8*testSegment), c.mapped, "what was too large is unmapped")
+}
+
+// Whatever the sizes of pieces, nothing is held beyond the budget while nobody waits for
+// them, spare memory included; and what others take of the budget is given up at once.
+func TestSpareMemoryStaysWithinTheBudget(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	const bytes = 64 * testSegment
+	c := newTestCache(t, bytes)
+	for range 3000 {
+		allocOnce(t, c, 1+random.Int64N(12*testSegment))
+		require.LessOrEqual(t, c.beyond(), int64(0))
+	}
+	c.budget.Charge(bytes / 2)
+	c.shrink()
+	require.LessOrEqual(t, c.mapped, int64(bytes/2))
+}
+
+// What waits in a piece larger than a segment is copied when half of it has gone out: it is not
+// read again.
+func TestWhatWaitsInALargePieceIsKeptWhenItsMemoryIsNeeded(t *testing.T) {
+	const pieceBytes, pieces, records = 4 * testSegment, 16, 16
+	c := newTestCache(t, pieces*pieceBytes)
+	c.slots = newSlots(pieces, pieces)
+	for i := range pieces {
+		s, off, err := c.alloc(pieceBytes, budget.Prefetch)
+		require.NoError(t, err)
+		e := newEntry(&s.Memory, i, evenSpans(off, pieceBytes, records))
+		for r := range records {
+			copy(e.bytes(r), fmt.Sprintf("record %d of %d", r, i))
+		}
+		e.mem.Live.Add(pieceBytes)
+		c.attach(s, e)
+		c.slots.set(i, e)
+		s.Pins.Unpin()
+		if i > 2 {
+			continue
+		}
+		for r := range records / 2 {
+			require.True(t, e.deliver(r))
+		}
+	}
+	allocOnce(t, c, pieceBytes)
+	require.Zero(t, c.dropped)
+	kept := c.slots.at(0)
+	require.NotNil(t, kept)
+	for r := range records {
+		require.Equal(t, r >= records/2, c.slots.has(0, r), "record %d", r)
+	}
+	for r := records / 2; r < records; r++ {
+		want := fmt.Sprintf("record %d of 0", r)
+		require.Equal(t, want, string(kept.bytes(r)[:len(want)]))
+	}
+}
+
+// evenSpans are those of so many equal records.
+func evenSpans(off, bytes int64, records int) []chunkmap.Span {
+	spans := make([]chunkmap.Span, records)
+	for i := range spans {
+		n := bytes / int64(records)
+		spans[i] = chunkmap.Span{OffsetBytes: off + int64(i)*n, SizeBytes: n}
+	}
+	return spans
+}

@@ -1,0 +1,381 @@
+package scan
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+	"github.com/lsiofs/lsiofs/pipeline/read/window"
+)
+
+// Reader is one pass over a sequence, from anywhere to anywhere. Calls from
+// several goroutines are allowed (a file that is mapped is read so) and do not
+// wait for each other's data.
+type Reader struct {
+	sc    *Scanner
+	seq   pinned.Sequence
+	phase chunkmap.Subset
+
+	mu     sync.Mutex
+	ahead  window.Reader
+	stock  stock
+	last   lastLent
+	closed bool
+}
+
+// lastLent is the last record of the last Read. It is not taken as gone out
+// yet: a caller that had no room for all of it asks for it again.
+type lastLent struct {
+	entry *entry
+	index int
+	k     uint64
+	again bool // Loan.Again
+}
+
+// Open gives a reader of a sequence, of records of the part in Config.Places. Opening
+// costs nothing: what is read ahead follows the calls of Read.
+func (sc *Scanner) Open(seq pinned.Sequence) *Reader {
+	return sc.OpenPhase(seq, chunkmap.Subset{Number: sc.config.Phase, Part: sc.config.Places.Part})
+}
+
+// OpenPhase is Open for records of another phase, if Config.Sampled is set. Phases of one
+// number are the same.
+func (sc *Scanner) OpenPhase(seq pinned.Sequence, phase chunkmap.Subset) *Reader {
+	sc.open.Add(1)
+	sc.enter(phase)
+	r := &Reader{sc: sc, seq: seq, phase: phase, ahead: sc.follow(seq, phase)}
+	r.stock.r = r
+	return r
+}
+
+// Close ends the pass. It is idempotent.
+func (r *Reader) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	r.closed = true
+	if r.last.entry != nil {
+		r.sc.deliver(r.last.entry, r.last.index, r.last.again)
+		r.last = lastLent{}
+	}
+	r.ahead.Close()
+	r.sc.cancel(r)
+	r.sc.leave(r.phase)
+	r.sc.open.Add(-1)
+}
+
+// Busy says that pieces are being brought to memory by what keeps all cores busy: a
+// storage that is told what comes, or decoders.
+func (r *Reader) Busy() bool {
+	sc := r.sc
+	return sc.config.Plan != nil && sc.slots.missing.Load() > 0 || sc.decoders.Busy()
+}
+
+// lendBlock is how many records are looked up at a time.
+const lendBlock = 256
+
+// Read appends to l.Records the bytes of records k … k+n-1 of the sequence,
+// as they are in the decoded shard (a last line's missing newline added). It
+// waits for those that are not in memory. It may lend fewer than n, but at
+// least one, so that what is lent at a time stays within the budget.
+//
+// Errors: the context's; pinned.ErrTimeout; a *pinned.RecordError. When records before the
+// one that fails are at hand, those are lent and there is no error: it comes
+// when the failing record is asked for first. A failed call lends nothing and
+// loses nothing; the same call may be made again.
+func (r *Reader) Read(ctx context.Context, k uint64, n int, l *pinned.Records) error {
+	n, err := pinned.Clip(r.seq, k, n)
+	if err != nil {
+		return err
+	}
+	own := lendingOf(l)
+	c := call{loan: l, own: own, evictions: r.sc.maps.Evictions(), mappedFrom: own.Len(), segsFrom: l.Pinned()}
+	r.collect(&c, k, n)
+	missing := c.lent < n && !c.full
+	r.readAhead(k, n, missing, c.lent, l.Again)
+	if c.lent == 0 {
+		if err := r.lendFirst(ctx, k, &c); err != nil {
+			return err
+		}
+		if n > 1 {
+			r.collect(&c, k+1, n-1)
+		}
+	}
+	r.lent(k, &c)
+	return nil
+}
+
+// call is what one call of Read has so far.
+type call struct {
+	loan                 *pinned.Records
+	own                  *lending // of the loan
+	evictions            uint64   // before anything is lent
+	segsFrom, mappedFrom int      // in the loan
+	lent                 int
+	bytes                uint64
+	waited               int
+	full                 bool // no more segments may be pinned
+	lastEntry            *entry
+	lastIndex            int
+}
+
+// add lends a record of an entry that is pinned. What was lent before
+// it has now gone out.
+func (sc *Scanner) add(c *call, e *entry, i int) {
+	b := e.bytes(i)
+	if e.mapped() {
+		c.own.Add(e.region, i)
+	}
+	c.loan.Records = append(c.loan.Records, b)
+	c.lent++
+	c.bytes += uint64(len(b))
+	if c.lastEntry != nil {
+		sc.deliver(c.lastEntry, c.lastIndex, c.loan.Again)
+	}
+	c.lastEntry, c.lastIndex = e, i
+}
+
+// deliver notes that record i of an entry has gone out, or has done so again in the same
+// pass.
+func (sc *Scanner) deliver(e *entry, i int, again bool) {
+	if !e.deliver(i) && !again && sc.mu.TryLock() {
+		// It has gone out before: perhaps this is the next epoch. Where
+		// the lock is not to be had nothing is lost but a hint.
+		if e.liveBytes() == 0 {
+			e.renew()
+			e.deliver(i)
+		}
+		sc.mu.Unlock()
+	}
+}
+
+// collect lends what is in memory of records k … k+n-1, up to the first that is
+// not. It takes no lock and allocates nothing once l has grown.
+func (r *Reader) collect(c *call, k uint64, n int) {
+	sc, l := r.sc, c.own
+	if l.numbers == nil {
+		l.numbers, l.found = make([]uint64, lendBlock), make([]found, lendBlock)
+	}
+	most := int(sc.loanSegments.Load())
+	for n > 0 {
+		m := r.seq.Records(k, l.numbers[:min(n, lendBlock)])
+		if m == 0 {
+			return
+		}
+		found := l.found[:sc.find(l.numbers[:m], l.found)]
+		for at, x := range found {
+			if x.entry.mapped() {
+				if !x.entry.region.PinResident(c.evictions) {
+					found = found[:at]
+					break
+				}
+			} else if !c.loan.Hold(&x.entry.mem.Pins, c.segsFrom, most) {
+				c.full, found = true, found[:at]
+				break
+			}
+			sc.add(c, x.entry, x.index)
+		}
+		clear(l.found[:m])
+		if len(found) < m {
+			return
+		}
+		k += uint64(m)
+		n -= m
+	}
+}
+
+// find looks records up until one is not in memory, and returns how many are. It
+// touches all that lending them will: none of these look-ups waits for the one
+// before it, as locked operations do, so the processor does several at a time.
+func (sc *Scanner) find(records []uint64, to []found) int {
+	for at, record := range records {
+		piece := sc.pieces.Of(record)
+		to[at] = found{sc.slots.at(piece), int(record - sc.pieces.Starts[piece])}
+	}
+	for at, x := range to[:len(records)] {
+		e, i := x.entry, x.index
+		if e == nil || e.spans[i].SizeBytes < 0 || e.bad != nil && e.bad[i] != nil {
+			return at
+		}
+		e.mem.Pins.Count()
+		e.out[i>>6].Load()
+	}
+	return len(records)
+}
+
+// lent notes what has gone out.
+func (r *Reader) lent(k uint64, c *call) {
+	n := &r.sc.counts
+	n.recordsOut.Add(uint64(c.lent))
+	n.bytesOut.Add(c.bytes)
+	n.hits.Add(uint64(c.lent - c.waited))
+	if mapped := c.own.Len() - c.mappedFrom; mapped > 0 {
+		n.recordsMapped.Add(uint64(mapped))
+	}
+	r.mu.Lock()
+	old := r.last
+	last := lastLent{c.lastEntry, c.lastIndex, k + uint64(c.lent) - 1, c.loan.Again}
+	r.last = last
+	r.mu.Unlock()
+	if old.entry != nil && old.k != last.k {
+		r.sc.deliver(old.entry, old.index, old.again)
+	}
+}
+
+// lendFirst lends record k, and waits for it.
+func (r *Reader) lendFirst(ctx context.Context, k uint64, c *call) error {
+	sc := r.sc
+	if r.seq.Records(k, c.own.numbers[:1]) != 1 {
+		return nil
+	}
+	record := c.own.numbers[0]
+	piece := sc.pieces.Of(record)
+	i := int(record - sc.pieces.Starts[piece])
+	e, waited, err := r.demand(ctx, k, piece, i, c.loan)
+	if err == nil {
+		err = e.bad[i]
+		if err != nil {
+			e.mem.Pins.Unpin()
+		}
+	}
+	if err != nil {
+		if ctxErr := ctx.Err(); ctxErr != nil && err == ctxErr {
+			return err
+		}
+		described := sc.recordError(record, err)
+		if err == pinned.ErrTimeout {
+			sc.note(described)
+		}
+		return described
+	}
+	if waited {
+		c.waited++
+	}
+	if !e.mapped() {
+		c.loan.Keep(&e.mem.Pins) // pinned for us
+	}
+	sc.add(c, e, i)
+	return nil
+}
+
+func (sc *Scanner) recordError(record uint64, err error) error {
+	return pinned.NameRecord(sc.index, record, err)
+}
+
+// demand waits for a piece whose record i is record k of the sequence, and pins it. A load
+// that was begun before there were readers of the phase may come without the record: then
+// the next one has it.
+func (r *Reader) demand(ctx context.Context, k uint64, piece, i int, l *pinned.Records) (e *entry, waited bool, err error) {
+	for {
+		e, once, err := r.demandOnce(ctx, k, piece, i, l)
+		waited = waited || once
+		if err != nil || e.spans[i].SizeBytes >= 0 {
+			return e, waited, err
+		}
+		e.mem.Pins.Unpin()
+	}
+}
+
+func (r *Reader) demandOnce(ctx context.Context, k uint64, piece, i int, l *pinned.Records) (e *entry, waited bool, err error) {
+	sc, w := r.sc, l.Waiter
+	var t deferred
+	sc.mu.Lock()
+	if sc.slots.has(piece, i) {
+		e := sc.slots.at(piece)
+		if e.mem.Pins.Pin() {
+			sc.mu.Unlock()
+			return e, false, nil
+		}
+		// No segment dies while mu is held, but a region does: this one is about to be
+		// unmapped.
+		sc.forget(e)
+	}
+	if !sc.reads(r.phase) {
+		sc.mu.Unlock()
+		return nil, false, errReaderClosed
+	}
+	ld := sc.loads[piece]
+	if ld == nil {
+		ld = sc.start(piece, wantedBy(i, l.Again), budget.Demand, &t)
+	}
+	ld.waiters.Add(1)
+	ld.want(r)
+	sc.mu.Unlock()
+	sc.submit(&t)
+	select {
+	case <-ld.done: // it was in the page cache, or has come just now
+		return ld.entry, false, ld.err
+	default:
+	}
+	sc.mu.Lock()
+	on, via := ld.waitsFor()
+	sc.mu.Unlock()
+	number := w.Begin(on, via, sc, sc.pieces.Starts[piece])
+	e, err = r.wait(ctx, ld, k)
+	w.End(number)
+	return e, true, err
+}
+
+// hurryAfter is how long a reader waits before storage is told that it does: some
+// reads are there sooner, and telling takes up to 0.2 ms.
+const hurryAfter = 10 * time.Millisecond
+
+// wait waits for a load that has record k, among whose waiters the caller is.
+func (r *Reader) wait(ctx context.Context, ld *load, k uint64) (*entry, error) {
+	sc := r.sc
+	began := sc.now()
+	sc.counts.waits.Add(1)
+	defer func() { sc.counts.waitNanos.Add(uint64(sc.now() - began)) }()
+	timeout := time.NewTimer(sc.config.ReadTimeout)
+	defer timeout.Stop()
+	var slow <-chan time.Time
+	if sc.config.Plan != nil {
+		hurry := time.NewTimer(hurryAfter)
+		defer hurry.Stop()
+		slow = hurry.C
+	}
+	for {
+		select {
+		case <-ld.done:
+			return ld.entry, ld.err
+		case <-ctx.Done():
+			sc.abandon(ld)
+			return nil, ctx.Err()
+		case <-slow:
+			r.mu.Lock()
+			r.ahead.Walker().Hurry(k)
+			r.mu.Unlock()
+		case <-timeout.C:
+			last := ld.started
+			if c := ld.clock.Load(); c != nil {
+				last = max(last, c.Load())
+			}
+			left := int64(sc.config.ReadTimeout) - (sc.now() - last)
+			if left <= 0 {
+				sc.abandon(ld)
+				return nil, pinned.ErrTimeout
+			}
+			timeout.Reset(time.Duration(left))
+		}
+	}
+}
+
+// abandon takes one waiter off a load. The load itself goes on, until its reader
+// goes elsewhere.
+func (sc *Scanner) abandon(ld *load) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	select {
+	case <-ld.done:
+		if ld.entry != nil {
+			ld.entry.mem.Pins.Unpin()
+		}
+	default:
+		ld.waiters.Add(-1)
+	}
+}

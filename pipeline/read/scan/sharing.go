@@ -1,0 +1,51 @@
+package scan
+
+import "github.com/lsiofs/lsiofs/pipeline/read/budget"
+
+var _ budget.Member = (*Scanner)(nil)
+
+// Allow implements budget.Member. With Config.MemoryBytes all limits are Config.Limits.
+func (sc *Scanner) Allow(bytes int64) {
+	l := &sc.limits
+	cache := l.CacheBytes
+	if bytes < sc.config.MemoryBytes {
+		beside := sc.config.MemoryBytes - l.CacheBytes // tables, and segments to copy into
+		cache = max(bytes-beside, min(bytes/2, cache))
+	}
+	share := float64(cache) / float64(max(l.CacheBytes, 1))
+	sc.budget.Allow(cache)
+	sc.decoders.Allow(int64(float64(l.DecoderBytes) * share))
+	sc.maps.Allow(min(bytes, sc.config.MemoryBytes), cache/4)
+	sc.loanSegments.Store(max(int64(float64(l.LoanSegments)*share), 1))
+}
+
+// Held implements budget.Member.
+func (sc *Scanner) Held() int64 { return sc.budget.Held() + sc.TableBytes() }
+
+// Lent implements budget.Member.
+func (sc *Scanner) Lent() int64 { return int64(sc.counts.bytesOut.Load()) }
+
+// Readers implements budget.Member.
+func (sc *Scanner) Readers() int64 { return sc.open.Load() }
+
+// Shrink implements budget.Member: decoders that have nothing to do are closed, pieces are
+// dropped, and mapped ones unmapped. Where somebody is at work it is left to the next piece
+// that is brought.
+func (sc *Scanner) Shrink() {
+	sc.decoders.Trim()
+	if sc.mu.TryLock() {
+		if !sc.closed {
+			sc.cache.shrink()
+		}
+		sc.mu.Unlock()
+	}
+	sc.maps.Shrink()
+}
+
+// ShrinkDisk implements budget.Member: the spool drops the shards that nobody reads, and
+// its file becomes shorter.
+func (sc *Scanner) ShrinkDisk() {
+	if sc.spool != nil && sc.open.Load() == 0 {
+		sc.spool.Shrink()
+	}
+}

@@ -1,0 +1,185 @@
+package scan
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/choose"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/decode"
+	"github.com/lsiofs/lsiofs/pipeline/read/spool"
+)
+
+// spooling is what a spool asks of a scanner, and tells it, without a lock of its own.
+type spooling struct{ sc *Scanner }
+
+var (
+	_ spool.Owner    = spooling{}
+	_ spool.Shards   = (*chunkmap.Map)(nil)
+	_ decode.Pieces  = (*chunkmap.Map)(nil)
+	_ spool.Decoders = spoolDecoders{}
+	_ spool.Load     = (*load)(nil)
+)
+
+// startSpool makes the spool of a shelf. The decoders are there.
+func (sc *Scanner) startSpool(shelf *diskcache.Shelf) *spool.Spool {
+	return spool.New(spool.Config{
+		Shards: sc.places, Decoders: spoolDecoders{sc.decoders}, Meter: sc.meter, Now: sc.now, Log: sc.log,
+		Most:   int(min(max(sc.limits.DecoderBytes/choose.DecoderBytes, 1), int64(sc.config.Decoders))),
+		Charge: sc.budget.Charge,
+	}, shelf, spooling{sc})
+}
+
+// spoolDecoders are a set's, for shards that are decoded whole.
+type spoolDecoders struct{ *decode.Set }
+
+func (d spoolDecoders) Whole(shard int, bufferBytes int64, clock *atomic.Int64, waits *meter.WaitClock) spool.Decoder {
+	return d.Set.Whole(shard, bufferBytes, clock, waits)
+}
+
+func (d spoolDecoders) End(x spool.Decoder) { d.Set.End(x.(*decode.Decoder)) }
+
+// assignSpool lets a load be read from the spool as soon as its bytes are
+// there. false means that there is no room to read ahead. It is called with mu held.
+func (sc *Scanner) assignSpool(ld *load, u budget.Urgency) bool {
+	ld.clock.Store(sc.spool.Clock(ld.shard))
+	asked, place, waits := sc.spool.Ask(ld, u)
+	sc.cache.shrink() // for the tables of a shard that was admitted
+	switch asked {
+	case spool.Refused:
+		return false
+	case spool.Waits:
+		ld.via = waits
+		return true
+	}
+	if ld.seg, ld.off, ld.err = sc.cache.alloc(ld.layout.SizeBytes, u); ld.err != nil {
+		sc.newsOfSpool(sc.spool.Leave(place))
+		return ld.err != budget.ErrNoRoom
+	}
+	sc.readSpooled(place, ld)
+	return true
+}
+
+// News carries out what has become of loads.
+func (w spooling) News(n spool.News) {
+	w.sc.mu.Lock()
+	defer w.sc.mu.Unlock()
+	w.sc.newsOfSpool(n)
+}
+
+// newsOfSpool is News with mu held.
+func (sc *Scanner) newsOfSpool(n spool.News) {
+	if _, ok := errors.AsType[*format.CorruptError](n.Err); ok {
+		sc.breakShard(n.Shard, n.Err)
+	}
+	for _, l := range n.Failed {
+		ld := l.(*load)
+		ld.err = n.Err
+		sc.finishLocked(ld)
+	}
+	for _, l := range n.Without {
+		sc.assign(l.(*load), budget.Demand)
+	}
+	sc.cache.shrink()
+	for _, x := range n.There {
+		ld := x.Load.(*load)
+		u := budget.Prefetch
+		if ld.Waited() {
+			u = budget.Demand
+		}
+		if ld.seg, ld.off, ld.err = sc.cache.alloc(ld.layout.SizeBytes, u); ld.err != nil {
+			sc.finishLocked(ld)
+			sc.newsOfSpool(sc.spool.Leave(x.Place))
+			continue
+		}
+		sc.readSpooled(x.Place, ld)
+	}
+}
+
+// readSpooled reads a load, whose memory is there, from the spool.
+func (sc *Scanner) readSpooled(s *spool.Place, ld *load) {
+	ld.spooled = s
+	ld.pending.Store(1)
+	ld.stage.Store(isQueued)
+	sc.running.Add(1)
+	sc.spool.Read(s, diskcache.Reading{Ranges: ld.layout.All(), Memory: ld.Memory(), Wanted: ld.begin, Done: func(err error) {
+		if err != nil {
+			ld.failed.CompareAndSwap(nil, &err)
+		}
+		ld.pending.Store(0)
+		sc.arrived(ld)
+	}})
+}
+
+// WantedSoon looks at atomic counts alone.
+func (w spooling) WantedSoon(shard int, missing bool) bool {
+	sc := w.sc
+	x := sc.index.Shard(shard)
+	for piece := sc.pieces.Of(x.First); piece < sc.pieces.Len() && sc.pieces.Starts[piece] < x.First+x.Records; piece++ {
+		if sc.wanted.Wanted(piece) && !(missing && sc.holds(piece)) {
+			return true
+		}
+	}
+	return false
+}
+
+// lostInSpool is called when a load was read from the spool and is not what was written
+// there, or could not be read. The shard leaves the spool, and the load is brought
+// from the dataset: through the spool once more at most, so it ends.
+func (sc *Scanner) lostInSpool(ld *load, why error) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	for _, other := range sc.spool.Lost(ld.spooled, why) {
+		sc.bringAgain(other.(*load))
+	}
+	ld.seg.Pins.Unpin()
+	ld.seg, ld.spooled = nil, nil
+	ld.failed.Store(nil)
+	ld.stage.Store(hasBegun)
+	sc.bringAgain(ld)
+	ld.damaged = true
+	sc.newsOfSpool(sc.spool.Admit())
+}
+
+// bringAgain gives a load of a shard that was dropped to those who can bring it. What
+// was read ahead, and nobody waits for, is left to who comes to it.
+func (sc *Scanner) bringAgain(ld *load) {
+	switch {
+	case sc.closed:
+		ld.err = errClosed
+	case !ld.Waited():
+		ld.err = errCalledOff
+	case ld.damaged || sc.spool.Avoids(ld.shard):
+		sc.assign(ld, budget.Demand)
+	default:
+		sc.assignSpool(ld, budget.Demand)
+	}
+	if ld.err != nil {
+		sc.finishLocked(ld)
+	}
+}
+
+// closeSpool ends what nobody brings any more, and frees the file. It is called
+// with mu held when nothing runs.
+func (sc *Scanner) closeSpool() error {
+	if sc.spool == nil {
+		return nil
+	}
+	left, err := sc.spool.Close()
+	for _, l := range left {
+		ld := l.(*load)
+		ld.err = errClosed
+		sc.finishLocked(ld)
+	}
+	return err
+}
+
+// Shard implements spool.Load.
+func (ld *load) Shard() int { return ld.shard }
+
+// Waited says whether a reader waits for the load. It takes no lock.
+func (ld *load) Waited() bool { return ld.waiters.Load() > 0 }

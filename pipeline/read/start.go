@@ -1,0 +1,62 @@
+package read
+
+import "github.com/lsiofs/lsiofs/pipeline/catalog"
+
+// Start is what the first bytes of a stream wait for, where records of
+// compressed shards are among them.
+type Start struct {
+	Shards      int   `json:"shards"`       // compressed, in which the first records lie
+	DecodeBytes int64 `json:"decode_bytes"` // that come before these in them, decoded
+	// Seconds is about how long that takes, at assumed rates, on all processors
+	// that there were when the fetcher was made.
+	Seconds float64 `json:"seconds"`
+}
+
+// decodedBytesPerSecond are rates of decoding on a processor: text of JSON, by
+// this module's decoders, on one of 2026's servers.
+func decodedBytesPerSecond(codec string) float64 {
+	switch codec {
+	case "zstd", "lz4":
+		return 1.2e9
+	}
+	return 400e6
+}
+
+// Start looks at the first n records of a sequence: they are wanted at about the
+// same time, for a reader looks as far ahead.
+func (f *Fetcher) Start(seq Sequence, n int) Start {
+	if f.scanner == nil {
+		return Start{} // no shard is compressed
+	}
+	type stretch struct{ from, to int64 }
+	shards := map[int]stretch{}
+	numbers := make([]uint64, max(n, 1))
+	numbers = numbers[:seq.Records(0, numbers)]
+	extents := make([]catalog.Extent, len(numbers))
+	f.index.Extents(numbers, extents)
+	for _, x := range extents {
+		if f.index.Shard(x.Shard).Codec == nil {
+			continue
+		}
+		from := int64(0)
+		if !f.choice.Spools(x.Shard) {
+			from = f.index.Entry(x.Shard, x.OffsetBytes).DecodedBytes
+		}
+		s, ok := shards[x.Shard]
+		if !ok {
+			s.from = from
+		}
+		shards[x.Shard] = stretch{min(s.from, from), max(s.to, x.OffsetBytes+x.SizeBytes)}
+	}
+	var s Start
+	longest := 0.0 // a shard is decoded on one processor
+	for i, x := range shards {
+		seconds := float64(x.to-x.from) / decodedBytesPerSecond(f.index.Shard(i).Codec.Name())
+		s.Shards++
+		s.DecodeBytes += x.to - x.from
+		s.Seconds += seconds
+		longest = max(longest, seconds)
+	}
+	s.Seconds = max(s.Seconds/float64(f.scanner.Cores()), longest)
+	return s
+}

@@ -1,0 +1,112 @@
+package read
+
+import (
+	"github.com/lsiofs/lsiofs/pipeline/read/gather"
+	"github.com/lsiofs/lsiofs/pipeline/read/scan"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// Stats is a snapshot for status and metrics.
+type Stats struct {
+	Strategy      string `json:"strategy"` // "scan", "gather" or "spool"
+	Reason        string `json:"reason"`   // why this one, in words
+	BudgetBytes   int64  `json:"budget_bytes"`
+	HeldBytes     int64  `json:"held_bytes"`     // of memory, now
+	MappedBytes   int64  `json:"mapped_bytes"`   // of the page cache, now
+	RecordsMapped uint64 `json:"records_mapped"` // of records_out, those from there
+	PiecesRead    uint64 `json:"pieces_read"`
+	PiecesReread  uint64 `json:"pieces_reread"` // read again because they had been dropped
+	PiecesDropped uint64 `json:"pieces_dropped"`
+	BytesRead     uint64 `json:"bytes_read"` // of pieces, decoded
+	// DecodedBytes are all that have come out of decoders of compressed shards,
+	// also those that nobody wanted.
+	DecodedBytes uint64 `json:"decoded_bytes"`
+	// ReadsCancelled and BytesCancelled are what was asked for ahead of readers
+	// that then went elsewhere, and had not begun: pieces where they are
+	// scanned, reads where records are gathered.
+	ReadsCancelled uint64   `json:"reads_cancelled"`
+	BytesCancelled uint64   `json:"bytes_cancelled"`
+	RecordsOut     uint64   `json:"records_out"`
+	BytesOut       uint64   `json:"bytes_out"`
+	Hits           uint64   `json:"hits"`  // records that were in memory when wanted
+	Waits          uint64   `json:"waits"` // records that a reader had to wait for
+	WaitNanos      uint64   `json:"wait_nanos"`
+	LoadsInFlight  int64    `json:"loads_in_flight"`
+	OpenDecoders   int64    `json:"open_decoders"`
+	Errors         uint64   `json:"errors"`
+	LastErrors     []string `json:"last_errors"` // a few, newest last
+
+	Leases storage.LeaseStats `json:"leases"`           // of what is mapped
+	Spool  *SpoolStats        `json:"spool,omitempty"`  // where shards are spooled
+	Gather *GatherStats       `json:"gather,omitempty"` // where records are gathered
+}
+
+// GatherStats is a snapshot of gathering.
+type GatherStats struct {
+	Reads         uint64 `json:"reads"`
+	ReadsInFlight int64  `json:"reads_in_flight"`
+	// DroppedBytes are of records that nobody had come to when their memory was
+	// wanted for others, or their reader had gone elsewhere.
+	DroppedBytes uint64 `json:"dropped_bytes"`
+}
+
+// SpoolStats is a snapshot of a spool. Bytes are of decoded shards.
+type SpoolStats struct {
+	Dir           string `json:"dir"`
+	CapacityBytes int64  `json:"capacity_bytes"`
+	UsedBytes     int64  `json:"used_bytes"`
+	Shards        int    `json:"shards"`         // in the spool, or on their way there
+	Decoding      int    `json:"decoding"`       // of these, being decoded now
+	Decoded       uint64 `json:"shards_decoded"` // to their end, so far
+	DecodedAgain  uint64 `json:"shards_decoded_again"`
+	// DamagedPieces could not be read back, or not as they were written, and
+	// DamagedShards were taken out of the spool for it: they are decoded again.
+	DamagedPieces uint64 `json:"pieces_damaged"`
+	DamagedShards uint64 `json:"shards_damaged"`
+}
+
+// Stats gives a snapshot.
+func (f *Fetcher) Stats() Stats {
+	s := Stats{Strategy: string(f.choice.Strategy), Reason: f.choice.Reason, BudgetBytes: f.config.MemoryBytes}
+	if mapper, ok := f.storage.(storage.Mapper); ok && mapper.Maps() {
+		s.Leases = mapper.LeaseStats()
+	}
+	if f.scanner != nil {
+		s.addScanned(f.scanner.Stats())
+	} else {
+		s.addGathered(f.gatherer.Stats())
+		s.HeldBytes += f.survey.TableBytes
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.Errors = f.failures.total
+	s.LastErrors = f.failures.last()
+	return s
+}
+
+// addScanned adds what a scanner counts.
+func (s *Stats) addScanned(x scan.Stats) {
+	s.HeldBytes, s.MappedBytes = x.HeldBytes, x.MappedBytes
+	s.PiecesRead, s.PiecesReread, s.PiecesDropped = x.PiecesRead, x.PiecesReread, x.PiecesDropped
+	s.BytesRead, s.DecodedBytes = x.BytesRead, x.DecodedBytes
+	s.ReadsCancelled, s.BytesCancelled = x.ReadsCancelled, x.BytesCancelled
+	s.RecordsOut, s.BytesOut, s.RecordsMapped = x.RecordsOut, x.BytesOut, x.RecordsMapped
+	s.Hits, s.Waits, s.WaitNanos = x.Hits, x.Waits, x.WaitNanos
+	s.LoadsInFlight, s.OpenDecoders = x.LoadsInFlight, x.OpenDecoders
+	if p := x.Spool; p != nil {
+		s.Spool = &SpoolStats{
+			Dir: p.Dir, CapacityBytes: p.CapacityBytes, UsedBytes: p.UsedBytes, Shards: p.Shards,
+			Decoding: p.Decoding, Decoded: p.Decoded, DecodedAgain: p.DecodedAgain,
+			DamagedPieces: p.DamagedPieces, DamagedShards: p.DamagedShards,
+		}
+	}
+}
+
+// addGathered adds what a gatherer counts.
+func (s *Stats) addGathered(x gather.Stats) {
+	s.HeldBytes, s.BytesRead = x.HeldBytes, x.BytesRead
+	s.ReadsCancelled, s.BytesCancelled = x.ReadsCancelled, x.BytesCancelled
+	s.RecordsOut, s.BytesOut = x.RecordsOut, x.BytesOut
+	s.Hits, s.Waits, s.WaitNanos = x.Hits, x.Waits, x.WaitNanos
+	s.Gather = &GatherStats{Reads: x.Reads, ReadsInFlight: x.ReadsInFlight, DroppedBytes: x.DroppedBytes}
+}

@@ -1,0 +1,387 @@
+package window
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+const (
+	// firstReachBytes is how far is looked ahead when a reader begins to read on. It doubles
+	// whenever a quarter of it has been read, up to what Plan.Reach says.
+	firstReachBytes = 16 << 20
+	// lookRecords bounds how many records are looked at in one call, about a millisecond.
+	lookRecords = 64 << 10
+	// mostWants bounds what a reader has planned, at about 150 bytes each with what a
+	// storage keeps of it.
+	mostWants = 16 << 10
+)
+
+// Lookahead goes through a sequence ahead of its reader, and tells a storage.Planner which
+// chunks come, nearest first. It is not for concurrent use.
+//
+//	          at          planAt                             to
+//	──────────┼─────────────┼─────────────────────────────────┼────────
+//	 passed   │◄─ a quarter ┘   ▓   ▓▓  ▓     ▓  ▓▓    ▓  ▓   │ not looked at
+//	          │                 └ a chunk, at its first record │
+//
+// While the reader is before planAt, a call costs two comparisons. When it has come there,
+// the planner is told anew what comes. So each record is looked at once, and each chunk is
+// told of some four times.
+type Lookahead struct {
+	plan   *Plan
+	seq    pinned.Sequence
+	id     uint64
+	part   chunkmap.Part // whose records the sequence has
+	passed *passed       // of that part; nil where nobody counts
+
+	moved          bool
+	closed         bool
+	at, planAt, to uint64
+	asked          uint64 // behind the furthest record that was asked for
+	atBytes        int64  // of the sequence's records before at
+	toBytes        int64
+	reach          int64 // of the last plan
+	told           bool  // the planner knows of the reader
+	since          time.Time
+	sinceBytes     int64    // atBytes at that time
+	bytesPerSecond float64  // that the reader reads
+	named          []named  // that were not come to, in order
+	seen           []uint64 // a bit a piece: it was named
+	open           map[int]opened
+	wants          []storage.Want
+	numbers        []uint64
+	extents        []catalog.Extent
+}
+
+// named is a want of the sequence.
+type named struct {
+	k      uint64 // the record that it is for first
+	bytes  int64  // of the sequence's records before that
+	object storage.Object
+	off, n int64
+	piece  int // of a chunk
+}
+
+// opened is a piece that was planned and is not done.
+type opened struct {
+	k     uint64 // its first record
+	until uint32 // Plan.passed when all of its records have gone out
+	own   uint32 // that have gone out here
+}
+
+// NewWalker goes ahead of a reader of a sequence of records of the part of Places. nil where
+// there is no plan, which all methods take.
+func (p *Plan) NewWalker(seq pinned.Sequence) *Lookahead {
+	if p == nil {
+		return nil
+	}
+	var part chunkmap.Part
+	if p.Places != nil {
+		part = p.Places.Part
+	}
+	return p.NewPhaseWalker(seq, Subset{Number: p.Phase, Part: part})
+}
+
+// Subset is the part of the records that an epoch has, with its number.
+type Subset = chunkmap.Subset
+
+// NewPhaseWalker is NewWalker for a sequence of records of another phase.
+func (p *Plan) NewPhaseWalker(seq pinned.Sequence, phase Subset) *Lookahead {
+	if p == nil {
+		return nil
+	}
+	p.readers.Add(1)
+	w := &Lookahead{plan: p, seq: seq, id: storage.NewReaderID(), part: phase.Part}
+	if p.counts() {
+		w.passed = p.enter(phase.Number)
+	}
+	return w
+}
+
+// Reached is up to which record a reader may read ahead of record k: what lies beyond has
+// not been planned.
+func (w *Lookahead) Reached(k uint64) uint64 {
+	if w == nil {
+		return math.MaxUint64
+	}
+	return max(w.to, k)
+}
+
+// Reach is how far the reader looks ahead; otherwise where nothing is planned.
+func (w *Lookahead) Reach(otherwise int64) int64 {
+	if w == nil {
+		return otherwise
+	}
+	return w.plan.Reach(w.bytesPerSecond)
+}
+
+// Move follows a call for records k … k+n-1: what comes behind k is planned, if a quarter
+// of what was planned has been read.
+func (w *Lookahead) Move(k uint64, n int) {
+	if w == nil || k >= w.at && k < w.planAt || w.closed {
+		return
+	}
+	if near := w.plan.near(); !w.moved || k+near < w.at || k > max(w.to, w.asked+near) {
+		w.jump(k, n)
+		return
+	}
+	if k <= w.at {
+		return // replies are asked for out of order
+	}
+	w.asked = max(w.asked, k+uint64(n))
+	w.pass(k)
+	w.look(w.grow(), w.seq.Len())
+	w.tell()
+}
+
+// Hurry tells again what comes from record k on, for a reader that has waited for it for
+// a while: it is due now.
+func (w *Lookahead) Hurry(k uint64) {
+	if w == nil || !w.told || k < w.at || k > w.to {
+		return
+	}
+	w.pass(k)
+	w.tell()
+}
+
+// Close ends the reader's plan. It is idempotent.
+func (w *Lookahead) Close() {
+	if w == nil || w.closed {
+		return
+	}
+	w.closed = true
+	w.forget()
+	if w.passed != nil {
+		w.plan.leave(w.passed)
+	}
+	w.plan.readers.Add(-1)
+}
+
+// forget takes back all that was told.
+func (w *Lookahead) forget() {
+	if !w.told {
+		return
+	}
+	w.told = false
+	if w.to == w.seq.Len() && w.plan.counts() {
+		w.count(w.at, w.to) // what is left of the sequence goes out, or is not wanted here any more
+	} else {
+		for piece, o := range w.open {
+			w.takeBack(piece, o.own)
+		}
+	}
+	clear(w.open)
+	clear(w.seen)
+	clear(w.named)
+	w.named = w.named[:0]
+	w.plan.Planner.Forget(w.id)
+}
+
+// jump begins elsewhere. Nothing is read ahead there before the reader reads on: who samples
+// wants no more than is asked for. Where chunks go to a cache, those of what is asked for do.
+func (w *Lookahead) jump(k uint64, n int) {
+	w.forget()
+	w.moved = true
+	w.asked = min(k+uint64(n), w.seq.Len())
+	w.at, w.to = k, k
+	w.atBytes, w.toBytes, w.sinceBytes = 0, 0, 0
+	w.reach, w.since = 0, time.Time{}
+	if w.plan.counts() {
+		w.look(w.plan.Reach(0), w.asked)
+		w.tell()
+	}
+	w.planAt = k + 1
+}
+
+// pass moves to record k, which was looked at.
+func (w *Lookahead) pass(k uint64) {
+	if k > w.to { // it has read on where nothing was planned
+		w.to, w.toBytes = k, w.atBytes
+	}
+	if w.plan.counts() {
+		w.count(w.at, k)
+	}
+	n := 0
+	for n < len(w.named) && w.named[n].k < k {
+		if w.plan.Keeps && !w.plan.counts() {
+			w.done(w.named[n])
+		}
+		if w.plan.Again && w.plan.Chunks && !w.plan.counts() {
+			p := w.named[n].piece
+			w.seen[p>>6] &^= 1 << (p & 63)
+		}
+		n++
+	}
+	switch {
+	case n < len(w.named):
+		// The records before the next chunk's are of about the same size.
+		last, lastBytes := w.at, w.atBytes
+		if n > 0 {
+			last, lastBytes = w.named[n-1].k, w.named[n-1].bytes
+		}
+		w.atBytes = between(k, last, w.named[n].k, lastBytes, w.named[n].bytes)
+	default:
+		w.atBytes = between(k, w.at, w.to, w.atBytes, w.toBytes)
+	}
+	w.at = k
+	w.named = slices.Delete(w.named, 0, n)
+	w.rate()
+}
+
+// between is how many bytes there are before record k, which is one of from … to.
+func between(k, from, to uint64, fromBytes, toBytes int64) int64 {
+	if to == from {
+		return toBytes
+	}
+	return fromBytes + int64(float64(toBytes-fromBytes)*float64(k-from)/float64(to-from))
+}
+
+// rate measures how fast is read, since the last plan but one or so.
+func (w *Lookahead) rate() {
+	now := w.plan.now()
+	switch passed := now.Sub(w.since); {
+	case w.since.IsZero():
+	case passed < rateTime:
+		return
+	default:
+		measured := float64(w.atBytes-w.sinceBytes) / passed.Seconds()
+		if w.bytesPerSecond == 0 {
+			w.bytesPerSecond = measured
+		}
+		w.bytesPerSecond += (measured - w.bytesPerSecond) / 2
+	}
+	w.since, w.sinceBytes = now, w.atBytes
+}
+
+// rateTime is over how long a rate is measured at least: what was in memory comes at once.
+const rateTime = 200 * time.Millisecond
+
+// grow is how far is looked ahead now.
+func (w *Lookahead) grow() int64 {
+	w.reach = min(max(2*w.reach, firstReachBytes), w.plan.Reach(w.bytesPerSecond))
+	return w.reach
+}
+
+// look goes on through the sequence, up to a record, and as far as reach and bounds allow.
+func (w *Lookahead) look(reach int64, until uint64) {
+	if w.numbers == nil {
+		w.numbers, w.extents = make([]uint64, blockRecords), make([]catalog.Extent, blockRecords)
+	}
+	from, most, step := w.to, w.plan.mostWants(), w.to+lookRecords
+	for w.to < min(until, step) && len(w.named) < most && w.toBytes-w.atBytes < reach {
+		m := w.seq.Records(w.to, w.numbers[:min(until-w.to, step-w.to, blockRecords)])
+		if m == 0 {
+			break
+		}
+		w.plan.Index.Extents(w.numbers[:m], w.extents[:m])
+		for i, record := range w.numbers[:m] {
+			if w.toBytes-w.atBytes >= reach {
+				break
+			}
+			w.name(record, &w.extents[i])
+			w.toBytes += w.extents[i].SizeBytes
+			w.to++
+		}
+	}
+	w.planAt = w.at + max((w.to-w.at)/4, 1)
+	if w.to == step {
+		w.planAt = w.at + 1 // small records: the rest is looked at in the next calls
+	}
+	if w.to == w.seq.Len() && from == w.to {
+		w.planAt = w.to // nothing comes any more
+	}
+}
+
+// name notes what a record is the first to want.
+func (w *Lookahead) name(record uint64, x *catalog.Extent) {
+	p := w.plan
+	s := p.Index.Shard(x.Shard)
+	if s.Codec != nil {
+		return // decoders read it from front to back
+	}
+	if !p.Chunks {
+		n := min(x.SizeBytes, s.Object.SizeBytes-x.OffsetBytes) // a last line's newline may not be in the shard
+		if n > 0 {
+			w.named = append(w.named, named{k: w.to, bytes: w.toBytes, object: s.Object, off: x.OffsetBytes, n: n})
+		}
+		return
+	}
+	piece := p.Places.Table.Of(record)
+	if w.seen == nil {
+		w.seen = make([]uint64, (p.Places.Table.Len()+63)/64)
+	}
+	word, bit := &w.seen[piece>>6], uint64(1)<<(piece&63)
+	if *word&bit != 0 {
+		return
+	}
+	if p.Has != nil && p.Has(piece) {
+		return
+	}
+	*word |= bit
+	for off, n := range w.ranges(piece) {
+		if n > 0 { // a lone newline may not be in the shard
+			w.named = append(w.named, named{k: w.to, bytes: w.toBytes, object: s.Object, off: off, n: n, piece: piece})
+		}
+	}
+	if p.counts() {
+		if w.open == nil {
+			w.open = map[int]opened{}
+		}
+		w.open[piece] = opened{k: w.to, until: w.until(piece)}
+	}
+}
+
+// tell tells the planner what comes.
+func (w *Lookahead) tell() {
+	w.wants = w.wants[:0]
+	for i := range w.named {
+		x := &w.named[i]
+		w.wants = append(w.wants, storage.Want{Object: x.object, OffsetBytes: x.off, SizeBytes: x.n, DueBytes: max(x.bytes-w.atBytes, 0)})
+	}
+	w.told = true
+	w.plan.Planner.Plan(w.id, w.wants)
+}
+
+// count notes that the records from … k-1 have gone out, and which pieces are done by that.
+func (w *Lookahead) count(from, k uint64) {
+	p := w.plan
+	for from < k {
+		m := w.seq.Records(from, w.numbers[:min(k-from, blockRecords)])
+		if m == 0 {
+			break
+		}
+		for _, record := range w.numbers[:m] {
+			piece := p.Places.Table.Of(record)
+			if o, ok := w.open[piece]; ok {
+				o.own++
+				w.open[piece] = o
+				w.passed.pieces[piece].Add(1)
+			}
+		}
+		from += uint64(m)
+	}
+	readers := uint64(max(p.readers.Load(), 1))
+	for piece, o := range w.open {
+		if int32(w.passed.pieces[piece].Load()-o.until) >= 0 || p.StaleRecords > 0 && k > o.k && (k-o.k)*readers > p.StaleRecords {
+			delete(w.open, piece)
+			w.seen[piece>>6] &^= 1 << (piece & 63)
+			w.donePiece(piece)
+		}
+	}
+}
+
+// done says that a want is not wanted any more.
+func (w *Lookahead) done(x named) { w.plan.Planner.Done(w.id, x.object, x.off, x.n) }
+
+func (w *Lookahead) donePiece(piece int) {
+	object := w.plan.Index.Shard(w.plan.shardOf(piece)).Object
+	for off, n := range w.ranges(piece) {
+		w.done(named{object: object, off: off, n: n})
+	}
+}

@@ -1,0 +1,174 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
+	"github.com/lsiofs/lsiofs/pipeline/run"
+)
+
+// follower provides the snapshots of a dataset that grows in a directory, as configured by
+// Spec.Grow: a stock of the present shards, and a taker of epochs.
+type follower struct {
+	mount  *mount
+	runDir string
+	stock  *catalog.LiveIndex
+	taker  *snapshot.Snapshotter
+}
+
+// Open implements snapshots. It starts following the directory, and waits until the first epoch
+// exists or could be started.
+func (f *follower) Open(ctx context.Context, c catalog.Config) error {
+	g := f.mount.spec.Grow
+	window, err := growing.ParseWindow(g.Window)
+	if err != nil {
+		return fmt.Errorf("--window: %w", err)
+	}
+	minNew, err := growing.ParseAmount(g.MinNew)
+	if err != nil {
+		return fmt.Errorf("--min-new: %w", err)
+	}
+	if err := minNew.Within(window); err != nil {
+		return err
+	}
+	pinned, err := f.findRun(c)
+	if err != nil {
+		return err
+	}
+	info, begun, err := snapshot.InfoOf(f.runDir)
+	if err != nil {
+		return err
+	}
+	if err := f.suits(info.Run, begun || pinned != nil); err != nil {
+		return err
+	}
+	newest := growing.By(g.Newest)
+	if newest == "" && begun {
+		newest = growing.By(info.Newest)
+	}
+	if f.stock, err = catalog.OpenStock(ctx, catalog.LiveIndexConfig{Config: c, Kind: info.Kind, FormatLine: info.Format}); err != nil {
+		return err
+	}
+	if pinned != nil { // the format and kind of the run then follow from its shards
+		sealed, err := sealSnapshot(ctx, f.stock, f.mount.files, pinned.Text)
+		if err == nil {
+			err = sealed.Close()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	f.taker, err = snapshot.Open(ctx, snapshot.Config{
+		Index: f.stock, Storage: f.mount.files, Root: f.mount.root, RunDir: f.runDir,
+		Window: window, Newest: newest, MinNew: minNew, Settle: g.Settle, Poll: g.Poll,
+		SampleOf: f.mount.spec.Order.Sample.Of, Hold: f.mount.links, Pinned: pinned, Log: f.mount.log,
+	})
+	if err != nil {
+		return err
+	}
+	return f.wait(ctx)
+}
+
+// findRun finds the run directory, and what to pin there (nil for nothing).
+func (f *follower) findRun(c catalog.Config) (*snapshot.Pinned, error) {
+	g := f.mount.spec.Grow
+	indexDir, _, err := catalog.DirectoryFor(c.IndexDir, c.Dataset)
+	if err != nil {
+		indexDir = "" // a requested run directory is enough
+	}
+	if f.runDir, err = snapshot.Place(g.Run, c.Dataset, f.mount.root, indexDir); err != nil {
+		return nil, err
+	}
+	if g.Snapshot == "" {
+		return nil, nil
+	}
+	if g.Of == "" {
+		return nil, errors.New("--snapshot with --grow goes on with a run whose directory is not here: name the checkpoint with --resume, or leave --grow out to read just these shards")
+	}
+	_, text, err := run.ReadSnapshot(g.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	return &snapshot.Pinned{Run: g.Of, Epoch: f.mount.spec.Epoch, Text: text}, nil
+}
+
+// suits returns an error if the checkpoint is not from the run in the run directory, before any
+// epoch is started.
+func (f *follower) suits(there string, begun bool) error {
+	of := f.mount.spec.Grow.Of
+	switch {
+	case of == "" || of == there || there == "" && begun:
+		return nil
+	case there == "":
+		return fmt.Errorf("the checkpoint is of run %s, and there is no run in %s: name the run's directory with --run; or, where that is not here, the snapshot of the checkpoint's epoch with --snapshot", of, f.runDir)
+	}
+	return fmt.Errorf("the checkpoint is of run %s, and %s has run %s: name its directory with --run", of, f.runDir, there)
+}
+
+// wait waits for the first epoch, unless none may be started.
+func (f *follower) wait(ctx context.Context) error {
+	latest, any := f.taker.Latest()
+	if f.mount.spec.Grow.Of != "" && (!any || f.mount.spec.Epoch > latest) {
+		return fmt.Errorf("the checkpoint is of epoch %d, and the run in %s does not have it: is that an old copy?", f.mount.spec.Epoch, f.runDir)
+	}
+	if any || f.mount.options.TakesNone {
+		return nil
+	}
+	return f.taker.Wait(ctx, f.mount.options.Waiting)
+}
+
+// Latest implements snapshots.
+func (f *follower) Latest() (epoch uint64, any bool) {
+	if f.taker == nil {
+		return 0, false
+	}
+	return f.taker.Latest()
+}
+
+// Catalog implements snapshots.
+func (f *follower) Catalog(ctx context.Context, epoch uint64, take bool) (*catalog.Catalog, run.Epoch, error) {
+	c, e, err := f.taker.Catalog(ctx, epoch, take && !f.mount.options.TakesNone)
+	if f.mount.options.TakesNone && errors.Is(err, growing.ErrNotYet) {
+		err = f.looksOnly(err)
+	}
+	return c, e, err
+}
+
+// CanTake implements snapshots.
+func (f *follower) CanTake(ctx context.Context, epoch uint64) error {
+	return f.taker.CanTake(ctx, epoch)
+}
+
+// looksOnly is the error for an epoch that has not started, in a command that starts none.
+func (f *follower) looksOnly(err error) error {
+	const begins = "this command begins none; lsiofs mount --grow and lsiofs cat --grow do"
+	_, any := f.taker.Latest()
+	switch {
+	case any:
+		return fmt.Errorf("%w: this command takes no epoch; lsiofs mount --grow does, and lsiofs next", err)
+	case f.taker.Run() == "":
+		return fmt.Errorf("there is no run in %s yet: name another directory with --run; %s (%w)", f.runDir, begins, err)
+	}
+	return fmt.Errorf("the run in %s has no epoch yet: %s (%w)", f.runDir, begins, err)
+}
+
+// Run implements snapshots.
+func (f *follower) Run() string { return f.taker.Run() }
+
+// Growing implements snapshots.
+func (f *follower) Growing() snapshot.Status { return f.taker.Status() }
+
+// Close implements snapshots.
+func (f *follower) Close() (err error) {
+	if f.taker != nil {
+		err = f.taker.Close()
+	}
+	if f.stock != nil {
+		err = errors.Join(err, f.stock.Close())
+	}
+	return err
+}

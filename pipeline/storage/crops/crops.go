@@ -1,0 +1,320 @@
+package crops
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops/listing"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/zarr"
+)
+
+// Config describes the cubes to make.
+type Config struct {
+	Spec spec.Zarr
+	// Base is the path of the cube if the root of the storage below is itself a hierarchy.
+	Base string
+	// Named are the paths that the user named one by one: each has to be a cube.
+	Named []string
+	// MemoryBytes bounds the memory of cached chunks, indexes of shards, and decoding. 0: nothing
+	// is cached, and decoding is unbounded.
+	MemoryBytes int64
+	// Seed is the seed of the order, for jitter.
+	Seed uint64
+	// MaxChunkBytes refuses arrays with larger chunks; 0: no bound.
+	MaxChunkBytes int64
+	// SkipDamaged leaves out the crops that need a damaged object. Without it Check reports the
+	// damage.
+	SkipDamaged bool
+	// Group opens the storage of the parent directory of the root of the storage below, for the
+	// coordinates of an array served by itself; nil: there are none. The caller of Group closes the
+	// storage.
+	Group func() (storage.Storage, error)
+	// TrustAbsence does not check again whether an absent object is still absent: on an object
+	// store that would be a request each time.
+	TrustAbsence bool
+
+	room *room // shared with another Storage; nil: its own
+}
+
+// Storage is a storage.Storage of cubes. Its methods may be called concurrently.
+type Storage struct {
+	config   Config
+	under    storage.Storage
+	resident storage.ResidentOpener // nil if under can't read from memory
+
+	mu     sync.Mutex
+	some   sync.Cond // signals a job, or the end
+	quiet  sync.Cond // signals that underWay or refusals has become 0
+	cubes  map[string]*cube
+	unused []Unused
+	closed bool
+	// underWay counts reads whose Done has not returned. refusals counts reads that came after
+	// Close: each has a goroutine that calls Done.
+	underWay, refusals int
+	jobs               queue[job]    // these go first
+	tasks              queue[*task]  // not begun, in order
+	largeJobs          queue[job]    // jobs that there was no room for
+	largeTasks         queue[*task]  // tasks that there was no room for
+	inLine             waiter        // for the first of them
+	waiting            map[key]*task // tasks not begun, which may get more wants
+	inFlight           int64         // bytes of reads under way below
+	reserved           int64         // bytes that chunks being begun may read
+
+	maxInFlight int64 // at this many bytes no more chunks are begun
+	// Chunks stored in at least this many bytes have their head read first.
+	longInMemory, longBelow int64
+
+	room        *room
+	cells       *cells
+	future      *future
+	indexes     *indexes
+	submissions sync.Pool // of *submission
+	workers     sync.WaitGroup
+
+	chunks, storedBytes, hits, blockCount atomic.Uint64
+}
+
+var (
+	_ storage.Storage         = (*Storage)(nil)
+	_ profile.Adjuster        = (*Storage)(nil)
+	_ storage.MetadataChecker = (*Storage)(nil)
+	_ storage.HeaderReader    = (*Storage)(nil)
+	_ storage.Assembler       = (*Storage)(nil)
+)
+
+// cube is a listed cube. It does not change.
+type cube struct {
+	*listing.Grid
+	header  []byte
+	leftOut LeftOut
+	row     zarr.Row
+	fields  []*field
+}
+
+// field is an array of a cube.
+type field struct {
+	*listing.Field
+	copier     *zarr.Copier
+	chunks     zarr.Grid
+	objects    zarr.Grid
+	chunkBytes int64
+	usual      sizes        // what decoding takes for all but a few chunks
+	most       int64        // what decoding takes for any chunk
+	firstBytes int64        // output of the first step of decoding; the whole chunk if it is stored uncompressed
+	longest    *zarr.Part   // the longest that any crop has of any chunk
+	blockBytes atomic.Int64 // the size of blocks that are cells, or blocksUnknown or blocksNone
+}
+
+// Wrap returns a storage of the cubes made of the arrays below the root of under. Closing it closes
+// under.
+func Wrap(under storage.Storage, c Config) *Storage {
+	s := &Storage{config: c, under: under, cubes: map[string]*cube{}, waiting: map[key]*task{}, maxInFlight: inFlightBytes(c.MemoryBytes), longInMemory: longInMemory, longBelow: longBelow}
+	s.some.L, s.quiet.L = &s.mu, &s.mu
+	s.inLine.wake = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.some.Broadcast()
+	}
+	s.resident, _ = under.(storage.ResidentOpener)
+	if s.room = c.room; s.room == nil {
+		s.room = newRoom(c.MemoryBytes, runtime.GOMAXPROCS(0))
+	}
+	s.cells = newCells(c.MemoryBytes)
+	s.future = newFuture(c.MemoryBytes)
+	s.indexes = newIndexes(c.MemoryBytes / 8)
+	for range runtime.GOMAXPROCS(0) {
+		s.workers.Go(s.work)
+	}
+	return s
+}
+
+// List implements storage.Storage: it finds the cubes, and forgets those of the last listing.
+func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
+	var unused []Unused
+	found, err := listing.Find(ctx, listing.Config{Under: s.under, Spec: s.config.Spec, Base: s.config.Base, Match: match, MemoryBytes: s.room.totalBytes, LeftOut: func(u Unused) {
+		unused = append(unused, u)
+	}})
+	if err != nil {
+		return err
+	}
+	cubes := map[string]*cube{}
+	for _, x := range found {
+		c, err := s.open(x)
+		if err == nil {
+			err = s.leaveOut(ctx, c)
+		}
+		if err != nil {
+			return err
+		}
+		cubes[x.Object.Path] = c
+	}
+	if err := cmp.Or(anyLeft(cubes), s.lacksNamed(cubes, unused)); err != nil {
+		return err
+	}
+	if err := s.share(cubes); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.cubes, s.unused = cubes, unused
+	s.mu.Unlock()
+	for _, x := range found {
+		if err := visit(x.Object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Unused is something found among the cubes that gives no crop.
+type Unused = listing.Unused
+
+// Unused returns what the last List found besides the cubes, and cubes without a crop.
+func (s *Storage) Unused() []Unused {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unused
+}
+
+// Omitted implements storage.Omitter.
+func (s *Storage) Omitted() (list []storage.Omission) {
+	for _, u := range s.Unused() {
+		if len(list) == storage.MaxOmitted {
+			break
+		}
+		list = append(list, storage.Omission{Path: u.Path, Reason: u.Why})
+	}
+	return list
+}
+
+// lacksNamed returns an error if a named path is not a cube, or has no crop.
+func (s *Storage) lacksNamed(cubes map[string]*cube, unused []Unused) error {
+	for _, path := range s.config.Named {
+		why := "nothing there has that name"
+		if i := slices.IndexFunc(unused, func(u Unused) bool { return u.Path == path }); i >= 0 {
+			why = unused[i].Why
+		} else if cubes[path] != nil {
+			continue
+		}
+		return fmt.Errorf("%s is named by the pattern, and crops can't be cut from it: %s: change the pattern, or mend the store", path, why)
+	}
+	return nil
+}
+
+// open prepares a cube for reading.
+func (s *Storage) open(x *listing.Grid) (*cube, error) {
+	c := &cube{Grid: x, header: x.Cut.Header(), row: x.Cut.Row()}
+	for k := range x.Fields {
+		a := x.Fields[k].Array
+		f := &field{Field: &x.Fields[k], copier: x.Cut.Copier(k), chunks: a.Chunks(), objects: a.Objects(), chunkBytes: a.ChunkBytes(), firstBytes: firstBytes(a), longest: longestPart(x.Cut.NewCrop(k), a.Chunk)}
+		if most := s.config.MaxChunkBytes; most > 0 && f.chunkBytes > most {
+			return nil, fmt.Errorf("%s: array %s has chunks of %s, more than the %s of --max-record: raise that if memory holds two of them for each core", x.Object.Path, f.Path, humanize.IBytes(uint64(f.chunkBytes)), humanize.IBytes(uint64(most)))
+		}
+		f.usual, f.most = f.measure()
+		if err := s.checkRoom(f); err != nil {
+			return nil, fmt.Errorf("%s: %w", x.Object.Path, err)
+		}
+		c.fields = append(c.fields, f)
+	}
+	return c, nil
+}
+
+// Stat implements storage.Storage: a cube is unchanged while its documents are. Its objects are
+// checked when they are read.
+func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
+	c := s.Cube(path)
+	if c == nil {
+		return storage.Object{}, fmt.Errorf("%s was not listed: %w", path, fs.ErrNotExist)
+	}
+	for _, d := range c.Documents {
+		now, err := s.under.Stat(ctx, d.Path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = storage.ErrChanged
+		}
+		if err == nil {
+			err = storage.Compare(d, now)
+		}
+		if err != nil {
+			return storage.Object{}, fmt.Errorf("%s: %w", d.Path, err)
+		}
+	}
+	return c.Object, nil
+}
+
+// Cube returns the listed cube with a path, or nil if there is none.
+func (s *Storage) Cube(path string) *listing.Grid {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.cubes[path]; c != nil {
+		return c.Grid
+	}
+	return nil
+}
+
+// Parts implements storage.Assembler: the parts of a cube are its arrays.
+func (s *Storage) Parts(path string) (list []string) {
+	if c := s.Cube(path); c != nil {
+		for i := range c.Fields {
+			list = append(list, c.Fields[i].Path)
+		}
+	}
+	return list
+}
+
+// Under returns the storage that the arrays are read from.
+func (s *Storage) Under() storage.Storage { return s.under }
+
+// AdjustProfile implements profile.Adjuster: each record is computed by itself, so reading across
+// gaps between records saves nothing, and half a record costs as much as a whole one.
+func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
+	p.GapBytes, p.Apart = 0, true
+	return p
+}
+
+// Stats are the counters in the status.
+type Stats struct {
+	// Decoded counts decoded chunks, including those that are stored uncompressed. Found counts
+	// chunks found decoded in the cache.
+	Decoded uint64 `json:"decoded"`
+	Found   uint64 `json:"found"`
+	// StoredBytes is the stored size of the decoded chunks.
+	StoredBytes uint64 `json:"stored_bytes"`
+	// Blocks counts decoded blocks of chunks that were decoded only in part.
+	Blocks uint64 `json:"blocks"`
+	// HeldBytes is the size of the cache of decoded chunks.
+	HeldBytes int64 `json:"held_bytes"`
+}
+
+// Stats returns the counters of all reads so far.
+func (s *Storage) Stats() Stats {
+	return Stats{Decoded: s.chunks.Load(), Found: s.hits.Load(), StoredBytes: s.storedBytes.Load(), Blocks: s.blockCount.Load(), HeldBytes: s.cells.heldBytes()}
+}
+
+// MostHeldBytes returns how many bytes of decoded chunks may be cached: the memory that remains
+// after descriptions, indexes, and chunks being decoded.
+func (s *Storage) MostHeldBytes() int64 { return s.cells.mostBytes() }
+
+// Close waits for the reads under way, and closes the storage below. It is idempotent.
+func (s *Storage) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	for s.underWay > 0 || s.refusals > 0 {
+		s.quiet.Wait()
+	}
+	s.some.Broadcast()
+	s.mu.Unlock()
+	s.workers.Wait()
+	s.cells.close()
+	return s.under.Close()
+}

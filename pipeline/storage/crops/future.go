@@ -1,0 +1,195 @@
+package crops
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/zarr"
+)
+
+// future is what readers are going to read: which chunks, and in which order.
+//
+// Positions make readers comparable: when a reader begins, its next record gets the position that
+// any reader passed last, plus one, and each record after it the next. If a reader stands still or
+// is slow, others pass all of its positions; its expectations are then dropped until it announces
+// new ones.
+type future struct {
+	maxChunks int // bound of chunks, over all readers
+
+	mu      sync.Mutex
+	readers map[uint64]*expecting
+	chunks  int    // number of chunks expected
+	now     uint64 // the position that was passed last
+}
+
+// expecting is what one reader expects.
+type expecting struct {
+	located submission // scratch for locating its records
+	next    uint64     // position after that of the last range
+	ranges  queue[expectedRange]
+	dropped int // ranges dropped before it passed them
+}
+
+// expectedRange is the chunks of a range. A chunk that the range has two parts of is listed twice.
+type expectedRange struct {
+	position uint64
+	cells    []*cell
+
+	cube                   *cube // nil if the object is unknown
+	offsetBytes, sizeBytes int64
+	epoch                  uint64
+}
+
+// Bounds of future.s: an expected chunk that is not cached costs about 200 bytes.
+const (
+	leastExpected = 16 << 10
+	mostExpected  = 256 << 10
+)
+
+func newFuture(memoryBytes int64) *future {
+	return &future{readers: map[uint64]*expecting{}, maxChunks: int(min(max(memoryBytes>>11, leastExpected), mostExpected))}
+}
+
+var _ storage.Expecter = (*Storage)(nil)
+
+// Expect implements storage.Expecter. Chunks that are stored uncompressed are not cached, so they
+// are not expected either.
+func (s *Storage) Expect(reader uint64, next []storage.Range) int {
+	f := s.future
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.readers[reader]
+	if r == nil {
+		r = &expecting{located: s.newSubmission(), next: f.now + 1}
+		f.readers[reader] = r
+	}
+	if r.ranges.len() == 0 {
+		r.next = max(r.next, f.now+1+uint64(r.dropped))
+	}
+	defer r.located.trim()
+	for i := range next {
+		if f.chunks >= f.maxChunks {
+			return i
+		}
+		s.mu.Lock()
+		c := s.cubes[next[i].Object.Path]
+		s.mu.Unlock()
+		x := expectedRange{position: r.next, cube: c, offsetBytes: next[i].OffsetBytes, sizeBytes: next[i].SizeBytes, epoch: next[i].Epoch}
+		x.cells = s.expect(&r.located, &x)
+		r.ranges.push(x)
+		r.next++
+		f.chunks += len(x.cells)
+	}
+	return len(next)
+}
+
+// expect notes that the chunks of a range, or their blocks, are wanted.
+func (s *Storage) expect(b *submission, x *expectedRange) (list []*cell) {
+	c := x.cube
+	if c == nil {
+		return nil
+	}
+	from := x.offsetBytes - int64(len(c.header))
+	first, last := max(from, 0)/c.row.Bytes, min((from+x.sizeBytes-1)/c.row.Bytes, int64(c.Cut.Total())-1)
+	s.cells.mu.Lock()
+	defer s.cells.mu.Unlock()
+	for n := first; n <= last; n++ {
+		at := b.locate(c, uint64(n), x.epoch)
+		for k, f := range c.fields {
+			if f.Array.Chain.Raw() {
+				continue
+			}
+			size := f.blockSize()
+			c.Cut.Place(k, at.crops[k], at.spot)
+			_ = at.crops[k].Parts(f.Array.Shape, f.Array.Chunk, func(p *zarr.Part) error {
+				k := key{f, f.chunks.Number(p.Chunk), 0}
+				if size == 0 {
+					list = append(list, s.cells.want(k, x.position))
+					return nil
+				}
+				first, last := f.blocksOf(p, size)
+				for k.block = first + 1; k.block <= last; k.block++ {
+					list = append(list, s.cells.want(k, x.position))
+				}
+				return nil
+			})
+		}
+	}
+	return list
+}
+
+// expectAgain recomputes what is expected of a field after its blocks have become cells.
+func (s *Storage) expectAgain(f *field) {
+	s.future.mu.Lock()
+	defer s.future.mu.Unlock()
+	for _, r := range s.future.readers {
+		for i := range r.ranges.len() {
+			x := r.ranges.at(i)
+			if x.cube == nil || !slices.Contains(x.cube.fields, f) {
+				continue
+			}
+			was := x.cells
+			if x.cells = nil; s.future.chunks < s.future.maxChunks { // the new list may be longer than the old one
+				x.cells = s.expect(&r.located, x)
+			}
+			s.unwantCells(x.position, was)
+			s.future.chunks += len(x.cells) - len(was)
+		}
+		r.located.trim()
+	}
+}
+
+func (s *Storage) unwantCells(position uint64, list []*cell) {
+	s.cells.mu.Lock()
+	defer s.cells.mu.Unlock()
+	for _, c := range list {
+		s.cells.passed(c, position)
+	}
+}
+
+// Passed implements storage.Expecter.
+func (s *Storage) Passed(reader uint64, n int) {
+	f := s.future
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.readers[reader]
+	if r == nil {
+		return
+	}
+	dropped := min(n, r.dropped)
+	r.dropped -= dropped
+	f.now = max(f.now, s.unwant(r, n-dropped))
+	for _, x := range f.readers {
+		if waits := x.ranges.len(); waits > 0 && x.next <= f.now {
+			x.dropped += waits
+			s.unwant(x, waits)
+		}
+	}
+}
+
+// Forget implements storage.Expecter.
+func (s *Storage) Forget(reader uint64) {
+	s.future.mu.Lock()
+	defer s.future.mu.Unlock()
+	if r := s.future.readers[reader]; r != nil {
+		s.unwant(r, r.ranges.len())
+		delete(s.future.readers, reader)
+	}
+}
+
+// unwant removes the first n ranges of a reader, and returns the position of the last one. The
+// caller holds future.mu.
+func (s *Storage) unwant(r *expecting, n int) (last uint64) {
+	s.cells.mu.Lock()
+	defer s.cells.mu.Unlock()
+	for range min(n, r.ranges.len()) {
+		x := r.ranges.pop()
+		for _, c := range x.cells {
+			s.cells.passed(c, x.position)
+		}
+		s.future.chunks -= len(x.cells)
+		last = x.position
+	}
+	return last
+}

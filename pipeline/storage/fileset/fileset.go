@@ -1,0 +1,269 @@
+// Package fileset implements a storage whose objects are directories, for datasets of many small
+// files. Each directory is read as if it were an archive of the regular files directly in it.
+//
+//	object   │ header │ a.jpg … │ zeros │ header │ b.jpg … │ zeros │
+//	file     0        └ its contents      1
+//
+// The path of an object is its directory's, relative to the root; "." is the root itself. Files are
+// in bytewise order of their names. The headers come from a Framing, a pure function of path and
+// size, so an object's size is known from the directory alone. Its version is a hash of the names,
+// sizes, times and inodes in it.
+//
+// # The table
+//
+// List stats every file, on several goroutines, and stores the result in a table outside the Go
+// heap: an unnamed file in the index directory, mapped. Each List makes a new table, and no other
+// process reads it, so it needs no format version. Numbers are native 64-bit words.
+//
+//	segments  one per directory: for each file 5 words (offset in the object, size,
+//	          mtime in ns, inode, where its name ends), then the names
+//	paths     of the directories
+//	entries   9 words per directory, by path: where its path begins and its length,
+//	          where its segment begins and its length, files, size of the object,
+//	          first and second half of the version, the number of its first checksum
+//
+// A disk may lose what was written, at once or later. If the table can't be written, or if its
+// directory is remote, the table is kept in memory. Checksums of its blocks are kept in memory too,
+// and every block that a read uses is compared with its checksum. A block that differs, or can't be
+// read (SIGBUS), is an error of that read.
+//
+// # Reading
+//
+// Files are read by a bounded number of goroutines, which end when there is nothing to read. Each
+// file is opened, read, checked and closed in one go, so nothing of it stays open. The check comes
+// last. So the bytes that a read returns belong to the listed version, as far as the file system
+// can tell (package identity). An error names the file. Files are read through the page cache.
+//
+// An open follows no link (RESOLVE_NO_SYMLINKS), which costs nothing. The target of a link is
+// checked before it is opened, which takes 1 to 1.5 µs more. If a directory's owner has replaced a
+// file by a pipe, the pipe is opened without waiting and closed again. The same happens with a
+// device, which needs root and a file system that permits devices.
+//
+// Two kinds of goroutines share the work:
+//
+//   - The first to open a file must not wait (RESOLVE_CACHED, RWF_NOWAIT). There is one such
+//     goroutine per core. That keeps the cores busy when the kernel has everything in memory. More
+//     of them would only delay readers: a goroutine whose system calls never wait keeps its
+//     processor for 10 ms.
+//   - A file that is not in memory goes to the others, up to 32, which may wait for it; the kernel
+//     has begun to read it by then. If the kernel or the file system can't report what is in
+//     memory, all goroutines may wait.
+//
+// A goroutine that has been reading one file for more than a second no longer counts against these
+// bounds, and others do the rest of its work. Once several goroutines hang on the same file, no
+// more of its reads are started until one of them ends. So a file that hangs delays only its own
+// readers.
+//
+// This uses plain system calls. A C program with two threads and 10⁵ files of 12 KiB in the page
+// cache took 4.2 µs of time and 8.1 µs of CPU per file (medians of 9 rounds of open, read, stat and
+// close, whether by path, relative to the directory, or without waiting). With batches of 64 opens,
+// 64 reads and 64 closes, through one ring per thread, it took 3.9 and 7.4 µs. stat remained a
+// separate call, because the kernel hands each statx of a ring to a thread.
+package fileset
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// Framing produces the bytes around a file in an object. It is safe for concurrent use.
+type Framing interface {
+	// HeaderBytes returns the number of bytes that AppendHeader appends for a path of pathBytes
+	// bytes.
+	HeaderBytes(pathBytes int, sizeBytes int64) int64
+	// AppendHeader appends the header that precedes a file's contents. path is relative to the
+	// root, and valid only during the call.
+	AppendHeader(dst, path []byte, sizeBytes int64) []byte
+	// AlignBytes returns the alignment of contents: they are padded with zeros to a multiple of it.
+	AlignBytes() int64
+}
+
+// Storage is a storage.Storage of directories.
+type Storage struct {
+	root     string // absolute
+	fd       int    // the root, relative to which files are opened
+	framing  Framing
+	never    *identity.Never
+	indexDir string
+	leaves   func(dir string, name []byte) (reason string) // LeaveOut; nil: nothing
+	most     int                                           // goroutines that may wait for a disk at a time, each with a file or directory open
+	cores    int                                           // number of cores at the time of Open
+	taken    int                                           // most jobs that a goroutine takes at a time
+	openers  sync.Pool                                     // of *opener
+	reads    atomic.Uint64                                 // successful reads of files
+	errors   atomic.Uint64                                 // failed ones
+	bytes    atomic.Uint64                                 // of contents, that were read
+	blind    atomic.Bool                                   // the kernel or the file system can't report what is in memory
+
+	device    uint64      // device of the root; it can't change, because fd is open
+	remote    bool        // see filesystem.Traits
+	noOpenat2 atomic.Bool // a sandbox blocks it
+
+	inflight storage.Inflight
+	mu       sync.Mutex
+	quiet    sync.Cond // signals that there are no goroutines
+	table    *table    // from the last List; nil before
+	omitted  []storage.Omission
+	readings []*reading // free ones, for reuse
+	parts    queue      // parts of reads that were begun, which come first
+	jobs     queue
+	lookers  workers // for parts and jobs
+	missed   queue
+	waiters  workers // for missed
+	workers  map[*worker]struct{}
+	spare    []*worker          // for reuse
+	stalls   map[fileKey]*stall // files that hang
+	watch    *time.Timer        // calls look; nil before the first read
+	watching bool               // watch is running
+
+	stuck      atomic.Int64 // workers; written with mu held
+	mostStuck  int64
+	stuckAfter time.Duration
+	before     func(fileKey) // nil except in tests: called before a file is opened
+}
+
+var (
+	_ storage.Storage      = (*Storage)(nil)
+	_ storage.HeaderReader = (*Storage)(nil)
+	_ storage.Omitter      = (*Storage)(nil)
+	_ storage.Reporter     = (*Storage)(nil)
+	_ profile.Adjuster     = (*Storage)(nil)
+)
+
+// Open returns the storage of the directories below root. The table is stored in indexDir, or in
+// memory if that is "" or can't be written. Links below root must not lead to what
+// identity.NeverVariable forbids.
+func Open(root, indexDir string, framing Framing) (*Storage, error) {
+	absolute, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("dataset %s: %w", root, err)
+	}
+	never, err := identity.NeverOf()
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open(absolute, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("dataset: %w", &fs.PathError{Op: "open", Path: absolute, Err: err})
+	}
+	s := &Storage{root: absolute, fd: fd, framing: framing, never: never, indexDir: indexDir, cores: runtime.GOMAXPROCS(0), taken: takenJobs,
+		waiters: workers{waits: true}, workers: map[*worker]struct{}{}, stalls: map[fileKey]*stall{}, stuckAfter: stuckAfter}
+	s.most, s.mostStuck = mostOpen()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("dataset: %w", &fs.PathError{Op: "stat", Path: absolute, Err: err})
+	}
+	s.device = st.Dev
+	if s.remote = uring.Remote(fd); s.remote {
+		s.blind.Store(true) // an open may wait, even if everything is in memory
+		s.taken = 1         // and jobs taken together would wait, too
+	}
+	s.quiet.L = &s.mu
+	return s, nil
+}
+
+// LeaveOut sets which files are left out of their directories: those for which leaves returns a
+// reason. leaves may be called concurrently. LeaveOut is called before the first List.
+func (s *Storage) LeaveOut(leaves func(dir string, name []byte) (reason string)) { s.leaves = leaves }
+
+// Omitted implements storage.Omitter.
+func (s *Storage) Omitted() []storage.Omission {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.omitted
+}
+
+// maxOpen is how many files the waiters, which may wait for a disk, have open at a time: as many as
+// a pool of preads has in flight (package uring). Lookers, one per core, have one file open each in
+// addition.
+const maxOpen = 32
+
+// mostOpen returns how many files are open at a time, not counting those that hang, and how many
+// may hang. It leaves half of a low limit to other users.
+func mostOpen() (most int, hanging int64) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return maxOpen, maxOpen
+	}
+	return int(max(4, min(maxOpen, limit.Cur/4))), int64(max(4, min(maxStuck, limit.Cur/4)))
+}
+
+// Stat lists one directory and describes it. For Stat, anything but a directory with files in it
+// does not exist.
+func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
+	if err := ctx.Err(); err != nil {
+		return storage.Object{}, err
+	}
+	missing := func(why string) error {
+		return &fs.PathError{Op: "stat", Path: filepath.Join(s.root, path), Err: fmt.Errorf("%s: %w", why, fs.ErrNotExist)}
+	}
+	if !filepath.IsLocal(path) {
+		return storage.Object{}, missing("not a path below the dataset")
+	}
+	l := newListing(ctx, s, nil)
+	g := gathering{listing: l}
+	segment, err := g.directory(below{path: path})
+	switch {
+	case err == unix.ENOENT || err == unix.ENOTDIR:
+		return storage.Object{}, missing("not a directory")
+	case err != nil:
+		return storage.Object{}, fmt.Errorf("%s: %w", filepath.Join(s.root, path), err)
+	case segment.files == 0:
+		return storage.Object{}, missing("a directory without files")
+	}
+	return segment.object(path), nil
+}
+
+// AdjustProfile implements profile.Adjuster: it is never worth reading over a gap, because each
+// unwanted file would have to be opened.
+func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
+	p.GapBytes = 0
+	return p
+}
+
+// Status implements storage.Reporter. It counts reads of files; each file was opened for its read.
+func (s *Storage) Status() uring.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return uring.Status{
+		Engine: "files", Reason: "each file is opened, read and closed at once", InFlight: int64(s.inflight.Reads()),
+		Reads: s.reads.Load(), ReadBytes: s.bytes.Load(), Errors: s.errors.Load(), Stuck: s.stuck.Load(),
+	}
+}
+
+// Close waits for the reads in flight and frees the table. It is idempotent.
+func (s *Storage) Close() error {
+	s.inflight.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.workers) > 0 {
+		s.quiet.Wait()
+	}
+	if s.fd < 0 {
+		return nil
+	}
+	if s.watch != nil {
+		s.watch.Stop()
+	}
+	err := unix.Close(s.fd)
+	s.fd = -1
+	if s.table != nil {
+		s.table.drop()
+		s.table = nil
+	}
+	return err
+}

@@ -1,0 +1,129 @@
+package union
+
+import (
+	"fmt"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+func (s *Storage) mapper(i int) storage.Mapper {
+	if i < 0 {
+		return nil
+	}
+	if m, is := s.sources[i].Storage.(storage.Mapper); is && m.Maps() {
+		return m
+	}
+	return nil
+}
+
+// Maps reports whether objects of any source may be mapped.
+func (s *Storage) Maps() bool {
+	for i := range s.sources {
+		if s.mapper(i) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Map implements storage.Mapper. Objects of a source that does not map give ErrNotMapped.
+func (s *Storage) Map(o storage.Object, done func(storage.Mapping, error)) {
+	i, rest := s.below(o)
+	m := s.mapper(i)
+	if m == nil {
+		err := &storage.Error{Object: o.Path, SizeBytes: o.SizeBytes, Err: fmt.Errorf("its source maps nothing: %w", storage.ErrNotMapped)}
+		go done(nil, err)
+		return
+	}
+	m.Map(rest, func(x storage.Mapping, err error) {
+		if err != nil || x == nil {
+			done(x, s.named(i, err))
+			return
+		}
+		n := named{x, s, i}
+		if c, is := x.(storage.Copy); is {
+			done(namedCopy{n, c}, nil)
+			return
+		}
+		done(n, nil)
+	})
+}
+
+// named is a mapping whose errors include the source in the object's name.
+type named struct {
+	storage.Mapping
+	of     *Storage
+	source int
+}
+
+func (n named) Check() error { return n.of.named(n.source, n.Mapping.Check()) }
+
+// namedCopy is a named mapping of a copy.
+type namedCopy struct {
+	named
+	copied storage.Copy
+}
+
+func (n namedCopy) Lost() error { return n.of.named(n.source, n.copied.Lost()) }
+
+// Evictions implements storage.Mapper: it stays the same while no source has lost pages.
+func (s *Storage) Evictions() (n uint64) {
+	for i := range s.sources {
+		if m := s.mapper(i); m != nil {
+			n += m.Evictions()
+		}
+	}
+	return n
+}
+
+// Breaks implements storage.Leaser, for all sources together.
+func (s *Storage) Breaks() (n uint64) {
+	for i := range s.sources {
+		if m := s.mapper(i); m != nil {
+			n += m.Breaks()
+		}
+	}
+	return n
+}
+
+// Unbroken implements storage.Leaser. Each source's number only grows: if the sum is unchanged, so
+// is each number.
+func (s *Storage) Unbroken(breaks uint64) bool {
+	now := make([]uint64, len(s.sources))
+	sum := uint64(0)
+	for i := range s.sources {
+		if m := s.mapper(i); m != nil {
+			now[i] = m.Breaks()
+			sum += now[i]
+		}
+	}
+	if sum != breaks {
+		return false
+	}
+	for i := range s.sources {
+		if m := s.mapper(i); m != nil && !m.Unbroken(now[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// LeaseStats implements storage.Leaser.
+func (s *Storage) LeaseStats() (all storage.LeaseStats) {
+	for i := range s.sources {
+		m := s.mapper(i)
+		if m == nil {
+			continue
+		}
+		x := m.LeaseStats()
+		all.Held += x.Held
+		all.Broken += x.Broken
+		for reason, n := range x.Refused {
+			if all.Refused == nil {
+				all.Refused = map[string]int{}
+			}
+			all.Refused[reason] += n
+		}
+	}
+	return all
+}
