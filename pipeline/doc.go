@@ -1,119 +1,125 @@
-// Package pipeline opens a dataset and serves its shuffled epochs as files: Open(spec)
-// gives a Dataset, a Dataset gives sets of streams, and each stream has a size and
-// ReadAt.
+// Package pipeline opens a dataset and serves its shuffled epochs as files: Open returns a Dataset,
+// a Dataset returns sets of streams, and each stream has a size and ReadAt. This comment is the map
+// of the code: the words, the paths that a read, an index pass and a checkpoint take, where things
+// happen, where new ones are added, and a line for each package.
 //
-// # Glossary
-//
-// The dataset:
+// # Words
 //
 //	shard      one file of the dataset; for --format files, one directory
-//	record     the smallest thing that is shuffled: a tar sample, a line, a frame
-//	record number   a record's place among all records of the dataset, counted before
-//	           any split: all stages refer to records by it
+//	record     the smallest unit that is shuffled: a tar sample, a line, a frame, a row, a crop
+//	record number  a record's position among all records of the dataset, counted before any split
 //	extent     where a record's bytes are: shard, offset, size
-//	member     one gzip member, zstd frame or lz4 frame of a compressed shard
-//	entry      a record at which reading of a shard can start
-//	chunk      a run of consecutive records of a shard, which the order permutes
-//	piece      a run of consecutive records of a shard, which is read at a time
-//	kind       what all shards of a format must share (arrays: dtype and row shape);
-//	           a short text in the index
-//	scheme     what stands before "://" in a dataset's name: it selects the storages
-//	           through which the dataset is read
-//
-// The order:
-//
-//	epoch      one pass over the dataset
+//	chunk      a run of consecutive records of a shard, which the order permutes as one
+//	unit       what a split keeps together: a record, a shard, or the records from one entry to the
+//	           next; an entry is a record at which decoding of a shard can start
 //	part       the records that a split selects; only these are in the order
-//	unit       what a split keeps together: a record, a shard, or the records from
-//	           one entry to the next
-//	rank       a record's place in the part, 0 … T-1; the order computes in ranks and
-//	           turns them into record numbers at the end
-//	lane       one of L slices of the permuted records, each shuffled on its own
-//	reservoir  a lane's shuffle buffer: draw a random record, put the next one in
+//	epoch      one pass over the part
+//	rank       a record's position in the part, 0 … T-1
+//	lane       one of L slices of the permuted records, each shuffled by a reservoir of its own:
+//	           draw a random record, put the next one in its place
 //	group      lanes that are read together; there are K groups
 //	G          the global order: all records of an epoch
 //	G′         what is left of G after resumes
-//	batch      the number of records that a worker is assigned at a time
-//	worker     one reader; the records of worker w are one stream
+//	worker     one reader; the records of worker w, dealt in batches, are one stream
 //	view       G′ as it is assigned to workers
 //
-// Reading:
-//
-//	scan       read each piece once, whole, and keep its records until they have
-//	           gone out
-//	gather     read exactly the records that come next, many at a time
-//	spool      decode compressed shards once into a local file and read from that:
-//	           for orders whose live records don't fit into memory
-//	survey     what a dataset is in pieces and sizes: scan, gather or spool is chosen
-//	           from it
-//	profile    which reads a storage is fast at: size, concurrency, the gap worth
-//	           reading over; a default of its kind, or measured by lsiofs tune
-//	layout     the size of each worker's stream, and the offset of every 4096th
-//	           record; stored beside the index, and computed one epoch ahead
-//	mount      what lives as long as a dataset is open: engine, storage, meter,
-//	           memory budget, directories; also what users call a mount
-//	generation one set of shards that is served: catalog, orders, fetcher; a mount has
-//	           one, or one a snapshot
-//	snapshot   the shards that an epoch of a dataset that grows is of
-//
-// Waiting and errors:
-//
-//	service    a bucket or a web server: a place of datasets that is no file system
-//	cache      what was read of a service, kept on a local disk (package diskcache)
-//	fill       what a cache fetches although nobody has read it yet
-//	share      the part of a cache for what is kept only until its chunk has gone out
-//	remote     (a dataset) stored at a service; (a file) on FUSE or a network file
-//	           system: a read may never return
-//	stuck      (a read) made by a thread, and waiting for more than a second
-//	transient  (an error) likely to pass: the read is repeated
-//	fault      an error that readers got, with shard, range and reason; repeated ones
-//	           are counted, not logged again each time
-//	stage      a step from dataset to reader, to which time is booked: index, order,
-//	           storage, decompress, gather, copy, fuse
-//	wait       a reader's time in a stage; a reader that waits for another one is
-//	           booked under the stage that the other one waits for
-//	verdict    one sentence: the stage that readers wait for most, or that lsiofs
-//	           waits for them
+// Words of one package are explained in its package comment. Two are used everywhere: a piece is a
+// run of consecutive records of a shard that is read at a time, and a mount is everything that
+// lives as long as a dataset is open.
 //
 // # How a read is answered
 //
-//	spec ──► catalog ──► order ──► fetch ──► stream ──► fs (FUSE) · cat (stdout)
-//	         what and    which     bytes of   records    names, offsets,
-//	         where       next      a record   to bytes   errno
-//	                                 │
-//	                                 ├─ unpack   (decompress, find records)
-//	                                 ├─ plan     (which reads a gather makes)
-//	                                 ▼
-//	                              storage ──► retry ──► local ──► uring
-//	                                                ├─► joined ──► local (--array)
-//	                                                └─► folders (--format files)
-//	                              storage ──► cached ──► remote ──► s3, web
-//	                                             └─► uring (what is on the disk)
+//	spec ──► catalog ──► order ──► read ──► stream ──► fs (FUSE) · cat (stdout)
+//	         which       which     bytes    records    names, offsets,
+//	         records,    record    of a     to bytes   errno
+//	         where       is next   record
+//	                                │ shards are compressed: read/decode ──► format
+//	                                ▼
+//	                             storage ──► retry ──► local ──► uring
+//	                                     ──► diskcache ──► remote ──► s3, web
+//	                                     ──► fileset · arrays · crops · union · hardlink
 //
-// The scheme of the dataset's name selects the storage: see open.go.
+// A program reads bytes [off, off+n) of the file of worker w:
 //
-// Three packages are not on this path: meter counts the time of each stage, explain
-// turns the counters into a verdict, and printable makes text safe for terminals.
+//  1. fs/node_stream.go receives the request and calls stream.Handle.
+//  2. stream finds the first record k, from the offsets of every 4096th record and the catalog's
+//     sizes. The view returns the record numbers from k on.
+//  3. read.Reader.Read pins the records' bytes in memory (pinned.Records). Bytes that are not in
+//     memory are read as read/choose decided when the dataset was opened: scan reads pieces whole,
+//     gather reads exactly the next records, spool decodes compressed shards once to a disk.
+//  4. stream answers with slices of the pinned bytes. They are unpinned after the kernel has copied
+//     them.
 //
-// The order depends on the catalog, never on the data, so the next records are known
-// before they are read. Hence sizes are exact before a byte is read, a resume costs
-// arithmetic only, and reading ahead never guesses.
+// The order depends on the catalog, never on the data, so the next records are known before they
+// are read: sizes are exact before a byte is read, a resume costs arithmetic only, and reading
+// ahead never guesses. The bytes never depend on timing, memory, engine, number of threads or read
+// size.
 //
-// A read of bytes [off, off+n) of worker w's file takes four steps:
+// # How a dataset is indexed
 //
-//  1. stream finds the first record k, from sampled offsets and the catalog's sizes;
-//  2. the view gives the record numbers from k on;
-//  3. fetch lends the records' bytes, from memory or by reading the pieces with them;
-//  4. stream answers with slices of those bytes; short records are copied together.
+//  1. catalog/discover lists the dataset through its storage and detects the format.
+//  2. catalog compares each shard with the stored index (size, mtime, inode, ctime), and keeps the
+//     entries of unchanged shards.
+//  3. The other shards are read on all cores. format decodes them and cuts them into records;
+//     catalog/index packs each record's extent into a few bits.
+//  4. Finished shards go to a journal, so an index pass that is killed resumes there.
+//  5. At the end the index is sealed: written with checksums, synced, renamed into place and read
+//     back. From then on catalog answers from it.
 //
-// The bytes never depend on timing, budget, engine, number of threads or read size.
+// # How a checkpoint is taken and restored
+//
+// For each worker file, fs counts the bytes that were delivered to the program that reads it from
+// the front (fs/marks.go). When the file checkpoint is read, the streams' layouts turn these counts
+// into whole records, and package checkpoint writes them as a document.
+//
+// A document is restored by writing it to that file, or by --resume. checkpoint parses it and
+// checks it against the dataset and the order, order makes the view of what is left (G′), and fs
+// replaces the worker files by those of that view (fs/view.go). No record is read.
+//
+// # Where things happen
+//
+//	who frees a block of memory         read/budget owns all record memory. A pin keeps a block
+//	                                    (budget/pins.go); the last unpin lets the scanner or the
+//	                                    gatherer reuse it. Nothing else frees
+//	what is dropped when memory is full read/scan/cache.go: pieces whose records have all gone out
+//	                                    come first, then those that are wanted last
+//	the disk cache is full in mid-epoch diskcache/room.go: data passes through without being
+//	                                    written; what was cached stays until its object is unused
+//	                                    (diskcache/unused.go). ENOSPC: diskcache/health.go
+//	a hint enters a storage             read/window/lookahead.go walks the order ahead of each
+//	                                    reader and calls storage.Planner, which diskcache and
+//	                                    remote implement; ahead.go in this package calls
+//	                                    storage.Expecter, which crops implements
+//	a shard was replaced or rewritten   each storage compares the version that was listed and
+//	                                    returns storage.ErrChanged; read/changes.go reports it once,
+//	                                    fs/errno.go turns it into EIO. With --grow and --hold,
+//	                                    storage/hardlink still reads the old file
+//	--mix meets the order               mixing.go: order.Mixture draws the source of each record;
+//	                                    catalog.Union and storage/union make one dataset of them
+//	an error becomes an errno           fs/errno.go, nowhere else
+//	memory is divided                   read/choose, from --memory and sizes alone
+//	a program's name becomes a storage  open.go: the table of schemes
+//	things are closed                   closers.go: in the reverse order of opening, also when a
+//	                                    step of opening fails
+//
+// # Where things are added
+//
+//	a codec    a package below format that implements format.Codec, its line in the list of
+//	           format/formats/codecs.go (at the end: stored indexes have its number), and its
+//	           first bytes and file extensions there; formattest runs it
+//	a format   a package below format that implements format.Format, and optional interfaces for
+//	           kinds, framing and presentation; its line in the list of format/formats/formats.go,
+//	           its name in spec.Formats, its file extensions in format/formats; formattest runs it
+//	a scheme   a line in the table of open.go; a service also needs a package below storage/remote
+//	           that implements remote.Source (list, range requests); storagetest runs it
+//	a verb     cmd/lsiofs/cmd_NAME.go, and its line in cmd/lsiofs/root.go
+//	a metric   its field in Status (dataset.go), and its lines in fs/metrics*.go
+//	a page     cmd/lsiofs/manual/TOPIC.md, and its line in cmd/lsiofs/manual/manual.go
 //
 // # What lives how long
 //
-// A dataset has two lifetimes. A mount is opened once. A generation is one set of
-// shards; it can come and go while the mount stays (a dataset that grows has one
-// generation a snapshot). Things are closed in the reverse order of opening, also when a
-// step of opening fails (opened.go).
+// A dataset has two lifetimes. A mount is opened once. A generation is one set of shards: a dataset
+// that grows has one for each snapshot, and generations.go counts who uses it.
 //
 //	Open ──────────────────────────────────────────────────────────────► Close
 //	 │ mount       engine, profile, meter, log, options, --memory          ▲
@@ -121,50 +127,126 @@
 //	 │               │ lent                                                │
 //	 │   ┌───────────▼───────────┐     ┌───────────────────────┐           │
 //	 └──►│ generation            │ ··· │ of another snapshot,  ├───────────┘
-//	     │ catalog, part, chunks │     │ beside it, or after   │
-//	     │ fetcher, source       │     │ it, in the same       │
+//	     │ catalog, part, chunks │     │ next to it or after   │
+//	     │ reader, source        │     │ it, in the same       │
 //	     │ epochs, sets, layouts │     │ memory budget         │
 //	     └───────────────────────┘     └───────────────────────┘
 //
-// A Dataset has both. Sets, streams and handles belong to the generation that made them, and
-// must be closed before it. Of a dataset that grows (generations.go) that is seen to by
-// counting: a generation stays open while it is the current one, while a file of it is open
-// or somebody asks it for anything, and for a while after that. Nothing is counted for each
-// read. A set whose generation was closed answers with stream.ErrRetired, and can be had
-// again.
+// Sets, streams and handles belong to the generation that made them. A set whose generation was
+// closed answers with stream.ErrRetired, and can be requested again.
 //
-// # How a dataset is indexed
+// # Packages
 //
-//  1. catalog/discover lists the dataset through storage and detects its format.
-//  2. catalog compares each shard with the stored index (size, mtime, inode, ctime), and
-//     keeps the entries of unchanged shards.
-//  3. The other shards are read on all cores: unpack decodes them and cuts them into
-//     records, and catalog/index packs each record's place into a few bits.
-//  4. Finished shards go to a journal, so an indexing run that is killed resumes there.
-//  5. At the end the index is sealed: written with checksums, synced, renamed into place
-//     and read back. From then on catalog answers from it.
-//
-// # How a checkpoint is taken and restored
-//
-// For each worker file, fs counts the bytes that were sent to the program that reads the
-// file from the front. That count is the file's mark. When the file checkpoint is read,
-// the streams' layouts turn the marks into whole records, and package checkpoint writes
-// these as a document.
-//
-// To restore, a document is written to that file or given by --resume. checkpoint parses
-// it and checks it against dataset and order; order makes the view of what is left (G′);
-// fs replaces the worker files by those of that view. No record is read.
+//	pipeline                              Open, mounts, generations, epochs, mixtures, forecasts, descriptions
+//	pipeline/spec                         the user's configuration: plain data, defaults, validation
+//	pipeline/order                        the order of an epoch, workers' sequences, resumes; pure
+//	pipeline/order/quality                how well an order mixes shards
+//	pipeline/catalog                      the index of a dataset: shards, extents, chunks; LiveIndex
+//	pipeline/catalog/discover             which files are shards, and of which format
+//	pipeline/catalog/index                the stored index: packing, journal, sealing, look-up
+//	pipeline/catalog/index/indextest      invalid stored indexes, for tests
+//	pipeline/catalog/decoding             bounds the memory of decoders during an index pass
+//	pipeline/read                         Reader: decides how a dataset is read, and reads it
+//	pipeline/read/size                    a dataset in pieces and sizes, before it is read; pure
+//	pipeline/read/choose                  scan, gather or spool, and how memory is divided; pure
+//	pipeline/read/chunkmap                which piece a record is in, and where pieces are; pure
+//	pipeline/read/window                  the walk over the order ahead of each reader; hints
+//	pipeline/read/budget                  memory for records: charges, pins, urgency, shares
+//	pipeline/read/pinned                  what readers and their callers share: Records, errors
+//	pipeline/read/scan                    reads pieces whole and keeps them until they are used up
+//	pipeline/read/decode                  decoders of compressed shards: who runs, with how much memory
+//	pipeline/read/spool                   compressed shards decoded once to a local file
+//	pipeline/read/mapped                  pieces that are read from the page cache by mmap
+//	pipeline/read/gather                  reads exactly the records that come next
+//	pipeline/read/readtest                datasets, orders and storages for tests of read
+//	pipeline/plan                         byte ranges to the reads to issue; pure
+//	pipeline/diskcache                    objects of a slow storage kept on a local disk
+//	pipeline/storage                      the interface of storages, and their optional interfaces
+//	pipeline/storage/local                files below a directory
+//	pipeline/storage/local/hints          which files may have changed, by inotify
+//	pipeline/storage/local/localtest      a storage of real files, for tests
+//	pipeline/storage/fileset              directories of files, each read as one archive
+//	pipeline/storage/arrays               several array files read as one
+//	pipeline/storage/crops                crops of Zarr arrays, computed from chunks
+//	pipeline/storage/crops/listing        finds Zarr arrays and their objects
+//	pipeline/storage/crops/refs           a reference file or zip presented as a Zarr hierarchy
+//	pipeline/storage/crops/refs/kerchunk  parses kerchunk's reference files
+//	pipeline/storage/crops/refs/table     where the objects of a hierarchy are
+//	pipeline/storage/crops/refs/zipped    parses the directory of a zip file
+//	pipeline/storage/union                several storages as one, for mixtures
+//	pipeline/storage/hardlink             keeps deleted files readable through hard links
+//	pipeline/storage/remote               datasets at services: requests, retries, checks
+//	pipeline/storage/remote/s3            buckets of S3 and compatible services
+//	pipeline/storage/remote/web           files at web servers
+//	pipeline/storage/remote/target        parses names of remote datasets
+//	pipeline/storage/remote/faultserver   a web server with faults, for tests
+//	pipeline/storage/retry                repeats reads after transient errors
+//	pipeline/storage/sequential           reads an object from front to back in few requests
+//	pipeline/storage/profile              which reads a storage is fast at: defaults, measurements
+//	pipeline/storage/identity             versions of files: is it still the file that was listed?
+//	pipeline/storage/descriptors          divides file descriptors among storages
+//	pipeline/storage/faulty               injects faults into a storage, for tests
+//	pipeline/storage/storagetest          the test suite of storages
+//	pipeline/format                       the interfaces of formats and codecs
+//	pipeline/format/formats               the table of formats and codecs
+//	pipeline/format/tar                   WebDataset samples in tar archives
+//	pipeline/format/lines                 lines of text: jsonl, lines
+//	pipeline/format/tfrecord              frames of TFRecord files
+//	pipeline/format/npy                   rows of NumPy arrays
+//	pipeline/format/fixed                 records of one size
+//	pipeline/format/lc0                   frames of Leela Chess Zero games
+//	pipeline/format/files                 samples of plain files
+//	pipeline/format/zarr                  crops of Zarr arrays
+//	pipeline/format/gzip                  gzip, member by member
+//	pipeline/format/inflate               DEFLATE
+//	pipeline/format/inflate/inflatebench  measures inflate against another library
+//	pipeline/format/zstd                  Zstandard
+//	pipeline/format/lz4                   LZ4
+//	pipeline/format/frames                what zstd and lz4 share: walking over frames
+//	pipeline/format/encode                writes gzip, zstd and lz4
+//	pipeline/format/synthetic             seeded shards of every format, for demos and measurements
+//	pipeline/format/formattest            the test suite of formats and codecs
+//	pipeline/zarr                         Zarr documents, chunks, copying of elements; pure
+//	pipeline/zarr/codec                   decodes the stored bytes of a chunk
+//	pipeline/zarr/blosc                   decodes blosc buffers
+//	pipeline/zarr/encode                  writes Zarr arrays, for tests and demos
+//	pipeline/stream                       records to byte files with exact sizes
+//	pipeline/growing                      which files are shards, and which an epoch has; pure
+//	pipeline/growing/watch                watches a directory for changes
+//	pipeline/growing/snapshot             starts epochs of a directory that changes
+//	pipeline/run                          the run directory: which epoch has which shards
+//	pipeline/filter                       runs a program over the shards of a dataset
+//	pipeline/filter/command               the processes of a filter
+//	pipeline/filter/ledger                which results of a filter are done
+//	pipeline/filter/protocol              messages between lsiofs and a running filter
+//	pipeline/filter/units                 takes shards apart and assembles results
+//	pipeline/meter                        counts working and waiting times by stage
+//	pipeline/explain                      turns the counters into a verdict
+//	pipeline/verify                       checks a dataset's bytes, and an order's promises
+//	pipeline/tune                         measures which reads a storage is fast at
+//	pipeline/tune/probe                   looks at a service with single requests
+//	pipeline/cgroup                       limits of control groups
+//	pipeline/printable                    makes text safe for terminals
+//	checkpoint                            checkpoint documents: parse, check, merge, write
+//	fs                                    the mount: a tree of files through FUSE
+//	fs/rings                              FUSE requests through io_uring
+//	fs/rings/ringstest                    enables FUSE over io_uring in tests
+//	fs/kernelbench                        compares ways to talk to the kernel's FUSE
+//	uring                                 reads files by io_uring, or pread on threads
+//	uring/filesystem                      traits of file systems
+//	uring/uringbench                      compares uring with fio
+//	cmd/lsiofs                            the command line: a file for each verb
 //
 // # How it is tested
 //
 //	integration/check   unit tests of all packages, and tests that look at the program from
 //	                    outside: mounts read by real programs, faults, kills, streams compared
 //	                    with a second implementation of the order. 10 minutes on two cores.
-//	.ci/run             the gate of a commit: integration/check with all that always has the same
-//	                    outcome, linters, a release, and the race detector. 20 minutes.
-//	integration/night   what draws, soaks or kills at random, with new seeds; hours.
+//	.ci/run             the gate of a commit: integration/check with every test that always has the
+//	                    same outcome, linters, a release, and the race detector. 20 minutes.
+//	integration/night   tests that draw, soak or kill at random, with new seeds; hours.
 //
-// Each ends with a line for each package and test that failed, or says that everything passed.
+// Each ends with a line for each package and test that failed, or reports that everything passed.
 // A test that lacks something on this machine is skipped with the reason, and fails in the gate.
 // integration/doc.go has the rules for new tests.
 package pipeline

@@ -6,7 +6,7 @@
 //
 // Each implementation is a package: local (files, through package uring), folders (directories of
 // files, read as archives), joined (arrays split into several files, read as one), cubes (crops of
-// Zarr arrays), cubes/refs (ranges of files, read as a Zarr hierarchy) and remote (objects of
+// Zarr arrays), crops/refs (ranges of files, read as a Zarr hierarchy) and remote (objects of
 // services: packages s3 and web). cached puts a disk cache in front of another storage. storagetest
 // is the test suite that every implementation passes, except joined, whose objects are not files.
 // Wrappers (retry, counting, faults) are Storages themselves. sequential reads one object from
