@@ -34,34 +34,35 @@ func newBenchCommand(g *globals) *cobra.Command {
 	o := &benchOptions{}
 	c := &cobra.Command{
 		Use:   "bench DATASET",
-		Short: "Measure reading a dataset beside the limits of this machine",
-		Long: `Measures how fast streams of DATASET come, beside what limits them here: preads of
-the same ranges in a plain loop, fio where it is installed, the decoder's own program
-for compressed shards, tar c for folders of files, and the FUSE ceiling, a mount like
-any other whose every answer lies ready in memory. Rows are measured in turns, in
-rounds, after one round that does not count; shown are medians of the rounds and their
-spread. A ratio is that of two rows of the same round, so it means something on a
-machine that is not quiet too.
+		Short: "Measure how fast a dataset is read, compared with the limits of this machine",
+		Long: `Measures how fast streams of DATASET can be read, and compares this with what limits
+them on this machine: a plain loop that preads the same ranges, fio if it is installed,
+the decoder's own program for compressed shards, tar c for folders of files, and the
+FUSE ceiling, which is a mount that serves every read from memory. After a warm-up
+round, rows are measured in rounds, one after the other. The table shows the medians
+over the rounds and their spread. A ratio compares two rows of the same round, so it is
+meaningful even on a busy machine.
 
-  FUSE ceiling, mount    a server in a process of its own; readers, one process each,
-                         read(2) 1 MiB at a time into the same memory
-  cat | reader           lsiofs cat into a pipe of 1 MiB, which such a reader reads
-  decoders alone         of this process, a shard a core, to memory never used before:
-                         what the first epoch of compressed shards can't do without
+  FUSE ceiling, mount    a server in its own process; each reader is another process
+                         that read(2)s 1 MiB at a time into the same memory
+  cat | reader           lsiofs cat into a pipe of 1 MiB, and a reader as above
+  decoders alone         in this process, one shard per core, into fresh memory: the
+                         minimum work for the first epoch of compressed shards
   fetch                  the streams in this process, without FUSE
-  first epoch            of a new process, from its first answer on; else a server
-                         goes through epoch after epoch, and keeps what --memory holds
-  hot, cold              all shards in the page cache; none, and O_DIRECT
-  CPU                    of all processes that take part, server and readers
-  reads, amplification   of the server's storage, a record and a delivered byte
+  first epoch            in a new process, from its first answer on; in other rows one
+                         server reads epoch after epoch, and keeps what fits in --memory
+  hot, cold              all shards are in the page cache; none are, with O_DIRECT
+  CPU                    of the server and the readers together
+  reads, amplification   reads from storage per record, and bytes read per byte delivered
 
-Of a bucket or a web server streams are compared with bare requests of as many bytes as
-chunks have, as many at a time (--connections); and with the same bytes once more from
-the disk cache, a temporary one. That transfers what comes in --seconds.
+For a bucket or a web server, streams are compared with plain requests of the size of a
+chunk, with the same number of concurrent requests (--connections), and with the same
+bytes read again from a temporary disk cache. This transfers as much data as arrives
+within --seconds.
 
-DATASET is only read. What is larger than the page cache can hold is measured by the
-beginning of its epoch. Memory is touched before new processes are measured, as
-virtual machines get it from their host at the first touch, which is slow.`,
+DATASET is only read. If it does not fit into the page cache, only the beginning of its
+epoch is measured. Memory is touched before new processes are measured, because virtual
+machines get memory from their host at the first touch, which is slow.`,
 		Example: `  lsiofs bench /data/train
   lsiofs bench s3://bucket/train --seconds 60`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -91,8 +92,8 @@ var errMoved = exit.Usagef("--check and --make are not in this program: in the s
 func (o *benchOptions) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.SortFlags = false
-	f.IntVar(&o.rounds, "rounds", 5, "measure each row so often, at most")
-	f.Float64Var(&o.seconds, "seconds", 90, "about how long all rows of a dataset may take together")
+	f.IntVar(&o.rounds, "rounds", 5, "maximum number of measurements of each row")
+	f.Float64Var(&o.seconds, "seconds", 90, "approximate time limit for all rows of a dataset together")
 	addRings(f, &o.rings)
 	f.BoolVar(&o.moved.check, "check", false, "")
 	f.StringVar(&o.moved.make, "make", "", "")

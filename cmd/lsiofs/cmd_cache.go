@@ -17,10 +17,10 @@ func newCacheCommand(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cache",
 		Short: "Show, check, fill and clean the disk cache of buckets and web servers",
-		Long: `What was read of a bucket or a web server is kept on a disk (--cache-dir), so that the
-next epoch, or the next run, does not fetch it again. A mount looks after its cache by
-itself. These commands are for looking at it, for filling it before it is needed, and
-for taking the room back. Mounts may use the cache meanwhile.`,
+		Long: `Data that was read from a bucket or a web server is kept on a disk (--cache-dir), so
+that the next epoch, or the next run, does not fetch it again. Mounts manage the cache
+by themselves. Use these commands to inspect it, to fill it ahead of time, or to free
+its space. They are safe while mounts use the cache.`,
 		Example: `  lsiofs cache show
   lsiofs cache warm s3://bucket/train
   lsiofs cache clean --unused 30d`,
@@ -35,10 +35,10 @@ func newCacheShowCommand(g *globals) *cobra.Command {
 	dir := ""
 	c := &cobra.Command{
 		Use:   "show",
-		Short: "List what is in the cache, by folder",
-		Long: `Lists the folders of buckets and web servers of which something is in the cache: how many
-objects, how many of their bytes are here, what that takes on the disk, when it was
-used last, and whether a mount uses it now.`,
+		Short: "List the contents of the cache by folder",
+		Long: `Lists the folders of buckets and web servers that have data in the cache: the number of
+objects, how many of their bytes are cached, the disk space used, when they were last
+used, and whether a mount uses them now.`,
 		Example: `  lsiofs cache show
   lsiofs cache show --cache-dir /nvme/lsiofs --json | jq .cached_bytes`,
 		Args: exactArgs(),
@@ -58,15 +58,16 @@ func newCacheVerifyCommand(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Check every page in the cache against its checksum",
-		Long: `Reads all that is in the cache, and lists what is not as it was written, by object; then
-the command ends with code ` + fmt.Sprint(int(exit.Verify)) + `. Readers check each page themselves, and fetch a bad one
-again: this finds a failing disk before they do.
+		Long: `Reads the whole cache and lists corrupt data by object. If there is any, the command
+exits with code ` + fmt.Sprint(int(exit.Verify)) + `. Readers check each page anyway, and fetch corrupt pages again; this
+command finds a failing disk before they do.
 
---remote compares the objects that are all here with the checksums that their buckets and
-web servers tell, too: CRC32C, CRC64NVME, SHA and MD5 of S3 and Google's storage, an ETag
-that is an MD5, Repr-Digest, Digest and Content-MD5. It fetches no data. An object that the
-service has in another version by now is said, and is no damage; one without a checksum
-is said as well: nothing is known of it. lsiofs verify URL reads the bucket itself.`,
+--remote also compares completely cached objects with the checksums that their buckets
+and web servers report: CRC32C, CRC64NVME, SHA and MD5 from S3 and Google Cloud Storage,
+an ETag that is an MD5, Repr-Digest, Digest and Content-MD5. It fetches no data. It
+reports objects of which the service now has another version, which is not damage, and
+objects without a checksum, which it can't check. lsiofs verify URL reads the bucket
+itself.`,
 		Example: `  lsiofs cache verify
   lsiofs cache verify --repair
   lsiofs cache verify --remote --anonymous`,
@@ -83,8 +84,8 @@ is said as well: nothing is known of it. lsiofs verify URL reads the bucket itse
 	}
 	addCacheDir(c.Flags(), &dir)
 	addService(c.Flags(), &service)
-	c.Flags().BoolVar(&compare, "remote", false, "compare what is all here with the checksums that the services tell, too")
-	c.Flags().BoolVar(&repair, "repair", false, "drop what is bad: it is fetched again when it is read")
+	c.Flags().BoolVar(&compare, "remote", false, "also compare completely cached objects with the checksums that the services report")
+	c.Flags().BoolVar(&repair, "repair", false, "remove corrupt data from the cache; it is fetched again when it is read")
 	return c
 }
 
@@ -93,9 +94,10 @@ func newCacheCleanCommand(g *globals) *cobra.Command {
 	var unused cache.Unused
 	c := &cobra.Command{
 		Use:   "clean [URL]",
-		Short: "Remove from the cache what no mount uses",
-		Long: `Removes objects from the cache: those of URL and below it, those that were not used for
-some time (--unused), those that are both, or all. What a mount uses stays.`,
+		Short: "Remove data that no mount uses from the cache",
+		Long: `Removes objects from the cache: the object URL and all objects below it, objects that
+have not been used for some time (--unused), objects that match both, or all objects
+(--all). Objects that a mount uses are kept.`,
 		Example: `  lsiofs cache clean s3://bucket/old
   lsiofs cache clean --unused 30d
   lsiofs cache clean --all`,
@@ -118,7 +120,7 @@ some time (--unused), those that are both, or all. What a mount uses stays.`,
 		},
 	}
 	addCacheDir(c.Flags(), &dir)
-	c.Flags().Var(&unused, "unused", "only what was not used for so long")
-	c.Flags().BoolVar(&all, "all", false, "everything")
+	c.Flags().Var(&unused, "unused", "only objects that have not been used for this long")
+	c.Flags().BoolVar(&all, "all", false, "remove all objects")
 	return c
 }

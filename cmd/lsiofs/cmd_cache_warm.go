@@ -22,16 +22,16 @@ func newCacheWarmCommand(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "warm URL",
 		Short: "Fetch a dataset, or the beginning of an epoch, into the cache",
-		Long: `Fetches what is missing of a dataset's shards into the cache, in large parts, and indexes
-it where it is not indexed yet: before machines with GPUs are rented, say. It fails
-where the cache has no room for all of it; what was fetched stays. Interrupted, it goes
-on from there the next time.
+		Long: `Fetches a dataset's shards into the cache, in large requests, and indexes the dataset
+if necessary. Data that is already cached is not fetched again. Use it, for example,
+before you rent machines with GPUs. It fails if the cache is too small for the whole
+dataset; what was fetched stays in the cache. After an interruption, run it again to
+continue.
 
-With --records it fetches only what an epoch (--epoch) reads for these records, all
-workers together: the first 10000, or those from 10000 to 20000. They depend on --seed
-and on how records are shuffled, so give the flags that the mount will have. Of
-compressed shards that is all of each shard, and of a --sample the epoch's records
-alone.`,
+With --records, it fetches only what an epoch (--epoch) reads for these records, over
+all workers: 10000 for the first 10000, or 10000..20000. Which records these are depends
+on --seed and on the shuffle, so give the same flags as for the mount. Compressed shards
+are fetched whole. With --sample, the records are those of the epoch's sample.`,
 		Example: `  lsiofs cache warm s3://bucket/train
   lsiofs cache warm s3://bucket/train --epoch 3 --records 100000
   lsiofs cache warm 's3://bucket/train/shard-{000..146}.tar' --cache-dir /nvme/lsiofs --cache-size 200GiB`,
@@ -41,7 +41,7 @@ alone.`,
 		},
 	}
 	d.add(c)
-	c.Flags().Var(&records, "records", "fetch only what the epoch's first `N|A..B` records, or those from A to B-1, lie in")
+	c.Flags().Var(&records, "records", "fetch only the chunks that contain the epoch's first N records, or its records A to B-1: `N|A..B`")
 	return c
 }
 

@@ -31,13 +31,12 @@ func newCatCommand(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cat DATASET",
 		Short: "Write a worker's stream to stdout, without a mount",
-		Long: `Writes the file that a mount with the same flags would show as
-epoch-E/from-M/worker-w-of-W (with --resume: as worker-w) to stdout: the same bytes,
-without FUSE.
+		Long: `Writes a worker's stream to stdout, without FUSE. The bytes are those of the file
+epoch-E/from-M/worker-w-of-W (with --resume: worker-w) in a mount with the same flags.
 
-With --grow and --follow the next epochs come behind it, as one stream without the end of
-an archive between them. It waits while an epoch is not there yet: for a new shard, where
---min-new says nothing else. Ctrl-C ends it.`,
+With --grow and --follow, it continues with the next epochs, as one stream without
+end-of-archive markers in between. Before each of these epochs it waits for as much new
+data as --min-new requires, by default one new shard. Ctrl-C ends it.`,
 		Example: `  lsiofs cat /data/train --worker 0/4 --seed 42 | tar -t | head
   lsiofs cat /data/train --epoch 3 --from 20480 --worker 1/4 --offsets | od -t u8 | head
   lsiofs cat /data/train --resume ckpt.json --worker 2 > worker-2.tar
@@ -52,11 +51,11 @@ an archive between them. It waits while an epoch is not there yet: for a new sha
 	o.addMix(c)
 	o.addGrow(c)
 	f := c.Flags()
-	f.BoolVar(&o.ids, "ids", false, "write the records' IDs instead, 16 bytes each")
-	f.BoolVar(&o.offsets, "offsets", false, "write where records begin instead, little-endian uint64")
-	f.BoolVar(&o.origins, "origins", false, "format zarr: write where crops were cut from instead, an npy array with a row a crop: cube, row, origin")
-	f.BoolVar(&o.follow, "follow", false, "with --grow: go on with the next epochs, and wait for them")
-	f.StringVar(&o.progress, "progress-file", "", "with --follow: keep the short form of how far the stream was written in this `file`, for --resume")
+	f.BoolVar(&o.ids, "ids", false, "write the records' IDs instead of the records, 16 bytes each")
+	f.BoolVar(&o.offsets, "offsets", false, "write the offsets at which records begin instead of the records, as little-endian uint64")
+	f.BoolVar(&o.origins, "origins", false, "format zarr: write where crops were cut from instead of the crops: an npy array with one row per crop: cube, row, origin")
+	f.BoolVar(&o.follow, "follow", false, "with --grow: continue with the next epochs, and wait for them")
+	f.StringVar(&o.progress, "progress-file", "", "with --follow: record how much of the stream has been written in this `file`, as a short-form checkpoint for --resume")
 	return c
 }
 

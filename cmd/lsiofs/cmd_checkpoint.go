@@ -22,9 +22,9 @@ func newCheckpointCommand(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "checkpoint",
 		Short: "Show, save, restore and merge checkpoints",
-		Long: `A checkpoint is a small JSON document: which dataset, which order, which epoch, and
-how far it has been read. MNT/checkpoint is the mount's own; reading it saves and
-writing it restores. These commands do the same, and say in words what is wrong.`,
+		Long: `A checkpoint is a small JSON document with the dataset, the order, the epoch, and how
+far the epoch has been read. MNT/checkpoint is the mount's own checkpoint: read the file
+to save, write it to restore. These commands do the same, with clear error messages.`,
 		Example: `  lsiofs checkpoint save /mnt/train ckpt.json
   lsiofs checkpoint show ckpt.json
   lsiofs checkpoint restore ckpt.json /mnt/train`,
@@ -38,8 +38,8 @@ writing it restores. These commands do the same, and say in words what is wrong.
 func newCheckpointShowCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show FILE|MNT",
-		Short: "Show a checkpoint, or that of a mount",
-		Long:  `Shows a checkpoint in words. FILE - is standard input.`,
+		Short: "Show a checkpoint, or the checkpoint of a mount",
+		Long:  `Shows a checkpoint in readable form. FILE - is standard input.`,
 		Example: `  lsiofs checkpoint show ckpt.json
   lsiofs checkpoint show /mnt/train --json`,
 		Args: exactArgs("FILE|MNT"),

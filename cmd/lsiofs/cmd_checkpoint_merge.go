@@ -21,10 +21,11 @@ func newCheckpointMergeCommand(g *globals) *cobra.Command {
 	o := &mergeOptions{}
 	c := &cobra.Command{
 		Use:   "merge FILE…",
-		Short: "Make one checkpoint of those that the machines of a cluster saved",
-		Long: `Each mount of a cluster knows its own workers only. merge takes documents that agree
-in dataset, order, epoch and all entries but the last, and takes of the last
-entry's numbers, element by element, the greatest. One FILE may be -, standard input.`,
+		Short: "Merge the checkpoints of several machines into one",
+		Long: `In a cluster, each mount knows only the positions of its own workers. merge combines
+checkpoints that have the same dataset, order, epoch and entries except for the last
+one. For each worker in the last entry it takes the greatest number. One FILE may be -,
+which is standard input.`,
 		Example: `  lsiofs checkpoint merge node-*.json -o ckpt.json`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -37,7 +38,7 @@ entry's numbers, element by element, the greatest. One FILE may be -, standard i
 			return runCheckpointMerge(o, g.ui)
 		},
 	}
-	c.Flags().StringVarP(&o.output, "output", "o", "", "write the document to this `file`, whole or not at all (default: stdout)")
+	c.Flags().StringVarP(&o.output, "output", "o", "", "write the document to this `file`, atomically (default: stdout)")
 	return c
 }
 

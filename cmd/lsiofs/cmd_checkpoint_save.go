@@ -29,14 +29,15 @@ func newCheckpointSaveCommand(g *globals) *cobra.Command {
 	o := &saveOptions{}
 	c := &cobra.Command{
 		Use:   "save MNT FILE",
-		Short: "Save a mount's checkpoint, whole or not at all",
-		Long: `Writes the mount's checkpoint to FILE: a temporary file beside it, fsync, rename.
-FILE - is standard output.
+		Short: "Save a mount's checkpoint to a file, atomically",
+		Long: `Writes the mount's checkpoint to FILE, atomically: to a temporary file in the same
+directory, which is fsynced and renamed. FILE - is standard output.
 
-The mount counts what it has sent to the programs that read its worker files. Most of
-them read ahead (Python's open by 1 MiB), and a resume leaves out what they have not
-used. Say with --consumed what was used, or copy MNT/epoch-E/from-M/checkpoint: the
-checkpoint after M records of epoch E, over all workers.`,
+The mount counts what it has sent to the programs that read its worker files. Most
+programs read ahead (Python's open by 1 MiB), so a resume would skip records that they
+have not used yet. Pass the numbers of used records with --consumed, or copy
+MNT/epoch-E/from-M/checkpoint, the checkpoint after M records of epoch E, counted over
+all workers.`,
 		Example: `  lsiofs checkpoint save /mnt/train ckpt.json --consumed 5120,5120,5120,5120`,
 		Args:    exactArgs("MNT", "FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -44,7 +45,7 @@ checkpoint after M records of epoch E, over all workers.`,
 			return runCheckpointSave(c.Context(), o, c.Flags().Changed("consumed"), g.ui)
 		},
 	}
-	c.Flags().StringVar(&o.consumed, "consumed", "", "records that each worker of the mount has used, one number a worker: n0,n1,…")
+	c.Flags().StringVar(&o.consumed, "consumed", "", "number of records that each worker of the mount has used, one number per worker: n0,n1,…")
 	return c
 }
 
@@ -124,9 +125,9 @@ func newCheckpointRestoreCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore FILE MNT",
 		Short: "Restore a checkpoint into a running mount",
-		Long: `Writes FILE (- is standard input) to MNT/checkpoint. The worker files then hold what is
-left of that epoch; files that are open fail with ESTALE. A document that does not fit
-is refused, changes nothing, and the reason is printed.`,
+		Long: `Writes FILE (- is standard input) to MNT/checkpoint. The worker files then contain the
+rest of that epoch. Reads of worker files that are already open fail with ESTALE. If the
+checkpoint does not match the mount, the command prints the reason and changes nothing.`,
 		Example: `  lsiofs checkpoint restore ckpt.json /mnt/train`,
 		Args:    exactArgs("FILE", "MNT"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -10,12 +10,12 @@ func newDemoCommand(g *globals) *cobra.Command {
 	o := &demo.Options{}
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Show it all on a small dataset in a temporary directory",
-		Long: `Makes a small dataset of tar shards, mounts it for two workers, reads some of each
-worker's file, saves a checkpoint, unmounts, goes on from the checkpoint with three
-workers, and checks that every record came exactly once, with its right contents.
-Each step is shown with the command that a person would type. As root it needs
-nothing installed; as a user it needs fusermount3 and a /dev/fuse open to users.`,
+		Short: "Try lsiofs on a small dataset in a temporary directory",
+		Long: `Creates a small dataset of tar shards, mounts it for two workers, reads part of each
+worker's file, saves a checkpoint, unmounts, resumes from the checkpoint with three
+workers, and checks that every record came exactly once and with the right contents.
+For each step it shows the command that you would type. As root, nothing needs to be
+installed; an ordinary user needs fusermount3 and access to /dev/fuse.`,
 		Example: `  lsiofs demo
   lsiofs demo --keep   # leaves the directory, to go on trying`,
 		Args: exactArgs(),

@@ -14,23 +14,23 @@ func newDoctorCommand(g *globals) *cobra.Command {
 	var service spec.Remote
 	c := &cobra.Command{
 		Use:   "doctor [URL | --report [DATASET|MNT]]",
-		Short: "Check what of this machine works for lsiofs, and say what to do",
-		Long: `Checks kernel, FUSE, io_uring, limits, the cache directory, storage profiles and
-mounts that were left behind. ok: works. warn: works, with something lost. fail: mounting or indexing
-will not work; the exit code says so too.
+		Short: "Check whether this machine meets lsiofs's requirements, and how to fix it",
+		Long: `Checks kernel, FUSE, io_uring, limits, the cache directory, storage profiles, and stale
+mounts. ok: works. warn: works, but not fully. fail: mounting or indexing will not work,
+and the exit code is not 0.
 
-With a URL it looks at the bucket or the web server of a dataset instead: addresses of
-its host, where credentials come from and when they expire, region, latency (20 HEADs),
-transfer (3 GETs of up to 8 MiB), clocks, whether parts of objects are served and
-versions told apart; and at the disk cache: its directory and file system, what is free
-there, and what is kept of this dataset. It makes some 30 requests, writes nothing at
-the service, and shows no secret. With --cache-dir it looks at that directory, also
-without a URL.
+With a URL, it checks the bucket or the web server of a dataset instead: the addresses of
+the host, where credentials come from and when they expire, region, latency (20 HEADs),
+transfer (3 GETs of up to 8 MiB), clocks, and whether the service serves parts of objects
+and tells versions apart. It also checks the disk cache: its directory and file system,
+the free space, and how much of this dataset is cached. This takes about 30 requests,
+writes nothing to the service, and shows no secrets. With --cache-dir, it checks that
+directory, even without a URL.
 
---report gathers what an issue report needs, as a text to paste: version, machine,
-limits, checks; of a dataset (which is indexed first where it is not) its format,
-counts and sizes; of a mount its status. It begins with what is private, and whether
-that is in it: no names of shards, keys, users and hosts are, and no paths.`,
+--report collects what an issue report needs, as text to paste: version, machine, limits
+and checks; for a dataset, which is indexed if necessary, its format, counts and sizes;
+for a mount, its status. The report starts with a list of private things and whether it
+contains them: it has no names of shards, keys, users or hosts, and no paths.`,
 		Example: `  lsiofs doctor
   lsiofs doctor s3://bucket/train
   lsiofs doctor --cache-dir /nvme/lsiofs
@@ -56,9 +56,9 @@ that is in it: no names of shards, keys, users and hosts are, and no paths.`,
 			return doctor.Run(c.Context(), *o, versionOf(), g.ui, g.log())
 		},
 	}
-	c.Flags().BoolVar(&o.Report, "report", false, "write a report for an issue, without what is private; exit code 0 whatever it says")
-	c.Flags().StringVarP(&o.Output, "output", "o", "-", "write the report to this `file`, whole or not at all (- for stdout)")
-	c.Flags().StringVar(&o.IndexDir, "index-dir", "", "the `directory` of indexes to check (default: the user's cache directory)")
+	c.Flags().BoolVar(&o.Report, "report", false, "write a report for an issue, without private data; exits with code 0 even if checks fail")
+	c.Flags().StringVarP(&o.Output, "output", "o", "-", "write the report to this `file`, atomically (- for stdout)")
+	c.Flags().StringVar(&o.IndexDir, "index-dir", "", "`directory` for indexes to check (default: the user's cache directory)")
 	addCacheDir(c.Flags(), &o.CacheDir)
 	addService(c.Flags(), &service)
 	return c

@@ -17,20 +17,21 @@ func newFilterCommand(g *globals) *cobra.Command {
 	o.Processes = runtime.GOMAXPROCS(0)
 	c := &cobra.Command{
 		Use:   "filter SRC DST [flags] -- CMD [ARG…]",
-		Short: "Run a program over the shards of a dataset, and keep what it makes of them",
-		Long: `Makes of each shard below the directory SRC one below DST, under the same path, in
-the same format and compression: what the program CMD makes of it. Shards whose result
-is there are passed over, so that the command can be run again and again, or with
---watch go on. A result gets its name when it is whole: DST can be mounted meanwhile.
+		Short: "Run a program over the shards of a dataset, and store its results",
+		Long: `Runs the program CMD on each shard below the directory SRC, and stores the result below
+DST, under the same path and in the same format and compression. Shards that already
+have a result are skipped, so you can run the command again at any time, or keep it
+running with --watch. A result appears under its name only when it is complete, so DST
+can be mounted while the filter runs.
 
---by pipe runs CMD for each shard, with the file on stdin and the result on stdout.
---by dirs runs CMD for up to 1000 units (games, samples, lines), which are files in the
-directory {in}; results have the same names in the directory {out}, and one that is not
-there is left out. --by process starts a few that run for long, and gives each one unit
-after the other.
+--by pipe runs CMD once per shard, with the file on stdin and the result on stdout.
+--by dirs runs CMD for up to 1000 units (games, samples, lines) at a time. The units are
+files in the directory {in}; CMD writes results with the same names to the directory
+{out}, and a unit without a result is left out. --by process starts a few long-running
+processes, and sends each of them one unit after the other.
 
-lsiofs help filter has the protocol, what counts as another filter, and the rescorer of
-Leela Chess Zero.`,
+See lsiofs help filter for the protocol, for what counts as a different filter, and for
+the rescorer of Leela Chess Zero.`,
 		Example: `  lsiofs filter /data/raw /data/clean -- jq -c 'select(.score > 0.5)'
   lsiofs filter /games /rescored --by dirs --watch -- rescorer rescore \
     --input={in} --output={out} --delete-files=false --syzygy-paths=/tb
@@ -53,20 +54,20 @@ Leela Chess Zero.`,
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	enumFlag(c, "by", "how CMD is given shards", &o.By, filter.ByPipe, filter.ByDirs, filter.ByProcess)
-	enumFlag(c, "each", "what CMD is given at a time (default unit, with --by pipe shard)", &o.Each, filter.EachShard, filter.EachUnit)
-	f.StringVar(&o.Name, "name", "", "what else tells this filter from another one, such as a version: with another name all shards are filtered again")
-	f.IntVar(&o.Processes, "processes", o.Processes, "how many of CMD run at a time")
-	f.BoolVar(&o.Watch, "watch", false, "go on, and filter what arrives in SRC")
-	f.BoolVar(&o.Mirror, "mirror", false, "delete results whose sources are gone")
-	enumFlag(c, "on-failed", "end where CMD fails on something, or leave that out", &o.OnFailed, filter.FailedFail, filter.FailedSkip)
-	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "kill CMD when it takes longer for a shard or a batch, or for an answer")
-	sizeFlag(f, "unit-bytes", "the largest unit, decoded, and the largest result of one", &o.UnitBytes)
-	f.DurationVar(&o.Poll, "poll", o.Poll, "with --watch: how often directories are looked at that the kernel reports no changes of, and results deleted")
-	f.DurationVar(&o.Settle, "settle", 0, "how long a file has to stay as it is where it can't be told whether somebody writes it (0: 30s, on network file systems 70s)")
-	enumFlag(c, "format", "how shards are cut into units", &o.Format.Name, append([]string{"auto"}, spec.Formats...)...)
+	enumFlag(c, "by", "how CMD gets its input", &o.By, filter.ByPipe, filter.ByDirs, filter.ByProcess)
+	enumFlag(c, "each", "what CMD gets at a time (default unit, or shard with --by pipe)", &o.Each, filter.EachShard, filter.EachUnit)
+	f.StringVar(&o.Name, "name", "", "name or version of this filter; if it changes, all shards are filtered again")
+	f.IntVar(&o.Processes, "processes", o.Processes, "number of CMD processes that run at a time")
+	f.BoolVar(&o.Watch, "watch", false, "keep running, and filter new shards that arrive in SRC")
+	f.BoolVar(&o.Mirror, "mirror", false, "delete results whose sources no longer exist")
+	enumFlag(c, "on-failed", "if CMD fails on its input, stop, or skip that input", &o.OnFailed, filter.FailedFail, filter.FailedSkip)
+	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "kill CMD if it takes longer than this for a shard, a batch or an answer")
+	sizeFlag(f, "unit-bytes", "maximum size of a decoded unit, and of the result for a unit", &o.UnitBytes)
+	f.DurationVar(&o.Poll, "poll", o.Poll, "with --watch: how often to list directories for which the kernel reports no changes, and to delete results")
+	f.DurationVar(&o.Settle, "settle", 0, "how long a file must be unchanged before it is used, if lsiofs can't tell whether it is open for writing (0: 30s, 70s on network file systems)")
+	enumFlag(c, "format", "format of the shards, which determines the units", &o.Format.Name, append([]string{"auto"}, spec.Formats...)...)
 	addExclude(f, &o.Exclude)
-	sizeFlag(f, "record-bytes", "format fixed: bytes of a record", &o.Format.RecordBytes)
+	sizeFlag(f, "record-bytes", "format fixed: size of a record in bytes", &o.Format.RecordBytes)
 	return c
 }
 

@@ -25,16 +25,16 @@ func newIndexCommand(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "index DATASET",
 		Short: "Build or refresh a dataset's index, so that mounts start at once",
-		Long: `Finds the dataset's shards and their records, checks what the format lets check,
-and stores the result. Shards whose stored index still holds are not read again.
-A mount does the same by itself; this is for doing it ahead, or where the data
-lies.
+		Long: `Finds the dataset's shards and their records, checks whatever the format allows to be
+checked, and stores the result. Shards whose stored index is still valid are not read
+again. A mount does the same by itself; use this command to do it ahead of time, or on
+the machine that has the data.
 
-With --part i/n only each n-th shard is indexed, from shard i on (0/8 … 7/8): so many
-machines that share the index directory index one dataset at once, in any order. A
-part that is killed and started again goes on where it stopped. Whoever comes after
-the last part, a mount or an index without --part, puts them together, and reads no
-records for that.`,
+With --part i/n, only every n-th shard is indexed, starting with shard i (0/8 … 7/8), so
+that n machines that share the index directory can index one dataset at the same time, in
+any order. A part that is killed continues where it stopped when it is started again.
+When all parts are done, the next mount, or the next index without --part, combines them
+without reading records.`,
 		Example: `  lsiofs index /data/train
   lsiofs index /data/train --rebuild --on-corrupt skip --json
   lsiofs index /data/train --part $SLURM_ARRAY_TASK_ID/8`,
@@ -45,8 +45,8 @@ records for that.`,
 		},
 	}
 	o.add(c)
-	c.Flags().BoolVar(&o.rebuild, "rebuild", false, "index every shard again, whatever is stored")
-	c.Flags().Var(&o.part, "part", "index each n-th shard only, from shard i on, counted from 0")
+	c.Flags().BoolVar(&o.rebuild, "rebuild", false, "index every shard again, even if its stored index is valid")
+	c.Flags().Var(&o.part, "part", "index only every n-th shard, starting with shard i, counted from 0")
 	return c
 }
 

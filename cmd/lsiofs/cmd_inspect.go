@@ -30,20 +30,21 @@ func newInspectCommand(g *globals) *cobra.Command {
 	o := &inspectOptions{}
 	c := &cobra.Command{
 		Use:   "inspect DATASET",
-		Short: "Show what a dataset holds, and how well its shuffle mixes",
-		Long: `Shows shards, records, bytes, the sizes of records and chunks, damaged shards, and
-the χ²/df to expect: the histogram over shards of each batch of 256 records, against
-that of independent sampling, which has 1.0. It is measured on the order that the
-flags describe, of G and of one worker's stream; above ` + fmt.Sprint(quality.Good) + `, what would improve it is
-tried out and shown. Of crops of Zarr arrays it also says how many chunks of the arrays
-are decoded for them, and from which --memory on each is decoded about once.
+		Short: "Show what a dataset contains, and how well its shuffle mixes",
+		Long: `Shows shards, records, bytes, the sizes of records and chunks, damaged shards, and the
+expected χ²/df: it compares the histogram over shards of each batch of 256 records with
+independent sampling, which has 1.0. The value is measured on the order that the flags
+describe, for the whole epoch and for one worker's stream. If it is above ` + fmt.Sprint(quality.Good) + `, inspect
+tries out what would improve it, and shows the result. For crops of Zarr arrays it also
+shows how many chunks have to be decoded, and the --memory from which on each chunk is
+decoded about once.
 
 --files also lists every file below the dataset, with the reason why it is a shard or
 is left out.
 
---html writes it as a page instead, with pictures: the sizes of shards and records,
-where in the epoch which shards come, beside two other ways of shuffling, and what a
-mount with these flags would read. It is one file that loads nothing else.`,
+--html writes an HTML page with charts instead: the sizes of shards and records, where
+in the epoch each shard's records come, compared with two other ways of shuffling, and
+what a mount with these flags would read. The page is one file that loads nothing else.`,
 		Example: `  lsiofs inspect /data/train
   lsiofs inspect /data/train --shuffle-size 65536 --workers 8
   lsiofs inspect '/data/*.jsonl.zst' --json | jq .mixing
@@ -58,8 +59,8 @@ mount with these flags would read. It is one file that loads nothing else.`,
 	o.add(c)
 	o.addMix(c)
 	o.addGrow(c)
-	c.Flags().BoolVar(&o.files, "files", false, "also list every file below the dataset: whether it is a shard, and why")
-	c.Flags().StringVar(&o.html, "html", "", "write a page to this `file`, whole or not at all (- for stdout), instead of a text to stdout")
+	c.Flags().BoolVar(&o.files, "files", false, "also list every file below the dataset, whether it is a shard, and why")
+	c.Flags().StringVar(&o.html, "html", "", "write an HTML page to this `file`, atomically (- for stdout), instead of text to stdout")
 	return c
 }
 

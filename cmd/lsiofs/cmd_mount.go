@@ -31,7 +31,7 @@ type mountOptions struct {
 
 // addRings adds the flag that makes mounts take their requests through io_uring.
 func addRings(f *pflag.FlagSet, rings *bool) {
-	f.BoolVar(rings, mounting.RingsFlag, false, "take the kernel's requests by io_uring, where that is switched on: small reads get faster (see lsiofs help storage)")
+	f.BoolVar(rings, mounting.RingsFlag, false, "receive the kernel's requests through io_uring if the kernel has this enabled; makes small reads faster (see lsiofs help storage)")
 }
 
 // restorers is the value of --restore: which users may write a mount's checkpoint.
@@ -49,15 +49,15 @@ func (o *mountOptions) addFlags(c *cobra.Command) {
 	o.addResume()
 	addFill(c, &o.spec.Cache)
 	f := c.Flags()
-	f.BoolVar(&o.allowOther, "allow-other", false, "let other users read; needs root, or user_allow_other in /etc/fuse.conf")
-	f.Var(&o.readers, "readers", "with --allow-other: `users` (names or numbers, or all) whose reads count in the checkpoint, besides you and root")
+	f.BoolVar(&o.allowOther, "allow-other", false, "allow other users to read; needs root, or user_allow_other in /etc/fuse.conf")
+	f.Var(&o.readers, "readers", "with --allow-other: `users` (names or numbers, or all) whose reads count for the checkpoint, in addition to yours and root's")
 	o.restore = restoreOwner
-	enumFlag(c, "restore", "with --allow-other: who may restore, by writing to MNT/checkpoint", &o.restore, restoreOwner, restoreAll)
+	enumFlag(c, "restore", "with --allow-other: who may restore a checkpoint by writing to MNT/checkpoint", &o.restore, restoreOwner, restoreAll)
 	addRings(f, &o.rings)
-	f.BoolVar(&o.daemon, "daemon", false, "return when the mount is ready, and serve in the background")
-	f.StringVar(&o.logFile, "log-file", "", "with --daemon: the `file` to log to (default: beside the indexes)")
-	f.IntVar(&o.whilePID, "while-pid", 0, "unmount when the process of this `number` has ended, however it ended; its readers are not waited for")
-	f.BoolVar(&o.removePoint, "rmdir", false, "remove the directory MNT at the end")
+	f.BoolVar(&o.daemon, "daemon", false, "serve in the background, and return as soon as the mount is ready")
+	f.StringVar(&o.logFile, "log-file", "", "with --daemon: log to this `file` (default: next to the indexes)")
+	f.IntVar(&o.whilePID, "while-pid", 0, "unmount when the process with this `number` ends, for whatever reason, without waiting for readers")
+	f.BoolVar(&o.removePoint, "rmdir", false, "remove the directory MNT after unmounting")
 	f.IntVar(&o.readyFD, "ready-fd", 0, "")
 	if err := f.MarkHidden("ready-fd"); err != nil {
 		panic(err)
@@ -68,19 +68,19 @@ func newMountCommand(g *globals) *cobra.Command {
 	o := &mountOptions{}
 	c := &cobra.Command{
 		Use:   "mount DATASET MNT",
-		Short: "Mount a dataset as shuffled streams, one file a worker",
+		Short: "Mount a dataset as shuffled streams, one file per worker",
 		Long: `Mounts DATASET (a directory, a file, or a quoted pattern with ** and {000..146})
-on the directory MNT. Every worker's shuffled epoch is then a file:
+on the directory MNT. Each worker reads its shuffled epoch from one file:
 
-  MNT/worker-0.tar …     what the workers still have to read, from the checkpoint on
-  MNT/epoch-N/           whole epochs, by name
+  MNT/worker-0.tar …     what the workers have not read yet, counted from the checkpoint
+  MNT/epoch-N/           whole epochs, by number
   MNT/checkpoint         read it to save, write it to restore
-  MNT/README             more
+  MNT/README             how to use the mount
 
-The first mount of a dataset indexes it; later ones start at once. Without
---daemon the mount is served in the foreground: Ctrl-C unmounts it and lets open
-files be read on for some seconds, a second Ctrl-C does not wait for them. SIGUSR1
-writes a line of status to the log. With --daemon, SIGHUP opens the log file anew.`,
+The first mount of a dataset indexes it; later mounts start at once. Without --daemon,
+lsiofs serves the mount in the foreground. Ctrl-C unmounts it; open files stay readable
+for a few seconds, or until a second Ctrl-C. SIGUSR1 writes a status line to the log.
+With --daemon, SIGHUP reopens the log file.`,
 		Example: `  lsiofs mount /data/train /mnt/train --workers 4 --seed 42
   lsiofs mount '/data/**/shard-{000..146}.tar.zst' /mnt/train --workers 8 --batch 32 --daemon
   lsiofs mount --mix web=70:/data/web --mix code=30:/data/code /mnt/train --workers 4

@@ -22,16 +22,17 @@ func newNextCommand(g *globals) *cobra.Command {
 	wait := false
 	c := &cobra.Command{
 		Use:   "next MNT",
-		Short: "Have a mount go on to the next epoch",
-		Long: `Writes {"epoch": N+1} to MNT/checkpoint, where N is the epoch of the worker files. Of
-a dataset that grows this begins the epoch, unless another node has, and fails while
-too little is new for it: with --wait it waits. It says which snapshot the epoch is of.`,
+		Short: "Advance a mount to the next epoch",
+		Long: `Writes {"epoch": N+1} to MNT/checkpoint, where N is the epoch of the worker files. For a
+growing dataset, this starts epoch N+1 unless another node has started it. If there is
+not enough new data for it, the command fails, or waits with --wait. It prints which
+snapshot the epoch uses.`,
 		Example: `  lsiofs next /mnt/games --wait
   lsiofs next /mnt/games --json | jq .records`,
 		Args: exactArgs("MNT"),
 		RunE: func(c *cobra.Command, args []string) error { return runNext(c.Context(), args[0], wait, g.ui) },
 	}
-	c.Flags().BoolVar(&wait, "wait", false, "wait while too little is new for the next epoch")
+	c.Flags().BoolVar(&wait, "wait", false, "wait until there is enough new data for the next epoch")
 	return c
 }
 

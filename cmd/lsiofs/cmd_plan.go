@@ -23,33 +23,33 @@ func newPlanCommand(g *globals) *cobra.Command {
 	o := &planOptions{}
 	c := &cobra.Command{
 		Use:   "plan DATASET",
-		Short: "Show what a stream's next records would read, without reading",
-		Long: `Shows the reads that the next records of a worker's stream take: how many, of which
-sizes, and how many bytes for each byte that is wanted (amplification). Only the
-index is looked at; where there is none it is made first.
+		Short: "Show which reads a stream's next records need, without reading them",
+		Long: `Shows the reads that the next records of a worker's stream need: how many, their sizes,
+and the number of bytes read per byte needed (amplification). It reads only the index,
+and creates the index first if there is none.
 
-One of the plans is in use: it is what a mount with the same flags does, and why is
-said below it.
-  scan    reads the pieces (runs of records, cut at --chunk-bytes and --chunk-records)
-          that hold the records, whole, each once, and keeps what is not wanted yet as
-          long as --memory lasts; compressed shards are decoded on the way, and what is
-          read of them is an estimate. Where memory is too little, pieces are read again,
-          and the figures are lower bounds ("at least")
-  gather  reads just the records, near ones together, and keeps nothing; compressed
-          shards have to be decoded in order, which rules it out
-  spool   decodes compressed shards that memory can't hold once each to a file; what is
-          then read of that file is not counted
+The plan marked as in use is what a mount with the same flags does; the reason is shown
+below it.
+  scan    reads each piece (a run of records, cut at --chunk-bytes and --chunk-records)
+          that contains needed records once, as a whole, and keeps records that are
+          needed later as long as they fit in --memory. Compressed shards are decoded
+          meanwhile, and the figures for them are estimates. If memory is too small,
+          pieces are read again, and the figures are lower bounds ("at least")
+  gather  reads only the records, neighbouring ones together, and keeps nothing; not
+          possible for compressed shards, which have to be decoded in order
+  spool   decodes each compressed shard that does not fit in memory once, to a file;
+          reads from that file are not counted
 
-All is counted as if nothing were in memory and nobody else read the dataset. What
-is read ahead for the records behind these is left out.
+The figures assume that nothing is in memory and that there are no other readers. Reads
+ahead for later records are not included.
 
-Of a bucket or a web server it also says what a whole epoch takes: requests and their
-list price (S3's own; elsewhere none is known), bytes, the memory or the room in a disk
-cache that the order needs, the same for larger --chunk-bytes, and which share of the
-chunks each of several nodes fetches.
+For a bucket or a web server, it also shows what a whole epoch takes: requests and their
+list price (only known for Amazon S3), bytes, the memory or disk cache that the order
+needs, the same for larger --chunk-bytes, and the share of the chunks that each of
+several nodes fetches.
 
-Of crops of Zarr arrays it says instead how many of the arrays' chunks are decoded, in
-this order and in others, and from which --memory on each is decoded about once.`,
+For crops of Zarr arrays, it shows instead how many of the arrays' chunks are decoded, in
+this order and in others, and the --memory from which on each is decoded about once.`,
 		Example: `  lsiofs plan /data/train --records 20000
   lsiofs plan /data/train --worker 0/4 --from 20480 --shuffle full
   lsiofs plan s3://bucket/train --groups 4 --workers 16
@@ -63,7 +63,7 @@ this order and in others, and from which --memory on each is decoded about once.
 	o.add(c)
 	o.addMix(c)
 	o.addGrow(c)
-	c.Flags().Uint64Var(&o.records, "records", 16384, "how many records, from where the stream begins; 0 for all that are left")
+	c.Flags().Uint64Var(&o.records, "records", 16384, "number of records, counted from the start of the stream; 0 for all remaining ones")
 	return c
 }
 

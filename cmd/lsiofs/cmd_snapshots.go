@@ -11,15 +11,15 @@ func newSnapshotsCommand(g *globals) *cobra.Command {
 	unused, keep := "", uint64(2)
 	c := &cobra.Command{
 		Use:   "snapshots RUN",
-		Short: "List the epochs of a run over a growing dataset, or shards that none needs any more",
-		Long: `Lists which epochs of a run are taken, and how many shards and records each has. RUN is
-the run directory. An epoch whose snapshot is "gone" can't be read any more: the newest
-64 snapshots are kept.
+		Short: "List the epochs of a run over a growing dataset, or the shards that no epoch needs any more",
+		Long: `Lists the epochs of a run that have started, with their numbers of shards and records.
+RUN is the run directory. An epoch whose snapshot is "gone" can't be read any more: only
+the newest 64 snapshots are kept.
 
---unused lists instead, a path a line, the files of DATASET that an earlier snapshot has,
-and none of the newest epochs (--keep). They may be deleted. Files that are in no
-snapshot at all are never listed, nor files that were changed since an epoch was taken
-that has their names: they may be new.`,
+--unused instead lists the files of DATASET, one path per line, that belong to an older
+snapshot but to none of the newest epochs (--keep). You may delete them. Files that
+belong to no snapshot are never listed. Neither are files that have changed since the
+epoch that uses their names started, because they may be new.`,
 		Example: `  lsiofs snapshots /data/games/.lsiofs/runs/default
   lsiofs snapshots /shared/run --json | jq .new_units
   lsiofs snapshots /shared/run --unused /data/games --keep 3 | xargs -d '\n' rm --`,
@@ -41,7 +41,7 @@ that has their names: they may be new.`,
 			return exit.With(exit.Dataset, err)
 		},
 	}
-	c.Flags().StringVar(&unused, "unused", "", "list the shards of this `dataset` that are not needed any more")
-	c.Flags().Uint64Var(&keep, "keep", keep, "with --unused: how many of the newest epochs are still to be read")
+	c.Flags().StringVar(&unused, "unused", "", "list the shards of this `dataset` that no epoch needs any more")
+	c.Flags().Uint64Var(&keep, "keep", keep, "with --unused: number of newest epochs whose shards are still needed")
 	return c
 }

@@ -11,21 +11,21 @@ func newTopCommand(g *globals) *cobra.Command {
 	o := &top.Options{}
 	c := &cobra.Command{
 		Use:   "top [MNT...]",
-		Short: "Show live what a mount's readers wait for, and how far they are",
-		Long: `Shows, once a second, what the readers of MNT wait for (in words, and by stage),
-how far each stream is and when it ends, memory, and what went wrong. On a
-terminal it is redrawn until q or Ctrl-C; elsewhere it is a line a second. It reads
-MNT/status.json and nothing else. Without MNT it shows the only mount that you
-made.
+		Short: "Show live what a mount's readers are waiting for, and their progress",
+		Long: `Shows, once a second, what the readers of MNT are waiting for (in words, and by stage),
+the progress and expected end of each stream, memory, and errors. On a terminal, it
+redraws until you press q or Ctrl-C; elsewhere it prints one line per second. It reads
+only MNT/status.json. Without MNT, it shows your mount, if you have exactly one.
 
-A stage's share is of the readers' time: what is left is theirs, and then the
-loader is not the bottleneck. Its bar is the last minute's.
+Each stage's share is a share of the readers' time. The rest is time in which they were
+not waiting; if that is most of it, the loader is not the bottleneck. The bars show the
+last minute.
 
-With --listen it serves a page for browsers, with curves of the last ten minutes,
-and /metrics for Prometheus, where each value has the label mount. It watches the
-mounts that are named, or all that you made, also those that are made later. A
-port alone is one of 127.0.0.1, which only this machine reaches. There is no
-password: whoever can reach the address can see the names of datasets and files.`,
+With --listen, it serves a web page with graphs of the last ten minutes, and /metrics
+for Prometheus, where each value has the label mount. It watches the mounts that you
+name, or all of your mounts, including later ones. If you give only a port, it listens
+on 127.0.0.1, which only this machine can reach. There is no password: everyone who can
+reach the address can see the names of datasets and files.`,
 		Example: `  lsiofs top /mnt/train
   lsiofs top /mnt/train --once
   lsiofs top /mnt/train --json | head -60 > minute.jsonl
@@ -41,7 +41,7 @@ password: whoever can reach the address can see the names of datasets and files.
 			return top.Run(c.Context(), *o, g.ui)
 		},
 	}
-	c.Flags().BoolVar(&o.Once, "once", false, "draw one frame, a second from now, and end")
-	c.Flags().StringVar(&o.Listen, "listen", "", "serve a page and /metrics at this `ADDRESS:PORT`; port 0 takes a free one")
+	c.Flags().BoolVar(&o.Once, "once", false, "draw one frame after a second, and exit")
+	c.Flags().StringVar(&o.Listen, "listen", "", "serve a web page and /metrics at this `ADDRESS:PORT`; port 0 picks a free port")
 	return c
 }

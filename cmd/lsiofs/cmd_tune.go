@@ -12,23 +12,23 @@ func newTuneCommand(g *globals) *cobra.Command {
 	var service spec.Remote
 	c := &cobra.Command{
 		Use:   "tune PATH|URL",
-		Short: "Measure which reads a storage likes, for mounts to use",
-		Long: `Measures the file system that PATH (a directory, a file or a dataset) lies on: random
-reads past the page cache, from 4 KiB to 4 MiB, 1 to 128 at a time. The files of PATH
-are read where there are 256 MiB of them, in files of 4 MiB and more, else a temporary
-file of 1 GiB, which has no name and so is gone when this ends, however it does.
+		Short: "Measure which reads are fastest on a storage, for mounts to use",
+		Long: `Measures the file system of PATH (a directory, a file or a dataset): random reads that
+bypass the page cache, from 4 KiB to 4 MiB, 1 to 128 at a time. It reads the files of
+PATH if those of 4 MiB and more add up to 256 MiB, otherwise a temporary file of 1 GiB,
+which has no name and therefore disappears when the command ends, even if it is killed.
 
-What follows (how many reads to have in flight, how large, and how many bytes that
-nobody wants to read through rather than ask twice) is stored in the user's cache
-directory, for this file system. Mounts, cat and plan of datasets that lie there then
-use it by themselves. Without it they use defaults for the kind of storage. What is
-read does not depend on it, only how fast.
+The resulting profile (how many reads to keep in flight, how large they should be, and
+up to which gap it is faster to read on than to issue another read) is stored in the
+user's cache directory for this file system. Mounts, cat and plan use it for datasets on
+that file system. Without a profile, they use defaults for the kind of storage. The
+profile changes only the speed, never the data.
 
-Of a bucket or a web server (a URL), ranges of 256 KiB to 16 MiB of the dataset's own
-objects are read, 16 to 256 at a time, straight from the service and at random. What
-follows is stored for the bucket, or for the endpoint or host where it is not Amazon's.
-No more than 2 GiB are transferred: combinations that need more are left out, unless
---yes permits them. Requests and transfer out of a region are charged for.
+For a bucket or a web server (a URL), it reads random ranges of 256 KiB to 16 MiB of the
+dataset's own objects, 16 to 256 at a time, directly from the service. The profile is
+stored for the bucket, or, if the service is not Amazon's, for the endpoint or host. At
+most 2 GiB are transferred: combinations that need more are left out, unless you allow
+them with --yes. Providers charge for requests and for transfer out of a region.
 
 Run it when nothing else uses the storage.`,
 		Example: `  lsiofs tune /data/train
@@ -43,10 +43,10 @@ Run it when nothing else uses the storage.`,
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.Float64Var(&o.Seconds, "seconds", 60, "about how long to measure; the writing of a temporary file comes on top")
-	f.BoolVar(&o.DryRun, "dry-run", false, "store nothing")
-	f.BoolVar(&o.Show, "show", false, "measure nothing: show the profile that a mount of PATH would use, and where it comes from")
-	f.BoolVar(&o.Yes, "yes", false, "of a URL: transfer more than 2 GiB, as much as comes in the time")
+	f.Float64Var(&o.Seconds, "seconds", 60, "approximate time to measure, not counting the time to write a temporary file")
+	f.BoolVar(&o.DryRun, "dry-run", false, "don't store the result")
+	f.BoolVar(&o.Show, "show", false, "don't measure, but show the profile that a mount of PATH would use, and where it comes from")
+	f.BoolVar(&o.Yes, "yes", false, "for a URL: allow transfers of more than 2 GiB, as much as arrives in the time")
 	addService(f, &service)
 	return c
 }

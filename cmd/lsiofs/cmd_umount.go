@@ -10,11 +10,11 @@ func newUmountCommand(g *globals) *cobra.Command {
 	o := &mounting.UnmountOptions{}
 	c := &cobra.Command{
 		Use:   "umount MNT",
-		Short: "Unmount; where the mount is busy, say what holds it",
-		Long: `Unmounts MNT, also one whose server was killed, and returns when the server has let
-go of the dataset. When files are in use it fails and names the processes; with --lazy
-the tree disappears at once and its server ends when the last of them has closed its
-files.`,
+		Short: "Unmount; if the mount is busy, show which processes use it",
+		Long: `Unmounts MNT, even if its server was killed, and returns when the server has closed the
+dataset. If files are in use, it fails and names the processes that use them. With
+--lazy, the mount disappears at once, and its server exits when the last of these
+processes has closed its files.`,
 		Example: `  lsiofs umount /mnt/train
   lsiofs umount --lazy /mnt/train`,
 		Args: exactArgs("MNT"),
@@ -23,6 +23,6 @@ files.`,
 			return mounting.Unmount(c.Context(), *o, g.ui)
 		},
 	}
-	c.Flags().BoolVar(&o.Lazy, "lazy", false, "detach now, finish when nothing uses it any more")
+	c.Flags().BoolVar(&o.Lazy, "lazy", false, "detach now, and finish when no process uses the mount any more")
 	return c
 }

@@ -24,18 +24,18 @@ func newVerifyCommand(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify DATASET",
 		Short: "Read every byte of a dataset and list what is damaged",
-		Long: `Reads all shards once, past the page cache (but with --direct off), and checks every
-checksum that the format and the compression have, that every record parses, and
-that all is as in the index. What is damaged is listed by shard, record and offset;
-then the command ends with code ` + fmt.Sprint(int(exit.Verify)) + `. A dataset without an index is indexed first; if nothing
-sound is left of it, what indexing has found is listed.
+		Long: `Reads all shards once, bypassing the page cache (unless --direct is off). It checks all
+checksums of the format and the compression, that every record parses, and that
+everything matches the index. It lists damage by shard, record and offset, and exits
+with code ` + fmt.Sprint(int(exit.Verify)) + ` if there is any. A dataset without an index is indexed first; if no
+intact records remain, it lists what indexing has found.
 
---order also proves the order that the flags describe: that every record comes once,
-that the workers share the records by the rule, that resuming at random places goes
-on with the rest; and it compares how shards are mixed with what inspect predicts,
-with a buffer over shards in random order, and with a full permutation. It takes
-about a second for each million records. A --split is a matter of the order: shards
-are read whole.`,
+--order also checks the order that the flags describe: that every record comes once,
+that records are assigned to workers as specified, and that resuming at random positions
+continues with the rest. It also compares how well shards are mixed with what inspect
+predicts, with a buffer over shards in random order, and with a full permutation. This
+takes about a second per million records. --split affects only this check: shards are
+always read whole.`,
 		Example: `  lsiofs verify /data/train
   lsiofs verify /data/train --order --seed 42 --workers 8
   lsiofs verify '/data/*.tar.gz' --json | jq .findings`,
@@ -47,7 +47,7 @@ are read whole.`,
 	}
 	o.add(c)
 	o.addMix(c)
-	c.Flags().BoolVar(&o.order, "order", false, "also prove the order, and measure how it mixes shards")
+	c.Flags().BoolVar(&o.order, "order", false, "also check the order, and measure how well it mixes shards")
 	return c
 }
 

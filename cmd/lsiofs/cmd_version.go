@@ -22,7 +22,7 @@ func newVersionCommand(g *globals) *cobra.Command {
 	deps := false
 	c := &cobra.Command{
 		Use:   "version",
-		Short: "Print version, commit, Go and platform, and what lsiofs is made of",
+		Short: "Print version, commit, Go version and platform, and the linked modules",
 		Example: `  lsiofs version
   lsiofs version --deps
   lsiofs version --deps --json | jq .dependencies`,
@@ -35,7 +35,7 @@ func newVersionCommand(g *globals) *cobra.Command {
 			return printVersion(b, g.ui)
 		},
 	}
-	c.Flags().BoolVar(&deps, "deps", false, "list the modules that are linked in, with their versions and licences")
+	c.Flags().BoolVar(&deps, "deps", false, "list the linked modules with their versions and licences")
 	return c
 }
 

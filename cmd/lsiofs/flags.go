@@ -31,59 +31,59 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	s.MemoryBytes = spec.MemoryWithin(cgroup.AllowedBytes())
 	s.MaxRecordBytes = s.MemoryBytes
 
-	enumFlag(c, "format", "how shards are cut into records", &s.Format.Name, append([]string{"auto"}, spec.Formats...)...)
-	d.flags.Var(arraysValue{&s.Format.Arrays}, "array", "format npy: read arrays together, one `NAME=PATTERN` each, relative to DATASET: --array 'x=x-*.npy' --array 'y=y-*.npy'; format zarr: paths of arrays that crops are cut from together, as t=2m_temperature,wind")
+	enumFlag(c, "format", "format of the shards; auto detects it by name, otherwise by content", &s.Format.Name, append([]string{"auto"}, spec.Formats...)...)
+	d.flags.Var(arraysValue{&s.Format.Arrays}, "array", "format npy: read arrays together, one `NAME=PATTERN` each, with PATTERN relative to DATASET: --array 'x=x-*.npy' --array 'y=y-*.npy'; format zarr: paths of the arrays to cut crops from together, such as t=2m_temperature,wind")
 	d.zarr.add(c)
 	addExclude(d.flags, &s.Exclude)
-	sizeFlag(d.flags, "record-bytes", "format fixed: bytes of a record", &s.Format.RecordBytes)
-	sizeFlag(d.flags, "stride-bytes", "format fixed: distance between records (0: their size)", &s.Format.StrideBytes)
-	sizeFlag(d.flags, "header-bytes", "format fixed: bytes before the first record", &s.Format.HeaderBytes)
-	enumFlag(c, "remainder", "format fixed: what becomes of bytes that fill no record", &s.Format.Remainder, spec.RemainderCorrupt, spec.RemainderDrop)
-	d.flags.BoolVar(&s.Format.Lc0Check, "lc0-check", s.Format.Lc0Check, "format lc0: look at every frame; those that can't be are damaged")
-	d.flags.Var(asValue{&s.Format.As}, "as", "`type` of streams. Format lc0: tensors instead of frames, an array with a row a frame; planes are of type u1 unless another one is said: tensors:u1, tensors:f2, tensors:f4. Format zarr: float32 numbers, scaled as arrays' attributes say")
-	enumFlag(c, "on-corrupt", "refuse damaged shards, or leave out what is damaged", &s.OnCorrupt, spec.CorruptFail, spec.CorruptSkip)
+	sizeFlag(d.flags, "record-bytes", "format fixed: size of a record in bytes", &s.Format.RecordBytes)
+	sizeFlag(d.flags, "stride-bytes", "format fixed: distance between the starts of two records in bytes (0: the record size)", &s.Format.StrideBytes)
+	sizeFlag(d.flags, "header-bytes", "format fixed: size of the header before the first record in bytes", &s.Format.HeaderBytes)
+	enumFlag(c, "remainder", "format fixed: treat an incomplete record at the end of a shard as corruption, or drop it", &s.Format.Remainder, spec.RemainderCorrupt, spec.RemainderDrop)
+	d.flags.BoolVar(&s.Format.Lc0Check, "lc0-check", s.Format.Lc0Check, "format lc0: check the contents of every frame, and treat impossible ones as damaged")
+	d.flags.Var(asValue{&s.Format.As}, "as", "`type` of the streams' data. Format lc0: tensors, an array with one row per frame; tensors:u1 (the same), tensors:f2 or tensors:f4 set the type of the planes. Format zarr: float32, scaled by the arrays' attributes")
+	enumFlag(c, "on-corrupt", "on damaged data: fail, or skip what is damaged", &s.OnCorrupt, spec.CorruptFail, spec.CorruptSkip)
 
-	d.flags.Uint64Var(&s.Order.Seed, "seed", s.Order.Seed, "the order's seed")
-	d.flags.Uint64Var(&s.Epoch, "epoch", s.Epoch, "the epoch that the worker files hold (with --grow: the latest of the run, unless given)")
+	d.flags.Uint64Var(&s.Order.Seed, "seed", s.Order.Seed, "seed of the shuffle")
+	d.flags.Uint64Var(&s.Epoch, "epoch", s.Epoch, "epoch that the worker files contain (default with --grow: the run's latest epoch)")
 	enumFlag(c, "shuffle", "how records are shuffled", &s.Order.Shuffle, spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull, spec.ShuffleNone)
 	d.flags.Uint64Var(&s.Order.SizeRecords, "shuffle-size", s.Order.SizeRecords, "records in the shuffle buffer")
-	d.flags.Uint64Var(&s.Order.Lanes, "lanes", s.Order.Lanes, "places of the dataset that are read at a time")
-	d.flags.Uint64Var(&s.Order.Groups, "groups", s.Order.Groups, "groups of lanes, for locality across machines; must divide --lanes")
-	sizeFlag(d.flags, "chunk-bytes", "a chunk, the unit in which shards are permuted, ends at so many bytes …", &s.Order.ChunkBytes)
-	d.flags.Uint64Var(&s.Order.ChunkRecords, "chunk-records", s.Order.ChunkRecords, "… or so many records")
+	d.flags.Uint64Var(&s.Order.Lanes, "lanes", s.Order.Lanes, "number of places in the dataset that are read in parallel")
+	d.flags.Uint64Var(&s.Order.Groups, "groups", s.Order.Groups, "number of groups of lanes, so that each machine reads only part of the dataset; must divide --lanes")
+	sizeFlag(d.flags, "chunk-bytes", "maximum size of a chunk, the unit in which shards are shuffled", &s.Order.ChunkBytes)
+	d.flags.Uint64Var(&s.Order.ChunkRecords, "chunk-records", s.Order.ChunkRecords, "maximum number of records in a chunk")
 	d.split = addSplit(c, &s.Order.Split)
 	d.sample = addSample(c, &s.Order.Sample)
 
-	d.flags.Uint64Var(&s.Deal.Workers, "workers", s.Deal.Workers, "workers that share the records")
-	d.flags.Uint64Var(&s.Deal.Batch, "batch", s.Deal.Batch, "records that a worker is dealt at a time")
-	enumFlag(c, "deal", "how records go to workers", &s.Deal.Dealing, spec.DealInterleaved, spec.DealContiguous)
-	enumFlag(c, "tail", "records that do not fill a round of all workers: keep, drop, or pad with the first ones", &s.Deal.Tail, spec.TailKeep, spec.TailDrop, spec.TailPad)
+	d.flags.Uint64Var(&s.Deal.Workers, "workers", s.Deal.Workers, "number of workers that share the records")
+	d.flags.Uint64Var(&s.Deal.Batch, "batch", s.Deal.Batch, "number of consecutive records that a worker gets at a time")
+	enumFlag(c, "deal", "assign batches to workers in turn, or give each worker one contiguous part of the epoch", &s.Deal.Dealing, spec.DealInterleaved, spec.DealContiguous)
+	enumFlag(c, "tail", "what to do with the last records if they don't fill a batch for every worker: keep them, drop them, or pad with the epoch's first records", &s.Deal.Tail, spec.TailKeep, spec.TailDrop, spec.TailPad)
 
 	d.addSnapshot()
 
-	sizeFlag(d.flags, "memory", "memory for everything that is kept of the data, and of what describes it", &s.MemoryBytes)
-	sizeFlag(d.flags, "max-record", "refuse a dataset with a larger record, which would be held whole (0: no bound)", &s.MaxRecordBytes)
+	sizeFlag(d.flags, "memory", "memory for the data that is kept, and for what describes it", &s.MemoryBytes)
+	sizeFlag(d.flags, "max-record", "refuse datasets with larger records, because a record is held in memory whole (0: no limit)", &s.MaxRecordBytes)
 	for _, name := range []string{"memory", "max-record"} {
-		d.flags.Lookup(name).DefValue = "1GiB, and at most a quarter of what this process may have"
+		d.flags.Lookup(name).DefValue = "1GiB, but at most a quarter of the memory that this process may use"
 	}
-	enumFlag(c, "io", "how shards are read", &s.IO, spec.IOAuto, spec.IOUring, spec.IOPread)
-	enumFlag(c, "direct", "bypass the page cache: large cold reads of a dataset that exceeds memory, all reads, or none", &s.Direct, spec.DirectAuto, spec.DirectOn, spec.DirectOff)
-	enumFlag(c, "read", "how records are fetched: scan pieces of shards, gather exactly the records that come next, or spool compressed shards, decoded, to a file", &s.Read, spec.ReadAuto, spec.ReadScan, spec.ReadGather, spec.ReadSpool)
-	d.flags.StringVar(&s.SpoolDir, "spool-dir", s.SpoolDir, "the `directory` of the spool, on a disk (default: spool beside the index)")
-	sizeFlag(d.flags, "spool-max", "bytes of decoded shards in the spool at most (0: what the order needs)", &s.SpoolMaxBytes)
-	d.flags.DurationVar(&s.ReadTimeout, "read-timeout", s.ReadTimeout, "after how long a read that storage does not answer fails")
+	enumFlag(c, "io", "system interface for reading shards", &s.IO, spec.IOAuto, spec.IOUring, spec.IOPread)
+	enumFlag(c, "direct", "bypass the page cache: for large cold reads if the dataset exceeds memory (auto), for all reads, or never", &s.Direct, spec.DirectAuto, spec.DirectOn, spec.DirectOff)
+	enumFlag(c, "read", "how to fetch records: scan reads whole pieces of shards, gather reads exactly the next records, spool decodes compressed shards to a file", &s.Read, spec.ReadAuto, spec.ReadScan, spec.ReadGather, spec.ReadSpool)
+	d.flags.StringVar(&s.SpoolDir, "spool-dir", s.SpoolDir, "`directory` for the spool, which should be on a disk (default: spool, next to the index)")
+	sizeFlag(d.flags, "spool-max", "maximum size of the spool, which holds decoded shards (0: as large as the order needs)", &s.SpoolMaxBytes)
+	d.flags.DurationVar(&s.ReadTimeout, "read-timeout", s.ReadTimeout, "fail a read if storage hasn't answered it for this long")
 	r := &s.Remote
 	addService(d.flags, r)
-	d.flags.IntVar(&r.Connections, "connections", r.Connections, "requests to a service at a time at most")
-	enumFlag(c, "hedge", "a second request for what a service answers far later than usual: auto makes one for at most 5 % of requests", &r.Hedge, spec.HedgeAuto, spec.HedgeOff)
+	d.flags.IntVar(&r.Connections, "connections", r.Connections, "maximum number of concurrent requests to a service")
+	enumFlag(c, "hedge", "send a second request if a service takes far longer than usual to answer; auto does so for at most 5 % of requests", &r.Hedge, spec.HedgeAuto, spec.HedgeOff)
 	addCache(d.flags, &s.Cache)
-	sizeFlag(d.flags, "lookahead", "services and disk caches: how far ahead all readers together ask for chunks (0: two seconds of what they read, 128MiB to 2GiB)", &s.Lookahead)
-	d.flags.StringVar(&s.IndexDir, "index-dir", s.IndexDir, "the `directory` where indexes are stored (default: DATASET/.lsiofs where it exists, else the user's cache directory)")
+	sizeFlag(d.flags, "lookahead", "services and disk caches: how much to request ahead for all readers together (0: what they read in two seconds, between 128MiB and 2GiB)", &s.Lookahead)
+	d.flags.StringVar(&s.IndexDir, "index-dir", s.IndexDir, "`directory` for indexes (default: DATASET/.lsiofs if it exists, otherwise the user's cache directory)")
 }
 
 // addResume defines --resume.
 func (d *datasetFlags) addResume() {
-	d.flags.StringVar(&d.resume, "resume", "", "go on from this checkpoint `file`; it brings its order, and, unless given, --workers, --batch and --deal")
+	d.flags.StringVar(&d.resume, "resume", "", "continue from this checkpoint `file`; its order is used, and also its --workers, --batch and --deal unless these flags are given")
 }
 
 func sizeFlag[T int64 | uint64](f *pflag.FlagSet, name, usage string, p *T) {

@@ -16,19 +16,19 @@ import (
 // addCache defines the disk cache's flags of all commands that read a dataset.
 func addCache(f *pflag.FlagSet, c *spec.Cache) {
 	addCacheDir(f, &c.Dir)
-	f.Var(cacheSizeValue{c}, "cache-size", "how much the cache of all datasets may take of its disk: auto (room for this dataset, or half of what is free), off, a size, or a percentage of the file system; given for a directory on a network file system, that is cached, too")
-	f.Var(cacheReserveValue{&c.ReserveBytes}, "cache-reserve", "what the cache leaves free of the file system: auto (a tenth, at most 20GiB) or a size")
+	f.Var(cacheSizeValue{c}, "cache-size", "maximum size of the disk cache for all datasets: auto (enough for this dataset, or half of the free space), off, a size, or a percentage of the file system. If it is given, datasets on network file systems are cached, too")
+	f.Var(cacheReserveValue{&c.ReserveBytes}, "cache-reserve", "free space that the cache leaves on its file system: auto (a tenth, at most 20GiB) or a size")
 }
 
 func addCacheDir(f *pflag.FlagSet, dir *string) {
-	f.StringVar(dir, "cache-dir", *dir, "the `directory`, on a disk of this machine, where what was read of buckets and web servers is kept (default: lsiofs/data in the user's cache directory)")
+	f.StringVar(dir, "cache-dir", *dir, "`directory` on a local disk for data that was read from buckets and web servers (default: lsiofs/data in the user's cache directory)")
 }
 
 // addFill defines the flags of commands that may fill a cache.
 func addFill(c *cobra.Command, s *spec.Cache) {
 	s.Fill = spec.FillAuto
-	enumFlag(c, "cache-fill", "fetch what nobody has read yet into the cache, once something was read, while no reader waits for the network", &s.Fill, spec.FillAuto, spec.FillOff)
-	c.Flags().BoolVar(&s.Warm, "warm", false, "fetch all of the dataset into the cache before it is mounted")
+	enumFlag(c, "cache-fill", "after the first read, fetch the rest of the dataset into the cache whenever no reader is waiting for the network", &s.Fill, spec.FillAuto, spec.FillOff)
+	c.Flags().BoolVar(&s.Warm, "warm", false, "fetch the whole dataset into the cache before mounting it")
 }
 
 // cacheSizeValue is the value of --cache-size.

@@ -12,7 +12,7 @@ import (
 type excludeValue struct{ p *[]string }
 
 func addExclude(f *pflag.FlagSet, p *[]string) {
-	f.Var(excludeValue{p}, "exclude", "leave out what a `pattern` matches, relative to DATASET: --exclude 'val*' (any depth), --exclude 'old/**'; may be repeated")
+	f.Var(excludeValue{p}, "exclude", "leave out files that match this `pattern`, relative to DATASET: --exclude 'val*' (at any depth), --exclude 'old/**'; may be repeated")
 }
 
 func (v excludeValue) String() string {

@@ -13,19 +13,19 @@ import (
 // already.
 func (d *datasetFlags) addGrow(c *cobra.Command) {
 	g := &d.spec.Grow
-	d.flags.BoolVar(&g.On, "grow", false, "shards arrive in DATASET and leave it: each epoch is of those that are there when it begins")
-	d.flags.StringVar(&g.Run, "run", "", "the `directory` that records which shards an epoch is of; nodes that train together share it (default: DATASET/.lsiofs/runs/default where it exists, else beside the index)")
-	d.flags.StringVar(&g.Window, "window", "", "how much of the newest shards an epoch is of: an `amount` as 500000units, 1000000records, 60shards, 100GiB (decoded), 72h, or all (the default)")
-	enumFlag(c, "newest", "what newest goes by: name (numbers in names count as numbers; the default) or mtime", &g.Newest, spec.NewestName, spec.NewestMTime)
-	d.flags.StringVar(&g.MinNew, "min-new", "", "an epoch is not there before so much is new: an `amount` as 40000units, 100000records, 5shards (default 0)")
-	d.flags.DurationVar(&g.Settle, "settle", 0, "how long a file must stay as it is, where it can't be told whether it is open for writing (default 30s, 70s on network file systems)")
-	d.flags.DurationVar(&g.Poll, "poll", 0, "how often directories are looked at where the kernel reports no changes (default 30s)")
-	d.flags.BoolVar(&g.Hold, "hold", false, "keep a hard link to each shard of an epoch, so that it can be read after it was deleted")
+	d.flags.BoolVar(&g.On, "grow", false, "serve a directory whose shards change; each epoch uses the shards that are present when it starts")
+	d.flags.StringVar(&g.Run, "run", "", "`directory` that records which shards each epoch uses; nodes that train together share it (default: DATASET/.lsiofs/runs/default if it exists, otherwise next to the index)")
+	d.flags.StringVar(&g.Window, "window", "", "`amount` of the newest data that an epoch uses, such as 500000units, 1000000records, 60shards, 100GiB (decoded), 72h, or all (default)")
+	enumFlag(c, "newest", "find the newest shards by name (default; numbers in names are compared as numbers) or by mtime", &g.Newest, spec.NewestName, spec.NewestMTime)
+	d.flags.StringVar(&g.MinNew, "min-new", "", "start the next epoch only after this `amount` of new data, such as 40000units, 100000records, 5shards (default 0)")
+	d.flags.DurationVar(&g.Settle, "settle", 0, "how long a file must be unchanged before it is used, if lsiofs can't tell whether it is open for writing (default 30s, 70s on network file systems)")
+	d.flags.DurationVar(&g.Poll, "poll", 0, "how often to list directories for which the kernel reports no changes (default 30s)")
+	d.flags.BoolVar(&g.Hold, "hold", false, "keep a hard link to each shard of an epoch, so that it stays readable after it is deleted")
 }
 
 // addSnapshot defines --snapshot.
 func (d *datasetFlags) addSnapshot() {
-	d.flags.StringVar(&d.spec.Grow.Snapshot, "snapshot", "", "read just the shards of this snapshot's `file`, RUN/snapshots/….gz; with --grow and --resume: go on with the checkpoint's run where its directory is not")
+	d.flags.StringVar(&d.spec.Grow.Snapshot, "snapshot", "", "read only the shards of the snapshot in this `file`, RUN/snapshots/….gz; with --grow and --resume: continue the checkpoint's run without its run directory")
 }
 
 // grow derives the remaining settings of a growing dataset from its flags and from the checkpoint

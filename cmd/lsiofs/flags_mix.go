@@ -14,10 +14,10 @@ import (
 // of DATASET. The dataset's flags have to be defined already.
 func (d *datasetFlags) addMix(c *cobra.Command) {
 	m := &d.spec.Mix
-	d.flags.Var(sourcesValue{m}, "mix", "in the place of DATASET: mix several datasets by weights, one `NAME=WEIGHT:DATASET` each: --mix web=70:/data/web --mix code=30:/data/code; of a bucket ,anonymous ,requester-pays ,region=REGION or ,addressing=STYLE may follow the weight")
-	d.flags.Var(mixLengthValue{m, &d.spec.Order.Length}, "mix-length", "records of a mixture's epoch: a number, `first` (as many as no record comes twice in; the default), or all (until every record has come)")
+	d.flags.Var(sourcesValue{m}, "mix", "instead of DATASET: mix several datasets by weight, one `NAME=WEIGHT:DATASET` each: --mix web=70:/data/web --mix code=30:/data/code. For a bucket, the weight may be followed by ,anonymous ,requester-pays ,region=REGION or ,addressing=STYLE")
+	d.flags.Var(mixLengthValue{m, &d.spec.Order.Length}, "mix-length", "length of a mixture's epoch: `first` (default): the longest epoch in which no record repeats; all: until every record has come; or a number of records")
 	m.By = spec.MixByRecords
-	enumFlag(c, "mix-by", "what the weights of a mixture are shares of", &m.By, spec.MixByRecords, spec.MixByBytes)
+	enumFlag(c, "mix-by", "whether the weights of a mixture are shares of records or of bytes", &m.By, spec.MixByRecords, spec.MixByBytes)
 }
 
 // arguments checks the arguments of a command whose first one is DATASET, which is absent with

@@ -15,8 +15,8 @@ type sampleFlags struct {
 // addSample defines the flags of a command. They write to sample.
 func addSample(c *cobra.Command, sample *spec.Subsample) sampleFlags {
 	f := c.Flags()
-	f.Var(sampleValue{sample}, "sample", "another n-th of the records in each epoch: with 1/8, any 8 epochs in a row are one pass")
-	f.Uint64Var(&sample.Seed, "sample-seed", sample.Seed, "the sample's own seed, which says in which of the n epochs a record is")
+	f.Var(sampleValue{sample}, "sample", "use a different n-th of the records in each epoch: with 1/8, any 8 consecutive epochs are one pass over the dataset")
+	f.Uint64Var(&sample.Seed, "sample-seed", sample.Seed, "seed that assigns each record to one of the n epochs")
 	return sampleFlags{f.Changed}
 }
 

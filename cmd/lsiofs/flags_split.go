@@ -16,9 +16,9 @@ type splitFlags struct {
 // addSplit defines the flags of a command. They write to split.
 func addSplit(c *cobra.Command, split *spec.Split) splitFlags {
 	f := c.Flags()
-	f.Var(partValue{&split.Part}, "split", "only a part of the dataset, as 0..0.9 for training and 0.9..1 for validation: parts that do not overlap share no record")
-	f.Uint64Var(&split.Seed, "split-seed", split.Seed, "the split's own seed; the same one for all parts")
-	enumFlag(c, "split-by", "what a split keeps together: a record, a shard, or what lies between two entry points of a shard (default: record)",
+	f.Var(partValue{&split.Part}, "split", "use only a part of the dataset, such as 0..0.9 for training and 0.9..1 for validation; parts that don't overlap share no record")
+	f.Uint64Var(&split.Seed, "split-seed", split.Seed, "seed of the split; must be the same for all parts")
+	enumFlag(c, "split-by", "what a split keeps together: a record (default), a shard, or a unit, which is the data between two entry points of a shard",
 		&split.By, spec.SplitByRecord, spec.SplitByShard, spec.SplitByUnit)
 	return splitFlags{split, f.Changed}
 }

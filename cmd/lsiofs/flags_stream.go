@@ -23,8 +23,8 @@ func (o *streamFlags) add(c *cobra.Command) {
 	o.datasetFlags.add(c)
 	o.addResume()
 	f := c.Flags()
-	f.Var(&o.share, "worker", "whose stream: w/W, or w of --workers")
-	f.Uint64Var(&o.from, "from", 0, "take the epoch's first so many records off")
+	f.Var(&o.share, "worker", "worker whose stream to use: w/W, or w with --workers W")
+	f.Uint64Var(&o.from, "from", 0, "skip this many records at the start of the epoch")
 }
 
 // resolveStream is resolve plus the flags of the stream.

@@ -28,18 +28,18 @@ const (
 func (z *zarrFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	z.edge, z.missing = edgeDrop, spec.MissingFill
-	f.StringVar(&z.crop, "crop", "", "format zarr: elements of a crop, by dimension: `time=24,y=128,x=128`; dimensions that are not named are taken whole, or as --select says")
-	f.StringVar(&z.stride, "stride", "", "format zarr: distance of the crops' origins, as `time=12,y=64,x=64` (default: the crop's extent)")
-	f.StringVar(&z.step, "step", "", "format zarr: take each n-th element, as `time=2`")
-	f.BoolVar(&z.jitter, "jitter", false, "format zarr: move each origin within its stride, in each epoch otherwise")
-	f.StringArrayVar(&z.selected, "select", nil, "format zarr: a region, as `time=0:70000`, or single places of a dimension that is taken whole, as channel=3,5,7; several with commas between, or each with a --select of its own")
-	f.StringSliceVar(&z.wrap, "wrap", nil, "format zarr: `dimensions` along which crops go on at the begin, as longitude")
-	enumFlag(c, "edge", "format zarr: what a stride leaves at the region's end: dropped, or covered by a crop that ends there", &z.edge, edgeDrop, edgeCover)
-	f.BoolVar(&z.stack, "stack", false, "format zarr: arrays of equal crops become one array with a dimension more")
-	f.StringVar(&z.list, "crops", "", "format zarr: an npy `file` of origins, int64, a row a crop, in place of a grid")
-	f.StringVar(&z.scale, "scale", "", "format zarr, --as float32: multiply elements by this `number`, or by one for each array, as t=0.01,wind=0.1 (default: attribute scale_factor)")
-	f.StringVar(&z.offset, "offset", "", "format zarr, --as float32: add this `number` after that, or one for each array (default: attribute add_offset)")
-	enumFlag(c, "missing", "format zarr: chunks that are not stored have the fill value, or crops that need one are skipped", &z.missing, spec.MissingFill, spec.MissingSkip)
+	f.StringVar(&z.crop, "crop", "", "format zarr: size of a crop in each dimension: `time=24,y=128,x=128`; crops span all of the other dimensions, or what --select selects of them")
+	f.StringVar(&z.stride, "stride", "", "format zarr: distance between the origins of crops, such as `time=12,y=64,x=64` (default: the size of a crop)")
+	f.StringVar(&z.step, "step", "", "format zarr: take every n-th element, such as `time=2`")
+	f.BoolVar(&z.jitter, "jitter", false, "format zarr: move each origin at random within its stride, differently in each epoch")
+	f.StringArrayVar(&z.selected, "select", nil, "format zarr: a region, such as `time=0:70000`, or indices in a dimension that --crop doesn't name, such as channel=3,5,7; separate several by commas, or repeat the flag")
+	f.StringSliceVar(&z.wrap, "wrap", nil, "format zarr: periodic `dimensions`, such as longitude, in which crops continue from the end at the beginning")
+	enumFlag(c, "edge", "format zarr: what to do with elements that the stride leaves at the end of a region: drop them, or cover them with another crop that ends there", &z.edge, edgeDrop, edgeCover)
+	f.BoolVar(&z.stack, "stack", false, "format zarr: stack crops of equal shape from several arrays into one array with an extra dimension")
+	f.StringVar(&z.list, "crops", "", "format zarr: npy `file` with the origins of crops, int64, one row per crop, instead of a grid")
+	f.StringVar(&z.scale, "scale", "", "format zarr, --as float32: multiply elements by this `number`, or by one number per array, such as t=0.01,wind=0.1 (default: attribute scale_factor)")
+	f.StringVar(&z.offset, "offset", "", "format zarr, --as float32: add this `number` after scaling, or one number per array (default: attribute add_offset)")
+	enumFlag(c, "missing", "format zarr: for chunks that are not stored, use the fill value, or skip the crops that need them", &z.missing, spec.MissingFill, spec.MissingSkip)
 }
 
 // resolveZarr adds the flags to the spec. Crops have other good defaults for the order than records

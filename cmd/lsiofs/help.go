@@ -90,7 +90,7 @@ func writeUsage(w io.Writer, c *cobra.Command) error {
 		b.WriteString("\n\n" + g.name + ":\n" + strings.Join(g.lines, "\n"))
 	}
 	if c.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "\n\n\"%s [command] --help\" says more about a command.", c.CommandPath())
+		fmt.Fprintf(&b, "\n\nRun \"%s [command] --help\" for more about a command.", c.CommandPath())
 	}
 	b.WriteString("\n")
 	_, err := io.WriteString(w, b.String())
@@ -182,8 +182,8 @@ func newHelpCommand(g *globals) *cobra.Command {
 	}
 	return &cobra.Command{
 		Use:   "help [COMMAND | TOPIC]",
-		Short: "Show help about a command, or a page of the manual",
-		Long: `Shows the help of a command, or a page of the manual. The topics of the manual are
+		Short: "Show the help of a command, or a page of the manual",
+		Long: `Shows the help of a command, or a page of the manual. The manual's topics are
 ` + strings.Join(topics, ", ") + `.`,
 		Example:   "  lsiofs help mount\n  lsiofs help checkpoints",
 		ValidArgs: topics,

@@ -44,11 +44,11 @@ func newRootCommand(g *globals, verb string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lsiofs",
 		Short: "Mount a dataset: every worker's shuffled epoch is a file",
-		Long: `lsiofs mounts a dataset as shuffled training streams: one file a worker, with an
-exact size, that any program can read. A dataset is shards (tar, JSON lines, TFRecord,
-npy, records of one size, games of Leela Chess Zero; each also gzip, zstd or lz4) or
-folders of single files. A checkpoint is a small JSON file, valid for any number of
-workers.`,
+		Long: `lsiofs mounts a dataset as shuffled training streams: one file per worker, of exactly
+known size, that any program can read. A dataset consists of shards (tar, JSON lines,
+TFRecord, npy, fixed-size records, games of Leela Chess Zero, all also compressed with
+gzip, zstd or lz4), of Zarr arrays, or of folders of single files. A checkpoint is a
+small JSON file that works with any number of workers.`,
 		Example: `  lsiofs demo
   lsiofs mount /data/train /mnt/train --workers 4 --seed 42
   lsiofs cat /data/train --worker 0/4 | tar -t | head`,
@@ -66,10 +66,10 @@ workers.`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return exit.Usagef("%s (see %s --help)", flagProblem(c, err), c.CommandPath())
 	})
-	root.PersistentFlags().BoolVar(&g.ui.JSON, "json", false, "write results, warnings and errors as JSON, one object a line")
+	root.PersistentFlags().BoolVar(&g.ui.JSON, "json", false, "write results, warnings and errors as JSON, one object per line")
 	g.logLevel = slog.LevelWarn
-	root.PersistentFlags().TextVar(&g.logLevel, "log-level", slog.LevelWarn, "log to stderr what is at least of this `level`: debug, info, warn, error")
-	root.PersistentFlags().Var(&g.logFormat, "log-format", "how log lines are written (default text, and json with --json)")
+	root.PersistentFlags().TextVar(&g.logLevel, "log-level", slog.LevelWarn, "write log messages of this `level` and above to stderr: debug, info, warn, error")
+	root.PersistentFlags().Var(&g.logFormat, "log-format", "format of log lines (default text, or json with --json)")
 	formats := cobra.FixedCompletions([]string{string(terminal.LogText), string(terminal.LogJSON)}, cobra.ShellCompDirectiveNoFileComp)
 	if err := root.RegisterFlagCompletionFunc("log-format", formats); err != nil {
 		panic(err) // it has just been defined

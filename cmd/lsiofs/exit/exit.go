@@ -32,17 +32,17 @@ var codes = []struct {
 	Name    string
 	Meaning string
 }{
-	{OK, "ok", "done; for mount: unmounted, by umount or by a signal"},
-	{Failure, "failure", "anything that has no code of its own"},
+	{OK, "ok", "success; for mount: unmounted by umount or by a signal"},
+	{Failure, "failure", "any error that has no code of its own"},
 	{Usage, "usage", "a flag, an argument or a combination of them is wrong"},
 	{Dataset, "dataset", "the dataset is missing, empty, damaged or unreadable"},
 	{Mount, "mount", "mounting or unmounting failed, or the mount is busy"},
-	{Checkpoint, "checkpoint", "a checkpoint is malformed, or does not fit the dataset or the order"},
+	{Checkpoint, "checkpoint", "a checkpoint is malformed, or does not match the dataset or the order"},
 	{Check, "check", "doctor or demo found something that does not work"},
 	{Verify, "verify", "verify found something damaged"},
-	{NotYet, "not yet", "next: too little is new for the next epoch"},
-	{Interrupted, "interrupted", "Ctrl-C or SIGTERM before the work was done"},
-	{Pipe, "pipe", "the reader of stdout went away"},
+	{NotYet, "not yet", "next: not enough new data for the next epoch"},
+	{Interrupted, "interrupted", "stopped by Ctrl-C or SIGTERM before the work was done"},
+	{Pipe, "pipe", "the reader of stdout closed it"},
 }
 
 // Name returns the code's name, as used in the help and in JSON errors.
