@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"math/bits"
 
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
@@ -39,16 +38,13 @@ type StorageForecast struct {
 
 // ReadsForecast counts reads.
 type ReadsForecast struct {
-	Reads     uint64
-	ReadBytes int64
-	ByLength  [65]uint64 // reads by the bit length of their size in bytes
+	read.ReadCounts
+	// CountedRecords is the number of records that were counted, if the counts are extrapolated from
+	// these to all; else 0.
+	CountedRecords uint64
 }
 
-func (r *ReadsForecast) add(n int64) {
-	r.Reads++
-	r.ReadBytes += n
-	r.ByLength[bits.Len64(uint64(n))]++
-}
+func readsOf(f *read.Forecast) ReadsForecast { return ReadsForecast{f.ReadCounts, f.CountedRecords} }
 
 // ScanForecast is the cost of reading whole pieces and keeping their records.
 type ScanForecast struct {
@@ -60,6 +56,8 @@ type ScanForecast struct {
 	Estimated   bool  // true with compressed shards: the numbers are close, not exact
 	Compressed  uint64
 	Passes      uint64 // decoder runs over compressed shards or parts of them
+	// DecodedBytes is what decoders of compressed shards give, also those that nobody wants.
+	DecodedBytes int64
 }
 
 // GatherForecast is the cost of reading exactly the records, for a reader that asks for them one
@@ -75,9 +73,11 @@ type GatherForecast struct {
 // SpoolForecast is the cost of decoding each compressed shard once, into a spool.
 type SpoolForecast struct {
 	ReadsForecast
-	Shards     uint64 // shards to decode
-	SpoolBytes int64  // disk space that a mount reserves
-	FewerLanes string // what fewer lanes would need, in words; "" if that is not less
+	Shards uint64 // shards to decode, as often as that is
+	// DecodedBytes is what their decoders give.
+	DecodedBytes int64
+	SpoolBytes   int64  // disk space that a mount reserves
+	FewerLanes   string // what fewer lanes would need, in words; "" if that is not less
 }
 
 // forecast is Dataset.Forecast.
@@ -92,34 +92,49 @@ func (g *generation) forecast(ctx context.Context, v *order.View, w, n uint64, a
 		return f, err
 	}
 	s := StorageForecast{Kind: g.mount.scheme.name, Root: g.catalog.Root(), Likes: g.mount.profile, Strategy: choice.Strategy, Reason: choice.Reason, Epoch: g.fetcher.Needs(), Warning: choice.Warning}
-	scan, err := g.fetcher.ForecastPhase(ctx, seq, v.Epoch().Part(), f.Records, read.Choice{}, s.Scan.add)
-	if err != nil {
+	e := v.Epoch()
+	run := func(how read.Choice) (read.Forecast, error) {
+		return g.fetcher.DryRun(ctx, seq, read.Subset{Number: e.Phase(), Part: e.Part()}, f.Records, how)
+	}
+	if err := s.dryRun(&choice, run, g.spec.MemoryBytes); err != nil {
 		return f, err
-	}
-	s.Scan.Pieces, s.Scan.KeptBytes, s.Scan.Fits, s.Scan.Estimated = scan.Pieces, scan.KeptBytes, scan.Fits, scan.Estimated
-	s.Scan.Compressed, s.Scan.Passes = scan.Compressed, scan.Passes
-	s.Scan.MemoryBytes = g.spec.MemoryBytes
-	if !scan.Estimated {
-		s.Gather = new(GatherForecast)
-		gather, err := g.fetcher.ForecastGather(ctx, seq, f.Records, s.Gather.add)
-		if err != nil {
-			return f, err
-		}
-		s.Gather.GapBytes, s.Gather.Config = gather.GapBytes, gather.Config
-	}
-	if choice.Strategy == spec.ReadSpool {
-		s.Spool = &SpoolForecast{SpoolBytes: choice.SpoolBytes, FewerLanes: choice.FewerLanes}
-		spool, err := g.fetcher.ForecastPhase(ctx, seq, v.Epoch().Part(), f.Records, choice, s.Spool.add)
-		if err != nil {
-			return f, err
-		}
-		s.Spool.Shards = spool.Spooled
 	}
 	f.Storages = []StorageForecast{s}
 	return f, nil
 }
 
-// recordBytes is the total size of a sequence's first n records.
+// dryRun runs dry through each way of reading that is possible, and the one that is chosen.
+func (s *StorageForecast) dryRun(choice *read.Choice, run func(read.Choice) (read.Forecast, error), memoryBytes int64) error {
+	scan, err := run(read.Choice{Strategy: spec.ReadScan})
+	if err != nil {
+		return err
+	}
+	s.Scan = ScanForecast{
+		ReadsForecast: readsOf(&scan), Pieces: scan.Pieces, KeptBytes: scan.KeptBytes, MemoryBytes: memoryBytes, Fits: scan.Fits,
+		Estimated: scan.Estimated, Compressed: scan.Compressed, Passes: scan.Passes, DecodedBytes: scan.DecodedBytes,
+	}
+	if scan.Compressed == 0 {
+		how := read.Choice{Strategy: spec.ReadGather}
+		if choice.Strategy == spec.ReadGather {
+			how = *choice
+		}
+		gather, err := run(how)
+		if err != nil {
+			return err
+		}
+		s.Gather = &GatherForecast{ReadsForecast: readsOf(&gather), GapBytes: gather.GapBytes, Config: gather.Plan}
+	}
+	if choice.Strategy == spec.ReadSpool {
+		spool, err := run(*choice)
+		if err != nil {
+			return err
+		}
+		s.Spool = &SpoolForecast{ReadsForecast: readsOf(&spool), Shards: spool.Spooled, DecodedBytes: spool.DecodedBytes, SpoolBytes: choice.SpoolBytes, FewerLanes: choice.FewerLanes}
+	}
+	return nil
+}
+
+// recordBytes is the size of a sequence's first n records.
 func (g *generation) recordBytes(ctx context.Context, seq workerSequence, n uint64) (sum int64, err error) {
 	numbers, sizes := make([]uint64, 1024), make([]int64, 1024)
 	for k := uint64(0); k < n && ctx.Err() == nil; {

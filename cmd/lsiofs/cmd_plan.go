@@ -28,6 +28,7 @@ func newPlanCommand(g *globals) *cobra.Command {
 and the number of bytes read per byte needed (amplification). It reads only the index,
 and creates the index first if there is none.
 
+<<<<<<< HEAD
 The plan marked as in use is what a mount with the same flags does; the reason is shown
 below it.
   scan    reads each piece (a run of records, cut at --chunk-bytes and --chunk-records)
@@ -42,6 +43,26 @@ below it.
 
 The figures assume that nothing is in memory and that there are no other readers. Reads
 ahead for later records are not included.
+=======
+One of the plans is in use: it is what a mount with the same flags does, and why is
+said below it.
+  scan    reads the pieces (runs of records, cut at --chunk-bytes and --chunk-records)
+          that hold the records, whole, and keeps what is not wanted yet as long as
+          --memory lasts; where that is too little, pieces are dropped and read again.
+          Compressed shards are decoded on the way
+  gather  reads just the records, near ones together, and keeps nothing; compressed
+          shards have to be decoded in order, which rules it out
+  spool   decodes compressed shards that memory can't hold once each to a file; reads
+          of that file are not counted
+
+The figures come from a dry run: the code that a mount reads with runs over the records,
+with the same --memory, but brings no bytes. They are exact while memory holds what waits
+for its turn. Figures with "about" depend on which of several reads ends first, and are
+usually within a tenth of what then happens. Of more than a million records the first
+million are counted, and the rest is extrapolated. It is assumed that nothing is in memory
+or in the page cache, and that there is no other reader. What is read ahead for later
+records is left out.
+>>>>>>> 8a9c9440 (fetch, plan: forecasts are dry runs of the code that reads)
 
 For a bucket or a web server, it also shows what a whole epoch takes: requests and their
 list price (only known for Amazon S3), bytes, the memory or disk cache that the order

@@ -35,7 +35,10 @@ type Fetcher struct {
 	config   Config
 	verifier format.Verifier // nil when records carry no checksums
 	survey   *size.Survey
+	// surveyed is what start surveyed; survey has finer pieces than that where some choices want them.
+	surveyed *size.Survey
 	choice   Choice
+	dry      *scan.Dry     // nil but for a DryRun
 	scanning scan.Config   // of the scanner, or of one that forecasts
 	share    *budget.Share // of Config.Memory
 	meter    *meter.Meter
@@ -84,7 +87,7 @@ func (f *Fetcher) start() error {
 	if err != nil {
 		return err
 	}
-	f.survey = v
+	f.survey, f.surveyed = v, v
 	shelf, err := f.chooseStrategy()
 	if err != nil {
 		return err
@@ -148,7 +151,7 @@ func (f *Fetcher) scanConfig() scan.Config {
 		Index: f.index, Storage: f.storage, Places: v.Places, Verifier: f.verifier,
 		Sampled: c.Order.Sample.Or() != (spec.Subsample{}), Phase: c.Phase,
 		MemoryBytes: c.MemoryBytes, Ask: f.share.Ask, Limits: v.Limits, Held: v.Held, HoldsAll: v.Compressed && sizes.Fits(),
-		Choice:   f.choice,
+		Choice: f.choice, Dry: f.dry,
 		Decoders: c.Decoders, LookaheadRecords: c.LookaheadRecords, ReadTimeout: c.ReadTimeout, Profile: c.Storage,
 		Meter: f.meter, Log: c.Log, Note: f.note, Released: c.released,
 	}
@@ -165,10 +168,14 @@ func (f *Fetcher) gatherConfig(memory *budget.Blocks) gather.Config {
 	if f.choice.Chunks {
 		reads = profile.Defaults(profile.KindVirtual) // a local disk, which has what is planned
 	}
-	return gather.Config{
+	g := gather.Config{
 		Index: f.index, Storage: f.storage, Memory: memory, BesideBytes: f.config.MemoryBytes - f.survey.Limits.CacheBytes, Ask: f.share.Ask, Plan: PlanConfig(reads), Ahead: reads.Ahead,
 		Expecter: f.config.Expecter, ReadTimeout: f.config.ReadTimeout, Verifier: f.verifier, Meter: f.meter, Note: f.note,
 	}
+	if f.dry != nil {
+		g.Dry = f.dry.Complete
+	}
+	return g
 }
 
 // Meter is what counts where the fetcher's time goes.

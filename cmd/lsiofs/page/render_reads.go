@@ -63,10 +63,7 @@ func putStrategies(w *writer, plans []readplan.StrategyPlan) {
 <tbody>`)
 	for _, p := range plans {
 		roughly := ""
-		switch {
-		case p.AtLeast():
-			roughly = "≥ "
-		case p.Estimated:
+		if p.Estimated {
 			roughly = "≈ "
 		}
 		w.put("\n")

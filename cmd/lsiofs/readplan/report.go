@@ -48,19 +48,23 @@ type storagePlan struct {
 
 // StrategyPlan is what a strategy reads.
 type StrategyPlan struct {
-	Strategy      string       `json:"strategy"`
-	InUse         bool         `json:"in_use"`
-	Reads         uint64       `json:"reads"`
-	ReadBytes     int64        `json:"read_bytes"`
-	Amplification float64      `json:"amplification"` // bytes read per byte of the records
-	Estimated     bool         `json:"estimated"`
-	Pieces        uint64       `json:"pieces,omitempty"`      // for scan
-	KeptBytes     int64        `json:"kept_bytes,omitempty"`  // for scan: the most kept at a time for later records
-	FitsMemory    *bool        `json:"fits_memory,omitempty"` // for scan: each piece is read once; if false, Reads and ReadBytes are lower bounds
-	GapBytes      int64        `json:"gap_bytes,omitempty"`   // for gather: bytes read and discarded
-	SpoolBytes    int64        `json:"spool_bytes,omitempty"` // for spool: bytes that a mount reserves
-	Histogram     []ReadBucket `json:"read_bytes_histogram"`
-	Notes         []string     `json:"notes"`
+	Strategy      string  `json:"strategy"`
+	InUse         bool    `json:"in_use"`
+	Reads         uint64  `json:"reads"`
+	ReadBytes     int64   `json:"read_bytes"`
+	Amplification float64 `json:"amplification"` // bytes read per byte of the records
+	Estimated     bool    `json:"estimated"`
+	Pieces        uint64  `json:"pieces,omitempty"`        // for scan
+	KeptBytes     int64   `json:"kept_bytes,omitempty"`    // for scan: the most kept at a time for later records
+	FitsMemory    *bool   `json:"fits_memory,omitempty"`   // for scan: each piece is read once
+	DecodedBytes  int64   `json:"decoded_bytes,omitempty"` // for scan and spool: what decoders of compressed shards produce
+	// CountedRecords is the number of records that were counted, if the figures are extrapolated from
+	// these; else 0.
+	CountedRecords uint64       `json:"counted_records,omitempty"`
+	GapBytes       int64        `json:"gap_bytes,omitempty"`   // for gather: bytes read and discarded
+	SpoolBytes     int64        `json:"spool_bytes,omitempty"` // for spool: bytes that a mount reserves
+	Histogram      []ReadBucket `json:"read_bytes_histogram"`
+	Notes          []string     `json:"notes"`
 }
 
 // ReadBucket counts reads of FromBytes ≤ size < ToBytes.
@@ -69,10 +73,6 @@ type ReadBucket struct {
 	ToBytes   int64  `json:"to_bytes"`
 	Reads     uint64 `json:"reads"`
 }
-
-// AtLeast reports whether Reads and ReadBytes are lower bounds because memory is too small for what
-// has to be kept. How much more is read depends on which pieces are dropped.
-func (p StrategyPlan) AtLeast() bool { return p.FitsMemory != nil && !*p.FitsMemory }
 
 // New predicts what the next records of a worker's stream read from a position on; 0 records means
 // all that are left. asked is how a mount would read them, whatever the dataset was opened for.
@@ -122,19 +122,19 @@ func newReport(f pipeline.Forecast) Report {
 	for _, s := range f.Storages {
 		p := storagePlan{Kind: s.Kind, Root: s.Root, Reason: s.Reason, Likes: s.Likes}
 		scan := newStrategyPlan("scan", s.Scan.ReadsForecast, f)
-		scan.Estimated, scan.Notes = s.Scan.Estimated, scanNotes(s.Scan)
-		scan.Pieces, scan.KeptBytes, scan.FitsMemory = s.Scan.Pieces, s.Scan.KeptBytes, &s.Scan.Fits
+		scan.Estimated, scan.Notes = scan.Estimated || s.Scan.Estimated || !s.Scan.Fits, scanNotes(s.Scan)
+		scan.Pieces, scan.KeptBytes, scan.FitsMemory, scan.DecodedBytes = s.Scan.Pieces, s.Scan.KeptBytes, &s.Scan.Fits, s.Scan.DecodedBytes
 		p.Plans = append(p.Plans, scan)
 		if g := s.Gather; g != nil {
 			gather := newStrategyPlan("gather", g.ReadsForecast, f)
 			gather.GapBytes = g.GapBytes
 			gather.Notes = []string{fmt.Sprintf("reads records up to %s apart together, at most %s a read; throws %s away",
-				terminal.Bytes(g.Config.MergeGapBytes), terminal.Bytes(g.Config.MaxReadBytes), terminal.Bytes(g.GapBytes)), gatherNote}
+				terminal.Bytes(g.Config.MergeGapBytes), terminal.Bytes(g.Config.MaxReadBytes), terminal.Bytes(g.GapBytes))}
 			p.Plans = append(p.Plans, gather)
 		}
 		if sp := s.Spool; sp != nil {
 			spool := newStrategyPlan("spool", sp.ReadsForecast, f)
-			spool.SpoolBytes, spool.Estimated = sp.SpoolBytes, true
+			spool.SpoolBytes, spool.Estimated, spool.DecodedBytes = sp.SpoolBytes, true, sp.DecodedBytes
 			spool.Notes = []string{fmt.Sprintf("decodes %s whole into a spool of %s", terminal.Plural(sp.Shards, "compressed shard"), terminal.Bytes(sp.SpoolBytes))}
 			if sp.FewerLanes != "" {
 				spool.Notes = append(spool.Notes, sp.FewerLanes)
@@ -142,18 +142,22 @@ func newReport(f pipeline.Forecast) Report {
 			p.Plans = append(p.Plans, spool)
 		}
 		for i := range p.Plans {
-			p.Plans[i].InUse = p.Plans[i].Strategy == string(s.Strategy)
+			x := &p.Plans[i]
+			x.InUse = x.Strategy == string(s.Strategy)
+			if x.CountedRecords > 0 {
+				x.Notes = append(x.Notes, fmt.Sprintf("counted for the first %s records, and extrapolated to all", terminal.Count(x.CountedRecords)))
+			}
 		}
 		r.Storages = append(r.Storages, p)
 	}
 	return r
 }
 
-// gatherNote explains how reads are counted.
-const gatherNote = "counted as read from front to back; where the reader and what is copied ahead of it ask in turn, some reads more or fewer are merged"
-
 func newStrategyPlan(name string, reads pipeline.ReadsForecast, f pipeline.Forecast) StrategyPlan {
-	p := StrategyPlan{Strategy: name, Reads: reads.Reads, ReadBytes: reads.ReadBytes, Histogram: []ReadBucket{}}
+	p := StrategyPlan{
+		Strategy: name, Reads: reads.Reads, ReadBytes: reads.ReadBytes, Histogram: []ReadBucket{},
+		CountedRecords: reads.CountedRecords, Estimated: reads.CountedRecords > 0,
+	}
 	if f.RecordBytes > 0 {
 		p.Amplification = float64(reads.ReadBytes) / float64(f.RecordBytes)
 	}
@@ -170,15 +174,12 @@ func scanNotes(s pipeline.ScanForecast) []string {
 		notes = append(notes, fmt.Sprintf("--memory %s is too little for the %s that wait for their turn: pieces are dropped and read again",
 			terminal.Size(uint64(s.MemoryBytes)), terminal.Bytes(s.KeptBytes)))
 	}
-	if s.Estimated {
+	if s.Compressed > 0 {
 		times := "once each, as far as needed"
-		switch {
-		case !s.Fits:
-			times = fmt.Sprintf("in at least %s passes", terminal.Count(s.Passes))
-		case s.Passes > s.Compressed:
+		if s.Passes > s.Compressed {
 			times = fmt.Sprintf("in about %s passes", terminal.Count(s.Passes))
 		}
-		notes = append(notes, fmt.Sprintf("decodes %s %s; bytes are those of the files", terminal.Plural(s.Compressed, "compressed shard"), times))
+		notes = append(notes, fmt.Sprintf("decodes %s %s, to %s; the bytes read are those of the files", terminal.Plural(s.Compressed, "compressed shard"), times, terminal.Bytes(s.DecodedBytes)))
 	}
 	return notes
 }
@@ -224,21 +225,18 @@ func (s storagePlan) table(b *strings.Builder) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "  strategy\treads\tbytes\tamplification\tbytes a read\n")
 	for _, p := range s.Plans {
-		name, about, atLeast := p.Strategy, "", ""
+		name, about := p.Strategy, ""
 		if p.InUse {
 			name += " (in use)"
 		}
-		switch {
-		case p.AtLeast():
-			about, atLeast = "at least ", "at least "
-		case p.Estimated:
+		if p.Estimated {
 			about = "about "
 		}
 		mean := int64(0)
 		if p.Reads > 0 {
 			mean = p.ReadBytes / int64(p.Reads)
 		}
-		fmt.Fprintf(w, "  %s\t%s%s\t%s%s\t%s%.2f\t%s\n", name, about, terminal.Count(p.Reads), about, terminal.Bytes(p.ReadBytes), atLeast, p.Amplification, terminal.Bytes(mean))
+		fmt.Fprintf(w, "  %s\t%s%s\t%s%s\t%.2f\t%s\n", name, about, terminal.Count(p.Reads), about, terminal.Bytes(p.ReadBytes), p.Amplification, terminal.Bytes(mean))
 	}
 	// Writing to memory does not fail.
 	_ = w.Flush()

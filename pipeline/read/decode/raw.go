@@ -102,15 +102,36 @@ func (r *rawReader) ask() {
 // Read implements io.Reader. While it waits it lets go of the processor token
 // that its caller holds.
 func (r *rawReader) Read(p []byte) (int, error) {
+	if err := r.take(); err != nil {
+		return 0, err
+	}
+	n := copy(p, r.cur)
+	r.cur = r.cur[n:]
+	return n, nil
+}
+
+// Discard skips up to n bytes, and returns how many it skipped. It waits and fails as Read does, but
+// touches no byte.
+func (r *rawReader) Discard(n int) (int, error) {
+	if err := r.take(); err != nil {
+		return 0, err
+	}
+	n = min(n, len(r.cur))
+	r.cur = r.cur[n:]
+	return n, nil
+}
+
+// take waits until there are bytes in cur. Its error is io.EOF at the end of the shard.
+func (r *rawReader) take() error {
 	if r.err != nil {
-		return 0, r.err
+		return r.err
 	}
 	if len(r.cur) == 0 {
 		if !r.asked {
 			r.ask()
 		}
 		if !r.asked {
-			return 0, io.EOF
+			return io.EOF
 		}
 		var b rawBlock
 		select {
@@ -126,7 +147,7 @@ func (r *rawReader) Read(p []byte) (int, error) {
 		r.got.Store(r.set.c.Now())
 		if b.err != nil {
 			r.err = b.err
-			return 0, r.err
+			return r.err
 		}
 		// The block before this one has been read to its end: read into it.
 		r.spare, r.block = r.block, b.bytes[:cap(b.bytes)]
@@ -135,7 +156,5 @@ func (r *rawReader) Read(p []byte) (int, error) {
 			r.ask()
 		}
 	}
-	n := copy(p, r.cur)
-	r.cur = r.cur[n:]
-	return n, nil
+	return nil
 }

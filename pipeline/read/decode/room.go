@@ -126,8 +126,10 @@ func (s *Set) collect() {
 	s.collecting = true
 	was := s.garbage
 	s.mu.Unlock()
-	runtime.GC() // what a sync.Pool has is left for one collection
-	debug.FreeOSMemory()
+	if !s.c.Dry {
+		runtime.GC() // what a sync.Pool has is left for one collection
+		debug.FreeOSMemory()
+	}
 	s.mu.Lock()
 	s.collecting = false
 	s.garbage -= was

@@ -30,6 +30,9 @@ type Config struct {
 	// Patience is how long a reader waits at most. Who waits for memory looks again
 	// more often.
 	Patience time.Duration
+	// Dry means that the decoders and their buffers take no memory: there is none to collect when
+	// one is closed.
+	Dry bool
 	// Hold is told by how many bytes more, or less, decoders hold. It is called with
 	// the set's lock held.
 	Hold func(bytes int64)

@@ -38,6 +38,11 @@ type Config struct {
 	// Expecter is told what readers are going to submit; nil where the storage does not want to
 	// know.
 	Expecter storage.Expecter
+	// Dry, if set, means that no bytes come: Storage only counts what is asked of it. Records are lent
+	// with their sizes, but their memory is never touched. A reader that waits calls Dry, which completes
+	// the oldest read and reports whether there was one, until what it waits for has come. A Verifier
+	// does not go with it.
+	Dry func() bool
 	// ReadTimeout is after how long a reader that waits for a record gets
 	// pinned.ErrTimeout; the read itself goes on.
 	ReadTimeout time.Duration

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
@@ -31,9 +32,11 @@ type Gatherer struct {
 	told        *window.Plan // nil: storage does not want to know what comes
 	expecter    storage.Expecter
 	readTimeout time.Duration
+	dry         func() bool // Config.Dry
 	note        func(error)
 
 	objectBytes []int64
+	planConfig  plan.Config // of the planners
 	planners    chan *planner
 	work        readQueue
 	running     sync.WaitGroup // reads, and those who finish them
@@ -58,7 +61,7 @@ func New(c Config) (*Gatherer, error) {
 	}
 	g := &Gatherer{
 		index: c.Index, storage: c.Storage, pool: c.Memory, ahead: c.Ahead, told: c.Told, expecter: c.Expecter, verifier: c.Verifier,
-		beside: c.BesideBytes, ask: c.Ask, meter: c.Meter, readTimeout: c.ReadTimeout, note: c.Note, objectBytes: objectBytes(c.Index),
+		beside: c.BesideBytes, ask: c.Ask, meter: c.Meter, readTimeout: c.ReadTimeout, dry: c.Dry, note: c.Note, objectBytes: objectBytes(c.Index),
 	}
 	if g.ask == nil {
 		g.ask = func() bool { return false }
@@ -76,6 +79,7 @@ func New(c Config) (*Gatherer, error) {
 		if err != nil {
 			return nil, err
 		}
+		g.planConfig = p.planner.Config()
 		g.planners <- p
 	}
 	g.work.init()
@@ -110,6 +114,9 @@ func (g *Gatherer) follow(seq pinned.Sequence, w *window.Lookahead) *Reader {
 	g.readers = append(g.readers, r)
 	return r
 }
+
+// PlanConfig is how reads are planned: as Config.Plan says, within a block of memory.
+func (g *Gatherer) PlanConfig() plan.Config { return g.planConfig }
 
 // Close stops reading ahead, waits for what is under way and gives all memory back
 // to Config.Memory. No Loan may be out and no Reader in use. It is idempotent.

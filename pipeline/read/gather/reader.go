@@ -203,6 +203,8 @@ func (r *Reader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.W
 	left := g.readTimeout
 	timer := time.NewTimer(min(patience, left))
 	defer timer.Stop()
+	for g.dry != nil && b.pending.Load() > 0 && g.dry() {
+	}
 	for {
 		wake := b.wait()
 		if wake == nil {

@@ -122,7 +122,7 @@ func (r *read) done(err error) {
 	r.err = err
 	g := r.stretch.g
 	g.meter.Reading.End()
-	long := g.verifier != nil || r.copied && len(r.request.Buf) > inlineCopyBytes
+	long := g.verifier != nil || r.copied && len(r.request.Buf) > inlineCopyBytes && g.dry == nil
 	if err == nil && long {
 		g.meter.Queued[meter.Gather].Add(1)
 		if g.work.add(r) {
@@ -156,7 +156,7 @@ func (r *read) finish() {
 		}
 		if r.err != nil {
 			x.b.fail(x.record, fault{err: r.err})
-		} else if r.copied {
+		} else if r.copied && g.dry == nil {
 			copy(x.b.block.Mem[x.to:x.to+x.size], r.request.Buf[x.at:])
 		}
 		x.b.came(x.record, r)

@@ -170,7 +170,7 @@ func (c *cache) clear(s *segment, keep bool) {
 		}
 		var kept *entry
 		if to != nil {
-			if kept = e.copyTo(to); kept != nil {
+			if kept = c.copyTo(to, e); kept != nil {
 				c.attach(to, kept)
 			}
 		} else if e.liveBytes() > 0 {
@@ -234,8 +234,9 @@ func (c *cache) copyTarget(n int64) *segment {
 	return seg
 }
 
-// copyTo copies what has not gone out, and gives its entry, nil for nothing.
-func (e *entry) copyTo(to *segment) *entry {
+// copyTo copies the records of an entry that have not gone out into a segment, and returns their new
+// entry; nil if there are none.
+func (c *cache) copyTo(to *segment, e *entry) *entry {
 	var kept *entry
 	for i, s := range e.spans {
 		if s.SizeBytes < 0 || e.delivered(i) {
@@ -253,7 +254,9 @@ func (e *entry) copyTo(to *segment) *entry {
 				kept.spans[j].SizeBytes = -1
 			}
 		}
-		copy(to.Bytes[to.used:], e.mem.Bytes[s.OffsetBytes:s.OffsetBytes+s.SizeBytes])
+		if !c.dry {
+			copy(to.Bytes[to.used:], e.mem.Bytes[s.OffsetBytes:s.OffsetBytes+s.SizeBytes])
+		}
 		kept.spans[i] = chunkmap.Span{OffsetBytes: to.used, SizeBytes: s.SizeBytes}
 		to.used += s.SizeBytes
 		to.Live.Add(s.SizeBytes)

@@ -64,6 +64,8 @@ type Config struct {
 	// ReadTimeout is after how long a reader that waits for a piece gets
 	// pinned.ErrTimeout; the read itself goes on.
 	ReadTimeout time.Duration
+	// Dry, if set, means that no bytes come.
+	Dry *Dry
 	// Profile says which reads the storage likes: no byte depends on it.
 	Profile profile.Profile
 
@@ -81,6 +83,17 @@ type Config struct {
 	// Released is told of memory that is given back, before it is, and may be nil: tests
 	// overwrite it.
 	Released func([]byte)
+}
+
+// Dry is what a Scanner needs in order to run without bytes. Storage and the decoders only count what is
+// asked of them. Records are lent with their sizes, but their memory is never touched. A Verifier does
+// not go with it, nor does a storage that maps.
+type Dry struct {
+	// Raw is read by decoders. It completes reads at once.
+	Raw Storage
+	// Complete completes the oldest read of Config.Storage, and reports whether there was one. It is called
+	// by readers that wait, until what they wait for has come.
+	Complete func() bool
 }
 
 // Index says what there is: a catalog does. It is safe for concurrent use.

@@ -18,9 +18,9 @@ var (
 // newDecoders makes the set of decoders, which is empty.
 func (sc *Scanner) newDecoders() *decode.Set {
 	return decode.NewSet(decode.Config{
-		Index: sc.index, Pieces: sc.places, Submit: sc.submitReads, Meter: sc.meter, Place: sc, Now: sc.now, Log: sc.log,
+		Index: sc.index, Pieces: sc.places, Submit: sc.submitRaw, Meter: sc.meter, Place: sc, Now: sc.now, Log: sc.log,
 		Most: sc.config.Decoders, LimitBytes: sc.limits.DecoderBytes, BlockBytes: sc.limits.RawBlockBytes,
-		Patience: sc.config.ReadTimeout, Hold: sc.budget.Charge,
+		Patience: sc.config.ReadTimeout, Hold: sc.budget.Charge, Dry: sc.config.Dry != nil,
 	}, decoding{sc})
 }
 
@@ -101,7 +101,7 @@ func (w decoding) Next(shard, piece int) int {
 // Came hands on a load whose bytes are there.
 func (w decoding) Came(l decode.Load) {
 	ld := l.(*load)
-	ld.addNewline()
+	w.sc.addNewline(ld)
 	w.sc.verify(ld)
 	w.sc.finish(ld)
 }

@@ -50,6 +50,16 @@ type load struct {
 	damaged bool         // it was, and did not come back as it was written; with Scanner.mu held
 }
 
+// isDone reports whether the load has come, or failed.
+func (ld *load) isDone() bool {
+	select {
+	case <-ld.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // lentBefore is in place of a record that may have gone out in the same pass, of which the
 // piece is needed once more.
 const lentBefore = -1
@@ -155,13 +165,13 @@ func (sc *Scanner) arrived(ld *load) {
 
 // checkAndFinish looks at the checksums that a load's records carry. Others may do it.
 func (sc *Scanner) checkAndFinish(ld *load) {
-	ld.addNewline()
+	sc.addNewline(ld)
 	sc.verify(ld)
 	sc.finish(ld)
 }
 
-func (ld *load) addNewline() {
-	if ld.layout.Newline {
+func (sc *Scanner) addNewline(ld *load) {
+	if ld.layout.Newline && sc.config.Dry == nil {
 		ld.seg.Bytes[ld.off+ld.layout.ShardBytes()] = '\n'
 	}
 }

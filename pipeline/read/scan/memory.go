@@ -16,6 +16,7 @@ type memory struct {
 	spareBytes int64
 	mapped     int64        // bytes, spares included
 	released   func([]byte) // tests overwrite what is given back
+	dry        bool         // Config.Dry: no byte is touched
 }
 
 // wasteShare bounds what is lost where a segment is used again for a smaller piece: an

@@ -12,6 +12,16 @@ func (sc *Scanner) submitReads(reads []*storage.Read) {
 	sc.storage.Submit(reads)
 }
 
+// submitRaw is submitReads for what decoders read.
+func (sc *Scanner) submitRaw(reads []*storage.Read) {
+	sc.meter.Reading.Begin(len(reads))
+	if dry := sc.config.Dry; dry != nil {
+		dry.Raw.Submit(reads)
+		return
+	}
+	sc.storage.Submit(reads)
+}
+
 // waitsFor says for which stage those wait who wait for the load, and by which
 // decoder's waits that is to be split. It is called with mu held.
 func (ld *load) waitsFor() (meter.Stage, *meter.WaitClock) {

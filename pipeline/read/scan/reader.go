@@ -339,6 +339,8 @@ func (r *Reader) wait(ctx context.Context, ld *load, k uint64) (*entry, error) {
 		defer hurry.Stop()
 		slow = hurry.C
 	}
+	for dry := sc.config.Dry; dry != nil && !ld.isDone() && dry.Complete(); {
+	}
 	for {
 		select {
 		case <-ld.done:

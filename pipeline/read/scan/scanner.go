@@ -87,7 +87,7 @@ func New(c Config) (*Scanner, error) {
 	sc.budget = budget.New(sc.limits.CacheBytes)
 	sc.loanSegments.Store(int64(sc.limits.LoanSegments))
 	sc.cache = cache{
-		memory: memory{segment: sc.limits.SegmentBytes, released: c.Released},
+		memory: memory{segment: sc.limits.SegmentBytes, released: c.Released, dry: c.Dry != nil},
 		budget: sc.budget, ask: c.Ask, mostTables: sc.limits.TableBytes, slots: sc.slots, gone: map[int][]uint64{},
 	}
 	sc.maps = mapped.New(sc.mapsConfig(), mapsOwner{sc})

@@ -1,0 +1,275 @@
+package read
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/plan"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+	"github.com/lsiofs/lsiofs/pipeline/read/scan"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Forecast is what a reader's next records take, if nothing is in memory, not even in the page cache, and
+// there is no other reader.
+type Forecast struct {
+	// CountedRecords is the number of records that were gone through, if what they took is extrapolated to
+	// all; else 0.
+	CountedRecords uint64
+	// ReadCounts are the reads of the dataset's storage. Those of a spool are not among them.
+	ReadCounts
+	// GapBytes is what is read and discarded, beside the records.
+	GapBytes int64
+	// Plan is how reads are planned that gather records.
+	Plan plan.Config
+
+	Pieces    uint64 // that are read or decoded, each counted once
+	KeptBytes int64  // the most that has been read at a time and is still to go out, if memory holds it
+	Fits      bool   // each piece is read once: memory holds what waits
+	// Estimated means that the counts are close and not exact: decoders run at the same time as their
+	// readers, and how much of a shard they read up to a place inside a member is interpolated.
+	Estimated    bool
+	DecodedBytes int64  // that decoders of compressed shards give, also those that are not wanted
+	Passes       uint64 // decoders that are opened
+	Compressed   uint64 // shards for which they are
+	Spooled      uint64 // shards that are decoded into the spool, as often as that is
+}
+
+// How many records a dry run goes through at most before it extrapolates: mostDryRecords, and as many more
+// as it takes to fill memory twice, up to moreDryRecords. A million take about a second.
+const (
+	mostDryRecords = 1 << 20
+	moreDryRecords = 1 << 22
+	// mostDryBytes is how much dry decoders decode at most: some seconds.
+	mostDryBytes = 32 << 30
+)
+
+// lendRecords is how many records a dry run asks for at a time, as a stream does.
+const lendRecords = 256
+
+// DryRun goes through records 0 … n-1 of a sequence, of the records of a phase, and returns what they take
+// where shards are read as a choice says. It runs the same scanner or gatherer as a reader does, with the
+// same memory, over a storage that answers at once and brings nothing, and with decoders that only advance.
+// So what it counts is what happens.
+//
+// It reads nothing, and takes no memory for records, but for the tables of pieces and for the buffers of
+// decoders. Of more than about a million records it goes through the first, and extrapolates
+// from their second half. It ends early with the context's error.
+func (f *Fetcher) DryRun(ctx context.Context, seq Sequence, phase Subset, n uint64, how Choice) (Forecast, error) {
+	d, err := f.newDryRun(how)
+	if err != nil {
+		return Forecast{}, err
+	}
+	defer d.close()
+	if phase.Part == nil {
+		phase.Part = everything{}
+	}
+	return d.run(ctx, seq, phase, min(n, seq.Len()))
+}
+
+// dryRun is a fetcher that reads nothing, and what it counts.
+type dryRun struct {
+	*Fetcher
+	storage *dryStorage
+	index   *dryIndex
+}
+
+// newDryRun makes a fetcher of the same dataset and settings that reads as a choice says.
+func (f *Fetcher) newDryRun(how Choice) (*dryRun, error) {
+	d := &dryRun{storage: new(dryStorage), index: newDryIndex(f.index)}
+	c := f.config
+	c.Memory, c.Meter, c.Expecter, c.Changes, c.released = nil, new(meter.Meter), nil, nil, nil
+	c.Log = slog.New(slog.DiscardHandler)
+	c.setDefaults()
+	d.Fetcher = &Fetcher{
+		index: d.index, storage: d.storage.inPlaceOf(f.storage), config: c, meter: c.Meter, share: c.Memory.Share(),
+		survey: f.surveyed, surveyed: f.surveyed, choice: how,
+		dry: &scan.Dry{Raw: dryRaw{d.storage}, Complete: d.storage.complete},
+	}
+	d.storage.oneSubmit = how.Strategy == spec.ReadGather
+	var shelf *diskcache.Shelf
+	if how.Spooled != nil {
+		shelf = diskcache.NewDrySpool(how.SpoolBytes, c.MemoryBytes/spoolTablesPart)
+	}
+	if err := d.startRoom(shelf); err != nil {
+		if shelf != nil {
+			err = errors.Join(err, shelf.Close())
+		}
+		return nil, err
+	}
+	d.share.Join(d.member())
+	return d, nil
+}
+
+// close ends a dry run, whose memory was never touched: that some can't be unmapped is of no interest.
+func (d *dryRun) close() {
+	for d.storage.complete() {
+	}
+	_ = d.Close()
+}
+
+// run goes through n records, or the first of them.
+func (d *dryRun) run(ctx context.Context, seq Sequence, phase Subset, n uint64) (Forecast, error) {
+	r := d.OpenPhase(firstOf{seq, n}, phase)
+	defer r.Close()
+	w := d.newWaits(phase.Part)
+	marks := []counts{{}}
+	numbers := make([]uint64, lendRecords)
+	var loan Loan
+	k := uint64(0)
+	for k < n && !d.enough(k) {
+		if k >= 2*marks[len(marks)-1].records {
+			marks = append(marks, d.count(k))
+		}
+		if err := ctx.Err(); err != nil {
+			return Forecast{}, err
+		}
+		if err := r.Read(ctx, k, lendRecords, &loan); err != nil {
+			return Forecast{}, err
+		}
+		m := seq.Records(k, numbers[:len(loan.Records)])
+		w.lent(numbers[:m])
+		k += uint64(m)
+		loan.Release()
+		if m == 0 {
+			break // the sequence is shorter than its Len
+		}
+	}
+	f := Forecast{KeptBytes: w.most}
+	if d.gatherer != nil {
+		f.Plan = d.gatherer.PlanConfig()
+	}
+	c := d.count(k)
+	f.Fits = c.again == 0 // nothing was dropped that was wanted once more
+	if k < n {
+		from := marks[0]
+		for _, m := range marks {
+			if m.records <= k/4*3 {
+				from = m
+			}
+		}
+		c.extrapolate(from, n)
+		f.CountedRecords = k
+	}
+	c.fill(&f)
+	_, f.Compressed = d.index.decoders()
+	f.Estimated = k < n || f.Compressed > 0
+	return f, nil
+}
+
+// enough reports whether a dry run that has come to record k may stop.
+func (d *dryRun) enough(k uint64) bool {
+	if d.decoded() >= mostDryBytes {
+		return true
+	}
+	if k < mostDryRecords {
+		return false
+	}
+	return k >= moreDryRecords || d.storage.counted().ReadBytes >= 2*d.config.MemoryBytes
+}
+
+// counts are what a dry run has counted by some record.
+type counts struct {
+	records        uint64
+	reads          ReadCounts
+	pieces, again, // again of pieces that had been dropped
+	decoded, passes, spooled, lent uint64
+}
+
+func (d *dryRun) decoded() uint64 {
+	if d.scanner == nil {
+		return 0
+	}
+	return d.scanner.Stats().DecodedBytes
+}
+
+func (d *dryRun) count(k uint64) counts {
+	s := d.Stats()
+	c := counts{records: k, reads: d.storage.counted(), pieces: s.PiecesRead - s.PiecesReread, again: s.PiecesReread, decoded: s.DecodedBytes, lent: s.BytesOut}
+	c.passes, _ = d.index.decoders()
+	if s.Spool != nil {
+		c.spooled = s.Spool.Decoded
+	}
+	return c
+}
+
+// extrapolate goes on up to record n as from some record to this one.
+func (c *counts) extrapolate(from counts, n uint64) {
+	times := float64(n-c.records) / float64(c.records-from.records)
+	grow := func(now *uint64, before uint64) { *now += uint64(times * float64(*now-before)) }
+	c.reads.Reads = 0
+	for i := range c.reads.ByLength {
+		grow(&c.reads.ByLength[i], from.reads.ByLength[i])
+		c.reads.Reads += c.reads.ByLength[i]
+	}
+	c.reads.ReadBytes += int64(times * float64(c.reads.ReadBytes-from.reads.ReadBytes))
+	grow(&c.pieces, from.pieces)
+	grow(&c.decoded, from.decoded)
+	grow(&c.passes, from.passes)
+	grow(&c.spooled, from.spooled)
+	grow(&c.lent, from.lent)
+}
+
+func (c *counts) fill(f *Forecast) {
+	f.ReadCounts, f.Pieces, f.DecodedBytes, f.Passes, f.Spooled = c.reads, c.pieces, int64(c.decoded), c.passes, c.spooled
+	f.GapBytes = max(c.reads.ReadBytes-int64(c.lent), 0)
+}
+
+// waits adds up what has been read of pieces and not gone out, where each is read once. It follows from the
+// order alone.
+type waits struct {
+	places    *chunkmap.Map // nil: nothing is added up
+	index     index
+	seen      []uint64 // a bit a piece
+	now, most int64
+	extents   []catalog.Extent
+}
+
+func (d *dryRun) newWaits(part Part) waits {
+	if d.scanner == nil {
+		return waits{}
+	}
+	p := d.survey.Places.Of(part)
+	return waits{places: p, index: d.Fetcher.index, seen: make([]uint64, (p.Table.Len()+63)/64), extents: make([]catalog.Extent, lendRecords)}
+}
+
+// lent takes records that go out.
+func (w *waits) lent(records []uint64) {
+	if w.places == nil {
+		return
+	}
+	w.index.Extents(records, w.extents[:len(records)])
+	for i, record := range records {
+		number := w.places.Table.Of(record)
+		if x, bit := &w.seen[number>>6], uint64(1)<<(number&63); *x&bit == 0 {
+			*x |= bit
+			_, l := w.places.Layout(number, func(int) (int64, chunkmap.Widener) { return 0, nil })
+			for _, s := range l.Spans {
+				w.now += max(s.SizeBytes, 0)
+			}
+			w.most = max(w.most, w.now)
+		}
+		w.now = max(w.now-w.extents[i].SizeBytes, 0)
+	}
+}
+
+// firstOf is the beginning of a sequence.
+type firstOf struct {
+	Sequence
+	n uint64
+}
+
+func (s firstOf) Len() uint64   { return s.n }
+func (s firstOf) Epoch() uint64 { return pinned.EpochOf(s.Sequence) }
+
+func (s firstOf) Records(k uint64, dst []uint64) int {
+	if k >= s.n {
+		return 0
+	}
+	return s.Sequence.Records(k, dst[:min(uint64(len(dst)), s.n-k)])
+}

@@ -1,0 +1,123 @@
+package read
+
+import (
+	"math/bits"
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// ReadCounts counts reads of a storage.
+type ReadCounts struct {
+	Reads     uint64
+	ReadBytes int64
+	ByLength  [65]uint64 // reads by the bit length of their size in bytes
+}
+
+// Add counts a read.
+func (r *ReadCounts) Add(bytes int64) {
+	r.Reads++
+	r.ReadBytes += bytes
+	r.ByLength[bits.Len64(uint64(bytes))]++
+}
+
+// dryStorage completes every read without a byte, and counts it. It does so when complete is called, on the
+// caller's goroutine: what is under way takes memory, which decides what can be kept and read together.
+type dryStorage struct {
+	storage.Storage // nil: nothing but Submit is called
+
+	// oneSubmit means that what was submitted before is completed first: a storage is about as fast as its
+	// reader, so one stretch of a gatherer's is under way.
+	oneSubmit bool
+
+	mu     sync.Mutex
+	counts ReadCounts
+	queue  []*storage.Read // oldest first; those before next are nil
+	next   int
+}
+
+// Submit implements storage.Storage.
+func (s *dryStorage) Submit(reads []*storage.Read) {
+	for s.oneSubmit && s.complete() {
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = append(s.queue, reads...)
+}
+
+// dryRaw is a dryStorage that completes reads at once, within Submit: decoders hold no lock there.
+type dryRaw struct{ *dryStorage }
+
+// Submit implements scan.Storage.
+func (s dryRaw) Submit(reads []*storage.Read) {
+	for _, r := range reads {
+		s.done(r)
+	}
+}
+
+// complete completes the oldest read, and reports whether there was one.
+func (s *dryStorage) complete() bool {
+	s.mu.Lock()
+	if s.next == len(s.queue) {
+		s.mu.Unlock()
+		return false
+	}
+	r := s.queue[s.next]
+	s.queue[s.next] = nil
+	if s.next++; s.next == len(s.queue) {
+		s.queue, s.next = s.queue[:0], 0
+	}
+	s.mu.Unlock()
+	s.done(r)
+	return true
+}
+
+func (s *dryStorage) done(r *storage.Read) {
+	if r.Wanted != nil && !r.Wanted() {
+		r.Done(storage.ErrUnwanted)
+		return
+	}
+	s.mu.Lock()
+	s.counts.Add(int64(len(r.Buf)))
+	s.mu.Unlock()
+	r.Done(nil)
+}
+
+func (s *dryStorage) counted() ReadCounts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts
+}
+
+// dryPlanner is a dryStorage in place of a storage.Planner: what it is told changes only when real
+// reads are made.
+type dryPlanner struct{ *dryStorage }
+
+var _ storage.Planner = dryPlanner{}
+
+func (dryPlanner) Plan(uint64, []storage.Want)               {}
+func (dryPlanner) Done(uint64, storage.Object, int64, int64) {}
+func (dryPlanner) Forget(uint64)                             {}
+
+// dryKeeper is a dryStorage in place of a storage.Keeper.
+type dryKeeper struct {
+	dryPlanner
+	roomBytes int64
+}
+
+var _ storage.Keeper = dryKeeper{}
+
+func (k dryKeeper) RoomBytes() int64 { return k.roomBytes }
+func (dryKeeper) SetShare(int64)     {}
+
+// inPlaceOf returns the storage with the capabilities of another one, as far as they decide what is read.
+// Nothing is mapped: a dry run is one with a cold page cache.
+func (s *dryStorage) inPlaceOf(other storage.Storage) storage.Storage {
+	switch x := other.(type) {
+	case storage.Keeper:
+		return dryKeeper{dryPlanner{s}, x.RoomBytes()}
+	case storage.Planner:
+		return dryPlanner{s}
+	}
+	return s
+}
