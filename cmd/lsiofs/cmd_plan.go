@@ -28,41 +28,24 @@ func newPlanCommand(g *globals) *cobra.Command {
 and the number of bytes read per byte needed (amplification). It reads only the index,
 and creates the index first if there is none.
 
-<<<<<<< HEAD
 The plan marked as in use is what a mount with the same flags does; the reason is shown
 below it.
   scan    reads each piece (a run of records, cut at --chunk-bytes and --chunk-records)
-          that contains needed records once, as a whole, and keeps records that are
-          needed later as long as they fit in --memory. Compressed shards are decoded
-          meanwhile, and the figures for them are estimates. If memory is too small,
-          pieces are read again, and the figures are lower bounds ("at least")
+          that contains needed records as a whole, and keeps records that are needed
+          later as long as they fit in --memory. If memory is too small, pieces are
+          dropped and read again. Compressed shards are decoded meanwhile
   gather  reads only the records, neighbouring ones together, and keeps nothing; not
           possible for compressed shards, which have to be decoded in order
   spool   decodes each compressed shard that does not fit in memory once, to a file;
           reads from that file are not counted
 
-The figures assume that nothing is in memory and that there are no other readers. Reads
-ahead for later records are not included.
-=======
-One of the plans is in use: it is what a mount with the same flags does, and why is
-said below it.
-  scan    reads the pieces (runs of records, cut at --chunk-bytes and --chunk-records)
-          that hold the records, whole, and keeps what is not wanted yet as long as
-          --memory lasts; where that is too little, pieces are dropped and read again.
-          Compressed shards are decoded on the way
-  gather  reads just the records, near ones together, and keeps nothing; compressed
-          shards have to be decoded in order, which rules it out
-  spool   decodes compressed shards that memory can't hold once each to a file; reads
-          of that file are not counted
-
-The figures come from a dry run: the code that a mount reads with runs over the records,
-with the same --memory, but brings no bytes. They are exact while memory holds what waits
-for its turn. Figures with "about" depend on which of several reads ends first, and are
-usually within a tenth of what then happens. Of more than a million records the first
-million are counted, and the rest is extrapolated. It is assumed that nothing is in memory
-or in the page cache, and that there is no other reader. What is read ahead for later
-records is left out.
->>>>>>> 8a9c9440 (fetch, plan: forecasts are dry runs of the code that reads)
+The figures come from a dry run: the code that a mount reads with goes through the
+records, with the same --memory, but no bytes are read. They are exact if memory holds
+the records that wait for their turn. If it does not, they depend on which of several
+reads ends first, and are usually within a tenth of what happens. For more than a million
+records, the first million are counted and the rest is extrapolated; the plan then says
+so. The figures assume that memory and the page cache are empty and that there are no
+other readers. Reads ahead for later records are not included.
 
 For a bucket or a web server, it also shows what a whole epoch takes: requests and their
 list price (only known for Amazon S3), bytes, the memory or disk cache that the order
