@@ -30,10 +30,10 @@ type options struct {
 }
 
 const about = `lsiofs-csi is a CSI node plugin: pods name a dataset and settings in a volume, and
-read its shuffled streams as files. It runs on every node, as root, beside kubelet.
+read its shuffled streams as files. It runs on every node, as root, next to kubelet.
 
-Each combination of dataset, settings and credentials has one server on a node, a
-child process "lsiofs mount", which all pods that ask for it share.
+Each combination of dataset, settings and credentials has one server per node, a
+child process "lsiofs mount", which all pods with that combination share.
 
 Flags:
 `
@@ -44,24 +44,24 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f := flag.NewFlagSet("lsiofs-csi", flag.ContinueOnError)
 	f.SetOutput(out)
 	f.Usage = func() { fmt.Fprint(out, about); f.PrintDefaults() }
-	f.StringVar(&o.endpoint, "endpoint", "unix:///var/lib/kubelet/plugins/lsiofs.csi/csi.sock", "`socket` that CSI is served on")
-	f.StringVar(&o.registration, "registration", "/var/lib/kubelet/plugins_registry", "kubelet's `directory` for registrations; empty: the driver is registered by someone else")
-	f.StringVar(&o.node, "node", os.Getenv("NODE_NAME"), "the node's `name`, by default that of the environment's NODE_NAME")
-	f.StringVar(&o.kubelet, "kubelet", "/var/lib/kubelet", "kubelet's `directory`: volumes are published below it and nowhere else, and no dataset may lie there")
-	f.StringVar(&o.state, "state", "/var/lib/kubelet/plugins/lsiofs.csi", "`directory` for what the driver remembers, and for servers' mounts; other containers see those only if it is mounted here with Bidirectional propagation")
-	f.StringVar(&o.cache, "cache", "/var/cache/lsiofs", "`directory` on the node's disk for indexes and for data of buckets and web servers, of all volumes")
-	f.StringVar(&o.cacheSize, "cache-size", "auto", "how much the cache may take of its disk, as mount's --cache-size: auto, off, a `size` or N%")
-	f.StringVar(&o.cacheReserve, "cache-reserve", "auto", "what the cache leaves free of its disk, as mount's --cache-reserve: auto or a `size`")
-	f.StringVar(&o.program, "lsiofs", "", "`path` of lsiofs (default: beside this program, else in PATH)")
-	f.Var(&o.allowPaths, "allow-path", "`directory` of the node that datasets, and other files that volumes name, may lie in; may be given several times; without it: any that the driver's container sees, but for those of kubelet and the system")
-	f.Var(&o.allowURLs, "allow-url", "`URL` of a service at an address of the node (loopback, link-local, or of its interfaces) that datasets and endpoints may lead to, as http://HOST:PORT; may be given several times; without it: none. A proxy has to be named, too, wherever it is")
-	f.Var(&o.memoryLimit, "memory-limit", "memory that a server may take, as a `size`; one that takes more dies, alone (0: no limit)")
-	f.DurationVar(&o.patience, "patience", 100*time.Second, "how long one call of kubelet, which waits for two minutes, waits for a server that indexes; the next call goes on waiting")
-	f.StringVar(&o.metrics, "metrics", "", "`address` of Prometheus' metrics of the driver and its servers, at /metrics: unix:///PATH or :PORT (default: none)")
-	f.StringVar(&o.health, "health", "", "`address` of the liveness probe, at /healthz: :PORT or unix:///PATH (default: none)")
-	f.StringVar(&o.logLevel, "log-level", "info", "least `level` of what is logged to stderr: debug, info, warn, error")
-	f.StringVar(&o.logFormat, "log-format", "text", "how the log is written: `text or json`")
-	f.BoolVar(&o.version, "version", false, "say which version this is, and end")
+	f.StringVar(&o.endpoint, "endpoint", "unix:///var/lib/kubelet/plugins/lsiofs.csi/csi.sock", "`socket` on which to serve CSI")
+	f.StringVar(&o.registration, "registration", "/var/lib/kubelet/plugins_registry", "kubelet's plugin registration `directory`; empty: don't register the driver")
+	f.StringVar(&o.node, "node", os.Getenv("NODE_NAME"), "`name` of the node (default: NODE_NAME in the environment)")
+	f.StringVar(&o.kubelet, "kubelet", "/var/lib/kubelet", "kubelet's `directory`: volumes are published only below it, and datasets may not be there")
+	f.StringVar(&o.state, "state", "/var/lib/kubelet/plugins/lsiofs.csi", "`directory` for the driver's state and the servers' mounts; must be mounted with Bidirectional propagation, so that other containers see the mounts")
+	f.StringVar(&o.cache, "cache", "/var/cache/lsiofs", "`directory` on the node's disk for indexes and for cached data from buckets and web servers, for all volumes")
+	f.StringVar(&o.cacheSize, "cache-size", "auto", "maximum size of the cache, like --cache-size of mount: auto, off, a `size` or N%")
+	f.StringVar(&o.cacheReserve, "cache-reserve", "auto", "free space that the cache leaves on its disk, like --cache-reserve of mount: auto or a `size`")
+	f.StringVar(&o.program, "lsiofs", "", "`path` of lsiofs (default: in this program's directory, otherwise in PATH)")
+	f.Var(&o.allowPaths, "allow-path", "`directory` on the node that may contain datasets and other files that volumes name; may be repeated; default: all that the driver's container can see, except for those of kubelet and the system")
+	f.Var(&o.allowURLs, "allow-url", "`URL` of a service at an address of the node (loopback, link-local, or of its interfaces) to which datasets and endpoints may lead, such as http://HOST:PORT; may be repeated; default: none. A proxy must be listed, too, wherever it is")
+	f.Var(&o.memoryLimit, "memory-limit", "maximum memory of a server, as a `size`; only a server that exceeds it is killed (0: no limit)")
+	f.DurationVar(&o.patience, "patience", 100*time.Second, "how long a call from kubelet, which times out after two minutes, waits for a server that is indexing; the next call continues to wait")
+	f.StringVar(&o.metrics, "metrics", "", "`address` at which to serve Prometheus metrics of the driver and its servers, as /metrics: unix:///PATH or :PORT (default: none)")
+	f.StringVar(&o.health, "health", "", "`address` at which to serve the liveness probe, as /healthz: :PORT or unix:///PATH (default: none)")
+	f.StringVar(&o.logLevel, "log-level", "info", "write log messages of this `level` and above to stderr: debug, info, warn, error")
+	f.StringVar(&o.logFormat, "log-format", "text", "format of the log: `text or json`")
+	f.BoolVar(&o.version, "version", false, "print the version, and exit")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Rescores games of Leela Chess Zero: the result of every frame becomes that of the last one.
 
-As a rescorer with tablebases does, it reads whole games and writes whole games: it moves the
-result toward what the last position says (here: its own best_q, where that is certain), and
-leaves out games without a second frame. It knows both ways of lsiofs filter:
+Like a rescorer with tablebases, it reads and writes whole games. It sets the result to the
+evaluation of the last position (here its own best_q, if that is certain), and leaves out games
+without a second frame. It supports both ways of lsiofs filter:
 
     lsiofs filter /games /rescored --by process -- ./rescore.py
     lsiofs filter /games /rescored --by dirs -- ./rescore.py --input={in} --output={out}
@@ -30,7 +30,7 @@ def rescore(game: bytes) -> bytes | None:
     (q,) = struct.unpack_from("<f", game, (frames - 1) * FRAME + BEST_Q)
     result = 1.0 if q > CERTAIN else -1.0 if q < -CERTAIN else 0.0
     out = bytearray(game)
-    for frame in range(frames):  # from the side that moves: the sign changes with each frame
+    for frame in range(frames):  # from the side to move's view: the sign changes with each frame
         sign = 1.0 if (frames - 1 - frame) % 2 == 0 else -1.0
         struct.pack_into("<f", out, frame * FRAME + RESULT_Q, sign * result + 0.0)
         struct.pack_into("<f", out, frame * FRAME + RESULT_D, float(result == 0))
@@ -56,7 +56,7 @@ def serve(stdin, stdout) -> None:
 
 
 def directories(source: pathlib.Path, target: pathlib.Path) -> None:
-    """Each game of one directory, into a file of the same name in another."""
+    """Rescores each game of a directory into a file with the same name in another one."""
     for path in sorted(source.iterdir()):
         result = rescore(gzip.decompress(path.read_bytes()))
         if result is not None:

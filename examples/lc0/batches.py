@@ -4,13 +4,13 @@
     lsiofs mount GAMES MNT --format lc0 --lc0-check --on-corrupt skip
     ./batches.py MNT/worker-0.bin --batch 1024
 
-GAMES holds training.*.gz or tars of them, of version 6 or 7. A stream is frames and nothing
-else, so a batch is one read, and its fields are views of it: no frame is parsed. The tensors
-are those of lczero-training's loader. Planes stay packed, a bit a square, until the last
-moment: a frame has 8 KB, its tensors 36 KB.
+GAMES contains training.*.gz or tars of them, of version 6 or 7. A stream consists only of
+frames, so a batch is one read, and its fields are views of it: no frame is parsed. The tensors
+are those of lczero-training's loader. Planes stay packed, one bit per square, as long as
+possible: a frame has 8 KB, its tensors 36 KB.
 
-`lsiofs mount … --as tensors` makes the same tensors in the mount, for programs that can't:
-also of frames of versions 3 to 5, and of input formats other than 1.
+`lsiofs mount … --as tensors` makes the same tensors in the mount, for programs that can't do
+this, also for frames of versions 3 to 5, and for input formats other than 1.
 """
 
 import argparse
@@ -40,7 +40,7 @@ CLASSICAL = 1  # the input format whose last planes are numbers
 
 
 def frame_type(path):
-    """The dtype of a stream's frames, by its first one. All frames of a mount have one version."""
+    """The dtype of a stream's frames, from its first one. All frames of a mount have the same version."""
     with open(path, "rb", 0) as f:
         version = int.from_bytes(f.read(4), "little") or 6  # an empty stream has none
     if version not in FRAMES:
@@ -49,7 +49,7 @@ def frame_type(path):
 
 
 def batches(path, size):
-    """Arrays of so many frames, the last one of fewer."""
+    """Yields arrays of that many frames; the last one may have fewer."""
     return lsiofs.Stream(path).arrays(size, frame_type(path))
 
 
@@ -70,14 +70,14 @@ def values(frames):
     for i, names in enumerate(VALUES):
         for k, name in enumerate(names):
             if name is None:
-                v[:, i, k] = np.nan  # nobody has measured it
+                v[:, i, k] = np.nan  # not recorded in this version
             elif name in frames.dtype.names:
                 v[:, i, k] = frames[name]
     return v
 
 
 def torch_tensors(frames, device="cpu"):
-    """`tensors` as torch's, on a device: frames are copied to it as they are, and unpacked there."""
+    """`tensors` for torch, on a device: frames are copied to it packed, and unpacked there."""
     import torch
 
     check(frames)

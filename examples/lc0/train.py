@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Train a small network on games of Leela Chess Zero, with numpy or torch, and go on where it was.
+"""Train a small network on games of Leela Chess Zero, with numpy or torch, and resume exactly.
 
     lsiofs mount GAMES MNT --format lc0 --shuffle-size 65536 --batch 256 --tail drop --lc0-check --on-corrupt skip
-    ./train.py MNT --batch 256 --epochs 2               # stop it at any moment, and start it again
+    ./train.py MNT --batch 256 --epochs 2               # stop it at any time, and start it again
     ./train.py MNT --batch 256 --epochs 2 --torch
 
-On games that arrive while it trains (each epoch is of the newest ones; it goes on until it is stopped):
+On games that arrive while it trains (each epoch uses the newest ones; it runs until you stop it):
 
     lsiofs mount --grow GAMES MNT --format lc0 --shuffle-size 65536 --window 500000units --min-new 40000units --batch 256 --tail drop --lc0-check --on-corrupt skip
     ./train.py MNT --batch 256
 
-The model's file says how many epochs, and how many samples of the next one, it has been
-trained on. That is all that is needed: MNT/epoch-E/from-M has what is left of epoch E, so no
-sample is lost and none comes twice. Nothing is written to the mount.
+The model's file records how many epochs, and how many samples of the next one, it has been
+trained on. That is all that is needed: MNT/epoch-E/from-M has the rest of epoch E, so no
+sample is lost or repeated. Nothing is written to the mount.
 
-An epoch that can't begin yet is waited for.
+If an epoch can't start yet, the program waits for it.
 """
 
 import argparse
@@ -30,7 +30,7 @@ PLANES, HIDDEN, MOVES, RESULTS, RATE = 112 * 64, 32, 1858, 3, 0.05
 
 
 def weights():
-    """The same ones for both networks: a hidden layer, and a head for moves and one for win, draw and loss."""
+    """The initial weights of both networks: a hidden layer, a head for moves, and one for win, draw and loss."""
     random = np.random.default_rng(1)
     return {name: random.normal(0, 0.02, shape).astype("f4") for name, shape in
             [("planes", (PLANES, HIDDEN)), ("moves", (HIDDEN, MOVES)), ("results", (HIDDEN, RESULTS))]}
@@ -41,7 +41,7 @@ class NumPy:
         self.weights = weights()
 
     def step(self, frames):
-        """One step of gradient descent; gives the loss before it."""
+        """One step of gradient descent; returns the loss before it."""
         planes, probabilities, values = tensors(frames)
         w, n = self.weights, len(frames)
         x = planes.reshape(n, PLANES)
@@ -90,18 +90,18 @@ class Torch:
 
 
 def load(path, model):
-    """Gives the epoch and the samples of it that the model has been trained on."""
+    """Returns the epoch, and the number of its samples that the model has been trained on."""
     if not os.path.exists(path):
         return 0, 0
     with np.load(path) as saved:
         for name, w in model.weights.items():
-            w = w if isinstance(w, np.ndarray) else w.detach().numpy()  # which shares its memory
+            w = w if isinstance(w, np.ndarray) else w.detach().numpy()  # shares its memory
             w[...] = saved[name]
         return int(saved["epoch"]), int(saved["samples"])
 
 
 def save(path, model, epoch, samples):
-    """The weights and the position become visible together, or not at all."""
+    """Saves the weights and the position atomically."""
     arrays = {name: w if isinstance(w, np.ndarray) else w.detach().numpy() for name, w in model.weights.items()}
     with open(path + ".tmp", "wb") as f:
         np.savez(f, epoch=epoch, samples=samples, **arrays)
@@ -109,7 +109,7 @@ def save(path, model, epoch, samples):
 
 
 def begin(path):
-    """Waits until the epoch that a file is in can begin, and begins it by opening the file."""
+    """Waits until the epoch of a file can start, and starts it by opening the file."""
     while True:
         try:
             return open(path, "rb").close()

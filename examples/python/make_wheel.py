@@ -1,14 +1,14 @@
-"""Makes wheels of lsiofs, out of this directory, with nothing but Python.
+"""Makes wheels of lsiofs from this directory, using only Python.
 
-pip uses it as the backend of pyproject.toml: that wheel has the library alone, and is for any
-machine. A release uses it by the command line:
+pip uses it as the build backend of pyproject.toml: that wheel has only the library, and works on
+any machine. A release uses it from the command line:
 
     python3 make_wheel.py --command BINARY --arch amd64 --version v1.2.3 --licenses FILE OUTDIR
 
-That wheel has the static binary as well, as a script: pip lays it beside python and pip, and
-makes it a program. So the command starts as fast as any, and the library finds it by what pip
-has noted. The same files give the same bytes, on every machine: a wheel is a zip, whose entries
-are sorted here, not compressed by what zlib this machine has but stored, and have one date.
+That wheel also has the static binary, as a script: pip installs it next to python and pip, and
+makes it executable. So the command starts without Python, and the library finds it in pip's
+records. The same files give the same bytes on every machine: a wheel is a zip, and its entries
+are sorted here, stored instead of compressed with the machine's zlib, and have the same date.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Static binaries run with any C library: tags of glibc and musl alike.
+# Static binaries run with any C library, so the tags are for both glibc and musl.
 PLATFORMS = {
     "amd64": ["manylinux_2_17_x86_64", "manylinux2014_x86_64", "musllinux_1_1_x86_64"],
     "arm64": ["manylinux_2_17_aarch64", "manylinux2014_aarch64", "musllinux_1_1_aarch64"],
 }
-DATE = (1980, 1, 1, 0, 0, 0)  # the first that a zip can have
+DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can have
 
 
-# What pip calls (PEP 517 and 660), with pyproject.toml's directory as the working directory.
+# pip calls these functions (PEP 517 and 660), with pyproject.toml's directory as working directory.
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
@@ -65,7 +65,7 @@ def get_requires_for_build_wheel(config_settings=None):
 get_requires_for_build_editable = get_requires_for_build_sdist = get_requires_for_build_wheel
 
 
-# What they have in common.
+# Shared by all of them.
 
 
 def project():
@@ -78,7 +78,7 @@ def project():
 
 
 def library():
-    """The files of the package, by their names in a wheel."""
+    """Returns the files of the package by their names in a wheel."""
     source = HERE / "src"
     return {str(p.relative_to(source)): p.read_bytes() for p in source.rglob("*") if p.suffix in (".py", ".typed")}
 
@@ -94,7 +94,7 @@ def metadata(known):
 
 
 def write(directory, files, known, platforms=(), programs=(), licenses=None):
-    """Writes a wheel of files, bytes by their names, and gives its name."""
+    """Writes a wheel of files (bytes by name), and returns its name."""
     stem = f"lsiofs-{known['version']}"
     tags = [f"py3-none-{p}" for p in platforms or ["any"]]
     files = {**files, f"{stem}.dist-info/METADATA": metadata(known).encode()}
@@ -108,10 +108,10 @@ def write(directory, files, known, platforms=(), programs=(), licenses=None):
     files[record] = "".join(f"{name},sha256={_digest(data)},{len(data)}\n" for name, data in sorted(files.items())).encode() + f"{record},,\n".encode()
     name = f"{stem}-py3-none-{'.'.join(platforms or ['any'])}.whl"
     with zipfile.ZipFile(os.path.join(directory, name), "w", zipfile.ZIP_STORED) as wheel:
-        # RECORD last, as the standard advises.
+        # RECORD comes last, as the standard recommends.
         for path, data in sorted(files.items(), key=lambda f: (f[0] == record, f[0])):
             entry = zipfile.ZipInfo(path, DATE)
-            entry.create_system = 3  # Unix, whose modes follow
+            entry.create_system = 3  # Unix: the modes below are Unix modes
             entry.external_attr = (0o100755 if "/scripts/" in path else 0o100644) << 16
             wheel.writestr(entry, data)
     return name

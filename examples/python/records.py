@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write some records of a stream, at random, to stdout.
+"""Write records of a stream, given by number, to stdout.
 
     ./records.py MNT/epoch-0/worker-0-of-1.jsonl 17 3 200000
 
-A stream is a file. The file of the same name that ends in .offsets says where each
-record begins, and where the last one ends: so any of them is one read.
+A stream is a file. The file with the same name and the ending .offsets has the offset
+of each record, and the end of the last one. So each record is one read.
 """
 
 import sys

@@ -4,9 +4,9 @@
     ./samples.py MNT/worker-0.tar
 
 Members whose names are equal up to the first dot of the base name are one
-sample; lsiofs hands samples out whole, and sees to it that two samples with
-equal names do not stand side by side. So the standard library's tarfile groups
-them, too, as webdataset does; this is some five times faster.
+sample. lsiofs keeps samples together, and renames the second of two adjacent
+samples with equal names. So you could also group members of the standard
+library's tarfile, as webdataset does; this program is about five times faster.
 """
 
 import sys

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Train on a bucket, be killed, and go on elsewhere.
+"""Train from a bucket, be killed, and resume elsewhere.
 
     ./train.py make DIR                        # a small dataset to try it with: tar shards of tiny images
     aws s3 cp --recursive DIR s3://BUCKET/train
-    ./train.py s3://BUCKET/train               # Ctrl-C, kill -9, a machine that is gone …
-    ./train.py s3://BUCKET/train               # … and the same command goes on
+    ./train.py s3://BUCKET/train               # Ctrl-C, kill -9, a lost machine …
+    ./train.py s3://BUCKET/train               # … and the same command resumes
 
-DATASET is whatever `lsiofs mount` takes: a bucket, https://HOST/{000..146}.tar, a directory. The
-saved place belongs to the data, not to where it lies, so a run can also go on from a copy, on
-another machine, and with another number of DataLoader workers:
+DATASET is anything that `lsiofs mount` accepts: a bucket, https://HOST/{000..146}.tar, a directory.
+The saved position belongs to the data, not to its location, so a run can also resume with a copy,
+on another machine, and with another number of DataLoader workers:
 
     ./train.py /data/copy-of-train --loader-workers 5
 
-Model, optimizer and place are saved in one file, which is renamed when it is whole. So a program
-that is killed has the last save, with all that belongs to it: samples that it trained on after
-that are trained on again, by the model as it was, and none is lost or counts twice.
+Model, optimizer and position are saved in one file, which is renamed when it is complete. So a
+program that is killed resumes from a consistent save: it trains on later samples again, with the
+saved model, and no sample is lost or counts twice.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def make(root, shards=6, samples=64, seed=0):
 
 
 def decode(sample):
-    """Runs in the loader's workers. A decoder of JPEG takes the bytes as well: PIL.Image.open(io.BytesIO(sample["jpg"]))."""
+    """Runs in the loader's workers. A JPEG decoder also accepts the bytes: PIL.Image.open(io.BytesIO(sample["jpg"]))."""
     image = torch.frombuffer(bytearray(sample["gray"]), dtype=torch.uint8).float() / 255
     return image.view(SIDE, SIDE), int(sample["cls"]), sample["__key__"]
 
@@ -56,7 +56,7 @@ def decode(sample):
 def train(a):
     torch.manual_seed(0)
     saved = torch.load(a.save) if os.path.exists(a.save) else None
-    # The state brings the order that the run began with: its shuffle and seed.
+    # The state contains the order of the run: its shuffle and seed.
     order = {"resume": saved["data"]} if saved else {"seed": 1}
     with lsiofs.mount(a.dataset, a.mountpoint, batch=a.batch, **order) as data:
         model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(SIDE * SIDE, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))

@@ -5,8 +5,8 @@
     lsiofs mount 'DATA/*.bin' MNT --format fixed --record-bytes 130 --stride-bytes 128
     ./train.py train MNT DATA --epochs 3
 
-A record is 65 tokens of 2 bytes: 64 to predict from, and each one's next. It begins 64 tokens behind the one before it,
-so every token is predicted once an epoch. llm.c's files have a header: mount them with --header-bytes 1024.
+A record is 65 tokens of 2 bytes: 64 to predict from, and each one's next. It begins 64 tokens after the previous one,
+so every token is predicted once per epoch. llm.c's files have a header: mount them with --header-bytes 1024.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def prepare(text, data, files=4):
     data = pathlib.Path(data)
     data.mkdir(parents=True, exist_ok=True)
     for i, part in enumerate(np.array_split(tokens, files)):
-        # The sequences of a file, and the token behind the last one of them.
+        # The sequences of a file, and the token after the last one.
         part[: len(part) // LENGTH * LENGTH + 1].tofile(data / f"tokens-{i}.bin")
     (data / "vocabulary.json").write_text(json.dumps(vocabulary))
 
@@ -42,7 +42,7 @@ class Model:
         self.steps = 0
 
     def step(self, x, y, rate):
-        """One step of Adam on contexts x and their next characters y; gives the mean loss before it."""
+        """One step of Adam on contexts x and their next characters y; returns the mean loss before it."""
         embedding, w1, b1, w2, b2 = self.weights
         e = embedding[x].reshape(len(x), -1)
         h = np.tanh(e @ w1 + b1)

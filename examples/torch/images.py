@@ -5,8 +5,8 @@
     ./images.py train IMAGES --epochs 3            # mounts IMAGES by itself
 
 A sample of a mount with format="files" is a dict: its files by extension, and "__key__", its
-path. The label is the path's first directory; numbers count the sorted names, as ImageFolder
-does, so a model that was trained with either can be used with the other.
+path. The label is the path's first directory. Classes are numbered by sorted name, as in
+ImageFolder, so a model that was trained with either can be used with the other.
 """
 
 import argparse
@@ -21,7 +21,7 @@ SIDE = 16
 
 
 def make(root, images=120, seed=0):
-    """Images of three classes, each a file of PPM: a header, and SIDE × SIDE × 3 bytes."""
+    """Makes images of three classes, each a PPM file: a header, and SIDE × SIDE × 3 bytes."""
     r = random.Random(seed)
     shapes = {
         "stripes": lambda x, y, at: (x + at) % 4 < 2,
@@ -38,13 +38,13 @@ def make(root, images=120, seed=0):
 
 
 class Decode:
-    """An image and its label. It is an object, so that workers that are spawned get it, too."""
+    """Returns an image and its label. It is an object, so that it can be pickled for spawned workers."""
 
     def __init__(self, classes):
         self.classes = classes
 
     def __call__(self, sample):
-        # A decoder of JPEG takes the bytes as well: PIL.Image.open(io.BytesIO(sample["jpg"])).
+        # A JPEG decoder also accepts the bytes: PIL.Image.open(io.BytesIO(sample["jpg"])).
         pixels = bytearray(sample["ppm"][-3 * SIDE * SIDE :])
         image = torch.frombuffer(pixels, dtype=torch.uint8).reshape(SIDE, SIDE, 3).permute(2, 0, 1)
         return image.float() / 255, self.classes(sample)

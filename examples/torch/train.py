@@ -4,20 +4,20 @@
     lsiofs mount DATASET MNT --batch 4 --tail drop
     torchrun --nproc-per-node 2 train.py MNT --batch 4 --loader-workers 2
 
-DATASET is JSONL here, lines like {"x": [1, 2], "y": 3}. torchrun gives each rank RANK, WORLD_SIZE and
-MASTER_ADDR; examples/kubernetes/ranks.yaml does so with a pod a rank.
+DATASET is JSONL here, lines like {"x": [1, 2], "y": 3}. torchrun sets RANK, WORLD_SIZE and MASTER_ADDR
+for each rank; examples/kubernetes/ranks.yaml does the same with one pod per rank.
 
-Worker w of rank r reads file w·R + r of W = workers·R. The mount deals batches
-of --batch records to the files in turn, and a DataLoader takes a batch from each
-of its workers in turn; so step k of all ranks together is always the same
-stretch of the epoch, k·R·B to (k+1)·R·B, however many ranks and workers there are.
+Worker w of rank r reads file w·R + r of W = workers·R. The mount assigns batches
+of --batch records to the files in turn, and a DataLoader takes one batch from each
+of its workers in turn. So step k of all ranks together is always the same part of
+the epoch, k·R·B to (k+1)·R·B, whatever the number of ranks and workers.
 
-So all that has to be saved is the epoch and the number of samples that all ranks
-have trained on: data.state_dict(samples, epoch). Nothing is written to the mount,
-and what the workers had read ahead does not matter. Rank 0 saves them with the model. Where a rank is
-lost, all begin again at the last save.
+So it is enough to save the epoch and the number of samples that all ranks have
+trained on: data.state_dict(samples, epoch). Nothing is written to the mount, and
+the workers' readahead does not matter. Rank 0 saves both with the model. If a rank
+is lost, all restart at the last save.
 
-One program on one machine can make the mount by itself:
+A single program on one machine can create the mount itself:
 with lsiofs.mount(DATASET, batch=4, tail="drop") as data.
 """
 
@@ -49,9 +49,9 @@ def main():
     a = p.parse_args()
     rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
-    together = "MASTER_ADDR" in os.environ  # where ranks meet
+    together = "MASTER_ADDR" in os.environ  # where ranks connect
     if together:
-        torch.distributed.init_process_group("gloo")  # nccl, with GPUs
+        torch.distributed.init_process_group("gloo")  # nccl with GPUs
 
     data = lsiofs.open(a.mount)
     model = torch.nn.Linear(2, 1)
@@ -79,7 +79,7 @@ def main():
         for x, y in loader:
             loss = torch.nn.functional.mse_loss(trained(x).squeeze(1), y)
             optimizer.zero_grad()
-            loss.backward()  # with several ranks, their gradients are averaged here
+            loss.backward()  # averages the gradients of several ranks
             optimizer.step()
             print("trained on", epoch, samples, *[int(v) for v in y], file=log, flush=True)
 

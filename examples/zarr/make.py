@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Make an array that looks like images of a satellite, every quarter of an hour.
+"""Make an array that looks like satellite images, one every quarter of an hour.
 
     ./make.py sat.zarr
 
 Clouds drift over ground that the sun warms. The array data has 16-bit integers with a scale
-factor and an offset, as real ones have; time, y and x are its coordinates.
+factor and an offset, like real ones; time, y and x are its coordinates.
 """
 
 import argparse

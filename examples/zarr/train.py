@@ -9,10 +9,10 @@
 
 Training and validation are mounts of two regions of time, so that no crop of one overlaps one of
 the other. worker-W.crops.npy has the first element of each crop along each dimension, and coords/
-says what they stand for: the model is told the hour of the day.
+has the coordinates of these elements: the model uses the hour of the day.
 
-With --store sat.zarr the same crops are read by zarr-python instead of from the mounts, which then
-only say where they lie. The losses are the same; compare the times.
+With --store sat.zarr, zarr-python reads the same crops, and the mounts only provide their
+positions. The losses are the same; compare the times.
 """
 
 import argparse
@@ -27,7 +27,7 @@ CROP = (6, 32, 32)
 
 
 class Crops(IterableDataset):
-    """The batches of an epoch of a mount: images in Kelvin, and the time of the last one."""
+    """Yields the batches of a mount's epoch: images in Kelvin, and the time of the last one."""
 
     def __init__(self, mount, batch, store=None):
         self.mount, self.batch, self.store, self.epoch = mount, batch, store, 0
@@ -52,7 +52,7 @@ class Crops(IterableDataset):
 
 
 class ByZarrPython:
-    """The same crops, each of them read with zarr-python."""
+    """Yields the same crops, read with zarr-python."""
 
     def __init__(self, store, where):
         import zarr
@@ -65,12 +65,12 @@ class ByZarrPython:
 
 
 def hours(times):
-    """Hours of the day."""
+    """Returns hours of the day."""
     return ((times - times.astype("M8[D]")) / np.timedelta64(3600, "s")).astype("f4")
 
 
 class Model(torch.nn.Module):
-    """What changes from one image to the next."""
+    """Predicts the change from one image to the next."""
 
     def __init__(self):
         super().__init__()
