@@ -70,7 +70,7 @@ def values(frames):
     for i, names in enumerate(VALUES):
         for k, name in enumerate(names):
             if name is None:
-                v[:, i, k] = np.nan  # not recorded in this version
+                v[:, i, k] = np.nan  # not recorded in frames
             elif name in frames.dtype.names:
                 v[:, i, k] = frames[name]
     return v
