@@ -129,8 +129,8 @@ credential_process = /bin/sh -c 'echo once >> %s; echo "{\"Version\": 1, \"Acces
 	require.Zero(t, verify().code, "the pages are as they were written")
 	found := verify("--remote")
 	require.Equal(t, 7, found.code)
-	require.Contains(t, string(found.stdout), "/bucket/train/a.txt: differs: its crc32c is not the one that the service tells (x-amz-checksum-crc32c)")
-	require.Contains(t, string(found.stdout), "/bucket/train/b.txt: differs: its MD5 is not its ETag")
+	require.Contains(t, string(found.stdout), "/bucket/train/a.txt: differs: its crc32c differs from the one that the service reports (x-amz-checksum-crc32c)")
+	require.Contains(t, string(found.stdout), "/bucket/train/b.txt: differs: its MD5 differs from its ETag")
 	require.Contains(t, string(found.stdout), "1 same, 2 differs\n")
 	require.Contains(t, found.stderr, "cache verify --remote --repair drops them")
 	repaired := verify("--remote", "--repair", "--json")
@@ -143,15 +143,15 @@ credential_process = /bin/sh -c 'echo once >> %s; echo "{\"Version\": 1, \"Acces
 	putObject(t, "bucket/train/more/c.txt", append(lines(sizes["more/c"]), '\n'))
 	changed := verify("--remote")
 	require.Zero(t, changed.code, changed.stderr)
-	require.Contains(t, string(changed.stdout), "/bucket/train/more/c.txt: changed: the service has another version of it by now")
+	require.Contains(t, string(changed.stdout), "/bucket/train/more/c.txt: changed: the service now has another version of it")
 	require.NoError(t, os.Remove(filepath.Join(root, "bucket", "train", "more", "c.txt")))
-	require.Contains(t, string(verify("--remote").stdout), "changed: the service does not have it any more")
+	require.Contains(t, string(verify("--remote").stdout), "changed: the service no longer has it")
 
 	// Credentials are sent where the user says, not where the cache does.
 	t.Setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
 	elsewhere := verify("--remote")
 	require.Zero(t, elsewhere.code, elsewhere.stderr)
-	require.Contains(t, string(elsewhere.stdout), "not asked: it is at another service than")
+	require.Contains(t, string(elsewhere.stdout), "not asked: it belongs to another service than")
 	t.Setenv("AWS_ENDPOINT_URL", endpoint)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
 	refused := verify("--remote")
@@ -174,7 +174,7 @@ func TestTheCacheIsComparedWithGooglesStorage(t *testing.T) {
 	forge(t, cache, len(content))
 	r = tool(t, "cache", "verify", "--remote", "--cache-dir", cache)
 	require.Equal(t, 7, r.code)
-	require.Contains(t, string(r.stdout), "differs: its crc32c is not the one that the service tells (x-goog-hash)")
+	require.Contains(t, string(r.stdout), "differs: its crc32c differs from the one that the service reports (x-goog-hash)")
 }
 
 // A web server's checksums are used. If it reports none, the output says so.
@@ -186,7 +186,7 @@ func TestTheCacheIsComparedWithAWebServer(t *testing.T) {
 	require.NoError(t, os.Chtimes(filepath.Join(site, "a.jsonl"), old, old))
 	for settings, says := range map[string]string{
 		"": "no checksum: the service tells no checksum of it",
-		`add_header Repr-Digest "sha-256=:` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `:";`: "differs: its sha-256 is not the one that the service tells (Repr-Digest)",
+		`add_header Repr-Digest "sha-256=:` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `:";`: "differs: its sha-256 differs from the one that the service reports (Repr-Digest)",
 		`add_header Content-MD5 "` + md5Of(content) + `";`:                                                "1 same",
 	} {
 		url, cache := servers.Nginx(t, site, settings), filepath.Join(t.TempDir(), "cache")

@@ -70,7 +70,7 @@ func TestTopShowsAMountAndEndsWithIt(t *testing.T) {
 	m.end()
 	require.Error(t, top.Wait())
 	require.Equal(t, 4, top.ProcessState.ExitCode())
-	require.Equal(t, "lsiofs: "+m.dir+" was unmounted, or its server has ended\n", stderr.String())
+	require.Equal(t, "lsiofs: "+m.dir+" was unmounted, or its server ended\n", stderr.String())
 }
 
 // topSays waits until top's verdict has this kind and contains these words.

@@ -280,7 +280,7 @@ func TestOnlyReadsOfThoseWhoTrainCount(t *testing.T) {
 			continue
 		}
 		require.Equal(t, before, string(m.read("checkpoint")))
-		m.requireLog("name those who train with --readers")
+		m.requireLog("name the users who train with --readers")
 		m.requireLog("the checkpoint does not count what this user reads")
 		require.Contains(t, string(m.read("status")), "if this user trains, mount with --readers 65534")
 	}

@@ -164,7 +164,7 @@ func TestBucketsAndWebServersAreLookedAt(t *testing.T) {
 			words []string
 		}{
 			{[]string{"doctor", p.dir}, []string{" HEADs took ", "ok    transfer ", "ok    ranges ", "ok    versions         If-Match is honoured", "disk cache"}},
-			{[]string{"plan", p.dir}, []string{"\nan epoch of ", " requests", "read into a disk cache: up to ", "--groups 32"}},
+			{[]string{"plan", p.dir}, []string{"\nan epoch of ", " requests", "with a disk cache: up to ", "--groups 32"}},
 		} {
 			r := tool(t, c.args...)
 			require.Zero(t, r.code, "%q: %s", c.args, r.stderr)

@@ -178,7 +178,7 @@ func TestASplitThatLeavesNothingGivesEmptyStreams(t *testing.T) {
 		}
 		require.Contains(t, string(m.read("dataset.json")), `"records": 0,`)
 		require.Contains(t, string(m.read("dataset.json")), `"chunks": 0,`)
-		m.requireLog(`--split 0\.\.0\.000000001 --split-by shard leaves none of the dataset's `)
+		m.requireLog(`--split 0\.\.0\.000000001 --split-by shard selects none of the dataset's `)
 		m.restore([]byte(`{"epoch": 2, "samples": 0}`))
 		requireFile(t, empty, m.path("worker-0%s", d.ext))
 	})

@@ -290,7 +290,7 @@ func TestAMountThatGrowsEndsWhileARangeIsStalled(t *testing.T) {
 	require.NoError(t, m.cmd.Process.Signal(syscall.SIGINT))
 	require.True(t, m.ended(clientLimit), "the server ends")
 	require.Zero(t, m.cmd.ProcessState.ExitCode(), m.log.String())
-	require.Regexp(t, `what it still owes is not waited for.* reads=[1-9]`, m.log.String())
+	require.Regexp(t, `not waiting for its outstanding reads.* reads=[1-9]`, m.log.String())
 	m.requireNothingLeft()
 }
 

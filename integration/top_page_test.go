@@ -100,7 +100,7 @@ func TestThePageOfTopInABrowser(t *testing.T) {
 		until(t, ended, func() bool {
 			var text string
 			b.evaluate(`document.querySelector('.message') ? document.querySelector('.message').textContent : ''`, &text)
-			return strings.Contains(text, m.dir+" was unmounted, or its server has ended")
+			return strings.Contains(text, m.dir+" was unmounted, or its server ended")
 		}, "the page says so")
 	})
 	require.NoError(t, top.Process.Signal(syscall.SIGINT))

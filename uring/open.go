@@ -22,7 +22,7 @@ func Open(mode Mode) (Engine, error) {
 		}
 		return e, nil
 	case ModeAuto:
-		e, err := openProbed("a ring was made and read through")
+		e, err := openProbed("a test read through a ring worked")
 		if err != nil {
 			return openPread(fmt.Sprintf("%v; reading with pread", err)), nil
 		}

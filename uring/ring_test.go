@@ -95,7 +95,7 @@ func TestAutoTakesTheRingWhereItWorks(t *testing.T) {
 	e, err := Open(ModeAuto)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, e.Close()) }()
-	require.Equal(t, Status{Engine: "uring", Reason: "a ring was made and read through"}, e.Status())
+	require.Equal(t, Status{Engine: "uring", Reason: "a test read through a ring worked"}, e.Status())
 }
 
 // TestAutoFallsBackToPreadInASandbox runs itself in child processes where io_uring is refused as

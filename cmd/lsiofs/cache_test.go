@@ -251,10 +251,10 @@ func TestTheDoctorLooksAtTheCache(t *testing.T) {
 		t.Fatalf("nothing is said of the cache: %s%s", r.stdout, r.stderr)
 		return f
 	}
-	require.Contains(t, finding().Detail, "made when it is needed")
+	require.Contains(t, finding().Detail, "created when needed")
 	require.NoDirExists(t, dir)
 	require.NoError(t, os.Mkdir(dir, 0o700))
-	require.Contains(t, finding().Detail, "has 0 B of 0 objects")
+	require.Contains(t, finding().Detail, "holds 0 B of 0 objects")
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left, "nothing is written")
@@ -262,9 +262,9 @@ func TestTheDoctorLooksAtTheCache(t *testing.T) {
 	ok(t, "cache", "warm", url, "--cache-dir", dir)
 	f := finding(url)
 	require.Equal(t, "ok", f.Level, f.Detail)
-	require.Regexp(t, `of this dataset (.*) of (.*) that`, f.Detail)
-	require.NotContains(t, f.Detail, "of this dataset 0 B")
-	require.Contains(t, finding(strings.TrimSuffix(url, "train/list.txt")+"other/list.txt").Detail, "of this dataset 0 B of 0 B")
+	require.Regexp(t, `for this dataset it holds (.*) of the (.*) it knows of`, f.Detail)
+	require.NotContains(t, f.Detail, "for this dataset it holds 0 B")
+	require.Contains(t, finding(strings.TrimSuffix(url, "train/list.txt")+"other/list.txt").Detail, "for this dataset it holds 0 B of the 0 B")
 
 	require.NoError(t, os.Chmod(dir, 0o755))
 	f = finding()

@@ -96,7 +96,7 @@ func TestTooLargeADocumentIsNotRead(t *testing.T) {
 	require.NoError(t, os.Truncate(file, 1<<40)) // sparse
 	r := lsiofs(t, "checkpoint", "show", file)
 	require.Equal(t, exit.Checkpoint, r.code)
-	require.Contains(t, r.stderr, "has more than the 16777216 bytes that one may have")
+	require.Contains(t, r.stderr, "exceeds the limit of 16777216 bytes")
 }
 
 func TestCheckpointSave(t *testing.T) {
@@ -184,7 +184,7 @@ func TestCheckpointRestoreWritesTheControlFile(t *testing.T) {
 
 	r = lsiofs(t, "checkpoint", "restore", file+".gone", mnt)
 	require.Equal(t, exit.Checkpoint, r.code)
-	require.Equal(t, "lsiofs: checkpoint "+file+".gone: no such file or directory: name a file that a checkpoint was saved to\n", r.stderr)
+	require.Equal(t, "lsiofs: checkpoint "+file+".gone: no such file or directory: name a file that holds a saved checkpoint\n", r.stderr)
 }
 
 func TestRefusalsAreInTheMountsOwnWords(t *testing.T) {

@@ -106,9 +106,9 @@ have not been used for some time (--unused), objects that match both, or all obj
 			which := diskcache.Which{UnusedFor: time.Duration(unused), Now: time.Now()}
 			switch {
 			case all && (len(args) > 0 || unused > 0):
-				return exit.Usagef("--all removes everything, whatever URL and --unused name: leave out either --all or these")
+				return exit.Usagef("--all removes everything: leave it out, or leave out URL and --unused")
 			case !all && len(args) == 0 && unused == 0:
-				return exit.Usagef("lsiofs cache clean removes what is named: name a URL, --unused 30d, or --all")
+				return exit.Usagef("nothing to remove is named: give a URL, --unused 30d, or --all")
 			case len(args) > 0:
 				if which.URL = cache.Canonical(args[0]); which.URL == "" {
 					return exit.Usagef("%q is not a URL: name one that lsiofs cache show lists, or --all", args[0])

@@ -67,17 +67,17 @@ const followsNew = "1shards"
 func (o *catOptions) kind() (stream.Kind, error) {
 	switch {
 	case o.follow && !o.spec.Grow.On:
-		return 0, exit.Usagef("--follow is for growing datasets, whose next epoch it goes on with: add --grow, or leave --follow out")
+		return 0, exit.Usagef("--follow continues with the next epochs of a growing dataset: add --grow, or leave --follow out")
 	case o.follow && o.offsets:
 		return 0, exit.Usagef("--follow can't be combined with --offsets, which count from 0 again in each epoch: leave one of them out")
 	case !o.follow && o.progress != "":
-		return 0, exit.Usagef("--progress-file belongs to --follow: add it, or leave --progress-file out")
+		return 0, exit.Usagef("--progress-file needs --follow: add it, or leave --progress-file out")
 	case o.ids && o.offsets:
 		return 0, exit.Usagef("--ids and --offsets can't be written together: choose one of them")
 	case o.origins && (o.ids || o.offsets):
 		return 0, exit.Usagef("--origins, --ids and --offsets can't be written together: choose one of them")
 	case o.origins && o.spec.Format.Name != "zarr":
-		return 0, exit.Usagef("--origins are the places that crops were cut from: add --format zarr, or leave --origins out")
+		return 0, exit.Usagef("--origins writes where crops were cut from: add --format zarr, or leave --origins out")
 	case o.origins:
 		return stream.Crops, nil
 	case o.ids:
@@ -98,7 +98,7 @@ func runCat(ctx context.Context, o *catOptions, g *globals) error {
 		return err
 	}
 	if o.progress != "" && resume.BringsOrder() {
-		return exit.Usagef("--progress-file keeps a short form, in which the position of %s can't be written: resume from a short form, or leave --progress-file out", o.resume)
+		return exit.Usagef("--progress-file stores a short form, which can't describe the position of %s: resume from a short form, or leave --progress-file out", o.resume)
 	}
 	if kind != stream.Data {
 		s.Read = spec.ReadScan // no record is read, so no spool is needed

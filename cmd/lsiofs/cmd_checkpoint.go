@@ -74,7 +74,7 @@ func runCheckpointShow(ctx context.Context, path string, u *terminal.UI) error {
 		if r.Short.Samples != nil {
 			rows = append(rows, [2]string{"consumed", terminal.Plural(*r.Short.Samples, "record")})
 		}
-		return terminal.Table(u.Out, append(rows, [2]string{"form", "short: dataset and order are the mount's"}))
+		return terminal.Table(u.Out, append(rows, [2]string{"form", "short: dataset and order are those of the mount"}))
 	}
 	return terminal.Table(u.Out, stateRows(*r.State))
 }

@@ -108,7 +108,7 @@ func answers(ctx context.Context, path string, u *terminal.UI) error {
 // a dataset of that many records.
 func replaceConsumed(s *checkpoint.State, counts []uint64, records uint64) error {
 	if len(s.Done) == 0 {
-		return exit.Errorf(exit.Checkpoint, "--consumed: the mount's checkpoint has no entry of workers to replace")
+		return exit.Errorf(exit.Checkpoint, "--consumed: the mount's checkpoint has no entry for workers to replace")
 	}
 	last := &s.Done[len(s.Done)-1]
 	if len(counts) != len(last.Consumed) {
@@ -158,7 +158,7 @@ func runCheckpointRestore(ctx context.Context, file, mnt string, u *terminal.UI)
 		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EFBIG):
 			return exit.Errorf(exit.Checkpoint, "%s: %s", file, refusalReason(mnt, err))
 		case errors.Is(err, os.ErrPermission):
-			return exit.Errorf(exit.Checkpoint, "%w: only the user who made the mount, and root, restore into it: run this as one of them, or mount with --restore all", err)
+			return exit.Errorf(exit.Checkpoint, "%w: only the user who made the mount, and root, may restore into it: run this as one of them, or mount with --restore all", err)
 		}
 		return exit.With(exit.Checkpoint, err)
 	}
@@ -172,7 +172,7 @@ func runCheckpointRestore(ctx context.Context, file, mnt string, u *terminal.UI)
 // writeControl writes the document. It checks the errors of both write and close, since either may
 // report a refusal.
 func writeControl(path string, doc []byte, u *terminal.UI) error {
-	defer u.WhenSlow("waiting for the mount to take the position: %s", path)()
+	defer u.WhenSlow("waiting for the mount to accept the position: %s", path)()
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err

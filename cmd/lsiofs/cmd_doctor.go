@@ -46,7 +46,7 @@ contains them: it has no names of shards, keys, users or hosts, and no paths.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 0 && pipeline.IsRemote(args[0]) && o.Report:
-				return exit.Usagef("doctor --report of a bucket or a web server is not supported yet: mount it, and report the mount")
+				return exit.Usagef("doctor --report does not support buckets and web servers yet: mount it, and report on the mount")
 			case len(args) > 0 && pipeline.IsRemote(args[0]):
 				return doctor.RunService(c.Context(), args[0], o.CacheDir, probed(service), g.ui)
 			}

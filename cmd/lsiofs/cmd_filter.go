@@ -43,7 +43,7 @@ the rescorer of Leela Chess Zero.`,
 			case dash != 2:
 				return exit.Usagef("lsiofs filter takes SRC and DST before --, but there %s (see lsiofs filter --help)", argCount(dash))
 			case len(args) == dash:
-				return exit.Usagef("there is no command after --: lsiofs filter SRC DST -- CMD (see lsiofs filter --help)")
+				return exit.Usagef("no command after --: lsiofs filter SRC DST -- CMD (see lsiofs filter --help)")
 			}
 			return nil
 		},

@@ -76,7 +76,7 @@ func runIndex(ctx context.Context, o *indexOptions, g *globals) error {
 	s.Read = spec.ReadScan // no record is read, so no spool is needed
 	if o.part.set() {
 		if o.rebuild {
-			return exit.Usagef("--part and --rebuild can't be combined, as the other parts would still be those stored before: rebuild in one pass, or name another --index-dir")
+			return exit.Usagef("--part and --rebuild can't be combined, because the other parts' old results would stay: rebuild in one pass, or name another --index-dir")
 		}
 		n, err := opening.IndexPart(ctx, g.log(), s, pipeline.Options{Progress: func(p catalog.Progress) {
 			last = p
@@ -121,9 +121,9 @@ func printPart(o *indexOptions, n catalog.Indexed, last catalog.Progress, u *ter
 	if u.JSON {
 		return u.Emit(p)
 	}
-	left := terminal.Count(uint64(p.Remaining)) + " of the dataset's " + terminal.Plural(uint64(p.Shards), "shard") + " are not indexed yet: other parts do that"
+	left := terminal.Count(uint64(p.Remaining)) + " of the dataset's " + terminal.Plural(uint64(p.Shards), "shard") + " are not indexed yet: other parts index them"
 	if p.Remaining == 0 {
-		left = "none: the next mount, or lsiofs index without --part, puts the parts together"
+		left = "none: the next mount, or lsiofs index without --part, joins the parts"
 	}
 	return terminal.Table(u.Out, [][2]string{
 		{"dataset", p.Dataset},
@@ -155,7 +155,7 @@ func printIndex(d *pipeline.Dataset, last catalog.Progress, u *terminal.UI) erro
 		{"shards", terminal.Count(uint64(i.Shards)) + " (" + terminal.Count(uint64(i.Reused)) + " had a stored index)"},
 		{"records", terminal.Count(i.Records)},
 		{"stream bytes", terminal.Bytes(i.StreamBytes)},
-		{"passed over", terminal.Plural(uint64(i.PassedOver), "file")},
+		{"skipped", terminal.Plural(uint64(i.PassedOver), "file")},
 		{"damaged", terminal.Plural(uint64(len(i.Damaged)), "shard")},
 		{"fingerprint", i.Fingerprint},
 	})

@@ -70,7 +70,7 @@ func runInspect(ctx context.Context, o *inspectOptions, g *globals) error {
 		return err
 	}
 	if o.html != "" && s.Mix.Asked() {
-		return exit.Usagef("--html shows how one dataset is mixed, not a mixture of several: leave it out, or inspect each source")
+		return exit.Usagef("--html does not support --mix: leave it out, or inspect each source")
 	}
 	asked := s.Read
 	s.Read = spec.ReadScan // no record is read, so no spool is needed

@@ -48,7 +48,7 @@ type begun struct {
 }
 
 func (b begun) String() string {
-	text := fmt.Sprintf("epoch %d of snapshot %.12s…: %s", b.Epoch, b.Snapshot, terminal.Plural(b.Records, "record"))
+	text := fmt.Sprintf("epoch %d, snapshot %.12s…: %s", b.Epoch, b.Snapshot, terminal.Plural(b.Records, "record"))
 	if b.NewRecords != nil {
 		text += fmt.Sprintf("; %s in %s are new", terminal.Plural(*b.NewRecords, "record"), terminal.Plural(*b.NewShards, "shard"))
 	}

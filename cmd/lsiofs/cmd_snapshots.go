@@ -27,7 +27,7 @@ epoch that uses their names started, because they may be new.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case unused == "" && c.Flags().Changed("keep"):
-				return exit.Usagef("--keep belongs to --unused: name the run's dataset with --unused, or leave --keep out")
+				return exit.Usagef("--keep needs --unused: name the run's dataset with --unused, or leave --keep out")
 			case keep == 0:
 				return exit.Usagef("--keep (0) must be at least 1: the shards of the latest epoch may still be read")
 			}

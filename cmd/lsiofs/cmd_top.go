@@ -36,7 +36,7 @@ reach the address can see the names of datasets and files.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.Points = args
 			if o.Once && o.Listen != "" {
-				return exit.Usagef("--once prints one frame, and --listen serves a page: leave one of them out")
+				return exit.Usagef("--once prints one frame and --listen serves a page: leave one of them out")
 			}
 			return top.Run(c.Context(), *o, g.ui)
 		},

@@ -57,7 +57,7 @@ func runVerify(ctx context.Context, o *verifyOptions, g *globals) error {
 		return err
 	}
 	if o.order && s.Mix.Asked() {
-		return exit.Usagef("--order proves that every record comes once in an epoch, which is not so in a mixture: leave it out, or prove the order of each source")
+		return exit.Usagef("--order proves that an epoch delivers every record exactly once, which a mixture does not: leave it out, or verify the order of each source")
 	}
 	s.Read = spec.ReadScan         // no stream is read, so no spool is needed
 	s.OnCorrupt = spec.CorruptSkip // list all damage, not only the first

@@ -79,7 +79,7 @@ func TestSIGHUPMakesADaemonOpenItsLogAnew(t *testing.T) {
 	require.NoError(t, syscall.Kill(info.PID, syscall.SIGHUP))
 	require.Eventually(t, func() bool {
 		text, _ := os.ReadFile(log) // it does not exist at first
-		return strings.Contains(string(text), "the log was opened anew")
+		return strings.Contains(string(text), "the log was reopened")
 	}, patience, time.Millisecond)
 	require.NotContains(t, openFiles(t, fmt.Sprintf("/proc/%d/", info.PID)), log+".1")
 	require.NotEmpty(t, read(t, mnt, "worker-0.tar"), "the mount is as it was")

@@ -62,7 +62,7 @@ func pathWithoutCommand() string {
 
 func TestDemoCleansUpWhenInterrupted(t *testing.T) {
 	needMount(t)
-	for _, at := range []string{"# Mount it for two workers", "mounted: ", "# Go on from the checkpoint", "# Read all of it"} {
+	for _, at := range []string{"# Mount it for two workers", "mounted: ", "# Resume from the checkpoint", "# Read all of it"} {
 		t.Run(at, func(t *testing.T) {
 			tmp := t.TempDir()
 			c := program(t, "demo")

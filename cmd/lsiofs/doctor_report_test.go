@@ -80,8 +80,8 @@ func reportOf(t *testing.T, args ...string) string {
 
 func TestAReportOfTheMachineAlone(t *testing.T) {
 	report := reportOf(t)
-	require.True(t, strings.HasPrefix(report, "## Report of lsiofs doctor\n\nWhat is private, and whether it is in here:\n"), report)
-	for _, want := range []string{"| kernel |", "| memory |", "| processors |", "| control groups |", "index directory", "INDEX-DIR can be written to", "github.com/spf13/cobra"} {
+	require.True(t, strings.HasPrefix(report, "## Report of lsiofs doctor\n\nWhat is private, and whether this report contains it:\n"), report)
+	for _, want := range []string{"| kernel |", "| memory |", "| processors |", "| control groups |", "index directory", "INDEX-DIR is writable", "github.com/spf13/cobra"} {
 		require.Contains(t, report, want)
 	}
 	require.NotContains(t, report, "<summary>DATASET")
@@ -108,7 +108,7 @@ func TestAReportOfWhatCanNotBeOpenedSaysWhy(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), planted)
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, planted+".unknown"), []byte(planted), 0o644))
-	require.Contains(t, reportOf(t, dir), "\nNot looked at: DATASET: ")
+	require.Contains(t, reportOf(t, dir), "\nNot checked: DATASET: ")
 	require.Contains(t, reportOf(t, filepath.Join(dir, "nothing")), "does not exist: name a directory")
 }
 

@@ -132,7 +132,7 @@ func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resuming.Checkpoint,
 	s.Order.Batch = orderBatch(s)
 	var r *resuming.Checkpoint
 	if d.resume == resuming.Stdin {
-		return s, nil, exit.Usagef("--resume can't be standard input, as a checkpoint is read more than once: save it to a file first")
+		return s, nil, exit.Usagef("--resume can't be standard input, because a checkpoint is read more than once: save it to a file first")
 	}
 	if d.resume != "" {
 		var err error

@@ -25,7 +25,7 @@ func TestFlagsThatAreWrongAreSaidInWords(t *testing.T) {
 		{[]string{"mount", "a", "b", "--restore", "some"}, `--restore ("some") must be one of owner, all`},
 		{[]string{"mount", "a", "b", "--while-pid", "0"}, "--while-pid (0) must be the number of a process"},
 		{[]string{"cat"}, "lsiofs cat takes DATASET, but there are none (see lsiofs cat --help)"},
-		{[]string{"cat", "a.tar", "b.tar"}, "lsiofs cat takes DATASET, but there are 2 arguments; a pattern has to be quoted, as in 'shard-*.tar', so that the shell leaves it as it is"},
+		{[]string{"cat", "a.tar", "b.tar"}, "lsiofs cat takes DATASET, but there are 2 arguments; quote patterns, as in 'shard-*.tar', so that the shell does not expand them"},
 		{[]string{"version", "a"}, "lsiofs version takes no arguments, but there is one argument (see lsiofs version --help)"},
 		{[]string{"mount", "a", "b", "--log-file", "x"}, "--log-file needs --daemon: in the foreground the log goes to stderr"},
 		{[]string{"cat", "a", "--array", "t", "--crop", "5,4"}, `"t" is not NAME=PATTERN, such as 'x=x-*.npy'; an array of a Zarr store is named with --format zarr`},

@@ -54,11 +54,11 @@ func (d *datasetFlags) grow(g *spec.Grow, r *resuming.Checkpoint) error {
 	full := r.BringsOrder()
 	if full {
 		if g.Of = r.State.Run; g.Of == "" {
-			return exit.Errorf(exit.Checkpoint, "%s is the checkpoint of a dataset without --grow: leave --grow out, or resume from a short form such as {\"epoch\": 0}", r.Path)
+			return exit.Errorf(exit.Checkpoint, "%s is a checkpoint of a dataset without --grow: leave --grow out, or resume from a short form such as {\"epoch\": 0}", r.Path)
 		}
 	}
 	if g.Snapshot != "" && !full {
-		return exit.Usagef("--snapshot with --grow needs --resume, the checkpoint of the run to go on with: name it, or leave --grow out to read just the snapshot's shards")
+		return exit.Usagef("--snapshot with --grow needs --resume with a checkpoint of the run: name it, or leave --grow out to read only the snapshot's shards")
 	}
 	return nil
 }

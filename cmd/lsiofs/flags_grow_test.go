@@ -85,7 +85,7 @@ func TestACheckpointBringsItsRun(t *testing.T) {
 	require.Equal(t, spec.Grow{On: true, Of: run, Snapshot: "f.gz"}, s.Grow)
 	require.EqualValues(t, 7, s.Epoch)
 	_, _, err = grown(t, "--grow", "--resume", write("")).resolve("data")
-	require.ErrorContains(t, err, "is the checkpoint of a dataset without --grow: leave --grow out")
+	require.ErrorContains(t, err, "is a checkpoint of a dataset without --grow: leave --grow out")
 	require.Equal(t, exit.Checkpoint, exit.CodeOf(err))
 }
 

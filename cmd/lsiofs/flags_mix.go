@@ -28,7 +28,7 @@ func (d *datasetFlags) arguments(names ...string) cobra.PositionalArgs {
 			return exactArgs(names...)(c, args)
 		}
 		if len(args) == len(names) {
-			return exit.Usagef("--mix names all datasets of a mixture, so there is no DATASET besides: leave %s out", remote.CleanText(args[0]))
+			return exit.Usagef("--mix names all datasets of a mixture: leave %s out", remote.CleanText(args[0]))
 		}
 		return exactArgs(names[1:]...)(c, args)
 	}

@@ -87,7 +87,7 @@ func (d *datasetFlags) resolveZarr(s *spec.Spec) error {
 		x.As, s.Format.As = s.Format.As, ""
 		errs = append(errs, d.zarrArrays(s))
 		if d.given("read") && s.Read != spec.ReadAuto && s.Read != spec.ReadGather {
-			errs = append(errs, fmt.Errorf("--read %s can't be combined with --format zarr: crops are cut one by one from chunks that are kept decoded; leave it out", s.Read))
+			errs = append(errs, fmt.Errorf("--read %s can't be combined with --format zarr, which always cuts crops from decoded chunks in memory: leave it out", s.Read))
 		}
 		d.zarrOrder(&s.Order)
 	} else {

@@ -60,7 +60,7 @@ func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io
 }
 
 // changedMeanwhile is a command's message about a shard that changed while it ran.
-const changedMeanwhile = "changed since it was indexed: run the command again, which indexes it anew"
+const changedMeanwhile = "changed since it was indexed: run the command again, which indexes it again"
 
 // reportError prints err once and returns the exit code.
 func reportError(u *terminal.UI, err error) exit.Code {

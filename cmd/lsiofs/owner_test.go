@@ -74,7 +74,7 @@ func TestAMountForAProcessThatHasEndedIsRefused(t *testing.T) {
 	require.NoError(t, gone.Run())
 	r := lsiofs(t, "mount", dataset(t), t.TempDir(), "--while-pid", strconv.Itoa(gone.Process.Pid))
 	require.Equal(t, exit.Mount, r.code)
-	require.Contains(t, r.stderr, "has ended already")
+	require.Contains(t, r.stderr, "has already ended")
 	r = lsiofs(t, "mount", dataset(t), t.TempDir(), "--while-pid=-1")
 	require.Equal(t, exit.Usage, r.code)
 }
@@ -154,6 +154,6 @@ func TestAMountThatNobodyWaitsForAnyMoreEnds(t *testing.T) {
 	require.NoError(t, r.Close())
 	require.Error(t, p.Wait())
 	require.Equal(t, int(exit.Interrupted), p.ProcessState.ExitCode(), stderr.String())
-	require.Contains(t, stderr.String(), "has ended before it was ready")
+	require.Contains(t, stderr.String(), "ended before it was ready")
 	requireUnmounted(t, mnt)
 }

@@ -240,7 +240,7 @@ func TestWarningsOfAMount(t *testing.T) {
 	out, err := program(t, "mount", data, mnt, "--daemon", "--workers", "8", "--batch", "200", "--tail", "drop",
 		"--shuffle-size", "64", "--lanes", "1", "--chunk-records", "1000").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "warning: --tail drop leaves 8 of 8 workers no records: a round of all workers takes 1,600")
+	require.Contains(t, string(out), "warning: --tail drop leaves 8 of 8 workers without records: a round of all workers takes 1,600")
 	require.Contains(t, string(out), "warning: the shuffle is poor")
 	require.Contains(t, string(out), "--shuffle-size")
 
@@ -250,7 +250,7 @@ func TestWarningsOfAMount(t *testing.T) {
 	ok(t, "umount", mnt)
 	out, err = program(t, "mount", data, mnt, "--daemon", "--resume", file, "--tail", "drop").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "warning: --tail drop leaves 8 of 8 workers no records")
+	require.Contains(t, string(out), "warning: --tail drop leaves 8 of 8 workers without records")
 	require.NotContains(t, string(out), "the shuffle is poor")
 }
 
@@ -317,7 +317,7 @@ func TestCommandsPrintWhatTheyTakeAndLeaveOut(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(data, name), []byte(text), 0o644))
 	}
 	index := t.TempDir()
-	const lines = "taken: train-{00..01}.jsonl, 2 shards\nleft out: 4 files: .hidden.jsonl, README.md, _logs/, … (lsiofs inspect --files says why)\n"
+	const lines = "taken: train-{00..01}.jsonl, 2 shards\nleft out: 4 files: .hidden.jsonl, README.md, _logs/, … (reasons: lsiofs inspect --files)\n"
 	for _, args := range [][]string{
 		{"cat", data, "--ids", "--index-dir", index},
 		{"index", data, "--index-dir", index},

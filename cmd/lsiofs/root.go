@@ -173,7 +173,7 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 func wrongArgs(c *cobra.Command, takes string, args []string, pattern bool) error {
 	quote := ""
 	if pattern {
-		quote = "; a pattern has to be quoted, as in 'shard-*.tar', so that the shell leaves it as it is"
+		quote = "; quote patterns, as in 'shard-*.tar', so that the shell does not expand them"
 	}
 	return exit.Usagef("%s takes %s, but there %s%s (see %s --help)", c.CommandPath(), takes, argCount(len(args)), quote, c.CommandPath())
 }

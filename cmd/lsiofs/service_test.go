@@ -40,7 +40,7 @@ func TestAServiceManagerHearsOfReadinessWhenTheMountCanBeReadAndOfItsEnd(t *test
 					f, err := os.Open(filepath.Join(mnt, "worker-0.tar"))
 					require.NoError(t, err)
 					require.NoError(t, c.Process.Signal(syscall.SIGTERM))
-					require.Contains(t, m.Until("STOPPING", "READY")["STATUS"], "readers may finish", "it is told before they have")
+					require.Contains(t, m.Until("STOPPING", "READY")["STATUS"], "waiting up to", "it is told before they have")
 					require.NoError(t, f.Close())
 				}
 				ended := m.Until("STOPPING", "READY")

@@ -118,7 +118,7 @@ func TestSnapshotsNeverListsANewFileUnderAnOldName(t *testing.T) {
 func TestSnapshotsRefusesInWords(t *testing.T) {
 	r := lsiofs(t, "snapshots", t.TempDir())
 	require.Equal(t, exit.Dataset, r.code)
-	require.Contains(t, r.stderr, "name the directory of a run, which has a run.json")
+	require.Contains(t, r.stderr, "name a run directory, which contains run.json")
 	for _, args := range [][]string{{"snapshots"}, {"snapshots", "/run", "--keep", "3"}, {"snapshots", "/run", "--unused", "/data", "--keep", "0"}} {
 		require.Equal(t, exit.Usage, lsiofs(t, args...).code, args)
 	}

@@ -37,7 +37,7 @@ func TestFilesThatAreGoneWithAMountAreNamed(t *testing.T) {
 	require.Contains(t, read(t, mnt, "status"), "in memory until the mount ends, unless renamed onto checkpoint: model.pt")
 	r := umountInOwnProcess(t, mnt)
 	require.Equal(t, exit.OK, r.code, r.stderr)
-	require.Contains(t, r.stderr, "are gone with it: model.pt;")
+	require.Contains(t, r.stderr, "are lost: model.pt;")
 	text, err := os.ReadFile(log)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "model.pt")

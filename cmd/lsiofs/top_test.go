@@ -43,7 +43,7 @@ func TestTopSaysThatTheMountIsGone(t *testing.T) {
 	out := removing{path: filepath.Join(dir, "status.json")}
 	var stderr strings.Builder
 	require.Equal(t, exit.Mount, run(t.Context(), &interrupts{force: context.Background()}, []string{"top", dir}, &out, &stderr))
-	require.Equal(t, "lsiofs: "+dir+" was unmounted, or its server has ended\n", stderr.String())
+	require.Equal(t, "lsiofs: "+dir+" was unmounted, or its server ended\n", stderr.String())
 	require.Regexp(t, `^\d\d:\d\d:\d\d .*/s, epoch 0`, out.String(), "a line a second until then")
 
 	r := lsiofs(t, "top", dir)

@@ -28,10 +28,10 @@ func TestVerifyFindsNothingWrongWithWhatIsSound(t *testing.T) {
 	require.Equal(t, v.Records, v.Order.Claims[1].Records)
 
 	r = ok(t, "verify", data, "--order")
-	require.Contains(t, r.stdout, "nothing is damaged")
+	require.Contains(t, r.stdout, "no damage found")
 	require.Contains(t, r.stdout, "every record comes once in the epoch: holds")
 	require.Contains(t, r.stdout, "full permutation")
-	require.Contains(t, r.stderr, "proving: ")
+	require.Contains(t, r.stderr, "checking: ")
 }
 
 func TestVerifyListsDamageAndHasACodeOfItsOwn(t *testing.T) {
@@ -51,7 +51,7 @@ func TestVerifyListsDamageAndHasACodeOfItsOwn(t *testing.T) {
 	r := lsiofs(t, "verify", data)
 	require.EqualValues(t, exit.Verify, r.code)
 	require.Contains(t, r.stdout, filepath.Base(shards[1])+": record 0, offset 0: ")
-	require.Contains(t, r.stderr, " damaged: repair or remove the files, or leave out what is damaged: lsiofs index --rebuild --on-corrupt skip")
+	require.Contains(t, r.stderr, ": repair or remove the files, or leave out the damaged records: lsiofs index --rebuild --on-corrupt skip")
 	// The advice works although the shard's size and time are unchanged.
 	require.Contains(t, ok(t, "index", data, "--rebuild", "--on-corrupt", "skip").stdout, "damaged       1 shard\n")
 	ok(t, "cat", data, "--on-corrupt", "skip")
@@ -104,7 +104,7 @@ func TestVerifyListsDamageWhereNothingIsLeft(t *testing.T) {
 			require.Contains(t, r.stdout, c.shard+": ")
 			require.Contains(t, r.stdout, c.first)
 			require.Contains(t, r.stdout, fmt.Sprintf("%d place", c.total))
-			require.Contains(t, r.stderr, "nothing is left without what is damaged")
+			require.Contains(t, r.stderr, "nothing is left without the damage")
 			require.NotContains(t, r.stderr, "--on-corrupt", "it would leave out everything")
 			require.Equal(t, name == "a mixture", strings.Contains(r.stderr, "the other sources were not read"))
 			r = lsiofs(t, append(args, "--json")...)
@@ -129,7 +129,7 @@ func TestVerifyNeedsNoLengthOfAMixture(t *testing.T) {
 		return []string{"--index-dir", t.TempDir(), "--mix", "a=1:" + small, "--mix", "b=9:" + other}
 	}
 	require.Contains(t, lsiofs(t, append([]string{"cat"}, mix(small)...)...).stderr, "--mix-length", "the sources have no length of their own")
-	require.Contains(t, ok(t, append([]string{"verify"}, mix(small)...)...).stdout, "nothing is damaged")
+	require.Contains(t, ok(t, append([]string{"verify"}, mix(small)...)...).stdout, "no damage found")
 	ok(t, append([]string{"verify", "--mix-length", "all"}, mix(small)...)...)
 	r := lsiofs(t, append([]string{"verify"}, mix(damaged)...)...)
 	require.EqualValues(t, exit.Verify, r.code, r.stderr)

@@ -29,7 +29,7 @@ func Clean(ctx context.Context, d *diskcache.Directory, which diskcache.Which, u
 	}
 	text := fmt.Sprintf("removed %s, freed %s", terminal.Plural(uint64(c.Removed), "object"), terminal.Bytes(c.FreedBytes))
 	if c.InUse > 0 {
-		text += fmt.Sprintf("; left %s that mounts use", terminal.Plural(uint64(c.InUse), "object"))
+		text += fmt.Sprintf("; kept %s that mounts use", terminal.Plural(uint64(c.InUse), "object"))
 	}
 	return u.Printf("%s\n", text)
 }

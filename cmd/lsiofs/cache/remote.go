@@ -121,7 +121,7 @@ func (c *comparison) at(ctx context.Context, url string) (*probe.Service, string
 	s.once.Do(func() {
 		if s.open, s.err = probe.OpenFolder(ctx, folder, c.options); s.err == nil && strings.TrimSuffix(s.open.Name(), "/")+"/" != folder {
 			// Credentials are sent where the user says, not where a file of the cache does.
-			s.err = fmt.Errorf("it is at another service than %s: name that with --endpoint", s.open.Name())
+			s.err = fmt.Errorf("it belongs to another service than %s: name that service with --endpoint", s.open.Name())
 			s.err = errors.Join(s.err, s.open.Close())
 			s.open = nil
 		}
@@ -137,11 +137,11 @@ func (c *comparison) compare(ctx context.Context, e diskcache.Entry) (Compared, 
 	}
 	switch {
 	case !e.Exact():
-		return end(NotAsked, "its name is so long that not all of it is kept")
+		return end(NotAsked, "its name is too long to be stored in full")
 	case strings.Contains(e.Validator, " variant "):
-		return end(NotAsked, "it was asked for with a query, such as a signature, which is not kept")
+		return end(NotAsked, "it was requested with a query, such as a signature, which is not stored")
 	case strings.HasPrefix(e.URL, "file://"):
-		return end(NotAsked, "it is of a file system, which tells no checksums")
+		return end(NotAsked, "it comes from a file system, which provides no checksums")
 	case !e.Whole():
 		return end(NotWhole, "")
 	}
@@ -152,11 +152,11 @@ func (c *comparison) compare(ctx context.Context, e diskcache.Entry) (Compared, 
 	now, sums, err := s.Sums(ctx, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return end(Changed, "the service does not have it any more")
+		return end(Changed, "the service no longer has it")
 	case err != nil:
 		return end(NoAnswer, "%v", err)
 	case now.SizeBytes != e.SizeBytes || string(now.Validator) != e.Validator:
-		return end(Changed, "the service has another version of it by now")
+		return end(Changed, "the service now has another version of it")
 	case len(sums.Sums) == 0:
 		return end(NoSum, "%s", sums.Why)
 	}
@@ -180,9 +180,9 @@ func (c *comparison) compare(ctx context.Context, e diskcache.Entry) (Compared, 
 
 func differs(wrong *remote.Sum) string {
 	if wrong.Where == "ETag" {
-		return "its MD5 is not its ETag, which is the MD5 at most services"
+		return "its MD5 differs from its ETag, which is the MD5 at most services"
 	}
-	return fmt.Sprintf("its %s is not the one that the service tells (%s)", wrong.Algorithm, wrong.Where)
+	return fmt.Sprintf("its %s differs from the one that the service reports (%s)", wrong.Algorithm, wrong.Where)
 }
 
 // tell counts an object, and prints it unless it is fine.
@@ -201,7 +201,7 @@ func (c *comparison) tell(found Compared) error {
 	}
 	text := string(found.Outcome) + ": " + found.Detail
 	if found.Dropped {
-		text += "; dropped, and fetched again when it is read"
+		text += "; dropped, and fetched again when read"
 	}
 	return c.ui.Printf("%s: %s\n", printable.Line(found.URL), printable.Line(text))
 }
@@ -232,10 +232,10 @@ func (c *comparison) sum() error {
 	case err != nil:
 		return err
 	case c.left > 0:
-		return exit.Errorf(exit.Verify, "%s of the cache are not what the service has: lsiofs cache verify --remote --repair drops them",
+		return exit.Errorf(exit.Verify, "%s in the cache differ from the service's: lsiofs cache verify --remote --repair drops them",
 			terminal.Plural(uint64(c.left), "object"))
 	case c.counts[NoAnswer] > 0:
-		return exit.Errorf(exit.Failure, "%s could not be asked about: try again, or look with lsiofs doctor URL", terminal.Plural(uint64(c.counts[NoAnswer]), "object"))
+		return exit.Errorf(exit.Failure, "the service did not answer for %s: try again, or check it with lsiofs doctor URL", terminal.Plural(uint64(c.counts[NoAnswer]), "object"))
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func Verify(ctx context.Context, d *diskcache.Directory, repair bool, u *termina
 			what = terminal.Plural(uint64(c.BadPages), "page") + " of 4 KiB not as written"
 		}
 		if c.Repaired {
-			what += "; dropped, and fetched again when it is read"
+			what += "; dropped, and fetched again when read"
 		}
 		name := c.URL
 		if name == "" {
@@ -61,7 +61,7 @@ func Verify(ctx context.Context, d *diskcache.Directory, repair bool, u *termina
 			terminal.Plural(uint64(sum.BadPages), "page"), terminal.Plural(uint64(sum.Damaged), "object"))
 	}
 	if err == nil && left > 0 {
-		err = exit.Errorf(exit.Verify, "%s of the cache are damaged: readers never get such bytes, they are fetched again; lsiofs cache verify --repair drops them",
+		err = exit.Errorf(exit.Verify, "%s damaged in the cache: readers never get such bytes, which are fetched again; lsiofs cache verify --repair drops them",
 			terminal.Plural(uint64(left), "object"))
 	}
 	return err

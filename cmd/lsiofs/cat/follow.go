@@ -42,11 +42,11 @@ type Follower struct {
 // Check returns an error if the dataset can't be followed with these settings.
 func (f *Follower) Check() error {
 	if p, ok := f.Dataset.Catalog().Unpacker().(format.Framer); ok && f.Kind == stream.Data && len(p.Prologue(1)) > 0 {
-		return exit.Usagef("--follow can't write npy, whose header has the number of rows: mount the dataset, and read an epoch's files after the other")
+		return exit.Usagef("--follow can't write npy, because its header holds the number of rows: mount the dataset, and read one epoch's files after another's")
 	}
 	d := f.Dataset.Spec().Deal
 	if f.Progress != "" && d.Workers > 1 && d.Dealing == spec.DealContiguous {
-		return exit.Usagef("--progress-file of several workers needs --deal interleaved: with --deal contiguous no single number is the position of all of them")
+		return exit.Usagef("--progress-file for several workers needs --deal interleaved: with --deal contiguous no single number describes the position of all of them")
 	}
 	return nil
 }

@@ -123,9 +123,9 @@ func (t *tally) next(r *tar.Reader) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("second member: %w", noEOF(err))
 	case !ok:
-		return "", fmt.Errorf("sample %s is none of the dataset", key)
+		return "", fmt.Errorf("sample %s is not in the dataset", key)
 	case other != key || !bytes.Equal(text, want.text) || !bytes.Equal(label, want.label):
-		return "", fmt.Errorf("sample %s has other contents than the shard", key)
+		return "", fmt.Errorf("the contents of sample %s differ from the shard's", key)
 	}
 	return key, nil
 }
@@ -137,7 +137,7 @@ func readMember(r *tar.Reader, ending string) (key string, data []byte, err erro
 	}
 	key, ok := strings.CutSuffix(h.Name, ending)
 	if !ok {
-		return "", nil, fmt.Errorf("member %s where one with %s was due", h.Name, ending)
+		return "", nil, fmt.Errorf("found member %s, expected one with %s", h.Name, ending)
 	}
 	data, err = io.ReadAll(r)
 	return key, data, noEOF(err)
@@ -164,7 +164,7 @@ func (t *tally) check() error {
 		}
 	}
 	if missing > 0 || twice > 0 || t.total != len(t.samples) {
-		return fmt.Errorf("of %d samples %d never came and %d came more than once", len(t.samples), missing, twice)
+		return fmt.Errorf("of %d samples, %d are missing and %d are duplicated", len(t.samples), missing, twice)
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func delivered(doc []byte, workers int) ([]uint64, error) {
 		return nil, exit.With(exit.Checkpoint, err)
 	}
 	if len(s.Done) != 1 || len(s.Done[0].Consumed) != workers {
-		return nil, exit.Errorf(exit.Checkpoint, "the checkpoint has not one entry of %d workers: %s", workers, doc)
+		return nil, exit.Errorf(exit.Checkpoint, "the checkpoint must have one entry, of %d workers: %s", workers, doc)
 	}
 	return s.Done[0].Consumed, nil
 }

@@ -23,11 +23,11 @@ func TestATallyFindsWhatIsWrong(t *testing.T) {
 
 	twice := full()
 	require.NoError(t, twice.addTar(shardPath(dir, 0), 1))
-	require.ErrorContains(t, twice.check(), "1 came more than once")
+	require.ErrorContains(t, twice.check(), "1 are duplicated")
 
 	missing := newTally(samples)
 	require.NoError(t, missing.addTar(shardPath(dir, 0), 100))
-	require.ErrorContains(t, missing.check(), "900 never came")
+	require.ErrorContains(t, missing.check(), "900 are missing")
 
 	cut := filepath.Join(dir, "cut.tar")
 	require.NoError(t, copyHead(shardPath(dir, 1), cut, 10_000))
@@ -38,5 +38,5 @@ func TestATallyFindsWhatIsWrong(t *testing.T) {
 	require.NoError(t, err)
 	b[513] ^= 1 // in the first member's data
 	require.NoError(t, os.WriteFile(cut, b, 0o600))
-	require.ErrorContains(t, newTally(samples).addTar(cut, wholeFile), "other contents")
+	require.ErrorContains(t, newTally(samples).addTar(cut, wholeFile), "differ from the shard's")
 }

@@ -82,7 +82,7 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 
-	d.step("Go on from the checkpoint, with three workers: the files hold what is left.")
+	d.step("Resume from the checkpoint with three workers: the files hold what is left.")
 	if err := d.mount(ctx, "lsiofs mount $D/shards $D/mnt --workers 3 --resume $D/ckpt.json --daemon"); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 
-	d.step("Did each record come exactly once, with the right contents?")
+	d.step("Was each record delivered exactly once, with the right contents?")
 	if err := seen.check(); err != nil {
 		return exit.With(exit.Check, err)
 	}
@@ -120,7 +120,7 @@ func (d *demo) readSome(ctx context.Context, seen *tally) (int, error) {
 			return 0, err
 		}
 	}
-	d.step("Save a checkpoint: it counts the whole records that each worker has got.")
+	d.step("Save a checkpoint: it counts the complete records of each worker.")
 	args := d.typed("cp $D/mnt/checkpoint $D/ckpt.json")
 	doc, err := os.ReadFile(args[1])
 	if err == nil {
@@ -133,8 +133,8 @@ func (d *demo) readSome(ctx context.Context, seen *tally) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	d.say("worker 0 has got %d records, worker 1 has got %d", counts[0], counts[1])
-	d.say("Most programs read ahead. They save what they have used:")
+	d.say("worker 0 has received %d records, worker 1 %d", counts[0], counts[1])
+	d.say("Most programs read ahead. They save the records that they have used:")
 	d.say("lsiofs checkpoint save $D/mnt $D/ckpt.json --consumed %d,%d", counts[0], counts[1])
 	total := 0
 	for w, part := range parts {

@@ -55,7 +55,7 @@ func (r reporter) Unmounting()               {}
 func (r reporter) Ended(error)               {}
 
 func (r reporter) Mounted(i mounting.Info) {
-	r.d.say("mounted: %s of %s are left to read", terminal.Count(i.Left), terminal.Plural(i.Records, "record"))
+	r.d.say("mounted: %s of %s left to read", terminal.Count(i.Left), terminal.Plural(i.Records, "record"))
 	for _, f := range i.Files {
 		if info, err := os.Stat(f); err == nil {
 			r.d.say("$D/mnt/%s  %s", filepath.Base(f), terminal.Plural(uint64(info.Size()), "byte"))
@@ -89,7 +89,7 @@ func (d *demo) await(patience time.Duration) error {
 		}
 		return errors.Join(err, m.log.Close())
 	case <-time.After(patience):
-		return fmt.Errorf("the mount's process (%d) has not ended within %v of the unmount", m.child.Cmd.Process.Pid, patience)
+		return fmt.Errorf("the mount's process (%d) did not end within %v of the unmount", m.child.Cmd.Process.Pid, patience)
 	}
 }
 
@@ -111,7 +111,7 @@ func (d *demo) cleanUp(keep bool) error {
 		}
 	}
 	if keep {
-		d.step("The dataset and the checkpoint are left. To remove them:")
+		d.step("The dataset and the checkpoint were kept. To remove them:")
 		d.say("rm -r %s", terminal.Quote(d.dir))
 		return errors.Join(problems...)
 	}

@@ -94,7 +94,7 @@ func (t *teller) tell(found ...Finding) {
 // end returns an error if an essential check failed, or the error from printing.
 func (t *teller) end() error {
 	if t.failed > 0 && t.err == nil {
-		return exit.Errorf(exit.Check, "%s failed: mounting will not work before that is put right", terminal.Plural(uint64(t.failed), "check"))
+		return exit.Errorf(exit.Check, "%s failed: mounting will not work until this is fixed", terminal.Plural(uint64(t.failed), "check"))
 	}
 	return t.err
 }

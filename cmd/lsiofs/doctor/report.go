@@ -188,7 +188,7 @@ func factsOf(ctx context.Context, d *pipeline.Dataset, v *veil) (*datasetFacts, 
 // markdown formats the report as text to paste into an issue.
 func (r Report) markdown() string {
 	var b strings.Builder
-	b.WriteString("## Report of lsiofs doctor\n\nWhat is private, and whether it is in here:\n\n| | |\n|---|---|\n")
+	b.WriteString("## Report of lsiofs doctor\n\nWhat is private, and whether this report contains it:\n\n| | |\n|---|---|\n")
 	for _, row := range r.Private {
 		fmt.Fprintf(&b, "| %s | %s |\n", row[0], row[1])
 	}
@@ -210,7 +210,7 @@ func (r Report) markdown() string {
 	}
 	b.WriteString("```\n")
 	for _, p := range r.Problems {
-		fmt.Fprintf(&b, "\nNot looked at: %s\n", p)
+		fmt.Fprintf(&b, "\nNot checked: %s\n", p)
 	}
 	block := func(title string, x any) {
 		doc, err := json.MarshalIndent(x, "", " ")

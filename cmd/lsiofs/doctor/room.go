@@ -96,7 +96,7 @@ func (r *room) lookInside(ctx context.Context) error {
 			return fmt.Errorf("%s belongs to user %d, not to you (%d)", r.dir, st.Uid, os.Geteuid())
 		}
 		if info.Mode().Perm()&0o077 != 0 {
-			return fmt.Errorf("%s: others may use it (mode %04o): chmod 700", r.dir, info.Mode().Perm())
+			return fmt.Errorf("%s: other users can access it (mode %04o): chmod 700", r.dir, info.Mode().Perm())
 		}
 		return nil
 	}
@@ -143,22 +143,22 @@ func checkRoom(r room) Finding {
 		if r.asked {
 			found.Level = levelFail // a mount that is configured to use it fails
 		}
-		found.Do = "name another directory with --cache-dir, or put this one right"
+		found.Do = "name another directory with --cache-dir, or fix this one"
 		if errors.Is(r.refused, iofs.ErrPermission) {
-			found.Do = "run as the user that it belongs to, or name another directory with --cache-dir"
+			found.Do = "run as the user who owns it, or name another directory with --cache-dir"
 		}
 		return found
 	}
 	found.Detail = fmt.Sprintf("%s free at %s (%s)%s", terminal.Bytes(r.freeBytes), r.dir, r.place.FileSystem, r.contents())
 	switch {
 	case r.place.Kind == profile.KindNetwork:
-		found.Level, found.Do = levelWarn, "put it on a local disk (--cache-dir): this one is on a network"
+		found.Level, found.Do = levelWarn, "put it on a local disk (--cache-dir): this directory is on a network file system"
 	case r.place.Kind == profile.KindMemory:
-		found.Level, found.Do = levelWarn, "put it on a disk (--cache-dir): this one is memory"
+		found.Level, found.Do = levelWarn, "put it on a disk (--cache-dir): this directory is in memory"
 	case r.kept.damaged > 0:
-		found.Level, found.Do = levelWarn, "lsiofs cache verify --repair drops what is damaged; it is fetched again when it is read"
+		found.Level, found.Do = levelWarn, "lsiofs cache verify --repair drops the damaged pages; they are fetched again when read"
 	case r.freeBytes < littleRoom:
-		found.Level, found.Do = levelWarn, "make room, or put it on a larger disk (--cache-dir)"
+		found.Level, found.Do = levelWarn, "free space, or put it on a larger disk (--cache-dir)"
 	}
 	return found
 }
@@ -166,9 +166,9 @@ func checkRoom(r room) Finding {
 // contents describes what the directory holds.
 func (r *room) contents() string {
 	if !r.exists {
-		return "; it is made when it is needed"
+		return "; it is created when needed"
 	}
-	text := fmt.Sprintf("; it is yours alone, and has %s of %s", terminal.Bytes(r.kept.hereBytes), terminal.Plural(uint64(r.kept.objects), "object"))
+	text := fmt.Sprintf("; only you can access it; it holds %s of %s", terminal.Bytes(r.kept.hereBytes), terminal.Plural(uint64(r.kept.objects), "object"))
 	if r.kept.damaged > 0 {
 		text += fmt.Sprintf(", %d of them damaged", r.kept.damaged)
 	}
@@ -176,7 +176,7 @@ func (r *room) contents() string {
 		text += fmt.Sprintf(", %d in use by mounts", r.kept.inUse)
 	}
 	if r.dataset != "" {
-		text += fmt.Sprintf("; of this dataset %s of %s that the cache knows", terminal.Bytes(r.of.hereBytes), terminal.Bytes(r.of.sizeBytes))
+		text += fmt.Sprintf("; for this dataset it holds %s of the %s it knows of", terminal.Bytes(r.of.hereBytes), terminal.Bytes(r.of.sizeBytes))
 	}
 	return text
 }

@@ -76,24 +76,24 @@ func nextStep(err error) string {
 	status, _ := errors.AsType[*remote.StatusError](err)
 	switch {
 	case errors.As(err, new(*remote.Refusal)) && status == nil:
-		return "put this right, and ask again"
+		return "fix this, then run doctor again"
 	case errors.Is(err, iofs.ErrNotExist), errors.Is(err, probe.ErrNothing):
-		return "look at the name of the bucket or host, and of the folder"
+		return "check the names of the bucket or host and of the folder"
 	case status != nil && status.Advice != "":
 		return status.Advice
 	case status != nil && (status.Status == 401 || status.Status == 403):
-		return "use credentials that may list and read there (s3:ListBucket, s3:GetObject), or, for a public bucket, --anonymous"
+		return "use credentials that may list and read it (s3:ListBucket, s3:GetObject), or --anonymous for a public bucket"
 	case status != nil && (status.Status == 429 || status.Status >= 500):
-		return "the service has trouble or too much to do: try again later, with fewer --connections"
+		return "the service is failing or overloaded: try again later, with fewer --connections"
 	case status != nil && status.Status == 200:
-		return "see what is said of ranges"
+		return "see the line about ranges"
 	case status != nil && status.Status/100 == 3:
-		return "give the bucket's own region with --region, or its service with --endpoint"
+		return "give the bucket's region with --region, or its service with --endpoint"
 	}
 	if name, ok := errors.AsType[*net.DNSError](err); ok && name.IsNotFound {
-		return "look at the host's name, and at DNS (/etc/resolv.conf)"
+		return "check the host name and DNS (/etc/resolv.conf)"
 	}
-	return "look at the network, and at HTTPS_PROXY and NO_PROXY"
+	return "check the network, HTTPS_PROXY and NO_PROXY"
 }
 
 const addressesShown = 8
@@ -102,14 +102,14 @@ func checkAddresses(f probe.Facts) Finding {
 	found := Finding{Check: "DNS", Level: levelOK}
 	switch {
 	case f.Host == "":
-		found.Level, found.Detail, found.Do = levelWarn, "no request was made", "put right what is said above first"
+		found.Level, found.Detail, found.Do = levelWarn, "no request was made", "fix the problems above first"
 	case f.LookupErr != nil && f.Answers:
-		found.Detail = f.Host + " has no address here, and answers: a proxy knows it"
+		found.Detail = f.Host + " does not resolve here but answers, through a proxy"
 	case f.LookupErr != nil:
 		found.Level, found.Detail = levelFail, f.LookupErr.Error()
-		found.Do = "look at the host's name, and at DNS (/etc/resolv.conf)"
+		found.Do = "check the host name and DNS (/etc/resolv.conf)"
 	case net.ParseIP(f.Host) != nil:
-		found.Detail = f.Host + " is an address: nothing was looked up"
+		found.Detail = f.Host + " is an address: no lookup needed"
 	default:
 		shown := f.Addresses[:min(len(f.Addresses), addressesShown)]
 		found.Detail = fmt.Sprintf("%s: %s: %s", f.Host, addresses(len(f.Addresses)), strings.Join(shown, ", "))
@@ -133,22 +133,22 @@ func checkCredentials(f probe.Facts, now time.Time) Finding {
 	switch {
 	case f.IdentityErr != nil:
 		found.Level, found.Detail = levelFail, f.IdentityErr.Error()
-		found.Do = "put right what gives them (lsiofs help remote)"
+		found.Do = "fix their source (lsiofs help remote)"
 		if errors.Is(f.IdentityErr, s3.ErrNoCredentials) {
-			found.Do = "set one of these up; for a public bucket give --anonymous"
+			found.Do = "set up one of these; for a public bucket give --anonymous"
 		}
 	case f.Identity.From == "":
 		found.Detail = "none: requests are not signed (--anonymous)"
 	case f.Identity.Expires.IsZero():
-		found.Detail += "; they do not say that they expire"
+		found.Detail += "; they state no expiry"
 	case left <= 0:
-		found.Level, found.Do = levelFail, "renew them (aws sso login, or what gave them)"
+		found.Level, found.Do = levelFail, "renew them (aws sso login, or at their source)"
 		found.Detail += "; they have expired"
 	case left < soon:
-		found.Level, found.Do = levelWarn, "make sure that this place renews them: lsiofs asks it again before they expire"
+		found.Level, found.Do = levelWarn, "make sure that this source renews them: lsiofs asks it again before they expire"
 		found.Detail += fmt.Sprintf("; they expire in %s", terminal.Round(left))
 	default:
-		found.Detail += fmt.Sprintf("; they expire in %s, and are asked for again before", terminal.Round(left))
+		found.Detail += fmt.Sprintf("; they expire in %s and are renewed before that", terminal.Round(left))
 	}
 	return found
 }
@@ -157,7 +157,7 @@ func checkRegion(f probe.Facts) Finding {
 	if f.Region == "" {
 		return Finding{Check: "region", Level: levelWarn, Detail: "it is not known", Do: "give it with --region"}
 	}
-	return Finding{Check: "region", Level: levelOK, Detail: f.Region + ": readers in another one pay for transfer, and wait longer"}
+	return Finding{Check: "region", Level: levelOK, Detail: f.Region + ": readers in another region pay for transfer and wait longer"}
 }
 
 func checkObjects(f probe.Facts) Finding {
@@ -176,9 +176,9 @@ func checkLatency(f probe.Facts) Finding {
 	if len(f.Heads) > 0 {
 		sorted := slices.Sorted(slices.Values(f.Heads))
 		half := sorted[len(sorted)/2]
-		found.Detail = fmt.Sprintf("%d HEADs took %s to %s, half of them %s and more", len(sorted), short(sorted[0]), short(sorted[len(sorted)-1]), short(half))
+		found.Detail = fmt.Sprintf("%d HEAD requests took %s to %s, median %s", len(sorted), short(sorted[0]), short(sorted[len(sorted)-1]), short(half))
 		if half >= slowHead {
-			found.Level, found.Do = levelWarn, "read from a machine near the service (in its region), or with a disk cache; larger --chunk-bytes take fewer requests"
+			found.Level, found.Do = levelWarn, "read from a machine near the service (in its region) or use a disk cache; larger --chunk-bytes need fewer requests"
 		}
 	}
 	if f.HeadErr != nil {
@@ -208,9 +208,9 @@ func checkTransfer(f probe.Facts) Finding {
 		texts = append(texts, fmt.Sprintf("%s/s (first byte after %s)", terminal.Bytes(int64(rate)), short(g.FirstByte)))
 	}
 	if len(f.Gets) > 0 {
-		found.Detail = fmt.Sprintf("GETs of %s, one after the other: %s", terminal.Bytes(f.Gets[0].Bytes), strings.Join(texts, ", "))
+		found.Detail = fmt.Sprintf("sequential GETs of %s: %s", terminal.Bytes(f.Gets[0].Bytes), strings.Join(texts, ", "))
 		if best < slowGet && f.Gets[0].Bytes >= judgedGet {
-			found.Level, found.Do = levelWarn, "lsiofs tune URL measures what many connections give together; a disk cache helps from the second epoch on"
+			found.Level, found.Do = levelWarn, "lsiofs tune URL measures many connections together; a disk cache helps from the second epoch on"
 		}
 	}
 	return found
@@ -223,9 +223,9 @@ const (
 )
 
 func checkClock(f probe.Facts) Finding {
-	found := Finding{Check: "clock", Level: levelOK, Detail: "as the service's, to the second"}
+	found := Finding{Check: "clock", Level: levelOK, Detail: "agrees with the service's to the second"}
 	if !f.Skewed {
-		found.Detail = "the service does not say what time it is"
+		found.Detail = "the service does not report its time"
 		return found
 	}
 	off := f.Skew.Abs()
@@ -240,7 +240,7 @@ func checkClock(f probe.Facts) Finding {
 		found.Level, found.Do = levelWarn, "set this machine's clock (timedatectl set-ntp true)"
 		if off >= refusedSkew && f.Bucket {
 			found.Level = levelFail
-			found.Detail += ": it refuses signatures that are so far off"
+			found.Detail += ": the service refuses signatures that are so far off"
 		}
 	}
 	return found
@@ -252,13 +252,13 @@ func checkRanges(f probe.Facts) Finding {
 	case a.Err != nil:
 		return Finding{Check: "ranges", Level: levelFail, Detail: a.Err.Error(), Do: nextStep(a.Err)}
 	case a.Right:
-		return Finding{Check: "ranges", Level: levelOK, Detail: "parts of objects are served as asked for"}
+		return Finding{Check: "ranges", Level: levelOK, Detail: "parts of objects are served as requested"}
 	case a.Status == 200:
-		return Finding{Check: "ranges", Level: levelFail, Detail: "the service sends all of an object that was asked for a part of",
-			Do: "switch ranges on (nginx: max_ranges, and no compression of shards), or serve the files by another program"}
+		return Finding{Check: "ranges", Level: levelFail, Detail: "asked for a part of an object, the service sends all of it",
+			Do: "enable ranges (nginx: max_ranges, and no compression of shards), or serve the files with another server"}
 	}
-	return Finding{Check: "ranges", Level: levelFail, Detail: fmt.Sprintf("asked for one byte, the service answered %d with something else", a.Status),
-		Do: "serve the files without a program in between that changes requests"}
+	return Finding{Check: "ranges", Level: levelFail, Detail: fmt.Sprintf("asked for one byte, the service answered with status %d and something else", a.Status),
+		Do: "remove whatever changes requests between here and the service"}
 }
 
 func checkCondition(f probe.Facts) Finding {
@@ -266,17 +266,17 @@ func checkCondition(f probe.Facts) Finding {
 	found := Finding{Check: "versions", Level: levelOK}
 	switch {
 	case c.Header == "":
-		found.Level, found.Detail = levelWarn, "the service tells no versions apart: a shard that is overwritten is noticed only if its size changes"
-		found.Do = "have it send ETag or Last-Modified; do not overwrite shards"
+		found.Level, found.Detail = levelWarn, "the service does not identify versions: an overwritten shard is noticed only if its size changes"
+		found.Do = "configure it to send ETag or Last-Modified; do not overwrite shards"
 	case c.Err != nil:
 		found.Level, found.Detail, found.Do = levelFail, c.Err.Error(), nextStep(c.Err)
 	case c.Status == 412 && c.Header == "If-Match":
-		found.Detail = "If-Match is honoured: what is overwritten is never mixed with what it was"
+		found.Detail = "If-Match is honoured: bytes of an overwritten shard are never mixed with the old ones"
 	case c.Status == 412:
-		found.Detail = c.Header + " is honoured: what is overwritten is noticed, unless it was within a second of the time before"
+		found.Detail = c.Header + " is honoured: an overwritten shard is noticed, unless it was overwritten within a second of the last time"
 	default:
-		found.Level, found.Do = levelWarn, "do not overwrite shards: write new ones under new names"
-		found.Detail = fmt.Sprintf("%s is ignored (status %d for another version): lsiofs compares the versions of answers instead", c.Header, c.Status)
+		found.Level, found.Do = levelWarn, "do not overwrite shards: write new shards under new names"
+		found.Detail = fmt.Sprintf("the service ignores %s (status %d for another version): lsiofs compares the versions in the answers instead", c.Header, c.Status)
 	}
 	return found
 }

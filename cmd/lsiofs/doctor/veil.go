@@ -205,13 +205,13 @@ func (v *veil) told(r Report) [][2]string {
 		}
 		names = append(names, name)
 	}
-	paths := "not in it; in their places stand " + strings.Join(names, ", ")
+	paths := "not in it; replaced with " + strings.Join(names, ", ")
 	if len(names) == 0 {
 		paths = "not in it"
 	}
-	texts := "none was cut"
+	texts := "complete"
 	if v.cut > 0 {
-		texts = fmt.Sprintf("words that lsiofs itself uses, and places in files; the rest is … (in %s)", terminal.Plural(uint64(v.cut), "text"))
+		texts = fmt.Sprintf("only lsiofs's own words, and positions in files; the rest is replaced with … (in %s)", terminal.Plural(uint64(v.cut), "text"))
 	}
 	rows := [][2]string{
 		{"names of user and host, home directory, environment", "not in it"},

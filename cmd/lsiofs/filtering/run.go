@@ -81,17 +81,17 @@ func coded(err error) error {
 		if f.Source {
 			code = exit.Dataset
 		}
-		return exit.With(code, fmt.Errorf("%w (nothing of this shard was kept; --on-failed skip leaves out what fails)", err))
+		return exit.With(code, fmt.Errorf("%w (no result of this shard was kept; --on-failed skip leaves out the units that fail)", err))
 	}
 	return err
 }
 
 func lineOf(c filter.Counts) string {
-	text := fmt.Sprintf("%s filtered, %s had a result", terminal.Plural(c.Filtered, "shard"), terminal.Count(c.Unchanged))
+	text := fmt.Sprintf("%s filtered, %s already had a result", terminal.Plural(c.Filtered, "shard"), terminal.Count(c.Unchanged))
 	for _, x := range []struct {
 		n    uint64
 		text string
-	}{{c.Failed, "failed"}, {c.Removed, "removed"}, {c.Writing, "being written"}, {c.Passed, "passed over"}} {
+	}{{c.Failed, "failed"}, {c.Removed, "removed"}, {c.Writing, "being written"}, {c.Passed, "skipped"}} {
 		if x.n > 0 {
 			text += fmt.Sprintf(", %s %s", terminal.Count(x.n), x.text)
 		}
@@ -113,7 +113,7 @@ func print(u *terminal.UI, s Summary) error {
 		one  string
 	}{
 		{"dropped", s.Dropped, "shard"}, {"failed", s.Failed, "shard"}, {"failed units", s.UnitsLost, "unit"}, {"removed", s.Removed, "result"},
-		{"being written", s.Writing, "file"}, {"passed over", s.Passed, "file"},
+		{"being written", s.Writing, "file"}, {"skipped", s.Passed, "file"},
 	} {
 		if x.n > 0 {
 			rows = append(rows, [2]string{x.name, terminal.Plural(x.n, x.one)})

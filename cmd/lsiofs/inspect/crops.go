@@ -105,10 +105,10 @@ func (a CropsArray) warnings() (list []string) {
 		name := dimName(a.Dims, d)
 		whole := a.Chunk[d] >= a.Shape[d]
 		if whole && times >= notChunked {
-			list = append(list, fmt.Sprintf("%s%s is not chunked: a crop decodes %.3g times what it has", of, name, times))
+			list = append(list, fmt.Sprintf("%s%s is not chunked: a crop decodes %.3g times its own size", of, name, times))
 		}
 		if !whole && times >= longChunks {
-			list = append(list, fmt.Sprintf("%schunks have %s elements of %s, and crops %s: a crop decodes %.3g times what it has", of, terminal.Count(uint64(a.Chunk[d])), name, terminal.Count(uint64(a.Crop[d])), times))
+			list = append(list, fmt.Sprintf("%schunks span %s elements of %s, crops only %s: a crop decodes %.3g times its own size", of, terminal.Count(uint64(a.Chunk[d])), name, terminal.Count(uint64(a.Crop[d])), times))
 		}
 	}
 	return list
@@ -150,7 +150,7 @@ func (i Report) cropsRows() [][2]string {
 	}
 	rows = append(rows, i.Crops.rows(i.Shards > 1)...)
 	return append(rows,
-		[2]string{"runs", fmt.Sprintf("%s of neighbours, of %d to %d crops", terminal.Count(i.Chunks), i.ChunkRecords.Min, i.ChunkRecords.Max)},
+		[2]string{"runs", fmt.Sprintf("%s, each of %d to %d neighbouring crops", terminal.Count(i.Chunks), i.ChunkRecords.Min, i.ChunkRecords.Max)},
 		[2]string{"damaged", fmt.Sprintf("%d of %s", len(i.Damaged), terminal.Plural(uint64(i.Shards), "cube"))})
 }
 
@@ -189,10 +189,10 @@ func (c *Crops) rows(several bool) (rows [][2]string) {
 // Text describes what crops cost.
 func (c *Crops) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "decoding (the first %s of the epoch)\n  a crop touches %.1f chunks, which have %s decoded, and itself has %s\n",
+	fmt.Fprintf(&b, "decoding (the first %s of the epoch)\n  a crop of %[4]s touches %.1[2]f chunks, %[3]s decoded\n",
 		terminal.Plural(c.Records, "crop"), c.Chunks, terminal.Bytes(int64(c.ChunkBytes)), terminal.Bytes(c.RecordBytes))
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "  shuffle\tdecoded a crop\tbytes\teach chunk about once from\n")
+	fmt.Fprintf(t, "  shuffle\tdecoded per crop\tbytes\teach chunk decoded about once with\n")
 	for _, o := range c.Orders {
 		name := string(o.Shuffle)
 		if o.InUse {
@@ -205,9 +205,9 @@ func (c *Crops) Text() string {
 		fmt.Fprintf(t, "  %s\t%.2f chunks\t%s\t%s\n", name, o.Chunks, terminal.Bytes(int64(o.ChunkBytes)), from)
 	}
 	_ = t.Flush() // writing to a builder does not fail
-	fmt.Fprintf(&b, "  counted with %s for decoded chunks, where those go that were not used for longest\n", terminal.Bytes(c.MemoryBytes))
+	fmt.Fprintf(&b, "  assuming %s for decoded chunks, least recently used evicted first,\n", terminal.Bytes(c.MemoryBytes))
 	if slices.ContainsFunc(c.Arrays, func(a CropsArray) bool { return slices.Contains(a.Codecs, "blosc") }) {
-		b.WriteString("  and whole chunks: of long ones of blosc only the blocks that are needed are decoded\n")
+		b.WriteString("  and chunks decoded whole; of long blosc chunks only the needed blocks are\n")
 	}
 	for _, text := range c.Warnings {
 		fmt.Fprintf(&b, "  %s\n", printable.Line(text))

@@ -49,13 +49,13 @@ func TestInspectionOfCropsForPeople(t *testing.T) {
 	var got Crops
 	require.NoError(t, json.Unmarshal(b, &got))
 	require.Equal(t, []string{
-		"sat: longitude is not chunked: a crop decodes 11.1 times what it has",
-		"flat: chunks have 700 elements of dimension 0, and crops 96: a crop decodes 8.5 times what it has",
+		"sat: longitude is not chunked: a crop decodes 11.1 times its own size",
+		"flat: chunks span 700 elements of dimension 0, crops only 96: a crop decodes 8.5 times its own size",
 	}, got.Warnings)
 	require.Equal(t, int64(2<<30), got.Orders[0].OnceMemory)
 	f.MemoryBytes = 1 << 20 // of 4 GiB: descriptions take nearly all
 	require.Equal(t, int64(6<<30-2<<20), newCrops(f, 4<<30).Orders[0].OnceMemory)
 	require.Zero(t, newCrops(f, 4<<30).Orders[2].OnceMemory)
 	itself := CropsArray{Dims: []string{"x"}, Shape: []int64{100}, Chunk: []int64{100}, Crop: []int64{10}, Decoded: []float64{10}}
-	require.Equal(t, []string{"x is not chunked: a crop decodes 10 times what it has"}, itself.warnings(), "an array that is the dataset has no name")
+	require.Equal(t, []string{"x is not chunked: a crop decodes 10 times its own size"}, itself.warnings(), "an array that is the dataset has no name")
 }

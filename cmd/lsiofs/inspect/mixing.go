@@ -79,13 +79,13 @@ func ShardStarts(d *pipeline.Dataset) []uint64 {
 // AdviceText describes what would improve the mixing.
 func AdviceText(advice []quality.Advice) string {
 	if len(advice) == 0 {
-		return "no setting of the shuffle helps"
+		return "no shuffle setting improves it"
 	}
 	parts := make([]string, len(advice))
 	for i, a := range advice {
 		parts[i] = fmt.Sprintf("%s %s gives %.1f", a.Flag, a.Value, a.Chi)
 		if a.Value == string(spec.ShuffleFull) {
-			parts[i] += " (at the price of a read a record)"
+			parts[i] += " (but takes one read per record)"
 		}
 	}
 	return strings.Join(parts, "; ")

@@ -70,5 +70,5 @@ func TestInspectionForPeople(t *testing.T) {
 	i.Split = &splitInfo{Part: "0.9..1", Seed: 3, By: spec.SplitByUnit, WholeRecords: 12_345_678, WholeBytes: 120 << 30}
 	out.Reset()
 	require.NoError(t, i.Print(terminal.New(&out, &err)))
-	require.Contains(t, out.String(), "\nsplit          0.9..1 by unit, seed 3, of 12,345,678 records, 120 GiB in streams\nrecords        1,234,567, 147 entry points\n")
+	require.Contains(t, out.String(), "\nsplit          0.9..1 by unit, seed 3, from 12,345,678 records, 120 GiB in streams\nrecords        1,234,567, 147 entry points\n")
 }

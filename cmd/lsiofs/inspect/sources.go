@@ -33,7 +33,7 @@ func sourcesOf(d *pipeline.Dataset) (list []Source) {
 func sourcesText(sources []Source) string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "  name\tweight\trecords\tbytes\tpasses an epoch\tdataset")
+	_, _ = fmt.Fprintln(t, "  name\tweight\trecords\tbytes\tpasses per epoch\tdataset")
 	for _, s := range sources {
 		_, _ = fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%.3f\t%s\n", s.Name, s.Weight, terminal.Count(s.Records), terminal.Bytes(s.StreamBytes), s.Passes, printable.Line(s.Dataset))
 	}

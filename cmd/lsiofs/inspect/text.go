@@ -18,7 +18,7 @@ func (i Report) Print(u *terminal.UI) error {
 		{"dataset", i.Root},
 		{"format", strings.TrimSuffix(i.Format+", "+i.Kind, ", ")},
 		{"fingerprint", i.Fingerprint},
-		{"shards", fmt.Sprintf("%s (%d compressed), %s passed over", terminal.Count(uint64(i.Shards)), i.CompressedShards, terminal.Plural(uint64(i.PassedOver), "file"))},
+		{"shards", fmt.Sprintf("%s (%d compressed), %s skipped", terminal.Count(uint64(i.Shards)), i.CompressedShards, terminal.Plural(uint64(i.PassedOver), "file"))},
 		{"records", fmt.Sprintf("%s, %s entry points", terminal.Count(i.Records), terminal.Count(i.EntryPoints))},
 		{"bytes", fmt.Sprintf("%s raw, %s decoded, %s in streams", terminal.Bytes(i.RawBytes), terminal.Bytes(i.DecodedBytes), terminal.Bytes(i.StreamBytes))},
 		{"record size", i.RecordBytes.Text()},
@@ -35,10 +35,10 @@ func (i Report) Print(u *terminal.UI) error {
 		rows = slices.Insert(rows, 5, [2]string{"games", i.Games.Text()})
 	}
 	if s := i.Sample; s != nil {
-		rows = slices.Insert(rows, 4, [2]string{"sample", fmt.Sprintf("1/%d of the records in each epoch, seed %d; here epoch %d, of %s, %s in streams", s.Of, s.Seed, s.Epoch, terminal.Plural(s.WholeRecords, "record"), terminal.Bytes(s.WholeBytes))})
+		rows = slices.Insert(rows, 4, [2]string{"sample", fmt.Sprintf("1/%d of the records in each epoch, seed %d; shown: epoch %d, from %s, %s in streams", s.Of, s.Seed, s.Epoch, terminal.Plural(s.WholeRecords, "record"), terminal.Bytes(s.WholeBytes))})
 	}
 	if s := i.Split; s != nil {
-		rows = slices.Insert(rows, 4, [2]string{"split", fmt.Sprintf("%s by %s, seed %d, of %s, %s in streams", s.Part, s.By, s.Seed, terminal.Plural(s.WholeRecords, "record"), terminal.Bytes(s.WholeBytes))})
+		rows = slices.Insert(rows, 4, [2]string{"split", fmt.Sprintf("%s by %s, seed %d, from %s, %s in streams", s.Part, s.By, s.Seed, terminal.Plural(s.WholeRecords, "record"), terminal.Bytes(s.WholeBytes))})
 	}
 	if i.Rows != nil {
 		rows = slices.Insert(rows, 2, [2]string{"rows", i.Rows.Text()})
@@ -79,11 +79,11 @@ func (i Report) mixingText(b *strings.Builder) {
 	case len(m.Advice) > 0:
 		b.WriteString("  better with          " + AdviceText(m.Advice) + "\n")
 	case m.Poor() && i.Shuffle != spec.ShuffleNone:
-		b.WriteString("  better with          nothing that the shuffle's flags can do\n")
+		b.WriteString("  better with          no shuffle flag improves it\n")
 	}
 	if m.Poor() && i.CompressedShards > 0 && i.EntryPoints < 8*uint64(i.Shards) {
-		b.WriteString("  compressed shards in which no gzip member, zstd or lz4 frame begins with a record are\n" +
-			"  one chunk each: have many of them begin so, or make the shards smaller\n")
+		b.WriteString("  a compressed shard can only be split where a gzip member, zstd or lz4 frame begins with a\n" +
+			"  record; without such places it is a single chunk: add them, or make the shards smaller\n")
 	}
 }
 

@@ -40,9 +40,9 @@ func WholeArgs(args []string) ([]string, error) {
 	case err != nil:
 		return args, exit.Usagef("--args-fd (%d) can't be read: %w", fd, err)
 	case len(b) > maxArgsBytes:
-		return args, exit.Usagef("--args-fd (%d) has more than %d bytes: it must be the arguments alone", fd, maxArgsBytes)
+		return args, exit.Usagef("--args-fd (%d) has more than %d bytes: it must hold only the arguments", fd, maxArgsBytes)
 	case text != "" && !strings.HasSuffix(text, "\x00"):
-		return args, exit.Usagef("--args-fd (%d) has arguments that do not end in a zero byte: write them as printf '%%s\\0' does", fd)
+		return args, exit.Usagef("--args-fd (%d) has an argument that does not end with a zero byte: write them as printf '%%s\\0' does", fd)
 	}
 	whole := strings.Split(text, "\x00")
 	return append(args[:1:1], whole[:len(whole)-1]...), nil

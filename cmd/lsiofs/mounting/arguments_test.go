@@ -44,7 +44,7 @@ func TestArgumentsThatAreCutAreRefused(t *testing.T) {
 	for flag, message := range map[string]string{
 		argsFlag + "x":               "must be the number of an open file",
 		argsFlag + "12345":           "can't be read",
-		throughPipe(t, "data\x00mn"): "do not end in a zero byte",
+		throughPipe(t, "data\x00mn"): "does not end with a zero byte",
 		throughPipe(t, strings.Repeat("x\x00", maxArgsBytes)): "more than 8388608 bytes",
 	} {
 		given := []string{"mount", flag, "--ready-fd=3"}

@@ -42,7 +42,7 @@ var errWordless = errors.New("the mount's process ended before the mount was rea
 // namingLog adds the log's path to an error without a reason.
 func namingLog(err error, logPath string) error {
 	if errors.Is(err, errWordless) {
-		return fmt.Errorf("%w: its log may have the reason (%s)", err, logPath)
+		return fmt.Errorf("%w: its log may give the reason (%s)", err, logPath)
 	}
 	return err
 }

@@ -67,7 +67,7 @@ func ownTemporary() (string, error) {
 		return "", err
 	}
 	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
-		return "", fmt.Errorf("%s must be a directory that only this user can use", dir)
+		return "", fmt.Errorf("%s must be a directory that only this user can access", dir)
 	}
 	return dir, nil
 }
@@ -106,7 +106,7 @@ func believableLog(f *os.File) error {
 		return err
 	}
 	if info.Sys().(*syscall.Stat_t).Nlink > 1 {
-		return errors.New("it has another name as well")
+		return errors.New("it has more than one hard link")
 	}
 	trusted, err := index.TrustIn(filepath.Dir(f.Name()))
 	if err != nil {
@@ -128,9 +128,9 @@ func ReopenLog(path string, log *slog.Logger) {
 		}
 	}
 	if err != nil {
-		log.Warn("SIGHUP: the log goes on in the old file", "error", err)
+		log.Warn("SIGHUP: the log continues in the old file", "error", err)
 		return
 	}
 	_ = f.Close()
-	log.Info("SIGHUP: the log was opened anew", "file", path)
+	log.Info("SIGHUP: the log was reopened", "file", path)
 }

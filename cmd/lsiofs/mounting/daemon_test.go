@@ -82,7 +82,7 @@ func TestWhatAChildSaysIsPassedOn(t *testing.T) {
 // Whatever killed the process may have logged the reason there.
 func TestADaemonThatEndsWithoutAWordNamesItsLog(t *testing.T) {
 	err := namingLog(follow(strings.NewReader(""), &recorded{}), "/logs/mount.log")
-	require.EqualError(t, err, "the mount's process ended before the mount was ready: its log may have the reason (/logs/mount.log)")
+	require.EqualError(t, err, "the mount's process ended before the mount was ready: its log may give the reason (/logs/mount.log)")
 	require.Equal(t, exit.Mount, exit.CodeOf(err))
 	told := exit.Errorf(exit.Dataset, "no such dataset")
 	require.Equal(t, told, namingLog(told, "/logs/mount.log"))

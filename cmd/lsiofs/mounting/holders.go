@@ -88,7 +88,7 @@ func targetBelow(point string, links []string) string {
 
 func holdersText(held []holder) string {
 	if len(held) == 0 {
-		return ", used by processes that can't be seen from here: end them"
+		return ", used by processes that are not visible from here: end them"
 	}
 	parts := make([]string, len(held))
 	for i, h := range held {

@@ -81,7 +81,7 @@ func (i Info) sentence() string {
 		records += " (split " + i.Split + ")"
 	}
 	if i.Sample != "" {
-		records += " (sample " + i.Sample + ", another one in each epoch)"
+		records += " (sample " + i.Sample + ", different in each epoch)"
 	}
 	if i.As != "" {
 		records += " as " + i.As
@@ -118,7 +118,7 @@ func (i Info) text() string {
 	return fmt.Sprintf(`%s
   read     %s
   look     ls -l %s; cat %s/README
-  save     cp %s/epoch-%d/from-M/checkpoint ckpt.json   (once M records are used)
+  save     cp %s/epoch-%d/from-M/checkpoint ckpt.json   (after M records)
   unmount  lsiofs umount %s   (%s)
   fetch    %s (%s), with --memory %s%s`,
 		i.sentence()+chosen,

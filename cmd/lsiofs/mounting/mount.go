@@ -80,7 +80,7 @@ func Run(ctx, force context.Context, o *Config) error {
 		waited, cancel := context.WithCancel(ctx)
 		defer cancel()
 		err := p.untilReady(func() {
-			o.Log.Warn("the process that waited for this mount has ended before it was ready: it ends, too")
+			o.Log.Warn("the process that waited for this mount ended before it was ready: the mount ends too")
 			cancel()
 		})
 		if err != nil {
@@ -98,7 +98,7 @@ func Run(ctx, force context.Context, o *Config) error {
 	}
 	if o.WhilePID != 0 && errors.Is(err, errReadersLeft) {
 		// The readers belong to the owner, which has ended or asked twice.
-		o.Log.Info("ended under readers", "error", err)
+		o.Log.Info("ended while files were open", "error", err)
 		err = nil
 	}
 	rep.Ended(err)
@@ -175,7 +175,7 @@ func startMount(ctx context.Context, o *Config, d *pipeline.Dataset, resume *res
 		return nil, err
 	}
 	if o.AllowOther && o.Readers == nil {
-		warnings = append(warnings, "the checkpoint counts what you and root read, not what other users read (--allow-other): name those who train with --readers")
+		warnings = append(warnings, "with --allow-other, the checkpoint still counts only what you and root read: name the users who train with --readers")
 	}
 	for _, w := range warnings {
 		rep.Warn(w)

@@ -30,7 +30,7 @@ func whileAlive(ctx, force context.Context, pid int) (_, _ context.Context, rele
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	switch {
 	case errors.Is(err, unix.ESRCH):
-		return nil, nil, nil, exit.Errorf(exit.Mount, "--while-pid (%d): there is no such process, or it has ended already", pid)
+		return nil, nil, nil, exit.Errorf(exit.Mount, "--while-pid (%d): no such process, or it has already ended", pid)
 	case err != nil:
 		return nil, nil, nil, exit.Errorf(exit.Mount, "--while-pid (%d): %w: this container's seccomp profile may forbid pidfd_open", pid, err)
 	}

@@ -58,7 +58,7 @@ func outside(point, flag, path string) error {
 		return err
 	}
 	if inside(existing(abs), point) {
-		return fmt.Errorf("mount point %s would hide %s, which the mount uses: name a place outside of it with %s", point, path, flag)
+		return fmt.Errorf("mount point %s would hide %s, which the mount uses: choose a place outside of it with %s", point, path, flag)
 	}
 	return nil
 }

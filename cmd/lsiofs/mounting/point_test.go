@@ -62,7 +62,7 @@ func TestHoldersAreFound(t *testing.T) {
 	require.Empty(t, holders("/proc", dir, os.Getpid(), os.ReadDir))
 	require.Contains(t, holdersText(found), f.Name())
 	require.Empty(t, holders("/proc", filepath.Join(dir, "other"), 0, os.ReadDir))
-	require.Contains(t, holdersText(nil), "can't be seen")
+	require.Contains(t, holdersText(nil), "not visible")
 }
 
 // The kernel does not show the mappings of a process that hangs in one.

@@ -38,7 +38,7 @@ func serve(ctx, force context.Context, m *fs.Mount, h *heap, rep Reporter, log *
 		}
 	}
 	rep.Unmounting()
-	log.Info("unmounting", "readers may finish within", drainTime)
+	log.Info("unmounting", "waiting for open files to close, at most", drainTime)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	defer context.AfterFunc(force, cancel)()

@@ -106,7 +106,7 @@ func (r *serviceReporter) Serving(sentence func() string) {
 
 func (r *serviceReporter) Unmounting() {
 	r.Reporter.Unmounting()
-	r.notify("STOPPING=1", fmt.Sprintf("STATUS=unmounting: readers may finish within %v", drainTime))
+	r.notify("STOPPING=1", fmt.Sprintf("STATUS=unmounting: waiting up to %v for open files to close", drainTime))
 }
 
 func (r *serviceReporter) Ended(err error) {

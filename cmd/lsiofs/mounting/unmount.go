@@ -62,7 +62,7 @@ func Unmount(ctx context.Context, o UnmountOptions, u *terminal.UI) error {
 			o.Point, holdersText(holders("/proc", point, os.Getpid(), os.ReadDir)), terminal.Quote(o.Point))
 	}
 	if len(lost) > 0 {
-		u.Warn(fmt.Sprintf("files that were written into %s are gone with it: %s; of what is written, a mount keeps only its checkpoint", o.Point, strings.Join(lost, ", ")))
+		u.Warn(fmt.Sprintf("files that were written into %s are lost: %s; a mount keeps only its checkpoint", o.Point, strings.Join(lost, ", ")))
 	}
 	if server != nil {
 		if err := letGo(ctx, m, server, o.Point, u); err != nil {
@@ -108,11 +108,11 @@ func letGo(ctx context.Context, m fs.MountEntry, s *fs.Server, name string, u *t
 	ends := false
 	if !s.Stopped() {
 		if elsewhere := m.Elsewhere(); elsewhere != "" {
-			u.Warn(fmt.Sprintf("the file system of %s is still mounted %s: its server, process %d, keeps the dataset open until it is unmounted there, too", name, elsewhere, s.PID))
+			u.Warn(fmt.Sprintf("the file system of %s is still mounted %s: its server, process %d, keeps the dataset open until it is unmounted there too", name, elsewhere, s.PID))
 			return nil
 		}
 		if ends = endsWithin(ctx, s, endSaid-endSoon); !ends && ctx.Err() == nil {
-			u.Notef("waiting for the server of %s, process %d, to let go of the dataset", name, s.PID)
+			u.Notef("waiting for the server of %s, process %d, to close the dataset", name, s.PID)
 			ends = endsWithin(ctx, s, endBound-endSaid)
 		}
 	}
@@ -120,11 +120,11 @@ func letGo(ctx context.Context, m fs.MountEntry, s *fs.Server, name string, u *t
 	case ends:
 		return nil
 	case s.Stopped():
-		return fmt.Errorf("unmounted %s, but its server, process %d, is stopped (SIGSTOP, Ctrl-Z) and keeps the dataset open: kill -CONT %d resumes it, and it ends", name, s.PID, s.PID)
+		return fmt.Errorf("unmounted %s, but its server, process %d, is stopped (SIGSTOP, Ctrl-Z) and keeps the dataset open: kill -CONT %d resumes it, and then it ends", name, s.PID, s.PID)
 	case ctx.Err() != nil:
 		return fmt.Errorf("unmounted %s, but its server, process %d, may still have the dataset open: %w", name, s.PID, ctx.Err())
 	}
-	return fmt.Errorf("unmounted %s, but its server, process %d, has not ended within %v, and may have the dataset open: its log says what it waits for; kill -KILL %d ends it",
+	return fmt.Errorf("unmounted %s, but its server, process %d, did not end within %v and may still have the dataset open: its log says what it is waiting for; kill -KILL %d ends it",
 		name, s.PID, endBound, s.PID)
 }
 

@@ -24,11 +24,11 @@ func findWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, res
 		warnings = append(warnings, w)
 	}
 	if sample := s.Order.Sample; d.Records() == 0 && sample != (spec.Subsample{}) {
-		return append(warnings, fmt.Sprintf("--sample %s leaves none of the dataset's %s to epoch %d: its worker files are empty; take a larger share",
+		return append(warnings, fmt.Sprintf("--sample %s selects none of the dataset's %s in epoch %d, so its worker files are empty: use a larger share",
 			sample, terminal.Plural(d.Catalog().Records(), "record"), s.Epoch)), nil
 	}
 	if d.Records() == 0 {
-		return append(warnings, fmt.Sprintf("--split %s --split-by %s leaves none of the dataset's %s: the worker files are empty; take a larger part, or split by record",
+		return append(warnings, fmt.Sprintf("--split %s --split-by %s selects none of the dataset's %s, so the worker files are empty: use a larger part, or split by record",
 			s.Order.Split.Part, s.Order.Split.By, terminal.Plural(d.Catalog().Records(), "record"))), nil
 	}
 	if w := emptyWorkers(counts, s.Deal); w != "" {
@@ -42,8 +42,8 @@ func findWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, res
 		return warnings, err
 	}
 	if m.Poor() {
-		warnings = append(warnings, fmt.Sprintf("the shuffle is poor: shards in a batch of %d are expected with χ²/df %.1f, "+
-			"in one worker's stream %.1f, where 1.0 is perfect; %s",
+		warnings = append(warnings, fmt.Sprintf("the shuffle is poor: the expected χ²/df of shards in batches of %d is %.1f, "+
+			"and %.1f in one worker's stream, where 1.0 is perfect; %s",
 			quality.BatchRecords, m.Global.Value, m.Worker.Value, inspect.AdviceText(m.Advice)))
 	}
 	return warnings, nil
@@ -57,8 +57,8 @@ func passedOver(c *catalog.Catalog) string {
 	if name != "lines" && name != "npy" || c.PassedOver() < c.Shards() {
 		return ""
 	}
-	return fmt.Sprintf("read are %s of format %s, and %s passed over: if each file is a sample, or those with one name up to the dot are, use --format files; "+
-		"if not, a pattern that names the shards alone says so",
+	return fmt.Sprintf("%s of format %s found, and %s skipped: if each file is a sample, or files with the same name up to the dot are, use --format files; "+
+		"otherwise name only the shards with a pattern",
 		terminal.Plural(uint64(c.Shards()), "shard"), name, terminal.Plural(uint64(c.PassedOver()), "file"))
 }
 
@@ -81,6 +81,6 @@ func emptyWorkers(counts []uint64, deal spec.Assignment) string {
 	if deal.Dealing == spec.DealContiguous {
 		round = deal.Workers
 	}
-	return fmt.Sprintf("--tail drop leaves %d of %d workers no records: a round of all workers takes %s, and fewer are left; "+
+	return fmt.Sprintf("--tail drop leaves %d of %d workers without records: a round of all workers takes %s, more than are left; "+
 		"use --tail pad or keep, fewer workers, or a smaller --batch", empty, len(counts), terminal.Count(round))
 }

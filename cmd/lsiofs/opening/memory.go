@@ -21,12 +21,12 @@ func memoryWarning(memoryBytes, allowedBytes int64) string {
 	if memoryBytes <= allowedBytes-besideBytes {
 		return ""
 	}
-	text := fmt.Sprintf("--memory %s does not fit: lsiofs takes that and up to %s, and this process may have %s: it may be killed; ",
+	text := fmt.Sprintf("--memory %s does not fit: lsiofs uses that and up to %s more, and this process may use %s, so it may be killed; ",
 		terminal.Size(uint64(memoryBytes)), terminal.Size(besideBytes), terminal.Size(uint64(allowedBytes)))
 	if fits := spec.MemoryWithin(allowedBytes); fits < memoryBytes && fits <= allowedBytes-besideBytes {
-		return text + fmt.Sprintf("give --memory %s, which is the default here, or raise the limit of its control group (memory.max)", terminal.Size(uint64(fits)))
+		return text + fmt.Sprintf("give --memory %s, which is the default here, or raise its control group's limit (memory.max)", terminal.Size(uint64(fits)))
 	}
-	return text + "raise the limit of its control group (memory.max)"
+	return text + "raise its control group's limit (memory.max)"
 }
 
 // leastHeapBytes is the lowest bound of the heap: below it, collecting would take most of the time.

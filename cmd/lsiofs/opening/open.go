@@ -54,7 +54,7 @@ func patiently[T any](ctx context.Context, log *slog.Logger, open func() (T, err
 	case r := <-done:
 		return r.value, exit.With(exit.Dataset, r.err)
 	case <-limit.C:
-		log.Warn("storage does not answer: what it still owes is not waited for")
+		log.Warn("storage does not answer: not waiting for its outstanding reads")
 		var none T
 		return none, ctx.Err()
 	}
@@ -109,7 +109,7 @@ func Close(d *pipeline.Dataset, err error, log *slog.Logger) error {
 			return cerr
 		}
 	case <-limit.C:
-		log.Warn("storage does not answer: what it still owes is not waited for", "reads", d.ReadsUnderWay())
+		log.Warn("storage does not answer: not waiting for its outstanding reads", "reads", d.ReadsUnderWay())
 	}
 	return err
 }

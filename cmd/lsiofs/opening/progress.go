@@ -93,7 +93,7 @@ func LineOf(p catalog.Progress) Line {
 
 func (l Line) String() string {
 	if l.ShardsTotal == 0 {
-		return "the dataset is being listed"
+		return "listing the dataset"
 	}
 	percent := 100.0
 	if l.BytesTotal > 0 {

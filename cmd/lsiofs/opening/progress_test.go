@@ -59,7 +59,7 @@ func TestNothingIsSaidWhereNothingWasIndexed(t *testing.T) {
 }
 
 func TestTimeLeftIsUnknownAtFirst(t *testing.T) {
-	require.Equal(t, "the dataset is being listed", LineOf(catalog.Progress{}).String())
+	require.Equal(t, "listing the dataset", LineOf(catalog.Progress{}).String())
 	require.Equal(t, "0 of 3 shards, 0 B of 1.0 KiB (0 %), 0 records, 0 B/s, ? left",
 		LineOf(catalog.Progress{ShardsTotal: 3, BytesTotal: 1024}).String())
 }

@@ -28,7 +28,7 @@ func selectionLines(s *discover.Selection, empty string) []string {
 	}
 	lines := []string{"taken: " + printable.Line(s.TakenText()+empty)}
 	if left := s.LeftOutText(); left != "" {
-		lines = append(lines, "left out: "+printable.Line(left)+" (lsiofs inspect --files says why)")
+		lines = append(lines, "left out: "+printable.Line(left)+" (reasons: lsiofs inspect --files)")
 	}
 	return lines
 }

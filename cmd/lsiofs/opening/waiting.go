@@ -35,7 +35,7 @@ func (w Waited) String() string {
 	for _, p := range []struct {
 		n    int
 		what string
-	}{{w.Indexing, "to be indexed"}, {w.Settling, "that may still be written"}, {w.Waiting, "not whole yet"}} {
+	}{{w.Indexing, "to be indexed"}, {w.Settling, "that may still be being written"}, {w.Waiting, "not complete yet"}} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %s", terminal.Plural(uint64(p.n), "file"), p.what))
 		}

@@ -129,9 +129,9 @@ func (p *page) compare(ctx context.Context, d *pipeline.Dataset) error {
 
 // shuffleNotes describe the pictures, in the order of quality.Compare.
 var shuffleNotes = []string{
-	"what a mount with these settings delivers",
-	"what loaders do that open shards in random order and shuffle in a buffer",
-	"what --shuffle full delivers: every record drawn on its own",
+	"a mount with these settings",
+	"a loader that opens shards in random order and shuffles in a buffer",
+	"--shuffle full: every record drawn independently",
 }
 
 // Shown returns the lines of Damaged that the page contains.

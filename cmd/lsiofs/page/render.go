@@ -154,7 +154,7 @@ func (p *page) putLeftOut(w *writer) {
 		}
 		w.put(`<section id="left-out">
 <h2>Left out</h2>
-<p>{} of {} {} damaged. What could not be read of them is in no stream.</p>
+<p>{} of {} {} damaged. The parts that could not be read are in no stream.</p>
 <div class="scroll"><table>
 <thead><tr><th class="n">times</th><th>reason</th></tr></thead>
 <tbody>`, number(n), plural(p.Shards, "shard"), verb)
@@ -179,7 +179,7 @@ func (p *page) putFooter(w *writer) {
 	w.put(`
 <footer>Made by <code>lsiofs inspect --html</code>, lsiofs {}`, p.Build.Version)
 	w.when(p.Build.Commit != "unknown", `, commit <code>{}</code>`, p.Build.Commit)
-	w.put(`. This file loads nothing from anywhere.</footer>
+	w.put(`. This file loads nothing from other places.</footer>
 </body>
 </html>
 

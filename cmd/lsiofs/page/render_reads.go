@@ -25,7 +25,7 @@ func (p *page) putReads(w *writer) {
 }
 
 func (p *page) putPlans(w *writer, r *readplan.Report) {
-	w.put(`<p>Of the first {} records ({}) that worker 0 of {} gets in epoch {}, with nothing in memory and nobody else reading.</p>
+	w.put(`<p>Of the first {} records ({}) that worker 0 of {} gets in epoch {}, with nothing in memory and no other readers.</p>
 `, terminal.Count(r.Records), terminal.Bytes(r.RecordBytes), fmt.Sprint(r.Workers), fmt.Sprint(r.Epoch))
 	for _, s := range r.Storages {
 		w.put(`
@@ -59,7 +59,7 @@ func (p *page) putPlans(w *writer, r *readplan.Report) {
 // putStrategies writes the cost of each way to read.
 func putStrategies(w *writer, plans []readplan.StrategyPlan) {
 	w.put(`<div class="scroll"><table>
-<thead><tr><th>strategy</th><th class="n">reads</th><th class="n">bytes</th><th class="n">bytes read<br>per byte</th><th class="n wide">bytes a read</th></tr></thead>
+<thead><tr><th>strategy</th><th class="n">reads</th><th class="n">bytes</th><th class="n">bytes read<br>per byte</th><th class="n wide">bytes per read</th></tr></thead>
 <tbody>`)
 	for _, p := range plans {
 		roughly := ""
@@ -90,7 +90,7 @@ func putService(w *writer, s *readplan.Service) {
 	w.put(`<h3>An epoch, as requests</h3>
 <p>An epoch of {} takes {} requests`, s.Name, terminal.Count(s.Requests))
 	w.when(s.Dollars != 0, ` (about {} at S3's list price)`, dollars(s.Dollars))
-	w.put(` and {}. Records that wait for their turn take up to {} of memory, or {} of a disk cache.</p>
+	w.put(` and {}. Records that are kept until they are due take up to {} of memory, or {} of a disk cache.</p>
 <div class="scroll"><table>
 <thead><tr><th><code>--chunk-bytes</code></th><th class="n">requests</th>`,
 		terminal.Bytes(s.Bytes), terminal.Bytes(s.NeedsMemory), terminal.Bytes(s.NeedsDisk))

@@ -40,11 +40,11 @@ func (p *page) putShuffle(w *writer) {
 	if order.Whole {
 		where = "over the whole epoch"
 	}
-	w.put(`<p class="small soft">χ²/df compares how many records of each shard there are in each batch of 256 with how many there should be: 1 is what independent sampling has, 256 a batch from one shard alone.
-If each record were drawn on its own, {} % would follow one of their own shard. Measured {}, in {} batches.</p>
+	w.put(`<p class="small soft">χ²/df compares the number of records of each shard in each batch of 256 with the expected number: independent sampling has 1, batches from a single shard 256.
+If each record were drawn independently, {} % would follow one of the same shard. Measured: {}, in {} batches.</p>
 `, percent(order.Independent), where, number(order.Batches))
 	advice := p.Advice()
-	w.when(advice != "", `<p>Better with: {}.</p>`, advice)
+	w.when(advice != "", `<p>Improved by: {}.</p>`, advice)
 	w.put(`
 </section>
 `)
@@ -104,7 +104,7 @@ func (p *page) putShards(w *writer) {
 <p>{} of {}; `, plural(p.Shards, "shard"), c.Bytes.Text())
 	w.when(c.Records.Min != c.Records.Max, `{} to `, long(c.Records.Min))
 	w.put(`{} records each.`, long(c.Records.Max))
-	w.when(p.PassedOver != 0, ` {} passed over, as no shard.`, plural(p.PassedOver, "file"))
+	w.when(p.PassedOver != 0, ` {} skipped.`, plural(p.PassedOver, "file"))
 	w.put(`</p>
 `)
 	if p.Shards > 1 {
@@ -139,7 +139,7 @@ func (c *shardChart) putBars(w *writer) {
 	} else {
 		w.put(`<span class="legend" style="display:inline-flex;margin:0"><i class="mean"></i>mean <i class="most"></i>largest</span> file size of {} neighbouring shards a bar.`, fmt.Sprint(c.EachShards))
 	}
-	w.put(` Hover tells more.</figcaption>
+	w.put(` Hover over a bar for details.</figcaption>
 </figure>`)
 }
 

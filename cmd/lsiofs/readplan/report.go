@@ -128,14 +128,14 @@ func newReport(f pipeline.Forecast) Report {
 		if g := s.Gather; g != nil {
 			gather := newStrategyPlan("gather", g.ReadsForecast, f)
 			gather.GapBytes = g.GapBytes
-			gather.Notes = []string{fmt.Sprintf("reads records up to %s apart together, at most %s a read; throws %s away",
+			gather.Notes = []string{fmt.Sprintf("merges reads of records up to %s apart, up to %s per read; %s read and discarded",
 				terminal.Bytes(g.Config.MergeGapBytes), terminal.Bytes(g.Config.MaxReadBytes), terminal.Bytes(g.GapBytes))}
 			p.Plans = append(p.Plans, gather)
 		}
 		if sp := s.Spool; sp != nil {
 			spool := newStrategyPlan("spool", sp.ReadsForecast, f)
 			spool.SpoolBytes, spool.Estimated, spool.DecodedBytes = sp.SpoolBytes, true, sp.DecodedBytes
-			spool.Notes = []string{fmt.Sprintf("decodes %s whole into a spool of %s", terminal.Plural(sp.Shards, "compressed shard"), terminal.Bytes(sp.SpoolBytes))}
+			spool.Notes = []string{fmt.Sprintf("decodes %s completely into a spool of %s", terminal.Plural(sp.Shards, "compressed shard"), terminal.Bytes(sp.SpoolBytes))}
 			if sp.FewerLanes != "" {
 				spool.Notes = append(spool.Notes, sp.FewerLanes)
 			}
@@ -168,10 +168,10 @@ func newStrategyPlan(name string, reads pipeline.ReadsForecast, f pipeline.Forec
 }
 
 func scanNotes(s pipeline.ScanForecast) []string {
-	notes := []string{fmt.Sprintf("reads %s whole, each once, and keeps up to %s for records to come", terminal.Plural(s.Pieces, "piece"), terminal.Bytes(s.KeptBytes))}
+	notes := []string{fmt.Sprintf("reads %s whole, each once, and keeps up to %s for later records", terminal.Plural(s.Pieces, "piece"), terminal.Bytes(s.KeptBytes))}
 	if !s.Fits {
 		notes[0] = fmt.Sprintf("reads %s whole, each at least once", terminal.Plural(s.Pieces, "piece"))
-		notes = append(notes, fmt.Sprintf("--memory %s is too little for the %s that wait for their turn: pieces are dropped and read again",
+		notes = append(notes, fmt.Sprintf("--memory %s is too little for the %s that have to be kept: pieces are dropped and read again",
 			terminal.Size(uint64(s.MemoryBytes)), terminal.Bytes(s.KeptBytes)))
 	}
 	if s.Compressed > 0 {
@@ -205,7 +205,7 @@ func (r Report) Print(u *terminal.UI) error {
 			b.WriteString(inspect.HistogramText(buckets))
 		}
 		if !slices.ContainsFunc(s.Plans, func(p StrategyPlan) bool { return p.Strategy == "gather" }) {
-			b.WriteString("\ngather: not possible, as these records lie in compressed shards\n")
+			b.WriteString("\ngather: not possible, because these shards are compressed\n")
 		}
 	}
 	if r.Crops != nil {
@@ -216,14 +216,14 @@ func (r Report) Print(u *terminal.UI) error {
 		r.Service.write(&b)
 	}
 	if r.Workers > 1 {
-		b.WriteString("\nWorkers that read at the same time share pieces: of all of them together, scan's amplification is less.\n")
+		b.WriteString("\nWorkers that read at the same time share pieces, so scan's amplification is lower for all of them together.\n")
 	}
 	return u.Printf("%s", b.String())
 }
 
 func (s storagePlan) table(b *strings.Builder) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(w, "  strategy\treads\tbytes\tamplification\tbytes a read\n")
+	fmt.Fprint(w, "  strategy\treads\tbytes\tamplification\tbytes per read\n")
 	for _, p := range s.Plans {
 		name, about := p.Strategy, ""
 		if p.InUse {

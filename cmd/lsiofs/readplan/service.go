@@ -81,10 +81,10 @@ func newService(f *pipeline.ServiceForecast, s spec.Spec) *Service {
 		p.share(used.Records, s.Order.Lanes, s.Order.Groups)
 	}
 	if f.Bounded {
-		p.Notes = append(p.Notes, fmt.Sprintf("other --chunk-bytes make the same chunks as one that is listed: they end at --chunk-records (%s), or with their shards", terminal.Count(s.Order.ChunkRecords)))
+		p.Notes = append(p.Notes, fmt.Sprintf("other values of --chunk-bytes give the same chunks as a listed one: chunks also end after --chunk-records (%s) or with the shard", terminal.Count(s.Order.ChunkRecords)))
 	}
 	if f.Compressed > 0 {
-		p.Notes = append(p.Notes, fmt.Sprintf("%s, each counted as read once: what is decoded again is requested again, unless a disk cache has it", terminal.Plural(uint64(f.Compressed), "compressed shard")))
+		p.Notes = append(p.Notes, fmt.Sprintf("%s, each counted as read once; without a disk cache, shards that are decoded again are requested again", terminal.Plural(uint64(f.Compressed), "compressed shard")))
 	}
 	return p
 }
@@ -106,21 +106,21 @@ func (p *Service) share(records pipeline.ChunkRecords, lanes, groups uint64) {
 func (p *Service) write(b *strings.Builder) {
 	fmt.Fprintf(b, "\nan epoch of %s takes %s%s, %s", p.Name, terminal.Plural(p.Requests, "request"), p.price(p.Dollars), terminal.Bytes(p.Bytes))
 	if p.GetDollars == 0 {
-		b.WriteString("; what requests cost there is not known")
+		b.WriteString("; the price of its requests is not known")
 	}
 	b.WriteString("\n")
 	if p.NeedsDisk > 0 {
 		enough := "which --memory (" + terminal.Bytes(p.MemoryBytes) + ") holds"
 		if p.NeedsMemory > p.MemoryBytes {
-			enough = "more than --memory (" + terminal.Bytes(p.MemoryBytes) + "): give more, or a disk cache"
+			enough = "more than --memory (" + terminal.Bytes(p.MemoryBytes) + "): raise it, or use a disk cache"
 		}
-		fmt.Fprintf(b, "  read into memory: up to %s wait there for their turn, %s\n", terminal.Bytes(p.NeedsMemory), enough)
-		fmt.Fprintf(b, "  read into a disk cache: up to %s of it are in use at a time, and what it has room for beyond that saves requests from the second epoch on\n", terminal.Bytes(p.NeedsDisk))
+		fmt.Fprintf(b, "  without a disk cache: up to %s are kept in memory, %s\n", terminal.Bytes(p.NeedsMemory), enough)
+		fmt.Fprintf(b, "  with a disk cache: up to %s of it are in use at a time; any space beyond that saves requests from the second epoch on\n", terminal.Bytes(p.NeedsDisk))
 	}
 	b.WriteString("\n")
 	p.chunkTable(b)
 	if len(p.Chunks) > 1 {
-		b.WriteString("  another --chunk-bytes is another order: χ²/df is of batches of 256, 1 is independent sampling\n")
+		b.WriteString("  changing --chunk-bytes changes the order; χ²/df is for batches of 256, 1 is independent sampling\n")
 	}
 	for _, note := range p.Notes {
 		fmt.Fprintf(b, "  %s\n", note)
@@ -147,7 +147,7 @@ func dollarText(dollars float64) string {
 
 func (p *Service) chunkTable(b *strings.Builder) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	head := "  --chunk-bytes\trequests\tbytes a request\tχ²/df\tin memory\tin a disk cache"
+	head := "  --chunk-bytes\trequests\tbytes per request\tχ²/df\tin memory\tin a disk cache"
 	if p.GetDollars > 0 {
 		head += "\tprice"
 	}
@@ -172,7 +172,7 @@ func (p *Service) chunkTable(b *strings.Builder) {
 }
 
 func (p *Service) nodeTable(b *strings.Builder) {
-	b.WriteString("share of the chunks that each node fetches, where node n of N reads the workers w with w mod N = n\n")
+	b.WriteString("share of the chunks that each node fetches, if node n of N reads the workers w with w mod N = n\n")
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "nodes\t")
 	row := p.Nodes[0].Nodes
@@ -189,5 +189,5 @@ func (p *Service) nodeTable(b *strings.Builder) {
 	}
 	fmt.Fprintln(w)
 	_ = w.Flush()
-	b.WriteString("where that is more than one of N, nodes fetch the same chunks; other --groups are another order\n")
+	b.WriteString("above 1/N, nodes fetch the same chunks more than once; changing --groups changes the order\n")
 }

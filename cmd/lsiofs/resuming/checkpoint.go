@@ -77,11 +77,11 @@ func ReadDocument(path string) ([]byte, error) {
 	case err != nil:
 		return nil, unread(path, err)
 	case len(doc) > checkpoint.MaxBytes:
-		return nil, exit.Errorf(exit.Checkpoint, "%s is not a checkpoint: it has more than the %d bytes that one may have", name, checkpoint.MaxBytes)
+		return nil, exit.Errorf(exit.Checkpoint, "%s is not a checkpoint: it exceeds the limit of %d bytes", name, checkpoint.MaxBytes)
 	case len(doc) == 0:
 		return nil, exit.Errorf(exit.Checkpoint, "%s holds no checkpoint: it is empty; was the disk full when it was saved?", name)
 	case len(bytes.Trim(doc, " \t\r\n\x00\ufeff")) == 0:
-		return nil, exit.Errorf(exit.Checkpoint, "%s holds no checkpoint: it has %d bytes of white space or zeros; was the disk full when it was saved?", name, len(doc))
+		return nil, exit.Errorf(exit.Checkpoint, "%s holds no checkpoint, only %d bytes of white space or zeros; was the disk full when it was saved?", name, len(doc))
 	}
 	return doc, nil
 }
@@ -91,7 +91,7 @@ func unread(path string, err error) error {
 	if cause := (*os.PathError)(nil); errors.As(err, &cause) {
 		err = cause.Err
 	}
-	return exit.Errorf(exit.Checkpoint, "checkpoint %s: %w: name a file that a checkpoint was saved to", path, err)
+	return exit.Errorf(exit.Checkpoint, "checkpoint %s: %w: name a file that holds a saved checkpoint", path, err)
 }
 
 // Apply sets the checkpoint's order in s and, unless their flags were given, the workers, batch and
@@ -101,7 +101,7 @@ func (r *Checkpoint) Apply(s spec.Spec, given func(flag string) bool) (spec.Spec
 	var problems []error
 	differs := func(flag string, flagValue, fileValue any) {
 		if given(flag) && flagValue != fileValue {
-			problems = append(problems, fmt.Errorf("--%s (%v) differs from %s, which has %v: an epoch can only go on in its own order, so leave the flag out",
+			problems = append(problems, fmt.Errorf("--%s (%v) differs from %s, which has %v: an epoch can only continue in its own order, so leave the flag out",
 				flag, flagValue, r.Path, fileValue))
 		}
 	}
@@ -126,7 +126,7 @@ func (r *Checkpoint) Apply(s spec.Spec, given func(flag string) bool) (spec.Spec
 	differs("sample", sample.String(), o.Sample.String())
 	differs("sample-seed", sample.Seed, o.Sample.Seed)
 	if given("mix-length") && s.Order.Length != o.Length {
-		problems = append(problems, fmt.Errorf("--mix-length differs from %s, whose epochs have %d records: an epoch can only go on in its own order, so leave the flag out", r.Path, o.Length))
+		problems = append(problems, fmt.Errorf("--mix-length differs from %s, whose epochs have %d records: an epoch can only continue in its own order, so leave the flag out", r.Path, o.Length))
 	}
 	differs("epoch", s.Epoch, r.State.Epoch)
 	s.Order, s.Epoch = o, r.State.Epoch

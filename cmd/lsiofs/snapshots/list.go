@@ -19,7 +19,7 @@ import (
 func Open(path string) (*run.Directory, error) {
 	d, err := run.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: name the directory of a run, which has a run.json", err)
+		err = fmt.Errorf("%w: name a run directory, which contains run.json", err)
 	}
 	return d, err
 }
@@ -59,7 +59,7 @@ func List(d *run.Directory, u *terminal.UI) error {
 		}
 	}
 	if len(numbers) == 0 {
-		u.Notef("%s: no epoch of run %s is taken yet", d.Path(), d.Info().Run)
+		u.Notef("%s: run %s has no epoch yet", d.Path(), d.Info().Run)
 	}
 	return w.Flush()
 }

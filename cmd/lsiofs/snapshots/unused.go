@@ -30,7 +30,7 @@ func Unused(d *run.Directory, dataset string, keep uint64, u *terminal.UI) error
 	if info, err := os.Stat(dataset); err != nil {
 		return err
 	} else if !info.IsDir() {
-		return fmt.Errorf("%s is not a directory: name the one that the run's shards are in", dataset)
+		return fmt.Errorf("%s is not a directory: name the one that holds the run's shards", dataset)
 	}
 	numbers, err := d.Numbers()
 	if err != nil || len(numbers) == 0 {

@@ -109,7 +109,7 @@ func (b *board) attend(ctx context.Context, points []string, watching *sync.Wait
 			continue
 		}
 		of, stop := context.WithCancel(ctx)
-		m := &watched{stop: stop, message: "nothing is known yet", metrics: patientFile{path: filepath.Join(point, "metrics"), patience: b.patience}}
+		m := &watched{stop: stop, message: "no data yet", metrics: patientFile{path: filepath.Join(point, "metrics"), patience: b.patience}}
 		b.mounts[point] = m
 		watching.Go(func() { b.follow(of, point, m) })
 	}

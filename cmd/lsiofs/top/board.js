@@ -136,7 +136,7 @@ async function refresh() {
       else samples.set(mount, kept.filter(p => p.ms > latest - keptMs))
     }
     const n = board.mounts.length
-    state.textContent = (n === 0 ? 'you have no mount; lsiofs mount DATASET MNT makes one' : n === 1 ? 'one mount' : n + ' mounts') +
+    state.textContent = (n === 0 ? 'you have no mount: make one with lsiofs mount DATASET MNT' : n === 1 ? 'one mount' : n + ' mounts') +
       (board.unseen > 0 ? `, and ${board.unseen} more that are not watched: name those to watch` : '') + ', ' + new Date().toLocaleTimeString()
     document.getElementById('mounts').replaceChildren(...board.mounts.map(drawMount))
   } catch (e) {

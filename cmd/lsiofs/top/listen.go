@@ -78,7 +78,7 @@ func listen(ctx context.Context, o Options, u *terminal.UI) error {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("can't listen on %s: %w; choose another port, or 0 for any that is free", address, err)
+		return fmt.Errorf("can't listen on %s: %w; choose another port, or 0 for any free port", address, err)
 	}
 	url := "http://" + l.Addr().String() + "/"
 	if u.JSON {
@@ -91,7 +91,7 @@ func listen(ctx context.Context, o Options, u *terminal.UI) error {
 		return err
 	}
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
-		u.Warn(fmt.Sprintf("%s is no loopback address: whoever reaches it sees names of datasets, and what is read", l.Addr()))
+		u.Warn(fmt.Sprintf("%s is not a loopback address: anyone who can reach it sees the names of datasets and what is read", l.Addr()))
 	}
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -200,11 +200,11 @@ func converse(ctx context.Context, client net.Conn, address string, answer func(
 func refusal(r *http.Request, address string) reply {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		return text(http.StatusMethodNotAllowed, "lsiofs top only shows: use GET")
+		return text(http.StatusMethodNotAllowed, "lsiofs top is read-only: use GET")
 	case !namesUs(r.Host, address):
-		return text(http.StatusForbidden, "lsiofs top answers to its address, to localhost, and to the name of its machine")
+		return text(http.StatusForbidden, "lsiofs top only answers requests for its address, localhost, or its machine's name")
 	case foreign(r):
-		return text(http.StatusForbidden, "lsiofs top does not answer the pages of others")
+		return text(http.StatusForbidden, "lsiofs top does not answer requests from other sites' pages")
 	}
 	return reply{}
 }
@@ -261,5 +261,5 @@ func (b *board) answer(r *http.Request) reply {
 	case "/metrics":
 		return reply{http.StatusOK, metricsFormat, merged(b.scrape(r.Context()))}
 	}
-	return text(http.StatusNotFound, "lsiofs top has / and /metrics")
+	return text(http.StatusNotFound, "lsiofs top serves / and /metrics only")
 }

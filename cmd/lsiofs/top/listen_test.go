@@ -74,7 +74,7 @@ func TestTopListensUntilItIsInterruptedAndSaysWhere(t *testing.T) {
 	err := Run(t.Context(), Options{Listen: taken}, &terminal.UI{Out: io.Discard, Err: io.Discard})
 	require.ErrorIs(t, err, unix.EADDRINUSE)
 	require.ErrorContains(t, err, "can't listen on "+taken)
-	require.ErrorContains(t, err, "choose another port, or 0 for any that is free")
+	require.ErrorContains(t, err, "choose another port, or 0 for any free port")
 
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)

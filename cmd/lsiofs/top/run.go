@@ -74,9 +74,9 @@ func onlyPoint(named []string) (string, error) {
 	}
 	switch {
 	case len(points) == 0:
-		return "", exit.Errorf(exit.Mount, "you have no mount: lsiofs mount DATASET MNT makes one")
+		return "", exit.Errorf(exit.Mount, "you have no mount: make one with lsiofs mount DATASET MNT")
 	case len(points) > 1:
-		return "", exit.Usagef("top shows one mount on a terminal, and there are %d (%s): name one, or watch all with --listen 127.0.0.1:9464",
+		return "", exit.Usagef("there are %d mounts (%s), and top shows one on a terminal: name one, or watch all with --listen 127.0.0.1:9464",
 			len(points), strings.Join(points[:min(len(points), 3)], ", "))
 	}
 	return points[0], nil

@@ -16,7 +16,7 @@ func onScreen(ctx context.Context, w *watch) error {
 		err = screen.Init()
 	}
 	if err != nil {
-		return fmt.Errorf("the terminal can't be drawn on: %w; lsiofs top MNT | cat prints lines instead", err)
+		return fmt.Errorf("can't draw on the terminal: %w; lsiofs top MNT | cat prints lines instead", err)
 	}
 	err = drawFrames(ctx, w, screen)
 	screen.Fini()

@@ -214,7 +214,7 @@ func TestTheScreenIsLeftWhenTheMountIsGone(t *testing.T) {
 	w := newWatch(dir)
 	require.NoError(t, w.look(t.Context()).err)
 	require.NoError(t, os.Remove(filepath.Join(dir, "status.json")))
-	require.ErrorContains(t, drawFrames(t.Context(), w, s), "was unmounted, or its server has ended")
+	require.ErrorContains(t, drawFrames(t.Context(), w, s), "was unmounted, or its server ended")
 }
 
 // shownScreen keeps what it shows as text, because the drawing goroutine writes to the cells of a

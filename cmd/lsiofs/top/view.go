@@ -243,14 +243,14 @@ func (f *frame) describe(line func(label, format string, args ...any)) {
 // counted describes the counters since the mount's start.
 func (f *frame) counted() string {
 	s, x := f.now, &f.now.Pipeline.Fetch
-	text := fmt.Sprintf("%s went out", terminal.Plural(x.RecordsOut, "record"))
+	text := fmt.Sprintf("%s delivered", terminal.Plural(x.RecordsOut, "record"))
 	if x.Hits+x.Waits > 0 {
-		text += fmt.Sprintf(": %s in memory when wanted, %s waited for", terminal.Count(x.Hits), terminal.Count(x.Waits))
+		text += fmt.Sprintf(": %s were in memory in time, %s were waited for", terminal.Count(x.Hits), terminal.Count(x.Waits))
 	}
 	for _, c := range []struct {
 		n    uint64
 		what string
-	}{{x.PiecesReread, "pieces read again"}, {s.Pipeline.Retries.Retries, "reads retried"}, {s.Errors, "requests failed"}, {skipped(s), "damages left out"}} {
+	}{{x.PiecesReread, "pieces read again"}, {s.Pipeline.Retries.Retries, "reads retried"}, {s.Errors, "requests failed"}, {skipped(s), "records skipped as damaged"}} {
 		text += fmt.Sprintf("; %s %s", humanize.Comma(int64(c.n)), c.what)
 	}
 	return text

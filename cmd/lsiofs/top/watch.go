@@ -121,7 +121,7 @@ func (w *watch) failed(err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case gone && seen:
-		return exit.Errorf(exit.Mount, "%s was unmounted, or its server has ended", w.point)
+		return exit.Errorf(exit.Mount, "%s was unmounted, or its server ended", w.point)
 	case errors.Is(err, fs.ErrSilent):
 		return exit.With(exit.Mount, err)
 	}

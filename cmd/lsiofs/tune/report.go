@@ -26,7 +26,7 @@ func (r Report) write(u *terminal.UI) error {
 	fmt.Fprintf(&b, "%s: %s\n", PlaceText(r.Place), r.Data)
 	about := "past the page cache"
 	if !r.Direct {
-		about = "through the page cache, which this file system does not let reads pass"
+		about = "through the page cache, because this file system does not support direct reads"
 	}
 	fmt.Fprintf(&b, "random reads %s, with %s; %s in %.0f s\n\n", about, r.Engine, terminal.Plural(uint64(r.Rounds), "round"), r.Seconds)
 	cellTable(&b, r.Cells, r.Profile)
@@ -100,7 +100,7 @@ func costTable(b *strings.Builder, costs []storagetune.Cost, copyRate float64) {
 		return
 	}
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "µs a read\t")
+	fmt.Fprint(w, "µs per read\t")
 	for _, c := range costs {
 		fmt.Fprintf(w, "%s\t", terminal.Bytes(c.ReadBytes))
 	}
@@ -136,7 +136,7 @@ func showFound(path string, f profile.Found, u *terminal.UI) error {
 	}
 	from := "stored as " + f.File
 	if f.File == "" {
-		from = "defaults, as nothing was measured here: lsiofs tune " + terminal.Quote(path)
+		from = "defaults, because nothing was measured here: lsiofs tune " + terminal.Quote(path)
 	}
 	p := f.Profile
 	if err := terminal.Table(u.Out, [][2]string{
@@ -161,13 +161,13 @@ func showFound(path string, f profile.Found, u *terminal.UI) error {
 
 // aheadText describes how far ahead of readers a storage is read.
 func aheadText(a profile.Ahead) string {
-	return fmt.Sprintf("%s a reader, %s queued; stretches of %s to %s; decoders by %s", terminal.Bytes(a.Bytes), terminal.Bytes(a.QueuedBytes),
+	return fmt.Sprintf("%s per reader, %s queued; stretches of %s to %s; decoders by %s", terminal.Bytes(a.Bytes), terminal.Bytes(a.QueuedBytes),
 		terminal.Bytes(a.FirstStretchBytes), terminal.Bytes(a.StretchBytes), terminal.Bytes(a.DecodeBytes))
 }
 
 // passText describes how shards are read when they are indexed or verified.
 func passText(p profile.Pass) string {
-	shards := "a shard a core"
+	shards := "one shard per core"
 	if p.Shards > 0 {
 		shards = terminal.Plural(uint64(p.Shards), "shard") + " at a time"
 	}

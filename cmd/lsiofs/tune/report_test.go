@@ -20,8 +20,8 @@ func TestTheTableOfMeasurements(t *testing.T) {
 
 func TestWhatIsNotMeasuredIsShownInWords(t *testing.T) {
 	p := profile.Defaults(profile.KindSSD)
-	require.Equal(t, "32 MiB a reader, 64 MiB queued; stretches of 256 KiB to 8.0 MiB; decoders by 128 KiB", aheadText(p.Ahead))
-	require.Equal(t, "a shard a core; reads of up to 1.0 MiB, 16 MiB under way; gaps above 24 KiB are skipped", passText(p.Pass))
+	require.Equal(t, "32 MiB per reader, 64 MiB queued; stretches of 256 KiB to 8.0 MiB; decoders by 128 KiB", aheadText(p.Ahead))
+	require.Equal(t, "one shard per core; reads of up to 1.0 MiB, 16 MiB under way; gaps above 24 KiB are skipped", passText(p.Pass))
 	p.Pass.Shards = 32
 	require.Contains(t, passText(p.Pass), "32 shards at a time; ")
 }

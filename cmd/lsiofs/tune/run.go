@@ -35,7 +35,7 @@ func Run(ctx context.Context, o Options, u *terminal.UI) error {
 		return exit.Usagef("--seconds (%v) must be between 0.1 and 86400", o.Seconds)
 	}
 	if o.Show && o.DryRun {
-		return exit.Usagef("--show and --dry-run can't be combined, as --show measures nothing: leave one of them out")
+		return exit.Usagef("--show and --dry-run can't be combined, because --show measures nothing: leave one of them out")
 	}
 	if discover.IsRemote(o.Path) {
 		return runService(ctx, o, u)

@@ -37,7 +37,7 @@ func runService(ctx context.Context, o Options, u *terminal.UI) (err error) {
 	o.Service.Trouble = func(t remote.Trouble) { u.Notef("%s", t) }
 	s, err := probe.Open(ctx, o.Path, o.Service)
 	if err != nil {
-		return exit.With(exit.Dataset, fmt.Errorf("dataset: %w; lsiofs doctor URL looks at it step by step", err))
+		return exit.With(exit.Dataset, fmt.Errorf("dataset: %w; lsiofs doctor URL checks it step by step", err))
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if o.Show {
@@ -56,7 +56,7 @@ func runService(ctx context.Context, o Options, u *terminal.UI) (err error) {
 	rates, err := s.Rates(ctx, plan)
 	v.clear()
 	if err != nil {
-		return exit.With(exit.Dataset, fmt.Errorf("dataset: %w; lsiofs doctor URL looks at it step by step", err))
+		return exit.With(exit.Dataset, fmt.Errorf("dataset: %w; lsiofs doctor URL checks it step by step", err))
 	}
 	r := ServiceReport{Place: profile.Endpoint(s.Kind(), s.Name()), Rates: rates}
 	r.Profile, r.Reasons = probe.Derive(s.Kind(), rates.Cells, time.Now().UTC().Truncate(time.Second))
@@ -76,14 +76,14 @@ const defaultConnections = 128
 // further returns remarks about the measurement.
 func (r *ServiceReport) further(yes bool) (texts []string) {
 	if r.Throttled > 0 {
-		texts = append(texts, fmt.Sprintf("%s of %s requests were turned away (429 or 503): measure again later, as this is less than the service can give",
+		texts = append(texts, fmt.Sprintf("the service rejected %s of %s requests (429 or 503), so this is less than it can give: measure again later",
 			terminal.Count(r.Throttled), terminal.Count(r.Requests)))
 	}
 	if r.Profile.Depth > defaultConnections {
-		texts = append(texts, fmt.Sprintf("more requests at a time than mounts make by themselves are worth it: --connections %d", r.Profile.Depth))
+		texts = append(texts, fmt.Sprintf("more simultaneous requests than a mount's default are faster: --connections %d", r.Profile.Depth))
 	}
 	if len(r.Left) > 0 && !yes {
-		texts = append(texts, fmt.Sprintf("%s left out (-): beyond %s of transfer, which --yes permits, or ranges larger than the objects",
+		texts = append(texts, fmt.Sprintf("%s not measured (-): it would exceed %s of transfer (--yes permits more), or its ranges exceed the objects",
 			terminal.Plural(uint64(len(r.Left)), "combination"), terminal.Bytes(probe.FreeBytes)))
 	}
 	return texts

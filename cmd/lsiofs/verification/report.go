@@ -79,7 +79,7 @@ func (v *Report) ProveOrder(ctx context.Context, d *pipeline.Dataset, u *termina
 	r, err := verify.Order(ctx, verify.OrderConfig{
 		Order: s.Order, Epoch: s.Epoch, Deal: s.Deal, Predicted: predicted.Global.Value,
 		Subject: quality.Subject{ShardStarts: inspect.ShardStarts(d), Part: d.Part(), ChunkStarts: d.ChunkStarts},
-		Step:    func(claim string) { u.Notef("proving: %s", claim) },
+		Step:    func(claim string) { u.Notef("checking: %s", claim) },
 	})
 	if err != nil {
 		return err
@@ -110,18 +110,18 @@ func checkedText(d *pipeline.Dataset) string {
 func (v Report) Verdict() error {
 	switch {
 	case len(v.Unread) > 0:
-		return exit.Errorf(exit.Dataset, "%s of %s could not be read, as %s: %s%s", terminal.Plural(uint64(len(v.Unread)), "shard"), v.Dataset,
+		return exit.Errorf(exit.Dataset, "%s of %s could not be read, such as %s: %s%s", terminal.Plural(uint64(len(v.Unread)), "shard"), v.Dataset,
 			v.Unread[0].Shard, v.Unread[0].Reason, v.besides())
 	case v.refused != nil:
 		others := ""
 		if v.refused.Source != "" {
 			others = "; the other sources were not read"
 		}
-		return exit.Errorf(exit.Verify, "%s of %s damaged, and nothing is left without what is damaged: repair or replace the files, then verify again%s", terminal.Plural(v.Total, "place"), v.Dataset, others)
+		return exit.Errorf(exit.Verify, "%s damaged in %s, and nothing is left without the damage: repair or replace the files, then verify again%s", terminal.Plural(v.Total, "place"), v.Dataset, others)
 	case v.Total > 0:
-		return exit.Errorf(exit.Verify, "%s of %s damaged: repair or remove the files%s", terminal.Plural(v.Total, "place"), v.Dataset, v.leavingOut())
+		return exit.Errorf(exit.Verify, "%s damaged in %s: repair or remove the files%s", terminal.Plural(v.Total, "place"), v.Dataset, v.leavingOut())
 	case v.Order != nil && !v.Order.Holds():
-		return exit.Errorf(exit.Verify, "the order of %s is not what it should be: report this as a bug of lsiofs", v.Dataset)
+		return exit.Errorf(exit.Verify, "the order of %s is wrong: report this as a bug of lsiofs", v.Dataset)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (v Report) besides() string {
 	if v.Total == 0 {
 		return ""
 	}
-	return "; besides, " + terminal.Plural(v.Total, "place") + " damaged"
+	return "; in addition, " + terminal.Plural(v.Total, "place") + " damaged"
 }
 
 // leavingOut describes how mounts can leave out the damage, if they can. If lengths lead from one
@@ -140,7 +140,7 @@ func (v Report) leavingOut() string {
 	if v.Format == "tfrecord" || v.Format == "files" {
 		return ""
 	}
-	return ", or leave out what is damaged: lsiofs index --rebuild --on-corrupt skip, then mount with --on-corrupt skip"
+	return ", or leave out the damaged records: lsiofs index --rebuild --on-corrupt skip, then mount with --on-corrupt skip"
 }
 
 // Print writes a report for people.
@@ -154,9 +154,9 @@ func (v Report) Print(u *terminal.UI) error {
 	for _, s := range v.Unread {
 		_ = u.Printf("%s\n", printable.Line(s.Shard+": could not be read: "+s.Reason))
 	}
-	found := "nothing is damaged"
+	found := "no damage found"
 	if len(v.Unread) > 0 {
-		found = "nothing is damaged of what could be read"
+		found = "no damage in the shards that could be read"
 	}
 	if v.Total > 0 {
 		found = terminal.Plural(v.Total, "place") + " damaged"

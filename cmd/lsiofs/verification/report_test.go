@@ -21,9 +21,9 @@ func TestWhatCanNotBeReadIsToldFromDamage(t *testing.T) {
 		code   exit.Code
 		found  string
 	}{
-		"sound":   {verify.Report{}, exit.OK, "nothing is damaged\n"},
+		"sound":   {verify.Report{}, exit.OK, "no damage found\n"},
 		"damaged": {verify.Report{Findings: finding, Total: 1}, exit.Verify, "1 place damaged\n"},
-		"unread":  {verify.Report{Unread: unread}, exit.Dataset, "nothing is damaged of what could be read\n"},
+		"unread":  {verify.Report{Unread: unread}, exit.Dataset, "no damage in the shards that could be read\n"},
 		"both":    {verify.Report{Unread: unread, Findings: finding, Total: 1}, exit.Dataset, "1 place damaged\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -172,7 +172,7 @@ def _doing(message: Mapping[str, Any]) -> Optional[str]:
     if "progress" in message:
         p = message["progress"]
         if not p["ShardsTotal"]:
-            return "the dataset is being listed"
+            return "listing the dataset"
         return f"indexing: {p['Shards']} of {p['ShardsTotal']} shards, {p['Records']} records so far"
     if "filling" in message:
         f = message["filling"]
