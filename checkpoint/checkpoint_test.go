@@ -163,7 +163,7 @@ var refusals = map[string]string{
 	`{"version": 1, "samples": 1`:                       `samples belongs to the short form`,
 	`{"epoch": 1, "samples": 1, "done": []}`:            `samples belongs to the short form`,
 	`{"version": 2`:                                     `version is 2, and this lsiofs reads version 1: use the release that wrote the document`,
-	`{"version": 0}`:                                    `version is 0, and this`,
+	`{"version": 0}`:                                    `version is 0, but this`,
 	`{"dataset": 5}`:                                    `dataset must be a string, not "5"`,
 	`{"dataset": "` + strings.Repeat("x", 400):          `dataset is longer than 256 bytes`,
 	`{"order": {"seed": 1}}`:                            `order lacks shuffle, size, lanes, groups, batch, chunk_bytes, chunk_records`,
@@ -181,7 +181,7 @@ var refusals = map[string]string{
 	`{"done": [{"batch": 1}]}`:                          `done[0] lacks consumed`,
 	`{"done": [{"consumed": [1]}]}`:                     `done[0] lacks batch`,
 	`{"done": [{"deal": "fair"}]}`:                      `done[0].deal ("fair") must be one of interleaved, contiguous`,
-	`{"done": [{"consumed": []}]}`:                      `done[0].consumed must have a number a worker`,
+	`{"done": [{"consumed": []}]}`:                      `done[0].consumed must have one number per worker`,
 	`{"done": [{"consumed": [1,]}]}`:                    `done[0].consumed (]) must be a whole number`,
 	`{"done": [{"consumed": [1 2]}]}`:                   `expected , or ], not "2"`,
 	`{"done": [{"consumed": [140737488355329]}]}`:       `done[0].consumed (140737488355329) must be a whole number between 0 and 140737488355328`,
@@ -243,7 +243,7 @@ func TestAnotherDatasetIsRefusedWithAWayOn(t *testing.T) {
 	s := subject()
 	s.Dataset = strings.Repeat("cd", 32)
 	_, err := Resolve(doc, s)
-	require.ErrorContains(t, err, `of another dataset: its fingerprint is "abab`)
+	require.ErrorContains(t, err, `from another dataset: its fingerprint is "abab`)
 	require.ErrorContains(t, err, `restore {"epoch": 0, "samples": 20480}`)
 	s.Records = 7
 	s.Explain = func(fingerprint string) string {

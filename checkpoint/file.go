@@ -20,7 +20,7 @@ func WriteFile(path string, doc []byte) error {
 		if there.IsDir() {
 			return fmt.Errorf("save %s: it is a directory; name a file", path)
 		}
-		return fmt.Errorf("save %s: it is not a regular file; name another one", path)
+		return fmt.Errorf("save %s: it is not a regular file; name another file", path)
 	}
 	// CreateTemp opens with O_EXCL and 0600, under an unpredictable name.
 	temp, err := os.CreateTemp(dir, ".lsiofs-checkpoint-*")

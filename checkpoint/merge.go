@@ -14,12 +14,12 @@ import (
 // only the entries before the last with states. Errors number the states from 1.
 func Merge(states []State) (State, error) {
 	if len(states) == 0 {
-		return State{}, errors.New("checkpoint: there is nothing to merge")
+		return State{}, errors.New("checkpoint: nothing to merge")
 	}
 	merged := states[0]
 	last := len(merged.Done) - 1
 	if last < 0 {
-		return State{}, &MergeError{1, errors.New("done has no entry, so there are no counts of workers to merge")}
+		return State{}, &MergeError{1, errors.New("done has no entry, so there are no worker counts to merge")}
 	}
 	merged.Done = slices.Clone(merged.Done)
 	merged.Done[last].Consumed = slices.Clone(merged.Done[last].Consumed)

@@ -55,7 +55,7 @@ func Parse(doc []byte) (State, error) {
 		return State{}, err
 	}
 	if !d.full() {
-		return State{}, &Refusal{Reason: "it is a short form, which names no dataset and no order; the full form is needed here"}
+		return State{}, &Refusal{Reason: "it is a short form, without dataset and order; the full form is needed here"}
 	}
 	return d.state, nil
 }
@@ -75,7 +75,7 @@ func Possible(doc []byte) error {
 // could complete the document.
 func read(doc []byte) (*document, error) {
 	if len(doc) > MaxBytes {
-		return nil, &Refusal{Reason: fmt.Sprintf("it has %d bytes, more than the %d that a checkpoint may have", len(doc), MaxBytes), cause: ErrTooLarge}
+		return nil, &Refusal{Reason: fmt.Sprintf("it has %d bytes, more than the limit of %d", len(doc), MaxBytes), cause: ErrTooLarge}
 	}
 	if bytes.HasPrefix(doc, []byte("\xef\xbb\xbf")) {
 		return nil, &Refusal{Reason: "it begins with a byte order mark: write it as UTF-8 without one"}
@@ -119,7 +119,7 @@ func (d *document) field(s *scanner, name string) (err error) {
 	switch name {
 	case "version":
 		if _, err = s.number("version", Version, Version); err != nil && !errors.Is(err, ErrIncomplete) {
-			err = fmt.Errorf("version is %s, and this lsiofs reads version %d: use the release that wrote the document", plain(s.token()), Version)
+			err = fmt.Errorf("version is %s, but this lsiofs reads version %d: use the release that wrote the document", plain(s.token()), Version)
 		}
 	case "dataset":
 		d.state.Dataset, err = s.text("dataset", nil)
@@ -230,14 +230,14 @@ func readConsumed(s *scanner, where string) ([]uint64, error) {
 	var consumed []uint64
 	err := s.list(where, func(w int) error {
 		if w == spec.MaxWorkers {
-			return fmt.Errorf("%s has more than %d numbers, one a worker", where, spec.MaxWorkers)
+			return fmt.Errorf("%s has more than %d numbers, one per worker", where, spec.MaxWorkers)
 		}
 		n, err := s.number(where, 0, order.MaxRecords)
 		consumed = append(consumed, n)
 		return err
 	})
 	if err == nil && len(consumed) == 0 {
-		err = fmt.Errorf("%s must have a number a worker, 1 to %d", where, spec.MaxWorkers)
+		err = fmt.Errorf("%s must have one number per worker, 1 to %d of them", where, spec.MaxWorkers)
 	}
 	return consumed, err
 }

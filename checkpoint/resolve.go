@@ -47,11 +47,11 @@ func (s Subject) judgeRun(state State) error {
 	case state.Run == s.Run:
 		return nil
 	case s.Run == "":
-		return &Refusal{Reason: fmt.Sprintf("it is of run %s of a dataset that grows, and this mount's dataset does not: mount with --grow and name the run's directory with --run", state.Run)}
+		return &Refusal{Reason: fmt.Sprintf("it is from run %s of a growing dataset, but this mount's dataset does not grow: mount with --grow and name the run's directory with --run", state.Run)}
 	case state.Run == "":
-		return &Refusal{Reason: fmt.Sprintf("it is of a dataset that does not grow, and this mount is of run %s: mount without --grow, or restore %s", s.Run, state.short())}
+		return &Refusal{Reason: fmt.Sprintf("it is from a dataset that does not grow, but this mount is of run %s: mount without --grow, or restore %s", s.Run, state.short())}
 	}
-	return &Refusal{Reason: fmt.Sprintf("it is of run %s, and this mount is of run %s: name its directory with --run, or restore %s", state.Run, s.Run, state.short())}
+	return &Refusal{Reason: fmt.Sprintf("it is from run %s, but this mount is of run %s: name its run directory with --run, or restore %s", state.Run, s.Run, state.short())}
 }
 
 // short returns the short form for about the same position.
@@ -80,8 +80,8 @@ func (s Subject) judge(state State) (Position, error) {
 		return Position{}, s.foreign(state)
 	}
 	if words := differences(state.Order, s.Order, "in the checkpoint", "here"); words != "" {
-		return Position{}, &Refusal{Reason: "it is of another order: " + words +
-			"; mount with the checkpoint's settings (--resume takes them from the file), or restore " + s.nearby(state) + " to go on with the settings of this mount"}
+		return Position{}, &Refusal{Reason: "it is from another order: " + words +
+			"; mount with the checkpoint's settings (--resume takes them from the file), or restore " + s.nearby(state) + " to continue with the settings of this mount"}
 	}
 	done, err := order.Simplify(s.Records, s.Order, state.Done)
 	if err != nil {
@@ -96,16 +96,16 @@ func (s Subject) judge(state State) (Position, error) {
 // foreign returns the refusal of a document of another dataset.
 func (s Subject) foreign(state State) error {
 	if s.Run != "" {
-		return &Refusal{Reason: fmt.Sprintf("epoch %d of this run is of another snapshot: its fingerprint is %q, that of the checkpoint %q; to go on from about the same place, restore %s",
+		return &Refusal{Reason: fmt.Sprintf("epoch %d of this run has another snapshot: its fingerprint is %q, the checkpoint's is %q; to continue from about the same place, restore %s",
 			state.Epoch, s.Dataset, state.Dataset, s.nearby(state))}
 	}
-	reason := fmt.Sprintf("it is of another dataset: its fingerprint is %q, that of this one %q", state.Dataset, s.Dataset)
+	reason := fmt.Sprintf("it is from another dataset: its fingerprint is %q, this dataset's is %q", state.Dataset, s.Dataset)
 	if s.Explain != nil {
 		if words := s.Explain(state.Dataset); words != "" {
 			reason += " (" + words + ")"
 		}
 	}
-	return &Refusal{Reason: reason + "; to go on from about the same place, restore " + s.nearby(state)}
+	return &Refusal{Reason: reason + "; to continue from about the same place, restore " + s.nearby(state)}
 }
 
 // nearby returns the short form for about the same position as state.
@@ -124,7 +124,7 @@ func (s Subject) nearby(state State) string {
 func (s Subject) fits(done []order.Done) error {
 	if len(done)+1 > MaxEntries {
 		return &Refusal{
-			Reason: fmt.Sprintf("done has %d entries, which leaves no place among %d for that of this mount: finish the epoch, or start from the short form with samples", len(done), MaxEntries),
+			Reason: fmt.Sprintf("done has %d entries of at most %d, no room for this mount's: finish the epoch, or start from the short form with samples", len(done), MaxEntries),
 			cause:  ErrTooLarge,
 		}
 	}
@@ -133,7 +133,7 @@ func (s Subject) fits(done []order.Done) error {
 	size := head + sizeOf(done, width) + entryBytes + int(s.Deal.Workers)*(width+len(", "))
 	if size > MaxBytes {
 		return &Refusal{
-			Reason: fmt.Sprintf("with the entry of this mount it would have up to %d bytes, more than %d: finish the epoch, or start from the short form with samples", size, MaxBytes),
+			Reason: fmt.Sprintf("with this mount's entry it would have up to %d bytes, more than the limit of %d: finish the epoch, or start from the short form with samples", size, MaxBytes),
 			cause:  ErrTooLarge,
 		}
 	}

@@ -50,17 +50,17 @@ func TestOtherRunsOtherSnapshotsAreRefused(t *testing.T) {
 			require.ErrorContains(t, err, words)
 		}
 	}
-	refused(written, static, "it is of run "+thisRun+" of a dataset that grows", "mount with --grow")
+	refused(written, static, "it is from run "+thisRun+" of a growing dataset", "mount with --grow")
 	other := state
 	other.Run = otherRun
-	refused(string(other.Marshal(records)), grows, "it is of run "+otherRun, "--run", `restore {"epoch": 7, "samples": 17}`)
+	refused(string(other.Marshal(records)), grows, "it is from run "+otherRun, "--run", `restore {"epoch": 7, "samples": 17}`)
 	require.False(t, asked, "the epochs of another run are none of ours")
 	without := state
 	without.Run = ""
 	refused(string(without.Marshal(records)), grows, "does not grow", "without --grow")
 	later := state
 	later.Epoch = 8
-	refused(string(later.Marshal(records)), grows, "epoch 8 of this run is of another snapshot")
+	refused(string(later.Marshal(records)), grows, "epoch 8 of this run has another snapshot")
 	for bad, why := range map[string]string{`"3f"`: `run ("3f") must be 32 hexadecimal digits`, `""`: "must be 32", `7`: "run", `"` + strings.Repeat("3F", 16) + `"`: "lower case"} {
 		refused(strings.Replace(written, `"`+thisRun+`"`, bad, 1), grows, why)
 	}

@@ -218,5 +218,5 @@ func (s *scanner) end() error {
 	if _, err := s.peek(); errors.Is(err, ErrIncomplete) {
 		return nil
 	}
-	return fmt.Errorf("there is text after the document: %q", s.token())
+	return fmt.Errorf("unexpected text after the document: %q", s.token())
 }

@@ -111,7 +111,7 @@ func silence(path string, waited time.Duration) error {
 	}
 	s := FindServer(m)
 	if s == nil {
-		return fmt.Errorf("%s: %w for %v: its server can't be seen from here, and may be stopped (docker pause, SIGSTOP); lsiofs umount --lazy %s removes the mount", m.Point, ErrSilent, waited, m.Point)
+		return fmt.Errorf("%s: %w for %v: its server is not visible from here and may be stopped (docker pause, SIGSTOP); lsiofs umount --lazy %s removes the mount", m.Point, ErrSilent, waited, m.Point)
 	}
 	defer s.Close()
 	if s.Stopped() {

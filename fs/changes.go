@@ -30,16 +30,16 @@ func (l *changeLog) tell(c *read.Changed) {
 	}
 	if l.told = len(c.First); c.Count > l.told && !l.more {
 		l.more = true
-		l.log.Warn("more shards have changed since they were indexed: status counts them", "help", l.help)
+		l.log.Warn("more shards have changed since they were indexed: see status for the count", "help", l.help)
 	}
 }
 
 // changedHelp is the advice about shards that have changed.
 func (t *tree) changedHelp() string {
 	if t.growing != nil {
-		return "readers get EIO for what was there before; go on with the next epoch (lsiofs next)"
+		return "readers of their old contents get EIO; continue with the next epoch (lsiofs next)"
 	}
-	return "readers get EIO for what was there before; mount again to index what is there now"
+	return "readers of their old contents get EIO; mount again to index the new contents"
 }
 
 // changesShown bounds the list in the text of status.

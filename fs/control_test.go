@@ -187,7 +187,7 @@ func TestAnEmptyDocumentIsRefused(t *testing.T) {
 		out, code := run(t, m.dir, "sh", "-c", c.script)
 		require.Equal(t, c.silent, code == 0, "%s: %s", c.script, out)
 		require.Eventually(t, func() bool {
-			return strings.Contains(m.read(m.path("status")), "nothing was written, as from an empty file")
+			return strings.Contains(m.read(m.path("status")), "nothing was written, such as from an empty file")
 		},
 			callTimeout, time.Millisecond, c.script)
 		require.EqualValues(t, 5, m.epoch(), c.script)

@@ -37,10 +37,10 @@ type draft struct {
 type span struct{ from, to int }
 
 // errEmpty means that a writer has truncated the file, and written nothing.
-var errEmpty = fmt.Errorf("%w: nothing was written, as from an empty file; the position stays as it is", checkpoint.ErrIncomplete)
+var errEmpty = fmt.Errorf("%w: nothing was written, such as from an empty file; the position is unchanged", checkpoint.ErrIncomplete)
 
 // errHole means that a part of a document, possibly its beginning, was not written.
-var errHole = fmt.Errorf("%w: parts of it were never written", checkpoint.ErrIncomplete)
+var errHole = fmt.Errorf("%w: parts of it were not written", checkpoint.ErrIncomplete)
 
 // judgeAlways is the size up to which every write is judged. Beyond it, a quarter must have been
 // added, so that small writes of a large document cost no more than a few readings of it. The

@@ -31,7 +31,7 @@ var errStale = errors.New("the checkpoint was restored after this file was opene
 var errEnding = errors.New("the mount has ended")
 
 // errNoSpace means that scratch files and unfinished writes have used up their memory.
-var errNoSpace = errors.New("scratch files and unfinished checkpoints take all the room there is for them")
+var errNoSpace = errors.New("scratch files and unfinished checkpoints have used up their space")
 
 // errno returns what a client gets for err, about the file name.
 func (p *problems) errno(name string, err error) syscall.Errno {

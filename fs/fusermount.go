@@ -54,7 +54,7 @@ func mountByHelper(point string, o *fuse.MountOptions) (fd int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := unix.Recvmsg(ends[0], make([]byte, 4), oob, unix.MSG_CMSG_CLOEXEC)
 	if err != nil {
-		return 0, fmt.Errorf("%s gave no descriptor: %w", helper, err)
+		return 0, fmt.Errorf("%s returned no descriptor: %w", helper, err)
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:n])
 	for i := range messages {
@@ -62,7 +62,7 @@ func mountByHelper(point string, o *fuse.MountOptions) (fd int, err error) {
 			return fds[0], nil
 		}
 	}
-	return 0, errors.Join(fmt.Errorf("%s gave no descriptor of /dev/fuse", helper), err)
+	return 0, errors.Join(fmt.Errorf("%s returned no descriptor of /dev/fuse", helper), err)
 }
 
 // answersPoll opens and polls a file that go-fuse provides for that. The kernel learns that files

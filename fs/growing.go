@@ -85,5 +85,5 @@ func reworded(err error) error {
 }
 
 func rewordedText(text string) string {
-	return strings.ReplaceAll(text, storage.ErrChanged.Error(), "changed since it was indexed: go on with the next epoch (lsiofs next)")
+	return strings.ReplaceAll(text, storage.ErrChanged.Error(), "changed since it was indexed: continue with the next epoch (lsiofs next)")
 }

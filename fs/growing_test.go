@@ -99,7 +99,7 @@ func (p *patterns) Growing() snapshot.Status {
 	uses := 4.5
 	return snapshot.Status{
 		Run: p.Run(), Epoch: &latest, Snapshot: strings.Repeat("8f", 32), Taken: "2026-11-21T22:28:47Z", By: "node3/4711", Window: "500000units", Watch: "inotify",
-		NewRecords: 3, NewUnits: 2, NeededRecords: 5, NextEpoch: fmt.Sprintf("epoch %d is not there yet: 3 of 5 new records", latest+1),
+		NewRecords: 3, NewUnits: 2, NeededRecords: 5, NextEpoch: fmt.Sprintf("epoch %d is not available yet: 3 of 5 new records", latest+1),
 		UsesPerRecord: &uses, Warning: "a record is used 4.5 times: raise --min-new", Settling: 1, PassedOver: 2, Overflows: 6, LastScanSeconds: 0.25,
 		WaitingShards: 1, Waiting: []snapshot.Waiting{{Path: "broken.txt", Reason: "it ends in the middle of a line"}}, NewestShard: "d.txt", Shards: 4,
 	}
@@ -345,7 +345,7 @@ func TestAMountThatGrowsGoesOnToTheNextEpoch(t *testing.T) {
 	out, err = s.try(`echo '{"epoch": 3}' > checkpoint`)
 	require.Error(t, err)
 	require.Contains(t, out, "Device or resource busy")
-	require.Contains(t, s.must("cat status"), "epoch 3 is not there yet: 3 of 5 new records")
+	require.Contains(t, s.must("cat status"), "epoch 3 is not available yet: 3 of 5 new records")
 	require.Equal(t, "cd", letters(s.must("cat worker-*.txt")), "nothing has changed")
 
 	file := filepath.Join(t.TempDir(), "saved.json")
@@ -380,7 +380,7 @@ func TestAShardThatChangesInAMountThatGrowsIsNamedWithWhatHelps(t *testing.T) {
 	_, err := s.try("cat epoch-0/worker-0-of-1.txt")
 	require.Error(t, err)
 	status := s.must("cat status")
-	require.Contains(t, status, "changed since it was indexed: go on with the next epoch (lsiofs next)")
+	require.Contains(t, status, "changed since it was indexed: continue with the next epoch (lsiofs next)")
 	require.NotContains(t, status, "mount again")
 	require.Contains(t, s.must("cat status.json"), `"object": "a.txt"`)
 }

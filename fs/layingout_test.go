@@ -32,7 +32,7 @@ func TestStatusAnswersWhileAnEpochIsLaidOut(t *testing.T) {
 	a := newAgent(t)
 	look := exec.Command("stat", filepath.Join(m.MountPoint(), "worker-0.txt"))
 	require.NoError(t, look.Start())
-	require.Contains(t, a.read(filepath.Join(m.MountPoint(), "status")), "the epoch of 68,719,476,736 records is being laid out")
+	require.Contains(t, a.read(filepath.Join(m.MountPoint(), "status")), "the layout of the epoch of 68,719,476,736 records is being computed")
 	require.Contains(t, a.read(filepath.Join(m.MountPoint(), "status.json")), `"laying_out": true`)
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()

@@ -138,9 +138,9 @@ func (v *view) sent(h *streamHandle, thread uint32, off, end int64) {
 	case uncounted:
 		h.t.readers.tell(h)
 	case behind:
-		h.t.readers.tellMark(slog.LevelInfo, h, by, "a worker file is read again from the front: its checkpoint counts what this reader gets, while it has the file open")
+		h.t.readers.tellMark(slog.LevelInfo, h, by, "a worker file is read again from the start: its checkpoint counts the records of this reader while it has the file open")
 	case passes:
-		h.t.readers.tellMark(slog.LevelWarn, h, by, "the checkpoint does not count what this program reads, since another one was the file's reader when it began: let it open the file anew")
+		h.t.readers.tellMark(slog.LevelWarn, h, by, "the checkpoint does not count what this program reads, because another program was already reading the file: let it open the file again")
 	}
 }
 

@@ -52,23 +52,23 @@ func TestLooksAtAWorkerFileBeforeDuringAndAfterTheTrainingDoNotMoveItsCheckpoint
 	require.EqualValues(t, training.cmd.Process.Pid, f.ReaderPID)
 	require.EqualValues(t, []any{ends[100], ends[1000], uint64(1000), uint64(100)},
 		[]any{f.DeliveredBytes, f.FurthestBytes, f.FurthestRecords, f.Reader.LastReadRecords})
-	require.Regexp(t, fmt.Sprintf(`worker-0\.rec .* 100 records, read by process %d \(.*\), behind an earlier reader, which came to 1,?000 records; its last read brought 100 records`,
+	require.Regexp(t, fmt.Sprintf(`worker-0\.rec .* 100 records, read by process %d \(.*\), behind an earlier reader, which got 1,?000 records; its last read returned 100 records`,
 		training.cmd.Process.Pid), m.read(m.path("status")))
 
 	look()
 	training.must(call{Op: "pread", FD: fd, Off: ends[100], N: int(ends[110] - ends[100])})
 	require.Equal(t, []uint64{110}, m.consumed(), "while the training has the file open")
-	require.Regexp(t, `its last read brought 10 records`, m.read(m.path("status")))
+	require.Regexp(t, `its last read returned 10 records`, m.read(m.path("status")))
 
 	// A program that looks and stays is behind, or further, when the training ends.
 	behind, further := m.open(path, unix.O_RDONLY), m.open(path, unix.O_RDONLY)
 	m.must(call{Op: "pread", FD: behind, N: int(ends[10])})
 	m.must(call{Op: "pread", FD: further, N: int(ends[200])})
 	require.Equal(t, []uint64{110}, m.consumed())
-	require.Contains(t, m.read(m.path("status")), fmt.Sprintf("has read to %d bytes, which the checkpoint does not count", ends[200]))
+	require.Contains(t, m.read(m.path("status")), fmt.Sprintf("has read to byte %d, which the checkpoint does not count", ends[200]))
 	training.must(call{Op: "close", FD: fd})
 	require.Equal(t, []uint64{1000}, m.consumed(), "md5sum came further, and nobody reads")
-	require.Contains(t, m.read(m.path("status")), fmt.Sprintf("came to %d bytes only, but the checkpoint counts an earlier one", ends[110]))
+	require.Contains(t, m.read(m.path("status")), fmt.Sprintf("only got to byte %d, but the checkpoint counts an earlier one", ends[110]))
 }
 
 func TestWhoIsFurtherWhenTheReaderClosesMovesNothing(t *testing.T) {

@@ -10,8 +10,8 @@ func sourceMetrics() []metric[[]sourceReport] {
 		}}
 	}
 	return []metric[[]sourceReport]{
-		of("lsiofs_source_records", "Records of the source among those of the epoch that have gone out.", func(s *sourceReport) float64 { return float64(s.Records) }),
-		of("lsiofs_source_share", "Part of the epoch's records that have gone out which are of the source.", func(s *sourceReport) float64 { return s.Share }),
-		of("lsiofs_source_passes_an_epoch", "How often an epoch goes through the source.", func(s *sourceReport) float64 { return s.Passes }),
+		of("lsiofs_source_records", "Records of the source among the epoch's delivered records.", func(s *sourceReport) float64 { return float64(s.Records) }),
+		of("lsiofs_source_share", "Share of the source in the epoch's delivered records.", func(s *sourceReport) float64 { return s.Share }),
+		of("lsiofs_source_passes_an_epoch", "Passes of an epoch through the source.", func(s *sourceReport) float64 { return s.Passes }),
 	}
 }

@@ -15,13 +15,13 @@ func stageMetrics() []metric[explain.Snapshot] {
 		}}
 	}
 	return []metric[explain.Snapshot]{
-		of(counterKind, "lsiofs_stage_busy_seconds_total", "Time that a stage was at work, summed over goroutines; of storage, in which any read was under way.",
+		of(counterKind, "lsiofs_stage_busy_seconds_total", "Time that a stage was busy, summed over goroutines; for storage: time with any read in flight.",
 			func(s *explain.Snapshot, stage meter.Stage) float64 { return float64(s.Busy[stage]) / 1e9 }),
-		of(counterKind, "lsiofs_stage_wait_seconds_total", "Time that requests of readers have spent in a stage, or waited for it.",
+		of(counterKind, "lsiofs_stage_wait_seconds_total", "Time that readers' requests spent in a stage or waiting for it.",
 			func(s *explain.Snapshot, stage meter.Stage) float64 { return float64(s.Waited(stage)) / 1e9 }),
-		of(counterKind, "lsiofs_stage_bytes_total", "Bytes that came out of a stage.",
+		of(counterKind, "lsiofs_stage_bytes_total", "Bytes produced by a stage.",
 			func(s *explain.Snapshot, stage meter.Stage) float64 { return float64(s.Bytes[stage]) }),
-		of(gaugeKind, "lsiofs_stage_queued", "What is in a stage: reads, shards that are decoded, requests of readers.",
+		of(gaugeKind, "lsiofs_stage_queued", "Items in a stage: reads, shards being decoded, readers' requests.",
 			func(s *explain.Snapshot, stage meter.Stage) float64 { return float64(s.Queued[stage]) }),
 	}
 }

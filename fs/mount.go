@@ -191,7 +191,7 @@ func (m *Mount) settle() error {
 		return err
 	}
 	if !mounted || !m.owns(top) {
-		return fmt.Errorf("mount point %s: mounted, but another program has unmounted it or mounted over it meanwhile: try again", m.tree.mountPoint)
+		return fmt.Errorf("mount point %s: mounted, but another program has since unmounted it or mounted over it: try again", m.tree.mountPoint)
 	}
 	return nil
 }
@@ -282,14 +282,14 @@ func mountOptions(c Config) *fuse.MountOptions {
 // askForRings sets the option that requests should come by io_uring, if possible.
 func askForRings(o *fuse.MountOptions, log *slog.Logger) {
 	if err := rings.Offered(); err != nil {
-		log.Warn("requests come by /dev/fuse, not by io_uring", "error", err)
+		log.Warn("requests arrive through /dev/fuse, not io_uring", "error", err)
 		return
 	}
 	o.ExtraCapabilities |= fuse.CAP_OVER_IO_URING
 }
 
 // errNoDevice should not happen: a kernel that has rings shows the number of the connection.
-var errNoDevice = errors.New("the descriptor of /dev/fuse is not found in /proc/self/fd")
+var errNoDevice = errors.New("no descriptor of /dev/fuse in /proc/self/fd")
 
 // fuseLog receives the messages of go-fuse's tree of nodes.
 func fuseLog(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler(), slog.LevelWarn) }
@@ -364,8 +364,8 @@ func (m *Mount) Unmount(ctx context.Context) error {
 	case <-ctx.Done():
 		open, _ := m.tree.handles.count()
 		if open == 0 {
-			return fmt.Errorf("unmount %s: no stream is open, but something holds the mount, such as a working directory or a copy of it in a container: %w", m.tree.mountPoint, ctx.Err())
+			return fmt.Errorf("unmount %s: no stream is open, but the mount is in use, such as by a working directory or a copy of it in a container: %w", m.tree.mountPoint, ctx.Err())
 		}
-		return fmt.Errorf("unmount %s: programs still read it (%s): %w", m.tree.mountPoint, english.Plural(open, "open file", ""), ctx.Err())
+		return fmt.Errorf("unmount %s: programs are still reading it (%s): %w", m.tree.mountPoint, english.Plural(open, "open file", ""), ctx.Err())
 	}
 }

@@ -44,7 +44,7 @@ func TestPointsThatAreRefused(t *testing.T) {
 		{"inside by a symbolic link", link, "is inside the dataset"},
 		{"the dataset itself", dataset, "is the dataset itself"},
 		{"around the dataset", mountsDir, "would hide the dataset"},
-		{"a live mount", live.dir, "is a mount of lsiofs already"},
+		{"a live mount", live.dir, "is already a mount of lsiofs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newFakeDataset(1)
@@ -138,7 +138,7 @@ func TestUnmountWhileFilesAreOpen(t *testing.T) {
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorContains(t, m.Unmount(ended), "programs still read it (1 open file)")
+	require.ErrorContains(t, m.Unmount(ended), "programs are still reading it (1 open file)")
 	require.NotContains(t, mountsBelow(mountsDir), dir, "the name is free at once")
 	require.Len(t, a.must(call{Op: "pread", FD: fd, N: 100}).Data, 100, "readers go on")
 
@@ -162,7 +162,7 @@ func TestUnmountSaysThatItIsNoStreamThatHoldsTheMount(t *testing.T) {
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorContains(t, m.Unmount(ended), "no stream is open, but something holds the mount")
+	require.ErrorContains(t, m.Unmount(ended), "no stream is open, but the mount is in use")
 	a.must(call{Op: "close", FD: fd})
 	require.NoError(t, m.Unmount(t.Context()))
 }

@@ -32,7 +32,7 @@ type MountEntry struct {
 func Mounts() ([]MountEntry, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return nil, fmt.Errorf("can't see what is mounted: %w", err)
+		return nil, fmt.Errorf("can't read the list of mounts: %w", err)
 	}
 	defer f.Close()
 	return parseMounts(f)

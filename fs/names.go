@@ -131,7 +131,7 @@ const maxExtensionBytes = 64
 // formats comes from the shards: it is part of names that programs list.
 func checkExtension(ext string) error {
 	if ext == extIDs || ext == extOffsets || ext == extCrops || len(ext) > maxExtensionBytes || printable.Line(ext) != ext {
-		return fmt.Errorf("streams would be named %s0%s, after the first shard: that is the name of another file, or none that can be shown; rename the shards", prefixWorker, printable.Line(ext))
+		return fmt.Errorf("streams would be named %s0%s, after the first shard, but that name is taken or not printable: rename the shards", prefixWorker, printable.Line(ext))
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (r *readers) tell(h *streamHandle) {
 	}
 	r.mu.Unlock()
 	if !known {
-		r.log.Warn("the checkpoint does not count what this user reads", "user", h.uid, "process", h.pid, "file", h.node.path, "help", uncountedHelp(h.uid))
+		r.log.Warn("the checkpoint does not count this user's reads", "user", h.uid, "process", h.pid, "file", h.node.path, "help", uncountedHelp(h.uid))
 	}
 }
 
@@ -92,12 +92,12 @@ func (r *readers) tellMark(level slog.Level, h *streamHandle, by process, remark
 // uncountedHelp is the advice if a user who trains does not count.
 func uncountedHelp(uid uint32) string {
 	return "if this user trains, mount with --readers " + strconv.FormatUint(uint64(uid), 10) +
-		", or restore with the short form {\"epoch\": …, \"samples\": …}"
+		", or restore the short form {\"epoch\": …, \"samples\": …}"
 }
 
 func (o *onlooker) String() string {
 	if o.PID == 0 {
-		return fmt.Sprintf("read by user %d, which does not count", o.UID)
+		return fmt.Sprintf("read by user %d, not counted", o.UID)
 	}
-	return fmt.Sprintf("read by user %d (process %d), which does not count", o.UID, o.PID)
+	return fmt.Sprintf("read by user %d (process %d), not counted", o.UID, o.PID)
 }

@@ -74,14 +74,14 @@ func healPoint(path string, log *slog.Logger) error {
 			if m.Type != FileSystemType {
 				return fmt.Errorf("mount point %s is in use: a file system of type %s is mounted there; name an empty directory", path, m.Type)
 			}
-			return fmt.Errorf("mount point %s is a mount of lsiofs already: unmount it first (lsiofs umount %s), or name another directory", path, path)
+			return fmt.Errorf("mount point %s is already a mount of lsiofs: unmount it first (lsiofs umount %s), or name another directory", path, path)
 		}
 		if m.Type != FileSystemType {
 			return fmt.Errorf("mount point %s is in use: a file system of type %s is mounted there, and its server has ended; unmount it first (umount -l %s)", path, m.Type, path)
 		}
-		log.Warn("removing the dead mount that a killed lsiofs has left", "mount_point", path)
+		log.Warn("removing the dead mount of a killed lsiofs", "mount_point", path)
 		if err := detach(path); err != nil {
-			return fmt.Errorf("mount point %s holds the dead mount of a killed lsiofs, which could not be removed: %w: try lsiofs umount --lazy %s as the user who made it, or as root", path, err, path)
+			return fmt.Errorf("mount point %s holds the dead mount of a killed lsiofs, and removing it failed: %w: try lsiofs umount --lazy %s as the user who made it, or as root", path, err, path)
 		}
 	}
 	return fmt.Errorf("mount point %s holds more than %d dead mounts of killed servers: unmount them first (umount -l %s, once for each)", path, stackedMax, path)
@@ -177,7 +177,7 @@ func MayMount(point string, allowOther bool) error {
 	case root && !mayCallMount():
 		return fmt.Errorf("mount point %s: this process has no right to mount (CAP_SYS_ADMIN): %s", point, containerAdvice)
 	case !root && !isOwn(point):
-		return fmt.Errorf("mount point %s: this user may not mount there: users other than root can mount only at a writable directory that they own; name another one, or have root give you this one (sudo chown %d %s)",
+		return fmt.Errorf("mount point %s: this user may not mount there: users other than root need a writable directory that they own; name another one, or have root give you this one (sudo chown %d %s)",
 			point, os.Geteuid(), point)
 	}
 	return nil
@@ -213,7 +213,7 @@ func checkDevice(allowOther bool) error {
 		return err
 	}
 	if unix.Access(device, unix.R_OK|unix.W_OK) != nil {
-		return fmt.Errorf("%s may not be opened by this user (mode %04o): make it 0666 (sudo chmod 0666 %s), or mount as root", device, info.Mode().Perm(), device)
+		return fmt.Errorf("%s is not accessible to this user (mode %04o): make it 0666 (sudo chmod 0666 %s), or mount as root", device, info.Mode().Perm(), device)
 	}
 	if allowOther && !userAllowOther() {
 		return errors.New("--allow-other needs the line user_allow_other in /etc/fuse.conf, which root can add, or a mount as root")

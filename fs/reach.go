@@ -15,7 +15,7 @@ import (
 func Unreachable(point string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOTCONN):
-		return fmt.Errorf("the server of %s is gone: mount again, which heals the place, or take it away with lsiofs umount %s", point, point)
+		return fmt.Errorf("the server of %s is gone: mount again, which repairs the mount point, or remove it with lsiofs umount %s", point, point)
 	case errors.Is(err, os.ErrPermission):
 		if m, found := MountOf(point); found && m.User >= 0 && m.User != os.Geteuid() {
 			return fmt.Errorf("%s is a mount of user %s, which other users can't read (%w): run the command as that user, or mount with --allow-other", point, m.Owner(), unix.EACCES)

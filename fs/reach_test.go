@@ -20,7 +20,7 @@ func TestAPlaceThatCanNotBeReadIsNamedWithTheReason(t *testing.T) {
 	}{
 		{"no directory", gone, os.ErrNotExist, gone + " is not a mount of lsiofs: there is no such directory; name the one that lsiofs mount was given"},
 		{"nothing mounted", dir, unix.ENOENT, dir + " is not a mount of lsiofs: nothing is mounted there; name the directory that lsiofs mount was given"},
-		{"a killed server", dir, unix.ENOTCONN, "the server of " + dir + " is gone: mount again, which heals the place, or take it away with lsiofs umount " + dir},
+		{"a killed server", dir, unix.ENOTCONN, "the server of " + dir + " is gone: mount again, which repairs the mount point, or remove it with lsiofs umount " + dir},
 		{"another error", dir, &fs.PathError{Op: "open", Path: "x", Err: unix.EIO}, "mount " + dir + ": open x: input/output error"},
 		{"no permission, and no mount", dir, unix.EACCES, "mount " + dir + ": permission denied"},
 	} {

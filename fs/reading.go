@@ -193,7 +193,7 @@ func (t *tree) reading(v *view) *readingReport {
 
 // write writes the part of status for people.
 func (r *readingReport) write(b *bytes.Buffer) {
-	fmt.Fprintf(b, "\nbeing read: epoch %d, %.1f %% so far\n", r.Epoch, r.EpochShare*100)
+	fmt.Fprintf(b, "\nin progress: epoch %d, %.1f %% so far\n", r.Epoch, r.EpochShare*100)
 	for _, s := range r.Streams {
 		fmt.Fprintf(b, "  %-36s %5.1f %% of the epoch, %d of %d bytes, %s\n", printable.Line(s.Name), s.EpochShare*100, s.ReadBytes, s.SizeBytes, s.reader())
 	}
@@ -209,5 +209,5 @@ func (s *streamReport) reader() string {
 	case s.ReaderPID != 0:
 		return fmt.Sprintf("%s/s, read by process %d", size(int64(s.BytesPerSecond)), s.ReaderPID)
 	}
-	return size(int64(s.BytesPerSecond)) + "/s, read by a process of another container"
+	return size(int64(s.BytesPerSecond)) + "/s, read by a process in another container"
 }

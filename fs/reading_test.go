@@ -48,7 +48,7 @@ func TestStatusShowsTheStreamsBelowAnEpochThatAreReadAndTheirPlaceInIt(t *testin
 	require.True(t, r.Latest)
 
 	text := m.read(m.path("status"))
-	require.Contains(t, text, "being read: epoch 3, 5")
+	require.Contains(t, text, "in progress: epoch 3, 5")
 	require.Contains(t, text, "epoch-3/from-500/worker-1-of-2.rec")
 	require.Regexp(t, fmt.Sprintf("400 of %d bytes, .*/s, read by process %d", a.SizeBytes, m.cmd.Process.Pid), text)
 

@@ -103,5 +103,5 @@ func (t *tree) sampleWords(epoch uint64) string {
 	if !t.sampled() {
 		return ""
 	}
-	return fmt.Sprintf(" in epoch %d (--sample %s: each epoch has others)", epoch, t.spec.Order.Sample)
+	return fmt.Sprintf(" in epoch %d (--sample %s: different in each epoch)", epoch, t.spec.Order.Sample)
 }

@@ -181,21 +181,21 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	}
 	line("dataset", "%s, %s records%s", r.Dataset, humanize.Comma(int64(r.Records)), of)
 	if n := r.Pipeline.DamagedShards; n > 0 {
-		line("damaged", "%s, of which was left out: %s", english.Plural(n, "shard", ""), reasons(r.Pipeline.Damages))
+		line("damaged", "%s; left out: %s", english.Plural(n, "shard", ""), reasons(r.Pipeline.Damages))
 	}
 	if n := r.Pipeline.FilesLeftOut; n > 0 {
-		line("left out", "%s, such as %s: lsiofs inspect --files says why", english.Plural(n, "file", ""), strings.Join(r.Pipeline.FirstLeftOut, ", "))
+		line("left out", "%s, such as %s(reasons: lsiofs inspect --files)", english.Plural(n, "file", ""), strings.Join(r.Pipeline.FirstLeftOut, ", "))
 	}
 	line("epoch", "%d, position of %s", r.Epoch, stamp(r.RestoredAt))
 	r.DescribeGrowing(line)
 	r.describeReading(line)
 	line("sent", "%s in %d reads: %s/s since the mount, %s/s since status was read last", size(r.Traffic.SentBytes), r.Traffic.Reads,
 		size(int64(r.Traffic.BytesPerSecond.SinceMount)), size(int64(r.Traffic.BytesPerSecond.SinceLast)))
-	line("open", "%d handles of streams now, %d so far", r.Traffic.OpenHandles, r.Traffic.Opened)
+	line("open", "%d streams now, %d so far", r.Traffic.OpenHandles, r.Traffic.Opened)
 	if r.ScratchFiles > 0 || r.ScratchBytes > 0 {
-		line("scratch", "%s, %s with unfinished writes", english.Plural(r.ScratchFiles, "file", ""), size(r.ScratchBytes))
+		line("scratch", "%s, %s including unfinished writes", english.Plural(r.ScratchFiles, "file", ""), size(r.ScratchBytes))
 		if names := strings.Join(r.ScratchNames, ", "); names != "" {
-			line("", "in memory until the mount ends, unless renamed onto checkpoint: %s", names)
+			line("", "in memory, and lost when the mount ends unless renamed onto checkpoint: %s", names)
 		}
 	}
 	if r.Reading != nil {
@@ -204,7 +204,7 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	writeSources(&b, r.Sources)
 	writeWaiting(&b, r.Growing)
 	if r.LayingOut {
-		line("laying out", "the epoch of %s records is being laid out: sizes of files, and what was delivered of them, are not known until then, and who asks for them waits", humanize.Comma(int64(r.Records)))
+		line("laying out", "the layout of the epoch of %s records is being computed; until then file sizes and delivered records are unknown, and programs that ask for them wait", humanize.Comma(int64(r.Records)))
 	}
 	r.writeDelivered(&b)
 	r.writeTroubles(&b)

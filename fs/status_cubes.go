@@ -8,9 +8,9 @@ func (r *statusReport) DescribeCubes(line func(label, format string, args ...any
 	if c == nil {
 		return
 	}
-	line("chunks", "%s of arrays were decoded, stored in %s, and %s times one was found decoded; %s of decoded ones are kept",
+	line("chunks", "%s decoded (%s stored), %s times already decoded when needed; %s in memory",
 		humanize.Comma(int64(c.Decoded)), size(int64(c.StoredBytes)), humanize.Comma(int64(c.Found)), size(c.HeldBytes))
 	if c.Blocks > 0 {
-		line("blosc", "%s blocks were decoded of chunks of which the others were not needed", humanize.Comma(int64(c.Blocks)))
+		line("blosc", "%s blocks decoded without the rest of their chunks", humanize.Comma(int64(c.Blocks)))
 	}
 }

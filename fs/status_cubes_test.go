@@ -21,9 +21,9 @@ func TestStatusTellsWhatIsDecodedOfArrays(t *testing.T) {
 	r := &statusReport{}
 	require.Empty(t, told(r), "there are no arrays")
 	r.Pipeline.Cubes = &crops.Stats{Decoded: 1234, Found: 5678, StoredBytes: 3 << 20, HeldBytes: 2 << 20}
-	require.Equal(t, "chunks: 1,234 of arrays were decoded, stored in 3.0 MiB, and 5,678 times one was found decoded; 2.0 MiB of decoded ones are kept\n", told(r))
+	require.Equal(t, "chunks: 1,234 decoded (3.0 MiB stored), 5,678 times already decoded when needed; 2.0 MiB in memory\n", told(r))
 	r.Pipeline.Cubes.Blocks = 17
-	require.Contains(t, told(r), "blosc: 17 blocks were decoded of chunks of which the others were not needed\n")
+	require.Contains(t, told(r), "blosc: 17 blocks decoded without the rest of their chunks\n")
 }
 
 func TestMetricsOfArraysAreThereWhereThoseAre(t *testing.T) {

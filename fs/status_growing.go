@@ -21,27 +21,27 @@ func (r *statusReport) DescribeGrowing(line func(label, format string, args ...a
 		return
 	}
 	if g.Epoch != nil {
-		line("run", "%s is at epoch %d, of snapshot %.12s…, taken by %s (host/process) at %s", g.Run, *g.Epoch, g.Snapshot, g.By, g.Taken)
+		line("run", "%s is at epoch %d, snapshot %.12s…, started by %s (host/process) at %s", g.Run, *g.Epoch, g.Snapshot, g.By, g.Taken)
 	}
 	line("run in", "%s", printable.Line(g.RunDir))
 	next := g.NextEpoch
 	if next == "" {
-		next = "the next epoch may begin"
+		next = "can begin now"
 	}
 	line("next epoch", "%s; new shards: %s, with records: %s", next, humanize.Comma(int64(g.NewShards)), humanize.Comma(int64(g.NewRecords)))
 	if u := g.UsesPerRecord; u != nil {
-		line("use", "a record is used %.2f times", *u)
+		line("use", "%.2f times per record", *u)
 	}
 	if g.Warning != "" {
 		line("warning", "%s", g.Warning)
 	}
-	line("arriving", "known shards: %s (window %s, the newest %s); files that settle: %d, to be indexed: %d, waiting: %d, passed over: %d%s", humanize.Comma(int64(g.Shards)),
+	line("arriving", "known shards: %s (window %s, the newest %s); files settling: %d, to be indexed: %d, waiting: %d, skipped: %d%s", humanize.Comma(int64(g.Shards)),
 		g.Window, g.NewestShard, g.Settling, g.Indexing, g.WaitingShards, g.PassedOver, suchAs(g.PassedOverFirst))
 	watch := g.Watch
 	if g.WatchWhy != "" {
 		watch += " (" + g.WatchWhy + ")"
 	}
-	line("watched by", "%s; the last look took %.2f s; the kernel lost reports %d times", watch, g.LastScanSeconds, g.Overflows)
+	line("watched by", "%s; the last scan took %.2f s; the kernel dropped change notifications %d times", watch, g.LastScanSeconds, g.Overflows)
 	if g.Error != "" {
 		line("error", "%s", g.Error)
 	}
@@ -55,7 +55,7 @@ func writeWaiting(b io.Writer, g *snapshot.Status) {
 	if g == nil || len(g.Waiting) == 0 {
 		return
 	}
-	_, _ = fmt.Fprintf(b, "\nfiles that wait, of %d:\n", g.WaitingShards)
+	_, _ = fmt.Fprintf(b, "\nwaiting files, %d in total:\n", g.WaitingShards)
 	for _, w := range g.Waiting[:min(len(g.Waiting), waitingShown)] {
 		_, _ = fmt.Fprintf(b, "  %s: %s\n", printable.Line(w.Path), printable.Line(w.Reason))
 	}

@@ -12,13 +12,13 @@ func TestStatusOfAMountThatGrowsSaysWhenTheNextEpochIsThere(t *testing.T) {
 	s := mountGrowing(t)
 	status := s.must("cat status")
 	for _, says := range []string{
-		"run          " + s.p.Run() + " is at epoch 0, of snapshot 8f8f8f8f8f8f…, taken by node3/4711 (host/process) at 2026-11-21T22:28:47Z\n",
-		"next epoch   epoch 1 is not there yet: 3 of 5 new records; new shards: 0, with records: 3\n",
-		"use          a record is used 4.50 times\n",
+		"run          " + s.p.Run() + " is at epoch 0, snapshot 8f8f8f8f8f8f…, started by node3/4711 (host/process) at 2026-11-21T22:28:47Z\n",
+		"next epoch   epoch 1 is not available yet: 3 of 5 new records; new shards: 0, with records: 3\n",
+		"use          4.50 times per record\n",
 		"warning      a record is used 4.5 times: raise --min-new\n",
-		"arriving     known shards: 4 (window 500000units, the newest d.txt); files that settle: 1, to be indexed: 0, waiting: 1, passed over: 2\n",
-		"watched by   inotify; the last look took 0.25 s; the kernel lost reports 6 times\n",
-		"\nfiles that wait, of 1:\n  broken.txt: it ends in the middle of a line\n",
+		"arriving     known shards: 4 (window 500000units, the newest d.txt); files settling: 1, to be indexed: 0, waiting: 1, skipped: 2\n",
+		"watched by   inotify; the last scan took 0.25 s; the kernel dropped change notifications 6 times\n",
+		"\nwaiting files, 1 in total:\n  broken.txt: it ends in the middle of a line\n",
 	} {
 		require.Contains(t, status, says)
 	}

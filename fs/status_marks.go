@@ -95,11 +95,11 @@ func (r *statusReport) writeDelivered(b *bytes.Buffer) {
 		fmt.Fprintf(b, "  … and %d more\n", more)
 	}
 	if slices.ContainsFunc(r.Files, func(f fileReport) bool { return f.behind() }) {
-		b.WriteString("a checkpoint counts what the open reader of a file has got, and without an open one the furthest that any came:\n" +
-			"save it while the training has its files open, and look around in epoch-N\n")
+		b.WriteString("a checkpoint counts the records of a file's open reader; if none is open, of the reader that got furthest:\n" +
+			"save it while the training has its files open, and inspect data in epoch-N instead\n")
 	}
 	if i := slices.IndexFunc(r.Files, func(f fileReport) bool { return f.Uncounted != nil }); i >= 0 {
-		fmt.Fprintf(b, "not counted is user %d: %s\n", r.Files[i].Uncounted.UID, uncountedHelp(r.Files[i].Uncounted.UID))
+		fmt.Fprintf(b, "reads of user %d are not counted: %s\n", r.Files[i].Uncounted.UID, uncountedHelp(r.Files[i].Uncounted.UID))
 	}
 }
 
@@ -113,18 +113,18 @@ func (f *fileReport) reader() string {
 	case f.HasReader && f.Reader != nil:
 		said = "read by " + f.Reader.String()
 		if f.behind() {
-			said += fmt.Sprintf(", behind an earlier reader, which came to %s", records(f.FurthestRecords))
+			said += fmt.Sprintf(", behind an earlier reader, which got %s", records(f.FurthestRecords))
 		}
 		if f.Reader.LastReadRecords > 0 {
-			said += fmt.Sprintf("; its last read brought %s (%s), which it may not have used yet", records(f.Reader.LastReadRecords), size(f.Reader.LastReadBytes))
+			said += fmt.Sprintf("; its last read returned %s (%s), which it may not have used yet", records(f.Reader.LastReadRecords), size(f.Reader.LastReadBytes))
 		}
 	case f.behind():
-		said += fmt.Sprintf("; the last one, %s, came to %d bytes only, but the checkpoint counts an earlier one", f.Reader, f.Reader.ReadBytes)
+		said += fmt.Sprintf("; the last one, %s, only got to byte %d, but the checkpoint counts an earlier one", f.Reader, f.Reader.ReadBytes)
 	case f.Reader != nil:
 		said += fmt.Sprintf("; the last one was %s", f.Reader)
 	}
 	if f.Passing != nil {
-		said += fmt.Sprintf("; %s has read to %d bytes, which the checkpoint does not count: another program read the file first", f.Passing, f.Passing.ReadBytes)
+		said += fmt.Sprintf("; %s has read to byte %d, which the checkpoint does not count: another program read the file first", f.Passing, f.Passing.ReadBytes)
 	}
 	if f.Uncounted != nil {
 		said += "; " + f.Uncounted.String()
@@ -137,7 +137,7 @@ func records(n uint64) string { return english.Plural(int(n), "record", "") }
 // String names the process.
 func (r *readerReport) String() string {
 	if r.PID == 0 {
-		return "a process of another container"
+		return "a process in another container"
 	}
 	if r.Command == "" {
 		return fmt.Sprintf("process %d", r.PID)

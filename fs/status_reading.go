@@ -15,42 +15,42 @@ func (r *statusReport) describeReading(line func(label, format string, args ...a
 	}
 	line("storage", "%s", r.Pipeline.Storage)
 	f := r.Pipeline.Fetch
-	line("memory", "%s of %s held; %s of the page cache mapped, from which %s records went out", size(f.HeldBytes), size(f.BudgetBytes),
+	line("memory", "%s of %s held; %s of the page cache mapped, %s records delivered from it", size(f.HeldBytes), size(f.BudgetBytes),
 		size(f.MappedBytes), humanize.Comma(int64(f.RecordsMapped)))
 	if l := f.Leases; l.Held > 0 || l.Broken > 0 || len(l.Refused) > 0 {
-		line("leases", "%d mapped files can't be written to but for a moment's wait; %d leases were given up to writers", l.Held, l.Broken)
+		line("leases", "%d mapped files, whose writers have to wait a moment; %d leases released to writers", l.Held, l.Broken)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(f.Leases.Refused)) {
 		line("no lease", "%d mapped files, whose records are copied: %s", f.Leases.Refused[reason], reason)
 	}
 	if g := f.Gather; g != nil {
-		line("fetch", "%s%s; %s in %d reads for %s that were wanted, %d reads in flight, %s dropped unread", f.Strategy, because(f.Reason),
+		line("fetch", "%s%s; %s in %d reads for %s of records, %d reads in flight, %s dropped unused", f.Strategy, because(f.Reason),
 			size(int64(f.BytesRead)), g.Reads, size(int64(f.BytesOut)), g.ReadsInFlight, size(int64(g.DroppedBytes)))
 	} else {
 		line("fetch", "%s%s; %d pieces read, %d of them again, %d loads in flight, %d open decoders", f.Strategy, because(f.Reason),
 			f.PiecesRead, f.PiecesReread, f.LoadsInFlight, f.OpenDecoders)
 	}
 	if n := r.Pipeline.Retries; n.Retries > 0 || n.Waiting > 0 {
-		line("retries", "%s reads were made again after errors that pass, %s failed all the same; %d wait to be", humanize.Comma(int64(n.Retries)),
+		line("retries", "%s reads retried after temporary errors, %s failed in the end; %d waiting to be retried", humanize.Comma(int64(n.Retries)),
 			humanize.Comma(int64(n.GaveUp)), n.Waiting)
 	}
 	r.DescribeCubes(line)
 	r.DescribeService(line)
 	if f.ReadsCancelled > 0 {
-		line("called off", "%d reads ahead of readers that went elsewhere, %s", f.ReadsCancelled, size(int64(f.BytesCancelled)))
+		line("called off", "%d read-ahead requests of readers that moved on, %s", f.ReadsCancelled, size(int64(f.BytesCancelled)))
 	}
 	if s := f.Spool; s != nil {
-		line("spool", "%s of %s used in %s; %d shards are there or on their way, %d being decoded; %d were decoded, %d of them again",
+		line("spool", "%s of %s used in %s; %d shards in it or on their way, %d being decoded; %d decoded so far, %d of them again",
 			size(s.UsedBytes), size(s.CapacityBytes), s.Dir, s.Shards, s.Decoding, s.Decoded, s.DecodedAgain)
 		if s.DamagedPieces > 0 {
-			line("spool loss", "%d pieces could not be read back, or were other bytes than were written; %d shards left the spool for it and are decoded again: look at the disk of %s, or mount with another --spool-dir",
+			line("spool loss", "%d pieces were unreadable or corrupt; %d shards were dropped from the spool for that and are decoded again: check the disk of %s, or mount with another --spool-dir",
 				s.DamagedPieces, s.DamagedShards, s.Dir)
 		}
 	}
 	if s := r.Pipeline.Start; s != nil && s.DecodeBytes > 0 {
 		line("start", "it takes %s", s.Text())
 	}
-	line("records", "%s were in memory when wanted, %s were waited for (%s together)", humanize.Comma(int64(f.Hits)),
+	line("records", "%s were in memory in time, %s were waited for (%s in total)", humanize.Comma(int64(f.Hits)),
 		humanize.Comma(int64(f.Waits)), time.Duration(f.WaitNanos).Round(time.Millisecond))
 }
 
@@ -61,7 +61,7 @@ func (r *statusReport) describeEngine(line func(label, format string, args ...an
 		engine.InFlight, size(engine.InFlightBytes), size(int64(engine.ReadBytes)), humanize.Comma(int64(engine.Reads)),
 		humanize.Comma(int64(engine.CachedReads)), humanize.Comma(int64(engine.DirectReads)))
 	if engine.RemoteReads > 0 || engine.Stuck > 0 {
-		line("remote", "%s of them by threads, since the files lie on FUSE or a network file system; %d wait for more than a second now",
+		line("remote", "%s of them by threads, because the files are on FUSE or a network file system; %d have been waiting for more than a second",
 			humanize.Comma(int64(engine.RemoteReads)), engine.Stuck)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(engine.NotDirect)) {

@@ -60,22 +60,22 @@ func describeService(line func(label, format string, args ...any), s *remote.Sta
 		price = fmt.Sprintf(", about $%.4f at S3's list price", s.PriceDollars)
 	}
 	if !s.ListedAt.IsZero() {
-		line("offline", "the service could not be reached when this was mounted: the files are those that it had at %s", s.ListedAt.Format(time.DateTime))
+		line("offline", "the service was unreachable at mount time: files are as listed at %s", s.ListedAt.Format(time.DateTime))
 	}
 	line("service", "%s requests%s, %s%s", humanize.Comma(int64(requests(s))), countsText(" (", s.Requests), size(int64(s.Bytes)), price)
 	if f := s.FirstByte; f.P50 > 0 { // some range has been read
-		line("first bytes", "half of them within %s, 19 of 20 within %s, 99 of 100 within %s", milliseconds(f.P50), milliseconds(f.P95), milliseconds(f.P99))
+		line("first bytes", "median %s, 95 %% within %s, 99 %% within %s", milliseconds(f.P50), milliseconds(f.P95), milliseconds(f.P99))
 	}
-	line("under way", "%d of %d requests at a time; %d reads wait for one, %d to be tried again", s.InUse, s.Slots, s.Waiting, s.InRetry)
+	line("under way", "%d of at most %d requests; %d reads waiting for a slot, %d to be retried", s.InUse, s.Slots, s.Waiting, s.InRetry)
 	if len(s.Retries) > 0 || s.Throttled > 0 {
 		retries := uint64(0)
 		for _, n := range s.Retries {
 			retries += n
 		}
-		line("tried again", "%s requests%s; the service said %s times to slow down", humanize.Comma(int64(retries)), countsText(" (", s.Retries), humanize.Comma(int64(s.Throttled)))
+		line("tried again", "%s requests%s; the service asked %s times to slow down", humanize.Comma(int64(retries)), countsText(" (", s.Retries), humanize.Comma(int64(s.Throttled)))
 	}
 	if s.Hedges > 0 {
-		line("asked twice", "%s requests that took long, %s times the second answer came first", humanize.Comma(int64(s.Hedges)), humanize.Comma(int64(s.HedgesWon)))
+		line("asked twice", "%s slow requests; the second response came first %s times", humanize.Comma(int64(s.Hedges)), humanize.Comma(int64(s.HedgesWon)))
 	}
 	if s.LastError != "" {
 		line("last trouble", "%s", s.LastError)
@@ -93,7 +93,7 @@ func countsText(before string, counts map[string]uint64) string {
 	for i, name := range names {
 		told := name
 		if name == "none" {
-			told = "unanswered, or not waited for" // including hedges that came second
+			told = "no response, or not waited for" // including hedges that came second
 		}
 		names[i] = fmt.Sprintf("%s: %s", told, humanize.Comma(int64(counts[name])))
 	}
@@ -106,13 +106,13 @@ func milliseconds(seconds float64) string { return fmt.Sprintf("%.0f ms", 1e3*se
 func cacheText(c *diskcache.Stats) string {
 	text := fmt.Sprintf("%s of %s used in %s", size(c.Bytes), size(c.Bound), c.Dir)
 	if looked := c.Hits + c.Misses; looked > 0 {
-		text += fmt.Sprintf("; %.1f %% of %s pages that were wanted were there", 100*float64(c.Hits)/float64(looked), humanize.Comma(int64(looked)))
+		text += fmt.Sprintf("; hits: %.1f %% of %s pages", 100*float64(c.Hits)/float64(looked), humanize.Comma(int64(looked)))
 	}
 	if c.Fill > 0 {
 		text += fmt.Sprintf("; %.1f %% filled", 100*c.Fill)
 	}
 	if c.BadPages > 0 {
-		text += fmt.Sprintf("; %s pages did not match their sums and were fetched again: look at the disk", humanize.Comma(int64(c.BadPages)))
+		text += fmt.Sprintf("; %s pages failed their checksum and were fetched again: check the disk", humanize.Comma(int64(c.BadPages)))
 	}
 	if c.State != "" && c.State != "on" {
 		text += fmt.Sprintf("; it is %s%s", c.State, because(c.Reason))

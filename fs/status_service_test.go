@@ -27,7 +27,7 @@ func TestStatusTellsHowAServiceAnswers(t *testing.T) {
 	r.Pipeline.Remote = &remote.Stats{Requests: map[string]uint64{"206": 12, "200": 12}, Bytes: 1 << 20, Slots: 16}
 	r.Pipeline.Cache = &diskcache.Stats{Dir: "/c", State: "on", Bytes: 1 << 20, Bound: 1 << 30}
 	require.Equal(t, `service: 24 requests (200: 12, 206: 12), 1.0 MiB
-under way: 0 of 16 requests at a time; 0 reads wait for one, 0 to be tried again
+under way: 0 of at most 16 requests; 0 reads waiting for a slot, 0 to be retried
 disk cache: 1.0 MiB of 1.0 GiB used in /c
 `, told(r), "what did not happen is not told")
 
@@ -36,9 +36,9 @@ disk cache: 1.0 MiB of 1.0 GiB used in /c
 	*r.Pipeline.Cache = diskcache.Stats{Dir: "/c", State: "off", Reason: "no space", Hits: 1, Misses: 3, BadPages: 2, Fill: 0.5}
 	text := told(r)
 	for _, want := range []string{
-		"about $0.2500 at S3's list price", "tried again: 1,003 requests (failed: 1,000, throttled: 3); the service said 3 times to slow down",
-		"asked twice: 5 requests that took long, 2 times the second answer came first", "last trouble: a.tar: 503",
-		"25.0 % of 4 pages that were wanted were there; 50.0 % filled; 2 pages did not match their sums", "it is off (no space)",
+		"about $0.2500 at S3's list price", "tried again: 1,003 requests (failed: 1,000, throttled: 3); the service asked 3 times to slow down",
+		"asked twice: 5 slow requests; the second response came first 2 times", "last trouble: a.tar: 503",
+		"hits: 25.0 % of 4 pages; 50.0 % filled; 2 pages failed their checksum", "it is off (no space)",
 	} {
 		require.Contains(t, text, want)
 	}
@@ -56,8 +56,8 @@ func TestStatusTellsOfTheServiceOfEachSource(t *testing.T) {
 		lines = append(lines, label+": "+fmt.Sprintf(format, args...))
 	})
 	require.Equal(t, []string{
-		"source: web", "service: 5 requests (206: 5), 0 B", "under way: 0 of 8 requests at a time; 0 reads wait for one, 0 to be tried again",
-		"source: far", "service: 0 requests, 0 B", "under way: 0 of 4 requests at a time; 0 reads wait for one, 0 to be tried again",
+		"source: web", "service: 5 requests (206: 5), 0 B", "under way: 0 of at most 8 requests; 0 reads waiting for a slot, 0 to be retried",
+		"source: far", "service: 0 requests, 0 B", "under way: 0 of at most 4 requests; 0 reads waiting for a slot, 0 to be retried",
 		"disk cache: 1.0 MiB of 1.0 GiB used in /c",
 	}, lines)
 }

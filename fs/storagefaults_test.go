@@ -291,7 +291,7 @@ func TestWhatStorageDoesIsEIOOrPassesUnseen(t *testing.T) {
 				}
 				if strings.HasPrefix(c.name, "transient") {
 					require.EqualValues(t, 3, m.dataset.Status().Retries.Retries)
-					require.Contains(t, status, "3 reads were made again")
+					require.Contains(t, status, "3 reads retried")
 				}
 				m.end()
 				settled(t, goroutines, fds)

@@ -205,7 +205,7 @@ func (t *tree) close() {
 	}
 	t.problems.flush()
 	if names := t.scratch.names(); len(names) > 0 {
-		t.log.Warn("files that were written into the mount, and not renamed onto checkpoint, are gone with it", "mount_point", t.mountPoint, "files", names)
+		t.log.Warn("files that were written into the mount and not renamed onto checkpoint are lost", "mount_point", t.mountPoint, "files", names)
 	}
 }
 

@@ -189,7 +189,7 @@ func TestAReadThatIsNotAnsweredIsNamedWithItsShard(t *testing.T) {
 func TestWhenNobodyReadsStatusSaysSo(t *testing.T) {
 	m := mount(t, 1)
 	r := says(t, m.Mount, explain.KindIdle)
-	require.Equal(t, "nobody reads", r.Explain.Verdict.Text)
+	require.Equal(t, "no reader is active", r.Explain.Verdict.Text)
 	require.Nil(t, r.Explain.Waiting)
 }
 

@@ -46,7 +46,7 @@ type view struct {
 func (t *tree) newView(ctx context.Context, p checkpoint.Position) (*view, error) {
 	v := &view{position: p, deal: t.spec.Deal, workers: t.spec.Deal.Workers, retired: make(chan struct{})}
 	if len(p.Done) >= checkpoint.MaxEntries {
-		return nil, fmt.Errorf("%w: with an entry for this mount it has more than %d entries; go on with the short form {\"epoch\": …, \"samples\": …}",
+		return nil, fmt.Errorf("%w: with an entry for this mount it has more than %d entries; continue with the short form {\"epoch\": …, \"samples\": …}",
 			checkpoint.ErrTooLarge, checkpoint.MaxEntries)
 	}
 	var err error

@@ -147,12 +147,12 @@ func TestListingADirectoryThatGrowsBeginsNothing(t *testing.T) {
 	m := mountAt(t, g.data, t.TempDir(), g.flags(usual(), t.TempDir())...)
 	_, err := os.Open(m.path("epoch-1/worker-0-of-1.tar"))
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.Contains(t, string(m.read("status")), "epoch 1 is not there yet: 0 of 1 new shards")
+	require.Contains(t, string(m.read("status")), "epoch 1 is not available yet: 0 of 1 new shards")
 	r := tool(t, "next", m.dir)
 	require.Equal(t, 8, r.code)
-	require.Contains(t, r.stderr, "epoch 1 is not there yet: 0 of 1 new shards: add --wait")
+	require.Contains(t, r.stderr, "epoch 1 is not available yet: 0 of 1 new shards: add --wait")
 	g.arrive()
-	m.until(func() bool { return strings.Contains(string(m.read("status")), "the next epoch may begin") })
+	m.until(func() bool { return strings.Contains(string(m.read("status")), "can begin now") })
 	for _, walk := range []string{"ls -lR", "find", "du -a", "tar -cf /dev/null", "rsync -a --list-only"} {
 		if _, err := exec.LookPath(strings.Fields(walk)[0]); err == nil {
 			command(t, nil, nil, "sh", "-c", walk+" '"+m.dir+"' 2>&1")
@@ -175,7 +175,7 @@ func TestListingADirectoryThatGrowsBeginsNothing(t *testing.T) {
 func TestAnEmptyDirectoryWaitsAndAnotherRunIsRefused(t *testing.T) {
 	g := newGrowing(t)
 	m := startMount(t, g.data, t.TempDir(), g.flags(usual(), t.TempDir())...)
-	m.requireLog("waiting: epoch 0 is not there yet: there are no records")
+	m.requireLog("waiting: epoch 0 is not available yet: there are no records")
 	require.NoDirExists(t, g.runDir)
 	g.arrive()
 	require.NoError(t, m.waitUntilMounted())
@@ -234,7 +234,7 @@ func TestNextIsInterruptedWhileItWaits(t *testing.T) {
 		said := bufio.NewReader(stderr)
 		line, err := said.ReadString('\n')
 		require.NoError(t, err)
-		require.Contains(t, line, "waiting: epoch 1 is not there yet: 0 of 1 new shards")
+		require.Contains(t, line, "waiting: epoch 1 is not available yet: 0 of 1 new shards")
 		require.NoError(t, cmd.Process.Signal(signal))
 		rest, err := io.ReadAll(said)
 		require.NoError(t, err)

@@ -42,7 +42,7 @@ func TestExampleLc0TrainsFromADirectoryThatGrows(t *testing.T) {
 			point, index := t.TempDir(), t.TempDir()
 			arrive(0, 3)
 			m := startMount(t, d, point, append(flags, "--index-dir", index)...)
-			m.requireLog("waiting: epoch 0 is not there yet: 3 of 8 new units")
+			m.requireLog("waiting: epoch 0 is not available yet: 3 of 8 new units")
 			arrive(3, 8)
 			require.NoError(t, m.waitUntilMounted())
 
@@ -79,7 +79,7 @@ func TestExampleLc0TrainsFromADirectoryThatGrows(t *testing.T) {
 			m = mountAt(t, d, point, append(flags, "--index-dir", index)...)
 			training = start() // finishes epoch 0, and waits
 			m.until(func() bool {
-				return strings.Contains(string(m.read("status")), "epoch 1 is not there yet: 4 of 8 new units")
+				return strings.Contains(string(m.read("status")), "epoch 1 is not available yet: 4 of 8 new units")
 			})
 			arrive(12, games)
 			steps("1", 2)

@@ -45,7 +45,7 @@ func TestADatasetThatIsAllInTheCacheIsReadWithoutItsServer(t *testing.T) {
 	listed := d
 	listed.dir, listed.ext = url, ".jsonl"
 	m := mountAt(t, listed, t.TempDir(), flags...)
-	require.Contains(t, string(m.read("status")), "the service could not be reached when this was mounted")
+	require.Contains(t, string(m.read("status")), "the service was unreachable at mount time")
 	p.Enable("nginx", true)
 	require.NoError(t, os.WriteFile(filepath.Join(site, "closed"), nil, 0o644))
 	r = cat()

@@ -281,7 +281,7 @@ func TestOnlyReadsOfThoseWhoTrainCount(t *testing.T) {
 		}
 		require.Equal(t, before, string(m.read("checkpoint")))
 		m.requireLog("name the users who train with --readers")
-		m.requireLog("the checkpoint does not count what this user reads")
+		m.requireLog("the checkpoint does not count this user's reads")
 		require.Contains(t, string(m.read("status")), "if this user trains, mount with --readers 65534")
 	}
 	r := tool(t, "mount", d.dir, t.TempDir(), "--readers", "nobody")

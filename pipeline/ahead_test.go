@@ -29,7 +29,7 @@ func TestReadingAnEpochHasTheNextOneComputed(t *testing.T) {
 	require.NoError(t, err)
 	_, err = set.SizeBytes(context.Background(), 0, stream.Data)
 	require.NoError(t, err)
-	require.Empty(t, d.current.ahead.wanted, "nobody reads")
+	require.Empty(t, d.current.ahead.wanted, "no reader is active")
 	set.Open(0, stream.Data).Close()
 	require.Equal(t, nextEpoch{5, s.Deal}, <-computed)
 	require.NoError(t, d.Close(), "it waits for what is being stored")

@@ -67,13 +67,13 @@ func TestADatasetGrowsFromAnEmptyDirectory(t *testing.T) {
 		}
 		opened <- d
 	}()
-	require.Contains(t, (<-waits).NextEpoch, "epoch 0 is not there yet: there are no records")
+	require.Contains(t, (<-waits).NextEpoch, "epoch 0 is not available yet: there are no records")
 	arrive(t, dir, 1)
 	d := <-opened
 	require.NotNil(t, d)
 	defer func() { require.NoError(t, d.Close()) }()
 	require.EqualValues(t, 51, d.Records())
-	require.ErrorContains(t, d.Begin(t.Context(), 1), "epoch 1 is not there yet: 0 of 1 new shards")
+	require.ErrorContains(t, d.Begin(t.Context(), 1), "epoch 1 is not available yet: 0 of 1 new shards")
 	arrive(t, dir, 2)
 	begin(t, d, 1)
 	require.EqualValues(t, 51+52, d.Records())

@@ -112,7 +112,7 @@ func TestASecondSignalDoesNotWaitForReaders(t *testing.T) {
 	require.NoError(t, err)
 	require.Error(t, c.Wait())
 	require.Equal(t, int(exit.Mount), c.ProcessState.ExitCode())
-	require.Contains(t, string(rest), "programs still read it (1 open file): context canceled", "not the deadline's end")
+	require.Contains(t, string(rest), "programs are still reading it (1 open file): context canceled", "not the deadline's end")
 }
 
 // readUntil reads until it has seen the text, and no further than needed.

@@ -62,7 +62,7 @@ func TestAMountWhoseProcessHasEndedWaitsForNoReader(t *testing.T) {
 	rest, err := io.ReadAll(stderr)
 	require.NoError(t, err)
 	require.NoError(t, server.Wait(), "%s", rest)
-	require.Contains(t, string(rest), "programs still read it (1 open file): context canceled", "not the deadline's end")
+	require.Contains(t, string(rest), "programs are still reading it (1 open file): context canceled", "not the deadline's end")
 	_, err = f.Read(make([]byte, 1))
 	require.Error(t, err)
 	_ = owner.Wait()

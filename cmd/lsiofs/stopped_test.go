@@ -34,7 +34,7 @@ func TestFilesThatAreGoneWithAMountAreNamed(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	mnt, _ := daemon(t, dataset(t), "--log-file", log)
 	require.NoError(t, os.WriteFile(filepath.Join(mnt, "model.pt"), []byte("weights"), 0o600))
-	require.Contains(t, read(t, mnt, "status"), "in memory until the mount ends, unless renamed onto checkpoint: model.pt")
+	require.Contains(t, read(t, mnt, "status"), "in memory, and lost when the mount ends unless renamed onto checkpoint: model.pt")
 	r := umountInOwnProcess(t, mnt)
 	require.Equal(t, exit.OK, r.code, r.stderr)
 	require.Contains(t, r.stderr, "are lost: model.pt;")

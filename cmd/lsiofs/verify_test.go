@@ -29,7 +29,7 @@ func TestVerifyFindsNothingWrongWithWhatIsSound(t *testing.T) {
 
 	r = ok(t, "verify", data, "--order")
 	require.Contains(t, r.stdout, "no damage found")
-	require.Contains(t, r.stdout, "every record comes once in the epoch: holds")
+	require.Contains(t, r.stdout, "every record occurs exactly once in the epoch: holds")
 	require.Contains(t, r.stdout, "full permutation")
 	require.Contains(t, r.stderr, "checking: ")
 }

@@ -68,7 +68,7 @@ func TestACheckpointOfOtherCropsIsRefusedByFlags(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, state.Marshal(s.Records), 0o600))
 	r := lsiofs(t, append([]string{"cat", "--resume", file, "--stride", "time=2,y=16,x=16", "--jitter"}, crops...)...)
 	require.Equal(t, exit.Checkpoint, r.code, r.stderr)
-	require.Contains(t, r.stderr, "it is of another dataset: ")
+	require.Contains(t, r.stderr, "it is from another dataset: ")
 	require.Contains(t, r.stderr, "--stride is 2,16,16, and was 4,16,16; --jitter is true, and was false")
 	require.NotContains(t, r.stderr, "{\"a\":[", "and not by the text that the fingerprint is of")
 	ok(t, append([]string{"cat", "--resume", file}, crops...)...)

@@ -60,7 +60,7 @@ func TestALookAtTheTreeIsNoReader(t *testing.T) {
 	}
 	glimpsed := look(glimpse - 1)
 	require.True(t, glimpsed.Idle())
-	require.Equal(t, "nobody reads", glimpsed.Judge(Facts{}).Text)
+	require.Equal(t, "no reader is active", glimpsed.Judge(Facts{}).Text)
 	require.Zero(t, glimpsed.Shares)
 	waited := look(glimpse)
 	require.False(t, waited.Idle())
@@ -91,7 +91,7 @@ func TestVerdicts(t *testing.T) {
 		kind    Kind
 		text    string
 	}{
-		{"nobody reads", 0, func(*Snapshot) {}, disk, KindIdle, "nobody reads"},
+		{"no reader is active", 0, func(*Snapshot) {}, disk, KindIdle, "no reader is active"},
 		{"the disk gives what it can", 1, storage(19 << 30 / 10), disk, KindStorage,
 			"readers wait for the disk 71 % of the time: 1.9 GiB/s of about 2.0 GiB/s possible; more workers won't help"},
 		{"the disk could give more", 1, storage(1 << 30), disk, KindStorage,
@@ -107,7 +107,7 @@ func TestVerdicts(t *testing.T) {
 		{"readers that only idle", 1, func(s *Snapshot) { s.Copied = sec / 100 }, disk, KindReaders,
 			"lsiofs waits for its readers 99 % of the time: the loader is not the bottleneck"},
 		{"readers half the time", 1, func(s *Snapshot) { s.Waits[meter.Storage] = 4 * sec; s.Bytes[meter.Storage] += 10 << 30 }, disk, KindReaders,
-			"lsiofs waits for its readers 60 % of the time; else readers wait for the disk 40 % of the time: 1.0 GiB/s of about 2.0 GiB/s possible"},
+			"lsiofs waits for its readers 60 % of the time; otherwise readers wait for the disk 40 % of the time: 1.0 GiB/s of about 2.0 GiB/s possible"},
 		{"all cores decompress", 1, func(s *Snapshot) { s.Waits[meter.Decompress] = 8 * sec; s.Busy[meter.Decompress] = 19 * sec }, disk, KindDecompress,
 			"readers wait for decompression 80 % of the time: both cores are busy with it"},
 		{"few shards decompress", 1, func(s *Snapshot) { s.Waits[meter.Decompress] = 8 * sec; s.Busy[meter.Decompress] = 9 * sec }, Facts{Cores: 16}, KindDecompress,
@@ -115,11 +115,11 @@ func TestVerdicts(t *testing.T) {
 		{"many cores decompress", 1, func(s *Snapshot) { s.Waits[meter.Decompress] = 8 * sec; s.Busy[meter.Decompress] = 150 * sec }, Facts{Cores: 16}, KindDecompress,
 			"readers wait for decompression 80 % of the time: all 16 cores are busy with it"},
 		{"checks", 1, func(s *Snapshot) { s.Waits[meter.Gather] = 8 * sec }, disk, KindGather,
-			"readers wait for records that were read to be checked and copied together 80 % of the time"},
+			"readers wait 80 % of the time for records to be checked and assembled"},
 		{"an order of many records", 0, func(s *Snapshot) { s.Waits[meter.Order] = 9 * sec }, disk, KindOrder,
-			"readers wait for the order of an epoch to be computed 100 % of the time"},
+			"readers wait 100 % of the time for the order of an epoch to be computed"},
 		{"hot data, one reader", 1, func(s *Snapshot) { s.Copied = 5 * sec; s.Busy[meter.FUSE] = 3 * sec; s.Bytes[meter.FUSE] = 30 << 30 }, disk, KindCopy,
-			"lsiofs and the kernel copy records to readers 80 % of the time: 3.0 GiB/s; more workers get more"},
+			"lsiofs and the kernel copy records to readers 80 % of the time: 3.0 GiB/s; more workers read faster"},
 		{"hot data, a reader a core", 2, func(s *Snapshot) { s.Copied = 10 * sec; s.Busy[meter.FUSE] = 6 * sec; s.Bytes[meter.FUSE] = 30 << 30 }, disk, KindCopy,
 			"lsiofs and the kernel copy records to readers 80 % of the time: 3.0 GiB/s"},
 	} {
@@ -137,7 +137,7 @@ func TestTheMinuteIsJudgedUnlessNobodyReadInIt(t *testing.T) {
 	hungry := of(1, func(s *Snapshot) { s.Copied = sec / 10 })
 	f := Facts{Cores: 2, Storage: "the disk"}
 	require.Equal(t, KindStorage, Judge(hungry, slow, f).Kind)
-	require.Equal(t, "nobody reads now; before that: readers wait for the disk 90 % of the time: 0 B/s", Judge(idle, slow, f).Text)
+	require.Equal(t, "no reader is active now; before that: readers wait for the disk 90 % of the time: 0 B/s", Judge(idle, slow, f).Text)
 	require.Equal(t, KindReaders, Judge(hungry, idle, f).Kind)
 	require.Equal(t, KindIdle, Judge(idle, idle, f).Kind)
 
@@ -160,22 +160,22 @@ func TestAServiceIsWaitedForForOneOfThreeReasons(t *testing.T) {
 		text    string
 	}{
 		{"it throttles, and so is slow too", Service{Throttled: 1200, Requests: 30000, FirstByteP50: 3, FirstByteP95: 9, Slots: 4, InUse: 4}, CauseThrottled,
-			"throttled, 1,200 of 30,000 requests in 10 s were turned away; larger --chunk-bytes take fewer requests, and a disk cache saves them from the second epoch on"},
+			"throttled, 1,200 of 30,000 requests in 10 s were rejected; larger --chunk-bytes need fewer requests, and a disk cache saves them from the second epoch on"},
 		{"all first bytes are slow", Service{Requests: 100, FirstByteP50: 0.25, FirstByteP95: 0.4, Slots: 128, InUse: 128}, CauseFirstBytes,
-			"slow first bytes, half of them after 250 ms and more, one in 20 after 400 ms and more; all 128 requests at a time are under way: more --connections may help"},
+			"slow first bytes, median 250 ms, 95th percentile 400 ms; all 128 possible requests are in flight: more --connections may help"},
 		{"some first bytes are slow", Service{Requests: 100, FirstByteP50: 0.02, FirstByteP95: 1, Slots: 128, InUse: 9}, CauseFirstBytes,
-			"slow first bytes, half of them after 20 ms and more, one in 20 after 1000 ms and more; lsiofs doctor URL looks at the service alone"},
+			"slow first bytes, median 20 ms, 95th percentile 1000 ms; lsiofs doctor URL checks the service alone"},
 		{"the link is full", Service{Requests: 100, FirstByteP50: 0.02, FirstByteP95: 0.1, Slots: 128, InUse: 40, Most: 128}, CauseLink,
-			"the link, which gives 100 MiB/s; 40 of 128 possible requests are under way"},
+			"the network, at 100 MiB/s; 40 of 128 possible requests are in flight"},
 		{"so are the connections", Service{Requests: 100, FirstByteP50: 0.199, FirstByteP95: 0.999, Slots: 128, InUse: 128, Most: 128}, CauseLink,
-			"the link, which gives 100 MiB/s; all 128 requests at a time are under way: more --connections may help"},
+			"the network, at 100 MiB/s; all 128 possible requests are in flight: more --connections may help"},
 		{"requests are small", Service{Requests: 60_000, FirstByteP50: 0.077, FirstByteP95: 0.2, Slots: 38, InUse: 38, Most: 128}, CauseFirstBytes,
-			"slow first bytes, 77 ms for requests that bring 17 KiB on average; larger --chunk-bytes take fewer and larger ones, if --memory or a disk cache holds them"},
+			"slow first bytes, 77 ms for requests of 17 KiB on average; larger --chunk-bytes make fewer and larger requests, if --memory or a disk cache can hold the chunks"},
 		{"and all connections are used", Service{Requests: 60_000, FirstByteP50: 0.077, FirstByteP95: 0.2, Slots: 128, InUse: 128, Most: 128}, CauseFirstBytes,
-			"slow first bytes, 77 ms for requests that bring 17 KiB on average; larger --chunk-bytes take fewer and larger ones, if --memory or a disk cache holds them; all 128 requests at a time are under way: more --connections may help"},
+			"slow first bytes, 77 ms for requests of 17 KiB on average; larger --chunk-bytes make fewer and larger requests, if --memory or a disk cache can hold the chunks; all 128 possible requests are in flight: more --connections may help"},
 		{"small requests that are few do not wait for each other", Service{Requests: 60_000, FirstByteP50: 0.077, Slots: 128, InUse: 3, Most: 128}, CauseLink,
-			"the link, which gives 100 MiB/s; 3 of 128 possible requests are under way"},
-		{"nothing is known yet", Service{}, CauseLink, "the link, which gives 100 MiB/s; 0 of 0 possible requests are under way"},
+			"the network, at 100 MiB/s; 3 of 128 possible requests are in flight"},
+		{"nothing is known yet", Service{}, CauseLink, "the network, at 100 MiB/s; 0 of 0 possible requests are in flight"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cause, text := c.service.Why(100<<20, 10)

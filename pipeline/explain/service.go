@@ -45,18 +45,18 @@ const (
 func (s Service) Why(bytesPerSecond, seconds float64) (Cause, string) {
 	switch {
 	case s.Throttled > 0:
-		return CauseThrottled, fmt.Sprintf("throttled, %s of %s requests in %.0f s were turned away; larger --chunk-bytes take fewer requests, and a disk cache saves them from the second epoch on",
+		return CauseThrottled, fmt.Sprintf("throttled, %s of %s requests in %.0f s were rejected; larger --chunk-bytes need fewer requests, and a disk cache saves them from the second epoch on",
 			humanize.Comma(int64(s.Throttled)), humanize.Comma(int64(max(s.Requests, s.Throttled))), seconds)
 	case s.FirstByteP50 >= slowFirstBytes || s.FirstByteP95 >= lateFirstBytes:
-		text := fmt.Sprintf("slow first bytes, half of them after %.0f ms and more, one in 20 after %.0f ms and more", 1e3*s.FirstByteP50, 1e3*s.FirstByteP95)
+		text := fmt.Sprintf("slow first bytes, median %.0f ms, 95th percentile %.0f ms", 1e3*s.FirstByteP50, 1e3*s.FirstByteP95)
 		if s.most() {
 			return CauseFirstBytes, text + s.more()
 		}
-		return CauseFirstBytes, text + "; lsiofs doctor URL looks at the service alone"
+		return CauseFirstBytes, text + "; lsiofs doctor URL checks the service alone"
 	}
 	if s.full() && s.Requests > 0 {
 		if bytes := bytesPerSecond * seconds / float64(s.Requests); s.FirstByteP50 >= bytes/connectionRate {
-			text := fmt.Sprintf("slow first bytes, %.0f ms for requests that bring %s on average; larger --chunk-bytes take fewer and larger ones, if --memory or a disk cache holds them",
+			text := fmt.Sprintf("slow first bytes, %.0f ms for requests of %s on average; larger --chunk-bytes make fewer and larger requests, if --memory or a disk cache can hold the chunks",
 				1e3*s.FirstByteP50, humanize.IBytes(uint64(max(bytes, 0))))
 			if s.most() {
 				text += s.more()
@@ -64,11 +64,11 @@ func (s Service) Why(bytesPerSecond, seconds float64) (Cause, string) {
 			return CauseFirstBytes, text
 		}
 	}
-	text := "the link, which gives " + rate(bytesPerSecond)
+	text := "the network, at " + rate(bytesPerSecond)
 	if s.most() {
 		return CauseLink, text + s.more()
 	}
-	return CauseLink, text + fmt.Sprintf("; %d of %d possible requests are under way", s.InUse, s.Slots)
+	return CauseLink, text + fmt.Sprintf("; %d of %d possible requests are in flight", s.InUse, s.Slots)
 }
 
 // full reports whether no more requests may be in flight now, and most whether no more ever may.
@@ -76,5 +76,5 @@ func (s Service) full() bool { return s.Slots > 0 && s.InUse >= s.Slots }
 func (s Service) most() bool { return s.full() && s.Slots >= s.Most }
 
 func (s Service) more() string {
-	return fmt.Sprintf("; all %d requests at a time are under way: more --connections may help", s.Slots)
+	return fmt.Sprintf("; all %d possible requests are in flight: more --connections may help", s.Slots)
 }

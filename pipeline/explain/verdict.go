@@ -79,7 +79,7 @@ func Judge(second, minute Window, f Facts) Verdict {
 	}
 	v := minute.Judge(f)
 	if second.Idle() {
-		v.Text = "nobody reads now; before that: " + v.Text
+		v.Text = "no reader is active now; before that: " + v.Text
 	}
 	return v
 }
@@ -118,7 +118,7 @@ func (f *Facts) storage() string {
 // Judge returns the verdict on a window.
 func (w Window) Judge(f Facts) Verdict {
 	if w.Idle() {
-		return Verdict{Kind: KindIdle, Seconds: w.Seconds, Text: "nobody reads"}
+		return Verdict{Kind: KindIdle, Seconds: w.Seconds, Text: "no reader is active"}
 	}
 	s := w.Shares
 	v := Verdict{Kind: KindReaders, Share: s.Themselves, Seconds: w.Seconds}
@@ -139,10 +139,10 @@ func (w Window) Judge(f Facts) Verdict {
 		v.Text = fmt.Sprintf("lsiofs waits for its readers %s of the time: the loader is not the bottleneck", percent(v.Share))
 		return v
 	case v.Share >= waits.Share:
-		v.Text, v.Cause = fmt.Sprintf("lsiofs waits for its readers %s of the time; else %s", percent(v.Share), waits.Text), waits.Cause
+		v.Text, v.Cause = fmt.Sprintf("lsiofs waits for its readers %s of the time; otherwise %s", percent(v.Share), waits.Text), waits.Cause
 		return v
 	case waits.Kind == KindCopy && w.Readers < float64(f.Cores)*saturated:
-		waits.Text += "; more workers get more"
+		waits.Text += "; more workers read faster"
 	}
 	return waits
 }
@@ -166,9 +166,9 @@ func (w Window) sentence(v *Verdict, f Facts) string {
 		}
 		return text + fmt.Sprintf("%.1f of %d cores are busy with it", cores, f.Cores)
 	case KindGather:
-		return fmt.Sprintf("readers wait for records that were read to be checked and copied together %s of the time", share)
+		return fmt.Sprintf("readers wait %s of the time for records to be checked and assembled", share)
 	case KindOrder:
-		return fmt.Sprintf("readers wait for the order of an epoch to be computed %s of the time", share)
+		return fmt.Sprintf("readers wait %s of the time for the order of an epoch to be computed", share)
 	default:
 		return fmt.Sprintf("lsiofs and the kernel copy records to readers %s of the time: %s", share, rate(w.row(meter.FUSE).BytesPerSecond))
 	}
@@ -177,7 +177,7 @@ func (w Window) sentence(v *Verdict, f Facts) string {
 func allCores(n int) string {
 	switch n {
 	case 1:
-		return "the one core is busy with it"
+		return "the only core is busy with it"
 	case 2:
 		return "both cores are busy with it"
 	}

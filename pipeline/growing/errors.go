@@ -9,7 +9,7 @@ import (
 var (
 	// ErrNotYet is wrapped by errors about an epoch that can't start yet, because there is too
 	// little new data.
-	ErrNotYet = errors.New("it is not there yet")
+	ErrNotYet = errors.New("it is not available yet")
 	// ErrNoEpoch is wrapped by errors about an epoch that does not exist: it comes after the next
 	// one, or the run directory does not have it.
 	ErrNoEpoch = errors.New("it does not exist")
@@ -29,11 +29,11 @@ type NotYetError struct {
 func (e *NotYetError) Error() string {
 	switch {
 	case e.Empty:
-		return fmt.Sprintf("epoch %d is not there yet: there are no records", e.Epoch)
+		return fmt.Sprintf("epoch %d is not available yet: there are no records", e.Epoch)
 	case e.Needed.N > 0:
-		return fmt.Sprintf("epoch %d is not there yet: %s of %s new %s", e.Epoch, Grouped(e.Have), Grouped(e.Needed.N), e.Needed.Measure)
+		return fmt.Sprintf("epoch %d is not available yet: %s of %s new %s", e.Epoch, Grouped(e.Have), Grouped(e.Needed.N), e.Needed.Measure)
 	}
-	return fmt.Sprintf("epoch %d is not there yet", e.Epoch)
+	return fmt.Sprintf("epoch %d is not available yet", e.Epoch)
 }
 
 func (e *NotYetError) Unwrap() error { return ErrNotYet }

@@ -8,9 +8,9 @@ import (
 
 func TestErrorsSayWhereARunIs(t *testing.T) {
 	for want, err := range map[string]error{
-		"epoch 8 is not there yet: 12 000 of 50 000 new units": &NotYetError{Epoch: 8, Have: 12000, Needed: Amount{Units, 50000}},
-		"epoch 0 is not there yet: there are no records":       &NotYetError{Empty: true, Needed: Amount{Units, 5}},
-		"epoch 8 is not there yet":                             &NotYetError{Epoch: 8},
+		"epoch 8 is not available yet: 12 000 of 50 000 new units": &NotYetError{Epoch: 8, Have: 12000, Needed: Amount{Units, 50000}},
+		"epoch 0 is not available yet: there are no records":       &NotYetError{Empty: true, Needed: Amount{Units, 5}},
+		"epoch 8 is not available yet":                             &NotYetError{Epoch: 8},
 	} {
 		require.EqualError(t, err, want)
 		require.ErrorIs(t, err, ErrNotYet)

@@ -133,7 +133,7 @@ func (p *proof) walk(e *order.Epoch, visit func(position, record uint64) bool) {
 	}
 }
 
-const permutationClaim = "every record comes once in the epoch"
+const permutationClaim = "every record occurs exactly once in the epoch"
 
 // records returns the number of records of the dataset, whatever a split selects.
 func (p *proof) records() uint64 {
@@ -152,9 +152,9 @@ func permutation(total uint64, part *order.Part, walk func(visit func(position, 
 		case record >= total:
 			c.Problem = fmt.Sprintf("position %d has record %d of %d", position, record, total)
 		case !part.Has(record):
-			c.Problem = fmt.Sprintf("position %d has record %d, which is of another part", position, record)
+			c.Problem = fmt.Sprintf("position %d has record %d, which belongs to another part of the split", position, record)
 		case seen[record/64]>>(record%64)&1 == 1:
-			c.Problem = fmt.Sprintf("position %d has record %d, which has come before", position, record)
+			c.Problem = fmt.Sprintf("position %d has record %d, which occurred before", position, record)
 		default:
 			seen[record/64] |= 1 << (record % 64)
 			c.Records++
@@ -164,7 +164,7 @@ func permutation(total uint64, part *order.Part, walk func(visit func(position, 
 	})
 	// The right number, and none twice: so all.
 	if c.Problem == "" && c.Records != left {
-		c.Problem = fmt.Sprintf("%d of %d records came", c.Records, left)
+		c.Problem = fmt.Sprintf("only %d of %d records occurred", c.Records, left)
 	}
 	return c
 }
@@ -172,7 +172,7 @@ func permutation(total uint64, part *order.Part, walk func(visit func(position, 
 // partition checks the claim that the streams of the deal's workers are G, dealt by the rule.
 func (p *proof) partition(e *order.Epoch) (Claim, error) {
 	deal := p.config.Deal
-	c := Claim{Name: fmt.Sprintf("the epoch is shared by %s, %s", workersText(deal.Workers), dealText(deal))}
+	c := Claim{Name: fmt.Sprintf("%s share the epoch, %s", workersText(deal.Workers), dealText(deal))}
 	p.config.Step(c.Name)
 	deal.Tail = spec.TailKeep // the other tails drop or repeat records
 	v, err := order.NewView(e, nil, deal)
@@ -210,7 +210,7 @@ func (p *proof) resume(e *order.Epoch, draw *rand.Rand) (Claim, error) {
 		done.Consumed[w] = draw.Uint64N(whole.Count(w) + 1)
 		left -= done.Consumed[w]
 	}
-	c := Claim{Name: fmt.Sprintf("after %s took %d, the rest is left to %s", workersText(before.Workers), done.Consumed, workersText(after.Workers))}
+	c := Claim{Name: fmt.Sprintf("after %s took %d, %s share the rest", workersText(before.Workers), done.Consumed, workersText(after.Workers))}
 	p.config.Step(c.Name)
 	v, err := order.NewView(e, []order.Done{done}, after)
 	if err != nil {
@@ -285,7 +285,7 @@ func newStreams(v view, d spec.Assignment, total uint64) *streams {
 // expect checks the record at the next index, and returns the problem, or "".
 func (s *streams) expect(record uint64) string {
 	if s.next >= s.total {
-		return fmt.Sprintf("more than the %d records that are left", s.total)
+		return fmt.Sprintf("more than the %d remaining records", s.total)
 	}
 	w, k := ownerOf(s.next, s.total, s.deal)
 	s.next++
@@ -295,7 +295,7 @@ func (s *streams) expect(record uint64) string {
 	}
 	switch {
 	case t.held == 0:
-		return fmt.Sprintf("worker %d has no record %d, which is record %d of the dataset", w, k, record)
+		return fmt.Sprintf("worker %d lacks record %d, which is record %d of the dataset", w, k, record)
 	case t.buffer[k-t.first] != record:
 		return fmt.Sprintf("record %d of worker %d is record %d of the dataset, not %d", k, w, t.buffer[k-t.first], record)
 	}
@@ -305,21 +305,21 @@ func (s *streams) expect(record uint64) string {
 // end checks the ends of the streams, and returns the problem, or "".
 func (s *streams) end() string {
 	if s.next != s.total {
-		return fmt.Sprintf("%d records were expected, and %d came", s.total, s.next)
+		return fmt.Sprintf("expected %d records, got %d", s.total, s.next)
 	}
 	sum := uint64(0)
 	for w := range s.deal.Workers {
 		sum += s.view.Count(w)
 	}
 	if sum != s.total {
-		return fmt.Sprintf("the streams have %d records together, not %d", sum, s.total)
+		return fmt.Sprintf("the streams have %d records in total, not %d", sum, s.total)
 	}
 	return ""
 }
 
 // mixing compares the order with others.
 func (p *proof) mixing(e *order.Epoch) ([]Mixing, error) {
-	p.config.Step("how shards are mixed")
+	p.config.Step("the mixing of shards")
 	s := p.config.Subject
 	s.ChunkStarts = func(_, _ uint64) []uint64 { return p.starts } // already known
 	compared, err := quality.Compare(e, p.config.Order, p.config.Epoch, s, quality.Resolution{}, p.goOn)
@@ -345,7 +345,7 @@ func dealText(d spec.Assignment) string {
 		return "in runs"
 	}
 	if d.Batch == 1 {
-		return "a record at a time"
+		return "one record at a time"
 	}
 	return fmt.Sprintf("%d records at a time", d.Batch)
 }

@@ -57,9 +57,9 @@ func TestEveryOrderHoldsWhatItPromises(t *testing.T) {
 
 func TestWhatIsNoPermutationIsSeen(t *testing.T) {
 	for problem, g := range map[string][]uint64{
-		"position 2 has record 0, which has come before": {0, 1, 0, 2},
+		"position 2 has record 0, which occurred before": {0, 1, 0, 2},
 		"position 1 has record 4 of 4":                   {0, 4, 2, 3},
-		"3 of 4 records came":                            {3, 0, 1},
+		"only 3 of 4 records occurred":                            {3, 0, 1},
 	} {
 		c := permutation(4, nil, func(visit func(position, record uint64) bool) {
 			for i, record := range g {
@@ -91,8 +91,8 @@ func TestStreamsThatAreNotTheDealAreSeen(t *testing.T) {
 	}{
 		{dealtBy{{10, 11, 14, 15}, {12, 13, 16}}, two, ""},
 		{dealtBy{{10, 11, 14, 15}, {13, 12, 16}}, two, "record 0 of worker 1 is record 13 of the dataset, not 12"},
-		{dealtBy{{10, 11}, {12, 13, 16}}, two, "worker 0 has no record 2"},
-		{dealtBy{{10, 11, 14, 15, 9}, {12, 13, 16}}, two, "8 records together, not 7"},
+		{dealtBy{{10, 11}, {12, 13, 16}}, two, "worker 0 lacks record 2"},
+		{dealtBy{{10, 11, 14, 15, 9}, {12, 13, 16}}, two, "8 records in total, not 7"},
 		{dealtBy{{10, 11, 12, 13}, {14, 15, 16}}, spec.Assignment{Workers: 2, Batch: 1, Dealing: spec.DealContiguous}, ""},
 		{dealtBy{{10, 11, 12}, {13, 14, 15, 16}}, spec.Assignment{Workers: 2, Batch: 1, Dealing: spec.DealContiguous}, "worker 0 has no record 3"},
 	} {

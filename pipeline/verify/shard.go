@@ -149,7 +149,7 @@ func (w *worker) shard(number int) result {
 	if d := w.extents.difference(sum); d != nil {
 		finding(d.record, d.offset, -1, "%s", d.reason)
 	} else if u, ok := c.Unpacker().(format.Uniform); ok && s.Records > 0 && !u.SameKind(c.Kind(), sum.Kind) {
-		told := fmt.Sprintf("holds %q, and %q in the index", sum.Kind, c.Kind())
+		told := fmt.Sprintf("holds %q, but %q according to the index", sum.Kind, c.Kind())
 		if d, ok := u.(format.Differ); ok {
 			told = cmp.Or(d.Differences(sum.Kind, c.Kind()), told)
 		}
@@ -234,15 +234,15 @@ func (x *extents) compare(e format.Extent) {
 	is, hash := x.at(n)
 	switch {
 	case is.OffsetBytes != e.OffsetBytes || is.SizeBytes != e.SizeBytes:
-		x.differs = &difference{int64(n), e.OffsetBytes, fmt.Sprintf("has %d bytes at offset %d, and %d bytes at offset %d in the index",
+		x.differs = &difference{int64(n), e.OffsetBytes, fmt.Sprintf("has %d bytes at offset %d, but %d bytes at offset %d according to the index",
 			e.SizeBytes, e.OffsetBytes, is.SizeBytes, is.OffsetBytes)}
 	case x.keyed && hash != e.KeyHash:
-		x.differs = &difference{int64(n), e.OffsetBytes, "has another key than in the index"}
+		x.differs = &difference{int64(n), e.OffsetBytes, "has a different key than in the index"}
 	}
 }
 
 // changedUnseen ends the messages about a shard that does not match its index.
-const changedUnseen = ": the contents changed though size and time did not; lsiofs index --rebuild takes them as they are now"
+const changedUnseen = ": the contents changed although size and time did not; lsiofs index --rebuild indexes the new contents"
 
 // difference returns the first mismatch between a shard and its index, or nil.
 func (x *extents) difference(sum format.Summary) *difference {
@@ -253,7 +253,7 @@ func (x *extents) difference(sum format.Summary) *difference {
 		return &d
 	case x.seen != x.shard.Records:
 		return &difference{int64(min(x.seen, x.shard.Records)), sum.DecodedBytes,
-			fmt.Sprintf("%d records, and %d in the index", x.seen, x.shard.Records) + changedUnseen}
+			fmt.Sprintf("%d records, but %d according to the index", x.seen, x.shard.Records) + changedUnseen}
 	}
 	return nil
 }

@@ -220,4 +220,4 @@ func reasonOf(path string, err error) string {
 }
 
 // changedSince is the message for a file that has changed since it was indexed.
-const changedSince = "changed since it was indexed: verify it again, which indexes it again"
+const changedSince = "changed since it was indexed: run verify again, which indexes it again"

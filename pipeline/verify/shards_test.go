@@ -125,7 +125,7 @@ func TestWhatDiffersFromTheIndexIsFoundThoughItParses(t *testing.T) {
 	r := d.verify(t)
 	require.Equal(t, uint64(1), r.Total)
 	require.Equal(t, int64(1), r.Findings[0].Record)
-	require.Contains(t, r.Findings[0].Reason, "in the index: the contents changed though size and time did not; lsiofs index --rebuild")
+	require.Contains(t, r.Findings[0].Reason, "according to the index: the contents changed although size and time did not; lsiofs index --rebuild")
 
 	change(t, d.files[0], func(b []byte) { b[end], b[end+5] = ' ', ' ' })
 	r = d.verify(t)
@@ -197,7 +197,7 @@ func TestAShardThatChangedOrIsGoneIsNoDamageAndOthersAreRead(t *testing.T) {
 	require.Len(t, r.Unread, 2)
 	for i, shard := range []string{"s0.jsonl.zst", "s2.jsonl.zst"} {
 		require.Equal(t, shard, r.Unread[i].Shard)
-		require.Contains(t, r.Unread[i].Reason, "changed since it was indexed: verify it again")
+		require.Contains(t, r.Unread[i].Reason, "changed since it was indexed: run verify again")
 		require.NotContains(t, r.Unread[i].Reason, "mount")
 	}
 	require.Equal(t, uint64(60), r.Records)

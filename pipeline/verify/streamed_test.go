@@ -106,7 +106,7 @@ func TestShardsAtAServerAreVerifiedAsTheirCopiesAre(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, got.Unread, 2)
 			require.Equal(t, filepath.Base(d.files[2]), got.Unread[1].Shard)
-			require.Contains(t, got.Unread[1].Reason, "verify it again")
+			require.Contains(t, got.Unread[1].Reason, "run verify again")
 
 			for _, answer := range []faultserver.Fault{faultserver.Status(403, "AccessDenied"), faultserver.Status(403, "ExpiredToken"), faultserver.Status(401, ""), faultserver.Status(404, "NoSuchKey")} {
 				a = openAt(t, a.server, time.Second, c.format, int64(size))

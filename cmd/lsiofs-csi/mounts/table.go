@@ -26,7 +26,7 @@ type Table []Mount
 func Read() (Table, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return nil, fmt.Errorf("can't see what is mounted: %w", err)
+		return nil, fmt.Errorf("can't read the list of mounts: %w", err)
 	}
 	defer f.Close()
 	return parse(f)

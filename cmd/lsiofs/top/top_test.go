@@ -75,7 +75,7 @@ func TestTopShowsWhatIsReadBelowAnEpochWithItsPlaceInIt(t *testing.T) {
 // ofAService makes it the status of a dataset in a bucket, with a disk cache.
 func ofAService(s *fs.Status) *fs.Status {
 	s.Dataset = "s3://bucket/train"
-	s.Explain.Verdict.Text = "readers wait for s3://bucket/train 71 % of the time: throttled, 12 of 3,456 requests in 60 s were turned away; larger --chunk-bytes take fewer requests, and a disk cache saves them from the second epoch on"
+	s.Explain.Verdict.Text = "readers wait for s3://bucket/train 71 % of the time: throttled, 12 of 3,456 requests in 60 s were rejected; larger --chunk-bytes need fewer requests, and a disk cache saves them from the second epoch on"
 	s.Explain.Verdict.Cause = "throttled"
 	s.Pipeline.Remote = &fs.RemoteReport{
 		Requests: map[string]uint64{"206": 3400, "200": 40, "503": 12, "none": 4}, Bytes: 3 << 30, Slots: 64, InUse: 60, Waiting: 7, InRetry: 2,

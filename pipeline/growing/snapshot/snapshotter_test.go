@@ -21,7 +21,7 @@ func TestAnEpochIsOfWhatWasThereWhenItWasTaken(t *testing.T) {
 	require.Empty(t, n.Run())
 	_, any := n.Latest()
 	require.False(t, any)
-	require.EqualError(t, n.refused(0, true), "epoch 0 is not there yet: there are no records")
+	require.EqualError(t, n.refused(0, true), "epoch 0 is not available yet: there are no records")
 	require.ErrorIs(t, n.refused(0, false), growing.ErrNotYet)
 	require.EqualError(t, n.refused(1, true), "epoch 1 does not exist: this run has no epoch yet")
 	require.NoDirExists(t, n.place.run, "nothing is recorded before there is an epoch")
@@ -60,7 +60,7 @@ func TestALookAtTheNextEpochTakesNone(t *testing.T) {
 	p := newPlace(t)
 	n, other := open(t, p, minNew(t, "2shards")), open(t, p, minNew(t, "2shards"))
 	can := func(epoch uint64) error { return n.CanTake(t.Context(), epoch) }
-	require.EqualError(t, can(0), "epoch 0 is not there yet: there are no records")
+	require.EqualError(t, can(0), "epoch 0 is not available yet: there are no records")
 	n.put(t, 10, "1.txt", "2.txt")
 	for _, node := range []*node{n, other} {
 		node.eventually("1.txt", "2.txt")
@@ -74,7 +74,7 @@ func TestALookAtTheNextEpochTakesNone(t *testing.T) {
 	require.NoDirExists(t, p.run)
 	other.taken(0)
 	require.NoError(t, can(0), "another node has taken it")
-	require.EqualError(t, can(1), "epoch 1 is not there yet: 0 of 2 new shards")
+	require.EqualError(t, can(1), "epoch 1 is not available yet: 0 of 2 new shards")
 	n.put(t, 10, "3.txt", "4.txt")
 	n.eventually("1.txt", "2.txt", "3.txt", "4.txt")
 	require.NoError(t, can(1))
@@ -107,17 +107,17 @@ func TestAnEpochIsNotThereBeforeEnoughIsNew(t *testing.T) {
 	n.put(t, 1000, "1.txt")
 	n.eventually("1.txt")
 	for range 3 {
-		require.EqualError(t, n.refused(0, true), "epoch 0 is not there yet: 1 000 of 1 500 new records")
+		require.EqualError(t, n.refused(0, true), "epoch 0 is not available yet: 1 000 of 1 500 new records")
 	}
 	s := n.Status()
-	require.Equal(t, "epoch 0 is not there yet: 1 000 of 1 500 new records", s.NextEpoch)
+	require.Equal(t, "epoch 0 is not available yet: 1 000 of 1 500 new records", s.NextEpoch)
 	require.EqualValues(t, 1000, s.NewRecords)
 	require.EqualValues(t, 1500, s.NeededRecords)
 	n.put(t, 600, "2.txt")
 	n.eventually("1.txt", "2.txt")
 	e, _ := n.taken(0)
 	require.EqualValues(t, 1600, e.NewRecords)
-	require.EqualError(t, n.refused(1, true), "epoch 1 is not there yet: 0 of 1 500 new records")
+	require.EqualError(t, n.refused(1, true), "epoch 1 is not available yet: 0 of 1 500 new records")
 	s = n.Status()
 	require.EqualValues(t, 0, *s.Epoch)
 	require.Equal(t, e.Snapshot, s.Snapshot)
@@ -158,7 +158,7 @@ func TestTheFirstEpochIsWaitedFor(t *testing.T) {
 	}()
 	n.put(t, 10, "1.txt")
 	for s := range seen {
-		if s.NextEpoch == "epoch 0 is not there yet: 10 of 20 new records" {
+		if s.NextEpoch == "epoch 0 is not available yet: 10 of 20 new records" {
 			break
 		}
 	}

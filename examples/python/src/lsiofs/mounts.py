@@ -294,8 +294,8 @@ class Mount:
         if latest is None or epoch <= latest:
             return
         if epoch == latest + 1:
-            raise EpochNotReady(f"{growing.get('next_epoch') or f'epoch {epoch} is not there yet'}: wait for it with data.wait({epoch})")
-        raise EpochNotReady(f"epoch {epoch} is not there yet: the latest one is epoch {latest}, and epochs begin one after the other")
+            raise EpochNotReady(f"{growing.get('next_epoch') or f'epoch {epoch} is not available yet'}: wait for it with data.wait({epoch})")
+        raise EpochNotReady(f"epoch {epoch} is not available yet: the latest one is epoch {latest}, and epochs begin one after the other")
 
     def _records(self, epoch: int) -> int:
         """How many records an epoch has that has begun."""

@@ -48,10 +48,10 @@ def compare(saved: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         raise StateError(f"the state is of another run: it has {saved.get('run')!s:.16}, and this mount has {own.get('run')!s:.16}")
     # The snapshot of a growing dataset is that of its epoch.
     if saved["dataset"] != own["dataset"] and (own.get("run") is None or saved["epoch"] == own["epoch"]):
-        raise StateError(f"the state is of another dataset: it has {saved['dataset']!s:.16}…, and this mount has {own['dataset']!s:.16}…: mount the dataset that it is of")
+        raise StateError(f"the state is from another dataset: it has {saved['dataset']!s:.16}…, and this mount has {own['dataset']!s:.16}…: mount the dataset that it is of")
     differing = differences(saved["order"], own["order"])
     if differing:
-        raise StateError("the state is of another order: " + "; ".join(differing) + ": mount with the state's settings, or with resume=STATE, which takes them from it")
+        raise StateError("the state is from another order: " + "; ".join(differing) + ": mount with the state's settings, or with resume=STATE, which takes them from it")
 
 
 def mounted_at(checkpoint: Mapping[str, Any]) -> Position:

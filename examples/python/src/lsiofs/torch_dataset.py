@@ -152,7 +152,7 @@ class TorchDataset(IterableDataset):  # type: ignore
         if not all(is_count(state[name]) for name in ("epoch", "samples", "taken")):
             raise StateError(f"this is not a state of a dataset of a StatefulDataLoader: {state!r:.200}")
         if state["dataset"] != self.mount.info["fingerprint"]:
-            raise StateError(f"the state is of another dataset: it has {state['dataset']!s:.16}…, and this mount has {self.mount.info['fingerprint']:.16}…: mount the dataset that it is of")
+            raise StateError(f"the state is from another dataset: it has {state['dataset']!s:.16}…, and this mount has {self.mount.info['fingerprint']:.16}…: mount the dataset that it is of")
         self._any_batch = True
         self.epoch, self.samples = state["epoch"], state["samples"]
         self._file, self._taken, self._resume = state["file"], state["taken"], state["taken"]
