@@ -162,7 +162,7 @@ var refusals = map[string]string{
 	`{"version": 1, "epoch": 1}`:                        `lacks dataset, order, done`,
 	`{"version": 1, "samples": 1`:                       `samples belongs to the short form`,
 	`{"epoch": 1, "samples": 1, "done": []}`:            `samples belongs to the short form`,
-	`{"version": 2`:                                     `version is 2, and this lsiofs reads version 1: use the release that wrote the document`,
+	`{"version": 2`:                                     `version is 2, but this lsiofs reads version 1: use the release that wrote the document`,
 	`{"version": 0}`:                                    `version is 0, but this`,
 	`{"dataset": 5}`:                                    `dataset must be a string, not "5"`,
 	`{"dataset": "` + strings.Repeat("x", 400):          `dataset is longer than 256 bytes`,

@@ -172,7 +172,7 @@ func permutation(total uint64, part *order.Part, walk func(visit func(position, 
 // partition checks the claim that the streams of the deal's workers are G, dealt by the rule.
 func (p *proof) partition(e *order.Epoch) (Claim, error) {
 	deal := p.config.Deal
-	c := Claim{Name: fmt.Sprintf("%s share the epoch, %s", workersText(deal.Workers), dealText(deal))}
+	c := Claim{Name: fmt.Sprintf("the epoch is divided among %s, %s", workersText(deal.Workers), dealText(deal))}
 	p.config.Step(c.Name)
 	deal.Tail = spec.TailKeep // the other tails drop or repeat records
 	v, err := order.NewView(e, nil, deal)
@@ -210,7 +210,7 @@ func (p *proof) resume(e *order.Epoch, draw *rand.Rand) (Claim, error) {
 		done.Consumed[w] = draw.Uint64N(whole.Count(w) + 1)
 		left -= done.Consumed[w]
 	}
-	c := Claim{Name: fmt.Sprintf("after %s took %d, %s share the rest", workersText(before.Workers), done.Consumed, workersText(after.Workers))}
+	c := Claim{Name: fmt.Sprintf("after %s took %d, the rest is divided among %s", workersText(before.Workers), done.Consumed, workersText(after.Workers))}
 	p.config.Step(c.Name)
 	v, err := order.NewView(e, []order.Done{done}, after)
 	if err != nil {

@@ -59,7 +59,7 @@ func TestWhatIsNoPermutationIsSeen(t *testing.T) {
 	for problem, g := range map[string][]uint64{
 		"position 2 has record 0, which occurred before": {0, 1, 0, 2},
 		"position 1 has record 4 of 4":                   {0, 4, 2, 3},
-		"only 3 of 4 records occurred":                            {3, 0, 1},
+		"only 3 of 4 records occurred":                   {3, 0, 1},
 	} {
 		c := permutation(4, nil, func(visit func(position, record uint64) bool) {
 			for i, record := range g {
@@ -94,7 +94,7 @@ func TestStreamsThatAreNotTheDealAreSeen(t *testing.T) {
 		{dealtBy{{10, 11}, {12, 13, 16}}, two, "worker 0 lacks record 2"},
 		{dealtBy{{10, 11, 14, 15, 9}, {12, 13, 16}}, two, "8 records in total, not 7"},
 		{dealtBy{{10, 11, 12, 13}, {14, 15, 16}}, spec.Assignment{Workers: 2, Batch: 1, Dealing: spec.DealContiguous}, ""},
-		{dealtBy{{10, 11, 12}, {13, 14, 15, 16}}, spec.Assignment{Workers: 2, Batch: 1, Dealing: spec.DealContiguous}, "worker 0 has no record 3"},
+		{dealtBy{{10, 11, 12}, {13, 14, 15, 16}}, spec.Assignment{Workers: 2, Batch: 1, Dealing: spec.DealContiguous}, "worker 0 lacks record 3"},
 	} {
 		s, problem := newStreams(c.view, c.deal, 7), ""
 		for record := uint64(10); record < 17 && problem == ""; record++ {
