@@ -15,10 +15,10 @@ type growing interface {
 	Grows() bool
 	// Run identifies its run, as in checkpoints.
 	Run() string
-	// HasEpoch reports whether an epoch may be asked for, Taken whether it has started. CanTake
+	// HasEpoch reports whether an epoch may be asked for, Started whether it has started. CanTake
 	// returns nil if it has, or could start now. None of them starts an epoch.
 	HasEpoch(epoch uint64) bool
-	Taken(epoch uint64) bool
+	Started(epoch uint64) bool
 	CanTake(ctx context.Context, epoch uint64) error
 	// EpochFingerprint starts the epoch if it is the next one.
 	EpochFingerprint(ctx context.Context, epoch uint64) (string, error)
@@ -41,7 +41,7 @@ func (t *tree) differ() bool { return t.growing != nil || t.sampled() }
 func (t *tree) hasEpoch(epoch uint64) bool { return t.growing == nil || t.growing.HasEpoch(epoch) }
 
 // taken reports whether an epoch has started.
-func (t *tree) taken(epoch uint64) bool { return t.growing == nil || t.growing.Taken(epoch) }
+func (t *tree) taken(epoch uint64) bool { return t.growing == nil || t.growing.Started(epoch) }
 
 // fingerprintOf is the fingerprint of an epoch. Like all that asks for an epoch, it may have to
 // wait for the epoch's shards to be indexed.

@@ -355,7 +355,7 @@ func TestAMountThatGrowsGoesOnToTheNextEpoch(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(saved, "3f3f", "0000", 1)), 0o600))
 	_, err = s.try("cp " + file + " checkpoint")
 	require.Error(t, err)
-	require.Contains(t, s.must("cat status"), "name its directory with --run")
+	require.Contains(t, s.must("cat status"), "name its run directory with --run")
 }
 
 // An epoch whose snapshot is no longer kept is an error that reports this, until the snapshot is
