@@ -40,13 +40,16 @@ type Forecast struct {
 	Spooled      uint64 // shards that are decoded into the spool, as often as that is
 }
 
-// How many records a dry run goes through at most before it extrapolates: mostDryRecords, and as many more
-// as it takes to fill memory twice, up to moreDryRecords. A million take about a second.
+// When a dry run stops and extrapolates. Each bound is about two seconds of work.
 const (
+	// mostDryRecords is the number of records that it goes through, if they fill memory twice; otherwise
+	// it goes on up to moreDryRecords.
 	mostDryRecords = 1 << 20
-	moreDryRecords = 1 << 22
-	// mostDryBytes is how much dry decoders decode at most: some seconds.
-	mostDryBytes = 32 << 30
+	moreDryRecords = 1 << 21
+	// mostDryPieces and mostDryBytes bound what a scan loads, again and again if memory is short, and what
+	// dry decoders decode.
+	mostDryPieces = 1 << 17
+	mostDryBytes  = 32 << 30
 )
 
 // lendRecords is how many records a dry run asks for at a time, as a stream does.
@@ -157,6 +160,7 @@ func (d *dryRun) run(ctx context.Context, seq Sequence, phase Subset, n uint64) 
 		f.CountedRecords = k
 	}
 	c.fill(&f)
+	f.Pieces = min(f.Pieces, uint64(d.survey.Places.Table.Len()))
 	_, f.Compressed = d.index.decoders()
 	f.Estimated = k < n || f.Compressed > 0
 	return f, nil
@@ -164,8 +168,10 @@ func (d *dryRun) run(ctx context.Context, seq Sequence, phase Subset, n uint64) 
 
 // enough reports whether a dry run that has come to record k may stop.
 func (d *dryRun) enough(k uint64) bool {
-	if d.decoded() >= mostDryBytes {
-		return true
+	if d.scanner != nil {
+		if x := d.scanner.Stats(); x.PiecesRead >= mostDryPieces || x.DecodedBytes >= mostDryBytes {
+			return true
+		}
 	}
 	if k < mostDryRecords {
 		return false
@@ -179,13 +185,6 @@ type counts struct {
 	reads          ReadCounts
 	pieces, again, // again of pieces that had been dropped
 	decoded, passes, spooled, lent uint64
-}
-
-func (d *dryRun) decoded() uint64 {
-	if d.scanner == nil {
-		return 0
-	}
-	return d.scanner.Stats().DecodedBytes
 }
 
 func (d *dryRun) count(k uint64) counts {
