@@ -48,23 +48,30 @@ func (m *mount) cacheOver(below storage.Storage, identify func(storage.Object) (
 	return below, nil
 }
 
-func (m *mount) openCache(below storage.Storage, identify func(storage.Object) (diskcache.Identity, bool)) error {
+func (m *mount) openCache(below storage.Storage, identify func(storage.Object) (diskcache.Identity, bool)) (err error) {
+	m.cache, m.place, err = m.newCache(below, identify)
+	return err
+}
+
+// newCache opens a disk cache, as the user wants it, over a storage. place is what there is
+// where it lies.
+func (m *mount) newCache(below storage.Storage, identify func(storage.Object) (diskcache.Identity, bool)) (cache *diskcache.Storage, place diskcache.Place, err error) {
 	c := &m.spec.Cache
 	dir, err := CacheDirectory(c.Dir)
 	if err != nil {
-		return err
+		return nil, place, err
 	}
-	place, err := diskcache.Survey(dir)
+	place, err = diskcache.Survey(dir)
 	switch {
 	case err != nil:
-		return err
+		return nil, place, err
 	case place.Network && c.Dir == "":
-		return fmt.Errorf("cache directory %s: it is on a network file system or on FUSE: name one on a disk of this machine with --cache-dir", dir)
+		return nil, place, fmt.Errorf("cache directory %s: it is on a network file system or on FUSE: name one on a disk of this machine with --cache-dir", dir)
 	}
 	place.DatasetBytes = math.MaxInt64 / 4 // until the dataset's size is known
 	bound := cacheSize(c).Bound(place)
 	if bound < leastCacheBytes && !sized(c) {
-		return fmt.Errorf("cache directory %s: half of what is free there is %s, which is too little: name another one with --cache-dir, or a size with --cache-size",
+		return nil, place, fmt.Errorf("cache directory %s: half of what is free there is %s, which is too little: name another one with --cache-dir, or a size with --cache-size",
 			dir, humanize.IBytes(uint64(max(bound, 0))))
 	}
 	config := diskcache.DefaultConfig()
@@ -75,11 +82,8 @@ func (m *mount) openCache(below storage.Storage, identify func(storage.Object) (
 	}
 	config.BufferBytes = min(max(m.spec.MemoryBytes/cacheMemoryPart, leastCacheBuffer), mostCacheBuffer)
 	config.GapBytes = m.profile.GapBytes
-	if m.cache, err = diskcache.Open(config); err != nil {
-		return err
-	}
-	m.place = place
-	return nil
+	cache, err = diskcache.Open(config)
+	return cache, place, err
 }
 
 // CacheDirectory returns the absolute path of the disk cache: dir, or lsiofs/data in the user's
@@ -142,8 +146,10 @@ func (g *generation) fitCache() error {
 		open := choose.Sizes{Order: s.Order, Held: choose.Held{Records: n, Pieces: g.chunks(), Bytes: p.DatasetBytes}}
 		p.OpenBytes = open.OpenBytes()
 	}
-	bound := max(cacheSize(&s.Cache).Bound(p), 1)
-	m.cache.SetBound(bound)
+	m.keeping.Lock()
+	m.fitted = p
+	m.keeping.Unlock()
+	m.cache.SetBound(max(cacheSize(&s.Cache).Bound(p), 1))
 	if s.Cache.Fill == spec.FillAuto {
 		m.cache.FillOnceRead(objects)
 	}

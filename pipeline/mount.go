@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
@@ -59,8 +61,13 @@ type mount struct {
 	// credentials are shared by all sources of a mixture, and looked up once.
 	credentials *s3.Credentials
 	cache       *diskcache.Storage // part of files; nil without a disk cache
-	place       diskcache.Place    // state of the cache directory before cache was opened
-	links       *hardlink.Links    // to shards of snapshots, which files falls back to; nil without them
+	place       diskcache.Place    // of cache, or of decoded, as it was before that was opened
+	// decoded is the disk cache of decoded shards, where it is not cache; nil until some are
+	// kept. fitted is what cache has room for besides them.
+	decoded atomic.Pointer[diskcache.Storage]
+	keeping sync.Mutex
+	fitted  diskcache.Place
+	links   *hardlink.Links // to shards of snapshots, which files falls back to; nil without them
 
 	// Opened by lend. indexDir is where indexes are stored, "" if nothing can be stored.
 	indexDir string
@@ -185,7 +192,7 @@ func (m *mount) catalogConfig() catalog.Config {
 
 // spool is the place for compressed shards that are better decoded once.
 func (m *mount) spool() read.SpoolConfig {
-	c := read.SpoolConfig{Dir: m.spec.SpoolDir, MaxBytes: m.spec.SpoolMaxBytes, Places: 1, Engine: m.engine}
+	c := read.SpoolConfig{Dir: m.spec.SpoolDir, MaxBytes: m.spec.SpoolMaxBytes, Places: 1, Engine: m.engine, Keep: m.keep, Plain: m.plain}
 	if c.Dir == "" && m.indexDir != "" {
 		c.Dir = filepath.Join(m.indexDir, "spool")
 	}
@@ -228,10 +235,14 @@ func (m *mount) remoteStats() *remote.Stats {
 
 // cacheStats are the statistics of the disk cache; nil if there is none.
 func (m *mount) cacheStats() *diskcache.Stats {
-	if m.cache == nil {
+	c := m.cache
+	if c == nil {
+		c = m.decoded.Load()
+	}
+	if c == nil {
 		return nil
 	}
-	s := m.cache.Stats()
+	s := c.Stats()
 	return &s
 }
 

@@ -38,7 +38,8 @@ func newCacheShowCommand(g *globals) *cobra.Command {
 		Short: "List the contents of the cache by folder",
 		Long: `Lists the folders of buckets and web servers that have data in the cache: the number of
 objects, how many of their bytes are cached, the disk space used, when they were last
-used, and whether a mount uses them now.`,
+used, and whether a mount uses them now. Compressed shards that a mount has decoded
+have a line of their own, marked (decoded), including those of local datasets.`,
 		Example: `  lsiofs cache show
   lsiofs cache show --cache-dir /nvme/lsiofs --json | jq .cached_bytes`,
 		Args: exactArgs(),

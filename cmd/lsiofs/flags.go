@@ -69,8 +69,8 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	enumFlag(c, "io", "system interface for reading shards", &s.IO, spec.IOAuto, spec.IOUring, spec.IOPread)
 	enumFlag(c, "direct", "bypass the page cache: for large cold reads if the dataset exceeds memory (auto), for all reads, or never", &s.Direct, spec.DirectAuto, spec.DirectOn, spec.DirectOff)
 	enumFlag(c, "read", "how to fetch records: scan reads whole pieces of shards, gather reads exactly the next records, spool decodes compressed shards to a file", &s.Read, spec.ReadAuto, spec.ReadScan, spec.ReadGather, spec.ReadSpool)
-	d.flags.StringVar(&s.SpoolDir, "spool-dir", s.SpoolDir, "`directory` for the spool, which should be on a disk (default: spool, next to the index)")
-	sizeFlag(d.flags, "spool-max", "maximum size of the spool, which holds decoded shards (0: as large as the order needs)", &s.SpoolMaxBytes)
+	d.flags.StringVar(&s.SpoolDir, "spool-dir", s.SpoolDir, "`directory`, on a disk, for decoded shards that no disk cache keeps (default: spool, next to the index)")
+	sizeFlag(d.flags, "spool-max", "maximum size of the decoded shards in --spool-dir (0: as large as the order needs)", &s.SpoolMaxBytes)
 	d.flags.DurationVar(&s.ReadTimeout, "read-timeout", s.ReadTimeout, "fail a read if storage hasn't answered it for this long")
 	r := &s.Remote
 	addService(d.flags, r)

@@ -21,7 +21,7 @@ func addCache(f *pflag.FlagSet, c *spec.Cache) {
 }
 
 func addCacheDir(f *pflag.FlagSet, dir *string) {
-	f.StringVar(dir, "cache-dir", *dir, "`directory` on a local disk for data that was read from buckets and web servers (default: lsiofs/data in the user's cache directory)")
+	f.StringVar(dir, "cache-dir", *dir, "`directory` on a local disk for data that was read from buckets and web servers, and for decoded shards (default: lsiofs/data in the user's cache directory)")
 }
 
 // addFill defines the flags of commands that may fill a cache.

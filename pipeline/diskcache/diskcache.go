@@ -26,6 +26,7 @@ type Storage struct {
 	ahead   *ahead
 	keeper  *keeper
 	seals   *seals
+	plain   sync.Map // of storage.Object: *plainShard
 	health  health
 	counts  counts
 	claims  claims
@@ -126,7 +127,7 @@ func (s *Storage) Omitted() []storage.Omission { return storage.OmittedBy(s.belo
 // far as others can tell, elsewhere. Listing an object and reading it do that, too.
 func (s *Storage) Claim(objects ...storage.Object) {
 	for _, o := range objects {
-		if id, ok := s.config.Identify(o); ok {
+		if id, ok := s.identify(o); ok {
 			k := keyOf(id, o.SizeBytes)
 			s.mu.Lock()
 			s.mine[k] = struct{}{}

@@ -95,8 +95,20 @@
 // # Decoded shards
 //
 // A compressed shard that is decoded as a whole is kept on a Shelf, as a Decoded: pages and
-// sums like those of objects. One decoder writes it from front to back, and readers follow
-// one block after it. A shelf has its shards in one file without a name (nameless.go).
+// sums like those of other objects. One decoder writes it from front to back, and readers
+// follow one block after it. Shelves lie in an arena:
+//
+//   - NewShelf: in the cache's directory (kept.go). A decoded shard is an object there, whose
+//     identity is that of the compressed object with the codec and whatever else changes a
+//     decoded byte (DecodedIdentity). The sums of the last block are written once the decoder
+//     has found the shard right to its end, so one that has all its sums is whole and right;
+//     one that has not is decoded again from its first byte. Who decodes it has its .data
+//     file claimed; other mounts follow. Room for what an order reads at a time is set aside
+//     of the bound. A shard that no reader needs any more makes room for others of its mount.
+//     Once all shards of a dataset are whole, OpenPlain presents them as objects that are not
+//     compressed: they are read, sealed and mapped as others are. What a disk loses of them is
+//     brought by decoding the shard again, to its end, as that shows that it is right.
+//   - NewSpool: in a file without a name (nameless.go), which is gone with the process.
 //
 // # Sealed objects
 //

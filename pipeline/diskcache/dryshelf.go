@@ -17,6 +17,7 @@ type dryArena struct{ bytes, taken int64 }
 func (a *dryArena) dir() string     { return "" }
 func (a *dryArena) name() string    { return "dry spool" }
 func (a *dryArena) keeps() bool     { return false }
+func (a *dryArena) isCrowded() bool { return false }
 func (a *dryArena) capacity() int64 { return a.bytes }
 func (a *dryArena) used() int64     { return a.taken }
 func (a *dryArena) shorten() error  { return nil }
@@ -43,5 +44,7 @@ type dryGround struct {
 var errDry = errors.New("the shelf is dry")
 
 func (g *dryGround) open() (bool, error)        { return false, nil }
+func (g *dryGround) reserve() (bool, error)     { return true, nil }
+func (g *dryGround) finish()                    {}
 func (g *dryGround) readSums(run, []byte) error { return errDry }
-func (g *dryGround) leave(bool)                 { g.arena.taken -= g.bytes }
+func (g *dryGround) leave(Leaving)              { g.arena.taken -= g.bytes }

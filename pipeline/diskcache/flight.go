@@ -121,7 +121,7 @@ func (x *op) bring(gone []run, recheck bool) bool {
 	}
 	if len(reads) > 0 {
 		s.counts.reads.Add(uint64(len(reads)))
-		s.below.Submit(reads)
+		s.submitBelow(reads...)
 	}
 	return true
 }
@@ -204,7 +204,7 @@ func (f *flight) readBelow() {
 		f.s.filler.Fill([]*storage.Read{&f.read})
 		return
 	}
-	f.s.below.Submit([]*storage.Read{&f.read})
+	f.s.submitBelow(&f.read)
 }
 
 // wanted is asked by the storage below.

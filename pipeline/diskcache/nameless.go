@@ -241,6 +241,8 @@ func (s *nameless) dir() string  { return s.path }
 func (s *nameless) name() string { return "the spool in " + s.path }
 func (s *nameless) keeps() bool  { return false }
 
+func (s *nameless) isCrowded() bool { return false }
+
 // close frees the space of the file.
 func (s *nameless) close() error { return s.device.Close() }
 
@@ -251,7 +253,9 @@ type plot struct {
 }
 
 // open implements ground: nothing is there before it is written.
-func (*plot) open() (whole bool, err error) { return false, nil }
+func (*plot) open() (there bool, err error)   { return false, nil }
+func (*plot) reserve() (ours bool, err error) { return true, nil }
+func (*plot) finish()                         {}
 
 // parts calls visit for the extents of pages of the shard, in order, in bytes of the data.
 func (p *plot) parts(pages run, visit func(at, n int64) error) error {
@@ -319,7 +323,7 @@ func (p *plot) readSums(pages run, sums []byte) error {
 }
 
 // leave implements ground.
-func (p *plot) leave(bool) {
+func (p *plot) leave(Leaving) {
 	p.of.give(p.extents)
 	p.extents = nil
 }

@@ -45,7 +45,7 @@ func (s *Storage) hold(listed storage.Object) *object {
 	o := s.objects[listed]
 	if o == nil {
 		s.mu.Unlock()
-		id, ok := s.config.Identify(listed)
+		id, ok := s.identify(listed)
 		if !ok || listed.SizeBytes > maxObjectBytes {
 			return nil
 		}

@@ -80,7 +80,7 @@ func (x *op) pass() {
 	x.left.Store(1)
 	x.s.missed(runOf(r.OffsetBytes, int64(len(r.Buf))).pages())
 	x.s.counts.reads.Add(1)
-	x.s.below.Submit([]*storage.Read{{Object: r.Object, OffsetBytes: r.OffsetBytes, Buf: r.Buf, Wanted: r.Wanted, Done: x.part}})
+	x.s.submitBelow(&storage.Read{Object: r.Object, OffsetBytes: r.OffsetBytes, Buf: r.Buf, Wanted: r.Wanted, Done: x.part})
 }
 
 // wanted asks the submitter, until the first no.

@@ -47,6 +47,7 @@ type room struct {
 	mu        sync.Mutex
 	bound     int64
 	share     int64
+	aside     int64 // of the bound, for decoded shards that have not come yet
 	known     bool  // counted means something
 	counted   int64 // of the last count
 	base      int64 // added, when it began
@@ -83,9 +84,9 @@ func (r *room) take(n int64, onlyGood bool) place {
 			return nowhere
 		}
 	}
-	if r.used()-r.shared+n > r.bound-r.share && r.cleanable {
+	if r.used()-r.shared+n > r.bound-r.share-r.aside && r.cleanable {
 		r.cleanable = false
-		r.clean(n)
+		r.clean(n + r.aside)
 	}
 	if !r.leaves(n) {
 		return nowhere
@@ -93,7 +94,7 @@ func (r *room) take(n int64, onlyGood bool) place {
 	p := nowhere
 	switch used := r.used(); {
 	case used+n > r.bound:
-	case used-r.shared+n <= r.bound-r.share:
+	case used-r.shared+n <= r.bound-r.share-r.aside:
 		p = forGood
 	case !onlyGood && r.punches && r.shared+n <= r.share:
 		p = inShare
@@ -108,6 +109,42 @@ func (r *room) take(n int64, onlyGood bool) place {
 		r.count() // estimates are too high, if anything
 	}
 	return p
+}
+
+// setAside sets n bytes of the bound more aside for decoded shards, or less.
+func (r *room) setAside(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.aside += n
+}
+
+// hold reserves n bytes for a decoded shard, which has what is set aside, too. It reports
+// whether they fit. It may look at the directory first.
+func (r *room) hold(n int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.grows()+n > r.step()/2 {
+		r.mu.Unlock()
+		if !r.countNow() {
+			r.count()
+		}
+		r.mu.Lock()
+	}
+	if r.used()-r.shared+n > r.bound-r.share || !r.leaves(n) {
+		return false
+	}
+	r.reserved += n
+	r.free -= n
+	return true
+}
+
+// forget counts n bytes that were kept for good, and were removed.
+func (r *room) forget(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dropped += n
+	r.drops += n
+	r.free += n
 }
 
 // grown is what has come since the directory was counted. r.mu is held.

@@ -11,9 +11,10 @@ import (
 // Shelf is the set of decoded shards of one mount. They lie in an arena: in the cache's
 // directory, where they outlive the mount, or in a file without a name.
 //
-//	Take ──► Open ─┬─ it is there whole ───────────────────────────┬─► Read … ──► Leave
-//	               └─ not yet ──► Write, Write, … ──► Finish ──────┘
-//	                                 └─ what was written before the last block can be read
+//	Take ──► Open ─┬─ Whole ───────────────────────────────────────┬─► Read … ──► Leave
+//	               ├─ Ours ────► Write, Write, … ──► Finish ───────┤
+//	               │                └─ what was written before the last block can be read
+//	               └─ Theirs ──► Look, Look, … another process writes it
 //
 // Take, Leave, Shorten, Lengthen and what counts are for one goroutine at a time; they do
 // not wait for a disk, but for Shorten and Lengthen. All else may be called concurrently.
@@ -36,6 +37,8 @@ type arena interface {
 	keeps() bool
 	// take returns a place for a decoded shard, and false where there is no room for it.
 	take(w *wanted) (ground, bool)
+	// isCrowded reports whether take returned false for want of descriptors.
+	isCrowded() bool
 	capacity() int64
 	used() int64
 	shorten() error
@@ -45,17 +48,38 @@ type arena interface {
 
 // ground is where the pages and sums of one decoded shard lie. Sums are as in a .sums file.
 type ground interface {
-	// open reports whether all of the shard is there. It may wait for a disk.
-	open() (whole bool, err error)
+	// open reports whether something of the shard may be there. It may wait for a disk.
+	open() (there bool, err error)
+	// reserve makes the ground ready to be written to, and reports whether no other process
+	// writes the shard now. It may wait for a disk.
+	reserve() (ours bool, err error)
 	write(pages run, content []byte) error
 	writeSums(pages run, sums []byte) error
 	readSums(pages run, sums []byte) error
 	// each calls visit for the stretches of files that pages lie in, in order.
 	each(pages run, visit func(file *uring.File, off, n int64))
-	// leave ends the use of the ground. Where the arena keeps shards, keep says that this one
-	// stays.
-	leave(keep bool)
+	// finish is called once all of the shard is there, to its last sum.
+	finish()
+	leave(how Leaving)
 }
+
+// Leaving is what becomes of a shard that is left, where the arena keeps shards.
+type Leaving int
+
+const (
+	Keep   Leaving = iota // it stays
+	Remove                // it is removed, unless another process uses it
+	Spoilt                // it is removed, and not used by others: it is damaged
+)
+
+// State is what Open found of a shard.
+type State int
+
+const (
+	Ours   State = iota // it is to be written
+	Theirs              // another process writes it: Look
+	Whole               // all of it is there
+)
 
 // shelfScratchBytes is for pages of which a part is wanted: 16 of the largest such reads.
 const shelfScratchBytes = 16 * scratchPieceBytes
@@ -130,6 +154,13 @@ type Decoded struct {
 	lateAt int64  // its first page
 }
 
+// Crowded reports whether Take returned false because too many shards are open, not because
+// they take too much room: then one that is left may stay on the disk.
+func (s *Shelf) Crowded() bool { return s.arena.isCrowded() }
+
+// Keeps reports whether shards outlive the shelf.
+func (s *Shelf) Keeps() bool { return s.arena.keeps() }
+
 // Take returns a place for a decoded shard, and false where there is no room for it.
 func (s *Shelf) Take(shard int, decodedBytes int64) (*Decoded, bool) {
 	w := &wanted{sizeBytes: decodedBytes}
@@ -156,44 +187,85 @@ func (s *Shelf) Take(shard int, decodedBytes int64) (*Decoded, bool) {
 // TableBytes is the memory of the shard's sums.
 func (d *Decoded) TableBytes() int64 { return int64(len(d.table)) * sumBytes }
 
-// Leave ends the use of a shard: no read is under way, and no decoder at work. Where the
-// arena keeps shards, keep says that this one stays there.
-func (d *Decoded) Leave(keep bool) {
+// Leave ends the use of a shard: no read is under way, and no decoder at work.
+func (d *Decoded) Leave(how Leaving) {
 	d.shelf.tables -= d.TableBytes()
 	d.table = nil
-	d.ground.leave(keep)
+	d.ground.leave(how)
 }
 
-// Open reports whether all of the shard is there already. It may wait for a disk.
-func (d *Decoded) Open() (whole bool, err error) {
-	whole, err = d.ground.open()
-	if err != nil || !whole {
+// Open finds out what there is of the shard, and makes its place ready to be written to where
+// that is not all. It may wait for a disk. The error is ErrNotKept.
+func (d *Decoded) Open() (State, error) {
+	there, err := d.ground.open()
+	if err != nil {
+		return Ours, err
+	}
+	if there {
+		if whole, err := d.whole(); err != nil || whole {
+			return Whole, err
+		}
+	}
+	return d.Claim()
+}
+
+// Claim is Open for a shard of which Open has found that it is another process's.
+func (d *Decoded) Claim() (State, error) {
+	ours, err := d.ground.reserve()
+	if err != nil {
+		return Ours, err
+	}
+	if !ours {
+		return Theirs, nil
+	}
+	// The other may have written the last just before its claim ended.
+	if whole, err := d.whole(); err != nil || whole {
+		return Whole, err
+	}
+	d.Restart()
+	return Ours, nil
+}
+
+// Restart has a shard that another process writes written by this one, too: both write the
+// same bytes.
+func (d *Decoded) Restart() { d.at, d.late = 0, d.late[:0] }
+
+// whole looks at all sums, and reports whether there is one for each page.
+func (d *Decoded) whole() (bool, error) {
+	if !d.shelf.arena.keeps() {
+		return false, nil
+	}
+	d.at = 0
+	there, err := d.Look()
+	if err != nil || there < d.sizeBytes {
 		return false, err
 	}
-	return d.readTable()
+	d.ground.finish()
+	return true, nil
 }
 
-// readTable reads the sums, and reports whether no page is without.
-func (d *Decoded) readTable() (whole bool, err error) {
+// Look returns how many bytes of the shard, from its first one, another process has written.
+func (d *Decoded) Look() (there int64, err error) {
 	all := pagesOf(d.sizeBytes)
 	sums := make([]byte, min(all, sumsAtOnce)*sumBytes)
-	for begin := int64(0); begin < all; begin += sumsAtOnce {
+	for begin := d.at / pageBytes; begin < all; {
 		r := run{begin, min(begin+sumsAtOnce, all)}
 		of := sums[:r.pages()*sumBytes]
 		if err := d.ground.readSums(r, of); err != nil {
-			return false, err
+			return 0, err
 		}
-		for i := range r.pages() {
-			sum := sumOf(of, i)
+		for ; begin < r.end; begin++ {
+			sum := sumOf(of, begin-r.begin)
 			if sum == 0 {
-				return false, nil
+				return d.at, nil
 			}
 			if d.table != nil {
-				d.table[begin+i] = sum
+				d.table[begin] = sum
 			}
+			d.at = (begin + 1) * pageBytes
 		}
 	}
-	return true, nil
+	return d.sizeBytes, nil
 }
 
 // Write appends the next bytes: whole pages, but at the end of the shard. They may be read
@@ -232,7 +304,11 @@ func (d *Decoded) writePages(content []byte) error {
 	for i := range pages.pages() {
 		sum := d.summer.sum(pages.begin+i, content[i*pageBytes:][:pageBytes])
 		d.late = binary.LittleEndian.AppendUint32(d.late, sum)
-		if d.table != nil {
+		switch {
+		case d.table == nil || d.table[pages.begin+i] == sum: // another process has written it
+		case d.table[pages.begin+i] != 0:
+			return fmt.Errorf("%w: page %d has another sum than it should have", ErrNotKept, pages.begin+i)
+		default:
 			d.table[pages.begin+i] = sum
 		}
 	}
@@ -258,7 +334,13 @@ func (d *Decoded) writeLate() error {
 }
 
 // Finish ends the writing of a shard that was found right to its end.
-func (d *Decoded) Finish() error { return d.writeLate() }
+func (d *Decoded) Finish() error {
+	err := d.writeLate()
+	if err == nil {
+		d.ground.finish()
+	}
+	return err
+}
 
 // EachPlace calls visit for where bytes [off, off+size) of the shard lie: tests damage them.
 func (d *Decoded) EachPlace(off, size int64, visit func(fd int, at, size int64)) {

@@ -74,7 +74,7 @@ func TestWhatWasDecodedComesBackInAnyRanges(t *testing.T) {
 			for shard := range 30 {
 				if len(shards) > 3 { // leaves a hole
 					i := rng.IntN(len(shards))
-					shards[i].Leave(false)
+					shards[i].Leave(Remove)
 					shards, want = slices.Delete(shards, i, i+1), slices.Delete(want, i, i+1)
 				}
 				content := decodedBytes(shard, 1+rng.Int64N(3<<19))
@@ -82,9 +82,9 @@ func TestWhatWasDecodedComesBackInAnyRanges(t *testing.T) {
 				if !ok {
 					continue
 				}
-				whole, err := d.Open()
+				state, err := d.Open()
 				require.NoError(t, err)
-				require.False(t, whole)
+				require.Equal(t, Ours, state)
 				fillDecoded(t, d, content)
 				shards, want = append(shards, d), append(want, content)
 			}
@@ -112,7 +112,7 @@ func TestWhatWasDecodedComesBackInAnyRanges(t *testing.T) {
 			require.Equal(t, used, s.UsedBytes())
 			require.LessOrEqual(t, s.TableBytes(), tables)
 			for _, d := range shards {
-				d.Leave(false)
+				d.Leave(Remove)
 			}
 			require.Zero(t, s.UsedBytes())
 			require.Zero(t, s.TableBytes())
@@ -143,7 +143,7 @@ func TestADecodedPageThatIsNotAsItWasWrittenIsAnError(t *testing.T) {
 		}
 		_, err := readDecoded(d, [][2]int64{{0, int64(len(content))}})
 		require.NoError(t, err)
-		d.Leave(false)
+		d.Leave(Remove)
 	}
 }
 

@@ -67,7 +67,7 @@ func (k *keeper) trim() {
 		return
 	}
 	for i := 0; i < len(all) && over > 0; i++ {
-		if !s.isMine(all[i].key) {
+		if !s.isMine(all[i].key) || s.isPlain(all[i].key) {
 			continue
 		}
 		freed, err := s.dir.trim(all[i].key, over)

@@ -17,9 +17,10 @@ type Entry struct {
 	Name        string    `json:"name"` // 32 hexadecimal digits, of its files
 	URL         string    `json:"url"`  // cut where it is very long; "" where Damaged
 	Validator   string    `json:"validator"`
-	SizeBytes   int64     `json:"bytes"`        // of the object
-	HereBytes   int64     `json:"cached_bytes"` // in whole pages
-	BlocksBytes int64     `json:"disk_bytes"`   // that its files take
+	Decoded     bool      `json:"decoded,omitempty"` // it is what a compressed object decodes to
+	SizeBytes   int64     `json:"bytes"`             // of the object, or of what it decodes to
+	HereBytes   int64     `json:"cached_bytes"`      // in whole pages
+	BlocksBytes int64     `json:"disk_bytes"`        // that its files take
 	Created     time.Time `json:"created"`
 	Used        time.Time `json:"used"` // about: to the hour, while it is in use
 	InUse       bool      `json:"in_use"`
@@ -112,6 +113,7 @@ func (d *Directory) describe(f found) (Entry, *stored, error) {
 		return e, nil, err
 	}
 	e.URL, e.Validator, e.SizeBytes, e.Created = o.header.URL, o.header.Validator, o.header.ObjectBytes, o.header.Created
+	e.Decoded = strings.Contains(e.Validator, DecodedMark)
 	return e, o, nil
 }
 

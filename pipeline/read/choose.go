@@ -1,14 +1,17 @@
 package read
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/dustin/go-humanize"
+	"github.com/zeebo/xxh3"
 
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/read/choose"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // Choice is how the shards of a dataset are read, and why.
@@ -48,6 +51,14 @@ func (f *Fetcher) chooseStrategy() (shelf *diskcache.Shelf, err error) {
 
 // openShelf makes the shelf that decoded shards are kept on.
 func (f *Fetcher) openShelf(c *Choice) (*diskcache.Shelf, error) {
+	if keep := f.config.Spool.Keep; keep != nil {
+		shelf, err := keep(f.keptShards(c))
+		if shelf != nil {
+			return shelf, nil
+		} else if err != nil {
+			f.config.Log.Warn("decoded shards are not kept in the disk cache, so the next mount decodes them again", "reason", err)
+		}
+	}
 	if f.config.Spool.Dir == "" {
 		return nil, fmt.Errorf("%s have to be spooled, and there is no directory for that: name one with --spool-dir", humanize.IBytes(uint64(c.SpoolBytes)))
 	}
@@ -63,6 +74,36 @@ func (f *Fetcher) openShelf(c *Choice) (*diskcache.Shelf, error) {
 		reserve(-c.SpoolBytes)
 	}
 	return shelf, err
+}
+
+// keptShards describes what a choice spools.
+func (f *Fetcher) keptShards(c *Choice) KeptShards {
+	k := KeptShards{NeedBytes: c.SpoolBytes, MostTableBytes: f.config.MemoryBytes / spoolTablesPart, Decoding: f.decoding}
+	k.DecodedBytes = func(shard int) int64 { return f.index.Shard(shard).DecodedBytes }
+	for i := range f.index.Shards() {
+		if c.Spools(i) {
+			k.Shards = append(k.Shards, i)
+			k.AllBytes += diskcache.RoomBytes(k.DecodedBytes(i))
+		}
+	}
+	return k
+}
+
+// decoding returns a shard's object, and what its decoded bytes depend on besides: the codec,
+// and of a shard that is made of parts which these are.
+func (f *Fetcher) decoding(shard int) (raw storage.Object, how string) {
+	x := f.index.Shard(shard)
+	how = x.Codec.Name() + "/1"
+	if !x.Parts {
+		return x.Object, how
+	}
+	h := xxh3.New()
+	for at := int64(0); at < x.DecodedBytes; {
+		p := f.index.Part(shard, at)
+		_ = binary.Write(h, binary.LittleEndian, p) // a hash gives no errors
+		at = max(p.EndBytes, at+1)
+	}
+	return x.Object, fmt.Sprintf("%s parts:%016x", how, h.Sum64())
 }
 
 // spoolTablesPart is which part of the memory the sums of spooled pages take at most: the sums

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
@@ -85,6 +86,23 @@ type SpoolConfig struct {
 	Places uint64
 	// Engine reads the spool. It stays the caller's. nil where there is none.
 	Engine uring.Engine
+	// Keep, if set, makes a shelf in a disk cache, where decoded shards outlive the fetcher.
+	// Dir and MaxBytes are for the case that it can't. It returns nil and no error where there
+	// is no cache.
+	Keep func(KeptShards) (*diskcache.Shelf, error)
+	// Plain, if set, presents shards that are all whole in the disk cache as objects that are
+	// not compressed, nil where not all are. decode is for what the cache loses of them.
+	Plain func(k KeptShards, decode func(shard int, write func([]byte) error) error) (*diskcache.Plain, error)
+}
+
+// KeptShards are the shards that are decoded onto a shelf.
+type KeptShards struct {
+	Shards              []int
+	NeedBytes, AllBytes int64 // decoded: that the order needs at a time, and of all of them
+	MostTableBytes      int64
+	// Decoding returns a shard's object, and what its decoded bytes depend on besides.
+	Decoding     func(shard int) (raw storage.Object, how string)
+	DecodedBytes func(shard int) int64
 }
 
 // Part is some of a catalog's records: the others are never asked for, so they

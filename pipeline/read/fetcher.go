@@ -2,6 +2,7 @@ package read
 
 import (
 	"errors"
+	"strings"
 	"sync"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
@@ -47,6 +48,7 @@ type Fetcher struct {
 	scanner      *scan.Scanner
 	gatherer     *gather.Gatherer
 	gatherMemory *budget.Blocks
+	plain        *diskcache.Plain // that is read; nil where the dataset's own storage is
 
 	mu       sync.Mutex // taken last: rooms note failures with their locks held
 	failures failures
@@ -72,25 +74,28 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 }
 
 // start makes what reads. Where it fails nothing is left open.
-func (f *Fetcher) start() error {
-	x, s, cfg := f.index, f.storage, &f.config
-	f.verifier, _ = x.Unpacker().(format.Verifier)
-	room := int64(0)
-	if keeper, is := s.(storage.Keeper); is {
-		room = max(keeper.RoomBytes(), 0)
-	}
-	v, err := size.New(x, cfg.Part, size.Settings{
-		MemoryBytes: cfg.MemoryBytes, PieceBytes: cfg.PieceBytes, PieceRecords: cfg.PieceRecords, Decoders: cfg.Decoders,
-		Order: cfg.Order, Places: cfg.Spool.Places, MaxSpoolBytes: f.spoolBytes(), Storage: cfg.Storage,
-		CacheRoomBytes: room, LookaheadBytes: cfg.LookaheadBytes,
-	})
-	if err != nil {
+func (f *Fetcher) start() (err error) {
+	f.verifier, _ = f.index.Unpacker().(format.Verifier)
+	if err := f.look(); err != nil {
 		return err
 	}
-	f.survey, f.surveyed = v, v
+	if f.usePlain() {
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, f.plain.Close())
+			}
+		}()
+		if err := f.look(); err != nil {
+			return err
+		}
+	}
+	f.surveyed = f.survey
 	shelf, err := f.chooseStrategy()
 	if err != nil {
 		return err
+	}
+	if f.plain != nil {
+		f.choice.Reason = plainReason + "; " + strings.TrimPrefix(f.choice.Reason, "no shard is compressed, and ")
 	}
 	if err := f.startRoom(shelf); err != nil {
 		if shelf != nil {
@@ -100,6 +105,20 @@ func (f *Fetcher) start() error {
 	}
 	f.share.Join(f.member())
 	return nil
+}
+
+// look finds out what the dataset is in sizes.
+func (f *Fetcher) look() (err error) {
+	cfg, room := &f.config, int64(0)
+	if keeper, is := f.storage.(storage.Keeper); is {
+		room = max(keeper.RoomBytes(), 0)
+	}
+	f.survey, err = size.New(f.index, cfg.Part, size.Settings{
+		MemoryBytes: cfg.MemoryBytes, PieceBytes: cfg.PieceBytes, PieceRecords: cfg.PieceRecords, Decoders: cfg.Decoders,
+		Order: cfg.Order, Places: cfg.Spool.Places, MaxSpoolBytes: f.spoolBytes(), Storage: cfg.Storage,
+		CacheRoomBytes: room, LookaheadBytes: cfg.LookaheadBytes,
+	})
+	return err
 }
 
 // member is who keeps records, and what it needs at least, about: tables, a few pieces of
@@ -193,6 +212,15 @@ func (f *Fetcher) Close() error {
 	f.mu.Unlock()
 	f.share.Retire()
 	defer f.leave()
+	err := f.closeRoom()
+	if f.plain != nil {
+		err = errors.Join(err, f.plain.Close())
+	}
+	return err
+}
+
+// closeRoom closes what reads.
+func (f *Fetcher) closeRoom() error {
 	if f.scanner != nil {
 		return f.scanner.Close()
 	}

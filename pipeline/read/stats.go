@@ -59,6 +59,8 @@ type SpoolStats struct {
 	Decoding      int    `json:"decoding"`       // of these, being decoded now
 	Decoded       uint64 `json:"shards_decoded"` // to their end, so far
 	DecodedAgain  uint64 `json:"shards_decoded_again"`
+	// Found are shards that were in the disk cache, or that another mount has decoded there.
+	Found uint64 `json:"shards_found"`
 	// DamagedPieces could not be read back, or not as they were written, and
 	// DamagedShards were taken out of the spool for it: they are decoded again.
 	DamagedPieces uint64 `json:"pieces_damaged"`
@@ -96,7 +98,7 @@ func (s *Stats) addScanned(x scan.Stats) {
 	if p := x.Spool; p != nil {
 		s.Spool = &SpoolStats{
 			Dir: p.Dir, CapacityBytes: p.CapacityBytes, UsedBytes: p.UsedBytes, Shards: p.Shards,
-			Decoding: p.Decoding, Decoded: p.Decoded, DecodedAgain: p.DecodedAgain,
+			Decoding: p.Decoding, Decoded: p.Decoded, DecodedAgain: p.DecodedAgain, Found: p.Found,
 			DamagedPieces: p.DamagedPieces, DamagedShards: p.DamagedShards,
 		}
 	}

@@ -138,6 +138,8 @@ func (c *comparison) compare(ctx context.Context, e diskcache.Entry) (Compared, 
 	switch {
 	case !e.Exact():
 		return end(NotAsked, "its name is too long to be stored in full")
+	case e.Decoded:
+		return end(NotAsked, "it is a decoded object, for which the service has no checksum")
 	case strings.Contains(e.Validator, " variant "):
 		return end(NotAsked, "it was requested with a query, such as a signature, which is not stored")
 	case strings.HasPrefix(e.URL, "file://"):

@@ -16,7 +16,8 @@ import (
 
 // Folder is what a cache holds of the objects in one folder, which is how users name datasets.
 type Folder struct {
-	URL       string    `json:"url"` // "" for damaged objects
+	URL       string    `json:"url"`               // "" for damaged objects
+	Decoded   bool      `json:"decoded,omitempty"` // they are compressed objects, decoded
 	Objects   int       `json:"objects"`
 	SizeBytes int64     `json:"bytes"`        // of the objects
 	HereBytes int64     `json:"cached_bytes"` // of these bytes, how many are cached
@@ -28,16 +29,20 @@ type Folder struct {
 
 // Show lists the folders of a cache, the most recently used first. Ages are relative to now.
 func Show(ctx context.Context, d *diskcache.Directory, now time.Time, u *terminal.UI) error {
-	by := map[string]*Folder{}
+	type folder struct {
+		url     string
+		decoded bool
+	}
+	by := map[folder]*Folder{}
 	err := d.List(ctx, func(e diskcache.Entry) error {
 		url := ""
 		if i := strings.LastIndexByte(e.URL, '/'); i >= 0 {
 			url = e.URL[:i]
 		}
-		f := by[url]
+		f := by[folder{url, e.Decoded}]
 		if f == nil {
-			f = &Folder{URL: url}
-			by[url] = f
+			f = &Folder{URL: url, Decoded: e.Decoded}
+			by[folder{url, e.Decoded}] = f
 		}
 		f.Objects++
 		f.SizeBytes += e.SizeBytes
@@ -61,7 +66,9 @@ func Show(ctx context.Context, d *diskcache.Directory, now time.Time, u *termina
 	for _, f := range by {
 		all = append(all, f)
 	}
-	slices.SortFunc(all, func(a, b *Folder) int { return cmp.Or(b.Used.Compare(a.Used), cmp.Compare(a.URL, b.URL)) })
+	slices.SortFunc(all, func(a, b *Folder) int {
+		return cmp.Or(b.Used.Compare(a.Used), cmp.Compare(a.URL, b.URL), decodedLast(a, b))
+	})
 	if u.JSON {
 		for _, f := range all {
 			if err := u.Emit(f); err != nil {
@@ -82,6 +89,9 @@ func Show(ctx context.Context, d *diskcache.Directory, now time.Time, u *termina
 		if name == "" {
 			name = "(damaged: lsiofs cache verify --repair)"
 		}
+		if f.Decoded {
+			name += " (decoded)"
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, terminal.Count(uint64(f.Objects)),
 			terminal.Bytes(f.HereBytes), terminal.Bytes(f.SizeBytes), terminal.Bytes(f.DiskBytes), age(now, f.Used), inUse(f.InUse))
 		sum.Objects += f.Objects
@@ -93,6 +103,17 @@ func Show(ctx context.Context, d *diskcache.Directory, now time.Time, u *termina
 		fmt.Fprintf(w, "together\t%s\t%s\t%s\t%s\t\t\n", terminal.Count(uint64(sum.Objects)), terminal.Bytes(sum.HereBytes), terminal.Bytes(sum.SizeBytes), terminal.Bytes(sum.DiskBytes))
 	}
 	return w.Flush()
+}
+
+// decodedLast compares folders of the same name.
+func decodedLast(a, b *Folder) int {
+	switch {
+	case a.Decoded == b.Decoded:
+		return 0
+	case a.Decoded:
+		return 1
+	}
+	return -1
 }
 
 func inUse(objects int) string {

@@ -25,6 +25,8 @@ const (
 	// lossNanos is for how long a loss is remembered: a disk that is full may have
 	// room again, and to find out that it has none costs decoding all of it.
 	lossNanos = int64(10 * time.Minute)
+	// noPlaceNanos is for how long a shard is read without a shelf that had no place for it.
+	noPlaceNanos = int64(30 * time.Second)
 	// warnNanos is the least time between two warnings.
 	warnNanos = int64(time.Minute)
 )
@@ -51,6 +53,14 @@ func (l *Losses) Add(shard int, now int64) (warn bool) {
 		l.warned = now
 	}
 	return warn
+}
+
+// Avoid has a shard read without the spool for a while: the shelf has no place for it.
+func (l *Losses) Avoid(shard int, now int64) {
+	if l.of == nil {
+		l.of = map[int]loss{}
+	}
+	l.of[shard] = loss{Tries, now + noPlaceNanos}
 }
 
 // Forget forgets which shards were damaged, so that they are spooled again.

@@ -25,6 +25,7 @@ func (p *Spool) admit(shard int, u budget.Urgency) *Place {
 			p.refused = p.c.Now()
 			return nil
 		}
+		victim.keep = p.shelf.Crowded()
 		p.drop(victim)
 		decoded, ok = p.shelf.Take(shard, size)
 	}
@@ -76,6 +77,7 @@ func (p *Spool) Shrink() {
 	}
 	for _, s := range slices.Clone(p.order) {
 		if s.whole && s.reading == 0 {
+			s.keep = true
 			p.drop(s)
 		}
 	}
@@ -105,7 +107,7 @@ func (p *Spool) free(s *Place) {
 	}
 	p.leaving -= diskcache.RoomBytes(p.c.Shards.DecodedBytes(s.shard))
 	p.holdTables(-s.tableBytes())
-	s.decoded.Leave(false)
+	s.decoded.Leave(s.leaving())
 	s.decoded = nil
 }
 

@@ -1,8 +1,11 @@
 package spool
 
 import (
+	"errors"
 	"slices"
+	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 )
@@ -24,18 +27,13 @@ func (p *Spool) startDecoding() {
 	}
 }
 
-// run decodes a shard, and tells what has come of it.
+// run brings a shard to its place, and tells the owner what has become of it.
 func (p *Spool) run(s *Place) {
 	defer p.goroutines.Done()
 	m := &p.c.Meter.Queued[meter.Decompress]
 	m.Add(1)
 	defer m.Add(-1)
-	x := p.c.Decoders
-	d := x.Whole(s.shard, bufferBytes, &p.clocks[s.shard], &s.ledger)
-	x.TakeCore()
-	err := p.decode(s, d)
-	x.GiveCore()
-	x.End(d)
+	found, err := p.bring(s)
 
 	var n News
 	p.mu.Lock()
@@ -44,24 +42,135 @@ func (p *Spool) run(s *Place) {
 	switch {
 	case s.dropped: // what waited for it has gone elsewhere
 		p.free(s)
+	case errors.Is(err, diskcache.ErrNotKept):
+		p.losses.Avoid(s.shard, p.c.Now())
+		p.drop(s)
+		n.Without = s.work
+		s.work = nil
 	case err != nil:
 		p.drop(s)
 		n.Failed, n.Err, n.Shard = s.work, err, s.shard
 		s.work = nil
 	default:
 		s.whole = true
-		p.decoded++
-		w, bit := &p.ever[s.shard/64], uint64(1)<<(s.shard%64)
-		if *w&bit != 0 {
-			p.again++
+		if found {
+			p.found++
+		} else {
+			p.noteDecoded(s.shard)
 		}
-		*w |= bit
 		p.came(s, p.c.Shards.DecodedBytes(s.shard), &n)
 	}
 	p.startDecoding()
 	p.admitWaiting(&n)
 	p.mu.Unlock()
 	p.owner.News(n)
+}
+
+// noteDecoded counts a shard that was decoded to its end. It is called with mu held.
+func (p *Spool) noteDecoded(shard int) {
+	p.decoded++
+	w, bit := &p.ever[shard/64], uint64(1)<<(shard%64)
+	if *w&bit != 0 {
+		p.again++
+	}
+	*w |= bit
+}
+
+// bring brings a shard to its place: it is on the shelf's disk already, which found reports,
+// or another process decodes it, or it is decoded here.
+func (p *Spool) bring(s *Place) (found bool, err error) {
+	state, err := p.openPlace(s)
+	if err == nil && state == diskcache.Theirs {
+		state, err = p.follow(s)
+	}
+	if err != nil || state == diskcache.Whole {
+		return true, err
+	}
+	x := p.c.Decoders
+	d := x.Whole(s.shard, bufferBytes, &p.clocks[s.shard], &s.ledger)
+	x.TakeCore()
+	err = p.decode(s, d)
+	x.GiveCore()
+	x.End(d)
+	return false, err
+}
+
+// openPlace opens a shard's place. Where the shelf's disk has no room for it, shards that are
+// less wanted are dropped.
+func (p *Spool) openPlace(s *Place) (diskcache.State, error) {
+	for {
+		state, err := s.decoded.Open()
+		if !errors.Is(err, diskcache.ErrNotKept) {
+			return state, err
+		}
+		p.mu.Lock()
+		u := budget.Prefetch
+		if slices.ContainsFunc(s.work, Load.Waited) {
+			u = budget.Demand
+		}
+		victim := p.leastWanted(u)
+		if victim != nil && !p.closed && !s.dropped {
+			p.drop(victim)
+		}
+		stop := victim == nil || p.closed || s.dropped
+		p.mu.Unlock()
+		if stop {
+			return state, err
+		}
+	}
+}
+
+const (
+	// A shard that another process decodes is looked at so often: once a buffer or two.
+	followEvery = 2 * time.Millisecond
+	mostFollow  = 50 * time.Millisecond
+	// followPatience is how long the other may bring nothing before the shard is decoded here,
+	// too: it may have been stopped.
+	followPatience = 2 * time.Second
+)
+
+// follow has loads come as another process decodes the shard, until all of it is there, or the
+// other has ended, or brings nothing.
+func (p *Spool) follow(s *Place) (diskcache.State, error) {
+	seen, wait, idle := int64(0), followEvery, time.Duration(0)
+	for {
+		time.Sleep(wait)
+		there, err := s.decoded.Look()
+		if err != nil {
+			return diskcache.Theirs, err
+		}
+		if there > seen {
+			seen, wait, idle = there, followEvery, 0
+		} else {
+			idle += wait
+			wait = min(2*wait, mostFollow)
+		}
+		var n News
+		p.mu.Lock()
+		closed, dropped := p.closed, s.dropped
+		if !closed && !dropped && idle == 0 {
+			p.came(s, there, &n)
+		}
+		p.mu.Unlock()
+		switch {
+		case closed:
+			return diskcache.Theirs, budget.ErrClosed
+		case dropped:
+			return diskcache.Theirs, errDamaged
+		}
+		if n.Any() {
+			p.owner.News(n)
+		}
+		if idle > 0 {
+			if state, err := s.decoded.Claim(); err != nil || state != diskcache.Theirs {
+				return state, err
+			}
+		}
+		if idle >= followPatience {
+			s.decoded.Restart()
+			return diskcache.Ours, nil
+		}
+	}
 }
 
 // decode writes a shard to its place. What was written can be read one
@@ -107,7 +216,7 @@ func (p *Spool) decode(s *Place, d Decoder) error {
 // came collects the loads whose bytes are there now. It is called with mu held.
 func (p *Spool) came(s *Place, there int64, n *News) {
 	now := p.c.Now()
-	s.there = there
+	s.there = max(s.there, there)
 	p.clocks[s.shard].Store(now)
 	for _, q := range p.queue {
 		p.clocks[q.shard].Store(now)

@@ -117,6 +117,7 @@ type Spool struct {
 	refused int64    // when there was no room
 	leaving int64    // bytes of shards that were dropped and are read or written still
 	decoded uint64   // shards that were decoded to their end
+	found   uint64   // shards that were on the shelf already, or that another process has decoded
 	again   uint64   // of these, those that had been before
 	tables  int64    // bytes of memory, of shards in the spool
 	losses  Losses
@@ -132,6 +133,7 @@ type Place struct {
 	writing bool            // its decoder is at work
 	dropped bool            // it is in no list any more, and its room is free once nobody uses it
 	damaged bool            // it did not come back as it was written
+	keep    bool            // once it was dropped, it may stay on the shelf's disk
 	reading int             // loads that are reading from it, or are about to
 	work    []Load          // that wait for bytes to come
 	ledger  meter.WaitClock // of its decoder's waits for storage
@@ -292,7 +294,7 @@ type Stats struct {
 	Dir                          string
 	CapacityBytes, UsedBytes     int64
 	Shards, Decoding             int
-	Decoded, DecodedAgain        uint64
+	Decoded, DecodedAgain, Found uint64
 	DamagedPieces, DamagedShards uint64
 	TableBytes                   int64 // of memory
 }
@@ -303,7 +305,7 @@ func (p *Spool) Stats() Stats {
 	defer p.mu.Unlock()
 	return Stats{
 		Dir: p.shelf.Dir(), CapacityBytes: p.shelf.CapacityBytes(), UsedBytes: p.shelf.UsedBytes(), Shards: len(p.places),
-		Decoding: p.running, Decoded: p.decoded, DecodedAgain: p.again,
+		Decoding: p.running, Decoded: p.decoded, DecodedAgain: p.again, Found: p.found,
 		DamagedPieces: p.losses.Pieces, DamagedShards: p.losses.Shards, TableBytes: p.tables,
 	}
 }
@@ -325,7 +327,7 @@ func (p *Spool) Close() ([]Load, error) {
 	left := p.waiting
 	for _, s := range p.order {
 		left = append(left, s.work...)
-		s.decoded.Leave(s.whole && !s.damaged)
+		s.decoded.Leave(s.leaving())
 		s.decoded = nil
 	}
 	p.waiting, p.queue, p.order, p.places = nil, nil, nil, map[int]*Place{}
@@ -340,6 +342,17 @@ func (p *Spool) Find(shard int) (s *Place, whole bool) {
 		return nil, false
 	}
 	return s, s.whole
+}
+
+// leaving returns what becomes of the shard when its place is given up.
+func (s *Place) leaving() diskcache.Leaving {
+	switch {
+	case s.damaged:
+		return diskcache.Spoilt
+	case s.whole && (!s.dropped || s.keep):
+		return diskcache.Keep
+	}
+	return diskcache.Remove
 }
 
 // Left is how many records of the place have not gone out, of those that may be asked

@@ -1,0 +1,279 @@
+package diskcache
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+const keptShardBytes = 1<<20 + 77
+
+// keptShelf is a shelf for so many shards in a cache of a world; version is their objects'.
+func keptShelf(t *testing.T, s *Storage, shards int, version string) *Shelf {
+	t.Helper()
+	c := ShelfConfig{
+		NeedBytes: RoomBytes(keptShardBytes), AllBytes: int64(shards) * RoomBytes(keptShardBytes), MostTableBytes: 1 << 20,
+		Identify: func(shard int) (Identity, bool) {
+			raw := Identity{URL: fmt.Sprint("test://bucket/", shard, ".zst"), Validator: version}
+			return DecodedIdentity(raw, 1000, "zstd/1"), true
+		},
+		DecodedBytes: func(int) int64 { return keptShardBytes },
+	}
+	for i := range shards {
+		c.Shards = append(c.Shards, i)
+	}
+	shelf, err := s.NewShelf(c)
+	require.NoError(t, err)
+	return shelf
+}
+
+func takeKept(t *testing.T, shelf *Shelf, shard int) *Decoded {
+	t.Helper()
+	d, ok := shelf.Take(shard, keptShardBytes)
+	require.True(t, ok)
+	return d
+}
+
+func openKept(t *testing.T, shelf *Shelf, shard int, want State) *Decoded {
+	t.Helper()
+	d := takeKept(t, shelf, shard)
+	state, err := d.Open()
+	require.NoError(t, err)
+	require.Equal(t, want, state)
+	return d
+}
+
+// requireKept compares all of a shard.
+func requireKept(t *testing.T, d *Decoded, shard int) {
+	t.Helper()
+	got, err := readDecoded(d, [][2]int64{{0, keptShardBytes}})
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(decodedBytes(shard, keptShardBytes), got))
+}
+
+func TestADecodedShardIsThereForTheNextMountOfTheSameVersion(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"a": random(1, 10)})
+	s := w.open(nil)
+	shelf := keptShelf(t, s, 3, "v1")
+	for shard := range 2 {
+		d := openKept(t, shelf, shard, Ours)
+		fillDecoded(t, d, decodedBytes(shard, keptShardBytes))
+		requireKept(t, d, shard)
+		d.Leave(Keep)
+	}
+	unfinished := openKept(t, shelf, 2, Ours)
+	require.NoError(t, unfinished.Write(decodedBytes(2, keptShardBytes)[:64<<10]))
+	unfinished.Leave(Remove)
+	require.NoError(t, shelf.Close())
+	require.Zero(t, s.room.aside)
+	require.Zero(t, s.room.reserved)
+	require.NoError(t, s.Close())
+
+	s = w.open(nil)
+	shelf = keptShelf(t, s, 3, "v1")
+	for shard := range 2 {
+		d := openKept(t, shelf, shard, Whole)
+		requireKept(t, d, shard)
+		d.Leave(Keep)
+	}
+	openKept(t, shelf, 2, Ours).Leave(Remove)
+	require.NoError(t, shelf.Close())
+	shelf = keptShelf(t, s, 3, "v2")
+	openKept(t, shelf, 0, Ours).Leave(Remove)
+	require.NoError(t, shelf.Close())
+	d, err := OpenDirectory(s.dir.path, nil)
+	require.NoError(t, err)
+	defer d.Close()
+	require.NoError(t, d.List(t.Context(), func(e Entry) error {
+		require.True(t, e.Decoded)
+		require.True(t, e.Whole())
+		require.EqualValues(t, keptShardBytes, e.SizeBytes)
+		return nil
+	}))
+}
+
+// What a mount has left that was killed is decoded again: its last member was not checked.
+func TestAShardWhoseDecoderWasKilledIsDecodedAnew(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"a": random(1, 10)})
+	content := decodedBytes(0, keptShardBytes)
+	for _, written := range []int{64 << 10, 1 << 20, keptShardBytes} {
+		s := w.open(nil)
+		shelf := keptShelf(t, s, 1, "v1")
+		d := openKept(t, shelf, 0, Ours)
+		for at := 0; at < written; at += 64 << 10 {
+			require.NoError(t, d.Write(content[at:min(at+64<<10, written)]))
+		}
+		files := d.ground.(*keptShard)
+		files.unclaim()
+		files.files.close() // as the kernel does for a process that is killed
+		files.files = nil
+		other := w.open(nil)
+		after := keptShelf(t, other, 1, "v1")
+		again := openKept(t, after, 0, Ours)
+		fillDecoded(t, again, content)
+		requireKept(t, again, 0)
+		again.Leave(Remove)
+		require.NoError(t, after.Close())
+		require.NoError(t, other.Close())
+		d.Leave(Remove)
+		require.NoError(t, shelf.Close())
+		require.NoError(t, s.Close())
+	}
+}
+
+func TestAMountFollowsAnotherThatDecodesAShard(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"a": random(1, 10)})
+	s, other := w.open(nil), w.open(nil)
+	shelf, second := keptShelf(t, s, 1, "v1"), keptShelf(t, other, 1, "v1")
+	content := decodedBytes(0, keptShardBytes)
+	d := openKept(t, shelf, 0, Ours)
+	follower := openKept(t, second, 0, Theirs)
+	for at := 0; at < keptShardBytes; at += 64 << 10 {
+		require.NoError(t, d.Write(content[at:min(at+64<<10, keptShardBytes)]))
+		there, err := follower.Look()
+		require.NoError(t, err)
+		require.EqualValues(t, at, there, "the last block may still be found wrong")
+		got, err := readDecoded(follower, [][2]int64{{0, there}})
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(content[:there], got))
+	}
+	state, err := follower.Claim()
+	require.NoError(t, err)
+	require.Equal(t, Theirs, state)
+	require.NoError(t, d.Finish())
+	state, err = follower.Claim()
+	require.NoError(t, err)
+	require.Equal(t, Whole, state)
+	requireKept(t, follower, 0)
+	d.Leave(Remove) // not while the other has it open
+	require.NoError(t, shelf.Close())
+	requireKept(t, follower, 0)
+	follower.Leave(Keep)
+	require.NoError(t, second.Close())
+}
+
+func TestADamagedShardIsNotUsedAgain(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"a": random(1, 10)})
+	s, other := w.open(nil), w.open(nil)
+	shelf, second := keptShelf(t, s, 1, "v1"), keptShelf(t, other, 1, "v1")
+	d := openKept(t, shelf, 0, Ours)
+	fillDecoded(t, d, decodedBytes(0, keptShardBytes))
+	reader := openKept(t, second, 0, Whole)
+	d.EachPlace(5000, 1, func(fd int, at, _ int64) {
+		_, err := unix.Pwrite(fd, []byte{decodedBytes(0, keptShardBytes)[5000] ^ 1}, at)
+		require.NoError(t, err)
+	})
+	_, err := readDecoded(d, [][2]int64{{5000, 1}})
+	require.ErrorContains(t, err, "others than were written")
+	d.Leave(Spoilt)
+	again := openKept(t, shelf, 0, Ours)
+	fillDecoded(t, again, decodedBytes(0, keptShardBytes))
+	requireKept(t, again, 0)
+	again.Leave(Keep)
+	requireKept(t, reader, 0)
+	reader.Leave(Keep)
+	require.NoError(t, shelf.Close())
+	require.NoError(t, second.Close())
+	require.NotZero(t, s.Stats().BadPages)
+}
+
+// The bound is one for objects as they are and decoded ones: what no mount uses makes room,
+// whatever it is, and there is never more on the disk than that.
+func TestDecodedShardsAndOthersShareTheBound(t *testing.T) {
+	const shards = 6
+	w := newWorld(t, map[string][]byte{"a": random(1, 3<<20)})
+	bounded := func(c *Config) { c.BoundBytes = 4 << 20 }
+	s := w.open(bounded)
+	w.read(s, "a", 0, 3<<20)
+	settle(s)
+	require.NoError(t, s.Close())
+	require.NoError(t, os.Remove(filepath.Join(w.data, "a"))) // no mount has it any more
+
+	s = w.open(bounded)
+	shelf := keptShelf(t, s, shards, "v1")
+	require.LessOrEqual(t, shelf.CapacityBytes(), int64(4<<20))
+	var open []*Decoded
+	for shard := range shards {
+		d, ok := shelf.Take(shard, keptShardBytes)
+		for !ok {
+			require.NotEmpty(t, open)
+			open[0].Leave(Remove)
+			open = open[1:]
+			d, ok = shelf.Take(shard, keptShardBytes)
+		}
+		state, err := d.Open()
+		require.NoError(t, err)
+		require.Equal(t, Ours, state)
+		fillDecoded(t, d, decodedBytes(shard, keptShardBytes))
+		requireKept(t, d, shard)
+		open = append(open, d)
+		require.LessOrEqual(t, w.blocks(), int64(4<<20))
+	}
+	require.Len(t, open, 3)
+	for _, d := range open {
+		d.Leave(Keep)
+	}
+	require.NoError(t, shelf.Close())
+	require.NoError(t, s.Close())
+
+	_, err := w.open(func(c *Config) { c.BoundBytes = 1 << 20 }).NewShelf(ShelfConfig{NeedBytes: 2 << 20, AllBytes: 2 << 20})
+	require.ErrorContains(t, err, "is less than the")
+}
+
+// A disk that is full, or fails, costs the place of a shard and nothing else.
+func TestADiskThatTakesNoDecodedShardIsDoneWithout(t *testing.T) {
+	for _, err := range []error{unix.ENOSPC, unix.EIO} {
+		w := newWorld(t, map[string][]byte{"a": random(1, 10)})
+		disk := &failingWrites{disk: kernel{}}
+		s := w.open(func(c *Config) { c.disk = disk })
+		shelf := keptShelf(t, s, 2, "v1")
+		d := openKept(t, shelf, 0, Ours)
+		disk.err = err
+		require.ErrorIs(t, d.Write(decodedBytes(0, 64<<10)), ErrNotKept)
+		d.Leave(Remove)
+		d = takeKept(t, shelf, 1)
+		_, failed := d.Open()
+		require.ErrorIs(t, failed, ErrNotKept)
+		d.Leave(Remove)
+		require.NoError(t, shelf.Close())
+		require.Zero(t, s.room.reserved)
+		require.NoError(t, s.Close())
+	}
+}
+
+type failingWrites struct {
+	disk
+	err error
+}
+
+func (d *failingWrites) write(fd int, p []byte, off int64) error {
+	if d.err != nil {
+		return d.err
+	}
+	return d.disk.write(fd, p, off)
+}
+
+// Where more shards are on the disk than may be open, those that are left stay there.
+func TestAShardThatIsLeftForItsDescriptorsStaysOnTheDisk(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"a": random(1, 10)})
+	s := w.open(func(c *Config) { c.MaxFiles = 2 })
+	shelf := keptShelf(t, s, 3, "v1")
+	d := openKept(t, shelf, 0, Ours)
+	fillDecoded(t, d, decodedBytes(0, keptShardBytes))
+	_, ok := shelf.Take(1, keptShardBytes)
+	require.False(t, ok)
+	require.True(t, shelf.Crowded())
+	d.Leave(Keep)
+	next := openKept(t, shelf, 1, Ours)
+	require.False(t, shelf.Crowded())
+	next.Leave(Remove)
+	d = openKept(t, shelf, 0, Whole)
+	requireKept(t, d, 0)
+	d.Leave(Keep)
+	require.NoError(t, shelf.Close())
+}

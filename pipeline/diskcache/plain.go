@@ -1,0 +1,231 @@
+package diskcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// Plain presents compressed shards as objects that are not compressed: all of them are whole in
+// the cache, decoded. It is a storage of these objects, which are read, sealed and mapped like
+// others of the cache. What a disk loses of them is decoded again, as others are fetched again.
+//
+// Its methods may be called concurrently.
+type Plain struct {
+	s       *Storage
+	decode  func(shard int, write func([]byte) error) error
+	objects map[int]storage.Object // by shard
+	shards  map[storage.Object]*plainShard
+	ended   sync.WaitGroup // passes
+	pass    sync.Mutex     // held by the one that decodes
+
+	mu      sync.Mutex
+	closed  bool
+	waiting map[int][]*storage.Read // by shard, for the next pass
+}
+
+// plainShard is a shard of a Plain.
+type plainShard struct {
+	of    *Plain
+	shard int
+	id    Identity
+	key   key
+	held  *object // open, so that no mount removes it; of's own
+}
+
+var (
+	_ storage.Storage = (*Plain)(nil)
+	_ storage.Mapper  = (*Plain)(nil)
+)
+
+// OpenPlain presents the shards that c describes, if all of them are whole in the cache; else it
+// returns nil. Identify and DecodedBytes of c are as for NewShelf. raw returns the object that a
+// shard lies in; decode decodes one from front to back, and returns an error unless it was
+// found right to its end.
+func (s *Storage) OpenPlain(c ShelfConfig, raw func(shard int) storage.Object, decode func(shard int, write func([]byte) error) error) *Plain {
+	if len(c.Shards) > s.config.MaxFiles/2 {
+		return nil
+	}
+	p := &Plain{s: s, decode: decode, objects: map[int]storage.Object{}, shards: map[storage.Object]*plainShard{}, waiting: map[int][]*storage.Read{}}
+	for _, shard := range c.Shards {
+		id, ok := c.Identify(shard)
+		if !ok || !p.add(shard, id, raw(shard), c.DecodedBytes(shard)) {
+			_ = p.Close()
+			return nil
+		}
+	}
+	return p
+}
+
+// add adds a shard, and reports whether it is whole.
+func (p *Plain) add(shard int, id Identity, raw storage.Object, decodedBytes int64) bool {
+	s := p.s
+	o := storage.Object{Path: raw.Path + " (decoded)", SizeBytes: decodedBytes, Version: raw.Version}
+	x := &plainShard{of: p, shard: shard, id: id, key: keyOf(id, decodedBytes)}
+	if _, taken := s.plain.LoadOrStore(o, x); taken {
+		return false // another fetcher has it so
+	}
+	p.objects[shard], p.shards[o] = o, x
+	if x.held = s.hold(o); x.held == nil {
+		return false
+	}
+	files := s.opened(x.held, false)
+	if files == nil {
+		return false
+	}
+	k := &keptShard{a: &keptArena{s: s}, w: x.held.wanted, files: files}
+	d := &Decoded{ground: k, sizeBytes: decodedBytes}
+	there, err := d.Look()
+	return err == nil && there == decodedBytes
+}
+
+// Object returns the object that a shard is.
+func (p *Plain) Object(shard int) storage.Object { return p.objects[shard] }
+
+// Close ends the use of the objects. No read may be under way. It is idempotent.
+func (p *Plain) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.ended.Wait()
+	for o, x := range p.shards {
+		p.s.plain.CompareAndDelete(o, x)
+		if x.held != nil {
+			p.s.release(x.held)
+		}
+	}
+	p.shards = nil
+	return nil
+}
+
+// Submit implements storage.Storage.
+func (p *Plain) Submit(reads []*storage.Read) { p.s.Submit(reads) }
+
+// List implements storage.Storage: it visits nothing, as the objects were listed before they
+// were decoded.
+func (p *Plain) List(context.Context, func(path string, isDir bool) bool, func(storage.Object) error) error {
+	return nil
+}
+
+// Stat implements storage.Storage.
+func (p *Plain) Stat(_ context.Context, path string) (storage.Object, error) {
+	for o := range p.shards {
+		if o.Path == path {
+			return o, nil
+		}
+	}
+	return storage.Object{}, &storage.Error{Object: path, Err: fs.ErrNotExist}
+}
+
+// Maps implements storage.Mapper, as do the methods that follow.
+func (p *Plain) Maps() bool { return p.s.Maps() }
+
+// Map maps an object.
+func (p *Plain) Map(o storage.Object, done func(storage.Mapping, error)) { p.s.Map(o, done) }
+
+// Evictions changes when the page cache may have lost pages.
+func (p *Plain) Evictions() uint64 { return p.s.Evictions() }
+
+// Breaks is 0: there are no leases.
+func (p *Plain) Breaks() uint64 { return p.s.Breaks() }
+
+// Unbroken is as Storage has it.
+func (p *Plain) Unbroken(breaks uint64) bool { return p.s.Unbroken(breaks) }
+
+// LeaseStats is as Storage has it.
+func (p *Plain) LeaseStats() storage.LeaseStats { return p.s.LeaseStats() }
+
+// identify names the bytes of an object, a decoded one too.
+func (s *Storage) identify(o storage.Object) (Identity, bool) {
+	if x, ok := s.plain.Load(o); ok {
+		return x.(*plainShard).id, true
+	}
+	return s.config.Identify(o)
+}
+
+// isPlain reports whether an object is one of a Plain: then all of it is to stay.
+func (s *Storage) isPlain(k key) (is bool) {
+	s.plain.Range(func(_, x any) bool {
+		is = x.(*plainShard).key == k
+		return !is
+	})
+	return is
+}
+
+// submitBelow has reads made of what the cache is of.
+func (s *Storage) submitBelow(reads ...*storage.Read) {
+	below := reads[:0:0]
+	for _, r := range reads {
+		if x, ok := s.plain.Load(r.Object); ok {
+			x.(*plainShard).submit(r)
+			continue
+		}
+		below = append(below, r)
+	}
+	if len(below) > 0 {
+		s.below.Submit(below)
+	}
+}
+
+// submit has a shard decoded for a read of what the cache has lost of it.
+func (x *plainShard) submit(r *storage.Read) {
+	p := x.of
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	begun := len(p.waiting[x.shard]) > 0
+	p.waiting[x.shard] = append(p.waiting[x.shard], r)
+	if !begun {
+		p.ended.Go(func() { p.bring(x.shard) })
+	}
+}
+
+// bring decodes a shard, all of it, as only then it is known to be right, for the reads that
+// wait for it.
+func (p *Plain) bring(shard int) {
+	p.pass.Lock()
+	defer p.pass.Unlock()
+	p.mu.Lock()
+	var reads []*storage.Read
+	for _, r := range p.waiting[shard] {
+		if r.Wanted == nil || r.Wanted() {
+			reads = append(reads, r)
+		} else {
+			defer r.Done(storage.ErrUnwanted)
+		}
+	}
+	delete(p.waiting, shard)
+	closed := p.closed
+	p.mu.Unlock()
+	err := errClosed
+	if !closed {
+		at := int64(0)
+		err = p.decode(shard, func(block []byte) error {
+			for _, r := range reads {
+				begin, end := max(r.OffsetBytes, at), min(r.OffsetBytes+int64(len(r.Buf)), at+int64(len(block)))
+				if begin < end {
+					copy(r.Buf[begin-r.OffsetBytes:], block[begin-at:end-at])
+				}
+			}
+			at += int64(len(block))
+			return nil
+		})
+		if size := p.objects[shard].SizeBytes; err == nil && at != size {
+			err = fmt.Errorf("it decodes to %d bytes, not %d: %w", at, size, storage.ErrChanged)
+		}
+	}
+	for _, r := range reads {
+		if err == nil {
+			r.Done(nil)
+			continue
+		}
+		of, is := errors.AsType[*storage.Error](err)
+		if !is {
+			of = &storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: err}
+		}
+		r.Done(of)
+	}
+}
