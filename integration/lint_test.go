@@ -72,7 +72,7 @@ var arrows = []struct {
 	{"cmd/lsiofs/terminal", []string{"pipeline/printable"}, "output to a terminal does not depend on its contents"},
 	{"cmd/lsiofs/goldentest", nil, "it compares texts"},
 	{"cmd/lsiofs/servicetest", []string{"integration/serve"}, "it captures the output of any program"},
-	{"cmd/lsiofs/manual", []string{"pipeline/order"}, "the manual is text; specifications are next to the code that they define"},
+	{"cmd/lsiofs/manual", []string{"pipeline/format", "pipeline/order"}, "the manual is text; specifications are next to the code that they define"},
 	{"cmd/lsiofs/build", nil, "the version does not depend on what the program does"},
 	{"cmd/lsiofs/document", []string{"cmd/lsiofs/terminal", "checkpoint"}, "a document is bytes"},
 	{"cmd/lsiofs/opening", []string{"cmd/lsiofs/exit", "cmd/lsiofs/terminal", "pipeline"}, "a dataset is opened the same way by every verb"},

@@ -29,7 +29,7 @@ func manual(t *testing.T, topic string) string {
 const manualDir = "../cmd/lsiofs/manual"
 
 // specificationDirs contain pages of the manual that are next to the code that they define.
-var specificationDirs = []string{"../pipeline/order"}
+var specificationDirs = []string{"../pipeline/order", "../pipeline/format"}
 
 // documents returns the README and all pages of the manual by path.
 func documents(t *testing.T) map[string]string {
@@ -93,7 +93,7 @@ func TestCommandsOfREADMEAndManualExist(t *testing.T) {
 func TestTestsOfREADMEAndManualExist(t *testing.T) {
 	var all []string
 	walkTree(t, func(path string, e os.DirEntry) {
-		if !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "unpacktest") || e.IsDir() {
+		if !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "formattest") || e.IsDir() {
 			return
 		}
 		b, err := os.ReadFile(path)

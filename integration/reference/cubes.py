@@ -1,4 +1,8 @@
-"""ZARR.md, (b): crops of Zarr arrays as records, element by element."""
+"""Crops of Zarr arrays as records, element by element.
+
+Where crops are, and how elements are converted, is computed by the programs of the pages CROPS.md
+and ELEMENTS.md; this module cuts them out of whole arrays.
+"""
 
 import glob
 import hashlib
@@ -8,10 +12,8 @@ import os
 
 import numpy
 
-import arrays
-import grids
-import packing
-from listing import walk
+import elements
+import formats
 from stored import read
 
 
@@ -38,8 +40,23 @@ class Crop:
         return self.cube.record(self.place(o)[1])
 
 
+def convert(field, options):
+    """Converts a field's elements to float32, and notes how."""
+    array = field.array
+    scale, offset = (flag_of(options.get(name), field.name) for name in ("scale", "offset"))
+    array.values, array.packing = elements.to_float32(array.values, array.attributes, scale, offset)
+
+
+def flag_of(text, name):
+    """Returns the value of --scale or --offset for a field; None if it has none."""
+    if not text or "=" not in text:
+        return float(text) if text else None
+    given = dict(t.split("=") for t in text.split(",")).get(name)
+    return None if given is None else float(given)
+
+
 def kind(descr, shape):
-    return arrays.Kind(descr, descr, shape)
+    return formats.Kind(descr, descr, shape)
 
 
 def numbers(text, dims):
@@ -58,7 +75,7 @@ class Cube:
         self.path, self.fields, self.o = path, fields, options
         if options.get("as") == "float32":
             for f in fields:
-                packing.unpack(f, options)
+                convert(f, options)
         self.axes = [self.axes_of(f) for f in fields]
         self.rows, self.row_numbers = None, None
         first = fields[0].array
@@ -67,8 +84,8 @@ class Cube:
             self.take_list(options["crops"], number)
             self.total = len(self.rows)
         else:
-            self.positions = grids.positions(self.axes[0], options.get("edge") == "cover")
-            counts = [len(grids.origins_along(a, options.get("edge") == "cover")) for a in self.axes[0]]
+            self.positions = formats.positions(self.axes[0], options.get("edge") == "cover")
+            counts = [len(formats.origins_along(a, options.get("edge") == "cover")) for a in self.axes[0]]
             self.counts, self.total = counts, len(self.positions)
         self.places = {}
         for selection in options.get("select") or []:
@@ -96,7 +113,7 @@ class Cube:
             k = step[d] or 1
             c = 1 if single else crop[d] or (b - a - 1) // k + 1
             s = stride[d] or (c - 1) * k + 1
-            list_of.append(grids.Axis(n, field.array.brick[d], a, b, c, k, s, name != "" and name in ",".join(o.get("wrap") or []).split(",")))
+            list_of.append(formats.Axis(n, field.array.brick[d], a, b, c, k, s, name != "" and name in ",".join(o.get("wrap") or []).split(",")))
         return list_of
 
     def take_list(self, file, number):
@@ -115,7 +132,7 @@ class Cube:
                 if cube != number:
                     continue
             chosen.append((i, self.origins(row)))
-        by = grids.by_bricks(self.axes[0], [origins[0] for _, origins in chosen])
+        by = formats.by_bricks(self.axes[0], [origins[0] for _, origins in chosen])
         self.rows = [chosen[i][1] for i in by]
         self.row_numbers = [chosen[i][0] for i in by]
 
@@ -138,9 +155,9 @@ class Cube:
             row = 0
             for i, n in zip(position, self.counts):
                 row = row * n + i
-            origins = self.origins(grids.origin(self.axes[0], self.o.get("edge") == "cover", position))
+            origins = self.origins(formats.origin(self.axes[0], self.o.get("edge") == "cover", position))
         if self.o.get("jitter"):
-            origins = self.origins(grids.moved(self.axes[0], origins[0], ordinal, o["seed"], o["epoch"], self.path))
+            origins = self.origins(formats.moved(self.axes[0], origins[0], ordinal, o["seed"], o["epoch"], self.path))
         return row, origins
 
     def crop(self, field, axes, origin):
@@ -171,8 +188,8 @@ class Cube:
         if self.rows is not None:
             origins = self.rows[ordinal]
         else:
-            origins = self.origins(grids.origin(self.axes[0], self.o.get("edge") == "cover", self.positions[ordinal]))
-        rooms = self.origins([grids.room(axis, o) if self.o.get("jitter") else 1 for axis, o in zip(self.axes[0], origins[0])])
+            origins = self.origins(formats.origin(self.axes[0], self.o.get("edge") == "cover", self.positions[ordinal]))
+        rooms = self.origins([formats.room(axis, o) if self.o.get("jitter") else 1 for axis, o in zip(self.axes[0], origins[0])])
         first = self.fields[0].array.dims
         for field, axes, origin, room in zip(self.fields, self.axes, origins, rooms):
             absent = field.array.absent
@@ -247,7 +264,7 @@ def find(dataset):
     if is_node(dataset) or os.path.isfile(dataset):
         return [(os.path.basename(os.path.abspath(dataset)), dataset)]
     found = []
-    for directory, names, _ in walk(dataset):
+    for directory, names, _ in formats.walk(dataset):
         for name in list(names):
             full = os.path.join(directory, name)
             if is_node(full):
@@ -296,4 +313,4 @@ def table(mine, o):
         rows.append([numbers_of[r.shard], row] + origins[0])
     dims = len(cubes[0][1].axes[0])
     values = numpy.array(rows, "<i8").reshape(len(rows), 2 + dims)
-    return arrays.prologue(kind("'<i8'", (2 + dims,)), len(rows)) + values.tobytes()
+    return formats.npy_header(kind("'<i8'", (2 + dims,)), len(rows)) + values.tobytes()

@@ -1,6 +1,6 @@
-// Package reference lets Go tests query the second implementation of the order and of RECORDS.md,
-// which is written in Python (reference.py, in this directory). Its part for the order is the
-// program in the pages that define the order (order.py).
+// Package reference lets Go tests query the second implementation of the order and of records,
+// which is written in Python (reference.py, in this directory). Its core is the program in the
+// pages of the specification (order.py for the order, formats.py and elements.py for records).
 package reference
 
 import (

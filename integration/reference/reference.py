@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A second, deliberately naive implementation of the order (order.py) and of RECORDS.md.
+"""A second, deliberately naive implementation of the order (order.py) and of records (formats.py).
 
     reference.py DATASET [options]     writes the bytes of one stream to stdout
     reference.py DATASET --fingerprint writes the dataset's fingerprint
@@ -12,8 +12,8 @@
     reference.py --vectors FILE        checks itself against published vectors
 
 It holds the whole dataset in memory and computes all of an epoch for one
-stream. Only Python's standard library and the program zstd are used; for Zarr also NumPy,
-numcodecs and zarr-python.
+stream. Only Python's standard library and the programs zstd and lz4 are used; for Zarr also
+NumPy, numcodecs and zarr-python.
 """
 
 import argparse
@@ -22,12 +22,11 @@ import sys
 
 sys.dont_write_bytecode = True
 
-import arrays
-import decode
+import equalkeys
+import formats
 import mixture
 import order
 import records
-import tarfiles
 import vectors
 
 DEFAULTS = {
@@ -126,11 +125,11 @@ def render(of, mine, o):
             parts.append(r.data_in(o))
             continue
         equal = tars and position > 0 and r.key is not None and r.key == mine[position - 1].key
-        parts.append(tarfiles.rename(r.data, r.members, position, r.begin) if equal else r.data)
-    prologue = arrays.prologue(of.kind, len(mine)) if of.format in ("npy", "zarr") else b""
+        parts.append(equalkeys.rename(r.data, r.members, position, r.begin) if equal else r.data)
+    prologue = formats.npy_header(of.kind, len(mine)) if of.format in ("npy", "zarr") else b""
     if kind == "offsets":
         return order.offsets(len(prologue), [len(p) for p in parts])
-    return prologue + b"".join(parts) + (tarfiles.EPILOGUE if tars else b"")
+    return prologue + b"".join(parts) + (formats.EPILOGUE if tars else b"")
 
 
 def arguments():
@@ -175,7 +174,7 @@ def answers(a, options):
         if policy not in loaded:
             try:
                 loaded[policy] = load(a, dict(options, **{"on-corrupt": policy}))
-            except (decode.Corrupt, decode.Refused) as e:
+            except (formats.Corrupt, formats.Refused) as e:
                 loaded[policy] = e
         return loaded[policy]
 

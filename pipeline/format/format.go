@@ -1,6 +1,7 @@
 // Package format defines the interfaces between shards and records: what a format must provide
 // (where records begin and end in a shard's decoded bytes), what a codec must provide, and what a
-// stream has around its records. RECORDS.md is the specification.
+// stream has around its records. RECORDS.md and the pages that it lists are the
+// specification.
 //
 //	file ──► Codec (gzip, zstd, …) ──► Source: decoded bytes ──► Format ──► Extents
 //	                                                              └─► Kind, damage
@@ -9,7 +10,7 @@
 // uncompressed shard skips bytes that no format inspects; the source of a compressed one decodes.
 //
 // Each format and each codec is a package below this one. formats has the table of them, frames the
-// code that the codecs zstd and lz4 share, and unpacktest the test suite that all of them pass.
+// code that the codecs zstd and lz4 share, and formattest the test suite that all of them pass.
 package format
 
 import (

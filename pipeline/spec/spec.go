@@ -90,7 +90,7 @@ const (
 	RemainderDrop    Remainder = "drop"
 )
 
-// Format is how shards are divided into records (RECORDS.md).
+// Format is how shards are divided into records (pipeline/format/RECORDS.md).
 type Format struct {
 	// Name is "auto" or one of Formats.
 	Name string

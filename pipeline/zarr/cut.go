@@ -163,7 +163,7 @@ func (c *Cut) checkList() error {
 
 // Kind returns one line of text that is equal for cubes whose crops may be mixed in a stream and
 // that have the same extent. It is the canonical JSON of everything that the records depend on,
-// except the arrays' contents (ZARR.md, Fingerprint).
+// except the arrays' contents (pipeline/format/CROPS.md, Fingerprint).
 func (c *Cut) Kind() string { return c.kind }
 
 // headerAlign: the size of a header is a multiple of it.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 //go:embed *.md
@@ -36,6 +37,15 @@ var specifications = []struct {
 	{"order", order.Specification},
 	{"selection", order.Specification},
 	{"streams", order.Specification},
+	{"records", format.Specification},
+	{"shards", format.Specification},
+	{"codecs", format.Specification},
+	{"tar", format.Specification},
+	{"files", format.Specification},
+	{"arrays", format.Specification},
+	{"games", format.Specification},
+	{"crops", format.Specification},
+	{"elements", format.Specification},
 }
 
 // Pages returns all pages.

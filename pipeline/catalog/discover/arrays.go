@@ -13,7 +13,7 @@ import (
 )
 
 // listArrays returns an object for each group of files that consists of the i-th file of every
-// array, by path (RECORDS.md, npy, "Several arrays").
+// array, by path (pipeline/format/ARRAYS.md, "Several arrays").
 func (f *finder) listArrays(ctx context.Context) ([]storage.Object, error) {
 	joiner, joins := f.Storage.(storage.ArrayJoiner)
 	switch {

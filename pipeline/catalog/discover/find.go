@@ -62,8 +62,8 @@ type Found struct {
 	Selection Selection
 }
 
-// Shards finds the shards of a target (RECORDS.md, "Which files are shards"). If there are none, or
-// they are of several formats, the error contains the next step.
+// Shards finds the shards of a target (pipeline/format/SHARDS.md). If there are none, or they are of
+// several formats, the error contains the next step.
 func Shards(ctx context.Context, c Config) (Found, error) {
 	c.Format = c.Format.WithDefaults()
 	f := finder{Config: c, formats: formats.All(), left: map[string]Verdict{}}

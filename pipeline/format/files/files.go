@@ -9,7 +9,7 @@
 // without a dot is a record of its own, without a key. Bytewise order puts the files of a record
 // next to each other. Headers are written by Framing, a pure function of path and size, so the
 // offsets of records are known without reading the files. Package storage/fileset presents
-// directories in this form. The specification is "files" in RECORDS.md.
+// directories in this form. The specification is pipeline/format/FILES.md.
 package files
 
 import (

@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/files"
 )
 
-// naiveBlock returns one header as specified in RECORDS.md, field by field.
+// naiveBlock returns one header as specified in pipeline/format/FILES.md, field by field.
 func naiveBlock(name string, size int64, kind byte) []byte {
 	h := make([]byte, 512)
 	copy(h[:100], name)

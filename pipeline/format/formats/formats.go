@@ -17,7 +17,7 @@
 //	lz4       .lz4                          frames                    LZ4 Frame Format 1.6.4   xxh32 if present
 //	lc0       the format's                  games                     RFC 1952, tar            crc32 and size of every game
 //
-// RECORDS.md is the specification of all of them.
+// pipeline/format/RECORDS.md and the pages that it lists are the specification of all of them.
 package formats
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sizes are those of RECORDS.md.
+// sizes are those of pipeline/format/GAMES.md.
 var sizes = map[uint32]int{3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
 
 func policyAt(version uint32) int {

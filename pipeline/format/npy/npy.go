@@ -23,7 +23,7 @@ func (Format) Extensions() []string { return []string{".npy"} }
 // StreamExtension returns ".npy".
 func (Format) StreamExtension(string) string { return ".npy" }
 
-// Sniff returns false: arrays are recognized by their extension (RECORDS.md).
+// Sniff returns false: arrays are recognized by their extension (pipeline/format/SHARDS.md).
 func (Format) Sniff([]byte) bool { return false }
 
 // HeadBytes implements format.Headed: numpy pads headers to a multiple of 64 bytes, and only those

@@ -8,8 +8,8 @@
 //	         magic 257+6 │ version 263+2 │ uname 265+32 │ gname 297+32 │
 //	         devmajor 329+8 │ devminor 337+8 │ prefix 345+155 │ 500+12
 //
-// A sample is a maximal run of eligible members with the same key. RECORDS.md defines which members
-// are eligible and what a key is.
+// A sample is a maximal run of eligible members with the same key. pipeline/format/TAR.md
+// defines which members are eligible and what a key is.
 //
 //   - Accepted are ustar, PAX (types x, X and g) and GNU (L, K, numbers in base 256) headers, old
 //     headers without magic, and checksums of signed bytes.

@@ -13,7 +13,7 @@ import (
 )
 
 // This file is a second implementation of reading and renaming archives, whole in memory, as
-// literally as possible after RECORDS.md and pipeline/order/STREAMS.md.
+// literally as possible after pipeline/format/TAR.md and pipeline/order/STREAMS.md.
 
 type piece struct {
 	at   int // of the header

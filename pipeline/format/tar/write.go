@@ -26,8 +26,8 @@ func FileHeaderBytes(pathBytes int, sizeBytes int64) int64 {
 	return blockBytes + blocks(data) + blockBytes
 }
 
-// AppendFileHeader appends the header of a regular file, as specified in RECORDS.md for format
-// files: ustar, preceded by a PAX header if the path is longer than 100 bytes or the size is 8 GiB
+// AppendFileHeader appends the header of a regular file, as pipeline/format/FILES.md
+// specifies it: ustar, preceded by a PAX header if the path is longer than 100 bytes or the size is 8 GiB
 // or more.
 func AppendFileHeader(dst, path []byte, sizeBytes int64) []byte {
 	inField := sizeBytes

@@ -85,8 +85,8 @@ func list(t require.TestingT, s *Storage) map[string]storage.Object {
 	return objects
 }
 
-// archive returns the object of a directory, assembled as RECORDS.md specifies, and the same with
-// zeros in place of contents.
+// archive returns the object of a directory, assembled as pipeline/format/FILES.md specifies, and
+// the same with zeros in place of contents.
 func archive(files map[string][]byte, framing Framing) (whole, hollow []byte) {
 	for _, path := range slices.SortedFunc(maps.Keys(files), func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) }) {
 		content := files[path]

@@ -89,7 +89,7 @@ def tree(where, names):
 
 
 def key(name):
-    """RECORDS.md: the path up to the first dot of the base name, None where the member is not eligible."""
+    """pipeline/format/TAR.md: the path up to the first dot of the base name, None where the member is not eligible."""
     directory, _, base = name.rpartition("/")
     if base.find(".") < 1:
         return None
