@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/order"
 )
 
 //go:embed *.md

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/format/formattest"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // listed is a file of a listing, and the format that its content shows.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/format/formattest"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // drawName returns a name that is made of what names mean something by.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
 	"github.com/lsiofs/lsiofs/pipeline/format/formattest"
+	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
 )
 
 func TestTensorsAreThoseOfThePage(t *testing.T) {
