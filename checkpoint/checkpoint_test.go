@@ -42,14 +42,14 @@ func fullDocument(done string) string {
 `
 }
 
-func TestMarshalHasTheShapeOfTheDesign(t *testing.T) {
+func TestMarshalWritesDesignedFormat(t *testing.T) {
 	s := state(interleaved(1, 5120, 5119, 5120, 5118))
 	require.Equal(t, fullDocument(`{"batch": 1, "consumed": [   5120,    5119,    5120,    5118]}`), string(s.Marshal(records)))
 	s = state(interleaved(1, 100), contiguous(0, records))
 	require.Equal(t, fullDocument(`{"batch": 1, "consumed": [    100]}, {"batch": 1, "deal": "contiguous", "consumed": [      0, 1234567]}`), string(s.Marshal(records)))
 }
 
-func TestASplitStandsInTheOrderWhereThereIsOne(t *testing.T) {
+func TestOrderContainsSplitIfSet(t *testing.T) {
 	part, err := spec.ParsePart("0.0..0.90")
 	require.NoError(t, err)
 	s := subject()
@@ -80,7 +80,7 @@ func TestASplitStandsInTheOrderWhereThereIsOne(t *testing.T) {
 	}
 }
 
-func TestTheSizeDoesNotDependOnTheNumbers(t *testing.T) {
+func TestSizeDoesNotDependOnCounts(t *testing.T) {
 	want := len(state(interleaved(8, 0, 0, 0)).Marshal(records))
 	for _, n := range []uint64{1, 9, 10, 99999, records} {
 		require.Len(t, state(interleaved(8, n, 0, n)).Marshal(records), want)
@@ -105,7 +105,7 @@ func TestShortForms(t *testing.T) {
 	}
 }
 
-func TestShortFormWithGroupsIsDealtInTheOrdersBatch(t *testing.T) {
+func TestShortFormWithGroupsUsesBatchOfOrder(t *testing.T) {
 	s := subject()
 	s.Order.Groups, s.Order.Batch = 4, 64
 	p, err := Resolve([]byte(`{"epoch": 1, "samples": 640}`), s)
@@ -113,7 +113,7 @@ func TestShortFormWithGroupsIsDealtInTheOrdersBatch(t *testing.T) {
 	require.Equal(t, []order.Done{interleaved(64, 640)}, p.Done)
 }
 
-func TestResolveGivesTheCanonicalForm(t *testing.T) {
+func TestResolveReturnsCanonicalForm(t *testing.T) {
 	for done, want := range map[string][]order.Done{
 		``:                                 nil,
 		`{"batch": 1, "consumed": [0, 0]}`: nil,
@@ -203,7 +203,7 @@ func TestRefusalsNameFieldValueAndBound(t *testing.T) {
 
 // Everything that can be checked without a dataset is found while a document arrives, and what was
 // impossible once stays impossible.
-func TestPossibleFindsWhatNoBytesCanPutRight(t *testing.T) {
+func TestPossibleDetectsErrorsThatMoreBytesCannotFix(t *testing.T) {
 	judged := 0
 	for doc, words := range refusals {
 		if strings.HasPrefix(doc, `{"version": 1, "dataset"`) || strings.Contains(doc, "1234568") {
@@ -217,7 +217,7 @@ func TestPossibleFindsWhatNoBytesCanPutRight(t *testing.T) {
 	require.Equal(t, 4, judged)
 }
 
-func TestPrefixesOfADocumentArePossible(t *testing.T) {
+func TestDocumentPrefixesArePossible(t *testing.T) {
 	for _, doc := range []string{
 		fullDocument(`{"batch": 1, "consumed": [   5120,    5119]}, {"batch": 1, "deal": "contiguous", "consumed": [1, 2]}`),
 		" {\n\"epoch\"\t:\r3 , \"samples\": 10 } \n\n",
@@ -238,7 +238,7 @@ func TestPrefixesOfADocumentArePossible(t *testing.T) {
 	}
 }
 
-func TestAnotherDatasetIsRefusedWithAWayOn(t *testing.T) {
+func TestOtherDatasetIsRefusedWithAdvice(t *testing.T) {
 	doc := state(interleaved(1, 20000), interleaved(1, 240, 240)).Marshal(records)
 	s := subject()
 	s.Dataset = strings.Repeat("cd", 32)
@@ -255,7 +255,7 @@ func TestAnotherDatasetIsRefusedWithAWayOn(t *testing.T) {
 	require.ErrorContains(t, err, `restore {"epoch": 0, "samples": 7}`)
 }
 
-func TestAnotherOrderIsRefusedNamingEveryField(t *testing.T) {
+func TestOrderMismatchErrorNamesEveryField(t *testing.T) {
 	for _, f := range orderNumbers {
 		s := subject()
 		*f.of(&s.Order) += 7
@@ -313,7 +313,7 @@ func TestLimits(t *testing.T) {
 	require.ErrorContains(t, err, "more than 65536 numbers")
 }
 
-func TestMergeTakesTheGreatestOfTheLastEntry(t *testing.T) {
+func TestMergeTakesMaximaOfLastEntry(t *testing.T) {
 	base := interleaved(1, 7, 3)
 	a, b := state(base, interleaved(1, 5, 0, 2, 9)), state(base, interleaved(1, 0, 6, 3, 1))
 	got, err := Merge([]State{a, b, a})
@@ -373,7 +373,7 @@ func drawState(t *rapid.T) (Subject, State) {
 }
 
 // The document that a mount writes is read back by it, or by another mount.
-func TestEveryStateOfAMountIsReadBack(t *testing.T) {
+func TestEveryMountStateRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, live := drawState(t)
 		doc := live.Marshal(s.Records)

@@ -20,7 +20,7 @@ func namesIn(t *testing.T, dir string) []string {
 	return names
 }
 
-func TestWriteFileReplacesAndLeavesNothingElse(t *testing.T) {
+func TestWriteFileReplacesFileAndLeavesNoOther(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "c.json")
 	require.NoError(t, os.WriteFile(path, []byte("a longer text that was there"), 0o644))
@@ -34,7 +34,7 @@ func TestWriteFileReplacesAndLeavesNothingElse(t *testing.T) {
 	require.Equal(t, []string{"c.json"}, namesIn(t, dir))
 }
 
-func TestWriteFileDoesNotFollowALink(t *testing.T) {
+func TestWriteFileDoesNotFollowLinks(t *testing.T) {
 	dir := t.TempDir()
 	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "c.json")
 	require.NoError(t, os.WriteFile(victim, []byte("precious"), 0o644))
@@ -48,7 +48,7 @@ func TestWriteFileDoesNotFollowALink(t *testing.T) {
 	require.True(t, info.Mode().IsRegular())
 }
 
-func TestWriteFileThatFailsLeavesNothing(t *testing.T) {
+func TestFailedWriteFileLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	long := filepath.Join(dir, strings.Repeat("x", 300)) // longer than any file name
 	require.ErrorContains(t, WriteFile(long, []byte("new")), long)
@@ -63,14 +63,14 @@ func TestWriteFileThatFailsLeavesNothing(t *testing.T) {
 	require.ErrorIs(t, WriteFile(missing, nil), os.ErrNotExist)
 }
 
-func TestWriteFileTakesARelativeName(t *testing.T) {
+func TestWriteFileAcceptsRelativePath(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, WriteFile("c.json", []byte("new")))
 	require.Equal(t, []string{"c.json"}, namesIn(t, "."))
 }
 
 // /dev/stdout is a link: replacing it would take away every program's output.
-func TestWriteFileReplacesNoLinkToWhatIsNoFile(t *testing.T) {
+func TestWriteFileDoesNotReplaceLinkToNonFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stdout")
 	require.NoError(t, os.Symlink("/dev/null", path))
 	require.ErrorContains(t, WriteFile(path, []byte("new")), "not a regular file")

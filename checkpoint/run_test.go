@@ -15,7 +15,7 @@ var (
 	otherRun = strings.Repeat("a0", 16)
 )
 
-func TestOtherRunsOtherSnapshotsAreRefused(t *testing.T) {
+func TestOtherRunsAndOtherSnapshotsAreRefused(t *testing.T) {
 	static := subject()
 	grows := static
 	grows.Run = thisRun

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-func TestASampleEndsTheOrderWhereThereIsOne(t *testing.T) {
+func TestOrderEndsWithSampleIfSet(t *testing.T) {
 	s := subject()
 	s.Order.Sample = spec.Subsample{Of: 39, Seed: 7}
 	written := string(State{Dataset: s.Dataset, Order: s.Order, Done: []order.Done{interleaved(1, 9)}}.Marshal(records))
@@ -44,7 +44,7 @@ func TestASampleEndsTheOrderWhereThereIsOne(t *testing.T) {
 }
 
 // If epochs differ, a document is checked against its own epoch.
-func TestDocumentsAreJudgedByTheirEpoch(t *testing.T) {
+func TestDocumentsAreCheckedAgainstTheirOwnEpoch(t *testing.T) {
 	s := subject()
 	s.Dataset, s.Records = "", 0
 	gone := errors.New("epoch 2 does not exist: this run is at 1")

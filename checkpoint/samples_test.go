@@ -123,7 +123,7 @@ func drawDeal(t *rapid.T, o spec.Order) spec.Assignment {
 
 // The document of a position continues with the next record, and that of all records with the next
 // epoch, if there is one.
-func TestAPositionGoesOnWithTheRecordThatFollows(t *testing.T) {
+func TestPositionContinuesWithNextRecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawOrder(t)
 		number := rapid.Uint64Range(0, 3).Draw(t, "epoch")
@@ -149,7 +149,7 @@ func TestAPositionGoesOnWithTheRecordThatFollows(t *testing.T) {
 	})
 }
 
-func TestTheLastEpochHasNoNextOne(t *testing.T) {
+func TestLastEpochHasNoSuccessor(t *testing.T) {
 	s := subject()
 	require.Equal(t, Position{Epoch: math.MaxUint64, Done: []order.Done{interleaved(1, records)}}, s.Position(math.MaxUint64, records, true))
 }
@@ -158,7 +158,7 @@ func TestTheLastEpochHasNoNextOne(t *testing.T) {
 // Worker w of rank r reads file w·ranks + r; the loader takes a batch from each of its workers in
 // turn, and skips files that have ended. Rank 0 counts steps × batch × ranks. After each step that
 // number stands for exactly the records that all ranks have trained on.
-func TestWhatALoopCountsIsWhatItHasTrainedOn(t *testing.T) {
+func TestLoopCountMatchesRecordsTrainedOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawOrder(t)
 		whole := d.rest(t, Position{})
@@ -212,7 +212,7 @@ func TestWhatALoopCountsIsWhatItHasTrainedOn(t *testing.T) {
 	})
 }
 
-func TestACountThatNoLoopComesToIsRefused(t *testing.T) {
+func TestCountThatNoLoopCanReachIsRefused(t *testing.T) {
 	for tail, most := range map[spec.Tail]uint64{spec.TailDrop: 0, spec.TailKeep: 64*spec.MaxWorkers - 1, spec.TailPad: 64*spec.MaxWorkers - 1} {
 		s := subject()
 		s.Deal = spec.Assignment{Workers: 1, Batch: 64, Tail: tail}

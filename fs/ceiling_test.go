@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestACeilingIsReadLikeAnyStream(t *testing.T) {
+func TestCeilingReadsLikeAnyStream(t *testing.T) {
 	needFUSE(t)
 	const size = 3<<20 + 17
 	dir := newPoint(t)

@@ -158,7 +158,7 @@ func TestProgramsThatSave(t *testing.T) {
 	}
 }
 
-func TestTouchingTheControlFileDoesNothing(t *testing.T) {
+func TestTouchingControlFileDoesNothing(t *testing.T) {
 	m := mount(t, 1)
 	out, code := run(t, t.TempDir(), "sh", "-c", "set -e; cd '"+m.dir+"'; touch checkpoint; chmod 600 checkpoint; : >> checkpoint; : <> checkpoint; truncate -s 100 checkpoint")
 	require.Zero(t, code, out)
@@ -167,7 +167,7 @@ func TestTouchingTheControlFileDoesNothing(t *testing.T) {
 	require.EqualValues(t, len(m.read(m.path("checkpoint"))), m.must(call{Op: "stat", Path: m.path("checkpoint")}).Size)
 }
 
-func TestAnEmptyDocumentIsRefused(t *testing.T) {
+func TestEmptyDocumentIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		script string
 		silent bool // the result of close is ignored
@@ -215,7 +215,7 @@ func TestWritesInAnyOrder(t *testing.T) {
 	require.EqualValues(t, 2, m.tree.view.Load().number, "restored once")
 }
 
-func TestWritersAtTheSameTimeTakeEffectWhole(t *testing.T) {
+func TestConcurrentWritesTakeEffectAtomically(t *testing.T) {
 	m := mount(t, 1)
 	var writers []*agent
 	var fds []int
@@ -242,7 +242,7 @@ func TestWritersAtTheSameTimeTakeEffectWhole(t *testing.T) {
 	require.EqualValues(t, 5, m.tree.view.Load().number)
 }
 
-func TestTheNameComesBackAfterUnlink(t *testing.T) {
+func TestControlFileReappearsAfterUnlink(t *testing.T) {
 	m := mount(t, 1)
 	m.must(call{Op: "unlink", Path: m.path("checkpoint")})
 	require.NotContains(t, m.must(call{Op: "list", Path: m.dir}).Names, "checkpoint")
@@ -258,7 +258,7 @@ func TestTheNameComesBackAfterUnlink(t *testing.T) {
 
 // Programs may be delayed between unlinking a file and creating it again: for others the name has
 // come back by then.
-func TestMvIsNotTooLateForTheNameThatItHasUnlinked(t *testing.T) {
+func TestDelayedMvCanStillReplaceUnlinkedName(t *testing.T) {
 	m := mount(t, 1)
 	m.tree.hidden.last(0, callTimeout)
 	dir := t.TempDir()
@@ -273,7 +273,7 @@ func TestMvIsNotTooLateForTheNameThatItHasUnlinked(t *testing.T) {
 	require.Contains(t, out, `"epoch": 4`, "it is there for another process")
 }
 
-func TestRenamesOntoTheControlFile(t *testing.T) {
+func TestRenamesOntoControlFile(t *testing.T) {
 	m := mount(t, 1)
 	scratch := func(doc string) {
 		fd := m.open(m.path("tmp"), unix.O_CREAT|unix.O_WRONLY|unix.O_TRUNC)
@@ -319,7 +319,7 @@ func (m *mounted) write7(doc string) syscall.Errno {
 	return m.do(call{Op: "close", FD: fd}).Errno
 }
 
-func TestScratchFilesAreFiles(t *testing.T) {
+func TestScratchFilesBehaveLikeFiles(t *testing.T) {
 	m := mount(t, 1)
 	fd := m.open(m.path("a"), unix.O_CREAT|unix.O_RDWR)
 	m.must(call{Op: "pwrite", FD: fd, Off: 3, Data: []byte("defg")})

@@ -26,7 +26,7 @@ func (m *mounted) list(dir string) []string {
 
 // Each worker's file has one next to it with the places where its records were cut, in each epoch,
 // in the root and below epoch-N, and after a restore.
-func TestWorkersOfCropsHaveAFileOfWhereTheyWereCut(t *testing.T) {
+func TestCropWorkersHaveFileOfOrigins(t *testing.T) {
 	m := mountCrops(t, "sat.zarr")
 	require.Subset(t, m.list(""), []string{"coords", "worker-0.crops.npy", "worker-1.crops.npy"})
 	require.Equal(t, []string{"worker-0-of-2.crops.npy", "worker-0-of-2.ids", "worker-0-of-2.offsets", "worker-0-of-2.rec"}, m.list("epoch-3")[:4])
@@ -50,7 +50,7 @@ func TestWorkersOfCropsHaveAFileOfWhereTheyWereCut(t *testing.T) {
 }
 
 // Other mounts have no such files.
-func TestRecordsThatAreNoCropsHaveNoPlaces(t *testing.T) {
+func TestOnlyCropsHaveFileOfOrigins(t *testing.T) {
 	m := mount(t, 1)
 	for _, name := range []string{"worker-0.crops.npy", "epoch-0/worker-0-of-1.crops.npy", "coords", "coords/time.npy"} {
 		require.Equal(t, syscall.ENOENT, m.do(call{Op: "stat", Path: m.path(name)}).Errno, name)
@@ -61,7 +61,7 @@ func TestRecordsThatAreNoCropsHaveNoPlaces(t *testing.T) {
 
 // With one cube, coords contains the files themselves. Each is read when it is opened, once for all
 // that have it open.
-func TestCoordinatesOfOneCube(t *testing.T) {
+func TestCoordinatesOfOneGrid(t *testing.T) {
 	m := mountCrops(t, "sat.zarr")
 	require.Equal(t, []string{"time.npy", "x.npy"}, m.list("coords"))
 	for _, dim := range []string{"time", "x"} {
@@ -89,7 +89,7 @@ func TestCoordinatesOfOneCube(t *testing.T) {
 }
 
 // A file that can't be read any more is an error at the opening, and status names it.
-func TestCoordinatesThatAreGone(t *testing.T) {
+func TestMissingCoordinates(t *testing.T) {
 	m := mountCrops(t, "sat.zarr")
 	m.data.loseCoordinates()
 	require.Equal(t, syscall.EIO, m.do(call{Op: "open", Path: m.path("coords/time.npy")}).Errno)
@@ -97,7 +97,7 @@ func TestCoordinatesThatAreGone(t *testing.T) {
 }
 
 // With several cubes, coords has a directory for each, at its path.
-func TestCoordinatesOfSeveralCubes(t *testing.T) {
+func TestCoordinatesOfSeveralGrids(t *testing.T) {
 	cubes := []string{"2018/a.zarr", "2018/b.zarr", "2018-old.zarr", "2019.zarr"}
 	slices.Sort(cubes) // like those of a dataset
 	m := mountCrops(t, cubes...)

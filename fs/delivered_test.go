@@ -13,7 +13,7 @@ func readOf(m *mark, p *progress, off, end int64) {
 	m.sent(p, off, end, 0)
 }
 
-func TestTheMarkIsWhereTheOpenReaderIs(t *testing.T) {
+func TestMarkFollowsOpenReader(t *testing.T) {
 	mountsNothing(t)
 	type event struct {
 		handle   int
@@ -63,7 +63,7 @@ func TestTheMarkIsWhereTheOpenReaderIs(t *testing.T) {
 	}
 }
 
-func TestAReadingBeginsAtTheFirstRecord(t *testing.T) {
+func TestReadingStartsAtFirstRecord(t *testing.T) {
 	mountsNothing(t)
 	var m mark
 	var look, train progress
@@ -168,7 +168,7 @@ func TestTheMarkEqualsItsDefinition(t *testing.T) {
 
 // If one reader at a time continues where the last one ended, the mark is what the readers were
 // sent, whatever other handles do.
-func TestTheMarkIsNeverMovedByOnlookers(t *testing.T) {
+func TestOnlookersNeverMoveMark(t *testing.T) {
 	mountsNothing(t)
 	rapid.Check(t, func(t *rapid.T) {
 		var m mark
@@ -193,7 +193,7 @@ func TestTheMarkIsNeverMovedByOnlookers(t *testing.T) {
 }
 
 // As with threads, AIO and io_uring: the read at the mark is answered last.
-func TestReadsThatAreUnderWayAtOnceCountWhicheverIsAnsweredFirst(t *testing.T) {
+func TestConcurrentReadsCountInAnyOrderOfCompletion(t *testing.T) {
 	mountsNothing(t)
 	var m mark
 	var p progress

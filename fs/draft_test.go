@@ -24,7 +24,7 @@ func noX(doc []byte) error {
 
 // Pieces of a document, written in any order and more than once, form the document as soon as all
 // of it is there, and not before.
-func TestDraftIsWholeWhenAllOfItWasWritten(t *testing.T) {
+func TestDraftIsCompleteOnceAllBytesAreWritten(t *testing.T) {
 	mountsNothing(t)
 	rapid.Check(t, func(t *rapid.T) {
 		doc := []byte(rapid.StringMatching(`[a-m]{1,60}`).Draw(t, "doc"))

@@ -39,7 +39,7 @@ func requireSameThroughLibrary(t *testing.T, text []byte) map[string]*dto.Metric
 	return families
 }
 
-func TestTheLibraryReadsAndWritesTheSameOfEachValueAndLabel(t *testing.T) {
+func TestPrometheusLibraryRoundTripsEachValueAndLabel(t *testing.T) {
 	values := []float64{0, 1, -1, 0.5, 1e-9, 1e21, 123456789012, math.MaxFloat64, math.SmallestNonzeroFloat64, math.Inf(1), math.Inf(-1)}
 	labels := []string{`plain`, `of "a"`, `back\slash`, "two\nlines", "ünï", ` spaced `, `a,b={}`}
 	var all []labelledValue
@@ -64,7 +64,7 @@ func TestTheLibraryReadsAndWritesTheSameOfEachValueAndLabel(t *testing.T) {
 }
 
 // All metrics that a mount can have, at once.
-func TestMetricsAreAsPrometheusWantsThemNamed(t *testing.T) {
+func TestMetricNamesFollowPrometheusConventions(t *testing.T) {
 	epoch := uint64(3)
 	s := &sample{view: &view{number: 1}}
 	s.Pipeline.Engine.Engine = "uring"

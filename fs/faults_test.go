@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-func TestErrorsOfReadsAreEIOAndNamed(t *testing.T) {
+func TestReadErrorsAreEIOAndNamed(t *testing.T) {
 	m := mount(t, 2)
 	fault := fmt.Errorf("shard-007.tar: bytes [512, 1024): %w", read.ErrTimeout)
 	m.data.setFault(func(_ context.Context, w uint64, off int64) error {
@@ -44,7 +44,7 @@ func TestErrorsOfReadsAreEIOAndNamed(t *testing.T) {
 	require.Equal(t, string(m.expect(checkpoint.Position{}, 0, 2)[stream.Data]), m.read(m.path("worker-0.rec")), "an error does not stick")
 }
 
-func TestAnAnswerThatIsShortIsAnErrorNotAnEndOfFile(t *testing.T) {
+func TestShortReadIsAnErrorAndNotEOF(t *testing.T) {
 	h := &streamHandle{
 		t:    &tree{meter: new(meter.Meter)},
 		node: &streamNode{sizeBytes: 1000, path: "worker-0.rec"},

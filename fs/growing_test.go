@@ -180,7 +180,7 @@ func letters(lines string) string {
 	return strings.Join(found, "")
 }
 
-func TestEpochsOfAMountThatGrows(t *testing.T) {
+func TestEpochsOfGrowingMount(t *testing.T) {
 	s := mountGrowing(t)
 	require.Equal(t, "ab", letters(s.must("cat worker-*.txt")))
 	require.Equal(t, "ab", letters(s.must("cat epoch-0/worker-0-of-1.txt")))
@@ -209,7 +209,7 @@ func TestEpochsOfAMountThatGrows(t *testing.T) {
 }
 
 // Programs that walk the tree, or list what they find, never start an epoch.
-func TestListingNeverTakesAnEpoch(t *testing.T) {
+func TestListingNeverStartsEpoch(t *testing.T) {
 	s := mountGrowing(t)
 	for _, command := range []string{"ls -lR", "ls -lR", "find . -type f -size +0", "du -a", "ls -l epoch-1", "find epoch-1", "du epoch-1", "stat epoch-1", "test -d epoch-1", "ls epoch-*"} {
 		out := s.must(command)
@@ -222,7 +222,7 @@ func TestListingNeverTakesAnEpoch(t *testing.T) {
 
 // stat of a file of the next epoch finds an empty file if the epoch could start, and never starts
 // it.
-func TestLookingAtAFileOfTheNextEpochTakesNone(t *testing.T) {
+func TestStatOfFileInNextEpochDoesNotStartIt(t *testing.T) {
 	s := mountGrowing(t)
 	for _, file := range []string{"worker-0-of-1.txt", "worker-2-of-3.ids", "dataset.json", "from-5/worker-0-of-1.txt", "from-5/checkpoint", "from-0/worker-0-of-1.offsets"} {
 		for _, command := range []string{"stat -c %s", "test -e", "test -r", "ls -l", "find", "du -a", "readlink -e", "! compgen -f", "python3 -c 'import os, sys; assert os.path.exists(sys.argv[1]) and not os.path.getsize(sys.argv[1])'"} {
@@ -245,7 +245,7 @@ func TestLookingAtAFileOfTheNextEpochTakesNone(t *testing.T) {
 }
 
 // Opening a file of the next epoch, in any way, starts it, and reads the file itself.
-func TestOpeningAFileOfTheNextEpochTakesIt(t *testing.T) {
+func TestOpeningFileInNextEpochStartsIt(t *testing.T) {
 	for name, command := range map[string]string{
 		"cat":              "cat epoch-1/worker-0-of-1.txt",
 		"a look first":     "stat epoch-1/worker-0-of-1.txt >/dev/null; cat epoch-1/worker-0-of-1.txt",
@@ -273,7 +273,7 @@ while os.sendfile(out, f, None, 1 << 20): pass' && cat "$TMP/a"`,
 }
 
 // The directory of a position was a guess if the next epoch turns out not to have it.
-func TestAPositionThatTheNextEpochTurnsOutNotToHave(t *testing.T) {
+func TestPositionMissingFromNextEpoch(t *testing.T) {
 	s := mountGrowing(t)
 	_, err := s.try("cat epoch-1/from-1000000/worker-0-of-1.txt")
 	require.Error(t, err)
@@ -285,7 +285,7 @@ func TestAPositionThatTheNextEpochTurnsOutNotToHave(t *testing.T) {
 
 // Users that may only read start no epoch, by any name: it does not exist until the owner, root or
 // a user of --readers has started it, and then it does.
-func TestOnlookersTakeNoEpoch(t *testing.T) {
+func TestOnlookersStartNoEpoch(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("becoming another user needs root")
 	}
@@ -318,7 +318,7 @@ func TestOnlookersTakeNoEpoch(t *testing.T) {
 
 // Writing the next epoch to the checkpoint starts it. Handles of the one before remain valid below
 // epoch-N, and end in the root.
-func TestAMountThatGrowsGoesOnToTheNextEpoch(t *testing.T) {
+func TestGrowingMountAdvancesToNextEpoch(t *testing.T) {
 	s := mountGrowing(t)
 	before := s.must("stat -c %i dataset.json README checkpoint")
 	saved := s.must("cat checkpoint")
@@ -360,7 +360,7 @@ func TestAMountThatGrowsGoesOnToTheNextEpoch(t *testing.T) {
 
 // An epoch whose snapshot is no longer kept is an error that reports this, until the snapshot is
 // back.
-func TestAnEpochWhoseSnapshotIsGone(t *testing.T) {
+func TestEpochWithoutSnapshotIsAnError(t *testing.T) {
 	s := mountGrowing(t)
 	s.must("cat epoch-1/worker-0-of-1.txt epoch-2/worker-0-of-1.txt > /dev/null")
 	s.p.mu.Lock()
@@ -374,7 +374,7 @@ func TestAnEpochWhoseSnapshotIsGone(t *testing.T) {
 
 // The error of a read from a changed shard gives the right advice: a mount of that epoch would lack
 // the shard.
-func TestAShardThatChangesInAMountThatGrowsIsNamedWithWhatHelps(t *testing.T) {
+func TestErrorNamesChangedShardOfGrowingMountWithAdvice(t *testing.T) {
 	s := mountGrowing(t)
 	s.must(fmt.Sprintf("echo more >> '%s/a.txt'", s.d.Spec().Dataset))
 	_, err := s.try("cat epoch-0/worker-0-of-1.txt")

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestInodeNumbersBelowAnEpochFollowFromNames(t *testing.T) {
+func TestInodeNumbersBelowEpochDependOnNames(t *testing.T) {
 	m := mount(t, 2)
 	inos := func(m *mounted) map[string]uint64 {
 		t.Helper()
@@ -65,7 +65,7 @@ func (n *twins) OnAdd(ctx context.Context) {
 }
 
 // One pair of names in 2⁶² has the same number. They are still two files.
-func TestNamesWithOneInodeNumberAreTwoFiles(t *testing.T) {
+func TestNamesWithSameInodeNumberAreTwoFiles(t *testing.T) {
 	needFUSE(t)
 	dir := newPoint(t)
 	server, err := fusefs.Mount(dir, &twins{}, &fusefs.Options{MountOptions: fuse.MountOptions{DirectMount: true}})

@@ -31,7 +31,7 @@ func interruptedBy(t *testing.T, s *interrupts, thread uint32) *patience {
 	return p
 }
 
-func TestARequestOfAClientThatCanNotBeSeenGoesOnForAMinute(t *testing.T) {
+func TestRequestOfInvisibleClientContinuesForMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var group sync.WaitGroup
 		s := &interrupts{group: &group}
@@ -46,7 +46,7 @@ func TestARequestOfAClientThatCanNotBeSeenGoesOnForAMinute(t *testing.T) {
 }
 
 // With rings, the kernel sends no interrupt for a request that is still waiting for a thread.
-func TestWhereInterruptsMayBeLostClientsThatWaitAreLookedAt(t *testing.T) {
+func TestWaitingClientsAreCheckedIfInterruptsMayBeLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var group sync.WaitGroup
 		s := &interrupts{group: &group, unsure: true}
@@ -70,7 +70,7 @@ func TestWhereInterruptsMayBeLostClientsThatWaitAreLookedAt(t *testing.T) {
 	})
 }
 
-func TestOneGoroutineLooksAtAllInterruptedClientsWhileThereAreAny(t *testing.T) {
+func TestOneGoroutineChecksAllInterruptedClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var group sync.WaitGroup
 		s := &interrupts{group: &group}
@@ -96,7 +96,7 @@ func TestOneGoroutineLooksAtAllInterruptedClientsWhileThereAreAny(t *testing.T) 
 	})
 }
 
-func TestARequestWhoseClientIsGoneOrHasItsNumberFromAnotherIsGivenUp(t *testing.T) {
+func TestRequestIsAbandonedIfClientIsGoneOrPIDReused(t *testing.T) {
 	c := client{thread: uint32(os.Getpid())}
 	require.Equal(t, unseen, c.look(), "it was never met")
 	c.meet()
@@ -118,7 +118,7 @@ func TestARequestWhoseClientIsGoneOrHasItsNumberFromAnotherIsGivenUp(t *testing.
 	require.Equal(t, unseen, c.look(), "what /proc does not show at first is hidden, not gone")
 }
 
-func TestTheFateOfAClientFollowsFromItsSignals(t *testing.T) {
+func TestClientFateDependsOnItsSignals(t *testing.T) {
 	const quit, usr1, term, child, stop = "0000000000000004", "0000000000000200", "0000000000004000", "0000000000010000", "0000000000080000"
 	for _, c := range []struct {
 		name, status string
@@ -143,7 +143,7 @@ func TestTheFateOfAClientFollowsFromItsSignals(t *testing.T) {
 
 // umount -f ends the connection: the kernel has answered the clients itself, and no signal reports
 // it.
-func TestRequestsEndWhenTheKernelGivesUpTheMount(t *testing.T) {
+func TestRequestsEndWhenKernelAbortsConnection(t *testing.T) {
 	needFUSE(t)
 	if os.Geteuid() != 0 {
 		t.Skip("umount -f needs root")
@@ -168,7 +168,7 @@ func TestRequestsEndWhenTheKernelGivesUpTheMount(t *testing.T) {
 }
 
 // The order of the position that is restored may take long to compute.
-func TestWhoWaitsForAnothersRestoreCanBeKilled(t *testing.T) {
+func TestProcessWaitingForRestoreOfAnotherCanBeKilled(t *testing.T) {
 	needFUSE(t)
 	dir, d := newPoint(t), newFakeDataset(1)
 	entered := make(chan struct{}, 1)

@@ -15,7 +15,7 @@ import (
 
 // While an epoch is being laid out, which here takes most of an hour, status still answers and
 // reports what is waited for, even while another program looks at a worker file.
-func TestStatusAnswersWhileAnEpochIsLaidOut(t *testing.T) {
+func TestStatusRespondsDuringEpochLayout(t *testing.T) {
 	needFUSE(t)
 	s := spec.Default()
 	s.IndexDir, s.Format.Name, s.Order.Length = t.TempDir(), "lines", 1<<36

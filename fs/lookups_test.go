@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/checkpoint"
 )
 
-func TestNamesThatWereLookedUpDoNotPileUp(t *testing.T) {
+func TestLookedUpNamesDoNotAccumulate(t *testing.T) {
 	m := mount(t, 1)
 	m.tree.lookups.mu.Lock()
 	m.tree.lookups.kept = 100
@@ -40,7 +40,7 @@ func TestNamesThatWereLookedUpDoNotPileUp(t *testing.T) {
 	require.Equal(t, syscall.Errno(0), m.do(call{Op: "close", FD: open}).Errno)
 }
 
-func TestLookupsDropTheOldestFirst(t *testing.T) {
+func TestLookupsDropOldestFirst(t *testing.T) {
 	dropped := make(chan string, 100)
 	l := newLookups(8, func(n lookedUp) { dropped <- n.name })
 	for i := range 9 {

@@ -71,7 +71,7 @@ func TestLooksAtAWorkerFileBeforeDuringAndAfterTheTrainingDoNotMoveItsCheckpoint
 	require.Contains(t, m.read(m.path("status")), fmt.Sprintf("only got to byte %d, but the checkpoint counts an earlier one", ends[110]))
 }
 
-func TestWhoIsFurtherWhenTheReaderClosesMovesNothing(t *testing.T) {
+func TestReaderFurtherAheadDoesNotMoveMarkAfterTrainingCloses(t *testing.T) {
 	m := mount(t, 1)
 	path, ends := m.path("worker-0.rec"), m.ends()
 	training := newAgent(t)
@@ -89,7 +89,7 @@ func TestWhoIsFurtherWhenTheReaderClosesMovesNothing(t *testing.T) {
 }
 
 // If a training starts programs, these close their descriptors, or pass them on.
-func TestADescriptorThatIsClosedElsewhereLeavesTheReaderWhereItIs(t *testing.T) {
+func TestClosingDuplicateDescriptorDoesNotMoveReader(t *testing.T) {
 	m := mount(t, 1)
 	ends := m.ends()
 	out, code := run(t, m.dir, "/usr/bin/python3", "-c", `
@@ -115,7 +115,7 @@ print(before, consumed())
 
 // The kernel drops the pages of a file with direct_io whenever it is mapped: otherwise they would
 // answer later mappings, whose reads would not be seen.
-func TestAMappingAfterAnotherOneIsSeen(t *testing.T) {
+func TestSecondMappingIsDetected(t *testing.T) {
 	m := mount(t, 1)
 	path := m.path("worker-0.rec")
 	size := int(m.ends()[1000])

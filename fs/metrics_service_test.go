@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-func TestMetricsOfServicesAndCachesAreThereWhereThoseAre(t *testing.T) {
+func TestServiceAndCacheMetricsExistOnlyIfUsed(t *testing.T) {
 	s := &sample{view: &view{number: 1}}
 	text := func() string { return string(metricsText(s)) }
 	require.NotContains(t, text(), "lsiofs_remote")

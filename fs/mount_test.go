@@ -24,7 +24,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-func TestPointsThatAreRefused(t *testing.T) {
+func TestInvalidMountPointsAreRefused(t *testing.T) {
 	needFUSE(t)
 	dataset := newPoint(t)
 	inside := filepath.Join(dataset, "deep", "point")
@@ -58,7 +58,7 @@ func TestPointsThatAreRefused(t *testing.T) {
 	require.NotEmpty(t, live.read(live.path("worker-0.rec")), "the live mount is as it was")
 }
 
-func TestRootsOfDatasets(t *testing.T) {
+func TestDatasetRoots(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	file := filepath.Join(dir, "a.tar")
@@ -80,7 +80,7 @@ func TestRootsOfDatasets(t *testing.T) {
 	}
 }
 
-func TestAPointBesideASingleFileIsFine(t *testing.T) {
+func TestMountPointNextToSingleFileIsAccepted(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.tar")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
@@ -104,7 +104,7 @@ func startServer(t *testing.T, dir string) *exec.Cmd {
 	return cmd
 }
 
-func TestTheMountOfAKilledServerIsHealed(t *testing.T) {
+func TestMountOfKilledServerIsHealed(t *testing.T) {
 	needFUSE(t)
 	dir := newPoint(t)
 	server := startServer(t, dir)
@@ -152,7 +152,7 @@ func TestUnmountWhileFilesAreOpen(t *testing.T) {
 	require.NoError(t, m.Unmount(t.Context()), "once more is fine")
 }
 
-func TestUnmountSaysThatItIsNoStreamThatHoldsTheMount(t *testing.T) {
+func TestUnmountReportsThatNoOpenStreamHoldsMount(t *testing.T) {
 	needFUSE(t)
 	dir, d := newPoint(t), newFakeDataset(1)
 	m, err := newMount(t.Context(), Config{Dataset: d, Rings: ringed, MountPoint: dir}, d.set)
@@ -179,7 +179,7 @@ func TestUnmountFromOutside(t *testing.T) {
 	require.NoError(t, m.Unmount(t.Context()))
 }
 
-func TestAPathWithSpacesAndQuotes(t *testing.T) {
+func TestPathWithSpacesAndQuotes(t *testing.T) {
 	needFUSE(t)
 	dir := filepath.Join(newPoint(t), `it's a "test"`)
 	require.NoError(t, os.Mkdir(dir, 0o755))
@@ -197,14 +197,14 @@ func TestAPathWithSpacesAndQuotes(t *testing.T) {
 	require.Empty(t, mountsBelow(dir))
 }
 
-func TestTheMountIsNamedInProcMounts(t *testing.T) {
+func TestMountIsNamedInProcMounts(t *testing.T) {
 	m := mount(t, 1)
 	mounts, err := os.ReadFile("/proc/mounts")
 	require.NoError(t, err)
 	require.Contains(t, string(mounts), "lsiofs "+strings.ReplaceAll(m.dir, " ", `\040`)+" fuse.lsiofs ")
 }
 
-func TestStatusForPeopleAndMachines(t *testing.T) {
+func TestStatusTextAndJSON(t *testing.T) {
 	m := mount(t, 70)
 	m.read(m.path("worker-0.rec"))
 	fd := m.open(m.path("worker-1.rec"), unix.O_RDONLY)
@@ -264,7 +264,7 @@ assert os.stat(p).st_blksize == int(sys.argv[2])
 
 // A mapping made before a restore must not continue to show the old stream: its next access is
 // refused, for which the kernel's only signal is SIGBUS.
-func TestMappingsEndAtARestore(t *testing.T) {
+func TestMappingsEndAtRestore(t *testing.T) {
 	m := mount(t, 1)
 	out, code := run(t, "/", "/usr/bin/python3", "-c", `
 import mmap, os, signal, sys
@@ -287,7 +287,7 @@ assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGBUS, status
 }
 
 // The whole path, with nothing replaced by memory that is not so in a real mount.
-func TestARealDataset(t *testing.T) {
+func TestRealDataset(t *testing.T) {
 	needFUSE(t)
 	root, index := t.TempDir(), t.TempDir()
 	var want []string
@@ -395,7 +395,7 @@ func TestUnmountLeavesWhatIsAtItsPlaceByNow(t *testing.T) {
 	require.NoError(t, unix.Unmount(dir, 0))
 }
 
-func TestUnmountLeavesAMountOnTopOfIt(t *testing.T) {
+func TestUnmountLeavesMountOnTopOfIt(t *testing.T) {
 	needFUSE(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount a tmpfs")
@@ -407,7 +407,7 @@ func TestUnmountLeavesAMountOnTopOfIt(t *testing.T) {
 	require.NotEmpty(t, m.read(m.path("worker-0.rec")))
 }
 
-func TestEachMountHasAnIdentityOfItsOwn(t *testing.T) {
+func TestEachMountHasItsOwnIdentity(t *testing.T) {
 	identity := func(m *mounted) string {
 		var s Status
 		require.NoError(t, json.Unmarshal([]byte(m.read(m.path("status.json"))), &s))

@@ -16,7 +16,7 @@ const mountinfo = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 short line
 `
 
-func TestMountsAreRead(t *testing.T) {
+func TestMountTableIsParsed(t *testing.T) {
 	mounts, err := parseMounts(strings.NewReader(mountinfo))
 	require.NoError(t, err)
 	require.Len(t, mounts, 4)
@@ -35,7 +35,7 @@ func TestMountsAreRead(t *testing.T) {
 	require.True(t, ok)
 }
 
-func TestPointsAreResolvedWithoutLookingAtThem(t *testing.T) {
+func TestMountPointsAreResolvedWithoutAccessingThem(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	real := filepath.Join(dir, "real")

@@ -22,7 +22,7 @@ func TestExtensionsThatAreNoneForAStreamAreRefused(t *testing.T) {
 	}
 }
 
-func TestNamesOfFiles(t *testing.T) {
+func TestFileNames(t *testing.T) {
 	mountsNothing(t)
 	for _, c := range []struct {
 		name string
@@ -102,7 +102,7 @@ func TestNumbersInNames(t *testing.T) {
 	}
 }
 
-func TestScratchFilesMayNotLookLikeTheTree(t *testing.T) {
+func TestScratchFilesMayNotResembleTreeFiles(t *testing.T) {
 	mountsNothing(t)
 	for _, name := range []string{"README", "checkpoint", "status", "worker-9.tar", "worker-x", "epoch-x", "from-1"} {
 		require.False(t, scratchAllowed(name), name)

@@ -9,7 +9,7 @@ import (
 
 // Programs that read by st_size (tar, rsync, mmap, web servers) get all of status, and nothing of a
 // text that another opening has. cp treats a file whose inode number has changed as another file.
-func TestAnOpenStatusHasTheSizeOfItsTextAndKeepsBoth(t *testing.T) {
+func TestOpenStatusKeepsItsTextAndSize(t *testing.T) {
 	m := mount(t, 1)
 	for _, name := range []string{nameStatus, nameStatusJSON, nameMetrics} {
 		path := m.path(name)

@@ -66,7 +66,7 @@ func TestReadsOfOtherUsersDoNotCount(t *testing.T) {
 	require.NotContains(t, m.read(m.path("status")), "does not count")
 }
 
-func TestReadsOfUsersThatAreNamedCount(t *testing.T) {
+func TestReadsOfNamedUsersCount(t *testing.T) {
 	for name, r := range map[string]Readers{"by number": {Users: []uint32{7, 65534}}, "all": {All: true}} {
 		t.Run(name, func(t *testing.T) {
 			m, log := mountForAll(t, r)
@@ -80,14 +80,14 @@ func TestReadsOfUsersThatAreNamedCount(t *testing.T) {
 }
 
 // The user that opened the file counts, not the one that reads through the descriptor.
-func TestADescriptorThatTheOwnerHandsOnCounts(t *testing.T) {
+func TestReadsOfDescriptorOpenedByOwnerCount(t *testing.T) {
 	m, _ := mountForAll(t, Readers{})
 	out, code := run(t, "/", "sh", "-c", `exec setpriv --reuid=65534 --clear-groups dd bs=200 count=1 of=/dev/null status=none < "$0"`, m.path("worker-0.rec"))
 	require.Zero(t, code, out)
 	require.NotEqual(t, []uint64{0, 0}, m.consumed())
 }
 
-func TestWhoseReadsCountIsSaidInWords(t *testing.T) {
+func TestReadersDescription(t *testing.T) {
 	for want, r := range map[string]*readers{
 		"root":                             {},
 		"root and user 1000":               {owner: 1000},
@@ -99,7 +99,7 @@ func TestWhoseReadsCountIsSaidInWords(t *testing.T) {
 }
 
 // Each opening of status, metrics and checkpoint keeps a text.
-func TestOtherUsersKeepSoManyTextsInMemoryAndNoMore(t *testing.T) {
+func TestTextsOpenedByOtherUsersAreBounded(t *testing.T) {
 	m, _ := mountForAll(t, Readers{})
 	texts := &m.tree.texts
 	texts.mu.Lock()

@@ -41,7 +41,7 @@ func TestAPositionIsAFileWithTheDocumentOfTheMountThere(t *testing.T) {
 	}
 }
 
-func TestAPositionIsListedInFromM(t *testing.T) {
+func TestPositionIsListedInFromM(t *testing.T) {
 	m := mount(t, 1)
 	require.Equal(t, []string{"checkpoint", "worker-0-of-1.ids", "worker-0-of-1.offsets", "worker-0-of-1.rec"},
 		m.must(call{Op: "list", Path: m.path("epoch-0", "from-7")}).Names)
@@ -50,7 +50,7 @@ func TestAPositionIsListedInFromM(t *testing.T) {
 
 // A loop that counts steps × batch × workers counts beyond the end if the last batches are padded
 // or not full.
-func TestWhatIsCountedBeyondTheEndIsTheEndWherePaddingMadeIt(t *testing.T) {
+func TestPaddedCountBeyondEndMeansEnd(t *testing.T) {
 	for _, c := range []struct {
 		tail        spec.Tail
 		batch       uint64

@@ -123,7 +123,7 @@ func TestManyFaultsAreFewLinesAndNoneIsLost(t *testing.T) {
 	})
 }
 
-func TestWhatAnErrorIsAbout(t *testing.T) {
+func TestErrorDescription(t *testing.T) {
 	mountsNothing(t)
 	x := describe("f", &read.RecordError{Shard: "b", Ordinal: 7, OffsetBytes: 70, SizeBytes: 9, Err: read.ErrTimeout})
 	require.Equal(t, "b", x.Object)

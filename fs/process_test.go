@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestThreadsAreToldByTheirProcess(t *testing.T) {
+func TestThreadsAreIdentifiedByTheirProcess(t *testing.T) {
 	for range 4 {
 		done := make(chan uint32)
 		go func() {

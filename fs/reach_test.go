@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestAPlaceThatCanNotBeReadIsNamedWithTheReason(t *testing.T) {
+func TestUnreachableMountIsNamedWithReason(t *testing.T) {
 	dir := t.TempDir()
 	gone := filepath.Join(dir, "gone")
 	for _, c := range []struct {
@@ -28,7 +28,7 @@ func TestAPlaceThatCanNotBeReadIsNamedWithTheReason(t *testing.T) {
 	}
 }
 
-func TestTheOwnerOfAMountHasANameOrANumber(t *testing.T) {
+func TestMountOwnerHasNameOrNumber(t *testing.T) {
 	require.Equal(t, "root", MountEntry{User: 0}.Owner())
 	require.Equal(t, "4123456789", MountEntry{User: 4123456789}.Owner())
 }

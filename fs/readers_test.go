@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestReadersAreOpenHandlesAndWorkersWhoseFilesAreOpenedAgainAndAgain(t *testing.T) {
+func TestReadersAreOpenHandlesAndRepeatedlyOpenedWorkers(t *testing.T) {
 	var s handles
 	open := func(worker uint64, began int64) *streamHandle {
 		h := &streamHandle{node: &streamNode{name: fileName{worker: worker}}}

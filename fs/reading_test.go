@@ -60,7 +60,7 @@ func TestStatusShowsTheStreamsBelowAnEpochThatAreReadAndTheirPlaceInIt(t *testin
 	require.True(t, m.status().Reading.Latest)
 }
 
-func TestAStreamThatWasReadToItsEndCountsAfterItIsClosedUntilAnotherEpochIsRead(t *testing.T) {
+func TestFinishedStreamCountsUntilAnotherEpochIsRead(t *testing.T) {
 	m := mount(t, 2)
 	size := len(m.read(m.path("epoch-0", "worker-0-of-2.rec"))) // opened, read, closed
 	fd := m.open(m.path("epoch-0", "worker-1-of-2.rec"), unix.O_RDONLY)
@@ -80,7 +80,7 @@ func TestAStreamThatWasReadToItsEndCountsAfterItIsClosedUntilAnotherEpochIsRead(
 	require.Len(t, r.Streams, 2, "that of epoch 1, and that of epoch 0 which is open")
 }
 
-func TestOfManyStreamsThoseThatWereReadLastAreShownAndTheOthersCounted(t *testing.T) {
+func TestOnlyMostRecentlyReadStreamsAreShownAndOthersCounted(t *testing.T) {
 	m := mount(t, 1)
 	for w := range 20 {
 		fd := m.open(m.path("epoch-0", fmt.Sprintf("worker-%d-of-20.rec", w)), unix.O_RDONLY)
@@ -93,7 +93,7 @@ func TestOfManyStreamsThoseThatWereReadLastAreShownAndTheOthersCounted(t *testin
 	require.Contains(t, m.read(m.path("status")), "… and 4 more")
 }
 
-func TestStreamsThatWereClosedAreKeptUpToABound(t *testing.T) {
+func TestClosedStreamsAreRetainedUpToLimit(t *testing.T) {
 	var s handles
 	for k := range int64(2 * keptWorkers) {
 		h := &streamHandle{node: &streamNode{path: fmt.Sprint(k)}}

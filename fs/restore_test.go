@@ -39,7 +39,7 @@ func (m *mounted) samples(n uint64) checkpoint.Position {
 	return checkpoint.Position{Done: []order.Done{order.First(n, m.data.spec.Order)}}
 }
 
-func TestTheDocumentSaysWhatWasDelivered(t *testing.T) {
+func TestDocumentContainsDeliveredRecords(t *testing.T) {
 	m := mount(t, 2)
 	require.Equal(t, []uint64{0, 0}, m.consumed())
 	size := m.must(call{Op: "stat", Path: m.path("checkpoint")}).Size
@@ -77,7 +77,7 @@ func TestTheDocumentSaysWhatWasDelivered(t *testing.T) {
 	require.Equal(t, size, m.must(call{Op: "stat", Path: m.path("checkpoint")}).Size)
 }
 
-func TestAFileThatIsOpenedForEveryRecordIsDelivered(t *testing.T) {
+func TestFileReopenedForEveryRecordCountsAsDelivered(t *testing.T) {
 	m := mount(t, 2)
 	// In one process: the next opening must follow soon after the last close.
 	out, code := run(t, m.dir, "/usr/bin/python3", "-c", `
@@ -107,7 +107,7 @@ func TestPaddingIsNeverCounted(t *testing.T) {
 	require.Equal(t, d.records, sum)
 }
 
-func TestARestoreShowsAtOnceInSizesInodesAndBytes(t *testing.T) {
+func TestRestoreImmediatelyChangesSizesInodesAndBytes(t *testing.T) {
 	m := mount(t, 2)
 	for i, c := range []struct {
 		doc string
@@ -138,7 +138,7 @@ func TestARestoreShowsAtOnceInSizesInodesAndBytes(t *testing.T) {
 	require.Equal(t, string(m.expect(m.samples(5), 0, 2)[0]), m.read(m.path("epoch-0/from-5/worker-0-of-2.rec")), "epochs are pure")
 }
 
-func TestHandlesAcrossARestoreAreStale(t *testing.T) {
+func TestHandlesFromBeforeRestoreAreStale(t *testing.T) {
 	m := mount(t, 2)
 	paths := []string{"worker-0.rec", "worker-0.ids", "worker-1.offsets"}
 	var old []int
@@ -163,7 +163,7 @@ func TestHandlesAcrossARestoreAreStale(t *testing.T) {
 	require.EqualValues(t, len(saved), m.must(call{Op: "fstat", FD: doc}).Size)
 }
 
-func TestARestoreWithDeliveredRecordsGivesEveryRecordOnce(t *testing.T) {
+func TestRestoreWithDeliveredRecordsGivesEveryRecordOnce(t *testing.T) {
 	m := mount(t, 3)
 	take := func(w uint64, n int) {
 		name := fileName{worker: w}.format(".rec")
@@ -232,7 +232,7 @@ func TestRefusedDocumentsChangeNothingAndStatusSaysWhy(t *testing.T) {
 }
 
 // Shells check only write, so an error that is known then must be returned by write.
-func TestADocumentThatCanNotBeRestoredIsRefusedByTheWriteThatCompletesIt(t *testing.T) {
+func TestCompletingWriteRefusesDocumentThatCannotBeRestored(t *testing.T) {
 	m := mount(t, 2)
 	good := m.read(m.path("checkpoint"))
 	for _, c := range []struct{ name, doc string }{
@@ -255,7 +255,7 @@ func TestADocumentThatCanNotBeRestoredIsRefusedByTheWriteThatCompletesIt(t *test
 	}
 }
 
-func TestDocumentsBeyondTheLimitsAreTooLarge(t *testing.T) {
+func TestDocumentsOverLimitsAreTooLarge(t *testing.T) {
 	m := mount(t, 1)
 	fd := m.open(m.path("checkpoint"), unix.O_WRONLY)
 	m.must(call{Op: "pwrite", FD: fd, Data: []byte(`{"epoch": 1`)})
@@ -274,7 +274,7 @@ func TestDocumentsBeyondTheLimitsAreTooLarge(t *testing.T) {
 	require.Equal(t, good, m.read(m.path("checkpoint")))
 }
 
-func TestARestoreWakesReadersThatWait(t *testing.T) {
+func TestRestoreWakesWaitingReaders(t *testing.T) {
 	m := mount(t, 1)
 	waiting := make(chan struct{}, 1)
 	m.data.setFault(func(ctx context.Context, _ uint64, _ int64) error {

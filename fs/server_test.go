@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheServerOfAMountIsFoundAndItsEndIsSeen(t *testing.T) {
+func TestMountServerIsFoundAndItsExitDetected(t *testing.T) {
 	needFUSE(t)
 	dir := newPoint(t)
 	server := startServer(t, dir)
@@ -46,7 +46,7 @@ func TestTheServerOfAMountIsFoundAndItsEndIsSeen(t *testing.T) {
 	require.Empty(t, m.Elsewhere())
 }
 
-func TestTheServerIsFoundByTheNumberOfItsConnection(t *testing.T) {
+func TestServerIsFoundByItsConnectionNumber(t *testing.T) {
 	mountsNothing(t)
 	m := MountEntry{Device: "0:39"}
 	process := func(t *testing.T, proc, pid, comm, fdinfo string) {

@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
 )
 
-func TestStatusTellsWhatIsDecodedOfArrays(t *testing.T) {
+func TestStatusShowsDecodingOfArrays(t *testing.T) {
 	told := func(r *statusReport) string {
 		var b strings.Builder
 		r.DescribeCubes(func(label, format string, args ...any) {
@@ -26,7 +26,7 @@ func TestStatusTellsWhatIsDecodedOfArrays(t *testing.T) {
 	require.Contains(t, told(r), "blosc: 17 blocks decoded without the rest of their chunks\n")
 }
 
-func TestMetricsOfArraysAreThereWhereThoseAre(t *testing.T) {
+func TestArrayMetricsExistOnlyForArrays(t *testing.T) {
 	s := &sample{view: &view{number: 1}}
 	text := func() string { return string(metricsText(s)) }
 	require.NotContains(t, text(), "lsiofs_zarr")

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestStatusOfAMountThatGrowsSaysWhenTheNextEpochIsThere(t *testing.T) {
+func TestStatusOfGrowingMountShowsWhenNextEpochIsAvailable(t *testing.T) {
 	s := mountGrowing(t)
 	status := s.must("cat status")
 	for _, says := range []string{
@@ -37,7 +37,7 @@ func TestStatusOfAMountThatGrowsSaysWhenTheNextEpochIsThere(t *testing.T) {
 	}
 }
 
-func TestTheReadmeOfAMountThatGrowsNamesItsEpochs(t *testing.T) {
+func TestREADMEOfGrowingMountNamesItsEpochs(t *testing.T) {
 	s := mountGrowing(t)
 	readme := s.must("cat README")
 	require.Contains(t, readme, "Epoch 1 begins when a program opens a file")
@@ -54,7 +54,7 @@ func TestTheReadmeOfAMountThatGrowsNamesItsEpochs(t *testing.T) {
 	}
 }
 
-func TestStatusCountsOneFileAsOne(t *testing.T) {
+func TestStatusUsesSingularForOneFile(t *testing.T) {
 	s := mountGrowing(t)
 	require.Contains(t, s.must("echo x > checkpoint.tmp; cat status"), "scratch      1 file, ")
 	require.Contains(t, s.must("echo x > checkpoint.tmp2; cat status"), "scratch      2 files, ")

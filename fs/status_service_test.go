@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-func TestStatusTellsHowAServiceAnswers(t *testing.T) {
+func TestStatusShowsServiceStatistics(t *testing.T) {
 	told := func(r *statusReport) string {
 		var b strings.Builder
 		r.DescribeService(func(label, format string, args ...any) {
@@ -45,7 +45,7 @@ disk cache: 1.0 MiB of 1.0 GiB used in /c
 }
 
 // For a mixture, status reports each source at a service under its name.
-func TestStatusTellsOfTheServiceOfEachSource(t *testing.T) {
+func TestStatusShowsServiceOfEachSource(t *testing.T) {
 	r := &statusReport{}
 	r.Pipeline.Sources = []pipeline.SourceStatus{
 		{Name: "disk"}, {Name: "web", Remote: &remote.Stats{Requests: map[string]uint64{"206": 5}, Slots: 8}},
@@ -62,7 +62,7 @@ func TestStatusTellsOfTheServiceOfEachSource(t *testing.T) {
 	}, lines)
 }
 
-func TestWhatAServiceAnsweredIsOfTheWindow(t *testing.T) {
+func TestServiceCountsCoverOnlyWindow(t *testing.T) {
 	s := &remote.Stats{Slots: 16, InUse: 5, FirstByte: remote.Latency{P50: 0.02, P95: 0.3}}
 	got := serviceSince(explain.Snapshot{Requests: 100, Throttled: 7}, explain.Snapshot{Requests: 150, Throttled: 9}, s, 128)
 	require.Equal(t, explain.Service{Requests: 50, Throttled: 2, Slots: 16, InUse: 5, Most: 128, FirstByteP50: 0.02, FirstByteP95: 0.3}, got)

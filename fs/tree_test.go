@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-func TestListedAreTheFilesOfTheMountsWorkers(t *testing.T) {
+func TestListingShowsFilesOfMountWorkers(t *testing.T) {
 	m := mount(t, 2)
 	require.Equal(t, []string{
 		"README", "checkpoint", "dataset.json", "epoch-0", "epoch-1", "metrics", "status", "status.json",
@@ -29,7 +29,7 @@ func TestListedAreTheFilesOfTheMountsWorkers(t *testing.T) {
 		m.must(call{Op: "list", Path: m.path("epoch-77", "from-3")}).Names)
 }
 
-func TestPathsThatExistAndPathsThatDoNot(t *testing.T) {
+func TestExistingAndMissingPaths(t *testing.T) {
 	m := mount(t, 2)
 	for _, path := range []string{
 		"epoch-0/worker-0-of-4.rec", "epoch-0/worker-3-of-4.ids", "epoch-5/worker-65535-of-65536.offsets",
@@ -88,7 +88,7 @@ func TestSizesAndBytesAreExact(t *testing.T) {
 	}
 }
 
-func TestReadsAtOddPlaces(t *testing.T) {
+func TestReadsAtUnusualOffsets(t *testing.T) {
 	m := mount(t, 1)
 	want := m.expect(checkpoint.Position{}, 0, 1)
 	for _, k := range kinds {
@@ -106,7 +106,7 @@ func TestReadsAtOddPlaces(t *testing.T) {
 	}
 }
 
-func TestMappedFilesShowTheSameBytes(t *testing.T) {
+func TestMappedFilesShowSameBytes(t *testing.T) {
 	m := mount(t, 1)
 	want := m.expect(checkpoint.Position{}, 0, 1)[stream.Data]
 	fd := m.open(m.path("worker-0.rec"), unix.O_RDONLY)
@@ -117,7 +117,7 @@ func TestMappedFilesShowTheSameBytes(t *testing.T) {
 	m.must(call{Op: "close", FD: fd})
 }
 
-func TestManyReadersAtOnce(t *testing.T) {
+func TestManyConcurrentReaders(t *testing.T) {
 	m := mount(t, 4)
 	var others []*agent
 	for range 4 {
@@ -134,7 +134,7 @@ func TestManyReadersAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheTreeIsReadOnly(t *testing.T) {
+func TestTreeIsReadOnly(t *testing.T) {
 	m := mount(t, 1)
 	for _, path := range []string{"README", "status", "worker-0.rec", "worker-0.ids", "dataset.json", "metrics", "epoch-0/worker-0-of-1.rec", "epoch-0/from-7/checkpoint"} {
 		p := m.path(path)
@@ -157,7 +157,7 @@ func TestTheTreeIsReadOnly(t *testing.T) {
 	require.NotContains(t, m.must(call{Op: "list", Path: m.dir}).Names, "dir")
 }
 
-func TestOneInodeAsLongAsAFileIsTheSame(t *testing.T) {
+func TestFileKeepsInodeWhileUnchanged(t *testing.T) {
 	m := mount(t, 2)
 	for _, path := range []string{"worker-0.rec", "worker-1.ids", "epoch-0/worker-0-of-2.rec", "epoch-9/from-3/worker-0-of-1.rec", "README"} {
 		// Open, or the kernel may forget it in between, if it is short of memory.
@@ -169,7 +169,7 @@ func TestOneInodeAsLongAsAFileIsTheSame(t *testing.T) {
 	require.NotEqual(t, m.must(call{Op: "stat", Path: m.path("worker-0.rec")}).Ino, m.must(call{Op: "stat", Path: m.path("worker-1.rec")}).Ino)
 }
 
-func TestREADMENamesTheRealPaths(t *testing.T) {
+func TestREADMENamesRealPaths(t *testing.T) {
 	m := mount(t, 2)
 	text := m.read(m.path("README"))
 	for _, want := range []string{m.path("worker-0.rec"), m.path("worker-1.rec"), m.path("checkpoint"), m.path("status"), m.path("epoch-0", "worker-0-of-4.rec"), "torch"} {
@@ -195,7 +195,7 @@ func section(t *testing.T, text, heading string) string {
 	return b.String()
 }
 
-func TestWhatREADMESaysWorks(t *testing.T) {
+func TestREADMEProgramsWork(t *testing.T) {
 	m := mount(t, 2)
 	text := m.read(m.path("README"))
 	python := section(t, text, "Python") + `

@@ -186,7 +186,7 @@ func TestAReadThatIsNotAnsweredIsNamedWithItsShard(t *testing.T) {
 	require.Contains(t, m.Sentence(), "which has not answered for")
 }
 
-func TestWhenNobodyReadsStatusSaysSo(t *testing.T) {
+func TestStatusReportsThatMountIsIdle(t *testing.T) {
 	m := mount(t, 1)
 	r := says(t, m.Mount, explain.KindIdle)
 	require.Equal(t, "no reader is active", r.Explain.Verdict.Text)
@@ -198,7 +198,7 @@ type evil struct{}
 
 func (evil) Object(uint64) string { return "a\x1b[2J\u202e.tar" }
 
-func TestTheSentenceOfStatusShowsATerminalNothingToActOn(t *testing.T) {
+func TestStatusSentenceEscapesTerminalControls(t *testing.T) {
 	m := mount(t, 1)
 	waits := &m.tree.meter.Readers
 	number := waits.Begin(meter.Now()-60*second, meter.Storage, nil, evil{}, 0)

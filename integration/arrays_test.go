@@ -111,7 +111,7 @@ func TestNumPyLoadsAndMapsEveryStreamWithTheRowsOfItsIDs(t *testing.T) {
 	}
 }
 
-func TestArraysThatHaveNoRowsToGiveAreRefusedInWords(t *testing.T) {
+func TestArraysWithoutRowsAreRefusedWithExplanation(t *testing.T) {
 	interpreter := python(t, "numpy")
 	for _, c := range []struct{ name, save, words string }{
 		{"Fortran order", "np.save(path, np.asfortranarray(np.zeros((3, 4))))", "Fortran order"},
@@ -139,7 +139,7 @@ func TestArraysThatHaveNoRowsToGiveAreRefusedInWords(t *testing.T) {
 	}
 }
 
-func TestInspectShowsTheKindOfArrays(t *testing.T) {
+func TestInspectShowsKindOfArrays(t *testing.T) {
 	d := plain(t, "npy", 3)
 	var said struct{ Format, Kind string }
 	require.NoError(t, json.Unmarshal(toolOK(t, "inspect", d.dir, "--json"), &said))

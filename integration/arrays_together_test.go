@@ -92,7 +92,7 @@ func TestArraysThatAreReadTogetherGiveTheirRowsAsFieldsToNumPyAndTorch(t *testin
 	toolOK(t, append([]string{"verify", d.dir}, d.flags...)...)
 }
 
-func TestStreamsOfArraysThatAreReadTogetherEqualTheReference(t *testing.T) {
+func TestStreamsOfSeveralArraysEqualReference(t *testing.T) {
 	d := together(t)
 	ref := newReference(t, d)
 	r := rand.New(rand.NewPCG(*drawSeed, 5))
@@ -156,7 +156,7 @@ func TestArraysThatDoNotBelongTogetherAreRefusedByName(t *testing.T) {
 	}
 }
 
-func TestAFileOfAnyOfTheArraysThatChangesIsAnErrorOfReadsAndIndexedAnew(t *testing.T) {
+func TestChangedArrayFileFailsReadsAndIsIndexedAgain(t *testing.T) {
 	d, s := together(t), usual()
 	m := mountDataset(t, d, s)
 	path := filepath.Join(d.dir, "zs/z-2.npy")
@@ -172,7 +172,7 @@ func TestAFileOfAnyOfTheArraysThatChangesIsAnErrorOfReadsAndIndexedAnew(t *testi
 	requireSameBytes(t, ref.data(s, 0), toolOK(t, append(append([]string{"cat", d.dir, "--worker", "0/3"}, d.flags...), withoutWorkers(s.flags())...)...), "indexed anew")
 }
 
-func TestACheckpointOfArraysThatAreReadTogetherGoesOn(t *testing.T) {
+func TestCheckpointOfSeveralArraysResumes(t *testing.T) {
 	d, s := together(t), usual()
 	ref := newReference(t, d)
 	m := mountDataset(t, d, s)

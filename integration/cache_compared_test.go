@@ -67,7 +67,7 @@ func forge(t *testing.T, cache string, size int) {
 
 // Objects that are complete in the cache are compared with the bucket's checksums. Objects that
 // only look intact are found, and dropped if requested.
-func TestTheCacheIsComparedWithTheBucket(t *testing.T) {
+func TestCacheVerifyComparesWithBucket(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(root, "bucket"), 0o755))
 	endpoint := servers.Versitygw(t, root)
@@ -161,7 +161,7 @@ credential_process = /bin/sh -c 'echo once >> %s; echo "{\"Version\": 1, \"Acces
 }
 
 // Google's storage reports a CRC32C and an MD5 of each object.
-func TestTheCacheIsComparedWithGooglesStorage(t *testing.T) {
+func TestCacheVerifyComparesWithGoogleStorage(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	root := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "bucket"), 0o755))
@@ -178,7 +178,7 @@ func TestTheCacheIsComparedWithGooglesStorage(t *testing.T) {
 }
 
 // A web server's checksums are used. If it reports none, the output says so.
-func TestTheCacheIsComparedWithAWebServer(t *testing.T) {
+func TestCacheVerifyComparesWithWebServer(t *testing.T) {
 	site := t.TempDir()
 	content := []byte("123456789\n")
 	require.NoError(t, os.WriteFile(filepath.Join(site, "a.jsonl"), content, 0o644))

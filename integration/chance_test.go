@@ -26,7 +26,7 @@ var chanceAllowed = []struct{ path, source, why string }{
 	{"pipeline/storage/remote/web/certificates_test.go", "crypto/rand", "keys of certificates: which ones does not matter"},
 }
 
-func TestTestsDrawFromConstantSeedsOnly(t *testing.T) {
+func TestTestsUseOnlyConstantSeeds(t *testing.T) {
 	used := map[int]bool{}
 	files := 0
 	require.NoError(t, filepath.WalkDir("..", func(path string, e fs.DirEntry, err error) error {
@@ -225,7 +225,7 @@ func nameOf(n ast.Expr) string {
 	return ""
 }
 
-func TestSourcesOfChanceAreFound(t *testing.T) {
+func TestSourcesOfRandomnessAreFound(t *testing.T) {
 	const clock, v1, v2 = "a seed by the clock", "top-level functions of math/rand", "top-level functions of math/rand/v2"
 	for _, c := range []struct {
 		name, imports, body string

@@ -91,7 +91,7 @@ func TestDataThatFailsItsChecksumAfterTheIndexWasBuiltIsEIOAndStaysIt(t *testing
 
 // A tar has checksums for its headers only. They are not checked again when records are read, but
 // verify does.
-func TestVerifyFindsATarHeaderThatHasChangedSinceTheIndexWasBuilt(t *testing.T) {
+func TestVerifyFindsTarHeaderChangedAfterIndexing(t *testing.T) {
 	good := badInput{format: "tar"}
 	d, _, _ := good.dataset(t)
 	toolOK(t, "index", d.dir)

@@ -161,7 +161,7 @@ func members(t *testing.T, archive []byte) (list []string, data []byte) {
 	}
 }
 
-func TestTarProgramsUnpackAStream(t *testing.T) {
+func TestTarProgramsExtractStream(t *testing.T) {
 	s := usual()
 	m := mountDataset(t, plain(t, "tar", 18), s)
 	path := m.path("worker-0.tar")
@@ -221,7 +221,7 @@ fs.createReadStream(process.argv[1]).pipe(x);
 	})
 }
 
-func TestPythonReadsTFRecordsByStruct(t *testing.T) {
+func TestPythonReadsTFRecordsWithStruct(t *testing.T) {
 	d := plain(t, "tfrecord", 6)
 	s := usual()
 	m := mountDataset(t, d, s)
@@ -241,7 +241,7 @@ with open(sys.argv[1], "rb") as f:
 	require.Equal(t, want.String(), string(got))
 }
 
-func TestNumpyMapsFixedRecordsAsAnArray(t *testing.T) {
+func TestNumPyMapsFixedRecordsAsArray(t *testing.T) {
 	d := plain(t, "fixed", 6)
 	m := mountDataset(t, d, usual())
 	want := m.read("worker-0.bin")
@@ -255,7 +255,7 @@ sys.stdout.buffer.write(b"".join(a[i].tobytes() for i in reversed(range(len(a)))
 	}
 }
 
-func TestATorchDataLoaderWithWorkersGetsEveryRecordOnce(t *testing.T) {
+func TestTorchDataLoaderWithWorkersGetsEveryRecordOnce(t *testing.T) {
 	d := plain(t, "jsonl", 8)
 	s := usual()
 	s.Workers, s.Batch = 2, 4

@@ -166,7 +166,7 @@ func TestSkipLeavesOutWhatIsDamagedAndListsIt(t *testing.T) {
 	}
 }
 
-func TestDatasetsThatCannotBeReadAreRefusedInWords(t *testing.T) {
+func TestUnreadableDatasetsAreRefusedWithExplanation(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		files map[string]string
@@ -229,7 +229,7 @@ func sparseTar() string {
 	return buf.String()
 }
 
-func TestAnUnreadableShardIsNamed(t *testing.T) {
+func TestUnreadableShardIsNamed(t *testing.T) {
 	lsiofs := openToOthers(t)
 	d := plain(t, "jsonl", 2)
 	cache := t.TempDir()
@@ -256,7 +256,7 @@ func TestAnUnreadableShardIsNamed(t *testing.T) {
 	}
 }
 
-func TestATFRecordWithABadDataCRCIsEIOThatNamesTheRecordAndNothingElseIsHarmed(t *testing.T) {
+func TestTFRecordWithBadDataCRCIsEIOAndAffectsNoOtherRecord(t *testing.T) {
 	c := badInput{format: "tfrecord", spoil: flip(12)}
 	d, _, _ := c.dataset(t)
 	// Record 5 must have data so that its CRC can be wrong.

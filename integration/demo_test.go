@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheDemoRunsAndLeavesNothing(t *testing.T) {
+func TestDemoRunsAndLeavesNothing(t *testing.T) {
 	needFUSE(t)
 	requireServersEnd(t) // those of earlier tests
 	r := tool(t, "demo")
@@ -24,9 +24,9 @@ func TestTheDemoRunsAndLeavesNothing(t *testing.T) {
 	require.Empty(t, serverProcesses())
 }
 
-// TestTheDemosCommandsRunInAShell pastes the commands that a kept demo shows into bash. They have
+// TestDemoCommandsRunInShell pastes the commands that a kept demo shows into bash. They have
 // to do what the demo did.
-func TestTheDemosCommandsRunInAShell(t *testing.T) {
+func TestDemoCommandsRunInShell(t *testing.T) {
 	needFUSE(t)
 	bash := need(t, "bash")
 	need(t, "tar")
@@ -75,7 +75,7 @@ func TestTheDemosCommandsRunInAShell(t *testing.T) {
 	require.Equal(t, rest, bytes.Count(r.stdout, []byte(".cls\n")), "what tar lists")
 }
 
-func TestDoctorSaysWhatWorksHere(t *testing.T) {
+func TestDoctorReportsWhatWorksHere(t *testing.T) {
 	needFUSE(t)
 	r := tool(t, "doctor")
 	require.Zero(t, r.code, "%s\n%s", r.stdout, r.stderr)
@@ -84,7 +84,7 @@ func TestDoctorSaysWhatWorksHere(t *testing.T) {
 	}
 }
 
-func TestUsageMistakesHaveTheirExitCode(t *testing.T) {
+func TestUsageErrorsHaveTheirOwnExitCode(t *testing.T) {
 	for _, args := range [][]string{{"nothing"}, {"cat"}, {"cat", "x", "--nothing"}, {"cat", "x", "--workers", "0"}, {"cat", "x", "--shuffle", "a"}, {"mount", "x"}} {
 		r := tool(t, args...)
 		require.Equal(t, exitUsage, r.code, "%q: %s", args, r.stderr)
@@ -96,7 +96,7 @@ func TestUsageMistakesHaveTheirExitCode(t *testing.T) {
 	require.Equal(t, exitCheckpoint, tool(t, "checkpoint", "show", "/nothing/there").code)
 }
 
-func TestCatEndsQuietlyWhenItsReaderHasEnough(t *testing.T) {
+func TestCatEndsQuietlyWhenReaderStopsEarly(t *testing.T) {
 	d := big(t)
 	script := `"$0" cat "$@" | head -c 100; exit ${PIPESTATUS[0]}`
 	r := command(t, nil, nil, "bash", append([]string{"-c", script, lsiofs, d.dir}, d.flags...)...)

@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-func TestFormatsAreToldByContentWhereNamesDoNot(t *testing.T) {
+func TestFormatsAreDetectedByContentIfNamesDoNotTell(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	shardOf := func(name string) []byte {
 		return formatNamed(name).make(rand.New(rand.NewPCG(9, 9)), 2).bytes

@@ -17,7 +17,7 @@
 // These rules keep the gate (integration/check, .ci/run) fast, and red only for a reason:
 //
 //   - The same commit always has the same outcome. Tests draw from constants, from serve.Seed or
-//     from a flag whose default is serve.DefaultSeed; TestTestsDrawFromConstantSeedsOnly refuses
+//     from a flag whose default is serve.DefaultSeed; TestTestsUseOnlyConstantSeeds refuses
 //     everything else. New seeds are for nightly runs (LSIOFS_SEED, RAPID_SEED). What they find
 //     becomes a case: a seed in a table, or a file of rapid's in testdata/rapid.
 //   - Nothing waits for real time for longer than a second in a test of tier newcomer, or five in

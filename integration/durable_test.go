@@ -12,10 +12,10 @@ import (
 	"github.com/lsiofs/lsiofs/integration/killing"
 )
 
-// TestACheckpointIsDurableBeforeItHasItsName kills a command before each call with which it writes
+// TestCheckpointIsDurableBeforeItIsRenamed kills a command before each call with which it writes
 // a checkpoint: the file is always the old one or the new one, complete. The order of the calls
 // guarantees that even if the machine fails.
-func TestACheckpointIsDurableBeforeItHasItsName(t *testing.T) {
+func TestCheckpointIsDurableBeforeItIsRenamed(t *testing.T) {
 	text := func(consumed string) string {
 		return `{"version": 1, "dataset": "d", "order": {"seed": 42, "shuffle": "none", "size": 1, "lanes": 1, "groups": 1, "batch": 1, "chunk_bytes": 1, "chunk_records": 1},` +
 			` "epoch": 0, "done": [{"batch": 1, "consumed": [` + consumed + `]}]}`

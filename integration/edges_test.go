@@ -91,7 +91,7 @@ func smallest(t *testing.T, shards int, f func(t *testing.T, d dataset, n int)) 
 
 // One record, 32 lanes and more workers than records, with every shuffle: one worker has the
 // record, the others have empty streams, and resuming before and after it is exact.
-func TestADatasetOfOneRecordIsReadWithManyLanesAndWorkers(t *testing.T) {
+func TestDatasetOfOneRecordIsReadWithManyLanesAndWorkers(t *testing.T) {
 	smallest(t, 1, func(t *testing.T, d dataset, n int) {
 		ref := newReference(t, d)
 		s := usual()
@@ -105,7 +105,7 @@ func TestADatasetOfOneRecordIsReadWithManyLanesAndWorkers(t *testing.T) {
 	})
 }
 
-func TestShardsOfOneRecordEachAreReadAsTheReferenceSays(t *testing.T) {
+func TestShardsOfOneRecordEachEqualReference(t *testing.T) {
 	smallest(t, 7, func(t *testing.T, d dataset, _ int) {
 		ref := newReference(t, d)
 		s := usual()
@@ -117,7 +117,7 @@ func TestShardsOfOneRecordEachAreReadAsTheReferenceSays(t *testing.T) {
 
 // An empty file is a shard without records if the format has no header and no trailer. In other
 // formats it is damaged: refused by its name, or left out.
-func TestShardsOfNoBytesHaveNoRecordsOrAreRefusedByNameOrLeftOut(t *testing.T) {
+func TestEmptyShardsHaveNoRecordsOrAreRefusedOrSkipped(t *testing.T) {
 	smallest(t, 3, func(t *testing.T, d dataset, _ int) {
 		if d.name == "files" {
 			t.Skip("a file of 0 bytes is a file like others, and a directory without files no shard")
@@ -142,7 +142,7 @@ func TestShardsOfNoBytesHaveNoRecordsOrAreRefusedByNameOrLeftOut(t *testing.T) {
 }
 
 // One record that is larger than all of --memory, between small ones.
-func TestARecordThatIsLargerThanTheMemoryIsRead(t *testing.T) {
+func TestRecordLargerThanMemoryIsRead(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	const budget, large = 16 << 20, 20 << 20
 	r := rand.New(rand.NewPCG(*drawSeed, 13))
@@ -175,7 +175,7 @@ func TestARecordThatIsLargerThanTheMemoryIsRead(t *testing.T) {
 	}
 }
 
-func TestAMillionEmptyLinesAreNoRecords(t *testing.T) {
+func TestMillionEmptyLinesAreNotRecords(t *testing.T) {
 	empty := bytes.Repeat([]byte("\n \r\n\t\n\n"), 250_000)
 	for _, format := range []string{"jsonl", "lines"} {
 		for _, c := range codecs {
@@ -198,7 +198,7 @@ func TestAMillionEmptyLinesAreNoRecords(t *testing.T) {
 	}
 }
 
-func TestATarOfNothingButDirectoriesHasNoRecords(t *testing.T) {
+func TestTarOfOnlyDirectoriesHasNoRecords(t *testing.T) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for i := range 3000 {

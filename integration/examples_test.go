@@ -33,7 +33,7 @@ func targets(t *testing.T, records int) dataset {
 	return d
 }
 
-func TestExampleTorchTrainsOnEveryRecordOnceThoughItIsResumedOnOtherRanksAndWorkers(t *testing.T) {
+func TestExampleTorchResumesOnOtherRanksWithEveryRecordOnce(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	interpreter := python(t, "torch")
 	const records, batch = 240, 4
@@ -100,7 +100,7 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(at.(*unix.SockaddrInet4).Port)
 }
 
-func TestExamplePythonSamplesGroupsAsTheStreamDoes(t *testing.T) {
+func TestExamplePythonSamplesGroupsLikeStream(t *testing.T) {
 	d := plain(t, "tar", 9)
 	s := usual()
 	m := mountDataset(t, d, s)
@@ -108,7 +108,7 @@ func TestExamplePythonSamplesGroupsAsTheStreamDoes(t *testing.T) {
 	require.Equal(t, len(newReference(t, d).ids(s, 0)), bytes.Count(out, []byte("\n")), "one sample a record")
 }
 
-func TestExampleTorchImagesLearnsTheLabelsOfImageFolder(t *testing.T) {
+func TestExampleTorchImagesLearnsLabelsOfImageFolder(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	interpreter := python(t, "torch")
 	needFUSE(t)
@@ -123,7 +123,7 @@ func TestExampleTorchImagesLearnsTheLabelsOfImageFolder(t *testing.T) {
 	require.Greater(t, right, 300, "a guess is right 120 times")
 }
 
-func TestExamplePythonRecordsReadsAtRandom(t *testing.T) {
+func TestExamplePythonRecordsReadsInRandomOrder(t *testing.T) {
 	m := mountDataset(t, plain(t, "jsonl", 4), usual())
 	data := m.read("epoch-0/worker-0-of-1.jsonl")
 	offsets := splitOffsets(m.read("epoch-0/worker-0-of-1.offsets"))
@@ -132,7 +132,7 @@ func TestExamplePythonRecordsReadsAtRandom(t *testing.T) {
 	requireSameBytes(t, want, out, "records 17, 3 and 100")
 }
 
-func TestExampleNodePrintsTheMembersOfAStream(t *testing.T) {
+func TestExampleNodePrintsMembersOfStream(t *testing.T) {
 	node, modules := nodeWith(t, "tar-stream")
 	m := mountDataset(t, plain(t, "tar", 9), usual())
 	r := command(t, []string{"NODE_PATH=" + modules}, nil, node, "../examples/node/samples.js", m.path("worker-0.tar"))

@@ -17,8 +17,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// TestPromtoolAcceptsTheMetrics also collects them as described in the README.
-func TestPromtoolAcceptsTheMetrics(t *testing.T) {
+// TestPromtoolAcceptsMetrics also collects them as described in the README.
+func TestPromtoolAcceptsMetrics(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	promtool := need(t, "promtool")
 	m := mountDataset(t, plain(t, "tar", 3), usual())
@@ -47,7 +47,7 @@ func TestPromtoolAcceptsTheMetrics(t *testing.T) {
 	require.Empty(t, string(out))
 }
 
-func TestTopShowsAMountAndEndsWithIt(t *testing.T) {
+func TestTopShowsMountAndEndsWithIt(t *testing.T) {
 	m := mountDataset(t, plain(t, "tar", 3), usual())
 	m.read("worker-0.tar")
 	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)

@@ -64,7 +64,7 @@ func start(t testing.TB, line string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func TestAKilledReaderHarmsNobody(t *testing.T) {
+func TestKilledReaderAffectsNoOther(t *testing.T) {
 	d := big(t)
 	s := bigSettings()
 	m := mountDataset(t, d, s, "--memory", "1MiB")
@@ -140,7 +140,7 @@ func TestInterruptUnmounts(t *testing.T) {
 	require.False(t, isMount(m.dir))
 }
 
-func TestUmountEndsTheServer(t *testing.T) {
+func TestUmountEndsServer(t *testing.T) {
 	for name, umount := range map[string]func(dir string) result{
 		"lsiofs umount": func(dir string) result { return tool(t, "umount", dir) },
 		"umount(8)":     func(dir string) result { return command(t, nil, nil, "umount", dir) },
@@ -157,7 +157,7 @@ func TestUmountEndsTheServer(t *testing.T) {
 	}
 }
 
-func TestPointsThatCannotBeMountedAreRefusedInWords(t *testing.T) {
+func TestInvalidMountPointsAreRefusedWithExplanation(t *testing.T) {
 	d := plain(t, "jsonl", 2)
 	live := mountDataset(t, d, usual())
 	file := filepath.Join(t.TempDir(), "file")
@@ -287,7 +287,7 @@ func letOthersThrough(t *testing.T, dirs ...string) {
 	}
 }
 
-func TestADaemonIsReadyWhenTheCommandReturns(t *testing.T) {
+func TestDaemonIsReadyWhenCommandReturns(t *testing.T) {
 	needFUSE(t)
 	d := plain(t, "jsonl", 3)
 	s := usual()
@@ -410,7 +410,7 @@ func requireEIOOrRight(t *testing.T, want []byte, path string) (failed int) {
 	return failed
 }
 
-func TestAShardThatIsCutUnderAMappingKillsOnlyItsReader(t *testing.T) {
+func TestShardTruncatedUnderMappingKillsOnlyItsReader(t *testing.T) {
 	d := big(t)
 	m := mountDataset(t, d, bigSettings(), "--memory", "1MiB")
 	require.NoError(t, os.Truncate(filepath.Join(d.dir, "c.bin"), 5000))

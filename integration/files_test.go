@@ -69,7 +69,7 @@ func writeFile(t testing.TB, dir, path string, content []byte) {
 	require.NoError(t, os.WriteFile(full, content, 0o644))
 }
 
-func TestStreamsOfFoldersOfFilesEqualTheReference(t *testing.T) {
+func TestFilesetStreamsEqualReference(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	d := folders(t)
 	ref := newReference(t, d)
@@ -91,7 +91,7 @@ func TestStreamsOfFoldersOfFilesEqualTheReference(t *testing.T) {
 	require.Contains(t, string(m.read("dataset.json")), `"fingerprint": "`+ref.fingerprint()+`"`)
 }
 
-func TestPatternsOfFilesNameDirectories(t *testing.T) {
+func TestFilePatternsNameDirectories(t *testing.T) {
 	d := folders(t)
 	for pattern, want := range map[string]string{
 		"train/n000[12]":      "n0001/ n0002/",
@@ -107,9 +107,9 @@ func TestPatternsOfFilesNameDirectories(t *testing.T) {
 	require.Contains(t, string(refused.stderr), "is a file: with --format files name the directory")
 }
 
-// TestRepeatedSamplesOfFilesAreTwoSamples pads a dataset of one sample, so that every record has
+// TestRepeatedFileSamplesHaveDifferentKeys pads a dataset of one sample, so that every record has
 // the same key as its predecessor.
-func TestRepeatedSamplesOfFilesAreTwoSamples(t *testing.T) {
+func TestRepeatedFileSamplesHaveDifferentKeys(t *testing.T) {
 	for name, files := range map[string][]string{
 		"a sample":       {"a.jpg", "a.cls"},
 		"without a key":  {"LICENSE"},
@@ -132,7 +132,7 @@ func TestRepeatedSamplesOfFilesAreTwoSamples(t *testing.T) {
 	}
 }
 
-func TestTarProgramsGetTheFilesOfAFolderBack(t *testing.T) {
+func TestTarProgramsRestoreFilesOfFolder(t *testing.T) {
 	d := folders(t)
 	s := usual()
 	s.Workers = 1
@@ -185,7 +185,7 @@ func TestTarProgramsGetTheFilesOfAFolderBack(t *testing.T) {
 	})
 }
 
-func TestAFileThatChangesUnderAMountGivesEIOThatNamesItAndIsRightAfterTheNextMount(t *testing.T) {
+func TestChangedFileIsNamedByEIOAndCorrectAfterNextMount(t *testing.T) {
 	d := folders(t)
 	s := usual()
 	ref := newReference(t, d)
@@ -209,7 +209,7 @@ func TestAFileThatChangesUnderAMountGivesEIOThatNamesItAndIsRightAfterTheNextMou
 	}
 }
 
-func TestOnlyDirectoriesInWhichSomethingHasChangedAreIndexedAgain(t *testing.T) {
+func TestOnlyChangedDirectoriesAreIndexedAgain(t *testing.T) {
 	d := folders(t)
 	index := func() (shards, reused int) {
 		var s struct {
@@ -233,7 +233,7 @@ func TestOnlyDirectoriesInWhichSomethingHasChangedAreIndexedAgain(t *testing.T) 
 	require.Equal(t, shards-3, reused)
 }
 
-func TestVerifyReadsFoldersOfFiles(t *testing.T) {
+func TestVerifyReadsFilesets(t *testing.T) {
 	d := folders(t)
 	const records = `(?m)^records +199$`
 	require.Regexp(t, records, string(toolOK(t, "verify", d.dir, "--format", "files")))
@@ -259,9 +259,9 @@ func failedBlocks(t *testing.T, want []byte, path string) (failed int) {
 	return failed
 }
 
-// TestManyFilesLeaveNothingBehindEach reads many files twice, and checks that the server holds no
+// TestReadingManyFilesDoesNotLeak reads many files twice, and checks that the server holds no
 // more descriptors, threads and memory than for a few.
-func TestManyFilesLeaveNothingBehindEach(t *testing.T) {
+func TestReadingManyFilesDoesNotLeak(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	files := 20_000
 	if serve.Runs(serve.Night) && !raceBuilt {

@@ -83,7 +83,7 @@ func gamesIn(t *testing.T, dir string) map[string][]byte {
 
 // The example rescores games in separate files and in tars, in both ways, and the result is a
 // dataset. Run again, it does nothing; if there is a new shard, it processes only that.
-func TestExampleFilterRescoresGamesByDirectoriesAndByProcesses(t *testing.T) {
+func TestExampleFilterRescoresGamesInDirectoriesAndInProcesses(t *testing.T) {
 	t.Parallel() // each run of the filter checks its files twice, a second apart
 	interpreter := python(t)
 	games, want := scored(t)
@@ -155,7 +155,7 @@ func TestExampleFilterRescoresGamesByDirectoriesAndByProcesses(t *testing.T) {
 
 // The manual's own commands: the filter in Python for its protocol, and the command line of lc0's
 // rescorer, which is replaced by a program that takes the same arguments.
-func TestTheManualsFiltersRun(t *testing.T) {
+func TestManualFiltersRun(t *testing.T) {
 	interpreter := python(t)
 	page, err := os.ReadFile(filepath.Join(manualDir, "filter.md"))
 	require.NoError(t, err)

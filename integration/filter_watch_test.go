@@ -17,7 +17,7 @@ import (
 // Files arrive in all the ways that writers use while a filter watches. The filter is killed
 // repeatedly, and a growing mount serves its results. The mount only delivers whole results, and in
 // the end DST is the filtered SRC, without what has been deleted.
-func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
+func TestFilterSurvivesKillsWhileItsResultsAreMounted(t *testing.T) {
 	t.Parallel() // files are taken a second after they have arrived
 	needFUSE(t)
 	t.Logf("again: -drawseed %d", *drawSeed)

@@ -77,7 +77,7 @@ func (f *following) comes(g *growing, epoch int) {
 }
 
 // Without --min-new it waits for a new shard, and does not write the same ones repeatedly.
-func TestFollowWaitsForWhatIsNew(t *testing.T) {
+func TestFollowWaitsForNewShards(t *testing.T) {
 	g := newGrowing(t)
 	g.arrive()
 	f := follow(g)
@@ -111,7 +111,7 @@ func (g *growing) ofKeys(keys ...string) {
 
 // If an epoch begins with the key with which the previous one ended, its first record gets another
 // name: otherwise a reader that groups members by key would take two records for one.
-func TestNeighboursInAFollowedStreamHaveDifferentKeys(t *testing.T) {
+func TestAdjacentRecordsInFollowedStreamHaveDifferentKeys(t *testing.T) {
 	for _, keys := range [][]string{{"x"}, {"x", "y"}} {
 		g := newGrowing(t)
 		g.ofKeys(keys...)
@@ -168,7 +168,7 @@ func TestProgressOfSeveralWorkersLosesNothing(t *testing.T) {
 }
 
 // Streams that can't be concatenated are refused.
-func TestWhatCanNotBeFollowedIsRefused(t *testing.T) {
+func TestStreamsThatCannotBeFollowedAreRefused(t *testing.T) {
 	d := plain(t, "npy", 1)
 	run := filepath.Join(t.TempDir(), "run")
 	r := tool(t, slices.Concat([]string{"cat", d.dir}, d.flags, []string{"--grow", "--run", run, "--settle", "200ms", "--index-dir", t.TempDir(), "--follow"})...)

@@ -58,7 +58,7 @@ func pzstd(t *testing.T, b []byte) []byte {
 
 // If frames end inside records, reading can still start at each of them: nothing is spooled, hardly
 // anything is decoded twice, and the bytes do not depend on the memory.
-func TestFramesThatEndInsideOfRecordsNeedNoSpool(t *testing.T) {
+func TestFramesThatEndInsideRecordsNeedNoSpool(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, c := range []struct {
 		name, ext string

@@ -237,7 +237,7 @@ var killedBefore = []string{"fchmod", "fsync", "linkat", "openat", "pwrite64", "
 // A node that starts the first epoch of a run is killed before each of its calls that change a
 // file. It or another node comes back, and starts the epoch or finds it. The other node reads the
 // same: each record that arrived, once.
-func TestANodeThatIsKilledBeforeAnyCallLosesNothing(t *testing.T) {
+func TestNodeKilledBeforeAnyCallLosesNothing(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	for first, who := range []string{"it comes back", "another one comes"} {
 		t.Run(who, func(t *testing.T) {
@@ -258,7 +258,7 @@ func TestANodeThatIsKilledBeforeAnyCallLosesNothing(t *testing.T) {
 
 // In a run that has had epochs, and whose shards leave the window, a node that starts an epoch is
 // killed before another one of its calls in each epoch, until it was killed before each.
-func TestANodeThatIsKilledInEveryEpochLosesNothing(t *testing.T) {
+func TestNodeKilledInEveryEpochLosesNothing(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	seen := map[string]bool{}
 	cases := make([]*brittle, killedTogether)

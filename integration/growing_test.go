@@ -84,7 +84,7 @@ func (g *growing) file(snapshot string) string {
 // Two nodes train for six epochs from a directory that a writer fills, and get the same bytes. Both
 // are killed, and resume with other numbers of workers. Every epoch is exactly its snapshot, as cat
 // and the reference read it.
-func TestTwoNodesTrainFromADirectoryThatGrows(t *testing.T) {
+func TestTwoNodesTrainFromGrowingDirectory(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	t.Parallel() // a shard is taken a second after it has arrived
 	g := newGrowing(t)
@@ -141,7 +141,7 @@ func TestTwoNodesTrainFromADirectoryThatGrows(t *testing.T) {
 
 // Listing starts no epoch, whatever walks the mount, and an epoch that can't start yet does not
 // exist.
-func TestListingADirectoryThatGrowsBeginsNothing(t *testing.T) {
+func TestListingGrowingDirectoryStartsNoEpoch(t *testing.T) {
 	g := newGrowing(t)
 	g.arrive()
 	m := mountAt(t, g.data, t.TempDir(), g.flags(usual(), t.TempDir())...)
@@ -172,7 +172,7 @@ func TestListingADirectoryThatGrowsBeginsNothing(t *testing.T) {
 
 // A mount of an empty directory waits for its first shard. A checkpoint of another run is refused
 // and has no effect.
-func TestAnEmptyDirectoryWaitsAndAnotherRunIsRefused(t *testing.T) {
+func TestMountOfEmptyDirectoryWaitsAndRefusesOtherRun(t *testing.T) {
 	g := newGrowing(t)
 	m := startMount(t, g.data, t.TempDir(), g.flags(usual(), t.TempDir())...)
 	m.requireLog("waiting: epoch 0 is not available yet: there are no records")
@@ -220,7 +220,7 @@ func TestDeletedShardsWithAndWithoutHold(t *testing.T) {
 
 // Ctrl-C or SIGTERM while next waits for an epoch ends it with the documented code. It has started
 // nothing, and the following one waits as if it had not run.
-func TestNextIsInterruptedWhileItWaits(t *testing.T) {
+func TestNextCanBeInterruptedWhileWaiting(t *testing.T) {
 	g := newGrowing(t)
 	g.arrive()
 	m := mountAt(t, g.data, t.TempDir(), g.flags(usual(), t.TempDir())...)
@@ -257,7 +257,7 @@ func fingerprintOf(t *testing.T, m *mount) string {
 }
 
 // cat --follow writes one archive over all epochs, and its progress file has its position.
-func TestFollowIsOneStream(t *testing.T) {
+func TestFollowWritesOneStream(t *testing.T) {
 	t.Parallel() // a shard is taken a second after it has arrived
 	g := newGrowing(t)
 	g.arrive()

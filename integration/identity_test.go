@@ -34,7 +34,7 @@ func rewrite(t *testing.T, path string) {
 	require.NoError(t, f.Close())
 }
 
-func TestAShardThatWasWrittenToAndItsTimeSetBackIsIndexedAgain(t *testing.T) {
+func TestShardModifiedWithTimeSetBackIsIndexedAgain(t *testing.T) {
 	d := plain(t, "jsonl", 4)
 	shard := filepath.Join(d.dir, "part-0/shard-0002.jsonl")
 	past := time.Now().Add(-time.Hour)
@@ -61,9 +61,9 @@ func TestAShardThatWasWrittenToAndItsTimeSetBackIsIndexedAgain(t *testing.T) {
 	require.Equal(t, newReference(t, d).fingerprint(), after.Fingerprint)
 }
 
-// TestADatasetOnAFileSystemThatNumbersFilesAnew has a dataset on FUSE whose files the kernel
+// TestDatasetOnFileSystemThatRenumbersFiles has a dataset on FUSE whose files the kernel
 // forgets between two runs, and between a mount and its reads.
-func TestADatasetOnAFileSystemThatNumbersFilesAnew(t *testing.T) {
+func TestDatasetOnFileSystemThatRenumbersFiles(t *testing.T) {
 	for _, whole := range []dataset{big(t), folders(t)} {
 		t.Run(whole.name, func(t *testing.T) {
 			d, b := backingDataset(t, whole, backing.Options{NewInodes: true})
@@ -94,7 +94,7 @@ func TestADatasetOnAFileSystemThatNumbersFilesAnew(t *testing.T) {
 
 // The file system lets the kernel cache attributes for an hour, so that the kernel reports no
 // change of its own accord.
-func TestShardsWrittenToBehindAFileSystemThatKeepsAttributesAreEIO(t *testing.T) {
+func TestShardsChangedUnderCachedAttributesAreEIO(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	run := func(name string, make func(testing.TB) dataset, flags ...string) {
 		t.Run(fmt.Sprint(name, flags), func(t *testing.T) {
@@ -147,9 +147,9 @@ func readUpTo(t *testing.T, path string, n int) []byte {
 	return b
 }
 
-// TestAMountOutlivesTheFileSystemOfItsIndex makes all reads of the stored index fail after the page
+// TestMountOutlivesFileSystemOfItsIndex makes all reads of the stored index fail after the page
 // cache has dropped it.
-func TestAMountOutlivesTheFileSystemOfItsIndex(t *testing.T) {
+func TestMountOutlivesFileSystemOfItsIndex(t *testing.T) {
 	needFUSE(t)
 	behind := t.TempDir()
 	b := backing.Mount(t, behind, backing.Options{}, environment(filepath.Join(scratch, "tmp")))
@@ -179,7 +179,7 @@ func TestAMountOutlivesTheFileSystemOfItsIndex(t *testing.T) {
 }
 
 // A small index is not mapped, so its disk may fail, too.
-func TestASmallIndexIsNotMappedFromItsDisk(t *testing.T) {
+func TestSmallIndexIsNotMappedFromDisk(t *testing.T) {
 	m := mountDataset(t, plain(t, "tar", 9), usual(), "--index-dir", smallDisk(t))
 	require.False(t, mapsIndex(t, m))
 }
@@ -191,9 +191,9 @@ func mapsIndex(t *testing.T, m *mount) bool {
 	return strings.Contains(string(maps), ".index")
 }
 
-// TestAShardThatIsRewrittenInTheSecondInWhichItWasMountedIsEIO uses a file system with times of
+// TestShardRewrittenInSecondOfMountIsEIO uses a file system with times of
 // whole seconds: inodes of 128 bytes.
-func TestAShardThatIsRewrittenInTheSecondInWhichItWasMountedIsEIO(t *testing.T) {
+func TestShardRewrittenInSecondOfMountIsEIO(t *testing.T) {
 	for _, format := range []string{"fixed", "files"} {
 		t.Run(format, func(t *testing.T) {
 			disk := smallDisk(t, "-I", "128")

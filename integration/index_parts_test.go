@@ -33,7 +33,7 @@ func indexPart(t *testing.T, d dataset, index, count int, more ...string) (p ind
 
 // For each format, concurrent processes index the parts, and nothing is left for the process that
 // joins them.
-func TestPartsOfAnIndexByManyProcessesAreTheIndex(t *testing.T) {
+func TestIndexPartsOfManyProcessesFormIndex(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	allFormats(t, func(t *testing.T, d dataset) {
 		want := index(t, d, "--index-dir", t.TempDir())
@@ -65,7 +65,7 @@ func TestPartsOfAnIndexByManyProcessesAreTheIndex(t *testing.T) {
 	})
 }
 
-func TestPartsThatAreKilledAreGoneOnWith(t *testing.T) {
+func TestKilledIndexPartsResume(t *testing.T) {
 	d := plain(t, "jsonl", 60)
 	want := newReference(t, d).fingerprint()
 	dir := t.TempDir()
@@ -91,7 +91,7 @@ func TestPartsThatAreKilledAreGoneOnWith(t *testing.T) {
 	require.Len(t, indexFiles(t, dir), 2, "the index, and the text of its fingerprint")
 }
 
-func TestPartsThatAreNoneAreRefusedInWords(t *testing.T) {
+func TestInvalidIndexPartsAreRefusedWithExplanation(t *testing.T) {
 	d := plain(t, "jsonl", 2)
 	for _, part := range []string{"2/2", "1", "-1/2", "a/b", "1/0", "1/2/3"} {
 		r := tool(t, "index", d.dir, "--part", part)

@@ -45,7 +45,7 @@ func summaryOf(t testing.TB, out []byte) summary {
 	return s
 }
 
-func TestAnIndexIsReusedWhileShardsStayTheSame(t *testing.T) {
+func TestIndexIsReusedWhileShardsAreUnchanged(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	allFormats(t, func(t *testing.T, d dataset) {
 		dir := t.TempDir()
@@ -60,7 +60,7 @@ func TestAnIndexIsReusedWhileShardsStayTheSame(t *testing.T) {
 	})
 }
 
-func TestOnlyShardsThatChangedAreIndexedAgain(t *testing.T) {
+func TestOnlyChangedShardsAreIndexedAgain(t *testing.T) {
 	d := plain(t, "jsonl", 5)
 	dir := t.TempDir()
 	before := index(t, d, "--index-dir", dir)
@@ -86,7 +86,7 @@ func appendTo(t *testing.T, path, text string) {
 	require.NoError(t, f.Close())
 }
 
-func TestTheIndexLiesWithTheDatasetWhereItsDirectoryIs(t *testing.T) {
+func TestIndexIsStoredInIndexDirectoryOfDatasetIfItExists(t *testing.T) {
 	d := plain(t, "jsonl", 2)
 	own := filepath.Join(d.dir, ".lsiofs")
 	require.NoError(t, os.Mkdir(own, 0o755))
@@ -110,7 +110,7 @@ func indexFiles(t *testing.T, dir string) (files []string) {
 	return files
 }
 
-func TestADamagedIndexIsFoundAndRebuilt(t *testing.T) {
+func TestDamagedIndexIsDetectedAndRebuilt(t *testing.T) {
 	d := plain(t, "tar", 9)
 	s := usual()
 	want := newReference(t, d).data(s, 1)
@@ -146,7 +146,7 @@ func flipEvery(b []byte, n int) []byte {
 	return b
 }
 
-func TestFourIndexersAtOnceDoNoHarm(t *testing.T) {
+func TestFourConcurrentIndexersDoNotConflict(t *testing.T) {
 	d := plain(t, "tar", 18)
 	dir := t.TempDir()
 	want := newReference(t, d).fingerprint()
@@ -166,7 +166,7 @@ func TestFourIndexersAtOnceDoNoHarm(t *testing.T) {
 	require.Equal(t, 18, index(t, d, "--index-dir", dir).Reused)
 }
 
-func TestAnInterruptedIndexGoesOnWhereItWas(t *testing.T) {
+func TestInterruptedIndexingResumes(t *testing.T) {
 	d := dataset{dir: t.TempDir()}
 	r := formatNamed("jsonl")
 	small := makeDataset(t, r, codecs[2], 1, 3)
@@ -201,7 +201,7 @@ func TestAnInterruptedIndexGoesOnWhereItWas(t *testing.T) {
 	require.Less(t, len(indexFiles(t, dir)), 1000, "an interrupted run leaves no heap of temporary files")
 }
 
-func TestInspectTellsWhatTheReferenceCounts(t *testing.T) {
+func TestInspectMatchesCountsOfReference(t *testing.T) {
 	d := plain(t, "tar", 9)
 	records := len(newReference(t, d).g(usual()))
 	var about map[string]any

@@ -17,13 +17,13 @@ import (
 // Games arrive while a model is trained on them. The training and the mount are killed. The
 // resulting model equals, to the bit, that of another node that trains on the same epochs in one
 // go: so no sample was lost or repeated, and all came in the same order.
-func TestExampleLc0TrainsFromADirectoryThatGrows(t *testing.T) {
+func TestExampleLc0TrainsFromGrowingDirectory(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	const batch, games = 4, 24
 	for _, library := range []string{"numpy", "torch"} {
 		t.Run(library, func(t *testing.T) {
 			if library == "torch" {
-				serve.Tier(t, serve.Night) // TestExampleLc0TrainsOnEveryFrameOnceThoughItIsStoppedAndKilled covers torch, too
+				serve.Tier(t, serve.Night) // TestExampleLc0ResumesAfterStopsAndKillsWithEveryFrameOnce covers torch, too
 			}
 			t.Parallel() // they sleep most of the time
 			interpreter := python(t, library, "numpy")

@@ -93,7 +93,7 @@ func lc0Tars(t testing.TB, seed uint64) dataset {
 	return dataset{name: "lc0-tar", dir: dir, flags: []string{"--format", "lc0", "--on-corrupt", "skip", "--lc0-check"}, ext: ".bin"}
 }
 
-func TestExampleLc0GivesTheFramesOfTheGamesAsBatches(t *testing.T) {
+func TestExampleLc0ReturnsFramesOfGamesInBatches(t *testing.T) {
 	interpreter := python(t, "numpy")
 	for _, d := range []dataset{lc0Games(t, 3), lc0Tars(t, 3)} {
 		s := usual()
@@ -118,7 +118,7 @@ func TestExampleLc0GivesTheFramesOfTheGamesAsBatches(t *testing.T) {
 	}
 }
 
-func TestLc0IsShownWithItsGamesAndWhatWasLeftOut(t *testing.T) {
+func TestInspectShowsLc0GamesAndExcludedFrames(t *testing.T) {
 	d := lc0Tars(t, *drawSeed)
 	var shown struct {
 		Format, Kind string
@@ -146,7 +146,7 @@ func TestLc0IsShownWithItsGamesAndWhatWasLeftOut(t *testing.T) {
 }
 
 // Parts of games (whole games by default) equal the reference, share nothing and miss nothing.
-func TestPartsOfGamesEqualTheReference(t *testing.T) {
+func TestPartsOfGamesEqualReference(t *testing.T) {
 	lc0Datasets(t, func(t *testing.T, d dataset) {
 		ref := newReference(t, d)
 		for i, by := range splitUnits {

@@ -78,7 +78,7 @@ for frames in batches(sys.argv[2], 7):
 assert at == len(rows) > 0, (at, len(rows))
 `
 
-func TestExampleLc0MakesTheTensorsOfTheMount(t *testing.T) {
+func TestExampleLc0ComputesSameTensorsAsMount(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	torch := python(t, "torch", "numpy")
 	for _, version := range []uint32{6, 7} {
@@ -107,7 +107,7 @@ assert np.isfinite(a["planes"]).all() and a["epoch"] == 2 and a["samples"] == 0
 
 // A model that was trained in one go and one whose training was stopped and killed are equal to the
 // bit: so no sample was lost or repeated, and all came in the same order.
-func TestExampleLc0TrainsOnEveryFrameOnceThoughItIsStoppedAndKilled(t *testing.T) {
+func TestExampleLc0ResumesAfterStopsAndKillsWithEveryFrameOnce(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	d, frames := trainingGames(t, 6, 20)
 	const batch = 8

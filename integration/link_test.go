@@ -47,7 +47,7 @@ const templateLookup = "text/template.(*state).evalField"
 
 // This shows that the linker's output is parsed correctly. Otherwise the check of the release would
 // find nothing.
-func TestALinkedTemplateIsSeen(t *testing.T) {
+func TestLinkedTemplateIsDetected(t *testing.T) {
 	output, err := os.ReadFile(linkedTemplate)
 	require.NoError(t, err)
 	edges, lookups := methodLookups(string(output))
@@ -55,9 +55,9 @@ func TestALinkedTemplateIsSeen(t *testing.T) {
 	require.Equal(t, []string{templateLookup}, lookups)
 }
 
-// TestTheLinkerStillMarksALinkedTemplate checks that linkedTemplate is what today's linker prints.
+// TestLinkerStillMarksLinkedTemplate checks that linkedTemplate is what today's linker prints.
 // If it fails, change methodLookups and cut the file again.
-func TestTheLinkerStillMarksALinkedTemplate(t *testing.T) {
+func TestLinkerStillMarksLinkedTemplate(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	source := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(source, []byte(templateProgram), 0o600))

@@ -196,8 +196,8 @@ func checkImport(t *testing.T, pkg, path string, own bool) {
 // driver is the directory of the CSI driver's module, whose code has to follow the same rules.
 const driver = "../cmd/lsiofs-csi"
 
-// TestNamesOfPackagesAndFilesSayWhatTheyHold forbids catch-all names.
-func TestNamesOfPackagesAndFilesSayWhatTheyHold(t *testing.T) {
+// TestPackageAndFileNamesAreSpecific forbids catch-all names.
+func TestPackageAndFileNamesAreSpecific(t *testing.T) {
 	walkTree(t, func(path string, e os.DirEntry) {
 		name, _, _ := strings.Cut(e.Name(), ".")
 		for _, part := range strings.Split(name, "_") {

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCommandsOfTheManualOnGamesThatArriveRun runs the commands of growing.md about games, which
+// TestManualCommandsForArrivingGamesRun runs the commands of growing.md about games, which
 // the other pages' dataset does not contain: the same lines, with the number of games available
 // here.
-func TestCommandsOfTheManualOnGamesThatArriveRun(t *testing.T) {
+func TestManualCommandsForArrivingGamesRun(t *testing.T) {
 	needFUSE(t)
 	bash := need(t, "bash")
 	page, err := os.ReadFile(filepath.Join(manualDir, "growing.md"))
@@ -55,9 +55,9 @@ func TestCommandsOfTheManualOnGamesThatArriveRun(t *testing.T) {
 	requireServersEnd(t)
 }
 
-// TestTheTrainingLoopOfTheManualWaitsForEpochs runs the loop of growing.md as it is there, except
+// TestTrainingLoopOfManualWaitsForEpochs runs the loop of growing.md as it is there, except
 // for its path and its pause.
-func TestTheTrainingLoopOfTheManualWaitsForEpochs(t *testing.T) {
+func TestTrainingLoopOfManualWaitsForEpochs(t *testing.T) {
 	needFUSE(t)
 	t.Parallel() // a shard is taken a second after it has arrived
 	interpreter := need(t, "python3")

@@ -36,9 +36,9 @@ func commandLines(text string) (lines []string) {
 	return lines
 }
 
-// TestCommandsOfREADMEAndManualRun runs the commands in their blocks with bash, page by page, on a
+// TestCommandsInREADMEAndManualRun runs the commands in their blocks with bash, page by page, on a
 // dataset and a mount of it.
-func TestCommandsOfREADMEAndManualRun(t *testing.T) {
+func TestCommandsInREADMEAndManualRun(t *testing.T) {
 	needFUSE(t)
 	bash := need(t, "bash")
 	bin := t.TempDir()

@@ -12,7 +12,7 @@ import (
 )
 
 // The README and each page of the manual have at most 200 lines, and prose fits into 100 columns.
-func TestPagesFitAReader(t *testing.T) {
+func TestManualPagesAreShort(t *testing.T) {
 	for path, text := range documents(t) {
 		require.LessOrEqual(t, strings.Count(text, "\n"), 200, path)
 		code := false
@@ -29,8 +29,8 @@ func TestPagesFitAReader(t *testing.T) {
 	}
 }
 
-// TestLinksOfREADMEAndManualLeadSomewhere checks that linked files and headings exist.
-func TestLinksOfREADMEAndManualLeadSomewhere(t *testing.T) {
+// TestLinksInREADMEAndManualWork checks that linked files and headings exist.
+func TestLinksInREADMEAndManualWork(t *testing.T) {
 	links := 0
 	for path, text := range documents(t) {
 		for _, link := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1) {
@@ -65,7 +65,7 @@ func anchors(text string) (found []string) {
 }
 
 // The help also lists all pages.
-func TestHelpShowsEachPageOfTheManual(t *testing.T) {
+func TestHelpShowsEachManualPage(t *testing.T) {
 	list := string(tool(t, "help").stdout)
 	for path, text := range documents(t) {
 		if filepath.Base(path) == "README.md" {

@@ -15,7 +15,7 @@ import (
 
 // The promise also holds at a service, with little memory and with a disk cache. It covers data in
 // flight from the service and to the disk, and seconds of read-ahead.
-func TestMemoryPromiseHoldsAtAServiceWithADiskCache(t *testing.T) {
+func TestMemoryPromiseHoldsForServiceWithDiskCache(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	const shards, records, recordBytes, budget = 6, 1000, 50_000, 64 << 20

@@ -177,7 +177,7 @@ func (r *stampReader) all() error {
 	}
 }
 
-func TestMemoryPromiseHoldsForLargeRecordsInALargeShuffleBuffer(t *testing.T) {
+func TestMemoryPromiseHoldsForLargeRecordsInLargeShuffleBuffer(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	// As references the buffer is small; as records it would have 3.2 GB.
@@ -329,7 +329,7 @@ func numbered(t *testing.T, ext string, compress compressor) dataset {
 	return d
 }
 
-func TestMemoryPromiseHoldsForACompressedDatasetTenTimesTheBudget(t *testing.T) {
+func TestMemoryPromiseHoldsForCompressedDatasetTenTimesBudget(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	const budget = 64 << 20

@@ -51,9 +51,9 @@ func viewSettings() settings {
 }
 
 // This is the only test of views that the gate mounts:
-// TestViewsThatShareAMemoryKeepNoMoreTogetherHoweverManyTheyAre in package order counts what they
+// TestViewsSharingMemoryStayWithinItsBound in package order counts what they
 // keep. Those below take 30 to 50 s of processor time each and run nightly.
-func TestMemoryPromiseHoldsForManyViewsThatAreOpenAtATime(t *testing.T) {
+func TestMemoryPromiseHoldsForManyViewsOpenAtOnce(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	const budget, views, places = 64 << 20, 60, 64
@@ -68,7 +68,7 @@ func TestMemoryPromiseHoldsForManyViewsThatAreOpenAtATime(t *testing.T) {
 	w.requirePromise()
 }
 
-func TestMemoryPromiseHoldsForManyViewsOneAfterTheOther(t *testing.T) {
+func TestMemoryPromiseHoldsForManyViewsInTurn(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	withoutRace(t)
 	const budget, views, places = 64 << 20, 60, 64
@@ -85,7 +85,7 @@ func TestMemoryPromiseHoldsForManyViewsOneAfterTheOther(t *testing.T) {
 
 // The IDs' files have the same pages and need no layout. In each of 150 views, single bytes are
 // read at 240 places.
-func TestMemoryPromiseHoldsForWhoeverReadsAByteAtManyPlacesOfManyViews(t *testing.T) {
+func TestMemoryPromiseHoldsForReadsOfSingleBytesInManyViews(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	withoutRace(t)
 	const budget, views, places, readers = 64 << 20, 150, 240, 4
@@ -136,7 +136,7 @@ func TestMemoryPromiseHoldsForManyEpochsAndNumbersOfWorkers(t *testing.T) {
 	w.requirePromise()
 }
 
-func TestMemoryPromiseHoldsForManyOpenings(t *testing.T) {
+func TestMemoryPromiseHoldsForManyOpenFiles(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	const budget, openings = 64 << 20, 900

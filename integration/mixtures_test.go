@@ -52,7 +52,7 @@ func three(t testing.TB, name string, flags ...string) dataset {
 
 // Every file of a mixture's mount equals that of the second implementation: orders, resumes within
 // a round, workers, tails, ids and offsets.
-func TestMixturesAreThoseOfTheReference(t *testing.T) {
+func TestMixturesEqualReference(t *testing.T) {
 	for i, name := range []string{"tar", "jsonl"} {
 		for _, length := range []string{"300", "all"} {
 			d := three(t, name, "--mix-length", length)
@@ -85,7 +85,7 @@ func seedThatKeeps(t testing.TB, d dataset, s settings) uint64 {
 }
 
 // If a record comes twice in a row in a tar, its names differ.
-func TestARecordOfAMixtureThatFollowsItselfIsRenamed(t *testing.T) {
+func TestMixtureRecordThatFollowsItselfIsRenamed(t *testing.T) {
 	d := three(t, "tar", "--mix-length", "600")
 	ref, s := newReference(t, d), usual()
 	s.Workers = 2
@@ -102,7 +102,7 @@ func TestARecordOfAMixtureThatFollowsItselfIsRenamed(t *testing.T) {
 	requireFile(t, want, m.path("worker-0.tar"))
 }
 
-func TestAMixtureIsResumedThreeTimes(t *testing.T) {
+func TestMixtureResumesThreeTimes(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	r := rand.New(rand.NewPCG(*drawSeed, 21))
 	for _, name := range []string{"tar", "jsonl"} {
@@ -118,7 +118,7 @@ func TestAMixtureIsResumedThreeTimes(t *testing.T) {
 
 // The length of an epoch, weights by bytes and the identity of a mixture are those of the second
 // implementation, with and without a split.
-func TestWhatAMixtureIsIsWhatTheReferenceSays(t *testing.T) {
+func TestMixturePropertiesEqualReference(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, name := range []string{"tar", "jsonl", "npy"} {
 		f := formatNamed(name)
@@ -150,7 +150,7 @@ func TestWhatAMixtureIsIsWhatTheReferenceSays(t *testing.T) {
 // A mixture of a directory, a bucket and a web server equals that of three directories: bytes,
 // fingerprint, and a checkpoint that moves from one mount to the other. The secret in one of the
 // URLs is never shown.
-func TestAMixtureOfADirectoryABucketAndAWebServerIsThatOfDirectories(t *testing.T) {
+func TestMixtureOfDirectoryBucketAndWebServerEqualsThatOfDirectories(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, c := range compressions[:3] {
 		t.Run(c.format+c.ending, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestAMixtureOfADirectoryABucketAndAWebServerIsThatOfDirectories(t *testing.
 }
 
 // status.json and metrics have what was delivered of each source, which matches the weights.
-func TestStatusAndMetricsHaveTheShareOfEachSource(t *testing.T) {
+func TestStatusAndMetricsShowShareOfEachSource(t *testing.T) {
 	f := formatNamed("jsonl")
 	a, b := makeDataset(t, f, codecs[0], 1, 9), makeDataset(t, f, codecs[0], 2, 11)
 	s := usual()

@@ -18,10 +18,10 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// TestTheNamesThatArePrintedAreTaken checks for every kind of dataset that what `inspect` prints as
+// TestPrintedDatasetNamesAreAccepted checks for every kind of dataset that what `inspect` prints as
 // the dataset and as its root is a name for the same records, with no other settings than the
 // credentials.
-func TestTheNamesThatArePrintedAreTaken(t *testing.T) {
+func TestPrintedDatasetNamesAreAccepted(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	d := withCodec(t, "jsonl", "")
 	_, bucket, web := places(t, d)
@@ -65,7 +65,7 @@ func TestTheNamesThatArePrintedAreTaken(t *testing.T) {
 // The public bucket is at another service, which refuses signatures as services do if they don't
 // know the key. The mixture equals that of the directories: it has the same fingerprint, and their
 // checkpoints are interchangeable.
-func TestAPublicBucketIsMixedWithAPrivateOne(t *testing.T) {
+func TestPublicBucketMixesWithPrivateOne(t *testing.T) {
 	d := withCodec(t, "jsonl", "")
 	_, bucket, _ := places(t, d)
 	other := makeDataset(t, formatNamed("jsonl"), codecs[0], 3, 8)

@@ -14,10 +14,10 @@ import (
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
-// TestADatasetThatIsAllInTheCacheIsReadWithoutItsServer has nginx behind toxiproxy, which cuts it
+// TestFullyCachedDatasetIsReadWithoutServer has nginx behind toxiproxy, which cuts it
 // off. An answer such as 403 is not taken for an outage, and once the server is back no byte of
 // another version is read.
-func TestADatasetThatIsAllInTheCacheIsReadWithoutItsServer(t *testing.T) {
+func TestFullyCachedDatasetIsReadWithoutServer(t *testing.T) {
 	d := withCodec(t, "jsonl", "")
 	site := t.TempDir()
 	require.NoError(t, os.Chmod(site, 0o755))

@@ -54,7 +54,7 @@ func mountUnopened(t *testing.T, d dataset, s settings, more ...string) *mount {
 	return mountDataset(t, d, s, append(more, "--index-dir", dir)...)
 }
 
-func TestAnOpeningThatStallsBlocksOnlyThoseWhoNeedTheFile(t *testing.T) {
+func TestStalledOpenBlocksOnlyReadersOfThatFile(t *testing.T) {
 	t.Parallel()
 	stored := big(t)
 	compressed := zipped(t, stored)
@@ -94,7 +94,7 @@ func TestAnOpeningThatStallsBlocksOnlyThoseWhoNeedTheFile(t *testing.T) {
 }
 
 // More opens stall than are made at a time, but one file can still be read.
-func TestManyOpeningsThatStallHoldUpNobodyElse(t *testing.T) {
+func TestManyStalledOpensBlockNoOtherReaders(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {

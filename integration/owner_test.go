@@ -83,7 +83,7 @@ func TestAMountIsItsOwnersAloneUnlessOthersAreAllowed(t *testing.T) {
 	}
 }
 
-func TestAllRestoreAMountThatSaysSoAndWriteNothingElse(t *testing.T) {
+func TestAllUsersMayRestoreIfAllowedButWriteNothingElse(t *testing.T) {
 	needFUSE(t)
 	asRoot(t)
 	openToOthers(t)
@@ -104,7 +104,7 @@ func TestAllRestoreAMountThatSaysSoAndWriteNothingElse(t *testing.T) {
 }
 
 // A user who may not mount at a directory is refused before the dataset is indexed.
-func TestAUserIsRefusedBeforeTheDatasetIsIndexed(t *testing.T) {
+func TestUserIsRefusedBeforeDatasetIsIndexed(t *testing.T) {
 	needFUSE(t)
 	asRoot(t)
 	lsiofs := openToOthers(t)
@@ -261,7 +261,7 @@ func TestSavingFollowsNoLinkThatSomebodyElsePlanted(t *testing.T) {
 
 // Training may run as another user than the mount. Then the mount needs a flag for that, and warns
 // without it.
-func TestOnlyReadsOfThoseWhoTrainCount(t *testing.T) {
+func TestOnlyReadsOfTrainingUsersCount(t *testing.T) {
 	needFUSE(t)
 	asRoot(t)
 	openToOthers(t)

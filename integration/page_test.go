@@ -135,7 +135,7 @@ func inkOf(shot image.Image, b box) (ink float64, colours int) {
 }
 
 // A browser that has to load something reports it: otherwise the test above would not notice.
-func TestABrowserTellsOfRequestsAndErrors(t *testing.T) {
+func TestBrowserReportsRequestsAndErrors(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	page := filepath.Join(t.TempDir(), "page.html")
 	require.NoError(t, os.WriteFile(page, fmt.Appendf(nil, `<!doctype html><img src="http://127.0.0.1:1/x.png"><script>console.error("broken")</script>`), 0o644))

@@ -23,7 +23,7 @@ func comparison(t *testing.T, dir string, args ...string) result {
 	return command(t, []string{"LSIOFS_PYTHON=" + interpreter}, nil, interpreter, args...)
 }
 
-func TestComparisonReadsEveryRecordOnceInEachRow(t *testing.T) {
+func TestComparisonReadsEveryRecordOncePerRow(t *testing.T) {
 	serve.Tier(t, serve.Night) // 37 rows, most of which start Python
 	r := comparison(t, t.TempDir())
 	require.Zero(t, r.code, r.stderr)
@@ -40,7 +40,7 @@ func TestComparisonReadsEveryRecordOnceInEachRow(t *testing.T) {
 	}
 }
 
-func TestComparisonSeesThatARowReadsOtherBytes(t *testing.T) {
+func TestComparisonDetectsRowThatReadsOtherBytes(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	dir := t.TempDir()
 	output(t, need(t, "go"), "run", "./bench", "--make", "jsonl", "--records", "100", "--bytes", "500", filepath.Join(dir, "jsonl"))
@@ -56,7 +56,7 @@ func TestComparisonSeesThatARowReadsOtherBytes(t *testing.T) {
 	require.True(t, strings.Contains(r.stderr, "jsonl: cat: samples"), r.stderr)
 }
 
-func TestComparisonPrintsATableOfWhatWasMeasured(t *testing.T) {
+func TestComparisonPrintsTableOfMeasurements(t *testing.T) {
 	dir := t.TempDir()
 	results := `{"rounds": 3, "machine": ["2 × X", "8 GiB of memory"], "groups": {"jsonl": {
 		"lines": {"text": "B", "shuffled": true, "samples": 100, "runs": [[1, 0.5], [2, 1], [4, 1]]},

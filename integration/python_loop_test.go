@@ -69,10 +69,10 @@ if dataset.rank == 0:
     with open("trained.json", "w") as f: json.dump(model.seen, f)
 `
 
-// TestThePythonPagesTrainingLoopTrainsOnEveryRecordOnceThoughItIsKilled runs the blocks of "Train
+// TestPythonPageLoopResumesAfterKillsWithEveryRecordOnce runs the blocks of "Train
 // with torch", concatenated, over a growing dataset. It kills all of it at random events and
 // resumes with other numbers of ranks and workers.
-func TestThePythonPagesTrainingLoopTrainsOnEveryRecordOnceThoughItIsKilled(t *testing.T) {
+func TestPythonPageLoopResumesAfterKillsWithEveryRecordOnce(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	needFUSE(t)
 	interpreter := python(t, "torch")

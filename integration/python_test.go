@@ -19,9 +19,9 @@ import (
 
 const pythonPackage = "../examples/python"
 
-// TestThePythonPackagesOwnTestsPass runs them with the best interpreter available. If it has no
+// TestPythonPackageTestsPass runs them with the best interpreter available. If it has no
 // torch or numpy, the tests that need them are skipped, and so is this one, with their output.
-func TestThePythonPackagesOwnTestsPass(t *testing.T) {
+func TestPythonPackageTestsPass(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	needFUSE(t)
 	interpreter := python(t)
@@ -45,7 +45,7 @@ func TestThePythonPackagesOwnTestsPass(t *testing.T) {
 }
 
 // The records are the ones given by the offsets, byte for byte, with windows of any size.
-func TestPythonGivesTheRecordsOfEveryFormat(t *testing.T) {
+func TestPythonReturnsRecordsOfEveryFormat(t *testing.T) {
 	for _, f := range formats {
 		t.Run(f.name, func(t *testing.T) {
 			m := mountDataset(t, makeDataset(t, f, codecs[0], 5, 3), usual())
@@ -75,7 +75,7 @@ for record in held:
 	}
 }
 
-func TestPythonGivesArraysOfFixedRecords(t *testing.T) {
+func TestPythonReturnsArraysOfFixedRecords(t *testing.T) {
 	m := mountDataset(t, plain(t, "fixed", 4), usual())
 	data := m.read("epoch-0/worker-0-of-1.bin")
 	out := script(t, python(t, "numpy"), `
@@ -96,7 +96,7 @@ sys.stdout.buffer.write(every)
 
 // Two ranks of two workers take some steps, three ranks of one worker resume from their state, and
 // one rank without workers takes the rest.
-func TestPythonsTorchDatasetGoesOnWithOtherRanksAndWorkers(t *testing.T) {
+func TestPythonTorchDatasetResumesWithOtherRanksAndWorkers(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	interpreter := python(t, "torch")
 	const records, batch = 240, 4
@@ -145,7 +145,7 @@ func venv(t *testing.T) string {
 // installed is the environment of a program that has the package only through pip.
 var installed = []string{"PYTHONPATH=", "LSIOFS_COMMAND=", "PIP_DISABLE_PIP_VERSION_CHECK=1"}
 
-func TestPipInstallsThePythonPackageFromItsSourceWithoutANetwork(t *testing.T) {
+func TestPipInstallsPythonPackageFromSourceOffline(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	source, bin := filepath.Join(t.TempDir(), "source"), venv(t)
 	output(t, "cp", "-r", pythonPackage, source) // because pip leaves files behind
@@ -197,7 +197,7 @@ func requireWheelWorks(t *testing.T, wheel, version string) {
 	require.Equal(t, filepath.Join(target, "bin/lsiofs")+"\n", string(r.stdout), r.stderr)
 }
 
-func TestThePythonPackagesVersionsAreThoseOfPython(t *testing.T) {
+func TestPythonPackageVersionsMatchPython(t *testing.T) {
 	out := script(t, python(t), `
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -213,7 +213,7 @@ print(*map(make_wheel.python_version, ["v1.2.3", "v1.2.3-rc.1", "v1.2.3-beta2", 
 }
 
 // Each page has at most 200 lines of at most 100 columns, and its programs are valid Python.
-func TestThePagesOfPythonAreShortAndTheirCodeParses(t *testing.T) {
+func TestPythonPagesAreShortAndTheirCodeParses(t *testing.T) {
 	for _, page := range []string{pythonPackage + "/README.md", "../cmd/lsiofs/manual/python.md"} {
 		b, err := os.ReadFile(page)
 		require.NoError(t, err)

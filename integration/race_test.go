@@ -21,7 +21,7 @@ const (
 	raceSkip  = "../.ci/race-skip"
 )
 
-func TestTheTestsOfTheRaceRoundExist(t *testing.T) {
+func TestRaceRoundTestsExist(t *testing.T) {
 	requireTestsExist(t, raceTests, testsOf(t, "*_test.go"))
 	requireTestsExist(t, raceSkip, testsOf(t, "../{pipeline,cmd}/**/*_test.go"))
 }

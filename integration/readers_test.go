@@ -105,7 +105,7 @@ func large(t testing.TB, compress func([]byte) []byte, ext string) dataset {
 	return d
 }
 
-func TestManyReadersAtRandomGetTheRightBytesWithLittleMemory(t *testing.T) {
+func TestManyRandomReadersGetCorrectBytesWithLittleMemory(t *testing.T) {
 	for name, d := range map[string]dataset{
 		"gz":  large(t, gzipMember, ".gz"),
 		"zst": large(t, func(b []byte) []byte { return zstdFrame(b, false) }, ".zst"),

@@ -63,9 +63,9 @@ func blocks(text, language string) []string {
 	return found
 }
 
-// TestCommandsOfREADMEAndManualExist checks every call of lsiofs in them, in blocks and in
+// TestCommandsInREADMEAndManualExist checks every call of lsiofs in them, in blocks and in
 // sentences: its verb exists, and its help lists the flags.
-func TestCommandsOfREADMEAndManualExist(t *testing.T) {
+func TestCommandsInREADMEAndManualExist(t *testing.T) {
 	all := ""
 	for _, text := range documents(t) {
 		all += text + "\n"
@@ -89,8 +89,8 @@ func TestCommandsOfREADMEAndManualExist(t *testing.T) {
 	require.GreaterOrEqual(t, commands, 40)
 }
 
-// TestTestsOfREADMEAndManualExist checks that the tests named in them exist.
-func TestTestsOfREADMEAndManualExist(t *testing.T) {
+// TestTestsNamedInREADMEAndManualExist checks that the tests named in them exist.
+func TestTestsNamedInREADMEAndManualExist(t *testing.T) {
 	var all []string
 	walkTree(t, func(path string, e os.DirEntry) {
 		if !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "formattest") || e.IsDir() {
@@ -157,9 +157,9 @@ func requireExists(t *testing.T, words []string, line string) {
 	}
 }
 
-// TestREADMEsProgramsRun runs the README's first programs: one that makes a mount, and a DataLoader
+// TestProgramsInREADMERun runs the README's first programs: one that makes a mount, and a DataLoader
 // on an existing mount, which has to return every member once.
-func TestREADMEsProgramsRun(t *testing.T) {
+func TestProgramsInREADMERun(t *testing.T) {
 	interpreter := python(t, "torch")
 	needFUSE(t)
 	programs := blocks(readme(t), "python")

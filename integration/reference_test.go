@@ -143,7 +143,7 @@ func splitIDs(b []byte) []string {
 	return ids
 }
 
-func TestTheReferenceReproducesThePublishedVectors(t *testing.T) {
+func TestReferenceReproducesPublishedVectors(t *testing.T) {
 	for _, vectors := range []string{"order", "mixture"} {
 		out := output(t, python(t), "reference/reference.py", "--vectors", "../pipeline/order/testdata/"+vectors+"-vectors.json")
 		require.Regexp(t, `^[1-9]\d* vectors hold\n$`, string(out), vectors)

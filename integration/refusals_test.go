@@ -102,7 +102,7 @@ func TestRefusedDocumentsChangeNothingAndStatusSaysWhy(t *testing.T) {
 	require.NoError(t, m.write([]byte(`{"epoch": 0}`)), "the mount still takes a good one")
 }
 
-func TestDocumentsBeyondTheLimitsAreTooLarge(t *testing.T) {
+func TestDocumentsOverLimitsAreTooLarge(t *testing.T) {
 	m := mountDataset(t, plain(t, "jsonl", 2), usual())
 	before := m.read("checkpoint")
 
@@ -123,7 +123,7 @@ func TestDocumentsBeyondTheLimitsAreTooLarge(t *testing.T) {
 	m.requireAlive()
 }
 
-func TestDocumentsMayComeInPieces(t *testing.T) {
+func TestDocumentsMayArriveInPieces(t *testing.T) {
 	m := mountDataset(t, plain(t, "jsonl", 2), usual())
 	f, err := os.OpenFile(m.path("checkpoint"), os.O_WRONLY|os.O_TRUNC, 0)
 	require.NoError(t, err)
@@ -135,7 +135,7 @@ func TestDocumentsMayComeInPieces(t *testing.T) {
 	require.EqualValues(t, 5, m.checkpoint().Epoch)
 }
 
-func TestSedEditsTheCheckpointInPlace(t *testing.T) {
+func TestSedEditsCheckpointInPlace(t *testing.T) {
 	d := plain(t, "jsonl", 2)
 	m := mountDataset(t, d, usual())
 	m.take(d, 0, 2)
@@ -146,7 +146,7 @@ func TestSedEditsTheCheckpointInPlace(t *testing.T) {
 	require.NotContains(t, strings.Join(names(t, m.dir), " "), "sed", "its scratch file is gone")
 }
 
-func TestTouchingTheCheckpointHasNoEffect(t *testing.T) {
+func TestTouchingCheckpointHasNoEffect(t *testing.T) {
 	m := mountDataset(t, plain(t, "jsonl", 2), usual())
 	before := m.read("checkpoint")
 	for _, line := range []string{`touch "$1"`, `chmod 600 "$1"`, `: >> "$1"`} {
@@ -160,7 +160,7 @@ func TestTouchingTheCheckpointHasNoEffect(t *testing.T) {
 	}, "the name comes back by itself")
 }
 
-func TestScratchFilesAreFewAndInTheRootOnly(t *testing.T) {
+func TestScratchFilesAreLimitedAndOnlyInRoot(t *testing.T) {
 	m := mountDataset(t, plain(t, "jsonl", 2), usual())
 	for i := range 16 {
 		require.NoError(t, os.WriteFile(m.path("scratch-%d", i), []byte("{}"), 0o600))
@@ -178,7 +178,7 @@ func TestScratchFilesAreFewAndInTheRootOnly(t *testing.T) {
 	m.requireAlive()
 }
 
-func TestHandlesThatWereOpenAcrossARestoreAreStale(t *testing.T) {
+func TestHandlesOpenedBeforeRestoreAreStale(t *testing.T) {
 	d := plain(t, "jsonl", 4)
 	m := mountDataset(t, d, usual())
 	var open []*os.File
@@ -210,7 +210,7 @@ func TestHandlesThatWereOpenAcrossARestoreAreStale(t *testing.T) {
 	requireFile(t, m.read("epoch-0/from-30/worker-0-of-3.jsonl"), m.path("worker-0.jsonl"))
 }
 
-func TestAMappingDoesNotSurviveARestore(t *testing.T) {
+func TestMappingDoesNotSurviveRestore(t *testing.T) {
 	d := plain(t, "jsonl", 4)
 	m := mountDataset(t, d, usual())
 	want := newReference(t, d).ask(question{settings: usual(), Worker: 0, From: 30, Kind: "data"})
@@ -228,7 +228,7 @@ sys.stdout.buffer.write(mmap.mmap(after.fileno(), 0, prot=mmap.PROT_READ))
 	requireSameBytes(t, want, got, "a new mapping after the restore")
 }
 
-func TestTheMarkFollowsOneReaderFromFrontToBack(t *testing.T) {
+func TestMarkFollowsOneSequentialReader(t *testing.T) {
 	d := plain(t, "jsonl", 6)
 	s := usual()
 	s.Workers = 2
@@ -290,7 +290,7 @@ func TestPaddingIsNeverCountedAsConsumed(t *testing.T) {
 	require.Len(t, newReference(t, d).g(s), sum, "worker files hold more than that: they are padded")
 }
 
-func TestAWriterThatDiesHalfwayChangesNothing(t *testing.T) {
+func TestWriterThatDiesHalfwayChangesNothing(t *testing.T) {
 	m := mountDataset(t, plain(t, "jsonl", 2), usual())
 	before := m.read("checkpoint")
 	// The shell keeps the file open, writes half a document and is killed.

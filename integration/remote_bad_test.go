@@ -26,7 +26,7 @@ import (
 
 // Small files of a web server without ranges are read; large ones are refused with an explanation.
 // A server that compresses is asked not to.
-func TestWebServersThatServeNoRangesOrCompress(t *testing.T) {
+func TestWebServersWithoutRangesOrWithCompression(t *testing.T) {
 	d := withCodec(t, "jsonl", "")
 	site := filepath.Join(d.dir, "part-0")
 	want := toolOK(t, "cat", site)
@@ -54,7 +54,7 @@ func TestWebServersThatServeNoRangesOrCompress(t *testing.T) {
 
 // If an object is replaced while a mount reads it, its records are EIO, and the log and status say
 // why. No byte of the new object is ever delivered, and the other objects can still be read.
-func TestAnObjectThatChangesInMidEpochIsAnErrorAndIsNeverMixed(t *testing.T) {
+func TestObjectChangedDuringEpochIsAnErrorAndNeverMixed(t *testing.T) {
 	const shards, records, recordBytes = 4, 256, 4096
 	content := func(c byte) []byte { return bytes.Repeat([]byte{c}, records*recordBytes) }
 	d := dataset{name: "letters", dir: t.TempDir(), ext: ".bin", flags: []string{"--format", "fixed", "--record-bytes", fmt.Sprint(recordBytes)}}
@@ -105,7 +105,7 @@ func TestAnObjectThatChangesInMidEpochIsAnErrorAndIsNeverMixed(t *testing.T) {
 
 // Keys and files may have any names: characters that are special in a URL, in a listing or in a
 // shell are not special here.
-func TestOddNamesOfObjects(t *testing.T) {
+func TestUnusualObjectNames(t *testing.T) {
 	d := dataset{name: "odd", dir: t.TempDir(), ext: ".jsonl"}
 	for i, name := range []string{"a b+c%20d/é#&=~!'().jsonl", "日本/ü%.jsonl", "-dash/quote\".jsonl", "q?x=1&y/;,:@$.jsonl", "%2F/..x/+.jsonl", "back\\slash/[1]{2}.jsonl", strings.Repeat("long/", 40) + "x.jsonl"} {
 		path := filepath.Join(d.dir, name)
@@ -133,7 +133,7 @@ func TestOddNamesOfObjects(t *testing.T) {
 }
 
 // A bucket of another region is refused with advice.
-func TestABucketOfAnotherRegion(t *testing.T) {
+func TestBucketInOtherRegion(t *testing.T) {
 	t.Setenv("VGW_REGION", "eu-west-1")
 	here, bucket, _ := places(t, plain(t, "jsonl", 2))
 	for _, flags := range [][]string{nil, {"--region", "us-west-2"}} {
@@ -149,7 +149,7 @@ func TestABucketOfAnotherRegion(t *testing.T) {
 
 // Secrets are in nothing that lsiofs prints, writes or shows about itself, not even if something is
 // wrong.
-func TestSecretsAreNowhere(t *testing.T) {
+func TestSecretsNeverAppear(t *testing.T) {
 	requireServersEnd(t) // those of earlier tests
 	_, bucket, web := places(t, plain(t, "tar", 4))
 	clean := func(text []byte, format string, args ...any) {
@@ -209,7 +209,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 
 // A listing of 10⁵ keys takes a bounded number of requests, and memory only for the names. Only
 // matching objects are read.
-func TestAListingOfManyKeys(t *testing.T) {
+func TestListingOfManyKeys(t *testing.T) {
 	const keys = 100_000
 	b := newManyKeys(keys)
 	server := httptest.NewServer(b)

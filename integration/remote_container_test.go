@@ -13,7 +13,7 @@ import (
 
 // The example's image streams a bucket to a pipe, without any privilege: the same bytes as from a
 // directory.
-func TestExampleRemoteContainerStreamsFromABucket(t *testing.T) {
+func TestExampleRemoteContainerStreamsFromBucket(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	serve.Alone(t)
 	p := newPodman(t)

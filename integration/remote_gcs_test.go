@@ -17,7 +17,7 @@ import (
 
 // A server that ignores If-Match, as a fake of Google's does, delivers the same bytes. An object
 // that is replaced there under a mount is an error, because each answer is checked.
-func TestAServerThatIgnoresIfMatch(t *testing.T) {
+func TestServerThatIgnoresIfMatch(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	const shards, recordBytes = 4, 4096
 	content := func(c byte) []byte { return bytes.Repeat([]byte{c}, 256*recordBytes) }

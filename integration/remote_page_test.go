@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCommandsOfTheRemotePageRun runs the commands about s3://bucket/train and the cache in the
+// TestCommandsOnRemotePageRun runs the commands about s3://bucket/train and the cache in the
 // README and in the page about buckets, one after another, with such a bucket.
-func TestCommandsOfTheRemotePageRun(t *testing.T) {
+func TestCommandsOnRemotePageRun(t *testing.T) {
 	needFUSE(t)
 	bash := need(t, "bash")
 	bin := t.TempDir()

@@ -33,7 +33,7 @@ func fiveOrders() []settings {
 // Every order of a directory, a bucket and a web server equals the reference's. An epoch that
 // begins in the first one resumes in the second, and ends in the third, each time with another
 // number of workers.
-func TestEveryOrderIsTheSameWhereverTheDatasetLies(t *testing.T) {
+func TestEveryOrderIsSameForAnyDatasetLocation(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, c := range compressions {
 		t.Run(c.format+c.ending, func(t *testing.T) {
@@ -103,7 +103,7 @@ var howItIsRead = [][]string{
 
 // Bytes do not depend on how they are read: the number of concurrent requests, what is cached, and
 // the read-ahead.
-func TestNoFlagOfReadingChangesAByteOfARemoteDataset(t *testing.T) {
+func TestReadFlagsDoNotChangeBytesOfRemoteDataset(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, c := range compressions[:3] {
 		t.Run(c.format+c.ending, func(t *testing.T) {

@@ -80,7 +80,7 @@ func replaceFile(t *testing.T, path string, content []byte) {
 // A directory, a bucket with a copy of it, and a web server that serves it give the same bytes,
 // through cat and through a mount, and checkpoints can move between them. Secrets are in nothing
 // that lsiofs writes.
-func TestADatasetIsTheSameInADirectoryABucketAndAtAWebServer(t *testing.T) {
+func TestDatasetIsSameInDirectoryBucketAndWebServer(t *testing.T) {
 	d := plain(t, "tar", 4)
 	here, bucket, web := places(t, d)
 	s := usual()
@@ -126,7 +126,7 @@ func TestADatasetIsTheSameInADirectoryABucketAndAtAWebServer(t *testing.T) {
 }
 
 // Errors about a bucket explain what is wrong and what to do, and contain no secrets.
-func TestBucketsThatCantBeReadAreRefusedInWords(t *testing.T) {
+func TestUnreadableBucketsAreRefusedWithExplanation(t *testing.T) {
 	_, bucket, _ := places(t, plain(t, "tar", 2))
 	for _, c := range []struct {
 		args  []string
@@ -155,7 +155,7 @@ func TestBucketsThatCantBeReadAreRefusedInWords(t *testing.T) {
 }
 
 // doctor, plan and tune show what is known about a bucket and a web server, without secrets.
-func TestBucketsAndWebServersAreLookedAt(t *testing.T) {
+func TestDoctorPlanAndTuneExamineBucketsAndWebServers(t *testing.T) {
 	_, bucket, web := places(t, plain(t, "tar", 2))
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for _, p := range []place{bucket, web} {

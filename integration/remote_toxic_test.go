@@ -30,7 +30,7 @@ var toxics = []struct {
 // Whatever a network does to connections, the index and the stream are right, without an error: for
 // a bucket and for a web server, with records that are read individually and with compressed
 // shards.
-func TestWhateverTheNetworkDoesTheBytesAreRight(t *testing.T) {
+func TestBytesAreCorrectDespiteNetworkFaults(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, d := range []dataset{makeDataset(t, formatNamed("tar"), codecs[0], 12, 7), withCodec(t, "jsonl", ".zst")} {
 		here, bucket, web := places(t, d)

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// TestReadersAmidstRestoresSeeOneStreamOrESTALE restores repeatedly while others read: what a
+// TestReadersDuringRestoresSeeOneStreamOrESTALE restores repeatedly while others read: what a
 // handle delivers before it fails is a prefix of one of the streams, and never a mixture.
-func TestReadersAmidstRestoresSeeOneStreamOrESTALE(t *testing.T) {
+func TestReadersDuringRestoresSeeOneStreamOrESTALE(t *testing.T) {
 	d := plain(t, "jsonl", 12)
 	s := usual()
 	ref := newReference(t, d)

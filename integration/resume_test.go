@@ -158,7 +158,7 @@ os.replace(scratch, sys.argv[2] + "/checkpoint")' "$1" "$2"`},
 	{"lsiofs checkpoint restore", "sh", `"$LSIOFS" checkpoint restore "$1" "$2"`},
 }
 
-func TestEveryWayToSaveACheckpointGivesTheSameDocument(t *testing.T) {
+func TestEveryWayToSaveCheckpointGivesSameDocument(t *testing.T) {
 	t.Setenv("LSIOFS", lsiofs)
 	d := plain(t, "tar", 4)
 	m := mountDataset(t, d, usual())
@@ -179,7 +179,7 @@ func TestEveryWayToSaveACheckpointGivesTheSameDocument(t *testing.T) {
 	}
 }
 
-func TestEveryWayToRestoreACheckpointRestoresIt(t *testing.T) {
+func TestEveryWayToRestoreCheckpointWorks(t *testing.T) {
 	t.Setenv("LSIOFS", lsiofs)
 	d := plain(t, "tar", 4)
 	s := usual()
@@ -206,7 +206,7 @@ func TestEveryWayToRestoreACheckpointRestoresIt(t *testing.T) {
 	}
 }
 
-func TestTheShortFormsRestore(t *testing.T) {
+func TestShortFormsRestore(t *testing.T) {
 	d := plain(t, "jsonl", 4)
 	s := usual()
 	ref := newReference(t, d)
@@ -233,7 +233,7 @@ func TestTheShortFormsRestore(t *testing.T) {
 	}
 }
 
-func TestTheDocumentKeepsItsSizeUntilARestore(t *testing.T) {
+func TestDocumentKeepsItsSizeUntilRestore(t *testing.T) {
 	d := plain(t, "jsonl", 4)
 	m := mountDataset(t, d, usual())
 	size := len(m.read("checkpoint"))
@@ -246,7 +246,7 @@ func TestTheDocumentKeepsItsSizeUntilARestore(t *testing.T) {
 	require.EqualValues(t, size, info.Size())
 }
 
-func TestTheProgramsOwnVerbsForCheckpoints(t *testing.T) {
+func TestCheckpointCommands(t *testing.T) {
 	d := plain(t, "jsonl", 4)
 	s := usual()
 	s.Workers = 2
@@ -288,7 +288,7 @@ func TestTheProgramsOwnVerbsForCheckpoints(t *testing.T) {
 	require.Equal(t, []int{10, 3}, last(documentOf(t, b).Done).Consumed, "a refused save leaves the file as it was")
 }
 
-func TestResumeTakesTheOrderFromTheFileAndRefusesAnother(t *testing.T) {
+func TestResumeTakesOrderFromFileAndRefusesOther(t *testing.T) {
 	d := plain(t, "jsonl", 4)
 	s := usual()
 	m := mountDataset(t, d, s)
@@ -312,7 +312,7 @@ func TestResumeTakesTheOrderFromTheFileAndRefusesAnother(t *testing.T) {
 	require.ErrorContains(t, err, "shard-0004.jsonl", "a refusal for another dataset names the shards that differ")
 }
 
-func TestOrderFieldsOfADocumentAreThoseOfTheDesign(t *testing.T) {
+func TestDocumentHasOrderFieldsOfDesign(t *testing.T) {
 	m := mountDataset(t, plain(t, "jsonl", 2), usual())
 	doc := m.checkpoint()
 	require.Equal(t, 1, doc.Version)

@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/fs/rings/ringstest"
 )
 
-func TestMountsByIoUringGiveTheSameBytesAndCheckpoints(t *testing.T) {
+func TestIoUringMountsGiveSameBytesAndCheckpoints(t *testing.T) {
 	ringstest.Need(t)
 	t.Parallel()
 	for _, d := range []dataset{plain(t, "tar", 3), makeDataset(t, formatNamed("jsonl"), codecs[1], 3, 7), plain(t, "npy", 2)} {
@@ -45,7 +45,7 @@ func TestMountsByIoUringGiveTheSameBytesAndCheckpoints(t *testing.T) {
 	}
 }
 
-func TestReadersOfAKilledMountByIoUringGetAnErrorAndTheNextMountHealsIt(t *testing.T) {
+func TestReadersOfKilledIoUringMountFailAndNextMountHealsIt(t *testing.T) {
 	ringstest.Need(t)
 	t.Parallel()
 	d, s := plain(t, "tar", 3), usual()

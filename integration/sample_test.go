@@ -48,7 +48,7 @@ func TestEpochsOfASampleAreOnePass(t *testing.T) {
 }
 
 // A checkpoint in the middle of epoch 3 of a sample resumes with other workers.
-func TestASampleIsResumedLikeAnyOrder(t *testing.T) {
+func TestSampleResumesLikeAnyOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(*drawSeed, 11))
 	for _, codec := range []codec{codecs[0], codecs[2]} {
 		d := makeDataset(t, formatNamed("tar"), codec, 9, 7)
@@ -111,7 +111,7 @@ func compareSlowly(path string, want []byte) error {
 	return nil
 }
 
-func TestAMountTellsOfItsSample(t *testing.T) {
+func TestMountReportsItsSample(t *testing.T) {
 	d := plain(t, "jsonl", 6)
 	ref := newReference(t, d)
 	s := usual().of("1/3", 1)
@@ -181,7 +181,7 @@ func TestAMountTellsOfItsSample(t *testing.T) {
 	require.Contains(t, string(toolOK(t, "checkpoint", "show", file)), "1/3 of the records in each epoch, seed 1")
 }
 
-func TestInspectVerifyAndPlanAreOfTheEpochOfASample(t *testing.T) {
+func TestInspectVerifyAndPlanUseEpochOfSample(t *testing.T) {
 	d := plain(t, "jsonl", 6)
 	ref := newReference(t, d)
 	for epoch := range uint64(2) {
@@ -223,7 +223,7 @@ func TestInspectVerifyAndPlanAreOfTheEpochOfASample(t *testing.T) {
 	}
 }
 
-func TestWrongSamplesAreRefusedWithAnExample(t *testing.T) {
+func TestInvalidSamplesAreRefusedWithExample(t *testing.T) {
 	d := plain(t, "lines", 1)
 	for _, c := range []struct {
 		flags []string

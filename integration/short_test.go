@@ -12,7 +12,7 @@ import (
 
 // Files of some file systems have no pages in the kernel, and a read may return fewer bytes than
 // requested.
-func TestAStorageThatAnswersEachReadWithHalfOfTheBytesChangesNoByte(t *testing.T) {
+func TestShortReadsOfStorageChangeNoBytes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	names := []string{"a.bin", "b.bin", "c.bin", "d.bin"}

@@ -58,7 +58,7 @@ func TestTwoPartsShareNothingAndMissNothing(t *testing.T) {
 	}
 }
 
-func TestAPartIsReadAndResumedLikeAnyOrder(t *testing.T) {
+func TestPartReadsAndResumesLikeAnyOrder(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	r := rand.New(rand.NewPCG(*drawSeed, 8))
 	for _, codec := range []codec{codecs[0], codecs[2]} {
@@ -72,7 +72,7 @@ func TestAPartIsReadAndResumedLikeAnyOrder(t *testing.T) {
 	}
 }
 
-func TestResumeTakesTheSplitFromTheFileAndRefusesAnother(t *testing.T) {
+func TestResumeTakesSplitFromFileAndRefusesOther(t *testing.T) {
 	d := plain(t, "jsonl", 4)
 	s := usual().part("0..0.7", "record", 3)
 	m := mountDataset(t, d, s)
@@ -110,7 +110,7 @@ func TestResumeTakesTheSplitFromTheFileAndRefusesAnother(t *testing.T) {
 	requireFile(t, newReference(t, d).ask(question{settings: s, Worker: 0, From: left - 1, Kind: "ids"}), m.path("worker-0.ids"))
 }
 
-func TestDatasetJSONAndInspectTellOfTheSplit(t *testing.T) {
+func TestDatasetJSONAndInspectShowSplit(t *testing.T) {
 	d := plain(t, "jsonl", 6)
 	s := usual().part("0.9..1", "record", 1)
 	ref := newReference(t, d)
@@ -159,7 +159,7 @@ func TestDatasetJSONAndInspectTellOfTheSplit(t *testing.T) {
 	require.Equal(t, ref.g(usual()), splitIDs(m.read("epoch-0/worker-0-of-1.ids")))
 }
 
-func TestASplitThatLeavesNothingGivesEmptyStreams(t *testing.T) {
+func TestSplitThatLeavesNothingGivesEmptyStreams(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	shuffle := 0
 	allFormats(t, func(t *testing.T, d dataset) {
@@ -184,7 +184,7 @@ func TestASplitThatLeavesNothingGivesEmptyStreams(t *testing.T) {
 	})
 }
 
-func TestVerifyProvesTheOrderOfAPart(t *testing.T) {
+func TestVerifyProvesOrderOfPart(t *testing.T) {
 	d := makeDataset(t, formatNamed("jsonl"), codecs[1], 6, 7)
 	for _, by := range splitUnits {
 		s := usual().part("0.3..1", by, 4)
@@ -204,7 +204,7 @@ func TestVerifyProvesTheOrderOfAPart(t *testing.T) {
 	}
 }
 
-func TestWrongSplitsAreRefusedWithAnExample(t *testing.T) {
+func TestInvalidSplitsAreRefusedWithExample(t *testing.T) {
 	d := plain(t, "lines", 1)
 	for _, c := range []struct {
 		flags []string
@@ -252,7 +252,7 @@ func TestScaleOfASplit(t *testing.T) {
 	require.Equal(t, len(splitUnits)*d.records, total)
 }
 
-func TestAMountsREADMEAndCheckpointCountWhatIsLeft(t *testing.T) {
+func TestREADMEAndCheckpointCountRecordsOfPart(t *testing.T) {
 	d := plain(t, "jsonl", 4)
 	s := usual().part("0..0.5", "record", 2)
 	left := len(newReference(t, d).g(s))

@@ -77,7 +77,7 @@ func spoolSettings(shuffle string) settings {
 	return s
 }
 
-func TestACompressedDatasetTenTimesTheBudgetIsDecodedOnceAnEpoch(t *testing.T) {
+func TestCompressedDatasetTenTimesBudgetIsDecodedOncePerEpoch(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	d := makeBig(t)
 	ref := newReference(t, d)
@@ -112,7 +112,7 @@ func TestACompressedDatasetTenTimesTheBudgetIsDecodedOnceAnEpoch(t *testing.T) {
 	}
 }
 
-func TestEachWayOfReadingGivesTheSameBytes(t *testing.T) {
+func TestEachReadModeGivesSameBytes(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, f := range formats {
 		for _, c := range codecs[1:] { // uncompressed shards have only one way
@@ -133,7 +133,7 @@ func TestEachWayOfReadingGivesTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftOfTheSpoolOfAKilledMount(t *testing.T) {
+func TestNothingRemainsOfSpoolOfKilledMount(t *testing.T) {
 	d := makeBig(t)
 	spool := spoolDir(t)
 	s := spoolSettings("full")
@@ -201,7 +201,7 @@ func (m *mount) forgetSpool(disk string) error {
 	return nil
 }
 
-func TestASpoolWithoutRoomIsRefusedAtTheMount(t *testing.T) {
+func TestMountRefusesSpoolWithoutRoom(t *testing.T) {
 	d := makeBig(t)
 	flags := append(spoolSettings("full").flags(), "--memory", "1MiB", "--spool-dir", spoolDir(t), "--spool-max", "5MiB")
 	_, err := tryMount(t, d, t.TempDir(), append(flags, "--read", "spool")...)

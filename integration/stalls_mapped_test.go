@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-func TestAMappingOfAStalledRangeWaitsForTheTimeout(t *testing.T) {
+func TestMappingOfStalledRangeWaitsForTimeout(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	t.Parallel()
 	whole := big(t)
@@ -40,7 +40,7 @@ m[600 << 10]
 
 // A goroutine that touches a missing page blocks a processor, and once the collector wants to stop
 // the world, everything waits for it.
-func TestPagesThatGoAwayWhileTheirStorageStallsHoldUpNobodyElse(t *testing.T) {
+func TestPagesDroppedDuringStorageStallBlockNoOtherReaders(t *testing.T) {
 	whole := big(t)
 	d, b := backingDataset(t, whole, backing.Options{})
 	s := inOrder()

@@ -277,7 +277,7 @@ func TestAMountEndsWhileARangeIsStalled(t *testing.T) {
 }
 
 // Closing a growing dataset waits for reads, too, and logs how many are left.
-func TestAMountThatGrowsEndsWhileARangeIsStalled(t *testing.T) {
+func TestGrowingMountEndsDuringStalledRange(t *testing.T) {
 	t.Parallel()
 	d, b := backingDataset(t, big(t), backing.Options{})
 	m := mountDataset(t, d, inOrder(), "--memory", "1MiB", "--io", "pread", "--direct", "off",
@@ -294,7 +294,7 @@ func TestAMountThatGrowsEndsWhileARangeIsStalled(t *testing.T) {
 	m.requireNothingLeft()
 }
 
-func TestCtrlCEndsIndexingOfAStalledShard(t *testing.T) {
+func TestCtrlCEndsIndexingOfStalledShard(t *testing.T) {
 	d, b := backingDataset(t, plain(t, "jsonl", 3), backing.Options{})
 	b.Fail(backing.Fault{Path: "part-1/shard-0001.jsonl", To: 1 << 40, Do: backing.Stall})
 	m := startMount(t, d, t.TempDir(), usual().flags()...)
@@ -329,7 +329,7 @@ func TestFaultsOfTheStorageAreEIOThatNamesThemOrPassUnseen(t *testing.T) {
 
 // Several threads, AIO and io_uring make concurrent reads of one open file, and storage may answer
 // the first of them last.
-func TestReadsThatAreMadeAtOnceAllCountAsDelivered(t *testing.T) {
+func TestConcurrentReadsAllCountAsDelivered(t *testing.T) {
 	whole := big(t)
 	d, b := backingDataset(t, whole, backing.Options{})
 	s := inOrder()

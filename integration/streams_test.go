@@ -197,7 +197,7 @@ func requireSameBytes(t testing.TB, want, got []byte, format string, args ...any
 		fmt.Sprintf(format, args...), len(got), len(want), at, around(got), around(want))
 }
 
-func TestOffsetsCutAStreamIntoItsRecords(t *testing.T) {
+func TestOffsetsSplitStreamIntoRecords(t *testing.T) {
 	d := plain(t, "jsonl", 4)
 	s := usual()
 	m := mountDataset(t, d, s)

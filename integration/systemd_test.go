@@ -36,7 +36,7 @@ func installUnit(t *testing.T, path, dir, configs string) string {
 	return installed
 }
 
-func TestExampleSystemdUnitsAreSound(t *testing.T) {
+func TestExampleSystemdUnitsAreValid(t *testing.T) {
 	analyze := need(t, "systemd-analyze")
 	for _, u := range units {
 		t.Run(u.name, func(t *testing.T) {
@@ -80,10 +80,10 @@ property NRestarts
 property StatusText
 `
 
-// TestExampleSystemdUnitsReallyRun makes a systemd start, restart and stop the units. Readers are
+// TestExampleSystemdUnitsRun makes a systemd start, restart and stop the units. Readers are
 // not part of the unit, so it also shows that the unit's restrictions leave the program what it
 // needs, and that its mount is visible.
-func TestExampleSystemdUnitsReallyRun(t *testing.T) {
+func TestExampleSystemdUnitsRun(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	serve.Alone(t)
 	needFUSE(t)

@@ -75,7 +75,7 @@ func TestPathsThatCannotExistAreNotFound(t *testing.T) {
 	}
 }
 
-func TestTheTreeIsReadOnlyButForItsCheckpoint(t *testing.T) {
+func TestTreeIsReadOnlyExceptCheckpoint(t *testing.T) {
 	m := mountDataset(t, plain(t, "jsonl", 2), usual())
 	for name, err := range map[string]error{
 		"writing a stream":            os.WriteFile(m.path("worker-0.jsonl"), []byte("x"), 0o644),

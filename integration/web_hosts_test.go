@@ -12,9 +12,9 @@ import (
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
-// TestAListNamesFilesOfSeveralServers has two nginx with a file of the same path. Both are in the
+// TestListNamesFilesOnSeveralServers has two nginx with a file of the same path. Both are in the
 // dataset and in the cache, which distinguishes them in all commands.
-func TestAListNamesFilesOfSeveralServers(t *testing.T) {
+func TestListNamesFilesOnSeveralServers(t *testing.T) {
 	t.Setenv("NETRC", os.DevNull)
 	kept := t.TempDir()
 	urls, texts := make([]string, 2), make([]string, 2)

@@ -14,10 +14,10 @@ import (
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
-// TestAHubThatWantsATokenAndRedirects has two nginx. The first requires a token or a password and
+// TestHubThatRequiresTokenAndRedirects has two nginx. The first requires a token or a password and
 // redirects authorized requests to the second, which must get neither. The hub gets only a few
 // requests per file, and no secret is left anywhere.
-func TestAHubThatWantsATokenAndRedirects(t *testing.T) {
+func TestHubThatRequiresTokenAndRedirects(t *testing.T) {
 	const token, password = "token-hunter2", "password-hunter2"
 	d := withCodec(t, "jsonl", "")
 	site := filepath.Join(d.dir, "part-0")

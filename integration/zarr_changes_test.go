@@ -85,7 +85,7 @@ func requireEIO(t *testing.T, m *mount, want [][]byte, cropBytes int, name strin
 
 // If an object changes, the crops that need it are EIO, and no bytes other than the earlier ones
 // are ever read.
-func TestAnObjectThatChangesUnderAMountIsEIO(t *testing.T) {
+func TestObjectChangedUnderMountIsEIO(t *testing.T) {
 	for kind, itemBytes := range map[string]int{"plain-none": 2, "plain-blosc": 2, "sharded-zstd": 2, "start-no-checksum": 4} {
 		for change, do := range changes {
 			t.Run(kind+", "+change, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestAnObjectThatChangesUnderAMountIsEIO(t *testing.T) {
 }
 
 // An absent object had the fill value, so adding it is a change.
-func TestAnObjectThatIsAddedUnderAMountIsEIO(t *testing.T) {
+func TestObjectAddedUnderMountIsEIO(t *testing.T) {
 	for _, kind := range []string{"plain-gzip", "sharded-blosc"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -127,7 +127,7 @@ func TestAnObjectThatIsAddedUnderAMountIsEIO(t *testing.T) {
 }
 
 // Objects have checksums of their bricks: wherever a byte is wrong, crops are EIO or right.
-func TestAByteThatIsWrongAnywhereIsEIOOrPlaysNoPart(t *testing.T) {
+func TestWrongByteAnywhereIsEIOOrHarmless(t *testing.T) {
 	path := store(t, makeVersion3, "inner-checksum")
 	d, s := cropsOf(path, lateCrops...), smallOrder()
 	ref := newReference(t, d)

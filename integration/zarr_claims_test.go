@@ -21,7 +21,7 @@ func zarray(length, chunk int, more string) string {
 
 // Stores made by hand are refused, or are EIO, with text that a terminal shows unchanged, and
 // within the promised memory, whatever they claim.
-func TestStoresThatClaimWhatTheyHaveNotAreRefusedInWords(t *testing.T) {
+func TestStoresWithFalseClaimsAreRefusedWithExplanation(t *testing.T) {
 	frame := func(bytes uint64) string {
 		return "\x28\xb5\x2f\xfd\xe0" + string(binary.LittleEndian.AppendUint64(nil, bytes)) + "\x01\x00\x00"
 	}

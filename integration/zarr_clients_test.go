@@ -28,7 +28,7 @@ const wholeByZarrita = `
 // zarrita is a third program that reads Zarr. For version 3 it is the only other one; otherwise we
 // would depend on our own test writer's understanding of the format. It does not support an index
 // at the start of a shard.
-func TestZarritaFindsTheSameElements(t *testing.T) {
+func TestZarritaReadsSameElements(t *testing.T) {
 	node, modules := nodeWith(t, "zarrita")
 	read := 0
 	for version, make := range map[string]string{"version 2": makeVersion2, "version 3": makeVersion3} {
@@ -60,7 +60,7 @@ var zarritaReads = map[string]bool{
 
 // What NumPy maps is what zarr-python has at the places named in worker-W.crops.npy, for fields of
 // several arrays and cubes, which move in each epoch. Each position occurs once per epoch.
-func TestNumPyMapsWhatZarrPythonHasAtTheOrigins(t *testing.T) {
+func TestNumPyMapsSameElementsAsZarrPythonAtOrigins(t *testing.T) {
 	var dir string
 	for _, path := range stores(t, makeSeveral) {
 		dir = filepath.Dir(path)
@@ -96,7 +96,7 @@ print(len(rows_of[0]), len(origins) > len(rows_of[0]))
 }
 
 // Node reads records by their offsets, and uses zarrita to read their origins.
-func TestNodeReadsCropsByOffsetAndFindsThemWhereTheyWereCut(t *testing.T) {
+func TestNodeReadsCropsByOffsetAndVerifiesOrigins(t *testing.T) {
 	node, modules := nodeWith(t, "zarrita")
 	path := store(t, makeVersion3, "sharded-blosc-zstd")
 	m := mountDataset(t, cropsOf(path, append(smallCrops, "--jitter")...), smallOrder())

@@ -106,7 +106,7 @@ func writeOrigins(t *testing.T, dice *rand.Rand, path string, lows, rooms []int)
 }
 
 // Whatever is drawn, all workers' bytes equal the reference's, also when starting in the middle.
-func TestCropsThatAreDrawnAreThoseOfTheReference(t *testing.T) {
+func TestRandomCropsEqualReference(t *testing.T) {
 	var dir string
 	for _, path := range stores(t, makeSeveral) {
 		dir = filepath.Dir(path)

@@ -15,7 +15,7 @@ import (
 
 // The example learns something, and the same as from crops that zarr-python reads at the origins:
 // so images, origins and times belong together.
-func TestExampleZarrLearnsTheSameFromAMountAsByZarrPython(t *testing.T) {
+func TestExampleZarrLearnsSameFromMountAsFromZarrPython(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	interpreter := python(t, "torch", "zarr", "numcodecs")
 	sat := filepath.Join(t.TempDir(), "sat.zarr")

@@ -59,7 +59,7 @@ func packed(t *testing.T, name string) string {
 
 // Elements of all types of numbers become those that NumPy computes, by attributes or by flags,
 // also where bricks are absent.
-func TestCropsOfFloat32AreAnotherReadings(t *testing.T) {
+func TestFloat32CropsEqualReference(t *testing.T) {
 	crop := []string{"--crop", "time=3,y=5,x=6", "--stride", "time=1,y=3,x=4", "--as", "float32"}
 	all := []string{"short", "big", "byte", "count", "long", "single", "double", "half", "truth"}
 	cases := map[string][]string{
@@ -98,7 +98,7 @@ func TestCropsOfFloat32AreAnotherReadings(t *testing.T) {
 
 // A mount has them too, with any size of memory, and dataset.json contains what was applied. A
 // checkpoint fits only these crops.
-func TestMountsOfFloat32SayWhatTheyApplied(t *testing.T) {
+func TestFloat32MountsReportAppliedConversion(t *testing.T) {
 	d := cropsOf(packed(t, "all"), "--array", "short,byte", "--crop", "time=3,y=5,x=6", "--as", "float32")
 	ref, s := newReference(t, d), smallOrder()
 	for _, memory := range []string{"1MiB", "64MiB"} {
@@ -139,7 +139,7 @@ func TestMountsOfFloat32SayWhatTheyApplied(t *testing.T) {
 	require.Contains(t, text, "<f4 of |u1 × 0.5, NaN for 255")
 }
 
-func TestConversionsThatCannotBeAreRefusedInWords(t *testing.T) {
+func TestImpossibleConversionsAreRefusedWithExplanation(t *testing.T) {
 	numbers := packed(t, "all")
 	dates := store(t, makeVersion2, "dates")
 	for _, c := range []struct{ path, flags, says string }{

@@ -92,7 +92,7 @@ var refusedDocuments = []refused{
 
 // Invalid documents are refused with text that names the problem, within the promised memory.
 // Nothing is mounted.
-func TestDocumentsThatAreNotReadAreRefusedInWords(t *testing.T) {
+func TestUnsupportedDocumentsAreRefusedWithExplanation(t *testing.T) {
 	for _, c := range refusedDocuments {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -107,7 +107,7 @@ func TestDocumentsThatAreNotReadAreRefusedInWords(t *testing.T) {
 }
 
 // Files next to the objects, and beyond the grid, have no effect.
-func TestFilesThatAreNoObjectsPlayNoPart(t *testing.T) {
+func TestFilesThatAreNotObjectsAreIgnored(t *testing.T) {
 	path := store(t, makeVersion3, "plain-none")
 	want := toolOK(t, append([]string{"cat", path, "--format", "zarr"}, smallCrops...)...)
 	for _, name := range []string{"c/99/0/0", "c/0/0/00", "c/0/0/0.bak", "c/0/x", "c/0/0/-1", "README", "c/readme/0/0", "c/0/0/18446744073709551617", ".hidden"} {
@@ -119,7 +119,7 @@ func TestFilesThatAreNoObjectsPlayNoPart(t *testing.T) {
 
 // A shard's index without a checksum may contain anything. What points outside its object, or to
 // more than a brick can have, is not a brick. No memory is allocated for what it claims.
-func TestIndexesThatLieAreEIO(t *testing.T) {
+func TestBogusIndexesAreEIO(t *testing.T) {
 	const absent = 1<<64 - 1
 	for name, entry := range map[string][2]uint64{
 		"behind the object":     {1 << 40, 100},
@@ -151,7 +151,7 @@ func TestIndexesThatLieAreEIO(t *testing.T) {
 }
 
 // A blosc buffer with a false header is not a brick, and takes no more memory than a brick.
-func TestHeadersOfBloscThatLieAreEIO(t *testing.T) {
+func TestBogusBloscHeadersAreEIO(t *testing.T) {
 	word := binary.LittleEndian.PutUint32
 	for name, damage := range map[string]func(b []byte){
 		"version":             func(b []byte) { b[0] = 9 },

@@ -77,7 +77,7 @@ make("all-there", two, [False, False], [False, False], absent=0)
 `
 
 // Crops of shards in shards equal another implementation's, through cat and through a mount.
-func TestCropsOfShardsInShardsAreAnotherReadings(t *testing.T) {
+func TestCropsOfNestedShardsEqualReference(t *testing.T) {
 	for _, path := range stores(t, makeNested) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			t.Parallel()
@@ -120,7 +120,7 @@ json.dump(doc, open(out + "/zarr.json", "w"))
 
 // zarrita reads one level of shards. When taken apart, an array of two levels has the same elements
 // as before. zarrita does not support an index at the start of a shard.
-func TestZarritaFindsTheSameElementsInShardsThatWereTakenApart(t *testing.T) {
+func TestZarritaReadsSameElementsInUnnestedShards(t *testing.T) {
 	node, modules := nodeWith(t, "zarrita")
 	interpreter := python(t)
 	for _, name := range []string{"two", "two-zstd", "all-there"} {
@@ -135,7 +135,7 @@ func TestZarritaFindsTheSameElementsInShardsThatWereTakenApart(t *testing.T) {
 
 // Indexes without checksums may contain anything, at each level. What points outside the index's
 // own shard is not a brick, and no brick in another object or outside of it is read.
-func TestIndexesOfShardsInShardsThatLieAreErrors(t *testing.T) {
+func TestBogusIndexesOfNestedShardsAreErrors(t *testing.T) {
 	const absent = 1<<64 - 1
 	const shards, bricks = 6, 2 // per object, and per shard
 	for name, entry := range map[string][2]uint64{
@@ -178,7 +178,7 @@ func TestIndexesOfShardsInShardsThatLieAreErrors(t *testing.T) {
 // An outer index may claim that an inner shard is where the outer index itself, or another shard,
 // is. What is read there is not an index, or not a brick, and is an error if a checksum or a size
 // shows that.
-func TestShardsThatOverlapAreReadAsTheyAre(t *testing.T) {
+func TestOverlappingShardsAreReadAsStored(t *testing.T) {
 	path := store(t, makeNested, "all-there")
 	object := filepath.Join(path, "c", "0", "0", "0")
 	b, err := os.ReadFile(object)

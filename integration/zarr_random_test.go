@@ -280,7 +280,7 @@ for i in range(count):
 
 // For any store, and any crops of it, all workers read what another program reads, from the start
 // and from the middle.
-func TestStoresThatAreDrawnAreThoseOfTheReference(t *testing.T) {
+func TestRandomStoresEqualReference(t *testing.T) {
 	root := t.TempDir()
 	out, err := exec.Command(python(t, "numpy", "zarr", "numcodecs"), "-B", "-c", makeDrawn, root, fmt.Sprint(*drawSeed), fmt.Sprint(*drawnStores)).CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -117,7 +117,7 @@ func described(t *testing.T, make string) string {
 	return filepath.Dir(stores(t, make)[0])
 }
 
-func TestCropsByReferencesAreWhatHDF5HasInItsFiles(t *testing.T) {
+func TestCropsByReferencesEqualHDF5Files(t *testing.T) {
 	dir := described(t, makeReferences)
 	for _, array := range []string{"zlib", "in/group/sum", "shuffled", "raw", "whole", "holes", "zlib,whole,h=holes"} {
 		for _, name := range []string{"relative.json", "absolute.json", "*.json"} {
@@ -130,7 +130,7 @@ func TestCropsByReferencesAreWhatHDF5HasInItsFiles(t *testing.T) {
 	}
 }
 
-func TestCropsOfAZipFileAreThoseOfItsMembers(t *testing.T) {
+func TestCropsOfZipFileEqualThoseOfItsMembers(t *testing.T) {
 	dir := described(t, makeZips)
 	for _, array := range []string{"blosc", "none", "zlib"} {
 		for _, name := range []string{"store.zip", "other/packed.zip"} {
@@ -146,7 +146,7 @@ func TestCropsOfAZipFileAreThoseOfItsMembers(t *testing.T) {
 }
 
 // Chunks without a reference, or not in the zip file, are absent like missing files.
-func TestCropsThatNeedAChunkWithoutAReferenceAreLeftOut(t *testing.T) {
+func TestCropsThatNeedUnreferencedChunkAreExcluded(t *testing.T) {
 	for name, array := range map[string]string{
 		filepath.Join(described(t, makeReferences), "relative.json"): "holes", filepath.Join(described(t, makeZips), "store.zip"): "zlib",
 	} {
@@ -155,7 +155,7 @@ func TestCropsThatNeedAChunkWithoutAReferenceAreLeftOut(t *testing.T) {
 }
 
 // Coordinates, attributes and whatever else a mount shows are read through references, too.
-func TestAMountOfReferencesShowsWhatOneOfADirectoryDoes(t *testing.T) {
+func TestMountOfReferencesShowsSameAsMountOfDirectory(t *testing.T) {
 	dir := described(t, makeReferences)
 	d := cropsOf(filepath.Join(dir, "relative.json"), append([]string{"--array", "zlib"}, smallCrops...)...)
 	s := smallOrder()
@@ -178,7 +178,7 @@ func TestAMountOfReferencesShowsWhatOneOfADirectoryDoes(t *testing.T) {
 }
 
 // If a referenced file or the zip file changes, crops are EIO or unchanged.
-func TestAFileThatIsReferredToAndChangesIsEIO(t *testing.T) {
+func TestChangedReferencedFileIsEIO(t *testing.T) {
 	for name, file := range map[string]string{"absolute.json": "absolute.h5", "relative.json": "relative.h5", "store.zip": "store.zip"} {
 		make, array := makeReferences, "raw"
 		if strings.HasSuffix(name, ".zip") {
@@ -220,7 +220,7 @@ func TestAFileThatIsReferredToAndChangesIsEIO(t *testing.T) {
 	}
 }
 
-func TestReferencesThatCanNotBeReadAreRefusedInWords(t *testing.T) {
+func TestUnreadableReferencesAreRefusedWithExplanation(t *testing.T) {
 	dir := t.TempDir()
 	array := `{"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "<i4", "order": "C", "compressor": null, "filters": null, "fill_value": 0}`
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.nc"), make([]byte, 12), 0o644))
@@ -246,7 +246,7 @@ func TestReferencesThatCanNotBeReadAreRefusedInWords(t *testing.T) {
 
 // Reference files and zip files in a bucket and at a web server give the same as on a disk. If a
 // file is replaced there, crops are EIO or unchanged.
-func TestHierarchiesThatFilesDescribeAreTheSameInABucketAndAtAWebServer(t *testing.T) {
+func TestReferenceAndZipFilesAreSameInBucketAndWebServer(t *testing.T) {
 	for name, c := range map[string]struct {
 		make, array, file string
 		itemBytes         int

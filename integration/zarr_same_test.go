@@ -14,7 +14,7 @@ import (
 
 // However crops are read, they are the same bytes: with little memory and much, from the page cache
 // and past it, by each engine and on one core, and with each strategy.
-func TestCropsAreTheSameHoweverTheyAreRead(t *testing.T) {
+func TestCropsAreSameForEveryWayOfReading(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	dice := rand.New(rand.NewPCG(*drawSeed, 15))
 	for _, kind := range []string{"sharded-zstd", "plain-blosc", "transposed"} {
@@ -46,7 +46,7 @@ func TestCropsAreTheSameHoweverTheyAreRead(t *testing.T) {
 
 // Readers that request ranges of any size anywhere, several at a time, get the same bytes as
 // sequential readers.
-func TestRangesOfCropsAreWhatTheWholeStreamHas(t *testing.T) {
+func TestRangesOfCropsEqualWholeStream(t *testing.T) {
 	dice := rand.New(rand.NewPCG(*drawSeed, 16))
 	d, s := cropsOf(store(t, makeVersion3, "sharded-blosc-zstd"), append(smallCrops, "--jitter")...), smallOrder()
 	ref := newReference(t, d)
@@ -92,7 +92,7 @@ func TestRangesOfCropsAreWhatTheWholeStreamHas(t *testing.T) {
 
 // A run stopped before any of its records resumes with that one, and in the end has read all
 // records of the epoch: with crops that move, and another number of workers.
-func TestCropsGoOnBeforeEachRecord(t *testing.T) {
+func TestCropsResumeBeforeEachRecord(t *testing.T) {
 	d := cropsOf(store(t, makeVersion3, "sharded-blosc"), "--crop", "time=8,y=20,x=30", "--stride", "time=3,y=7,x=8", "--jitter")
 	s := smallOrder()
 	s.Epoch, s.Workers = 1, 1

@@ -31,7 +31,7 @@ func removeSome(t *testing.T, dir string, n int) {
 
 // Crops that would need a chunk that is not stored are in no order, whatever jitter does: in arrays
 // of several hierarchies, in sharded ones, and in lists.
-func TestCropsThatNeedAMissingChunkAreLeftOut(t *testing.T) {
+func TestCropsThatNeedMissingChunkAreExcluded(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	for _, name := range []string{"blosc-lz4-1", "order-f", "slash"} {
 		d := cropsOf(store(t, makeVersion2, name), append(smallCrops, "--missing", "skip")...)
@@ -59,7 +59,7 @@ func TestCropsThatNeedAMissingChunkAreLeftOut(t *testing.T) {
 
 // Indexing finds damaged chunk files. With --on-corrupt skip, crops that need one are left out with
 // a message, and a mount has the others.
-func TestCropsThatNeedADamagedFileAreLeftOutWhenAsked(t *testing.T) {
+func TestCropsThatNeedDamagedFileAreExcludedOnRequest(t *testing.T) {
 	path := store(t, makeVersion3, "sharded-blosc-zstd")
 	flags := append(slices.Clone(smallCrops), "--stride", "time=2,y=5,x=4")
 	d := cropsOf(path, flags...)

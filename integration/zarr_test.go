@@ -45,7 +45,7 @@ func requireCrops(t *testing.T, d dataset, s settings) {
 	require.Equal(t, ref.fingerprint(), described.Fingerprint)
 }
 
-func TestCropsOfWhatOtherProgramsWroteAreThoseOfAnotherReading(t *testing.T) {
+func TestCropsOfStoresByOtherProgramsEqualReference(t *testing.T) {
 	for name, script := range map[string]string{"version 2": makeVersion2, "version 3": makeVersion3} {
 		for _, path := range stores(t, script) {
 			t.Run(name+", "+filepath.Base(path), func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestCropsOfWhatOtherProgramsWroteAreThoseOfAnotherReading(t *testing.T) {
 	}
 }
 
-func TestEveryWayToCutCropsIsAnotherReadings(t *testing.T) {
+func TestEveryWayToCutCropsEqualsReference(t *testing.T) {
 	var dir string
 	for _, path := range stores(t, makeSeveral) {
 		dir = filepath.Dir(path)
@@ -90,7 +90,7 @@ func TestEveryWayToCutCropsIsAnotherReadings(t *testing.T) {
 }
 
 // Streams of all orders through real mounts, for several epochs, read with any size of memory.
-func TestCropsThroughMountsAreThoseOfTheReference(t *testing.T) {
+func TestCropsThroughMountsEqualReference(t *testing.T) {
 	paths := stores(t, makeVersion3)
 	dice := rand.New(rand.NewPCG(*drawSeed, 14))
 	for i, shuffle := range []string{"none", "full", "block", "reservoir"} {
@@ -135,7 +135,7 @@ func cropsOrEIO(t *testing.T, want []byte, cropBytes int, path string) (failed i
 	return failed
 }
 
-func TestCropsAreForNumPyAndTorch(t *testing.T) {
+func TestNumPyAndTorchReadCrops(t *testing.T) {
 	var path string
 	for _, p := range stores(t, makeVersion3) {
 		if filepath.Base(p) == "start" {
@@ -158,7 +158,7 @@ print(torch.from_numpy(np.array(a)).shape[0])
 	require.Equal(t, "48\n", string(out))
 }
 
-func TestStoresThatAreNotReadAreRefusedInWords(t *testing.T) {
+func TestUnsupportedStoresAreRefusedWithExplanation(t *testing.T) {
 	for _, path := range stores(t, makeVersion3) {
 		if filepath.Base(path) != "sharded-zstd" {
 			continue

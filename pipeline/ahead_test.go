@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-func TestReadingAnEpochHasTheNextOneComputed(t *testing.T) {
+func TestReadingAnEpochPrecomputesNextEpoch(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	d, err := Open(context.Background(), s, Options{Ahead: true})
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func TestReadingAnEpochHasTheNextOneComputed(t *testing.T) {
 	require.Equal(t, sizesOf(t, s, 5, nil), ahead)
 }
 
-func TestStatesComputedAheadAreStored(t *testing.T) {
+func TestPrecomputedStatesAreStored(t *testing.T) {
 	s := makeManyRecords(t)
 	d := open(t, s)
 	require.NoError(t, d.current.computeAhead(nextEpoch{1, s.Deal}, func() bool { return true }))
@@ -52,7 +52,7 @@ func TestStatesComputedAheadAreStored(t *testing.T) {
 	require.True(t, e.Prepared())
 }
 
-func TestWithoutTheOptionNothingIsComputedAhead(t *testing.T) {
+func TestNothingIsPrecomputedWithoutOption(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	d := open(t, s)
 	require.Nil(t, d.current.ahead)
@@ -61,7 +61,7 @@ func TestWithoutTheOptionNothingIsComputedAhead(t *testing.T) {
 	set.Open(0, stream.Data).Close()
 }
 
-func TestOfSeveralEpochsTheLatestIsComputed(t *testing.T) {
+func TestOnlyLatestEpochIsPrecomputed(t *testing.T) {
 	var got []uint64
 	first, held := make(chan struct{}), make(chan struct{})
 	last := make(chan struct{})
@@ -90,7 +90,7 @@ func TestOfSeveralEpochsTheLatestIsComputed(t *testing.T) {
 	a.begun(21, spec.Assignment{})
 }
 
-func TestClosingEndsWhatIsComputedAheadAtOnce(t *testing.T) {
+func TestCloseStopsPrecomputingAtOnce(t *testing.T) {
 	for name, p := range map[string]pace{
 		"while it waits": {wait: time.Hour}, "while it rests": {rest: time.Hour}, "while it works": {work: time.Hour},
 	} {

@@ -32,9 +32,9 @@ func mappedFrom(t *testing.T, dir string) (files []string) {
 	return files
 }
 
-// TestAnOpeningThatFailsAtAnyStepLeavesNothingOpen lets each step of opening a dataset fail after
+// TestFailedOpenLeaksNothingAtAnyStep lets each step of opening a dataset fail after
 // it has run, one after the other, until there is no further step.
-func TestAnOpeningThatFailsAtAnyStepLeavesNothingOpen(t *testing.T) {
+func TestFailedOpenLeaksNothingAtAnyStep(t *testing.T) {
 	compressed, folders := testSpec(t, makeLines(t)), testSpec(t, makeFiles(t, 200))
 	compressed.Read = spec.ReadSpool
 	folders.Format.Name, folders.Read = "files", spec.ReadGather
@@ -90,7 +90,7 @@ func (c closing) Close() error {
 
 // Things are closed in the reverse order of opening: the generation before the mount, and within
 // both the latest first.
-func TestADatasetIsClosedFromItsEndToItsBeginning(t *testing.T) {
+func TestDatasetIsClosedInReverseOrder(t *testing.T) {
 	var closed []string
 	s := testSpec(t, makeLines(t))
 	d, err := Open(context.Background(), s, Options{Ahead: true, Faults: func(below storage.Storage) storage.Storage { return closing{below, &closed} }})
@@ -110,7 +110,7 @@ func TestADatasetIsClosedFromItsEndToItsBeginning(t *testing.T) {
 	require.Equal(t, want, closed, "once")
 }
 
-func TestWhatFailsToCloseKeepsNothingElseOpen(t *testing.T) {
+func TestFailedCloseKeepsNothingElseOpen(t *testing.T) {
 	var o opened
 	var shut []string
 	one := func(name string, err error) step {
@@ -134,7 +134,7 @@ func TestWhatFailsToCloseKeepsNothingElseOpen(t *testing.T) {
 
 // A second generation of the same mount gives the same bytes, through the same storage, and
 // outlives the first.
-func TestGenerationsOfOneMountComeAndGo(t *testing.T) {
+func TestEpochsOfOneMountOpenAndClose(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	m, err := openMount(t.Context(), s, Options{Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 )
 
 // An array that is the dataset itself, or that matches a pattern, has the coordinates of its group.
-func TestAnArrayByItselfHasTheCoordinatesOfItsGroup(t *testing.T) {
+func TestStandaloneArrayHasCoordinatesOfItsGroup(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, dir, 2, 20)
 	for _, dataset := range []string{"data", "dat*"} {
@@ -43,7 +43,7 @@ func TestAnArrayByItselfHasTheCoordinatesOfItsGroup(t *testing.T) {
 
 // An array next to the dataset is not a coordinate of it if the directory is not a group, or if the
 // lengths differ.
-func TestAnArrayByItselfHasNoCoordinatesOfSomethingElse(t *testing.T) {
+func TestStandaloneArrayHasNoUnrelatedCoordinates(t *testing.T) {
 	dims := func(dir string) (dims []string) {
 		s := cropSpec(t, filepath.Join(dir, "data"))
 		s.Format.Zarr.Fields = nil
@@ -67,7 +67,7 @@ func TestAnArrayByItselfHasNoCoordinatesOfSomethingElse(t *testing.T) {
 
 // Coordinates that can't be read are left out; the log names each once, with the reason. The others
 // are there.
-func TestTheLogNamesCoordinatesThatAreLeftOut(t *testing.T) {
+func TestLogNamesOmittedCoordinates(t *testing.T) {
 	for name, c := range map[string]struct {
 		arrays []string
 		change func(document map[string]any)

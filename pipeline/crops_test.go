@@ -79,7 +79,7 @@ func rowsOf(t testing.TB, file []byte, descr, tail string, n uint64) []byte {
 
 // In each epoch, each record is the crop of the cube and at the place given in the file next to it,
 // and each crop comes once.
-func TestEachCropLiesWhereItsFileSays(t *testing.T) {
+func TestEachCropMatchesItsFile(t *testing.T) {
 	dir := t.TempDir()
 	times := map[string]int64{"a.zarr": 20, "b.zarr": 33}
 	writeCube(t, filepath.Join(dir, "a.zarr"), 0, times["a.zarr"])
@@ -122,7 +122,7 @@ func TestEachCropLiesWhereItsFileSays(t *testing.T) {
 }
 
 // dataset.json has the place of each field in a record, and the attributes of the arrays.
-func TestDescribeSaysHowCropsAreCut(t *testing.T) {
+func TestDescribeShowsHowCropsAreCut(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, dir, 0, 20)
 	d := open(t, cropSpec(t, dir))
@@ -145,7 +145,7 @@ func TestDescribeSaysHowCropsAreCut(t *testing.T) {
 }
 
 // Coordinates are whole arrays, and each cube has its own.
-func TestCoordinatesAreThoseOfTheirCube(t *testing.T) {
+func TestCoordinatesBelongToTheirGrid(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, filepath.Join(dir, "deep/a.zarr"), 0, 20)
 	writeCube(t, filepath.Join(dir, "deep/b.zarr"), 1, 33)
@@ -172,7 +172,7 @@ func TestCoordinatesAreThoseOfTheirCube(t *testing.T) {
 }
 
 // A coordinate that has been rewritten since is an error, not half of one.
-func TestACoordinateThatIsAnotherOneByNow(t *testing.T) {
+func TestChangedCoordinateIsDetected(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, dir, 0, 20)
 	d := open(t, cropSpec(t, dir))
@@ -185,7 +185,7 @@ func TestACoordinateThatIsAnotherOneByNow(t *testing.T) {
 }
 
 // A split of overlapping crops gives a warning.
-func TestAWarningOfASplitOfCropsThatOverlap(t *testing.T) {
+func TestWarnsAboutSplitOfOverlappingCrops(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, dir, 0, 20)
 	half, err := spec.ParsePart("0..0.5")
@@ -249,7 +249,7 @@ func TestWarningsOfManyStores(t *testing.T) {
 
 // A store that a pattern names literally must have the arrays: otherwise the dataset is refused,
 // with what is missing. One that only a wildcard matches is left out.
-func TestAStoreThatIsNamedHasToBeOne(t *testing.T) {
+func TestNamedStoreMustBeAStore(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, filepath.Join(dir, "2018.zarr"), 0, 20)
 	writeCube(t, filepath.Join(dir, "2019.zarr"), 1, 20)
@@ -288,7 +288,7 @@ func TestAStoreThatIsNamedHasToBeOne(t *testing.T) {
 
 // A store, a file that describes one, or an array that appears under two names is an error that
 // names both: its crops would come twice.
-func TestAStoreByTwoNamesIsRefused(t *testing.T) {
+func TestStoreNamedTwiceIsRefused(t *testing.T) {
 	link := func(t *testing.T, to, name string) { require.NoError(t, os.Symlink(to, name)) }
 	for name, c := range map[string]struct {
 		dataset string

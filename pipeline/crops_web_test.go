@@ -15,7 +15,7 @@ import (
 
 // A cube at a web server without listings is the same as the cube of its files on a disk: the same
 // fingerprint and streams.
-func TestACubeAtAWebServerIsThatOfItsFiles(t *testing.T) {
+func TestRemoteGridEqualsLocalFiles(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, filepath.Join(dir, "a.zarr"), 0, 20)
 	server := faultserver.New()

@@ -83,7 +83,7 @@ func readFile(t testing.TB, s *stream.Set, w uint64, k stream.Kind, n int) []byt
 	}
 }
 
-func TestTheBytesAreTheSameForEveryBudgetEngineAndReadSize(t *testing.T) {
+func TestBytesDoNotDependOnBudgetEngineOrReadSize(t *testing.T) {
 	dir := makeLines(t)
 	want := map[string][32]byte{}
 	for _, memory := range []int64{1 << 20, 4 << 20, 1 << 30} {
@@ -110,7 +110,7 @@ func TestTheBytesAreTheSameForEveryBudgetEngineAndReadSize(t *testing.T) {
 	}
 }
 
-func TestAllWorkersTogetherGetEveryRecordOnce(t *testing.T) {
+func TestWorkersTogetherReadEveryRecordOnce(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	d := open(t, s)
 	set, err := d.Set(context.Background(), 0, nil, s.Deal)
@@ -129,7 +129,7 @@ func TestAllWorkersTogetherGetEveryRecordOnce(t *testing.T) {
 	}
 }
 
-func TestSetsAreRememberedAndABoundedNumberOfThem(t *testing.T) {
+func TestBoundedNumberOfSetsIsCached(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	d := open(t, s)
 	first, err := d.Set(context.Background(), 0, nil, s.Deal)
@@ -147,7 +147,7 @@ func TestSetsAreRememberedAndABoundedNumberOfThem(t *testing.T) {
 	require.Equal(t, before, readFile(t, first, 0, stream.Data, 1<<20), "a set that was handed out stays good")
 }
 
-func TestImpossibleResumesAreErrorsAndAreNotRemembered(t *testing.T) {
+func TestImpossibleResumesAreErrorsAndAreNotCached(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	d := open(t, s)
 	for range 2 {
@@ -157,7 +157,7 @@ func TestImpossibleResumesAreErrorsAndAreNotRemembered(t *testing.T) {
 	require.Zero(t, d.current.sets.recent.Len())
 }
 
-func TestDescribeNamesWhatTheStreamsDependOn(t *testing.T) {
+func TestDescribeNamesInputsOfStreams(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	d := open(t, s)
 	b, err := d.Describe()
@@ -182,7 +182,7 @@ func TestDescribeNamesWhatTheStreamsDependOn(t *testing.T) {
 	require.Equal(t, b, again)
 }
 
-func TestDescribeListsTheDirectoriesOfSingleFilesAlsoThoseThatASplitLeavesNothingOf(t *testing.T) {
+func TestDescribeListsDirectoriesOfSingleFilesLeftEmptyBySplit(t *testing.T) {
 	dir := t.TempDir()
 	write := func(path string) {
 		path = filepath.Join(dir, path)
@@ -214,7 +214,7 @@ func TestDescribeListsTheDirectoriesOfSingleFilesAlsoThoseThatASplitLeavesNothin
 	require.Nil(t, describe(open(t, testSpec(t, makeLines(t)))), "other formats have none")
 }
 
-func TestOpenReportsEveryProblemOfASpecAndLeavesNothingOpen(t *testing.T) {
+func TestOpenReportsEveryProblemOfSpecAndLeavesNothingOpen(t *testing.T) {
 	s := testSpec(t, "")
 	s.Order.Lanes = 0
 	_, err := Open(context.Background(), s, Options{})
@@ -224,7 +224,7 @@ func TestOpenReportsEveryProblemOfASpecAndLeavesNothingOpen(t *testing.T) {
 	require.ErrorContains(t, err, "nothing")
 }
 
-func TestOpenReportsProgressAndEndsWhenItsContextDoes(t *testing.T) {
+func TestOpenReportsProgressAndStopsWithItsContext(t *testing.T) {
 	dir := makeLines(t)
 	var last catalog.Progress
 	s := testSpec(t, dir)
@@ -240,7 +240,7 @@ func TestOpenReportsProgressAndEndsWhenItsContextDoes(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestStatusCountsWhatWentOut(t *testing.T) {
+func TestStatusCountsDeliveredData(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	d := open(t, s)
 	set, err := d.Set(context.Background(), 0, nil, s.Deal)
@@ -253,7 +253,7 @@ func TestStatusCountsWhatWentOut(t *testing.T) {
 	require.Less(t, st.Uptime, time.Hour)
 }
 
-func TestACacheMakesAValueOnceForAllWhoAskTogether(t *testing.T) {
+func TestCacheComputesValueOnceForConcurrentCallers(t *testing.T) {
 	c := newCache[int, int](2)
 	calls := make(chan int, 100)
 	results := make(chan int, 10)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDirectoriesThatAreTooManyToListAreCounted(t *testing.T) {
+func TestOverlongDirectoryListsAreCounted(t *testing.T) {
 	long := strings.Repeat("d", maxDirectoriesPath/4)
 	for _, tt := range []struct {
 		name   string

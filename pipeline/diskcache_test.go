@@ -50,7 +50,7 @@ func openClosing(t *testing.T, s spec.Spec) *Dataset {
 
 // What was read once is read from the disk the next time, in any order, even after the dataset was
 // closed, without requesting a byte from the server.
-func TestWhatWasReadOfAServerIsReadFromTheCache(t *testing.T) {
+func TestRemoteReadsAreServedFromCache(t *testing.T) {
 	for name, shape := range map[string]synthetic.Shape{
 		"tar":       {Format: "tar", RecordBytes: 4096},
 		"tar.gz":    {Format: "tar", Codec: "gz", RecordBytes: 4096},
@@ -98,7 +98,7 @@ func wholeInTheCache(t *testing.T) (d *Dataset, s spec.Spec, want []string) {
 
 // An object that is entirely in the cache is read like a file on a disk: mapped, if it is in the
 // page cache.
-func TestObjectsThatAreWholeInTheCacheAreMapped(t *testing.T) {
+func TestFullyCachedObjectsAreMapped(t *testing.T) {
 	d, s, want := wholeInTheCache(t)
 	require.Eventually(t, func() bool {
 		require.Equal(t, want, sums(t, d, s, nil))
@@ -108,7 +108,7 @@ func TestObjectsThatAreWholeInTheCacheAreMapped(t *testing.T) {
 
 // If another program writes to the files of a cache, or frees their pages, while they are read and
 // mapped, the bytes stay correct and no reader gets an error.
-func TestFilesOfTheCacheThatAreWrittenToGiveNoWrongBytes(t *testing.T) {
+func TestCacheFilesBeingWrittenNeverYieldWrongBytes(t *testing.T) {
 	d, s, want := wholeInTheCache(t)
 	files, err := filepath.Glob(filepath.Join(s.Cache.Dir, "v1", "*", "*.data"))
 	require.NoError(t, err)
@@ -150,7 +150,7 @@ func TestFilesOfTheCacheThatAreWrittenToGiveNoWrongBytes(t *testing.T) {
 }
 
 // The index pass of a dataset that is in the cache requests nothing but names from the server.
-func TestAnIndexIsBuiltFromTheCache(t *testing.T) {
+func TestIndexIsBuiltFromCache(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
 	s := cachedSpec(t, w)
 	d := openClosing(t, s)
@@ -165,7 +165,7 @@ func TestAnIndexIsBuiltFromTheCache(t *testing.T) {
 
 // The index pass makes one request per shard through the cache, too. It leaves all that it read
 // there, so that the next pass, with its own index directory, requests no bytes.
-func TestTheIndexPassFillsTheCache(t *testing.T) {
+func TestIndexPassFillsCache(t *testing.T) {
 	for name, shape := range map[string]synthetic.Shape{
 		"tar":       {Format: "tar", RecordBytes: 40_000},
 		"tar.gz":    {Format: "tar", Codec: "gz", RecordBytes: 4096},
@@ -193,7 +193,7 @@ func TestTheIndexPassFillsTheCache(t *testing.T) {
 }
 
 // Verifying reads from the server, not from the cache.
-func TestVerifyingPassesByTheCache(t *testing.T) {
+func TestVerifyBypassesCache(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tfrecord"}, 60)
 	s := cachedSpec(t, w)
 	d := open(t, s)
@@ -206,7 +206,7 @@ func TestVerifyingPassesByTheCache(t *testing.T) {
 }
 
 // An object that is overwritten has another name in the cache: none of its old bytes is read.
-func TestAnObjectThatIsOverwrittenIsFetchedAnew(t *testing.T) {
+func TestOverwrittenObjectIsReadAgain(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
 	s := cachedSpec(t, w)
 	d := openClosing(t, s)
@@ -223,7 +223,7 @@ func TestAnObjectThatIsOverwrittenIsFetchedAnew(t *testing.T) {
 }
 
 // Objects without versions are not cached: they could not be told from later ones.
-func TestObjectsWithoutVersionsAreNotKept(t *testing.T) {
+func TestObjectsWithoutVersionsAreNotCached(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
 	for _, name := range w.names {
 		w.server.Bare("train/" + name)
@@ -238,7 +238,7 @@ func TestObjectsWithoutVersionsAreNotKept(t *testing.T) {
 }
 
 // A fill begins with the first read, not before: a mount that is only looked at costs nothing.
-func TestTheFillBeginsWithTheFirstRead(t *testing.T) {
+func TestFillStartsWithFirstRead(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 40 << 10}, 60)
 	s := cachedSpec(t, w)
 	s.Cache.Fill = spec.FillAuto
@@ -257,7 +257,7 @@ func TestTheFillBeginsWithTheFirstRead(t *testing.T) {
 
 // If the user asked for a cache, a directory that can't be used is an error that explains why;
 // otherwise it is a warning, and the dataset is read without a cache.
-func TestDirectoriesThatNoCacheCanBeIn(t *testing.T) {
+func TestUnsuitableCacheDirectoriesAreRefused(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)
 	local := testSpec(t, w.dir)
 	want := sums(t, open(t, local), local, nil)
@@ -322,7 +322,7 @@ func anothersCache(dir string) error {
 }
 
 // If a cache fails while a dataset is read, no byte changes and no read fails.
-func TestNothingThatBefallsTheCacheIsAReaders(t *testing.T) {
+func TestCacheFaultsNeverReachReaders(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 20 << 10}, 60)
 	local := testSpec(t, w.dir)
 	want := sums(t, open(t, local), local, nil)

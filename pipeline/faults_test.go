@@ -54,9 +54,9 @@ func readFailing(t *testing.T, d *Dataset, failed func(error)) (all []byte) {
 	}
 }
 
-// TestAStreamOutlivesTheFailureOfEachRead fails each read of storage once, one after the other.
+// TestStreamSurvivesFailureOfEachRead fails each read of storage once, one after the other.
 // TestMain checks that goroutines end.
-func TestAStreamOutlivesTheFailureOfEachRead(t *testing.T) {
+func TestStreamSurvivesFailureOfEachRead(t *testing.T) {
 	dir := makeLines(t)
 	// A waiting reader gets a decoder and segments whatever the budget is, and data read ahead may
 	// wait in addition to what the reader has.
@@ -135,7 +135,7 @@ func TestReadsThatFailForAWhileAreMadeAgainAndCounted(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-func TestVerifyTakesNoReadThatPassesForDamage(t *testing.T) {
+func TestVerifyDoesNotReportTransientReadErrorAsDamage(t *testing.T) {
 	s := testSpec(t, makeFiles(t, 100))
 	s.Format.Name = "files"
 	var n atomic.Int64

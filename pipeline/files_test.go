@@ -30,10 +30,10 @@ func makeFiles(t testing.TB, n int) string {
 	return dir
 }
 
-// TestManyFilesLeaveNothingBehind opens and reads each of 20 000 files, epoch after epoch. The
+// TestManyFilesLeakNothing opens and reads each of 20 000 files, epoch after epoch. The
 // goroutines and descriptors of the process do not grow with their number, and in the long run no
 // record costs an allocation.
-func TestManyFilesLeaveNothingBehind(t *testing.T) {
+func TestManyFilesLeakNothing(t *testing.T) {
 	files, epochs := 20_000, 10
 	if testing.Short() {
 		files = 5_000

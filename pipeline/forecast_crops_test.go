@@ -12,7 +12,7 @@ import (
 )
 
 // What is forecast to be decoded with some memory is what an LRU memory of that size decodes.
-func TestDecodedBricksAreThoseOfALeastRecentlyUsedMemory(t *testing.T) {
+func TestForecastDecodesChunksLikeLRUCache(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bytes := []int64{10, 3, 25} // by field
 		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) chunkUse {

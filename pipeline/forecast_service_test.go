@@ -13,7 +13,7 @@ import (
 
 // The formula is close to what the order gives to nodes, for chunks of few records and of many, and
 // for as many groups as nodes, fewer, more, and a number that does not divide theirs.
-func TestNodesFetchTheShareOfChunksThatIsForecast(t *testing.T) {
+func TestNodesReadForecastShareOfChunks(t *testing.T) {
 	const records, batch, workers = 80_000, 16, 48
 	for _, perChunk := range []uint64{1, 3, 40} {
 		starts := []uint64{}
@@ -63,7 +63,7 @@ func forecastService(t testing.TB, s spec.Spec) (*Dataset, *ServiceForecast) {
 	return d, f
 }
 
-func TestAnEpochOfAServiceIsForecast(t *testing.T) {
+func TestRemoteEpochMatchesForecast(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
 	s := testSpec(t, w.dir)
 	_, none := forecastService(t, s)
@@ -111,7 +111,7 @@ func TestAnEpochOfAServiceIsForecast(t *testing.T) {
 	require.LessOrEqual(t, f.Chunks[0].DiskBytes, int64(24<<10), "one chunk at a time")
 }
 
-func TestCompressedShardsOfAServiceAreReadOnce(t *testing.T) {
+func TestRemoteCompressedShardsAreReadOnce(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "jsonl", Codec: "zst"}, 60)
 	s := testSpec(t, w.dir)
 	s.Dataset, s.IndexDir = w.url, t.TempDir()
@@ -128,7 +128,7 @@ func TestCompressedShardsOfAServiceAreReadOnce(t *testing.T) {
 }
 
 // A part of the records takes part of the bytes.
-func TestASplitAsksForWhatItHas(t *testing.T) {
+func TestSplitRequestsOnlyItsRecords(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
 	s := testSpec(t, w.dir)
 	s.Dataset, s.IndexDir = w.url, t.TempDir()

@@ -37,7 +37,7 @@ func forecast(t testing.TB, d *Dataset, w, n uint64) Forecast {
 }
 
 // What scan is forecast to read for all records is what the engine then reads.
-func TestForecastsAreWhatIsRead(t *testing.T) {
+func TestScanReadsMatchForecast(t *testing.T) {
 	s := testSpec(t, makePlainLines(t))
 	s.Deal.Workers, s.IndexDir = 1, t.TempDir()
 	s.Direct = spec.DirectOn // reads what is in the page cache, too, instead of mapping it
@@ -86,7 +86,7 @@ func TestForecastsOfGatherReadEachRecordOnce(t *testing.T) {
 }
 
 // What gather is forecast to read for all records is what the engine then reads.
-func TestForecastsOfGatherAreWhatIsRead(t *testing.T) {
+func TestAllGatherReadsMatchForecast(t *testing.T) {
 	s := testSpec(t, makePlainLines(t))
 	s.Order.Shuffle, s.Deal.Workers, s.IndexDir = spec.ShuffleFull, 1, t.TempDir()
 	s.Read, s.MemoryBytes = spec.ReadGather, 1<<30

@@ -123,7 +123,7 @@ func (d *generations) openNow() int {
 }
 
 // An epoch of a growing dataset is that epoch of the dataset made of its snapshot.
-func TestEpochsAreThoseOfTheirSnapshots(t *testing.T) {
+func TestEpochsMatchTheirSnapshots(t *testing.T) {
 	dir := makeLines(t)
 	p := &patterns{list: sixSets}
 	d := openPatterns(t, dir, p)
@@ -171,7 +171,7 @@ func TestEpochsAreThoseOfTheirSnapshots(t *testing.T) {
 
 // Unused generations are closed when there are more than four, or after ten minutes; the current
 // one and those with open files stay. A closed one is opened again.
-func TestGenerationsLiveAsLongAsTheyAreUsed(t *testing.T) {
+func TestEpochsStayOpenWhileUsed(t *testing.T) {
 	p := &patterns{list: sixSets}
 	d := openPatterns(t, makeLines(t), p)
 	var clock sync.Mutex
@@ -225,7 +225,7 @@ func TestGenerationsLiveAsLongAsTheyAreUsed(t *testing.T) {
 
 // Callers that ask for an epoch while it is being opened share one opening, and can stop waiting;
 // the opening continues.
-func TestAnEpochIsOpenedOnceForAllWhoAsk(t *testing.T) {
+func TestEpochIsOpenedOnceForConcurrentCallers(t *testing.T) {
 	p := &patterns{list: sixSets}
 	d := openPatterns(t, makeLines(t), p)
 	p.mu.Lock()
@@ -254,7 +254,7 @@ func TestAnEpochIsOpenedOnceForAllWhoAsk(t *testing.T) {
 	require.Equal(t, 1, p.timesOpened(1))
 }
 
-func TestAnEpochThatCouldNotBeOpenedIsTriedAgain(t *testing.T) {
+func TestFailedEpochOpenIsRetried(t *testing.T) {
 	p := &patterns{list: sixSets}
 	d := openPatterns(t, makeLines(t), p)
 	p.mu.Lock()
@@ -271,7 +271,7 @@ func TestAnEpochThatCouldNotBeOpenedIsTriedAgain(t *testing.T) {
 
 // Each step of opening an epoch fails once; then nothing of that epoch stays open, but the others
 // do.
-func TestAnEpochThatFailsToOpenAtAnyStepLeavesNothingOpen(t *testing.T) {
+func TestFailedEpochOpenLeaksNothingAtAnyStep(t *testing.T) {
 	var mu sync.Mutex
 	fail, counting := 0, false
 	p := &patterns{list: sixSets}
@@ -309,7 +309,7 @@ func TestAnEpochThatFailsToOpenAtAnyStepLeavesNothingOpen(t *testing.T) {
 }
 
 // A dataset whose first epoch can't be opened leaves nothing open, including the snapshots.
-func TestAFirstEpochThatCanNotBeOpened(t *testing.T) {
+func TestFirstEpochThatFailsToOpen(t *testing.T) {
 	p := &patterns{list: sixSets}
 	s := testSpec(t, makeLines(t))
 	s.Epoch = 5

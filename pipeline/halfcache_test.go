@@ -15,7 +15,7 @@ import (
 
 // A cache that holds half of a dataset saves half of the requests of the second epoch: reading
 // ahead takes next to none of its room, and what does not fit is requested once.
-func TestACacheOfHalfADatasetSavesHalfOfTheRequests(t *testing.T) {
+func TestCacheOfHalfDatasetSavesHalfOfRequests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine reads, and the race detector changes no count of requests")
 	}

@@ -46,7 +46,7 @@ func damage(t testing.TB, path string, at int) {
 	require.NoError(t, os.WriteFile(path, b, 0o600))
 }
 
-func TestTheLayoutOfASetIsStoredForTheNextRun(t *testing.T) {
+func TestLayoutOfSetIsStoredForNextRun(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	want := sizesOf(t, s, 0, nil)
 	files := storedFiles(t, s, layoutEnding)
@@ -76,7 +76,7 @@ func TestTheLayoutOfASetIsStoredForTheNextRun(t *testing.T) {
 	require.Equal(t, want, sizesOf(t, s, 0, nil))
 }
 
-func TestADamagedLayoutIsComputedAgain(t *testing.T) {
+func TestDamagedLayoutIsRecomputed(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	want := sizesOf(t, s, 1, nil)
 	files := storedFiles(t, s, layoutEnding)
@@ -100,7 +100,7 @@ func TestADamagedLayoutIsComputedAgain(t *testing.T) {
 	}
 }
 
-func TestEverythingThatDecidesALayoutHasOneOfItsOwn(t *testing.T) {
+func TestLayoutKeyCoversAllInputs(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	sizesOf(t, s, 0, nil)
 	known := 1
@@ -152,7 +152,7 @@ func TestStoredLayoutsAreBounded(t *testing.T) {
 	require.Empty(t, storedFiles(t, s, ".tmp"))
 }
 
-func TestWithoutAnIndexDirectoryNothingIsStored(t *testing.T) {
+func TestNothingIsStoredWithoutIndexDirectory(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	want := sizesOf(t, s, 0, nil)
 	s.IndexDir = filepath.Join(t.TempDir(), "file")
@@ -174,7 +174,7 @@ func makeManyRecords(t testing.TB) spec.Spec {
 	return s
 }
 
-func TestStatesOfAnEpochAreStoredForTheNextRun(t *testing.T) {
+func TestEpochStatesAreStoredForNextRun(t *testing.T) {
 	s := makeManyRecords(t)
 	records := func(d *Dataset) []uint64 {
 		set, err := d.Set(context.Background(), 3, nil, s.Deal)
@@ -229,9 +229,9 @@ func FuzzUnframe(f *testing.F) {
 	})
 }
 
-// BenchmarkMountAgain opens a dataset of 1.5 million records and asks for the sizes of its streams,
+// BenchmarkRemount opens a dataset of 1.5 million records and asks for the sizes of its streams,
 // as in the first run and as in later runs.
-func BenchmarkMountAgain(b *testing.B) {
+func BenchmarkRemount(b *testing.B) {
 	for _, stored := range []bool{false, true} {
 		b.Run(fmt.Sprintf("stored=%t", stored), func(b *testing.B) {
 			s := makeManyRecords(b)

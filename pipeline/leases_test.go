@@ -57,7 +57,7 @@ func openLeased(t *testing.T, o Options) (d *Dataset, h *stream.Handle, first st
 	return d, h, first, content
 }
 
-func TestAWriterDoesNotWaitForRepliesAndTheyStayRight(t *testing.T) {
+func TestWriterDoesNotWaitForRepliesAndTheyStayCorrect(t *testing.T) {
 	d, h, first, content := openLeased(t, Options{})
 	at := func(r *stream.Reply, off int64) {
 		require.NoError(t, h.ReadAt(context.Background(), r, off, 100_000))

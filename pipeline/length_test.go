@@ -13,7 +13,7 @@ import (
 
 // An epoch that would take hours to lay out is refused before anything is computed that grows with
 // its length, whatever made it so long; one that takes minutes gives a warning.
-func TestAnEpochThatIsTooLongIsRefused(t *testing.T) {
+func TestOverlongEpochIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec func(t *testing.T) spec.Spec
 		says string
@@ -45,7 +45,7 @@ func TestAnEpochThatIsTooLongIsRefused(t *testing.T) {
 
 // The bound applies to the records that a split or sample selects; the whole dataset may have more,
 // up to one bit each.
-func TestTheLengthOfAnEpochIsThatOfWhatIsSelected(t *testing.T) {
+func TestEpochLengthCountsOnlySelection(t *testing.T) {
 	require.NoError(t, checkWhole(maxSelected, "help"))
 	require.EqualError(t, checkWhole(maxSelected+1, "help"), "the dataset has 274,877,906,945 records, and a --split or --sample chooses from 274877906944 at most: help")
 

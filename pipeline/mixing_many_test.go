@@ -14,7 +14,7 @@ import (
 
 // The maximum number of sources share the descriptors that one dataset may use: open files stay
 // below the usual limit of 1024, and all records are there.
-func TestTheMostSourcesShareTheDescriptors(t *testing.T) {
+func TestMaximumSourcesShareDescriptors(t *testing.T) {
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	if limit.Max < 1024 {

@@ -115,7 +115,7 @@ func TestMixturesOfEveryFormat(t *testing.T) {
 
 // --warm fills the caches of all sources that have one: afterwards an epoch requests nothing from
 // the servers, and files on a disk are not cached.
-func TestAMixtureIsWarmed(t *testing.T) {
+func TestWarmFillsCachesOfMixture(t *testing.T) {
 	shape := synthetic.Shape{Format: "tar", RecordBytes: 4096}
 	a, b, c := serveShards(t, shape, 40), serveShards(t, shape, 30), serveShards(t, shape, 20)
 	s := testSpec(t, "")

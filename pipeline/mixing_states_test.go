@@ -19,7 +19,7 @@ import (
 
 // The states that are computed for a mixture's epoch are stored next to its index, so that the next
 // run can begin deep in the epoch at once.
-func TestTheStatesOfAMixturesEpochAreStoredForTheNextRun(t *testing.T) {
+func TestStatesOfMixtureEpochAreStoredForNextRun(t *testing.T) {
 	if runtime.GOMAXPROCS(0) == 1 {
 		t.Skip("one core goes through the order in one go, without states")
 	}
@@ -42,7 +42,7 @@ func TestTheStatesOfAMixturesEpochAreStoredForTheNextRun(t *testing.T) {
 
 // A source with very few records comes hundreds of times per epoch: for any strategy, memory and
 // number of workers, and wherever the workers stopped, the bytes are those of the reference.
-func TestATinySourceComesHundredsOfTimesAnEpoch(t *testing.T) {
+func TestTinySourceRepeatsHundredsOfTimesPerEpoch(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	counts := []int{2, 1, 7}
 	if testing.Short() {

@@ -134,7 +134,7 @@ func TestAMixtureEqualsTheReference(t *testing.T) {
 	}
 }
 
-func TestAMixtureOfPlainSourcesIsGathered(t *testing.T) {
+func TestMixtureOfPlainSourcesIsGathered(t *testing.T) {
 	s := mixSpec(t)
 	s.Mix.Sources = s.Mix.Sources[:2]
 	s.Mix.Sources[1].Dataset = makeSource(t, "plain", 2, 20, never)
@@ -144,7 +144,7 @@ func TestAMixtureOfPlainSourcesIsGathered(t *testing.T) {
 	require.Equal(t, referenceOf(t, s, weights, 1, 1500), dealt(t, d, 1, nil, s.Deal))
 }
 
-func TestAMixtureIsResumedByOtherWorkers(t *testing.T) {
+func TestMixtureIsResumedByOtherWorkers(t *testing.T) {
 	s := mixSpec(t)
 	s.Order.Length = 1000
 	d := open(t, s)
@@ -161,7 +161,7 @@ func TestAMixtureIsResumedByOtherWorkers(t *testing.T) {
 	require.Equal(t, left, dealt(t, d, 3, done, deal))
 }
 
-func TestAMixtureIsOneDatasetOfDirectories(t *testing.T) {
+func TestMixtureIsOneDatasetOfDirectories(t *testing.T) {
 	s := mixSpec(t)
 	s.Mix.Length = spec.MixAll
 	d := open(t, s)
@@ -195,7 +195,7 @@ func paths(d *Dataset) (list []string) {
 	return list
 }
 
-func TestTheIndexOfAMixtureIsUsedAgain(t *testing.T) {
+func TestIndexOfMixtureIsReused(t *testing.T) {
 	s := mixSpec(t)
 	s.Order.Length = 512
 	identity := func() string {
@@ -228,7 +228,7 @@ func TestTheIndexOfAMixtureIsUsedAgain(t *testing.T) {
 	require.Contains(t, d.Explain(before.Fingerprint()), "source web has the weight")
 }
 
-func TestASplitOfAMixtureGoesByTheNamesOfItsSources(t *testing.T) {
+func TestSplitOfMixtureUsesSourceNames(t *testing.T) {
 	s := mixSpec(t)
 	s.Mix.Sources = s.Mix.Sources[:2]
 	s.Order.Split.Part = spec.Part{From: 0, To: 600_000_000}
@@ -256,7 +256,7 @@ func TestASplitOfAMixtureGoesByTheNamesOfItsSources(t *testing.T) {
 	require.Len(t, seen, 1300)
 }
 
-func TestAMixtureByBytesSharesBytes(t *testing.T) {
+func TestMixtureByBytesSharesBytes(t *testing.T) {
 	s := testSpec(t, "")
 	large := filepath.Join(t.TempDir(), "large")
 	require.NoError(t, os.Mkdir(large, 0o755))
@@ -274,7 +274,7 @@ func TestAMixtureByBytesSharesBytes(t *testing.T) {
 	require.InEpsilon(t, bytesOf['l'], bytesOf['s'], 0.02)
 }
 
-func TestMixturesThatCanNotBeAreRefusedInWords(t *testing.T) {
+func TestInvalidMixturesAreRefusedWithExplanation(t *testing.T) {
 	lines := makeSource(t, "lines", 2, 100, never)
 	text := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.Mkdir(text, 0o755))
@@ -331,7 +331,7 @@ func sqrt(x float64) float64 {
 	return r
 }
 
-func TestSharesOfAMixtureAreWhatItsPositionsAre(t *testing.T) {
+func TestMixtureSharesMatchItsPositions(t *testing.T) {
 	s := mixSpec(t)
 	s.Order.Length = 1000
 	d := open(t, s)

@@ -31,7 +31,7 @@ func (standing) Head(context.Context, string) (remote.Listed, error) { return re
 
 // Otherwise, a mount that is started at boot would fail once an earlier mount has stored a listing,
 // even if the network is only some seconds late.
-func TestAServiceThatIsLateIsWaitedForWhereTheCacheHasNotAll(t *testing.T) {
+func TestLateServiceIsWaitedForIfCacheIsIncomplete(t *testing.T) {
 	for name, c := range map[string]struct {
 		after   time.Duration // time until it answers
 		objects []remote.KnownObject
@@ -72,7 +72,7 @@ func TestAServiceThatIsLateIsWaitedForWhereTheCacheHasNotAll(t *testing.T) {
 
 // Without a network, a service can't be reached for credentials, either. Other errors of
 // credentials are reported as usual.
-func TestCredentialsThatCanNotBeReachedAreNoAnswer(t *testing.T) {
+func TestUnreachableCredentialsCountAsNoResponse(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o700))
 	l := &listed{Root: "https://host/d", Known: remote.Known{Objects: []remote.KnownObject{{Object: storage.Object{Path: "a"}, Validator: `"v1"`}}}}
@@ -100,7 +100,7 @@ func TestCredentialsThatCanNotBeReachedAreNoAnswer(t *testing.T) {
 	}
 }
 
-func TestAServiceThatDoesNotComeBackIsAnErrorThatNamesTheCache(t *testing.T) {
+func TestUnavailableServiceErrorNamesCache(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		m := &mount{spec: spec.Spec{Cache: spec.Cache{Dir: filepath.Join(dir, "none")}}}
@@ -115,7 +115,7 @@ func TestAServiceThatDoesNotComeBackIsAnErrorThatNamesTheCache(t *testing.T) {
 
 // The service may be named only in a profile. If the profile changes to another service, the
 // listing of the first must not be used for it.
-func TestAListingIsOfOneService(t *testing.T) {
+func TestListingBelongsToOneService(t *testing.T) {
 	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION"} {
 		t.Setenv(name, "")
 	}

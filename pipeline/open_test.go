@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-func TestSchemesThatAreNotSupportedSaySo(t *testing.T) {
+func TestUnsupportedSchemesAreNamed(t *testing.T) {
 	for dataset, want := range map[string]string{
 		"gs://bucket":              "dataset: gs:// is not supported yet: ",
 		"hf://datasets/org/name":   "dataset: hf:// is not supported yet: ",
@@ -36,7 +36,7 @@ func TestSchemesThatAreNotSupportedSaySo(t *testing.T) {
 }
 
 // If a directory with such a name exists, the name means the directory.
-func TestADirectoryWithTheNameOfASchemeIsADirectory(t *testing.T) {
+func TestDirectoryNamedLikeSchemeIsADirectory(t *testing.T) {
 	dir := makeLines(t)
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.Mkdir("s3:", 0o755))
@@ -49,7 +49,7 @@ func TestADirectoryWithTheNameOfASchemeIsADirectory(t *testing.T) {
 
 // Files in directories are opened one by one, whatever was measured of the file system, and the
 // storage reports itself how they are read.
-func TestDirectoriesOfFilesSayHowTheyAreRead(t *testing.T) {
+func TestDirectoriesOfFilesReportHowTheyAreRead(t *testing.T) {
 	s := testSpec(t, makeFiles(t, 100))
 	p := profile.Defaults(profile.KindDisk)
 	openThem := func(name string) *Dataset {
@@ -77,7 +77,7 @@ func TestDirectoriesOfFilesSayHowTheyAreRead(t *testing.T) {
 	require.Contains(t, []string{"uring", "pread"}, plain.Status().Engine.Engine)
 }
 
-func TestOnlyAFormatThatIsAskedForHasDirectoriesAsShards(t *testing.T) {
+func TestOnlyExplicitFormatReadsDirectoriesAsShards(t *testing.T) {
 	for _, name := range spec.Formats {
 		_, ok := foldered(spec.Format{Name: name, RecordBytes: 4})
 		require.Equal(t, name == "files", ok, name)

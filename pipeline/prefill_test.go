@@ -16,7 +16,7 @@ import (
 
 // The data fetched for the first records of an epoch is enough to read them, for any shuffle and
 // codec: they cause no further requests.
-func TestTheFirstRecordsOfAnEpochAreReadFromWhatWasFetched(t *testing.T) {
+func TestFirstRecordsOfEpochAreReadFromPrefilledData(t *testing.T) {
 	for name, shape := range map[string]synthetic.Shape{
 		"tar":    {Format: "tar", RecordBytes: 5000},
 		"tar.gz": {Format: "tar", Codec: "gz", RecordBytes: 5000},
@@ -64,7 +64,7 @@ func TestTheFirstRecordsOfAnEpochAreReadFromWhatWasFetched(t *testing.T) {
 
 // The last line of a shard may lack its newline, but its record has one, even if the shard ends at
 // a page boundary.
-func TestAShardWithoutItsLastNewlineIsFetched(t *testing.T) {
+func TestShardWithoutFinalNewlineIsPrefilled(t *testing.T) {
 	const records, page = 16, 4096
 	server := faultserver.New()
 	shard := bytes.Repeat(append(bytes.Repeat([]byte{'7'}, page-1), '\n'), records)

@@ -55,7 +55,7 @@ func writeDescribed(t testing.TB, dir, cube string) {
 
 // A hierarchy described by one file is the same dataset on a disk and at a web server, and has the
 // records of its directory, if that has the same name.
-func TestAHierarchyThatAFileDescribesIsThatOfItsDirectory(t *testing.T) {
+func TestReferencedHierarchyEqualsItsDirectory(t *testing.T) {
 	dir := t.TempDir()
 	writeCube(t, filepath.Join(dir, "a.zarr"), 0, 20)
 	writeDescribed(t, dir, "a.zarr")
@@ -84,7 +84,7 @@ func TestAHierarchyThatAFileDescribesIsThatOfItsDirectory(t *testing.T) {
 }
 
 // If a file in the place of a zip or reference file is something else, the error names what it is.
-func TestAFileOfAnotherKindInAStoresPlaceIsNamed(t *testing.T) {
+func TestFileOfOtherKindInPlaceOfStoreIsNamed(t *testing.T) {
 	for name, says := range map[string]string{"a.json": "a.json: it is an HTML page", "a.zip": "a.zip: it is an HTML page", "gz.json": "gz.json: it is compressed with gzip: gunzip -c FILE", "cut.zip": "cut.zip: it is not a zip file, or was cut off", "list.json": "'[' is where '{' has to be"} {
 		content := map[string]string{"gz.json": "\x1f\x8b\x08\x00", "cut.zip": "PK\x03\x04", "list.json": "[]"}[name]
 		if content == "" {

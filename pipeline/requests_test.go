@@ -32,7 +32,7 @@ func (w served) asked(n int) (requests int, bytes int64) {
 // a shuffle, one request for as much as the memory allows), for one reader and for several, and
 // gives the same bytes as from a disk. A plan forecasts this. Hedges are off, because their number
 // depends on how busy the machine is.
-func TestAnEpochAtAServerTakesARequestAChunk(t *testing.T) {
+func TestRemoteEpochTakesOneRequestPerChunk(t *testing.T) {
 	const shards, records = servedShards, 150
 	for name, shape := range map[string]synthetic.Shape{
 		"tar":   {Format: "tar", RecordBytes: 4096},

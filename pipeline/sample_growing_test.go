@@ -13,7 +13,7 @@ import (
 
 // A record that is in the snapshots of M epochs in a row is used ⌊M/n⌋ or ⌈M/n⌉ times, whatever
 // arrives and leaves meanwhile, and however often the dataset is mounted again.
-func TestARecordIsUsedAtMostItsShare(t *testing.T) {
+func TestRecordIsUsedAtMostItsShare(t *testing.T) {
 	const n, epochs, window = 3, 11, 4
 	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	s := sampled(growingSpec(t, dir, runDir), n)

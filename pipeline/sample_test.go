@@ -101,7 +101,7 @@ func TestEpochsOfASampleHaveEveryRecordOnceBetweenThem(t *testing.T) {
 
 // With any shuffle, groups and deal, a sample can be resumed anywhere in any epoch, with another
 // number of workers.
-func TestASampleGoesOnInTheMiddleOfAnEpoch(t *testing.T) {
+func TestSubsampleResumesMidEpoch(t *testing.T) {
 	dir := makeLines(t)
 	for _, shuffle := range []spec.Shuffle{spec.ShuffleNone, spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull} {
 		for groups := uint64(1); groups <= 3; groups += 2 {
@@ -161,7 +161,7 @@ func TestEpochsOfASampleStoreLayoutsOfTheirOwn(t *testing.T) {
 }
 
 // With so few records, some epochs have none.
-func TestAnEpochOfASampleMayBeEmpty(t *testing.T) {
+func TestSubsampledEpochMayBeEmpty(t *testing.T) {
 	for _, read := range []spec.Read{spec.ReadAuto, spec.ReadScan, spec.ReadSpool} {
 		s := sampled(testSpec(t, makeLines(t)), spec.MaxSampleOf)
 		s.Read = read
@@ -190,7 +190,7 @@ func mustView(t testing.TB, d *Dataset, epoch uint64) *order.View {
 }
 
 // A plan of another epoch than the one that the dataset was opened with is for that epoch.
-func TestAPlanIsOfTheEpochThatItIsAskedFor(t *testing.T) {
+func TestPlanIsForRequestedEpoch(t *testing.T) {
 	for _, read := range []spec.Read{spec.ReadScan, spec.ReadSpool, spec.ReadAuto} {
 		d := open(t, sampled(testSpec(t, makeLines(t)), 3))
 		for epoch := range uint64(3) {

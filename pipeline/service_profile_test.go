@@ -11,7 +11,7 @@ import (
 )
 
 // Datasets are read by the profile that lsiofs tune has stored for their endpoint.
-func TestADatasetAtAServerIsReadAsItsEndpointLikes(t *testing.T) {
+func TestRemoteDatasetIsReadByProfileOfItsEndpoint(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)
 	s := testSpec(t, w.dir)

@@ -61,7 +61,7 @@ func sums(t testing.TB, d *Dataset, s spec.Spec, done []order.Done) (all []strin
 
 // A dataset at a web server is the same as its files on a disk: the same fingerprint, bytes and
 // resumes in every shuffle.
-func TestADatasetAtAServerIsThatOfItsFiles(t *testing.T) {
+func TestRemoteDatasetEqualsItsFiles(t *testing.T) {
 	shuffles := map[string]func(*spec.Order){
 		"none":      func(o *spec.Order) { o.Shuffle = spec.ShuffleNone },
 		"reservoir": func(o *spec.Order) {},
@@ -105,7 +105,7 @@ func TestADatasetAtAServerIsThatOfItsFiles(t *testing.T) {
 
 // Reads fail in the ways in which services fail, and no byte changes. A response that is wrong
 // three times in a row is refused, so there are two of these.
-func TestFaultsOfAServerChangeNoByte(t *testing.T) {
+func TestServerFaultsChangeNoByte(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
 	s := testSpec(t, w.dir)
 	want := sums(t, open(t, s), s, nil)
@@ -121,7 +121,7 @@ func TestFaultsOfAServerChangeNoByte(t *testing.T) {
 
 // An object that is replaced while it is read gives an error that reports this, and never the bytes
 // of another version.
-func TestAnObjectThatChangesIsAnError(t *testing.T) {
+func TestChangedObjectIsAnError(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
 	s := testSpec(t, w.dir)
 	s.Deal.Workers = 1
@@ -181,7 +181,7 @@ func readFirst(t testing.TB, d *Dataset, s spec.Spec, least int) (all []byte) {
 
 // What can't be read correctly is refused with an explanation when the dataset is opened, and names
 // that were given with secrets appear without them.
-func TestDatasetsAtServersAreRefusedInWords(t *testing.T) {
+func TestInvalidRemoteDatasetsAreRefusedWithExplanation(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)
 	w.server.PutBytes("train/list.txt", []byte(strings.Join(w.names, "\n")))
 	w.server.PutBytes("train/bare.tar", w.server.Bytes("train/000.tar", 0, 20<<10))
@@ -235,7 +235,7 @@ func TestDatasetsAtServersAreRefusedInWords(t *testing.T) {
 }
 
 // A request that gets no answer is made a second time, unless hedging is off.
-func TestHedgesAreMadeUnlessTheyAreOff(t *testing.T) {
+func TestRequestsAreHedgedUnlessDisabled(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)
 	s := testSpec(t, w.url)
 	s.Remote.Hedge = spec.HedgeOff
@@ -248,7 +248,7 @@ func TestHedgesAreMadeUnlessTheyAreOff(t *testing.T) {
 }
 
 // A server without range requests is refused when something large is read from it.
-func TestAServerWithoutRangesIsRefused(t *testing.T) {
+func TestServerWithoutRangesIsRefused(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 9 << 20}, 2)
 	w.server.On(faultserver.Method("GET"), faultserver.Whole())
 	_, err := Open(t.Context(), testSpec(t, w.url), Options{})
@@ -257,7 +257,7 @@ func TestAServerWithoutRangesIsRefused(t *testing.T) {
 
 // The stored index is found by the canonical name, whatever secrets come with it, and nothing is
 // read again.
-func TestTheIndexOfADatasetAtAServerIsUsedAgain(t *testing.T) {
+func TestIndexOfRemoteDatasetIsReused(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)
 	s := testSpec(t, w.url+"?sig=1")
 	first := open(t, s).Fingerprint()

@@ -14,7 +14,7 @@ import (
 
 // With --hold, shards may be deleted at any time: a mount that has not indexed them before, on
 // another node or with another index directory, reads them through their links.
-func TestAHeldShardIsReadWithoutTheIndexItWasTakenWith(t *testing.T) {
+func TestLinkedShardIsReadWithoutItsOriginalIndex(t *testing.T) {
 	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	arrive(t, dir, 1)
 	s := growingSpec(t, dir, runDir)
@@ -44,7 +44,7 @@ func TestAHeldShardIsReadWithoutTheIndexItWasTakenWith(t *testing.T) {
 
 // Holding shards does not create an index directory inside the dataset: mounting again continues
 // the same run.
-func TestHoldingShardsMovesNoRun(t *testing.T) {
+func TestLinkingShardsDoesNotChangeRun(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	dir := t.TempDir()
 	arrive(t, dir, 1)
@@ -74,7 +74,7 @@ func TestHoldingShardsMovesNoRun(t *testing.T) {
 }
 
 // The error for an epoch that lacks a shard names the next step.
-func TestAnEpochThatLacksAShardNamesTheNext(t *testing.T) {
+func TestMissingShardErrorNamesNextStep(t *testing.T) {
 	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	arrive(t, dir, 1)
 	arrive(t, dir, 2)

@@ -67,7 +67,7 @@ func settle(t *testing.T, d *Dataset, path string) {
 
 // A shard that changes is another shard in the next epoch, even if its figures, and therefore the
 // snapshot, are the same.
-func TestAReplacedShardIsReadInTheNextEpoch(t *testing.T) {
+func TestReplacedShardIsReadInNextEpoch(t *testing.T) {
 	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	put(t, dir, "old", 1)
 	d, err := Open(t.Context(), growingSpec(t, dir, runDir), Options{})

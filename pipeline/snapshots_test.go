@@ -49,7 +49,7 @@ func begin(t *testing.T, d *Dataset, epoch uint64) {
 	}, time.Minute, 20*time.Millisecond)
 }
 
-func TestADatasetGrowsFromAnEmptyDirectory(t *testing.T) {
+func TestDatasetGrowsFromEmptyDirectory(t *testing.T) {
 	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	waits := make(chan snapshot.Status, 1000)
 	opened := make(chan *Dataset, 1)
@@ -88,7 +88,7 @@ func TestADatasetGrowsFromAnEmptyDirectory(t *testing.T) {
 	require.NoError(t, other.Close())
 }
 
-func TestASnapshotIsADatasetOfItsOwn(t *testing.T) {
+func TestSnapshotIsSeparateDataset(t *testing.T) {
 	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	arrive(t, dir, 1)
 	arrive(t, dir, 2)
@@ -116,7 +116,7 @@ func TestASnapshotIsADatasetOfItsOwn(t *testing.T) {
 	require.ErrorContains(t, err, "s.1.jsonl: it is not a snapshot")
 }
 
-func TestLookingTakesNoEpoch(t *testing.T) {
+func TestCheckingStartsNoEpoch(t *testing.T) {
 	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	arrive(t, dir, 1)
 	_, err := Open(t.Context(), growingSpec(t, dir, runDir), Options{TakesNone: true})
@@ -137,7 +137,7 @@ func TestLookingTakesNoEpoch(t *testing.T) {
 	require.NoError(t, d.Begin(t.Context(), 1), "nobody has taken it")
 }
 
-func TestAnotherRunIsRefusedBeforeAnEpochIsTaken(t *testing.T) {
+func TestOtherRunIsRefusedBeforeEpochStarts(t *testing.T) {
 	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	arrive(t, dir, 1)
 	s := growingSpec(t, dir, runDir)
@@ -175,7 +175,7 @@ func TestAnotherRunIsRefusedBeforeAnEpochIsTaken(t *testing.T) {
 	require.NotEmpty(t, there.Info().Format)
 }
 
-func TestHeldShardsOutliveTheirDeletion(t *testing.T) {
+func TestLinkedShardsSurviveDeletion(t *testing.T) {
 	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	arrive(t, dir, 1)
 	s := growingSpec(t, dir, runDir)

@@ -20,7 +20,7 @@ type games struct{ format.Format }
 
 func (games) SplitByUnit() bool { return true }
 
-func TestAFormatSaysWhatASplitKeepsTogether(t *testing.T) {
+func TestFormatReportsUnitsThatSplitKeepsTogether(t *testing.T) {
 	require.Equal(t, spec.SplitByUnit, splitBy(games{}))
 	require.Equal(t, spec.SplitByRecord, splitBy(lines.JSONL()))
 }
@@ -49,7 +49,7 @@ func linesOf(t testing.TB, s spec.Spec) []string {
 }
 
 // The parts do not depend on the read strategy or the memory.
-func TestTwoPartsHaveEveryLineOnceBetweenThem(t *testing.T) {
+func TestTwoPartsContainEveryLineOnceInTotal(t *testing.T) {
 	dir := makeLines(t)
 	want := linesOf(t, testSpec(t, dir))
 	slices.Sort(want)
@@ -74,7 +74,7 @@ func TestTwoPartsHaveEveryLineOnceBetweenThem(t *testing.T) {
 	}
 }
 
-func TestEachPartStoresLayoutsOfItsOwn(t *testing.T) {
+func TestEachPartStoresItsOwnLayouts(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	sizes := map[string][]int64{}
 	parts := map[string]spec.Split{
@@ -98,7 +98,7 @@ func TestEachPartStoresLayoutsOfItsOwn(t *testing.T) {
 	require.Len(t, storedFiles(t, s, layoutEnding), len(parts), "they were used again")
 }
 
-func TestAPartThatIsEmptyOpensAndIsRead(t *testing.T) {
+func TestEmptyPartOpensAndReads(t *testing.T) {
 	for _, read := range []spec.Read{spec.ReadAuto, spec.ReadScan, spec.ReadSpool} {
 		s := testSpec(t, makeLines(t))
 		s.Order.Split, s.Read = split(t, "0.5..0.500000001", spec.SplitByShard), read
@@ -116,7 +116,7 @@ func TestAPartThatIsEmptyOpensAndIsRead(t *testing.T) {
 	}
 }
 
-func TestOpeningWithASplitEndsWithItsContext(t *testing.T) {
+func TestOpeningWithSplitStopsWithItsContext(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	open(t, s) // makes the index
 	s.Order.Split = split(t, "0..0.5", spec.SplitByRecord)

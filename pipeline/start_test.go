@@ -29,7 +29,7 @@ func makeCompressedLines(t testing.TB, shards, records int) string {
 	return dir
 }
 
-func TestAMountKnowsWhatItsFirstBytesWaitFor(t *testing.T) {
+func TestMountReportsWhatItsFirstBytesWaitFor(t *testing.T) {
 	s := testSpec(t, makeCompressedLines(t, 32, 100))
 	s.Order.Lanes, s.Order.SizeRecords, s.Deal.Workers = 16, 16, 1
 	d := open(t, s)
@@ -63,7 +63,7 @@ func TestAMountKnowsWhatItsFirstBytesWaitFor(t *testing.T) {
 	require.True(t, start.Smaller)
 }
 
-func TestWhereNothingIsCompressedNothingIsWaitedFor(t *testing.T) {
+func TestUncompressedDatasetWaitsForNothing(t *testing.T) {
 	s := testSpec(t, makePlainLines(t))
 	d := open(t, s)
 	set, err := d.Set(context.Background(), 0, nil, s.Deal)
@@ -74,7 +74,7 @@ func TestWhereNothingIsCompressedNothingIsWaitedFor(t *testing.T) {
 	require.Zero(t, start.Seconds)
 }
 
-func TestLanesAreNamedWhereTheyHelp(t *testing.T) {
+func TestLanesAreSuggestedIfTheyHelp(t *testing.T) {
 	s := Start{Lanes: 8, LanesSeconds: 3.04}
 	s.Shards, s.DecodeBytes, s.Seconds = 32, 5<<30, 13
 	require.Equal(t, "about 13 s until the first bytes come: 5.0 GiB of 32 compressed shards come before them and are decoded first; "+

@@ -14,7 +14,7 @@ import (
 
 // Streams have the same bytes whatever the storage's profile is, even if reads bypass the page
 // cache.
-func TestStreamsDoNotDependOnTheStorageProfile(t *testing.T) {
+func TestStreamsDoNotDependOnStorageProfile(t *testing.T) {
 	profiles := []profile.Profile{
 		{Kind: profile.KindDisk, GapBytes: 0, ReadBytes: 4 << 10, Depth: 1, InFlightBytes: 4 << 10, AlignBytes: 1},
 		{Kind: profile.KindSSD, GapBytes: 1 << 20, ReadBytes: 4 << 10, Depth: 128, InFlightBytes: 512 << 10, AlignBytes: 4 << 10},
@@ -48,7 +48,7 @@ func TestStreamsDoNotDependOnTheStorageProfile(t *testing.T) {
 }
 
 // Shards are indexed by the reads that the profile prefers, and the result is the same.
-func TestAnIndexPassGoesByTheStorageProfile(t *testing.T) {
+func TestIndexPassFollowsStorageProfile(t *testing.T) {
 	dir := makePlainLines(t)
 	var reads []uint64
 	var fingerprints []string

@@ -10,7 +10,7 @@ import (
 
 var errChanged = errors.New("changed")
 
-func TestReadsEndWithTheVerdictOnTheirFileAndNoOther(t *testing.T) {
+func TestReadsFailOnlyIfVerificationOfTheirFileFails(t *testing.T) {
 	for _, mode := range []Mode{ModePread, ModeUring} {
 		for _, policy := range []Direct{DirectNever, DirectCold, DirectAlways} {
 			if mode == ModeUring {
@@ -54,9 +54,9 @@ func TestReadsEndWithTheVerdictOnTheirFileAndNoOther(t *testing.T) {
 	}
 }
 
-// TestOneLookServesTheReadsThatEndedBeforeIt checks the order that verification relies on: all
+// TestOneVerificationServesReadsThatEndedBeforeIt checks the order that verification relies on: all
 // reads of the list, then the verification, then their Dones.
-func TestOneLookServesTheReadsThatEndedBeforeIt(t *testing.T) {
+func TestOneVerificationServesReadsThatEndedBeforeIt(t *testing.T) {
 	var events []string
 	file := func(name string) *File {
 		f := NewFile(-1, DirectNever)

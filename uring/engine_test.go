@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestFilesOfAnySizeAreReadWhole(t *testing.T) {
+func TestFilesOfAnySizeAreReadCompletely(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		onFileSystems(t, func(t *testing.T, dir string) {
 			e := v.open(t)
@@ -32,7 +32,7 @@ func TestFilesOfAnySizeAreReadWhole(t *testing.T) {
 	})
 }
 
-func TestAnyRangesInAnyNumberGiveTheBytesOfTheFile(t *testing.T) {
+func TestAnyNumberOfRangesReturnsBytesOfFile(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		e := v.open(t)
 		dir := t.TempDir()
@@ -70,7 +70,7 @@ func TestAnyRangesInAnyNumberGiveTheBytesOfTheFile(t *testing.T) {
 	})
 }
 
-func TestOneRequestMayBeLargerThanWhatIsInFlight(t *testing.T) {
+func TestRequestMayExceedInFlightLimit(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		e := v.open(t)
 		const size = maxRingBytes + 4097
@@ -90,7 +90,7 @@ func TestOneRequestMayBeLargerThanWhatIsInFlight(t *testing.T) {
 	})
 }
 
-func TestErrorsReachTheirRequestAndNoOther(t *testing.T) {
+func TestErrorsReachOnlyTheirRequest(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		onFileSystems(t, func(t *testing.T, dir string) {
 			e := v.open(t)
@@ -134,7 +134,7 @@ func TestErrorsReachTheirRequestAndNoOther(t *testing.T) {
 }
 
 // More requests than the kernel has at a time, so that some wait.
-func TestRequestsThatAreNotWantedWhenTheirTurnComesAreNotRead(t *testing.T) {
+func TestQueuedRequestsNoLongerWantedAreNotRead(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		onFileSystems(t, func(t *testing.T, dir string) {
 			e := v.open(t)
@@ -199,7 +199,7 @@ func TestDoneMaySubmit(t *testing.T) {
 	})
 }
 
-func TestSubmittersMayBeMany(t *testing.T) {
+func TestManyGoroutinesMaySubmit(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		e := v.open(t)
 		fd, content := testFile(t, t.TempDir(), 100_000)
@@ -239,7 +239,7 @@ func TestSubmittersMayBeMany(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
+func TestCloseWaitsForRequestsInFlight(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		fd, content := testFile(t, t.TempDir(), 1<<20)
 		for range 5 {
@@ -265,7 +265,7 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-func TestSubmitAfterCloseGivesErrClosedAndNeverFromWithinSubmit(t *testing.T) {
+func TestSubmitAfterCloseReportsErrClosedAsynchronously(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		e := v.open(t)
 		fd, _ := testFile(t, t.TempDir(), 100)
@@ -290,7 +290,7 @@ func TestSubmitAfterCloseGivesErrClosedAndNeverFromWithinSubmit(t *testing.T) {
 	})
 }
 
-func TestEveryRequestCompletesOnceWhenCloseAndSubmitMeet(t *testing.T) {
+func TestEveryRequestCompletesOnceWhenCloseAndSubmitRace(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		fd, content := testFile(t, t.TempDir(), 5000)
 		for range 20 {
@@ -322,7 +322,7 @@ func TestEveryRequestCompletesOnceWhenCloseAndSubmitMeet(t *testing.T) {
 	})
 }
 
-func TestEnginesGiveBackWhatTheyHold(t *testing.T) {
+func TestEnginesReleaseTheirResources(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		fd, _ := testFile(t, t.TempDir(), 5000)
 		cycle := func() {

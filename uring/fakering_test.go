@@ -193,10 +193,10 @@ func (f *fakeRing) close() error {
 	return nil
 }
 
-// TestEveryRequestCompletesOnceWithItsBytesWhateverTheKernelDoes runs seeded schedules of a
+// TestEveryRequestCompletesOnceForAnyKernelBehavior runs seeded schedules of a
 // kernel's answers. Requests come in several batches, with descriptors and files, direct or not;
 // the engine is closed while they run.
-func TestEveryRequestCompletesOnceWithItsBytesWhateverTheKernelDoes(t *testing.T) {
+func TestEveryRequestCompletesOnceForAnyKernelBehavior(t *testing.T) {
 	dir := t.TempDir()
 	fd, content := testFile(t, dir, 400_003)
 	other, otherContent := testFile(t, dir, 5000)
@@ -267,8 +267,8 @@ func closeDirect(t require.TestingT, f *File) {
 	}
 }
 
-// TestReadsThatFailForEverFailOnce uses a kernel that returns nothing but errors.
-func TestReadsThatFailForEverFailOnce(t *testing.T) {
+// TestPermanentlyFailingReadsFailOnce uses a kernel that returns nothing but errors.
+func TestPermanentlyFailingReadsFailOnce(t *testing.T) {
 	kernel := newFakeRing(1, 100)
 	e, err := openRinged("", func() (kernelRing, error) { return kernel, nil })
 	require.NoError(t, err)

@@ -40,7 +40,7 @@ func directFileFor(t *testing.T, fd int, policy Direct) *File {
 	return f
 }
 
-func TestWhatThePageCacheHoldsIsReadAtOnce(t *testing.T) {
+func TestPageCacheHitsAreReadImmediately(t *testing.T) {
 	for _, mode := range []Mode{ModePread, ModeUring} {
 		t.Run(string(mode), func(t *testing.T) {
 			if mode == ModeUring {
@@ -69,7 +69,7 @@ func TestWhatThePageCacheHoldsIsReadAtOnce(t *testing.T) {
 	}
 }
 
-func TestReadsBypassThePageCacheAsThePolicySays(t *testing.T) {
+func TestReadsBypassPageCacheAccordingToPolicy(t *testing.T) {
 	const size = 3<<20 + 777
 	cases := []struct {
 		name   string
@@ -123,7 +123,7 @@ func TestReadsBypassThePageCacheAsThePolicySays(t *testing.T) {
 	}
 }
 
-func TestAlignedReadsGoIntoTheirOwnMemory(t *testing.T) {
+func TestAlignedReadsNeedNoCopy(t *testing.T) {
 	requireUring(t)
 	fd, content := testFile(t, t.TempDir(), 1<<20)
 	f := directFileFor(t, fd, DirectAlways)
@@ -137,9 +137,9 @@ func TestAlignedReadsGoIntoTheirOwnMemory(t *testing.T) {
 	require.Nil(t, e.(*engine).reader.(*ringReader).owner.blocks.memory, "no block was needed")
 }
 
-// TestFilesThatRefuseDirectReadsAreReadAsUsual uses a file that was opened directly and whose
+// TestFilesThatRefuseDirectReadsAreReadBuffered uses a file that was opened directly and whose
 // alignments are wrong: the kernel answers EINVAL.
-func TestFilesThatRefuseDirectReadsAreReadAsUsual(t *testing.T) {
+func TestFilesThatRefuseDirectReadsAreReadBuffered(t *testing.T) {
 	for _, mode := range []Mode{ModePread, ModeUring} {
 		t.Run(string(mode), func(t *testing.T) {
 			if mode == ModeUring {
@@ -163,7 +163,7 @@ func TestFilesThatRefuseDirectReadsAreReadAsUsual(t *testing.T) {
 	}
 }
 
-func TestFileSystemsWithoutDirectReadsAreFoundOut(t *testing.T) {
+func TestMissingSupportForDirectReadsIsDetected(t *testing.T) {
 	directory := NewFile(openFD(t, t.TempDir(), unix.O_RDONLY), DirectAlways)
 	var c counters
 	for range 2 {
@@ -172,7 +172,7 @@ func TestFileSystemsWithoutDirectReadsAreFoundOut(t *testing.T) {
 	require.Equal(t, map[string]uint64{"the file can't be opened for direct reads": 1}, c.status("", "").NotDirect)
 }
 
-func TestOnlyWhatIsNotAlignedOfALargeDirectReadIsCopied(t *testing.T) {
+func TestOnlyUnalignedPartsOfLargeDirectReadAreCopied(t *testing.T) {
 	fd, _ := testFile(t, t.TempDir(), 100)
 	f := directFileFor(t, fd, DirectAlways)
 	d := &directFile{fd: f.direct.Load().fd, offsetAlignment: 512, memoryAlignment: 512}
@@ -197,7 +197,7 @@ func TestOnlyWhatIsNotAlignedOfALargeDirectReadIsCopied(t *testing.T) {
 	}
 }
 
-func TestDirectReadsOfAnySizeIntoAlignedMemoryAreWhole(t *testing.T) {
+func TestDirectReadsOfAnySizeIntoAlignedMemoryAreComplete(t *testing.T) {
 	for _, mode := range []Mode{ModePread, ModeUring} {
 		t.Run(string(mode), func(t *testing.T) {
 			if mode == ModeUring {

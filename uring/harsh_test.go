@@ -20,10 +20,10 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// TestCallsOfTheLibraryThatAreBrokenAreNotUsed keeps out calls that read the wrong file
+// TestBrokenLibraryCallsAreNotUsed keeps out calls that read the wrong file
 // (RegisterFiles), use memory after it was freed (timeouts), or delay stop-the-worlds (Submit), and
 // the reactor, which never drains.
-func TestCallsOfTheLibraryThatAreBrokenAreNotUsed(t *testing.T) {
+func TestBrokenLibraryCallsAreNotUsed(t *testing.T) {
 	broken := map[string]bool{
 		"RegisterFiles": true, "UnRegisterFiles": true, "Timeout": true, "LinkTimeout": true,
 		"WaitCQEventsWithTimeout": true, "CreateMany": true, "QueueSQE": true, "WithSQPoll": true,
@@ -55,9 +55,9 @@ func TestCallsOfTheLibraryThatAreBrokenAreNotUsed(t *testing.T) {
 	require.Greater(t, looked, 100)
 }
 
-// TestSignalsAndCollectionsDisturbNothing sends signals to all threads, including the owner's, and
+// TestSignalsAndGarbageCollectionDisturbNothing sends signals to all threads, including the owner's, and
 // collects garbage all the time.
-func TestSignalsAndCollectionsDisturbNothing(t *testing.T) {
+func TestSignalsAndGarbageCollectionDisturbNothing(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		defer debug.SetGCPercent(debug.SetGCPercent(1))
 		fd, content := testFile(t, t.TempDir(), 300_000)
@@ -95,14 +95,14 @@ func TestSignalsAndCollectionsDisturbNothing(t *testing.T) {
 	})
 }
 
-// TestNobodyReadsTheSame runs itself in a child process without privileges and without lockable
+// TestUserNobodyReadsSameBytes runs itself in a child process without privileges and without lockable
 // memory: rings are refused there, or made without it.
-func TestNobodyReadsTheSame(t *testing.T) {
+func TestUserNobodyReadsSameBytes(t *testing.T) {
 	if os.Getenv(nobodyVariable) == "" {
 		if os.Getuid() != 0 {
 			t.Skip("needs root, to become nobody")
 		}
-		child := exec.Command(os.Args[0], "-test.v", "-test.run=^TestNobodyReadsTheSame$")
+		child := exec.Command(os.Args[0], "-test.v", "-test.run=^TestUserNobodyReadsSameBytes$")
 		dir := serve.ShortDir(t) // TMPDIR may be inaccessible to others
 		require.NoError(t, os.Chown(dir, nobody, nobody))
 		child.Env = append(os.Environ(), nobodyVariable+"=1", "TMPDIR="+dir)
@@ -134,7 +134,7 @@ func TestNobodyReadsTheSame(t *testing.T) {
 	t.Log("read as nobody")
 }
 
-func TestWithoutDescriptorsAutoReadsWithPread(t *testing.T) {
+func TestAutoReadsWithPreadIfOutOfDescriptors(t *testing.T) {
 	requireUring(t)
 	fd, content := testFile(t, t.TempDir(), 200_000)
 	var limit unix.Rlimit

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMapGivesZeroedAlignedMemoryOfTheSizeAskedFor(t *testing.T) {
+func TestMapReturnsZeroedAlignedMemoryOfRequestedSize(t *testing.T) {
 	page := os.Getpagesize()
 	for _, n := range []int{1, page - 1, page, page + 1, HugePageBytes - 1, HugePageBytes, HugePageBytes + 1, 5*HugePageBytes + 12345} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestMapRefusesImpossibleSizes(t *testing.T) {
 	}
 }
 
-func TestUnmapGivesTheAddressSpaceBack(t *testing.T) {
+func TestUnmapReleasesAddressSpace(t *testing.T) {
 	const rounds, size = 2000, 32*HugePageBytes + 1
 	before := addressSpaceBytes(t)
 	for range rounds {
@@ -57,7 +57,7 @@ func TestUnmapGivesTheAddressSpaceBack(t *testing.T) {
 	require.NoError(t, Unmap(nil))
 }
 
-func TestMapAsksForHugePages(t *testing.T) {
+func TestMapRequestsHugePages(t *testing.T) {
 	setting, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
 	if err != nil {
 		t.Skipf("this kernel has no transparent huge pages: %v", err)

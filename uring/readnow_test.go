@@ -11,7 +11,7 @@ import (
 // notToBeCalled is a Done for requests that are not submitted.
 func notToBeCalled(int, error) { panic("Done was called without a Submit") }
 
-func TestReadNowGivesTheBytesOfTheFileOrNothing(t *testing.T) {
+func TestReadNowReturnsBytesOfFileOrNothing(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		onFileSystems(t, func(t *testing.T, dir string) {
 			e := v.open(t)
@@ -41,7 +41,7 @@ func TestReadNowGivesTheBytesOfTheFileOrNothing(t *testing.T) {
 	})
 }
 
-func TestReadNowIsForWhatThePageCacheHolds(t *testing.T) {
+func TestReadNowReadsOnlyFromPageCache(t *testing.T) {
 	const size = 1 << 20
 	cases := []struct {
 		name   string
@@ -91,7 +91,7 @@ func TestReadNowIsForWhatThePageCacheHolds(t *testing.T) {
 	}
 }
 
-func TestReadNowRefusesWhatSubmitIsFor(t *testing.T) {
+func TestReadNowRefusesRequestsThatRequireSubmit(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		e := v.open(t)
 		fd, _ := testFile(t, t.TempDir(), 5000)
@@ -123,7 +123,7 @@ func TestReadNowAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { e.ReadNow(r) }))
 }
 
-func TestStatusSaysWhyMemoryIsNotRegistered(t *testing.T) {
+func TestStatusReportsWhyMemoryIsNotRegistered(t *testing.T) {
 	for _, refused := range []error{nil, unix.ENOMEM} {
 		kernel := newFakeRing(1, 0)
 		kernel.registering = func() error { return refused }

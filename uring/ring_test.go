@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLibraryIsTheOneThatThisPackageReachesInto guards the assumptions about unexported parts of
+// TestLibraryVersionMatchesAssumptions guards the assumptions about unexported parts of
 // go-uring.
-func TestLibraryIsTheOneThatThisPackageReachesInto(t *testing.T) {
+func TestLibraryVersionMatchesAssumptions(t *testing.T) {
 	mod, err := os.ReadFile("../go.mod")
 	require.NoError(t, err)
 	require.Contains(t, string(mod), "github.com/godzie44/go-uring v0.0.0-20250501163612-d16a9e597639\n",
@@ -43,7 +43,7 @@ func TestLibraryIsTheOneThatThisPackageReachesInto(t *testing.T) {
 	require.NoError(t, r.close())
 }
 
-func TestRingUsesThePreferredFlagsWhereTheKernelHasThem(t *testing.T) {
+func TestRingUsesPreferredFlagsIfKernelSupportsThem(t *testing.T) {
 	requireUring(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -56,9 +56,9 @@ func TestRingUsesThePreferredFlagsWhereTheKernelHasThem(t *testing.T) {
 	require.EqualValues(t, r.flags, reflect.ValueOf(r.Params).Elem().FieldByName("flags").Uint())
 }
 
-// TestSlowReadHoldsUpNothingElse reads a pipe without data: the ring waits for it, and continues
+// TestSlowReadDelaysNoOthers reads a pipe without data: the ring waits for it, and continues
 // with what comes meanwhile.
-func TestSlowReadHoldsUpNothingElse(t *testing.T) {
+func TestSlowReadDelaysNoOthers(t *testing.T) {
 	requireUring(t)
 	e, err := Open(ModeUring)
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestSlowReadHoldsUpNothingElse(t *testing.T) {
 	require.NoError(t, unix.Close(pipe[1]))
 }
 
-func TestAutoTakesTheRingWhereItWorks(t *testing.T) {
+func TestAutoUsesRingIfItWorks(t *testing.T) {
 	requireUring(t)
 	e, err := Open(ModeAuto)
 	require.NoError(t, err)
@@ -98,9 +98,9 @@ func TestAutoTakesTheRingWhereItWorks(t *testing.T) {
 	require.Equal(t, Status{Engine: "uring", Reason: "a test read through a ring worked"}, e.Status())
 }
 
-// TestAutoFallsBackToPreadInASandbox runs itself in child processes where io_uring is refused as
+// TestAutoFallsBackToPreadInSandbox runs itself in child processes where io_uring is refused as
 // Docker does (EPERM) and podman (ENOSYS), and in one where rings can be made but not used.
-func TestAutoFallsBackToPreadInASandbox(t *testing.T) {
+func TestAutoFallsBackToPreadInSandbox(t *testing.T) {
 	cases := []struct {
 		name  string
 		call  int
@@ -124,12 +124,12 @@ func TestAutoFallsBackToPreadInASandbox(t *testing.T) {
 			if c.call == unix.SYS_IO_URING_ENTER {
 				requireUring(t)
 			}
-			child := exec.Command(os.Args[0], "-test.v", "-test.run=^TestAutoFallsBackToPreadInASandbox$")
+			child := exec.Command(os.Args[0], "-test.v", "-test.run=^TestAutoFallsBackToPreadInSandbox$")
 			child.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d", sandboxVariable, c.call, int(c.errno)))
 			out, err := child.CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			require.Contains(t, string(out), "read in a sandbox")
-			require.Contains(t, string(out), "--- PASS: TestAutoFallsBackToPreadInASandbox")
+			require.Contains(t, string(out), "--- PASS: TestAutoFallsBackToPreadInSandbox")
 		})
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAFileThatStallsHoldsUpNoOther has more reads of a file that does not answer than there are
+// TestStalledFileDelaysNoOther has more reads of a file that does not answer than there are
 // threads: its verify stands in for the waiting kernel.
-func TestAFileThatStallsHoldsUpNoOther(t *testing.T) {
+func TestStalledFileDelaysNoOther(t *testing.T) {
 	for _, mode := range []Mode{ModePread, ModeUring} {
 		t.Run(string(mode), func(t *testing.T) {
 			if mode == ModeUring {

@@ -23,7 +23,7 @@ func requireStatus(t *testing.T, err error, code codes.Code, words ...string) {
 	}
 }
 
-func TestAVolumeThatCannotBeSaysWhyInWordsAndLeavesNothing(t *testing.T) {
+func TestInvalidVolumeIsExplainedAndLeavesNothing(t *testing.T) {
 	d, data := startDriver(t), dataset(t)
 	for name, c := range map[string]struct {
 		attributes map[string]string
@@ -43,7 +43,7 @@ func TestAVolumeThatCannotBeSaysWhyInWordsAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestLinksOutOfAllowedDirectoriesAreRefused(t *testing.T) {
+func TestLinksOutsideAllowedDirectoriesAreRefused(t *testing.T) {
 	data, allowed := dataset(t), t.TempDir()
 	d := startDriver(t, "--allow-path", allowed)
 	require.NoError(t, os.Symlink(data, filepath.Join(allowed, "link")))
@@ -53,7 +53,7 @@ func TestLinksOutOfAllowedDirectoriesAreRefused(t *testing.T) {
 }
 
 // When a server dies, volumes that are not published again are healed, too.
-func TestTheDeathOfAServerCostsItsReadersAnErrorAndTheNextPublishHealsAll(t *testing.T) {
+func TestNextPublishHealsAllVolumesAfterServerDies(t *testing.T) {
 	d, data := startDriver(t), dataset(t)
 	a, b := pod{name: "a", attributes: map[string]string{"dataset": data}}, pod{name: "b", attributes: map[string]string{"dataset": data}}
 	other := pod{name: "other", attributes: map[string]string{"dataset": data, "seed": "5"}}
@@ -88,7 +88,7 @@ func TestTheDeathOfAServerCostsItsReadersAnErrorAndTheNextPublishHealsAll(t *tes
 	d.requireNothingLeft()
 }
 
-func TestAServerThatIsUnmountedByHandIsReplaced(t *testing.T) {
+func TestServerIsReplacedAfterManualUnmount(t *testing.T) {
 	d, data := startDriver(t), dataset(t)
 	a := pod{name: "a", attributes: map[string]string{"dataset": data}}
 	require.NoError(t, d.publish(a))
@@ -103,7 +103,7 @@ func TestAServerThatIsUnmountedByHandIsReplaced(t *testing.T) {
 }
 
 // The next call waits for the same server.
-func TestACallThatEndsBeforeTheServerServesSaysHowFarItIs(t *testing.T) {
+func TestExpiredCallReportsServerProgress(t *testing.T) {
 	d, data := startDriver(t, "--patience=1ns"), dataset(t)
 	a, gone := pod{name: "a", attributes: map[string]string{"dataset": data}}, pod{name: "gone", attributes: map[string]string{"dataset": data, "seed": "9"}}
 	requireStatus(t, d.publish(a), codes.DeadlineExceeded, "not ready yet")
@@ -115,7 +115,7 @@ func TestACallThatEndsBeforeTheServerServesSaysHowFarItIs(t *testing.T) {
 	d.requireNothingLeft()
 }
 
-func TestADriverThatIsKilledFindsItsServersAndMounts(t *testing.T) {
+func TestDriverFindsItsServersAndMountsAfterKill(t *testing.T) {
 	d, data := startDriver(t), dataset(t)
 	a, b := pod{name: "a", attributes: map[string]string{"dataset": data}}, pod{name: "b", attributes: map[string]string{"dataset": data}}
 	require.NoError(t, d.publish(a))
@@ -134,7 +134,7 @@ func TestADriverThatIsKilledFindsItsServersAndMounts(t *testing.T) {
 }
 
 // All its processes have ended with the container, and no call comes.
-func TestADriverWhoseContainerEndedStartsItsServersAgain(t *testing.T) {
+func TestDriverRestartsItsServersInNextContainer(t *testing.T) {
 	d, data := startDriver(t), dataset(t)
 	a, gone := pod{name: "a", attributes: map[string]string{"dataset": data}}, pod{name: "gone", attributes: map[string]string{"dataset": data, "seed": "9"}}
 	require.NoError(t, d.publish(a))
@@ -172,7 +172,7 @@ func containsArg(cmdline []byte, arg string) bool {
 
 // A pod must not make the driver read what only the node can reach, by any of the ways to name a
 // service.
-func TestServicesOfTheNodeAreRefusedUnlessTheyAreAllowed(t *testing.T) {
+func TestNodeServicesAreRefusedUnlessAllowed(t *testing.T) {
 	d := startDriver(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

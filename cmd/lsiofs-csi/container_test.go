@@ -59,7 +59,7 @@ func beContainer(dir string) error {
 
 // The driver has its own mount and PID namespaces, and the node's directory with propagation both
 // ways, as in the DaemonSet. Processes of the next container may have the same numbers.
-func TestADriverInAContainerMountsForTheNodeAndIsMendedByTheNextContainer(t *testing.T) {
+func TestContainerMountsForNodeAndNextContainerRepairsMounts(t *testing.T) {
 	d, data := newNode(t), dataset(t)
 	require.NoError(t, unix.Mount(d.dir, d.dir, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { d.kill(); require.NoError(t, unix.Unmount(d.dir, unix.MNT_DETACH)) })

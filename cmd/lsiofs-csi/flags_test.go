@@ -14,7 +14,7 @@ import (
 )
 
 // Adding a flag to mount requires a decision.
-func TestEachFlagOfMountIsAnAttributeOrLeftOutForAReason(t *testing.T) {
+func TestEachMountFlagIsAttributeOrExcludedForReason(t *testing.T) {
 	help, err := exec.Command(filepath.Join(programs, "lsiofs"), "mount", "--help").Output()
 	require.NoError(t, err)
 	var want []string
@@ -27,7 +27,7 @@ func TestEachFlagOfMountIsAnAttributeOrLeftOutForAReason(t *testing.T) {
 	require.Equal(t, slices.Compact(want), got)
 }
 
-func TestAllProblemsOfACommandLineAreSaidAtOnce(t *testing.T) {
+func TestAllCommandLineProblemsAreReportedAtOnce(t *testing.T) {
 	t.Setenv("NODE_NAME", "")
 	for _, c := range []struct {
 		args  []string

@@ -31,7 +31,7 @@ func holdLock(dir string) error {
 	return child.Wait()
 }
 
-func TestADriverThatRunsIsNamedAndOneThatWasKilledRefusesNobody(t *testing.T) {
+func TestRunningDriverHoldsLockAndKilledDriverReleasesIt(t *testing.T) {
 	dir := t.TempDir()
 	first := exec.Command(os.Args[0])
 	first.Env = append(os.Environ(), lockedDir+"="+dir)

@@ -40,7 +40,7 @@ func (d *driver) get(socket, path string) (int, string) {
 	return r.StatusCode, string(text)
 }
 
-func TestOnePageHasTheMetricsOfAllServersAndSaysWhichAnswer(t *testing.T) {
+func TestPageHasMetricsOfAllServersAndShowsWhichRespond(t *testing.T) {
 	d, data := startDriver(t), dataset(t)
 	a, b := pod{name: "a", attributes: map[string]string{"dataset": data}}, pod{name: "b", attributes: map[string]string{"dataset": data, "seed": "2"}}
 	require.NoError(t, d.publish(a))
@@ -71,7 +71,7 @@ func TestOnePageHasTheMetricsOfAllServersAndSaysWhichAnswer(t *testing.T) {
 	d.requireNothingLeft()
 }
 
-func TestTheProbeOfLivenessAsksTheDriverItself(t *testing.T) {
+func TestLivenessProbeChecksDriver(t *testing.T) {
 	d := startDriver(t)
 	code, text := d.get("health.sock", "/healthz")
 	require.Equal(t, http.StatusOK, code, text)
@@ -80,7 +80,7 @@ func TestTheProbeOfLivenessAsksTheDriverItself(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, code)
 }
 
-func TestKubeletIsToldWhereTheDriverIs(t *testing.T) {
+func TestDriverRegistersWithKubelet(t *testing.T) {
 	d := startDriver(t)
 	d.until(func() bool { _, err := os.Stat(d.path("registration", "lsiofs.csi-reg.sock")); return err == nil })
 	c, err := grpc.NewClient("unix://"+d.path("registration", "lsiofs.csi-reg.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -104,7 +104,7 @@ func TestKubeletIsToldWhereTheDriverIs(t *testing.T) {
 	d.cmd = nil
 }
 
-func TestStatisticsSayHowMuchWasReadAndWhetherTheServerLives(t *testing.T) {
+func TestStatisticsReportBytesReadAndServerHealth(t *testing.T) {
 	d, data := startDriver(t), dataset(t)
 	a := pod{name: "a", attributes: map[string]string{"dataset": data}}
 	require.NoError(t, d.publish(a))
@@ -128,7 +128,7 @@ func TestStatisticsSayHowMuchWasReadAndWhetherTheServerLives(t *testing.T) {
 	d.requireNothingLeft()
 }
 
-func TestAServersMemoryIsLimited(t *testing.T) {
+func TestServerMemoryIsLimited(t *testing.T) {
 	d, data := startDriver(t, "--memory-limit=256MiB"), dataset(t)
 	a := pod{name: "a", attributes: map[string]string{"dataset": data}}
 	requireStatus(t, d.publish(pod{name: "greedy", attributes: map[string]string{"dataset": data, "memory": "200MiB"}}), 3, "memory", "128 MiB")

@@ -89,7 +89,7 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-func TestCSISanityPassesOverRealMounts(t *testing.T) {
+func TestCSISanityPassesWithRealMounts(t *testing.T) {
 	sanity := program(t, "csi-sanity")
 	d := startDriver(t)
 	l, err := net.Listen("unix", d.path("controller.sock"))

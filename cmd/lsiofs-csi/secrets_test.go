@@ -44,7 +44,7 @@ func bucket(t *testing.T, data string) (endpoint string) {
 	return "http://" + address
 }
 
-func TestCredentialsReachTheServersEnvironmentAndNothingElse(t *testing.T) {
+func TestCredentialsReachOnlyServerEnvironment(t *testing.T) {
 	data := dataset(t)
 	endpoint := bucket(t, data)
 	d := startDriver(t, "--allow-url", endpoint)

@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/mounts"
 )
 
-func TestPodsThatAskForTheSameShareAServerAndOthersDoNot(t *testing.T) {
+func TestOnlyPodsWithSameRequestShareServer(t *testing.T) {
 	d, data := startDriver(t), dataset(t)
 	settings := map[string]string{"dataset": data, "workers": "2", "seed": "7"}
 	a, b := pod{name: "a", attributes: settings}, pod{name: "b", attributes: settings}
@@ -42,7 +42,7 @@ func TestPodsThatAskForTheSameShareAServerAndOthersDoNot(t *testing.T) {
 	d.requireNothingLeft()
 }
 
-func TestOnlyPodsThatSaySoWriteTheCheckpointAndNothingElse(t *testing.T) {
+func TestPodsWriteOnlyCheckpointAndOnlyIfEnabled(t *testing.T) {
 	d, data := startDriver(t), dataset(t)
 	reads := pod{name: "reads", attributes: map[string]string{"dataset": data}}
 	writes := pod{name: "writes", attributes: map[string]string{"dataset": data, "checkpoint": "write"}}
@@ -71,7 +71,7 @@ func TestOnlyPodsThatSaySoWriteTheCheckpointAndNothingElse(t *testing.T) {
 	d.requireNothingLeft()
 }
 
-func TestDirectoriesOfTheNodeMayBeLinks(t *testing.T) {
+func TestNodeDirectoriesMayBeLinks(t *testing.T) {
 	d, data := newNode(t), dataset(t)
 	for _, dir := range []string{"kubelet", "state"} {
 		require.NoError(t, os.Rename(d.path(dir), d.path("real-"+dir)))
@@ -96,7 +96,7 @@ func TestDirectoriesOfTheNodeMayBeLinks(t *testing.T) {
 }
 
 // Each pod reads what it asked for, and the last one leaves nothing.
-func TestManyPodsComeAndGoAtOnce(t *testing.T) {
+func TestManyPodsStartAndStopConcurrently(t *testing.T) {
 	d, data := startDriver(t), dataset(t)
 	const pods, rounds = 8, 6
 	want := [2][]byte{stream(t, data, "--seed", "0"), stream(t, data, "--seed", "1")}

@@ -88,7 +88,7 @@ func TestBenchMeasuresAllRows(t *testing.T) {
 	nothingLeft(t, tmp)
 }
 
-func TestBenchOfCompressedShardsPrintsATable(t *testing.T) {
+func TestBenchPrintsTableForCompressedShards(t *testing.T) {
 	tmp := benchTemp(t)
 	data := made(t, "jsonl", "--zst", "--records", "3000", "--bytes", "1200", "--shards", "2")
 	require.NoError(t, os.WriteFile(filepath.Join(data, "README.md"), nil, 0o644))
@@ -102,7 +102,7 @@ func TestBenchOfCompressedShardsPrintsATable(t *testing.T) {
 }
 
 // A dataset too small for one row is still measured by the others.
-func TestBenchOfFewRecordsLeavesOutWhatNeedsMore(t *testing.T) {
+func TestBenchSkipsRowsThatNeedMoreRecords(t *testing.T) {
 	tmp := benchTemp(t)
 	data := made(t, "jsonl", "--records", "40", "--bytes", "1200", "--shards", "2")
 	var r bench.Report
@@ -116,7 +116,7 @@ func TestBenchOfFewRecordsLeavesOutWhatNeedsMore(t *testing.T) {
 	nothingLeft(t, tmp)
 }
 
-func TestBenchOfFoldersOfFilesComparesWithTar(t *testing.T) {
+func TestBenchComparesFilesetWithTar(t *testing.T) {
 	tmp := benchTemp(t)
 	data := made(t, "files", "--records", "300", "--bytes", "12KiB", "--shards", "3")
 	var r bench.Report
@@ -138,7 +138,7 @@ func TestBenchOfFoldersOfFilesComparesWithTar(t *testing.T) {
 	nothingLeft(t, tmp)
 }
 
-func TestBenchSaysWhereItsOldFlagsAre(t *testing.T) {
+func TestBenchExplainsWhereOldFlagsMoved(t *testing.T) {
 	for _, args := range [][]string{{"--check"}, {"--make", "tar", t.TempDir()}, {"--make", "jsonl", "--gz", "--records", "10", t.TempDir()}} {
 		r := lsiofs(t, append([]string{"bench"}, args...)...)
 		require.Equal(t, exit.Usage, r.code)

@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
 )
 
-func TestBenchOfAWebServerComparesWithBareRequests(t *testing.T) {
+func TestBenchComparesWebServerWithBareRequests(t *testing.T) {
 	tmp := benchTemp(t)
 	data := made(t, "tar", "--records", "400", "--bytes", "12500", "--shards", "2")
 	url, bodies := atServer(t, data)

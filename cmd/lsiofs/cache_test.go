@@ -80,7 +80,7 @@ func bodiesAsked(server *faultserver.Server) (n int) {
 }
 
 // The life of a cache through its commands: filled, shown, read from, damaged, repaired, cleaned.
-func TestTheCacheByItsCommands(t *testing.T) {
+func TestCacheCommands(t *testing.T) {
 	data := dataset(t)
 	url, bodies := atServer(t, data)
 	dir := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache")}
@@ -151,7 +151,7 @@ func flip(t *testing.T, path string, at int64) {
 	require.NoError(t, err)
 }
 
-func TestACacheThatDoesNotExistIsNoError(t *testing.T) {
+func TestMissingCacheIsNotAnError(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for _, args := range [][]string{{"show"}, {"verify"}, {"clean", "--all"}} {
 		r := ok(t, append([]string{"cache"}, args...)...)
@@ -162,7 +162,7 @@ func TestACacheThatDoesNotExistIsNoError(t *testing.T) {
 
 // Too little room is an error for warm, which has nothing else to do, but only a warning for a
 // mount.
-func TestACacheThatIsTooSmallToFill(t *testing.T) {
+func TestTooSmallCacheFailsWarmAndWarnsMount(t *testing.T) {
 	url, _ := atServer(t, dataset(t))
 	small := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--cache-size", "16KiB"}
 	r := lsiofs(t, append([]string{"cache", "warm", url}, small...)...)
@@ -181,7 +181,7 @@ func TestACacheThatIsTooSmallToFill(t *testing.T) {
 }
 
 // Ctrl-C ends a fill that receives nothing, and the next fill does not suffer from it.
-func TestAFillingThatIsInterrupted(t *testing.T) {
+func TestInterruptedCacheFill(t *testing.T) {
 	data := dataset(t)
 	server, url, bodies := served(t, data)
 	dir := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache")}
@@ -207,7 +207,7 @@ func TestAFillingThatIsInterrupted(t *testing.T) {
 }
 
 // The beginning of an epoch is fetched, and no more. Reading it then needs no requests.
-func TestTheBeginningOfAnEpochIsFetchedIntoTheCache(t *testing.T) {
+func TestCacheWarmFetchesOnlyStartOfEpoch(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	makeAt(t, data, "tar", "--records", "2000", "--bytes", "5000", "--shards", "4")
 	_, url, bodies := served(t, data)
@@ -236,7 +236,7 @@ func TestTheBeginningOfAnEpochIsFetchedIntoTheCache(t *testing.T) {
 
 // The doctor reports the kind of a cache's directory and how much of a dataset it holds, and does
 // not create it.
-func TestTheDoctorLooksAtTheCache(t *testing.T) {
+func TestDoctorChecksCache(t *testing.T) {
 	data := dataset(t)
 	url, _ := atServer(t, data)
 	dir := filepath.Join(t.TempDir(), "cache")

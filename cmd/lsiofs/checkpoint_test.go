@@ -63,14 +63,14 @@ func TestCheckpointShow(t *testing.T) {
 	require.Contains(t, ok(t, "checkpoint", "show", saveState(t, file, s)).stdout, "\nsplit        0..0.9 by unit, seed 3\n")
 }
 
-func TestCheckpointShowKnowsShortForms(t *testing.T) {
+func TestCheckpointShowAcceptsShortForms(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"epoch": 3, "samples": 20480}`), 0o600))
 	goldentest.Equal(t, "checkpoint-show-short.txt", ok(t, "checkpoint", "show", file).stdout)
 	require.JSONEq(t, `{"epoch": 3, "samples": 20480}`, ok(t, "checkpoint", "show", file, "--json").stdout)
 }
 
-func TestDocumentsThatAreNoCheckpoints(t *testing.T) {
+func TestInvalidCheckpointDocuments(t *testing.T) {
 	dir := t.TempDir()
 	for name, doc := range map[string]string{
 		"empty": "", "text": "hello", "a list": "[]", "unknown field": `{"epoch": 1, "sample": 2}`, "another version": `{"version": 2}`,
@@ -90,7 +90,7 @@ func TestDocumentsThatAreNoCheckpoints(t *testing.T) {
 	}
 }
 
-func TestTooLargeADocumentIsNotRead(t *testing.T) {
+func TestOversizedDocumentIsNotRead(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.json")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.NoError(t, os.Truncate(file, 1<<40)) // sparse
@@ -122,7 +122,7 @@ func TestCheckpointSave(t *testing.T) {
 	require.Equal(t, savedState(4, 4, 2, 2), state)
 }
 
-func TestCheckpointSaveRefusesNumbersThatCantBe(t *testing.T) {
+func TestCheckpointSaveRefusesImpossibleNumbers(t *testing.T) {
 	mnt := asMount(t, savedState(0, 0, 0, 0))
 	file := filepath.Join(t.TempDir(), "c.json")
 	for consumed, says := range map[string]string{
@@ -164,7 +164,7 @@ func TestCheckpointMerge(t *testing.T) {
 	require.Contains(t, r.stderr, "epoch")
 }
 
-func TestCheckpointRestoreWritesTheControlFile(t *testing.T) {
+func TestCheckpointRestoreWritesControlFile(t *testing.T) {
 	mnt := asMount(t, savedState(0, 0, 0, 0))
 	file := saveState(t, filepath.Join(t.TempDir(), "c.json"), savedState(1, 2, 3, 4))
 	ok(t, "checkpoint", "restore", file, mnt)
@@ -187,7 +187,7 @@ func TestCheckpointRestoreWritesTheControlFile(t *testing.T) {
 	require.Equal(t, "lsiofs: checkpoint "+file+".gone: no such file or directory: name a file that holds a saved checkpoint\n", r.stderr)
 }
 
-func TestRefusalsAreInTheMountsOwnWords(t *testing.T) {
+func TestRefusalsQuoteReasonFromMount(t *testing.T) {
 	mnt := t.TempDir()
 	require.Contains(t, refusalReason(mnt, unix.EINVAL), "invalid argument")
 	status, err := json.Marshal(map[string]any{"last_checkpoint_refusal": map[string]string{"reason": "checkpoint refused: another dataset"}})
@@ -198,7 +198,7 @@ func TestRefusalsAreInTheMountsOwnWords(t *testing.T) {
 	require.Contains(t, refusalReason(mnt, unix.EINVAL), "status may have the reason")
 }
 
-func TestAFileThatHoldsNothingIsNoCheckpoint(t *testing.T) {
+func TestEmptyFileIsNotACheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	file, whole := filepath.Join(dir, "c.json"), saveState(t, filepath.Join(dir, "whole.json"), savedState(1, 2, 3, 4))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "checkpoint"), []byte("{}"), 0o600)) // as much of a mount as a directory can be
@@ -215,7 +215,7 @@ func TestAFileThatHoldsNothingIsNoCheckpoint(t *testing.T) {
 	}
 }
 
-func TestAMinusIsStandardInputAndOutput(t *testing.T) {
+func TestDashMeansStandardInputAndOutput(t *testing.T) {
 	dir := t.TempDir()
 	a := saveState(t, filepath.Join(dir, "a.json"), savedState(1, 2, 3, 4))
 	b := saveState(t, filepath.Join(dir, "b.json"), savedState(4, 3, 2, 1))

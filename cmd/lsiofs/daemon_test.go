@@ -72,7 +72,7 @@ func openFiles(t *testing.T, proc string) (files []string) {
 }
 
 // Log rotators rename a log and send SIGHUP.
-func TestSIGHUPMakesADaemonOpenItsLogAnew(t *testing.T) {
+func TestSIGHUPMakesDaemonReopenItsLog(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	mnt, info := daemon(t, dataset(t), "--log-file", log, "--log-level", "info")
 	require.NoError(t, os.Rename(log, log+".1"))
@@ -86,7 +86,7 @@ func TestSIGHUPMakesADaemonOpenItsLogAnew(t *testing.T) {
 }
 
 // Every flag that names a file or directory is among those that a daemon makes absolute.
-func TestADaemonMakesEveryPathOfItsFlagsAbsolute(t *testing.T) {
+func TestDaemonMakesEveryPathFlagAbsolute(t *testing.T) {
 	here, err := os.Getwd()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.Chdir(here)) })
@@ -120,7 +120,7 @@ func TestADaemonMakesEveryPathOfItsFlagsAbsolute(t *testing.T) {
 }
 
 // A refused mount leaves nothing that would get in the way of the next one.
-func TestALogInsideOfTheMountPointIsRefusedAndNotMade(t *testing.T) {
+func TestLogInsideMountPointIsRefusedAndNotCreated(t *testing.T) {
 	needMount(t)
 	mnt := t.TempDir()
 	r := lsiofs(t, "mount", dataset(t), mnt, "--daemon", "--log-file", filepath.Join(mnt, "log"))

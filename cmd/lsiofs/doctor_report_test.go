@@ -160,7 +160,7 @@ func requireKnownKeys(t *testing.T, x any) {
 	}
 }
 
-func TestAReportIsWrittenWholeToAFile(t *testing.T) {
+func TestReportIsWrittenCompletelyToFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.md")
 	r := ok(t, "doctor", "--report", "-o", file, "--index-dir", t.TempDir())
 	require.Empty(t, r.stdout)

@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
-func TestDoctorAsJSONIsOneObjectALine(t *testing.T) {
+func TestDoctorJSONHasOneObjectPerLine(t *testing.T) {
 	r := lsiofs(t, "doctor", "--json", "--index-dir", t.TempDir())
 	require.Contains(t, []exit.Code{exit.OK, exit.Check}, r.code)
 	checks := map[string]bool{}

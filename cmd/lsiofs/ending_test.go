@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-func TestUmountNamesWhatHoldsTheMount(t *testing.T) {
+func TestUmountNamesProcessesUsingMount(t *testing.T) {
 	mnt, info := daemon(t, dataset(t))
 	require.Contains(t, read(t, mnt, "status.json"), `"mount_id": "`+info.MountID+`"`)
 	f, err := os.Open(info.Files[0])
@@ -40,7 +40,7 @@ func umountInOwnProcess(t *testing.T, args ...string) result {
 	return result{exit.Code(c.ProcessState.ExitCode()), stdout.String(), stderr.String()}
 }
 
-func TestALiveMountIsRefusedAndADeadOneHealed(t *testing.T) {
+func TestLiveMountIsRefusedAndDeadMountIsHealed(t *testing.T) {
 	data := dataset(t)
 	mnt, info := daemon(t, data)
 	r := lsiofs(t, "mount", data, mnt)
@@ -62,7 +62,7 @@ func TestALiveMountIsRefusedAndADeadOneHealed(t *testing.T) {
 	require.Equal(t, exit.OK, umountInOwnProcess(t, mnt).code)
 }
 
-func TestADeadMountIsUnmounted(t *testing.T) {
+func TestDeadMountIsUnmounted(t *testing.T) {
 	mnt, info := daemon(t, dataset(t))
 	require.NoError(t, syscall.Kill(info.PID, syscall.SIGKILL))
 	for { // until the kernel has noticed
@@ -90,7 +90,7 @@ func TestLazyUmountLetsReadersFinish(t *testing.T) {
 	require.True(t, want == string(got))
 }
 
-func TestASecondSignalDoesNotWaitForReaders(t *testing.T) {
+func TestSecondSignalDoesNotWaitForReaders(t *testing.T) {
 	needMount(t)
 	mnt := t.TempDir()
 	c := program(t, "mount", dataset(t), mnt)
@@ -128,7 +128,7 @@ func readUntil(t *testing.T, r io.Reader, text string) string {
 	return got.String()
 }
 
-func TestDaemonSaysWhyNot(t *testing.T) {
+func TestDaemonReportsWhyMountFailed(t *testing.T) {
 	needMount(t)
 	empty := t.TempDir()
 	r := program(t, "mount", empty, t.TempDir(), "--daemon", "--index-dir", t.TempDir())
@@ -165,7 +165,7 @@ func TestASignalUnmounts(t *testing.T) {
 	}
 }
 
-func TestASignalEndsACatThatNobodyReads(t *testing.T) {
+func TestSignalEndsCatWithoutReader(t *testing.T) {
 	data := dataset(t)
 	c := program(t, "cat", data)
 	stdout, err := c.StdoutPipe()

@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestCommandLinesThatAreWrong(t *testing.T) {
+func TestInvalidCommandLines(t *testing.T) {
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "missing")
 	for _, c := range []struct {
@@ -79,7 +79,7 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 	}
 }
 
-func TestAllProblemsOfASpecAreReported(t *testing.T) {
+func TestAllSpecProblemsAreReported(t *testing.T) {
 	r := lsiofs(t, "cat", "x", "--lanes", "33", "--groups", "2", "--workers", "0", "--format", "x", "--tail", "wag", "--memory", "10KiB", "--read-timeout", "0s")
 	require.Equal(t, exit.Usage, r.code)
 	for _, part := range []string{"--format", "--groups (2) must divide --lanes (33)", "--workers (0)", `--tail ("wag")`, "--memory", "--read-timeout"} {
@@ -90,7 +90,7 @@ func TestAllProblemsOfASpecAreReported(t *testing.T) {
 	}
 }
 
-func TestInterruptedIs130(t *testing.T) {
+func TestInterruptedExitsWith130(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	data := dataset(t)
@@ -105,7 +105,7 @@ func TestInterruptedIs130(t *testing.T) {
 }
 
 // Commands other than mount do not advise to mount again when a shard has changed.
-func TestAShardThatHasChangedIsAdvisedOnByCommand(t *testing.T) {
+func TestAdviceOnChangedShardDependsOnCommand(t *testing.T) {
 	err := exit.With(exit.Dataset, &storage.Error{Object: "a.tar", SizeBytes: 10, Err: fmt.Errorf("size is 9 bytes, was 10: %w", storage.ErrChanged)})
 	for _, asJSON := range []bool{false, true} {
 		var stdout, stderr bytes.Buffer
@@ -119,7 +119,7 @@ func TestAShardThatHasChangedIsAdvisedOnByCommand(t *testing.T) {
 	}
 }
 
-func TestNothingIsSaidOfAReaderThatWentAway(t *testing.T) {
+func TestClosedReaderIsNotReported(t *testing.T) {
 	var out bytes.Buffer
 	require.Equal(t, exit.Pipe, reportError(terminal.New(&out, &out), exit.With(exit.Pipe, exit.ErrSilent)))
 	require.Empty(t, out.String())

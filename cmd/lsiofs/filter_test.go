@@ -46,7 +46,7 @@ func TestFilterRefusals(t *testing.T) {
 	}
 }
 
-func TestFilterSaysWhatItDid(t *testing.T) {
+func TestFilterPrintsSummary(t *testing.T) {
 	src, dst := t.TempDir(), filepath.Join(t.TempDir(), "dst")
 	require.NoError(t, os.WriteFile(filepath.Join(src, "a.bin"), []byte("12345678"), 0o644))
 	args := []string{"filter", src, dst, "--format", "fixed", "--record-bytes", "4", "--settle", "1s", "--", "sh", "-c", "echo hello >&2; head -c 4"}

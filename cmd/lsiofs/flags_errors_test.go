@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
-func TestFlagsThatAreWrongAreSaidInWords(t *testing.T) {
+func TestInvalidFlagsAreExplained(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want string
@@ -39,7 +39,7 @@ func TestFlagsThatAreWrongAreSaidInWords(t *testing.T) {
 }
 
 // A URL may contain a secret, so errors about --mix don't quote it.
-func TestWhatIsWrongWithASourceOfAMixtureQuotesNoURL(t *testing.T) {
+func TestMixtureSourceErrorsQuoteNoURL(t *testing.T) {
 	for text, words := range map[string]string{
 		"https://host/x.tar?sig=secret":           `--mix: "https://…" is not a source of a mixture`,
 		"web=https://user:secret@host/x.tar":      `--mix: source web: its weight ("https") must be`,

@@ -27,7 +27,7 @@ func grown(t *testing.T, args ...string) *datasetFlags {
 	return d
 }
 
-func TestFlagsOfADatasetThatGrows(t *testing.T) {
+func TestGrowingDatasetFlags(t *testing.T) {
 	s, _, err := grown(t, "--grow", "--run", "/r", "--window", "500000units", "--newest", "mtime", "--min-new", "40000units",
 		"--settle", "2s", "--poll", "5s", "--hold").resolve("data")
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestFlagsOfADatasetThatGrows(t *testing.T) {
 	require.Equal(t, spec.Grow{Snapshot: "f.gz"}, s.Grow)
 }
 
-func TestWhatGrowingDoesNotGoWithIsRefusedInWords(t *testing.T) {
+func TestFlagsIncompatibleWithGrowingAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		args    []string
 		dataset string
@@ -71,7 +71,7 @@ func TestWhatGrowingDoesNotGoWithIsRefusedInWords(t *testing.T) {
 	}
 }
 
-func TestACheckpointBringsItsRun(t *testing.T) {
+func TestCheckpointDeterminesRun(t *testing.T) {
 	const run = "3f3f3f3f3f3f3f3f3f3f3f3f3f3f3f3f"
 	write := func(run string) string {
 		s := checkpoint.State{Dataset: order64, Run: run, Order: spec.Default().Order, Epoch: 7,

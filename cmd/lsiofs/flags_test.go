@@ -27,7 +27,7 @@ func parsed(t *testing.T, args ...string) *datasetFlags {
 	return d
 }
 
-func TestFlagsMakeASpec(t *testing.T) {
+func TestFlagsProduceSpec(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args []string
@@ -78,7 +78,7 @@ func TestFlagsMakeASpec(t *testing.T) {
 	}
 }
 
-func TestResumeBringsItsOrderAndDeal(t *testing.T) {
+func TestResumeUsesOrderAndDealOfCheckpoint(t *testing.T) {
 	file := spec.Default().Order
 	file.Seed, file.Lanes = 42, 16
 	state := func(change func(*checkpoint.State)) *checkpoint.State {
@@ -166,7 +166,7 @@ func TestResumeBringsItsOrderAndDeal(t *testing.T) {
 	}
 }
 
-func TestWorkerOfCat(t *testing.T) {
+func TestCatWorkerFlags(t *testing.T) {
 	for _, c := range []struct {
 		args            []string
 		worker, workers uint64
@@ -187,7 +187,7 @@ func TestWorkerOfCat(t *testing.T) {
 	}
 }
 
-func TestSizesAreWrittenAsTheyAreRead(t *testing.T) {
+func TestSizesRoundTrip(t *testing.T) {
 	for text, n := range map[string]uint64{"0": 0, "1": 1, "1000": 1000, "256KiB": 256 << 10, "1GiB": 1 << 30, "1025KiB": 1025 << 10, "2TiB": 2 << 40, "1048577": 1<<20 + 1} {
 		require.Equal(t, text, terminal.Size(n))
 		var v uint64
@@ -212,7 +212,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-func TestFlagsOfASplitBelongToAPart(t *testing.T) {
+func TestSplitFlagsRequirePart(t *testing.T) {
 	for _, args := range [][]string{{"--split-seed", "3"}, {"--split-by", "shard"}} {
 		_, _, err := parsed(t, args...).resolve("data")
 		require.Equal(t, exit.Usage, exit.CodeOf(err))
@@ -224,7 +224,7 @@ func TestFlagsOfASplitBelongToAPart(t *testing.T) {
 	require.Empty(t, parsed(t).flags.Lookup("split").Value.String())
 }
 
-func TestASampleIsOneOfSoMany(t *testing.T) {
+func TestSampleFlagRequiresOneOfN(t *testing.T) {
 	for _, bad := range []string{"0/3", "2/3", "1/0", "1/65537", "1/03", "1/-2", "3", "", "0.5", "1/99999999999999999999"} {
 		d := datasetFlags{}
 		c := &cobra.Command{Use: "x"}
@@ -239,7 +239,7 @@ func TestASampleIsOneOfSoMany(t *testing.T) {
 	require.Empty(t, parsed(t).flags.Lookup("sample").Value.String())
 }
 
-func TestReadersAreUsersByNameOrNumber(t *testing.T) {
+func TestReadersFlagAcceptsUserNamesAndNumbers(t *testing.T) {
 	var r readerUsers
 	require.False(t, r.given())
 	require.NoError(t, r.Set("root,1000"))

@@ -28,7 +28,7 @@ func newTestRoot() *cobra.Command {
 	return newRootCommand(&globals{interrupts: &interrupts{}, ui: terminal.New(&bytes.Buffer{}, &bytes.Buffer{})}, "")
 }
 
-func TestAVerbIsMadeAloneUnderItsName(t *testing.T) {
+func TestOnlyNamedVerbIsCreated(t *testing.T) {
 	for name := range verbs {
 		root := newRootCommand(&globals{interrupts: &interrupts{}, ui: terminal.New(&bytes.Buffer{}, &bytes.Buffer{})}, name)
 		var made []string
@@ -54,7 +54,7 @@ func TestHelpTexts(t *testing.T) {
 	}
 }
 
-func TestEveryCommandHasAnExampleAndTheExitCodes(t *testing.T) {
+func TestEveryCommandHasExampleAndExitCodes(t *testing.T) {
 	for _, c := range commands(newTestRoot()) {
 		t.Run(c.CommandPath(), func(t *testing.T) {
 			require.NotEmpty(t, c.Example)
@@ -65,7 +65,7 @@ func TestEveryCommandHasAnExampleAndTheExitCodes(t *testing.T) {
 	}
 }
 
-func TestCommandsThatOpenADatasetShareItsFlags(t *testing.T) {
+func TestCommandsThatOpenDatasetShareFlags(t *testing.T) {
 	root := newTestRoot()
 	mount, _, err := root.Find([]string{"mount"})
 	require.NoError(t, err)

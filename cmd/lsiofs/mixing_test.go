@@ -10,7 +10,7 @@ import (
 )
 
 // Without the warning, a folder of images with captions would silently become lines of captions.
-func TestAMountSaysThatItReadsTheTextsBesideImagesOnly(t *testing.T) {
+func TestMountWarnsIfItReadsOnlyTextsNextToImages(t *testing.T) {
 	needMount(t)
 	data, mnt := t.TempDir(), t.TempDir()
 	for i := range 3 {

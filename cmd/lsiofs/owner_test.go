@@ -38,7 +38,7 @@ func requireUnmounted(t *testing.T, mnt string) {
 	require.False(t, still)
 }
 
-func TestAMountEndsWithTheProcessThatItIsFor(t *testing.T) {
+func TestMountEndsWithItsOwnerProcess(t *testing.T) {
 	mnt := filepath.Join(t.TempDir(), "mnt")
 	require.NoError(t, os.Mkdir(mnt, 0o700))
 	server, owner, stderr := owned(t, dataset(t), mnt, "--rmdir")
@@ -52,7 +52,7 @@ func TestAMountEndsWithTheProcessThatItIsFor(t *testing.T) {
 	require.NoDirExists(t, mnt)
 }
 
-func TestAMountWhoseProcessHasEndedWaitsForNoReader(t *testing.T) {
+func TestMountOfEndedProcessDoesNotWaitForReaders(t *testing.T) {
 	mnt := t.TempDir()
 	server, owner, stderr := owned(t, dataset(t), mnt, "--log-level", "info")
 	f, err := os.Open(filepath.Join(mnt, "worker-0.tar"))
@@ -69,7 +69,7 @@ func TestAMountWhoseProcessHasEndedWaitsForNoReader(t *testing.T) {
 	requireUnmounted(t, mnt)
 }
 
-func TestAMountForAProcessThatHasEndedIsRefused(t *testing.T) {
+func TestMountForEndedProcessIsRefused(t *testing.T) {
 	gone := exec.Command("true")
 	require.NoError(t, gone.Run())
 	r := lsiofs(t, "mount", dataset(t), t.TempDir(), "--while-pid", strconv.Itoa(gone.Process.Pid))
@@ -81,7 +81,7 @@ func TestAMountForAProcessThatHasEndedIsRefused(t *testing.T) {
 
 // A killed program leaves a pipe without a reader. Writing to it must not end the server, whose
 // mount would be dead.
-func TestAMountOutlivesTheReaderOfItsLog(t *testing.T) {
+func TestMountOutlivesReaderOfItsLog(t *testing.T) {
 	needMount(t)
 	mnt := t.TempDir()
 	c := program(t, "mount", dataset(t), mnt, "--log-level", "info")
@@ -99,7 +99,7 @@ func TestAMountOutlivesTheReaderOfItsLog(t *testing.T) {
 
 // A parent that waits for the mount's report gets the text of any error. If it is also the owner,
 // stderr does not repeat it.
-func TestAParentThatWaitsIsToldWhatIsWrong(t *testing.T) {
+func TestWaitingParentGetsErrorText(t *testing.T) {
 	needMount(t)
 	own := "--while-pid=" + strconv.Itoa(os.Getpid())
 	for _, c := range []struct {
@@ -139,7 +139,7 @@ func TestAParentThatWaitsIsToldWhatIsWrong(t *testing.T) {
 
 // A mount of an empty directory waits for its first epoch. If the parent that waits for the mount
 // goes away, no stray process stays behind.
-func TestAMountThatNobodyWaitsForAnyMoreEnds(t *testing.T) {
+func TestMountEndsWhenWaitingParentExits(t *testing.T) {
 	needMount(t)
 	r, w, err := os.Pipe()
 	require.NoError(t, err)

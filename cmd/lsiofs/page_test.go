@@ -27,7 +27,7 @@ func pageOf(t *testing.T, args ...string) string {
 	return read(t, file)
 }
 
-func TestThePageSaysWhatInspectAndPlanSay(t *testing.T) {
+func TestPageMatchesInspectAndPlan(t *testing.T) {
 	data := dataset(t)
 	flags := []string{data, "--workers", "3", "--seed", "7", "--shuffle-size", "100", "--lanes", "4"}
 	text := pageOf(t, flags...)
@@ -79,7 +79,7 @@ func TestThePageIsInertWhateverNamesThereAre(t *testing.T) {
 	require.Contains(t, text, `http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'"`)
 }
 
-func TestThePageIsWrittenWholeOrNotAtAll(t *testing.T) {
+func TestPageIsWrittenCompletelyOrNotAtAll(t *testing.T) {
 	data, dir := dataset(t), t.TempDir()
 	file := filepath.Join(dir, "page.html")
 	r := ok(t, "inspect", data, "--html", file, "--json")
@@ -98,7 +98,7 @@ func TestThePageIsWrittenWholeOrNotAtAll(t *testing.T) {
 	require.Len(t, names, 1, "nothing is left beside it")
 }
 
-func TestThePageOfVeryLittle(t *testing.T) {
+func TestPageOfTinyDataset(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "one.jsonl"), []byte("{}\n"), 0o644))
 	text := pageOf(t, dir)

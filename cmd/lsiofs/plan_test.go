@@ -20,7 +20,7 @@ func planOf(t *testing.T, args ...string) (r readplan.Report) {
 	return r
 }
 
-func TestPlanOfADataset(t *testing.T) {
+func TestPlanOfDataset(t *testing.T) {
 	data := dataset(t)
 	all := planOf(t, data, "--records", "0")
 	require.EqualValues(t, 1000, all.Records)
@@ -56,7 +56,7 @@ func TestPlanOfADataset(t *testing.T) {
 	require.Equal(t, "asked for", gathered.Reason)
 }
 
-func TestPlanGoesOnFromACheckpoint(t *testing.T) {
+func TestPlanContinuesFromCheckpoint(t *testing.T) {
 	data := dataset(t)
 	file := filepath.Join(t.TempDir(), "ckpt.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"epoch": 1, "samples": 990}`), 0o644))

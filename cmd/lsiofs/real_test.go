@@ -119,7 +119,7 @@ func read(t *testing.T, parts ...string) string {
 	return string(b)
 }
 
-func TestCatGivesTheBytesOfTheMount(t *testing.T) {
+func TestCatMatchesMount(t *testing.T) {
 	data := dataset(t)
 	order := []string{"--seed", "7", "--shuffle-size", "300", "--lanes", "4", "--chunk-records", "16", "--batch", "3"}
 	mnt, _ := daemon(t, data, append(order, "--workers", "3")...)
@@ -156,7 +156,7 @@ func TestCatWithPadding(t *testing.T) {
 	require.Contains(t, r.stderr, "--from (1001) must be at most the number of records (1000)")
 }
 
-func TestCatEndsQuietlyWhenItsReaderDoes(t *testing.T) {
+func TestCatEndsQuietlyWhenReaderCloses(t *testing.T) {
 	data := dataset(t)
 	ok(t, "index", data) // otherwise cat would report that it indexed
 	r, w, err := os.Pipe()
@@ -209,7 +209,7 @@ func TestResumeWithOtherWorkers(t *testing.T) {
 	require.True(t, read(t, again, "worker-1.tar") == ok(t, "cat", data, "--resume", file, "--worker", "1").stdout)
 }
 
-func TestRestoreIntoARunningMount(t *testing.T) {
+func TestRestoreIntoRunningMount(t *testing.T) {
 	data := dataset(t)
 	mnt, _ := daemon(t, data, "--workers", "2")
 	file := filepath.Join(t.TempDir(), "c.json")
@@ -232,7 +232,7 @@ func TestRestoreIntoARunningMount(t *testing.T) {
 	require.Len(t, read(t, mnt, "worker-0.ids"), 50*16, "a refusal changes nothing")
 }
 
-func TestWarningsOfAMount(t *testing.T) {
+func TestMountWarnings(t *testing.T) {
 	data := dataset(t)
 	needMount(t)
 	mnt := t.TempDir()
@@ -283,7 +283,7 @@ func TestIndexAndInspect(t *testing.T) {
 	require.Contains(t, ok(t, "inspect", data).stdout, "all records, G")
 }
 
-func TestDatasetsThatAreWrong(t *testing.T) {
+func TestInvalidDatasets(t *testing.T) {
 	for name, make := range map[string]func(dir string) error{
 		"empty": func(string) error { return nil },
 		"cut off": func(dir string) error {
@@ -308,7 +308,7 @@ func TestDatasetsThatAreWrong(t *testing.T) {
 
 // No command takes or leaves out files silently: each prints both in a line and has the numbers in
 // its JSON.
-func TestCommandsPrintWhatTheyTakeAndLeaveOut(t *testing.T) {
+func TestCommandsPrintIncludedAndExcludedFiles(t *testing.T) {
 	data := t.TempDir()
 	for name, text := range map[string]string{
 		"train-00.jsonl": "{}\n", "train-01.jsonl": "{}\n{}\n", "README.md": "about\n", "_logs/1.jsonl": "{}\n", ".hidden.jsonl": "{}\n", "train-02.jsonl.part": "{",
@@ -368,7 +368,7 @@ func TestCommandsPrintWhatTheyTakeAndLeaveOut(t *testing.T) {
 
 // The files of a mount are the same records several times, so neither a mount nor a directory that
 // contains one is a dataset. One folder of a mount is, and so are the files of one folder.
-func TestAMountIsNoDataset(t *testing.T) {
+func TestMountIsNotADataset(t *testing.T) {
 	parent := t.TempDir()
 	data, mnt := filepath.Join(parent, "data"), filepath.Join(parent, "mnt")
 	require.NoError(t, os.Mkdir(data, 0o755))

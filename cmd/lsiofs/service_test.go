@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-func TestAServiceManagerHearsOfReadinessWhenTheMountCanBeReadAndOfItsEnd(t *testing.T) {
+func TestMountNotifiesServiceManagerWhenReadableAndWhenEnding(t *testing.T) {
 	needMount(t)
 	data := dataset(t)
 	want := ok(t, "cat", data, "--worker", "1/2").stdout
@@ -57,7 +57,7 @@ func TestAServiceManagerHearsOfReadinessWhenTheMountCanBeReadAndOfItsEnd(t *test
 	}
 }
 
-func TestAServiceManagerHearsWhatAMountWaitsFor(t *testing.T) {
+func TestMountReportsWhatItWaitsForToServiceManager(t *testing.T) {
 	needMount(t)
 	m, address := servicetest.Listen(t, false)
 	mnt := t.TempDir()
@@ -73,7 +73,7 @@ func TestAServiceManagerHearsWhatAMountWaitsFor(t *testing.T) {
 	require.NoError(t, c.Wait())
 }
 
-func TestAServiceManagerHearsWhyNot(t *testing.T) {
+func TestMountReportsFailureToServiceManager(t *testing.T) {
 	needMount(t)
 	m, address := servicetest.Listen(t, false)
 	c := program(t, "mount", t.TempDir(), t.TempDir(), "--index-dir", t.TempDir())
@@ -82,7 +82,7 @@ func TestAServiceManagerHearsWhyNot(t *testing.T) {
 	require.Contains(t, m.Until("STOPPING", "READY")["STATUS"], "holds no files")
 }
 
-func TestNoServiceManagerHearsOfADetachedMount(t *testing.T) {
+func TestDetachedMountDoesNotNotifyServiceManager(t *testing.T) {
 	m, address := servicetest.Listen(t, false)
 	t.Setenv("NOTIFY_SOCKET", address)
 	mnt, _ := daemon(t, dataset(t))

@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
-func TestACommandThatHangsEndsWithinASecondOfASignal(t *testing.T) {
+func TestHangingCommandEndsWithinSecondOfSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})
 		hangs := func(context.Context) error { <-goOn; return nil }
@@ -40,7 +40,7 @@ func TestACommandThatHangsEndsWithinASecondOfASignal(t *testing.T) {
 }
 
 // A service that accepts connections and never answers blocks every command, but no command's end.
-func TestSignalsEndEveryCommandThatWaitsForAService(t *testing.T) {
+func TestSignalsEndEveryCommandWaitingForService(t *testing.T) {
 	needMount(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

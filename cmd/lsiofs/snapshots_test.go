@@ -64,7 +64,7 @@ func TestSnapshotsListsEpochs(t *testing.T) {
 	require.Contains(t, ok(t, "snapshots", takenRun(t)).stderr, "no epoch")
 }
 
-func TestSnapshotsListsShardsThatNobodyNeeds(t *testing.T) {
+func TestSnapshotsListsUnneededShards(t *testing.T) {
 	path, data := takenRun(t, "a.gz", "a.gz x/b.gz", "c.gz x/b.gz", "c.gz d.gz", "d.gz e.gz"), t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(data, "x"), 0o755))
 	for _, name := range []string{"a.gz", "x/b.gz", "c.gz", "d.gz", "new.gz"} {
@@ -103,7 +103,7 @@ func TestSnapshotsListsShardsThatNobodyNeeds(t *testing.T) {
 
 // A shard is deleted and its name reused shortly before the latest epoch is taken. The new file had
 // not settled, so no epoch has it yet.
-func TestSnapshotsNeverListsANewFileUnderAnOldName(t *testing.T) {
+func TestSnapshotsNeverListsNewFileUnderOldName(t *testing.T) {
 	data, now := t.TempDir(), time.Now()
 	path := takenRunAt(t, func(epoch int) string {
 		return now.Add(time.Duration(epoch-1)*24*time.Hour + 12*time.Hour).UTC().Format(time.RFC3339)
@@ -115,7 +115,7 @@ func TestSnapshotsNeverListsANewFileUnderAnOldName(t *testing.T) {
 	require.Equal(t, filepath.Join(data, "c.gz")+"\n", ok(t, "snapshots", path, "--unused", data).stdout)
 }
 
-func TestSnapshotsRefusesInWords(t *testing.T) {
+func TestSnapshotsExplainsErrors(t *testing.T) {
 	r := lsiofs(t, "snapshots", t.TempDir())
 	require.Equal(t, exit.Dataset, r.code)
 	require.Contains(t, r.stderr, "name a run directory, which contains run.json")

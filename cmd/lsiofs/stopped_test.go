@@ -30,7 +30,7 @@ func TestUmountReturnsWhenTheServerHasLetGoOfTheDataset(t *testing.T) {
 }
 
 // A file copied into a mount is kept in memory, in case it is renamed onto checkpoint.
-func TestFilesThatAreGoneWithAMountAreNamed(t *testing.T) {
+func TestUmountNamesFilesLostWithMount(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	mnt, _ := daemon(t, dataset(t), "--log-file", log)
 	require.NoError(t, os.WriteFile(filepath.Join(mnt, "model.pt"), []byte("weights"), 0o600))
@@ -69,7 +69,7 @@ func stateIn(file string) string {
 }
 
 // Looking at a path of a mount whose server is stopped would hang until the server continues.
-func TestCommandsNameAServerThatIsStopped(t *testing.T) {
+func TestCommandsNameStoppedServer(t *testing.T) {
 	data := dataset(t)
 	mnt, info := daemon(t, data)
 	ckpt := filepath.Join(t.TempDir(), "ckpt.json")
@@ -99,7 +99,7 @@ func TestCommandsNameAServerThatIsStopped(t *testing.T) {
 }
 
 // A dataset may be on a file system that does not answer. Here it is the mount of a stopped server.
-func TestACommandShowsWhichFileSystemItWaitsFor(t *testing.T) {
+func TestCommandShowsWhichFileSystemItWaitsFor(t *testing.T) {
 	mnt, info := daemon(t, dataset(t))
 	stop(t, info.PID)
 	c := program(t, "cat", filepath.Join(mnt, "epoch-0"))

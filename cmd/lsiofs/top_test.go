@@ -38,7 +38,7 @@ func (r *removing) Write(p []byte) (int, error) {
 	return r.Builder.Write(p)
 }
 
-func TestTopSaysThatTheMountIsGone(t *testing.T) {
+func TestTopReportsThatMountIsGone(t *testing.T) {
 	dir := pointWith(t, 1)
 	out := removing{path: filepath.Join(dir, "status.json")}
 	var stderr strings.Builder

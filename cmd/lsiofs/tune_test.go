@@ -45,7 +45,7 @@ func tuneQuickly(t *testing.T, ctx context.Context, json bool, o tune.Options) (
 	return result{exit.CodeOf(err), out.String(), errs.String()}, err
 }
 
-func TestWhatTuneMeasuresIsWhatMountsUse(t *testing.T) {
+func TestMountsUseMeasurementsOfTune(t *testing.T) {
 	cache, data := ownCache(t), dataset(t)
 	before := ok(t, "tune", data, "--show").stdout
 	require.Contains(t, before, "default for ")
@@ -75,7 +75,7 @@ func TestWhatTuneMeasuresIsWhatMountsUse(t *testing.T) {
 	require.Contains(t, ok(t, "tune", t.TempDir(), "--show").stdout, "tuned "+day)
 }
 
-func TestADamagedProfileIsAWarningAndNoError(t *testing.T) {
+func TestDamagedProfileWarnsAndDoesNotFail(t *testing.T) {
 	cache, data := ownCache(t), dataset(t)
 	want := ok(t, "cat", data).stdout
 	place, err := profile.Look(data)
@@ -116,7 +116,7 @@ func TestProfilesDoNotChangeStreams(t *testing.T) {
 	}
 }
 
-func TestTuneForPeople(t *testing.T) {
+func TestTuneReport(t *testing.T) {
 	cache := ownCache(t)
 	dir := t.TempDir()
 	r, err := tuneQuickly(t, t.Context(), false, tune.Options{Path: dir, DryRun: true})
@@ -131,7 +131,7 @@ func TestTuneForPeople(t *testing.T) {
 	require.Empty(t, entries)
 }
 
-func TestTuneThatIsCalledOffLeavesNothing(t *testing.T) {
+func TestCancelledTuneLeavesNothing(t *testing.T) {
 	cache := ownCache(t)
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -145,7 +145,7 @@ func TestTuneThatIsCalledOffLeavesNothing(t *testing.T) {
 	require.NoDirExists(t, cache)
 }
 
-func TestTuneRefuses(t *testing.T) {
+func TestTuneRefusesInvalidArguments(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {
 		args []string

@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/verification"
 )
 
-func TestVerifyFindsNothingWrongWithWhatIsSound(t *testing.T) {
+func TestVerifyAcceptsIntactDataset(t *testing.T) {
 	data := dataset(t)
 	var v verification.Report
 	r := ok(t, "verify", data, "--order", "--workers", "3", "--json")
@@ -34,7 +34,7 @@ func TestVerifyFindsNothingWrongWithWhatIsSound(t *testing.T) {
 	require.Contains(t, r.stderr, "checking: ")
 }
 
-func TestVerifyListsDamageAndHasACodeOfItsOwn(t *testing.T) {
+func TestVerifyListsDamageAndHasItsOwnExitCode(t *testing.T) {
 	data := dataset(t)
 	ok(t, "index", data)
 	shards, err := filepath.Glob(filepath.Join(data, "*.tar"))
@@ -64,7 +64,7 @@ func TestVerifyListsDamageAndHasACodeOfItsOwn(t *testing.T) {
 	require.Equal(t, filepath.Base(shards[1]), v.Findings[0].Shard)
 }
 
-func TestVerifySaysThatChecksumsOfCompressionAreChecked(t *testing.T) {
+func TestVerifyReportsThatCompressionChecksumsAreChecked(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data", "gz") // its parents are created, too
 	makeAt(t, dir, "jsonl", "--gz", "--records", "100", "--bytes", "100")
 	require.Contains(t, ok(t, "verify", dir).stdout, "where lines end; lines have no checksum; the checksums of gzip\n")
@@ -72,7 +72,7 @@ func TestVerifySaysThatChecksumsOfCompressionAreChecked(t *testing.T) {
 }
 
 // verify lists damage even if no record of the dataset is left, so that no mount could open it.
-func TestVerifyListsDamageWhereNothingIsLeft(t *testing.T) {
+func TestVerifyListsDamageIfNoRecordIsLeft(t *testing.T) {
 	lines, index := t.TempDir(), t.TempDir()
 	for _, name := range []string{"a.jsonl.gz", "b.jsonl.gz"} {
 		require.NoError(t, os.WriteFile(filepath.Join(lines, name), []byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"), 0o600))
@@ -120,7 +120,7 @@ func TestVerifyListsDamageWhereNothingIsLeft(t *testing.T) {
 }
 
 // A mixture is verified whether or not it has a length, because no epoch of it is read.
-func TestVerifyNeedsNoLengthOfAMixture(t *testing.T) {
+func TestVerifyOfMixtureNeedsNoLength(t *testing.T) {
 	small, damaged := t.TempDir(), t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(small, "a.jsonl"), []byte("1\n"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(damaged, "a.jsonl"), []byte("1\n"), 0o600))

@@ -25,7 +25,7 @@ func TestVersion(t *testing.T) {
 	require.Equal(t, "lsiofs v1.2.3\ncommit   abc (modified)\ngo       go1.26\nplatform linux/arm64\n", out.String())
 }
 
-func TestCompletionScriptsAreMade(t *testing.T) {
+func TestCompletionScriptsAreGenerated(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		require.Contains(t, ok(t, "completion", shell).stdout, "lsiofs")
 	}

@@ -26,7 +26,7 @@ func zarrArray(t *testing.T, flags ...string) string {
 }
 
 // The commands that people are likely to try first are answered with what to type next.
-func TestFirstCommandsOnAnArrayAreAnsweredWithFlags(t *testing.T) {
+func TestFirstCommandsOnArraySuggestFlags(t *testing.T) {
 	dir := zarrArray(t)
 	index := t.TempDir()
 	for flags, want := range map[string]string{
@@ -47,7 +47,7 @@ func TestFirstCommandsOnAnArrayAreAnsweredWithFlags(t *testing.T) {
 }
 
 // Regions selected in every dimension make a crop without --crop.
-func TestASelectedRegionIsACrop(t *testing.T) {
+func TestSelectedRegionIsACrop(t *testing.T) {
 	dir, index := zarrArray(t), t.TempDir()
 	one := []string{"cat", dir, "--index-dir", index, "--format", "zarr"}
 	selected := ok(t, append(one, "--select", "time=2:6,y=8:24,x=3,9,40")...).stdout
@@ -57,7 +57,7 @@ func TestASelectedRegionIsACrop(t *testing.T) {
 }
 
 // A checkpoint for other crops is refused with the names of the flags that differ.
-func TestACheckpointOfOtherCropsIsRefusedByFlags(t *testing.T) {
+func TestRefusalOfCheckpointOfOtherCropsNamesFlags(t *testing.T) {
 	dir, index := zarrArray(t), t.TempDir()
 	crops := []string{dir, "--index-dir", index, "--format", "zarr", "--crop", "time=4,y=16,x=16"}
 	var s indexSummary
@@ -75,7 +75,7 @@ func TestACheckpointOfOtherCropsIsRefusedByFlags(t *testing.T) {
 }
 
 // Damage is reported once, with the object, the chunk, the codec and what is wrong.
-func TestVerifyNamesTheDamagedChunkOfAnArrayOnce(t *testing.T) {
+func TestVerifyNamesDamagedArrayChunkOnce(t *testing.T) {
 	dir := zarrArray(t, "--lz4")
 	object := filepath.Join(dir, "data", "c", "1", "2", "3")
 	b, err := os.ReadFile(object)

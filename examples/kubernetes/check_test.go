@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheManifestsAreSound(t *testing.T) {
+func TestManifestsAreValid(t *testing.T) {
 	paths, err := filepath.Glob("*.yaml")
 	require.NoError(t, err)
 	require.Len(t, paths, 6)

@@ -99,7 +99,7 @@ func setting(t testing.TB, path, value string) bool {
 
 const pagesLimit = "/proc/sys/fs/fuse/max_pages_limit"
 
-func TestAFileHasItsBytesInEveryWay(t *testing.T) {
+func TestEveryWayReadsSameBytes(t *testing.T) {
 	if os.Getuid() != 0 {
 		if os.Getenv("CI") != "" {
 			t.Fatal("it needs root, to mount")

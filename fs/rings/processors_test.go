@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestListsOfProcessorsAreRead(t *testing.T) {
+func TestProcessorListsAreParsed(t *testing.T) {
 	for list, want := range map[string][]int{"0": {0}, "0-1": {0, 1}, "0-1,4-6": {0, 1, 4, 5, 6}, "0,2": {0, 2}} {
 		got, err := parseList(list)
 		require.NoError(t, err)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestARequestWhosePartsDoNotAddUpIsRefused(t *testing.T) {
+func TestInconsistentRequestIsRefused(t *testing.T) {
 	r, err := newRequest(1 << 20)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.free()) }()

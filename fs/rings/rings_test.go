@@ -165,7 +165,7 @@ func (s *served) shell(t *testing.T, script string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func TestReadsOfEverySizeGiveTheFilesBytes(t *testing.T) {
+func TestReadsOfEverySizeReturnBytesOfFile(t *testing.T) {
 	s := serve(t)
 	for _, size := range []string{"4099", "64K", "128K", "1M", "2M"} {
 		require.Contains(t, s.shell(t, "dd if=file status=none bs="+size+" | sha256sum"), wanted(t), size)
@@ -177,20 +177,20 @@ func TestReadsOfEverySizeGiveTheFilesBytes(t *testing.T) {
 	require.Len(t, got, 2*8*4)
 }
 
-func TestWritesOfEverySizeArriveAsTheyAre(t *testing.T) {
+func TestWritesOfEverySizeArriveUnchanged(t *testing.T) {
 	s := serve(t)
 	for _, size := range []string{"13K", "128K", "1M"} {
 		s.shell(t, "dd if=file of=copy status=none conv=notrunc bs="+size)
 	}
 }
 
-func TestNamesAndListsArrive(t *testing.T) {
+func TestLongNamesAndListsArriveCompletely(t *testing.T) {
 	s := serve(t)
 	require.Equal(t, "2000", s.shell(t, "ls -U | grep -c ^file-"))
 	require.Contains(t, s.shell(t, "stat -c %s "+strings.Repeat("n", 255)), strconv.Itoa(fileBytes))
 }
 
-func TestReadsThatWaitKeepNobodyElseWaiting(t *testing.T) {
+func TestWaitingReadsDelayNoOthers(t *testing.T) {
 	s := serve(t)
 	slow := rings.WorkersOf(runtime.NumCPU()) - 2 // all may be on one processor
 	done := make(chan string, 1)
@@ -213,7 +213,7 @@ func TestReadsThatWaitKeepNobodyElseWaiting(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 }
 
-func TestWhoeverIsKilledWhileItWaitsIsGone(t *testing.T) {
+func TestWaitingProcessCanBeKilled(t *testing.T) {
 	s := serve(t)
 	for range 30 {
 		cmd := exec.Command("cat", filepath.Join(s.dir, "slow"))
@@ -229,7 +229,7 @@ func TestWhoeverIsKilledWhileItWaitsIsGone(t *testing.T) {
 	}
 }
 
-func TestAForcedUnmountEndsWhatWaits(t *testing.T) {
+func TestForcedUnmountEndsWaitingRequests(t *testing.T) {
 	s := serve(t)
 	var cmds []*exec.Cmd
 	for i := range 10 {

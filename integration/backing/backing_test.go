@@ -38,7 +38,7 @@ func stat(t *testing.T, path string) *syscall.Stat_t {
 	return info.Sys().(*syscall.Stat_t)
 }
 
-func TestAnOpeningStallsUntilItIsLetGo(t *testing.T) {
+func TestOpenStallsUntilReleased(t *testing.T) {
 	b, _ := mounted(t, Options{})
 	b.Fail(Fault{Path: "a", Open: true, Do: Stall})
 	opened := make(chan error)
@@ -55,7 +55,7 @@ func TestAnOpeningStallsUntilItIsLetGo(t *testing.T) {
 	require.Zero(t, b.Stalled())
 }
 
-func TestAttributesAreKeptAsLongAsTheOptionsSay(t *testing.T) {
+func TestAttributesAreCachedAsOptionsSpecify(t *testing.T) {
 	for kept, want := range map[time.Duration]int64{0: 6, time.Hour: 8} {
 		b, behind := mounted(t, Options{Attributes: kept, ReadOnly: true})
 		path := filepath.Join(b.Dir, "a")
@@ -76,7 +76,7 @@ func TestAttributesAreKeptAsLongAsTheOptionsSay(t *testing.T) {
 	}
 }
 
-func TestInodesAreNumberedAnewOnceTheyAreForgotten(t *testing.T) {
+func TestForgottenInodesGetNewNumbersIfConfigured(t *testing.T) {
 	for _, anew := range []bool{false, true} {
 		b, _ := mounted(t, Options{NewInodes: anew})
 		path := filepath.Join(b.Dir, "a")

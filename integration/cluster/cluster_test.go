@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// TestTheDriverOnACluster does what users do, one thing after the other on one cluster.
-func TestTheDriverOnACluster(t *testing.T) {
+// TestDriverOnCluster does what users do, one thing after the other on one cluster.
+func TestDriverOnCluster(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	c := start(t)
 	for _, part := range []struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhatIsConcurrent(t *testing.T) {
+func TestConcurrencyInSourceIsDetected(t *testing.T) {
 	for source, want := range map[string]bool{
 		"func f() { go f() }":                                          true,
 		"func f() { func() { for { go f() } }() }":                     true,
@@ -31,7 +31,7 @@ func TestWhatIsConcurrent(t *testing.T) {
 	}
 }
 
-func TestPackagesOfOneModuleAreListed(t *testing.T) {
+func TestOnlyPackagesOfModuleAreListed(t *testing.T) {
 	root := t.TempDir()
 	for path, source := range map[string]string{
 		"go.mod":                     "module m",
@@ -68,7 +68,7 @@ func TestPackagesOfOneModuleAreListed(t *testing.T) {
 }
 
 // These two won't change: the list is that of this repository.
-func TestThePackagesOfThisRepository(t *testing.T) {
+func TestConcurrentPackagesOfThisRepository(t *testing.T) {
 	dirs, err := concurrent("../..")
 	require.NoError(t, err)
 	require.Contains(t, dirs, "pipeline/read")

@@ -14,7 +14,7 @@ import (
 
 // Mounts of others, whose server does not answer, come and go while machines start: those that were
 // copied with a machine's namespace vanish from it when their directories are removed.
-func TestMachinesStartWhileMountsOfOthersComeAndGo(t *testing.T) {
+func TestMachinesStartWhileOtherMountsAppearAndVanish(t *testing.T) {
 	Programs(t)
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		Missing(t, err.Error())

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhatKilledTestsHaveLeftIsSweptAndWhatLivesIsNot(t *testing.T) {
+func TestSweepRemovesLeftoversOfKilledTestsOnly(t *testing.T) {
 	const prefix = "lsiofs-sweep-test-"
 	var alive, dead string
 	t.Run("one after the other", func(t *testing.T) {

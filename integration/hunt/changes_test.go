@@ -205,7 +205,7 @@ func (d *dataset) site(shard int, dir string, r *rand.Rand) *site {
 
 func (s *site) String() string { return fmt.Sprintf("shard %d (%s)", s.shard, filepath.Base(s.path)) }
 
-func TestAChangeIsMadeOnlyWhereItCanBeTold(t *testing.T) {
+func TestChangesAreMadeOnlyIfDetectable(t *testing.T) {
 	for _, c := range changes {
 		for _, s := range sources {
 			switch {

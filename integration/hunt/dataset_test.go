@@ -225,7 +225,7 @@ func (s *stream) differs(off int64, got []byte) string {
 	return fmt.Sprintf("%s: %s, want %s", text, origin(got[first:end]), origin(want[first:end]))
 }
 
-func TestAStreamTellsWrongBytesAndWhoseTheyAre(t *testing.T) {
+func TestStreamReportsWrongBytesAndTheirOrigin(t *testing.T) {
 	data := append(content(100, 1, 0, versionA), content(60, 2, 32, versionA)...)
 	s := &stream{bytes: append(data, "END"...), offsets: []int64{0, 100, 160}, shard: []int{1, 2}}
 	require.Empty(t, s.differs(50, s.bytes[50:]))

@@ -83,7 +83,7 @@ func (l *ledger) tell(shards []int) string {
 	return b.String()
 }
 
-func TestTheLedgerExcusesOnlyWhoNeedsWhatWasTouched(t *testing.T) {
+func TestLedgerExcusesOnlyReadersOfTouchedShards(t *testing.T) {
 	l := &ledger{start: time.Now()}
 	l.end(l.begin("cut", true, true, 3))
 	require.True(t, l.excuses([]int{1, 3}, time.Hour), "whenever it began")

@@ -63,7 +63,7 @@ func origin(b []byte) string {
 	return fmt.Sprintf("%.32q", b)
 }
 
-func TestAnyPieceOfContentSaysWhereItBelongs(t *testing.T) {
+func TestAnyPieceOfContentIdentifiesItsOrigin(t *testing.T) {
 	whole := content(1000, 7, 0, versionB)
 	for off := range 900 {
 		require.Equal(t, whole[off:off+40], content(40, 7, int64(off), versionB))

@@ -80,7 +80,7 @@ func watcherOf(t *testing.T, dir string) int {
 	return 0
 }
 
-func TestNothingIsLeftOfATestProgramThatIsKilled(t *testing.T) {
+func TestNothingRemainsOfKilledTestProgram(t *testing.T) {
 	NeedFUSE(t)
 	program := filepath.Join(t.TempDir(), "lsiofs")
 	require.NoError(t, Build(program, "../../cmd/lsiofs"))
@@ -123,7 +123,7 @@ func TestNothingIsLeftOfATestProgramThatIsKilled(t *testing.T) {
 }
 
 // Only directories of tests are swept: a directory that was not claimed, and files of others, stay.
-func TestOnlyWhatWasClaimedIsSwept(t *testing.T) {
+func TestOnlyClaimedDirectoriesAreSwept(t *testing.T) {
 	parent := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(parent, "lsiofs-unclaimed"), 0o700))
 	linked, lock, err := Claim(parent, "linked-")
@@ -141,7 +141,7 @@ func TestOnlyWhatWasClaimedIsSwept(t *testing.T) {
 	require.DirExists(t, linked)
 }
 
-func TestAShortDirectoryIsShortWhateverTMPDIRIsAndOthersMayEnterIt(t *testing.T) {
+func TestShortDirIsAlwaysShortAndOthersMayEnterIt(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var dir string
 	t.Run("in use", func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheSeedIsAConstantUnlessItIsSet(t *testing.T) {
+func TestSeedIsConstantUnlessSet(t *testing.T) {
 	t.Setenv("LSIOFS_SEED", "")
 	require.EqualValues(t, 1, DefaultSeed())
 	t.Setenv("LSIOFS_SEED", "18446744073709551615")
@@ -30,7 +30,7 @@ func (r *recorder) Name() string     { return "TestAll/of=1 (x)" }
 func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
 func (r *recorder) Log(args ...any)  { r.log = append(r.log, args...) }
 
-func TestATestThatFailsLogsHowToDrawTheSameAgain(t *testing.T) {
+func TestFailedTestLogsHowToReproduceIt(t *testing.T) {
 	t.Setenv("LSIOFS_SEED", "7")
 	r := &recorder{TB: t}
 	require.EqualValues(t, 7, Seed(r))
@@ -41,7 +41,7 @@ func TestATestThatFailsLogsHowToDrawTheSameAgain(t *testing.T) {
 	}, r.log)
 }
 
-func TestAPackageIsKnownByItsFunctions(t *testing.T) {
+func TestPackageIsDerivedFromFunctionName(t *testing.T) {
 	for function, pkg := range map[string]string{
 		"github.com/lsiofs/lsiofs/fs.TestX":                        "github.com/lsiofs/lsiofs/fs",
 		"github.com/lsiofs/lsiofs/fs.TestX.func1.2":                "github.com/lsiofs/lsiofs/fs",

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestUntilWaitsForTheConditionTheProcessOrTheLimit(t *testing.T) {
+func TestUntilWaitsForConditionProcessOrLimit(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		holds      time.Duration // when it becomes true
@@ -58,7 +58,7 @@ func TestUntilWaitsForTheConditionTheProcessOrTheLimit(t *testing.T) {
 	}
 }
 
-func TestLaunchSeesHowAProcessEnds(t *testing.T) {
+func TestLaunchReportsHowProcessEnds(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "exit 7")
 	exited, err := Launch(cmd)
 	require.NoError(t, err)

@@ -60,7 +60,7 @@ func directory(t *testing.T, name, content string) string {
 	return dir
 }
 
-func TestNginxServesADirectoryAndEndsWithItsTest(t *testing.T) {
+func TestNginxServesDirectoryAndEndsWithTest(t *testing.T) {
 	dir := directory(t, "a/x.tar", "content")
 	var first, second string
 	t.Run("two at once", func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestVersitygwServesBuckets(t *testing.T) {
 	require.Contains(t, text, "<Code>")
 }
 
-func TestFakeGCSServesObjectsByTheirURLs(t *testing.T) {
+func TestFakeGCSServesObjectsAtTheirURLs(t *testing.T) {
 	serve.Tier(t, serve.Night)
 	s := NewFakeGCS(t, directory(t, "bucket/a/x.tar", "content"))
 	s.Put(t, "bucket", "a/y.tar", []byte("another"))
@@ -101,7 +101,7 @@ func TestFakeGCSServesObjectsByTheirURLs(t *testing.T) {
 	}
 }
 
-func TestToxiproxyStandsBeforeAServer(t *testing.T) {
+func TestToxiproxyForwardsToServer(t *testing.T) {
 	server := strings.TrimPrefix(Nginx(t, directory(t, "x.tar", strings.Repeat("content", 1000)), ""), "http://")
 	p := NewToxiproxy(t, 1)
 	url := "http://" + p.Before("nginx", server) + "/x.tar"
@@ -126,7 +126,7 @@ func TestToxiproxyStandsBeforeAServer(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestAPortIsItsListenersAlone(t *testing.T) {
+func TestPortBelongsOnlyToItsListener(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
@@ -136,7 +136,7 @@ func TestAPortIsItsListenersAlone(t *testing.T) {
 	require.False(t, listens(os.Getpid(), port))
 }
 
-func TestAProgramThatIsMissingSkipsItsTest(t *testing.T) {
+func TestMissingProgramSkipsTest(t *testing.T) {
 	t.Setenv("CI", "")
 	skipped := false
 	t.Run("skipped", func(t *testing.T) {

@@ -26,7 +26,7 @@ const (
 // three nodes train on it. That job is cancelled, submitted again for four ranks on two nodes,
 // requeued half way, and ends by itself; then comes another epoch. According to the ranks' logs
 // every record was trained on once, and no node has a mount or a process left.
-func TestThePageOfSlurmTrainsOnEachRecordOnceThoughJobsAreCancelledResizedAndRequeued(t *testing.T) {
+func TestSlurmPageResumesResizedAndRequeuedJobsWithEachRecordOnce(t *testing.T) {
 	serve.Tier(t, serve.CI)
 	c := start(t)
 	page := c.user()

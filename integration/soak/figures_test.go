@@ -108,7 +108,7 @@ func judge(samples []sample) (text string, grown []string) {
 	return b.String(), grown
 }
 
-func TestWhatIsLeftOfEachRestoreIsFound(t *testing.T) {
+func TestLeaksOfEachRestoreAreDetected(t *testing.T) {
 	run := func(leak func(s *sample, restores int)) []string {
 		var samples []sample
 		for i := range 300 {

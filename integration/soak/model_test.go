@@ -263,7 +263,7 @@ func (f flat) differs(off int64, got []byte) error {
 
 var _, _ readable = (*stream)(nil), flat(nil)
 
-func TestTheModelTellsAWrongByte(t *testing.T) {
+func TestModelDetectsWrongByte(t *testing.T) {
 	s := &stream{epilogue: []byte("END")}
 	s.add("1", []byte("abc"))
 	s.add("2", nil)

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestTheFirstRecordAboveASizeIsFound(t *testing.T) {
+func TestFirstRecordAboveSizeIsFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shards := make([]plainShard, rapid.IntRange(1, 4).Draw(t, "shards"))
 		most := int64(0)

@@ -28,7 +28,7 @@ func beginAll(a *admission, sizeBytes int64) (begun []*admitted) {
 
 // At first as many shards begin as would fit if they were short lines, and at least one; then as
 // many as fit.
-func TestAsManyShardsBeginAsAreExpectedToFit(t *testing.T) {
+func TestAdmitsAsManyShardsAsAreExpectedToFit(t *testing.T) {
 	a := newAdmission(100 * mib)
 	begun := beginAll(a, 1000*mib)
 	require.Len(t, begun, 1)
@@ -50,7 +50,7 @@ func TestAsManyShardsBeginAsAreExpectedToFit(t *testing.T) {
 
 // A waiting shard begins when another one ends or has turned out to be small, and returns when its
 // context ends.
-func TestAShardThatWaitsBegins(t *testing.T) {
+func TestWaitingShardIsAdmitted(t *testing.T) {
 	a := newAdmission(mib)
 	first, err := a.begin(t.Context(), 100*mib)
 	require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestAShardThatWaitsBegins(t *testing.T) {
 
 // The buffers of all shards that are read at a time fit into the bound, except that each core may
 // have one.
-func TestShardsAtATimeFollowFromMemory(t *testing.T) {
+func TestConcurrentShardsFollowFromMemory(t *testing.T) {
 	remote, local := profile.Defaults(profile.KindObject).Pass, profile.Defaults(profile.KindSSD).Pass
 	require.Equal(t, 32, ShardsAtATime(remote, true, 256*mib, 2))
 	require.Equal(t, 32, ShardsAtATime(remote, true, 64*mib, 2))
@@ -89,7 +89,7 @@ func TestShardsAtATimeFollowFromMemory(t *testing.T) {
 // A shard of so many records that its index alone takes more than a quarter of the memory is
 // refused, with advice, even under --on-corrupt skip: it is not damaged. With more memory it is
 // indexed.
-func TestAShardWhoseIndexMemoryCanNotHoldIsRefused(t *testing.T) {
+func TestShardWhoseIndexExceedsMemoryIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("millions of records")
 	}

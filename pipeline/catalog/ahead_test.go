@@ -14,7 +14,7 @@ import (
 // The index of a shard of many frames is byte-identical on any number of cores, and with any memory
 // for decoding ahead. Frame boundaries cut records, tar headers and lines anywhere, and some frames
 // are damaged.
-func TestTheIndexOfManyFramesIsTheSameOnAnyNumberOfCores(t *testing.T) {
+func TestIndexOfManyFramesIsSameOnAnyNumberOfCores(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	var lines []byte
 	for i := range 60_000 {

@@ -31,7 +31,7 @@ func with(shards map[string][]byte, others map[string][]byte) map[string][]byte 
 
 // A .tar may hold samples or games, and on a server few are opened to find out. Whatever the
 // directory holds, the result is the same as for local files, which are all opened.
-func TestFilesThatAreAssumedToBeTarsAreFoundOut(t *testing.T) {
+func TestFilesWronglyAssumedToBeTarsAreDetected(t *testing.T) {
 	games := func() []byte { return gamesOf(gz(gameOf(6, 60)), gz(gameOf(6, 40))) }
 	cut := tarOf(300, "c")[:100_000]
 	wrong := bytes.Clone(tarOf(300, "w"))
@@ -86,7 +86,7 @@ func TestFilesThatAreAssumedToBeTarsAreFoundOut(t *testing.T) {
 
 // Tars on a server take one request each although their format is not named, and two more to find
 // out the format.
-func TestTarsAreOneRequestEachToFindTheFormatAndIndex(t *testing.T) {
+func TestDetectingAndIndexingTarTakesOneRequest(t *testing.T) {
 	const shards = 100
 	server := manyShards(t, shards)
 	c, err := fromServer(t, server, nil)
@@ -98,7 +98,7 @@ func TestTarsAreOneRequestEachToFindTheFormatAndIndex(t *testing.T) {
 
 // If one file can't be read at first, the shards that the pass has finished are not read again, and
 // the reported progress ends with all shards.
-func TestAPassThatFindsAllFilesOpenedGoesOn(t *testing.T) {
+func TestIndexPassKeepsFinishedShardsWhenAllFilesAreOpened(t *testing.T) {
 	const shards = 61
 	server := manyShards(t, shards-1)
 	server.PutBytes("030-small.tar", tarOf(2, "s")) // the smallest comes last

@@ -73,9 +73,9 @@ func TestBadInputIsRefusedInWordsOrSkipped(t *testing.T) {
 // whole40 returns the offset of the first header of sample 10.
 func whole40(archive []byte) int { return strings.Index(string(archive), "s0010.") }
 
-// TestAnUnreadableFileIsNamedAndNeverSkipped makes each read of each kind of shard fail, including
+// TestUnreadableFileIsNamedAndNeverSkipped makes each read of each kind of shard fail, including
 // those that a decoder would take for the end of the data, or for damage.
-func TestAnUnreadableFileIsNamedAndNeverSkipped(t *testing.T) {
+func TestUnreadableFileIsNamedAndNeverSkipped(t *testing.T) {
 	kinds := map[string]func() []byte{
 		"b.tar": func() []byte { return tarOf(400, "s") }, "b.tar.gz": func() []byte { return gz(tarOf(400, "s")) },
 		"b.json.gz": func() []byte { return gz(linesOf(40, "b"), linesOf(90_000, "c")) }, "b.jsonl": func() []byte { return linesOf(90_000, "b") },
@@ -114,7 +114,7 @@ func TestAnUnreadableFileIsNamedAndNeverSkipped(t *testing.T) {
 	}
 }
 
-func TestAShardThatChangesWhileItIsIndexedIsAnError(t *testing.T) {
+func TestShardChangedDuringIndexingIsAnError(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.jsonl", linesOf(50, "a"))
 	w.onRead = func(o storage.Object) error {
@@ -129,7 +129,7 @@ func TestAShardThatChangesWhileItIsIndexedIsAnError(t *testing.T) {
 	}
 }
 
-func TestWhatIsSoundIsKeptWhenThePolicyChanges(t *testing.T) {
+func TestIntactShardsAreKeptWhenPolicyChanges(t *testing.T) {
 	w := newWorld(t)
 	w.write("0-bad.tar", tarOf(20, "s")[:9000])
 	for i := range 10 {
@@ -156,7 +156,7 @@ func TestWhatIsSoundIsKeptWhenThePolicyChanges(t *testing.T) {
 	}
 }
 
-func TestADatasetWithoutRecordsIsRefused(t *testing.T) {
+func TestDatasetWithoutRecordsIsRefused(t *testing.T) {
 	w := newWorld(t)
 	_, err := w.open()
 	require.ErrorContains(t, err, "holds no files")
@@ -172,7 +172,7 @@ func TestADatasetWithoutRecordsIsRefused(t *testing.T) {
 }
 
 // If no record is left, the error lists what is damaged, and its text names the first.
-func TestADatasetOfDamagedShardsAloneIsRefusedByWhatIsDamaged(t *testing.T) {
+func TestDatasetOfDamagedShardsIsRefusedNamingDamage(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.tar", bytes.Repeat([]byte("garbage!"), 100))
 	w.write("b.tar", tarOf(1, "s")[:700])

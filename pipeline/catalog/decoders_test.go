@@ -22,7 +22,7 @@ func zstOf(t *testing.T, windowBytes int, lines []byte) []byte {
 }
 
 // The memory of decoders follows from the windows, which only the files contain.
-func TestAnIndexKnowsWhatADecoderOfAShardHolds(t *testing.T) {
+func TestIndexRecordsDecoderMemoryOfShard(t *testing.T) {
 	w := newWorld(t)
 	lines := bytes.Repeat(linesOf(1000, "z"), 100)
 	w.write("a.jsonl.zst", zstOf(t, 8<<20, lines))

@@ -222,9 +222,9 @@ func TestGoldenIndexesOfAllVersionsAreRead(t *testing.T) {
 	}
 }
 
-// TestAnIndexOfAnotherVersionIsSaidInWordsAndBuiltAgain uses an index made by a newer lsiofs, under
+// TestIndexOfOtherVersionIsReportedAndRebuilt uses an index made by a newer lsiofs, under
 // the name that this one uses.
-func TestAnIndexOfAnotherVersionIsSaidInWordsAndBuiltAgain(t *testing.T) {
+func TestIndexOfOtherVersionIsReportedAndRebuilt(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.jsonl", linesOf(50, "a"))
 	want := w.mustOpen().Fingerprint()
@@ -241,7 +241,7 @@ func TestAnIndexOfAnotherVersionIsSaidInWordsAndBuiltAgain(t *testing.T) {
 
 // An index stored by an lsiofs of an earlier generation may be of other shards. It is rebuilt, with
 // the same fingerprint if its shards were the right ones.
-func TestWhatAnEarlierGenerationHasStoredIsMadeAnew(t *testing.T) {
+func TestIndexOfEarlierVersionIsRebuilt(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	for i := range 3 {
 		w.write(fmt.Sprintf("%d.jsonl", i), linesOf(20, fmt.Sprint(i)))

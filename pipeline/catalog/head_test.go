@@ -27,7 +27,7 @@ func (*bytesReader) Close() {}
 
 // The bytes of the head are not read twice by a scan from the beginning, and are freed once the
 // scan has passed them.
-func TestAHeadIsHeldUntilItHasBeenRead(t *testing.T) {
+func TestHeadIsRetainedUntilRead(t *testing.T) {
 	const size, looked = 1 << 20, 700 << 10
 	random := rand.NewChaCha8([32]byte{1})
 	data := make([]byte, size)

@@ -15,9 +15,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
-// TestNoNumberInAnIndexMakesALookUpLeaveIt puts numbers everywhere into an index with correct
+// TestNoNumberInIndexMakesLookupReadOutOfBounds puts numbers everywhere into an index with correct
 // checksums: if it can still be opened, no look-up may panic.
-func TestNoNumberInAnIndexMakesALookUpLeaveIt(t *testing.T) {
+func TestNoNumberInIndexMakesLookupReadOutOfBounds(t *testing.T) {
 	for _, keyed := range []bool{false, true} {
 		key := index.Key{1}
 		data := smallIndex(t, key, keyed)

@@ -59,7 +59,7 @@ func looks(kind string, shards int64) int64 {
 
 // For every number of parts, in any order: each shard is read once, by its part, and the combined
 // index is byte-identical to that of one pass.
-func TestPartsOfAPassAreTheWholePass(t *testing.T) {
+func TestPartialPassesEqualFullPass(t *testing.T) {
 	const shards = 5
 	for _, kind := range []string{"tar", "jsonl.gz", "tfrecord"} {
 		t.Run(kind, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestPartsOfAPassAreTheWholePass(t *testing.T) {
 	}
 }
 
-func TestAPartReadsWhatIsNotKnownOfItAlone(t *testing.T) {
+func TestPartialPassReadsOnlyUnknownShards(t *testing.T) {
 	w := newWorld(t)
 	w.ofKinds("tfrecord", 6)
 	_, err := w.part(t.Context(), 1, 3)
@@ -116,7 +116,7 @@ func TestAPartReadsWhatIsNotKnownOfItAlone(t *testing.T) {
 	require.Equal(t, []int{6, 3, 3, 6}, []int{n.Shards, n.OfPart, n.Reused, n.Known})
 }
 
-func TestPartsAtOnceAndBesideAMount(t *testing.T) {
+func TestPartialPassesRunConcurrentlyAndAlongsideMount(t *testing.T) {
 	const shards, count = 24, 6
 	w := newWorld(t)
 	w.ofKinds("jsonl.gz", shards)
@@ -145,7 +145,7 @@ func TestPartsAtOnceAndBesideAMount(t *testing.T) {
 	require.Equal(t, want.Fingerprint(), c.Fingerprint())
 }
 
-func TestAPartThatEndsGoesOnWhereItStopped(t *testing.T) {
+func TestInterruptedPartialPassContinues(t *testing.T) {
 	w := newWorld(t)
 	w.ofKinds("tfrecord", 40)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -168,7 +168,7 @@ func TestAPartThatEndsGoesOnWhereItStopped(t *testing.T) {
 	require.Equal(t, 20, n.Known)
 }
 
-func TestPartsThatCanNotBe(t *testing.T) {
+func TestInvalidPartsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	w.ofKinds("tar", 2)
 	for _, p := range [][2]int{{0, 0}, {-1, 2}, {2, 2}, {5, 2}} {

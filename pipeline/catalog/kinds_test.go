@@ -20,7 +20,7 @@ func rowsOf(n int, descr string) []byte {
 	return append(append(b, text...), make([]byte, 8*n)...)
 }
 
-func TestTheCatalogsFormatIsOfTheShardsKind(t *testing.T) {
+func TestCatalogFormatHasKindOfShards(t *testing.T) {
 	w := newWorld(t)
 	w.write("0.npy", rowsOf(0, "'<f2'")) // has no records, so its kind does not matter
 	w.write("a.npy", rowsOf(5, "\"<i2\""))
@@ -47,7 +47,7 @@ func TestFormatsWithoutKindsHaveNone(t *testing.T) {
 	require.Empty(t, c.image.Blob(0).Kind())
 }
 
-func TestTheFirstShardOfAnotherKindIsNamed(t *testing.T) {
+func TestFirstShardOfOtherKindIsNamed(t *testing.T) {
 	for _, policy := range []func(*Config){func(*Config) {}, skipping} {
 		w := newWorld(t)
 		w.write("0.npy", rowsOf(0, "'>i2'"))
@@ -70,7 +70,7 @@ func TestTheFirstShardOfAnotherKindIsNamed(t *testing.T) {
 	}
 }
 
-func TestADamagedShardIsOfTheKindOfWhatIsLeft(t *testing.T) {
+func TestDamagedShardHasKindOfRemainingRecords(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.npy", rowsOf(3, "'<i2'"))
 	b := rowsOf(5, "'<f2'")
@@ -84,7 +84,7 @@ func TestADamagedShardIsOfTheKindOfWhatIsLeft(t *testing.T) {
 	require.Len(t, c.Damaged(), 2)
 }
 
-func TestTheLongestKindsAreKept(t *testing.T) {
+func TestLongestKindsAreStored(t *testing.T) {
 	w := newWorld(t)
 	a := rowsOf(3, "[('"+strings.Repeat("\xe9", 65000)+"', '<i2')]")
 	w.write("a.npy", a)

@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestRecordsOfEachFormatLieWhereTheyShould(t *testing.T) {
+func TestRecordsOfEachFormatHaveExpectedExtents(t *testing.T) {
 	lines := linesOf(300, "a")
 	tests := []struct {
 		name   string
@@ -64,7 +64,7 @@ func TestRecordsOfEachFormatLieWhereTheyShould(t *testing.T) {
 	}
 }
 
-func TestTheFingerprintIsThatOfOrderMD(t *testing.T) {
+func TestFingerprintMatchesOrderMD(t *testing.T) {
 	w := newWorld(t)
 	two := gz(linesOf(5, "a"), linesOf(7, "b"))
 	w.write("b.jsonl.gz", two)
@@ -86,7 +86,7 @@ func TestTheFingerprintIsThatOfOrderMD(t *testing.T) {
 	require.Equal(t, second, c.Entry(1, c.Shard(1).DecodedBytes))
 }
 
-func TestAnUnchangedDatasetOpensWithoutOpeningAShard(t *testing.T) {
+func TestUnchangedDatasetOpensWithoutOpeningShards(t *testing.T) {
 	w := newWorld(t)
 	for i := range 5 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(20, "s"))
@@ -116,7 +116,7 @@ func TestAnUnchangedDatasetOpensWithoutOpeningAShard(t *testing.T) {
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 }
 
-func TestAChangedShardIsIndexedAgainAlone(t *testing.T) {
+func TestOnlyChangedShardIsIndexedAgain(t *testing.T) {
 	w := newWorld(t)
 	for i := range 5 {
 		w.write(fmt.Sprintf("%d.jsonl", i), linesOf(50, fmt.Sprint(i)))

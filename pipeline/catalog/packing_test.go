@@ -128,7 +128,7 @@ func sealTo(t require.TestingT, s *index.Store, shards []plainShard, keyed bool)
 	return image
 }
 
-func TestPackedShardsAnswerAsPlainSlicesDo(t *testing.T) {
+func TestPackedShardsEqualPlainSlices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keyed := rapid.Bool().Draw(t, "keyed")
 		shards := make([]plainShard, rapid.IntRange(1, 6).Draw(t, "shards"))
@@ -234,7 +234,7 @@ func checkEntries(t *rapid.T, c *Catalog, shard int, s *plainShard) {
 	}
 }
 
-func TestChunksAreCutAsTheRuleSays(t *testing.T) {
+func TestChunksAreCutByRule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shards := make([]plainShard, rapid.IntRange(1, 4).Draw(t, "shards"))
 		for i := range shards {

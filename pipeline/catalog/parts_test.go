@@ -55,7 +55,7 @@ func gamesOf(games ...[]byte) []byte {
 
 func checking(c *Config) { c.Format.Lc0Check = true }
 
-func TestTheIndexKnowsThePartsThatAreKept(t *testing.T) {
+func TestIndexRecordsIncludedParts(t *testing.T) {
 	w := newWorld(t)
 	raw := gamesOf(gz(gameOf(6, 3)), damagedGame(6, 2), gz(gameOf(6, 4)), gz(nil), gz(gameOf(6, 1)))
 	w.write("a.tar", raw)
@@ -89,7 +89,7 @@ func TestTheIndexKnowsThePartsThatAreKept(t *testing.T) {
 	require.Zero(t, w.readsOf(func() { require.Equal(t, c.Damaged(), w.mustOpen(skipping).Damaged()) }), "it is all in the stored index")
 }
 
-func TestAGameWhoseFirstFrameIsLeftOutIsEnteredAtItsStart(t *testing.T) {
+func TestGameWithoutFirstFrameIsEnteredAtItsStart(t *testing.T) {
 	w := newWorld(t)
 	raw := gamesOf(gz(gameOf(6, 3, 1)), gz(gameOf(6, 2, 0, 1)), gz(gameOf(6, 4, 0)))
 	w.write("a.tar", raw)
@@ -167,7 +167,7 @@ func TestTensorsAreOfGamesOnly(t *testing.T) {
 	require.ErrorContains(t, err, "holds shards of format jsonl: --as tensors:f2 is for format lc0 only")
 }
 
-func TestWhichTarsAreGames(t *testing.T) {
+func TestWhichTarsContainGames(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.tar", gamesOf(gz(gameOf(6, 2))))
 	w.write("b.gz", gz(gameOf(6, 3), gameOf(6, 1)))
@@ -208,7 +208,7 @@ func parts(t *rapid.T) plainShard {
 	return s
 }
 
-func TestPartsAreEnteredAndPiecesAreWholeParts(t *testing.T) {
+func TestPiecesAreWholePartsWithEntryPoints(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := parts(t)
 		if len(s.extents) == 0 {

@@ -33,7 +33,7 @@ func tarOfLarge(n int) []byte {
 	return b.Bytes()
 }
 
-func TestAnIndexIsTheSameHoweverShardsAreRead(t *testing.T) {
+func TestIndexDoesNotDependOnHowShardsAreRead(t *testing.T) {
 	w := newWorld(t)
 	for i := range 3 {
 		w.write(fmt.Sprintf("s%d.tar", i), tarOfLarge(400+i))

@@ -70,8 +70,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkStock measures the work of starting an epoch.
-func BenchmarkStock(b *testing.B) {
+// BenchmarkLiveIndex measures the work of starting an epoch.
+func BenchmarkLiveIndex(b *testing.B) {
 	for _, bm := range []struct {
 		name          string
 		shards, games int

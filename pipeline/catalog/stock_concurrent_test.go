@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestAStockThatIsEndedReturns(t *testing.T) {
+func TestClosedLiveIndexReturns(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	for i := range 20 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
@@ -83,7 +83,7 @@ func TestAnswersDoNotWaitForReads(t *testing.T) {
 	require.Equal(t, []string{"b.tar"}, pathsOf(s.Shards()))
 }
 
-func TestAStockIsUsedByManyAtATime(t *testing.T) {
+func TestLiveIndexIsSafeForConcurrentUse(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	s := w.mustOpenStock()
 	var all sync.WaitGroup

@@ -16,7 +16,7 @@ import (
 
 // A truncated file is a shard only if a mount accepts it, too: then nothing shows that data is
 // missing. Formats that mark their end never accept such files.
-func TestAFileThatIsHalfWrittenIsNoShard(t *testing.T) {
+func TestPartiallyWrittenFileIsNotAShard(t *testing.T) {
 	samples := tarOf(6, "s")
 	for _, tt := range []struct {
 		name      string
@@ -63,7 +63,7 @@ func TestAFileThatIsHalfWrittenIsNoShard(t *testing.T) {
 	}
 }
 
-func TestADamagedFileIsTriedAgainNowAndThen(t *testing.T) {
+func TestDamagedFileIsRetriedOccasionally(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("a.jsonl.gz", gz(linesOf(3, "a")))
 	data := gz(linesOf(5, "b"), linesOf(6, "c"))
@@ -93,7 +93,7 @@ func TestADamagedFileIsTriedAgainNowAndThen(t *testing.T) {
 	require.Empty(t, s.Waiting())
 }
 
-func TestDamageThatStaysIsLeftOutWhereThatIsWanted(t *testing.T) {
+func TestPersistentDamageIsSkippedIfConfigured(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	whole := gz(linesOf(5, "b"), linesOf(6, "c"))
 	w.write("b.jsonl.gz", whole[:len(whole)-3])
@@ -127,7 +127,7 @@ func TestDamageThatStaysIsLeftOutWhereThatIsWanted(t *testing.T) {
 	require.Empty(t, strict.Shards())
 }
 
-func TestAFileThatCannotBeReadIsNoError(t *testing.T) {
+func TestUnreadableFileIsNotAnError(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("a.tar", tarOf(4, "a"))
 	w.write("b.tar", tarOf(5, "b"))
@@ -150,7 +150,7 @@ func TestAFileThatCannotBeReadIsNoError(t *testing.T) {
 	}
 }
 
-func TestAFileThatChangesWhileItIsReadIsNotTaken(t *testing.T) {
+func TestFileChangedDuringReadIsNotIndexed(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("a.tar", tarOf(40, "a"))
 	s := w.mustOpenStock(func(c *Config) { c.Format.Name = "tar" })
@@ -170,7 +170,7 @@ func TestAFileThatChangesWhileItIsReadIsNotTaken(t *testing.T) {
 	require.EqualValues(t, 41, s.Counts().Records)
 }
 
-func TestAFileThatIsForgottenWhileItIsReadIsNoShard(t *testing.T) {
+func TestFileForgottenDuringReadIsNotAShard(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("a.tar", tarOf(40, "a"))
 	s := w.mustOpenStock(func(c *Config) { c.Format.Name = "tar" })
@@ -184,7 +184,7 @@ func TestAFileThatIsForgottenWhileItIsReadIsNoShard(t *testing.T) {
 	require.Len(t, s.Shards(), 1)
 }
 
-func TestFilesOfAnotherFormatArePassedOver(t *testing.T) {
+func TestFilesOfOtherFormatsAreIgnored(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("README.txt", []byte("this is no shard\n"))
 	w.write("notes", []byte("nor is this\n"))
@@ -210,7 +210,7 @@ func TestFilesOfAnotherFormatArePassedOver(t *testing.T) {
 	require.Equal(t, 3, s.Counts().PassedOver)
 }
 
-func TestTheFormatIsThatOfMostOfTheFirstFiles(t *testing.T) {
+func TestMajorityOfFirstFilesDeterminesFormat(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("a.jsonl", linesOf(3, "a"))
 	w.write("b.tar", tarOf(3, "b"))
@@ -228,7 +228,7 @@ func TestTheFormatIsThatOfMostOfTheFirstFiles(t *testing.T) {
 	require.Equal(t, "fixed 1 1 0 corrupt", s.FormatLine())
 }
 
-func TestShardsOfAnotherKindWait(t *testing.T) {
+func TestShardsOfOtherKindWait(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("training.1.gz", gz(gameOf(6, 2)))
 	w.write("training.2.gz", gz(gameOf(5, 2)))
@@ -265,7 +265,7 @@ func TestShardsOfAnotherKindWait(t *testing.T) {
 	require.ErrorContains(t, err, "training.1.gz has version 6, training.2.gz has version 5", "nobody else may say so")
 }
 
-func TestWhatCannotGrowIsRefused(t *testing.T) {
+func TestDatasetThatCannotGrowIsRefused(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("a.tar", tarOf(3, "a"))
 	_, err := w.openStock(dataset(filepath.Join(w.data, "a.tar")))
@@ -279,7 +279,7 @@ func TestWhatCannotGrowIsRefused(t *testing.T) {
 	require.NoDirExists(t, w.index, "nothing was made")
 }
 
-func TestAPatternSaysWhichFilesAreShards(t *testing.T) {
+func TestPatternSelectsShards(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	for _, name := range []string{"a/1.tar", "a/2.tar", "a/12.tar", "b/1.tar", "a/x.tar"} {
 		w.write(name, tarOf(3, "s"))

@@ -48,7 +48,7 @@ func (w *stockWorld) static(files map[string][]byte, change ...func(*Config)) *C
 
 // Whatever is added, changed or removed, and however often the process ends or is killed: the
 // shards are the same as in a mount of only the whole files, and so is the sealed index.
-func TestAStockEqualsAMountOfTheFilesThatAreThere(t *testing.T) {
+func TestLiveIndexEqualsMountOfSameFiles(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		w := newStockWorld(newWorldUntil(t, r.Cleanup))
 		whole, broken := map[string][]byte{}, map[string]bool{}

@@ -21,7 +21,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestAStockTakesOverWhatAKilledOneHasIndexed(t *testing.T) {
+func TestLiveIndexReusesWorkOfKilledOne(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	for i := range 6 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
@@ -43,7 +43,7 @@ func TestAStockTakesOverWhatAKilledOneHasIndexed(t *testing.T) {
 	require.Equal(t, 2, s.Counts().Journals)
 }
 
-func TestAStockTakesOverTheIndexOfAMount(t *testing.T) {
+func TestLiveIndexReusesIndexOfMount(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	for i := range 6 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
@@ -63,7 +63,7 @@ func TestAStockTakesOverTheIndexOfAMount(t *testing.T) {
 	require.Empty(t, w.indexFiles("*.journal"))
 }
 
-func TestTwoStocksUseOneIndexDirectory(t *testing.T) {
+func TestTwoLiveIndexesShareAnIndexDirectory(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	for i := range 4 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
@@ -109,7 +109,7 @@ func TestTwoStocksUseOneIndexDirectory(t *testing.T) {
 }
 
 // Most new files are soon replaced or removed. What is kept of them is bounded.
-func TestJournalsDoNotGrowForEver(t *testing.T) {
+func TestJournalsDoNotGrowForever(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	s, err := w.openStock(func(c *Config) { c.Format.Name = "tar" })
 	require.NoError(t, err)
@@ -173,7 +173,7 @@ func TestJournalsDoNotGrowForEver(t *testing.T) {
 
 // While a snapshot is being sealed, retired journals stay mapped. They must not be compacted again:
 // otherwise tidy would not end before the seal does.
-func TestRetiredJournalsAreNotEmptiedAgain(t *testing.T) {
+func TestRetiredJournalsAreTruncatedOnce(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	s, err := w.openStock(func(c *Config) { c.Format.Name = "tar" })
 	require.NoError(t, err)
@@ -203,7 +203,7 @@ func TestRetiredJournalsAreNotEmptiedAgain(t *testing.T) {
 	require.Len(t, w.indexFiles("*.journal"), s.Counts().Journals, "they are counted no more")
 }
 
-func TestASnapshotOfShardsThatAreNotHere(t *testing.T) {
+func TestSnapshotOfAbsentShards(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	for i := range 3 {
 		w.write(fmt.Sprintf("training.%d.tar", i), tarOf(10, "s"))
@@ -259,7 +259,7 @@ func TestASnapshotOfShardsThatAreNotHere(t *testing.T) {
 	}
 }
 
-func TestTheIndexOfASnapshotIsOpenedWhereItHolds(t *testing.T) {
+func TestSnapshotOpensMatchingStoredIndex(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	var sets [][]growing.Shard
 	s := w.mustOpenStock()
@@ -312,7 +312,7 @@ func TestTheIndexOfASnapshotIsOpenedWhereItHolds(t *testing.T) {
 	requireSame(t, again, w.mustSeal(s, sets[0]))
 }
 
-func TestAStockWithoutADirectoryWorksInMemory(t *testing.T) {
+func TestLiveIndexWithoutDirectoryWorksInMemory(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	require.NoError(t, os.WriteFile(w.index, []byte("in the way"), 0o600))
 	for i := range 4 {
@@ -338,7 +338,7 @@ func summaryOf(records int) format.Summary {
 	return format.Summary{DecodedBytes: int64(records) << 40}
 }
 
-func TestAStockWhoseDirectoryIsGoneGoesOnInMemory(t *testing.T) {
+func TestLiveIndexContinuesInMemoryWhenDirectoryIsRemoved(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	s := w.mustOpenStock()
 	require.NoError(t, os.RemoveAll(w.index))

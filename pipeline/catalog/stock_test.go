@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAStockKnowsWhatAMountOfTheSameFilesDoes(t *testing.T) {
+func TestLiveIndexMatchesMountOfSameFiles(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	for i := range 7 {
 		w.write(fmt.Sprintf("d%d/%d.tar", i%3, i), tarOf(10+i, fmt.Sprint("s", i)))
@@ -35,7 +35,7 @@ func TestAStockKnowsWhatAMountOfTheSameFilesDoes(t *testing.T) {
 	}
 }
 
-func TestASealedSnapshotOutlivesEverything(t *testing.T) {
+func TestSealedSnapshotOutlivesEverything(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	for i := range 5 {
 		w.write(fmt.Sprintf("%d.jsonl", i), linesOf(30+i, fmt.Sprint(i)))

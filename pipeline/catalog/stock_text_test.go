@@ -20,7 +20,7 @@ func textOf(shards []growing.Shard) []byte {
 }
 
 // NewsOf agrees with a comparison of sets of lines.
-func TestNewsAreShardsWhoseLineIsNew(t *testing.T) {
+func TestNewShardsHaveNewLines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		paths := rapid.SliceOfNDistinct(rapid.StringMatching(`a?(x|training\.)[0-9 a-b/]{0,10}`), 0, 40, rapid.ID[string])
 		set := func(label string) (shards []growing.Shard) {
@@ -51,7 +51,7 @@ func TestNewsAreShardsWhoseLineIsNew(t *testing.T) {
 	require.Equal(t, growing.News{NewShards: 1, NewRecords: 7, NewUnits: 2}, n)
 }
 
-func TestTextsThatAreNoSnapshotsGiveNoNews(t *testing.T) {
+func TestInvalidSnapshotTextsYieldNoNewShards(t *testing.T) {
 	const head = datasetWords + "lc0\n"
 	right := []byte(head + "1 1 1 a\n2 2 2 b\n")
 	for _, wrong := range []string{"x", head + "1 1 1 a", head + "1 1 a\n", head + "1 1 1 \n", head + "1 1 1 b\n1 1 1 a\n", head + "1 1 1 a\n1 1 1 a\n"} {

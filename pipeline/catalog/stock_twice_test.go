@@ -17,7 +17,7 @@ import (
 
 // Two files that are duplicates of one shard count once: the one seen first, or of those seen
 // together the first by path. The other counts once that one is gone.
-func TestAShardCountsOnceHoweverOftenItIsThere(t *testing.T) {
+func TestDuplicateShardCountsOnce(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("a.jsonl", linesOf(3, "a"))
 	w.write("b.jsonl.zst", zst(linesOf(4, "b")))
@@ -89,7 +89,7 @@ func (w *stockWorld) readAfter(s *LiveIndex, first, second string) {
 	}
 }
 
-func TestOfTwoFilesThatAreOneShardTheFirstByPathCountsWhicheverIsReadFirst(t *testing.T) {
+func TestFirstPathWinsForDuplicateShardInAnyReadOrder(t *testing.T) {
 	for first, second := range map[string]string{"d.jsonl": "latest.jsonl", "e.jsonl": "e.jsonl.zst"} {
 		t.Run(second, func(t *testing.T) {
 			w := newStockWorld(newWorld(t))
@@ -110,7 +110,7 @@ func TestOfTwoFilesThatAreOneShardTheFirstByPathCountsWhicheverIsReadFirst(t *te
 	}
 }
 
-func TestStreamsAreNamedAfterTheFirstShardByPathWhicheverIsReadFirst(t *testing.T) {
+func TestStreamsAreNamedAfterFirstPathInAnyReadOrder(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	s := w.mustOpenStock(func(c *Config) { c.Format.Name = "jsonl" })
 	w.write("a.ndjson", linesOf(3, "a"))

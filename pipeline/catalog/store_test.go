@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestAnInterruptedBuildGoesOnWhereItStopped(t *testing.T) {
+func TestInterruptedBuildContinues(t *testing.T) {
 	// With a core per shard, none would be finished when the first half is read.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	w := newWorld(t)
@@ -58,7 +58,7 @@ func TestAnInterruptedBuildGoesOnWhereItStopped(t *testing.T) {
 	require.Equal(t, sealed, w.sealed())
 }
 
-func TestCancellingEndsABuildWhoseReadsHang(t *testing.T) {
+func TestCancellingStopsBuildWithHangingReads(t *testing.T) {
 	for _, only := range []string{"c", "a.jsonl", "b.jsonl.gz"} { // c while its content is judged
 		w := newWorld(t)
 		w.write(only, map[bool][]byte{true: gz(linesOf(50, "a")), false: linesOf(50, "a")}[only == "b.jsonl.gz"])
@@ -86,7 +86,7 @@ func TestCancellingEndsABuildWhoseReadsHang(t *testing.T) {
 	}
 }
 
-func TestAJournalOfALivingProcessIsLeftAlone(t *testing.T) {
+func TestJournalOfLiveProcessIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.jsonl", linesOf(50, "a"))
 	name := w.indexName()
@@ -101,7 +101,7 @@ func TestAJournalOfALivingProcessIsLeftAlone(t *testing.T) {
 	require.Empty(t, w.indexFiles("*.journal"))
 }
 
-func TestTwoBuildsAtOnceDoNoHarm(t *testing.T) {
+func TestConcurrentBuildsDoNotInterfere(t *testing.T) {
 	w := newWorld(t)
 	for i := range 20 {
 		w.write(fmt.Sprintf("%02d.tar", i), tarOf(30, "s"))
@@ -128,7 +128,7 @@ func TestTwoBuildsAtOnceDoNoHarm(t *testing.T) {
 	require.NotContains(t, w.log.String(), "level=WARN")
 }
 
-func TestADamagedStoredIndexIsBuiltAgain(t *testing.T) {
+func TestDamagedStoredIndexIsRebuilt(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.jsonl", linesOf(50, "a"))
 	good := w.mustOpen()
@@ -148,7 +148,7 @@ func TestADamagedStoredIndexIsBuiltAgain(t *testing.T) {
 	}
 }
 
-func TestAnIndexDirectoryThatCantBeWrittenIsAWarning(t *testing.T) {
+func TestUnwritableIndexDirectoryIsAWarning(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.jsonl", linesOf(50, "a"))
 	blocker := filepath.Join(t.TempDir(), "file")
@@ -163,7 +163,7 @@ func TestAnIndexDirectoryThatCantBeWrittenIsAWarning(t *testing.T) {
 	}
 }
 
-func TestTheDatasetsOwnIndexDirectoryIsUsedWhenItIsThere(t *testing.T) {
+func TestDatasetIndexDirectoryIsUsedIfPresent(t *testing.T) {
 	w := newWorld(t)
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(w.index, "cache"))
 	w.write("a.jsonl", linesOf(5, "a"))
@@ -183,7 +183,7 @@ func TestTheDatasetsOwnIndexDirectoryIsUsedWhenItIsThere(t *testing.T) {
 	}
 }
 
-func TestFilesOfTheFutureDoNotKeepNewOnesAway(t *testing.T) {
+func TestFilesDatedInFutureDoNotDisplaceNewOnes(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.jsonl", linesOf(5, "a"))
 	c := w.mustOpen()
@@ -206,7 +206,7 @@ func TestFilesOfTheFutureDoNotKeepNewOnesAway(t *testing.T) {
 	require.Empty(t, w.indexFiles("*wrong*"))
 }
 
-func TestWhatKilledProcessesLeaveIsRemovedWhereTheIndexHoldsToo(t *testing.T) {
+func TestLeftoversOfKilledProcessesAreRemovedEvenIfIndexIsValid(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.jsonl", linesOf(5, "a"))
 	w.mustOpen()
@@ -226,7 +226,7 @@ func TestWhatKilledProcessesLeaveIsRemovedWhereTheIndexHoldsToo(t *testing.T) {
 		"those of another dataset and of a living process stay")
 }
 
-func TestHistoryKeepsTheNewestFour(t *testing.T) {
+func TestHistoryKeepsNewestFour(t *testing.T) {
 	w := newWorld(t)
 	var seen []string
 	for i := range 6 {

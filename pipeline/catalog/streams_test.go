@@ -141,7 +141,7 @@ func gets(server *faultserver.Server) (n int) {
 // The index of shards on a server, damaged ones included, is byte-identical to that of their copies
 // on a disk, and each shard takes one request, whatever its format. Faults of the server change
 // nothing but the number of requests.
-func TestShardsAtAServerAreIndexedAsTheirCopiesAre(t *testing.T) {
+func TestRemoteShardsAreIndexedLikeLocalCopies(t *testing.T) {
 	faults := map[string]func(*faultserver.Server){
 		"sound":  func(*faultserver.Server) {},
 		"resets": func(s *faultserver.Server) { s.On(faultserver.Method("GET"), faultserver.Reset(100_000)).Share(0.6, 1) },
@@ -212,7 +212,7 @@ func manyShards(t testing.TB, n int) *faultserver.Server {
 
 // An interrupted pass ends at once, even if the server does not answer. The next one requests the
 // shards that were not finished, and nothing else.
-func TestAPassOverAServerThatWasInterruptedGoesOn(t *testing.T) {
+func TestInterruptedPassOverServerContinues(t *testing.T) {
 	const shards, answered = 60, 25
 	server := manyShards(t, shards)
 	dir := t.TempDir()
@@ -247,7 +247,7 @@ func TestAPassOverAServerThatWasInterruptedGoesOn(t *testing.T) {
 }
 
 // A shard that is replaced while it is read ends the pass with an error that reports it.
-func TestAShardThatChangesDuringAPassIsAnError(t *testing.T) {
+func TestShardChangedDuringPassIsAnError(t *testing.T) {
 	server := faultserver.New()
 	server.PutBytes("a.tar", tarOf(3000, "s"))
 	server.On(faultserver.Method("GET"), func(r *faultserver.Reply) {
@@ -260,7 +260,7 @@ func TestAShardThatChangesDuringAPassIsAnError(t *testing.T) {
 }
 
 // If the storage has no streams, shards are read by ranges, with the same result.
-func TestShardsAtAServerWithoutStreams(t *testing.T) {
+func TestRemoteShardsAreIndexedWithoutStreams(t *testing.T) {
 	server := manyShards(t, 4)
 	named := func(c *Config) { c.Format.Name = "tar" }
 	streams, err := fromServer(t, server, named)

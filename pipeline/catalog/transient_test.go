@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 )
 
-func TestErrorsThatPassDoNotEndAnIndexPass(t *testing.T) {
+func TestTransientErrorsDoNotStopIndexPass(t *testing.T) {
 	w := newWorld(t)
 	for i := range 3 {
 		w.write(fmt.Sprintf("s%d", i), tarOfLarge(20+i)) // the format is found from the content

@@ -70,7 +70,7 @@ func TestFilesOfTheIndexThatOthersCouldHaveWrittenAreNotUsed(t *testing.T) {
 	}
 }
 
-func TestAJournalOfAStrangerIsNotUsed(t *testing.T) {
+func TestJournalOfOtherUserIsNotUsed(t *testing.T) {
 	asRoot(t)
 	w := newWorld(t)
 	w.write("a.jsonl", linesOf(50, "a"))

@@ -26,7 +26,7 @@ const (
 	memoryMount  = "31 23 0:27 / /sys/fs/cgroup/memory rw,nosuid shared:5 - cgroup cgroup rw,memory\n32 23 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
 )
 
-func TestTheLowestLimitOnTheWayUpCounts(t *testing.T) {
+func TestLowestLimitOfAncestorsCounts(t *testing.T) {
 	const none = int64(math.MaxInt64)
 	for name, c := range map[string]struct {
 		files map[string]string
@@ -74,7 +74,7 @@ func TestTheLowestLimitOnTheWayUpCounts(t *testing.T) {
 	}
 }
 
-func TestLimitsAreToldByName(t *testing.T) {
+func TestLimitsAreReportedByName(t *testing.T) {
 	root := machine(t, map[string]string{
 		"proc/self/cgroup": "5:memory:/m\n0::/a/b\n", "proc/self/mountinfo": unifiedMount + memoryMount,
 		"sys/fs/cgroup/a/memory.max": "max\n", "sys/fs/cgroup/a/cpu.max": "150000 100000\n", "sys/fs/cgroup/a/pids.max": "20\n",

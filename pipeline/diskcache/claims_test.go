@@ -19,9 +19,9 @@ func (w *world) start(s *Storage, off int64) (ended chan error, buf []byte) {
 	return ended, buf
 }
 
-// TestTwoCachesOfOneDirectoryFetchWhatBothMissOnce, as two processes do: locks of the kernel tell
+// TestCachesSharingDirectoryReadCommonMissesOnce, as two processes do: locks of the kernel tell
 // their open files apart. Where the one that fetches fails, the other fetches.
-func TestTwoCachesOfOneDirectoryFetchWhatBothMissOnce(t *testing.T) {
+func TestCachesSharingDirectoryReadCommonMissesOnce(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	clock := newFakeClock() // it stands still: however slow the machine is, the second waits
 	open := func(c *Config) { c.Clock = clock.clock() }
@@ -73,7 +73,7 @@ func (w *world) holder(off, n int64) *os.File {
 	return f
 }
 
-func TestAReaderWaitsForAStoppedProcessTwiceAsLongAsForItsOwnReads(t *testing.T) {
+func TestReaderWaitsTwiceItsReadTimeForStoppedProcess(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 8*mib))
 	clock := newFakeClock()
 	s := w.open(func(c *Config) { c.Clock = clock.clock() })
@@ -97,7 +97,7 @@ func TestAReaderWaitsForAStoppedProcessTwiceAsLongAsForItsOwnReads(t *testing.T)
 	require.EqualValues(t, 1, w.read(s, "0", 4*mib, 1000), "others count as stopped: they are not waited for, though the clock stands still")
 }
 
-func TestPagesOfAProcessThatWasKilledAreFetchedAtOnce(t *testing.T) {
+func TestPagesOfKilledProcessAreReadAtOnce(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	clock := newFakeClock()
 	s := w.open(func(c *Config) { c.Clock = clock.clock() })
@@ -115,7 +115,7 @@ type lockless struct{ kernel }
 
 func (lockless) claim(int, int64, int64, bool) error { return unix.EOPNOTSUPP }
 
-func TestWithoutLocksEverybodyFetches(t *testing.T) {
+func TestWithoutLocksEveryProcessReads(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	clock := newFakeClock()
 	open := func(c *Config) { c.Clock, c.disk = clock.clock(), lockless{} }
@@ -129,7 +129,7 @@ func TestWithoutLocksEverybodyFetches(t *testing.T) {
 	settle(second)
 }
 
-func TestHowLongOthersAreWaitedFor(t *testing.T) {
+func TestWaitTimeForOtherProcesses(t *testing.T) {
 	begin := time.Unix(1_800_000_000, 0)
 	at := func(d time.Duration) time.Time { return begin.Add(d) }
 	var never time.Time

@@ -35,10 +35,10 @@ func punchFile(path string, off, n int64) error {
 	return errors.Join(kernel{}.punch(fd, off, n), unix.Close(fd))
 }
 
-// TestWhateverIsDamagedTheBytesAreRight does things to the files of a cache, while a mount
+// TestBytesAreCorrectDespiteAnyDamage does things to the files of a cache, while a mount
 // has them open and while none has. Then all bytes are right, and after that they are in
 // the cache again.
-func TestWhateverIsDamagedTheBytesAreRight(t *testing.T) {
+func TestBytesAreCorrectDespiteAnyDamage(t *testing.T) {
 	const size = 1<<20 + 77
 	for name, c := range map[string]struct {
 		do func(w *world, data, sums string) error
@@ -105,8 +105,8 @@ func TestWhateverIsDamagedTheBytesAreRight(t *testing.T) {
 	}
 }
 
-// TestADirectoryInAnObjectsPlaceIsLeftAlone: it holds what is not ours.
-func TestADirectoryInAnObjectsPlaceIsLeftAlone(t *testing.T) {
+// TestDirectoryInPlaceOfObjectIsLeftAlone: it holds what is not ours.
+func TestDirectoryInPlaceOfObjectIsLeftAlone(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 50_000)})
 	s := w.open(nil)
 	data := w.path("a", ".data")
@@ -119,8 +119,8 @@ func TestADirectoryInAnObjectsPlaceIsLeftAlone(t *testing.T) {
 	require.Equal(t, "on", state, "other objects are cached")
 }
 
-// TestAnyFlippedBytesAreMisses flips bits all over a cache, again and again.
-func TestAnyFlippedBytesAreMisses(t *testing.T) {
+// TestFlippedBytesAreMisses flips bits all over a cache, again and again.
+func TestFlippedBytesAreMisses(t *testing.T) {
 	const size = 300_001
 	w := newWorld(t, map[string][]byte{"a": random(1, size), "b": random(2, size)})
 	s := w.open(nil)
@@ -143,8 +143,8 @@ func TestAnyFlippedBytesAreMisses(t *testing.T) {
 	require.NotZero(t, s.Stats().BadPages)
 }
 
-// TestABadPageAloneIsReadAgain: neither more than it, nor less.
-func TestABadPageAloneIsReadAgain(t *testing.T) {
+// TestOnlyBadPageIsReadAgain: neither more than it, nor less.
+func TestOnlyBadPageIsReadAgain(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 1<<20)})
 	s := w.open(nil)
 	w.read(s, "a", 0, 1<<20)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDirectoriesThatAreNotOursAreRefused(t *testing.T) {
+func TestForeignDirectoriesAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		make   func(dir string) error
 		reason string // "" where it is taken

@@ -28,7 +28,7 @@ func (x watched) punch(fd int, off, n int64) error {
 
 // Some file systems (tmpfs) change a file's times only when its pages are gone. Readers of a
 // sealed object would find zeros in a file that looks the same: so the times change first.
-func TestAFileLooksChangedBeforeItsPagesAreDropped(t *testing.T) {
+func TestFileLooksChangedBeforeItsPagesAreDropped(t *testing.T) {
 	w := sealWorld(t)
 	var sealed storage.Object
 	looked := 0
@@ -57,7 +57,7 @@ func TestAFileLooksChangedBeforeItsPagesAreDropped(t *testing.T) {
 }
 
 // The same by a cache in memory, of which pages are dropped while others read.
-func TestPagesThatAreDroppedInMemoryAreNotReadAsZeros(t *testing.T) {
+func TestDroppedPagesInMemoryAreNotReadAsZeros(t *testing.T) {
 	const memory = "/dev/shm"
 	var fs unix.Statfs_t
 	if unix.Statfs(memory, &fs) != nil || int64(fs.Type) != unix.TMPFS_MAGIC {

@@ -75,10 +75,10 @@ func countExactly(s *Storage) {
 	}
 }
 
-// TestEpochsTakeARequestForEachChunkThatIsNotKept: the first epoch brings each chunk once; the
+// TestEpochsTakeOneRequestPerUncachedChunk: the first epoch brings each chunk once; the
 // second, where half of the objects have room beside what is open, brings the other half, and
 // where all have, nothing.
-func TestEpochsTakeARequestForEachChunkThatIsNotKept(t *testing.T) {
+func TestEpochsTakeOneRequestPerUncachedChunk(t *testing.T) {
 	const objects, size, chunkBytes, open, ahead = 6, 4 * mib, 100_000, 20, 10
 	share := int64(2 * (open + ahead) * chunkBytes)
 	for name, c := range map[string]struct {

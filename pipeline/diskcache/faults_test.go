@@ -175,8 +175,8 @@ func (e *badReads) Submit(requests []*uring.Request) {
 	}
 }
 
-// TestACacheThatCantBeReadIsNotUsedAnyMore: one line says so, and nobody is held up.
-func TestACacheThatCantBeReadIsNotUsedAnyMore(t *testing.T) {
+// TestUnreadableCacheIsDisabled: one line says so, and nobody is held up.
+func TestUnreadableCacheIsDisabled(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 200_001)})
 	w.read(w.open(nil), "a", 0, 200_001)
 	bad := &badReads{err: unix.EIO}
@@ -189,7 +189,7 @@ func TestACacheThatCantBeReadIsNotUsedAnyMore(t *testing.T) {
 	require.Equal(t, 1, w.lines("stops using the cache"))
 }
 
-func TestACacheThatIsRemovedIsNotUsedAnyMore(t *testing.T) {
+func TestRemovedCacheIsDisabled(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 200_001), "b": random(2, 10_000)})
 	s := w.open(nil)
 	w.read(s, "a", 0, 200_001)
@@ -240,8 +240,8 @@ func TestAFullDiskIsLeftAloneForAWhile(t *testing.T) {
 	require.Equal(t, 1, w.lines("disk is full"))
 }
 
-// TestAReadOnlyDiskEndsTheCache.
-func TestAReadOnlyDiskEndsTheCache(t *testing.T) {
+// TestReadOnlyDiskDisablesCache.
+func TestReadOnlyDiskDisablesCache(t *testing.T) {
 	w := newWorld(t, objectsOf(2, mib))
 	disk := tmpfs(t, "size=16m,mode=0700")
 	w.cache = filepath.Join(disk, "cache")
@@ -254,8 +254,8 @@ func TestAReadOnlyDiskEndsTheCache(t *testing.T) {
 	require.NoError(t, w.below.Close())
 }
 
-// TestAStoppedNeighbourHoldsNobodyUp: its folder is locked, and stays so.
-func TestAStoppedNeighbourHoldsNobodyUp(t *testing.T) {
+// TestStoppedNeighbourDoesNotBlock: its folder is locked, and stays so.
+func TestStoppedNeighbourDoesNotBlock(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 50_000)})
 	s := w.open(nil)
 	w.read(s, "a", 0, 50_000)

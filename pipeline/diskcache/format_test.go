@@ -12,9 +12,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestFormatIsTheOneOfTheManual has bytes that were worked out by another program: caches
+// TestFormatMatchesManual has bytes that were worked out by another program: caches
 // outlive versions of this one.
-func TestFormatIsTheOneOfTheManual(t *testing.T) {
+func TestFormatMatchesManual(t *testing.T) {
 	k := keyOf(Identity{"s3://bucket/train/000.tar", `"d41d8"`}, 4097)
 	// printf 'lsiofs cache 1\ns3://bucket/train/000.tar\n"d41d8"\n4097\n' | sha256sum | cut -c-32
 	require.Equal(t, "b68ea70a4e0f34587e5a5e9ef8f79ade", k.name())
@@ -30,7 +30,7 @@ func TestFormatIsTheOneOfTheManual(t *testing.T) {
 	require.Len(t, b, headerBytes)
 }
 
-func TestASumIsNeverZero(t *testing.T) {
+func TestChecksumIsNeverZero(t *testing.T) {
 	// Of a page whose CRC is 0: the last four bytes of any content can be chosen so.
 	s, page := newSummer(key{1}), make([]byte, pageBytes)
 	table := crc32.MakeTable(crc32.Castagnoli)
@@ -52,7 +52,7 @@ func TestASumIsNeverZero(t *testing.T) {
 	require.EqualValues(t, 1, s.sum(0, page))
 }
 
-func TestHeadersAreReadAsTheyWereWritten(t *testing.T) {
+func TestHeadersRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := header{
 			ObjectBytes: rapid.Int64Range(0, maxObjectBytes).Draw(t, "size"),
@@ -66,7 +66,7 @@ func TestHeadersAreReadAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-func TestLongTextsOfAHeaderAreCut(t *testing.T) {
+func TestLongHeaderTextsAreTruncated(t *testing.T) {
 	h := header{URL: strings.Repeat("ü", 3000), Validator: "v"}
 	got, err := parseHeader(h.encode())
 	require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestLongTextsOfAHeaderAreCut(t *testing.T) {
 	require.Empty(t, got.Validator)
 }
 
-func TestAHeaderWithAnyOtherByteIsNone(t *testing.T) {
+func TestHeaderWithAnyChangedByteIsInvalid(t *testing.T) {
 	h := header{ObjectBytes: 1 << 30, Created: time.Unix(1, 0), URL: "https://host/a", Validator: "generation:17"}
 	b := h.encode()
 	for i := range b {

@@ -74,7 +74,7 @@ func openTold(w *world) (*Storage, *told) {
 
 // What is planned is told to the storage below, too, so that it makes first what is due first;
 // and what is filled is asked for as such.
-func TestTheStorageBelowIsToldWhatComes(t *testing.T) {
+func TestPlansAreForwardedToUnderlyingStorage(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 20*mib))
 	s, below := openTold(w)
 	s.Plan(3, []storage.Want{{Object: w.objects["0"], OffsetBytes: 100, SizeBytes: 300_000, DueBytes: 7}})
@@ -91,7 +91,7 @@ func TestTheStorageBelowIsToldWhatComes(t *testing.T) {
 }
 
 // A part of the fill that a reader comes to wait for is named as wanted at once.
-func TestAPartOfTheFillThatIsWaitedForIsHurried(t *testing.T) {
+func TestAwaitedPartOfFillIsPromoted(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 8*mib))
 	s, below := openTold(w)
 	w.below.Hold()
@@ -107,7 +107,7 @@ func TestAPartOfTheFillThatIsWaitedForIsHurried(t *testing.T) {
 }
 
 // The fill stands back while what readers have planned was not begun.
-func TestTheFillStandsBackBehindPlans(t *testing.T) {
+func TestFillYieldsToPlans(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 20*mib))
 	s := w.open(func(c *Config) { c.BufferBytes = 4 * mib })
 	w.below.Hold()
@@ -128,7 +128,7 @@ func TestTheFillStandsBackBehindPlans(t *testing.T) {
 }
 
 // A want that was begun is not looked at again by each plan that names it.
-func TestAWantIsBegunOnce(t *testing.T) {
+func TestWantedChunkIsStartedOnce(t *testing.T) {
 	p := newPlans()
 	a, b := storage.Want{OffsetBytes: 0, SizeBytes: 10}, storage.Want{OffsetBytes: 10, SizeBytes: 10, DueBytes: 10}
 	p.set(1, []storage.Want{a, b})
@@ -148,7 +148,7 @@ func TestAWantIsBegunOnce(t *testing.T) {
 }
 
 // A want for which there is no room waits for it, and is brought when others are done.
-func TestAWantWaitsForRoom(t *testing.T) {
+func TestWantedChunkWaitsForSpace(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 8*mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 6*mib, 5*mib })
 	first := storage.Want{Object: w.objects["0"], SizeBytes: 4 * mib}

@@ -39,7 +39,7 @@ func (d *hooked) read(fd int, p []byte, off int64) (int, error) {
 }
 
 // What a mount drops, or removes, while a cache is looked at is not damaged.
-func TestACacheInUseIsNotDamaged(t *testing.T) {
+func TestCacheInUseIsNotReportedAsDamaged(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 64*mib, 64*mib })
 	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: 4 * mib}})
@@ -98,7 +98,7 @@ func (s endless) OpenSequential(_ context.Context, o storage.Object, off int64) 
 }
 
 // A stream that does not end with its object is an error, and its last pages are not kept.
-func TestAStreamThatDoesNotEndWithItsObjectIsAnError(t *testing.T) {
+func TestStreamNotEndingWithItsObjectIsAnError(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(func(c *Config) { c.Below = endless{w.below, w} })
 	r, err := s.OpenSequential(t.Context(), w.objects["0"], 0)
@@ -110,7 +110,7 @@ func TestAStreamThatDoesNotEndWithItsObjectIsAnError(t *testing.T) {
 }
 
 // Warm is done when all pages are here, also those that somebody else had on their way.
-func TestWarmWaitsForWhatOthersHaveOnItsWay(t *testing.T) {
+func TestWarmWaitsForReadsOfOthers(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	clock := newFakeClock() // Warm looks some times, and then no more
 	s := w.open(func(c *Config) { c.Clock = clock.clock() })
@@ -135,7 +135,7 @@ func TestWarmWaitsForWhatOthersHaveOnItsWay(t *testing.T) {
 
 // Warm fills again as long as others have pages on their way. What the fill fetched and could not
 // write is counted over all of that, so it is not fetched anew every half a second for ever.
-func TestWarmEndsWhereItsOwnWritesFailWhileOthersRead(t *testing.T) {
+func TestWarmStopsIfItsWritesFailWhileOthersRead(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	clock := newFakeClock()
 	s := w.open(func(c *Config) { c.Clock = clock.clock() })
@@ -170,7 +170,7 @@ func TestWarmEndsWhereItsOwnWritesFailWhileOthersRead(t *testing.T) {
 }
 
 // A read that waits for what another reader has planned far off is put before that.
-func TestAReadOfWhatAnotherHasPlannedIsHurried(t *testing.T) {
+func TestReadPromotesPlanOfOtherReader(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 8*mib))
 	s, below := openTold(w)
 	w.below.Hold()

@@ -24,7 +24,7 @@ func TestADiskThatIsTooSmallIsFoundAtTheStart(t *testing.T) {
 	require.Empty(t, entries)
 }
 
-func TestSpaceThatIsNotThereWhenItComesToItIsTooLittle(t *testing.T) {
+func TestLackOfSpaceDuringAllocationIsReported(t *testing.T) {
 	memory := memoryDir()
 	if memory == "" {
 		t.Skip("no tmpfs with a bound")
@@ -42,7 +42,7 @@ func memoryDir() string {
 	return dir
 }
 
-func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
+func TestLeftoversOfKilledProcessAreRemoved(t *testing.T) {
 	dir := readtest.DiskDir(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, tempName+"123"), []byte("left"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other"), nil, 0o600))
@@ -56,7 +56,7 @@ func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
 	require.NoError(t, errors.Join(a.close(), b.close()))
 }
 
-func TestRoomInASpoolFileIsGivenOnceAndComesBack(t *testing.T) {
+func TestSpoolSpaceIsReservedOnceAndReturned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const pages = 64
 		s := &nameless{bytes: pages * pageBytes, free: []extent{{0, pages * pageBytes}}}

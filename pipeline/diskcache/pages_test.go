@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestRangesAreWidenedToPages(t *testing.T) {
+func TestRangesAreExtendedToPages(t *testing.T) {
 	for _, c := range []struct {
 		off, n int64
 		want   run

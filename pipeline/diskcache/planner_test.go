@@ -28,7 +28,7 @@ func (w *world) here(s *Storage, path string, off, n int64) {
 	})
 }
 
-func TestWhatIsPlannedIsBrought(t *testing.T) {
+func TestPlannedChunksAreRead(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 4*mib))
 	s := w.open(nil)
 	s.Plan(1, []storage.Want{
@@ -43,8 +43,8 @@ func TestWhatIsPlannedIsBrought(t *testing.T) {
 	require.Zero(t, w.read(s, "1", 1_000_000, 300_000))
 }
 
-// TestAReadJoinsWhatIsPlanned: what is on its way is not asked for again.
-func TestAReadJoinsWhatIsPlanned(t *testing.T) {
+// TestReadJoinsPlannedChunk: what is on its way is not asked for again.
+func TestReadJoinsPlannedChunk(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(nil)
 	w.below.Hold()
@@ -58,8 +58,8 @@ func TestAReadJoinsWhatIsPlanned(t *testing.T) {
 	require.EqualValues(t, 1, w.reads.Load())
 }
 
-// TestWhatIsNotPlannedAnyMoreIsNotBegun.
-func TestWhatIsNotPlannedAnyMoreIsNotBegun(t *testing.T) {
+// TestCancelledPlanIsNotStarted.
+func TestCancelledPlanIsNotStarted(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(nil)
 	w.below.Hold()
@@ -72,8 +72,8 @@ func TestWhatIsNotPlannedAnyMoreIsNotBegun(t *testing.T) {
 	require.NotZero(t, w.read(s, "0", 0, 300_000))
 }
 
-// TestAChunkOfTwoReadersIsKeptForTheSecond.
-func TestAChunkOfTwoReadersIsKeptForTheSecond(t *testing.T) {
+// TestChunkIsRetainedForSecondReader.
+func TestChunkIsRetainedForSecondReader(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 32*mib, 32*mib })
 	want := []storage.Want{{Object: w.objects["0"], SizeBytes: 409_600}}
@@ -88,7 +88,7 @@ func TestAChunkOfTwoReadersIsKeptForTheSecond(t *testing.T) {
 	require.NotZero(t, w.read(s, "0", 0, 409_600))
 }
 
-func TestTheFillBringsWhatIsMissing(t *testing.T) {
+func TestFillReadsMissingPages(t *testing.T) {
 	w := newWorld(t, objectsOf(3, 10*mib+5))
 	s := w.open(nil)
 	w.read(s, "1", mib, 2*mib)
@@ -105,9 +105,9 @@ func TestTheFillBringsWhatIsMissing(t *testing.T) {
 	require.NoError(t, s.Warm(t.Context()), "there is nothing left to do")
 }
 
-// TestTheFillBringsAllThatFits where the bound is just what the dataset takes: parts that
+// TestFillReadsEverythingThatFits where the bound is just what the dataset takes: parts that
 // are on their way, and were not counted yet, are no want of room.
-func TestTheFillBringsAllThatFits(t *testing.T) {
+func TestFillReadsEverythingThatFits(t *testing.T) {
 	const objects, size = 4, 10*mib + 5
 	w := newWorld(t, objectsOf(objects, size))
 	need := Place{DatasetBytes: objects * size, Objects: objects}.NeedBytes()
@@ -120,7 +120,7 @@ func TestTheFillBringsAllThatFits(t *testing.T) {
 	require.LessOrEqual(t, w.blocks(), need)
 }
 
-func TestTheFillEndsWhereThereIsNoRoom(t *testing.T) {
+func TestFillStopsWithoutSpace(t *testing.T) {
 	w := newWorld(t, objectsOf(3, 10*mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 16*mib, 4*mib })
 	s.Fill([]storage.Object{w.objects["0"], w.objects["1"], w.objects["2"]})
@@ -132,7 +132,7 @@ func TestTheFillEndsWhereThereIsNoRoom(t *testing.T) {
 	require.Greater(t, w.blocks(), int64(7*mib))
 }
 
-func TestTheFillPauses(t *testing.T) {
+func TestFillPauses(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 10*mib))
 	s := w.open(nil)
 	s.PauseFill(true)
@@ -147,7 +147,7 @@ func TestTheFillPauses(t *testing.T) {
 	require.Zero(t, w.read(s, "0", 0, 10*mib))
 }
 
-func TestCloseEndsTheFill(t *testing.T) {
+func TestCloseStopsFill(t *testing.T) {
 	w := newWorld(t, objectsOf(4, 10*mib))
 	s := w.open(nil)
 	w.below.Hold()
@@ -161,9 +161,9 @@ func TestCloseEndsTheFill(t *testing.T) {
 	require.Error(t, s.Warm(t.Context()))
 }
 
-// TestAReadBringsAllOfAPlannedChunk that was not begun: of many parts that are read at a time
+// TestReadLoadsWholePlannedChunk that was not begun: of many parts that are read at a time
 // the first brings it, and the storage below is asked once.
-func TestAReadBringsAllOfAPlannedChunk(t *testing.T) {
+func TestReadLoadsWholePlannedChunk(t *testing.T) {
 	const begin, size, part = 1_000_100, 300_000, 5_000
 	w := newWorld(t, objectsOf(2, 4*mib))
 	s := w.open(nil)
@@ -199,8 +199,8 @@ func TestAReadBringsAllOfAPlannedChunk(t *testing.T) {
 	s.ahead.planned.Add(-s.config.BufferBytes)
 }
 
-// TestAReadOfAPlannedChunkThatHasNoRoom brings what it wants, and passes it through.
-func TestAReadOfAPlannedChunkThatHasNoRoom(t *testing.T) {
+// TestReadOfPlannedChunkWithoutSpace brings what it wants, and passes it through.
+func TestReadOfPlannedChunkWithoutSpace(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(func(c *Config) { c.BoundBytes = 100_000 })
 	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: mib}})
@@ -210,9 +210,9 @@ func TestAReadOfAPlannedChunkThatHasNoRoom(t *testing.T) {
 	require.EqualValues(t, 600_000, w.bytes.Load())
 }
 
-// TestAPlannedChunkThatWasReadIsNotBroughtAgain: it had no room when a reader wanted all of it,
+// TestPlannedChunkIsNotReadTwice: it had no room when a reader wanted all of it,
 // and has it before the reader is done with it.
-func TestAPlannedChunkThatWasReadIsNotBroughtAgain(t *testing.T) {
+func TestPlannedChunkIsNotReadTwice(t *testing.T) {
 	const n = 100 * pageBytes
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(nil)
@@ -225,8 +225,8 @@ func TestAPlannedChunkThatWasReadIsNotBroughtAgain(t *testing.T) {
 	require.EqualValues(t, 2, w.reads.Load(), "the other one is brought, and not this one")
 }
 
-// TestAPartOfAnObjectIsFilled, and nothing else of it.
-func TestAPartOfAnObjectIsFilled(t *testing.T) {
+// TestPartOfObjectIsFilled, and nothing else of it.
+func TestPartOfObjectIsFilled(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 20*mib))
 	s := w.open(nil)
 	s.FillRanges([]Range{{w.objects["0"], 5000, 9 * mib}, {w.objects["1"], 19 * mib, mib}})
@@ -240,9 +240,9 @@ func TestAPartOfAnObjectIsFilled(t *testing.T) {
 	require.EqualValues(t, 1, w.read(s, "0", 10*mib, mib))
 }
 
-// TestARangeThatEndsBehindItsObject is filled as far as the object goes: a last line's newline may
+// TestRangeEndingAfterItsObject is filled as far as the object goes: a last line's newline may
 // be missing in it.
-func TestARangeThatEndsBehindItsObject(t *testing.T) {
+func TestRangeEndingAfterItsObject(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 16*pageBytes))
 	s := w.open(nil)
 	s.FillRanges([]Range{{w.objects["0"], 15 * pageBytes, pageBytes + 1}})

@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// TestOnlyWhatIsMissingIsRead, and each page once.
-func TestOnlyWhatIsMissingIsRead(t *testing.T) {
+// TestOnlyMissingPagesAreRead, and each page once.
+func TestOnlyMissingPagesAreRead(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 100*pageBytes)})
 	s := w.open(nil)
 	require.EqualValues(t, 1, w.read(s, "a", 10*pageBytes+1, 5))
@@ -29,8 +29,8 @@ func TestOnlyWhatIsMissingIsRead(t *testing.T) {
 	require.EqualValues(t, 2, w.read(again, "a", 0, 100*pageBytes), "a gap of one page is read, one of three is not")
 }
 
-// TestWhatIsCachedIsSharedByMounts that come later, and by those at the same time.
-func TestWhatIsCachedIsSharedByMounts(t *testing.T) {
+// TestCachedPagesAreSharedByMounts that come later, and by those at the same time.
+func TestCachedPagesAreSharedByMounts(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 1<<20)})
 	first := w.open(nil)
 	second := w.open(nil)
@@ -44,7 +44,7 @@ func TestWhatIsCachedIsSharedByMounts(t *testing.T) {
 	require.NotZero(t, w.read(w.open(nil), "a", 0, 1<<20), "another version is another object")
 }
 
-func TestReadsOfTheSamePagesShareOneBelow(t *testing.T) {
+func TestReadsOfSamePagesShareOneRequest(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 1<<20)})
 	s := w.open(nil)
 	w.below.Hold()
@@ -66,8 +66,8 @@ func TestReadsOfTheSamePagesShareOneBelow(t *testing.T) {
 	require.EqualValues(t, 1, w.reads.Load())
 }
 
-// TestAReadThatFailsNamesWhatWasAskedFor, for all who wanted it, and is made anew.
-func TestAReadThatFailsNamesWhatWasAskedFor(t *testing.T) {
+// TestFailedReadNamesRequestedRange, for all who wanted it, and is made anew.
+func TestFailedReadNamesRequestedRange(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 1<<20)})
 	s := w.open(nil)
 	w.below.Before = func(*storage.Read) error { return errTest }
@@ -79,8 +79,8 @@ func TestAReadThatFailsNamesWhatWasAskedFor(t *testing.T) {
 	require.Zero(t, w.read(s, "a", 5000, 100))
 }
 
-// TestAReadThatOneCallsOffIsMadeForTheOther.
-func TestAReadThatOneCallsOffIsMadeForTheOther(t *testing.T) {
+// TestCancelledReadContinuesForOtherReader.
+func TestCancelledReadContinuesForOtherReader(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 1<<20)})
 	s := w.open(nil)
 	w.below.Hold()
@@ -106,9 +106,9 @@ func TestAReadThatOneCallsOffIsMadeForTheOther(t *testing.T) {
 	require.Equal(t, 2, asked, "no is the last question")
 }
 
-// TestTheLastPageIsFilledUpWithZeros, whatever was in memory before: two processes that
+// TestLastPageIsPaddedWithZeros, whatever was in memory before: two processes that
 // write a page write the same.
-func TestTheLastPageIsFilledUpWithZeros(t *testing.T) {
+func TestLastPageIsPaddedWithZeros(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"whole": random(1, pageBytes), "short": random(2, 100)})
 	s := w.open(nil)
 	w.read(s, "whole", 0, pageBytes)
@@ -144,8 +144,8 @@ func (e *slowSums) Submit(requests []*uring.Request) {
 	}
 }
 
-// TestWhatComesWhileSumsAreReadIsNotReadAgain.
-func TestWhatComesWhileSumsAreReadIsNotReadAgain(t *testing.T) {
+// TestPagesArrivingDuringChecksumReadAreNotReadAgain.
+func TestPagesArrivingDuringChecksumReadAreNotReadAgain(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 50_000)})
 	slow := &slowSums{hold: make(chan struct{}, 1), tell: make(chan struct{})}
 	s := w.open(func(c *Config) { slow.Engine, c.Engine = c.Engine, slow })

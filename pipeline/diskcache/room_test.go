@@ -104,8 +104,8 @@ func (s still) punch(fd int, off, n int64) error {
 	return s.kernel.punch(fd, off, n)
 }
 
-// TestTheBoundHolds polls the directory's blocks while several mounts read at random.
-func TestTheBoundHolds(t *testing.T) {
+// TestCacheStaysWithinItsBound polls the directory's blocks while several mounts read at random.
+func TestCacheStaysWithinItsBound(t *testing.T) {
 	const bound = 24 * mib
 	numReads := 600
 	if testing.Short() {
@@ -159,7 +159,7 @@ func TestTheBoundHolds(t *testing.T) {
 	}
 }
 
-func TestWhatIsInStaysIn(t *testing.T) {
+func TestCachedObjectsStayCached(t *testing.T) {
 	w := newWorld(t, objectsOf(4, 8*mib))
 	s := w.open(func(c *Config) { c.BoundBytes = 20 * mib })
 	w.read(s, "0", 0, 8*mib)
@@ -174,7 +174,7 @@ func TestWhatIsInStaysIn(t *testing.T) {
 	require.NotZero(t, w.read(s, "3", 0, 8*mib), "newcomers pass through")
 }
 
-func TestTheShareIsFreedByDone(t *testing.T) {
+func TestDoneFreesShare(t *testing.T) {
 	const chunkBytes = 300_000 // no multiple of a page
 	w := newWorld(t, objectsOf(4, 6*mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 11*mib+128<<10, 5*mib })
@@ -206,8 +206,8 @@ func TestTheShareIsFreedByDone(t *testing.T) {
 	require.Less(t, w.blocks(), before+mib, "the disk is free again")
 }
 
-// TestAPageOfTwoChunksIsFreedWithTheSecond.
-func TestAPageOfTwoChunksIsFreedWithTheSecond(t *testing.T) {
+// TestPageSharedByTwoChunksIsFreedWithSecond.
+func TestPageSharedByTwoChunksIsFreedWithSecond(t *testing.T) {
 	w := newWorld(t, objectsOf(1, mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 32*mib, 32*mib })
 	w.read(s, "0", 0, 10_000)
@@ -224,7 +224,7 @@ func TestAPageOfTwoChunksIsFreedWithTheSecond(t *testing.T) {
 	require.NotZero(t, w.read(s, "0", 5000, 1))
 }
 
-func TestDoneComesBeforeThePagesAreWritten(t *testing.T) {
+func TestDoneMayPrecedePageWrites(t *testing.T) {
 	w := newWorld(t, objectsOf(1, mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 32*mib, 32*mib })
 	w.below.Hold()
@@ -241,8 +241,8 @@ func TestDoneComesBeforeThePagesAreWritten(t *testing.T) {
 	require.NotZero(t, w.read(s, "0", 0, 10))
 }
 
-// TestCloseFreesTheShare, and after a mount that was killed the next one makes room.
-func TestTheShareIsNotLost(t *testing.T) {
+// Close frees the share. After a mount that was killed, the next mount makes room.
+func TestCloseOrNextMountFreesShare(t *testing.T) {
 	w := newWorld(t, objectsOf(4, 6*mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 12*mib, 12*mib })
 	w.read(s, "0", 0, 6*mib)
@@ -261,8 +261,8 @@ func TestTheShareIsNotLost(t *testing.T) {
 	require.LessOrEqual(t, w.blocks(), int64(14*mib))
 }
 
-// TestObjectsThatNobodyUsesMakeRoom, those first that were used longest ago.
-func TestObjectsThatNobodyUsesMakeRoom(t *testing.T) {
+// TestUnusedObjectsAreEvicted, those first that were used longest ago.
+func TestUnusedObjectsAreEvicted(t *testing.T) {
 	old := newWorld(t, objectsOf(3, 4*mib))
 	s := old.open(nil)
 	for i := range 3 {
@@ -295,7 +295,7 @@ func TestObjectsThatNobodyUsesMakeRoom(t *testing.T) {
 	require.LessOrEqual(t, w.blocks(), int64(13*mib))
 }
 
-func TestTheReserveIsLeft(t *testing.T) {
+func TestReserveIsLeftFree(t *testing.T) {
 	w := newWorld(t, objectsOf(1, mib))
 	s := w.open(func(c *Config) { c.ReserveBytes = 1 << 60 })
 	w.read(s, "0", 0, mib)
@@ -304,7 +304,7 @@ func TestTheReserveIsLeft(t *testing.T) {
 }
 
 // What is about to be written counts: the reserve is left after it, not before it.
-func TestTheReserveIsLeftAfterWhatIsReserved(t *testing.T) {
+func TestReserveIsLeftFreeAfterPendingWrites(t *testing.T) {
 	r := &room{
 		bound: 64 * mib, reserve: 10 * mib, known: true, clock: newFakeClock().clock(),
 		space: func() (space, error) { return space{free: 12 * mib}, nil },
@@ -316,8 +316,8 @@ func TestTheReserveIsLeftAfterWhatIsReserved(t *testing.T) {
 	require.Equal(t, nowhere, r.take(1, false))
 }
 
-// TestWhatOthersAddIsCountedEveryMinute.
-func TestWhatOthersAddIsCountedEveryMinute(t *testing.T) {
+// TestGrowthByOthersIsCountedEveryMinute.
+func TestGrowthByOthersIsCountedEveryMinute(t *testing.T) {
 	w := newWorld(t, objectsOf(3, 6*mib))
 	clock := newFakeClock()
 	s := w.open(func(c *Config) { c.BoundBytes, c.Clock = 14*mib, clock.clock() })
@@ -331,7 +331,7 @@ func TestWhatOthersAddIsCountedEveryMinute(t *testing.T) {
 	require.NotZero(t, w.read(s, "2", 0, 6*mib), "there is no room for it")
 }
 
-func TestWhatIsInUseIsMarkedEveryHour(t *testing.T) {
+func TestObjectsInUseAreMarkedEveryHour(t *testing.T) {
 	w := newWorld(t, objectsOf(1, mib))
 	clock := newFakeClock()
 	s := w.open(func(c *Config) { c.Clock = clock.clock() })
@@ -344,7 +344,7 @@ func TestWhatIsInUseIsMarkedEveryHour(t *testing.T) {
 }
 
 // What passes through the share does not make a cache grow, however much that is.
-func TestWhatComesAndGoesIsNotGrowth(t *testing.T) {
+func TestTransientPagesAreNotGrowth(t *testing.T) {
 	counts := 0
 	r := &room{
 		bound: 64 * mib, share: 8 * mib, clock: newFakeClock().clock(), punches: true,
@@ -366,7 +366,7 @@ func TestWhatComesAndGoesIsNotGrowth(t *testing.T) {
 
 // A count that may have found what was dropped meanwhile leaves too little room: another one is
 // asked for, though nothing has come since.
-func TestACountThatMayHaveFoundTooMuchIsMadeAgain(t *testing.T) {
+func TestOvercountIsRepeated(t *testing.T) {
 	asked := 0
 	r := &room{
 		bound: 64 * mib, share: 8 * mib, clock: newFakeClock().clock(), punches: true,

@@ -31,7 +31,7 @@ func sealWorld(t *testing.T) *world {
 	return newWorld(t, map[string][]byte{"a.tar": random(1, 1<<20+77), "b.tar": random(2, 70<<10)})
 }
 
-func TestAnObjectThatIsHereAndWasCheckedIsReadLikeAFile(t *testing.T) {
+func TestVerifiedCompleteObjectIsReadLikeFile(t *testing.T) {
 	w := sealWorld(t)
 	s := w.open(withSeals)
 	require.Positive(t, w.read(s, "a.tar", 0, 1<<20+77))
@@ -49,7 +49,7 @@ func TestAnObjectThatIsHereAndWasCheckedIsReadLikeAFile(t *testing.T) {
 }
 
 // Whatever changes the file ends the seal, and no reader sees the change.
-func TestAFileThatChangesIsSealedNoMore(t *testing.T) {
+func TestChangedFileIsUnsealed(t *testing.T) {
 	for name, change := range map[string]func(f *os.File, at int64) error{
 		"a page is written": func(f *os.File, at int64) error { _, err := f.WriteAt([]byte("damage"), at); return err },
 		"a page is dropped": func(f *os.File, at int64) error {
@@ -85,7 +85,7 @@ func TestAFileThatChangesIsSealedNoMore(t *testing.T) {
 
 // A page that was damaged before all were checked keeps the object from being sealed, until
 // it has been brought again.
-func TestADamagedPageIsNotSealed(t *testing.T) {
+func TestDamagedPageIsNotSealed(t *testing.T) {
 	w := sealWorld(t)
 	s := w.open(withSeals)
 	w.read(s, "a.tar", 0, 1<<20+77)
@@ -100,7 +100,7 @@ func TestADamagedPageIsNotSealed(t *testing.T) {
 	w.read(s, "a.tar", 100*pageBytes, pageBytes)
 }
 
-func TestWhatIsNotWholeIsNotSealed(t *testing.T) {
+func TestIncompleteObjectIsNotSealed(t *testing.T) {
 	w := sealWorld(t)
 	s := w.open(withSeals)
 	o := w.objects["a.tar"]
@@ -138,7 +138,7 @@ func readMapped(t *testing.T, m storage.Mapping) []byte {
 	return bytes.Clone(m.Bytes())
 }
 
-func TestALostCopyIsToBeReadAgain(t *testing.T) {
+func TestLostCopyMustBeReadAgain(t *testing.T) {
 	w := sealWorld(t)
 	s := w.open(withSeals)
 	w.read(s, "b.tar", 0, 70<<10)
@@ -157,7 +157,7 @@ func TestALostCopyIsToBeReadAgain(t *testing.T) {
 
 // Mounts open the files of one cache for writing. None of them waits for another one that has
 // them mapped, and may have been stopped.
-func TestWhoWritesToTheCacheWaitsForNoLease(t *testing.T) {
+func TestCacheWriterWaitsForNoLease(t *testing.T) {
 	w := sealWorld(t)
 	s := w.open(func(c *Config) { withSeals(c); c.MaxFiles = 1 })
 	w.read(s, "a.tar", 0, 1<<20+77)
@@ -170,8 +170,8 @@ func TestWhoWritesToTheCacheWaitsForNoLease(t *testing.T) {
 	require.Zero(t, s.seals.files.LeaseStats().Held)
 }
 
-// TestAMappingThatIsStaleDoesNotEndANewSeal: the object has been sealed anew since.
-func TestAMappingThatIsStaleDoesNotEndANewSeal(t *testing.T) {
+// TestStaleMappingDoesNotEndNewSeal: the object has been sealed anew since.
+func TestStaleMappingDoesNotEndNewSeal(t *testing.T) {
 	w := newWorld(t, objectsOf(1, mib))
 	s := w.open(nil)
 	o, old, now := w.objects["0"], storage.Object{Path: "old"}, storage.Object{Path: "new"}

@@ -71,7 +71,7 @@ func (w *world) forward(s *Storage, path string, off int64) {
 }
 
 // What is read from front to back is one stream of the storage below, and is here afterwards.
-func TestAStreamIsKeptOnTheWay(t *testing.T) {
+func TestStreamIsCachedWhileRead(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"large": random(1, 10*mib+5), "small": random(2, 5000), "empty": {}})
 	s, below := openStreaming(w, nil)
 	w.forward(s, "large", 0)
@@ -97,7 +97,7 @@ func TestAStreamIsKeptOnTheWay(t *testing.T) {
 
 // With some pages here and others not, the bytes are right, and there are few requests:
 // small holes are read as ranges, over small islands a stream goes on.
-func TestAStreamOverHoles(t *testing.T) {
+func TestStreamOverHoles(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 12*mib))
 	s, below := openStreaming(w, nil)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -118,7 +118,7 @@ func TestAStreamOverHoles(t *testing.T) {
 }
 
 // A damaged page of a stream is read again, and only that.
-func TestAStreamOverADamagedPage(t *testing.T) {
+func TestStreamOverDamagedPage(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s, below := openStreaming(w, nil)
 	w.forward(s, "0", 0)
@@ -134,7 +134,7 @@ func TestAStreamOverADamagedPage(t *testing.T) {
 }
 
 // Where there is no room, or nothing may be kept, or the cache is off, a stream passes through.
-func TestAStreamThatIsNotKept(t *testing.T) {
+func TestUncachedStream(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"no room":    func(c *Config) { c.BoundBytes = 1 },
 		"all share":  func(c *Config) { c.BoundBytes, c.ShareBytes = 64*mib, 64*mib },
@@ -159,7 +159,7 @@ func TestAStreamThatIsNotKept(t *testing.T) {
 }
 
 // A storage without streams is read in ranges.
-func TestAStreamOverAStorageWithout(t *testing.T) {
+func TestStreamOverStorageWithoutStreams(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(nil)
 	w.forward(s, "0", 123)
@@ -169,7 +169,7 @@ func TestAStreamOverAStorageWithout(t *testing.T) {
 }
 
 // An error names the object, and comes after all bytes before it.
-func TestAStreamThatFails(t *testing.T) {
+func TestFailingStream(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s, below := openStreaming(w, nil)
 	below.fail.Store(&errTest)
@@ -186,7 +186,7 @@ func TestAStreamThatFails(t *testing.T) {
 }
 
 // A Read that waits ends with the stream, with its context, and with the cache.
-func TestAStreamThatWaitsEnds(t *testing.T) {
+func TestWaitingStreamStops(t *testing.T) {
 	for name, end := range map[string]func(s *Storage, r io.Closer, cancel func()){
 		"closed":    func(_ *Storage, r io.Closer, _ func()) { _ = r.Close() },
 		"cancelled": func(_ *Storage, _ io.Closer, cancel func()) { cancel() },

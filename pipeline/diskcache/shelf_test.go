@@ -64,7 +64,7 @@ func newSpool(t *testing.T, capacity, tables int64) *Shelf {
 
 // Shards lie in several extents, with and without their sums in memory, and any ranges of
 // them come back as they were written.
-func TestWhatWasDecodedComesBackInAnyRanges(t *testing.T) {
+func TestDecodedDataIsReadBackInAnyRanges(t *testing.T) {
 	for _, tables := range []int64{0, 500, 1 << 20} {
 		t.Run(fmt.Sprint(tables, " bytes of sums"), func(t *testing.T) {
 			s := newSpool(t, 6<<20, tables)
@@ -120,7 +120,7 @@ func TestWhatWasDecodedComesBackInAnyRanges(t *testing.T) {
 	}
 }
 
-func TestADecodedPageThatIsNotAsItWasWrittenIsAnError(t *testing.T) {
+func TestAlteredDecodedPageIsAnError(t *testing.T) {
 	for _, tables := range []int64{0, 1 << 20} {
 		s := newSpool(t, 2<<20, tables)
 		content := decodedBytes(1, 1<<20+77)
@@ -148,7 +148,7 @@ func TestADecodedPageThatIsNotAsItWasWrittenIsAnError(t *testing.T) {
 }
 
 // A page of another shard, or another page, that lies where a page should be is noticed.
-func TestADecodedPageInAnotherPlaceIsNoticed(t *testing.T) {
+func TestMisplacedDecodedPageIsDetected(t *testing.T) {
 	s := newSpool(t, 2<<20, 0)
 	var shards []*Decoded
 	for shard := range 2 {
@@ -169,7 +169,7 @@ func TestADecodedPageInAnotherPlaceIsNoticed(t *testing.T) {
 	require.ErrorContains(t, err, "others than were written")
 }
 
-func TestADecoderThatWritesTooMuchIsStopped(t *testing.T) {
+func TestDecoderWritingTooMuchIsStopped(t *testing.T) {
 	s := newSpool(t, 1<<20, 0)
 	d, ok := s.Take(0, 5000)
 	require.True(t, ok)

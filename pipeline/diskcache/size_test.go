@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSizesAsUsersSayThem(t *testing.T) {
+func TestParseSizeAcceptsUserNotation(t *testing.T) {
 	for text, want := range map[string]Size{
 		"auto": {}, "": {}, "off": {Off: true}, "30%": {Percent: 30}, "0.5 %": {Percent: 0.5}, "100%": {Percent: 100},
 		"200GiB": {Bytes: 200 << 30}, "1.5TB": {Bytes: 1_500_000_000_000}, "4096": {Bytes: 4096},
@@ -57,8 +57,8 @@ func TestBound(t *testing.T) {
 	require.EqualValues(t, 20*gib, Reserve(1000*gib))
 }
 
-// TestNeedHoldsTheDataset compares with what a cache really takes.
-func TestNeedHoldsTheDataset(t *testing.T) {
+// TestNeedHoldsDataset compares with what a cache really takes.
+func TestNeedHoldsDataset(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 3<<20+1), "b": random(2, 5), "c": random(3, 1<<20)})
 	s := w.open(nil)
 	for path, content := range w.files {

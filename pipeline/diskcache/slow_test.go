@@ -24,9 +24,9 @@ func lag(t *testing.T, s *Storage) (end func()) {
 	return end
 }
 
-// TestPartsOfAPlannedChunkAreAskedForOnceWhereTheDiskLags: readers wait for the disk then. What
+// TestPartsOfPlannedChunkAreRequestedOnceOnSlowDisk: readers wait for the disk then. What
 // passed by the cache would be asked for by every record of the chunk.
-func TestPartsOfAPlannedChunkAreAskedForOnceWhereTheDiskLags(t *testing.T) {
+func TestPartsOfPlannedChunkAreRequestedOnceOnSlowDisk(t *testing.T) {
 	const chunks, size, part = 10, 300_000, 5_000
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(nil)
@@ -45,9 +45,9 @@ func TestPartsOfAPlannedChunkAreAskedForOnceWhereTheDiskLags(t *testing.T) {
 	s.Forget(1)
 }
 
-// TestWholeChunksPassByADiskThatLags, and are brought by the fill once it does not any more: the
+// TestWholeChunksBypassSlowDisk, and are brought by the fill once it does not any more: the
 // next epoch asks for nothing.
-func TestWholeChunksPassByADiskThatLags(t *testing.T) {
+func TestWholeChunksBypassSlowDisk(t *testing.T) {
 	const chunk = 64 * pageBytes
 	w := newWorld(t, objectsOf(2, 4*mib))
 	s := w.open(nil)
@@ -79,9 +79,9 @@ func TestWholeChunksPassByADiskThatLags(t *testing.T) {
 	require.Equal(t, before, w.reads.Load())
 }
 
-// TestAFillComesBackForWhatAReaderGaveUp: it has passed by pages that were on their way to the
+// TestFillReturnsForChunksAbandonedByReader: it has passed by pages that were on their way to the
 // reader, who does not want them any more when they come.
-func TestAFillComesBackForWhatAReaderGaveUp(t *testing.T) {
+func TestFillReturnsForChunksAbandonedByReader(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 20*mib))
 	s := w.open(nil)
 	w.below.Hold()

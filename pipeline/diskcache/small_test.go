@@ -12,7 +12,7 @@ import (
 
 // A cache that is smaller than the dataset is used up to its bound, less what passes through:
 // by a fill whose parts are long on their way, and by reads that come many at a time.
-func TestASmallCacheIsUsedUp(t *testing.T) {
+func TestSmallCacheIsFullyUsed(t *testing.T) {
 	const objects, good = 8, 44 * mib
 	for name, bring := range map[string]func(w *world, s *Storage){
 		"a fill": func(w *world, s *Storage) {

@@ -143,11 +143,11 @@ func stressChildOf(t *testing.T, job stressJob) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, said
 }
 
-// TestProcessesShareADirectoryAndAreKilled has three processes read through one directory,
+// TestKilledProcessesShareDirectory has three processes read through one directory,
 // and drop what others read. One is killed again and again, at any point, while pages are
 // punched, flipped and objects removed. Nobody reads a wrong byte, and nobody is left with
 // a cache that does not work.
-func TestProcessesShareADirectoryAndAreKilled(t *testing.T) {
+func TestKilledProcessesShareDirectory(t *testing.T) {
 	kills := 100
 	if testing.Short() {
 		kills = 10

@@ -28,7 +28,7 @@ func (d *seen) statAt(dir int, name string) (unix.Stat_t, error) {
 
 // Where room is made for the share, pages of this mount's own share are not taken for those
 // of a mount that was killed, though they are freed while their blocks are counted.
-func TestPagesThatAreFreedWhileTheyAreCountedCostNoOthers(t *testing.T) {
+func TestPagesFreedDuringCountDoNotEvictOthers(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 6*mib))
 	disk := &seen{}
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes, c.disk = 11*mib+128<<10, 5*mib, disk })

@@ -27,7 +27,7 @@ func (w *world) entries(d *Directory) map[string]Entry {
 	return found
 }
 
-func TestListDescribesWhatIsThere(t *testing.T) {
+func TestListDescribesCache(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"dir/a": random(1, 100_000), "b": random(2, 50_000)})
 	s := w.open(nil)
 	w.read(s, "dir/a", 5000, 10_000)
@@ -95,7 +95,7 @@ func TestVerifyFindsEachFlippedPage(t *testing.T) {
 	require.Zero(t, s.Stats().BadPages)
 }
 
-func TestCleanRemovesWhatNobodyUses(t *testing.T) {
+func TestCleanRemovesUnusedObjects(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"dir/a": random(1, 50_000), "dir/b": random(2, 50_000), "directory": random(3, 50_000)})
 	s := w.open(nil)
 	for path, content := range w.files {
@@ -128,7 +128,7 @@ func TestCleanRemovesWhatNobodyUses(t *testing.T) {
 	require.Zero(t, w.blocks())
 }
 
-func TestUpkeepOfNothing(t *testing.T) {
+func TestUpkeepOfEmptyCache(t *testing.T) {
 	_, err := OpenDirectory(filepath.Join(t.TempDir(), "nothing"), nil)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	w := newWorld(t, nil)

@@ -22,7 +22,7 @@ func of(readers int64, grow func(s *Snapshot)) Window {
 	return Between(from, to, false)
 }
 
-func TestSharesAreOfTheReadersTime(t *testing.T) {
+func TestSharesAreFractionsOfReaderTime(t *testing.T) {
 	w := of(2, func(s *Snapshot) {
 		s.Waits[meter.Storage] = 5 * sec
 		s.Waits[meter.Decompress] = 4 * sec
@@ -43,14 +43,14 @@ func TestSharesAreOfTheReadersTime(t *testing.T) {
 	require.Equal(t, 0.3, w.row(meter.Copy).Busy, "work ahead of readers too")
 }
 
-func TestAReaderWithSeveralRequestsIsNotMoreThanWhole(t *testing.T) {
+func TestConcurrentRequestsOfOneReaderCountAtMostOnce(t *testing.T) {
 	w := of(1, func(s *Snapshot) { s.Waits[meter.Storage] = 40 * sec })
 	require.Equal(t, Shares{Storage: 1}, w.Shares)
 	require.Equal(t, 4.0, w.Readers)
 }
 
 // Listing a mount computes the sizes of its files.
-func TestALookAtTheTreeIsNoReader(t *testing.T) {
+func TestListingMountIsNotAReader(t *testing.T) {
 	look := func(waited int64) Window {
 		from := Snapshot{Times: meter.Times{At: 100 * sec}}
 		to := from
@@ -67,7 +67,7 @@ func TestALookAtTheTreeIsNoReader(t *testing.T) {
 	require.Equal(t, KindOrder, waited.Judge(Facts{}).Kind)
 }
 
-func TestNoTimeIsNoWindow(t *testing.T) {
+func TestZeroDurationIsNotAWindow(t *testing.T) {
 	s := Snapshot{Times: meter.Times{At: 5}}
 	w := Between(s, s, true)
 	require.True(t, w.Idle())
@@ -131,7 +131,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func TestTheMinuteIsJudgedUnlessNobodyReadInIt(t *testing.T) {
+func TestLastMinuteIsJudgedUnlessIdle(t *testing.T) {
 	idle := of(0, func(*Snapshot) {})
 	slow := of(1, func(s *Snapshot) { s.Waits[meter.Storage] = 9 * sec })
 	hungry := of(1, func(s *Snapshot) { s.Copied = sec / 10 })
@@ -152,7 +152,7 @@ func TestTheMinuteIsJudgedUnlessNobodyReadInIt(t *testing.T) {
 }
 
 // Different things help: fewer requests, more concurrent requests, or only a faster link.
-func TestAServiceIsWaitedForForOneOfThreeReasons(t *testing.T) {
+func TestSlowServiceHasOneOfThreeReasons(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		service Service

@@ -8,7 +8,7 @@ import (
 )
 
 // Another process of the run may ask before the one that crashed last has reported it.
-func TestWhoeverAsksFirstIsToldOfTheLastCrash(t *testing.T) {
+func TestFirstCallerSeesLastCrash(t *testing.T) {
 	c, died := newCrashes(1), errors.New("exit status 1")
 	for range leastCrashes - 1 {
 		require.Equal(t, died, c.add("a.txt/7", died))

@@ -41,7 +41,7 @@ func game() string {
 }
 
 // A truncated tar of games is detected while its first games are being filtered.
-func TestADamagedTarOfGamesIsLeftOutAlone(t *testing.T) {
+func TestDamagedTarOfGamesIsSkippedAlone(t *testing.T) {
 	t.Parallel()
 	whole := tarOf(t, member{"1.gz", game()}, member{"2.gz", game()}, member{"3.gz", game()})
 	w := newWorld(t, map[string]string{"a.tar": whole[:len(whole)-3000], "b.tar": whole})
@@ -59,7 +59,7 @@ func TestADamagedTarOfGamesIsLeftOutAlone(t *testing.T) {
 }
 
 // Errors that no filtered data has caused end the run, even if failures are skipped.
-func TestAProgramThatIsNoFilterOrIsGoneEndsTheRun(t *testing.T) {
+func TestNonFilterOrMissingProgramStopsRun(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		by     By
@@ -91,7 +91,7 @@ func TestAProgramThatIsNoFilterOrIsGoneEndsTheRun(t *testing.T) {
 
 // A program that crashes on everything is not restarted forever; one that answers occasionally
 // continues.
-func TestAProgramThatOnlyCrashesEndsTheRun(t *testing.T) {
+func TestProgramThatAlwaysCrashesStopsRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": strings.Repeat("die\n", leastCrashes)})
 	c := w.config(ByProcess, upper...)
@@ -114,7 +114,7 @@ func TestAProgramThatOnlyCrashesEndsTheRun(t *testing.T) {
 
 // Adjacent samples with the same key are one sample: if a filter makes such samples adjacent, or
 // gives samples the same key, the result is rejected.
-func TestUnitsAreNotReadAsOne(t *testing.T) {
+func TestAdjacentUnitsAreNotMerged(t *testing.T) {
 	t.Parallel()
 	shard := tarOf(t, member{"a.cls", "1"}, member{"b.cls", "2"}, member{"a.jpg", "3"})
 	for name, script := range map[string]string{
@@ -131,7 +131,7 @@ func TestUnitsAreNotReadAsOne(t *testing.T) {
 }
 
 // If a program crashes on some units of a batch, only those are skipped.
-func TestABatchIsLessThoseThatCrash(t *testing.T) {
+func TestBatchLosesOnlyUnitsThatCrash(t *testing.T) {
 	t.Parallel()
 	var text, want strings.Builder
 	for i := range 300 {
@@ -162,7 +162,7 @@ func TestABatchIsLessThoseThatCrash(t *testing.T) {
 }
 
 // A file in SRC may become a directory, and vice versa.
-func TestResultsOfWhatIsGoneMakeRoom(t *testing.T) {
+func TestObsoleteResultsAreReplaced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": "1\n", "b.txt/c.txt": "2\n", "d.txt": "3\n"})
 	_, err := w.run(w.config(ByPipe, "cat"))
@@ -182,7 +182,7 @@ func TestResultsOfWhatIsGoneMakeRoom(t *testing.T) {
 
 // A game whose name is too long for a file is skipped, by name, with --by dirs, and filtered with
 // the other ways.
-func TestAGameWithALongName(t *testing.T) {
+func TestGameWithLongName(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("g", 253) + ".gz"
 	w := newWorld(t, map[string]string{"a.tar": tarOf(t, member{"1.gz", game()}, member{long, game()}, member{"3.gz", game()})})
@@ -203,7 +203,7 @@ func TestAGameWithALongName(t *testing.T) {
 }
 
 // A line that is not JSON is rejected in whole shards too, compressed or not.
-func TestLinesThatAreNoJSONAreRefused(t *testing.T) {
+func TestNonJSONLinesAreRefused(t *testing.T) {
 	t.Parallel()
 	lines := "{\"a\": true}\n\n[1]"
 	for name, text := range map[string]string{"a.jsonl": lines, "a.jsonl.gz": gz(lines)} {
@@ -230,7 +230,7 @@ func TestLinesThatAreNoJSONAreRefused(t *testing.T) {
 
 // Replacing the program during a run ends the run: otherwise the ledger would attribute results of
 // the new one to the old one. The next run filters everything with the new one.
-func TestAProgramThatIsReplacedEndsTheRun(t *testing.T) {
+func TestReplacedProgramStopsRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": "one\n"})
 	program := filepath.Join(t.TempDir(), "program")
@@ -256,7 +256,7 @@ func TestAProgramThatIsReplacedEndsTheRun(t *testing.T) {
 
 // A source that can't be read is not a damaged one: it ends the run, even if failures are skipped,
 // except while SRC is watched, when it may become readable later.
-func TestASourceThatCanNotBeReadIsNotSkipped(t *testing.T) {
+func TestUnreadableSourceIsNotSkipped(t *testing.T) {
 	damage := &Failure{Shard: "a.jsonl", Err: errors.New("the gzip member is damaged"), Source: true}
 	var unread []error
 	for _, cause := range []error{unix.EACCES, unix.EIO, unix.ESTALE} {

@@ -148,7 +148,7 @@ func gz(text string) string {
 
 // All ways of running a program produce the same dataset from the same shards; running them again
 // does nothing, or filters just the shard that changed.
-func TestResultsAreShardsUnderTheSamePaths(t *testing.T) {
+func TestResultsAreShardsUnderSamePaths(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]func(w *world) Config{
 		"pipe": func(w *world) Config { return w.config(ByPipe, "tr", "a-z", "A-Z") },
@@ -207,7 +207,7 @@ func TestResultsAreShardsUnderTheSamePaths(t *testing.T) {
 	}
 }
 
-func TestUnitsStayInTheirOrder(t *testing.T) {
+func TestUnitsStayInOrder(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder
 	for i := range 5000 {
@@ -232,7 +232,7 @@ func TestUnitsStayInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestWhatAFilterFailsOn(t *testing.T) {
+func TestFilterFailures(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		text, err, kept string
@@ -283,7 +283,7 @@ func TestWhatAFilterFailsOn(t *testing.T) {
 }
 
 // A program that fails once, and then succeeds, has not failed.
-func TestAFailureIsTriedOnceMore(t *testing.T) {
+func TestFailureIsRetriedOnce(t *testing.T) {
 	t.Parallel()
 	for by, script := range map[By]string{
 		ByPipe: `if mkdir $0/once 2>/dev/null; then exit 1; fi; cat`,
@@ -298,7 +298,7 @@ func TestAFailureIsTriedOnceMore(t *testing.T) {
 	}
 }
 
-func TestProgramsThatAreNoFilters(t *testing.T) {
+func TestNonFilterPrograms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": "one\n"})
 	for _, tt := range []struct {
@@ -326,7 +326,7 @@ func TestProgramsThatAreNoFilters(t *testing.T) {
 	require.Error(t, hopeless)
 }
 
-func TestPlacesThatDoNotDo(t *testing.T) {
+func TestInvalidDirectories(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": "one\n", "sub/b.txt": "two\n"})
 	link := filepath.Join(t.TempDir(), "link")
@@ -347,7 +347,7 @@ func TestPlacesThatDoNotDo(t *testing.T) {
 
 // The result of a source that was compressed since is written next to the previous one, which is
 // named in a warning: a mount of DST rejects the two.
-func TestResultsOfOneShardInTwoCodecsAreNamed(t *testing.T) {
+func TestWarnsAboutResultsOfOneShardInTwoCodecs(t *testing.T) {
 	t.Parallel()
 	for name, mirror := range map[string]bool{"named": false, "mirrored": true} {
 		t.Run(name, func(t *testing.T) {
@@ -373,7 +373,7 @@ func TestResultsOfOneShardInTwoCodecsAreNamed(t *testing.T) {
 
 // Links in SRC are followed, to files and directories; those that lead into DST, in any way, are
 // left out with one warning each, so that no run filters results.
-func TestLinksInSourceAreFollowedButIntoDestination(t *testing.T) {
+func TestSourceLinksAreFollowedExceptIntoDestination(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": "one\n"})
 	disk := t.TempDir()
@@ -410,7 +410,7 @@ func (w *world) leading() (list []string) {
 	return list
 }
 
-func TestFilesOfOthersAreNotOverwritten(t *testing.T) {
+func TestForeignFilesAreNotOverwritten(t *testing.T) {
 	t.Parallel()
 	for _, make := range []func(path string) error{
 		func(path string) error { return os.WriteFile(path, []byte("mine"), 0o644) },
@@ -427,7 +427,7 @@ func TestFilesOfOthersAreNotOverwritten(t *testing.T) {
 	}
 }
 
-func TestSourcesThatChangeMeanwhileAreRefused(t *testing.T) {
+func TestSourcesChangedDuringRunAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": "one\n"})
 	path := filepath.Join(w.src, "a.txt")
@@ -444,7 +444,7 @@ func TestSourcesThatChangeMeanwhileAreRefused(t *testing.T) {
 	}
 }
 
-func TestResultsOfAnotherFormatAreRefused(t *testing.T) {
+func TestResultsOfOtherFormatAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt.gz": gz("one\n")})
 	_, err := w.run(w.config(ByPipe, "zcat"))
@@ -452,7 +452,7 @@ func TestResultsOfAnotherFormatAreRefused(t *testing.T) {
 	require.Empty(t, w.made())
 }
 
-func TestMirrorDeletesWhatIsGone(t *testing.T) {
+func TestMirrorDeletesObsoleteResults(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a/b/c.txt": "1\n", "d.txt": "2\n", "e.txt": "3\n", "f.txt": "drop\n"})
 	c := w.config(ByProcess, upper...)
@@ -522,7 +522,7 @@ func TestDecide(t *testing.T) {
 }
 
 // A run that is interrupted, or whose program hangs, ends, and leaves no files behind.
-func TestARunThatEndsEarlyLeavesNothing(t *testing.T) {
+func TestInterruptedRunLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for by, argv := range map[By][]string{
 		ByPipe: {"sleep", "3600"}, ByDirs: {"sh", "-c", "sleep 3600", "{in}", "{out}"}, ByProcess: {"sleep", "3600"},
@@ -550,7 +550,7 @@ func TestARunThatEndsEarlyLeavesNothing(t *testing.T) {
 }
 
 // A unit that is too large is named, and skipped if failures are.
-func TestALargeUnitIsNamed(t *testing.T) {
+func TestLargeUnitIsNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": "one\nlonger than ten\ntwo\n"})
 	c := w.config(ByProcess, upper...)

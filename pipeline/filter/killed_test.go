@@ -44,7 +44,7 @@ var killedFilter = []string{"tr", "a-z", "A-Z"}
 
 // A process that is killed between any two calls leaves complete results and nothing else, and the
 // next one does only the remaining work.
-func TestAKilledFilterLosesNothingAndTakesNothingForDone(t *testing.T) {
+func TestKilledFilterLosesNothingAndRecordsNoUnfinishedWork(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"a.txt": "one\n", "b/b.txt": "two\n", "c.txt": "three\n"}
 	want := map[string]string{"a.txt": "ONE\n", "b/b.txt": "TWO\n", "c.txt": "THREE\n"}
@@ -85,7 +85,7 @@ func TestAKilledFilterLosesNothingAndTakesNothingForDone(t *testing.T) {
 
 // A process is killed while it replaces the results of another filter, and then the sources vanish:
 // its results are deleted too, whichever filter made them.
-func TestMirrorDeletesWhatAKilledFilterLeft(t *testing.T) {
+func TestMirrorDeletesResultsOfKilledFilter(t *testing.T) {
 	t.Parallel()
 	for at := range 10 {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {

@@ -28,7 +28,7 @@ func (l looks) Stat(ctx context.Context, path string) (storage.Object, error) {
 
 // A file that is closed while a run waits for others is filtered; one that is not closed is named.
 // Not parallel: processes that other tests start have its files open until their exec.
-func TestAWriterThatIsAboutToCloseIsWaitedFor(t *testing.T) {
+func TestWriterAboutToCloseIsWaitedFor(t *testing.T) {
 	dir := t.TempDir()
 	open := func(name string) *os.File {
 		f, err := os.Create(filepath.Join(dir, name))

@@ -85,7 +85,7 @@ func (w *world) replace(name, text string) {
 
 // While SRC is watched, files are filtered once they are complete, again when they change, and a
 // damaged one once it is intact. With the kernel's reports this needs no polling.
-func TestWatchFiltersWhatArrives(t *testing.T) {
+func TestWatchFiltersArrivingFiles(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){
 		"reports": func(c *Config) { c.Poll = 24 * time.Hour },
@@ -135,7 +135,7 @@ func TestWatchFiltersWhatArrives(t *testing.T) {
 }
 
 // A file that is rewritten while the program reads it is filtered again, with its new contents.
-func TestAFileThatChangesUnderTheProgramIsFilteredAgain(t *testing.T) {
+func TestFileChangedDuringFilterIsFilteredAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	once := filepath.Join(t.TempDir(), "once")
@@ -151,7 +151,7 @@ func TestAFileThatChangesUnderTheProgramIsFilteredAgain(t *testing.T) {
 
 // The first files determine the format of SRC; files of other formats are passed over whenever they
 // arrive, and text is not a format here because there is another.
-func TestWatchKeepsToTheFormatOfTheFirstFiles(t *testing.T) {
+func TestWatchKeepsFormatOfFirstFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.tar": tarOf(t, member{"1.txt", "one"}), "notes": "x\n"})
 	c := w.config(ByPipe, "cat")
@@ -177,7 +177,7 @@ func TestWatchKeepsToTheFormatOfTheFirstFiles(t *testing.T) {
 
 // If names don't identify the format, every file with a naming of shards is a shard too, whatever
 // its contents and whenever it arrives: if damaged, it is named instead of passed over.
-func TestWatchNamesTheDamagedOneOfANaming(t *testing.T) {
+func TestWatchNamesDamagedShardInNumberedSet(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"part-1": "{}\n", "old-1": "x\n"})
 	c := w.config(ByPipe, "cat")
@@ -200,7 +200,7 @@ func TestWatchNamesTheDamagedOneOfANaming(t *testing.T) {
 
 // A shard that exists in two codecs or under two names is filtered once: the second one is named,
 // and waits until the first is gone, even while that one is rewritten.
-func TestWatchFiltersAShardOnceHoweverOftenItIsThere(t *testing.T) {
+func TestWatchFiltersDuplicateShardOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		first, second string
@@ -249,7 +249,7 @@ func TestWatchFiltersAShardOnceHoweverOftenItIsThere(t *testing.T) {
 
 // A shard that exists twice when the run begins is named too, and filtered once it exists only
 // once.
-func TestWatchNamesAShardThatIsThereTwiceFromTheBegin(t *testing.T) {
+func TestWatchNamesShardDuplicatedFromStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": "one\n", "a.txt.gz": "one\n"})
 	c := w.config(ByPipe, "cat")
@@ -267,7 +267,7 @@ func TestWatchNamesAShardThatIsThereTwiceFromTheBegin(t *testing.T) {
 }
 
 // If the first files don't determine the format of SRC, the run waits for others.
-func TestWatchWaitsWhileItCannotTellTheFormat(t *testing.T) {
+func TestWatchWaitsUntilFormatIsKnown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"notes": "x\n"})
 	c := w.config(ByPipe, "cat")
@@ -329,7 +329,7 @@ func TestWatchMirrors(t *testing.T) {
 
 // Results that are in the way of new ones are deleted at once, however rarely they are deleted
 // otherwise.
-func TestWatchMakesRoom(t *testing.T) {
+func TestWatchDeletesConflictingResultsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.txt": "1\n", "b.txt": "2\n"})
 	c := w.config(ByPipe, "cat")

@@ -39,7 +39,7 @@ type endless struct{}
 func (endless) TryTake(int64) bool { return true }
 func (endless) Give(int64)         {}
 
-func TestMembersAreDecodedAtTheSameTime(t *testing.T) {
+func TestMembersAreDecodedConcurrently(t *testing.T) {
 	m := meeting{arrivals: make(chan struct{}, 4), late: new(atomic.Bool)}
 	member := formattest.Zstd([]byte("some text"))
 	raw := slices.Concat(member, member, member, member)

@@ -23,7 +23,7 @@ func refuses(t *testing.T, size int64) error {
 	return err
 }
 
-func TestAFileOfNearlyAllBytesThereCanBeIsRefusedUnread(t *testing.T) {
+func TestFileOfNearlyMaximumSizeIsRefusedUnread(t *testing.T) {
 	require.ErrorContains(t, refuses(t, format.MaxShardBytes+1), "72057594037927937 bytes")
 	require.ErrorContains(t, refuses(t, 1<<63-1), "9223372036854775807 bytes")
 }

@@ -23,7 +23,7 @@ func (p *portioned) Portions() format.Portions { return p.portions }
 
 // If a request costs as much as reading a MiB, members of 100 kB are read through; if it costs
 // nothing, only the headers of small ones are read.
-func TestAShardIsReadInThePortionsThatItsStorageLikes(t *testing.T) {
+func TestShardIsReadInPreferredPortionsOfStorage(t *testing.T) {
 	large, small := archive(t, 300, 100_000, false), archive(t, 3000, 11_000, false)
 	on := &portioned{counted{bytes: large}, format.Portions{ReadBytes: 4 << 20, SkipBytes: 1 << 20, HeaderBytes: 64 << 10}}
 	n, _ := scanned(t, tar.Format{}, nil, on, int64(len(large)))
@@ -45,7 +45,7 @@ func TestAShardIsReadInThePortionsThatItsStorageLikes(t *testing.T) {
 }
 
 // The result does not depend on the portions.
-func TestPortionsDoNotChangeWhatIsFound(t *testing.T) {
+func TestPortionsDoNotChangeResult(t *testing.T) {
 	for name, c := range map[string]struct {
 		format format.Format
 		shard  []byte

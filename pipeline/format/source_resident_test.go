@@ -35,7 +35,7 @@ func (m *inMemory) ReadResident(p []byte, off int64) bool {
 func always(int64, int64) bool { return true }
 func never(int64, int64) bool  { return false }
 
-func TestOfAShardInMemoryOnlyHeadersAreRead(t *testing.T) {
+func TestOnlyHeadersOfCachedShardAreRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		format format.Format
 		shard  []byte
@@ -55,7 +55,7 @@ func TestOfAShardInMemoryOnlyHeadersAreRead(t *testing.T) {
 	}
 }
 
-func TestAShardThatMemoryDoesNotHoldIsReadAsIfNobodyHadAsked(t *testing.T) {
+func TestUncachedShardIsReadAsUsual(t *testing.T) {
 	for name, size := range map[string]int{"in portions": 11_000, "headers": 100_000} {
 		t.Run(name, func(t *testing.T) {
 			shard := archive(t, 500, size, true)
@@ -71,14 +71,14 @@ func TestAShardThatMemoryDoesNotHoldIsReadAsIfNobodyHadAsked(t *testing.T) {
 	}
 }
 
-func TestSmallRecordsInMemoryAreReadInLargePortions(t *testing.T) {
+func TestSmallCachedRecordsAreReadInLargePortions(t *testing.T) {
 	shard := archive(t, 3000, 700, false)
 	raw := &inMemory{counted: counted{bytes: shard}, holds: always, gives: always}
 	scanned(t, tar.Format{}, nil, raw, int64(len(shard)))
 	require.Zero(t, raw.resident)
 }
 
-func TestWhatMemoryHoldsNeverShowsInTheExtents(t *testing.T) {
+func TestCachedDataDoesNotAffectExtents(t *testing.T) {
 	extents := func(t require.TestingT, tested format.Format, raw interface {
 		ReadAt([]byte, int64) (int, error)
 	}, size int64) (list []format.Extent, damage string) {

@@ -81,7 +81,7 @@ func frames(n, size int) []byte {
 	return shard
 }
 
-func TestOfLargeMembersOnlyHeadersAreRead(t *testing.T) {
+func TestOnlyHeadersOfLargeMembersAreRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		format format.Format
 		shard  []byte
@@ -118,7 +118,7 @@ func TestSmallMembersAreReadInLargePortions(t *testing.T) {
 	}
 }
 
-func TestAnEndInsideWhatIsPassedOverIsFound(t *testing.T) {
+func TestEndInsideSkippedDataIsDetected(t *testing.T) {
 	shard := archive(t, 20, 300_000, false)
 	cut := shard[:12*(300_032+512)+512+1000]
 	n, s := scanned(t, tar.Format{}, nil, &counted{bytes: cut}, int64(len(cut)))
@@ -127,7 +127,7 @@ func TestAnEndInsideWhatIsPassedOverIsFound(t *testing.T) {
 	require.Equal(t, int64(12), s.Damage.Record)
 }
 
-func TestAFileThatBecameShorterIsNoDamage(t *testing.T) {
+func TestShortenedFileIsNotDamage(t *testing.T) {
 	shard := archive(t, 20, 3_000, false)
 	for _, codec := range []format.Codec{nil, gzip.Codec{}} {
 		raw := shard
@@ -140,7 +140,7 @@ func TestAFileThatBecameShorterIsNoDamage(t *testing.T) {
 	}
 }
 
-func TestARefusalInADamagedMemberIsDamage(t *testing.T) {
+func TestRefusalInDamagedMemberIsDamage(t *testing.T) {
 	sparse := archive(t, 1, 10, false)
 	copy(sparse[156:], "S")
 	copy(sparse[148:156], "        ")
@@ -164,7 +164,7 @@ func TestARefusalInADamagedMemberIsDamage(t *testing.T) {
 	require.Equal(t, int64(2048), s.DecodedBytes)
 }
 
-func TestDamageBehindATarsEndNamesNoRecord(t *testing.T) {
+func TestDamageAfterEndOfTarNamesNoRecord(t *testing.T) {
 	tarred := formattest.Gzip(archive(t, 2, 10, false))
 	raw := append(tarred, "garbage"...)
 	n, s := scanned(t, tar.Format{}, gzip.Codec{}, bytes.NewReader(raw), int64(len(raw)))
@@ -182,7 +182,7 @@ func TestManySmallShardsReuseTheirDecoders(t *testing.T) {
 	require.Less(t, testing.AllocsPerRun(50, scan), 30.0)
 }
 
-func TestDecodedRefusesAnEntryBeyondTheFile(t *testing.T) {
+func TestDecodedRefusesEntryBeyondFile(t *testing.T) {
 	_, err := format.NewDecoded(gzip.Codec{}, bytes.NewReader(nil), 10, format.Entry{RawBytes: 11})
 	require.ErrorContains(t, err, "entry at byte 11 of a file of 10 bytes")
 }

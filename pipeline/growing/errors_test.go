@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestErrorsSayWhereARunIs(t *testing.T) {
+func TestErrorsReportProgressOfRun(t *testing.T) {
 	for want, err := range map[string]error{
 		"epoch 8 is not available yet: 12 000 of 50 000 new units": &NotYetError{Epoch: 8, Have: 12000, Needed: Amount{Units, 50000}},
 		"epoch 0 is not available yet: there are no records":       &NotYetError{Empty: true, Needed: Amount{Units, 5}},

@@ -27,7 +27,7 @@ func named(paths ...string) (shards []Shard) {
 	return shards
 }
 
-func TestNamesAreSortedByTheNumbersInThem(t *testing.T) {
+func TestNamesAreSortedByTheirNumbers(t *testing.T) {
 	for _, want := range [][]string{
 		{"training.10.gz", "training.9.gz", "training.1.gz"},
 		{"training.20241231-1217.tar", "training.20241231-117.tar", "training.20240101-9999.tar"},
@@ -46,7 +46,7 @@ func TestNamesAreSortedByTheNumbersInThem(t *testing.T) {
 }
 
 // The order of names is total: it does not depend on the order before sorting.
-func TestTheOrderOfNamesIsTotal(t *testing.T) {
+func TestOrderOfNamesIsTotal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringOfN(rapid.RuneFrom([]rune("0129ab.-")), 1, 6, -1)
 		all := named(rapid.SliceOfNDistinct(name, 2, 12, rapid.ID[string]).Draw(t, "names")...)
@@ -71,7 +71,7 @@ func TestTimesSortBeforePaths(t *testing.T) {
 	require.Equal(t, []string{"d", "b", "a", "c"}, paths(shards))
 }
 
-func TestNamesOfFilesThatAreBeingWritten(t *testing.T) {
+func TestNamesOfFilesBeingWritten(t *testing.T) {
 	for _, name := range []string{"a.tar.tmp", "a.part", "a.tar.partial", "a.tar~", "a.tar._COPYING_"} {
 		require.False(t, Finished(name), name)
 	}
@@ -80,7 +80,7 @@ func TestNamesOfFilesThatAreBeingWritten(t *testing.T) {
 	}
 }
 
-func TestWindowsAreWholeShardsUpToTheAmount(t *testing.T) {
+func TestWindowsAreWholeShardsUpToRequestedAmount(t *testing.T) {
 	shards := named("9", "8", "7", "6", "5")
 	for text, want := range map[string]int{
 		"all": 5, "": 5, "1units": 1, "2units": 1, "3units": 2, "10units": 5, "11units": 5, "25records": 3, "30records": 3, "31records": 4,
@@ -107,7 +107,7 @@ var someday = time.Unix(0, 100*time.Hour.Nanoseconds())
 
 // A shard whose time is in the future is in the window, and excludes no other shard that would be
 // in it otherwise.
-func TestAClockThatIsAheadEmptiesNoWindow(t *testing.T) {
+func TestFutureTimestampEmptiesNoWindow(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	at := func(path string, d time.Duration) Shard {
 		return Shard{Path: path, ModTimeNanos: now.Add(d).UnixNano()}
@@ -124,7 +124,7 @@ func TestAClockThatIsAheadEmptiesNoWindow(t *testing.T) {
 	require.Equal(t, []string{"9", "8"}, paths(w.Choose(same, now)))
 }
 
-func TestAWindowOfTimeGoesByTheNewestShard(t *testing.T) {
+func TestTimeWindowFollowsNewestShard(t *testing.T) {
 	hour := time.Hour.Nanoseconds()
 	shards := []Shard{{Path: "9", ModTimeNanos: 8 * hour}, {Path: "8", ModTimeNanos: 10 * hour}, {Path: "7", ModTimeNanos: 2 * hour}, {Path: "6", ModTimeNanos: 9 * hour}}
 	w, err := ParseWindow("2h")
@@ -136,7 +136,7 @@ func TestAWindowOfTimeGoesByTheNewestShard(t *testing.T) {
 	require.Empty(t, w.Choose(nil, someday))
 }
 
-func TestEnoughIsWhatIsAskedFor(t *testing.T) {
+func TestEnoughMatchesRequest(t *testing.T) {
 	n := News{NewShards: 3, NewRecords: 31, NewUnits: 6, GoneShards: 2}
 	for text, enough := range map[string]bool{"0": true, "": true, "6units": true, "7units": false, "31records": true, "32records": false, "3shards": true, "4shards": false} {
 		a, err := ParseAmount(text)
@@ -153,7 +153,7 @@ func TestEnoughIsWhatIsAskedFor(t *testing.T) {
 
 // A file is settled once no process has written it between two equal looks a second apart, or, if
 // that is unknown, once it has stayed unchanged for Quiet.
-func TestAFileIsNoShardWhileItIsWritten(t *testing.T) {
+func TestIncompleteFileIsNotAShard(t *testing.T) {
 	at := time.Unix(1000, 0)
 	after := func(d time.Duration) time.Time { return at.Add(d) }
 	size := func(n int64) Look { return Look{SizeBytes: n, Inode: 7} }
@@ -188,7 +188,7 @@ func TestAFileIsNoShardWhileItIsWritten(t *testing.T) {
 }
 
 // A caller that looks again after wait does so only a few times, and then finds the file settled.
-func TestLooksAreAskedForWhenTheyMayTell(t *testing.T) {
+func TestChecksAreScheduledWhenTheyMaySettle(t *testing.T) {
 	s, now := Settling{Quiet: NetworkSettle}, time.Unix(5, 0)
 	for looks := 1; ; looks++ {
 		settled, wait := s.See("a", Look{SizeBytes: 1, Unknown: true}, now)
@@ -201,7 +201,7 @@ func TestLooksAreAskedForWhenTheyMayTell(t *testing.T) {
 	}
 }
 
-func TestADamagedFileIsLookedIntoLessAndLess(t *testing.T) {
+func TestDamagedFileIsCheckedLessAndLessOften(t *testing.T) {
 	at := time.Unix(0, 0)
 	l := Look{SizeBytes: 5}
 	var d Damaged
@@ -223,7 +223,7 @@ func TestADamagedFileIsLookedIntoLessAndLess(t *testing.T) {
 }
 
 // Sorting by first numbers is only an optimization: the result is the order of compareNames.
-func TestNewestSortsAsNamesCompare(t *testing.T) {
+func TestNewestSortsLikeCompareNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SliceOf(rapid.StringMatching(`[ab]{0,2}(0{0,2}[0-9]{1,3}|[0-9]{18,21})?[.a]?[0-9]{0,2}`)).Draw(t, "names")
 		var shards []Shard
@@ -241,7 +241,7 @@ func TestNewestSortsAsNamesCompare(t *testing.T) {
 	})
 }
 
-func TestPathsAreInTheOrderOfTheirBytes(t *testing.T) {
+func TestPathsAreSortedByBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var shards []Shard
 		for _, p := range rapid.SliceOfNDistinct(rapid.StringMatching(`a?(x|training\.)[0-9a-b/]{0,10}`), 0, 40, rapid.ID[string]).Draw(t, "paths") {
@@ -258,7 +258,7 @@ func TestPathsAreInTheOrderOfTheirBytes(t *testing.T) {
 
 // An epoch can't have more new shards than its window; it may have more units and records than the
 // window asks for, because shards are taken whole.
-func TestNoMoreShardsThanAWindowHasCanBeAskedFor(t *testing.T) {
+func TestRequestedNewShardsFitWindow(t *testing.T) {
 	for _, c := range []struct {
 		window, minNew string
 		refused        bool

@@ -10,7 +10,7 @@ import (
 // ms is a millisecond in nanoseconds.
 const ms = 1000 * 1000
 
-func TestALevelAddsUpTheTimesOfAllThatAreAtWork(t *testing.T) {
+func TestLevelSumsTimesOfAllActiveWorkers(t *testing.T) {
 	var l Level
 	require.Zero(t, l.Sum(5*ms))
 	l.Begin(10 * ms)
@@ -26,7 +26,7 @@ func TestALevelAddsUpTheTimesOfAllThatAreAtWork(t *testing.T) {
 	require.EqualValues(t, 41*ms+7, l.Sum(1000*ms))
 }
 
-func TestALevelLosesNothingAmongMany(t *testing.T) {
+func TestConcurrentLevelUpdatesLoseNothing(t *testing.T) {
 	var l Level
 	var g sync.WaitGroup
 	const goroutines, rounds = 8, 1000
@@ -46,7 +46,7 @@ func TestALevelLosesNothingAmongMany(t *testing.T) {
 	require.GreaterOrEqual(t, after, int64(ms))
 }
 
-func TestALevelNeverGoesBack(t *testing.T) {
+func TestLevelNeverDecreases(t *testing.T) {
 	var l Level
 	var g sync.WaitGroup
 	l.Begin(Now()) // so that much time is not added up yet
@@ -67,7 +67,7 @@ func TestALevelNeverGoesBack(t *testing.T) {
 	g.Wait()
 }
 
-func TestBusyCountsTheTimeWithAny(t *testing.T) {
+func TestBusyCountsTimeWithAnyActive(t *testing.T) {
 	var b Busy
 	require.False(t, b.Any())
 	b.Begin(3)
@@ -85,7 +85,7 @@ func TestBusyCountsTheTimeWithAny(t *testing.T) {
 	require.Equal(t, nanos, later, "nothing is under way")
 }
 
-func TestWaitsAreThoseOfWhomIsWaitedFor(t *testing.T) {
+func TestWaitsAreChargedToTheirCause(t *testing.T) {
 	var readers, decoder WaitClock
 	fromDecoder := decoder.Begin(0, Storage, nil, nil, 0)
 	decoder.End(fromDecoder, 100) // before the reader waits: charged to none
@@ -108,7 +108,7 @@ type object string
 
 func (o object) Object(uint64) string { return string(o) }
 
-func TestTheOldestWaitSaysForWhat(t *testing.T) {
+func TestOldestWaitNamesItsCause(t *testing.T) {
 	var l WaitClock
 	young := l.Begin(50, Copy, nil, nil, 0)
 	old := l.Begin(10, Storage, nil, object("shard-3.tar"), 1)
@@ -123,7 +123,7 @@ func TestTheOldestWaitSaysForWhat(t *testing.T) {
 	require.EqualValues(t, Totals{Copy: 30, Storage: 50, Gather: 10}, l.Sums(100))
 }
 
-func TestAWaiterWithoutALedgerBooksNothing(t *testing.T) {
+func TestWaiterWithoutWaitClockRecordsNothing(t *testing.T) {
 	var none *Waiter
 	none.End(none.Begin(Storage, nil, nil, 0))
 	w := Waiter{}

@@ -43,9 +43,9 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// BenchmarkSeekTheFirstTime seeks to the middle of an epoch in which nothing has been visited;
-// BenchmarkSeekAgain seeks in one that has been visited.
-func BenchmarkSeekTheFirstTime(b *testing.B) {
+// BenchmarkFirstSeek seeks to the middle of an epoch in which nothing has been visited;
+// BenchmarkRepeatedSeek seeks in one that has been visited.
+func BenchmarkFirstSeek(b *testing.B) {
 	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull} {
 		b.Run(fmt.Sprintf("shuffle=%s", shuffle), func(b *testing.B) {
 			var first [64]uint64
@@ -57,7 +57,7 @@ func BenchmarkSeekTheFirstTime(b *testing.B) {
 	}
 }
 
-func BenchmarkSeekAgain(b *testing.B) {
+func BenchmarkRepeatedSeek(b *testing.B) {
 	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock} {
 		b.Run(fmt.Sprintf("shuffle=%s", shuffle), func(b *testing.B) {
 			var first [64]uint64

@@ -23,7 +23,7 @@ func manyChunks(total uint64) []uint64 {
 	return chunks
 }
 
-func TestNewEpochRefusesWhatTheOrderDoesNotAllow(t *testing.T) {
+func TestNewEpochRefusesInvalidOrders(t *testing.T) {
 	good := spec.Default().Order
 	for words, change := range map[string]func(*spec.Order, *[]uint64){
 		`unknown shuffle "best"`:                    func(o *spec.Order, _ *[]uint64) { o.Shuffle = "best" },
@@ -46,7 +46,7 @@ func TestNewEpochRefusesWhatTheOrderDoesNotAllow(t *testing.T) {
 	}
 }
 
-func TestAnEmptyDatasetHasAnEmptyOrder(t *testing.T) {
+func TestEmptyDatasetHasEmptyOrder(t *testing.T) {
 	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull, spec.ShuffleNone} {
 		o := spec.Default().Order
 		o.Shuffle = shuffle
@@ -63,7 +63,7 @@ func TestAnEmptyDatasetHasAnEmptyOrder(t *testing.T) {
 	}
 }
 
-func TestACursorGoesNowhereBehindTheEnd(t *testing.T) {
+func TestCursorStopsAtEnd(t *testing.T) {
 	e := newEpoch(t, spec.Default().Order, 0, []uint64{5})
 	require.Panics(t, func() { e.Cursor(6) })
 	require.Zero(t, e.Cursor(5).Next(make([]uint64, 1)))
@@ -71,7 +71,7 @@ func TestACursorGoesNowhereBehindTheEnd(t *testing.T) {
 
 // The walk passes several kept states, and cursors that find them in different ways are compared
 // with the naive implementation.
-func TestSeeksUseStatesThatAreKept(t *testing.T) {
+func TestSeeksUseCachedStates(t *testing.T) {
 	const total = 3*spacingPositions + 12_345
 	for _, o := range []spec.Order{
 		{Seed: 3, Shuffle: spec.ShuffleReservoir, SizeRecords: 3000, Lanes: 7, Groups: 1, Batch: 1},
@@ -99,7 +99,7 @@ func TestSeeksUseStatesThatAreKept(t *testing.T) {
 
 // The memory of all states together is small compared with the dataset, however large the
 // reservoirs are.
-func TestStatesThatAreKeptAreBounded(t *testing.T) {
+func TestCachedStatesAreBounded(t *testing.T) {
 	for _, size := range []uint64{1, 16384, 100_000, 5_000_000, 1 << 40} {
 		for _, lanes := range []uint64{1, 32, 65536} {
 			const total = 5_000_000
@@ -111,7 +111,7 @@ func TestStatesThatAreKeptAreBounded(t *testing.T) {
 	}
 }
 
-func TestStatesAreKeptByWhoeverPasses(t *testing.T) {
+func TestAnyPassingCursorCachesStates(t *testing.T) {
 	const total = 3*spacingPositions + 10
 	l := newLayout(layoutOptions{size: 100, lanes: 4, groups: 1, step: 1}, total, newChunks(0, 0, []uint64{0, total}))
 	kept := func(r *reservoirs[uint32]) (at []int) {
@@ -145,7 +145,7 @@ func TestStatesAreKeptByWhoeverPasses(t *testing.T) {
 }
 
 // Above 2^32 records slots have 64 bits; the shuffle is the same.
-func TestWideSlotsShuffleAsNarrowOnes(t *testing.T) {
+func TestWideSlotsShuffleLikeNarrowOnes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSettings(t)
 		if s.order.Shuffle != spec.ShuffleReservoir && s.order.Shuffle != spec.ShuffleBlock {
@@ -163,7 +163,7 @@ func TestWideSlotsShuffleAsNarrowOnes(t *testing.T) {
 	})
 }
 
-func TestHugeDatasetsAreReachedAnywhere(t *testing.T) {
+func TestHugeDatasetsAreSeekableAnywhere(t *testing.T) {
 	const total = uint64(1) << 40
 	for _, o := range []spec.Order{
 		{Seed: 1, Shuffle: spec.ShuffleBlock, SizeRecords: 64, Lanes: 4, Groups: 2, Batch: 1 << 20},
@@ -182,7 +182,7 @@ func TestHugeDatasetsAreReachedAnywhere(t *testing.T) {
 	}
 }
 
-func TestCursorsOfOneEpochGoOnAtTheSameTime(t *testing.T) {
+func TestCursorsOfOneEpochRunConcurrently(t *testing.T) {
 	const total = spacingPositions + 20_000
 	o := spec.Order{Seed: 9, Shuffle: spec.ShuffleReservoir, SizeRecords: 500, Lanes: 4, Groups: 1, Batch: 1}
 	chunks := manyChunks(total)

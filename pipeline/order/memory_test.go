@@ -26,7 +26,7 @@ func (m *Memory) count() (pages, walkers int, bytes int64) {
 	return pages, walkers, bytes
 }
 
-func TestViewsThatShareAMemoryKeepNoMoreTogetherHoweverManyTheyAre(t *testing.T) {
+func TestViewsSharingMemoryStayWithinItsBound(t *testing.T) {
 	const total, bound = 40 * pageRecords, 3 << 20
 	o := spec.Default().Order
 	o.SizeRecords = 4096
@@ -76,7 +76,7 @@ func TestViewsThatShareAMemoryKeepNoMoreTogetherHoweverManyTheyAre(t *testing.T)
 	require.Empty(t, m.turns)
 }
 
-func TestLargeWalkersLeaveAFewPagesAndTwoOfThemStay(t *testing.T) {
+func TestLargeWalkersKeepMinimumOfPages(t *testing.T) {
 	const total = 40 * pageRecords
 	o := spec.Default().Order
 	o.SizeRecords = 300_000
@@ -92,7 +92,7 @@ func TestLargeWalkersLeaveAFewPagesAndTwoOfThemStay(t *testing.T) {
 	require.Equal(t, 1, walkers, "one reader needs one, and nobody makes a second")
 }
 
-func TestWhatWasUsedLongestAgoGoesFirst(t *testing.T) {
+func TestLeastRecentlyUsedIsEvictedFirst(t *testing.T) {
 	e := plainEpoch(t, 100*pageRecords)
 	m := NewMemory((leastPages + 10) * 8 * pageRecords)
 	var views [2]*View
@@ -111,7 +111,7 @@ func TestWhatWasUsedLongestAgoGoesFirst(t *testing.T) {
 	require.NotContains(t, m.pages, pageKey{views[1].rest, 0})
 }
 
-func TestEpochsBeyondAFewAreArrangedAgainWhenTheyAreWanted(t *testing.T) {
+func TestEvictedEpochsAreArrangedAgainOnDemand(t *testing.T) {
 	const total = 3 * spacingPositions
 	o := spec.Default().Order
 	m := NewMemory(0)
@@ -151,7 +151,7 @@ func TestEpochsBeyondAFewAreArrangedAgainWhenTheyAreWanted(t *testing.T) {
 	require.LessOrEqual(t, arranged(), keptArrangements)
 }
 
-func TestAnEpochThatIsHeldKeepsItsStates(t *testing.T) {
+func TestPinnedEpochKeepsItsStates(t *testing.T) {
 	const total = 3 * spacingPositions
 	o := spec.Default().Order
 	m := NewMemory(0)

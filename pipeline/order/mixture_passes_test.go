@@ -88,7 +88,7 @@ func countsOf(sources []Source, records []uint64) []uint64 {
 
 // If workers are very far apart, the counts are those of the same number of positions from the
 // start, and exact is false.
-func TestSharesOfWorkersVeryFarApartAreAbout(t *testing.T) {
+func TestSharesOfDistantWorkersAreApproximate(t *testing.T) {
 	m := mixtureWithStates(t)
 	counts, exact, err := m.CountTaken(1, []Done{{Batch: 1, Dealing: spec.DealInterleaved, Consumed: []uint64{200_000, 0}}})
 	require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestSharesOfWorkersVeryFarApartAreAbout(t *testing.T) {
 // In each pass over a source, each of its records occurs once, whatever the length of epochs, the
 // number of workers, and the positions at which they were stopped. So at the end of every epoch the
 // counts of any two records of a source differ by at most one.
-func TestEverySourcesRecordsComeOnceAPass(t *testing.T) {
+func TestEachPassReadsEveryRecordOfSourceOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, sources := drawMixture(t)
 		counts := map[uint64]uint64{}

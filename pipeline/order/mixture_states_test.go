@@ -31,7 +31,7 @@ func mixtureWithStates(t testing.TB) *Mixture {
 
 // States that were computed, stored and restored give the same order as a plain walk, from every
 // position, and a walk that starts deep in it replays no more than a stride.
-func TestStatesOfAMixtureAreStoredAndRestored(t *testing.T) {
+func TestStatesOfMixtureAreStoredAndRestored(t *testing.T) {
 	const epoch = 3
 	plain, err := mixtureWithStates(t).Epoch(epoch)
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestStatesOfAMixtureAreStoredAndRestored(t *testing.T) {
 
 // Epochs that were read stay in memory no longer than those of a single dataset: the sources'
 // states that a walker of an old epoch holds are dropped with it.
-func TestAMemoryDropsOldEpochsOfAMixture(t *testing.T) {
+func TestMemoryDropsOldMixtureEpochs(t *testing.T) {
 	m, memory := mixtureWithStates(t), NewMemory(0)
 	deal := spec.Default().Deal
 	var epochs []*Epoch

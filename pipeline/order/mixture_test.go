@@ -85,7 +85,7 @@ func places(s *Shares, from, n uint64) (places [][2]uint64) {
 	return places
 }
 
-func TestVectorsOfMixtures(t *testing.T) {
+func TestMixtureVectors(t *testing.T) {
 	v := readMixtureVectors(t)
 	require.NotEmpty(t, v.Mixture)
 	for _, x := range v.Mixture {
@@ -123,7 +123,7 @@ func TestVectorsOfMixtures(t *testing.T) {
 	}
 }
 
-func TestVectorsOfAMixedEpoch(t *testing.T) {
+func TestMixedEpochVectors(t *testing.T) {
 	v := readMixtureVectors(t)
 	x := v.Epoch
 	o := spec.Default().Order
@@ -171,7 +171,7 @@ func TestCountsAreExactAtEveryBlock(t *testing.T) {
 }
 
 // A mixture's G is what SELECTION.md defines, read from any position, in any step, in any epoch.
-func TestEveryMixtureEqualsTheNaiveOne(t *testing.T) {
+func TestEveryMixtureEqualsNaiveOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		weights := drawWeights(t)
 		set := drawSettings(t)
@@ -216,7 +216,7 @@ func TestEveryMixtureEqualsTheNaiveOne(t *testing.T) {
 	})
 }
 
-func TestLengthsOfMixturesAreTheirBounds(t *testing.T) {
+func TestMixtureLengthsMatchTheirBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		weights := drawWeights(t)
 		records := make([]uint64, len(weights))
@@ -259,7 +259,7 @@ func TestLengthsOfMixturesAreTheirBounds(t *testing.T) {
 	})
 }
 
-func TestMixturesThatCanNotBeAreRefused(t *testing.T) {
+func TestInvalidMixturesAreRefused(t *testing.T) {
 	_, err := NewShares(0, []uint64{1})
 	require.ErrorContains(t, err, "between 2 and 128")
 	_, err = NewShares(0, make([]uint64, 129))

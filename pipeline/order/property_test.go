@@ -97,7 +97,7 @@ func walk(t require.TestingT, c *Cursor, n, step int) []uint64 {
 	return got
 }
 
-func TestEveryOrderEqualsTheNaiveOne(t *testing.T) {
+func TestEveryOrderEqualsNaiveOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSettings(t)
 		e := s.newEpoch(t)
@@ -111,7 +111,7 @@ func TestEveryOrderEqualsTheNaiveOne(t *testing.T) {
 	})
 }
 
-func TestACursorSeeksAnywhere(t *testing.T) {
+func TestCursorSeeksAnywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSettings(t)
 		e := s.newEpoch(t)
@@ -126,7 +126,7 @@ func TestACursorSeeksAnywhere(t *testing.T) {
 	})
 }
 
-func TestViewsEqualTheNaiveOnes(t *testing.T) {
+func TestViewsEqualNaiveOnes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSettings(t)
 		done, left := s.drawDone(t)
@@ -175,7 +175,7 @@ func checkWorker(t *rapid.T, v *View, w uint64, places, tailed []uint64) {
 	require.Zero(t, v.Records(w, uint64(len(want)), got))
 }
 
-func TestSimplifyKeepsWhatIsLeft(t *testing.T) {
+func TestSimplifyKeepsRemainder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSettings(t)
 		done, left := s.drawDone(t)
@@ -201,7 +201,7 @@ func TestSimplifyKeepsWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestRoundRobinOfWorkersGivesGBack(t *testing.T) {
+func TestRoundRobinOfWorkersReproducesG(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSettings(t)
 		deal := spec.Assignment{
@@ -227,7 +227,7 @@ func TestRoundRobinOfWorkersGivesGBack(t *testing.T) {
 
 // A mount that is read for a while and resumed, repeatedly, by any number of workers under any
 // deal, delivers every record exactly once, and each entry records exactly what the workers got.
-func TestResumingRepeatedlyGivesEveryRecordOnce(t *testing.T) {
+func TestRepeatedResumesDeliverEveryRecordOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSettings(t)
 		e := s.newEpoch(t)
@@ -264,7 +264,7 @@ func TestResumingRepeatedlyGivesEveryRecordOnce(t *testing.T) {
 }
 
 // Pages of views begin at few positions; a walk begins anywhere.
-func TestWhatIsLeftIsFoundFromAnywhere(t *testing.T) {
+func TestRemainderIsFoundFromAnywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSettings(t)
 		done, left := s.drawDone(t)

@@ -60,7 +60,7 @@ func readMixtureVectors(t *testing.T) (v mixtureVectors) {
 	return v
 }
 
-func TestVectorsOfPhases(t *testing.T) {
+func TestSubsetVectors(t *testing.T) {
 	v := readMixtureVectors(t)
 	require.NotEmpty(t, v.Phase)
 	for _, c := range v.Phase {
@@ -77,7 +77,7 @@ func TestVectorsOfPhases(t *testing.T) {
 }
 
 // The draws of a phase are those whose product with n has the phase as its high word.
-func TestBoundsOfPhasesAreExact(t *testing.T) {
+func TestSubsetBoundsAreExact(t *testing.T) {
 	two64 := new(big.Int).Lsh(big.NewInt(1), 64)
 	phaseOf := func(u *big.Int, n uint64) uint64 {
 		x := new(big.Int).Mul(u, new(big.Int).SetUint64(n))
@@ -104,7 +104,7 @@ func TestBoundsOfPhasesAreExact(t *testing.T) {
 
 // Any n consecutive epochs have each record once, whatever the split; epochs of one phase have the
 // same records in another order.
-func TestSampledEpochsMakeOnePass(t *testing.T) {
+func TestSubsampledEpochsMakeOnePass(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shards, _ := drawShards(t)
 		o := spec.Default().Order
@@ -132,7 +132,7 @@ func TestSampledEpochsMakeOnePass(t *testing.T) {
 }
 
 // A sample of many records has about its share of them, in shards that are processed in pieces.
-func TestASampleIsItsShareOfTheRecords(t *testing.T) {
+func TestSubsampleHasItsShareOfRecords(t *testing.T) {
 	shards := listedShards{
 		{path: "a", entries: slices.Repeat([]bool{true}, splitWork+77)},
 		{path: "b", entries: append([]bool{true}, make([]bool, splitWork/2)...)},

@@ -62,7 +62,7 @@ func part(t require.TestingT, text string) spec.Part {
 	return p
 }
 
-func TestVectorsOfSplits(t *testing.T) {
+func TestSplitVectors(t *testing.T) {
 	v := readVectors(t)
 	require.NotEmpty(t, v.Split)
 	left := func(path string, ordinal, seed uint64, text string) bool {
@@ -115,7 +115,7 @@ func drawPart(t *rapid.T) spec.Part {
 	return spec.Part{From: from, To: rapid.OneOf(rapid.Just(uint32(1_000_000_000)), rapid.Uint32Range(from+1, 1_000_000_000)).Draw(t, "to")}
 }
 
-func TestEveryOrderOfAPartEqualsTheNaiveOne(t *testing.T) {
+func TestEveryOrderOfPartEqualsNaiveOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shards, chunks := drawShards(t)
 		s := drawSettings(t)
@@ -156,7 +156,7 @@ func TestEveryOrderOfAPartEqualsTheNaiveOne(t *testing.T) {
 }
 
 // Adjacent parts are disjoint and complete, whatever the cuts.
-func TestPartsThatMeetArePartitions(t *testing.T) {
+func TestAdjacentPartsArePartitions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shards, chunks := drawShards(t)
 		cuts := []uint32{0, 1_000_000_000}
@@ -181,7 +181,7 @@ func TestPartsThatMeetArePartitions(t *testing.T) {
 }
 
 // Records that are processed in pieces, on all cores, give the same result.
-func TestAPartOfManyRecordsEqualsTheNaiveOne(t *testing.T) {
+func TestPartOfManyRecordsEqualsNaiveOne(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var shards []naiveShard
 	total := uint64(0)
@@ -235,7 +235,7 @@ func checkLookups(t *testing.T, r *rand.Rand, p *Part, left []uint64, total uint
 	require.Equal(t, want, ranks)
 }
 
-func TestNoPartIsTheWholeDataset(t *testing.T) {
+func TestNilPartIsWholeDataset(t *testing.T) {
 	p, err := NewPart(spec.Order{Split: spec.Split{Part: part(t, "0..1"), Seed: 4, By: spec.SplitByShard}}, 0, listedShards{}, inTurn)
 	require.NoError(t, err)
 	require.Nil(t, p)
@@ -248,7 +248,7 @@ func TestNoPartIsTheWholeDataset(t *testing.T) {
 	require.Equal(t, []uint64{0, 7, 9}, starts)
 }
 
-func TestAnOrderAndItsPartGoTogether(t *testing.T) {
+func TestOrderRequiresItsOwnPart(t *testing.T) {
 	shards := listedShards{{path: "x", entries: slices.Repeat([]bool{true}, 100)}}
 	o := spec.Default().Order
 	o.Split = spec.Split{Part: part(t, "0..0.5"), By: spec.SplitByRecord}
@@ -261,7 +261,7 @@ func TestAnOrderAndItsPartGoTogether(t *testing.T) {
 	require.ErrorContains(t, err, "unknown unit")
 }
 
-func TestASplitThatLeavesNothingIsAnEmptyOrder(t *testing.T) {
+func TestSplitThatSelectsNothingIsAnEmptyOrder(t *testing.T) {
 	o := spec.Default().Order
 	o.Split = spec.Split{Part: part(t, "0.000000001..0.000000002"), By: spec.SplitByShard}
 	p := newPart(t, o.Split, listedShards{{path: "x", entries: make([]bool, 100)}})
@@ -280,7 +280,7 @@ func TestASplitThatLeavesNothingIsAnEmptyOrder(t *testing.T) {
 	}
 }
 
-func TestTheNthBitIsFound(t *testing.T) {
+func TestNthBitIsFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := rapid.Uint64Range(1, math.MaxUint64).Draw(t, "word")
 		if rapid.Bool().Draw(t, "few bits") {
@@ -309,7 +309,7 @@ func (s keptShards) Kept(i int) []uint64 { return s.kept[i] }
 
 // Excluded records are in no order, with and without a split and a sample; kept records are in the
 // same orders as before.
-func TestRecordsThatAreLeftOutAreInNoOrder(t *testing.T) {
+func TestExcludedRecordsAreInNoOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shards := keptShards{}
 		for i := range rapid.IntRange(1, 5).Draw(t, "shards") {

@@ -44,7 +44,7 @@ func visitAll(e *Epoch) {
 	e.Cursor(0).Next(make([]uint64, e.Len()))
 }
 
-func TestPreparedStoredAndVisitedStatesAreTheSame(t *testing.T) {
+func TestPreparedStoredAndVisitedStatesAreEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSettings(t)
 		spacing := rapid.Uint64Range(1, 100).Draw(t, "spacing")
@@ -116,7 +116,7 @@ func TestWideStatesAreStoredToo(t *testing.T) {
 	require.True(t, r.whole())
 }
 
-func TestAStoppedPreparationKeepsNothing(t *testing.T) {
+func TestStoppedPreparationCachesNothing(t *testing.T) {
 	e := newEpoch(t, spec.Default().Order, 0, manyChunks(50_000))
 	require.True(t, closeStates(e, 1000))
 	var asked atomic.Int64
@@ -126,7 +126,7 @@ func TestAStoppedPreparationKeepsNothing(t *testing.T) {
 	require.True(t, e.Prepared())
 }
 
-func TestWhatCanNotBeStatesIsRefused(t *testing.T) {
+func TestInvalidStatesAreRefused(t *testing.T) {
 	o := spec.Default().Order
 	o.SizeRecords = 320
 	fresh := func() *Epoch {
@@ -150,7 +150,7 @@ func TestWhatCanNotBeStatesIsRefused(t *testing.T) {
 	}
 }
 
-func TestStretchesOfASweepTogetherAreTheSweep(t *testing.T) {
+func TestPartialSweepsEqualWholeSweep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSettings(t)
 		e := s.newEpoch(t)

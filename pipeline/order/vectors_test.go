@@ -133,7 +133,7 @@ func allOf(e *Epoch) []uint64 {
 	return g
 }
 
-func TestVectorsOfDraws(t *testing.T) {
+func TestDrawVectors(t *testing.T) {
 	v := readVectors(t)
 	require.NotEmpty(t, v.Key)
 	for _, c := range v.Key {
@@ -161,7 +161,7 @@ func TestVectorsOfDraws(t *testing.T) {
 	}
 }
 
-func TestVectorsOfG(t *testing.T) {
+func TestGVectors(t *testing.T) {
 	v := readVectors(t)
 	require.NotEmpty(t, v.Order)
 	for i, c := range v.Order {
@@ -171,7 +171,7 @@ func TestVectorsOfG(t *testing.T) {
 	}
 }
 
-func TestVectorsOfLargeG(t *testing.T) {
+func TestLargeGVectors(t *testing.T) {
 	v := readVectors(t)
 	require.NotEmpty(t, v.Large)
 	chunks := make([]uint64, 1000)
@@ -189,7 +189,7 @@ func TestVectorsOfLargeG(t *testing.T) {
 	}
 }
 
-func TestVectorsOfViews(t *testing.T) {
+func TestViewVectors(t *testing.T) {
 	v := readVectors(t)
 	groups := map[string][]vectorView{"resume": v.Resume, "contiguous": v.Contiguous, "tail": v.Tail}
 	for name, cases := range groups {

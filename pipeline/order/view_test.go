@@ -28,7 +28,7 @@ func plainEpoch(t *testing.T, total uint64) *Epoch {
 	return newEpoch(t, spec.Order{Shuffle: spec.ShuffleNone, Lanes: 1, Groups: 1, Batch: 1}, 0, []uint64{total})
 }
 
-func TestNewViewRefusesWhatCanNotBe(t *testing.T) {
+func TestNewViewRefusesInvalidArguments(t *testing.T) {
 	grouped := spec.Order{Shuffle: spec.ShuffleBlock, Lanes: 4, Groups: 2, Batch: 8}
 	for _, c := range []struct {
 		order spec.Order
@@ -59,7 +59,7 @@ func TestNewViewRefusesWhatCanNotBe(t *testing.T) {
 	}
 }
 
-func TestWorkersThatAreNotThereArePanics(t *testing.T) {
+func TestNonexistentWorkersPanic(t *testing.T) {
 	v := newView(t, plainEpoch(t, 10), nil, deal(2, 1))
 	require.Panics(t, func() { v.Count(2) })
 	require.Panics(t, func() { v.Own(2) })
@@ -109,14 +109,14 @@ func TestHugeCountsDoNotOverflow(t *testing.T) {
 	}
 }
 
-func TestBatchesOfAnyEntryAreReached(t *testing.T) {
+func TestBatchesAreReachableFromAnyEntry(t *testing.T) {
 	v := newView(t, plainEpoch(t, 10), []Done{{Batch: MaxRecords, Consumed: []uint64{4, 0, 0}}}, deal(1, 1))
 	got := make([]uint64, 20)
 	require.Equal(t, []uint64{4, 5, 6, 7, 8, 9}, got[:v.Records(0, 0, got)])
 }
 
 // Many readers at once, across more pages than are kept, in any order.
-func TestReadersOfAllPagesAtTheSameTime(t *testing.T) {
+func TestConcurrentReadersOfAllPages(t *testing.T) {
 	const total, keeps = 70 * pageRecords, 64 // pages
 	o := spec.Order{Seed: 5, Shuffle: spec.ShuffleFull, Lanes: 1, Groups: 1, Batch: 1}
 	e := newEpoch(t, o, 0, []uint64{total})
@@ -159,7 +159,7 @@ func (c counting) next(p uint64, dst []uint64) {
 	c.straight.next(p, dst)
 }
 
-func TestAPageIsComputedOnceForAllReaders(t *testing.T) {
+func TestPageIsComputedOnceForAllReaders(t *testing.T) {
 	const total = 10 * pageRecords
 	var made atomic.Uint64
 	e := plainEpoch(t, total)
@@ -178,7 +178,7 @@ func TestAPageIsComputedOnceForAllReaders(t *testing.T) {
 	require.Equal(t, uint64(total), made.Load())
 }
 
-func TestReadingOnUsesTheWalkerThatWaits(t *testing.T) {
+func TestSequentialReadsReuseParkedWalker(t *testing.T) {
 	v := newView(t, plainEpoch(t, 100*pageRecords), []Done{{Batch: 1, Consumed: []uint64{5, 9}}}, deal(1, 1))
 	got := make([]uint64, 1)
 	for k := uint64(0); k < v.Count(0); k += pageRecords {
@@ -188,7 +188,7 @@ func TestReadingOnUsesTheWalkerThatWaits(t *testing.T) {
 	require.Equal(t, 1, v.memory.idle)
 }
 
-func TestRecordsDoNotAllocateWhilePagesAreAtHand(t *testing.T) {
+func TestRecordsDoNotAllocateForCachedPages(t *testing.T) {
 	e := newEpoch(t, spec.Default().Order, 0, manyChunks(100_000))
 	for _, done := range [][]Done{nil, {{Batch: 1, Consumed: []uint64{3, 5}}}} {
 		v := newView(t, e, done, deal(4, 3))
@@ -198,7 +198,7 @@ func TestRecordsDoNotAllocateWhilePagesAreAtHand(t *testing.T) {
 	}
 }
 
-func TestSweepEndsEarlyAndLeavesPagesAlone(t *testing.T) {
+func TestSweepStopsEarlyAndLeavesPagesAlone(t *testing.T) {
 	v := newView(t, plainEpoch(t, 100_000), nil, spec.Assignment{Workers: 3, Batch: 50_000, Dealing: spec.DealInterleaved, Tail: spec.TailPad})
 	blocks := 0
 	v.Sweep(0, v.Dealt(), func(uint64, []uint64) bool { blocks++; return blocks < 3 })
@@ -226,7 +226,7 @@ func TestSimplifySharesNothingWithItsInput(t *testing.T) {
 
 // An uninterrupted run and one that was stopped after whole rounds of batches have the same batches
 // from there on.
-func TestBatchesGoOnAfterWholeRounds(t *testing.T) {
+func TestBatchesContinueAfterWholeRounds(t *testing.T) {
 	e := newEpoch(t, spec.Default().Order, 0, manyChunks(10_000))
 	whole := newView(t, e, nil, deal(4, 16))
 	rest := newView(t, e, []Done{{Batch: 16, Consumed: []uint64{320, 320, 320, 320}}}, deal(4, 16))

@@ -97,7 +97,7 @@ func describe(b *strings.Builder, name string, r Request, p *Plan) {
 		t.WantedBytes, t.CachedBytes, t.UsefulBytes, t.Reads, t.ReadBytes, t.GapBytes)
 }
 
-func TestRangesOutsideOfTheirObjectAreRefused(t *testing.T) {
+func TestRangesOutsideTheirObjectAreRefused(t *testing.T) {
 	p := newPlanner(t, small)
 	for _, r := range []Range{
 		{-1, 0, 1}, {2, 0, 1}, {0, 0, 101}, {0, 100, 1}, {0, -101, 1}, {0, -4, 5}, {0, 5, -1}, {1, 0, 1},

@@ -59,7 +59,7 @@ func bytesOf(objects []int64, ranges []Range) [][]bool {
 // content returns the byte of an object at an offset: nearly all differ from their neighbours.
 func content(object int, at int64) byte { return byte(7 + object*101 + int(at)*3) }
 
-func TestReadsAreRightForAnyRequest(t *testing.T) {
+func TestReadsAreCorrectForAnyRequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawRequest(t)
 		plan, err := newPlannerRapid(t, d.config).Plan(d.request)
@@ -122,8 +122,8 @@ func newPlannerRapid(t *rapid.T, c Config) *Planner {
 	return p
 }
 
-// TestNeighboursCouldNotHaveBeenOneRead checks that merging makes the number of reads minimal.
-func TestNeighboursCouldNotHaveBeenOneRead(t *testing.T) {
+// TestMergedReadsAreMinimal checks that merging makes the number of reads minimal.
+func TestMergedReadsAreMinimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawRequest(t)
 		d.config.MaxVectors = 0
@@ -166,9 +166,9 @@ func firstRunEnd(p *Plan, read int) int64 {
 	return end
 }
 
-// TestBytesGetToWhereTheyAreWanted executes a plan in both ways, with the reads in any order, and
+// TestBytesReachTheirDestination executes a plan in both ways, with the reads in any order, and
 // checks every range as soon as it is reported complete.
-func TestBytesGetToWhereTheyAreWanted(t *testing.T) {
+func TestBytesReachTheirDestination(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawRequest(t)
 		plan, err := newPlannerRapid(t, d.config).Plan(d.request)
@@ -266,7 +266,7 @@ func indices(n int) []int {
 }
 
 // A range that overlaps no other and is not larger than a read comes from one read.
-func TestRangesAreNotCutWithoutNeed(t *testing.T) {
+func TestRangesAreNotSplitUnnecessarily(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawRequest(t)
 		d.request.Have = nil

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestWhatATerminalCouldActOnIsWrittenOut(t *testing.T) {
+func TestTerminalControlsAreEscaped(t *testing.T) {
 	for _, c := range []struct{ in, text, line string }{
 		{"a plain line, größer: 1–2 µs × χ²", "a plain line, größer: 1–2 µs × χ²", "a plain line, größer: 1–2 µs × χ²"},
 		{"two\nlines\tand a tab", "two\nlines\tand a tab", `two\x0alines\x09and a tab`},
@@ -28,7 +28,7 @@ func TestWhatATerminalCouldActOnIsWrittenOut(t *testing.T) {
 	}
 }
 
-func TestNothingElseComesOut(t *testing.T) {
+func TestNothingElseIsPrinted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) + rapid.String().Draw(t, "string")
 		line := Line(in)

@@ -18,7 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestWorkersThatReadTogetherReadEachPieceOnce(t *testing.T) {
+func TestWorkersInStepReadEachPieceOnce(t *testing.T) {
 	for _, codec := range []string{"", "gz"} {
 		d := readtest.Make(t, readtest.Shape{Codec: codec, Shards: 8, Records: 600, MaxBytes: 2000})
 		g := readtest.ReservoirOrder(3, d.Index, 3, 200)
@@ -55,7 +55,7 @@ func TestWorkersThatReadTogetherReadEachPieceOnce(t *testing.T) {
 	}
 }
 
-func TestASmallDatasetIsReadOnceForAllEpochs(t *testing.T) {
+func TestSmallDatasetIsReadOnceForAllEpochs(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 6, Records: 200, MaxBytes: 1000})
 	f := newTestFetcher(t, d, 8<<20)
 	for epoch := range uint64(4) {
@@ -69,7 +69,7 @@ func TestASmallDatasetIsReadOnceForAllEpochs(t *testing.T) {
 
 // A few records that stay long never pin the pieces they came with: with room
 // for little more than the buffer, nothing is read twice.
-func TestWhatIsKeptOfPiecesIsCopiedTogether(t *testing.T) {
+func TestRetainedPartsOfPiecesAreCompacted(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 12, Records: 1000, MaxBytes: 1000}) // 6 MB
 	g := readtest.ReservoirOrder(3, d.Index, 4, 1500)                                // 750 kB
 	f := newTestFetcher(t, d, 3<<20)
@@ -79,7 +79,7 @@ func TestWhatIsKeptOfPiecesIsCopiedTogether(t *testing.T) {
 	require.Less(t, f.Stats().PiecesReread, uint64(f.survey.Places.Table.Len()/50))
 }
 
-func TestMemoryStaysWithinTheBudget(t *testing.T) {
+func TestMemoryStaysWithinBudget(t *testing.T) {
 	for _, codec := range []string{"", "gz"} {
 		d := readtest.Make(t, readtest.Shape{Codec: codec, Shards: 6, Records: 200, MaxBytes: 2000})
 		budgets := []int64{256 << 10, 512 << 10}
@@ -127,7 +127,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 	}
 }
 
-func TestManyOpenReadersOneOfThemRead(t *testing.T) {
+func TestManyOpenReadersWithOneActive(t *testing.T) {
 	for _, read := range []spec.Read{spec.ReadScan, spec.ReadGather} {
 		d := readtest.Make(t, readtest.Shape{Shards: 6, Records: 200, MaxBytes: 1000, Read: read})
 		f := newTestFetcher(t, d, 200<<10)
@@ -145,7 +145,7 @@ func TestManyOpenReadersOneOfThemRead(t *testing.T) {
 	}
 }
 
-func TestSeeksAndConcurrentCallsOfOneReader(t *testing.T) {
+func TestSeekAndConcurrentCallsOfOneReader(t *testing.T) {
 	for name, s := range map[string]readtest.Shape{"plain": readtest.Shapes()["plain"], "gz": readtest.Shapes()["gz, many members"], "gathered": readtest.Shapes()["gathered"]} {
 		d := readtest.Make(t, s)
 		seq := readtest.ReservoirOrder(3, d.Index, 3, 60)
@@ -176,7 +176,7 @@ func TestSeeksAndConcurrentCallsOfOneReader(t *testing.T) {
 	}
 }
 
-func TestLendingWhatIsInMemoryAllocatesNothing(t *testing.T) {
+func TestReadingCachedRecordsAllocatesNothing(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 500, MaxBytes: 1000})
 	f := newTestFetcher(t, d, 64<<20)
 	var seq Sequence = readtest.ReservoirOrder(3, d.Index, 4, 200)
@@ -194,7 +194,7 @@ func TestLendingWhatIsInMemoryAllocatesNothing(t *testing.T) {
 	}))
 }
 
-func BenchmarkLend(b *testing.B) {
+func BenchmarkReadPinned(b *testing.B) {
 	d := readtest.Make(b, readtest.Shape{Shards: 16, Records: 1000, MaxBytes: 2400})
 	for _, n := range []int{1, 80, 800} {
 		b.Run(fmt.Sprintf("records=%d", n), func(b *testing.B) {

@@ -121,7 +121,7 @@ func readEpochs(t testing.TB, d *readtest.Dataset, f *Fetcher, seq readtest.List
 	}
 }
 
-func TestReadersTogether(t *testing.T) {
+func TestConcurrentReaders(t *testing.T) {
 	for name, s := range readtest.Shapes() {
 		t.Run(name, func(t *testing.T) {
 			d := readtest.Make(t, s)

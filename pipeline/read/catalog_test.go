@@ -16,7 +16,7 @@ import (
 )
 
 // A real dataset, its catalog, an order and storage: every line comes once.
-func TestLinesOfARealDatasetComeOnceEach(t *testing.T) {
+func TestLinesOfRealDatasetAreReadOnceEach(t *testing.T) {
 	for _, ending := range []string{".jsonl", ".jsonl.gz"} {
 		t.Run(ending, func(t *testing.T) {
 			dir := t.TempDir()

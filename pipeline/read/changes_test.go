@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestAShardThatHasChangedIsNamedOnceHoweverManyReadsSayIt(t *testing.T) {
+func TestChangedShardIsReportedOnce(t *testing.T) {
 	var c Changes
 	require.Nil(t, c.Changed())
 	c.note(&storage.Error{Object: "good", Err: errors.New("input/output error")})

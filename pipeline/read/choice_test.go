@@ -50,7 +50,7 @@ func (x *sizes) PieceStarts(chunkBytes, chunkRecords, _ uint64) []uint64 {
 	return append(starts, x.Records())
 }
 
-func TestAStrategyFollowsFromSizesTablesIncluded(t *testing.T) {
+func TestStrategyFollowsFromSizesIncludingTables(t *testing.T) {
 	const mib = 1 << 20
 	reservoir := spec.Default().Order
 	full, none, single := reservoir, reservoir, reservoir
@@ -114,7 +114,7 @@ func TestAStrategyFollowsFromSizesTablesIncluded(t *testing.T) {
 }
 
 // A spool that holds a few shards is of no use where an order comes back to all.
-func TestASpoolOfShardsWhoseChunksArePermutedHoldsAllOfThem(t *testing.T) {
+func TestSpoolForPermutedChunksHoldsAllShards(t *testing.T) {
 	const mib = 1 << 20
 	o := spec.Default().Order
 	x := &sizes{shards: 500, records: 2000, recordBytes: 12_000, members: 12, codec: gzip.Codec{}}

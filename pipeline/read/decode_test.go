@@ -27,7 +27,7 @@ const (
 	laneSlots = 240
 )
 
-func TestAReservoirOverShardsWithoutEntryPointsDecodesEachOnce(t *testing.T) {
+func TestReservoirOverShardsWithoutEntryPointsDecodesEachOnce(t *testing.T) {
 	d := readtest.Make(t, laneShape)
 	g := readtest.ReservoirOrder(5, d.Index, lanes, laneSlots)
 	for _, workers := range []int{1, 4} {
@@ -45,7 +45,7 @@ func TestAReservoirOverShardsWithoutEntryPointsDecodesEachOnce(t *testing.T) {
 
 // Frames that end in the middle of records are entered as others are: what is
 // decoded for a record is at most a frame and the piece behind its first byte.
-func TestARecordTakesNoMoreDecodingThanItsFrameAndPiece(t *testing.T) {
+func TestRecordDecodesAtMostItsFrameAndPiece(t *testing.T) {
 	countsInTurn(t)
 	const frame, piece = 20_000, 16 << 10
 	for _, codec := range []string{"gz", "zst", "lz4"} {
@@ -67,7 +67,7 @@ func TestARecordTakesNoMoreDecodingThanItsFrameAndPiece(t *testing.T) {
 // Where memory holds what waits in the shuffle, frames that end anywhere need no
 // spool; where it does not, each record that waits would be decoded again. In
 // either case little more is decoded than there is.
-func TestAReservoirOverFramesThatEndAnywhereDecodesLittleTwice(t *testing.T) {
+func TestReservoirOverUnalignedFramesDecodesLittleTwice(t *testing.T) {
 	countsInTurn(t)
 	d := readtest.Make(t, readtest.Shape{Codec: "zst", Shards: 8, Records: 2000, MaxBytes: 1000, MemberBytes: 30_000})
 	g := readtest.ReservoirOrder(5, d.Index, 3, 900)
@@ -90,7 +90,7 @@ func TestAReservoirOverFramesThatEndAnywhereDecodesLittleTwice(t *testing.T) {
 	}
 }
 
-func TestAResumeInTheMiddleDecodesEachShardOnce(t *testing.T) {
+func TestMidEpochResumeDecodesEachShardOnce(t *testing.T) {
 	d := readtest.Make(t, laneShape)
 	g := readtest.ReservoirOrder(5, d.Index, lanes, laneSlots)
 	f := newTestFetcher(t, d, 9<<20)
@@ -101,7 +101,7 @@ func TestAResumeInTheMiddleDecodesEachShardOnce(t *testing.T) {
 	require.LessOrEqual(t, decodedBytes(f), d.DecodedBytes()*110/100)
 }
 
-func TestAFullShuffleThatFitsDecodesEachShardOnceOrTwice(t *testing.T) {
+func TestFittingFullShuffleDecodesEachShardOnceOrTwice(t *testing.T) {
 	d := readtest.Make(t, laneShape)
 	seq := readtest.RandomOrder(5, d.Index)
 	f := newTestFetcher(t, d, 64<<20)
@@ -111,7 +111,7 @@ func TestAFullShuffleThatFitsDecodesEachShardOnceOrTwice(t *testing.T) {
 	require.LessOrEqual(t, decodedBytes(f), 2*d.DecodedBytes())
 }
 
-func TestDecodingAgainAndAgainIsSaidOnce(t *testing.T) {
+func TestRepeatedDecodingIsReportedOnce(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 1, Records: 1000, MaxBytes: 2000})
 	var log said
 	f := newFetcherWith(t, d, Config{MemoryBytes: 300 << 10, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Log: slog.New(slog.NewTextHandler(&log, nil))}, readtest.OpenStorage(t, d.Dir))
@@ -162,7 +162,7 @@ func TestDecodersAreBounded(t *testing.T) {
 	require.Positive(t, f.Stats().OpenDecoders)
 }
 
-func TestShardsThatSeveralLanesBeginInAreDecodedOnceWhereMemoryHoldsThem(t *testing.T) {
+func TestShardsSharedByLanesAreDecodedOnceIfMemoryHoldsThem(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 3, Records: 6000, MaxBytes: 200})
 	g := readtest.ReservoirOrder(5, d.Index, 8, 80) // most lanes begin in the middle of a shard
 	f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Config{

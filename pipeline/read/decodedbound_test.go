@@ -41,7 +41,7 @@ func wholeEpoch(t require.TestingT, x *readtest.Index, s readtest.Shape, o spec.
 
 // Whatever is chosen, a whole epoch decodes each byte a few times only: as often
 // as package scan's manual says.
-func TestWhatAutoChoosesDecodesNoMoreThanThePackageSays(t *testing.T) {
+func TestAutomaticStrategyDecodesWithinDocumentedBound(t *testing.T) {
 	countsInTurn(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		s := readtest.Shape{

@@ -54,7 +54,7 @@ func readWithErrors(t *testing.T, ctx func() context.Context, d *readtest.Datase
 	}
 }
 
-func TestEveryReadThatFailsSurfacesAndTheNextCallWorks(t *testing.T) {
+func TestFailedReadSurfacesAndNextCallWorks(t *testing.T) {
 	for name, s := range faultShapes {
 		t.Run(name, func(t *testing.T) {
 			d := readtest.Make(t, s)
@@ -99,7 +99,7 @@ func TestEveryReadThatFailsSurfacesAndTheNextCallWorks(t *testing.T) {
 	}
 }
 
-func TestACallMayBeCancelledAtEveryRead(t *testing.T) {
+func TestCallIsCancellableAtEveryRead(t *testing.T) {
 	for name, s := range faultShapes {
 		t.Run(name, func(t *testing.T) {
 			d := readtest.Make(t, s)
@@ -206,7 +206,7 @@ func TestAStalledRangeBlocksOnlyThoseWhoNeedIt(t *testing.T) {
 	}
 }
 
-func TestWaitingEndsAtTheReadTimeoutAndTheReadGoesOn(t *testing.T) {
+func TestWaitEndsAtReadTimeoutAndReadContinues(t *testing.T) {
 	for name, s := range faultShapes {
 		t.Run(name, func(t *testing.T) {
 			d := readtest.Make(t, s)
@@ -236,7 +236,7 @@ func TestWaitingEndsAtTheReadTimeoutAndTheReadGoesOn(t *testing.T) {
 	}
 }
 
-func TestAShardThatChangesGivesErrorsNeverWrongBytes(t *testing.T) {
+func TestChangingShardYieldsErrorsNeverWrongBytes(t *testing.T) {
 	for name, s := range faultShapes {
 		for change, act := range map[string]func(t *testing.T, path string){
 			"truncated": func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 100)) },
@@ -276,7 +276,7 @@ func TestAShardThatChangesGivesErrorsNeverWrongBytes(t *testing.T) {
 	}
 }
 
-func TestARecordThatFailsItsChecksumFailsAloneAndAlways(t *testing.T) {
+func TestRecordWithBadChecksumAlwaysFailsAlone(t *testing.T) {
 	for _, name := range []string{"plain", "gathered"} {
 		for _, budget := range []int64{1, 1 << 20} { // with the small one all is forgotten and read again
 			t.Run(fmt.Sprintf("%s, budget of %d", name, budget), func(t *testing.T) {
@@ -313,7 +313,7 @@ func TestARecordThatFailsItsChecksumFailsAloneAndAlways(t *testing.T) {
 	}
 }
 
-func TestAShardWhoseChecksumFailsStaysFailed(t *testing.T) {
+func TestShardWithBadChecksumStaysFailed(t *testing.T) {
 	for _, codec := range []string{"gz", "zst", "lz4"} {
 		for _, budget := range []int64{1, 4 << 20} {
 			t.Run(fmt.Sprintf("%s, budget of %d", codec, budget), func(t *testing.T) {
@@ -352,7 +352,7 @@ func TestAShardWhoseChecksumFailsStaysFailed(t *testing.T) {
 	}
 }
 
-func TestTheLastErrorsAreKeptOnceEach(t *testing.T) {
+func TestLastErrorsAreRecordedOnceEach(t *testing.T) {
 	var l failures
 	for i := range 20 {
 		l.add(errors.New(string(rune('a' + i/2))))

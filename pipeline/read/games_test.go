@@ -84,7 +84,7 @@ func (g games) open(t *testing.T, shuffle spec.Shuffle) realDataset {
 	return openReal(t, catalog.Config{Dataset: g.dir, Format: spec.Format{Name: "lc0"}, OnCorrupt: spec.CorruptSkip}, o, 1)
 }
 
-func TestFramesOfSoundGamesComeOnceEachBetweenDamagedOnes(t *testing.T) {
+func TestIntactGameFramesAreReadOnceDespiteDamagedGames(t *testing.T) {
 	g := makeGames(t)
 	for _, shuffle := range []spec.Shuffle{spec.ShuffleNone, spec.ShuffleReservoir, spec.ShuffleFull} {
 		for _, memory := range []int64{1 << 20, 16 << 20, 256 << 20} {
@@ -103,7 +103,7 @@ func TestFramesOfSoundGamesComeOnceEachBetweenDamagedOnes(t *testing.T) {
 
 // Of a game that lies in the spool a frame is read by itself, since in a full shuffle nothing else of it is wanted
 // soon.
-func TestAFrameOfASpooledGameBringsNothingElseOfTheGame(t *testing.T) {
+func TestFrameOfSpooledGameLoadsOnlyItself(t *testing.T) {
 	g := games{t.TempDir(), map[string]int{}}
 	r := rand.New(rand.NewPCG(5, 6))
 	const shards, each, frames = 3, 40, 10
@@ -140,7 +140,7 @@ func TestAFrameOfASpooledGameBringsNothingElseOfTheGame(t *testing.T) {
 
 // A tar that was written anew in place, with the same size and time, shows in
 // what its games are.
-func TestAnotherGameInAPlaceOfTheIndexIsAnError(t *testing.T) {
+func TestReplacedGameIsAnError(t *testing.T) {
 	for name, change := range map[string]func(raw []byte, c *catalog.Catalog) []byte{
 		"a member of another size": func(raw []byte, c *catalog.Catalog) []byte {
 			at := c.Part(0, c.Shard(0).DecodedBytes-1).RawBytes

@@ -62,7 +62,7 @@ func TestTheStrategyDoesNotShowInTheBytes(t *testing.T) {
 }
 
 // What a gatherer counts is in the fetcher's statistics, once.
-func TestStatsOfAGatheringFetcher(t *testing.T) {
+func TestStatsOfGatheringReader(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Read: spec.ReadGather, Shards: 3, Records: 200, MaxBytes: 3000})
 	held := readtest.OpenStorage(t, d.Dir)
 	store := &readtest.CountedStorage{Storage: held}

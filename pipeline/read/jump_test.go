@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-func TestAReaderThatIsClosedTakesBackWhatItAloneWanted(t *testing.T) {
+func TestClosedReaderCancelsReadsOnlyItWanted(t *testing.T) {
 	for name, s := range map[string]readtest.Shape{
 		"scanned": {Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true}, "gathered": {Read: spec.ReadGather, Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true},
 	} {
@@ -36,7 +36,7 @@ func TestAReaderThatIsClosedTakesBackWhatItAloneWanted(t *testing.T) {
 }
 
 // Scanned, a sample takes the piece that has it; gathered, its bytes.
-func TestWhoSamplesReadsWhatItAsksForAndNoMore(t *testing.T) {
+func TestRandomReadsLoadOnlyRequestedRecords(t *testing.T) {
 	for name, s := range map[string]readtest.Shape{
 		"scanned": {Shards: 3, Records: 4000, MaxBytes: 1000}, "gathered": {Read: spec.ReadGather, Shards: 3, Records: 4000, MaxBytes: 1000},
 	} {

@@ -144,7 +144,7 @@ func readInStep(t *testing.T, d *readtest.Dataset, f *Fetcher, g readtest.List, 
 
 // Where memory is short, and a cache has room for what an order has open, chunks go to the
 // cache, each once, and leave it.
-func TestAnEpochThroughACacheTakesARequestAChunk(t *testing.T) {
+func TestCachedEpochTakesOneRequestPerChunk(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: lessIfShort(60, 24), Records: 200, MaxBytes: 6_000})
 	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull} {
 		for _, readers := range []int{1, 4} {
@@ -185,7 +185,7 @@ func (f from) Read(ctx context.Context, k uint64, n int, l *Loan) error {
 
 // No byte depends on the budget, on how far is looked ahead, on the strategy, on the size of
 // reads, or on whether there is a cache.
-func TestBytesAtAServiceDoNotDependOnSettings(t *testing.T) {
+func TestRemoteBytesDoNotDependOnSettings(t *testing.T) {
 	for name, shape := range map[string]readtest.Shape{
 		"plain":      {Shards: 10, Records: 60, MaxBytes: 3000, GapBytes: 40, NoNewline: true},
 		"compressed": {Codec: "zst", Shards: 6, Records: 60, MaxBytes: 3000, Member: 20},

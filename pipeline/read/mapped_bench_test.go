@@ -15,9 +15,9 @@ import (
 // reading hides that a storage can map.
 type reading struct{ storage.Storage }
 
-// BenchmarkEpochFromThePageCache copies a first shuffled epoch of files that are
+// BenchmarkEpochFromPageCache copies a first shuffled epoch of files that are
 // in the page cache, 1 MiB at a time, as replies are made.
-func BenchmarkEpochFromThePageCache(b *testing.B) {
+func BenchmarkEpochFromPageCache(b *testing.B) {
 	for _, size := range []int{12800, 1200} {
 		d := readtest.Make(b, readtest.Shape{Shards: 16, Records: 128 << 20 / 16 / size, MaxBytes: size, SameSize: true})
 		seq := Sequence(readtest.ReservoirOrder(3, d.Index, 16, 4096))

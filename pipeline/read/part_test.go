@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 )
 
-func TestAPartIsReadAndTheRestIsNeitherWaitedForNorKept(t *testing.T) {
+func TestPartIsReadWithoutWaitingForOrRetainingRest(t *testing.T) {
 	for name, s := range readtest.Shapes() {
 		t.Run(name, func(t *testing.T) {
 			d := readtest.Make(t, s)
@@ -36,7 +36,7 @@ func TestAPartIsReadAndTheRestIsNeitherWaitedForNorKept(t *testing.T) {
 }
 
 // What a plan says of a part is what is read of it.
-func TestForecastsOfAPartAreExact(t *testing.T) {
+func TestForecastsOfPartAreExact(t *testing.T) {
 	for name, s := range map[string]readtest.Shape{
 		"records side by side": {Shards: 5, Records: 300, MaxBytes: 2000},
 		"gaps":                 {Shards: 3, Records: 200, MaxBytes: 300, GapBytes: 3000},
@@ -59,7 +59,7 @@ func TestForecastsOfAPartAreExact(t *testing.T) {
 
 // A checksum at the end of a shard is looked at even where the shard's last
 // records are of another part.
-func TestDamageBehindTheLastRecordOfAPartShows(t *testing.T) {
+func TestDamageAfterLastRecordOfPartIsDetected(t *testing.T) {
 	for _, member := range []int{0, 40} {
 		d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 1, Records: 110, MaxBytes: 900, Member: member})
 		path := filepath.Join(d.Dir, d.Index.ShardTable[0].Object.Path)

@@ -106,7 +106,7 @@ func (s *told) touched(r *storage.Read) bool {
 }
 
 // What is read ahead is told of before: only what a reader's first call asks for is not.
-func TestWhatIsReadAheadIsRankedByWhenItIsDue(t *testing.T) {
+func TestPrefetchIsRankedByDueTime(t *testing.T) {
 	for name, read := range map[string]spec.Read{"scan": spec.ReadScan, "gather": spec.ReadGather} {
 		t.Run(name, func(t *testing.T) {
 			s := readtest.Serve(t, readtest.Make(t, readtest.Shape{Shards: 12, Records: 400, MaxBytes: 6_000}))
@@ -127,7 +127,7 @@ func TestWhatIsReadAheadIsRankedByWhenItIsDue(t *testing.T) {
 }
 
 // A reader that waits for what was read ahead of it has the service told so.
-func TestWhatIsWaitedForIsDueNow(t *testing.T) {
+func TestAwaitedReadsAreDueNow(t *testing.T) {
 	s := readtest.Serve(t, readtest.Make(t, readtest.Shape{Shards: 4, Records: 400, MaxBytes: 6_000}))
 	service := &told{Storage: s.Storage, wants: map[uint64][]storage.Want{}}
 	o := servedOrder(spec.ShuffleNone)
@@ -186,7 +186,7 @@ func toldOfWaits(s Stats) int64 { return int64(s.WaitNanos) / int64(10*time.Mill
 
 // An epoch takes a request for each chunk, and no more bytes than its records have, where
 // readers keep step: memory holds what waits in the shuffle, and hardly more.
-func TestAnEpochTakesARequestAChunk(t *testing.T) {
+func TestEpochTakesOneRequestPerChunk(t *testing.T) {
 	s := readtest.Serve(t, readtest.Make(t, readtest.Shape{Shards: lessIfShort(24, 10), Records: 400, MaxBytes: 12_000}))
 	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull, spec.ShuffleNone}[:lessIfShort(4, 1)] {
 		for _, readers := range []int{4, 1}[:lessIfShort(2, 1)] {

@@ -84,7 +84,7 @@ func (g *generation) readEpoch(t *testing.T, readers int, after ...func()) {
 
 // However many generations are read at once, and however they are read, together they hold
 // no more than the one budget, and give the right bytes.
-func TestMemoryOfTwoGenerationsIsOneBudget(t *testing.T) {
+func TestTwoEpochsShareOneMemoryBudget(t *testing.T) {
 	for _, kinds := range [][]string{
 		{"spool", "gather", "scan", "packed"}, {"scan", "gather", "spool", "scan", "gather"},
 		{"scan", "scan"}, {"gather", "gather"}, {"spool", "spool"}, {"packed", "packed"},
@@ -126,7 +126,7 @@ func TestMemoryOfTwoGenerationsIsOneBudget(t *testing.T) {
 
 // A generation that nobody reads gives what it has kept to one that is read, and goes on
 // from a reader that stood in it.
-func TestAnIdleGenerationGivesItsMemoryToAnother(t *testing.T) {
+func TestIdleEpochYieldsItsMemory(t *testing.T) {
 	for _, first := range []string{"spool", "gather", "packed", "scan"}[:lessIfShort(4, 2)] {
 		t.Run(first, func(t *testing.T) {
 			m := NewMemory(16 << 20)
@@ -167,7 +167,7 @@ func TestAnIdleGenerationGivesItsMemoryToAnother(t *testing.T) {
 }
 
 // Readers that stand still with records in their hands keep nobody from reading.
-func TestAGenerationWhoseRecordsAreHeldBlocksNoOther(t *testing.T) {
+func TestEpochWithPinnedRecordsBlocksNoOther(t *testing.T) {
 	m := NewMemory(1 << 20)
 	open := strategies(t, m)
 	for _, kind := range []string{"scan", "gather"} {

@@ -53,7 +53,7 @@ var (
 	spoolFull      = spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1}
 )
 
-func TestASpoolGivesTheSameBytes(t *testing.T) {
+func TestSpoolYieldsSameBytes(t *testing.T) {
 	for name, s := range readtest.Shapes() {
 		if s.Codec == "" {
 			continue
@@ -86,7 +86,7 @@ func TestASpoolGivesTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestASpoolOfOverlappingRecordsGivesTheSameBytes(t *testing.T) {
+func TestSpoolOfOverlappingRecordsYieldsSameBytes(t *testing.T) {
 	d := readtest.MakeOverlapping(t, 3, 300, 5000, 10, 3000)
 	for _, budget := range []int64{1, 1 << 20} {
 		f := newSpoolingFetcher(t, d, spoolConfig(t, budget, spoolFull), readtest.OpenStorage(t, d.Dir))
@@ -94,7 +94,7 @@ func TestASpoolOfOverlappingRecordsGivesTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestReadersOfASpoolTogether(t *testing.T) {
+func TestConcurrentReadersOfSpool(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 8, Records: 110, MaxBytes: 900})
 	g := readtest.ReservoirOrder(3, d.Index, 3, 90)
 	for _, o := range []spec.Order{spoolNone, spoolReservoir, spoolFull} {
@@ -117,7 +117,7 @@ func TestReadersOfASpoolTogether(t *testing.T) {
 
 // The dataset is ten times the budget, and each shard is decoded once an epoch,
 // or once for all where the spool has room for all.
-func TestASpoolDecodesEachShardOnce(t *testing.T) {
+func TestSpoolDecodesEachShardOnce(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 24, Records: 400, MaxBytes: 1000}) // 4.8 MB
 	for _, c := range []struct {
 		name   string
@@ -145,7 +145,7 @@ func TestASpoolDecodesEachShardOnce(t *testing.T) {
 	}
 }
 
-func TestASpoolKeepsWithinMemory(t *testing.T) {
+func TestSpoolStaysWithinMemoryBudget(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 10, Records: 400, MaxBytes: 2000})
 	const budget = 8 << 20
 	f := newSpoolingFetcher(t, d, spoolConfig(t, budget, spoolFull), readtest.OpenStorage(t, d.Dir))
@@ -174,7 +174,7 @@ func TestASpoolKeepsWithinMemory(t *testing.T) {
 	wg.Wait()
 }
 
-func TestASpoolThatCanNotBeIsRefused(t *testing.T) {
+func TestImpossibleSpoolIsRefused(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 8, Records: 110, MaxBytes: 900})
 	memory := memoryDir()
 	file := filepath.Join(t.TempDir(), "file")
@@ -219,7 +219,7 @@ func memoryDir() string {
 	return dir
 }
 
-func TestAShardThatChangesWhileItIsSpooledFailsItsRecordsOnly(t *testing.T) {
+func TestShardChangedDuringSpoolingFailsOnlyItsRecords(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900})
 	s := readtest.OpenStorage(t, d.Dir)
 	s.Before = func(r *storage.Read) error {
@@ -243,7 +243,7 @@ func TestAShardThatChangesWhileItIsSpooledFailsItsRecordsOnly(t *testing.T) {
 	}
 }
 
-func TestDamageThatAChecksumShowsGoesForTheWholeShard(t *testing.T) {
+func TestChecksumMismatchFailsWholeShard(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 1, Records: 110, MaxBytes: 900})
 	path := filepath.Join(d.Dir, "shard-000")
 	raw, err := os.ReadFile(path)
@@ -260,7 +260,7 @@ func TestDamageThatAChecksumShowsGoesForTheWholeShard(t *testing.T) {
 	}
 }
 
-func TestASpoolThatStorageStopsTimesOut(t *testing.T) {
+func TestSpoolStalledByStorageTimesOut(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 2, Records: 110, MaxBytes: 900})
 	s := readtest.OpenStorage(t, d.Dir)
 	s.Hold()
@@ -281,7 +281,7 @@ func TestASpoolThatStorageStopsTimesOut(t *testing.T) {
 	l.Release()
 }
 
-func TestAutoChoosesByWhatFits(t *testing.T) {
+func TestAutoChoosesStrategyThatFits(t *testing.T) {
 	countsInTurn(t)
 	plain := readtest.Shape{Shards: 12, Records: 400, MaxBytes: 1000}
 	gz := func(member int) readtest.Shape {
@@ -328,7 +328,7 @@ func TestAutoChoosesByWhatFits(t *testing.T) {
 	}
 }
 
-func TestARefusedSpoolSaysWhatFewerLanesWouldNeed(t *testing.T) {
+func TestRefusedSpoolSuggestsFewerLanes(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 64, Records: 110, MaxBytes: 900})
 	c := spoolConfig(t, 300<<10, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 16, SizeRecords: 32})
 	c.Spool.MaxBytes = 100 << 10

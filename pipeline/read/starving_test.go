@@ -71,7 +71,7 @@ func TestRecordsSmallerThanTheirTablesDoNotStarve(t *testing.T) {
 
 // 12 106 records of a byte, each a piece, in 2 MiB: what there is to know of them
 // takes hundreds of times what they are.
-func TestRecordsOfAByteEachAPieceDoNotStarve(t *testing.T) {
+func TestOneByteRecordsInOwnPiecesDoNotStarve(t *testing.T) {
 	for _, codec := range []string{"gz", "zst", ""} {
 		d := readtest.Make(t, readtest.Shape{Codec: codec, Shards: 2, Records: 6053, MaxBytes: 1, SameSize: true})
 		if testing.Short() && codec == "zst" {

@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-func TestBytesDoNotDependOnTheStorageProfile(t *testing.T) {
+func TestBytesDoNotDependOnStorageProfile(t *testing.T) {
 	for name, s := range readtest.Shapes() {
 		d := readtest.Make(t, s)
 		seq := readtest.ReservoirOrder(3, d.Index, 3, 90)
@@ -30,7 +30,7 @@ func TestBytesDoNotDependOnTheStorageProfile(t *testing.T) {
 	}
 }
 
-func TestForecastsKnowTheStorageProfile(t *testing.T) {
+func TestForecastsUseStorageProfile(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 200, MaxBytes: 3000, GapBytes: 9000})
 	for name, p := range readtest.ExtremeProfiles() {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestForecastsKnowTheStorageProfile(t *testing.T) {
 	}
 }
 
-func TestAPlannerGoesByTheStorageProfile(t *testing.T) {
+func TestPlannerUsesStorageProfile(t *testing.T) {
 	require.Equal(t, plan.DefaultConfig(), PlanConfig(profile.Profile{}))
 	require.Equal(t, plan.DefaultConfig(), PlanConfig(profile.Defaults(profile.KindSSD)))
 	for _, p := range readtest.ExtremeProfiles() {
@@ -49,7 +49,7 @@ func TestAPlannerGoesByTheStorageProfile(t *testing.T) {
 	}
 }
 
-func TestAStorageProfileThatIsNoneIsRefused(t *testing.T) {
+func TestUnknownStorageProfileIsRefused(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: 1, MaxBytes: 10})
 	_, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Config{MemoryBytes: 1 << 20, ReadTimeout: time.Minute, PieceBytes: 1, PieceRecords: 1,
 		Storage: profile.Profile{Kind: profile.KindSSD, ReadBytes: 1}})

@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-func TestWhereReadsCostNothingAutoGathersWhatMemoryDoesNotHold(t *testing.T) {
+func TestAutoGathersDatasetsBeyondMemoryIfReadsAreFree(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 12, Records: 400, MaxBytes: 1000})
 	config := spoolConfig(t, 1<<20, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 2, SizeRecords: 90})
 	config.Read = spec.ReadAuto

@@ -110,7 +110,7 @@ func TestEpochsOfASampleAreReadAtTheSameTime(t *testing.T) {
 
 // A reader that has stopped in one epoch does not have those of others read pieces again and
 // again, where there is memory for them.
-func TestWhatTwoEpochsWantOfAPieceIsReadOnceForEach(t *testing.T) {
+func TestPieceSharedByTwoEpochsIsReadOnceForEach(t *testing.T) {
 	for name, s := range map[string]readtest.Shape{
 		"plain": {Shards: 6, Records: 200, MaxBytes: 3000}, "gz": {Codec: "gz", Shards: 6, Records: 200, MaxBytes: 3000, Member: 20},
 	} {
@@ -136,7 +136,7 @@ func TestWhatTwoEpochsWantOfAPieceIsReadOnceForEach(t *testing.T) {
 
 // A piece that is on its way for one epoch comes without what another one wants of it, which
 // is then read as well: nobody gets a record that is not there, or waits for ever.
-func TestAPieceThatIsOnItsWayForOneEpochIsBroughtAgainForAnother(t *testing.T) {
+func TestPieceInFlightForOneEpochIsReadAgainForAnother(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: 40, MaxBytes: 3000})
 	store, made := readtest.HoldReads(t, d)
 	phases := phasesOf(d.Index, 2)
@@ -166,7 +166,7 @@ func TestAPieceThatIsOnItsWayForOneEpochIsBroughtAgainForAnother(t *testing.T) {
 
 // Pieces are brought for the epochs that are open. Who asks a reader that is closed is told
 // so: pieces without the record would come again and again.
-func TestAClosedReaderOfASampleIsNotServedForEver(t *testing.T) {
+func TestClosedSubsampleReaderIsNotServed(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 200, MaxBytes: 3000})
 	phases := phasesOf(d.Index, 3)
 	c := Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Order: spoolReservoir}

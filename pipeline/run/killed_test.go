@@ -16,7 +16,7 @@ import (
 )
 
 // An error of any call is returned, or does not matter; afterwards the run continues.
-func TestEveryCallMayFail(t *testing.T) {
+func TestAnyCallMayFail(t *testing.T) {
 	for k := 0; ; k++ {
 		path := t.TempDir()
 		f := &failing{at: k}
@@ -140,7 +140,7 @@ func child(path string, kill int) (string, error) {
 
 // A process that is killed between any two of its calls leaves an epoch that has been started,
 // completely, or has not; and the next process continues.
-func TestAKilledProcessLosesNothingAndTakesNothingTwice(t *testing.T) {
+func TestKilledProcessLosesNothingAndStartsNothingTwice(t *testing.T) {
 	steps := 0
 	for ; ; steps++ {
 		path := t.TempDir()
@@ -174,7 +174,7 @@ func TestAKilledProcessLosesNothingAndTakesNothingTwice(t *testing.T) {
 }
 
 // If many processes and goroutines start an epoch at the same time, one wins, and all see the same.
-func TestManyTakeAnEpochAndOneWins(t *testing.T) {
+func TestOneOfManyCallersStartsEpoch(t *testing.T) {
 	path := t.TempDir()
 	const processes, goroutines, epochs = 12, 24, 6
 	var all sync.WaitGroup

@@ -17,7 +17,7 @@ func pinnedInfo() Info {
 }
 
 // A checkpoint continues in a new directory: with its run, from its epoch on.
-func TestAPinnedRunGoesOnFromItsEpoch(t *testing.T) {
+func TestPinnedRunContinuesFromItsEpoch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new")
 	for range 2 { // a second time changes nothing
 		d, err := Pin(path, pinnedInfo(), epochOf(7), textOf(7))
@@ -41,7 +41,7 @@ func TestAPinnedRunGoesOnFromItsEpoch(t *testing.T) {
 	require.ElementsMatch(t, []string{Fingerprint(textOf(7)), Fingerprint(textOf(8))}, kept)
 }
 
-func TestOtherRunsAndOtherSnapshotsAreNotPinnedOver(t *testing.T) {
+func TestPinningDoesNotReplaceOtherRunsOrSnapshots(t *testing.T) {
 	path := t.TempDir()
 	opened(t, path)
 	_, err := Pin(path, pinnedInfo(), epochOf(7), textOf(7))
@@ -58,7 +58,7 @@ func TestOtherRunsAndOtherSnapshotsAreNotPinnedOver(t *testing.T) {
 }
 
 // Whichever call fails, the directory has no run yet, or a complete one.
-func TestEveryCallOfPinningMayFail(t *testing.T) {
+func TestAnyCallOfPinningMayFail(t *testing.T) {
 	for k := 0; ; k++ {
 		path := t.TempDir()
 		f := &failing{at: k}

@@ -42,11 +42,11 @@ func namesIn(t require.TestingT, path string) (names []string) {
 	return names
 }
 
-func TestASnapshotsNameIsItsFingerprint(t *testing.T) {
+func TestSnapshotNameIsItsFingerprint(t *testing.T) {
 	require.Equal(t, "8f296df5d33156eeca0e7e50ac078243a7b716c8098781a15423f056d317637d", Fingerprint([]byte(twoShards)))
 }
 
-func TestEpochsAreTakenInTurnAndReadByAll(t *testing.T) {
+func TestEpochsStartInOrderAndAreReadByAll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs", "default")
 	d := opened(t, path)
 	latest, err := d.Latest()
@@ -85,7 +85,7 @@ func TestEpochsAreTakenInTurnAndReadByAll(t *testing.T) {
 	require.Equal(t, Fingerprint(textOf(3))+"  -\n", string(out))
 }
 
-func TestARunOfOtherShardsIsRefused(t *testing.T) {
+func TestRunOfOtherShardsIsRefused(t *testing.T) {
 	path := t.TempDir()
 	opened(t, path)
 	for _, other := range []Info{{Format: "tar", Kind: "V6", Newest: "name"}, {Format: "lc0", Kind: "V7", Newest: "name"}, {Format: "lc0", Kind: "V6", Newest: "mtime"}} {
@@ -98,7 +98,7 @@ func TestARunOfOtherShardsIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "less than 4096")
 }
 
-func TestWhatIsNotAsItWasWrittenIsRefused(t *testing.T) {
+func TestAlteredFilesAreRefused(t *testing.T) {
 	path := t.TempDir()
 	d := opened(t, path)
 	took, err := d.Take(epochOf(0), textOf(0))
@@ -165,7 +165,7 @@ func must(b []byte, err error) []byte {
 	return b
 }
 
-func TestTheNewestSnapshotsAreKept(t *testing.T) {
+func TestNewestSnapshotsAreRetained(t *testing.T) {
 	path := t.TempDir()
 	d := opened(t, path)
 	old := time.Now().Add(-time.Hour)
@@ -184,7 +184,7 @@ func TestTheNewestSnapshotsAreKept(t *testing.T) {
 	require.NoError(t, err, "epochs are kept for ever")
 }
 
-func TestWhatAKilledProcessHasLeftIsRemovedOnceItIsOld(t *testing.T) {
+func TestOldLeftoversOfKilledProcessAreRemoved(t *testing.T) {
 	path := t.TempDir()
 	opened(t, path)
 	for name, age := range map[string]time.Duration{"tmp-old": 25 * time.Hour, "tmp-young": time.Hour} {
@@ -218,7 +218,7 @@ func (o odd) renameNew(from, to string) error {
 	return o.kernel.renameNew(from, to)
 }
 
-func TestALinkWhoseAnswerWasLostCounts(t *testing.T) {
+func TestLinkWithLostResponseCounts(t *testing.T) {
 	path := t.TempDir()
 	d, err := open(path, games, odd{link_: func(from, to string) error {
 		if err := os.Link(from, to); err != nil {
@@ -233,7 +233,7 @@ func TestALinkWhoseAnswerWasLostCounts(t *testing.T) {
 	require.Equal(t, []string{"epoch-0", "run.json", "snapshots"}, namesIn(t, path))
 }
 
-func TestWithoutHardLinksARenameThatReplacesNothingDoes(t *testing.T) {
+func TestWithoutHardLinksNonReplacingRenameIsUsed(t *testing.T) {
 	path := t.TempDir()
 	none := func(from, to string) error { return &os.LinkError{Op: "link", Old: from, New: to, Err: unix.EPERM} }
 	for n := range uint64(2) {
@@ -266,7 +266,7 @@ func FuzzEpochFile(f *testing.F) {
 	})
 }
 
-func TestARunDirectoryThatAllMayWriteToIsRefused(t *testing.T) {
+func TestWorldWritableRunDirectoryIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	opened(t, path)
 	require.NoError(t, os.Chmod(path, 0o777))

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhatBelongsToGrowingNeedsGrow(t *testing.T) {
+func TestGrowingOptionsRequireGrow(t *testing.T) {
 	for flag, g := range map[string]Grow{
 		"--run": {Run: "/runs/a"}, "--window": {Window: "60shards"}, "--newest": {Newest: NewestMTime}, "--min-new": {MinNew: "5shards"},
 		"--settle": {Settle: time.Minute}, "--poll": {Poll: time.Minute}, "--hold": {Hold: true},
@@ -23,7 +23,7 @@ func TestWhatBelongsToGrowingNeedsGrow(t *testing.T) {
 	require.NoError(t, s.Validate(), "a snapshot can be read without growing")
 }
 
-func TestGrowingIsCheckedInWords(t *testing.T) {
+func TestInvalidGrowingOptionsAreExplained(t *testing.T) {
 	s := Default()
 	s.Dataset, s.Grow = "/data", Grow{On: true, Newest: "size", Settle: -1, Poll: -time.Second}
 	err := s.Validate()

@@ -8,7 +8,7 @@ import (
 
 // The settings of one bucket of a mixture apply to that bucket only, and survive a round trip
 // through their text.
-func TestASourceSaysHowItsBucketIsAsked(t *testing.T) {
+func TestSourceKeepsSettingsOfItsBucket(t *testing.T) {
 	all := Remote{Region: "us-east-1", Addressing: AddressingAuto, Endpoint: "https://minio.lab"}
 	for text, want := range map[string]Remote{
 		"web=70:s3://b/p":                                              all,

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSamplesAreOneOfANumber(t *testing.T) {
+func TestParseSampleAcceptsOneOfN(t *testing.T) {
 	for text, want := range map[string]Subsample{"1/1": {}, "1/2": {Of: 2}, "1/39": {Of: 39}, "1/65536": {Of: 65536}} {
 		got, err := ParseSample(text)
 		require.NoError(t, err, text)
@@ -19,7 +19,7 @@ func TestSamplesAreOneOfANumber(t *testing.T) {
 	}
 }
 
-func TestPhasesGoRound(t *testing.T) {
+func TestSubsetsRotate(t *testing.T) {
 	s := Subsample{Of: 3}
 	for epoch, want := range []uint64{0, 1, 2, 0, 1} {
 		require.Equal(t, want, s.Phase(uint64(epoch)))
@@ -28,7 +28,7 @@ func TestPhasesGoRound(t *testing.T) {
 	require.Equal(t, Subsample{}, Subsample{Of: 1, Seed: 9}.Or())
 }
 
-func TestSamplesOutOfBoundsAreNamed(t *testing.T) {
+func TestOutOfBoundsSamplesAreNamed(t *testing.T) {
 	s := Default()
 	s.Dataset = "d"
 	s.Order.Sample = Subsample{Of: 65537}

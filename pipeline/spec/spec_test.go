@@ -14,12 +14,12 @@ func valid() Spec {
 	return s
 }
 
-func TestTheDefaultsAreValidOnceThereIsADataset(t *testing.T) {
+func TestDefaultsAreValidOnceDatasetIsSet(t *testing.T) {
 	require.NoError(t, valid().Validate())
 	require.ErrorContains(t, Default().Validate(), "no dataset given")
 }
 
-func TestAllProblemsAreReportedAtOnceWithFlagValueAndBound(t *testing.T) {
+func TestAllProblemsAreReportedWithFlagValueAndBound(t *testing.T) {
 	s := valid()
 	s.Order.Lanes, s.Deal.Workers, s.MemoryBytes, s.ReadTimeout = 0, MaxWorkers+1, 5, 0
 	err := s.Validate()
@@ -35,7 +35,7 @@ func TestAllProblemsAreReportedAtOnceWithFlagValueAndBound(t *testing.T) {
 	}
 }
 
-func TestEachWrongSettingIsNamed(t *testing.T) {
+func TestEachInvalidSettingIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Spec)
@@ -78,7 +78,7 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 	}
 }
 
-func TestStreamsAreAsTheyAreAskedFor(t *testing.T) {
+func TestStreamsMatchRequest(t *testing.T) {
 	for text, want := range map[string]As{"tensors": AsTensorsU1, "tensors:u1": AsTensorsU1, "tensors:f2": AsTensorsF2, "tensors:f4": AsTensorsF4, "": ""} {
 		a, err := ParseAs(text)
 		require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestStreamsAreAsTheyAreAskedFor(t *testing.T) {
 	require.Empty(t, As("").Element())
 }
 
-func TestTheDefaultOfMemoryIsAQuarterOfWhatTheProcessMayHave(t *testing.T) {
+func TestDefaultMemoryIsQuarterOfProcessLimit(t *testing.T) {
 	for allowed, want := range map[int64]int64{
 		math.MaxInt64: 1 << 30, 64 << 30: 1 << 30, 4 << 30: 1 << 30, 2 << 30: 512 << 20, 512 << 20: 128 << 20, 513<<20 - 1: 128 << 20, 10 << 20: 16 << 20, 0: 16 << 20,
 	} {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestPartsAreReadExactlyAndWrittenInTheShortestDecimals(t *testing.T) {
+func TestPartsParseExactlyAndFormatInShortestDecimals(t *testing.T) {
 	for text, want := range map[string]string{
 		"0..0.9":                   "0..0.9",
 		"0.0..0.90":                "0..0.9",
@@ -26,7 +26,7 @@ func TestPartsAreReadExactlyAndWrittenInTheShortestDecimals(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPartIsRefusedWithAnExample(t *testing.T) {
+func TestInvalidPartIsRefusedWithExample(t *testing.T) {
 	for _, text := range []string{
 		"", "0.9", "0.9..", "..0.9", "0...9", "0..0.9..1", "0..1.1", "-0.1..0.5", "+0..0.5", "0..2", "0..9e-1", "0,0..0,9", ".1..0.9",
 		"0..0.", "00..0.9", "0..0.1234567891", "a..b", "0 .. 0.9", "0..1.000000001", "10%..90%", "0.9..0.9", "0.9..0.1", "1..1", "0..0", "1..0",
@@ -36,7 +36,7 @@ func TestWhatIsNoPartIsRefusedWithAnExample(t *testing.T) {
 	}
 }
 
-func TestTheWholeDatasetIsNoSplit(t *testing.T) {
+func TestWholeDatasetIsNotASplit(t *testing.T) {
 	whole, err := ParsePart("0..1")
 	require.NoError(t, err)
 	require.Equal(t, Split{}, Split{Part: whole, Seed: 3, By: SplitByShard}.Or())
@@ -62,7 +62,7 @@ func TestBoundsAreExact(t *testing.T) {
 	})
 }
 
-func TestSplitsThatCannotBeAreNamed(t *testing.T) {
+func TestInvalidSplitsAreNamed(t *testing.T) {
 	s := valid()
 	s.Order.Split = Split{Part: Part{0, billion / 2}, By: "game"}
 	require.ErrorContains(t, s.Validate(), `--split-by ("game") must be one of record, shard, unit`)

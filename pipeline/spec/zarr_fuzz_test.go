@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzValuesOfCropFlags checks the parsers of --crop, --stride, --step, --select, --scale, --offset
+// FuzzCropFlagValues checks the parsers of --crop, --stride, --step, --select, --scale, --offset
 // and --array: a parsed value, formatted and parsed again, is the same.
-func FuzzValuesOfCropFlags(f *testing.F) {
+func FuzzCropFlagValues(f *testing.F) {
 	for _, seed := range []string{
 		"time=24,y=128", "24,128", "x=0:70000", "x=5:", "x=:5", "channel=3,5,7", "0.01", "sat=0.01,hrv=-2e3", "t=2m_temperature,wind/speed", "a=b=c",
 		"9223372036854775807", "x=9223372036854775808:", "=,:", "nan", "0x1p-2", "+1", "a=1,a=2", "x=1_0", "\x00=1", "é=1",

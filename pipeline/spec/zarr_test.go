@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNumbersOfDimensionsAreByNameOrByPosition(t *testing.T) {
+func TestDimensionNumbersAreByNameOrPosition(t *testing.T) {
 	list, err := ParseDims("time=24,y=128")
 	require.NoError(t, err)
 	require.Equal(t, []DimValue{{"time", 24}, {"y", 128}}, list)
@@ -42,7 +42,7 @@ func longList(n int, prefix string) string {
 	return text
 }
 
-func TestSelectionsAreRegionsOrPlaces(t *testing.T) {
+func TestSelectionsAreRegionsOrPositions(t *testing.T) {
 	for text, want := range map[string]Selection{
 		"time=0:70": {Dim: "time", End: 70}, "time=5:": {Dim: "time", Begin: 5, End: -1}, "time=:9": {Dim: "time", End: 9}, "time=:": {Dim: "time", End: -1},
 		"channel=3": {Dim: "channel", End: -1, Places: []int64{3}}, "channel=3,0,3": {Dim: "channel", End: -1, Places: []int64{3, 0, 3}},
@@ -60,7 +60,7 @@ func TestSelectionsAreRegionsOrPlaces(t *testing.T) {
 	}
 }
 
-func TestSelectionsMayStandTogether(t *testing.T) {
+func TestSelectionsMayBeCombined(t *testing.T) {
 	for text, want := range map[string][]Selection{
 		"t=1:2":              {{Dim: "t", Begin: 1, End: 2}},
 		"t=1:2,y=:16,x=3":    {{Dim: "t", Begin: 1, End: 2}, {Dim: "y", End: 16}, {Dim: "x", End: -1, Places: []int64{3}}},
@@ -77,7 +77,7 @@ func TestSelectionsMayStandTogether(t *testing.T) {
 	}
 }
 
-func TestArraysHaveTheNamesOfTheirPathsUnlessOthersAreGiven(t *testing.T) {
+func TestArraysAreNamedAfterTheirPathsByDefault(t *testing.T) {
 	list, err := ParseFields("t=a/2m,b/wind/,c")
 	require.NoError(t, err)
 	var names []string
@@ -91,7 +91,7 @@ func TestArraysHaveTheNamesOfTheirPathsUnlessOthersAreGiven(t *testing.T) {
 	}
 }
 
-func TestNumbersAreForAllArraysOrByName(t *testing.T) {
+func TestNumbersApplyToAllArraysOrByName(t *testing.T) {
 	list, err := ParseFieldNumbers("t=0.01,wind=-2")
 	require.NoError(t, err)
 	require.Equal(t, []FieldNumber{{"t", 0.01}, {"wind", -2}}, list)
@@ -117,7 +117,7 @@ func TestNumbersAreForAllArraysOrByName(t *testing.T) {
 	require.ErrorContains(t, s.Validate(), `--as float32 needs --format zarr, not "auto"`)
 }
 
-func TestWhatCropsNeedIsSaidAtOnce(t *testing.T) {
+func TestAllRequirementsOfCropsAreReportedAtOnce(t *testing.T) {
 	s := Default()
 	s.Dataset, s.Format = "/data", Format{Name: "zarr", Zarr: Zarr{
 		Fields: []Array{{"", "a/x"}, {"", "b/x"}}, Select: []Selection{{Dim: "t"}, {Dim: "t"}}, Missing: "never", Jitter: true, List: "a.npy",

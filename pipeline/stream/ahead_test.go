@@ -85,7 +85,7 @@ func (r troubledReader) Read(ctx context.Context, k uint64, n int, l *read.Loan)
 	return r.memoryReader.Read(ctx, k, n, l)
 }
 
-func TestReadersThatReadOnAreReadAheadOf(t *testing.T) {
+func TestSequentialReadersAreCopiedAheadOf(t *testing.T) {
 	src, set, file := readAheadOf(t, 2000, 5000)
 	for _, n := range []int{10 << 10, 128 << 10, MaxReadBytes - 48, MaxReadBytes} {
 		h := set.Open(0, Data)
@@ -100,7 +100,7 @@ func TestReadersThatReadOnAreReadAheadOf(t *testing.T) {
 	}
 }
 
-func TestReadersThatJumpGetTheBytesOfWhereTheyAre(t *testing.T) {
+func TestJumpingReadersReadBytesOfTheirPosition(t *testing.T) {
 	_, set, file := readAheadOf(t, 3000, 3000)
 	h := set.Open(0, Data)
 	defer h.Close()
@@ -118,7 +118,7 @@ func TestReadersThatJumpGetTheBytesOfWhereTheyAre(t *testing.T) {
 	}
 }
 
-func TestAReplyKeepsItsBlockWhenTheReaderGoesOn(t *testing.T) {
+func TestReplyKeepsItsBlockWhenReaderContinues(t *testing.T) {
 	src, set, file := readAheadOf(t, 2000, 5000)
 	h := set.Open(0, Data)
 	replies := make([]Reply, 8)
@@ -133,7 +133,7 @@ func TestAReplyKeepsItsBlockWhenTheReaderGoesOn(t *testing.T) {
 	require.Zero(t, src.holders.blocks.Load())
 }
 
-func TestWhatCannotBeHadTroublesThoseAloneWhoReadIt(t *testing.T) {
+func TestUnreadableRecordFailsOnlyItsReaders(t *testing.T) {
 	withCores(t, 4)
 	m := equalRecords(2000, 5000)
 	v := defaultView(t, 0, 2000)
@@ -170,7 +170,7 @@ func TestWhatCannotBeHadTroublesThoseAloneWhoReadIt(t *testing.T) {
 }
 
 // The goroutine that copies ahead waits for a blocked record until the reader seeks away.
-func TestNobodyWaitsForWhatLaysAheadOfAPlaceThatTheReaderHasLeft(t *testing.T) {
+func TestCopyForAbandonedPositionDoesNotBlock(t *testing.T) {
 	withCores(t, 4)
 	m := equalRecords(4000, 5000)
 	v := defaultView(t, 0, 4000)
@@ -229,7 +229,7 @@ func (r stuckReader) Read(ctx context.Context, k uint64, n int, l *read.Loan) er
 
 // For the fetcher, records that were copied ahead have been delivered: asking for them again may
 // mean reading them again.
-func TestAReaderTakesWhatWasCopiedAheadThoughTheRestDoesNotCome(t *testing.T) {
+func TestReaderReceivesCopiedPrefixIfRestIsBlocked(t *testing.T) {
 	withCores(t, 4)
 	const size, at = 4096, 1000 // in the fourth MiB, near its end
 	m := equalRecords(4000, size)
@@ -301,7 +301,7 @@ func (r stuckReaders) Read(ctx context.Context, k uint64, n int, l *read.Loan) e
 }
 
 // When a reader reads the rest of a block itself, the copy of the blocks after it continues.
-func TestWhatLiesBehindABlockThatWasLeftOffIsCopiedAhead(t *testing.T) {
+func TestCopyAheadContinuesAfterAbandonedBlock(t *testing.T) {
 	withCores(t, 4)
 	const size, part = 4096, 128 << 10
 	m := equalRecords(4000, size)
@@ -330,7 +330,7 @@ func TestWhatLiesBehindABlockThatWasLeftOffIsCopiedAhead(t *testing.T) {
 	readOn(t, h, want[Data], 4<<20, 6<<20, part)
 }
 
-func TestBlocksAreBoundedHoweverManyReadersStop(t *testing.T) {
+func TestBlocksAreBoundedForAnyNumberOfStoppedReaders(t *testing.T) {
 	src, set, file := readAheadOf(t, 2000, 5000)
 	var handles []*Handle
 	for range 2 * maxBlocks {
@@ -352,7 +352,7 @@ func TestBlocksAreBoundedHoweverManyReadersStop(t *testing.T) {
 	require.Empty(t, src.holders.list)
 }
 
-func TestManyReadersAtATimeAreNotReadAheadOf(t *testing.T) {
+func TestConcurrentReadersAreNotCopiedAheadOf(t *testing.T) {
 	src, set, file := readAheadOf(t, 2000, 5000)
 	var handles [4]*Handle
 	for i := range handles {
@@ -373,7 +373,7 @@ func TestManyReadersAtATimeAreNotReadAheadOf(t *testing.T) {
 }
 
 // While a service delivers data, the cores are busy: a copy ahead would only add to that.
-func TestWhatAServiceStillBringsIsNotCopiedAhead(t *testing.T) {
+func TestDataStillArrivingFromServiceIsNotCopiedAhead(t *testing.T) {
 	withCores(t, 4)
 	m := equalRecords(2000, 5000)
 	m.brings = true

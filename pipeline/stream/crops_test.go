@@ -38,7 +38,7 @@ func naiveCrops(m *memory, records []uint64) []byte {
 
 // The file of kind Crops is an npy file whose bytes don't depend on the sizes of reads. It has a
 // row for each record of the worker's file, including padding.
-func TestCropsAreARowForEachRecord(t *testing.T) {
+func TestCropsFileHasOneRowPerRecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawDataset(t)
 		v := drawView(t, len(m.bytes)) // epoch 3
@@ -77,7 +77,7 @@ func TestCropsAreARowForEachRecord(t *testing.T) {
 }
 
 // Records that are not crops have no such file.
-func TestOnlyCropsHaveAFileOfThem(t *testing.T) {
+func TestOnlyCropsHaveACropsFile(t *testing.T) {
 	m := &memory{shards: 1, lends: 1, bytes: [][]byte{{1}}, hashes: []uint64{0}}
 	src := newSource(m, m)
 	defer src.Close()

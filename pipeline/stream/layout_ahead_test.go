@@ -12,7 +12,7 @@ import (
 
 func always() bool { return true }
 
-func TestALayoutComputedAheadIsTheOneThatAskingGives(t *testing.T) {
+func TestPrecomputedLayoutEqualsRequestedOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(3, 10_000).Draw(t, "records")
 		m := manyRecords(n)
@@ -41,7 +41,7 @@ func TestALayoutComputedAheadIsTheOneThatAskingGives(t *testing.T) {
 	})
 }
 
-func TestWhatIsGivenUpLeavesNothing(t *testing.T) {
+func TestCancelledLayoutLeavesNothing(t *testing.T) {
 	const n = 40_000
 	m := manyRecords(n)
 	v := viewOf(t, n, spec.ShuffleReservoir, spec.Default().Deal)
@@ -66,7 +66,7 @@ func TestWhatIsGivenUpLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestWhoAsksDoesNotWaitForWhatIsComputedAhead(t *testing.T) {
+func TestRequestsDoNotWaitForPrecomputedLayouts(t *testing.T) {
 	const n = 40_000
 	m := manyRecords(n)
 	v := viewOf(t, n, spec.ShuffleReservoir, spec.Default().Deal)
@@ -87,7 +87,7 @@ func TestWhoAsksDoesNotWaitForWhatIsComputedAhead(t *testing.T) {
 	require.Equal(t, 1, shelf.stores)
 }
 
-func TestClosingTheSourceEndsWhatIsComputedAhead(t *testing.T) {
+func TestClosingSourceStopsPrecomputing(t *testing.T) {
 	const n = 40_000
 	m := manyRecords(n)
 	src := newSource(m, m)
@@ -103,7 +103,7 @@ func TestClosingTheSourceEndsWhatIsComputedAhead(t *testing.T) {
 	require.False(t, set.asked())
 }
 
-func TestTheFirstOpeningOfADataFileBeginsASet(t *testing.T) {
+func TestFirstOpenOfDataFileStartsSet(t *testing.T) {
 	m := manyRecords(10)
 	src := newSource(m, m)
 	defer src.Close()

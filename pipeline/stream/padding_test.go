@@ -18,7 +18,7 @@ func padded(workers, batch uint64) spec.Assignment {
 	return spec.Assignment{Workers: workers, Batch: batch, Dealing: spec.DealInterleaved, Tail: spec.TailPad}
 }
 
-func TestALookUpOfEndlessPaddingHoldsUpNobodyElseAndEndsWithItsClient(t *testing.T) {
+func TestLookupInEndlessPaddingBlocksNoOtherAndStopsWithItsClient(t *testing.T) {
 	const n = 1000
 	m := manyRecords(n)
 	for name, batch := range map[string]uint64{"more than anybody would wait for": 1 << 32, "a minute of one core": maxPadding / spec.MaxWorkers} {
@@ -57,7 +57,7 @@ func TestALookUpOfEndlessPaddingHoldsUpNobodyElseAndEndsWithItsClient(t *testing
 	}
 }
 
-func TestMorePaddingThanAnybodyWouldWaitForIsRefusedInWords(t *testing.T) {
+func TestExcessivePaddingIsRefusedWithExplanation(t *testing.T) {
 	const n = 1000
 	m := manyRecords(n)
 	src := newSource(m, m)
@@ -73,7 +73,7 @@ func TestMorePaddingThanAnybodyWouldWaitForIsRefusedInWords(t *testing.T) {
 	require.Equal(t, int64(idBytes)<<32, size, "the IDs' size needs no layout")
 }
 
-func TestALayoutThatNobodyWaitsForAnyMoreIsNotBegun(t *testing.T) {
+func TestUnwantedLayoutIsNotStarted(t *testing.T) {
 	const n = 1000
 	m := manyRecords(n)
 	src := newSource(m, m)
@@ -96,7 +96,7 @@ func TestALayoutThatNobodyWaitsForAnyMoreIsNotBegun(t *testing.T) {
 	require.Equal(t, want, size)
 }
 
-func TestALayoutThatHasBegunGoesOnForTheNextWhoAsks(t *testing.T) {
+func TestStartedLayoutContinuesForNextCaller(t *testing.T) {
 	const n = 1000
 	slow := &waiting{memory: manyRecords(n), begun: make(chan struct{}), goOn: make(chan struct{})}
 	src := newSource(slow, slow.memory)
@@ -133,7 +133,7 @@ func (w *waiting) Sizes(records []uint64, dst []int64) {
 	w.memory.Sizes(records, dst)
 }
 
-func TestLayoutsOfManySetsAreBoundedTogether(t *testing.T) {
+func TestLayoutsOfAllSetsShareABound(t *testing.T) {
 	const n, workers = 2000, 1 << 14 // 512 KiB each
 	m := manyRecords(n)
 	src := newSource(m, m)

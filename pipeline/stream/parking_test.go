@@ -21,7 +21,7 @@ func (p *parking) walkers() (n int) {
 	return n
 }
 
-func TestABoundedNumberOfHandlesRememberTheirPlaces(t *testing.T) {
+func TestBoundedNumberOfHandlesKeepTheirPositions(t *testing.T) {
 	const n, handles = 20_000, 2 * maxParkedHandles
 	m := manyRecords(n)
 	src := newSource(m, m)

@@ -91,7 +91,7 @@ func naiveRows(p *presented, w uint64, set *Set) (files [3][]byte) {
 }
 
 // Rows have one size, whatever the records' sizes; the reader may lend records in order or not.
-func TestRowsEqualTheNaiveConcatenationForEveryReadSizeAndPlace(t *testing.T) {
+func TestRowsEqualNaiveConcatenationForEveryReadSizeAndOffset(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &presented{memory: drawDataset(t), row: rapid.SampledFrom([]int{1, 7, 1000, 36_176}).Draw(t, "row")}
 		v := drawView(t, len(p.bytes))
@@ -138,7 +138,7 @@ func manyPresented(records, row int) *presented {
 	return p
 }
 
-func TestReadersAtOncePresentTheSameRows(t *testing.T) {
+func TestConcurrentReadersPresentSameRows(t *testing.T) {
 	p := manyPresented(4000, 14_672)
 	src := newSource(p, p)
 	defer src.Close()
@@ -165,7 +165,7 @@ func TestReadersAtOncePresentTheSameRows(t *testing.T) {
 }
 
 // Small reads go through a row in many steps; the row is made once.
-func TestARowThatIsReadInPartsIsMadeOnce(t *testing.T) {
+func TestPartiallyReadRowIsBuiltOnce(t *testing.T) {
 	p := manyPresented(100, 10_000)
 	src := newSource(p, p)
 	defer src.Close()
@@ -213,7 +213,7 @@ func (a *asked) Done() <-chan struct{} {
 
 // Watching for the end of a request takes a goroutine, which is only worthwhile for reads that
 // wait.
-func TestReadsThatWaitForNothingAreNotWatched(t *testing.T) {
+func TestNonBlockingReadsAreNotWatched(t *testing.T) {
 	p := manyPresented(3000, 14_672)
 	src := newSource(p, lendsWithout{p})
 	defer src.Close()
@@ -232,7 +232,7 @@ func TestReadsThatWaitForNothingAreNotWatched(t *testing.T) {
 
 // Records of any size are prefetched, wherever in their pages they begin and end, including empty
 // and last ones.
-func TestRecordsOfAnySizeAreApproached(t *testing.T) {
+func TestRecordsOfAnySizeArePrefetched(t *testing.T) {
 	memory := make([]byte, 4096+2*approachBytes)
 	for at := range 4096 {
 		for _, n := range []int{0, 1, 63, 64, 4095, 4096, approachBytes - 1, 2 * approachBytes} {
@@ -269,7 +269,7 @@ func (*quietReader) Contiguous() bool { return false }
 func (*quietReader) Busy() bool       { return false }
 func (*quietReader) Close()           {}
 
-func TestARecordThatMakesNoRowIsNamed(t *testing.T) {
+func TestRecordThatCannotBeARowIsNamed(t *testing.T) {
 	p := manyPresented(100, 1000)
 	src := newSource(p, p)
 	defer src.Close()
@@ -302,7 +302,7 @@ func TestARecordThatMakesNoRowIsNamed(t *testing.T) {
 }
 
 // If walkers may keep no more rows, rows that are read in parts are made again.
-func TestRowsThatFindNoRoomAreMadeAgain(t *testing.T) {
+func TestRowsWithoutSpaceAreRebuilt(t *testing.T) {
 	p := manyPresented(50, 10_000)
 	src := newSource(p, p)
 	defer src.Close()
@@ -364,7 +364,7 @@ func (b alteredBytes) Check() error {
 
 // If altered bytes make no row, the error names the file, not the record, which may be intact: if a
 // copy was lost, the record is read again.
-func TestAlteredBytesThatMakeNoRowAreNotTheRecords(t *testing.T) {
+func TestAlteredBytesAreNotBlamedOnRecord(t *testing.T) {
 	for _, part := range []int{1000, 500} {
 		p := manyPresented(100, 1000)
 		p.refuses = func(record []byte) bool { return bytes.Count(record, []byte{0}) == len(record) }

@@ -265,7 +265,7 @@ func checkRead(t require.TestingT, h *Handle, file []byte, off int64, n int) {
 	require.Zero(t, r.Len())
 }
 
-func TestOneHandleServesReadersAtManyPlacesAtOnce(t *testing.T) {
+func TestOneHandleServesReadersAtManyOffsets(t *testing.T) {
 	m := &memory{shards: 1, lends: 100}
 	for i := range 20_000 {
 		m.bytes = append(m.bytes, bytes.Repeat([]byte{byte(i)}, 1+i%97))
@@ -288,7 +288,7 @@ func TestOneHandleServesReadersAtManyPlacesAtOnce(t *testing.T) {
 	group.Wait()
 }
 
-func TestRecordsThatLieInOrderGoOutTogetherAndAreNotCopied(t *testing.T) {
+func TestContiguousRecordsAreSentTogetherWithoutCopying(t *testing.T) {
 	m := &memory{shards: 1, lends: 40, batch: 100}
 	for i := range 10_000 {
 		m.bytes = append(m.bytes, bytes.Repeat([]byte{byte(i)}, 500))
@@ -316,7 +316,7 @@ func TestRecordsThatLieInOrderGoOutTogetherAndAreNotCopied(t *testing.T) {
 	}
 }
 
-func TestAllocationsOfAReadDoNotGrowWithItsRecords(t *testing.T) {
+func TestReadAllocationsDoNotGrowWithRecords(t *testing.T) {
 	m := &memory{shards: 1, lends: 256}
 	for range 10_000 {
 		m.bytes = append(m.bytes, make([]byte, 500))
@@ -339,7 +339,7 @@ func TestAllocationsOfAReadDoNotGrowWithItsRecords(t *testing.T) {
 	require.Less(t, testing.AllocsPerRun(50, read), 30.0, "131 records a read")
 }
 
-func TestReadsOutOfBoundsAreErrors(t *testing.T) {
+func TestOutOfBoundsReadsAreErrors(t *testing.T) {
 	m := &memory{shards: 1, lends: 1, bytes: [][]byte{{1}}, hashes: []uint64{0}}
 	v := defaultView(t, 0, 1)
 	src := newSource(m, m)
@@ -352,7 +352,7 @@ func TestReadsOutOfBoundsAreErrors(t *testing.T) {
 	require.Panics(t, func() { src.Set(v, nil).Open(1, Data) })
 }
 
-func TestALayoutStopsWhenTheSourceCloses(t *testing.T) {
+func TestLayoutStopsWhenSourceCloses(t *testing.T) {
 	m := &memory{shards: 1, lends: 1, bytes: [][]byte{{1}}, hashes: []uint64{0}}
 	v := defaultView(t, 0, 1)
 	src := newSource(m, m)

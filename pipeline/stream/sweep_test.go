@@ -38,7 +38,7 @@ func wholeSweep(m *memory, v *order.View) *layout {
 // plain formats a layout so that nil and empty samples compare equal.
 func plain(l *layout) string { return fmt.Sprint(l.bytes, l.samples) }
 
-func TestSegmentsSweptAtTheSameTimeGiveOneLayout(t *testing.T) {
+func TestConcurrentSegmentsFormOneLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawDataset(t)
 		v := drawView(t, len(m.bytes))
@@ -72,7 +72,7 @@ func viewOf(t require.TestingT, n int, shuffle spec.Shuffle, deal spec.Assignmen
 	return v
 }
 
-func TestSamplesBehindAChangedFirstRecordOfASegmentMove(t *testing.T) {
+func TestSamplesShiftAfterChangedFirstRecordOfSegment(t *testing.T) {
 	const n = 40_000
 	m := manyRecords(n)
 	for _, workers := range []uint64{1, 3} {
@@ -102,7 +102,7 @@ func (largeRecords) Sizes(records []uint64, dst []int64) {
 	}
 }
 
-func TestAStreamTooLargeForAFileIsAnErrorWhereverItsSegmentsAre(t *testing.T) {
+func TestStreamTooLargeForFileIsAnErrorWithAnySegments(t *testing.T) {
 	m := manyRecords(10)
 	for segment := uint64(1); segment <= 11; segment++ {
 		src := newSource(largeRecords{m}, m)
@@ -137,7 +137,7 @@ func (k *keeping) Save(b []byte) {
 	k.content = b
 }
 
-func TestAStoredLayoutIsWhatIsComputed(t *testing.T) {
+func TestStoredLayoutEqualsComputedOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawDataset(t)
 		v := drawView(t, len(m.bytes))
@@ -164,7 +164,7 @@ func TestAStoredLayoutIsWhatIsComputed(t *testing.T) {
 	})
 }
 
-func TestAnEncodedLayoutIsReadBack(t *testing.T) {
+func TestEncodedLayoutRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawDataset(t)
 		v := drawView(t, len(m.bytes))
@@ -210,7 +210,7 @@ func FuzzDecodeLayout(f *testing.F) {
 	})
 }
 
-func TestALayoutThatIsBeingComputedStopsWhenTheSourceCloses(t *testing.T) {
+func TestLayoutBeingComputedStopsWhenSourceCloses(t *testing.T) {
 	const n = 40_000
 	m := &closing{memory: manyRecords(n)}
 	m.source = newSource(m, m.memory)

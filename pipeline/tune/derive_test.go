@@ -74,7 +74,7 @@ func requireSound(t require.TestingT, d Derived, cells []profile.Cell) {
 	require.GreaterOrEqual(t, d.ByteSeconds, 0.0)
 }
 
-func TestWhatIsDerivedIsNearTheBest(t *testing.T) {
+func TestDerivedProfileIsNearOptimum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawDevice(t)
 		cells := m.cells()
@@ -102,7 +102,7 @@ func TestWhatIsDerivedIsNearTheBest(t *testing.T) {
 
 // A storage that is busy at every depth shows what a request costs: the gap is that cost, in bytes
 // that are read and copied.
-func TestTheGapIsTheBytesThatCostAsMuchAsARequest(t *testing.T) {
+func TestGapEqualsCostOfRequestInBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawDevice(t)
 		m.latency, m.crowded = m.request, 0
@@ -129,7 +129,7 @@ func TestTheGapIsTheBytesThatCostAsMuchAsARequest(t *testing.T) {
 	})
 }
 
-func TestAStorageThatTakesLongerToAnswerWantsMoreInFlight(t *testing.T) {
+func TestSlowerStorageNeedsMoreInFlight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawDevice(t)
 		m.crowded = 0
@@ -141,7 +141,7 @@ func TestAStorageThatTakesLongerToAnswerWantsMoreInFlight(t *testing.T) {
 	})
 }
 
-func TestOnlyRatiosCount(t *testing.T) {
+func TestOnlyRatiosMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cells := drawDevice(t).cells()
 		d := derive(t, cells)
@@ -157,7 +157,7 @@ func TestOnlyRatiosCount(t *testing.T) {
 }
 
 // Any measurements give a profile, even nonsense with holes in it.
-func TestAnyMeasurementsGiveAProfile(t *testing.T) {
+func TestAnyMeasurementsYieldProfile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var cells []profile.Cell
 		for _, c := range drawDevice(t).cells() {
@@ -189,7 +189,7 @@ func TestAnyMeasurementsGiveAProfile(t *testing.T) {
 
 // Measurements of the virtual disk of a small machine (November 2026), and the reasons derived from
 // them.
-func TestReasonsAreInWords(t *testing.T) {
+func TestReasonsAreReadable(t *testing.T) {
 	var cells []profile.Cell
 	for n, row := range map[int64]string{
 		4: "0.036 0.061 0.100 0.173 0.222 0.279 0.320 0.352", 16: "0.142 0.250 0.386 0.578 0.754 0.894 0.998 1.061",

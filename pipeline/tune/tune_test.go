@@ -84,7 +84,7 @@ func entries(t *testing.T, dir string) []os.DirEntry {
 	return e
 }
 
-func TestWithoutFilesATemporaryOneIsMeasuredAndGone(t *testing.T) {
+func TestTemporaryFileIsMeasuredAndDeleted(t *testing.T) {
 	dir := t.TempDir()
 	c := quick(dir)
 	written := false
@@ -133,7 +133,7 @@ func descriptors(t *testing.T) int {
 	return n
 }
 
-func TestWhatCantBeMeasuredIsRefused(t *testing.T) {
+func TestUnmeasurableTargetsAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {
 		name   string
@@ -181,7 +181,7 @@ func TestWhichFilesAreMeasured(t *testing.T) {
 	require.Len(t, files, 1)
 }
 
-func TestOfManyFilesSomeAreReadAndOfDisksAll(t *testing.T) {
+func TestSomeFilesAndAllDisksAreRead(t *testing.T) {
 	dir := t.TempDir()
 	var files []listed
 	for i := range 100 {
@@ -203,7 +203,7 @@ func TestOfManyFilesSomeAreReadAndOfDisksAll(t *testing.T) {
 }
 
 // Reads are within the data to be read, wherever it ends.
-func TestReadsAreInsideTheData(t *testing.T) {
+func TestReadsStayInsideData(t *testing.T) {
 	dir := t.TempDir()
 	var files []listed
 	for i, n := range []int{1 << 20, 256 << 10, 300 << 10} {
@@ -234,7 +234,7 @@ func TestReadsAreInsideTheData(t *testing.T) {
 	require.EqualValues(t, 1<<20, d.bytes, "too little for a read is left out")
 }
 
-func TestAFileThatShrinksIsAnErrorNotAMeasurement(t *testing.T) {
+func TestShrinkingFileIsAnErrorNotAMeasurement(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	writeFile(t, path, 1<<20)
 	d, err := openFiles([]listed{{path, 1 << 20}}, 64<<10, 1<<30, profile.KindSSD)

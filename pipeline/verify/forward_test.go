@@ -46,7 +46,7 @@ func openFiles(t *testing.T, sizes ...int) (storage.Storage, []storage.Object, [
 	return files, objects, contents
 }
 
-func TestForwardReadsAreTheBytesOfTheFile(t *testing.T) {
+func TestForwardReadsReturnBytesOfFile(t *testing.T) {
 	files, objects, contents := openFiles(t, 70_001)
 	o, want := objects[0], contents[0]
 	rapid.Check(t, func(t *rapid.T) {
@@ -80,9 +80,9 @@ func TestForwardReadsAreTheBytesOfTheFile(t *testing.T) {
 	})
 }
 
-// TestForwardGoesOnWithTheNextObject skips bytes, steps back, and leaves objects before their ends:
+// TestForwardContinuesWithNextObject skips bytes, steps back, and leaves objects before their ends:
 // the bytes are right, and a purely sequential reader reads every byte once.
-func TestForwardGoesOnWithTheNextObject(t *testing.T) {
+func TestForwardContinuesWithNextObject(t *testing.T) {
 	plain, objects, contents := openFiles(t, 70_001, 0, 30_000, 1, 4096, 9000)
 	files := faulty.New(plain)
 	rapid.Check(t, func(t *rapid.T) {
@@ -138,7 +138,7 @@ func TestForwardGoesOnWithTheNextObject(t *testing.T) {
 	})
 }
 
-func TestForwardReadsAheadOfTheNextObject(t *testing.T) {
+func TestForwardPrefetchesNextObject(t *testing.T) {
 	plain, objects, _ := openFiles(t, 70_001, 30_000)
 	files := faulty.New(plain)
 	var next atomic.Int64

@@ -30,7 +30,7 @@ func subject(shards, records uint64) quality.Subject {
 	}}
 }
 
-func TestEveryOrderHoldsWhatItPromises(t *testing.T) {
+func TestEveryOrderKeepsItsPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := OrderConfig{Order: spec.Default().Order, Deal: spec.Default().Deal, Subject: subject(rapid.Uint64Range(1, 9).Draw(t, "shards"), rapid.Uint64Range(1, 300).Draw(t, "records"))}
 		c.Epoch = rapid.Uint64Range(0, 5).Draw(t, "epoch")
@@ -55,7 +55,7 @@ func TestEveryOrderHoldsWhatItPromises(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoPermutationIsSeen(t *testing.T) {
+func TestNonPermutationIsDetected(t *testing.T) {
 	for problem, g := range map[string][]uint64{
 		"position 2 has record 0, which occurred before": {0, 1, 0, 2},
 		"position 1 has record 4 of 4":                   {0, 4, 2, 3},
@@ -82,7 +82,7 @@ func (v dealtBy) Records(w, k uint64, dst []uint64) int {
 	return copy(dst, v[w][min(k, uint64(len(v[w]))):])
 }
 
-func TestStreamsThatAreNotTheDealAreSeen(t *testing.T) {
+func TestStreamsNotMatchingAssignmentAreDetected(t *testing.T) {
 	two := spec.Assignment{Workers: 2, Batch: 2, Dealing: spec.DealInterleaved}
 	for _, c := range []struct {
 		view dealtBy
@@ -112,7 +112,7 @@ func TestStreamsThatAreNotTheDealAreSeen(t *testing.T) {
 	}
 }
 
-func TestMixingIsComparedWithABufferOverShardsAndAFullPermutation(t *testing.T) {
+func TestMixingIsComparedWithBufferOverShardsAndFullPermutation(t *testing.T) {
 	c := OrderConfig{Order: spec.Default().Order, Deal: spec.Default().Deal, Subject: subject(50, 1000), Predicted: 1.5}
 	c.Order.SizeRecords = 1000
 	var steps []string
@@ -131,7 +131,7 @@ func TestMixingIsComparedWithABufferOverShardsAndAFullPermutation(t *testing.T) 
 	require.True(t, slices.ContainsFunc(steps, func(s string) bool { return strings.HasPrefix(s, "after ") }))
 }
 
-func TestCancellingEndsAProof(t *testing.T) {
+func TestCancellingStopsProof(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := Order(ctx, OrderConfig{Order: spec.Default().Order, Deal: spec.Default().Deal, Subject: subject(5, 10)})

@@ -20,7 +20,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-func TestSoundShardsHaveNoFindings(t *testing.T) {
+func TestIntactShardsHaveNoFindings(t *testing.T) {
 	for _, format := range []string{"tar", "jsonl", "tfrecord", "fixed", "npy"} {
 		for _, codec := range []string{"", "gz", "zst"} {
 			t.Run(format+codec, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestEveryFlippedByteIsFoundWhereThereAreChecksums(t *testing.T) {
 	}
 }
 
-func TestAFindingNamesRecordAndOffset(t *testing.T) {
+func TestFindingNamesRecordAndOffset(t *testing.T) {
 	d := makeDataset(t, "tfrecord", "", 2, 30, 1000)
 	places := make([]catalog.Extent, 2)
 	d.catalog.Extents([]uint64{30 + 7, 30 + 20}, places)
@@ -116,7 +116,7 @@ func TestAFindingNamesRecordAndOffset(t *testing.T) {
 	}
 }
 
-func TestWhatDiffersFromTheIndexIsFoundThoughItParses(t *testing.T) {
+func TestParseableDifferenceFromIndexIsFound(t *testing.T) {
 	d := makeDataset(t, "jsonl", "", 1, 30, 1000)
 	whole := must(os.ReadFile(d.files[0]))
 	end := bytes.IndexByte(whole, '\n') + 1
@@ -141,7 +141,7 @@ func TestWhatDiffersFromTheIndexIsFoundThoughItParses(t *testing.T) {
 	require.Equal(t, int64(1), r.Findings[0].Record)
 }
 
-func TestAnotherKindThanInTheIndexIsFound(t *testing.T) {
+func TestKindDifferingFromIndexIsFound(t *testing.T) {
 	d := makeDataset(t, "npy", "", 2, 30, 1000)
 	change(t, d.files[1], func(b []byte) { copy(b[bytes.Index(b, []byte("|u1")):], "|i1") })
 	r := d.verify(t)
@@ -149,7 +149,7 @@ func TestAnotherKindThanInTheIndexIsFound(t *testing.T) {
 	require.Contains(t, r.Findings[0].Reason, "|i1")
 }
 
-func TestDamageThatTheIndexLeftOutIsListed(t *testing.T) {
+func TestDamageOmittedByIndexIsListed(t *testing.T) {
 	d := makeDataset(t, "tfrecord", "", 2, 30, 1000)
 	b := must(os.ReadFile(d.files[0]))
 	require.NoError(t, os.WriteFile(d.files[0], b[:len(b)/2], 0o644))
@@ -178,7 +178,7 @@ func TestDamagedGamesAreListedByNameAndOthersAreRead(t *testing.T) {
 	require.Equal(t, again.catalog.Records(), r.Records)
 }
 
-func TestAShardThatChangedOrIsGoneIsNoDamageAndOthersAreRead(t *testing.T) {
+func TestChangedOrMissingShardIsNotDamageAndOthersAreRead(t *testing.T) {
 	d := makeDataset(t, "jsonl", "zst", 4, 30, 1000)
 	require.NoError(t, os.Remove(d.files[0]))
 	require.NoError(t, os.WriteFile(d.files[2], []byte("{}\n"), 0o644))
@@ -203,9 +203,9 @@ func TestAShardThatChangedOrIsGoneIsNoDamageAndOthersAreRead(t *testing.T) {
 	require.Equal(t, uint64(60), r.Records)
 }
 
-// TestTheNthReadThatFailsIsNoDamage includes records that are longer than reads, so that some reads
+// TestNthFailedReadIsNotDamage includes records that are longer than reads, so that some reads
 // return only bytes that the scan does not need.
-func TestTheNthReadThatFailsIsNoDamage(t *testing.T) {
+func TestNthFailedReadIsNotDamage(t *testing.T) {
 	for _, c := range []struct {
 		format, codec        string
 		records, recordBytes int
@@ -232,7 +232,7 @@ func TestTheNthReadThatFailsIsNoDamage(t *testing.T) {
 	}
 }
 
-func TestVerifyingEndsWhereManyShardsCanNotBeRead(t *testing.T) {
+func TestVerifyStopsIfManyShardsAreUnreadable(t *testing.T) {
 	d := makeDataset(t, "jsonl", "", 10*maxUnread, 3, 100)
 	d.storage.Before = func(*storage.Read) error { return errors.New("nothing answers") }
 	r := d.verify(t)
@@ -241,7 +241,7 @@ func TestVerifyingEndsWhereManyShardsCanNotBeRead(t *testing.T) {
 	require.Less(t, len(r.Unread), 10*maxUnread)
 }
 
-func TestTheFindingsOfAShardAndOfADatasetAreBounded(t *testing.T) {
+func TestFindingsOfShardAndDatasetAreBounded(t *testing.T) {
 	d := makeDataset(t, "tfrecord", "", 12, 150, 100)
 	for _, f := range d.files {
 		change(t, f, func(b []byte) {
@@ -259,7 +259,7 @@ func TestTheFindingsOfAShardAndOfADatasetAreBounded(t *testing.T) {
 	require.Equal(t, "s1.tfrecord", r.Findings[maxShardFindings].Shard)
 }
 
-func TestCancellingEndsItThoughTheStorageIsSilent(t *testing.T) {
+func TestCancellingStopsVerifyOnUnresponsiveStorage(t *testing.T) {
 	d := makeDataset(t, "jsonl", "", 3, 60, 1000)
 	d.storage.Hold()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -274,7 +274,7 @@ func TestCancellingEndsItThoughTheStorageIsSilent(t *testing.T) {
 	d.storage.Release()
 }
 
-func TestProgressComesToItsEnd(t *testing.T) {
+func TestProgressReachesEnd(t *testing.T) {
 	d := makeDataset(t, "jsonl", "gz", 3, 60, 1000)
 	var last catalog.Progress
 	r, err := Shards(context.Background(), Config{Catalog: d.catalog, Storage: d.storage, Profile: small, Progress: func(p catalog.Progress) {
@@ -297,7 +297,7 @@ func must[T any](v T, err error) T {
 }
 
 // However large a record is, its checksum is computed as its bytes pass: little heap is allocated.
-func TestNoRecordIsHeld(t *testing.T) {
+func TestRecordsAreNotBuffered(t *testing.T) {
 	const recordBytes = 16 << 20
 	for _, codec := range []string{"", "gz"} {
 		t.Run("tfrecord"+codec, func(t *testing.T) {

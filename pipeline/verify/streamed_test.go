@@ -71,7 +71,7 @@ func (a *atServer) verify(ctx context.Context) (r Report, requests int, err erro
 
 // Shards on a server are read completely with one request each, in every format, and their findings
 // are those of their copies on a disk.
-func TestShardsAtAServerAreVerifiedAsTheirCopiesAre(t *testing.T) {
+func TestRemoteShardsAreVerifiedLikeLocalCopies(t *testing.T) {
 	for _, c := range []struct{ format, codec string }{
 		{"tar", ""}, {"tar", "gz"}, {"jsonl", ""}, {"jsonl", "zst"}, {"jsonl", "lz4"}, {"tfrecord", ""}, {"npy", ""}, {"fixed", ""}, {"lc0", "tar"},
 	} {
@@ -123,7 +123,7 @@ func TestShardsAtAServerAreVerifiedAsTheirCopiesAre(t *testing.T) {
 }
 
 // A pass over a server that does not respond ends with its context.
-func TestVerifyingAtAServerEndsWithItsContext(t *testing.T) {
+func TestRemoteVerifyStopsWithItsContext(t *testing.T) {
 	d := makeDataset(t, "tar", "", 3, 100, 4096)
 	a := copyToServer(t, d, "tar", 4096)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -133,7 +133,7 @@ func TestVerifyingAtAServerEndsWithItsContext(t *testing.T) {
 }
 
 // However many concurrent shards suit a storage, buffers and decoders stay within the memory limit.
-func TestVerifyingStaysWithinItsMemory(t *testing.T) {
+func TestVerifyStaysWithinItsMemory(t *testing.T) {
 	d := makeDataset(t, "tar", "", 40, 1, 4096)
 	remote := profile.Defaults(profile.KindObject)
 	for _, memory := range []int64{0, 64 << 20, 1 << 30, 8 << 30} {

@@ -88,7 +88,7 @@ func drawPacking(t *rapid.T, n numbered) *Packing {
 
 // Crops of converted elements are the same, whatever pieces crops and chunks come in, and in
 // whatever order elements are stored.
-func TestConvertedCropsAreThoseOfExactArithmetic(t *testing.T) {
+func TestConvertedCropsMatchExactArithmetic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNumbered(t)
 		n.Type = rapid.SampledFrom(numberTypes).Draw(t, "number").withOrder(rapid.Bool().Draw(t, "big numbers"))

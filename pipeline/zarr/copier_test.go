@@ -129,7 +129,7 @@ func (n numbered) cut() []byte {
 	return out
 }
 
-func TestCopiesOfPartsMakeTheCrop(t *testing.T) {
+func TestCopiedPartsFormCrop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { testCopies(t, drawNumbered(t), nil) })
 }
 

@@ -23,7 +23,7 @@ func cutOf(t *testing.T, z spec.Zarr, fields ...CutField) *Cut {
 var twoDims = spec.Zarr{Crop: []spec.DimValue{{Dim: "y", Value: 4}, {Dim: "x", Value: 5}}, Stride: []spec.DimValue{{Dim: "y", Value: 2}, {Dim: "x", Value: 3}}}
 
 // The text is what other readers of kinds expect: members sorted by name, none left out.
-func TestTheKindOfACutIsItsCanonicalText(t *testing.T) {
+func TestCutKindIsItsCanonicalText(t *testing.T) {
 	c := cutOf(t, twoDims, CutField{Name: "sat", Path: "data/sat", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")})
 	require.Equal(t, `{"a":[0,0],"arrays":[["sat","data/sat","'<i2'",[4,5],[1,1],[null,null],"0700"]],"b":[10,20],"brick":[4,8],"dims":["y","x"],`+
 		`"edge":"drop","jitter":false,"kept":"","list":"","missing":"fill","s":[2,3],"stack":false,"wrap":[false,false]}`, c.Kind())
@@ -39,7 +39,7 @@ func TestTheKindOfACutIsItsCanonicalText(t *testing.T) {
 	}
 }
 
-func TestKindsOfCubesMayDifferInTheirEnds(t *testing.T) {
+func TestGridKindsMayDifferInTheirEnds(t *testing.T) {
 	of := func(n int64, z spec.Zarr) string {
 		return cutOf(t, z, CutField{Array: arrayOf([]int64{n, 20}, []int64{4, 8}, "y", "x")}).Kind()
 	}
@@ -61,7 +61,7 @@ func TestKindsOfCubesMayDifferInTheirEnds(t *testing.T) {
 }
 
 // One of several cubes may be too short for a crop, or end before the region begins.
-func TestAShortRegionHasNoCropsAndSaysWhy(t *testing.T) {
+func TestShortRegionHasNoCropsAndReportsWhy(t *testing.T) {
 	z := twoDims
 	z.Select = []spec.Selection{{Dim: "y", Begin: 8, End: -1}}
 	for n, want := range map[int64]string{
@@ -83,7 +83,7 @@ func TestAShortRegionHasNoCropsAndSaysWhy(t *testing.T) {
 }
 
 // Origins are those of the first array, so there are no strides along a dimension that it lacks.
-func TestADimensionThatTheFirstArrayLacksIsTakenWhole(t *testing.T) {
+func TestDimensionMissingFromFirstArrayIsTakenWhole(t *testing.T) {
 	first := CutField{Name: "a", Path: "a", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
 	levels := CutField{Name: "b", Path: "b", Array: arrayOf([]int64{5, 10, 20}, []int64{1, 4, 8}, "level", "y", "x")}
 	again := levels
@@ -133,7 +133,7 @@ func TestDimensionsWithoutNamesHaveNumbers(t *testing.T) {
 }
 
 // Crops of two regions of a dimension that the first array lacks are different crops.
-func TestTheKindTellsRegionsOfDimensionsThatTheFirstArrayLacks(t *testing.T) {
+func TestKindDistinguishesRegionsMissingFromFirstArray(t *testing.T) {
 	first := CutField{Name: "a", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
 	levels := CutField{Name: "b", Array: arrayOf([]int64{5, 10, 20}, []int64{1, 4, 8}, "level", "y", "x")}
 	of := func(begin, end int64) string {
@@ -159,7 +159,7 @@ func FuzzKinds(f *testing.F) {
 	})
 }
 
-func TestFieldsShareTheDimensionsThatTheyHave(t *testing.T) {
+func TestFieldsShareTheirCommonDimensions(t *testing.T) {
 	first := CutField{Name: "a", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
 	across := CutField{Name: "b", Array: arrayOf([]int64{20, 3, 10}, []int64{8, 3, 5}, "x", "level", "y")}
 	line := CutField{Name: "c", Array: arrayOf([]int64{20}, []int64{20}, "x")}
@@ -187,7 +187,7 @@ func TestFieldsShareTheDimensionsThatTheyHave(t *testing.T) {
 	}))
 }
 
-func TestWhatCanNotBeCutIsSaidInTheWordsOfTheFlags(t *testing.T) {
+func TestImpossibleCutsAreExplainedInTermsOfFlags(t *testing.T) {
 	a := CutField{Path: "sat", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
 	for want, edit := range map[string]func(z *spec.Zarr, fields *[]CutField){
 		"--crop z: no dimension has this name: there are y=10, x=20": func(z *spec.Zarr, _ *[]CutField) { z.Crop = []spec.DimValue{{Dim: "z", Value: 3}} },
@@ -219,7 +219,7 @@ func TestWhatCanNotBeCutIsSaidInTheWordsOfTheFlags(t *testing.T) {
 	}
 }
 
-func TestListedOriginsComeByBrickAndKeepTheirRows(t *testing.T) {
+func TestListedOriginsAreGroupedByChunkAndKeepTheirRows(t *testing.T) {
 	a := CutField{Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
 	z := twoDims
 	z.List = "crops.npy"

@@ -27,7 +27,7 @@ const gfs = `{
 const era = `{"chunks": [1, 37, 721, 1440], "compressor": {"blocksize": 0, "clevel": 5, "cname": "lz4", "id": "blosc", "shuffle": 1},
  "dtype": "<f4", "fill_value": "NaN", "filters": null, "order": "C", "shape": [93544, 37, 721, 1440], "zarr_format": 2}`
 
-func TestAShardedArrayOfVersion3(t *testing.T) {
+func TestVersion3ShardedArray(t *testing.T) {
 	a, err := ParseV3("t/zarr.json", []byte(gfs))
 	require.NoError(t, err)
 	require.Equal(t, []int64{3000, 721, 1440}, a.Shape)
@@ -49,7 +49,7 @@ func TestAShardedArrayOfVersion3(t *testing.T) {
 	require.EqualValues(t, (2*6+1)*6+4, a.EntryOf(0, []int64{2, 7, 22}))
 }
 
-func TestAnArrayOfVersion2(t *testing.T) {
+func TestVersion2Array(t *testing.T) {
 	a, err := ParseV2("t/.zarray", []byte(era), []byte(`{"_ARRAY_DIMENSIONS": ["time", "level", "latitude", "longitude"], "missing": NaN}`))
 	require.NoError(t, err)
 	require.Equal(t, []string{"time", "level", "latitude", "longitude"}, a.Dims)
@@ -65,7 +65,7 @@ func edited(t *testing.T, doc, from, to string) []byte {
 	return []byte(strings.Replace(doc, from, to, 1))
 }
 
-func TestChainsOfVersion3(t *testing.T) {
+func TestVersion3CodecChains(t *testing.T) {
 	sharded := gfs[strings.Index(gfs, `"codecs": [{"name": "bytes"`):strings.Index(gfs, `"index_codecs"`)]
 	for name, c := range map[string]struct {
 		codecs string
@@ -116,7 +116,7 @@ func TestNestedShards(t *testing.T) {
 	require.True(t, a.Chain.Raw() && a.Type.Big())
 }
 
-func TestWhatIsRefused(t *testing.T) {
+func TestRefusedArrayDocuments(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
 		{`"regular"`, `"rectilinear"`, `chunk_grid: grid "rectilinear" is not supported`},
 		{`"storage_transformers": []`, `"storage_transformers": [{"name": "x"}]`, "storage_transformers: are not supported"},
@@ -201,7 +201,7 @@ func TestAllProblemsAreNamedAtOnce(t *testing.T) {
 	require.Equal(t, []string{"chunk_key_encoding.configuration.separator", "codecs[0].configuration.index_codecs", "codecs[0].configuration.codecs[1]"}, members)
 }
 
-func TestTypesOfVersion2(t *testing.T) {
+func TestVersion2Types(t *testing.T) {
 	for text, want := range map[string]string{
 		`"|b1"`: "'|b1'", `"<i1"`: "'|i1'", `">u2"`: "'<u2'", `"<f8"`: "'<f8'", `">c16"`: "'<c16'", `"|S7"`: "'|S7'", `">U3"`: "'<U3'", `"|V5"`: "'|V5'",
 		`"<M8[ns]"`: "'<M8[ns]'", `">m8[25s]"`: "'<m8[25s]'", `"<M8"`: "'<M8'",

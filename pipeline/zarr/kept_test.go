@@ -22,7 +22,7 @@ func chunksOf(a *Array, c *Crop) map[string]bool {
 }
 
 // What a record may need in any epoch is what all crops need that jitter can make of it.
-func TestTheReachOfARecordIsAllThatJitterCanMakeOfIt(t *testing.T) {
+func TestReachOfRecordCoversAllPossibleJitter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		of := func(name string, low, high int64) int64 { return rapid.Int64Range(low, high).Draw(t, name) }
 		shape, chunk := []int64{of("y", 6, 20), of("x", 6, 20)}, []int64{of("brick y", 1, 5), of("brick x", 1, 5)}
@@ -64,7 +64,7 @@ func TestTheReachOfARecordIsAllThatJitterCanMakeOfIt(t *testing.T) {
 
 const sumOfThree = "3fe672f6de09ec588aa0fed4a6bb72bcc03a956e951d56e789a95956fc16888d"
 
-func TestWhatIsLeftOutIsInTheKind(t *testing.T) {
+func TestKindIncludesOmittedRecords(t *testing.T) {
 	c := cutOf(t, twoDims, CutField{Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")})
 	require.EqualValues(t, 24, c.Total())
 	require.Nil(t, c.Kept())

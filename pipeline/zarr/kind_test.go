@@ -10,7 +10,7 @@ import (
 
 // The JSON of a kind is what other languages write, such as Python's json.dumps with
 // ensure_ascii=False.
-func TestTheTextOfAKindEscapesNoMoreThanJSONDoes(t *testing.T) {
+func TestKindTextEscapesNoMoreThanJSONDoes(t *testing.T) {
 	for text, want := range map[string]string{
 		"a\u2028b\u2029": "\"a\u2028b\u2029\"",
 		`\u2028`:         `"\\u2028"`,

@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-func TestDifferencesNameTheFlags(t *testing.T) {
+func TestDifferencesNameFlags(t *testing.T) {
 	of := func(change func(z *spec.Zarr)) string {
 		z := twoDims
 		change(&z)
@@ -32,7 +32,7 @@ func TestDifferencesNameTheFlags(t *testing.T) {
 }
 
 // A member that is added to kinds later has to be reported, too.
-func TestEachMemberOfAKindThatDiffersIsToldOf(t *testing.T) {
+func TestEachDifferingMemberOfKindIsReported(t *testing.T) {
 	was := cutOf(t, twoDims, CutField{Name: "data", Path: "data", Array: arrayOf([]int64{30, 40}, []int64{4, 8}, "y", "x")}).Kind()
 	for i := range reflect.TypeFor[kindText]().NumField() {
 		k, err := parseKind(was)

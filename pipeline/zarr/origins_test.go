@@ -31,7 +31,7 @@ func TestBisectionIsAPermutation(t *testing.T) {
 	})
 }
 
-func TestBisectionOfTheLargestGrids(t *testing.T) {
+func TestBisectionOfLargestGrids(t *testing.T) {
 	for _, counts := range [][]int64{{math.MaxInt64 >> 15}, {1 << 21, 1 << 21, 1 << 20}, {1, 3, 1<<48 - 1, 5}} {
 		ones := make([]int64, len(counts))
 		for i := range ones {

@@ -22,7 +22,7 @@ func packedV2(t *testing.T, dtype, fill, attributes string) *Array {
 	return a
 }
 
-func TestPackingsAreWhatTheAttributesOfCFSay(t *testing.T) {
+func TestPackingsFollowCFAttributes(t *testing.T) {
 	named := `"_ARRAY_DIMENSIONS": ["time"]`
 	for name, c := range map[string]struct {
 		dtype, fill, attributes string
@@ -71,7 +71,7 @@ func TestPackingsAreWhatTheAttributesOfCFSay(t *testing.T) {
 	}
 }
 
-func TestFlagsStandInPlaceOfAttributes(t *testing.T) {
+func TestFlagsOverrideAttributes(t *testing.T) {
 	a := packedV2(t, "<i2", "null", `{"scale_factor": "a", "add_offset": 3, "units": "<K>", "_FillValue": 5}`)
 	scale := 0.1
 	p, err := PackingOf(a, &scale, nil)
@@ -81,7 +81,7 @@ func TestFlagsStandInPlaceOfAttributes(t *testing.T) {
 	require.Equal(t, "0000c07f", hex.EncodeToString(p.Convert([]byte{5, 0})))
 }
 
-func TestPackingsThatCannotBeAreRefusedInWords(t *testing.T) {
+func TestInvalidPackingsAreRefusedWithExplanation(t *testing.T) {
 	for _, c := range []struct{ dtype, attributes, says string }{
 		{"<M8[h]", `{}`, "elements are of type '<M8[h]', and --as float32 is for whole numbers, floating point and bool"},
 		{"<c8", `{}`, "'<c8'"},
@@ -106,7 +106,7 @@ func TestPackingsThatCannotBeAreRefusedInWords(t *testing.T) {
 // The kind has the type that elements are taken as, the fill value, scale, offset and missing
 // values, and the type of records is float32. Cubes may differ in all of that: a hash stands for it
 // then.
-func TestTheKindSaysHowElementsAreConverted(t *testing.T) {
+func TestKindDescribesElementConversion(t *testing.T) {
 	of := func(attributes string, edit func(*spec.Zarr)) string {
 		a := packedV2(t, ">i2", "9", attributes)
 		z := spec.Zarr{Crop: []spec.DimValue{{Dim: "", Value: 4}}, As: spec.AsFloat32}

@@ -75,7 +75,7 @@ func TestShardIndexes(t *testing.T) {
 	}
 }
 
-func TestPlacesThatShareBytes(t *testing.T) {
+func TestPositionsSharingBytes(t *testing.T) {
 	absent := Place{-1, 0}
 	for _, c := range []struct {
 		places []Place
@@ -97,7 +97,7 @@ func TestPlacesThatShareBytes(t *testing.T) {
 	}
 }
 
-func TestPlacesInOrder(t *testing.T) {
+func TestPositionsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bits := rapid.IntRange(1, 62).Draw(t, "bits")
 		places := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Place {

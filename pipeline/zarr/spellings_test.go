@@ -22,7 +22,7 @@ func escaped(doc string) []byte {
 }
 
 // A document whose strings consist of escapes is the same document.
-func TestStringsAreComparedDecoded(t *testing.T) {
+func TestStringsAreComparedAfterDecoding(t *testing.T) {
 	for _, doc := range []string{gfs, strings.NewReplacer(`"end"`, `"start"`, `"little"`, `"big"`, `"float32"`, `"complex64"`, `"NaN"`, `["NaN", "-Infinity"]`, `"separator": "/"`, `"separator": "."`).Replace(gfs)} {
 		want, err := ParseV3("zarr.json", []byte(doc))
 		require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestStringsAreComparedDecoded(t *testing.T) {
 
 // What NumPy's dtype() accepts for a number, and the type string that it returns (numpy 1.24 on
 // 64-bit Linux).
-func TestNamesOfNumPy(t *testing.T) {
+func TestNumPyTypeNames(t *testing.T) {
 	for want, names := range map[string]string{
 		"|b1": "bool bool_ bool8 ? b1 |b1 <b1 <? >?", "|i1": "int8 byte b i1 |b", "|u1": "uint8 ubyte B u1",
 		"<i2": "int16 short h i2 =i2 |i2", "<i4": "int32 intc i <i i4 i04 |i4", "<i8": "int64 int int_ int0 long longlong intp l q p i8",
@@ -87,7 +87,7 @@ func TestNamesOfNumPy(t *testing.T) {
 }
 
 // The types of a filter may be written in any of these ways.
-func TestNamesOfNumPyInFilters(t *testing.T) {
+func TestNumPyTypeNamesInFilters(t *testing.T) {
 	for _, name := range []string{"float32", "<f4", "f", "=f4", "single"} {
 		a, err := ParseV2(".zarray", edited(t, era, `"filters": null`, `"filters": [{"id": "fixedscaleoffset", "dtype": "`+name+`", "astype": "uint16", "scale": 2, "offset": 0}]`), nil)
 		require.NoError(t, err)
@@ -105,7 +105,7 @@ func chainV3(t *testing.T, codecs string) (Chain, error) {
 	return a.Chain, nil
 }
 
-func TestNamesOfCodecs(t *testing.T) {
+func TestCodecNames(t *testing.T) {
 	little := `{"name": "bytes", "configuration": {"endian": "little"}}`
 	for name, c := range map[string]struct{ codecs, same string }{
 		"the old name of bytes":            {`[{"name": "endian", "configuration": {"endian": "little"}}, "zstd"]`, `[` + little + `, "zstd"]`},
@@ -129,7 +129,7 @@ func TestNamesOfCodecs(t *testing.T) {
 	require.EqualError(t, err, `zarr: zarr.json: codecs[0]: codec "pcodec" is not supported: rewrite the array with bytes, and blosc, zstd or gzip`)
 }
 
-func TestSpellingsOfFillValues(t *testing.T) {
+func TestFillValueSpellings(t *testing.T) {
 	v2, v3 := func(v value, d Dtype) ([]byte, error) { return fillV2(v, d) }, func(v value, d Dtype) ([]byte, error) { return fillV3(v, d) }
 	for name, fill := range map[string]func(v value, d Dtype) ([]byte, error){"version 2": v2, "version 3": v3} {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestSpellingsOfFillValues(t *testing.T) {
 	}
 }
 
-func TestADraftOfVersion3(t *testing.T) {
+func TestVersion3Draft(t *testing.T) {
 	_, err := KindV3("zarr.json", []byte(`{"zarr_format": "https://purl.org/zarr/spec/protocol/core/3.0", "metadata_encoding": "https://purl.org/zarr/spec/protocol/core/3.0", "metadata_key_suffix": ".json", "extensions": []}`))
 	require.ErrorContains(t, err, "is of a draft of version 3")
 }

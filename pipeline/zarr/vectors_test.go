@@ -37,7 +37,7 @@ func readVectors(t *testing.T) vectors {
 	return v
 }
 
-func TestCropsAreNumberedAndMovedAsTheReferenceDoes(t *testing.T) {
+func TestCropsAreNumberedAndMovedLikeReference(t *testing.T) {
 	for _, g := range readVectors(t).Grids {
 		axes := make([]Axis, len(g.Axes))
 		for d, a := range g.Axes {
@@ -75,7 +75,7 @@ func TestCropsAreNumberedAndMovedAsTheReferenceDoes(t *testing.T) {
 	}
 }
 
-func TestFillValuesHaveTheBitsThatNumPyGivesThem(t *testing.T) {
+func TestFillValuesHaveNumPyBits(t *testing.T) {
 	for _, f := range readVectors(t).Fills {
 		got, err := fillV3(value(f[1]), named[f[0]])
 		require.NoError(t, err, "%v", f)

@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-func TestFioIsAskedForTheSameReads(t *testing.T) {
+func TestFioRunsSameReads(t *testing.T) {
 	job := Job{Path: "/data", BlockBytes: 1 << 20, Depth: 16}
 	cases := []struct {
 		name   string
@@ -40,7 +40,7 @@ func TestFioIsAskedForTheSameReads(t *testing.T) {
 	}
 }
 
-func TestFiosReportIsUnderstood(t *testing.T) {
+func TestFioReportIsParsed(t *testing.T) {
 	r, err := fioResult([]byte("note: something\n" + `{"jobs": [{"error": 0, "job_runtime": 4000, "usr_cpu": 10, "sys_cpu": 15,
 		"read": {"io_bytes": 8192, "total_ios": 2, "runtime": 2000}}]}`))
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func TestFiosReportIsUnderstood(t *testing.T) {
 	}
 }
 
-func TestWithoutFioThereIsAnErrorThatSaysSo(t *testing.T) {
+func TestMissingFioIsReported(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := Fio(t.Context(), Job{}, FioPsync)
 	require.ErrorIs(t, err, ErrNoFio)
@@ -59,7 +59,7 @@ func TestWithoutFioThereIsAnErrorThatSaysSo(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoFio)
 }
 
-func TestCompareDoesBoth(t *testing.T) {
+func TestCompareRunsBoth(t *testing.T) {
 	row := Row{
 		Job:       Job{Path: madeFile(t), BlockBytes: 4096, Depth: 4, Random: true, Bytes: 32 << 20, Mode: uring.ModePread},
 		FioEngine: FioPsync, FioDepth: 1,
@@ -77,7 +77,7 @@ func TestCompareDoesBoth(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestRowsNameWhatTheyPromise(t *testing.T) {
+func TestRowsIncludePromisedOnes(t *testing.T) {
 	names := map[string]bool{}
 	for _, row := range Rows("/data", 1<<30, time.Second, true) {
 		require.False(t, names[row.Name], row.Name)
@@ -96,7 +96,7 @@ func TestRowsNameWhatTheyPromise(t *testing.T) {
 	}
 }
 
-func TestARowIsReachedByThroughputAndCPU(t *testing.T) {
+func TestRowPassesByThroughputAndCPU(t *testing.T) {
 	c := Comparison{Row: Row{MinThroughput: 0.9, MaxCPU: 1.5}, Throughput: 0.9, CPU: 1.5}
 	require.True(t, c.Reached())
 	c.Throughput = 0.89
@@ -107,7 +107,7 @@ func TestARowIsReachedByThroughputAndCPU(t *testing.T) {
 	require.True(t, c.Reached())
 }
 
-func TestTheMedianIsTheMiddleOne(t *testing.T) {
+func TestMedianIsMiddleValue(t *testing.T) {
 	results := []Result{{Bytes: 5, Seconds: 1}, {Bytes: 1, Seconds: 1}, {Bytes: 3, Seconds: 1}, {Bytes: 9, Seconds: 1}}
 	require.EqualValues(t, 3, median(results, Result.BytesPerSecond).Bytes)
 	require.EqualValues(t, 3, median(results[:3], Result.BytesPerSecond).Bytes)

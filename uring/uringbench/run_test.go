@@ -22,7 +22,7 @@ func madeFile(t *testing.T) string {
 	return path
 }
 
-func TestMakeMakesAFileThatIsNotSparseAndTakesItAgain(t *testing.T) {
+func TestMakeCreatesNonSparseFileAndReusesIt(t *testing.T) {
 	path := madeFile(t)
 	var first, again, other unix.Stat_t
 	require.NoError(t, unix.Stat(path, &first))
@@ -43,7 +43,7 @@ func TestMakeMakesAFileThatIsNotSparseAndTakesItAgain(t *testing.T) {
 	require.GreaterOrEqual(t, other.Blocks*512, int64(fileBytes))
 }
 
-func TestMakeLeavesNothingBehindWhenItIsCancelled(t *testing.T) {
+func TestCancelledMakeLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	path := filepath.Join(t.TempDir(), "data")
@@ -51,7 +51,7 @@ func TestMakeLeavesNothingBehindWhenItIsCancelled(t *testing.T) {
 	require.NoFileExists(t, path)
 }
 
-func TestRunReadsWhatTheJobSays(t *testing.T) {
+func TestRunReadsAccordingToJob(t *testing.T) {
 	path := madeFile(t)
 	cases := []struct {
 		name  string
@@ -86,7 +86,7 @@ func TestRunReadsWhatTheJobSays(t *testing.T) {
 	}
 }
 
-func TestRunEndsWithItsTimeAndItsContext(t *testing.T) {
+func TestRunEndsWithItsDurationOrContext(t *testing.T) {
 	path := madeFile(t)
 	job := Job{Path: path, BlockBytes: 4096, Depth: 8, Random: true, Mode: uring.ModePread, Duration: time.Millisecond}
 	r, err := Run(t.Context(), job)
@@ -100,7 +100,7 @@ func TestRunEndsWithItsTimeAndItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-func TestDirectJobsReadDirectlyOrSayThatTheyCannot(t *testing.T) {
+func TestDirectJobsReadDirectlyOrReportThatTheyCannot(t *testing.T) {
 	path := madeFile(t)
 	job := Job{Path: path, BlockBytes: 128 << 10, Depth: 4, Direct: true, Mode: uring.ModePread, Bytes: fileBytes}
 	r, err := Run(t.Context(), job)

@@ -11,7 +11,7 @@ import (
 )
 
 // tail keeps the last line that it has read. A stream of zeros is a single line.
-func TestAProcessThatTakesMoreThanItsLimitDiesAlone(t *testing.T) {
+func TestOnlyProcessOverItsLimitDies(t *testing.T) {
 	tail, err := exec.LookPath("tail")
 	if err != nil || os.Getuid() != 0 {
 		if os.Getenv("CI") == "true" {
@@ -40,7 +40,7 @@ func TestAProcessThatTakesMoreThanItsLimitDiesAlone(t *testing.T) {
 	}
 }
 
-func TestWithoutALimitNothingIsDone(t *testing.T) {
+func TestNothingIsDoneWithoutLimit(t *testing.T) {
 	m := New(0)
 	require.NoError(t, m.Apply("test", os.Getpid()))
 	require.NoError(t, m.Remove("test"))

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheKernelsTableIsRead(t *testing.T) {
+func TestKernelMountTableIsParsed(t *testing.T) {
 	table, err := parse(strings.NewReader(`22 1 0:21 / / rw,relatime shared:1 - ext4 /dev/root rw
 42 22 0:39 / /state/servers/k/mnt rw,nosuid,nodev shared:2 master:1 - fuse.lsiofs lsiofs rw,allow_other
 43 22 0:39 / /pods/a\040b/mount ro,nosuid,nodev - fuse.lsiofs lsiofs rw,allow_other

@@ -225,7 +225,7 @@ func needRoot(t *testing.T) {
 }
 
 // Kubelet repeats the call that was interrupted.
-func TestADriverThatIsKilledAtAnyStepIsMendedByTheNext(t *testing.T) {
+func TestNextDriverRecoversFromKillAtAnyStep(t *testing.T) {
 	needRoot(t)
 	for step := 1; ; step += stride() {
 		dir, after, begun, killed := killedAt(t, step)
@@ -260,7 +260,7 @@ func published(what, of, pod string) bool {
 
 // Servers end with the driver. No call is repeated, because the pods are removed by force
 // meanwhile.
-func TestAContainerThatEndsAtAnyStepAndPodsThatAreGoneLeaveNothing(t *testing.T) {
+func TestNothingRemainsOfRemovedPodsAfterContainerEndsAtAnyStep(t *testing.T) {
 	needRoot(t)
 	for step := 1; ; step += stride() {
 		dir, after, _, killed := killedAt(t, step)

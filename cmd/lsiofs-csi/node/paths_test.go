@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/volume"
 )
 
-func TestPathsThatAreNotThereAreCheckedWhereTheyWouldBeMade(t *testing.T) {
+func TestMissingPathsAreCheckedAtTheirFutureLocation(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	allowed, secret := filepath.Join(dir, "allowed"), filepath.Join(dir, "never")
@@ -40,7 +40,7 @@ func TestPathsThatAreNotThereAreCheckedWhereTheyWouldBeMade(t *testing.T) {
 }
 
 // A link created after the check is not followed.
-func TestNoLinkIsFollowedWhereADirectoryIsMade(t *testing.T) {
+func TestCreatingDirectoryFollowsNoLink(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	secret := filepath.Join(dir, "secret")

@@ -22,7 +22,7 @@ func script(t *testing.T, text string) Config {
 }
 
 // It has ended before it is identified.
-func TestAServerThatFailsAtOnceIsStillHeard(t *testing.T) {
+func TestErrorOfImmediatelyFailingServerIsReported(t *testing.T) {
 	c := script(t, `echo '{"error":{"text":"no such dataset","code":3}}' >&3`)
 	c.Started = func(p state.Process) error {
 		require.Eventually(t, func() bool { _, lives, err := identify(p.PID); return err == nil && !lives }, time.Minute, time.Millisecond)
@@ -36,14 +36,14 @@ func TestAServerThatFailsAtOnceIsStillHeard(t *testing.T) {
 	require.NoError(t, s.Stop())
 }
 
-func TestAServerThatEndsWithoutAWordIsAFailureThatNamesTheLog(t *testing.T) {
+func TestErrorForSilentServerExitNamesLog(t *testing.T) {
 	s, err := Start(script(t, `echo '{"progress":{"Shards":1,"ShardsTotal":3}}' >&3`))
 	require.NoError(t, err)
 	require.ErrorContains(t, s.Ready(t.Context()), "see the driver's log")
 	require.NoError(t, s.Stop())
 }
 
-func TestWhatAServerDoesIsSaidWhileItComesUp(t *testing.T) {
+func TestServerProgressIsReportedDuringStart(t *testing.T) {
 	s, err := Start(script(t, `echo '{"progress":{"Shards":1,"ShardsTotal":3}}' >&3; exec sleep 600`))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return s.Doing() == "indexing: 1 of 3 shards" }, time.Minute, time.Millisecond)
@@ -53,7 +53,7 @@ func TestWhatAServerDoesIsSaidWhileItComesUp(t *testing.T) {
 }
 
 // Process numbers are reused.
-func TestAnotherProcessOfTheSameNumberIsNotAdoptedOrKilled(t *testing.T) {
+func TestProcessWithReusedPIDIsNotAdoptedOrKilled(t *testing.T) {
 	cmd := exec.Command("sleep", "600")
 	require.NoError(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()

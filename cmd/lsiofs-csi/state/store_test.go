@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestRecordsAreFoundAgainByAnotherStore(t *testing.T) {
+func TestNewStoreFindsExistingRecords(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	s, err := Open(dir, nil)
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestRecordsAreFoundAgainByAnotherStore(t *testing.T) {
 	require.Empty(t, keys)
 }
 
-func TestADamagedRecordIsAnErrorThatNamesIt(t *testing.T) {
+func TestErrorNamesDamagedRecord(t *testing.T) {
 	s, err := Open(t.TempDir(), nil)
 	require.NoError(t, err)
 	require.NoError(t, s.PutVolume(Volume{Target: "/t"}))

@@ -54,7 +54,7 @@ func TestAttributesBecomeFlags(t *testing.T) {
 	}
 }
 
-func TestAllProblemsOfAVolumeAreSaidAtOnce(t *testing.T) {
+func TestAllVolumeProblemsAreReportedAtOnce(t *testing.T) {
 	_, err := Parse(map[string]string{
 		"dataset": "data", "daemon": "true", "colour": "red", "resume": "/data/../etc/passwd", "checkpoint": "yes", "memory": "3GiB",
 		"run": "/var/lib/kubelet/pods", "crops": "/", "snapshot": "/var/run/x", "array": "../x", "ca-file": "/elsewhere/ca.pem",
@@ -73,7 +73,7 @@ attribute memory (3GiB) must be at most 2.0 GiB: this node's servers may take 4.
 the Secret may not have a key "token": it may have AWS_ACCESS_KEY_ID, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, LSIOFS_HTTP_TOKEN`), err.Error())
 }
 
-func TestPathsThatLeadOutAreRefused(t *testing.T) {
+func TestPathsOutsideAllowedDirectoriesAreRefused(t *testing.T) {
 	p := Policy{Allow: []string{"/data"}, Never: Never()}
 	for _, path := range []string{
 		"/data/{../../etc,x}/y", "/data/a,..", "/data/..", "data", "", "/database", "/{data,etc}/x", "/dat?", "/data/../etc", "//etc", "/data/{x,..}",
@@ -93,7 +93,7 @@ func TestPathsThatLeadOutAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "/etc/b")
 }
 
-func TestVolumesShareAServerOnlyWithTheSameSettingsAndCredentials(t *testing.T) {
+func TestVolumesShareServerOnlyWithSameSettingsAndCredentials(t *testing.T) {
 	p := Policy{}
 	key := func(hash string, attributes, secrets map[string]string) string {
 		t.Helper()
@@ -137,7 +137,7 @@ func TestAVeilTakesSecretsOutAndLeavesTheRest(t *testing.T) {
 	require.NotContains(t, string(b), "s3cr3t")
 }
 
-func TestAServerOfASmallLimitIsToldHowMuchItMayKeep(t *testing.T) {
+func TestMemoryFlagOfServerFitsSmallLimit(t *testing.T) {
 	v, err := Parse(map[string]string{"dataset": "s3://b/x"}, nil, Policy{MemoryLimitBytes: 512 << 20})
 	require.NoError(t, err)
 	require.Equal(t, []string{"--memory=268435456B"}, v.Args)
@@ -149,7 +149,7 @@ func TestAServerOfASmallLimitIsToldHowMuchItMayKeep(t *testing.T) {
 	require.Less(t, len(err.Error()), 500)
 }
 
-func TestNoFlagIsBothAnAttributeAndLeftOut(t *testing.T) {
+func TestNoFlagIsBothAttributeAndExcluded(t *testing.T) {
 	for name := range leftOut {
 		require.NotContains(t, Names(), name)
 	}

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestSpreadOfIsTheMedianAndTheEnds(t *testing.T) {
+func TestSpreadOfReturnsMedianAndExtremes(t *testing.T) {
 	require.Equal(t, Spread{2, 1, 9}, spreadOf([]float64{9, 1, 2}))
 	require.Equal(t, Spread{3, 1, 9}, spreadOf([]float64{9, 1, 2, 4}))
 	require.Equal(t, Spread{5, 5, 5}, spreadOf([]float64{5}))
@@ -22,13 +22,13 @@ func TestSpreadOfIsTheMedianAndTheEnds(t *testing.T) {
 
 func at(bytesPerSecond int64) reading { return reading{bytes: bytesPerSecond, elapsed: time.Second} }
 
-func TestRatiosAreOfTheSameRound(t *testing.T) {
+func TestRatiosCompareSameRound(t *testing.T) {
 	// The machine was half as fast in the second round.
 	require.Equal(t, &Spread{0.5, 0.5, 0.5}, ratio([]reading{at(100), at(50)}, []reading{at(200), at(100)}))
 	require.Nil(t, ratio([]reading{at(100)}, nil))
 }
 
-func TestReadersTogether(t *testing.T) {
+func TestConcurrentReaders(t *testing.T) {
 	done := []readDone{
 		{Bytes: 100, FirstBytes: 10, Began: 1, First: 6, Ended: 40, CPU: 3},
 		{Bytes: 200, FirstBytes: 20, Began: 2, First: 5, Ended: 50, CPU: 4},
@@ -39,7 +39,7 @@ func TestReadersTogether(t *testing.T) {
 		"where the first answer was all, it counts")
 }
 
-func TestRangesInFileOrderCoverTheSameBytes(t *testing.T) {
+func TestRangesInFileOrderCoverSameBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type place struct {
 			shard int32
@@ -64,7 +64,7 @@ func TestRangesInFileOrderCoverTheSameBytes(t *testing.T) {
 	})
 }
 
-func TestPreadsCountWhatIsWantedAndWhatIsRead(t *testing.T) {
+func TestPreadsCountRequestedAndReadBytes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "shard")
 	require.NoError(t, os.WriteFile(path, make([]byte, 10_000), 0o600))
 	extents := []extent{{9_000, 0, 1_000}, {1, 0, 100}}
@@ -106,9 +106,9 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestEveryPromiseIsOfARowThatIsMeasured guards against typing errors, which would make promises
+// TestEveryPromiseHasMeasuredRow guards against typing errors, which would make promises
 // that can never fall short.
-func TestEveryPromiseIsOfARowThatIsMeasured(t *testing.T) {
+func TestEveryPromiseHasMeasuredRow(t *testing.T) {
 	for sections, measured := range map[string]*scope{
 		"tar jsonl npy": {shards: []string{"a.tar"}}, "zst gz lc0": {compressed: true, codec: "gzip", games: true, shards: []string{"a.jsonl.gz"}}, "files": {files: true, shards: []string{"a"}},
 	} {

@@ -14,7 +14,7 @@ import (
 
 // Every promise about the network refers to a row that is measured, together with the rows that it
 // is compared with or computed from.
-func TestEveryPromiseOfTheNetworkIsOfARowThatIsMeasured(t *testing.T) {
+func TestEveryNetworkPromiseHasMeasuredRows(t *testing.T) {
 	n := &network{config: Config{Rows: rowsOf(Promises(), SectionNetwork)}}
 	var ids []string
 	for _, r := range n.rows() {
@@ -36,7 +36,7 @@ func TestEveryPromiseOfTheNetworkIsOfARowThatIsMeasured(t *testing.T) {
 	}
 }
 
-func TestEveryPromiseOfGrowthIsOfARowThatIsMeasured(t *testing.T) {
+func TestEveryGrowthPromiseHasMeasuredRow(t *testing.T) {
 	var ids, promised []string
 	for _, r := range (&growing{}).rows() {
 		ids = append(ids, r.id)
@@ -50,7 +50,7 @@ func TestEveryPromiseOfGrowthIsOfARowThatIsMeasured(t *testing.T) {
 }
 
 // A row computed from others is not measured if they are not: a value of 0 would keep any promise.
-func TestRowsOfNothingAreNotMeasured(t *testing.T) {
+func TestRowsComputedFromMissingRowsAreNotMeasured(t *testing.T) {
 	n := &network{}
 	for _, r := range n.rows() {
 		switch r.id {
@@ -62,7 +62,7 @@ func TestRowsOfNothingAreNotMeasured(t *testing.T) {
 }
 
 // What is subtracted is what the linker leaves out of a release.
-func TestTheSizeOfAProgramWithoutSymbolsIsThatOfARelease(t *testing.T) {
+func TestProgramWithoutSymbolsHasSizeOfRelease(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")
 	require.NoError(t, os.WriteFile(source, []byte("package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println() }\n"), 0o600))
@@ -84,7 +84,7 @@ func TestTheSizeOfAProgramWithoutSymbolsIsThatOfARelease(t *testing.T) {
 }
 
 // The network part opens datasets with a spec without a cache, which is valid.
-func TestTheNetworkPartOpensWithoutACache(t *testing.T) {
+func TestNetworkPartOpensWithoutCache(t *testing.T) {
 	s := withoutCache(spec.Default())
 	s.Dataset = "http://127.0.0.1/a.tar"
 	require.True(t, s.Cache.Off)

@@ -14,7 +14,7 @@ import (
 
 // The array is the same whatever its chunks and codecs are, and the loop cuts crops of it, so it
 // measures all of the work.
-func TestTheLoopCutsTheCropsOfTheArrayThatWasMade(t *testing.T) {
+func TestLoopCutsCropsOfGeneratedArray(t *testing.T) {
 	z := spec.Zarr{Jitter: true}
 	var err error
 	z.Crop, err = spec.ParseDims("time=5,y=9,x=11")
@@ -74,7 +74,7 @@ func number(b []byte, m MakeZarr) uint32 {
 	return uint32(binary.LittleEndian.Uint16(b))
 }
 
-func TestArraysThatCannotBeMadeAreRefused(t *testing.T) {
+func TestImpossibleArraysAreRefused(t *testing.T) {
 	good := MakeZarr{Shape: ZarrShape, Object: ZarrObject, Chunk: ZarrChunk, Codec: encode.None, DataType: "int16"}
 	require.NoError(t, good.Validate())
 	for want, edit := range map[string]func(m *MakeZarr){

@@ -67,7 +67,7 @@ func linkedModules(t *testing.T) map[string]string {
 
 // The expected licences.txt is made from the files of the module cache. It changes when a module is
 // added, removed, or changes its licence. -update writes the file again, for review.
-func TestLicencesAreThoseOfTheModulesThatAreLinked(t *testing.T) {
+func TestLicencesMatchLinkedModules(t *testing.T) {
 	var b strings.Builder
 	dirs := linkedModules(t)
 	require.Greater(t, len(dirs), 10)
@@ -95,7 +95,7 @@ func TestLicencesAreThoseOfTheModulesThatAreLinked(t *testing.T) {
 	require.Equal(t, b.String(), licencesText, "other modules are linked: run go test ./cmd/lsiofs/build -run Licences -update, and see that lsiofs may be given away with them")
 }
 
-func TestLicencesAreToldApart(t *testing.T) {
+func TestLicencesAreDistinguished(t *testing.T) {
 	text, err := os.ReadFile("../../../LICENSE")
 	require.NoError(t, err)
 	require.Equal(t, "MIT", licenceOf(string(text)))
@@ -103,7 +103,7 @@ func TestLicencesAreToldApart(t *testing.T) {
 	require.Equal(t, "BSD-2-Clause", licenceOf("Redistribution and use in source\nand   binary forms, with or without"))
 }
 
-func TestDependenciesAreThoseOfTheBuild(t *testing.T) {
+func TestDependenciesMatchBuild(t *testing.T) {
 	first, _, _ := strings.Cut(licencesText, " ")
 	list := Dependencies(&debug.BuildInfo{Deps: []*debug.Module{
 		{Path: first, Version: "v1.0.0"},

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
-func TestSlicesAreWrittenWhole(t *testing.T) {
+func TestSlicesAreWrittenCompletely(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slices := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 5000), 0, 64).Draw(t, "slices")
 		want := bytes.Join(slices, nil)
@@ -38,7 +38,7 @@ func TestSlicesAreWrittenWhole(t *testing.T) {
 	})
 }
 
-func TestAReaderThatWentAwayEndsQuietly(t *testing.T) {
+func TestWriteEndsQuietlyAfterReaderCloses(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
@@ -48,7 +48,7 @@ func TestAReaderThatWentAwayEndsQuietly(t *testing.T) {
 	require.Empty(t, err.Error(), "nothing is printed")
 }
 
-func TestAdvanceDropsWhatWasWritten(t *testing.T) {
+func TestAdvanceDropsWrittenBytes(t *testing.T) {
 	s := func(text ...string) (out [][]byte) {
 		for _, x := range text {
 			out = append(out, []byte(x))

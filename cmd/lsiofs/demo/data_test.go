@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestATallyFindsWhatIsWrong(t *testing.T) {
+func TestTallyDetectsErrors(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "s")
 	samples, err := MakeShards(dir)
 	require.NoError(t, err)

@@ -27,7 +27,7 @@ func goodMachine() machine {
 // asUser takes away root's rights.
 func asUser(m *machine) { m.root, m.mountCap = false, false }
 
-func TestDoctorJudgesMachines(t *testing.T) {
+func TestDoctorChecksMachines(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*machine)
@@ -93,7 +93,7 @@ func TestDoctorJudgesMachines(t *testing.T) {
 	}
 }
 
-func TestDoctorFailsOnlyForWhatIsEssential(t *testing.T) {
+func TestDoctorFailsOnlyForEssentialChecks(t *testing.T) {
 	var out, err bytes.Buffer
 	u := terminal.New(&out, &err)
 	warned := goodMachine()

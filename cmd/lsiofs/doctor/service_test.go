@@ -56,7 +56,7 @@ func goodRoom() room {
 	return room{dir: "/cache/lsiofs/data", freeBytes: 500 << 30, place: profile.Place{Kind: profile.KindSSD, FileSystem: "xfs"}}
 }
 
-func TestDoctorJudgesServices(t *testing.T) {
+func TestDoctorChecksServices(t *testing.T) {
 	status := func(n int) error { return fmt.Errorf("x: %w", &remote.StatusError{Status: n}) }
 	type facts = probe.Facts
 	for _, c := range []struct {
@@ -133,7 +133,7 @@ func TestDoctorJudgesServices(t *testing.T) {
 	}
 }
 
-func TestAGoodServiceForPeople(t *testing.T) {
+func TestDoctorReportOfHealthyService(t *testing.T) {
 	var out, err bytes.Buffer
 	f := goodService()
 	f.Skew = 90 * time.Second
@@ -146,7 +146,7 @@ func TestAGoodServiceForPeople(t *testing.T) {
 }
 
 // A server is examined and no secret in its name is shown, even if requests fail.
-func TestDoctorLooksAtAServerAndTellsNoSecret(t *testing.T) {
+func TestDoctorChecksServerWithoutShowingSecrets(t *testing.T) {
 	const secret = "zqxjplanted"
 	broken := false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -184,7 +184,7 @@ func TestDoctorLooksAtAServerAndTellsNoSecret(t *testing.T) {
 	require.Equal(t, exit.Dataset, exit.CodeOf(err))
 }
 
-func TestWhichObjectsMayBeADatasets(t *testing.T) {
+func TestObjectsThatMayBelongToDataset(t *testing.T) {
 	for _, c := range []struct {
 		dataset, url string
 		is           bool
@@ -218,7 +218,7 @@ func (s *seen) String() string {
 
 // Findings are printed as soon as they are made: a server that does not answer delays only the
 // checks that need its answers.
-func TestDoctorPrintsEachCheckWhenItIsMade(t *testing.T) {
+func TestDoctorPrintsEachCheckImmediately(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	var out seen
 	asked, held := make(chan struct{}, 100), make(chan struct{})

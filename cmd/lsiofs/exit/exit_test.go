@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestExitCodesAreAPromise(t *testing.T) {
+func TestExitCodesAreStable(t *testing.T) {
 	// Scripts rely on these: a change here is a breaking change.
 	want := map[string]Code{"ok": 0, "failure": 1, "usage": 2, "dataset": 3, "mount": 4, "checkpoint": 5, "check": 6, "verify": 7, "not yet": 8, "interrupted": 130, "pipe": 141}
 	got := map[string]Code{}
@@ -32,7 +32,7 @@ func TestErrorsKeepTheirFirstCode(t *testing.T) {
 	require.NoError(t, With(Mount, nil))
 }
 
-func TestACancellationIsAnInterruptionWhateverWasUnderWay(t *testing.T) {
+func TestCancellationAlwaysMeansInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := With(Dataset, fmt.Errorf("open x: %w", ctx.Err()))

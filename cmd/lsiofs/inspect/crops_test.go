@@ -15,7 +15,7 @@ import (
 
 // An inspection of crops lists the arrays, what is decoded for a crop in each order, and the
 // dimensions along which chunks are far longer than crops.
-func TestInspectionOfCropsForPeople(t *testing.T) {
+func TestInspectReportOfCrops(t *testing.T) {
 	f := &pipeline.CropsForecast{
 		Records: 16384, RecordBytes: 24 * 96 * 130 * 2, MemoryBytes: 2 << 30, ChunksWanted: 3.25, WantedBytes: 13 << 20,
 		Fields: []pipeline.CropsField{{

@@ -46,7 +46,7 @@ func TestHistogramCountsEverySizeOnce(t *testing.T) {
 	})
 }
 
-func TestInspectionForPeople(t *testing.T) {
+func TestInspectReport(t *testing.T) {
 	i := Report{
 		Root: "/data/train", Format: "jsonl", Fingerprint: "abcd", Shards: 147, CompressedShards: 147, Selection: opening.Selection{PassedOver: 1},
 		Damaged: []string{"a.jsonl.gz: record 7: cut off"}, Records: 1_234_567, EntryPoints: 147,

@@ -24,7 +24,7 @@ func throughPipe(t *testing.T, text string) string {
 	return argsFlag + strconv.Itoa(fd)
 }
 
-func TestArgumentsThatComeThroughADescriptorReplaceThoseForShow(t *testing.T) {
+func TestArgumentsFromDescriptorReplaceVisibleOnes(t *testing.T) {
 	plain := []string{"mount", "data", "mnt", argsFlag + "77"}
 	args, err := WholeArgs(plain)
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestArgumentsThatComeThroughADescriptorReplaceThoseForShow(t *testing.T) {
 	require.Equal(t, []string{"version"}, args)
 }
 
-func TestArgumentsThatAreCutAreRefused(t *testing.T) {
+func TestTruncatedArgumentsAreRefused(t *testing.T) {
 	for flag, message := range map[string]string{
 		argsFlag + "x":               "must be the number of an open file",
 		argsFlag + "12345":           "can't be read",
@@ -55,7 +55,7 @@ func TestArgumentsThatAreCutAreRefused(t *testing.T) {
 	}
 }
 
-func TestEveryoneSeesURLsWithoutTheirSecrets(t *testing.T) {
+func TestVisibleArgumentsHaveNoSecretsInURLs(t *testing.T) {
 	shown, secret := shownArgs([]string{
 		"https://name:word@host/{0..9}.tar?X-Amz-Signature=a&b=c", "--mix=web=1:https://host/a.tar?sig=a", "--exclude", "part-?.tar", "s3://bucket/a", "--log-file=/log", "/mnt",
 	})

@@ -54,7 +54,7 @@ func TestADaemonsLogIsNotWrittenWhereALinkLeads(t *testing.T) {
 
 // If there is no cache directory and the index directory can't be created, mounts still work, and
 // so do their logs.
-func TestADaemonWhoseIndexDirectoryCanNotBeMadeLogsElsewhere(t *testing.T) {
+func TestDaemonLogsElsewhereIfIndexDirectoryCannotBeCreated(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	file := filepath.Join(dir, "file")

@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
-func TestTheDetachedProcessGetsTheSameArguments(t *testing.T) {
+func TestDetachedProcessGetsSameArguments(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"mount --daemon data mnt --workers 4", "data mnt --workers 4 --log-file=/log"},
 		{"--json mount data mnt --daemon=true", "--json data mnt --log-file=/log"},
@@ -27,7 +27,7 @@ func TestTheDetachedProcessGetsTheSameArguments(t *testing.T) {
 	}
 }
 
-func TestLogFilesOfMountsAreBesideTheIndexes(t *testing.T) {
+func TestMountLogFilesAreNextToIndexes(t *testing.T) {
 	dir := t.TempDir()
 	logOf := func(asked, point string) string {
 		f, err := new(Config).openDaemonLog(asked, dir, point)
@@ -56,7 +56,7 @@ func (r *recorded) Serving(func() string)       { r.what = append(r.what, "servi
 func (r *recorded) Unmounting()                 { r.what = append(r.what, "unmounting") }
 func (r *recorded) Ended(error)                 { r.what = append(r.what, "ended") }
 
-func TestWhatAChildSaysIsPassedOn(t *testing.T) {
+func TestChildMessagesAreForwarded(t *testing.T) {
 	say := func(messages ...readyMessage) *bytes.Buffer {
 		var b bytes.Buffer
 		for _, m := range messages {
@@ -80,7 +80,7 @@ func TestWhatAChildSaysIsPassedOn(t *testing.T) {
 }
 
 // Whatever killed the process may have logged the reason there.
-func TestADaemonThatEndsWithoutAWordNamesItsLog(t *testing.T) {
+func TestErrorForSilentDaemonExitNamesLog(t *testing.T) {
 	err := namingLog(follow(strings.NewReader(""), &recorded{}), "/logs/mount.log")
 	require.EqualError(t, err, "the mount's process ended before the mount was ready: its log may give the reason (/logs/mount.log)")
 	require.Equal(t, exit.Mount, exit.CodeOf(err))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWarningsOfADaemonsLogReachThePersonWhoStartsIt(t *testing.T) {
+func TestDaemonLogWarningsReachCaller(t *testing.T) {
 	var file bytes.Buffer
 	var told []string
 	log := forwardWarnings(slog.New(slog.NewTextHandler(&file, nil)), func(text string) { told = append(told, text) })

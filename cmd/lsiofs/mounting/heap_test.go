@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheBoundOfTheHeapIsRaisedOnlyForWhatLives(t *testing.T) {
+func TestHeapLimitRisesOnlyForLiveData(t *testing.T) {
 	const limit = 128 << 20
 	require.EqualValues(t, limit, raised(limit, 10<<20))
 	require.EqualValues(t, limit, raised(limit, limit-heapStepBytes))
@@ -23,7 +23,7 @@ func TestTheBoundOfTheHeapIsRaisedOnlyForWhatLives(t *testing.T) {
 
 // Go aims at 97 % of the bound minus its own needs. If that is less than the live heap, it collects
 // all the time.
-func TestABoundLeavesTheCollectorRoomHoweverMuchLives(t *testing.T) {
+func TestHeapLimitAlwaysLeavesRoomForCollector(t *testing.T) {
 	for _, live := range []int64{50 << 20, 500 << 20, 2 << 30, 20 << 30} {
 		for _, limit := range []int64{0, live, live + 40<<20, live + live/16} {
 			require.Greater(t, raised(limit, live)*97/100, live+live/16, "%d of %d MiB live", live>>20, limit>>20)
@@ -31,7 +31,7 @@ func TestABoundLeavesTheCollectorRoomHoweverMuchLives(t *testing.T) {
 	}
 }
 
-func TestTheHeapOfAMountIsBoundedByItsMemory(t *testing.T) {
+func TestMountHeapIsBoundedByItsMemory(t *testing.T) {
 	before, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(100)
 	defer debug.SetMemoryLimit(before)
 	defer debug.SetGCPercent(percent)
@@ -49,7 +49,7 @@ func TestTheHeapOfAMountIsBoundedByItsMemory(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-func TestBuffersThatLieInPoolsDoNotRaiseTheBound(t *testing.T) {
+func TestPooledBuffersDoNotRaiseHeapLimit(t *testing.T) {
 	before, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(100)
 	defer debug.SetMemoryLimit(before)
 	defer debug.SetGCPercent(percent)
@@ -71,7 +71,7 @@ func TestBuffersThatLieInPoolsDoNotRaiseTheBound(t *testing.T) {
 	runtime.KeepAlive(&pool)
 }
 
-func TestWhatTheUserHasSetOfTheHeapStays(t *testing.T) {
+func TestUserHeapSettingsTakePrecedence(t *testing.T) {
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	defer debug.SetMemoryLimit(before)
 	percent := debug.SetGCPercent(77)

@@ -19,7 +19,7 @@ func piped(t *testing.T) (r *pipeReporter, parent *os.File, gone chan struct{}) 
 	return r, parent, gone
 }
 
-func TestAParentThatGoesBeforeTheMountIsReadyIsNoticed(t *testing.T) {
+func TestParentExitBeforeMountIsReadyIsDetected(t *testing.T) {
 	r, parent, gone := piped(t)
 	r.Warn("nobody reads this yet")
 	require.NoError(t, parent.Close())
@@ -27,7 +27,7 @@ func TestAParentThatGoesBeforeTheMountIsReadyIsNoticed(t *testing.T) {
 	r.Ended(nil)
 }
 
-func TestAParentThatGoesBeforeItHearsOfTheMountIsNoticed(t *testing.T) {
+func TestParentExitBeforeReadinessReportIsDetected(t *testing.T) {
 	r, parent, gone := piped(t)
 	r.watch.stop() // as if it had checked a moment earlier
 	require.NoError(t, parent.Close())
@@ -36,7 +36,7 @@ func TestAParentThatGoesBeforeItHearsOfTheMountIsNoticed(t *testing.T) {
 	r.Ended(nil)
 }
 
-func TestAParentThatHasHeardOfTheMountMayGo(t *testing.T) {
+func TestParentMayExitAfterReadinessReport(t *testing.T) {
 	r, parent, gone := piped(t)
 	r.Mounted(Info{Mount: "/m"})
 	require.NoError(t, parent.Close())

@@ -49,7 +49,7 @@ func TestMountPointChecks(t *testing.T) {
 	require.ErrorContains(t, err, "inside the dataset", "a pattern's root counts")
 }
 
-func TestHoldersAreFound(t *testing.T) {
+func TestMountHoldersAreFound(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	f, err := os.Create(filepath.Join(dir, "held"))
@@ -66,7 +66,7 @@ func TestHoldersAreFound(t *testing.T) {
 }
 
 // The kernel does not show the mappings of a process that hangs in one.
-func TestHoldersAreFoundBesideAProcessWhoseMappingsCanNotBeLookedAt(t *testing.T) {
+func TestMountHoldersAreFoundDespiteProcessWithUnreadableMappings(t *testing.T) {
 	proc, point := t.TempDir(), t.TempDir()
 	for link, target := range map[string]string{"1/map_files/0-1": point + "/a", "2/map_files/0-1": "/elsewhere", "3/fd/0": point + "/c"} {
 		link = filepath.Join(proc, link)
@@ -88,7 +88,7 @@ func pointOf(point, dataset string) *Config {
 	return &Config{Point: point, Dataset: dataset, Log: slog.New(slog.DiscardHandler)}
 }
 
-func TestNoSourceOfAMixtureIsMountedOver(t *testing.T) {
+func TestMountPointThatHidesMixtureSourceIsRefused(t *testing.T) {
 	mnt, data := t.TempDir(), t.TempDir()
 	o := pointOf(mnt, "")
 	o.Sources = []spec.Source{{Name: "a", Dataset: data}, {Name: "b", Dataset: filepath.Join(mnt, "b")}}
@@ -100,7 +100,7 @@ func TestNoSourceOfAMixtureIsMountedOver(t *testing.T) {
 }
 
 // Whatever a mount writes to its own mount point would get in the way of all later mounts.
-func TestAMountPointThatWouldHideWhatTheMountWritesIsRefused(t *testing.T) {
+func TestMountPointThatHidesOwnOutputIsRefused(t *testing.T) {
 	mnt, data := t.TempDir(), t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink(mnt, link))

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
-func TestAServiceManagerWaitsForAnIndexPassThatMoves(t *testing.T) {
+func TestServiceManagerWaitsWhileIndexingProgresses(t *testing.T) {
 	m, address := servicetest.Listen(t, false)
 	t.Setenv("NOTIFY_SOCKET", address)
 	var inner recorded
@@ -39,7 +39,7 @@ func TestAServiceManagerWaitsForAnIndexPassThatMoves(t *testing.T) {
 	require.Equal(t, append(strings.Split(strings.Repeat("progress ", 6), " ")[:6], "ended"), inner.what, "others are told, too")
 }
 
-func TestAServiceManagerIsToldNamesAsTheyCanBeShown(t *testing.T) {
+func TestServiceManagerGetsPrintableNames(t *testing.T) {
 	m, address := servicetest.Listen(t, false)
 	r := &serviceReporter{socket: address}
 	r.notify("STATUS=a reader waits for the disk: shard a\x1b[2J\u202e.tar\nREADY=1")

@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-func TestDropThatLeavesNothingIsAWarning(t *testing.T) {
+func TestDropThatLeavesNothingWarns(t *testing.T) {
 	deal := spec.Assignment{Workers: 4, Batch: 100, Dealing: spec.DealInterleaved, Tail: spec.TailDrop}
 	require.Contains(t, emptyWorkers([]uint64{0, 0, 0, 0}, deal), "4 of 4 workers without records: a round of all workers takes 400")
 	require.Empty(t, emptyWorkers([]uint64{100, 100, 100, 100}, deal))

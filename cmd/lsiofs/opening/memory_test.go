@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-func TestMemoryThatDoesNotFitIsWarnedOf(t *testing.T) {
+func TestMemoryThatDoesNotFitWarns(t *testing.T) {
 	require.Empty(t, memoryWarning(1<<30, math.MaxInt64))
 	require.Empty(t, memoryWarning(1<<30, 1<<30+150<<20))
 	require.Equal(t, "--memory 1GiB does not fit: lsiofs uses that and up to 150MiB more, and this process may use 512MiB, so it may be killed; "+

@@ -22,7 +22,7 @@ func pass(show func(catalog.Progress)) {
 	show(catalog.Progress{Shards: 12, ShardsTotal: 12, Reused: 2, Bytes: 10 << 20, BytesTotal: 10 << 20, Records: 12000, Elapsed: 10 * time.Second, Done: true})
 }
 
-func TestProgressWithoutATerminalIsALineNowAndThen(t *testing.T) {
+func TestProgressWithoutTerminalPrintsOccasionalLines(t *testing.T) {
 	var out, err bytes.Buffer
 	pass(NewPass(terminal.New(&out, &err)).Show)
 	require.Empty(t, out.String())
@@ -38,7 +38,7 @@ func TestProgressAsJSON(t *testing.T) {
 	goldentest.Equal(t, "progress.jsonl", err.String())
 }
 
-func TestProgressOnATerminalIsABarThatGoesAway(t *testing.T) {
+func TestProgressOnTerminalIsTemporaryBar(t *testing.T) {
 	var out, err bytes.Buffer
 	u := terminal.New(&out, &err)
 	u.Terminal = true
@@ -52,7 +52,7 @@ func TestProgressOnATerminalIsABarThatGoesAway(t *testing.T) {
 	require.Equal(t, "indexed 10 shards in 10s (2 reused): 12,000 records", lines[len(lines)-1])
 }
 
-func TestNothingIsSaidWhereNothingWasIndexed(t *testing.T) {
+func TestNoProgressIsPrintedIfNothingWasIndexed(t *testing.T) {
 	var out, err bytes.Buffer
 	NewPass(terminal.New(&out, &err)).Show(catalog.Progress{Shards: 12, ShardsTotal: 12, Reused: 12, Elapsed: time.Second, Done: true})
 	require.Empty(t, err.String())

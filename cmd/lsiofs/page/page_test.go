@@ -27,7 +27,7 @@ func (n manyShards) Shard(i int) catalog.Shard {
 	return catalog.Shard{Object: storage.Object{Path: fmt.Sprintf("part-%d/shard-%07d.tar", i%100, i), SizeBytes: int64(1000 + i*7919%100_000)}, Records: 3, DecodedBytes: 5000}
 }
 
-func TestThePageIsSmallWhateverTheDataset(t *testing.T) {
+func TestPageIsSmallForAnyDataset(t *testing.T) {
 	const shards = 100_000
 	p := page{Report: inspect.Report{Shards: shards, Root: "/data/train", Dataset: "/data/train", Damages: map[string]uint64{}}, Chart: newShardChart(manyShards(shards))}
 	for i := range shards {
@@ -72,7 +72,7 @@ func TestFiguresOfReadsAreExactOrEstimates(t *testing.T) {
 	}
 }
 
-func TestTheChartOfShardsNamesTheLargestAndTheSmallest(t *testing.T) {
+func TestShardChartNamesLargestAndSmallest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.Int64Range(0, 50), 1, 90).Draw(t, "sizes")
 		var ends sizeEnds
@@ -94,7 +94,7 @@ func TestTheChartOfShardsNamesTheLargestAndTheSmallest(t *testing.T) {
 	})
 }
 
-func TestAPictureShowsDensities(t *testing.T) {
+func TestPictureShowsDensities(t *testing.T) {
 	pic, err := newPicture(&quality.Picture{Columns: 3, Rows: 2, Density: []float32{0, 1, 2, 3, 50, 1}, Shards: 4})
 	require.NoError(t, err)
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(pic.URL, "data:image/png;base64,"))
@@ -115,7 +115,7 @@ func TestAPictureShowsDensities(t *testing.T) {
 	require.Nil(t, pic)
 }
 
-func TestAPageSaysWhyAMountWouldBeRefused(t *testing.T) {
+func TestPageExplainsWhyMountWouldBeRefused(t *testing.T) {
 	p := page{NoReads: "the spool has no room", Shuffles: []shuffleRow{{Name: "this order", Note: "note"}}}
 	doc := p.Render()
 	require.Contains(t, string(doc), "A mount would be refused: the spool has no room")

@@ -50,7 +50,7 @@ func pageWith(text string) string {
 }
 
 // Names, errors, notes and settings of any content add no tag and end no attribute.
-func TestNoTextIsMarkupWhereverItComesFrom(t *testing.T) {
+func TestTextFromAnySourceIsEscaped(t *testing.T) {
 	plain := pageWith("train")
 	require.Greater(t, strings.Count(plain, "train"), 50)
 	for _, hostile := range []string{
@@ -68,7 +68,7 @@ func TestNoTextIsMarkupWhereverItComesFrom(t *testing.T) {
 
 // Escaping relies on this: values are in double quotes or between tags, and only the styles are
 // converted to markup.
-func TestValuesStandInQuotesOrBetweenTags(t *testing.T) {
+func TestValuesAreInQuotesOrBetweenTags(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
 	conversions, attributes := 0, 0
@@ -87,7 +87,7 @@ func TestValuesStandInQuotesOrBetweenTags(t *testing.T) {
 	require.Greater(t, attributes, 5)
 }
 
-func TestAFormTakesItsValues(t *testing.T) {
+func TestTemplateInsertsItsValues(t *testing.T) {
 	var w writer
 	w.put(`<a b="{}">{}</a>`, `"`, "{}")
 	w.when(false, `<b>{}</b>`, "x")

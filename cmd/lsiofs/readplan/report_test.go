@@ -25,7 +25,7 @@ func readsOf(counts map[int64]uint64) (r pipeline.ReadsForecast) {
 	return r
 }
 
-func TestPlanForPeople(t *testing.T) {
+func TestPlanReport(t *testing.T) {
 	f := pipeline.Forecast{Records: 16384, RecordBytes: 185 << 20, Storages: []pipeline.StorageForecast{{
 		Kind: "local", Root: "/data/train", Likes: profile.Defaults(profile.KindVirtual), Strategy: spec.ReadScan, Reason: "no shard is compressed, and memory holds the dataset",
 		Scan: pipeline.ScanForecast{

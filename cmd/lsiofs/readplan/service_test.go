@@ -25,7 +25,7 @@ func imageNet() *pipeline.ServiceForecast {
 	}}
 }
 
-func TestAPlanSaysWhatAnEpochTakesOfAService(t *testing.T) {
+func TestPlanShowsServiceCostOfEpoch(t *testing.T) {
 	s := spec.Default()
 	s.Order.Groups, s.Order.Lanes = 1, 32
 	f := imageNet()

@@ -10,7 +10,7 @@ import (
 )
 
 // The name contains a one-byte control character, one that reverses text, and an escape sequence.
-func TestALogShowsATerminalNothingToActOn(t *testing.T) {
+func TestLogEscapesTerminalControls(t *testing.T) {
 	const name = "a\u009b31m\u202eb\x1b[2Jc"
 	for _, results := range []bool{false, true} {
 		for _, format := range []LogFormat{"", LogText, LogJSON} {

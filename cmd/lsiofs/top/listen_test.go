@@ -24,7 +24,7 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-func TestWithoutAnAddressThePageIsOnLoopback(t *testing.T) {
+func TestPageListensOnLoopbackByDefault(t *testing.T) {
 	for s, want := range map[string]string{
 		"9464": "127.0.0.1:9464", ":9464": "127.0.0.1:9464", "0": "127.0.0.1:0", "127.0.0.1:80": "127.0.0.1:80",
 		"0.0.0.0:9464": "0.0.0.0:9464", "[::1]:9464": "[::1]:9464", "node7:9464": "node7:9464",
@@ -56,7 +56,7 @@ func serving(t *testing.T, points ...string) (url string) {
 	return "http://" + l.Addr().String() + "/"
 }
 
-func TestTopListensUntilItIsInterruptedAndSaysWhere(t *testing.T) {
+func TestTopPrintsAddressAndListensUntilInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
@@ -107,7 +107,7 @@ func stateOf(t *testing.T, url, after string) (s boardState) {
 	return s
 }
 
-func TestThePageHasWhatTopShowsOfEachMount(t *testing.T) {
+func TestPageHasTopOutputOfEachMount(t *testing.T) {
 	a, b := pointWith(t, 1), pointWith(t, 2)
 	require.NoError(t, os.WriteFile(filepath.Join(a, "metrics"), []byte("# HELP x y\n# TYPE x gauge\nx 1\n"), 0o600))
 	url := serving(t, a, b)
@@ -154,7 +154,7 @@ func TestThePageHasWhatTopShowsOfEachMount(t *testing.T) {
 }
 
 // A pipe without a writer acts as a mount that does not answer.
-func TestAMountThatHangsHoldsUpNoOther(t *testing.T) {
+func TestHangingMountDelaysNoOther(t *testing.T) {
 	hangs, well := t.TempDir(), pointWith(t, 1)
 	for _, name := range []string{"status.json", "metrics"} {
 		require.NoError(t, unix.Mkfifo(filepath.Join(hangs, name), 0o600))
@@ -237,7 +237,7 @@ func TestClientsThatSayNothingHoldUpNobodyForLong(t *testing.T) {
 	}
 }
 
-func TestTheMountsOfAUserAreThoseOnTopOfTheirPlaces(t *testing.T) {
+func TestOnlyTopmostMountsOfUserAreListed(t *testing.T) {
 	entry := func(id int, point, kind string, user int) fs.MountEntry {
 		return fs.MountEntry{ID: id, Point: point, Type: kind, User: user}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMetricsOfSeveralMountsStandTogetherWithTheMountAsLabel(t *testing.T) {
+func TestMetricsOfSeveralMountsAreMergedWithMountAsLabel(t *testing.T) {
 	a := `# HELP lsiofs_a What a is.
 # TYPE lsiofs_a counter
 lsiofs_a 1

@@ -87,7 +87,7 @@ func ofAService(s *fs.Status) *fs.Status {
 	return s
 }
 
-func TestTopShowsHowAServiceAnswers(t *testing.T) {
+func TestTopShowsServiceStatistics(t *testing.T) {
 	f := frame{point: "/mnt/train", now: ofAService(savedStatus(t, 2)), before: savedStatus(t, 1)}
 	goldentest.Equal(t, "top-service-80.txt", f.draw(80))
 	require.Equal(t, uint64(12), f.line().Remote.Throttled)
@@ -123,7 +123,7 @@ func TestFramesOfAllWidths(t *testing.T) {
 	goldentest.Equal(t, "top-line.txt", f.short()+"\n")
 }
 
-func TestAFrameOfAMountThatHasJustBegunOrDoesNotAnswer(t *testing.T) {
+func TestFrameOfNewOrUnresponsiveMount(t *testing.T) {
 	f := frame{point: "/mnt/train", now: savedStatus(t, 1)}
 	require.NotContains(t, f.draw(80), " left\n", "no rate is known yet")
 	f.silent = 12 * time.Second
@@ -140,7 +140,7 @@ func TestAFrameOfAMountThatHasJustBegunOrDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestStreamsThatEndAndStreamsThatRest(t *testing.T) {
+func TestEndingAndIdleStreams(t *testing.T) {
 	before, now := savedStatus(t, 1), savedStatus(t, 1)
 	now.UptimeSeconds = before.UptimeSeconds + 10
 	now.Files[0].DeliveredBytes = before.Files[0].DeliveredBytes + 1000
@@ -159,7 +159,7 @@ func TestStreamsThatEndAndStreamsThatRest(t *testing.T) {
 }
 
 // A pipe without a writer acts as a mount that does not answer.
-func TestTopShowsAMountThatHangs(t *testing.T) {
+func TestTopShowsHangingMount(t *testing.T) {
 	dir := pointWith(t, 1)
 	w := newWatch(dir)
 	require.NoError(t, w.look(t.Context()).err)
@@ -187,7 +187,7 @@ func TestTopShowsAMountThatHangs(t *testing.T) {
 	<-hanging.status.reading
 }
 
-func TestTheScreenIsRedrawnResizedAndLeft(t *testing.T) {
+func TestScreenIsRedrawnResizedAndRestored(t *testing.T) {
 	for _, key := range []tcell.Key{tcell.KeyCtrlC, tcell.KeyEscape, tcell.KeyRune} {
 		s := &shownScreen{SimulationScreen: tcell.NewSimulationScreen("UTF-8")}
 		require.NoError(t, s.Init())
@@ -206,7 +206,7 @@ func TestTheScreenIsRedrawnResizedAndLeft(t *testing.T) {
 	}
 }
 
-func TestTheScreenIsLeftWhenTheMountIsGone(t *testing.T) {
+func TestScreenIsRestoredWhenMountIsGone(t *testing.T) {
 	s := tcell.NewSimulationScreen("UTF-8")
 	require.NoError(t, s.Init())
 	defer s.Fini()

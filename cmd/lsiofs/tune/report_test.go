@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-func TestTheTableOfMeasurements(t *testing.T) {
+func TestMeasurementTable(t *testing.T) {
 	var b strings.Builder
 	cells := []profile.Cell{{ReadBytes: 4096, Depth: 1, BytesPerSecond: 1 << 27}, {ReadBytes: 4096, Depth: 128, BytesPerSecond: 3 << 28},
 		{ReadBytes: 4 << 20, Depth: 1, BytesPerSecond: 12 << 30}}
@@ -18,7 +18,7 @@ func TestTheTableOfMeasurements(t *testing.T) {
 	goldentest.Equal(t, "tune-table.txt", b.String())
 }
 
-func TestWhatIsNotMeasuredIsShownInWords(t *testing.T) {
+func TestUnmeasuredSettingsAreDescribed(t *testing.T) {
 	p := profile.Defaults(profile.KindSSD)
 	require.Equal(t, "32 MiB per reader, 64 MiB queued; stretches of 256 KiB to 8.0 MiB; decoders by 128 KiB", aheadText(p.Ahead))
 	require.Equal(t, "one shard per core; reads of up to 1.0 MiB, 16 MiB under way; gaps above 24 KiB are skipped", passText(p.Pass))

@@ -18,7 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/tune/probe"
 )
 
-func TestTuneMeasuresAServiceAndStoresItForItsEndpoint(t *testing.T) {
+func TestTuneStoresServiceMeasurementsByEndpoint(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	const secret = "zqxjplanted"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +68,7 @@ func TestTuneMeasuresAServiceAndStoresItForItsEndpoint(t *testing.T) {
 	require.Len(t, files, 1)
 }
 
-func TestAServicesMeasurementsForPeople(t *testing.T) {
+func TestReportOfServiceMeasurements(t *testing.T) {
 	cell := func(kib int64, depth int, rate float64) profile.Cell {
 		return profile.Cell{ReadBytes: kib << 10, Depth: depth, BytesPerSecond: rate}
 	}

@@ -13,7 +13,7 @@ import (
 
 // Unreadable shards are not damage: the exit code differs, and there is no advice to leave them
 // out. Damage in other shards is still listed.
-func TestWhatCanNotBeReadIsToldFromDamage(t *testing.T) {
+func TestUnreadableShardsAreNotReportedAsDamage(t *testing.T) {
 	unread := []verify.Unread{{Shard: "part-2.tar", Reason: "permission denied"}}
 	finding := []verify.Finding{{Shard: "part-3.tar", Record: 1, OffsetBytes: -1, RawOffset: -1, Reason: "checksum"}}
 	for name, c := range map[string]struct {

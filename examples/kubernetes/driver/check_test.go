@@ -269,7 +269,7 @@ func podSecurity(t *testing.T, level api.Level, o *corev1.PodSpec) string {
 	return r.ForbiddenDetail()
 }
 
-func TestTheDriverAloneIsPrivileged(t *testing.T) {
+func TestOnlyDriverIsPrivileged(t *testing.T) {
 	b, err := os.ReadFile("pod.yaml")
 	require.NoError(t, err)
 	objects, err := decode(string(b))
@@ -283,7 +283,7 @@ func TestTheDriverAloneIsPrivileged(t *testing.T) {
 	require.Contains(t, podSecurity(t, api.LevelBaseline, &daemonSet(t, objectsOf(t, "")).Spec.Template.Spec), "privileged")
 }
 
-func TestTheClaimIsOfItsVolumeAndReadsWhatThePodReads(t *testing.T) {
+func TestClaimMatchesItsVolumeAndPod(t *testing.T) {
 	var objects []runtime.Object
 	for _, path := range []string{"claim.yaml", "pod.yaml"} {
 		b, err := os.ReadFile(path)

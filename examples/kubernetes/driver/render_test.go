@@ -124,7 +124,7 @@ func objectsOf(t *testing.T, values string) []runtime.Object {
 	return objects
 }
 
-func TestThePlainManifestsAreWhatTheChartRenders(t *testing.T) {
+func TestPlainManifestsMatchRenderedChart(t *testing.T) {
 	manifests, err := render(t, plain)
 	require.NoError(t, err)
 	const path = "lsiofs-csi.yaml"
@@ -137,7 +137,7 @@ func TestThePlainManifestsAreWhatTheChartRenders(t *testing.T) {
 	require.Equal(t, string(b), manifests, "go test . -update writes it anew")
 }
 
-func TestTheChartIsFreeOfLint(t *testing.T) {
+func TestChartPassesLint(t *testing.T) {
 	for _, values := range []string{"", plain, everything} {
 		given, err := chartutil.ReadValues([]byte(values))
 		require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestTheChartIsFreeOfLint(t *testing.T) {
 	}
 }
 
-func TestWhatTheChartRendersIsSound(t *testing.T) {
+func TestRenderedChartIsValid(t *testing.T) {
 	for name, values := range map[string]string{"no values": "", "plain": plain, "everything": everything} {
 		t.Run(name, func(t *testing.T) { require.NoError(t, check(objectsOf(t, values))) })
 	}
@@ -167,7 +167,7 @@ func leaves(prefix string, v map[string]any) []string {
 	return names
 }
 
-func TestEveryValueChangesWhatIsRendered(t *testing.T) {
+func TestEveryValueChangesRenderedChart(t *testing.T) {
 	defaults, err := chartutil.ReadValuesFile("chart/values.yaml")
 	require.NoError(t, err)
 	all, err := chartutil.ReadValues([]byte(everything))
@@ -201,7 +201,7 @@ func TestEveryValueChangesWhatIsRendered(t *testing.T) {
 	}
 }
 
-func TestValuesThatAreNoneAreRefusedByName(t *testing.T) {
+func TestInvalidValuesAreRefusedByName(t *testing.T) {
 	for values, why := range map[string]string{
 		"imag: x":                                    "imag",
 		"cache: {dir: /x}":                           "dir",
@@ -227,9 +227,9 @@ func TestValuesThatAreNoneAreRefusedByName(t *testing.T) {
 	}
 }
 
-// TestTheDriverTakesItsArguments runs the driver with its container's arguments, as far as
+// TestDriverAcceptsChartArguments runs the driver with its container's arguments, as far as
 // --version allows.
-func TestTheDriverTakesItsArguments(t *testing.T) {
+func TestDriverAcceptsChartArguments(t *testing.T) {
 	program := t.TempDir() + "/lsiofs-csi"
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, ".")
 	build.Dir = "../../../cmd/lsiofs-csi"

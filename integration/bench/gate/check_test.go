@@ -99,7 +99,7 @@ func checking(t *testing.T) (flags []string) {
 	return []string{"--check", "--lsiofs", b.path, "--memory", "64MiB", "--rounds", "1", "--seconds", "1", "--index-dir", index}
 }
 
-func TestACheckFailsWhereAPromiseIsNotKept(t *testing.T) {
+func TestCheckFailsIfPromiseIsBroken(t *testing.T) {
 	parent := t.TempDir()
 	data := filepath.Join(parent, "jsonl")
 	ok(t, "--make", "jsonl", "--records", "3000", "--bytes", "1200", "--shards", "2", data)
@@ -135,7 +135,7 @@ func TestACheckFailsWhereAPromiseIsNotKept(t *testing.T) {
 	require.Contains(t, r.Checks[0].Why, "nothing is promised of fixed with records of 500 bytes")
 }
 
-func TestACheckWantsADisk(t *testing.T) {
+func TestCheckRequiresDisk(t *testing.T) {
 	flags := checking(t)
 	if _, err := os.Stat("/dev/shm"); err != nil {
 		t.Skip("no /dev/shm here")
@@ -148,7 +148,7 @@ func TestACheckWantsADisk(t *testing.T) {
 	require.Contains(t, stderr, "is in memory: name a directory on a disk with --dir")
 }
 
-func TestACheckOfAURLIsRefused(t *testing.T) {
+func TestCheckOfURLIsRefused(t *testing.T) {
 	code, _, stderr := try(t.Context(), bench.Promises(), "--check", "https://127.0.0.1:1/data/")
 	require.Equal(t, exit.Usage, code)
 	require.Contains(t, stderr, "--only network")

@@ -31,7 +31,7 @@ func hashes(t *testing.T, dir string) map[string][32]byte {
 	return all
 }
 
-func TestBenchMakesTheSameDatasetAgain(t *testing.T) {
+func TestBenchMakesSameDatasetAgain(t *testing.T) {
 	for _, c := range [][]string{{"tar"}, {"jsonl"}, {"jsonl", "--gz"}, {"jsonl", "--zst"}, {"jsonl", "--lz4"}, {"fixed"}, {"tfrecord", "--zst"}, {"npy"}, {"npy", "--gz"}, {"lc0"}, {"lc0", "--tar"}} {
 		parent := t.TempDir()
 		one, two := filepath.Join(parent, "one"), filepath.Join(parent, "two")
@@ -55,7 +55,7 @@ func TestBenchMakesTheSameDatasetAgain(t *testing.T) {
 	}
 }
 
-func TestBenchMakesTheSameArrayAgain(t *testing.T) {
+func TestBenchMakesSameArrayAgain(t *testing.T) {
 	for _, c := range [][]string{{"--shard", "16,32,32"}, {"--shard", "16,32,32", "--lz4"}, {"--shard", "16,32,32", "--zst"}, {"--shard", "16,32,32", "--zst", "--plain"}, {"--shard", "8,16,16"}} {
 		parent := t.TempDir()
 		one, two := filepath.Join(parent, "one"), filepath.Join(parent, "two")
@@ -67,7 +67,7 @@ func TestBenchMakesTheSameArrayAgain(t *testing.T) {
 	}
 }
 
-func TestBenchMakesTarThatOtherProgramsRead(t *testing.T) {
+func TestBenchMakesTarThatOtherProgramsCanRead(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	ok(t, "--make", "tar", "--records", "20", "--bytes", "5000", "--shards", "1", dir)
 	out, err := exec.Command("tar", "-tf", filepath.Join(dir, "shard-00000.tar")).Output()
@@ -75,7 +75,7 @@ func TestBenchMakesTarThatOtherProgramsRead(t *testing.T) {
 	require.Contains(t, string(out), "000000019.jpg\n000000019.cls\n")
 }
 
-func TestBenchMakesNothingInAFullDirectory(t *testing.T) {
+func TestBenchMakesNothingInNonEmptyDirectory(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600))
 	code, _, stderr := try(t.Context(), nil, "--make", "tar", "--records", "10", dir)
@@ -84,7 +84,7 @@ func TestBenchMakesNothingInAFullDirectory(t *testing.T) {
 	require.Len(t, hashes(t, dir), 1)
 }
 
-func TestBenchLeavesNothingHalfMade(t *testing.T) {
+func TestBenchLeavesNoIncompleteFiles(t *testing.T) {
 	parent := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -104,7 +104,7 @@ func TestBenchLeavesNothingHalfMade(t *testing.T) {
 	require.Empty(t, left)
 }
 
-func TestBenchMakeSaysWhatIsWrong(t *testing.T) {
+func TestBenchMakeExplainsErrors(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	for says, args := range map[string][]string{
 		"the directory": {"--make", "tar"},

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWithoutRoomFramesAreDecodedInTurn(t *testing.T) {
+func TestFramesAreDecodedSequentiallyWithoutRoom(t *testing.T) {
 	w := NewRoom(0, 1)
 	require.True(t, w.TryTake(mostAhead))
 	require.False(t, w.TryTake(mostAhead), "beyond the bound")

@@ -62,7 +62,7 @@ func TestExcludeLeavesOut(t *testing.T) {
 
 // A file that a pattern names and --exclude leaves out is not missing. If it is left out for
 // another reason, the error contains that.
-func TestPatternsMayNameWhatIsLeftOut(t *testing.T) {
+func TestExcludedFileNamedByPatternIsNotMissing(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{"t-0.jsonl", "t-1.jsonl", "t-2.jsonl", "parts.jsonl/x.jsonl", "of-0-a.jsonl", "of-1-b.jsonl"} {
 		w.write(path, linesOf(1, path))
@@ -108,7 +108,7 @@ func TestPatternsMayNameWhatIsLeftOut(t *testing.T) {
 
 // Pipes and devices in a directory are reported as left out. Alternatives of a pattern and patterns
 // of --exclude that match nothing are reported in a note.
-func TestWhatIsNamedInVainIsSaid(t *testing.T) {
+func TestUnmatchedSelectionsAreReported(t *testing.T) {
 	w := newWorld(t)
 	w.write("data/t-0.jsonl", linesOf(1, "a"))
 	require.NoError(t, unix.Mkfifo(filepath.Join(w.dir, "data/t-1.jsonl"), 0o644))
@@ -204,7 +204,7 @@ func TestOneFileByTwoNames(t *testing.T) {
 	})
 }
 
-func TestWhatWasTakenAndLeftOutIsSaid(t *testing.T) {
+func TestIncludedAndExcludedFilesAreReported(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{"train-00000.jsonl", "train-00001.jsonl", "train-00002.jsonl"} {
 		w.write(path, linesOf(1, path))

@@ -10,11 +10,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// TestAllListingsHaveAVerdictForEachFile tries all listings of up to three namings of three files,
+// TestEveryListingHasAVerdictForEachFile tries all listings of up to three namings of three files,
 // with all results that looking at the files may have. Each file is a shard, or has a reason; files
 // of a naming are decided together; and the format that one file of a naming shows applies to those
 // that show nothing.
-func TestAllListingsHaveAVerdictForEachFile(t *testing.T) {
+func TestEveryListingHasAVerdictForEachFile(t *testing.T) {
 	names := []string{"a/x-%d.jsonl", "b/x-%d.tar", "c/part-%d", "d/%d.json.gz", "e/x%d.txt", "f/training.%d.gz", "g/x.tfrecord-0000%d-of-00003"}
 	shows := [][]string{{"", "", ""}, {"jsonl", "jsonl", "jsonl"}, {"jsonl", "", "jsonl"}, {"", "tar", "tar"}, {"tfrecord", "jsonl", ""}, {"lc0", "", "lc0"}}
 	for i := range names {

@@ -153,7 +153,7 @@ func paths(f Found) (list []string) {
 	return list
 }
 
-func TestTheContentOfALargeCompressedFileIsJudgedByItsBegin(t *testing.T) {
+func TestLargeCompressedFileIsJudgedByItsStart(t *testing.T) {
 	noise := rand.New(rand.NewPCG(1, 2))
 	var lines bytes.Buffer // incompressible, and larger than what is read
 	for lines.Len() < 3<<20 {
@@ -168,7 +168,7 @@ func TestTheContentOfALargeCompressedFileIsJudgedByItsBegin(t *testing.T) {
 	require.Equal(t, []string{"a.json.zst", "b.json.gz"}, paths(found))
 }
 
-func TestFilesWithKnownExtensionsAreNotOpenedToFindThem(t *testing.T) {
+func TestFindingFilesWithKnownExtensionsDoesNotOpenThem(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.tfrecord", []byte("any"))
 	w.write("b.jsonl", linesOf(3, "a"))
@@ -177,7 +177,7 @@ func TestFilesWithKnownExtensionsAreNotOpenedToFindThem(t *testing.T) {
 	require.Zero(t, w.reads.Load())
 }
 
-func TestWhatAnEarlierRunHasJudgedIsNotOpened(t *testing.T) {
+func TestFilesJudgedByEarlierRunAreNotOpened(t *testing.T) {
 	w := newWorld(t)
 	w.write("a", linesOf(3, "a"))
 	w.write("b", []byte("no shard"))
@@ -193,7 +193,7 @@ func TestWhatAnEarlierRunHasJudgedIsNotOpened(t *testing.T) {
 	require.Equal(t, 2, found.Selection.LeftOut)
 }
 
-func TestTheIndexDirectoryHoldsNoShards(t *testing.T) {
+func TestIndexDirectoryContainsNoShards(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.jsonl", linesOf(3, "a"))
 	w.write("index/b.jsonl", linesOf(3, "b"))
@@ -204,7 +204,7 @@ func TestTheIndexDirectoryHoldsNoShards(t *testing.T) {
 	require.Zero(t, found.Selection.LeftOut)
 }
 
-func TestAFileThatCantBeLookedIntoIsAnErrorThatNamesIt(t *testing.T) {
+func TestUnreadableFileErrorNamesIt(t *testing.T) {
 	w := newWorld(t)
 	w.write("b", linesOf(3, "b"))
 	denied := errors.New("permission denied")
@@ -288,7 +288,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-func TestASingleFileAndALinkToADirectory(t *testing.T) {
+func TestFindsSingleFileAndLinkToDirectory(t *testing.T) {
 	w := newWorld(t)
 	w.write("sub/a.jsonl", linesOf(3, "a"))
 	w.write("sub/b.jsonl", linesOf(3, "b"))
@@ -304,7 +304,7 @@ func TestASingleFileAndALinkToADirectory(t *testing.T) {
 	require.Equal(t, "sub", filepath.Base(w.target.Root()))
 }
 
-func TestDefaultsOfAFormatAreFilledIn(t *testing.T) {
+func TestFormatDefaultsAreFilledIn(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.bin", make([]byte, 100))
 	found, err := w.find(w.dir, spec.Format{Name: "fixed", RecordBytes: 10})

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestAPatternEntersNoDirectoryThatItCantMatchIn(t *testing.T) {
+func TestPatternSkipsDirectoriesThatCannotMatch(t *testing.T) {
 	tests := []struct {
 		pattern string
 		in, out []string
@@ -41,7 +41,7 @@ func TestAPatternEntersNoDirectoryThatItCantMatchIn(t *testing.T) {
 // nothing is a whyLeftOut for which nothing is left out.
 func nothing(string) (reason string, excluded bool) { return "", false }
 
-func TestARangeBesideAWildcardNeedsAFileForEachNumber(t *testing.T) {
+func TestRangeWithWildcardNeedsAFileForEachNumber(t *testing.T) {
 	p, err := parsePattern("p{08..11}-*.tar")
 	require.NoError(t, err)
 	list := func(names ...string) (objects []storage.Object) {
@@ -57,7 +57,7 @@ func TestARangeBesideAWildcardNeedsAFileForEachNumber(t *testing.T) {
 	require.ErrorContains(t, err, "p10-*.tar is missing")
 }
 
-func TestRangesExpandAsAPlainLoopDoes(t *testing.T) {
+func TestRangesExpandLikePlainLoop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		low := rapid.Uint64Range(0, 120).Draw(t, "low")
 		high := low + rapid.Uint64Range(0, 50).Draw(t, "more")

@@ -7,7 +7,7 @@ import (
 )
 
 // A pattern names a path individually if the path has no wildcards.
-func TestPathsThatAPatternNamesOneByOne(t *testing.T) {
+func TestPatternNamesPathsOneByOne(t *testing.T) {
 	for text, want := range map[string][]string{
 		"{2018,2019}.zarr":          {"2018.zarr", "2019.zarr"},
 		"{2018..2020}.zarr":         {"2018.zarr", "2019.zarr", "2020.zarr"},

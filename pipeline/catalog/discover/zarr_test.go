@@ -18,7 +18,7 @@ const (
 
 // No format is detected for a Zarr hierarchy: the error contains the flags for crops of it. Shards
 // next to one are shards.
-func TestZarrHierarchiesAreToldHowToBeRead(t *testing.T) {
+func TestZarrHierarchiesSuggestHowToReadThem(t *testing.T) {
 	chunk := make([]byte, 100)
 	for _, c := range []struct {
 		name    string

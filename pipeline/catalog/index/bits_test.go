@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestBitsGiveBackWhatWasAppendedAtEveryWidth(t *testing.T) {
+func TestBitsRoundTripAtEveryWidth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := uint(rapid.IntRange(0, 64).Draw(t, "width"))
 		values := rapid.SliceOfN(rapid.Uint64(), 0, 200).Draw(t, "values")

@@ -54,7 +54,7 @@ func TestEveryFlippedByteOfAnIndexIsDetected(t *testing.T) {
 
 // A growth index just beyond the vectors is still inside the shard's part, so no accessor would
 // fail.
-func TestAGrowthIndexBeyondTheVectorsIsRefused(t *testing.T) {
+func TestGrowthIndexBeyondVectorsIsRefused(t *testing.T) {
 	b := bytes.Clone(smallSealing(t).Shards[0].Blob)
 	h := Blob(b).Header()
 	require.EqualValues(t, 1, h.growthVectors)
@@ -64,7 +64,7 @@ func TestAGrowthIndexBeyondTheVectorsIsRefused(t *testing.T) {
 	require.ErrorIs(t, Blob(b).check(), errBlob)
 }
 
-func TestEveryTruncationOfAnIndexIsDetected(t *testing.T) {
+func TestEveryIndexTruncationIsDetected(t *testing.T) {
 	data := smallImage(t, t.TempDir())
 	for n := range data {
 		_, err := Open(data[:n], smallKey)
@@ -74,12 +74,12 @@ func TestEveryTruncationOfAnIndexIsDetected(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestAnIndexOfAnotherDatasetIsForeign(t *testing.T) {
+func TestIndexOfOtherDatasetIsForeign(t *testing.T) {
 	_, err := Open(smallImage(t, t.TempDir()), Key{1})
 	require.ErrorIs(t, err, errForeign)
 }
 
-func TestALargeIndexIsCheckedSegmentBySegment(t *testing.T) {
+func TestLargeIndexIsCheckedBySegment(t *testing.T) {
 	s := smallSealing(t)
 	big := plainShard{decoded: 1 << 40}
 	for i := range 1_200_000 { // 8 bytes of key each: three segments
@@ -164,7 +164,7 @@ func FuzzOpenImage(f *testing.F) {
 	})
 }
 
-func TestNoNumberInAnIndexMakesAnAccessorLeaveIt(t *testing.T) {
+func TestNoNumberInIndexMakesAccessorReadOutOfBounds(t *testing.T) {
 	data := smallImage(t, t.TempDir())
 	opened := 0
 	for at := 0; at+8 <= len(data); at += 4 {

@@ -46,7 +46,7 @@ func TestAFullDiskEndsInMemory(t *testing.T) {
 	require.Equal(t, 1, strings.Count(log.String(), "level=WARN"))
 }
 
-func TestWhatADiskLosesOfAnIndexThatIsBeingBuiltIsNoticed(t *testing.T) {
+func TestDiskLossDuringIndexBuildIsDetected(t *testing.T) {
 	s := plainShard{decoded: 10}
 	b := s.pack(t, false)
 	for _, lost := range []int64{0, 1, int64(len(b)) - 1} {

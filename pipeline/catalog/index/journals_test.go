@@ -26,7 +26,7 @@ func shardOf(t *testing.T, i int) Shard {
 
 // A disk that was full for a while ends nothing: what was kept in memory meanwhile is moved to the
 // directory, and the next run finds all of it.
-func TestJournalsReturnToADirectoryThatCanBeWrittenAgain(t *testing.T) {
+func TestJournalsReturnWhenDirectoryIsWritableAgain(t *testing.T) {
 	var log bytes.Buffer
 	dir := filepath.Join(t.TempDir(), "index")
 	trusted, err := TrustIn(t.TempDir())
@@ -70,7 +70,7 @@ func TestJournalsReturnToADirectoryThatCanBeWrittenAgain(t *testing.T) {
 
 // Another process may truncate an entry that it has not written completely, so nothing of it is
 // mapped, however long the file is when it is opened.
-func TestOfAJournalThatIsBeingWrittenOnlyWholeEntriesAreMapped(t *testing.T) {
+func TestOnlyCompleteEntriesOfGrowingJournalAreMapped(t *testing.T) {
 	store := storeIn(t.TempDir(), io.Discard)
 	var err error
 	store.trusted, err = TrustIn(store.dir)

@@ -66,7 +66,7 @@ func TestAShardWhoseIndexGrowsBeyondAllBoundsIsRefused(t *testing.T) {
 	require.Greater(t, n, int64(1<<16))
 }
 
-func TestAMillionRecordsStayCompact(t *testing.T) {
+func TestMillionRecordsStayCompact(t *testing.T) {
 	s := plainShard{}
 	for k := range 100_000 {
 		size := 600 + int64(k*2654435761>>7)%1200

@@ -100,7 +100,7 @@ func program(t *testing.T, timeout time.Duration, argv ...string) (*Program, *sa
 	return p, s
 }
 
-func TestServersAnswerOneUnitAfterTheOther(t *testing.T) {
+func TestServersAnswerUnitsInOrder(t *testing.T) {
 	p, _ := program(t, limit, os.Args[0], "serve", "well")
 	s, err := p.Serve(context.Background(), "shard")
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestServersAnswerOneUnitAfterTheOther(t *testing.T) {
 	require.NoError(t, s.Close(context.Background()))
 }
 
-func TestServersThatDoNotBegin(t *testing.T) {
+func TestServersThatFailToStart(t *testing.T) {
 	for how, want := range map[string]string{
 		"other": `its first bytes are "Usage: `, "absent": "exit status 7; its last output was: no model", "silent": "longer than --timeout",
 	} {
@@ -148,7 +148,7 @@ func TestServersThatFailMidway(t *testing.T) {
 	}
 }
 
-func TestServersThatEndBadly(t *testing.T) {
+func TestServersThatExitAbnormally(t *testing.T) {
 	for how, want := range map[string]string{"more": "8 bytes after its last answer", "badly": "exit status 3"} {
 		p, _ := program(t, limit, os.Args[0], "serve", how)
 		s, err := p.Serve(context.Background(), "shard")
@@ -157,7 +157,7 @@ func TestServersThatEndBadly(t *testing.T) {
 	}
 }
 
-func TestAskingEndsWithTheContext(t *testing.T) {
+func TestRequestStopsWithItsContext(t *testing.T) {
 	p, _ := program(t, time.Hour, os.Args[0], "serve", "hangs")
 	s, err := p.Serve(context.Background(), "shard")
 	require.NoError(t, err)
@@ -171,7 +171,7 @@ func TestAskingEndsWithTheContext(t *testing.T) {
 }
 
 // If a program is killed, its child processes are too; the same if it ends successfully.
-func TestTheWholeGroupEnds(t *testing.T) {
+func TestWholeProcessGroupExits(t *testing.T) {
 	for name, wait := range map[string]string{"killed": "sleep 3600", "ended": "true"} {
 		at := filepath.Join(t.TempDir(), "pid")
 		p, _ := program(t, limit, "sh", "-c", "trap '' TERM; sleep 3600 & echo $! > "+at+".new; mv "+at+".new "+at+"; "+wait)
@@ -241,7 +241,7 @@ func TestPipes(t *testing.T) {
 }
 
 // Too much output is cut off, and so is a long line.
-func TestWhatAProgramSaysIsBounded(t *testing.T) {
+func TestProgramOutputIsBounded(t *testing.T) {
 	p, s := program(t, limit, "sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' x >&2; echo >&2; i=0; while [ $i -lt 1000 ]; do echo $i >&2; i=$((i+1)); done")
 	require.NoError(t, p.Run(context.Background(), "a", nil))
 	require.Len(t, s.lines, maxLines)
@@ -259,7 +259,7 @@ func TestFind(t *testing.T) {
 
 // Another argument, other boundaries in the same text, another name or another executable make
 // another filter.
-func TestSums(t *testing.T) {
+func TestFilterChecksum(t *testing.T) {
 	dir := t.TempDir()
 	exe := filepath.Join(dir, "exe")
 	sum := func(contents string, argv []string, more ...string) [32]byte {
@@ -281,7 +281,7 @@ func TestSums(t *testing.T) {
 }
 
 // A process that ends may leave another one that holds its stdin and never reads it.
-func TestAStdinThatSomebodyElseHoldsStopsNobody(t *testing.T) {
+func TestInheritedStdinDoesNotBlock(t *testing.T) {
 	// The process left behind must have its own session before the first ends: otherwise it may be
 	// killed with its group.
 	p, _ := program(t, limit, "sh", "-c", `exec 3<&0

@@ -13,7 +13,7 @@ import (
 
 // A reader that is delayed for longer than the pipes of an ended program may stay open still gets
 // their contents, and their end.
-func TestWhatIsInAPipeIsReadHoweverLate(t *testing.T) {
+func TestPipeContentsAreReadEvenIfLate(t *testing.T) {
 	want := bytes.Repeat([]byte("0123456789"), 6000)
 	for _, held := range []bool{false, true} {
 		r, w, err := os.Pipe()

@@ -26,12 +26,12 @@ func opened(t *testing.T, dir string) *Ledger {
 	return l
 }
 
-func TestAnEntryIsALineThatAPersonCanRead(t *testing.T) {
+func TestEntryIsHumanReadableLine(t *testing.T) {
 	e := entry("games/training.1.tar", 10)
 	require.Equal(t, fmt.Sprintf("%x %x %x 10 5 1000 games/training.1.tar\n", e.Source[:], e.Filter[:], e.Result[:]), string(e.AppendLine(nil)))
 }
 
-func TestWhatWasAddedIsThereAfterwards(t *testing.T) {
+func TestAddedEntriesAreFound(t *testing.T) {
 	dir := t.TempDir()
 	l := opened(t, dir)
 	names := []string{"a.tar", "with blanks and ü.tar", "line\nend\\n.tar", "b/c.tar"}
@@ -58,7 +58,7 @@ func TestWhatWasAddedIsThereAfterwards(t *testing.T) {
 
 // A ledger is cut off at any position, as by a power failure: the complete lines count, and new
 // lines are appended after them.
-func TestHalfALineIsPassedOver(t *testing.T) {
+func TestIncompleteLineIsIgnored(t *testing.T) {
 	var text []byte
 	for i := range 3 {
 		e := entry(fmt.Sprintf("shard-%d", i), i)
@@ -83,7 +83,7 @@ func TestHalfALineIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestADamagedLedgerIsAnErrorThatNamesTheLine(t *testing.T) {
+func TestDamagedLedgerErrorNamesLine(t *testing.T) {
 	e := entry("a", 1)
 	line := string(e.AppendLine(nil))
 	for name, bad := range map[string]string{
@@ -105,7 +105,7 @@ func TestADamagedLedgerIsAnErrorThatNamesTheLine(t *testing.T) {
 	}
 }
 
-func TestOneFilterWritesInADirectory(t *testing.T) {
+func TestOnlyOneFilterWritesToDirectory(t *testing.T) {
 	dir := t.TempDir()
 	l := opened(t, dir)
 	_, err := Open(dir)
@@ -114,7 +114,7 @@ func TestOneFilterWritesInADirectory(t *testing.T) {
 	require.NoError(t, opened(t, dir).Close())
 }
 
-func TestALedgerOfManyOldLinesIsWrittenAnew(t *testing.T) {
+func TestLedgerOfManyOldLinesIsRewritten(t *testing.T) {
 	dir := t.TempDir()
 	l := opened(t, dir)
 	for i := range 100 {
@@ -136,7 +136,7 @@ func TestALedgerOfManyOldLinesIsWrittenAnew(t *testing.T) {
 
 // Removing appends a line instead of rewriting the file: in a directory of many results, removing
 // one costs one line.
-func TestRemovingAddsALine(t *testing.T) {
+func TestRemovingAppendsLine(t *testing.T) {
 	dir := t.TempDir()
 	l := opened(t, dir)
 	require.NoError(t, l.Add(entry("a", 1), entry("b", 2)))
@@ -160,7 +160,7 @@ func TestRemovingAddsALine(t *testing.T) {
 
 // A process that is killed after a line leaves the previous result: that was made by a filter too,
 // and the ledger records it, even after it was rewritten.
-func TestTheResultsBeforeAreAFiltersToo(t *testing.T) {
+func TestPreviousResultsBelongToFilterToo(t *testing.T) {
 	dir := t.TempDir()
 	l := opened(t, dir)
 	for range 30 {
@@ -203,7 +203,7 @@ func TestAFullDiskLeavesNoHalfLine(t *testing.T) {
 
 // An incomplete line that can't be truncated would merge with the next one: nothing is appended any
 // more.
-func TestALedgerThatCannotBeCutTakesNothingMore(t *testing.T) {
+func TestUntruncatableLedgerAcceptsNoEntries(t *testing.T) {
 	l := opened(t, t.TempDir())
 	file := l.file
 	readOnly, err := os.Open(l.path())

@@ -66,7 +66,7 @@ func startFilter(t *testing.T, dir string) (filter *exec.Cmd, child int) {
 
 // A filter that is killed between the fork and the exec of a program leaves a child that has the
 // lock's file open.
-func TestAKilledFilterRefusesNobodyThoughItsChildHasTheFileOpen(t *testing.T) {
+func TestKilledFilterReleasesLockDespiteChild(t *testing.T) {
 	dir := t.TempDir()
 	filter, child := startFilter(t, dir)
 	require.NoError(t, filter.Process.Kill())
@@ -78,7 +78,7 @@ func TestAKilledFilterRefusesNobodyThoughItsChildHasTheFileOpen(t *testing.T) {
 	require.NoError(t, opened(t, dir).Close())
 }
 
-func TestAFilterThatRunsIsNamedToTheNextOne(t *testing.T) {
+func TestRunningFilterIsNamedInLockError(t *testing.T) {
 	dir := t.TempDir()
 	filter, _ := startFilter(t, dir)
 	for range 2 { // the first failure has opened and closed the lock's file
@@ -89,7 +89,7 @@ func TestAFilterThatRunsIsNamedToTheNextOne(t *testing.T) {
 
 // A process that tries to open its ledger a second time keeps its lock: neither the failure nor the
 // descriptors it closes let another process in.
-func TestASecondLedgerInAProcessDoesNotLoseTheLockOfTheFirst(t *testing.T) {
+func TestSecondLedgerInProcessKeepsLockOfFirst(t *testing.T) {
 	dir := t.TempDir()
 	l := opened(t, dir)
 	_, err := Open(dir)

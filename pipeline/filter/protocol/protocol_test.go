@@ -15,7 +15,7 @@ func reply(status byte, n uint64, body string) []byte {
 	return append(binary.LittleEndian.AppendUint64([]byte{status}, n), body...)
 }
 
-func TestARequestIsWhatTheProtocolSays(t *testing.T) {
+func TestRequestFollowsProtocol(t *testing.T) {
 	require.Equal(t, "\x03\x00\x00\x00a/b\x05\x00\x00\x00\x00\x00\x00\x00", string(AppendRequest(nil, "a/b", 5)))
 }
 
@@ -62,7 +62,7 @@ func TestHellos(t *testing.T) {
 }
 
 // A reply that announces a large size takes no memory before it arrives.
-func TestAReplyThatAnnouncesMuchTakesLittle(t *testing.T) {
+func TestLargeAnnouncedReplyAllocatesLittle(t *testing.T) {
 	text := reply(0, 1<<40, "abc")
 	_, err := ReadReply(bytes.NewReader(text), 1<<50)
 	require.Equal(t, io.ErrUnexpectedEOF, err)

@@ -97,7 +97,7 @@ func tarOf(t *testing.T, files ...file) []byte {
 
 // Units that pass through unchanged make a shard of the same records, in each format and
 // compression.
-func TestUnitsThatGoThroughMakeTheSameShard(t *testing.T) {
+func TestUnchangedUnitsRebuildSameShard(t *testing.T) {
 	long := strings.Repeat("d/", 80)
 	lines := "{\"a\": 1}\n\n[2]\r\n" + `{"last": "without an end"}`
 	samples := tarOf(t, file{"a.jpg", "1234"}, file{"a.cls", "1"}, file{"LICENSE", "free"}, file{long + "b.jpg", strings.Repeat("x", 1000)}, file{"c.txt", ""})
@@ -129,7 +129,7 @@ func TestUnitsThatGoThroughMakeTheSameShard(t *testing.T) {
 	}
 }
 
-func TestGamesInATarKeepTheirNames(t *testing.T) {
+func TestTarredGamesKeepTheirNames(t *testing.T) {
 	c := cutter(t, "lc0")
 	long := strings.Repeat("d", 120) + "/training.3.gz"
 	shard := tarOf(t, file{"games/training.1.gz", string(gz(t, game(2)))}, file{"README", "no game"},
@@ -152,7 +152,7 @@ func TestGamesInATarKeepTheirNames(t *testing.T) {
 	require.Equal(t, uint64(2), records)
 }
 
-func TestAGameOfItsOwnIsOneUnit(t *testing.T) {
+func TestStandaloneGameIsOneUnit(t *testing.T) {
 	c := cutter(t, "lc0")
 	shard := gz(t, game(2))
 	require.True(t, c.Single(lc0.Game{}))
@@ -162,7 +162,7 @@ func TestAGameOfItsOwnIsOneUnit(t *testing.T) {
 	require.Equal(t, shard, together(t, c, lc0.Game{}, units))
 }
 
-func TestRepliesThatAFormatRefuses(t *testing.T) {
+func TestRepliesRefusedByFormat(t *testing.T) {
 	for _, tt := range []struct{ format, reply, err string }{
 		{"lc0", "", "the game is empty"},
 		{"lc0", "\x06\x00\x00\x00 and no whole frame", "not a multiple"},
@@ -184,7 +184,7 @@ func TestRepliesThatAFormatRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "version is not one")
 }
 
-func TestOneUnitMayBecomeSeveralRecords(t *testing.T) {
+func TestUnitMayBecomeSeveralRecords(t *testing.T) {
 	c := cutter(t, "jsonl")
 	member, records, err := c.FromData([]byte("{}\n[1]"))
 	require.NoError(t, err)
@@ -242,14 +242,14 @@ func TestFormatsWithoutUnitsAreRefused(t *testing.T) {
 	}
 }
 
-func TestErrorsOfWhoeverTakesUnitsEndTheShard(t *testing.T) {
+func TestConsumerErrorsStopShard(t *testing.T) {
 	enough := errors.New("enough")
 	shard := []byte("1\n2\n")
 	err := cutter(t, "jsonl").Each(context.Background(), "s", nil, bytes.NewReader(shard), 4, func(Unit) error { return enough })
 	require.Equal(t, enough, err)
 }
 
-func TestAShardIsDecodedWhole(t *testing.T) {
+func TestShardIsDecodedWhole(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789"), 100)
 	for _, codec := range append(formats.Codecs(), nil, lc0.Tar{}) {
 		shard := encoded(t, codec, data)

@@ -16,7 +16,7 @@ import (
 )
 
 // The codec reads what was written, and it can be entered between units.
-func TestCodecsReadWhatIsWritten(t *testing.T) {
+func TestCodecsReadTheirOwnOutput(t *testing.T) {
 	unit := make([]byte, 1<<20)
 	r := rand.NewChaCha8([32]byte{})
 	for name, codec := range map[string]format.Codec{"plain": nil, "gzip": gzip.Codec{}, "zstd": zstd.Codec{}, "lz4": lz4.Codec{}, "game": lc0.Game{}} {

@@ -55,7 +55,7 @@ func naiveHeader(path string, size int64) []byte {
 	return append(out, naiveBlock(path, inField, '0')...)
 }
 
-func TestHeadersEqualNaiveOnesAndArchiveTarReadsThem(t *testing.T) {
+func TestHeadersEqualNaiveOnesAndParseWithArchiveTar(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		path := strings.ReplaceAll(rapid.StringOfN(rapid.RuneFrom([]rune("ab./é\n 数")), 1, -1, 1200).Draw(t, "path"), "//", "/_")
 		if n := rapid.SampledFrom([]int{0, 99, 100, 101, 255, 256, 480, 511, 512, 990}).Draw(t, "length"); n > 0 {

@@ -62,7 +62,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-func TestAnyNumbersAgreeWithArithmetic(t *testing.T) {
+func TestAnyNumbersMatchArithmetic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(1, 40).Draw(t, "record")
 		s := rapid.Int64Range(0, 40).Draw(t, "stride")
@@ -103,7 +103,7 @@ func TestLargeNumbersDoNotOverflow(t *testing.T) {
 	require.Equal(t, []formattest.Record{{OffsetBytes: 3, SizeBytes: 1}}, records)
 }
 
-func TestNoBytesAreRead(t *testing.T) {
+func TestIndexingReadsNoBytes(t *testing.T) {
 	f := newFormat(t, 1000, 0, 0, spec.RemainderCorrupt)
 	n := 0
 	_, err := format.Scan(context.Background(), f, nil, unreadable{}, 1_000_000, func(format.Extent) error { n++; return nil }, func() {})

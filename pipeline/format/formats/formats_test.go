@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-func TestEveryFormatOfTheSpecIsMade(t *testing.T) {
+func TestEveryFormatOfSpecIsRegistered(t *testing.T) {
 	for _, name := range spec.Formats {
 		f := spec.Format{Name: name}
 		if name == "fixed" {

@@ -49,7 +49,7 @@ func formatOf(t testing.TB, path string) (format.Format, format.Codec) {
 	return f, codec
 }
 
-func TestShardsOfOtherProgramsHaveTheRecordsThatAnotherReaderFinds(t *testing.T) {
+func TestForeignShardsMatchAnotherReader(t *testing.T) {
 	for name, want := range goldens(t) {
 		t.Run(name, func(t *testing.T) {
 			raw, err := os.ReadFile(filepath.Join(goldenDir, name))
@@ -121,7 +121,7 @@ func requireMembers(t *testing.T, name string) {
 
 // Frames are found by walking them, so a wrong seek table does no harm: whatever its content,
 // records and frames are the same.
-func TestASeekTableIsNotBelieved(t *testing.T) {
+func TestSeekTableIsNotTrusted(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(goldenDir, "seekable.jsonl.zst"))
 	require.NoError(t, err)
 	tested, codec := formatOf(t, "seekable.jsonl.zst")
@@ -154,7 +154,7 @@ func TestASeekTableIsNotBelieved(t *testing.T) {
 	require.Equal(t, "the file ends inside a skippable zstd frame", s.Damage.Reason)
 }
 
-func TestEveryGoldenShardIsNamed(t *testing.T) {
+func TestEveryGoldenShardIsTested(t *testing.T) {
 	all := goldens(t)
 	files, err := os.ReadDir(goldenDir)
 	require.NoError(t, err)

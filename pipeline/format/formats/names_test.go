@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-func TestWhatANameSays(t *testing.T) {
+func TestFormatsOfNames(t *testing.T) {
 	for path, want := range map[string]string{
 		"a.tar": "tar", "A.TAR": "tar", "a.tgz": "tar", "a.tzst": "tar", "a.tar.lz4": "tar",
 		"a.jsonl": "jsonl", "a.NDJSON.GZ": "jsonl", "a.jsonl.zstd": "jsonl",
@@ -28,7 +28,7 @@ func TestWhatANameSays(t *testing.T) {
 	}
 }
 
-func TestExtensionsAsTheyAreCounted(t *testing.T) {
+func TestExtensionsOfPaths(t *testing.T) {
 	for path, want := range map[string]string{
 		"d/train.bin": ".bin", "d/TRAIN.BIN": ".bin", "a.bin.gz": ".bin", "x.bin-00000-of-00002": ".bin",
 		"training.123.gz": ".#", "a.7": ".#", "part-00000": "", "part-r-00000-of-00002": "", "README": "", "a.": "",

@@ -22,7 +22,7 @@ func TestSuite(t *testing.T) {
 
 func scan(raw []byte) (format.Summary, int, error) { return formattest.ScanLines(gzip.Codec{}, raw) }
 
-func TestWhatFollowsTheLastMember(t *testing.T) {
+func TestBytesAfterLastMember(t *testing.T) {
 	member := formattest.Gzip([]byte("one\ntwo\n"))
 	for _, c := range []struct {
 		name   string
@@ -56,7 +56,7 @@ func TestWhatFollowsTheLastMember(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreNoGzip(t *testing.T) {
+func TestNonGzipFiles(t *testing.T) {
 	for _, raw := range [][]byte{[]byte("text\n"), make([]byte, 100), {0x1f, 0x8b}, {0x1f, 0x8b, 9, 0, 0, 0, 0, 0, 0, 0, 0}} {
 		s, n, err := scan(raw)
 		require.NoError(t, err)
@@ -82,7 +82,7 @@ func FuzzDecoder(f *testing.F) {
 
 // A writer that is flushed repeatedly writes empty blocks. Any number of them may follow each
 // other.
-func TestBlocksWithoutBytesEndNothing(t *testing.T) {
+func TestEmptyBlocksEndNothing(t *testing.T) {
 	var b bytes.Buffer
 	w := stdgzip.NewWriter(&b)
 	for range 200_000 {

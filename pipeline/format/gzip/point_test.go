@@ -89,7 +89,7 @@ func fileOfTexts(t testing.TB, dice *rand.Rand) (raw, decoded []byte) {
 	return raw, decoded
 }
 
-func TestDecodingGoesOnAtEachPoint(t *testing.T) {
+func TestDecodingContinuesAtEachPoint(t *testing.T) {
 	for seed := range uint64(4) {
 		dice := rand.New(rand.NewPCG(seed, 3))
 		raw, want := fileOfTexts(t, dice)
@@ -131,7 +131,7 @@ func behind(points []format.Point, decoded int64) (format.Point, bool) {
 	return format.Point{}, false
 }
 
-func TestPointsAreTheSameHoweverAFileIsRead(t *testing.T) {
+func TestPointsDoNotDependOnReadSize(t *testing.T) {
 	raw, _ := fileOfTexts(t, rand.New(rand.NewPCG(1, 4)))
 	want, _ := notePoints(t, bytes.NewReader(raw), leastPoint)
 	require.NotEmpty(t, want)
@@ -144,7 +144,7 @@ func TestPointsAreTheSameHoweverAFileIsRead(t *testing.T) {
 }
 
 // Bytes to which nothing refers take no space.
-func TestOnlyThoseBytesOfAWindowAreKeptThatWhatFollowsRefersTo(t *testing.T) {
+func TestWindowStoresOnlyReferencedBytes(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 5))
 	text := make([]byte, 8<<20) // without repetitions
 	for i := range text {
@@ -176,7 +176,7 @@ func expecting(t *testing.T, raw []byte, points []format.Point, size int) (decod
 	}
 }
 
-func TestWhatDiffersBetweenTwoPointsIsDamageBeforeTheMembersEnd(t *testing.T) {
+func TestMismatchBetweenPointsIsDamageBeforeEndOfMember(t *testing.T) {
 	dice := rand.New(rand.NewPCG(2, 6))
 	text := texts(dice)["random"]
 	raw := compress(t, text, stdgzip.NoCompression, dice)
@@ -207,7 +207,7 @@ func TestWhatDiffersBetweenTwoPointsIsDamageBeforeTheMembersEnd(t *testing.T) {
 	}
 }
 
-func TestWhoHasReadUpToAPointMayHaveItCompared(t *testing.T) {
+func TestReaderAtPointCanVerifyIt(t *testing.T) {
 	dice := rand.New(rand.NewPCG(3, 7))
 	text := texts(dice)["words"]
 	raw := compress(t, text, 6, dice)
@@ -240,7 +240,7 @@ func TestWhoHasReadUpToAPointMayHaveItCompared(t *testing.T) {
 	}
 }
 
-func TestAPointWithoutItsWindowIsRefused(t *testing.T) {
+func TestPointWithoutItsWindowIsRefused(t *testing.T) {
 	for _, state := range [][]byte{nil, []byte("window"), bytes.Repeat([]byte{1}, 100)} {
 		_, err := gzip.Codec{}.NewDecoderAt(bytes.NewReader(nil), format.Point{MemberBytes: 1, State: state})
 		require.ErrorContains(t, err, "makes the index again")
@@ -250,7 +250,7 @@ func TestAPointWithoutItsWindowIsRefused(t *testing.T) {
 }
 
 // Empty blocks, of which a file may have any number, end the memory of a point.
-func TestManyBlocksWithoutBytesMakeNoPoint(t *testing.T) {
+func TestManyEmptyBlocksMakeNoPoint(t *testing.T) {
 	dice := rand.New(rand.NewPCG(3, 8))
 	var out bytes.Buffer
 	w, err := stdgzip.NewWriterLevel(&out, 6)
@@ -275,7 +275,7 @@ func TestManyBlocksWithoutBytesMakeNoPoint(t *testing.T) {
 	}
 }
 
-func TestPointsOfAFileThatFailsAreThoseBeforeThePlace(t *testing.T) {
+func TestFailedFileHasOnlyPointsBeforeFailure(t *testing.T) {
 	dice := rand.New(rand.NewPCG(serve.Seed(t), 4))
 	raw, _ := fileOfTexts(t, dice)
 	want, _ := notePoints(t, bytes.NewReader(raw), leastPoint)

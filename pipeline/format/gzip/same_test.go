@@ -141,7 +141,7 @@ func file(t *testing.T, rest int, header bool) []byte {
 
 func opener(p []byte) func() io.Reader { return func() io.Reader { return bytes.NewReader(p) } }
 
-func TestWholeFilesSayTheSameAtAnyReadSize(t *testing.T) {
+func TestWholeFilesMatchReferenceAtAnyReadSize(t *testing.T) {
 	for _, rest := range []int{300, 200_000} {
 		raw := file(t, rest, true)
 		for _, size := range []int{1, 2, 3, 7, 100, 512, 4096, 32 << 10, 64 << 10, 65537, 1 << 20} {
@@ -157,7 +157,7 @@ func TestWholeFilesSayTheSameAtAnyReadSize(t *testing.T) {
 }
 
 // For a truncated file the error reports it, and where its member begins, wherever it was cut.
-func TestFilesThatAreCutSayTheSame(t *testing.T) {
+func TestTruncatedFilesMatchReference(t *testing.T) {
 	raw := file(t, 300, true)
 	for n := range raw {
 		for _, size := range []int{1, 4096} {
@@ -170,7 +170,7 @@ func TestFilesThatAreCutSayTheSame(t *testing.T) {
 	}
 }
 
-func TestFilesWithAFlippedBitSayTheSame(t *testing.T) {
+func TestFilesWithFlippedBitMatchReference(t *testing.T) {
 	raw := file(t, 300, true)
 	for i := range raw {
 		for bit := range 8 {
@@ -188,7 +188,7 @@ func TestFilesWithAFlippedBitSayTheSame(t *testing.T) {
 }
 
 // Storage may fail after any byte. Members that end before it are complete.
-func TestStorageThatFailsAnywhereSaysTheSame(t *testing.T) {
+func TestStorageFailuresMatchReference(t *testing.T) {
 	raw := append(file(t, 300, true), make([]byte, 20)...)
 	for n := range len(raw) + 1 {
 		for _, size := range []int{1, 4096} {
@@ -199,7 +199,7 @@ func TestStorageThatFailsAnywhereSaysTheSame(t *testing.T) {
 	}
 }
 
-func TestHeadersSayTheSame(t *testing.T) {
+func TestHeadersMatchReference(t *testing.T) {
 	deflated := []byte{0x03, 0x00, 0, 0, 0, 0, 0, 0, 0, 0} // an empty block, CRC and size
 	crc := func(head []byte) []byte {
 		return binary.LittleEndian.AppendUint16(head, uint16(crc32.ChecksumIEEE(head)))
@@ -246,7 +246,7 @@ func TestHeadersSayTheSame(t *testing.T) {
 var deflatedMember = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0, 0x03, 0x00, 0, 0, 0, 0, 0, 0, 0, 0}
 
 // Deflate data that no encoder writes.
-func TestDeflateDataThatIsRefusedSaysTheSame(t *testing.T) {
+func TestRefusedDeflateDataMatchesReference(t *testing.T) {
 	head := []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}
 	for _, c := range []struct {
 		name string
@@ -273,7 +273,7 @@ func TestDeflateDataThatIsRefusedSaysTheSame(t *testing.T) {
 	}
 }
 
-func TestWhatFollowsMembersSaysTheSame(t *testing.T) {
+func TestBytesAfterMembersMatchReference(t *testing.T) {
 	member := formattest.Gzip([]byte("one\ntwo\n"))
 	for _, zeros := range []int{0, 1, 2, 511, 512, 513, 300_000} {
 		for _, tail := range [][]byte{nil, {'x'}, {0x1f}, {0x1f, 0x8b}, {0x1f, 'x'}, {0x8b, 0x1f}, member, member[:15]} {
@@ -295,7 +295,7 @@ func (r *dataWithFailure) Read(p []byte) (int, error) {
 	return n, errStorage
 }
 
-func TestAFailureBehindAWholeMemberIsNotTheMembers(t *testing.T) {
+func TestFailureAfterCompleteMemberIsNotBlamedOnMember(t *testing.T) {
 	raw := slices.Concat(deflatedMember, formattest.Gzip([]byte("one\ntwo\n")))
 	d, err := gzip.Codec{}.NewDecoder(&dataWithFailure{raw}, 0)
 	require.NoError(t, err)

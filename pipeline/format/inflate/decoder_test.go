@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestStreamsAreDecodedHoweverTheyAreSplit(t *testing.T) {
+func TestStreamsDecodeHoweverTheyAreSplit(t *testing.T) {
 	all := streams(t, 300)
 	all = append(all, streams(t, 150_000)...)
 	for form, d := range forms() {
@@ -37,7 +37,7 @@ func TestStreamsAreDecodedHoweverTheyAreSplit(t *testing.T) {
 }
 
 // Of a truncated stream as much is decoded as another library decodes.
-func TestStreamsThatAreCutWantMore(t *testing.T) {
+func TestTruncatedStreamsNeedMoreInput(t *testing.T) {
 	for form, d := range forms() {
 		for _, s := range streams(t, 300) {
 			step := max(1, len(s.raw)/200)
@@ -83,7 +83,7 @@ func requireDecodes(t testing.TB, d *Decoder, raw, want []byte, wantUsed int, er
 	}
 }
 
-func TestStreamsWithAFlippedBitAreAsToTheLibrary(t *testing.T) {
+func TestStreamsWithFlippedBitMatchLibrary(t *testing.T) {
 	all := forms()
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, s := range streams(t, 200) {
@@ -106,7 +106,7 @@ func TestStreamsWithAFlippedBitAreAsToTheLibrary(t *testing.T) {
 }
 
 // Codes with all numbers of bits, complete or not, of all sizes.
-func TestCodesAreRefusedAsByTheLibrary(t *testing.T) {
+func TestRefusedCodesMatchLibrary(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	accepted, all := 0, forms()
 	for range 10_000 {
@@ -185,7 +185,7 @@ func writeLens(r *rand.Rand, code func(int), n, needed int) {
 
 // A decoder that stopped at a block can continue there, and so can another one that is entered
 // there, at any bit.
-func TestADecoderIsEnteredWhereAnotherOneStopped(t *testing.T) {
+func TestDecoderResumesAtBlockOfAnother(t *testing.T) {
 	for form, d := range forms() {
 		entered := &Decoder{checked: d.checked}
 		r := rand.New(rand.NewPCG(9, 9))
@@ -228,7 +228,7 @@ func TestADecoderIsEnteredWhereAnotherOneStopped(t *testing.T) {
 	}
 }
 
-func TestAStopBehindTheEndIsNone(t *testing.T) {
+func TestStopAfterEndIsIgnored(t *testing.T) {
 	d := &Decoder{}
 	s := streams(t, 300)[0]
 	d.Reset()
@@ -237,7 +237,7 @@ func TestAStopBehindTheEndIsNone(t *testing.T) {
 	require.Equal(t, End, status)
 }
 
-func TestAMatchBeforeTheHistoryIsBad(t *testing.T) {
+func TestMatchBeforeHistoryIsInvalid(t *testing.T) {
 	for _, d := range forms() {
 		for _, padding := range []int{0, 100} { // in the last bytes, and in the loop
 			for _, history := range []int{0, 1, 99, 100, 40_000} {
@@ -258,7 +258,7 @@ func TestAMatchBeforeTheHistoryIsBad(t *testing.T) {
 	}
 }
 
-func TestADecoderSaysItsSizeAndAllocatesNothing(t *testing.T) {
+func TestDecoderReportsItsSizeAndAllocatesNothing(t *testing.T) {
 	require.LessOrEqual(t, unsafe.Sizeof(Decoder{}), uintptr(MemoryBytes))
 	require.Greater(t, unsafe.Sizeof(Decoder{}), uintptr(MemoryBytes-1024))
 	s := streams(t, 150_000)[3]
@@ -276,7 +276,7 @@ func TestADecoderSaysItsSizeAndAllocatesNothing(t *testing.T) {
 	}))
 }
 
-func TestMoreThanThereIsCanNotBeTaken(t *testing.T) {
+func TestTakingMoreThanAvailablePanics(t *testing.T) {
 	d := &Decoder{}
 	d.Reset()
 	require.Panics(t, func() { d.Take(1) })

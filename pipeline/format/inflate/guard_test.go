@@ -36,7 +36,7 @@ func guardedDecoder(t testing.TB) *Decoder {
 
 // Nothing is read or written beyond input and window, whatever the input: intact, damaged, random,
 // with tables of earlier streams, in parts of any size, and with history up to any byte.
-func TestNothingIsTouchedBeyondInputAndWindow(t *testing.T) {
+func TestNothingBeyondInputAndWindowIsTouched(t *testing.T) {
 	d := guardedDecoder(t)
 	all := append(streams(t, 100_000), streams(t, 3000)...)
 	room := guarded(t, 200_000)

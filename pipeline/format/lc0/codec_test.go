@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
 )
 
-func TestGamesOfATarComeOneByOneFromAnyReader(t *testing.T) {
+func TestTarredGamesAreReturnedOneByOneFromAnyReader(t *testing.T) {
 	games := [][]byte{game(6, 0, 2), game(6, 7, 1), game(6, 9, 3)}
 	raw := tarOf(t, file{"1.gz", gz(games[0])}, file{"text", make([]byte, 700)}, file{"2.gz", gz(games[1])}, file{"3.gz", gz(games[2])})
 	for _, r := range []io.Reader{bytes.NewReader(raw), iotest.OneByteReader(bytes.NewReader(raw)), iotest.HalfReader(bytes.NewReader(raw)), iotest.DataErrReader(bytes.NewReader(raw))} {
@@ -41,7 +41,7 @@ func TestGamesOfATarComeOneByOneFromAnyReader(t *testing.T) {
 	}
 }
 
-func TestGamesThatAreNotReadArePassedOver(t *testing.T) {
+func TestUnreadGamesAreSkipped(t *testing.T) {
 	raw := tarOf(t, file{"1.gz", gz(game(6, 0, 40))}, file{"2.gz", []byte("damaged")}, file{"3.gz", gz(game(6, 0, 1))})
 	d, err := lc0.Tar{}.NewPartDecoder(bytes.NewReader(raw), 0)
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestGamesThatAreNotReadArePassedOver(t *testing.T) {
 	require.Equal(t, io.EOF, err)
 }
 
-func TestAGameThatUnpacksToVeryMuchTakesNoMoreMemory(t *testing.T) {
+func TestHugelyExpandingGameUsesNoMoreMemory(t *testing.T) {
 	size := 64 << 20
 	if testing.Short() {
 		size = 8 << 20

@@ -11,7 +11,7 @@ import (
 
 // The processor-specific version gives the same result as the table of rows, and writes no byte
 // more.
-func TestPlanesAreExpandedAsByTheTable(t *testing.T) {
+func TestExpandedPlanesMatchTable(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []int{1, 2, 4} {
 		for n := range 2*lastPlanes + 1 {

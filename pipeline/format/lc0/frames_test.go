@@ -85,7 +85,7 @@ func tarOf(t require.TestingT, files ...file) []byte {
 
 func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
-func TestFramesHaveTheSizesOfTheSpecification(t *testing.T) {
+func TestFramesHaveSizesOfSpecification(t *testing.T) {
 	for version, behind := range map[uint32]int{3: 0, 4: 4 * 4, 5: 7 * 4, 6: 15*4 + 4 + 2*2 + 4 + 4, 7: 15*4 + 4 + 2*2 + 4 + 2*4 + 2*2 + 8*4} {
 		require.Equal(t, sizes[version], valuesAt(version)+behind, "version %d", version)
 	}

@@ -102,7 +102,7 @@ func TestSuite(t *testing.T) {
 	}.Run(t)
 }
 
-func TestRandomGamesAgreeWithTheNaiveParser(t *testing.T) {
+func TestRandomGamesMatchNaiveParser(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGame(t)
 		g = g[:len(g)-rapid.IntRange(0, min(3, len(g))).Draw(t, "cut off")]
@@ -167,7 +167,7 @@ func reasons(l format.Losses) map[string]uint64 {
 	return m
 }
 
-func TestAGameMayHaveSeveralMembersAndZerosBehindThem(t *testing.T) {
+func TestGameMayHaveSeveralMembersAndTrailingZeros(t *testing.T) {
 	g := game(6, 0, 5)
 	raw := append(gz(g[:10], nil, g[10:20000], g[20000:]), 0, 0, 0)
 	s := scan(lc0.Format{}, lc0.Game{}, raw)
@@ -179,7 +179,7 @@ func TestAGameMayHaveSeveralMembersAndZerosBehindThem(t *testing.T) {
 	require.True(t, bytes.Equal(g, bytesOf(t, lc0.Game{}, raw, s)))
 }
 
-func TestADamagedGameLeavesNothing(t *testing.T) {
+func TestDamagedGameYieldsNoFrames(t *testing.T) {
 	g := gz(game(6, 0, 3))
 	flipped := bytes.Clone(g)
 	flipped[len(g)-5] ^= 1
@@ -208,7 +208,7 @@ func TestADamagedGameLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestATarGoesOnBehindADamagedGame(t *testing.T) {
+func TestTarContinuesAfterDamagedGame(t *testing.T) {
 	one, two, three := game(6, 0, 3), game(6, 100, 2), game(6, 200, 4)
 	bad := gz(two)
 	bad[len(bad)-5] ^= 1
@@ -227,7 +227,7 @@ func TestATarGoesOnBehindADamagedGame(t *testing.T) {
 		len(one), s.Losses.First[0].RawOffset))
 }
 
-func TestADamagedTarEndsAtTheDamage(t *testing.T) {
+func TestDamagedTarEndsAtDamage(t *testing.T) {
 	one, two := game(5, 0, 2), game(5, 9, 2)
 	raw := tarOf(t, file{"1.gz", gz(one)}, file{"2.gz", gz(two)}, file{"3.gz", gz(two)})
 	second := scan(lc0.Format{}, lc0.Tar{}, raw).Members[1].RawBytes
@@ -246,7 +246,7 @@ func TestADamagedTarEndsAtTheDamage(t *testing.T) {
 	require.Len(t, cut.Lost().First, 2, "the game and the archive")
 }
 
-func TestCutOffAnywhereATarGivesItsWholeGames(t *testing.T) {
+func TestTruncatedTarYieldsItsCompleteGames(t *testing.T) {
 	games := [][]byte{game(6, 0, 1), game(6, 5, 2), game(6, 9, 1)}
 	raw := tarOf(t, file{"1.gz", gz(games[0])}, file{"2.gz", gz(games[1])}, file{"3.gz", gz(games[2])})
 	whole := scan(lc0.Format{}, lc0.Tar{}, raw)
@@ -264,7 +264,7 @@ func TestCutOffAnywhereATarGivesItsWholeGames(t *testing.T) {
 	}
 }
 
-func TestAFlippedBitAnywhereInATarGivesNoWrongFrame(t *testing.T) {
+func TestFlippedBitInTarYieldsNoWrongFrame(t *testing.T) {
 	games := [][]byte{game(6, 0, 1), game(6, 5, 2), game(6, 9, 1)}
 	raw := tarOf(t, file{"1.gz", gz(games[0])}, file{"2.gz", gz(games[1])}, file{"3.gz", gz(games[2])})
 	sound := map[string]bool{}
@@ -289,7 +289,7 @@ func TestAFlippedBitAnywhereInATarGivesNoWrongFrame(t *testing.T) {
 	}
 }
 
-func TestGamesOfTwoVersionsInATarAreRefusedByName(t *testing.T) {
+func TestGamesOfTwoVersionsInTarAreRefusedByName(t *testing.T) {
 	raw := tarOf(t, file{"five.gz", gz(game(5, 0, 2))}, file{"six.gz", gz(game(6, 0, 2))})
 	s := scan(lc0.Format{}, lc0.Tar{}, raw)
 	var refused *format.RefusedError
@@ -297,7 +297,7 @@ func TestGamesOfTwoVersionsInATarAreRefusedByName(t *testing.T) {
 	require.ErrorContains(t, s.err, "six.gz has frames of version 6, and five.gz before it of version 5")
 }
 
-func TestErrorsOfReadingATarAreNoDamage(t *testing.T) {
+func TestTarReadErrorsAreNotDamage(t *testing.T) {
 	raw := tarOf(t, file{"1.gz", gz(game(6, 0, 2))}, file{"2.gz", gz(game(6, 3, 1))})
 	for n := 0; n < len(raw)-1024; n += 50 {
 		fault := fmt.Errorf("input/output error at %d", n)
@@ -323,7 +323,7 @@ func (f failingAt) ReadAt(p []byte, off int64) (int, error) {
 	return copy(p, f.bytes[off:f.at]), f.err
 }
 
-func TestTheCheckNamesWhatCannotBe(t *testing.T) {
+func TestCheckNamesImpossibleValues(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for version := range sizes {
 		for _, c := range []struct {
@@ -365,7 +365,7 @@ func TestTheCheckNamesWhatCannotBe(t *testing.T) {
 	}
 }
 
-func TestWhatMayBeMissingIsNotChecked(t *testing.T) {
+func TestOptionalValuesAreNotChecked(t *testing.T) {
 	nan := float32(math.NaN())
 	six, three := frame(6, 1), frame(3, 1)
 	for i := range 3 { // original q, d, m
@@ -382,7 +382,7 @@ func TestWhatMayBeMissingIsNotChecked(t *testing.T) {
 	require.Empty(t, scan(lc0.New(spec.Format{Lc0Check: true}), lc0.Game{}, gz(result)).records)
 }
 
-func TestManyDamagesAreCountedAndAFewListed(t *testing.T) {
+func TestManyDamagedGamesAreCountedAndAFewListed(t *testing.T) {
 	g := game(6, 0, 40)
 	for i := range 30 {
 		g[i*8356] = 4

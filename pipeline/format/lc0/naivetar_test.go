@@ -54,7 +54,7 @@ func naiveTar(t require.TestingT, raw []byte) (games []int, records []int64, ref
 }
 
 // Results for tars of games and of other files, some damaged, agree with an independent parser.
-func TestRandomTarsOfGamesAgreeWithTheNaiveParser(t *testing.T) {
+func TestRandomTarsOfGamesMatchNaiveParser(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var files []file
 		for i := range rapid.IntRange(0, 6).Draw(t, "files") {

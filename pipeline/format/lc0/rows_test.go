@@ -17,7 +17,7 @@ import (
 )
 
 // All versions have the same kind of rows, so their games may be mixed.
-func TestGamesOfSeveralVersionsMakeRows(t *testing.T) {
+func TestGamesOfSeveralVersionsYieldRows(t *testing.T) {
 	r := mustRows(t, spec.Format{As: spec.AsTensorsU1})
 	raw := tarOf(t, file{"five.gz", gz(game(5, 0, 2))}, file{"empty.gz", gz(nil)}, file{"six.gz", gz(game(6, 0, 3))}, file{"4.gz", gz(game(4, 0, 1))}, file{"6.gz", gz(game(6, 7, 1))})
 	s := scan(r, lc0.Tar{}, raw)
@@ -44,7 +44,7 @@ func TestGamesOfSeveralVersionsMakeRows(t *testing.T) {
 	require.Equal(t, "version 6", s.Kind, "of what is left")
 }
 
-func TestKindsOfVersions(t *testing.T) {
+func TestVersionKinds(t *testing.T) {
 	f, r := lc0.Format{}, mustRows(t, spec.Format{As: spec.AsTensorsF2})
 	require.True(t, f.SameKind("version 6", "version 6"))
 	for _, pair := range [][2]string{{"version 6", "version 5"}, {"versions 5, 6", "versions 5, 6"}, {"version 8", "version 8"}, {"", ""}} {

@@ -20,7 +20,7 @@ func TestSniff(t *testing.T) {
 	require.False(t, lc0.Format{}.Sniff(append(game(6, 0, 1), game(5, 0, 1)...)))
 }
 
-func TestATarIsKnownByOneOfItsFirstGames(t *testing.T) {
+func TestTarIsRecognizedByOneOfItsFirstGames(t *testing.T) {
 	g := gz(game(6, 0, 2))
 	behind := func(n int, damaged []byte) []byte {
 		var files []file

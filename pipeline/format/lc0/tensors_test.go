@@ -136,7 +136,7 @@ var naiveHalf = func() func(f float32) uint16 {
 	}
 }()
 
-func TestRowsOfTensorsAreTheTables(t *testing.T) {
+func TestTensorRowsMatchTables(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for version := uint32(3); version <= 7; version++ {
 		for _, format := range []uint32{1, 2, 3, 4, 5, 132, 133} {
@@ -190,7 +190,7 @@ func differs(a, b []byte) int {
 	return len(a)
 }
 
-func TestFramesThatCanNotBeRowsAreErrors(t *testing.T) {
+func TestInvalidFramesAreNotRows(t *testing.T) {
 	tensors, err := lc0.NewTensors(lc0.U1)
 	require.NoError(t, err)
 	row := make([]byte, tensors.RowBytes())
@@ -210,7 +210,7 @@ func TestFramesThatCanNotBeRowsAreErrors(t *testing.T) {
 var randomFrameOnce = randomFrame(rand.New(rand.NewPCG(3, 4)), 6, 1)
 
 // NumPy reads rows with their dtype, and its own unpacking gives the same values.
-func TestNumPyReadsRowsOfTensors(t *testing.T) {
+func TestNumPyReadsTensorRows(t *testing.T) {
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(5, 6))
 	var frames []byte

@@ -82,7 +82,7 @@ func index(t require.TestingT, raw []byte) (records []formattest.Record) {
 	return records
 }
 
-func TestALineShorterThanAByteOrderMarkIsKeptBeforeDamage(t *testing.T) {
+func TestLineShorterThanByteOrderMarkIsKeptBeforeDamage(t *testing.T) {
 	for _, c := range []struct {
 		name, first string
 		want        []formattest.Record
@@ -109,7 +109,7 @@ func TestALineShorterThanAByteOrderMarkIsKeptBeforeDamage(t *testing.T) {
 	}
 }
 
-func TestLongLinesAreNotHeld(t *testing.T) {
+func TestLongLinesAreNotBuffered(t *testing.T) {
 	shard := append(bytes.Repeat([]byte("x"), 24<<20), "\nshort\n"...)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -160,14 +160,14 @@ func TestLongObjectsAreSniffedWhereverTheyAreCut(t *testing.T) {
 	}
 }
 
-func TestALongObjectWithNaNIsSniffedWhereverItIsCut(t *testing.T) {
+func TestLongObjectWithNaNIsSniffedWhereverItIsCut(t *testing.T) {
 	for pad := range 40 {
 		line := "{\"p\": \"" + strings.Repeat("p", pad) + "\", \"v\": [" + strings.Repeat("NaN, -Infinity, \"NaN\\\\\", ", 4000)
 		require.True(t, lines.JSONL().Sniff([]byte(line)[:format.SniffBytes]))
 	}
 }
 
-func TestJSONLThatBeginsWithNoValueIsRefused(t *testing.T) {
+func TestJSONLStartingWithoutValueIsRefused(t *testing.T) {
 	long := strings.Repeat("x", format.SniffBytes)
 	for _, c := range []struct {
 		name, head string

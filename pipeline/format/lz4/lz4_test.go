@@ -88,14 +88,14 @@ func sized(t *testing.T, size byte) []byte {
 	return nil
 }
 
-func TestAStoredBlockOfTheSizeThatTheHeaderTellsIsSound(t *testing.T) {
+func TestStoredBlockOfDeclaredMaximumSizeIsValid(t *testing.T) {
 	s, n, err := scan(sized(t, 8))
 	require.NoError(t, err)
 	require.Nil(t, s.Damage)
 	require.Equal(t, 2, n)
 }
 
-func TestNothingButSkippableFramesIsSound(t *testing.T) {
+func TestSkippableFramesAloneAreValid(t *testing.T) {
 	formattest.RequireSkippableAlone(t, lz4.Codec{})
 }
 
@@ -123,7 +123,7 @@ var programFlags = map[string][]string{
 	"no checksum": {"-c", "--no-frame-crc"}, "content size": {"-c", "--content-size"}, "legacy": {"-c", "-l"},
 }
 
-func TestTheProgram(t *testing.T) {
+func TestCommandLineTool(t *testing.T) {
 	text := text()
 	for name, args := range programFlags {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +161,7 @@ func goldenText() []byte {
 	return b
 }
 
-func TestGoldenFilesOfTheProgram(t *testing.T) {
+func TestGoldenFilesOfCommandLineTool(t *testing.T) {
 	golden := func(name string) []byte {
 		b, err := os.ReadFile(filepath.Join("testdata", name))
 		require.NoError(t, err)
@@ -173,7 +173,7 @@ func TestGoldenFilesOfTheProgram(t *testing.T) {
 }
 
 // A legacy frame has no end mark: it ends where any other frame begins.
-func TestLegacyFramesEndWhereOthersBegin(t *testing.T) {
+func TestLegacyFramesEndWhereNextFrameStarts(t *testing.T) {
 	text := bytes.Repeat(text(), 1+(17<<20)/len(text())) // three blocks
 	old := formattest.Program(t, t.TempDir(), text, "lz4", "-c", "-l")
 	other := formattest.LZ4([]byte("one\ntwo\n"))
@@ -190,7 +190,7 @@ func TestLegacyFramesEndWhereOthersBegin(t *testing.T) {
 
 // A linked block that refers to bytes before its frame is damage wherever decoding begins, even
 // after another frame of linked blocks.
-func TestAFrameDoesNotSeeTheOneBeforeIt(t *testing.T) {
+func TestFrameCannotReferToPrecedingFrame(t *testing.T) {
 	before := formattest.Program(t, t.TempDir(), text(), "lz4", "-c", "-B4", "-BD", "--no-frame-crc")
 	// One literal, then four bytes from 100 bytes back.
 	bad := frame(0x40, 0x40, 0xc0, 10, 0, 0, 0, 0x10, 'x', 100, 0, 0x50, 'a', 'b', 'c', 'd', 'e', 0, 0, 0, 0)

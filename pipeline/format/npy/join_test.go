@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAFileIsDescribedByItsHeaderAndItsSize(t *testing.T) {
+func TestFileIsDescribedByItsHeaderAndSize(t *testing.T) {
 	r, err := rowsOfKind("'<f4' (3, 5)")
 	require.NoError(t, err)
 	head := r.Prologue(40)
@@ -27,7 +27,7 @@ func TestAFileIsDescribedByItsHeaderAndItsSize(t *testing.T) {
 	require.Equal(t, maxHeaderBytes, Framing{}.HeaderBytes([]byte(magic+"\x03\x00\xff\xff\xff\xff")))
 }
 
-func TestTheHeaderOfArraysThatAreReadTogetherHasAFieldForEachAndItsPadding(t *testing.T) {
+func TestHeaderOfCombinedArraysHasAFieldForEachAndPadding(t *testing.T) {
 	for _, c := range []struct {
 		kinds []string
 		want  string

@@ -71,7 +71,7 @@ var refused = map[string]string{
 	"greek": "rename them", "empty-rows": "rows have 0 bytes",
 }
 
-func TestArraysOfNumPyGiveTheirRows(t *testing.T) {
+func TestNumPyArraysYieldTheirRows(t *testing.T) {
 	for name, g := range goldens(t) {
 		t.Run(name, func(t *testing.T) {
 			records, s, err := scan(g.bytes)
@@ -164,7 +164,7 @@ func TestDamage(t *testing.T) {
 }
 
 // The final pass, which ends before the damaged member, returns the kind too.
-func TestADamagedMemberLeavesTheKindOfTheRowsBeforeIt(t *testing.T) {
+func TestDamagedMemberKeepsKindOfEarlierRows(t *testing.T) {
 	shard := array(1, dictionary("'<f4'", "(3, 2)"), bytes.Repeat([]byte("x"), 24))
 	raw := append(formattest.Gzip(shard[:len(shard)-10]), formattest.Gzip(shard[len(shard)-10:])...)
 	raw[len(raw)-5] ^= 1
@@ -213,7 +213,7 @@ func ofKind(t testing.TB, kind string) npy.Rows {
 	return f.(npy.Rows)
 }
 
-func TestPrologueIsAHeaderThatReadsBack(t *testing.T) {
+func TestPrologueRoundTrips(t *testing.T) {
 	for name, g := range goldens(t) {
 		if _, is := refused[name]; is {
 			continue
@@ -241,7 +241,7 @@ func TestPrologueIsAHeaderThatReadsBack(t *testing.T) {
 	}
 }
 
-func TestPrologueToTheByte(t *testing.T) {
+func TestPrologueIsByteExact(t *testing.T) {
 	require.Equal(t, "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (12, 3, 224), }"+strings.Repeat(" ", 52)+"\n",
 		string(ofKind(t, "'<f4' (3, 224)").Prologue(12)))
 	require.Equal(t, "\x93NUMPY\x01\x00\x76\x00{'descr': [('\xe9', '<i8')], 'fortran_order': False, 'shape': (0,), }"+strings.Repeat(" ", 51)+"\n",
@@ -263,7 +263,7 @@ func TestPrologueHasTheFewestSpaces(t *testing.T) {
 	require.Len(t, seen, 64)
 }
 
-func TestKindsAreTheSameWhereDtypesAre(t *testing.T) {
+func TestKindsAreEqualIfDtypesAre(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		same bool

@@ -29,7 +29,7 @@ for line in sys.stdin:
         print("no:", type(e).__name__, str(e).split("\n")[0][:100])
 `
 
-func TestNumPyReadsEveryHeaderThatIsReadHereAsTheSame(t *testing.T) {
+func TestNumPyReadsEveryAcceptedHeaderAlike(t *testing.T) {
 	var base [][]byte
 	for _, g := range goldens(t) {
 		base = append(base, g.bytes)

@@ -54,7 +54,7 @@ func TestBytesDependOnShapeAndNumbersOnly(t *testing.T) {
 	}
 }
 
-func TestRecordsAreAsLargeAsAskedFor(t *testing.T) {
+func TestRecordsHaveRequestedSizes(t *testing.T) {
 	for _, format := range plainFormats() {
 		t.Run(format, func(t *testing.T) {
 			const records, mean = 2000, 12500
@@ -69,7 +69,7 @@ func plainFormats() []string {
 	return slices.DeleteFunc(slices.Clone(synthetic.Formats), func(f string) bool { return f == "lc0" })
 }
 
-func TestGamesAreFramesThatCanBeAndCompress(t *testing.T) {
+func TestGamesAreValidFramesAndCompress(t *testing.T) {
 	const frames = 2*synthetic.GameFrames + 7
 	for codec, decoder := range map[string]format.Codec{"gz": lc0.Game{}, "tar": lc0.Tar{}} {
 		s := synthetic.Shape{Format: "lc0", Codec: codec, RecordBytes: synthetic.FrameBytes, Seed: 7}
@@ -117,12 +117,12 @@ func TestLinesAreJSON(t *testing.T) {
 	}
 }
 
-func TestFramesHaveTheirChecksums(t *testing.T) {
+func TestFramesHaveValidChecksums(t *testing.T) {
 	b := shard(t, synthetic.Shape{Format: "tfrecord", RecordBytes: 900}, 3, 1)
 	require.NoError(t, tfrecord.Format{}.Verify(b))
 }
 
-func TestCompressedShardsAreTheSameDecoded(t *testing.T) {
+func TestCompressedShardsDecodeToSameBytes(t *testing.T) {
 	s := synthetic.Shape{Format: "jsonl", RecordBytes: 1200}
 	plain := shard(t, s, 0, 3000)
 	s.Codec = "gz"
@@ -146,7 +146,7 @@ func TestCompressedShardsAreTheSameDecoded(t *testing.T) {
 	require.True(t, bytes.Equal(plain, decoded))
 }
 
-func TestWrongShapesAreRefusedWithAllThatIsWrong(t *testing.T) {
+func TestInvalidShapesReportAllProblems(t *testing.T) {
 	err := synthetic.Shape{Format: "tar", Codec: "xz", RecordBytes: 100}.Validate()
 	require.ErrorContains(t, err, "gz, zst, lz4")
 	require.ErrorContains(t, err, "between 4096")
@@ -164,7 +164,7 @@ func (f *failing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestAWriterThatFailsEndsIt(t *testing.T) {
+func TestWriteErrorStopsGeneration(t *testing.T) {
 	for _, codec := range append([]string{""}, synthetic.Codecs...) {
 		s := synthetic.Shape{Format: "jsonl", RecordBytes: 1200, Codec: codec}
 		require.ErrorIs(t, s.WriteShard(&failing{100_000}, 0, 2000, nil), errFull, codec)

@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/tar"
 )
 
-func TestRenameGrowsAsTold(t *testing.T) {
+func TestRenameGrowsAsPredicted(t *testing.T) {
 	check := func(t require.TestingT, shard []byte, low uint64) {
 		records, _, err := index(t, shard)
 		if err != nil {
@@ -147,7 +147,7 @@ func TestRenameCases(t *testing.T) {
 // trim makes an archive short enough to read.
 func trim(p []byte) []byte { return bytes.ReplaceAll(p, make([]byte, 8), nil) }
 
-func TestRenameOfDamageFails(t *testing.T) {
+func TestRenameOfDamagedMemberFails(t *testing.T) {
 	_, err := tar.Format{}.Rename(nil, make([]byte, 100), 1)
 	require.ErrorContains(t, err, "the record is not what was indexed")
 }

@@ -109,7 +109,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-func TestTheSizeFieldOfAMemberWithoutDataMaySayAnything(t *testing.T) {
+func TestSizeFieldOfMemberWithoutDataIsIgnored(t *testing.T) {
 	for _, size := range []field{base256(1 << 40), base256(math.MaxUint64), {124, strings.Repeat("\xff", 12)}, {124, "not a number"}} {
 		for kind := byte('1'); kind <= '6'; kind++ {
 			var a archive
@@ -125,7 +125,7 @@ func TestTheSizeFieldOfAMemberWithoutDataMaySayAnything(t *testing.T) {
 }
 
 // A link's PAX header has the size of its target, as some programs write it.
-func TestASizeOfPAXGivesAMemberWithoutDataNone(t *testing.T) {
+func TestPAXSizeAddsNoDataToMemberWithoutData(t *testing.T) {
 	for kind := byte('1'); kind <= '6'; kind++ {
 		shard := new(archive).file("s1.a", "1").ext('x', paxRecord("size", "1000")).add(header(kind, "s1.b", 0), "").file("s1.c", "1").file("s2.a", "1").end()
 		records, s, err := index(t, shard)
@@ -180,7 +180,7 @@ func TestEnds(t *testing.T) {
 
 // A hole of zeros in a copy, or a second archive after the first: what follows is not lost
 // silently, and what comes before is kept.
-func TestBytesBehindTheEndAreDamage(t *testing.T) {
+func TestBytesAfterEndAreDamage(t *testing.T) {
 	body := new(archive).file("s1.a", "1").file("s2.a", "2").Bytes()
 	for _, c := range []struct {
 		name string
@@ -204,7 +204,7 @@ func TestBytesBehindTheEndAreDamage(t *testing.T) {
 	}
 }
 
-func TestAnArchiveWithoutSamplesIsSound(t *testing.T) {
+func TestArchiveWithoutSamplesIsValid(t *testing.T) {
 	for _, shard := range [][]byte{
 		make([]byte, 1024),
 		new(archive).ext('g', paxRecord("comment", "of an empty tree")).end(),
@@ -234,7 +234,7 @@ func TestHugeSizesDoNotAllocate(t *testing.T) {
 	}
 }
 
-func TestNothingIsAllocatedForAMember(t *testing.T) {
+func TestMembersAllocateNothing(t *testing.T) {
 	var few, many archive
 	for i := range 3000 {
 		a := &many

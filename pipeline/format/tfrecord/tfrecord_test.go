@@ -140,7 +140,7 @@ func TestVerify(t *testing.T) {
 
 // However a frame is split into pieces, its check returns the same as Verify for the whole frame,
 // even after it has checked another frame.
-func TestAFrameIsCheckedInPieces(t *testing.T) {
+func TestFrameIsCheckedInPieces(t *testing.T) {
 	var f tfrecord.Format
 	whole := frame([]byte("some data"))
 	c := f.NewCheck()

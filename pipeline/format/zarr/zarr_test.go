@@ -87,7 +87,7 @@ func sameKinds(shard []byte) formattest.Outcome {
 	return o
 }
 
-func TestStreamsOfCropsAreArrays(t *testing.T) {
+func TestCropStreamsAreArrays(t *testing.T) {
 	f, err := zarr.Format{}.OfKind(kindOf("'<i2'"))
 	require.NoError(t, err)
 	p := string(f.(format.Framer).Prologue(12))

@@ -37,11 +37,11 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-func TestNothingButSkippableFramesIsSound(t *testing.T) {
+func TestSkippableFramesAloneAreValid(t *testing.T) {
 	formattest.RequireSkippableAlone(t, zstd.Codec{})
 }
 
-func TestTheProgram(t *testing.T) {
+func TestCommandLineTool(t *testing.T) {
 	for _, args := range [][]string{{"-c"}, {"-c", "-19"}, {"-c", "--no-check"}, {"-c", "--long=27"}, {"-c", "-B65536", "-T2"}} {
 		formattest.RequireOfProgram(t, zstd.Codec{}, "zstd", args...)
 	}

@@ -20,7 +20,7 @@ import (
 
 // Programs write files in various ways. In none of them is a file a shard before it is complete:
 // epochs are started continuously, and any file in them is complete.
-func TestAFileIsNoShardWhileItIsWritten(t *testing.T) {
+func TestIncompleteFileIsNotAShard(t *testing.T) {
 	for _, way := range []string{"inotify", "poll"} {
 		t.Run(way, func(t *testing.T) {
 			p := newPlace(t)
@@ -110,7 +110,7 @@ func writeSlowly(n *node, path string, records int) error {
 
 // Random arrivals, deletions, changes and restarts, under several windows: each epoch is what a
 // model predicts, and stays so for as long as its shards exist.
-func TestAnEpochStaysWhatItIsWhateverArrivedSince(t *testing.T) {
+func TestEpochIsUnaffectedByLaterArrivals(t *testing.T) {
 	r := rand.New(rand.NewPCG(serve.Seed(t), 0))
 	p := newPlace(t)
 	windows := []string{"all", "4shards", "50records", "120records", "1units"}

@@ -20,10 +20,10 @@ type many struct {
 
 func (m *many) Shards() []growing.Shard { return append([]growing.Shard(nil), m.shards...) }
 
-// BenchmarkTake measures starting an epoch of indexed shards, up to its record in the run
+// BenchmarkStart measures starting an epoch of indexed shards, up to its record in the run
 // directory: another look, the window, the comparison, the text, and two files. Building the
 // catalog afterwards is measured by package catalog.
-func BenchmarkTake(b *testing.B) {
+func BenchmarkStart(b *testing.B) {
 	for _, shards := range []int{100, 500_000} {
 		b.Run(fmt.Sprintf("shards=%d", shards), func(b *testing.B) {
 			root := b.TempDir()

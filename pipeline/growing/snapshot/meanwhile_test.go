@@ -87,7 +87,7 @@ func (n *node) seen(path string) {
 
 // A file that was indexed because a snapshot has it is forgotten until it is settled. If it settles
 // at that very moment it must not be forgotten: it would not be reported again.
-func TestAFileThatSettlesWhileItIsForgottenStays(t *testing.T) {
+func TestFileSettledWhileBeingForgottenStays(t *testing.T) {
 	n, w := lateFile(t)
 	forgotten, told := false, false
 	w.forget = func(path string) {
@@ -113,7 +113,7 @@ func TestAFileThatSettlesWhileItIsForgottenStays(t *testing.T) {
 
 // A file may be rewritten between the look at it, for a snapshot that has it, and its indexing. Its
 // latest state must win.
-func TestAFileThatChangesWhileASnapshotWantsItIsIndexedAsItIs(t *testing.T) {
+func TestFileChangedDuringSnapshotIsIndexedInLatestState(t *testing.T) {
 	n, w := lateFile(t)
 	changed := make(chan struct{})
 	done := false
@@ -153,7 +153,7 @@ func holding(t *testing.T) (*node, *watchedStock) {
 
 // With --hold an epoch has no shard that can't be read: a shard that is deleted after it was chosen
 // and before it is linked is not in it.
-func TestAShardThatIsDeletedBeforeItIsHeldIsInNoEpoch(t *testing.T) {
+func TestShardDeletedBeforeLinkingIsInNoEpoch(t *testing.T) {
 	n, w := holding(t)
 	n.put(t, 10, "1.txt", "2.txt", "3.txt")
 	n.eventually("1.txt", "2.txt", "3.txt")
@@ -170,7 +170,7 @@ func TestAShardThatIsDeletedBeforeItIsHeldIsInNoEpoch(t *testing.T) {
 }
 
 // A link to a file that was rewritten under a shard's name has other bytes than the epoch's.
-func TestAShardThatIsWrittenAnewBeforeItIsHeldIsNotInTheEpochAsItWas(t *testing.T) {
+func TestShardRewrittenBeforeLinkingIsNotInEpochInOldState(t *testing.T) {
 	for _, deletedOnceMore := range []bool{false, true} {
 		t.Run(fmt.Sprint("deleted once more: ", deletedOnceMore), func(t *testing.T) {
 			n, w := holding(t)
@@ -198,7 +198,7 @@ func TestAShardThatIsWrittenAnewBeforeItIsHeldIsNotInTheEpochAsItWas(t *testing.
 }
 
 // Each try finds a shard that arrived since the last one, and vanishes before it is linked.
-func TestAnEpochWhoseShardsGoAgainAndAgainIsAnError(t *testing.T) {
+func TestEpochWhoseShardsKeepVanishingIsAnError(t *testing.T) {
 	n, w := holding(t)
 	n.put(t, 10, "1.txt")
 	n.eventually("1.txt")

@@ -58,7 +58,7 @@ func child(p place, epochs int, window string) (*exec.Cmd, *bytes.Buffer) {
 }
 
 // Processes that would choose different shards start an epoch at the same time.
-func TestTwoHundredProcessesTakeAnEpochAndOneWins(t *testing.T) {
+func TestOneOfTwoHundredProcessesStartsEpoch(t *testing.T) {
 	processes := 200
 	if testing.Short() {
 		processes = 20
@@ -103,7 +103,7 @@ func TestTwoHundredProcessesTakeAnEpochAndOneWins(t *testing.T) {
 
 // However a process is killed while it starts epochs, the ones it started stay unchanged, and the
 // next process continues.
-func TestKilledTakersLoseNothing(t *testing.T) {
+func TestKilledSnapshottersLoseNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(serve.Seed(t), 0))
 	p := newPlace(t)
 	p.put(t, 3, numbered("#.txt", 0, 30)...)
@@ -148,7 +148,7 @@ func TestKilledTakersLoseNothing(t *testing.T) {
 }
 
 // Many callers request the same epoch from one snapshotter, and some of them give up.
-func TestManyAskAtTheSameTime(t *testing.T) {
+func TestConcurrentCallersShareEpoch(t *testing.T) {
 	n := open(t, newPlace(t))
 	n.put(t, 3, numbered("#.txt", 0, 5)...)
 	n.eventually(numbered("#.txt", 0, 5)...)

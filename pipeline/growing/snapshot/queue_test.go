@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestAFileThatChangesWhileItWaitsIsTakenOnceAsItIsNow(t *testing.T) {
+func TestFileChangedWhileQueuedIsIndexedOnceInLatestState(t *testing.T) {
 	q := newQueue()
 	q.add(storage.Object{Path: "a", SizeBytes: 1})
 	q.add(storage.Object{Path: "b", SizeBytes: 1})
@@ -21,7 +21,7 @@ func TestAFileThatChangesWhileItWaitsIsTakenOnceAsItIsNow(t *testing.T) {
 	require.Zero(t, q.left())
 }
 
-func TestAFileThatGoesWhileItWaitsIsNotTaken(t *testing.T) {
+func TestFileDeletedWhileQueuedIsNotIndexed(t *testing.T) {
 	q := newQueue()
 	q.add(storage.Object{Path: "a", SizeBytes: 1})
 	q.add(storage.Object{Path: "b", SizeBytes: 1})

@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
 
-func TestAnEpochIsOfWhatWasThereWhenItWasTaken(t *testing.T) {
+func TestEpochContainsShardsPresentAtStart(t *testing.T) {
 	n := open(t, newPlace(t), window(t, "3shards"))
 	require.Empty(t, n.Run())
 	_, any := n.Latest()
@@ -56,7 +56,7 @@ func TestAnEpochIsOfWhatWasThereWhenItWasTaken(t *testing.T) {
 
 // Checking whether an epoch can be started does not start it, and sees new arrivals, also on other
 // nodes.
-func TestALookAtTheNextEpochTakesNone(t *testing.T) {
+func TestCheckingNextEpochDoesNotStartIt(t *testing.T) {
 	p := newPlace(t)
 	n, other := open(t, p, minNew(t, "2shards")), open(t, p, minNew(t, "2shards"))
 	can := func(epoch uint64) error { return n.CanTake(t.Context(), epoch) }
@@ -83,7 +83,7 @@ func TestALookAtTheNextEpochTakesNone(t *testing.T) {
 }
 
 // A snapshot is equal to a dataset that has only its shards.
-func TestASnapshotIsTheDatasetOfItsShards(t *testing.T) {
+func TestSnapshotEqualsDatasetOfItsShards(t *testing.T) {
 	n := open(t, newPlace(t), window(t, "2shards"))
 	n.put(t, 7, "1.txt", "2.txt", "3.txt")
 	n.eventually("1.txt", "2.txt", "3.txt")
@@ -102,7 +102,7 @@ func openedAlone(t *testing.T, p place) (fingerprint string, paths []string) {
 	return e.Snapshot, paths
 }
 
-func TestAnEpochIsNotThereBeforeEnoughIsNew(t *testing.T) {
+func TestEpochWaitsForEnoughNewShards(t *testing.T) {
 	n := open(t, newPlace(t), minNew(t, "1500records"))
 	n.put(t, 1000, "1.txt")
 	n.eventually("1.txt")
@@ -126,7 +126,7 @@ func TestAnEpochIsNotThereBeforeEnoughIsNew(t *testing.T) {
 	require.Empty(t, s.Warning)
 }
 
-func TestStatusWarnsOfRecordsThatAreUsedOften(t *testing.T) {
+func TestStatusWarnsAboutOverusedRecords(t *testing.T) {
 	n := open(t, newPlace(t), minNew(t, "10records"))
 	n.put(t, 1000, "1.txt")
 	n.eventually("1.txt")
@@ -139,7 +139,7 @@ func TestStatusWarnsOfRecordsThatAreUsedOften(t *testing.T) {
 }
 
 // A mount on an empty directory waits.
-func TestTheFirstEpochIsWaitedFor(t *testing.T) {
+func TestFirstEpochIsWaitedFor(t *testing.T) {
 	n := open(t, newPlace(t), minNew(t, "20records"))
 	ctx, cancel := context.WithCancel(context.Background())
 	require.ErrorIs(t, n.Wait(ctx, func(s Status) {
@@ -171,7 +171,7 @@ func TestTheFirstEpochIsWaitedFor(t *testing.T) {
 }
 
 // Another node has its own index, copy of the data, and listing order.
-func TestTheSameRunDirectoryGivesTheSameCatalogsOnAnotherNode(t *testing.T) {
+func TestSameRunDirectoryYieldsSameCatalogsOnOtherNode(t *testing.T) {
 	here := newPlace(t)
 	n := open(t, here, window(t, "4shards"))
 	n.put(t, 10, numbered("x/#.txt", 0, 6)...)
@@ -208,7 +208,7 @@ func TestTheSameRunDirectoryGivesTheSameCatalogsOnAnotherNode(t *testing.T) {
 }
 
 // A shard that is still being copied does not count for the next epoch.
-func TestAFileThatSomebodyWritesIsLackingOnAnotherNode(t *testing.T) {
+func TestFileBeingCopiedIsMissingOnOtherNode(t *testing.T) {
 	here := newPlace(t)
 	n := open(t, here)
 	n.put(t, 10, "1.txt", "2.txt")
@@ -228,7 +228,7 @@ func TestAFileThatSomebodyWritesIsLackingOnAnotherNode(t *testing.T) {
 	other.taken(0)
 }
 
-func TestARestartedNodeFindsItsEpochs(t *testing.T) {
+func TestRestartedNodeFindsItsEpochs(t *testing.T) {
 	p := newPlace(t)
 	n := open(t, p)
 	n.put(t, 10, "1.txt", "2.txt")
@@ -243,7 +243,7 @@ func TestARestartedNodeFindsItsEpochs(t *testing.T) {
 	require.Equal(t, first.Run, n.Run())
 }
 
-func TestAnEpochWhoseSnapshotIsNotKeptIsAnError(t *testing.T) {
+func TestEpochWithMissingSnapshotIsAnError(t *testing.T) {
 	n := open(t, newPlace(t))
 	n.put(t, 10, "1.txt")
 	n.eventually("1.txt")
@@ -275,7 +275,7 @@ func TestOtherRunsAreRefused(t *testing.T) {
 }
 
 // A checkpoint can continue without its run directory.
-func TestAPinnedEpochGoesOnElsewhere(t *testing.T) {
+func TestPinnedEpochContinuesElsewhere(t *testing.T) {
 	p := newPlace(t)
 	n := open(t, p, window(t, "2shards"))
 	n.put(t, 10, "1.txt", "2.txt", "3.txt")
@@ -302,7 +302,7 @@ func TestAPinnedEpochGoesOnElsewhere(t *testing.T) {
 }
 
 // A caller may give up; what it began continues.
-func TestTakingGoesOnWhenTheAskerDies(t *testing.T) {
+func TestStartContinuesAfterCallerCancels(t *testing.T) {
 	n := open(t, newPlace(t))
 	n.put(t, 10, "1.txt")
 	n.eventually("1.txt")
@@ -318,7 +318,7 @@ func TestTakingGoesOnWhenTheAskerDies(t *testing.T) {
 	require.NoError(t, n.Close())
 }
 
-func TestWhereARunDirectoryIs(t *testing.T) {
+func TestRunDirectoryLocations(t *testing.T) {
 	root, index := t.TempDir(), t.TempDir()
 	beside := filepath.Join(index, "a")
 	asked, err := Place(beside, root, root, index)

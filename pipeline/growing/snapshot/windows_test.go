@@ -16,7 +16,7 @@ import (
 
 // Two nodes of one run with different windows read the same epochs, and log that: once, even if
 // they take turns.
-func TestNodesWithOtherWindowsAreWarned(t *testing.T) {
+func TestWarnsAboutNodesWithDifferentWindows(t *testing.T) {
 	p := newPlace(t)
 	p.put(t, 1, "a.txt", "b.txt", "c.txt")
 	other := p
@@ -52,7 +52,7 @@ func TestNodesWithOtherWindowsAreWarned(t *testing.T) {
 
 // If times decide, a shard whose time is in the future is named in the status and, once, in the
 // log.
-func TestAShardOfTheFutureIsNamed(t *testing.T) {
+func TestFutureShardIsNamed(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Config)
 		warned bool

@@ -14,9 +14,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// BenchmarkLookAtEverything measures the time per file of a look at everything: the first time, for
+// BenchmarkCheckEverything measures the time per file of a look at everything: the first time, for
 // files that an index knows, and again; and the memory per file.
-func BenchmarkLookAtEverything(b *testing.B) {
+func BenchmarkCheckEverything(b *testing.B) {
 	const files = 100_000
 	root := b.TempDir()
 	for i := range files {

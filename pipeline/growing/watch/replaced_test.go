@@ -20,7 +20,7 @@ import (
 
 // A root that is removed and recreated, or replaced by another directory, is looked at again at the
 // next poll, even if a process has the old one open.
-func TestARootThatIsReplacedIsLookedAtAgain(t *testing.T) {
+func TestReplacedRootIsCheckedAgain(t *testing.T) {
 	ways(t, func(t *testing.T, change func(*Config), wait time.Duration) {
 		for name, replace := range map[string]func(s *still){
 			"removed":    func(s *still) { require.NoError(t, os.RemoveAll(s.root)) },
@@ -65,7 +65,7 @@ func TestARootThatIsReplacedIsLookedAtAgain(t *testing.T) {
 
 // Files reached through a link to a directory are seen, whatever happens to the link or its target;
 // a link that leads back is not followed.
-func TestLinksToDirectoriesAreLookedAt(t *testing.T) {
+func TestLinksToDirectoriesAreWatched(t *testing.T) {
 	ways(t, func(t *testing.T, change func(*Config), wait time.Duration) {
 		disk := t.TempDir()
 		write(t, disk, "1/a.tar", "a")
@@ -123,7 +123,7 @@ func TestLinksThatCrossAreAnError(t *testing.T) {
 
 // A link to nothing, or to a path that the environment forbids, is not left out silently, nor is
 // anything that is neither file nor directory.
-func TestLinksToNothingAndToWhatMustNotBeRead(t *testing.T) {
+func TestDanglingAndForbiddenLinksAreReported(t *testing.T) {
 	ways(t, func(t *testing.T, change func(*Config), wait time.Duration) {
 		root, kubelet := filepath.Join(t.TempDir(), "root"), t.TempDir()
 		write(t, kubelet, "pods/secret.tar", "secret")

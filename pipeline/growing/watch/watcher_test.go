@@ -113,7 +113,7 @@ func ways(t *testing.T, test func(t *testing.T, change func(*Config), wait time.
 	t.Run("poll", func(t *testing.T) { test(t, func(c *Config) { c.NoHints = true }, DefaultPoll) })
 }
 
-func TestFilesAreSettledWhenNobodyWritesThemAnyMore(t *testing.T) {
+func TestFilesSettleOnceNoLongerWritten(t *testing.T) {
 	ways(t, func(t *testing.T, change func(*Config), wait time.Duration) {
 		s := newStill(t, t.TempDir(), change)
 		s.write("a.tar", "a")
@@ -146,7 +146,7 @@ func TestFilesAreSettledWhenNobodyWritesThemAnyMore(t *testing.T) {
 	})
 }
 
-func TestFilesThatChangeOrGoAreTold(t *testing.T) {
+func TestChangedAndDeletedFilesAreReported(t *testing.T) {
 	ways(t, func(t *testing.T, change func(*Config), wait time.Duration) {
 		root := t.TempDir()
 		for _, path := range []string{"a.tar", "b.tar", "x/c.tar", "x/y/d.tar", "z/e.tar"} {
@@ -187,7 +187,7 @@ func TestFilesThatChangeOrGoAreTold(t *testing.T) {
 }
 
 // Writing to a settled file in place does not change its directory.
-func TestAFileThatIsWrittenToAgainIsSettledAnew(t *testing.T) {
+func TestRewrittenFileSettlesAgain(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a.tar", "before")
 	for name, wait := range map[string]time.Duration{"inotify": time.Second, "poll": everythingEvery} {
@@ -207,7 +207,7 @@ func TestAFileThatIsWrittenToAgainIsSettledAnew(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreKnownAreNotWaitedFor(t *testing.T) {
+func TestKnownFilesAreNotWaitedFor(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a.tar", "a")
 	first := newStill(t, root)
@@ -221,7 +221,7 @@ func TestFilesThatAreKnownAreNotWaitedFor(t *testing.T) {
 }
 
 // Lost reports cost time, but no file.
-func TestWhenReportsAreLostEverythingIsLookedAt(t *testing.T) {
+func TestLostEventsTriggerFullCheck(t *testing.T) {
 	s := newStill(t, t.TempDir())
 	s.write("x/a.tar", "a")
 	s.after(time.Second)
@@ -237,7 +237,7 @@ func TestWhenReportsAreLostEverythingIsLookedAt(t *testing.T) {
 	require.Len(t, s.after(time.Second), 50)
 }
 
-func TestADirectoryThatCanNotBeListedIsAnErrorUntilItCan(t *testing.T) {
+func TestUnlistableDirectoryIsAnErrorUntilListable(t *testing.T) {
 	s := newStill(t, t.TempDir())
 	s.write("x/a.tar", "a")
 	s.after(time.Second)
@@ -263,7 +263,7 @@ func TestADirectoryThatCanNotBeListedIsAnErrorUntilItCan(t *testing.T) {
 
 // Random arrivals, changes and deletions while the watcher runs; at the end it knows the files that
 // a walk finds.
-func TestWhatALookerKnowsIsWhatIsThere(t *testing.T) {
+func TestWatcherMatchesDirectoryTree(t *testing.T) {
 	for _, noHints := range []bool{false, true} {
 		t.Run(fmt.Sprint("poll ", noHints), func(t *testing.T) {
 			root := t.TempDir()
@@ -287,7 +287,7 @@ func TestWhatALookerKnowsIsWhatIsThere(t *testing.T) {
 }
 
 // A hard link changes only a file's change time.
-func TestAnotherNameMakesNoOtherFileWhereChangeTimesAreLeftOut(t *testing.T) {
+func TestHardLinkKeepsIdentityIfChangeTimeIsIgnored(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a.tar", "a")
 	s := newStill(t, root, func(c *Config) { c.NoChangeTimes = true })

@@ -12,11 +12,11 @@ import (
 )
 
 // A process in its own user namespace has its own limits.
-func TestWatchesThatRunOutArePolled(t *testing.T) {
+func TestFilesBeyondWatchLimitArePolled(t *testing.T) {
 	if os.Getenv("LSIOFS_FEW_WATCHES") == "" {
 		self, err := os.Executable()
 		require.NoError(t, err)
-		cmd := exec.Command(self, "-test.run", "^TestWatchesThatRunOutArePolled$", "-test.v")
+		cmd := exec.Command(self, "-test.run", "^TestFilesBeyondWatchLimitArePolled$", "-test.v")
 		cmd.Env = append(os.Environ(), "LSIOFS_FEW_WATCHES=3")
 		id := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 		groups := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}

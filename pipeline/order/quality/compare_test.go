@@ -23,7 +23,7 @@ func inOrder(n uint64) Source {
 	}
 }
 
-func TestSurveyCountsNeighboursOfOneShard(t *testing.T) {
+func TestSurveyCountsNeighboursFromOneShard(t *testing.T) {
 	m, picture := Survey(inOrder(1000), []uint64{0, 250, 500, 1000}, nil, Resolution{}, always)
 	require.Nil(t, picture)
 	require.InDelta(t, 997.0/999, m.Neighbours, 1e-12, "all but at two borders")
@@ -34,7 +34,7 @@ func TestSurveyCountsNeighboursOfOneShard(t *testing.T) {
 	require.Zero(t, m.Batches, "given up")
 }
 
-func TestShardsAndBufferGivesEveryRecordOnce(t *testing.T) {
+func TestShardsAndBufferDeliversEveryRecordOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		starts := []uint64{0}
 		for range rapid.IntRange(1, 6).Draw(t, "shards") {
@@ -58,12 +58,12 @@ func TestShardsAndBufferGivesEveryRecordOnce(t *testing.T) {
 	})
 }
 
-func TestABufferOfOneKeepsShardsTogether(t *testing.T) {
+func TestBufferOfOneKeepsShardsTogether(t *testing.T) {
 	m, _ := Survey(ShardsAndBuffer([]uint64{0, 500, 1000}, nil, 1, 1), []uint64{0, 500, 1000}, nil, Resolution{}, always)
 	require.InDelta(t, 998.0/999, m.Neighbours, 1e-12)
 }
 
-func TestShardsAndBufferGoesThroughWhatIsPassedOver(t *testing.T) {
+func TestShardsAndBufferTraversesSkippedRecords(t *testing.T) {
 	starts := []uint64{0, 700, 1000}
 	all, some := make([]uint64, 1000), make([]uint64, 100)
 	require.Equal(t, 1000, ShardsAndBuffer(starts, nil, 50, 1)(0, all))
@@ -76,7 +76,7 @@ func TestShardsAndBufferGoesThroughWhatIsPassedOver(t *testing.T) {
 	require.Zero(t, next(2000, some))
 }
 
-func TestAPictureShowsWhichShardsComeWhen(t *testing.T) {
+func TestPictureShowsOrderOfShards(t *testing.T) {
 	starts := []uint64{0, 4000, 8000, 8000, 16000} // one shard is empty
 	for name, r := range map[string]Resolution{
 		"all records": {Columns: 8, Rows: 100},
@@ -103,7 +103,7 @@ func TestAPictureShowsWhichShardsComeWhen(t *testing.T) {
 	}
 }
 
-func TestAPictureOfManyShardsIsBounded(t *testing.T) {
+func TestPictureOfManyShardsIsBounded(t *testing.T) {
 	var starts []uint64
 	for s := range uint64(100_001) {
 		starts = append(starts, 3*s)

@@ -95,7 +95,7 @@ func TestNothingToMeasureIsPerfect(t *testing.T) {
 	}
 }
 
-func TestEmptyShardsCountForNothing(t *testing.T) {
+func TestEmptyShardsAreIgnored(t *testing.T) {
 	d := dataset{10, 1000}
 	o := spec.Default().Order
 	o.Shuffle = spec.ShuffleFull

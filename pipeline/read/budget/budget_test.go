@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhatIsChargedIsTakenOffSegmentsDownToHalf(t *testing.T) {
+func TestChargesReduceSegmentsToHalfAtMost(t *testing.T) {
 	b := New(1000)
 	require.EqualValues(t, 1000, b.Rest())
 	b.Charge(300)

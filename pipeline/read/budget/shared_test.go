@@ -16,7 +16,7 @@ func (k *keeper) Readers() int64    { return k.readers }
 func (k *keeper) Shrink()           { k.held = max(min(k.held, k.allowed), k.pinned) }
 func (k *keeper) ShrinkDisk()       {}
 
-func TestPartsOfASharedBudget(t *testing.T) {
+func TestSharesOfBudget(t *testing.T) {
 	m := NewShared(1000)
 	a, b := &keeper{readers: 1}, &keeper{readers: 1}
 	first := m.Share()
@@ -53,7 +53,7 @@ func TestPartsOfASharedBudget(t *testing.T) {
 }
 
 // Where there are many that rest, they leave half to those that are read.
-func TestThoseThatRestNeverHaveMoreThanHalf(t *testing.T) {
+func TestIdleUsersNeverHoldMoreThanHalf(t *testing.T) {
 	m := NewShared(1000)
 	for range 9 {
 		m.Share().Join(&keeper{}, 200)
@@ -63,7 +63,7 @@ func TestThoseThatRestNeverHaveMoreThanHalf(t *testing.T) {
 	require.InDelta(t, 500, k.allowed, 1)
 }
 
-func TestDiskIsGivenOnlyOnce(t *testing.T) {
+func TestDiskIsReservedOnlyOnce(t *testing.T) {
 	m := NewShared(1000)
 	a, b := m.Share(), m.Share()
 	require.True(t, a.TakeDisk(60, 100))

@@ -35,7 +35,7 @@ func sizesOf(shards int, memory int64, compressed bool, members uint64, o spec.O
 	return s
 }
 
-func TestAChoiceFollowsFromSizesAlone(t *testing.T) {
+func TestChoiceDependsOnSizesOnly(t *testing.T) {
 	const mib = 1 << 20
 	full := spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1}
 	none := spec.Order{Shuffle: spec.ShuffleNone, Lanes: 1}
@@ -72,7 +72,7 @@ func TestAChoiceFollowsFromSizesAlone(t *testing.T) {
 	}
 }
 
-func TestASpoolThatIsBoundedTooTightlyIsRefusedWithWhatItNeeds(t *testing.T) {
+func TestTooSmallSpoolIsRefusedWithRequiredSize(t *testing.T) {
 	s := sizesOf(200, 16<<20, true, 1, spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1})
 	s.MaxSpoolBytes = 1 << 20
 	_, err := s.Choose(spec.ReadSpool)
@@ -84,7 +84,7 @@ func TestASpoolThatIsBoundedTooTightlyIsRefusedWithWhatItNeeds(t *testing.T) {
 }
 
 // Nobody has asked for what is the only way.
-func TestRecordsThatAreComputedAreGatheredWhateverIsAskedFor(t *testing.T) {
+func TestComputedRecordsAreAlwaysGathered(t *testing.T) {
 	s := sizesOf(4, 1<<30, false, 0, spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1})
 	s.Storage.Apart = true
 	for _, asked := range []spec.Read{"", spec.ReadAuto, spec.ReadScan, spec.ReadGather, spec.ReadSpool} {
@@ -96,7 +96,7 @@ func TestRecordsThatAreComputedAreGatheredWhateverIsAskedFor(t *testing.T) {
 }
 
 // The memory that a choice names is enough, and a good part of it is not.
-func TestTheMemoryThatWouldDoIsNamed(t *testing.T) {
+func TestSuggestedMemoryIsSufficient(t *testing.T) {
 	const mib = 1 << 20
 	named := 0
 	for _, o := range []spec.Order{

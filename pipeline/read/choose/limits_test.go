@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-func TestWhatIsInFlightFollowsTheStorage(t *testing.T) {
+func TestInFlightLimitFollowsStorage(t *testing.T) {
 	p := profile.Defaults(profile.KindSSD)
 	require.EqualValues(t, 128<<10, NewLimits(1<<30, 0, 0, p).RawBlockBytes)
 	p.InFlightBytes = 1 << 20

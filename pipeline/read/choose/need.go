@@ -70,7 +70,7 @@ func (s *Sizes) chunksOf(x *Shard) uint64 {
 // It is not lanes + 1 shards, because a reservoir lets go of a shard late. Of 200
 // shards in the default order (16384 records in 32 lanes), so many are open at a
 // time, between their first and their last record, by the order alone (the peak
-// of three epochs; TestASpoolHasRoomForTheShardsThatAnOrderHasOpen):
+// of three epochs; TestSpoolHasSpaceForOpenShardsOfOrder):
 //
 //	records a shard   1 000   5 000   10 000
 //	lanes + 1            33      33       33

@@ -53,7 +53,7 @@ func openShards(t *testing.T, o spec.Order, shards, records int) int {
 	return most
 }
 
-func TestASpoolHasRoomForTheShardsThatAnOrderHasOpen(t *testing.T) {
+func TestSpoolHasSpaceForOpenShardsOfOrder(t *testing.T) {
 	for _, x := range []struct{ shards, records, lanes, size int }{
 		{64, 1000, 8, 4096}, {200, 1000, 32, 16384}, {200, 5000, 32, 16384}, {100, 10_000, 16, 8192}, {500, 200, 8, 2048}, {300, 1000, 4, 8192}, {300, 2000, 1, 4096},
 	} {

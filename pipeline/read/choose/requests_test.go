@@ -18,7 +18,7 @@ func atBucket(shards int, memory, cacheRoom int64, o spec.Order) Sizes {
 	return s
 }
 
-func TestAtAServiceAChunkIsARequestWhereMemoryOrACacheAllowsIt(t *testing.T) {
+func TestRemoteChunkIsOneRequestIfMemoryOrCacheAllows(t *testing.T) {
 	const mib = 1 << 20
 	full := spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1}
 	none := spec.Order{Shuffle: spec.ShuffleNone, Lanes: 1}
@@ -51,7 +51,7 @@ func TestAtAServiceAChunkIsARequestWhereMemoryOrACacheAllowsIt(t *testing.T) {
 }
 
 // What a warning names is what it takes, and hardly more.
-func TestMemoryAndCacheThatAreNamedAreEnough(t *testing.T) {
+func TestSuggestedMemoryAndCacheAreSufficient(t *testing.T) {
 	for _, o := range []spec.Order{
 		{Shuffle: spec.ShuffleReservoir, Lanes: 32, SizeRecords: 64 << 10},
 		{Shuffle: spec.ShuffleReservoir, Lanes: 4, SizeRecords: 400_000},
@@ -89,7 +89,7 @@ func TestMemoryAndCacheThatAreNamedAreEnough(t *testing.T) {
 	}
 }
 
-func TestACacheThatHoldsAllHasNoShare(t *testing.T) {
+func TestCacheThatHoldsEverythingHasNoShare(t *testing.T) {
 	s := atBucket(2000, 16<<20, 3<<30, spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1})
 	c := Choice{Strategy: spec.ReadGather, Chunks: true}
 	require.Zero(t, s.Share(c))
@@ -99,7 +99,7 @@ func TestACacheThatHoldsAllHasNoShare(t *testing.T) {
 	require.Zero(t, s.Share(Choice{Strategy: spec.ReadGather}), "nothing is planned")
 }
 
-func TestReadersShareHowFarIsLookedAhead(t *testing.T) {
+func TestReadersShareLookahead(t *testing.T) {
 	const mb = 1e6
 	require.EqualValues(t, LeastLookahead, Reach(0, 0, 1))
 	require.EqualValues(t, LeastLookahead/4, Reach(0, 1*mb, 4))

@@ -32,7 +32,7 @@ func brought(rng *rand.Rand, records, n, recordBytes int, gapBytes int64) (wante
 	return wanted, bytes, ranges
 }
 
-func TestWhatASampleBringsIsEstimatedWithinATwentieth(t *testing.T) {
+func TestSubsampleReadsAreEstimatedWithinFivePercent(t *testing.T) {
 	const records = 200_000
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{2, 8, 39} {
@@ -49,7 +49,7 @@ func TestWhatASampleBringsIsEstimatedWithinATwentieth(t *testing.T) {
 	}
 }
 
-func TestAShardWithoutRecordsOfASampleBringsNothing(t *testing.T) {
+func TestShardWithoutSampledRecordsReadsNothing(t *testing.T) {
 	for _, s := range []Sampled{{}, {Records: 9, DecodedBytes: 99}} {
 		bytes, ranges := s.Held()
 		require.Zero(t, bytes)
@@ -61,7 +61,7 @@ func TestAShardWithoutRecordsOfASampleBringsNothing(t *testing.T) {
 }
 
 // With a sample, memory that holds its share is enough to scan; a cache has to hold the whole.
-func TestASampleIsScannedInItsShareOfTheMemory(t *testing.T) {
+func TestSubsampleIsScannedInItsShareOfMemory(t *testing.T) {
 	o := spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 4, SizeRecords: 400_000}
 	whole := atBucket(2000, 256<<20, 0, o)
 	c, err := whole.Choose(spec.ReadAuto)
@@ -82,7 +82,7 @@ func TestASampleIsScannedInItsShareOfTheMemory(t *testing.T) {
 	require.Equal(t, whole.pieceBytes(), sampled.pieceBytes(), "which says how far apart places are in shards")
 }
 
-func TestOnlyASampleLeavesOutWhatWasDecodedBetweenItsRecords(t *testing.T) {
+func TestOnlySubsampleSkipsRecordsDecodedInBetween(t *testing.T) {
 	p := profile.Defaults(profile.KindObject)
 	require.EqualValues(t, 1<<20, GapBytes(true, false, p))
 	require.EqualValues(t, 4<<10, GapBytes(true, true, p))

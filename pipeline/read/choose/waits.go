@@ -61,7 +61,7 @@ func openChunks(shuffle spec.Shuffle, b, r float64) float64 {
 }
 
 // orderMargin is what is added to what the order is expected to keep: its peaks are above
-// it. TestWhatIsEstimatedCoversWhatOrdersKeep has the figures.
+// it. TestEstimateCoversMemoryRetainedByOrders has the figures.
 const orderMargin = 1.1
 
 // ordered is what the lanes of all places keep together; all where the shuffle is over

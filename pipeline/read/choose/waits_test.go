@@ -52,7 +52,7 @@ func kept(t *testing.T, o spec.Order, chunks int, recordsOf func(chunk int) int)
 	return unsent, open
 }
 
-func TestWhatIsEstimatedCoversWhatOrdersKeep(t *testing.T) {
+func TestEstimateCoversMemoryRetainedByOrders(t *testing.T) {
 	const recordBytes = 1000
 	for _, x := range []struct {
 		shuffle          spec.Shuffle
@@ -99,7 +99,7 @@ func TestWhatIsEstimatedCoversWhatOrdersKeep(t *testing.T) {
 
 // What an order has open is about what was simulated (GB; ImageNet's 1.28 M records of 117 KB,
 // and 2 M of 12.5 KB).
-func TestOpenBytesIsAboutWhatWasSimulated(t *testing.T) {
+func TestOpenBytesApproximatesSimulation(t *testing.T) {
 	const gb = 1e9
 	for _, c := range []struct {
 		records, recordBytes, chunkBytes float64

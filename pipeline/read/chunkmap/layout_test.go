@@ -28,7 +28,7 @@ func (x *oneShard) Extents(records []uint64, dst []catalog.Extent) {
 func (x *oneShard) Has(record uint64) bool       { return !x.odd || record%2 == 1 }
 func (x *oneShard) Count(from, to uint64) uint64 { panic("not asked for") }
 
-func TestALayoutSaysWhichBytesAPieceIsMadeOf(t *testing.T) {
+func TestLayoutMapsPieceToItsBytes(t *testing.T) {
 	for name, c := range map[string]struct {
 		extents [][2]int64 // offset and size
 		bytes   int64      // of the shard
@@ -62,7 +62,7 @@ func TestALayoutSaysWhichBytesAPieceIsMadeOf(t *testing.T) {
 
 // Reads of a piece hold its bytes, each once, are no larger than the storage
 // likes, and are cut where it likes.
-func TestPiecesAreCutIntoReads(t *testing.T) {
+func TestPiecesAreSplitIntoReads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		align := int64(1) << rapid.IntRange(0, 12).Draw(t, "align")
 		most := max(align*rapid.Int64Range(1, 100).Draw(t, "read"), (1000+align-1)&^(align-1))

@@ -9,7 +9,7 @@ import (
 
 // Whatever the pieces' sizes are, the piece of a record is the last one that begins at
 // it or before it.
-func TestThePieceOfARecordIsTheOneThatHoldsIt(t *testing.T) {
+func TestRecordIsFoundInPieceThatHoldsIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		starts := []uint64{0}
 		for range rapid.IntRange(1, 60).Draw(t, "pieces") {
@@ -28,7 +28,7 @@ func TestThePieceOfARecordIsTheOneThatHoldsIt(t *testing.T) {
 	})
 }
 
-func TestPiecesThatDoNotCoverTheRecordsAreRefused(t *testing.T) {
+func TestPiecesNotCoveringRecordsAreRefused(t *testing.T) {
 	_, err := New([]uint64{0, 5}, 6)
 	require.ErrorContains(t, err, "1 pieces do not cover its 6 records")
 	x, err := New([]uint64{0}, 0)

@@ -125,7 +125,7 @@ func newOwner(t *testing.T, s readtest.Shape) (*owner, *Set) {
 
 var oneMember = readtest.Shape{Codec: "gz", Shards: 1, Records: 100, MaxBytes: 2000}
 
-func TestLoadsOfAShardComeInOnePass(t *testing.T) {
+func TestLoadsOfShardAreServedInOnePass(t *testing.T) {
 	o, set := newOwner(t, oneMember)
 	first := set.Assign(0, o.load(10), budget.Demand)
 	o.ended(1)
@@ -140,7 +140,7 @@ func TestLoadsOfAShardComeInOnePass(t *testing.T) {
 
 // While a decoder asks whether a piece is to be kept, its owner may be giving it a load
 // of that very piece, or of one before it.
-func TestALoadThatComesWhileADecoderAsksAboutItsPieceIsBroughtNotPassed(t *testing.T) {
+func TestLoadAddedDuringKeepCallbackIsServed(t *testing.T) {
 	o, set := newOwner(t, oneMember)
 	var given, earlier *Decoder
 	o.passing = func(d *Decoder, piece int) Load {
@@ -157,7 +157,7 @@ func TestALoadThatComesWhileADecoderAsksAboutItsPieceIsBroughtNotPassed(t *testi
 	require.Equal(t, map[int]int{20: 1, 40: 1, 80: 1}, o.came)
 }
 
-func TestWhatIsKeptInPassingIsBroughtOnTheWay(t *testing.T) {
+func TestOpportunisticLoadsAreServedInPassing(t *testing.T) {
 	o, set := newOwner(t, oneMember)
 	o.passing = func(_ *Decoder, piece int) Load {
 		if piece%10 == 0 {
@@ -171,7 +171,7 @@ func TestWhatIsKeptInPassingIsBroughtOnTheWay(t *testing.T) {
 }
 
 // A decoder that has come to a load for which there is no memory is where it was.
-func TestALoadWithoutMemoryDoesNotMoveItsDecoder(t *testing.T) {
+func TestLoadWithoutMemoryDoesNotAdvanceDecoder(t *testing.T) {
 	o, set := newOwner(t, oneMember)
 	refused := make(chan struct{})
 	o.room = func(l Load) bool {
@@ -196,7 +196,7 @@ func TestALoadWithoutMemoryDoesNotMoveItsDecoder(t *testing.T) {
 	require.Equal(t, map[int]error{50: budget.ErrNoRoom}, o.failed)
 }
 
-func TestALoadIsTakenBackUntilItsDecoderHasComeToIt(t *testing.T) {
+func TestLoadIsCancellableUntilItsDecoderReachesIt(t *testing.T) {
 	o, set := newOwner(t, oneMember)
 	asked, answer := make(chan struct{}), make(chan struct{})
 	o.passing = func(_ *Decoder, piece int) Load {
@@ -218,7 +218,7 @@ func TestALoadIsTakenBackUntilItsDecoderHasComeToIt(t *testing.T) {
 	require.Equal(t, map[int]int{6: 1}, o.came)
 }
 
-func TestDecodersThatAreStoppedEndTheirLoads(t *testing.T) {
+func TestStoppedDecodersEndTheirLoads(t *testing.T) {
 	o, set := newOwner(t, oneMember)
 	o.passing = func(_ *Decoder, piece int) Load {
 		if piece == 5 {
@@ -231,7 +231,7 @@ func TestDecodersThatAreStoppedEndTheirLoads(t *testing.T) {
 	require.Equal(t, map[int]error{60: budget.ErrClosed}, o.failed)
 }
 
-func TestAWholeShardIsDecodedForWhoAsksForIt(t *testing.T) {
+func TestWholeShardIsDecodedOnRequest(t *testing.T) {
 	for _, codec := range []string{"gz", "zst", "lz4"} {
 		o, set := newOwner(t, readtest.Shape{Codec: codec, Shards: 1, Records: 50, MaxBytes: 2000, Member: 7})
 		d := set.Whole(0, 1000, new(atomic.Int64), new(meter.WaitClock))
@@ -266,7 +266,7 @@ func (h toldHandler) Handle(context.Context, slog.Record) error {
 }
 
 // Who is told that a shard is decoded again and again may ask how often.
-func TestWhoIsToldThatReadingIsSlowHoldsUpNobody(t *testing.T) {
+func TestSlowReadCallbackDoesNotBlock(t *testing.T) {
 	o, set := newOwner(t, readtest.Shape{Codec: "gz", Shards: 1, Records: 3, MaxBytes: 600_000, SameSize: true})
 	told := make(chan Stats, 1)
 	set.c.Log = slog.New(toldHandler{do: func() { told <- set.Stats() }})
@@ -281,7 +281,7 @@ func TestWhoIsToldThatReadingIsSlowHoldsUpNobody(t *testing.T) {
 	require.Positive(t, (<-told).PassedBytes)
 }
 
-func TestDecodersAreBusyWhileTheyHaveAllCores(t *testing.T) {
+func TestDecodersAreBusyWhileUsingAllCores(t *testing.T) {
 	_, set := newOwner(t, oneMember)
 	require.False(t, set.Busy())
 	for i := range set.Cores() {

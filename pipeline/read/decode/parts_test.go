@@ -23,7 +23,7 @@ func (o *owner) part(number int, from, to int64) *piece {
 
 // Epochs of a sample want different records of a piece, at the same time: each load is brought,
 // whichever comes first and however they lie in the piece.
-func TestLoadsOfSeveralPartsOfAPieceAreBrought(t *testing.T) {
+func TestLoadsOfSeveralPartsOfPieceAreServed(t *testing.T) {
 	for seed := range uint64(30) {
 		o, set := newOwner(t, oneMember)
 		dice := rand.New(rand.NewPCG(seed, 1))

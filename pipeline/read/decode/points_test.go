@@ -15,7 +15,7 @@ import (
 // long is a member of 4 MB, with points.
 var long = readtest.Shape{Codec: "gz", Shards: 1, Records: 40, MaxBytes: 100_000, SameSize: true, PointBytes: 1 << 20}
 
-func TestALoadFarIntoAMemberIsDecodedFromThePointBeforeIt(t *testing.T) {
+func TestLoadFarIntoMemberStartsAtPrecedingPoint(t *testing.T) {
 	o, set := newOwner(t, long)
 	points := o.data.Index.PointTable[0]
 	require.Len(t, points, 3)
@@ -36,7 +36,7 @@ func TestALoadFarIntoAMemberIsDecodedFromThePointBeforeIt(t *testing.T) {
 }
 
 // While one decoder is at the beginning of a shard, and a core is free, another one takes what lies behind a point.
-func TestAShardIsDecodedOnSeveralCores(t *testing.T) {
+func TestShardIsDecodedOnSeveralCores(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	o, set := newOwner(t, long)
 	last, came := 39, make(chan struct{})
@@ -66,7 +66,7 @@ func TestAShardIsDecodedOnSeveralCores(t *testing.T) {
 }
 
 // What has changed between two points is found at the second, and what lies before it is not given.
-func TestAByteThatHasChangedIsFoundAtTheNextPoint(t *testing.T) {
+func TestChangedByteIsDetectedAtNextPoint(t *testing.T) {
 	o, set := newOwner(t, long)
 	points := o.data.Index.PointTable[0]
 	points[1].CRC32++
@@ -91,7 +91,7 @@ func TestAByteThatHasChangedIsFoundAtTheNextPoint(t *testing.T) {
 
 // A decoder that has brought the last load it knows of goes on to the next point, so that what it has brought is
 // compared. Then the rest of that piece is brought by another one.
-func TestLoadsOfAPieceInWhichAPointLiesAreBrought(t *testing.T) {
+func TestLoadsOfPieceContainingPointAreServed(t *testing.T) {
 	o, set := newOwner(t, long)
 	at := o.data.Index.PointTable[0][1].DecodedBytes
 	number := 0
@@ -116,7 +116,7 @@ func TestLoadsOfAPieceInWhichAPointLiesAreBrought(t *testing.T) {
 }
 
 // Members of an index's points have to be of a codec that has some.
-func TestPointsThatCantBeEnteredAreAnErrorThatSaysWhatToDo(t *testing.T) {
+func TestInvalidPointsErrorSuggestsFix(t *testing.T) {
 	o, set := newOwner(t, long)
 	o.data.Index.PointTable[0][2].State = []byte("no window")
 	set.Assign(0, o.load(39), budget.Demand)

@@ -39,7 +39,7 @@ func (b *board) end(p *piece, how string) {
 
 // Loads come, are taken back, refused memory and dropped in whatever order: each ends
 // exactly once, with the right bytes, and nobody waits for ever.
-func TestEachLoadEndsOnceWhateverComesBetween(t *testing.T) {
+func TestEveryLoadEndsExactlyOnceUnderAnySchedule(t *testing.T) {
 	for _, shape := range []readtest.Shape{
 		oneMember,
 		{Codec: "zst", Shards: 3, Records: 60, MaxBytes: 3000, Member: 7},

@@ -55,7 +55,7 @@ func readsAhead(r *Reader) bool {
 	return run.batches[len(run.batches)-1].from >= run.next
 }
 
-func TestGatheringReadersTogetherKeepWithinTheBudget(t *testing.T) {
+func TestConcurrentGatheringReadersStayWithinBudget(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 100, MaxBytes: 100 << 10})
 	const budget, readers = 8 << 20, 8
 	g := newTestGatherer(t, d, budget)
@@ -97,7 +97,7 @@ func gatherTo(t *testing.T, d *readtest.Dataset, budget int64, seq readtest.List
 	return g, r, store
 }
 
-func TestGatheringFollowsTheReader(t *testing.T) {
+func TestGatheringFollowsReader(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 2000, MaxBytes: 4000}) // 16 MB
 	seq := readtest.RandomOrder(1, d.Index)
 	end := uint64(len(seq))
@@ -176,7 +176,7 @@ func TestGatheringFollowsTheReader(t *testing.T) {
 	})
 }
 
-func TestJumpsAndConcurrentCallsOfAGatheringReader(t *testing.T) {
+func TestGatheringReaderHandlesJumpsAndConcurrentCalls(t *testing.T) {
 	for _, budget := range []int64{1, 2 << 20, 64 << 20} {
 		d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 300, MaxBytes: 4000})
 		seq := readtest.RandomOrder(1, d.Index)
@@ -215,7 +215,7 @@ func TestJumpsAndConcurrentCallsOfAGatheringReader(t *testing.T) {
 	}
 }
 
-func TestLendingWhatHasBeenGatheredAllocatesNothing(t *testing.T) {
+func TestReadingGatheredRecordsAllocatesNothing(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 500, MaxBytes: 1000})
 	seq := readtest.RandomOrder(1, d.Index)
 	_, r, _ := gatherTo(t, d, 64<<20, seq, 1000)

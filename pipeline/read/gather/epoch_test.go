@@ -24,7 +24,7 @@ func (s inEpoch) Epoch() uint64 { return s.epoch }
 
 // Each read says of which epoch its sequence is, also where readers of several epochs take turns,
 // and where a read that failed is made again.
-func TestReadsSayTheEpochOfTheirSequence(t *testing.T) {
+func TestReadsCarryEpochOfTheirSequence(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 200, MaxBytes: 2000})
 	store := readtest.OpenStorage(t, d.Dir)
 	var reads, failed, wrong atomic.Int64

@@ -65,7 +65,7 @@ func rangeOf(d *readtest.Dataset, record uint64, epoch uint64) storage.Range {
 
 // A reader that reads on: but for its first records, all are expected in its order, and passed
 // before they are read.
-func TestWhatAReaderReadsOnIsExpectedInItsOrder(t *testing.T) {
+func TestSequentialReaderExpectsRecordsInItsOrder(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 9000, MaxBytes: 1000})
 	for _, most := range []int{1 << 20, 700, 3} {
 		g, e := newExpected(t, d, most)
@@ -95,7 +95,7 @@ func TestWhatAReaderReadsOnIsExpectedInItsOrder(t *testing.T) {
 
 // A reader that jumps now and then: what it expected is forgotten, and what it reads on then is
 // expected, and nothing else is ever passed.
-func TestWhatIsLeftByAJumpIsForgotten(t *testing.T) {
+func TestJumpForgetsExpectedRecords(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 9000, MaxBytes: 1000})
 	g, e := newExpected(t, d, 1<<20)
 	seq := readtest.RandomOrder(1, d.Index)

@@ -54,14 +54,14 @@ func newGathererWith(t testing.TB, c Config) *Gatherer {
 	return g
 }
 
-func TestAllProblemsOfAConfigurationAreTold(t *testing.T) {
+func TestInvalidConfigReportsAllProblems(t *testing.T) {
 	_, err := New(Config{Plan: plan.Config{MergeGapBytes: -1}})
 	for _, want := range []string{"an index", "a storage", "memory", "bytes ahead (0)", "read timeout (0s) must be > 0", "-1"} {
 		require.ErrorContains(t, err, want)
 	}
 }
 
-func TestCloseWaitsForReadsAndMayBeCalledAgain(t *testing.T) {
+func TestCloseWaitsForReadsAndIsIdempotent(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 300, MaxBytes: 1000})
 	store, made := readtest.HoldReads(t, d)
 	g := newGathererOver(t, d, 8<<20, store)
@@ -98,7 +98,7 @@ func (f *failures) note(err error) {
 
 // Whichever read fails, it is noted, and the record that it is of is named to the one
 // who waits. The next call goes on.
-func TestEveryReadThatFailsIsNotedAndTheNextCallWorks(t *testing.T) {
+func TestFailedReadIsRecordedAndNextCallWorks(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 60, MaxBytes: 2000, Checksummed: true})
 	seq := readtest.RandomOrder(1, d.Index)
 	for n := int64(0); ; n++ {
@@ -144,7 +144,7 @@ func TestEveryReadThatFailsIsNotedAndTheNextCallWorks(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsTooLongIsTold(t *testing.T) {
+func TestOverlongWaitIsReported(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: 9, MaxBytes: 2000})
 	store, _ := readtest.HoldReads(t, d)
 	var noted failures

@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 )
 
-func TestGatheredReadsThatHaveNotBegunAreNotMadeAfterAJump(t *testing.T) {
+func TestJumpDropsGatheredReadsNotYetStarted(t *testing.T) {
 	for name, s := range map[string]readtest.Shape{
 		"plain": {Shards: 2, Records: 6000, MaxBytes: 1000}, "checksummed": {Shards: 2, Records: 6000, MaxBytes: 1000, Checksummed: true},
 	} {

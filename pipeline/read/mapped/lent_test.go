@@ -21,7 +21,7 @@ func (o *owner) lend(l *Lent, pieces ...int) {
 	}
 }
 
-func TestWhatWasCopiedUnderLeasesIsLookedAtOnlyWhereTheyMayBeLost(t *testing.T) {
+func TestCopiesUnderLeasesAreCheckedOnlyIfLeaseMayBeLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(s *files, o *owner, l *Lent)
 		looks   int64
@@ -47,7 +47,7 @@ func TestWhatWasCopiedUnderLeasesIsLookedAtOnlyWhereTheyMayBeLost(t *testing.T) 
 	}
 }
 
-func TestAFileThatHasChangedIsToldOfAndNotMappedAgain(t *testing.T) {
+func TestChangedFileIsReportedAndNotMappedAgain(t *testing.T) {
 	s := new(files)
 	m, o := newMaps(t, s, nil)
 	o.ask(12)
@@ -67,7 +67,7 @@ func TestAFileThatHasChangedIsToldOfAndNotMappedAgain(t *testing.T) {
 	l.Release()
 }
 
-func TestAFaultOfFilesThatAreWhatTheyWereTakesAllThatWasLent(t *testing.T) {
+func TestFaultInUnchangedFilesFailsAllPinnedRecords(t *testing.T) {
 	s := new(files)
 	_, o := newMaps(t, s, nil)
 	o.ask(12)
@@ -83,7 +83,7 @@ func TestAFaultOfFilesThatAreWhatTheyWereTakesAllThatWasLent(t *testing.T) {
 	require.NotNil(t, o.ask(10), "it may be mapped again")
 }
 
-func TestLentRecordsThatAreNoneHaveNothingToCheck(t *testing.T) {
+func TestEmptyPinnedRecordsNeedNoCheck(t *testing.T) {
 	var l Lent
 	require.False(t, l.Mapped())
 	require.True(t, l.Leased())
@@ -92,7 +92,7 @@ func TestLentRecordsThatAreNoneHaveNothingToCheck(t *testing.T) {
 	l.Release()
 }
 
-func TestLendingAgainAllocatesNothing(t *testing.T) {
+func TestPinningAgainAllocatesNothing(t *testing.T) {
 	_, o := newMaps(t, new(files), nil)
 	r := o.ask(10)
 	var l Lent

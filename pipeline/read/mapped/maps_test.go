@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestAPieceIsMappedAtOnceWhereItsShardIs(t *testing.T) {
+func TestPieceOfMappedShardIsMappedAtOnce(t *testing.T) {
 	s := new(files)
 	m, o := newMaps(t, s, nil)
 	first := o.ask(11)
@@ -29,7 +29,7 @@ func TestAPieceIsMappedAtOnceWhereItsShardIs(t *testing.T) {
 	require.Equal(t, Stats{Bytes: 2 * block, TableBytes: 200, Leases: s.LeaseStats()}, m.Stats())
 }
 
-func TestWhatCannotBeMappedIsTurnedDownAtOnce(t *testing.T) {
+func TestUnmappablePieceIsRejectedAtOnce(t *testing.T) {
 	m, o := newMaps(t, new(files), func(c *Config) { c.LimitBytes, c.LeastBytes = 2*block, 4096 })
 	no := func(why string, change func(q *Request)) {
 		q := request(11)
@@ -52,7 +52,7 @@ func TestWhatCannotBeMappedIsTurnedDownAtOnce(t *testing.T) {
 	require.NoError(t, none.Close())
 }
 
-func TestAnOpeningThatTakesLongIsNotWaitedFor(t *testing.T) {
+func TestSlowOpenIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &files{hangs: make(chan struct{})}
 		m, o := newMaps(t, s, func(c *Config) { c.Patience = Patience })
@@ -78,7 +78,7 @@ func TestAnOpeningThatTakesLongIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-func TestWhatIsTakenBackIsNotAnswered(t *testing.T) {
+func TestCancelledRequestsAreNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &files{hangs: make(chan struct{})}
 		m, o := newMaps(t, s, nil)
@@ -100,7 +100,7 @@ func TestWhatIsTakenBackIsNotAnswered(t *testing.T) {
 	})
 }
 
-func TestStopWaitsUntilAllIsAnswered(t *testing.T) {
+func TestStopWaitsForAllAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &files{hangs: make(chan struct{})}
 		m, o := newMaps(t, s, func(c *Config) { c.Patience = Patience })
@@ -122,7 +122,7 @@ func TestStopWaitsUntilAllIsAnswered(t *testing.T) {
 	})
 }
 
-func TestAShardThatCannotBeOpenedIsReadAndTriedAgainUnlessItNeverCanBe(t *testing.T) {
+func TestUnopenableShardIsReadAndRetriedUnlessPermanent(t *testing.T) {
 	for err, again := range map[error]int{storage.ErrNotMapped: 0, storage.ErrChanged: fewSkips} {
 		s := &files{fails: err}
 		m, o := newMaps(t, s, nil)
@@ -143,7 +143,7 @@ func TestAShardThatCannotBeOpenedIsReadAndTriedAgainUnlessItNeverCanBe(t *testin
 	}
 }
 
-func TestWhereThePageCacheIsColdFewerAndFewerPiecesAreTried(t *testing.T) {
+func TestColdPageCacheReducesMappingAttempts(t *testing.T) {
 	s := new(files)
 	s.cold.Store(true)
 	m, o := newMaps(t, s, nil)
@@ -167,7 +167,7 @@ func TestWhereThePageCacheIsColdFewerAndFewerPiecesAreTried(t *testing.T) {
 
 // Many ask, read, and make each other's pieces go. Who finds a table has the right
 // bytes, or can't pin.
-func TestReadersNeverTouchWhatIsUnmapped(t *testing.T) {
+func TestReadersNeverTouchUnmappedMemory(t *testing.T) {
 	s := &files{most: 3}
 	m, o := newMaps(t, s, func(c *Config) { c.LimitBytes, c.TableLimitBytes = 5*block, 450 })
 	o.answers = nil

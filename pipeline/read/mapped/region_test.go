@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestARegionIsLookedAtOnceAfterPagesWereTaken(t *testing.T) {
+func TestRegionIsCheckedOnceAfterEviction(t *testing.T) {
 	s := new(files)
 	s.evictions.Store(9)
 	m, o := newMaps(t, s, nil)
@@ -35,7 +35,7 @@ func TestARegionIsLookedAtOnceAfterPagesWereTaken(t *testing.T) {
 	require.Equal(t, []int{10}, o.forgotten)
 }
 
-func TestWhatFailsItsCheckIsBadOrHasChangedOrIsGone(t *testing.T) {
+func TestFailedCheckMeansBadChangedOrGone(t *testing.T) {
 	gone, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Munmap(gone)) }()
@@ -79,7 +79,7 @@ func TestWhatFailsItsCheckIsBadOrHasChangedOrIsGone(t *testing.T) {
 	}
 }
 
-func TestOurOwnMistakesAreNoFaults(t *testing.T) {
+func TestInternalErrorsAreNotFaults(t *testing.T) {
 	var none []byte
 	require.Panics(t, func() { Faulted(func() { none[0]++ }) })
 	var nowhere *Region

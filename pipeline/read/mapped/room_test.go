@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhatHasGoneOutMakesRoomFirstThenTheOldestButNothingPinned(t *testing.T) {
+func TestDeliveredThenOldestPiecesAreEvictedButNeverPinned(t *testing.T) {
 	m, o := newMaps(t, new(files), func(c *Config) { c.LimitBytes = 4 * block })
 	for piece := 10; piece < 14; piece++ {
 		require.NotNil(t, o.ask(piece))
@@ -23,7 +23,7 @@ func TestWhatHasGoneOutMakesRoomFirstThenTheOldestButNothingPinned(t *testing.T)
 	pinned.Pins.Unpin()
 }
 
-func TestTablesMakeRoomToo(t *testing.T) {
+func TestTablesAreEvictedToo(t *testing.T) {
 	_, o := newMaps(t, new(files), func(c *Config) { c.TableLimitBytes = 250 })
 	for piece := 10; piece < 14; piece++ {
 		require.NotNil(t, o.ask(piece))
@@ -32,7 +32,7 @@ func TestTablesMakeRoomToo(t *testing.T) {
 }
 
 // The pins are killed, the owner forgets, the pages go: in this order.
-func TestWhoFindsARegionThatIsAboutToGoCannotPinIt(t *testing.T) {
+func TestRegionBeingEvictedCannotBePinned(t *testing.T) {
 	s := new(files)
 	_, o := newMaps(t, s, func(c *Config) { c.LimitBytes = block })
 	r := o.ask(10)
@@ -50,7 +50,7 @@ func TestWhoFindsARegionThatIsAboutToGoCannotPinIt(t *testing.T) {
 	o.onForget = nil
 }
 
-func TestWhereAllIsPinnedAPieceIsRead(t *testing.T) {
+func TestPieceIsReadIfAllMappingsArePinned(t *testing.T) {
 	m, o := newMaps(t, new(files), func(c *Config) { c.LimitBytes = block })
 	r := o.ask(10)
 	require.True(t, r.Pins.Pin())
@@ -62,7 +62,7 @@ func TestWhereAllIsPinnedAPieceIsRead(t *testing.T) {
 }
 
 // The table of a piece that its owner has refused after all is not counted for ever.
-func TestARegionWithoutATableGoesAsOthersDo(t *testing.T) {
+func TestRegionWithoutTableIsEvictedLikeOthers(t *testing.T) {
 	_, o := newMaps(t, new(files), func(c *Config) { c.TableLimitBytes = 250 })
 	for piece := 10; piece < 14; piece++ {
 		r := o.ask(piece)
@@ -75,7 +75,7 @@ func TestARegionWithoutATableGoesAsOthersDo(t *testing.T) {
 	require.Empty(t, o.forgotten)
 }
 
-func TestMappingsAreClosedForOthers(t *testing.T) {
+func TestMappingsAreClosedToMakeRoom(t *testing.T) {
 	s := &files{most: 1}
 	_, o := newMaps(t, s, nil)
 	first := o.ask(10)

@@ -10,7 +10,7 @@ import (
 
 // A shard whose copy has gone is mapped anew, with another mapping; the stale one goes when
 // nobody has pinned any of it. What is found by a stale mapping later is no second loss.
-func TestAShardWhoseCopyHasGoneIsMappedAnew(t *testing.T) {
+func TestShardWithLostCopyIsRemapped(t *testing.T) {
 	s := new(files)
 	m, o := newMaps(t, s, nil)
 	require.NotNil(t, o.ask(21))
@@ -37,7 +37,7 @@ func TestAShardWhoseCopyHasGoneIsMappedAnew(t *testing.T) {
 }
 
 // A copy that goes again and again is not mapped any more.
-func TestAShardWhoseCopyGoesAgainAndAgainIsRead(t *testing.T) {
+func TestShardWithRepeatedlyLostCopyIsRead(t *testing.T) {
 	s := new(files)
 	m, o := newMaps(t, s, nil)
 	for range mostStale {

@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestARecordsErrorNamesItsShardOnce(t *testing.T) {
+func TestRecordErrorNamesItsShardOnce(t *testing.T) {
 	cause := &storage.Error{Object: "a.tar", OffsetBytes: 512, SizeBytes: 1024, Err: errors.New("input/output error")}
 	err := &RecordError{Shard: "a.tar", Ordinal: 3, OffsetBytes: 600, SizeBytes: 100, Err: cause}
 	require.EqualError(t, err, "a.tar: record 3 at [600, 700): bytes [512, 1536): input/output error")

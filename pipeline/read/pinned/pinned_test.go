@@ -17,7 +17,7 @@ func (*lender) Check() error { return ErrTimeout }
 func (*lender) Fault() error { return ErrTimeout }
 func (l *lender) Release()   { l.released++ }
 
-func TestALoanPinsEachStretchOfMemoryOnceAndUpToALimit(t *testing.T) {
+func TestPinsEachMemoryRangeOnceUpToLimit(t *testing.T) {
 	var l Records
 	memory := make([]budget.Pins, 4)
 	for range 3 {
@@ -39,7 +39,7 @@ func TestALoanPinsEachStretchOfMemoryOnceAndUpToALimit(t *testing.T) {
 	}
 }
 
-func TestReleaseGivesAllBackAndKeepsNoBytes(t *testing.T) {
+func TestReleaseReturnsAllAndRetainsNoBytes(t *testing.T) {
 	var l Records
 	var memory budget.Pins
 	own := new(lender)
@@ -55,7 +55,7 @@ func TestReleaseGivesAllBackAndKeepsNoBytes(t *testing.T) {
 	require.Equal(t, [][]byte{nil, nil}, records)
 }
 
-func TestALoanOfMemoryAloneIsAlwaysRight(t *testing.T) {
+func TestPinnedMemoryIsAlwaysValid(t *testing.T) {
 	var l Records
 	require.False(t, l.Mapped())
 	require.True(t, l.Leased())
@@ -74,7 +74,7 @@ type ten struct{}
 func (ten) Len() uint64                        { return 10 }
 func (ten) Records(k uint64, dst []uint64) int { panic("not asked for") }
 
-func TestWhatASequenceHasNotIsNotAskedFor(t *testing.T) {
+func TestRecordsOutsideSequenceAreNotRequested(t *testing.T) {
 	for _, c := range []struct {
 		k    uint64
 		n    int

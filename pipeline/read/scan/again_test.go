@@ -24,7 +24,7 @@ func fourRecords(gone ...int) *entry {
 
 // A piece that is read again keeps what a reader will still come to. What has gone out is
 // kept once more only for another pass, or memory fills with what nobody wants.
-func TestWhatIsKeptOfAPieceThatIsReadAgain(t *testing.T) {
+func TestRereadPieceRetainsOnlyRecordsStillWanted(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		wanted int
@@ -50,7 +50,7 @@ func TestWhatIsKeptOfAPieceThatIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestAPieceIsWantedByAnotherPassButNotByARecordThatIsLentAgain(t *testing.T) {
+func TestAnotherPassWantsPieceButRereadRecordDoesNot(t *testing.T) {
 	var sc Scanner
 	e := fourRecords(0, 1, 2, 3)
 	sc.deliver(e, 2, true)

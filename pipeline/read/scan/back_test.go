@@ -11,7 +11,7 @@ import (
 
 // Of short records a reader may go back by thousands and still counts as reading on. What it
 // asks for there and is not in memory any more is read at once, not one piece after the other.
-func TestWhoGoesBackALittleHasAllThatItAsksForReadAtOnce(t *testing.T) {
+func TestStepBackReadsAllRequestedPiecesAtOnce(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 30_000, MaxBytes: 100, SameSize: true})
 	seq := readtest.InOrder(d.Index)
 	store := readtest.OpenStorage(t, d.Dir)

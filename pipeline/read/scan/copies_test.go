@@ -49,7 +49,7 @@ func (c lostCopy) Check() error {
 
 // That a copy is lost is no error of the dataset, also where a record's checksum shows it
 // first: it is read again, and nothing is noted.
-func TestALostCopyIsNoErrorOfTheDataset(t *testing.T) {
+func TestLostCopyIsNotADatasetError(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 200, MaxBytes: 3000, Checksummed: true})
 	dir := t.TempDir()
 	for _, s := range d.Index.ShardTable {

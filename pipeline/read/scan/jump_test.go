@@ -26,7 +26,7 @@ func piecesOf(sc *testScanner, seq readtest.List, from, to int) (pieces int, byt
 	return len(seen), bytes
 }
 
-func TestReadsThatHaveNotBegunAreNotMadeAfterAJump(t *testing.T) {
+func TestJumpDropsReadsNotYetStarted(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true})
 	seq := readtest.InOrder(d.Index)
 	store, m := readtest.HoldReads(t, d)
@@ -56,7 +56,7 @@ func TestReadsThatHaveNotBegunAreNotMadeAfterAJump(t *testing.T) {
 	require.Empty(t, sc.errors())
 }
 
-func TestWhatAnotherReaderWantsIsReadAfterAJump(t *testing.T) {
+func TestJumpKeepsReadsOfOtherReaders(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 3000, MaxBytes: 4200, SameSize: true})
 	seq := readtest.InOrder(d.Index)
 	store, m := readtest.HoldReads(t, d)
@@ -85,7 +85,7 @@ func TestWhatAnotherReaderWantsIsReadAfterAJump(t *testing.T) {
 	waits.Close()
 }
 
-func TestLoadsThatADecoderHasNotBegunAreTakenBackAfterAJump(t *testing.T) {
+func TestJumpCancelsLoadsNotYetDecoding(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true})
 	seq := readtest.InOrder(d.Index)
 	store, _ := readtest.HoldReads(t, d)
@@ -104,7 +104,7 @@ func TestLoadsThatADecoderHasNotBegunAreTakenBackAfterAJump(t *testing.T) {
 	readtest.ReadAll(t, d, r, seq, 7)
 }
 
-func TestShardsThatNobodyHasBegunToSpoolAreTakenBackAfterAJump(t *testing.T) {
+func TestJumpCancelsShardsNotYetSpooling(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 12, Records: 200, MaxBytes: 4200, SameSize: true})
 	seq := readtest.InOrder(d.Index)
 	store, _ := readtest.HoldReads(t, d)
@@ -127,7 +127,7 @@ func TestShardsThatNobodyHasBegunToSpoolAreTakenBackAfterAJump(t *testing.T) {
 	require.Zero(t, sc.Stats().Spool.DecodedAgain)
 }
 
-func TestASeekForwardInsideTheWindowReadsNothingTwiceAndDropsNothing(t *testing.T) {
+func TestSeekWithinWindowRereadsAndDropsNothing(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 8000, MaxBytes: 100, SameSize: true})
 	seq := readtest.InOrder(d.Index)
 	store := readtest.OpenStorage(t, d.Dir)
@@ -160,7 +160,7 @@ func TestASeekForwardInsideTheWindowReadsNothingTwiceAndDropsNothing(t *testing.
 	}
 }
 
-func TestTwoPlacesInTurnAreBothReadAheadOf(t *testing.T) {
+func TestAlternatingPositionsAreBothPrefetched(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true})
 	seq := readtest.InOrder(d.Index)
 	sc := newScannerOver(t, d, 64<<20, readtest.OpenStorage(t, d.Dir))

@@ -19,7 +19,7 @@ func (l *fakeLeaser) Breaks() uint64                 { return l.breaks }
 func (l *fakeLeaser) Unbroken(breaks uint64) bool    { return breaks == l.breaks && !l.fallen }
 func (l *fakeLeaser) LeaseStats() storage.LeaseStats { return storage.LeaseStats{} }
 
-func TestWhatWasCopiedUnderLeasesIsLookedAtOnlyWhereTheyMayBeLost(t *testing.T) {
+func TestCopiesUnderLeasesAreCheckedOnlyIfLeaseMayBeLost(t *testing.T) {
 	for name, change := range map[string]func(leaser *fakeLeaser, store *mapping){
 		"nothing happens":              func(*fakeLeaser, *mapping) {},
 		"somebody waits to write":      func(leaser *fakeLeaser, _ *mapping) { leaser.breaks++ },

@@ -27,7 +27,7 @@ func (o *duringEviction) Forget(regions []*mapped.Region) {
 	o.mapsOwner.Forget(regions)
 }
 
-func TestAReaderThatFindsAPieceAsItIsUnmappedGetsItAnew(t *testing.T) {
+func TestReaderReloadsPieceFoundDuringUnmapping(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 6, Records: 400, MaxBytes: 3000}) // 3.6 MB
 	store := openMapper(t, d)
 	sc := newMappedScanner(t, d, 1<<20, store)

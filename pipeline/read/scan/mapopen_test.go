@@ -17,7 +17,7 @@ import (
 )
 
 // An opening for a mapping hangs, of each shard, while the same files can be read.
-func TestAShardWhoseOpeningHangsIsReadMeanwhile(t *testing.T) {
+func TestShardIsReadWhileItsOpenHangs(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 400, MaxBytes: 3000})
 	seq := readtest.ReservoirOrder(3, d.Index, 3, 300)
 	store := openMapper(t, d)
@@ -40,7 +40,7 @@ func TestAShardWhoseOpeningHangsIsReadMeanwhile(t *testing.T) {
 }
 
 // What waits for an opening is called off like other loads that have not begun.
-func TestWhatWaitsForAnOpeningIsCalledOff(t *testing.T) {
+func TestLoadsWaitingForOpenAreCancellable(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 400, MaxBytes: 3000})
 	seq := readtest.ReservoirOrder(3, d.Index, 3, 300)
 	store := openMapper(t, d)
@@ -57,7 +57,7 @@ func TestWhatWaitsForAnOpeningIsCalledOff(t *testing.T) {
 	close(store.hangs)
 }
 
-func TestAShardThatCannotBeMappedIsOpenedForItOnce(t *testing.T) {
+func TestUnmappableShardIsOpenedForMappingOnce(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 1000, MaxBytes: 3000})
 	seq := readtest.ReservoirOrder(3, d.Index, 3, 300)
 	store := openMapper(t, d)
@@ -71,7 +71,7 @@ func TestAShardThatCannotBeMappedIsOpenedForItOnce(t *testing.T) {
 	require.Equal(t, int64(4), store.calls.Load())
 }
 
-func TestAShardThatAProgramHasOpenForWritingIsWarnedOfOnce(t *testing.T) {
+func TestWarnsOnceAboutShardOpenForWriting(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 100, MaxBytes: 3000})
 	store := openMapper(t, d)
 	for _, s := range d.Index.ShardTable {

@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 )
 
-func TestMappedBytesAreRight(t *testing.T) {
+func TestMappedBytesAreCorrect(t *testing.T) {
 	for name, s := range readtest.Scanned() {
 		t.Run(name, func(t *testing.T) {
 			d := readtest.Make(t, s)
@@ -49,7 +49,7 @@ func TestMappedBytesAreRight(t *testing.T) {
 	}
 }
 
-func TestReadersOfAMappingTogether(t *testing.T) {
+func TestConcurrentReadersOfMapping(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 6, Records: 400, MaxBytes: 3000, Checksummed: true})
 	g := readtest.ReservoirOrder(3, d.Index, 3, 300)
 	for _, budget := range []int64{500 << 10, 1 << 20, 64 << 20} {
@@ -79,7 +79,7 @@ func TestReadersOfAMappingTogether(t *testing.T) {
 	}
 }
 
-func TestNoMoreIsMappedThanTheBudget(t *testing.T) {
+func TestMappedMemoryStaysWithinBudget(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 6, Records: 500, MaxBytes: 4000}) // 6 MB
 	const budget = 2 << 20
 	sc := newMappedScanner(t, d, budget, openMapper(t, d))
@@ -106,7 +106,7 @@ func inAddressSpace(t *testing.T, path string) bool {
 	return strings.Contains(string(maps), path)
 }
 
-func TestWhatThePageCacheLacksIsRead(t *testing.T) {
+func TestPagesMissingFromPageCacheAreRead(t *testing.T) {
 	d := readtest.Make(t, readtest.Shapes()["plain"])
 	seq := readtest.ReservoirOrder(3, d.Index, 3, 90)
 	for _, s := range d.Index.ShardTable {
@@ -127,7 +127,7 @@ func TestWhatThePageCacheLacksIsRead(t *testing.T) {
 	}
 }
 
-func TestWhatThePageCacheLosesIsReadAgain(t *testing.T) {
+func TestEvictedPagesAreReadAgain(t *testing.T) {
 	d := readtest.Make(t, readtest.Shapes()["plain"])
 	seq := readtest.ReservoirOrder(3, d.Index, 3, 90)
 	store := openMapper(t, d)
@@ -166,7 +166,7 @@ func lendMapped(t *testing.T, n int) (*readtest.Dataset, *mapping, *testScanner,
 	return d, store, sc, r, l
 }
 
-func TestATruncationWhileRecordsAreLentIsAnError(t *testing.T) {
+func TestTruncationUnderPinnedRecordsIsAnError(t *testing.T) {
 	for name, failed := range map[string]func(t *testing.T, l *pinned.Records) error{
 		"zeros, shown by Check": func(t *testing.T, l *pinned.Records) error {
 			require.Zero(t, l.Records[1][2500], "record 1 ends in the zeros of the last page")
@@ -196,7 +196,7 @@ func TestATruncationWhileRecordsAreLentIsAnError(t *testing.T) {
 
 // Before anybody is told that a file is being truncated its last page shows
 // zeros, and what follows is a fault: a record goes out whole, or not.
-func TestTheZerosOfATruncatedFileNeverGoOut(t *testing.T) {
+func TestZerosOfTruncatedFileAreNeverDelivered(t *testing.T) {
 	shape := readtest.Shape{Shards: 1, Records: 40, MaxBytes: 3000}
 	rng := rand.New(rand.NewPCG(3, 4))
 	caught := 0
@@ -245,7 +245,7 @@ func TestTheZerosOfATruncatedFileNeverGoOut(t *testing.T) {
 	require.Positive(t, caught)
 }
 
-func TestAFaultOfAFileThatIsWhatItWasIsAnErrorOnce(t *testing.T) {
+func TestFaultInUnchangedFileIsReportedOnce(t *testing.T) {
 	d, _, sc, r, l := lendMapped(t, 40)
 	err := l.Fault()
 	l.Release()
@@ -255,14 +255,14 @@ func TestAFaultOfAFileThatIsWhatItWasIsAnErrorOnce(t *testing.T) {
 	readtest.ReadAll(t, d, r, readtest.InOrder(d.Index), 7)
 }
 
-func TestALoanWithoutMappedRecordsHasNothingToCheck(t *testing.T) {
+func TestPinnedRecordsWithoutMappingNeedNoCheck(t *testing.T) {
 	var l pinned.Records
 	require.False(t, l.Mapped())
 	require.NoError(t, l.Check())
 	require.NoError(t, l.Fault())
 }
 
-func TestEachMappedFileOfALoanIsLookedAtOnce(t *testing.T) {
+func TestEachPinnedMappedFileIsCheckedOnce(t *testing.T) {
 	d := readtest.Make(t, readtest.Shapes()["plain"])
 	store := openMapper(t, d)
 	sc := newMappedScanner(t, d, 64<<20, store)
@@ -277,7 +277,7 @@ func TestEachMappedFileOfALoanIsLookedAtOnce(t *testing.T) {
 	l.Release()
 }
 
-func TestAMappedRecordThatFailsItsChecksumFailsAlone(t *testing.T) {
+func TestMappedRecordWithBadChecksumFailsAlone(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 60, MaxBytes: 2000, Checksummed: true})
 	x := d.Index.ExtentTable[17]
 	readtest.Alter(t, d, 0, func(b []byte) { b[x.OffsetBytes+3] ^= 1 })
@@ -299,7 +299,7 @@ func TestAMappedRecordThatFailsItsChecksumFailsAlone(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMappedIsRead(t *testing.T) {
+func TestUnmappableShardsAreRead(t *testing.T) {
 	d := readtest.Make(t, readtest.Shapes()["plain"])
 	seq := readtest.InOrder(d.Index)
 	for name, s := range map[string]storage.Storage{
@@ -319,7 +319,7 @@ func TestWhatCannotBeMappedIsRead(t *testing.T) {
 }
 
 // One mapping at a time is enough to go through shards one after the other.
-func TestMappingsAreClosedForOthers(t *testing.T) {
+func TestMappingsAreClosedToMakeRoom(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 2000, MaxBytes: 2000})
 	store := openMapper(t, d)
 	store.most = 1
@@ -339,7 +339,7 @@ func TestMappingsAreClosedForOthers(t *testing.T) {
 	require.NotContains(t, shards, 0, "the first shard's was closed for a later one")
 }
 
-func TestLendingMappedRecordsAllocatesNothing(t *testing.T) {
+func TestReadingMappedRecordsAllocatesNothing(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 500, MaxBytes: 1000})
 	sc := newMappedScanner(t, d, 64<<20, openMapper(t, d))
 	var seq pinned.Sequence = readtest.ReservoirOrder(3, d.Index, 4, 200)

@@ -35,7 +35,7 @@ func allocOnce(t *testing.T, c *cache, n int64) *segment {
 
 // Once the budget is used up, pieces larger than a segment get memory that has been touched:
 // that of the oldest ones, also where they are not quite as large.
-func TestLargePiecesUseTheMemoryOfThoseThatWent(t *testing.T) {
+func TestLargePiecesReuseMemoryOfEvictedOnes(t *testing.T) {
 	const pieceBytes = 8 * testSegment
 	c := newTestCache(t, 4*pieceBytes)
 	touched := map[*byte]bool{}
@@ -50,7 +50,7 @@ func TestLargePiecesUseTheMemoryOfThoseThatWent(t *testing.T) {
 }
 
 // A piece does not get memory that is much larger than it is.
-func TestMemoryThatIsMuchLargerIsNotUsedForAPiece(t *testing.T) {
+func TestMuchLargerMemoryIsNotReusedForPiece(t *testing.T) {
 	c := newTestCache(t, 16*testSegment)
 	allocOnce(t, c, 16*testSegment)
 	require.Len(t, allocOnce(t, c, 8*testSegment).Bytes, 8*testSegment)
@@ -59,7 +59,7 @@ func TestMemoryThatIsMuchLargerIsNotUsedForAPiece(t *testing.T) {
 
 // Whatever the sizes of pieces, nothing is held beyond the budget while nobody waits for
 // them, spare memory included; and what others take of the budget is given up at once.
-func TestSpareMemoryStaysWithinTheBudget(t *testing.T) {
+func TestSpareMemoryStaysWithinBudget(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const bytes = 64 * testSegment
 	c := newTestCache(t, bytes)
@@ -74,7 +74,7 @@ func TestSpareMemoryStaysWithinTheBudget(t *testing.T) {
 
 // What waits in a piece larger than a segment is copied when half of it has gone out: it is not
 // read again.
-func TestWhatWaitsInALargePieceIsKeptWhenItsMemoryIsNeeded(t *testing.T) {
+func TestWantedPartsOfLargePieceAreCopiedWhenItsMemoryIsNeeded(t *testing.T) {
 	const pieceBytes, pieces, records = 4 * testSegment, 16, 16
 	c := newTestCache(t, pieces*pieceBytes)
 	c.slots = newSlots(pieces, pieces)

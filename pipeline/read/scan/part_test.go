@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 )
 
-func TestOfAPartNothingIsLeftThatWaitsForItsTurn(t *testing.T) {
+func TestPartLeavesNoWaitingRequests(t *testing.T) {
 	for name, s := range readtest.Scanned() {
 		d := readtest.Make(t, s)
 		for which, part := range readtest.Parts(d.Index) {

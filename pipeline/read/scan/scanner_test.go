@@ -140,7 +140,7 @@ func readEpochs(t testing.TB, d *readtest.Dataset, sc *testScanner, seq readtest
 	}
 }
 
-func TestAllProblemsOfAConfigurationAreTold(t *testing.T) {
+func TestInvalidConfigReportsAllProblems(t *testing.T) {
 	_, err := New(Config{MemoryBytes: -1, Spool: new(diskcache.Shelf)})
 	for _, want := range []string{
 		"an index", "pieces", "memory (-1 bytes) must be > 0", "decoders (0)",
@@ -150,7 +150,7 @@ func TestAllProblemsOfAConfigurationAreTold(t *testing.T) {
 	}
 }
 
-func TestCloseMayBeCalledAgain(t *testing.T) {
+func TestCloseIsIdempotent(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 60, MaxBytes: 1000})
 	sc := newScannerOver(t, d, 1<<20, readtest.OpenStorage(t, d.Dir))
 	readEpochs(t, d, sc, readtest.InOrder(d.Index), 1)
@@ -159,7 +159,7 @@ func TestCloseMayBeCalledAgain(t *testing.T) {
 }
 
 // A survey counts the tables of pieces before there are any: limits follow from it.
-func TestASurveyKnowsTheTablesOfAScanner(t *testing.T) {
+func TestSizingAccountsForTablesOfScanner(t *testing.T) {
 	for name, s := range readtest.Scanned() {
 		d := readtest.Make(t, s)
 		v, err := size.New(d.Index, all{}, size.Settings{MemoryBytes: 1 << 20, PieceBytes: 16 << 10, PieceRecords: 32})
@@ -170,7 +170,7 @@ func TestASurveyKnowsTheTablesOfAScanner(t *testing.T) {
 }
 
 // Only what a reader could be told is noted.
-func TestWhatWasCalledOffIsNoFailure(t *testing.T) {
+func TestCancelledReadsAreNotFailures(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: 60, MaxBytes: 1000})
 	store := readtest.OpenStorage(t, d.Dir)
 	sc := newScannerOver(t, d, 1<<20, store)

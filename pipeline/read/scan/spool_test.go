@@ -28,7 +28,7 @@ func spoolConfig(t testing.TB, d *readtest.Dataset, memory int64, o spec.Order, 
 
 // It is memory's that is too small: a disk would give all that is left of it
 // before it says so, and other programs that write to it would find it full.
-func TestASpoolThatCanNotBeWrittenIsAnErrorOfItsRecords(t *testing.T) {
+func TestUnwritableSpoolFailsItsRecords(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900})
 	c := spoolConfig(t, d, 300<<10, spoolFull, readtest.OpenStorage(t, d.Dir))
 	sc := newScanner(t, c)
@@ -77,7 +77,7 @@ func openIn(t *testing.T, dir string) int {
 	return -1
 }
 
-func TestASpoolKnowsWhenAllOfAPartHasGoneOut(t *testing.T) {
+func TestSpoolDetectsWhenPartIsFullyDelivered(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "zst", Shards: 6, Records: 110, MaxBytes: 900})
 	for which, part := range readtest.Parts(d.Index) {
 		t.Run(which, func(t *testing.T) {

@@ -191,7 +191,7 @@ func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 
 // Who waits for a load looks at the clock of who brings it, which may be another one
 // by then: with the race detector this shows that the look needs no lock.
-func TestReadersThatTimeOutWhileTheSpoolIsLostGetTheirRecordsInTheEnd(t *testing.T) {
+func TestTimedOutReadersGetRecordsAfterSpoolLoss(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 2, Records: 110, MaxBytes: 9000})
 	for range 10 {
 		c := configFor(t, d, settings{memory: 300 << 10, read: spec.ReadSpool, order: spoolFull, disk: diskFaults["zeros"]}, readtest.OpenStorage(t, d.Dir))
@@ -219,7 +219,7 @@ func TestReadersThatTimeOutWhileTheSpoolIsLostGetTheirRecordsInTheEnd(t *testing
 	}
 }
 
-func TestTheSpoolIsTriedAgainOnceALossIsForgotten(t *testing.T) {
+func TestSpoolIsRetriedOnceLossExpires(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 2, Records: 110, MaxBytes: 900})
 	var works atomic.Bool
 	disk := func(r *uring.Request, n int, err error) (int, error) {
@@ -244,7 +244,7 @@ func TestTheSpoolIsTriedAgainOnceALossIsForgotten(t *testing.T) {
 }
 
 // What decoding finds when it is done again is said, not hidden.
-func TestAShardThatIsGoneWhenTheSpoolLosesItIsAnError(t *testing.T) {
+func TestShardDeletedBeforeSpoolLossIsAnError(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 2, Records: 110, MaxBytes: 900})
 	s := readtest.OpenStorage(t, d.Dir)
 	sc := newScanner(t, spoolConfig(t, d, 300<<10, spoolFull, s))
@@ -258,7 +258,7 @@ func TestAShardThatIsGoneWhenTheSpoolLosesItIsAnError(t *testing.T) {
 	require.ErrorIs(t, r.Read(context.Background(), 0, 1, &l), storage.ErrChanged)
 }
 
-func TestTheTablesOfASpoolAreOfTheBudget(t *testing.T) {
+func TestSpoolTablesCountTowardsBudget(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 4, Records: 2000, MaxBytes: 90})
 	c := spoolConfig(t, d, 300<<10, spoolFull, readtest.OpenStorage(t, d.Dir))
 	sc := newScanner(t, c)

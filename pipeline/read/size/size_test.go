@@ -19,7 +19,7 @@ func most(x *readtest.Index, shard int) readtest.Some {
 	return part
 }
 
-func TestWhatIsHeldIsOfThePart(t *testing.T) {
+func TestRetainedSizesFollowPart(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 3, Records: 25, MaxBytes: 100})
 	v, err := New(d.Index, most(d.Index, 1), settings)
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func TestWhatIsHeldIsOfThePart(t *testing.T) {
 	require.True(t, sizes.Compressed)
 }
 
-func TestWhatIsReadFromFrontToBackHasPiecesOfManyRecords(t *testing.T) {
+func TestSequentialReadsUsePiecesOfManyRecords(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 300, MaxBytes: 100})
 	s := settings
 	s.Order.Shuffle = spec.ShuffleNone
@@ -44,7 +44,7 @@ func TestWhatIsReadFromFrontToBackHasPiecesOfManyRecords(t *testing.T) {
 	require.Equal(t, 2*3, v.Places.Table.Len(), "of 128 records")
 }
 
-func TestPiecesOfAnotherSizeLeaveTheSettingsAlone(t *testing.T) {
+func TestChangedPieceSizeKeepsSettings(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 300, MaxBytes: 100, SameSize: true})
 	v, err := New(d.Index, most(d.Index, -1), settings)
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func TestPiecesOfAnotherSizeLeaveTheSettingsAlone(t *testing.T) {
 	require.Less(t, w.Limits.CacheBytes, v.Limits.CacheBytes, "tables come off the memory")
 }
 
-func TestWhatADecoderHoldsIsWhatTheIndexSays(t *testing.T) {
+func TestDecoderMemoryComesFromIndex(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "zst", Shards: 2, Records: 25, MaxBytes: 100})
 	held := func() int64 {
 		v, err := New(d.Index, most(d.Index, -1), settings)

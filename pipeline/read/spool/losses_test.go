@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAShardThatWasDamagedTwiceInTenMinutesIsAvoidedUntilTheseAreOver(t *testing.T) {
+func TestShardDamagedTwiceIsAvoidedForTenMinutes(t *testing.T) {
 	var l Losses
 	const minute = int64(time.Minute)
 	require.False(t, l.Avoids(3, minute))

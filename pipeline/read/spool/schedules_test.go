@@ -132,7 +132,7 @@ func (b *board) end(w *want, how string) {
 // Loads come, are taken back, find no memory and are lost in whatever order, of shards
 // that take each other's room: each ends exactly once, with the right bytes, and nobody
 // waits for ever. At the end nothing is charged but what is in the spool.
-func TestEachLoadEndsOnceWhateverComesBetween(t *testing.T) {
+func TestEveryLoadEndsExactlyOnceUnderAnySchedule(t *testing.T) {
 	for seed := range uint64(3) {
 		room := 1 + int(seed)%3
 		o, p := newOwner(t, 6, room)
@@ -192,7 +192,7 @@ func (b *board) play(rng *rand.Rand, asks int) {
 
 // A shard that is lost while it is decoded may still be written to: its room is nobody
 // else's until that has ended.
-func TestTheRoomOfAShardIsNotFreeWhileItIsWritten(t *testing.T) {
+func TestSpaceOfShardIsNotReusedDuringWrite(t *testing.T) {
 	o, p := newOwner(t, 1, 1)
 	o.hold = make(chan struct{})
 	p.Ask(&want{0, 10, true}, budget.Demand)

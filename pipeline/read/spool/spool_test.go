@@ -162,7 +162,7 @@ func read(t *testing.T, p *Spool, s *Place, w *want) {
 	}
 }
 
-func TestALoadComesWhenItsBytesAreThere(t *testing.T) {
+func TestLoadEndsWhenItsBytesAreSpooled(t *testing.T) {
 	o, p := newOwner(t, 1, 1)
 	o.hold = make(chan struct{})
 	begin, end := &want{0, 1000, true}, &want{0, shardBytes, true}
@@ -186,7 +186,7 @@ func TestALoadComesWhenItsBytesAreThere(t *testing.T) {
 	require.Equal(t, 1, o.decoded)
 }
 
-func TestRoomIsTakenFromTheShardThatIsLeastWanted(t *testing.T) {
+func TestSpaceIsTakenFromLeastWantedShard(t *testing.T) {
 	o, p := newOwner(t, 4, 2)
 	ask := func(shard int, u budget.Urgency) Asked {
 		w := &want{shard, 10, true}
@@ -220,7 +220,7 @@ func TestRoomIsTakenFromTheShardThatIsLeastWanted(t *testing.T) {
 	require.Equal(t, 2*diskcache.RoomBytes(shardBytes), p.Stats().UsedBytes)
 }
 
-func TestALoadThatTheSpoolHasHandedOnIsNotTakenBack(t *testing.T) {
+func TestLoadHandedOverBySpoolIsNotCancellable(t *testing.T) {
 	o, p := newOwner(t, 3, 1)
 	o.hold = make(chan struct{})
 	w, other := &want{0, 10, true}, &want{1, 10, true}
@@ -236,7 +236,7 @@ func TestALoadThatTheSpoolHasHandedOnIsNotTakenBack(t *testing.T) {
 	require.Empty(t, p.Leave(o.arrival(0).Place).There)
 }
 
-func TestAShardThatCanNotBeDecodedFailsItsLoadsAndLeaves(t *testing.T) {
+func TestUndecodableShardFailsItsLoadsAndIsEvicted(t *testing.T) {
 	o, p := newOwner(t, 1, 1)
 	o.fails = errors.New("no such thing")
 	w := &want{0, 10, true}
@@ -250,7 +250,7 @@ func TestAShardThatCanNotBeDecodedFailsItsLoadsAndLeaves(t *testing.T) {
 
 // A shard that was damaged leaves, gives back its room and its tables once nobody reads
 // it, and is asked for again; the second time it is done without.
-func TestADamagedShardLeavesAndIsDoneWithoutTheSecondTime(t *testing.T) {
+func TestDamagedShardIsEvictedAndBypassedAfterSecondTime(t *testing.T) {
 	o, p := newOwner(t, 2, 1)
 	var said bytes.Buffer
 	p.c.Log = slog.New(slog.NewTextHandler(&said, nil))
@@ -297,7 +297,7 @@ func (h toldHandler) Handle(context.Context, slog.Record) error {
 
 // Who is told that a shard was lost may wait for the owner's lock, which the owner may
 // hold when it says so.
-func TestWhoIsToldOfALossHoldsUpNobody(t *testing.T) {
+func TestLossCallbackDoesNotBlock(t *testing.T) {
 	o, p := newOwner(t, 1, 1)
 	var lock sync.Mutex
 	told := make(chan Stats, 1)

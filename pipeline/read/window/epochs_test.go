@@ -31,7 +31,7 @@ func (s *shelf) Forget(uint64)                                 { clear(s.held) }
 
 // Each epoch brings each chunk once, also the second and those behind it: what was open at
 // the end of one is not open in the next.
-func TestEachEpochBringsEachChunkOnce(t *testing.T) {
+func TestEachEpochReadsEachChunkOnce(t *testing.T) {
 	for _, lookahead := range []int64{64 << 20, 8 << 20} {
 		k := &shelf{held: map[string]bool{}}
 		p, _ := newPlan(t, 4, func(p *Plan) { p.Planner, p.Keeps, p.LookaheadBytes = k, true, lookahead })
@@ -56,7 +56,7 @@ func TestEachEpochBringsEachChunkOnce(t *testing.T) {
 
 // Two epochs of a sample that are read in step have other records of each chunk: what the one
 // has passed does not count for the other, and each range is brought once.
-func TestPhasesThatAreReadTogetherCountApart(t *testing.T) {
+func TestConcurrentSubsetsCountSeparately(t *testing.T) {
 	all := shuffled(4, 1600)
 	phases := make([]Subset, 3) // of different sizes
 	for i := range phases {
@@ -104,7 +104,7 @@ func (weightless) Extents(records []uint64, dst []catalog.Extent) {
 }
 
 // One call looks at a bounded number of records, however small they are.
-func TestACallLooksAtSoManyRecords(t *testing.T) {
+func TestCallExaminesBoundedNumberOfRecords(t *testing.T) {
 	k := &shelf{held: map[string]bool{}, brought: map[string]int{}}
 	const shards = 1 << 20 / equalRecords
 	p, _ := newPlan(t, shards, func(p *Plan) { p.Planner, p.Keeps = k, true })

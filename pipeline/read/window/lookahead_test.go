@@ -109,7 +109,7 @@ func shuffled(shards, buffer int) readtest.List {
 	return all
 }
 
-func TestEachChunkIsPlannedBeforeItsFirstRecordAndOnce(t *testing.T) {
+func TestEachChunkIsPlannedOnceBeforeItsFirstRecord(t *testing.T) {
 	p, rec := newPlan(t, 4, nil)
 	seq := shuffled(4, 300)
 	w := p.NewWalker(seq)
@@ -140,7 +140,7 @@ func TestEachChunkIsPlannedBeforeItsFirstRecordAndOnce(t *testing.T) {
 	require.Zero(t, p.readers.Load())
 }
 
-func TestDueBytesAreThoseOfTheStreamBeforeAChunk(t *testing.T) {
+func TestDueBytesAreStreamBytesBeforeChunk(t *testing.T) {
 	p, rec := newPlan(t, 4, nil)
 	w := p.NewWalker(sequence(4 * equalRecords))
 	w.Move(0, 4)
@@ -157,7 +157,7 @@ func TestDueBytesAreThoseOfTheStreamBeforeAChunk(t *testing.T) {
 	w.Close()
 }
 
-func TestAJumpForgetsAndSamplesPlanNothing(t *testing.T) {
+func TestJumpForgetsPlanAndSamplingPlansNothing(t *testing.T) {
 	p, rec := newPlan(t, 8, nil)
 	w := p.NewWalker(sequence(8 * equalRecords))
 	for i := range uint64(50) {
@@ -177,7 +177,7 @@ func TestAJumpForgetsAndSamplesPlanNothing(t *testing.T) {
 
 // What a cache holds for readers that share an epoch is what they have open and look
 // ahead: not all, and at the end nothing.
-func TestACacheIsToldWhenTheLastRecordOfAChunkHasGoneOut(t *testing.T) {
+func TestCacheLearnsWhenChunkIsFullyDelivered(t *testing.T) {
 	for _, readers := range []int{1, 4} {
 		t.Run(fmt.Sprint(readers), func(t *testing.T) {
 			p, rec := newPlan(t, 8, func(p *Plan) { p.Keeps, p.LookaheadBytes = true, 16<<20 })
@@ -213,7 +213,7 @@ func TestACacheIsToldWhenTheLastRecordOfAChunkHasGoneOut(t *testing.T) {
 }
 
 // Where some records of chunks are never read, chunks are done when hardly any can come.
-func TestAChunkOfWhichOthersReadAPartIsDoneAfterAWhile(t *testing.T) {
+func TestPartiallyReadChunkIsDoneEventually(t *testing.T) {
 	p, rec := newPlan(t, 8, func(p *Plan) { p.Keeps, p.LookaheadBytes, p.StaleRecords = true, 16<<20, 600 })
 	seq := shuffled(8, 300).Deal(0, 2)
 	w := p.NewWalker(seq)
@@ -224,7 +224,7 @@ func TestAChunkOfWhichOthersReadAPartIsDoneAfterAWhile(t *testing.T) {
 	w.Close()
 }
 
-func TestTheReachFollowsTheRate(t *testing.T) {
+func TestLookaheadFollowsRate(t *testing.T) {
 	now := time.Unix(0, 0)
 	p, _ := newPlan(t, 64, func(p *Plan) { p.LookaheadBytes, p.Now = 0, func() time.Time { return now } })
 	seq := sequence(64 * equalRecords)
@@ -244,7 +244,7 @@ func TestTheReachFollowsTheRate(t *testing.T) {
 	w.Close()
 }
 
-func TestPlanningAllocatesNothingForEachCall(t *testing.T) {
+func TestPlanningAllocatesNothingPerCall(t *testing.T) {
 	p, _ := newPlan(t, 64, nil)
 	w := p.NewWalker(sequence(64 * equalRecords))
 	for k := uint64(0); k < 4000; k += 16 {

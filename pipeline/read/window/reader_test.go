@@ -86,7 +86,7 @@ func newStock(table *chunkmap.Table) *stock {
 	return &stock{table: table, has: map[int]bool{}, flying: map[int]bool{}, bytes: 100, room: 1 << 30}
 }
 
-func TestWhoSamplesGetsWhatIsAskedForAndWhoReadsOnGetsMoreEachTime(t *testing.T) {
+func TestRandomReadsPrefetchNothingAndSequentialReadsPrefetchMore(t *testing.T) {
 	x := pieces(t, 100_000, 10)
 	s, r := newStock(x), NewReader(sequence(100_000), nil, 0, nearRecords)
 	r.Advance(s, 50_000, 5, false, 0, 1, 32<<20)
@@ -100,7 +100,7 @@ func TestWhoSamplesGetsWhatIsAskedForAndWhoReadsOnGetsMoreEachTime(t *testing.T)
 	require.Zero(t, s.calls)
 }
 
-func TestAJumpCallsOffAndASeekToWhatWasLookedAtDoesNot(t *testing.T) {
+func TestJumpCancelsPrefetchButSeekWithinWindowDoesNot(t *testing.T) {
 	x := pieces(t, 100_000, 10)
 	s, r := newStock(x), NewReader(sequence(100_000), nil, 0, nearRecords)
 	for k := uint64(0); k < 100; k += 5 {
@@ -119,7 +119,7 @@ func TestAJumpCallsOffAndASeekToWhatWasLookedAtDoesNot(t *testing.T) {
 }
 
 // Of short records package stream asks for thousands ahead of where its reader is.
-func TestHowFarAReaderMayStepDependsOnTheSizeOfRecords(t *testing.T) {
+func TestSequentialStepLimitDependsOnRecordSize(t *testing.T) {
 	for _, c := range []struct{ recordBytes, near int64 }{{0, 1024}, {1 << 20, 1024}, {4 << 10, 1024}, {1 << 10, 4096}, {100, 41943}} {
 		near := Near(c.recordBytes)
 		require.EqualValues(t, c.near, near, "records of %d bytes", c.recordBytes)
@@ -137,7 +137,7 @@ func TestHowFarAReaderMayStepDependsOnTheSizeOfRecords(t *testing.T) {
 	}
 }
 
-func TestAReaderThatJumpsAndComesBackReadsNoFurtherAheadThanItsBound(t *testing.T) {
+func TestReaderThatJumpsAndReturnsStaysWithinPrefetchBound(t *testing.T) {
 	for _, slow := range []bool{false, true} {
 		x := pieces(t, 1_000_000, 1)
 		s, r := newStock(x), NewReader(sequence(1_000_000), nil, 0, nearRecords)
@@ -160,7 +160,7 @@ func TestAReaderThatJumpsAndComesBackReadsNoFurtherAheadThanItsBound(t *testing.
 	}
 }
 
-func TestWhatWasCalledOffIsBegunAgain(t *testing.T) {
+func TestCancelledPrefetchIsStartedAgain(t *testing.T) {
 	x := pieces(t, 100_000, 1)
 	s, r := newStock(x), NewReader(sequence(100_000), nil, 0, nearRecords)
 	for k := uint64(0); k < 50; k += 5 {
@@ -178,7 +178,7 @@ func TestWhatWasCalledOffIsBegunAgain(t *testing.T) {
 	require.Subset(t, s.started[begun:], []int{51, 52, 55, 60})
 }
 
-func TestWhatIsReadAheadStaysWithinItsBounds(t *testing.T) {
+func TestPrefetchStaysWithinItsBounds(t *testing.T) {
 	x := pieces(t, 100_000, 1)
 	s, r := newStock(x), NewReader(sequence(100_000), nil, 0, nearRecords)
 	for k := uint64(0); k < 500; k += 5 {
@@ -202,7 +202,7 @@ func TestWhatIsReadAheadStaysWithinItsBounds(t *testing.T) {
 }
 
 // Where there was no room the reader looks there again once it comes closer.
-func TestWhatHadNoRoomIsAskedForAgain(t *testing.T) {
+func TestPiecesWithoutRoomAreRequestedAgain(t *testing.T) {
 	x := pieces(t, 10_000, 10)
 	s, r := newStock(x), NewReader(sequence(10_000), nil, 0, nearRecords)
 	s.room = 1
@@ -214,7 +214,7 @@ func TestWhatHadNoRoomIsAskedForAgain(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2, 3}, s.started)
 }
 
-func TestPiecesAreCountedWhileAReaderComesToThem(t *testing.T) {
+func TestPiecesAreCountedUntilReaderReachesThem(t *testing.T) {
 	x := pieces(t, 10_000, 10)
 	c := NewCounts(x)
 	s := newStock(x)
@@ -238,7 +238,7 @@ func TestPiecesAreCountedWhileAReaderComesToThem(t *testing.T) {
 	require.Zero(t, c.wanted.Load())
 }
 
-func TestWhoStepsBackStillWantsWhatIsFarAhead(t *testing.T) {
+func TestStepBackKeepsDistantPrefetch(t *testing.T) {
 	x := pieces(t, 10_000, 10)
 	c := NewCounts(x)
 	r := NewReader(sequence(10_000), c, 2000, 3000)
@@ -250,7 +250,7 @@ func TestWhoStepsBackStillWantsWhatIsFarAhead(t *testing.T) {
 	require.Zero(t, c.wanted.Load())
 }
 
-func TestNoMorePiecesAreWantedAtATimeThanTheBound(t *testing.T) {
+func TestConcurrentlyWantedPiecesAreBounded(t *testing.T) {
 	x := pieces(t, 10_000, 1)
 	c := NewCounts(x)
 	c.Bound(40)
@@ -265,7 +265,7 @@ func TestNoMorePiecesAreWantedAtATimeThanTheBound(t *testing.T) {
 }
 
 // Were it filled up only when all of it has been read, storage would bring nothing meanwhile.
-func TestWhatIsReadAheadIsFilledUpWhileItIsRead(t *testing.T) {
+func TestPrefetchRefillsWhileReading(t *testing.T) {
 	const each, ahead = 10, 512
 	for _, lack := range []string{"bytes of the window", "room in memory"} {
 		x := pieces(t, 100_000, each)
@@ -289,7 +289,7 @@ func TestWhatIsReadAheadIsFilledUpWhileItIsRead(t *testing.T) {
 }
 
 // A service is told what comes in large steps, each of which is read ahead at once.
-func TestWhatHasBeenPlannedIsDue(t *testing.T) {
+func TestPlannedPiecesAreDue(t *testing.T) {
 	w := window{next: 100, records: farRecords, scanned: 5000}
 	require.False(t, w.due(110, 5000, 5000), "there is no more")
 	require.True(t, w.due(110, 5001, 5001))

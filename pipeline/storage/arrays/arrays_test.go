@@ -106,7 +106,7 @@ func (m *made) read(off, n int) ([]byte, error) {
 	return b, storage.ReadAt(context.Background(), m, m.object, b, int64(off))
 }
 
-func TestAnyRangeOfAJoinedObjectHasTheRowsOfItsFilesAndZeros(t *testing.T) {
+func TestAnyRangeOfArraysHasRowsOfItsFilesAndZeros(t *testing.T) {
 	for _, sizes := range [][]int{{1, 1}, {64, 8}, {8, 64, 100}, {63, 65, 1}, {togetherBytes, 8}, {togetherBytes + 13, 3, togetherBytes - 1}} {
 		t.Run(fmt.Sprint(sizes), func(t *testing.T) {
 			m := join(t, 29, sizes...)
@@ -130,7 +130,7 @@ func TestAnyRangeOfAJoinedObjectHasTheRowsOfItsFilesAndZeros(t *testing.T) {
 	}
 }
 
-func TestAChangeOfAnyFileIsOneOfTheJoinedObject(t *testing.T) {
+func TestChangeOfAnyFileChangesArraysObject(t *testing.T) {
 	for i := range 3 {
 		m := join(t, 10, 8, 100, 8)
 		path := filepath.Join(m.dir, fmt.Sprintf("f%d", i))
@@ -153,14 +153,14 @@ func TestAChangeOfAnyFileIsOneOfTheJoinedObject(t *testing.T) {
 	}
 }
 
-func TestFilesOfDifferentLengthsAreNoObject(t *testing.T) {
+func TestFilesOfDifferentLengthsAreNotAnObject(t *testing.T) {
 	m := join(t, 10, 8, 16)
 	require.NoError(t, os.Truncate(filepath.Join(m.dir, "f1"), 8+9*16))
 	_, err := m.Join(context.Background(), []string{"a", "b"}, m.files(t, []string{"f0", "f1"}))
 	require.ErrorContains(t, err, "f0 has 10 rows, and f1 has 9")
 }
 
-func TestReadsOfAJoinedObjectThatAreCalledOffImpossibleOrTooLate(t *testing.T) {
+func TestCancelledImpossibleAndLateReadsOfArrays(t *testing.T) {
 	m := join(t, 10, 8, 16)
 	submit := func(r *storage.Read) error {
 		done := make(chan error, 1)
@@ -188,7 +188,7 @@ func TestReadsOfAJoinedObjectThatAreCalledOffImpossibleOrTooLate(t *testing.T) {
 }
 
 // Rows are read together, not one by one.
-func TestTheStepsOfAReadOfManyRowsAreFew(t *testing.T) {
+func TestReadOfManyRowsTakesFewSteps(t *testing.T) {
 	m := join(t, 1000, 8, 16)
 	o := m.objects[m.object.Path]
 	split := func(off, n int64) int {
@@ -211,7 +211,7 @@ type openAgain struct {
 
 func (o openAgain) Uncached() (storage.Storage, error) { return o.with, nil }
 
-func TestObjectsAreReadPastThePageCacheThroughAnotherStorageOfTheirFiles(t *testing.T) {
+func TestDirectReadsUseSeparateStorage(t *testing.T) {
 	m := join(t, 20, 3, 100)
 	again, err := m.Uncached()
 	require.NoError(t, err)

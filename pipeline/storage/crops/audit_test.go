@@ -37,7 +37,7 @@ func (m *made) auditOf(t *testing.T) (damages []string, decoded, bytes int64) {
 	return damages, decoded, bytes
 }
 
-func TestAnAuditReadsEachBrickOnceAlsoThoseOfNoCrop(t *testing.T) {
+func TestAuditReadsEachChunkOnceIncludingUnused(t *testing.T) {
 	for _, object := range [][]int64{{12, 40, 64}, {4, 8, 16}} {
 		a := small
 		a.Codec, a.Object = encode.BloscZstd, object
@@ -62,7 +62,7 @@ func TestAnAuditReadsEachBrickOnceAlsoThoseOfNoCrop(t *testing.T) {
 	}
 }
 
-func TestAnAuditNamesEachDamage(t *testing.T) {
+func TestAuditNamesEachDamage(t *testing.T) {
 	a := small
 	a.Codec, a.Object = encode.BloscLZ4, a.Chunk
 	m := open(t, a, smallCrops, 1<<20)

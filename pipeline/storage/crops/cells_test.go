@@ -20,7 +20,7 @@ type wanting struct {
 
 // For any sequence of operations, get returns what was decoded for that chunk, memory stays within
 // the bound, and in the end all of it is freed.
-func TestACellHasWhatWasDecodedForItsBrick(t *testing.T) {
+func TestCellHoldsDecodedChunk(t *testing.T) {
 	for seed := range uint64(30) {
 		dice := rand.New(rand.NewPCG(seed, 1))
 		most := int64(1+dice.IntN(6)) * uring.HugePageBytes
@@ -112,7 +112,7 @@ func fewestDecodes(order []int64, room int) (decodes int) {
 	return decodes
 }
 
-func TestOfAKnownFutureNoChoiceDecodesLess(t *testing.T) {
+func TestNoOtherChoiceDecodesLessWithKnownFuture(t *testing.T) {
 	f := &field{chunkBytes: uring.HugePageBytes / 4}
 	for seed := range uint64(20) {
 		dice := rand.New(rand.NewPCG(seed, 2))
@@ -149,7 +149,7 @@ func TestOfAKnownFutureNoChoiceDecodesLess(t *testing.T) {
 
 // If little is known about coming reads, one large chunk makes room among small ones, and the other
 // way round.
-func TestBricksOfOneSizeMakeRoomForThoseOfAnother(t *testing.T) {
+func TestChunksOfOneSizeMakeSpaceForOtherSizes(t *testing.T) {
 	small, large := &field{chunkBytes: 64 << 10}, &field{chunkBytes: 3 << 20}
 	c := newCells(3<<20 + 32<<10)
 	defer c.close()

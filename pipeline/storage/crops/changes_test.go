@@ -103,7 +103,7 @@ var errOther = errors.New("other bytes")
 // Objects change under a storage that has listed them: each read returns bytes of the listed
 // version, or an error that names the object. A storage that is opened afterwards returns the new
 // bytes, or an error.
-func TestObjectsThatChangeAreWordsOrWhatWasListed(t *testing.T) {
+func TestChangedObjectsYieldErrorsOrListedVersion(t *testing.T) {
 	for _, s := range stores() {
 		other := s.otherVersion(t, s.object)
 		wants := map[string][]byte{} // by what is found
@@ -161,7 +161,7 @@ func TestObjectsThatChangeAreWordsOrWhatWasListed(t *testing.T) {
 // Documents change under a storage that has read them: reads go on in the listed version, and Stat
 // of the cube reports the change. A storage that is opened afterwards has the new version, or
 // returns an error.
-func TestDocumentsThatChangeAreNoticedByTheNextLook(t *testing.T) {
+func TestNextStatNoticesChangedDocuments(t *testing.T) {
 	for _, s := range stores() {
 		if s.document == "" {
 			continue // the zip file holds everything

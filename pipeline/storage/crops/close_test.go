@@ -15,7 +15,7 @@ import (
 
 // Reads are submitted while the storage is closed, and afterwards. Each gets one answer: its bytes
 // or an error. Reads submitted before a Close was called have been answered when it returns.
-func TestEachReadIsAnsweredBeforeACloseThatCameAfterItReturns(t *testing.T) {
+func TestReadsAreAnsweredBeforeLaterCloseReturns(t *testing.T) {
 	a := small
 	a.Codec = encode.BloscLZ4
 	for range 5 {

@@ -16,7 +16,7 @@ import (
 
 // The chunks of a coordinate are bounded like those of other arrays: if one claims 64 GiB, nothing
 // is decoded.
-func TestACoordinateOfHugeBricksIsRefused(t *testing.T) {
+func TestCoordinateOfHugeChunksIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	put := func(path, text string) {
 		path = filepath.Join(dir, path)

@@ -142,7 +142,7 @@ func (m *made) read(off, n int64, epoch uint64) ([]byte, error) {
 	return b, <-done
 }
 
-func TestAnyRangeOfACubeHasTheElementsOfItsCrops(t *testing.T) {
+func TestAnyRangeOfGridHasElementsOfItsCrops(t *testing.T) {
 	arrays := map[string]encode.Array{}
 	for _, codec := range encode.Codecs {
 		a := small
@@ -177,7 +177,7 @@ func TestAnyRangeOfACubeHasTheElementsOfItsCrops(t *testing.T) {
 	}
 }
 
-func TestCropsThatWrapStepJitterAndSelect(t *testing.T) {
+func TestWrappedSteppedJitteredAndSelectedCrops(t *testing.T) {
 	for name, edit := range map[string]func(*spec.Zarr){
 		"wrap":   func(z *spec.Zarr) { z.Wrap = []string{"x"} },
 		"step":   func(z *spec.Zarr) { z.Step = []spec.DimValue{{Dim: "y", Value: 3}, {Dim: "x", Value: 2}} },
@@ -211,7 +211,7 @@ func TestCropsThatWrapStepJitterAndSelect(t *testing.T) {
 }
 
 // A crop of few steps of a long chunk needs few of its blocks, and no others are decoded.
-func TestOfALongBrickTheBlocksThatAreWantedAreDecoded(t *testing.T) {
+func TestOnlyWantedBlocksOfLongChunkAreDecoded(t *testing.T) {
 	a := small
 	a.Shape, a.Chunk, a.Object, a.BlockBytes = []int64{200, 9, 16}, []int64{200, 9, 16}, []int64{200, 9, 16}, 512
 	for _, codec := range []encode.Codec{encode.BloscLZ4, encode.BloscZstd} {
@@ -231,7 +231,7 @@ func TestOfALongBrickTheBlocksThatAreWantedAreDecoded(t *testing.T) {
 	}
 }
 
-func TestManyReadersShareBricks(t *testing.T) {
+func TestReadersShareChunks(t *testing.T) {
 	a := small
 	a.Codec = encode.BloscLZ4
 	m := open(t, a, smallCrops, 1<<20)
@@ -258,8 +258,8 @@ func TestManyReadersShareBricks(t *testing.T) {
 	require.NotZero(t, s.Found)
 }
 
-// TestWhatChangesIsAnErrorOfWhoNeedsIt changes each object in each way, and reads all crops.
-func TestWhatChangesIsAnErrorOfWhoNeedsIt(t *testing.T) {
+// TestChangedObjectFailsOnlyReadsThatNeedIt changes each object in each way, and reads all crops.
+func TestChangedObjectFailsOnlyReadsThatNeedIt(t *testing.T) {
 	for _, sharded := range []bool{true, false} {
 		a := small
 		a.Codec = encode.Zstd
@@ -297,7 +297,7 @@ func TestWhatChangesIsAnErrorOfWhoNeedsIt(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatComesWhereNoneWasIsAChange(t *testing.T) {
+func TestNewObjectInPlaceOfAbsentOneIsAChange(t *testing.T) {
 	a := small
 	a.Object = a.Chunk
 	m := open(t, a, smallCrops, 1<<20)
@@ -310,7 +310,7 @@ func TestAnObjectThatComesWhereNoneWasIsAChange(t *testing.T) {
 	require.ErrorContains(t, err, "c/0/1/0")
 }
 
-func TestDamageNamesObjectBrickAndPlace(t *testing.T) {
+func TestDamageErrorNamesObjectChunkAndPosition(t *testing.T) {
 	a := small
 	a.Codec = encode.BloscLZ4
 	dir := t.TempDir()
@@ -332,7 +332,7 @@ func TestDamageNamesObjectBrickAndPlace(t *testing.T) {
 	require.Equal(t, "a.zarr", named.Object)
 }
 
-func TestACheckFindsIndexesAndSizesThatCanNotBe(t *testing.T) {
+func TestCheckFindsImpossibleIndexesAndSizes(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit   func(a *encode.Array)
 		damage func(b []byte) []byte
@@ -369,7 +369,7 @@ func checkOr(err error, a encode.Array) error {
 	return err
 }
 
-func TestAnOutlineIsTheHeaderAndReadsNothing(t *testing.T) {
+func TestHeaderNeedsNoReads(t *testing.T) {
 	a := small
 	a.Codec = encode.Zstd
 	m := open(t, a, smallCrops, 0)
@@ -394,7 +394,7 @@ func TestAnOutlineIsTheHeaderAndReadsNothing(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrChanged)
 }
 
-func TestReadsOfACubeThatAreCalledOffImpossibleOrTooLate(t *testing.T) {
+func TestCancelledImpossibleAndLateReadsOfGrid(t *testing.T) {
 	m := open(t, small, smallCrops, 1<<20)
 	submit := func(r *storage.Read) error {
 		done := make(chan error, 1)
@@ -423,7 +423,7 @@ func TestReadsOfACubeThatAreCalledOffImpossibleOrTooLate(t *testing.T) {
 	require.ErrorIs(t, submit(&storage.Read{Object: m.object, Buf: make([]byte, 1)}), fs.ErrClosed)
 }
 
-func TestACubeIsAnotherWhenAnythingOfItIs(t *testing.T) {
+func TestAnyChangeChangesIdentityOfGrid(t *testing.T) {
 	m := open(t, small, smallCrops, 0)
 	was := m.object
 	m.list(t)

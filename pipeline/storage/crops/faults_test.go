@@ -149,7 +149,7 @@ func zipOf(t *testing.T, dir, path string) {
 
 // For every n, the n-th operation of the storage below fails. Reads that needed it fail, all others
 // return the right bytes, and later reads are as if nothing had failed.
-func TestForEveryNTheNthOperationFails(t *testing.T) {
+func TestNthOperationFailsForEveryN(t *testing.T) {
 	sharded, inShards := small, nested()["two"]
 	sharded.Shape, inShards.Shape = []int64{8, 20, 40}, []int64{8, 20, 40}
 	objects := sharded

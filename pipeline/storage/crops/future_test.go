@@ -14,7 +14,7 @@ import (
 
 // Chunks of part of an array are read in random order. If the coming reads are known, fewer chunks
 // are decoded, and all bytes are the same.
-func TestWhatIsExpectedIsDecodedLessOftenAndReadsTheSame(t *testing.T) {
+func TestExpectedChunksAreDecodedLessOftenWithSameResult(t *testing.T) {
 	a := small
 	a.Codec = encode.BloscLZ4
 	decoded := map[bool]uint64{}
@@ -79,7 +79,7 @@ func TestExpectationsAreBounded(t *testing.T) {
 
 // A reader that expects much and then stops reading does not keep memory from others: once they
 // have passed the positions that it expected, nothing is kept for it.
-func TestAReaderThatStandsStillDoesNotHoldMemory(t *testing.T) {
+func TestStalledReaderDoesNotRetainMemory(t *testing.T) {
 	a := small
 	a.Codec = encode.BloscLZ4
 	decoded := map[bool]uint64{}

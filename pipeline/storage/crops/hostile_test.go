@@ -13,7 +13,7 @@ import (
 
 // A pipe, device or socket in the place of an object is found when objects are listed. If it
 // appears later, it is found when the chunk that would be absent is made.
-func TestAPipeInAnObjectsPlaceIsNoAbsentObject(t *testing.T) {
+func TestPipeInPlaceOfObjectIsNotAbsentObject(t *testing.T) {
 	a := small
 	a.Object = a.Chunk
 	for kind, do := range map[string]func(string) error{

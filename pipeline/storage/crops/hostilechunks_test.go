@@ -72,7 +72,7 @@ func through(t *testing.T, b []byte, to func(io.Writer) io.WriteCloser) []byte {
 	return out.Bytes()
 }
 
-func TestBricksThatDecodeToAnotherSizeAreNamedAndBounded(t *testing.T) {
+func TestChunksDecodingToOtherSizeAreNamedAndBounded(t *testing.T) {
 	for codec, encode := range compress {
 		for name, size := range map[string]int{"right": chunkBytes, "nothing": 0, "one less": chunkBytes - 1, "one more": chunkBytes + 1, "16 MiB": 16 << 20} {
 			t.Run(codec+", "+name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestBricksThatDecodeToAnotherSizeAreNamedAndBounded(t *testing.T) {
 }
 
 // A frame's claims about its size must not cause as much memory to be allocated.
-func TestFramesThatClaimALotTakeLittle(t *testing.T) {
+func TestFramesClaimingHugeSizesAllocateLittle(t *testing.T) {
 	le := binary.LittleEndian
 	claims := map[string][2]string{
 		// A frame of 2^60 bytes with a window of the same size, and one of 2^31 bytes with a window
@@ -120,7 +120,7 @@ func TestFramesThatClaimALotTakeLittle(t *testing.T) {
 }
 
 // An object larger than any chunk can be is not read at all, nor is an empty one.
-func TestObjectsOfImpossibleSizesAreNotRead(t *testing.T) {
+func TestImpossiblySizedObjectsAreNotRead(t *testing.T) {
 	for size, want := range map[int64]string{0: "0 bytes are stored for a chunk of 1024 bytes", 1 << 40: "1099511627776 bytes are stored for a chunk of 1024 bytes"} {
 		dir := writeOne(t, "zstd", nil)
 		require.NoError(t, os.Truncate(filepath.Join(dir, "0"), size))
@@ -130,7 +130,7 @@ func TestObjectsOfImpossibleSizesAreNotRead(t *testing.T) {
 	}
 }
 
-func TestBuffersOfBloscThatLieAreNamedAndBounded(t *testing.T) {
+func TestInvalidBloscBuffersAreNamedAndBounded(t *testing.T) {
 	le := binary.LittleEndian
 	for name, c := range map[string]struct {
 		lie  func(b []byte) []byte

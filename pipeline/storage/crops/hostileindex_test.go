@@ -90,7 +90,7 @@ func setIndex(t *testing.T, a encode.Array, path string, set func(entries [][2]u
 
 // The writer of a shard also writes its checksum, so the entries of an index are checked one by
 // one. The check before a mount reports what is wrong, and so does a read without a check.
-func TestIndexesThatLieAreNamedAndNeverFollowed(t *testing.T) {
+func TestInvalidIndexesAreNamedAndNeverFollowed(t *testing.T) {
 	for name, c := range map[string]struct {
 		set  func(e [][2]uint64, size, index uint64)
 		want string
@@ -134,7 +134,7 @@ func TestIndexesThatLieAreNamedAndNeverFollowed(t *testing.T) {
 }
 
 // Chunks at the same place, as a writer that stores equal ones once makes them, are not damage.
-func TestBricksMayLieAtTheSamePlace(t *testing.T) {
+func TestChunksMayShareOnePosition(t *testing.T) {
 	a := small
 	a.Codec = encode.BloscLZ4
 	dir := t.TempDir()
@@ -150,7 +150,7 @@ func TestBricksMayLieAtTheSamePlace(t *testing.T) {
 }
 
 // A sparse file may be long and empty: the memory of its indexes is still bounded.
-func TestIndexesThatAreCheckedAtATimeAreBounded(t *testing.T) {
+func TestConcurrentlyCheckedIndexesAreBounded(t *testing.T) {
 	for chunks, want := range map[int64]int{1: 32, 4096: 32, 1 << 17: 25, 1 << 20: 3, 1 << 24: 1} {
 		f := &field{Field: &listing.Field{Array: &zarr.Array{Object: []int64{4 * chunks}, Chunk: []int64{4}}}}
 		require.Equal(t, want, (&Storage{room: newRoom(0, 1)}).checks(f), "%d bricks", chunks)

@@ -59,7 +59,7 @@ func (s *oneAtATime) Close() error {
 
 // All chunks of a shard are wanted before its index has been read. When it has, they are not all
 // read at once.
-func TestBricksThatWaitedForAnIndexAreReadWithinTheBound(t *testing.T) {
+func TestChunksWaitingForIndexAreReadWithinBound(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	a := small
 	a.Codec, a.Object = encode.BloscLZ4, []int64{12, 40, 64}

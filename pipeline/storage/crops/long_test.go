@@ -58,7 +58,7 @@ func (m *made) ranges(seed uint64) []storage.Range {
 	return list
 }
 
-func TestCropsOfLongBricksAreTheSameForAnyMemoryWhetherExpectedOrNot(t *testing.T) {
+func TestCropsOfLongChunksDoNotDependOnMemoryOrExpectations(t *testing.T) {
 	steps := steppyCrops
 	steps.Step = []spec.DimValue{{Dim: "t", Value: 2}, {Dim: "x", Value: 2}}
 	stored := steppy
@@ -112,7 +112,7 @@ func TestCropsOfLongBricksAreTheSameForAnyMemoryWhetherExpectedOrNot(t *testing.
 
 // Blocks that are wanted again are found in the cache, even if they were expected before the block
 // size was known.
-func TestEachBlockIsDecodedOnceWhereMemoryHasAllAndTheFutureIsKnown(t *testing.T) {
+func TestEachBlockIsDecodedOnceIfMemoryAndFutureAllow(t *testing.T) {
 	for _, resident := range []bool{false, true} {
 		m := openLong(t, steppy, steppyCrops, 1<<20, resident)
 		want, all := m.want(), m.ranges(7)
@@ -131,7 +131,7 @@ func TestEachBlockIsDecodedOnceWhereMemoryHasAllAndTheFutureIsKnown(t *testing.T
 }
 
 // If few blocks of a chunk are wanted, little more than these is read.
-func TestOfALongBrickLittleMoreIsReadThanItsHeadAndTheWantedBlocks(t *testing.T) {
+func TestLongChunkReadsLittleMoreThanHeadAndWantedBlocks(t *testing.T) {
 	for _, resident := range []bool{false, true} {
 		m := openLong(t, steppy, steppyCrops, 0, resident)
 		all := m.ranges(1)[:50]
@@ -150,7 +150,7 @@ func TestOfALongBrickLittleMoreIsReadThanItsHeadAndTheWantedBlocks(t *testing.T)
 	}
 }
 
-func TestALongBrickWhoseBlocksAreDamagedIsNamed(t *testing.T) {
+func TestLongChunkWithDamagedBlocksIsNamed(t *testing.T) {
 	a := steppy
 	a.Object = a.Chunk
 	for _, resident := range []bool{false, true} {
@@ -176,7 +176,7 @@ func TestALongBrickWhoseBlocksAreDamagedIsNamed(t *testing.T) {
 
 // If the object of a long chunk is rewritten between the reads of its head and of its blocks, the
 // result is an error or the old bytes.
-func TestALongBrickOfAnObjectThatIsRewrittenIsNeverMixed(t *testing.T) {
+func TestLongChunkOfRewrittenObjectNeverMixesVersions(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	for _, resident := range []bool{false, true} {
 		for stop := 0; ; stop++ {

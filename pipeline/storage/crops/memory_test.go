@@ -98,7 +98,7 @@ func (r *watched) Close() error {
 // An object read from memory may turn out to be another version while chunks of a group wait to be
 // read from it. Nothing is then read from the closed object: all bytes come from the storage, and
 // are right.
-func TestNothingIsReadOfAnObjectThatWasLeft(t *testing.T) {
+func TestReplacedObjectIsNotReadFromMemory(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	a := small
 	a.Codec, a.Object = encode.BloscLZ4, []int64{12, 40, 64}

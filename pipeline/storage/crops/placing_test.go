@@ -29,7 +29,7 @@ func nested() map[string]encode.Array {
 }
 
 // A memory of 1 byte keeps only one index, so all levels are read again and again.
-func TestAnyRangeOfShardsInShardsHasTheElementsOfItsCrops(t *testing.T) {
+func TestAnyRangeOfNestedShardsHasElementsOfItsCrops(t *testing.T) {
 	for name, a := range nested() {
 		for _, memory := range []int64{1, 1 << 20} {
 			t.Run(fmt.Sprint(name, ", ", memory), func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestAnyRangeOfShardsInShardsHasTheElementsOfItsCrops(t *testing.T) {
 // An index that points outside its shard is an error for the reads that need it and for a check;
 // the error names the shard. The same holds for a shard that is too short for its index, and for a
 // wrong checksum.
-func TestDamagedIndexesInShardsNameTheirShard(t *testing.T) {
+func TestDamagedNestedIndexesNameTheirShard(t *testing.T) {
 	two, start := nested()["two"], nested()["index at start"]
 	// In the object, an index of 6 shards is last, or first; in a shard, one of 8 chunks.
 	first := func(b []byte) (offset, size uint64) {
@@ -99,7 +99,7 @@ func TestDamagedIndexesInShardsNameTheirShard(t *testing.T) {
 
 // Converted elements are the same whatever is decoded at a time and cached: chunks, blocks, or
 // ranges of uncompressed chunks.
-func TestConvertedCropsDoNotDependOnWhatIsDecoded(t *testing.T) {
+func TestConvertedCropsDoNotDependOnDecodingUnit(t *testing.T) {
 	z := smallCrops
 	z.As, z.Scale, z.Offset = spec.AsFloat32, []spec.FieldNumber{{Value: 0.01}}, []spec.FieldNumber{{Value: -3}}
 	for name, a := range map[string]encode.Array{

@@ -22,7 +22,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-// holding is a worker of TestWhatIsHeldNeverExceedsTheRoom, with the actual sizes of its buffers.
+// holding is a worker of TestBuffersNeverExceedPool, with the actual sizes of its buffers.
 type holding struct {
 	*buffers
 	is    sizes
@@ -33,7 +33,7 @@ type holding struct {
 
 // Whatever jobs there are and whenever they end, all buffers together fit the room, and a job that
 // needs more than the pool has the pool to itself.
-func TestWhatIsHeldNeverExceedsTheRoom(t *testing.T) {
+func TestBuffersNeverExceedPool(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kib := func(name string, least, most int64) int64 { return rapid.Int64Range(least, most).Draw(t, name) << 10 }
 		workers := rapid.IntRange(1, 9).Draw(t, "workers")
@@ -104,7 +104,7 @@ func TestWhatIsHeldNeverExceedsTheRoom(t *testing.T) {
 	})
 }
 
-func TestRoomIsSharedByWhatJobsTake(t *testing.T) {
+func TestPoolIsSharedByNeedOfJobs(t *testing.T) {
 	r := newRoom(100<<20, 8)
 	require.EqualValues(t, 50<<20, r.share(30<<20, 30<<20, 0))
 	require.EqualValues(t, 60<<20, r.share(60<<20, 60<<20, 0), "more than half, for one")
@@ -117,7 +117,7 @@ func TestRoomIsSharedByWhatJobsTake(t *testing.T) {
 	require.EqualValues(t, math.MaxInt64, newRoom(0, 8).eachBytes.Load(), "without a bound nobody asks")
 }
 
-func TestWhatDescriptionsLeaveBoundsWhatIsDecoded(t *testing.T) {
+func TestMetadataReducesDecodingMemory(t *testing.T) {
 	r := newRoom(100<<20, 8)
 	require.NoError(t, r.fits(50<<20, "decoding", smallerChunks))
 	r.share(10<<20, 60<<20, 60<<20)
@@ -127,7 +127,7 @@ func TestWhatDescriptionsLeaveBoundsWhatIsDecoded(t *testing.T) {
 }
 
 // Blocks of blosc are as long as their decoded bytes, which a further codec may shrink.
-func TestBlocksThatAreLongerThanTheirBrickAreCounted(t *testing.T) {
+func TestBlocksLongerThanTheirChunkAreCounted(t *testing.T) {
 	dir := t.TempDir()
 	document(t, dir, 2<<20, 1<<20, map[string]any{"filters": []any{map[string]any{"id": "zlib"}}, "compressor": map[string]any{"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 0}})
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "0"), []byte("not read!"), 0o644))
@@ -137,7 +137,7 @@ func TestBlocksThatAreLongerThanTheirBrickAreCounted(t *testing.T) {
 	require.Equal(t, sizes{stored: 9, chunk: 1 << 20, first: zarr.Bound(1 << 20), block: zarr.Bound(1 << 20)}, usual)
 }
 
-func TestWhoeverWaitsForRoomGetsItInTheirTurn(t *testing.T) {
+func TestJobsWaitForMemoryInOrder(t *testing.T) {
 	r := newRoom(100<<20, 8)
 	r.share(30<<20, 30<<20, 0)
 	all := make([]int64, 0, 8)
@@ -180,7 +180,7 @@ func TestWhoeverWaitsForRoomGetsItInTheirTurn(t *testing.T) {
 
 // next leaves jobs that there is no room for in their order, and no job that needs room overtakes
 // them.
-func TestWhatThereIsNoRoomForIsPassedByWhatNeedsNone(t *testing.T) {
+func TestBlockedJobIsOvertakenOnlyByJobsWithoutMemory(t *testing.T) {
 	s := &Storage{room: newRoom(100<<20, 4), maxInFlight: 1 << 40, waiting: map[key]*task{}}
 	s.some.L = &s.mu
 	s.inLine.wake = func() {}
@@ -225,7 +225,7 @@ func TestWhatThereIsNoRoomForIsPassedByWhatNeedsNone(t *testing.T) {
 }
 
 // The workers' shares are so small that every chunk asks for room.
-func TestCropsAreTheSameWhereBricksHaveToWaitForRoom(t *testing.T) {
+func TestCropsAreUnchangedIfChunksWaitForMemory(t *testing.T) {
 	for _, codec := range []encode.Codec{encode.Zstd, encode.BloscLZ4} {
 		a := small
 		a.Codec = codec
@@ -271,7 +271,7 @@ func listErr(t *testing.T, dir string, crop int64) (*Storage, error) {
 	return s, s.List(t.Context(), func(string, bool) bool { return true }, func(storage.Object) error { return nil })
 }
 
-func TestChunksThatMemoryCannotHoldAreRefusedBeforeTheyAreDecoded(t *testing.T) {
+func TestChunksBeyondMemoryAreRefusedBeforeDecoding(t *testing.T) {
 	for name, c := range map[string]struct {
 		chunk int64
 		more  map[string]any
@@ -296,7 +296,7 @@ func TestChunksThatMemoryCannotHoldAreRefusedBeforeTheyAreDecoded(t *testing.T) 
 }
 
 // After an index was read, the memory for it is not held in addition to what is decoded next.
-func TestWhatAnIndexIsReadIntoIsNotKept(t *testing.T) {
+func TestIndexReadBufferIsReleased(t *testing.T) {
 	b := newBuffers()
 	defer b.close()
 	for _, taken := range []int64{0, 8 << 20} {
@@ -313,7 +313,7 @@ func TestWhatAnIndexIsReadIntoIsNotKept(t *testing.T) {
 	require.Len(t, b.stored.mem, 1<<10, "what is as large as usual is kept")
 }
 
-func TestAnIndexThatMemoryCannotHoldIsRefused(t *testing.T) {
+func TestIndexBeyondMemoryIsRefused(t *testing.T) {
 	const bytes, zstd = `{"name": "bytes"}`, `{"name": "bytes"}, {"name": "zstd", "configuration": {"level": 1, "checksum": false}}`
 	for _, c := range []struct {
 		entries, chunk int64

@@ -106,7 +106,7 @@ func suite(a encode.Array, memory int64) storagetest.New {
 }
 
 // Crops one after the other are an object like any other: every range of it can be read.
-func TestCubesPassTheSuiteOfStorages(t *testing.T) {
+func TestGridsPassStorageSuite(t *testing.T) {
 	a := encode.Array{Object: []int64{1 << 15}, Chunk: []int64{512}, Dims: []string{"x"}, DataType: "uint8", ItemBytes: 1}
 	for i, codec := range encode.Codecs {
 		if testing.Short() && i > 0 {

@@ -8,7 +8,7 @@ import (
 )
 
 // Whatever a dataset and its cache keep open together, half of the limit is left.
-func TestHalfOfTheLimitIsLeft(t *testing.T) {
+func TestHalfOfDescriptorLimitStaysFree(t *testing.T) {
 	for _, limit := range []uint64{64, 1024, 1 << 20} {
 		for name, together := range map[string][]Share{
 			"on a disk":            {Files, Mappings},

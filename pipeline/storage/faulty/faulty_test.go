@@ -24,7 +24,7 @@ func TestSuiteWithoutFaults(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage { return newStorage(t, files) })
 }
 
-func TestSuiteWithHooksThatDoNothing(t *testing.T) {
+func TestSuiteWithNoOpHooks(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage {
 		f := newStorage(t, files)
 		f.Before = func(*storage.Read) error { return nil }
@@ -54,7 +54,7 @@ func TestNthFailsOneRead(t *testing.T) {
 	}
 }
 
-func TestTruncatedFailsReadsBehindTheCut(t *testing.T) {
+func TestTruncatedFailsReadsAfterCut(t *testing.T) {
 	f, o := newWithObject(t)
 	f.Before = Truncated("shard", 6)
 	require.NoError(t, storage.ReadAt(t.Context(), f, o, make([]byte, 6), 0))
@@ -99,7 +99,7 @@ func TestHeldReadsWaitForReleaseOrClose(t *testing.T) {
 	}
 }
 
-func TestReadAtReturnsWhenItsContextEndsAndLeavesTheReadUnderWay(t *testing.T) {
+func TestReadAtReturnsWithItsContextAndLeavesReadRunning(t *testing.T) {
 	f, o := newWithObject(t)
 	f.Hold()
 	arrived := make(chan struct{}, 1)

@@ -99,7 +99,7 @@ func archive(files map[string][]byte, framing Framing) (whole, hollow []byte) {
 	return whole, hollow
 }
 
-func TestAnyRangesOfAnyDirectoriesEqualANaiveArchive(t *testing.T) {
+func TestAnyRangesOfAnyDirectoriesEqualNaiveArchive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		root, err := os.MkdirTemp("", "folders")
 		require.NoError(t, err)
@@ -184,7 +184,7 @@ func requireOutline(t require.TestingT, s *Storage, o storage.Object, want []byt
 	}
 }
 
-func TestAFileThatChangesIsNamedAndOthersAreRead(t *testing.T) {
+func TestChangedFileIsNamedAndOthersAreRead(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	for name, change := range map[string]func(path string) error{
 		"size is 9 bytes, was 3":    func(path string) error { return os.WriteFile(path, []byte("longer xx"), 0o600) },
@@ -235,7 +235,7 @@ func replace(path string, make func() error) error {
 	return make()
 }
 
-func TestAFileThatMayNotBeReadIsNamed(t *testing.T) {
+func TestUnreadableFileIsNamed(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root may read everything")
 	}
@@ -307,7 +307,7 @@ func TestLinksToDirectoriesAreFollowed(t *testing.T) {
 		"b: follow symbolic link: no such file or directory: mend or remove the link, or leave it out with --exclude")
 }
 
-func TestAddedRemovedAndChangedFilesGiveTheirDirectoryAlonesAnotherVersion(t *testing.T) {
+func TestChangedFilesChangeVersionOfTheirDirectoryOnly(t *testing.T) {
 	root := t.TempDir()
 	for _, path := range []string{"a/1", "a/2", "b/1", "b/2", "c/1", "c/2", "d/1"} {
 		write(t, root, path, []byte(path))
@@ -356,7 +356,7 @@ func TestManyFilesAreReadWithFewDescriptors(t *testing.T) {
 	all.Wait()
 }
 
-func TestTheListingIsKeptInMemoryWhereItsDirectoryCantBeWritten(t *testing.T) {
+func TestListingStaysInMemoryIfItsDirectoryIsUnwritable(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a", []byte("content"))
 	for _, dir := range []string{"", "/proc/nowhere"} {
@@ -376,7 +376,7 @@ type huge struct{ bare }
 
 func (huge) HeaderBytes(int, int64) int64 { return maxObjectBytes }
 
-func TestFilesThatAreTooLargeTogetherAreRefused(t *testing.T) {
+func TestFilesTooLargeInTotalAreRefused(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "d/a", []byte("a"))
 	s := open(t, root, huge{})
@@ -389,7 +389,7 @@ func background() context.Context { return context.Background() }
 
 // Reads some files at a time, as a gather does. What goroutines allocate is shared by all reads of
 // a Submit.
-func TestReadingAllocatesNothingForEachFile(t *testing.T) {
+func TestReadingAllocatesNothingPerFile(t *testing.T) {
 	root := t.TempDir()
 	const n = 64
 	for i := range n {
@@ -412,7 +412,7 @@ func TestReadingAllocatesNothingForEachFile(t *testing.T) {
 }
 
 // Through a link to a directory above the root, the root is reached once more.
-func TestALinkAboveTheRootDoesNotDoubleIt(t *testing.T) {
+func TestLinkAboveRootDoesNotDuplicateRoot(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
 	write(t, root, "a/1", []byte("x"))
 	write(t, root, "../beside/2", []byte("x"))
@@ -465,7 +465,7 @@ func TestLinksToWhatMustNotBeRead(t *testing.T) {
 
 // A directory counts once, whatever names it has: the paths in it depend on its name, and so may
 // the sizes of its objects.
-func TestADirectoryByTwoNamesIsAnError(t *testing.T) {
+func TestDirectoryWithTwoNamesIsAnError(t *testing.T) {
 	root, elsewhere := t.TempDir(), t.TempDir()
 	write(t, root, "2024-05/a", []byte("x"))
 	write(t, elsewhere, "b", []byte("x"))

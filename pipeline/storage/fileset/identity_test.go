@@ -30,7 +30,7 @@ func readPart(t *testing.T, s *Storage, o storage.Object, off, size int64) ([]by
 }
 
 // The link replaces a file, or a directory.
-func TestWhatIsBehindALinkIsLookedAtBeforeItIsOpened(t *testing.T) {
+func TestLinkTargetIsCheckedBeforeOpen(t *testing.T) {
 	for _, blind := range []bool{false, true} {
 		for name, become := range map[string]func(root, pipe string) error{
 			"a file": func(root, pipe string) error {
@@ -81,7 +81,7 @@ func TestLinksToFilesAreFollowedWithAndWithoutOpenat2(t *testing.T) {
 	}
 }
 
-func TestFilesThatTheKernelForgotAreTheSameWhereItNumbersThemAnew(t *testing.T) {
+func TestForgottenFilesKeepIdentityDespiteNewInodeNumbers(t *testing.T) {
 	behind, b := onBacking(t, backing.Options{NewInodes: true})
 	write(t, behind, "d/a", []byte("content"))
 	s := open(t, b.Dir, bare{})
@@ -104,7 +104,7 @@ func TestFilesThatTheKernelForgotAreTheSameWhereItNumbersThemAnew(t *testing.T) 
 
 // The attributes that the kernel caches show no change for an hour. The dataset is on that file
 // system, or has links to files there.
-func TestAFileThatIsWrittenToBehindAFileSystemThatKeepsAttributesIsErrChanged(t *testing.T) {
+func TestWriteHiddenByAttributeCacheIsErrChanged(t *testing.T) {
 	const size = 4 << 20 // far more than the kernel's readahead
 	for _, linked := range []bool{false, true} {
 		behind, b := onBacking(t, backing.Options{Attributes: time.Hour, ReadOnly: true})
@@ -128,7 +128,7 @@ func TestAFileThatIsWrittenToBehindAFileSystemThatKeepsAttributesIsErrChanged(t 
 }
 
 // ctime shows it. The file that was listed can still be read.
-func TestAnObjectIsAnotherWhenAFileWasWrittenToAndItsTimeSetBack(t *testing.T) {
+func TestWriteWithRestoredTimestampChangesObject(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "d/a", []byte("content"))
 	past := time.Now().Add(-time.Hour)

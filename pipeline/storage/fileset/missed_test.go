@@ -15,7 +15,7 @@ import (
 )
 
 // The kernel is asked to drop every other file from memory.
-func TestFilesThatAreNotInMemoryAreRead(t *testing.T) {
+func TestFilesNotInMemoryAreRead(t *testing.T) {
 	root := t.TempDir()
 	contents := map[string][]byte{}
 	for i := range 300 {
@@ -43,7 +43,7 @@ func TestFilesThatAreNotInMemoryAreRead(t *testing.T) {
 }
 
 // The file was never looked up, and is missed.
-func TestAMissedFileIsLeftToThoseWhoMayWait(t *testing.T) {
+func TestMissedFileIsLeftToWaiters(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "d/a", []byte("content"))
 	s := open(t, root, bare{})
@@ -64,7 +64,7 @@ func TestAMissedFileIsLeftToThoseWhoMayWait(t *testing.T) {
 }
 
 // Each of the waiters waits only for its own part.
-func TestThoseWhoMayWaitShareWhatWasMissed(t *testing.T) {
+func TestWaitersShareMissedFiles(t *testing.T) {
 	s := &Storage{taken: takenJobs, most: 4, waiters: workers{waits: true, members: 4}}
 	for i := range 8 {
 		s.missed.push(job{from: i, to: i + 1, missed: true})

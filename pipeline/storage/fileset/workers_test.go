@@ -106,7 +106,7 @@ var kinds = map[string]func(s *Storage){
 }
 
 // No worker is stuck here: there are enough threads, and each job gets one.
-func TestAFileThatHangsHoldsUpNoOtherWhileThreadsAreFree(t *testing.T) {
+func TestHangingFileBlocksNoOtherWhileThreadsAreFree(t *testing.T) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			h := openHanging(t, 0, 1, 2)
@@ -127,7 +127,7 @@ func TestAFileThatHangsHoldsUpNoOtherWhileThreadsAreFree(t *testing.T) {
 }
 
 // The same is true of the waiters, which get what the lookers have missed.
-func TestColdReadsAreNotServedOneBehindTheOther(t *testing.T) {
+func TestColdReadsAreServedConcurrently(t *testing.T) {
 	h := openHanging(t, 0, 1, 2)
 	h.most, h.stuckAfter = 8, time.Hour
 	missed := func(i int) chan error {
@@ -154,7 +154,7 @@ func TestColdReadsAreNotServedOneBehindTheOther(t *testing.T) {
 	requireEnds(t, slow)
 }
 
-func TestMoreFilesThatHangThanThereAreThreadsHoldUpNoOther(t *testing.T) {
+func TestMoreHangingFilesThanThreadsBlockNoOther(t *testing.T) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			var files []int
@@ -181,7 +181,7 @@ func TestMoreFilesThatHangThanThereAreThreadsHoldUpNoOther(t *testing.T) {
 }
 
 // Jobs that a goroutine has taken together with a file that hangs are done by others.
-func TestWhatWasTakenWithAFileThatHangsIsDoneByOthers(t *testing.T) {
+func TestJobsQueuedAfterHangingFileAreTakenByOthers(t *testing.T) {
 	h := openHanging(t, 0)
 	kinds["blind"](h.Storage)
 	h.most, h.stuckAfter = 1, 10*time.Millisecond
@@ -192,7 +192,7 @@ func TestWhatWasTakenWithAFileThatHangsIsDoneByOthers(t *testing.T) {
 }
 
 // A thousand reads of a file that hangs use a few threads, and the others stay free.
-func TestAFileThatHangsForManyReadersTakesNotAllThreads(t *testing.T) {
+func TestHangingFileOfManyReadersLeavesThreadsFree(t *testing.T) {
 	h := openHanging(t, 0)
 	kinds["remote"](h.Storage)
 	h.most, h.mostStuck, h.stuckAfter = 2, 10, 10*time.Millisecond
@@ -209,7 +209,7 @@ func TestAFileThatHangsForManyReadersTakesNotAllThreads(t *testing.T) {
 	require.Empty(t, h.stalls)
 }
 
-func TestClosingWaitsForAFileThatHangs(t *testing.T) {
+func TestCloseWaitsForHangingFile(t *testing.T) {
 	h := openHanging(t, 0)
 	kinds["remote"](h.Storage)
 	h.stuckAfter = time.Millisecond

@@ -53,7 +53,7 @@ func read(s storage.Storage, o storage.Object) (string, error) {
 	return string(p), err
 }
 
-func TestWhatIsHeldIsReadAfterItWasDeleted(t *testing.T) {
+func TestLinkedFileIsReadAfterDeletion(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "x/a.tar", "the first")
 	write(t, root, "b.tar", "not held")
@@ -113,7 +113,7 @@ func TestWhatIsHeldIsReadAfterItWasDeleted(t *testing.T) {
 }
 
 // The same contents, written again: the link is to the file that exists now.
-func TestAFileThatIsWrittenOnceMoreIsHeldAnew(t *testing.T) {
+func TestRewrittenFileIsLinkedAgain(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a.tar", "same")
 	s, l := open(t, root)
@@ -132,7 +132,7 @@ func TestAFileThatIsWrittenOnceMoreIsHeldAnew(t *testing.T) {
 
 // Another process, or this one after a restart, holds an old snapshot, one of whose shards has been
 // replaced: only the link is left of it.
-func TestHoldingAnOldSnapshotOnceMoreKeepsWhatIsHeld(t *testing.T) {
+func TestLinkingOldSnapshotAgainKeepsExistingLinks(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a.tar", "the first")
 	s, l := open(t, root)
@@ -167,7 +167,7 @@ func TestHoldingAnOldSnapshotOnceMoreKeepsWhatIsHeld(t *testing.T) {
 }
 
 // A mapping of a file that was deleted maps the link.
-func TestWhatIsHeldIsMapped(t *testing.T) {
+func TestLinkedFileIsMapped(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a.tar", "mapped")
 	s, l := open(t, root)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestNeverIsRefusedWhateverLeadsThere(t *testing.T) {
+func TestForbiddenPathIsRefusedByAnyRoute(t *testing.T) {
 	data, never := t.TempDir(), filepath.Join(t.TempDir(), "never")
 	for _, dir := range []string{filepath.Join(never, "in"), never + "-not", filepath.Join(data, "d")} {
 		require.NoError(t, os.MkdirAll(dir, 0o700))
@@ -60,7 +60,7 @@ func TestNeverIsRefusedWhateverLeadsThere(t *testing.T) {
 	}
 }
 
-func TestNeverHasPathsThatAreAbsolute(t *testing.T) {
+func TestForbiddenPathsMustBeAbsolute(t *testing.T) {
 	t.Setenv(NeverVariable, "")
 	n, err := NeverOf()
 	require.NoError(t, err)

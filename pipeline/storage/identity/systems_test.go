@@ -15,7 +15,7 @@ import (
 )
 
 // Times are relative to a look at the file that took no time.
-func TestAFileIsYoungWhileAnotherChangeCouldGetItsTime(t *testing.T) {
+func TestFileIsUnstableWhileAnotherChangeCouldShareItsTime(t *testing.T) {
 	local, remote := filesystem.Traits{}, filesystem.Traits{Remote: true}
 	made := filesystem.Traits{Remote: true, NoChangeTimes: true}
 	const fraction = 123456 * time.Microsecond // of a second, on the clock at the time of the look
@@ -51,7 +51,7 @@ func TestAFileIsYoungWhileAnotherChangeCouldGetItsTime(t *testing.T) {
 }
 
 // By the clock of the same file system.
-func TestATimeThatIsOverIsNotWaitedForAgain(t *testing.T) {
+func TestPastTimeIsNotWaitedForAgain(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
@@ -83,7 +83,7 @@ func TestATimeThatIsOverIsNotWaitedForAgain(t *testing.T) {
 }
 
 // Reads don't compare it either.
-func TestWhatDoesNotLastIsNoPartOfAVersion(t *testing.T) {
+func TestUnstableAttributesAreExcludedFromVersion(t *testing.T) {
 	a := Attributes{Inode: 7, SizeBytes: 3, ModTimeNanos: 11, ChangeTimeNanos: 13, Mode: unix.S_IFREG}
 	require.Equal(t, storage.Version{ModTimeNanos: 11, ChangeTimeNanos: 13, Inode: 7}, a.Version(filesystem.Traits{}))
 	require.Equal(t, storage.Version{ModTimeNanos: 11, ChangeTimeNanos: 13}, a.Version(filesystem.Traits{NewNumbers: true}))

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDirectoriesAreEnteredAgainUpToABound(t *testing.T) {
+func TestDirectoryReentryIsBounded(t *testing.T) {
 	var e Entered
 	for i := range uint64(5000) { // other directories do not count
 		require.NoError(t, e.Enter(1, i))

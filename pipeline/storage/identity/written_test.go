@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAFileIsWrittenWhileSomebodyHasItOpenForWriting(t *testing.T) {
+func TestFileIsBeingWrittenWhileOpenForWriting(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	f, err := os.Create(path)
 	require.NoError(t, err)

@@ -28,7 +28,7 @@ func onBacking(t *testing.T, o backing.Options, names ...string) (behind string,
 }
 
 // Closes a file, makes the kernel forget it, and opens it again, under its new inode number.
-func TestFilesThatTheKernelForgotAreReadWhereItNumbersThemAnew(t *testing.T) {
+func TestForgottenFilesAreReadUnderNewInodeNumbers(t *testing.T) {
 	_, b := onBacking(t, backing.Options{NewInodes: true}, "a", "b")
 	s := openAt(t, b.Dir, 1)
 	a, other := stat(t, s, "a"), stat(t, s, "b")
@@ -47,7 +47,7 @@ func TestFilesThatTheKernelForgotAreReadWhereItNumbersThemAnew(t *testing.T) {
 }
 
 // The attributes that the kernel caches show no change for an hour.
-func TestAFileThatIsWrittenToBehindAFileSystemThatKeepsAttributesIsErrChanged(t *testing.T) {
+func TestWriteHiddenByAttributeCacheIsErrChanged(t *testing.T) {
 	const size = 4 << 20 // far more than the kernel's readahead
 	modes := []uring.Mode{uring.ModeUring, uring.ModePread}
 	if testing.Short() {

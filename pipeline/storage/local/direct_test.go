@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-func TestWhetherReadsBypassThePageCacheFollowsTheFlagAndTheDataset(t *testing.T) {
+func TestDirectReadsFollowFlagAndDataset(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "shard", "content")
 	for _, c := range []struct {
@@ -32,7 +32,7 @@ func TestWhetherReadsBypassThePageCacheFollowsTheFlagAndTheDataset(t *testing.T)
 	require.EqualError(t, err, `direct reads "maybe" are unknown: use auto, on or off`)
 }
 
-func TestReadsPastThePageCacheAreThoseThatTheUserWants(t *testing.T) {
+func TestOnlyRequestedReadsBypassPageCache(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "shard", "content")
 	for asked, direct := range map[Direct]Direct{DirectAuto: DirectOn, DirectOn: DirectOn, DirectOff: DirectOff} {

@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-func TestWhatMemoryHoldsOfAnObjectIsReadAtOnce(t *testing.T) {
+func TestCachedPartOfObjectIsReadAtOnce(t *testing.T) {
 	root := t.TempDir()
 	content := strings.Repeat("0123456789abcdef", 10_000)
 	write(t, root, "shard", content)
@@ -41,7 +41,7 @@ func TestWhatMemoryHoldsOfAnObjectIsReadAtOnce(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatChangedIsNotOpenedForMemory(t *testing.T) {
+func TestChangedObjectIsNotOpenedForMemoryReads(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "shard", "content")
 	s := openAt(t, root, 10)
@@ -51,7 +51,7 @@ func TestAnObjectThatChangedIsNotOpenedForMemory(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrChanged)
 }
 
-func TestDirectReadsAskMemoryForNothing(t *testing.T) {
+func TestDirectReadsDoNotQueryMemory(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "shard", "content")
 	s := openDirectly(t, root, openEngine(t, uring.ModeAuto), DirectOn, 10)

@@ -59,7 +59,7 @@ func TestALeaseIsCertainForHalfASecondAfterItWasAskedAbout(t *testing.T) {
 	require.True(t, s.Unbroken(breaks), "nobody has waited for it")
 }
 
-func TestALeaseThatIsNotToBeHadIsAskedForOnceASecond(t *testing.T) {
+func TestUnavailableLeaseIsRequestedOncePerSecond(t *testing.T) {
 	s, m, path, clock := leasedFile(t)
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)

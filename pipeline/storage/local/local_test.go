@@ -79,7 +79,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesWhatIsNoDirectory(t *testing.T) {
+func TestOpenRefusesNonDirectory(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "file", "x")
 	_, err := Open(filepath.Join(root, "file"), nil)
@@ -88,7 +88,7 @@ func TestOpenRefusesWhatIsNoDirectory(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-func TestTheEngineStaysTheCallers(t *testing.T) {
+func TestEngineRemainsOwnedByCaller(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a", "content")
 	engine := openEngine(t, uring.ModeAuto)
@@ -162,7 +162,7 @@ func TestLinksAreFollowed(t *testing.T) {
 
 // match is asked about a link that leads back to a directory above it as about a file, and the link
 // is not entered. A link that leads there by a detour is entered until it does.
-func TestLinksThatLeadBackAreNotEntered(t *testing.T) {
+func TestLinksToAncestorsAreNotEntered(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
 	write(t, root, "../beside/d", "x")
 	write(t, root, "a", "x")
@@ -188,7 +188,7 @@ func TestLinksThatLeadBackAreNotEntered(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRegularFileIsPassedOver(t *testing.T) {
+func TestIrregularFilesAreIgnored(t *testing.T) {
 	root := serve.ShortDir(t) // short enough for a socket
 	write(t, root, "a", "content")
 	require.NoError(t, unix.Mkfifo(filepath.Join(root, "pipe"), 0o600))
@@ -205,7 +205,7 @@ func TestWhatIsNoRegularFileIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestUnreadableDirectoriesAreErrorsThatNameThem(t *testing.T) {
+func TestUnreadableDirectoryErrorNamesIt(t *testing.T) {
 	root := serve.ShortDir(t) // accessible to another user
 	write(t, root, "a", "x")
 	write(t, root, "in/b", "x")
@@ -241,7 +241,7 @@ func TestDeepAndWideDirectoriesAreListed(t *testing.T) {
 	require.Contains(t, found, deep+"leaf")
 }
 
-func TestWhatVanishesWhileItIsListedIsPassedOver(t *testing.T) {
+func TestFilesVanishingDuringListingAreIgnored(t *testing.T) {
 	root := t.TempDir()
 	for _, path := range []string{"dir/a", "dir/b", "dir/c", "other/d"} {
 		write(t, root, path, "x")

@@ -63,7 +63,7 @@ func (s asking) Map(o storage.Object, done func(storage.Mapping, error)) {
 	})
 }
 
-func TestNoMoreFilesAreMappedThanTheLimitSays(t *testing.T) {
+func TestMappedFilesStayWithinLimit(t *testing.T) {
 	root := t.TempDir()
 	mapsHere(t, root)
 	for i := range 4 {
@@ -95,7 +95,7 @@ func TestNoMoreFilesAreMappedThanTheLimitSays(t *testing.T) {
 	require.Zero(t, s.mapped.Load(), "what failed is not counted")
 }
 
-func TestNothingIsMappedWhereAllReadsAreDirect(t *testing.T) {
+func TestNothingIsMappedIfAllReadsAreDirect(t *testing.T) {
 	root := t.TempDir()
 	mapsHere(t, root)
 	write(t, root, "a", "content")
@@ -106,7 +106,7 @@ func TestNothingIsMappedWhereAllReadsAreDirect(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrNotMapped)
 }
 
-func TestPagesTakenFromThePageCacheAreCounted(t *testing.T) {
+func TestPagesStolenFromPageCacheAreParsed(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"a 1\npgsteal_file 1490561\nb 2\n": 1490561,
 		"a 1\npgsteal_file 7\n":            7,
@@ -121,7 +121,7 @@ func TestPagesTakenFromThePageCacheAreCounted(t *testing.T) {
 	}
 }
 
-func TestEvictionsChangeWhenPagesWereTakenOrItIsNotKnown(t *testing.T) {
+func TestEvictionCountChangesOnEvictionOrDoubt(t *testing.T) {
 	vmstat, err := os.Create(t.TempDir() + "/vmstat")
 	require.NoError(t, err)
 	say := func(text string) {
@@ -147,7 +147,7 @@ func TestEvictionsChangeWhenPagesWereTakenOrItIsNotKnown(t *testing.T) {
 	require.Equal(t, first+4, s.evictions.count.Load())
 }
 
-func TestTheKernelTellsOfEvictions(t *testing.T) {
+func TestKernelReportsEvictions(t *testing.T) {
 	text, err := os.ReadFile("/proc/vmstat")
 	require.NoError(t, err)
 	require.Less(t, len(text), len(evictions{}.text))

@@ -30,7 +30,7 @@ func opened(t *testing.T, path string) func() bool {
 }
 
 // Opening a pipe would let its writer continue; opening a device can have side effects.
-func TestWhatAFileHasBecomeIsNotOpened(t *testing.T) {
+func TestReplacedFileOfOtherTypeIsNotOpened(t *testing.T) {
 	elsewhere := t.TempDir()
 	pipe := filepath.Join(elsewhere, "pipe")
 	require.NoError(t, unix.Mkfifo(pipe, 0o600))

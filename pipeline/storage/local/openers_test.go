@@ -33,7 +33,7 @@ func hanging(t *testing.T, s *Storage, hangs func(path string) bool) (letGo func
 }
 
 // More files hang in opening, for reads and for mappings, than there are openers or descriptors.
-func TestOpeningsThatHangHoldUpNoOther(t *testing.T) {
+func TestHangingOpensBlockNoOther(t *testing.T) {
 	for _, maps := range []bool{false, true} {
 		for _, maxOpen := range []int{8, 512} {
 			t.Run(fmt.Sprintf("mappings %v, %d descriptors", maps, maxOpen), func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestOpeningsThatHangHoldUpNoOther(t *testing.T) {
 	}
 }
 
-func TestOnlySoManyOpenersHang(t *testing.T) {
+func TestHangingOpenersAreBounded(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a", "content")
 	s := openAt(t, root, 10)
@@ -97,7 +97,7 @@ func TestOnlySoManyOpenersHang(t *testing.T) {
 
 // A file of a network file system is closed on a goroutine that may block, because its server has
 // to be informed.
-func TestAFileWhoseClosingMayHangIsClosedByAnOpener(t *testing.T) {
+func TestFileWhoseCloseMayHangIsClosedByOpener(t *testing.T) {
 	root := t.TempDir()
 	for _, path := range []string{"a", "b"} {
 		write(t, root, path, "content")

@@ -17,7 +17,7 @@ import (
 )
 
 // Covers both cases: the file is opened after the change, and it was open already.
-func TestFilesThatChangeAfterTheyWereListed(t *testing.T) {
+func TestFilesChangedAfterListing(t *testing.T) {
 	long := strings.Repeat("0123456789", 1000)
 	cases := []struct {
 		name   string
@@ -87,7 +87,7 @@ func (e *interferingEngine) Submit(requests []*uring.Request) {
 	e.Engine.Submit(requests)
 }
 
-func TestFilesThatChangeWhileTheyAreReadGiveErrChanged(t *testing.T) {
+func TestFilesChangedDuringReadReturnErrChanged(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "shard", "content")
 	path := filepath.Join(root, "shard")
@@ -102,7 +102,7 @@ func TestFilesThatChangeWhileTheyAreReadGiveErrChanged(t *testing.T) {
 	require.Equal(t, "content", read(t, s, stat(t, s, "shard")), "listed anew it is read")
 }
 
-func TestErrorsOfTheDiskNameTheRange(t *testing.T) {
+func TestDiskErrorsNameRange(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "shard", "content")
 	s := openWith(t, root, failingEngine{openEngine(t, uring.ModeAuto)}, 10)
@@ -162,7 +162,7 @@ func openDescriptors(t *testing.T) int {
 	return len(entries)
 }
 
-func TestNoMoreFilesAreOpenThanTheLimitSays(t *testing.T) {
+func TestOpenFilesStayWithinLimit(t *testing.T) {
 	root := t.TempDir()
 	contents := manyFiles(t, root, 200)
 	for _, limit := range []int{1, 7, 500} {
@@ -188,7 +188,7 @@ func TestNoMoreFilesAreOpenThanTheLimitSays(t *testing.T) {
 	}
 }
 
-func TestFilesUsedLastStayOpen(t *testing.T) {
+func TestMostRecentlyUsedFilesStayOpen(t *testing.T) {
 	root := t.TempDir()
 	manyFiles(t, root, 4)
 	s := openAt(t, root, 3)
@@ -203,7 +203,7 @@ func TestFilesUsedLastStayOpen(t *testing.T) {
 	require.ElementsMatch(t, []string{"shard-0", "shard-2", "shard-3"}, open)
 }
 
-func TestIdleFilesAreClosedWhenTheProcessHasNoDescriptorLeft(t *testing.T) {
+func TestIdleFilesAreClosedWhenDescriptorsRunOut(t *testing.T) {
 	root := t.TempDir()
 	contents := manyFiles(t, root, 100)
 	s := openAt(t, root, 1000)
@@ -213,7 +213,7 @@ func TestIdleFilesAreClosedWhenTheProcessHasNoDescriptorLeft(t *testing.T) {
 
 // Opening a file takes two descriptors for a moment. If many fail because each of them has one of
 // the last ones, files are opened one at a time, and none fails.
-func TestOpeningsThatTakeEachOthersLastDescriptorsAreMadeOneAtATime(t *testing.T) {
+func TestOpensCompetingForLastDescriptorsAreSerialized(t *testing.T) {
 	root := t.TempDir()
 	const files = maxOpeners
 	contents := manyFiles(t, root, files)
@@ -249,7 +249,7 @@ func TestOpeningsThatTakeEachOthersLastDescriptorsAreMadeOneAtATime(t *testing.T
 	readAllFiles(t, s, contents, 1)
 }
 
-func TestNoDescriptorAtAllIsAnErrorThatSaysWhatToDo(t *testing.T) {
+func TestNoDescriptorsErrorSuggestsFix(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a", "x")
 	s := openAt(t, root, 1000)

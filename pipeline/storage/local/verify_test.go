@@ -12,7 +12,7 @@ import (
 
 // A caller that arrives while the server is being queried waits for the next query, because the
 // current one may have been answered before the caller's read.
-func TestOneQuestionServesAllWhoCameBeforeIt(t *testing.T) {
+func TestOneQueryServesAllEarlierCallers(t *testing.T) {
 	var l looks
 	var asked atomic.Int32
 	begun, answer := make(chan struct{}), make(chan error)

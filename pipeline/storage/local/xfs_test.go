@@ -33,7 +33,7 @@ func xfsHere(t *testing.T) string {
 }
 
 // On XFS a truncation zeroes the rest of the last page some time before anything else shows it.
-func TestWhatATruncationHasZeroedOnXFSIsNoticedAfterTheCopy(t *testing.T) {
+func TestTruncationZeroesOnXFSAreDetectedAfterCopy(t *testing.T) {
 	root := xfsHere(t)
 	mapsHere(t, root)
 	s := openDirectly(t, root, openEngine(t, uring.ModePread), DirectAuto, 10)

@@ -34,7 +34,7 @@ func identified(t *testing.T, dir string) Place {
 	return p
 }
 
-func TestAStoredProfileIsFound(t *testing.T) {
+func TestStoredProfileIsFound(t *testing.T) {
 	data, dir := t.TempDir(), filepath.Join(t.TempDir(), "cache", "lsiofs")
 	place := identified(t, data)
 	before := FindIn(dir, data)
@@ -61,7 +61,7 @@ func TestAStoredProfileIsFound(t *testing.T) {
 	require.Equal(t, before, FindIn("", data), "no directory")
 }
 
-func TestProfilesThatAreNotSoundAreIgnoredWithAReason(t *testing.T) {
+func TestInvalidProfilesAreIgnoredWithReason(t *testing.T) {
 	data := t.TempDir()
 	place := identified(t, data)
 	sound := storedFor(place)
@@ -124,7 +124,7 @@ func TestProfilesThatAreNotSoundAreIgnoredWithAReason(t *testing.T) {
 	})
 }
 
-func TestListingTellsSoundProfilesFromOthers(t *testing.T) {
+func TestListingMarksInvalidProfiles(t *testing.T) {
 	dir := t.TempDir()
 	require.Empty(t, List(dir, 10))
 	require.Empty(t, List(filepath.Join(dir, "missing"), 10))
@@ -143,7 +143,7 @@ func TestListingTellsSoundProfilesFromOthers(t *testing.T) {
 	require.Len(t, List(dir, 1), 1)
 }
 
-func TestOnlySoundProfilesAreStored(t *testing.T) {
+func TestOnlyValidProfilesAreStored(t *testing.T) {
 	dir := t.TempDir()
 	s := storedFor(Place{Kind: KindDisk})
 	_, err := Save(dir, s)
@@ -187,7 +187,7 @@ func drawStored(t *rapid.T) Stored {
 	return s
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestStoredProfileRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawStored(t)
 		text, err := s.marshal()

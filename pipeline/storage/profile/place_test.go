@@ -25,7 +25,7 @@ func fakeDevice(t *testing.T, sys, number, dir string, attributes map[string]str
 	require.NoError(t, os.Symlink(full, filepath.Join(sys, "dev/block", number)))
 }
 
-func TestKindsOfDevices(t *testing.T) {
+func TestDeviceKinds(t *testing.T) {
 	ssd, disk := map[string]string{"queue/rotational": "0"}, map[string]string{"queue/rotational": "1"}
 	model := func(vendor, model, rotational string) map[string]string {
 		return map[string]string{"queue/rotational": rotational, "device/vendor": vendor, "device/model": model}
@@ -60,7 +60,7 @@ func TestKindsOfDevices(t *testing.T) {
 	}
 }
 
-func TestDevicesMadeOfOthersAreWhatTheseAre(t *testing.T) {
+func TestCompositeDevicesHaveKindOfTheirParts(t *testing.T) {
 	m := machine{sys: t.TempDir()}
 	fakeDevice(t, m.sys, "8:0", "ata1/block/sda", map[string]string{"queue/rotational": "1"})
 	fakeDevice(t, m.sys, "8:1", "ata1/block/sda/sda1", map[string]string{"partition": "1"})
@@ -87,7 +87,7 @@ func TestDevicesMadeOfOthersAreWhatTheseAre(t *testing.T) {
 	require.Equal(t, KindSSD, kind, "looking through ends")
 }
 
-func TestKindsOfFileSystems(t *testing.T) {
+func TestFileSystemKinds(t *testing.T) {
 	for kind, types := range map[Kind]string{
 		KindMemory:  "tmpfs ramfs hugetlbfs",
 		KindNetwork: "nfs nfs4 cifs smb3 lustre ceph 9p fuse fuse.sshfs fuse.glusterfs gpfs beegfs",
@@ -136,7 +136,7 @@ func lookedAt(t *testing.T, path, line string) machine {
 	return m
 }
 
-func TestOverlaysAreLookedThrough(t *testing.T) {
+func TestOverlaysAreResolved(t *testing.T) {
 	dir := t.TempDir()
 	m := lookedAt(t, dir, "overlay overlay rw,upperdir=/does/not/exist,lowerdir=/proc:/sys")
 	under, err := m.look("/proc", 0)
@@ -156,7 +156,7 @@ func TestOverlaysAreLookedThrough(t *testing.T) {
 	require.Equal(t, "overlay", p.FileSystem, "a layer that can't be seen, as in a container")
 }
 
-func TestNetworkFileSystemsAreKnownByTheirSource(t *testing.T) {
+func TestNetworkFileSystemsAreIdentifiedByTheirSource(t *testing.T) {
 	dir := t.TempDir()
 	m := lookedAt(t, dir, "nfs4 server:/export rw")
 	p, err := m.look(dir, 0)
@@ -164,7 +164,7 @@ func TestNetworkFileSystemsAreKnownByTheirSource(t *testing.T) {
 	require.Equal(t, Place{KindNetwork, "nfs4", "server:/export", "mount nfs4 server:/export"}, p)
 }
 
-func TestLookOnThisMachine(t *testing.T) {
+func TestProbeOnThisMachine(t *testing.T) {
 	dir := t.TempDir()
 	p, err := Look(dir)
 	require.NoError(t, err)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPossibleIsTheBestOfReadsOfAboutThatSize(t *testing.T) {
+func TestPossibleIsBestRateOfReadsOfSimilarSize(t *testing.T) {
 	measured := []Cell{
 		{ReadBytes: 64 << 10, Depth: 1, BytesPerSecond: 1e8}, {ReadBytes: 64 << 10, Depth: 8, BytesPerSecond: 4e8},
 		{ReadBytes: 1 << 20, Depth: 1, BytesPerSecond: 9e8}, {ReadBytes: 1 << 20, Depth: 4, BytesPerSecond: 2e9},

@@ -19,7 +19,7 @@ func TestDefaultsOfAllKindsAreValid(t *testing.T) {
 	require.Equal(t, Defaults(KindDisk), Defaults(KindDisk).Or())
 }
 
-func TestProfilesSayWhatTheyAre(t *testing.T) {
+func TestProfilesDescribeThemselves(t *testing.T) {
 	p := Profile{Kind: KindSSD, GapBytes: 12 << 10, ReadBytes: 256 << 10, Depth: 64, InFlightBytes: 8 << 20, AlignBytes: 4096,
 		Tuned: time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)}
 	require.Equal(t, "ssd, tuned 2026-11-21: reads of up to 256 KiB, 64 or 8.0 MiB at a time, across gaps of up to 12 KiB", p.String())
@@ -42,7 +42,7 @@ func TestValidateNamesAllProblems(t *testing.T) {
 }
 
 // Services get many requests at a time, long before the data is needed.
-func TestDefaultsOfServices(t *testing.T) {
+func TestServiceDefaults(t *testing.T) {
 	for _, k := range []Kind{KindObject, KindWeb} {
 		p := Defaults(k)
 		require.Equal(t, Profile{Kind: k, GapBytes: 128 << 10, ReadBytes: 8 << 20, Depth: 128, InFlightBytes: 256 << 20, AlignBytes: 4 << 10, Pass: p.Pass, Ahead: p.Ahead}, p)
@@ -54,7 +54,7 @@ func TestDefaultsOfServices(t *testing.T) {
 }
 
 // Passes and reading ahead have the same defaults for all file systems.
-func TestDefaultsOfPassesAndOfReadingAhead(t *testing.T) {
+func TestDefaultsOfPassesAndPrefetching(t *testing.T) {
 	for _, k := range []Kind{KindDisk, KindSSD, KindVirtual, KindMemory, KindNetwork, KindUnknown} {
 		p := Defaults(k)
 		require.Equal(t, Pass{ReadBytes: 1 << 20, SkipBytes: 24 << 10, HeaderBytes: 4 << 10, InFlightBytes: 16 << 20}, p.Pass)
@@ -64,7 +64,7 @@ func TestDefaultsOfPassesAndOfReadingAhead(t *testing.T) {
 	require.Equal(t, 32, Pass{Shards: 32}.ShardsAtATime(7))
 }
 
-func TestWhatIsNotSetIsTheDefault(t *testing.T) {
+func TestUnsetFieldsTakeDefaults(t *testing.T) {
 	p := Profile{Kind: KindDisk, ReadBytes: 8 << 10, Pass: Pass{SkipBytes: 5}, Ahead: Ahead{DecodeBytes: 6}}
 	want := Defaults(KindDisk)
 	want.Pass.SkipBytes, want.Ahead.DecodeBytes = 5, 6
@@ -83,7 +83,7 @@ const storedBefore = `{
   "measured": [{"read_bytes": 4096, "depth": 1, "bytes_per_second": 1000000}]
 }`
 
-func TestAProfileThatAnEarlierProgramHasStoredIsRead(t *testing.T) {
+func TestProfileStoredByEarlierVersionIsRead(t *testing.T) {
 	s, err := Parse([]byte(storedBefore))
 	require.NoError(t, err)
 	d := Defaults(KindVirtual)

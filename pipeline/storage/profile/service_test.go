@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDatasetsOfAnEndpointShareAProfile(t *testing.T) {
+func TestDatasetsOfOneEndpointShareProfile(t *testing.T) {
 	for root, want := range map[string]string{
 		"s3://bucket/a/b":              "endpoint s3://bucket",
 		"s3://bucket":                  "endpoint s3://bucket",

@@ -156,7 +156,7 @@ func tailA(seed uint64) func() time.Duration {
 
 // With the tail latencies of a real service, a job of 100 MB/s that reads 128 MiB ahead waits for
 // at most 1 % of its time. Without hedges it waits for a large part of it.
-func TestAJobDoesNotWaitForTheTailOfAService(t *testing.T) {
+func TestJobDoesNotWaitForTailLatency(t *testing.T) {
 	if testing.Short() {
 		t.Skip("100 000 requests, of one path of the engine, take long with the race detector")
 	}
@@ -173,7 +173,7 @@ func TestAJobDoesNotWaitForTheTailOfAService(t *testing.T) {
 
 // One request that is never answered, or stalls in the middle of its body, makes a job wait for
 // less than 3 s, wherever in the run it is, and hardly at all once the run has started.
-func TestARequestThatNeverAnswersHoldsUpAJobForLessThan3Seconds(t *testing.T) {
+func TestUnansweredRequestDelaysJobByLessThan3Seconds(t *testing.T) {
 	for name, lost := range map[string]struct {
 		turn   int64
 		stalls int // -1: no answer at all

@@ -12,7 +12,7 @@ import (
 
 // Objects that are overwritten, truncated, extended or deleted in mid-epoch give ErrChanged, even
 // if the server ignores If-Match.
-func TestObjectsThatChange(t *testing.T) {
+func TestChangedObjects(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"overwritten": func(w *world) { w.server.Change("a.tar") },
 		"overwritten, and If-Match is ignored": func(w *world) {
@@ -49,7 +49,7 @@ func TestObjectsThatChange(t *testing.T) {
 }
 
 // A read whose object changes between two parts of its body never mixes versions.
-func TestResumedReadsAreOfOneVersion(t *testing.T) {
+func TestResumedReadsNeverMixVersions(t *testing.T) {
 	for name, ignored := range map[string]bool{"with If-Match": false, "without": true} {
 		t.Run(name, func(t *testing.T) {
 			in(t, nil, func(t *testing.T, w *world) {

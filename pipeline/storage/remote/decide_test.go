@@ -20,7 +20,7 @@ import (
 
 // Whatever an answer's head contains, it is accepted only if a body of the announced length
 // contains the requested bytes of the listed version.
-func TestAnswersThatAreTakenAreRight(t *testing.T) {
+func TestAcceptedResponsesAreCorrect(t *testing.T) {
 	taken := 0
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int64Range(1, 50).Draw(t, "size")
@@ -75,7 +75,7 @@ func TestAnswersThatAreTakenAreRight(t *testing.T) {
 }
 
 // Right answers are accepted, so the test above is not vacuous.
-func TestRightAnswersAreTaken(t *testing.T) {
+func TestCorrectResponsesAreAccepted(t *testing.T) {
 	for which, a := range map[string]Answer{
 		"the range":                {Status: 206, Begin: 3, End: 7, Total: 9, LengthBytes: 4, Validator: `"a"`},
 		"without a length":         {Status: 206, Begin: 3, End: 7, Total: 9, LengthBytes: -1, Validator: `"a"`},
@@ -90,7 +90,7 @@ func TestRightAnswersAreTaken(t *testing.T) {
 
 // A body that is longer or shorter than announced is never good, and a good one has exactly the
 // requested bytes.
-func TestBodiesThatAreTakenAreExact(t *testing.T) {
+func TestAcceptedBodiesAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		skip, n, rest := rapid.IntRange(0, 9).Draw(t, "skip"), rapid.IntRange(1, 9).Draw(t, "n"), rapid.IntRange(0, 9).Draw(t, "rest")
 		length := skip + n + rest + rapid.IntRange(-3, 3).Draw(t, "off by")
@@ -118,7 +118,7 @@ func TestBackoffDoublesUpToItsBound(t *testing.T) {
 
 // Any sequence of findings ends within the limit, or never if there is no limit and all of them may
 // pass; waits are bounded.
-func TestNoWaitBeginsThatWouldReachTheLimit(t *testing.T) {
+func TestWaitsEndBeforeLimit(t *testing.T) {
 	busy := finding{kind: kindThrottled, err: errors.New("busy"), retryAfter: 3 * time.Second}
 	for waited, fails := range map[time.Duration]bool{0: false, 7*time.Second - 1: false, 7 * time.Second: true, 20 * time.Second: true} {
 		var h history
@@ -156,7 +156,7 @@ func TestRetriesEnd(t *testing.T) {
 }
 
 // Nothing secret in a URL is printed, wherever in a text the URL is.
-func TestErrorsHoldNoSecrets(t *testing.T) {
+func TestErrorsContainNoSecrets(t *testing.T) {
 	for _, text := range []string{
 		"https://someone:secret@host/a?secret=1#secret: it broke",
 		"https://someone@secret@host/a?b",
@@ -180,7 +180,7 @@ func TestErrorsHoldNoSecrets(t *testing.T) {
 	}
 }
 
-func TestStatusesThatAreNotNamedAreFinal(t *testing.T) {
+func TestUnlistedStatusesAreFinal(t *testing.T) {
 	for status := 100; status < 600; status++ {
 		f := ofStatus(status, "", 0)
 		require.Error(t, f.err)
@@ -245,7 +245,7 @@ func TestListedValidatorsAreSmall(t *testing.T) {
 	require.Equal(t, 1000*18, len(l.packed))
 }
 
-func TestWhatHasChangedAndWhichServersCanNotBeReliedOn(t *testing.T) {
+func TestChangesAndUnreliableServersAreRecognized(t *testing.T) {
 	o := storage.Object{Path: "x.tar", SizeBytes: 10}
 	seen := func(size int64, versions ...Validator) (all []Listed) {
 		for _, v := range versions {

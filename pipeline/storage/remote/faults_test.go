@@ -77,7 +77,7 @@ func (w *world) reads() (ranges []string) {
 }
 
 // Temporary faults show only in statistics.
-func TestFaultsThatPass(t *testing.T) {
+func TestTransientFaults(t *testing.T) {
 	first := func(f faultserver.Fault) func(*world) {
 		return func(w *world) { w.server.On(faultserver.Path("a.tar"), f).Times(1) }
 	}
@@ -167,7 +167,7 @@ func TestFaultsThatPass(t *testing.T) {
 }
 
 // Permanent faults are errors that state what to do.
-func TestFaultsThatStay(t *testing.T) {
+func TestPermanentFaults(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		fault    faultserver.Fault
@@ -216,7 +216,7 @@ func TestFaultsThatStay(t *testing.T) {
 }
 
 // Faults that may pass, but don't, are retried for as long as ReadTimeout.
-func TestReadsAreTriedUntilTheReadTimeout(t *testing.T) {
+func TestReadsAreRetriedUntilReadTimeout(t *testing.T) {
 	for name, fault := range map[string]faultserver.Fault{
 		"503":                 faultserver.Status(503, "SlowDown"),
 		"500":                 faultserver.Status(500, ""),
@@ -237,7 +237,7 @@ func TestReadsAreTriedUntilTheReadTimeout(t *testing.T) {
 }
 
 // A read that no reader waits for is retried forever.
-func TestPlannedReadsAreTriedForEver(t *testing.T) {
+func TestPlannedReadsAreRetriedForever(t *testing.T) {
 	const half = 30 * time.Minute
 	in(t, nil, func(t *testing.T, w *world) {
 		w.Plan(1, []storage.Want{{Object: w.a, OffsetBytes: mib, SizeBytes: kib, DueBytes: 1}})

@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-func TestContentRangesAreReadStrictly(t *testing.T) {
+func TestContentRangesAreParsedStrictly(t *testing.T) {
 	for header, want := range map[string][3]int64{
 		"bytes 0-9/100": {0, 10, 100}, "bytes 90-99/100": {90, 100, 100}, "bytes 8-8/9": {8, 9, 9}, "Bytes 0-0/1": {0, 1, 1},
 		"bytes 0-9/*": {0, 10, -1}, "bytes */100": {-1, -1, 100}, "bytes */0": {-1, -1, 0},

@@ -10,7 +10,7 @@ import (
 
 // mayHedge holds the lock of hedges while it counts in the statistics: a read that begins at the
 // same time must not hold the lock of the statistics while it waits for that of hedges.
-func TestReadsThatBeginDoNotHoldUpHedges(t *testing.T) {
+func TestStartingReadsDoNotBlockHedges(t *testing.T) {
 	c := DefaultConfig()
 	c.Hedge = true
 	s, err := New(nowhere{}, c)

@@ -42,7 +42,7 @@ func TestLostRequestsAreHedged(t *testing.T) {
 }
 
 // A third request is made if two are lost, but not a fourth.
-func TestAHedgeMayBeLostToo(t *testing.T) {
+func TestHedgeMayBeLostToo(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
 		w.server.On(faultserver.Method("GET"), faultserver.Hang()).Times(2)
@@ -60,7 +60,7 @@ func TestAHedgeMayBeLostToo(t *testing.T) {
 
 // A hedge that fails, or whose answer is wrong, does no harm; nor does such a first request if a
 // hedge is good.
-func TestHedgesAreChecked(t *testing.T) {
+func TestHedgesAreVerified(t *testing.T) {
 	for name, faults := range map[string][2]faultserver.Fault{
 		"a hedge of another range":           {faultserver.Delay(time.Second), faultserver.OtherRange(7)},
 		"a hedge that is refused":            {faultserver.Delay(time.Second), faultserver.Status(403, "")},
@@ -87,7 +87,7 @@ func TestHedgesAreChecked(t *testing.T) {
 }
 
 // Hedges of an object that has changed give ErrChanged as well.
-func TestHedgesOfObjectsThatChange(t *testing.T) {
+func TestHedgesOfChangedObjects(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
 		w.server.On(nil, faultserver.NoPrecondition())
@@ -98,7 +98,7 @@ func TestHedgesOfObjectsThatChange(t *testing.T) {
 }
 
 // When nothing is answered, or all bodies stall, few hedges are made: 16, and then 5 %.
-func TestAnOutageIsNotDoubled(t *testing.T) {
+func TestHedgesDoNotDoubleLoadInOutage(t *testing.T) {
 	for name, fault := range map[string]faultserver.Fault{"no answers": faultserver.Hang(), "no bodies": faultserver.Stall(0), "half of a body": faultserver.Stall(500)} {
 		t.Run(name, func(t *testing.T) {
 			in(t, hedging, func(t *testing.T, w *world) {
@@ -116,7 +116,7 @@ func TestAnOutageIsNotDoubled(t *testing.T) {
 }
 
 // Reads that no reader waits for, now or soon, are not hedged.
-func TestHedgesAreForThoseWhoWait(t *testing.T) {
+func TestOnlyAwaitedReadsAreHedged(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
 		w.server.On(faultserver.Method("GET"), faultserver.Hang()).Times(2)
@@ -130,7 +130,7 @@ func TestHedgesAreForThoseWhoWait(t *testing.T) {
 }
 
 // A planned read whose request is lost is hedged when its reader comes near it.
-func TestPlannedReadsAreHedgedWhenTheyAreDue(t *testing.T) {
+func TestPlannedReadsAreHedgedWhenDue(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
 		w.server.On(faultserver.Method("GET"), faultserver.Hang()).Times(1)
@@ -150,7 +150,7 @@ func TestPlannedReadsAreHedgedWhenTheyAreDue(t *testing.T) {
 }
 
 // A request that is lost before the usual latency is known is hedged within 2 s.
-func TestTheFirstReadsOfARunAreHedged(t *testing.T) {
+func TestFirstReadsOfRunAreHedged(t *testing.T) {
 	for name, fault := range map[string]faultserver.Fault{"no answer": faultserver.Hang(), "a stall after the header": faultserver.Stall(0), "a stall in the body": faultserver.Stall(500)} {
 		t.Run(name, func(t *testing.T) {
 			in(t, hedging, func(t *testing.T, w *world) {
@@ -166,7 +166,7 @@ func TestTheFirstReadsOfARunAreHedged(t *testing.T) {
 
 // A body that stalls, or arrives far more slowly than others, is overtaken by a request for the
 // missing part, if enough has arrived to make that worthwhile.
-func TestBodiesThatStallAreHedged(t *testing.T) {
+func TestStalledBodiesAreHedged(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault  faultserver.Fault
 		asked  string // by the hedge, in KiB
@@ -199,7 +199,7 @@ func TestBodiesThatStallAreHedged(t *testing.T) {
 }
 
 // A body that is almost complete is not overtaken, however slow it is.
-func TestBodiesThatAreNearlyThereAreWaitedFor(t *testing.T) {
+func TestNearlyCompleteBodiesAreWaitedFor(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.server.On(faultserver.Method("GET"), faultserver.Delay(30*time.Millisecond))
 		require.Zero(t, w.all(w.a, 64, 100*kib))
@@ -211,7 +211,7 @@ func TestBodiesThatAreNearlyThereAreWaitedFor(t *testing.T) {
 
 // The bytes before a hedge's must come from an answer that was right so far: an answer that is too
 // long contributes none.
-func TestHedgesOfWrongAnswersStartAnew(t *testing.T) {
+func TestHedgesOfWrongResponsesStartOver(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.server.On(faultserver.Method("GET"), faultserver.Delay(30*time.Millisecond))
 		require.Zero(t, w.all(w.a, 64, 100*kib))
@@ -227,7 +227,7 @@ func TestHedgesOfWrongAnswersStartAnew(t *testing.T) {
 }
 
 // Once the first request has failed, the read does not wait for a hedge that is late as well.
-func TestLateHedgesDoNotHoldUpAnotherAttempt(t *testing.T) {
+func TestLateHedgesDoNotBlockAnotherAttempt(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
 		w.server.On(faultserver.Method("GET"), faultserver.Together(faultserver.Delay(120*time.Millisecond), faultserver.Status(500, ""))).Times(1)
@@ -241,7 +241,7 @@ func TestLateHedgesDoNotHoldUpAnotherAttempt(t *testing.T) {
 // With the tail latencies of a real service (1 % of first bytes after 0.2 to 1 s, 0.1 % after 1 to
 // 10 s) a consumer that reads 0.4 s ahead stalls for less than a tenth of the time that it stalls
 // without hedges.
-func TestTails(t *testing.T) {
+func TestTailLatencies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("10 000 requests take long with the race detector")
 	}
@@ -277,7 +277,7 @@ func TestTails(t *testing.T) {
 }
 
 // Hedges count towards the limit on connections.
-func TestHedgesTakeConnections(t *testing.T) {
+func TestHedgesCountTowardsConnectionLimit(t *testing.T) {
 	two := func(c *remote.Config) { c.Hedge, c.Connections = true, 2 }
 	in(t, two, func(t *testing.T, w *world) {
 		w.warm()

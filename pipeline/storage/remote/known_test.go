@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestOnlyWhatMayPassIsNoAnswer(t *testing.T) {
+func TestOnlyTransientErrorsCountAsNoResponse(t *testing.T) {
 	for name, c := range map[string]struct {
 		err        error
 		unanswered bool
@@ -42,7 +42,7 @@ func TestOnlyWhatMayPassIsNoAnswer(t *testing.T) {
 }
 
 // An earlier listing is listed without the service, which is contacted only when something is read.
-func TestWhatWasListedBeforeIsListedWithoutTheService(t *testing.T) {
+func TestEarlierListingIsUsedWithoutService(t *testing.T) {
 	object := func(path string) KnownObject {
 		return KnownObject{storage.Object{Path: path, SizeBytes: 5, Version: storage.Version{Inode: fingerprint(`"v1"`)}}, `"v1"`}
 	}
@@ -80,7 +80,7 @@ func TestWhatWasListedBeforeIsListedWithoutTheService(t *testing.T) {
 }
 
 // A listing is not considered younger than it is: indexing may take hours before it is stored.
-func TestAListingIsNotTakenForYoungerThanItIs(t *testing.T) {
+func TestAgeOfListingIsNotUnderestimated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		s, err := New(NewLater("https://host/d", nil), DefaultConfig())

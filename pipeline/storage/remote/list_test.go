@@ -58,7 +58,7 @@ func TestListingsOfManyPages(t *testing.T) {
 	})
 }
 
-func TestListingsThatFail(t *testing.T) {
+func TestFailingListings(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault faultserver.Fault
@@ -114,7 +114,7 @@ func TestOddKeys(t *testing.T) {
 }
 
 // What a listing leaves out, and versions that are of little value, are logged, once per engine.
-func TestAListingTellsWhatIsOddAboutIt(t *testing.T) {
+func TestListingReportsOddities(t *testing.T) {
 	var log strings.Builder
 	config := remote.DefaultConfig()
 	config.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -164,7 +164,7 @@ func (s timed) List(_ context.Context, _ string, visit func(remote.Listed) error
 	return nil, nil
 }
 
-func TestFilesThatShareOneTimeAreTold(t *testing.T) {
+func TestFilesSharingOneTimestampAreReported(t *testing.T) {
 	first, second := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2024, 1, 1, 0, 0, 1, 0, time.UTC)
 	for want, at := range map[string][]time.Time{"files=3 time=2024": {first, first, first}, "-": {first, first, second}, "--": {first}} {
 		var log strings.Builder
@@ -183,7 +183,7 @@ func TestFilesThatShareOneTimeAreTold(t *testing.T) {
 
 // A listing visits the same files as a walk of a tree would, whatever match accepts, and never asks
 // about paths below a directory that was rejected.
-func TestListMatchesAsATreeDoes(t *testing.T) {
+func TestListMatchesTreeWalk(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		keys := rapid.SliceOfNDistinct(rapid.StringMatching(`[ab](/[ab]){0,3}(/f[12])`), 0, 20, rapid.ID).Draw(rt, "keys")
 		refused := map[string]bool{}
@@ -305,7 +305,7 @@ func TestStatsCountRequests(t *testing.T) {
 }
 
 // A server whose certificate is not trusted is rejected at once.
-func TestCertificatesThatAreRefused(t *testing.T) {
+func TestUntrustedCertificates(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	server.Config.ErrorLog = discard()
 	server.StartTLS()

@@ -164,7 +164,7 @@ func TestRequestsAndBytesAreBounded(t *testing.T) {
 }
 
 // Reads that a reader waits for go first, then planned ones, nearest first, then fills.
-func TestReadsAreMadeByRank(t *testing.T) {
+func TestReadsAreOrderedByRank(t *testing.T) {
 	one := func(c *remote.Config) { c.Connections = 1 }
 	in(t, one, func(t *testing.T, w *world) {
 		w.server.On(faultserver.Method("GET"), faultserver.Delay(time.Second))
@@ -190,7 +190,7 @@ func TestReadsAreMadeByRank(t *testing.T) {
 }
 
 // Fills use half of the slots, and none for 10 s after a throttle.
-func TestFillLeavesRoom(t *testing.T) {
+func TestFillLeavesSlotsFree(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.server.On(faultserver.Method("GET"), faultserver.Delay(time.Second))
 		var waits sync.WaitGroup
@@ -218,7 +218,7 @@ func TestFillLeavesRoom(t *testing.T) {
 
 // Close waits for reads that succeed; after it, failed reads are not retried, and reads that wait
 // for their next attempt end.
-func TestCloseDuringAnOutage(t *testing.T) {
+func TestCloseDuringOutage(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.server.On(faultserver.Method("GET"), faultserver.Together(faultserver.Delay(time.Second), faultserver.Status(500, "")))
 		var ended, closed atomic.Int64
@@ -238,7 +238,7 @@ func TestCloseDuringAnOutage(t *testing.T) {
 }
 
 // A read that is cancelled while it waits for another attempt is not retried.
-func TestReadsThatFailMayBeCalledOff(t *testing.T) {
+func TestFailingReadsAreCancellable(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.server.On(faultserver.Method("GET"), faultserver.Status(500, ""))
 		var wanted atomic.Bool
@@ -281,7 +281,7 @@ func (b lateBody) Read(p []byte) (int, error) {
 func (lateBody) Close() error { return nil }
 
 // A buffer is returned only when nothing writes to it any more.
-func TestBuffersAreGivenBackAfterTheLastWrite(t *testing.T) {
+func TestBuffersAreReturnedAfterLastWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := faultserver.New()
 		server.Put("a.tar", 4*mib)
@@ -299,7 +299,7 @@ func TestBuffersAreGivenBackAfterTheLastWrite(t *testing.T) {
 }
 
 // Whatever a server does, every read ends, with the right bytes or an error, and nothing leaks.
-func TestAnyFaultsGiveTheRightBytesOrAnError(t *testing.T) {
+func TestAnyFaultsYieldCorrectBytesOrAnError(t *testing.T) {
 	faults := []faultserver.Fault{
 		faultserver.Delay(3 * time.Second), faultserver.Hang(), faultserver.Stall(0), faultserver.Stall(100 * kib), faultserver.Drip(300 * time.Millisecond), faultserver.Reset(-1), faultserver.Reset(0), faultserver.Reset(70 * kib),
 		faultserver.Short(1), faultserver.Short(-1), faultserver.Long(1), faultserver.Unannounced(), faultserver.Together(faultserver.Unannounced(), faultserver.Short(1)), faultserver.Together(faultserver.Unannounced(), faultserver.Long(1)),

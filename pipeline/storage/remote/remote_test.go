@@ -36,7 +36,7 @@ func TestStorage(t *testing.T) {
 	})
 }
 
-func TestStorageThatHedges(t *testing.T) {
+func TestStorageWithHedging(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage {
 		server := serve(files)
 		server.On(faultserver.Method("GET"), faultserver.Delay(1e8)).Share(0.02, 1)
@@ -45,7 +45,7 @@ func TestStorageThatHedges(t *testing.T) {
 }
 
 // Objects whose server has no ETags are distinguished by their dates.
-func TestStorageOfDatedObjects(t *testing.T) {
+func TestStorageWithDateValidators(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage {
 		server := serve(files)
 		for path := range files {

@@ -17,7 +17,7 @@ import (
 
 // Credentials that expire are renewed without readers noticing, and a signed URL is requested
 // again.
-func TestCredentialsThatExpire(t *testing.T) {
+func TestExpiringCredentials(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		var mu sync.Mutex
 		token := "secret-0"
@@ -43,7 +43,7 @@ func TestCredentialsThatExpire(t *testing.T) {
 
 // Credentials that are renewed late by something else are waited for, like a service that is down:
 // by a read, a Stat and a listing. Those that can't change are an error at once.
-func TestCredentialsThatAreRenewedLate(t *testing.T) {
+func TestLateCredentialRenewal(t *testing.T) {
 	asks := map[string]func(w *world) error{
 		"read": func(w *world) error { return w.read(w.a, 0, mib) },
 		"stat": func(w *world) error { _, err := w.Stat(w.t.Context(), "a.tar"); return err },
@@ -86,7 +86,7 @@ func TestCredentialsThatAreRenewedLate(t *testing.T) {
 	}
 }
 
-func TestSignedRedirectsThatExpire(t *testing.T) {
+func TestExpiringSignedRedirects(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.source.Resolve = true
 		for range 3 {
@@ -99,7 +99,7 @@ func TestSignedRedirectsThatExpire(t *testing.T) {
 }
 
 // A host name that is not found is an error at the start, and an outage later.
-func TestNamesThatAreNotFound(t *testing.T) {
+func TestUnresolvableHostNames(t *testing.T) {
 	missing := &net.DNSError{Err: "no such host", Name: "unkind.test", IsNotFound: true}
 	in(t, nil, func(t *testing.T, w *world) {
 		w.server.On(nil, faultserver.LastAnswer()) // so that each request needs a connection
@@ -128,7 +128,7 @@ func TestNamesThatAreNotFound(t *testing.T) {
 }
 
 // Connections that can't be made now may succeed later: a dead address, a full table.
-func TestConnectionsThatAreRefused(t *testing.T) {
+func TestRefusedConnections(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.server.On(nil, faultserver.LastAnswer())
 		require.NoError(t, w.read(w.a, 0, mib))
@@ -147,7 +147,7 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 
 // A host that has never answered is retried for a while, but not as long as one that has: its port
 // may be wrong.
-func TestAHostThatNeverAnsweredIsGivenUpSoon(t *testing.T) {
+func TestHostThatNeverRespondedFailsSoon(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	synctest.Test(t, func(t *testing.T) {
 		source := faultserver.Connect(t, faultserver.New())

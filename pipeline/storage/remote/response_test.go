@@ -22,7 +22,7 @@ func response(status int, body string, header ...string) *http.Response {
 	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body))}
 }
 
-func TestAnAnswerSaysWhatItsHeaderDoes(t *testing.T) {
+func TestResponseIsDescribedByItsHeader(t *testing.T) {
 	const date = "Sat, 21 Nov 2026 08:00:00 GMT"
 	a := AnswerOf(response(206, "abcde", "Content-Range", "bytes 2-6/9", "ETag", `"x"`, "Last-Modified", date, "Content-Encoding", "Identity"), `"x"`)
 	require.Equal(t, [4]int64{2, 7, 9, 5}, [4]int64{a.Begin, a.End, a.Total, a.LengthBytes})
@@ -42,7 +42,7 @@ func TestAnAnswerSaysWhatItsHeaderDoes(t *testing.T) {
 
 // Only validators of one kind are compared: if a request is for a date, the answer's ETag is
 // ignored.
-func TestValidatorsOfOneKindAreCompared(t *testing.T) {
+func TestOnlyValidatorsOfSameKindAreCompared(t *testing.T) {
 	const date, dated = "Sat, 21 Nov 2026 08:00:00 GMT", Validator("modified:Sat, 21 Nov 2026 08:00:00 GMT")
 	both := []string{"ETag", `"x"`, "Last-Modified", date}
 	weak := []string{"ETag", `W/"x"`, "Last-Modified", date}
@@ -73,7 +73,7 @@ func TestValidatorsOfOneKindAreCompared(t *testing.T) {
 	require.Equal(t, "bytes=5-", h.Get("Range"))
 }
 
-func TestCodesOfErrorsAreReadAndBodiesStay(t *testing.T) {
+func TestErrorCodesAreReadAndBodiesKept(t *testing.T) {
 	const body = `<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>less</Message></Error>`
 	resp := response(503, body, "Content-Type", "application/xml")
 	a := AnswerOf(resp, "")
@@ -112,7 +112,7 @@ func TestCodesOfErrorsAreReadAndBodiesStay(t *testing.T) {
 	require.Equal(t, "<Error>", string(text))
 }
 
-func TestErrorsOfStatusesAndRefusals(t *testing.T) {
+func TestStatusAndRefusalErrors(t *testing.T) {
 	require.ErrorIs(t, fmt.Errorf("x: %w", &StatusError{Status: 404}), fs.ErrNotExist)
 	require.ErrorIs(t, &StatusError{Status: 410}, fs.ErrNotExist)
 	require.NotErrorIs(t, &StatusError{Status: 403}, fs.ErrNotExist)
@@ -123,7 +123,7 @@ func TestErrorsOfStatusesAndRefusals(t *testing.T) {
 	require.ErrorIs(t, Refuse("no: %w", fs.ErrInvalid), fs.ErrInvalid)
 }
 
-func TestErrorsHaveNoSecrets(t *testing.T) {
+func TestResponseErrorsContainNoSecrets(t *testing.T) {
 	for text, want := range map[string]string{
 		`Get "https://host/x?X-Amz-Signature=hunter2&a=b": EOF`: `Get "https://host/x": EOF`,
 		`proxy "http://u:hunter2@proxy:3128": refused`:          `proxy "http://proxy:3128": refused`,

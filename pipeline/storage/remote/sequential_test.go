@@ -23,7 +23,7 @@ func (w *world) open(o storage.Object, off int64) io.ReadCloser {
 }
 
 // Reading an object forward takes one request, wherever it begins.
-func TestSequentialReadsAreOneRequest(t *testing.T) {
+func TestSequentialReadsTakeOneRequest(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		for _, off := range []int64{0, 1, 4*mib - 1, 4 * mib} {
 			r := w.open(w.a, off)
@@ -47,7 +47,7 @@ func TestSequentialReadsAreOneRequest(t *testing.T) {
 }
 
 // A stream that breaks is resumed where it broke, whatever the reason.
-func TestSequentialReadsAreTakenUp(t *testing.T) {
+func TestSequentialReadsAreResumed(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault    faultserver.Fault
 		requests int
@@ -77,7 +77,7 @@ func TestSequentialReadsAreTakenUp(t *testing.T) {
 	}
 }
 
-func TestSequentialReadsThatFail(t *testing.T) {
+func TestFailingSequentialReads(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		other := w.a
 		other.SizeBytes++
@@ -130,7 +130,7 @@ func TestSequentialReadersMayPause(t *testing.T) {
 
 // A pending Read ends when its stream is closed, when its context ends, and when the storage is
 // closed.
-func TestSequentialReadsEnd(t *testing.T) {
+func TestPendingSequentialReadsStop(t *testing.T) {
 	for name, fault := range map[string]faultserver.Fault{"no answer": faultserver.Hang(), "a stall": faultserver.Stall(0), "between attempts": faultserver.Status(500, "")} {
 		for _, who := range []string{"stream", "context", "storage"} {
 			t.Run(fmt.Sprint(name, ", ended by the ", who), func(t *testing.T) {

@@ -23,7 +23,7 @@ func busy(s *slots, now time.Time, useful int) time.Time {
 	return now
 }
 
-func TestSlotsGrowWhileThatBringsMore(t *testing.T) {
+func TestSlotsGrowWhileThroughputImproves(t *testing.T) {
 	s, now := newSlots(128), noon
 	var limits []int
 	for range 5 {
@@ -49,7 +49,7 @@ func TestSlotsGrowWhileThatBringsMore(t *testing.T) {
 
 // Rates vary randomly from second to second, by a quarter either way: slots grow anyway, as far as
 // they are useful.
-func TestSlotsGrowThoughRatesAreUneven(t *testing.T) {
+func TestSlotsGrowDespiteUnevenRates(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	reached := 0
 	const runs = 200
@@ -69,7 +69,7 @@ func TestSlotsGrowThoughRatesAreUneven(t *testing.T) {
 	require.GreaterOrEqual(t, reached, runs*8/10)
 }
 
-func TestSlotsHalveOnceASecond(t *testing.T) {
+func TestSlotsHalveOncePerSecond(t *testing.T) {
 	s := newSlots(128)
 	s.limit = 100
 	for range 50 {

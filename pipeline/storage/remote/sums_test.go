@@ -24,7 +24,7 @@ func in64(t *testing.T, algorithm string) string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-func TestChecksumsAreThoseOfTheirAlgorithms(t *testing.T) {
+func TestChecksumsMatchTheirAlgorithms(t *testing.T) {
 	for algorithm := range checked {
 		var s Sums
 		s.add(algorithm, in64(t, algorithm), "x")
@@ -49,7 +49,7 @@ func header(pairs ...string) http.Header {
 	return h
 }
 
-func TestChecksumsOfWebServers(t *testing.T) {
+func TestWebServerChecksums(t *testing.T) {
 	algorithms := func(h http.Header) (names []string) {
 		s := WebSums(h)
 		require.Equal(t, len(s.Sums) == 0, s.Why != "")
@@ -70,7 +70,7 @@ func TestChecksumsOfWebServers(t *testing.T) {
 	require.Empty(t, algorithms(header("Content-MD5", "no base64!", "ETag", `"25f9e794323b453885f5181f1b624d0b"`)))
 }
 
-func TestChecksumsOfBuckets(t *testing.T) {
+func TestBucketChecksums(t *testing.T) {
 	crc, etag := in64(t, "crc32c"), `"25f9e794323b453885f5181f1b624d0b"`
 	for _, c := range []struct {
 		h    http.Header

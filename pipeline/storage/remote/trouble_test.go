@@ -42,7 +42,7 @@ func (l *troubles) String() string {
 // For any request that a reader waits for, a line is reported after three seconds, with the reason
 // and how long it will be retried, then one a minute while it lasts, and one when requests are
 // answered again. Short delays are not reported.
-func TestWhoeverWaitsIsToldForWhat(t *testing.T) {
+func TestWaitingReadersGetReasonReported(t *testing.T) {
 	waits := map[string]func(w *world) error{
 		"a listing":  func(w *world) error { _, err := w.list(); return err },
 		"a question": func(w *world) error { _, err := w.Stat(w.t.Context(), "a.tar"); return err },
@@ -108,7 +108,7 @@ func TestWhoeverWaitsIsToldForWhat(t *testing.T) {
 
 // A request that was late and ended without an answer does not leave the log with a failure as its
 // last line: the first request that is answered a while later ends it.
-func TestAnAnswerEndsATroubleWhoseRequestIsNotMadeAnyMore(t *testing.T) {
+func TestResponseEndsTroubleOfAbandonedRequest(t *testing.T) {
 	var log troubles
 	in(t, func(c *remote.Config) { c.Trouble = log.tell }, func(t *testing.T, w *world) {
 		rule := w.server.On(nil, faultserver.Status(503, "SlowDown"))
@@ -129,7 +129,7 @@ func TestAnAnswerEndsATroubleWhoseRequestIsNotMadeAnyMore(t *testing.T) {
 }
 
 // If a request waits for credentials, the report names these and not the server.
-func TestWhatComesBeforeARequestIsNamed(t *testing.T) {
+func TestWaitBeforeRequestNamesItsCause(t *testing.T) {
 	var log troubles
 	synctest.Test(t, func(t *testing.T) {
 		c := remote.DefaultConfig()

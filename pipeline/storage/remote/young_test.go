@@ -15,7 +15,7 @@ import (
 )
 
 // Only a version that is made from its time, and is young by the service's own clock, is unsettled.
-func TestWhatIsUnsettled(t *testing.T) {
+func TestUnstableVersions(t *testing.T) {
 	const date = "Sat, 21 Nov 2026 08:00:10 GMT"
 	at := func(second int) time.Time { return time.Date(2026, 11, 21, 8, 0, second, 999, time.UTC) }
 	const nginx, second = remote.Validator(`"6560a1c8-400"`), time.Second
@@ -44,7 +44,7 @@ func TestWhatIsUnsettled(t *testing.T) {
 
 // An object that is written again within the second in which it was listed, with the same size,
 // shows no difference: so the listing waits, and has the final state.
-func TestObjectsAreListedWhenTheirSecondIsOver(t *testing.T) {
+func TestObjectsAreListedOnceTheirSecondIsOver(t *testing.T) {
 	for name, get := range map[string]func(w *world) (storage.Object, error){
 		"listed": func(w *world) (o storage.Object, err error) {
 			err = w.List(w.t.Context(), everything, func(listed storage.Object) error { o = listed; return nil })
@@ -84,7 +84,7 @@ func TestObjectsAreListedWhenTheirSecondIsOver(t *testing.T) {
 
 // Waits are bounded: many objects wait together, an object that keeps being written can't be read,
 // and one whose server's clock stands still can.
-func TestWaitsForYoungObjectsAreBounded(t *testing.T) {
+func TestWaitsForUnstableObjectsAreBounded(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		began := time.Now()
 		for i := range 500 {
@@ -114,7 +114,7 @@ func TestWaitsForYoungObjectsAreBounded(t *testing.T) {
 }
 
 // A wait ends with its context, and an object that disappears meanwhile is an error.
-func TestWaitsForYoungObjectsEnd(t *testing.T) {
+func TestWaitsForUnstableObjectsStop(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		began := time.Now()
 		w.server.Write("a.tar", began)

@@ -24,7 +24,7 @@ func TestSuite(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage { return New(open(t, files)) })
 }
 
-func TestTransientErrorsAreTriedAgainAFewTimesAndOthersAreNot(t *testing.T) {
+func TestOnlyTransientErrorsAreRetriedAFewTimes(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		err             error
@@ -66,7 +66,7 @@ func TestTransientErrorsAreTriedAgainAFewTimesAndOthersAreNot(t *testing.T) {
 	}
 }
 
-func TestWhatWaitsForAnotherAttemptMayBeCalledOffAndEndsAtClose(t *testing.T) {
+func TestPendingRetryIsCancellableAndStopsAtClose(t *testing.T) {
 	below := open(t, map[string][]byte{"a": bytes.Repeat([]byte("x"), 100)})
 	var failed atomic.Int64
 	below.Before = func(*storage.Read) error { failed.Add(1); return syscall.EAGAIN }

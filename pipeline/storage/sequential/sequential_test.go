@@ -64,7 +64,7 @@ func (w *world) asked(from *int) (list []string) {
 
 // Consecutive reads take one request, even with short skips. After a long skip, ranges are
 // requested until reads are consecutive again.
-func TestReadsThatFollowEachOtherAreOneRequest(t *testing.T) {
+func TestConsecutiveReadsTakeOneRequest(t *testing.T) {
 	w := newWorld(t)
 	log := 0
 	for _, c := range []struct {
@@ -98,7 +98,7 @@ func TestReadsThatFollowEachOtherAreOneRequest(t *testing.T) {
 }
 
 // A stream that was read to its end leaves its connection to the next one.
-func TestConnectionsAreUsedAgain(t *testing.T) {
+func TestConnectionsAreReused(t *testing.T) {
 	// With a fake clock: net/http closes a connection if it has not noted that the request was
 	// written within 50 ms of the answer.
 	synctest.Test(t, testConnectionsAreUsedAgain)
@@ -119,7 +119,7 @@ func testConnectionsAreUsedAgain(t *testing.T) {
 	require.Len(t, connections, 1)
 }
 
-func TestAReaderIsAReaderAt(t *testing.T) {
+func TestReaderIsAReaderAt(t *testing.T) {
 	w := newWorld(t)
 	rapid.Check(t, func(t *rapid.T) {
 		c := sequential.Config{SkipBytes: rapid.Int64Range(0, 200_000).Draw(t, "skip"), ReadBytes: rapid.SampledFrom([]int{0, 5000}).Draw(t, "most")}
@@ -158,7 +158,7 @@ func (b broken) OpenSequential(context.Context, storage.Object, int64) (io.ReadC
 }
 
 // A stream that ends too early, too late, or fails is an error, and no bytes are made up.
-func TestStreamsThatAreWrongAreErrors(t *testing.T) {
+func TestWrongStreamsAreErrors(t *testing.T) {
 	o := storage.Object{Path: "a.tar", SizeBytes: 10 * kib}
 	fault := errors.New("it broke")
 	of := func(n int, err error) func() io.Reader {

@@ -108,7 +108,7 @@ func TestReadsOfSeveralSourcesAreSubmittedTogether(t *testing.T) {
 	}
 }
 
-func TestErrorsNameTheSource(t *testing.T) {
+func TestErrorsNameSource(t *testing.T) {
 	s := over(t, files(t, "x", "0123"), files(t, "x", "abcd"))
 	o := objects(t, s)["b-1/x"]
 	o.Version.ModTimeNanos++
@@ -121,7 +121,7 @@ func TestErrorsNameTheSource(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-func TestAMixOfStoragesPlansWhereOneOfThemDoes(t *testing.T) {
+func TestUnionPlansIfAnySourcePlans(t *testing.T) {
 	plain := files(t, "x", "a")
 	planner := &planning{Storage: files(t, "x", "b"), planned: map[uint64][]storage.Want{}}
 	s := over(t, plain, planner)
@@ -145,7 +145,7 @@ func TestAMixOfStoragesPlansWhereOneOfThemDoes(t *testing.T) {
 	require.False(t, plans, "files alone want no plan")
 }
 
-func TestAMixOfCachesHasTheRoomOfTheSmallest(t *testing.T) {
+func TestUnionOfCachesHasSpaceOfSmallest(t *testing.T) {
 	a := &keeping{planning: planning{Storage: files(t)}, room: 100}
 	b := &keeping{planning: planning{Storage: files(t)}, room: 60}
 	k := over(t, a, b).(storage.Keeper)
@@ -160,7 +160,7 @@ func TestAMixOfCachesHasTheRoomOfTheSmallest(t *testing.T) {
 // unmapped is a storage that does not map.
 type unmapped struct{ storage.Storage }
 
-func TestObjectsOfSourcesThatMapAreMapped(t *testing.T) {
+func TestObjectsOfMappingSourcesAreMapped(t *testing.T) {
 	s := over(t, files(t, "x", "0123"), unmapped{files(t, "x", "abcd")})
 	m := s.(storage.Mapper)
 	if !m.Maps() {

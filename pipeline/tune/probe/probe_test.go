@@ -42,7 +42,7 @@ func opened(t *testing.T, name string) *Service {
 	return s
 }
 
-func TestAServiceIsLookedAt(t *testing.T) {
+func TestServiceIsProbed(t *testing.T) {
 	s := opened(t, serve(t, nil, 1000, 20<<20, 0, 3000))
 	require.Equal(t, profile.KindWeb, s.Kind())
 	f := s.Look(t.Context(), nil)
@@ -62,7 +62,7 @@ func TestAServiceIsLookedAt(t *testing.T) {
 	require.False(t, f.Bucket)
 }
 
-func TestWhatAServerDoesWrongIsFound(t *testing.T) {
+func TestServerDefectsAreDetected(t *testing.T) {
 	whole := func(w http.ResponseWriter, r *http.Request, content []byte) {
 		w.Header().Set("ETag", `"v1"`)
 		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
@@ -103,7 +103,7 @@ func TestWhatAServerDoesWrongIsFound(t *testing.T) {
 	require.InDelta(t, -3600, f.Skew.Seconds(), 60)
 }
 
-func TestNothingToReadIsSaid(t *testing.T) {
+func TestEmptyDatasetIsReported(t *testing.T) {
 	_, err := opened(t, serve(t, nil, 0, 0)).Objects(t.Context())
 	require.ErrorIs(t, err, ErrNothing)
 	f := opened(t, strings.Replace(serve(t, nil, 10), "{000..000}", "555", 1)).Look(t.Context(), nil)
@@ -112,7 +112,7 @@ func TestNothingToReadIsSaid(t *testing.T) {
 }
 
 // A date in whole seconds may be a second old when it is sent.
-func TestClocksThatMayBeRightAreRight(t *testing.T) {
+func TestPlausibleClocksAreAccepted(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 500e6, time.UTC)
 	second := at.Truncate(time.Second)
 	require.Zero(t, skewOf(second, at, at.Add(time.Millisecond)))

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-func TestWithoutConsentNoMoreThanTheBoundIsTransferred(t *testing.T) {
+func TestTransferStaysWithinBoundWithoutConsent(t *testing.T) {
 	p := DefaultPlan()
 	in, out := p.trials()
 	sum := int64(0)
@@ -62,7 +62,7 @@ func TestRatesAreMeasuredWithinTheirBounds(t *testing.T) {
 	require.ErrorContains(t, err, "name larger files")
 }
 
-func TestMeasuringEndsWithWhatGoesWrong(t *testing.T) {
+func TestMeasuringStopsOnError(t *testing.T) {
 	var asked atomic.Int64
 	handle := func(status int) func(w http.ResponseWriter, r *http.Request, content []byte) {
 		return func(w http.ResponseWriter, r *http.Request, content []byte) {
@@ -92,7 +92,7 @@ func TestMeasuringEndsWithWhatGoesWrong(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestAProfileFollowsFromRates(t *testing.T) {
+func TestProfileFollowsFromRates(t *testing.T) {
 	cell := func(kib int64, depth int, rate float64) profile.Cell {
 		return profile.Cell{ReadBytes: kib << 10, Depth: depth, BytesPerSecond: rate * 1e6}
 	}

@@ -56,7 +56,7 @@ func decodeAll(t testing.TB, buffer []byte, decodedBytes int64) ([]byte, error) 
 	return dst, d.Decode(dst, buffer, h, 0, h.Blocks())
 }
 
-func TestBuffersOfCBlosc(t *testing.T) {
+func TestCBloscBuffers(t *testing.T) {
 	for _, g := range goldens(t) {
 		t.Run(g.name, func(t *testing.T) {
 			got, err := decodeAll(t, g.buffer, g.bytes)
@@ -131,7 +131,7 @@ func TestAnyRangeOfBlocksDecodes(t *testing.T) {
 	})
 }
 
-func TestUnshufflesAreEqualToTheGenericOne(t *testing.T) {
+func TestUnshufflesEqualGenericOne(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	for _, item := range []int{2, 3, 4, 8, 9} {
 		for n := range 200 {
@@ -158,8 +158,8 @@ func TestUnshufflesAreEqualToTheGenericOne(t *testing.T) {
 	}
 }
 
-// TestUnshuffleStaysInside uses slices of larger ones, whose other bytes must not change.
-func TestUnshuffleStaysInside(t *testing.T) {
+// TestUnshuffleStaysInBounds uses slices of larger ones, whose other bytes must not change.
+func TestUnshuffleStaysInBounds(t *testing.T) {
 	for _, item := range []int{2, 4, 8} {
 		for n := range 70 {
 			room := bytes.Repeat([]byte{0xCC}, n*item+64)
@@ -170,7 +170,7 @@ func TestUnshuffleStaysInside(t *testing.T) {
 	}
 }
 
-func TestHeadersThatLie(t *testing.T) {
+func TestInvalidHeaders(t *testing.T) {
 	v := variant{codec: 1, itemBytes: 2, blockBytes: 1024, shuffled: true, dice: rand.New(rand.NewPCG(1, 1))}
 	data := bytes.Repeat([]byte("0123456789abcdef"), 300)
 	good := v.encode(t, data)
@@ -202,7 +202,7 @@ func TestHeadersThatLie(t *testing.T) {
 	}
 }
 
-func TestDamageNeverPanicsAndNeverGrows(t *testing.T) {
+func TestDamageNeverPanicsOrGrows(t *testing.T) {
 	d := NewDecoder()
 	defer d.Close()
 	rapid.Check(t, func(t *rapid.T) {

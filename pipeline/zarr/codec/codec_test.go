@@ -47,7 +47,7 @@ func chunks(t testing.TB) []chunk {
 	return list
 }
 
-func TestBricksOfNumcodecs(t *testing.T) {
+func TestNumcodecsChunks(t *testing.T) {
 	d := NewDecoder()
 	defer d.Close()
 	for _, b := range chunks(t) {
@@ -129,7 +129,7 @@ func TestChecksums(t *testing.T) {
 	require.EqualValues(t, naive2, got>>16%65535)
 }
 
-func TestFramesOneBehindTheOther(t *testing.T) {
+func TestConcatenatedFrames(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	require.NoError(t, err)
 	want := []byte("a brick in two frames, and a checksum behind it")
@@ -143,8 +143,8 @@ func TestFramesOneBehindTheOther(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// TestABrickThatDecodesWithoutEnd: decoding stops at the size that the chunk must have.
-func TestABrickThatDecodesWithoutEnd(t *testing.T) {
+// TestEndlesslyDecodingChunk: decoding stops at the size that the chunk must have.
+func TestEndlesslyDecodingChunk(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	require.NoError(t, err)
 	d := NewDecoder()
@@ -156,7 +156,7 @@ func TestABrickThatDecodesWithoutEnd(t *testing.T) {
 	require.ErrorContains(t, d.Decode(dst, bomb, chain), "zstd: ")
 }
 
-func TestCastsThatDoNotFitAreErrors(t *testing.T) {
+func TestUnfittingCastsAreErrors(t *testing.T) {
 	f8 := zarr.Number{Kind: 'f', Bytes: 8}
 	for _, x := range []float64{128, -129, math.NaN(), math.Inf(1)} {
 		stored := binary.LittleEndian.AppendUint64(nil, math.Float64bits(x))

@@ -88,7 +88,7 @@ func (s started) ask(t *testing.T, status, object int, ranges string) string {
 	return string(body)
 }
 
-func TestAServerServesFilesUnderSeveralNamesAndTellsWhatItWasAskedFor(t *testing.T) {
+func TestServerServesFilesUnderSeveralNamesAndReportsRequests(t *testing.T) {
 	s := start(t)
 	require.Equal(t, 4, s.Objects)
 	require.Equal(t, "http://"+s.Host+"/{00000..00003}.tar", s.Dataset(4))
@@ -100,7 +100,7 @@ func TestAServerServesFilesUnderSeveralNamesAndTellsWhatItWasAskedFor(t *testing
 }
 
 // The client reads each range once, whatever the number of concurrent requests, and whole objects.
-func TestALoopReadsTheRangesThatItIsTold(t *testing.T) {
+func TestLoopReadsGivenRanges(t *testing.T) {
 	s := start(t)
 	ranges := []Range{{0, 0, 10}, {1, 100, 1900}, {2, 999, 1}, {3, 0, -1}}
 	var in, out bytes.Buffer
@@ -120,7 +120,7 @@ func TestALoopReadsTheRangesThatItIsTold(t *testing.T) {
 	require.ElementsMatch(t, append(ranges, Range{1, 1999, 2}), served.Ranges)
 }
 
-func TestALoopHandsOnWhatItHasRead(t *testing.T) {
+func TestLoopForwardsBytesItReads(t *testing.T) {
 	s := start(t)
 	var in, out, to bytes.Buffer
 	require.NoError(t, json.NewEncoder(&in).Encode(Job{Address: s.Address, Ranges: []Range{{0, 0, 10}, {1, 100, 1900}}, AtOnce: 1}))

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestRowsAreDecodedByBoth(t *testing.T) {
+func TestBothDecodersDecodeEachRow(t *testing.T) {
 	for _, row := range Rows() {
 		c, err := Compare(context.Background(), row, 1, time.Nanosecond)
 		require.NoError(t, err, row.Name)
@@ -17,7 +17,7 @@ func TestRowsAreDecodedByBoth(t *testing.T) {
 	}
 }
 
-func TestAComparisonEndsWithItsContext(t *testing.T) {
+func TestComparisonStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := Compare(ctx, Rows()[0], 1, time.Hour)

@@ -44,7 +44,7 @@ func allocated(do func()) int64 {
 
 // Documents that are bombs are refused with a short message, in bounded time, and with memory of at
 // most a few times their size.
-func TestDocumentsThatAreBombs(t *testing.T) {
+func TestDecompressionAndNestingBombs(t *testing.T) {
 	huge := "[281474976710655, 281474976710655, 281474976710655]"
 	for name, c := range map[string]struct {
 		document string
@@ -99,7 +99,7 @@ func members(n int) string {
 }
 
 // Reading an empty document of the maximal length stops at the first error.
-func TestAnEmptyDocumentOfTheGreatestSize(t *testing.T) {
+func TestEmptyDocumentOfMaximumSize(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "x.zarr/zarr.json"), "{")
 	require.NoError(t, os.Truncate(filepath.Join(dir, "x.zarr/zarr.json"), zarr.MaxDocumentBytes))

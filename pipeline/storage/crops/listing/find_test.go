@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestTheRootItselfIsACube(t *testing.T) {
+func TestRootItselfMayBeAGrid(t *testing.T) {
 	dir := t.TempDir()
 	writeV3(t, dir, small, func(place []int64) bool { return place[0] != 1 })
 	c := findOne(t, dir, crops)
@@ -38,7 +38,7 @@ func TestTheRootItselfIsACube(t *testing.T) {
 	require.NoError(t, storage.Compare(o, now))
 }
 
-func TestHierarchiesBelowTheRootAreCubesByPath(t *testing.T) {
+func TestHierarchiesBelowRootAreGridsByPath(t *testing.T) {
 	dir := t.TempDir()
 	writeV2(t, filepath.Join(dir, "b.zarr"), ".", "0.0.0", "2.1.1")
 	write(t, filepath.Join(dir, "deep/a.zarr/zarr.json"), groupV3)
@@ -68,9 +68,9 @@ func TestHierarchiesBelowTheRootAreCubesByPath(t *testing.T) {
 	require.Equal(t, "c.zarr", list[0].Object.Path)
 }
 
-// TestFieldsAreTheArraysThatWereNamed also covers groups without documents, the same array twice,
+// TestFieldsAreNamedArrays also covers groups without documents, the same array twice,
 // and hierarchies next to others that lack the arrays.
-func TestFieldsAreTheArraysThatWereNamed(t *testing.T) {
+func TestFieldsAreNamedArrays(t *testing.T) {
 	dir := t.TempDir()
 	writeV3(t, filepath.Join(dir, "sat.zarr/low/data"), small, nil)
 	writeV2(t, filepath.Join(dir, "hrv.zarr/data"), ".", "0.0.0")
@@ -96,7 +96,7 @@ func TestFieldsAreTheArraysThatWereNamed(t *testing.T) {
 	require.Equal(t, "2018.zarr", c.Object.Path)
 }
 
-func TestAnArrayThatIsTheHierarchyMayBeNamed(t *testing.T) {
+func TestArrayThatIsTheHierarchyMayBeNamed(t *testing.T) {
 	dir := t.TempDir()
 	writeV3(t, dir, small, nil)
 	z := crops
@@ -104,7 +104,7 @@ func TestAnArrayThatIsTheHierarchyMayBeNamed(t *testing.T) {
 	require.EqualValues(t, 12, findOne(t, dir, z).Fields[0].Present())
 }
 
-func TestVersion3CountsWhereBothAre(t *testing.T) {
+func TestVersion3TakesPrecedence(t *testing.T) {
 	dir := t.TempDir()
 	writeV2(t, dir, ".", "0.0.0", "0.0.1")
 	writeV3(t, dir, small, func(place []int64) bool { return place[0] == 0 })
@@ -114,7 +114,7 @@ func TestVersion3CountsWhereBothAre(t *testing.T) {
 	require.EqualValues(t, 2, c.Fields[0].Ignored(), "objects of version 2")
 }
 
-func TestWhatIsNoObjectIsIgnoredAndCounted(t *testing.T) {
+func TestNonObjectsAreIgnoredAndCounted(t *testing.T) {
 	dir := t.TempDir()
 	writeV2(t, dir, ".", "0.0.0", "2.1.1")
 	for _, name := range []string{"3.0.0", "0.0", "00.0.0", "0.0.0.0", "0.0.0~", "README", "c"} {
@@ -137,7 +137,7 @@ func TestWhatIsNoObjectIsIgnoredAndCounted(t *testing.T) {
 	require.EqualValues(t, 6, f.Ignored())
 }
 
-func TestAVersionIsAnotherWhenAnythingIs(t *testing.T) {
+func TestAnyChangeChangesVersion(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "zarr.json"), groupV3)
 	a := filepath.Join(dir, "a")
@@ -177,7 +177,7 @@ func TestAVersionIsAnotherWhenAnythingIs(t *testing.T) {
 	}
 }
 
-func TestOrderOfAListingIsOfNoImportance(t *testing.T) {
+func TestListingOrderDoesNotMatter(t *testing.T) {
 	dir := t.TempDir()
 	writeV3(t, dir, small, nil)
 	under := openLocal(t, dir)

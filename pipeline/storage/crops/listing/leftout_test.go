@@ -19,7 +19,7 @@ import (
 // Everything next to the stores that is not used is reported with the reason: a store without the
 // array, with another one, without its documents, or with too few elements, and what is not a store
 // at all.
-func TestWhatLiesBesideStoresIsTold(t *testing.T) {
+func TestUnusedEntriesNextToStoresAreReported(t *testing.T) {
 	dir := t.TempDir()
 	group := func(store string, arrays ...string) {
 		write(t, filepath.Join(dir, store, ".zgroup"), `{"zarr_format": 2}`)
@@ -105,7 +105,7 @@ func (c *counted) Stat(ctx context.Context, path string) (storage.Object, error)
 }
 
 // However many stores are left out, only for the first few requests are made to find out why.
-func TestWhyStoresAreLeftOutIsAskedForAFew(t *testing.T) {
+func TestOnlyFirstFewOmittedStoresAreExplained(t *testing.T) {
 	dir := t.TempDir()
 	looks := func(stores int) int64 {
 		for i := range stores {
@@ -125,7 +125,7 @@ func TestWhyStoresAreLeftOutIsAskedForAFew(t *testing.T) {
 }
 
 // If no directory is a store, the error explains how to name files that may describe some.
-func TestFilesThatMayBeStoresAreNamedWhereThereIsNone(t *testing.T) {
+func TestFilesThatMayBeStoresAreNamedIfThereIsNoStore(t *testing.T) {
 	dir := t.TempDir()
 	for _, step := range []struct{ file, says string }{
 		{"notes.txt", "; name the directory of an array, or one that holds some"},
@@ -139,7 +139,7 @@ func TestFilesThatMayBeStoresAreNamedWhereThereIsNone(t *testing.T) {
 }
 
 // A store that is read completely, and has nothing next to it, leaves nothing out.
-func TestNothingIsLeftOutOfWholeStores(t *testing.T) {
+func TestNothingIsLeftOutOfCompleteStores(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 8 {
 		writeV3(t, filepath.Join(dir, fmt.Sprintf("in/%d.zarr", i)), small, nil)
@@ -151,7 +151,7 @@ func TestNothingIsLeftOutOfWholeStores(t *testing.T) {
 }
 
 // If a single store is meant, the error names the document that is missing.
-func TestADocumentThatIsMissingIsNamed(t *testing.T) {
+func TestMissingDocumentIsNamed(t *testing.T) {
 	for name, z := range map[string]spec.Zarr{"named": named("g/a"), "not named": crops} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -169,7 +169,7 @@ func TestADocumentThatIsMissingIsNamed(t *testing.T) {
 
 // The objects of an array whose name begins with a dot can't be listed: this is reported before
 // anything is read.
-func TestAnArrayWithAHiddenNameIsRefused(t *testing.T) {
+func TestArrayWithHiddenNameIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, ".zgroup"), `{"zarr_format": 2}`)
 	for _, at := range []string{".mask", "g/.x/mask"} {
@@ -179,7 +179,7 @@ func TestAnArrayWithAHiddenNameIsRefused(t *testing.T) {
 	require.EqualValues(t, 1, findOne(t, filepath.Join(dir, ".mask"), crops).Fields[0].Present(), "as the dataset itself it is read")
 }
 
-func TestTheDocumentOfAHierarchyIsFoundByItsPath(t *testing.T) {
+func TestDocumentOfHierarchyIsFoundByPath(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "v2/.zgroup"), `{"zarr_format": 2}`)
 	writeV2(t, filepath.Join(dir, "v2/a"), ".", "0.0.0")

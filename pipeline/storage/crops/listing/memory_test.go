@@ -20,7 +20,7 @@ type held struct {
 
 func (s held) HeldBytes() int64 { return s.bytes }
 
-func TestWhatMemoryCannotHoldOfADatasetIsRefusedInWords(t *testing.T) {
+func TestDatasetBeyondMemoryIsRefusedWithExplanation(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "x.zarr/zarr.json"), arrayV3(map[string]string{"attributes": `{"a": "` + strings.Repeat("x", 4<<10) + `"}`}))
 	for i := range 12 {

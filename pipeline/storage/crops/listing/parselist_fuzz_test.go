@@ -21,9 +21,9 @@ func origins(descr, shape string, numbers ...int64) []byte {
 	return b
 }
 
-// FuzzListsOfOrigins checks how --crops is read: each row of a file is in one list, with a number
+// FuzzOriginLists checks how --crops is read: each row of a file is in one list, with a number
 // for each dimension.
-func FuzzListsOfOrigins(f *testing.F) {
+func FuzzOriginLists(f *testing.F) {
 	f.Add(origins("'<i8'", "(2, 3)", 1, 2, 3, 4, 5, 6), byte(1))
 	f.Add(origins("'<i8'", "(2, 4)", 1, 2, 3, 4, 0, 5, 6, -7), byte(2))
 	f.Add(origins("[('cube', '<i8'), ('a', '<i8', (3,)), ('b', '<i8', (2,))]", "(1,)", 1, 2, 3, 4, 5, 6), byte(2))

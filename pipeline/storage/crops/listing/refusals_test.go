@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestRefusalsSayWhatThereIs(t *testing.T) {
+func TestRefusalsNameAvailableArrays(t *testing.T) {
 	dir := t.TempDir()
 	require.Contains(t, refused(t, openLocal(t, dir), crops), "there is no Zarr store")
 	write(t, filepath.Join(dir, "zarr.json"), groupV3)
@@ -34,7 +34,7 @@ func TestRefusalsSayWhatThereIs(t *testing.T) {
 	require.Contains(t, refused(t, openLocal(t, dir), named("temperature")), "a has no array temperature; it is an array itself, which needs no --array: it has\n  .: t=6")
 }
 
-func TestAllThatIsRefusedIsSaidAtOnce(t *testing.T) {
+func TestAllRefusalsAreReportedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "zarr.json"), groupV3)
 	writeV3(t, filepath.Join(dir, "good"), small, nil)
@@ -67,7 +67,7 @@ func TestAllThatIsRefusedIsSaidAtOnce(t *testing.T) {
 	require.Contains(t, text, "b/.zarray: ")
 }
 
-func TestPathsThatLeaveTheHierarchyAreRefused(t *testing.T) {
+func TestPathsOutsideHierarchyAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	writeV3(t, filepath.Join(dir, "outside"), small, nil)
 	writeV3(t, filepath.Join(dir, "in/data"), small, nil)
@@ -77,9 +77,9 @@ func TestPathsThatLeaveTheHierarchyAreRefused(t *testing.T) {
 	}
 }
 
-// TestASparseHugeArrayTakesWhatIsThere: the table of an array holds its existing objects, not all
+// TestSparseHugeArrayStoresOnlyExistingObjects: the table of an array holds its existing objects, not all
 // possible ones.
-func TestASparseHugeArrayTakesWhatIsThere(t *testing.T) {
+func TestSparseHugeArrayStoresOnlyExistingObjects(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "zarr.json"), `{"zarr_format": 3, "node_type": "array", "shape": [1000000, 1000000, 1000000], "data_type": "uint8",
 "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 1, 1]}}, "chunk_key_encoding": {"name": "default"}, "fill_value": 0, "codecs": [{"name": "bytes"}]}`)
@@ -158,9 +158,9 @@ func TestLinksToDirectoriesAreFollowed(t *testing.T) {
 	})
 }
 
-// TestObjectsOfAnotherEncodingAreAnError: an array with only such objects does not read as fill
+// TestObjectsOfOtherEncodingAreAnError: an array with only such objects does not read as fill
 // values.
-func TestObjectsOfAnotherEncodingAreAnError(t *testing.T) {
+func TestObjectsOfOtherEncodingAreAnError(t *testing.T) {
 	for separator, object := range map[string]string{".": "0/1/0", "/": "0.1.0"} {
 		dir := t.TempDir()
 		writeV2(t, filepath.Join(dir, "a"), separator, object)
@@ -177,7 +177,7 @@ func TestObjectsOfAnotherEncodingAreAnError(t *testing.T) {
 	require.Contains(t, refused(t, openLocal(t, dir), crops), "correct its")
 }
 
-func TestWhatChangesMeanwhileIsAnError(t *testing.T) {
+func TestChangeDuringListingIsAnError(t *testing.T) {
 	var dir string
 	for name, change := range map[string]func(){
 		"a document": func() { write(t, filepath.Join(dir, "a/.zarray"), zarray("/")+" ") },
@@ -218,7 +218,7 @@ func TestWhatChangesMeanwhileIsAnError(t *testing.T) {
 	})
 }
 
-func TestAListingThatEndsIsAnError(t *testing.T) {
+func TestInterruptedListingIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	writeV3(t, filepath.Join(dir, "a/b"), small, nil)
 	under := openLocal(t, dir)
@@ -236,7 +236,7 @@ func TestAListingThatEndsIsAnError(t *testing.T) {
 }
 
 // A directory in the place of an object is not taken for an absent object.
-func TestADirectoryIsNoObject(t *testing.T) {
+func TestDirectoryIsNotAnObject(t *testing.T) {
 	dir := t.TempDir()
 	writeV3(t, dir, small, nil)
 	var object string
@@ -255,7 +255,7 @@ func TestADirectoryIsNoObject(t *testing.T) {
 
 // A pipe, directory or device in the place of a document is not taken for a missing one: the array
 // would be a different one.
-func TestAPipeInADocumentsPlaceIsNamed(t *testing.T) {
+func TestPipeInPlaceOfDocumentIsNamed(t *testing.T) {
 	for _, name := range []string{"a/zarr.json", "a/.zarray", "a/.zattrs"} {
 		for kind, do := range map[string]func(string) error{
 			"a pipe":      func(p string) error { return unix.Mkfifo(p, 0o600) },

@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func TestSuggestionsAreFlagsThatFindACube(t *testing.T) {
+func TestSuggestedFlagsFindAGrid(t *testing.T) {
 	suggest := func(dir string) string {
 		s, ok := Suggest(t.Context(), Config{Under: openLocal(t, dir)})
 		require.Equal(t, ok, s.Flags != "")
@@ -69,7 +69,7 @@ func namesIn(lines string) (names []string) {
 
 // A request without the size of crops and without a selected region is refused: the error suggests
 // what to type.
-func TestWithoutACropTheErrorSuggestsOne(t *testing.T) {
+func TestErrorSuggestsCropIfNoneIsGiven(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "zarr.json"), groupV3)
 	writeV3(t, filepath.Join(dir, "a"), small, nil)
@@ -88,8 +88,8 @@ func TestWithoutACropTheErrorSuggestsOne(t *testing.T) {
 	require.ErrorContains(t, find(spec.Zarr{}), "--format zarr needs --crop: how many elements of each dimension a record has, as --crop time=24,y=128,x=128")
 }
 
-// TestSuggestionsLookAtABoundedNumberOfNames: most datasets are not hierarchies.
-func TestSuggestionsLookAtABoundedNumberOfNames(t *testing.T) {
+// TestSuggestionsExamineBoundedNumberOfNames: most datasets are not hierarchies.
+func TestSuggestionsExamineBoundedNumberOfNames(t *testing.T) {
 	names, stats := 0, atomic.Int64{}
 	under := wrapped{
 		Storage: openLocal(t, t.TempDir()),

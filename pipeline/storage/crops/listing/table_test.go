@@ -12,9 +12,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// TestATableHasWhatWasListed: tables are dense or sparse, on the heap or outside it, and listed in
+// TestTableContainsListedObjects: tables are dense or sparse, on the heap or outside it, and listed in
 // any order.
-func TestATableHasWhatWasListed(t *testing.T) {
+func TestTableContainsListedObjects(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := rapid.SampledFrom([]int64{1, 2, 7, 1000, 200_000, 1 << 60}).Draw(t, "total")
 		n := rapid.Int64Range(0, min(total, rapid.SampledFrom([]int64{10, 1000, 100_000}).Draw(t, "most"))).Draw(t, "n")
@@ -53,7 +53,7 @@ func TestATableHasWhatWasListed(t *testing.T) {
 	})
 }
 
-func TestAPlaceThatIsListedTwiceOtherwiseHasChanged(t *testing.T) {
+func TestPositionListedTwiceDifferentlyHasChanged(t *testing.T) {
 	var r records
 	require.NoError(t, r.add(numbered{place{3, entry{1, 2, 3}}, 4}))
 	require.NoError(t, r.add(numbered{place{3, entry{1, 2, 3}}, 4}))
@@ -63,8 +63,8 @@ func TestAPlaceThatIsListedTwiceOtherwiseHasChanged(t *testing.T) {
 	require.ErrorIs(t, r.settle(), storage.ErrChanged)
 }
 
-// TestATableIsReadWhileOthersGo: memory outside the heap is freed with its table, and not before.
-func TestATableIsReadWhileOthersGo(t *testing.T) {
+// TestTableIsReadableWhileOthersAreFreed: memory outside the heap is freed with its table, and not before.
+func TestTableIsReadableWhileOthersAreFreed(t *testing.T) {
 	const n = 100_000
 	list := make([]numbered, n)
 	for round := range int64(50) {
@@ -83,7 +83,7 @@ func TestATableIsReadWhileOthersGo(t *testing.T) {
 	}
 }
 
-func TestDigestsDifferWhereObjectsDo(t *testing.T) {
+func TestDigestsDifferIfObjectsDo(t *testing.T) {
 	list := make([]numbered, 200)
 	for i := range list {
 		list[i] = numbered{place{int64(i), entry{1, 2, 3}}, 4}

@@ -36,7 +36,7 @@ func consolidatedV2(paths ...string) string {
 	return `{"zarr_consolidated_format": 1, "metadata": {".zgroup": {"zarr_format": 2}, ` + strings.Join(list, ", ") + `}}`
 }
 
-func TestArraysOfAServerThatListsNothing(t *testing.T) {
+func TestArraysOfServerWithoutListing(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, ".zgroup"), `{"zarr_format": 2}`)
 	writeV2(t, filepath.Join(dir, "group/data"), ".", "0.0.0", "2.1.1", "README")
@@ -66,7 +66,7 @@ func TestArraysOfAServerThatListsNothing(t *testing.T) {
 	require.Contains(t, refused(t, under, crops), ".zmetadata: ")
 }
 
-func TestArraysOfAGroupOfVersion3ThatIsNotListed(t *testing.T) {
+func TestUnlistedArraysOfVersion3Group(t *testing.T) {
 	dir := t.TempDir()
 	writeV3(t, filepath.Join(dir, "data"), small, func(place []int64) bool { return place[0] == 0 })
 	doc, err := os.ReadFile(filepath.Join(dir, "data/zarr.json"))
@@ -82,7 +82,7 @@ func TestArraysOfAGroupOfVersion3ThatIsNotListed(t *testing.T) {
 	require.Contains(t, refused(t, unlisted(t, t.TempDir()), crops), "the dataset has to be an array or a group")
 }
 
-func TestTooManyObjectsAreNotAskedForOneByOne(t *testing.T) {
+func TestTooManyObjectsAreNotRequestedOneByOne(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "zarr.json"), `{"zarr_format": 3, "node_type": "array", "shape": [65537, 1, 1], "data_type": "uint8",
 "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 1, 1]}}, "chunk_key_encoding": {"name": "default"}, "fill_value": 0,
@@ -131,8 +131,8 @@ func engine(t *testing.T, source remote.Source) storage.Storage {
 	return s
 }
 
-// TestCubesInABucket uses a real S3 server.
-func TestCubesInABucket(t *testing.T) {
+// TestGridsInBucket uses a real S3 server.
+func TestGridsInBucket(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", servers.AccessKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", servers.SecretKey)
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -174,8 +174,8 @@ func TestCubesInABucket(t *testing.T) {
 	require.ErrorIs(t, storage.ReadAt(t.Context(), under, o, b, 0), storage.ErrChanged)
 }
 
-// TestCubesAtAWebServer: nginx does not list.
-func TestCubesAtAWebServer(t *testing.T) {
+// TestGridsAtWebServer: nginx does not list.
+func TestGridsAtWebServer(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o755))
 	written := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)

@@ -45,7 +45,7 @@ func TestReferencesOutsideOfTheRootAreRefused(t *testing.T) {
 	}
 }
 
-func TestRangesThatAreNotThereAreRefused(t *testing.T) {
+func TestRangesOutsideFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.nc"), []byte("0123456789"), 0o644))
 	for place, want := range map[[2]int64]string{
@@ -60,7 +60,7 @@ func TestRangesThatAreNotThereAreRefused(t *testing.T) {
 	}
 }
 
-func TestMembersThatAreCompressedAreRefused(t *testing.T) {
+func TestCompressedMembersAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
@@ -86,7 +86,7 @@ func TestMembersThatAreCompressedAreRefused(t *testing.T) {
 
 // Bytes of a member that don't match its checksum are an error if all of them are read at once,
 // from memory or from disk. Parts of a member can't be checked.
-func TestAMemberThatIsDamagedIsNamed(t *testing.T) {
+func TestDamagedMemberIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	content := bytes.Repeat([]byte("0123456789"), 10)
 	writeZip(t, dir, map[string][]byte{"a/0": content, "a/1": bytes.ToUpper(content)})
@@ -120,7 +120,7 @@ func TestAMemberThatIsDamagedIsNamed(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-func TestWhatAllFilesSayIsBounded(t *testing.T) {
+func TestTotalReferenceSizeIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	var refs []string
 	for i := range 100 {
@@ -158,7 +158,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-func TestAFileThatDescribesNothingIsNamed(t *testing.T) {
+func TestFileDescribingNothingIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{"x.json": "[]", "y.json": "{", "x.zip": "PK", "y.zip": ""} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))

@@ -129,7 +129,7 @@ func TestReferencesAreAStorage(t *testing.T) {
 	})
 }
 
-func TestAZipFileIsAStorage(t *testing.T) {
+func TestZipFileIsAStorage(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage {
 		dir := t.TempDir()
 		writeZip(t, dir, files)
@@ -151,7 +151,7 @@ func bytesOf(t testing.TB, s *Storage, o storage.Object) ([]byte, error) {
 	return b, storage.ReadAt(t.Context(), s, o, b, 0)
 }
 
-func TestAFileThatIsWrittenAgainIsAnErrorForWhatLiesInIt(t *testing.T) {
+func TestRewrittenFileIsAnErrorForItsObjects(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
@@ -183,7 +183,7 @@ func TestAFileThatIsWrittenAgainIsAnErrorForWhatLiesInIt(t *testing.T) {
 	require.ErrorContains(t, s.List(t.Context(), everything, func(storage.Object) error { return nil }), "a.nc")
 }
 
-func TestAReferenceFileThatIsWrittenAgainIsAnErrorForWhatIsDifferent(t *testing.T) {
+func TestRewrittenReferenceFileIsAnErrorForChangedObjects(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.nc"), []byte("0123456789"), 0o644))
 	writeJSON(t, dir, map[string]any{"a/0": []any{"a.nc", 2, 3}, "a/1": []any{"a.nc", 2, 3}, "a/2": "own", "a/3": "other"})
@@ -203,7 +203,7 @@ func TestAReferenceFileThatIsWrittenAgainIsAnErrorForWhatIsDifferent(t *testing.
 }
 
 // A directory that does not match is not looked at: the files of its objects may be missing.
-func TestFilesOfWhatIsNotWantedAreNotLookedAt(t *testing.T) {
+func TestFilesOfUnwantedObjectsAreNotChecked(t *testing.T) {
 	dir := t.TempDir()
 	writeJSON(t, dir, map[string]any{"a/0": "x", "b/0": []any{"gone.nc", 0, 1}, "b-c/0": "y"})
 	var found []string
@@ -243,7 +243,7 @@ func TestObjectsAreReadFromMemoryWithinTheirRanges(t *testing.T) {
 }
 
 // Files stay open for other objects in them, but not after they have changed.
-func TestAFileIsOpenForAllThatLiesInIt(t *testing.T) {
+func TestFileStaysOpenForAllItsObjects(t *testing.T) {
 	dir := t.TempDir()
 	references := map[string]any{}
 	for i := range maxIdle + 5 {
@@ -287,7 +287,7 @@ func TestAFileIsOpenForAllThatLiesInIt(t *testing.T) {
 	require.Empty(t, s.idle.list)
 }
 
-func TestOnlyFilesThatArePartOfADatasetAreDirectories(t *testing.T) {
+func TestOnlyDatasetFilesAreDirectories(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 3 {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.json", i)), []byte(`{"a/0": "x"}`), 0o644))

@@ -34,7 +34,7 @@ func write(t *testing.T, path string) {
 }
 
 // Take includes everything that happened before it: there is nothing to wait for.
-func TestWhatHappenedIsNamed(t *testing.T) {
+func TestEventsNameChangedPaths(t *testing.T) {
 	w, root := watching(t)
 	at := func(name string) string { return filepath.Join(root, name) }
 	changes := w.Take()
@@ -66,7 +66,7 @@ func TestWhatHappenedIsNamed(t *testing.T) {
 	require.True(t, changes.None(), "reading is no change")
 }
 
-func TestAReportWakesWhoeverWaits(t *testing.T) {
+func TestEventWakesWaiters(t *testing.T) {
 	w, root := watching(t)
 	write(t, filepath.Join(root, "a"))
 	select {
@@ -79,7 +79,7 @@ func TestAReportWakesWhoeverWaits(t *testing.T) {
 
 // A directory that moves is reported under its new name once it is watched under it, and forgetting
 // the old name does not end that.
-func TestAWatchFollowsADirectoryThatMoves(t *testing.T) {
+func TestWatchFollowsMovedDirectory(t *testing.T) {
 	w, root := watching(t)
 	before, after := filepath.Join(root, "before"), filepath.Join(root, "after")
 	require.NoError(t, os.Mkdir(before, 0o700))
@@ -112,7 +112,7 @@ func TestAWatchFollowsADirectoryThatMoves(t *testing.T) {
 	require.Equal(t, []string{"b"}, names(w.Take(), "before"))
 }
 
-func TestAWatchThatIsTakenOverDropsTheOldDirectory(t *testing.T) {
+func TestReusedWatchDropsOldDirectory(t *testing.T) {
 	w, root := watching(t)
 	a, b := filepath.Join(root, "a"), filepath.Join(root, "b")
 	require.NoError(t, os.Mkdir(a, 0o700))
@@ -127,7 +127,7 @@ func TestAWatchThatIsTakenOverDropsTheOldDirectory(t *testing.T) {
 	require.Equal(t, []string{"of b"}, names(w.Take(), "x"))
 }
 
-func TestWhatIsNoDirectoryIsNotWatched(t *testing.T) {
+func TestNonDirectoryIsNotWatched(t *testing.T) {
 	w, root := watching(t)
 	write(t, filepath.Join(root, "file"))
 	require.ErrorIs(t, w.Watch(filepath.Join(root, "file"), "file"), unix.ENOTDIR)
@@ -135,7 +135,7 @@ func TestWhatIsNoDirectoryIsNotWatched(t *testing.T) {
 	require.Equal(t, 1, w.Watches())
 }
 
-func TestReportsThatWereLostAreToldOnce(t *testing.T) {
+func TestLostEventsAreReportedOnce(t *testing.T) {
 	w, root := watching(t)
 	w.mu.Lock()
 	watch := w.watches[""]
@@ -151,7 +151,7 @@ func TestReportsThatWereLostAreToldOnce(t *testing.T) {
 }
 
 // The kernel's own queue overflows while it can't be read.
-func TestAnOverflowOfTheKernelIsTold(t *testing.T) {
+func TestKernelQueueOverflowIsReported(t *testing.T) {
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	require.NoError(t, err)
 	var most int
@@ -170,7 +170,7 @@ func TestAnOverflowOfTheKernelIsTold(t *testing.T) {
 }
 
 // Above the bound, whole directories are reported, so that reports that are not taken stay small.
-func TestNamesThatAreNotTakenAreBounded(t *testing.T) {
+func TestUncollectedNamesAreBounded(t *testing.T) {
 	w, _ := watching(t)
 	w.mu.Lock()
 	watch := w.watches[""]
@@ -183,7 +183,7 @@ func TestNamesThatAreNotTakenAreBounded(t *testing.T) {
 	require.Equal(t, map[string]map[string]struct{}{"": nil}, changes.Dirs)
 }
 
-func TestAClosedWatcherWatchesNothing(t *testing.T) {
+func TestClosedWatcherWatchesNothing(t *testing.T) {
 	w, err := New()
 	require.NoError(t, err)
 	require.NoError(t, w.Close())

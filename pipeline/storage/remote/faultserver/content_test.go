@@ -9,7 +9,7 @@ import (
 
 // Any range has the bytes that the whole object has there, whether it covers whole words, parts of
 // words, or nothing.
-func TestRangesAreOfOneObject(t *testing.T) {
+func TestRangesBelongToOneObject(t *testing.T) {
 	all := make([]byte, 100)
 	Fill(all, "a", 1, 0)
 	for begin := range all {

@@ -13,7 +13,7 @@ import (
 
 // The name that a source is printed with can be used as a target again, whatever else is set: it
 // includes the service.
-func TestTheNameOfASourceIsOneOfATarget(t *testing.T) {
+func TestSourceNameIsAValidTarget(t *testing.T) {
 	alone(t)
 	for _, below := range []string{"", "/s3", "/storage/v1/s3/"} {
 		n := newNode(t, stores)
@@ -33,7 +33,7 @@ func TestTheNameOfASourceIsOneOfATarget(t *testing.T) {
 }
 
 // Requests with the bucket in the host name are signed for that host.
-func TestABucketInTheHostsNameIsAskedFor(t *testing.T) {
+func TestRequestsUseBucketInHostName(t *testing.T) {
 	s := serve(t, stores)
 	src := s.open(t, "s3://bucket/train/", Options{Endpoint: "https://store.local:9000", Addressing: "virtual"})
 	a, err := src.Open(t.Context(), "x.tar", "", 0, 4)
@@ -46,7 +46,7 @@ func TestABucketInTheHostsNameIsAskedFor(t *testing.T) {
 
 // A service that accepts buckets only in its host name rejects other requests, and not all services
 // state the reason.
-func TestARefusalThatMayBeOfTheStyleSaysSo(t *testing.T) {
+func TestRefusalSuggestsAddressingStyle(t *testing.T) {
 	alone(t)
 	for _, code := range []string{"SecondLevelDomainForbidden", "AccessDenied"} {
 		n := newNode(t, func(w http.ResponseWriter, r *http.Request) {

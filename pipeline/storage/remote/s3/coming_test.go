@@ -19,7 +19,7 @@ import (
 
 // A place that is set up and has no credentials yet is checked again: the error of the first look
 // is not final.
-func TestCredentialsThatComeLateAreFound(t *testing.T) {
+func TestLateCredentialsAreFound(t *testing.T) {
 	expires := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	var up atomic.Bool
 	local := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +118,7 @@ func TestCredentialsThatComeLateAreFound(t *testing.T) {
 	}
 }
 
-func TestPlacesThatMayHaveCredentialsLaterAreLookedAtMoreRarely(t *testing.T) {
+func TestPendingCredentialLocationsAreCheckedLessOften(t *testing.T) {
 	o := &origin{every: againService}
 	require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 8 * time.Second, againService, againService}, []time.Duration{o.pause(1), o.pause(2), o.pause(4), o.pause(5), o.pause(1000)})
 }

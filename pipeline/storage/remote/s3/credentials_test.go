@@ -35,7 +35,7 @@ func keyOf(r *http.Request) string {
 }
 
 // Tries each place on its own, and then the first of those that are set up.
-func TestCredentialsAreFoundWhereAmazonsProgramsFindThem(t *testing.T) {
+func TestCredentialsAreFoundInAmazonLocations(t *testing.T) {
 	expires := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	role := func(id string) string {
 		return fmt.Sprintf(`{"Code": "Success", "AccessKeyId": %q, "SecretAccessKey": "hunter2", "Token": "hunter3", "Expiration": %q}`, id, expires)
@@ -104,7 +104,7 @@ func TestCredentialsAreFoundWhereAmazonsProgramsFindThem(t *testing.T) {
 }
 
 // The error lists the places, and without credentials no request is made.
-func TestMissingCredentialsAreToldWithWhereTheyWereLookedFor(t *testing.T) {
+func TestMissingCredentialsErrorListsCheckedLocations(t *testing.T) {
 	s := serve(t, nil)
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
@@ -132,7 +132,7 @@ func TestMissingCredentialsAreToldWithWhereTheyWereLookedFor(t *testing.T) {
 }
 
 // The wrong credentials are never printed.
-func TestCredentialsThatAreSetUpWronglyAreToldAndNoOthersUsed(t *testing.T) {
+func TestMisconfiguredCredentialsAreReportedAndNotReplaced(t *testing.T) {
 	const good = "[default]\naws_access_key_id = good\naws_secret_access_key = hunter2\n"
 	for word, setUp := range map[string]func(){
 		"in the environment: there are no keys": func() { t.Setenv("AWS_ACCESS_KEY_ID", "half") },
@@ -171,7 +171,7 @@ func TestCredentialsThatAreSetUpWronglyAreToldAndNoOthersUsed(t *testing.T) {
 
 // Secrets of orchestrators end in a newline. A newline inside of one is an error, and not a request
 // that can't be sent.
-func TestSpaceAroundKeysIsNotOfThem(t *testing.T) {
+func TestSpaceAroundKeysIsIgnored(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("ETag", `"v1"`) })
 	t.Setenv("AWS_ACCESS_KEY_ID", " spaced\n")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2\r\n")
@@ -273,7 +273,7 @@ func TestCredentialsAreRenewedBeforeTheyExpire(t *testing.T) {
 }
 
 // A hundred answers with ExpiredToken cause one search.
-func TestManyRequestsThatFailRenewOnce(t *testing.T) {
+func TestConcurrentFailedRequestsRenewOnce(t *testing.T) {
 	i := &issuer{}
 	k := i.keys(t)
 	ask := func() {
@@ -301,7 +301,7 @@ func TestManyRequestsThatFailRenewOnce(t *testing.T) {
 	require.EqualValues(t, 2, i.issued.Load())
 }
 
-func TestARequestThatIsCancelledDoesNotWaitForCredentials(t *testing.T) {
+func TestCancelledRequestDoesNotWaitForCredentials(t *testing.T) {
 	i := &issuer{hold: make(chan struct{})}
 	k := i.keys(t)
 	ctx, cancel := context.WithCancel(t.Context())

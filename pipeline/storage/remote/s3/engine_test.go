@@ -29,7 +29,7 @@ func engine(t *testing.T, endpoint string) *remote.Storage {
 
 // Runs the suite of all storages over objects with ETags, and over files that were put into the
 // server's directory, which have only dates.
-func TestStorageOverARealServer(t *testing.T) {
+func TestStorageOnRealServer(t *testing.T) {
 	for name, write := range map[string]func(t *testing.T, dir, key string, content []byte){
 		"ETags": func(t *testing.T, dir, key string, content []byte) { servers.WriteObject(t, dir, key, content) },
 		"dates": func(t *testing.T, dir, key string, content []byte) {
@@ -52,7 +52,7 @@ func TestStorageOverARealServer(t *testing.T) {
 
 // In listings as well as when it is described. A file with an ETag is not waited for, because the
 // ETag is a hash.
-func TestAYoungFileWithoutAnETagIsWaitedFor(t *testing.T) {
+func TestUnstableFileWithoutETagIsWaitedFor(t *testing.T) {
 	endpoint, dir := gateway(t)
 	put(t, dir, "train/dated.tar", "0123456789")
 	servers.WriteObject(t, dir, "train/hashed.tar", []byte("0123456789"))

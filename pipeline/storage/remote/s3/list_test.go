@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-func TestAListingHasAllKeys(t *testing.T) {
+func TestListingContainsAllKeys(t *testing.T) {
 	keys := shelf{"a/x.tar", "t/", "t/.hidden", "t/.dir/x.tar", "t/a//b.tar", "t/a/../b.tar", "t/a/./b.tar", "t/a/b.tar", "t/a b+c%20&<ü>\n.tar", "t/sub/", "t/x.tar", "tx.tar"}
 	slices.Sort(keys)
 	s := serve(t, keys.ServeHTTP)
@@ -50,7 +50,7 @@ func many(folders, files int) (keys shelf) {
 	return keys
 }
 
-func TestALongListingGoesOnByFolders(t *testing.T) {
+func TestLongListingContinuesByFolders(t *testing.T) {
 	keys := many(12, 260)
 	s := serve(t, keys.ServeHTTP)
 	src := s.open(t, "s3://bucket/t/", Options{Region: "eu-west-1"})
@@ -90,7 +90,7 @@ func TestALongListingGoesOnByFolders(t *testing.T) {
 	require.Equal(t, want, listed(t, src))
 }
 
-func TestAListingStopsAtTheFirstError(t *testing.T) {
+func TestListingStopsAtFirstError(t *testing.T) {
 	keys := many(12, 260)
 	for _, at := range []int{1, 100, 2001, 3000} {
 		s := serve(t, keys.ServeHTTP)
@@ -135,7 +135,7 @@ func TestAListingStopsAtTheFirstError(t *testing.T) {
 }
 
 // This does not depend on the service's tokens, or on how many pages are between two equal ones.
-func TestAListingThatDoesNotEndIsAnError(t *testing.T) {
+func TestEndlessListingIsAnError(t *testing.T) {
 	key := func(n int) string { return fmt.Sprintf("<Contents><Key>t/%06d</Key><Size>1</Size></Contents>", n) }
 	for name, content := range map[string]func(page int) string{
 		"one page":        func(int) string { return key(1) },
@@ -161,7 +161,7 @@ func TestAListingThatDoesNotEndIsAnError(t *testing.T) {
 	}
 }
 
-func TestAWebPageIsNoListing(t *testing.T) {
+func TestWebPageIsNotAListing(t *testing.T) {
 	for _, kind := range []string{"text/html; charset=utf-8", "application/xml"} {
 		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", kind)
@@ -174,7 +174,7 @@ func TestAWebPageIsNoListing(t *testing.T) {
 	}
 }
 
-func TestPagesThatCannotBeTrustedAreErrors(t *testing.T) {
+func TestUntrustworthyPagesAreErrors(t *testing.T) {
 	for word, text := range map[string]string{
 		"how it goes on":    "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
 		"again and again":   "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>1</NextContinuationToken></ListBucketResult>",
@@ -191,7 +191,7 @@ func TestPagesThatCannotBeTrustedAreErrors(t *testing.T) {
 	}
 }
 
-func TestArchivedObjectsAreSeen(t *testing.T) {
+func TestArchivedObjectsAreDetected(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodHead {
 			class, restore, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), ":")

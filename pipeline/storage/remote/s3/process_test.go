@@ -15,7 +15,7 @@ import (
 )
 
 // The words are those that Python's shlex.split returns, which Amazon's command line uses.
-func TestACredentialProcessIsSplitAsAShellSplitsWords(t *testing.T) {
+func TestCredentialProcessIsSplitLikeShellWords(t *testing.T) {
 	for command, want := range map[string][]string{
 		`keys`:                           {"keys"},
 		"  keys\t--role  x ":             {"keys", "--role", "x"},
@@ -37,7 +37,7 @@ func TestACredentialProcessIsSplitAsAShellSplitsWords(t *testing.T) {
 }
 
 // Everything that a process has started ends with it, when it is not waited for any more.
-func TestACredentialProcessThatIsNotWaitedForEndsWithAllOfIt(t *testing.T) {
+func TestAbandonedCredentialProcessIsKilledWithItsChildren(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "pid")
 	p := &process{command: "/bin/sh -c 'sleep 1000 & echo $! > " + file + ".new; mv " + file + ".new " + file + "; echo look at the browser >&2; wait'"}
@@ -67,7 +67,7 @@ func gone(pid int) bool {
 }
 
 // Sources that share credentials, one after another and concurrently, make one search.
-func TestSourcesThatShareCredentialsLookForThemOnce(t *testing.T) {
+func TestSourcesSharingCredentialsSearchOnce(t *testing.T) {
 	alone(t)
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")

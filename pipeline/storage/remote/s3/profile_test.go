@@ -9,7 +9,7 @@ import (
 )
 
 // Indentation is significant, as for Amazon's command line.
-func TestProfilesAreReadByTheirIndentation(t *testing.T) {
+func TestProfilesAreParsedByIndentation(t *testing.T) {
 	all, err := parseINI("\ufeff# a comment\n  [default]\n  Region = eu-west-1 # here\n  s3 =\n    max_queue_size = 5\n\n    endpoint_url = http://s3\n  output: json\n" +
 		"[ profile  \"my lab\" ]\r\ncredential_process = keys 'a # b'\r\n; another\n[default]\nmore = x\n")
 	require.NoError(t, err)
@@ -26,7 +26,7 @@ func TestProfilesAreReadByTheirIndentation(t *testing.T) {
 }
 
 // The environment has precedence, then services of the profile, then the profile.
-func TestTheServiceIsTheOneThatProfilesName(t *testing.T) {
+func TestServiceIsTakenFromProfiles(t *testing.T) {
 	alone(t)
 	configure(t, `[profile lab]
 region = eu-west-1

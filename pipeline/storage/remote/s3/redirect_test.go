@@ -55,7 +55,7 @@ func stores(w http.ResponseWriter, r *http.Request) {
 
 // Redirects to another node of the service are followed for objects and listings alike. The node
 // gets a signature only if it is the service's own host, and always the range and the version.
-func TestRedirectsToAnotherNodeAreFollowed(t *testing.T) {
+func TestRedirectsToOtherNodesAreFollowed(t *testing.T) {
 	alone(t)
 	t.Setenv("AWS_SESSION_TOKEN", "hunter3")
 	for _, status := range []int{301, 302, 303, 307, 308} {
@@ -79,7 +79,7 @@ func TestRedirectsToAnotherNodeAreFollowed(t *testing.T) {
 	}
 }
 
-func TestRedirectsWithinTheServiceAreSignedAnew(t *testing.T) {
+func TestRedirectsWithinServiceAreSignedAgain(t *testing.T) {
 	alone(t)
 	n := newNode(t, func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/node-1/") {
@@ -98,7 +98,7 @@ func TestRedirectsWithinTheServiceAreSignedAnew(t *testing.T) {
 	require.NotEqual(t, n.asked[0].Header.Get("Authorization"), n.asked[1].Header.Get("Authorization"))
 }
 
-func TestRedirectsEnd(t *testing.T) {
+func TestRedirectsAreBounded(t *testing.T) {
 	alone(t)
 	hops := 0
 	for name, c := range map[string]struct {
@@ -123,7 +123,7 @@ func TestRedirectsEnd(t *testing.T) {
 }
 
 // Amazon's hosts are Amazon's wherever a bucket is; others below amazonaws.com may be anyone's.
-func TestWhoseHostARedirectLeadsTo(t *testing.T) {
+func TestOwnerOfRedirectTarget(t *testing.T) {
 	for _, c := range []struct {
 		endpoint, to string
 		owned        bool
@@ -154,7 +154,7 @@ func TestWhoseHostARedirectLeadsTo(t *testing.T) {
 
 // If a bucket is in another region, requests go there, as the service advises, and the redirect is
 // not followed.
-func TestARedirectOfAmazonToAnotherRegionIsNotFollowed(t *testing.T) {
+func TestAmazonRedirectToOtherRegionIsNotFollowed(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Host, "eu-west-1") {
 			w.Header().Set(regionHeader, "eu-west-1")
@@ -179,7 +179,7 @@ func TestARedirectOfAmazonToAnotherRegionIsNotFollowed(t *testing.T) {
 
 // If a host that the service redirects to rejects a request, the error does not blame the
 // credentials, which were not sent to it.
-func TestARefusalByAnotherHostNamesIt(t *testing.T) {
+func TestRefusalByOtherHostNamesIt(t *testing.T) {
 	alone(t)
 	for query, want := range map[string]struct{ code, advice string }{
 		"":                   {"AccessDenied", "name it with --endpoint"},

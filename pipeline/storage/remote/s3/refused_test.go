@@ -13,7 +13,7 @@ import (
 
 // The error for a rejected request names the cause: the secret, the key ID, the token, or their
 // permissions; and where that was set.
-func TestARefusalNamesTheSettingThatItIsAbout(t *testing.T) {
+func TestRefusalNamesRelevantSetting(t *testing.T) {
 	code := ""
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/xml")

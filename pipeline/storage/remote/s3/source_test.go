@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
-func TestRequestsAreSignedAndAskForTheirVersion(t *testing.T) {
+func TestRequestsAreSignedAndPinTheirVersion(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodHead {
 			w.WriteHeader(404)
@@ -56,7 +56,7 @@ func TestRequestsAreSignedAndAskForTheirVersion(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestATargetIsAnObjectOrAFolder(t *testing.T) {
+func TestTargetIsObjectOrFolder(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/a/x.tar":
@@ -98,7 +98,7 @@ func TestATargetIsAnObjectOrAFolder(t *testing.T) {
 }
 
 // Unless the folder is empty.
-func TestAnEmptyObjectMarksTheFolderOfItsName(t *testing.T) {
+func TestEmptyObjectMarksFolderOfItsName(t *testing.T) {
 	for object, keys := range map[string]shelf{"": {"a/t", "a/t/", "a/t/x.tar"}, "t": {"a/t", "a/t/", "a/tx.tar"}} {
 		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodHead {
@@ -116,7 +116,7 @@ func TestAnEmptyObjectMarksTheFolderOfItsName(t *testing.T) {
 }
 
 // Unless it is what was listed: objects may be stored with any type.
-func TestAWebPageIsNoObject(t *testing.T) {
+func TestWebPageIsNotAnObject(t *testing.T) {
 	tag := ""
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -188,7 +188,7 @@ func TestBucketsAreFoundByRegionAndEndpoint(t *testing.T) {
 }
 
 // Once, and without credentials.
-func TestTheRegionIsAskedForWhereNobodySaysIt(t *testing.T) {
+func TestUnsetRegionIsQueried(t *testing.T) {
 	status := 403
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Host == globalHost {
@@ -215,7 +215,7 @@ func TestTheRegionIsAskedForWhereNobodySaysIt(t *testing.T) {
 }
 
 // Unless the user has set a region.
-func TestAnotherRegionIsGoneToWhenItIsTold(t *testing.T) {
+func TestReportedRegionIsUsed(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Host, "eu-north-1") {
 			w.Header().Set(regionHeader, "eu-north-1")
@@ -243,7 +243,7 @@ func TestAnotherRegionIsGoneToWhenItIsTold(t *testing.T) {
 }
 
 // HEAD is answered without a body: an object that is a target is found anyway.
-func TestTheRegionIsGoneToWhenAnObjectIsLookedFor(t *testing.T) {
+func TestRegionIsDiscoveredByHeadRequest(t *testing.T) {
 	for _, status := range []int{301, 400} {
 		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if !strings.Contains(r.Host, "eu-north-1") {
@@ -261,7 +261,7 @@ func TestTheRegionIsGoneToWhenAnObjectIsLookedFor(t *testing.T) {
 	}
 }
 
-func TestCodesOfErrorsComeWithAnswers(t *testing.T) {
+func TestResponsesCarryErrorCodes(t *testing.T) {
 	for code, status := range map[string]int{"SlowDown": 503, "ExpiredToken": 400, "InvalidObjectState": 403, "RequestTimeTooSkewed": 403, "NoSuchKey": 404} {
 		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/xml")
@@ -281,7 +281,7 @@ func TestCodesOfErrorsComeWithAnswers(t *testing.T) {
 	}
 }
 
-func TestErrorsOfConnectionsHaveNoSecrets(t *testing.T) {
+func TestConnectionErrorsContainNoSecrets(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, _ := http.NewResponseController(w).Hijack()
 		_, _ = io.WriteString(conn, "HTTP/1.1 403 Forbidden\r\nX-Amz-Security-Token=hunter2\r\n\r\n")

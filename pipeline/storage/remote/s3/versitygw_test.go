@@ -41,7 +41,7 @@ func openAt(t *testing.T, name string, o Options) *Source {
 	return src
 }
 
-func TestARealServerGivesRangesOfAVersion(t *testing.T) {
+func TestRealServerServesRangesOfVersion(t *testing.T) {
 	endpoint, dir := gateway(t)
 	servers.WriteObject(t, dir, "t/x.tar", []byte("0123456789"))
 	t.Setenv("AWS_ENDPOINT_URL_S3", endpoint)
@@ -98,7 +98,7 @@ func TestARealServerGivesRangesOfAVersion(t *testing.T) {
 
 // versitygw serves files that were put into its directory, and compares their times to the
 // nanosecond.
-func TestAFileWithoutAnETagIsReadByItsDate(t *testing.T) {
+func TestFileWithoutETagIsReadByItsDate(t *testing.T) {
 	endpoint, dir := gateway(t)
 	put(t, dir, "x.tar", "0123456789")
 	written := time.Date(2026, 11, 21, 8, 0, 0, 999_999_999, time.UTC)
@@ -124,7 +124,7 @@ func TestAFileWithoutAnETagIsReadByItsDate(t *testing.T) {
 	require.NotEqual(t, l.Validator, read().Validator, "what is a second younger is seen in the answer")
 }
 
-func TestARealServerTellsWhoMayNotRead(t *testing.T) {
+func TestRealServerReportsDeniedReads(t *testing.T) {
 	endpoint, dir := gateway(t)
 	put(t, dir, "x.tar", "0123456789")
 	a, err := openAt(t, "s3://bucket/", Options{Endpoint: endpoint, Anonymous: true}).Open(t.Context(), "x.tar", "", 0, 4)
@@ -149,7 +149,7 @@ func TestARealServerTellsWhoMayNotRead(t *testing.T) {
 }
 
 // The listing has several pages.
-func TestARealServerListsAndServesOddKeys(t *testing.T) {
+func TestRealServerListsAndServesOddKeys(t *testing.T) {
 	endpoint, dir := gateway(t)
 	odd := []string{
 		"a b.tar", "a+b.tar", "a%20b.tar", "a&b<c>'\".tar", "ünï cøde 数据.tar", "a=b;c,d:e@f!$~*().tar", "a#b?c.tar", "a\\b[c]{d}^`|.tar",

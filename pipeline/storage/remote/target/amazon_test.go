@@ -7,7 +7,7 @@ import (
 )
 
 // Hosts below amazonaws.com that can be anyone's, such as machines and load balancers, are not S3.
-func TestHostsOfAmazonsS3AreToldFromOthers(t *testing.T) {
+func TestAmazonS3HostsAreRecognized(t *testing.T) {
 	for host, want := range map[string][2]string{
 		"s3.amazonaws.com":                            {"", ""},
 		"s3.eu-west-1.amazonaws.com":                  {"", "eu-west-1"},

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestBucketsAreReadAsTheyAreWritten(t *testing.T) {
+func TestBucketNamesAreParsed(t *testing.T) {
 	for name, want := range map[string]Bucket{
 		"s3://bucket":                          {Name: "bucket", Folder: true},
 		"S3://bucket/":                         {Name: "bucket", Folder: true},
@@ -45,7 +45,7 @@ func TestBucketsAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-func TestFilesAtWebServersAreNamedByRanges(t *testing.T) {
+func TestWebServerFilesAreNamedByRanges(t *testing.T) {
 	for name, want := range map[string]struct {
 		root  string
 		paths []string
@@ -83,7 +83,7 @@ func TestFilesAtWebServersAreNamedByRanges(t *testing.T) {
 }
 
 // Servers interpret + and %2B differently.
-func TestPathsAreSentAsTheUserWroteThem(t *testing.T) {
+func TestPathsAreSentAsUserWroteThem(t *testing.T) {
 	got, err := Parse("https://host/a/x+y%2Bz ü=%7e.tar?a={b}&c=d?e")
 	require.NoError(t, err)
 	require.Equal(t, Name{Path: "x+y+z ü=~.tar", Raw: "x+y%2Bz%20%C3%BC=%7e.tar", Query: "a={b}&c=d?e", SizeBytes: -1}, got.Web.Names[0])
@@ -176,7 +176,7 @@ var refusals = map[string]string{
 	"https://ho st/x.tar":                           "no server",
 }
 
-func TestRefusalsSayWhatToWriteAndNoSecrets(t *testing.T) {
+func TestRefusalsSuggestCorrectionWithoutSecrets(t *testing.T) {
 	for name, word := range refusals {
 		got, err := Parse(name)
 		require.ErrorContains(t, err, word, name)
@@ -275,7 +275,7 @@ func TestListsNameFilesOfOtherFoldersAndServers(t *testing.T) {
 	require.Equal(t, []string{"https:/b/x.tar", "http:/b/y.tar"}, []string{names[0].Path, names[1].Path})
 }
 
-func TestShardListsOfWidsAreRead(t *testing.T) {
+func TestWidsShardListsAreRead(t *testing.T) {
 	w := web(t, "https://host/d/shards.json")
 	names, err := w.ParseShards([]byte(`{"__kind__": "wids-shard-index-v1", "wids_version": 1, "shardlist": [
 		{"url": "x-0.tar", "md5sum": "", "nsamples": 10, "filesize": 123},

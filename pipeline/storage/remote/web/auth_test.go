@@ -135,7 +135,7 @@ func (e elsewhere) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-func TestLinesThatAreNoTokensAreRefusedUnsaid(t *testing.T) {
+func TestInvalidTokenLinesAreRefusedWithoutShowingThem(t *testing.T) {
 	for text, problem := range map[string]string{
 		"host a hunter2":                    "blanks",
 		"X-A:":                              "no value",
@@ -193,7 +193,7 @@ func TestNetrcFiles(t *testing.T) {
 }
 
 // Like curl does: a machine with another user name is not used.
-func TestAUserNameInAURLHasItsPasswordInNetrc(t *testing.T) {
+func TestUserNameInURLTakesPasswordFromNetrc(t *testing.T) {
 	netrc := secretFile(t, "machine host login a password b\nmachine host login me password pass\ndefault login x password y")
 	t.Setenv("NETRC", netrc)
 	for user, want := range map[string][2]string{"me@": {"me", "pass"}, "a:own@": {"a", "own"}, "token@": {"token", ""}, "": {"a", "b"}} {
@@ -209,7 +209,7 @@ func TestAUserNameInAURLHasItsPasswordInNetrc(t *testing.T) {
 }
 
 // Opening it again might block forever.
-func TestAPipeOfTokensIsReadOnce(t *testing.T) {
+func TestTokenPipeIsReadOnce(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	wrote := make(chan error, 1)
@@ -236,7 +236,7 @@ func TestAPipeOfTokensIsReadOnce(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotLetInIsToldWhatToDo(t *testing.T) {
+func TestUnauthorizedErrorSuggestsFix(t *testing.T) {
 	url, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/forbidden.tar" {
 			w.WriteHeader(403)
@@ -273,7 +273,7 @@ func TestWhoIsNotLetInIsToldWhatToDo(t *testing.T) {
 
 // All requests use the new token, whichever was rejected first. A token that is late in its file is
 // waited for.
-func TestATokenThatWasRenewedIsTakenAtOnce(t *testing.T) {
+func TestRenewedTokenIsUsedAtOnce(t *testing.T) {
 	var valid, refusals atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != fmt.Sprintf("Bearer token%d", valid.Load()) {

@@ -57,7 +57,7 @@ func (a *authority) vouch(t *testing.T, until time.Time) *tls.Certificate {
 
 // Tests a certificate of an unknown authority, and one that expires while its server is being read
 // from.
-func TestCertificatesThatAreNotGoodAreFinalErrors(t *testing.T) {
+func TestInvalidCertificatesAreFinalErrors(t *testing.T) {
 	a := newAuthority(t)
 	good, expired := a.vouch(t, time.Now().Add(time.Hour)), a.vouch(t, time.Now().Add(-time.Hour))
 	var shown atomic.Pointer[tls.Certificate]
@@ -119,7 +119,7 @@ func TestCertificatesThatAreNotGoodAreFinalErrors(t *testing.T) {
 
 // A server that does not use the protocol of the URL is an error at once, which names the right
 // scheme. A server without TLS may answer in HTTP, or only with a page, as in HTTP/0.9.
-func TestAURLOfTheWrongSchemeIsAFinalErrorThatHasTheRightOne(t *testing.T) {
+func TestWrongURLSchemeIsAFinalErrorNamingRightOne(t *testing.T) {
 	plain, secured := httptest.NewServer(file("ETag", `"v1"`)), httptest.NewUnstartedServer(nil)
 	secured.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secured.StartTLS()

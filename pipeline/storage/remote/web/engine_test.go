@@ -48,7 +48,7 @@ func (n named) List(ctx context.Context, page string, visit func(remote.Listed) 
 }
 
 // Runs the suite of all storages with ETags, with dates, and without ranges.
-func TestStorageOverNginx(t *testing.T) {
+func TestStorageOnNginx(t *testing.T) {
 	for name, settings := range map[string]string{"ETags": "", "dates": "etag off;", "no ranges": "max_ranges 0;"} {
 		t.Run(name, func(t *testing.T) {
 			storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage {
@@ -67,7 +67,7 @@ func TestStorageOverNginx(t *testing.T) {
 
 // nginx gives both versions the same ETag, so the file is not listed until that second is over.
 // Then the second version is read.
-func TestAFileThatIsRewrittenInTheSecondItWasListedIn(t *testing.T) {
+func TestFileRewrittenInSecondOfItsListing(t *testing.T) {
 	for name, settings := range map[string]string{"ETags": "", "dates": "etag off;"} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

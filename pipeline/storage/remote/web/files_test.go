@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-func TestAListOfFilesIsFetchedAndItsFilesAskedFor(t *testing.T) {
+func TestFilesOfDownloadedListAreRequested(t *testing.T) {
 	const text = "x.tar\nsub/y.tar?sig=2\nz-{0..99}.tar"
 	var most, now atomic.Int64
 	url, asked := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +47,7 @@ func TestAListOfFilesIsFetchedAndItsFilesAskedFor(t *testing.T) {
 	require.ErrorIs(t, remote.Walk(ended, s, func(remote.Listed) error { return nil }), context.Canceled)
 }
 
-func TestListsThatAreNoneAreRefused(t *testing.T) {
+func TestInvalidListsAreRefused(t *testing.T) {
 	for name, answer := range map[string]func(w http.ResponseWriter){
 		"404 Not Found": func(w http.ResponseWriter) { w.WriteHeader(404) },
 		"named twice":   func(w http.ResponseWriter) { _, _ = io.WriteString(w, "x.tar\nx.tar") },
@@ -85,7 +85,7 @@ func TestListsThatAreNoneAreRefused(t *testing.T) {
 	require.ErrorContains(t, remote.Walk(t.Context(), s, func(remote.Listed) error { return nil }), "b.tar: it has 1600 bytes, and the list says 1601")
 }
 
-func TestAFileThatWasNamedAndIsNotThereEndsAList(t *testing.T) {
+func TestListWithMissingFileIsAnError(t *testing.T) {
 	url, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "2.tar") {
 			w.WriteHeader(404)

@@ -17,7 +17,7 @@ import (
 
 // One server makes new ETags each time, one is really two servers in turn, and one is correct. The
 // first two are reported as what they are, at once, and can be read if size alone counts.
-func TestAServerThatNamesAnotherVersionAtEachLook(t *testing.T) {
+func TestServerWithUnstableVersions(t *testing.T) {
 	for name, versions := range map[string]int64{"drawn anew": 1 << 40, "two in turn": 2, "one that was replaced": 0} {
 		t.Run(name, func(t *testing.T) {
 			var answers, replaced atomic.Int64

@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-func TestInnerAddresses(t *testing.T) {
+func TestInternalAddresses(t *testing.T) {
 	for _, a := range []string{
 		"127.0.0.1", "127.9.9.9", "0.0.0.0", "0.1.2.3", "169.254.169.254", "224.0.0.1", "100.100.100.200", "168.63.129.16", "::1", "::", "fe80::1", "fe80::1%eth0", "ff02::1",
 		"::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::a9fe:a9fe", "fd00:ec2::254",
@@ -97,7 +97,7 @@ func TestANameThatLeadsToThisMachineIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "data.example:80 leads to 127.0.0.1, an address of this machine")
 }
 
-func TestAddressesOfTheMachinesInterfacesAreRefused(t *testing.T) {
+func TestAddressesOfLocalInterfacesAreRefused(t *testing.T) {
 	all, err := net.InterfaceAddrs()
 	require.NoError(t, err)
 	require.NotEmpty(t, all)

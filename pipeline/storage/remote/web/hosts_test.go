@@ -14,7 +14,7 @@ import (
 
 // The list's query and a token without a host are for the list's server; other tokens are for the
 // servers that they name.
-func TestAListNamesFilesOfSeveralServersAndEachGetsItsOwnSecretsAlone(t *testing.T) {
+func TestListedServersReceiveOnlyTheirOwnSecrets(t *testing.T) {
 	t.Setenv("NETRC", os.DevNull)
 	second, askedSecond := serve(t, file("ETag", `"second"`))
 	third, askedThird := serve(t, file("ETag", `"third"`))

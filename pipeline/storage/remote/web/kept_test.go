@@ -50,7 +50,7 @@ func newHub(t *testing.T) *hub {
 
 func (h *hub) serve(answer http.HandlerFunc) { h.answer.Store(&answer) }
 
-func TestTheTargetOfARedirectIsAskedForOnce(t *testing.T) {
+func TestRedirectTargetIsRequestedOnce(t *testing.T) {
 	h := newHub(t)
 	s := open(t, h.url+"/x.tar")
 	l, err := s.Head(t.Context(), "x.tar")
@@ -91,7 +91,7 @@ func TestTheTargetOfARedirectIsAskedForOnce(t *testing.T) {
 	require.EqualValues(t, 4, h.asked.Load())
 }
 
-func TestATargetThatFailsIsAskedForAnewByTheNextAttempt(t *testing.T) {
+func TestFailedTargetIsRequestedAgainByNextAttempt(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		asked  int64 // GETs of the hub for one read that fails and one that does not
@@ -130,7 +130,7 @@ func TestATargetThatFailsIsAskedForAnewByTheNextAttempt(t *testing.T) {
 	}
 }
 
-func TestATargetIsUsedUntilItExpires(t *testing.T) {
+func TestTargetIsUsedUntilItExpires(t *testing.T) {
 	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	for query, want := range map[string]time.Time{
 		"Expires=1795780800&Signature=x":                              time.Unix(1795780800, 0),
@@ -173,7 +173,7 @@ func TestATargetIsUsedUntilItExpires(t *testing.T) {
 }
 
 // No request could use the target that another one gets.
-func TestNobodyWaitsForATargetThatExpiresTooSoon(t *testing.T) {
+func TestShortLivedTargetIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, began := newKept(), time.Now()
 		for seconds, waits := range map[time.Duration]bool{5: false, 20: true} {

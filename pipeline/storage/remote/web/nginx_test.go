@@ -49,7 +49,7 @@ func read(t *testing.T, s *Source, path string, v remote.Validator, off, n int64
 }
 
 // Including servers that compress for other clients.
-func TestNginxGivesRangesOfAVersion(t *testing.T) {
+func TestNginxServesRangesOfVersion(t *testing.T) {
 	for _, settings := range []string{"", "gzip on; gzip_types *; gzip_min_length 1;", "etag off;", `etag off; add_header ETag 'W/"1"' always;`} {
 		url, dir := nginx(t, settings)
 		s := folder(t, url)
@@ -86,7 +86,7 @@ func TestNginxGivesRangesOfAVersion(t *testing.T) {
 	}
 }
 
-func TestNginxWithoutRangesGivesTheWhole(t *testing.T) {
+func TestNginxWithoutRangesServesWholeFile(t *testing.T) {
 	url, _ := nginx(t, "max_ranges 0;")
 	s := folder(t, url)
 	l, err := s.Head(t.Context(), "x.txt")
@@ -95,7 +95,7 @@ func TestNginxWithoutRangesGivesTheWhole(t *testing.T) {
 	require.Equal(t, []any{200, int64(-1), int64(-1), int64(-1), int64(len(text)), len(text)}, []any{a.Status, a.Begin, a.End, a.Total, a.LengthBytes, len(b)})
 }
 
-func TestNginxThatRefusesHEADIsAskedForAByte(t *testing.T) {
+func TestNginxRefusingHEADIsAskedForOneByte(t *testing.T) {
 	url, dir := nginx(t, "if ($request_method = HEAD) { return 405; }")
 	write(t, dir, "empty.tar", nil, written)
 	s := folder(t, url)
@@ -107,7 +107,7 @@ func TestNginxThatRefusesHEADIsAskedForAByte(t *testing.T) {
 	}
 }
 
-func TestNginxThatIsBusyOrRedirects(t *testing.T) {
+func TestBusyOrRedirectingNginx(t *testing.T) {
 	url, _ := nginx(t, `location = /busy { add_header Retry-After 7 always; return 503; }
 		location /old/ { rewrite ^/old/(.*)$ /$1 redirect; } location = /loop { return 302 /loop; }
 		location = /encoded { add_header Content-Encoding gzip; try_files /x.txt =404; }`)
@@ -125,7 +125,7 @@ func TestNginxThatIsBusyOrRedirects(t *testing.T) {
 }
 
 // They break during the request or in the body, and the next one works.
-func TestConnectionsThatBreakAreErrors(t *testing.T) {
+func TestBrokenConnectionsAreErrors(t *testing.T) {
 	url, _ := nginx(t, "")
 	proxy := servers.NewToxiproxy(t, 1)
 	s := folder(t, "http://"+proxy.Before("nginx", strings.TrimPrefix(url, "http://")))

@@ -14,7 +14,7 @@ import (
 
 // The error names a proxy that blocks a request, and its answer. The proxy is asked once, unless
 // the server beyond it may come up.
-func TestAProxyThatDoesNotLetThroughIsNamedAtOnce(t *testing.T) {
+func TestBlockingProxyIsNamedAtOnce(t *testing.T) {
 	status, asked := 0, 0
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++

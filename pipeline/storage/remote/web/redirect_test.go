@@ -13,7 +13,7 @@ import (
 )
 
 // Secrets are user names, queries, and the targets of redirects.
-func TestSecretsAreInNoError(t *testing.T) {
+func TestErrorsNeverContainSecrets(t *testing.T) {
 	dead := httptest.NewServer(nil)
 	dead.Close()
 	url, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -75,7 +75,7 @@ func TestRedirectsAreFollowedTenTimes(t *testing.T) {
 }
 
 // However the redirect spells the host and the port; other servers are not mistaken for it.
-func TestARedirectToTheSameServerIsKnownForOne(t *testing.T) {
+func TestRedirectToSameServerIsRecognized(t *testing.T) {
 	t.Setenv("NETRC", secretFile(t, "machine host login a password b"))
 	s, err := Open(t.Context(), parse(t, "https://host/x.tar"), Options{AuthFile: secretFile(t, "X-Token: c")})
 	require.NoError(t, err)

@@ -39,7 +39,7 @@ func secured(t *testing.T, handler http.HandlerFunc) (s *httptest.Server, asked 
 }
 
 // They are not sent to the target of a redirect, even if it asks for them.
-func TestPasswordsGoToTheirServerAlone(t *testing.T) {
+func TestPasswordsAreSentOnlyToTheirServer(t *testing.T) {
 	other, othersAsked, certificates := secured(t, file("ETag", `"v1"`))
 	s, asked, _ := secured(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -79,7 +79,7 @@ func TestPasswordsGoToTheirServerAlone(t *testing.T) {
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
-func TestFilesOfCertificatesAreChecked(t *testing.T) {
+func TestCertificateFilesAreValidated(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	_, err := NewTransport(Settings{CAFile: empty})
@@ -89,7 +89,7 @@ func TestFilesOfCertificatesAreChecked(t *testing.T) {
 }
 
 // Counts the connections that are opened.
-func TestConnectionsAreUsedAgainAndRetire(t *testing.T) {
+func TestConnectionsAreReusedAndRetired(t *testing.T) {
 	var opened atomic.Int64
 	server := httptest.NewUnstartedServer(file("ETag", `"v1"`))
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
@@ -163,7 +163,7 @@ func (n *network) dial(t *testing.T, d *dialer) ([]string, error) {
 	return n.tried, err
 }
 
-func TestAllAddressesOfALookupAreUsedInTurn(t *testing.T) {
+func TestAllAddressesOfLookupAreUsedInTurn(t *testing.T) {
 	n := &network{addresses: []string{"10.0.0.1", "10.0.0.2", "::3"}, now: written}
 	d := n.dialer()
 	var all []string
@@ -186,7 +186,7 @@ func TestAllAddressesOfALookupAreUsedInTurn(t *testing.T) {
 	require.Equal(t, 2, n.lookups, "an address is its own")
 }
 
-func TestALookupThatFailsLeavesTheAddressesThatAreKnown(t *testing.T) {
+func TestFailedLookupKeepsKnownAddresses(t *testing.T) {
 	n := &network{lookupErr: &net.DNSError{Err: "no such host", IsNotFound: true}, now: written}
 	d := n.dialer()
 	_, err := n.dial(t, d)
@@ -207,7 +207,7 @@ func TestALookupThatFailsLeavesTheAddressesThatAreKnown(t *testing.T) {
 	require.Equal(t, 6, n.lookups)
 }
 
-func TestAnAddressThatDoesNotAnswerComesLastForAWhile(t *testing.T) {
+func TestUnresponsiveAddressIsTriedLastForAWhile(t *testing.T) {
 	n := &network{addresses: []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, dead: map[string]bool{"10.0.0.2:443": true}, now: written}
 	d := n.dialer()
 	tried, err := n.dial(t, d)
@@ -236,7 +236,7 @@ func TestAnAddressThatDoesNotAnswerComesLastForAWhile(t *testing.T) {
 
 // For example a version from a listing that contains a newline. net/http's error for it looks like
 // a connection error.
-func TestAHeaderThatCanNotBeSentIsFinal(t *testing.T) {
+func TestUnsendableHeaderIsFinal(t *testing.T) {
 	url, asked := serve(t, func(http.ResponseWriter, *http.Request) {})
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 // Files that differ only in their query are different files, in the index and in a cache, if their
 // validators are made from time and size. If the validator is a hash, the query does not matter: it
 // may be a signature that changes.
-func TestFilesThatAQueryTellsApartAreDifferentOnes(t *testing.T) {
+func TestFilesDifferingOnlyInQueryAreDistinct(t *testing.T) {
 	etag := ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if etag != "" {

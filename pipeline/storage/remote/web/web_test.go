@@ -104,7 +104,7 @@ func body(t *testing.T, a remote.Answer) string {
 	return string(b)
 }
 
-func TestARangeIsAskedForInItsVersion(t *testing.T) {
+func TestRangeRequestPinsItsVersion(t *testing.T) {
 	url, asked := serve(t, file("ETag", `"v1"`, "Last-Modified", lastModified))
 	s := open(t, url+"/a/x.tar")
 	l, err := s.Head(t.Context(), "x.tar")
@@ -139,7 +139,7 @@ func TestARangeIsAskedForInItsVersion(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestAWeakETagCountsForNothingBesideADate(t *testing.T) {
+func TestDatePrecedesWeakETag(t *testing.T) {
 	url, asked := serve(t, file("ETag", `W/"v1"`, "Last-Modified", lastModified))
 	s := open(t, url+"/x.tar")
 	l, err := s.Head(t.Context(), "x.tar")
@@ -153,7 +153,7 @@ func TestAWeakETagCountsForNothingBesideADate(t *testing.T) {
 	require.Equal(t, l.Validator, a.Validator)
 }
 
-func TestFilesThatCannotBeReadRightlyAreRefused(t *testing.T) {
+func TestUnreliableFilesAreRefused(t *testing.T) {
 	for word, header := range map[string][]string{
 		"--unversioned":            {},
 		"neither ETag":             {"ETag", `W/"v1"`},
@@ -193,7 +193,7 @@ func TestFilesThatCannotBeReadRightlyAreRefused(t *testing.T) {
 
 // The page that a redirect leads to is not the requested file, even if the redirect comes later, or
 // if a page was requested.
-func TestALoginIsNoFile(t *testing.T) {
+func TestLoginPageIsNotAFile(t *testing.T) {
 	signedIn := false
 	url, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -226,7 +226,7 @@ func TestALoginIsNoFile(t *testing.T) {
 }
 
 // 403 is the answer to HEAD for a URL that is signed for GET.
-func TestServersThatRefuseHEADAreAskedForAByte(t *testing.T) {
+func TestServersRefusingHEADAreAskedForOneByte(t *testing.T) {
 	for _, status := range []int{403, 405, 501, 400} {
 		url, asked := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodHead {
@@ -273,7 +273,7 @@ func TestServersThatRefuseHEADAreAskedForAByte(t *testing.T) {
 	}
 }
 
-func TestStatusesOfHeadAreErrors(t *testing.T) {
+func TestHeadStatusesAreErrors(t *testing.T) {
 	for status, methods := range map[int]int{404: 1, 410: 1, 401: 1, 429: 1, 500: 1, 503: 1, 403: 2, 405: 2} {
 		url, asked := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "3")
@@ -289,7 +289,7 @@ func TestStatusesOfHeadAreErrors(t *testing.T) {
 	}
 }
 
-func TestQueriesAndPathsAreSentAsTheyWereGiven(t *testing.T) {
+func TestQueriesAndPathsAreSentUnchanged(t *testing.T) {
 	url, asked := serve(t, file("ETag", `"v1"`))
 	s := open(t, url+"/a%2Db/x+y%2Bz%20{0..1}.tar?sig=hunter2&p=%2F")
 	require.Equal(t, url+"/a-b", s.Name())
@@ -302,7 +302,7 @@ func TestQueriesAndPathsAreSentAsTheyWereGiven(t *testing.T) {
 	require.Equal(t, "/a-b/.lsiofs/%C3%BC%3F%23%25.lsix?sig=hunter2&p=%2F", asked.last().RequestURI, "others are below the folder too")
 }
 
-func TestOddAnswersComeAsTheyAre(t *testing.T) {
+func TestOddResponsesAreReturnedUnchanged(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(w http.ResponseWriter)
 		want   remote.Answer

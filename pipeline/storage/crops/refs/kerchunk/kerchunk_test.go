@@ -47,7 +47,7 @@ func TestBothVersionsAreRead(t *testing.T) {
 	require.Equal(t, 1, got.Files())
 }
 
-func TestWhatIsNoReferenceFileIsRefusedInWords(t *testing.T) {
+func TestInvalidReferenceFileIsRefusedWithExplanation(t *testing.T) {
 	for document, want := range map[string]string{
 		``: "ends in the middle", `[]`: `'[' is where '{' has to be`, `{} x`: "'x' follows its end", `{"a": "b"`: "ends in the middle",
 		`{"a" "b"}`: "is where ':' has to be", `{"a": "b" "c"}`: "is where ',' has to be", `{"a": "\q"}`: "a string is not JSON",

@@ -10,7 +10,7 @@ import (
 )
 
 // Keys and inline bytes take many slabs, and are added in random order.
-func TestATableOfManySlabsHasWhatWasAdded(t *testing.T) {
+func TestTableOfManySlabsContainsAddedEntries(t *testing.T) {
 	const count = 3*slabEntries + 7
 	b := NewBuilder(true, 1<<30)
 	place := func(i, version int) Place {
@@ -55,7 +55,7 @@ func (b *Builder) names(t *testing.T) {
 	b.t.list.cut(0)
 }
 
-func TestATableHoldsNoMoreThanItMay(t *testing.T) {
+func TestTableStaysWithinItsBound(t *testing.T) {
 	for name, add := range map[string]func(b *Builder, i int) error{
 		"keys": func(b *Builder, i int) error { return b.Add(fmt.Appendf(nil, "a/%d", i), Place{Kind: Whole}, "f") },
 		"files": func(b *Builder, i int) error {
@@ -82,7 +82,7 @@ func TestATableHoldsNoMoreThanItMay(t *testing.T) {
 	require.ErrorIs(t, b.Rename(func(name string) (string, error) { return string(bytes.Repeat([]byte("x"), 3<<10)) + name, nil }), ErrMemory)
 }
 
-func TestAKeyIsNoDirectoryOfAnother(t *testing.T) {
+func TestKeyIsNotADirectoryOfAnother(t *testing.T) {
 	for _, keys := range [][]string{{"a", "a/b"}, {"a/b/c/d", "a-b", "a/b"}, {"x", "a/b", "a/b-c", "a/b/c", "a/b/d/e"}} {
 		for _, reverse := range []bool{false, true} {
 			b := NewBuilder(false, 1<<20)

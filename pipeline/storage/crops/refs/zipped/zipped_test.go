@@ -51,7 +51,7 @@ func content(b []byte, t *table.Table, i int) (string, error) {
 
 func parse(b []byte) (*table.Table, error) { return Parse(bytes.NewReader(b), int64(len(b)), 1<<30) }
 
-func TestMembersAreFoundWhereTheyLie(t *testing.T) {
+func TestMembersAreFoundAtTheirOffsets(t *testing.T) {
 	b := written(t, "a/.zarray", "a/0.0", "a/0.1", "a/")
 	got, err := parse(b)
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestMembersAreFoundWhereTheyLie(t *testing.T) {
 	require.Zero(t, got.Len())
 }
 
-func TestOfANameThatIsThereTwiceTheLastCounts(t *testing.T) {
+func TestLastMemberWithDuplicateNameWins(t *testing.T) {
 	b := written(t, ".zattrs", "0", ".zattrs")
 	got, err := parse(b)
 	require.NoError(t, err)
@@ -76,7 +76,7 @@ func TestOfANameThatIsThereTwiceTheLastCounts(t *testing.T) {
 }
 
 // 70 000 members need zip64.
-func TestVeryManyMembersAreRead(t *testing.T) {
+func TestZIP64ArchiveOfManyMembersIsRead(t *testing.T) {
 	names := make([]string, 70_000)
 	for i := range names {
 		names[i] = fmt.Sprintf("a/%d", i)
