@@ -143,7 +143,7 @@ func TestUnreadableBucketsAreRefusedWithExplanation(t *testing.T) {
 		{[]string{"cat", bucket.dir, "--endpoint", "https://someone:hunter2@host"}, nil, "user name"},
 		{[]string{"tune", "s3://another/"}, nil, "lsiofs doctor URL"},
 		{[]string{"doctor", bucket.dir, "--anonymous"}, nil, "1 check failed"},
-		{[]string{"doctor", "--report", bucket.dir}, nil, "not supported yet"},
+		{[]string{"doctor", "--report", bucket.dir}, nil, "does not support buckets and web servers yet"},
 		{[]string{"bench", bucket.dir, "--anonymous"}, nil, "403 Forbidden"},
 	} {
 		r := command(t, c.env, nil, lsiofs, c.args...)
@@ -163,7 +163,7 @@ func TestDoctorPlanAndTuneExamineBucketsAndWebServers(t *testing.T) {
 			args  []string
 			words []string
 		}{
-			{[]string{"doctor", p.dir}, []string{" HEADs took ", "ok    transfer ", "ok    ranges ", "ok    versions         If-Match is honoured", "disk cache"}},
+			{[]string{"doctor", p.dir}, []string{" HEAD requests took ", "ok    transfer ", "ok    ranges ", "ok    versions         If-Match is honoured", "disk cache"}},
 			{[]string{"plan", p.dir}, []string{"\nan epoch of ", " requests", "with a disk cache: up to ", "--groups 32"}},
 		} {
 			r := tool(t, c.args...)

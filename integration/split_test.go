@@ -150,7 +150,7 @@ func TestDatasetJSONAndInspectShowSplit(t *testing.T) {
 	require.Equal(t, bytes, inspected.StreamBytes)
 	require.Equal(t, *described.Order.Split, inspected.Split)
 	text := toolOK(t, slices.Concat([]string{"inspect", d.dir}, s.flags())...)
-	require.Contains(t, string(text), "0.9..1 by record, seed 1, of ")
+	require.Contains(t, string(text), "0.9..1 by record, seed 1, from ")
 
 	// All of a dataset is not a split.
 	m = mountDataset(t, d, usual().part("0..1", "shard", 9))

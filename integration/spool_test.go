@@ -169,8 +169,10 @@ func TestWhatADiskLosesOfTheSpoolIsDecodedAgain(t *testing.T) {
 			require.NotZero(t, stats.Spool.DamagedPieces)
 			require.NotZero(t, stats.Spool.DamagedShards)
 			require.Zero(t, stats.Errors)
-			for _, words := range []string{disk, "other bytes than were written"} {
+			for _, words := range []string{disk, "pieces were unreadable or corrupt"} {
 				require.Contains(t, string(m.read("status")), words)
+			}
+			for _, words := range []string{disk, "other bytes than were written"} {
 				m.requireLog(regexp.QuoteMeta(words))
 			}
 			require.Regexp(t, `(?m)^lsiofs_spool_damaged_pieces_total [1-9]`, string(m.read("metrics")))

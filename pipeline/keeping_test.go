@@ -219,7 +219,7 @@ func TestShardsThatAreAllDecodedAreReadAsIfTheyWereNotCompressed(t *testing.T) {
 				decodedAndFound(t, s, want)
 
 				s.Read = spec.ReadAuto
-				requirePlain := func(want []string, decoded bool) {
+				readPlain := func(want []string) (badPages uint64) {
 					t.Helper()
 					d := openClosing(t, s)
 					require.Equal(t, want, sums(t, d, s, nil))
@@ -228,18 +228,23 @@ func TestShardsThatAreAllDecodedAreReadAsIfTheyWereNotCompressed(t *testing.T) {
 					require.Zero(t, st.DecodedBytes)
 					require.Contains(t, st.Reason, "in the disk cache, decoded")
 					require.Zero(t, st.Errors, st.LastErrors)
-					require.Equal(t, decoded, d.Status().Cache.BadPages > 0)
+					badPages = d.Status().Cache.BadPages
 					require.NoError(t, d.Close())
+					return badPages
 				}
-				requirePlain(want, false)
+				require.Zero(t, readPlain(want))
 				damageKept(t, s.Cache.Dir)
-				requirePlain(want, true)
-				requirePlain(want, false)
+				require.NotZero(t, readPlain(want))
+				// A page between two bad ones may be decoded together with them, and is then not
+				// read from the disk: a later mount finds it. Each repairs what it finds.
+				for repaired := 1; readPlain(want) > 0; repaired++ {
+					require.Less(t, repaired, servedShards*damagedPages)
+				}
 				requireKeptObjects(t, s.Cache.Dir)
 
 				for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleNone} {
 					s.Order.Shuffle, plain.Order.Shuffle = shuffle, shuffle
-					requirePlain(sums(t, open(t, plain), plain, nil), false)
+					require.Zero(t, readPlain(sums(t, open(t, plain), plain, nil)))
 				}
 
 				// A shard of another version is not there.
@@ -279,7 +284,10 @@ func damageKept(t *testing.T, dir string) {
 		require.NoError(t, err)
 		_, err = f.WriteAt([]byte{one[0] ^ 4}, 5000)
 		require.NoError(t, err)
-		_, err = f.WriteAt(make([]byte, 5*4096), 8*4096)
+		_, err = f.WriteAt(make([]byte, (damagedPages-1)*4096), 8*4096)
 		return err
 	}))
 }
+
+// damagedPages is the number of pages of each object that damageKept changes.
+const damagedPages = 6

@@ -59,7 +59,7 @@ func (c *cluster) followsThePage() {
 	c.losesPods(said)
 	require.Contains(c.t, c.follow(page["A job that loses pods"][1]), "trained from")
 	c.edit("examples/kubernetes/train.yaml", `{name: STEP_SECONDS, value: "1"}`, `{name: STEP_SECONDS, value: "0"}`)
-	steps := strings.SplitAfterN(page["… and goes on with other pods"][0], "\n", 2)
+	steps := strings.SplitAfterN(page["… and continues with other pods"][0], "\n", 2)
 	c.follow(steps[0]) // the old job is deleted
 	first := allOf(c.t, workersOf(c.t, said.end()))
 	require.NotEmpty(c.t, first)
@@ -69,7 +69,7 @@ func (c *cluster) followsThePage() {
 	second := allOf(c.t, workersOf(c.t, said.end()))
 	requireEachOnce(c.t, append(first, second...))
 
-	steps = strings.SplitAfterN(page["… and goes on with other pods"][1], "\n", 2)
+	steps = strings.SplitAfterN(page["… and continues with other pods"][1], "\n", 2)
 	c.follow(steps[0])
 	said = c.collect("train")
 	c.follow(steps[1])

@@ -7,8 +7,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-var ()
-
 // reading is a read in progress. It is reused, so that reading allocates nothing.
 type reading struct {
 	read     *storage.Read
