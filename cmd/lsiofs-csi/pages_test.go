@@ -87,7 +87,8 @@ func TestDriverRegistersWithKubelet(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	kubelet := registration.NewRegistrationClient(c)
-	info, err := kubelet.GetInfo(t.Context(), &registration.InfoRequest{})
+	// The socket's file exists a moment before the driver listens: kubelet tries again, too.
+	info, err := kubelet.GetInfo(t.Context(), &registration.InfoRequest{}, grpc.WaitForReady(true))
 	require.NoError(t, err)
 	require.Equal(t, []string{"CSIPlugin", "lsiofs.csi", d.path("csi.sock"), "1.0.0"}, []string{info.GetType(), info.GetName(), info.GetEndpoint(), strings.Join(info.GetSupportedVersions(), " ")})
 	_, err = kubelet.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{Error: "no room"})
