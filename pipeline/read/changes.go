@@ -9,15 +9,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Changes keeps which shards reads have found changed, or gone, since they were indexed. Several
-// fetchers may share one. It is safe for concurrent use.
+// Changes records the shards that reads have found changed, or missing, since they were indexed.
+// Several fetchers may share one. It is safe for concurrent use.
 type Changes struct {
 	mu    sync.Mutex
-	seen  map[string]struct{} // the shards that were counted
+	seen  map[string]struct{} // shards that were counted
 	first []Change
 }
 
-// Change is a shard that is no longer what was indexed.
+// Change is a shard that differs from what was indexed.
 type Change struct {
 	Shard  string    `json:"shard"`
 	Reason string    `json:"reason"`
@@ -26,20 +26,21 @@ type Change struct {
 
 // Changed is a snapshot of Changes.
 type Changed struct {
-	// Count is how many shards have changed, of which First are those that were seen first. It stops at
-	// changesCounted.
+	// Count is the number of changed shards, at most changesCounted. First are those that were seen
+	// first.
 	Count int      `json:"count"`
 	First []Change `json:"first"`
 }
 
 const (
-	// changesCounted bounds of how many shards the names are kept, to count each once: they are less than 1 MB.
+	// changesCounted is the maximum number of shards whose names are kept, so that each is counted
+	// once: less than 1 MB.
 	changesCounted = 4096
-	// changesKept is of how many the reasons are kept: as many as a person reads.
+	// changesKept is for how many of them the reasons are kept: as many as a person reads.
 	changesKept = 64
 )
 
-// note looks whether err says that a shard has changed.
+// note records the shard of err if err says that it has changed.
 func (c *Changes) note(err error) {
 	if c == nil || !errors.Is(err, storage.ErrChanged) {
 		return
@@ -63,7 +64,7 @@ func (c *Changes) note(err error) {
 	}
 }
 
-// Changed gives what was seen so far, nil for nothing.
+// Changed returns what was seen so far, nil if nothing was.
 func (c *Changes) Changed() *Changed {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,16 +17,16 @@ import (
 // Choice is how the shards of a dataset are read, and why.
 type Choice = choose.Choice
 
-// Choose decides how shards are read where a strategy is asked for ("" for
-// scan), from the catalog and the settings alone. It makes no spool.
+// Choose returns how shards are read with the given strategy ("" for scan), from the catalog and
+// the settings alone. It makes no spool.
 func (f *Fetcher) Choose(asked spec.Read) (Choice, error) {
 	s := f.survey.Sizes()
 	return s.Choose(asked)
 }
 
-// chooseStrategy chooses, and makes the shelf of a spool where there is to be one. A spool that
-// can't be is an error: scanning would decode shards again and again, which
-// nobody should find out about by waiting.
+// chooseStrategy sets the choice, and makes the shelf of a spool if it has one. A spool that can't
+// be made is an error: a scan would decode shards again and again, which users should not have to
+// find out by waiting.
 func (f *Fetcher) chooseStrategy() (shelf *diskcache.Shelf, err error) {
 	c, err := f.Choose(f.config.Read)
 	if err != nil && f.spoolIsShared() {
@@ -76,7 +76,7 @@ func (f *Fetcher) openShelf(c *Choice) (*diskcache.Shelf, error) {
 	return shelf, err
 }
 
-// keptShards describes what a choice spools.
+// keptShards describes the shards that a choice spools.
 func (f *Fetcher) keptShards(c *Choice) KeptShards {
 	k := KeptShards{NeedBytes: c.SpoolBytes, MostTableBytes: f.config.MemoryBytes / spoolTablesPart, Decoding: f.decoding}
 	k.DecodedBytes = func(shard int) int64 { return f.index.Shard(shard).DecodedBytes }
@@ -89,8 +89,8 @@ func (f *Fetcher) keptShards(c *Choice) KeptShards {
 	return k
 }
 
-// decoding returns a shard's object, and what its decoded bytes depend on besides: the codec,
-// and of a shard that is made of parts which these are.
+// decoding returns a shard's object, and what else its decoded bytes depend on: the codec, and the
+// parts if the shard consists of parts.
 func (f *Fetcher) decoding(shard int) (raw storage.Object, how string) {
 	x := f.index.Shard(shard)
 	how = x.Codec.Name() + "/1"
@@ -100,18 +100,18 @@ func (f *Fetcher) decoding(shard int) (raw storage.Object, how string) {
 	h := xxh3.New()
 	for at := int64(0); at < x.DecodedBytes; {
 		p := f.index.Part(shard, at)
-		_ = binary.Write(h, binary.LittleEndian, p) // a hash gives no errors
+		_ = binary.Write(h, binary.LittleEndian, p) // a hash never fails
 		at = max(p.EndBytes, at+1)
 	}
 	return x.Object, fmt.Sprintf("%s parts:%016x", how, h.Sum64())
 }
 
-// spoolTablesPart is which part of the memory the sums of spooled pages take at most: the sums
-// of decoded shards of 64 times the memory do.
+// spoolTablesPart is the fraction of memory, 1/16, that checksums of spooled pages may take: enough
+// for decoded shards of 64 times the memory.
 const spoolTablesPart = 16
 
-// spoolBytes bounds the spool, 0 for what the order needs: what others have left of
-// SpoolConfig.MaxBytes, having given up what they do not need now.
+// spoolBytes returns the limit of the spool, 0 for what the order needs: what other fetchers leave
+// of SpoolConfig.MaxBytes, after giving up what they do not need now.
 func (f *Fetcher) spoolBytes() int64 {
 	most := f.config.Spool.MaxBytes
 	left := f.share.DiskLeft(most)
@@ -121,7 +121,7 @@ func (f *Fetcher) spoolBytes() int64 {
 	return max(left, 1)
 }
 
-// spoolIsShared says that others have some of SpoolConfig.MaxBytes.
+// spoolIsShared reports whether other fetchers use some of SpoolConfig.MaxBytes.
 func (f *Fetcher) spoolIsShared() bool {
 	return f.survey.Settings.MaxSpoolBytes < f.config.Spool.MaxBytes
 }

@@ -16,110 +16,106 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Config of a Fetcher.
+// Config configures a Fetcher.
 type Config struct {
-	// MemoryBytes is the budget for everything that is kept of the data, for
-	// all readers together.
+	// MemoryBytes is the budget for all data that is kept in memory, for all readers together.
 	MemoryBytes int64
-	// Memory is that budget where several fetchers have it together; MemoryBytes is then
-	// all of it, whatever a fetcher's part is. nil: the fetcher has one of its own.
+	// Memory is that budget if several fetchers share it; MemoryBytes must then be all of it,
+	// whatever this fetcher's share. If nil, the fetcher has a budget of its own.
 	Memory *Memory
-	// ReadTimeout is after how long a reader that waits for a range gets
-	// ErrTimeout; the read itself goes on.
+	// ReadTimeout is how long a reader waits for a range before it gets ErrTimeout; the read itself
+	// continues.
 	ReadTimeout time.Duration
-	// PieceBytes and PieceRecords are the order's chunk_bytes and
-	// chunk_records: pieces are then what the order calls chunks.
+	// PieceBytes and PieceRecords are the order's chunk_bytes and chunk_records, so that pieces are
+	// the order's chunks.
 	PieceBytes, PieceRecords uint64
-	// Decoders is how many paused decoders of compressed shards are kept at
-	// most, 0 for 64; the order's lanes, if that is more, is a good number.
+	// Decoders is the maximum number of paused decoders of compressed shards, 0 for 64. The order's
+	// number of lanes is a good value if it is larger.
 	Decoders int
-	// LookaheadRecords is how many records of compressed shards, of all
-	// readers together, are looked at in advance to know what a decoder keeps
-	// on its way, 0 for 65536; some times the shuffle's size is a good number.
+	// LookaheadRecords is how many records of compressed shards, for all readers together, are
+	// looked up in advance, so that a decoder keeps what will be needed of the data it passes. 0
+	// means 65536; a few times the shuffle size is a good value.
 	LookaheadRecords int
-	// LookaheadBytes is how far ahead of their readers a storage.Planner is told what comes,
-	// of all readers together; 0: as far as their rates ask for (choose.Reach).
+	// LookaheadBytes is how far ahead of all readers together a storage.Planner is told what will
+	// be read; 0: as far as their rates require (choose.Reach).
 	LookaheadBytes int64
-	// Read is the strategy, "" for spec.ReadScan. All but that look at Order and
-	// Spool to choose it.
+	// Read is the strategy, "" for spec.ReadScan. All others depend on Order and Spool.
 	Read  spec.Read
 	Order spec.Order
-	// Part says which records the readers of Open may ask for; nil: all. Where Order has a
-	// sample, it is one phase of it, of number Phase, which stands for all in what is
-	// estimated; OpenPhase gives readers of others.
+	// Part is the set of records that readers from Open may ask for; nil means all. If Order has a
+	// sample, Part is one of its phases, the one numbered Phase, which stands for all of them in
+	// estimates; OpenPhase opens readers of the others.
 	Part  Part
 	Phase uint64
 	Spool SpoolConfig
-	// Again says that a record may come at several places of a sequence.
+	// Again means that a record may occur more than once in a sequence.
 	Again bool
-	// Storage says which reads the shards' storage likes; the zero value
-	// stands for profile.Defaults of an unknown one. No byte depends on it.
+	// Storage describes which reads suit the shards' storage; the zero value stands for
+	// profile.Defaults of an unknown one. It doesn't affect which bytes are returned.
 	Storage profile.Profile
-	// Expecter is told what readers are going to read, where records are gathered; nil where
-	// the storage does not want to know.
+	// Expecter, if not nil, is told what gathering readers are going to read.
 	Expecter storage.Expecter
-	// Meter counts where time goes; nil for one of its own.
+	// Meter measures where time goes; if nil, the fetcher makes one.
 	Meter *meter.Meter
-	// Changes keeps which shards have changed; nil: nothing does.
+	// Changes, if not nil, records which shards have changed.
 	Changes *Changes
 	Log     *slog.Logger
 
-	released func([]byte) // tests overwrite what is given back
+	released func([]byte) // tests overwrite released memory
 }
 
-// Memory is a budget that several fetchers share. Those that are read have equal parts; one
-// that nobody reads gives up nearly all of its own when another one needs it.
+// Memory is a budget that several fetchers share. Fetchers that are being read have equal shares;
+// an idle one gives up nearly all of its share when another one needs it.
 type Memory = budget.Shared
 
-// NewMemory is a budget of so many bytes.
+// NewMemory returns a budget of that many bytes.
 func NewMemory(bytes int64) *Memory { return budget.NewShared(bytes) }
 
-// SpoolConfig is where and how compressed shards are spooled.
+// SpoolConfig configures where and how compressed shards are spooled.
 type SpoolConfig struct {
-	// Dir is the directory of the spool; it is made where it does not exist.
+	// Dir is the directory of the spool; it is created if it does not exist.
 	Dir string
-	// MaxBytes bounds the spool, 0 for what the order needs. It is one bound for all fetchers
-	// that share their memory.
+	// MaxBytes is the maximum size of the spool, 0 for what the order needs. It is one limit for
+	// all fetchers that share their memory.
 	MaxBytes int64
-	// Places is how many places of the order are read at a time: 0 or 1, or the
-	// workers of a contiguous deal.
+	// Places is the number of places of the order that are read at the same time: 0 or 1, or the
+	// number of workers if the assignment is contiguous.
 	Places uint64
-	// Engine reads the spool. It stays the caller's. nil where there is none.
+	// Engine reads the spool, and is closed by the caller. It is nil if there is none.
 	Engine uring.Engine
-	// Keep, if set, makes a shelf in a disk cache, where decoded shards outlive the fetcher.
-	// Dir and MaxBytes are for the case that it can't. It returns nil and no error where there
-	// is no cache.
+	// Keep, if set, returns a shelf in a disk cache, where decoded shards outlive the fetcher, or
+	// nil and no error if there is no cache. Dir and MaxBytes are used if it returns no shelf.
 	Keep func(KeptShards) (*diskcache.Shelf, error)
-	// Plain, if set, presents shards that are all whole in the disk cache as objects that are
-	// not compressed, nil where not all are. decode is for what the cache loses of them.
+	// Plain, if set, presents the shards as uncompressed objects if the disk cache holds all of
+	// them whole, and returns nil otherwise. decode restores data that the cache loses.
 	Plain func(k KeptShards, decode func(shard int, write func([]byte) error) error) (*diskcache.Plain, error)
 }
 
-// KeptShards are the shards that are decoded onto a shelf.
+// KeptShards are the shards that are decoded to a shelf.
 type KeptShards struct {
 	Shards              []int
-	NeedBytes, AllBytes int64 // decoded: that the order needs at a time, and of all of them
+	NeedBytes, AllBytes int64 // decoded: what the order needs at a time, and all shards together
 	MostTableBytes      int64
-	// Decoding returns a shard's object, and what its decoded bytes depend on besides.
+	// Decoding returns a shard's object, and what else its decoded bytes depend on.
 	Decoding     func(shard int) (raw storage.Object, how string)
 	DecodedBytes func(shard int) int64
 }
 
-// Part is some of a catalog's records: the others are never asked for, so they
-// are neither waited for nor kept. It is safe for concurrent use.
+// Part is a subset of a catalog's records. The others are never asked for, so they are neither
+// waited for nor kept. It is safe for concurrent use.
 type Part interface {
 	Has(record uint64) bool
-	// Count is how many of the records from … to-1 are of the part.
+	// Count returns how many of the records from … to-1 are in the part.
 	Count(from, to uint64) uint64
 }
 
-// everything is the part that has all records.
+// everything is the part with all records.
 type everything struct{}
 
 func (everything) Has(uint64) bool              { return true }
 func (everything) Count(from, to uint64) uint64 { return to - from }
 
-// PlanConfig is what a planner of reads of such a storage goes by.
+// PlanConfig returns the read planner's configuration for a storage with profile p.
 func PlanConfig(p profile.Profile) plan.Config {
 	p = p.Or()
 	if p.Apart {
@@ -156,7 +152,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// setDefaults fills in what may be left out.
+// setDefaults fills in optional fields.
 func (c *Config) setDefaults() {
 	if c.Decoders == 0 {
 		c.Decoders = defaultDecoders
@@ -180,9 +176,9 @@ func (c *Config) setDefaults() {
 }
 
 const (
-	// defaultDecoders is for twice the default number of lanes.
+	// defaultDecoders is twice the default number of lanes.
 	defaultDecoders = 64
-	// defaultLookahead is four times the default size of the shuffle: of a
-	// reservoir's records one in 50 stays longer.
+	// defaultLookahead is four times the default shuffle size: one record in 50 stays in a
+	// reservoir longer than that.
 	defaultLookahead = 64 << 10
 )

@@ -1,90 +1,93 @@
-// Package read turns references in order into record bytes in the same order,
-// inside one memory budget. It knows nothing of what the bytes mean.
+// Package read turns a sequence of record numbers into the bytes of these records, in the same
+// order, within one memory budget. It knows nothing about what the bytes mean.
 //
-// It decides how a dataset is read, and puts together the rooms that do it. What is left
-// here is the face that callers see: New, Open, Read, Choose, Forecast, Start, Stats, Close.
+// It decides how a dataset is read, and combines the packages below it, which do the reading. This
+// package itself is the interface for callers: New, Open, Read, Choose, Forecast, Start, Stats,
+// Close.
 //
-// # Rooms
+// # Packages
 //
-// Its parts are packages below it, each with a contract and a manual of its own:
+// Each package below has a contract and a manual of its own:
 //
-//	survey    what a dataset is, in pieces and sizes; pure
-//	strategy  how shards are read, and how memory is divided, from sizes alone; pure
-//	piece     which piece a record is of, where pieces lie, and what they are made of; pure
-//	scan      readers that read pieces whole, and keep what has not gone out
-//	  ahead     what each reader comes to next, piece by piece
-//	  decode    decoders of compressed shards: who has a core, and memory
-//	  spool     shards that were decoded into a file: who is let in, and what is lost
-//	  mapped    pieces of files that are all in the page cache
-//	gather    readers that read exactly the records that come next
-//	loan      what readers share with those who call them
-//	budget    memory: what is charged to it, who may have more, and what several share
-//	fetchtest datasets, orders and storages of their tests
+//	size      what a dataset is, in pieces and sizes; pure
+//	choose    how shards are read, and how memory is divided, from sizes alone; pure
+//	chunkmap  which piece a record belongs to, where pieces are, and what they consist of; pure
+//	scan      reads whole pieces, and keeps their records until they are delivered
+//	  window    what each reader needs next, piece by piece
+//	  decode    decoders of compressed shards: which has a core, and memory
+//	  spool     shards that are decoded to a disk: which are admitted, and what is lost
+//	  mapped    pieces of files that are entirely in the page cache
+//	gather    reads exactly the records that come next
+//	pinned    what readers share with their callers: pinned records, sequences, errors
+//	budget    memory: what is charged to it, which reads may get more, and shared budgets
+//	readtest  datasets, orders and storages for the tests of these packages
 //
-// The four that are indented are below fetch, too, and serve scan; ahead serves gather as well,
-// where storage is told what comes.
+// The four indented packages serve scan; gather also uses window, if the storage wants to know what
+// will be read.
 //
 // # How they fit
 //
 //	catalog, part, settings
 //	       │
 //	       ▼
-//	     survey ──► choose.Choose ──┬─ scan, spool ──► scan.Scanner ──► scan.Reader ───┐
-//	                                  └─ gather ───────► gather.Gatherer ► gather.Reader ┤
-//	                                                                                     ▼
-//	                                                     Reader.Read ──────────────► pinned.Records
+//	     size ──► choose.Choose ──┬─ scan, spool ──► scan.Scanner ──► scan.Reader ────┐
+//	                              └─ gather ───────► gather.Gatherer ► gather.Reader ─┤
+//	                                                                                  ▼
+//	                                                    Reader.Read ────────────► pinned.Records
 //
-// There are three strategies and two rooms. Scan reads pieces of shards whole. Spool is
-// a scan whose compressed shards go through a file: where decoding can start at few places
-// (members or frames, wherever records begin), and the order jumps about, each shard is
-// decoded once into it. Gather is for datasets without compressed shards, where memory does
-// not hold what waits in the shuffle, so that pieces would be read again and again.
+// There are three strategies, and two packages that carry them out. Scan reads whole pieces of
+// shards. Spool is a scan that decodes each compressed shard once to a disk (the disk cache, or a
+// file). It is for orders that jump about in shards in which decoding can start at few places
+// (members or frames, wherever records begin). Gather is for datasets without compressed shards
+// whose shuffle holds more than fits into memory, so that a scan would read pieces again and again.
+// Compressed shards that are already in the disk cache, all of them and decoded, are read as
+// uncompressed ones (usePlain).
 //
-// A fetcher has one room for all its life. Neither room knows of the other, nor of
-// fetch: each gets what it needs in its Config, and tells what went wrong by Config.Note.
-// Forecasts of both can be had whatever was chosen: they need the configuration alone.
+// A Fetcher has either a scanner or a gatherer, for all its life. Neither imports the other, nor
+// this package: each gets what it needs in its Config, and reports errors by Config.Note. Forecasts
+// are available for all strategies, whichever was chosen: they need the configuration alone.
 //
 // # Services and disk caches
 //
-// A service answers after tens of milliseconds and takes money for each request, so there a
-// chunk of the order is to be one request, made well before it is needed. Where a storage is a
-// storage.Planner, each reader has a walker (package window) that goes through the order ahead
-// of it and says which chunks come, nearest first, and how much of the stream comes before
-// each. How far it looks is Config.LookaheadBytes, or what the reader reads in two seconds.
-// Strategies for shards that are not compressed are then (choose.Sizes.Choose):
+// A service answers after tens of milliseconds and charges for each request, so a chunk of the
+// order should be one request, made well before it is needed. If a storage is a storage.Planner,
+// each reader has a Lookahead (package window) that goes through the order ahead of it and
+// announces the chunks to come, nearest first, with how much of the stream comes before each. It
+// looks ahead by Config.LookaheadBytes, or by what the reader reads in two seconds. The strategies
+// for uncompressed shards are then (choose.Sizes.Choose):
 //
 //	memory holds what waits in the shuffle     scan: chunks are read to memory, up to a
-//	                                           quarter of it ahead. A request a chunk
-//	a disk cache (storage.Keeper) has room     gather: chunks are planned, brought to the
-//	for the chunks that are begun and not      cache, and records are read from there. A
-//	finished                                   request a chunk
-//	neither                                    gather: up to a request a record, with a
-//	                                           warning that names what would do
+//	                                           quarter of it ahead. One request per chunk
+//	a disk cache (storage.Keeper) has room     gather: chunks are planned, fetched to the
+//	for the chunks that are begun and not      cache, and records are read from there. One
+//	finished                                   request per chunk
+//	neither                                    gather: up to one request per record, with a
+//	                                           warning that names the remedies
 //
-// Needs tells requests and bytes of an epoch, and the memory and the cache that it takes.
-// Compressed shards are read in larger blocks than from a disk, and are not planned:
-// decoders go through them from front to back. None of it changes a byte.
+// Needs returns the requests and bytes of an epoch, and the memory and the cache that it takes.
+// Compressed shards are read in larger blocks than from a disk, and are not planned: decoders read
+// them from front to back. None of this changes a byte of the output.
 //
-// Where only a part of the records is ever asked for (Config.Part), both rooms leave out the
-// others as far as they can. Of a sample (pipeline/order/SELECTION.md) each epoch has another
-// part, its phase, which a reader brings (OpenPhase): what is read then has the records of all phases that
-// have readers, and nothing else.
+// If only a part of the records is ever asked for (Config.Part), both strategies leave out the
+// others as far as they can. In an order with a sample (pipeline/order/SELECTION.md) each epoch has
+// another part, its phase, which is passed to OpenPhase. Reads then cover the records of all phases
+// that have open readers, and nothing else.
 //
 // # Page cache
 //
-// A piece of an uncompressed shard that is all in the page cache is not read: it is
-// mapped, and its records go out from there. See package mapped. Such bytes may change
-// under those who copy them, who see to Loan.Mapped, Leased, Check and Fault.
+// A piece of an uncompressed shard that is entirely in the page cache is not read: it is mapped,
+// and its records are returned from the mapping. See package mapped. Such bytes may change while
+// they are copied, so callers have to use Loan.Mapped, Leased, Check and Fault.
 //
 // # Memory
 //
-// Config.MemoryBytes is one number for all readers. Tables of what there is for each piece
-// come off first (survey); the rest is the room's, and its manual says what may exceed
-// it: what somebody waits for always gets memory, so that nothing deadlocks.
+// Config.MemoryBytes is the budget for all readers together. The tables per piece are subtracted
+// first (package size). The rest is for the scanner or the gatherer, whose manual says what may
+// exceed it: a record that a reader waits for always gets memory, so nothing deadlocks.
 //
-// Several fetchers may have one budget together (Config.Memory): see budget.Shared. Each is
-// told how much it may hold (Allow), and asks for more where it finds none (Config.Ask of its
-// room). While it is alone all of this costs one look at a flag, where memory is used up.
+// Several fetchers may share one budget (Config.Memory): see budget.Shared. Allow sets how much
+// each may hold, and a fetcher that is short of memory asks for more (Config.Ask of scan and
+// gather). For a fetcher that is alone, this costs one look at a flag whenever memory is used up.
 //
 // # Locks
 //
@@ -96,10 +99,10 @@
 //	                                      └─► Fetcher.mu
 //	gather.Reader.mu ─► gather.Gatherer ────► Fetcher.mu
 //
-// Who asks for more memory of several fetchers tries budget.Shared's lock, and then those of
-// the others, but waits for none that one of them holds while it asks; so this can be done
-// with any of the locks above held.
+// A fetcher that asks for more of a shared budget uses TryLock on budget.Shared's lock, and then on
+// those of the other fetchers. It never waits for a lock that a fetcher holds while it asks, so it
+// may ask with any of the locks above held.
 //
-// Fetcher.mu is for the list of failures alone. Lending what is in memory takes none but
-// a reader's own.
+// Fetcher.mu guards only the list of failures. Returning records that are in memory takes no lock
+// but the reader's own.
 package read

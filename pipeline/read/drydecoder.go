@@ -9,15 +9,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/choose"
 )
 
-// dryIndex is an index whose codecs give dry decoders. It counts them.
+// dryIndex is an index whose codecs return dry decoders, and counts these.
 type dryIndex struct {
 	index
-	codecs []dryCodec // of each shard; the zero value for those that are not compressed
+	codecs []dryCodec // of each shard; the zero value for uncompressed ones
 
 	mu     sync.Mutex
 	opened uint64   // decoders
-	begun  []uint64 // a bit a shard: it has had a decoder
-	shards uint64   // that have had one
+	begun  []uint64 // one bit per shard: a decoder was opened
+	shards uint64   // with at least one decoder
 }
 
 func newDryIndex(x index) *dryIndex {
@@ -49,7 +49,7 @@ func (d *dryIndex) open(shard int) {
 	}
 }
 
-// decoders returns how many decoders there have been so far, and of how many shards.
+// decoders returns how many decoders were opened so far, and for how many shards.
 func (d *dryIndex) decoders() (opened, shards uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -65,8 +65,8 @@ type dryCodec struct {
 
 var _ format.PointCodec = (*dryCodec)(nil)
 
-// NewDecoder implements format.Codec. Of several members that begin at rawOffset's place in the decoded
-// shard all but one are empty, so which of them it is does not matter.
+// NewDecoder implements format.Codec. If several members begin at rawOffset's position in the
+// decoded shard, all but one are empty, so it doesn't matter which of them it is.
 func (c *dryCodec) NewDecoder(raw io.Reader, rawOffset int64) (format.Decoder, error) {
 	return c.decoder(raw, c.firstByte(rawOffset)), nil
 }
@@ -86,8 +86,8 @@ func (c *dryCodec) decoder(raw io.Reader, pos int64) *dryDecoder {
 	return &dryDecoder{codec: c, raw: raw.(discarder), pos: pos, decodedBytes: s.DecodedBytes, rawBytes: s.Object.SizeBytes, memoryBytes: memory, blockBytes: blockBytes(s.Codec.Name())}
 }
 
-// blockBytes returns how many decoded bytes a decoder of a codec decodes at a time: what RFC 8878 allows for a
-// block of zstd, and the default of the lz4 command.
+// blockBytes returns how many bytes a decoder of a codec decodes at a time: RFC 8878's maximum for
+// a zstd block, and the default of the lz4 command.
 func blockBytes(codec string) int64 {
 	switch codec {
 	case "zstd":
@@ -98,17 +98,17 @@ func blockBytes(codec string) int64 {
 	return 1
 }
 
-// firstByte returns the place in the decoded shard of the last entry whose bytes in the file begin at
-// rawOffset or before.
+// firstByte returns the position in the decoded shard of the last entry whose bytes in the file
+// begin at or before rawOffset.
 func (c *dryCodec) firstByte(rawOffset int64) int64 {
 	size := c.of.index.Shard(c.shard).DecodedBytes
 	next, _ := c.of.firstEntry(c.shard, 0, size, func(e format.Entry) bool { return e.RawBytes > rawOffset })
 	return c.of.Entry(c.shard, max(next-1, 0)).DecodedBytes
 }
 
-// firstEntry searches the decoded bytes from … to-1 of a shard for the first whose entry is good, as those
-// of all bytes behind it are. It returns the byte and its entry; to where there is none. It looks at nearby
-// bytes first.
+// firstEntry searches the decoded bytes from … to-1 of a shard for the first whose entry is good.
+// Entries of all later bytes must be good, too. It returns the byte and its entry, or to if there
+// is none. It looks at nearby bytes first.
 func (d *dryIndex) firstEntry(shard int, from, to int64, good func(format.Entry) bool) (int64, format.Entry) {
 	bad, step := from-1, int64(4<<10)
 	for bad+step < to && !good(d.Entry(shard, bad+step)) {
@@ -129,14 +129,14 @@ func (d *dryIndex) firstEntry(shard int, from, to int64, good func(format.Entry)
 	return end, d.Entry(shard, end)
 }
 
-// discarder is a reader of a compressed shard whose bytes can be skipped.
+// discarder is a reader of a compressed shard that can skip bytes.
 type discarder interface {
 	Discard(n int) (int, error)
 }
 
-// dryDecoder goes through the members of a shard as the index has them, and takes from the file what their
-// bytes take there, without looking at it. Between two places at which decoding can begin, it takes as much
-// for each decoded byte. What it decodes to is left as it is.
+// dryDecoder advances through the members of a shard as they are in the index, and skips their
+// bytes in the file. Between two places at which decoding can begin, it skips the same amount for
+// each decoded byte. It writes nothing to the buffers that it "decodes" to.
 //
 //	index     │ member          point           member        end
 //	decoded   ├─────────┬────────┼───────────────┼─────────────┤
@@ -150,8 +150,8 @@ type dryDecoder struct {
 	memoryBytes            int64
 	blockBytes             int64 // decoded bytes that a real decoder decodes at a time
 
-	pos, rawPos int64 // rawPos is what of the file has been taken
-	// The stretch from pos on, once there is one: up to the next entry.
+	pos, rawPos int64 // rawPos is how much of the file has been skipped
+	// The stretch that pos is in, once there is one. It ends at the next entry.
 	begin, end       int64
 	rawBegin, rawEnd int64
 	memberEnds       bool // at end
@@ -169,7 +169,7 @@ func (d *dryDecoder) Next() (int64, error) {
 	return e.RawBytes, d.stretch(e)
 }
 
-// stretch begins the stretch of an entry, at whose place the decoder is.
+// stretch begins the stretch of an entry, at whose position the decoder is.
 func (d *dryDecoder) stretch(e format.Entry) error {
 	x := d.codec.of
 	d.begin, d.rawBegin = e.DecodedBytes, e.RawBytes
@@ -179,7 +179,7 @@ func (d *dryDecoder) stretch(e format.Entry) error {
 		d.rawEnd = d.rawBytes
 	}
 	if x.Shard(d.codec.shard).Parts {
-		// What lies behind the last part is of no use, and not known.
+		// What follows the last part is not needed, and not known.
 		if part := x.Part(d.codec.shard, d.pos); part.EndRawBytes > 0 {
 			d.rawEnd = part.EndRawBytes
 		}
@@ -204,7 +204,7 @@ func (d *dryDecoder) Read(p []byte) (int, error) {
 	return int(n), d.take(d.rawBegin + int64(share*float64(d.rawEnd-d.rawBegin)))
 }
 
-// take takes the file's bytes before to.
+// take skips the file's bytes before to.
 func (d *dryDecoder) take(to int64) error {
 	for d.rawPos < to {
 		n, err := d.raw.Discard(int(to - d.rawPos))
@@ -216,8 +216,8 @@ func (d *dryDecoder) take(to int64) error {
 	return nil
 }
 
-// MemoryBytes implements format.Decoder: what a real decoder of the shard holds, of which this one has
-// nothing.
+// MemoryBytes implements format.Decoder. It returns what a real decoder of the shard would hold;
+// this one holds nothing.
 func (d *dryDecoder) MemoryBytes() int64 { return d.memoryBytes }
 
 // Close implements format.Decoder.

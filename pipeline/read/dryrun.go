@@ -15,39 +15,39 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Forecast is what a reader's next records take, if nothing is in memory, not even in the page cache, and
+// Forecast is what reading the next records takes if nothing is in memory or in the page cache, and
 // there is no other reader.
 type Forecast struct {
-	// CountedRecords is the number of records that were gone through, if what they took is extrapolated to
-	// all; else 0.
+	// CountedRecords is the number of records that were simulated if the counts are extrapolated
+	// from these; else 0.
 	CountedRecords uint64
-	// ReadCounts are the reads of the dataset's storage. Those of a spool are not among them.
+	// ReadCounts counts the reads of the dataset's storage, not those of a spool.
 	ReadCounts
-	// GapBytes is what is read and discarded, beside the records.
+	// GapBytes is what is read and discarded.
 	GapBytes int64
-	// Plan is how reads are planned that gather records.
+	// Plan is how the reads of a gatherer are planned.
 	Plan plan.Config
 
-	Pieces    uint64 // that are read or decoded, each counted once
-	KeptBytes int64  // the most that has been read at a time and is still to go out, if memory holds it
+	Pieces    uint64 // read or decoded, each counted once
+	KeptBytes int64  // the most that has been read and not delivered at any time, if memory holds it
 	Fits      bool   // each piece is read once: memory holds what waits
-	// Estimated means that the counts are close and not exact: decoders run at the same time as their
-	// readers, and how much of a shard they read up to a place inside a member is interpolated.
+	// Estimated means that the counts are close but not exact: decoders run concurrently with
+	// readers, and how much of a file they read up to a position within a member is interpolated.
 	Estimated    bool
-	DecodedBytes int64  // that decoders of compressed shards give, also those that are not wanted
-	Passes       uint64 // decoders that are opened
-	Compressed   uint64 // shards for which they are
-	Spooled      uint64 // shards that are decoded into the spool, as often as that is
+	DecodedBytes int64  // output of the decoders of compressed shards, needed or not
+	Passes       uint64 // decoders opened
+	Compressed   uint64 // shards for which decoders are opened
+	Spooled      uint64 // shards decoded to the spool; each time counts
 }
 
-// When a dry run stops and extrapolates. Each bound is about two seconds of work.
+// When a dry run stops and extrapolates. Each limit is about two seconds of work.
 const (
-	// mostDryRecords is the number of records that it goes through, if they fill memory twice; otherwise
-	// it goes on up to moreDryRecords.
+	// mostDryRecords is the number of records that it simulates if they fill memory twice;
+	// otherwise it continues up to moreDryRecords.
 	mostDryRecords = 1 << 20
 	moreDryRecords = 1 << 21
-	// mostDryPieces and mostDryBytes bound what a scan loads, again and again if memory is short, and what
-	// dry decoders decode.
+	// mostDryPieces and mostDryBytes limit what a scan loads (again and again if memory is short),
+	// and what dry decoders decode.
 	mostDryPieces = 1 << 17
 	mostDryBytes  = 32 << 30
 )
@@ -55,14 +55,14 @@ const (
 // lendRecords is how many records a dry run asks for at a time, as a stream does.
 const lendRecords = 256
 
-// DryRun goes through records 0 … n-1 of a sequence, of the records of a phase, and returns what they take
-// where shards are read as a choice says. It runs the same scanner or gatherer as a reader does, with the
-// same memory, over a storage that answers at once and brings nothing, and with decoders that only advance.
-// So what it counts is what happens.
+// DryRun simulates a read of records 0 … n-1 of a sequence, all in the given phase, and returns
+// what it takes if shards are read as how says. It runs the same scanner or gatherer as a reader,
+// with the same memory, over a storage that answers at once without data, and with decoders that
+// only advance. So it counts what would really happen.
 //
-// It reads nothing, and takes no memory for records, but for the tables of pieces and for the buffers of
-// decoders. Of more than about a million records it goes through the first, and extrapolates
-// from their second half. It ends early with the context's error.
+// It reads nothing. It allocates the tables of pieces and the buffers of decoders, but no memory
+// for records. If there are more than about a million records it simulates the first ones, and
+// extrapolates from their second half. It ends early with the context's error.
 func (f *Fetcher) DryRun(ctx context.Context, seq Sequence, phase Subset, n uint64, how Choice) (Forecast, error) {
 	d, err := f.newDryRun(how)
 	if err != nil {
@@ -75,14 +75,14 @@ func (f *Fetcher) DryRun(ctx context.Context, seq Sequence, phase Subset, n uint
 	return d.run(ctx, seq, phase, min(n, seq.Len()))
 }
 
-// dryRun is a fetcher that reads nothing, and what it counts.
+// dryRun is a fetcher that reads nothing, and its counts.
 type dryRun struct {
 	*Fetcher
 	storage *dryStorage
 	index   *dryIndex
 }
 
-// newDryRun makes a fetcher of the same dataset and settings that reads as a choice says.
+// newDryRun makes a fetcher of the same dataset and settings with the given choice.
 func (f *Fetcher) newDryRun(how Choice) (*dryRun, error) {
 	d := &dryRun{storage: new(dryStorage), index: newDryIndex(f.index)}
 	c := f.config
@@ -109,14 +109,14 @@ func (f *Fetcher) newDryRun(how Choice) (*dryRun, error) {
 	return d, nil
 }
 
-// close ends a dry run, whose memory was never touched: that some can't be unmapped is of no interest.
+// close ends a dry run. Its memory was never touched, so errors of unmapping don't matter.
 func (d *dryRun) close() {
 	for d.storage.complete() {
 	}
 	_ = d.Close()
 }
 
-// run goes through n records, or the first of them.
+// run simulates reading n records, or the first of them.
 func (d *dryRun) run(ctx context.Context, seq Sequence, phase Subset, n uint64) (Forecast, error) {
 	r := d.OpenPhase(firstOf{seq, n}, phase)
 	defer r.Close()
@@ -148,7 +148,7 @@ func (d *dryRun) run(ctx context.Context, seq Sequence, phase Subset, n uint64) 
 		f.Plan = d.gatherer.PlanConfig()
 	}
 	c := d.count(k)
-	f.Fits = c.again == 0 // nothing was dropped that was wanted once more
+	f.Fits = c.again == 0 // nothing was dropped that was needed again
 	if k < n {
 		from := marks[0]
 		for _, m := range marks {
@@ -166,7 +166,7 @@ func (d *dryRun) run(ctx context.Context, seq Sequence, phase Subset, n uint64) 
 	return f, nil
 }
 
-// enough reports whether a dry run that has come to record k may stop.
+// enough reports whether a dry run that has reached record k may stop.
 func (d *dryRun) enough(k uint64) bool {
 	if d.scanner != nil {
 		if x := d.scanner.Stats(); x.PiecesRead >= mostDryPieces || x.DecodedBytes >= mostDryBytes {
@@ -179,11 +179,11 @@ func (d *dryRun) enough(k uint64) bool {
 	return k >= moreDryRecords || d.storage.counted().ReadBytes >= 2*d.config.MemoryBytes
 }
 
-// counts are what a dry run has counted by some record.
+// counts are a dry run's counts at some record.
 type counts struct {
 	records        uint64
 	reads          ReadCounts
-	pieces, again, // again of pieces that had been dropped
+	pieces, again, // again: of pieces that had been dropped
 	decoded, passes, spooled, lent uint64
 }
 
@@ -197,7 +197,7 @@ func (d *dryRun) count(k uint64) counts {
 	return c
 }
 
-// extrapolate goes on up to record n as from some record to this one.
+// extrapolate extends the counts up to record n, at the rate between from and now.
 func (c *counts) extrapolate(from counts, n uint64) {
 	times := float64(n-c.records) / float64(c.records-from.records)
 	grow := func(now *uint64, before uint64) { *now += uint64(times * float64(*now-before)) }
@@ -219,12 +219,12 @@ func (c *counts) fill(f *Forecast) {
 	f.GapBytes = max(c.reads.ReadBytes-int64(c.lent), 0)
 }
 
-// waits adds up what has been read of pieces and not gone out, where each is read once. It follows from the
-// order alone.
+// waits adds up the bytes of pieces that have been read and not delivered, if each piece is read
+// once. It follows from the order alone.
 type waits struct {
 	places    *chunkmap.Map // nil: nothing is added up
 	index     index
-	seen      []uint64 // a bit a piece
+	seen      []uint64 // one bit per piece
 	now, most int64
 	extents   []catalog.Extent
 }
@@ -237,7 +237,7 @@ func (d *dryRun) newWaits(part Part) waits {
 	return waits{places: p, index: d.Fetcher.index, seen: make([]uint64, (p.Table.Len()+63)/64), extents: make([]catalog.Extent, lendRecords)}
 }
 
-// lent takes records that go out.
+// lent adds records that are delivered.
 func (w *waits) lent(records []uint64) {
 	if w.places == nil {
 		return
@@ -257,7 +257,7 @@ func (w *waits) lent(records []uint64) {
 	}
 }
 
-// firstOf is the beginning of a sequence.
+// firstOf is the first n records of a sequence.
 type firstOf struct {
 	Sequence
 	n uint64

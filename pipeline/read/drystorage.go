@@ -7,7 +7,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// ReadCounts counts reads of a storage.
+// ReadCounts counts the reads of a storage.
 type ReadCounts struct {
 	Reads     uint64
 	ReadBytes int64
@@ -21,13 +21,14 @@ func (r *ReadCounts) Add(bytes int64) {
 	r.ByLength[bits.Len64(uint64(bytes))]++
 }
 
-// dryStorage completes every read without a byte, and counts it. It does so when complete is called, on the
-// caller's goroutine: what is under way takes memory, which decides what can be kept and read together.
+// dryStorage completes each read without data, and counts it. Reads complete when complete is
+// called, on the caller's goroutine: reads in progress take memory, which determines what can be
+// kept and read together.
 type dryStorage struct {
-	storage.Storage // nil: nothing but Submit is called
+	storage.Storage // nil: only Submit is called
 
-	// oneSubmit means that what was submitted before is completed first: a storage is about as fast as its
-	// reader, so one stretch of a gatherer's is under way.
+	// oneSubmit means that Submit first completes all earlier reads: a storage is about as fast as
+	// its reader, so one stretch of a gatherer's reads is in progress at a time.
 	oneSubmit bool
 
 	mu     sync.Mutex
@@ -89,8 +90,8 @@ func (s *dryStorage) counted() ReadCounts {
 	return s.counts
 }
 
-// dryPlanner is a dryStorage in place of a storage.Planner: what it is told changes only when real
-// reads are made.
+// dryPlanner is a dryStorage in place of a storage.Planner. Plans only affect real reads, so it
+// ignores them.
 type dryPlanner struct{ *dryStorage }
 
 var _ storage.Planner = dryPlanner{}
@@ -110,8 +111,8 @@ var _ storage.Keeper = dryKeeper{}
 func (k dryKeeper) RoomBytes() int64 { return k.roomBytes }
 func (dryKeeper) SetShare(int64)     {}
 
-// inPlaceOf returns the storage with the capabilities of another one, as far as they decide what is read.
-// Nothing is mapped: a dry run is one with a cold page cache.
+// inPlaceOf returns the storage with those capabilities of another one that affect what is read.
+// Nothing is mapped: a dry run assumes a cold page cache.
 func (s *dryStorage) inPlaceOf(other storage.Storage) storage.Storage {
 	switch x := other.(type) {
 	case storage.Keeper:

@@ -2,10 +2,10 @@ package read
 
 import "fmt"
 
-// failures remembers the last few different errors.
+// failures remembers the last few distinct errors.
 type failures struct {
 	total uint64
-	list  []failure // the newest last
+	list  []failure // newest last
 }
 
 type failure struct {
@@ -15,7 +15,7 @@ type failure struct {
 
 const keptFailures = 8
 
-// note keeps an error for status. Rooms call it with their locks held.
+// note records an error for status. The scanner and the gatherer call it with their locks held.
 func (f *Fetcher) note(err error) {
 	f.config.Changes.note(err)
 	f.mu.Lock()

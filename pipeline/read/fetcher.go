@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// index is what a fetcher needs of a catalog.
+// index is what a fetcher needs from a catalog.
 type index interface {
 	size.Index
 	scan.Index
@@ -28,34 +28,34 @@ type index interface {
 
 var _ index = (*catalog.Catalog)(nil)
 
-// Fetcher gives the records of one dataset to any number of readers, within one memory
-// budget. It is safe for concurrent use.
+// Fetcher reads the records of one dataset for any number of readers, within one memory budget. It
+// is safe for concurrent use.
 type Fetcher struct {
 	index    index
 	storage  storage.Storage
 	config   Config
-	verifier format.Verifier // nil when records carry no checksums
+	verifier format.Verifier // nil if records carry no checksums
 	survey   *size.Survey
-	// surveyed is what start surveyed; survey has finer pieces than that where some choices want them.
+	// surveyed is the survey that start made. survey has finer pieces if the choice requires them.
 	surveyed *size.Survey
 	choice   Choice
-	dry      *scan.Dry     // nil but for a DryRun
-	scanning scan.Config   // of the scanner, or of one that forecasts
+	dry      *scan.Dry     // set only in a DryRun
+	scanning scan.Config   // of the scanner, or of the one that a forecast would use
 	share    *budget.Share // of Config.Memory
 	meter    *meter.Meter
 
-	// One of the two reads.
+	// Exactly one of scanner and gatherer is set.
 	scanner      *scan.Scanner
 	gatherer     *gather.Gatherer
 	gatherMemory *budget.Blocks
-	plain        *diskcache.Plain // that is read; nil where the dataset's own storage is
+	plain        *diskcache.Plain // the storage that is read; nil if it is the dataset's own
 
-	mu       sync.Mutex // taken last: rooms note failures with their locks held
+	mu       sync.Mutex // taken last: the scanner and the gatherer note failures with their locks held
 	failures failures
 	closed   bool
 }
 
-// New starts a fetcher. The catalog and the storage stay the caller's.
+// New starts a fetcher. The caller keeps ownership of the catalog and the storage.
 func New(c *catalog.Catalog, s storage.Storage, cfg Config) (*Fetcher, error) {
 	return newFetcher(c, s, cfg)
 }
@@ -73,7 +73,8 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	return f, nil
 }
 
-// start makes what reads. Where it fails nothing is left open.
+// start chooses a strategy and makes the scanner or the gatherer. If it fails, nothing is left
+// open.
 func (f *Fetcher) start() (err error) {
 	f.verifier, _ = f.index.Unpacker().(format.Verifier)
 	if err := f.look(); err != nil {
@@ -107,7 +108,7 @@ func (f *Fetcher) start() (err error) {
 	return nil
 }
 
-// look finds out what the dataset is in sizes.
+// look computes the dataset's sizes.
 func (f *Fetcher) look() (err error) {
 	cfg, room := &f.config, int64(0)
 	if keeper, is := f.storage.(storage.Keeper); is {
@@ -121,8 +122,8 @@ func (f *Fetcher) look() (err error) {
 	return err
 }
 
-// member is who keeps records, and what it needs at least, about: tables, a few pieces of
-// each kind of memory, and what one decoder holds.
+// member returns the scanner or the gatherer, and about the least memory that it needs: tables, a
+// few pieces of each kind of memory, and what one decoder holds.
 func (f *Fetcher) member() (m budget.Member, floorBytes int64) {
 	l := &f.survey.Limits
 	floorBytes = f.config.MemoryBytes - l.CacheBytes + 4*l.SegmentBytes
@@ -132,13 +133,13 @@ func (f *Fetcher) member() (m budget.Member, floorBytes int64) {
 	return f.scanner, floorBytes + 2*f.survey.Held.DecoderBytes
 }
 
-// startRoom starts the room that reads as was chosen; the shelf of a spool is its own,
-// once there is no error.
+// startRoom starts the scanner or the gatherer, as was chosen. A scanner owns the spool's shelf if
+// there is no error.
 func (f *Fetcher) startRoom(shelf *diskcache.Shelf) (err error) {
 	c := &f.config
 	if shelf != nil && c.Order.Shuffle == spec.ShuffleFull {
-		// A record at a time is wanted of a piece: let it bring little else, and nothing of its part where that
-		// comes from the spool.
+		// A piece is loaded for one record at a time: let it have few others, and none of its part
+		// if that comes from the spool.
 		cutParts := true
 		for i := range f.index.Shards() {
 			x := f.index.Shard(i)
@@ -181,11 +182,12 @@ func (f *Fetcher) scanConfig() scan.Config {
 	return s
 }
 
-// gatherConfig is for memory of the fetcher's budget.
+// gatherConfig returns the configuration of a gatherer with that memory, which is part of the
+// fetcher's budget.
 func (f *Fetcher) gatherConfig(memory *budget.Blocks) gather.Config {
 	reads := f.config.Storage
 	if f.choice.Chunks {
-		reads = profile.Defaults(profile.KindVirtual) // a local disk, which has what is planned
+		reads = profile.Defaults(profile.KindVirtual) // planned chunks are read from a local disk
 	}
 	g := gather.Config{
 		Index: f.index, Storage: f.storage, Memory: memory, BesideBytes: f.config.MemoryBytes - f.survey.Limits.CacheBytes, Ask: f.share.Ask, Plan: PlanConfig(reads), Ahead: reads.Ahead,
@@ -197,11 +199,11 @@ func (f *Fetcher) gatherConfig(memory *budget.Blocks) gather.Config {
 	return g
 }
 
-// Meter is what counts where the fetcher's time goes.
+// Meter returns the meter of where the fetcher's time goes.
 func (f *Fetcher) Meter() *meter.Meter { return f.meter }
 
-// Close stops reading ahead, waits for what is under way and frees the memory.
-// No Loan may be out and no Reader in use. It is idempotent.
+// Close stops reading ahead, waits for reads in progress and frees the memory. All pinned records
+// must have been released, and no Reader may be in use. It is idempotent.
 func (f *Fetcher) Close() error {
 	f.mu.Lock()
 	if f.closed {
@@ -219,7 +221,7 @@ func (f *Fetcher) Close() error {
 	return err
 }
 
-// closeRoom closes what reads.
+// closeRoom closes the scanner or the gatherer.
 func (f *Fetcher) closeRoom() error {
 	if f.scanner != nil {
 		return f.scanner.Close()
@@ -228,7 +230,7 @@ func (f *Fetcher) closeRoom() error {
 	return f.gatherMemory.Close()
 }
 
-// leave gives the fetcher's part of memory, disk and cache to the others that share it.
+// leave returns the fetcher's share of memory, disk and cache to the others.
 func (f *Fetcher) leave() {
 	left := f.share.SetCached(0)
 	if keeper, is := f.storage.(storage.Keeper); is && left > 0 {

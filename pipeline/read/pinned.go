@@ -6,20 +6,20 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// What callers of Reader.Read deal with is package pinned's.
+// Types that callers of Reader.Read use; see package pinned.
 type (
 	Loan        = pinned.Records
 	Sequence    = pinned.Sequence
 	RecordError = pinned.RecordError
 )
 
-// ErrTimeout is pinned.ErrTimeout, after Config.ReadTimeout.
+// ErrTimeout is pinned.ErrTimeout, returned after Config.ReadTimeout.
 var ErrTimeout = pinned.ErrTimeout
 
-// Faulted runs what touches the records of a loan that is Mapped, and says whether
-// their memory was gone: then Loan.Fault tells what to report. Other panics go on.
+// Faulted runs touch, which accesses pinned records that are Mapped, and reports whether their
+// memory was gone; Loan.Fault then returns the error to report. Other panics propagate.
 func Faulted(touch func()) (gone bool) { return mapped.Faulted(touch) }
 
-// ErrReadAgain is wrapped by errors of loans whose bytes lay in a copy that has gone: lent
-// once more, they come from elsewhere.
+// ErrReadAgain is wrapped by errors of records whose bytes were in a copy that is gone: if they are
+// read again, they come from elsewhere.
 var ErrReadAgain = storage.ErrReadAgain

@@ -16,11 +16,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// plainReason is why a dataset of compressed shards is read as one of others.
+// plainReason is why compressed shards are read by a strategy for uncompressed ones.
 const plainReason = "the compressed shards are in the disk cache, decoded"
 
-// usePlain has the fetcher read compressed shards from the disk cache as if they were not
-// compressed, if all shards are there whole, and reports whether they are.
+// usePlain reports whether all shards are compressed and whole in the disk cache, decoded. If so,
+// the fetcher reads them from there as uncompressed shards.
 func (f *Fetcher) usePlain() bool {
 	c := &f.config
 	if c.Spool.Plain == nil || c.Read != spec.ReadAuto {
@@ -56,7 +56,7 @@ func (f *Fetcher) usePlain() bool {
 	return true
 }
 
-// plainIndex is an index of compressed shards that a disk cache has decoded.
+// plainIndex is an index of compressed shards that are decoded in a disk cache.
 type plainIndex struct {
 	index
 	plain *diskcache.Plain
@@ -78,8 +78,8 @@ func (plainIndex) Entry(_ int, decodedBytes int64) format.Entry {
 }
 
 const (
-	// A shard that the disk cache has damaged is decoded by buffers of so many bytes, and read
-	// by blocks of that size.
+	// Shards that are damaged in the disk cache are decoded with buffers of this size, and read in
+	// blocks of this size.
 	plainBlockBytes = 256 << 10
 	plainHeldBytes  = 64 << 20
 )
@@ -118,14 +118,14 @@ type shardNames struct{ index }
 
 func (n shardNames) Object(record uint64) string { return pinned.ShardOf(n.index, record) }
 
-// wholeShards are the pieces of shards that are decoded whole: there are none.
+// wholeShards are the pieces of shards that are decoded whole: none.
 type wholeShards struct{}
 
 func (wholeShards) PiecesOf(int) (first, last int) { return 0, 0 }
 func (wholeShards) StartBytes(int) int64           { return 0 }
 func (wholeShards) AnyFrom(int, int) bool          { return false }
 
-// noWork is the work of decoders that are given all they need.
+// noWork is for decoders that have no loads.
 type noWork struct{}
 
 func (noWork) Room(decode.Load) bool                    { return false }

@@ -8,19 +8,20 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Needs are what an epoch takes from a service, and in memory or on a disk to read each
+// Needs is what an epoch requests from a service, and what memory or disk it takes to read each
 // chunk once.
 type Needs = choose.Needs
 
-// Needs tells what an epoch of the dataset needs, from the catalog and the settings alone.
+// Needs returns what an epoch of the dataset needs, from the catalog and the settings alone.
 func (f *Fetcher) Needs() Needs {
 	s := f.survey.Sizes()
 	return s.Needs()
 }
 
-// planning is how the storage is told what comes: nil where it does not want to know, where
-// nothing is read that could be told of, and where it is a disk cache without room for what an
-// order has open. A disk cache is told how much passes through it.
+// planning returns the plan by which the storage is told what will be read. It is nil if the
+// storage is not a storage.Planner, if all shards are compressed, and if the storage is a disk
+// cache without room for the chunks that the order has open. A disk cache is also told how much
+// passes through it.
 func (f *Fetcher) planning() *window.Plan {
 	planner, is := f.storage.(storage.Planner)
 	if !is {

@@ -2,18 +2,18 @@ package read
 
 import "github.com/lsiofs/lsiofs/pipeline/catalog"
 
-// Start is what the first bytes of a stream wait for, where records of
-// compressed shards are among them.
+// Start is what has to be decoded before the first bytes of a stream can be read, if they are in
+// compressed shards.
 type Start struct {
-	Shards      int   `json:"shards"`       // compressed, in which the first records lie
-	DecodeBytes int64 `json:"decode_bytes"` // that come before these in them, decoded
-	// Seconds is about how long that takes, at assumed rates, on all processors
-	// that there were when the fetcher was made.
+	Shards      int   `json:"shards"`       // compressed, that have some of the first records
+	DecodeBytes int64 `json:"decode_bytes"` // to decode before and including these records
+	// Seconds is about how long that takes, at assumed rates, on all processors that were available
+	// when the fetcher was made.
 	Seconds float64 `json:"seconds"`
 }
 
-// decodedBytesPerSecond are rates of decoding on a processor: text of JSON, by
-// this module's decoders, on one of 2026's servers.
+// decodedBytesPerSecond returns the rate of decoding on one processor: JSON text, by this module's
+// decoders, on a server of 2026.
 func decodedBytesPerSecond(codec string) float64 {
 	switch codec {
 	case "zstd", "lz4":
@@ -22,8 +22,8 @@ func decodedBytesPerSecond(codec string) float64 {
 	return 400e6
 }
 
-// Start looks at the first n records of a sequence: they are wanted at about the
-// same time, for a reader looks as far ahead.
+// Start returns what has to be decoded for the first n records of a sequence: they are needed at
+// about the same time, since readers look that far ahead.
 func (f *Fetcher) Start(seq Sequence, n int) Start {
 	if f.scanner == nil {
 		return Start{} // no shard is compressed

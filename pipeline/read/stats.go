@@ -9,26 +9,24 @@ import (
 // Stats is a snapshot for status and metrics.
 type Stats struct {
 	Strategy      string `json:"strategy"` // "scan", "gather" or "spool"
-	Reason        string `json:"reason"`   // why this one, in words
+	Reason        string `json:"reason"`   // why this strategy was chosen, in words
 	BudgetBytes   int64  `json:"budget_bytes"`
-	HeldBytes     int64  `json:"held_bytes"`     // of memory, now
-	MappedBytes   int64  `json:"mapped_bytes"`   // of the page cache, now
-	RecordsMapped uint64 `json:"records_mapped"` // of records_out, those from there
+	HeldBytes     int64  `json:"held_bytes"`     // in memory, now
+	MappedBytes   int64  `json:"mapped_bytes"`   // in the page cache, now
+	RecordsMapped uint64 `json:"records_mapped"` // those of records_out that came from there
 	PiecesRead    uint64 `json:"pieces_read"`
 	PiecesReread  uint64 `json:"pieces_reread"` // read again because they had been dropped
 	PiecesDropped uint64 `json:"pieces_dropped"`
 	BytesRead     uint64 `json:"bytes_read"` // of pieces, decoded
-	// DecodedBytes are all that have come out of decoders of compressed shards,
-	// also those that nobody wanted.
+	// DecodedBytes counts all output of the decoders of compressed shards, needed or not.
 	DecodedBytes uint64 `json:"decoded_bytes"`
-	// ReadsCancelled and BytesCancelled are what was asked for ahead of readers
-	// that then went elsewhere, and had not begun: pieces where they are
-	// scanned, reads where records are gathered.
+	// ReadsCancelled and BytesCancelled count what was requested ahead of readers that then seeked
+	// away or closed, and had not begun: pieces in a scan, reads in a gather.
 	ReadsCancelled uint64   `json:"reads_cancelled"`
 	BytesCancelled uint64   `json:"bytes_cancelled"`
 	RecordsOut     uint64   `json:"records_out"`
 	BytesOut       uint64   `json:"bytes_out"`
-	Hits           uint64   `json:"hits"`  // records that were in memory when wanted
+	Hits           uint64   `json:"hits"`  // records that were in memory when asked for
 	Waits          uint64   `json:"waits"` // records that a reader had to wait for
 	WaitNanos      uint64   `json:"wait_nanos"`
 	LoadsInFlight  int64    `json:"loads_in_flight"`
@@ -36,17 +34,17 @@ type Stats struct {
 	Errors         uint64   `json:"errors"`
 	LastErrors     []string `json:"last_errors"` // a few, newest last
 
-	Leases storage.LeaseStats `json:"leases"`           // of what is mapped
-	Spool  *SpoolStats        `json:"spool,omitempty"`  // where shards are spooled
-	Gather *GatherStats       `json:"gather,omitempty"` // where records are gathered
+	Leases storage.LeaseStats `json:"leases"`           // of mapped files
+	Spool  *SpoolStats        `json:"spool,omitempty"`  // if shards are spooled
+	Gather *GatherStats       `json:"gather,omitempty"` // if records are gathered
 }
 
 // GatherStats is a snapshot of gathering.
 type GatherStats struct {
 	Reads         uint64 `json:"reads"`
 	ReadsInFlight int64  `json:"reads_in_flight"`
-	// DroppedBytes are of records that nobody had come to when their memory was
-	// wanted for others, or their reader had gone elsewhere.
+	// DroppedBytes counts records that were read and not used: their memory was needed for others
+	// first, or their reader had gone elsewhere.
 	DroppedBytes uint64 `json:"dropped_bytes"`
 }
 
@@ -55,19 +53,20 @@ type SpoolStats struct {
 	Dir           string `json:"dir"`
 	CapacityBytes int64  `json:"capacity_bytes"`
 	UsedBytes     int64  `json:"used_bytes"`
-	Shards        int    `json:"shards"`         // in the spool, or on their way there
-	Decoding      int    `json:"decoding"`       // of these, being decoded now
-	Decoded       uint64 `json:"shards_decoded"` // to their end, so far
+	Shards        int    `json:"shards"`         // in the spool, or being decoded into it
+	Decoding      int    `json:"decoding"`       // of these, those being decoded now
+	Decoded       uint64 `json:"shards_decoded"` // completely, so far
 	DecodedAgain  uint64 `json:"shards_decoded_again"`
-	// Found are shards that were in the disk cache, or that another mount has decoded there.
+	// Found counts shards that were already in the disk cache, or were decoded there by another
+	// mount.
 	Found uint64 `json:"shards_found"`
-	// DamagedPieces could not be read back, or not as they were written, and
-	// DamagedShards were taken out of the spool for it: they are decoded again.
+	// DamagedPieces could not be read back, or differed from what was written. DamagedShards were
+	// removed from the spool because of that, and are decoded again.
 	DamagedPieces uint64 `json:"pieces_damaged"`
 	DamagedShards uint64 `json:"shards_damaged"`
 }
 
-// Stats gives a snapshot.
+// Stats returns a snapshot.
 func (f *Fetcher) Stats() Stats {
 	s := Stats{Strategy: string(f.choice.Strategy), Reason: f.choice.Reason, BudgetBytes: f.config.MemoryBytes}
 	if mapper, ok := f.storage.(storage.Mapper); ok && mapper.Maps() {
@@ -86,7 +85,7 @@ func (f *Fetcher) Stats() Stats {
 	return s
 }
 
-// addScanned adds what a scanner counts.
+// addScanned adds a scanner's counts.
 func (s *Stats) addScanned(x scan.Stats) {
 	s.HeldBytes, s.MappedBytes = x.HeldBytes, x.MappedBytes
 	s.PiecesRead, s.PiecesReread, s.PiecesDropped = x.PiecesRead, x.PiecesReread, x.PiecesDropped
@@ -104,7 +103,7 @@ func (s *Stats) addScanned(x scan.Stats) {
 	}
 }
 
-// addGathered adds what a gatherer counts.
+// addGathered adds a gatherer's counts.
 func (s *Stats) addGathered(x gather.Stats) {
 	s.HeldBytes, s.BytesRead = x.HeldBytes, x.BytesRead
 	s.ReadsCancelled, s.BytesCancelled = x.ReadsCancelled, x.BytesCancelled
