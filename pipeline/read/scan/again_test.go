@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 )
 
-// fourRecords is a piece of four records of a byte each, of which some have gone out.
+// fourRecords is a piece of four records of one byte each, some of which were delivered.
 func fourRecords(gone ...int) *entry {
 	spans := make([]chunkmap.Span, 4)
 	for i := range spans {
@@ -22,8 +22,9 @@ func fourRecords(gone ...int) *entry {
 	return e
 }
 
-// A piece that is read again keeps what a reader will still come to. What has gone out is
-// kept once more only for another pass, or memory fills with what nobody wants.
+// A piece that is read again keeps the records that the reader still needs. Those that were
+// delivered are kept again only for another pass; otherwise memory would fill with records that are
+// not needed.
 func TestRereadPieceRetainsOnlyRecordsStillWanted(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -9,8 +9,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 )
 
-// Of short records a reader may go back by thousands and still counts as reading on. What it
-// asks for there and is not in memory any more is read at once, not one piece after the other.
+// A reader of short records may go back by thousands of them and still counts as reading on. The
+// records that it asks for there, and that are no longer in memory, are read at the same time, not
+// one piece after the other.
 func TestStepBackReadsAllRequestedPiecesAtOnce(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 30_000, MaxBytes: 100, SameSize: true})
 	seq := readtest.InOrder(d.Index)

@@ -15,11 +15,11 @@ type cache struct {
 	cur    *segment
 	segs   []*segment // oldest first
 	tables int64      // bytes of entries
-	// mostTables is limits.tables.
+	// mostTables is Limits.TableBytes.
 	mostTables int64
 	slots      *slots
 	gone       map[int][]uint64
-	dropped    uint64 // pieces of which something was lost that had not gone out
+	dropped    uint64 // pieces that lost undelivered records
 }
 
 // alloc finds n bytes for a piece and pins their segment.
@@ -58,9 +58,9 @@ func (c *cache) alloc(n int64, u budget.Urgency) (*segment, int64, error) {
 	}
 }
 
-// excess is by how much the budget would be exceeded with n bytes more, and no spare
-// memory. What is beyond the budget already, since nothing could be freed when it was
-// demanded, counts even where the n bytes need no new segment.
+// excess returns by how much n more bytes, without any spare memory, would exceed the budget. What
+// already exceeds it, because nothing could be freed for a demanded piece, counts even if the n
+// bytes need no new segment.
 func (c *cache) excess(n int64, fits bool) int64 {
 	if fits {
 		return c.beyond() - c.spareBytes
@@ -68,13 +68,12 @@ func (c *cache) excess(n int64, fits bool) int64 {
 	return c.beyond() + c.grows(max(n, c.segment))
 }
 
-// beyond is by how much the budget is exceeded; below 0 there is room.
+// beyond returns by how much the budget is exceeded; below 0 there is room.
 func (c *cache) beyond() int64 { return c.mapped + c.tables - c.budget.Rest() }
 
 func (s *segment) fits(n int64) bool { return int64(len(s.Bytes))-s.next(n) >= n }
 
-// next is where n bytes would be placed: pieces begin at cache lines, large ones
-// at pages.
+// next returns where n bytes would be placed: pieces begin at cache lines, large ones at pages.
 func (s *segment) next(n int64) int64 {
 	if n < budget.AlignFromBytes {
 		return s.used
@@ -82,7 +81,7 @@ func (s *segment) next(n int64) int64 {
 	return (s.used + budget.PageBytes - 1) &^ (budget.PageBytes - 1)
 }
 
-// place takes n bytes, and pins.
+// place takes n bytes, and pins the segment.
 func (s *segment) place(n int64) int64 {
 	off := s.next(n)
 	s.used = min((off+n+63)&^63, int64(len(s.Bytes)))
@@ -90,8 +89,8 @@ func (s *segment) place(n int64) int64 {
 	return off
 }
 
-// newSegment gives one of n bytes or more. Spare memory that the budget has no room for
-// beside it is unmapped, before anything is mapped.
+// newSegment returns a segment of n bytes or more. Before it maps memory, it unmaps spare memory
+// for which the budget then has no room.
 func (c *cache) newSegment(n int64) (*segment, error) {
 	reused := c.fit(n) >= 0
 	if !reused {
@@ -125,15 +124,15 @@ func (c *cache) trim(bytes int64) error {
 // keep tells the budget how much is held.
 func (c *cache) keep() { c.budget.Keep(c.mapped + c.tables) }
 
-// hold notes so many bytes of tables more, or less.
+// hold adds to the bytes of tables; a negative number subtracts.
 func (c *cache) hold(tables int64) {
 	c.tables += tables
 	c.keep()
 }
 
-// evict frees one segment, and reports whether it found one. The oldest of
-// which most has gone out is best; then one that is worth copying; then, so
-// that a reader that has stopped can't keep memory, the oldest.
+// evict frees one segment, and reports whether it found one. It prefers the oldest of which most
+// was delivered, then one that is worth copying, and at last the oldest, so that a reader that has
+// stopped can't keep memory.
 func (c *cache) evict(u budget.Urgency) bool {
 	for _, share := range [...]int64{0, 50, 80, 100} {
 		if u == budget.Opportunistic && share == 100 {
@@ -149,7 +148,7 @@ func (c *cache) evict(u budget.Urgency) bool {
 	return false
 }
 
-// clear frees a dead segment, having copied what has not gone out if keep says so.
+// clear frees a dead segment. With keep it first copies the undelivered records.
 func (c *cache) clear(s *segment, keep bool) {
 	if s == c.cur {
 		c.cur = nil
@@ -166,7 +165,7 @@ func (c *cache) clear(s *segment, keep bool) {
 	}
 	for _, e := range s.entries {
 		if c.slots.at(e.piece) != e {
-			continue // another one took its place
+			continue // another one replaced it
 		}
 		var kept *entry
 		if to != nil {
@@ -183,19 +182,18 @@ func (c *cache) clear(s *segment, keep bool) {
 	c.release(s)
 }
 
-// copiedShare bounds how much is copied at a time, of which there is twice as much meanwhile.
+// copiedShare limits how much is copied at a time, which takes twice the memory meanwhile.
 const copiedShare = 32
 
-// mostCopied is up to how much of a segment is worth copying. What waits in a larger piece is
-// read again.
+// mostCopied returns how much of a segment is worth copying. What waits in a larger piece is read
+// again.
 func (c *cache) mostCopied() int64 { return max(c.segment, c.budget.Bytes()/copiedShare) }
 
-// maxRemembered bounds cache.gone, at about 100 bytes each.
+// maxRemembered limits cache.gone, at about 100 bytes each.
 const maxRemembered = 64 << 10
 
-// remember notes what had gone out of an entry that is dropped, so that when
-// its piece is read again for the others, those are not kept once more: where
-// memory is short that would make it shorter still.
+// remember notes which records of a dropped entry had been delivered. When its piece is read again
+// for the others, the delivered ones are then not kept, which would make memory even shorter.
 func (c *cache) remember(e *entry) {
 	if len(c.gone) >= maxRemembered {
 		return
@@ -203,9 +201,9 @@ func (c *cache) remember(e *entry) {
 	c.gone[e.piece] = e.goneBits()
 }
 
-// recall marks in e what had gone out when its piece was dropped. If that goes for record
-// wanted, too, then it is wanted by another pass, and all the others will be; but not where
-// it is lentBefore.
+// recall marks in e the records that had been delivered when its piece was dropped. If wanted is
+// one of them, another pass wants it, and will want all the others: then it marks none. That does
+// not apply if wanted is lentBefore.
 func (c *cache) recall(e *entry, wanted int) {
 	bits := c.gone[e.piece]
 	delete(c.gone, e.piece)
@@ -217,9 +215,9 @@ func (c *cache) recall(e *entry, wanted int) {
 	}
 }
 
-// copyTarget is a segment with room for n bytes, beyond the budget if need be:
-// the one that is being cleared comes back at once. What is larger than a usual segment gets
-// one of its own. nil when there is no memory.
+// copyTarget returns a segment with room for n bytes, beyond the budget if necessary: the one that
+// is being cleared is freed right after. More than a usual segment gets one of its own. It returns
+// nil if there is no memory.
 func (c *cache) copyTarget(n int64) *segment {
 	if c.cur != nil && c.cur.fits(n) && c.cur.tables < c.mostTables {
 		return c.cur
@@ -234,8 +232,8 @@ func (c *cache) copyTarget(n int64) *segment {
 	return seg
 }
 
-// copyTo copies the records of an entry that have not gone out into a segment, and returns their new
-// entry; nil if there are none.
+// copyTo copies the undelivered records of an entry into a segment, and returns their new entry;
+// nil if there are none.
 func (c *cache) copyTo(to *segment, e *entry) *entry {
 	var kept *entry
 	for i, s := range e.spans {
@@ -264,7 +262,7 @@ func (c *cache) copyTo(to *segment, e *entry) *entry {
 	return kept
 }
 
-// attach lets a segment know of an entry in it.
+// attach adds an entry to its segment.
 func (c *cache) attach(s *segment, e *entry) {
 	s.entries = append(s.entries, e)
 	s.tables += e.tableBytes()
@@ -278,19 +276,19 @@ func (c *cache) release(s *segment) {
 	c.give(mem)
 }
 
-// shrink frees segments until the budget, which others have made smaller, is
-// kept again, or nothing more can be freed.
+// shrink frees segments until the budget, which was lowered, is met again, or nothing more can be
+// freed.
 func (c *cache) shrink() {
 	for c.excess(0, true) > 0 {
 		if !c.evict(budget.Prefetch) {
 			break
 		}
 	}
-	_ = c.trim(c.beyond()) // what could not be unmapped is held as before
+	_ = c.trim(c.beyond()) // what could not be unmapped stays held
 }
 
-// close frees all memory. A segment that a loan still pins is left to it: a
-// leak is better than a loan that shows something else.
+// close frees all memory, except segments that are still pinned: a leak is better than records that
+// change.
 func (c *cache) close() error {
 	for _, s := range c.segs {
 		for _, e := range s.entries {

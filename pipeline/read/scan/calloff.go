@@ -2,31 +2,30 @@ package scan
 
 import "slices"
 
-// Stages of a load that may be called off. The zero value is that of one that
-// goes on to its end: it has begun, or is carried out by who started it.
+// Stages of a load. Only a queued one can be cancelled. The zero value is hasBegun: it has begun,
+// or the caller that started it submits its reads.
 const (
 	hasBegun  = iota
-	isQueued  // its reads are with storage, or on their way there, and none has begun
+	isQueued  // its reads are with storage, or about to be, and none has begun
 	calledOff // none of its reads has begun, and none will
 )
 
-// begin is asked by storage before it begins one of the load's reads: once one
-// has begun, all go on.
+// begin is called by storage before it begins one of the load's reads, and reports whether it may.
+// Once one has begun, all of them complete.
 func (ld *load) begin() bool {
 	return ld.stage.CompareAndSwap(isQueued, hasBegun) || ld.stage.Load() != calledOff
 }
 
-// want notes that a reader will come to the load. It is called with Scanner.mu
-// held.
+// want notes that a reader will need the load. It is called with Scanner.mu held.
 func (ld *load) want(r *Reader) {
 	if !slices.Contains(ld.readers, r) {
 		ld.readers = append(ld.readers, r)
 	}
 }
 
-// cancel drops what a reader wanted, nobody else wants, and has not begun: of
-// the loads that wait for storage, for a decoder or for the spool. It does not
-// wait for anything. What has begun comes, and is kept as long as there is room.
+// cancel drops what only this reader wanted and has not begun: loads that wait for storage, for a
+// decoder or for the spool. It does not wait. Loads that have begun complete, and are kept if there
+// is room.
 func (sc *Scanner) cancel(r *Reader) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -48,8 +47,8 @@ func (sc *Scanner) cancel(r *Reader) {
 	}
 }
 
-// takeBack says whether a load could be taken out of where it waits. If its
-// memory is with storage, it is free when its reads have ended.
+// takeBack cancels a load if it has not begun, and reports whether it did. If its memory is with
+// storage, it is freed when the reads have ended.
 func (sc *Scanner) takeBack(ld *load) bool {
 	switch {
 	case ld.decoder != nil:
@@ -57,7 +56,7 @@ func (sc *Scanner) takeBack(ld *load) bool {
 	case ld.seg == nil && sc.config.Choice.Spools(ld.shard):
 		return sc.spool.TakeBack(ld)
 	case ld.seg == nil:
-		// It waits for its shard to be mapped, or has been mapped at this moment.
+		// It waits for its shard to be mapped, or has just been mapped.
 		return sc.maps.Cancel(ld.shard, ld.piece)
 	}
 	return ld.stage.CompareAndSwap(isQueued, calledOff)

@@ -6,9 +6,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
-// checkQueue hands loads whose bytes have come to the goroutines that look at
-// their checksums. It holds no more than there are loads, each of which has
-// its memory, so it needs no bound of its own.
+// checkQueue passes loads whose bytes have arrived to the goroutines that verify their checksums.
+// It holds at most all loads, each of which has its memory, so it needs no limit of its own.
 type checkQueue struct {
 	mu     sync.Mutex
 	some   sync.Cond
@@ -30,8 +29,8 @@ func (q *checkQueue) add(ld *load) bool {
 	return true
 }
 
-// next waits for a load, and gives nil when the queue is closed and empty. The
-// caller is at work, but for the wait.
+// next waits for a load, and returns nil when the queue is closed and empty. The caller counts as
+// working except while it waits.
 func (q *checkQueue) next(work *meter.Level) *load {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -18,88 +18,84 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// Config of a Scanner. Index, Storage, Places, MemoryBytes, Limits, Profile, Decoders,
-// LookaheadRecords and ReadTimeout are needed.
+// Config configures a Scanner. Index, Storage, Places, MemoryBytes, Limits, Profile, Decoders,
+// LookaheadRecords and ReadTimeout are required.
 type Config struct {
 	Index Index
-	// Storage reads shards. Where it is a storage.Mapper, pieces in the page cache are
-	// mapped.
+	// Storage reads shards. If it is a storage.Mapper, pieces in the page cache are mapped.
 	Storage Storage
-	// Places are the pieces, and the part of their records that the readers of Open may ask
-	// for.
+	// Places are the pieces, and the part of their records that readers from Open may ask for.
 	Places *chunkmap.Map
-	// Sampled says that readers of other parts may come (OpenPhase). Phase is the number of
-	// that in Places.
+	// Sampled means that there may be readers of other parts (OpenPhase). Phase is the number of
+	// the part in Places.
 	Sampled bool
 	Phase   uint64
-	// Verifier checks records that carry checksums; nil where none do.
+	// Verifier verifies records that carry checksums; nil if none do.
 	Verifier format.Verifier
 
-	// MemoryBytes is the budget for all readers together, and Limits what each use of it
-	// may take.
+	// MemoryBytes is the budget for all readers together, and Limits is what each use of it may
+	// take.
 	MemoryBytes int64
 	Limits      choose.Limits
-	// Ask is called where memory is used up, with locks held, and says whether there is more
-	// now (Scanner.Allow); nil: there never is.
+	// Ask is called when memory is used up, with locks held, and reports whether the limit was
+	// raised (Scanner.Allow). nil: it never is.
 	Ask func() (more bool)
-	// Held says how many pieces are in use, and the bytes of their shards.
+	// Held is how many pieces are in use, and the bytes of their shards.
 	Held choose.Held
-	// HoldsAll says that all compressed shards, decoded, stay in memory.
+	// HoldsAll means that all compressed shards, decoded, stay in memory.
 	HoldsAll bool
-	// MostWanted is how many pieces may be wanted at a time, 0 for any number, and Sweeps
-	// says that a decoder goes on to the last of these: see choose.Sizes.Lookahead.
+	// MostWanted is how many pieces may be wanted at a time, 0 for any number. Sweeps means that a
+	// decoder continues to the last of these. See choose.Sizes.Lookahead.
 	MostWanted int64
 	Sweeps     bool
 
-	// Choice tells which shards are spooled. Then there is a Spool, the Scanner's from New
-	// on: it is where their decoded bytes are kept.
+	// Choice determines which shards are spooled. If any are, Spool is the shelf for their decoded
+	// bytes. New takes ownership of it.
 	Choice choose.Choice
 	Spool  *diskcache.Shelf
 
-	// Decoders is how many paused decoders are kept at most.
+	// Decoders is the maximum number of paused decoders.
 	Decoders int
-	// LookaheadRecords is how many records of compressed shards, of all readers together,
-	// are looked at in advance to know what a decoder keeps on its way.
+	// LookaheadRecords is how many records of compressed shards, for all readers together, are
+	// looked up in advance, so that a decoder stores what will be needed of the data it passes.
 	LookaheadRecords int
-	// ReadTimeout is after how long a reader that waits for a piece gets
-	// pinned.ErrTimeout; the read itself goes on.
+	// ReadTimeout is how long a reader waits for a piece before it gets pinned.ErrTimeout; the read
+	// itself continues.
 	ReadTimeout time.Duration
-	// Dry, if set, means that no bytes come.
+	// Dry, if set, means that reads return no data.
 	Dry *Dry
-	// Profile says which reads the storage likes: no byte depends on it.
+	// Profile describes which reads suit the storage. It doesn't affect which bytes are returned.
 	Profile profile.Profile
 
-	// Plan tells the storage what comes: its Planner and bounds are set, the rest is the
-	// Scanner's. nil where the storage does not want to know.
+	// Plan tells the storage what will be read; nil if the storage does not want to know. The
+	// caller sets its Planner and bounds, the Scanner sets the rest.
 	Plan *window.Plan
 
-	// Meter counts where time goes; nil for one of its own.
+	// Meter measures where time goes; if nil, the Scanner makes one.
 	Meter *meter.Meter
 	Log   *slog.Logger // nil for none
-	// Note is told of what went wrong, also where nobody waits for it, and may be nil.
-	// It is called by several goroutines at a time, with locks held: it must
-	// not block, nor call the Scanner.
+	// Note, if not nil, is called with each error, also if no reader waits for what failed. It is
+	// called concurrently, with locks held: it must not block, nor call the Scanner.
 	Note func(error)
-	// Released is told of memory that is given back, before it is, and may be nil: tests
-	// overwrite it.
+	// Released, if not nil, is called with memory that is about to be released: tests overwrite it.
 	Released func([]byte)
 }
 
-// Dry is what a Scanner needs in order to run without bytes. Storage and the decoders only count what is
-// asked of them. Records are lent with their sizes, but their memory is never touched. A Verifier does
-// not go with it, nor does a storage that maps.
+// Dry is what a Scanner needs in order to run without data. Storage and the decoders only count
+// what is asked of them. Records are returned with their sizes, but their memory is never touched.
+// It can't be combined with a Verifier, or with a storage that maps.
 type Dry struct {
 	// Raw is read by decoders. It completes reads at once.
 	Raw Storage
-	// Complete completes the oldest read of Config.Storage, and reports whether there was one. It is called
-	// by readers that wait, until what they wait for has come.
+	// Complete completes the oldest read of Config.Storage, and reports whether there was one.
+	// Waiting readers call it until what they wait for has arrived.
 	Complete func() bool
 }
 
-// Index says what there is: a catalog does. It is safe for concurrent use.
+// Index locates records and shards; a catalog is one. It is safe for concurrent use.
 type Index interface {
 	decode.Index
-	// Extents fills dst with where each of the records lies.
+	// Extents fills dst with the extent of each record.
 	Extents(records []uint64, dst []catalog.Extent)
 	Shards() int
 }
@@ -110,7 +106,7 @@ type Storage interface {
 	Submit(reads []*storage.Read)
 }
 
-// nearRecords is within how many records of where it was a reader counts as reading on.
+// nearRecords returns the distance in records up to which a reader counts as reading on.
 func (c *Config) nearRecords() uint64 {
 	return window.Near(c.Held.Bytes / int64(max(c.Held.Records, 1)))
 }
@@ -158,7 +154,7 @@ func (c *Config) layoutWith(part chunkmap.Part, number int) (shard int, l chunkm
 	})
 }
 
-// reads cuts a piece into the reads that the storage likes.
+// reads splits a piece into reads that suit the storage.
 func (c *Config) reads(l *chunkmap.Layout, read func(chunkmap.Range)) {
 	l.Reads(c.Profile.ReadBytes, c.Profile.AlignBytes, read)
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 )
 
-// lostCopies maps copies of objects that have been damaged, and are known to be lost.
+// lostCopies maps copies of objects that have been damaged and are known to be lost.
 type lostCopies struct {
 	*local.Storage
-	checks *atomic.Int64 // how often it was asked for
+	checks *atomic.Int64 // number of calls
 }
 
 func (s lostCopies) Map(o storage.Object, done func(storage.Mapping, error)) {
@@ -47,8 +47,8 @@ func (c lostCopy) Check() error {
 	return &storage.Error{Object: "a copy", Err: storage.ErrReadAgain}
 }
 
-// That a copy is lost is no error of the dataset, also where a record's checksum shows it
-// first: it is read again, and nothing is noted.
+// A lost copy is not an error of the dataset, even if a record's checksum reveals it first: the
+// record is read again, and no error is noted.
 func TestLostCopyIsNotADatasetError(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 200, MaxBytes: 3000, Checksummed: true})
 	dir := t.TempDir()

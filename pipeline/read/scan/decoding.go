@@ -7,7 +7,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/decode"
 )
 
-// decoding is what decoders ask of a scanner, without a lock.
+// decoding is the decode.Work of a scanner. Decoders call it without locks.
 type decoding struct{ sc *Scanner }
 
 var (
@@ -15,7 +15,7 @@ var (
 	_ decode.Load = (*load)(nil)
 )
 
-// newDecoders makes the set of decoders, which is empty.
+// newDecoders returns an empty set of decoders.
 func (sc *Scanner) newDecoders() *decode.Set {
 	return decode.NewSet(decode.Config{
 		Index: sc.index, Pieces: sc.places, Submit: sc.submitRaw, Meter: sc.meter, Place: sc, Now: sc.now, Log: sc.log,
@@ -24,9 +24,8 @@ func (sc *Scanner) newDecoders() *decode.Set {
 	}, decoding{sc})
 }
 
-// assign gives a load to a decoder. It is called with mu held, so that the decoder
-// does not hand it on before all is noted. false means that there is none to read
-// ahead.
+// assign gives a load to a decoder. It is called with mu held, so that the decoder can't complete
+// it before everything is noted. It returns false if there is no decoder to read ahead.
 func (sc *Scanner) assign(ld *load, u budget.Urgency) bool {
 	d := sc.decoders.Assign(ld.shard, ld, u)
 	if d == nil {
@@ -37,7 +36,7 @@ func (sc *Scanner) assign(ld *load, u budget.Urgency) bool {
 	return true
 }
 
-// Room finds memory for a load that a decoder has come to.
+// Room allocates memory for a load that a decoder has reached.
 func (w decoding) Room(l decode.Load) bool {
 	sc, ld := w.sc, l.(*load)
 	sc.mu.Lock()
@@ -53,9 +52,8 @@ func (w decoding) Room(l decode.Load) bool {
 	return true
 }
 
-// Passing makes a load of the piece that comes next, if some reader will
-// come to it soon or all pieces fit into memory, it is not there yet and there
-// is memory for it.
+// Passing makes a load of the piece that comes next in the shard, if a reader will need it soon or
+// all pieces fit into memory, it is not in memory or on its way, and there is memory for it.
 func (w decoding) Passing(d *decode.Decoder, piece int) decode.Load {
 	sc := w.sc
 	if !sc.wanted.Wanted(piece) && !(sc.config.HoldsAll && sc.places.Wants(piece)) {
@@ -80,8 +78,8 @@ func (w decoding) Passing(d *decode.Decoder, piece int) decode.Load {
 	return ld
 }
 
-// Next is where a decoder goes on with a scan that sweeps: to the next piece that is
-// wanted and not there.
+// Next returns the piece at which a decoder continues in a scan that sweeps: the next one that is
+// wanted and not in memory.
 func (w decoding) Next(shard, piece int) int {
 	sc := w.sc
 	if !sc.config.Sweeps {
@@ -98,7 +96,7 @@ func (w decoding) Next(shard, piece int) int {
 	return -1
 }
 
-// Came hands on a load whose bytes are there.
+// Came completes a load whose bytes have arrived.
 func (w decoding) Came(l decode.Load) {
 	ld := l.(*load)
 	w.sc.addNewline(ld)
@@ -106,8 +104,8 @@ func (w decoding) Came(l decode.Load) {
 	w.sc.finish(ld)
 }
 
-// Broken makes an error that a checksum showed the answer to every read of
-// the shard: what it gave before can't be trusted.
+// Broken makes a checksum error the result of every later read of the shard, because what was read
+// before can't be trusted either.
 func (w decoding) Broken(shard int, err error) {
 	sc := w.sc
 	sc.mu.Lock()
@@ -129,7 +127,7 @@ func (sc *Scanner) breakShard(shard int, err error) {
 	}
 }
 
-// Failed ends loads.
+// Failed ends loads with an error.
 func (w decoding) Failed(loads []decode.Load, err error) {
 	sc := w.sc
 	sc.mu.Lock()
@@ -141,7 +139,7 @@ func (w decoding) Failed(loads []decode.Load, err error) {
 	}
 }
 
-// Shrink has segments make room for what decoders hold.
+// Shrink frees segments to make room for what decoders hold.
 func (w decoding) Shrink() {
 	w.sc.mu.Lock()
 	defer w.sc.mu.Unlock()
@@ -159,7 +157,7 @@ func (ld *load) Ranges() iter.Seq2[int64, int64] { return ld.layout.All() }
 
 func (ld *load) Memory() []byte { return ld.seg.Bytes[ld.off:] }
 
-// ordinal is that of a load's first record in its shard.
+// ordinal returns the position of a load's first record in its shard.
 func (sc *Scanner) ordinal(ld *load) uint64 {
 	return sc.pieces.Starts[ld.piece] - sc.index.Shard(ld.shard).First
 }

@@ -8,9 +8,9 @@ import (
 
 var (
 	errClosed = budget.ErrClosed
-	// errCalledOff ends a load that nobody wants any more. Nobody gets to see
-	// it: who wants its piece later starts another one.
+	// errCalledOff ends a load that is no longer wanted. No reader sees it: a reader that needs the
+	// piece later starts another load.
 	errCalledOff = errors.New("the piece is not wanted any more")
-	// errReaderClosed is for who asks a closed reader of a sample.
+	// errReaderClosed is returned for reads of a closed reader of a sample.
 	errReaderClosed = errors.New("the reader is closed, and no other one reads this epoch")
 )

@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// piecesOf is how many pieces records [from, to) of a sequence lie in, and
-// their bytes.
+// piecesOf returns how many pieces records [from, to) of a sequence are in, and the bytes of these
+// pieces.
 func piecesOf(sc *testScanner, seq readtest.List, from, to int) (pieces int, bytes uint64) {
 	seen := map[int]bool{}
 	for _, record := range seq[from:to] {
@@ -52,7 +52,7 @@ func TestJumpDropsReadsNotYetStarted(t *testing.T) {
 	readtest.LendOne(t, d, r, seq, 5000)
 	require.Len(t, m.Reads, 1, "no read of the old place is made")
 	require.Equal(t, far, sc.Stats().BytesRead)
-	readtest.ReadAll(t, d, r, seq, 7) // what was called off is read when it is wanted
+	readtest.ReadAll(t, d, r, seq, 7) // what was cancelled is read when it is needed
 	require.Empty(t, sc.errors())
 }
 
@@ -114,7 +114,7 @@ func TestJumpCancelsShardsNotYetSpooling(t *testing.T) {
 	r := sc.Open(seq)
 	defer r.Close()
 	for k := range uint64(6) {
-		readtest.Ask(t, r, k*200, 200) // six shards and more, of which one is being decoded
+		readtest.Ask(t, r, k*200, 200) // six shards and more, one of which is being decoded
 	}
 	require.GreaterOrEqual(t, sc.Stats().Spool.Shards, 6)
 	readtest.Ask(t, r, 2399, 1)
@@ -153,7 +153,7 @@ func TestSeekWithinWindowRereadsAndDropsNothing(t *testing.T) {
 	s := sc.Stats()
 	require.Zero(t, s.ReadsCancelled)
 	require.Zero(t, s.PiecesDropped)
-	readtest.ReadAll(t, d, r, seq, 10) // what was passed over, and the rest
+	readtest.ReadAll(t, d, r, seq, 10) // what was skipped, and the rest
 	require.Zero(t, sc.Stats().PiecesReread)
 	for _, n := range times {
 		require.Equal(t, 1, n)

@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// fakeLeaser breaks leases when a test says so.
+// fakeLeaser breaks leases on demand.
 type fakeLeaser struct {
 	breaks uint64
 	fallen bool // leases may have been lost

@@ -5,7 +5,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 )
 
-// lending is what a loan has of a Reader. It is used again with the loan.
+// lending is what a Reader keeps in a pinned.Records. It is reused with it.
 type lending struct {
 	mapped.Lent
 	numbers []uint64
@@ -14,7 +14,7 @@ type lending struct {
 
 var _ pinned.Lender = (*lending)(nil)
 
-// lendingOf is a loan's.
+// lendingOf returns the lending of l, which it makes if there is none.
 func lendingOf(l *pinned.Records) *lending {
 	own, ok := l.Lender.(*lending)
 	if !ok {

@@ -14,18 +14,17 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// load is a piece on its way into memory, shared by all who want it.
+// load is a piece on its way into memory, shared by all readers that need it.
 type load struct {
 	piece   int
 	shard   int
 	layout  chunkmap.Layout
 	wanted  int   // the record of the piece for which it was started, or lentBefore
 	started int64 // Scanner.now
-	// clock, when set, is when the decoder that brings the piece last got on. Who waits
-	// reads it without the lock, while the load may be given to another decoder.
+	// clock, if set, is when the decoder that makes the load last made progress. Waiters read it
+	// without the lock, while the load may move to another decoder.
 	clock atomic.Pointer[atomic.Int64]
-	// via, when set, are the waits of that decoder. It is written with
-	// Scanner.mu held.
+	// via, if set, has the waits of that decoder. It is written with Scanner.mu held.
 	via *meter.WaitClock
 
 	// Written before done is closed, read after.
@@ -34,23 +33,23 @@ type load struct {
 	err   error
 	bad   map[int]error // records that failed their checksum
 
-	// With Scanner.mu held.
+	// Guarded by Scanner.mu.
 	waiters atomic.Int32    // changed with Scanner.mu held
-	readers []*Reader       // that will come to it: see cancel
-	decoder *decode.Decoder // that brings it, nil where it is read
+	readers []*Reader       // that will need it: see cancel
+	decoder *decode.Decoder // that makes it, nil if it is read
 	ahead   bool            // its cost is in Scanner.aheadOut
 
 	stage   atomic.Uint32
-	seg     *segment       // nil where it is not to be read, or not yet
+	seg     *segment       // nil if it is not to be read, or not yet
 	off     int64          // in seg
-	region  *mapped.Region // where it is mapped instead
-	pending atomic.Int32   // reads under way
+	region  *mapped.Region // if it is mapped instead
+	pending atomic.Int32   // reads in progress
 	failed  atomic.Pointer[error]
-	spooled *spool.Place // it is read from there
-	damaged bool         // it was, and did not come back as it was written; with Scanner.mu held
+	spooled *spool.Place // if it is read from there
+	damaged bool         // it was, and differed from what was written; guarded by Scanner.mu
 }
 
-// isDone reports whether the load has come, or failed.
+// isDone reports whether the load has completed or failed.
 func (ld *load) isDone() bool {
 	select {
 	case <-ld.done:
@@ -60,11 +59,11 @@ func (ld *load) isDone() bool {
 	}
 }
 
-// lentBefore is in place of a record that may have gone out in the same pass, of which the
-// piece is needed once more.
+// lentBefore is the wanted record if it may have been delivered in the same pass, and its piece is
+// needed again.
 const lentBefore = -1
 
-// wantedBy is load.wanted for record i of a piece.
+// wantedBy returns load.wanted for record i of a piece.
 func wantedBy(i int, again bool) int {
 	if again {
 		return lentBefore
@@ -72,9 +71,9 @@ func wantedBy(i int, again bool) int {
 	return i
 }
 
-// start begins to load a piece that is neither in memory nor on its way. It is
-// called with mu held; what it adds to t is to be carried out after mu has been
-// released. nil means that there is no room to read ahead.
+// start begins to load a piece that is neither in memory nor on its way. It is called with mu held;
+// what it adds to t has to be submitted after mu is released. It returns nil if there is no room to
+// read ahead.
 func (sc *Scanner) start(piece, wanted int, u budget.Urgency, t *deferred) *load {
 	shard, l, _ := sc.layoutOf(piece) // the reader's phase has a record in it
 	if u == budget.Prefetch && sc.aheadOut > 0 && sc.aheadOut+l.CostBytes() > min(sc.limits.InFlightBytes, sc.budget.Bytes()/4) {
@@ -115,7 +114,7 @@ func (sc *Scanner) start(piece, wanted int, u budget.Urgency, t *deferred) *load
 	return ld
 }
 
-// read makes the reads of a piece of a shard that is not compressed.
+// read makes the reads of a piece of an uncompressed shard.
 func (sc *Scanner) read(ld *load, t *deferred) {
 	object := sc.index.Shard(ld.shard).Object
 	done := func(err error) {
@@ -141,10 +140,10 @@ func (sc *Scanner) read(ld *load, t *deferred) {
 	}
 }
 
-// arrived goes on with a load whose reads have ended. It must not block.
+// arrived continues a load whose reads have ended. It must not block.
 func (sc *Scanner) arrived(ld *load) {
 	if !ld.begin() {
-		ld.seg.Pins.Unpin() // storage has no part in its memory any more
+		ld.seg.Pins.Unpin() // storage no longer uses its memory
 		sc.running.Done()
 		return
 	}
@@ -156,14 +155,15 @@ func (sc *Scanner) arrived(ld *load) {
 		ld.err = *err
 		sc.finish(ld)
 	case sc.verifier != nil && sc.checks.add(ld):
-		return // running is theirs to count down
+		return // checkRecords calls running.Done
 	default:
 		sc.checkAndFinish(ld)
 	}
 	sc.running.Done()
 }
 
-// checkAndFinish looks at the checksums that a load's records carry. Others may do it.
+// checkAndFinish verifies the checksums that a load's records carry, and finishes it. Other
+// goroutines may call it for the same scanner.
 func (sc *Scanner) checkAndFinish(ld *load) {
 	sc.addNewline(ld)
 	sc.verify(ld)
@@ -176,7 +176,7 @@ func (sc *Scanner) addNewline(ld *load) {
 	}
 }
 
-// verify looks at the records' own checksums.
+// verify verifies the records' own checksums.
 func (sc *Scanner) verify(ld *load) {
 	switch {
 	case sc.verifier == nil:
@@ -202,7 +202,7 @@ func (sc *Scanner) verifyRecords(ld *load) {
 	}
 }
 
-// finish makes a load's piece, or its error, known to all who wait.
+// finish publishes a load's piece, or its error, and wakes all waiters.
 func (sc *Scanner) finish(ld *load) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -228,9 +228,8 @@ func (sc *Scanner) finishLocked(ld *load) {
 	close(ld.done)
 }
 
-// publish puts a load's piece where readers find it, who take no lock: what is
-// told of it is told before, so that nobody has bytes, or an error, that the
-// statistics do not know of yet.
+// publish makes a load's piece visible to readers, which take no lock. It updates the statistics
+// first, so that no reader has bytes, or an error, that are not counted yet.
 func (sc *Scanner) publish(ld *load) {
 	sc.tell(ld)
 	spans := ld.layout.Spans
@@ -255,9 +254,9 @@ func (sc *Scanner) publish(ld *load) {
 	sc.slots.set(ld.piece, e)
 }
 
-// takeOver has an entry take the place of another one of its piece. Where that one was
-// brought for other phases than the record that was wanted now, what of these has gone out
-// has gone out of the new one, too. So it has where that record may have been lent before.
+// takeOver replaces an entry of the same piece by e. If the old one was loaded for other phases
+// than the record that is wanted now, records that were delivered from it count as delivered in e,
+// too. The same holds if that record may have been delivered before (lentBefore).
 func (sc *Scanner) takeOver(e, old *entry, wanted int) {
 	if wanted == lentBefore || !old.delivered(wanted) {
 		for w := range e.out {
@@ -270,7 +269,7 @@ func (sc *Scanner) takeOver(e, old *entry, wanted int) {
 	}
 }
 
-// tell counts what a load has brought.
+// tell counts what a load has read.
 func (sc *Scanner) tell(ld *load) {
 	for _, err := range ld.bad {
 		sc.note(fmt.Errorf("%s: %w", sc.index.Shard(ld.shard).Object.Path, err))
@@ -287,7 +286,7 @@ func (sc *Scanner) tell(ld *load) {
 	*w |= bit
 }
 
-// describe names the shard where the error does not.
+// describe adds the shard's name to an error that lacks it.
 func (sc *Scanner) describe(ld *load) error {
 	if _, ok := errors.AsType[*storage.Error](ld.err); ok {
 		return ld.err

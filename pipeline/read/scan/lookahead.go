@@ -7,28 +7,27 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
 )
 
-// follow gives what looks ahead of a reader of a sequence.
+// follow returns the window of a reader of a sequence.
 func (sc *Scanner) follow(seq pinned.Sequence, phase chunkmap.Subset) window.Reader {
 	counts := sc.wanted
 	if sc.config.HoldsAll && sc.spool == nil {
-		counts = nil // all is kept, whoever wants it
+		counts = nil // all is kept, wanted or not
 	}
 	r := window.NewReader(seq, counts, sc.config.LookaheadRecords, sc.config.nearRecords())
 	r.Tell(sc.config.Plan.NewPhaseWalker(seq, phase))
 	return r
 }
 
-// stock is what a reader's looking ahead asks of the scanner. It is guarded by
-// Reader.mu.
+// stock is the window.Loader of a reader. It is guarded by Reader.mu.
 type stock struct {
 	r     *Reader
-	todo  deferred // to be carried out without the lock
+	todo  deferred // to be done after the lock is released
 	again bool     // Loan.Again of the call
 }
 
 var _ window.Loader = (*stock)(nil)
 
-// Have is how many of the records are in memory, up to one that is not.
+// Have returns how many of the records are in memory, up to the first that is not.
 func (s *stock) Have(records []uint64) int {
 	sc := s.r.sc
 	for at, record := range records {
@@ -52,7 +51,7 @@ func (s *stock) Holds(record uint64) bool {
 	return sc.loads[piece] != nil
 }
 
-// Start starts a record's piece, unless it is on its way.
+// Start starts the load of a record's piece, unless it is in progress.
 func (s *stock) Start(record uint64, more bool) (bytes int64, room bool) {
 	sc := s.r.sc
 	piece := sc.pieces.Of(record)
@@ -60,7 +59,7 @@ func (s *stock) Start(record uint64, more bool) (bytes int64, room bool) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	if sc.slots.has(piece, i) {
-		return 0, true // since it was looked at
+		return 0, true // loaded since it was looked up
 	}
 	if ld := sc.loads[piece]; ld != nil {
 		ld.want(s.r)
@@ -80,15 +79,15 @@ func (s *stock) Start(record uint64, more bool) (bytes int64, room bool) {
 // Cancel implements window.Loader.
 func (s *stock) Cancel() { s.r.sc.cancel(s.r) }
 
-// readAhead starts what is missing behind records k … k+n-1, and of these.
-// missing says that some of these are, from the lent-th on. again is Loan.Again.
+// readAhead starts loads of what is missing of records k … k+n-1, and after them. missing means
+// that some of these are missing, from the lent-th on. again is Loan.Again.
 func (r *Reader) readAhead(k uint64, n int, missing bool, lent int, again bool) {
 	sc := r.sc
 	if sc.slots.missing.Load() == 0 {
 		return
 	}
 	if !r.mu.TryLock() {
-		return // another call is at it
+		return // another call is doing it
 	}
 	readers := max(sc.open.Load(), 1)
 	reach := r.ahead.Walker().Reach(sc.config.Profile.Ahead.Bytes)

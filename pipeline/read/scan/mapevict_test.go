@@ -13,8 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 )
 
-// duringEviction is an owner whose regions are read once their pins are dead, before
-// they are forgotten.
+// duringEviction is an owner whose regions are read after their pins are dead and before they are
+// forgotten.
 type duringEviction struct {
 	mapsOwner
 	read func(piece int)
@@ -33,8 +33,8 @@ func TestReaderReloadsPieceFoundDuringUnmapping(t *testing.T) {
 	sc := newMappedScanner(t, d, 1<<20, store)
 	seq := readtest.InOrder(d.Index)
 	other := sc.Open(seq)
-	// Both the scanner and the storage, which opens files by itself, unmap pieces, at the same time if
-	// it so happens; and what is read here may unmap others.
+	// Both the scanner and the storage, which opens files on its own, unmap pieces, possibly at the
+	// same time; and reading here may unmap others.
 	var reading sync.Mutex
 	found := 0
 	c := sc.mapsConfig()
@@ -57,7 +57,7 @@ func TestReaderReloadsPieceFoundDuringUnmapping(t *testing.T) {
 	}})
 	r := sc.Open(seq)
 	readtest.ReadAll(t, d, r, seq, 30)
-	reading.Lock() // from here on nothing is read any more
+	reading.Lock() // no reads from here on
 	require.Positive(t, found)
 	r.Close()
 	other.Close()

@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 )
 
-// An opening for a mapping hangs, of each shard, while the same files can be read.
+// For each shard, opening it for a mapping hangs, while the same files can be read.
 func TestShardIsReadWhileItsOpenHangs(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 400, MaxBytes: 3000})
 	seq := readtest.ReservoirOrder(3, d.Index, 3, 300)
@@ -39,7 +39,7 @@ func TestShardIsReadWhileItsOpenHangs(t *testing.T) {
 	close(store.hangs)
 }
 
-// What waits for an opening is called off like other loads that have not begun.
+// Loads that wait for a file to be opened are cancelled like other loads that have not begun.
 func TestLoadsWaitingForOpenAreCancellable(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 400, MaxBytes: 3000})
 	seq := readtest.ReservoirOrder(3, d.Index, 3, 300)

@@ -24,7 +24,7 @@ func TestMappedBytesAreCorrect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := readtest.Make(t, s)
 			budgets := []int64{300 << 10, 64 << 20, 1, 2 << 20}
-			if testing.Short() { // one in which pieces are evicted, one in which all are mapped
+			if testing.Short() { // one budget at which pieces are evicted, one at which all are mapped
 				budgets = budgets[:2]
 			}
 			for order, seq := range map[string]readtest.List{"none": readtest.InOrder(d.Index), "reservoir": readtest.ReservoirOrder(3, d.Index, 3, 90)} {
@@ -40,7 +40,7 @@ func TestMappedBytesAreCorrect(t *testing.T) {
 						require.Positive(t, stats.RecordsMapped, "%s, budget %d", order, budget)
 					}
 					if s.Codec == "" && budget == 64<<20 && s.GapBytes == 0 && !s.NoNewline {
-						// Not all: the kernel may move pages while it is asked about them.
+						// Not all: the kernel may be moving pages while it is asked about them.
 						require.Greater(t, stats.RecordsMapped, stats.RecordsOut/2)
 					}
 				}
@@ -148,7 +148,7 @@ func TestEvictedPagesAreReadAgain(t *testing.T) {
 	require.GreaterOrEqual(t, sc.Stats().PiecesRead, uint64(sc.pieces.Len()))
 }
 
-// lendMapped lends the first records of a dataset's only shard.
+// lendMapped reads the first records of a dataset's only shard.
 func lendMapped(t *testing.T, n int) (*readtest.Dataset, *mapping, *testScanner, *Reader, *pinned.Records) {
 	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: n, MaxBytes: 9000, SameSize: true})
 	store := openMapper(t, d)
@@ -194,8 +194,8 @@ func TestTruncationUnderPinnedRecordsIsAnError(t *testing.T) {
 	}
 }
 
-// Before anybody is told that a file is being truncated its last page shows
-// zeros, and what follows is a fault: a record goes out whole, or not.
+// Before a truncation is visible otherwise, the file's last page shows zeros, and accesses after it
+// fault: a record is delivered whole, or not at all.
 func TestZerosOfTruncatedFileAreNeverDelivered(t *testing.T) {
 	shape := readtest.Shape{Shards: 1, Records: 40, MaxBytes: 3000}
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -204,7 +204,7 @@ func TestZerosOfTruncatedFileAreNeverDelivered(t *testing.T) {
 		d := readtest.Make(t, shape)
 		readtest.Alter(t, d, 0, func(b []byte) {
 			for k, x := range d.Index.ExtentTable {
-				if zeros := int64(rng.IntN(600)); k%2 == 0 && zeros < x.SizeBytes { // as members of a tar end
+				if zeros := int64(rng.IntN(600)); k%2 == 0 && zeros < x.SizeBytes { // as the members of a tar end
 					clear(b[x.OffsetBytes+x.SizeBytes-zeros : x.OffsetBytes+x.SizeBytes])
 					clear(d.Records[k][x.SizeBytes-zeros:])
 				}
@@ -214,7 +214,7 @@ func TestZerosOfTruncatedFileAreNeverDelivered(t *testing.T) {
 		store.unleased = true
 		sc := newMappedScanner(t, d, 64<<20, store)
 		r := sc.Open(readtest.InOrder(d.Index))
-		loans := make([]pinned.Records, 40) // one a record
+		loans := make([]pinned.Records, 40) // one per record
 		for k := range loans {
 			require.NoError(t, r.Read(context.Background(), uint64(k), 1, &loans[k]))
 			require.True(t, loans[k].Mapped())
@@ -318,7 +318,7 @@ func TestUnmappableShardsAreRead(t *testing.T) {
 	}
 }
 
-// One mapping at a time is enough to go through shards one after the other.
+// One mapping at a time is enough to read shards one after the other.
 func TestMappingsAreClosedToMakeRoom(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 2000, MaxBytes: 2000})
 	store := openMapper(t, d)

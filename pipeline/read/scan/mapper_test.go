@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 )
 
-// mapping is a storage that maps, as a test says. What it maps is real.
+// mapping is a storage that maps, under the control of a test. It maps real files.
 type mapping struct {
 	storage.Storage
 	storage.Leaser
@@ -25,16 +25,16 @@ type mapping struct {
 	dir        string
 	cold       bool         // the page cache is left as it is
 	evicted    atomic.Bool  // nothing is in the page cache any more
-	most       int64        // mappings at a time, 0 for any number
+	most       int64        // maximum of concurrent mappings, 0 for any number
 	open       atomic.Int64 // mappings
-	checks     atomic.Int64 // looks at mapped files
+	checks     atomic.Int64 // checks of mapped files
 	unmappable bool
 	unleased   bool          // files have no leases
-	hangs      chan struct{} // mappings wait for it, if it is there
+	hangs      chan struct{} // if set, mappings wait for it
 	calls      atomic.Int64  // of Map
 }
 
-// openMapper is the storage of a dataset that can be mapped here.
+// openMapper returns a storage of the dataset that can map on this machine.
 func openMapper(t testing.TB, d *readtest.Dataset) *mapping {
 	t.Helper()
 	files := readtest.OpenFiles(t, d.Dir)
@@ -94,9 +94,8 @@ type countedMapping struct {
 	path string
 }
 
-// hot asks the page cache until it has what is asked for, and has it read what the
-// machine has taken from it meanwhile, or moves at this moment. It asks once where
-// a test wants the page cache as it is.
+// hot calls ask until the page cache has what is asked for, and has pages read that the machine has
+// evicted meanwhile, or is moving. It asks once if the test wants the page cache as it is.
 func (m *countedMapping) hot(ask func() bool) bool {
 	for range 30 {
 		if ask() {
@@ -130,14 +129,14 @@ func (m *countedMapping) Populate(off, size int64) (added int64, ok bool) {
 	return added, ok
 }
 
-// newMappedScanner is a scanner that maps pieces of any size; all is unmapped when
-// the test ends.
+// newMappedScanner returns a scanner that maps pieces of any size; everything is unmapped when the
+// test ends.
 func newMappedScanner(t testing.TB, d *readtest.Dataset, budget int64, s *mapping) *testScanner {
 	t.Helper()
 	sc := newScannerOver(t, d, budget, s)
 	configureMaps(sc, func(c *mapped.Config) {
 		c.LeastBytes = 0
-		c.Patience = time.Hour // all is mapped, however long it takes
+		c.Patience = time.Hour // everything is mapped, however long it takes
 	})
 	t.Cleanup(func() {
 		require.NoError(t, sc.Close())
@@ -151,14 +150,14 @@ func newMappedScanner(t testing.TB, d *readtest.Dataset, budget int64, s *mappin
 	return sc
 }
 
-// configureMaps gives a scanner, of which nobody has asked anything yet, other maps.
+// configureMaps replaces the maps of a scanner that has not been used yet.
 func configureMaps(sc *testScanner, change func(c *mapped.Config)) {
 	c := sc.mapsConfig()
 	change(&c)
 	sc.maps = mapped.New(c, mapsOwner{sc.Scanner})
 }
 
-// evict takes a file out of the page cache.
+// evict drops a file from the page cache.
 func evict(t *testing.T, path string) {
 	sc, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)

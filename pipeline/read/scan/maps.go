@@ -7,8 +7,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// mapsConfig is for pieces of shards that lie in files. They cost nothing of the
-// budget but their tables: as much as that may be mapped beside it.
+// mapsConfig returns the configuration for mapping pieces of shards that are files. Of the budget
+// they take only their tables; as many bytes as the whole budget may be mapped besides.
 func (sc *Scanner) mapsConfig() mapped.Config {
 	c := mapped.Config{
 		Object:     func(shard int) storage.Object { return sc.index.Shard(shard).Object },
@@ -21,14 +21,14 @@ func (sc *Scanner) mapsConfig() mapped.Config {
 	return c
 }
 
-// deferred is what is to be done once mu has been released.
+// deferred is what is to be done after mu is released.
 type deferred struct {
 	reads []*storage.Read
 	maps  mapped.Work
 }
 
-// submit does it. It may wait for system calls on files that are open, but
-// neither for data nor for openings.
+// submit does it. It may wait for system calls on open files, but neither for data nor for opening
+// files.
 func (sc *Scanner) submit(t *deferred) {
 	sc.submitQueued(t)
 	sc.maps.Do(&t.maps)
@@ -41,8 +41,8 @@ func (sc *Scanner) submitQueued(t *deferred) {
 	}
 }
 
-// mapLater has a load's piece, of a shard that is not compressed, mapped if the page
-// cache holds it, or says that it is to be read. It is called with mu held.
+// mapLater requests that a load's piece, of an uncompressed shard, is mapped if it is in the page
+// cache. It returns false if it has to be read. It is called with mu held.
 func (sc *Scanner) mapLater(ld *load, t *deferred) bool {
 	l := &ld.layout
 	if len(l.Ranges) != 1 || l.Newline {
@@ -53,20 +53,20 @@ func (sc *Scanner) mapLater(ld *load, t *deferred) bool {
 	})
 }
 
-// mapsOwner is a scanner as its maps know it.
+// mapsOwner is the mapped.Owner of a scanner.
 type mapsOwner struct{ sc *Scanner }
 
 var _ mapped.Owner = mapsOwner{}
 
-// Mapped implements mapped.Owner: the load's records are at hand.
+// Mapped implements mapped.Owner: the load's records are available.
 func (o mapsOwner) Mapped(piece int, r *mapped.Region) {
 	sc := o.sc
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	ld := sc.loads[piece] // it is not taken back: see Maps.Cancel
+	ld := sc.loads[piece] // it is not cancelled: see Maps.Cancel
 	ld.region = r
 	if sc.verifier != nil && sc.checks.add(ld) {
-		sc.running.Add(1) // theirs to count down; they can't finish while mu is held
+		sc.running.Add(1) // checkRecords calls running.Done; it can't finish while mu is held
 		return
 	}
 	sc.finishLocked(ld)
@@ -114,7 +114,7 @@ func (o mapsOwner) Forget(regions []*mapped.Region) {
 	}
 }
 
-// forget takes a mapped entry out of the slots. It is called with mu held.
+// forget removes a mapped entry from the slots. It is called with mu held.
 func (sc *Scanner) forget(e *entry) {
 	if live := e.liveBytes(); live > 0 && live < int64(len(e.mem.Bytes)) {
 		sc.cache.remember(e)
@@ -130,7 +130,7 @@ func (o mapsOwner) Lost(piece, record int, err error) error {
 	return described
 }
 
-// memory is where a load's piece lies, or will; nil: that is not known yet.
+// memory returns the memory of a load's piece; nil if it has none yet.
 func (ld *load) memory() *budget.Memory {
 	switch {
 	case ld.region != nil:

@@ -6,25 +6,24 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// memory is where segments come from. What is given back is spare, and is used again:
-// new pages have to be cleared by the kernel, at a third of what it costs to read them from a
-// service. Spare memory is
-// counted as held until it is unmapped. All methods are called with Scanner.mu held.
+// memory allocates segments. Released memory becomes spare, and is reused: the kernel has to clear
+// new pages, which costs a third of what it costs to read them from a service. Spare memory counts
+// as held until it is unmapped. All methods are called with Scanner.mu held.
 type memory struct {
 	segment    int64    // bytes of a usual segment
-	spare      [][]byte // ready to be used again, oldest first
+	spare      [][]byte // can be reused, oldest first
 	spareBytes int64
-	mapped     int64        // bytes, spares included
-	released   func([]byte) // tests overwrite what is given back
+	mapped     int64        // bytes, including spare memory
+	released   func([]byte) // tests overwrite released memory
 	dry        bool         // Config.Dry: no byte is touched
 }
 
-// wasteShare bounds what is lost where a segment is used again for a smaller piece: an
-// eighth of the piece. Chunks of one size differ by less, but for the last of a shard.
+// wasteShare limits what is lost when a segment is reused for a smaller piece: an eighth of the
+// piece. Chunks of one size differ by less, except for the last of a shard.
 const wasteShare = 8
 
-// fit is the place of the smallest spare segment that n bytes may use, -1 if there is none.
-// For a usual segment that is one of its own size.
+// fit returns the index of the smallest spare segment that n bytes may use, -1 if there is none. A
+// usual segment only uses one of exactly its size.
 func (m *memory) fit(n int64) int {
 	most := n + n/wasteShare
 	if n <= m.segment {
@@ -40,8 +39,8 @@ func (m *memory) fit(n int64) int {
 	return best
 }
 
-// grows is by how many bytes more would be held if n bytes were taken, and all other spare
-// memory were unmapped.
+// grows returns by how many bytes the held memory would grow if n bytes were taken and all other
+// spare memory were unmapped.
 func (m *memory) grows(n int64) int64 {
 	if i := m.fit(n); i >= 0 {
 		return int64(len(m.spare[i])) - m.spareBytes
@@ -49,7 +48,7 @@ func (m *memory) grows(n int64) int64 {
 	return n - m.spareBytes
 }
 
-// take gives n bytes or more.
+// take returns n bytes or more.
 func (m *memory) take(n int64) ([]byte, error) {
 	if i := m.fit(n); i >= 0 {
 		b := m.spare[i]
@@ -73,8 +72,8 @@ func (m *memory) give(b []byte) {
 	m.spareBytes += int64(len(b))
 }
 
-// trim gives spare memory back to the system, the oldest first, until it is bytes less or
-// there is none.
+// trim unmaps spare memory, the oldest first, until at least that many bytes are unmapped or there
+// is none.
 func (m *memory) trim(bytes int64) error {
 	var first error
 	for bytes > 0 && len(m.spare) > 0 {
@@ -91,5 +90,5 @@ func (m *memory) trim(bytes int64) error {
 	return first
 }
 
-// close gives all spare memory back to the system.
+// close unmaps all spare memory.
 func (m *memory) close() error { return m.trim(m.spareBytes) }

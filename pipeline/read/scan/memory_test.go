@@ -24,7 +24,7 @@ func newTestCache(t *testing.T, bytes int64) *cache {
 	return c
 }
 
-// allocOnce takes n bytes, and lets go of them at once.
+// allocOnce takes n bytes, and releases them at once.
 func allocOnce(t *testing.T, c *cache, n int64) *segment {
 	s, off, err := c.alloc(n, budget.Prefetch)
 	require.NoError(t, err)
@@ -33,8 +33,8 @@ func allocOnce(t *testing.T, c *cache, n int64) *segment {
 	return s
 }
 
-// Once the budget is used up, pieces larger than a segment get memory that has been touched:
-// that of the oldest ones, also where they are not quite as large.
+// Once the budget is used up, pieces larger than a segment reuse memory that has been touched: that
+// of the oldest pieces, even if these were not quite as large.
 func TestLargePiecesReuseMemoryOfEvictedOnes(t *testing.T) {
 	const pieceBytes = 8 * testSegment
 	c := newTestCache(t, 4*pieceBytes)
@@ -57,8 +57,8 @@ func TestMuchLargerMemoryIsNotReusedForPiece(t *testing.T) {
 	require.Equal(t, int64(8*testSegment), c.mapped, "what was too large is unmapped")
 }
 
-// Whatever the sizes of pieces, nothing is held beyond the budget while nobody waits for
-// them, spare memory included; and what others take of the budget is given up at once.
+// For any sizes of pieces, nothing is held beyond the budget while no reader waits, spare memory
+// included; and memory that others take from the budget is given up at once.
 func TestSpareMemoryStaysWithinBudget(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const bytes = 64 * testSegment
@@ -72,8 +72,8 @@ func TestSpareMemoryStaysWithinBudget(t *testing.T) {
 	require.LessOrEqual(t, c.mapped, int64(bytes/2))
 }
 
-// What waits in a piece larger than a segment is copied when half of it has gone out: it is not
-// read again.
+// Records that wait in a piece larger than a segment are copied once half of it was delivered: they
+// are not read again.
 func TestWantedPartsOfLargePieceAreCopiedWhenItsMemoryIsNeeded(t *testing.T) {
 	const pieceBytes, pieces, records = 4 * testSegment, 16, 16
 	c := newTestCache(t, pieces*pieceBytes)
@@ -109,7 +109,7 @@ func TestWantedPartsOfLargePieceAreCopiedWhenItsMemoryIsNeeded(t *testing.T) {
 	}
 }
 
-// evenSpans are those of so many equal records.
+// evenSpans returns the spans of records of equal size.
 func evenSpans(off, bytes int64, records int) []chunkmap.Span {
 	spans := make([]chunkmap.Span, records)
 	for i := range spans {

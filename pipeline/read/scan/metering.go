@@ -6,7 +6,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// submitReads hands reads over whose Done calls Scanner.meter.Reading.End.
+// submitReads submits reads whose Done calls Scanner.meter.Reading.End.
 func (sc *Scanner) submitReads(reads []*storage.Read) {
 	sc.meter.Reading.Begin(len(reads))
 	sc.storage.Submit(reads)
@@ -22,8 +22,8 @@ func (sc *Scanner) submitRaw(reads []*storage.Read) {
 	sc.storage.Submit(reads)
 }
 
-// waitsFor says for which stage those wait who wait for the load, and by which
-// decoder's waits that is to be split. It is called with mu held.
+// waitsFor returns the stage to charge for waiting on this load, and the decoder whose waits that
+// is to be split by. It is called with mu held.
 func (ld *load) waitsFor() (meter.Stage, *meter.WaitClock) {
 	switch {
 	case ld.via != nil:

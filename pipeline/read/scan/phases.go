@@ -7,15 +7,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 )
 
-// phases are the parts of the records that open readers ask for. They are a chunkmap.Part: the
-// records of all of them, which changes with the readers where the dataset is sampled.
-// Else there is one phase, always the same. Has and Count take no lock.
+// phases are the parts of the records that open readers ask for. As a chunkmap.Part it has the
+// records of all of them, which change with the readers if the dataset is sampled; otherwise there
+// is one phase, always the same. Has and Count take no lock.
 //
-// A phase without readers stays until a reader of another one comes, so that who opens one
-// file after the other changes nothing.
+// A phase without readers stays until a reader of another one opens, so opening one file after the
+// other changes nothing.
 type phases struct {
 	now     atomic.Pointer[chunkmap.Subsets]
-	readers map[uint64]int // of each phase; with Scanner.mu held
+	readers map[uint64]int // number of readers per phase; guarded by Scanner.mu
 }
 
 func (p *phases) init(first chunkmap.Subset) {
@@ -29,8 +29,8 @@ func (p *phases) Has(record uint64) bool { return p.now.Load().Has(record) }
 // Count implements chunkmap.Part.
 func (p *phases) Count(from, to uint64) uint64 { return p.now.Load().Count(from, to) }
 
-// change gives the phases that there are with a reader of one more, which ones left, and
-// whether it was not there before. It is called with Scanner.mu held.
+// change returns the phases after another reader of phase with opens, those that are removed, and
+// whether the phase is new. It is called with Scanner.mu held.
 func (p *phases) change(with chunkmap.Subset) (next, left chunkmap.Subsets, joins bool) {
 	joins = true
 	for _, x := range *p.now.Load() {
@@ -49,7 +49,7 @@ func (p *phases) change(with chunkmap.Subset) (next, left chunkmap.Subsets, join
 	return next, left, joins
 }
 
-// enter notes a reader of a phase: what is brought from now on has its records, too.
+// enter adds a reader of a phase: pieces that are loaded from now on have its records, too.
 func (sc *Scanner) enter(ph chunkmap.Subset) {
 	if !sc.config.Sampled {
 		return
@@ -67,7 +67,7 @@ func (sc *Scanner) enter(ph chunkmap.Subset) {
 	}
 	swap := func() { p.now.Store(&next) }
 	if joins {
-		clear(sc.everRead) // what is read of a piece now is other records
+		clear(sc.everRead) // pieces that are read from now on have other records
 	}
 	if sc.spool == nil {
 		swap()
@@ -77,7 +77,7 @@ func (sc *Scanner) enter(ph chunkmap.Subset) {
 		s := sc.index.Shard(shard)
 		if joins {
 			n := ungone(ph.Part, s.First, s.Records, gone)
-			if n == 0 { // all of it went out once: it comes again
+			if n == 0 { // all of it was delivered once: it is wanted again
 				renew(ph.Part, s.First, gone)
 				n = ungone(ph.Part, s.First, s.Records, gone)
 			}
@@ -90,7 +90,7 @@ func (sc *Scanner) enter(ph chunkmap.Subset) {
 	})
 }
 
-// leave takes a reader of a phase off.
+// leave removes a reader of a phase.
 func (sc *Scanner) leave(ph chunkmap.Subset) {
 	if !sc.config.Sampled {
 		return
@@ -104,14 +104,14 @@ func (sc *Scanner) leave(ph chunkmap.Subset) {
 	}
 }
 
-// reads says whether a phase has open readers. Pieces are brought with records of such phases
-// only: to ask for others would be to ask for ever. It is called with mu held.
+// reads reports whether a phase has open readers. Pieces are loaded with records of such phases
+// only, so a request for others would never end. It is called with mu held.
 func (sc *Scanner) reads(ph chunkmap.Subset) bool {
 	return !sc.config.Sampled || sc.phases.readers[ph.Number] > 0
 }
 
-// eachUngone calls visit for stretches of up to 64 records of a shard, with a bit for each
-// whose record has not gone out.
+// eachUngone calls visit for stretches of up to 64 records of a shard, with one bit set per
+// undelivered record.
 func eachUngone(records uint64, gone []atomic.Uint64, visit func(word int, from, n, left uint64)) {
 	for w := range gone {
 		from := uint64(w) * 64
@@ -120,7 +120,7 @@ func eachUngone(records uint64, gone []atomic.Uint64, visit func(word int, from,
 	}
 }
 
-// ungone is how many records of a part have not gone out, of a shard.
+// ungone returns how many records of a part are undelivered, in a shard.
 func ungone(part chunkmap.Part, first, records uint64, gone []atomic.Uint64) (sum int64) {
 	eachUngone(records, gone, func(_ int, from, n, left uint64) {
 		if bits.OnesCount64(left) == int(n) {
@@ -148,8 +148,8 @@ func renew(part chunkmap.Part, first uint64, gone []atomic.Uint64) {
 	}
 }
 
-// layoutOf lays out a piece with the records of all phases that there are now. Where these
-// have none in it, which may be when its last reader has gone, it says no.
+// layoutOf returns the layout of a piece with the records of all present phases. some is false if
+// these have none in it, as is possible after its last reader has closed.
 func (sc *Scanner) layoutOf(number int) (shard int, l chunkmap.Layout, some bool) {
 	now := *sc.phases.now.Load()
 	if sc.config.Sampled && now.Count(sc.pieces.Starts[number], sc.pieces.Starts[number+1]) == 0 {
@@ -157,13 +157,13 @@ func (sc *Scanner) layoutOf(number int) (shard int, l chunkmap.Layout, some bool
 	}
 	part := chunkmap.Part(now)
 	if len(now) == 1 {
-		part = now[0].Part // it is asked for each record
+		part = now[0].Part // it is called for each record
 	}
 	shard, l = sc.config.layoutWith(part, number)
 	return shard, l, true
 }
 
-// holds says whether all is in memory that readers may still ask for of a piece. It takes
+// holds reports whether memory has all records of a piece that readers may still ask for. It takes
 // no lock.
 func (sc *Scanner) holds(number int) bool {
 	e := sc.slots.at(number)

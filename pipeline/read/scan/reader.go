@@ -11,9 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
 )
 
-// Reader is one pass over a sequence, from anywhere to anywhere. Calls from
-// several goroutines are allowed (a file that is mapped is read so) and do not
-// wait for each other's data.
+// Reader is one pass over a sequence, which may be read at any positions. Concurrent calls are
+// allowed (a mapped file is read that way) and do not wait for each other's data.
 type Reader struct {
 	sc    *Scanner
 	seq   pinned.Sequence
@@ -26,8 +25,8 @@ type Reader struct {
 	closed bool
 }
 
-// lastLent is the last record of the last Read. It is not taken as gone out
-// yet: a caller that had no room for all of it asks for it again.
+// lastLent is the last record of the last Read. It does not count as delivered yet: a caller that
+// had no room for all of it asks for it again.
 type lastLent struct {
 	entry *entry
 	index int
@@ -35,14 +34,14 @@ type lastLent struct {
 	again bool // Loan.Again
 }
 
-// Open gives a reader of a sequence, of records of the part in Config.Places. Opening
-// costs nothing: what is read ahead follows the calls of Read.
+// Open returns a reader of a sequence of records of the part in Config.Places. Opening costs
+// nothing: reading ahead starts with the calls of Read.
 func (sc *Scanner) Open(seq pinned.Sequence) *Reader {
 	return sc.OpenPhase(seq, chunkmap.Subset{Number: sc.config.Phase, Part: sc.config.Places.Part})
 }
 
-// OpenPhase is Open for records of another phase, if Config.Sampled is set. Phases of one
-// number are the same.
+// OpenPhase is Open for records of another phase, if Config.Sampled is set. Phases with the same
+// number must have the same records.
 func (sc *Scanner) OpenPhase(seq pinned.Sequence, phase chunkmap.Subset) *Reader {
 	sc.open.Add(1)
 	sc.enter(phase)
@@ -69,8 +68,8 @@ func (r *Reader) Close() {
 	r.sc.open.Add(-1)
 }
 
-// Busy says that pieces are being brought to memory by what keeps all cores busy: a
-// storage that is told what comes, or decoders.
+// Busy reports whether pieces are being loaded by something that uses all cores: a storage that is
+// told what will be read, or decoders.
 func (r *Reader) Busy() bool {
 	sc := r.sc
 	return sc.config.Plan != nil && sc.slots.missing.Load() > 0 || sc.decoders.Busy()
@@ -79,15 +78,15 @@ func (r *Reader) Busy() bool {
 // lendBlock is how many records are looked up at a time.
 const lendBlock = 256
 
-// Read appends to l.Records the bytes of records k … k+n-1 of the sequence,
-// as they are in the decoded shard (a last line's missing newline added). It
-// waits for those that are not in memory. It may lend fewer than n, but at
-// least one, so that what is lent at a time stays within the budget.
+// Read appends to l.Records the bytes of records k … k+n-1 of the sequence, as they are in the
+// decoded shard (with a newline added to a last line that lacks one). It waits for records that are
+// not in memory. It may return fewer than n records, but at least one, so that the pinned records
+// stay within the budget.
 //
-// Errors: the context's; pinned.ErrTimeout; a *pinned.RecordError. When records before the
-// one that fails are at hand, those are lent and there is no error: it comes
-// when the failing record is asked for first. A failed call lends nothing and
-// loses nothing; the same call may be made again.
+// Errors: the context's; pinned.ErrTimeout; a *pinned.RecordError. If records before the failing
+// one are available, Read returns these without an error; the error comes when the failing record
+// is the first to be asked for. A failed call appends nothing and loses nothing, and may be
+// repeated.
 func (r *Reader) Read(ctx context.Context, k uint64, n int, l *pinned.Records) error {
 	n, err := pinned.Clip(r.seq, k, n)
 	if err != nil {
@@ -110,12 +109,12 @@ func (r *Reader) Read(ctx context.Context, k uint64, n int, l *pinned.Records) e
 	return nil
 }
 
-// call is what one call of Read has so far.
+// call is the progress of one call of Read.
 type call struct {
 	loan                 *pinned.Records
 	own                  *lending // of the loan
-	evictions            uint64   // before anything is lent
-	segsFrom, mappedFrom int      // in the loan
+	evictions            uint64   // before any record is pinned
+	segsFrom, mappedFrom int      // indexes into the loan's
 	lent                 int
 	bytes                uint64
 	waited               int
@@ -124,8 +123,8 @@ type call struct {
 	lastIndex            int
 }
 
-// add lends a record of an entry that is pinned. What was lent before
-// it has now gone out.
+// add appends a record of a pinned entry. The record appended before it counts as delivered from
+// now on.
 func (sc *Scanner) add(c *call, e *entry, i int) {
 	b := e.bytes(i)
 	if e.mapped() {
@@ -140,12 +139,12 @@ func (sc *Scanner) add(c *call, e *entry, i int) {
 	c.lastEntry, c.lastIndex = e, i
 }
 
-// deliver notes that record i of an entry has gone out, or has done so again in the same
-// pass.
+// deliver notes that record i of an entry was delivered. again means that it may have been
+// delivered before in the same pass.
 func (sc *Scanner) deliver(e *entry, i int, again bool) {
 	if !e.deliver(i) && !again && sc.mu.TryLock() {
-		// It has gone out before: perhaps this is the next epoch. Where
-		// the lock is not to be had nothing is lost but a hint.
+		// It was delivered before: perhaps this is the next epoch. If the lock is not available,
+		// only a hint is lost.
 		if e.liveBytes() == 0 {
 			e.renew()
 			e.deliver(i)
@@ -154,8 +153,8 @@ func (sc *Scanner) deliver(e *entry, i int, again bool) {
 	}
 }
 
-// collect lends what is in memory of records k … k+n-1, up to the first that is
-// not. It takes no lock and allocates nothing once l has grown.
+// collect pins and appends records k … k+n-1 up to the first that is not in memory. It takes no
+// lock and allocates nothing once l has grown.
 func (r *Reader) collect(c *call, k uint64, n int) {
 	sc, l := r.sc, c.own
 	if l.numbers == nil {
@@ -189,9 +188,9 @@ func (r *Reader) collect(c *call, k uint64, n int) {
 	}
 }
 
-// find looks records up until one is not in memory, and returns how many are. It
-// touches all that lending them will: none of these look-ups waits for the one
-// before it, as locked operations do, so the processor does several at a time.
+// find looks up records until one is not in memory, and returns how many are. It touches everything
+// that pinning them will: these loads don't depend on each other, as locked operations do, so the
+// processor overlaps their cache misses.
 func (sc *Scanner) find(records []uint64, to []found) int {
 	for at, record := range records {
 		piece := sc.pieces.Of(record)
@@ -208,7 +207,7 @@ func (sc *Scanner) find(records []uint64, to []found) int {
 	return len(records)
 }
 
-// lent notes what has gone out.
+// lent counts the records that a call returns.
 func (r *Reader) lent(k uint64, c *call) {
 	n := &r.sc.counts
 	n.recordsOut.Add(uint64(c.lent))
@@ -227,7 +226,7 @@ func (r *Reader) lent(k uint64, c *call) {
 	}
 }
 
-// lendFirst lends record k, and waits for it.
+// lendFirst waits for record k and appends it.
 func (r *Reader) lendFirst(ctx context.Context, k uint64, c *call) error {
 	sc := r.sc
 	if r.seq.Records(k, c.own.numbers[:1]) != 1 {
@@ -267,9 +266,9 @@ func (sc *Scanner) recordError(record uint64, err error) error {
 	return pinned.NameRecord(sc.index, record, err)
 }
 
-// demand waits for a piece whose record i is record k of the sequence, and pins it. A load
-// that was begun before there were readers of the phase may come without the record: then
-// the next one has it.
+// demand waits for the piece whose record i is record k of the sequence, and pins it. A load that
+// was begun before the phase had readers may lack the record: then demand starts another one, which
+// has it.
 func (r *Reader) demand(ctx context.Context, k uint64, piece, i int, l *pinned.Records) (e *entry, waited bool, err error) {
 	for {
 		e, once, err := r.demandOnce(ctx, k, piece, i, l)
@@ -291,7 +290,7 @@ func (r *Reader) demandOnce(ctx context.Context, k uint64, piece, i int, l *pinn
 			sc.mu.Unlock()
 			return e, false, nil
 		}
-		// No segment dies while mu is held, but a region does: this one is about to be
+		// While mu is held no segment is freed, but a region may be: this one is about to be
 		// unmapped.
 		sc.forget(e)
 	}
@@ -308,7 +307,7 @@ func (r *Reader) demandOnce(ctx context.Context, k uint64, piece, i int, l *pinn
 	sc.mu.Unlock()
 	sc.submit(&t)
 	select {
-	case <-ld.done: // it was in the page cache, or has come just now
+	case <-ld.done: // it was in the page cache, or has just arrived
 		return ld.entry, false, ld.err
 	default:
 	}
@@ -321,11 +320,11 @@ func (r *Reader) demandOnce(ctx context.Context, k uint64, piece, i int, l *pinn
 	return e, true, err
 }
 
-// hurryAfter is how long a reader waits before storage is told that it does: some
-// reads are there sooner, and telling takes up to 0.2 ms.
+// hurryAfter is how long a reader waits before it tells the storage so: some reads complete sooner,
+// and telling takes up to 0.2 ms.
 const hurryAfter = 10 * time.Millisecond
 
-// wait waits for a load that has record k, among whose waiters the caller is.
+// wait waits for the load of record k. The caller is already counted among its waiters.
 func (r *Reader) wait(ctx context.Context, ld *load, k uint64) (*entry, error) {
 	sc := r.sc
 	began := sc.now()
@@ -367,8 +366,7 @@ func (r *Reader) wait(ctx context.Context, ld *load, k uint64) (*entry, error) {
 	}
 }
 
-// abandon takes one waiter off a load. The load itself goes on, until its reader
-// goes elsewhere.
+// abandon removes one waiter from a load. The load itself continues until it is cancelled.
 func (sc *Scanner) abandon(ld *load) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()

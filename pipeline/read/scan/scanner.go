@@ -20,9 +20,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
 )
 
-// Scanner reads the pieces of one dataset once for all readers, keeps records
-// until they have gone out, and drops them when the budget says so. It is safe
-// for concurrent use.
+// Scanner reads the pieces of one dataset once for all readers, keeps records until they are
+// delivered, and drops them when the budget requires it. It is safe for concurrent use.
 type Scanner struct {
 	index    Index
 	storage  Storage
@@ -30,7 +29,7 @@ type Scanner struct {
 	phases   phases
 	limits   choose.Limits
 	log      *slog.Logger
-	verifier format.Verifier // nil when records carry no checksums
+	verifier format.Verifier // nil if records carry no checksums
 	pieces   chunkmap.Table
 	places   *chunkmap.Map
 	slots    *slots
@@ -38,7 +37,7 @@ type Scanner struct {
 	meter    *meter.Meter
 	started  time.Time
 	open     atomic.Int64   // readers
-	wanted   *window.Wanted // nil where no shard is compressed
+	wanted   *window.Wanted // nil if no shard is compressed
 	maps     *mapped.Maps
 	decoders *decode.Set
 	budget   *budget.Budget
@@ -47,20 +46,20 @@ type Scanner struct {
 	note         func(error)
 
 	checks  checkQueue
-	running sync.WaitGroup // reads, decoders, the pool
+	running sync.WaitGroup // reads, decoders, the goroutines that verify
 
 	mu       sync.Mutex
 	cache    cache
 	loads    map[int]*load
-	aheadOut int64        // bytes of loads that are read ahead and have not come
-	spool    *spool.Spool // nil when no shard is spooled
-	everRead []uint64     // a bit a piece
+	aheadOut int64        // bytes of loads in flight that are read ahead
+	spool    *spool.Spool // nil if no shard is spooled
+	everRead []uint64     // one bit per piece
 	broken   map[int]error
 	closed   bool
 }
 
-// New starts a scanner. What the configuration names stays the caller's, but for the
-// spool; where it fails, that as well.
+// New starts a scanner. The caller keeps ownership of what the configuration refers to, except the
+// spool's shelf, which it keeps only if New fails.
 func New(c Config) (*Scanner, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -104,7 +103,7 @@ func New(c Config) (*Scanner, error) {
 	return sc, nil
 }
 
-// makeTables makes what there is for each piece.
+// makeTables makes the tables that have an entry per piece.
 func (sc *Scanner) makeTables() {
 	n := sc.pieces.Len()
 	if p := sc.config.Plan; p != nil {
@@ -115,7 +114,7 @@ func (sc *Scanner) makeTables() {
 	}
 	wanted := sc.config.Held.Pieces
 	if sc.config.Sampled {
-		wanted = math.MaxInt32 // of all phases: they are never all there
+		wanted = math.MaxInt32 // of all phases: never all in memory
 	}
 	sc.slots = newSlots(n, wanted)
 	sc.everRead = make([]uint64, (n+63)/64)
@@ -128,7 +127,7 @@ func (sc *Scanner) makeTables() {
 	}
 }
 
-// TableBytes is the memory of what there is for each piece of the dataset.
+// TableBytes returns the memory of the tables that have an entry per piece.
 func (sc *Scanner) TableBytes() int64 {
 	n := sc.pieces.Bytes() + int64(len(sc.everRead))*8
 	if sc.wanted != nil {
@@ -137,14 +136,14 @@ func (sc *Scanner) TableBytes() int64 {
 	return n
 }
 
-// Cores is how many decoders decode at a time.
+// Cores returns how many decoders decode at the same time.
 func (sc *Scanner) Cores() int { return sc.decoders.Cores() }
 
-// now is nanoseconds since the scanner started.
+// now returns nanoseconds since the scanner started.
 func (sc *Scanner) now() int64 { return int64(time.Since(sc.started)) }
 
-// Close stops reading ahead, waits for what is under way and frees the memory.
-// No Loan may be out and no Reader in use. It is idempotent.
+// Close stops reading ahead, waits for loads in progress and frees the memory. All pinned records
+// must have been released, and no Reader may be in use. It is idempotent.
 func (sc *Scanner) Close() error {
 	sc.mu.Lock()
 	if sc.closed {

@@ -23,11 +23,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// settings are what a test's scanner is made for.
+// settings are the parameters of a test's scanner.
 type settings struct {
 	memory   int64
 	read     spec.Read                                             // "" for scan
-	disk     func(r *uring.Request, n int, err error) (int, error) // what becomes of reads of the spool; nil: nothing
+	disk     func(r *uring.Request, n int, err error) (int, error) // changes the results of reads of the spool; nil: doesn't
 	order    spec.Order
 	part     chunkmap.Part // nil for all
 	decoders int           // 0 for 64
@@ -38,8 +38,8 @@ type all struct{}
 func (all) Has(uint64) bool              { return true }
 func (all) Count(from, to uint64) uint64 { return to - from }
 
-// configFor is as a fetcher configures a scanner, with pieces of up to 16 KiB and 32
-// records, and its file and engine where it spools.
+// configFor configures a scanner as a fetcher does, with pieces of up to 16 KiB and 32 records, and
+// with a spool's file and engine if it spools.
 func configFor(t testing.TB, d *readtest.Dataset, s settings, store Storage) Config {
 	t.Helper()
 	if s.part == nil {
@@ -79,7 +79,7 @@ func configFor(t testing.TB, d *readtest.Dataset, s settings, store Storage) Con
 	return c
 }
 
-// testScanner remembers what it notes.
+// testScanner remembers the errors that it notes.
 type testScanner struct {
 	*Scanner
 	mu    sync.Mutex
@@ -92,8 +92,8 @@ func (s *testScanner) errors() []string {
 	return slices.Clone(s.noted)
 }
 
-// newScanner has all memory overwritten when it is given back, and looks at what is left
-// when the test ends.
+// newScanner returns a scanner whose released memory is overwritten, and checks when the test ends
+// that nothing is left.
 func newScanner(t testing.TB, c Config) *testScanner {
 	t.Helper()
 	s := new(testScanner)
@@ -125,13 +125,13 @@ func newScanner(t testing.TB, c Config) *testScanner {
 	return s
 }
 
-// newScannerOver scans by way of a storage.
+// newScannerOver returns a scanner over a storage.
 func newScannerOver(t testing.TB, d *readtest.Dataset, memory int64, store Storage) *testScanner {
 	t.Helper()
 	return newScanner(t, configFor(t, d, settings{memory: memory}, store))
 }
 
-// readEpochs reads a sequence some times, by different steps.
+// readEpochs reads a sequence several times, in different steps.
 func readEpochs(t testing.TB, d *readtest.Dataset, sc *testScanner, seq readtest.List, epochs int) {
 	for epoch := range epochs {
 		r := sc.Open(seq)
@@ -158,7 +158,7 @@ func TestCloseIsIdempotent(t *testing.T) {
 	require.NoError(t, sc.Close())
 }
 
-// A survey counts the tables of pieces before there are any: limits follow from it.
+// A survey counts the tables of pieces before they exist: limits follow from them.
 func TestSizingAccountsForTablesOfScanner(t *testing.T) {
 	for name, s := range readtest.Scanned() {
 		d := readtest.Make(t, s)
@@ -169,7 +169,7 @@ func TestSizingAccountsForTablesOfScanner(t *testing.T) {
 	}
 }
 
-// Only what a reader could be told is noted.
+// Only errors that a reader could have received are noted.
 func TestCancelledReadsAreNotFailures(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: 60, MaxBytes: 1000})
 	store := readtest.OpenStorage(t, d.Dir)

@@ -11,28 +11,27 @@ import (
 
 // segment is memory that holds pieces one after the other.
 //
-// It is pinned by the loans and the loads that use its bytes. One that nobody pins
-// may be made dead: its memory is then the cache's again, and the struct is left to
-// those who still point to it.
+// It is pinned by loads and pinned.Records that use its bytes. A segment that is not pinned may be
+// killed: its memory returns to the cache, and the struct stays valid for remaining pointers to it.
 type segment struct {
 	budget.Memory
-	used    int64    // under Scanner.mu
-	entries []*entry // under Scanner.mu
-	tables  int64    // bytes of entries, under Scanner.mu
+	used    int64    // guarded by Scanner.mu
+	entries []*entry // guarded by Scanner.mu
+	tables  int64    // bytes of entries, guarded by Scanner.mu
 }
 
-// entry is a piece in memory, or what is left of one: where each record lies in its
-// segment or region. All but the bits is immutable.
+// entry is a piece in memory, or what is left of one: where each record is in its segment or
+// region. It is immutable except for the bits.
 type entry struct {
 	mem    *budget.Memory // of a segment, or of region
-	region *mapped.Region // nil: it does not lie in a mapped file
+	region *mapped.Region // nil if the entry is not in a mapped file
 	piece  int
 	spans  []chunkmap.Span
-	whole  bool            // all of the piece that is of the part is here
+	whole  bool            // has all records of the piece that are in the part
 	bad    map[int]error   // records that failed their checksum
-	out    []atomic.Uint64 // a bit a record: gone out
+	out    []atomic.Uint64 // one bit per record: delivered
 
-	// Where the shard is spooled, its place there is told what has gone out.
+	// If the shard is spooled, its place in the spool is told which records were delivered.
 	spooled *spool.Place
 	ordinal uint64 // of the first record in the shard
 }
@@ -41,15 +40,15 @@ func newEntry(mem *budget.Memory, piece int, spans []chunkmap.Span) *entry {
 	return &entry{mem: mem, piece: piece, spans: spans, whole: true, out: make([]atomic.Uint64, (len(spans)+63)/64)}
 }
 
-// mapped says whether the entry lies in a mapped file.
+// mapped reports whether the entry is in a mapped file.
 func (e *entry) mapped() bool { return e.region != nil }
 
-// tableBytes is the memory of the entry itself.
+// tableBytes returns the memory of the entry itself.
 func (e *entry) tableBytes() int64 { return chunkmap.TableBytes(len(e.spans)) }
 
 func (e *entry) delivered(i int) bool { return e.out[i>>6].Load()&(1<<(i&63)) != 0 }
 
-// goneBits are a bit a record: it has gone out.
+// goneBits returns one bit per record: it was delivered.
 func (e *entry) goneBits() []uint64 {
 	bits := make([]uint64, len(e.out))
 	for w := range bits {
@@ -58,7 +57,7 @@ func (e *entry) goneBits() []uint64 {
 	return bits
 }
 
-// deliver notes that record i has gone out, and returns false if it had before.
+// deliver notes that record i was delivered, and returns false if it already had been.
 func (e *entry) deliver(i int) bool {
 	w, bit := &e.out[i>>6], uint64(1)<<(i&63)
 	if w.Load()&bit != 0 || w.Or(bit)&bit != 0 {
@@ -71,8 +70,8 @@ func (e *entry) deliver(i int) bool {
 	return true
 }
 
-// renew makes all records wanted again if all had gone out: another epoch has
-// come to the piece. It is called with Scanner.mu held.
+// renew makes all records wanted again if all were delivered: another epoch has reached the piece.
+// It is called with Scanner.mu held.
 func (e *entry) renew() {
 	if e.liveBytes() > 0 {
 		return
@@ -83,13 +82,13 @@ func (e *entry) renew() {
 	e.mem.Live.Add(e.liveBytes())
 }
 
-// bytes of record i, in memory that must be pinned.
+// bytes returns record i. The entry's memory must be pinned.
 func (e *entry) bytes(i int) []byte {
 	s := e.spans[i]
 	return e.mem.Bytes[s.OffsetBytes : s.OffsetBytes+s.SizeBytes : s.OffsetBytes+s.SizeBytes]
 }
 
-// liveBytes counts what of the entry has not gone out.
+// liveBytes returns the bytes of the entry's undelivered records.
 func (e *entry) liveBytes() int64 {
 	n := int64(0)
 	for i, s := range e.spans {

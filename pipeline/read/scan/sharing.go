@@ -4,7 +4,7 @@ import "github.com/lsiofs/lsiofs/pipeline/read/budget"
 
 var _ budget.Member = (*Scanner)(nil)
 
-// Allow implements budget.Member. With Config.MemoryBytes all limits are Config.Limits.
+// Allow implements budget.Member. At Config.MemoryBytes, all limits are those of Config.Limits.
 func (sc *Scanner) Allow(bytes int64) {
 	l := &sc.limits
 	cache := l.CacheBytes
@@ -28,9 +28,8 @@ func (sc *Scanner) Lent() int64 { return int64(sc.counts.bytesOut.Load()) }
 // Readers implements budget.Member.
 func (sc *Scanner) Readers() int64 { return sc.open.Load() }
 
-// Shrink implements budget.Member: decoders that have nothing to do are closed, pieces are
-// dropped, and mapped ones unmapped. Where somebody is at work it is left to the next piece
-// that is brought.
+// Shrink implements budget.Member: it closes idle decoders, drops pieces, and unmaps mapped ones.
+// If Scanner.mu is held, dropping pieces is left to the next load that needs memory.
 func (sc *Scanner) Shrink() {
 	sc.decoders.Trim()
 	if sc.mu.TryLock() {
@@ -42,8 +41,8 @@ func (sc *Scanner) Shrink() {
 	sc.maps.Shrink()
 }
 
-// ShrinkDisk implements budget.Member: the spool drops the shards that nobody reads, and
-// its file becomes shorter.
+// ShrinkDisk implements budget.Member: if there are no readers, the spool drops its shards and
+// shortens its file.
 func (sc *Scanner) ShrinkDisk() {
 	if sc.spool != nil && sc.open.Load() == 0 {
 		sc.spool.Shrink()

@@ -2,14 +2,14 @@ package scan
 
 import "sync/atomic"
 
-// slots has, for each piece, what of it is in memory. Look-ups take no lock;
-// changes are made with Scanner.mu held.
+// slots has the entry of each piece that is in memory. Lookups take no lock; changes are made with
+// Scanner.mu held.
 type slots struct {
 	entries []atomic.Pointer[entry]
 	missing atomic.Int64 // pieces that are wanted and not whole in memory
 }
 
-// newSlots are those of so many pieces, of which some are wanted.
+// newSlots returns slots for the given number of pieces, of which some are wanted.
 func newSlots(pieces, wanted int) *slots {
 	s := &slots{entries: make([]atomic.Pointer[entry], pieces)}
 	s.missing.Store(int64(wanted))
@@ -18,7 +18,7 @@ func newSlots(pieces, wanted int) *slots {
 
 func (s *slots) at(piece int) *entry { return s.entries[piece].Load() }
 
-// set puts e (nil for nothing) in the place of what is there.
+// set replaces the entry of a piece by e (nil for none).
 func (s *slots) set(piece int, e *entry) {
 	old := s.entries[piece].Swap(e)
 	if old != nil && old.whole {

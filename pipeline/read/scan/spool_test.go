@@ -20,14 +20,14 @@ var (
 	spoolFull      = spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1}
 )
 
-// spoolConfig reads through a spool that has room for what an order needs.
+// spoolConfig configures a scanner with a spool that has room for what the order needs.
 func spoolConfig(t testing.TB, d *readtest.Dataset, memory int64, o spec.Order, store Storage) Config {
 	t.Helper()
 	return configFor(t, d, settings{memory: memory, read: spec.ReadSpool, order: o}, store)
 }
 
-// It is memory's that is too small: a disk would give all that is left of it
-// before it says so, and other programs that write to it would find it full.
+// The spool's file is replaced by one that can't be written. Filling a disk instead would take all that
+// is left of it, and other programs that write to it would find it full.
 func TestUnwritableSpoolFailsItsRecords(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900})
 	c := spoolConfig(t, d, 300<<10, spoolFull, readtest.OpenStorage(t, d.Dir))
@@ -48,8 +48,9 @@ func TestUnwritableSpoolFailsItsRecords(t *testing.T) {
 	var record *pinned.RecordError
 	require.ErrorAs(t, err, &record)
 
-	// It works again when it can be written. Shards that failed before are still told of, each
-	// once: their decoders may have begun before, and ended after, anything that is done here.
+	// It works again when the file can be written. Errors of shards that failed before are still
+	// noted, once each: their decoders may have begun before, and ended after, anything that is
+	// done here.
 	require.NoError(t, unix.Dup3(writable, file, unix.O_CLOEXEC))
 	require.NoError(t, unix.Close(writable))
 	for told := 0; ; told++ {
@@ -61,7 +62,7 @@ func TestUnwritableSpoolFailsItsRecords(t *testing.T) {
 	}
 }
 
-// openIn returns the descriptor of the file of this process that lies in a directory.
+// openIn returns the descriptor of this process's file in a directory.
 func openIn(t *testing.T, dir string) int {
 	t.Helper()
 	links, err := os.ReadDir("/proc/self/fd")

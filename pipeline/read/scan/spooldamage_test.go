@@ -23,7 +23,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// failingEngine reads, and lets a test change what comes of it.
+// failingEngine reads, and lets a test change the results.
 type failingEngine struct {
 	uring.Engine
 	after func(r *uring.Request, n int, err error) (int, error)
@@ -39,7 +39,7 @@ func (e *failingEngine) Submit(requests []*uring.Request) {
 	e.Engine.Submit(changed)
 }
 
-// what a disk may do to each read.
+// diskFaults are what a disk may do to each read.
 var diskFaults = map[string]func(r *uring.Request, n int, err error) (int, error){
 	"zeros":             func(r *uring.Request, n int, err error) (int, error) { clear(r.Buf); return n, err },
 	"a byte is another": func(r *uring.Request, n int, err error) (int, error) { r.Buf[n/2] ^= 1; return n, err },
@@ -47,7 +47,7 @@ var diskFaults = map[string]func(r *uring.Request, n int, err error) (int, error
 	"short":             func(r *uring.Request, n int, err error) (int, error) { return n / 2, err },
 }
 
-// damageable are datasets whose blocks lie in every way beside pieces and records.
+// damageable returns datasets whose blocks have all kinds of alignments with pieces and records.
 func damageable(t *testing.T) map[string]*readtest.Dataset {
 	return map[string]*readtest.Dataset{
 		"many pieces a block":     readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900}),
@@ -104,7 +104,7 @@ func TestAFlippedByteInAnyBlockOfTheSpoolIsNoticedAndDecodedAgain(t *testing.T) 
 					to := min(from+page, x.DecodedBytes)
 					record, ok := recordIn(d, x, from, to)
 					if !ok {
-						continue // nothing of it is read but with others
+						continue // every record of it is read together with others
 					}
 					flip(t, s, (from+to)/2)
 					forgetPieces(sc)
@@ -123,13 +123,13 @@ func TestAFlippedByteInAnyBlockOfTheSpoolIsNoticedAndDecodedAgain(t *testing.T) 
 	}
 }
 
-// page is what has a checksum on the shelf.
+// page is the unit of checksums on the shelf.
 const page = 4096
 
-// stride passes over pages of large shards: some 20 of each are looked at.
+// stride skips pages of large shards: about 20 pages of each shard are tested.
 func stride(decodedBytes int64) int64 { return max(1, decodedBytes/(20*page)) * page }
 
-// recordIn is a record of which some lies in a block of a shard.
+// recordIn returns a record that overlaps a block of a shard.
 func recordIn(d *readtest.Dataset, x catalog.Shard, from, to int64) (uint64, bool) {
 	for r := x.First; r < x.First+x.Records; r++ {
 		if e := d.Index.ExtentTable[r]; e.OffsetBytes < to && e.OffsetBytes+e.SizeBytes > from {
@@ -152,8 +152,8 @@ func flip(t *testing.T, s *spool.Place, off int64) {
 	})
 }
 
-// The records come all the same, each shard goes to the spool a second time and not
-// a third, and one warning names the directory.
+// All records arrive nevertheless, each shard goes to the spool a second time and not a third, and
+// one warning names the directory.
 func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 	for fault, after := range diskFaults {
 		t.Run(fault, func(t *testing.T) {
@@ -189,8 +189,8 @@ func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 	}
 }
 
-// Who waits for a load looks at the clock of who brings it, which may be another one
-// by then: with the race detector this shows that the look needs no lock.
+// Waiters read the clock of the decoder that makes a load, which may be another one by then: with
+// the race detector this shows that they need no lock.
 func TestTimedOutReadersGetRecordsAfterSpoolLoss(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 2, Records: 110, MaxBytes: 9000})
 	for range 10 {
@@ -229,7 +229,7 @@ func TestSpoolIsRetriedOnceLossExpires(t *testing.T) {
 		return diskFaults["zeros"](r, n, err)
 	}
 	sc := newScanner(t, configFor(t, d, settings{memory: 300 << 10, read: spec.ReadSpool, order: spoolFull, disk: disk}, readtest.OpenStorage(t, d.Dir)))
-	lendAnew(t, d, sc, 0) // the second time at once
+	lendAnew(t, d, sc, 0) // at once, the second time
 	require.Equal(t, uint64(2), sc.Stats().Spool.DamagedShards)
 	forgetPieces(sc)
 	lendAnew(t, d, sc, 0)
@@ -243,7 +243,7 @@ func TestSpoolIsRetriedOnceLossExpires(t *testing.T) {
 	wholeInSpool(t, sc, 0)
 }
 
-// What decoding finds when it is done again is said, not hidden.
+// An error of decoding a shard again is reported, not hidden.
 func TestShardDeletedBeforeSpoolLossIsAnError(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 2, Records: 110, MaxBytes: 900})
 	s := readtest.OpenStorage(t, d.Dir)

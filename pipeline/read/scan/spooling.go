@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/spool"
 )
 
-// spooling is what a spool asks of a scanner, and tells it, without a lock of its own.
+// spooling is the spool.Owner of a scanner. The spool calls it without holding its lock.
 type spooling struct{ sc *Scanner }
 
 var (
@@ -25,7 +25,7 @@ var (
 	_ spool.Load     = (*load)(nil)
 )
 
-// startSpool makes the spool of a shelf. The decoders are there.
+// startSpool makes the spool of a shelf. The decoders must exist already.
 func (sc *Scanner) startSpool(shelf *diskcache.Shelf) *spool.Spool {
 	return spool.New(spool.Config{
 		Shards: sc.places, Decoders: spoolDecoders{sc.decoders}, Meter: sc.meter, Now: sc.now, Log: sc.log,
@@ -34,7 +34,7 @@ func (sc *Scanner) startSpool(shelf *diskcache.Shelf) *spool.Spool {
 	}, shelf, spooling{sc})
 }
 
-// spoolDecoders are a set's, for shards that are decoded whole.
+// spoolDecoders are the decoders of a set, for shards that are decoded whole.
 type spoolDecoders struct{ *decode.Set }
 
 func (d spoolDecoders) Whole(shard int, bufferBytes int64, clock *atomic.Int64, waits *meter.WaitClock) spool.Decoder {
@@ -43,8 +43,8 @@ func (d spoolDecoders) Whole(shard int, bufferBytes int64, clock *atomic.Int64, 
 
 func (d spoolDecoders) End(x spool.Decoder) { d.Set.End(x.(*decode.Decoder)) }
 
-// assignSpool lets a load be read from the spool as soon as its bytes are
-// there. false means that there is no room to read ahead. It is called with mu held.
+// assignSpool has a load read from the spool as soon as its bytes are there. It returns false if
+// there is no room to read ahead. It is called with mu held.
 func (sc *Scanner) assignSpool(ld *load, u budget.Urgency) bool {
 	ld.clock.Store(sc.spool.Clock(ld.shard))
 	asked, place, waits := sc.spool.Ask(ld, u)
@@ -64,7 +64,7 @@ func (sc *Scanner) assignSpool(ld *load, u budget.Urgency) bool {
 	return true
 }
 
-// News carries out what has become of loads.
+// News applies what has happened to loads.
 func (w spooling) News(n spool.News) {
 	w.sc.mu.Lock()
 	defer w.sc.mu.Unlock()
@@ -100,7 +100,7 @@ func (sc *Scanner) newsOfSpool(n spool.News) {
 	}
 }
 
-// readSpooled reads a load, whose memory is there, from the spool.
+// readSpooled reads a load from the spool, to memory that it already has.
 func (sc *Scanner) readSpooled(s *spool.Place, ld *load) {
 	ld.spooled = s
 	ld.pending.Store(1)
@@ -115,7 +115,7 @@ func (sc *Scanner) readSpooled(s *spool.Place, ld *load) {
 	}})
 }
 
-// WantedSoon looks at atomic counts alone.
+// WantedSoon reads only atomic counts.
 func (w spooling) WantedSoon(shard int, missing bool) bool {
 	sc := w.sc
 	x := sc.index.Shard(shard)
@@ -127,9 +127,9 @@ func (w spooling) WantedSoon(shard int, missing bool) bool {
 	return false
 }
 
-// lostInSpool is called when a load was read from the spool and is not what was written
-// there, or could not be read. The shard leaves the spool, and the load is brought
-// from the dataset: through the spool once more at most, so it ends.
+// lostInSpool is called if a load that was read from the spool differs from what was written, or
+// could not be read. The shard is removed from the spool, and the load is made from the dataset:
+// through the spool at most once more, so the retries end.
 func (sc *Scanner) lostInSpool(ld *load, why error) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -145,8 +145,8 @@ func (sc *Scanner) lostInSpool(ld *load, why error) {
 	sc.newsOfSpool(sc.spool.Admit())
 }
 
-// bringAgain gives a load of a shard that was dropped to those who can bring it. What
-// was read ahead, and nobody waits for, is left to who comes to it.
+// bringAgain restarts a load of a shard that was dropped. A load that was read ahead, and has no
+// waiters, ends instead, and is started again when a reader needs it.
 func (sc *Scanner) bringAgain(ld *load) {
 	switch {
 	case sc.closed:
@@ -163,7 +163,7 @@ func (sc *Scanner) bringAgain(ld *load) {
 	}
 }
 
-// closeSpool ends what nobody brings any more, and frees the file. It is called
+// closeSpool ends loads that nothing will complete any more, and closes the spool. It is called
 // with mu held when nothing runs.
 func (sc *Scanner) closeSpool() error {
 	if sc.spool == nil {
@@ -181,5 +181,5 @@ func (sc *Scanner) closeSpool() error {
 // Shard implements spool.Load.
 func (ld *load) Shard() int { return ld.shard }
 
-// Waited says whether a reader waits for the load. It takes no lock.
+// Waited reports whether a reader waits for the load. It takes no lock.
 func (ld *load) Waited() bool { return ld.waiters.Load() > 0 }

@@ -8,28 +8,28 @@ import (
 
 // Stats is a snapshot. Counters only grow.
 type Stats struct {
-	RecordsOut, BytesOut uint64 // that were lent
+	RecordsOut, BytesOut uint64 // returned by Read
 	RecordsMapped        uint64 // of these, from the page cache
-	Hits                 uint64 // records that were in memory when wanted
+	Hits                 uint64 // records that were in memory when asked for
 	Waits                uint64 // records that a reader had to wait for
 	WaitNanos            uint64
 	PiecesRead           uint64
 	PiecesReread         uint64 // read again because they had been dropped
 	PiecesDropped        uint64
 	BytesRead            uint64 // of pieces, decoded
-	// DecodedBytes are all that have come out of decoders, also those that nobody wanted.
+	// DecodedBytes counts all output of decoders, needed or not.
 	DecodedBytes uint64
-	// ReadsCancelled and BytesCancelled are pieces that were asked for ahead of readers
-	// that then went elsewhere, and had not begun.
+	// ReadsCancelled and BytesCancelled count pieces that were requested ahead of readers that then
+	// seeked away or closed, and had not begun.
 	ReadsCancelled, BytesCancelled uint64
-	HeldBytes                      int64 // of memory, now, tables included
-	MappedBytes                    int64 // of the page cache, now
+	HeldBytes                      int64 // in memory, now, tables included
+	MappedBytes                    int64 // in the page cache, now
 	LoadsInFlight, OpenDecoders    int64
-	AheadBytes                     int64        // of loads in flight, those read ahead, with their tables
-	Spool                          *spool.Stats // nil where nothing is spooled
+	AheadBytes                     int64        // of loads in flight, those that are read ahead, with their tables
+	Spool                          *spool.Stats // nil if nothing is spooled
 }
 
-// counters are what Stats tells and no lock protects.
+// counters are the parts of Stats that no lock protects.
 type counters struct {
 	recordsOut, bytesOut, hits, waits, waitNanos atomic.Uint64
 	piecesRead, piecesReread, bytesRead          atomic.Uint64
@@ -37,7 +37,7 @@ type counters struct {
 	readsCancelled, bytesCancelled               atomic.Uint64
 }
 
-// Stats gives a snapshot.
+// Stats returns a snapshot.
 func (sc *Scanner) Stats() Stats {
 	n := &sc.counts
 	s := Stats{
@@ -49,7 +49,7 @@ func (sc *Scanner) Stats() Stats {
 	}
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	decoders := sc.decoders.Stats() // now, so that memory that goes to a segment is not counted twice
+	decoders := sc.decoders.Stats() // first, so that memory that moves to a segment is not counted twice
 	s.DecodedBytes = decoders.DecodedBytes
 	s.HeldBytes = sc.cache.mapped + sc.cache.tables + decoders.HeldBytes + sc.TableBytes()
 	s.PiecesDropped = sc.cache.dropped
