@@ -14,25 +14,25 @@ import (
 type Choice struct {
 	Strategy   spec.Read
 	Reason     string // in words
-	SpoolBytes int64  // that are reserved, 0 where nothing is spooled
-	FewerLanes string // what fewer lanes would need, in words; "" where that is not less
-	// Chunks says that whole chunks are planned, and brought to a disk cache, before records
-	// are gathered from there.
+	SpoolBytes int64  // that are reserved, 0 if nothing is spooled
+	FewerLanes string // what fewer lanes would need, in words; "" if that is not less
+	// Chunks means that whole chunks are planned, and fetched to a disk cache, before records are
+	// gathered from there.
 	Chunks bool
-	// Warning says what would be better, and what it takes; "" where there is nothing.
+	// Warning is what would be better, and what it takes; "" if there is nothing better.
 	Warning string
-	// Spooled are the shards that go through the spool: a bit a shard; nil for none.
+	// Spooled are the shards that go through the spool, one bit per shard; nil for none.
 	Spooled []uint64
 
 	bytes int64 // of all shards, decoded
 }
 
-// Spools says whether a shard is spooled.
+// Spools reports whether a shard is spooled.
 func (c *Choice) Spools(shard int) bool {
 	return c.Spooled != nil && c.Spooled[shard/64]&(1<<(shard%64)) != 0
 }
 
-// scannable says why the shards can be scanned within memory, or "".
+// scannable returns why the shards can be scanned within memory, or "" if they can't.
 func (s *Sizes) scannable(c *compressed) string {
 	o, budget := s.Order, s.Limits.CacheBytes
 	places := int64(max(s.Places, 1))
@@ -52,7 +52,7 @@ func (s *Sizes) scannable(c *compressed) string {
 		}
 		return ""
 	}
-	// What waits in the buffer, and in the pieces it came with.
+	// What waits in the buffer, and in the pieces that its records are in.
 	lanes := float64(o.Lanes) * float64(places)
 	waiting := float64(o.SizeRecords)*float64(c.total)/float64(c.any)*1.5 + lanes*float64(s.Held.DecoderBytes+int64(s.PieceBytes)) + float64(s.waitingTables())
 	if waiting <= float64(budget)/2 && 2*lanes <= float64(s.Decoders) {
@@ -61,9 +61,8 @@ func (s *Sizes) scannable(c *compressed) string {
 	return ""
 }
 
-// Choose decides how shards are read where a strategy is asked for ("" for
-// scan). It is a pure function of the sizes. Its errors say which setting of the spool
-// is too small.
+// Choose returns how shards are read with the given strategy ("" for scan). It is a pure function
+// of the sizes. Its errors name the spool setting that is too small.
 func (s *Sizes) Choose(asked spec.Read) (Choice, error) {
 	switch {
 	case s.Storage.Apart:
@@ -82,8 +81,8 @@ func (s *Sizes) Choose(asked spec.Read) (Choice, error) {
 	return s.chooseCompressed(asked)
 }
 
-// chooseCompressed chooses where there are compressed shards. The others, if
-// there are any, are read the same way: records of both kinds go out in turn.
+// chooseCompressed chooses if there are compressed shards. The others, if any, are read the same
+// way: the order alternates between records of both kinds.
 func (s *Sizes) chooseCompressed(asked spec.Read) (Choice, error) {
 	scan := func(reason string) (Choice, error) { return Choice{Strategy: spec.ReadScan, Reason: reason}, nil }
 	c := s.spoolable(asked == spec.ReadSpool)
@@ -109,8 +108,8 @@ func (s *Sizes) chooseCompressed(asked spec.Read) (Choice, error) {
 	return Choice{Strategy: spec.ReadSpool, Reason: reason, Spooled: c.bits, SpoolBytes: capacity, FewerLanes: fewer, bytes: c.all}, nil
 }
 
-// enough is about the least memory with which no compressed shard is spooled, rounded up to some MiB; 0 where
-// none below mostMemory is.
+// enough returns about the least memory with which no compressed shard is spooled, rounded up to
+// some MiB; 0 if that is more than mostMemory.
 func (s *Sizes) enough() int64 {
 	spools := func(memory int64) bool {
 		t := *s
@@ -137,17 +136,17 @@ func (s *Sizes) enough() int64 {
 	return most * step
 }
 
-// mostMemory is the most that a machine is reckoned to have.
+// mostMemory is the most memory that a machine is assumed to have.
 const mostMemory = 1 << 42
 
 const (
 	leastPieceBytes = 8 << 10
-	// bytesAPiece is the memory of what there is for each.
+	// bytesAPiece is the memory of what is kept per piece.
 	bytesAPiece = 24
 )
 
-// FinePieceBytes is the size of pieces of which one record at a time is
-// wanted: small, as long as their tables take little of the memory.
+// FinePieceBytes returns the size of pieces that are loaded for one record at a time: small, as
+// long as their tables take little of the memory.
 func (c *Choice) FinePieceBytes(memoryBytes int64, pieceBytes uint64) uint64 {
 	tables := uint64(memoryBytes / 16)
 	least := max(leastPieceBytes, uint64(c.bytes)/max(tables/bytesAPiece, 1))

@@ -1,19 +1,18 @@
-// Package choose decides how the shards of a dataset are read: scanned piece by
-// piece, gathered record by record, or decoded into a spool first. It is a pure
-// function of sizes: how large shards, pieces and records are, how much memory there
-// is, and in which order records are wanted. It reads nothing and knows no shard by
-// name.
+// Package choose decides how the shards of a dataset are read: scanned piece by piece, gathered
+// record by record, or decoded into a spool first. It is a pure function of sizes: how large
+// shards, pieces and records are, how much memory there is, and in which order records are read. It
+// reads nothing and does not know shards by name.
 //
 //	catalog ──┐
 //	part    ──┼──► Sizes ──► Choose ──► Choice: scan, gather or spool, and why
 //	settings ─┘      │
 //	                 └─────► Limits: what each use of the memory may take of it
 //
-// At services, and with a disk cache, what is to be saved is requests (Sizes.ByRequests). What an
-// order keeps of chunks that are read at the turn of their first record is then computed
-// from its buffer and the records of a chunk (UnsentBytes for memory, OpenBytes for a disk), and
-// Needs tells what an epoch takes.
+// For services, and with a disk cache, the cost to minimize is the number of requests
+// (Sizes.ByRequests). How much of the chunks an order keeps, if each is read when its first record
+// is due, is then computed from the shuffle buffer and the records per chunk (UnsentBytes for
+// memory, OpenBytes for a disk). Needs returns what an epoch takes.
 //
-// Sizes is filled by package size. What there is to know of each piece (its table)
-// counts wherever memory is divided: of short records it takes more than they do.
+// Package size fills in Sizes. Each piece has a table, which counts wherever memory is divided:
+// tables of short records take more memory than the records.
 package choose

@@ -3,33 +3,33 @@ package choose
 import "github.com/lsiofs/lsiofs/pipeline/storage/profile"
 
 const (
-	// Segments are large enough for huge pages, small enough that a small
-	// budget still has 64 of them.
+	// Segments are large enough for huge pages, and small enough that a small budget still has 64
+	// of them.
 	maxSegmentBytes = 2 << 20
 	minSegmentBytes = 64 << 10
 	minSegments     = 64
 )
 
-// Limits are the bounds that follow from the budget.
+// Limits are the limits that follow from the budget.
 type Limits struct {
 	SegmentBytes  int64 // of a segment
-	TableBytes    int64 // of the tables of a segment's pieces: with more the next is begun
-	CacheBytes    int64 // segments are freed above so many bytes
+	TableBytes    int64 // of the tables of a segment's pieces; beyond this a new segment is begun
+	CacheBytes    int64 // segments are freed above this many bytes
 	WindowBytes   int64 // of what all readers read ahead together
-	InFlightBytes int64 // of what is read ahead and has not come yet
+	InFlightBytes int64 // of what is read ahead and has not arrived yet
 	DecoderBytes  int64 // of all decoders together
 	RawBlockBytes int   // of a decoder's reads
-	LoanSegments  int   // so many segments are pinned by one Read
+	LoanSegments  int   // maximum number of segments that one Read pins
 }
 
-// SegmentBytes is the size of the segments of a budget.
+// SegmentBytes returns the size of the segments of a budget.
 func SegmentBytes(budget int64) int64 {
 	return min(max(budget/minSegments, minSegmentBytes), maxSegmentBytes) &^ 4095
 }
 
-// segmentFor is the size of the segments of a budget for pieces of a size. Where hardly one
-// fits, and half of each segment would stay empty, they are twice as large: as long as a
-// budget still has 64 of them.
+// segmentFor returns the size of the segments of a budget for pieces of a size. If they leave much
+// of each segment empty, segments are twice as large, provided that the budget still has 64 of
+// them.
 func segmentFor(budget, pieceBytes int64) int64 {
 	n := SegmentBytes(budget)
 	if 2*n > budget/minSegments || pieceBytes <= 0 || pieceBytes > n {
@@ -42,27 +42,27 @@ func segmentFor(budget, pieceBytes int64) int64 {
 	return 2 * n
 }
 
-// leastGain is from which share of a segment on it is worth twice its size.
+// leastGain is the share of a segment that has to be gained for twice its size.
 const leastGain = 0.2
 
-// NewLimits are the limits of a budget of which tables take some, for a storage, and pieces of
-// about that size; 0 where that is not known.
-// Twice what keeps the storage busy is in flight: readers ask for more only
-// when they come to it, and meanwhile nothing else would be waiting.
+// NewLimits returns the limits of a budget from which tables take some, for a storage, and pieces
+// of about that size; 0 if that is not known. It allows for twice the bytes in flight that keep the
+// storage busy: readers request more only as they advance, and without a reserve nothing else would
+// be queued meanwhile.
 func NewLimits(budget, tables, pieceBytes int64, p profile.Profile) Limits {
 	l := Limits{SegmentBytes: segmentFor(budget, pieceBytes)}
 	l.CacheBytes = max(budget-tables, budget/2)
 	if l.CacheBytes >= 8*l.SegmentBytes {
 		l.CacheBytes -= 2 * l.SegmentBytes // one to copy into, one spare
 	}
-	// What is dropped to make room is a segment, and of the shortest records one
-	// could hold all there are.
+	// Making room drops a whole segment, and a segment of very short records could hold the whole
+	// dataset.
 	l.TableBytes = min(4*l.SegmentBytes, max(l.SegmentBytes, l.CacheBytes/16))
 	l.WindowBytes = l.CacheBytes / 8
 	blocks := int64(512)
 	if AtService(p.Kind) {
-		// What a request takes is waiting: a second of it is worth more memory than
-		// what is kept by chance.
+		// Here the cost of a request is waiting: a second of reading ahead is worth more memory
+		// than what happens to be kept.
 		l.WindowBytes = l.CacheBytes / 4
 		blocks = 256
 	}
@@ -73,8 +73,8 @@ func NewLimits(budget, tables, pieceBytes int64, p profile.Profile) Limits {
 	return l
 }
 
-// SpoolRawBytes is the size of a decoder's reads where shards are spooled: as few decoders are
-// at work as there are cores, so each may read more at a time from a service.
+// SpoolRawBytes returns the size of a decoder's reads if shards are spooled: only as many decoders
+// work as there are cores, so each may read more at a time from a service.
 func SpoolRawBytes(l Limits, budget int64, p profile.Profile) int {
 	if !AtService(p.Kind) {
 		return l.RawBlockBytes

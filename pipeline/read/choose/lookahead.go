@@ -2,12 +2,12 @@ package choose
 
 import "github.com/lsiofs/lsiofs/pipeline/spec"
 
-// Lookahead decides how many pieces may be wanted at a time (0: any number), where what
-// decoders keep on their way must not fill the memory, and whether a scan sweeps: one that
-// nobody would have chosen, that was asked for, of shards that memory does not hold and that
-// can be entered at few places. Then readers look no further ahead than a quarter of the
-// memory has room for, and a decoder that has begun goes on to the last piece that is
-// wanted of its shard. So each pass brings as many pieces as that.
+// Lookahead returns how many pieces may be wanted at a time (0: any number), if the pieces that
+// decoders store as they pass must not fill the memory, and whether a scan sweeps. A scan sweeps if
+// it was asked for and would not have been chosen: memory does not hold the shards, and decoding
+// can start at few places in them. Then readers look no further ahead than a quarter of the memory
+// has room for, and a decoder that has begun continues to the last piece that is wanted in its
+// shard. So each pass loads that many pieces.
 func (s *Sizes) Lookahead(c Choice) (mostPieces int64, sweeps bool) {
 	if c.Strategy != spec.ReadScan || !s.Compressed || s.Fits() || s.Held.Pieces == 0 {
 		return 0, false
@@ -20,8 +20,8 @@ func (s *Sizes) Lookahead(c Choice) (mostPieces int64, sweeps bool) {
 	room := s.Room(s.OpenDecoders())
 	most := max(room/4*3/each, 1)
 	if h.TableBytes < h.Bytes/4 && s.Order.Shuffle != spec.ShuffleFull {
-		// Of pieces that are mostly bytes, what waits in the shuffle has partly gone
-		// out, and takes no more room.
+		// If pieces are mostly bytes rather than tables, some of what waits in the shuffle has been
+		// delivered, and takes no room any more.
 		most = max(most, int64(2*s.OpenPieces()))
 	}
 	return most, false

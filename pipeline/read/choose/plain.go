@@ -9,8 +9,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// choosePlain chooses where no shard is compressed: scan where each piece is
-// read once, else gather, which reads each record once in any memory.
+// choosePlain chooses if no shard is compressed: scan if it reads each piece once, else gather,
+// which reads each record once with any memory.
 func (s *Sizes) choosePlain(asked spec.Read) Choice {
 	scan := func(reason string) Choice {
 		return Choice{Strategy: spec.ReadScan, Reason: "no shard is compressed, and " + reason}
@@ -39,9 +39,9 @@ func (s *Sizes) choosePlain(asked spec.Read) Choice {
 		humanize.IBytes(uint64(waits))))
 }
 
-// scanBudget is up to how many waiting bytes scan is better. In a part of the
-// budget that is fuller, pieces are copied and dropped more often; where single
-// reads cost much, that is still better than one a record.
+// scanBudget returns up to how many waiting bytes scan is better. The fuller the budget, the more
+// often pieces are copied and dropped; if single reads cost much, that is still better than one
+// read per record.
 func (s *Sizes) scanBudget() int64 {
 	switch s.Storage.Kind {
 	case profile.KindDisk, profile.KindNetwork:
@@ -50,8 +50,8 @@ func (s *Sizes) scanBudget() int64 {
 	return s.Limits.CacheBytes / 2
 }
 
-// readsCostNothing says that many small reads cost no more than a large one: then
-// no gap is worth reading across, and gather does with less memory.
+// readsCostNothing reports whether many small reads cost no more than a large one: then no gap is
+// worth reading across, and gather needs less memory.
 func (s *Sizes) readsCostNothing() bool {
 	switch s.Storage.Kind {
 	case profile.KindDisk, profile.KindNetwork:

@@ -9,32 +9,32 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// AtService says that a storage is a service, which takes tens of milliseconds and a
-// fraction of a cent for a request.
+// AtService reports whether a storage is a service, which takes tens of milliseconds and a fraction
+// of a cent per request.
 func AtService(k profile.Kind) bool { return k == profile.KindObject || k == profile.KindWeb }
 
-// ByRequests says that what is to be saved is requests: shards lie at a service, or there
-// is a disk cache over a slow storage.
+// ByRequests reports whether requests are what is to be saved: shards are at a service, or there is
+// a disk cache over a slow storage.
 func (s *Sizes) ByRequests() bool { return AtService(s.Storage.Kind) || s.CacheRoomBytes > 0 }
 
-// Needs are what an epoch takes from a service, and what it takes here to read each chunk
-// once. They are about right, within a tenth or two.
+// Needs is what an epoch takes from a service, and what is needed locally to read each chunk once.
+// The numbers are right within 10 or 20 %.
 type Needs struct {
-	// Requests are those of an epoch that reads each chunk once, and Bytes what they give:
-	// of compressed shards the shards as they are stored.
+	// Requests are those of an epoch that reads each chunk once, and Bytes what they transfer:
+	// compressed shards as they are stored.
 	Requests int64 `json:"requests"`
 	Bytes    int64 `json:"bytes"`
-	// Records is how many requests gathering takes at most without a cache: one a record. It
-	// is 0 where there are compressed shards.
+	// Records is the maximum number of requests of a gather without a cache: one per record. It is
+	// 0 if there are compressed shards.
 	Records int64 `json:"record_requests,omitempty"`
-	// MemoryBytes is the --memory with which shards are scanned, as what waits in the shuffle
-	// stays in it, and CacheBytes the --cache-size with which chunks stay on a disk from
-	// their first record to their last. 0 where there are compressed shards.
+	// MemoryBytes is the --memory with which shards are scanned, because what waits in the shuffle
+	// stays in it, and CacheBytes the --cache-size with which chunks stay on a disk from their
+	// first record to their last. Both are 0 if there are compressed shards.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	CacheBytes  int64 `json:"cache_bytes,omitempty"`
 }
 
-// Needs tells what an epoch needs.
+// Needs returns what an epoch needs.
 func (s *Sizes) Needs() Needs {
 	h := &s.Held
 	if h.Pieces == 0 {
@@ -65,8 +65,8 @@ func (s *Sizes) Needs() Needs {
 	return n
 }
 
-// chooseRequests chooses where no shard is compressed and requests are what costs. Each
-// chunk takes one, if what of it has not gone out can be kept: in memory, or on a disk.
+// chooseRequests chooses if no shard is compressed and requests are what costs. Each chunk takes
+// one, if its undelivered records can be kept, in memory or on a disk.
 func (s *Sizes) chooseRequests() Choice {
 	c := Choice{Strategy: spec.ReadScan}
 	waits := s.waitingRead()
@@ -97,11 +97,11 @@ func (s *Sizes) chooseRequests() Choice {
 	return c
 }
 
-// flagSize is a size as flags take it, which is a multiple of a MiB.
+// flagSize formats a size for flags, rounded up to a MiB.
 func flagSize(n int64) string { return fmt.Sprintf("%dMiB", (n+1<<20-1)>>20) }
 
-// waitingRead is what a scan keeps in memory where each chunk is read at the turn of its
-// first record: records that wait, a twentieth for what is lost between them, and tables.
+// waitingRead returns what a scan keeps in memory if each chunk is read when its first record is
+// due: waiting records, a twentieth for what is lost between them, and tables.
 func (s *Sizes) waitingRead() int64 {
 	if s.Held.Records == 0 {
 		return 0
@@ -112,24 +112,24 @@ func (s *Sizes) waitingRead() int64 {
 	return min(unsent+unsent/20+tables, s.AllBytes())
 }
 
-// Of the memory that pieces have, so much is for what is read ahead, and so much of the rest may
-// wait in a shuffle: segments in which less has gone out are not worth copying, and are
-// dropped (scan's cache).
+// Of the memory for pieces, 1/aheadPart is for what is read ahead, and waitsShare of the rest may
+// wait in a shuffle: segments of which less was delivered are not worth copying, and are dropped
+// (scan's cache).
 const (
 	aheadPart  = 8
 	waitsShare = 0.8
 )
 
-// roomToWait is how much may wait in a shuffle where pieces have so much memory.
+// roomToWait returns how much may wait in a shuffle if pieces have cacheBytes of memory.
 func (s *Sizes) roomToWait(cacheBytes int64) int64 {
 	return int64(waitsShare * float64(cacheBytes-min(cacheBytes/aheadPart, LeastLookahead)))
 }
 
-// memoryToScan is the budget with which a shuffle is scanned.
+// memoryToScan returns the budget with which a shuffle is scanned.
 func (s *Sizes) memoryToScan() int64 {
 	waits := float64(s.waitingRead()) / waitsShare
 	cache := int64(min(waits*aheadPart/(aheadPart-1), waits+LeastLookahead))
-	tables := s.MemoryBytes - s.Limits.CacheBytes // and what is spare
+	tables := s.MemoryBytes - s.Limits.CacheBytes // and spare segments
 	if s.Limits.CacheBytes == s.MemoryBytes/2 {
 		tables = s.MemoryBytes // they are more than half, and not known
 	}
@@ -138,14 +138,14 @@ func (s *Sizes) memoryToScan() int64 {
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
 
-// keptAheadPart: so much of a cache is for what is read ahead, beside what an order has open. A
-// cache of half a dataset then saves 0.48 of the requests of an epoch after the first; an eighth
-// would leave 0.44. From 64 GiB on the part is more than MostLookahead.
+// 1/keptAheadPart of a cache is for what is read ahead, in addition to what an order has open. A
+// cache of half a dataset then saves 0.48 of the requests of each epoch after the first; an eighth
+// would leave 0.44. From 64 GiB on this is more than MostLookahead.
 const keptAheadPart = 32
 
-// KeptAhead is how far all readers together look ahead into a cache, as shards are read so.
-// Where chunks are gathered from there it is LeastLookahead at least; a scan has memory, too,
-// and its part of a small cache is better kept for the next epoch.
+// KeptAhead returns how far all readers together look ahead into a cache with a choice. If chunks
+// are gathered from there it is at least LeastLookahead; a scan has memory, too, and its part of a
+// small cache is better used to keep data for the next epoch.
 func (s *Sizes) KeptAhead(c Choice) int64 {
 	switch {
 	case s.LookaheadBytes > 0:
@@ -156,8 +156,8 @@ func (s *Sizes) KeptAhead(c Choice) int64 {
 	return min(s.CacheRoomBytes/keptAheadPart, MostLookahead)
 }
 
-// cacheToKeep is the size of a cache that keeps the chunks of an order while they are
-// open, and what is read ahead; or all, if that is less.
+// cacheToKeep returns the size of a cache that keeps the chunks of an order while they are open,
+// and what is read ahead; or everything, if that is less.
 func (s *Sizes) cacheToKeep() int64 {
 	ahead := s.LookaheadBytes
 	if ahead == 0 {
@@ -166,21 +166,21 @@ func (s *Sizes) cacheToKeep() int64 {
 	return roundUp(min(s.OpenBytes()+ahead, s.keptWhole()), 16<<20)
 }
 
-// keptWhole is what a cache takes that holds all shards: pages, a sum of four bytes for
-// each, and what there is for each object.
+// keptWhole returns the size of a cache that holds all shards: pages, a checksum of four bytes per
+// page, and what is kept per object.
 func (s *Sizes) keptWhole() int64 {
 	all := s.Held.AllBytes()
 	return all + all/512 + int64(s.Held.Shards)*(16<<10)
 }
 
-// keepsOpen says whether there is a cache that keeps what an order has open.
+// keepsOpen reports whether there is a cache that keeps what an order has open.
 func (s *Sizes) keepsOpen() bool {
 	return s.CacheRoomBytes > 0 && s.CacheRoomBytes >= s.cacheToKeep()
 }
 
-// Share is how much of a cache is for chunks that pass through it, as shards are read so:
-// those that are open, and those that are read ahead. It is nothing where the cache holds
-// all, or nothing is planned.
+// Share returns how much of a cache is for chunks that pass through it with a choice: those that
+// are open, and those that are read ahead. It is 0 if the cache holds everything, or nothing is
+// planned.
 func (s *Sizes) Share(c Choice) int64 {
 	ahead := s.KeptAhead(c)
 	switch {
@@ -194,8 +194,8 @@ func (s *Sizes) Share(c Choice) int64 {
 
 func (s *Sizes) allCompressed() bool { return s.Held.Packed == s.Held.Shards }
 
-// StaleRecords is after how many records of an order hardly any chunk still waits for a record; 0
-// where that may be at any time. One chunk in 150 waits longer.
+// StaleRecords returns after how many records of an order hardly any chunk still waits for a
+// record; 0 if that is possible at any time. One chunk in 150 waits longer.
 func (s *Sizes) StaleRecords() uint64 {
 	o := s.Order
 	if o.Shuffle == spec.ShuffleFull || s.Held.Pieces == 0 {

@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// decodedGapBytes is up to where bytes of a decoded shard between two records of a piece
-	// come along: they are decoded anyhow, and cost memory only.
+	// decodedGapBytes is the largest gap between two records of a piece of a decoded shard that is
+	// kept in memory: its bytes are decoded anyway, and cost only memory.
 	decodedGapBytes = 1 << 20
-	// sampledGapBytes is that of a sample, where most of what lies between is of other epochs
-	// and would fill the memory: some tens of what a range of its own costs.
+	// sampledGapBytes is that of a sample, in which most gaps are records of other epochs and would
+	// fill the memory: a few tens of what a separate range costs.
 	sampledGapBytes = 4 << 10
 )
 
-// GapBytes is up to where bytes between two records of a piece come along, of a shard that is
-// compressed or not, in a dataset that is sampled or not.
+// GapBytes returns the largest gap between two records of a piece that is read with them, in a
+// compressed shard or not, in a sampled dataset or not.
 func GapBytes(compressed, sampled bool, p profile.Profile) int64 {
 	switch {
 	case !compressed:
@@ -27,20 +27,20 @@ func GapBytes(compressed, sampled bool, p profile.Profile) int64 {
 	return decodedGapBytes
 }
 
-// Sampled is what an epoch of a sample has of a shard: so many of its records, each of them
-// at random.
+// Sampled is what an epoch of a sample has of a shard: Wanted of its records, at random.
 type Sampled struct {
 	Records, Wanted uint64
 	DecodedBytes    int64
-	GapBytes        int64 // up to which what lies between comes along
+	GapBytes        int64 // the largest gap that is read with the records around it
 }
 
-// Held is about how many bytes of the shard are brought, and in how many ranges, if it is one
-// piece. The records between one that is wanted and the next are distributed geometrically,
+// Held returns about how many bytes of the shard are read, and in how many ranges, if it is one
+// piece. The number of records between one that is wanted and the next has a geometric
+// distribution,
 //
 //	P(j) = p·q^j   with p = Wanted/Records, q = 1-p
 //
-// and come along where they are no more than the gap.
+// and they are read too if they are no larger than the gap.
 func (s Sampled) Held() (bytes int64, ranges float64) {
 	if s.Wanted == 0 || s.Records == 0 {
 		return 0, 0
@@ -58,7 +58,7 @@ func (s Sampled) Held() (bytes int64, ranges float64) {
 	return int64(min(float64(s.Wanted)*each, float64(s.DecodedBytes))), 1 + float64(s.Wanted-1)*math.Pow(q, j+1)
 }
 
-// whole are the bytes and records of the shards that a sample is of, or else of those in use.
+// whole returns the bytes and records of the sampled shards or, without a sample, of those in use.
 func (h *Held) whole() (bytes int64, records uint64) {
 	if h.WholeBytes == 0 {
 		return h.Bytes, h.Records
@@ -66,7 +66,7 @@ func (h *Held) whole() (bytes int64, records uint64) {
 	return h.WholeBytes, h.WholeRecords
 }
 
-// share is the share of a shard's records that an epoch of a sample has; 1 without one.
+// share returns the share of a shard's records that an epoch of a sample has; 1 without one.
 func (h *Held) share() float64 {
 	if h.WholeRecords == 0 {
 		return 1
@@ -74,7 +74,7 @@ func (h *Held) share() float64 {
 	return float64(h.Records) / float64(h.WholeRecords)
 }
 
-// AllBytes are those of all shards in use, decoded, of which a sample has a share.
+// AllBytes returns the bytes of all shards in use, decoded, of which a sample has a share.
 func (h *Held) AllBytes() int64 {
 	n, _ := h.whole()
 	return n

@@ -7,44 +7,42 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 )
 
-// Layout says which ranges of a decoded shard a piece is made of, and where
-// its records are once these lie one after the other.
+// Layout is which ranges of a decoded shard a piece consists of, and where its records are when the
+// ranges lie one after the other in memory.
 type Layout struct {
 	Ranges    []Range
-	Spans     []Span // offsets from the piece's first byte; a size of -1: not of the part
+	Spans     []Span // offsets from the piece's first byte; a size of -1: not in the part
 	SizeBytes int64  // of all ranges
-	// Newline is set when the last byte is not in the shard: a last line's
-	// missing newline.
+	// Newline is set if the last byte is not in the shard: a last line's missing newline.
 	Newline bool
-	// ReachBytes is where the piece that follows in the shard begins, if that is
-	// before this one's end because their records overlap; else this one's end.
+	// ReachBytes is where the next piece in the shard begins, if that is before this one's end
+	// because their records overlap; else this one's end.
 	ReachBytes int64
 }
 
 // Range is some bytes of a decoded shard.
 type Range struct{ OffsetBytes, SizeBytes int64 }
 
-// Span is where a record lies in memory; a size of -1 says that it does not, or that it
-// is not of the part.
+// Span is where a record is in memory; a size of -1 means that it is not in memory or not in the
+// part.
 type Span struct{ OffsetBytes, SizeBytes int64 }
 
-// Widener makes ranges larger, to what is read at a time. It is asked in order.
+// Widener extends ranges to the units in which data is read. It is called in order.
 type Widener interface {
-	// From is where the byte at an offset is read from.
+	// From returns where a read of the byte at an offset begins.
 	From(offsetBytes int64) int64
-	// To is up to where the byte before an end is read.
+	// To returns where a read of the byte before an end ends.
 	To(endBytes int64) int64
 }
 
-// TableBytes is the memory of the table of a piece of so many records that is held. It
-// is counted twice: the collector lets the heap grow to double of what lives.
+// TableBytes returns the memory of the table of a piece of that many records that is in memory. It
+// is counted twice: the garbage collector lets the heap grow to double the live memory.
 func TableBytes(records int) int64 { return 2 * (192 + int64(records)*16 + int64(records+63)/64*8) }
 
-// Layout lays out a piece's records, as far as they are of the part, of which
-// there must be some, and says which shard they are of. how tells, of that shard, up to
-// which gaps between records come along, and what makes ranges wider, which may be nil.
-// A large piece of a shard that is not compressed has whole pages, but where Unaligned says
-// otherwise.
+// Layout returns the layout of a piece's records that are in the part, which must have some, and
+// the shard that they are in. how returns, for that shard, the largest gap between records that is
+// read with them, and what widens ranges, which may be nil. A large piece of an uncompressed shard
+// consists of whole pages, unless Unaligned is set.
 func (p *Map) Layout(piece int, how func(shard int) (gapBytes int64, wide Widener)) (shard int, l Layout) {
 	n := p.Table.Records(piece)
 	numbers, extents := make([]uint64, n), make([]catalog.Extent, n)
@@ -55,7 +53,7 @@ func (p *Map) Layout(piece int, how func(shard int) (gapBytes int64, wide Widene
 	shard = extents[0].Shard
 	gapBytes, wide := how(shard)
 	l = Layout{Spans: make([]Span, n)}
-	base := int64(0) // of the ranges before the last
+	base := int64(0) // size of the ranges before the last
 	for i, x := range extents {
 		if !p.Part.Has(numbers[i]) {
 			l.Spans[i].SizeBytes = -1
@@ -110,10 +108,10 @@ func (l *Layout) align(objectBytes int64) {
 	l.SizeBytes = r.SizeBytes + behind
 }
 
-// CostBytes is what the piece takes of the memory, with its table.
+// CostBytes returns what the piece takes of the memory, including its table.
 func (l *Layout) CostBytes() int64 { return l.SizeBytes + TableBytes(len(l.Spans)) }
 
-// All are the ranges, each with its offset and size.
+// All returns the ranges, each with its offset and size.
 func (l *Layout) All() iter.Seq2[int64, int64] {
 	return func(yield func(off, size int64) bool) {
 		for _, r := range l.Ranges {
@@ -124,16 +122,16 @@ func (l *Layout) All() iter.Seq2[int64, int64] {
 	}
 }
 
-// Start is where the first range begins.
+// Start returns where the first range begins.
 func (l *Layout) Start() int64 { return l.Ranges[0].OffsetBytes }
 
-// End is where the last range ends.
+// End returns where the last range ends.
 func (l *Layout) End() int64 {
 	r := l.Ranges[len(l.Ranges)-1]
 	return r.OffsetBytes + r.SizeBytes
 }
 
-// ShardBytes is the size without a newline that the shard does not have.
+// ShardBytes returns the size without a newline that is not in the shard.
 func (l *Layout) ShardBytes() int64 {
 	if l.Newline {
 		return l.SizeBytes - 1
@@ -141,9 +139,9 @@ func (l *Layout) ShardBytes() int64 {
 	return l.SizeBytes
 }
 
-// Reads cuts the ranges into reads of up to mostBytes: a range that is too large for one
-// becomes several of about the same size, to be under way at the same time. They are cut
-// at multiples of alignBytes, a power of two.
+// Reads splits the ranges into reads of up to mostBytes: a range that is too large for one is split
+// into several of about the same size, to be read concurrently. They are split at multiples of
+// alignBytes, a power of two.
 func (l *Layout) Reads(mostBytes, alignBytes int64, read func(Range)) {
 	for _, r := range l.Ranges {
 		for end := r.OffsetBytes + r.SizeBytes; r.OffsetBytes < end; {

@@ -1,14 +1,14 @@
 package chunkmap
 
-// Subset is the part of the records that the readers of an epoch ask for. Where a dataset is
-// sampled (pipeline/order/SELECTION.md, Samples), epochs have different ones, and those of different numbers
-// share no record; else there is one, of number 0.
+// Subset is the set of records that the readers of an epoch ask for. If a dataset is sampled
+// (pipeline/order/SELECTION.md, Samples), epochs have different subsets, and those with different
+// numbers share no record; otherwise there is one, with number 0.
 type Subset struct {
 	Number uint64
 	Part   Part
 }
 
-// Subsets are a Part: the records of any of them. No two have one number.
+// Subsets are a Part with the records of any of them. All numbers are distinct.
 type Subsets []Subset
 
 // Has implements Part.
@@ -29,7 +29,7 @@ func (p Subsets) Count(from, to uint64) (n uint64) {
 	return n
 }
 
-// Of is p with another part.
+// Of returns p with another part.
 func (p *Map) Of(part Part) *Map {
 	q := *p
 	q.Part = part

@@ -10,14 +10,13 @@ import (
 // Table finds the piece of a record. It is immutable.
 type Table struct {
 	Starts []uint64 // first record of each piece, and the number of records at the end
-	// cells[c] is the piece of record c<<shift: a search starts there and ends
-	// at the next cell's. There are about as many cells as pieces.
+	// cells[c] is the piece of record c<<shift: a search starts there and ends at the next cell's
+	// piece. There are about as many cells as pieces.
 	cells []uint32
 	shift uint
 }
 
-// New makes the table of pieces that begin at starts, which ends with the number of
-// records.
+// New returns the table of pieces that begin at starts, which ends with the number of records.
 func New(starts []uint64, records uint64) (Table, error) {
 	n := len(starts) - 1
 	if n < 0 || starts[n] != records || n > 1<<31 {
@@ -39,10 +38,10 @@ func New(starts []uint64, records uint64) (Table, error) {
 	return t, nil
 }
 
-// Len is the number of pieces.
+// Len returns the number of pieces.
 func (t *Table) Len() int { return len(t.Starts) - 1 }
 
-// Of is the piece that holds a record.
+// Of returns the piece that holds a record.
 func (t *Table) Of(record uint64) int {
 	c := record >> t.shift
 	lo, hi := int(t.cells[c]), int(t.cells[c+1])
@@ -55,10 +54,10 @@ func (t *Table) Of(record uint64) int {
 	return lo
 }
 
-// Records is the number of records of a piece.
+// Records returns the number of records of a piece.
 func (t *Table) Records(piece int) int { return int(t.Starts[piece+1] - t.Starts[piece]) }
 
-// Bytes is the memory of the table and of a pointer for each piece beside it.
+// Bytes returns the memory of the table plus a pointer for each piece.
 func (t *Table) Bytes() int64 {
 	return int64(len(t.Starts))*int64(unsafe.Sizeof(uint64(0))+unsafe.Sizeof(uintptr(0))) + int64(len(t.cells))*4
 }

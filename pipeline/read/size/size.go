@@ -8,16 +8,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// Index is what is looked at of a catalog.
+// Index is what a survey needs from a catalog.
 type Index interface {
 	chunkmap.Index
 	Records() uint64
-	// PieceStarts are the first records of pieces, and the number of records.
+	// PieceStarts returns the first record of each piece, followed by the number of records.
 	PieceStarts(pieceBytes, pieceRecords, wholeBytes uint64) []uint64
 }
 
-// Settings are what a survey goes by beside the dataset. Their fields are those of
-// choose.Sizes.
+// Settings is what a survey depends on besides the dataset. Its fields are those of choose.Sizes.
 type Settings struct {
 	MemoryBytes              int64
 	PieceBytes, PieceRecords uint64
@@ -30,33 +29,32 @@ type Settings struct {
 	Storage                  profile.Profile
 }
 
-// Survey is what is known of a dataset.
+// Survey is the sizes of a dataset.
 type Survey struct {
 	Settings   Settings
 	Places     *chunkmap.Map
 	Held       choose.Held
 	Limits     choose.Limits
-	Compressed bool // some shard is, wanted or not
-	// TableBytes is the memory of what there is for each piece of the dataset, whether
-	// it is held or not: where it begins, whether it is there and was read before,
-	// and, where shards are compressed, how often it is wanted.
+	Compressed bool // some shard is compressed, wanted or not
+	// TableBytes is the memory of what is kept for each piece of the dataset, in memory or not:
+	// where it begins, whether it is in memory and was read before, and, if shards are compressed,
+	// how often it is wanted.
 	TableBytes int64
 
 	index Index
 	part  chunkmap.Part
 }
 
-// leastFrontRecords is how many records of a shard that is read from front to back
-// may be a piece.
+// leastFrontRecords is the least PieceRecords for shards that are read from front to back.
 const leastFrontRecords = 128
 
-// mostFrontRecords is how many records may be a piece of a shard that is read from front to back
-// at a service: their table takes no more than a segment of 2 MiB.
+// mostFrontRecords is PieceRecords for shards that are read from front to back at a service: their
+// table takes no more than a segment of 2 MiB.
 const mostFrontRecords = 8192
 
-// frontBytes is how much is asked for in one where shards at a service are read from front to
-// back: what it serves at full speed, or where that is less what four readers at least can have
-// several of in the memory for what is read ahead.
+// frontBytes returns the size of requests for shards at a service that are read from front to back:
+// what the service delivers at full speed or, if that is less, what allows at least four readers to
+// have several in the memory for reading ahead.
 func frontBytes(s *Settings) uint64 {
 	const several = 16
 	return uint64(min(s.Storage.ReadBytes, s.MemoryBytes/several/int64(max(s.Places, 4))))
@@ -71,11 +69,11 @@ func packed(x Index) bool {
 	return false
 }
 
-// New surveys the part of a dataset. Where the order has a sample, it is that of one epoch,
-// which stands for all of them.
+// New surveys the part of a dataset. If the order has a sample, it is that of one epoch, which
+// stands for all of them.
 func New(x Index, part chunkmap.Part, s Settings) (*Survey, error) {
 	if s.Order.Shuffle == spec.ShuffleNone {
-		// There are no chunks to go by, and a piece has a table.
+		// There are no chunks to follow, and a piece has a table.
 		s.PieceRecords = max(s.PieceRecords, leastFrontRecords)
 		if choose.AtService(s.Storage.Kind) && !packed(x) && s.Order.Sample.Or() == (spec.Subsample{}) {
 			s.PieceBytes = max(s.PieceBytes, frontBytes(&s))
@@ -86,12 +84,12 @@ func New(x Index, part chunkmap.Part, s Settings) (*Survey, error) {
 	return v.WithPieces(s.PieceBytes, false)
 }
 
-// WithPieces is a survey of the same dataset cut into pieces of another size, cutParts says whether parts
-// of shards are cut, too. Settings, and what follows from them alone, stay.
+// WithPieces returns a survey of the same dataset with pieces of another size. cutParts means that
+// parts of shards are cut, too. Settings, and what follows from them alone, stay.
 func (v *Survey) WithPieces(pieceBytes uint64, cutParts bool) (*Survey, error) {
 	s, x := &v.Settings, v.index
 	whole := uint64(0)
-	if !cutParts { // what fits into a segment of a shard that is made of parts is decoded at once
+	if !cutParts { // what fits into a segment is decoded at once, of a shard that consists of parts
 		whole = uint64(choose.SegmentBytes(s.MemoryBytes))
 	}
 	table, err := chunkmap.New(x.PieceStarts(pieceBytes, s.PieceRecords, whole), x.Records())
@@ -116,8 +114,8 @@ func (v *Survey) WithPieces(pieceBytes uint64, cutParts bool) (*Survey, error) {
 	return w, nil
 }
 
-// held looks at the shards and pieces in use. What lies between records of the
-// part is mostly read with them.
+// held adds up the shards and pieces in use. What lies between records of the part is mostly read
+// with them.
 func (v *Survey) held() choose.Held {
 	var h choose.Held
 	for i := range v.index.Shards() {
@@ -128,7 +126,7 @@ func (v *Survey) held() choose.Held {
 			if s.Codec != nil {
 				h.Packed++
 				bytes := s.DecoderBytes + choose.BesideDecoderBytes
-				if s.DecoderBytes == 0 { // by an index that does not know it
+				if s.DecoderBytes == 0 { // from an index that does not know it
 					bytes = choose.DecoderBytesOf(s.Codec.Name(), s.DecodedBytes, s.Members)
 				}
 				h.DecoderBytes = max(h.DecoderBytes, bytes)
@@ -145,16 +143,16 @@ func (v *Survey) held() choose.Held {
 		}
 	}
 	if h.WholeBytes > 0 && h.Pieces > 0 {
-		// Of each piece one range is there whatever the gaps are.
+		// Of each piece at least one range is read, whatever the gaps are.
 		h.Ranges = max(h.Ranges/float64(h.Pieces), 1)
 	}
 	return h
 }
 
-// sampled says that an epoch has a sample of the records.
+// sampled reports whether an epoch has a sample of the records.
 func (v *Survey) sampled() bool { return v.Settings.Order.Sample.Or() != (spec.Subsample{}) }
 
-// sample changes what is held to that of an epoch, in which the part's records lie apart.
+// sample changes h to what an epoch holds, in which the part's records are scattered.
 func (v *Survey) sample(h *choose.Held) {
 	h.WholeBytes, h.WholeRecords = h.Bytes, h.Records
 	h.Bytes, h.Records = 0, 0
@@ -171,12 +169,12 @@ func (v *Survey) sample(h *choose.Held) {
 	}
 }
 
-// recordsOf is how many records of a shard are of the part.
+// recordsOf returns how many records of a shard are in the part.
 func (v *Survey) recordsOf(s catalog.Shard) uint64 {
 	return v.part.Count(s.First, s.First+s.Records)
 }
 
-// Sizes are what a choice goes by. It looks at all shards.
+// Sizes returns what a choice depends on. It visits all shards.
 func (v *Survey) Sizes() choose.Sizes {
 	s := &v.Settings
 	sizes := choose.Sizes{
