@@ -9,28 +9,28 @@ import (
 )
 
 const (
-	// Blocks are large enough that a reply of 1 MiB comes from two of them,
-	// small enough that a small budget still has 32.
+	// Blocks are large enough that a reply of 1 MiB comes from two of them, and small enough that a
+	// small budget still has 32.
 	maxBlockBytes = 1 << 20
 	minBlockBytes = 64 << 10
-	// slabBudget is from where on blocks are cut from memory in huge pages.
+	// slabBudget is the budget from which on blocks are cut from memory in huge pages.
 	slabBudget = 64 << 20
 )
 
-// Blocks is memory that readers share: blocks of one size, and larger ones for
-// larger records. What is given back is kept for the next, so that in steady state
-// nothing is mapped. Its methods may be called concurrently.
+// Blocks is memory that readers share: blocks of one size, and larger ones for larger records.
+// Freed blocks are kept for reuse, so that in steady state nothing is mapped. Its methods may be
+// called concurrently.
 type Blocks struct {
 	BlockBytes int64        // size of an ordinary block
-	Released   func([]byte) // tests overwrite what is given back
+	Released   func([]byte) // tests overwrite released memory
 
-	full   int64        // the budget that it was made for
-	budget atomic.Int64 // above which nothing is mapped for who does not wait
+	full   int64        // the initial budget
+	budget atomic.Int64 // above it nothing is mapped, except for readers that wait
 
 	mu     sync.Mutex
 	free   []Block
 	slabs  []*slab
-	mapped int64 // bytes, free ones too
+	mapped int64 // bytes, including free ones
 }
 
 // slab is memory in huge pages that is cut into blocks.
@@ -45,7 +45,8 @@ type Block struct {
 	slab *slab // that it is a part of: it is never unmapped alone
 }
 
-// NewBlocks makes blocks of a 32nd of the budget, at most 1 MiB and at least 64 KiB.
+// NewBlocks returns Blocks whose size is a 32nd of the budget, but at most 1 MiB and at least 64
+// KiB.
 func NewBlocks(budget int64) *Blocks {
 	n := int64(minBlockBytes)
 	for n < maxBlockBytes && 2*n <= budget/32 {
@@ -56,22 +57,23 @@ func NewBlocks(budget int64) *Blocks {
 	return p
 }
 
-// BudgetBytes is above how many bytes nothing is mapped for who does not wait.
+// BudgetBytes returns the number of bytes above which nothing is mapped, except for readers that
+// wait.
 func (p *Blocks) BudgetBytes() int64 { return p.budget.Load() }
 
-// MostBytes is what BudgetBytes was at first.
+// MostBytes returns the initial BudgetBytes.
 func (p *Blocks) MostBytes() int64 { return p.full }
 
-// Allow changes BudgetBytes. Blocks stay of the size that they have.
+// Allow changes BudgetBytes. Blocks keep their size.
 func (p *Blocks) Allow(bytes int64) { p.budget.Store(bytes) }
 
-// Round is the size of the block that n bytes get.
+// Round returns the size of the block for n bytes.
 func (p *Blocks) Round(n int64) int64 {
 	return max(1, (n+p.BlockBytes-1)/p.BlockBytes) * p.BlockBytes
 }
 
-// Take gives a block of at least n bytes: within the budget, ErrNoRoom where
-// that is used up, or, beyond says, in any case.
+// Take returns a block of at least n bytes. It stays within the budget, and returns ErrNoRoom if
+// that is used up, unless beyond is set.
 func (p *Blocks) Take(n int64, beyond bool) (Block, error) {
 	n = p.Round(n)
 	p.mu.Lock()
@@ -122,8 +124,8 @@ func (p *Blocks) cutSlab() (Block, error) {
 	return Block{mem[:n:n], s}, nil
 }
 
-// unmapOne gives a free block that is no part of a slab back to the system; or, where the
-// budget has become smaller, a slab of which all blocks are free.
+// unmapOne unmaps a free block that is not part of a slab or, if the budget was lowered, a slab of
+// which all blocks are free.
 func (p *Blocks) unmapOne() (bool, error) {
 	i := slices.IndexFunc(p.free, func(b Block) bool { return b.slab == nil })
 	if i < 0 {
@@ -150,7 +152,7 @@ func (p *Blocks) unmapSlab() (bool, error) {
 	return true, uring.Unmap(s.mem)
 }
 
-// Trim gives free blocks back to the system, as long as the budget is exceeded.
+// Trim unmaps free blocks as long as the budget is exceeded.
 func (p *Blocks) Trim() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +164,7 @@ func (p *Blocks) Trim() error {
 	return nil
 }
 
-// Give takes a block back. What is beyond the budget goes to the system.
+// Give takes a block back. Memory beyond the budget is unmapped.
 func (p *Blocks) Give(b Block) error {
 	if p.Released != nil {
 		p.Released(b.Mem)
@@ -186,7 +188,7 @@ func (p *Blocks) Give(b Block) error {
 	return err
 }
 
-// Room says whether n bytes more are to be had within the budget.
+// Room reports whether n more bytes are available within the budget.
 func (p *Blocks) Room(n int64) bool {
 	n = p.Round(n)
 	p.mu.Lock()
@@ -200,14 +202,14 @@ func (p *Blocks) Room(n int64) bool {
 	return p.mapped-have+n <= p.budget.Load()
 }
 
-// Held is how many bytes are mapped.
+// Held returns how many bytes are mapped.
 func (p *Blocks) Held() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mapped
 }
 
-// Close unmaps all that was given back.
+// Close unmaps all blocks that were given back.
 func (p *Blocks) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -224,8 +226,8 @@ func (p *Blocks) Close() error {
 		p.mapped -= int64(len(b.Mem))
 		keep(uring.Unmap(b.Mem))
 	}
-	// A slab of which a loan still has a block is left to it: a leak is better
-	// than a loan that shows something else.
+	// A slab of which a block is still pinned stays mapped: a leak is better than records that
+	// change.
 	for _, s := range p.slabs {
 		if s.out == 0 {
 			p.mapped -= int64(len(s.mem))

@@ -1,12 +1,12 @@
-// Package budget is the memory that records are kept in: what is charged to the one
-// number that --memory gives, and who may have more of it.
+// Package budget is the memory in which records are kept: what is charged to the limit set by
+// --memory, and which requests may get more of it.
 //
-// Bytes of records lie outside of the Go heap (Memory). Who lends them pins them
-// (Pins), so that nobody gives them back meanwhile. Urgency says what may be done to find memory:
-// what is read ahead gets none beyond the budget, a reader that waits always does, so
-// that nothing can wait in a circle. Blocks are memory of one size, for readers that
-// gather; what a scan holds lies in segments.
+// Bytes of records are outside of the Go heap (Memory). They are pinned (Pins) while they are in
+// use, so that they are not freed meanwhile. Urgency determines what may be done to find memory:
+// reading ahead gets none beyond the budget, but a reader that waits always gets some, so readers
+// can't wait for each other in a circle. Blocks are memory of one size, for readers that gather; a
+// scan uses segments.
 //
-// Shared is one budget of several fetchers, of which each has a Share that becomes smaller
-// and larger as they are opened, read, and left alone.
+// Shared is one budget of several fetchers. Each of them has a Share, which shrinks and grows as
+// fetchers are opened, read, and left idle.
 package budget

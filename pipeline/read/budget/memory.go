@@ -2,10 +2,10 @@ package budget
 
 import "sync/atomic"
 
-// Memory is a stretch of bytes outside of the Go heap that records are lent from: who
-// uses it, and how much of it is still to go out.
+// Memory is a stretch of bytes outside of the Go heap that holds records, with the count of its
+// users, and of the bytes that are still to be delivered.
 type Memory struct {
-	Bytes []byte // to be touched by who has pinned them
+	Bytes []byte // may be touched only while pinned
 	Pins  Pins
-	Live  atomic.Int64 // bytes of records that have not gone out
+	Live  atomic.Int64 // bytes of undelivered records
 }

@@ -6,36 +6,36 @@ import (
 	"sync/atomic"
 )
 
-// Member is who keeps records within a share of memory: a fetcher. Its methods may be
-// called while other members hold locks of their own, so they wait for none that is held
-// while the member asks for more.
+// Member keeps records within a share of memory: a fetcher. Its methods may be called while other
+// members hold locks of their own, so they must not wait for a lock that is held while the member
+// asks for more.
 type Member interface {
-	// Allow says how many bytes it may hold from now on. It is only noted.
+	// Allow sets how many bytes the member may hold from now on. It only stores the number.
 	Allow(bytes int64)
-	// Held is how many bytes it holds.
+	// Held returns how many bytes it holds.
 	Held() int64
-	// Lent is how many bytes of records it has given out so far.
+	// Lent returns how many bytes of records it has returned so far.
 	Lent() int64
-	// Readers is how many readers it has.
+	// Readers returns how many readers it has.
 	Readers() int64
-	// Shrink gives up what it holds beyond what it is allowed, as far as nobody uses it at
-	// this moment.
+	// Shrink frees what it holds beyond what it is allowed, as far as that is not in use at the
+	// moment.
 	Shrink()
-	// ShrinkDisk gives up what it has on a disk, as far as nobody uses it.
+	// ShrinkDisk frees what it has on a disk, as far as that is not in use.
 	ShrinkDisk()
 }
 
-// Shared is one budget of memory for any number of fetchers. One that is alone has all of
-// it. Of several, those that are read share alike, and each of the others keeps a little,
-// with which it can begin again.
+// Shared is one budget of memory for any number of fetchers. A fetcher that is alone has all of it.
+// If there are several, those that are being read have equal shares, and each idle one keeps a
+// little, so that it can start again.
 //
-//	one fetcher       │ all                                            │
-//	another opens     │ half                   │ half                  │
-//	the first rests   │ floor │ the rest                               │
+//	one fetcher         │ all                                            │
+//	another opens       │ half                   │ half                  │
+//	the first is idle   │ floor │ the rest                               │
 //
-// Nobody is given what somebody else still holds. Who finds no memory asks (Share.Ask):
-// then those that rest give up what they hold, then those that hold more than their part.
-// The methods may be called concurrently.
+// A share is never given memory that another one still holds. A fetcher that is out of memory asks
+// for more (Share.Ask): then idle fetchers free what they hold, and then those that hold more than
+// their share. The methods may be called concurrently.
 type Shared struct {
 	bytes   int64
 	several atomic.Bool // there is more than one
@@ -56,28 +56,29 @@ type Share struct {
 	frozen int64 // what it holds once it has no member any more
 
 	allowed int64
-	// seen is Member.Lent when somebody looked last, and when the sum of all at that time.
+	// seen is Member.Lent when it was last looked at, and when is the sum of all at the time it
+	// last changed.
 	seen, when int64
 
-	onDisk int64 // under Shared.disk
+	onDisk int64 // guarded by Shared.disk
 	cached int64 // likewise
 }
 
-// restsAfter: a fetcher rests when others have lent this part of the memory since it has
-// lent anything.
+// restsAfter: a fetcher is idle when others have returned this fraction (1/8) of the memory in
+// records since it last returned any.
 const restsAfter = 8
 
-// NewShared is a budget of so many bytes.
+// NewShared returns a budget of that many bytes.
 func NewShared(bytes int64) *Shared { return &Shared{bytes: bytes} }
 
-// Bytes is how much there is.
+// Bytes returns the size of the budget.
 func (m *Shared) Bytes() int64 { return m.bytes }
 
-// Share makes a share, which has nothing until Join. Leave ends it.
+// Share returns a new share, which has nothing until Join. Leave ends it.
 func (m *Shared) Share() *Share { return &Share{of: m} }
 
-// Join gives a share to a member, which keeps at least about floor bytes while it rests. The
-// others give up what they have too much.
+// Join gives a share to a member, which keeps at least about floor bytes while it is idle. The
+// others free what exceeds their shares.
 func (s *Share) Join(member Member, floor int64) {
 	m := s.of
 	m.mu.Lock()
@@ -90,8 +91,8 @@ func (s *Share) Join(member Member, floor int64) {
 	member.Allow(s.allowed)
 }
 
-// Retire has the member be left alone from now on, since it is about to be closed. What it
-// holds stays counted until Leave.
+// Retire stops calls to the member, which is about to be closed. What it holds stays counted until
+// Leave.
 func (s *Share) Retire() {
 	m := s.of
 	m.mu.Lock()
@@ -103,7 +104,7 @@ func (s *Share) Retire() {
 	}
 }
 
-// Leave ends a share that nothing is held of any more. It is idempotent.
+// Leave ends a share whose memory was freed. It is idempotent.
 func (s *Share) Leave() {
 	s.TakeDisk(-s.onDisk, 0)
 	s.SetCached(0)
@@ -117,9 +118,9 @@ func (s *Share) Leave() {
 	}
 }
 
-// Ask is called by a member that has no memory for what it wants, and says whether it may
-// have more now. One that is alone has all. It may be called with locks of the member held:
-// it waits for nothing that others hold while they ask.
+// Ask is called by a member that is out of memory, and reports whether it may have more now. A
+// member that is alone has all. It may be called with locks of the member held: it does not wait
+// for locks that others hold while they ask.
 func (s *Share) Ask() (more bool) {
 	m := s.of
 	if !m.several.Load() || !m.mu.TryLock() {
@@ -131,7 +132,8 @@ func (s *Share) Ask() (more bool) {
 	return s.allowed > before
 }
 
-// look finds out who has lent anything, and gives the sum of all that was lent.
+// look updates which members have returned records, and returns the sum of all bytes that were
+// returned.
 func (m *Shared) look() (sum int64) {
 	sum = m.lent
 	for _, s := range m.shares {
@@ -150,7 +152,7 @@ func (m *Shared) look() (sum int64) {
 	return sum
 }
 
-// rests says that nobody reads from a member.
+// rests reports whether a member is idle.
 func (s *Share) rests(sum int64) bool {
 	return s.member.Readers() == 0 || sum-s.when > s.of.bytes/restsAfter
 }
@@ -202,8 +204,8 @@ func (s *Share) allow(bytes int64) {
 	s.member.Allow(bytes)
 }
 
-// TakeDisk takes so many bytes of disk more, or gives them back, and says whether that
-// could be: all shares together have up to most, 0 for any number.
+// TakeDisk takes that many bytes of disk, or returns them if negative, and reports whether it
+// could: all shares together have up to most, 0 for any number.
 func (s *Share) TakeDisk(bytes, most int64) bool {
 	m := s.of
 	m.disk.Lock()
@@ -216,8 +218,8 @@ func (s *Share) TakeDisk(bytes, most int64) bool {
 	return true
 }
 
-// DiskLeft is how many bytes of most are not taken, once those that rest have given up what
-// they have. It is not to be called with a lock of a member held.
+// DiskLeft returns how many bytes of most are not taken, after idle members have freed what they
+// have. It must not be called with a lock of a member held.
 func (s *Share) DiskLeft(most int64) int64 {
 	m := s.of
 	m.mu.Lock()
@@ -233,7 +235,7 @@ func (s *Share) DiskLeft(most int64) int64 {
 	return max(most-m.used, 0)
 }
 
-// SetCached notes how much of a disk cache the share needs, and gives the sum of all.
+// SetCached sets how much of a disk cache the share needs, and returns the sum of all shares.
 func (s *Share) SetCached(bytes int64) (all int64) {
 	m := s.of
 	m.disk.Lock()
@@ -243,7 +245,7 @@ func (s *Share) SetCached(bytes int64) (all int64) {
 	return m.cached
 }
 
-// Allowed is how many bytes the member may hold now.
+// Allowed returns how many bytes the member may hold now.
 func (s *Share) Allowed() int64 {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()

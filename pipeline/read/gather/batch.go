@@ -9,41 +9,40 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 )
 
-// maxBatchRecords bounds the tables of a batch of tiny records.
+// maxBatchRecords limits the tables of a batch of tiny records.
 const maxBatchRecords = 2048
 
-// batch is a run of consecutive records of a sequence, one after the other in
-// one block, in the order in which they go out.
+// batch is a run of consecutive records of a sequence, one after the other in one block, in the
+// order in which they are delivered.
 //
 //	block  ├─record from─┼─from+1─┼──── … ────┼─from+n-1─┤ unused
 //	       offs[0]       offs[1]                          offs[n]
 //
-// It is pinned by loans, by those who wait, and once while reads are
-// under way; its block is given back when nobody pins it and the reader has
-// dropped it. Reads come in any order, and each record can be lent as soon as
-// its own have come.
+// It is pinned by pinned.Records, by waiting calls, and once while reads are in progress; its block
+// is freed when it is not pinned and the reader has dropped it. Reads complete in any order, and
+// each record can be returned as soon as its own parts have arrived.
 type batch struct {
 	pins  budget.Pins
 	block budget.Block
 	size  int64 // of the block
 	from  uint64
 	offs  []int64
-	// left are the parts of each record that have not come; where records have
-	// checksums, one more until that was looked at.
+	// left counts the parts of each record that have not arrived, plus one until the record is
+	// verified if records have checksums.
 	left    []atomic.Int32
 	pending atomic.Int32 // parts of all records
 	faults  atomic.Int32 // records in failed
-	dropped atomic.Bool  // by its reader: it is in no run any more
+	dropped atomic.Bool  // by its reader: it is no longer in a run
 
 	mu     sync.Mutex
-	wake   chan struct{} // closed when nothing is pending; nil while nobody waits
+	wake   chan struct{} // closed when nothing is pending; nil while no call waits
 	failed map[int]fault // by record of the batch
 }
 
-// fault is why a record can't be lent.
+// fault is why a record can't be returned.
 type fault struct {
 	err error
-	// lasting says that the bytes have come, and are wrong.
+	// lasting means that the bytes have arrived, and are wrong.
 	lasting bool
 }
 
@@ -57,7 +56,7 @@ func (b *batch) records() int { return len(b.offs) - 1 }
 func (b *batch) end() uint64  { return b.from + uint64(b.records()) }
 func (b *batch) used() int64  { return b.offs[len(b.offs)-1] }
 
-// fits says whether a record of n bytes still does.
+// fits reports whether a record of n bytes fits into the batch.
 func (b *batch) fits(n int64) bool {
 	return b.records() < maxBatchRecords && b.used()+n <= b.size
 }
@@ -66,10 +65,10 @@ func (b *batch) bytes(i int) []byte {
 	return b.block.Mem[b.offs[i]:b.offs[i+1]:b.offs[i+1]]
 }
 
-// ready says that all of a record has come, right or wrong.
+// ready reports whether all of a record has arrived, right or wrong.
 func (b *batch) ready(i int) bool { return b.left[i].Load() == 0 }
 
-// fault is why record i, which is ready, can't be lent, if so.
+// fault returns the fault of record i, which must be ready, if it has one.
 func (b *batch) fault(i int) (fault, bool) {
 	if b.faults.Load() == 0 {
 		return fault{}, false
@@ -92,7 +91,7 @@ func (b *batch) fail(i int, x fault) {
 	}
 }
 
-// forgive takes a fault back, before the record is read once more.
+// forgive removes a fault before the record is read once more.
 func (b *batch) forgive(i int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,8 +99,8 @@ func (b *batch) forgive(i int) {
 	b.faults.Add(-1)
 }
 
-// expect notes that n parts more are to come. It is called between begin and
-// begun, and while the batch is complete.
+// expect notes that n more parts will arrive. It is called between begin and begun, and while the
+// batch is complete.
 func (b *batch) expect(i int, n int32, checked bool) {
 	left := n
 	if checked {
@@ -111,7 +110,7 @@ func (b *batch) expect(i int, n int32, checked bool) {
 	b.pending.Add(n)
 }
 
-// counts makes what counts the parts of each record.
+// counts allocates the counters of the parts of each record.
 func (b *batch) counts() {
 	n := b.records()
 	if cap(b.left) < n {
@@ -120,7 +119,7 @@ func (b *batch) counts() {
 	b.left = b.left[:n]
 }
 
-// begin holds the batch while parts are expected; begun lets go.
+// begin holds the batch while parts are expected; begun ends that.
 func (b *batch) begin() {
 	b.pins.Add(1)
 	b.pending.Add(1)
@@ -128,8 +127,7 @@ func (b *batch) begin() {
 
 func (b *batch) begun() { b.down() }
 
-// came notes that a part of record i has, with read r. The batch may be gone after
-// it.
+// came notes that a part of record i has arrived, with read r. The batch may be freed by it.
 func (b *batch) came(i int, r *read) {
 	verifier := r.stretch.g.verifier
 	if verifier == nil {
@@ -140,8 +138,8 @@ func (b *batch) came(i int, r *read) {
 	b.down()
 }
 
-// check looks at a record's checksum when its last part has come, with read r, if
-// there was one. That it is wrong is known to all before anybody is told.
+// check verifies a record when its last part has arrived, with read r, if there was one. A fault is
+// visible before the record is ready.
 func (b *batch) check(i int, verifier format.Verifier, r *read) {
 	if _, failed := b.fault(i); !failed {
 		if err := verifier.Verify(b.bytes(i)); err != nil {
@@ -154,13 +152,12 @@ func (b *batch) check(i int, verifier format.Verifier, r *read) {
 	b.left[i].Add(-1)
 }
 
-// wanted says whether reads for the batch are to be begun, while some are
-// pending: not when its reader has dropped it and nobody waits for it. Whoever
-// waits has pinned it, beside the reads, before it was dropped, so a no is for
-// good.
+// wanted reports whether reads for the batch should begin, while some are pending: not if its
+// reader has dropped it and no call waits for it. A waiting call has pinned it, in addition to the
+// reads, before it was dropped, so false is final.
 func (b *batch) wanted() bool { return !b.dropped.Load() || b.pins.Count() > 1 }
 
-// down counts one part off, and tells those who wait when it was the last.
+// down counts down one part, and wakes waiting calls after the last one.
 func (b *batch) down() {
 	if b.pending.Add(-1) > 0 {
 		return
@@ -174,7 +171,7 @@ func (b *batch) down() {
 	b.pins.Unpin()
 }
 
-// wait gives a channel that is closed when all has come, nil if it has.
+// wait returns a channel that is closed when everything has arrived, nil if it has.
 func (b *batch) wait() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -187,7 +184,7 @@ func (b *batch) wait() <-chan struct{} {
 	return b.wake
 }
 
-// lendable is how many of records i … i+n-1 can be lent.
+// lendable returns how many of records i … i+n-1 can be returned.
 func (b *batch) lendable(i, n int) int {
 	n = min(n, b.records()-i)
 	for j := range n {

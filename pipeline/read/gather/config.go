@@ -15,52 +15,50 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// Config of a Gatherer. Index, Storage, Memory and ReadTimeout are needed.
+// Config configures a Gatherer. Index, Storage, Memory, Ahead, Plan and ReadTimeout are required.
 type Config struct {
 	Index   Index
 	Storage Storage
-	// Memory is what records are kept in, for all readers together. It is the
-	// caller's, who closes it after the Gatherer.
+	// Memory holds the records of all readers together. The caller owns it, and closes it after the
+	// Gatherer.
 	Memory *budget.Blocks
-	// BesideBytes is what the budget has beside Memory: tables of pieces.
+	// BesideBytes is the part of the budget that is not in Memory: tables of pieces.
 	BesideBytes int64
-	// Ask is called where Memory has no room, with locks held, and says whether it has more
-	// now; nil: it never has.
+	// Ask is called when Memory has no room, with locks held, and reports whether it has more now;
+	// nil: it never has.
 	Ask func() (more bool)
-	// Plan says which reads the storage likes: no byte depends on it. The zero value
-	// is not valid; plan.DefaultConfig is.
+	// Plan describes which reads suit the storage. It doesn't affect which bytes are returned. The
+	// zero value is not valid; plan.DefaultConfig is.
 	Plan plan.Config
-	// Ahead says how far ahead of a reader the storage likes to be read.
+	// Ahead is how far ahead of a reader the storage should be read.
 	Ahead profile.Ahead
-	// Told tells the storage what comes; its fields are set. nil where the storage does not want
-	// to know.
+	// Told tells the storage what will be read; its fields must be set. nil if the storage does not
+	// want to know.
 	Told *window.Plan
-	// Expecter is told what readers are going to submit; nil where the storage does not want to
-	// know.
+	// Expecter is told what readers are going to submit; nil if the storage does not want to know.
 	Expecter storage.Expecter
-	// Dry, if set, means that no bytes come: Storage only counts what is asked of it. Records are lent
-	// with their sizes, but their memory is never touched. A reader that waits calls Dry, which completes
-	// the oldest read and reports whether there was one, until what it waits for has come. A Verifier
-	// does not go with it.
+	// Dry, if set, means that reads return no data: Storage only counts what is asked of it.
+	// Records are returned with their sizes, but their memory is never touched. A waiting reader
+	// calls Dry, which completes the oldest read and reports whether there was one, until what it
+	// waits for has arrived. It can't be combined with a Verifier.
 	Dry func() bool
-	// ReadTimeout is after how long a reader that waits for a record gets
-	// pinned.ErrTimeout; the read itself goes on.
+	// ReadTimeout is how long a reader waits for a record before it gets pinned.ErrTimeout; the
+	// read itself continues.
 	ReadTimeout time.Duration
-	// Verifier checks records that carry checksums; nil where none do.
+	// Verifier verifies records that carry checksums; nil if none do.
 	Verifier format.Verifier
-	// Meter counts where time goes; nil for one of its own.
+	// Meter measures where time goes; if nil, the Gatherer makes one.
 	Meter *meter.Meter
-	// Note is told of what went wrong, also where nobody waits for it, and may be nil.
-	// It is called by several goroutines at a time, with locks held: it must
-	// not block, nor call the Gatherer.
+	// Note, if not nil, is called with each error, also if no reader waits for what failed. It is
+	// called concurrently, with locks held: it must not block, nor call the Gatherer.
 	Note func(error)
 }
 
-// Index says what there is: a catalog does. It is safe for concurrent use.
+// Index locates records and shards; a catalog is one. It is safe for concurrent use.
 type Index interface {
 	Shards() int
 	Shard(i int) catalog.Shard
-	// Extents fills dst with where each of the records lies.
+	// Extents fills dst with the extent of each record.
 	Extents(records []uint64, dst []catalog.Extent)
 }
 

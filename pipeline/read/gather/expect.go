@@ -8,25 +8,25 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// expectRecords is how many records of a reader are expected ahead of what has been submitted.
+// expectRecords is how many records of a reader are announced beyond what has been submitted.
 const expectRecords = 4096
 
-// A reader waits while the storage is told, so a call tells of so many records at most, or of twice
-// as many as it submits.
+// A reader waits while the storage is told, so a call announces at most expectAtOnce records, or
+// expectTimes as many as it submits if that is more.
 const (
 	expectAtOnce = 256
 	expectTimes  = 2
 )
 
-// expectation is what of a reader's sequence the storage expects. It follows the run that the
-// reader reads on; what is read elsewhere meanwhile is not expected.
+// expectation is what the storage expects of a reader's sequence. It follows the run that the
+// reader reads on; what is read elsewhere meanwhile is not announced.
 type expectation struct {
 	to      storage.Expecter // nil: the storage does not want to know
 	reader  uint64
 	run     *run
-	others  int    // how often others were extended since run was
-	from    uint64 // the first record that is expected
-	end     uint64 // behind the last one
+	others  int    // how often other runs were extended since run was
+	from    uint64 // the first expected record
+	end     uint64 // after the last one
 	numbers [expectAtOnce]uint64
 	extents [expectAtOnce]catalog.Extent
 	ranges  [expectAtOnce]storage.Range
@@ -39,10 +39,11 @@ func newExpectation(to storage.Expecter) *expectation {
 	return &expectation{to: to, reader: storage.NewReaderID()}
 }
 
-// leftAfter is how often other runs are extended before a run is taken for one that is left.
+// leftAfter is how often other runs are extended before a run counts as abandoned.
 const leftAfter = 8
 
-// follows says whether it is a run that is expected. Only what is read on is, and only one run.
+// follows reports whether run is the one that is expected. Only one run is, and only if the reader
+// reads on.
 func (x *expectation) follows(r *Reader, run *run) bool {
 	if x == nil || !run.streams {
 		return false
@@ -59,7 +60,7 @@ func (x *expectation) follows(r *Reader, run *run) bool {
 	return true
 }
 
-// passing says that records of a run are about to be submitted, up to record end.
+// passing is called when records k … end-1 of a run are about to be submitted.
 func (x *expectation) passing(r *Reader, run *run, k, end uint64) {
 	if !x.follows(r, run) {
 		return
@@ -73,7 +74,7 @@ func (x *expectation) passing(r *Reader, run *run, k, end uint64) {
 	x.from, x.end = end, max(end, x.end)
 }
 
-// more tells of some records more, where so many have been submitted.
+// more announces more records, depending on how many have been submitted.
 func (x *expectation) more(r *Reader, run *run, submitted uint64) {
 	if !x.follows(r, run) {
 		return
@@ -97,7 +98,7 @@ func (x *expectation) more(r *Reader, run *run, submitted uint64) {
 	}
 }
 
-// forget ends what is expected.
+// forget withdraws all announcements.
 func (x *expectation) forget() {
 	if x == nil {
 		return

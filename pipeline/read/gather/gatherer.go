@@ -18,8 +18,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// Gatherer is what readers of one dataset share: memory, planners, those who copy and
-// check what has come, and what has been used before. It is safe for concurrent use.
+// Gatherer is what readers of one dataset share: memory, planners, the goroutines that copy and
+// verify what has arrived, and free lists. It is safe for concurrent use.
 type Gatherer struct {
 	index       Index
 	storage     Storage
@@ -29,7 +29,7 @@ type Gatherer struct {
 	verifier    format.Verifier
 	meter       *meter.Meter
 	ahead       profile.Ahead
-	told        *window.Plan // nil: storage does not want to know what comes
+	told        *window.Plan // nil: storage does not want to know what will be read
 	expecter    storage.Expecter
 	readTimeout time.Duration
 	dry         func() bool // Config.Dry
@@ -39,7 +39,7 @@ type Gatherer struct {
 	planConfig  plan.Config // of the planners
 	planners    chan *planner
 	work        readQueue
-	running     sync.WaitGroup // reads, and those who finish them
+	running     sync.WaitGroup // reads, and the goroutines that finish them
 	open        atomic.Int64   // readers
 	calls       atomic.Uint64  // of Read, by all readers
 	counts      counters
@@ -51,10 +51,10 @@ type Gatherer struct {
 	stretches []*stretch // free
 }
 
-// maxPlanners is how many stretches are planned at a time.
+// maxPlanners is how many stretches are planned concurrently, at most.
 const maxPlanners = 4
 
-// New starts a gatherer. What the configuration names stays the caller's.
+// New starts a gatherer. The caller keeps ownership of what the configuration refers to.
 func New(c Config) (*Gatherer, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -97,8 +97,8 @@ func objectBytes(x Index) []int64 {
 	return sizes
 }
 
-// Open gives a reader of a sequence, whose records are all of shards that are not
-// compressed. Opening costs nothing: what is read follows the calls of Read.
+// Open returns a reader of a sequence, whose records must all be in uncompressed shards. Opening
+// costs nothing: reading starts with the calls of Read.
 func (g *Gatherer) Open(seq pinned.Sequence) *Reader { return g.follow(seq, g.told.NewWalker(seq)) }
 
 // OpenPhase is Open for records of another phase than that of Config.Told.
@@ -115,11 +115,11 @@ func (g *Gatherer) follow(seq pinned.Sequence, w *window.Lookahead) *Reader {
 	return r
 }
 
-// PlanConfig is how reads are planned: as Config.Plan says, within a block of memory.
+// PlanConfig returns how reads are planned: Config.Plan, limited to a block of memory.
 func (g *Gatherer) PlanConfig() plan.Config { return g.planConfig }
 
-// Close stops reading ahead, waits for what is under way and gives all memory back
-// to Config.Memory. No Loan may be out and no Reader in use. It is idempotent.
+// Close stops reading ahead, waits for reads in progress and returns all memory to Config.Memory.
+// All pinned records must have been released, and no Reader may be in use. It is idempotent.
 func (g *Gatherer) Close() {
 	g.work.close()
 	g.running.Wait()
@@ -144,14 +144,14 @@ func (g *Gatherer) finishReads() {
 	m.End(meter.Now())
 }
 
-// submit hands reads over whose Done calls Gatherer.meter.Reading.End.
+// submit submits reads whose Done calls Gatherer.meter.Reading.End.
 func (g *Gatherer) submit(reads []*storage.Read) {
 	g.meter.Reading.Begin(len(reads))
 	g.storage.Submit(reads)
 }
 
-// waitsFor says for which stage those wait who wait for reads: while none is with
-// the storage, what is missing has come and is being copied or checked.
+// waitsFor returns the stage to charge for waiting on reads: while none is with the storage, what
+// is missing has arrived and is being copied or verified.
 func (g *Gatherer) waitsFor() meter.Stage {
 	if g.meter.Reading.Any() {
 		return meter.Storage

@@ -7,9 +7,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 )
 
-// take finds memory for n bytes. A batch that a reader waits for gets it in any
-// case: others give up what they have read, those first that have not been read
-// for the longest.
+// take returns memory for n bytes. A batch that a reader waits for always gets it: other readers
+// drop what they have read, beginning with those that have been idle longest.
 func (g *Gatherer) take(r *Reader, n int64, u budget.Urgency) (budget.Block, error) {
 	b, err := g.pool.Take(n, false)
 	if err != budget.ErrNoRoom {
@@ -25,12 +24,11 @@ func (g *Gatherer) take(r *Reader, n int64, u budget.Urgency) (budget.Block, err
 	return g.pool.Take(n, u == budget.Demand)
 }
 
-// idleCalls is after how many calls of others a reader's memory may be used to
-// read ahead for them.
+// idleCalls is after how many calls of others a reader's memory may be used to read ahead for them.
 const idleCalls = 256
 
-// reclaim has other readers drop what they hold, until there is room for n
-// bytes: first what they do not need now, and then, for one that waits, anything.
+// reclaim makes other readers drop what they hold, until there is room for n bytes: first what they
+// do not need now and then, for a reader that waits, anything.
 func (g *Gatherer) reclaim(r *Reader, n int64, u budget.Urgency) {
 	r.dropOthers()
 	if u == budget.Demand {
@@ -69,7 +67,7 @@ func (g *Gatherer) giveBlock(b budget.Block) {
 	}
 }
 
-// newBatch makes an empty batch of memory.
+// newBatch returns an empty batch with the given memory.
 func (g *Gatherer) newBatch(m budget.Block, from uint64) *batch {
 	g.mu.Lock()
 	var b *batch
@@ -84,9 +82,8 @@ func (g *Gatherer) newBatch(m budget.Block, from uint64) *batch {
 	return b
 }
 
-// drop takes a batch that is in no run any more. Reads that are for no other
-// batch and have not begun are called off, and its memory is free as soon as
-// nobody pins it.
+// drop takes a batch that is no longer in a run. Reads that are for no other batch and have not
+// begun are cancelled, and its memory is freed when it is no longer pinned.
 func (g *Gatherer) drop(b *batch) {
 	b.dropped.Store(true)
 	if b.pins.Kill() {
@@ -98,7 +95,7 @@ func (g *Gatherer) drop(b *batch) {
 	g.mu.Unlock()
 }
 
-// sweep frees what was dropped and is not pinned any more.
+// sweep frees dropped batches that are no longer pinned.
 func (g *Gatherer) sweep() {
 	g.mu.Lock()
 	var gone []*batch

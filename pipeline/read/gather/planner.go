@@ -10,8 +10,8 @@ import (
 // lookupRecords is how many records are looked up at a time.
 const lookupRecords = 256
 
-// planner plans the reads of a stretch: consecutive batches. It does no reads,
-// and keeps its memory from one stretch to the next.
+// planner plans the reads of a stretch: consecutive batches. It does not read, and reuses its
+// memory for the next stretch.
 type planner struct {
 	planner    *plan.Planner
 	blockBytes int64
@@ -21,20 +21,20 @@ type planner struct {
 	cuts       []cutRead
 	epoch      uint64 // of the sequence
 
-	// scratch of those who use it.
+	// Scratch space of callers.
 	numbers []uint64
 	extents []catalog.Extent
 }
 
-// place is where a wanted range goes: to of the block of a batch.
+// place is where a wanted range goes: to offset to in the block of a batch.
 type place struct {
 	b      *batch
 	record int
 	to     int64
 }
 
-// cutRead is one read: straight to where its bytes belong, or to scratch
-// memory, from where its parts are copied.
+// cutRead is one read: directly to where its bytes belong, or to scratch memory, from which its
+// parts are copied.
 type cutRead struct {
 	object    int
 	off, size int64
@@ -44,8 +44,8 @@ type cutRead struct {
 	scratch   int    // number of the scratch block
 }
 
-// newPlanner plans for the storage, but with what is read together no larger
-// than a block, which is where it is copied from. What is read apart has a place of its own.
+// newPlanner plans for the storage, but limits reads of several records to the size of the block
+// from which they are copied. Reads of single records go to their own places.
 func newPlanner(pc plan.Config, blockBytes int64, objectBytes []int64) (*planner, error) {
 	if pc.MaxReadBytes > blockBytes && pc.MaxVectors != 1 {
 		pc.MaxReadBytes = max(blockBytes&^(pc.AlignBytes-1), pc.AlignBytes)
@@ -60,7 +60,7 @@ func newPlanner(pc plan.Config, blockBytes int64, objectBytes []int64) (*planner
 	}, nil
 }
 
-// reset forgets what was planned.
+// reset clears the plan.
 func (p *planner) reset() {
 	clear(p.places)
 	clear(p.batches)
@@ -68,8 +68,8 @@ func (p *planner) reset() {
 	p.request.Want, p.places, p.batches, p.cuts = p.request.Want[:0], p.places[:0], p.batches[:0], p.cuts[:0]
 }
 
-// fill lays the records of a sequence out in new batches, from record k on: so
-// many bytes and records, or less where newBatch fails.
+// fill lays out the records of a sequence in new batches, from record k on: that many bytes and
+// records, or fewer if newBatch fails.
 func (p *planner) fill(x Index, seq pinned.Sequence, k uint64, bytes int64, records int, newBatch func(from uint64, bytes int64) (*batch, error)) error {
 	var b *batch
 	p.epoch = pinned.EpochOf(seq)
@@ -100,14 +100,14 @@ func (p *planner) fill(x Index, seq pinned.Sequence, k uint64, bytes int64, reco
 	return nil
 }
 
-// place wants the bytes of a batch's record.
+// place adds the bytes of a batch's record to the request.
 func (p *planner) place(b *batch, i int, x catalog.Extent) {
 	size := min(x.SizeBytes, p.request.ObjectBytes[x.Shard]-x.OffsetBytes) // a last line's newline may not be in the shard
 	p.request.Want = append(p.request.Want, plan.Range{Object: x.Shard, OffsetBytes: x.OffsetBytes, SizeBytes: size})
 	p.places = append(p.places, place{b, i, b.offs[i]})
 }
 
-// addNewlines writes those that are not in their shards.
+// addNewlines writes the newlines that are not in their shards.
 func (p *planner) addNewlines() {
 	for w, r := range p.request.Want {
 		if at := p.places[w]; at.to+r.SizeBytes < at.b.offs[at.record+1] {
@@ -116,8 +116,8 @@ func (p *planner) addNewlines() {
 	}
 }
 
-// expect tells new batches in how many parts each of their records comes. Until
-// they are begun, none of them is complete.
+// expect sets in how many parts each record of the new batches will arrive. Until they are begun,
+// none of them is complete.
 func (p *planner) expect(pl *plan.Plan, verifier format.Verifier) {
 	for _, b := range p.batches {
 		b.counts()
@@ -127,14 +127,13 @@ func (p *planner) expect(pl *plan.Plan, verifier format.Verifier) {
 		n := int32(len(pl.Sources(w)))
 		at.b.expect(at.record, n, verifier != nil)
 		if n == 0 && verifier != nil {
-			at.b.check(at.record, verifier, nil) // told when it is to be lent
+			at.b.check(at.record, verifier, nil) // reported when it is asked for
 		}
 	}
 }
 
-// cut makes the reads of a plan. newScratch says whether there is one more
-// block to read several records together; where there is none, they are read
-// one by one.
+// cut makes the reads of a plan. newScratch reports whether there is one more block in which to
+// read several records together; if not, they are read one by one.
 func (p *planner) cut(pl *plan.Plan, newScratch func() bool) {
 	blocks, used := 0, p.blockBytes
 	for i := range pl.Reads {
@@ -157,8 +156,7 @@ func (p *planner) cut(pl *plan.Plan, newScratch func() bool) {
 	}
 }
 
-// straight says whether a read's bytes lie in memory as in the shard, and sets
-// where.
+// straight reports whether a read's bytes are laid out in memory as in the shard, and sets where.
 func (p *planner) straight(c *cutRead) bool {
 	first := p.places[c.parts[0].Want]
 	begin := first.to + c.parts[0].WantOffset
@@ -174,7 +172,7 @@ func (p *planner) straight(c *cutRead) bool {
 	return at == c.size
 }
 
-// apart reads each part by itself.
+// apart reads each part separately.
 func (p *planner) apart(c cutRead) {
 	for i, x := range c.parts {
 		place := p.places[x.Want]

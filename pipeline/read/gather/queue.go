@@ -6,9 +6,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
-// readQueue hands reads whose bytes have come to those who copy and check them.
-// It needs no bound of its own: it holds no more than are under way, each of
-// which has its memory.
+// readQueue passes completed reads to the goroutines that copy and verify them. It needs no limit
+// of its own: it holds at most the reads in progress, each of which has its memory.
 type readQueue struct {
 	mu          sync.Mutex
 	some        sync.Cond
@@ -36,8 +35,8 @@ func (q *readQueue) add(r *read) bool {
 	return true
 }
 
-// next waits for a read, and gives nil when the queue is closed and empty. The
-// caller is at work, but for the wait.
+// next waits for a read, and returns nil when the queue is closed and empty. The caller counts as
+// working except while it waits.
 func (q *readQueue) next(work *meter.Level) *read {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -12,12 +12,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
 )
 
-// Reader is one pass over a sequence, from anywhere to anywhere. Calls from
-// several goroutines are allowed (a file that is mapped is read so) and do not
-// wait for each other's data.
+// Reader is one pass over a sequence, which may be read at any positions. Concurrent calls are
+// allowed (a mapped file is read that way) and do not wait for each other's data.
 //
-// It keeps to a few places of its sequence, runs of batches: a file that is mapped
-// is read at some places in turn.
+// It reads at a few places of its sequence, each a run of batches: a mapped file is read at several
+// places alternately.
 type Reader struct {
 	g   *Gatherer
 	seq pinned.Sequence
@@ -25,29 +24,27 @@ type Reader struct {
 	called atomic.Uint64
 
 	mu     sync.Mutex
-	runs   []*run // none is empty; the one used last is the last
+	runs   []*run // none is empty; the most recently used one is last
 	at     uint64 // the record that was asked for last
 	closed bool
-	walker *window.Lookahead // nil: storage does not want to know what comes
+	walker *window.Lookahead // nil: storage does not want to know what will be read
 
 	expected *expectation // nil: likewise
 }
 
 const (
 	maxRuns = 4
-	// keptBehindBytes is how much stays behind a reader at most: as much as it
-	// asks for in a reply, twice.
+	// keptBehindBytes is the maximum that is kept behind a reader: twice what it asks for in a
+	// reply.
 	keptBehindBytes = 2 << 20
-	// maxAheadRecords is what is read ahead for all readers together at most: each
-	// record costs some hundred bytes.
+	// maxAheadRecords is the maximum that is read ahead for all readers together: each record costs
+	// about a hundred bytes.
 	maxAheadRecords = 64 << 10
-	// patience is how long a reader waits for all of a batch where it could
-	// have a part.
+	// patience is how long a reader waits for all of a batch if it could have a part.
 	patience = 20 * time.Millisecond
 )
 
-// Close ends the pass, and calls off what has not begun and nobody waits for. It is
-// idempotent.
+// Close ends the pass, and cancels what has not begun and no call waits for. It is idempotent.
 func (r *Reader) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,15 +62,15 @@ func (r *Reader) Close() {
 	r.g.open.Add(-1)
 }
 
-// Read appends to l.Records the bytes of records k … k+n-1 of the sequence (a last
-// line's missing newline added), which mostly lie in memory one behind the other. It
-// waits for those that are not in memory. It may lend fewer than n, but at least one,
-// so that what is lent at a time stays within the budget.
+// Read appends to l.Records the bytes of records k … k+n-1 of the sequence (with a newline added to
+// a last line that lacks one), which are mostly adjacent in memory. It waits for records that are
+// not in memory. It may return fewer than n records, but at least one, so that the pinned records
+// stay within the budget.
 //
-// Errors: the context's; pinned.ErrTimeout, and what storage or a checksum says, in a
-// *pinned.RecordError. When records before the one that fails are at hand, those are
-// lent and there is no error: it comes when the failing record is asked for first. A
-// failed call lends nothing and loses nothing; the same call may be made again.
+// Errors: the context's; pinned.ErrTimeout, and errors of the storage or of checksums, in a
+// *pinned.RecordError. If records before the failing one are available, Read returns these without
+// an error; the error comes when the failing record is the first to be asked for. A failed call
+// appends nothing and loses nothing, and may be repeated.
 func (r *Reader) Read(ctx context.Context, k uint64, n int, l *pinned.Records) error {
 	n, err := pinned.Clip(r.seq, k, n)
 	if err != nil {
@@ -109,7 +106,7 @@ func (r *Reader) Read(ctx context.Context, k uint64, n int, l *pinned.Records) e
 	return nil
 }
 
-// lent counts what has gone out.
+// lent counts the records that a call returns.
 func (g *Gatherer) lent(records int, bytes int64, hits int) {
 	c := &g.counts
 	c.recordsOut.Add(uint64(records))
@@ -117,9 +114,9 @@ func (g *Gatherer) lent(records int, bytes int64, hits int) {
 	c.hits.Add(uint64(hits))
 }
 
-// lendReady lends what is there of records k … k+n-1, up to the first that is
-// not. Where not even all of the first batch's are, it lends none: those who
-// wait get more at a time.
+// lendReady pins and appends records k … k+n-1 up to the first that has not arrived. If some of the
+// first batch's are still missing, it returns none: a caller that waits for the rest gets more at a
+// time.
 func (r *Reader) lendReady(run *run, k uint64, n int, l *pinned.Records) (lent int, bytes int64) {
 	from, limit := l.Pinned(), max(int(r.g.pool.BudgetBytes()/r.g.pool.BlockBytes/8), 1)
 	for _, b := range run.batches {
@@ -142,7 +139,7 @@ func (r *Reader) lendReady(run *run, k uint64, n int, l *pinned.Records) (lent i
 	return lent, bytes
 }
 
-// lend appends records i … i+n-1, which have come.
+// lend appends records i … i+n-1, which have arrived.
 func (b *batch) lend(i, n int, l *pinned.Records) int64 {
 	for j := i; j < i+n; j++ {
 		l.Records = append(l.Records, b.bytes(j))
@@ -150,8 +147,8 @@ func (b *batch) lend(i, n int, l *pinned.Records) int64 {
 	return b.offs[i+n] - b.offs[i]
 }
 
-// lendFirst waits for record k, which is in the batch, and lends it with what
-// of the batch has come by then. The caller's pin becomes the loan's.
+// lendFirst waits for record k, which is in the batch, and appends it with the records after it in
+// the batch that have arrived by then. The caller's pin goes to l.
 func (r *Reader) lendFirst(ctx context.Context, b *batch, k uint64, n int, l *pinned.Records) error {
 	i, waited := int(k-b.from), false
 	for {
@@ -163,7 +160,7 @@ func (r *Reader) lendFirst(ctx context.Context, b *batch, k uint64, n int, l *pi
 			if waited || x.lasting {
 				return r.recordError(k, x.err)
 			}
-			// Nobody was told of it: it was read ahead, or the call before.
+			// Its error was not returned: it was read ahead, or by the previous call.
 			r.readAgain(b, i, k)
 		}
 		waited = true
@@ -190,8 +187,8 @@ func (r *Reader) recordError(k uint64, err error) error {
 	return pinned.NameRecord(r.g.index, number[0], err)
 }
 
-// wait waits for a batch that the caller pins: until all has come, or, at the
-// end of its patience, record k, which is its record i.
+// wait waits for a batch that the caller pins: until all of it has arrived or, after its patience,
+// until record k has, which is its record i.
 func (r *Reader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.Waiter) error {
 	g, began := r.g, time.Now()
 	g.counts.waits.Add(1)
@@ -233,7 +230,7 @@ func (r *Reader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.W
 	}
 }
 
-// hurry has storage know that record k is waited for.
+// hurry tells the storage that a reader waits for record k.
 func (r *Reader) hurry(k uint64) {
 	if r.walker == nil {
 		return

@@ -8,18 +8,18 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 )
 
-// maxStretchRecords bounds the tables of tiny records.
+// maxStretchRecords limits the tables of tiny records.
 const maxStretchRecords = 8192
 
 // run is a place of a sequence: batches one after the other.
 type run struct {
 	batches []*batch
-	next    uint64 // behind the furthest record that was asked for
+	next    uint64 // after the furthest record that was asked for
 	stretch int64  // bytes of the next stretch
-	streams bool   // it was read on
+	streams bool   // the reader has read on
 }
 
-// at is the batch that has a record, which must be in the run.
+// at returns the batch that has a record, which must be in the run.
 func (run *run) at(k uint64) *batch {
 	for _, b := range run.batches {
 		if k < b.end() {
@@ -33,12 +33,12 @@ func (run *run) has(k uint64) bool {
 	return len(run.batches) > 0 && k >= run.batches[0].from && k < run.end()
 }
 
-// end is behind the last record of a run that is not empty.
+// end returns the record after the last one of a run that is not empty.
 func (run *run) end() uint64 { return run.batches[len(run.batches)-1].end() }
 
-// moveTo gives the run that has record k, and drops what lies behind; nil if
-// there is no such record. Where no run has it, the records that are asked for are
-// read: as the next stretch of the run that ends there, or as the first of a new one.
+// moveTo returns the run that has record k, and drops what is behind it; nil if there is no such
+// record. If no run has it, the requested records are read: as the next stretch of the run that
+// ends there, or as the first of a new one.
 func (r *Reader) moveTo(k uint64, n int) (*run, error) {
 	r.at = k
 	i := slices.IndexFunc(r.runs, func(run *run) bool { return run.has(k) })
@@ -58,7 +58,7 @@ func (r *Reader) moveTo(k uint64, n int) (*run, error) {
 		size := run.stretch
 		run.grow(r)
 		if planned, err := r.extend(run, k, size, max(r.planned(k), n), budget.Demand); !planned {
-			if len(run.batches) == 0 { // they were given up to make room
+			if len(run.batches) == 0 { // they were dropped to make room
 				r.runs = r.runs[:len(r.runs)-1]
 			}
 			return nil, err
@@ -68,8 +68,8 @@ func (r *Reader) moveTo(k uint64, n int) (*run, error) {
 	return run, nil
 }
 
-// gap is how many records there are from k to where another run begins: beyond
-// that, they are read already.
+// gap returns how many records there are from k to the beginning of another run: those from there
+// on are read already.
 func (r *Reader) gap(k uint64) uint64 {
 	n := uint64(math.MaxUint64)
 	for _, run := range r.runs {
@@ -80,8 +80,8 @@ func (r *Reader) gap(k uint64) uint64 {
 	return n
 }
 
-// begin makes a run of records k … k+n-1 alone: who samples wants no more. The
-// reader has jumped, so what it wanted elsewhere and has not begun is called off.
+// begin makes a run of records k … k+n-1 alone, since a sampling reader needs no more. The reader
+// has jumped, so reads that it wanted elsewhere and that have not begun are cancelled.
 func (r *Reader) begin(k uint64, n int) (*run, error) {
 	for _, run := range r.runs {
 		r.dropAhead(run)
@@ -97,11 +97,10 @@ func (r *Reader) begin(k uint64, n int) (*run, error) {
 	return run, nil
 }
 
-// share is what one of the readers may hold.
+// share returns what one of the readers may hold.
 func (r *Reader) share() int64 { return r.g.pool.BudgetBytes() / max(r.g.open.Load(), 1) }
 
-// grow makes the next stretch twice as large, as long as the reader's share has
-// some of them.
+// grow doubles the next stretch, as long as the reader's share holds several of them.
 func (run *run) grow(r *Reader) {
 	run.stretch = nextStretch(run.stretch, r.g.ahead.StretchBytes, r.share(), r.g.pool.BlockBytes)
 }
@@ -110,8 +109,7 @@ func nextStretch(bytes, most, share, blockBytes int64) int64 {
 	return min(2*bytes, most, max(share/8, blockBytes))
 }
 
-// readAhead plans the next stretch where a reader reads on, and little enough is
-// ahead of it.
+// readAhead plans the next stretch if the reader reads on, and little enough is ahead of it.
 func (r *Reader) readAhead(run *run, k uint64, n int) {
 	if !run.streams {
 		return
@@ -131,8 +129,8 @@ func (r *Reader) readAhead(run *run, k uint64, n int) {
 	}
 }
 
-// reach is how far is read ahead: as far as the storage likes; and of a service, if records come
-// from it, as far as it is told of.
+// reach returns how far to read ahead: as far as suits the storage or, if records come from a
+// service, as far as it was told.
 func (r *Reader) reach() int64 {
 	if r.walker == nil || r.g.told.Chunks {
 		return r.g.ahead.Bytes
@@ -140,13 +138,13 @@ func (r *Reader) reach() int64 {
 	return r.walker.Reach(r.g.ahead.Bytes)
 }
 
-// planned is how many records may be read together from record k on: a storage that is told
-// what comes takes what it was not told of for what somebody waits for.
+// planned returns how many records may be read together from record k on: a storage that is told
+// what will be read treats other reads as urgent.
 func (r *Reader) planned(k uint64) int {
 	return int(min(maxStretchRecords, r.walker.Reached(k)-k))
 }
 
-// ahead is what of the run lies from record k on.
+// ahead returns how much of the run is at or after record k.
 func (run *run) ahead(k uint64) (bytes int64, records int) {
 	for _, b := range slices.Backward(run.batches) {
 		if b.end() <= k {
@@ -159,9 +157,9 @@ func (run *run) ahead(k uint64) (bytes int64, records int) {
 	return bytes, records
 }
 
-// extend plans and starts reads of the records from k on, where the run ends: of
-// so many bytes and records, or less where there is no memory. A reader waits
-// for the first batch if it is demanded.
+// extend plans and starts reads of the records from k on, where the run ends: up to that many bytes
+// and records, or less if there is no memory. A demanded call means that a reader waits for the
+// first batch.
 func (r *Reader) extend(run *run, k uint64, bytes int64, records int, u budget.Urgency) (planned bool, err error) {
 	g := r.g
 	if k >= r.seq.Len() {
@@ -208,7 +206,7 @@ func (r *Reader) readAgain(b *batch, i int, k uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if x, bad := b.fault(i); !bad || x.lasting || b.wait() != nil {
-		return // somebody else does
+		return // another call does
 	}
 	p := <-g.planners
 	defer func() { p.reset(); g.planners <- p }()
@@ -229,8 +227,8 @@ func (r *Reader) readAgain(b *batch, i int, k uint64) {
 	b.begun()
 }
 
-// dropBehind drops the batches that a reader which is at record k has passed,
-// but for the last of them: replies are asked for out of order.
+// dropBehind drops the batches before record k, where the reader is, except the last of them:
+// replies are requested out of order.
 func (r *Reader) dropBehind(run *run, k uint64) {
 	n := 0
 	for n < len(run.batches) && run.batches[n].end() <= k {
@@ -244,8 +242,8 @@ func (r *Reader) dropBehind(run *run, k uint64) {
 	r.dropFirst(run, n)
 }
 
-// dropAhead drops the batches from the first one on that has not come and that
-// the reader has not come to.
+// dropAhead drops batches from the first one on that has not arrived and that the reader has not
+// reached.
 func (r *Reader) dropAhead(run *run) {
 	n := slices.IndexFunc(run.batches, func(b *batch) bool { return b.from >= run.next && b.pending.Load() > 0 })
 	if n <= 0 {
@@ -295,16 +293,16 @@ func (r *Reader) dropOthers() {
 	}
 }
 
-// dropPassed drops the run of a reader that waits at its end, which is then
-// empty, to be extended.
+// dropPassed drops the batches of a run at whose end its reader waits. The run is then empty, to be
+// extended.
 func (r *Reader) dropPassed() {
 	if n := len(r.runs); n > 0 && r.runs[n-1].end() == r.at {
 		r.dropFirst(r.runs[n-1], len(r.runs[n-1].batches))
 	}
 }
 
-// giveUp makes room for another reader: what was passed goes, and what is ahead
-// beyond a reader's share.
+// giveUp makes room for another reader: it drops what was passed, and what is ahead beyond a
+// reader's share.
 func (r *Reader) giveUp() {
 	r.dropOthers()
 	for _, run := range r.runs {
@@ -318,7 +316,7 @@ func (r *Reader) giveUp() {
 	}
 }
 
-// held is the memory of all runs.
+// held returns the memory of all runs.
 func (r *Reader) held() int64 {
 	n := int64(0)
 	for _, run := range r.runs {

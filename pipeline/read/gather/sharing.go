@@ -9,7 +9,8 @@ import (
 
 var _ budget.Member = (*Gatherer)(nil)
 
-// Allow implements budget.Member: Config.Memory has what is left beside Config.BesideBytes.
+// Allow implements budget.Member: Config.Memory gets what Config.BesideBytes leaves, but at least
+// half.
 func (g *Gatherer) Allow(bytes int64) {
 	g.pool.Allow(min(max(bytes-g.beside, bytes/2), g.pool.MostBytes()))
 }
@@ -23,9 +24,8 @@ func (g *Gatherer) Lent() int64 { return int64(g.counts.bytesOut.Load()) }
 // Readers implements budget.Member.
 func (g *Gatherer) Readers() int64 { return g.open.Load() }
 
-// Shrink implements budget.Member: readers drop what they do not need now, and then, those
-// first that have not been read for the longest, all they have. Who is at work is passed
-// over.
+// Shrink implements budget.Member: readers drop what they do not need now and then all they have,
+// beginning with those that have been idle longest. Readers whose lock is held are skipped.
 func (g *Gatherer) Shrink() {
 	g.sweep()
 	g.mu.Lock()

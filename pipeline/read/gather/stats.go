@@ -4,22 +4,22 @@ import "sync/atomic"
 
 // Stats is a snapshot. Counters only grow.
 type Stats struct {
-	RecordsOut, BytesOut uint64 // that were lent
-	Hits                 uint64 // records that were in memory when wanted
+	RecordsOut, BytesOut uint64 // returned by Read
+	Hits                 uint64 // records that were in memory when asked for
 	Waits                uint64 // records that a reader had to wait for
 	WaitNanos            uint64
-	Reads, BytesRead     uint64 // that have come
+	Reads, BytesRead     uint64 // completed
 	ReadsInFlight        int64
-	// ReadsCancelled and BytesCancelled are what was asked for ahead of readers that
-	// then went elsewhere, and had not begun.
+	// ReadsCancelled and BytesCancelled count what was requested ahead of readers that then seeked
+	// away or closed, and had not begun.
 	ReadsCancelled, BytesCancelled uint64
-	// DroppedBytes are of records that nobody had come to when their memory was
-	// wanted for others, or their reader had gone elsewhere.
+	// DroppedBytes counts records that were read and not used: their memory was needed for others
+	// first, or their reader had gone elsewhere.
 	DroppedBytes uint64
-	HeldBytes    int64 // of memory, now
+	HeldBytes    int64 // in memory, now
 }
 
-// counters are what Stats tells.
+// counters are the counted parts of Stats.
 type counters struct {
 	recordsOut, bytesOut, hits, waits, waitNanos     atomic.Uint64
 	reads, bytesRead, readsCancelled, bytesCancelled atomic.Uint64
@@ -27,8 +27,7 @@ type counters struct {
 	underWay                                         atomic.Int64
 }
 
-// Stats gives a snapshot. What was dropped and is not pinned any more is freed
-// first.
+// Stats returns a snapshot. It first frees dropped batches that are no longer pinned.
 func (g *Gatherer) Stats() Stats {
 	g.sweep()
 	n := &g.counts

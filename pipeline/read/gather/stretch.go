@@ -11,12 +11,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// inlineCopyBytes is up to how many bytes are copied to their places by the
-// storage's goroutine that brings them; more would keep it from its work.
+// inlineCopyBytes is the maximum that is copied to its place on the storage's goroutine that
+// completes the read; more would keep that from its work.
 const inlineCopyBytes = 16 << 10
 
-// stretch is the reads of consecutive batches that were planned together. It is
-// used again when all have come.
+// stretch is the reads of consecutive batches that were planned together. It is reused when all
+// have completed.
 type stretch struct {
 	g       *Gatherer
 	reads   []read
@@ -26,14 +26,14 @@ type stretch struct {
 	pending atomic.Int32
 }
 
-// read is a cutRead under way.
+// read is a cutRead in progress.
 type read struct {
 	request  storage.Read
 	stretch  *stretch
 	from, to int  // its parts
 	copied   bool // to their places, from scratch memory
 	err      error
-	next     *read // in the queue of those who finish reads
+	next     *read // in the queue of reads to be finished
 }
 
 // part is bytes of a read that belong to a record.
@@ -44,8 +44,8 @@ type part struct {
 	to, size int64 // in the block
 }
 
-// start starts the reads of a plan. At most so many blocks are used to read
-// several records together.
+// start starts the reads of a plan. It uses at most scratch blocks to read several records
+// together.
 func (g *Gatherer) start(p *planner, pl *plan.Plan, scratch int) {
 	st := g.newStretch()
 	p.cut(pl, func() bool {
@@ -56,7 +56,7 @@ func (g *Gatherer) start(p *planner, pl *plan.Plan, scratch int) {
 		if err == nil {
 			st.scratch = append(st.scratch, b)
 		}
-		return err == nil // if there is no memory at all, others will say so
+		return err == nil // if there is no memory at all, others will report that
 	})
 	st.fill(p)
 	st.pending.Store(int32(len(st.submit)) + 1)
@@ -68,7 +68,7 @@ func (g *Gatherer) start(p *planner, pl *plan.Plan, scratch int) {
 	st.down()
 }
 
-// fill makes the reads, none of which moves once it was handed over.
+// fill makes the reads. Their addresses stay valid after they are submitted.
 func (st *stretch) fill(p *planner) {
 	parts := 0
 	for i := range p.cuts {
@@ -79,7 +79,7 @@ func (st *stretch) fill(p *planner) {
 		st.reads = make([]read, 0, 1<<bits.Len(uint(n)))
 	}
 	st.reads = st.reads[:len(p.cuts)]
-	var object storage.Object // of the read before: they are in the order of their shards
+	var object storage.Object // of the previous read: they are in the order of their shards
 	for i := range p.cuts {
 		c, r := &p.cuts[i], &st.reads[i]
 		if r.request.Done == nil {
@@ -106,8 +106,7 @@ func (st *stretch) fill(p *planner) {
 	}
 }
 
-// wanted is asked by the storage: reads are called off all of whose batches
-// were dropped.
+// wanted is called by the storage: reads are cancelled if all of their batches were dropped.
 func (r *read) wanted() bool {
 	for _, x := range r.stretch.parts[r.from:r.to] {
 		if x.b.wanted() {
@@ -133,7 +132,7 @@ func (r *read) done(err error) {
 	r.finish()
 }
 
-// finish hands the bytes of a read on to its parts, or its error.
+// finish passes the bytes of a read, or its error, to its parts.
 func (r *read) finish() {
 	st := r.stretch
 	g := st.g
@@ -151,7 +150,7 @@ func (r *read) finish() {
 	}
 	for _, x := range st.parts[r.from:r.to] {
 		if off {
-			x.b.down() // nobody looks at its records any more
+			x.b.down() // no call looks at its records any more
 			continue
 		}
 		if r.err != nil {
@@ -165,7 +164,7 @@ func (r *read) finish() {
 	g.running.Done()
 }
 
-// down counts one read off; the stretch is free with the last.
+// down counts down one read; the stretch is free after the last.
 func (st *stretch) down() {
 	if st.pending.Add(-1) > 0 {
 		return

@@ -6,21 +6,20 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Lent are the records of regions that a loan has, each with a pin. The zero value
-// has none; one that is used again allocates nothing. It is not for concurrent use.
+// Lent is the mapped records in a pinned.Records, each with a pin. The zero value has none; a
+// reused one allocates nothing. It is not for concurrent use.
 //
-// Bytes of such records are right if nobody can have altered them before they were
-// copied:
+// Bytes of such records are right if nothing can have altered them before they were copied:
 //
 //	Add …        the records, pinned
 //	Leased       before anything is copied
 //	Faulted(…)   copy
 //	Check        nil: what was copied is what was indexed
-//	Fault        instead, where the copy faulted
+//	Fault        instead, if the copy faulted
 type Lent struct {
 	records []lentRecord
 	asked   asked
-	leased  bool   // Leased has said yes, of all there are
+	leased  bool   // Leased has returned true, for all records
 	breaks  uint64 // Leaser.Breaks at that time
 }
 
@@ -29,11 +28,11 @@ type lentRecord struct {
 	index  int // of the record in its piece
 }
 
-// asked are shards that were looked at already. Where there are records of more than
-// fit, some are looked at twice.
+// asked is the shards that were checked already. If there are more than fit, some are checked
+// twice.
 type asked [128]*shard
 
-// first says whether a shard was not asked yet.
+// first reports whether a shard was not checked yet.
 func (a *asked) first(s *shard) bool {
 	slot := &a[s.number%len(a)]
 	if *slot == s {
@@ -43,20 +42,19 @@ func (a *asked) first(s *shard) bool {
 	return true
 }
 
-// Add takes over a pin of a region, for a record of it, counted from the piece's
-// first.
+// Add takes over a pin of a region, for the record with that index in the piece.
 func (l *Lent) Add(r *Region, record int) {
 	l.records = append(l.records, lentRecord{r, record})
-	l.leased = false // this one's file was not asked
+	l.leased = false // this one's file was not checked
 }
 
-// Mapped says whether there are any.
+// Mapped reports whether there are any records.
 func (l *Lent) Mapped() bool { return len(l.records) > 0 }
 
-// Len is how many records there are.
+// Len returns how many records there are.
 func (l *Lent) Len() int { return len(l.records) }
 
-// Release gives the pins back, and empties l.
+// Release unpins the records, and empties l.
 func (l *Lent) Release() {
 	for _, x := range l.records {
 		x.region.Pins.Unpin()
@@ -65,9 +63,8 @@ func (l *Lent) Release() {
 	l.records = l.records[:0]
 }
 
-// Leased says whether all files of the records have leases. Then nobody alters them
-// but after a break, which Check would know of: breaks are counted before any lease is
-// asked about.
+// Leased reports whether all files of the records have leases. If so, they are only altered after a
+// break, which Check would detect: breaks are counted before leases are checked.
 func (l *Lent) Leased() bool {
 	l.leased = false
 	if len(l.records) == 0 {
@@ -84,18 +81,18 @@ func (l *Lent) Leased() bool {
 	return true
 }
 
-// maps are those of the records, of which there are some.
+// maps returns the Maps of the records; there must be some.
 func (l *Lent) maps() *Maps { return l.records[0].region.of.maps }
 
-// Check says whether what was copied of the records so far is what was indexed: nil,
-// or the error that Owner.Lost gives. Where it is not certain, as leases may have been
-// lost meanwhile, or never were, it looks at each file once.
+// Check returns nil if what was copied from the records so far is what was indexed, else the error
+// of Owner.Lost. If that is not certain, because leases may have been lost meanwhile, or never
+// existed, it checks each file once.
 func (l *Lent) Check() error {
 	if len(l.records) == 0 || l.leased && l.maps().config.Mapper.Unbroken(l.breaks) {
 		return nil
 	}
 	defer clear(l.asked[:])
-	var again error // of copies: all that are lost are told of at once
+	var again error // of copies: all lost ones are handled at once
 	for _, x := range l.records {
 		if s := x.region.of; l.asked.first(s) {
 			err := s.mapping.Check()
@@ -111,13 +108,13 @@ func (l *Lent) Check() error {
 	return again
 }
 
-// Fault gives the error to report when copying from the records faulted. nil means
-// that there are none.
+// Fault returns the error to report after copying from the records has faulted, nil if there are no
+// records.
 func (l *Lent) Fault() error {
 	if err := l.Check(); err != nil || len(l.records) == 0 {
 		return err
 	}
-	// Which it was is not known: none of the pieces stays mapped.
+	// It is not known which record it was: none of the pieces stays mapped.
 	regions := make([]*Region, len(l.records))
 	for i, x := range l.records {
 		regions[i] = x.region
@@ -131,9 +128,9 @@ func (l *Lent) Fault() error {
 	return x.lost(err)
 }
 
-// lost gives the error to report for a record of which err is known, after which its
-// piece, or, if the shard has changed, none of the shard, is mapped any more. (One of which a
-// copy has gone may be mapped anew.)
+// lost returns the error to report for a record whose error is err. After that its piece is no
+// longer mapped or, if the shard has changed, nothing of the shard. (A shard of which a copy is
+// gone may be mapped again.)
 func (x lentRecord) lost(err error) error {
 	s := x.region.of
 	again := errors.Is(err, storage.ErrReadAgain)

@@ -12,101 +12,101 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Config says what is mapped, and how much of it at a time.
+// Config configures what is mapped, and how much at a time.
 type Config struct {
 	Mapper storage.Mapper // nil: nothing is mapped
-	// Object is the file of a shard. It may be called by any goroutine.
+	// Object returns the file of a shard. It may be called by any goroutine.
 	Object func(shard int) storage.Object
-	// LimitBytes is how much is mapped at a time at most, TableLimitBytes how much
-	// the owner's tables of mapped pieces take.
+	// LimitBytes limits how much is mapped at a time, TableLimitBytes how much the owner's tables
+	// of mapped pieces take.
 	LimitBytes, TableLimitBytes int64
-	// AllBytes is how much may be asked for altogether. Where that is more than the
-	// limit, what the kernel maps beside a piece along with it is unmapped.
+	// AllBytes is how much may be requested altogether. If that is more than the limit, what the
+	// kernel maps in addition to a piece is unmapped.
 	AllBytes int64
-	// LeastBytes is the size of a piece: a smaller one is read sooner than mapped.
+	// LeastBytes is the minimum size of a piece: a smaller one is read faster than mapped.
 	LeastBytes int64
-	// Patience is how long pieces wait for their shard to be opened and mapped,
-	// before they are refused.
+	// Patience is how long pieces wait for their shard to be opened and mapped before they are
+	// refused.
 	Patience time.Duration
 	Log      *slog.Logger
 }
 
-// Patience is how long an opening may take that is worth waiting for: a piece that
-// has been mapped costs less from then on than one that was read.
+// Patience is how long it is worth waiting for a file to be opened: from then on, a mapped piece
+// costs less than one that was read.
 const Patience = 20 * time.Millisecond
 
-// Owner is who asks for pieces, has the tables of their records, and reads what is
-// not mapped. Maps calls it with no lock held, from any goroutine.
+// Owner requests pieces, has the tables of their records, and reads what is not mapped. Maps calls
+// it with no lock held, from any goroutine.
 type Owner interface {
-	// Mapped answers a request: the piece is a region now, pinned once. The pin is
-	// the owner's.
+	// Mapped answers a request: the piece is a region now, pinned once. The owner takes over the
+	// pin.
 	Mapped(piece int, r *Region)
-	// Refused answers requests: these pieces are to be read. It does not wait.
+	// Refused answers requests: these pieces have to be read. It does not wait.
 	Refused(pieces []int)
-	// Forget has the owner drop its tables of regions: when it returns no reader
-	// finds one by them. They may be pinned, have no table yet, or none any more; then
-	// nothing is to be done.
+	// Forget makes the owner drop its tables of regions: when it returns, no reader finds these
+	// regions through them. Regions may be pinned, have no table yet, or none any more; then
+	// nothing has to be done.
 	Forget(regions []*Region)
-	// Lost gives the error to report for a record of a piece, counted from its first,
-	// whose bytes can't be believed for err.
+	// Lost returns the error to report for a record of a piece, with that index in it, whose bytes
+	// can't be trusted because of err.
 	Lost(piece, record int, err error) error
 }
 
-// Request is for a piece: a range of a shard, which is not empty. There is at most
-// one request for a piece at a time.
+// Request asks for a piece: a range of a shard, not empty. There is at most one request for a piece
+// at a time.
 type Request struct {
 	Piece, Shard           int
 	OffsetBytes, SizeBytes int64
-	TableBytes             int64 // that the owner's table of it takes
+	TableBytes             int64 // of the owner's table of it
 }
 
-// Work is what requests have left to be done, by who made them, without a lock. The
-// zero value is none.
+// Work is what requests have left to be done by their caller, without a lock. The zero value is
+// empty.
 type Work struct {
 	shards []*shard // to be opened
 	pieces []taken  // to be populated
 }
 
-// taken is a request that was: a user of its shard.
+// taken is an accepted request, a user of its shard.
 type taken struct {
 	Request
 	of *shard
 }
 
-// Maps are the shards that are mapped, and the regions of them that may be touched.
-// Its methods may be called concurrently; doc.go says with which locks.
+// Maps is the shards that are mapped, and their regions that may be touched. Its methods may be
+// called concurrently; the package comment lists the locks.
 type Maps struct {
 	config Config
 	owner  Owner
 	// limit and tableLimit are Config's, until Allow changes them.
 	limit, tableLimit atomic.Int64
 
-	running sync.WaitGroup // openings, and the timers that make them late
+	running sync.WaitGroup // files being opened, and the timers that make them late
 
 	mu      sync.Mutex
 	shards  map[int]*shard
-	stale   []*shard     // mappings of copies that have gone, with users
+	stale   []*shard     // mappings of copies that are gone, with users
 	losses  map[int]int  // how often that happened to a shard
 	regions []*Region    // oldest first
 	bytes   int64        // mapped now
-	coming  int64        // at most so many are about to be
+	coming  int64        // the maximum that is about to be mapped
 	tables  int64        // of the regions, coming ones included
 	never   map[int]bool // shards that are not mapped, or not any more
-	warned  bool         // of a shard that a program has open for writing
+	warned  bool         // about a shard that a program has open for writing
 	stopped bool
-	// After a piece that the page cache did not hold some are not tried, twice as
-	// many each time: where all is cold, files are not opened to find that out.
+	// After a piece that is not in the page cache, the next ones are skipped, twice as many each
+	// time: if everything is cold, files are not opened to find that out.
 	skip, skips int
 }
 
 const (
 	// fewSkips is for when a shard can't be mapped: others may be, soon.
 	fewSkips = 8
-	// maxSkips bounds how late it is seen that data has become hot.
+	// maxSkips limits how late it is noticed that data is in the page cache again.
 	maxSkips = 64
 )
 
-// New gives maps of which nothing is mapped yet. Close ends them.
+// New returns Maps in which nothing is mapped yet. Close ends them.
 func New(c Config, owner Owner) *Maps {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -116,17 +116,17 @@ func New(c Config, owner Owner) *Maps {
 	return m
 }
 
-// Allow changes Config.LimitBytes and TableLimitBytes. What is mapped beyond them goes when
-// there is a request, or with Shrink.
+// Allow changes Config.LimitBytes and TableLimitBytes. What exceeds them is unmapped by the next
+// request, or by Shrink.
 func (m *Maps) Allow(bytes, tableBytes int64) {
 	m.limit.Store(bytes)
 	m.tableLimit.Store(tableBytes)
 }
 
-// trims says that not all fits into the limit.
+// trims reports whether not everything fits into the limit.
 func (m *Maps) trims() bool { return m.config.AllBytes > m.limit.Load() }
 
-// Shrink unmaps what is beyond the limits and not pinned. It calls the owner.
+// Shrink unmaps what exceeds the limits and is not pinned. It calls the owner.
 func (m *Maps) Shrink() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,8 +136,8 @@ func (m *Maps) Shrink() {
 	}
 }
 
-// Evictions is what PinResident goes by: it is asked once before anything is
-// pinned. See storage.Mapper.
+// Evictions returns the count that PinResident takes: it is called once before anything is pinned.
+// See storage.Mapper.
 func (m *Maps) Evictions() uint64 {
 	if m.config.Mapper == nil {
 		return 0
@@ -145,9 +145,8 @@ func (m *Maps) Evictions() uint64 {
 	return m.config.Mapper.Evictions()
 }
 
-// Request asks for a piece to be mapped, if the page cache holds it. Yes means that
-// the owner will be answered, once w has been done; no, that it is to be read. It
-// waits for nothing.
+// Request asks for a piece to be mapped if it is in the page cache. true means that the owner will
+// be answered once w has been done; false, that the piece has to be read. It does not wait.
 func (m *Maps) Request(w *Work, q Request) bool {
 	if m.config.Mapper == nil || q.SizeBytes < m.config.LeastBytes {
 		return false
@@ -179,9 +178,8 @@ func (m *Maps) Request(w *Work, q Request) bool {
 	return true
 }
 
-// Cancel takes a request back that waits for its shard to be mapped. Yes means that
-// there will be no answer; no, that it has been given, or is about to be. It waits
-// for nothing.
+// Cancel withdraws a request that waits for its shard to be mapped. true means that there will be
+// no answer; false, that it has been given, or is about to be. It does not wait.
 func (m *Maps) Cancel(shard, piece int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -198,8 +196,8 @@ func (m *Maps) Cancel(shard, piece int) bool {
 	return true
 }
 
-// Do does what requests have left to be done, and empties w. It may wait for system
-// calls on files that are open, but neither for data nor for openings.
+// Do does what requests have left to be done, and empties w. It may wait for system calls on open
+// files, but neither for data nor for opening files.
 func (m *Maps) Do(w *Work) {
 	if len(w.shards) > 0 {
 		m.dropStale() // before there are others
@@ -213,7 +211,7 @@ func (m *Maps) Do(w *Work) {
 	w.shards, w.pieces = w.shards[:0], w.pieces[:0]
 }
 
-// populate answers requests for pieces of shards that are mapped.
+// populate answers requests for pieces of mapped shards.
 func (m *Maps) populate(pieces []taken) {
 	var refused []taken
 	for _, p := range pieces {
@@ -226,7 +224,7 @@ func (m *Maps) populate(pieces []taken) {
 	m.answerNo(refused)
 }
 
-// answerNo has pieces read, all together, so that their reads are.
+// answerNo refuses all pieces together, so that they are read together.
 func (m *Maps) answerNo(refused []taken) {
 	if len(refused) == 0 {
 		return
@@ -241,12 +239,12 @@ func (m *Maps) answerNo(refused []taken) {
 // Stats is a snapshot.
 type Stats struct {
 	Bytes       int64 // mapped
-	ComingBytes int64 // that are about to be, at most
+	ComingBytes int64 // about to be mapped, at most
 	TableBytes  int64 // of what is mapped or about to be
 	Leases      storage.LeaseStats
 }
 
-// Stats gives one.
+// Stats returns a snapshot.
 func (m *Maps) Stats() Stats {
 	var s Stats
 	if m.config.Mapper != nil {
@@ -258,9 +256,9 @@ func (m *Maps) Stats() Stats {
 	return s
 }
 
-// Stop turns down all requests from now on, and waits until those that were taken
-// have been answered. What an owner does for an answer may need it to be there still.
-// No Do may be under way.
+// Stop refuses all requests from now on, and waits until accepted ones have been answered. It is
+// separate from Close because the owner may still need Maps to act on an answer. No Do may be in
+// progress.
 func (m *Maps) Stop() {
 	m.mu.Lock()
 	m.stopped = true
@@ -268,9 +266,8 @@ func (m *Maps) Stop() {
 	m.running.Wait()
 }
 
-// Close stops, and unmaps everything. A shard of which something is still pinned is
-// left to who has pinned it: a leak is better than a fault. It is called once, when
-// nobody calls anything else.
+// Close stops, and unmaps everything. A shard that has pinned regions stays mapped: a leak is
+// better than a fault. It is called once, when nothing else is called.
 func (m *Maps) Close() error {
 	m.Stop()
 	m.mu.Lock()

@@ -9,9 +9,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Region is a piece that is mapped: its bytes can be touched by who has pinned it,
-// under Faulted. Of Live the owner counts its records' bytes; one that is forgotten has
-// less than none.
+// Region is a mapped piece: its bytes may be touched while it is pinned, under Faulted. In Live the
+// owner counts the bytes of its undelivered records; a forgotten region has a negative count.
 type Region struct {
 	budget.Memory
 	of    *shard
@@ -21,12 +20,12 @@ type Region struct {
 	table int64 // bytes of the owner's table
 }
 
-// Piece is the number that its request had.
+// Piece returns the number in its request.
 func (r *Region) Piece() int { return r.piece }
 
-// PinResident pins a region that a reader has found, as Pins.Pin does, unless it is
-// not all in the page cache any more: to touch it would then wait for a disk, and hold
-// a processor. Such a one is forgotten. evictions is what Maps.Evictions gave before.
+// PinResident pins a region that a reader has found, as Pins.Pin does, unless it is not entirely in
+// the page cache any more: touching it would then wait for a disk, and hold a processor. Such a
+// region is forgotten. evictions is a previous result of Maps.Evictions.
 func (r *Region) PinResident(evictions uint64) bool {
 	if !r.Pins.Pin() {
 		return false
@@ -34,8 +33,7 @@ func (r *Region) PinResident(evictions uint64) bool {
 	return r.seen.Load() == evictions || r.look(evictions)
 }
 
-// look asks the page cache about a region that is pinned, and takes the pin back
-// where it does not hold all of it.
+// look reports whether the page cache holds all of a pinned region, and unpins it if not.
 func (r *Region) look(evictions uint64) bool {
 	if r.of.mapping.Resident(r.off, int64(len(r.Bytes))) {
 		r.seen.Store(evictions)
@@ -46,10 +44,10 @@ func (r *Region) look(evictions uint64) bool {
 	return false
 }
 
-// Verify runs check, which reads a pinned region and says whether its bytes are good.
-// If they are not it looks why: the error is ErrChanged's, after which nothing of the
-// shard is mapped any more, ErrReadAgain's, after which it may be mapped anew, or ErrFault's. nil means that the file is what it was:
-// check saw what it has, good or bad.
+// Verify runs check, which reads a pinned region and reports whether its bytes are good. If they
+// are not, it looks for the cause: it returns ErrChanged's error, after which nothing of the shard
+// is mapped any more, ErrReadAgain's, after which it may be mapped again, or ErrFault's. nil means
+// that the file is unchanged: check saw its content, good or bad.
 func (r *Region) Verify(check func() (good bool)) error {
 	good := false
 	gone := Faulted(func() { good = check() })
@@ -64,11 +62,10 @@ func (r *Region) Verify(check func() (good bool)) error {
 	return err
 }
 
-// ErrFault is wrapped when mapped memory could not be read, though the file is what
-// it was.
+// ErrFault is wrapped if mapped memory can't be read, although the file is unchanged.
 var ErrFault = errors.New("its mapped bytes can't be read: its disk may be failing")
 
-// fault is the error for a region whose memory was gone.
+// fault returns the error for a region whose memory is gone.
 func (r *Region) fault() error {
 	if c, ok := r.of.mapping.(storage.Copy); ok {
 		return c.Lost()
@@ -76,8 +73,8 @@ func (r *Region) fault() error {
 	return &storage.Error{Object: r.of.maps.config.Object(r.of.number).Path, OffsetBytes: r.off, SizeBytes: int64(len(r.Bytes)), Err: ErrFault}
 }
 
-// Faulted runs what touches mapped memory, and says whether that was gone: the
-// goroutine then gets a panic, not the process a signal. Other panics go on.
+// Faulted runs touch, which accesses mapped memory, and reports whether that memory was gone: the
+// goroutine then panics instead of the process getting a signal. Other panics propagate.
 func Faulted(touch func()) (gone bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -7,21 +7,20 @@ import (
 )
 
 const (
-	// sweepShare: one of so many of the bytes is unmapped at a time. A sweep
-	// looks at all regions.
+	// One sweepShare-th of the bytes is unmapped at a time. A sweep looks at all regions.
 	sweepShare = 32
-	// sweepRounds: regions that share blocks free nothing one by one.
+	// sweepRounds is more than one because regions that share blocks free nothing one by one.
 	sweepRounds = 4
 )
 
-// blocks is the most that is mapped for a piece: whole blocks.
+// blocks returns the maximum that is mapped for a piece: whole blocks.
 func (q *Request) blocks() int64 {
 	const block = storage.MapBlockBytes
 	return (q.OffsetBytes+q.SizeBytes+block-1)/block*block - q.OffsetBytes/block*block
 }
 
-// region populates a piece of a shard that is mapped, and pins it. It gives nil where
-// the page cache does not hold it, or there is no room, and then it is a user no more.
+// region populates a piece of a mapped shard, and pins it. It returns nil if the page cache does
+// not hold it, or there is no room; then the piece no longer counts as a user.
 func (m *Maps) region(p taken) *Region {
 	most := p.blocks()
 	if !m.reserve(p, most) {
@@ -52,9 +51,9 @@ func (m *Maps) region(p taken) *Region {
 	return r
 }
 
-// reserve finds room for a piece, of which most bytes at most will be mapped, and
-// counts these and its table as coming. Others may have to go for it. Where there is
-// none, as all is lent at this moment, the piece is a user no more.
+// reserve finds room for a piece, for which at most most bytes will be mapped, and counts these and
+// its table as coming. Others may be unmapped for it. If there is no room, because everything is
+// pinned at the moment, the piece no longer counts as a user.
 func (m *Maps) reserve(p taken, most int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,9 +85,9 @@ func (m *Maps) reserve(p taken, most int64) bool {
 	return true
 }
 
-// sweep takes about so many bytes, and tables, of regions out of the list, dead, for
-// unmap: those of which all has gone out, then, if their records' live bytes may be
-// up to most, the oldest. Pinned ones stay. It is called with mu held.
+// sweep removes about that many bytes, and tables, of regions from the list, dead, for unmap: first
+// those whose records were all delivered, then the oldest with at most most live bytes. Pinned ones
+// stay. It is called with mu held.
 func (m *Maps) sweep(bytes, tables, most int64) (victims []*Region) {
 	for _, live := range [...]int64{0, most} {
 		kept := m.regions[:0]
@@ -107,9 +106,9 @@ func (m *Maps) sweep(bytes, tables, most int64) (victims []*Region) {
 	return victims
 }
 
-// unmap takes dead regions out of the address space, once no table leads to them. It
-// is called with mu held, and lets go of it: the owner takes a lock of its own, and
-// others go on while the processors are told.
+// unmap removes dead regions from the address space, after no table refers to them. It is called
+// with mu held, and releases it meanwhile: the owner takes its own lock, and other calls continue
+// during the TLB shootdown.
 func (m *Maps) unmap(victims []*Region) {
 	if len(victims) == 0 {
 		return

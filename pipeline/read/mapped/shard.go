@@ -8,20 +8,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// shard is a file in the address space, or on its way there. All is guarded by
-// Maps.mu, but the mapping, which stays while there are users.
+// shard is a file in the address space, or on its way there. Everything is guarded by Maps.mu,
+// except the mapping, which stays while there are users.
 type shard struct {
 	maps    *Maps
 	number  int
 	mapping storage.Mapping // nil: it is being opened
-	waiting []taken         // that are populated when it has been
-	late    bool            // they don't wait any more
+	waiting []taken         // populated when it is mapped
+	late    bool            // requests no longer wait for it
 	timer   *time.Timer     // makes it late
 	users   int             // pieces that are regions, or about to be
 }
 
-// open has a shard opened and mapped, and what waits for it populated then. It
-// waits for nothing.
+// open has a shard opened and mapped; its waiting requests are populated then. It does not wait.
 func (m *Maps) open(s *shard) {
 	m.running.Add(2)
 	m.mu.Lock()
@@ -40,8 +39,8 @@ func (m *Maps) open(s *shard) {
 	})
 }
 
-// late has read what waits for a shard whose opening takes long: it may never end,
-// and the file may be open for reads.
+// late refuses requests that wait for a shard that takes long to open: it may take forever, and the
+// file may be open for reads.
 func (m *Maps) late(s *shard) {
 	m.mu.Lock()
 	var waiting []taken
@@ -53,7 +52,8 @@ func (m *Maps) late(s *shard) {
 	m.answerNo(waiting)
 }
 
-// sendAway gives what waits for a shard, to be refused. It is called with mu held.
+// sendAway removes and returns the waiting requests of a shard, to be refused. It is called with mu
+// held.
 func (s *shard) sendAway() []taken {
 	waiting := s.waiting
 	s.waiting = nil
@@ -61,8 +61,8 @@ func (s *shard) sendAway() []taken {
 	return waiting
 }
 
-// opened goes on with what waits for a shard that has been mapped, or can't be. It
-// is called on a goroutine of the storage.
+// opened continues with the requests that wait for a shard that has been mapped, or can't be. It is
+// called on a goroutine of the storage.
 func (m *Maps) opened(s *shard, x storage.Mapping, err error) {
 	defer m.running.Done()
 	var ready, refused []taken
@@ -93,8 +93,8 @@ func (m *Maps) opened(s *shard, x storage.Mapping, err error) {
 	m.answerNo(refused)
 }
 
-// closeIdle closes the mappings of shards without regions, and if there are none
-// those of which all has gone out. It says whether it found some.
+// closeIdle closes the mappings of shards without regions or, if there are none, of shards whose
+// records were all delivered. It reports whether it found some.
 func (m *Maps) closeIdle() bool {
 	m.mu.Lock()
 	idle := m.takeIdle()
@@ -107,7 +107,7 @@ func (m *Maps) closeIdle() bool {
 	return len(idle) > 0
 }
 
-// takeIdle takes out the shards that have no users. It is called with mu held.
+// takeIdle removes and returns the shards that have no users. It is called with mu held.
 func (m *Maps) takeIdle() (idle []*shard) {
 	idle = m.takeIdleStale()
 	for number, s := range m.shards {
@@ -119,10 +119,10 @@ func (m *Maps) takeIdle() (idle []*shard) {
 	return idle
 }
 
-// forgotten is for Live: whatever is added to it, nothing is live.
+// forgotten is a value of Live so low that nothing added to it makes the region live.
 const forgotten = -1 << 60
 
-// forget has the owner forget regions, that may be pinned; a sweep takes them first.
+// forget makes the owner forget regions, which may be pinned; sweeps unmap them first.
 func (m *Maps) forget(regions []*Region) {
 	if len(regions) == 0 {
 		return

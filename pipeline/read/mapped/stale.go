@@ -7,21 +7,21 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// mostStale is how often the mapping of a shard may turn out to be of a copy that has gone:
-// then the shard is read. A copy that is lost so often is of no use.
+// mostStale is how often the mapping of a shard may turn out to be of a copy that is gone before
+// the shard is read instead. Copies that are lost so often are of no use.
 const mostStale = 8
 
-// distrust is what follows from an error of a shard's mapping. A file that has changed is not
-// mapped any more. A copy that has gone (ErrReadAgain) leaves a stale mapping, which goes when
-// nobody has pinned any of it; the shard may be mapped anew once there is another copy. What
-// there is of the mapping is forgotten.
+// distrust handles an error of a shard's mapping. A file that has changed is not mapped any more. A
+// copy that is gone (ErrReadAgain) leaves a stale mapping, which is closed when it is not pinned
+// any more; the shard may be mapped again once there is another copy. All regions of the mapping
+// are forgotten.
 func (m *Maps) distrust(s *shard, err error) {
 	again := errors.Is(err, storage.ErrReadAgain)
 	if !again && !errors.Is(err, storage.ErrChanged) {
 		return
 	}
 	m.mu.Lock()
-	// First, so that what is forgotten is not mapped again with what is stale.
+	// First, so that what is forgotten is not mapped again from the stale mapping.
 	if !again {
 		m.never[s.number] = true
 	} else if m.shards[s.number] == s {
@@ -41,8 +41,8 @@ func (m *Maps) distrust(s *shard, err error) {
 	m.forget(regions)
 }
 
-// dropStale unmaps what of stale mappings nobody has pinned, and closes those of which nothing
-// is left.
+// dropStale unmaps regions of stale mappings that are not pinned, and closes mappings of which
+// nothing is left.
 func (m *Maps) dropStale() {
 	m.mu.Lock()
 	if len(m.stale) == 0 {
@@ -63,7 +63,7 @@ func (m *Maps) dropStale() {
 	m.close(idle)
 }
 
-// takeIdleStale takes out the stale shards that have no users. It is called with mu held.
+// takeIdleStale removes and returns the stale shards that have no users. It is called with mu held.
 func (m *Maps) takeIdleStale() (idle []*shard) {
 	m.stale = slices.DeleteFunc(m.stale, func(s *shard) bool {
 		if s.users > 0 {
@@ -75,7 +75,7 @@ func (m *Maps) takeIdleStale() (idle []*shard) {
 	return idle
 }
 
-// close closes mappings that nobody uses.
+// close closes mappings that are not in use.
 func (m *Maps) close(idle []*shard) {
 	for _, s := range idle {
 		if err := s.mapping.Close(); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// RecordError says which record could not be had.
+// RecordError names the record that can't be read.
 type RecordError struct {
 	Shard                  string
 	Ordinal                uint64
@@ -34,24 +34,23 @@ func (e *RecordError) Error() string {
 
 func (e *RecordError) Unwrap() error { return e.Err }
 
-// damaged reports whether an error is about the bytes that came, and not about reading them.
+// damaged reports whether an error is about the bytes that were read, and not about reading them.
 func damaged(err error) bool {
 	return errors.As(err, new(*format.CorruptError)) || errors.As(err, new(format.RecordDamage))
 }
 
-// ErrTimeout is wrapped when storage has not given a range within the time that a
-// reader may wait for one.
+// ErrTimeout is wrapped if storage has not delivered a range within the time that a reader may wait
+// for it.
 var ErrTimeout = errors.New("storage has not answered within --read-timeout")
 
-// Places says where records lie; an index of a dataset does.
+// Places locates records; an index of a dataset does.
 type Places interface {
 	Shard(i int) catalog.Shard
-	// Extents fills dst with where each of the records lies.
+	// Extents fills dst with the extent of each record.
 	Extents(records []uint64, dst []catalog.Extent)
 }
 
-// NameRecord is the error of a record, which has a number, for a cause that does not
-// name it.
+// NameRecord returns the error of a record number for a cause that does not name the record.
 func NameRecord(x Places, record uint64, cause error) *RecordError {
 	at := place(x, record)
 	return &RecordError{
@@ -60,7 +59,7 @@ func NameRecord(x Places, record uint64, cause error) *RecordError {
 	}
 }
 
-// ShardOf names the shard of a record.
+// ShardOf returns the name of a record's shard.
 func ShardOf(x Places, record uint64) string { return x.Shard(place(x, record).Shard).Object.Path }
 
 func place(x Places, record uint64) catalog.Extent {

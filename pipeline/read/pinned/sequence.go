@@ -2,21 +2,20 @@ package pinned
 
 import "fmt"
 
-// Sequence is the list of records that a reader goes through: one worker's
-// stream. Implementations are safe for concurrent use.
+// Sequence is the list of records that a reader reads: one worker's stream. Implementations are
+// safe for concurrent use.
 type Sequence interface {
-	// Len is the number of records.
+	// Len returns the number of records.
 	Len() uint64
-	// Records fills dst with the numbers of records k, k+1, …, and returns how
-	// many there were.
+	// Records fills dst with the numbers of records k, k+1, …, and returns how many there were.
 	Records(k uint64, dst []uint64) int
 }
 
-// Epochal is implemented by sequences of a numbered epoch. Storages whose bytes depend on it are
-// told (storage.Read.Epoch).
+// Epochal is implemented by sequences of a numbered epoch. Storages whose bytes depend on the epoch
+// are told its number (storage.Read.Epoch).
 type Epochal interface{ Epoch() uint64 }
 
-// EpochOf is the epoch of a sequence; 0 if it has none.
+// EpochOf returns the epoch of a sequence; 0 if it has none.
 func EpochOf(seq Sequence) uint64 {
 	if e, ok := seq.(Epochal); ok {
 		return e.Epoch()
@@ -24,8 +23,8 @@ func EpochOf(seq Sequence) uint64 {
 	return 0
 }
 
-// Clip is how many of the records k … k+n-1 a sequence has. That there is none is an
-// error.
+// Clip returns how many of the records k … k+n-1 a sequence has, and an error if it has none of
+// them.
 func Clip(seq Sequence, k uint64, n int) (int, error) {
 	total := seq.Len()
 	if n <= 0 || k >= total {

@@ -12,56 +12,56 @@ import (
 )
 
 const (
-	// firstReachBytes is how far is looked ahead when a reader begins to read on. It doubles
-	// whenever a quarter of it has been read, up to what Plan.Reach says.
+	// firstReachBytes is how far to look ahead when a reader begins to read on. It doubles whenever
+	// a quarter of it has been read, up to Plan.Reach.
 	firstReachBytes = 16 << 20
-	// lookRecords bounds how many records are looked at in one call, about a millisecond.
+	// lookRecords limits how many records are looked up in one call, about a millisecond.
 	lookRecords = 64 << 10
-	// mostWants bounds what a reader has planned, at about 150 bytes each with what a
+	// mostWants limits what is planned for a reader, at about 150 bytes each including what a
 	// storage keeps of it.
 	mostWants = 16 << 10
 )
 
-// Lookahead goes through a sequence ahead of its reader, and tells a storage.Planner which
-// chunks come, nearest first. It is not for concurrent use.
+// Lookahead goes through a sequence ahead of its reader, and tells a storage.Planner which chunks
+// will be read, nearest first. It is not for concurrent use. All methods accept a nil Lookahead.
 //
 //	          at          planAt                             to
 //	──────────┼─────────────┼─────────────────────────────────┼────────
-//	 passed   │◄─ a quarter ┘   ▓   ▓▓  ▓     ▓  ▓▓    ▓  ▓   │ not looked at
+//	 passed   │◄─ a quarter ┘   ▓   ▓▓  ▓     ▓  ▓▓    ▓  ▓   │ not looked up
 //	          │                 └ a chunk, at its first record │
 //
-// While the reader is before planAt, a call costs two comparisons. When it has come there,
-// the planner is told anew what comes. So each record is looked at once, and each chunk is
-// told of some four times.
+// While the reader is before planAt, a call costs two comparisons. When it reaches planAt, the
+// planner is told the new plan. So each record is looked up once, and each chunk is in about four
+// plans.
 type Lookahead struct {
 	plan   *Plan
 	seq    pinned.Sequence
 	id     uint64
 	part   chunkmap.Part // whose records the sequence has
-	passed *passed       // of that part; nil where nobody counts
+	passed *passed       // of that part; nil if nothing is counted
 
 	moved          bool
 	closed         bool
 	at, planAt, to uint64
-	asked          uint64 // behind the furthest record that was asked for
+	asked          uint64 // after the furthest record that was asked for
 	atBytes        int64  // of the sequence's records before at
 	toBytes        int64
 	reach          int64 // of the last plan
-	told           bool  // the planner knows of the reader
+	told           bool  // the planner has a plan of the reader
 	since          time.Time
 	sinceBytes     int64    // atBytes at that time
 	bytesPerSecond float64  // that the reader reads
-	named          []named  // that were not come to, in order
-	seen           []uint64 // a bit a piece: it was named
+	named          []named  // not reached yet, in order
+	seen           []uint64 // one bit per piece: it was named
 	open           map[int]opened
 	wants          []storage.Want
 	numbers        []uint64
 	extents        []catalog.Extent
 }
 
-// named is a want of the sequence.
+// named is a range that the sequence needs.
 type named struct {
-	k      uint64 // the record that it is for first
+	k      uint64 // the first record that needs it
 	bytes  int64  // of the sequence's records before that
 	object storage.Object
 	off, n int64
@@ -71,12 +71,12 @@ type named struct {
 // opened is a piece that was planned and is not done.
 type opened struct {
 	k     uint64 // its first record
-	until uint32 // Plan.passed when all of its records have gone out
-	own   uint32 // that have gone out here
+	until uint32 // Plan.passed when all of its records have been delivered
+	own   uint32 // delivered by this reader
 }
 
-// NewWalker goes ahead of a reader of a sequence of records of the part of Places. nil where
-// there is no plan, which all methods take.
+// NewWalker returns a Lookahead for a reader of a sequence of records of the part of Places. It is
+// nil if p is.
 func (p *Plan) NewWalker(seq pinned.Sequence) *Lookahead {
 	if p == nil {
 		return nil
@@ -88,7 +88,7 @@ func (p *Plan) NewWalker(seq pinned.Sequence) *Lookahead {
 	return p.NewPhaseWalker(seq, Subset{Number: p.Phase, Part: part})
 }
 
-// Subset is the part of the records that an epoch has, with its number.
+// Subset is the set of records that an epoch has, with its number.
 type Subset = chunkmap.Subset
 
 // NewPhaseWalker is NewWalker for a sequence of records of another phase.
@@ -104,8 +104,8 @@ func (p *Plan) NewPhaseWalker(seq pinned.Sequence, phase Subset) *Lookahead {
 	return w
 }
 
-// Reached is up to which record a reader may read ahead of record k: what lies beyond has
-// not been planned.
+// Reached returns the record up to which a reader at record k may read ahead: what follows has not
+// been planned.
 func (w *Lookahead) Reached(k uint64) uint64 {
 	if w == nil {
 		return math.MaxUint64
@@ -113,7 +113,7 @@ func (w *Lookahead) Reached(k uint64) uint64 {
 	return max(w.to, k)
 }
 
-// Reach is how far the reader looks ahead; otherwise where nothing is planned.
+// Reach returns how far the reader looks ahead, or otherwise if nothing is planned.
 func (w *Lookahead) Reach(otherwise int64) int64 {
 	if w == nil {
 		return otherwise
@@ -121,8 +121,8 @@ func (w *Lookahead) Reach(otherwise int64) int64 {
 	return w.plan.Reach(w.bytesPerSecond)
 }
 
-// Move follows a call for records k … k+n-1: what comes behind k is planned, if a quarter
-// of what was planned has been read.
+// Move is called for each call for records k … k+n-1: it plans what comes after k if a quarter of
+// the plan has been read.
 func (w *Lookahead) Move(k uint64, n int) {
 	if w == nil || k >= w.at && k < w.planAt || w.closed {
 		return
@@ -132,7 +132,7 @@ func (w *Lookahead) Move(k uint64, n int) {
 		return
 	}
 	if k <= w.at {
-		return // replies are asked for out of order
+		return // replies are requested out of order
 	}
 	w.asked = max(w.asked, k+uint64(n))
 	w.pass(k)
@@ -140,8 +140,8 @@ func (w *Lookahead) Move(k uint64, n int) {
 	w.tell()
 }
 
-// Hurry tells again what comes from record k on, for a reader that has waited for it for
-// a while: it is due now.
+// Hurry sends the plan again from record k on, for a reader that has waited for it for a while: it
+// is due now.
 func (w *Lookahead) Hurry(k uint64) {
 	if w == nil || !w.told || k < w.at || k > w.to {
 		return
@@ -150,7 +150,7 @@ func (w *Lookahead) Hurry(k uint64) {
 	w.tell()
 }
 
-// Close ends the reader's plan. It is idempotent.
+// Close withdraws the reader's plan. It is idempotent.
 func (w *Lookahead) Close() {
 	if w == nil || w.closed {
 		return
@@ -163,14 +163,14 @@ func (w *Lookahead) Close() {
 	w.plan.readers.Add(-1)
 }
 
-// forget takes back all that was told.
+// forget withdraws everything that the planner was told.
 func (w *Lookahead) forget() {
 	if !w.told {
 		return
 	}
 	w.told = false
 	if w.to == w.seq.Len() && w.plan.counts() {
-		w.count(w.at, w.to) // what is left of the sequence goes out, or is not wanted here any more
+		w.count(w.at, w.to) // the rest of the sequence is delivered, or is no longer needed here
 	} else {
 		for piece, o := range w.open {
 			w.takeBack(piece, o.own)
@@ -183,8 +183,9 @@ func (w *Lookahead) forget() {
 	w.plan.Planner.Forget(w.id)
 }
 
-// jump begins elsewhere. Nothing is read ahead there before the reader reads on: who samples
-// wants no more than is asked for. Where chunks go to a cache, those of what is asked for do.
+// jump begins elsewhere. Nothing is read ahead there until the reader reads on, because a sampling
+// reader needs no more than it asks for. If chunks go to a cache, those of the requested records
+// do.
 func (w *Lookahead) jump(k uint64, n int) {
 	w.forget()
 	w.moved = true
@@ -199,7 +200,7 @@ func (w *Lookahead) jump(k uint64, n int) {
 	w.planAt = k + 1
 }
 
-// pass moves to record k, which was looked at.
+// pass moves to record k, which was looked up.
 func (w *Lookahead) pass(k uint64) {
 	if k > w.to { // it has read on where nothing was planned
 		w.to, w.toBytes = k, w.atBytes
@@ -234,7 +235,7 @@ func (w *Lookahead) pass(k uint64) {
 	w.rate()
 }
 
-// between is how many bytes there are before record k, which is one of from … to.
+// between returns how many bytes there are before record k, which is in from … to.
 func between(k, from, to uint64, fromBytes, toBytes int64) int64 {
 	if to == from {
 		return toBytes
@@ -242,7 +243,7 @@ func between(k, from, to uint64, fromBytes, toBytes int64) int64 {
 	return fromBytes + int64(float64(toBytes-fromBytes)*float64(k-from)/float64(to-from))
 }
 
-// rate measures how fast is read, since the last plan but one or so.
+// rate measures how fast the reader reads, over about the last two plans.
 func (w *Lookahead) rate() {
 	now := w.plan.now()
 	switch passed := now.Sub(w.since); {
@@ -259,16 +260,16 @@ func (w *Lookahead) rate() {
 	w.since, w.sinceBytes = now, w.atBytes
 }
 
-// rateTime is over how long a rate is measured at least: what was in memory comes at once.
+// rateTime is the minimum time over which a rate is measured: what is in memory is read at once.
 const rateTime = 200 * time.Millisecond
 
-// grow is how far is looked ahead now.
+// grow returns how far to look ahead now.
 func (w *Lookahead) grow() int64 {
 	w.reach = min(max(2*w.reach, firstReachBytes), w.plan.Reach(w.bytesPerSecond))
 	return w.reach
 }
 
-// look goes on through the sequence, up to a record, and as far as reach and bounds allow.
+// look continues through the sequence up to record until, as far as reach and limits allow.
 func (w *Lookahead) look(reach int64, until uint64) {
 	if w.numbers == nil {
 		w.numbers, w.extents = make([]uint64, blockRecords), make([]catalog.Extent, blockRecords)
@@ -291,14 +292,14 @@ func (w *Lookahead) look(reach int64, until uint64) {
 	}
 	w.planAt = w.at + max((w.to-w.at)/4, 1)
 	if w.to == step {
-		w.planAt = w.at + 1 // small records: the rest is looked at in the next calls
+		w.planAt = w.at + 1 // small records: the rest is looked up in the next calls
 	}
 	if w.to == w.seq.Len() && from == w.to {
-		w.planAt = w.to // nothing comes any more
+		w.planAt = w.to // there is nothing left
 	}
 }
 
-// name notes what a record is the first to want.
+// name notes the ranges that a record is the first to need.
 func (w *Lookahead) name(record uint64, x *catalog.Extent) {
 	p := w.plan
 	s := p.Index.Shard(x.Shard)
@@ -337,7 +338,7 @@ func (w *Lookahead) name(record uint64, x *catalog.Extent) {
 	}
 }
 
-// tell tells the planner what comes.
+// tell sends the plan to the planner.
 func (w *Lookahead) tell() {
 	w.wants = w.wants[:0]
 	for i := range w.named {
@@ -348,7 +349,7 @@ func (w *Lookahead) tell() {
 	w.plan.Planner.Plan(w.id, w.wants)
 }
 
-// count notes that the records from … k-1 have gone out, and which pieces are done by that.
+// count notes that the records from … k-1 have been delivered, and which pieces are done by that.
 func (w *Lookahead) count(from, k uint64) {
 	p := w.plan
 	for from < k {
@@ -376,7 +377,7 @@ func (w *Lookahead) count(from, k uint64) {
 	}
 }
 
-// done says that a want is not wanted any more.
+// done tells the planner that a range is no longer needed.
 func (w *Lookahead) done(x named) { w.plan.Planner.Done(w.id, x.object, x.off, x.n) }
 
 func (w *Lookahead) donePiece(piece int) {

@@ -13,52 +13,51 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Plan is what the walkers of all readers have in common. A nil Plan is that of a storage
-// which does not want to know what comes. Its fields are set before there are walkers; it
-// is safe for concurrent use from then on.
+// Plan is what the Lookaheads of all readers have in common. It is nil if the storage does not want
+// to know what will be read. Its fields are set before there are Lookaheads; from then on it is
+// safe for concurrent use.
 type Plan struct {
 	Planner storage.Planner
 	Index   chunkmap.Index
 	Places  *chunkmap.Map
-	// Phase is the number of the phase that Places.Part is.
+	// Phase is the number of the phase in Places.Part.
 	Phase uint64
-	// Layout says which bytes a piece is made of, with the records of a part.
+	// Layout returns which bytes a piece consists of, with the records of a part.
 	Layout func(part chunkmap.Part, number int) (shard int, l chunkmap.Layout)
 
-	// Chunks says that pieces are wanted whole, each once; else the records are, one by one.
+	// Chunks means that whole pieces are needed, each once; otherwise records are, one by one.
 	Chunks bool
-	// Keeps says that the Planner is a storage.Keeper, so it is to be told what is done:
-	// a piece when the first of its records has gone out (DoneFirst, where pieces are in
-	// memory then), or else when the last has.
+	// Keeps means that the Planner is a storage.Keeper, which has to be told what is done: a piece
+	// when its first record has been delivered (DoneFirst: pieces are in memory then), or otherwise
+	// when its last record has.
 	Keeps     bool
 	DoneFirst bool
-	// Again says that a record may come at several places of a sequence: a piece that has been
-	// come to is told again when it comes once more and is not in memory.
+	// Again means that a record may occur more than once in a sequence: a piece that was reached is
+	// planned again when it comes once more and is not in memory.
 	Again bool
-	// StaleRecords is after how many records of all readers a piece is done whose last
-	// record has not come: it was read by others, or before. 0: never.
+	// StaleRecords is after how many records of all readers a piece is done even if its last record
+	// has not been delivered: it was read by others, or before. 0: never.
 	StaleRecords uint64
-	// NearRecords is within how many records of where it was a reader counts as reading
-	// on: see Near.
+	// NearRecords is the distance in records up to which a reader counts as reading on: see Near.
 	NearRecords uint64
-	// Has says that a piece is in memory, and nil that none is.
+	// Has reports whether a piece is in memory; nil: none is.
 	Has func(piece int) bool
 
-	// LookaheadBytes is what --lookahead says, and MostBytes a bound of what all readers look
-	// ahead together.
+	// LookaheadBytes is the value of --lookahead, and MostBytes limits what all readers look ahead
+	// together.
 	LookaheadBytes, MostBytes int64
 
-	Now func() time.Time // nil for the machine's
+	Now func() time.Time // nil for time.Now
 
 	readers atomic.Int64
 	mu      sync.Mutex
-	passed  map[uint64]*passed // of each phase that has walkers, and the last one
+	passed  map[uint64]*passed // of each phase that has Lookaheads, and the last one
 }
 
-// passed counts how many records of each piece have gone out, of one phase.
+// passed counts how many records of each piece have been delivered, of one phase.
 type passed struct {
 	pieces  []atomic.Uint32
-	walkers int // with Plan.mu held
+	walkers int // guarded by Plan.mu
 }
 
 // Init makes the tables.
@@ -69,8 +68,8 @@ func (p *Plan) Init() {
 	}
 }
 
-// enter gives the counts of a phase to a walker. Those of phases that nobody goes through
-// any more are dropped when another phase comes.
+// enter returns the counts of a phase to a new Lookahead. Counts of phases without Lookaheads are
+// dropped when another phase begins.
 func (p *Plan) enter(phase uint64) *passed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,10 +89,10 @@ func (p *Plan) leave(x *passed) {
 	x.walkers--
 }
 
-// counts says whether pieces are done with their last record.
+// counts reports whether pieces are done with their last record.
 func (p *Plan) counts() bool { return p.Keeps && p.Chunks && !p.DoneFirst }
 
-// TableBytes is the memory of what there is for each piece.
+// TableBytes returns the memory of the tables that have an entry per piece.
 func (p *Plan) TableBytes() int64 {
 	if p == nil {
 		return 0
@@ -107,7 +106,7 @@ func (p *Plan) TableBytes() int64 {
 	return n
 }
 
-// Reach is how far one of the readers looks ahead that reads so fast.
+// Reach returns how far a reader looks ahead that reads at the given rate.
 func (p *Plan) Reach(bytesPerSecond float64) int64 {
 	readers := max(p.readers.Load(), 1)
 	return max(min(choose.Reach(p.LookaheadBytes, bytesPerSecond, readers), p.MostBytes/readers), 1)
@@ -132,21 +131,21 @@ func (p *Plan) shardOf(number int) int {
 	return x[0].Shard
 }
 
-// ranges are those of a piece's object, with the records of the walker's phase.
+// ranges returns the ranges of a piece's object, with the records of w's phase.
 func (w *Lookahead) ranges(number int) iter.Seq2[int64, int64] {
 	_, l := w.plan.Layout(w.part, number)
 	return l.All()
 }
 
-// until is how many records of a piece have gone out, in all epochs of the phase, when all of
-// it has in the epoch at hand.
+// until returns how many records of a piece have been delivered, in all epochs of the phase, when
+// all of it has been in the current epoch.
 func (w *Lookahead) until(number int) uint32 {
 	starts := w.plan.Places.Table.Starts
 	records := uint32(max(w.part.Count(starts[number], starts[number+1]), 1))
 	return w.passed.pieces[number].Load()/records*records + records
 }
 
-// takeBack forgets records that the reader has counted of a piece which it leaves.
+// takeBack subtracts the records that the reader has counted of a piece that it leaves.
 func (w *Lookahead) takeBack(number int, records uint32) {
 	if records > 0 {
 		w.passed.pieces[number].Add(^(records - 1))

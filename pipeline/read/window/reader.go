@@ -6,48 +6,48 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 )
 
-// Loader is where pieces are, or are brought to. Its methods are called with the
-// reader's lock held.
+// Loader knows which pieces are in memory, and loads them. Its methods are called with the reader's
+// lock held.
 type Loader interface {
-	// Have is how many of the records, up to the first that is not, are in memory.
+	// Have returns how many of the records, up to the first that is not, are in memory.
 	Have(records []uint64) int
-	// Holds says whether a record is in memory or on its way.
+	// Holds reports whether a record is in memory or on its way.
 	Holds(record uint64) bool
-	// Start has the piece of a record brought, unless it is there or on its way. more
-	// says whether another one may be begun. It gives what the piece takes, 0 where
-	// none was begun, and false where there is no room to read further ahead.
+	// Start loads the piece of a record, unless it is in memory or on its way. It begins a new load
+	// only if more is set. It returns the memory that the piece takes, 0 if no load was begun, and
+	// false if there is no room to read further ahead.
 	Start(record uint64, more bool) (bytes int64, room bool)
-	// Cancel takes back what the reader wanted, and nobody else, and has not begun.
+	// Cancel cancels loads that only this reader wanted and that have not begun.
 	Cancel()
 }
 
 // Reader follows one pass over a sequence. It is not for concurrent use.
 type Reader struct {
 	seq         pinned.Sequence
-	counts      *Wanted // nil where nobody needs them
+	counts      *Wanted // nil if they are not needed
 	lookRecords int
 	near        uint64
-	windows     []*window // the one used last is the last
+	windows     []*window // the most recently used one is last
 	look        lookahead
 	buf         []uint64
-	walker      *Lookahead // nil: nobody wants to know what comes
+	walker      *Lookahead // nil: storage does not want to know what will be read
 }
 
-// NewReader follows a pass over a sequence. Where counts are given, lookRecords of the
-// records that follow are counted, of all readers together. A call within near records of
-// where the reader was is no jump: see Near.
+// NewReader returns a Reader for a pass over a sequence. If counts is not nil, lookRecords of the
+// records that follow are counted, for all readers together. A call within near records of the
+// previous one is not a jump: see Near.
 func NewReader(seq pinned.Sequence, counts *Wanted, lookRecords int, near uint64) Reader {
 	return Reader{seq: seq, counts: counts, lookRecords: lookRecords, near: near}
 }
 
-// Tell has a walker tell what comes. What it has not told of is not read ahead. The walker is
-// the Reader's from then on.
+// Tell sets the Lookahead that tells the storage what will be read. What it has not planned is not
+// read ahead. The Reader owns it from then on.
 func (r *Reader) Tell(w *Lookahead) { r.walker = w }
 
-// Lookahead is that of Tell.
+// Walker returns the Lookahead set by Tell.
 func (r *Reader) Walker() *Lookahead { return r.walker }
 
-// most is how many records and pieces are read ahead at most.
+// most returns the maximum number of records and pieces that are read ahead.
 func (r *Reader) most() (records, pieces int) {
 	if r.walker != nil {
 		return farRecords, farPieces
@@ -55,7 +55,7 @@ func (r *Reader) most() (records, pieces int) {
 	return MaxRecords, MaxPieces
 }
 
-// Close takes back what was counted and told.
+// Close withdraws counts and plans.
 func (r *Reader) Close() {
 	r.walker.Close()
 	if r.counts != nil {
@@ -64,9 +64,8 @@ func (r *Reader) Close() {
 	}
 }
 
-// goTo gives the window of a call for records k … k+n-1. Where none is at that
-// place the reader has jumped: what it wanted elsewhere and has not begun is
-// called off.
+// goTo returns the window of a call for records k … k+n-1. If there is none at that place the
+// reader has jumped: loads that it wanted elsewhere and that have not begun are cancelled.
 func (r *Reader) goTo(k uint64, n int, s Loader) *window {
 	if i := slices.IndexFunc(r.windows, func(w *window) bool { return w.has(k) }); i >= 0 {
 		w := r.windows[i]
@@ -89,14 +88,14 @@ func (r *Reader) goTo(k uint64, n int, s Loader) *window {
 	return w
 }
 
-// holds says whether record k of the sequence is in memory or on its way.
+// holds reports whether record k of the sequence is in memory or on its way.
 func (r *Reader) holds(k uint64, s Loader) bool {
 	return r.seq.Records(k, r.scratch(1)) == 1 && s.Holds(r.buf[0])
 }
 
-// Advance starts what is missing behind records k … k+n-1, and of these. missing says
-// that some of these are, from the lent-th on. readers is how many there are; what is begun
-// and has not been come to takes up to limit bytes, and a piece.
+// Advance starts loads of what is missing of records k … k+n-1, and after them. missing means that
+// some of these are missing, from the lent-th on. readers is the number of readers. Loads that were
+// begun and not reached take up to limit bytes, and a piece.
 func (r *Reader) Advance(s Loader, k uint64, n int, missing bool, lent, readers int, limit int64) {
 	w := r.goTo(k, n, s)
 	r.walker.Move(k, n)
@@ -106,7 +105,7 @@ func (r *Reader) Advance(s Loader, k uint64, n int, missing bool, lent, readers 
 	case lent > 0:
 		r.scan(s, w, k+uint64(lent), k+uint64(n), limit)
 	case !r.holds(k, s) && w.isBack(k, n):
-		// What it goes back to has been dropped since. It is bounded as after a jump.
+		// What it goes back to has been dropped since. It is limited as after a jump.
 		r.scan(s, &window{}, k, k+uint64(n), limit)
 	}
 	reached := max(k+uint64(n), r.walker.Reached(k))
@@ -123,7 +122,7 @@ func (r *Reader) Advance(s Loader, k uint64, n int, missing bool, lent, readers 
 // blockRecords is how many records are looked up at a time.
 const blockRecords = 256
 
-// scratch is memory for the numbers of the next n records, or some of them.
+// scratch returns memory for the numbers of the next n records, or some of them.
 func (r *Reader) scratch(n uint64) []uint64 {
 	if r.buf == nil {
 		r.buf = make([]uint64, blockRecords)
@@ -131,8 +130,8 @@ func (r *Reader) scratch(n uint64) []uint64 {
 	return r.buf[:min(n, blockRecords)]
 }
 
-// scan starts the missing pieces of records from … to-1, as far as there is
-// room, and returns how far it came.
+// scan starts loads of the missing pieces of records from … to-1, as long as there is room, and
+// returns how far it came.
 func (r *Reader) scan(s Loader, w *window, from, to uint64, limit int64) uint64 {
 	_, most := r.most()
 	for from < to {
@@ -161,14 +160,14 @@ func (r *Reader) scan(s Loader, w *window, from, to uint64, limit int64) uint64 
 	return from
 }
 
-// Window is what a reader reads ahead at one place, for those who look on.
+// Window is what a reader reads ahead at one place, for observers.
 type Window struct {
-	Next    uint64 // behind the furthest record that was asked for in turn
+	Next    uint64 // after the furthest record that was asked for in sequence
 	Records int    // that follow, and are read ahead
-	Scanned uint64 // up to here the sequence has been looked at
+	Scanned uint64 // up to here the sequence has been looked up
 }
 
-// Windows are the places that the reader reads at, the one used last is the last.
+// Windows returns the places that the reader reads at; the most recently used one is last.
 func (r *Reader) Windows() []Window {
 	out := make([]Window, len(r.windows))
 	for i, w := range r.windows {

@@ -6,38 +6,38 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 )
 
-// Wanted says, for each piece, how many records readers will come to soon. All but
-// its making may be called concurrently.
+// Wanted counts, for each piece, how many records readers will need soon. All methods except Bound
+// may be called concurrently.
 type Wanted struct {
 	table  *chunkmap.Table
 	counts []atomic.Int32
 
-	// most bounds how many pieces are wanted at a time, by all readers: what a
-	// decoder keeps on its way must not fill the memory before that which comes next
-	// is there. 0: as many as readers look ahead.
+	// most limits how many pieces are wanted at a time, by all readers: what a decoder stores as it
+	// passes must not fill the memory before what comes next has arrived. 0: as many as readers
+	// look ahead.
 	most   int64
 	wanted atomic.Int64 // now
 }
 
-// NewCounts counts for the pieces of a table.
+// NewCounts returns a Wanted for the pieces of a table.
 func NewCounts(table *chunkmap.Table) *Wanted {
 	return &Wanted{table: table, counts: make([]atomic.Int32, table.Len())}
 }
 
-// Bound has at most so many pieces be wanted at a time; 0 for as many as readers look
-// ahead. It is called before there are readers.
+// Bound limits how many pieces are wanted at a time; 0 for as many as readers look ahead. It is
+// called before there are readers.
 func (c *Wanted) Bound(pieces int64) { c.most = pieces }
 
-// Wanted says whether a reader will come to the piece soon.
+// Wanted reports whether a reader will need the piece soon.
 func (c *Wanted) Wanted(piece int) bool { return c.counts[piece].Load() > 0 }
 
-// Bytes is the memory of the counts.
+// Bytes returns the memory of the counts.
 func (c *Wanted) Bytes() int64 { return int64(len(c.counts)) * 4 }
 
-// lookStep is how many records are counted at a time.
+// lookStep is the maximum number of records that are counted at a time.
 const lookStep = 1024
 
-// step is how many records are counted at a time.
+// step returns how many records are counted at a time.
 func (c *Wanted) step() uint64 {
 	if c.most == 0 {
 		return lookStep
@@ -45,7 +45,7 @@ func (c *Wanted) step() uint64 {
 	return uint64(max(min(c.most/4, lookStep), 1))
 }
 
-// full says that no more pieces may be wanted.
+// full reports whether no more pieces may be wanted.
 func (c *Wanted) full() bool { return c.most > 0 && c.wanted.Load() >= c.most }
 
 // add adds n for each of the records.
@@ -60,8 +60,8 @@ func (c *Wanted) add(records []uint64, n int32) {
 // lookahead is the stretch of a sequence that a reader has counted.
 type lookahead struct{ from, to uint64 }
 
-// lookAhead moves the stretch to record k: those before it are not wanted any
-// more, and those that follow are.
+// lookAhead moves the stretch to record k: records before it are no longer wanted, and those that
+// follow are.
 func (r *Reader) lookAhead(k uint64, readers int) {
 	c := r.counts
 	if c == nil {
@@ -76,7 +76,7 @@ func (r *Reader) lookAhead(k uint64, readers int) {
 		r.count(l.from, k, -1)
 		l.from = k
 	}
-	// Workers that read one epoch together are each to look as far into G.
+	// Workers that read one epoch together should each look equally far ahead in G.
 	depth := max(uint64(r.lookRecords)/uint64(max(readers, 1)), lookStep)
 	to := min(k+depth, r.seq.Len())
 	if to < l.to+step && !(to > l.to && to == r.seq.Len()) {
