@@ -23,7 +23,7 @@ func TestWorkersInStepReadEachPieceOnce(t *testing.T) {
 		d := readtest.Make(t, readtest.Shape{Codec: codec, Shards: 8, Records: 600, MaxBytes: 2000})
 		g := readtest.ReservoirOrder(3, d.Index, 3, 200)
 		f := newTestFetcher(t, d, map[string]int64{"": 2 << 20, "gz": 5 << 20}[codec]) // of 5 MB
-		// In turn, as a loader reads them.
+		// Alternating, as a loader reads them.
 		readers := make([]*Reader, 4)
 		seqs := make([]readtest.List, 4)
 		for w := range readers {
@@ -67,8 +67,8 @@ func TestSmallDatasetIsReadOnceForAllEpochs(t *testing.T) {
 	require.Equal(t, uint64(f.survey.Places.Table.Len()), f.Stats().PiecesRead)
 }
 
-// A few records that stay long never pin the pieces they came with: with room
-// for little more than the buffer, nothing is read twice.
+// A few records that wait long never keep the pieces that they came with: with room for little more
+// than the buffer, nothing is read twice.
 func TestRetainedPartsOfPiecesAreCompacted(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 12, Records: 1000, MaxBytes: 1000}) // 6 MB
 	g := readtest.ReservoirOrder(3, d.Index, 4, 1500)                                // 750 kB
@@ -91,8 +91,8 @@ func TestMemoryStaysWithinBudget(t *testing.T) {
 				f := newTestFetcher(t, d, budget)
 				g := readtest.ReservoirOrder(3, d.Index, 4, 100)
 				const readers = 8
-				// A segment for each piece that is waited for, and each that is
-				// lent, one to copy into; and a decoder each, where there are any.
+				// A segment for each piece that is waited for, and each that is pinned, one to copy
+				// into; and one decoder each, if shards are compressed.
 				slack := (2*readers + 1) * f.survey.Limits.SegmentBytes
 				if codec != "" {
 					slack += readers * 1 << 20
@@ -223,8 +223,8 @@ func BenchmarkReadPinned(b *testing.B) {
 	}
 }
 
-// Large pieces are read as whole pages, into memory that is aligned as the file
-// is, and have the same bytes.
+// Large pieces are read as whole pages, into memory that is aligned like the file, and have the
+// same bytes.
 func TestLargePiecesAreReadInWholePages(t *testing.T) {
 	for name, s := range map[string]readtest.Shape{
 		"sizes of all kinds": {Shards: 3, Records: 400, MaxBytes: 3000},
@@ -250,8 +250,7 @@ func TestLargePiecesAreReadInWholePages(t *testing.T) {
 	}
 }
 
-// alignedStorage counts large reads, and those of them that no direct read could
-// do without a copy.
+// alignedStorage counts large reads, and those of them that a direct read would have to copy.
 type alignedStorage struct {
 	storage.Storage
 	large, astray atomic.Int64

@@ -48,9 +48,9 @@ func newFetcherWith(t testing.TB, d *readtest.Dataset, c Config, s storage.Stora
 	return f
 }
 
-// budgets are the memory that tests read small datasets in. Every budget gives the same bytes.
-// In the first one pieces are evicted while others are wanted, so that it is the one to keep
-// where one has to do. In the second, each record is read anew; in the third, all are kept.
+// budgets are the memory that tests read small datasets with. Every budget gives the same bytes.
+// With the first one pieces are evicted while others are needed, so it is the one to keep if only
+// one is used. With the second each record is read again; with the third all are kept.
 var budgets = []int64{300 << 10, 1, 64 << 20}
 
 func TestAllBytesAreRight(t *testing.T) {
@@ -79,8 +79,8 @@ func TestAllBytesAreRight(t *testing.T) {
 	}
 }
 
-// seqFor is the sequence that a test reads with a budget: all of it, but with -short only its
-// first records where the budget holds next to nothing, so that each is read or decoded anew.
+// seqFor returns the sequence that a test reads with a budget: all of it, but with -short only its
+// first records if the budget holds next to nothing, so that each is read or decoded again.
 func seqFor(seq readtest.List, budget int64) readtest.List {
 	if testing.Short() && budget < 1<<20 {
 		return seq[:min(len(seq), 100)]
@@ -88,7 +88,7 @@ func seqFor(seq readtest.List, budget int64) readtest.List {
 	return seq
 }
 
-// lessIfShort is n, and with -short the other number.
+// lessIfShort returns n, or with -short the other number.
 func lessIfShort(n, short int) int {
 	if testing.Short() {
 		return short
@@ -96,7 +96,7 @@ func lessIfShort(n, short int) int {
 	return n
 }
 
-// lessBeforeNight is n at night, and otherwise the other number.
+// lessBeforeNight returns n in the nightly tests, and otherwise the other number.
 func lessBeforeNight(n, less int) int {
 	if serve.Runs(serve.Night) {
 		return n
@@ -104,15 +104,15 @@ func lessBeforeNight(n, less int) int {
 	return less
 }
 
-// countsInTurn skips a test with -short, that is with the race detector: one goroutine reads in it,
-// and what it counts is counted without the detector.
+// countsInTurn skips a test with -short, that is with the race detector: only one goroutine reads
+// in it, and what it counts is counted without the detector.
 func countsInTurn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine reads, and the race detector changes no count")
 	}
 }
 
-// readEpochs reads a sequence some times, by different steps.
+// readEpochs reads a sequence several times, in different steps.
 func readEpochs(t testing.TB, d *readtest.Dataset, f *Fetcher, seq readtest.List, epochs int) {
 	for epoch := range epochs {
 		r := f.Open(seq)
@@ -150,7 +150,7 @@ func TestConcurrentReaders(t *testing.T) {
 	}
 }
 
-// requireNothingLeft looks at a fetcher that has been closed.
+// requireNothingLeft checks that a closed fetcher holds nothing.
 func requireNothingLeft(t testing.TB, f *Fetcher) {
 	t.Helper()
 	if f.gatherer != nil {
@@ -159,7 +159,7 @@ func requireNothingLeft(t testing.TB, f *Fetcher) {
 	}
 	s := f.scanner.Stats()
 	if s.Spool != nil {
-		s.HeldBytes -= s.Spool.TableBytes // what is told of a spool stays
+		s.HeldBytes -= s.Spool.TableBytes // the statistics of a spool stay
 	}
 	require.Equal(t, f.survey.TableBytes, s.HeldBytes, "all memory is given back")
 	require.Zero(t, s.LoadsInFlight)

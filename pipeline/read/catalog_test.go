@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// A real dataset, its catalog, an order and storage: every line comes once.
+// With a real dataset, catalog, order and storage every line is read once.
 func TestLinesOfRealDatasetAreReadOnceEach(t *testing.T) {
 	for _, ending := range []string{".jsonl", ".jsonl.gz"} {
 		t.Run(ending, func(t *testing.T) {

@@ -40,7 +40,7 @@ const (
 	changesKept = 64
 )
 
-// note records the shard of err if err says that it has changed.
+// note records the shard of err if err wraps storage.ErrChanged.
 func (c *Changes) note(err error) {
 	if c == nil || !errors.Is(err, storage.ErrChanged) {
 		return

@@ -16,10 +16,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// sizes is a catalog of equal records in equal shards, of which nothing exists.
+// sizes is a catalog of equal records in equal shards, none of which exist.
 type sizes struct {
 	readtest.Index
-	shards, records, recordBytes, members uint64 // of a shard: records, members
+	shards, records, recordBytes, members uint64 // per shard: records, members
 	codec                                 format.Codec
 	entered                               bool // the members begin with records
 }
@@ -113,7 +113,7 @@ func TestStrategyFollowsFromSizesIncludingTables(t *testing.T) {
 	}
 }
 
-// A spool that holds a few shards is of no use where an order comes back to all.
+// A spool that holds a few shards is useless if an order returns to all of them.
 func TestSpoolForPermutedChunksHoldsAllShards(t *testing.T) {
 	const mib = 1 << 20
 	o := spec.Default().Order

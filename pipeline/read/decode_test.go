@@ -15,11 +15,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// decodedBytes is all that decoders have decoded, kept or not.
+// decodedBytes returns how much decoders have decoded, kept or not.
 func decodedBytes(f *Fetcher) int64 { return int64(f.Stats().DecodedBytes) }
 
-// A dataset of shards without entry points, 6 of them read at a time, each
-// with a reservoir of 40 records.
+// A dataset of shards without entry points, 6 of which are read at a time, each with a reservoir of
+// 40 records.
 var laneShape = readtest.Shape{Codec: "gz", Shards: 24, Records: 250, MaxBytes: 1000}
 
 const (
@@ -43,8 +43,8 @@ func TestReservoirOverShardsWithoutEntryPointsDecodesEachOnce(t *testing.T) {
 	}
 }
 
-// Frames that end in the middle of records are entered as others are: what is
-// decoded for a record is at most a frame and the piece behind its first byte.
+// Frames that end in the middle of records are entered like others: for a record at most a frame
+// and the piece after its first byte are decoded.
 func TestRecordDecodesAtMostItsFrameAndPiece(t *testing.T) {
 	countsInTurn(t)
 	const frame, piece = 20_000, 16 << 10
@@ -64,9 +64,8 @@ func TestRecordDecodesAtMostItsFrameAndPiece(t *testing.T) {
 	}
 }
 
-// Where memory holds what waits in the shuffle, frames that end anywhere need no
-// spool; where it does not, each record that waits would be decoded again. In
-// either case little more is decoded than there is.
+// If memory holds what waits in the shuffle, frames that end anywhere need no spool; otherwise each
+// record that waits would be decoded again. In either case little is decoded twice.
 func TestReservoirOverUnalignedFramesDecodesLittleTwice(t *testing.T) {
 	countsInTurn(t)
 	d := readtest.Make(t, readtest.Shape{Codec: "zst", Shards: 8, Records: 2000, MaxBytes: 1000, MemberBytes: 30_000})
@@ -119,7 +118,7 @@ func TestRepeatedDecodingIsReportedOnce(t *testing.T) {
 	r := f.Open(seq)
 	defer r.Close()
 	k := uint64(0)
-	for ; log.warnings() == 0; k++ { // after how many records is up to how far ahead is decoded
+	for ; log.warnings() == 0; k++ { // how many records it takes depends on how far ahead is decoded
 		readtest.LendOne(t, d, r, seq, k)
 	}
 	for range 40 {
@@ -131,7 +130,7 @@ func TestRepeatedDecodingIsReportedOnce(t *testing.T) {
 	require.Contains(t, log.text.String(), "shard-00")
 }
 
-// said is what was logged so far.
+// said collects what was logged.
 type said struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -157,7 +156,7 @@ func TestDecodersAreBounded(t *testing.T) {
 	defer r.Close()
 	half := seq[:len(seq)/2]
 	readtest.ReadAll(t, d, r, half, 10)
-	// Those that are at work may be more: each closes one when it pauses.
+	// Working decoders may exceed the limit: each closes one when it pauses.
 	require.Eventually(t, func() bool { return f.Stats().LoadsInFlight == 0 && f.Stats().OpenDecoders <= 3 }, time.Minute, time.Millisecond)
 	require.Positive(t, f.Stats().OpenDecoders)
 }

@@ -30,7 +30,7 @@ func chunkStarts(x *readtest.Index, s readtest.Shape, o spec.Order) []uint64 {
 	return append(starts, x.Records())
 }
 
-// wholeEpoch is the order of an epoch.
+// wholeEpoch returns the order of an epoch.
 func wholeEpoch(t require.TestingT, x *readtest.Index, s readtest.Shape, o spec.Order) readtest.List {
 	e, err := order.NewEpoch(o, 0, chunkStarts(x, s, o), nil)
 	require.NoError(t, err)
@@ -39,8 +39,8 @@ func wholeEpoch(t require.TestingT, x *readtest.Index, s readtest.Shape, o spec.
 	return l
 }
 
-// Whatever is chosen, a whole epoch decodes each byte a few times only: as often
-// as package scan's manual says.
+// Whatever is chosen, a whole epoch decodes each byte only a few times, within the bounds in the
+// comment of package scan.
 func TestAutomaticStrategyDecodesWithinDocumentedBound(t *testing.T) {
 	countsInTurn(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -88,7 +88,7 @@ func TestAutomaticStrategyDecodesWithinDocumentedBound(t *testing.T) {
 	})
 }
 
-// readInTurn reads a sequence by workers that take turns, some records each.
+// readInTurn reads a sequence with workers that alternate, several records each.
 func readInTurn(t require.TestingT, d *readtest.Dataset, f *Fetcher, seq readtest.List, workers int, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	readers, seqs, at := make([]*Reader, workers), make([]readtest.List, workers), make([]int, workers)
@@ -121,5 +121,5 @@ func readSome(t require.TestingT, d *readtest.Dataset, r *Reader, seq readtest.L
 	return *at - from
 }
 
-// The bounds of package scan, in times what the shards are, decoded.
+// The bounds of package scan, in multiples of the decoded size of the shards.
 const mostDecoded, mostDecodedFull = 32, 256

@@ -22,8 +22,8 @@
 //	budget    memory: what is charged to it, which reads may get more, and shared budgets
 //	readtest  datasets, orders and storages for the tests of these packages
 //
-// The four indented packages serve scan; gather also uses window, if the storage wants to know what
-// will be read.
+// The four indented packages serve scan; gather also uses window, if the storage is a
+// storage.Planner.
 //
 // # How they fit
 //
@@ -77,7 +77,7 @@
 //
 // A piece of an uncompressed shard that is entirely in the page cache is not read: it is mapped,
 // and its records are returned from the mapping. See package mapped. Such bytes may change while
-// they are copied, so callers have to use Loan.Mapped, Leased, Check and Fault.
+// they are copied, so callers have to use pinned.Records.Mapped, Leased, Check and Fault.
 //
 // # Memory
 //
@@ -99,9 +99,9 @@
 //	                                      └─► Fetcher.mu
 //	gather.Reader.mu ─► gather.Gatherer ────► Fetcher.mu
 //
-// A fetcher that asks for more of a shared budget uses TryLock on budget.Shared's lock, and then on
-// those of the other fetchers. It never waits for a lock that a fetcher holds while it asks, so it
-// may ask with any of the locks above held.
+// A fetcher that asks for more of a shared budget uses TryLock on budget.Shared's lock, and waits for
+// no lock that another fetcher may hold while it asks. So it may ask with any of the locks above
+// held.
 //
 // Fetcher.mu guards only the list of failures. Returning records that are in memory takes no lock
 // but the reader's own.

@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// dryAndReal returns what a dry run counts of a whole sequence, and what a reader then takes.
+// dryAndReal returns what a dry run counts for a whole sequence, and what a reader then takes.
 func dryAndReal(t *testing.T, d *readtest.Dataset, seq readtest.List, cfg Config) (dry, real Forecast) {
 	s := &readtest.CountedStorage{Storage: readtest.OpenStorage(t, d.Dir)}
 	f, err := newFetcher(d.Index, s, cfg)
@@ -46,7 +46,7 @@ func forecastAndRead(t *testing.T, d *readtest.Dataset, seq readtest.List, cfg C
 	return dry, [2]int64{int64(dry.Reads), dry.ReadBytes}, [2]int64{int64(real.Reads), real.ReadBytes}
 }
 
-// requireWithin requires that a forecast is within a share of what happened.
+// requireWithin requires that a forecast differs from what happened by at most a share of it.
 func requireWithin(t *testing.T, share float64, dry, real Forecast) {
 	t.Helper()
 	for name, x := range map[string][2]float64{
@@ -58,9 +58,10 @@ func requireWithin(t *testing.T, share float64, dry, real Forecast) {
 	}
 }
 
-// A dry run counts what a reader then takes: exactly where memory holds what waits, and within about a tenth
-// where pieces are dropped and read again. What is dropped, and what a gatherer can read together with little
-// memory, depends on when reads end, so on a busy machine it may be twice or three times as far off.
+// A dry run counts what a reader then takes: exactly if memory holds what waits, and within about a
+// tenth if pieces are dropped and read again. What is dropped, and what a gatherer can read
+// together with little memory, depends on when reads complete, so on a busy machine it may be off
+// by twice or three times as much.
 func TestADryRunCountsWhatIsRead(t *testing.T) {
 	countsInTurn(t)
 	const mib = 1 << 20
@@ -95,7 +96,7 @@ func TestADryRunCountsWhatIsRead(t *testing.T) {
 		d := readtest.Make(t, c.shape)
 		for _, shuffle := range []spec.Shuffle{spec.ShuffleNone, spec.ShuffleReservoir, spec.ShuffleFull} {
 			if c.read == spec.ReadGather && shuffle == spec.ShuffleNone && c.within > 0 {
-				continue // what is read together depends on how soon reads end
+				continue // what is read together depends on how soon reads complete
 			}
 			t.Run(fmt.Sprintf("%s, shuffle %s", c.name, shuffle), func(t *testing.T) {
 				o := spec.Default().Order
@@ -119,8 +120,8 @@ func TestADryRunCountsWhatIsRead(t *testing.T) {
 	}
 }
 
-// What a plan says of shards that are not compressed is exact while memory holds what waits, whatever lies
-// between their records, for all of a sequence and for a worker's part of it.
+// Forecasts for uncompressed shards are exact while memory holds what waits, whatever lies between
+// their records, for all of a sequence and for a worker's part of it.
 func TestDryRunsOfShardsThatAreNotCompressedAreExact(t *testing.T) {
 	countsInTurn(t)
 	for name, s := range map[string]readtest.Shape{
@@ -194,7 +195,7 @@ func TestDryRunsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// What was counted up to some record goes on as in its later part.
+// Counts up to some record are continued at the rate of their later part.
 func TestCountsAreExtrapolated(t *testing.T) {
 	from := counts{records: 1000, pieces: 50, decoded: 1 << 20}
 	from.reads.Reads, from.reads.ReadBytes, from.reads.ByLength[20] = 50, 50<<20, 50 // memory was filled

@@ -27,8 +27,8 @@ var faultShapes = map[string]readtest.Shape{
 	"gathered":     {Read: spec.ReadGather, Shards: 2, Records: 60, MaxBytes: 2000, Checksummed: true},
 }
 
-// faultBudget makes plain shards be dropped and read again, and leaves a decoder
-// to each of the others.
+// faultBudget makes plain shards be dropped and read again, and leaves one decoder to each of the
+// others.
 func faultBudget(s readtest.Shape) int64 {
 	if s.Codec == "" {
 		return 100 << 10
@@ -36,8 +36,8 @@ func faultBudget(s readtest.Shape) int64 {
 	return 4 << 20
 }
 
-// readWithErrors reads a sequence to its end; what fails is asked for again,
-// and handed to failed.
+// readWithErrors reads a sequence to its end. Records that fail are asked for again, and passed to
+// failed.
 func readWithErrors(t *testing.T, ctx func() context.Context, d *readtest.Dataset, r *Reader, seq readtest.List, failed func(k int, err error)) {
 	var l Loan
 	for k := 0; k < len(seq); {
@@ -59,8 +59,8 @@ func TestFailedReadSurfacesAndNextCallWorks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := readtest.Make(t, s)
 			seq := readtest.ReservoirOrder(1, d.Index, 2, 20)
-			// A read ahead that fails before anybody waits for it is made again
-			// by the one who does: it surfaces in Stats alone.
+			// A read ahead that fails before a reader waits for it is repeated by the reader that
+			// does: its error is visible only in Stats.
 			told := 0
 			for n := int64(0); ; n++ {
 				store := readtest.OpenStorage(t, d.Dir)
@@ -138,7 +138,7 @@ func TestCallIsCancellableAtEveryRead(t *testing.T) {
 	}
 }
 
-// stalling holds the reads of some objects until it is told to let go.
+// stalling holds the reads of some objects until it is told to release them.
 type stalling struct {
 	storage.Storage
 	mu    sync.Mutex
@@ -278,7 +278,7 @@ func TestChangingShardYieldsErrorsNeverWrongBytes(t *testing.T) {
 
 func TestRecordWithBadChecksumAlwaysFailsAlone(t *testing.T) {
 	for _, name := range []string{"plain", "gathered"} {
-		for _, budget := range []int64{1, 1 << 20} { // with the small one all is forgotten and read again
+		for _, budget := range []int64{1, 1 << 20} { // with the small one everything is dropped and read again
 			t.Run(fmt.Sprintf("%s, budget of %d", name, budget), func(t *testing.T) {
 				d := readtest.Make(t, faultShapes[name])
 				x := d.Index.ExtentTable[17]
@@ -300,7 +300,7 @@ func TestRecordWithBadChecksumAlwaysFailsAlone(t *testing.T) {
 						l.Release()
 					}
 				}
-				// Those before it are lent without an error, all at once or not.
+				// Those before it are returned without an error, all at once or not.
 				for k := 10; k < 17; {
 					require.NoError(t, r.Read(context.Background(), uint64(k), 20, &l))
 					k += len(l.Records)
@@ -319,7 +319,7 @@ func TestShardWithBadChecksumStaysFailed(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, budget of %d", codec, budget), func(t *testing.T) {
 				d := readtest.Make(t, readtest.Shape{Codec: codec, Shards: 2, Records: 100, MaxBytes: 2000})
 				size := int(d.Index.ShardTable[0].Object.SizeBytes)
-				// The last bytes are the member's checksum (of gz with its size behind it).
+				// The last bytes are the member's checksum (followed by its size in gz).
 				at := map[string]int{"gz": size - 8, "zst": size - 1, "lz4": size - 1}[codec]
 				readtest.Alter(t, d, 0, func(b []byte) { b[at] ^= 1 })
 				f := newTestFetcher(t, d, budget)

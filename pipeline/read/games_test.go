@@ -21,8 +21,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// games is a dataset of tars of games, some of which are damaged, and the frames
-// of the others.
+// games is a dataset of tars of games, some of which are damaged, and the frames of the others.
 type games struct {
 	dir  string
 	want map[string]int
@@ -101,8 +100,8 @@ func TestIntactGameFramesAreReadOnceDespiteDamagedGames(t *testing.T) {
 	}
 }
 
-// Of a game that lies in the spool a frame is read by itself, since in a full shuffle nothing else of it is wanted
-// soon.
+// A frame of a game in the spool is read alone, since in a full shuffle nothing else of the game is
+// needed soon.
 func TestFrameOfSpooledGameLoadsOnlyItself(t *testing.T) {
 	g := games{t.TempDir(), map[string]int{}}
 	r := rand.New(rand.NewPCG(5, 6))
@@ -138,8 +137,7 @@ func TestFrameOfSpooledGameLoadsOnlyItself(t *testing.T) {
 	require.LessOrEqual(t, f.Stats().BytesRead, uint64(2*shards*each*frames*8356))
 }
 
-// A tar that was written anew in place, with the same size and time, shows in
-// what its games are.
+// Overwriting a tar in place, with the same size and time, is detected by what its games contain.
 func TestReplacedGameIsAnError(t *testing.T) {
 	for name, change := range map[string]func(raw []byte, c *catalog.Catalog) []byte{
 		"a member of another size": func(raw []byte, c *catalog.Catalog) []byte {

@@ -16,13 +16,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// gatherConfig reads PieceBytes as other tests do, so that scans are alike.
+// gatherConfig has the PieceBytes of other tests, so that scans are alike.
 func gatherConfig(budget int64) Config {
 	return Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: spec.ReadGather}
 }
 
-// Scan and gather give the same bytes, whatever the shards, the order, the
-// memory, the storage, the number of readers and how these go about it.
+// Scan and gather return the same bytes, for any shards, order, memory, storage, number of readers,
+// and way of reading.
 func TestTheStrategyDoesNotShowInTheBytes(t *testing.T) {
 	var sets []*readtest.Dataset
 	var stores []storage.Storage
@@ -61,7 +61,7 @@ func TestTheStrategyDoesNotShowInTheBytes(t *testing.T) {
 	})
 }
 
-// What a gatherer counts is in the fetcher's statistics, once.
+// A gatherer's counts are in the fetcher's statistics, once.
 func TestStatsOfGatheringReader(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Read: spec.ReadGather, Shards: 3, Records: 200, MaxBytes: 3000})
 	held := readtest.OpenStorage(t, d.Dir)
@@ -71,7 +71,7 @@ func TestStatsOfGatheringReader(t *testing.T) {
 	r := f.Open(seq)
 	defer r.Close()
 	held.Hold()
-	readtest.Ask(t, r, 0, 10) // nothing can have come: it waits
+	readtest.Ask(t, r, 0, 10) // nothing can have arrived: it waits
 	held.Release()
 	readtest.ReadAll(t, d, r, seq, 10)
 	total := 0

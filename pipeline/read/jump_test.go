@@ -26,7 +26,7 @@ func TestClosedReaderCancelsReadsOnlyItWanted(t *testing.T) {
 			other.Close()
 			require.Zero(t, f.Stats().LoadsInFlight)
 			store.Release()
-			require.NoError(t, f.Close()) // when all reads have ended
+			require.NoError(t, f.Close()) // when all reads have completed
 			require.Empty(t, m.Reads)
 			require.Positive(t, f.Stats().ReadsCancelled)
 			require.Positive(t, f.Stats().BytesCancelled)
@@ -35,7 +35,7 @@ func TestClosedReaderCancelsReadsOnlyItWanted(t *testing.T) {
 	}
 }
 
-// Scanned, a sample takes the piece that has it; gathered, its bytes.
+// A scan reads the piece that has the sample; a gather reads its bytes.
 func TestRandomReadsLoadOnlyRequestedRecords(t *testing.T) {
 	for name, s := range map[string]readtest.Shape{
 		"scanned": {Shards: 3, Records: 4000, MaxBytes: 1000}, "gathered": {Read: spec.ReadGather, Shards: 3, Records: 4000, MaxBytes: 1000},
@@ -50,7 +50,7 @@ func TestRandomReadsLoadOnlyRequestedRecords(t *testing.T) {
 			reads, bytes := int64(0), int64(0)
 			seen := map[int]bool{}
 			for i := range 50 {
-				// Near the sample before it, and far from it.
+				// Near the previous sample, and far from it.
 				k := uint64(i/5*1100 + i%5*200)
 				readtest.LendOne(t, d, r, seq, k)
 				number := f.survey.Places.Table.Of(seq[k])

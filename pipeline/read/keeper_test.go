@@ -16,17 +16,17 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// keeper is a storage.Keeper by its contract alone: a read of a chunk that is planned
-// brings all of the chunk, once, and it stays until it is done. It counts what it brings.
+// keeper implements only the contract of storage.Keeper: a read of a chunk that is planned fetches
+// all of the chunk, once, and it stays until it is done. It counts what it fetches.
 type keeper struct {
 	storage.Storage
 	room int64
 
 	mu                   sync.Mutex
 	share                int64
-	chunks               map[string]map[keptRange]map[uint64]bool // of each object: readers that have planned it
+	chunks               map[string]map[keptRange]map[uint64]bool // per object: readers that have planned it
 	brought              map[keptRange]bool
-	requests             int64 // chunks that were brought, and reads of what was not planned
+	requests             int64 // chunks that were fetched, and reads of what was not planned
 	bytes, held, most    int64
 	plans, dones, misses int64
 }
@@ -124,7 +124,7 @@ func (s *keeper) Submit(reads []*storage.Read) {
 
 var _ storage.Keeper = (*keeper)(nil)
 
-// readInStep reads an epoch with some readers that keep step, as trainers do: step records each.
+// readInStep reads an epoch with several readers that keep step, as trainers do: step records each.
 func readInStep(t *testing.T, d *readtest.Dataset, f *Fetcher, g readtest.List, readers, step int) {
 	seqs, rs := make([]readtest.List, readers), make([]*Reader, readers)
 	for w := range readers {
@@ -142,8 +142,8 @@ func readInStep(t *testing.T, d *readtest.Dataset, f *Fetcher, g readtest.List, 
 	}
 }
 
-// Where memory is short, and a cache has room for what an order has open, chunks go to the
-// cache, each once, and leave it.
+// If memory is short, and a cache has room for what an order has open, each chunk goes to the cache
+// once, and is removed from it.
 func TestCachedEpochTakesOneRequestPerChunk(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: lessIfShort(60, 24), Records: 200, MaxBytes: 6_000})
 	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull} {
@@ -173,7 +173,7 @@ func TestCachedEpochTakesOneRequestPerChunk(t *testing.T) {
 	}
 }
 
-// from is a reader whose record 0 is another one's record k.
+// from is a reader whose record 0 is another reader's record k.
 type from struct {
 	r *Reader
 	k uint64
@@ -183,8 +183,8 @@ func (f from) Read(ctx context.Context, k uint64, n int, l *Loan) error {
 	return f.r.Read(ctx, f.k+k, n, l)
 }
 
-// No byte depends on the budget, on how far is looked ahead, on the strategy, on the size of
-// reads, or on whether there is a cache.
+// No byte depends on the budget, on the look-ahead, on the strategy, on the size of reads, or on
+// whether there is a cache.
 func TestRemoteBytesDoNotDependOnSettings(t *testing.T) {
 	for name, shape := range map[string]readtest.Shape{
 		"plain":      {Shards: 10, Records: 60, MaxBytes: 3000, GapBytes: 40, NoNewline: true},

@@ -15,8 +15,8 @@ import (
 // reading hides that a storage can map.
 type reading struct{ storage.Storage }
 
-// BenchmarkEpochFromPageCache copies a first shuffled epoch of files that are
-// in the page cache, 1 MiB at a time, as replies are made.
+// BenchmarkEpochFromPageCache copies a first shuffled epoch of files that are in the page cache, 1
+// MiB at a time, as replies are made.
 func BenchmarkEpochFromPageCache(b *testing.B) {
 	for _, size := range []int{12800, 1200} {
 		d := readtest.Make(b, readtest.Shape{Shards: 16, Records: 128 << 20 / 16 / size, MaxBytes: size, SameSize: true})
@@ -40,8 +40,7 @@ func BenchmarkEpochFromPageCache(b *testing.B) {
 	}
 }
 
-// copyEpoch copies all records of a sequence, and looks at the mapped files after
-// each reply.
+// copyEpoch copies all records of a sequence, and checks the mapped files after each reply.
 func copyEpoch(b testing.TB, f *Fetcher, seq Sequence, size int) {
 	r := f.Open(seq)
 	defer r.Close()

@@ -35,7 +35,7 @@ func TestPartIsReadWithoutWaitingForOrRetainingRest(t *testing.T) {
 	}
 }
 
-// What a plan says of a part is what is read of it.
+// Forecasts of a part match what is read of it.
 func TestForecastsOfPartAreExact(t *testing.T) {
 	for name, s := range map[string]readtest.Shape{
 		"records side by side": {Shards: 5, Records: 300, MaxBytes: 2000},
@@ -57,8 +57,8 @@ func TestForecastsOfPartAreExact(t *testing.T) {
 	}
 }
 
-// A checksum at the end of a shard is looked at even where the shard's last
-// records are of another part.
+// A checksum at the end of a shard is verified even if the shard's last records are in another
+// part.
 func TestDamageAfterLastRecordOfPartIsDetected(t *testing.T) {
 	for _, member := range []int{0, 40} {
 		d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 1, Records: 110, MaxBytes: 900, Member: member})

@@ -17,7 +17,7 @@ type (
 var ErrTimeout = pinned.ErrTimeout
 
 // Faulted runs touch, which accesses pinned records that are Mapped, and reports whether their
-// memory was gone; Loan.Fault then returns the error to report. Other panics propagate.
+// memory was gone; Records.Fault then returns the error to report. Other panics propagate.
 func Faulted(touch func()) (gone bool) { return mapped.Faulted(touch) }
 
 // ErrReadAgain is wrapped by errors of records whose bytes were in a copy that is gone: if they are

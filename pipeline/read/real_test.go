@@ -25,7 +25,7 @@ type worker struct {
 func (s worker) Len() uint64                        { return s.view.Count(s.w) }
 func (s worker) Records(k uint64, dst []uint64) int { return s.view.Records(s.w, k, dst) }
 
-// realDataset is a dataset of files, as a mount opens it.
+// realDataset is a dataset of files, opened as by a mount.
 type realDataset struct {
 	catalog *catalog.Catalog
 	storage storage.Storage
@@ -64,8 +64,8 @@ func (d realDataset) fetcher(t *testing.T, memoryBytes int64) *read.Fetcher {
 	return f
 }
 
-// lendFirst lends the first n records of a worker, or somewhat more, up to the first
-// error, which it gives.
+// lendFirst reads the first n records of a worker, or slightly more, up to the first error, which
+// it returns.
 func (d realDataset) lendFirst(f *read.Fetcher, w, n uint64, see func(record []byte)) error {
 	r := f.Open(worker{d.view, w})
 	defer r.Close()

@@ -21,8 +21,7 @@ func servedOrder(shuffle spec.Shuffle) spec.Order {
 	return spec.Order{Shuffle: shuffle, SizeRecords: 1600, Lanes: 8, Groups: 1, Batch: 1, ChunkBytes: 64 << 10, ChunkRecords: 128, Seed: 3}
 }
 
-// serviceConfig is for a bucket, with memory that holds what waits in the shuffle and
-// hardly more.
+// serviceConfig is for a bucket, with memory that holds little more than what waits in the shuffle.
 func serviceConfig(t *testing.T, d *readtest.Dataset, o spec.Order) Config {
 	c := Config{
 		MemoryBytes: 16 << 20, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords,
@@ -35,7 +34,7 @@ func serviceConfig(t *testing.T, d *readtest.Dataset, o spec.Order) Config {
 	return c
 }
 
-// readTogether reads an epoch with some readers at a time, each its part.
+// readTogether reads an epoch with several readers at the same time, each its part.
 func readTogether(t *testing.T, d *readtest.Dataset, f *Fetcher, g readtest.List, readers int) {
 	var wg sync.WaitGroup
 	for w := range readers {
@@ -51,8 +50,7 @@ func readTogether(t *testing.T, d *readtest.Dataset, f *Fetcher, g readtest.List
 	wg.Wait()
 }
 
-// told is a service that counts reads which nothing that it was told of touches: it takes
-// them for what somebody waits for.
+// told is a service that counts reads of ranges that were never planned: it treats them as urgent.
 type told struct {
 	*remote.Storage
 	mu           sync.Mutex
@@ -105,7 +103,7 @@ func (s *told) touched(r *storage.Read) bool {
 	return false
 }
 
-// What is read ahead is told of before: only what a reader's first call asks for is not.
+// What is read ahead is planned before: only what a reader's first call asks for is not.
 func TestPrefetchIsRankedByDueTime(t *testing.T) {
 	for name, read := range map[string]spec.Read{"scan": spec.ReadScan, "gather": spec.ReadGather} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +113,7 @@ func TestPrefetchIsRankedByDueTime(t *testing.T) {
 			config := serviceConfig(t, s.Dataset, o)
 			config.Read = read
 			f := newFetcherWith(t, s.Dataset, config, service)
-			// In step: where one is far ahead memory is too short, and reads come again.
+			// In step: if one reader is far ahead memory is too short, and reads are repeated.
 			readInStep(t, s.Dataset, f, readtest.Epoch(t, s.Index, o, 0), 2, 16)
 			t.Logf("%d reads, %d of them alone, %d plans", service.reads, service.alone, service.plans)
 			require.Greater(t, service.reads, 200)
@@ -126,7 +124,7 @@ func TestPrefetchIsRankedByDueTime(t *testing.T) {
 	}
 }
 
-// A reader that waits for what was read ahead of it has the service told so.
+// If a reader waits for what was read ahead of it, the service is told.
 func TestAwaitedReadsAreDueNow(t *testing.T) {
 	s := readtest.Serve(t, readtest.Make(t, readtest.Shape{Shards: 4, Records: 400, MaxBytes: 6_000}))
 	service := &told{Storage: s.Storage, wants: map[uint64][]storage.Want{}}
@@ -153,7 +151,7 @@ func TestAwaitedReadsAreDueNow(t *testing.T) {
 		}
 		ended <- nil
 	}()
-	// What is due now is the chunk of the record that the reader is stuck at.
+	// The chunk of the record that the reader waits for is due now.
 	require.Eventually(t, func() bool {
 		service.mu.Lock()
 		defer service.mu.Unlock()
@@ -180,12 +178,12 @@ func TestAwaitedReadsAreDueNow(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// toldOfWaits is how often storage may have been told at most that a reader waits: once in so
-// many milliseconds of a wait. How long readers wait is up to the machine.
+// toldOfWaits returns how often storage may have been told, at most, that a reader waits: once per
+// 10 ms of waiting. How long readers wait depends on the machine.
 func toldOfWaits(s Stats) int64 { return int64(s.WaitNanos) / int64(10*time.Millisecond) }
 
-// An epoch takes a request for each chunk, and no more bytes than its records have, where
-// readers keep step: memory holds what waits in the shuffle, and hardly more.
+// An epoch takes one request per chunk, and no more bytes than its records have, if readers keep
+// step: memory holds little more than what waits in the shuffle.
 func TestEpochTakesOneRequestPerChunk(t *testing.T) {
 	s := readtest.Serve(t, readtest.Make(t, readtest.Shape{Shards: lessIfShort(24, 10), Records: 400, MaxBytes: 12_000}))
 	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull, spec.ShuffleNone}[:lessIfShort(4, 1)] {

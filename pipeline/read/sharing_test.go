@@ -31,7 +31,7 @@ func openGeneration(t *testing.T, m *Memory, s readtest.Shape, config Config) *g
 	return &generation{f, d, readtest.ReservoirOrder(3, d.Index, 3, 90)}
 }
 
-// strategies are generations of each way to read.
+// strategies returns constructors of generations for each way of reading.
 func strategies(t *testing.T, m *Memory) map[string]func() *generation {
 	spooled := spoolConfig(t, m.Bytes(), spoolReservoir)
 	return map[string]func() *generation{
@@ -50,8 +50,8 @@ func strategies(t *testing.T, m *Memory) map[string]func() *generation {
 	}
 }
 
-// readEpoch reads all of a generation by some readers at a time, and calls after behind each
-// call of theirs.
+// readEpoch reads all of a generation with several readers at the same time, and calls after
+// following each of their calls.
 func (g *generation) readEpoch(t *testing.T, readers int, after ...func()) {
 	var wg sync.WaitGroup
 	for w := range readers {
@@ -82,8 +82,8 @@ func (g *generation) readEpoch(t *testing.T, readers int, after ...func()) {
 	wg.Wait()
 }
 
-// However many generations are read at once, and however they are read, together they hold
-// no more than the one budget, and give the right bytes.
+// However many generations are read at the same time, and in whatever way, together they hold no
+// more than the one budget, and return the right bytes.
 func TestTwoEpochsShareOneMemoryBudget(t *testing.T) {
 	for _, kinds := range [][]string{
 		{"spool", "gather", "scan", "packed"}, {"scan", "gather", "spool", "scan", "gather"},
@@ -91,7 +91,7 @@ func TestTwoEpochsShareOneMemoryBudget(t *testing.T) {
 		{"scan", "gather"}, {"scan", "packed", "gather"},
 	}[:lessIfShort(8, 1)] {
 		t.Run(fmt.Sprint(kinds), func(t *testing.T) {
-			m := NewMemory(16 << 20) // of some 10 MB each
+			m := NewMemory(16 << 20) // of about 10 MB each
 			open := strategies(t, m)
 			var mu sync.Mutex
 			var list []*generation
@@ -124,8 +124,8 @@ func TestTwoEpochsShareOneMemoryBudget(t *testing.T) {
 	}
 }
 
-// A generation that nobody reads gives what it has kept to one that is read, and goes on
-// from a reader that stood in it.
+// A generation that is not read gives up its memory for one that is, and continues with a reader
+// that was in the middle of it.
 func TestIdleEpochYieldsItsMemory(t *testing.T) {
 	for _, first := range []string{"spool", "gather", "packed", "scan"}[:lessIfShort(4, 2)] {
 		t.Run(first, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestIdleEpochYieldsItsMemory(t *testing.T) {
 	}
 }
 
-// Readers that stand still with records in their hands keep nobody from reading.
+// Idle readers that keep their records pinned don't block other readers.
 func TestEpochWithPinnedRecordsBlocksNoOther(t *testing.T) {
 	m := NewMemory(1 << 20)
 	open := strategies(t, m)
@@ -185,8 +185,8 @@ func TestEpochWithPinnedRecordsBlocksNoOther(t *testing.T) {
 	}
 }
 
-// Spools that share their disk have no more than --spool-max together: one that nobody reads
-// gives its room to the next, and its shards are decoded again.
+// Spools that share their disk take no more than --spool-max together: one that is not read gives
+// its room to the next, and its shards are decoded again.
 func TestSpoolsShareTheirDisk(t *testing.T) {
 	m := NewMemory(64 << 20)
 	shape := readtest.Shape{Codec: "gz", Shards: 8, Records: 900, MaxBytes: 2000}

@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// spoolConfig reads through a spool that has room for what an order needs.
+// spoolConfig configures a spool that has room for what an order needs.
 func spoolConfig(t testing.TB, budget int64, o spec.Order) Config {
 	t.Helper()
 	engine, err := uring.Open(uring.ModePread)
@@ -115,8 +115,8 @@ func TestConcurrentReadersOfSpool(t *testing.T) {
 	}
 }
 
-// The dataset is ten times the budget, and each shard is decoded once an epoch,
-// or once for all where the spool has room for all.
+// The dataset is ten times the budget, and each shard is decoded once per epoch, or only once if
+// the spool has room for all.
 func TestSpoolDecodesEachShardOnce(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 24, Records: 400, MaxBytes: 1000}) // 4.8 MB
 	for _, c := range []struct {
@@ -209,7 +209,7 @@ func TestImpossibleSpoolIsRefused(t *testing.T) {
 	}
 }
 
-// memoryDir is a directory in memory, of a bounded size; "" if there is none.
+// memoryDir returns a directory in memory, of a limited size; "" if there is none.
 func memoryDir() string {
 	const dir = "/dev/shm"
 	var st unix.Statfs_t

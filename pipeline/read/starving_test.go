@@ -13,8 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// readWithin reads all of a sequence, and fails as soon as more has been decoded,
-// or more bytes of pieces have been read, than times the dataset.
+// readWithin reads all of a sequence, and fails as soon as more than times the dataset has been
+// decoded, or read in bytes of pieces.
 func readWithin(t testing.TB, d *readtest.Dataset, f *Fetcher, seq readtest.List, times float64) {
 	t.Helper()
 	most := uint64(times * float64(d.DecodedBytes()))
@@ -42,14 +42,14 @@ func readWithin(t testing.TB, d *readtest.Dataset, f *Fetcher, seq readtest.List
 // The order of a mount's defaults.
 func usualOrder() spec.Order { return spec.Default().Order }
 
-// Records of few bytes in compressed shards of one member: what there is to know
-// of each takes more than the record. A quarter of the datasets and the budgets
-// with which nothing came for minutes.
+// Records of few bytes in compressed shards of one member: the table entry of each is larger than
+// the record. The datasets and budgets are a quarter of those at which no record arrived for
+// minutes.
 func TestRecordsSmallerThanTheirTablesDoNotStarve(t *testing.T) {
 	const quarter = 4
 	for _, c := range []struct{ recordBytes, datasetMiB, memoryMiB int }{
 		{12, 30, 64}, {12, 30, 40}, {30, 60, 100},
-		// At night.
+		// In nightly tests.
 		{40, 60, 92}, {12, 30, 200}, {20, 60, 110}, {30, 60, 64}, {30, 60, 120},
 	}[:lessBeforeNight(8, lessIfShort(3, 1))] {
 		const shards = 8
@@ -57,7 +57,7 @@ func TestRecordsSmallerThanTheirTablesDoNotStarve(t *testing.T) {
 		g := readtest.ReservoirOrder(5, d.Index, 32, 16384)
 		for read, times := range map[spec.Read]float64{spec.ReadAuto: 1 + choose.MostDecodedAgain, spec.ReadScan: 60} {
 			if read == spec.ReadScan && c.memoryMiB == 40 {
-				continue // memory does not hold what waits, and nobody would choose it
+				continue // memory does not hold what waits, and scan would never be chosen
 			}
 			t.Run(fmt.Sprintf("%+v/%s", c, read), func(t *testing.T) {
 				config := spoolConfig(t, int64(c.memoryMiB)<<20/quarter, usualOrder())
@@ -69,13 +69,13 @@ func TestRecordsSmallerThanTheirTablesDoNotStarve(t *testing.T) {
 	}
 }
 
-// 12 106 records of a byte, each a piece, in 2 MiB: what there is to know of them
-// takes hundreds of times what they are.
+// 12 106 records of one byte, each a piece, in 2 MiB: their tables are hundreds of times as large
+// as the records.
 func TestOneByteRecordsInOwnPiecesDoNotStarve(t *testing.T) {
 	for _, codec := range []string{"gz", "zst", ""} {
 		d := readtest.Make(t, readtest.Shape{Codec: codec, Shards: 2, Records: 6053, MaxBytes: 1, SameSize: true})
 		if testing.Short() && codec == "zst" {
-			continue // as gz
+			continue // same as gz
 		}
 		for name, g := range map[string]readtest.List{"reservoir": readtest.ReservoirOrder(5, d.Index, 1, 16384), "full": readtest.RandomOrder(5, d.Index)} {
 			for _, read := range []spec.Read{spec.ReadAuto, spec.ReadScan} {

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// phasesOf are the n parts of a sample: record r is of part (r·7 div 3) mod n.
+// phasesOf returns the n parts of a sample: record r is in part (r·7 div 3) mod n.
 func phasesOf(x *readtest.Index, n int) []Subset {
 	all := make([]Subset, n)
 	for p := range all {
@@ -28,7 +28,7 @@ func phasesOf(x *readtest.Index, n int) []Subset {
 
 func ofPhase(p Subset, seq readtest.List) readtest.List { return p.Part.(readtest.Some).Of(seq) }
 
-// newSampled makes a fetcher of a dataset of which epochs take 1/n.
+// newSampled returns a fetcher of a dataset whose epochs take 1/n of it.
 func newSampled(t testing.TB, d *readtest.Dataset, c Config, first Subset, n int) *Fetcher {
 	t.Helper()
 	c.Order.Sample = spec.Subsample{Of: uint64(n)}
@@ -42,8 +42,8 @@ func newSampled(t testing.TB, d *readtest.Dataset, c Config, first Subset, n int
 	return f
 }
 
-// eachWay calls do for datasets of all kinds, as they are scanned, gathered and spooled, in
-// little memory and in much.
+// eachWay calls do for datasets of all kinds, scanned, gathered and spooled, with little memory and
+// with much.
 func eachWay(t *testing.T, do func(t *testing.T, d *readtest.Dataset, c Config)) {
 	for name, s := range readtest.Shapes() {
 		d := readtest.Make(t, s)
@@ -57,7 +57,7 @@ func eachWay(t *testing.T, do func(t *testing.T, d *readtest.Dataset, c Config))
 	}
 }
 
-// One epoch after the other, around all phases and once more.
+// One epoch after the other, through all phases and once more.
 func TestEpochsOfASampleAreReadInTurn(t *testing.T) {
 	const n = 3
 	eachWay(t, func(t *testing.T, d *readtest.Dataset, c Config) {
@@ -69,7 +69,7 @@ func TestEpochsOfASampleAreReadInTurn(t *testing.T) {
 			if len(seq) == 0 {
 				continue
 			}
-			for w := range 2 { // the second one when the first has been closed
+			for w := range 2 { // the second one after the first was closed
 				mine := seq.Deal(w, 2)
 				if len(mine) == 0 {
 					continue
@@ -82,7 +82,7 @@ func TestEpochsOfASampleAreReadInTurn(t *testing.T) {
 	})
 }
 
-// Pieces that hold records of all epochs are brought for all that are open, whoever is first.
+// Pieces that hold records of several epochs are loaded for all that are open, whichever is first.
 func TestEpochsOfASampleAreReadAtTheSameTime(t *testing.T) {
 	const n = 3
 	eachWay(t, func(t *testing.T, d *readtest.Dataset, c Config) {
@@ -108,8 +108,8 @@ func TestEpochsOfASampleAreReadAtTheSameTime(t *testing.T) {
 	})
 }
 
-// A reader that has stopped in one epoch does not have those of others read pieces again and
-// again, where there is memory for them.
+// A stopped reader of one epoch does not make readers of others read pieces again and again, if
+// there is memory for them.
 func TestPieceSharedByTwoEpochsIsReadOnceForEach(t *testing.T) {
 	for name, s := range map[string]readtest.Shape{
 		"plain": {Shards: 6, Records: 200, MaxBytes: 3000}, "gz": {Codec: "gz", Shards: 6, Records: 200, MaxBytes: 3000, Member: 20},
@@ -123,7 +123,7 @@ func TestPieceSharedByTwoEpochsIsReadOnceForEach(t *testing.T) {
 			defer first.Close()
 			defer second.Close()
 			pieces := uint64(f.survey.Places.Table.Len())
-			for k := range min(len(a), len(b)) { // in step: what the one has brought serves the other
+			for k := range min(len(a), len(b)) { // in step: what one has loaded serves the other
 				readtest.LendOne(t, d, first, a, uint64(k))
 				readtest.LendOne(t, d, second, b, uint64(k))
 			}
@@ -134,8 +134,8 @@ func TestPieceSharedByTwoEpochsIsReadOnceForEach(t *testing.T) {
 	}
 }
 
-// A piece that is on its way for one epoch comes without what another one wants of it, which
-// is then read as well: nobody gets a record that is not there, or waits for ever.
+// A piece that is being loaded for one epoch lacks the records that another one needs of it, so it
+// is read again: no reader gets a record that is missing, or waits forever.
 func TestPieceInFlightForOneEpochIsReadAgainForAnother(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: 40, MaxBytes: 3000})
 	store, made := readtest.HoldReads(t, d)
@@ -154,7 +154,7 @@ func TestPieceInFlightForOneEpochIsReadAgainForAnother(t *testing.T) {
 			assert.NoError(t, readtest.ReadEqual(d, r, seq, 7))
 			r.Close()
 		})
-		// The second one comes when the first one's piece is on its way, and waits for it.
+		// The second one arrives while the first one's piece is being loaded, and waits for it.
 		require.Eventually(t, func() bool { return f.Stats().Waits == uint64(i+1) }, time.Minute, time.Millisecond)
 	}
 	require.EqualValues(t, 1, f.Stats().LoadsInFlight)
@@ -164,8 +164,8 @@ func TestPieceInFlightForOneEpochIsReadAgainForAnother(t *testing.T) {
 	require.NotEmpty(t, made.Reads)
 }
 
-// Pieces are brought for the epochs that are open. Who asks a reader that is closed is told
-// so: pieces without the record would come again and again.
+// Pieces are loaded for the epochs that are open. A call on a closed reader fails: otherwise pieces
+// without the record would be loaded again and again.
 func TestClosedSubsampleReaderIsNotServed(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 200, MaxBytes: 3000})
 	phases := phasesOf(d.Index, 3)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// keeper is a member that holds what it is allowed, and gives it up when it is told to.
+// keeper is a member that holds what it is allowed, and frees it when it is told to.
 type keeper struct{ allowed, held, lent, readers, pinned int64 }
 
 func (k *keeper) Allow(bytes int64) { k.allowed = bytes }
@@ -34,7 +34,7 @@ func TestSharesOfBudget(t *testing.T) {
 	require.EqualValues(t, 500, b.allowed)
 	require.EqualValues(t, 500, a.held)
 
-	b.lent = 126 // an eighth of all, since the other one has lent anything
+	b.lent = 126 // an eighth of all, since the other one has returned any
 	require.True(t, second.Ask())
 	require.EqualValues(t, 100, a.allowed, "it rests")
 	require.EqualValues(t, 900, b.allowed)
@@ -52,7 +52,7 @@ func TestSharesOfBudget(t *testing.T) {
 	require.EqualValues(t, 1000, a.allowed)
 }
 
-// Where there are many that rest, they leave half to those that are read.
+// If many members are idle, they leave half to those that are read.
 func TestIdleUsersNeverHoldMoreThanHalf(t *testing.T) {
 	m := NewShared(1000)
 	for range 9 {

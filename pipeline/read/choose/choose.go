@@ -52,7 +52,7 @@ func (s *Sizes) scannable(c *compressed) string {
 		}
 		return ""
 	}
-	// What waits in the buffer, and in the pieces that its records are in.
+	// The records in the buffer, and the pieces that they are in.
 	lanes := float64(o.Lanes) * float64(places)
 	waiting := float64(o.SizeRecords)*float64(c.total)/float64(c.any)*1.5 + lanes*float64(s.Held.DecoderBytes+int64(s.PieceBytes)) + float64(s.waitingTables())
 	if waiting <= float64(budget)/2 && 2*lanes <= float64(s.Decoders) {

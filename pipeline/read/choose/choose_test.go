@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// sizesOf are those of so many equal shards of 1000 records of 1000 bytes each, in
-// pieces of 100 records.
+// sizesOf returns the sizes of that many equal shards of 1000 records of 1000 bytes each, in pieces
+// of 100 records.
 func sizesOf(shards int, memory int64, compressed bool, members uint64, o spec.Order) Sizes {
 	const records, recordBytes, pieceRecords, tableBytes = 1000, 1000, 100, 4000
 	s := Sizes{
@@ -83,7 +83,7 @@ func TestTooSmallSpoolIsRefusedWithRequiredSize(t *testing.T) {
 	require.EqualValues(t, 200*245*4096, c.SpoolBytes, "no more than all shards")
 }
 
-// Nobody has asked for what is the only way.
+// The reason is not "asked for", because there is no other way.
 func TestComputedRecordsAreAlwaysGathered(t *testing.T) {
 	s := sizesOf(4, 1<<30, false, 0, spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1})
 	s.Storage.Apart = true
@@ -95,7 +95,7 @@ func TestComputedRecordsAreAlwaysGathered(t *testing.T) {
 	}
 }
 
-// The memory that a choice names is enough, and a good part of it is not.
+// The memory that a choice suggests is enough, and much less is not.
 func TestSuggestedMemoryIsSufficient(t *testing.T) {
 	const mib = 1 << 20
 	named := 0

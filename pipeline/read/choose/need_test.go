@@ -12,9 +12,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// openShards is how many shards an order has open at a time at most: between the
-// first and the last of their records. The order cuts at lanes: a shard that two
-// lanes share is open twice, for each by itself.
+// openShards returns the maximum number of shards that an order has open at a time: between the
+// first and the last of their records. The order is divided at lanes: a shard that two lanes share
+// is open twice, once for each.
 func openShards(t *testing.T, o spec.Order, shards, records int) int {
 	starts := make([]uint64, shards+1)
 	for i := range starts {
@@ -34,7 +34,7 @@ func openShards(t *testing.T, o spec.Order, shards, records int) int {
 		}
 	}
 	opens := make([]int, shards*records+1)
-	apart := 12 * int(o.SizeRecords) // no record waits so long
+	apart := 12 * int(o.SizeRecords) // no record waits that long
 	for _, at := range places {
 		from := 0
 		for i := 1; i <= len(at); i++ {

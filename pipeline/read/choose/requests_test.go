@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// atBucket are sizes of uncompressed shards in a bucket.
+// atBucket returns the sizes of uncompressed shards in a bucket.
 func atBucket(shards int, memory, cacheRoom int64, o spec.Order) Sizes {
 	s := sizesOf(shards, memory, false, 0, o)
 	s.Storage = profile.Defaults(profile.KindObject)
@@ -22,7 +22,7 @@ func TestRemoteChunkIsOneRequestIfMemoryOrCacheAllows(t *testing.T) {
 	const mib = 1 << 20
 	full := spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1}
 	none := spec.Order{Shuffle: spec.ShuffleNone, Lanes: 1}
-	reservoir := spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 32, SizeRecords: 64 << 10} // some 72 MB wait, 400 MB are open
+	reservoir := spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 32, SizeRecords: 64 << 10} // about 72 MB wait, 400 MB are open
 	for name, c := range map[string]struct {
 		sizes  Sizes
 		want   spec.Read
@@ -50,7 +50,7 @@ func TestRemoteChunkIsOneRequestIfMemoryOrCacheAllows(t *testing.T) {
 	}
 }
 
-// What a warning names is what it takes, and hardly more.
+// What a warning suggests is enough, and hardly more than needed.
 func TestSuggestedMemoryAndCacheAreSufficient(t *testing.T) {
 	for _, o := range []spec.Order{
 		{Shuffle: spec.ShuffleReservoir, Lanes: 32, SizeRecords: 64 << 10},

@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// brought goes through the records of a shard, and gives how many bytes a sample brings, in
-// how many ranges.
+// brought visits the records of a shard, and returns how many bytes a sample reads, in how many
+// ranges.
 func brought(rng *rand.Rand, records, n, recordBytes int, gapBytes int64) (wanted uint64, bytes int64, ranges int) {
 	last := -1
 	for r := range records {
@@ -60,7 +60,8 @@ func TestShardWithoutSampledRecordsReadsNothing(t *testing.T) {
 	require.EqualValues(t, 1, ranges)
 }
 
-// With a sample, memory that holds its share is enough to scan; a cache has to hold the whole.
+// With a sample, memory that holds its share is enough to scan; a cache has to hold all of the
+// chunks.
 func TestSubsampleIsScannedInItsShareOfMemory(t *testing.T) {
 	o := spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 4, SizeRecords: 400_000}
 	whole := atBucket(2000, 256<<20, 0, o)

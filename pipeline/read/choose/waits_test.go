@@ -10,9 +10,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// kept goes through an epoch and gives the most records that were read and had not gone
-// out, if each chunk is read at the turn of its first record, and the most chunks that were
-// between their first and their last record.
+// kept simulates an epoch. It returns the most records that were read and not delivered, if each
+// chunk is read when its first record is due, and the most chunks that were between their first and
+// their last record.
 func kept(t *testing.T, o spec.Order, chunks int, recordsOf func(chunk int) int) (unsent, open int) {
 	t.Helper()
 	starts := make([]uint64, chunks+1)
@@ -57,7 +57,7 @@ func TestEstimateCoversMemoryRetainedByOrders(t *testing.T) {
 	for _, x := range []struct {
 		shuffle          spec.Shuffle
 		lanes, size      uint64
-		chunks, least, n int // records of a chunk: least … least+n-1
+		chunks, least, n int // records per chunk: least … least+n-1
 		atMost           float64
 	}{
 		{spec.ShuffleReservoir, 32, 16384, 60_000, 2, 3, 1.2},
@@ -97,7 +97,7 @@ func TestEstimateCoversMemoryRetainedByOrders(t *testing.T) {
 	}
 }
 
-// What an order has open is about what was simulated (GB; ImageNet's 1.28 M records of 117 KB,
+// What an order has open is close to what was simulated (GB; ImageNet's 1.28 M records of 117 KB,
 // and 2 M of 12.5 KB).
 func TestOpenBytesApproximatesSimulation(t *testing.T) {
 	const gb = 1e9

@@ -10,8 +10,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// oneShard is an index of the extents of one shard, all of one piece; those at odd places
-// are of the part, where odd says so.
+// oneShard is an index of the extents of one shard, all in one piece; if odd is set, only those at
+// odd positions are in the part.
 type oneShard struct {
 	shard   catalog.Shard
 	extents []catalog.Extent
@@ -60,8 +60,8 @@ func TestLayoutMapsPieceToItsBytes(t *testing.T) {
 	}
 }
 
-// Reads of a piece hold its bytes, each once, are no larger than the storage
-// likes, and are cut where it likes.
+// The reads of a piece contain each of its bytes once, are no larger than suits the storage, and
+// are split at its alignment.
 func TestPiecesAreSplitIntoReads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		align := int64(1) << rapid.IntRange(0, 12).Draw(t, "align")

@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever the pieces' sizes are, the piece of a record is the last one that begins at
-// it or before it.
+// For any sizes of pieces, the piece of a record is the last one that begins at or before it.
 func TestRecordIsFoundInPieceThatHoldsIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		starts := []uint64{0}

@@ -14,8 +14,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 )
 
-// Readers take turns, so that nobody waits while another one is looked at: each
-// is given memory, and what others hold goes for it.
+// Readers alternate, so that none waits while another one is checked: each gets memory, for which
+// what others hold is dropped.
 func TestSixtyFourGatheringReadersKeepWithinTheBudget(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 32, MaxBytes: 200 << 10})
 	for _, budget := range []int64{1 << 20, 16 << 20} {
@@ -23,7 +23,7 @@ func TestSixtyFourGatheringReadersKeepWithinTheBudget(t *testing.T) {
 		order := readtest.RandomOrder(1, d.Index)
 		long := g.Open(order) // fills its window before there are others
 		readtest.ReadAll(t, d, long, order[:40], 3)
-		// How much is ahead is up to the scheduler, as below: perhaps nothing.
+		// How much is ahead depends on the scheduler, as below: perhaps nothing.
 		for k := uint64(40); !readsAhead(long); k++ {
 			readtest.LendOne(t, d, long, order, k)
 		}
@@ -49,7 +49,7 @@ func TestSixtyFourGatheringReadersKeepWithinTheBudget(t *testing.T) {
 	}
 }
 
-// readsAhead says whether a reader holds a batch that it has not come to.
+// readsAhead reports whether a reader holds a batch that it has not reached.
 func readsAhead(r *Reader) bool {
 	run := r.runs[len(r.runs)-1]
 	return run.batches[len(run.batches)-1].from >= run.next
@@ -87,7 +87,7 @@ func TestConcurrentGatheringReadersStayWithinBudget(t *testing.T) {
 	require.LessOrEqual(t, most, budget+readers*g.pool.BlockBytes, "each may wait for one batch more")
 }
 
-// gatherTo makes a reader that has come to record k, by tens, and its storage.
+// gatherTo returns a reader that has read up to record k, in tens, and its storage.
 func gatherTo(t *testing.T, d *readtest.Dataset, budget int64, seq readtest.List, k int) (*Gatherer, *Reader, *readtest.CountedStorage) {
 	store := &readtest.CountedStorage{Storage: readtest.OpenStorage(t, d.Dir)}
 	g := newGathererOver(t, d, budget, store)
@@ -160,15 +160,16 @@ func TestGatheringFollowsReader(t *testing.T) {
 	})
 	t.Run("a jump gives up what lies ahead", func(t *testing.T) {
 		g, r, _ := gatherTo(t, d, 8<<20, seq, 800)
-		// How much is ahead is up to the scheduler: perhaps nothing, where the memory of
-		// reads that have just been copied is not free yet.
+		// How much is ahead depends on the scheduler: perhaps nothing, if the memory of reads that
+		// have just been copied is not free yet.
 		for k := uint64(800); window(r) <= k+1; k++ {
 			readtest.LendOne(t, d, r, seq, k)
 		}
 		require.Less(t, window(r), end-8)
 		for k := end - 1; k > end-8; k -= 2 {
 			readtest.LendOne(t, d, r, seq, k)
-			// Reads that were given up keep their memory until they end: who finds none gives up its other places.
+			// Cancelled reads keep their memory until they end: a reader without memory drops its
+			// other places.
 			require.Eventually(t, func() bool { return g.pool.Room(g.pool.BlockBytes) }, time.Minute, time.Millisecond)
 		}
 		require.Positive(t, g.Stats().DroppedBytes)
@@ -237,7 +238,7 @@ func TestReadingGatheredRecordsAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// cycle is a sequence again and again.
+// cycle is a sequence that repeats.
 type cycle struct{ readtest.List }
 
 func (c cycle) Len() uint64 { return 1 << 40 }
@@ -245,13 +246,12 @@ func (c cycle) Records(k uint64, dst []uint64) int {
 	return c.List.Records(k%uint64(len(c.List)), dst)
 }
 
-// BenchmarkGather reads epochs of random records, one behind the other, with
-// memory for half of them: batches, stretches and reads are used again. An op is
-// an epoch. Measured (November 2026, the first 20): 1518 allocations an epoch of
-// 32 000 records in 31 112 reads, 100 of 1600 records in 1516 reads. None is for a
-// record or a read: they are what a stretch needs (a list of requests, goroutines
-// that look reads up), stretches that grow for the first time, and what the
-// collector took out of pools.
+// BenchmarkGather reads epochs of random records, one after the other, with memory for half of
+// them: batches, stretches and reads are reused. One op is an epoch. Measured (November 2026, the
+// first 20): 1518 allocations in an epoch of 32 000 records in 31 112 reads, 100 for 1600 records
+// in 1516 reads. None is for a record or a read: they are for stretches (a list of requests,
+// goroutines that look reads up), for stretches that grow for the first time, and for what the
+// garbage collector took out of pools.
 func BenchmarkGather(b *testing.B) {
 	for _, maxBytes := range []int{1000, 20_000} {
 		b.Run(fmt.Sprintf("record=%d", maxBytes/2), func(b *testing.B) {

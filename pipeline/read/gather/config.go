@@ -32,10 +32,10 @@ type Config struct {
 	Plan plan.Config
 	// Ahead is how far ahead of a reader the storage should be read.
 	Ahead profile.Ahead
-	// Told tells the storage what will be read; its fields must be set. nil if the storage does not
-	// want to know.
+	// Told tells the storage what will be read; its fields must be set. nil if the storage is not
+	// a storage.Planner.
 	Told *window.Plan
-	// Expecter is told what readers are going to submit; nil if the storage does not want to know.
+	// Expecter is told what readers are going to submit; nil if the storage is not a storage.Expecter.
 	Expecter storage.Expecter
 	// Dry, if set, means that reads return no data: Storage only counts what is asked of it.
 	// Records are returned with their sizes, but their memory is never touched. A waiting reader

@@ -22,8 +22,8 @@ type inEpoch struct {
 
 func (s inEpoch) Epoch() uint64 { return s.epoch }
 
-// Each read says of which epoch its sequence is, also where readers of several epochs take turns,
-// and where a read that failed is made again.
+// Each read has the epoch of its sequence, also if readers of several epochs alternate, and if a
+// failed read is repeated.
 func TestReadsCarryEpochOfTheirSequence(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 200, MaxBytes: 2000})
 	store := readtest.OpenStorage(t, d.Dir)

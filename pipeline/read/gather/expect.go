@@ -21,7 +21,7 @@ const (
 // expectation is what the storage expects of a reader's sequence. It follows the run that the
 // reader reads on; what is read elsewhere meanwhile is not announced.
 type expectation struct {
-	to      storage.Expecter // nil: the storage does not want to know
+	to      storage.Expecter // nil: the storage is not one
 	reader  uint64
 	run     *run
 	others  int    // how often other runs were extended since run was

@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// expecter takes at most so many ranges of each reader, and notes what was passed.
+// expecter takes at most that many ranges of each reader, and records what was passed.
 type expecter struct {
 	most int
 
@@ -48,7 +48,7 @@ func (e *expecter) Forget(reader uint64) {
 	delete(e.readers, reader)
 }
 
-// newExpected is a gatherer that reads each record apart, and tells of it.
+// newExpected returns a gatherer that reads each record separately, and announces it.
 func newExpected(t *testing.T, d *readtest.Dataset, most int) (*Gatherer, *expecter) {
 	e := &expecter{most: most, readers: map[uint64][]storage.Range{}}
 	c := testConfig(d, 2<<20, readtest.OpenStorage(t, d.Dir))
@@ -57,13 +57,13 @@ func newExpected(t *testing.T, d *readtest.Dataset, most int) (*Gatherer, *expec
 	return newGathererWith(t, c), e
 }
 
-// rangeOf is where a record of a sequence lies.
+// rangeOf returns the range of a record of a sequence.
 func rangeOf(d *readtest.Dataset, record uint64, epoch uint64) storage.Range {
 	x := d.Index.ExtentTable[record]
 	return storage.Range{Object: d.Index.Shard(x.Shard).Object, OffsetBytes: x.OffsetBytes, SizeBytes: x.SizeBytes, Epoch: epoch}
 }
 
-// A reader that reads on: but for its first records, all are expected in its order, and passed
+// For a reader that reads on: all records but the first ones are expected in its order, and passed
 // before they are read.
 func TestSequentialReaderExpectsRecordsInItsOrder(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 9000, MaxBytes: 1000})
@@ -93,8 +93,8 @@ func TestSequentialReaderExpectsRecordsInItsOrder(t *testing.T) {
 	}
 }
 
-// A reader that jumps now and then: what it expected is forgotten, and what it reads on then is
-// expected, and nothing else is ever passed.
+// For a reader that jumps now and then: what it expected is forgotten, what it reads on afterwards
+// is expected, and nothing else is ever passed.
 func TestJumpForgetsExpectedRecords(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 9000, MaxBytes: 1000})
 	g, e := newExpected(t, d, 1<<20)

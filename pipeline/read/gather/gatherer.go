@@ -29,7 +29,7 @@ type Gatherer struct {
 	verifier    format.Verifier
 	meter       *meter.Meter
 	ahead       profile.Ahead
-	told        *window.Plan // nil: storage does not want to know what will be read
+	told        *window.Plan // nil: storage is not a storage.Planner
 	expecter    storage.Expecter
 	readTimeout time.Duration
 	dry         func() bool // Config.Dry

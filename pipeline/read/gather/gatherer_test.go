@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testConfig has memory that is overwritten when it is given back.
+// testConfig has memory that is overwritten when it is released.
 func testConfig(d *readtest.Dataset, bytes int64, s Storage) Config {
 	memory := budget.NewBlocks(bytes)
 	memory.Released = readtest.Poison
@@ -84,7 +84,7 @@ func TestCloseWaitsForReadsAndIsIdempotent(t *testing.T) {
 	g.Close()
 }
 
-// failures keeps what a gatherer notes.
+// failures collects the errors that a gatherer notes.
 type failures struct {
 	sync.Mutex
 	all []error
@@ -96,8 +96,8 @@ func (f *failures) note(err error) {
 	f.all = append(f.all, err)
 }
 
-// Whichever read fails, it is noted, and the record that it is of is named to the one
-// who waits. The next call goes on.
+// Whichever read fails, its error is noted, and the waiting reader gets an error that names the
+// record. The next call succeeds.
 func TestFailedReadIsRecordedAndNextCallWorks(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 60, MaxBytes: 2000, Checksummed: true})
 	seq := readtest.RandomOrder(1, d.Index)

@@ -27,7 +27,7 @@ type Reader struct {
 	runs   []*run // none is empty; the most recently used one is last
 	at     uint64 // the record that was asked for last
 	closed bool
-	walker *window.Lookahead // nil: storage does not want to know what will be read
+	walker *window.Lookahead // nil: storage is not a storage.Planner
 
 	expected *expectation // nil: likewise
 }

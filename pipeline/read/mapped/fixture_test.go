@@ -17,18 +17,18 @@ import (
 
 const (
 	block      = int64(storage.MapBlockBytes)
-	shardBytes = 4 * block // so are four pieces of a block each
+	shardBytes = 4 * block // four pieces of one block each
 )
 
-// files is a mapper of shards in memory, as a test says. What is not populated is
+// files is a mapper of shards in memory, controlled by a test. What is not populated is
 // overwritten.
 type files struct {
 	mu       sync.Mutex
-	mappings []*file // all that there were
+	mappings []*file // all that were ever made
 	open     int
-	most     int           // mappings at a time, 0 for any number
-	fails    error         // of each opening
-	hangs    chan struct{} // openings wait for it, if it is there
+	most     int           // maximum of concurrent mappings, 0 for any number
+	fails    error         // the error of each attempt to open
+	hangs    chan struct{} // if set, opening waits for it
 
 	evictions atomic.Uint64
 	breaks    atomic.Uint64
@@ -74,7 +74,7 @@ func (s *files) openNow(o storage.Object) (storage.Mapping, error) {
 	return f, nil
 }
 
-// last is the mapping of a shard that was opened last.
+// last returns the most recently opened mapping of a shard.
 func (s *files) last(shard int) *file {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ type file struct {
 	s    *files
 	path string
 	mem  []byte
-	lost atomic.Bool // it is of a copy that has gone
+	lost atomic.Bool // it is of a copy that is gone
 
 	mu     sync.Mutex
 	uses   [shardBytes / block]int
@@ -163,8 +163,8 @@ func (f *file) Close() error {
 	return nil
 }
 
-// owner has tables, and remembers what it is told. It takes its lock as an owner
-// does, and asks Maps something while it has it.
+// owner has tables, and records its calls. It takes its lock as an owner does, and calls Maps while
+// it holds it.
 type owner struct {
 	t    *testing.T
 	maps *Maps
@@ -174,13 +174,13 @@ type owner struct {
 	refused   []int
 	forgotten []int
 	lost      []string
-	answers   chan int             // of pieces, if it is there
+	answers   chan int             // of pieces, if set
 	onForget  func(victim *Region) // before its table is forgotten
 }
 
 func (o *owner) lock() func() {
 	o.mu.Lock()
-	o.maps.Stats() // waits for ever if Maps has kept its lock
+	o.maps.Stats() // deadlocks if Maps has kept its lock
 	return o.mu.Unlock
 }
 
@@ -229,8 +229,8 @@ func (o *owner) Lost(piece, record int, err error) error {
 	return fmt.Errorf("record %d of piece %d: %w", record, piece, err)
 }
 
-// newMaps are maps that wait for openings as long as it takes; all is closed when the
-// test ends, and nothing must be left.
+// newMaps returns Maps that wait for files to be opened however long it takes; everything is closed
+// when the test ends, and nothing must be left.
 func newMaps(t *testing.T, s *files, change func(c *Config)) (*Maps, *owner) {
 	t.Helper()
 	c := Config{Mapper: s, Object: object, LimitBytes: 1 << 30, TableLimitBytes: 1 << 20, Patience: time.Hour}
@@ -249,7 +249,8 @@ func newMaps(t *testing.T, s *files, change func(c *Config)) (*Maps, *owner) {
 	return o.maps, o
 }
 
-// request is for a piece of one block. A shard has pieces 10 times its number on.
+// request returns a request for a piece of one block. The pieces of a shard are numbered from 10
+// times its number on.
 func request(piece int) Request {
 	return Request{Piece: piece, Shard: piece / 10, OffsetBytes: int64(piece%10) * block, SizeBytes: block, TableBytes: 100}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// lend adds records 3 of pieces that are mapped.
+// lend adds record 3 of each of the pieces, which are mapped.
 func (o *owner) lend(l *Lent, pieces ...int) {
 	o.t.Helper()
 	for _, piece := range pieces {

@@ -165,8 +165,8 @@ func TestColdPageCacheReducesMappingAttempts(t *testing.T) {
 	require.NotNil(t, o.tables[10], "it has become hot")
 }
 
-// Many ask, read, and make each other's pieces go. Who finds a table has the right
-// bytes, or can't pin.
+// Many goroutines ask, read, and make each other's pieces be unmapped. One that finds a table has
+// the right bytes, or can't pin.
 func TestReadersNeverTouchUnmappedMemory(t *testing.T) {
 	s := &files{most: 3}
 	m, o := newMaps(t, s, func(c *Config) { c.LimitBytes, c.TableLimitBytes = 5*block, 450 })

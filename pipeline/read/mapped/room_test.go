@@ -31,7 +31,7 @@ func TestTablesAreEvictedToo(t *testing.T) {
 	require.Equal(t, []int{10, 11}, o.forgotten)
 }
 
-// The pins are killed, the owner forgets, the pages go: in this order.
+// The pins are killed, the owner forgets, the pages are unmapped: in this order.
 func TestRegionBeingEvictedCannotBePinned(t *testing.T) {
 	s := new(files)
 	_, o := newMaps(t, s, func(c *Config) { c.LimitBytes = block })
@@ -61,7 +61,7 @@ func TestPieceIsReadIfAllMappingsArePinned(t *testing.T) {
 	require.NotNil(t, o.ask(11), "at once, as nothing was cold")
 }
 
-// The table of a piece that its owner has refused after all is not counted for ever.
+// The table of a piece that its owner has refused after all is not counted forever.
 func TestRegionWithoutTableIsEvictedLikeOthers(t *testing.T) {
 	_, o := newMaps(t, new(files), func(c *Config) { c.TableLimitBytes = 250 })
 	for piece := 10; piece < 14; piece++ {

@@ -8,8 +8,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// A shard whose copy has gone is mapped anew, with another mapping; the stale one goes when
-// nobody has pinned any of it. What is found by a stale mapping later is no second loss.
+// A shard whose copy is gone is mapped again, with another mapping; the stale one is closed when it
+// is not pinned any more. An error that a stale mapping shows later is not a second loss.
 func TestShardWithLostCopyIsRemapped(t *testing.T) {
 	s := new(files)
 	m, o := newMaps(t, s, nil)
@@ -36,7 +36,7 @@ func TestShardWithLostCopyIsRemapped(t *testing.T) {
 	require.True(t, old.closed)
 }
 
-// A copy that goes again and again is not mapped any more.
+// A copy that is lost again and again is not mapped any more.
 func TestShardWithRepeatedlyLostCopyIsRead(t *testing.T) {
 	s := new(files)
 	m, o := newMaps(t, s, nil)

@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 )
 
-// lender is a part of a loan that counts what it is asked.
+// lender is a Lender that counts calls.
 type lender struct{ released int }
 
 func (*lender) Mapped() bool { return true }

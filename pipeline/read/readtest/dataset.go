@@ -1,6 +1,6 @@
-// Package readtest makes what tests of package read and of those below it read:
-// datasets on disk with an index of their records, sequences, and storages that are
-// watched. It knows nothing of how records are fetched.
+// Package readtest makes what the tests of package read and of the packages below it read: datasets
+// on disk with an index of their records, sequences, and storages that tests can observe and
+// control. It knows nothing about how records are read.
 package readtest
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Dataset is shards on disk, what they hold, and their index.
+// Dataset is shards on disk, their records, and their index.
 type Dataset struct {
 	Dir     string
 	Index   *Index
@@ -35,7 +35,7 @@ type Dataset struct {
 	Read    spec.Read // how a test reads it
 }
 
-// DecodedBytes is what all shards are, decoded.
+// DecodedBytes returns the decoded size of all shards together.
 func (d *Dataset) DecodedBytes() int64 {
 	n := int64(0)
 	for _, s := range d.Index.ShardTable {
@@ -44,24 +44,24 @@ func (d *Dataset) DecodedBytes() int64 {
 	return n
 }
 
-// Shape says how to make a dataset.
+// Shape describes a dataset to make.
 type Shape struct {
 	Codec       string // "", "gz", "zst" or "lz4"
 	Shards      int
-	Records     int // of a shard
+	Records     int // per shard
 	MaxBytes    int // of a record
 	SameSize    bool
-	Member      int   // records in a member, 0 for all
-	MemberBytes int   // if above 0, decoded bytes in a member instead, wherever records begin
-	PointBytes  int64 // of gz, if above 0: least distance of points inside of members
-	GapBytes    int   // greatest number of bytes between records
+	Member      int   // records per member, 0 for all
+	MemberBytes int   // if above 0, decoded bytes per member instead, wherever records begin
+	PointBytes  int64 // for gz, if above 0: minimum distance of points within members
+	GapBytes    int   // maximum number of bytes between records
 	NoNewline   bool
 	Checksummed bool
 	Read        spec.Read // "" for scan
 }
 
-// Make writes a dataset of a shape to a directory of the test. Datasets of one shape
-// are the same.
+// Make writes a dataset of a shape to a directory of the test. Datasets of the same shape are
+// identical.
 func Make(t testing.TB, s Shape) *Dataset {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -78,13 +78,13 @@ func Make(t testing.TB, s Shape) *Dataset {
 // shardWriter is a shard that is being written.
 type shardWriter struct {
 	shape        Shape
-	compress     func([]byte) []byte // nil for what is not compressed
+	compress     func([]byte) []byte // nil if it is not compressed
 	decoded, raw bytes.Buffer
 	memberFrom   int // in decoded
 	entries      []format.Entry
 }
 
-// beginMember ends the member before it.
+// beginMember ends the previous member and begins another one.
 func (w *shardWriter) beginMember() {
 	w.endMember()
 	w.entries = append(w.entries, format.Entry{DecodedBytes: int64(w.decoded.Len()), RawBytes: int64(w.raw.Len())})
@@ -114,7 +114,7 @@ func (w *shardWriter) write(b []byte) {
 	}
 }
 
-// compressors make a member of a codec.
+// compressors make a member, by codec.
 var compressors = map[string]func([]byte) []byte{"gz": formattest.Gzip, "zst": formattest.Zstd, "lz4": formattest.LZ4}
 
 func (d *Dataset) addShard(t testing.TB, s Shape, i int, rng *rand.Rand) {
@@ -164,7 +164,7 @@ func (d *Dataset) addShard(t testing.TB, s Shape, i int, rng *rand.Rand) {
 	}
 }
 
-// addPoints notes the points of the last shard, as the index pass does.
+// addPoints adds the points of the last shard, as indexing does.
 func (x *Index) addPoints(t testing.TB, least int64, raw []byte) {
 	i := len(x.ShardTable) - 1
 	dec, err := gzip.Codec{}.NewDecoder(bytes.NewReader(raw), 0)
@@ -194,7 +194,7 @@ func (x *Index) addPoints(t testing.TB, least int64, raw []byte) {
 	x.ShardTable[i].Points = uint64(len(points))
 }
 
-// decoderReader hides all of a decoder but Read.
+// decoderReader hides all methods of a decoder except Read.
 type decoderReader struct{ d format.Decoder }
 
 func (r decoderReader) Read(p []byte) (int, error) { return r.d.Read(p) }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DiskDir is a directory that does not lie in memory.
+// DiskDir returns a directory that is not on a tmpfs.
 func DiskDir(t testing.TB) string {
 	t.Helper()
 	for _, base := range []string{os.TempDir(), "/var/tmp"} {
@@ -27,7 +27,7 @@ func DiskDir(t testing.TB) string {
 	return ""
 }
 
-// Alter changes a file and leaves its mtime as it was.
+// Alter changes a file without changing its mtime.
 func Alter(t *testing.T, d *Dataset, shard int, change func(b []byte)) {
 	path := filepath.Join(d.Dir, d.Index.ShardTable[shard].Object.Path)
 	info, err := os.Stat(path)

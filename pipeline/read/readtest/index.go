@@ -10,13 +10,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
-// Index is a catalog that keeps everything in slices: what fetch sees of a
-// dataset whose files were written by Make, or by a test.
+// Index is a catalog that keeps everything in slices, for a dataset whose files were written by
+// Make, or by a test.
 type Index struct {
 	Format      format.Format
 	ShardTable  []catalog.Shard
 	EntryTable  [][]format.Entry // of each shard, ascending
-	PointTable  [][]format.Point // of each shard, where there are any
+	PointTable  [][]format.Point // of each shard, if there are any
 	ExtentTable []catalog.Extent
 }
 
@@ -66,7 +66,7 @@ func (x *Index) NextPoint(shard int, decodedBytes int64) (format.Point, bool) {
 
 func (x *Index) Part(int, int64) catalog.Part { panic("no shard is made of parts") }
 
-// crcFormat is a format whose records end in their CRC.
+// crcFormat is a format whose records end with their CRC.
 type crcFormat struct{ format.Format }
 
 var _ format.Verifier = crcFormat{}

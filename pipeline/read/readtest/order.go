@@ -2,7 +2,7 @@ package readtest
 
 import "math/rand/v2"
 
-// List is a sequence that is written down.
+// List is a sequence given by a slice.
 type List []uint64
 
 func (l List) Len() uint64 { return uint64(len(l)) }
@@ -13,8 +13,8 @@ func (l List) Records(k uint64, dst []uint64) int {
 	return copy(dst, l[k:])
 }
 
-// ReservoirOrder is a sequence of all records in the manner of pipeline/order/ORDER.md:
-// lanes, each with a buffer of its own, in turn.
+// ReservoirOrder returns a sequence of all records as in pipeline/order/ORDER.md: lanes, each with
+// a buffer of its own, alternating.
 func ReservoirOrder(seed uint64, x *Index, lanes, size int) List {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	n := len(x.ExtentTable)
@@ -50,7 +50,7 @@ func ReservoirOrder(seed uint64, x *Index, lanes, size int) List {
 	return out
 }
 
-// RandomOrder is a sequence of all records, any after any.
+// RandomOrder returns all records in random order.
 func RandomOrder(seed uint64, x *Index) List {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	out := make(List, len(x.ExtentTable))
@@ -60,7 +60,7 @@ func RandomOrder(seed uint64, x *Index) List {
 	return out
 }
 
-// InOrder is a sequence of all records as they lie.
+// InOrder returns all records in the order in which they are stored.
 func InOrder(x *Index) List {
 	out := make(List, len(x.ExtentTable))
 	for i := range out {
@@ -69,7 +69,7 @@ func InOrder(x *Index) List {
 	return out
 }
 
-// Deal gives worker w of n its records.
+// Deal returns the records of worker w of n.
 func (l List) Deal(w, n int) List {
 	var out List
 	for i := w; i < len(l); i += n {

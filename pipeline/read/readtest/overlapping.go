@@ -15,8 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/gzip"
 )
 
-// MakeOverlapping makes compressed shards of records of recordBytes that begin
-// every strideBytes, as overlapping training sequences do.
+// MakeOverlapping makes compressed shards of records of recordBytes that begin every strideBytes,
+// like overlapping training sequences.
 func MakeOverlapping(t testing.TB, shards, records, recordBytes, strideBytes, memberBytes int) *Dataset {
 	t.Helper()
 	d := &Dataset{Dir: t.TempDir(), Index: &Index{}}

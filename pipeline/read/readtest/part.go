@@ -2,7 +2,7 @@ package readtest
 
 import "math/rand/v2"
 
-// Some is the part of the records that are true.
+// Some is the part with the records that are true.
 type Some []bool
 
 func (p Some) Has(record uint64) bool { return p[record] }
@@ -16,7 +16,7 @@ func (p Some) Count(from, to uint64) (n uint64) {
 	return n
 }
 
-// Of takes the records of other parts out of a sequence.
+// Of returns a sequence without the records of other parts.
 func (p Some) Of(seq List) (left List) {
 	for _, record := range seq {
 		if p[record] {
@@ -26,7 +26,7 @@ func (p Some) Of(seq List) (left List) {
 	return left
 }
 
-// Parts are some of a dataset's records: one in so many, and whole shards.
+// Parts returns subsets of a dataset's records: most, few, and every other shard.
 func Parts(x *Index) map[string]Some {
 	rng := rand.New(rand.NewPCG(5, 6))
 	most, few, shards := make(Some, x.Records()), make(Some, x.Records()), make(Some, x.Records())

@@ -13,12 +13,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 )
 
-// Reader is one of any package below fetch.
+// Reader is a reader of any package below read.
 type Reader interface {
 	Read(ctx context.Context, k uint64, n int, l *pinned.Records) error
 }
 
-// ReadAll reads a sequence to its end, n records at a time, and compares.
+// ReadAll reads a sequence to its end, n records at a time, and compares all records.
 func ReadAll(t testing.TB, d *Dataset, r Reader, seq List, n int) {
 	var l pinned.Records
 	for k := 0; k < len(seq); {
@@ -35,7 +35,7 @@ func ReadAll(t testing.TB, d *Dataset, r Reader, seq List, n int) {
 	}
 }
 
-// ReadEqual is ReadAll where a test may not be ended.
+// ReadEqual is ReadAll with an error instead of ending the test.
 func ReadEqual(d *Dataset, r Reader, seq List, n int) error {
 	var l pinned.Records
 	for k := 0; k < len(seq); {
@@ -53,7 +53,7 @@ func ReadEqual(d *Dataset, r Reader, seq List, n int) error {
 	return nil
 }
 
-// LendOne reads record k of a sequence, and compares.
+// LendOne reads record k of a sequence, and compares it.
 func LendOne(t *testing.T, d *Dataset, r Reader, seq List, k uint64) {
 	t.Helper()
 	var l pinned.Records
@@ -62,8 +62,8 @@ func LendOne(t *testing.T, d *Dataset, r Reader, seq List, k uint64) {
 	l.Release()
 }
 
-// Ask has records from k on asked for and read ahead of, and does not wait for
-// them: what follows does not depend on when they come.
+// Ask requests records from k on, so that they are read ahead, and does not wait for them: what
+// follows does not depend on when they arrive.
 func Ask(t *testing.T, r Reader, k uint64, n int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -80,15 +80,13 @@ func AskOn(t *testing.T, r Reader, k uint64) {
 	}
 }
 
-// Made is the reads that a storage was asked for and still wanted when it came
-// to them.
+// Made is the reads that were submitted to a storage, and still wanted when it began them.
 type Made struct {
 	sync.Mutex
 	Reads []storage.Read
 }
 
-// HoldReads makes a storage that holds all reads until it is told to let go
-// (Release).
+// HoldReads returns a storage that holds all reads until Release is called.
 func HoldReads(t *testing.T, d *Dataset) (*faulty.Storage, *Made) {
 	store, m := OpenStorage(t, d.Dir), &Made{}
 	store.Before = func(r *storage.Read) error {

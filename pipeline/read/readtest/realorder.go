@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Epoch is the order of an epoch of a dataset's chunks, as a mount has it.
+// Epoch returns the order of an epoch of a dataset's chunks, as in a mount.
 func Epoch(t testing.TB, x *Index, o spec.Order, epoch uint64) List {
 	t.Helper()
 	e, err := order.NewEpoch(o, epoch, x.PieceStarts(o.ChunkBytes, o.ChunkRecords, 0), nil)

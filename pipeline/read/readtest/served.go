@@ -13,15 +13,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
 
-// Served is a dataset at a web server.
+// Served is a dataset on a web server.
 type Served struct {
 	*Dataset
 	Server  *faultserver.Server
 	Storage *remote.Storage
 }
 
-// Serve puts a dataset at a web server. It is the server's from then on: its index names
-// the server's objects.
+// Serve puts a dataset on a web server. From then on its index refers to the server's objects.
 func Serve(t testing.TB, d *Dataset) Served {
 	t.Helper()
 	s := Served{Dataset: d, Server: faultserver.New()}
@@ -47,7 +46,7 @@ func Serve(t testing.TB, d *Dataset) Served {
 	return s
 }
 
-// Asked is how many requests for bytes the server has got so far, and for how many bytes.
+// Asked returns how many requests for bytes the server has received so far, and for how many bytes.
 func (s *Served) Asked() (requests int, bytes int64) {
 	for _, r := range s.Server.Log() {
 		if r.Method != "GET" {

@@ -6,15 +6,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// raceShapes names one shape for each way of reading, decoding and keeping records. What the other
-// shapes add are other bytes, in which the race detector sees nothing new.
+// raceShapes has one shape for each way of reading, decoding and keeping records. The other shapes
+// only add other bytes, in which the race detector finds nothing new.
 var raceShapes = []string{
 	"plain", "gz, many members", "gz, points, many members", "zst, many frames, checksum", "lz4, cut anywhere",
 	"gathered", "gathered, beyond a block",
 }
 
-// Shapes are datasets of all kinds, by name; those whose Read is gather are to be gathered. With
-// -short, that is with the race detector, they are those of raceShapes.
+// Shapes returns datasets of all kinds, by name; if Read is gather they are to be gathered. With
+// -short, that is with the race detector, it returns those of raceShapes.
 func Shapes() map[string]Shape {
 	shapes := map[string]Shape{
 		"plain":                      {Shards: 6, Records: 200, MaxBytes: 3000},
@@ -49,7 +49,7 @@ func Shapes() map[string]Shape {
 	return few
 }
 
-// Scanned are those of Shapes that are not gathered.
+// Scanned returns those of Shapes that are not gathered.
 func Scanned() map[string]Shape {
 	shapes := Shapes()
 	for name, s := range shapes {

@@ -17,14 +17,14 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// OpenStorage reads a dataset's files, and fails, holds or alters what a test
-// says. It is closed when the test ends.
+// OpenStorage returns a storage of a dataset's files that a test can make fail, hold or alter
+// reads. It is closed when the test ends.
 func OpenStorage(t testing.TB, dir string) *faulty.Storage {
 	t.Helper()
 	return faulty.New(OpenFiles(t, dir))
 }
 
-// OpenFiles is the storage alone, which can map.
+// OpenFiles returns only the storage, which can map.
 func OpenFiles(t testing.TB, dir string) *local.Storage {
 	t.Helper()
 	engine, err := uring.Open(uring.ModePread)
@@ -38,7 +38,7 @@ func OpenFiles(t testing.TB, dir string) *local.Storage {
 	return files
 }
 
-// Listed is an object as the storage lists it.
+// Listed returns an object as the storage lists it.
 func Listed(t testing.TB, dir, path string) storage.Object {
 	t.Helper()
 	o, err := OpenStorage(t, dir).Stat(context.Background(), path)
@@ -46,7 +46,7 @@ func Listed(t testing.TB, dir, path string) storage.Object {
 	return o
 }
 
-// CountedStorage counts the reads that it is asked for.
+// CountedStorage counts the reads that are submitted to it.
 type CountedStorage struct {
 	storage.Storage
 	Reads, Bytes atomic.Int64
@@ -60,7 +60,7 @@ func (s *CountedStorage) Submit(reads []*storage.Read) {
 	s.Storage.Submit(reads)
 }
 
-// ExtremeProfiles are storages that like the strangest reads.
+// ExtremeProfiles returns storages with extreme preferences.
 func ExtremeProfiles() map[string]profile.Profile {
 	return map[string]profile.Profile{
 		"tiny reads, one at a time, no gaps": {Kind: profile.KindDisk, GapBytes: 0, ReadBytes: 4 << 10, Depth: 1, InFlightBytes: 4 << 10, AlignBytes: 1},
@@ -72,9 +72,9 @@ func ExtremeProfiles() map[string]profile.Profile {
 	}
 }
 
-// Poison overwrites memory that is given back, so that a use after that shows. Pages that nothing
-// was written to are left out: they hold no record, and to touch them would make the kernel
-// allocate them.
+// Poison overwrites memory that is released, so that a later use shows. Pages that were never
+// written to are left out: they hold no records, and touching them would make the kernel allocate
+// them.
 func Poison(b []byte) {
 	page := os.Getpagesize()
 	resident := make([]byte, (len(b)+page-1)/page)
@@ -100,7 +100,7 @@ func poison(b []byte) {
 	}
 }
 
-// mincore reports in the lowest bit of each byte of resident whether a page of b is in memory.
+// mincore sets the lowest bit of each byte of resident if that page of b is in memory.
 func mincore(b, resident []byte) error {
 	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), uintptr(unsafe.Pointer(unsafe.SliceData(resident))))
 	if errno != 0 {

@@ -202,7 +202,7 @@ func (c *cache) remember(e *entry) {
 }
 
 // recall marks in e the records that had been delivered when its piece was dropped. If wanted is
-// one of them, another pass wants it, and will want all the others: then it marks none. That does
+// one of them, it is another pass that wants it, which will want all the others: then recall marks none. That does
 // not apply if wanted is lentBefore.
 func (c *cache) recall(e *entry, wanted int) {
 	bits := c.gone[e.piece]

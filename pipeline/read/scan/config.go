@@ -67,7 +67,7 @@ type Config struct {
 	// Profile describes which reads suit the storage. It doesn't affect which bytes are returned.
 	Profile profile.Profile
 
-	// Plan tells the storage what will be read; nil if the storage does not want to know. The
+	// Plan tells the storage what will be read; nil if the storage is not a storage.Planner. The
 	// caller sets its Planner and bounds, the Scanner sets the rest.
 	Plan *window.Plan
 

@@ -22,7 +22,7 @@ func (sc *Scanner) follow(seq pinned.Sequence, phase chunkmap.Subset) window.Rea
 type stock struct {
 	r     *Reader
 	todo  deferred // to be done after the lock is released
-	again bool     // Loan.Again of the call
+	again bool     // pinned.Records.Again of the call
 }
 
 var _ window.Loader = (*stock)(nil)
@@ -80,7 +80,7 @@ func (s *stock) Start(record uint64, more bool) (bytes int64, room bool) {
 func (s *stock) Cancel() { s.r.sc.cancel(s.r) }
 
 // readAhead starts loads of what is missing of records k … k+n-1, and after them. missing means
-// that some of these are missing, from the lent-th on. again is Loan.Again.
+// that some of these are missing, from the lent-th on. again is pinned.Records.Again.
 func (r *Reader) readAhead(k uint64, n int, missing bool, lent int, again bool) {
 	sc := r.sc
 	if sc.slots.missing.Load() == 0 {

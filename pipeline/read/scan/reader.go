@@ -31,7 +31,7 @@ type lastLent struct {
 	entry *entry
 	index int
 	k     uint64
-	again bool // Loan.Again
+	again bool // pinned.Records.Again
 }
 
 // Open returns a reader of a sequence of records of the part in Config.Places. Opening costs
@@ -112,9 +112,9 @@ func (r *Reader) Read(ctx context.Context, k uint64, n int, l *pinned.Records) e
 // call is the progress of one call of Read.
 type call struct {
 	loan                 *pinned.Records
-	own                  *lending // of the loan
+	own                  *lending // in loan
 	evictions            uint64   // before any record is pinned
-	segsFrom, mappedFrom int      // indexes into the loan's
+	segsFrom, mappedFrom int      // what loan and own had before the call
 	lent                 int
 	bytes                uint64
 	waited               int

@@ -8,8 +8,7 @@
 //	   └──► Wanted: for each piece, how many records readers will need soon.
 //	                A decoder that passes through a shard stores what is wanted
 //
-// If storage wants to know what will be read (storage.Planner), there is also a Lookahead for each
-// reader:
+// If the storage is a storage.Planner, there is also a Lookahead for each reader:
 //
 //	Lookahead ──► goes on through the sequence, up to --lookahead bytes
 //	   │        names each chunk at its first record; one bit per chunk

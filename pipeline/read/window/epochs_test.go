@@ -29,8 +29,8 @@ func (s *shelf) Plan(_ uint64, wants []storage.Want) {
 func (s *shelf) Done(_ uint64, o storage.Object, off, n int64) { delete(s.held, rangeOf(o, off, n)) }
 func (s *shelf) Forget(uint64)                                 { clear(s.held) }
 
-// Each epoch brings each chunk once, also the second and those behind it: what was open at
-// the end of one is not open in the next.
+// Each epoch fetches each chunk once, also the second and later ones: what was open at the end of
+// one is not open in the next.
 func TestEachEpochReadsEachChunkOnce(t *testing.T) {
 	for _, lookahead := range []int64{64 << 20, 8 << 20} {
 		k := &shelf{held: map[string]bool{}}
@@ -54,8 +54,8 @@ func TestEachEpochReadsEachChunkOnce(t *testing.T) {
 	}
 }
 
-// Two epochs of a sample that are read in step have other records of each chunk: what the one
-// has passed does not count for the other, and each range is brought once.
+// Two epochs of a sample that are read in step have different records of each chunk: what one has
+// passed does not count for the other, and each range is fetched once.
 func TestConcurrentSubsetsCountSeparately(t *testing.T) {
 	all := shuffled(4, 1600)
 	phases := make([]Subset, 3) // of different sizes
@@ -94,7 +94,7 @@ func TestConcurrentSubsetsCountSeparately(t *testing.T) {
 	}
 }
 
-// weightless are records without bytes, of which no number fills a look-ahead.
+// weightless is an index of records without bytes, no number of which fills a look-ahead.
 type weightless struct{ equal }
 
 func (weightless) Extents(records []uint64, dst []catalog.Extent) {
@@ -103,7 +103,7 @@ func (weightless) Extents(records []uint64, dst []catalog.Extent) {
 	}
 }
 
-// One call looks at a bounded number of records, however small they are.
+// One call looks up a limited number of records, however small they are.
 func TestCallExaminesBoundedNumberOfRecords(t *testing.T) {
 	k := &shelf{held: map[string]bool{}, brought: map[string]int{}}
 	const shards = 1 << 20 / equalRecords

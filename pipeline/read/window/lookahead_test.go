@@ -21,7 +21,7 @@ const (
 	toldPiece       = 8 // records
 )
 
-// told writes down what a planner is told.
+// told records what a planner is told.
 type told struct {
 	plans, forgotten int
 	wants            map[uint64][]storage.Want
@@ -78,7 +78,7 @@ type everything struct{}
 func (everything) Has(uint64) bool              { return true }
 func (everything) Count(from, to uint64) uint64 { return to - from }
 
-// newPlan is for so many shards, in pieces of 8 records: half a MiB.
+// newPlan returns a plan for that many shards, in pieces of 8 records: half a MiB.
 func newPlan(t testing.TB, shards int, change func(*Plan)) (*Plan, *told) {
 	x := equal{shards}
 	rec := &told{wants: map[uint64][]storage.Want{}, ever: map[string]int{}, done: map[string]int{}, held: map[string]bool{}}
@@ -98,7 +98,7 @@ func newPlan(t testing.TB, shards int, change func(*Plan)) (*Plan, *told) {
 	return p, rec
 }
 
-// shuffled is all records of so many shards, each within a buffer of its place.
+// shuffled returns all records of that many shards, each moved at most by about a buffer.
 func shuffled(shards, buffer int) readtest.List {
 	rng := rand.New(rand.NewPCG(7, 8))
 	all := sequence(shards * equalRecords)
@@ -175,8 +175,8 @@ func TestJumpForgetsPlanAndSamplingPlansNothing(t *testing.T) {
 	w.Close()
 }
 
-// What a cache holds for readers that share an epoch is what they have open and look
-// ahead: not all, and at the end nothing.
+// A cache holds for readers that share an epoch what they have open and look ahead: not everything,
+// and at the end nothing.
 func TestCacheLearnsWhenChunkIsFullyDelivered(t *testing.T) {
 	for _, readers := range []int{1, 4} {
 		t.Run(fmt.Sprint(readers), func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestCacheLearnsWhenChunkIsFullyDelivered(t *testing.T) {
 	}
 }
 
-// Where some records of chunks are never read, chunks are done when hardly any can come.
+// If some records of chunks are never read, chunks are done when hardly any can still come.
 func TestPartiallyReadChunkIsDoneEventually(t *testing.T) {
 	p, rec := newPlan(t, 8, func(p *Plan) { p.Keeps, p.LookaheadBytes, p.StaleRecords = true, 16<<20, 600 })
 	seq := shuffled(8, 300).Deal(0, 2)

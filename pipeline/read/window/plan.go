@@ -13,8 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Plan is what the Lookaheads of all readers have in common. It is nil if the storage does not want
-// to know what will be read. Its fields are set before there are Lookaheads; from then on it is
+// Plan is what the Lookaheads of all readers have in common. It is nil if the storage is not a
+// storage.Planner. Its fields are set before there are Lookaheads; from then on it is
 // safe for concurrent use.
 type Plan struct {
 	Planner storage.Planner

@@ -30,7 +30,7 @@ type Reader struct {
 	windows     []*window // the most recently used one is last
 	look        lookahead
 	buf         []uint64
-	walker      *Lookahead // nil: storage does not want to know what will be read
+	walker      *Lookahead // nil: storage is not a storage.Planner
 }
 
 // NewReader returns a Reader for a pass over a sequence. If counts is not nil, lookRecords of the

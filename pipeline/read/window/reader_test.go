@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 )
 
-// pieces are of so many records each.
+// pieces returns a table of pieces of that many records each.
 func pieces(t testing.TB, records, each uint64) *chunkmap.Table {
 	var starts []uint64
 	for r := uint64(0); r < records; r += each {
@@ -28,7 +28,7 @@ func sequence(n int) readtest.List {
 	return l
 }
 
-// stock brings what it is asked for at once, and writes it down.
+// stock loads what it is asked for at once, and records it.
 type stock struct {
 	table   *chunkmap.Table
 	has     map[int]bool
@@ -37,7 +37,7 @@ type stock struct {
 	room    int   // pieces that may be begun
 	calls   int   // of Cancel
 
-	slow   bool // what is begun comes with land
+	slow   bool // what is begun arrives with land
 	flying map[int]bool
 }
 
@@ -118,7 +118,7 @@ func TestJumpCancelsPrefetchButSeekWithinWindowDoesNot(t *testing.T) {
 	require.Len(t, r.Windows(), maxWindows)
 }
 
-// Of short records package stream asks for thousands ahead of where its reader is.
+// For short records package stream asks for thousands ahead of where its reader is.
 func TestSequentialStepLimitDependsOnRecordSize(t *testing.T) {
 	for _, c := range []struct{ recordBytes, near int64 }{{0, 1024}, {1 << 20, 1024}, {4 << 10, 1024}, {1 << 10, 4096}, {100, 41943}} {
 		near := Near(c.recordBytes)
@@ -126,7 +126,7 @@ func TestSequentialStepLimitDependsOnRecordSize(t *testing.T) {
 		x := pieces(t, 200_000, 10)
 		s, r := newStock(x), NewReader(sequence(200_000), nil, 0, near)
 		r.Advance(s, 100_000, 5, false, 0, 1, 1000)
-		for range 3 { // one place copies ahead, the other one is where the reader is
+		for range 3 { // one place copies ahead, the reader is at the other one
 			r.Advance(s, 100_000+near, 5, false, 0, 1, 1000)
 			r.Advance(s, 100_005, 5, false, 0, 1, 1000)
 		}
@@ -141,12 +141,12 @@ func TestReaderThatJumpsAndReturnsStaysWithinPrefetchBound(t *testing.T) {
 	for _, slow := range []bool{false, true} {
 		x := pieces(t, 1_000_000, 1)
 		s, r := newStock(x), NewReader(sequence(1_000_000), nil, 0, nearRecords)
-		s.slow = slow // what is on its way at a jump comes before the next call
+		s.slow = slow // what is being loaded at a jump arrives before the next call
 		const limit = 2000 / 100
 		for i := range uint64(100) {
 			k := 5 * i
 			r.Advance(s, k, 5, false, 0, 1, 100*limit)
-			r.Advance(s, 500_000+4000*i, 1, false, 0, 1, 100*limit) // each time another place
+			r.Advance(s, 500_000+4000*i, 1, false, 0, 1, 100*limit) // another place each time
 			s.land()
 			ahead := 0
 			for _, p := range s.started {
@@ -169,7 +169,7 @@ func TestCancelledPrefetchIsStartedAgain(t *testing.T) {
 	begun := len(s.started)
 	for p := range s.has {
 		if p >= 50 {
-			delete(s.has, p) // they had not come
+			delete(s.has, p) // they had not arrived
 		}
 	}
 	r.Advance(s, 60_000, 1, false, 0, 1, 2000)
@@ -191,7 +191,7 @@ func TestPrefetchStaysWithinItsBounds(t *testing.T) {
 		}
 		require.LessOrEqual(t, ahead, 2000/100)
 	}
-	// Without a bound of bytes it is one of pieces.
+	// Without a limit of bytes the limit is in pieces.
 	s, r = newStock(x), NewReader(sequence(100_000), nil, 0, nearRecords)
 	for range 20 {
 		r.Advance(s, 0, 5, false, 0, 1, 1<<40)
@@ -201,7 +201,7 @@ func TestPrefetchStaysWithinItsBounds(t *testing.T) {
 	require.LessOrEqual(t, len(s.started), MaxPieces+10)
 }
 
-// Where there was no room the reader looks there again once it comes closer.
+// If there was no room the reader tries again when it comes closer.
 func TestPiecesWithoutRoomAreRequestedAgain(t *testing.T) {
 	x := pieces(t, 10_000, 10)
 	s, r := newStock(x), NewReader(sequence(10_000), nil, 0, nearRecords)
@@ -264,7 +264,7 @@ func TestConcurrentlyWantedPiecesAreBounded(t *testing.T) {
 	require.Zero(t, c.wanted.Load())
 }
 
-// Were it filled up only when all of it has been read, storage would bring nothing meanwhile.
+// If it were refilled only when all of it has been read, storage would be idle until then.
 func TestPrefetchRefillsWhileReading(t *testing.T) {
 	const each, ahead = 10, 512
 	for _, lack := range []string{"bytes of the window", "room in memory"} {
@@ -288,7 +288,7 @@ func TestPrefetchRefillsWhileReading(t *testing.T) {
 	}
 }
 
-// A service is told what comes in large steps, each of which is read ahead at once.
+// A service is told what will be read in large steps, each of which is read ahead at once.
 func TestPlannedPiecesAreDue(t *testing.T) {
 	w := window{next: 100, records: farRecords, scanned: 5000}
 	require.False(t, w.due(110, 5000, 5000), "there is no more")
