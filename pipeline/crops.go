@@ -36,7 +36,8 @@ func (m *mount) cubesOver(under storage.Storage, atService bool) *crops.Storage 
 			return local.OpenAmong(filepath.Dir(m.root), m.engine, local.DirectOff, groupStorages)
 		}
 	}
-	return crops.Wrap(under, config)
+	m.crops = crops.Wrap(under, config)
+	return m.crops
 }
 
 // named returns the paths that must each have a cube. Excluded paths need not exist.
@@ -78,8 +79,8 @@ func foreign(head []byte) error {
 // findCubes finds the cube of each shard, and lets streams report where their records are cut from.
 // It does nothing if records are not crops.
 func (g *generation) findCubes() error {
-	s, ok := g.mount.files.(*crops.Storage)
-	if !ok {
+	s := g.mount.crops
+	if s == nil {
 		return nil
 	}
 	for i := range g.catalog.Shards() {
@@ -99,19 +100,18 @@ func (g *generation) findCubes() error {
 
 // cubeStats returns counters of array decoding; nil if records are not crops.
 func (m *mount) cubeStats() *crops.Stats {
-	s, ok := m.files.(*crops.Storage)
-	if !ok {
+	if m.crops == nil {
 		return nil
 	}
-	stats := s.Stats()
+	stats := m.crops.Stats()
 	return &stats
 }
 
-// keptOf returns the function that lists which records of a shard are in orders; nil if the storage
+// kept returns the function that lists which records of a shard are in orders; nil if the storage
 // leaves none out.
-func keptOf(files storage.Storage) func(path string) []uint64 {
-	s, ok := files.(*crops.Storage)
-	if !ok {
+func (m *mount) kept() func(path string) []uint64 {
+	s := m.crops
+	if s == nil {
 		return nil
 	}
 	return func(path string) []uint64 {
@@ -170,7 +170,7 @@ func (g *generation) cropWarnings() (list []string) {
 	if g.cubes == nil {
 		return nil
 	}
-	files := g.mount.files.(*crops.Storage)
+	files := g.mount.crops
 	unused := slices.DeleteFunc(slices.Clone(files.Unused()), func(u crops.Unused) bool { return u.Plain })
 	for _, u := range unused[:min(len(unused), mostLeftOut)] {
 		list = append(list, fmt.Sprintf("%s is left out: %s", u.Path, u.Why))

@@ -7,7 +7,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
 	"github.com/lsiofs/lsiofs/pipeline/storage/crops/listing"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
@@ -72,7 +71,7 @@ func (d *Dataset) ForecastCrops(ctx context.Context) (*CropsForecast, error) {
 }
 
 func (g *generation) forecastCrops(ctx context.Context) (*CropsForecast, error) {
-	f := &CropsForecast{RecordBytes: g.cubes[0].Cut.Row().Bytes, MemoryBytes: g.mount.files.(*crops.Storage).MostHeldBytes()}
+	f := &CropsForecast{RecordBytes: g.cubes[0].Cut.Row().Bytes, MemoryBytes: g.mount.crops.MostHeldBytes()}
 	if err := f.fields(g.cubes); err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/crops/listing"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
@@ -145,12 +144,11 @@ func (g *generation) boundRecords() error {
 
 func (g *generation) openFetcher() (shut func() error, err error) {
 	m, s, o := g.mount, &g.spec, g.readOrder()
-	expecter, _ := m.files.(storage.Expecter)
 	g.fetcher, err = read.New(g.catalog, m.reads, read.Config{
 		MemoryBytes: m.recordMemory(), Memory: m.memory, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
 		Decoders: decoders(o), LookaheadRecords: lookahead(o), LookaheadBytes: s.Lookahead, Again: g.mixing != nil,
-		Read: g.strategy(), Order: o, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Storage: m.profile, Expecter: expecter, Meter: &m.meter, Changes: &m.changes, Log: m.log,
+		Read: g.strategy(), Order: o, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Storage: m.profile, Meter: &m.meter, Changes: &m.changes, Log: m.log,
 	})
 	if err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
 )
 
 const (
@@ -59,9 +58,8 @@ const selecting = ", a --split, or --sample 1/N make it shorter"
 
 // fewer names what reduces the number of records of a dataset.
 func (g *generation) fewer() string {
-	_, crops := g.mount.files.(*crops.Storage)
 	switch {
-	case crops:
+	case g.mount.crops != nil:
 		return "a larger --crop or --stride, a --select"
 	case g.spec.Format.Name == "fixed":
 		return "a larger --record-bytes or --stride-bytes, fewer shards"

@@ -96,7 +96,7 @@ func (g *generation) openMixedSource(ctx context.Context, m *mount, x *mixedSour
 		o.Split.By = splitBy(c.Unpacker())
 	}
 	var err error
-	if x.part, err = order.NewPart(*o, 0, sourceShards{splitShards{c, keptOf(m.files)}, x.Name}, func(work []func()) { onAllCores(ctx, work) }); err == nil {
+	if x.part, err = order.NewPart(*o, 0, sourceShards{splitShards{c, m.kept()}, x.Name}, func(work []func()) { onAllCores(ctx, work) }); err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {

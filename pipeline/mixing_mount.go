@@ -16,7 +16,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 	"github.com/lsiofs/lsiofs/pipeline/storage/union"
-	"github.com/lsiofs/lsiofs/uring"
 )
 
 // schemeOfMount is the scheme of the mount's dataset or mixture.
@@ -123,30 +122,6 @@ func (m *mount) mixOf(which func(*mount) storage.Storage) storage.Storage {
 		list[i] = union.Source{Name: m.spec.Mix.Sources[i].Name, Storage: which(s)}
 	}
 	return union.Wrap(list)
-}
-
-// mixedEngine is the engine's status, plus that of the storages that read without it.
-func (m *mount) mixedEngine() uring.Status {
-	all := m.engine.Status()
-	for _, s := range m.sources {
-		r, is := s.files.(storage.Reporter)
-		if !is {
-			continue
-		}
-		x := r.Status()
-		all.Engine, all.Reason = x.Engine, x.Reason
-		all.InFlight += x.InFlight
-		all.InFlightBytes += x.InFlightBytes
-		all.Reads += x.Reads
-		all.ReadBytes += x.ReadBytes
-		all.Errors += x.Errors
-		all.Unwanted += x.Unwanted
-		all.CachedReads += x.CachedReads
-		all.DirectReads += x.DirectReads
-		all.RemoteReads += x.RemoteReads
-		all.Stuck += x.Stuck
-	}
-	return all
 }
 
 // SourceStatus is what the storage of a source of a mixture is doing.

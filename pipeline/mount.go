@@ -18,6 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
 	"github.com/lsiofs/lsiofs/pipeline/storage/hardlink"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
@@ -60,6 +61,7 @@ type mount struct {
 	service   *remote.Storage // nil if the dataset is in a file system
 	// credentials are shared by all sources of a mixture, and looked up once.
 	credentials *s3.Credentials
+	crops       *crops.Storage     // part of files; nil if records are not crops, and for a mixture
 	cache       *diskcache.Storage // part of files; nil without a disk cache
 	place       diskcache.Place    // of cache, or of decoded, as it was before that was opened
 	// decoded is the disk cache of decoded shards, where it is not cache; nil until some are
@@ -163,8 +165,8 @@ func (m *mount) openStorage() (shut func() error, err error) {
 		below = m.options.Faults(below)
 	}
 	m.reads, m.retries = m.scheme.over(below)
-	if a, ok := m.files.(profile.Adjuster); ok {
-		m.profile = a.AdjustProfile(m.profile)
+	if adjust := m.files.Caps().AdjustProfile; adjust != nil {
+		m.profile = adjust(m.profile)
 	}
 	return m.reads.Close, nil
 }
@@ -204,11 +206,8 @@ func (m *mount) spool() read.SpoolConfig {
 
 // engineStatus is the status of the engine, or of the storage if that reads without the engine.
 func (m *mount) engineStatus() uring.Status {
-	if m.sources != nil {
-		return m.mixedEngine()
-	}
-	if r, ok := m.files.(storage.Reporter); ok {
-		return r.Status()
+	if status := m.files.Caps().Status; status != nil {
+		return status()
 	}
 	return m.engine.Status()
 }

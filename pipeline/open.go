@@ -41,8 +41,7 @@ import (
 // cached is above remote, and above local if that is a network file system and the user has asked
 // for a cache: listing, indexing and reading go through it (openCache).
 //
-// Storages report their other differences by optional interfaces: storage.Reporter,
-// storage.Uncached, profile.Adjuster.
+// storage.Caps says what else each storage can do.
 type scheme struct {
 	// name is for reports. text is what comes before "://", "" for plain paths.
 	name, text string

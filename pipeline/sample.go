@@ -61,7 +61,7 @@ func (g *generation) selectedBy(epoch uint64, run func(work []func()) error) (*s
 	o := g.spec.Order
 	return g.selections.get(o.Sample.Phase(epoch), func() (*selection, error) {
 		var stopped error
-		part, err := order.NewPart(o, epoch, splitShards{g.catalog, keptOf(g.mount.files)}, func(work []func()) { stopped = run(work) })
+		part, err := order.NewPart(o, epoch, splitShards{g.catalog, g.mount.kept()}, func(work []func()) { stopped = run(work) })
 		if err := errors.Join(err, stopped); err != nil {
 			return nil, err
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/verify"
 )
 
@@ -13,13 +12,12 @@ import (
 // through a storage of its own; otherwise it reads as readers do.
 func (g *generation) verifyShards(ctx context.Context, progress func(catalog.Progress)) (verify.Report, error) {
 	m := g.mount
-	auditor, _ := m.files.(storage.Verifier)
-	c := verify.Config{Catalog: g.catalog, Storage: m.reads, Auditor: auditor, Profile: m.profile, MemoryBytes: g.spec.MemoryBytes, Progress: progress}
-	u, ok := m.files.(storage.Uncached)
-	if !ok {
+	caps := m.files.Caps()
+	c := verify.Config{Catalog: g.catalog, Storage: m.reads, Auditor: caps.Verifier, Profile: m.profile, MemoryBytes: g.spec.MemoryBytes, Progress: progress}
+	if caps.Uncached == nil {
 		return verify.Shards(ctx, c)
 	}
-	s, err := u.Uncached()
+	s, err := caps.Uncached()
 	if err != nil {
 		return verify.Report{}, err
 	}

@@ -156,8 +156,7 @@ type watched struct {
 	w *world
 }
 
-// Omitted implements storage.Omitter.
-func (s *watched) Omitted() []storage.Omission { return storage.OmittedBy(s.Storage) }
+func (s *watched) Caps() storage.Caps { return s.Storage.Caps().OnlySubmit() }
 
 func (s *watched) Submit(reads []*storage.Read) {
 	for _, r := range reads {

@@ -19,15 +19,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
-	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
 )
 
 // pass indexes shards, several at a time, and stores each one that is finished. Besides decoders
 // (room) and index entries of records (admission), each shard takes some buffers.
 type pass struct {
 	storage   storage.Storage
-	reads     storage.Storage    // storage, for ordinary reads
-	streams   sequential.Storage // storage, if shards are read as streams; else nil
+	reads     storage.Storage // storage, for ordinary reads
+	streams   storage.Storage // storage, if shards are read as streams; else nil
 	unpacker  format.Format
 	onCorrupt spec.OnCorrupt
 	build     *index.Build
@@ -102,8 +101,8 @@ func (p *pass) run(ctx context.Context, shards []discover.Shard, todo []int) err
 
 // shard indexes one shard.
 func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (index.Shard, error) {
-	if s, checks := p.storage.(storage.MetadataChecker); checks {
-		if err := s.Check(ctx, c.Object); errors.Is(err, storage.ErrChanged) {
+	if check := p.storage.Caps().Check; check != nil {
+		if err := check(ctx, c.Object); errors.Is(err, storage.ErrChanged) {
 			return index.Shard{}, errChangedMeanwhile(c.Object.Path, err)
 		} else if err != nil { // damaged or unreadable; the error names the shard
 			return index.Shard{}, fmt.Errorf("%s: %w", c.Object.Path, err)

@@ -50,9 +50,9 @@ type reader interface {
 }
 
 // streamsOf returns s if its shards are to be read as streams, nil otherwise.
-func streamsOf(s storage.Storage, p profile.Pass) sequential.Storage {
-	if streams, ok := s.(sequential.Storage); ok && p.StreamBytes > 0 {
-		return streams
+func streamsOf(s storage.Storage, p profile.Pass) storage.Storage {
+	if p.StreamBytes > 0 && s.Caps().OpenSequential != nil {
+		return s
 	}
 	return nil
 }
@@ -76,8 +76,8 @@ func (p *pass) open(ctx context.Context, c discover.Shard) (*shardReader, error)
 		r.reader = sequential.New(ctx, p.streams, o, sequential.Config{SkipBytes: b.SkipBytes, ReadBytes: int(b.ReadBytes)})
 	}
 	var err error
-	if made, ok := p.storage.(storage.HeaderReader); ok {
-		r.outline, err = made.Outline(o)
+	if outline := p.storage.Caps().Outline; outline != nil {
+		r.outline, err = outline(o)
 	}
 	return r, err
 }
@@ -142,8 +142,8 @@ func (r *shardReader) Holds(offsetBytes, sizeBytes int64) bool {
 	}
 	if !r.opened {
 		r.opened = true
-		if s, ok := r.files.(storage.ResidentOpener); ok {
-			r.resident, _ = s.OpenResident(r.object)
+		if open := r.files.Caps().OpenResident; open != nil {
+			r.resident, _ = open(r.object)
 		}
 	}
 	return r.resident != nil && r.resident.Holds(offsetBytes, sizeBytes)

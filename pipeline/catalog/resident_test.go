@@ -47,7 +47,7 @@ func TestIndexDoesNotDependOnHowShardsAreRead(t *testing.T) {
 		c.Rebuild = true
 		c.OpenStorage = func(root, _ string) (storage.Storage, error) {
 			s, err := local.Open(root, w.engine)
-			return residents{&watched{Storage: s, w: w}, s, &opened}, err
+			return residents{&watched{Storage: s, w: w}, &opened}, err
 		}
 	})
 	require.True(t, opened.Load())
@@ -58,11 +58,15 @@ func TestIndexDoesNotDependOnHowShardsAreRead(t *testing.T) {
 // residents is watched storage that can also read from memory.
 type residents struct {
 	*watched
-	storage.ResidentOpener
 	opened *atomic.Bool
 }
 
-func (r residents) OpenResident(o storage.Object) (storage.Resident, error) {
-	r.opened.Store(true)
-	return r.ResidentOpener.OpenResident(o)
+func (r residents) Caps() storage.Caps {
+	c := r.watched.Caps()
+	open := r.Storage.Caps().OpenResident
+	c.OpenResident = func(o storage.Object) (storage.Resident, error) {
+		r.opened.Store(true)
+		return open(o)
+	}
+	return c
 }

@@ -259,6 +259,11 @@ func TestShardChangedDuringPassIsAnError(t *testing.T) {
 	require.ErrorContains(t, err, "a.tar changed while it was being indexed")
 }
 
+// withoutCaps is a storage that has no streams, and nothing else that is optional.
+type withoutCaps struct{ storage.Storage }
+
+func (withoutCaps) Caps() storage.Caps { return storage.Caps{} }
+
 // If the storage has no streams, shards are read by ranges, with the same result.
 func TestRemoteShardsAreIndexedWithoutStreams(t *testing.T) {
 	server := manyShards(t, 4)
@@ -272,7 +277,7 @@ func TestRemoteShardsAreIndexedWithoutStreams(t *testing.T) {
 		c.OpenStorage = func(o func(string, string) (storage.Storage, error)) func(string, string) (storage.Storage, error) {
 			return func(root, dir string) (storage.Storage, error) {
 				s, err := o(root, dir)
-				return struct{ storage.Storage }{s}, err
+				return withoutCaps{s}, err
 			}
 		}(c.OpenStorage)
 	})

@@ -15,8 +15,7 @@ import (
 type Storage struct {
 	config  Config
 	below   storage.Storage
-	planner storage.Planner // below, if it is one
-	filler  storage.Filler  // likewise
+	caps    storage.Caps // of below
 	dir     *directory
 	room    room
 	scratch *buffers // for pages of which a part is wanted
@@ -50,12 +49,24 @@ type Storage struct {
 }
 
 var (
-	_ storage.Sequential  = (*Storage)(nil)
-	_ storage.Storage     = (*Storage)(nil)
-	_ storage.StatStabler = (*Storage)(nil)
-	_ storage.Keeper      = (*Storage)(nil)
-	_ storage.Uncached    = (*Storage)(nil)
+	_ storage.Storage = (*Storage)(nil)
+	_ storage.Planner = (*Storage)(nil)
+	_ storage.Keeper  = (*Storage)(nil)
 )
+
+// Caps implements storage.Storage. Objects are mapped in the cache's directory, never below, and
+// streams and plans go through the cache.
+func (s *Storage) Caps() storage.Caps {
+	c := storage.Caps{
+		StatStable: s.caps.StatStable, Omitted: s.caps.Omitted,
+		OpenSequential: s.OpenSequential, Uncached: s.Uncached, Planner: s, Keeper: s,
+		Status: s.caps.Status, AdjustProfile: s.caps.AdjustProfile, HeldBytes: s.caps.HeldBytes,
+	}
+	if s.seals.files != nil && s.seals.files.Caps().Mapper != nil {
+		c.Mapper = s
+	}
+	return c
+}
 
 // counts are what Stats shows.
 type counts struct {
@@ -96,8 +107,7 @@ func Open(config Config) (*Storage, error) {
 		objects: map[storage.Object]*object{},
 		mine:    map[key]struct{}{},
 	}
-	s.planner, _ = s.below.(storage.Planner)
-	s.filler, _ = s.below.(storage.Filler)
+	s.caps = s.below.Caps()
 	s.quiet.L = &s.mu
 	s.health.init(config.Clock, config.Log, dir.path)
 	s.keeper = newKeeper(s)
@@ -120,9 +130,6 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	})
 }
 
-// Omitted implements storage.Omitter.
-func (s *Storage) Omitted() []storage.Omission { return storage.OmittedBy(s.below) }
-
 // Claim says that objects are this mount's: they are not removed to make room, here or, as
 // far as others can tell, elsewhere. Listing an object and reading it do that, too.
 func (s *Storage) Claim(objects ...storage.Object) {
@@ -141,27 +148,13 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return s.below.Stat(ctx, path)
 }
 
-// StatStable implements storage.StatStabler.
-func (s *Storage) StatStable(ctx context.Context, path string) (storage.Object, error) {
-	if settler, ok := s.below.(storage.StatStabler); ok {
-		return settler.StatStable(ctx, path)
-	}
-	return s.below.Stat(ctx, path)
-}
-
-// Uncached implements storage.Uncached: reads of the result pass by the cache, and bypass
+// Uncached implements storage.Caps: reads of the result pass by the cache, and bypass
 // the page cache where the storage below can do that.
 func (s *Storage) Uncached() (storage.Storage, error) {
-	if u, ok := s.below.(storage.Uncached); ok {
-		if past, err := u.Uncached(); past != nil || err != nil {
+	if uncached := s.caps.Uncached; uncached != nil {
+		if past, err := uncached(); past != nil || err != nil {
 			return past, err
 		}
-	}
-	if q, ok := s.below.(storage.Sequential); ok {
-		return struct {
-			lent
-			storage.Sequential
-		}{lent{s.below}, q}, nil
 	}
 	return lent{s.below}, nil
 }

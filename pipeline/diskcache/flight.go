@@ -200,8 +200,8 @@ func (f *flight) readBelow() {
 	size := min(f.pages.bytes(), f.object.sizeBytes-f.pages.begin*pageBytes)
 	f.read = storage.Read{Object: f.object.listed, OffsetBytes: f.pages.begin * pageBytes, Buf: buf[:size], Wanted: f.wanted, Done: f.landed}
 	f.s.counts.reads.Add(1)
-	if f.fill && f.s.filler != nil {
-		f.s.filler.Fill([]*storage.Read{&f.read})
+	if f.fill && f.s.caps.Fill != nil {
+		f.s.caps.Fill([]*storage.Read{&f.read})
 		return
 	}
 	f.s.submitBelow(&f.read)

@@ -19,10 +19,11 @@ type told struct {
 	fill int // reads that it was asked to fill
 }
 
-var (
-	_ storage.Planner = (*told)(nil)
-	_ storage.Filler  = (*told)(nil)
-)
+func (s *told) Caps() storage.Caps {
+	c := s.Storage.Caps()
+	c.Planner, c.Fill = s, s.Fill
+	return c
+}
 
 func (s *told) say(format string, args ...any) {
 	s.mu.Lock()

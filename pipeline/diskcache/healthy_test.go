@@ -81,6 +81,12 @@ type endless struct {
 	w *world
 }
 
+func (s endless) Caps() storage.Caps {
+	c := s.Storage.Caps()
+	c.OpenSequential = s.OpenSequential
+	return c
+}
+
 type endlessBody struct{ io.Reader }
 
 func (b endlessBody) Read(p []byte) (int, error) {

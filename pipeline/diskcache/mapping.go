@@ -12,10 +12,7 @@ var (
 	_ storage.Copy   = (*sealedMapping)(nil)
 )
 
-// Maps implements storage.Mapper. Objects that are sealed are mapped, others are not yet.
-func (s *Storage) Maps() bool { return s.seals.files != nil && s.seals.files.Maps() }
-
-// Map implements storage.Mapper.
+// Map implements storage.Mapper. Objects that are sealed are mapped, others are not yet.
 func (s *Storage) Map(o storage.Object, done func(storage.Mapping, error)) {
 	if !s.begin(1) {
 		s.seals.files.Map(storage.Object{}, func(storage.Mapping, error) { done(nil, mapError(o, errClosed)) }) // it is closed, too

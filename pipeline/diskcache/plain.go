@@ -37,10 +37,7 @@ type plainShard struct {
 	held  *object // open, so that no mount removes it; of's own
 }
 
-var (
-	_ storage.Storage = (*Plain)(nil)
-	_ storage.Mapper  = (*Plain)(nil)
-)
+var _ storage.Storage = (*Plain)(nil)
 
 // OpenPlain presents the shards that c describes, if all of them are whole in the cache; else it
 // returns nil. Identify and DecodedBytes of c are as for NewShelf. raw returns the object that a
@@ -121,23 +118,8 @@ func (p *Plain) Stat(_ context.Context, path string) (storage.Object, error) {
 	return storage.Object{}, &storage.Error{Object: path, Err: fs.ErrNotExist}
 }
 
-// Maps implements storage.Mapper, as do the methods that follow.
-func (p *Plain) Maps() bool { return p.s.Maps() }
-
-// Map maps an object.
-func (p *Plain) Map(o storage.Object, done func(storage.Mapping, error)) { p.s.Map(o, done) }
-
-// Evictions changes when the page cache may have lost pages.
-func (p *Plain) Evictions() uint64 { return p.s.Evictions() }
-
-// Breaks is 0: there are no leases.
-func (p *Plain) Breaks() uint64 { return p.s.Breaks() }
-
-// Unbroken is as Storage has it.
-func (p *Plain) Unbroken(breaks uint64) bool { return p.s.Unbroken(breaks) }
-
-// LeaseStats is as Storage has it.
-func (p *Plain) LeaseStats() storage.LeaseStats { return p.s.LeaseStats() }
+// Caps implements storage.Storage: objects are mapped like others of the cache.
+func (p *Plain) Caps() storage.Caps { return storage.Caps{Mapper: p.s.Caps().Mapper} }
 
 // identify names the bytes of an object, a decoded one too.
 func (s *Storage) identify(o storage.Object) (Identity, bool) {

@@ -162,8 +162,8 @@ func (p *plans) release(c chunk) bool {
 // ones that are due first before the others, where there is room for it. The storage below
 // is told as well, so that it makes the reads of the chunks that are due first before others.
 func (s *Storage) Plan(reader uint64, wants []storage.Want) {
-	if s.planner != nil {
-		s.planner.Plan(reader, wants)
+	if s.caps.Planner != nil {
+		s.caps.Planner.Plan(reader, wants)
 	}
 	s.ahead.plans.set(reader, wants)
 	s.ahead.read()
@@ -173,8 +173,8 @@ func (s *Storage) Plan(reader uint64, wants []storage.Want) {
 // Done implements storage.Planner. What is of the chunk in the share is freed, soon, once no
 // reader wants it.
 func (s *Storage) Done(reader uint64, o storage.Object, off, n int64) {
-	if s.planner != nil {
-		s.planner.Done(reader, o, off, n)
+	if s.caps.Planner != nil {
+		s.caps.Planner.Done(reader, o, off, n)
 	}
 	if c := (chunk{o, off, n}); s.ahead.plans.done(reader, c) {
 		s.free(c)
@@ -183,8 +183,8 @@ func (s *Storage) Done(reader uint64, o storage.Object, off, n int64) {
 
 // Forget implements storage.Planner.
 func (s *Storage) Forget(reader uint64) {
-	if s.planner != nil {
-		s.planner.Forget(reader)
+	if s.caps.Planner != nil {
+		s.caps.Planner.Forget(reader)
 	}
 	for _, c := range s.ahead.plans.forget(reader) {
 		s.free(c)

@@ -14,7 +14,7 @@ const ownReader = math.MaxUint64
 // hurry has flights that a reader waits for by now made before all that was only planned,
 // and before the rest of the fill.
 func (s *Storage) hurry(flights []*flight) {
-	if s.planner == nil || len(flights) == 0 {
+	if s.caps.Planner == nil || len(flights) == 0 {
 		return
 	}
 	s.hurried.Lock()
@@ -24,7 +24,7 @@ func (s *Storage) hurry(flights []*flight) {
 	for i, f := range s.urgent {
 		wants[i] = storage.Want{Object: f.object.listed, OffsetBytes: f.pages.begin * pageBytes, SizeBytes: f.pages.bytes()}
 	}
-	s.planner.Plan(ownReader, wants)
+	s.caps.Planner.Plan(ownReader, wants)
 }
 
 // isBack says that the storage below has nothing more to do for the flight.

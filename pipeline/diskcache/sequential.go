@@ -16,12 +16,12 @@ import (
 // are here. (At 85 MB/s and 25 ms a request, 2 MiB cost a request.)
 const blockBytes = 1 << 20
 
-// OpenSequential implements storage.Sequential. Pages that are here are read from the disk;
+// OpenSequential implements storage.Caps. Pages that are here are read from the disk;
 // the others come from one stream of the storage below, as long as that goes on, and are
 // written on the way where there is room for them for good. Where the storage below has no
 // streams, they are read as ranges.
 func (s *Storage) OpenSequential(ctx context.Context, listed storage.Object, off int64) (io.ReadCloser, error) {
-	below, _ := s.below.(storage.Sequential)
+	below := s.caps.OpenSequential
 	if off < 0 || off > listed.SizeBytes {
 		return nil, &storage.Error{Object: listed.Path, OffsetBytes: off, Err: fmt.Errorf("the object has %d bytes", listed.SizeBytes)}
 	}
@@ -34,7 +34,7 @@ func (s *Storage) OpenSequential(ctx context.Context, listed storage.Object, off
 			s.release(o)
 		}
 		s.end()
-		return below.OpenSequential(ctx, listed, off)
+		return below(ctx, listed, off)
 	}
 	st := &stream{s: s, below: below, object: o, listed: listed, parent: ctx, at: off}
 	st.ctx, st.cancel = context.WithCancel(ctx)
@@ -50,8 +50,8 @@ func (s *Storage) OpenSequential(ctx context.Context, listed storage.Object, off
 // stream is an object that is read from front to back.
 type stream struct {
 	s           *Storage
-	below       storage.Sequential // nil: there are none
-	object      *object            // nil: it is not kept
+	below       func(context.Context, storage.Object, int64) (io.ReadCloser, error) // nil: there are no streams below
+	object      *object                                                             // nil: it is not kept
 	listed      storage.Object
 	parent, ctx context.Context // the caller's, and that of the stream, which Close ends
 	cancel      context.CancelFunc
@@ -174,7 +174,7 @@ func (st *stream) pass(pages run) error {
 	}
 	if st.body == nil {
 		st.s.counts.reads.Add(1)
-		body, err := st.below.OpenSequential(st.ctx, st.listed, pages.begin*pageBytes)
+		body, err := st.below(st.ctx, st.listed, pages.begin*pageBytes)
 		if err != nil {
 			return err
 		}

@@ -26,6 +26,12 @@ type streaming struct {
 	fail  atomic.Pointer[error]
 }
 
+func (s *streaming) Caps() storage.Caps {
+	c := s.Storage.Caps()
+	c.OpenSequential = s.OpenSequential
+	return c
+}
+
 func (s *streaming) OpenSequential(ctx context.Context, o storage.Object, off int64) (io.ReadCloser, error) {
 	s.opens.Add(1)
 	if s.hang.Load() {

@@ -162,10 +162,12 @@ type only struct {
 	omitted []storage.Omission
 }
 
-var _ storage.Omitter = only{}
-
-// Omitted implements storage.Omitter.
-func (s only) Omitted() []storage.Omission { return s.omitted }
+// Caps implements storage.Storage.
+func (s only) Caps() storage.Caps {
+	c := s.Storage.Caps()
+	c.Omitted = func() []storage.Omission { return s.omitted }
+	return c
+}
 
 // List implements storage.Storage.
 func (s only) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {

@@ -256,6 +256,8 @@ type alignedStorage struct {
 	large, astray atomic.Int64
 }
 
+func (s *alignedStorage) Caps() storage.Caps { return storage.Caps{} }
+
 func (s *alignedStorage) Submit(reads []*storage.Read) {
 	for _, r := range reads {
 		end := r.OffsetBytes + int64(len(r.Buf))

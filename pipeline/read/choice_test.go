@@ -96,7 +96,7 @@ func TestStrategyFollowsFromSizesIncludingTables(t *testing.T) {
 		"not compressed, a byte each, a piece each, tables do not": {&sizes{shards: 2, records: 6053, recordBytes: 1}, single, 2, spec.ReadGather},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, err := newFetcher(c.sizes, nil, Config{
+			f, err := newFetcher(c.sizes, nothing{}, Config{
 				MemoryBytes: c.memory * mib, ReadTimeout: time.Minute, PieceBytes: c.order.ChunkBytes, PieceRecords: c.order.ChunkRecords,
 				Read: spec.ReadScan, Order: c.order,
 			})
@@ -118,7 +118,7 @@ func TestSpoolForPermutedChunksHoldsAllShards(t *testing.T) {
 	const mib = 1 << 20
 	o := spec.Default().Order
 	x := &sizes{shards: 500, records: 2000, recordBytes: 12_000, members: 12, codec: gzip.Codec{}}
-	f, err := newFetcher(x, nil, Config{MemoryBytes: 64 * mib, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords, Read: spec.ReadScan, Order: o})
+	f, err := newFetcher(x, nothing{}, Config{MemoryBytes: 64 * mib, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords, Read: spec.ReadScan, Order: o})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	whole, err := f.Choose(spec.ReadSpool)
@@ -134,3 +134,8 @@ func TestSpoolForPermutedChunksHoldsAllShards(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, few.SpoolBytes, all.SpoolBytes/2, "front to back it comes once")
 }
+
+// nothing is a storage that nothing is read from.
+type nothing struct{ storage.Storage }
+
+func (nothing) Caps() storage.Caps { return storage.Caps{} }

@@ -53,8 +53,6 @@ type Config struct {
 	// Storage describes which reads suit the shards' storage; the zero value stands for
 	// profile.Defaults of an unknown one. It doesn't affect which bytes are returned.
 	Storage profile.Profile
-	// Expecter, if not nil, is told what gathering readers are going to read.
-	Expecter storage.Expecter
 	// Meter measures where time goes; if nil, the fetcher makes one.
 	Meter *meter.Meter
 	// Changes, if not nil, records which shards have changed.

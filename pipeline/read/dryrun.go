@@ -84,13 +84,13 @@ type dryRun struct {
 
 // newDryRun makes a fetcher of the same dataset and settings with the given choice.
 func (f *Fetcher) newDryRun(how Choice) (*dryRun, error) {
-	d := &dryRun{storage: new(dryStorage), index: newDryIndex(f.index)}
+	d := &dryRun{storage: newDryStorage(f.caps), index: newDryIndex(f.index)}
 	c := f.config
-	c.Memory, c.Meter, c.Expecter, c.Changes, c.released = nil, new(meter.Meter), nil, nil, nil
+	c.Memory, c.Meter, c.Changes, c.released = nil, new(meter.Meter), nil, nil
 	c.Log = slog.New(slog.DiscardHandler)
 	c.setDefaults()
 	d.Fetcher = &Fetcher{
-		index: d.index, storage: d.storage.inPlaceOf(f.storage), config: c, meter: c.Meter, share: c.Memory.Share(),
+		index: d.index, storage: d.storage, caps: d.storage.caps, config: c, meter: c.Meter, share: c.Memory.Share(),
 		survey: f.surveyed, surveyed: f.surveyed, choice: how,
 		dry: &scan.Dry{Raw: dryRaw{d.storage}, Complete: d.storage.complete},
 	}

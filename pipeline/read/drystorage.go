@@ -25,7 +25,8 @@ func (r *ReadCounts) Add(bytes int64) {
 // called, on the caller's goroutine: reads in progress take memory, which determines what can be
 // kept and read together.
 type dryStorage struct {
-	storage.Storage // nil: only Submit is called
+	storage.Storage // nil: only Submit and Caps are called
+	caps            storage.Caps
 
 	// oneSubmit means that Submit first completes all earlier reads: a storage is about as fast as
 	// its reader, so one stretch of a gatherer's reads is in progress at a time.
@@ -90,9 +91,11 @@ func (s *dryStorage) counted() ReadCounts {
 	return s.counts
 }
 
-// dryPlanner is a dryStorage in place of a storage.Planner. Plans only affect real reads, so it
-// ignores them.
-type dryPlanner struct{ *dryStorage }
+// Caps implements storage.Storage.
+func (s *dryStorage) Caps() storage.Caps { return s.caps }
+
+// dryPlanner ignores plans, which only affect real reads.
+type dryPlanner struct{}
 
 var _ storage.Planner = dryPlanner{}
 
@@ -100,25 +103,23 @@ func (dryPlanner) Plan(uint64, []storage.Want)               {}
 func (dryPlanner) Done(uint64, storage.Object, int64, int64) {}
 func (dryPlanner) Forget(uint64)                             {}
 
-// dryKeeper is a dryStorage in place of a storage.Keeper.
-type dryKeeper struct {
-	dryPlanner
-	roomBytes int64
-}
+// dryKeeper stores nothing; it has the room of a real storage.
+type dryKeeper struct{ roomBytes int64 }
 
 var _ storage.Keeper = dryKeeper{}
 
 func (k dryKeeper) RoomBytes() int64 { return k.roomBytes }
 func (dryKeeper) SetShare(int64)     {}
 
-// inPlaceOf returns the storage with those capabilities of another one that affect what is read.
+// newDryStorage returns a storage with those capabilities of another one that affect what is read.
 // Nothing is mapped: a dry run assumes a cold page cache.
-func (s *dryStorage) inPlaceOf(other storage.Storage) storage.Storage {
-	switch x := other.(type) {
-	case storage.Keeper:
-		return dryKeeper{dryPlanner{s}, x.RoomBytes()}
-	case storage.Planner:
-		return dryPlanner{s}
+func newDryStorage(other storage.Caps) *dryStorage {
+	s := new(dryStorage)
+	if other.Planner != nil {
+		s.caps.Planner = dryPlanner{}
+	}
+	if other.Keeper != nil {
+		s.caps.Keeper = dryKeeper{other.Keeper.RoomBytes()}
 	}
 	return s
 }

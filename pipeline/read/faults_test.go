@@ -147,6 +147,8 @@ type stalling struct {
 	came  chan struct{} // closed at the first read that is held
 }
 
+func (s *stalling) Caps() storage.Caps { return storage.Caps{} }
+
 func (s *stalling) Submit(reads []*storage.Read) {
 	s.mu.Lock()
 	var rest []*storage.Read

@@ -33,6 +33,7 @@ var _ index = (*catalog.Catalog)(nil)
 type Fetcher struct {
 	index    index
 	storage  storage.Storage
+	caps     storage.Caps // of storage
 	config   Config
 	verifier format.Verifier // nil if records carry no checksums
 	survey   *size.Survey
@@ -65,7 +66,7 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 		return nil, err
 	}
 	cfg.setDefaults()
-	f := &Fetcher{index: x, storage: s, config: cfg, meter: cfg.Meter, share: cfg.Memory.Share()}
+	f := &Fetcher{index: x, storage: s, caps: s.Caps(), config: cfg, meter: cfg.Meter, share: cfg.Memory.Share()}
 	if err := f.start(); err != nil {
 		f.share.Leave()
 		return nil, err
@@ -111,7 +112,7 @@ func (f *Fetcher) start() (err error) {
 // look computes the dataset's sizes.
 func (f *Fetcher) look() (err error) {
 	cfg, room := &f.config, int64(0)
-	if keeper, is := f.storage.(storage.Keeper); is {
+	if keeper := f.caps.Keeper; keeper != nil {
 		room = max(keeper.RoomBytes(), 0)
 	}
 	f.survey, err = size.New(f.index, cfg.Part, size.Settings{
@@ -168,7 +169,7 @@ func (f *Fetcher) scanConfig() scan.Config {
 	c, v := &f.config, f.survey
 	sizes := v.Sizes()
 	s := scan.Config{
-		Index: f.index, Storage: f.storage, Places: v.Places, Verifier: f.verifier,
+		Index: f.index, Storage: f.storage, Mapper: f.caps.Mapper, Places: v.Places, Verifier: f.verifier,
 		Sampled: c.Order.Sample.Or() != (spec.Subsample{}), Phase: c.Phase,
 		MemoryBytes: c.MemoryBytes, Ask: f.share.Ask, Limits: v.Limits, Held: v.Held, HoldsAll: v.Compressed && sizes.Fits(),
 		Choice: f.choice, Dry: f.dry,
@@ -191,7 +192,7 @@ func (f *Fetcher) gatherConfig(memory *budget.Blocks) gather.Config {
 	}
 	g := gather.Config{
 		Index: f.index, Storage: f.storage, Memory: memory, BesideBytes: f.config.MemoryBytes - f.survey.Limits.CacheBytes, Ask: f.share.Ask, Plan: PlanConfig(reads), Ahead: reads.Ahead,
-		Expecter: f.config.Expecter, ReadTimeout: f.config.ReadTimeout, Verifier: f.verifier, Meter: f.meter, Note: f.note,
+		Expecter: f.caps.Expecter, ReadTimeout: f.config.ReadTimeout, Verifier: f.verifier, Meter: f.meter, Note: f.note,
 	}
 	if f.dry != nil {
 		g.Dry = f.dry.Complete
@@ -233,7 +234,7 @@ func (f *Fetcher) closeRoom() error {
 // leave returns the fetcher's share of memory, disk and cache to the others.
 func (f *Fetcher) leave() {
 	left := f.share.SetCached(0)
-	if keeper, is := f.storage.(storage.Keeper); is && left > 0 {
+	if keeper := f.caps.Keeper; keeper != nil && left > 0 {
 		keeper.SetShare(left)
 	}
 	f.share.Leave()

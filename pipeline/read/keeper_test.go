@@ -122,7 +122,7 @@ func (s *keeper) Submit(reads []*storage.Read) {
 	s.Storage.Submit(reads)
 }
 
-var _ storage.Keeper = (*keeper)(nil)
+func (s *keeper) Caps() storage.Caps { return storage.Caps{Planner: s, Keeper: s} }
 
 // readInStep reads an epoch with several readers that keep step, as trainers do: step records each.
 func readInStep(t *testing.T, d *readtest.Dataset, f *Fetcher, g readtest.List, readers, step int) {

@@ -15,6 +15,8 @@ import (
 // reading hides that a storage can map.
 type reading struct{ storage.Storage }
 
+func (reading) Caps() storage.Caps { return storage.Caps{} }
+
 // BenchmarkEpochFromPageCache copies a first shuffled epoch of files that are in the page cache, 1
 // MiB at a time, as replies are made.
 func BenchmarkEpochFromPageCache(b *testing.B) {

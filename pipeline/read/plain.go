@@ -48,8 +48,7 @@ func (f *Fetcher) usePlain() bool {
 	if err != nil || f.plain == nil {
 		return false
 	}
-	f.index, f.storage = plainIndex{raw, f.plain}, f.plain
-	c.Expecter = nil
+	f.index, f.storage, f.caps = plainIndex{raw, f.plain}, f.plain, f.plain.Caps()
 	if choose.AtService(c.Storage.Kind) {
 		c.Storage = profile.Defaults(profile.KindVirtual) // a local disk
 	}

@@ -5,7 +5,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // Needs is what an epoch requests from a service, and what memory or disk it takes to read each
@@ -23,12 +22,12 @@ func (f *Fetcher) Needs() Needs {
 // cache without room for the chunks that the order has open. A disk cache is also told how much
 // passes through it.
 func (f *Fetcher) planning() *window.Plan {
-	planner, is := f.storage.(storage.Planner)
-	if !is {
+	planner, keeper := f.caps.Planner, f.caps.Keeper
+	if planner == nil {
 		return nil
 	}
 	sizes := f.survey.Sizes()
-	keeper, keeps := f.storage.(storage.Keeper)
+	keeps := keeper != nil
 	gathers := f.choice.Strategy == spec.ReadGather
 	if keeps {
 		keeper.SetShare(f.share.SetCached(sizes.Share(f.choice)))

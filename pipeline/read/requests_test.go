@@ -61,6 +61,12 @@ type told struct {
 	held         []*storage.Read
 }
 
+func (s *told) Caps() storage.Caps {
+	c := s.Storage.Caps()
+	c.Planner = s
+	return c
+}
+
 func (s *told) Plan(reader uint64, wants []storage.Want) {
 	s.mu.Lock()
 	s.plans++

@@ -69,7 +69,7 @@ type SpoolStats struct {
 // Stats returns a snapshot.
 func (f *Fetcher) Stats() Stats {
 	s := Stats{Strategy: string(f.choice.Strategy), Reason: f.choice.Reason, BudgetBytes: f.config.MemoryBytes}
-	if mapper, ok := f.storage.(storage.Mapper); ok && mapper.Maps() {
+	if mapper := f.caps.Mapper; mapper != nil {
 		s.Leases = mapper.LeaseStats()
 	}
 	if f.scanner != nil {

@@ -1,6 +1,6 @@
 package storage
 
-// Expecter is implemented by storages that compute what they are asked for from larger pieces, and
+// Expecter is for storages that compute what they are asked for from larger pieces, and
 // keep the pieces that will be needed again (package crops). Expectations change what is kept,
 // never what reads return. The methods don't wait for reads. They may be called concurrently, but
 // not for the same reader.

@@ -2,12 +2,10 @@ package storage
 
 import "errors"
 
-// Mapper is an optional upgrade of a Storage: bytes of an object that are in the page cache can be
-// copied from mapped memory. A wrapper that alters reads, or delays successful ones, must not
-// implement it. Its methods may be called concurrently.
+// Mapper maps objects: those of their bytes that are in the page cache can be copied from mapped
+// memory. A wrapper that alters reads, or delays successful ones, must not pass it on. Its methods
+// may be called concurrently.
 type Mapper interface {
-	// Maps reports whether objects may be mapped at all. The answer never changes.
-	Maps() bool
 	// Map opens and maps an object. It calls done once, from a goroutine of the storage
 	// and never from within Map. Opening may take any time. No byte of a mapping may be
 	// touched before it has been populated.

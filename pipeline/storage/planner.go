@@ -1,13 +1,9 @@
 package storage
 
-import (
-	"context"
-	"io"
-	"sync/atomic"
-)
+import "sync/atomic"
 
-// Planner is implemented by storages that read better if they know what comes next: a request to a
-// service takes tens of milliseconds, and reads that are needed later can wait for more urgent
+// Planner is for storages that read better if they know what comes next: a request to a service
+// takes tens of milliseconds, and reads that are needed later can wait for more urgent
 // ones. Plans change when data is read and what is kept, never what reads return. The methods may
 // be called concurrently and return at once.
 type Planner interface {
@@ -29,11 +25,10 @@ func NewReaderID() uint64 { return readers.Add(1) }
 
 var readers atomic.Uint64
 
-// Keeper is a Planner that stores planned data on a disk. What is planned is fetched before it is
+// Keeper is for Planners that store planned data on a disk. What is planned is fetched before it is
 // read, once, no matter which part of it is read first, and stays at least until it is Done, as
 // long as there is room.
 type Keeper interface {
-	Planner
 	// RoomBytes returns how many bytes of planned data that is not Done it may store at a time.
 	RoomBytes() int64
 	// SetShare sets how much of that is set aside for chunks that running orders have open, which
@@ -47,22 +42,4 @@ type Want struct {
 	Object                 Object
 	OffsetBytes, SizeBytes int64
 	DueBytes               int64 // how many bytes of the reader's stream come before it is needed; 0 if a reader waits for it
-}
-
-// Filler is implemented by storages that also accept reads that no reader waits for.
-type Filler interface {
-	// Fill is Submit for reads with the lowest priority: they come after everything that was
-	// submitted, and after everything that a Planner has announced.
-	Fill(reads []*Read)
-}
-
-// Sequential is implemented by storages that can read an object from front to back with less than
-// one request per part.
-type Sequential interface {
-	// OpenSequential returns the bytes of an object from off to its end, followed by io.EOF. A
-	// stream that breaks is resumed where it broke. Errors are *Error, or the error of ctx, which
-	// must last as long as the reader. They wrap ErrChanged if the object is no longer the one that
-	// was listed. The reader is for one goroutine at a time, except for Close, which ends a pending
-	// Read. Callers bound how many streams are open.
-	OpenSequential(ctx context.Context, o Object, off int64) (io.ReadCloser, error)
 }

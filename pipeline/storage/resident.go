@@ -16,10 +16,3 @@ type Resident interface {
 	Unchanged() error
 	Close() error
 }
-
-// ResidentOpener is implemented by storages whose objects may be in memory. Opening an object that
-// is no longer the one that was listed returns ErrChanged. If objects must not be read from memory,
-// the Resident is nil.
-type ResidentOpener interface {
-	OpenResident(o Object) (Resident, error)
-}

@@ -8,9 +8,9 @@
 // files, read as archives), joined (arrays split into several files, read as one), cubes (crops of
 // Zarr arrays), crops/refs (ranges of files, read as a Zarr hierarchy) and remote (objects of
 // services: packages s3 and web). cached puts a disk cache in front of another storage. storagetest
-// is the test suite that every implementation passes, except joined, whose objects are not files.
-// Wrappers (retry, counting, faults) are Storages themselves. sequential reads one object from
-// front to back, as a stream if the storage supports that.
+// is the test suite that every implementation passes, except arrays, whose objects are not files.
+// Wrappers (retry, counting, faults) are Storages themselves. What only some storages can do, such
+// as mapping objects or taking hints, is in Caps. sequential reads one object from front to back.
 package storage
 
 import (
@@ -89,14 +89,8 @@ type Storage interface {
 	// Close waits for the reads in flight; reads submitted after it fail. It is
 	// idempotent.
 	Close() error
-}
-
-// StatStabler is implemented by storages whose Stat may return a version in which an
-// immediately following change would not show.
-type StatStabler interface {
-	// StatStable is Stat for an object that is going to be read. Like List, it waits until
-	// a later change would show in the version.
-	StatStable(ctx context.Context, path string) (Object, error)
+	// Caps returns what else the storage can do. It always returns the same capabilities.
+	Caps() Caps
 }
 
 // Compare compares an object as it is now with the listed one. It returns an error that wraps

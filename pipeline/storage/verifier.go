@@ -2,7 +2,7 @@ package storage
 
 import "context"
 
-// Verifier is implemented by storages whose objects are computed from files, if reading the objects
+// Verifier is for storages whose objects are computed from files, if reading the objects
 // would read some parts of the files repeatedly and others never.
 type Verifier interface {
 	// AuditBytes returns about how many bytes of files an audit of an object reads.

@@ -14,7 +14,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/decoding"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
-	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
 )
 
 // Config configures Shards.
@@ -110,10 +109,10 @@ func Shards(ctx context.Context, c Config) (Report, error) {
 
 // run is one call of Shards.
 type run struct {
-	config  Config             // with defaults filled in
-	streams sequential.Storage // nil: shards are not read as streams
-	workers int                // number of shards read at a time
-	depth   int                // reads in flight per shard, without streams
+	config  Config          // with defaults filled in
+	streams storage.Storage // nil: shards are not read as streams
+	workers int             // number of shards read at a time
+	depth   int             // reads in flight per shard, without streams
 	room    *decoding.Room
 	results []result // by shard; each is written by one worker only
 	queue   []int    // shards, in the order of reading
@@ -133,8 +132,8 @@ func newRun(c Config) *run {
 	r := &run{config: c, results: make([]result, c.Catalog.Shards()), room: decoding.NewRoom(c.MemoryBytes/2, cores)}
 	r.largestFirst()
 	p, most := c.Profile, c.MemoryBytes/2
-	if s, ok := c.Storage.(sequential.Storage); ok && p.Pass.StreamBytes > 0 {
-		r.streams, r.workers = s, catalog.ShardsAtATime(p.Pass, true, most, cores)
+	if p.Pass.StreamBytes > 0 && c.Storage.Caps().OpenSequential != nil {
+		r.streams, r.workers = c.Storage, catalog.ShardsAtATime(p.Pass, true, most, cores)
 		return r
 	}
 	inFlight := min(p.InFlightBytes, p.Pass.InFlightBytes, most)

@@ -33,7 +33,7 @@ var (
 // streamed is a reading from a storage that has streams: each object is one request.
 type streamed struct {
 	ctx      context.Context
-	from     sequential.Storage
+	from     storage.Storage
 	pass     profile.Pass
 	arrived  func(n int64) // called with the number of bytes read for the first time
 	object   storage.Object
@@ -43,7 +43,7 @@ type streamed struct {
 	leftover []byte             // buffer for rest
 }
 
-func newStreamed(ctx context.Context, from sequential.Storage, p profile.Pass, arrived func(n int64)) *streamed {
+func newStreamed(ctx context.Context, from storage.Storage, p profile.Pass, arrived func(n int64)) *streamed {
 	return &streamed{ctx: ctx, from: from, pass: p, arrived: arrived}
 }
 

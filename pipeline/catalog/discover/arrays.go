@@ -15,9 +15,9 @@ import (
 // listArrays returns an object for each group of files that consists of the i-th file of every
 // array, by path (pipeline/format/ARRAYS.md, "Several arrays").
 func (f *finder) listArrays(ctx context.Context) ([]storage.Object, error) {
-	joiner, joins := f.Storage.(storage.ArrayJoiner)
+	join := f.Storage.Caps().Join
 	switch {
-	case !joins:
+	case join == nil:
 		return nil, fmt.Errorf("dataset %s: internal error: its storage joins no arrays", &f.Target)
 	case !f.Target.Whole():
 		return nil, fmt.Errorf("dataset %s: with --array name the directory: the patterns of the arrays say which files are read", &f.Target)
@@ -56,7 +56,7 @@ func (f *finder) listArrays(ctx context.Context) ([]storage.Object, error) {
 			for i := range files {
 				group[i] = files[i][n]
 			}
-			if objects[n], err = joiner.Join(ctx, names, group); err != nil {
+			if objects[n], err = join(ctx, names, group); err != nil {
 				return fmt.Errorf("dataset %s: %w", &f.Target, err)
 			}
 			return nil

@@ -17,7 +17,7 @@ type Config struct {
 	// Format is the requested format; its name may be auto.
 	Format spec.Format
 	// Storage lists the files below the target's root. For several arrays it must be a
-	// storage.ArrayJoiner.
+	// storage.Caps.Join.
 	Storage storage.Storage
 	// Reads is the storage from which contents are read: Storage, or a wrapper of it.
 	Reads storage.Storage

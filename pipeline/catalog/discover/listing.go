@@ -117,12 +117,10 @@ func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bo
 	if err != nil {
 		return nil, f.withoutExcluded(err)
 	}
-	if s, ok := f.Storage.(storage.Omitter); ok {
-		for _, o := range s.Omitted() {
-			path := strings.TrimSuffix(o.Path, "/")
-			if path != own && (own == "" || !strings.HasPrefix(path, own+"/")) && f.mayName(path) {
-				f.left[path] = Verdict{Path: o.Path, Reason: o.Reason}
-			}
+	for _, o := range storage.OmittedBy(f.Storage) {
+		path := strings.TrimSuffix(o.Path, "/")
+		if path != own && (own == "" || !strings.HasPrefix(path, own+"/")) && f.mayName(path) {
+			f.left[path] = Verdict{Path: o.Path, Reason: o.Reason}
 		}
 	}
 	return objects, nil
@@ -173,11 +171,7 @@ func (f *finder) oneFile(ctx context.Context) ([]storage.Object, error) {
 	if f.Format.Name == "files" {
 		return nil, fmt.Errorf("dataset %s is a file: with --format files name the directory that holds files, or a pattern of directories", &f.Target)
 	}
-	stat := f.Storage.Stat
-	if s, ok := f.Storage.(storage.StatStabler); ok {
-		stat = s.StatStable
-	}
-	object, err := stat(ctx, f.Target.file)
+	object, err := storage.StatStable(ctx, f.Storage, f.Target.file)
 	if err != nil {
 		return nil, cmp.Or(f.refuseStore(ctx, err), fmt.Errorf("dataset %s: %w", &f.Target, err))
 	}

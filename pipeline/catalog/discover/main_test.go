@@ -67,18 +67,10 @@ func (w *world) find(dataset string, format spec.Format) (found Found, err error
 	}
 	defer counted.Close()
 	return Shards(context.Background(), Config{
-		Target: w.target, Format: format, Storage: omitting{counted, s}, Reads: counted,
+		Target: w.target, Format: format, Storage: counted, Reads: counted,
 		IndexDir: w.indexDir, Known: w.known, Files: w.files, Log: slog.New(slog.DiscardHandler),
 	})
 }
-
-// omitting is a storage that reports what another one has left out.
-type omitting struct {
-	storage.Storage
-	of storage.Omitter
-}
-
-func (o omitting) Omitted() []storage.Omission { return o.of.Omitted() }
 
 // tarOf returns an archive of n samples.
 func tarOf(n int, name string) []byte {

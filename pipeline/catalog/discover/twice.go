@@ -14,7 +14,8 @@ import (
 
 // refuseTwice refuses two files that are the same shard.
 func (f *finder) refuseTwice(shards []Shard) error {
-	parts, ofParts := f.Storage.(storage.Assembler)
+	parts := f.Storage.Caps().Parts
+	ofParts := parts != nil
 	if ofDirectories(f.Format.Name) && !ofParts { // their storage has compared them
 		return nil
 	}
@@ -23,9 +24,7 @@ func (f *finder) refuseTwice(shards []Shard) error {
 		root = ""
 	}
 	once := NewOnce(root)
-	if ofParts {
-		once.parts = parts.Parts
-	}
+	once.parts = parts
 	for _, s := range shards {
 		before := once.Twin(s.Object)
 		switch {

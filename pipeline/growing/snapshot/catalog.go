@@ -185,8 +185,5 @@ func (t *Snapshotter) indexBatch(ctx context.Context, paths []string, looked map
 
 // stat returns the description of a file for indexing.
 func (t *Snapshotter) stat(ctx context.Context, path string) (storage.Object, error) {
-	if s, ok := t.config.Storage.(storage.StatStabler); ok {
-		return s.StatStable(ctx, path)
-	}
-	return t.config.Storage.Stat(ctx, path)
+	return storage.StatStable(ctx, t.config.Storage, path)
 }

@@ -40,7 +40,6 @@ type files struct {
 	held      atomic.Int64 // times that ranges are populated
 }
 
-func (s *files) Maps() bool                     { return true }
 func (s *files) Evictions() uint64              { return s.evictions.Load() }
 func (s *files) Breaks() uint64                 { return s.breaks.Load() }
 func (s *files) Unbroken(breaks uint64) bool    { return breaks == s.breaks.Load() }

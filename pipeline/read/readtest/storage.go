@@ -52,6 +52,10 @@ type CountedStorage struct {
 	Reads, Bytes atomic.Int64
 }
 
+// Caps implements storage.Storage: all reads are counted.
+func (s *CountedStorage) Caps() storage.Caps { return s.Storage.Caps().OnlySubmit() }
+
+// Submit implements storage.Storage.
 func (s *CountedStorage) Submit(reads []*storage.Read) {
 	for _, r := range reads {
 		s.Reads.Add(1)

@@ -21,9 +21,10 @@ import (
 // Config configures a Scanner. Index, Storage, Places, MemoryBytes, Limits, Profile, Decoders,
 // LookaheadRecords and ReadTimeout are required.
 type Config struct {
-	Index Index
-	// Storage reads shards. If it is a storage.Mapper, pieces in the page cache are mapped.
-	Storage Storage
+	Index   Index
+	Storage Storage // of the shards
+	// Mapper maps shards whose pieces are in the page cache; nil if nothing is mapped.
+	Mapper storage.Mapper
 	// Places are the pieces, and the part of their records that readers from Open may ask for.
 	Places *chunkmap.Map
 	// Sampled means that there may be readers of other parts (OpenPhase). Phase is the number of

@@ -22,6 +22,8 @@ type lostCopies struct {
 	checks *atomic.Int64 // number of calls
 }
 
+func (s lostCopies) Caps() storage.Caps { return storage.Caps{Mapper: s} }
+
 func (s lostCopies) Map(o storage.Object, done func(storage.Mapping, error)) {
 	file, err := s.Stat(context.Background(), o.Path)
 	if err != nil {

@@ -48,7 +48,8 @@ func openMapper(t testing.TB, d *readtest.Dataset) *mapping {
 }
 
 func (s *mapping) Evictions() uint64 { return s.evictions.Load() }
-func (s *mapping) Maps() bool        { return s.mapper.Maps() }
+
+func (s *mapping) Caps() storage.Caps { return storage.Caps{Mapper: s} }
 
 func (s *mapping) Map(o storage.Object, done func(storage.Mapping, error)) {
 	s.calls.Add(1)

@@ -13,10 +13,8 @@ func (sc *Scanner) mapsConfig() mapped.Config {
 	c := mapped.Config{
 		Object:     func(shard int) storage.Object { return sc.index.Shard(shard).Object },
 		LimitBytes: sc.config.MemoryBytes, TableLimitBytes: sc.limits.CacheBytes / 4, AllBytes: sc.config.Held.AllBytes(),
+		Mapper:     sc.config.Mapper,
 		LeastBytes: storage.MapBlockBytes, Patience: mapped.Patience, Log: sc.log,
-	}
-	if mapper, ok := sc.storage.(storage.Mapper); ok && mapper.Maps() {
-		c.Mapper = mapper
 	}
 	return c
 }

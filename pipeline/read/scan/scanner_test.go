@@ -17,6 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/read/size"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -37,6 +38,14 @@ type all struct{}
 
 func (all) Has(uint64) bool              { return true }
 func (all) Count(from, to uint64) uint64 { return to - from }
+
+// mapperOf returns the Mapper of a storage, nil if it has none.
+func mapperOf(store Storage) storage.Mapper {
+	if s, ok := store.(storage.Storage); ok {
+		return s.Caps().Mapper
+	}
+	return nil
+}
 
 // configFor configures a scanner as a fetcher does, with pieces of up to 16 KiB and 32 records, and
 // with a spool's file and engine if it spools.
@@ -61,7 +70,8 @@ func configFor(t testing.TB, d *readtest.Dataset, s settings, store Storage) Con
 	}
 	verifier, _ := d.Index.Format.(format.Verifier)
 	c := Config{
-		Index: d.Index, Storage: store, Places: v.Places, Verifier: verifier,
+		Mapper: mapperOf(store),
+		Index:  d.Index, Storage: store, Places: v.Places, Verifier: verifier,
 		MemoryBytes: s.memory, Limits: v.Limits, Held: v.Held, HoldsAll: v.Compressed && sizes.Fits(), Choice: choice,
 		Decoders: s.decoders, LookaheadRecords: 64 << 10, ReadTimeout: 10 * time.Minute, Profile: p, Released: readtest.Poison,
 	}

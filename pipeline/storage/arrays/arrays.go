@@ -43,6 +43,7 @@ type Framing interface {
 // Storage joins files of another storage. Its methods may be called concurrently.
 type Storage struct {
 	under   storage.Storage
+	caps    storage.Caps // of under
 	framing Framing
 
 	inflight storage.Inflight
@@ -50,24 +51,29 @@ type Storage struct {
 	objects  map[string]*object // by path
 }
 
-var (
-	_ storage.Storage     = (*Storage)(nil)
-	_ storage.Uncached    = (*Storage)(nil)
-	_ storage.ArrayJoiner = (*Storage)(nil)
-)
+var _ storage.Storage = (*Storage)(nil)
 
 // Wrap returns a storage that joins files of under. Closing it closes under.
 func Wrap(under storage.Storage, framing Framing) *Storage {
-	return &Storage{under: under, framing: framing, objects: map[string]*object{}}
+	return &Storage{under: under, caps: under.Caps(), framing: framing, objects: map[string]*object{}}
 }
 
-// Uncached implements storage.Uncached.
-func (s *Storage) Uncached() (storage.Storage, error) {
-	u, ok := s.under.(storage.Uncached)
-	if !ok {
-		return nil, nil
+// Caps implements storage.Storage. What reads or announces ranges of files does not fit ranges of
+// objects: nothing is mapped, and no hints are taken.
+func (s *Storage) Caps() storage.Caps {
+	c := storage.Caps{Omitted: s.caps.Omitted, Join: s.Join, Status: s.caps.Status, HeldBytes: s.caps.HeldBytes, AdjustProfile: s.caps.AdjustProfile}
+	if s.caps.StatStable != nil {
+		c.StatStable = s.StatStable
 	}
-	under, err := u.Uncached()
+	if s.caps.Uncached != nil {
+		c.Uncached = s.Uncached
+	}
+	return c
+}
+
+// Uncached implements storage.Caps.
+func (s *Storage) Uncached() (storage.Storage, error) {
+	under, err := s.caps.Uncached()
 	if under == nil || err != nil {
 		return nil, err
 	}
@@ -79,7 +85,7 @@ func (s *Storage) Uncached() (storage.Storage, error) {
 func (s *Storage) on(under storage.Storage) *Storage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &Storage{under: under, framing: s.framing, objects: maps.Clone(s.objects)}
+	return &Storage{under: under, caps: under.Caps(), framing: s.framing, objects: maps.Clone(s.objects)}
 }
 
 // object is an object made by Join. It is immutable.
@@ -106,21 +112,27 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	return s.under.List(ctx, match, visit)
 }
 
-// Omitted implements storage.Omitter.
-func (s *Storage) Omitted() []storage.Omission { return storage.OmittedBy(s.under) }
-
 // Stat describes an object made by Join, as its files are now; any other path is a file.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
+	return s.describe(ctx, path, s.under.Stat)
+}
+
+// StatStable implements storage.Caps.
+func (s *Storage) StatStable(ctx context.Context, path string) (storage.Object, error) {
+	return s.describe(ctx, path, s.caps.StatStable)
+}
+
+func (s *Storage) describe(ctx context.Context, path string, stat func(context.Context, string) (storage.Object, error)) (storage.Object, error) {
 	s.mu.Lock()
 	o := s.objects[path]
 	s.mu.Unlock()
 	if o == nil {
-		return s.under.Stat(ctx, path)
+		return stat(ctx, path)
 	}
 	files := make([]storage.Object, len(o.parts))
 	for i := range o.parts {
 		var err error
-		if files[i], err = s.under.Stat(ctx, o.parts[i].file.Path); err != nil {
+		if files[i], err = stat(ctx, o.parts[i].file.Path); err != nil {
 			return storage.Object{}, err
 		}
 	}
@@ -129,7 +141,7 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return now, nil
 }
 
-// Join implements storage.ArrayJoiner. It reads the files' headers.
+// Join implements storage.Caps. It reads the files' headers.
 func (s *Storage) Join(ctx context.Context, names []string, files []storage.Object) (storage.Object, error) {
 	o := &object{listed: storage.Object{Path: files[0].Path, Version: versionOf(files)}}
 	kinds := make([]string, len(files))

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
+	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -203,13 +204,35 @@ func TestReadOfManyRowsTakesFewSteps(t *testing.T) {
 	require.Zero(t, split(0, first), "the prologue")
 }
 
+// Hints and mappings of files don't fit the objects.
+func TestArraysPassCapabilitiesOn(t *testing.T) {
+	storagetest.RunWrapper(t, func(_ *testing.T, below storage.Storage) storage.Storage {
+		return Wrap(below, plainFraming{})
+	}, map[string]storagetest.Passing{
+		"StatStable":    storagetest.Passed,
+		"Omitted":       storagetest.Passed,
+		"Status":        storagetest.Passed,
+		"AdjustProfile": storagetest.Passed,
+		"HeldBytes":     storagetest.Passed,
+		"Uncached":      storagetest.Translated,
+		"Join":          storagetest.Own,
+	})
+}
+
 // openAgain is a storage that may have another storage to bypass the page cache.
 type openAgain struct {
 	storage.Storage
 	with storage.Storage
 }
 
-func (o openAgain) Uncached() (storage.Storage, error) { return o.with, nil }
+func (o openAgain) Caps() storage.Caps {
+	return storage.Caps{Uncached: func() (storage.Storage, error) { return o.with, nil }}
+}
+
+// onlyCached is a storage that can't bypass the page cache.
+type onlyCached struct{ storage.Storage }
+
+func (onlyCached) Caps() storage.Caps { return storage.Caps{} }
 
 func TestDirectReadsUseSeparateStorage(t *testing.T) {
 	m := join(t, 20, 3, 100)
@@ -224,9 +247,8 @@ func TestDirectReadsUseSeparateStorage(t *testing.T) {
 	require.NoError(t, storage.ReadAt(t.Context(), m, m.object, got, 0))
 	require.Equal(t, m.want, got, "the first stays open")
 
-	for _, under := range []storage.Storage{struct{ storage.Storage }{m.under}, openAgain{m.under, nil}} {
-		none, err := Wrap(under, plainFraming{}).Uncached()
-		require.NoError(t, err)
-		require.Nil(t, none)
-	}
+	none, err := Wrap(openAgain{m.under, nil}, plainFraming{}).Uncached()
+	require.NoError(t, err)
+	require.Nil(t, none)
+	require.Nil(t, Wrap(onlyCached{m.under}, plainFraming{}).Caps().Uncached)
 }

@@ -21,6 +21,8 @@ type ranges struct {
 	read map[storage.Range]int
 }
 
+func (s *ranges) Caps() storage.Caps { return storage.Caps{} }
+
 func (s *ranges) Submit(reads []*storage.Read) {
 	s.mu.Lock()
 	for _, r := range reads {

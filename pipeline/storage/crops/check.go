@@ -24,7 +24,7 @@ const (
 	maxDamaged = 10
 )
 
-// Check implements storage.MetadataChecker: it reads and checks the index of every shard, and compares the
+// Check implements storage.Caps: it reads and checks the index of every shard, and compares the
 // sizes of other objects with the sizes that a chunk can have.
 func (s *Storage) Check(ctx context.Context, o storage.Object) error {
 	s.mu.Lock()

@@ -50,9 +50,9 @@ type Config struct {
 
 // Storage is a storage.Storage of cubes. Its methods may be called concurrently.
 type Storage struct {
-	config   Config
-	under    storage.Storage
-	resident storage.ResidentOpener // nil if under can't read from memory
+	config Config
+	under  storage.Storage
+	caps   storage.Caps // of under
 
 	mu     sync.Mutex
 	some   sync.Cond // signals a job, or the end
@@ -86,13 +86,16 @@ type Storage struct {
 	chunks, storedBytes, hits, blockCount atomic.Uint64
 }
 
-var (
-	_ storage.Storage         = (*Storage)(nil)
-	_ profile.Adjuster        = (*Storage)(nil)
-	_ storage.MetadataChecker = (*Storage)(nil)
-	_ storage.HeaderReader    = (*Storage)(nil)
-	_ storage.Assembler       = (*Storage)(nil)
-)
+var _ storage.Storage = (*Storage)(nil)
+
+// Caps implements storage.Storage. Ranges of the arrays' objects are not ranges of cubes, so what
+// reads or announces ranges below is not passed on.
+func (s *Storage) Caps() storage.Caps {
+	return storage.Caps{
+		Omitted: s.Omitted, Parts: s.Parts, Outline: s.Outline, Check: s.Check, Verifier: s,
+		Expecter: s, Status: s.caps.Status, AdjustProfile: s.AdjustProfile,
+	}
+}
 
 // cube is a listed cube. It does not change.
 type cube struct {
@@ -120,14 +123,13 @@ type field struct {
 // Wrap returns a storage of the cubes made of the arrays below the root of under. Closing it closes
 // under.
 func Wrap(under storage.Storage, c Config) *Storage {
-	s := &Storage{config: c, under: under, cubes: map[string]*cube{}, waiting: map[key]*task{}, maxInFlight: inFlightBytes(c.MemoryBytes), longInMemory: longInMemory, longBelow: longBelow}
+	s := &Storage{config: c, under: under, caps: under.Caps(), cubes: map[string]*cube{}, waiting: map[key]*task{}, maxInFlight: inFlightBytes(c.MemoryBytes), longInMemory: longInMemory, longBelow: longBelow}
 	s.some.L, s.quiet.L = &s.mu, &s.mu
 	s.inLine.wake = func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.some.Broadcast()
 	}
-	s.resident, _ = under.(storage.ResidentOpener)
 	if s.room = c.room; s.room == nil {
 		s.room = newRoom(c.MemoryBytes, runtime.GOMAXPROCS(0))
 	}
@@ -187,7 +189,7 @@ func (s *Storage) Unused() []Unused {
 	return s.unused
 }
 
-// Omitted implements storage.Omitter.
+// Omitted implements storage.Caps.
 func (s *Storage) Omitted() (list []storage.Omission) {
 	for _, u := range s.Unused() {
 		if len(list) == storage.MaxOmitted {
@@ -262,7 +264,7 @@ func (s *Storage) Cube(path string) *listing.Grid {
 	return nil
 }
 
-// Parts implements storage.Assembler: the parts of a cube are its arrays.
+// Parts implements storage.Caps: the parts of a cube are its arrays.
 func (s *Storage) Parts(path string) (list []string) {
 	if c := s.Cube(path); c != nil {
 		for i := range c.Fields {
@@ -275,7 +277,7 @@ func (s *Storage) Parts(path string) (list []string) {
 // Under returns the storage that the arrays are read from.
 func (s *Storage) Under() storage.Storage { return s.under }
 
-// AdjustProfile implements profile.Adjuster: each record is computed by itself, so reading across
+// AdjustProfile implements storage.Caps: each record is computed by itself, so reading across
 // gaps between records saves nothing, and half a record costs as much as a whole one.
 func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
 	p.GapBytes, p.Apart = 0, true

@@ -61,11 +61,15 @@ func (s *failing) Stat(ctx context.Context, path string) (storage.Object, error)
 	return s.Storage.Stat(ctx, path)
 }
 
+func (s *failing) Caps() storage.Caps {
+	return storage.Caps{StatStable: s.StatStable, OpenResident: s.OpenResident}
+}
+
 func (s *failing) StatStable(ctx context.Context, path string) (storage.Object, error) {
 	if err := s.fault(); err != nil {
 		return storage.Object{}, err
 	}
-	return s.Storage.(storage.StatStabler).StatStable(ctx, path)
+	return storage.StatStable(ctx, s.Storage, path)
 }
 
 func (s *failing) Submit(reads []*storage.Read) {
@@ -82,7 +86,7 @@ func (s *failing) OpenResident(o storage.Object) (storage.Resident, error) {
 	if err := s.fault(); err != nil {
 		return nil, err
 	}
-	r, err := s.Storage.(storage.ResidentOpener).OpenResident(o)
+	r, err := s.Storage.Caps().OpenResident(o)
 	if r == nil || err != nil {
 		return nil, err
 	}
@@ -118,7 +122,9 @@ func (r *failingResident) Unchanged() error {
 // noMemory is a storage that can't be read from memory.
 type noMemory struct{ *failing }
 
-func (noMemory) OpenResident(storage.Object) (storage.Resident, error) { return nil, nil }
+func (s noMemory) Caps() storage.Caps {
+	return storage.Caps{StatStable: s.StatStable, OpenResident: func(storage.Object) (storage.Resident, error) { return nil, nil }}
+}
 
 // zipOf writes all files of a directory, uncompressed, to a new zip file.
 func zipOf(t *testing.T, dir, path string) {

@@ -35,6 +35,8 @@ type inside struct {
 	bytes atomic.Int64 // requested
 }
 
+func (s *inside) Caps() storage.Caps { return storage.Caps{} }
+
 func (s *inside) Submit(reads []*storage.Read) {
 	for _, r := range reads {
 		n := int64(len(r.Buf))

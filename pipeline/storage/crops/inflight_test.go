@@ -37,6 +37,8 @@ func newOneAtATime(under storage.Storage) *oneAtATime {
 	return s
 }
 
+func (s *oneAtATime) Caps() storage.Caps { return storage.Caps{} }
+
 func (s *oneAtATime) count(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,6 +33,12 @@ var steppyCrops = spec.Zarr{
 // notInMemory hides that a storage can be read from memory.
 type notInMemory struct{ storage.Storage }
 
+func (s notInMemory) Caps() storage.Caps {
+	c := s.Storage.Caps()
+	c.OpenResident = nil
+	return c
+}
+
 // openLong opens an array whose chunks are all long, readable from memory or not.
 func openLong(t testing.TB, a encode.Array, z spec.Zarr, memory int64, resident bool) *made {
 	m := &made{dir: t.TempDir(), array: a}
@@ -189,7 +195,7 @@ func TestLongChunkOfRewrittenObjectNeverMixesVersions(t *testing.T) {
 			under := &rewriting{Storage: openLocal(t, m.dir), stop: -1, from: dir, to: m.dir}
 			m.Storage = Wrap(under, Config{Spec: steppyCrops, Base: "a.zarr", MemoryBytes: 64 << 10})
 			if m.longInMemory, m.longBelow = 1, 1; !resident {
-				m.Storage.resident = nil
+				m.caps.OpenResident = nil
 			}
 			m.list(t)
 			under.asked, under.stop = 0, stop // the documents have been read
@@ -250,8 +256,10 @@ func (s *rewriting) Submit(reads []*storage.Read) {
 	}
 }
 
+func (s *rewriting) Caps() storage.Caps { return storage.Caps{OpenResident: s.OpenResident} }
+
 func (s *rewriting) OpenResident(o storage.Object) (storage.Resident, error) {
-	r, err := s.Storage.(storage.ResidentOpener).OpenResident(o)
+	r, err := s.Storage.Caps().OpenResident(o)
 	if err != nil || r == nil {
 		return nil, err
 	}

@@ -45,8 +45,8 @@ func (w *worker) open(of object) *opened {
 		return o
 	}
 	o = &opened{of: of}
-	if o.listed, o.present = of.field.Object(of.number); o.present && w.Storage.resident != nil {
-		if r, err := w.Storage.resident.OpenResident(o.listed); err == nil {
+	if o.listed, o.present = of.field.Object(of.number); o.present && w.caps.OpenResident != nil {
+		if r, err := w.caps.OpenResident(o.listed); err == nil {
 			o.resident = r
 		} // otherwise the ordinary read returns the error
 	}

@@ -31,8 +31,10 @@ type watched struct {
 	closed bool
 }
 
+func (s *changesOnce) Caps() storage.Caps { return storage.Caps{OpenResident: s.OpenResident} }
+
 func (s *changesOnce) OpenResident(o storage.Object) (storage.Resident, error) {
-	r, err := s.Storage.(storage.ResidentOpener).OpenResident(o)
+	r, err := s.Storage.Caps().OpenResident(o)
 	if err != nil || r == nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/crops/listing"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 	"github.com/lsiofs/lsiofs/pipeline/zarr/blosc"
 )
@@ -184,8 +183,8 @@ func (f *field) largestJob() int64 {
 
 // describedBytes returns the memory held by descriptions: references, and the tables of objects.
 func (s *Storage) describedBytes(cubes map[string]*cube) (n int64) {
-	if x, ok := s.under.(listing.Holder); ok {
-		n = x.HeldBytes()
+	if held := s.caps.HeldBytes; held != nil {
+		n = held()
 	}
 	seen := map[string]bool{}
 	for _, c := range cubes {

@@ -7,7 +7,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Outline implements storage.HeaderReader: an index pass only needs the header, so no chunk is decoded
+// Outline implements storage.Caps: an index pass only needs the header, so no chunk is decoded
 // for it.
 func (s *Storage) Outline(o storage.Object) (io.ReaderAt, error) {
 	s.mu.Lock()

@@ -105,6 +105,22 @@ func suite(a encode.Array, memory int64) storagetest.New {
 	}
 }
 
+// Hints are about crops, not about what is read below.
+func TestCropsPassCapabilitiesOn(t *testing.T) {
+	storagetest.RunWrapper(t, func(_ *testing.T, below storage.Storage) storage.Storage {
+		return Wrap(below, Config{})
+	}, map[string]storagetest.Passing{
+		"Status":        storagetest.Passed,
+		"Omitted":       storagetest.Own,
+		"Parts":         storagetest.Own,
+		"Outline":       storagetest.Own,
+		"Check":         storagetest.Own,
+		"Verifier":      storagetest.Own,
+		"Expecter":      storagetest.Own,
+		"AdjustProfile": storagetest.Own,
+	})
+}
+
 // Crops one after the other are an object like any other: every range of it can be read.
 func TestGridsPassStorageSuite(t *testing.T) {
 	a := encode.Array{Object: []int64{1 << 15}, Chunk: []int64{512}, Dims: []string{"x"}, DataType: "uint8", ItemBytes: 1}

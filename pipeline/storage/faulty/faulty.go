@@ -45,6 +45,9 @@ func New(s storage.Storage) *Storage {
 	return f
 }
 
+// Caps implements storage.Storage: there is no way around the hooks.
+func (f *Storage) Caps() storage.Caps { return f.Storage.Caps().OnlySubmit() }
+
 // Hold makes reads submitted from now on wait for Release.
 func (f *Storage) Hold() {
 	f.mu.Lock()

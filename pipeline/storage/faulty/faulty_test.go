@@ -117,3 +117,21 @@ func TestReadAtReturnsWithItsContextAndLeavesReadRunning(t *testing.T) {
 	<-arrived
 	require.NoError(t, storage.ReadAt(t.Context(), f, o, nil, 1), "nothing is read at once")
 }
+
+// There is no way around the hooks.
+func TestCapabilitiesThatReadAreLost(t *testing.T) {
+	storagetest.RunWrapper(t, func(_ *testing.T, below storage.Storage) storage.Storage { return New(below) }, map[string]storagetest.Passing{
+		"StatStable":    storagetest.Passed,
+		"Omitted":       storagetest.Passed,
+		"Parts":         storagetest.Passed,
+		"Join":          storagetest.Passed,
+		"Outline":       storagetest.Passed,
+		"Check":         storagetest.Passed,
+		"Planner":       storagetest.Passed,
+		"Keeper":        storagetest.Passed,
+		"Expecter":      storagetest.Passed,
+		"Status":        storagetest.Passed,
+		"AdjustProfile": storagetest.Passed,
+		"HeldBytes":     storagetest.Passed,
+	})
+}

@@ -135,13 +135,12 @@ type Storage struct {
 	before     func(fileKey) // nil except in tests: called before a file is opened
 }
 
-var (
-	_ storage.Storage      = (*Storage)(nil)
-	_ storage.HeaderReader = (*Storage)(nil)
-	_ storage.Omitter      = (*Storage)(nil)
-	_ storage.Reporter     = (*Storage)(nil)
-	_ profile.Adjuster     = (*Storage)(nil)
-)
+var _ storage.Storage = (*Storage)(nil)
+
+// Caps implements storage.Storage.
+func (s *Storage) Caps() storage.Caps {
+	return storage.Caps{Omitted: s.Omitted, Outline: s.Outline, Status: s.Status, AdjustProfile: s.AdjustProfile}
+}
 
 // Open returns the storage of the directories below root. The table is stored in indexDir, or in
 // memory if that is "" or can't be written. Links below root must not lead to what
@@ -180,7 +179,7 @@ func Open(root, indexDir string, framing Framing) (*Storage, error) {
 // reason. leaves may be called concurrently. LeaveOut is called before the first List.
 func (s *Storage) LeaveOut(leaves func(dir string, name []byte) (reason string)) { s.leaves = leaves }
 
-// Omitted implements storage.Omitter.
+// Omitted implements storage.Caps.
 func (s *Storage) Omitted() []storage.Omission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,14 +227,14 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return segment.object(path), nil
 }
 
-// AdjustProfile implements profile.Adjuster: it is never worth reading over a gap, because each
+// AdjustProfile implements storage.Caps: it is never worth reading over a gap, because each
 // unwanted file would have to be opened.
 func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
 	p.GapBytes = 0
 	return p
 }
 
-// Status implements storage.Reporter. It counts reads of files; each file was opened for its read.
+// Status implements storage.Caps. It counts reads of files; each file was opened for its read.
 func (s *Storage) Status() uring.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()

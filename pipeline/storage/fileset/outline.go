@@ -6,7 +6,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Outline implements storage.HeaderReader.
+// Outline implements storage.Caps.
 func (s *Storage) Outline(o storage.Object) (io.ReaderAt, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

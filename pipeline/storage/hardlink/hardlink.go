@@ -26,16 +26,28 @@ type Storage struct {
 	links *Links
 }
 
-var (
-	_ storage.Storage     = (*Storage)(nil)
-	_ storage.StatStabler = (*Storage)(nil)
-	_ storage.Mapper      = (*Storage)(nil)
-)
+var _ storage.Storage = (*Storage)(nil)
 
 // Wrap returns a storage over s, from which nothing may have been read yet. Its Close closes s.
 func Wrap(s *local.Storage, l *Links) *Storage {
 	s.AlsoUnder(func(o storage.Object) []string { return l.of(o.Path) })
 	return &Storage{s, l}
+}
+
+// Caps implements storage.Storage. All ways to read a file fall back to its links.
+func (s *Storage) Caps() storage.Caps {
+	c := s.Storage.Caps()
+	c.StatStable, c.Uncached = s.StatStable, s.Uncached
+	return c
+}
+
+// Uncached implements storage.Caps.
+func (s *Storage) Uncached() (storage.Storage, error) {
+	u, err := s.Storage.OpenUncached()
+	if err != nil {
+		return nil, err
+	}
+	return Wrap(u, s.links), nil
 }
 
 // List implements storage.Storage.
@@ -48,7 +60,7 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return s.describe(ctx, path, s.Storage.Stat)
 }
 
-// StatStable implements storage.StatStabler; see Stat.
+// StatStable implements storage.Caps; see Stat.
 func (s *Storage) StatStable(ctx context.Context, path string) (storage.Object, error) {
 	return s.describe(ctx, path, s.Storage.StatStable)
 }

@@ -166,12 +166,33 @@ func TestLinkingOldSnapshotAgainKeepsExistingLinks(t *testing.T) {
 	require.Empty(t, left)
 }
 
+// Reads that bypass the page cache find the links, too.
+func TestWhatIsHeldIsReadUncached(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "a.tar", "uncached")
+	s, l := open(t, root)
+	require.NoError(t, l.Use("run"))
+	o, err := s.Stat(t.Context(), "a.tar")
+	require.NoError(t, err)
+	require.NoError(t, l.Hold(t.Context(), []Line{{"a.tar", "1"}}))
+	require.NoError(t, os.Remove(filepath.Join(root, "a.tar")))
+	u, err := s.Caps().Uncached()
+	require.NoError(t, err)
+	got, err := read(u, o)
+	require.NoError(t, err)
+	require.Equal(t, "uncached", got)
+	now, err := u.Stat(t.Context(), "a.tar")
+	require.NoError(t, err)
+	require.Equal(t, o, now)
+	require.NoError(t, u.Close())
+}
+
 // A mapping of a file that was deleted maps the link.
 func TestLinkedFileIsMapped(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a.tar", "mapped")
 	s, l := open(t, root)
-	if !s.Maps() {
+	if s.Caps().Mapper == nil {
 		t.Skip("nothing is mapped here")
 	}
 	require.NoError(t, l.Use("run"))

@@ -28,17 +28,22 @@ func (d Direct) check() error {
 	return fmt.Errorf("direct reads %q are unknown: use %s, %s or %s", d, DirectAuto, DirectOn, DirectOff)
 }
 
-// Uncached implements storage.Uncached.
+// Uncached implements storage.Caps.
 func (s *Storage) Uncached() (storage.Storage, error) {
-	direct := DirectOn
-	if s.direct == DirectOff {
-		direct = DirectOff
-	}
-	u, err := OpenDirect(s.root, s.engine, direct)
+	u, err := s.OpenUncached()
 	if err != nil {
 		return nil, err
 	}
 	return u, nil
+}
+
+// OpenUncached is Uncached; the result is never nil without an error.
+func (s *Storage) OpenUncached() (*Storage, error) {
+	direct := DirectOn
+	if s.direct == DirectOff {
+		direct = DirectOff
+	}
+	return OpenDirect(s.root, s.engine, direct)
 }
 
 // policy returns how files that are opened now are read.

@@ -7,15 +7,13 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-var _ storage.ResidentOpener = (*Storage)(nil)
-
 // inMemory has its own descriptor, besides the cached ones: its user reads one file after another.
 type inMemory struct {
 	fd int
 	o  storage.Object
 }
 
-// OpenResident implements storage.ResidentOpener. The memory is the page cache. It returns nil with
+// OpenResident implements storage.Caps. The memory is the page cache. It returns nil with
 // DirectOn, and for remote files, whose Stat may not show recent changes.
 func (s *Storage) OpenResident(o storage.Object) (storage.Resident, error) {
 	if s.direct == DirectOn {

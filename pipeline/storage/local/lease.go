@@ -76,8 +76,6 @@ const openForWriting = "a program has the file open for writing (what it stores 
 // kernel, which enforces leases.
 func isLocal(fd int) bool { return filesystem.Of(fd).Watched }
 
-var _ storage.Leaser = (*Storage)(nil)
-
 func (l *leases) init() {
 	start := time.Now()
 	l.clock = func() time.Duration { return time.Since(start) }

@@ -83,7 +83,7 @@ func (w *walk) omit(path, reason string) {
 	}
 }
 
-// Omitted implements storage.Omitter.
+// Omitted implements storage.Caps.
 func (s *Storage) Omitted() []storage.Omission {
 	if list := s.omitted.Load(); list != nil {
 		return *list

@@ -63,11 +63,17 @@ type Storage struct {
 	stuckAfter time.Duration // the constant, except in tests
 }
 
-var (
-	_ storage.Storage     = (*Storage)(nil)
-	_ storage.StatStabler = (*Storage)(nil)
-	_ storage.Uncached    = (*Storage)(nil)
-)
+var _ storage.Storage = (*Storage)(nil)
+
+// Caps implements storage.Storage. Nothing is mapped if all reads are direct, and on file systems
+// that may drop pages while they are mapped.
+func (s *Storage) Caps() storage.Caps {
+	c := storage.Caps{StatStable: s.StatStable, Omitted: s.Omitted, OpenResident: s.OpenResident, Uncached: s.Uncached}
+	if s.maps {
+		c.Mapper = s
+	}
+	return c
+}
 
 // Open returns the storage of the files below the directory root, with DirectAuto. The caller still
 // owns the engine, and closes it after the storage.
@@ -156,7 +162,7 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return describe(path, &now, systems.Traits(unix.AT_FDCWD, full, now.Device)), nil
 }
 
-// StatStable implements storage.StatStabler.
+// StatStable implements storage.Caps.
 func (s *Storage) StatStable(ctx context.Context, path string) (storage.Object, error) {
 	var systems identity.Systems
 	settling := systems.Young()

@@ -20,10 +20,6 @@ const maxMapped = 16 << 10
 
 var _ storage.Mapper = (*Storage)(nil)
 
-// Maps implements storage.Mapper. It returns false if all reads are direct, and on file systems
-// that may drop pages while they are mapped.
-func (s *Storage) Maps() bool { return s.maps }
-
 // mapsAt reports whether files below a directory may be mapped.
 func mapsAt(root string, direct Direct) bool {
 	if direct == DirectOn || !populates() {

@@ -54,6 +54,8 @@ type asking struct {
 	residency residency
 }
 
+func (s asking) Caps() storage.Caps { return storage.Caps{Mapper: s} }
+
 func (s asking) Map(o storage.Object, done func(storage.Mapping, error)) {
 	s.Storage.Map(o, func(m storage.Mapping, err error) {
 		if err == nil {
@@ -99,9 +101,9 @@ func TestNothingIsMappedIfAllReadsAreDirect(t *testing.T) {
 	root := t.TempDir()
 	mapsHere(t, root)
 	write(t, root, "a", "content")
-	require.True(t, openAt(t, root, 10).Maps())
+	require.NotNil(t, openAt(t, root, 10).Caps().Mapper)
 	s := openDirectly(t, root, openEngine(t, uring.ModePread), DirectOn, 10)
-	require.False(t, s.Maps())
+	require.Nil(t, s.Caps().Mapper)
 	_, err := storagetest.Map(s, stat(t, s, "a"))
 	require.ErrorIs(t, err, storage.ErrNotMapped)
 }

@@ -65,7 +65,7 @@ func TestHangingOpensBlockNoOther(t *testing.T) {
 				letGo()
 				for range hung {
 					err := <-done
-					if maps && !s.Maps() {
+					if maps && s.Caps().Mapper == nil {
 						require.ErrorIs(t, err, storage.ErrNotMapped)
 						continue
 					}

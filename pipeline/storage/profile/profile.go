@@ -17,13 +17,6 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Adjuster is implemented by storages for which other reads are fast than for the file system below
-// them.
-type Adjuster interface {
-	// AdjustProfile returns the profile of the storage for that of the file system. It is pure.
-	AdjustProfile(ofFileSystem Profile) Profile
-}
-
 // Kind is the kind of device below a file system, or of service that has the dataset.
 type Kind string
 

@@ -136,7 +136,7 @@ func (l *listing) omit(path string) {
 	}
 }
 
-// Omitted implements storage.Omitter.
+// Omitted implements storage.Caps.
 func (s *Storage) Omitted() []storage.Omission {
 	if list := s.omitted.Load(); list != nil {
 		return *list

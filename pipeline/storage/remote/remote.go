@@ -57,12 +57,14 @@ type Storage struct {
 }
 
 var (
-	_ storage.Storage     = (*Storage)(nil)
-	_ storage.StatStabler = (*Storage)(nil)
-	_ storage.Planner     = (*Storage)(nil)
-	_ storage.Filler      = (*Storage)(nil)
-	_ storage.Sequential  = (*Storage)(nil)
+	_ storage.Storage = (*Storage)(nil)
+	_ storage.Planner = (*Storage)(nil)
 )
+
+// Caps implements storage.Storage.
+func (s *Storage) Caps() storage.Caps {
+	return storage.Caps{StatStable: s.StatStable, Omitted: s.Omitted, OpenSequential: s.OpenSequential, Fill: s.Fill, Planner: s}
+}
 
 // New returns an engine that reads from source, and closes it when it is closed. It sends nothing.
 func New(source Source, c Config) (*Storage, error) {
@@ -110,7 +112,7 @@ var (
 // Submit implements storage.Storage.
 func (s *Storage) Submit(reads []*storage.Read) { s.submit(reads, false) }
 
-// Fill implements storage.Filler.
+// Fill implements storage.Caps.
 func (s *Storage) Fill(reads []*storage.Read) { s.submit(reads, true) }
 
 func (s *Storage) submit(reads []*storage.Read, fill bool) {

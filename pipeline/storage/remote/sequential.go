@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// OpenSequential implements storage.Sequential: one request for the rest of an object, made at the
+// OpenSequential implements storage.Caps: one request for the rest of an object, made at the
 // first Read. Streams use no slots: a stream that is not being read would block other reads.
 func (s *Storage) OpenSequential(ctx context.Context, o storage.Object, off int64) (io.ReadCloser, error) {
 	st := &stream{s: s, object: o, at: off}

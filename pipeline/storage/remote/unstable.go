@@ -131,7 +131,7 @@ func (s *Storage) settled(l Listed, ok bool) storage.Object {
 	return o
 }
 
-// StatStable implements storage.StatStabler.
+// StatStable implements storage.Caps.
 func (s *Storage) StatStable(ctx context.Context, path string) (storage.Object, error) {
 	l, err := s.describe(ctx, path)
 	ok := true

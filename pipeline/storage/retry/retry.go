@@ -81,6 +81,10 @@ type attempt struct {
 	tried int
 }
 
+// Caps implements storage.Storage: only what is submitted is repeated. A reader that maps objects or
+// opens streams reads what failed there by Submit, or reports the error.
+func (s *Storage) Caps() storage.Caps { return s.Storage.Caps() }
+
 // Submit implements storage.Storage.
 func (s *Storage) Submit(reads []*storage.Read) {
 	handed := make([]*storage.Read, len(reads))
@@ -173,28 +177,8 @@ func (s *Storage) Close() error {
 	return s.Storage.Close()
 }
 
-// Wrap is New(s); the result is a Mapper or a Keeper if s is one.
+// Wrap is New(s), also as a storage.
 func Wrap(s storage.Storage) (storage.Storage, *Storage) {
 	r := New(s)
-	m, maps := s.(storage.Mapper)
-	k, keeps := s.(storage.Keeper)
-	switch {
-	case maps && keeps:
-		return struct {
-			*Storage
-			storage.Mapper
-			storage.Keeper
-		}{r, m, k}, r
-	case maps:
-		return struct {
-			*Storage
-			storage.Mapper
-		}{r, m}, r
-	case keeps:
-		return struct {
-			*Storage
-			storage.Keeper
-		}{r, k}, r
-	}
 	return r, r
 }

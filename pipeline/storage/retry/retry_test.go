@@ -2,6 +2,7 @@ package retry
 
 import (
 	"bytes"
+	"reflect"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -22,6 +23,15 @@ func open(t *testing.T, files map[string][]byte) *faulty.Storage {
 
 func TestSuite(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage { return New(open(t, files)) })
+}
+
+// Only reads that are submitted are repeated: everything else is the storage's below.
+func TestRetriesPassAllCapabilitiesOn(t *testing.T) {
+	want := map[string]storagetest.Passing{}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[storage.Caps]()) {
+		want[f.Name] = storagetest.Passed
+	}
+	storagetest.RunWrapper(t, func(_ *testing.T, below storage.Storage) storage.Storage { return New(below) }, want)
 }
 
 func TestOnlyTransientErrorsAreRetriedAFewTimes(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package sequential reads objects from front to back with as few requests as possible. A Reader is
-// an io.ReaderAt for a storage.Sequential: consecutive reads come from one stream.
+// an io.ReaderAt for a storage with streams: consecutive reads come from one stream.
 //
 //	read  read   read        skip of more than Config.SkipBytes    read
 //	├────┬┄┄┄┄┬─────┬───┬┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┬───────┬──
@@ -14,12 +14,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Storage is a storage that has streams.
-type Storage interface {
-	storage.Storage
-	storage.Sequential
-}
-
 // Config is how an object is read.
 type Config struct {
 	// SkipBytes is the longest skip that is read and dropped. A longer one closes the stream.
@@ -33,7 +27,8 @@ type Config struct {
 // It must not be used concurrently. Its reads end with the context passed to New.
 type Reader struct {
 	ctx    context.Context // for the reads; it outlives the reader
-	from   Storage
+	from   storage.Storage
+	open   func(ctx context.Context, o storage.Object, off int64) (io.ReadCloser, error)
 	object storage.Object
 	config Config
 
@@ -46,9 +41,10 @@ type Reader struct {
 
 var _ io.ReaderAt = (*Reader)(nil)
 
-// New returns a reader of an object. It makes no request yet. The caller closes the reader.
-func New(ctx context.Context, from Storage, o storage.Object, c Config) *Reader {
-	return &Reader{ctx: ctx, from: from, object: o, config: c}
+// New returns a reader of an object of a storage that has streams (storage.Caps.OpenSequential). It
+// makes no request yet. The caller closes the reader.
+func New(ctx context.Context, from storage.Storage, o storage.Object, c Config) *Reader {
+	return &Reader{ctx: ctx, from: from, open: from.Caps().OpenSequential, object: o, config: c}
 }
 
 // nearReads is how many consecutive single reads it takes before a stream is opened again: if large
@@ -106,7 +102,7 @@ func (r *Reader) single(p []byte, off int64) (int, error) {
 // forward reads from the stream. Skipped bytes are read into p first.
 func (r *Reader) forward(p []byte, off int64) (n int, err error) {
 	if r.stream == nil {
-		if r.stream, err = r.from.OpenSequential(r.ctx, r.object, off); err != nil {
+		if r.stream, err = r.open(r.ctx, r.object, off); err != nil {
 			return 0, err
 		}
 		r.at, r.jumped = off, false

@@ -153,8 +153,10 @@ type broken struct {
 	stream func() io.Reader
 }
 
-func (b broken) OpenSequential(context.Context, storage.Object, int64) (io.ReadCloser, error) {
-	return io.NopCloser(b.stream()), nil
+func (b broken) Caps() storage.Caps {
+	return storage.Caps{OpenSequential: func(context.Context, storage.Object, int64) (io.ReadCloser, error) {
+		return io.NopCloser(b.stream()), nil
+	}}
 }
 
 // A stream that ends too early, too late, or fails is an error, and no bytes are made up.

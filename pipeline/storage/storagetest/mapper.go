@@ -42,6 +42,7 @@ func RunMapper(t *testing.T, newMapper NewMapper) {
 
 type mappable struct {
 	storage.Mapper
+	storage storage.Storage
 	files   map[string][]byte
 	dir     string
 	objects map[string]storage.Object
@@ -51,9 +52,9 @@ func openMapper(t *testing.T, newMapper NewMapper) *mappable {
 	files := contents()
 	s, dir := newMapper(t, files)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	mapper, ok := s.(storage.Mapper)
-	require.True(t, ok)
-	return &mappable{mapper, files, dir, list(t, s, everything)}
+	mapper := s.Caps().Mapper
+	require.NotNil(t, mapper)
+	return &mappable{mapper, s, files, dir, list(t, s, everything)}
 }
 
 // Map maps an object and waits for the result.
@@ -268,7 +269,7 @@ func testMappedClose(t *testing.T, newMapper NewMapper) {
 			require.True(t, inAddressSpace(t, path))
 		}
 	}
-	require.NoError(t, s.Mapper.(storage.Storage).Close())
+	require.NoError(t, s.storage.Close())
 	for _, m := range mappings {
 		require.Len(t, m.Bytes()[:1], 1)
 		require.NoError(t, m.Check())

@@ -6,30 +6,20 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-func (s *Storage) mapper(i int) storage.Mapper {
+// mapper maps objects of the sources that have a Mapper.
+type mapper struct{ *Storage }
+
+func (s mapper) of(i int) storage.Mapper {
 	if i < 0 {
 		return nil
 	}
-	if m, is := s.sources[i].Storage.(storage.Mapper); is && m.Maps() {
-		return m
-	}
-	return nil
-}
-
-// Maps reports whether objects of any source may be mapped.
-func (s *Storage) Maps() bool {
-	for i := range s.sources {
-		if s.mapper(i) != nil {
-			return true
-		}
-	}
-	return false
+	return s.caps[i].Mapper
 }
 
 // Map implements storage.Mapper. Objects of a source that does not map give ErrNotMapped.
-func (s *Storage) Map(o storage.Object, done func(storage.Mapping, error)) {
+func (s mapper) Map(o storage.Object, done func(storage.Mapping, error)) {
 	i, rest := s.below(o)
-	m := s.mapper(i)
+	m := s.of(i)
 	if m == nil {
 		err := &storage.Error{Object: o.Path, SizeBytes: o.SizeBytes, Err: fmt.Errorf("its source maps nothing: %w", storage.ErrNotMapped)}
 		go done(nil, err)
@@ -40,7 +30,7 @@ func (s *Storage) Map(o storage.Object, done func(storage.Mapping, error)) {
 			done(x, s.named(i, err))
 			return
 		}
-		n := named{x, s, i}
+		n := named{x, s.Storage, i}
 		if c, is := x.(storage.Copy); is {
 			done(namedCopy{n, c}, nil)
 			return
@@ -67,9 +57,9 @@ type namedCopy struct {
 func (n namedCopy) Lost() error { return n.of.named(n.source, n.copied.Lost()) }
 
 // Evictions implements storage.Mapper: it stays the same while no source has lost pages.
-func (s *Storage) Evictions() (n uint64) {
+func (s mapper) Evictions() (n uint64) {
 	for i := range s.sources {
-		if m := s.mapper(i); m != nil {
+		if m := s.of(i); m != nil {
 			n += m.Evictions()
 		}
 	}
@@ -77,9 +67,9 @@ func (s *Storage) Evictions() (n uint64) {
 }
 
 // Breaks implements storage.Leaser, for all sources together.
-func (s *Storage) Breaks() (n uint64) {
+func (s mapper) Breaks() (n uint64) {
 	for i := range s.sources {
-		if m := s.mapper(i); m != nil {
+		if m := s.of(i); m != nil {
 			n += m.Breaks()
 		}
 	}
@@ -88,11 +78,11 @@ func (s *Storage) Breaks() (n uint64) {
 
 // Unbroken implements storage.Leaser. Each source's number only grows: if the sum is unchanged, so
 // is each number.
-func (s *Storage) Unbroken(breaks uint64) bool {
+func (s mapper) Unbroken(breaks uint64) bool {
 	now := make([]uint64, len(s.sources))
 	sum := uint64(0)
 	for i := range s.sources {
-		if m := s.mapper(i); m != nil {
+		if m := s.of(i); m != nil {
 			now[i] = m.Breaks()
 			sum += now[i]
 		}
@@ -101,7 +91,7 @@ func (s *Storage) Unbroken(breaks uint64) bool {
 		return false
 	}
 	for i := range s.sources {
-		if m := s.mapper(i); m != nil && !m.Unbroken(now[i]) {
+		if m := s.of(i); m != nil && !m.Unbroken(now[i]) {
 			return false
 		}
 	}
@@ -109,9 +99,9 @@ func (s *Storage) Unbroken(breaks uint64) bool {
 }
 
 // LeaseStats implements storage.Leaser.
-func (s *Storage) LeaseStats() (all storage.LeaseStats) {
+func (s mapper) LeaseStats() (all storage.LeaseStats) {
 	for i := range s.sources {
-		m := s.mapper(i)
+		m := s.of(i)
 		if m == nil {
 			continue
 		}

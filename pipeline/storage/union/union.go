@@ -25,47 +25,21 @@ type Source struct {
 
 // Storage combines several storages. Its methods may be called concurrently.
 type Storage struct {
-	sources []Source
-	byName  map[string]int
+	sources  []Source
+	caps     []storage.Caps // of the sources
+	byName   map[string]int
+	expecter *expecter
 }
 
-var (
-	_ storage.Storage     = (*Storage)(nil)
-	_ storage.Mapper      = (*Storage)(nil)
-	_ storage.StatStabler = (*Storage)(nil)
-	_ storage.Sequential  = (*Storage)(nil)
-	_ storage.Uncached    = (*Storage)(nil)
-	_ storage.Planner     = planner{}
-	_ storage.Keeper      = keeper{}
-)
+var _ storage.Storage = (*Storage)(nil)
 
-// Wrap combines several storages, with different names, into one. The result is a storage.Planner
-// if one of them is, and a storage.Keeper if all its Planners are. Closing it closes them.
-func Wrap(sources []Source) storage.Storage {
-	s := newStorage(sources)
-	planners, keepers := 0, 0
-	for _, x := range sources {
-		if _, is := x.Storage.(storage.Planner); is {
-			planners++
-		}
-		if _, is := x.Storage.(storage.Keeper); is {
-			keepers++
-		}
-	}
-	switch {
-	case planners == 0:
-		return s
-	case planners == keepers:
-		return keeper{planner{s}}
-	}
-	return planner{s}
-}
-
-func newStorage(sources []Source) *Storage {
-	s := &Storage{sources: sources, byName: make(map[string]int, len(sources))}
+// Wrap combines several storages, with different names, into one. Closing it closes them.
+func Wrap(sources []Source) *Storage {
+	s := &Storage{sources: sources, caps: make([]storage.Caps, len(sources)), byName: make(map[string]int, len(sources))}
 	for i, x := range sources {
-		s.byName[x.Name] = i
+		s.byName[x.Name], s.caps[i] = i, x.Storage.Caps()
 	}
+	s.expecter = newExpecter(s)
 	return s
 }
 
@@ -103,14 +77,9 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return s.look(path, func(x storage.Storage, rest string) (storage.Object, error) { return x.Stat(ctx, rest) })
 }
 
-// StatStable implements storage.StatStabler; it is Stat if the storage is not a Settler.
-func (s *Storage) StatStable(ctx context.Context, path string) (storage.Object, error) {
-	return s.look(path, func(x storage.Storage, rest string) (storage.Object, error) {
-		if settler, is := x.(storage.StatStabler); is {
-			return settler.StatStable(ctx, rest)
-		}
-		return x.Stat(ctx, rest)
-	})
+// statStable implements storage.Caps.
+func (s *Storage) statStable(ctx context.Context, path string) (storage.Object, error) {
+	return s.look(path, func(x storage.Storage, rest string) (storage.Object, error) { return storage.StatStable(ctx, x, rest) })
 }
 
 func (s *Storage) look(path string, stat func(x storage.Storage, rest string) (storage.Object, error)) (storage.Object, error) {
@@ -126,8 +95,13 @@ func (s *Storage) look(path string, stat func(x storage.Storage, rest string) (s
 	return o, nil
 }
 
-// Submit implements storage.Storage. Reads of one source are submitted together.
+// Submit implements storage.Storage.
 func (s *Storage) Submit(reads []*storage.Read) {
+	s.bySource(reads, func(i int) func([]*storage.Read) { return s.sources[i].Storage.Submit })
+}
+
+// bySource passes reads on to their sources. Consecutive reads of one source are passed on together.
+func (s *Storage) bySource(reads []*storage.Read, submitOf func(i int) func([]*storage.Read)) {
 	for begin := 0; begin < len(reads); {
 		i, _ := s.of(reads[begin].Object.Path)
 		end := begin + 1
@@ -137,21 +111,26 @@ func (s *Storage) Submit(reads []*storage.Read) {
 			}
 			end++
 		}
-		s.submit(i, reads[begin:end])
+		if i < 0 {
+			refuse(reads[begin:end])
+		} else {
+			submitOf(i)(s.translate(i, reads[begin:end]))
+		}
 		begin = end
 	}
 }
 
-func (s *Storage) submit(i int, reads []*storage.Read) {
-	if i < 0 {
-		for _, r := range reads {
-			go r.Done(&storage.Error{
-				Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)),
-				Err: fmt.Errorf("it does not belong to a source: %w", storage.ErrChanged),
-			})
-		}
-		return
+// refuse fails reads of objects of no source.
+func refuse(reads []*storage.Read) {
+	for _, r := range reads {
+		go r.Done(r.Failure(errNoSource))
 	}
+}
+
+var errNoSource = fmt.Errorf("it does not belong to a source: %w", storage.ErrChanged)
+
+// translate returns reads of a source as that source knows them.
+func (s *Storage) translate(i int, reads []*storage.Read) []*storage.Read {
 	below := make([]storage.Read, len(reads))
 	all := make([]*storage.Read, len(reads))
 	skip := len(s.sources[i].Name) + 1
@@ -161,7 +140,7 @@ func (s *Storage) submit(i int, reads []*storage.Read) {
 		below[k].Done = func(err error) { r.Done(s.named(i, err)) }
 		all[k] = &below[k]
 	}
-	s.sources[i].Storage.Submit(all)
+	return all
 }
 
 // named adds the source to the object's name in an error of a source.
@@ -192,35 +171,3 @@ func (s *Storage) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// Uncached implements storage.Uncached: sources that can't bypass the page cache are read as usual.
-func (s *Storage) Uncached() (storage.Storage, error) {
-	sources := make([]Source, 0, len(s.sources))
-	fail := func(err error) (storage.Storage, error) {
-		return nil, errors.Join(err, newStorage(sources).Close())
-	}
-	any := false
-	for _, x := range s.sources {
-		var past storage.Storage
-		if u, is := x.Storage.(storage.Uncached); is {
-			var err error
-			if past, err = u.Uncached(); err != nil {
-				return fail(fmt.Errorf("source %s: %w", x.Name, err))
-			}
-		}
-		any = any || past != nil
-		if past == nil {
-			past = open{x.Storage}
-		}
-		sources = append(sources, Source{x.Name, past})
-	}
-	if !any {
-		return nil, nil
-	}
-	return newStorage(sources), nil
-}
-
-// open is a storage that ignores Close.
-type open struct{ storage.Storage }
-
-func (open) Close() error { return nil }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local/localtest"
+	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 	"github.com/lsiofs/lsiofs/pipeline/storage/union"
 )
 
@@ -23,6 +24,8 @@ type planning struct {
 	done    []string
 }
 
+func (p *planning) Caps() storage.Caps { return storage.Caps{Planner: p} }
+
 func (p *planning) Plan(reader uint64, wants []storage.Want) { p.planned[reader] = wants }
 func (p *planning) Forget(reader uint64)                     { delete(p.planned, reader) }
 func (p *planning) Done(_ uint64, o storage.Object, _, _ int64) {
@@ -33,6 +36,8 @@ type keeping struct {
 	planning
 	room, share int64
 }
+
+func (k *keeping) Caps() storage.Caps { return storage.Caps{Planner: k, Keeper: k} }
 
 func (k *keeping) RoomBytes() int64     { return k.room }
 func (k *keeping) SetShare(bytes int64) { k.share = bytes }
@@ -60,8 +65,42 @@ func objects(t *testing.T, s storage.Storage) map[string]storage.Object {
 	return all
 }
 
+// What a source can do, a union of it can do for the source's objects. Sources join arrays themselves.
+func TestAUnionPassesCapabilitiesOn(t *testing.T) {
+	storagetest.RunWrapper(t, func(_ *testing.T, below storage.Storage) storage.Storage {
+		return union.Wrap([]union.Source{{Name: "a", Storage: below}})
+	}, map[string]storagetest.Passing{
+		"StatStable":     storagetest.Passed,
+		"Omitted":        storagetest.Passed,
+		"Parts":          storagetest.Passed,
+		"Outline":        storagetest.Passed,
+		"Check":          storagetest.Passed,
+		"Verifier":       storagetest.Passed,
+		"Mapper":         storagetest.Passed,
+		"OpenResident":   storagetest.Passed,
+		"OpenSequential": storagetest.Passed,
+		"Uncached":       storagetest.Passed,
+		"Fill":           storagetest.Passed,
+		"Planner":        storagetest.Passed,
+		"Keeper":         storagetest.Passed,
+		"Expecter":       storagetest.Passed,
+		"Status":         storagetest.Passed,
+		"AdjustProfile":  storagetest.Passed,
+		"HeldBytes":      storagetest.Passed,
+	})
+}
+
+// streaming is a storage with streams.
+type streaming struct{ storage.Storage }
+
+func (s streaming) Caps() storage.Caps {
+	return storage.Caps{OpenSequential: func(ctx context.Context, o storage.Object, off int64) (io.ReadCloser, error) {
+		return io.NopCloser(io.NewSectionReader(storage.NewReader(ctx, s, o, 0), off, o.SizeBytes-off)), nil
+	}}
+}
+
 func TestObjectsAreReadFromTheirSources(t *testing.T) {
-	s := over(t, files(t, "x", "a's x", "sub/y", "a's y"), files(t, "x", "b's x"))
+	s := over(t, streaming{files(t, "x", "a's x", "sub/y", "a's y")}, files(t, "x", "b's x"))
 	all := objects(t, s)
 	require.Len(t, all, 3)
 	for path, want := range map[string]string{"a/x": "a's x", "a/sub/y": "a's y", "b-1/x": "b's x"} {
@@ -72,7 +111,7 @@ func TestObjectsAreReadFromTheirSources(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, all[path].SizeBytes, o.SizeBytes)
 		require.Equal(t, path, o.Path)
-		r, err := s.(storage.Sequential).OpenSequential(t.Context(), all[path], 2)
+		r, err := s.Caps().OpenSequential(t.Context(), all[path], 2)
 		require.NoError(t, err)
 		rest, err := io.ReadAll(r)
 		require.NoError(t, err)
@@ -125,9 +164,8 @@ func TestUnionPlansIfAnySourcePlans(t *testing.T) {
 	plain := files(t, "x", "a")
 	planner := &planning{Storage: files(t, "x", "b"), planned: map[uint64][]storage.Want{}}
 	s := over(t, plain, planner)
-	_, keeps := s.(storage.Keeper)
-	require.False(t, keeps)
-	p := s.(storage.Planner)
+	require.Nil(t, s.Caps().Keeper)
+	p := s.Caps().Planner
 	all := objects(t, s)
 	p.Plan(7, []storage.Want{{Object: all["a/x"], SizeBytes: 1}, {Object: all["b-1/x"], SizeBytes: 1, DueBytes: 5}})
 	require.Len(t, planner.planned[7], 1)
@@ -141,29 +179,29 @@ func TestUnionPlansIfAnySourcePlans(t *testing.T) {
 	p.Forget(7)
 	require.NotContains(t, planner.planned, uint64(7))
 
-	_, plans := over(t, files(t), files(t)).(storage.Planner)
-	require.False(t, plans, "files alone want no plan")
+	require.Nil(t, over(t, files(t), files(t)).Caps().Planner, "files alone want no plan")
 }
 
 func TestUnionOfCachesHasSpaceOfSmallest(t *testing.T) {
 	a := &keeping{planning: planning{Storage: files(t)}, room: 100}
 	b := &keeping{planning: planning{Storage: files(t)}, room: 60}
-	k := over(t, a, b).(storage.Keeper)
+	k := over(t, a, b).Caps().Keeper
 	require.EqualValues(t, 60, k.RoomBytes())
 	k.SetShare(40)
 	require.EqualValues(t, 40, a.share)
 	require.EqualValues(t, 40, b.share)
-	_, keeps := over(t, a, &planning{Storage: files(t)}).(storage.Keeper)
-	require.False(t, keeps, "one of the two plans and keeps nothing")
+	require.Nil(t, over(t, a, &planning{Storage: files(t)}).Caps().Keeper, "one of the two plans and keeps nothing")
 }
 
 // unmapped is a storage that does not map.
 type unmapped struct{ storage.Storage }
 
+func (unmapped) Caps() storage.Caps { return storage.Caps{} }
+
 func TestObjectsOfMappingSourcesAreMapped(t *testing.T) {
 	s := over(t, files(t, "x", "0123"), unmapped{files(t, "x", "abcd")})
-	m := s.(storage.Mapper)
-	if !m.Maps() {
+	m := s.Caps().Mapper
+	if m == nil {
 		t.Skip("files are not mapped here")
 	}
 	all := objects(t, s)

@@ -94,10 +94,10 @@ func (f *finder) read(ctx context.Context, n *node, name string, to *[]byte) (bo
 // settled describes an object that is about to be read.
 func (f *finder) settled(ctx context.Context, at string) (storage.Object, error) {
 	o, err := f.Under.Stat(ctx, at)
-	if s, ok := f.Under.(storage.StatStabler); ok && err == nil { // most are not there, and need no waiting
-		o, err = s.StatStable(ctx, at)
+	if err != nil { // most are not there, and need no waiting
+		return o, err
 	}
-	return o, err
+	return storage.StatStable(ctx, f.Under, at)
 }
 
 func notThere(err error) error {

@@ -55,14 +55,11 @@ type finder struct {
 	files          []string     // other files, at most storage.MaxOmitted
 }
 
-// Holder is a storage that holds memory on behalf of its user.
-type Holder interface{ HeldBytes() int64 }
-
 // left returns how much memory remains for objects.
 func (f *finder) left() int64 {
 	left := f.MemoryBytes - f.held.Load()
-	if x, ok := f.Under.(Holder); ok {
-		left -= x.HeldBytes()
+	if held := f.Under.Caps().HeldBytes; held != nil {
+		left -= held()
 	}
 	return max(left, 0)
 }

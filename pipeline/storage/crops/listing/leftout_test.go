@@ -99,6 +99,8 @@ type counted struct {
 	stats atomic.Int64
 }
 
+func (c *counted) Caps() storage.Caps { return storage.Caps{} }
+
 func (c *counted) Stat(ctx context.Context, path string) (storage.Object, error) {
 	c.stats.Add(1)
 	return c.Storage.Stat(ctx, path)

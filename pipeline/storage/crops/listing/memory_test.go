@@ -18,7 +18,11 @@ type held struct {
 	bytes int64
 }
 
-func (s held) HeldBytes() int64 { return s.bytes }
+func (s held) Caps() storage.Caps {
+	c := s.Storage.Caps()
+	c.HeldBytes = func() int64 { return s.bytes }
+	return c
+}
 
 func TestDatasetBeyondMemoryIsRefusedWithExplanation(t *testing.T) {
 	dir := t.TempDir()

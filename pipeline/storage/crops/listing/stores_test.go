@@ -109,6 +109,8 @@ type wrapped struct {
 	stat func(ctx context.Context, path string) (storage.Object, error)
 }
 
+func (w wrapped) Caps() storage.Caps { return storage.Caps{} }
+
 func (w wrapped) List(ctx context.Context, match func(string, bool) bool, visit func(storage.Object) error) error {
 	if w.list != nil {
 		return w.list(ctx, match, visit)

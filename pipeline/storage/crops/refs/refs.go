@@ -75,6 +75,7 @@ func Is(name string) bool {
 type Storage struct {
 	config Config
 	under  storage.Storage
+	caps   storage.Caps // of under
 
 	maxHeld int64
 	loading sync.Mutex // held while one file is read
@@ -85,11 +86,14 @@ type Storage struct {
 	idle     idle
 }
 
-var (
-	_ storage.Storage        = (*Storage)(nil)
-	_ storage.StatStabler    = (*Storage)(nil)
-	_ storage.ResidentOpener = (*Storage)(nil)
-)
+var _ storage.Storage = (*Storage)(nil)
+
+// Caps implements storage.Storage.
+func (s *Storage) Caps() storage.Caps {
+	c := storage.Caps{StatStable: s.StatStable, HeldBytes: s.HeldBytes, OpenResident: s.OpenResident}
+	c.Omitted, c.Status, c.AdjustProfile = s.caps.Omitted, s.caps.Status, s.caps.AdjustProfile
+	return c
+}
 
 const (
 	maxHeldBytes   = 4 << 30 // about 50 million references
@@ -98,7 +102,7 @@ const (
 
 // Wrap returns a storage of the hierarchies that files of under describe. Closing it closes under.
 func Wrap(under storage.Storage, c Config) *Storage {
-	s := &Storage{config: c, under: under, maxHeld: maxHeldBytes, archives: map[string]*archive{}}
+	s := &Storage{config: c, under: under, caps: under.Caps(), maxHeld: maxHeldBytes, archives: map[string]*archive{}}
 	if c.MemoryBytes > 0 {
 		s.maxHeld = min(max(c.MemoryBytes, leastHeldBytes), maxHeldBytes)
 	}
@@ -125,7 +129,7 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return s.describe(ctx, path, s.under.Stat)
 }
 
-// StatStable implements storage.StatStabler.
+// StatStable implements storage.Caps.
 func (s *Storage) StatStable(ctx context.Context, path string) (storage.Object, error) {
 	return s.describe(ctx, path, s.settled)
 }
@@ -160,8 +164,8 @@ type look func(ctx context.Context, path string) (storage.Object, error)
 // settled looks up a file, and waits until a later change would be visible in its version.
 func (s *Storage) settled(ctx context.Context, path string) (storage.Object, error) {
 	o, err := s.under.Stat(ctx, path)
-	if x, ok := s.under.(storage.StatStabler); ok && err == nil {
-		return x.StatStable(ctx, path)
+	if s.caps.StatStable != nil && err == nil { // it exists
+		return s.caps.StatStable(ctx, path)
 	}
 	return o, err
 }

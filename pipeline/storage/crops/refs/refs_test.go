@@ -121,6 +121,19 @@ func (r rooted) Submit(reads []*storage.Read) {
 	r.Storage.Submit(inner)
 }
 
+func TestReferencesPassCapabilitiesOn(t *testing.T) {
+	storagetest.RunWrapper(t, func(_ *testing.T, below storage.Storage) storage.Storage {
+		return Wrap(below, Config{One: "x.json"})
+	}, map[string]storagetest.Passing{
+		"Omitted":       storagetest.Passed,
+		"Status":        storagetest.Passed,
+		"AdjustProfile": storagetest.Passed,
+		"StatStable":    storagetest.Own,
+		"OpenResident":  storagetest.Own,
+		"HeldBytes":     storagetest.Own,
+	})
+}
+
 func TestReferencesAreAStorage(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage {
 		dir := t.TempDir()

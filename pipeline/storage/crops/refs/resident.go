@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// OpenResident implements storage.ResidentOpener.
+// OpenResident implements storage.Caps.
 func (s *Storage) OpenResident(o storage.Object) (storage.Resident, error) {
 	x, err := s.find(o)
 	if err != nil {
@@ -17,13 +17,12 @@ func (s *Storage) OpenResident(o storage.Object) (storage.Resident, error) {
 	if x.own {
 		return inMemory(x.inline), nil
 	}
-	under, ok := s.under.(storage.ResidentOpener)
-	if !ok {
+	if s.caps.OpenResident == nil {
 		return nil, nil
 	}
 	r := s.idle.take(x.of)
 	if r == nil {
-		if r, err = under.OpenResident(x.of); r == nil || err != nil {
+		if r, err = s.caps.OpenResident(x.of); r == nil || err != nil {
 			return nil, err
 		}
 	}
