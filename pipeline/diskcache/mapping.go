@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	_ storage.Mapper = (*Storage)(nil)
-	_ storage.Copy   = (*sealedMapping)(nil)
+	_ storage.Mapper  = (*Storage)(nil)
+	_ storage.Mapping = (*sealedMapping)(nil)
 )
 
 // Map implements storage.Mapper. Objects that are sealed are mapped, others are not yet.
@@ -96,7 +96,7 @@ func (m *sealedMapping) Check() error {
 // so is nothing to be told of: what they write is the same.
 func (m *sealedMapping) OpenForWriting() bool { return false }
 
-// Lost implements storage.Copy.
+// Lost implements storage.Mapping.
 func (m *sealedMapping) Lost() error { return m.lost(errors.New("its pages are gone")) }
 
 func (m *sealedMapping) lost(err error) error {

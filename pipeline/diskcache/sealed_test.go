@@ -146,7 +146,7 @@ func TestLostCopyMustBeReadAgain(t *testing.T) {
 	m, err := mapNow(s, w.objects["b.tar"])
 	require.NoError(t, err)
 	var of *storage.Error
-	lost := m.(storage.Copy).Lost()
+	lost := m.Lost()
 	require.ErrorIs(t, lost, storage.ErrReadAgain)
 	require.True(t, errors.As(lost, &of))
 	require.Equal(t, "b.tar", of.Object)

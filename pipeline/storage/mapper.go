@@ -78,16 +78,12 @@ type Mapping interface {
 	// writing. If that program stores through a mapping of its own, the file's attributes may not
 	// show it, so Check can't detect it.
 	OpenForWriting() bool
+	// Lost reports that mapped bytes could not be accessed. If they are those of a copy of the
+	// object, for example on a local disk, it returns an error that wraps ErrReadAgain: the copy is
+	// not mapped any more, and losing it is not an error of the object. Otherwise it returns nil.
+	Lost() error
 	// Close unmaps everything. It may be called after the storage's Close.
 	Close() error
-}
-
-// Copy is implemented by mappings of a copy of an object, for example on a local disk. Losing the
-// copy is not an error of the object.
-type Copy interface {
-	// Lost reports that mapped bytes could not be accessed. The copy is not mapped any more. The
-	// error wraps ErrReadAgain.
-	Lost() error
 }
 
 // MapBlockBytes is the unit in which a Mapping is populated, dropped and counted.
@@ -96,7 +92,7 @@ const MapBlockBytes = 64 << 10
 var (
 	// ErrNotMapped is wrapped by errors about objects that can't be mapped, only read.
 	ErrNotMapped = errors.New("not mapped")
-	// ErrReadAgain is wrapped by errors of Mapping.Check and Copy.Lost about a copy that must not
+	// ErrReadAgain is wrapped by errors of Mapping.Check and Lost about a copy that must not
 	// be used any more. The caller discards what it read from the copy and reads it again, which
 	// then uses another place.
 	ErrReadAgain = errors.New("a copy of it is not there any more: it has to be read again")

@@ -150,6 +150,7 @@ func (f *file) Check() error {
 
 func (f *file) Leased() bool         { return !f.s.unleased.Load() }
 func (f *file) OpenForWriting() bool { return false }
+func (f *file) Lost() error          { return nil }
 
 func (f *file) Close() error {
 	f.s.mu.Lock()

@@ -67,8 +67,8 @@ var ErrFault = errors.New("its mapped bytes can't be read: its disk may be faili
 
 // fault returns the error for a region whose memory is gone.
 func (r *Region) fault() error {
-	if c, ok := r.of.mapping.(storage.Copy); ok {
-		return c.Lost()
+	if err := r.of.mapping.Lost(); err != nil {
+		return err
 	}
 	return &storage.Error{Object: r.of.maps.config.Object(r.of.number).Path, OffsetBytes: r.off, SizeBytes: int64(len(r.Bytes)), Err: ErrFault}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -164,6 +165,15 @@ func TestLinkingOldSnapshotAgainKeepsExistingLinks(t *testing.T) {
 	left, err := os.ReadDir(filepath.Join(root, ".lsiofs", "hold", "run"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// Links add no capability and take none away.
+func TestLinksPassCapabilitiesOn(t *testing.T) {
+	s, _ := open(t, t.TempDir())
+	has, below := reflect.ValueOf(s.Caps()), reflect.ValueOf(s.Storage.Caps())
+	for i := range has.NumField() {
+		require.Equal(t, below.Field(i).IsNil(), has.Field(i).IsNil(), has.Type().Field(i).Name)
+	}
 }
 
 // Reads that bypass the page cache find the links, too.

@@ -88,6 +88,9 @@ func (m *mapping) Leased() bool { return m.lease.Load() == leaseHeld }
 // OpenForWriting implements storage.Mapping.
 func (m *mapping) OpenForWriting() bool { return m.lease.Load() == leaseWriter }
 
+// Lost implements storage.Mapping: the object itself is mapped.
+func (m *mapping) Lost() error { return nil }
+
 // begin requests a lease on a file that has just been mapped.
 func (l *leases) begin(m *mapping) {
 	l.mu.Lock()

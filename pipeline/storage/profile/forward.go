@@ -16,7 +16,7 @@ type Pass struct {
 	InFlightBytes int64 `json:"in_flight_bytes,omitzero"`
 	// Shards is how many shards are read at a time; 0 means one per core.
 	Shards int `json:"shards,omitzero"`
-	// StreamBytes, if it is not 0, makes storages that have streams (storage.Sequential) read a
+	// StreamBytes, if it is not 0, makes storages that have streams (storage.Caps) read a
 	// shard as one stream; it is how much is read from a stream at a time. Up to SkipBytes between
 	// two headers are then read and dropped; beyond that, the stream is closed and the next header
 	// is requested.

@@ -30,12 +30,7 @@ func (s mapper) Map(o storage.Object, done func(storage.Mapping, error)) {
 			done(x, s.named(i, err))
 			return
 		}
-		n := named{x, s.Storage, i}
-		if c, is := x.(storage.Copy); is {
-			done(namedCopy{n, c}, nil)
-			return
-		}
-		done(n, nil)
+		done(named{x, s.Storage, i}, nil)
 	})
 }
 
@@ -47,14 +42,7 @@ type named struct {
 }
 
 func (n named) Check() error { return n.of.named(n.source, n.Mapping.Check()) }
-
-// namedCopy is a named mapping of a copy.
-type namedCopy struct {
-	named
-	copied storage.Copy
-}
-
-func (n namedCopy) Lost() error { return n.of.named(n.source, n.copied.Lost()) }
+func (n named) Lost() error  { return n.of.named(n.source, n.Mapping.Lost()) }
 
 // Evictions implements storage.Mapper: it stays the same while no source has lost pages.
 func (s mapper) Evictions() (n uint64) {
