@@ -69,7 +69,7 @@ func TestCommandsInREADMEAndManualRun(t *testing.T) {
 				script += line + "\n"
 			}
 			// By then the page has mounted for seven workers.
-			script = strings.NewReplacer("/data/train", d.dir, "/data/web", source.dir, "/data/code", source.dir, "/data/sat.zarr", sat, "/mnt/sat", t.TempDir(), "/mnt/train", train, "/mnt/valid", valid,
+			script = strings.NewReplacer("/data/train", d.dir, "/data/web", source.dir, "/data/code", source.dir, "/data/sat.zarr", sat, "/data/radar.zarr", sat, "/mnt/sat", t.TempDir(), "/mnt/train", train, "/mnt/valid", valid,
 				"/var/lib/node_exporter/textfile", work, "5120,5119,5120,5118", "3,2,3,2,2,2,2", "from-20480", "from-100").Replace(script)
 			r := command(t, nil, nil, bash, "-c", `cd "$0" && PATH="$1:$PATH" && eval "$2"`, work, bin, script)
 			require.Zero(t, r.code, "%s\n%s\n%s", script, r.stdout, r.stderr)

@@ -62,7 +62,7 @@ func (d *Dataset) Coordinate(ctx context.Context, cube int, dim string) ([]byte,
 	}
 	for _, c := range x.found {
 		if c.Dim == dim {
-			return g.mount.crops.ReadCoordinate(ctx, g.cubes[cube], c)
+			return g.listed[cube].mount.crops.ReadCoordinate(ctx, g.listed[cube].Grid, c)
 		}
 	}
 	return nil, fmt.Errorf("%s has no coordinates of %s", g.cubes[cube].Object.Path, dim)
@@ -76,7 +76,7 @@ func (g *generation) coordinatesOf(ctx context.Context, cube int) (*coordinates,
 	if x.known {
 		return x, nil
 	}
-	list, err := g.mount.crops.Coordinates(ctx, g.cubes[cube])
+	list, err := g.listed[cube].mount.crops.Coordinates(ctx, g.listed[cube].Grid)
 	if err != nil {
 		return nil, err
 	}

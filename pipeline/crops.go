@@ -5,6 +5,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -26,7 +27,7 @@ func (m *mount) cubesOver(under storage.Storage, atService bool) *crops.Storage 
 		base = filepath.Base(abs) // as typed: a link may have another name than its target
 	}
 	config := crops.Config{
-		Spec: m.spec.Format.Zarr, Base: base, Seed: m.spec.Order.Seed,
+		Spec: m.spec.Format.Zarr, Base: base, Seed: m.spec.Order.Seed, IDPrefix: m.prefix(),
 		MemoryBytes:   m.spec.MemoryBytes - m.recordMemory(),
 		MaxChunkBytes: m.spec.MaxRecordBytes, TrustAbsence: atService,
 		SkipDamaged: m.spec.OnCorrupt == spec.CorruptSkip, Named: m.named(),
@@ -76,20 +77,64 @@ func foreign(head []byte) error {
 	return nil
 }
 
+// prefix comes before the paths of this mount's shards in the dataset's: a source of a mixture has a
+// directory.
+func (m *mount) prefix() string {
+	if m.source == "" {
+		return ""
+	}
+	return m.source + "/"
+}
+
+// cropMounts returns the mounts whose records are crops: this one, or the sources of a mixture.
+func (m *mount) cropMounts() (list []*mount) {
+	if m.crops != nil {
+		return []*mount{m}
+	}
+	for _, s := range m.sources {
+		if s.crops != nil {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// listedCube is a cube as the storage that cuts its crops has listed it.
+type listedCube struct {
+	mount *mount
+	*listing.Grid
+}
+
+// listedCube returns the cube of a shard, by its path in the dataset; its Grid is nil if there is none.
+func (m *mount) listedCube(path string) listedCube {
+	for _, s := range m.cropMounts() {
+		below := path
+		if m.sources != nil {
+			var within bool
+			if below, within = strings.CutPrefix(path, s.prefix()); !within {
+				continue
+			}
+		}
+		return listedCube{s, s.crops.Cube(below)}
+	}
+	return listedCube{}
+}
+
 // findCubes finds the cube of each shard, and lets streams report where their records are cut from.
 // It does nothing if records are not crops.
 func (g *generation) findCubes() error {
-	s := g.mount.crops
-	if s == nil {
+	if g.mount.cropMounts() == nil {
 		return nil
 	}
 	for i := range g.catalog.Shards() {
 		path := g.catalog.Shard(i).Object.Path
-		c := s.Cube(path)
-		if c == nil {
+		listed := g.mount.listedCube(path)
+		if listed.Grid == nil {
 			return fmt.Errorf("%s is in the index, and was not listed: run again", path)
 		}
-		g.cubes = append(g.cubes, c)
+		c := *listed.Grid
+		c.Object.Path = path
+		g.cubes, g.listed = append(g.cubes, &c), append(g.listed, listed)
 	}
 	g.coordinates = make([]coordinates, len(g.cubes))
 	dims := len(g.cubes[0].Cut.Axes())
@@ -100,22 +145,25 @@ func (g *generation) findCubes() error {
 
 // cubeStats returns counters of array decoding; nil if records are not crops.
 func (m *mount) cubeStats() *crops.Stats {
-	if m.crops == nil {
+	mounts := m.cropMounts()
+	if mounts == nil {
 		return nil
 	}
-	stats := m.crops.Stats()
-	return &stats
+	sum := new(crops.Stats)
+	for _, s := range mounts {
+		sum.Add(s.crops.Stats())
+	}
+	return sum
 }
 
 // kept returns the function that lists which records of a shard are in orders; nil if the storage
 // leaves none out.
 func (m *mount) kept() func(path string) []uint64 {
-	s := m.crops
-	if s == nil {
+	if m.cropMounts() == nil {
 		return nil
 	}
 	return func(path string) []uint64 {
-		if c := s.Cube(path); c != nil {
+		if c := m.listedCube(path); c.Grid != nil {
 			return c.Cut.Kept()
 		}
 		return nil
@@ -170,8 +218,17 @@ func (g *generation) cropWarnings() (list []string) {
 	if g.cubes == nil {
 		return nil
 	}
-	files := g.mount.crops
-	unused := slices.DeleteFunc(slices.Clone(files.Unused()), func(u crops.Unused) bool { return u.Plain })
+	var unused []crops.Unused
+	oneAtATime := int64(0)
+	for _, m := range g.mount.cropMounts() {
+		for _, u := range m.crops.Unused() {
+			if !u.Plain {
+				u.Path = m.prefix() + u.Path
+				unused = append(unused, u)
+			}
+		}
+		oneAtATime = max(oneAtATime, m.crops.OneAtATime())
+	}
 	for _, u := range unused[:min(len(unused), mostLeftOut)] {
 		list = append(list, fmt.Sprintf("%s is left out: %s", u.Path, u.Why))
 	}
@@ -179,8 +236,8 @@ func (g *generation) cropWarnings() (list []string) {
 		list = append(list, fmt.Sprintf("%d more are left out, besides the stores that are read: name the stores with a pattern", more))
 	}
 	named, more := 0, 0
-	for _, c := range g.cubes {
-		out := files.LeftOut(c.Object.Path)
+	for i, c := range g.cubes {
+		out := g.listed[i].mount.crops.LeftOut(g.listed[i].Object.Path)
 		switch {
 		case out.Crops == 0:
 		case named == mostLeftOut:
@@ -193,8 +250,8 @@ func (g *generation) cropWarnings() (list []string) {
 	if more > 0 {
 		list = append(list, fmt.Sprintf("crops are left out of %d further stores: dataset.json has all figures", more))
 	}
-	if n := files.OneAtATime(); n > 0 {
-		list = append(list, fmt.Sprintf("decoding a chunk takes %s: within half of --memory one core decodes at a time", humanize.IBytes(uint64(n))))
+	if oneAtATime > 0 {
+		list = append(list, fmt.Sprintf("decoding a chunk takes %s: within half of --memory one core decodes at a time", humanize.IBytes(uint64(oneAtATime))))
 	}
 	if g.spec.Order.Split.Or() == (spec.Split{}) {
 		return list

@@ -88,8 +88,10 @@
 //	                                    (diskcache/unused.go). ENOSPC: diskcache/health.go
 //	a hint enters a storage             read/window/lookahead.go walks the order ahead of each
 //	                                    reader and calls storage.Planner, which diskcache and
-//	                                    remote implement; ahead.go in this package calls
+//	                                    remote implement; read/gather/expect.go calls
 //	                                    storage.Expecter, which crops implements
+//	what a storage can do               storage/caps.go: one struct, which a wrapper copies from the
+//	                                    storage below and changes
 //	a shard was replaced or rewritten   each storage compares the version that was listed and
 //	                                    returns storage.ErrChanged; read/changes.go reports it once,
 //	                                    fs/errno.go turns it into EIO. With --grow and --hold,
@@ -112,6 +114,8 @@
 //	           its name in spec.Formats, its file extensions in format/formats; formattest runs it
 //	a scheme   a line in the table of open.go; a service also needs a package below storage/remote
 //	           that implements remote.Source (list, range requests); storagetest runs it
+//	a wrapper  a storage.Storage around another one; its method Caps says what it passes on, and
+//	           storagetest.RunWrapper checks that
 //	a verb     cmd/lsiofs/cmd_NAME.go, and its line in cmd/lsiofs/root.go
 //	a metric   its field in Status (dataset.go), and its lines in fs/metrics*.go
 //	a page     cmd/lsiofs/manual/TOPIC.md, and its line in cmd/lsiofs/manual/manual.go
@@ -161,7 +165,7 @@
 //	pipeline/read/readtest                datasets, orders and storages for tests of read
 //	pipeline/plan                         byte ranges to the reads to issue; pure
 //	pipeline/diskcache                    objects of a slow storage kept on a local disk
-//	pipeline/storage                      the interface of storages, and their optional interfaces
+//	pipeline/storage                      the interface of storages, and their capabilities
 //	pipeline/storage/local                files below a directory
 //	pipeline/storage/local/hints          which files may have changed, by inotify
 //	pipeline/storage/local/localtest      a storage of real files, for tests

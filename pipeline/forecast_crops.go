@@ -13,7 +13,8 @@ import (
 
 // CropsForecast is the cost of crops of Zarr arrays: how many chunks (Zarr's chunks) are decoded
 // for them, in the spec's order and in others. It covers the first records of the spec's epoch, for
-// one reader that has all the memory for decoded chunks to itself.
+// one reader that has all the memory for decoded chunks to itself. In a mixture, each source has its
+// own part of that memory.
 type CropsForecast struct {
 	Records     uint64 // records examined
 	RecordBytes int64
@@ -71,7 +72,10 @@ func (d *Dataset) ForecastCrops(ctx context.Context) (*CropsForecast, error) {
 }
 
 func (g *generation) forecastCrops(ctx context.Context) (*CropsForecast, error) {
-	f := &CropsForecast{RecordBytes: g.cubes[0].Cut.Row().Bytes, MemoryBytes: g.mount.crops.MostHeldBytes()}
+	f := &CropsForecast{RecordBytes: g.cubes[0].Cut.Row().Bytes}
+	for _, m := range g.mount.cropMounts() {
+		f.MemoryBytes += m.crops.MostHeldBytes()
+	}
 	if err := f.fields(g.cubes); err != nil {
 		return nil, err
 	}
@@ -91,12 +95,12 @@ func (g *generation) forecastCrops(ctx context.Context) (*CropsForecast, error) 
 		if err != nil {
 			return nil, err
 		}
+		wants, wantedBytes, chunks, bytes, once := u.sum()
 		if i == 0 {
-			f.Records, f.ChunksWanted, f.WantedBytes = u.records, u.mean(u.wants), u.mean(uint64(u.wantedBytes))
+			f.Records, f.ChunksWanted, f.WantedBytes = u.records, u.mean(wants), u.mean(uint64(wantedBytes))
 			f.along(u)
 		}
-		chunks, bytes := u.decoded(f.MemoryBytes)
-		f.Orders = append(f.Orders, CropsOrder{Shuffle: o.Shuffle, InUse: i == 0, Chunks: u.mean(chunks), Bytes: u.mean(uint64(bytes)), OnceBytes: u.once()})
+		f.Orders = append(f.Orders, CropsOrder{Shuffle: o.Shuffle, InUse: i == 0, Chunks: u.mean(chunks), Bytes: u.mean(uint64(bytes)), OnceBytes: once})
 	}
 	return f, nil
 }
@@ -129,7 +133,7 @@ func (f *CropsForecast) fields(cubes []*listing.Grid) error {
 }
 
 // along fills in what is decoded along each dimension.
-func (f *CropsForecast) along(u *chunkUses) {
+func (f *CropsForecast) along(u *orderUses) {
 	for k := range f.Fields {
 		x := &f.Fields[k]
 		for d, n := range u.along[k] {
@@ -138,9 +142,21 @@ func (f *CropsForecast) along(u *chunkUses) {
 	}
 }
 
+// epochIn returns the spec's epoch in an order with other settings.
+func (g *generation) epochIn(o spec.Order) (*order.Epoch, error) {
+	if g.mixing == nil {
+		return order.NewEpoch(o, g.spec.Epoch, g.chunkStarts(o.ChunkBytes, o.ChunkRecords), g.part)
+	}
+	m, err := g.mixing.otherOrder(o, g.catalog.ChunkStarts(o.ChunkBytes, o.ChunkRecords))
+	if err != nil {
+		return nil, err
+	}
+	return m.Epoch(g.spec.Epoch)
+}
+
 // usesOf goes through the first records of an order.
-func (g *generation) usesOf(ctx context.Context, o spec.Order) (*chunkUses, error) {
-	e, err := order.NewEpoch(o, g.spec.Epoch, g.chunkStarts(o.ChunkBytes, o.ChunkRecords), g.part)
+func (g *generation) usesOf(ctx context.Context, o spec.Order) (*orderUses, error) {
+	e, err := g.epochIn(o)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +166,7 @@ func (g *generation) usesOf(ctx context.Context, o spec.Order) (*chunkUses, erro
 	}
 	w := newWanter(g)
 	records, extents := make([]uint64, 256), make([]catalog.Extent, 256)
-	for k := uint64(0); k < forecastRecords && w.uses.wants < forecastWants; {
+	for k := uint64(0); k < forecastRecords && w.wants < forecastWants; {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -172,14 +188,23 @@ type wanter struct {
 	g     *generation
 	at    *locator
 	crops map[int][]*zarr.Crop // by cube
-	uses  *chunkUses
+	uses  *orderUses
+	wants int              // uses so far
 	seen  []map[int64]bool // indices of a crop's chunks along each dimension
 }
 
 func newWanter(g *generation) *wanter {
-	w := &wanter{g: g, at: &locator{cubes: g.cubes, seed: g.spec.Order.Seed, spots: map[int]*placed{}}, crops: map[int][]*zarr.Crop{}, uses: newChunkUses()}
+	w := &wanter{g: g, at: &locator{cubes: g.cubes, seed: g.spec.Order.Seed, spots: map[int]*placed{}}, crops: map[int][]*zarr.Crop{}, uses: &orderUses{}}
 	for _, f := range g.cubes[0].Fields {
 		w.uses.along = append(w.uses.along, make([]uint64, len(f.Array.Shape)))
+	}
+	of := map[*mount]*chunkUses{}
+	for _, m := range g.mount.cropMounts() {
+		of[m] = newChunkUses()
+		w.uses.storages = append(w.uses.storages, storageUses{of[m], m.crops.MostHeldBytes()})
+	}
+	for _, c := range g.listed {
+		w.uses.ofCube = append(w.uses.ofCube, of[c.mount])
 	}
 	return w
 }
@@ -220,11 +245,42 @@ func (w *wanter) field(shard, k int, crop *zarr.Crop) {
 		}
 		a.ObjectOf(object, p.Chunk)
 		if f.Has(objects.Number(object)) {
-			w.uses.add(chunkUse{shard, k, chunks.Number(p.Chunk)}, a.ChunkBytes())
+			w.uses.ofCube[shard].add(chunkUse{shard, k, chunks.Number(p.Chunk)}, a.ChunkBytes())
+			w.wants++
 		}
 		return nil
 	})
 }
+
+// orderUses are the uses of chunks by the first records of an order.
+type orderUses struct {
+	records  uint64
+	along    [][]uint64    // chunks along each dimension of each field, summed over all records
+	storages []storageUses // one, or one for each source of a mixture
+	ofCube   []*chunkUses  // the uses of each cube's storage
+}
+
+// storageUses are the uses of chunks of a storage, which has memory of its own for decoded chunks.
+type storageUses struct {
+	*chunkUses
+	memoryBytes int64
+}
+
+// sum adds up the storages: chunks wanted and their size, chunks decoded and their size, and the memory
+// with which nearly all chunks are decoded only once.
+func (u *orderUses) sum() (wants uint64, wantedBytes int64, decoded uint64, decodedBytes, once int64) {
+	for _, s := range u.storages {
+		wants += s.wants
+		wantedBytes += s.wantedBytes
+		n, bytes := s.decoded(s.memoryBytes)
+		decoded += n
+		decodedBytes += bytes
+		once += s.once()
+	}
+	return wants, wantedBytes, decoded, decodedBytes, once
+}
+
+func (u *orderUses) mean(n uint64) float64 { return float64(n) / float64(max(u.records, 1)) }
 
 // chunkUse identifies a chunk.
 type chunkUse struct {
@@ -236,10 +292,8 @@ type chunkUse struct {
 // of what was used in between: the chunk is still in an LRU memory if that and the chunk itself
 // fit.
 type chunkUses struct {
-	records     uint64
 	wants       uint64
 	wantedBytes int64
-	along       [][]uint64 // chunks along each dimension of each field, summed over all records
 
 	last     map[chunkUse]int
 	sizes    []int64 // at the last use of each chunk its size, otherwise 0; stored as the partial sums of a Fenwick tree
@@ -254,8 +308,6 @@ type use struct{ memoryBytes, bytes int64 }
 func newChunkUses() *chunkUses {
 	return &chunkUses{last: map[chunkUse]int{}, sizes: []int64{0}}
 }
-
-func (u *chunkUses) mean(n uint64) float64 { return float64(n) / float64(max(u.records, 1)) }
 
 // add records the next use.
 func (u *chunkUses) add(b chunkUse, bytes int64) {

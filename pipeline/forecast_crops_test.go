@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
 )
 
 // What is forecast to be decoded with some memory is what an LRU memory of that size decodes.
@@ -72,7 +71,7 @@ func TestForecastOfCrops(t *testing.T) {
 	require.EqualValues(t, 6*10*12*4, f.RecordBytes)
 	g, release := d.acquire()
 	defer release()
-	require.Equal(t, g.mount.files.(*crops.Storage).MostHeldBytes(), f.MemoryBytes)
+	require.Equal(t, g.mount.crops.MostHeldBytes(), f.MemoryBytes)
 	require.Less(t, f.MemoryBytes, s.MemoryBytes/2, "some of it is for indexes, and for what is being decoded")
 	require.Greater(t, f.MemoryBytes, s.MemoryBytes/4)
 	// Origins in time are 0, 4, 8, 12: 2 chunks each. In y they are 0, 8, 16, 24: 1, 2, 1, 2

@@ -45,6 +45,7 @@ type generation struct {
 	// cubes are the cubes of the shards, in shard order, and coordinates those of each; nil if
 	// records are not crops.
 	cubes       []*listing.Grid
+	listed      []listedCube // the same, as their storages know them
 	coordinates []coordinates
 	layouts     *layouts
 	ahead       *ahead        // nil if nothing is computed ahead

@@ -59,7 +59,7 @@ const selecting = ", a --split, or --sample 1/N make it shorter"
 // fewer names what reduces the number of records of a dataset.
 func (g *generation) fewer() string {
 	switch {
-	case g.mount.crops != nil:
+	case g.spec.Format.Name == "zarr":
 		return "a larger --crop or --stride, a --select"
 	case g.spec.Format.Name == "fixed":
 		return "a larger --record-bytes or --stride-bytes, fewer shards"

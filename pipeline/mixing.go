@@ -42,6 +42,7 @@ type mixedSource struct {
 
 	catalog *catalog.Catalog // until the union has been made
 	first   uint64           // number of its first record
+	all     uint64           // number of its records, before the split
 	starts  []uint64
 	part    *order.Part
 }
@@ -166,10 +167,31 @@ func (x *mixing) union(g *generation) catalog.UnionConfig {
 	slices.SortFunc(turn, func(a, b int) int { return strings.Compare(x.sources[a].Name+"/", x.sources[b].Name+"/") })
 	first := uint64(0)
 	for _, i := range turn {
-		x.sources[i].first = first
-		first += x.sources[i].catalog.Records()
+		x.sources[i].first, x.sources[i].all = first, x.sources[i].catalog.Records()
+		first += x.sources[i].all
 	}
 	return c
+}
+
+// otherOrder returns the mixture in an order with other settings. starts are the chunks of all records
+// of all sources in that order.
+func (x *mixing) otherOrder(o spec.Order, starts []uint64) (*order.Mixture, error) {
+	sources := make([]order.Source, len(x.sources))
+	for i := range x.sources {
+		m := &x.sources[i]
+		from, _ := slices.BinarySearch(starts, m.first)
+		to, _ := slices.BinarySearch(starts, m.first+m.all)
+		own := make([]uint64, 0, to-from+1)
+		for _, start := range starts[from : to+1] { // chunks don't span shards
+			own = append(own, start-m.first)
+		}
+		sources[i] = order.Source{First: m.first, Starts: m.part.Starts(own), Part: m.part}
+	}
+	other, err := order.NewMixture(o, x.shares, sources, x.length)
+	if err == nil {
+		other.Part = x.mixture.Part
+	}
+	return other, err
 }
 
 // order makes the mixture's order, and writes its length into the spec.

@@ -68,7 +68,7 @@ func openSourceMount(ctx context.Context, whole *mount, x spec.Source) (*mount, 
 	s.MemoryBytes = max(s.MemoryBytes/int64(len(whole.spec.Mix.Sources)), 1<<20)
 	o := whole.options
 	o.Faults, o.afterStep = nil, nil
-	m := &mount{spec: s, options: o, log: whole.log.With("source", x.Name), started: time.Now(), engine: whole.engine, credentials: whole.credentials, siblings: len(whole.spec.Mix.Sources)}
+	m := &mount{spec: s, options: o, log: whole.log.With("source", x.Name), started: time.Now(), engine: whole.engine, credentials: whole.credentials, source: x.Name, siblings: len(whole.spec.Mix.Sources)}
 	m.meter.Cores = runtime.GOMAXPROCS(0)
 	var err error
 	if m.scheme, err = schemeOf(s.Dataset); err != nil {

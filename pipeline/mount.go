@@ -42,6 +42,7 @@ type mount struct {
 	target  discover.Target
 	root    string   // of target: an absolute path, or a URL
 	sources []*mount // of a mixture, otherwise nil
+	source  string   // the name, if this is a source of a mixture; otherwise ""
 	// siblings is the number of sources of the mixture that this is a source of, itself included; 0
 	// if it is not a source.
 	siblings int

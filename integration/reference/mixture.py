@@ -3,6 +3,7 @@
 import decimal
 
 import order
+import records
 
 
 def parse(text):
@@ -26,20 +27,23 @@ class Mixture:
         for name, source in zip(self.names, self.sources):
             for r in source.records:
                 r.shard = name + "/" + r.shard  # in IDs and splits; fingerprints of sources lack it
+            for shard in source.shards if self.format == "zarr" else []:
+                shard.cube.path = name + "/" + shard.cube.path  # jitter depends on the ID
             self.first.append(len(self.records))
             self.records += source.records
         # The prologue is that of the first shard in dataset order.
-        least = min(range(len(self.names)), key=lambda m: self.names[m] + "/")
-        self.kind = self.sources[least].kind
+        by_name = sorted(range(len(self.names)), key=lambda m: self.names[m] + "/")
+        self.kind = self.sources[by_name[0]].kind
+        self.shards = [shard for m in by_name for shard in self.sources[m].shards]
         self.last = None, None
 
     def shares(self, o):
         """Returns (weights, number of records left in each source)."""
-        left = [[r for c in s.part(s.chunks(o), o["split"], o["split-seed"], o["split-by"]) for r in c] for s in self.sources]
+        left = [[r for c in s.part(s.kept(s.chunks(o)), o["split"], o["split-seed"], o["split-by"]) for r in c] for s in self.sources]
         counts = [len(numbers) for numbers in left]
         if self.options["mix-by"] == "records":
             return list(self.weights), counts
-        sizes = [sum(len(s.records[n].data) for n in numbers) for s, numbers in zip(self.sources, left)]
+        sizes = [sum(s.sizes()[n] for n in numbers) for s, numbers in zip(self.sources, left)]
         return order.weights_by_bytes(self.weights, counts, sizes), counts
 
     def length(self, o):
@@ -54,7 +58,8 @@ class Mixture:
     def fingerprint(self, o):
         weights, counts = self.shares(o)
         prints = [s.fingerprint(o) for s in self.sources]
-        return order.mixture_fingerprint(self.sources[0].words(), list(zip(weights, counts, prints, self.names)))
+        words = records.zarr_words(self.shards) if self.format == "zarr" else self.sources[0].words()
+        return order.mixture_fingerprint(words, list(zip(weights, counts, prints, self.names)))
 
     def order(self, o):
         """Returns G; the last one is cached, because every worker needs it."""

@@ -77,6 +77,9 @@ class Dataset:
         shards = [[(r.size if self.format == "zarr" else len(r.data), r.entry) for r in s.records] for s in self.shards]
         return order.chunks(shards, o["chunk-bytes"], o["chunk-records"])
 
+    def sizes(self):
+        return [r.size if self.format == "zarr" else len(r.data) for r in self.records]
+
     def kept(self, chunks):
         if self.format != "zarr":
             return chunks

@@ -112,7 +112,7 @@ func (c *Catalog) Explain(fingerprint string) string {
 	var now bytes.Buffer
 	if c.union != nil {
 		_ = c.union(&now) // a buffer returns no errors
-		return mixtureDifferences(lines, now.Bytes())
+		return mixtureDifferences(lines, now.Bytes(), c.unpacker)
 	}
 	if bytes.HasPrefix(lines, []byte("lsiofs/1 mixture ")) {
 		return "that was a mixture, and this is one dataset"
@@ -149,16 +149,21 @@ func parseLines(text []byte) describedDataset {
 	return d
 }
 
+// formatsDiffer describes how the words of two formats differ.
+func formatsDiffer(was, is string, f format.Format) string {
+	if name := formatName(is); formatName(was) == name {
+		if told := kindsDiffer(f, strings.TrimPrefix(is, name+" "), strings.TrimPrefix(was, name+" ")); told != "" {
+			return "of its format, " + name + ", " + told
+		}
+	}
+	from := differAt(was, is)
+	return fmt.Sprintf("its format is %s, and was %s", kindText(is, from), kindText(was, from))
+}
+
 // differences describes the differences between was and is.
 func differences(was, is describedDataset, f format.Format) string {
 	if was.format != is.format {
-		if name := formatName(is.format); formatName(was.format) == name {
-			if told := kindsDiffer(f, strings.TrimPrefix(is.format, name+" "), strings.TrimPrefix(was.format, name+" ")); told != "" {
-				return "of its format, " + name + ", " + told
-			}
-		}
-		from := differAt(was.format, is.format)
-		return fmt.Sprintf("its format is %s, and was %s", kindText(is.format, from), kindText(was.format, from))
+		return formatsDiffer(was.format, is.format, f)
 	}
 	all := map[string]bool{}
 	for path := range was.shards {

@@ -48,9 +48,10 @@ func Union(c UnionConfig) (*Catalog, error) {
 		roots[i] = fmt.Sprintf("%q %q", s.Name, s.Catalog.store.Name())
 	}
 	store := index.OpenStore(c.IndexDir, "", index.KeyOf("mixture", strings.Join(roots, "\n"), formatName), c.Log)
-	lines := func(w io.Writer) error { return c.lines(w) }
 	shards := c.shards()
-	image, err := c.stored(store, shards)
+	words := formatWords(first.format) + kindWords(first.format, shards)
+	lines := func(w io.Writer) error { return c.lines(w, words) }
+	image, err := c.stored(store, shards, lines)
 	if err != nil {
 		b := store.Begin(formatName, nil)
 		defer b.Close()
@@ -91,10 +92,13 @@ func (c *UnionConfig) refuseMixed() error {
 			return fmt.Errorf("the sources of a mixture must be of one format: %s has %s, %s has %s", a.Name, formatLine(x.format), b.Name, formatLine(y.format))
 		}
 		u, ok := a.Catalog.unpacker.(format.Uniform)
-		if _, mixes := u.(format.Mixer); !ok || mixes {
+		if !ok {
 			continue
 		}
 		if x, y := a.Catalog.kind, b.Catalog.kind; !u.SameKind(x, y) {
+			if told := kindsDiffer(u, y, x); told != "" {
+				return fmt.Errorf("the sources of a mixture must be of one kind: %s differs from %s: %s", b.Name, a.Name, told)
+			}
 			from := differAt(x, y)
 			return fmt.Errorf("the sources of a mixture must be of one kind: %s has %s, %s has %s", a.Name, kindText(x, from), b.Name, kindText(y, from))
 		}
@@ -118,12 +122,12 @@ func (c *UnionConfig) shards() (all []index.Shard) {
 var errNotAsStored = errors.New("the stored index is of something else")
 
 // stored returns the index of an earlier run, if it equals what a new one would be.
-func (c *UnionConfig) stored(store *index.Store, shards []index.Shard) (*index.Image, error) {
+func (c *UnionConfig) stored(store *index.Store, shards []index.Shard, lines func(io.Writer) error) (*index.Image, error) {
 	m := store.Load()
 	if m == nil {
 		return nil, errNotAsStored
 	}
-	same := m.Shards() == uint64(len(shards)) && m.Fingerprint() == index.FingerprintOf(c.lines)
+	same := m.Shards() == uint64(len(shards)) && m.Fingerprint() == index.FingerprintOf(lines)
 	for i := 0; same && i < len(shards); i++ {
 		n, s := uint64(i), &shards[i]
 		same = m.Object(n) == s.Object && m.Codec(n) == s.Codec && bytes.Equal(m.Blob(n), s.Blob)
@@ -136,10 +140,10 @@ func (c *UnionConfig) stored(store *index.Store, shards []index.Shard) (*index.I
 	return m, nil
 }
 
-// lines writes the text whose SHA-256 is the mixture's fingerprint.
-func (c *UnionConfig) lines(w io.Writer) error {
+// lines writes the text whose SHA-256 is the mixture's fingerprint. words are those of its format.
+func (c *UnionConfig) lines(w io.Writer, words string) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "lsiofs/1 mixture %s\n", formatWords(c.Sources[0].Catalog.format))
+	fmt.Fprintf(&b, "lsiofs/1 mixture %s\n", words)
 	for _, s := range c.Sources {
 		fmt.Fprintf(&b, "%d %d %s %s\n", s.Weight, s.Records, s.Catalog.Fingerprint(), s.Name)
 	}
@@ -169,14 +173,14 @@ func parseMixture(text []byte) (format string, sources map[string]mixedSource) {
 }
 
 // mixtureDifferences describes how a mixture differs from what it was.
-func mixtureDifferences(was, is []byte) string {
+func mixtureDifferences(was, is []byte, f format.Format) string {
 	before, had := parseMixture(was)
 	after, has := parseMixture(is)
 	switch {
 	case had == nil:
 		return "that was one dataset, and this is a mixture"
 	case before != after:
-		return fmt.Sprintf("its format is %s, and was %s", after, before)
+		return formatsDiffer(before, after, f)
 	}
 	var words []string
 	for name, x := range had {

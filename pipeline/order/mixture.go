@@ -88,7 +88,7 @@ func (m *Mixture) Epoch(epoch uint64) (*Epoch, error) {
 	if epoch >= maxMixed/m.length {
 		return nil, fmt.Errorf("order: epoch %d of the mixture is beyond what can be ordered, which is %d epochs", epoch, maxMixed/m.length)
 	}
-	e := &Epoch{order: m.order, whole: m.Part, total: m.length}
+	e := &Epoch{number: epoch, order: m.order, whole: m.Part, total: m.length}
 	for _, k := range m.known {
 		e.bytes += k.bytes
 		e.stride += k.stride // a replay of the mixture replays each source

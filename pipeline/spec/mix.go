@@ -222,13 +222,7 @@ func (s Spec) validateMix(p *problems) {
 	if s.Order.Length > MaxMixLength {
 		p.addf("--mix-length (%d) must be at most %d", s.Order.Length, uint64(MaxMixLength))
 	}
-	if s.Format.Name == "zarr" {
-		p.addf("--mix can't be combined with --format zarr for now: name arrays of one grid together with --array, or mount each by itself")
-	}
 	if s.Order.Sample.Or() != (Subsample{}) {
 		p.addf("--sample can't be combined with --mix for now: leave one of them out")
-	}
-	if len(s.Format.Arrays) > 0 {
-		p.addf("--array can't be combined with --mix for now: leave one of them out")
 	}
 }

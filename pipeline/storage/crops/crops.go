@@ -32,6 +32,8 @@ type Config struct {
 	MemoryBytes int64
 	// Seed is the seed of the order, for jitter.
 	Seed uint64
+	// IDPrefix comes before the cubes' paths in record IDs, on which jitter depends.
+	IDPrefix string
 	// MaxChunkBytes refuses arrays with larger chunks; 0: no bound.
 	MaxChunkBytes int64
 	// SkipDamaged leaves out the crops that need a damaged object. Without it Check reports the
@@ -296,6 +298,15 @@ type Stats struct {
 	Blocks uint64 `json:"blocks"`
 	// HeldBytes is the size of the cache of decoded chunks.
 	HeldBytes int64 `json:"held_bytes"`
+}
+
+// Add adds the counters of another storage.
+func (x *Stats) Add(y Stats) {
+	x.Decoded += y.Decoded
+	x.Found += y.Found
+	x.StoredBytes += y.StoredBytes
+	x.Blocks += y.Blocks
+	x.HeldBytes += y.HeldBytes
 }
 
 // Stats returns the counters of all reads so far.

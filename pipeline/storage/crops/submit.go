@@ -273,7 +273,7 @@ func (b *submission) jitter(c *cube, epoch uint64) *zarr.Jitter {
 	k := jitterKey{c, epoch}
 	j := b.jitters[k]
 	if j == nil {
-		v := zarr.NewJitter(b.storage.config.Seed, epoch, c.Object.Path)
+		v := zarr.NewJitter(b.storage.config.Seed, epoch, b.storage.config.IDPrefix+c.Object.Path)
 		j = &v
 		b.jitters[k] = j
 	}
