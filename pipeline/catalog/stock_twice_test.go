@@ -3,7 +3,6 @@ package catalog
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -66,11 +65,12 @@ func TestDuplicateShardCountsOnce(t *testing.T) {
 	require.Len(t, s.twins.twice, 2)
 }
 
+// twoAtATime lets two shards be read at a time, however many cores there are.
+func twoAtATime(c *Config) { c.Profile.Pass.Shards = 2 }
+
 // readAfter delays the read of a file until another one has been indexed, though shards are read by
-// path.
+// path. The live index must have been opened with twoAtATime.
 func (w *stockWorld) readAfter(s *LiveIndex, first, second string) {
-	procs := runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))) // as many are read at a time
-	w.t.Cleanup(func() { runtime.GOMAXPROCS(procs) })
 	known := func() bool {
 		s.mu.RLock()
 		defer s.mu.RUnlock()
@@ -94,7 +94,7 @@ func TestFirstPathWinsForDuplicateShardInAnyReadOrder(t *testing.T) {
 		t.Run(second, func(t *testing.T) {
 			w := newStockWorld(newWorld(t))
 			w.write("a.jsonl", linesOf(3, "a"))
-			s := w.mustOpenStock()
+			s := w.mustOpenStock(twoAtATime)
 			w.look(s)
 			w.write(first, linesOf(6, "d"))
 			if filepath.Ext(second) == ".zst" {
@@ -112,7 +112,7 @@ func TestFirstPathWinsForDuplicateShardInAnyReadOrder(t *testing.T) {
 
 func TestStreamsAreNamedAfterFirstPathInAnyReadOrder(t *testing.T) {
 	w := newStockWorld(newWorld(t))
-	s := w.mustOpenStock(func(c *Config) { c.Format.Name = "jsonl" })
+	s := w.mustOpenStock(twoAtATime, func(c *Config) { c.Format.Name = "jsonl" })
 	w.write("a.ndjson", linesOf(3, "a"))
 	w.write("b.jsonl", linesOf(3, "b"))
 	w.readAfter(s, "a.ndjson", "b.jsonl")
