@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WINDOW ((size_t)4 << 20) /* bytes a read; one record may be larger */
+#define WINDOW ((size_t)4 << 20) /* bytes per read; one record may be larger */
 
 static void die(const char *what)
 {
@@ -45,7 +45,7 @@ int main(int argc, char **argv)
 	struct stat st;
 	if (stream < 0 || index < 0 || fstat(index, &st))
 		die(argv[stream < 0 ? 1 : 2]);
-	/* n+1 little-endian numbers; big-endian machines have to turn them around. */
+	/* n+1 little-endian numbers; big-endian machines have to swap their bytes. */
 	const uint64_t *offsets = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, index, 0);
 	if (offsets == MAP_FAILED)
 		die(argv[2]);
@@ -60,7 +60,7 @@ int main(int argc, char **argv)
 		if (size > capacity) {
 			capacity = size > WINDOW ? size : WINDOW;
 			free(window);
-			/* Of whole pages, so that 4 MiB are four requests, not five. */
+			/* Page-aligned, so that 4 MiB are four requests, not five. */
 			window = aligned_alloc(4096, (capacity + 4095) / 4096 * 4096);
 			if (!window)
 				die("memory");

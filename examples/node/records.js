@@ -7,7 +7,7 @@
 
 const fs = require('fs');
 
-const WINDOW = 4 << 20; // bytes a read; one record may be larger
+const WINDOW = 4 << 20; // bytes per read; one record may be larger
 
 function* records(path, offsetsPath) {
   const b = fs.readFileSync(offsetsPath);

@@ -1,8 +1,8 @@
-// Draws what board.json says, once a second. All text goes through textContent.
+// Draws the data of board.json, once a second. All text goes through textContent.
 'use strict'
 const keptMs = 600_000
 const shownMs = 60_000 // at least, however short the past is
-const overlapMs = 5000 // asked for again: a mount's sample may come after a newer one of another mount
+const overlapMs = 5000 // requested again: a mount's sample may arrive after a newer one of another mount
 const samples = new Map() // of each mount, the oldest first
 let latest = 0 // milliseconds since 1970 of the newest sample
 
@@ -34,7 +34,7 @@ function meter(share) {
   return make('div', {class: 'meter'}, bar)
 }
 
-// curve draws layers of values over the last minutes: each lies on the one before it.
+// curve draws layers of values over the last minutes, each stacked on the one before it.
 // A gap of some seconds, in which the mount did not answer, is left empty.
 function curve(title, points, layers, top, unit) {
   const width = 600, height = 100

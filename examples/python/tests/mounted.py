@@ -1,4 +1,4 @@
-"""Datasets that the tests mount, small ones, and what all of them share."""
+"""Small datasets for the tests to mount, and what all tests share."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ import unittest
 
 import lsiofs
 
-PATIENCE = 90  # seconds, for what comes for certain
+PATIENCE = 90  # seconds to wait for something that is certain to happen
 
 
 def make_jsonl(root, records=240, shards=4):
-    """{"x": [...], "y": n}, n from 0 on."""
+    """Writes lines {"x": [...], "y": n}, with n from 0."""
     for shard in range(shards):
         numbers = range(shard * records // shards, (shard + 1) * records // shards)
         text = "".join(json.dumps({"x": [n % 7, n % 3], "y": n}) + "\n" for n in numbers)
@@ -32,7 +32,7 @@ def make_jsonl(root, records=240, shards=4):
 
 
 def make_tar(root, records=60, size=700):
-    """Samples n01/000 … of two members."""
+    """Writes samples n01/000 … of two members each."""
     with tarfile.open(os.path.join(root, "all.tar"), "w") as archive:
         for n in range(records):
             for extension, data in ("jpg", bytes([n]) * (size + n)), ("cls", str(n).encode()):
@@ -58,7 +58,7 @@ def make_images(root):
 
 
 class Case(unittest.TestCase):
-    """A test with datasets, and a cache of indexes of its own, all gone at its end."""
+    """A test with datasets and an index cache of its own, which are removed at its end."""
 
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
@@ -75,7 +75,7 @@ class Case(unittest.TestCase):
         return path
 
     def mount(self, make, *args, sizes=None, **flags):
-        """Mounts a dataset that `make` makes, until the end of the test."""
+        """Mounts a dataset made by `make` until the end of the test."""
         root = os.path.join(self.directory, make.__name__)
         if not os.path.isdir(root):
             self.made(make.__name__, make, **(sizes or {}))
@@ -93,7 +93,7 @@ class Case(unittest.TestCase):
 
 @contextlib.contextmanager
 def windows_of(size):
-    """Small windows, so that small data has many."""
+    """Makes windows small, so that small data has many of them."""
     from lsiofs import stream
 
     before, stream.WINDOW = stream.WINDOW, size
@@ -105,14 +105,14 @@ def windows_of(size):
 
 @contextlib.contextmanager
 def web_server(root):
-    """Serves the files in root, and gives the server's URL."""
+    """Serves the files in root, and yields the server's URL."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *args):
             pass
 
     class Server(http.server.ThreadingHTTPServer):
-        def handle_error(self, *args):  # a client may go before the end of an answer
+        def handle_error(self, *args):  # a client may disconnect before the end of a response
             pass
 
     with Server(("127.0.0.1", 0), functools.partial(Quiet, directory=root)) as server:
@@ -130,7 +130,7 @@ def reading_threads():
 
 
 def mount_points():
-    """The directories that this program has made to mount at."""
+    """Returns the mount points that this program has made."""
     return {name for name in os.listdir(tempfile.gettempdir()) if re.fullmatch(r"lsiofs-[a-z0-9_]{8}", name)}
 
 
@@ -140,7 +140,7 @@ def is_mount(path):
 
 
 def is_running(pid):
-    """Whether a process lives, which is none of ours to wait for."""
+    """Reports whether a process that is not our child is running."""
     try:
         with open(f"/proc/{pid}/stat") as f:
             return f.read().rpartition(")")[2].split()[0] not in "ZX"
@@ -149,7 +149,7 @@ def is_running(pid):
 
 
 def in_child(body):
-    """Runs body in a fork, and gives what it returned, or the name of its error, as JSON carries it."""
+    """Runs body in a fork, and returns its result, or the name of its error, after a round trip through JSON."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

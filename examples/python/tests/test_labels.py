@@ -38,7 +38,7 @@ class Labels(mounted.Case):
         data = self.mount(mounted.make_images, format="files")
         os.rename(os.path.join(self.directory, "make_images"), os.path.join(self.directory, "elsewhere"))
         self.assertEqual(list(data.classes()), ["cat", "dog", "emu"])
-        del data.info["directories"]  # as where there are too many
+        del data.info["directories"]  # as if there were too many
         self.assertRaisesRegex(lsiofs.Error, "name them", data.classes)
 
     def test_a_name_that_is_no_utf8_is_a_class(self):

@@ -1,4 +1,4 @@
-"""Mounts that a program makes: how they begin, end, and fail."""
+"""Mounts made by a program: how they start, end, and fail."""
 
 import errno
 import gc
@@ -169,7 +169,7 @@ class Ending(mounted.Case):
         self.assertRaisesRegex(lsiofs.Error, "not a mount of lsiofs", lsiofs.open, self.directory)
 
     def run_program(self, body):
-        """A program that mounts and says where, and what the server's number is."""
+        """Runs a program that mounts, and prints the mount point and the server's process ID."""
         root = self.made("data", mounted.make_jsonl)
         program = f"""
 import json, os, signal, sys, time
@@ -213,7 +213,7 @@ for child in range(2):
     if os.fork() == 0:
         samples = data.epoch(0).samples(child, 2)
         next(samples)
-        os.write(1, b"begun\\n")  # in one piece, beside the other reader
+        os.write(1, b"begun\\n")  # one write, because the other reader also prints
         try:
             while True:
                 for sample in samples: time.sleep(0.01)
@@ -247,7 +247,7 @@ except KeyboardInterrupt:
 
 
 class Places(mounted.Case):
-    """Mounts that take the place of others."""
+    """Mounts that replace others."""
 
     def killed(self, point):
         data = self.mount(mounted.make_jsonl, point)
@@ -293,7 +293,7 @@ class Places(mounted.Case):
         for use in data.epoch(0).samples, data.worker, lambda: data.state_dict(5), lambda: stream[0], lambda: len(stream), lambda: next(stream.ids()):
             self.assertRaisesRegex(lsiofs.StateError, "seed was 0, and is 7", use)
         other.close()
-        self.mount(mounted.make_jsonl, point, batch=4, workers=3)  # a service that began anew
+        self.mount(mounted.make_jsonl, point, batch=4, workers=3)  # a service that was restarted
         self.assertEqual(list(data.epoch(0).ids()), want)
         self.assertEqual(len(list(stream)), 240)
 
@@ -339,7 +339,7 @@ class Errors(mounted.Case):
         self.assertIn(raised.exception.strerror, [p["text"] for p in data.status()["last_errors"]])
         again = pickle.loads(pickle.dumps(raised.exception))
         self.assertEqual((type(again), str(again)), (lsiofs.ReadError, str(raised.exception)))
-        # As torch has it raised again, out of a worker.
+        # As torch raises it again from a worker.
         self.assertIn("in a worker", str(lsiofs.ReadError("in a worker: " + str(again))))
 
     def test_a_server_that_was_killed_is_said_to_have_died(self):

@@ -1,4 +1,4 @@
-"""States: what is saved, and what is taken back."""
+"""States: what is saved, and what is restored."""
 
 import json
 import os
@@ -50,7 +50,7 @@ class State(mounted.Case):
     def test_a_mount_begins_at_its_epoch(self):
         data = self.mount(mounted.make_jsonl, epoch=3)
         self.assertEqual(data.position, (3, 0))
-        list(data.worker(0))  # what worker files have delivered moves no position
+        list(data.worker(0))  # reading a worker file does not move the position
         self.assertEqual(lsiofs.open(data.path).position, (3, 0))
 
     def test_what_does_not_fit_is_refused_and_changes_nothing(self):

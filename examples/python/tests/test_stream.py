@@ -1,4 +1,4 @@
-"""Streams: what they give, and how they read ahead."""
+"""Streams: what they yield, and how they read ahead."""
 
 import gc
 import itertools
@@ -81,7 +81,7 @@ class Records(mounted.Case):
 
 
 class Restores(mounted.Case):
-    """What is read of a worker file when a checkpoint is restored."""
+    """What is read from a worker file when a checkpoint is restored."""
 
     def setUp(self):
         super().setUp()
@@ -166,7 +166,7 @@ class Ahead(mounted.Case):
             next(windows)
             next(windows)
             path = self.data.epoch(0).stream().path
-            self.until("two are read behind those that are taken", lambda: read.count(path) == 4)
+            self.until("two windows are read ahead of those that were taken", lambda: read.count(path) == 4)
             self.assertEqual(read.count(path), 4)
             windows.close()
 

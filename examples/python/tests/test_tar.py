@@ -1,4 +1,4 @@
-"""Samples of tar streams, held against the standard library's tarfile."""
+"""Samples of tar streams, compared with the standard library's tarfile."""
 
 import io
 import random

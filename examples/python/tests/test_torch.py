@@ -1,4 +1,4 @@
-"""The dataset of torch: in DataLoaders of any kind, and in one that saves the state of its workers."""
+"""The dataset for torch: in DataLoaders of any kind, and in one that saves the state of its workers."""
 
 import itertools
 import multiprocessing
@@ -100,7 +100,7 @@ class Torch(mounted.Case):
         dataset = self.data.torch(target)
         loader = self.loader(dataset, 2, multiprocessing_context="spawn")
         batches = iter(loader)
-        dataset.set_epoch(2)  # its workers have not begun
+        dataset.set_epoch(2)  # its workers have not started
         self.assertEqual(numbers(batches), self.want[0])
         self.assertEqual(numbers(loader), self.want[2])
 
@@ -150,7 +150,7 @@ class Torch(mounted.Case):
             dataset = self.data.torch(target)
             loader = self.loader(dataset, workers)
             self.assertEqual(numbers(loader), self.want[1][80:])
-            dataset.set_epoch(1)  # once more, and whole
+            dataset.set_epoch(1)  # again, and in full
             self.assertEqual(numbers(loader), self.want[1])
         self.assertRaises(lsiofs.ArgumentError, dataset.set_epoch, -1)
         self.assertRaisesRegex(lsiofs.StateError, "name the epoch", self.mount_of_epoch(2).state_dict, 4)
@@ -240,7 +240,7 @@ def stateful_worker(dataset, worker, workers, state, requests, replies):
     iterator = iter(dataset)
     replies.send((None, dataset.state_dict()))
     for again in iter(requests.recv, None):
-        if again:  # a persistent worker begins once more
+        if again:  # a persistent worker starts again
             iterator = iter(dataset)
             replies.send((None, dataset.state_dict()))
             continue
@@ -249,7 +249,7 @@ def stateful_worker(dataset, worker, workers, state, requests, replies):
 
 
 class StatefulLoader:
-    """Batches of each worker in turn, and their states as of the last batch that was given out."""
+    """Yields batches of each worker in turn; keeps the workers' states as of the last batch that was yielded."""
 
     def __init__(self, dataset, workers, states=None, method="fork"):
         context = multiprocessing.get_context(method)
@@ -306,7 +306,7 @@ class Stateful(mounted.Case):
             for batches in range(0, len(whole) + 1, 3):
                 first = self.loader(self.data.torch(target), workers)
                 taken = list(itertools.islice(first, batches))
-                # A worker that has nothing left is not asked for its part once more.
+                # A worker that has nothing left is not asked for its part again.
                 rest = list(self.loader(self.data.torch(target), workers, first.states))
                 self.assertEqual(sorted(numbers(taken + rest)), sorted(self.want))
 
