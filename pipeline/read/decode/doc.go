@@ -1,39 +1,37 @@
-// Package decode goes through compressed shards, on as many cores as there are, and
-// leaves behind what is wanted of them.
+// Package decode decodes compressed shards on all cores and stores the pieces that are needed.
 //
-// A Decoder goes through one shard once, forward, from an entry (the first byte of a
-// member) on. A Set has all that stand somewhere, at work or paused:
+// A Decoder reads one shard once, forward, starting at an entry: the first byte of a member, or a
+// point inside one. A Set holds all open decoders, both running and paused:
 //
 //	Assign(load) ──► Set ──► Decoder   │ member │ member   │ member │
 //	                          brings ──────► ▓▓ ····· ▓▓ · ▓ ┤ pauses here
-//	                                         │   │       └ kept in passing: somebody
-//	                                         │   │         will want it soon
-//	                                         │   └ passed over
+//	                                         │   │       └ kept in passing: it will
+//	                                         │   │         be needed soon
+//	                                         │   └ skipped
 //	                                         └ a load: Work.Room gives its memory,
 //	                                           Work.Came hands it on
 //
-// A load goes to the decoder that comes to its piece soonest, or to a new one. A
-// decoder that has nothing to bring pauses, and goes on from there; the one that has
-// been paused the longest is closed when there are too many, or they hold too much
-// memory. One at work holds a core for a turn, and lets go of it while it waits for
-// storage or for memory.
+// A load is assigned to the decoder that will reach its piece first, or to a new one. A decoder
+// without loads pauses and later resumes from there. When there are too many decoders or they hold
+// too much memory, the one that has been paused the longest is closed. A running decoder holds a
+// core for one turn, and releases it while it waits for storage or memory.
 //
-// # What it asks of its owner
+// # The owner's part
 //
-// What a piece is, whether it is worth keeping, and where its bytes go is the owner's
-// business: interface Work. Its methods are called without a lock of this package, so
+// The owner decides what a piece is, whether it is worth keeping, and where its bytes are stored,
+// through the interface Work. Its methods are called without holding a lock of this package, so
 // the owner may hold its own lock while it calls the Set. Locks are taken in the order
-// owner → Set → budget, never the other way.
+// owner → Set → budget, never the reverse.
 //
-// Because the owner is asked without the lock, loads may come while it answers. So a
-// decoder that asks about a piece refuses loads of pieces before it (they go to
-// another), and looks at its loads again before it passes over the piece: one that was
-// given to it meanwhile is brought. A load that a decoder has taken up is in no list
-// any more, so TakeBack says no.
+// Because the owner is called without the lock, new loads may arrive during the call. A decoder
+// that is asking about a piece therefore refuses loads of earlier pieces (they go to another
+// decoder), and checks its loads again before it skips the piece, so that a load assigned in the
+// meantime is still decoded. A load that a decoder has started on is no longer in its list, so
+// TakeBack returns false for it.
 //
 // # Memory
 //
-// How much a decoder holds is known when it has seen the head of a member. Then it
-// waits until there is room; one may always exceed what there is, so one gets on.
-// Config.Hold is told of all of it, so that others make room.
+// The memory that a decoder needs is known once it has read the header of a member. It then waits
+// until there is room. One decoder may always exceed the limit, so that at least one makes
+// progress. Every change is reported to Config.Hold, so that other users of memory make room.
 package decode

@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// leastRoomBytes is what decoders may hold together however small the
-	// budget is: some tens of ordinary ones, which have windows below 1 MiB.
+	// leastRoomBytes is the memory that all decoders together may hold however small the budget
+	// is: enough for some tens of ordinary decoders, whose windows are below 1 MiB.
 	leastRoomBytes = 32 << 20
-	// maxGarbageBytes is how much closed decoders may leave behind before the
-	// heap is collected. At the collector's own pace it would be as much as
-	// lives: half of the budget, beside segments that have taken its place.
+	// maxGarbageBytes is how much garbage closed decoders may leave before a collection is
+	// forced. At the collector's own pace garbage would grow to the size of the live heap, which
+	// is half of the budget, in addition to the segments that have taken its place.
 	maxGarbageBytes = 32 << 20
-	// usedAgainBytes is how much a closed decoder has held at most whose buffers are used
-	// again, and maxSpareBytes what lies in pools for that.
+	// usedAgainBytes is the most memory that a decoder may have held for its buffers to be reused
+	// after it is closed; maxSpareBytes limits the bytes kept in pools for reuse.
 	usedAgainBytes = 2 << 20
 	maxSpareBytes  = 8 << 20
-	// stalledNanos is for how long a decoder may have got nothing from storage
-	// until those that wait for its memory take theirs beside it.
+	// stalledNanos is how long a decoder may receive nothing from storage before decoders that
+	// wait for its memory exceed the limit instead.
 	stalledNanos = int64(5 * time.Second)
 )
 
-// memory is what a decoder holds, or is about to hold for the member that it
-// has seen the head of. It is called from its goroutine.
+// memory returns the bytes that the decoder holds, or is about to hold for the member whose header
+// it has read. It is called from the decoder's goroutine.
 func (d *Decoder) memory() int64 {
 	n := d.raw.memory() + d.own + int64(cap(d.tail))
 	if d.dec != nil {
@@ -35,10 +35,9 @@ func (d *Decoder) memory() int64 {
 	return n
 }
 
-// makeRoom waits until there is memory for the member that a decoder is about
-// to begin: a window may be as large as the whole budget, and is not known
-// before. One decoder may always exceed what there is, so one gets on; those
-// that wait let go of the processor.
+// makeRoom waits until there is memory for the member that d is about to begin. A window may be as
+// large as the whole budget, and its size is not known earlier. One decoder may always exceed the
+// limit, so that at least one makes progress. A waiting decoder releases its core.
 func (s *Set) makeRoom(d *Decoder) {
 	want := d.memory()
 	s.mu.Lock()
@@ -56,7 +55,7 @@ func (s *Set) makeRoom(d *Decoder) {
 		}
 		d.waits = true
 		s.waiting++
-		d.raw.got.Store(s.c.Now()) // what it waits for gets on
+		d.raw.got.Store(s.c.Now()) // the decoders it waits for make progress
 		changed := s.changed
 		s.mu.Unlock()
 		s.GiveCore()
@@ -74,8 +73,8 @@ func (s *Set) makeRoom(d *Decoder) {
 	s.work.Shrink()
 }
 
-// most is what decoders may hold together. Where the limit has been lowered, so is the
-// least that there is always.
+// most returns the bytes that all decoders together may hold. If the limit has been lowered,
+// leastRoomBytes is scaled down in proportion.
 func (s *Set) most() int64 {
 	limit, least := s.limit.Load(), int64(leastRoomBytes)
 	if full := s.c.LimitBytes; limit < full {
@@ -84,7 +83,7 @@ func (s *Set) most() int64 {
 	return max(limit, least)
 }
 
-// othersWork says whether memory will be given back by decoders that get on.
+// othersWork reports whether another decoder is making progress and so will free memory.
 func (s *Set) othersWork(d *Decoder) bool {
 	for o := range s.all {
 		if o != d && o.running && !o.waits && o.raw.got.Load() > s.c.Now()-stalledNanos {
@@ -94,9 +93,9 @@ func (s *Set) othersWork(d *Decoder) bool {
 	return false
 }
 
-// leave notes what a closed decoder has left: to the next one, where it is little and so lies
-// in a pool, else to the collector. Of many small shards each would else cost a share of a
-// collection. It is called with mu held.
+// leave accounts for the memory of a closed decoder. A small amount stays in a pool for the next
+// decoder; a larger one is left to the collector. Without the pool, each of many small shards would
+// cost a share of a collection. It is called with mu held.
 func (s *Set) leave(bytes int64) {
 	if bytes > usedAgainBytes || s.spare+bytes > maxSpareBytes {
 		s.discard(bytes)
@@ -105,8 +104,8 @@ func (s *Set) leave(bytes int64) {
 	s.spare += bytes
 }
 
-// discard notes that a closed decoder's memory is the collector's now, and has
-// it collected when that is much. It is called with mu held.
+// discard counts a closed decoder's memory as garbage, and starts a collection once there are
+// maxGarbageBytes of it. It is called with mu held.
 func (s *Set) discard(bytes int64) {
 	s.garbage += bytes
 	if s.garbage < maxGarbageBytes || s.collecting || s.closed {
@@ -120,14 +119,14 @@ func (s *Set) discard(bytes int64) {
 	})
 }
 
-// collect gives the memory of closed decoders back to the system. It is called
-// with mu held, and lets go of it meanwhile.
+// collect returns the memory of closed decoders to the system. It is called with mu held, and
+// releases it while it collects.
 func (s *Set) collect() {
 	s.collecting = true
 	was := s.garbage
 	s.mu.Unlock()
 	if !s.c.Dry {
-		runtime.GC() // what a sync.Pool has is left for one collection
+		runtime.GC() // the contents of a sync.Pool survive one collection
 		debug.FreeOSMemory()
 	}
 	s.mu.Lock()
@@ -136,7 +135,7 @@ func (s *Set) collect() {
 	s.wake()
 }
 
-// wake wakes those that wait for memory.
+// wake wakes the decoders that wait for memory.
 func (s *Set) wake() {
 	if s.waiting > 0 {
 		close(s.changed)
@@ -144,20 +143,20 @@ func (s *Set) wake() {
 	}
 }
 
-// TakeCore waits for a core to decode on; GiveCore lets others have it.
+// TakeCore waits for a core to decode on; GiveCore releases it.
 func (s *Set) TakeCore() {
 	s.cores <- struct{}{}
 	s.c.Meter.Working[meter.Decompress].Begin(meter.Now())
 }
 
-// GiveCore gives back what TakeCore took.
+// GiveCore releases the core that TakeCore acquired.
 func (s *Set) GiveCore() {
 	s.c.Meter.Working[meter.Decompress].End(meter.Now())
 	<-s.cores
 }
 
-// Cores is how many decoders decode at a time.
+// Cores returns how many decoders can decode at the same time.
 func (s *Set) Cores() int { return cap(s.cores) }
 
-// Busy says that decoders are at work on all cores just now.
+// Busy reports whether decoders are using all cores.
 func (s *Set) Busy() bool { return len(s.cores) == cap(s.cores) }
