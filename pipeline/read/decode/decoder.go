@@ -11,51 +11,50 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
-// Decoder goes through a compressed shard once, forward, from the first byte of
-// a member or a point inside of one. One that is of a set's own works while it has loads to bring, keeps on its
-// way what else is wanted, and pauses where it is; one that Whole has given is its
-// caller's, who decodes with Fill.
+// Decoder reads a compressed shard once, forward, starting at the first byte of a member or at a
+// point inside one. A decoder that a Set runs itself works while it has loads, keeps other needed
+// pieces that it passes, and then pauses where it is. A decoder returned by Whole belongs to the
+// caller, which decodes with Fill.
 type Decoder struct {
 	set     *Set
 	shard   int
-	parts   bool  // the shard is made of parts, which begin where the index has them
+	parts   bool  // the shard consists of parts, which begin at the offsets in the index
 	decoded int64 // size of the decoded shard
 	entry   format.Entry
 	raw     *rawReader
-	own     int64           // bytes of the buffer that it decodes to; constant
-	clock   atomic.Int64    // Config.Now when it last got on
+	own     int64           // bytes of the buffer that it decodes into; constant
+	clock   atomic.Int64    // Config.Now when it last made progress
 	ledger  meter.WaitClock // of its waits for storage
 
 	// With Set.mu held.
 	running bool
 	waits   bool   // for memory
-	asking  bool   // about piece: loads before it are refused
+	asking  bool   // about piece: loads of earlier pieces are refused
 	work    []Load // by place in the shard
 	at      int64  // where it will be when it looks at work next
 	piece   int    // the first piece that begins there or later
 	used    uint64 // when it was paused
 	held    int64
 
-	// The goroutine's that runs it, or, while it is paused, with Set.mu held.
+	// Used by the goroutine that runs the decoder or, while it is paused, with Set.mu held.
 	pos     int64
 	dec     format.Decoder
-	member  bool  // inside of a member
+	member  bool  // inside a member
 	begun   int64 // where the member begins
-	partEnd int64 // of a shard made of parts: where the member ends
+	partEnd int64 // in a shard that consists of parts: where the member ends
 	turn    int64 // where its turn on the core began
-	// complaint is how many bytes it is to say were passed over, 0 for nothing.
+	// complaint is the number of skipped bytes to report in a warning; 0 means no warning.
 	complaint int64
 	scratch   []byte
-	// tail are the bytes before pos with which the piece that follows begins,
-	// where records overlap.
+	// tail holds the bytes before pos with which the next piece begins, if records overlap.
 	tail []byte
 }
 
 const (
-	// scratchBytes is what is passed over at a time.
+	// scratchBytes is how much is skipped at a time.
 	scratchBytes = 32 << 10
-	// maxTurnBytes is what a decoder decodes at most before others have the
-	// core: some 20 ms of zstd, whose ordinary windows are below half of it.
+	// maxTurnBytes is the most that a decoder decodes before it yields the core to others: about
+	// 20 ms of zstd, whose ordinary windows are smaller than half of it.
 	maxTurnBytes = 16 << 20
 )
 
@@ -70,16 +69,16 @@ func (s *Set) newDecoder(shard int, entry format.Entry, own int64) *Decoder {
 	return d
 }
 
-// Clock is when the decoder last got on, in nanoseconds of Config.Now.
+// Clock returns the time when the decoder last made progress, in nanoseconds of Config.Now.
 func (d *Decoder) Clock() *atomic.Int64 { return &d.clock }
 
-// Waits are its waits for storage.
+// Waits returns the decoder's record of its waits for storage.
 func (d *Decoder) Waits() *meter.WaitClock { return &d.ledger }
 
-// Pos is how far it has come in the decoded shard.
+// Pos returns the decoder's offset in the decoded shard.
 func (d *Decoder) Pos() int64 { return d.pos }
 
-// open makes what decodes, where there is none yet.
+// open creates the codec's decoder, unless it exists already.
 func (d *Decoder) open() error {
 	if d.dec != nil {
 		return nil
@@ -106,7 +105,7 @@ func (d *Decoder) open() error {
 	return nil
 }
 
-// newDecoder makes what decodes from the entry on.
+// newDecoder returns a codec's decoder that starts at the entry.
 func (d *Decoder) newDecoder() (format.Decoder, error) {
 	index := d.set.c.Index
 	codec := index.Shard(d.shard).Codec
@@ -122,7 +121,7 @@ func (d *Decoder) newDecoder() (format.Decoder, error) {
 	return at.NewDecoderAt(d.raw, p)
 }
 
-// bring decodes a load's piece to its memory.
+// bring decodes a load's piece into the load's memory.
 func (d *Decoder) bring(l Load) error {
 	_, end, reach := l.Bounds()
 	if d.parts {
@@ -149,16 +148,16 @@ func (d *Decoder) bring(l Load) error {
 	return d.checkEnd(l)
 }
 
-// checkEnd lets the codec look at its checksum, where a member ends behind a
-// piece, or the shard, as far as anything of it is wanted, or where there is a point, before the piece is
-// handed on. Behind the piece's last record of the part there may be others.
+// checkEnd lets the codec verify its checksum before the piece is passed on, if the piece is
+// followed by the end of a member, by a point, or by the end of the needed part of the shard. In a
+// shard that consists of parts, other records may follow the piece's last record in its part.
 func (d *Decoder) checkEnd(l Load) error {
 	next, entry := l.Piece()+1, format.Entry{DecodedBytes: d.decoded}
 	if x := &d.set.c; x.Pieces.AnyFrom(d.shard, next) {
 		entry = x.Index.Entry(d.shard, x.Pieces.StartBytes(next))
 	}
 	end := entry.DecodedBytes
-	if d.parts { // what lies behind the part is of no use to it
+	if d.parts { // the bytes after the part are not needed for this
 		if d.member && end >= d.partEnd {
 			return d.skip(d.partEnd)
 		}
@@ -176,7 +175,7 @@ func (d *Decoder) checkEnd(l Load) error {
 	return d.endMember()
 }
 
-// atPoint lets the codec look at its checksum, where a point is.
+// atPoint lets the codec verify its checksum at a point.
 func (d *Decoder) atPoint() error {
 	if p, ok := d.dec.(format.PointDecoder); ok && d.pos > d.entry.DecodedBytes {
 		return p.AtPoint()
@@ -184,9 +183,8 @@ func (d *Decoder) atPoint() error {
 	return nil
 }
 
-// beginMember goes on to the next member. Parts that are not in the index, such as
-// damaged games, are passed over; what does not begin where the index has it has
-// changed.
+// beginMember moves on to the next member. Parts that are not in the index, such as damaged games,
+// are skipped. A part that does not begin where the index has it means that the shard has changed.
 func (d *Decoder) beginMember() error {
 	var part catalog.Part
 	if d.parts {
@@ -210,7 +208,7 @@ func (d *Decoder) beginMember() error {
 	}
 }
 
-// endMember lets the codec look at its checksum, where a member ends.
+// endMember lets the codec verify its checksum at the end of a member.
 func (d *Decoder) endMember() error {
 	var one [1]byte
 	for d.member {
@@ -261,7 +259,7 @@ func (d *Decoder) fill(p []byte) error {
 	return nil
 }
 
-// checkPart checks that a part ends where the index says, once it has come there.
+// checkPart checks that a part ends at the offset in the index, once the decoder is there.
 func (d *Decoder) checkPart() error {
 	switch {
 	case !d.parts:
@@ -273,10 +271,10 @@ func (d *Decoder) checkPart() error {
 	return nil
 }
 
-// skip passes over everything before to.
+// skip decodes and drops everything before to.
 func (d *Decoder) skip(to int64) error {
 	if to > d.pos {
-		d.tail = d.tail[:0] // it no longer lies before pos
+		d.tail = d.tail[:0] // it no longer directly precedes pos
 		if d.scratch == nil {
 			d.scratch = make([]byte, scratchBytes)
 		}
@@ -289,8 +287,8 @@ func (d *Decoder) skip(to int64) error {
 	return nil
 }
 
-// Fill decodes exactly the next len(p) bytes. It is for who has the decoder from
-// Whole, and holds a core.
+// Fill decodes exactly the next len(p) bytes. The caller must have got the decoder from Whole, and
+// must hold a core.
 func (d *Decoder) Fill(p []byte) error {
 	if err := d.open(); err != nil {
 		return err
@@ -298,5 +296,5 @@ func (d *Decoder) Fill(p []byte) error {
 	return d.fill(p)
 }
 
-// EndMember lets the codec look at its checksum, where a member ends.
+// EndMember lets the codec verify its checksum at the end of a member.
 func (d *Decoder) EndMember() error { return d.endMember() }

@@ -12,30 +12,30 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// rawReader reads a compressed shard from front to back for one decoder, one
-// block ahead. Its buffers are of the Go heap, so that a decoder may be closed
-// while a block is on its way. It is not for concurrent use.
+// rawReader reads a compressed shard from front to back for one decoder, one block ahead. Its
+// buffers are on the Go heap, so that a decoder may be closed while a block is being read. It is
+// not safe for concurrent use.
 type rawReader struct {
 	set    *Set
 	object storage.Object
 	first  uint64        // the shard's first record
-	next   int64         // offset of the block to ask for next
-	block  []byte        // the block at hand
-	cur    []byte        // what of it has not been read
+	next   int64         // offset of the next block to request
+	block  []byte        // the current block
+	cur    []byte        // the unread rest of it
 	spare  []byte        // the block to read into next
-	came   chan rawBlock // the one block that is on its way
+	came   chan rawBlock // the one block that is being read
 	asked  bool
 	err    error
-	// got is when the last block came, for those who wait for the decoder.
+	// got is when the last block arrived, for callers that wait for the decoder.
 	got *atomic.Int64
-	// waits are its waits for storage.
+	// waits records the waits for storage.
 	waits *meter.WaitClock
-	// until is where what is wanted ends, as far as it is known: what lies before it
-	// is read without what lies behind. 0: it is not known.
+	// until is the offset where the needed bytes end: bytes after it are not read together with
+	// those before it. 0 means that it is not known.
 	until int64
 }
 
-// blocks are those of readers that have been released.
+// blocks holds the blocks of released readers.
 var blocks sync.Pool
 
 func takeBlock(n int) []byte {
@@ -67,7 +67,7 @@ func newRawReader(set *Set, s catalog.Shard, off int64, got *atomic.Int64, waits
 	return &rawReader{set: set, object: s.Object, first: s.First, next: off, came: make(chan rawBlock, 1), got: got, waits: waits}
 }
 
-// memory is how much the two blocks hold.
+// memory returns the size of the two blocks.
 func (r *rawReader) memory() int64 { return 2 * int64(r.set.c.BlockBytes) }
 
 // ask submits the next block, if there is one.
@@ -94,13 +94,12 @@ func (r *rawReader) ask() {
 	}}})
 	r.next += n
 	r.asked = true
-	// Whoever reads a block that is in memory does so now: while decoders keep all
-	// processors it would not run before this one waits, which costs it its turn.
+	// Lets a block that is in memory be read now. While decoders occupy all processors, its reader
+	// would otherwise not run until this decoder waits, which costs the decoder its turn.
 	runtime.Gosched()
 }
 
-// Read implements io.Reader. While it waits it lets go of the processor token
-// that its caller holds.
+// Read implements io.Reader. While it waits, it releases the core that its caller holds.
 func (r *rawReader) Read(p []byte) (int, error) {
 	if err := r.take(); err != nil {
 		return 0, err
@@ -110,8 +109,8 @@ func (r *rawReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Discard skips up to n bytes, and returns how many it skipped. It waits and fails as Read does, but
-// touches no byte.
+// Discard skips up to n bytes and returns how many it skipped. It waits and fails like Read, but
+// does not access the bytes.
 func (r *rawReader) Discard(n int) (int, error) {
 	if err := r.take(); err != nil {
 		return 0, err
@@ -149,7 +148,7 @@ func (r *rawReader) take() error {
 			r.err = b.err
 			return r.err
 		}
-		// The block before this one has been read to its end: read into it.
+		// The previous block has been consumed, so its buffer is reused for the next read.
 		r.spare, r.block = r.block, b.bytes[:cap(b.bytes)]
 		r.cur = b.bytes
 		if r.until == 0 || r.next < r.until {
