@@ -10,10 +10,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 )
 
-// placeBefore is the last place at or before where a load begins where the decoder
-// stands or will pass with something to bring. Of one piece there may be several loads, of
-// records of different parts: it brings those of them that lie one behind the other. It is called
-// with Set.mu held.
+// placeBefore returns the last offset, at or before the start of a load, where the decoder is now or
+// where one of its loads will end. One piece may have several loads, for records of different
+// parts; one decoder takes those that do not overlap. It is called with Set.mu held.
 func (d *Decoder) placeBefore(l Load) (int64, bool) {
 	start, _, end := l.Bounds()
 	if d.at > start || d.asking && l.Piece() < d.piece {
@@ -31,7 +30,7 @@ func (d *Decoder) placeBefore(l Load) (int64, bool) {
 	return p, true
 }
 
-// add gives it a load. It is called with Set.mu held.
+// add inserts a load into the decoder's work. It is called with Set.mu held.
 func (d *Decoder) add(l Load) {
 	i, _ := slices.BinarySearchFunc(d.work, l, func(x, l Load) int {
 		from, _, _ := x.Bounds()
@@ -41,8 +40,9 @@ func (d *Decoder) add(l Load) {
 	d.work = slices.Insert(d.work, i, l)
 }
 
-// passOver gives loads away that begin before where the decoder is going to be: of another part
-// of the piece that it keeps in passing, which came while it asked. It is called with Set.mu held.
+// passOver reassigns the loads that begin before the offset that the decoder is moving to. They are
+// for another part of the piece that it keeps in passing, and arrived while it called the owner. It
+// is called with Set.mu held.
 func (s *Set) passOver(d *Decoder) {
 	var behind []Load
 	d.work = slices.DeleteFunc(d.work, func(x Load) bool {
@@ -57,7 +57,8 @@ func (s *Set) passOver(d *Decoder) {
 	}
 }
 
-// TakeBack says whether a load could be taken back: the decoder has not come to it.
+// TakeBack removes a load from the decoder, and reports whether it could: it returns false if the
+// decoder has already started on it.
 func (d *Decoder) TakeBack(l Load) bool {
 	d.set.mu.Lock()
 	defer d.set.mu.Unlock()
@@ -69,7 +70,7 @@ func (d *Decoder) TakeBack(l Load) bool {
 	return true
 }
 
-// run brings the decoder's loads, one after the other, until there are no more.
+// run decodes the decoder's loads, one after the other, until there are no more.
 func (s *Set) run(d *Decoder) {
 	defer s.goroutines.Done()
 	m := &s.c.Meter.Queued[meter.Decompress]
@@ -104,10 +105,9 @@ func (s *Set) run(d *Decoder) {
 	}
 }
 
-// yield lets others have the core between two pieces, after a turn of twice
-// the bytes that the decoder holds: what a window has left the core's cache
-// for comes in again once a turn. Seven decoders with windows of 8 MiB took
-// twice the time in turns of a piece each.
+// yield releases the core to others between two pieces, after a turn of twice the bytes that the
+// decoder holds, because its window has to be loaded into the core's cache again in every turn.
+// With turns of one piece each, seven decoders with windows of 8 MiB took twice the time.
 func (s *Set) yield(d *Decoder) {
 	if d.pos-d.turn < min(2*d.memory(), maxTurnBytes) {
 		return
@@ -117,15 +117,15 @@ func (s *Set) yield(d *Decoder) {
 	d.turn = d.pos
 }
 
-// next decides what the decoder does from where it stands: bring a load, whose memory
-// is then there, and be at its end; or pass over what nobody wants, to some place.
-// With neither it has paused, or the set is closed.
+// next decides what the decoder does next: decode the load l, whose memory is then allocated, or
+// skip unneeded bytes up to the offset to. If more is false, the decoder has paused or the set is
+// closed.
 func (s *Set) next(d *Decoder) (l Load, to int64, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if came := d.pos - int64(len(d.tail)); came > d.at && !s.closed {
-		// It has gone on to where a member ends, or a point is, behind the load that it has brought: of a
-		// piece there may be other loads before that place.
+		// After its last load the decoder has moved on to the end of a member or to a point. There
+		// may be other loads of the piece before that offset.
 		d.at = came
 		s.passOver(d)
 	}
@@ -150,9 +150,9 @@ func (s *Set) next(d *Decoder) (l Load, to int64, more bool) {
 				return passing, d.at, true
 			}
 			if len(d.work) == 0 || d.work[0].Piece() <= d.piece {
-				continue // since it was decided not to keep the piece
+				continue // a load arrived after the decision not to keep the piece
 			}
-			// Piece by piece, so that loads in between can still be given to it.
+			// Skip piece by piece, so that loads in between can still be assigned to it.
 			d.piece++
 			if to := s.c.Pieces.StartBytes(d.piece); to > d.pos {
 				s.notePassed(d, to-d.pos)
@@ -180,9 +180,9 @@ func (s *Set) next(d *Decoder) (l Load, to int64, more bool) {
 	return nil, 0, false
 }
 
-// sweepOn is next where the decoder has nothing to bring: it may go on to a piece
-// that is wanted and not there, while there is memory. Otherwise it gives where the
-// decoder is. It lets go of mu.
+// sweepOn is next for a decoder without loads: while there is memory, the decoder may move on to a
+// piece that is needed and not in memory. Otherwise sweepOn returns the current offset. It releases
+// mu temporarily.
 func (s *Set) sweepOn(d *Decoder) (Load, int64) {
 	s.mu.Unlock()
 	piece := s.work.Next(d.shard, d.piece)
@@ -203,9 +203,9 @@ func (s *Set) sweepOn(d *Decoder) (Load, int64) {
 	return nil, d.pos
 }
 
-// keepInPassing makes a load of the piece that comes next, if it is worth it. It lets
-// go of mu: meanwhile loads may come, but none of a piece before this one. Nor can
-// there be another of this piece where it is kept.
+// keepInPassing returns a load for the next piece, or nil if the piece is not worth keeping. It
+// releases mu temporarily: loads may arrive meanwhile, but none of an earlier piece, nor can
+// there be another load of this piece if it is kept.
 func (s *Set) keepInPassing(d *Decoder) Load {
 	d.asking = true
 	s.mu.Unlock()
@@ -218,7 +218,7 @@ func (s *Set) keepInPassing(d *Decoder) Load {
 	return l
 }
 
-// fail ends a decoder and all its loads, of which l is the one that it was at.
+// fail ends a decoder and fails all its loads. l is the load that it was decoding, or nil.
 func (s *Set) fail(d *Decoder, l Load, err error) {
 	if _, ok := errors.AsType[*format.CorruptError](err); ok {
 		s.work.Broken(d.shard, err)
@@ -232,7 +232,7 @@ func (s *Set) fail(d *Decoder, l Load, err error) {
 	s.work.Failed(loads, err)
 }
 
-// end forgets a decoder and gives the loads that it had to bring.
+// end removes a decoder and returns its remaining loads.
 func (s *Set) end(d *Decoder) []Load {
 	loads := d.work
 	d.work = nil
