@@ -2,9 +2,10 @@ package spool
 
 import "time"
 
-// Losses are what a spool did not give back as it was written: its disk was full
-// when the kernel came to write, it failed, or somebody has written there. Times are
-// nanoseconds since any one moment. It is not for concurrent use.
+// Losses records the data that could not be read back from a spool as it was written, because the
+// disk was full when the kernel wrote the pages, the disk failed, or someone else wrote to the
+// files. Times are nanoseconds since a fixed but arbitrary moment. It is not safe for concurrent
+// use.
 type Losses struct {
 	Pieces, Shards uint64 // so far
 
@@ -12,33 +13,33 @@ type Losses struct {
 	warned int64        // when the last warning was, 0 before the first
 }
 
-// loss is what is remembered of a shard that was damaged in the spool.
+// loss records that a shard was damaged in the spool.
 type loss struct {
 	times int
 	until int64 // when it is forgotten
 }
 
 const (
-	// Tries is how often a shard goes into the spool until it is read without.
-	// The second time works where a disk has lost a few blocks.
+	// Tries is how many times a shard is spooled before it is read without the spool. The second
+	// try succeeds if the disk has lost only a few blocks.
 	Tries = 2
-	// lossNanos is for how long a loss is remembered: a disk that is full may have
-	// room again, and to find out that it has none costs decoding all of it.
+	// lossNanos is how long a loss is remembered. A full disk may have room again later, but
+	// finding out that it has none costs decoding the whole shard.
 	lossNanos = int64(10 * time.Minute)
-	// noPlaceNanos is for how long a shard is read without a shelf that had no place for it.
+	// noPlaceNanos is how long a shard is read without the shelf after the shelf had no place for it.
 	noPlaceNanos = int64(30 * time.Second)
 	// warnNanos is the least time between two warnings.
 	warnNanos = int64(time.Minute)
 )
 
-// Avoids says whether a shard is read without the spool for a while: decoders then
-// bring its pieces, each going through the shard up to there. That is slow, and right.
+// Avoids reports whether a shard is currently read without the spool. Its pieces then come from
+// decoders, each of which decodes the shard up to its piece. That is slow but correct.
 func (l *Losses) Avoids(shard int, now int64) bool {
 	x := l.of[shard]
 	return x.times >= Tries && now < x.until
 }
 
-// Add notes that a shard was damaged, and says whether to warn of it.
+// Add records that a shard was damaged, and reports whether to warn about it.
 func (l *Losses) Add(shard int, now int64) (warn bool) {
 	l.Shards++
 	x := l.of[shard]
@@ -55,7 +56,7 @@ func (l *Losses) Add(shard int, now int64) (warn bool) {
 	return warn
 }
 
-// Avoid has a shard read without the spool for a while: the shelf has no place for it.
+// Avoid makes Avoids return true for a shard for noPlaceNanos, because the shelf has no place for it.
 func (l *Losses) Avoid(shard int, now int64) {
 	if l.of == nil {
 		l.of = map[int]loss{}

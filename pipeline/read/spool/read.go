@@ -2,9 +2,9 @@ package spool
 
 import "github.com/lsiofs/lsiofs/pipeline/diskcache"
 
-// Read reads from a place that Ask or News gave for a load, and gives the place back. Done
-// is called on another goroutine, without a lock. Its error tells that bytes could not be
-// read, or are not as they were written.
+// Read reads from a place that Ask or News returned for a load, and releases the place. r.Done is
+// called on another goroutine, without a lock. Its error means that the bytes could not be read or
+// differ from those written.
 func (p *Spool) Read(s *Place, r diskcache.Reading) {
 	done := r.Done
 	r.Done = func(err error) {
@@ -18,14 +18,14 @@ func (p *Spool) Read(s *Place, r diskcache.Reading) {
 	s.decoded.Read(r)
 }
 
-// leave gives a place back that was read, and tells the owner who comes now.
+// leave releases a place that was read, and passes the resulting News to the owner.
 func (p *Spool) leave(s *Place) {
 	if n := p.Leave(s); n.Any() {
 		p.owner.News(n)
 	}
 }
 
-// Leave gives a place back that Ask or News gave, and that is not read.
+// Leave releases a place that Ask or News returned, without reading it.
 func (p *Spool) Leave(s *Place) (n News) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,11 +37,11 @@ func (p *Spool) Leave(s *Place) (n News) {
 	return n
 }
 
-// Lost is called when a load was read from a place and is not what was written
-// there, or could not be read. The shard leaves the spool, and loads that waited for
-// it are to be asked for again; then Admit is called. It warns, with the reason, but
-// not too often, and not once it was told to stop: on a goroutine of its own, as the
-// owner may hold its lock, and whoever is told may take his time, or ask for statistics.
+// Lost must be called when a load could not be read from a place, or differs from what was written
+// there. It removes the shard from the spool and returns the loads that waited for it. The caller
+// asks for these again and then calls Admit. Lost logs a warning with the reason, at most once per
+// minute and not after the spool was closed. It logs on a goroutine of its own, because the owner
+// may hold its lock, and the log handler may be slow or ask for statistics.
 func (p *Spool) Lost(s *Place, why error) (again []Load) {
 	p.mu.Lock()
 	p.losses.Pieces++
@@ -60,7 +60,7 @@ func (p *Spool) Lost(s *Place, why error) (again []Load) {
 	return again
 }
 
-// warn says that a shard was lost, of so many so far.
+// warn logs that a shard was lost; shards is the number lost so far.
 func (p *Spool) warn(shard int, shards uint64, why error) {
 	p.c.Log.Warn("the spool can't be read back, or gives other bytes than were written; what is damaged is decoded again, which is right but slower: look at the disk of the spool and its free space, or mount with another --spool-dir",
 		"spool", p.shelf.Dir(), "shard", p.c.Shards.Path(shard), "reason", why, "shards_damaged", shards)
