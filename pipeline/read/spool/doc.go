@@ -7,15 +7,15 @@
 //	                     │                                 ▲
 //	Decoders ────────────┴─► Shelf ─► News: it is there ───┘
 //
-// A shard is admitted when a load of it is asked for and there is room: room is taken
-// from the shard that is least wanted. What was written can be read one buffer later;
-// a load goes out as soon as its own bytes are there.
+// A shard is admitted when one of its loads is asked for and there is room, which is taken from the
+// shard that is needed least. Written bytes can be read one buffer later; a load is passed on as
+// soon as its own bytes are there.
 //
 // # Losses
 //
-// The shelf checks what is read from it. A shard that does not come back as it was written
-// leaves the spool (Lost); one that did so twice in ten minutes is avoided until these are
-// over.
+// The shelf verifies what is read from it. A shard that reads back differently from what was
+// written is removed from the spool (Lost). After two losses within ten minutes, the shard is read
+// without the spool for ten minutes.
 //
 // # Who calls whom
 //
