@@ -17,62 +17,60 @@ import (
 type Config struct {
 	Index  Index
 	Pieces Pieces
-	// Submit hands reads to the storage. Their Done calls Meter.Reading.End.
+	// Submit submits reads to the storage. Their Done calls Meter.Reading.End.
 	Submit func([]*storage.Read)
 	Meter  *meter.Meter
 	Place  meter.Locator // names the shard of a record
 	Now    func() int64  // nanoseconds
 	Log    *slog.Logger
 
-	Most       int   // decoders that are kept paused
-	LimitBytes int64 // of the memory of all
-	BlockBytes int   // of a read
-	// Patience is how long a reader waits at most. Who waits for memory looks again
-	// more often.
+	Most       int   // number of decoders that are kept paused
+	LimitBytes int64 // memory of all decoders together
+	BlockBytes int   // size of a read
+	// Patience is how long a reader waits at most. A decoder that waits for memory looks again at
+	// least four times as often.
 	Patience time.Duration
 	// Dry means that the decoders and their buffers take no memory: there is none to collect when
 	// one is closed.
 	Dry bool
-	// Hold is told by how many bytes more, or less, decoders hold. It is called with
-	// the set's lock held.
+	// Hold is called with each change of the memory that decoders hold, with the set's lock held.
 	Hold func(bytes int64)
 }
 
-// Set are the decoders that stand somewhere in a compressed shard, at work or
-// paused. It is safe for concurrent use.
+// Set holds all open decoders, running or paused. It is safe for concurrent use.
 type Set struct {
 	c    Config
 	work Work
 	// cores has a token for each core: decoders hold one while they decode.
 	cores   chan struct{}
 	decoded atomic.Uint64 // bytes
-	limit   atomic.Int64  // of the memory of all
-	// goroutines are decoders at work, their reads and what collects their memory.
+	limit   atomic.Int64  // memory of all decoders together
+	// goroutines counts running decoders, their reads, and collections of their memory.
 	goroutines sync.WaitGroup
 
 	mu      sync.Mutex
 	closed  bool
 	all     map[*Decoder]struct{}
-	byShard map[int][]*Decoder // but those that Whole has given
+	byShard map[int][]*Decoder // all except those from Whole
 	held    int64              // bytes of memory
-	garbage int64              // bytes that closed ones have left to the collector
-	spare   int64              // bytes that closed ones have left to the next ones
-	// collecting says that somebody collects. changed is closed, and another
-	// one made, when memory may have become free, if waiting decoders wait.
+	garbage int64              // bytes of closed decoders that are left to the collector
+	spare   int64              // bytes of closed decoders that are kept for the next ones
+	// collecting is set during a collection. If decoders wait for memory (waiting is their number),
+	// changed is closed and replaced when some may have become free.
 	collecting bool
 	waiting    int
 	changed    chan struct{}
 	tick       uint64
-	// passed counts, for each shard, the bytes that were decoded to get past
-	// them; warned is set once that has been complained about.
+	// passed counts for each shard the bytes that were decoded only to get past them; warned is set
+	// once there was a warning about it.
 	passed map[int]int64
 	warned bool
 }
 
-// openCostBytes is about what opening a decoder costs, in decoded bytes.
+// openCostBytes is about what opening a decoder costs, as the number of bytes decoded in that time.
 const openCostBytes = 64 << 10
 
-// NewSet makes an empty set, for the work of an owner.
+// NewSet returns an empty set for an owner.
 func NewSet(c Config, w Work) *Set {
 	s := &Set{
 		c: c, work: w, cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
@@ -85,7 +83,7 @@ func NewSet(c Config, w Work) *Set {
 // Allow changes Config.LimitBytes.
 func (s *Set) Allow(bytes int64) { s.limit.Store(bytes) }
 
-// Trim closes paused decoders until the others keep to the limit.
+// Trim closes paused decoders until the memory of the others is within the limit.
 func (s *Set) Trim() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,11 +95,11 @@ func (s *Set) Trim() {
 type Stats struct {
 	Open         int // decoders
 	HeldBytes    int64
-	DecodedBytes uint64 // that have come out of all decoders so far, wanted or not
-	PassedBytes  int64  // of these, that were decoded to get past them
+	DecodedBytes uint64 // output of all decoders so far, needed or not
+	PassedBytes  int64  // of these, what was decoded only to get past it
 }
 
-// Stats gives a snapshot.
+// Stats returns a snapshot.
 func (s *Set) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,18 +110,17 @@ func (s *Set) Stats() Stats {
 	return x
 }
 
-// Assign gives a load of a shard to the decoder that comes to its piece soonest: one
-// that stands or will pass before it, or a new one at the last member that begins
-// there. nil means that there is no room for another one to read ahead. The set must
-// not be closed. Where the owner holds a lock that Work's methods take, it may note
-// what it likes of the load until it lets go of it.
+// Assign assigns a load of a shard to the decoder that will reach its piece first: one that is, or
+// will be, at an offset before it, or a new one at the last entry before it. It returns nil if there
+// is no room for another decoder to read ahead. The set must not be closed. While the owner holds a
+// lock that Work's methods take, the load is not completed.
 func (s *Set) Assign(shard int, l Load, u budget.Urgency) *Decoder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.assign(shard, l, u)
 }
 
-// assign is Assign. s.mu is held.
+// assign is Assign with mu held.
 func (s *Set) assign(shard int, l Load, u budget.Urgency) *Decoder {
 	start, _, _ := l.Bounds()
 	var best *Decoder
@@ -154,17 +151,18 @@ func (s *Set) assign(shard int, l Load, u budget.Urgency) *Decoder {
 	return best
 }
 
-// Enters says whether a piece that begins at start in its decoded shard is worth
-// another decoder at an entry, where one stands at some place before it.
+// Enters reports whether a piece that begins at start in its decoded shard is worth another decoder
+// at an entry, if there is one at the offset stands, before the piece.
 func Enters(start, stands, entry int64) bool {
 	return start-stands > start-entry+openCostBytes
 }
 
-// shareBytes is how much a decoder has before it at least, of which another one takes the end.
+// shareBytes is how far a decoder must be from a piece at least for another one to be opened for it.
 const shareBytes = 2 << 20
 
-// shares says whether a piece that begins at start is worth a decoder of its own at an entry, beside one
-// that comes to it later: a core is free, and it begins right behind the entry, so that little is decoded twice.
+// shares reports whether a piece that begins at start is worth a decoder of its own at an entry,
+// although d will reach it: if a core is free, and the piece begins shortly after the entry, so that
+// little is decoded twice.
 func (s *Set) shares(d *Decoder, start, entry int64) bool {
 	if !d.running || entry-d.at < shareBytes || start-entry > shareBytes/8 {
 		return false
@@ -178,8 +176,8 @@ func (s *Set) shares(d *Decoder, start, entry int64) bool {
 	return working < cap(s.cores) && len(s.all) < s.c.Most && s.held < s.limit.Load()
 }
 
-// Whole gives a decoder of a whole shard to a caller who decodes with Fill to a buffer
-// of so many bytes, and calls End. clock and waits take the place of its own.
+// Whole returns a decoder of a whole shard to a caller that decodes with Fill into a buffer of
+// bufferBytes, and calls End. The decoder uses clock and waits instead of its own.
 func (s *Set) Whole(shard int, bufferBytes int64, clock *atomic.Int64, waits *meter.WaitClock) *Decoder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,33 +189,33 @@ func (s *Set) Whole(shard int, bufferBytes int64, clock *atomic.Int64, waits *me
 	return d
 }
 
-// End forgets a decoder that Whole has given.
+// End closes a decoder from Whole.
 func (s *Set) End(d *Decoder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end(d)
 }
 
-// hold notes how much memory a decoder holds; others make room for it.
+// hold sets how much memory a decoder holds, and reports the change. It is called with mu held.
 func (s *Set) hold(d *Decoder, bytes int64) {
-	s.spare -= min(s.spare, max(0, bytes-d.held)) // its buffers are those, where they fit
+	s.spare -= min(s.spare, max(0, bytes-d.held)) // its buffers are taken from these if they fit
 	s.held += bytes - d.held
 	s.c.Hold(bytes - d.held)
 	d.held = bytes
 }
 
-// pause is called with mu held when a decoder has nothing to do.
+// pause pauses a decoder without loads, or closes it. It is called with mu held.
 func (s *Set) pause(d *Decoder) {
 	d.running = false
 	s.wake()
 	s.tick++
 	d.used = s.tick
 	if d.parts && !d.member {
-		s.remove(d) // the next part can be entered as well by another
+		s.remove(d) // another decoder can start at the next part just as well
 		return
 	}
 	if !s.c.Pieces.AnyFrom(d.shard, d.piece) {
-		s.remove(d) // nothing follows that it could bring
+		s.remove(d) // no needed record follows
 		return
 	}
 	for len(s.all) > s.c.Most || s.held > s.limit.Load() && len(s.all) > 1 {
@@ -227,7 +225,7 @@ func (s *Set) pause(d *Decoder) {
 	}
 }
 
-// closeOldest closes the decoder that has been paused the longest.
+// closeOldest closes the decoder that has been paused the longest, and reports whether there was one.
 func (s *Set) closeOldest() bool {
 	var oldest *Decoder
 	for _, list := range s.byShard {
@@ -244,7 +242,7 @@ func (s *Set) closeOldest() bool {
 	return true
 }
 
-// remove forgets a decoder and frees what it holds.
+// remove removes a decoder and frees its memory. It is called with mu held.
 func (s *Set) remove(d *Decoder) {
 	list := slices.DeleteFunc(s.byShard[d.shard], func(x *Decoder) bool { return x == d })
 	if len(list) == 0 {
@@ -258,15 +256,15 @@ func (s *Set) remove(d *Decoder) {
 		d.dec = nil
 	}
 	d.raw.release()
-	if !d.parts { // theirs are small, and used again
+	if !d.parts { // decoders of parts are small, and their buffers are reused
 		s.leave(d.held)
 	}
 	s.hold(d, 0)
 	s.wake()
 }
 
-// notePassed counts bytes that a decoder decodes for nothing. Once it has that one
-// complain, when it has let go of the lock.
+// notePassed counts bytes that a decoder decodes only to get past them. If they become too many, it
+// makes that decoder log a warning once the lock is released, the first time only.
 func (s *Set) notePassed(d *Decoder, bytes int64) {
 	s.passed[d.shard] += bytes
 	x := s.c.Index.Shard(d.shard)
@@ -276,9 +274,8 @@ func (s *Set) notePassed(d *Decoder, bytes int64) {
 	}
 }
 
-// complain says how many bytes of a decoder's shard were decoded for nothing, if it is
-// to. It is called without the lock: whoever is told may take his time, or ask for
-// statistics.
+// complain logs the warning that notePassed asked for, if any. It is called without the lock: the
+// log handler may be slow, or ask for statistics.
 func (s *Set) complain(d *Decoder) {
 	if n := d.complaint; n > 0 {
 		d.complaint = 0
@@ -293,8 +290,7 @@ const (
 	slowBytes  = 1 << 20
 )
 
-// Stop has decoders end: their loads end with ErrClosed. Whoever waits for memory
-// goes on.
+// Stop makes decoders end: their loads fail with ErrClosed. Decoders that wait for memory continue.
 func (s *Set) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -302,8 +298,8 @@ func (s *Set) Stop() {
 	s.wake()
 }
 
-// Close waits for decoders that were told to stop, and for their reads, and frees
-// those that are paused. Nobody decodes what Whole has given any more.
+// Close waits for decoders to end after Stop, and for their reads, and closes those that are paused.
+// Decoders from Whole must not be in use.
 func (s *Set) Close() {
 	s.goroutines.Wait()
 	s.mu.Lock()

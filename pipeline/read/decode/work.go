@@ -7,60 +7,60 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
-// Load is a piece of a shard that a decoder is to bring. It is constant, but for its
-// memory, which is there after Work.Room or Work.Passing.
+// Load is a piece of a shard that a decoder has to decode. It is constant, except for its memory,
+// which is available after Work.Room or Work.Passing.
 type Load interface {
-	// Piece is its number: those of a shard are consecutive, in its order.
+	// Piece returns its number. The pieces of a shard have consecutive numbers, in shard order.
 	Piece() int
-	// Bounds is where its first range begins and its last one ends in the decoded
-	// shard. reach is where the piece behind it begins, if that is before end
-	// because their records overlap; else it is end.
+	// Bounds returns where its first range begins and its last one ends in the decoded shard. reach
+	// is where the next piece begins if that is before end because records overlap; else it is end.
 	Bounds() (start, end, reach int64)
-	// Ranges are the offsets and sizes of what it is made of, ascending.
+	// Ranges returns the offsets and sizes of what it consists of, ascending.
 	Ranges() iter.Seq2[int64, int64]
-	// Memory is where the ranges go, one behind the other.
+	// Memory returns where the ranges are stored, one after the other.
 	Memory() []byte
 }
 
-// Work is what decoders ask of those who want pieces. No lock of this package is held
-// when its methods are called; they may be called concurrently.
+// Work is the owner of the pieces that decoders decode. Its methods are called without a lock of
+// this package, and concurrently.
 type Work interface {
-	// Room finds the memory of a load that a decoder has come to. Where there is
-	// none it ends the load and says no.
+	// Room allocates the memory of a load that a decoder has reached. If there is none, it ends the
+	// load and returns false.
 	Room(Load) bool
-	// Passing gives a load, with its memory, of a piece that a decoder is about to
-	// pass, if it is worth keeping, not there and not on its way; nil where it is not.
+	// Passing returns a load, with its memory, for a piece that a decoder is about to pass, if the
+	// piece is worth keeping and neither in memory nor being loaded; else nil.
 	Passing(d *Decoder, piece int) Load
-	// Next is the first piece of the shard, from piece on, to which a decoder that
-	// has nothing to bring shall go on; -1 for none.
+	// Next returns the first piece of the shard, from piece on, to which a decoder without loads
+	// should move on; -1 for none.
 	Next(shard, piece int) int
-	// Came takes a load whose bytes are in its memory.
+	// Came completes a load whose bytes are in its memory.
 	Came(Load)
-	// Broken is told of what a checksum showed: the shard can't be trusted any more.
+	// Broken is called after a checksum error: nothing of the shard can be trusted any more.
 	Broken(shard int, err error)
 	// Failed ends loads with an error.
 	Failed(loads []Load, err error)
-	// Shrink is called when decoders have come to hold more memory.
+	// Shrink is called when decoders hold more memory than before.
 	Shrink()
 }
 
-// Index is what is known of shards.
+// Index describes shards.
 type Index interface {
 	Shard(i int) catalog.Shard
 	Entry(shard int, decodedBytes int64) format.Entry
-	// Point is that of an Entry, NextPoint the first one behind a byte of a decoded shard.
+	// Point returns the point of an Entry; NextPoint the first one after an offset in a decoded
+	// shard.
 	Point(shard, number int) format.Point
 	NextPoint(shard int, decodedBytes int64) (format.Point, bool)
 	Part(shard int, decodedBytes int64) catalog.Part
 }
 
-// Pieces says where the pieces of shards lie.
+// Pieces has the positions of the pieces in their shards.
 type Pieces interface {
-	// PiecesOf gives the first and the last piece of a shard, which has records.
+	// PiecesOf returns the first and the last piece of a shard, which must have records.
 	PiecesOf(shard int) (first, last int)
-	// StartBytes is where a piece begins in its decoded shard.
+	// StartBytes returns where a piece begins in its decoded shard.
 	StartBytes(piece int) int64
-	// AnyFrom says whether any record of the shard may be asked for that lies in the
-	// piece or behind it.
+	// AnyFrom reports whether any record of the shard that is in the piece or after it may be asked
+	// for.
 	AnyFrom(shard, piece int) bool
 }

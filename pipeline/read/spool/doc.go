@@ -1,6 +1,6 @@
-// Package spool schedules the decoding of compressed shards for readers that jump about in
-// them: each shard is decoded once, from front to back, onto a shelf of the disk cache
-// (package diskcache), and its pieces are then read from there.
+// Package spool decodes compressed shards to a local disk, for orders that jump about in them: each
+// shard is decoded once, from front to back, onto a shelf of the disk cache (package diskcache), and
+// its pieces are then read from there.
 //
 //	Ask(load) ─┬─ There ────────────────────────────────► Read ─► Leave
 //	           └─ Waits: for room, or for its bytes
@@ -19,13 +19,12 @@
 //
 // # Who calls whom
 //
-// The spool has a lock of its own. Its methods may be called with the owner's lock
-// held; they never call the owner back, but return News where there are some. Its
-// goroutines tell the owner (Owner.News) without the spool's lock. So locks are taken in
-// the order owner → spool → budget, never the other way. Between the moment when the
-// spool has taken a load off its lists and the moment when the owner is told, the load
-// is in nobody's list: TakeBack says no, as it does for one whose reads have begun. Its
-// place stays meanwhile: it counts as being read until Read has ended, or Leave.
+// The spool has a lock of its own. Its methods may be called with the owner's lock held; they never
+// call the owner, but return News. Its goroutines call Owner.News without the spool's lock. So locks
+// are taken in the order owner → spool → budget, never the reverse. After the spool has removed a
+// load from its lists, and before the owner has got the News, the load is in no list: TakeBack
+// returns false, as it does for a load whose reads have begun. The load's place stays meanwhile: it
+// counts as being read until Read has ended or Leave is called.
 //
-// Owner.WantedSoon alone is asked with the lock held, and takes none.
+// Owner.WantedSoon is the exception: it is called with the spool's lock held, and takes no lock.
 package spool

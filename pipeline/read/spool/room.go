@@ -8,8 +8,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 )
 
-// admit finds room for a shard and has it decoded. nil means that there is none
-// now: in use is what is decoded, and what is being read.
+// admit takes room for a shard and queues it for decoding. It returns nil if there is no room now:
+// shards that are being decoded or read can't be dropped. It is called with mu held.
 func (p *Spool) admit(shard int, u budget.Urgency) *Place {
 	size := p.c.Shards.DecodedBytes(shard)
 	decoded, ok := p.shelf.Take(shard, size)
@@ -18,7 +18,7 @@ func (p *Spool) admit(shard int, u budget.Urgency) *Place {
 	}
 	for !ok {
 		if p.leaving >= diskcache.RoomBytes(size) {
-			return nil // its room comes soon: no other shard has to be decoded again for it
+			return nil // enough room is about to become free; no other shard need be dropped
 		}
 		victim := p.leastWanted(u)
 		if victim == nil {
@@ -41,10 +41,9 @@ func (p *Spool) admit(shard int, u budget.Urgency) *Place {
 	return s
 }
 
-// leastWanted is the shard that is best dropped: the oldest of which all has
-// gone out; else the oldest that no reader will come to soon; else, for a
-// reader that waits, the oldest of which memory has all that they will come to,
-// and then the oldest.
+// leastWanted returns the shard to drop, nil for none: the oldest whose records have all been
+// delivered; else the oldest that no reader needs soon; else, if a reader waits, the oldest whose
+// pieces that are needed soon are all in memory; else, if a reader waits, the oldest.
 func (p *Spool) leastWanted(u budget.Urgency) *Place {
 	oldest := func(good func(s *Place) bool) *Place {
 		for _, s := range p.order {
@@ -67,8 +66,8 @@ func (p *Spool) leastWanted(u budget.Urgency) *Place {
 	return s
 }
 
-// Shrink drops the shards that nobody reads or waits for, and makes the file shorter. It is
-// as long again as soon as a shard is asked for, if the disk has room.
+// Shrink drops all shards that are not in use, and makes the file shorter. The file grows again as
+// soon as a shard is asked for, if the disk has room.
 func (p *Spool) Shrink() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,11 +85,11 @@ func (p *Spool) Shrink() {
 	}
 }
 
-// short says that the file is too short for any shard, and can't be made longer. It is
-// called with mu held.
+// short reports whether the file is too short for any shard and can't be made longer. It is called
+// with mu held.
 func (p *Spool) short() bool { return !p.shelf.Lengthen() }
 
-// drop forgets a shard.
+// drop removes a shard from the spool. Its room becomes free once it is not in use.
 func (p *Spool) drop(s *Place) {
 	delete(p.places, s.shard)
 	p.order = slices.DeleteFunc(p.order, func(x *Place) bool { return x == s })
@@ -99,8 +98,8 @@ func (p *Spool) drop(s *Place) {
 	p.free(s)
 }
 
-// free frees the room of a shard that was dropped, once nobody reads or writes
-// there any more. It is called whenever one of these ends.
+// free frees the room of a dropped shard if it is neither read nor written any more. It is called
+// whenever a read or the decoding ends.
 func (p *Spool) free(s *Place) {
 	if !s.dropped || s.reading > 0 || s.writing || s.decoded == nil {
 		return
@@ -111,21 +110,21 @@ func (p *Spool) free(s *Place) {
 	s.decoded = nil
 }
 
-// tableBytes is the memory of what there is for a shard in the spool.
+// tableBytes returns the memory of a shard's tables.
 func (s *Place) tableBytes() int64 { return int64(len(s.gone))*8 + s.decoded.TableBytes() }
 
-// holdTables notes that so much more memory is held.
+// holdTables charges memory of tables, or returns it if bytes is negative.
 func (p *Spool) holdTables(bytes int64) {
 	p.tables += bytes
 	p.c.Charge(bytes)
 }
 
-// admitWaiting is called when there may be room in the spool.
+// admitWaiting admits shards of waiting loads, in order, while there is room. It is called with mu held.
 func (p *Spool) admitWaiting(n *News) {
 	for len(p.waiting) > 0 && !p.closed {
 		l := p.waiting[0]
 		shard := l.Shard()
-		if p.losses.Avoids(shard, p.c.Now()) { // since it began to wait
+		if p.losses.Avoids(shard, p.c.Now()) { // as of now, not when it began to wait
 			p.waiting = p.waiting[1:]
 			n.Without = append(n.Without, l)
 			continue
@@ -140,8 +139,8 @@ func (p *Spool) admitWaiting(n *News) {
 	}
 }
 
-// Admit is called when loads that were lost have been asked for again: then others
-// come.
+// Admit must be called once the loads that Lost returned have been asked for again. It admits
+// shards of other waiting loads.
 func (p *Spool) Admit() (n News) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 )
 
-// bufferBytes is what a shard is decoded and written by.
+// bufferBytes is how much of a shard is decoded and written at a time.
 const bufferBytes = 256 << 10
 
-// startDecoding decodes shards that have room, as many at a time as there is
-// memory for: first those that a reader waits for. It is called with mu held.
+// startDecoding starts to decode queued shards, up to Config.Most at a time, and those that a reader
+// waits for first. It is called with mu held.
 func (p *Spool) startDecoding() {
 	for len(p.queue) > 0 && p.running < p.c.Most && !p.closed {
 		i := max(0, slices.IndexFunc(p.queue, func(s *Place) bool { return slices.ContainsFunc(s.work, Load.Waited) }))
@@ -27,7 +27,7 @@ func (p *Spool) startDecoding() {
 	}
 }
 
-// run brings a shard to its place, and tells the owner what has become of it.
+// run fills a shard's place, and reports to the owner what has become of its loads.
 func (p *Spool) run(s *Place) {
 	defer p.goroutines.Done()
 	m := &p.c.Meter.Queued[meter.Decompress]
@@ -40,7 +40,7 @@ func (p *Spool) run(s *Place) {
 	p.running--
 	s.writing = false
 	switch {
-	case s.dropped: // what waited for it has gone elsewhere
+	case s.dropped: // its loads were returned by Lost
 		p.free(s)
 	case errors.Is(err, diskcache.ErrNotKept):
 		p.losses.Avoid(s.shard, p.c.Now())
@@ -76,8 +76,8 @@ func (p *Spool) noteDecoded(shard int) {
 	*w |= bit
 }
 
-// bring brings a shard to its place: it is on the shelf's disk already, which found reports,
-// or another process decodes it, or it is decoded here.
+// bring fills a shard's place. If found is true, the shard was on the shelf's disk already, or
+// another process has decoded it; else it was decoded here.
 func (p *Spool) bring(s *Place) (found bool, err error) {
 	state, err := p.openPlace(s)
 	if err == nil && state == diskcache.Theirs {
@@ -95,8 +95,8 @@ func (p *Spool) bring(s *Place) (found bool, err error) {
 	return false, err
 }
 
-// openPlace opens a shard's place. Where the shelf's disk has no room for it, shards that are
-// less wanted are dropped.
+// openPlace opens a shard's place. If the shelf's disk has no room for it, less wanted shards are
+// dropped.
 func (p *Spool) openPlace(s *Place) (diskcache.State, error) {
 	for {
 		state, err := s.decoded.Open()
@@ -121,16 +121,17 @@ func (p *Spool) openPlace(s *Place) (diskcache.State, error) {
 }
 
 const (
-	// A shard that another process decodes is looked at so often: once a buffer or two.
+	// followEvery and mostFollow are the least and most time between two looks at a shard that
+	// another process decodes: about the time of one or two buffers.
 	followEvery = 2 * time.Millisecond
 	mostFollow  = 50 * time.Millisecond
-	// followPatience is how long the other may bring nothing before the shard is decoded here,
-	// too: it may have been stopped.
+	// followPatience is how long the other process may make no progress before the shard is
+	// decoded here as well: it may have been stopped.
 	followPatience = 2 * time.Second
 )
 
-// follow has loads come as another process decodes the shard, until all of it is there, or the
-// other has ended, or brings nothing.
+// follow passes on loads while another process decodes the shard, until the shard is whole, or the
+// other process has ended or makes no progress.
 func (p *Spool) follow(s *Place) (diskcache.State, error) {
 	seen, wait, idle := int64(0), followEvery, time.Duration(0)
 	for {
@@ -173,8 +174,8 @@ func (p *Spool) follow(s *Place) (diskcache.State, error) {
 	}
 }
 
-// decode writes a shard to its place. What was written can be read one
-// block later: by then a member that ended with it has been found right.
+// decode decodes a shard into its place. Written bytes can be read one buffer later: if a member
+// ended within them, its checksum has been verified by then.
 func (p *Spool) decode(s *Place, d Decoder) error {
 	size := p.c.Shards.DecodedBytes(s.shard)
 	buf := make([]byte, min(bufferBytes, size))
@@ -184,7 +185,7 @@ func (p *Spool) decode(s *Place, d Decoder) error {
 		if err := d.Fill(b); err != nil {
 			return err
 		}
-		p.c.Decoders.GiveCore() // a disk may take its time
+		p.c.Decoders.GiveCore() // the disk may be slow
 		err := s.decoded.Write(b)
 		p.c.Decoders.TakeCore()
 		if err != nil {
@@ -213,7 +214,8 @@ func (p *Spool) decode(s *Place, d Decoder) error {
 	return s.decoded.Finish()
 }
 
-// came collects the loads whose bytes are there now. It is called with mu held.
+// came adds the loads to n whose bytes are there, now that the first there bytes of the shard are.
+// It is called with mu held.
 func (p *Spool) came(s *Place, there int64, n *News) {
 	now := p.c.Now()
 	s.there = max(s.there, there)

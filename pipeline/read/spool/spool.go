@@ -12,57 +12,58 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 )
 
-// Load is a piece that somebody wants from the spool. It is constant, but for Waited.
+// Load is a piece that is to be read from the spool. It is constant, except for Waited.
 type Load interface {
-	// Shard is in which it lies, of those that are spooled.
+	// Shard returns its shard, one of those that are spooled.
 	Shard() int
-	// Bounds is where it begins and ends in the decoded shard.
+	// Bounds returns where it begins and ends in the decoded shard; reach is not used here.
 	Bounds() (start, end, reach int64)
-	// Waited says whether a reader waits for it now. It takes no lock.
+	// Waited reports whether a reader waits for it now. It takes no lock.
 	Waited() bool
 }
 
-// News is what has become of loads that were asked for, to be carried out by the owner.
+// News is what has become of loads that were asked for. The owner has to act on it.
 type News struct {
 	There   []Arrival // can be read now
-	Without []Load    // are to be brought without the spool: see Losses.Avoids
-	Failed  []Load    // can't be brought, for Err
+	Without []Load    // to be decoded without the spool: see Losses.Avoids
+	Failed  []Load    // failed with Err
 	Err     error
-	Shard   int // that Err is about
+	Shard   int // the shard of Err
 }
 
-// Arrival is a load whose bytes can be read from the place of its shard, which the
-// spool keeps until Read or Leave.
+// Arrival is a load whose bytes can be read from the place of its shard. The spool keeps the place
+// until Read or Leave is called.
 type Arrival struct {
 	Load  Load
 	Place *Place
 }
 
-// Any says that there is something to carry out.
+// Any reports whether there is any news.
 func (n *News) Any() bool { return len(n.There)+len(n.Without)+len(n.Failed) > 0 }
 
-// Owner is whom a spool works for.
+// Owner is the user of a spool.
 type Owner interface {
 	// News is called without the spool's lock, from a goroutine of the spool.
 	News(News)
-	// WantedSoon says whether a reader will come to the shard soon, or, with missing,
-	// to a piece of it that is not in memory. It is called with the spool's lock held,
-	// and takes none.
+	// WantedSoon reports whether a reader will need the shard soon; with missing, whether it will
+	// need a piece of it that is not in memory. It is called with the spool's lock held, and must
+	// not take a lock.
 	WantedSoon(shard int, missing bool) bool
 }
 
-// Decoder gives a decoded shard from front to back.
+// Decoder decodes a shard from front to back.
 type Decoder interface {
 	Pos() int64
 	Fill(p []byte) error
-	// EndMember looks at the last checksum.
+	// EndMember verifies the last checksum.
 	EndMember() error
 }
 
-// Decoders are where a spool has its decoders from. A core is held while one decodes.
+// Decoders provides decoders. The caller holds a core while it decodes.
 type Decoders interface {
-	// Whole gives a decoder of a shard, that fills buffers of so many bytes. clock is
-	// when it last got on, waits are its waits for storage.
+	// Whole returns a decoder of a shard for a caller that decodes into buffers of bufferBytes. The
+	// decoder stores in clock when it last made progress, and records its waits for storage in
+	// waits.
 	Whole(shard int, bufferBytes int64, clock *atomic.Int64, waits *meter.WaitClock) Decoder
 	End(Decoder)
 	TakeCore()
@@ -77,7 +78,7 @@ type Shards interface {
 	DecodedBytes(shard int) int64
 	// Records returns the number of a shard's records, and of those that may be asked for.
 	Records(shard int) (all, wanted uint64)
-	// Path names a shard for people.
+	// Path returns a shard's name for messages.
 	Path(shard int) string
 }
 
@@ -88,71 +89,70 @@ type Config struct {
 	Meter    *meter.Meter
 	Now      func() int64 // nanoseconds, above 0
 	Log      *slog.Logger
-	Most     int // shards that are decoded at a time
-	// Charge is told by how many bytes more, or less, its tables take. It is called
-	// with the spool's lock held.
+	Most     int // number of shards that are decoded at a time
+	// Charge is called with each change of the memory of the spool's tables, with the spool's lock
+	// held.
 	Charge func(bytes int64)
 }
 
-// Spool keeps compressed shards decoded, in a file: each is decoded once, from
-// front to back, and its pieces are then read from there. It is safe for concurrent
-// use.
+// Spool keeps decoded shards on a disk: each is decoded once, from front to back, and its pieces
+// are then read from there. It is safe for concurrent use.
 type Spool struct {
 	c     Config
 	owner Owner
 	shelf *diskcache.Shelf
-	// clocks, of each shard: Config.Now when it, or what it waits for, last got on.
+	// clocks has for each shard when it, or what it waits for, last made progress (Config.Now).
 	clocks []atomic.Int64
-	// goroutines are shards that are decoded, reads, and warnings.
+	// goroutines counts decoding, reads and warnings in progress.
 	goroutines sync.WaitGroup
 
 	mu      sync.Mutex
 	closed  bool
 	places  map[int]*Place
-	order   []*Place // of places, the oldest first
-	waiting []Load   // for whose shards there is no room
-	queue   []*Place // that have room, and are not yet decoded
-	running int      // shards that are decoded now
-	ever    []uint64 // a bit a shard: it was decoded to its end
-	refused int64    // when there was no room
-	leaving int64    // bytes of shards that were dropped and are read or written still
+	order   []*Place // all places, oldest first
+	waiting []Load   // loads of shards for which there is no room
+	queue   []*Place // places that have room and are not being decoded yet
+	running int      // number of shards that are being decoded
+	ever    []uint64 // one bit per shard: it was decoded to its end
+	refused int64    // when there was no room last (Config.Now)
+	leaving int64    // bytes of dropped shards that are still being read or written
 	decoded uint64   // shards that were decoded to their end
 	found   uint64   // shards that were on the shelf already, or that another process has decoded
-	again   uint64   // of these, those that had been before
-	tables  int64    // bytes of memory, of shards in the spool
+	again   uint64   // those of decoded that had been decoded before
+	tables  int64    // bytes of memory of the places' tables
 	losses  Losses
 }
 
-// Place is a shard in the spool, or on its way there. What is not atomic is guarded
-// by Spool.mu.
+// Place is a shard in the spool, or being decoded into it. Fields that are not atomic are guarded by
+// Spool.mu.
 type Place struct {
 	shard   int
 	decoded *diskcache.Decoded // nil once its room is free
-	there   int64              // so many bytes can be read
+	there   int64              // how many of the first bytes can be read
 	whole   bool
-	writing bool            // its decoder is at work
-	dropped bool            // it is in no list any more, and its room is free once nobody uses it
-	damaged bool            // it did not come back as it was written
-	keep    bool            // once it was dropped, it may stay on the shelf's disk
-	reading int             // loads that are reading from it, or are about to
-	work    []Load          // that wait for bytes to come
-	ledger  meter.WaitClock // of its decoder's waits for storage
+	writing bool            // it is being decoded
+	dropped bool            // it is in no list any more; its room becomes free when it is not in use
+	damaged bool            // it was read back differently from what was written
+	keep    bool            // it may stay on the shelf's disk after it was dropped
+	reading int             // number of loads that read from it, or are about to
+	work    []Load          // loads that wait for their bytes
+	ledger  meter.WaitClock // the decoder's waits for storage
 
-	// A bit a record, and how many of the part are not set: what has gone out
-	// since the shard came, or since all of it had.
+	// gone has one bit per record, set once it was delivered; left is how many records of the part
+	// have not been. Both start anew when all have been delivered and the shard is needed again.
 	gone []atomic.Uint64
 	left atomic.Int64
 }
 
-// errDamaged ends the decoding of a shard that did not come back as it was
-// written. Nobody gets to see it.
+// errDamaged ends the decoding of a shard that was dropped because it was damaged. It is not
+// returned to callers.
 var errDamaged = errors.New("the shard is damaged in the spool")
 
-// refusalNanos is for how long nobody looks for room again to read ahead: to
-// look costs time, with a lock.
+// refusalNanos is how long after a refusal no load that is read ahead looks for room again, because
+// looking takes time with a lock held.
 const refusalNanos = 1e6
 
-// New makes a spool of shards on a shelf, which is the spool's from then on.
+// New returns a spool on a shelf, which it takes ownership of.
 func New(c Config, shelf *diskcache.Shelf, owner Owner) *Spool {
 	n := c.Shards.Shards()
 	return &Spool{
@@ -161,11 +161,11 @@ func New(c Config, shelf *diskcache.Shelf, owner Owner) *Spool {
 	}
 }
 
-// Clock is when a shard, or what it waits for, last got on.
+// Clock returns when a shard, or what it waits for, last made progress.
 func (p *Spool) Clock(shard int) *atomic.Int64 { return &p.clocks[shard] }
 
-// Avoids says whether a shard is read without the spool for a while: it was damaged there,
-// or the file has been made shorter and its room is somebody else's.
+// Avoids reports whether a shard is currently read without the spool: because it was damaged there,
+// or because the file was made shorter and its room is used by others.
 func (p *Spool) Avoids(shard int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,13 +180,13 @@ type Asked int
 
 const (
 	Refused Asked = iota // there is no room to read ahead
-	Waits                // it comes with News
-	There                // it can be read at once
+	Waits                // News will have it
+	There                // it can be read now
 )
 
-// Ask has a load read from the spool as soon as its bytes are there. The place is
-// set where they are; waits are what the load waits for, where they are not. The
-// owner may hold its lock: then it has noted all before News come.
+// Ask requests that a load is read from the spool. If its bytes are there, it returns There and the
+// place to read from. If not, it returns Waits and the record of what the load waits for; News will
+// have it later. An owner that holds its lock gets that News after it has released the lock.
 func (p *Spool) Ask(l Load, u budget.Urgency) (a Asked, s *Place, waits *meter.WaitClock) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -203,11 +203,11 @@ func (p *Spool) ask(l Load, u budget.Urgency) (Asked, *Place, *meter.WaitClock) 
 			}
 			p.clocks[shard].Store(p.c.Now())
 			p.waiting = append(p.waiting, l)
-			return Waits, nil, new(meter.WaitClock) // for others to be decoded and used
+			return Waits, nil, new(meter.WaitClock) // it waits for other shards to be used up
 		}
 	}
 	if s.whole && s.left.Load() <= 0 {
-		s.renew(p.wanted(shard)) // the next epoch has come to it
+		s.renew(p.wanted(shard)) // a reader of the next epoch needs it
 	}
 	if _, end, _ := l.Bounds(); s.there < end {
 		s.work = append(s.work, l)
@@ -222,21 +222,21 @@ func (p *Spool) wanted(shard int) int64 {
 	return int64(n)
 }
 
-// Change lets an owner change which records may be asked for, with swap, while nothing
-// comes or goes. by says, of each shard that is in the spool or on its way, how many more
-// of its records are left, of which gone has a bit set for those that have gone out: it
-// may clear some. Neither may take a lock that is held while the spool is called.
+// Change calls swap, by which the owner changes which records may be asked for, while the spool's
+// contents don't change. For each shard in the spool or being decoded into it, by returns how many
+// more of its records are left; gone has a bit set for each delivered record, and by may clear some.
+// Neither function may take a lock that is held while the spool is called.
 func (p *Spool) Change(swap func(), by func(shard int, gone []atomic.Uint64) (more int64)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.order {
 		s.left.Add(by(s.shard, s.gone))
 	}
-	clear(p.ever) // what is decoded now is decoded for other records
+	clear(p.ever) // shards that are decoded from now on are decoded for other records
 	swap()
 }
 
-// GoneOut notes that the shard's record has gone out. It takes no lock.
+// GoneOut records that the shard's record was delivered. It takes no lock.
 func (s *Place) GoneOut(ordinal uint64) {
 	w, bit := &s.gone[ordinal/64], uint64(1)<<(ordinal%64)
 	if w.Load()&bit == 0 && w.Or(bit)&bit == 0 {
@@ -252,7 +252,7 @@ func (s *Place) renew(records int64) {
 	s.left.Store(records)
 }
 
-// TakeBack says whether a load that waits could be taken back.
+// TakeBack removes a waiting load, and reports whether it could.
 func (p *Spool) TakeBack(l Load) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -269,8 +269,7 @@ func (p *Spool) TakeBack(l Load) bool {
 	return from(&p.waiting)
 }
 
-// Unqueue drops shards of which nothing is wanted, and that nobody has
-// begun to decode.
+// Unqueue drops shards without loads whose decoding has not begun.
 func (p *Spool) Unqueue() (n News) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -289,17 +288,17 @@ func (p *Spool) Unqueue() (n News) {
 	return n
 }
 
-// Stats is a snapshot. Bytes are of decoded shards, but for TableBytes.
+// Stats is a snapshot. Bytes are of decoded shards, except TableBytes, which are of memory.
 type Stats struct {
 	Dir                          string
 	CapacityBytes, UsedBytes     int64
 	Shards, Decoding             int
 	Decoded, DecodedAgain, Found uint64
 	DamagedPieces, DamagedShards uint64
-	TableBytes                   int64 // of memory
+	TableBytes                   int64
 }
 
-// Stats gives a snapshot.
+// Stats returns a snapshot.
 func (p *Spool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -310,17 +309,17 @@ func (p *Spool) Stats() Stats {
 	}
 }
 
-// Stop has decoding end. No more is admitted.
+// Stop makes decoding end and admits no more shards.
 func (p *Spool) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
 }
 
-// Wait waits for decoding and reads to end, once it was told to stop.
+// Wait waits for decoding and reads to end, after Stop.
 func (p *Spool) Wait() { p.goroutines.Wait() }
 
-// Close frees the room and returns the loads that will not be brought, once nothing runs.
+// Close frees the room, and returns the loads that were not completed. It must be called after Wait.
 func (p *Spool) Close() ([]Load, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -334,7 +333,7 @@ func (p *Spool) Close() ([]Load, error) {
 	return left, p.shelf.Close()
 }
 
-// Find gives a shard's place, nil where it has none, and whether all of it is there.
+// Find returns a shard's place, nil if it has none, and whether the shard is whole there.
 func (p *Spool) Find(shard int) (s *Place, whole bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -344,7 +343,7 @@ func (p *Spool) Find(shard int) (s *Place, whole bool) {
 	return s, s.whole
 }
 
-// leaving returns what becomes of the shard when its place is given up.
+// leaving returns what becomes of the shard's data when its place is released.
 func (s *Place) leaving() diskcache.Leaving {
 	switch {
 	case s.damaged:
@@ -355,14 +354,13 @@ func (s *Place) leaving() diskcache.Leaving {
 	return diskcache.Remove
 }
 
-// Left is how many records of the place have not gone out, of those that may be asked
-// for.
+// Left returns how many records of the part have not been delivered.
 func (s *Place) Left() int64 { return s.left.Load() }
 
-// Decoded is where the shard lies. The place must be in the spool.
+// Decoded returns where the shard is on the shelf. The place must be in the spool.
 func (s *Place) Decoded() *diskcache.Decoded { return s.decoded }
 
-// ForgetLosses has shards that were damaged go into the spool again.
+// ForgetLosses forgets which shards were damaged, so that they are spooled again.
 func (p *Spool) ForgetLosses() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
