@@ -37,7 +37,7 @@ func (r *statusReport) describeReading(line func(label, format string, args ...a
 	r.DescribeCubes(line)
 	r.DescribeService(line)
 	if f.ReadsCancelled > 0 {
-		line("called off", "%d read-ahead requests of readers that moved on, %s", f.ReadsCancelled, size(int64(f.BytesCancelled)))
+		line("cancelled", "%d read-ahead requests of readers that moved on, %s", f.ReadsCancelled, size(int64(f.BytesCancelled)))
 	}
 	if s := f.Spool; s != nil {
 		line("spool", "%s of %s used in %s; %d shards in it or on their way, %d being decoded; %d decoded so far, %d of them again",

@@ -75,10 +75,10 @@ func describeService(line func(label, format string, args ...any), s *remote.Sta
 		line("tried again", "%s requests%s; the service asked %s times to slow down", humanize.Comma(int64(retries)), countsText(" (", s.Retries), humanize.Comma(int64(s.Throttled)))
 	}
 	if s.Hedges > 0 {
-		line("asked twice", "%s slow requests; the second response came first %s times", humanize.Comma(int64(s.Hedges)), humanize.Comma(int64(s.HedgesWon)))
+		line("sent twice", "%s slow requests; the second response came first %s times", humanize.Comma(int64(s.Hedges)), humanize.Comma(int64(s.HedgesWon)))
 	}
 	if s.LastError != "" {
-		line("last trouble", "%s", s.LastError)
+		line("last error", "%s", s.LastError)
 	}
 }
 

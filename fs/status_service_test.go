@@ -37,7 +37,7 @@ disk cache: 1.0 MiB of 1.0 GiB used in /c
 	text := told(r)
 	for _, want := range []string{
 		"about $0.2500 at S3's list price", "tried again: 1,003 requests (failed: 1,000, throttled: 3); the service asked 3 times to slow down",
-		"asked twice: 5 slow requests; the second response came first 2 times", "last trouble: a.tar: 503",
+		"sent twice: 5 slow requests; the second response came first 2 times", "last error: a.tar: 503",
 		"hits: 25.0 % of 4 pages; 50.0 % filled; 2 pages failed their checksum", "it is off (no space)",
 	} {
 		require.Contains(t, text, want)

@@ -99,7 +99,7 @@ func TestCompressedDatasetTenTimesBudgetIsDecodedOncePerEpoch(t *testing.T) {
 			stats := m.fetchStats()
 			require.Equal(t, "spool", stats.Strategy)
 			t.Logf("%d shards decoded of %d in two epochs", stats.Spool.Decoded, bigShards)
-			require.Contains(t, stats.Reason, "12 compressed shards of few")
+			require.Contains(t, stats.Reason, "12 compressed shards have few")
 			require.NotNil(t, stats.Spool)
 			require.GreaterOrEqual(t, stats.Spool.Decoded, uint64(bigShards))
 			require.LessOrEqual(t, stats.Spool.Decoded, c.most)

@@ -298,24 +298,24 @@ func TestAutoChoosesStrategyThatFits(t *testing.T) {
 		want   spec.Read
 		says   string
 	}{
-		{"plain, fits", readtest.Shape{Shards: 3, Records: 20, MaxBytes: 1000}, spoolFull, 1 << 20, spec.ReadScan, "no shard is compressed, and memory holds the dataset"},
-		{"plain, full", plain, spoolFull, 1 << 20, spec.ReadGather, "wait in the shuffle"},
+		{"plain, fits", readtest.Shape{Shards: 3, Records: 20, MaxBytes: 1000}, spoolFull, 1 << 20, spec.ReadScan, "no shard is compressed, and the dataset fits in memory"},
+		{"plain, full", plain, spoolFull, 1 << 20, spec.ReadGather, "of records wait in the shuffle"},
 		{"plain, front to back", plain, spoolNone, 1 << 20, spec.ReadScan, "front to back"},
-		{"plain, the shuffle fits", plain, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 2, SizeRecords: 90}, 1 << 20, spec.ReadScan, "memory holds what waits in the shuffle"},
-		{"plain, the shuffle does not", plain, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 2, SizeRecords: 1000}, 1 << 20, spec.ReadGather, "wait in the shuffle"},
+		{"plain, the shuffle fits", plain, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 2, SizeRecords: 90}, 1 << 20, spec.ReadScan, "the shuffle's waiting records fit in memory"},
+		{"plain, the shuffle does not", plain, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 2, SizeRecords: 1000}, 1 << 20, spec.ReadGather, "of records wait in the shuffle"},
 		{"all fits", gz(0), spoolFull, 64 << 20, spec.ReadScan, "fit in memory"},
-		{"full", gz(0), spoolFull, 1 << 20, spec.ReadSpool, "12 compressed shards of few"},
-		{"reservoir, too little memory", gz(0), spoolReservoir, 1 << 20, spec.ReadSpool, "more than memory holds"},
+		{"full", gz(0), spoolFull, 1 << 20, spec.ReadSpool, "12 compressed shards have few"},
+		{"reservoir, too little memory", gz(0), spoolReservoir, 1 << 20, spec.ReadSpool, "don't fit in memory in this order"},
 		{"reservoir in little memory", readtest.Shape{Codec: "gz", Shards: 3, Records: 6000, MaxBytes: 1000}, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 1, SizeRecords: 90}, 4 << 20, spec.ReadScan, "buffer fits"},
 		{"small shards", gz(0), spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 1, SizeRecords: 90}, 4 << 20, spec.ReadScan, "decoding can start at 12 places in the 12 compressed shards"},
 		{"front to back", gz(0), spoolNone, 1 << 20, spec.ReadScan, "front to back"},
 		{"entered often", gz(20), spoolFull, 1 << 20, spec.ReadScan, "decoding can start at 240 places in the 12 compressed shards, every 9"},
-		{"entered often, too little memory", gz(20), spoolReservoir, 200 << 10, spec.ReadSpool, "of few gzip members"},
+		{"entered often, too little memory", gz(20), spoolReservoir, 200 << 10, spec.ReadSpool, "have few gzip members"},
 		{"entered often, enough memory", gz(20), spoolReservoir, 1 << 20, spec.ReadScan, "decoding can start at 240 places in the 12 compressed shards, every 9"},
 		{"frames cut anywhere", frames(10_000), spoolReservoir, 1 << 20, spec.ReadScan, "decoding can start at 249 places in the 12 compressed shards, every 9.5 KiB (decoded)"},
-		{"frames cut anywhere, too little memory", frames(10_000), spoolReservoir, 200 << 10, spec.ReadSpool, "of few gzip members"},
-		{"frames too large for the memory", frames(190_000), spoolReservoir, 1 << 20, spec.ReadSpool, "of few gzip members"},
-		{"frames cut anywhere, full", frames(10_000), spoolFull, 1 << 20, spec.ReadSpool, "of few gzip members"},
+		{"frames cut anywhere, too little memory", frames(10_000), spoolReservoir, 200 << 10, spec.ReadSpool, "have few gzip members"},
+		{"frames too large for the memory", frames(190_000), spoolReservoir, 1 << 20, spec.ReadSpool, "have few gzip members"},
+		{"frames cut anywhere, full", frames(10_000), spoolFull, 1 << 20, spec.ReadSpool, "have few gzip members"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := readtest.Make(t, c.shape)

@@ -18,7 +18,7 @@ const planted = "zqxjplanted"
 func TestAVeilLetsThroughWhatIsLsiofssOwn(t *testing.T) {
 	for in, want := range map[string]string{
 		"tar: /data/x/secret-003.tar: record 17 at [1048576, 1052672): crc32c mismatch": "tar: … record 17 at [1048576, 1052672): crc32c …",
-		"no shard is compressed, and memory holds the dataset":                          "no shard is compressed, and memory holds the dataset",
+		"no shard is compressed, and the dataset fits in memory":                        "no shard is compressed, and the dataset fits in memory",
 		"read Zqx Jones 12345: input/output error":                                      "read … error",
 		"record 0 at offset 512 (compressed member at byte 7 of the file): cut":         "record 0 at offset 512 (compressed member at byte 7 of the file): …",
 		"1052672) 77": told,

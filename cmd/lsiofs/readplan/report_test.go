@@ -27,7 +27,7 @@ func readsOf(counts map[int64]uint64) (r pipeline.ReadsForecast) {
 
 func TestPlanReport(t *testing.T) {
 	f := pipeline.Forecast{Records: 16384, RecordBytes: 185 << 20, Storages: []pipeline.StorageForecast{{
-		Kind: "local", Root: "/data/train", Likes: profile.Defaults(profile.KindVirtual), Strategy: spec.ReadScan, Reason: "no shard is compressed, and memory holds the dataset",
+		Kind: "local", Root: "/data/train", Likes: profile.Defaults(profile.KindVirtual), Strategy: spec.ReadScan, Reason: "no shard is compressed, and the dataset fits in memory",
 		Scan: pipeline.ScanForecast{
 			ReadsForecast: readsOf(map[int64]uint64{256 << 10: 1500, 70_000: 20}), Pieces: 1520, KeptBytes: 190 << 20, MemoryBytes: 1 << 30, Fits: true,
 		},
@@ -53,7 +53,7 @@ func TestPlanReport(t *testing.T) {
 	print("plan-compressed.txt", f, 4)
 	s.Scan.Passes, s.Scan.Fits = 1234, true
 	print("plan-passes.txt", f, 1)
-	s.Strategy, s.Reason = spec.ReadSpool, "7 compressed shards of few gzip members, zstd or lz4 frames (4.2 GiB decoded) are more than memory holds in this order"
+	s.Strategy, s.Reason = spec.ReadSpool, "7 compressed shards have few gzip members, zstd or lz4 frames; decoded (4.2 GiB) they don't fit in memory in this order"
 	s.Scan.Passes = s.Scan.Compressed
 	s.Spool = &pipeline.SpoolForecast{ReadsForecast: readsOf(map[int64]uint64{128 << 10: 800}), Shards: 7, SpoolBytes: 4 << 30}
 	print("plan-spool.txt", f, 1)

@@ -100,9 +100,9 @@ func (s *Sizes) chooseCompressed(asked spec.Read) (Choice, error) {
 	}
 	reason := "asked for"
 	if asked == spec.ReadAuto {
-		reason = fmt.Sprintf("%d compressed shards of few gzip members, zstd or lz4 frames (%s decoded) are more than memory holds in this order", c.shards, humanize.IBytes(uint64(c.total)))
+		reason = fmt.Sprintf("%d compressed shards have few gzip members, zstd or lz4 frames; decoded (%s) they don't fit in memory in this order", c.shards, humanize.IBytes(uint64(c.total)))
 		if enough := s.enough(); enough > 0 {
-			reason += fmt.Sprintf("; about --memory %s would do", strings.ReplaceAll(humanize.IBytes(uint64(enough)), " ", ""))
+			reason += fmt.Sprintf("; about --memory %s would be enough", strings.ReplaceAll(humanize.IBytes(uint64(enough)), " ", ""))
 		}
 	}
 	return Choice{Strategy: spec.ReadSpool, Reason: reason, Spooled: c.bits, SpoolBytes: capacity, FewerLanes: fewer, bytes: c.all}, nil

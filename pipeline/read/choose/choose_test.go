@@ -47,15 +47,15 @@ func TestChoiceDependsOnSizesOnly(t *testing.T) {
 		want  spec.Read
 		says  string
 	}{
-		"compressed, large windows":           {windows, spec.ReadSpool, "200 compressed shards of few"},
-		"plain, memory holds it":              {sizesOf(20, 64*mib, false, 0, full), spec.ReadScan, "memory holds the dataset"},
-		"plain, memory does not":              {sizesOf(200, 16*mib, false, 0, full), spec.ReadGather, "wait in the shuffle"},
+		"compressed, large windows":           {windows, spec.ReadSpool, "200 compressed shards have few"},
+		"plain, memory holds it":              {sizesOf(20, 64*mib, false, 0, full), spec.ReadScan, "the dataset fits in memory"},
+		"plain, memory does not":              {sizesOf(200, 16*mib, false, 0, full), spec.ReadGather, "of records wait in the shuffle"},
 		"plain, front to back":                {sizesOf(200, 16*mib, false, 0, none), spec.ReadScan, "front to back"},
-		"plain, what waits fits":              {sizesOf(200, 32*mib, false, 0, reservoir), spec.ReadScan, "memory holds what waits"},
+		"plain, what waits fits":              {sizesOf(200, 32*mib, false, 0, reservoir), spec.ReadScan, "the shuffle's waiting records fit"},
 		"compressed, memory holds it":         {sizesOf(20, 128*mib, true, 1, full), spec.ReadScan, "fit in memory, decoded"},
-		"compressed, memory does not":         {sizesOf(200, 16*mib, true, 1, full), spec.ReadSpool, "200 compressed shards of few"},
+		"compressed, memory does not":         {sizesOf(200, 16*mib, true, 1, full), spec.ReadSpool, "200 compressed shards have few"},
 		"compressed, front to back":           {sizesOf(200, 16*mib, true, 1, none), spec.ReadScan, "decoding can start at 200 places"},
-		"compressed, members of a few pieces": {sizesOf(200, 16*mib, true, 5, full), spec.ReadSpool, "of few gzip members"},
+		"compressed, members of a few pieces": {sizesOf(200, 16*mib, true, 5, full), spec.ReadSpool, "have few gzip members"},
 		"compressed, what waits fits":         {sizesOf(200, 64*mib, true, 1, reservoir), spec.ReadScan, "decoding can start"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestSuggestedMemoryIsSufficient(t *testing.T) {
 				continue
 			}
 			named++
-			require.Contains(t, c.Reason, "; about --memory "+strings.ReplaceAll(humanize.IBytes(uint64(enough)), " ", "")+" would do")
+			require.Contains(t, c.Reason, "; about --memory "+strings.ReplaceAll(humanize.IBytes(uint64(enough)), " ", "")+" would be enough")
 			require.Equal(t, spec.ReadScan, at(enough).Strategy, "%+v", o)
 			less := max(enough-enough/4-16*mib, 16*mib)
 			require.Equal(t, spec.ReadSpool, at(less).Strategy, "%+v, decoders of %d, %d of %d: %s", o, decoder, less, enough, at(less).Reason)

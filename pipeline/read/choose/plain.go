@@ -27,15 +27,15 @@ func (s *Sizes) choosePlain(asked spec.Read) Choice {
 	waits := s.waiting()
 	switch {
 	case s.Fits():
-		return scan("memory holds the dataset")
+		return scan("the dataset fits in memory")
 	case s.Order.Shuffle == spec.ShuffleNone:
 		return scan("shards are read from front to back")
 	case s.readsCostNothing():
 		return gather("no shard is compressed, and reading neighbouring records with each one would save nothing")
 	case waits <= s.scanBudget():
-		return scan("memory holds what waits in the shuffle")
+		return scan("the shuffle's waiting records fit in memory")
 	}
-	return gather(fmt.Sprintf("no shard is compressed, and about %s wait in the shuffle, which is more than memory holds well",
+	return gather(fmt.Sprintf("no shard is compressed, and about %s of records wait in the shuffle, too much for memory",
 		humanize.IBytes(uint64(waits))))
 }
 

@@ -73,26 +73,26 @@ func (s *Sizes) chooseRequests() Choice {
 	size := func(n int64) string { return humanize.IBytes(uint64(n)) }
 	switch {
 	case s.Fits():
-		c.Reason = "no shard is compressed, and memory holds the dataset: a request a chunk"
+		c.Reason = "no shard is compressed, and the dataset fits in memory: one request per chunk"
 		return c
 	case s.Order.Shuffle == spec.ShuffleNone:
-		c.Reason = "no shard is compressed, and shards are read from front to back: a request a chunk"
+		c.Reason = "no shard is compressed, and shards are read from front to back: one request per chunk"
 		return c
 	case waits <= s.roomToWait(s.Limits.CacheBytes):
-		c.Reason = fmt.Sprintf("no shard is compressed, and memory holds the %s that wait in the shuffle: a request a chunk", size(waits))
+		c.Reason = fmt.Sprintf("no shard is compressed, and the %s of records that wait in the shuffle fit in memory: one request per chunk", size(waits))
 		return c
 	}
 	c.Strategy = spec.ReadGather
 	n := s.Needs()
 	if s.keepsOpen() {
 		c.Chunks = true
-		c.Reason = fmt.Sprintf("%s wait in the shuffle, which is more than memory holds well; the cache keeps the %s of chunks that are begun and not finished: a request a chunk",
+		c.Reason = fmt.Sprintf("%s of records wait in the shuffle, too much for memory; the cache keeps the %s of chunks that are begun and not finished: one request per chunk",
 			size(waits), size(s.OpenBytes()))
 		return c
 	}
-	c.Reason = fmt.Sprintf("%s wait in the shuffle, which is more than memory holds well, and no cache keeps the %s of chunks that are begun and not finished: up to a request a record",
+	c.Reason = fmt.Sprintf("%s of records wait in the shuffle, too much for memory, and no cache keeps the %s of chunks that are begun and not finished: up to one request per record",
 		size(waits), size(s.OpenBytes()))
-	c.Warning = fmt.Sprintf("an epoch takes up to %s requests, one a record; it takes %s, one a chunk, with --memory %s or with --cache-size %s, or more",
+	c.Warning = fmt.Sprintf("an epoch takes up to %s requests, one per record; it takes %s, one per chunk, with --memory %s or with --cache-size %s, or more",
 		humanize.Comma(n.Records), humanize.Comma(n.Requests), flagSize(n.MemoryBytes), flagSize(n.CacheBytes))
 	return c
 }

@@ -29,15 +29,15 @@ func TestRemoteChunkIsOneRequestIfMemoryOrCacheAllows(t *testing.T) {
 		chunks bool
 		says   string
 	}{
-		"memory holds all":                          {atBucket(20, 64*mib, 0, full), spec.ReadScan, false, "memory holds the dataset"},
+		"memory holds all":                          {atBucket(20, 64*mib, 0, full), spec.ReadScan, false, "the dataset fits in memory"},
 		"front to back":                             {atBucket(2000, 16*mib, 0, none), spec.ReadScan, false, "front to back"},
-		"memory holds what waits":                   {atBucket(2000, 160*mib, 0, reservoir), spec.ReadScan, false, "MiB that wait in the shuffle"},
-		"memory holds what waits, and a cache":      {atBucket(2000, 160*mib, 1<<40, reservoir), spec.ReadScan, false, "wait in the shuffle"},
+		"memory holds what waits":                   {atBucket(2000, 160*mib, 0, reservoir), spec.ReadScan, false, "MiB of records that wait in the shuffle"},
+		"memory holds what waits, and a cache":      {atBucket(2000, 160*mib, 1<<40, reservoir), spec.ReadScan, false, "of records that wait in the shuffle"},
 		"memory is short, and a cache":              {atBucket(2000, 64*mib, 2<<30, reservoir), spec.ReadGather, true, "the cache keeps the"},
-		"memory is short, and so is the cache":      {atBucket(2000, 64*mib, 400*mib, reservoir), spec.ReadGather, false, "up to a request a record"},
-		"memory is short, and there is no cache":    {atBucket(2000, 64*mib, 0, reservoir), spec.ReadGather, false, "up to a request a record"},
+		"memory is short, and so is the cache":      {atBucket(2000, 64*mib, 400*mib, reservoir), spec.ReadGather, false, "up to one request per record"},
+		"memory is short, and there is no cache":    {atBucket(2000, 64*mib, 0, reservoir), spec.ReadGather, false, "up to one request per record"},
 		"full, memory is short, the cache holds it": {atBucket(2000, 64*mib, 3<<30, full), spec.ReadGather, true, "the cache keeps the"},
-		"full, memory is short, no cache holds it":  {atBucket(2000, 64*mib, 1<<30, full), spec.ReadGather, false, "up to a request a record"},
+		"full, memory is short, no cache holds it":  {atBucket(2000, 64*mib, 1<<30, full), spec.ReadGather, false, "up to one request per record"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := c.sizes.Choose(spec.ReadAuto)
@@ -64,7 +64,7 @@ func TestSuggestedMemoryAndCacheAreSufficient(t *testing.T) {
 		n := s.Needs()
 		require.EqualValues(t, 20_000, n.Requests)
 		require.EqualValues(t, 2_000_000, n.Records)
-		require.Contains(t, c.Warning, "up to 2,000,000 requests, one a record; it takes 20,000, one a chunk")
+		require.Contains(t, c.Warning, "up to 2,000,000 requests, one per record; it takes 20,000, one per chunk")
 		require.Contains(t, c.Warning, "--memory "+flagSize(n.MemoryBytes))
 		require.Contains(t, c.Warning, "--cache-size "+flagSize(n.CacheBytes))
 

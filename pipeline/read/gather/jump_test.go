@@ -42,7 +42,7 @@ func TestJumpDropsGatheredReadsNotYetStarted(t *testing.T) {
 			g.Close()
 			s := g.Stats()
 			require.EqualValues(t, len(m.Reads), s.Reads)
-			require.GreaterOrEqual(t, int64(s.ReadsCancelled)+int64(len(m.Reads)), asked+1, "each read was made or called off")
+			require.GreaterOrEqual(t, int64(s.ReadsCancelled)+int64(len(m.Reads)), asked+1, "each read was made or cancelled")
 			require.Positive(t, s.ReadsCancelled)
 		})
 	}
