@@ -53,7 +53,7 @@ func TestFailedOpenLeaksNothingAtAnyStep(t *testing.T) {
 			var failed []string
 			for n := 0; ; n++ {
 				var taken []string
-				d, err := Open(context.Background(), s, Options{Ahead: true, afterStep: func(step string) error {
+				d, err := Open(context.Background(), s, Options{Ahead: true, StartFetcher: true, afterStep: func(step string) error {
 					if taken = append(taken, step); len(taken) > n {
 						return errStep
 					}

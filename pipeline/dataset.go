@@ -38,6 +38,10 @@ type Options struct {
 	// Faults, if set, wraps the storage that records are read from, once the catalog is open. Tests
 	// delay and fail reads with it.
 	Faults func(storage.Storage) storage.Storage
+	// StartFetcher prepares reading of records when a set of shards is opened: the memory and the
+	// disk for that. Its errors and warnings then come from Open, instead of the first handle of
+	// records.
+	StartFetcher bool
 	// Ahead computes the next epoch's order while the current epoch is read, on a fifth
 	// of one core.
 	Ahead bool
@@ -76,7 +80,7 @@ type Dataset struct {
 	generations *generations
 }
 
-// Open validates the spec, opens or builds the catalog and starts the fetcher. It reports progress
+// Open validates the spec, and opens or builds the catalog. It reports progress
 // while shards are indexed. When ctx ends, indexing stops; shards indexed so far are kept for the
 // next run. If Open fails, nothing stays open.
 func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
@@ -316,13 +320,12 @@ func (d *Dataset) Expect(v *order.View, epoch uint64) (Start, error) {
 	return s, err
 }
 
-// Forecast returns what the first n records of worker w of a view would read, in a mount with the
-// read strategy asked. It reads no data. It fails if such a mount would be refused. If the dataset
-// grows, the view is of the current epoch.
-func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64, asked spec.Read) (Forecast, error) {
+// Forecast returns what the first n records of worker w of a view would read. It reads no data. It
+// fails if a mount would be refused. If the dataset grows, the view is of the current epoch.
+func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64) (Forecast, error) {
 	g, release := d.acquire()
 	defer release()
-	return g.forecast(ctx, v, w, n, asked)
+	return g.forecast(ctx, v, w, n)
 }
 
 // VerifyShards reads every byte of the dataset's shards from storage and reports what is wrong. It
@@ -380,7 +383,7 @@ func (d *Dataset) Status() Status {
 	g, release := d.acquire()
 	defer release()
 	s := Status{
-		Engine: m.engineStatus(), Retries: m.retryStats(), Remote: m.remoteStats(), Cache: m.cacheStats(), Fetch: g.fetcher.Stats(), Changed: m.changes.Changed(), Start: g.start.Load(),
+		Engine: m.engineStatus(), Retries: m.retryStats(), Remote: m.remoteStats(), Cache: m.cacheStats(), Fetch: g.fetchStats(), Changed: m.changes.Changed(), Start: g.start.Load(),
 		Sources: m.sourceStatus(), Cubes: m.cubeStats(), Storage: m.profile, Measured: m.measured, Uptime: time.Since(m.started),
 		DamagedShards: len(g.catalog.Damaged()), Damages: g.damages(), Shards: g.catalog.Shards(), FilesLeftOut: g.catalog.PassedOver(),
 	}

@@ -81,20 +81,20 @@ type SpoolForecast struct {
 }
 
 // forecast is Dataset.Forecast.
-func (g *generation) forecast(ctx context.Context, v *order.View, w, n uint64, asked spec.Read) (Forecast, error) {
+func (g *generation) forecast(ctx context.Context, v *order.View, w, n uint64) (Forecast, error) {
 	seq := workerSequence{v, w}
 	f := Forecast{Records: min(n, seq.Len())}
-	choice, err := g.fetcher.Choose(asked)
+	choice, err := g.survey.Choose(g.spec.Read)
 	if err != nil {
 		return f, err
 	}
 	if f.RecordBytes, err = g.recordBytes(ctx, seq, f.Records); err != nil {
 		return f, err
 	}
-	s := StorageForecast{Kind: g.mount.scheme.name, Root: g.catalog.Root(), Likes: g.mount.profile, Strategy: choice.Strategy, Reason: choice.Reason, Epoch: g.fetcher.Needs(), Warning: choice.Warning}
+	s := StorageForecast{Kind: g.mount.scheme.name, Root: g.catalog.Root(), Likes: g.mount.profile, Strategy: choice.Strategy, Reason: choice.Reason, Epoch: g.survey.Needs(), Warning: choice.Warning}
 	e := v.Epoch()
 	run := func(how read.Choice) (read.Forecast, error) {
-		return g.fetcher.DryRun(ctx, seq, read.Subset{Number: e.Phase(), Part: e.Part()}, f.Records, how)
+		return g.survey.DryRun(ctx, seq, read.Subset{Number: e.Phase(), Part: e.Part()}, f.Records, how)
 	}
 	if err := s.dryRun(&choice, run, g.spec.MemoryBytes); err != nil {
 		return f, err

@@ -31,7 +31,7 @@ func makePlainLines(t testing.TB) string {
 func forecast(t testing.TB, d *Dataset, w, n uint64) Forecast {
 	set, err := d.Set(context.Background(), 0, nil, d.Spec().Deal)
 	require.NoError(t, err)
-	f, err := d.Forecast(context.Background(), set.View(), w, n, spec.ReadAuto)
+	f, err := d.Forecast(context.Background(), set.View(), w, n)
 	require.NoError(t, err)
 	return f
 }
@@ -98,7 +98,9 @@ func TestAllGatherReadsMatchForecast(t *testing.T) {
 	require.NoError(t, err)
 	// A reader that uses replies reads at two places in turn, so its plans begin at other records.
 	seq := workerSequence{set.View(), 0}
-	r := d.current.fetcher.Open(seq)
+	f, err := d.current.fetcher()
+	require.NoError(t, err)
+	r := f.Open(seq)
 	var l read.Loan
 	for k := uint64(0); k < seq.Len(); k += uint64(len(l.Records)) {
 		l.Release()

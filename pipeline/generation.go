@@ -25,8 +25,8 @@ import (
 //
 //	catalog ──► records ──► part ──► cache ──► fetcher ──► source ──► orders ──► ahead
 //	which       none is     what a   room      reads       records    epochs     the next
-//	records     too large   split    for       them        to bytes   and sets   epoch
-//	                        leaves   them
+//	records     too large   split    for       them, once  to bytes   and sets   epoch
+//	                        leaves   them      one is asked for
 type generation struct {
 	mount  *mount
 	spec   spec.Spec // the mount's, with auto and defaults resolved
@@ -40,7 +40,9 @@ type generation struct {
 	selections *cache[uint64, *selection]
 	allStarts  []uint64
 	allOnce    sync.Once
-	fetcher    *read.Fetcher
+	survey     *read.Survey
+	reading    atomic.Pointer[read.Fetcher] // nil until it is started
+	starting   sync.Mutex                   // held while it is started
 	source     *stream.Source
 	// cubes are the cubes of the shards, in shard order, and coordinates those of each; nil if
 	// records are not crops.
@@ -145,7 +147,7 @@ func (g *generation) boundRecords() error {
 
 func (g *generation) openFetcher() (shut func() error, err error) {
 	m, s, o := g.mount, &g.spec, g.readOrder()
-	g.fetcher, err = read.New(g.catalog, m.reads, read.Config{
+	g.survey, err = read.NewSurvey(g.catalog, m.reads, read.Config{
 		MemoryBytes: m.recordMemory(), Memory: m.memory, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
 		Decoders: decoders(o), LookaheadRecords: lookahead(o), LookaheadBytes: s.Lookahead, Again: g.mixing != nil,
@@ -154,7 +156,43 @@ func (g *generation) openFetcher() (shut func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.fetcher.Close, nil
+	if !m.options.StartFetcher {
+		g.survey.ReserveCache()
+	} else if _, err := g.fetcher(); err != nil {
+		return nil, err
+	}
+	return func() error {
+		if f := g.reading.Load(); f != nil {
+			return f.Close()
+		}
+		return nil
+	}, nil
+}
+
+// fetcher returns the fetcher. The first call starts it; if that fails, the next call tries again.
+func (g *generation) fetcher() (*read.Fetcher, error) {
+	if f := g.reading.Load(); f != nil {
+		return f, nil
+	}
+	g.starting.Lock()
+	defer g.starting.Unlock()
+	if f := g.reading.Load(); f != nil {
+		return f, nil
+	}
+	f, err := g.survey.NewFetcher()
+	if err != nil {
+		return nil, err
+	}
+	g.reading.Store(f)
+	return f, nil
+}
+
+// fetchStats returns the fetcher's statistics, without a strategy if it is not started.
+func (g *generation) fetchStats() read.Stats {
+	if f := g.reading.Load(); f != nil {
+		return f.Stats()
+	}
+	return read.Stats{BudgetBytes: g.mount.recordMemory()}
 }
 
 // strategy is the read strategy to ask for. Crops are computed one by one, so there is nothing to
@@ -175,7 +213,7 @@ func decoders(o spec.Order) int { return int(min(max(64, 2*o.Lanes), 1024)) }
 func lookahead(o spec.Order) int { return int(min(max(64<<10, 4*o.SizeRecords), 1<<22)) }
 
 func (g *generation) openSource() (shut func() error, err error) {
-	g.source = stream.NewSource(g.catalog, g.fetcher)
+	g.source = stream.NewSource(g.catalog, &g.mount.meter, g.fetcher)
 	if err := g.findCubes(); err != nil {
 		g.source.Close()
 		return nil, err

@@ -52,7 +52,7 @@ func TestRemoteEpochTakesOneRequestPerChunk(t *testing.T) {
 					d := open(t, s)
 					set, err := d.Set(t.Context(), 0, nil, s.Deal)
 					require.NoError(t, err)
-					f, err := d.Forecast(t.Context(), set.View(), 0, 1<<40, s.Read)
+					f, err := d.Forecast(t.Context(), set.View(), 0, 1<<40)
 					require.NoError(t, err)
 					plan := f.Storages[0]
 					require.Equal(t, spec.ReadScan, plan.Strategy, plan.Reason)

@@ -175,7 +175,7 @@ func TestSubsampledEpochMayBeEmpty(t *testing.T) {
 			sum += len(lines)
 		}
 		require.Less(t, sum, 30)
-		f, err := d.Forecast(t.Context(), mustView(t, d, 0), 0, 100, spec.ReadAuto)
+		f, err := d.Forecast(t.Context(), mustView(t, d, 0), 0, 100)
 		require.NoError(t, err)
 		require.Equal(t, d.Records(), f.Records)
 	}
@@ -192,12 +192,14 @@ func mustView(t testing.TB, d *Dataset, epoch uint64) *order.View {
 // A plan of another epoch than the one that the dataset was opened with is for that epoch.
 func TestPlanIsForRequestedEpoch(t *testing.T) {
 	for _, read := range []spec.Read{spec.ReadScan, spec.ReadSpool, spec.ReadAuto} {
-		d := open(t, sampled(testSpec(t, makeLines(t)), 3))
+		s := sampled(testSpec(t, makeLines(t)), 3)
+		s.Read = read
+		d := open(t, s)
 		for epoch := range uint64(3) {
 			v := mustView(t, d, epoch)
 			n, err := d.EpochRecords(context.Background(), epoch)
 			require.NoError(t, err)
-			f, err := d.Forecast(t.Context(), v, 0, n, read)
+			f, err := d.Forecast(t.Context(), v, 0, n)
 			require.NoError(t, err)
 			require.Equal(t, n, f.Records)
 			size := int64(0)

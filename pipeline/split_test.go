@@ -110,7 +110,7 @@ func TestEmptyPartOpensAndReads(t *testing.T) {
 		start, err := d.Expect(set.View(), 0)
 		require.NoError(t, err)
 		require.Empty(t, start.Text())
-		f, err := d.Forecast(context.Background(), set.View(), 0, 100, spec.ReadAuto)
+		f, err := d.Forecast(context.Background(), set.View(), 0, 100)
 		require.NoError(t, err)
 		require.Zero(t, f.Records)
 	}

@@ -35,7 +35,11 @@ const (
 // buffer is larger, so its first records are deeper in its first shards.
 func (g *generation) expect(v *order.View, epoch uint64, long float64) (Start, error) {
 	o := g.spec.Order
-	s := Start{Start: g.startOf(v, o.Lanes)}
+	f, err := g.fetcher()
+	if err != nil {
+		return Start{}, err
+	}
+	s := Start{Start: startOf(f, v, o.Lanes)}
 	if g.mixing != nil || s.Seconds < long || o.Shuffle != spec.ShuffleReservoir && o.Shuffle != spec.ShuffleBlock {
 		return s, nil
 	}
@@ -58,7 +62,7 @@ func (g *generation) expect(v *order.View, epoch uint64, long float64) (Start, e
 		if err != nil {
 			return s, err
 		}
-		if t := g.startOf(w, lanes).Seconds; t <= s.Seconds/2 {
+		if t := startOf(f, w, lanes).Seconds; t <= s.Seconds/2 {
 			s.Lanes, s.LanesSeconds = lanes, t
 			break
 		}
@@ -66,8 +70,8 @@ func (g *generation) expect(v *order.View, epoch uint64, long float64) (Start, e
 	return s, nil
 }
 
-func (g *generation) startOf(v *order.View, lanes uint64) read.Start {
-	return g.fetcher.Start(workerSequence{v, 0}, int(max(startRecords, lanes)))
+func startOf(f *read.Fetcher, v *order.View, lanes uint64) read.Start {
+	return f.Start(workerSequence{v, 0}, int(max(startRecords, lanes)))
 }
 
 // Text describes it in words; "" if nothing has to be decoded.

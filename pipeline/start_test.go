@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
 // makeCompressedLines writes shards of one gzip member each.
@@ -27,6 +30,41 @@ func makeCompressedLines(t testing.TB, shards, records int) string {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("s%02d.jsonl.gz", shard)), z.Bytes(), 0o644))
 	}
 	return dir
+}
+
+// A dataset whose records are not read needs no place for a spool. If they are, the error comes from
+// the handle, or from Open if that is to start the fetcher.
+func TestFetcherStartsWithFirstHandleOfRecords(t *testing.T) {
+	s := testSpec(t, makeCompressedLines(t, 4, 100))
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	s.Read, s.SpoolDir, s.Deal.Workers = spec.ReadSpool, filepath.Join(file, "spool"), 1
+	_, err := Open(t.Context(), s, Options{StartFetcher: true})
+	require.ErrorContains(t, err, "--read spool: ")
+	refused := err.Error()
+
+	d := open(t, s)
+	set, err := d.Set(t.Context(), 0, nil, s.Deal)
+	require.NoError(t, err)
+	offsets := set.Open(0, stream.Offsets)
+	defer offsets.Close()
+	var r stream.Reply
+	require.NoError(t, offsets.ReadAt(t.Context(), &r, 0, 8))
+	r.Release()
+	require.Empty(t, d.Status().Fetch.Strategy, "nothing has been started")
+	require.Equal(t, s.MemoryBytes, d.Status().Fetch.BudgetBytes)
+	data := set.Open(0, stream.Data)
+	defer data.Close()
+	require.EqualError(t, data.ReadAt(t.Context(), &r, 0, 8), refused)
+	_, err = d.Expect(set.View(), 0)
+	require.EqualError(t, err, refused)
+
+	require.NoError(t, os.Remove(file)) // the next handle tries again
+	again := set.Open(0, stream.Data)
+	defer again.Close()
+	require.NoError(t, again.ReadAt(t.Context(), &r, 0, 8))
+	r.Release()
+	require.Equal(t, "spool", d.Status().Fetch.Strategy)
 }
 
 func TestMountReportsWhatItsFirstBytesWaitFor(t *testing.T) {

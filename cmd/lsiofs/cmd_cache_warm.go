@@ -13,7 +13,6 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 func newCacheWarmCommand(g *globals) *cobra.Command {
@@ -92,8 +91,7 @@ func runCacheWarm(ctx context.Context, o *datasetFlags, dataset string, records 
 	if err := s.Validate(); err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	s.Read = spec.ReadScan // no record is read, so no spool is needed
-	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
+	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s, pipeline.Options{})
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
@@ -100,13 +99,10 @@ func runCat(ctx context.Context, o *catOptions, g *globals) error {
 	if o.progress != "" && resume.BringsOrder() {
 		return exit.Usagef("--progress-file stores a short form, which can't describe the position of %s: resume from a short form, or leave --progress-file out", o.resume)
 	}
-	if kind != stream.Data {
-		s.Read = spec.ReadScan // no record is read, so no spool is needed
-	}
 	if o.follow && !o.given("min-new") {
 		s.Grow.MinNew = followsNew
 	}
-	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
+	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s, pipeline.Options{StartFetcher: kind == stream.Data})
 	if err != nil {
 		return err
 	}

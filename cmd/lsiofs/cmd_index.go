@@ -10,7 +10,6 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 type indexOptions struct {
@@ -73,7 +72,6 @@ func runIndex(ctx context.Context, o *indexOptions, g *globals) error {
 	view := opening.NewPass(g.ui)
 	defer view.Clear()
 	var last catalog.Progress
-	s.Read = spec.ReadScan // no record is read, so no spool is needed
 	if o.part.set() {
 		if o.rebuild {
 			return exit.Usagef("--part and --rebuild can't be combined, because the other parts' old results would stay: rebuild in one pass, or name another --index-dir")

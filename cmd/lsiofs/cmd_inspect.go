@@ -16,7 +16,6 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 type inspectOptions struct {
@@ -72,22 +71,20 @@ func runInspect(ctx context.Context, o *inspectOptions, g *globals) error {
 	if o.html != "" && s.Mix.Asked() {
 		return exit.Usagef("--html does not support --mix: leave it out, or inspect each source")
 	}
-	asked := s.Read
-	s.Read = spec.ReadScan // no record is read, so no spool is needed
-	d, err := opening.OpenListing(ctx, g.ui, g.log(), s, o.files)
+	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s, pipeline.Options{TakesNone: true, Files: o.files})
 	if err != nil {
 		return err
 	}
-	return opening.Close(d, showInspection(ctx, d, o, asked, g.ui), g.log())
+	return opening.Close(d, showInspection(ctx, d, o, g.ui), g.log())
 }
 
-func showInspection(ctx context.Context, d *pipeline.Dataset, o *inspectOptions, asked spec.Read, u *terminal.UI) error {
+func showInspection(ctx context.Context, d *pipeline.Dataset, o *inspectOptions, u *terminal.UI) error {
 	i, err := inspect.Dataset(ctx, d)
 	switch {
 	case err != nil:
 		return err
 	case o.html != "":
-		p, err := page.New(ctx, d, i, givenFlags(o.flags), asked, versionOf())
+		p, err := page.New(ctx, d, i, givenFlags(o.flags), versionOf())
 		if err != nil {
 			return err
 		}

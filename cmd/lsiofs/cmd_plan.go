@@ -10,7 +10,6 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 type planOptions struct {
@@ -76,21 +75,19 @@ func runPlan(ctx context.Context, o *planOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	asked := s.Read
-	s.Read = spec.ReadScan // nothing is read, so no spool is needed
-	d, err := opening.OpenLooking(ctx, g.ui, g.log(), s)
+	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s, pipeline.Options{TakesNone: true})
 	if err != nil {
 		return err
 	}
-	return opening.Close(d, showPlan(ctx, d, o, resume, asked, g.ui), g.log())
+	return opening.Close(d, showPlan(ctx, d, o, resume, g.ui), g.log())
 }
 
-func showPlan(ctx context.Context, d *pipeline.Dataset, o *planOptions, resume *resuming.Checkpoint, asked spec.Read, u *terminal.UI) error {
+func showPlan(ctx context.Context, d *pipeline.Dataset, o *planOptions, resume *resuming.Checkpoint, u *terminal.UI) error {
 	position, err := o.position(d, resume)
 	if err != nil {
 		return err
 	}
-	r, err := readplan.New(ctx, d, position, o.share.worker, o.records, asked)
+	r, err := readplan.New(ctx, d, position, o.share.worker, o.records)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/verification"
+	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -59,13 +60,12 @@ func runVerify(ctx context.Context, o *verifyOptions, g *globals) error {
 	if o.order && s.Mix.Asked() {
 		return exit.Usagef("--order proves that an epoch delivers every record exactly once, which a mixture does not: leave it out, or verify the order of each source")
 	}
-	s.Read = spec.ReadScan         // no stream is read, so no spool is needed
 	s.OnCorrupt = spec.CorruptSkip // list all damage, not only the first
 	s.Deal.Tail = spec.TailKeep    // include all records
 	if s.Mix.Asked() && s.Order.Length == 0 {
 		s.Order.Length = 1 // no epoch is read: sources may be too small to have a length of their own
 	}
-	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
+	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s, pipeline.Options{})
 	if v, ok := verification.Refused(err); ok {
 		return conclude(v, g.ui)
 	}

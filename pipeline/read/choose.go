@@ -17,13 +17,6 @@ import (
 // Choice is how the shards of a dataset are read, and why.
 type Choice = choose.Choice
 
-// Choose returns how shards are read with the given strategy ("" for scan), from the catalog and
-// the settings alone. It makes no spool.
-func (f *Fetcher) Choose(asked spec.Read) (Choice, error) {
-	s := f.survey.Sizes()
-	return s.Choose(asked)
-}
-
 // chooseStrategy sets the choice, and makes the shelf of a spool if it has one. A spool that can't
 // be made is an error: a scan would decode shards again and again, which users should not have to
 // find out by waiting.

@@ -2,8 +2,8 @@
 // order, within one memory budget. It knows nothing about what the bytes mean.
 //
 // It decides how a dataset is read, and combines the packages below it, which do the reading. This
-// package itself is the interface for callers: New, Open, Read, Choose, Forecast, Start, Stats,
-// Close.
+// package itself is the interface for callers: NewSurvey, Choose, Forecast; NewFetcher, Open, Read,
+// Start, Stats, Close. A Survey costs nothing but tables; a Fetcher has the memory and the disk.
 //
 // # Packages
 //

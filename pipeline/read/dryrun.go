@@ -63,8 +63,8 @@ const lendRecords = 256
 // It reads nothing. It allocates the tables of pieces and the buffers of decoders, but no memory
 // for records. If there are more than about a million records it simulates the first ones, and
 // extrapolates from their second half. It ends early with the context's error.
-func (f *Fetcher) DryRun(ctx context.Context, seq Sequence, phase Subset, n uint64, how Choice) (Forecast, error) {
-	d, err := f.newDryRun(how)
+func (s *Survey) DryRun(ctx context.Context, seq Sequence, phase Subset, n uint64, how Choice) (Forecast, error) {
+	d, err := s.newDryRun(how)
 	if err != nil {
 		return Forecast{}, err
 	}
@@ -83,15 +83,15 @@ type dryRun struct {
 }
 
 // newDryRun makes a fetcher of the same dataset and settings with the given choice.
-func (f *Fetcher) newDryRun(how Choice) (*dryRun, error) {
-	d := &dryRun{storage: newDryStorage(f.caps), index: newDryIndex(f.index)}
-	c := f.config
+func (s *Survey) newDryRun(how Choice) (*dryRun, error) {
+	d := &dryRun{storage: newDryStorage(s.caps), index: newDryIndex(s.index)}
+	c := s.config
 	c.Memory, c.Meter, c.Changes, c.released = nil, new(meter.Meter), nil, nil
 	c.Log = slog.New(slog.DiscardHandler)
 	c.setDefaults()
 	d.Fetcher = &Fetcher{
-		index: d.index, storage: d.storage, caps: d.storage.caps, config: c, meter: c.Meter, share: c.Memory.Share(),
-		survey: f.surveyed, surveyed: f.surveyed, choice: how,
+		Survey: Survey{index: d.index, storage: d.storage, caps: d.storage.caps, config: c, sizes: s.sizes, meter: c.Meter},
+		survey: s.sizes, share: c.Memory.Share(), choice: how,
 		dry: &scan.Dry{Raw: dryRaw{d.storage}, Complete: d.storage.complete},
 	}
 	d.storage.oneSubmit = how.Strategy == spec.ReadGather

@@ -5,45 +5,27 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/format"
-	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/choose"
 	"github.com/lsiofs/lsiofs/pipeline/read/gather"
 	"github.com/lsiofs/lsiofs/pipeline/read/scan"
 	"github.com/lsiofs/lsiofs/pipeline/read/size"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
-
-// index is what a fetcher needs from a catalog.
-type index interface {
-	size.Index
-	scan.Index
-	Unpacker() format.Format
-}
-
-var _ index = (*catalog.Catalog)(nil)
 
 // Fetcher reads the records of one dataset for any number of readers, within one memory budget. It
 // is safe for concurrent use.
 type Fetcher struct {
-	index    index
-	storage  storage.Storage
-	caps     storage.Caps // of storage
-	config   Config
+	Survey                   // as the fetcher reads the dataset: from a disk cache, if that has all of it decoded
 	verifier format.Verifier // nil if records carry no checksums
-	survey   *size.Survey
-	// surveyed is the survey that start made. survey has finer pieces if the choice requires them.
-	surveyed *size.Survey
+	survey   *size.Survey    // Survey.sizes, with finer pieces if the choice requires them
 	choice   Choice
 	dry      *scan.Dry     // set only in a DryRun
 	scanning scan.Config   // of the scanner, or of the one that a forecast would use
 	share    *budget.Share // of Config.Memory
-	meter    *meter.Meter
 
 	// Exactly one of scanner and gatherer is set.
 	scanner      *scan.Scanner
@@ -56,17 +38,10 @@ type Fetcher struct {
 	closed   bool
 }
 
-// New starts a fetcher. The caller keeps ownership of the catalog and the storage.
-func New(c *catalog.Catalog, s storage.Storage, cfg Config) (*Fetcher, error) {
-	return newFetcher(c, s, cfg)
-}
-
-func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
-	cfg.setDefaults()
-	f := &Fetcher{index: x, storage: s, caps: s.Caps(), config: cfg, meter: cfg.Meter, share: cfg.Memory.Share()}
+// NewFetcher starts a fetcher: it chooses how shards are read, and takes the memory and disk for
+// that.
+func (s *Survey) NewFetcher() (*Fetcher, error) {
+	f := &Fetcher{Survey: *s, share: s.config.Memory.Share()}
 	if err := f.start(); err != nil {
 		f.share.Leave()
 		return nil, err
@@ -78,8 +53,10 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 // open.
 func (f *Fetcher) start() (err error) {
 	f.verifier, _ = f.index.Unpacker().(format.Verifier)
-	if err := f.look(); err != nil {
-		return err
+	if left := f.spoolBytes(); left != f.config.Spool.MaxBytes { // other fetchers have some of it
+		if err := f.look(left); err != nil {
+			return err
+		}
 	}
 	if f.usePlain() {
 		defer func() {
@@ -87,11 +64,11 @@ func (f *Fetcher) start() (err error) {
 				err = errors.Join(err, f.plain.Close())
 			}
 		}()
-		if err := f.look(); err != nil {
+		if err := f.look(f.spoolBytes()); err != nil {
 			return err
 		}
 	}
-	f.surveyed = f.survey
+	f.survey = f.sizes
 	shelf, err := f.chooseStrategy()
 	if err != nil {
 		return err
@@ -107,20 +84,6 @@ func (f *Fetcher) start() (err error) {
 	}
 	f.share.Join(f.member())
 	return nil
-}
-
-// look computes the dataset's sizes.
-func (f *Fetcher) look() (err error) {
-	cfg, room := &f.config, int64(0)
-	if keeper := f.caps.Keeper; keeper != nil {
-		room = max(keeper.RoomBytes(), 0)
-	}
-	f.survey, err = size.New(f.index, cfg.Part, size.Settings{
-		MemoryBytes: cfg.MemoryBytes, PieceBytes: cfg.PieceBytes, PieceRecords: cfg.PieceRecords, Decoders: cfg.Decoders,
-		Order: cfg.Order, Places: cfg.Spool.Places, MaxSpoolBytes: f.spoolBytes(), Storage: cfg.Storage,
-		CacheRoomBytes: room, LookaheadBytes: cfg.LookaheadBytes,
-	})
-	return err
 }
 
 // member returns the scanner or the gatherer, and about the least memory that it needs: tables, a
@@ -199,9 +162,6 @@ func (f *Fetcher) gatherConfig(memory *budget.Blocks) gather.Config {
 	}
 	return g
 }
-
-// Meter returns the meter of where the fetcher's time goes.
-func (f *Fetcher) Meter() *meter.Meter { return f.meter }
 
 // Close stops reading ahead, waits for reads in progress and frees the memory. All pinned records
 // must have been released, and no Reader may be in use. It is idempotent.

@@ -125,10 +125,12 @@ func TestFrameOfSpooledGameLoadsOnlyItself(t *testing.T) {
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, engine.Close()) })
-	f, err := read.New(d.catalog, d.storage, read.Config{
+	s, err := read.NewSurvey(d.catalog, d.storage, read.Config{
 		MemoryBytes: 6 << 20, ReadTimeout: 10 * time.Minute, PieceBytes: 16 << 10, PieceRecords: 32,
 		Read: spec.ReadSpool, Order: d.order, Spool: read.SpoolConfig{Dir: readtest.DiskDir(t), Engine: engine},
 	})
+	require.NoError(t, err)
+	f, err := s.NewFetcher()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	got := map[string]int{}

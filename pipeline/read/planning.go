@@ -11,12 +11,6 @@ import (
 // chunk once.
 type Needs = choose.Needs
 
-// Needs returns what an epoch of the dataset needs, from the catalog and the settings alone.
-func (f *Fetcher) Needs() Needs {
-	s := f.survey.Sizes()
-	return s.Needs()
-}
-
 // planning returns the plan by which the storage is told what will be read. It is nil if the
 // storage is not a storage.Planner, if all shards are compressed, and if the storage is a disk
 // cache without room for the chunks that the order has open. A disk cache is also told how much

@@ -19,6 +19,15 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
+// newFetcher surveys a dataset and starts a fetcher.
+func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
+	v, err := newSurvey(x, s, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return v.NewFetcher()
+}
+
 // spoolConfig configures a spool that has room for what an order needs.
 func spoolConfig(t testing.TB, budget int64, o spec.Order) Config {
 	t.Helper()

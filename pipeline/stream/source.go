@@ -25,7 +25,7 @@ type records interface {
 
 var _ records = (*catalog.Catalog)(nil)
 
-// lender opens readers of record bytes; fetchLender adapts a *read.Fetcher.
+// lender opens readers of record bytes; fetchLender adapts *read.Fetcher.
 type lender interface {
 	open(seq sequence) reader
 }
@@ -37,12 +37,24 @@ type reader interface {
 	Close()
 }
 
-type fetchLender struct{ f *read.Fetcher }
+type fetchLender func() (*read.Fetcher, error)
 
 func (l fetchLender) open(seq sequence) reader {
+	f, err := l()
+	if err != nil {
+		return unread{err}
+	}
 	e := seq.set.view.Epoch()
-	return l.f.OpenPhase(seq, read.Subset{Number: e.Phase(), Part: e.Part()})
+	return f.OpenPhase(seq, read.Subset{Number: e.Phase(), Part: e.Part()})
 }
+
+// unread is the reader of a dataset whose fetcher could not be started.
+type unread struct{ err error }
+
+func (u unread) Read(context.Context, uint64, int, *read.Loan) error { return u.err }
+func (unread) Contiguous() bool                                      { return false }
+func (unread) Busy() bool                                            { return false }
+func (unread) Close()                                                {}
 
 // Source makes the streams of a dataset from its catalog and its fetcher. It owns the buffers of
 // replies. It is safe for concurrent use.
@@ -78,10 +90,12 @@ type Source struct {
 	segment uint64
 }
 
-// NewSource returns a source. The caller keeps ownership of the catalog and the fetcher.
-func NewSource(c *catalog.Catalog, f *read.Fetcher) *Source {
-	s := newSource(c, fetchLender{f})
-	s.meter = f.Meter()
+// NewSource returns a source. fetcher returns the fetcher, which it starts if necessary; it is
+// called for each handle of records. If it fails, so do the handle's reads. The caller keeps
+// ownership of the catalog and the fetcher.
+func NewSource(c *catalog.Catalog, m *meter.Meter, fetcher func() (*read.Fetcher, error)) *Source {
+	s := newSource(c, fetchLender(fetcher))
+	s.meter = m
 	return s
 }
 

@@ -148,7 +148,7 @@ func (b Command) program() (Program, error) {
 			return c.Cmd, err
 		},
 		Open: func(ctx context.Context, s spec.Spec) (*pipeline.Dataset, error) {
-			return opening.OpenShowing(ctx, b.UI, b.Log, s)
+			return opening.OpenShowing(ctx, b.UI, b.Log, s, pipeline.Options{})
 		},
 	}, nil
 }

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/tune/probe"
 )
 
@@ -40,8 +39,8 @@ func RunURL(ctx context.Context, p Program, c Config) (report Report, err error)
 		return Report{}, err
 	}
 	s := c.Spec
-	s.Cache.Off, s.Read = true, spec.ReadScan // only the index is used: this process reads no data
-	d, err := p.Open(ctx, s)                  // this also indexes it for all commands
+	s.Cache.Off = true       // this process reads no data
+	d, err := p.Open(ctx, s) // this also indexes it for all commands
 	if err != nil {
 		return Report{}, err
 	}

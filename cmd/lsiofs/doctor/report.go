@@ -146,8 +146,7 @@ func gatherDataset(ctx context.Context, u *terminal.UI, log *slog.Logger, o Opti
 	s := spec.Default()
 	s.Dataset, s.IndexDir = o.Subject, o.IndexDir
 	s.OnCorrupt = spec.CorruptSkip // so that damage is counted
-	s.Read = spec.ReadScan         // no record is read, so no spool is needed
-	d, err := opening.OpenShowing(ctx, u, log, s)
+	d, err := opening.OpenShowing(ctx, u, log, s, pipeline.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,7 @@ func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *Config
 		rep.Warn(text)
 	}
 	d, err := opening.Open(ctx, o.Log, s, pipeline.Options{
-		Progress: rep.Progress, Trouble: rep.Trouble, Ahead: true, Waiting: func(s snapshot.Status) { rep.Waiting(opening.WaitingFor(s)) },
+		Progress: rep.Progress, Trouble: rep.Trouble, StartFetcher: true, Ahead: true, Waiting: func(s snapshot.Status) { rep.Waiting(opening.WaitingFor(s)) },
 	})
 	if err != nil {
 		return err

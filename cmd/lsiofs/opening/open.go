@@ -61,29 +61,15 @@ func patiently[T any](ctx context.Context, log *slog.Logger, open func() (T, err
 }
 
 // OpenShowing is Open with progress shown on the ui.
-func OpenShowing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec) (*pipeline.Dataset, error) {
-	return openShowing(ctx, u, log, s, false, false)
-}
-
-// OpenLooking is OpenShowing for a command that only inspects: it starts no epoch of a growing
-// dataset.
-func OpenLooking(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec) (*pipeline.Dataset, error) {
-	return openShowing(ctx, u, log, s, true, false)
-}
-
-// OpenListing is OpenLooking for a command that lists all files of the dataset if files is true.
-func OpenListing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec, files bool) (*pipeline.Dataset, error) {
-	return openShowing(ctx, u, log, s, true, files)
-}
-
-func openShowing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec, looks, files bool) (*pipeline.Dataset, error) {
+func OpenShowing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec, o pipeline.Options) (*pipeline.Dataset, error) {
 	if text := MemoryWarning(s); text != "" {
 		u.Warn(text)
 	}
 	v, w := NewPass(u), NewWaiting(u)
 	defer w.Clear()
 	defer v.Clear()
-	d, err := Open(ctx, log, s, pipeline.Options{Progress: v.Show, Waiting: func(s snapshot.Status) { w.Show(WaitingFor(s)) }, TakesNone: looks, Files: files})
+	o.Progress, o.Waiting = v.Show, func(s snapshot.Status) { w.Show(WaitingFor(s)) }
+	d, err := Open(ctx, log, s, o)
 	if err == nil {
 		w.Clear()
 		v.Clear()

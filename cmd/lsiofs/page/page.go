@@ -69,19 +69,17 @@ type reasonRow struct {
 	Count uint64
 }
 
-// New gathers the results of inspect and plan. flags produce a mount with the same order. asked is
-// how a mount would read records, because the dataset was opened to read none.
-func New(ctx context.Context, d *pipeline.Dataset, i inspect.Report, flags string, asked spec.Read, program build.Info) (*page, error) {
+// New gathers the results of inspect and plan. flags produce a mount with the same order.
+func New(ctx context.Context, d *pipeline.Dataset, i inspect.Report, flags string, program build.Info) (*page, error) {
 	p := &page{
 		Report: i, Name: filepath.Base(i.Root), Spec: d.Spec(), Flags: flags, Chart: newShardChart(d.Catalog()),
 		RecordSizes: sizeRows(i.Histogram), Build: program,
 	}
-	p.Spec.Read = asked
 	if err := p.compare(ctx, d); err != nil {
 		return nil, err
 	}
 	start := checkpoint.Position{Epoch: d.Spec().Epoch}
-	plan, err := readplan.New(ctx, d, start, 0, min(pageReads, max(d.Records(), 1)), asked)
+	plan, err := readplan.New(ctx, d, start, 0, min(pageReads, max(d.Records(), 1)))
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()

@@ -13,7 +13,6 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
@@ -75,8 +74,8 @@ type ReadBucket struct {
 }
 
 // New predicts what the next records of a worker's stream read from a position on; 0 records means
-// all that are left. asked is how a mount would read them, whatever the dataset was opened for.
-func New(ctx context.Context, d *pipeline.Dataset, position checkpoint.Position, worker, records uint64, asked spec.Read) (Report, error) {
+// all that are left.
+func New(ctx context.Context, d *pipeline.Dataset, position checkpoint.Position, worker, records uint64) (Report, error) {
 	set, err := d.Set(ctx, position.Epoch, position.Done, d.Spec().Deal)
 	if err != nil {
 		return Report{}, exit.With(exit.Checkpoint, err)
@@ -85,7 +84,7 @@ func New(ctx context.Context, d *pipeline.Dataset, position checkpoint.Position,
 	if records == 0 {
 		records = left
 	}
-	r, err := reportOf(ctx, d, set, worker, records, asked)
+	r, err := reportOf(ctx, d, set, worker, records)
 	if err != nil {
 		return Report{}, err
 	}
@@ -98,7 +97,7 @@ func New(ctx context.Context, d *pipeline.Dataset, position checkpoint.Position,
 
 // reportOf returns a report without the fields that depend on the position. What is read for crops
 // follows from the chunks that they need, not from ranges of shards.
-func reportOf(ctx context.Context, d *pipeline.Dataset, set *stream.Set, worker, records uint64, asked spec.Read) (Report, error) {
+func reportOf(ctx context.Context, d *pipeline.Dataset, set *stream.Set, worker, records uint64) (Report, error) {
 	crops, err := inspect.CropsOf(ctx, d)
 	if err != nil {
 		return Report{}, err
@@ -107,7 +106,7 @@ func reportOf(ctx context.Context, d *pipeline.Dataset, set *stream.Set, worker,
 		n := min(records, set.View().Count(worker))
 		return Report{Records: n, RecordBytes: int64(n) * crops.RecordBytes, Storages: []storagePlan{}, Crops: crops}, nil
 	}
-	f, err := d.Forecast(ctx, set.View(), worker, records, asked)
+	f, err := d.Forecast(ctx, set.View(), worker, records)
 	if err != nil {
 		return Report{}, err
 	}
