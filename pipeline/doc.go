@@ -215,7 +215,7 @@
 //	pipeline/zarr/blosc                   decodes blosc buffers
 //	pipeline/zarr/encode                  writes Zarr arrays, for tests and demos
 //	pipeline/stream                       records to byte files with exact sizes
-//	pipeline/growing                      which files are shards, and which an epoch has; pure
+//	pipeline/growing                      which shards the next epoch has; pure
 //	pipeline/growing/watch                watches a directory for changes
 //	pipeline/growing/snapshot             starts epochs of a directory that changes
 //	pipeline/run                          the run directory: which epoch has which shards

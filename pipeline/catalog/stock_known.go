@@ -8,14 +8,13 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
-	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // known is a file that was indexed.
 type known struct {
-	shard     growing.Shard
+	shard     LiveShard
 	place     index.Place
 	sizeBytes int64 // of the file
 	changed   int64 // Version.ChangeTimeNanos
@@ -46,7 +45,7 @@ func (k *known) object() storage.Object {
 // asKnown returns a known for a file of which only the listing is known.
 func asKnown(o storage.Object) *known {
 	return &known{
-		shard:     growing.Shard{Path: o.Path, ModTimeNanos: o.Version.ModTimeNanos},
+		shard:     LiveShard{Path: o.Path, ModTimeNanos: o.Version.ModTimeNanos},
 		sizeBytes: o.SizeBytes, changed: o.Version.ChangeTimeNanos, inode: o.Version.Inode,
 	}
 }
@@ -199,10 +198,10 @@ func (s *LiveIndex) Has(o storage.Object) bool {
 
 // Shards returns the shards that a snapshot may contain: whole, of the live index's format and kind, in
 // no particular order.
-func (s *LiveIndex) Shards() []growing.Shard {
+func (s *LiveIndex) Shards() []LiveShard {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	list := make([]growing.Shard, 0, s.counts.Shards)
+	list := make([]LiveShard, 0, s.counts.Shards)
 	for _, k := range s.known {
 		if k.state == isShard {
 			list = append(list, k.shard)

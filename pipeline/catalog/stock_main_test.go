@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -75,7 +75,7 @@ func (w *stockWorld) files(s *LiveIndex) (list []storage.Object) {
 			return err
 		case rel != "." && strings.HasPrefix(d.Name(), "."):
 			s.LeaveOut(shown, storage.OmittedHidden)
-		case !d.IsDir() && !growing.Finished(d.Name()):
+		case !d.IsDir() && !discover.Finished(d.Name()):
 			s.LeaveOut(shown, "its name is that of a file that is being written")
 			return nil
 		case rel != "." && !s.Match(rel, d.IsDir()):
@@ -119,7 +119,7 @@ func (w *stockWorld) remove(path string) {
 	require.NoError(w.t, os.Remove(filepath.Join(w.data, path)))
 }
 
-func (w *stockWorld) mustSeal(s *LiveIndex, shards []growing.Shard) *Catalog {
+func (w *stockWorld) mustSeal(s *LiveIndex, shards []LiveShard) *Catalog {
 	text, err := s.Text(shards)
 	require.NoError(w.t, err)
 	c, err := s.Seal(context.Background(), text)
@@ -140,7 +140,7 @@ func zst(data []byte) []byte {
 // count returns the number of occurrences of text.
 func (l *logLines) count(text string) int { return strings.Count(l.String(), text) }
 
-func pathsOf(shards []growing.Shard) (paths []string) {
+func pathsOf(shards []LiveShard) (paths []string) {
 	for _, x := range shards {
 		paths = append(paths, x.Path)
 	}

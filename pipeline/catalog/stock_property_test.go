@@ -10,8 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
-
-	"github.com/lsiofs/lsiofs/pipeline/growing"
 )
 
 // killed sets the index directory to the state that a process leaves when it is killed now, perhaps
@@ -109,7 +107,7 @@ func TestLiveIndexEqualsMountOfSameFiles(t *testing.T) {
 					r.Skip("no shards")
 				}
 				some := map[string][]byte{}
-				var chosen []growing.Shard
+				var chosen []LiveShard
 				for _, x := range shards {
 					if len(chosen) == 0 || rapid.Bool().Draw(r, "choose") {
 						chosen = append(chosen, x)

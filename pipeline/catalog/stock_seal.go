@@ -13,7 +13,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/format"
-	"github.com/lsiofs/lsiofs/pipeline/growing"
 )
 
 // LackingError reports that shards of a snapshot are not known here.
@@ -42,7 +41,7 @@ func (e *LackingError) because() string {
 // There are not compared.
 type DiffersError struct {
 	Path        string
-	Here, There growing.Shard
+	Here, There LiveShard
 }
 
 func (e *DiffersError) Error() string {
@@ -141,7 +140,7 @@ const findAtOnce = 4096
 // each kind.
 func (s *LiveIndex) find(ctx context.Context, lines snapshotText) (shards, kinds []index.Shard, err error) {
 	shards = make([]index.Shard, 0, bytes.Count(lines.rest, []byte("\n")))
-	want, batch, places := make([]growing.Shard, 0, findAtOnce), make([]*known, findAtOnce), make([]index.Place, findAtOnce)
+	want, batch, places := make([]LiveShard, 0, findAtOnce), make([]*known, findAtOnce), make([]index.Place, findAtOnce)
 	met := map[uint32]bool{}
 	var lacking LackingError
 	var differing *DiffersError
@@ -212,7 +211,7 @@ func (s *LiveIndex) lack(e *LackingError, path string) {
 }
 
 // same reports whether both have the same line in a snapshot.
-func same(a, b *growing.Shard) bool {
+func same(a, b *LiveShard) bool {
 	return a.Records == b.Records && a.Bytes == b.Bytes && a.Units == b.Units
 }
 

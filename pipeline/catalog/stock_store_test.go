@@ -17,7 +17,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/format"
-	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -261,7 +260,7 @@ func TestSnapshotOfAbsentShards(t *testing.T) {
 
 func TestSnapshotOpensMatchingStoredIndex(t *testing.T) {
 	w := newStockWorld(newWorld(t))
-	var sets [][]growing.Shard
+	var sets [][]LiveShard
 	s := w.mustOpenStock()
 	for i := range 6 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/lsiofs/lsiofs/pipeline/growing"
 )
 
 // Text returns the text of the snapshot of some shards, which Shards has returned, in any order.
 // Its SHA-256 is the fingerprint of the dataset of these shards (pipeline/order/STREAMS.md). It
 // depends on nothing but the format and shards.
-func (s *LiveIndex) Text(shards []growing.Shard) ([]byte, error) {
+func (s *LiveIndex) Text(shards []LiveShard) ([]byte, error) {
 	s.mu.RLock()
 	format, known := s.found.Format, s.format >= 0
 	s.mu.RUnlock()
@@ -26,7 +24,7 @@ func (s *LiveIndex) Text(shards []growing.Shard) ([]byte, error) {
 		size += len(shards[i].Path) + 24
 	}
 	text := append(make([]byte, 0, size), line...)
-	for _, i := range growing.ByPath(shards) {
+	for _, i := range byPath(shards) {
 		x := &shards[i]
 		text = appendLine(text, x.Records, x.Bytes, x.Units, x.Path)
 	}
@@ -35,18 +33,18 @@ func (s *LiveIndex) Text(shards []growing.Shard) ([]byte, error) {
 
 // ShardsOf parses the text of a snapshot and returns its shards, in dataset order, without their
 // times. Text that Text could not have written is an error.
-func ShardsOf(text []byte) ([]growing.Shard, error) {
+func ShardsOf(text []byte) ([]LiveShard, error) {
 	_, shards, err := parseSnapshot(text)
 	return shards, err
 }
 
 // parseSnapshot returns the first line as well.
-func parseSnapshot(text []byte) (first string, shards []growing.Shard, err error) {
+func parseSnapshot(text []byte) (first string, shards []LiveShard, err error) {
 	first, lines, err := openText(text)
 	if err != nil {
 		return "", nil, err
 	}
-	shards, err = lines.parse(make([]growing.Shard, 0, bytes.Count(lines.rest, []byte("\n"))+1))
+	shards, err = lines.parse(make([]LiveShard, 0, bytes.Count(lines.rest, []byte("\n"))+1))
 	return first, shards, err
 }
 
@@ -67,7 +65,7 @@ func openText(text []byte) (first string, t snapshotText, err error) {
 }
 
 // parse appends the next shards to a slice, until it is full or there are no more.
-func (t *snapshotText) parse(to []growing.Shard) ([]growing.Shard, error) {
+func (t *snapshotText) parse(to []LiveShard) ([]LiveShard, error) {
 	size := 0
 	for n := len(to); n < cap(to) && size < len(t.rest); n++ {
 		end := bytes.IndexByte(t.rest[size:], '\n')
@@ -94,7 +92,7 @@ func (t *snapshotText) parse(to []growing.Shard) ([]growing.Shard, error) {
 }
 
 // parseShard parses a line as appendLine writes it, and no other.
-func parseShard(line string) (x growing.Shard, ok bool) {
+func parseShard(line string) (x LiveShard, ok bool) {
 	ok = true
 	for _, field := range []*uint64{&x.Records, &x.Bytes, &x.Units} {
 		digits, rest, found := strings.Cut(line, " ")
@@ -108,10 +106,15 @@ func parseShard(line string) (x growing.Shard, ok bool) {
 	return x, ok && line != ""
 }
 
+// News is the difference between one set of shards and an earlier one.
+type News struct {
+	NewShards, NewRecords, NewUnits, GoneShards uint64
+}
+
 // NewsOf compares the texts of two snapshots and returns what now has that before has not. Two
 // shards are the same if their lines are. before may be nil, for none. A text that Text could not
 // have written is an error, as far as that is noticed in passing.
-func NewsOf(before, now []byte) (n growing.News, err error) {
+func NewsOf(before, now []byte) (n News, err error) {
 	was, is := linesIn(before), linesIn(now)
 	was.next()
 	same := uint64(0)
@@ -136,7 +139,7 @@ func NewsOf(before, now []byte) (n growing.News, err error) {
 		was.next()
 	}
 	if was.bad || is.bad {
-		return growing.News{}, errNoLine
+		return News{}, errNoLine
 	}
 	n.GoneShards = was.lines - same
 	return n, nil

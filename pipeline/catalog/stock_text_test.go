@@ -1,18 +1,17 @@
 package catalog
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
-
-	"github.com/lsiofs/lsiofs/pipeline/growing"
 )
 
 // textOf returns the text of the snapshot of shards.
-func textOf(shards []growing.Shard) []byte {
+func textOf(shards []LiveShard) []byte {
 	text := []byte(datasetWords + "lc0\n")
-	for _, i := range growing.ByPath(shards) {
+	for _, i := range byPath(shards) {
 		x := &shards[i]
 		text = appendLine(text, x.Records, x.Bytes, x.Units, x.Path)
 	}
@@ -23,18 +22,18 @@ func textOf(shards []growing.Shard) []byte {
 func TestNewShardsHaveNewLines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		paths := rapid.SliceOfNDistinct(rapid.StringMatching(`a?(x|training\.)[0-9 a-b/]{0,10}`), 0, 40, rapid.ID[string])
-		set := func(label string) (shards []growing.Shard) {
+		set := func(label string) (shards []LiveShard) {
 			for _, p := range paths.Draw(t, label) {
-				shards = append(shards, growing.Shard{Path: p, Records: rapid.Uint64Range(1, 2).Draw(t, "records"), Units: 1, Bytes: 10})
+				shards = append(shards, LiveShard{Path: p, Records: rapid.Uint64Range(1, 2).Draw(t, "records"), Units: 1, Bytes: 10})
 			}
 			return shards
 		}
 		before, now := set("before"), set("now")
-		had := map[growing.Shard]bool{}
+		had := map[LiveShard]bool{}
 		for _, s := range before {
 			had[s] = true
 		}
-		want := growing.News{GoneShards: uint64(len(before))}
+		want := News{GoneShards: uint64(len(before))}
 		for _, s := range now {
 			if had[s] {
 				want.GoneShards--
@@ -46,9 +45,9 @@ func TestNewShardsHaveNewLines(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	})
-	n, err := NewsOf(nil, textOf([]growing.Shard{{Path: "a", Records: 7, Units: 2, Bytes: 1}}))
+	n, err := NewsOf(nil, textOf([]LiveShard{{Path: "a", Records: 7, Units: 2, Bytes: 1}}))
 	require.NoError(t, err)
-	require.Equal(t, growing.News{NewShards: 1, NewRecords: 7, NewUnits: 2}, n)
+	require.Equal(t, News{NewShards: 1, NewRecords: 7, NewUnits: 2}, n)
 }
 
 func TestInvalidSnapshotTextsYieldNoNewShards(t *testing.T) {
@@ -62,4 +61,19 @@ func TestInvalidSnapshotTextsYieldNoNewShards(t *testing.T) {
 	}
 	_, err := NewsOf(right, []byte(head+"-1 1 1 a\n"))
 	require.ErrorContains(t, err, "not one of a shard")
+}
+
+func TestPathsAreSortedByBytes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var shards []LiveShard
+		for _, p := range rapid.SliceOfNDistinct(rapid.StringMatching(`a?(x|training\.)[0-9a-b/]{0,10}`), 0, 40, rapid.ID[string]).Draw(t, "paths") {
+			shards = append(shards, LiveShard{Path: p})
+		}
+		var sorted []string
+		for _, i := range byPath(shards) {
+			sorted = append(sorted, shards[i].Path)
+		}
+		require.True(t, slices.IsSorted(sorted), sorted)
+		require.Len(t, sorted, len(shards))
+	})
 }

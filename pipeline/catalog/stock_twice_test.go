@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/format/formattest"
-	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -45,7 +44,7 @@ func TestDuplicateShardCountsOnce(t *testing.T) {
 
 	// A waiting file is indexed: an epoch chosen by another node may contain it.
 	twice := s.known["a.jsonl.zst"].shard
-	require.EqualValues(t, 3, w.mustSeal(s, []growing.Shard{twice}).Records())
+	require.EqualValues(t, 3, w.mustSeal(s, []LiveShard{twice}).Records())
 
 	w.remove("a.jsonl")
 	require.Zero(t, w.readsOf(func() { w.look(s) }))

@@ -10,7 +10,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/format"
-	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -24,15 +23,15 @@ type Waiting struct {
 type waiting struct {
 	object  storage.Object
 	reason  string
-	damaged growing.Damaged
+	damaged discover.Damaged
 	again   time.Time
 }
 
 // due reports whether a file must be examined again, although it has not changed.
 func (w *waiting) due(now time.Time) bool { return w.again.IsZero() || !now.Before(w.again) }
 
-func lookOf(o storage.Object) growing.Look {
-	return growing.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
+func lookOf(o storage.Object) discover.Look {
+	return discover.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
 }
 
 // wait makes a file wait until it changes.
@@ -82,7 +81,7 @@ func earlier(a, b time.Time) time.Time {
 // tooYoung reports whether the damage that an earlier run found in a file may be that of a file
 // that was being written. mu must be held.
 func (s *LiveIndex) tooYoung(k *known, now time.Time) bool {
-	return k.damaged && k.state == remembered && now.Sub(time.Unix(0, max(k.changed, k.shard.ModTimeNanos))) < growing.AdmitAfter
+	return k.damaged && k.state == remembered && now.Sub(time.Unix(0, max(k.changed, k.shard.ModTimeNanos))) < discover.AdmitAfter
 }
 
 // mostWaiting bounds the result of Waiting.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
-	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -30,9 +29,9 @@ type arrivals struct {
 type arrival struct {
 	object  storage.Object
 	kind    kind
-	damaged *growing.Damaged // set if it has failed
-	twin    string           // another file with the same shard; "" if none
-	again   bool             // the twin has changed
+	damaged *discover.Damaged // set if it has failed
+	twin    string            // another file with the same shard; "" if none
+	again   bool              // the twin has changed
 }
 
 // kind is what a file is.
@@ -230,7 +229,7 @@ func (a *arrivals) end(o storage.Object, failure *Failure, now time.Time) (news 
 		return false
 	}
 	if f.again = false; f.damaged == nil {
-		f.damaged = &growing.Damaged{}
+		f.damaged = &discover.Damaged{}
 	}
 	// A change is reported by the looker, usually before the file is tried again.
 	return f.damaged.See(lookOf(o), now) && !errors.Is(failure, errChanged)

@@ -16,7 +16,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/filter/command"
 	"github.com/lsiofs/lsiofs/pipeline/filter/ledger"
 	"github.com/lsiofs/lsiofs/pipeline/filter/units"
-	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
@@ -328,7 +327,7 @@ func quiet(settle time.Duration, network bool) time.Duration {
 	case settle > 0:
 		return settle
 	case network:
-		return growing.NetworkSettle
+		return discover.NetworkSettle
 	}
-	return growing.DefaultSettle
+	return discover.DefaultSettle
 }

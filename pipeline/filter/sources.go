@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/uring/filesystem"
@@ -22,7 +22,7 @@ import (
 type sources struct {
 	storage  storage.Storage
 	root     string
-	settling growing.Settling
+	settling discover.Settling
 	files    map[string]*file
 	omitted  []storage.Omission // during the last list
 }
@@ -41,18 +41,18 @@ func newSources(s storage.Storage, root string, settle time.Duration) *sources {
 		network = filesystem.Of(int(f.Fd())).Remote
 		_ = f.Close()
 	}
-	return &sources{storage: s, root: root, settling: growing.Settling{Quiet: quiet(settle, network)}, files: map[string]*file{}}
+	return &sources{storage: s, root: root, settling: discover.Settling{Quiet: quiet(settle, network)}, files: map[string]*file{}}
 }
 
 // list finds the existing files, except those for which isResult is true.
 func (s *sources) list(ctx context.Context, isResult func(path string) bool) error {
 	s.omitted = nil
 	err := s.storage.List(ctx, func(path string, isDir bool) bool {
-		if isDir || growing.Finished(path) {
+		if isDir || discover.Finished(path) {
 			return !isResult(path)
 		}
 		if len(s.omitted) < storage.MaxOmitted {
-			s.omitted = append(s.omitted, storage.Omission{Path: path, Reason: growing.UnfinishedReason})
+			s.omitted = append(s.omitted, storage.Omission{Path: path, Reason: discover.UnfinishedReason})
 		}
 		return false
 	}, func(o storage.Object) error {
@@ -150,8 +150,8 @@ func (s *sources) unsettled() (n uint64, one string) {
 	return n, one
 }
 
-func lookOf(o storage.Object) growing.Look {
-	return growing.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
+func lookOf(o storage.Object) discover.Look {
+	return discover.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
 }
 
 // only is a storage that lists just some of its objects, and has the names that were left out

@@ -11,18 +11,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
-func paths(shards []Shard) (paths []string) {
+func paths(shards []catalog.LiveShard) (paths []string) {
 	for _, s := range shards {
 		paths = append(paths, s.Path)
 	}
 	return paths
 }
 
-func named(paths ...string) (shards []Shard) {
+func named(paths ...string) (shards []catalog.LiveShard) {
 	for i, p := range paths {
-		shards = append(shards, Shard{Path: p, ModTimeNanos: int64(i), Records: 10, Units: 2, Bytes: 100})
+		shards = append(shards, catalog.LiveShard{Path: p, ModTimeNanos: int64(i), Records: 10, Units: 2, Bytes: 100})
 	}
 	return shards
 }
@@ -59,25 +61,16 @@ func TestOrderOfNamesIsTotal(t *testing.T) {
 		require.Equal(t, one, other)
 		// Any two of them are in the same order as if sorted alone.
 		i, j := r.IntN(len(one)), r.IntN(len(one))
-		two := []Shard{one[max(i, j)], one[min(i, j)]}
+		two := []catalog.LiveShard{one[max(i, j)], one[min(i, j)]}
 		Newest(two, by)
-		require.Equal(t, []Shard{one[min(i, j)], one[max(i, j)]}, two)
+		require.Equal(t, []catalog.LiveShard{one[min(i, j)], one[max(i, j)]}, two)
 	})
 }
 
 func TestTimesSortBeforePaths(t *testing.T) {
-	shards := []Shard{{Path: "a", ModTimeNanos: 1}, {Path: "b", ModTimeNanos: 1}, {Path: "c", ModTimeNanos: 0}, {Path: "d", ModTimeNanos: 9}}
+	shards := []catalog.LiveShard{{Path: "a", ModTimeNanos: 1}, {Path: "b", ModTimeNanos: 1}, {Path: "c", ModTimeNanos: 0}, {Path: "d", ModTimeNanos: 9}}
 	Newest(shards, ByTime)
 	require.Equal(t, []string{"d", "b", "a", "c"}, paths(shards))
-}
-
-func TestNamesOfFilesBeingWritten(t *testing.T) {
-	for _, name := range []string{"a.tar.tmp", "a.part", "a.tar.partial", "a.tar~", "a.tar._COPYING_"} {
-		require.False(t, Finished(name), name)
-	}
-	for _, name := range []string{"a.tar", "part", "a.tmp.tar", "training.1.gz"} {
-		require.True(t, Finished(name), name)
-	}
 }
 
 func TestWindowsAreWholeShardsUpToRequestedAmount(t *testing.T) {
@@ -109,24 +102,24 @@ var someday = time.Unix(0, 100*time.Hour.Nanoseconds())
 // in it otherwise.
 func TestFutureTimestampEmptiesNoWindow(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	at := func(path string, d time.Duration) Shard {
-		return Shard{Path: path, ModTimeNanos: now.Add(d).UnixNano()}
+	at := func(path string, d time.Duration) catalog.LiveShard {
+		return catalog.LiveShard{Path: path, ModTimeNanos: now.Add(d).UnixNano()}
 	}
 	w, err := ParseWindow("1h")
 	require.NoError(t, err)
-	shards := []Shard{at("9", -30*time.Minute), at("8", -time.Minute), at("7", 2*time.Hour), at("6", -62*time.Minute), at("5", -time.Hour), at("4", 1000*time.Hour)}
+	shards := []catalog.LiveShard{at("9", -30*time.Minute), at("8", -time.Minute), at("7", 2*time.Hour), at("6", -62*time.Minute), at("5", -time.Hour), at("4", 1000*time.Hour)}
 	require.Equal(t, []string{"9", "8", "7", "5", "4"}, paths(w.Choose(shards, now)))
-	require.True(t, shards[2].IsAhead(now) && shards[5].IsAhead(now) && !shards[1].IsAhead(now))
-	ahead := []Shard{at("9", 3*time.Hour), at("8", 5*time.Hour), at("7", 5*time.Hour-30*time.Minute)}
+	require.True(t, IsAhead(&shards[2], now) && IsAhead(&shards[5], now) && !IsAhead(&shards[1], now))
+	ahead := []catalog.LiveShard{at("9", 3*time.Hour), at("8", 5*time.Hour), at("7", 5*time.Hour-30*time.Minute)}
 	require.Equal(t, []string{"8", "7"}, paths(w.Choose(ahead, now)), "where all are ahead it is the clock here that is wrong")
-	same := []Shard{at("9", time.Second), at("8", -time.Hour+2*time.Second), at("7", -time.Hour)}
-	require.False(t, same[0].IsAhead(now), "clocks are not to the second")
+	same := []catalog.LiveShard{at("9", time.Second), at("8", -time.Hour+2*time.Second), at("7", -time.Hour)}
+	require.False(t, IsAhead(&same[0], now), "clocks are not to the second")
 	require.Equal(t, []string{"9", "8"}, paths(w.Choose(same, now)))
 }
 
 func TestTimeWindowFollowsNewestShard(t *testing.T) {
 	hour := time.Hour.Nanoseconds()
-	shards := []Shard{{Path: "9", ModTimeNanos: 8 * hour}, {Path: "8", ModTimeNanos: 10 * hour}, {Path: "7", ModTimeNanos: 2 * hour}, {Path: "6", ModTimeNanos: 9 * hour}}
+	shards := []catalog.LiveShard{{Path: "9", ModTimeNanos: 8 * hour}, {Path: "8", ModTimeNanos: 10 * hour}, {Path: "7", ModTimeNanos: 2 * hour}, {Path: "6", ModTimeNanos: 9 * hour}}
 	w, err := ParseWindow("2h")
 	require.NoError(t, err)
 	require.Equal(t, []string{"9", "8", "6"}, paths(w.Choose(shards, someday)))
@@ -137,7 +130,7 @@ func TestTimeWindowFollowsNewestShard(t *testing.T) {
 }
 
 func TestEnoughMatchesRequest(t *testing.T) {
-	n := News{NewShards: 3, NewRecords: 31, NewUnits: 6, GoneShards: 2}
+	n := catalog.News{NewShards: 3, NewRecords: 31, NewUnits: 6, GoneShards: 2}
 	for text, enough := range map[string]bool{"0": true, "": true, "6units": true, "7units": false, "31records": true, "32records": false, "3shards": true, "4shards": false} {
 		a, err := ParseAmount(text)
 		require.NoError(t, err, text)
@@ -151,84 +144,13 @@ func TestEnoughMatchesRequest(t *testing.T) {
 	require.Equal(t, math.Inf(1), Uses(1, 0))
 }
 
-// A file is settled once no process has written it between two equal looks a second apart, or, if
-// that is unknown, once it has stayed unchanged for Quiet.
-func TestIncompleteFileIsNotAShard(t *testing.T) {
-	at := time.Unix(1000, 0)
-	after := func(d time.Duration) time.Time { return at.Add(d) }
-	size := func(n int64) Look { return Look{SizeBytes: n, Inode: 7} }
-	open := func(n int64) Look { l := size(n); l.Written = true; return l }
-	unknown := func(n int64) Look { l := size(n); l.Unknown = true; return l }
-	type look struct {
-		after   time.Duration
-		look    Look
-		settled bool
-	}
-	for name, looks := range map[string][]look{
-		"closed":                 {{0, size(5), false}, {time.Second, size(5), true}},
-		"looked at too soon":     {{0, size(5), false}, {999 * time.Millisecond, size(5), false}, {time.Second, size(5), true}},
-		"open, with long pauses": {{0, open(5), false}, {time.Hour, open(5), false}, {time.Hour + time.Second, size(5), false}, {time.Hour + 2*time.Second, size(5), true}},
-		"grows":                  {{0, size(5), false}, {time.Second, size(6), false}, {1999 * time.Millisecond, size(6), false}, {2 * time.Second, size(6), true}},
-		"opened again":           {{0, size(5), false}, {500 * time.Millisecond, open(5), false}, {time.Second, size(5), false}, {2 * time.Second, size(5), true}},
-		"not known":              {{0, unknown(5), false}, {29 * time.Second, unknown(5), false}, {30 * time.Second, unknown(5), true}},
-		"not known, and grows":   {{0, unknown(5), false}, {29 * time.Second, unknown(6), false}, {58 * time.Second, unknown(6), false}, {59 * time.Second, unknown(6), true}},
-		"another in its place":   {{0, size(5), false}, {time.Second, Look{SizeBytes: 5, Inode: 8}, false}, {2 * time.Second, Look{SizeBytes: 5, Inode: 8}, true}},
-		"an older time":          {{0, size(5), false}, {time.Second, Look{SizeBytes: 5, Inode: 7, ModTimeNanos: -4}, false}},
-	} {
-		s := Settling{Quiet: DefaultSettle}
-		for i, l := range looks {
-			settled, wait := s.See("a", l.look, after(l.after))
-			require.Equal(t, l.settled, settled, "%s, look %d", name, i)
-			require.Equal(t, !settled, wait > 0, "%s, look %d", name, i)
-			require.Equal(t, !settled, s.Len() == 1, "%s, look %d", name, i)
-		}
-		s.Forget("a")
-		require.Zero(t, s.Len())
-	}
-}
-
-// A caller that looks again after wait does so only a few times, and then finds the file settled.
-func TestChecksAreScheduledWhenTheyMaySettle(t *testing.T) {
-	s, now := Settling{Quiet: NetworkSettle}, time.Unix(5, 0)
-	for looks := 1; ; looks++ {
-		settled, wait := s.See("a", Look{SizeBytes: 1, Unknown: true}, now)
-		if settled {
-			require.Equal(t, 2, looks)
-			require.Equal(t, NetworkSettle, now.Sub(time.Unix(5, 0)))
-			return
-		}
-		now = now.Add(wait)
-	}
-}
-
-func TestDamagedFileIsCheckedLessAndLessOften(t *testing.T) {
-	at := time.Unix(0, 0)
-	l := Look{SizeBytes: 5}
-	var d Damaged
-	require.True(t, d.See(l, at), "it is told once")
-	for _, minutes := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
-		wait := time.Duration(minutes) * time.Minute
-		require.False(t, d.Again(l, at.Add(wait-1)))
-		require.True(t, d.Again(l, at.Add(wait)))
-		at = at.Add(wait)
-		require.False(t, d.See(l, at))
-	}
-	require.True(t, d.Admit(at))
-	changed := Look{SizeBytes: 6}
-	require.True(t, d.Again(changed, at), "at once when it has changed")
-	require.True(t, d.See(changed, at))
-	require.False(t, d.Admit(at.Add(AdmitAfter-1)))
-	require.True(t, d.Admit(at.Add(AdmitAfter)))
-	require.False(t, d.Again(changed, at.Add(time.Minute-1)))
-}
-
 // Sorting by first numbers is only an optimization: the result is the order of compareNames.
 func TestNewestSortsLikeCompareNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SliceOf(rapid.StringMatching(`[ab]{0,2}(0{0,2}[0-9]{1,3}|[0-9]{18,21})?[.a]?[0-9]{0,2}`)).Draw(t, "names")
-		var shards []Shard
+		var shards []catalog.LiveShard
 		for i, name := range names {
-			shards = append(shards, Shard{Path: strconv.Itoa(i) + "/" + name})
+			shards = append(shards, catalog.LiveShard{Path: strconv.Itoa(i) + "/" + name})
 		}
 		Newest(shards, ByName)
 		for i := 1; i < len(shards); i++ {
@@ -238,21 +160,6 @@ func TestNewestSortsLikeCompareNames(t *testing.T) {
 				t.Fatalf("%s comes before %s", shards[i-1].Path, shards[i].Path)
 			}
 		}
-	})
-}
-
-func TestPathsAreSortedByBytes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var shards []Shard
-		for _, p := range rapid.SliceOfNDistinct(rapid.StringMatching(`a?(x|training\.)[0-9a-b/]{0,10}`), 0, 40, rapid.ID[string]).Draw(t, "paths") {
-			shards = append(shards, Shard{Path: p})
-		}
-		var sorted []string
-		for _, i := range ByPath(shards) {
-			sorted = append(sorted, shards[i].Path)
-		}
-		require.True(t, slices.IsSorted(sorted), sorted)
-		require.Len(t, sorted, len(shards))
 	})
 }
 

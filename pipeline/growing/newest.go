@@ -6,14 +6,9 @@ import (
 	"slices"
 	"sort"
 	"strings"
-)
 
-// Shard has the attributes of a settled shard that a window depends on.
-type Shard struct {
-	Path                  string // relative to the dataset's root
-	ModTimeNanos          int64
-	Records, Units, Bytes uint64 // Units are runs of records from one entry point to the next; Bytes are decoded
-}
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+)
 
 // By is the criterion by which a shard is newer than another.
 type By string
@@ -24,7 +19,7 @@ const (
 )
 
 // Newest sorts shards, the newest first.
-func Newest(shards []Shard, by By) {
+func Newest(shards []catalog.LiveShard, by By) {
 	if by == ByTime {
 		sort.Slice(shards, func(i, j int) bool {
 			a, b := &shards[i], &shards[j]
@@ -61,7 +56,7 @@ type key struct {
 	at     uint32 // index of the shard
 }
 
-func keysOf(shards []Shard) []key {
+func keysOf(shards []catalog.LiveShard) []key {
 	keys := make([]key, len(shards))
 	texts := map[string]uint32{} // texts before numbers
 	last, lastText := "", uint32(0)
@@ -134,16 +129,4 @@ func digits(name string) int {
 func compareNumbers(a, b string) int {
 	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
-}
-
-// UnfinishedReason is why a file that is not Finished is left out.
-const UnfinishedReason = "its name is that of a file that is being written"
-
-// unfinished are the suffixes that programs add to the names of files while they write them.
-var unfinished = []string{".tmp", ".part", ".partial", "~", "._COPYING_"}
-
-// Finished reports whether a file of that name may be a shard: its name does not mark it as being
-// written.
-func Finished(name string) bool {
-	return !slices.ContainsFunc(unfinished, func(end string) bool { return strings.HasSuffix(name, end) })
 }

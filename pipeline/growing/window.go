@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
 // Measure is the unit for amounts of a dataset.
@@ -68,7 +70,7 @@ func (w Window) String() string {
 }
 
 // of returns the amount that a shard counts for.
-func (m Measure) of(s *Shard) uint64 {
+func (m Measure) of(s *catalog.LiveShard) uint64 {
 	switch m {
 	case Units:
 		return s.Units
@@ -85,7 +87,7 @@ func (m Measure) of(s *Shard) uint64 {
 // Choose returns the shards of a window, from shards that are sorted by Newest; the result may
 // share their slice. Only whole shards are chosen, so the last one may exceed N. now is the local
 // time, which is compared with times that another machine may have set.
-func (w Window) Choose(newest []Shard, now time.Time) []Shard {
+func (w Window) Choose(newest []catalog.LiveShard, now time.Time) []catalog.LiveShard {
 	switch w.Measure {
 	case "", All:
 		return newest
@@ -105,15 +107,17 @@ func (w Window) Choose(newest []Shard, now time.Time) []Shard {
 const aheadNanos = int64(10 * time.Second)
 
 // IsAhead reports whether a shard's time is in the future, by the local time now.
-func (s *Shard) IsAhead(now time.Time) bool { return s.ModTimeNanos > now.UnixNano()+aheadNanos }
+func IsAhead(s *catalog.LiveShard, now time.Time) bool {
+	return s.ModTimeNanos > now.UnixNano()+aheadNanos
+}
 
 // chooseByAge returns the shards whose times are within N of the latest one, or after it. A time in
 // the future does not count as the latest one, unless all are: a single clock that is ahead would
 // exclude all other shards. If sorted by name, the chosen shards need not be adjacent.
-func (w Window) chooseByAge(newest []Shard, now time.Time) (chosen []Shard) {
+func (w Window) chooseByAge(newest []catalog.LiveShard, now time.Time) (chosen []catalog.LiveShard) {
 	last, ahead := int64(math.MinInt64), int64(math.MinInt64)
 	for i := range newest {
-		if s := &newest[i]; s.IsAhead(now) {
+		if s := &newest[i]; IsAhead(s, now) {
 			ahead = max(ahead, s.ModTimeNanos)
 		} else {
 			last = max(last, s.ModTimeNanos)
@@ -165,16 +169,11 @@ func (a Amount) String() string {
 	return strconv.FormatUint(a.N, 10) + string(a.Measure)
 }
 
-// News is the difference between one set of shards and an earlier one.
-type News struct {
-	NewShards, NewRecords, NewUnits, GoneShards uint64
-}
-
 // Enough reports whether n has the amount.
-func (a Amount) Enough(n News) bool { return a.Has(n) >= a.N }
+func (a Amount) Enough(n catalog.News) bool { return a.Has(n) >= a.N }
 
 // Has returns how much is new, in the amount's measure.
-func (a Amount) Has(n News) uint64 {
+func (a Amount) Has(n catalog.News) uint64 {
 	switch a.Measure {
 	case Units:
 		return n.NewUnits

@@ -36,6 +36,7 @@
 //	selection.go  a readable summary of what was taken and left out
 //	refusals.go   the errors
 //	arrivals.go   the same for files that arrive one after another
+//	settling.go   which of these are complete; pure
 //
 // The codec of a shard is not part of the decision: the index pass determines it from the first
 // bytes (formats.CodecOf), so no shard of an indexed dataset is opened for it. Found.Judged has the

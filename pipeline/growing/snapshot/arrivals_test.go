@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/integration/serve"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
@@ -137,7 +138,7 @@ func TestEpochIsUnaffectedByLaterArrivals(t *testing.T) {
 		if len(there) == 0 {
 			continue
 		}
-		var model []growing.Shard
+		var model []catalog.LiveShard
 		require.Eventually(t, func() bool {
 			model = n.stock.Shards()
 			has := map[string]int{}

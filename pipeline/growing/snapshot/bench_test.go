@@ -9,16 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/growing"
 )
 
 // many is a live index that claims shards which don't exist.
 type many struct {
 	*catalog.LiveIndex
-	shards []growing.Shard
+	shards []catalog.LiveShard
 }
 
-func (m *many) Shards() []growing.Shard { return append([]growing.Shard(nil), m.shards...) }
+func (m *many) Shards() []catalog.LiveShard { return append([]catalog.LiveShard(nil), m.shards...) }
 
 // BenchmarkStart measures starting an epoch of indexed shards, up to its record in the run
 // directory: another look, the window, the comparison, the text, and two files. Building the
@@ -32,7 +31,7 @@ func BenchmarkStart(b *testing.B) {
 			m := &many{LiveIndex: n.stock}
 			for i := range shards {
 				path := fmt.Sprintf("training.%d.gz", 1_000_000_000+i*7919%shards)
-				m.shards = append(m.shards, growing.Shard{Path: path, ModTimeNanos: int64(i), Records: 80, Units: 1, Bytes: 668480})
+				m.shards = append(m.shards, catalog.LiveShard{Path: path, ModTimeNanos: int64(i), Records: 80, Units: 1, Bytes: 668480})
 				n.queue.settled[sumOf(path)] = 1
 			}
 			n.config.Index = m

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/run"
 	"github.com/lsiofs/lsiofs/pipeline/storage/hardlink"
 )
@@ -46,7 +46,7 @@ func (t *Snapshotter) hold(ctx context.Context, d *run.Directory, text []byte) e
 // notHeld returns a shard of a snapshot whose link is not to the file that was chosen, if links are
 // wanted: the shard was deleted, or rewritten, before it was linked. Shards of the previous epoch
 // were linked then. It is called with t.holding held.
-func (t *Snapshotter) notHeld(ctx context.Context, epoch uint64, text []byte, chosen []growing.Shard) (path string, any bool, err error) {
+func (t *Snapshotter) notHeld(ctx context.Context, epoch uint64, text []byte, chosen []catalog.LiveShard) (path string, any bool, err error) {
 	if t.config.Hold == nil {
 		return "", false, nil
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/hardlink"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
@@ -26,7 +25,7 @@ type watchedStock struct {
 	shards func()
 }
 
-func (s *watchedStock) Shards() []growing.Shard {
+func (s *watchedStock) Shards() []catalog.LiveShard {
 	if s.shards != nil {
 		s.shards()
 	}
@@ -51,7 +50,7 @@ func (s *watchedStock) Forget(path string) {
 	s.LiveIndex.Forget(path)
 }
 
-func (s *watchedStock) Text(shards []growing.Shard) ([]byte, error) {
+func (s *watchedStock) Text(shards []catalog.LiveShard) ([]byte, error) {
 	if s.text != nil {
 		s.text()
 	}

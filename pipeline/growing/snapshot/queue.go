@@ -6,7 +6,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -90,10 +90,10 @@ func (q *queue) unlessSettled(path string, f func()) {
 }
 
 // onlySettled removes the shards that are not settled, in place.
-func (q *queue) onlySettled(shards []growing.Shard) []growing.Shard {
+func (q *queue) onlySettled(shards []catalog.LiveShard) []catalog.LiveShard {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return slices.DeleteFunc(shards, func(s growing.Shard) bool {
+	return slices.DeleteFunc(shards, func(s catalog.LiveShard) bool {
 		_, ok := q.settled[sumOf(s.Path)]
 		return !ok
 	})

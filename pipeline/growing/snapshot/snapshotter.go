@@ -27,7 +27,7 @@ type LiveIndex interface {
 	Index(ctx context.Context, settled []storage.Object) error
 	Forget(path string)
 	Has(o storage.Object) bool
-	Shards() []growing.Shard
+	Shards() []catalog.LiveShard
 	Waiting() []catalog.Waiting
 	Due(now time.Time) (due []storage.Object, next time.Time)
 	Counts() catalog.LiveIndexCounts
@@ -35,7 +35,7 @@ type LiveIndex interface {
 	Format() spec.Format
 	FormatLine() string
 	Kind() string
-	Text(shards []growing.Shard) ([]byte, error)
+	Text(shards []catalog.LiveShard) ([]byte, error)
 	Seal(ctx context.Context, text []byte) (*catalog.Catalog, error)
 	Match(path string, isDir bool) bool
 	LeavesOut(path string) string
@@ -211,7 +211,7 @@ func (t *Snapshotter) pin() error {
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
-	e := epochOf(p.Epoch, shards, growing.News{}, t.config.Window)
+	e := epochOf(p.Epoch, shards, catalog.News{}, t.config.Window)
 	_, err = run.Pin(t.config.RunDir, run.Info{
 		Run: p.Run, Format: t.config.Index.FormatLine(), Kind: t.config.Index.Kind(), Newest: string(t.config.Newest),
 		Made: now(),

@@ -145,7 +145,7 @@ func (t *Snapshotter) ended(err error) error {
 
 // choose returns the current shards of the window, newest first. Files that were indexed only
 // because a snapshot has them, and are not settled, don't count.
-func (t *Snapshotter) choose() []growing.Shard {
+func (t *Snapshotter) choose() []catalog.LiveShard {
 	shards := t.queue.onlySettled(t.config.Index.Shards())
 	growing.Newest(shards, t.config.Newest)
 	now := time.Now()
@@ -155,16 +155,16 @@ func (t *Snapshotter) choose() []growing.Shard {
 
 // compare returns the text of the snapshot of the chosen shards, nil if there are none, and what it
 // has in addition to the previous epoch.
-func (t *Snapshotter) compare(epoch uint64, chosen []growing.Shard) (text []byte, n growing.News, err error) {
+func (t *Snapshotter) compare(epoch uint64, chosen []catalog.LiveShard) (text []byte, n catalog.News, err error) {
 	before, err := t.textBefore(epoch)
 	if err != nil || len(chosen) == 0 { // the format may be unknown yet, so there is no text
-		return nil, growing.News{}, err
+		return nil, catalog.News{}, err
 	}
 	if text, err = t.config.Index.Text(chosen); err != nil {
-		return nil, growing.News{}, err
+		return nil, catalog.News{}, err
 	}
 	if n, err = catalog.NewsOf(before, text); err != nil {
-		return nil, growing.News{}, fmt.Errorf("compare epoch %d with the one before: %w", epoch, err)
+		return nil, catalog.News{}, fmt.Errorf("compare epoch %d with the one before: %w", epoch, err)
 	}
 	return text, n, nil
 }
@@ -214,7 +214,7 @@ func (t *Snapshotter) remember(fingerprint string, text []byte) {
 }
 
 // enough returns why the epoch can't start yet, or nil.
-func (t *Snapshotter) enough(epoch uint64, chosen []growing.Shard, n growing.News) *growing.NotYetError {
+func (t *Snapshotter) enough(epoch uint64, chosen []catalog.LiveShard, n catalog.News) *growing.NotYetError {
 	empty := true
 	for i := range chosen {
 		if chosen[i].Records > 0 {
@@ -238,7 +238,7 @@ func (e *goneError) Error() string {
 
 // publish starts the epoch with these shards, whose text is given, unless another node does so
 // first. version is that of the queue from which they were chosen.
-func (t *Snapshotter) publish(epoch uint64, chosen []growing.Shard, text []byte, n growing.News, version uint64) error {
+func (t *Snapshotter) publish(epoch uint64, chosen []catalog.LiveShard, text []byte, n catalog.News, version uint64) error {
 	d, err := t.begin()
 	if err != nil {
 		return err
@@ -268,7 +268,7 @@ func (t *Snapshotter) publish(epoch uint64, chosen []growing.Shard, text []byte,
 
 // nothingNew records for Status that all current shards are in an epoch, so that this need not be
 // computed again.
-func (t *Snapshotter) nothingNew(epoch uint64, chosen []growing.Shard, version uint64) {
+func (t *Snapshotter) nothingNew(epoch uint64, chosen []catalog.LiveShard, version uint64) {
 	n := news{version: version, latest: epoch, at: time.Now(), newest: chosen[0].Path}
 	n.short = t.enough(epoch+1, chosen, n.news)
 	t.mu.Lock()
@@ -278,7 +278,7 @@ func (t *Snapshotter) nothingNew(epoch uint64, chosen []growing.Shard, version u
 }
 
 // epochOf returns the record of an epoch.
-func epochOf(number uint64, shards []growing.Shard, n growing.News, w growing.Window) run.Epoch {
+func epochOf(number uint64, shards []catalog.LiveShard, n catalog.News, w growing.Window) run.Epoch {
 	e := run.Epoch{
 		Epoch: number, Shards: uint64(len(shards)), Window: w.String(), Taken: now(), By: by(),
 		NewShards: n.NewShards, NewRecords: n.NewRecords, NewUnits: n.NewUnits, GoneShards: n.GoneShards,

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/growing/watch"
 	"github.com/lsiofs/lsiofs/pipeline/run"
@@ -77,7 +78,7 @@ type news struct {
 	at      time.Time
 	took    time.Duration
 
-	news   growing.News
+	news   catalog.News
 	newest string
 	short  *growing.NotYetError
 	err    error

@@ -4,19 +4,20 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
 
 // lookAtClocks records and logs shards with times in the future, if times decide what an epoch has:
 // they count as the newest until then, whatever is written meanwhile.
-func (t *Snapshotter) lookAtClocks(shards []growing.Shard, now time.Time) {
+func (t *Snapshotter) lookAtClocks(shards []catalog.LiveShard, now time.Time) {
 	if t.config.Window.Measure != growing.Age && t.config.Newest != growing.ByTime {
 		return
 	}
-	count, latest := 0, growing.Shard{}
+	count, latest := 0, catalog.LiveShard{}
 	for i := range shards {
-		if s := &shards[i]; s.IsAhead(now) {
+		if s := &shards[i]; growing.IsAhead(s, now) {
 			if count++; s.ModTimeNanos > latest.ModTimeNanos {
 				latest = *s
 			}

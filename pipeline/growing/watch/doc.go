@@ -15,7 +15,7 @@
 //
 // A file is settled when no process has it open for writing (determined with a lease, fcntl(2)) and
 // it stays unchanged for a second; without leases, when it stays unchanged for the time Settle. See
-// growing.Settling.
+// discover.Settling.
 //
 //	watcher.go  opening, the goroutine, Scan, Status
 //	step.go    what is due when

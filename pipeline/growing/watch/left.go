@@ -1,7 +1,7 @@
 package watch
 
 import (
-	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -14,8 +14,8 @@ type left struct {
 
 // whyNot returns why an unwanted file is left out; "" if the dataset's name does not cover it.
 func (l *Watcher) whyNot(name, path string) string {
-	if !growing.Finished(name) {
-		return growing.UnfinishedReason
+	if !discover.Finished(name) {
+		return discover.UnfinishedReason
 	}
 	if l.config.LeavesOut == nil {
 		return ""

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/uring/filesystem"
@@ -76,13 +76,13 @@ func (s *seen) object(path string) storage.Object {
 	return storage.Object{Path: path, SizeBytes: s.SizeBytes, Version: s.Version(s.traits)}
 }
 
-func lookOf(o storage.Object) growing.Look {
-	return growing.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
+func lookOf(o storage.Object) discover.Look {
+	return discover.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
 }
 
 // wants reports whether a file may be a shard, judging by its name.
 func (l *Watcher) wants(name, path string) bool {
-	return growing.Finished(name) && l.config.Match(path, false)
+	return discover.Finished(name) && l.config.Match(path, false)
 }
 
 // quiet returns how long a file must stay unchanged if there are no leases.
@@ -91,9 +91,9 @@ func (l *Watcher) quiet(t filesystem.Traits) time.Duration {
 	case l.config.Settle > 0:
 		return l.config.Settle
 	case t.Remote:
-		return growing.NetworkSettle
+		return discover.NetworkSettle
 	}
-	return growing.DefaultSettle
+	return discover.DefaultSettle
 }
 
 // gone reports whether err means that nothing exists under the path.

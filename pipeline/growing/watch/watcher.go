@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local/hints"
@@ -40,7 +40,7 @@ type Config struct {
 	StatStable func(o storage.Object)
 	Gone       func(path string)
 	// Settle is how long a file must stay unchanged if there are no leases; 0 is
-	// growing.DefaultSettle, or NetworkSettle on network file systems.
+	// discover.DefaultSettle, or NetworkSettle on network file systems.
 	Settle time.Duration
 	// Poll is how often directories without change reports are looked at; 0 is DefaultPoll.
 	Poll time.Duration
@@ -86,7 +86,7 @@ type Watcher struct {
 	settled  int
 	left     int // number of names reported to LeftOut
 	systems  identity.Systems
-	settling growing.Settling
+	settling discover.Settling
 	due      dueFiles
 	troubled map[string]error // directories that could not be listed
 	loops    map[string]bool  // paths that lead back and were logged

@@ -1,4 +1,4 @@
-package growing
+package catalog
 
 import (
 	"cmp"
@@ -6,9 +6,16 @@ import (
 	"strings"
 )
 
-// ByPath returns the indices of shards in dataset order, which is the byte order of their paths.
+// LiveShard is a shard of a LiveIndex, with what snapshots and windows depend on.
+type LiveShard struct {
+	Path                  string // relative to the dataset's root
+	ModTimeNanos          int64
+	Records, Units, Bytes uint64 // Units are runs of records from one entry point to the next; Bytes are decoded
+}
+
+// byPath returns the indices of shards in dataset order, which is the byte order of their paths.
 // Paths start alike in most datasets, so the bytes after the common prefix are compared first.
-func ByPath(shards []Shard) []uint32 {
+func byPath(shards []LiveShard) []uint32 {
 	type numbered struct {
 		first  uint64 // bytes after the common prefix
 		number uint32
@@ -36,7 +43,7 @@ func ByPath(shards []Shard) []uint32 {
 }
 
 // commonBytes returns the length of the common prefix of all paths.
-func commonBytes(shards []Shard) (n int) {
+func commonBytes(shards []LiveShard) (n int) {
 	if len(shards) == 0 {
 		return 0
 	}

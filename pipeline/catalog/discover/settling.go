@@ -1,6 +1,8 @@
-package growing
+package discover
 
 import (
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -130,3 +132,15 @@ func (d *Damaged) AdmitAt() time.Time { return d.since.Add(AdmitAfter) }
 // Admit reports whether a file has been unchanged for so long that its damaged records may be
 // skipped, if the user allows that.
 func (d *Damaged) Admit(now time.Time) bool { return now.Sub(d.since) >= AdmitAfter }
+
+// UnfinishedReason is why a file that is not Finished is left out.
+const UnfinishedReason = "its name is that of a file that is being written"
+
+// unfinished are the suffixes that programs add to the names of files while they write them.
+var unfinished = []string{".tmp", ".part", ".partial", "~", "._COPYING_"}
+
+// Finished reports whether a file of that name may be a shard: its name does not mark it as being
+// written.
+func Finished(name string) bool {
+	return !slices.ContainsFunc(unfinished, func(end string) bool { return strings.HasSuffix(name, end) })
+}
