@@ -99,8 +99,8 @@ var arrows = []struct {
 var onlyIn = []struct{ library, pkg, why string }{
 	{"github.com/hanwen/go-fuse", "fs", "everything below fs works without FUSE"},
 	{"github.com/godzie44/go-uring", "uring", "the library has traps that one package has to know"},
-	{"github.com/klauspost/compress", "pipeline/format", "codecs are a matter of unpack"},
-	{"github.com/pierrec/lz4", "pipeline/format", "codecs are a matter of unpack"},
+	{"github.com/klauspost/compress", "pipeline/format", "codecs belong to format"},
+	{"github.com/pierrec/lz4", "pipeline/format", "codecs belong to format"},
 	{"github.com/minio/minio-go", "pipeline/storage/remote/s3", "one package signs requests and knows where credentials are"},
 	{"github.com/schollz/progressbar", "cmd/lsiofs/terminal", "what is drawn on a terminal must not break the lines of others"},
 	{"github.com/gdamore/tcell", "cmd/lsiofs/top", "one verb draws on the whole screen"},
@@ -115,8 +115,8 @@ var alsoIn = map[string][]string{
 	"integration/backing":  {"github.com/hanwen/go-fuse"},                               // it is another file system, below the one under test
 	"pipeline/run":         {"github.com/klauspost/compress"},                           // a snapshot is one gzip file, not part of a dataset
 	"pipeline/zarr/blosc":  {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // other codecs compress its blocks
-	"pipeline/zarr/encode": {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // it writes bricks
-	"pipeline/zarr/codec":  {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // bricks are decoded without the packages for reading a shard
+	"pipeline/zarr/encode": {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // it writes chunks
+	"pipeline/zarr/codec":  {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // chunks are decoded without the packages for reading a shard
 }
 
 // flagLibraries are for package cmd/lsiofs only, not for those below it, which get the flags'
