@@ -13,8 +13,8 @@ import (
 )
 
 var numberTypes = []Dtype{
-	named["bool"], named["int8"], named["int16"], named["int32"], named["int64"], named["uint8"], named["uint16"], named["uint32"], named["uint64"],
-	named["float16"], named["bfloat16"], named["float32"], named["float64"],
+	named("bool"), named("int8"), named("int16"), named("int32"), named("int64"), named("uint8"), named("uint16"), named("uint32"), named("uint64"),
+	named("float16"), named("bfloat16"), named("float32"), named("float64"),
 }
 
 // exactly returns an element, little-endian, as an arbitrary-precision number; nil for NaN, and
@@ -112,7 +112,7 @@ func TestConvertedCropsMatchExactArithmetic(t *testing.T) {
 
 func TestHalfFloatsAreExact(t *testing.T) {
 	for h := range 1 << 16 {
-		x, infinite := exactly(named["float16"], binary.LittleEndian.AppendUint16(nil, uint16(h)))
+		x, infinite := exactly(named("float16"), binary.LittleEndian.AppendUint16(nil, uint16(h)))
 		y := float64(halfFloat(uint16(h)))
 		switch {
 		case infinite != 0:

@@ -252,7 +252,7 @@ func (c *Cut) Fill(field int) []byte {
 
 func (f *cutField) elementType() Dtype {
 	if f.packing != nil {
-		return named["float32"]
+		return plain(aFloat, 'f', 4)
 	}
 	return f.Array.Type
 }

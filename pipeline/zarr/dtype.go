@@ -78,14 +78,31 @@ func raw(c class, letter byte, bytes int) Dtype {
 	return Dtype{Descr: fmt.Sprintf("'|%c%d'", letter, bytes), ItemBytes: bytes, Units: []Unit{{Bytes: 1, Count: bytes}}, class: c}
 }
 
-// named are the v3 data types without a configuration.
-var named = map[string]Dtype{
-	"bool": plain(aBool, 'b', 1),
-	"int8": plain(anInt, 'i', 1), "int16": plain(anInt, 'i', 2), "int32": plain(anInt, 'i', 4), "int64": plain(anInt, 'i', 8),
-	"uint8": plain(aUint, 'u', 1), "uint16": plain(aUint, 'u', 2), "uint32": plain(aUint, 'u', 4), "uint64": plain(aUint, 'u', 8),
-	"float16": plain(aFloat, 'f', 2), "float32": plain(aFloat, 'f', 4), "float64": plain(aFloat, 'f', 8),
-	"complex64": plain(aComplex, 'c', 8), "complex128": plain(aComplex, 'c', 16),
-	"bfloat16": {Descr: "'|V2'", ItemBytes: 2, Units: []Unit{{Bytes: 2, Count: 1}}, class: aBrainFloat},
+// plainTypes are the v3 data types without a configuration.
+var plainTypes = map[string]struct {
+	class  class
+	letter byte
+	bytes  int
+}{
+	"bool": {aBool, 'b', 1},
+	"int8": {anInt, 'i', 1}, "int16": {anInt, 'i', 2}, "int32": {anInt, 'i', 4}, "int64": {anInt, 'i', 8},
+	"uint8": {aUint, 'u', 1}, "uint16": {aUint, 'u', 2}, "uint32": {aUint, 'u', 4}, "uint64": {aUint, 'u', 8},
+	"float16": {aFloat, 'f', 2}, "float32": {aFloat, 'f', 4}, "float64": {aFloat, 'f', 8},
+	"complex64": {aComplex, 'c', 8}, "complex128": {aComplex, 'c', 16},
+	"bfloat16": {aBrainFloat, 'V', 2},
+}
+
+// plainType returns the v3 data type of that name, if it has no configuration.
+func plainType(name string) (Dtype, bool) {
+	p, ok := plainTypes[name]
+	if !ok {
+		return Dtype{}, false
+	}
+	d := plain(p.class, p.letter, p.bytes)
+	if p.class == aBrainFloat {
+		d.Descr = "'|V2'" // NumPy has no such type
+	}
+	return d, true
 }
 
 const wantNumbers = "store numbers, dates, raw bits or (in v2) strings of fixed length"
@@ -96,7 +113,7 @@ func dtypeV3(v value) (Dtype, error) {
 	if err != nil {
 		return Dtype{}, err
 	}
-	if d, ok := named[name]; ok {
+	if d, ok := plainType(name); ok {
 		return d, nil
 	}
 	if digits, ok := strings.CutPrefix(name, "r"); ok {

@@ -7,7 +7,7 @@ import (
 )
 
 // numpyNames are the names of numbers that NumPy's dtype() accepts in addition to those of v3
-// (named). If they depend on the machine, they are those of 64-bit Linux.
+// (plainTypes). If they depend on the machine, they are those of 64-bit Linux.
 var numpyNames = map[string]string{
 	"bool_": "?", "bool8": "?",
 	"byte": "b", "short": "h", "intc": "i", "int": "q", "int_": "q", "long": "q", "longlong": "q", "intp": "q", "int0": "q",
@@ -31,7 +31,7 @@ func typeString(s string) (Dtype, error) {
 	code, known := s, false
 	if name, ok := numpyNames[s]; ok {
 		code = name
-	} else if d, ok := named[s]; ok {
+	} else if d, ok := plainType(s); ok {
 		return d, nil
 	} else if unit, ok := strings.CutPrefix(s, "datetime64"); ok {
 		code = "M8" + unit
@@ -67,7 +67,7 @@ func typeString(s string) (Dtype, error) {
 func sizedType(letter byte, n int) (d Dtype, known bool) {
 	switch letter {
 	case 'b':
-		return named["bool"], n == 1
+		return plain(aBool, letter, 1), n == 1
 	case 'i':
 		return plain(anInt, letter, n), n == 1 || n == 2 || n == 4 || n == 8
 	case 'u':

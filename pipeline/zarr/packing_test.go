@@ -143,9 +143,9 @@ func TestConvertedFieldsHaveOneType(t *testing.T) {
 	z := twoDims
 	z.As, z.Stack = spec.AsFloat32, true
 	wide := arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")
-	wide.Type, wide.Fill = named["float64"], make([]byte, 8)
+	wide.Type, wide.Fill = named("float64"), make([]byte, 8)
 	small := arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")
-	small.Type = named["int16"]
+	small.Type = named("int16")
 	c := cutOf(t, z, CutField{Name: "a", Array: wide}, CutField{Name: "b", Array: small})
 	require.Equal(t, "'<f4'", c.Row().Descr)
 	require.EqualValues(t, 2*4*5*4, c.Row().Bytes)

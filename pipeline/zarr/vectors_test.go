@@ -77,7 +77,7 @@ func TestCropsAreNumberedAndMovedLikeReference(t *testing.T) {
 
 func TestFillValuesHaveNumPyBits(t *testing.T) {
 	for _, f := range readVectors(t).Fills {
-		got, err := fillV3(value(f[1]), named[f[0]])
+		got, err := fillV3(value(f[1]), named(f[0]))
 		require.NoError(t, err, "%v", f)
 		require.Equal(t, f[2], hex.EncodeToString(got), "%v", f)
 	}
@@ -93,16 +93,16 @@ func TestFillValuesOfOtherTypes(t *testing.T) {
 		text  string
 		want  string
 	}{
-		{fillV3, named["bool"], "true", "01"},
-		{fillV3, named["int16"], "-2", "feff"},
-		{fillV3, named["uint64"], "18446744073709551615", "ffffffffffffffff"},
-		{fillV3, named["float32"], `"0x7fc00001"`, "0100c07f"},
-		{fillV3, named["float64"], `"0xfff0000000000001"`, "010000000000f0ff"},
-		{fillV3, named["bfloat16"], "1.0", "803f"},
-		{fillV3, named["bfloat16"], `"NaN"`, "c07f"},
-		{fillV3, named["bfloat16"], "1.00390625", "803f"},
-		{fillV3, named["bfloat16"], "1.01171875", "823f"},
-		{fillV3, named["complex64"], `[1, "NaN"]`, "0000803f0000c07f"},
+		{fillV3, named("bool"), "true", "01"},
+		{fillV3, named("int16"), "-2", "feff"},
+		{fillV3, named("uint64"), "18446744073709551615", "ffffffffffffffff"},
+		{fillV3, named("float32"), `"0x7fc00001"`, "0100c07f"},
+		{fillV3, named("float64"), `"0xfff0000000000001"`, "010000000000f0ff"},
+		{fillV3, named("bfloat16"), "1.0", "803f"},
+		{fillV3, named("bfloat16"), `"NaN"`, "c07f"},
+		{fillV3, named("bfloat16"), "1.00390625", "803f"},
+		{fillV3, named("bfloat16"), "1.01171875", "823f"},
+		{fillV3, named("complex64"), `[1, "NaN"]`, "0000803f0000c07f"},
 		{fillV3, raw(aRaw, 'V', 3), "[1, 2, 255]", "0102ff"},
 		{fillV3, plain(aTime, 'M', 8), `"NaT"`, "0000000000000080"},
 		{fillV2, v2(">i4"), "null", "00000000"},
@@ -124,13 +124,22 @@ func TestFillValuesOfOtherTypes(t *testing.T) {
 		d     Dtype
 		text  string
 	}{
-		{fillV3, named["bool"], "2"}, {fillV3, named["int8"], "128"}, {fillV3, named["uint8"], "-1"}, {fillV3, named["int32"], "1.5"},
-		{fillV3, named["float16"], "65520"}, {fillV3, named["float32"], "1e39"}, {fillV3, named["float32"], `"0x1ffffffff"`},
-		{fillV3, named["float32"], `"not"`}, {fillV3, named["complex64"], "[1]"}, {fillV3, named["bfloat16"], "3.4e38"},
+		{fillV3, named("bool"), "2"}, {fillV3, named("int8"), "128"}, {fillV3, named("uint8"), "-1"}, {fillV3, named("int32"), "1.5"},
+		{fillV3, named("float16"), "65520"}, {fillV3, named("float32"), "1e39"}, {fillV3, named("float32"), `"0x1ffffffff"`},
+		{fillV3, named("float32"), `"not"`}, {fillV3, named("complex64"), "[1]"}, {fillV3, named("bfloat16"), "3.4e38"},
 		{fillV3, raw(aRaw, 'V', 3), "[1, 2]"}, {fillV3, raw(aRaw, 'V', 1), "[256]"},
 		{fillV2, v2("|S2"), `"YWJj"`}, {fillV2, v2("|V4"), `"AQI="`}, {fillV2, v2("<U1"), `"ab"`}, {fillV2, v2("<i4"), "1.5"}, {fillV2, v2("|S2"), `"?"`},
 	} {
 		_, err := c.parse(value(c.text), c.d)
 		require.Error(t, err, "%s as %s", c.text, c.d.Descr)
 	}
+}
+
+// named returns a v3 data type without a configuration.
+func named(name string) Dtype {
+	d, ok := plainType(name)
+	if !ok {
+		panic("there is no data type " + name)
+	}
+	return d
 }

@@ -86,17 +86,17 @@ func (d *Decoder) codesHeader(b *bitReader) Status {
 		b.drop(3)
 	}
 	var table [1 << lensTableBits]uint32
-	if !build(table[:], lensTableBits, codeLens[:], lensEntries[:]) {
+	if !build(table[:], lensTableBits, codeLens[:], entries().lens[:]) {
 		return Bad
 	}
 	if s := d.readLens(b, &table, lits+dists); s != more {
 		return s
 	}
 	d.fixed = false
-	if !build(d.litTable[:], litTableBits, d.lens[:lits], litEntries[:]) {
+	if !build(d.litTable[:], litTableBits, d.lens[:lits], entries().lit[:]) {
 		return Bad
 	}
-	if !build(d.distTable[:], distTableBits, d.lens[lits:lits+dists], distEntries[:]) {
+	if !build(d.distTable[:], distTableBits, d.lens[lits:lits+dists], entries().dist[:]) {
 		return Bad
 	}
 	d.endBits = uint(d.lens[256])

@@ -172,9 +172,9 @@ func (w *bitWriter) fixedMatch(distance int, long bool) {
 		w.fixedSymbol(257)
 	}
 	for i := 29; i >= 0; i-- {
-		if base := int(distEntries[i] >> entryBase); base <= distance {
+		if base := int(entries().dist[i] >> entryBase); base <= distance {
 			w.code(uint64(i), 5)
-			w.bits(uint64(distance-base), uint(distEntries[i]&entryBits))
+			w.bits(uint64(distance-base), uint(entries().dist[i]&entryBits))
 			return
 		}
 	}

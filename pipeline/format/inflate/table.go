@@ -1,6 +1,9 @@
 package inflate
 
-import "math/bits"
+import (
+	"math/bits"
+	"sync"
+)
 
 // Entries of the tables, by their bits:
 //
@@ -34,37 +37,39 @@ const (
 	distTableSize = 1024
 )
 
-// Entries of symbols, without the bits of a code.
-var (
-	litEntries  [maxLits]uint32
-	distEntries [maxDists]uint32
-	lensEntries [19]uint32
-)
+// symbolEntries are the entries of symbols, without the bits of a code.
+type symbolEntries struct {
+	lit  [maxLits]uint32
+	dist [maxDists]uint32
+	lens [19]uint32
+}
 
-func init() {
+var entries = sync.OnceValue(func() *symbolEntries {
+	var e symbolEntries
 	for i := range 256 {
-		litEntries[i] = literal | uint32(i)<<entryBase
+		e.lit[i] = literal | uint32(i)<<entryBase
 	}
-	litEntries[256] = exceptional | blockEnd
+	e.lit[256] = exceptional | blockEnd
 	base := 3
 	for i := range 28 { // in groups of 4 whose ranges double
 		extra := max(0, i/4-1)
-		litEntries[257+i] = uint32(base)<<entryBase | uint32(extra)
+		e.lit[257+i] = uint32(base)<<entryBase | uint32(extra)
 		base += 1 << extra
 	}
-	litEntries[285] = 258 << entryBase // not 227 plus up to 31 extra
-	litEntries[286], litEntries[287] = exceptional, exceptional
+	e.lit[285] = 258 << entryBase // not 227 plus up to 31 extra
+	e.lit[286], e.lit[287] = exceptional, exceptional
 	base = 1
 	for i := range 30 { // in groups of 2
 		extra := max(0, i/2-1)
-		distEntries[i] = uint32(base)<<entryBase | uint32(extra)
+		e.dist[i] = uint32(base)<<entryBase | uint32(extra)
 		base += 1 << extra
 	}
-	distEntries[30], distEntries[31] = exceptional, exceptional
-	for i := range lensEntries {
-		lensEntries[i] = uint32(i) << entryBase
+	e.dist[30], e.dist[31] = exceptional, exceptional
+	for i := range e.lens {
+		e.lens[i] = uint32(i) << entryBase
 	}
-}
+	return &e
+})
 
 // withCode returns an entry with the bits of its code added.
 func withCode(entry uint32, codeBits int) uint32 {
@@ -210,7 +215,7 @@ func (d *Decoder) buildFixed() {
 	for i := range maxDists {
 		lens[maxLits+i] = 5
 	}
-	build(d.litTable[:], litTableBits, lens[:maxLits], litEntries[:])
-	build(d.distTable[:], distTableBits, lens[maxLits:], distEntries[:])
+	build(d.litTable[:], litTableBits, lens[:maxLits], entries().lit[:])
+	build(d.distTable[:], distTableBits, lens[maxLits:], entries().dist[:])
 	d.fixed, d.flat, d.endBits = true, false, uint(lens[256])
 }

@@ -8,15 +8,15 @@ import (
 
 // expand writes an element of elementBytes, 0 or 1, for each bit of planes, the highest bit of a
 // byte first. planes must be whole planes of 64 bits, and dst must have room for all elements.
-func expand(dst, planes []byte, elementBytes int) {
+func (t *tables) expand(dst, planes []byte, elementBytes int) {
 	if !cpu.X86.HasAVX2 {
-		expandByTable(dst, planes, elementBytes)
+		t.expandByTable(dst, planes, elementBytes)
 		return
 	}
 	n := len(planes) / planeBytes
 	if n > 0 {
 		_ = dst[n*squares*elementBytes-1]
-		expandAVX2(&dst[0], &planes[0], n, elementBytes, &patterns[elementBytes])
+		expandAVX2(&dst[0], &planes[0], n, elementBytes, &t.patterns[elementBytes])
 	}
 }
 
@@ -34,9 +34,9 @@ type pattern struct {
 }
 
 // patterns is indexed by the bytes of an element: 1, 2 and 4.
-var patterns [5]pattern
+type patterns [5]pattern
 
-func init() {
+func newPatterns() (patterns patterns) {
 	le := binary.LittleEndian
 	for size, one := range map[int][]byte{1: {1}, 2: le.AppendUint16(nil, half1), 4: le.AppendUint32(nil, float1)} {
 		p := &patterns[size]
@@ -48,6 +48,7 @@ func init() {
 			}
 		}
 	}
+	return patterns
 }
 
 // expandAVX2 expands n planes, n above 0.

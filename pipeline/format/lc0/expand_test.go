@@ -22,19 +22,19 @@ func TestExpandedPlanesMatchTable(t *testing.T) {
 			const behind = 40
 			want := bytes.Repeat([]byte{0xaa}, n*squares*size+behind)
 			got := bytes.Clone(want)
-			expandByTable(want, planes, size)
-			expand(got, planes, size)
+			sharedTables().expandByTable(want, planes, size)
+			sharedTables().expand(got, planes, size)
 			require.Equal(t, want, got, "%d planes of elements of %d bytes", n, size)
 			require.Equal(t, bytes.Repeat([]byte{0xaa}, behind), got[n*squares*size:])
 		}
-		require.Panics(t, func() { expand(make([]byte, squares*size-1), make([]byte, planeBytes), size) })
+		require.Panics(t, func() { sharedTables().expand(make([]byte, squares*size-1), make([]byte, planeBytes), size) })
 	}
 }
 
 func BenchmarkExpand(b *testing.B) {
 	for _, size := range []int{1, 2, 4} {
 		dst, planes := make([]byte, bitPlanes*squares*size), make([]byte, bitPlanes*planeBytes)
-		for name, f := range map[string]func([]byte, []byte, int){"": expand, "ByTable": expandByTable} {
+		for name, f := range map[string]func([]byte, []byte, int){"": sharedTables().expand, "ByTable": sharedTables().expandByTable} {
 			b.Run(fmt.Sprintf("%d%s", size, name), func(b *testing.B) {
 				b.SetBytes(int64(len(dst)))
 				for b.Loop() {

@@ -12,21 +12,6 @@ const (
 	half1       = 0x3c00 // 1 as float16
 )
 
-// Numbers from 0 to 255 as float16, unchanged, and divided by 99 and by 100.
-var (
-	halves  [256]uint16
-	shares2 [2][256]uint16
-)
-
-func init() {
-	for b := range 256 {
-		halves[b] = half(float32(b))
-		for i, by := range [2]float32{99, 100} {
-			shares2[i][b] = half(float32(b) / by)
-		}
-	}
-}
-
 // half rounds a number from 0 to 65504 to float16, to the nearest, ties to even.
 func half(f float32) uint16 {
 	bits := math.Float32bits(f)
@@ -55,7 +40,7 @@ func (t Tensors) number(n byte) uint64 {
 	case U1:
 		return uint64(n) * 0x0101010101010101
 	case F2:
-		return uint64(halves[n]) * 0x0001000100010001
+		return uint64(t.tables.halves[n]) * 0x0001000100010001
 	}
 	return uint64(math.Float32bits(float32(n))) * 0x0000000100000001
 }
@@ -66,7 +51,7 @@ func (t Tensors) share(n byte, by float32) uint64 {
 	case U1:
 		return t.number(n)
 	case F2:
-		return uint64(shares2[int(by)-99][n]) * 0x0001000100010001
+		return uint64(t.tables.shares[int(by)-99][n]) * 0x0001000100010001
 	}
 	return uint64(math.Float32bits(float32(n)/by)) * 0x0000000100000001
 }
@@ -74,10 +59,10 @@ func (t Tensors) share(n byte, by float32) uint64 {
 // presentPlanes writes all planes.
 func (t Tensors) presentPlanes(dst []byte, p *parted) {
 	bytes := t.elementBytes()
-	expand(dst[:bitPlanes*squares*bytes], p.planes, bytes)
+	t.tables.expand(dst[:bitPlanes*squares*bytes], p.planes, bytes)
 	dst = dst[bitPlanes*squares*bytes:]
 	bits, values := p.lastPlanes()
-	expand(dst, bits[:], bytes)
+	t.tables.expand(dst, bits[:], bytes)
 	fill := func(i int, word uint64) {
 		for plane := dst[i*squares*bytes : (i+1)*squares*bytes]; len(plane) >= 8; plane = plane[8:] {
 			binary.LittleEndian.PutUint64(plane, word)

@@ -34,13 +34,16 @@ const (
 //
 // Sources: LeelaChessZero/lczero-training, tf/chunkparser.py; LeelaChessZero/lc0,
 // src/trainingdata/reader.cc.
-type Tensors struct{ element Element }
+type Tensors struct {
+	element Element
+	tables  *tables
+}
 
 // NewTensors returns a Tensors that presents planes in elements of type e.
 func NewTensors(e Element) (Tensors, error) {
 	switch e {
 	case U1, F2, F4:
-		return Tensors{e}, nil
+		return Tensors{element: e, tables: sharedTables()}, nil
 	}
 	return Tensors{}, fmt.Errorf("tensors of %q: the elements of planes are u1, f2 or f4", e)
 }
