@@ -9,6 +9,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
@@ -84,7 +85,7 @@ type Dataset struct {
 // while shards are indexed. When ctx ends, indexing stops; shards indexed so far are kept for the
 // next run. If Open fails, nothing stays open.
 func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
-	if err := s.Validate(); err != nil {
+	if err := formats.Validate(s); err != nil {
 		return nil, errors.Join(err, closeSnapshots(o.Snapshots))
 	}
 	if o.Log == nil {

@@ -106,12 +106,13 @@
 //
 // # Where things are added
 //
-//	a codec    a package below format that implements format.Codec, its line in the list of
-//	           format/formats/codecs.go (at the end: stored indexes have its number), and its
-//	           first bytes and file extensions there; formattest runs it
+//	a codec    a package below format that implements format.Codec, and its line in the table of
+//	           format/formats/codecs.go (at the end: stored indexes have its number). Its first
+//	           bytes are a line of format/foreign.go, next to those of other kinds of files.
+//	           formattest runs it
 //	a format   a package below format that implements format.Format, and optional interfaces for
-//	           kinds, framing and presentation; its line in the list of format/formats/formats.go,
-//	           its name in spec.Formats, its file extensions in format/formats; formattest runs it
+//	           kinds, framing and presentation; and its line in the table of
+//	           format/formats/formats.go: name, extensions, what is checked. formattest runs it
 //	a scheme   a line in the table of open.go; a service also needs a package below storage/remote
 //	           that implements remote.Source (list, range requests); storagetest runs it
 //	a wrapper  a storage.Storage around another one; its method Caps says what it passes on, and

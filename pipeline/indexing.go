@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -13,7 +14,7 @@ import (
 // Open that follows the last part finds the results (catalog.IndexPart). It is for a single dataset
 // that does not grow, not for mixtures.
 func IndexPart(ctx context.Context, s spec.Spec, o Options, part catalog.PassPart) (n catalog.Indexed, err error) {
-	if err := s.Validate(); err != nil {
+	if err := formats.Validate(s); err != nil {
 		return n, err
 	}
 	if o.Log == nil {

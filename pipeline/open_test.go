@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
@@ -78,7 +79,7 @@ func TestDirectoriesOfFilesReportHowTheyAreRead(t *testing.T) {
 }
 
 func TestOnlyExplicitFormatReadsDirectoriesAsShards(t *testing.T) {
-	for _, name := range spec.Formats {
+	for _, name := range formats.Names() {
 		_, ok := foldered(spec.Format{Name: name, RecordBytes: 4})
 		require.Equal(t, name == "files", ok, name)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 )
 
 func newCacheWarmCommand(g *globals) *cobra.Command {
@@ -88,7 +89,7 @@ func runCacheWarm(ctx context.Context, o *datasetFlags, dataset string, records 
 		return err
 	}
 	s.Cache.Warm = true
-	if err := s.Validate(); err != nil {
+	if err := formats.Validate(s); err != nil {
 		return exit.With(exit.Usage, err)
 	}
 	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s, pipeline.Options{})

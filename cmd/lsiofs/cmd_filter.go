@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/filtering"
 	"github.com/lsiofs/lsiofs/pipeline/filter"
-	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 )
 
 func newFilterCommand(g *globals) *cobra.Command {
@@ -65,7 +65,7 @@ the rescorer of Leela Chess Zero.`,
 	sizeFlag(f, "unit-bytes", "maximum size of a decoded unit, and of the result for a unit", &o.UnitBytes)
 	f.DurationVar(&o.Poll, "poll", o.Poll, "with --watch: how often to list directories for which the kernel reports no changes, and to delete results")
 	f.DurationVar(&o.Settle, "settle", 0, "how long a file must be unchanged before it is used, if lsiofs can't tell whether it is open for writing (0: 30s, 70s on network file systems)")
-	enumFlag(c, "format", "format of the shards, which determines the units", &o.Format.Name, append([]string{"auto"}, spec.Formats...)...)
+	enumFlag(c, "format", "format of the shards, which determines the units", &o.Format.Name, append([]string{"auto"}, formats.Names()...)...)
 	addExclude(f, &o.Exclude)
 	sizeFlag(f, "record-bytes", "format fixed: size of a record in bytes", &o.Format.RecordBytes)
 	return c

@@ -7,6 +7,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/pipeline/cgroup"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -31,7 +32,7 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	s.MemoryBytes = spec.MemoryWithin(cgroup.AllowedBytes())
 	s.MaxRecordBytes = s.MemoryBytes
 
-	enumFlag(c, "format", "format of the shards; auto detects it by name, otherwise by content", &s.Format.Name, append([]string{"auto"}, spec.Formats...)...)
+	enumFlag(c, "format", "format of the shards; auto detects it by name, otherwise by content", &s.Format.Name, append([]string{"auto"}, formats.Names()...)...)
 	d.flags.Var(arraysValue{&s.Format.Arrays}, "array", "format npy: read arrays together, one `NAME=PATTERN` each, with PATTERN relative to DATASET: --array 'x=x-*.npy' --array 'y=y-*.npy'; format zarr: paths of the arrays to cut crops from together, such as t=2m_temperature,wind")
 	d.zarr.add(c)
 	addExclude(d.flags, &s.Exclude)
@@ -146,7 +147,7 @@ func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resuming.Checkpoint,
 	if err := d.grow(&s.Grow, r); err != nil {
 		return s, nil, err
 	}
-	if err := s.Validate(); err != nil {
+	if err := formats.Validate(s); err != nil {
 		return s, nil, exit.With(exit.Usage, err)
 	}
 	return s, r, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
@@ -159,7 +160,7 @@ func (s *LiveIndex) setArrivals(indexDir string) (err error) {
 		s.formats = []spec.Format{c.Format.WithDefaults()}
 		return err
 	}
-	for _, name := range discover.Names() {
+	for _, name := range formats.Detected() {
 		f := c.Format.WithDefaults()
 		if f.Name = name; name == "lc0" || !f.Lc0Check && f.As == "" {
 			s.formats = append(s.formats, f)

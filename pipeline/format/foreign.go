@@ -2,9 +2,10 @@ package format
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
-	"fmt"
 	"io"
+	"strings"
 )
 
 // Foreign describes a shard that begins like a file of another kind.
@@ -15,25 +16,34 @@ type Foreign struct {
 	Next string
 }
 
-// magic identifies a kind of file that is not a shard of any format recognized by its bytes.
-type magic struct {
+// signature is how the files of a kind begin that is not a format recognized by its bytes.
+type signature struct {
 	text string
-	fold bool // ignore case
 	is   Foreign
+	fold bool // ignore case
+
+	// codec is the codec that decodes such files; "" for none.
+	codec string
+	// leastBytes of text tell that codec; 0 means all of them.
+	leastBytes int
+	// framed means that skippable frames may come first.
+	framed bool
 }
 
 const (
 	convert  = "convert it to .jsonl, .tar or .npy (lsiofs help formats)"
 	download = "look at it, and download the file again"
-	recode   = "iconv -f %s -t UTF-8 FILE > NEW, with the ending of FILE, converts it"
+	recode16 = "iconv -f UTF-16 -t UTF-8 FILE > NEW, with the ending of FILE, converts it"
+	recode32 = "iconv -f UTF-32 -t UTF-8 FILE > NEW, with the ending of FILE, converts it"
+	unlz4    = "lz4 -dc FILE > NEW decompresses it"
 )
 
-// magics are in the order in which they are compared: UTF-32 begins like UTF-16.
-var magics = []magic{
-	{text: "\x1f\x8b\x08", is: Foreign{"compressed with gzip", "gunzip -c FILE > NEW decompresses it"}},
-	{text: "\x28\xb5\x2f\xfd", is: Foreign{"compressed with zstd", "zstd -dc FILE > NEW decompresses it"}},
-	{text: "\x04\x22\x4d\x18", is: Foreign{"compressed with lz4", "lz4 -dc FILE > NEW decompresses it"}},
-	{text: "\x02\x21\x4c\x18", is: Foreign{"compressed with lz4, in its legacy format", "lz4 -dc FILE > NEW decompresses it"}},
+// signatures are in the order in which they are compared: UTF-32 begins like UTF-16.
+var signatures = [...]signature{
+	{text: "\x1f\x8b\x08", codec: "gzip", leastBytes: 2, is: Foreign{"compressed with gzip", "gunzip -c FILE > NEW decompresses it"}},
+	{text: "\x28\xb5\x2f\xfd", codec: "zstd", framed: true, is: Foreign{"compressed with zstd", "zstd -dc FILE > NEW decompresses it"}},
+	{text: "\x04\x22\x4d\x18", codec: "lz4", framed: true, is: Foreign{"compressed with lz4", unlz4}},
+	{text: "\x02\x21\x4c\x18", codec: "lz4", framed: true, is: Foreign{"compressed with lz4, in its legacy format", unlz4}},
 	{text: "\xfd7zXZ\x00", is: Foreign{"compressed with xz, which lsiofs does not read", "xz -dc FILE | zstd > NEW recompresses it; name the new file with .zst in place of .xz"}},
 	{text: "BZh", is: Foreign{"compressed with bzip2, which lsiofs does not read", "bzip2 -dc FILE | zstd > NEW recompresses it; name the new file with .zst in place of .bz2"}},
 	{text: "PK\x03\x04", is: Foreign{"a zip archive", "unzip it, and name what it holds"}},
@@ -42,10 +52,10 @@ var magics = []magic{
 	{text: "PAR1", is: Foreign{"Parquet", convert}},
 	{text: "ARROW1\x00\x00", is: Foreign{"Arrow", convert}},
 	{text: "\x89HDF\r\n\x1a\n", is: Foreign{"HDF5", convert}},
-	{text: "\xff\xfe\x00\x00", is: Foreign{"text in UTF-32", fmt.Sprintf(recode, "UTF-32")}},
-	{text: "\x00\x00\xfe\xff", is: Foreign{"text in UTF-32", fmt.Sprintf(recode, "UTF-32")}},
-	{text: "\xff\xfe", is: Foreign{"text in UTF-16", fmt.Sprintf(recode, "UTF-16")}},
-	{text: "\xfe\xff", is: Foreign{"text in UTF-16", fmt.Sprintf(recode, "UTF-16")}},
+	{text: "\xff\xfe\x00\x00", is: Foreign{"text in UTF-32", recode32}},
+	{text: "\x00\x00\xfe\xff", is: Foreign{"text in UTF-32", recode32}},
+	{text: "\xff\xfe", is: Foreign{"text in UTF-16", recode16}},
+	{text: "\xfe\xff", is: Foreign{"text in UTF-16", recode16}},
 	{text: "version https://git-lfs", is: Foreign{"a Git LFS pointer", "git lfs pull fetches the file itself"}},
 	{text: "<!doctype html", fold: true, is: Foreign{"an HTML page, such as servers send for errors and logins", download}},
 	{text: "<html", fold: true, is: Foreign{"an HTML page, such as servers send for errors and logins", download}},
@@ -58,15 +68,15 @@ const foreignBytes = 512
 // file of another kind. It is for formats recognized by their bytes: shards of other formats can
 // begin with any bytes.
 func IsForeign(head []byte) (Foreign, bool) {
-	for i := range magics {
-		if magics[i].begins(head) {
-			return magics[i].is, true
+	for i := range signatures {
+		if signatures[i].begins(head) {
+			return signatures[i].is, true
 		}
 	}
 	return Foreign{}, false
 }
 
-func (m *magic) begins(head []byte) bool {
+func (m *signature) begins(head []byte) bool {
 	n := len(m.text)
 	switch {
 	case m.fold:
@@ -89,13 +99,10 @@ func (m *magic) begins(head []byte) bool {
 var byteOrderMark = []byte{0xef, 0xbb, 0xbf}
 
 // ToldByBytes reports whether shards of a format can be distinguished from other files by their
-// first bytes. Shards of the others (fixed; parts and directories) can begin with any bytes.
+// first bytes. Shards of the others, which are Opaque, can begin with any bytes.
 func ToldByBytes(f Format) bool {
-	switch f.Name() {
-	case "tar", "jsonl", "lines", "tfrecord", "npy":
-		return true
-	}
-	return false
+	_, opaque := f.(Opaque)
+	return !opaque
 }
 
 // refuseForeign refuses a shard that begins like a file of another kind. It ignores errors of src:
@@ -137,33 +144,48 @@ func refuseForeign(f Format, c Codec, src Source) error {
 const (
 	skippableMagic = 0x184d2a50 // to …5f, used by zstd and lz4
 	skippableBytes = 8          // of its header: magic, size
+	// leastSignatureBytes is what a file must have to be judged by its first bytes alone.
+	leastSignatureBytes = 4
 )
 
-// CodecName returns the name of the codec whose frame or member a file begins with; "" for none. If
-// the file begins with skippable frames, which zstd and lz4 have in common, it is the codec of the
-// first other frame in head, or skipped if head has none.
-func CodecName(head []byte, skipped string) string {
+// CodecName returns the name of the codec whose frame or member a file begins with; "" for none.
+// named is the codec that the file's name implies, "" for none. It decides if the file ends within
+// the first bytes of that codec, or if head has nothing but skippable frames, which zstd and lz4
+// have in common; without a name, these are zstd's.
+func CodecName(head []byte, named string) string {
+	if len(head) < leastSignatureBytes && named != "" && beginsAs(named, head) {
+		return named
+	}
 	for first := true; ; first = false {
-		switch {
-		case bytes.HasPrefix(head, []byte("\x1f\x8b")) && first:
-			return "gzip"
-		case bytes.HasPrefix(head, []byte("\x28\xb5\x2f\xfd")):
-			return "zstd"
-		case bytes.HasPrefix(head, []byte("\x04\x22\x4d\x18")), bytes.HasPrefix(head, []byte("\x02\x21\x4c\x18")):
-			return "lz4"
-		case len(head) >= 4 && binary.LittleEndian.Uint32(head)&^0xf == skippableMagic:
-			if len(head) < skippableBytes {
-				return skipped
+		for i := range signatures {
+			if s := &signatures[i]; s.codec != "" && (first || s.framed) && bytes.HasPrefix(head, []byte(s.text[:cmp.Or(s.leastBytes, len(s.text))])) {
+				return s.codec
 			}
-			size := skippableBytes + int64(binary.LittleEndian.Uint32(head[4:]))
-			if size >= int64(len(head)) {
-				return skipped
+		}
+		if len(head) < leastSignatureBytes || binary.LittleEndian.Uint32(head)&^0xf != skippableMagic {
+			if first {
+				return ""
 			}
-			head = head[size:]
-		case first:
-			return ""
-		default:
-			return skipped
+			break
+		}
+		if len(head) < skippableBytes {
+			break
+		}
+		size := skippableBytes + int64(binary.LittleEndian.Uint32(head[4:]))
+		if size >= int64(len(head)) {
+			break
+		}
+		head = head[size:]
+	}
+	return cmp.Or(named, "zstd")
+}
+
+// beginsAs reports whether these few bytes can be the first ones of a codec's file.
+func beginsAs(codec string, head []byte) bool {
+	for i := range signatures {
+		if s := &signatures[i]; s.codec == codec && strings.HasPrefix(s.text, string(head)) {
+			return true
 		}
 	}
+	return false
 }

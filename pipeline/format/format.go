@@ -79,9 +79,6 @@ const (
 type Format interface {
 	// Name returns the format's name on the command line.
 	Name() string
-	// Extensions returns the file name extensions of the format's shards, with the dot and without
-	// a codec's (".tar", not ".tar.gz").
-	Extensions() []string
 	// StreamExtension returns the extension of a stream's name, with the dot. shard is the path of
 	// the first shard without its codec's extension.
 	StreamExtension(shard string) string
@@ -109,6 +106,14 @@ type Emptyable interface {
 	Format
 	// EmptyShards does nothing; it marks the format.
 	EmptyShards()
+}
+
+// Opaque is implemented by formats whose shards can begin with any bytes. Shards of all others can be
+// distinguished by their first bytes from files of other kinds, and from compressed ones.
+type Opaque interface {
+	Format
+	// AnyBytes does nothing; it marks the format.
+	AnyBytes()
 }
 
 // SniffBytes is how much of a shard is passed to Format.Sniff: enough for a tar header, and for a
@@ -253,9 +258,6 @@ const MaxKindBytes = 128 << 10
 type Codec interface {
 	// Name returns "gzip", "zstd" or "lz4".
 	Name() string
-	// Extensions maps each file name extension of the codec to the extension that remains without
-	// it: ".gz" → "", ".tgz" → ".tar".
-	Extensions() map[string]string
 	// NewDecoder returns a decoder of raw bytes that begin at offset rawOffset of the shard, at the
 	// first byte of a member.
 	NewDecoder(raw io.Reader, rawOffset int64) (Decoder, error)

@@ -92,7 +92,7 @@ const (
 
 // Format is how shards are divided into records (pipeline/format/RECORDS.md).
 type Format struct {
-	// Name is "auto" or one of Formats.
+	// Name is "auto" or the name of a format (format/formats).
 	Name string
 	// RecordBytes, StrideBytes and HeaderBytes are N, S and H of format fixed.
 	// StrideBytes 0 means RecordBytes.

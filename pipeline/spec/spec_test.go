@@ -52,7 +52,6 @@ func TestEachInvalidSettingIsNamed(t *testing.T) {
 		{"a look-ahead beyond all sense", func(s *Spec) { s.Lookahead = 2 << 40 }, "--lookahead (2199023255552 bytes) must be between 0"},
 		{"an unknown deal", func(s *Spec) { s.Deal.Dealing = "random" }, "--deal"},
 		{"an unknown tail", func(s *Spec) { s.Deal.Tail = "cut" }, "--tail"},
-		{"an unknown format", func(s *Spec) { s.Format.Name = "zip" }, `--format ("zip") must be one of auto, tar`},
 		{"fixed without a record size", func(s *Spec) { s.Format.Name = "fixed" }, "--record-bytes (0) must be at least 1"},
 		{"a record size without fixed", func(s *Spec) { s.Format.RecordBytes = 8 }, "need --format fixed"},
 		{"a negative stride", func(s *Spec) {

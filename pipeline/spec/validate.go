@@ -8,11 +8,9 @@ import (
 	"strings"
 )
 
-// Formats are the names that Format.Name accepts, besides "auto".
-var Formats = []string{"tar", "jsonl", "lines", "tfrecord", "npy", "fixed", "lc0", "files", "zarr"}
-
 // Validate reports every problem of s at once, one error per line, each naming the flag, the value
-// and the bound. It does no I/O.
+// and the bound. It does no I/O. Whether there is a format of that name is not known here: callers
+// use formats.Validate, which checks it in addition.
 func (s Spec) Validate() error {
 	var p problems
 	if s.Dataset == "" && !s.Mix.Asked() {
@@ -66,11 +64,6 @@ func (s Spec) Validate() error {
 }
 
 func (f Format) validate(p *problems) {
-	if u, is := UnsupportedFile("." + f.Name); is {
-		p.addf("--format %s: %s is not supported yet: %s", f.Name, u.Title, u.Convert())
-	} else if f.Name != "auto" && !slices.Contains(Formats, f.Name) {
-		p.addf("--format (%q) must be one of auto, %s", f.Name, strings.Join(Formats, ", "))
-	}
 	f.validateZarr(p)
 	if f.Lc0Check && f.Name != "lc0" && f.Name != "auto" {
 		p.addf("--lc0-check needs --format lc0, not %q", f.Name)

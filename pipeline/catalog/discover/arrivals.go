@@ -3,7 +3,6 @@ package discover
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -31,7 +30,7 @@ type Arrivals struct {
 // Config.AssumeAlike.
 func NewArrivals(c Config) (*Arrivals, error) {
 	c.Format, c.AssumeAlike = c.Format.WithDefaults(), false
-	a := &Arrivals{finder: finder{Config: c, formats: formats.All()}}
+	a := &Arrivals{finder: finder{Config: c}}
 	switch {
 	case c.Target.remote:
 		return nil, fmt.Errorf("dataset %s is not in a file system, and only directories of this machine can be followed as they grow: mount it without --grow", &c.Target)
@@ -39,7 +38,7 @@ func NewArrivals(c Config) (*Arrivals, error) {
 		return nil, fmt.Errorf("dataset %s is a file: with --grow name the directory that files arrive in, or a pattern", &c.Target)
 	case len(c.Format.Arrays) > 0:
 		return nil, fmt.Errorf("dataset %s: --grow can't tell which arriving files of several arrays (--array) belong together: mount it without --grow", &c.Target)
-	case ofDirectories(c.Format.Name):
+	case formats.OfDirectories(c.Format.Name):
 		return nil, fmt.Errorf("dataset %s: with --format %s a directory is a shard, and --grow can't see when one is complete: mount it without --grow", &c.Target, c.Format.Name)
 	}
 	if err := refuseMount(&c.Target, c.Format.Name); err != nil {
@@ -174,15 +173,4 @@ func OfFormat(format spec.Format, path string) (Found, error) {
 func Stem(path string) string {
 	stem, _ := formats.Split(path)
 	return stem
-}
-
-// Names returns the names of the formats that are detected from the shards when none is requested.
-func Names() (names []string) {
-	for _, f := range formats.All() {
-		if !ofDirectories(f.Name()) {
-			names = append(names, f.Name())
-		}
-	}
-	slices.Sort(names)
-	return names
 }

@@ -50,16 +50,25 @@ func (f *finder) assume(ctx context.Context, files []file, wanted []int) error {
 // another format. It reads the first format.SniffBytes, and at most some MiB in total, parts of
 // them more than once. Errors are those of reading.
 func IsAnothers(o storage.Object, raw io.ReaderAt) (bool, error) {
-	x, err := claimant(formats.All(), o, raw)
+	x, err := claimant(o, &headReader{raw: raw, sizeBytes: o.SizeBytes})
 	return x != nil && err == nil, err
 }
 
 // claimant returns the format that claims a file by its content, although the name has another
 // format's extension; nil for none. If the error is not nil, the format is meaningless.
-func claimant(list []format.Format, o storage.Object, raw io.ReaderAt) (format.Format, error) {
+func claimant(o storage.Object, raw *headReader) (format.Format, error) {
+	head := make([]byte, min(o.SizeBytes, format.SniffBytes))
+	n, err := raw.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	list, err := formats.Claiming(head[:n])
+	if err != nil {
+		return nil, err
+	}
 	for _, x := range list {
-		if own, ok := x.(format.OwnCodecs); ok && own.Takes(o.Path) {
-			if is, err := own.SniffRaw(raw, o.SizeBytes); is || err != nil {
+		if x.Takes(o.Path) {
+			if is, err := x.SniffRaw(raw, o.SizeBytes); is || err != nil {
 				return x, err
 			}
 		}

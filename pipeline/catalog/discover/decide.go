@@ -6,14 +6,10 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/format/formats"
-	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
 )
 
 // textFormat counts only if there are no other shards.
 const textFormat = "lines"
-
-// sniffed are the formats that can be detected from content, in the order in which they are tried.
-var sniffed = []string{"lc0", "tar", "tfrecord", "jsonl"}
 
 // Reasons of verdicts.
 const (
@@ -93,7 +89,7 @@ func (n *naming) formatOf(files []file, shown []string) string {
 		}
 		return n.format
 	}
-	for _, format := range sniffed {
+	for _, format := range formats.OfContent() {
 		if shows(format) {
 			return format
 		}
@@ -206,14 +202,8 @@ func Takes(f format.Format, path string) bool {
 	n := formats.ParseName(path)
 	c := file{Shard: Shard{}, name: n}
 	c.Object.Path = path
-	return f.Name() == "fixed" || ofDirectories(f.Name()) || says(f, &c)
+	return !slices.Contains(formats.Detected(), f.Name()) || says(f, &c)
 }
-
-// mayBeLc0 reports whether a file may be a shard of lc0 by its name.
-func mayBeLc0(path string) bool { return lc0.Format{}.Takes(path) }
-
-// ofDirectories reports whether a format's shards are directories.
-func ofDirectories(name string) bool { return name == "files" || name == "zarr" }
 
 // without returns the numbers of list that are not in others, both ascending.
 func without(list, others []int) []int {

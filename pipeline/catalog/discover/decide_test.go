@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -45,7 +46,7 @@ func requireVerdicts(t *testing.T, files []file, of map[string]string) {
 	shown := make([]string, len(files))
 	look := func() {
 		for _, i := range wanted(files, namings, shown) {
-			if s := of[files[i].Object.Path]; s != "lc0" || mayBeLc0(files[i].Object.Path) {
+			if s := of[files[i].Object.Path]; s != "lc0" || (lc0.Format{}).Takes(files[i].Object.Path) {
 				shown[i] = s
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 )
 
 // clutter are names that operating systems and archivers leave in directories. They are never
@@ -125,7 +127,7 @@ func (t *Target) LeavesOut(path, format string) string {
 		switch {
 		case clutter[base]:
 			return isClutter
-		case base[0] == '_' && !ofDirectories(format):
+		case base[0] == '_' && !formats.OfDirectories(format):
 			return beginsWithLine
 		}
 	}

@@ -66,7 +66,7 @@ type Found struct {
 // several formats, the error contains the next step.
 func Shards(ctx context.Context, c Config) (Found, error) {
 	c.Format = c.Format.WithDefaults()
-	f := finder{Config: c, formats: formats.All(), left: map[string]Verdict{}}
+	f := finder{Config: c, left: map[string]Verdict{}}
 	if err := refuseMount(&f.Target, f.Format.Name); err != nil {
 		return Found{}, err
 	}
@@ -91,7 +91,6 @@ func Shards(ctx context.Context, c Config) (Found, error) {
 // finder is one run of Shards.
 type finder struct {
 	Config
-	formats []format.Format
 	assumed bool               // some files were assumed to be what their names imply
 	left    map[string]Verdict // by the listing, by path
 	notes   []string           // for the user, about what was found
@@ -118,7 +117,7 @@ func (f *finder) asked(files []file) (Found, error) {
 		return Found{}, f.errNoFiles()
 	}
 	var d decision
-	if ofDirectories(f.Format.Name) || len(f.Format.Arrays) > 0 || f.Target.file != "" {
+	if formats.OfDirectories(f.Format.Name) || len(f.Format.Arrays) > 0 || f.Target.file != "" {
 		d = all(unpacker.Name(), files)
 	} else {
 		var counts map[string]int
@@ -215,14 +214,14 @@ func (f *finder) result(formatName spec.Format, unpacker format.Format, files []
 		}
 		s := files[i].Shard
 		switch {
-		case ofDirectories(formatName.Name): // whatever their names end in
+		case formats.OfDirectories(formatName.Name): // whatever their names end in
 			s.Codec = nil
 		case owns:
 			s.Codec = own.Codec(s.Object.Path, s.Codec)
 		}
 		if len(r.Shards) == 0 {
 			stem := files[i].name.Stem
-			if ofDirectories(formatName.Name) {
+			if formats.OfDirectories(formatName.Name) {
 				stem = s.Object.Path
 			}
 			r.StreamExtension = unpacker.StreamExtension(stem)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -93,7 +94,7 @@ func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bo
 			return false
 		}
 		if !match(path, isDir) {
-			if isDir && !ofDirectories(f.Format.Name) && match(path, false) {
+			if isDir && !formats.OfDirectories(f.Format.Name) && match(path, false) {
 				f.left[path] = Verdict{Path: path + "/", Reason: "it is a directory: name what is in it, as in DIRECTORY/**"}
 			}
 			return false
@@ -150,7 +151,7 @@ func (f *finder) mayName(path string) bool {
 	if p == nil {
 		return true
 	}
-	if dir := strings.LastIndexByte(path, '/'); ofDirectories(f.Format.Name) && dir > 0 && p.match(path[:dir], false) {
+	if dir := strings.LastIndexByte(path, '/'); formats.OfDirectories(f.Format.Name) && dir > 0 && p.match(path[:dir], false) {
 		return true // a file in a directory that is named
 	}
 	return p.match(path, false) || p.match(path, true)

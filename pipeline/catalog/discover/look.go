@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/format/formats"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -55,7 +57,7 @@ func (f *finder) known(o storage.Object) (format string, ok bool) {
 		return "", false
 	}
 	format, ok = f.Known(o)
-	return format, ok && (format == "" || f.named(format) != nil)
+	return format, ok && (format == "" || slices.Contains(formats.Names(), format))
 }
 
 func (f *finder) unreadable(ctx context.Context, o storage.Object, err error) error {
@@ -84,7 +86,7 @@ func (f *finder) content(ctx context.Context, c *file) (string, error) {
 	defer reader.Close()
 	raw := &headReader{raw: reader, sizeBytes: c.Object.SizeBytes}
 	if contested(c) {
-		x, err := claimant(f.formats, c.Object, raw)
+		x, err := claimant(c.Object, raw)
 		if x == nil || err != nil {
 			return "", err
 		}
@@ -94,25 +96,19 @@ func (f *finder) content(ctx context.Context, c *file) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, name := range sniffed {
-		if name == "lc0" && (!mayBeLc0(c.Object.Path) || codec == nil || codec.Name() != "gzip") {
+	for _, name := range formats.OfContent() {
+		x, err := formats.New(spec.Format{Name: name})
+		if err != nil {
+			return "", err
+		}
+		if own, ok := x.(format.OwnCodecs); ok && (!own.Takes(c.Object.Path) || codec == nil || codec.Name() != "gzip") {
 			continue
 		}
-		if x := f.named(name); x.Sniff(head) {
+		if x.Sniff(head) {
 			return name, nil
 		}
 	}
 	return "", nil
-}
-
-// named returns the format with that name, or nil.
-func (f *finder) named(name string) format.Format {
-	for _, x := range f.formats {
-		if x.Name() == name {
-			return x
-		}
-	}
-	return nil
 }
 
 // headReader reads the beginning of a file once, however small the parts are in which it is

@@ -234,13 +234,7 @@ func suggestion(extension string) string {
 	if program := foreignCodecs["."+last]; program != "" {
 		return fmt.Sprintf("lsiofs does not read this compression: %s FILE | zstd > NEW recompresses it; name the new file with .zst in place of .%s", program, last)
 	}
-	e := extension
-	for _, codec := range formats.Codecs() {
-		for ending := range codec.Extensions() {
-			e = strings.TrimSuffix(e, ending)
-		}
-	}
-	switch e {
+	switch formats.WithoutCodec(extension) {
 	case ".json", ".jsonlines", ".jl":
 		return "if each line is a JSON value, try --format jsonl; jq -c '.[]' FILE > NEW.jsonl makes lines of one JSON array"
 	case ".csv", ".tsv", ".text", ".md", ".log":

@@ -16,7 +16,7 @@ import (
 func (f *finder) refuseTwice(shards []Shard) error {
 	parts := f.Storage.Caps().Parts
 	ofParts := parts != nil
-	if ofDirectories(f.Format.Name) && !ofParts { // their storage has compared them
+	if formats.OfDirectories(f.Format.Name) && !ofParts { // their storage has compared them
 		return nil
 	}
 	root := f.Target.root

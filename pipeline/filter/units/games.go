@@ -13,8 +13,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/tar"
 )
 
-var gameCodec = lc0.Game{}.Name()
-
 // games calls emit for the members of a tar of games.
 func (c *Cutter) games(ctx context.Context, shard string, raw io.ReaderAt, sizeBytes int64, emit func(Unit) error) error {
 	src := newSource(io.NewSectionReader(raw, 0, sizeBytes))

@@ -24,6 +24,7 @@ import (
 	"path"
 
 	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
 )
 
 // Unit is one unit of a shard.
@@ -81,7 +82,7 @@ var kinds = map[string]kind{
 }
 
 // Single reports whether a shard with that codec is one unit: a game in a separate file.
-func (c *Cutter) Single(codec format.Codec) bool { return codec != nil && codec.Name() == gameCodec }
+func (c *Cutter) Single(codec format.Codec) bool { return codec == lc0.Game{} }
 
 // Data returns a unit's data for a filter. Errors mean that the unit is damaged.
 func (c *Cutter) Data(u Unit) ([]byte, error) { return c.kind.decode(u.Member, c.most) }

@@ -28,6 +28,7 @@ type Format struct{ tar.Format }
 var (
 	_ format.Format   = Format{}
 	_ format.Foldered = Format{}
+	_ format.Opaque   = Format{}
 	_ format.Framer   = Format{}
 	_ format.Renamer  = Format{}
 )
@@ -35,8 +36,8 @@ var (
 // Name returns "files".
 func (Format) Name() string { return Name }
 
-// Extensions returns nil: files must be requested, and takes all files.
-func (Format) Extensions() []string { return nil }
+// AnyBytes implements format.Opaque.
+func (Format) AnyBytes() {}
 
 // Sniff returns false: a shard is a directory, which has no content to inspect.
 func (Format) Sniff([]byte) bool { return false }

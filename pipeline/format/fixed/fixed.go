@@ -25,6 +25,7 @@ var (
 	_ format.Format    = Format{}
 	_ format.Headed    = Format{}
 	_ format.Emptyable = Format{}
+	_ format.Opaque    = Format{}
 )
 
 // New returns a Format with the parameters of a spec. The error describes what is wrong with them.
@@ -49,9 +50,6 @@ func New(f spec.Format) (Format, error) {
 // Name returns "fixed".
 func (Format) Name() string { return "fixed" }
 
-// Extensions returns nil: fixed must be requested, and takes all files.
-func (Format) Extensions() []string { return nil }
-
 // StreamExtension returns the shard's own extension, or ".bin".
 func (Format) StreamExtension(shard string) string {
 	if ext := path.Ext(shard); len(ext) > 1 {
@@ -59,6 +57,9 @@ func (Format) StreamExtension(shard string) string {
 	}
 	return ".bin"
 }
+
+// AnyBytes implements format.Opaque.
+func (Format) AnyBytes() {}
 
 // EmptyShards implements format.Emptyable.
 func (Format) EmptyShards() {}

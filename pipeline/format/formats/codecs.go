@@ -1,7 +1,6 @@
 package formats
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/format"
@@ -13,44 +12,96 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/zstd"
 )
 
-// numbered are all codecs, each at the index of its number less one. Stored indexes contain the
-// numbers: a new codec must be appended, or the indexes' version raised.
-var numbered = []format.Codec{gzip.Codec{}, zstd.Codec{}, lz4.Codec{}, lc0.Game{}, lc0.Tar{}}
+// codecs are all codecs, each at the index of its number less one. Stored indexes contain the
+// numbers: a new codec must be appended, or the indexes' version raised. The first bytes of a
+// codec's files are in format/foreign.go, with those of other kinds of files.
+var codecs = [...]struct {
+	codec format.Codec
+	// name is what Codec.Name returns.
+	name string
+	// endings of file names imply the codec. A codec without any is chosen by a format, whatever
+	// the ending of a name.
+	endings []ending
+}{
+	{gzip.Codec{}, "gzip", []ending{{".gz", ""}, {".gzip", ""}, {".tgz", ".tar"}}},
+	{zstd.Codec{}, "zstd", []ending{{".zst", ""}, {".zstd", ""}, {".tzst", ".tar"}}},
+	{lz4.Codec{}, "lz4", []ending{{".lz4", ""}}},
+	{lc0.Game{}, "lc0 game", nil},
+	{lc0.Tar{}, "lc0 tar", nil},
+}
 
-// named is how many of them are implied by the names of shards. The others are chosen by a format,
-// whatever a name's ending.
-const named = 3
+// ending is a file name ending that implies a codec; left replaces it when it is removed. No ending
+// is a suffix of another one.
+type ending struct{ text, left string }
 
 // Codecs returns the codecs of whole shards.
-func Codecs() []format.Codec { return slices.Clone(numbered[:named]) }
-
-// CodecNumber returns the number of a codec in stored indexes. It is 0 for nil, and for a codec
-// that is not one of lsiofs's.
-func CodecNumber(c format.Codec) uint32 { return uint32(slices.Index(numbered, c)) + 1 }
-
-// NumberedCodec returns the codec with that number; nil for 0 and for unknown numbers.
-func NumberedCodec(number uint32) format.Codec {
-	if number == 0 || int64(number) > int64(len(numbered)) {
-		return nil
-	}
-	return numbered[number-1]
-}
-
-// ending is a file name ending that implies a codec; left replaces it when it is removed.
-type ending struct {
-	text, left string
-	codec      format.Codec
-}
-
-// endings are those of all codecs. None is a suffix of another one.
-var endings = func() (list []ending) {
-	for _, c := range numbered[:named] {
-		for text, left := range c.Extensions() {
-			list = append(list, ending{text, left, c})
+func Codecs() (list []format.Codec) {
+	for i := range codecs {
+		if len(codecs[i].endings) > 0 {
+			list = append(list, codecs[i].codec)
 		}
 	}
 	return list
-}()
+}
+
+// CodecNumber returns the number of a codec in stored indexes. It is 0 for nil, and for a codec
+// that is not one of lsiofs's.
+func CodecNumber(c format.Codec) uint32 {
+	for i := range codecs {
+		if codecs[i].codec == c {
+			return uint32(i) + 1
+		}
+	}
+	return 0
+}
+
+// NumberedCodec returns the codec with that number; nil for 0 and for unknown numbers.
+func NumberedCodec(number uint32) format.Codec {
+	if number == 0 || int64(number) > int64(len(codecs)) {
+		return nil
+	}
+	return codecs[number-1].codec
+}
+
+// namedCodec returns the codec of a name, or nil.
+func namedCodec(name string) format.Codec {
+	for i := range codecs {
+		if codecs[i].name == name {
+			return codecs[i].codec
+		}
+	}
+	return nil
+}
+
+// nameOf returns the name of a codec; "" for nil.
+func nameOf(c format.Codec) string {
+	if number := CodecNumber(c); number > 0 {
+		return codecs[number-1].name
+	}
+	return ""
+}
+
+// cutCodec removes a codec's ending from a base name. left is what the ending implies besides.
+func cutCodec(base string) (stem, left string, codec format.Codec) {
+	for i := range codecs {
+		for _, e := range codecs[i].endings {
+			if stem, has := cutEnding(base, e.text); has {
+				return stem, e.left, codecs[i].codec
+			}
+		}
+	}
+	return base, "", nil
+}
+
+// WithoutCodec removes the endings of codecs from an extension in lower case, such as ".tar.gz".
+func WithoutCodec(extension string) string {
+	for i := range codecs {
+		for _, e := range codecs[i].endings {
+			extension = strings.TrimSuffix(extension, e.text)
+		}
+	}
+	return extension
+}
 
 // CodecHeadBytes is how much of a file CodecOf inspects.
 const CodecHeadBytes = 4 << 10
@@ -64,53 +115,29 @@ func CodecOf(f format.Format, path string, head []byte) format.Codec {
 	if own, ok := f.(format.OwnCodecs); ok {
 		return own.Codec(path, named)
 	}
-	if _, directories := f.(format.Foldered); directories || f.Name() == "zarr" {
+	if OfDirectories(f.Name()) {
 		return nil
 	}
 	if !format.ToldByBytes(f) {
 		return named
 	}
-	return codecOf(path, head, f.Sniff(head))
-}
-
-// codecOf returns the codec of a file that is recognized by its bytes. plain means that head is
-// that of an uncompressed shard: a TFRecord's first length may look like anything.
-func codecOf(path string, head []byte, plain bool) format.Codec {
-	named := ParseName(path).Codec
-	if plain {
-		return nil
-	}
-	// A file that ends within the first bytes of a codec is what its name implies.
-	if named != nil && len(head) < leastMagicBytes && beginsAs(named, head) {
-		return named
-	}
-	skipped := zstd.Codec{}.Name()
-	if named != nil {
-		skipped = named.Name()
-	}
-	name := format.CodecName(head, skipped)
-	for _, c := range Codecs() {
-		if c.Name() == name {
-			return c
-		}
-	}
-	return nil
-}
-
-const leastMagicBytes = 4
-
-// beginsAs reports whether these few bytes can be the first ones of a codec's file.
-func beginsAs(c format.Codec, head []byte) bool {
-	switch c.Name() {
-	case "gzip":
-		return strings.HasPrefix("\x1f\x8b\x08", string(head))
-	case "zstd":
-		return strings.HasPrefix("\x28\xb5\x2f\xfd", string(head))
-	}
-	return strings.HasPrefix("\x04\x22\x4d\x18", string(head))
+	return codecOf(named, head, f.Sniff)
 }
 
 // ContentCodec is CodecOf for a file whose format is not known yet.
 func ContentCodec(path string, head []byte) format.Codec {
-	return codecOf(path, head, tar.Format{}.Sniff(head) || tfrecord.Format{}.Sniff(head))
+	return codecOf(ParseName(path).Codec, head, func(head []byte) bool {
+		return tar.Format{}.Sniff(head) || tfrecord.Format{}.Sniff(head)
+	})
+}
+
+// codecOf returns the codec of a file that is recognized by its bytes, and whose name implies the
+// codec named, or none. isPlain reports whether head is that of an uncompressed shard: a TFRecord's
+// first length may look like anything.
+func codecOf(named format.Codec, head []byte, isPlain func(head []byte) bool) format.Codec {
+	c := namedCodec(format.CodecName(head, nameOf(named)))
+	if c == nil || isPlain(head) {
+		return nil
+	}
+	return c
 }

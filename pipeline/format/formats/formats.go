@@ -1,4 +1,5 @@
-// Package formats is the table of formats and codecs.
+// Package formats has the table of formats, the table of codecs, and what follows from them: names,
+// extensions, and which codec a shard has.
 //
 //	name      shards                        record                    specification            checked by the index pass
 //	tar       .tar                          a WebDataset sample       POSIX.1-2017 pax, GNU    every header's checksum, sizes, the end
@@ -18,12 +19,17 @@
 //	lc0       the format's                  games                     RFC 1952, tar            crc32 and size of every game
 //
 // pipeline/format/RECORDS.md and the pages that it lists are the specification of all of them.
+//
+// The tables are plain data. No code of a format runs before a dataset of it is opened.
 package formats
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/format/files"
@@ -37,50 +43,170 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// All returns the formats without parameters, in the order in which detection calls their Sniff.
-func All() []format.Format { return slices.Clone(all) }
+// entry is a format.
+type entry struct {
+	// name is what Format.Name returns.
+	name string
+	// extensions are those of shards' names that imply the format, with the dot and without a
+	// codec's (".tar", not ".tar.gz").
+	extensions []string
+	// directories means that shards are directories. Such formats are never detected.
+	directories bool
+	// content is the position among the formats that are detected from the contents of files
+	// (SHARDS.md, CONTENTS), from 1; 0 for formats that can't be.
+	content int
+	// claims, if not empty, means that names with another format's extension do not rule out this
+	// format, which is then an OwnCodecs. The first format.SniffBytes of such a shard contain this
+	// text, which spares most other shards a closer look.
+	claims string
+	// checked describes what is checked in a shard when all of its bytes are read. A codec's
+	// checksums are checked in addition.
+	checked string
+	// new returns the format with the parameters of a spec.
+	new func(spec.Format) (format.Format, error)
+}
 
-var all = []format.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lc0.Format{}, lines.Lines(), npy.Format{}, files.Format{}, zarr.Format{}}
+// all are in the order in which messages and help list them.
+var all = []entry{
+	{
+		name: "tar", extensions: []string{".tar"}, content: 2,
+		checked: "each header's checksum, sizes, the end of the archive; contents of members have no checksum",
+		new:     func(spec.Format) (format.Format, error) { return tar.Format{}, nil },
+	},
+	{
+		name: "jsonl", extensions: []string{".jsonl", ".ndjson"}, content: 4,
+		checked: "where lines end; lines have no checksum",
+		new:     func(spec.Format) (format.Format, error) { return lines.JSONL(), nil },
+	},
+	{
+		name: "lines", extensions: []string{".txt"},
+		checked: "where lines end; lines have no checksum",
+		new:     func(spec.Format) (format.Format, error) { return lines.Lines(), nil },
+	},
+	{
+		name: "tfrecord", extensions: []string{".tfrecord", ".tfrecords", ".tfrec"}, content: 3,
+		checked: "the crc32c of each length and of each record's data",
+		new:     func(spec.Format) (format.Format, error) { return tfrecord.Format{}, nil },
+	},
+	{
+		name: "npy", extensions: []string{".npy"},
+		checked: "the header, one dtype and row shape in all shards, sizes; rows have no checksum",
+		new:     func(spec.Format) (format.Format, error) { return npy.Format{}, nil },
+	},
+	{
+		name:    "fixed",
+		checked: "sizes; records have no checksum",
+		new:     func(f spec.Format) (format.Format, error) { return fixed.New(f) },
+	},
+	{
+		name: "lc0", content: 1, claims: ".gz",
+		checked: "each game's gzip checksums, that it is frames of one version; with --lc0-check each frame's policy, values and result",
+		new: func(f spec.Format) (format.Format, error) {
+			if f.As != "" {
+				return lc0.NewRows(f)
+			}
+			return lc0.New(f), nil
+		},
+	},
+	{
+		name: "files", directories: true,
+		checked: "that each file can be read, and is what was indexed; contents have no checksum",
+		new:     func(spec.Format) (format.Format, error) { return files.Format{}, nil },
+	},
+	{
+		name: "zarr", directories: true,
+		checked: "that each object can be read and each chunk decoded, and checksums where arrays have them",
+		new:     func(spec.Format) (format.Format, error) { return zarr.Format{}, nil },
+	},
+}
+
+// find returns a format's line in the table, or nil.
+func find(name string) *entry {
+	for i := range all {
+		if all[i].name == name {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// Names returns the names of all formats, in the order in which help lists them.
+func Names() []string { return names(func(*entry) bool { return true }) }
+
+// names returns the names of some formats.
+func names(of func(*entry) bool) (list []string) {
+	for i := range all {
+		if of(&all[i]) {
+			list = append(list, all[i].name)
+		}
+	}
+	return list
+}
 
 // New returns the format that a spec names; "auto" is not a name.
 func New(f spec.Format) (format.Format, error) {
-	switch f.Name {
-	case "fixed":
-		return fixed.New(f)
-	case "lc0":
-		if f.As != "" {
-			return lc0.NewRows(f)
-		}
-		return lc0.New(f), nil
+	if e := find(f.Name); e != nil {
+		return e.new(f)
 	}
-	for _, format := range All() {
-		if format.Name() == f.Name {
-			return format, nil
-		}
+	return nil, fmt.Errorf("--format %q is not known: formats are %s", f.Name, strings.Join(Names(), ", "))
+}
+
+// Validate reports every problem of a spec at once: those of spec.Spec.Validate, and a format that
+// there is not.
+func Validate(s spec.Spec) error {
+	name := s.Format.Name
+	var err error
+	if u, is := spec.UnsupportedFile("." + name); is {
+		err = fmt.Errorf("--format %s: %s is not supported yet: %s", name, u.Title, u.Convert())
+	} else if name != "auto" && find(name) == nil {
+		err = fmt.Errorf("--format (%q) must be one of auto, %s", name, strings.Join(Names(), ", "))
 	}
-	return nil, fmt.Errorf("--format %q is not known: formats are %s", f.Name, strings.Join(spec.Formats, ", "))
+	return errors.Join(err, s.Validate())
 }
 
 // Checked describes what the format checks in a shard when all bytes are read. A codec's checksums
 // are checked in addition.
 func Checked(name string) string {
-	switch name {
-	case "tar":
-		return "each header's checksum, sizes, the end of the archive; contents of members have no checksum"
-	case "jsonl", "lines":
-		return "where lines end; lines have no checksum"
-	case "tfrecord":
-		return "the crc32c of each length and of each record's data"
-	case "npy":
-		return "the header, one dtype and row shape in all shards, sizes; rows have no checksum"
-	case "lc0":
-		return "each game's gzip checksums, that it is frames of one version; with --lc0-check each frame's policy, values and result"
-	case "fixed":
-		return "sizes; records have no checksum"
-	case "files":
-		return "that each file can be read, and is what was indexed; contents have no checksum"
-	case "zarr":
-		return "that each object can be read and each chunk decoded, and checksums where arrays have them"
+	if e := find(name); e != nil {
+		return e.checked
 	}
 	return ""
+}
+
+// OfDirectories reports whether a format's shards are directories.
+func OfDirectories(name string) bool {
+	e := find(name)
+	return e != nil && e.directories
+}
+
+// Detected returns the names of the formats that are detected if none is requested: by the names of
+// shards, or by their contents.
+func Detected() []string {
+	return names(func(e *entry) bool { return len(e.extensions) > 0 || e.content > 0 })
+}
+
+// OfContent returns the names of the formats that are detected from the contents of files, in the
+// order in which they are tried.
+func OfContent() []string { return slices.Clone(ofContent()) }
+
+var ofContent = sync.OnceValue(func() []string {
+	list := names(func(e *entry) bool { return e.content > 0 })
+	slices.SortFunc(list, func(a, b string) int { return find(a).content - find(b).content })
+	return list
+})
+
+// Claiming returns the formats that may claim a file whose first format.SniffBytes are head,
+// although the extension of its name is another format's.
+func Claiming(head []byte) ([]format.OwnCodecs, error) {
+	var list []format.OwnCodecs
+	for i := range all {
+		if e := &all[i]; e.claims != "" && bytes.Contains(head, []byte(e.claims)) {
+			f, err := e.new(spec.Format{Name: e.name})
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, f.(format.OwnCodecs))
+		}
+	}
+	return list, nil
 }

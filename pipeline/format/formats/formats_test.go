@@ -14,29 +14,39 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-func TestEveryFormatOfSpecIsRegistered(t *testing.T) {
-	for _, name := range spec.Formats {
+func TestEveryLineOfTheTablesIsTrue(t *testing.T) {
+	for _, name := range formats.Names() {
 		f := spec.Format{Name: name}
 		if name == "fixed" {
 			f.RecordBytes = 4
 		}
-		format, err := formats.New(f)
+		made, err := formats.New(f)
 		require.NoError(t, err)
-		require.Equal(t, name, format.Name())
+		require.Equal(t, name, made.Name())
 		require.NotEmpty(t, formats.Checked(name))
+		_, directories := made.(format.Foldered)
+		require.Equal(t, directories || name == "zarr", formats.OfDirectories(name), name)
 	}
 	_, err := formats.New(spec.Format{Name: "auto"})
 	require.ErrorContains(t, err, `--format "auto" is not known: formats are tar, jsonl`)
 }
 
-func TestNoExtensionBelongsToTwoFormats(t *testing.T) {
-	seen := map[string]string{}
-	for _, f := range formats.All() {
-		for _, e := range f.Extensions() {
-			require.Empty(t, seen[e])
-			seen[e] = f.Name()
-		}
-	}
+func TestUnknownFormatsAreProblemsOfASpec(t *testing.T) {
+	s := spec.Default()
+	s.Dataset = "/data"
+	require.NoError(t, formats.Validate(s))
+	s.Format.Name = "zip"
+	require.EqualError(t, formats.Validate(s), `--format ("zip") must be one of auto, tar, jsonl, lines, tfrecord, npy, fixed, lc0, files, zarr`)
+	s.Format.Name = "parquet"
+	require.ErrorContains(t, formats.Validate(s), "--format parquet: Parquet is not supported yet: convert it")
+	s.Deal.Workers = 0
+	require.ErrorContains(t, formats.Validate(s), "\n--workers (0) must be between")
+}
+
+// pipeline/format/SHARDS.md: CONTENTS.
+func TestContentsAreTriedInTheOrderOfThePages(t *testing.T) {
+	require.Equal(t, []string{"lc0", "tar", "tfrecord", "jsonl"}, formats.OfContent())
+	require.Equal(t, []string{"tar", "jsonl", "lines", "tfrecord", "npy", "lc0"}, formats.Detected())
 }
 
 func TestSplit(t *testing.T) {

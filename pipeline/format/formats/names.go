@@ -65,34 +65,14 @@ func Extension(path string) string {
 
 // formatOf returns the format whose extension a base name ends in, "" for none.
 func formatOf(base string) string {
-	for _, e := range extensions {
-		if _, has := cutEnding(base, e.text); has {
-			return e.format
+	for i := range all {
+		for _, e := range all[i].extensions {
+			if _, has := cutEnding(base, e); has {
+				return all[i].name
+			}
 		}
 	}
 	return ""
-}
-
-// extension is an extension of a format.
-type extension struct{ text, format string }
-
-var extensions = func() (list []extension) {
-	for _, f := range all {
-		for _, e := range f.Extensions() {
-			list = append(list, extension{e, f.Name()})
-		}
-	}
-	return list
-}()
-
-// cutCodec removes a codec's ending from a base name. left is what the ending implies besides.
-func cutCodec(base string) (stem, left string, codec format.Codec) {
-	for _, e := range endings {
-		if stem, has := cutEnding(base, e.text); has {
-			return stem, e.left, e.codec
-		}
-	}
-	return base, "", nil
 }
 
 // cutEnding removes an ending from a name, ignoring case, if something is left.

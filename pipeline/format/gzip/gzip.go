@@ -38,11 +38,6 @@ var _ format.Codec = Codec{}
 // Name returns "gzip".
 func (Codec) Name() string { return "gzip" }
 
-// Extensions returns ".gz", ".gzip" and ".tgz".
-func (Codec) Extensions() map[string]string {
-	return map[string]string{".gz": "", ".gzip": "", ".tgz": ".tar"}
-}
-
 // NewDecoder returns a decoder of raw, which begins at a member's first byte.
 func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (format.Decoder, error) {
 	s := states.Get().(*state)

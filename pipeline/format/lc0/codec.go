@@ -30,12 +30,6 @@ func (Game) Name() string { return "lc0 game" }
 // Name returns "lc0 tar".
 func (Tar) Name() string { return "lc0 tar" }
 
-// Extensions returns nil: the format chooses this codec.
-func (Game) Extensions() map[string]string { return nil }
-
-// Extensions returns nil: the format chooses this codec.
-func (Tar) Extensions() map[string]string { return nil }
-
 // NewDecoder is NewPartDecoder.
 func (c Game) NewDecoder(raw io.Reader, rawOffset int64) (format.Decoder, error) {
 	return c.NewPartDecoder(raw, rawOffset)

@@ -52,6 +52,7 @@ var (
 	_ format.OwnCodecs = Format{}
 	_ format.Uniform   = Format{}
 	_ format.Unitary   = Format{}
+	_ format.Opaque    = Format{}
 )
 
 // New returns a Format that checks frames if f asks for it.
@@ -60,8 +61,8 @@ func New(f spec.Format) Format { return Format{check: f.Lc0Check} }
 // Name returns "lc0".
 func (Format) Name() string { return "lc0" }
 
-// Extensions returns nil: extensions alone don't identify this format; see Takes.
-func (Format) Extensions() []string { return nil }
+// AnyBytes implements format.Opaque: a shard is a game or a tar of games, whatever its codec.
+func (Format) AnyBytes() {}
 
 // SplitByUnit returns true: frames of one game are much alike.
 func (Format) SplitByUnit() bool { return true }

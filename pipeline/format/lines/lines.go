@@ -19,10 +19,9 @@ import (
 
 // Format is the format.Format of jsonl or lines; use JSONL or Lines to get one.
 type Format struct {
-	name       string
-	extensions []string
-	fallback   string // extension of streams if the shards have none
-	json       bool   // Sniff and RefuseBegin expect JSON
+	name     string
+	fallback string // extension of streams if the shards have none
+	json     bool   // Sniff and RefuseBegin expect JSON
 }
 
 var (
@@ -33,19 +32,16 @@ var (
 
 // JSONL returns the format with one JSON value per line.
 func JSONL() Format {
-	return Format{name: "jsonl", extensions: []string{".jsonl", ".ndjson"}, fallback: ".jsonl", json: true}
+	return Format{name: "jsonl", fallback: ".jsonl", json: true}
 }
 
 // Lines returns the format of arbitrary text.
 func Lines() Format {
-	return Format{name: "lines", extensions: []string{".txt"}, fallback: ".txt"}
+	return Format{name: "lines", fallback: ".txt"}
 }
 
 // Name returns "jsonl" or "lines".
 func (f Format) Name() string { return f.name }
-
-// Extensions returns ".jsonl" and ".ndjson", or ".txt".
-func (f Format) Extensions() []string { return f.extensions }
 
 // StreamExtension returns the shard's own extension, or the format's first.
 func (f Format) StreamExtension(shard string) string {

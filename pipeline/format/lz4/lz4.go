@@ -35,9 +35,6 @@ var _ format.MemberCodec = Codec{}
 // Name returns "lz4".
 func (Codec) Name() string { return codec.Name }
 
-// Extensions returns ".lz4".
-func (Codec) Extensions() map[string]string { return map[string]string{".lz4": ""} }
-
 // NewDecoder returns a decoder of raw, which begins at a frame's first byte.
 func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (format.Decoder, error) {
 	return codec.NewDecoder(raw, rawOffset)

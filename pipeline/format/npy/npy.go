@@ -17,9 +17,6 @@ var _ format.Uniform = Format{}
 // Name returns "npy".
 func (Format) Name() string { return "npy" }
 
-// Extensions returns ".npy".
-func (Format) Extensions() []string { return []string{".npy"} }
-
 // StreamExtension returns ".npy".
 func (Format) StreamExtension(string) string { return ".npy" }
 

@@ -22,9 +22,6 @@ var (
 // Name returns "tar".
 func (Format) Name() string { return "tar" }
 
-// Extensions returns ".tar".
-func (Format) Extensions() []string { return []string{".tar"} }
-
 // StreamExtension returns ".tar".
 func (Format) StreamExtension(string) string { return ".tar" }
 

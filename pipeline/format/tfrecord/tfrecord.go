@@ -40,9 +40,6 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Name returns "tfrecord".
 func (Format) Name() string { return "tfrecord" }
 
-// Extensions returns the extensions in common use.
-func (Format) Extensions() []string { return []string{".tfrecord", ".tfrecords", ".tfrec"} }
-
 // StreamExtension returns ".tfrecord".
 func (Format) StreamExtension(string) string { return ".tfrecord" }
 

@@ -60,13 +60,14 @@ type Format struct{}
 var (
 	_ format.Mixer  = Format{}
 	_ format.Differ = Format{}
+	_ format.Opaque = Format{}
 )
 
 // Name returns "zarr".
 func (Format) Name() string { return Name }
 
-// Extensions returns nil: the format must be requested, and its shards are directories.
-func (Format) Extensions() []string { return nil }
+// AnyBytes implements format.Opaque.
+func (Format) AnyBytes() {}
 
 // StreamExtension returns ".npy".
 func (Format) StreamExtension(string) string { return ".npy" }

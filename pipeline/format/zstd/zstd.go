@@ -31,11 +31,6 @@ var _ format.MemberCodec = Codec{}
 // Name returns "zstd".
 func (Codec) Name() string { return codec.Name }
 
-// Extensions returns ".zst", ".zstd" and ".tzst".
-func (Codec) Extensions() map[string]string {
-	return map[string]string{".zst": "", ".zstd": "", ".tzst": ".tar"}
-}
-
 // NewDecoder returns a decoder of raw, which begins at a frame's first byte.
 func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (format.Decoder, error) {
 	return codec.NewDecoder(raw, rawOffset)
