@@ -82,7 +82,8 @@
 //	                                    (budget/pins.go); the last unpin lets the scanner or the
 //	                                    gatherer reuse it. Nothing else frees
 //	what is dropped when memory is full read/scan/cache.go: pieces whose records have all gone out
-//	                                    come first, then those that are wanted last
+//	                                    come first, then those that are wanted last. blockcache:
+//	                                    chunks of Zarr arrays that are wanted last
 //	the disk cache is full in mid-epoch diskcache/room.go: data passes through without being
 //	                                    written; what was cached stays until its object is unused
 //	                                    (diskcache/unused.go). ENOSPC: diskcache/health.go
@@ -165,6 +166,7 @@
 //	pipeline/read/gather                  reads exactly the records that come next
 //	pipeline/read/readtest                datasets, orders and storages for tests of read
 //	pipeline/plan                         byte ranges to the reads to issue; pure
+//	pipeline/blockcache                   blocks in memory: those that are wanted soonest
 //	pipeline/diskcache                    objects of a slow storage kept on a local disk
 //	pipeline/storage                      the interface of storages, and their capabilities
 //	pipeline/storage/local                files below a directory

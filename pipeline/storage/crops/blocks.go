@@ -90,22 +90,22 @@ func (w *worker) copyKept(t *task) bool {
 	f := t.field
 	size := f.blockSize()
 	if size == 0 {
-		x := w.cells.get(t.key)
+		x := w.cells.Get(t.key)
 		if x == nil {
 			return false
 		}
 		w.hits.Add(1)
-		t.copy(zarr.Window{Bytes: x.slot.bytes})
-		w.cells.release(x)
+		t.copy(zarr.Window{Bytes: x.Bytes()})
+		w.cells.Release(x)
 		return true
 	}
 	wanted := w.wantedBlocks(t, int((f.chunkBytes+size-1)/size), size)
 	kept := make([]*cell, len(wanted))
-	w.cells.mu.Lock()
+	cells := w.cells.Lock()
 	for i, b := range wanted {
-		kept[i] = w.cells.pin(t.block(b), 1)
+		kept[i] = cells.Get(t.block(b), 1)
 	}
-	w.cells.mu.Unlock()
+	cells.Unlock()
 	t.missing = wanted[:0]
 	for i, x := range kept {
 		if x == nil {
@@ -113,8 +113,8 @@ func (w *worker) copyKept(t *task) bool {
 			continue
 		}
 		w.hits.Add(1)
-		t.copyPiece(zarr.Window{Bytes: x.slot.bytes, OffsetBytes: int64(wanted[i]) * size})
-		w.cells.release(x)
+		t.copyPiece(zarr.Window{Bytes: x.Bytes(), OffsetBytes: int64(wanted[i]) * size})
+		w.cells.Release(x)
 	}
 	return len(t.missing) == 0
 }
@@ -188,9 +188,9 @@ func (w *worker) block(t *task, h blosc.Header, b int, src []byte) error {
 	begin, end := h.Range(b, b+1)
 	var piece []byte
 	if size := t.field.blockSize(); size == h.BlockBytes {
-		if x := w.cells.take(t.block(b), size); x != nil {
+		if x := w.cells.Fill(t.block(b), size); x != nil {
 			t.taken = append(t.taken, x)
-			piece = x.slot.bytes[:end-begin]
+			piece = x.Bytes()[:end-begin]
 		}
 	}
 	if piece == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/lsiofs/lsiofs/pipeline/blockcache"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/crops/listing"
@@ -79,7 +80,7 @@ type Storage struct {
 	longInMemory, longBelow int64
 
 	room        *room
-	cells       *cells
+	cells       *blockcache.Cache[key]
 	future      *future
 	indexes     *indexes
 	submissions sync.Pool // of *submission
@@ -135,7 +136,7 @@ func Wrap(under storage.Storage, c Config) *Storage {
 	if s.room = c.room; s.room == nil {
 		s.room = newRoom(c.MemoryBytes, runtime.GOMAXPROCS(0))
 	}
-	s.cells = newCells(c.MemoryBytes)
+	s.cells = blockcache.New[key](c.MemoryBytes)
 	s.future = newFuture(c.MemoryBytes)
 	s.indexes = newIndexes(c.MemoryBytes / 8)
 	for range runtime.GOMAXPROCS(0) {
@@ -311,12 +312,12 @@ func (x *Stats) Add(y Stats) {
 
 // Stats returns the counters of all reads so far.
 func (s *Storage) Stats() Stats {
-	return Stats{Decoded: s.chunks.Load(), Found: s.hits.Load(), StoredBytes: s.storedBytes.Load(), Blocks: s.blockCount.Load(), HeldBytes: s.cells.heldBytes()}
+	return Stats{Decoded: s.chunks.Load(), Found: s.hits.Load(), StoredBytes: s.storedBytes.Load(), Blocks: s.blockCount.Load(), HeldBytes: s.cells.Stats().HeldBytes}
 }
 
 // MostHeldBytes returns how many bytes of decoded chunks may be cached: the memory that remains
 // after descriptions, indexes, and chunks being decoded.
-func (s *Storage) MostHeldBytes() int64 { return s.cells.mostBytes() }
+func (s *Storage) MostHeldBytes() int64 { return s.cells.Stats().MaxBytes }
 
 // Close waits for the reads under way, and closes the storage below. It is idempotent.
 func (s *Storage) Close() error {
@@ -328,6 +329,6 @@ func (s *Storage) Close() error {
 	s.some.Broadcast()
 	s.mu.Unlock()
 	s.workers.Wait()
-	s.cells.close()
+	s.cells.Close()
 	return s.under.Close()
 }

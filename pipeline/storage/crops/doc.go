@@ -24,7 +24,8 @@
 // The unit of decoding is the cell: usually a chunk. If chunks are blosc buffers and crops need at
 // most half of a chunk's blocks (by the first header that is read), each block is a cell. Cells are
 // cached up to Config.MemoryBytes: those that readers are going to want soonest (Storage.Expect)
-// or, if nothing is known, the most recently used (cells). In addition each worker holds one chunk,
+// or, if nothing is known, the most recently used (package blockcache). A chunk that no reader is
+// going to want is decoded into the worker's own buffer, which stays in the CPU cache. In addition each worker holds one chunk,
 // stored and decoded, and reads under way hold up to a quarter of MemoryBytes (1 to 64 MiB).
 // Indexes of shards take up to an eighth of MemoryBytes, and at least one is kept. A chunk larger
 // than the cache is still read.

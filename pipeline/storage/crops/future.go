@@ -92,8 +92,8 @@ func (s *Storage) expect(b *submission, x *expectedRange) (list []*cell) {
 	}
 	from := x.offsetBytes - int64(len(c.header))
 	first, last := max(from, 0)/c.row.Bytes, min((from+x.sizeBytes-1)/c.row.Bytes, int64(c.Cut.Total())-1)
-	s.cells.mu.Lock()
-	defer s.cells.mu.Unlock()
+	cells := s.cells.Lock()
+	defer cells.Unlock()
 	for n := first; n <= last; n++ {
 		at := b.locate(c, uint64(n), x.epoch)
 		for k, f := range c.fields {
@@ -105,12 +105,12 @@ func (s *Storage) expect(b *submission, x *expectedRange) (list []*cell) {
 			_ = at.crops[k].Parts(f.Array.Shape, f.Array.Chunk, func(p *zarr.Part) error {
 				k := key{f, f.chunks.Number(p.Chunk), 0}
 				if size == 0 {
-					list = append(list, s.cells.want(k, x.position))
+					list = append(list, cells.Want(k, x.position))
 					return nil
 				}
 				first, last := f.blocksOf(p, size)
 				for k.block = first + 1; k.block <= last; k.block++ {
-					list = append(list, s.cells.want(k, x.position))
+					list = append(list, cells.Want(k, x.position))
 				}
 				return nil
 			})
@@ -141,10 +141,10 @@ func (s *Storage) expectAgain(f *field) {
 }
 
 func (s *Storage) unwantCells(position uint64, list []*cell) {
-	s.cells.mu.Lock()
-	defer s.cells.mu.Unlock()
+	cells := s.cells.Lock()
+	defer cells.Unlock()
 	for _, c := range list {
-		s.cells.passed(c, position)
+		cells.Passed(c, position)
 	}
 }
 
@@ -181,12 +181,12 @@ func (s *Storage) Forget(reader uint64) {
 // unwant removes the first n ranges of a reader, and returns the position of the last one. The
 // caller holds future.mu.
 func (s *Storage) unwant(r *expecting, n int) (last uint64) {
-	s.cells.mu.Lock()
-	defer s.cells.mu.Unlock()
+	cells := s.cells.Lock()
+	defer cells.Unlock()
 	for range min(n, r.ranges.len()) {
 		x := r.ranges.pop()
 		for _, c := range x.cells {
-			s.cells.passed(c, x.position)
+			cells.Passed(c, x.position)
 		}
 		s.future.chunks -= len(x.cells)
 		last = x.position

@@ -21,7 +21,7 @@ func TestExpectedChunksAreDecodedLessOftenWithSameResult(t *testing.T) {
 	for _, told := range []bool{false, true} {
 		m := open(t, a, smallCrops, uring.HugePageBytes)
 		// Memory for a few chunks, each in its own pages.
-		m.cells.arena.maxBytes = 6 * 4096
+		m.cells.Allow(6 * 4096)
 		want, c := m.want(), m.cubes["a.zarr"]
 		order := rand.New(rand.NewPCG(3, 4)).Perm(int(c.Cut.Total()))
 		ranges := make([]storage.Range, len(order))
@@ -43,7 +43,7 @@ func TestExpectedChunksAreDecodedLessOftenWithSameResult(t *testing.T) {
 		m.Forget(1)
 		require.Empty(t, m.future.readers)
 		require.Zero(t, m.future.chunks)
-		require.Zero(t, m.cells.wanted)
+		require.Zero(t, m.cells.Stats().Wanted)
 	}
 	require.Less(t, decoded[true], decoded[false]*9/10)
 }
@@ -71,8 +71,8 @@ func TestExpectationsAreBounded(t *testing.T) {
 	m.Forget(2)
 	require.Zero(t, len(m.future.readers[1].ranges.items)-m.future.readers[1].ranges.head-(first-first/2))
 	m.Forget(1)
-	require.Zero(t, m.cells.wanted)
-	require.Empty(t, m.cells.byKey)
+	require.Zero(t, m.cells.Stats().Wanted)
+	require.Zero(t, m.cells.Stats().Blocks)
 	require.Equal(t, len(ranges[:1]), m.Expect(1, ranges[:1]), "there is room again")
 	m.Forget(1)
 }
@@ -85,7 +85,7 @@ func TestStalledReaderDoesNotRetainMemory(t *testing.T) {
 	decoded := map[bool]uint64{}
 	for _, stands := range []bool{false, true} {
 		m := open(t, a, smallCrops, uring.HugePageBytes)
-		m.cells.arena.maxBytes = 6 * 4096
+		m.cells.Allow(6 * 4096)
 		c := m.cubes["a.zarr"]
 		order := rand.New(rand.NewPCG(3, 4)).Perm(int(c.Cut.Total()))
 		ranges := make([]storage.Range, len(order))
@@ -117,7 +117,7 @@ func TestStalledReaderDoesNotRetainMemory(t *testing.T) {
 		m.Forget(1)
 		m.Forget(2)
 		require.Zero(t, m.future.chunks)
-		require.Zero(t, m.cells.wanted)
+		require.Zero(t, m.cells.Stats().Wanted)
 	}
 	require.LessOrEqual(t, decoded[true], decoded[false]*21/20)
 }

@@ -98,7 +98,7 @@ func TestCropsOfLongChunksDoNotDependOnMemoryOrExpectations(t *testing.T) {
 						require.LessOrEqual(t, m.Stats().HeldBytes, memory)
 					}
 					m.Forget(1)
-					require.Zero(t, m.cells.wanted)
+					require.Zero(t, m.cells.Stats().Wanted)
 					require.Zero(t, m.future.chunks)
 					got, err := m.read(0, m.object.SizeBytes, 0)
 					require.NoError(t, err)

@@ -169,7 +169,7 @@ func (s *Storage) share(cubes map[string]*cube) error {
 	if s.config.MemoryBytes < leastRoom && usual <= leastEach {
 		decoding = 0 // with so little memory, crops are decoded without a reservation
 	}
-	s.cells.allow(max(s.config.MemoryBytes-decoding-indexes-described, 0))
+	s.cells.Allow(max(s.config.MemoryBytes-decoding-indexes-described, 0))
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/lsiofs/lsiofs/pipeline/blockcache"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
@@ -46,6 +47,9 @@ type key struct {
 	chunk int64 // in C order of the grid of chunks
 	block int64 // starting at 1; 0 is the whole chunk
 }
+
+// cell is a cell that is decoded or is going to be wanted.
+type cell = blockcache.Block[key]
 
 // submission is one call of Submit: the chunks that its reads want. Everything except the tasks and
 // what belongs to them is reused for another one.
@@ -127,19 +131,19 @@ func (s *Storage) Submit(reads []*storage.Read) {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cells.mu.Lock()
+	cells := s.cells.Lock()
 	for _, t := range b.order {
 		if w := s.waiting[t.key]; w != nil {
 			w.wants = append(w.wants, t.wants...)
 			continue
 		}
-		if s.findKept(t) {
+		if s.findKept(t, cells) {
 			continue
 		}
 		s.waiting[t.key] = t
 		s.tasks.push(t)
 	}
-	s.cells.mu.Unlock()
+	cells.Unlock()
 	for _, x := range all {
 		for rest := x.decoded; len(rest) > 0; {
 			n := min(len(rest), groupChunks)
@@ -156,11 +160,11 @@ func (s *Storage) Submit(reads []*storage.Read) {
 }
 
 // findKept pins the cached cells that a task wants, and notes what is wanted of them. It returns
-// false if some wants are left. The caller holds s.mu and s.cells.mu.
-func (s *Storage) findKept(t *task) bool {
+// false if some wants are left. The caller holds s.mu.
+func (s *Storage) findKept(t *task, cells blockcache.Locked[key]) bool {
 	size := t.field.blockSize()
 	if size == 0 {
-		x := s.cells.pin(t.key, len(t.wants))
+		x := cells.Get(t.key, len(t.wants))
 		if x == nil {
 			return false
 		}
@@ -177,7 +181,7 @@ func (s *Storage) findKept(t *task) bool {
 		first, last := t.field.blocksOf(&n.part, size)
 		kept := true
 		for b := first; kept && b < last; b++ {
-			kept = s.cells.has(t.block(int(b)))
+			kept = cells.Has(t.block(int(b)))
 		}
 		if !kept {
 			left = append(left, *n)
@@ -185,7 +189,7 @@ func (s *Storage) findKept(t *task) bool {
 		}
 		n.r.pending.Add(int32(last - first - 1)) // each cell counts as a want
 		for b := first; b < last; b++ {
-			n.r.decoded = append(n.r.decoded, decodedWant{n, t, s.cells.pin(t.block(int(b)), 1), b * size})
+			n.r.decoded = append(n.r.decoded, decodedWant{n, t, cells.Get(t.block(int(b)), 1), b * size})
 		}
 		t.batch.left.Add(int32(last - first))
 	}

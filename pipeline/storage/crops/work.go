@@ -153,15 +153,15 @@ func (w *worker) copyDecoded(list []decodedWant) {
 	r := list[0].want.r
 	if r.wanted() {
 		for _, x := range list {
-			x.t.field.copier.Copy(x.want.crop, zarr.Window{Bytes: x.cell.slot.bytes, OffsetBytes: x.at}, &x.want.part)
+			x.t.field.copier.Copy(x.want.crop, zarr.Window{Bytes: x.cell.Bytes(), OffsetBytes: x.at}, &x.want.part)
 		}
 		w.hits.Add(uint64(len(list)))
 	}
-	w.cells.mu.Lock()
+	cells := w.cells.Lock()
 	for _, x := range list {
-		w.cells.unpin(x.cell)
+		cells.Release(x.cell)
 	}
-	w.cells.mu.Unlock()
+	cells.Unlock()
 	for _, x := range list {
 		x.t.batch.ended(1)
 	}
@@ -357,11 +357,11 @@ func (w *worker) decode(t *task, stored []byte) error {
 	if err := w.fitsBlocks(f, stored); err != nil {
 		return t.located(err)
 	}
-	x := w.cells.take(t.key, f.chunkBytes)
+	x := w.cells.Fill(t.key, f.chunkBytes)
 	var chunk []byte
 	if x != nil {
 		t.taken = append(t.firstTaken[:0], x)
-		chunk = x.slot.bytes
+		chunk = x.Bytes()
 	} else {
 		var err error
 		if chunk, err = w.unkept.room(f.chunkBytes); err != nil {
@@ -378,10 +378,7 @@ func (w *worker) decode(t *task, stored []byte) error {
 // keep caches the cells that a chunk was decoded into, unless the stored bytes were wrong.
 func (w *worker) keep(t *task, right bool) {
 	for i, x := range t.taken {
-		if right {
-			w.cells.add(x)
-		}
-		w.cells.release(x)
+		w.cells.Filled(x, right)
 		t.taken[i] = nil
 	}
 	t.taken = t.taken[:0]
