@@ -101,10 +101,10 @@ func TestDatasetIsClosedInReverseOrder(t *testing.T) {
 			o.shuts[i] = func() error { closed = append(closed, names[i]); return shut() }
 		}
 	}
-	note(&d.mount.opened, "engine", "credentials", "retry")
+	note(&d.mount.opened, "engine", "retry")
 	note(&d.current.opened, "catalog", "fetcher", "source", "ahead")
 	require.NoError(t, d.Close())
-	want := []string{"ahead", "source", "fetcher", "catalog", "retry", "storage", "credentials", "engine"}
+	want := []string{"ahead", "source", "fetcher", "catalog", "retry", "storage", "engine"}
 	require.Equal(t, want, closed)
 	require.NoError(t, d.Close())
 	require.Equal(t, want, closed, "once")

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,7 +61,7 @@ type mount struct {
 	choice    discover.Choice
 	offline   *offline        // nil if the service answers, or there is none
 	service   *remote.Storage // nil if the dataset is in a file system
-	// credentials are shared by all sources of a mixture, and looked up once.
+	// credentials are shared by all sources of a mixture, and looked up once; nil if none are needed.
 	credentials *s3.Credentials
 	crops       *crops.Storage     // part of files; nil if records are not crops, and for a mixture
 	cache       *diskcache.Storage // part of files; nil without a disk cache
@@ -110,10 +111,24 @@ func (m *mount) openEngine() (shut func() error, err error) {
 
 // openCredentials does not look up any credentials yet.
 func (m *mount) openCredentials() (shut func() error, err error) {
+	if !m.signs() {
+		return nil, nil
+	}
 	if m.credentials, err = s3.NewCredentials(m.spec.ReadTimeout); err != nil {
 		return nil, err
 	}
 	return func() error { m.credentials.Close(); return nil }, nil
+}
+
+// signs reports whether requests of the dataset, or of a source of a mixture, may have to be signed.
+func (m *mount) signs() bool {
+	if !m.spec.Mix.Asked() {
+		return m.scheme.name == "s3"
+	}
+	return slices.ContainsFunc(m.spec.Mix.Sources, func(x spec.Source) bool {
+		s, err := schemeOf(x.Dataset)
+		return err == nil && s.name == "s3"
+	})
 }
 
 func (m *mount) findProfile() (shut func() error, err error) {

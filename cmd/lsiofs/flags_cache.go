@@ -35,7 +35,7 @@ func addFill(c *cobra.Command, s *spec.Cache) {
 type cacheSizeValue struct{ c *spec.Cache }
 
 func (v cacheSizeValue) String() string {
-	if v.c == nil {
+	if v.c == nil || !v.c.Off && v.c.SizeBytes == 0 && v.c.SizePercent == 0 {
 		return "auto"
 	}
 	return diskcache.Size{Off: v.c.Off, Bytes: v.c.SizeBytes, Percent: v.c.SizePercent}.String()

@@ -31,16 +31,10 @@ func (d *datasetFlags) addSnapshot() {
 // grow derives the remaining settings of a growing dataset from its flags and from the checkpoint
 // of --resume (nil without one).
 func (d *datasetFlags) grow(g *spec.Grow, r *resuming.Checkpoint) error {
-	window, err := growing.ParseWindow(g.Window)
-	if err != nil {
-		return exit.Usagef("--window: %w", err)
-	}
-	minNew, err := growing.ParseAmount(g.MinNew)
-	if err != nil {
-		return exit.Usagef("--min-new: %w", err)
-	}
-	if err := minNew.Within(window); err != nil {
-		return exit.With(exit.Usage, err)
+	if g.Window != "" || g.MinNew != "" {
+		if err := checkWindow(g); err != nil {
+			return err
+		}
 	}
 	for flag, given := range map[string]bool{"settle": d.given("settle") && g.Settle <= 0, "poll": d.given("poll") && g.Poll <= 0} {
 		if given {
@@ -61,4 +55,17 @@ func (d *datasetFlags) grow(g *spec.Grow, r *resuming.Checkpoint) error {
 		return exit.Usagef("--snapshot with --grow needs --resume with a checkpoint of the run: name it, or leave --grow out to read only the snapshot's shards")
 	}
 	return nil
+}
+
+// checkWindow checks --window and --min-new, and that the one allows the other.
+func checkWindow(g *spec.Grow) error {
+	window, err := growing.ParseWindow(g.Window)
+	if err != nil {
+		return exit.Usagef("--window: %w", err)
+	}
+	minNew, err := growing.ParseAmount(g.MinNew)
+	if err != nil {
+		return exit.Usagef("--min-new: %w", err)
+	}
+	return exit.With(exit.Usage, minNew.Within(window))
 }

@@ -53,7 +53,7 @@ func (t *Target) Remote() bool { return t.remote }
 // IsRemote reports whether a dataset's name refers to a remote service, such as s3://bucket. If a
 // file of that exact name exists, it is a path.
 func IsRemote(dataset string) bool {
-	if !target.IsRemote(dataset) {
+	if !strings.Contains(dataset, "://") || !target.IsRemote(dataset) {
 		return false
 	}
 	_, err := os.Lstat(dataset)
