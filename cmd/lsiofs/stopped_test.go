@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -95,7 +96,35 @@ func TestCommandsNameStoppedServer(t *testing.T) {
 	r := umountInOwnProcess(t, mnt)
 	require.Equal(t, exit.Mount, r.code)
 	require.Contains(t, r.stderr, "kill -CONT "+strconv.Itoa(info.PID))
+	if strings.Contains(r.stderr, "is busy") {
+		// Another program of this machine looks at all mounts, as top --listen does, and waits.
+		require.NoError(t, syscall.Kill(info.PID, syscall.SIGCONT))
+		require.Eventually(t, func() bool { return umountInOwnProcess(t, mnt).code == exit.OK }, patience, 10*time.Millisecond)
+	}
 	requireUnmounted(t, mnt)
+}
+
+// A request that is not answered keeps a mount busy, although its program has nothing open there.
+func TestUmountNamesStoppedServerThatOthersWaitFor(t *testing.T) {
+	mnt, info := daemon(t, dataset(t))
+	stop(t, info.PID)
+	looking := exec.Command("stat", filepath.Join(mnt, "README"))
+	require.NoError(t, looking.Start())
+	require.Eventually(t, func() bool { return stateOf(looking.Process.Pid) == "S" }, patience, time.Millisecond)
+	r := umountInOwnProcess(t, mnt)
+	require.Equal(t, exit.Mount, r.code)
+	require.Contains(t, r.stderr, mnt+" is busy")
+	require.Contains(t, r.stderr, "kill -CONT "+strconv.Itoa(info.PID))
+	require.NoError(t, syscall.Kill(info.PID, syscall.SIGCONT))
+	require.NoError(t, looking.Wait())
+}
+
+// doctor looks at all mounts of this machine, those of others included.
+func TestDoctorLeavesStoppedServersAlone(t *testing.T) {
+	mnt, info := daemon(t, dataset(t))
+	stop(t, info.PID)
+	out, _ := program(t, "doctor").Output() // its exit code depends on this machine
+	require.Contains(t, string(out), mnt+": its server is stopped (process "+strconv.Itoa(info.PID))
 }
 
 // A dataset may be on a file system that does not answer. Here it is the mount of a stopped server.

@@ -131,15 +131,27 @@ func probeMounts() []leftMount {
 		if m.Type != fs.FileSystemType {
 			continue
 		}
-		answer := make(chan error, 1)
-		// Ends with the stat or, if the server hangs, with the process.
-		go func() { _, err := os.Stat(filepath.Join(m.Point, "README")); answer <- err }()
-		select {
-		case err = <-answer:
-		case <-time.After(mountPatience):
-			err = fmt.Errorf("no answer within %v", mountPatience)
-		}
-		found = append(found, leftMount{m.Point, err})
+		found = append(found, leftMount{m.Point, probeMount(m)})
 	}
 	return found
+}
+
+// probeMount returns why a mount does not answer. It sends nothing to a server that is seen to be
+// stopped: until that is answered, the mount would be busy, and its owner could not unmount it.
+func probeMount(m fs.MountEntry) error {
+	if s := fs.FindServer(m); s != nil {
+		defer s.Close()
+		if s.Stopped() {
+			return fmt.Errorf("its server is stopped (process %d, by SIGSTOP or Ctrl-Z): kill -CONT %d resumes it", s.PID, s.PID)
+		}
+	}
+	answer := make(chan error, 1)
+	// Ends with the stat or, if the server hangs, with the process.
+	go func() { _, err := os.Stat(filepath.Join(m.Point, "README")); answer <- err }()
+	select {
+	case err := <-answer:
+		return err
+	case <-time.After(mountPatience):
+		return fmt.Errorf("no answer within %v", mountPatience)
+	}
 }

@@ -59,7 +59,7 @@ func Unmount(ctx context.Context, o UnmountOptions, u *terminal.UI) error {
 			return exit.Errorf(exit.Mount, "unmount %s: %w", o.Point, err)
 		}
 		return exit.Errorf(exit.Mount, "%s is busy%s, or detach it with lsiofs umount --lazy %s",
-			o.Point, holdersText(holders("/proc", point, os.Getpid(), os.ReadDir)), terminal.Quote(o.Point))
+			o.Point, busyText(holders("/proc", point, os.Getpid(), os.ReadDir), server), terminal.Quote(o.Point))
 	}
 	if len(lost) > 0 {
 		u.Warn(fmt.Sprintf("files that were written into %s are lost: %s; a mount keeps only its checkpoint", o.Point, strings.Join(lost, ", ")))
@@ -74,6 +74,19 @@ func Unmount(ctx context.Context, o UnmountOptions, u *terminal.UI) error {
 	}
 	u.Notef("unmounted %s", o.Point)
 	return nil
+}
+
+// busyText returns what keeps a mount busy, and what to do about it. A program whose request a
+// stopped server has not answered uses the mount, but has nothing of it open: it does not show.
+func busyText(held []holder, server *fs.Server) string {
+	if server == nil || !server.Stopped() {
+		return holdersText(held)
+	}
+	stopped := fmt.Sprintf("its server, process %d, is stopped (SIGSTOP, Ctrl-Z): kill -CONT %d resumes it", server.PID, server.PID)
+	if len(held) == 0 {
+		return ": a program is waiting for an answer, and " + stopped
+	}
+	return holdersText(held) + "; " + stopped
 }
 
 // statusTime bounds the wait for a mount's status before it is unmounted.
