@@ -126,9 +126,11 @@ func Claim(parent, prefix string) (dir string, lock *os.File, err error) {
 	if dir, err = os.MkdirTemp(parent, prefix); err != nil {
 		return "", nil, err
 	}
-	lock, err = os.Create(filepath.Join(dir, lockName))
+	// Under its own name from the moment when it is locked, so that it is never seen free.
+	name := filepath.Join(dir, lockName)
+	lock, err = os.Create(name + "-new")
 	if err == nil {
-		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+		err = errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_EX), os.Rename(name+"-new", name))
 	}
 	if err != nil {
 		return "", nil, errors.Join(err, os.RemoveAll(dir))
