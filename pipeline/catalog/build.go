@@ -76,16 +76,10 @@ func (o *opening) plan(shards []index.Shard, todo []int) {
 
 // seal writes the index of all shards and opens it, unless the shards are not a valid dataset.
 func (o *opening) seal(b *index.Build, shards []index.Shard) (*Catalog, error) {
-	for _, refuse := range []func([]index.Shard) error{o.refuseEmpty, o.refuseKinds, o.refuseTooLarge} {
-		if err := refuse(shards); err != nil {
-			return nil, err
-		}
+	if err := o.refuse(shards, shards); err != nil {
+		return nil, err
 	}
-	_, keyed := o.found.Unpacker.(format.Renamer)
-	i, err := b.Seal(o.target.String(), index.Content{
-		Format: formatLine(o.found.Format), Keyed: keyed, Shards: shards, Judged: o.found.Judged,
-		Lines: func(w io.Writer) error { return datasetLines(w, o.found.Format, shards) },
-	})
+	i, err := b.Seal(o.target.String(), o.content(shards, func(w io.Writer) error { return datasetLines(w, o.found.Format, shards) }))
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +88,25 @@ func (o *opening) seal(b *index.Build, shards []index.Shard) (*Catalog, error) {
 		_ = i.Close()
 	}
 	return catalog, err
+}
+
+// content returns the content of an index of these shards; lines writes the text whose SHA-256 is
+// the fingerprint.
+func (o *opening) content(shards []index.Shard, lines func(io.Writer) error) index.Content {
+	_, keyed := o.found.Unpacker.(format.Renamer)
+	return index.Content{Format: formatLine(o.found.Format), Keyed: keyed, Shards: shards, Judged: o.found.Judged, Lines: lines}
+}
+
+// refuse returns an error if shards are not a valid dataset. kinds has at least the first shard of
+// each kind.
+func (o *opening) refuse(shards, kinds []index.Shard) error {
+	if err := o.refuseEmpty(shards); err != nil {
+		return err
+	}
+	if err := o.refuseKinds(kinds); err != nil {
+		return err
+	}
+	return o.refuseTooLarge(shards)
 }
 
 // refuseTooLarge refuses datasets whose total size overflows an int64.

@@ -14,7 +14,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 )
 
 // LiveIndexConfig configures a LiveIndex.
@@ -47,11 +46,8 @@ type LiveIndexConfig struct {
 // mapped files. Its methods may be called concurrently. Those that only return state do not wait
 // for the disk.
 type LiveIndex struct {
-	config   LiveIndexConfig
-	target   discover.Target
-	store    *index.Store
-	storage  storage.Storage
-	reads    storage.Storage // storage, with transient errors retried
+	config LiveIndexConfig
+	access
 	arrivals *discover.Arrivals
 	journals *index.Journals
 	pass     *pass         // without a format until there is one; owned by the holder of turn
@@ -107,26 +103,19 @@ func OpenStock(ctx context.Context, c LiveIndexConfig) (*LiveIndex, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	t, err := c.find()
-	if err != nil {
-		return nil, err
-	}
 	s := &LiveIndex{
-		config: c, target: t, opened: c.Now(), format: -1, kinds: []string{""}, kind: c.Kind, turn: make(chan struct{}, 1),
+		config: c, opened: c.Now(), format: -1, kinds: []string{""}, kind: c.Kind, turn: make(chan struct{}, 1),
 		known: map[string]*known{}, waiting: map[string]*waiting{}, passed: map[string]storage.Object{}, left: map[string]string{},
 		twins: twins{shards: map[uint64]*known{}, twice: map[uint64][]*known{}},
 	}
-	if err := s.target.Exclude(c.Exclude); err != nil {
+	d, err := c.open(func(t *discover.Target) error {
+		s.target = *t
+		return s.setArrivals("") // before anything is created
+	})
+	if err != nil {
 		return nil, err
 	}
-	if err := s.setArrivals(""); err != nil { // before anything is created
-		return nil, err
-	}
-	s.store = index.OpenStore(c.IndexDir, wholeRoot(&t), index.KeyOf(t.Root(), s.target.Text(), formatLine(c.Format)), c.Log)
-	if s.storage, err = c.OpenStorage(t.Root(), s.store.Dir()); err != nil {
-		return nil, err
-	}
-	s.reads = retry.New(lent{s.storage})
+	s.access = d
 	if err := s.setArrivals(s.store.Dir()); err != nil {
 		_ = s.reads.Close()
 		return nil, err

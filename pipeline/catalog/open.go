@@ -73,23 +73,42 @@ func Open(ctx context.Context, c Config) (*Catalog, error) {
 
 // begin opens what an opening needs. The caller closes its reads.
 func (c Config) begin() (*opening, error) {
-	t, err := c.find()
+	d, err := c.open(func(*discover.Target) error { return nil })
 	if err != nil {
 		return nil, err
 	}
+	return &opening{Config: c, access: d, reporter: newReporter(c.Progress)}, nil
+}
+
+// access is how the files of a dataset are read, and where its index is stored.
+type access struct {
+	target  discover.Target
+	store   *index.Store
+	storage storage.Storage
+	reads   storage.Storage // storage, with transient errors retried
+}
+
+// open opens a dataset's storage and the store of its index, unless allowed refuses the target. The
+// caller closes the reads.
+func (c Config) open(allowed func(*discover.Target) error) (d access, err error) {
+	if d.target, err = c.find(); err != nil {
+		return d, err
+	}
+	t := &d.target
 	if err := t.Exclude(c.Exclude); err != nil {
-		return nil, err
+		return d, err
 	}
-	store := index.OpenStore(c.IndexDir, wholeRoot(&t), index.KeyOf(t.Root(), t.Text(), formatLine(c.Format)), c.Log)
-	s, err := c.OpenStorage(t.Root(), store.Dir())
-	if err != nil {
-		return nil, fmt.Errorf("dataset %s: %w", &t, err)
+	if err := allowed(t); err != nil {
+		return d, err
 	}
-	var reads storage.Storage = lent{s}
-	if !t.Remote() {
-		reads = retry.New(reads)
+	d.store = index.OpenStore(c.IndexDir, wholeRoot(t), index.KeyOf(t.Root(), t.Text(), formatLine(c.Format)), c.Log)
+	if d.storage, err = c.OpenStorage(t.Root(), d.store.Dir()); err != nil {
+		return d, fmt.Errorf("dataset %s: %w", t, err)
 	}
-	return &opening{Config: c, target: t, storage: s, reads: reads, reporter: newReporter(c.Progress), store: store}, nil
+	if d.reads = (lent{d.storage}); !t.Remote() {
+		d.reads = retry.New(d.reads)
+	}
+	return d, nil
 }
 
 // find resolves the dataset's target.
@@ -127,11 +146,8 @@ func (lent) Close() error { return nil }
 // opening is one run of Open.
 type opening struct {
 	Config
-	target   discover.Target
-	storage  storage.Storage
-	reads    storage.Storage // storage, with transient errors retried
+	access
 	reporter *reporter
-	store    *index.Store
 	prior    *index.Image            // the index left by an earlier run, nil if there is none
 	judged   map[storage.Object]bool // files that that run found not to be shards
 	found    discover.Found

@@ -74,6 +74,18 @@ func (p *pass) run(ctx context.Context, shards []discover.Shard, todo []int) err
 	slices.SortStableFunc(todo, func(i, j int) int {
 		return int(min(1, max(-1, shards[j].Object.SizeBytes-shards[i].Object.SizeBytes)))
 	})
+	return p.each(ctx, shards, todo, func(ctx context.Context, i int, held *admitted) error {
+		done, err := p.shard(ctx, shards[i], held)
+		if err != nil {
+			return err
+		}
+		return p.build.Add(i, done)
+	})
+}
+
+// each calls do for shards[i] for all i in todo, in that order and for several at a time, up to the
+// first failure.
+func (p *pass) each(ctx context.Context, shards []discover.Shard, todo []int, do func(ctx context.Context, i int, held *admitted) error) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(p.atATime)
 	for _, i := range todo {
@@ -86,11 +98,7 @@ func (p *pass) run(ctx context.Context, shards []discover.Shard, todo []int) err
 			if err := gctx.Err(); err != nil {
 				return err
 			}
-			done, err := p.shard(gctx, shards[i], held)
-			if err != nil {
-				return err
-			}
-			return p.build.Add(i, done)
+			return do(gctx, i, held)
 		})
 	}
 	if err := g.Wait(); err != nil {

@@ -7,8 +7,6 @@ import (
 	"sort"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -220,7 +218,7 @@ func (s *LiveIndex) move(k *known) error {
 
 // newPass returns the pass that reads shards. mu must be held.
 func (s *LiveIndex) newPass() *pass {
-	o := opening{Config: s.config.Config, storage: s.storage, reads: s.reads, found: s.found, reporter: newReporter(nil)}
+	o := opening{Config: s.config.Config, access: s.access, found: s.found, reporter: newReporter(nil)}
 	o.OnCorrupt = spec.CorruptSkip // damage is judged by the live index
 	return o.newPass(nil)
 }
@@ -231,44 +229,32 @@ func (s *LiveIndex) newPass() *pass {
 func (s *LiveIndex) read(ctx context.Context, b *batch, shards []discover.Shard, together bool) error {
 	results := make([]*known, len(shards))
 	later := laterTwins(shards)
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(s.pass.atATime)
-	for i, c := range shards {
-		held, err := s.pass.admission.begin(gctx, c.Object.SizeBytes)
-		if err != nil {
-			break
-		}
-		g.Go(func() error {
-			defer held.end()
-			k, err := s.one(gctx, c, held)
-			if err != nil || k == nil {
-				return err
-			}
-			if results[i] = k; !together && !later[i] {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.admit(k)
-			}
-			return nil
-		})
+	todo := make([]int, len(shards))
+	for i := range todo {
+		todo[i] = i
 	}
-	err := g.Wait()
+	err := s.pass.each(ctx, shards, todo, func(ctx context.Context, i int, held *admitted) error {
+		k, err := s.one(ctx, shards[i], held)
+		if err != nil || k == nil {
+			return err
+		}
+		if results[i] = k; !together && !later[i] {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.admit(k)
+		}
+		return nil
+	})
 	for i, k := range results {
 		if k != nil && (together || later[i]) {
 			b.kept = append(b.kept, k)
 		}
-	}
-	if err == nil {
-		err = ctx.Err()
 	}
 	return err
 }
 
 // one indexes a shard, and stores it in a journal unless it must wait.
 func (s *LiveIndex) one(ctx context.Context, c discover.Shard, held *admitted) (*known, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	x, err := s.pass.shard(ctx, c, held)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()

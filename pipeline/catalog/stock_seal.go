@@ -12,7 +12,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
-	"github.com/lsiofs/lsiofs/pipeline/format"
 )
 
 // LackingError reports that shards of a snapshot are not known here.
@@ -218,7 +217,7 @@ func same(a, b *LiveShard) bool {
 // seal opens the index of these shards, and creates it if it does not exist.
 func (s *LiveIndex) seal(ctx context.Context, text []byte, shards, kinds []index.Shard) (*Catalog, error) {
 	s.mu.RLock()
-	o := &opening{Config: s.config.Config, target: s.target, store: s.store, found: s.found}
+	o := &opening{Config: s.config.Config, access: s.access, found: s.found}
 	left := s.verdicts()
 	s.mu.RUnlock()
 	o.found.Selection = discover.SelectionOf(shardPaths(shards), left)
@@ -226,29 +225,19 @@ func (s *LiveIndex) seal(ctx context.Context, text []byte, shards, kinds []index
 		// As for a dataset of these shards alone.
 		o.found.StreamExtension = o.found.Unpacker.StreamExtension(discover.Stem(shards[0].Object.Path))
 	}
-	err := o.refuseEmpty(shards)
-	if err == nil {
-		err = o.refuseKinds(kinds)
-	}
-	if err == nil {
-		err = o.refuseTooLarge(shards)
-	}
+	err := o.refuse(shards, kinds)
 	if err != nil {
 		return nil, err
 	}
 	i := s.sealedAlready(text, shards)
 	if i == nil {
-		_, keyed := o.found.Unpacker.(format.Renamer)
-		i, err = s.store.SealSnapshot(s.target.String(), index.Content{
-			Format: formatLine(o.found.Format), Keyed: keyed, Shards: shards,
-			Lines: func(w io.Writer) error {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				_, err := io.Copy(w, bytes.NewReader(text))
+		i, err = s.store.SealSnapshot(s.target.String(), o.content(shards, func(w io.Writer) error {
+			if err := ctx.Err(); err != nil {
 				return err
-			},
-		})
+			}
+			_, err := w.Write(text)
+			return err
+		}))
 		if err != nil {
 			return nil, err
 		}
