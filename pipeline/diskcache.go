@@ -143,7 +143,7 @@ func (g *generation) fitCache() error {
 		n = g.records() // the data between the sampled records is fetched with them
 	}
 	if n > 0 {
-		open := choose.Sizes{Order: s.Order, Held: choose.Held{Records: n, Pieces: g.chunks(), Bytes: p.DatasetBytes}}
+		open := choose.Sizes{Settings: choose.Settings{Order: s.Order}, Held: choose.Held{Records: n, Pieces: g.chunks(), Bytes: p.DatasetBytes}}
 		p.OpenBytes = open.OpenBytes()
 	}
 	m.keeping.Lock()

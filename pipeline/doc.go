@@ -153,7 +153,7 @@
 //	pipeline/catalog/index/indextest      invalid stored indexes, for tests
 //	pipeline/catalog/decoding             bounds the memory of decoders during an index pass
 //	pipeline/read                         Reader: decides how a dataset is read, and reads it
-//	pipeline/read/size                    a dataset in pieces and sizes, before it is read; pure
+//	pipeline/read/options                 what all packages below read are configured with
 //	pipeline/read/choose                  scan, gather or spool, and how memory is divided; pure
 //	pipeline/read/chunkmap                which piece a record is in, and where pieces are; pure
 //	pipeline/read/window                  the walk over the order ahead of each reader; hints

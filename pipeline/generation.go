@@ -147,11 +147,11 @@ func (g *generation) boundRecords() error {
 
 func (g *generation) openFetcher() (shut func() error, err error) {
 	m, s, o := g.mount, &g.spec, g.readOrder()
-	g.survey, err = read.NewSurvey(g.catalog, m.reads, read.Config{
+	g.survey, err = read.NewSurvey(g.catalog, m.reads, read.Options{
 		MemoryBytes: m.recordMemory(), Memory: m.memory, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
 		Decoders: decoders(o), LookaheadRecords: lookahead(o), LookaheadBytes: s.Lookahead, Again: g.mixing != nil,
-		Read: g.strategy(), Order: o, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Storage: m.profile, Meter: &m.meter, Changes: &m.changes, Log: m.log,
+		Read: g.strategy(), Order: o, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Profile: m.profile, Meter: &m.meter, Note: m.changes.Note, Log: m.log,
 	})
 	if err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func TestWorkersInStepReadEachPieceOnce(t *testing.T) {
 			r.Close()
 		}
 		s := f.Stats()
-		require.Equal(t, uint64(f.survey.Places.Table.Len()), s.PiecesRead, "codec %q", codec)
+		require.Equal(t, uint64(f.o.Survey.Places.Table.Len()), s.PiecesRead, "codec %q", codec)
 		require.Zero(t, s.PiecesReread)
 		require.Equal(t, uint64(len(g)), s.RecordsOut)
 		require.Equal(t, s.RecordsOut, s.Hits+s.Waits)
@@ -64,7 +64,7 @@ func TestSmallDatasetIsReadOnceForAllEpochs(t *testing.T) {
 		readtest.ReadAll(t, d, r, seq, 30)
 		r.Close()
 	}
-	require.Equal(t, uint64(f.survey.Places.Table.Len()), f.Stats().PiecesRead)
+	require.Equal(t, uint64(f.o.Survey.Places.Table.Len()), f.Stats().PiecesRead)
 }
 
 // A few records that wait long never keep the pieces that they came with: with room for little more
@@ -76,7 +76,7 @@ func TestRetainedPartsOfPiecesAreCompacted(t *testing.T) {
 	r := f.Open(g)
 	readtest.ReadAll(t, d, r, g, 30)
 	r.Close()
-	require.Less(t, f.Stats().PiecesReread, uint64(f.survey.Places.Table.Len()/50))
+	require.Less(t, f.Stats().PiecesReread, uint64(f.o.Survey.Places.Table.Len()/50))
 }
 
 func TestMemoryStaysWithinBudget(t *testing.T) {
@@ -93,7 +93,7 @@ func TestMemoryStaysWithinBudget(t *testing.T) {
 				const readers = 8
 				// A segment for each piece that is waited for, and each that is pinned, one to copy
 				// into; and one decoder each, if shards are compressed.
-				slack := (2*readers + 1) * f.survey.Limits.SegmentBytes
+				slack := (2*readers + 1) * f.o.Survey.Limits.SegmentBytes
 				if codec != "" {
 					slack += readers * 1 << 20
 				}
@@ -236,7 +236,7 @@ func TestLargePiecesAreReadInWholePages(t *testing.T) {
 			d := readtest.Make(t, s)
 			for _, budget := range []int64{200 << 10, 1 << 20, 64 << 20} {
 				store := &alignedStorage{Storage: readtest.OpenStorage(t, d.Dir)}
-				f, err := newFetcher(d.Index, store, Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 200_000, PieceRecords: 128, released: readtest.Poison})
+				f, err := newFetcher(d.Index, store, Options{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 200_000, PieceRecords: 128, Released: readtest.Poison})
 				require.NoError(t, err)
 				seq := readtest.ReservoirOrder(5, d.Index, 3, 200)
 				r := f.Open(seq)

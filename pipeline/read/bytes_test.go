@@ -29,13 +29,13 @@ func newFetcherOver(t testing.TB, d *readtest.Dataset, budget int64, s storage.S
 	return newFetcherWith(t, d, testConfig(d, budget), s)
 }
 
-func testConfig(d *readtest.Dataset, budget int64) Config {
-	return Config{MemoryBytes: budget, ReadTimeout: 10 * time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.Read}
+func testConfig(d *readtest.Dataset, budget int64) Options {
+	return Options{MemoryBytes: budget, ReadTimeout: 10 * time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.Read}
 }
 
-func newFetcherWith(t testing.TB, d *readtest.Dataset, c Config, s storage.Storage) *Fetcher {
+func newFetcherWith(t testing.TB, d *readtest.Dataset, c Options, s storage.Storage) *Fetcher {
 	t.Helper()
-	c.released = readtest.Poison
+	c.Released = readtest.Poison
 	f, err := newFetcher(d.Index, s, c)
 	require.NoError(t, err)
 	if d.Read == spec.ReadGather {
@@ -154,14 +154,14 @@ func TestConcurrentReaders(t *testing.T) {
 func requireNothingLeft(t testing.TB, f *Fetcher) {
 	t.Helper()
 	if f.gatherer != nil {
-		require.Zero(t, f.gatherMemory.Held(), "all memory is given back")
+		require.Zero(t, f.gatherer.Stats().HeldBytes, "all memory is given back")
 		return
 	}
 	s := f.scanner.Stats()
 	if s.Spool != nil {
 		s.HeldBytes -= s.Spool.TableBytes // the statistics of a spool stay
 	}
-	require.Equal(t, f.survey.TableBytes, s.HeldBytes, "all memory is given back")
+	require.Equal(t, f.o.Survey.TableBytes, s.HeldBytes, "all memory is given back")
 	require.Zero(t, s.LoadsInFlight)
 	require.Zero(t, s.AheadBytes)
 }

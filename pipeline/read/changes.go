@@ -40,9 +40,9 @@ const (
 	changesKept = 64
 )
 
-// note records the shard of err if err wraps storage.ErrChanged.
-func (c *Changes) note(err error) {
-	if c == nil || !errors.Is(err, storage.ErrChanged) {
+// Note records the shard of err if err wraps storage.ErrChanged.
+func (c *Changes) Note(err error) {
+	if !errors.Is(err, storage.ErrChanged) {
 		return
 	}
 	of, ok := errors.AsType[*storage.Error](err)

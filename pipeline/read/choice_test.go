@@ -96,7 +96,7 @@ func TestStrategyFollowsFromSizesIncludingTables(t *testing.T) {
 		"not compressed, a byte each, a piece each, tables do not": {&sizes{shards: 2, records: 6053, recordBytes: 1}, single, 2, spec.ReadGather},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, err := newFetcher(c.sizes, nothing{}, Config{
+			f, err := newFetcher(c.sizes, nothing{}, Options{
 				MemoryBytes: c.memory * mib, ReadTimeout: time.Minute, PieceBytes: c.order.ChunkBytes, PieceRecords: c.order.ChunkRecords,
 				Read: spec.ReadScan, Order: c.order,
 			})
@@ -108,7 +108,9 @@ func TestStrategyFollowsFromSizesIncludingTables(t *testing.T) {
 			forced, err := f.Choose(spec.ReadScan)
 			require.NoError(t, err)
 			require.Equal(t, spec.ReadScan, forced.Strategy)
-			require.Equal(t, got.Strategy == spec.ReadSpool, f.scanning.Sweeps, "what nobody would choose sweeps")
+			sizes := f.o.Survey.Sizes()
+			_, sweeps := sizes.Lookahead(f.o.Choice)
+			require.Equal(t, got.Strategy == spec.ReadSpool, sweeps, "what nobody would choose sweeps")
 		})
 	}
 }
@@ -118,7 +120,7 @@ func TestSpoolForPermutedChunksHoldsAllShards(t *testing.T) {
 	const mib = 1 << 20
 	o := spec.Default().Order
 	x := &sizes{shards: 500, records: 2000, recordBytes: 12_000, members: 12, codec: gzip.Codec{}}
-	f, err := newFetcher(x, nothing{}, Config{MemoryBytes: 64 * mib, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords, Read: spec.ReadScan, Order: o})
+	f, err := newFetcher(x, nothing{}, Options{MemoryBytes: 64 * mib, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords, Read: spec.ReadScan, Order: o})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	whole, err := f.Choose(spec.ReadSpool)
@@ -129,7 +131,7 @@ func TestSpoolForPermutedChunksHoldsAllShards(t *testing.T) {
 	require.Less(t, whole.SpoolBytes, all.SpoolBytes/2)
 	require.Equal(t, int64(x.shards)*diskcache.RoomBytes(x.Shard(0).DecodedBytes), all.SpoolBytes)
 	o.Shuffle = spec.ShuffleNone
-	f.survey.Settings.Order = o
+	f.o.Survey.Settings.Order = o
 	few, err := f.Choose(spec.ReadSpool)
 	require.NoError(t, err)
 	require.Less(t, few.SpoolBytes, all.SpoolBytes/2, "front to back it comes once")

@@ -21,9 +21,9 @@ type Choice = choose.Choice
 // be made is an error: a scan would decode shards again and again, which users should not have to
 // find out by waiting.
 func (f *Fetcher) chooseStrategy() (shelf *diskcache.Shelf, err error) {
-	c, err := f.Choose(f.config.Read)
+	c, err := f.Choose(f.o.Read)
 	if err != nil && f.spoolIsShared() {
-		f.config.Log.Warn("shards are decoded again and again, because other streams use the room of --spool-max while they are read", "reason", err)
+		f.o.Log.Warn("shards are decoded again and again, because other streams use the room of --spool-max while they are read", "reason", err)
 		c, err = f.Choose(spec.ReadScan)
 	}
 	if err == nil && c.Spooled != nil {
@@ -33,36 +33,36 @@ func (f *Fetcher) chooseStrategy() (shelf *diskcache.Shelf, err error) {
 		if c.FewerLanes != "" {
 			err = fmt.Errorf("%w (%s)", err, c.FewerLanes)
 		}
-		return nil, fmt.Errorf("--read %s: %w; fewer --lanes, a smaller --shuffle-size or more --memory need less, and --read scan needs none but decodes shards again and again", f.config.Read, err)
+		return nil, fmt.Errorf("--read %s: %w; fewer --lanes, a smaller --shuffle-size or more --memory need less, and --read scan needs none but decodes shards again and again", f.o.Read, err)
 	}
-	f.choice = c
+	f.o.Choice = c
 	if c.Warning != "" {
-		f.config.Log.Warn("each record is read by itself: "+c.Warning, "dataset", f.survey.Held.AllBytes())
+		f.o.Log.Warn("each record is read by itself: "+c.Warning, "dataset", f.o.Survey.Held.AllBytes())
 	}
 	return shelf, nil
 }
 
 // openShelf makes the shelf that decoded shards are kept on.
 func (f *Fetcher) openShelf(c *Choice) (*diskcache.Shelf, error) {
-	if keep := f.config.Spool.Keep; keep != nil {
+	if keep := f.o.Spool.Keep; keep != nil {
 		shelf, err := keep(f.keptShards(c))
 		if shelf != nil {
 			return shelf, nil
 		} else if err != nil {
-			f.config.Log.Warn("decoded shards are not kept in the disk cache, so the next mount decodes them again", "reason", err)
+			f.o.Log.Warn("decoded shards are not kept in the disk cache, so the next mount decodes them again", "reason", err)
 		}
 	}
-	if f.config.Spool.Dir == "" {
+	if f.o.Spool.Dir == "" {
 		return nil, fmt.Errorf("%s have to be spooled, and there is no directory for that: name one with --spool-dir", humanize.IBytes(uint64(c.SpoolBytes)))
 	}
-	if f.config.Spool.Engine == nil {
+	if f.o.Spool.Engine == nil {
 		return nil, errors.New("there is no engine to read the spool with")
 	}
-	reserve := func(bytes int64) bool { return f.share.TakeDisk(bytes, f.config.Spool.MaxBytes) }
+	reserve := func(bytes int64) bool { return f.share.TakeDisk(bytes, f.o.Spool.MaxBytes) }
 	if !reserve(c.SpoolBytes) {
-		return nil, fmt.Errorf("another spool has taken the room of --spool-max (%s) meanwhile: try again", humanize.IBytes(uint64(f.config.Spool.MaxBytes)))
+		return nil, fmt.Errorf("another spool has taken the room of --spool-max (%s) meanwhile: try again", humanize.IBytes(uint64(f.o.Spool.MaxBytes)))
 	}
-	shelf, err := diskcache.NewSpool(f.config.Spool.Dir, c.SpoolBytes, f.config.MemoryBytes/spoolTablesPart, f.config.Spool.Engine, reserve)
+	shelf, err := diskcache.NewSpool(f.o.Spool.Dir, c.SpoolBytes, f.o.MemoryBytes/spoolTablesPart, f.o.Spool.Engine, reserve)
 	if err != nil {
 		reserve(-c.SpoolBytes)
 	}
@@ -71,9 +71,9 @@ func (f *Fetcher) openShelf(c *Choice) (*diskcache.Shelf, error) {
 
 // keptShards describes the shards that a choice spools.
 func (f *Fetcher) keptShards(c *Choice) KeptShards {
-	k := KeptShards{NeedBytes: c.SpoolBytes, MostTableBytes: f.config.MemoryBytes / spoolTablesPart, Decoding: f.decoding}
-	k.DecodedBytes = func(shard int) int64 { return f.index.Shard(shard).DecodedBytes }
-	for i := range f.index.Shards() {
+	k := KeptShards{NeedBytes: c.SpoolBytes, MostTableBytes: f.o.MemoryBytes / spoolTablesPart, Decoding: f.decoding}
+	k.DecodedBytes = func(shard int) int64 { return f.o.Index.Shard(shard).DecodedBytes }
+	for i := range f.o.Index.Shards() {
 		if c.Spools(i) {
 			k.Shards = append(k.Shards, i)
 			k.AllBytes += diskcache.RoomBytes(k.DecodedBytes(i))
@@ -85,14 +85,14 @@ func (f *Fetcher) keptShards(c *Choice) KeptShards {
 // decoding returns a shard's object, and what else its decoded bytes depend on: the codec, and the
 // parts if the shard consists of parts.
 func (f *Fetcher) decoding(shard int) (raw storage.Object, how string) {
-	x := f.index.Shard(shard)
+	x := f.o.Index.Shard(shard)
 	how = x.Codec.Name() + "/1"
 	if !x.Parts {
 		return x.Object, how
 	}
 	h := xxh3.New()
 	for at := int64(0); at < x.DecodedBytes; {
-		p := f.index.Part(shard, at)
+		p := f.o.Index.Part(shard, at)
 		_ = binary.Write(h, binary.LittleEndian, p) // a hash never fails
 		at = max(p.EndBytes, at+1)
 	}
@@ -104,9 +104,9 @@ func (f *Fetcher) decoding(shard int) (raw storage.Object, how string) {
 const spoolTablesPart = 16
 
 // spoolBytes returns the limit of the spool, 0 for what the order needs: what other fetchers leave
-// of SpoolConfig.MaxBytes, after giving up what they do not need now.
+// of Options.Spool.MaxBytes, after giving up what they do not need now.
 func (f *Fetcher) spoolBytes() int64 {
-	most := f.config.Spool.MaxBytes
+	most := f.o.Spool.MaxBytes
 	left := f.share.DiskLeft(most)
 	if most == 0 {
 		return 0
@@ -114,7 +114,7 @@ func (f *Fetcher) spoolBytes() int64 {
 	return max(left, 1)
 }
 
-// spoolIsShared reports whether other fetchers use some of SpoolConfig.MaxBytes.
+// spoolIsShared reports whether other fetchers use some of Options.Spool.MaxBytes.
 func (f *Fetcher) spoolIsShared() bool {
-	return f.survey.Settings.MaxSpoolBytes < f.config.Spool.MaxBytes
+	return f.o.Survey.Settings.MaxSpoolBytes < f.o.Spool.MaxBytes
 }

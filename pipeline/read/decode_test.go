@@ -113,7 +113,7 @@ func TestFittingFullShuffleDecodesEachShardOnceOrTwice(t *testing.T) {
 func TestRepeatedDecodingIsReportedOnce(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 1, Records: 1000, MaxBytes: 2000})
 	var log said
-	f := newFetcherWith(t, d, Config{MemoryBytes: 300 << 10, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Log: slog.New(slog.NewTextHandler(&log, nil))}, readtest.OpenStorage(t, d.Dir))
+	f := newFetcherWith(t, d, Options{MemoryBytes: 300 << 10, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Log: slog.New(slog.NewTextHandler(&log, nil))}, readtest.OpenStorage(t, d.Dir))
 	seq := readtest.RandomOrder(5, d.Index)
 	r := f.Open(seq)
 	defer r.Close()
@@ -150,7 +150,7 @@ func (s *said) warnings() int {
 
 func TestDecodersAreBounded(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "zst", Shards: 40, Records: 60, MaxBytes: 2000})
-	f := newFetcherWith(t, d, Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Decoders: 3}, readtest.OpenStorage(t, d.Dir))
+	f := newFetcherWith(t, d, Options{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Decoders: 3}, readtest.OpenStorage(t, d.Dir))
 	seq := readtest.ReservoirOrder(1, d.Index, 20, 100)
 	r := f.Open(seq)
 	defer r.Close()
@@ -164,7 +164,7 @@ func TestDecodersAreBounded(t *testing.T) {
 func TestShardsSharedByLanesAreDecodedOnceIfMemoryHoldsThem(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 3, Records: 6000, MaxBytes: 200})
 	g := readtest.ReservoirOrder(5, d.Index, 8, 80) // most lanes begin in the middle of a shard
-	f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Config{
+	f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Options{
 		MemoryBytes: 16 << 20, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, LookaheadRecords: 1,
 	})
 	require.NoError(t, err)

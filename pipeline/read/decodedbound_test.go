@@ -83,7 +83,7 @@ func TestAutomaticStrategyDecodesWithinDocumentedBound(t *testing.T) {
 			times = mostDecodedFull
 		}
 		if float64(decoded) > times*float64(total) {
-			rt.Fatalf("%s (%s): %d bytes decoded of %d: %.1f times", f.choice.Strategy, f.choice.Reason, decoded, total, float64(decoded)/float64(total))
+			rt.Fatalf("%s (%s): %d bytes decoded of %d: %.1f times", f.o.Choice.Strategy, f.o.Choice.Reason, decoded, total, float64(decoded)/float64(total))
 		}
 	})
 }

@@ -9,7 +9,7 @@
 //
 // Each package below has a contract and a manual of its own:
 //
-//	size      what a dataset is, in pieces and sizes; pure
+//	options   what all of them are configured with: settings, what is read, and how
 //	choose    how shards are read, and how memory is divided, from sizes alone; pure
 //	chunkmap  which piece a record belongs to, where pieces are, and what they consist of; pure
 //	scan      reads whole pieces, and keeps their records until they are delivered
@@ -30,10 +30,10 @@
 //	catalog, part, settings
 //	       │
 //	       ▼
-//	     size ──► choose.Choose ──┬─ scan, spool ──► scan.Scanner ──► scan.Reader ────┐
-//	                              └─ gather ───────► gather.Gatherer ► gather.Reader ─┤
-//	                                                                                  ▼
-//	                                                    Reader.Read ────────────► pinned.Records
+//	choose.Survey ──► Choose ──┬─ scan, spool ──► scan.Scanner ──► scan.Reader ────┐
+//	                           └─ gather ───────► gather.Gatherer ► gather.Reader ─┤
+//	                                                                               ▼
+//	                                                 Reader.Read ────────────► pinned.Records
 //
 // There are three strategies, and two packages that carry them out. Scan reads whole pieces of
 // shards. Spool is a scan that decodes each compressed shard once to a disk (the disk cache, or a
@@ -44,8 +44,10 @@
 // uncompressed ones (usePlain).
 //
 // A Fetcher has either a scanner or a gatherer, for all its life. Neither imports the other, nor
-// this package: each gets what it needs in its Config, and reports errors by Config.Note. Forecasts
-// are available for all strategies, whichever was chosen: they need the configuration alone.
+// this package: both get the same Options, and report errors by Options.Note. They stay two packages
+// because they share nothing but what is listed above: a scan keeps pieces of shards for all readers,
+// a gatherer keeps batches of one reader each. Forecasts need a Survey alone, and are available for
+// all strategies, whichever was chosen.
 //
 // # Services and disk caches
 //
@@ -53,11 +55,11 @@
 // order should be one request, made well before it is needed. If a storage is a storage.Planner,
 // each reader has a Lookahead (package window) that goes through the order ahead of it and
 // announces the chunks to come, nearest first, with how much of the stream comes before each. It
-// looks ahead by Config.LookaheadBytes, or by what the reader reads in two seconds. The strategies
+// looks ahead by Options.LookaheadBytes, or by what the reader reads in two seconds. The strategies
 // for uncompressed shards are then (choose.Sizes.Choose):
 //
-//	memory holds what waits in the shuffle     scan: chunks are read to memory, up to a
-//	                                           quarter of it ahead. One request per chunk
+//	the shuffle's waiting records fit in       scan: chunks are read to memory, up to a
+//	memory                                     quarter of it ahead. One request per chunk
 //	a disk cache (storage.Keeper) has room     gather: chunks are planned, fetched to the
 //	for the chunks that are begun and not      cache, and records are read from there. One
 //	finished                                   request per chunk
@@ -68,7 +70,7 @@
 // Compressed shards are read in larger blocks than from a disk, and are not planned: decoders read
 // them from front to back. None of this changes a byte of the output.
 //
-// If only a part of the records is ever asked for (Config.Part), both strategies leave out the
+// If only a part of the records is ever asked for (Options.Part), both strategies leave out the
 // others as far as they can. In an order with a sample (pipeline/order/SELECTION.md) each epoch has
 // another part, its phase, which is passed to OpenPhase. Reads then cover the records of all phases
 // that have open readers, and nothing else.
@@ -81,13 +83,13 @@
 //
 // # Memory
 //
-// Config.MemoryBytes is the budget for all readers together. The tables per piece are subtracted
-// first (package size). The rest is for the scanner or the gatherer, whose manual says what may
+// Options.MemoryBytes is the budget for all readers together. The tables per piece are subtracted
+// first (choose.Survey). The rest is for the scanner or the gatherer, whose manual says what may
 // exceed it: a record that a reader waits for always gets memory, so nothing deadlocks.
 //
-// Several fetchers may share one budget (Config.Memory): see budget.Shared. Allow sets how much
-// each may hold, and a fetcher that is short of memory asks for more (Config.Ask of scan and
-// gather). For a fetcher that is alone, this costs one look at a flag whenever memory is used up.
+// Several fetchers may share one budget (Options.Memory): see budget.Shared. Allow sets how much
+// each may hold, and a fetcher that is short of memory asks for more (Options.Ask).
+// For a fetcher that is alone, this costs one look at a flag whenever memory is used up.
 //
 // # Locks
 //

@@ -7,11 +7,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/read/choose"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 )
 
 // dryIndex is an index whose codecs return dry decoders, and counts these.
 type dryIndex struct {
-	index
+	chunkmap.Index
 	codecs []dryCodec // of each shard; the zero value for uncompressed ones
 
 	mu     sync.Mutex
@@ -20,8 +21,8 @@ type dryIndex struct {
 	shards uint64   // with at least one decoder
 }
 
-func newDryIndex(x index) *dryIndex {
-	d := &dryIndex{index: x, codecs: make([]dryCodec, x.Shards()), begun: make([]uint64, (x.Shards()+63)/64)}
+func newDryIndex(x chunkmap.Index) *dryIndex {
+	d := &dryIndex{Index: x, codecs: make([]dryCodec, x.Shards()), begun: make([]uint64, (x.Shards()+63)/64)}
 	for i := range d.codecs {
 		if codec := x.Shard(i).Codec; codec != nil {
 			d.codecs[i] = dryCodec{codec, d, i}
@@ -32,7 +33,7 @@ func newDryIndex(x index) *dryIndex {
 
 // Shard implements index.
 func (d *dryIndex) Shard(i int) catalog.Shard {
-	s := d.index.Shard(i)
+	s := d.Index.Shard(i)
 	if s.Codec != nil {
 		s.Codec = &d.codecs[i]
 	}
@@ -78,7 +79,7 @@ func (c *dryCodec) NewDecoderAt(raw io.Reader, p format.Point) (format.Decoder, 
 
 func (c *dryCodec) decoder(raw io.Reader, pos int64) *dryDecoder {
 	c.of.open(c.shard)
-	s := c.of.index.Shard(c.shard)
+	s := c.of.Index.Shard(c.shard)
 	memory := s.DecoderBytes
 	if memory == 0 {
 		memory = max(choose.DecoderBytesOf(s.Codec.Name(), s.DecodedBytes, s.Members)-choose.BesideDecoderBytes, 0)
@@ -101,7 +102,7 @@ func blockBytes(codec string) int64 {
 // firstByte returns the position in the decoded shard of the last entry whose bytes in the file
 // begin at or before rawOffset.
 func (c *dryCodec) firstByte(rawOffset int64) int64 {
-	size := c.of.index.Shard(c.shard).DecodedBytes
+	size := c.of.Index.Shard(c.shard).DecodedBytes
 	next, _ := c.of.firstEntry(c.shard, 0, size, func(e format.Entry) bool { return e.RawBytes > rawOffset })
 	return c.of.Entry(c.shard, max(next-1, 0)).DecodedBytes
 }

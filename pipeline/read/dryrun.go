@@ -10,8 +10,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/options"
 	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
-	"github.com/lsiofs/lsiofs/pipeline/read/scan"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -70,7 +70,7 @@ func (s *Survey) DryRun(ctx context.Context, seq Sequence, phase Subset, n uint6
 	}
 	defer d.close()
 	if phase.Part == nil {
-		phase.Part = everything{}
+		phase.Part = chunkmap.All{}
 	}
 	return d.run(ctx, seq, phase, min(n, seq.Len()))
 }
@@ -84,20 +84,19 @@ type dryRun struct {
 
 // newDryRun makes a fetcher of the same dataset and settings with the given choice.
 func (s *Survey) newDryRun(how Choice) (*dryRun, error) {
-	d := &dryRun{storage: newDryStorage(s.caps), index: newDryIndex(s.index)}
-	c := s.config
-	c.Memory, c.Meter, c.Changes, c.released = nil, new(meter.Meter), nil, nil
-	c.Log = slog.New(slog.DiscardHandler)
-	c.setDefaults()
-	d.Fetcher = &Fetcher{
-		Survey: Survey{index: d.index, storage: d.storage, caps: d.storage.caps, config: c, sizes: s.sizes, meter: c.Meter},
-		survey: s.sizes, share: c.Memory.Share(), choice: how,
-		dry: &scan.Dry{Raw: dryRaw{d.storage}, Complete: d.storage.complete},
-	}
+	d := &dryRun{storage: newDryStorage(s.o.Caps), index: newDryIndex(s.o.Index)}
+	o := s.o
+	o.Memory, o.Meter, o.Note, o.Released = nil, new(meter.Meter), nil, nil
+	o.Log = slog.New(slog.DiscardHandler)
+	o.SetDefaults()
+	d.Fetcher = &Fetcher{Survey: Survey{o: o, sizes: s.sizes}, share: o.Memory.Share(), told: o.Note}
+	d.o.SetInput(d.index, d.storage)
+	d.o.Dry = &options.Dry{Raw: d.storage.completeNow, Complete: d.storage.complete}
+	d.o.Survey, d.o.Choice, d.o.Ask, d.o.Note = s.sizes, how, d.share.Ask, d.note
 	d.storage.oneSubmit = how.Strategy == spec.ReadGather
 	var shelf *diskcache.Shelf
 	if how.Spooled != nil {
-		shelf = diskcache.NewDrySpool(how.SpoolBytes, c.MemoryBytes/spoolTablesPart)
+		shelf = diskcache.NewDrySpool(how.SpoolBytes, o.MemoryBytes/spoolTablesPart)
 	}
 	if err := d.startRoom(shelf); err != nil {
 		if shelf != nil {
@@ -160,7 +159,7 @@ func (d *dryRun) run(ctx context.Context, seq Sequence, phase Subset, n uint64) 
 		f.CountedRecords = k
 	}
 	c.fill(&f)
-	f.Pieces = min(f.Pieces, uint64(d.survey.Places.Table.Len()))
+	f.Pieces = min(f.Pieces, uint64(d.o.Survey.Places.Table.Len()))
 	_, f.Compressed = d.index.decoders()
 	f.Estimated = k < n || f.Compressed > 0
 	return f, nil
@@ -176,7 +175,7 @@ func (d *dryRun) enough(k uint64) bool {
 	if k < mostDryRecords {
 		return false
 	}
-	return k >= moreDryRecords || d.storage.counted().ReadBytes >= 2*d.config.MemoryBytes
+	return k >= moreDryRecords || d.storage.counted().ReadBytes >= 2*d.o.MemoryBytes
 }
 
 // counts are a dry run's counts at some record.
@@ -223,7 +222,7 @@ func (c *counts) fill(f *Forecast) {
 // once. It follows from the order alone.
 type waits struct {
 	places    *chunkmap.Map // nil: nothing is added up
-	index     index
+	index     chunkmap.Index
 	seen      []uint64 // one bit per piece
 	now, most int64
 	extents   []catalog.Extent
@@ -233,8 +232,8 @@ func (d *dryRun) newWaits(part Part) waits {
 	if d.scanner == nil {
 		return waits{}
 	}
-	p := d.survey.Places.Of(part)
-	return waits{places: p, index: d.Fetcher.index, seen: make([]uint64, (p.Table.Len()+63)/64), extents: make([]catalog.Extent, lendRecords)}
+	p := d.o.Survey.Places.Of(part)
+	return waits{places: p, index: d.o.Index, seen: make([]uint64, (p.Table.Len()+63)/64), extents: make([]catalog.Extent, lendRecords)}
 }
 
 // lent adds records that are delivered.

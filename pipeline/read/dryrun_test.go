@@ -13,12 +13,12 @@ import (
 )
 
 // dryAndReal returns what a dry run counts for a whole sequence, and what a reader then takes.
-func dryAndReal(t *testing.T, d *readtest.Dataset, seq readtest.List, cfg Config) (dry, real Forecast) {
+func dryAndReal(t *testing.T, d *readtest.Dataset, seq readtest.List, cfg Options) (dry, real Forecast) {
 	s := &readtest.CountedStorage{Storage: readtest.OpenStorage(t, d.Dir)}
 	f, err := newFetcher(d.Index, s, cfg)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
-	dry, err = f.DryRun(t.Context(), seq, Subset{Part: cfg.Part}, seq.Len(), f.choice)
+	dry, err = f.DryRun(t.Context(), seq, Subset{Part: cfg.Part}, seq.Len(), f.o.Choice)
 	require.NoError(t, err)
 	require.Zero(t, s.Reads.Load(), "a dry run reads nothing")
 	require.Zero(t, dry.CountedRecords, "nothing was extrapolated")
@@ -40,7 +40,7 @@ func dryAndReal(t *testing.T, d *readtest.Dataset, seq readtest.List, cfg Config
 }
 
 // forecastAndRead returns reads and bytes of dryAndReal.
-func forecastAndRead(t *testing.T, d *readtest.Dataset, seq readtest.List, cfg Config) (c Forecast, forecast, read [2]int64) {
+func forecastAndRead(t *testing.T, d *readtest.Dataset, seq readtest.List, cfg Options) (c Forecast, forecast, read [2]int64) {
 	dry, real := dryAndReal(t, d, seq, cfg)
 	require.Equal(t, real.Pieces, dry.Pieces)
 	return dry, [2]int64{int64(dry.Reads), dry.ReadBytes}, [2]int64{int64(real.Reads), real.ReadBytes}
@@ -101,7 +101,7 @@ func TestADryRunCountsWhatIsRead(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, shuffle %s", c.name, shuffle), func(t *testing.T) {
 				o := spec.Default().Order
 				o.Shuffle, o.SizeRecords, o.Lanes = shuffle, 2048, 8
-				cfg := Config{MemoryBytes: c.memory, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords, Order: o, Read: c.read}
+				cfg := Options{MemoryBytes: c.memory, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords, Order: o, Read: c.read}
 				if c.read == spec.ReadSpool {
 					cfg.Spool = spoolConfig(t, c.memory, o).Spool
 				}
@@ -137,7 +137,7 @@ func TestDryRunsOfShardsThatAreNotCompressedAreExact(t *testing.T) {
 		for _, seq := range []readtest.List{readtest.InOrder(d.Index), readtest.ReservoirOrder(1, d.Index, 4, 200), readtest.InOrder(d.Index).Deal(1, 3)} {
 			for _, read := range []spec.Read{spec.ReadScan, spec.ReadGather} {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, read, len(seq)), func(t *testing.T) {
-					c, forecast, read := forecastAndRead(t, d, seq, Config{MemoryBytes: 256 << 20, ReadTimeout: time.Minute, PieceBytes: 20_000, PieceRecords: 16, Read: read})
+					c, forecast, read := forecastAndRead(t, d, seq, Options{MemoryBytes: 256 << 20, ReadTimeout: time.Minute, PieceBytes: 20_000, PieceRecords: 16, Read: read})
 					require.Equal(t, read, forecast)
 					require.True(t, c.Fits)
 					require.False(t, c.Estimated)
@@ -149,7 +149,7 @@ func TestDryRunsOfShardsThatAreNotCompressedAreExact(t *testing.T) {
 
 func TestADryRunOfAPartOfACompressedShardEndsThere(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 1, Records: 2000, MaxBytes: 1500})
-	f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 50})
+	f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Options{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 50})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	size := float64(d.Index.Shard(0).Object.SizeBytes)
@@ -161,7 +161,7 @@ func TestADryRunOfAPartOfACompressedShardEndsThere(t *testing.T) {
 
 func TestDryRunsSayWhatIsKept(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: 200, MaxBytes: 10_000})
-	f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Config{MemoryBytes: 4 << 20, ReadTimeout: time.Minute, PieceBytes: 1 << 40, PieceRecords: 10})
+	f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Options{MemoryBytes: 4 << 20, ReadTimeout: time.Minute, PieceBytes: 1 << 40, PieceRecords: 10})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	size := func(from, to int) (sum int64) {
@@ -184,7 +184,7 @@ func TestDryRunsSayWhatIsKept(t *testing.T) {
 
 func TestDryRunsEndWithTheirContext(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: 20, MaxBytes: 100})
-	f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Config{MemoryBytes: 1 << 20, ReadTimeout: time.Minute, PieceBytes: 1000, PieceRecords: 5})
+	f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Options{MemoryBytes: 1 << 20, ReadTimeout: time.Minute, PieceBytes: 1000, PieceRecords: 5})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -47,11 +47,8 @@ func (s *dryStorage) Submit(reads []*storage.Read) {
 	s.queue = append(s.queue, reads...)
 }
 
-// dryRaw is a dryStorage that completes reads at once, within Submit: decoders hold no lock there.
-type dryRaw struct{ *dryStorage }
-
-// Submit implements scan.Storage.
-func (s dryRaw) Submit(reads []*storage.Read) {
+// completeNow completes reads at once. It is for decoders, which hold no lock when they submit reads.
+func (s *dryStorage) completeNow(reads []*storage.Read) {
 	for _, r := range reads {
 		s.done(r)
 	}

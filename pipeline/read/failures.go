@@ -17,7 +17,7 @@ const keptFailures = 8
 
 // note records an error for status. The scanner and the gatherer call it with their locks held.
 func (f *Fetcher) note(err error) {
-	f.config.Changes.note(err)
+	f.told(err)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failures.add(err)

@@ -125,9 +125,9 @@ func TestFrameOfSpooledGameLoadsOnlyItself(t *testing.T) {
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, engine.Close()) })
-	s, err := read.NewSurvey(d.catalog, d.storage, read.Config{
+	s, err := read.NewSurvey(d.catalog, d.storage, read.Options{
 		MemoryBytes: 6 << 20, ReadTimeout: 10 * time.Minute, PieceBytes: 16 << 10, PieceRecords: 32,
-		Read: spec.ReadSpool, Order: d.order, Spool: read.SpoolConfig{Dir: readtest.DiskDir(t), Engine: engine},
+		Read: spec.ReadSpool, Order: d.order, Spool: read.SpoolOptions{Dir: readtest.DiskDir(t), Engine: engine},
 	})
 	require.NoError(t, err)
 	f, err := s.NewFetcher()

@@ -17,8 +17,8 @@ import (
 )
 
 // gatherConfig has the PieceBytes of other tests, so that scans are alike.
-func gatherConfig(budget int64) Config {
-	return Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: spec.ReadGather}
+func gatherConfig(budget int64) Options {
+	return Options{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: spec.ReadGather}
 }
 
 // Scan and gather return the same bytes, for any shards, order, memory, storage, number of readers,
@@ -39,7 +39,7 @@ func TestTheStrategyDoesNotShowInTheBytes(t *testing.T) {
 		c := gatherConfig(rapid.SampledFrom([]int64{1, 64 << 10, 1 << 20, 5 << 20, 100 << 20}).Draw(t, "budget"))
 		c.Read = rapid.SampledFrom([]spec.Read{spec.ReadScan, spec.ReadGather}).Draw(t, "read")
 		profiles := readtest.ExtremeProfiles()
-		c.Storage = profiles[rapid.SampledFrom(slices.Sorted(maps.Keys(profiles))).Draw(t, "storage")]
+		c.Profile = profiles[rapid.SampledFrom(slices.Sorted(maps.Keys(profiles))).Draw(t, "storage")]
 		g := readtest.ReservoirOrder(rapid.Uint64().Draw(t, "seed"), d.Index, rapid.IntRange(1, 5).Draw(t, "lanes"), rapid.IntRange(1, len(d.Records)).Draw(t, "size"))
 		workers, step := rapid.IntRange(1, 6).Draw(t, "workers"), rapid.IntRange(1, 300).Draw(t, "step")
 
@@ -56,7 +56,7 @@ func TestTheStrategyDoesNotShowInTheBytes(t *testing.T) {
 		require.NoError(t, errors.Join(errs...))
 		require.NoError(t, f.Close())
 		if f.gatherer != nil {
-			require.Zero(t, f.gatherMemory.Held())
+			require.Zero(t, f.gatherer.Stats().HeldBytes)
 		}
 	})
 }

@@ -53,8 +53,8 @@ func TestRandomReadsLoadOnlyRequestedRecords(t *testing.T) {
 				// Near the previous sample, and far from it.
 				k := uint64(i/5*1100 + i%5*200)
 				readtest.LendOne(t, d, r, seq, k)
-				number := f.survey.Places.Table.Of(seq[k])
-				_, l := f.survey.Places.Layout(number, func(int) (int64, chunkmap.Widener) { return f.config.Storage.GapBytes, nil })
+				number := f.o.Survey.Places.Table.Of(seq[k])
+				_, l := f.o.Survey.Places.Layout(number, func(int) (int64, chunkmap.Widener) { return f.o.Profile.GapBytes, nil })
 				switch {
 				case s.Read == spec.ReadGather:
 					reads, bytes = reads+1, bytes+int64(len(d.Records[seq[k]]))

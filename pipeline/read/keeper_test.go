@@ -150,13 +150,13 @@ func TestCachedEpochTakesOneRequestPerChunk(t *testing.T) {
 		for _, readers := range []int{1, 4} {
 			t.Run(fmt.Sprintf("%s/readers=%d", shuffle, readers), func(t *testing.T) {
 				o := spec.Order{Shuffle: shuffle, SizeRecords: 1600, Lanes: 8, Groups: 1, Batch: 1, ChunkBytes: 30_000, ChunkRecords: 128, Seed: 3}
-				config := Config{
+				config := Options{
 					MemoryBytes: 4 << 20, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords, LookaheadBytes: 4 << 20,
-					Read: spec.ReadAuto, Order: o, Storage: profile.Defaults(profile.KindObject),
+					Read: spec.ReadAuto, Order: o, Profile: profile.Defaults(profile.KindObject),
 				}
 				cache := newKeeper(readtest.OpenStorage(t, d.Dir), 1<<30)
 				f := newFetcherWith(t, d, config, cache)
-				require.True(t, f.choice.Chunks, f.choice.Reason)
+				require.True(t, f.o.Choice.Chunks, f.o.Choice.Reason)
 				g := readtest.Epoch(t, d.Index, o, 0)
 				readInStep(t, d, f, g, readers, 32)
 				needs, st := f.Needs(), f.Stats()
@@ -200,9 +200,9 @@ func TestRemoteBytesDoNotDependOnSettings(t *testing.T) {
 				o.SizeRecords, o.ChunkBytes, o.Seed = 200, uint64(1)<<(10+rng.IntN(7)), uint64(i)
 				p := profile.Defaults(profile.KindWeb)
 				p.ReadBytes, p.GapBytes = 4<<10<<rng.IntN(8), int64(rng.IntN(3))*4000
-				config := Config{
+				config := Options{
 					MemoryBytes: 1 << (20 + rng.IntN(5)), ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords,
-					LookaheadBytes: []int64{0, 1, 100_000, 10 << 20}[rng.IntN(4)], Order: o, Storage: p, released: readtest.Poison,
+					LookaheadBytes: []int64{0, 1, 100_000, 10 << 20}[rng.IntN(4)], Order: o, Profile: p, Released: readtest.Poison,
 					Read: []spec.Read{spec.ReadAuto, spec.ReadScan, spec.ReadGather}[rng.IntN(3)],
 				}
 				config.Spool = spool
@@ -222,7 +222,7 @@ func TestRemoteBytesDoNotDependOnSettings(t *testing.T) {
 					require.NoError(t, readtest.ReadEqual(s.Dataset, from{r, uint64(k)}, g[k:k+40], 1+rng.IntN(20)))
 				}
 				r.Close()
-				require.NoError(t, f.Close(), "%s, cache room %d", f.choice.Reason, room)
+				require.NoError(t, f.Close(), "%s, cache room %d", f.o.Choice.Reason, room)
 				requireNothingLeft(t, f)
 				if k, is := store.(*keeper); is {
 					require.Empty(t, k.chunks, "readers that are closed have planned nothing")

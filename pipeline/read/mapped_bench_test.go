@@ -30,7 +30,7 @@ func BenchmarkEpochFromPageCache(b *testing.B) {
 					b.SetBytes(int64(size) * int64(seq.Len()))
 					b.ReportAllocs()
 					for b.Loop() {
-						f, err := newFetcher(d.Index, s, Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 256 << 10, PieceRecords: 128})
+						f, err := newFetcher(d.Index, s, Options{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 256 << 10, PieceRecords: 128})
 						require.NoError(b, err)
 						copyEpoch(b, f, seq, size)
 						require.NoError(b, f.Close())

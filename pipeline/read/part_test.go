@@ -21,8 +21,8 @@ func TestPartIsReadWithoutWaitingForOrRetainingRest(t *testing.T) {
 				for order, seq := range map[string]readtest.List{"none": readtest.InOrder(d.Index), "reservoir": readtest.ReservoirOrder(3, d.Index, 3, 90)} {
 					for _, budget := range budgets[:lessIfShort(3, 1)] {
 						t.Run(fmt.Sprintf("%s/%s/budget=%d", which, order, budget), func(t *testing.T) {
-							f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Config{
-								MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.Read, Part: part, released: readtest.Poison,
+							f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Options{
+								MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.Read, Part: part, Released: readtest.Poison,
 							})
 							require.NoError(t, err)
 							defer func() { require.NoError(t, f.Close()) }()
@@ -45,12 +45,12 @@ func TestForecastsOfPartAreExact(t *testing.T) {
 		d := readtest.Make(t, s)
 		for which, part := range readtest.Parts(d.Index) {
 			t.Run(name+", "+which, func(t *testing.T) {
-				c, forecast, read := forecastAndRead(t, d, part.Of(readtest.InOrder(d.Index)), Config{
+				c, forecast, read := forecastAndRead(t, d, part.Of(readtest.InOrder(d.Index)), Options{
 					MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 50, Part: part,
 				})
 				require.Equal(t, forecast, read)
 				require.False(t, c.Estimated)
-				whole, _, _ := forecastAndRead(t, d, readtest.InOrder(d.Index), Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 50})
+				whole, _, _ := forecastAndRead(t, d, readtest.InOrder(d.Index), Options{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 50})
 				require.LessOrEqual(t, c.KeptBytes, whole.KeptBytes)
 			})
 		}
@@ -73,7 +73,7 @@ func TestDamageAfterLastRecordOfPartIsDetected(t *testing.T) {
 		for i := range 50 {
 			part[i] = true
 		}
-		f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Part: part})
+		f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Options{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Part: part})
 		require.NoError(t, err)
 		r := f.Open(part.Of(readtest.InOrder(d.Index)))
 		var l Loan

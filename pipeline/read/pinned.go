@@ -13,7 +13,7 @@ type (
 	RecordError = pinned.RecordError
 )
 
-// ErrTimeout is pinned.ErrTimeout, returned after Config.ReadTimeout.
+// ErrTimeout is pinned.ErrTimeout, returned after Options.ReadTimeout.
 var ErrTimeout = pinned.ErrTimeout
 
 // Faulted runs touch, which accesses pinned records that are Mapped, and reports whether their

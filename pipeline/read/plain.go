@@ -8,11 +8,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/choose"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/decode"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
@@ -22,14 +22,14 @@ const plainReason = "the compressed shards are in the disk cache, decoded"
 // usePlain reports whether all shards are compressed and whole in the disk cache, decoded. If so,
 // the fetcher reads them from there as uncompressed shards.
 func (f *Fetcher) usePlain() bool {
-	c := &f.config
+	c := &f.o
 	if c.Spool.Plain == nil || c.Read != spec.ReadAuto {
 		return false
 	}
-	all := Choice{Spooled: make([]uint64, (f.index.Shards()+63)/64)}
+	all := Choice{Spooled: make([]uint64, (f.o.Index.Shards()+63)/64)}
 	some := false
-	for i := range f.index.Shards() {
-		if x := f.index.Shard(i); x.Records > 0 {
+	for i := range f.o.Index.Shards() {
+		if x := f.o.Index.Shard(i); x.Records > 0 {
 			if x.Codec == nil {
 				return false
 			}
@@ -41,29 +41,29 @@ func (f *Fetcher) usePlain() bool {
 		return false
 	}
 	var err error
-	raw, store := f.index, f.storage
+	raw := f.o
 	f.plain, err = c.Spool.Plain(f.keptShards(&all), func(shard int, write func([]byte) error) error {
-		return f.decodeWhole(raw, store, shard, write)
+		return decodeWhole(raw, shard, write)
 	})
 	if err != nil || f.plain == nil {
 		return false
 	}
-	f.index, f.storage, f.caps = plainIndex{raw, f.plain}, f.plain, f.plain.Caps()
-	if choose.AtService(c.Storage.Kind) {
-		c.Storage = profile.Defaults(profile.KindVirtual) // a local disk
+	f.o.SetInput(plainIndex{raw.Index, f.plain}, f.plain)
+	if choose.AtService(c.Profile.Kind) {
+		c.Profile = profile.Defaults(profile.KindVirtual) // a local disk
 	}
 	return true
 }
 
 // plainIndex is an index of compressed shards that are decoded in a disk cache.
 type plainIndex struct {
-	index
+	chunkmap.Index
 	plain *diskcache.Plain
 }
 
 // Shard returns a shard as it is in the cache.
 func (x plainIndex) Shard(i int) catalog.Shard {
-	s := x.index.Shard(i)
+	s := x.Index.Shard(i)
 	if s.Codec == nil || s.Records == 0 {
 		return s
 	}
@@ -76,61 +76,19 @@ func (plainIndex) Entry(_ int, decodedBytes int64) format.Entry {
 	return format.Entry{DecodedBytes: decodedBytes, RawBytes: decodedBytes}
 }
 
+// plainHeldBytes limits the memory of a decoder of a shard that is damaged in the disk cache;
+// plainBlockBytes is the size of its reads.
 const (
-	// Shards that are damaged in the disk cache are decoded with buffers of this size, and read in
-	// blocks of this size.
-	plainBlockBytes = 256 << 10
 	plainHeldBytes  = 64 << 20
+	plainBlockBytes = 256 << 10
 )
 
-// decodeWhole decodes a shard from front to back.
-func (f *Fetcher) decodeWhole(x index, s storage.Storage, shard int, write func([]byte) error) error {
+// decodeWhole decodes a shard of a compressed dataset from front to back.
+func decodeWhole(o Options, shard int, write func([]byte) error) error {
 	began := time.Now()
-	set := decode.NewSet(decode.Config{
-		Index: x, Pieces: wholeShards{}, Submit: func(reads []*storage.Read) {
-			f.meter.Reading.Begin(len(reads))
-			s.Submit(reads)
-		},
-		Meter: f.meter, Place: shardNames{x}, Now: func() int64 { return int64(time.Since(began)) + 1 }, Log: f.config.Log,
-		Most: 1, LimitBytes: plainHeldBytes, BlockBytes: plainBlockBytes, Patience: f.config.ReadTimeout, Hold: func(int64) {},
-	}, noWork{})
+	o.Decoders, o.Choice = 1, Choice{}
+	o.Survey = &choose.Survey{Limits: choose.Limits{DecoderBytes: plainHeldBytes, RawBlockBytes: plainBlockBytes}}
+	set := decode.NewSet(&o, nil, budget.New(plainHeldBytes), func() int64 { return int64(time.Since(began)) + 1 }, nil)
 	defer set.Close()
-	d := set.Whole(shard, plainBlockBytes, new(atomic.Int64), new(meter.WaitClock))
-	defer set.End(d)
-	set.TakeCore()
-	defer set.GiveCore()
-	size := x.Shard(shard).DecodedBytes
-	for buf := make([]byte, min(plainBlockBytes, size)); d.Pos() < size; {
-		b := buf[:min(size-d.Pos(), int64(len(buf)))]
-		if err := d.Fill(b); err != nil {
-			return err
-		}
-		if err := write(b); err != nil {
-			return err
-		}
-	}
-	return d.EndMember()
+	return set.Through(shard, new(atomic.Int64), new(meter.WaitClock), write)
 }
-
-// shardNames names shards for the meter.
-type shardNames struct{ index }
-
-func (n shardNames) Object(record uint64) string { return pinned.ShardOf(n.index, record) }
-
-// wholeShards are the pieces of shards that are decoded whole: none.
-type wholeShards struct{}
-
-func (wholeShards) PiecesOf(int) (first, last int) { return 0, 0 }
-func (wholeShards) StartBytes(int) int64           { return 0 }
-func (wholeShards) AnyFrom(int, int) bool          { return false }
-
-// noWork is for decoders that have no loads.
-type noWork struct{}
-
-func (noWork) Room(decode.Load) bool                    { return false }
-func (noWork) Passing(*decode.Decoder, int) decode.Load { return nil }
-func (noWork) Next(int, int) int                        { return -1 }
-func (noWork) Came(decode.Load)                         {}
-func (noWork) Broken(int, error)                        {}
-func (noWork) Failed([]decode.Load, error)              {}
-func (noWork) Shrink()                                  {}

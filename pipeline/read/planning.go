@@ -16,31 +16,31 @@ type Needs = choose.Needs
 // cache without room for the chunks that the order has open. A disk cache is also told how much
 // passes through it.
 func (f *Fetcher) planning() *window.Plan {
-	planner, keeper := f.caps.Planner, f.caps.Keeper
+	planner, keeper := f.o.Caps.Planner, f.o.Caps.Keeper
 	if planner == nil {
 		return nil
 	}
-	sizes := f.survey.Sizes()
+	sizes := f.o.Survey.Sizes()
 	keeps := keeper != nil
-	gathers := f.choice.Strategy == spec.ReadGather
+	gathers := f.o.Choice.Strategy == spec.ReadGather
 	if keeps {
-		keeper.SetShare(f.share.SetCached(sizes.Share(f.choice)))
+		keeper.SetShare(f.share.SetCached(sizes.Share(f.o.Choice)))
 	}
-	if f.survey.Held.Packed == f.survey.Held.Shards || keeps && gathers && !f.choice.Chunks {
+	if f.o.Survey.Held.Packed == f.o.Survey.Held.Shards || keeps && gathers && !f.o.Choice.Chunks {
 		return nil
 	}
-	p := &window.Plan{Planner: planner, Keeps: keeps, LookaheadBytes: f.config.LookaheadBytes, MostBytes: f.survey.Limits.WindowBytes, Again: f.config.Again}
+	p := &window.Plan{Planner: planner, Keeps: keeps, LookaheadBytes: f.o.LookaheadBytes, MostBytes: f.o.Survey.Limits.WindowBytes, Again: f.o.Again}
 	if keeps {
-		p.MostBytes = sizes.KeptAhead(f.choice)
+		p.MostBytes = sizes.KeptAhead(f.o.Choice)
 		if !gathers {
-			p.MostBytes = max(p.MostBytes, f.survey.Limits.WindowBytes) // what the cache has no room for goes to memory
+			p.MostBytes = max(p.MostBytes, f.o.Survey.Limits.WindowBytes) // what the cache has no room for goes to memory
 		}
 	}
 	if gathers {
-		p.Index, p.Places, p.Chunks = f.index, f.survey.Places, f.choice.Chunks
-		p.Phase = f.config.Phase
+		p.Index, p.Places, p.Chunks = f.o.Index, f.o.Survey.Places, f.o.Choice.Chunks
+		p.Phase = f.o.Phase
 		p.Layout = func(part chunkmap.Part, number int) (int, chunkmap.Layout) {
-			return f.survey.Places.Of(part).Layout(number, func(int) (int64, chunkmap.Widener) { return f.config.Storage.GapBytes, nil })
+			return f.o.Survey.Places.Of(part).Layout(number, func(int) (int64, chunkmap.Widener) { return f.o.Profile.GapBytes, nil })
 		}
 		p.StaleRecords = sizes.StaleRecords()
 		p.Init()

@@ -19,17 +19,17 @@ type Reader struct {
 // Subset is the set of records that an epoch has, with its number.
 type Subset = chunkmap.Subset
 
-// Open returns a reader of a sequence of records of Config.Part. Opening costs nothing: reading
+// Open returns a reader of a sequence of records of Options.Part. Opening costs nothing: reading
 // ahead starts with the calls of Read.
 func (f *Fetcher) Open(seq Sequence) *Reader {
-	return f.OpenPhase(seq, Subset{Number: f.config.Phase, Part: f.config.Part})
+	return f.OpenPhase(seq, Subset{Number: f.o.Phase, Part: f.o.Part})
 }
 
 // OpenPhase is Open for records of another phase of a sampled dataset. Phases with the same number
 // must have the same records; a nil Part has all.
 func (f *Fetcher) OpenPhase(seq Sequence, phase Subset) *Reader {
 	if phase.Part == nil {
-		phase.Part = everything{}
+		phase.Part = chunkmap.All{}
 	}
 	if f.scanner != nil {
 		return &Reader{scanned: f.scanner.OpenPhase(seq, phase)}

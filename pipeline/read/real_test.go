@@ -58,7 +58,7 @@ func openReal(t *testing.T, config catalog.Config, o spec.Order, workers uint64)
 // fetcher is closed with the test.
 func (d realDataset) fetcher(t *testing.T, memoryBytes int64) *read.Fetcher {
 	t.Helper()
-	s, err := read.NewSurvey(d.catalog, d.storage, read.Config{MemoryBytes: memoryBytes, ReadTimeout: time.Minute, PieceBytes: d.order.ChunkBytes, PieceRecords: d.order.ChunkRecords})
+	s, err := read.NewSurvey(d.catalog, d.storage, read.Options{MemoryBytes: memoryBytes, ReadTimeout: time.Minute, PieceBytes: d.order.ChunkBytes, PieceRecords: d.order.ChunkRecords})
 	require.NoError(t, err)
 	f, err := s.NewFetcher()
 	require.NoError(t, err)

@@ -22,10 +22,10 @@ func servedOrder(shuffle spec.Shuffle) spec.Order {
 }
 
 // serviceConfig is for a bucket, with memory that holds little more than what waits in the shuffle.
-func serviceConfig(t *testing.T, d *readtest.Dataset, o spec.Order) Config {
-	c := Config{
+func serviceConfig(t *testing.T, d *readtest.Dataset, o spec.Order) Options {
+	c := Options{
 		MemoryBytes: 16 << 20, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords,
-		Read: spec.ReadAuto, Order: o, Storage: profile.Defaults(profile.KindObject),
+		Read: spec.ReadAuto, Order: o, Profile: profile.Defaults(profile.KindObject),
 	}
 	f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), c)
 	require.NoError(t, err)
@@ -198,14 +198,14 @@ func TestEpochTakesOneRequestPerChunk(t *testing.T) {
 				o := servedOrder(shuffle)
 				config := serviceConfig(t, s.Dataset, o)
 				f := newFetcherWith(t, s.Dataset, config, s.Storage)
-				require.Equal(t, spec.ReadScan, f.choice.Strategy, f.choice.Reason)
+				require.Equal(t, spec.ReadScan, f.o.Choice.Strategy, f.o.Choice.Reason)
 				requestsBefore, bytesBefore := s.Asked()
 				readInStep(t, s.Dataset, f, readtest.Epoch(t, s.Index, o, 0), readers, 16)
 				requests, bytes := s.Asked()
 				requests, bytes = requests-requestsBefore, bytes-bytesBefore
 				needs, st := f.Needs(), f.Stats()
 				t.Logf("memory %d MiB, %d requests for %d chunks, %d bytes of %d; %d waits, %d dropped, %d reread", config.MemoryBytes>>20, requests, needs.Requests, bytes, needs.Bytes, st.Waits, st.PiecesDropped, st.PiecesReread)
-				require.EqualValues(t, f.survey.Places.Table.Len(), needs.Requests)
+				require.EqualValues(t, f.o.Survey.Places.Table.Len(), needs.Requests)
 				require.LessOrEqual(t, float64(requests), 1.02*float64(needs.Requests))
 				require.LessOrEqual(t, float64(bytes), 1.03*float64(st.BytesOut))
 			})

@@ -20,10 +20,10 @@ type generation struct {
 	seq  readtest.List
 }
 
-func openGeneration(t *testing.T, m *Memory, s readtest.Shape, config Config) *generation {
+func openGeneration(t *testing.T, m *Memory, s readtest.Shape, config Options) *generation {
 	t.Helper()
 	d := readtest.Make(t, s)
-	config.MemoryBytes, config.Memory, config.released = m.Bytes(), m, readtest.Poison
+	config.MemoryBytes, config.Memory, config.Released = m.Bytes(), m, readtest.Poison
 	config.ReadTimeout, config.PieceBytes, config.PieceRecords = time.Minute, 16<<10, 32
 	f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), config)
 	require.NoError(t, err)
@@ -36,13 +36,13 @@ func strategies(t *testing.T, m *Memory) map[string]func() *generation {
 	spooled := spoolConfig(t, m.Bytes(), spoolReservoir)
 	return map[string]func() *generation{
 		"scan": func() *generation {
-			return openGeneration(t, m, readtest.Shape{Shards: 12, Records: 900, MaxBytes: 2000}, Config{Read: spec.ReadScan})
+			return openGeneration(t, m, readtest.Shape{Shards: 12, Records: 900, MaxBytes: 2000}, Options{Read: spec.ReadScan})
 		},
 		"gather": func() *generation {
-			return openGeneration(t, m, readtest.Shape{Shards: 12, Records: 900, MaxBytes: 2000}, Config{Read: spec.ReadGather})
+			return openGeneration(t, m, readtest.Shape{Shards: 12, Records: 900, MaxBytes: 2000}, Options{Read: spec.ReadGather})
 		},
 		"packed": func() *generation {
-			return openGeneration(t, m, readtest.Shape{Codec: "gz", Member: 40, Shards: 8, Records: 900, MaxBytes: 2000}, Config{Read: spec.ReadScan})
+			return openGeneration(t, m, readtest.Shape{Codec: "gz", Member: 40, Shards: 8, Records: 900, MaxBytes: 2000}, Options{Read: spec.ReadScan})
 		},
 		"spool": func() *generation {
 			return openGeneration(t, m, readtest.Shape{Codec: "gz", Shards: 8, Records: 900, MaxBytes: 2000}, spooled)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -20,7 +21,7 @@ import (
 )
 
 // newFetcher surveys a dataset and starts a fetcher.
-func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
+func newFetcher(x chunkmap.Index, s storage.Storage, cfg Options) (*Fetcher, error) {
 	v, err := newSurvey(x, s, cfg)
 	if err != nil {
 		return nil, err
@@ -29,20 +30,20 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 }
 
 // spoolConfig configures a spool that has room for what an order needs.
-func spoolConfig(t testing.TB, budget int64, o spec.Order) Config {
+func spoolConfig(t testing.TB, budget int64, o spec.Order) Options {
 	t.Helper()
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, engine.Close()) })
-	return Config{
+	return Options{
 		MemoryBytes: budget, ReadTimeout: 10 * time.Minute, PieceBytes: 16 << 10, PieceRecords: 32,
-		Read: spec.ReadSpool, Order: o, Spool: SpoolConfig{Dir: readtest.DiskDir(t), Engine: engine},
+		Read: spec.ReadSpool, Order: o, Spool: SpoolOptions{Dir: readtest.DiskDir(t), Engine: engine},
 	}
 }
 
-func newSpoolingFetcher(t testing.TB, d *readtest.Dataset, c Config, s storage.Storage) *Fetcher {
+func newSpoolingFetcher(t testing.TB, d *readtest.Dataset, c Options, s storage.Storage) *Fetcher {
 	t.Helper()
-	c.released = readtest.Poison
+	c.Released = readtest.Poison
 	f, err := newFetcher(d.Index, s, c)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -172,7 +173,7 @@ func TestSpoolStaysWithinMemoryBudget(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if held := f.Stats().HeldBytes; held > budget+(2*readers+1)*f.survey.Limits.SegmentBytes {
+				if held := f.Stats().HeldBytes; held > budget+(2*readers+1)*f.o.Survey.Limits.SegmentBytes {
 					t.Errorf("%d bytes are held", held)
 				}
 				k += len(l.Records)
@@ -190,13 +191,13 @@ func TestImpossibleSpoolIsRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for _, c := range []struct {
 		name   string
-		change func(*SpoolConfig)
+		change func(*SpoolOptions)
 		says   string
 	}{
-		{"too small a bound", func(s *SpoolConfig) { s.MaxBytes = 100 << 10 }, "--spool-max (100 KiB) is less than"},
-		{"no directory", func(s *SpoolConfig) { s.Dir = "" }, "--spool-dir"},
-		{"no directory can be made", func(s *SpoolConfig) { s.Dir = file + "/x" }, "--spool-dir"},
-		{"memory", func(s *SpoolConfig) { s.Dir = memory }, "in memory (tmpfs)"},
+		{"too small a bound", func(s *SpoolOptions) { s.MaxBytes = 100 << 10 }, "--spool-max (100 KiB) is less than"},
+		{"no directory", func(s *SpoolOptions) { s.Dir = "" }, "--spool-dir"},
+		{"no directory can be made", func(s *SpoolOptions) { s.Dir = file + "/x" }, "--spool-dir"},
+		{"memory", func(s *SpoolOptions) { s.Dir = memory }, "in memory (tmpfs)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config := spoolConfig(t, 300<<10, spoolFull)

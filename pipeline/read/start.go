@@ -33,14 +33,14 @@ func (f *Fetcher) Start(seq Sequence, n int) Start {
 	numbers := make([]uint64, max(n, 1))
 	numbers = numbers[:seq.Records(0, numbers)]
 	extents := make([]catalog.Extent, len(numbers))
-	f.index.Extents(numbers, extents)
+	f.o.Index.Extents(numbers, extents)
 	for _, x := range extents {
-		if f.index.Shard(x.Shard).Codec == nil {
+		if f.o.Index.Shard(x.Shard).Codec == nil {
 			continue
 		}
 		from := int64(0)
-		if !f.choice.Spools(x.Shard) {
-			from = f.index.Entry(x.Shard, x.OffsetBytes).DecodedBytes
+		if !f.o.Choice.Spools(x.Shard) {
+			from = f.o.Index.Entry(x.Shard, x.OffsetBytes).DecodedBytes
 		}
 		s, ok := shards[x.Shard]
 		if !ok {
@@ -51,7 +51,7 @@ func (f *Fetcher) Start(seq Sequence, n int) Start {
 	var s Start
 	longest := 0.0 // a shard is decoded on one processor
 	for i, x := range shards {
-		seconds := float64(x.to-x.from) / decodedBytesPerSecond(f.index.Shard(i).Codec.Name())
+		seconds := float64(x.to-x.from) / decodedBytesPerSecond(f.o.Index.Shard(i).Codec.Name())
 		s.Shards++
 		s.DecodeBytes += x.to - x.from
 		s.Seconds += seconds

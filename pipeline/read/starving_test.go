@@ -36,7 +36,7 @@ func readWithin(t testing.TB, d *readtest.Dataset, f *Fetcher, seq readtest.List
 		}
 	}
 	s := f.Stats()
-	t.Logf("%s (%s): decoded %.2f times, %d of %d pieces read again", s.Strategy, s.Reason, float64(s.DecodedBytes)/float64(d.DecodedBytes()), s.PiecesReread, f.survey.Places.Table.Len())
+	t.Logf("%s (%s): decoded %.2f times, %d of %d pieces read again", s.Strategy, s.Reason, float64(s.DecodedBytes)/float64(d.DecodedBytes()), s.PiecesReread, f.o.Survey.Places.Table.Len())
 }
 
 // The order of a mount's defaults.

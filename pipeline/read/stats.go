@@ -68,15 +68,15 @@ type SpoolStats struct {
 
 // Stats returns a snapshot.
 func (f *Fetcher) Stats() Stats {
-	s := Stats{Strategy: string(f.choice.Strategy), Reason: f.choice.Reason, BudgetBytes: f.config.MemoryBytes}
-	if mapper := f.caps.Mapper; mapper != nil {
+	s := Stats{Strategy: string(f.o.Choice.Strategy), Reason: f.o.Choice.Reason, BudgetBytes: f.o.MemoryBytes}
+	if mapper := f.o.Caps.Mapper; mapper != nil {
 		s.Leases = mapper.LeaseStats()
 	}
 	if f.scanner != nil {
 		s.addScanned(f.scanner.Stats())
 	} else {
 		s.addGathered(f.gatherer.Stats())
-		s.HeldBytes += f.survey.TableBytes
+		s.HeldBytes += f.o.Survey.TableBytes
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

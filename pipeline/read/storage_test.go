@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
@@ -18,7 +17,7 @@ func TestBytesDoNotDependOnStorageProfile(t *testing.T) {
 		for like, p := range readtest.ExtremeProfiles() {
 			t.Run(name+"/"+like, func(t *testing.T) {
 				storage := &readtest.CountedStorage{Storage: readtest.OpenStorage(t, d.Dir)}
-				f, err := newFetcher(d.Index, storage, Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 32, Storage: p})
+				f, err := newFetcher(d.Index, storage, Options{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 32, Profile: p})
 				require.NoError(t, err)
 				defer func() { require.NoError(t, f.Close()) }()
 				readEpochs(t, d, f, seq, 1)
@@ -34,24 +33,15 @@ func TestForecastsUseStorageProfile(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 200, MaxBytes: 3000, GapBytes: 9000})
 	for name, p := range readtest.ExtremeProfiles() {
 		t.Run(name, func(t *testing.T) {
-			_, forecast, read := forecastAndRead(t, d, readtest.InOrder(d.Index), Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 32, Storage: p})
+			_, forecast, read := forecastAndRead(t, d, readtest.InOrder(d.Index), Options{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 32, Profile: p})
 			require.Equal(t, read, forecast)
 		})
 	}
 }
 
-func TestPlannerUsesStorageProfile(t *testing.T) {
-	require.Equal(t, plan.DefaultConfig(), PlanConfig(profile.Profile{}))
-	require.Equal(t, plan.DefaultConfig(), PlanConfig(profile.Defaults(profile.KindSSD)))
-	for _, p := range readtest.ExtremeProfiles() {
-		require.NoError(t, PlanConfig(p).Validate())
-		require.Equal(t, p.GapBytes, PlanConfig(p).MergeGapBytes)
-	}
-}
-
 func TestUnknownStorageProfileIsRefused(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: 1, MaxBytes: 10})
-	_, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Config{MemoryBytes: 1 << 20, ReadTimeout: time.Minute, PieceBytes: 1, PieceRecords: 1,
-		Storage: profile.Profile{Kind: profile.KindSSD, ReadBytes: 1}})
+	_, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Options{MemoryBytes: 1 << 20, ReadTimeout: time.Minute, PieceBytes: 1, PieceRecords: 1,
+		Profile: profile.Profile{Kind: profile.KindSSD, ReadBytes: 1}})
 	require.ErrorContains(t, err, "storage profile: read_bytes (1) must be between")
 }

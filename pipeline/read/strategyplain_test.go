@@ -15,8 +15,8 @@ func TestAutoGathersDatasetsBeyondMemoryIfReadsAreFree(t *testing.T) {
 	config := spoolConfig(t, 1<<20, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 2, SizeRecords: 90})
 	config.Read = spec.ReadAuto
 	for kind, want := range map[profile.Kind]spec.Read{profile.KindSSD: spec.ReadGather, profile.KindDisk: spec.ReadScan} {
-		config.Storage = profile.Defaults(kind)
-		config.Storage.GapBytes = 0
+		config.Profile = profile.Defaults(kind)
+		config.Profile.GapBytes = 0
 		f := newSpoolingFetcher(t, d, config, readtest.OpenStorage(t, d.Dir))
 		require.Equal(t, string(want), f.Stats().Strategy)
 	}

@@ -29,10 +29,10 @@ func phasesOf(x *readtest.Index, n int) []Subset {
 func ofPhase(p Subset, seq readtest.List) readtest.List { return p.Part.(readtest.Some).Of(seq) }
 
 // newSampled returns a fetcher of a dataset whose epochs take 1/n of it.
-func newSampled(t testing.TB, d *readtest.Dataset, c Config, first Subset, n int) *Fetcher {
+func newSampled(t testing.TB, d *readtest.Dataset, c Options, first Subset, n int) *Fetcher {
 	t.Helper()
 	c.Order.Sample = spec.Subsample{Of: uint64(n)}
-	c.Part, c.Phase, c.released = first.Part, first.Number, readtest.Poison
+	c.Part, c.Phase, c.Released = first.Part, first.Number, readtest.Poison
 	f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), c)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -44,11 +44,11 @@ func newSampled(t testing.TB, d *readtest.Dataset, c Config, first Subset, n int
 
 // eachWay calls do for datasets of all kinds, scanned, gathered and spooled, with little memory and
 // with much.
-func eachWay(t *testing.T, do func(t *testing.T, d *readtest.Dataset, c Config)) {
+func eachWay(t *testing.T, do func(t *testing.T, d *readtest.Dataset, c Options)) {
 	for name, s := range readtest.Shapes() {
 		d := readtest.Make(t, s)
 		for _, budget := range budgets[:lessIfShort(3, 1)] {
-			scanned := Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.Read, Order: spoolReservoir}
+			scanned := Options{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.Read, Order: spoolReservoir}
 			t.Run(fmt.Sprintf("%s/budget=%d", name, budget), func(t *testing.T) { do(t, d, scanned) })
 			if s.Codec != "" {
 				t.Run(fmt.Sprintf("%s/spool/budget=%d", name, budget), func(t *testing.T) { do(t, d, spoolConfig(t, budget, spoolReservoir)) })
@@ -60,7 +60,7 @@ func eachWay(t *testing.T, do func(t *testing.T, d *readtest.Dataset, c Config))
 // One epoch after the other, through all phases and once more.
 func TestEpochsOfASampleAreReadInTurn(t *testing.T) {
 	const n = 3
-	eachWay(t, func(t *testing.T, d *readtest.Dataset, c Config) {
+	eachWay(t, func(t *testing.T, d *readtest.Dataset, c Options) {
 		phases := phasesOf(d.Index, n)
 		f := newSampled(t, d, c, phases[1], n)
 		for epoch := range n + 2 {
@@ -85,7 +85,7 @@ func TestEpochsOfASampleAreReadInTurn(t *testing.T) {
 // Pieces that hold records of several epochs are loaded for all that are open, whichever is first.
 func TestEpochsOfASampleAreReadAtTheSameTime(t *testing.T) {
 	const n = 3
-	eachWay(t, func(t *testing.T, d *readtest.Dataset, c Config) {
+	eachWay(t, func(t *testing.T, d *readtest.Dataset, c Options) {
 		phases := phasesOf(d.Index, n)
 		f := newSampled(t, d, c, phases[0], n)
 		var wg sync.WaitGroup
@@ -117,12 +117,12 @@ func TestPieceSharedByTwoEpochsIsReadOnceForEach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := readtest.Make(t, s)
 			phases := phasesOf(d.Index, 2)
-			f := newSampled(t, d, Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Order: spoolReservoir}, phases[0], 2)
+			f := newSampled(t, d, Options{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Order: spoolReservoir}, phases[0], 2)
 			a, b := ofPhase(phases[0], readtest.InOrder(d.Index)), ofPhase(phases[1], readtest.InOrder(d.Index))
 			first, second := f.OpenPhase(a, phases[0]), f.OpenPhase(b, phases[1])
 			defer first.Close()
 			defer second.Close()
-			pieces := uint64(f.survey.Places.Table.Len())
+			pieces := uint64(f.o.Survey.Places.Table.Len())
 			for k := range min(len(a), len(b)) { // in step: what one has loaded serves the other
 				readtest.LendOne(t, d, first, a, uint64(k))
 				readtest.LendOne(t, d, second, b, uint64(k))
@@ -140,9 +140,9 @@ func TestPieceInFlightForOneEpochIsReadAgainForAnother(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: 40, MaxBytes: 3000})
 	store, made := readtest.HoldReads(t, d)
 	phases := phasesOf(d.Index, 2)
-	c := Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 1 << 20, PieceRecords: 64, Order: spoolReservoir}
+	c := Options{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 1 << 20, PieceRecords: 64, Order: spoolReservoir}
 	c.Order.Sample = spec.Subsample{Of: 2}
-	c.Part, c.released = phases[0].Part, readtest.Poison
+	c.Part, c.Released = phases[0].Part, readtest.Poison
 	f, err := newFetcher(d.Index, store, c)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
@@ -169,7 +169,7 @@ func TestPieceInFlightForOneEpochIsReadAgainForAnother(t *testing.T) {
 func TestClosedSubsampleReaderIsNotServed(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 200, MaxBytes: 3000})
 	phases := phasesOf(d.Index, 3)
-	c := Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Order: spoolReservoir}
+	c := Options{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Order: spoolReservoir}
 	f := newSampled(t, d, c, phases[0], 3)
 	closed := f.OpenPhase(ofPhase(phases[1], readtest.InOrder(d.Index)), phases[1])
 	closed.Close()

@@ -15,10 +15,10 @@ import (
 // of 100 records.
 func sizesOf(shards int, memory int64, compressed bool, members uint64, o spec.Order) Sizes {
 	const records, recordBytes, pieceRecords, tableBytes = 1000, 1000, 100, 4000
-	s := Sizes{
+	s := Sizes{Settings: Settings{
 		MemoryBytes: memory, PieceBytes: pieceRecords * recordBytes, PieceRecords: pieceRecords, Decoders: 64,
-		Order: o, Storage: profile.Profile{}.Or(), Compressed: compressed,
-	}
+		Order: o, Storage: profile.Profile{}.Or(),
+	}, Compressed: compressed}
 	s.Limits = NewLimits(memory, 0, 0, s.Storage)
 	s.Held = Held{
 		Shards: shards, Bytes: int64(shards * records * recordBytes), Records: uint64(shards * records),

@@ -5,8 +5,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// Sizes is all that a choice depends on. They are plain values.
-type Sizes struct {
+// Settings is what a choice depends on besides the dataset.
+type Settings struct {
 	MemoryBytes              int64
 	PieceBytes, PieceRecords uint64 // of a large piece
 	Decoders                 int    // maximum number that is kept
@@ -16,7 +16,12 @@ type Sizes struct {
 	CacheRoomBytes           int64  // that a disk cache may keep of planned chunks; 0 if there is no cache
 	LookaheadBytes           int64  // of all readers together; 0 for what their rates require
 	Storage                  profile.Profile
-	Limits                   Limits
+}
+
+// Sizes is all that a choice depends on. They are plain values.
+type Sizes struct {
+	Settings
+	Limits Limits
 
 	Held       Held
 	Compressed bool // some shard is compressed, wanted or not

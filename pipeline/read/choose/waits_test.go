@@ -80,7 +80,7 @@ func TestEstimateCoversMemoryRetainedByOrders(t *testing.T) {
 			for c := range x.chunks {
 				records += recordsOf(c)
 			}
-			s := Sizes{Order: o, Held: Held{Records: uint64(records), Bytes: int64(records) * recordBytes, Pieces: x.chunks}}
+			s := Sizes{Settings: Settings{Order: o}, Held: Held{Records: uint64(records), Bytes: int64(records) * recordBytes, Pieces: x.chunks}}
 			for seed := range uint64(2) {
 				o.Seed = seed
 				unsent, open := kept(t, o, x.chunks, recordsOf)
@@ -110,11 +110,11 @@ func TestOpenBytesApproximatesSimulation(t *testing.T) {
 		{4e6, 1.2e3, 153e3, 0.12},
 	} {
 		o := spec.Default().Order
-		s := Sizes{Order: o, Held: Held{Records: uint64(c.records), Pieces: int(c.records * c.recordBytes / c.chunkBytes), Bytes: int64(c.records * c.recordBytes)}}
+		s := Sizes{Settings: Settings{Order: o}, Held: Held{Records: uint64(c.records), Pieces: int(c.records * c.recordBytes / c.chunkBytes), Bytes: int64(c.records * c.recordBytes)}}
 		got := float64(s.OpenBytes())
 		require.InEpsilon(t, c.want*gb, got, 0.2, "%v", c)
 		s.Order.Shuffle = spec.ShuffleFull
 		require.EqualValues(t, s.Held.Bytes, s.OpenBytes())
 	}
-	require.Zero(t, (&Sizes{Order: spec.Default().Order}).OpenBytes())
+	require.Zero(t, (&Sizes{Settings: Settings{Order: spec.Default().Order}}).OpenBytes())
 }

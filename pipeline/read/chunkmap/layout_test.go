@@ -13,6 +13,7 @@ import (
 // oneShard is an index of the extents of one shard, all in one piece; if odd is set, only those at
 // odd positions are in the part.
 type oneShard struct {
+	Index   // nil: only the methods below are called
 	shard   catalog.Shard
 	extents []catalog.Extent
 	odd     bool

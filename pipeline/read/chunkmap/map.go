@@ -1,13 +1,33 @@
 package chunkmap
 
-import "github.com/lsiofs/lsiofs/pipeline/catalog"
+import (
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/format"
+)
 
-// Index locates shards and records.
+// Index is what package read and the packages below it need from a catalog. It is immutable, and
+// safe for concurrent use.
 type Index interface {
+	Unpacker() format.Format
+	// Records returns the number of records.
+	Records() uint64
+	// Extents fills dst with the extent of each record.
+	Extents(records []uint64, dst []catalog.Extent)
+	// PieceStarts returns the first record of each piece, followed by the number of records.
+	PieceStarts(pieceBytes, pieceRecords, wholeBytes uint64) []uint64
+
 	Shards() int
 	Shard(i int) catalog.Shard
-	Extents(records []uint64, dst []catalog.Extent)
+	// Entry returns the last entry at or before an offset in a decoded shard; Point returns the
+	// point of an entry, and NextPoint the first one after an offset.
+	Entry(shard int, decodedBytes int64) format.Entry
+	Point(shard, number int) format.Point
+	NextPoint(shard int, decodedBytes int64) (format.Point, bool)
+	// Part returns the part that an offset is in, of a shard that consists of parts.
+	Part(shard int, decodedBytes int64) catalog.Part
 }
+
+var _ Index = (*catalog.Catalog)(nil)
 
 // Part is a subset of the records: the others are never asked for.
 type Part interface {
@@ -15,6 +35,15 @@ type Part interface {
 	// Count returns how many of the records from … to-1 are in the part.
 	Count(from, to uint64) uint64
 }
+
+// All is the part with all records.
+type All struct{}
+
+// Has implements Part.
+func (All) Has(uint64) bool { return true }
+
+// Count implements Part.
+func (All) Count(from, to uint64) uint64 { return to - from }
 
 // Map locates pieces in their shards. It is immutable.
 type Map struct {

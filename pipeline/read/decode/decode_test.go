@@ -14,8 +14,10 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/choose"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/options"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
-	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // owner has a shard whose records are a piece each, and does what a test says when a
@@ -30,7 +32,6 @@ type owner struct {
 	came    map[int]int // pieces, and how often they came
 	brought int         // loads that came, whatever they are of
 	failed  map[int]error
-	held    int64
 	change  sync.Cond
 }
 
@@ -58,12 +59,6 @@ func (o *owner) PiecesOf(shard int) (first, last int) {
 	s := o.data.Index.ShardTable[shard]
 	return int(s.First), int(s.First + s.Records - 1)
 }
-func (o *owner) StartBytes(number int) int64 { return o.data.Index.ExtentTable[number].OffsetBytes }
-func (o *owner) AnyFrom(shard, number int) bool {
-	_, last := o.PiecesOf(shard)
-	return number <= last
-}
-func (o *owner) Object(uint64) string { return "" }
 
 func (o *owner) Room(l Load) bool { return o.room == nil || o.room(l) }
 func (o *owner) Passing(d *Decoder, piece int) Load {
@@ -105,20 +100,25 @@ func (o *owner) ended(n int) {
 func newOwner(t *testing.T, s readtest.Shape) (*owner, *Set) {
 	o := &owner{t: t, data: readtest.Make(t, s), came: map[int]int{}, failed: map[int]error{}}
 	o.change.L = &o.mu
-	m := new(meter.Meter)
 	store := readtest.OpenStorage(t, o.data.Dir)
 	began := time.Now()
-	set := NewSet(Config{
-		Index: o.data.Index, Pieces: o, Meter: m, Place: o, Now: func() int64 { return int64(time.Since(began)) + 1 }, Log: slog.New(slog.DiscardHandler),
-		Submit: func(reads []*storage.Read) { m.Reading.Begin(len(reads)); store.Submit(reads) },
-		Most:   8, LimitBytes: 64 << 20, BlockBytes: 16 << 10, Patience: time.Minute,
-		Hold: func(n int64) { o.held += n },
-	}, o)
+	c := &options.Options{ReadTimeout: time.Minute, Decoders: 8}
+	c.SetDefaults()
+	c.SetInput(o.data.Index, store)
+	c.Survey = &choose.Survey{Limits: choose.Limits{DecoderBytes: 64 << 20, RawBlockBytes: 16 << 10}}
+	starts := make([]uint64, len(o.data.Records)+1)
+	for i := range starts {
+		starts[i] = uint64(i)
+	}
+	table, err := chunkmap.New(starts, uint64(len(o.data.Records)))
+	require.NoError(t, err)
+	b := budget.New(64 << 20)
+	set := NewSet(c, &chunkmap.Map{Index: o.data.Index, Table: table, Part: chunkmap.All{}}, b, func() int64 { return int64(time.Since(began)) + 1 }, o)
 	t.Cleanup(func() {
 		set.Stop()
 		set.Close()
 		require.Equal(t, Stats{DecodedBytes: set.decoded.Load(), PassedBytes: set.Stats().PassedBytes}, set.Stats(), "nothing is left")
-		require.Zero(t, o.held, "what was charged is given back")
+		require.Zero(t, b.Charged(), "what was charged is given back")
 	})
 	return o, set
 }
@@ -234,19 +234,12 @@ func TestStoppedDecodersEndTheirLoads(t *testing.T) {
 func TestWholeShardIsDecodedOnRequest(t *testing.T) {
 	for _, codec := range []string{"gz", "zst", "lz4"} {
 		o, set := newOwner(t, readtest.Shape{Codec: codec, Shards: 1, Records: 50, MaxBytes: 2000, Member: 7})
-		d := set.Whole(0, 1000, new(atomic.Int64), new(meter.WaitClock))
-		set.TakeCore()
 		var got bytes.Buffer
-		size := o.data.Index.ShardTable[0].DecodedBytes
-		for d.Pos() < size {
-			p := make([]byte, min(1000, size-d.Pos()))
-			require.NoError(t, d.Fill(p))
-			got.Write(p)
-		}
-		require.NoError(t, d.EndMember())
-		set.GiveCore()
-		require.Equal(t, 1, set.Stats().Open)
-		set.End(d)
+		require.NoError(t, set.Through(0, new(atomic.Int64), new(meter.WaitClock), func(b []byte) error {
+			require.Equal(t, 1, set.Stats().Open)
+			got.Write(b)
+			return nil
+		}))
 		for i, x := range o.data.Index.ExtentTable {
 			require.Equal(t, string(o.data.Records[i]), string(got.Bytes()[x.OffsetBytes:x.OffsetBytes+x.SizeBytes]))
 		}
@@ -269,7 +262,7 @@ func (h toldHandler) Handle(context.Context, slog.Record) error {
 func TestSlowReadCallbackDoesNotBlock(t *testing.T) {
 	o, set := newOwner(t, readtest.Shape{Codec: "gz", Shards: 1, Records: 3, MaxBytes: 600_000, SameSize: true})
 	told := make(chan Stats, 1)
-	set.c.Log = slog.New(toldHandler{do: func() { told <- set.Stats() }})
+	set.o.Log = slog.New(toldHandler{do: func() { told <- set.Stats() }})
 	for range 2 * slowPasses { // two of three records are passed each time
 		set.Assign(0, o.load(2), budget.Demand)
 		set.goroutines.Wait()

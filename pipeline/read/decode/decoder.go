@@ -13,8 +13,8 @@ import (
 
 // Decoder reads a compressed shard once, forward, starting at the first byte of a member or at a
 // point inside one. A decoder that a Set runs itself works while it has loads, keeps other needed
-// pieces that it passes, and then pauses where it is. A decoder returned by Whole belongs to the
-// caller, which decodes with Fill.
+// pieces that it passes, and then pauses where it is. A decoder that Through
+// uses is run by its caller.
 type Decoder struct {
 	set     *Set
 	shard   int
@@ -23,7 +23,7 @@ type Decoder struct {
 	entry   format.Entry
 	raw     *rawReader
 	own     int64           // bytes of the buffer that it decodes into; constant
-	clock   atomic.Int64    // Config.Now when it last made progress
+	clock   atomic.Int64    // the Set's now when it last made progress
 	ledger  meter.WaitClock // of its waits for storage
 
 	// With Set.mu held.
@@ -59,17 +59,19 @@ const (
 )
 
 func (s *Set) newDecoder(shard int, entry format.Entry, own int64) *Decoder {
-	x := s.c.Index.Shard(shard)
+	x := s.o.Index.Shard(shard)
 	d := &Decoder{set: s, shard: shard, parts: x.Parts, decoded: x.DecodedBytes, entry: entry, at: entry.DecodedBytes, pos: entry.DecodedBytes, own: own}
-	first, last := s.c.Pieces.PiecesOf(shard)
-	if d.piece = first; entry.DecodedBytes > 0 {
-		d.piece += sort.Search(last+1-first, func(i int) bool { return s.c.Pieces.StartBytes(first+i) >= entry.DecodedBytes })
+	if s.places != nil {
+		first, last := s.places.PiecesOf(shard)
+		if d.piece = first; entry.DecodedBytes > 0 {
+			d.piece += sort.Search(last+1-first, func(i int) bool { return s.places.StartBytes(first+i) >= entry.DecodedBytes })
+		}
 	}
 	d.raw = newRawReader(s, x, entry.RawBytes, &d.clock, &d.ledger)
 	return d
 }
 
-// Clock returns the time when the decoder last made progress, in nanoseconds of Config.Now.
+// Clock returns the time when the decoder last made progress, in nanoseconds of the Set's now.
 func (d *Decoder) Clock() *atomic.Int64 { return &d.clock }
 
 // Waits returns the decoder's record of its waits for storage.
@@ -87,9 +89,9 @@ func (d *Decoder) open() error {
 	if err != nil {
 		return err
 	}
-	if p, ok := dec.(format.PointDecoder); ok && d.set.c.Index.Shard(d.shard).Points > 0 {
+	if p, ok := dec.(format.PointDecoder); ok && d.set.o.Index.Shard(d.shard).Points > 0 {
 		p.Expect(func(memberBytes int64) (format.Point, bool) {
-			return d.set.c.Index.NextPoint(d.shard, d.begun+memberBytes)
+			return d.set.o.Index.NextPoint(d.shard, d.begun+memberBytes)
 		})
 	}
 	if d.entry.Point > 0 {
@@ -107,7 +109,7 @@ func (d *Decoder) open() error {
 
 // newDecoder returns a codec's decoder that starts at the entry.
 func (d *Decoder) newDecoder() (format.Decoder, error) {
-	index := d.set.c.Index
+	index := d.set.o.Index
 	codec := index.Shard(d.shard).Codec
 	if d.entry.Point == 0 {
 		return codec.NewDecoder(d.raw, d.entry.RawBytes)
@@ -125,7 +127,7 @@ func (d *Decoder) newDecoder() (format.Decoder, error) {
 func (d *Decoder) bring(l Load) error {
 	_, end, reach := l.Bounds()
 	if d.parts {
-		d.raw.until = d.set.c.Index.Part(d.shard, end-1).EndRawBytes
+		d.raw.until = d.set.o.Index.Part(d.shard, end-1).EndRawBytes
 	}
 	mem := l.Memory()
 	to := int64(0)
@@ -153,8 +155,8 @@ func (d *Decoder) bring(l Load) error {
 // shard that consists of parts, other records may follow the piece's last record in its part.
 func (d *Decoder) checkEnd(l Load) error {
 	next, entry := l.Piece()+1, format.Entry{DecodedBytes: d.decoded}
-	if x := &d.set.c; x.Pieces.AnyFrom(d.shard, next) {
-		entry = x.Index.Entry(d.shard, x.Pieces.StartBytes(next))
+	if x := d.set; x.places.AnyFrom(d.shard, next) {
+		entry = x.o.Index.Entry(d.shard, x.places.StartBytes(next))
 	}
 	end := entry.DecodedBytes
 	if d.parts { // the bytes after the part are not needed for this
@@ -188,7 +190,7 @@ func (d *Decoder) atPoint() error {
 func (d *Decoder) beginMember() error {
 	var part catalog.Part
 	if d.parts {
-		part = d.set.c.Index.Part(d.shard, d.pos)
+		part = d.set.o.Index.Part(d.shard, d.pos)
 	}
 	d.begun = d.pos
 	for {
@@ -286,15 +288,3 @@ func (d *Decoder) skip(to int64) error {
 	}
 	return nil
 }
-
-// Fill decodes exactly the next len(p) bytes. The caller must have got the decoder from Whole, and
-// must hold a core.
-func (d *Decoder) Fill(p []byte) error {
-	if err := d.open(); err != nil {
-		return err
-	}
-	return d.fill(p)
-}
-
-// EndMember lets the codec verify its checksum at the end of a member.
-func (d *Decoder) EndMember() error { return d.endMember() }

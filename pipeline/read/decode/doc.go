@@ -33,5 +33,5 @@
 //
 // The memory that a decoder needs is known once it has read the header of a member. It then waits
 // until there is room. One decoder may always exceed the limit, so that at least one makes
-// progress. Every change is reported to Config.Hold, so that other users of memory make room.
+// progress. Every change is reported to the budget, so that other users of memory make room.
 package decode

@@ -68,7 +68,7 @@ func newRawReader(set *Set, s catalog.Shard, off int64, got *atomic.Int64, waits
 }
 
 // memory returns the size of the two blocks.
-func (r *rawReader) memory() int64 { return 2 * int64(r.set.c.BlockBytes) }
+func (r *rawReader) memory() int64 { return 2 * int64(r.set.blockBytes) }
 
 // ask submits the next block, if there is one.
 func (r *rawReader) ask() {
@@ -76,18 +76,18 @@ func (r *rawReader) ask() {
 	if r.until > r.next {
 		end = min(end, r.until)
 	}
-	n := min(int64(r.set.c.BlockBytes), end-r.next)
+	n := min(int64(r.set.blockBytes), end-r.next)
 	if n <= 0 {
 		return
 	}
 	b := r.spare
 	if b == nil {
-		b = takeBlock(r.set.c.BlockBytes)
+		b = takeBlock(r.set.blockBytes)
 	}
 	r.spare = nil
-	came, running, reading := r.came, &r.set.goroutines, &r.set.c.Meter.Reading
+	came, running, reading := r.came, &r.set.goroutines, &r.set.o.Meter.Reading
 	running.Add(1)
-	r.set.c.Submit([]*storage.Read{{Object: r.object, OffsetBytes: r.next, Buf: b[:n], Done: func(err error) {
+	r.set.o.SubmitRaw([]*storage.Read{{Object: r.object, OffsetBytes: r.next, Buf: b[:n], Done: func(err error) {
 		reading.End()
 		came <- rawBlock{b[:n], err}
 		running.Done()
@@ -136,14 +136,14 @@ func (r *rawReader) take() error {
 		select {
 		case b = <-r.came:
 		default:
-			wait := r.waits.Begin(meter.Now(), meter.Storage, nil, r.set.c.Place, r.first)
+			wait := r.waits.Begin(meter.Now(), meter.Storage, nil, r.set.o, r.first)
 			r.set.GiveCore()
 			b = <-r.came
 			r.waits.End(wait, meter.Now())
 			r.set.TakeCore()
 		}
 		r.asked = false
-		r.got.Store(r.set.c.Now())
+		r.got.Store(r.set.now())
 		if b.err != nil {
 			r.err = b.err
 			return r.err

@@ -55,13 +55,13 @@ func (s *Set) makeRoom(d *Decoder) {
 		}
 		d.waits = true
 		s.waiting++
-		d.raw.got.Store(s.c.Now()) // the decoders it waits for make progress
+		d.raw.got.Store(s.now()) // the decoders it waits for make progress
 		changed := s.changed
 		s.mu.Unlock()
 		s.GiveCore()
 		select {
 		case <-changed:
-		case <-time.After(min(time.Second, s.c.Patience/4)):
+		case <-time.After(min(time.Second, s.o.ReadTimeout/4)):
 		}
 		s.TakeCore()
 		s.mu.Lock()
@@ -70,14 +70,16 @@ func (s *Set) makeRoom(d *Decoder) {
 	}
 	s.hold(d, want)
 	s.mu.Unlock()
-	s.work.Shrink()
+	if s.work != nil {
+		s.work.Shrink()
+	}
 }
 
 // most returns the bytes that all decoders together may hold. If the limit has been lowered,
 // leastRoomBytes is scaled down in proportion.
 func (s *Set) most() int64 {
 	limit, least := s.limit.Load(), int64(leastRoomBytes)
-	if full := s.c.LimitBytes; limit < full {
+	if full := s.o.Survey.Limits.DecoderBytes; limit < full {
 		least = int64(leastRoomBytes * (float64(limit) / float64(full)))
 	}
 	return max(limit, least)
@@ -86,7 +88,7 @@ func (s *Set) most() int64 {
 // othersWork reports whether another decoder is making progress and so will free memory.
 func (s *Set) othersWork(d *Decoder) bool {
 	for o := range s.all {
-		if o != d && o.running && !o.waits && o.raw.got.Load() > s.c.Now()-stalledNanos {
+		if o != d && o.running && !o.waits && o.raw.got.Load() > s.now()-stalledNanos {
 			return true
 		}
 	}
@@ -125,7 +127,7 @@ func (s *Set) collect() {
 	s.collecting = true
 	was := s.garbage
 	s.mu.Unlock()
-	if !s.c.Dry {
+	if s.o.Dry == nil {
 		runtime.GC() // the contents of a sync.Pool survive one collection
 		debug.FreeOSMemory()
 	}
@@ -146,12 +148,12 @@ func (s *Set) wake() {
 // TakeCore waits for a core to decode on; GiveCore releases it.
 func (s *Set) TakeCore() {
 	s.cores <- struct{}{}
-	s.c.Meter.Working[meter.Decompress].Begin(meter.Now())
+	s.o.Meter.Working[meter.Decompress].Begin(meter.Now())
 }
 
 // GiveCore releases the core that TakeCore acquired.
 func (s *Set) GiveCore() {
-	s.c.Meter.Working[meter.Decompress].End(meter.Now())
+	s.o.Meter.Working[meter.Decompress].End(meter.Now())
 	<-s.cores
 }
 

@@ -73,7 +73,7 @@ func (d *Decoder) TakeBack(l Load) bool {
 // run decodes the decoder's loads, one after the other, until there are no more.
 func (s *Set) run(d *Decoder) {
 	defer s.goroutines.Done()
-	m := &s.c.Meter.Queued[meter.Decompress]
+	m := &s.o.Meter.Queued[meter.Decompress]
 	m.Add(1)
 	defer m.Add(-1)
 	s.TakeCore()
@@ -154,7 +154,7 @@ func (s *Set) next(d *Decoder) (l Load, to int64, more bool) {
 			}
 			// Skip piece by piece, so that loads in between can still be assigned to it.
 			d.piece++
-			if to := s.c.Pieces.StartBytes(d.piece); to > d.pos {
+			if to := s.places.StartBytes(d.piece); to > d.pos {
 				s.notePassed(d, to-d.pos)
 				d.at = to
 				return nil, to, true
@@ -192,7 +192,7 @@ func (s *Set) sweepOn(d *Decoder) (Load, int64) {
 	}
 	passed := piece > d.piece
 	d.piece = piece
-	if to := s.c.Pieces.StartBytes(piece); passed && to > d.pos {
+	if to := s.places.StartBytes(piece); passed && to > d.pos {
 		s.notePassed(d, to-d.pos)
 		return nil, to
 	}

@@ -47,7 +47,7 @@ func TestEveryLoadEndsExactlyOnceUnderAnySchedule(t *testing.T) {
 	} {
 		for seed := range uint64(4) {
 			o, set := newOwner(t, shape)
-			set.c.Most = 1 + int(seed)%3
+			set.o.Decoders = 1 + int(seed)%3
 			b := &board{
 				rng: rand.New(rand.NewPCG(seed, 7)), loads: map[int]*piece{}, there: map[int]bool{},
 				given: map[*piece]*Decoder{}, ended: map[*piece]string{},

@@ -1,46 +1,25 @@
 package decode
 
 import (
-	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
-	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/options"
 )
-
-// Config of a Set.
-type Config struct {
-	Index  Index
-	Pieces Pieces
-	// Submit submits reads to the storage. Their Done calls Meter.Reading.End.
-	Submit func([]*storage.Read)
-	Meter  *meter.Meter
-	Place  meter.Locator // names the shard of a record
-	Now    func() int64  // nanoseconds
-	Log    *slog.Logger
-
-	Most       int   // number of decoders that are kept paused
-	LimitBytes int64 // memory of all decoders together
-	BlockBytes int   // size of a read
-	// Patience is how long a reader waits at most. A decoder that waits for memory looks again at
-	// least four times as often.
-	Patience time.Duration
-	// Dry means that the decoders and their buffers take no memory: there is none to collect when
-	// one is closed.
-	Dry bool
-	// Hold is called with each change of the memory that decoders hold, with the set's lock held.
-	Hold func(bytes int64)
-}
 
 // Set holds all open decoders, running or paused. It is safe for concurrent use.
 type Set struct {
-	c    Config
-	work Work
+	o      *options.Options
+	places *chunkmap.Map
+	budget *budget.Budget
+	now    func() int64
+	work   Work
+	// blockBytes is the size of a read.
+	blockBytes int
 	// cores has a token for each core: decoders hold one while they decode.
 	cores   chan struct{}
 	decoded atomic.Uint64 // bytes
@@ -51,7 +30,7 @@ type Set struct {
 	mu      sync.Mutex
 	closed  bool
 	all     map[*Decoder]struct{}
-	byShard map[int][]*Decoder // all except those from Whole
+	byShard map[int][]*Decoder // all except those of Through
 	held    int64              // bytes of memory
 	garbage int64              // bytes of closed decoders that are left to the collector
 	spare   int64              // bytes of closed decoders that are kept for the next ones
@@ -70,17 +49,19 @@ type Set struct {
 // openCostBytes is about what opening a decoder costs, as the number of bytes decoded in that time.
 const openCostBytes = 64 << 10
 
-// NewSet returns an empty set for an owner.
-func NewSet(c Config, w Work) *Set {
+// NewSet returns an empty set for an owner. places has the pieces and the records that may be asked
+// for. places and w are nil if the set is only used for Through. Memory that decoders hold is charged to b, with the
+// set's lock held. now returns nanoseconds above 0.
+func NewSet(o *options.Options, places *chunkmap.Map, b *budget.Budget, now func() int64, w Work) *Set {
 	s := &Set{
-		c: c, work: w, cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		o: o, places: places, budget: b, now: now, work: w, blockBytes: o.RawBlockBytes(), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		all: map[*Decoder]struct{}{}, byShard: map[int][]*Decoder{}, passed: map[int]int64{}, changed: make(chan struct{}),
 	}
-	s.limit.Store(c.LimitBytes)
+	s.limit.Store(o.Survey.Limits.DecoderBytes)
 	return s
 }
 
-// Allow changes Config.LimitBytes.
+// Allow changes the limit of the memory of all decoders together.
 func (s *Set) Allow(bytes int64) { s.limit.Store(bytes) }
 
 // Trim closes paused decoders until the memory of the others is within the limit.
@@ -130,9 +111,9 @@ func (s *Set) assign(shard int, l Load, u budget.Urgency) *Decoder {
 			best, at = d, p
 		}
 	}
-	entry := s.c.Index.Entry(shard, start)
+	entry := s.o.Index.Entry(shard, start)
 	if best == nil || Enters(start, at, entry.DecodedBytes) || s.shares(best, start, entry.DecodedBytes) {
-		full := len(s.all) >= s.c.Most || len(s.all) > 0 && s.held >= s.limit.Load()
+		full := len(s.all) >= s.o.Decoders || len(s.all) > 0 && s.held >= s.limit.Load()
 		if full && !s.closeOldest() && u != budget.Demand {
 			return nil
 		}
@@ -144,7 +125,7 @@ func (s *Set) assign(shard int, l Load, u budget.Urgency) *Decoder {
 	best.add(l)
 	if !best.running {
 		best.running = true
-		best.clock.Store(s.c.Now())
+		best.clock.Store(s.now())
 		s.goroutines.Add(1)
 		go s.run(best)
 	}
@@ -173,34 +154,14 @@ func (s *Set) shares(d *Decoder, start, entry int64) bool {
 			working++
 		}
 	}
-	return working < cap(s.cores) && len(s.all) < s.c.Most && s.held < s.limit.Load()
-}
-
-// Whole returns a decoder of a whole shard to a caller that decodes with Fill into a buffer of
-// bufferBytes, and calls End. The decoder uses clock and waits instead of its own.
-func (s *Set) Whole(shard int, bufferBytes int64, clock *atomic.Int64, waits *meter.WaitClock) *Decoder {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	d := s.newDecoder(shard, s.c.Index.Entry(shard, 0), bufferBytes)
-	d.raw.got, d.raw.waits = clock, waits
-	d.running = true
-	s.all[d] = struct{}{}
-	s.hold(d, d.memory())
-	return d
-}
-
-// End closes a decoder from Whole.
-func (s *Set) End(d *Decoder) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.end(d)
+	return working < cap(s.cores) && len(s.all) < s.o.Decoders && s.held < s.limit.Load()
 }
 
 // hold sets how much memory a decoder holds, and reports the change. It is called with mu held.
 func (s *Set) hold(d *Decoder, bytes int64) {
 	s.spare -= min(s.spare, max(0, bytes-d.held)) // its buffers are taken from these if they fit
 	s.held += bytes - d.held
-	s.c.Hold(bytes - d.held)
+	s.budget.Charge(bytes - d.held)
 	d.held = bytes
 }
 
@@ -214,11 +175,11 @@ func (s *Set) pause(d *Decoder) {
 		s.remove(d) // another decoder can start at the next part just as well
 		return
 	}
-	if !s.c.Pieces.AnyFrom(d.shard, d.piece) {
+	if !s.places.AnyFrom(d.shard, d.piece) {
 		s.remove(d) // no needed record follows
 		return
 	}
-	for len(s.all) > s.c.Most || s.held > s.limit.Load() && len(s.all) > 1 {
+	for len(s.all) > s.o.Decoders || s.held > s.limit.Load() && len(s.all) > 1 {
 		if !s.closeOldest() {
 			return
 		}
@@ -267,7 +228,7 @@ func (s *Set) remove(d *Decoder) {
 // makes that decoder log a warning once the lock is released, the first time only.
 func (s *Set) notePassed(d *Decoder, bytes int64) {
 	s.passed[d.shard] += bytes
-	x := s.c.Index.Shard(d.shard)
+	x := s.o.Index.Shard(d.shard)
 	if n := s.passed[d.shard]; !s.warned && n > slowPasses*max(x.DecodedBytes, slowBytes) {
 		s.warned = true
 		d.complaint = n
@@ -279,8 +240,8 @@ func (s *Set) notePassed(d *Decoder, bytes int64) {
 func (s *Set) complain(d *Decoder) {
 	if n := d.complaint; n > 0 {
 		d.complaint = 0
-		x := s.c.Index.Shard(d.shard)
-		s.c.Log.Warn("reading is slow: a compressed shard of few gzip members, zstd or lz4 frames is decoded again and again, because the order jumps about in it; use the reservoir shuffle, more memory, or uncompressed shards",
+		x := s.o.Index.Shard(d.shard)
+		s.o.Log.Warn("reading is slow: a compressed shard of few gzip members, zstd or lz4 frames is decoded again and again, because the order jumps about in it; use the reservoir shuffle, more memory, or uncompressed shards",
 			"shard", x.Object.Path, "decoded_bytes", x.DecodedBytes, "passed_over_bytes", n)
 	}
 }
@@ -299,7 +260,7 @@ func (s *Set) Stop() {
 }
 
 // Close waits for decoders to end after Stop, and for their reads, and closes those that are paused.
-// Decoders from Whole must not be in use.
+// No Through may be in progress.
 func (s *Set) Close() {
 	s.goroutines.Wait()
 	s.mu.Lock()

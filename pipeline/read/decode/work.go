@@ -1,11 +1,6 @@
 package decode
 
-import (
-	"iter"
-
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/format"
-)
+import "iter"
 
 // Load is a piece of a shard that a decoder has to decode. It is constant, except for its memory,
 // which is available after Work.Room or Work.Passing.
@@ -41,26 +36,4 @@ type Work interface {
 	Failed(loads []Load, err error)
 	// Shrink is called when decoders hold more memory than before.
 	Shrink()
-}
-
-// Index describes shards.
-type Index interface {
-	Shard(i int) catalog.Shard
-	Entry(shard int, decodedBytes int64) format.Entry
-	// Point returns the point of an Entry; NextPoint the first one after an offset in a decoded
-	// shard.
-	Point(shard, number int) format.Point
-	NextPoint(shard int, decodedBytes int64) (format.Point, bool)
-	Part(shard int, decodedBytes int64) catalog.Part
-}
-
-// Pieces has the positions of the pieces in their shards.
-type Pieces interface {
-	// PiecesOf returns the first and the last piece of a shard, which must have records.
-	PiecesOf(shard int) (first, last int)
-	// StartBytes returns where a piece begins in its decoded shard.
-	StartBytes(piece int) int64
-	// AnyFrom reports whether any record of the shard that is in the piece or after it may be asked
-	// for.
-	AnyFrom(shard, piece int) bool
 }

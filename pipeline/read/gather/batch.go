@@ -129,7 +129,7 @@ func (b *batch) begun() { b.down() }
 
 // came notes that a part of record i has arrived, with read r. The batch may be freed by it.
 func (b *batch) came(i int, r *read) {
-	verifier := r.stretch.g.verifier
+	verifier := r.stretch.g.o.Verifier
 	if verifier == nil {
 		b.left[i].Add(-1)
 	} else if b.left[i].Add(-1) == 1 {
@@ -145,7 +145,7 @@ func (b *batch) check(i int, verifier format.Verifier, r *read) {
 		if err := verifier.Verify(b.bytes(i)); err != nil {
 			b.fail(i, fault{err, true})
 			if r != nil {
-				r.stretch.g.note(fmt.Errorf("%s: %w", r.request.Object.Path, err))
+				r.stretch.g.o.Note(fmt.Errorf("%s: %w", r.request.Object.Path, err))
 			}
 		}
 	}

@@ -131,8 +131,8 @@ func TestGatheringFollowsReader(t *testing.T) {
 	})
 	t.Run("who begins ahead of itself reads nothing twice", func(t *testing.T) {
 		store := &readtest.CountedStorage{Storage: readtest.OpenStorage(t, d.Dir)}
-		c := testConfig(d, 64<<20, store)
-		c.Plan.MergeGapBytes = 0
+		c := testOptions(d, 64<<20, store)
+		c.Profile.GapBytes = 0
 		g := newGathererWith(t, c)
 		r := g.Open(seq)
 		for _, k := range []uint64{0, 700} {

@@ -8,7 +8,7 @@
 //
 // # Use
 //
-//	g, err := gather.New(gather.Config{Index: …, Storage: …, Memory: …, …})
+//	g, err := gather.New(&options, plan)
 //	r := g.Open(sequence)              // one per reader
 //	err = r.Read(ctx, k, n, &records)  // records k … k+n-1, or the first of them
 //	…                                  // use records, a pinned.Records
@@ -46,12 +46,12 @@
 //
 // # Services
 //
-// If Config.Told is set, the storage is told what will be read: records or, if a disk cache keeps
+// If New got a window.Plan, the storage is told what will be read: records or, if a disk cache keeps
 // whole chunks, chunks. Reading ahead does not go beyond what it was told.
 //
 // # Memory
 //
-// All readers share one budget (Config.Memory), evenly. Reading ahead stays within it. A reader
+// All readers share one budget (Options.MemoryBytes), evenly. Reading ahead stays within it. A reader
 // that waits always gets memory, so readers can't wait for each other in a circle: the others drop
 // what they hold, beginning with those that have been idle longest. So HeldBytes may exceed the
 // budget by the batches that callers of Read wait for, and the pinned ones. A block is free again
@@ -60,9 +60,9 @@
 //
 // # Errors
 //
-// A read that fails is noted (Config.Note). Its records fail when they are asked for; if they had
+// A read that fails is noted (Options.Note). Its records fail when they are asked for; if they had
 // been read ahead, they are read once more first. A record whose checksum is wrong fails for as
-// long as it is in memory. A reader that waits longer than Config.ReadTimeout gets
+// long as it is in memory. A reader that waits longer than Options.ReadTimeout gets
 // pinned.ErrTimeout.
 //
 // # Goroutines and locks

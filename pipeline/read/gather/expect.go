@@ -86,9 +86,9 @@ func (x *expectation) more(r *Reader, run *run, submitted uint64) {
 	epoch := pinned.EpochOf(r.seq)
 	for x.end < until {
 		m := r.seq.Records(x.end, x.numbers[:min(until-x.end, expectAtOnce)])
-		r.g.index.Extents(x.numbers[:m], x.extents[:m])
+		r.g.o.Index.Extents(x.numbers[:m], x.extents[:m])
 		for i, e := range x.extents[:m] {
-			x.ranges[i] = storage.Range{Object: r.g.index.Shard(e.Shard).Object, OffsetBytes: e.OffsetBytes, SizeBytes: e.SizeBytes, Epoch: epoch}
+			x.ranges[i] = storage.Range{Object: r.g.o.Index.Shard(e.Shard).Object, OffsetBytes: e.OffsetBytes, SizeBytes: e.SizeBytes, Epoch: epoch}
 		}
 		n := x.to.Expect(x.reader, x.ranges[:m])
 		x.end += uint64(n)

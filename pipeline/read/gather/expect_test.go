@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -51,9 +50,9 @@ func (e *expecter) Forget(reader uint64) {
 // newExpected returns a gatherer that reads each record separately, and announces it.
 func newExpected(t *testing.T, d *readtest.Dataset, most int) (*Gatherer, *expecter) {
 	e := &expecter{most: most, readers: map[uint64][]storage.Range{}}
-	c := testConfig(d, 2<<20, readtest.OpenStorage(t, d.Dir))
-	c.Plan = plan.Config{MaxReadBytes: 1 << 40, AlignBytes: 1, MaxVectors: 1}
-	c.Expecter = e
+	c := testOptions(d, 2<<20, readtest.OpenStorage(t, d.Dir))
+	c.Profile.Apart = true
+	c.Caps.Expecter = e
 	return newGathererWith(t, c), e
 }
 

@@ -2,38 +2,29 @@ package gather
 
 import (
 	"errors"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/options"
 	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
-	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // Gatherer is what readers of one dataset share: memory, planners, the goroutines that copy and
 // verify what has arrived, and free lists. It is safe for concurrent use.
 type Gatherer struct {
-	index       Index
-	storage     Storage
-	pool        *budget.Blocks
-	beside      int64
-	ask         func() bool // see Config
-	verifier    format.Verifier
-	meter       *meter.Meter
-	ahead       profile.Ahead
-	told        *window.Plan // nil: storage is not a storage.Planner
-	expecter    storage.Expecter
-	readTimeout time.Duration
-	dry         func() bool // Config.Dry
-	note        func(error)
+	o     *options.Options
+	pool  *budget.Blocks // of records of all readers together
+	ahead profile.Ahead
+	told  *window.Plan // nil: the storage is not a storage.Planner
 
 	objectBytes []int64
 	planConfig  plan.Config // of the planners
@@ -54,28 +45,19 @@ type Gatherer struct {
 // maxPlanners is how many stretches are planned concurrently, at most.
 const maxPlanners = 4
 
-// New starts a gatherer. The caller keeps ownership of what the configuration refers to.
-func New(c Config) (*Gatherer, error) {
-	if err := c.validate(); err != nil {
-		return nil, err
+// New starts a gatherer. told tells the storage what will be read, and its fields must be set; nil if
+// the storage is not a storage.Planner.
+func New(o *options.Options, told *window.Plan) (*Gatherer, error) {
+	reads := o.Profile
+	if o.Choice.Chunks {
+		reads = profile.Defaults(profile.KindVirtual) // planned chunks are read from a local disk
 	}
-	g := &Gatherer{
-		index: c.Index, storage: c.Storage, pool: c.Memory, ahead: c.Ahead, told: c.Told, expecter: c.Expecter, verifier: c.Verifier,
-		beside: c.BesideBytes, ask: c.Ask, meter: c.Meter, readTimeout: c.ReadTimeout, dry: c.Dry, note: c.Note, objectBytes: objectBytes(c.Index),
-	}
-	if g.ask == nil {
-		g.ask = func() bool { return false }
-	}
-	if g.meter == nil {
-		g.meter = new(meter.Meter)
-	}
-	if g.note == nil {
-		g.note = func(error) {}
-	}
+	g := &Gatherer{o: o, pool: budget.NewBlocks(o.Survey.Limits.CacheBytes), ahead: reads.Ahead, told: told, objectBytes: objectBytes(o.Index)}
+	g.pool.Released = o.Released
 	n := min(runtime.GOMAXPROCS(0), maxPlanners)
 	g.planners = make(chan *planner, n)
 	for range n {
-		p, err := newPlanner(c.Plan, g.pool.BlockBytes, g.objectBytes)
+		p, err := newPlanner(planConfig(reads), g.pool.BlockBytes, g.objectBytes)
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +71,16 @@ func New(c Config) (*Gatherer, error) {
 	return g, nil
 }
 
-func objectBytes(x Index) []int64 {
+// planConfig returns the read planner's configuration for a storage with profile p.
+func planConfig(p profile.Profile) plan.Config {
+	p = p.Or()
+	if p.Apart {
+		return plan.Config{MaxReadBytes: math.MaxInt64, AlignBytes: 1, MaxVectors: 1}
+	}
+	return plan.Config{MergeGapBytes: p.GapBytes, MaxReadBytes: p.ReadBytes, AlignBytes: p.AlignBytes}
+}
+
+func objectBytes(x chunkmap.Index) []int64 {
 	sizes := make([]int64, x.Shards())
 	for i := range sizes {
 		sizes[i] = x.Shard(i).Object.SizeBytes
@@ -101,13 +92,13 @@ func objectBytes(x Index) []int64 {
 // costs nothing: reading starts with the calls of Read.
 func (g *Gatherer) Open(seq pinned.Sequence) *Reader { return g.follow(seq, g.told.NewWalker(seq)) }
 
-// OpenPhase is Open for records of another phase than that of Config.Told.
+// OpenPhase is Open for records of another phase than that of New's told.
 func (g *Gatherer) OpenPhase(seq pinned.Sequence, phase window.Subset) *Reader {
 	return g.follow(seq, g.told.NewPhaseWalker(seq, phase))
 }
 
 func (g *Gatherer) follow(seq pinned.Sequence, w *window.Lookahead) *Reader {
-	r := &Reader{g: g, seq: seq, walker: w, expected: newExpectation(g.expecter)}
+	r := &Reader{g: g, seq: seq, walker: w, expected: newExpectation(g.o.Caps.Expecter)}
 	g.open.Add(1)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,12 +106,12 @@ func (g *Gatherer) follow(seq pinned.Sequence, w *window.Lookahead) *Reader {
 	return r
 }
 
-// PlanConfig returns how reads are planned: Config.Plan, limited to a block of memory.
+// PlanConfig returns how reads are planned: as suits the storage, limited to a block of memory.
 func (g *Gatherer) PlanConfig() plan.Config { return g.planConfig }
 
-// Close stops reading ahead, waits for reads in progress and returns all memory to Config.Memory.
-// All pinned records must have been released, and no Reader may be in use. It is idempotent.
-func (g *Gatherer) Close() {
+// Close stops reading ahead, waits for reads in progress and frees the memory. All pinned records
+// must have been released, and no Reader may be in use. It is idempotent.
+func (g *Gatherer) Close() error {
 	g.work.close()
 	g.running.Wait()
 	g.mu.Lock()
@@ -132,28 +123,26 @@ func (g *Gatherer) Close() {
 		r.mu.Unlock()
 	}
 	g.sweep()
+	return g.pool.Close()
 }
 
+// BlockBytes returns the size of a block of memory, which a batch takes.
+func (g *Gatherer) BlockBytes() int64 { return g.pool.BlockBytes }
+
 func (g *Gatherer) finishReads() {
-	m := &g.meter.Working[meter.Gather]
+	m := &g.o.Meter.Working[meter.Gather]
 	m.Begin(meter.Now())
 	for r := g.work.next(m); r != nil; r = g.work.next(m) {
 		r.finish()
-		g.meter.Queued[meter.Gather].Add(-1)
+		g.o.Meter.Queued[meter.Gather].Add(-1)
 	}
 	m.End(meter.Now())
-}
-
-// submit submits reads whose Done calls Gatherer.meter.Reading.End.
-func (g *Gatherer) submit(reads []*storage.Read) {
-	g.meter.Reading.Begin(len(reads))
-	g.storage.Submit(reads)
 }
 
 // waitsFor returns the stage to charge for waiting on reads: while none is with the storage, what
 // is missing has arrived and is being copied or verified.
 func (g *Gatherer) waitsFor() meter.Stage {
-	if g.meter.Reading.Any() {
+	if g.o.Meter.Reading.Any() {
 		return meter.Storage
 	}
 	return meter.Gather

@@ -11,11 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
-	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/choose"
+	"github.com/lsiofs/lsiofs/pipeline/read/options"
 	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
+	"github.com/lsiofs/lsiofs/pipeline/read/window"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
@@ -23,12 +24,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testConfig has memory that is overwritten when it is released.
-func testConfig(d *readtest.Dataset, bytes int64, s Storage) Config {
-	memory := budget.NewBlocks(bytes)
-	memory.Released = readtest.Poison
-	verifier, _ := d.Index.Format.(format.Verifier)
-	return Config{Index: d.Index, Storage: s, Memory: memory, Plan: plan.DefaultConfig(), Ahead: profile.Defaults(profile.KindUnknown).Ahead, ReadTimeout: 10 * time.Minute, Verifier: verifier}
+// testOptions has memory that is overwritten when it is released.
+func testOptions(d *readtest.Dataset, bytes int64, s storage.Storage) *options.Options {
+	o := &options.Options{MemoryBytes: bytes, ReadTimeout: 10 * time.Minute, Released: readtest.Poison}
+	o.SetDefaults()
+	o.SetInput(d.Index, s)
+	o.Survey = &choose.Survey{Limits: choose.Limits{CacheBytes: bytes}}
+	return o
 }
 
 func newTestGatherer(t testing.TB, d *readtest.Dataset, bytes int64) *Gatherer {
@@ -36,28 +38,34 @@ func newTestGatherer(t testing.TB, d *readtest.Dataset, bytes int64) *Gatherer {
 	return newGathererOver(t, d, bytes, readtest.OpenStorage(t, d.Dir))
 }
 
-func newGathererOver(t testing.TB, d *readtest.Dataset, bytes int64, s Storage) *Gatherer {
+func newGathererOver(t testing.TB, d *readtest.Dataset, bytes int64, s storage.Storage) *Gatherer {
 	t.Helper()
-	return newGathererWith(t, testConfig(d, bytes, s))
+	return newGathererWith(t, testOptions(d, bytes, s))
 }
 
-func newGathererWith(t testing.TB, c Config) *Gatherer {
+func newGathererWith(t testing.TB, c *options.Options) *Gatherer {
 	t.Helper()
-	g, err := New(c)
+	return newGathererTold(t, c, nil)
+}
+
+func newGathererTold(t testing.TB, c *options.Options, told *window.Plan) *Gatherer {
+	t.Helper()
+	g, err := New(c, told)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		g.Close()
+		require.NoError(t, g.Close())
 		require.Empty(t, g.leaving)
-		require.NoError(t, c.Memory.Close())
-		require.Zero(t, c.Memory.Held(), "all memory is given back")
+		require.Zero(t, g.pool.Held(), "all memory is given back")
 	})
 	return g
 }
 
-func TestInvalidConfigReportsAllProblems(t *testing.T) {
-	_, err := New(Config{Plan: plan.Config{MergeGapBytes: -1}})
-	for _, want := range []string{"an index", "a storage", "memory", "bytes ahead (0)", "read timeout (0s) must be > 0", "-1"} {
-		require.ErrorContains(t, err, want)
+func TestPlannerUsesStorageProfile(t *testing.T) {
+	require.Equal(t, plan.DefaultConfig(), planConfig(profile.Profile{}))
+	require.Equal(t, plan.DefaultConfig(), planConfig(profile.Defaults(profile.KindSSD)))
+	for _, p := range readtest.ExtremeProfiles() {
+		require.NoError(t, planConfig(p).Validate())
+		require.Equal(t, p.GapBytes, planConfig(p).MergeGapBytes)
 	}
 }
 
@@ -113,7 +121,7 @@ func TestFailedReadIsRecordedAndNextCallWorks(t *testing.T) {
 			return err
 		}
 		var noted failures
-		c := testConfig(d, 100<<10, store)
+		c := testOptions(d, 100<<10, store)
 		c.Note = noted.note
 		g := newGathererWith(t, c)
 		r := g.Open(seq)
@@ -148,7 +156,7 @@ func TestOverlongWaitIsReported(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: 9, MaxBytes: 2000})
 	store, _ := readtest.HoldReads(t, d)
 	var noted failures
-	c := testConfig(d, 1<<20, store)
+	c := testOptions(d, 1<<20, store)
 	c.ReadTimeout, c.Note = time.Millisecond, noted.note
 	g := newGathererWith(t, c)
 	defer store.Release()

@@ -14,7 +14,7 @@ func (g *Gatherer) take(r *Reader, n int64, u budget.Urgency) (budget.Block, err
 	if err != budget.ErrNoRoom {
 		return b, err
 	}
-	if g.ask() {
+	if g.o.Ask() {
 		if b, err = g.pool.Take(n, false); err != budget.ErrNoRoom {
 			return b, err
 		}
@@ -63,7 +63,7 @@ func (g *Gatherer) reclaim(r *Reader, n int64, u budget.Urgency) {
 
 func (g *Gatherer) giveBlock(b budget.Block) {
 	if err := g.pool.Give(b); err != nil {
-		g.note(err)
+		g.o.Note(err)
 	}
 }
 

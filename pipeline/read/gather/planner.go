@@ -4,6 +4,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 )
 
@@ -70,7 +71,7 @@ func (p *planner) reset() {
 
 // fill lays out the records of a sequence in new batches, from record k on: that many bytes and
 // records, or fewer if newBatch fails.
-func (p *planner) fill(x Index, seq pinned.Sequence, k uint64, bytes int64, records int, newBatch func(from uint64, bytes int64) (*batch, error)) error {
+func (p *planner) fill(x chunkmap.Index, seq pinned.Sequence, k uint64, bytes int64, records int, newBatch func(from uint64, bytes int64) (*batch, error)) error {
 	var b *batch
 	p.epoch = pinned.EpochOf(seq)
 	for records > 0 {

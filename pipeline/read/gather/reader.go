@@ -184,7 +184,7 @@ func (r *Reader) recordError(k uint64, err error) error {
 	if r.seq.Records(k, number[:]) != 1 {
 		return err
 	}
-	return pinned.NameRecord(r.g.index, number[0], err)
+	return pinned.NameRecord(r.g.o.Index, number[0], err)
 }
 
 // wait waits for a batch that the caller pins: until all of it has arrived or, after its patience,
@@ -197,10 +197,10 @@ func (r *Reader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.W
 		w.End(number)
 		g.counts.waitNanos.Add(uint64(time.Since(began)))
 	}()
-	left := g.readTimeout
+	left := g.o.ReadTimeout
 	timer := time.NewTimer(min(patience, left))
 	defer timer.Stop()
-	for g.dry != nil && b.pending.Load() > 0 && g.dry() {
+	for g.o.Dry != nil && b.pending.Load() > 0 && g.o.Dry.Complete() {
 	}
 	for {
 		wake := b.wait()
@@ -219,10 +219,10 @@ func (r *Reader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.W
 				return nil
 			}
 			r.hurry(k)
-			left = g.readTimeout - time.Since(began)
+			left = g.o.ReadTimeout - time.Since(began)
 			if left <= 0 {
 				err := r.recordError(k, pinned.ErrTimeout)
-				g.note(err)
+				g.o.Note(err)
 				return err
 			}
 			timer.Reset(min(patience, left))
@@ -246,7 +246,7 @@ func (r *Reader) Object(k uint64) string {
 	if r.seq.Records(k, number[:]) != 1 {
 		return ""
 	}
-	return pinned.ShardOf(r.g.index, number[0])
+	return pinned.ShardOf(r.g.o.Index, number[0])
 }
 
 var _ meter.Locator = (*Reader)(nil)

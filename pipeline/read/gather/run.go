@@ -125,7 +125,7 @@ func (r *Reader) readAhead(run *run, k uint64, n int) {
 	if planned {
 		run.grow(r)
 	} else if err != nil && err != budget.ErrNoRoom {
-		r.g.note(err)
+		r.g.o.Note(err)
 	}
 }
 
@@ -168,7 +168,7 @@ func (r *Reader) extend(run *run, k uint64, bytes int64, records int, u budget.U
 	records = int(min(uint64(records), r.gap(k)))
 	p := <-g.planners
 	defer func() { p.reset(); g.planners <- p }()
-	err = p.fill(g.index, r.seq, k, bytes, records, func(from uint64, n int64) (*batch, error) {
+	err = p.fill(g.o.Index, r.seq, k, bytes, records, func(from uint64, n int64) (*batch, error) {
 		memory, err := g.take(r, n, u)
 		if err != nil {
 			return nil, err
@@ -186,10 +186,10 @@ func (r *Reader) extend(run *run, k uint64, bytes int64, records int, u budget.U
 		}
 		return false, err
 	}
-	if g.dry == nil {
+	if g.o.Dry == nil {
 		p.addNewlines()
 	}
-	p.expect(pl, g.verifier)
+	p.expect(pl, g.o.Verifier)
 	r.expected.passing(r, run, k, p.batches[len(p.batches)-1].end())
 	g.start(p, pl, len(p.batches)+1)
 	for _, b := range p.batches {
@@ -213,7 +213,7 @@ func (r *Reader) readAgain(b *batch, i int, k uint64) {
 	if r.seq.Records(k, p.numbers[:1]) != 1 {
 		return
 	}
-	g.index.Extents(p.numbers[:1], p.extents[:1])
+	g.o.Index.Extents(p.numbers[:1], p.extents[:1])
 	p.epoch = pinned.EpochOf(r.seq)
 	p.place(b, i, p.extents[0])
 	pl, err := p.planner.Plan(p.request)
@@ -222,7 +222,7 @@ func (r *Reader) readAgain(b *batch, i int, k uint64) {
 	}
 	b.begin()
 	b.forgive(i)
-	b.expect(i, int32(len(pl.Sources(0))), g.verifier != nil)
+	b.expect(i, int32(len(pl.Sources(0))), g.o.Verifier != nil)
 	g.start(p, pl, 0)
 	b.begun()
 }

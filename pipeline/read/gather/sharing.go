@@ -9,14 +9,14 @@ import (
 
 var _ budget.Member = (*Gatherer)(nil)
 
-// Allow implements budget.Member: Config.Memory gets what Config.BesideBytes leaves, but at least
+// Allow implements budget.Member: the pool gets what Options.BesideBytes leaves, but at least
 // half.
 func (g *Gatherer) Allow(bytes int64) {
-	g.pool.Allow(min(max(bytes-g.beside, bytes/2), g.pool.MostBytes()))
+	g.pool.Allow(min(max(bytes-g.o.BesideBytes(), bytes/2), g.pool.MostBytes()))
 }
 
 // Held implements budget.Member.
-func (g *Gatherer) Held() int64 { return g.pool.Held() + g.beside }
+func (g *Gatherer) Held() int64 { return g.pool.Held() + g.o.BesideBytes() }
 
 // Lent implements budget.Member.
 func (g *Gatherer) Lent() int64 { return int64(g.counts.bytesOut.Load()) }
@@ -35,7 +35,7 @@ func (g *Gatherer) Shrink() {
 	for _, drop := range [...]func(*Reader){(*Reader).giveUp, (*Reader).dropAll} {
 		for _, r := range readers {
 			if err := g.pool.Trim(); err != nil {
-				g.note(err)
+				g.o.Note(err)
 			}
 			if g.pool.Held() <= g.pool.BudgetBytes() {
 				return
@@ -47,7 +47,7 @@ func (g *Gatherer) Shrink() {
 		}
 	}
 	if err := g.pool.Trim(); err != nil {
-		g.note(err)
+		g.o.Note(err)
 	}
 }
 

@@ -63,7 +63,7 @@ func (g *Gatherer) start(p *planner, pl *plan.Plan, scratch int) {
 	g.counts.underWay.Add(int64(len(st.submit)))
 	g.running.Add(len(st.submit))
 	if len(st.submit) > 0 {
-		g.submit(st.submit)
+		g.o.Submit(st.submit)
 	}
 	st.down()
 }
@@ -92,7 +92,7 @@ func (st *stretch) fill(p *planner) {
 			mem = c.b.block.Mem
 		}
 		if i == 0 || c.object != p.cuts[i-1].object {
-			object = st.g.index.Shard(c.object).Object
+			object = st.g.o.Index.Shard(c.object).Object
 		}
 		r.request.Object, r.request.Epoch = object, p.epoch
 		r.request.OffsetBytes, r.request.Buf = c.off, mem[c.to:c.to+c.size:c.to+c.size]
@@ -120,14 +120,14 @@ func (r *read) wanted() bool {
 func (r *read) done(err error) {
 	r.err = err
 	g := r.stretch.g
-	g.meter.Reading.End()
-	long := g.verifier != nil || r.copied && len(r.request.Buf) > inlineCopyBytes && g.dry == nil
+	g.o.Meter.Reading.End()
+	long := g.o.Verifier != nil || r.copied && len(r.request.Buf) > inlineCopyBytes && g.o.Dry == nil
 	if err == nil && long {
-		g.meter.Queued[meter.Gather].Add(1)
+		g.o.Meter.Queued[meter.Gather].Add(1)
 		if g.work.add(r) {
 			return
 		}
-		g.meter.Queued[meter.Gather].Add(-1)
+		g.o.Meter.Queued[meter.Gather].Add(-1)
 	}
 	r.finish()
 }
@@ -143,7 +143,7 @@ func (r *read) finish() {
 		g.counts.readsCancelled.Add(1)
 		g.counts.bytesCancelled.Add(uint64(len(r.request.Buf)))
 	case r.err != nil:
-		g.note(r.err)
+		g.o.Note(r.err)
 	default:
 		g.counts.reads.Add(1)
 		g.counts.bytesRead.Add(uint64(len(r.request.Buf)))
@@ -155,7 +155,7 @@ func (r *read) finish() {
 		}
 		if r.err != nil {
 			x.b.fail(x.record, fault{err: r.err})
-		} else if r.copied && g.dry == nil {
+		} else if r.copied && g.o.Dry == nil {
 			copy(x.b.block.Mem[x.to:x.to+x.size], r.request.Buf[x.at:])
 		}
 		x.b.came(x.record, r)

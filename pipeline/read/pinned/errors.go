@@ -6,6 +6,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -43,15 +44,8 @@ func damaged(err error) bool {
 // for it.
 var ErrTimeout = errors.New("storage has not answered within --read-timeout")
 
-// Places locates records; an index of a dataset does.
-type Places interface {
-	Shard(i int) catalog.Shard
-	// Extents fills dst with the extent of each record.
-	Extents(records []uint64, dst []catalog.Extent)
-}
-
 // NameRecord returns the error of a record number for a cause that does not name the record.
-func NameRecord(x Places, record uint64, cause error) *RecordError {
+func NameRecord(x chunkmap.Index, record uint64, cause error) *RecordError {
 	at := place(x, record)
 	return &RecordError{
 		Shard: x.Shard(at.Shard).Object.Path, Ordinal: at.Ordinal,
@@ -60,9 +54,11 @@ func NameRecord(x Places, record uint64, cause error) *RecordError {
 }
 
 // ShardOf returns the name of a record's shard.
-func ShardOf(x Places, record uint64) string { return x.Shard(place(x, record).Shard).Object.Path }
+func ShardOf(x chunkmap.Index, record uint64) string {
+	return x.Shard(place(x, record).Shard).Object.Path
+}
 
-func place(x Places, record uint64) catalog.Extent {
+func place(x chunkmap.Index, record uint64) catalog.Extent {
 	var at [1]catalog.Extent
 	x.Extents([]uint64{record}, at[:])
 	return at[0]

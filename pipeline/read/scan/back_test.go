@@ -17,7 +17,7 @@ func TestStepBackReadsAllRequestedPiecesAtOnce(t *testing.T) {
 	seq := readtest.InOrder(d.Index)
 	store := readtest.OpenStorage(t, d.Dir)
 	sc := newScannerOver(t, d, 2<<20, store)
-	require.Greater(t, sc.config.nearRecords(), uint64(30_000))
+	require.Greater(t, sc.nearRecords(), uint64(30_000))
 	r := sc.Open(seq)
 	defer r.Close()
 	readtest.ReadAll(t, d, r, seq[:50_000], 100)

@@ -11,7 +11,7 @@ import (
 type cache struct {
 	memory
 	budget *budget.Budget
-	ask    func() bool // see Config.Ask; nil: there is never more
+	ask    func() bool // Options.Ask
 	cur    *segment
 	segs   []*segment // oldest first
 	tables int64      // bytes of entries
@@ -25,7 +25,7 @@ type cache struct {
 // alloc finds n bytes for a piece and pins their segment.
 func (c *cache) alloc(n int64, u budget.Urgency) (*segment, int64, error) {
 	n = max(n, 1)
-	asked := c.ask == nil
+	asked := false
 	for {
 		fits := c.cur != nil && c.cur.fits(n) && c.cur.tables < c.mostTables
 		if c.excess(n, fits) > 0 {

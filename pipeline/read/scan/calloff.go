@@ -53,7 +53,7 @@ func (sc *Scanner) takeBack(ld *load) bool {
 	switch {
 	case ld.decoder != nil:
 		return ld.decoder.TakeBack(ld)
-	case ld.seg == nil && sc.config.Choice.Spools(ld.shard):
+	case ld.seg == nil && sc.o.Choice.Spools(ld.shard):
 		return sc.spool.TakeBack(ld)
 	case ld.seg == nil:
 		// It waits for its shard to be mapped, or has just been mapped.

@@ -55,7 +55,7 @@ func (q *checkQueue) close() {
 }
 
 func (sc *Scanner) checkRecords() {
-	m := &sc.meter.Working[meter.Gather]
+	m := &sc.o.Meter.Working[meter.Gather]
 	m.Begin(meter.Now())
 	defer func() { m.End(meter.Now()) }()
 	for ld := sc.checks.next(m); ld != nil; ld = sc.checks.next(m) {

@@ -15,15 +15,6 @@ var (
 	_ decode.Load = (*load)(nil)
 )
 
-// newDecoders returns an empty set of decoders.
-func (sc *Scanner) newDecoders() *decode.Set {
-	return decode.NewSet(decode.Config{
-		Index: sc.index, Pieces: sc.places, Submit: sc.submitRaw, Meter: sc.meter, Place: sc, Now: sc.now, Log: sc.log,
-		Most: sc.config.Decoders, LimitBytes: sc.limits.DecoderBytes, BlockBytes: sc.limits.RawBlockBytes,
-		Patience: sc.config.ReadTimeout, Hold: sc.budget.Charge, Dry: sc.config.Dry != nil,
-	}, decoding{sc})
-}
-
 // assign gives a load to a decoder. It is called with mu held, so that the decoder can't complete
 // it before everything is noted. It returns false if there is no decoder to read ahead.
 func (sc *Scanner) assign(ld *load, u budget.Urgency) bool {
@@ -56,7 +47,7 @@ func (w decoding) Room(l decode.Load) bool {
 // all pieces fit into memory, it is not in memory or on its way, and there is memory for it.
 func (w decoding) Passing(d *decode.Decoder, piece int) decode.Load {
 	sc := w.sc
-	if !sc.wanted.Wanted(piece) && !(sc.config.HoldsAll && sc.places.Wants(piece)) {
+	if !sc.wanted.Wanted(piece) && !(sc.holdsAll && sc.places.Wants(piece)) {
 		return nil
 	}
 	sc.mu.Lock()
@@ -82,12 +73,12 @@ func (w decoding) Passing(d *decode.Decoder, piece int) decode.Load {
 // wanted and not in memory.
 func (w decoding) Next(shard, piece int) int {
 	sc := w.sc
-	if !sc.config.Sweeps {
+	if !sc.sweeps {
 		return -1
 	}
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	s := sc.index.Shard(shard)
+	s := sc.o.Index.Shard(shard)
 	for ; piece < sc.pieces.Len() && sc.pieces.Starts[piece] < s.First+s.Records; piece++ {
 		if sc.wanted.Wanted(piece) && !sc.holds(piece) && sc.loads[piece] == nil {
 			return piece
@@ -115,7 +106,7 @@ func (w decoding) Broken(shard int, err error) {
 
 func (sc *Scanner) breakShard(shard int, err error) {
 	sc.broken[shard] = err
-	s := sc.index.Shard(shard)
+	s := sc.o.Index.Shard(shard)
 	if s.Records == 0 {
 		return
 	}
@@ -159,5 +150,5 @@ func (ld *load) Memory() []byte { return ld.seg.Bytes[ld.off:] }
 
 // ordinal returns the position of a load's first record in its shard.
 func (sc *Scanner) ordinal(ld *load) uint64 {
-	return sc.pieces.Starts[ld.piece] - sc.index.Shard(ld.shard).First
+	return sc.pieces.Starts[ld.piece] - sc.o.Index.Shard(ld.shard).First
 }

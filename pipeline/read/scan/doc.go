@@ -9,7 +9,7 @@
 //
 // # Use
 //
-//	sc, err := scan.New(scan.Config{Index: …, Storage: …, Places: …, …})
+//	sc := scan.New(&options, shelf, plan)
 //	r := sc.Open(sequence)             // one per reader
 //	err = r.Read(ctx, k, n, &records)  // records k … k+n-1, or the first of them
 //	…                                  // use records, a pinned.Records
@@ -35,7 +35,7 @@
 //	                  ├──► decoder ──────────┘
 //	                  └──► page cache (package mapped), instead of a segment
 //
-// If only a part of the records is ever asked for (the part of Config.Places), the layout of a
+// If only a part of the records is ever asked for (Options.Part), the layout of a
 // piece leaves out the others. A few of them are read because they lie between the needed ones, but
 // they are not waited for, counted as live, or copied when memory is short.
 //
@@ -44,7 +44,7 @@
 //	not compressed, and in the page cache   mapped; see package mapped
 //	not compressed                          read, directly to where it stays
 //	compressed                              by a decoder; see package decode
-//	compressed, and Config.Choice spools it read from the spool; see package spool
+//	compressed, and Options.Choice spools it read from the spool; see package spool
 //
 // A piece that comes from the spool is compared with the checksums of what was written before a
 // reader gets a byte of it. If a piece was lost there, waiting readers get it through the spool
@@ -90,7 +90,7 @@
 // storage leaves its processor to the others. Each keeps a processor for as long as its window is
 // worth having in that processor's cache.
 //
-// Waits are counted in Config.Meter: by the load, the decoder that makes it, and what that decoder
+// Waits are counted in Options.Meter: by the load, the decoder that makes it, and what that decoder
 // waits for.
 //
 // # Jumps
@@ -105,17 +105,17 @@
 //
 // # Services
 //
-// If Config.Plan is set, the storage is told which pieces will be read before they are read ahead,
+// If New got a window.Plan, the storage is told which pieces will be read before they are read ahead,
 // and again when a reader has waited for 10 ms. So a service's engine requests first what is needed
 // first. A piece is one read there, of exactly its records.
 //
 // # Errors
 //
-// If a load fails, its error is reported to Config.Note and to the readers that wait for it; the
+// If a load fails, its error is reported to Options.Note and to the readers that wait for it; the
 // next reader that needs the piece starts a new load. A record whose own checksum is wrong fails
 // alone, for as long as its piece is in memory. If the checksum of a compressed shard is wrong, all
 // its records fail from then on, because earlier ones can't be trusted either. A reader that waits
-// longer than Config.ReadTimeout gets pinned.ErrTimeout.
+// longer than Options.ReadTimeout gets pinned.ErrTimeout.
 //
 // # Goroutines and locks
 //

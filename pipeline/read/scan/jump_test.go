@@ -19,7 +19,7 @@ func piecesOf(sc *testScanner, seq readtest.List, from, to int) (pieces int, byt
 		piece := sc.pieces.Of(record)
 		if !seen[piece] {
 			seen[piece] = true
-			_, l := sc.config.layoutOf(piece)
+			_, l := sc.layoutWith(sc.o.Survey.Places.Part, piece)
 			bytes += uint64(l.SizeBytes)
 		}
 	}

@@ -84,12 +84,12 @@ func (sc *Scanner) start(piece, wanted int, u budget.Urgency, t *deferred) *load
 	if sc.closed {
 		err = errClosed
 	}
-	if err == nil && sc.config.Choice.Spools(shard) && !sc.spool.Avoids(shard) {
+	if err == nil && sc.o.Choice.Spools(shard) && !sc.spool.Avoids(shard) {
 		if !sc.assignSpool(ld, u) {
 			return nil
 		}
 		err = ld.err
-	} else if err == nil && sc.index.Shard(shard).Codec != nil {
+	} else if err == nil && sc.o.Index.Shard(shard).Codec != nil {
 		if !sc.assign(ld, u) {
 			return nil
 		}
@@ -116,9 +116,9 @@ func (sc *Scanner) start(piece, wanted int, u budget.Urgency, t *deferred) *load
 
 // read makes the reads of a piece of an uncompressed shard.
 func (sc *Scanner) read(ld *load, t *deferred) {
-	object := sc.index.Shard(ld.shard).Object
+	object := sc.o.Index.Shard(ld.shard).Object
 	done := func(err error) {
-		sc.meter.Reading.End()
+		sc.o.Meter.Reading.End()
 		if err != nil {
 			ld.failed.CompareAndSwap(nil, &err)
 		}
@@ -128,7 +128,7 @@ func (sc *Scanner) read(ld *load, t *deferred) {
 	}
 	to := ld.off
 	ld.pending.Store(1) // for this function
-	sc.config.reads(&ld.layout, func(r chunkmap.Range) {
+	sc.eachRead(&ld.layout, func(r chunkmap.Range) {
 		ld.pending.Add(1)
 		t.reads = append(t.reads, &storage.Read{Object: object, OffsetBytes: r.OffsetBytes, Buf: ld.seg.Bytes[to : to+r.SizeBytes : to+r.SizeBytes], Wanted: ld.begin, Done: done})
 		to += r.SizeBytes
@@ -154,7 +154,7 @@ func (sc *Scanner) arrived(ld *load) {
 	case err != nil:
 		ld.err = *err
 		sc.finish(ld)
-	case sc.verifier != nil && sc.checks.add(ld):
+	case sc.o.Verifier != nil && sc.checks.add(ld):
 		return // checkRecords calls running.Done
 	default:
 		sc.checkAndFinish(ld)
@@ -171,7 +171,7 @@ func (sc *Scanner) checkAndFinish(ld *load) {
 }
 
 func (sc *Scanner) addNewline(ld *load) {
-	if ld.layout.Newline && sc.config.Dry == nil {
+	if ld.layout.Newline && sc.o.Dry == nil {
 		ld.seg.Bytes[ld.off+ld.layout.ShardBytes()] = '\n'
 	}
 }
@@ -179,7 +179,7 @@ func (sc *Scanner) addNewline(ld *load) {
 // verify verifies the records' own checksums.
 func (sc *Scanner) verify(ld *load) {
 	switch {
-	case sc.verifier == nil:
+	case sc.o.Verifier == nil:
 	case ld.region != nil:
 		ld.err = ld.region.Verify(func() bool { sc.verifyRecords(ld); return len(ld.bad) == 0 })
 	default:
@@ -193,7 +193,7 @@ func (sc *Scanner) verifyRecords(ld *load) {
 		if s.SizeBytes < 0 {
 			continue
 		}
-		if err := sc.verifier.Verify(mem[s.OffsetBytes : s.OffsetBytes+s.SizeBytes]); err != nil {
+		if err := sc.o.Verifier.Verify(mem[s.OffsetBytes : s.OffsetBytes+s.SizeBytes]); err != nil {
 			if ld.bad == nil {
 				ld.bad = map[int]error{}
 			}
@@ -220,7 +220,7 @@ func (sc *Scanner) finishLocked(ld *load) {
 	if ld.err == nil {
 		sc.publish(ld)
 	} else if ld.err != budget.ErrNoRoom && ld.err != errClosed && ld.err != errCalledOff && !errors.Is(ld.err, storage.ErrReadAgain) {
-		sc.note(sc.describe(ld))
+		sc.o.Note(sc.describe(ld))
 	}
 	if mem := ld.memory(); mem != nil && ld.stage.Load() != calledOff {
 		mem.Pins.Unpin()
@@ -272,7 +272,7 @@ func (sc *Scanner) takeOver(e, old *entry, wanted int) {
 // tell counts what a load has read.
 func (sc *Scanner) tell(ld *load) {
 	for _, err := range ld.bad {
-		sc.note(fmt.Errorf("%s: %w", sc.index.Shard(ld.shard).Object.Path, err))
+		sc.o.Note(fmt.Errorf("%s: %w", sc.o.Index.Shard(ld.shard).Object.Path, err))
 	}
 	if ld.region != nil {
 		return // mapped: nothing was read
@@ -292,5 +292,5 @@ func (sc *Scanner) describe(ld *load) error {
 		return ld.err
 	}
 	start, end := int64(ld.layout.Start()), int64(ld.layout.End())
-	return &storage.Error{Object: sc.index.Shard(ld.shard).Object.Path, OffsetBytes: start, SizeBytes: end - start, Err: ld.err}
+	return &storage.Error{Object: sc.o.Index.Shard(ld.shard).Object.Path, OffsetBytes: start, SizeBytes: end - start, Err: ld.err}
 }

@@ -10,11 +10,11 @@ import (
 // follow returns the window of a reader of a sequence.
 func (sc *Scanner) follow(seq pinned.Sequence, phase chunkmap.Subset) window.Reader {
 	counts := sc.wanted
-	if sc.config.HoldsAll && sc.spool == nil {
+	if sc.holdsAll && sc.spool == nil {
 		counts = nil // all is kept, wanted or not
 	}
-	r := window.NewReader(seq, counts, sc.config.LookaheadRecords, sc.config.nearRecords())
-	r.Tell(sc.config.Plan.NewPhaseWalker(seq, phase))
+	r := window.NewReader(seq, counts, sc.o.LookaheadRecords, sc.nearRecords())
+	r.Tell(sc.plan.NewPhaseWalker(seq, phase))
 	return r
 }
 
@@ -90,7 +90,7 @@ func (r *Reader) readAhead(k uint64, n int, missing bool, lent int, again bool) 
 		return // another call is doing it
 	}
 	readers := max(sc.open.Load(), 1)
-	reach := r.ahead.Walker().Reach(sc.config.Profile.Ahead.Bytes)
+	reach := r.ahead.Walker().Reach(sc.o.Profile.Ahead.Bytes)
 	r.stock.again = again
 	r.ahead.Advance(&r.stock, k, n, missing, lent, int(readers), min(reach, min(sc.limits.WindowBytes, sc.budget.Bytes()/4)/readers))
 	t := r.stock.todo

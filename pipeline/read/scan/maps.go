@@ -11,10 +11,10 @@ import (
 // they take only their tables; as many bytes as the whole budget may be mapped besides.
 func (sc *Scanner) mapsConfig() mapped.Config {
 	c := mapped.Config{
-		Object:     func(shard int) storage.Object { return sc.index.Shard(shard).Object },
-		LimitBytes: sc.config.MemoryBytes, TableLimitBytes: sc.limits.CacheBytes / 4, AllBytes: sc.config.Held.AllBytes(),
-		Mapper:     sc.config.Mapper,
-		LeastBytes: storage.MapBlockBytes, Patience: mapped.Patience, Log: sc.log,
+		Object:     func(shard int) storage.Object { return sc.o.Index.Shard(shard).Object },
+		LimitBytes: sc.o.MemoryBytes, TableLimitBytes: sc.limits.CacheBytes / 4, AllBytes: sc.o.Survey.Held.AllBytes(),
+		Mapper:     sc.o.Caps.Mapper,
+		LeastBytes: storage.MapBlockBytes, Patience: mapped.Patience, Log: sc.o.Log,
 	}
 	return c
 }
@@ -34,7 +34,7 @@ func (sc *Scanner) submit(t *deferred) {
 
 func (sc *Scanner) submitQueued(t *deferred) {
 	if len(t.reads) > 0 {
-		sc.submitReads(t.reads)
+		sc.o.Submit(t.reads)
 		t.reads = t.reads[:0]
 	}
 }
@@ -63,7 +63,7 @@ func (o mapsOwner) Mapped(piece int, r *mapped.Region) {
 	defer sc.mu.Unlock()
 	ld := sc.loads[piece] // it is not cancelled: see Maps.Cancel
 	ld.region = r
-	if sc.verifier != nil && sc.checks.add(ld) {
+	if sc.o.Verifier != nil && sc.checks.add(ld) {
 		sc.running.Add(1) // checkRecords calls running.Done; it can't finish while mu is held
 		return
 	}
@@ -124,7 +124,7 @@ func (sc *Scanner) forget(e *entry) {
 // Lost implements mapped.Owner.
 func (o mapsOwner) Lost(piece, record int, err error) error {
 	described := o.sc.recordError(o.sc.pieces.Starts[piece]+uint64(record), err)
-	o.sc.note(described)
+	o.sc.o.Note(described)
 	return described
 }
 

@@ -15,7 +15,7 @@ type memory struct {
 	spareBytes int64
 	mapped     int64        // bytes, including spare memory
 	released   func([]byte) // tests overwrite released memory
-	dry        bool         // Config.Dry: no byte is touched
+	dry        bool         // Options.Dry: no byte is touched
 }
 
 // wasteShare limits what is lost when a segment is reused for a smaller piece: an eighth of the

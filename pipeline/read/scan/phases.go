@@ -51,7 +51,7 @@ func (p *phases) change(with chunkmap.Subset) (next, left chunkmap.Subsets, join
 
 // enter adds a reader of a phase: pieces that are loaded from now on have its records, too.
 func (sc *Scanner) enter(ph chunkmap.Subset) {
-	if !sc.config.Sampled {
+	if !sc.sampled {
 		return
 	}
 	sc.mu.Lock()
@@ -74,7 +74,7 @@ func (sc *Scanner) enter(ph chunkmap.Subset) {
 		return
 	}
 	sc.spool.Change(swap, func(shard int, gone []atomic.Uint64) (delta int64) {
-		s := sc.index.Shard(shard)
+		s := sc.o.Index.Shard(shard)
 		if joins {
 			n := ungone(ph.Part, s.First, s.Records, gone)
 			if n == 0 { // all of it was delivered once: it is wanted again
@@ -92,7 +92,7 @@ func (sc *Scanner) enter(ph chunkmap.Subset) {
 
 // leave removes a reader of a phase.
 func (sc *Scanner) leave(ph chunkmap.Subset) {
-	if !sc.config.Sampled {
+	if !sc.sampled {
 		return
 	}
 	sc.mu.Lock()
@@ -107,7 +107,7 @@ func (sc *Scanner) leave(ph chunkmap.Subset) {
 // reads reports whether a phase has open readers. Pieces are loaded with records of such phases
 // only, so a request for others would never end. It is called with mu held.
 func (sc *Scanner) reads(ph chunkmap.Subset) bool {
-	return !sc.config.Sampled || sc.phases.readers[ph.Number] > 0
+	return !sc.sampled || sc.phases.readers[ph.Number] > 0
 }
 
 // eachUngone calls visit for stretches of up to 64 records of a shard, with one bit set per
@@ -152,14 +152,14 @@ func renew(part chunkmap.Part, first uint64, gone []atomic.Uint64) {
 // these have none in it, as is possible after its last reader has closed.
 func (sc *Scanner) layoutOf(number int) (shard int, l chunkmap.Layout, some bool) {
 	now := *sc.phases.now.Load()
-	if sc.config.Sampled && now.Count(sc.pieces.Starts[number], sc.pieces.Starts[number+1]) == 0 {
+	if sc.sampled && now.Count(sc.pieces.Starts[number], sc.pieces.Starts[number+1]) == 0 {
 		return 0, l, false
 	}
 	part := chunkmap.Part(now)
 	if len(now) == 1 {
 		part = now[0].Part // it is called for each record
 	}
-	shard, l = sc.config.layoutWith(part, number)
+	shard, l = sc.layoutWith(part, number)
 	return shard, l, true
 }
 
@@ -167,7 +167,7 @@ func (sc *Scanner) layoutOf(number int) (shard int, l chunkmap.Layout, some bool
 // no lock.
 func (sc *Scanner) holds(number int) bool {
 	e := sc.slots.at(number)
-	if e == nil || !sc.config.Sampled {
+	if e == nil || !sc.sampled {
 		return e != nil
 	}
 	now, first := sc.phases.now.Load(), sc.pieces.Starts[number]

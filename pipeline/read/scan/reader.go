@@ -34,13 +34,13 @@ type lastLent struct {
 	again bool // pinned.Records.Again
 }
 
-// Open returns a reader of a sequence of records of the part in Config.Places. Opening costs
+// Open returns a reader of a sequence of records of Options.Part. Opening costs
 // nothing: reading ahead starts with the calls of Read.
 func (sc *Scanner) Open(seq pinned.Sequence) *Reader {
-	return sc.OpenPhase(seq, chunkmap.Subset{Number: sc.config.Phase, Part: sc.config.Places.Part})
+	return sc.OpenPhase(seq, chunkmap.Subset{Number: sc.o.Phase, Part: sc.o.Survey.Places.Part})
 }
 
-// OpenPhase is Open for records of another phase, if Config.Sampled is set. Phases with the same
+// OpenPhase is Open for records of another phase, if the dataset is sampled. Phases with the same
 // number must have the same records.
 func (sc *Scanner) OpenPhase(seq pinned.Sequence, phase chunkmap.Subset) *Reader {
 	sc.open.Add(1)
@@ -72,7 +72,7 @@ func (r *Reader) Close() {
 // told what will be read, or decoders.
 func (r *Reader) Busy() bool {
 	sc := r.sc
-	return sc.config.Plan != nil && sc.slots.missing.Load() > 0 || sc.decoders.Busy()
+	return sc.plan != nil && sc.slots.missing.Load() > 0 || sc.decoders.Busy()
 }
 
 // lendBlock is how many records are looked up at a time.
@@ -248,7 +248,7 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, c *call) error {
 		}
 		described := sc.recordError(record, err)
 		if err == pinned.ErrTimeout {
-			sc.note(described)
+			sc.o.Note(described)
 		}
 		return described
 	}
@@ -263,7 +263,7 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, c *call) error {
 }
 
 func (sc *Scanner) recordError(record uint64, err error) error {
-	return pinned.NameRecord(sc.index, record, err)
+	return pinned.NameRecord(sc.o.Index, record, err)
 }
 
 // demand waits for the piece whose record i is record k of the sequence, and pins it. A load that
@@ -314,7 +314,7 @@ func (r *Reader) demandOnce(ctx context.Context, k uint64, piece, i int, l *pinn
 	sc.mu.Lock()
 	on, via := ld.waitsFor()
 	sc.mu.Unlock()
-	number := w.Begin(on, via, sc, sc.pieces.Starts[piece])
+	number := w.Begin(on, via, sc.o, sc.pieces.Starts[piece])
 	e, err = r.wait(ctx, ld, k)
 	w.End(number)
 	return e, true, err
@@ -330,15 +330,15 @@ func (r *Reader) wait(ctx context.Context, ld *load, k uint64) (*entry, error) {
 	began := sc.now()
 	sc.counts.waits.Add(1)
 	defer func() { sc.counts.waitNanos.Add(uint64(sc.now() - began)) }()
-	timeout := time.NewTimer(sc.config.ReadTimeout)
+	timeout := time.NewTimer(sc.o.ReadTimeout)
 	defer timeout.Stop()
 	var slow <-chan time.Time
-	if sc.config.Plan != nil {
+	if sc.plan != nil {
 		hurry := time.NewTimer(hurryAfter)
 		defer hurry.Stop()
 		slow = hurry.C
 	}
-	for dry := sc.config.Dry; dry != nil && !ld.isDone() && dry.Complete(); {
+	for dry := sc.o.Dry; dry != nil && !ld.isDone() && dry.Complete(); {
 	}
 	for {
 		select {
@@ -356,7 +356,7 @@ func (r *Reader) wait(ctx context.Context, ld *load, k uint64) (*entry, error) {
 			if c := ld.clock.Load(); c != nil {
 				last = max(last, c.Load())
 			}
-			left := int64(sc.config.ReadTimeout) - (sc.now() - last)
+			left := int64(sc.o.ReadTimeout) - (sc.now() - last)
 			if left <= 0 {
 				sc.abandon(ld)
 				return nil, pinned.ErrTimeout

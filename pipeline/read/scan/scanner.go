@@ -2,20 +2,19 @@ package scan
 
 import (
 	"errors"
-	"log/slog"
 	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/format"
-	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/choose"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/decode"
 	"github.com/lsiofs/lsiofs/pipeline/read/mapped"
+	"github.com/lsiofs/lsiofs/pipeline/read/options"
 	"github.com/lsiofs/lsiofs/pipeline/read/spool"
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
 )
@@ -23,18 +22,21 @@ import (
 // Scanner reads the pieces of one dataset once for all readers, keeps records until they are
 // delivered, and drops them when the budget requires it. It is safe for concurrent use.
 type Scanner struct {
-	index    Index
-	storage  Storage
-	config   Config
+	o    *options.Options
+	plan *window.Plan // nil if the storage is not a storage.Planner
+	// sampled means that there may be readers of other parts (OpenPhase).
+	sampled bool
+	// holdsAll means that all compressed shards, decoded, stay in memory.
+	holdsAll bool
+	// sweeps means that a decoder continues to the last wanted piece. See choose.Sizes.Lookahead.
+	sweeps bool
+
 	phases   phases
 	limits   choose.Limits
-	log      *slog.Logger
-	verifier format.Verifier // nil if records carry no checksums
 	pieces   chunkmap.Table
-	places   *chunkmap.Map
+	places   *chunkmap.Map // of phases
 	slots    *slots
 	counts   counters
-	meter    *meter.Meter
 	started  time.Time
 	open     atomic.Int64   // readers
 	wanted   *window.Wanted // nil if no shard is compressed
@@ -43,7 +45,6 @@ type Scanner struct {
 	budget   *budget.Budget
 	// loanSegments is how many segments one call of Read may pin.
 	loanSegments atomic.Int64
-	note         func(error)
 
 	checks  checkQueue
 	running sync.WaitGroup // reads, decoders, the goroutines that verify
@@ -58,70 +59,64 @@ type Scanner struct {
 	closed   bool
 }
 
-// New starts a scanner. The caller keeps ownership of what the configuration refers to, except the
-// spool's shelf, which it keeps only if New fails.
-func New(c Config) (*Scanner, error) {
-	if err := c.validate(); err != nil {
-		return nil, err
-	}
+// New starts a scanner. shelf is for the decoded bytes of spooled shards, which o.Choice determines;
+// nil if there are none. The scanner takes ownership of it. plan tells the storage what will be
+// read; nil if the storage is not a storage.Planner. Its Planner and bounds must be set, New sets the
+// rest.
+func New(o *options.Options, shelf *diskcache.Shelf, plan *window.Plan) *Scanner {
+	v := o.Survey
+	sizes := v.Sizes()
 	sc := &Scanner{
-		index: c.Index, storage: c.Storage, config: c, limits: c.Limits, log: c.Log,
-		verifier: c.Verifier, pieces: c.Places.Table, meter: c.Meter, note: c.Note,
-		started: time.Now(),
-		loads:   map[int]*load{},
-		broken:  map[int]error{},
+		o: o, plan: plan, sampled: o.Sampled(), holdsAll: v.Compressed && sizes.Fits(),
+		limits: v.Limits, pieces: v.Places.Table, started: time.Now(),
+		loads:  map[int]*load{},
+		broken: map[int]error{},
 	}
-	sc.phases.init(chunkmap.Subset{Number: c.Phase, Part: c.Places.Part})
-	sc.places = c.Places.Of(&sc.phases)
-	if sc.meter == nil {
-		sc.meter = new(meter.Meter)
-	}
-	if sc.log == nil {
-		sc.log = slog.New(slog.DiscardHandler)
-	}
-	if sc.note == nil {
-		sc.note = func(error) {}
-	}
-	sc.makeTables()
+	var mostWanted int64
+	mostWanted, sc.sweeps = sizes.Lookahead(o.Choice)
+	sc.phases.init(chunkmap.Subset{Number: o.Phase, Part: v.Places.Part})
+	sc.places = v.Places.Of(&sc.phases)
+	sc.makeTables(mostWanted)
 	sc.budget = budget.New(sc.limits.CacheBytes)
 	sc.loanSegments.Store(int64(sc.limits.LoanSegments))
 	sc.cache = cache{
-		memory: memory{segment: sc.limits.SegmentBytes, released: c.Released, dry: c.Dry != nil},
-		budget: sc.budget, ask: c.Ask, mostTables: sc.limits.TableBytes, slots: sc.slots, gone: map[int][]uint64{},
+		memory: memory{segment: sc.limits.SegmentBytes, released: o.Released, dry: o.Dry != nil},
+		budget: sc.budget, ask: o.Ask, mostTables: sc.limits.TableBytes, slots: sc.slots, gone: map[int][]uint64{},
 	}
 	sc.maps = mapped.New(sc.mapsConfig(), mapsOwner{sc})
-	sc.decoders = sc.newDecoders()
-	if c.Spool != nil {
-		sc.spool = sc.startSpool(c.Spool)
+	sc.decoders = decode.NewSet(o, sc.places, sc.budget, sc.now, decoding{sc})
+	if shelf != nil {
+		sc.spool = spool.New(o, sc.places, sc.decoders.Through, sc.budget, sc.now, shelf, spooling{sc})
 	}
 	sc.checks.init()
-	if sc.verifier != nil {
+	if o.Verifier != nil {
 		for range runtime.GOMAXPROCS(0) {
 			sc.running.Go(sc.checkRecords)
 		}
 	}
-	return sc, nil
+	return sc
 }
 
-// makeTables makes the tables that have an entry per piece.
-func (sc *Scanner) makeTables() {
+// makeTables makes the tables that have an entry per piece. Up to mostWanted pieces may be wanted at a
+// time, 0 for any number.
+func (sc *Scanner) makeTables(mostWanted int64) {
 	n := sc.pieces.Len()
-	if p := sc.config.Plan; p != nil {
-		p.Index, p.Places, p.Phase, p.Layout = sc.index, sc.config.Places, sc.config.Phase, sc.config.layoutWith
-		p.Chunks, p.DoneFirst, p.NearRecords = true, true, sc.config.nearRecords()
+	if p := sc.plan; p != nil {
+		p.Index, p.Places, p.Phase, p.Layout = sc.o.Index, sc.o.Survey.Places, sc.o.Phase, sc.layoutWith
+		p.Chunks, p.DoneFirst, p.NearRecords = true, true, sc.nearRecords()
 		p.Has = func(piece int) bool { return sc.slots.at(piece) != nil }
 		p.Init()
 	}
-	wanted := sc.config.Held.Pieces
-	if sc.config.Sampled {
+	wanted := sc.o.Survey.Held.Pieces
+	if sc.sampled {
 		wanted = math.MaxInt32 // of all phases: never all in memory
 	}
 	sc.slots = newSlots(n, wanted)
 	sc.everRead = make([]uint64, (n+63)/64)
-	for i := range sc.index.Shards() {
-		if sc.index.Shard(i).Codec != nil {
+	for i := range sc.o.Index.Shards() {
+		if sc.o.Index.Shard(i).Codec != nil {
 			sc.wanted = window.NewCounts(&sc.pieces)
-			sc.wanted.Bound(sc.config.MostWanted)
+			sc.wanted.Bound(mostWanted)
 			break
 		}
 	}

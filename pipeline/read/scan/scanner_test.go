@@ -12,13 +12,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
-	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/read/choose"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/options"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
-	"github.com/lsiofs/lsiofs/pipeline/read/size"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -34,58 +33,43 @@ type settings struct {
 	decoders int           // 0 for 64
 }
 
-type all struct{}
-
-func (all) Has(uint64) bool              { return true }
-func (all) Count(from, to uint64) uint64 { return to - from }
-
-// mapperOf returns the Mapper of a storage, nil if it has none.
-func mapperOf(store Storage) storage.Mapper {
-	if s, ok := store.(storage.Storage); ok {
-		return s.Caps().Mapper
-	}
-	return nil
+// config is what New gets.
+type config struct {
+	*options.Options
+	shelf *diskcache.Shelf
 }
 
 // configFor configures a scanner as a fetcher does, with pieces of up to 16 KiB and 32 records, and
 // with a spool's file and engine if it spools.
-func configFor(t testing.TB, d *readtest.Dataset, s settings, store Storage) Config {
+func configFor(t testing.TB, d *readtest.Dataset, s settings, store storage.Storage) config {
 	t.Helper()
-	if s.part == nil {
-		s.part = all{}
+	o := &options.Options{
+		MemoryBytes: s.memory, ReadTimeout: 10 * time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Decoders: s.decoders, Order: s.order, Part: s.part,
+		Released: readtest.Poison,
 	}
-	if s.decoders == 0 {
-		s.decoders = 64
-	}
-	p := profile.Profile{}.Or()
-	v, err := size.New(d.Index, s.part, size.Settings{MemoryBytes: s.memory, PieceBytes: 16 << 10, PieceRecords: 32, Decoders: s.decoders, Order: s.order, Storage: p})
+	o.SetDefaults()
+	o.SetInput(d.Index, store)
+	require.NoError(t, o.LookAtSizes(0, 0))
+	sizes := o.Survey.Sizes()
+	var err error
+	o.Choice, err = sizes.Choose(s.read)
 	require.NoError(t, err)
-	sizes := v.Sizes()
-	choice, err := sizes.Choose(s.read)
+	c := config{Options: o}
+	if o.Choice.Spooled == nil {
+		return c
+	}
+	if s.order.Shuffle == spec.ShuffleFull {
+		o.Survey, err = o.Survey.WithPieces(o.Choice.FinePieceBytes(s.memory, 16<<10), false)
+		require.NoError(t, err)
+	}
+	engine, err := uring.Open(uring.ModePread)
 	require.NoError(t, err)
-	if choice.Spooled != nil && s.order.Shuffle == spec.ShuffleFull {
-		v, err = v.WithPieces(choice.FinePieceBytes(s.memory, 16<<10), false)
-		require.NoError(t, err)
-		sizes = v.Sizes()
+	t.Cleanup(func() { require.NoError(t, engine.Close()) })
+	if s.disk != nil {
+		engine = &failingEngine{engine, s.disk}
 	}
-	verifier, _ := d.Index.Format.(format.Verifier)
-	c := Config{
-		Mapper: mapperOf(store),
-		Index:  d.Index, Storage: store, Places: v.Places, Verifier: verifier,
-		MemoryBytes: s.memory, Limits: v.Limits, Held: v.Held, HoldsAll: v.Compressed && sizes.Fits(), Choice: choice,
-		Decoders: s.decoders, LookaheadRecords: 64 << 10, ReadTimeout: 10 * time.Minute, Profile: p, Released: readtest.Poison,
-	}
-	c.MostWanted, c.Sweeps = sizes.Lookahead(choice)
-	if choice.Spooled != nil {
-		engine, err := uring.Open(uring.ModePread)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, engine.Close()) })
-		if s.disk != nil {
-			engine = &failingEngine{engine, s.disk}
-		}
-		c.Spool, err = diskcache.NewSpool(readtest.DiskDir(t), choice.SpoolBytes, s.memory/16, engine, nil)
-		require.NoError(t, err)
-	}
+	c.shelf, err = diskcache.NewSpool(readtest.DiskDir(t), o.Choice.SpoolBytes, s.memory/16, engine, nil)
+	require.NoError(t, err)
 	return c
 }
 
@@ -104,7 +88,7 @@ func (s *testScanner) errors() []string {
 
 // newScanner returns a scanner whose released memory is overwritten, and checks when the test ends
 // that nothing is left.
-func newScanner(t testing.TB, c Config) *testScanner {
+func newScanner(t testing.TB, c config) *testScanner {
 	t.Helper()
 	s := new(testScanner)
 	c.Note = func(err error) {
@@ -112,8 +96,7 @@ func newScanner(t testing.TB, c Config) *testScanner {
 		defer s.mu.Unlock()
 		s.noted = append(s.noted, err.Error())
 	}
-	sc, err := New(c)
-	require.NoError(t, err)
+	sc := New(c.Options, c.shelf, nil)
 	s.Scanner = sc
 	var dir string
 	if sc.spool != nil {
@@ -136,7 +119,7 @@ func newScanner(t testing.TB, c Config) *testScanner {
 }
 
 // newScannerOver returns a scanner over a storage.
-func newScannerOver(t testing.TB, d *readtest.Dataset, memory int64, store Storage) *testScanner {
+func newScannerOver(t testing.TB, d *readtest.Dataset, memory int64, store storage.Storage) *testScanner {
 	t.Helper()
 	return newScanner(t, configFor(t, d, settings{memory: memory}, store))
 }
@@ -147,16 +130,6 @@ func readEpochs(t testing.TB, d *readtest.Dataset, sc *testScanner, seq readtest
 		r := sc.Open(seq)
 		readtest.ReadAll(t, d, r, seq, 1+epoch*49)
 		r.Close()
-	}
-}
-
-func TestInvalidConfigReportsAllProblems(t *testing.T) {
-	_, err := New(Config{MemoryBytes: -1, Spool: new(diskcache.Shelf)})
-	for _, want := range []string{
-		"an index", "pieces", "memory (-1 bytes) must be > 0", "decoders (0)",
-		"records looked at in advance (0)", "read timeout (0 ns)", "storage profile",
-	} {
-		require.ErrorContains(t, err, want)
 	}
 }
 
@@ -172,7 +145,7 @@ func TestCloseIsIdempotent(t *testing.T) {
 func TestSizingAccountsForTablesOfScanner(t *testing.T) {
 	for name, s := range readtest.Scanned() {
 		d := readtest.Make(t, s)
-		v, err := size.New(d.Index, all{}, size.Settings{MemoryBytes: 1 << 20, PieceBytes: 16 << 10, PieceRecords: 32})
+		v, err := choose.NewSurvey(d.Index, chunkmap.All{}, choose.Settings{MemoryBytes: 1 << 20, PieceBytes: 16 << 10, PieceRecords: 32})
 		require.NoError(t, err)
 		sc := newScannerOver(t, d, 1<<20, readtest.OpenStorage(t, d.Dir))
 		require.Equal(t, v.TableBytes, sc.TableBytes(), name)

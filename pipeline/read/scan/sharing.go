@@ -4,18 +4,18 @@ import "github.com/lsiofs/lsiofs/pipeline/read/budget"
 
 var _ budget.Member = (*Scanner)(nil)
 
-// Allow implements budget.Member. At Config.MemoryBytes, all limits are those of Config.Limits.
+// Allow implements budget.Member. At Options.MemoryBytes, all limits are those of Options.Survey.Limits.
 func (sc *Scanner) Allow(bytes int64) {
 	l := &sc.limits
 	cache := l.CacheBytes
-	if bytes < sc.config.MemoryBytes {
-		beside := sc.config.MemoryBytes - l.CacheBytes // tables, and segments to copy into
+	if bytes < sc.o.MemoryBytes {
+		beside := sc.o.MemoryBytes - l.CacheBytes // tables, and segments to copy into
 		cache = max(bytes-beside, min(bytes/2, cache))
 	}
 	share := float64(cache) / float64(max(l.CacheBytes, 1))
 	sc.budget.Allow(cache)
 	sc.decoders.Allow(int64(float64(l.DecoderBytes) * share))
-	sc.maps.Allow(min(bytes, sc.config.MemoryBytes), cache/4)
+	sc.maps.Allow(min(bytes, sc.o.MemoryBytes), cache/4)
 	sc.loanSegments.Store(max(int64(float64(l.LoanSegments)*share), 1))
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 var (
@@ -21,7 +22,7 @@ var (
 )
 
 // spoolConfig configures a scanner with a spool that has room for what the order needs.
-func spoolConfig(t testing.TB, d *readtest.Dataset, memory int64, o spec.Order, store Storage) Config {
+func spoolConfig(t testing.TB, d *readtest.Dataset, memory int64, o spec.Order, store storage.Storage) config {
 	t.Helper()
 	return configFor(t, d, settings{memory: memory, read: spec.ReadSpool, order: o}, store)
 }

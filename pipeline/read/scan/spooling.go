@@ -2,15 +2,10 @@ package scan
 
 import (
 	"errors"
-	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/format"
-	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
-	"github.com/lsiofs/lsiofs/pipeline/read/choose"
-	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
-	"github.com/lsiofs/lsiofs/pipeline/read/decode"
 	"github.com/lsiofs/lsiofs/pipeline/read/spool"
 )
 
@@ -18,30 +13,9 @@ import (
 type spooling struct{ sc *Scanner }
 
 var (
-	_ spool.Owner    = spooling{}
-	_ spool.Shards   = (*chunkmap.Map)(nil)
-	_ decode.Pieces  = (*chunkmap.Map)(nil)
-	_ spool.Decoders = spoolDecoders{}
-	_ spool.Load     = (*load)(nil)
+	_ spool.Owner = spooling{}
+	_ spool.Load  = (*load)(nil)
 )
-
-// startSpool makes the spool of a shelf. The decoders must exist already.
-func (sc *Scanner) startSpool(shelf *diskcache.Shelf) *spool.Spool {
-	return spool.New(spool.Config{
-		Shards: sc.places, Decoders: spoolDecoders{sc.decoders}, Meter: sc.meter, Now: sc.now, Log: sc.log,
-		Most:   int(min(max(sc.limits.DecoderBytes/choose.DecoderBytes, 1), int64(sc.config.Decoders))),
-		Charge: sc.budget.Charge,
-	}, shelf, spooling{sc})
-}
-
-// spoolDecoders are the decoders of a set, for shards that are decoded whole.
-type spoolDecoders struct{ *decode.Set }
-
-func (d spoolDecoders) Whole(shard int, bufferBytes int64, clock *atomic.Int64, waits *meter.WaitClock) spool.Decoder {
-	return d.Set.Whole(shard, bufferBytes, clock, waits)
-}
-
-func (d spoolDecoders) End(x spool.Decoder) { d.Set.End(x.(*decode.Decoder)) }
 
 // assignSpool has a load read from the spool as soon as its bytes are there. It returns false if
 // there is no room to read ahead. It is called with mu held.
@@ -118,7 +92,7 @@ func (sc *Scanner) readSpooled(s *spool.Place, ld *load) {
 // WantedSoon reads only atomic counts.
 func (w spooling) WantedSoon(shard int, missing bool) bool {
 	sc := w.sc
-	x := sc.index.Shard(shard)
+	x := sc.o.Index.Shard(shard)
 	for piece := sc.pieces.Of(x.First); piece < sc.pieces.Len() && sc.pieces.Starts[piece] < x.First+x.Records; piece++ {
 		if sc.wanted.Wanted(piece) && !(missing && sc.holds(piece)) {
 			return true

@@ -8,13 +8,13 @@ import "github.com/lsiofs/lsiofs/pipeline/diskcache"
 func (p *Spool) Read(s *Place, r diskcache.Reading) {
 	done := r.Done
 	r.Done = func(err error) {
-		p.c.Meter.Reading.End()
+		p.o.Meter.Reading.End()
 		p.leave(s)
 		done(err)
 		p.goroutines.Done()
 	}
 	p.goroutines.Add(1)
-	p.c.Meter.Reading.Begin(1)
+	p.o.Meter.Reading.Begin(1)
 	s.decoded.Read(r)
 }
 
@@ -48,7 +48,7 @@ func (p *Spool) Lost(s *Place, why error) (again []Load) {
 	defer p.mu.Unlock()
 	if !s.damaged {
 		s.damaged = true
-		if warn := p.losses.Add(s.shard, p.c.Now()); warn && !p.closed {
+		if warn := p.losses.Add(s.shard, p.now()); warn && !p.closed {
 			shards := p.losses.Shards
 			p.goroutines.Go(func() { p.warn(s.shard, shards, why) })
 		}
@@ -62,6 +62,6 @@ func (p *Spool) Lost(s *Place, why error) (again []Load) {
 
 // warn logs that a shard was lost; shards is the number lost so far.
 func (p *Spool) warn(shard int, shards uint64, why error) {
-	p.c.Log.Warn("the spool can't be read back, or gives other bytes than were written; what is damaged is decoded again, which is right but slower: look at the disk of the spool and its free space, or mount with another --spool-dir",
-		"spool", p.shelf.Dir(), "shard", p.c.Shards.Path(shard), "reason", why, "shards_damaged", shards)
+	p.o.Log.Warn("the spool can't be read back, or gives other bytes than were written; what is damaged is decoded again, which is right but slower: look at the disk of the spool and its free space, or mount with another --spool-dir",
+		"spool", p.shelf.Dir(), "shard", p.shards.Path(shard), "reason", why, "shards_damaged", shards)
 }

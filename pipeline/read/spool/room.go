@@ -11,9 +11,9 @@ import (
 // admit takes room for a shard and queues it for decoding. It returns nil if there is no room now:
 // shards that are being decoded or read can't be dropped. It is called with mu held.
 func (p *Spool) admit(shard int, u budget.Urgency) *Place {
-	size := p.c.Shards.DecodedBytes(shard)
+	size := p.shards.DecodedBytes(shard)
 	decoded, ok := p.shelf.Take(shard, size)
-	if !ok && u != budget.Demand && p.refused > 0 && p.c.Now() < p.refused+refusalNanos {
+	if !ok && u != budget.Demand && p.refused > 0 && p.now() < p.refused+refusalNanos {
 		return nil
 	}
 	for !ok {
@@ -22,21 +22,21 @@ func (p *Spool) admit(shard int, u budget.Urgency) *Place {
 		}
 		victim := p.leastWanted(u)
 		if victim == nil {
-			p.refused = p.c.Now()
+			p.refused = p.now()
 			return nil
 		}
 		victim.keep = p.shelf.Crowded()
 		p.drop(victim)
 		decoded, ok = p.shelf.Take(shard, size)
 	}
-	records, wanted := p.c.Shards.Records(shard)
+	records, wanted := p.shards.Records(shard)
 	s := &Place{shard: shard, decoded: decoded, gone: make([]atomic.Uint64, (records+63)/64)}
 	s.left.Store(int64(wanted))
 	p.holdTables(s.tableBytes())
 	p.places[shard] = s
 	p.order = append(p.order, s)
 	p.queue = append(p.queue, s)
-	p.clocks[shard].Store(p.c.Now())
+	p.clocks[shard].Store(p.now())
 	p.startDecoding()
 	return s
 }
@@ -81,7 +81,7 @@ func (p *Spool) Shrink() {
 		}
 	}
 	if err := p.shelf.Shorten(); err != nil {
-		p.c.Log.Warn("the spool keeps its room", "reason", err)
+		p.o.Log.Warn("the spool keeps its room", "reason", err)
 	}
 }
 
@@ -94,7 +94,7 @@ func (p *Spool) drop(s *Place) {
 	delete(p.places, s.shard)
 	p.order = slices.DeleteFunc(p.order, func(x *Place) bool { return x == s })
 	s.dropped = true
-	p.leaving += diskcache.RoomBytes(p.c.Shards.DecodedBytes(s.shard))
+	p.leaving += diskcache.RoomBytes(p.shards.DecodedBytes(s.shard))
 	p.free(s)
 }
 
@@ -104,7 +104,7 @@ func (p *Spool) free(s *Place) {
 	if !s.dropped || s.reading > 0 || s.writing || s.decoded == nil {
 		return
 	}
-	p.leaving -= diskcache.RoomBytes(p.c.Shards.DecodedBytes(s.shard))
+	p.leaving -= diskcache.RoomBytes(p.shards.DecodedBytes(s.shard))
 	p.holdTables(-s.tableBytes())
 	s.decoded.Leave(s.leaving())
 	s.decoded = nil
@@ -116,7 +116,7 @@ func (s *Place) tableBytes() int64 { return int64(len(s.gone))*8 + s.decoded.Tab
 // holdTables charges memory of tables, or returns it if bytes is negative.
 func (p *Spool) holdTables(bytes int64) {
 	p.tables += bytes
-	p.c.Charge(bytes)
+	p.budget.Charge(bytes)
 }
 
 // admitWaiting admits shards of waiting loads, in order, while there is room. It is called with mu held.
@@ -124,7 +124,7 @@ func (p *Spool) admitWaiting(n *News) {
 	for len(p.waiting) > 0 && !p.closed {
 		l := p.waiting[0]
 		shard := l.Shard()
-		if p.losses.Avoids(shard, p.c.Now()) { // as of now, not when it began to wait
+		if p.losses.Avoids(shard, p.now()) { // as of now, not when it began to wait
 			p.waiting = p.waiting[1:]
 			n.Without = append(n.Without, l)
 			continue

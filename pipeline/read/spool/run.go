@@ -10,13 +10,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 )
 
-// bufferBytes is how much of a shard is decoded and written at a time.
-const bufferBytes = 256 << 10
-
-// startDecoding starts to decode queued shards, up to Config.Most at a time, and those that a reader
+// startDecoding starts to decode queued shards, up to most at a time, and those that a reader
 // waits for first. It is called with mu held.
 func (p *Spool) startDecoding() {
-	for len(p.queue) > 0 && p.running < p.c.Most && !p.closed {
+	for len(p.queue) > 0 && p.running < p.most && !p.closed {
 		i := max(0, slices.IndexFunc(p.queue, func(s *Place) bool { return slices.ContainsFunc(s.work, Load.Waited) }))
 		s := p.queue[i]
 		p.queue = slices.Delete(p.queue, i, i+1)
@@ -30,7 +27,7 @@ func (p *Spool) startDecoding() {
 // run fills a shard's place, and reports to the owner what has become of its loads.
 func (p *Spool) run(s *Place) {
 	defer p.goroutines.Done()
-	m := &p.c.Meter.Queued[meter.Decompress]
+	m := &p.o.Meter.Queued[meter.Decompress]
 	m.Add(1)
 	defer m.Add(-1)
 	found, err := p.bring(s)
@@ -43,7 +40,7 @@ func (p *Spool) run(s *Place) {
 	case s.dropped: // its loads were returned by Lost
 		p.free(s)
 	case errors.Is(err, diskcache.ErrNotKept):
-		p.losses.Avoid(s.shard, p.c.Now())
+		p.losses.Avoid(s.shard, p.now())
 		p.drop(s)
 		n.Without = s.work
 		s.work = nil
@@ -58,7 +55,7 @@ func (p *Spool) run(s *Place) {
 		} else {
 			p.noteDecoded(s.shard)
 		}
-		p.came(s, p.c.Shards.DecodedBytes(s.shard), &n)
+		p.came(s, p.shards.DecodedBytes(s.shard), &n)
 	}
 	p.startDecoding()
 	p.admitWaiting(&n)
@@ -86,12 +83,17 @@ func (p *Spool) bring(s *Place) (found bool, err error) {
 	if err != nil || state == diskcache.Whole {
 		return true, err
 	}
-	x := p.c.Decoders
-	d := x.Whole(s.shard, bufferBytes, &p.clocks[s.shard], &s.ledger)
-	x.TakeCore()
-	err = p.decode(s, d)
-	x.GiveCore()
-	x.End(d)
+	from := int64(0)
+	err = p.decode(s.shard, &p.clocks[s.shard], &s.ledger, func(b []byte) error {
+		// Earlier buffers can be read now: if a member ended within them, its checksum has been
+		// verified.
+		before := from
+		from += int64(len(b))
+		return p.write(s, b, before)
+	})
+	if err == nil {
+		err = s.decoded.Finish()
+	}
 	return false, err
 }
 
@@ -174,50 +176,35 @@ func (p *Spool) follow(s *Place) (diskcache.State, error) {
 	}
 }
 
-// decode decodes a shard into its place. Written bytes can be read one buffer later: if a member
-// ended within them, its checksum has been verified by then.
-func (p *Spool) decode(s *Place, d Decoder) error {
-	size := p.c.Shards.DecodedBytes(s.shard)
-	buf := make([]byte, min(bufferBytes, size))
-	for d.Pos() < size {
-		from := d.Pos()
-		b := buf[:min(size-from, int64(len(buf)))]
-		if err := d.Fill(b); err != nil {
-			return err
-		}
-		p.c.Decoders.GiveCore() // the disk may be slow
-		err := s.decoded.Write(b)
-		p.c.Decoders.TakeCore()
-		if err != nil {
-			return err
-		}
-		var n News
-		p.mu.Lock()
-		closed, dropped := p.closed, s.dropped
-		if !closed && !dropped {
-			p.came(s, from, &n)
-		}
-		p.mu.Unlock()
-		switch {
-		case closed:
-			return budget.ErrClosed
-		case dropped:
-			return errDamaged
-		}
-		if n.Any() {
-			p.owner.News(n)
-		}
-	}
-	if err := d.EndMember(); err != nil {
+// write writes the next bytes of a shard to its place, and passes on the loads that end within the
+// first there bytes.
+func (p *Spool) write(s *Place, b []byte, there int64) error {
+	if err := s.decoded.Write(b); err != nil {
 		return err
 	}
-	return s.decoded.Finish()
+	var n News
+	p.mu.Lock()
+	closed, dropped := p.closed, s.dropped
+	if !closed && !dropped {
+		p.came(s, there, &n)
+	}
+	p.mu.Unlock()
+	switch {
+	case closed:
+		return budget.ErrClosed
+	case dropped:
+		return errDamaged
+	}
+	if n.Any() {
+		p.owner.News(n)
+	}
+	return nil
 }
 
 // came adds the loads to n whose bytes are there, now that the first there bytes of the shard are.
 // It is called with mu held.
 func (p *Spool) came(s *Place, there int64, n *News) {
-	now := p.c.Now()
+	now := p.now()
 	s.there = max(s.there, there)
 	p.clocks[s.shard].Store(now)
 	for _, q := range p.queue {

@@ -160,7 +160,7 @@ func TestEveryLoadEndsExactlyOnceUnderAnySchedule(t *testing.T) {
 		p.mu.Unlock()
 		s := p.Stats()
 		require.Equal(t, int64(s.Shards)*diskcache.RoomBytes(shardBytes), s.UsedBytes)
-		require.Equal(t, o.charged, s.TableBytes)
+		require.Equal(t, o.budget.Charged(), s.TableBytes)
 	}
 }
 

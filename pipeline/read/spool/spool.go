@@ -2,7 +2,6 @@ package spool
 
 import (
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,6 +9,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/choose"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/options"
 )
 
 // Load is a piece that is to be read from the spool. It is constant, except for Waited.
@@ -51,57 +53,21 @@ type Owner interface {
 	WantedSoon(shard int, missing bool) bool
 }
 
-// Decoder decodes a shard from front to back.
-type Decoder interface {
-	Pos() int64
-	Fill(p []byte) error
-	// EndMember verifies the last checksum.
-	EndMember() error
-}
-
-// Decoders provides decoders. The caller holds a core while it decodes.
-type Decoders interface {
-	// Whole returns a decoder of a shard for a caller that decodes into buffers of bufferBytes. The
-	// decoder stores in clock when it last made progress, and records its waits for storage in
-	// waits.
-	Whole(shard int, bufferBytes int64, clock *atomic.Int64, waits *meter.WaitClock) Decoder
-	End(Decoder)
-	TakeCore()
-	GiveCore()
-}
-
-// Shards describes the shards that can be spooled. It is safe for concurrent use.
-type Shards interface {
-	// Shards returns how many there are.
-	Shards() int
-	// DecodedBytes returns the size of a decoded shard.
-	DecodedBytes(shard int) int64
-	// Records returns the number of a shard's records, and of those that may be asked for.
-	Records(shard int) (all, wanted uint64)
-	// Path returns a shard's name for messages.
-	Path(shard int) string
-}
-
-// Config of a Spool.
-type Config struct {
-	Shards   Shards
-	Decoders Decoders
-	Meter    *meter.Meter
-	Now      func() int64 // nanoseconds, above 0
-	Log      *slog.Logger
-	Most     int // number of shards that are decoded at a time
-	// Charge is called with each change of the memory of the spool's tables, with the spool's lock
-	// held.
-	Charge func(bytes int64)
-}
+// Through decodes a shard from front to back, as decode.Set.Through does.
+type Through func(shard int, clock *atomic.Int64, waits *meter.WaitClock, write func([]byte) error) error
 
 // Spool keeps decoded shards on a disk: each is decoded once, from front to back, and its pieces
 // are then read from there. It is safe for concurrent use.
 type Spool struct {
-	c     Config
-	owner Owner
-	shelf *diskcache.Shelf
-	// clocks has for each shard when it, or what it waits for, last made progress (Config.Now).
+	o      *options.Options
+	shards *chunkmap.Map // of the records that may be asked for
+	decode Through
+	budget *budget.Budget // to which the tables are charged
+	now    func() int64
+	owner  Owner
+	shelf  *diskcache.Shelf
+	most   int // number of shards that are decoded at a time
+	// clocks has for each shard when it, or what it waits for, last made progress (now).
 	clocks []atomic.Int64
 	// goroutines counts decoding, reads and warnings in progress.
 	goroutines sync.WaitGroup
@@ -114,7 +80,7 @@ type Spool struct {
 	queue   []*Place // places that have room and are not being decoded yet
 	running int      // number of shards that are being decoded
 	ever    []uint64 // one bit per shard: it was decoded to its end
-	refused int64    // when there was no room last (Config.Now)
+	refused int64    // when there was no room last (now)
 	leaving int64    // bytes of dropped shards that are still being read or written
 	decoded uint64   // shards that were decoded to their end
 	found   uint64   // shards that were on the shelf already, or that another process has decoded
@@ -152,12 +118,14 @@ var errDamaged = errors.New("the shard is damaged in the spool")
 // looking takes time with a lock held.
 const refusalNanos = 1e6
 
-// New returns a spool on a shelf, which it takes ownership of.
-func New(c Config, shelf *diskcache.Shelf, owner Owner) *Spool {
-	n := c.Shards.Shards()
+// New returns a spool on a shelf, which it takes ownership of. Memory of its tables is charged to b,
+// with the spool's lock held. now returns nanoseconds above 0.
+func New(o *options.Options, shards *chunkmap.Map, decode Through, b *budget.Budget, now func() int64, shelf *diskcache.Shelf, owner Owner) *Spool {
+	n := shards.Shards()
 	return &Spool{
-		c: c, owner: owner, shelf: shelf, places: map[int]*Place{},
-		clocks: make([]atomic.Int64, n), ever: make([]uint64, (n+63)/64),
+		o: o, shards: shards, decode: decode, budget: b, now: now, owner: owner, shelf: shelf,
+		most:   int(min(max(o.Survey.Limits.DecoderBytes/choose.DecoderBytes, 1), int64(o.Decoders))),
+		places: map[int]*Place{}, clocks: make([]atomic.Int64, n), ever: make([]uint64, (n+63)/64),
 	}
 }
 
@@ -172,7 +140,7 @@ func (p *Spool) Avoids(shard int) bool {
 	if p.places[shard] == nil && p.short() {
 		return true
 	}
-	return p.losses.Avoids(shard, p.c.Now())
+	return p.losses.Avoids(shard, p.now())
 }
 
 // Asked is the answer to Ask.
@@ -201,7 +169,7 @@ func (p *Spool) ask(l Load, u budget.Urgency) (Asked, *Place, *meter.WaitClock) 
 			if u != budget.Demand {
 				return Refused, nil, nil
 			}
-			p.clocks[shard].Store(p.c.Now())
+			p.clocks[shard].Store(p.now())
 			p.waiting = append(p.waiting, l)
 			return Waits, nil, new(meter.WaitClock) // it waits for other shards to be used up
 		}
@@ -218,7 +186,7 @@ func (p *Spool) ask(l Load, u budget.Urgency) (Asked, *Place, *meter.WaitClock) 
 }
 
 func (p *Spool) wanted(shard int) int64 {
-	_, n := p.c.Shards.Records(shard)
+	_, n := p.shards.Records(shard)
 	return int64(n)
 }
 

@@ -14,20 +14,27 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/choose"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/options"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/uring"
 )
+
+// bufferBytes is how much the decoders of an owner decode at a time.
+const bufferBytes = 256 << 10
 
 // shardBytes is the size of each shard of an owner, which is one piece of one record.
 const shardBytes = 2*bufferBytes + 5000
 
 // owner has shards whose bytes follow from their number, and writes down the news.
 type owner struct {
-	shards int
-	hold   chan struct{} // decoders wait for it, when set
+	hold chan struct{} // decoders wait for it, when set
 
 	mu      sync.Mutex
 	there   []Arrival
@@ -35,15 +42,11 @@ type owner struct {
 	without []Load
 	change  sync.Cond
 	soon    map[int]bool
-	charged int64
 	fails   error // of decoders
 	decoded int
+	budget  budget.Budget
 }
 
-func (o *owner) Shards() int                       { return o.shards }
-func (o *owner) DecodedBytes(int) int64            { return shardBytes }
-func (o *owner) Records(int) (all, wanted uint64)  { return 1, 1 }
-func (o *owner) Path(shard int) string             { return fmt.Sprint("shard ", shard) }
 func (o *owner) WantedSoon(shard int, _ bool) bool { return o.soon[shard] }
 
 func (o *owner) News(n News) {
@@ -81,37 +84,32 @@ func (o *owner) arrival(n int) Arrival {
 
 func byteOf(shard int, off int64) byte { return byte(off*7+off/255) ^ byte(shard) }
 
-// decoder makes a shard's bytes.
-type decoder struct {
-	o     *owner
-	shard int
-	pos   int64
-}
-
-func (d *decoder) Pos() int64       { return d.pos }
-func (d *decoder) EndMember() error { return nil }
-func (d *decoder) Fill(p []byte) error {
-	if d.o.hold != nil {
-		<-d.o.hold
-	}
-	d.o.mu.Lock()
-	defer d.o.mu.Unlock()
-	for i := range p {
-		p[i] = byteOf(d.shard, d.pos)
-		d.pos++
-	}
-	return d.o.fails
-}
-
-func (o *owner) Whole(shard int, _ int64, _ *atomic.Int64, _ *meter.WaitClock) Decoder {
+// through makes a shard's bytes.
+func (o *owner) through(shard int, _ *atomic.Int64, _ *meter.WaitClock, write func([]byte) error) error {
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.decoded++
-	return &decoder{o: o, shard: shard}
+	o.mu.Unlock()
+	for pos := int64(0); pos < shardBytes; {
+		b := make([]byte, min(bufferBytes, shardBytes-pos))
+		if o.hold != nil {
+			<-o.hold
+		}
+		for i := range b {
+			b[i] = byteOf(shard, pos)
+			pos++
+		}
+		o.mu.Lock()
+		err := o.fails
+		o.mu.Unlock()
+		if err == nil {
+			err = write(b)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
-func (o *owner) End(Decoder) {}
-func (o *owner) TakeCore()   {}
-func (o *owner) GiveCore()   {}
 
 // want is a load of a shard's first bytes.
 type want struct {
@@ -128,17 +126,21 @@ func (w *want) ranges() iter.Seq2[int64, int64] {
 }
 
 func newOwner(t *testing.T, shards, room int) (*owner, *Spool) {
-	o := &owner{shards: shards, failed: map[Load]error{}, soon: map[int]bool{}}
+	o := &owner{failed: map[Load]error{}, soon: map[int]bool{}}
 	o.change.L = &o.mu
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(t, err)
 	shelf, err := diskcache.NewSpool(readtest.DiskDir(t), int64(room)*diskcache.RoomBytes(shardBytes), 1<<20, engine, nil)
 	require.NoError(t, err)
 	began := time.Now()
-	p := New(Config{
-		Shards: o, Decoders: o, Meter: new(meter.Meter), Now: func() int64 { return int64(time.Since(began)) + 1 },
-		Log: slog.New(slog.DiscardHandler), Most: 2, Charge: func(n int64) { o.charged += n },
-	}, shelf, o)
+	x := new(readtest.Index)
+	for i := range shards {
+		x.ShardTable = append(x.ShardTable, catalog.Shard{Object: storage.Object{Path: fmt.Sprint("shard ", i)}, First: uint64(i), Records: 1, DecodedBytes: shardBytes})
+	}
+	c := &options.Options{Decoders: 2}
+	c.SetDefaults()
+	c.Survey = &choose.Survey{Limits: choose.Limits{DecoderBytes: 1 << 30}}
+	p := New(c, &chunkmap.Map{Index: x, Part: chunkmap.All{}}, o.through, &o.budget, func() int64 { return int64(time.Since(began)) + 1 }, shelf, o)
 	t.Cleanup(func() {
 		p.Stop()
 		p.Wait()
@@ -216,7 +218,7 @@ func TestSpaceIsTakenFromLeastWantedShard(t *testing.T) {
 	_, two := p.Find(2)
 	_, zero := p.Find(0)
 	require.NotEqual(t, two, zero)
-	require.Equal(t, o.charged, p.Stats().TableBytes)
+	require.Equal(t, o.budget.Charged(), p.Stats().TableBytes)
 	require.Equal(t, 2*diskcache.RoomBytes(shardBytes), p.Stats().UsedBytes)
 }
 
@@ -245,7 +247,7 @@ func TestUndecodableShardFailsItsLoadsAndIsEvicted(t *testing.T) {
 	require.Equal(t, o.fails, o.failed[w])
 	require.Eventually(t, func() bool { return p.Stats().UsedBytes == 0 }, time.Minute, time.Millisecond)
 	require.Zero(t, p.Stats().TableBytes)
-	require.Zero(t, o.charged)
+	require.Zero(t, o.budget.Charged())
 }
 
 // A shard that was damaged leaves, gives back its room and its tables once nobody reads
@@ -253,7 +255,7 @@ func TestUndecodableShardFailsItsLoadsAndIsEvicted(t *testing.T) {
 func TestDamagedShardIsEvictedAndBypassedAfterSecondTime(t *testing.T) {
 	o, p := newOwner(t, 2, 1)
 	var said bytes.Buffer
-	p.c.Log = slog.New(slog.NewTextHandler(&said, nil))
+	p.o.Log = slog.New(slog.NewTextHandler(&said, nil))
 	w, waits := &want{0, 10, true}, &want{1, 10, true}
 	for try := range Tries {
 		require.False(t, p.Avoids(0), "try %d", try)
@@ -266,7 +268,7 @@ func TestDamagedShardIsEvictedAndBypassedAfterSecondTime(t *testing.T) {
 		require.Positive(t, p.Stats().UsedBytes, "it is being read")
 		p.Leave(s)
 		require.Zero(t, p.Stats().UsedBytes)
-		require.Zero(t, o.charged)
+		require.Zero(t, o.budget.Charged())
 	}
 	require.True(t, p.Avoids(0))
 	require.EqualValues(t, Tries, p.Stats().DamagedShards)
@@ -301,7 +303,7 @@ func TestLossCallbackDoesNotBlock(t *testing.T) {
 	o, p := newOwner(t, 1, 1)
 	var lock sync.Mutex
 	told := make(chan Stats, 1)
-	p.c.Log = slog.New(toldHandler{do: func() {
+	p.o.Log = slog.New(toldHandler{do: func() {
 		lock.Lock()
 		defer lock.Unlock()
 		told <- p.Stats()

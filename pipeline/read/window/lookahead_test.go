@@ -57,7 +57,10 @@ func (p *told) Forget(reader uint64) {
 func rangeOf(o storage.Object, off, n int64) string { return fmt.Sprintf("%s %d %d", o.Path, off, n) }
 
 // equal is an index of shards of 800 equal records.
-type equal struct{ shards int }
+type equal struct {
+	chunkmap.Index // nil: only the methods below are called
+	shards         int
+}
 
 const equalRecords = 800
 
@@ -80,7 +83,7 @@ func (everything) Count(from, to uint64) uint64 { return to - from }
 
 // newPlan returns a plan for that many shards, in pieces of 8 records: half a MiB.
 func newPlan(t testing.TB, shards int, change func(*Plan)) (*Plan, *told) {
-	x := equal{shards}
+	x := equal{shards: shards}
 	rec := &told{wants: map[uint64][]storage.Want{}, ever: map[string]int{}, done: map[string]int{}, held: map[string]bool{}}
 	places := &chunkmap.Map{Index: x, Table: *pieces(t, uint64(shards*equalRecords), toldPiece), Part: everything{}, Unaligned: true}
 	now := time.Unix(0, 0)

@@ -1,47 +1,24 @@
-package size
+package choose
 
 import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/read/choose"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
-
-// Index is what a survey needs from a catalog.
-type Index interface {
-	chunkmap.Index
-	Records() uint64
-	// PieceStarts returns the first record of each piece, followed by the number of records.
-	PieceStarts(pieceBytes, pieceRecords, wholeBytes uint64) []uint64
-}
-
-// Settings is what a survey depends on besides the dataset. Its fields are those of choose.Sizes.
-type Settings struct {
-	MemoryBytes              int64
-	PieceBytes, PieceRecords uint64
-	Decoders                 int
-	Order                    spec.Order
-	Places                   uint64
-	MaxSpoolBytes            int64
-	CacheRoomBytes           int64
-	LookaheadBytes           int64
-	Storage                  profile.Profile
-}
 
 // Survey is the sizes of a dataset.
 type Survey struct {
 	Settings   Settings
 	Places     *chunkmap.Map
-	Held       choose.Held
-	Limits     choose.Limits
+	Held       Held
+	Limits     Limits
 	Compressed bool // some shard is compressed, wanted or not
 	// TableBytes is the memory of what is kept for each piece of the dataset, in memory or not:
 	// where it begins, whether it is in memory and was read before, and, if shards are compressed,
 	// how often it is wanted.
 	TableBytes int64
 
-	index Index
+	index chunkmap.Index
 	part  chunkmap.Part
 }
 
@@ -60,7 +37,7 @@ func frontBytes(s *Settings) uint64 {
 	return uint64(min(s.Storage.ReadBytes, s.MemoryBytes/several/int64(max(s.Places, 4))))
 }
 
-func packed(x Index) bool {
+func anyCompressed(x chunkmap.Index) bool {
 	for i := range x.Shards() {
 		if x.Shard(i).Codec != nil {
 			return true
@@ -69,13 +46,13 @@ func packed(x Index) bool {
 	return false
 }
 
-// New surveys the part of a dataset. If the order has a sample, it is that of one epoch, which
+// NewSurvey surveys the part of a dataset. If the order has a sample, it is that of one epoch, which
 // stands for all of them.
-func New(x Index, part chunkmap.Part, s Settings) (*Survey, error) {
+func NewSurvey(x chunkmap.Index, part chunkmap.Part, s Settings) (*Survey, error) {
 	if s.Order.Shuffle == spec.ShuffleNone {
 		// There are no chunks to follow, and a piece has a table.
 		s.PieceRecords = max(s.PieceRecords, leastFrontRecords)
-		if choose.AtService(s.Storage.Kind) && !packed(x) && s.Order.Sample.Or() == (spec.Subsample{}) {
+		if AtService(s.Storage.Kind) && !anyCompressed(x) && s.Order.Sample.Or() == (spec.Subsample{}) {
 			s.PieceBytes = max(s.PieceBytes, frontBytes(&s))
 			s.PieceRecords = max(s.PieceRecords, mostFrontRecords)
 		}
@@ -90,14 +67,14 @@ func (v *Survey) WithPieces(pieceBytes uint64, cutParts bool) (*Survey, error) {
 	s, x := &v.Settings, v.index
 	whole := uint64(0)
 	if !cutParts { // what fits into a segment is decoded at once, of a shard that consists of parts
-		whole = uint64(choose.SegmentBytes(s.MemoryBytes))
+		whole = uint64(SegmentBytes(s.MemoryBytes))
 	}
 	table, err := chunkmap.New(x.PieceStarts(pieceBytes, s.PieceRecords, whole), x.Records())
 	if err != nil {
 		return nil, err
 	}
 	w := &Survey{Settings: *s, index: x, part: v.part}
-	w.Places = &chunkmap.Map{Index: x, Table: table, Part: v.part, Unaligned: choose.AtService(s.Storage.Kind) && s.CacheRoomBytes == 0}
+	w.Places = &chunkmap.Map{Index: x, Table: table, Part: v.part, Unaligned: AtService(s.Storage.Kind) && s.CacheRoomBytes == 0}
 	w.Held = w.held()
 	w.TableBytes = table.Bytes() + int64((table.Len()+63)/64)*8
 	for i := range x.Shards() {
@@ -107,8 +84,8 @@ func (v *Survey) WithPieces(pieceBytes uint64, cutParts bool) (*Survey, error) {
 			break
 		}
 	}
-	w.Limits = choose.NewLimits(s.MemoryBytes, 2*w.TableBytes, w.Held.LargePieceBytes(pieceBytes, s.PieceRecords), s.Storage) // twice: see chunkmap.TableBytes
-	if w.Held.Packed > 0 && choose.AtService(s.Storage.Kind) {
+	w.Limits = NewLimits(s.MemoryBytes, 2*w.TableBytes, w.Held.LargePieceBytes(pieceBytes, s.PieceRecords), s.Storage) // twice: see chunkmap.TableBytes
+	if w.Held.Packed > 0 && AtService(s.Storage.Kind) {
 		w.Held.DecoderBytes += 2 * int64(w.Limits.RawBlockBytes) // which are larger than usual
 	}
 	return w, nil
@@ -116,8 +93,8 @@ func (v *Survey) WithPieces(pieceBytes uint64, cutParts bool) (*Survey, error) {
 
 // held adds up the shards and pieces in use. What lies between records of the part is mostly read
 // with them.
-func (v *Survey) held() choose.Held {
-	var h choose.Held
+func (v *Survey) held() Held {
+	var h Held
 	for i := range v.index.Shards() {
 		if s := v.index.Shard(i); v.recordsOf(s) > 0 {
 			h.Shards++
@@ -125,9 +102,9 @@ func (v *Survey) held() choose.Held {
 			h.Records += s.Records
 			if s.Codec != nil {
 				h.Packed++
-				bytes := s.DecoderBytes + choose.BesideDecoderBytes
+				bytes := s.DecoderBytes + BesideDecoderBytes
 				if s.DecoderBytes == 0 { // from an index that does not know it
-					bytes = choose.DecoderBytesOf(s.Codec.Name(), s.DecodedBytes, s.Members)
+					bytes = DecoderBytesOf(s.Codec.Name(), s.DecodedBytes, s.Members)
 				}
 				h.DecoderBytes = max(h.DecoderBytes, bytes)
 			}
@@ -153,14 +130,14 @@ func (v *Survey) held() choose.Held {
 func (v *Survey) sampled() bool { return v.Settings.Order.Sample.Or() != (spec.Subsample{}) }
 
 // sample changes h to what an epoch holds, in which the part's records are scattered.
-func (v *Survey) sample(h *choose.Held) {
+func (v *Survey) sample(h *Held) {
 	h.WholeBytes, h.WholeRecords = h.Bytes, h.Records
 	h.Bytes, h.Records = 0, 0
 	for i := range v.index.Shards() {
 		s := v.index.Shard(i)
-		x := choose.Sampled{
+		x := Sampled{
 			Records: s.Records, Wanted: v.recordsOf(s), DecodedBytes: s.DecodedBytes,
-			GapBytes: choose.GapBytes(s.Codec != nil, true, v.Settings.Storage),
+			GapBytes: GapBytes(s.Codec != nil, true, v.Settings.Storage),
 		}
 		bytes, ranges := x.Held()
 		h.Bytes += bytes
@@ -175,18 +152,12 @@ func (v *Survey) recordsOf(s catalog.Shard) uint64 {
 }
 
 // Sizes returns what a choice depends on. It visits all shards.
-func (v *Survey) Sizes() choose.Sizes {
-	s := &v.Settings
-	sizes := choose.Sizes{
-		MemoryBytes: s.MemoryBytes, PieceBytes: s.PieceBytes, PieceRecords: s.PieceRecords, Decoders: s.Decoders,
-		Order: s.Order, Places: s.Places, MaxSpoolBytes: s.MaxSpoolBytes, Storage: s.Storage,
-		CacheRoomBytes: s.CacheRoomBytes, LookaheadBytes: s.LookaheadBytes,
-		Limits: v.Limits, Held: v.Held, Compressed: v.Compressed,
-	}
-	sizes.Shards = make([]choose.Shard, v.index.Shards())
+func (v *Survey) Sizes() Sizes {
+	sizes := Sizes{Settings: v.Settings, Limits: v.Limits, Held: v.Held, Compressed: v.Compressed}
+	sizes.Shards = make([]Shard, v.index.Shards())
 	for i := range sizes.Shards {
 		x := v.index.Shard(i)
-		sizes.Shards[i] = choose.Shard{
+		sizes.Shards[i] = Shard{
 			DecodedBytes: x.DecodedBytes, StoredBytes: x.Object.SizeBytes, Records: x.Records, Wanted: v.recordsOf(x),
 			EntryPoints: x.EntryPoints, Members: x.Members + x.Points, Compressed: x.Codec != nil, Parts: x.Parts,
 		}

@@ -1,4 +1,4 @@
-package size
+package choose
 
 import (
 	"testing"
@@ -21,7 +21,7 @@ func most(x *readtest.Index, shard int) readtest.Some {
 
 func TestRetainedSizesFollowPart(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 3, Records: 25, MaxBytes: 100})
-	v, err := New(d.Index, most(d.Index, 1), settings)
+	v, err := NewSurvey(d.Index, most(d.Index, 1), settings)
 	require.NoError(t, err)
 	require.Equal(t, 9, v.Places.Table.Len())
 	require.Equal(t, 6, v.Held.Pieces)
@@ -39,14 +39,14 @@ func TestSequentialReadsUsePiecesOfManyRecords(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 300, MaxBytes: 100})
 	s := settings
 	s.Order.Shuffle = spec.ShuffleNone
-	v, err := New(d.Index, most(d.Index, -1), s)
+	v, err := NewSurvey(d.Index, most(d.Index, -1), s)
 	require.NoError(t, err)
 	require.Equal(t, 2*3, v.Places.Table.Len(), "of 128 records")
 }
 
 func TestChangedPieceSizeKeepsSettings(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 300, MaxBytes: 100, SameSize: true})
-	v, err := New(d.Index, most(d.Index, -1), settings)
+	v, err := NewSurvey(d.Index, most(d.Index, -1), settings)
 	require.NoError(t, err)
 	w, err := v.WithPieces(200, false)
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestChangedPieceSizeKeepsSettings(t *testing.T) {
 func TestDecoderMemoryComesFromIndex(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "zst", Shards: 2, Records: 25, MaxBytes: 100})
 	held := func() int64 {
-		v, err := New(d.Index, most(d.Index, -1), settings)
+		v, err := NewSurvey(d.Index, most(d.Index, -1), settings)
 		require.NoError(t, err)
 		return v.Held.DecoderBytes
 	}
