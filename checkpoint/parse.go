@@ -81,10 +81,10 @@ func read(doc []byte) (*document, error) {
 		return nil, &Refusal{Reason: "it begins with a byte order mark: write it as UTF-8 without one"}
 	}
 	d := &document{}
-	s := &scanner{doc: doc}
+	s := newScanner(doc)
 	err := d.read(s)
 	if err == nil {
-		err = s.end()
+		err = explain("", s.End())
 	}
 	if err == nil {
 		return d, nil
@@ -119,7 +119,7 @@ func (d *document) field(s *scanner, name string) (err error) {
 	switch name {
 	case "version":
 		if _, err = s.number("version", Version, Version); err != nil && !errors.Is(err, ErrIncomplete) {
-			err = fmt.Errorf("version is %s, but this lsiofs reads version %d: use the release that wrote the document", plain(s.token()), Version)
+			err = fmt.Errorf("version is %s, but this lsiofs reads version %d: use the release that wrote the document", plain(s.Token()), Version)
 		}
 	case "dataset":
 		d.state.Dataset, err = s.text("dataset", nil)

@@ -1,81 +1,41 @@
 package checkpoint
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/strictjson"
 )
 
-// scanner parses JSON strictly, from front to back. It distinguishes a document that is incomplete
-// (ErrIncomplete) from one that no further bytes could make valid: the control file is written in
-// pieces of any size. encoding/json can't distinguish them, and accepts names in any case and
-// duplicate names.
-//
-// Each value is read by a method for its expected type. Nothing is skipped, and nothing recurses,
-// so depth and size of unexpected input don't matter.
-type scanner struct {
-	doc []byte
-	pos int
-}
+// scanner parses documents strictly. It distinguishes a document that is incomplete (ErrIncomplete)
+// from one that no further bytes could make valid: the control file is written in pieces of any
+// size. Each value is read by a method for its expected type. Nothing is skipped, and nothing
+// recurses, so depth and size of unexpected input don't matter.
+type scanner struct{ *strictjson.Scanner }
+
+func newScanner(doc []byte) *scanner { return &scanner{strictjson.New(doc, 0)} }
 
 var errEnd = fmt.Errorf("%w: it ends too early", ErrIncomplete)
 
-// peek returns the next byte that is not white space.
-func (s *scanner) peek() (byte, error) {
-	for ; s.pos < len(s.doc); s.pos++ {
-		switch c := s.doc[s.pos]; c {
-		case ' ', '\t', '\r', '\n':
-		default:
-			return c, nil
-		}
+// explain returns an error of the embedded Scanner with where it occurred; where may be "".
+func explain(where string, err error) error {
+	wrong, ok := errors.AsType[*strictjson.SyntaxError](err)
+	switch {
+	case !ok:
+		return err
+	case wrong.Cut:
+		return errEnd
 	}
-	return 0, errEnd
-}
-
-// expect consumes one of the bytes in want, and returns it.
-func (s *scanner) expect(want, where string) (byte, error) {
-	c, err := s.peek()
-	if err != nil {
-		return 0, err
-	}
-	if strings.IndexByte(want, c) < 0 {
-		return 0, fmt.Errorf("%s: expected %s, not %q", where, strings.Join(strings.Split(want, ""), " or "), s.token())
-	}
-	s.pos++
-	return c, nil
-}
-
-// token returns a few bytes at the current position, for messages.
-func (s *scanner) token() string {
-	rest := s.doc[s.pos:]
-	if end := bytes.IndexAny(rest, ", ]}\t\r\n"); end >= 0 {
-		rest = rest[:max(1, end)]
-	}
-	const most = 40
-	if len(rest) > most {
-		return string(rest[:most]) + "…"
-	}
-	return string(rest)
+	return errors.New(strings.TrimPrefix(where+": "+wrong.Reason, ": "))
 }
 
 // object parses an object whose fields have some of these names; field parses the value of one.
 // where describes the object in errors.
 func (s *scanner) object(where string, names []string, field func(name string) error) error {
-	if _, err := s.expect("{", where); err != nil {
-		return err
-	}
-	c, err := s.peek()
-	if err != nil {
-		return err
-	}
-	if c == '}' {
-		s.pos++
-		return nil
-	}
-	seen := make([]string, 0, len(names))
-	for {
+	seen, at := make([]string, 0, len(names)), where
+	err := s.Members('{', func(int) error {
 		name, err := s.text("the name of a field of "+where, names)
 		if err != nil {
 			return err
@@ -83,88 +43,46 @@ func (s *scanner) object(where string, names []string, field func(name string) e
 		if slices.Contains(seen, name) {
 			return fmt.Errorf("%s has the field %q twice", where, name)
 		}
-		seen = append(seen, name)
-		if _, err := s.expect(":", where+", after the name "+name); err != nil {
-			return err
+		seen, at = append(seen, name), where+", after "+name
+		if _, err := s.Expect(":"); err != nil {
+			return explain(where+", after the name "+name, err)
 		}
-		if err := field(name); err != nil {
-			return err
-		}
-		c, err := s.expect(",}", where+", after "+name)
-		if err != nil {
-			return err
-		}
-		if c == '}' {
-			return nil
-		}
-	}
+		return field(name)
+	})
+	return explain(at, err)
 }
 
 // list parses a list; element parses its i-th element.
 func (s *scanner) list(where string, element func(i int) error) error {
-	if _, err := s.expect("[", where); err != nil {
-		return err
-	}
-	c, err := s.peek()
-	if err != nil {
-		return err
-	}
-	if c == ']' {
-		s.pos++
-		return nil
-	}
-	for i := 0; ; i++ {
-		if err := element(i); err != nil {
-			return err
-		}
-		c, err := s.expect(",]", where)
-		if err != nil {
-			return err
-		}
-		if c == ']' {
-			return nil
-		}
-	}
+	return explain(where, s.Members('[', element))
 }
 
 // number parses an integer from low to high. Fractions and exponents are rejected whatever their
 // value.
 func (s *scanner) number(where string, low, high uint64) (uint64, error) {
-	c, err := s.peek()
-	if err != nil {
-		return 0, err
+	if _, err := s.Peek(); err != nil {
+		return 0, explain(where, err)
 	}
-	begin := s.pos
 	refuse := func() (uint64, error) {
-		s.pos = begin
-		return 0, fmt.Errorf("%s (%s) must be a whole number between %d and %d", where, plain(s.token()), low, high)
+		return 0, fmt.Errorf("%s (%s) must be a whole number between %d and %d", where, plain(s.Token()), low, high)
 	}
-	if c < '0' || c > '9' {
-		return refuse()
-	}
+	rest := s.Rest()
 	var n uint64
-	for ; s.pos < len(s.doc); s.pos++ {
-		digit := uint64(s.doc[s.pos] - '0')
-		if digit > 9 {
-			break
-		}
-		zero := s.pos > begin && s.doc[begin] == '0'
-		if zero || digit > high || n > (high-digit)/10 {
+	digits := 0
+	for ; digits < len(rest) && rest[digits] >= '0' && rest[digits] <= '9'; digits++ {
+		digit := uint64(rest[digits] - '0')
+		if zero := digits > 0 && rest[0] == '0'; zero || digit > high || n > (high-digit)/10 {
 			return refuse()
 		}
 		n = n*10 + digit
 	}
-	if s.pos == len(s.doc) {
+	switch {
+	case digits == len(rest):
 		return 0, errEnd
-	}
-	switch s.doc[s.pos] {
-	case ' ', '\t', '\r', '\n', ',', ']', '}':
-	default:
+	case digits == 0 || strings.IndexByte(" \t\r\n,]}", rest[digits]) < 0 || n < low:
 		return refuse()
 	}
-	if n < low {
-		return refuse()
-	}
+	s.Advance(digits)
 	return n, nil
 }
 
@@ -182,25 +100,25 @@ const maxTextBytes = 256
 // text parses a string: one of allowed, or any if that is nil. The strings of documents are names
 // and fingerprints, so only printable ASCII without escapes is accepted.
 func (s *scanner) text(where string, allowed []string) (string, error) {
-	c, err := s.peek()
+	c, err := s.Peek()
 	if err != nil {
-		return "", err
+		return "", explain(where, err)
 	}
 	if c != '"' {
-		return "", fmt.Errorf("%s must be a string, not %q", where, s.token())
+		return "", fmt.Errorf("%s must be a string, not %q", where, s.Token())
 	}
-	begin := s.pos + 1
-	end := begin
-	for ; end < len(s.doc) && s.doc[end] != '"'; end++ {
-		if c := s.doc[end]; c < ' ' || c > '~' || c == '\\' {
-			return "", fmt.Errorf("%s must be plain ASCII without escapes, not %q", where, s.doc[begin:end+1])
+	rest := s.Rest()[1:]
+	end := 0
+	for ; end < len(rest) && rest[end] != '"'; end++ {
+		if c := rest[end]; c < ' ' || c > '~' || c == '\\' {
+			return "", fmt.Errorf("%s must be plain ASCII without escapes, not %q", where, rest[:end+1])
 		}
-		if end-begin == maxTextBytes {
+		if end == maxTextBytes {
 			return "", fmt.Errorf("%s is longer than %d bytes", where, maxTextBytes)
 		}
 	}
-	text := string(s.doc[begin:end])
-	complete := end < len(s.doc)
+	text := string(rest[:end])
+	complete := end < len(rest)
 	if allowed != nil && !slices.ContainsFunc(allowed, func(a string) bool {
 		return a == text || !complete && strings.HasPrefix(a, text)
 	}) {
@@ -209,14 +127,6 @@ func (s *scanner) text(where string, allowed []string) (string, error) {
 	if !complete {
 		return "", errEnd
 	}
-	s.pos = end + 1
+	s.Advance(1 + end + 1)
 	return text, nil
-}
-
-// end returns an error if anything but white space follows.
-func (s *scanner) end() error {
-	if _, err := s.peek(); errors.Is(err, ErrIncomplete) {
-		return nil
-	}
-	return fmt.Errorf("unexpected text after the document: %q", s.token())
 }

@@ -233,6 +233,7 @@
 //	pipeline/tune                         measures which reads a storage is fast at
 //	pipeline/tune/probe                   looks at a service with single requests
 //	pipeline/cgroup                       limits of control groups
+//	pipeline/strictjson                   scans JSON strictly, for documents of others
 //	pipeline/printable                    makes text safe for terminals
 //	checkpoint                            checkpoint documents: parse, check, merge, write
 //	fs                                    the mount: a tree of files through FUSE

@@ -2,13 +2,13 @@ package zarr
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/lsiofs/lsiofs/pipeline/strictjson"
 )
 
 // value is an encoded JSON value, without surrounding whitespace. It was validated when its
@@ -27,120 +27,31 @@ func open(doc []byte) (value, error) {
 		return nil, fmt.Errorf("has %d bytes, more than the %d that are read", len(doc), MaxDocumentBytes)
 	}
 	doc = bytes.TrimPrefix(doc, []byte("\xef\xbb\xbf"))
-	begin := blanks(doc, 0)
-	end, err := scan(doc, begin, 0)
-	if err != nil {
+	s := strictjson.New(doc, MaxDepth)
+	v, err := next(s, doc)
+	if err == nil {
+		err = s.End()
+	}
+	if wrong, ok := errors.AsType[*strictjson.SyntaxError](err); ok {
+		if wrong.Cut {
+			return nil, errors.New("is not complete JSON: it was cut off")
+		}
+		return nil, fmt.Errorf("is not JSON: %s, at byte %d", wrong.Reason, wrong.Offset)
+	}
+	if deep, ok := errors.AsType[*strictjson.DepthError](err); ok {
+		return nil, fmt.Errorf("is nested more than %d deep at byte %d", deep.MaxDepth, deep.Offset)
+	}
+	return v, err
+}
+
+// next returns the next value of a scanner of doc.
+func next(s *strictjson.Scanner, doc []byte) (value, error) {
+	if _, err := s.Peek(); err != nil {
 		return nil, err
 	}
-	if at := blanks(doc, end); at < len(doc) {
-		return nil, fmt.Errorf("is not JSON: bytes follow its end at byte %d", at)
-	}
-	return doc[begin:end], nil
-}
-
-// blanks returns the index of the first byte from i on that is not whitespace.
-func blanks(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
-		i++
-	}
-	return i
-}
-
-// words are the values that are not strings, numbers, objects or lists. Python writes the last
-// three, which JSON doesn't have.
-var words = []string{"true", "false", "null", "NaN", "Infinity", "-Infinity"}
-
-// scan returns the end of the value at i.
-func scan(b []byte, i, depth int) (int, error) {
-	if i >= len(b) {
-		return 0, errors.New("is not complete JSON: it was cut off")
-	}
-	switch c := b[i]; c {
-	case '{', '[':
-		if depth == MaxDepth {
-			return 0, fmt.Errorf("is nested more than %d deep at byte %d", MaxDepth, i)
-		}
-		return scanList(b, i, depth, c+2)
-	case '"':
-		return scanString(b, i)
-	}
-	for _, w := range words {
-		if bytes.HasPrefix(b[i:], []byte(w)) {
-			return i + len(w), nil
-		}
-	}
-	end := i
-	for end < len(b) && (b[end] >= '0' && b[end] <= '9' || bytes.IndexByte([]byte("+-.eE"), b[end]) >= 0) {
-		end++
-	}
-	if !isWhole(b[i:end]) && !json.Valid(b[i:end]) {
-		return 0, fmt.Errorf("is not JSON: no value at byte %d", i)
-	}
-	return end, nil
-}
-
-// isWhole reports whether b is a number made of digits only, as most are.
-func isWhole(b []byte) bool {
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return len(b) == 1 || len(b) > 1 && b[0] != '0'
-}
-
-// scanList is scan for an object or a list, which ends with close.
-func scanList(b []byte, i, depth int, close byte) (int, error) {
-	i = blanks(b, i+1)
-	if i < len(b) && b[i] == close {
-		return i + 1, nil
-	}
-	for {
-		var err error
-		if close == '}' {
-			if i >= len(b) || b[i] != '"' {
-				return 0, fmt.Errorf("is not JSON: no name at byte %d", i)
-			}
-			if i, err = scanString(b, i); err != nil {
-				return 0, err
-			}
-			if i = blanks(b, i); i >= len(b) || b[i] != ':' {
-				return 0, fmt.Errorf("is not JSON: no colon at byte %d", i)
-			}
-			i = blanks(b, i+1)
-		}
-		if i, err = scan(b, i, depth+1); err != nil {
-			return 0, err
-		}
-		i = blanks(b, i)
-		switch {
-		case i < len(b) && b[i] == close:
-			return i + 1, nil
-		case i >= len(b) || b[i] != ',':
-			return 0, fmt.Errorf("is not JSON: neither a comma nor a %c at byte %d", close, i)
-		}
-		i = blanks(b, i+1)
-	}
-}
-
-// scanString is scan for a string.
-func scanString(b []byte, i int) (int, error) {
-	plain := true
-	for end := i + 1; end < len(b); end++ {
-		switch c := b[end]; {
-		case c == '\\':
-			end++
-			plain = false
-		case c < ' ':
-			plain = false
-		case c == '"':
-			if !plain && !json.Valid(b[i:end+1]) {
-				return 0, fmt.Errorf("is not JSON: the string at byte %d has a character or an escape that is not allowed", i)
-			}
-			return end + 1, nil
-		}
-	}
-	return 0, fmt.Errorf("is not JSON: the string at byte %d has no end", i)
+	begin := s.Offset()
+	err := s.Skip()
+	return doc[begin:s.Offset()], err
 }
 
 // kind names what v is, for errors.
@@ -182,7 +93,7 @@ func (v value) objectOf(max int) ([]member, error) {
 	}
 	var list []member
 	seen := map[string]bool{}
-	err := v.each('}', func(name string, v value) error {
+	err := v.each('{', func(name string, v value) error {
 		if len(list) == max {
 			return fmt.Errorf("has more than %d members", max)
 		}
@@ -202,7 +113,7 @@ func (v value) list(max int) ([]value, error) {
 		return nil, fmt.Errorf("must be a list, is %s", v.kind())
 	}
 	var list []value
-	err := v.each(']', func(_ string, v value) error {
+	err := v.each('[', func(_ string, v value) error {
 		if len(list) == max {
 			return fmt.Errorf("has more than %d items", max)
 		}
@@ -212,28 +123,28 @@ func (v value) list(max int) ([]value, error) {
 	return list, err
 }
 
-// each calls f for each member of an object or list. v was validated, so scanning can't fail.
-func (v value) each(close byte, f func(name string, v value) error) error {
-	i := blanks(v, 1)
-	for v[i] != close {
+// each calls f for each member of an object or a list, which begins with open. v was validated, so
+// only f can fail.
+func (v value) each(open byte, f func(name string, v value) error) error {
+	s := strictjson.New(v, MaxDepth)
+	return s.Members(open, func(int) error {
 		name := ""
-		if close == '}' {
-			end, _ := scanString(v, i)
-			name, _ = value(v[i:end]).text()
-			i = blanks(v, blanks(v, end)+1)
+		if open == '{' {
+			quoted, err := next(s, v)
+			if err == nil {
+				_, err = s.Expect(":")
+			}
+			if err != nil {
+				return err
+			}
+			name = quoted.unquoted()
 		}
-		end, err := scan(v, i, 0)
+		item, err := next(s, v)
 		if err != nil {
 			return err
 		}
-		if err := f(name, v[i:end]); err != nil {
-			return err
-		}
-		if i = blanks(v, end); v[i] == ',' {
-			i = blanks(v, i+1)
-		}
-	}
-	return nil
+		return f(name, item)
+	})
 }
 
 // text returns the value of a string.
@@ -241,12 +152,13 @@ func (v value) text() (string, error) {
 	if v[0] != '"' {
 		return "", fmt.Errorf("must be a string, is %s", v.kind())
 	}
-	if inner := v[1 : len(v)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
-		return string(inner), nil
-	}
-	var s string
-	err := json.Unmarshal(v, &s)
-	return s, err
+	return v.unquoted(), nil
+}
+
+// unquoted returns the text of a string. Half characters become the replacement character.
+func (v value) unquoted() string {
+	text, _ := strictjson.Unquote(v)
+	return string(text)
 }
 
 // is reports whether v is the string s. A document may encode it in several ways, such as "/" and
@@ -350,14 +262,14 @@ func (v value) strict() []byte {
 	for i := 0; i < len(v); {
 		switch v[i] {
 		case '"':
-			end, _ := scanString(v, i)
+			end := endOfString(v, i)
 			out = append(out, v[i:end]...)
 			i = end
 			continue
 		case 'N', 'I':
-			word := words[3]
+			word := "NaN"
 			if v[i] == 'I' {
-				word = words[4]
+				word = "Infinity"
 			}
 			i += len(word)
 			if n := len(out); n > 0 && out[n-1] == '-' {
@@ -370,4 +282,14 @@ func (v value) strict() []byte {
 		i++
 	}
 	return out
+}
+
+// endOfString returns the index after the string that begins at i.
+func endOfString(v value, i int) int {
+	for i++; v[i] != '"'; i++ {
+		if v[i] == '\\' {
+			i++
+		}
+	}
+	return i + 1
 }

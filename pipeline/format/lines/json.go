@@ -2,9 +2,9 @@ package lines
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
-	"io"
+
+	"github.com/lsiofs/lsiofs/pipeline/strictjson"
 )
 
 // firstLine returns the first line of head that is not blank, without the byte order mark before it
@@ -26,44 +26,17 @@ func firstLine(head []byte, whole bool) (line []byte, ends bool) {
 
 const blanks = " \t\r"
 
+// maxDepth bounds the nesting of a first line.
+const maxDepth = 10_000
+
 // isJSON reports whether a line is a JSON value, or, if its end is missing, can be continued to
 // one. NaN and the infinities are accepted, because Python writes them.
 func isJSON(line []byte, ends bool) bool {
-	line = withNumbers(line, ends)
-	if ends || json.Valid(line) {
-		return json.Valid(line)
+	s := strictjson.New(line, maxDepth)
+	err := s.Skip()
+	if err == nil {
+		err = s.End()
 	}
-	var value json.RawMessage
-	err := json.NewDecoder(bytes.NewReader(line)).Decode(&value)
-	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
-}
-
-// withNumbers returns a line with NaN and the infinities replaced by numbers. If the line's end is
-// missing, it removes a last word that may be incomplete.
-func withNumbers(line []byte, ends bool) []byte {
-	if !ends {
-		line = bytes.TrimRight(line, "+-.0123456789EINaefilnrstuy")
-	}
-	if !bytes.Contains(line, []byte("NaN")) && !bytes.Contains(line, []byte("Infinity")) {
-		return line
-	}
-	out := make([]byte, 0, len(line))
-	for inside := false; len(line) > 0; {
-		switch {
-		case inside && line[0] == '\\' && len(line) > 1:
-			out, line = append(out, line[:2]...), line[2:]
-			continue
-		case line[0] == '"':
-			inside = !inside
-		case inside:
-		case bytes.HasPrefix(line, []byte("NaN")):
-			out, line = append(out, '0'), line[len("NaN"):]
-			continue
-		case bytes.HasPrefix(line, []byte("Infinity")): // a sign remains before the number
-			out, line = append(out, '0'), line[len("Infinity"):]
-			continue
-		}
-		out, line = append(out, line[0]), line[1:]
-	}
-	return out
+	wrong, is := errors.AsType[*strictjson.SyntaxError](err)
+	return err == nil || !ends && is && wrong.Cut
 }

@@ -26,9 +26,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage/crops/refs/table"
+	"github.com/lsiofs/lsiofs/pipeline/strictjson"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
@@ -40,11 +43,14 @@ const (
 	// maxNameBytes bounds the name of a file.
 	maxNameBytes = 4 << 10
 	maxTemplates = 1 << 12
+	// maxMemberBytes bounds the encoded name of a member: names of all levels are held at the same
+	// time.
+	maxMemberBytes = 32 << 10
 )
 
 // parser reads one file.
 type parser struct {
-	*scanner
+	*strictjson.Scanner
 	b         *table.Builder
 	mostText  int
 	templates map[string]string
@@ -56,14 +62,14 @@ type parser struct {
 
 // Parse reads a reference file. Its table takes at most mostBytes.
 func Parse(r io.Reader, mostBytes int64) (*table.Table, error) {
-	p := &parser{scanner: newScanner(r), b: table.NewBuilder(false, mostBytes), mostText: maxTextBytes}
+	p := &parser{Scanner: strictjson.NewReader(r, zarr.MaxDepth), b: table.NewBuilder(false, mostBytes), mostText: maxTextBytes}
 	if mostBytes/4 < maxTextBytes {
 		p.mostText = int(max(mostBytes/4, 0))
 	}
-	if err := p.each('{', p.member); err != nil {
+	if err := p.object(p.member); err != nil {
 		return nil, err
 	}
-	if err := p.end(); err != nil {
+	if err := p.End(); err != nil {
 		return nil, err
 	}
 	switch {
@@ -80,6 +86,69 @@ func Parse(r io.Reader, mostBytes int64) (*table.Table, error) {
 	return p.b.Table()
 }
 
+// errorf returns an error at the next byte.
+func (p *parser) errorf(format string, args ...any) error {
+	return fmt.Errorf("at byte %d: %w", p.Offset(), fmt.Errorf(format, args...))
+}
+
+// object consumes an object, and calls member for each name, which it may keep; member consumes the
+// value.
+func (p *parser) object(member func(name []byte) error) error {
+	return p.Members('{', func(int) error {
+		name, err := p.text(maxMemberBytes)
+		if err == nil {
+			name = bytes.Clone(name)
+			_, err = p.Expect(":")
+		}
+		if err != nil {
+			return err
+		}
+		return member(name)
+	})
+}
+
+// encoded returns the next value as it is encoded. It is valid until the next one is read.
+func (p *parser) encoded(most int) ([]byte, error) {
+	b, err := p.Value(most)
+	if err == nil && !utf8.Valid(b) {
+		err = p.errorf("a string is not UTF-8")
+	}
+	return b, err
+}
+
+// text returns the next value, which must be a string. It is valid until the next one is read.
+func (p *parser) text(most int) ([]byte, error) {
+	c, err := p.Peek()
+	if err != nil {
+		return nil, err
+	}
+	if c != '"' {
+		return nil, p.errorf("a string has to be here")
+	}
+	b, err := p.encoded(most)
+	if err != nil {
+		return nil, err
+	}
+	text, exact := strictjson.Unquote(b)
+	if !exact {
+		return nil, p.errorf("a string has an escape that is half a character")
+	}
+	return text, nil
+}
+
+// number returns the next value, which must be a whole number.
+func (p *parser) number() (int64, error) {
+	b, err := p.Value(100)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil || n < 0 {
+		return 0, p.errorf("%.100q is not a number of bytes", b)
+	}
+	return n, nil
+}
+
 // member consumes a member of the document.
 func (p *parser) member(name []byte) (err error) {
 	switch string(name) {
@@ -92,18 +161,18 @@ func (p *parser) member(name []byte) (err error) {
 			return p.errorf(`"refs" is there twice`)
 		}
 		p.refs = true
-		return p.each('{', p.reference)
+		return p.object(p.reference)
 	case "templates":
 		if p.templates != nil {
 			return p.errorf(`"templates" is there twice`)
 		}
 		p.templates = map[string]string{}
-		return p.each('{', p.template)
+		return p.object(p.template)
 	case "gen":
 		none := true
-		err := p.each('[', func([]byte) error {
+		err := p.Members('[', func(int) error {
 			none = false
-			return p.skip(0)
+			return p.Skip()
 		})
 		if err == nil && !none {
 			err = p.errorf(`it has "gen", whose references are made by a template language that is not read: write them out, as kerchunk does without it`)
@@ -136,7 +205,7 @@ func (p *parser) template(name []byte) error {
 
 // reference consumes the reference of a key.
 func (p *parser) reference(key []byte) error {
-	c, err := p.scanner.next()
+	c, err := p.Peek()
 	if err != nil {
 		return err
 	}
@@ -145,7 +214,7 @@ func (p *parser) reference(key []byte) error {
 	case '"':
 		place.Bytes, err = p.content()
 	case '{':
-		place.Bytes, err = p.raw(min(zarr.MaxDocumentBytes, p.mostText))
+		place.Bytes, err = p.encoded(min(zarr.MaxDocumentBytes, p.mostText))
 		err = p.larger(err)
 	case '[':
 		place, file, err = p.place()
@@ -163,7 +232,7 @@ func (p *parser) reference(key []byte) error {
 
 // larger returns an error, with advice if memory is the reason.
 func (p *parser) larger(err error) error {
-	if errors.Is(err, errLong) && len(p.buf) < zarr.MaxDocumentBytes {
+	if long, ok := errors.AsType[*strictjson.SizeError](err); ok && long.MaxBytes < zarr.MaxDocumentBytes {
 		return fmt.Errorf("%w, which is an eighth of --memory: raise that", err)
 	}
 	return err
@@ -190,8 +259,8 @@ func (p *parser) content() ([]byte, error) {
 func (p *parser) place() (place table.Place, file string, err error) {
 	items := 0
 	place.Kind = table.Whole
-	err = p.each('[', func([]byte) (err error) {
-		switch items++; items {
+	err = p.Members('[', func(i int) (err error) {
+		switch items = i + 1; items {
 		case 1:
 			var b []byte
 			b, err = p.text(maxNameBytes)
