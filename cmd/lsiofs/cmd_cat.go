@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/cat"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
@@ -113,7 +116,7 @@ func runCat(ctx context.Context, o *catOptions, g *globals) error {
 	return opening.Close(d, catStream(ctx, d, resume, o, kind, g.ui.Out), g.log())
 }
 
-func catStream(ctx context.Context, d *pipeline.Dataset, resume *resuming.Checkpoint, o *catOptions, kind stream.Kind, out io.Writer) error {
+func catStream(ctx context.Context, d *pipeline.Dataset, resume *opening.Checkpoint, o *catOptions, kind stream.Kind, out io.Writer) error {
 	position, err := o.position(d, resume)
 	if err != nil {
 		return err
@@ -124,20 +127,115 @@ func catStream(ctx context.Context, d *pipeline.Dataset, resume *resuming.Checkp
 	}
 	h := set.Open(o.share.worker, kind)
 	defer h.Close()
-	return cat.Copy(ctx, h, out)
+	return copyStream(ctx, h, out)
 }
 
 // followStream writes the streams of successive epochs. A signal ends it between two writes.
-func followStream(ctx context.Context, d *pipeline.Dataset, resume *resuming.Checkpoint, o *catOptions, kind stream.Kind, u *terminal.UI) error {
+func followStream(ctx context.Context, d *pipeline.Dataset, resume *opening.Checkpoint, o *catOptions, kind stream.Kind, u *terminal.UI) error {
 	position, err := o.position(d, resume)
 	if err != nil {
 		return err
 	}
 	w := opening.NewWaiting(u)
 	defer w.Clear()
-	f := cat.Follower{
-		Dataset: d, Worker: o.share.worker, Kind: kind, Out: u.Out, Progress: o.progress,
-		Waiting: func(s snapshot.Status) { w.Show(opening.WaitingFor(s)) },
+	f := follower{
+		dataset: d, worker: o.share.worker, kind: kind, out: u.Out, progress: o.progress,
+		waiting: func(s snapshot.Status) { w.Show(opening.WaitingFor(s)) },
 	}
-	return f.Run(ctx, position)
+	return f.run(ctx, position)
+}
+
+// copyStream writes a stream from its first byte to its end.
+func copyStream(ctx context.Context, h *stream.Handle, out io.Writer) error {
+	w := newSliceWriter(out)
+	var r stream.Reply
+	for off := int64(0); ; {
+		if err := h.ReadAt(ctx, &r, off, stream.MaxReadBytes); err != nil {
+			return exit.With(exit.Dataset, err)
+		}
+		n := r.Len()
+		err := w.write(r.Slices)
+		r.Release()
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return nil
+		}
+		off += int64(n)
+	}
+}
+
+// sliceWriter writes vectors of slices: to a file with writev, without copying, otherwise slice by
+// slice. It is not safe for concurrent use.
+type sliceWriter struct {
+	out  io.Writer
+	conn syscall.RawConn // nil: out is not a file
+	rest [][]byte        // reused
+}
+
+func newSliceWriter(out io.Writer) *sliceWriter {
+	w := &sliceWriter{out: out}
+	if f, ok := out.(*os.File); ok {
+		// An error means a closed file, which the first write reports.
+		w.conn, _ = f.SyscallConn()
+	}
+	return w
+}
+
+// write writes all slices. If the reader has gone away, the error has the code exit.Pipe.
+func (w *sliceWriter) write(slices [][]byte) error {
+	var err error
+	if w.conn == nil {
+		for _, s := range slices {
+			if _, err = w.out.Write(s); err != nil {
+				break
+			}
+		}
+	} else {
+		err = w.writev(slices)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EPIPE):
+		return exit.With(exit.Pipe, exit.ErrSilent)
+	}
+	return fmt.Errorf("write to stdout: %w", err)
+}
+
+func (w *sliceWriter) writev(slices [][]byte) error {
+	w.rest = append(w.rest[:0], slices...)
+	rest := w.rest
+	for len(rest) > 0 {
+		var n int
+		var werr error
+		err := w.conn.Write(func(fd uintptr) bool {
+			n, werr = unix.Writev(int(fd), rest)
+			return werr != unix.EAGAIN // wait until it is writable
+		})
+		if err != nil {
+			return err
+		}
+		if werr == unix.EINTR {
+			continue
+		}
+		if werr != nil {
+			return werr
+		}
+		rest = advance(rest, n)
+	}
+	return nil
+}
+
+// advance drops the first n bytes and the slices that are then empty.
+func advance(slices [][]byte, n int) [][]byte {
+	for len(slices) > 0 && n >= len(slices[0]) {
+		n -= len(slices[0])
+		slices = slices[1:]
+	}
+	if n > 0 {
+		slices[0] = slices[0][n:]
+	}
+	return slices
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline/order"
@@ -54,7 +54,7 @@ func runCheckpointSave(ctx context.Context, o *saveOptions, own bool, u *termina
 	if err != nil {
 		return err
 	}
-	doc, err := resuming.ReadDocument(control)
+	doc, err := opening.ReadDocument(control)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func runCheckpointSave(ctx context.Context, o *saveOptions, own bool, u *termina
 		}
 		doc = state.Marshal(records)
 	}
-	if o.file == resuming.Stdin { // as in all commands, - is also standard output
+	if o.file == opening.Stdin { // as in all commands, - is also standard output
 		_, err := u.Out.Write(doc)
 		return err
 	}
@@ -137,7 +137,7 @@ checkpoint does not match the mount, the command prints the reason and changes n
 }
 
 func runCheckpointRestore(ctx context.Context, file, mnt string, u *terminal.UI) error {
-	if file != resuming.Stdin {
+	if file != opening.Stdin {
 		if err := answers(ctx, file, u); err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func runCheckpointRestore(ctx context.Context, file, mnt string, u *terminal.UI)
 			return exit.Usagef("%s is a directory: the file comes first, as in lsiofs checkpoint restore ckpt.json %s", file, terminal.Quote(file))
 		}
 	}
-	doc, err := resuming.ReadDocument(file)
+	doc, err := opening.ReadDocument(file)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/document"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
@@ -88,7 +87,7 @@ func showInspection(ctx context.Context, d *pipeline.Dataset, o *inspectOptions,
 		if err != nil {
 			return err
 		}
-		return document.Write(o.html, p.Render(), u)
+		return u.Save(o.html, p.Render())
 	case u.JSON:
 		if o.files {
 			i.Files = d.Catalog().Selection().Files

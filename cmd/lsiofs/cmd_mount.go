@@ -1,9 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,7 +14,8 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -167,7 +171,7 @@ var pathVariables = []string{
 func (o *mountOptions) config(g *globals) *mounting.Config {
 	c := &mounting.Config{
 		Dataset: o.dataset, Sources: o.spec.Mix.Sources, Point: o.point,
-		Resolve:    func() (spec.Spec, *resuming.Checkpoint, error) { return o.resolve(o.dataset) },
+		Resolve:    func() (spec.Spec, *opening.Checkpoint, error) { return o.resolve(o.dataset) },
 		AllowOther: o.allowOther, OthersRestore: o.restore == restoreAll, Rings: o.rings, WhilePID: o.whilePID, RemovePoint: o.removePoint,
 		ReadyFD: o.readyFD, LogAside: o.isDaemon(),
 		UI: g.ui, Log: g.log(), StatusLog: g.ui.Logger(slog.LevelInfo, g.logFormat), Version: versionOf().Version,
@@ -175,5 +179,57 @@ func (o *mountOptions) config(g *globals) *mounting.Config {
 	if o.readers.given() {
 		c.Readers = &o.readers.Readers
 	}
+	return c
+}
+
+// readerUsers is the value of --readers: user names or numbers, separated by commas, or "all". The
+// flag may be repeated.
+type readerUsers struct {
+	fs.Readers
+	text []string
+}
+
+func (r *readerUsers) given() bool    { return len(r.text) > 0 }
+func (r *readerUsers) String() string { return strings.Join(r.text, ",") }
+func (*readerUsers) Type() string     { return "users" }
+
+func (r *readerUsers) Set(text string) error {
+	for name := range strings.SplitSeq(text, ",") {
+		if name == "all" {
+			r.All = true
+			continue
+		}
+		id := name
+		if u, err := user.Lookup(name); err == nil {
+			id = u.Uid
+		}
+		uid, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return fmt.Errorf("there is no user %q: give the name of a user of this machine, a user's number, or all", name)
+		}
+		r.Users = append(r.Users, uint32(uid))
+	}
+	r.text = append(r.text, text)
+	return nil
+}
+
+func newUmountCommand(g *globals) *cobra.Command {
+	o := &mounting.UnmountOptions{}
+	c := &cobra.Command{
+		Use:   "umount MNT",
+		Short: "Unmount; if the mount is busy, show which processes use it",
+		Long: `Unmounts MNT, even if its server was killed, and returns when the server has closed the
+dataset. If files are in use, it fails and names the processes that use them. With
+--lazy, the mount disappears at once, and its server exits when the last of these
+processes has closed its files.`,
+		Example: `  lsiofs umount /mnt/train
+  lsiofs umount --lazy /mnt/train`,
+		Args: exactArgs("MNT"),
+		RunE: func(c *cobra.Command, args []string) error {
+			o.Point = args[0]
+			return mounting.Unmount(c.Context(), *o, g.ui)
+		},
+	}
+	c.Flags().BoolVar(&o.Lazy, "lazy", false, "detach now, and finish when no process uses the mount any more")
 	return c
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/readplan"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 )
@@ -82,7 +81,7 @@ func runPlan(ctx context.Context, o *planOptions, g *globals) error {
 	return opening.Close(d, showPlan(ctx, d, o, resume, g.ui), g.log())
 }
 
-func showPlan(ctx context.Context, d *pipeline.Dataset, o *planOptions, resume *resuming.Checkpoint, u *terminal.UI) error {
+func showPlan(ctx context.Context, d *pipeline.Dataset, o *planOptions, resume *opening.Checkpoint, u *terminal.UI) error {
 	position, err := o.position(d, resume)
 	if err != nil {
 		return err

@@ -1,11 +1,22 @@
 package main
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/cgroup"
 	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -114,7 +125,7 @@ func (d *datasetFlags) given(name string) bool { return d.flags.Changed(name) }
 
 // resolve builds the spec from the flags, from dataset and from the checkpoint of --resume, which
 // is nil without the flag. It reports all problems of the spec at once.
-func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resuming.Checkpoint, error) {
+func (d *datasetFlags) resolve(dataset string) (spec.Spec, *opening.Checkpoint, error) {
 	s := d.spec
 	s.Dataset = dataset
 	if err := d.checkMix(); err != nil {
@@ -131,13 +142,13 @@ func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resuming.Checkpoint,
 	}
 	s.Order.Sample = s.Order.Sample.Or()
 	s.Order.Batch = orderBatch(s)
-	var r *resuming.Checkpoint
-	if d.resume == resuming.Stdin {
+	var r *opening.Checkpoint
+	if d.resume == opening.Stdin {
 		return s, nil, exit.Usagef("--resume can't be standard input, because a checkpoint is read more than once: save it to a file first")
 	}
 	if d.resume != "" {
 		var err error
-		if r, err = resuming.Read(d.resume); err != nil {
+		if r, err = opening.ReadCheckpoint(d.resume); err != nil {
 			return s, nil, err
 		}
 		if s, err = r.Apply(s, d.given); err != nil {
@@ -160,4 +171,182 @@ func orderBatch(s spec.Spec) uint64 {
 		return s.Deal.Batch
 	}
 	return 1
+}
+
+// sizeValue is a flag that takes a number of bytes, with or without a unit.
+type sizeValue[T int64 | uint64] struct{ p *T }
+
+func (v sizeValue[T]) String() string {
+	if v.p == nil {
+		return "0"
+	}
+	return terminal.Size(uint64(*v.p))
+}
+
+func (v sizeValue[T]) Set(s string) error {
+	n, err := humanize.ParseBytes(s)
+	if err != nil || n > math.MaxInt64 {
+		return fmt.Errorf("%q is not a size: write a number of bytes, or one with a unit, such as 256KiB or 1GiB", s)
+	}
+	*v.p = T(n)
+	return nil
+}
+
+func (v sizeValue[T]) Type() string { return "size" }
+
+// enumValue is a flag that takes one of a few words. spec.Validate checks them, together with all
+// other problems.
+type enumValue[T ~string] struct {
+	p       *T
+	allowed []string
+}
+
+func (v enumValue[T]) String() string {
+	if v.p == nil {
+		return ""
+	}
+	return string(*v.p)
+}
+
+func (v enumValue[T]) Set(s string) error { *v.p = T(s); return nil }
+func (v enumValue[T]) Type() string       { return strings.Join(v.allowed, "|") }
+
+// passPartValue is the value of --part of index, such as "3/8".
+type passPartValue catalog.PassPart
+
+func (v *passPartValue) set() bool { return v.Count > 0 }
+
+func (v *passPartValue) String() string {
+	if !v.set() {
+		return ""
+	}
+	return strconv.Itoa(v.Index) + "/" + strconv.Itoa(v.Count)
+}
+
+func (v *passPartValue) Set(s string) error {
+	i, n, ok := strings.Cut(s, "/")
+	index, errI := strconv.ParseUint(i, 10, 31)
+	count, errN := strconv.ParseUint(n, 10, 31)
+	if !ok || errI != nil || errN != nil || index >= count {
+		return fmt.Errorf("%q is not a part: write i/n, counted from 0: of eight parts, 0/8 is the first and 7/8 the last", s)
+	}
+	*v = passPartValue{int(index), int(count)}
+	return nil
+}
+
+func (v *passPartValue) Type() string { return "i/n" }
+
+// shareValue is the value of --worker: "2/4", or "2" of the number that --workers gives.
+type shareValue struct {
+	worker, workers uint64
+	set, both       bool
+}
+
+func (v *shareValue) String() string {
+	if !v.set {
+		return "0"
+	}
+	if v.both {
+		return fmt.Sprintf("%d/%d", v.worker, v.workers)
+	}
+	return strconv.FormatUint(v.worker, 10)
+}
+
+func (v *shareValue) Set(s string) error {
+	w, of, both := strings.Cut(s, "/")
+	worker, err := strconv.ParseUint(w, 10, 32)
+	workers := uint64(0)
+	if err == nil && both {
+		workers, err = strconv.ParseUint(of, 10, 32)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is not a worker: write w/W, such as 0/4 for the first of four", s)
+	}
+	*v = shareValue{worker: worker, workers: workers, set: true, both: both}
+	return nil
+}
+
+func (v *shareValue) Type() string { return "w/W" }
+
+// parseCounts parses comma-separated numbers of records, such as "5120,5119".
+func parseCounts(s string) ([]uint64, error) {
+	var counts []uint64
+	for part := range strings.SplitSeq(s, ",") {
+		n, err := strconv.ParseUint(strings.TrimSpace(part), 10, 63)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a number of records: write one number a worker, with commas between them", part)
+		}
+		counts = append(counts, n)
+	}
+	return counts, nil
+}
+
+// flagProblem describes what is wrong with a flag of c in words that a user can act on. pflag's own
+// text is the parser's ("strconv.ParseUint: …").
+func flagProblem(c *cobra.Command, err error) string {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if near := nearFlag(c, unknown.GetSpecifiedName()); near != "" {
+			return fmt.Sprintf("%v: did you mean --%s?", err, near)
+		}
+	}
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err.Error()
+	}
+	f := invalid.GetFlag()
+	want := ""
+	switch f.Value.Type() {
+	case "uint", "uint64":
+		want = "a whole number, 0 or more"
+	case "int", "int64":
+		want = "a whole number"
+	case "float64":
+		want = "a number"
+	case "duration":
+		want = "a time with its unit, such as 30s or 5m"
+	}
+	if f.Name == "log-level" {
+		want = "debug, info, warn or error"
+	}
+	if want == "" { // Quote the flag's own message only if it may be shown: a URL may contain a secret.
+		name := "--" + f.Name
+		own := errors.Unwrap(invalid).Error()
+		if strings.HasPrefix(own, name+" ") {
+			return own
+		}
+		return name + ": " + own
+	}
+	return fmt.Sprintf("--%s (%s) must be %s", f.Name, invalid.GetValue(), want)
+}
+
+// nearBy returns the number of letters of a name that may be mistyped. Two would be most of a short
+// name.
+func nearBy(name string) int {
+	if len(name) <= 4 {
+		return 1
+	}
+	return 2
+}
+
+// nearFlag returns the flag of c whose name resembles name, by cobra's rules for commands, or "". A
+// flag resembles name if at most nearBy changes separate them, or if it begins with name.
+func nearFlag(c *cobra.Command, name string) string {
+	names := &cobra.Command{SuggestionsMinimumDistance: nearBy(name)}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	found := names.SuggestionsFor(name)
+	begins := func(flag string) int { // people seldom mistype the first letter
+		if name != "" && flag[0] == name[0] {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(found, func(a, b string) int { return cmp.Or(begins(a)-begins(b), len(a)-len(b)) })
+	if len(found) == 0 {
+		return ""
+	}
+	return found[0]
 }

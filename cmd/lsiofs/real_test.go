@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -408,4 +409,25 @@ func TestShardsWithoutRecordsAreNamed(t *testing.T) {
 	}
 	r := ok(t, "index", data, "--index-dir", t.TempDir())
 	require.Contains(t, r.stderr, "taken: a.jsonl, b.jsonl, c.jsonl, 3 shards (2 without records, such as b.jsonl)\n")
+}
+
+// Without the warning, a folder of images with captions would silently become lines of captions.
+func TestMountWarnsIfItReadsOnlyTextsNextToImages(t *testing.T) {
+	needMount(t)
+	data, mnt := t.TempDir(), t.TempDir()
+	for i := range 3 {
+		require.NoError(t, os.WriteFile(filepath.Join(data, fmt.Sprintf("%d.jpg", i)), []byte("picture"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(data, fmt.Sprintf("%d.txt", i)), []byte("caption\n"), 0o600))
+	}
+	t.Cleanup(func() { endDaemon(t, mnt) })
+	for dataset, warned := range map[string]bool{data: true, filepath.Join(data, "*.txt"): false} {
+		out, err := program(t, "mount", dataset, mnt, "--daemon", "--index-dir", t.TempDir()).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		if warned {
+			require.Contains(t, string(out), "warning: 3 shards of format lines found, and 3 files skipped: if each file is a sample")
+		} else {
+			require.NotContains(t, string(out), "skipped: if")
+		}
+		ok(t, "umount", mnt)
+	}
 }

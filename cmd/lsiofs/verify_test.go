@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/verification"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/verify"
 )
 
 func TestVerifyAcceptsIntactDataset(t *testing.T) {
 	data := dataset(t)
-	var v verification.Report
+	var v verifyReport
 	r := ok(t, "verify", data, "--order", "--workers", "3", "--json")
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &v), r.stdout)
 	require.Empty(t, v.Findings)
@@ -58,7 +60,7 @@ func TestVerifyListsDamageAndHasItsOwnExitCode(t *testing.T) {
 
 	r = lsiofs(t, "verify", data, "--json")
 	require.EqualValues(t, exit.Verify, r.code)
-	var v verification.Report
+	var v verifyReport
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &v), r.stdout)
 	require.NotZero(t, v.Total)
 	require.Equal(t, filepath.Base(shards[1]), v.Findings[0].Shard)
@@ -109,7 +111,7 @@ func TestVerifyListsDamageIfNoRecordIsLeft(t *testing.T) {
 			require.Equal(t, name == "a mixture", strings.Contains(r.stderr, "the other sources were not read"))
 			r = lsiofs(t, append(args, "--json")...)
 			require.EqualValues(t, exit.Verify, r.code)
-			var v verification.Report
+			var v verifyReport
 			require.NoError(t, json.Unmarshal([]byte(r.stdout), &v), r.stdout)
 			require.Equal(t, c.total, v.Total)
 			require.Equal(t, c.shard, v.Findings[0].Shard)
@@ -134,4 +136,40 @@ func TestVerifyOfMixtureNeedsNoLength(t *testing.T) {
 	r := lsiofs(t, append([]string{"verify"}, mix(damaged)...)...)
 	require.EqualValues(t, exit.Verify, r.code, r.stderr)
 	require.Contains(t, r.stdout, "b/b.jsonl.gz: record 0, offset 0")
+}
+
+// Unreadable shards are not damage: the exit code differs, and there is no advice to leave them
+// out. Damage in other shards is still listed.
+func TestUnreadableShardsAreNotReportedAsDamage(t *testing.T) {
+	unread := []verify.Unread{{Shard: "part-2.tar", Reason: "permission denied"}}
+	finding := []verify.Finding{{Shard: "part-3.tar", Record: 1, OffsetBytes: -1, RawOffset: -1, Reason: "checksum"}}
+	for name, c := range map[string]struct {
+		report verify.Report
+		code   exit.Code
+		found  string
+	}{
+		"sound":   {verify.Report{}, exit.OK, "no damage found\n"},
+		"damaged": {verify.Report{Findings: finding, Total: 1}, exit.Verify, "1 place damaged\n"},
+		"unread":  {verify.Report{Unread: unread}, exit.Dataset, "no damage in the shards that could be read\n"},
+		"both":    {verify.Report{Unread: unread, Findings: finding, Total: 1}, exit.Dataset, "1 place damaged\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := verifyReport{Dataset: "/data", Format: "tar", Report: c.report, Seconds: 1}
+			var out bytes.Buffer
+			require.NoError(t, r.print(&terminal.UI{Out: &out}))
+			require.Contains(t, out.String(), c.found)
+			err := r.verdict()
+			require.Equal(t, c.code, exit.CodeOf(err))
+			if len(c.report.Unread) > 0 {
+				require.Contains(t, out.String(), "part-2.tar: could not be read: permission denied\n")
+				require.ErrorContains(t, err, "part-2.tar: permission denied")
+				require.NotContains(t, err.Error(), "--on-corrupt")
+				require.NotContains(t, err.Error(), "repair")
+			}
+			if c.report.Total > 0 {
+				require.Contains(t, out.String(), "part-3.tar: record 1: checksum\n")
+				require.ErrorContains(t, err, "1 place")
+			}
+		})
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/build"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/document"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
@@ -58,7 +57,7 @@ func Run(ctx context.Context, o Options, program build.Info, u *terminal.UI, log
 	if u.JSON && o.Output == "-" {
 		return u.Emit(r)
 	}
-	return document.Write(o.Output, []byte(r.markdown()), u)
+	return u.Save(o.Output, []byte(r.markdown()))
 }
 
 // reportFindings prints findings and returns an error if one of them is essential.

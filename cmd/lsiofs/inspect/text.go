@@ -5,8 +5,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -119,3 +123,73 @@ func SampleText(s spec.Subsample) string {
 
 // SplitText describes a split.
 func SplitText(s spec.Split) string { return fmt.Sprintf("%s by %s, seed %d", s.Part, s.By, s.Seed) }
+
+// Games describes a dataset of format lc0, whose records are frames.
+type Games struct {
+	Games  int64  `json:"games"`  // games with at least one frame
+	Frames Spread `json:"frames"` // per game
+}
+
+// gamesOf counts the frames from one game's first to the next one's. Each game is an entry point.
+func gamesOf(c *catalog.Catalog) *Games {
+	var g Games
+	starts := c.ChunkStarts(1, 1)
+	for i, first := range starts[:len(starts)-1] {
+		g.Frames.Add(int64(starts[i+1] - first))
+	}
+	g.Games = g.Frames.count
+	return &g
+}
+
+// Text formats the counts for people.
+func (g *Games) Text() string {
+	return fmt.Sprintf("%s, frames a game %s to %s, mean %.1f", terminal.Count(uint64(g.Games)),
+		terminal.Count(uint64(g.Frames.Min)), terminal.Count(uint64(g.Frames.Max)), g.Frames.Mean)
+}
+
+// PrintFiles lists files, whether each is a shard, and why.
+func PrintFiles(files []discover.Verdict, u *terminal.UI) error {
+	if err := u.Printf("\n%-9s %-60s %s\n", "", "file", "why"); err != nil {
+		return err
+	}
+	for _, f := range files {
+		what := "left out"
+		if f.Shard {
+			what = "shard"
+		}
+		if err := u.Printf("%-9s %-60s %s\n", what, printable.Line(f.Path), f.Reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Source is one dataset of a mixture.
+type Source struct {
+	Name        string  `json:"name"`
+	Weight      string  `json:"weight"`
+	Dataset     string  `json:"dataset"`
+	Fingerprint string  `json:"fingerprint"`
+	Records     uint64  `json:"records"` // after the split
+	StreamBytes int64   `json:"stream_bytes"`
+	Passes      float64 `json:"passes_an_epoch"`
+}
+
+func sourcesOf(d *pipeline.Dataset) (list []Source) {
+	for _, s := range d.Sources() {
+		list = append(list, Source{s.Name, spec.WeightText(s.Weight), s.Dataset, s.Fingerprint, s.Records, s.Bytes, s.Passes})
+	}
+	return list
+}
+
+// sourcesText formats a mixture's sources as a table.
+func sourcesText(sources []Source) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "  name\tweight\trecords\tbytes\tpasses per epoch\tdataset")
+	for _, s := range sources {
+		_, _ = fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%.3f\t%s\n", s.Name, s.Weight, terminal.Count(s.Records), terminal.Bytes(s.StreamBytes), s.Passes, printable.Line(s.Dataset))
+	}
+	_ = t.Flush() // writing to memory does not fail
+	return b.String()
+}

@@ -3,19 +3,23 @@ package mounting
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
+	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -29,7 +33,7 @@ type Config struct {
 	Sources []spec.Source
 	// Resolve returns the dataset's spec and the checkpoint to resume from, nil for none. It may be
 	// called more than once.
-	Resolve func() (spec.Spec, *resuming.Checkpoint, error)
+	Resolve func() (spec.Spec, *opening.Checkpoint, error)
 	// AllowOther lets other users read. Readers are the users whose reads count in the checkpoint,
 	// nil if not specified.
 	AllowOther bool
@@ -153,7 +157,7 @@ func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *Config
 }
 
 // startMount mounts an open dataset and reports that it is ready.
-func startMount(ctx context.Context, o *Config, d *pipeline.Dataset, resume *resuming.Checkpoint, rep Reporter) (*fs.Mount, error) {
+func startMount(ctx context.Context, o *Config, d *pipeline.Dataset, resume *opening.Checkpoint, rep Reporter) (*fs.Mount, error) {
 	position, err := resume.Position(d)
 	if err != nil {
 		return nil, err
@@ -195,4 +199,135 @@ func startMount(ctx context.Context, o *Config, d *pipeline.Dataset, resume *res
 	info.MountID = m.Identity()
 	rep.Mounted(info)
 	return m, nil
+}
+
+// preparePoint refuses early what checkMountPoint refuses, and mounts that this process may not
+// make.
+func preparePoint(ctx context.Context, o *Config, s spec.Spec) (string, error) {
+	point, err := checkMountPoint(ctx, o, s)
+	if err != nil {
+		return "", err
+	}
+	return point, exit.With(exit.Mount, fs.MayMount(point, o.AllowOther))
+}
+
+// checkMountPoint refuses early, before a dataset is indexed in vain, what a mount would refuse
+// late. It also refuses a point that would hide what the mount itself writes. Nothing has been
+// created by then.
+func checkMountPoint(ctx context.Context, o *Config, s spec.Spec) (string, error) {
+	datasets := []string{o.Dataset}
+	if o.Sources != nil {
+		datasets = nil
+		for _, s := range o.Sources {
+			datasets = append(datasets, s.Dataset)
+		}
+	}
+	point, err := fs.PreparePoint(ctx, o.Point, datasets, o.Log)
+	if err != nil {
+		return "", exit.With(exit.Mount, err)
+	}
+	// If there is no directory of one's own, a later message reports it when it is needed.
+	index, _, _ := catalog.DirectoryFor(s.IndexDir, "")
+	cache, _ := pipeline.CacheDirectory(s.Cache.Dir)
+	for _, w := range []struct{ flag, path string }{{"--index-dir", index}, {"--cache-dir", cache}, {"--spool-dir", s.SpoolDir}, {"--run", s.Grow.Run}} {
+		if err := outside(point, w.flag, w.path); err != nil {
+			return "", exit.With(exit.Mount, err)
+		}
+	}
+	return point, nil
+}
+
+// outside refuses a path inside the mount point.
+func outside(point, flag, path string) error {
+	if path == "" {
+		return nil
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	if inside(existing(abs), point) {
+		return fmt.Errorf("mount point %s would hide %s, which the mount uses: choose a place outside of it with %s", point, path, flag)
+	}
+	return nil
+}
+
+// existing returns an absolute path with symbolic links resolved in the part of it that exists.
+func existing(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil || path == "/" {
+		return real
+	}
+	return filepath.Join(existing(filepath.Dir(path)), filepath.Base(path))
+}
+
+// findWarnings returns warnings that the user should see before training starts. A shuffle from a
+// checkpoint (resumed) can't be changed and was measured when the run began, so resuming does not
+// wait for that measurement.
+func findWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, resumed bool) ([]string, error) {
+	warnings := append(opening.DamageLines(d.Catalog().Damaged(), 5), opening.ReasonLines(d.Catalog().DamageReasons())...)
+	s := d.Spec()
+	warnings = append(warnings, d.Catalog().Selection().Notes...)
+	if w := passedOver(d.Catalog()); w != "" {
+		warnings = append(warnings, w)
+	}
+	if sample := s.Order.Sample; d.Records() == 0 && sample != (spec.Subsample{}) {
+		return append(warnings, fmt.Sprintf("--sample %s selects none of the dataset's %s in epoch %d, so its worker files are empty: use a larger share",
+			sample, terminal.Plural(d.Catalog().Records(), "record"), s.Epoch)), nil
+	}
+	if d.Records() == 0 {
+		return append(warnings, fmt.Sprintf("--split %s --split-by %s selects none of the dataset's %s, so the worker files are empty: use a larger part, or split by record",
+			s.Order.Split.Part, s.Order.Split.By, terminal.Plural(d.Catalog().Records(), "record"))), nil
+	}
+	if w := emptyWorkers(counts, s.Deal); w != "" {
+		warnings = append(warnings, w)
+	}
+	if s.Order.Shuffle == spec.ShuffleNone || resumed || s.Mix.Asked() { // a mixture is not meant to be even
+		return warnings, nil
+	}
+	m, err := inspect.MeasureMixing(ctx, d, quality.Poor)
+	if err != nil {
+		return warnings, err
+	}
+	if m.Poor() {
+		warnings = append(warnings, fmt.Sprintf("the shuffle is poor: the expected χ²/df of shards in batches of %d is %.1f, "+
+			"and %.1f in one worker's stream, where 1.0 is perfect; %s",
+			quality.BatchRecords, m.Global.Value, m.Worker.Value, inspect.AdviceText(m.Advice)))
+	}
+	return warnings, nil
+}
+
+// passedOver returns a warning if at least as many files are skipped as read: folders of images,
+// each with a text or an array next to it, are not meant as lines or rows. Other formats often have
+// a file next to each shard.
+func passedOver(c *catalog.Catalog) string {
+	name := c.Format().Name
+	if name != "lines" && name != "npy" || c.PassedOver() < c.Shards() {
+		return ""
+	}
+	return fmt.Sprintf("%s of format %s found, and %s skipped: if each file is a sample, or files with the same name up to the dot are, use --format files; "+
+		"otherwise name only the shards with a pattern",
+		terminal.Plural(uint64(c.Shards()), "shard"), name, terminal.Plural(uint64(c.PassedOver()), "file"))
+}
+
+// emptyWorkers returns a warning about workers whose files hold no records because of the tail
+// rule.
+func emptyWorkers(counts []uint64, deal spec.Assignment) string {
+	if deal.Tail != spec.TailDrop {
+		return ""
+	}
+	empty := 0
+	for _, n := range counts {
+		if n == 0 {
+			empty++
+		}
+	}
+	if empty == 0 {
+		return ""
+	}
+	round := deal.Workers * deal.Batch
+	if deal.Dealing == spec.DealContiguous {
+		round = deal.Workers
+	}
+	return fmt.Sprintf("--tail drop leaves %d of %d workers without records: a round of all workers takes %s, more than are left; "+
+		"use --tail pad or keep, fewer workers, or a smaller --batch", empty, len(counts), terminal.Count(round))
 }

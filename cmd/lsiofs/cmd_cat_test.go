@@ -1,4 +1,4 @@
-package cat
+package main
 
 import (
 	"bytes"

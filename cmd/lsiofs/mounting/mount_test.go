@@ -8,9 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/spec"
-
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 func TestMountPointChecks(t *testing.T) {
@@ -122,4 +121,14 @@ func TestMountPointThatHidesOwnOutputIsRefused(t *testing.T) {
 	left, err := os.ReadDir(mnt)
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+func TestDropThatLeavesNothingWarns(t *testing.T) {
+	deal := spec.Assignment{Workers: 4, Batch: 100, Dealing: spec.DealInterleaved, Tail: spec.TailDrop}
+	require.Contains(t, emptyWorkers([]uint64{0, 0, 0, 0}, deal), "4 of 4 workers without records: a round of all workers takes 400")
+	require.Empty(t, emptyWorkers([]uint64{100, 100, 100, 100}, deal))
+	deal.Dealing = spec.DealContiguous
+	require.Contains(t, emptyWorkers([]uint64{0, 0, 0, 0}, deal), "takes 4,")
+	deal.Tail = spec.TailKeep
+	require.Empty(t, emptyWorkers([]uint64{1, 0, 0, 0}, deal), "keep was asked for")
 }

@@ -1,4 +1,4 @@
-package resuming
+package opening
 
 import (
 	"bytes"
@@ -34,8 +34,9 @@ type Short struct {
 // Stdin is the FILE that means standard input.
 const Stdin = "-"
 
-// Read reads a checkpoint of either form. Position checks its contents against the dataset later.
-func Read(path string) (*Checkpoint, error) {
+// ReadCheckpoint reads a checkpoint of either form. Position checks its contents against the dataset
+// later.
+func ReadCheckpoint(path string) (*Checkpoint, error) {
 	doc, err := ReadDocument(path)
 	if err != nil {
 		return nil, err

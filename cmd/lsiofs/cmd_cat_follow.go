@@ -1,4 +1,4 @@
-package cat
+package main
 
 import (
 	"context"
@@ -17,20 +17,20 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// Follower writes a worker's stream of a growing dataset, epoch after epoch, as one stream without
+// follower writes a worker's stream of a growing dataset, epoch after epoch, as one stream without
 // the markers that end a file. If the first record of an epoch has the same key as the last one of
 // the epoch before, it is renamed as within an epoch, as the record at position 0.
-type Follower struct {
-	Dataset *pipeline.Dataset
-	Worker  uint64
-	Kind    stream.Kind // Data or IDs
-	Out     io.Writer
-	// Waiting is called periodically while the next epoch can't start yet.
-	Waiting func(snapshot.Status)
-	// Progress, if not "", is a file that is kept up to date with the position up to which the
+type follower struct {
+	dataset *pipeline.Dataset
+	worker  uint64
+	kind    stream.Kind // Data or IDs
+	out     io.Writer
+	// waiting is called periodically while the next epoch can't start yet.
+	waiting func(snapshot.Status)
+	// progress, if not "", is a file that is kept up to date with the position up to which the
 	// stream was written, in the short form of a checkpoint. With several workers only whole rounds
 	// count.
-	Progress string
+	progress string
 
 	epoch uint64
 	base  uint64 // records of the epoch before the stream
@@ -39,22 +39,22 @@ type Follower struct {
 	keyed bool
 }
 
-// Check returns an error if the dataset can't be followed with these settings.
-func (f *Follower) Check() error {
-	if p, ok := f.Dataset.Catalog().Unpacker().(format.Framer); ok && f.Kind == stream.Data && len(p.Prologue(1)) > 0 {
+// check returns an error if the dataset can't be followed with these settings.
+func (f *follower) check() error {
+	if p, ok := f.dataset.Catalog().Unpacker().(format.Framer); ok && f.kind == stream.Data && len(p.Prologue(1)) > 0 {
 		return exit.Usagef("--follow can't write npy, because its header holds the number of rows: mount the dataset, and read one epoch's files after another's")
 	}
-	d := f.Dataset.Spec().Deal
-	if f.Progress != "" && d.Workers > 1 && d.Dealing == spec.DealContiguous {
+	d := f.dataset.Spec().Deal
+	if f.progress != "" && d.Workers > 1 && d.Dealing == spec.DealContiguous {
 		return exit.Usagef("--progress-file for several workers needs --deal interleaved: with --deal contiguous no single number describes the position of all of them")
 	}
 	return nil
 }
 
-// Run writes from a position of the current epoch on until ctx ends or an error occurs. The
+// run writes from a position of the current epoch on until ctx ends or an error occurs. The
 // progress file then covers what has been written.
-func (f *Follower) Run(ctx context.Context, p checkpoint.Position) error {
-	if err := f.Check(); err != nil {
+func (f *follower) run(ctx context.Context, p checkpoint.Position) error {
+	if err := f.check(); err != nil {
 		return err
 	}
 	for {
@@ -66,7 +66,7 @@ func (f *Follower) Run(ctx context.Context, p checkpoint.Position) error {
 			return err
 		}
 		next := p.Epoch + 1
-		if err := f.Dataset.BeginWaiting(ctx, next, f.Waiting); err != nil {
+		if err := f.dataset.BeginWaiting(ctx, next, f.waiting); err != nil {
 			return exit.With(exit.Dataset, err)
 		}
 		p = checkpoint.Position{Epoch: next}
@@ -74,23 +74,23 @@ func (f *Follower) Run(ctx context.Context, p checkpoint.Position) error {
 }
 
 // one writes one epoch.
-func (f *Follower) one(ctx context.Context, done []order.Done) (err error) {
-	if f.set, err = f.Dataset.Set(ctx, f.epoch, done, f.Dataset.Spec().Deal); err != nil {
+func (f *follower) one(ctx context.Context, done []order.Done) (err error) {
+	if f.set, err = f.dataset.Set(ctx, f.epoch, done, f.dataset.Spec().Deal); err != nil {
 		return exit.With(exit.Checkpoint, err)
 	}
-	h := f.set.Open(f.Worker, f.Kind)
+	h := f.set.Open(f.worker, f.kind)
 	defer h.Close()
-	n := f.set.View().Count(f.Worker)
+	n := f.set.View().Count(f.worker)
 	if err := f.mark(0); err != nil || n == 0 {
 		return err
 	}
-	size, err := f.set.SizeBytes(ctx, f.Worker, f.Kind)
+	size, err := f.set.SizeBytes(ctx, f.worker, f.kind)
 	if err != nil {
 		return exit.With(exit.Dataset, err)
 	}
 	from := int64(0)
-	if f.Kind == stream.Data {
-		if framer, ok := f.Dataset.Catalog().Unpacker().(format.Framer); ok {
+	if f.kind == stream.Data {
+		if framer, ok := f.dataset.Catalog().Unpacker().(format.Framer); ok {
 			size -= int64(len(framer.Epilogue(n)))
 		}
 		if from, err = f.first(ctx, h); err != nil {
@@ -106,28 +106,28 @@ func (f *Follower) one(ctx context.Context, done []order.Done) (err error) {
 }
 
 // keep stores the key hash of the epoch's last record.
-func (f *Follower) keep(n uint64) {
+func (f *follower) keep(n uint64) {
 	var hash [1]uint64
 	var record [1]uint64
-	f.set.View().Records(f.Worker, n-1, record[:])
-	f.keyed = f.Dataset.Catalog().KeyHashes(record[:], hash[:])
+	f.set.View().Records(f.worker, n-1, record[:])
+	f.keyed = f.dataset.Catalog().KeyHashes(record[:], hash[:])
 	f.last = hash[0]
 }
 
 // first writes the epoch's first record under another name if necessary, and returns where the
 // second one begins. Otherwise it returns 0.
-func (f *Follower) first(ctx context.Context, h *stream.Handle) (int64, error) {
-	c := f.Dataset.Catalog()
+func (f *follower) first(ctx context.Context, h *stream.Handle) (int64, error) {
+	c := f.dataset.Catalog()
 	renamer, ok := c.Unpacker().(format.Renamer)
 	if !ok || !f.keyed || f.last == 0 {
 		return 0, nil
 	}
 	var record, hash [1]uint64
-	f.set.View().Records(f.Worker, 0, record[:])
+	f.set.View().Records(f.worker, 0, record[:])
 	if !c.KeyHashes(record[:], hash[:]) || hash[0] != f.last {
 		return 0, nil
 	}
-	o := f.set.Open(f.Worker, stream.Offsets)
+	o := f.set.Open(f.worker, stream.Offsets)
 	defer o.Close()
 	ends, err := readAll(ctx, o, 8, 16)
 	if err != nil {
@@ -142,7 +142,7 @@ func (f *Follower) first(ctx context.Context, h *stream.Handle) (int64, error) {
 	if err != nil {
 		return 0, exit.With(exit.Dataset, err)
 	}
-	_, err = f.Out.Write(renamed)
+	_, err = f.out.Write(renamed)
 	return end, err
 }
 
@@ -168,8 +168,8 @@ func readAll(ctx context.Context, h *stream.Handle, from, to int64) (all []byte,
 const markEvery = 64 << 20
 
 // copy writes the bytes [from, to) of a file.
-func (f *Follower) copy(ctx context.Context, h *stream.Handle, from, to int64) (err error) {
-	w := newSliceWriter(f.Out)
+func (f *follower) copy(ctx context.Context, h *stream.Handle, from, to int64) (err error) {
+	w := newSliceWriter(f.out)
 	var r stream.Reply
 	marked := from
 	defer func() { err = errors.Join(err, f.mark(from)) }()
@@ -197,11 +197,11 @@ func (f *Follower) copy(ctx context.Context, h *stream.Handle, from, to int64) (
 }
 
 // mark stores the stream's position, that many bytes into the epoch's file, in the progress file.
-func (f *Follower) mark(bytes int64) error {
-	if f.Progress == "" {
+func (f *follower) mark(bytes int64) error {
+	if f.progress == "" {
 		return nil
 	}
-	k, err := f.set.WholeRecords(context.Background(), f.Worker, f.Kind, bytes)
+	k, err := f.set.WholeRecords(context.Background(), f.worker, f.kind, bytes)
 	if err != nil {
 		return exit.With(exit.Dataset, err)
 	}
@@ -209,10 +209,10 @@ func (f *Follower) mark(bytes int64) error {
 	deal, samples := view.Deal(), k
 	if deal.Workers > 1 {
 		samples = k / deal.Batch * deal.Batch * deal.Workers
-		if k == view.Own(f.Worker) {
+		if k == view.Own(f.worker) {
 			samples = view.Dealt()
 		}
 	}
 	doc := fmt.Appendf(nil, "{\"epoch\": %d, \"samples\": %d}\n", f.epoch, f.base+min(samples, view.Remaining()))
-	return checkpoint.WriteFile(f.Progress, doc)
+	return checkpoint.WriteFile(f.progress, doc)
 }

@@ -1,10 +1,16 @@
 package terminal
 
 import (
+	"fmt"
+	"io"
 	"strconv"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
 // Bytes formats a number of bytes with three digits and a unit.
@@ -40,4 +46,32 @@ func Round(d time.Duration) time.Duration {
 		return d.Round(100 * time.Millisecond)
 	}
 	return d.Round(time.Second)
+}
+
+// Quote quotes s as one word for a shell.
+func Quote(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:=,@%+", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// Table writes names and values in two columns.
+func Table(out io.Writer, rows [][2]string) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%s\n", printable.Line(r[0]), printable.Line(r[1]))
+	}
+	return w.Flush()
+}
+
+// Hashes draws n of most as a bar of at most width characters, with at least one for n > 0.
+func Hashes(n, most uint64, width int) string {
+	if n == 0 || most == 0 {
+		return ""
+	}
+	return strings.Repeat("#", max(1, int(float64(n)/float64(most)*float64(width))))
 }
