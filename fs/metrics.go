@@ -2,8 +2,16 @@ package fs
 
 import (
 	"context"
+	"sort"
+	"strconv"
+	"strings"
 
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/explain"
+	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
 // renderMetrics is the file metrics: the mount's counters, for Prometheus.
@@ -129,4 +137,226 @@ func (t *tree) sourcesNow(v *view) []sourceReport {
 		return nil
 	}
 	return sources
+}
+
+// remoteMetrics are the metrics for datasets at a bucket or web server.
+func remoteMetrics() []metric[remote.Stats] {
+	counter, gauge := counterKind, gaugeKind
+	of := metricOf[remote.Stats]
+	return []metric[remote.Stats]{
+		labelled("lsiofs_remote_requests_total", "Responses of the bucket or web server, by status; none: no response.", "status", func(s *remote.Stats) map[string]uint64 { return s.Requests }),
+		labelled("lsiofs_remote_retries_total", "Retried requests, by reason.", "reason", func(s *remote.Stats) map[string]uint64 { return s.Retries }),
+		of(counter, "lsiofs_remote_bytes_total", "Bytes of responses.", func(s *remote.Stats) float64 { return float64(s.Bytes) }),
+		of(counter, "lsiofs_remote_throttled_total", "Responses that asked for fewer requests.", func(s *remote.Stats) float64 { return float64(s.Throttled) }),
+		of(counter, "lsiofs_remote_hedges_total", "Hedges: second requests for a slow first one.", func(s *remote.Stats) float64 { return float64(s.Hedges) }),
+		of(counter, "lsiofs_remote_hedges_won_total", "Hedges whose response came first.", func(s *remote.Stats) float64 { return float64(s.HedgesWon) }),
+		of(counter, "lsiofs_remote_price_dollars_total", "Cost of the requests at list price.", func(s *remote.Stats) float64 { return s.PriceDollars }),
+		of(gauge, "lsiofs_remote_slots", "Limit of requests in flight.", func(s *remote.Stats) float64 { return float64(s.Slots) }),
+		of(gauge, "lsiofs_remote_slots_in_use", "Requests in flight.", func(s *remote.Stats) float64 { return float64(s.InUse) }),
+		of(gauge, "lsiofs_remote_waiting_reads", "Reads waiting for a slot.", func(s *remote.Stats) float64 { return float64(s.Waiting) }),
+		of(gauge, "lsiofs_remote_retrying_reads", "Reads waiting to be retried.", func(s *remote.Stats) float64 { return float64(s.InRetry) }),
+		{
+			gauge, "lsiofs_remote_first_byte_seconds", "Recent time to first byte of responses.", "quantile",
+			func(s *remote.Stats, out func(float64, string)) {
+				out(s.FirstByte.P50, "0.5")
+				out(s.FirstByte.P95, "0.95")
+				out(s.FirstByte.P99, "0.99")
+			},
+		},
+	}
+}
+
+// cacheMetrics are the metrics of the disk cache.
+func cacheMetrics() []metric[diskcache.Stats] {
+	counter, gauge := counterKind, gaugeKind
+	of := metricOf[diskcache.Stats]
+	return []metric[diskcache.Stats]{
+		of(gauge, "lsiofs_cache_on", "1 while the disk cache stores what is read; 0 while it is full or off.", func(s *diskcache.Stats) float64 {
+			if s.State == "on" {
+				return 1
+			}
+			return 0
+		}),
+		of(gauge, "lsiofs_cache_bytes", "Size of the disk cache's directory, of all mounts.", func(s *diskcache.Stats) float64 { return float64(s.Bytes) }),
+		of(gauge, "lsiofs_cache_bound_bytes", "Limit of that size.", func(s *diskcache.Stats) float64 { return float64(s.Bound) }),
+		of(gauge, "lsiofs_cache_fill_ratio", "Progress of filling the cache, 0 to 1.", func(s *diskcache.Stats) float64 { return s.Fill }),
+		of(counter, "lsiofs_cache_hit_pages_total", "Pages read from the cache.", func(s *diskcache.Stats) float64 { return float64(s.Hits) }),
+		of(counter, "lsiofs_cache_missed_pages_total", "Pages that were not in the cache.", func(s *diskcache.Stats) float64 { return float64(s.Misses) }),
+		of(counter, "lsiofs_cache_bad_pages_total", "Pages of the cache that were corrupt.", func(s *diskcache.Stats) float64 { return float64(s.BadPages) }),
+		of(counter, "lsiofs_cache_written_pages_total", "Pages written to the cache.", func(s *diskcache.Stats) float64 { return float64(s.Written) }),
+	}
+}
+
+// growingMetrics are the metrics for growing datasets.
+func growingMetrics() []metric[snapshot.Status] {
+	counter, gauge := counterKind, gaugeKind
+	of := metricOf[snapshot.Status]
+	return []metric[snapshot.Status]{
+		{
+			gauge, "lsiofs_growing_epoch", "Latest epoch of the run.", "",
+			func(s *snapshot.Status, out func(float64, string)) {
+				if s.Epoch != nil {
+					out(float64(*s.Epoch), "")
+				}
+			},
+		},
+		of(gauge, "lsiofs_growing_new_records", "Records of the next epoch that are not in the latest.", func(s *snapshot.Status) float64 { return float64(s.NewRecords) }),
+		of(gauge, "lsiofs_growing_new_units", "Units of the next epoch that are not in the latest.", func(s *snapshot.Status) float64 { return float64(s.NewUnits) }),
+		of(gauge, "lsiofs_growing_settling_files", "Files that may still be being written.", func(s *snapshot.Status) float64 { return float64(s.Settling) }),
+		of(gauge, "lsiofs_growing_waiting_shards", "Files that are incomplete, or of another kind.", func(s *snapshot.Status) float64 { return float64(s.WaitingShards) }),
+		of(counter, "lsiofs_growing_watch_overflows_total", "Times that the kernel dropped change notifications.", func(s *snapshot.Status) float64 { return float64(s.Overflows) }),
+		of(gauge, "lsiofs_growing_scan_seconds", "Duration of the last scan of the directories.", func(s *snapshot.Status) float64 { return s.LastScanSeconds }),
+	}
+}
+
+// sourceMetrics are the metrics for the sources of a mixture, by name.
+func sourceMetrics() []metric[[]sourceReport] {
+	of := func(name, help string, value func(s *sourceReport) float64) metric[[]sourceReport] {
+		return metric[[]sourceReport]{gaugeKind, name, help, "source", func(sources *[]sourceReport, out func(float64, string)) {
+			for i := range *sources {
+				out(value(&(*sources)[i]), (*sources)[i].Name)
+			}
+		}}
+	}
+	return []metric[[]sourceReport]{
+		of("lsiofs_source_records", "Records of the source among the epoch's delivered records.", func(s *sourceReport) float64 { return float64(s.Records) }),
+		of("lsiofs_source_share", "Share of the source in the epoch's delivered records.", func(s *sourceReport) float64 { return s.Share }),
+		of("lsiofs_source_passes_an_epoch", "Passes of an epoch through the source.", func(s *sourceReport) float64 { return s.Passes }),
+	}
+}
+
+// cubeMetrics are the metrics for crops of Zarr arrays.
+func cubeMetrics() []metric[crops.Stats] {
+	counter, gauge := counterKind, gaugeKind
+	of := metricOf[crops.Stats]
+	return []metric[crops.Stats]{
+		of(counter, "lsiofs_zarr_chunks_decoded_total", "Chunks of arrays decoded, or read uncompressed.", func(s *crops.Stats) float64 { return float64(s.Decoded) }),
+		of(counter, "lsiofs_zarr_chunks_found_total", "Times that a needed chunk was already decoded.", func(s *crops.Stats) float64 { return float64(s.Found) }),
+		of(counter, "lsiofs_zarr_stored_bytes_total", "Stored size of the decoded chunks in bytes.", func(s *crops.Stats) float64 { return float64(s.StoredBytes) }),
+		of(counter, "lsiofs_zarr_blocks_decoded_total", "Blocks decoded without the rest of their chunk.", func(s *crops.Stats) float64 { return float64(s.Blocks) }),
+		of(gauge, "lsiofs_zarr_held_bytes", "Bytes of decoded chunks in memory.", func(s *crops.Stats) float64 { return float64(s.HeldBytes) }),
+	}
+}
+
+// stageMetrics are counters and gauges for each stage, which is their label.
+func stageMetrics() []metric[explain.Snapshot] {
+	of := func(kind metricKind, name, help string, value func(s *explain.Snapshot, stage meter.Stage) float64) metric[explain.Snapshot] {
+		return metric[explain.Snapshot]{kind, name, help, "stage", func(s *explain.Snapshot, out func(float64, string)) {
+			for stage := range meter.Stage(meter.Stages) {
+				out(value(s, stage), stage.String())
+			}
+		}}
+	}
+	return []metric[explain.Snapshot]{
+		of(counterKind, "lsiofs_stage_busy_seconds_total", "Time that a stage was busy, summed over goroutines; for storage: time with any read in flight.",
+			func(s *explain.Snapshot, stage meter.Stage) float64 { return float64(s.Busy[stage]) / 1e9 }),
+		of(counterKind, "lsiofs_stage_wait_seconds_total", "Time that readers' requests spent in a stage or waiting for it.",
+			func(s *explain.Snapshot, stage meter.Stage) float64 { return float64(s.Waited(stage)) / 1e9 }),
+		of(counterKind, "lsiofs_stage_bytes_total", "Bytes produced by a stage.",
+			func(s *explain.Snapshot, stage meter.Stage) float64 { return float64(s.Bytes[stage]) }),
+		of(gaugeKind, "lsiofs_stage_queued", "Items in a stage: reads, shards being decoded, readers' requests.",
+			func(s *explain.Snapshot, stage meter.Stage) float64 { return float64(s.Queued[stage]) }),
+	}
+}
+
+// family is one metric of the file metrics with all its values, in Prometheus' text format
+// (prometheus.io/docs/instrumenting/exposition_formats, version 0.0.4). It is written by this
+// package because the client library, with which the tests read it, would bring in all of protobuf:
+// 1.3 MB of the program.
+type family struct {
+	name, help string
+	kind       metricKind
+	label      string // the name of the label; "" for a metric without one
+	values     []labelledValue
+}
+
+type metricKind string
+
+const (
+	counterKind metricKind = "counter"
+	gaugeKind   metricKind = "gauge"
+)
+
+// labelledValue is a value, and its value of the family's label.
+type labelledValue struct {
+	of    string
+	value float64
+}
+
+var (
+	helpEscapes  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
+	labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+)
+
+// MetricLabel returns a label with its value in the text format of metrics: name="value".
+func MetricLabel(name, value string) string {
+	return name + `="` + labelEscapes.Replace(value) + `"`
+}
+
+// exposition renders families sorted by name, and the values of each by label. A family without
+// values is left out. It sorts its argument in place.
+func exposition(families []family) []byte {
+	// slices.SortFunc would be compiled for each type: 24 KB of the program.
+	sort.Slice(families, func(i, j int) bool { return families[i].name < families[j].name })
+	var b []byte
+	for i := range families {
+		b = families[i].appendTo(b)
+	}
+	return b
+}
+
+func (f *family) appendTo(b []byte) []byte {
+	if len(f.values) == 0 {
+		return b
+	}
+	sort.Slice(f.values, func(i, j int) bool { return f.values[i].of < f.values[j].of })
+	b = append(append(append(b, "# HELP "...), f.name...), ' ')
+	b = append(append(b, helpEscapes.Replace(f.help)...), '\n')
+	b = append(append(append(b, "# TYPE "...), f.name...), ' ')
+	b = append(append(b, f.kind...), '\n')
+	for _, v := range f.values {
+		b = append(b, f.name...)
+		if f.label != "" {
+			b = append(append(append(b, '{'), MetricLabel(f.label, v.of)...), '}')
+		}
+		b = strconv.AppendFloat(append(b, ' '), v.value, 'g', -1, 64)
+		b = append(b, '\n')
+	}
+	return b
+}
+
+// metric is a family, and how to compute its values from S, a part of a mount's state: values calls
+// out with each value and its label, "" for a metric without one.
+type metric[S any] struct {
+	kind       metricKind
+	name, help string
+	label      string
+	values     func(s *S, out func(value float64, label string))
+}
+
+// metricOf is a metric of one value without a label.
+func metricOf[S any](kind metricKind, name, help string, value func(s *S) float64) metric[S] {
+	return metric[S]{kind, name, help, "", func(s *S, out func(float64, string)) { out(value(s), "") }}
+}
+
+// labelled is a counter for each key of a map.
+func labelled[S any](name, help, label string, values func(s *S) map[string]uint64) metric[S] {
+	return metric[S]{counterKind, name, help, label, func(s *S, out func(float64, string)) {
+		for of, n := range values(s) {
+			out(float64(n), of)
+		}
+	}}
+}
+
+// familiesOf appends the families of metrics with their values in s; none if s is nil.
+func familiesOf[S any](to []family, metrics []metric[S], s *S) []family {
+	if s == nil {
+		return to
+	}
+	for _, m := range metrics {
+		f := family{name: m.name, help: m.help, kind: m.kind, label: m.label}
+		m.values(s, func(value float64, of string) { f.values = append(f.values, labelledValue{of, value}) })
+		to = append(to, f)
+	}
+	return to
 }

@@ -2,6 +2,7 @@ package fs
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -34,4 +35,12 @@ func TestOpenStatusKeepsItsTextAndSize(t *testing.T) {
 		require.Zero(t, m.write(`{"epoch": 0}`))
 		require.NotContains(t, m.read(path), "98765")
 	}
+}
+
+// A request without a thread, such as from another PID namespace, is not known to be by the thread
+// that has unlinked the name.
+func TestUnlinkedNameIsHiddenLongerOnlyFromKnownThread(t *testing.T) {
+	h := &hiddenName{most: 0, mostOwn: time.Hour}
+	h.hide(t.Context())
+	require.False(t, h.isHidden(t.Context()))
 }

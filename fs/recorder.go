@@ -2,8 +2,13 @@ package fs
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/explain"
@@ -223,4 +228,81 @@ func (t *tree) orderWait(ctx context.Context, f func(context.Context) error) err
 	number := w.Begin(meter.Order, nil, nil, 0)
 	defer w.End(number)
 	return f(ctx)
+}
+
+// traffic counts what clients have been sent, since the mount and since the last look.
+type traffic struct {
+	bytes, reads atomic.Int64
+
+	mu       sync.Mutex
+	last     time.Time
+	lastSent int64
+}
+
+func (t *traffic) sent(n int64) {
+	t.bytes.Add(n)
+	t.reads.Add(1)
+}
+
+// rates are in bytes per second.
+type rates struct {
+	SinceMount float64 `json:"since_mount"`
+	SinceLast  float64 `json:"since_last_status"`
+}
+
+// look returns the rates at now, and begins a new interval.
+func (t *traffic) look(started, now time.Time) rates {
+	sent := t.bytes.Load()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	since, before := t.last, t.lastSent
+	if since.IsZero() {
+		since = started
+	}
+	t.last, t.lastSent = now, sent
+	return rates{SinceMount: perSecond(sent, now.Sub(started)), SinceLast: perSecond(sent-before, now.Sub(since))}
+}
+
+func perSecond(n int64, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return float64(n) / d.Seconds()
+}
+
+// kernelFacts is what this kernel can do for a mount, known once it is mounted.
+type kernelFacts struct{ report atomic.Pointer[kernelReport] }
+
+type kernelReport struct {
+	Release  string   `json:"release"`
+	Protocol string   `json:"fuse_protocol"`
+	Lacks    []string `json:"lacks"` // in words
+	// RequestsBy is how requests come: /dev/fuse or io_uring.
+	RequestsBy string `json:"requests_by"`
+}
+
+func (k *kernelFacts) set(in *fuse.InitIn, ringed bool) {
+	r := &kernelReport{RequestsBy: "/dev/fuse", Protocol: fmt.Sprintf("%d.%d", in.Major, in.Minor), Lacks: []string{}}
+	if ringed {
+		r.RequestsBy = "io_uring"
+	}
+	var u unix.Utsname
+	if err := unix.Uname(&u); err == nil {
+		r.Release = unix.ByteSliceToString(u.Release[:])
+	}
+	if in.Flags64()&fuse.CAP_DIRECT_IO_ALLOW_MMAP == 0 {
+		r.Lacks = append(r.Lacks, "shared mmap of stream files (Linux 6.6): map them privately (MAP_PRIVATE, Python: mmap.ACCESS_COPY), or read them")
+	}
+	if in.Flags64()&fuse.CAP_MAX_PAGES == 0 {
+		r.Lacks = append(r.Lacks, "reads of more than 128 KiB (Linux 4.20): reading costs more CPU")
+	}
+	k.report.Store(r)
+}
+
+// get returns what is known; an empty report before the mount is complete.
+func (k *kernelFacts) get() kernelReport {
+	if r := k.report.Load(); r != nil {
+		return *r
+	}
+	return kernelReport{Lacks: []string{}}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	fusefs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"github.com/zeebo/xxh3"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
@@ -253,4 +255,114 @@ func (t *tree) dirAttr(out *fuse.Attr, mode uint32, mtime time.Time) {
 func (t *tree) owned(out *fuse.Attr, mtime time.Time) {
 	out.Uid, out.Gid = t.uid, t.gid
 	out.SetTimes(&mtime, &mtime, &mtime)
+}
+
+// Inode numbers of files that always exist. Views take theirs from firstViewIno on, go-fuse numbers
+// scratch files from automaticIno on, and files below epoch-N have numbers from namedIno on that
+// are computed from the name: programs (including lsiofs, if its dataset is on a mount) recognize a
+// replaced file by its number, but the kernel forgets names, and their numbers, when it is short of
+// memory.
+const (
+	inoREADME = iota + 2
+	inoDataset
+	inoStatus
+	inoStatusJSON
+	inoMetrics
+	firstViewIno = 1 << 10
+	automaticIno = 1 << 48
+	namedIno     = 1 << 62 // to 1<<63 - 1: many programs treat them as signed
+)
+
+// named is the identity of a node that is a pure function of its path below the mount point. Two
+// nodes with the same number (one pair in 2⁶²) are still different nodes, by their generations.
+func (t *tree) named(mode uint32, path string) fusefs.StableAttr {
+	h := xxh3.HashString128(t.content + path)
+	return fusefs.StableAttr{Mode: mode, Ino: namedIno | h.Lo&(namedIno-1), Gen: h.Hi}
+}
+
+// contentOf identifies everything that decides the bytes below epoch-N, except their path. So
+// another dataset, or another order of it, at the same place has other inodes.
+func (t *tree) contentOf() string {
+	deal := t.spec.Deal
+	deal.Workers = 0 // part of the path
+	shards := t.fingerprint
+	if t.growing != nil {
+		shards = "run " + t.run // which records permanently what an epoch consists of
+	}
+	return fmt.Sprintf("%s %+v %+v\x00", shards, t.spec.Order, deal)
+}
+
+// lookups bounds how many names below epoch-N are kept. Every number makes a name, and the kernel
+// keeps a name, and with it a node of this process, until it is short of memory itself. So the
+// kernel is asked to drop the names that were looked up longest ago. A name that is in use is
+// looked up again, and leads to the same node.
+type lookups struct {
+	mu      sync.Mutex
+	names   []lookedUp // oldest first
+	kept    int
+	drop    func(lookedUp)
+	running bool
+	closed  bool
+	worker  sync.WaitGroup
+}
+
+// lookedUp is a name that was given a node.
+type lookedUp struct {
+	parent *fusefs.Inode
+	name   string
+}
+
+// lookupsKept amounts to some 20 MiB of nodes, and some more in the kernel.
+const lookupsKept = 1 << 15
+
+func newLookups(kept int, drop func(lookedUp)) *lookups {
+	return &lookups{kept: kept, drop: drop}
+}
+
+// notifyEntry makes the kernel drop a name. It waits for requests about the name's directory, so it
+// must not be called from one. If the kernel has already dropped the name, it returns an error that
+// can be ignored.
+func notifyEntry(l lookedUp) { l.parent.NotifyEntry(l.name) }
+
+// add adds a new name. Names are dropped in another goroutine.
+func (l *lookups) add(parent *fusefs.Inode, name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.names = append(l.names, lookedUp{parent, name})
+	if len(l.names) > l.kept && !l.running {
+		l.running = true
+		l.worker.Go(l.run)
+	}
+}
+
+// run drops names until few enough are left.
+func (l *lookups) run() {
+	for {
+		l.mu.Lock()
+		if len(l.names) <= l.kept || l.closed {
+			l.running = false
+			l.mu.Unlock()
+			return
+		}
+		// A quarter at once, so that the rest is rarely moved.
+		n := len(l.names) - l.kept + l.kept/4
+		old := append([]lookedUp(nil), l.names[:n]...)
+		l.names = append(l.names[:0], l.names[n:]...)
+		clear(l.names[len(l.names):cap(l.names)])
+		l.mu.Unlock()
+		for _, name := range old {
+			l.drop(name)
+		}
+	}
+}
+
+// close stops the dropping and waits for it.
+func (l *lookups) close() {
+	l.mu.Lock()
+	l.closed, l.names = true, nil
+	l.mu.Unlock()
+	l.worker.Wait()
 }

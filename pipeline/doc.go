@@ -119,7 +119,7 @@
 //	a wrapper  a storage.Storage around another one; its method Caps says what it passes on, and
 //	           storagetest.RunWrapper checks that
 //	a verb     cmd/lsiofs/cmd_NAME.go, and its name in the list of cmd/lsiofs/root.go
-//	a metric   its field in Status (dataset.go), and its lines in fs/metrics*.go
+//	a metric   its field in Status (dataset.go), and its lines in fs/metrics.go
 //	a page     cmd/lsiofs/manual/TOPIC.md, and its line in cmd/lsiofs/manual/manual.go
 //
 // # What lives how long
