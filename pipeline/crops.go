@@ -77,21 +77,9 @@ func foreign(head []byte) error {
 	return nil
 }
 
-// prefix comes before the paths of this mount's shards in the dataset's: a source of a mixture has a
-// directory.
-func (m *mount) prefix() string {
-	if m.source == "" {
-		return ""
-	}
-	return m.source + "/"
-}
-
 // cropMounts returns the mounts whose records are crops: this one, or the sources of a mixture.
 func (m *mount) cropMounts() (list []*mount) {
-	if m.crops != nil {
-		return []*mount{m}
-	}
-	for _, s := range m.sources {
+	for _, s := range m.leaves() {
 		if s.crops != nil {
 			list = append(list, s)
 		}
@@ -108,14 +96,9 @@ type listedCube struct {
 // listedCube returns the cube of a shard, by its path in the dataset; its Grid is nil if there is none.
 func (m *mount) listedCube(path string) listedCube {
 	for _, s := range m.cropMounts() {
-		below := path
-		if m.sources != nil {
-			var within bool
-			if below, within = strings.CutPrefix(path, s.prefix()); !within {
-				continue
-			}
+		if below, within := strings.CutPrefix(path, s.prefix()); within {
+			return listedCube{s, s.crops.Cube(below)}
 		}
-		return listedCube{s, s.crops.Cube(below)}
 	}
 	return listedCube{}
 }

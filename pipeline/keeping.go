@@ -99,16 +99,14 @@ func (stays) Close() error { return nil }
 
 // identity names the bytes of an object of the dataset, or of a source of a mixture.
 func (m *mount) identity(o storage.Object) (diskcache.Identity, bool) {
-	if m.sources == nil {
-		if m.service != nil {
-			return m.objectIdentity(o)
-		}
-		return m.fileIdentity(o)
-	}
-	for i, s := range m.sources {
-		if path, is := strings.CutPrefix(o.Path, m.spec.Mix.Sources[i].Name+"/"); is {
-			o.Path = path
-			return s.identity(o)
+	for _, s := range m.leaves() {
+		path, within := strings.CutPrefix(o.Path, s.prefix())
+		switch o.Path = path; {
+		case !within:
+		case s.service != nil:
+			return s.objectIdentity(o)
+		default:
+			return s.fileIdentity(o)
 		}
 	}
 	return diskcache.Identity{}, false

@@ -14,7 +14,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 	"github.com/lsiofs/lsiofs/pipeline/storage/union"
 )
 
@@ -136,15 +135,4 @@ func (m *mount) sourceStatus() (list []SourceStatus) {
 		list = append(list, SourceStatus{m.spec.Mix.Sources[i].Name, s.remoteStats(), s.cacheStats()})
 	}
 	return list
-}
-
-// mixedRetries adds up the retries of the sources.
-func (m *mount) mixedRetries() (sum retry.Stats) {
-	for _, s := range m.sources {
-		x := s.retryStats()
-		sum.Retries += x.Retries
-		sum.GaveUp += x.GaveUp
-		sum.Waiting += x.Waiting
-	}
-	return sum
 }

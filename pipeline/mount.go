@@ -229,14 +229,35 @@ func (m *mount) engineStatus() uring.Status {
 }
 
 // retryStats counts repeated reads.
-func (m *mount) retryStats() retry.Stats {
-	if m.sources != nil {
-		return m.mixedRetries()
+func (m *mount) retryStats() (sum retry.Stats) {
+	for _, s := range m.leaves() {
+		if s.retries == nil {
+			continue
+		}
+		x := s.retries.Stats()
+		sum.Retries += x.Retries
+		sum.GaveUp += x.GaveUp
+		sum.Waiting += x.Waiting
 	}
-	if m.retries == nil {
-		return retry.Stats{}
+	return sum
+}
+
+// leaves returns the mounts that the dataset is read through: those of a mixture's sources, or else
+// this one.
+func (m *mount) leaves() []*mount {
+	if m.sources == nil {
+		return []*mount{m}
 	}
-	return m.retries.Stats()
+	return m.sources
+}
+
+// prefix comes before the paths of this mount's shards in the dataset's: a source of a mixture has a
+// directory.
+func (m *mount) prefix() string {
+	if m.source == "" {
+		return ""
+	}
+	return m.source + "/"
 }
 
 // remoteStats are the statistics of a service; nil if there is none.

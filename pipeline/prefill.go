@@ -28,13 +28,9 @@ func (d *Dataset) Warm(ctx context.Context, progress func(done, total int64)) er
 	g, release := d.acquire()
 	defer release()
 	var caches []*diskcache.Storage
-	if c := d.mount.cache; c != nil {
-		c.Fill(g.objects())
-		caches = append(caches, c)
-	}
-	for i, s := range d.mount.sources {
+	for _, s := range d.mount.leaves() {
 		if s.cache != nil {
-			s.cache.Fill(objectsOf(d.mount.spec.Mix.Sources[i].Name, g.objects()))
+			s.cache.Fill(s.own(g.objects()))
 			caches = append(caches, s.cache)
 		}
 	}
@@ -44,10 +40,10 @@ func (d *Dataset) Warm(ctx context.Context, progress func(done, total int64)) er
 	return waitForFill(ctx, caches, progress)
 }
 
-// objectsOf returns the objects of a source of a mixture, with their paths in the source.
-func objectsOf(source string, all []storage.Object) (own []storage.Object) {
+// own returns those of a dataset's objects that are this mount's, with their paths in it.
+func (m *mount) own(all []storage.Object) (own []storage.Object) {
 	for _, o := range all {
-		if path, is := strings.CutPrefix(o.Path, source+"/"); is {
+		if path, within := strings.CutPrefix(o.Path, m.prefix()); within {
 			o.Path = path
 			own = append(own, o)
 		}
