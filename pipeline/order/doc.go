@@ -18,3 +18,11 @@
 // regular positions; a short replay from there reaches any position. A Memory caches what views
 // have computed. It is bounded for all views together, and what it drops is computed again.
 package order
+
+import "embed"
+
+// Specification has the pages that define the results of this package: ORDER.md, SELECTION.md and
+// STREAMS.md. "lsiofs help order" prints the first.
+//
+//go:embed ORDER.md SELECTION.md STREAMS.md
+var Specification embed.FS

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -255,3 +257,219 @@ func (c *Cursor) Seek(p uint64) {
 	c.walker.seek(c.position, p)
 	c.position = p
 }
+
+// markEvery is the number of permuted chunks between two marks of chunks.
+const markEvery = 64
+
+// chunks is S: the records of the permuted chunks, concatenated. Positions in S are counted in
+// records.
+type chunks struct {
+	starts   []uint64 // first records of the chunks, and T at the end
+	permuted []uint32
+	marks    []uint64 // position in S of every markEvery-th permuted chunk
+}
+
+func newChunks(seed, epoch uint64, starts []uint64) *chunks {
+	c := &chunks{starts: starts, permuted: make([]uint32, len(starts)-1)}
+	for i := range c.permuted {
+		c.permuted[i] = uint32(i)
+	}
+	permute(c.permuted, key("chunks", seed, epoch, 0), 0)
+	c.marks = make([]uint64, 0, len(c.permuted)/markEvery+1)
+	place := uint64(0)
+	for i, chunk := range c.permuted {
+		if i%markEvery == 0 {
+			c.marks = append(c.marks, place)
+		}
+		place += starts[chunk+1] - starts[chunk]
+	}
+	return c
+}
+
+// run is a position in S and the records that a lane takes from there: first, the left-1 records
+// after it, then rest more from the following chunks.
+type run struct {
+	first uint64
+	left  uint64
+	rest  uint64
+	chunk uint32 // index into permuted of the next chunk
+}
+
+// at returns the run of n records at a position in S. n may be 0.
+func (c *chunks) at(place, n uint64) run {
+	if n == 0 {
+		return run{}
+	}
+	mark := sort.Search(len(c.marks), func(i int) bool { return c.marks[i] > place }) - 1
+	skip := place - c.marks[mark]
+	r := run{chunk: uint32(mark * markEvery), rest: n}
+	for {
+		chunk := c.permuted[r.chunk]
+		size := c.starts[chunk+1] - c.starts[chunk]
+		r.chunk++
+		if skip < size {
+			r.first = c.starts[chunk] + skip
+			r.left = min(size-skip, r.rest)
+			r.rest -= r.left
+			return r
+		}
+		skip -= size
+	}
+}
+
+// refill starts the next chunk of a run whose left is 0. It returns false if the run has ended.
+func (c *chunks) refill(r *run) bool {
+	if r.rest == 0 {
+		return false
+	}
+	chunk := c.permuted[r.chunk]
+	r.chunk++
+	r.first = c.starts[chunk]
+	r.left = min(c.starts[chunk+1]-r.first, r.rest)
+	r.rest -= r.left
+	return true
+}
+
+// take moves the next records of a run to dst, which must not be longer than the run.
+func take[S slot](c *chunks, r *run, dst []S) {
+	for i := range dst {
+		if r.left == 0 {
+			c.refill(r)
+		}
+		dst[i] = S(r.first)
+		r.first++
+		r.left--
+	}
+}
+
+// slot is a record number as stored in lanes: 32 bits if that suffices, because slots make up the
+// memory and the cache misses of a shuffle.
+type slot interface{ uint32 | uint64 }
+
+const pageRecords = 1 << 14
+
+// pageKey identifies a page of a sequence.
+type pageKey struct {
+	of   *sequence
+	page uint64
+}
+
+// page is a part of a sequence of records. A caller that got the page may read records once filled is
+// closed, even after the page left the cache.
+type page struct {
+	item
+	key     pageKey
+	records []uint64
+	ready   bool // filled is closed; guarded by Memory.mu
+	filled  chan struct{}
+}
+
+// sequence is what pages divide up: the remainder of a view (G′), or G.
+type sequence struct {
+	memory *Memory
+	epoch  *Epoch
+	levels []level
+	// idle has the walkers that stand at the end of the page that they made, so that sequential
+	// reads need no seek, the longest idle first. It is guarded by Memory.mu.
+	idle []*item
+}
+
+// records returns the records of a page, which must not be modified. Each page is computed once, by
+// the first caller that needs it, while callers for other pages continue.
+func (s *sequence) records(number uint64) []uint64 {
+	m, key := s.memory, pageKey{s, number}
+	m.mu.Lock()
+	at, ok := m.pages[key]
+	if ok {
+		m.touch(&at.item)
+		ready := at.ready
+		m.mu.Unlock()
+		if !ready {
+			<-at.filled
+		}
+		return at.records
+	}
+	at = &page{key: key, filled: make(chan struct{})}
+	at.page, at.bytes = at, 8*pageRecords
+	m.pages[key] = at
+	m.link(&at.item)
+	m.trim()
+	m.mu.Unlock()
+
+	m.turns <- struct{}{}
+	at.records = s.compute(number)
+	<-m.turns
+	m.mu.Lock()
+	at.ready = true
+	m.mu.Unlock()
+	close(at.filled)
+	return at.records
+}
+
+// compute computes a page.
+func (s *sequence) compute(number uint64) []uint64 {
+	begin := number * pageRecords
+	r := s.borrow(begin)
+	r.seek(begin)
+	records := make([]uint64, min(pageRecords, r.length-begin))
+	r.fill(records)
+	s.give(r)
+	return records
+}
+
+// walkerBytes returns about how much memory a walker takes.
+func (s *sequence) walkerBytes() int64 { return int64(s.epoch.bytes + 8*readerRecords) }
+
+// borrow returns the walker that stands at begin; else a new one while there is memory; else the
+// sequence's longest idle one. A walker in use is never returned.
+func (s *sequence) borrow(begin uint64) *rest {
+	if r := s.takeIdle(begin); r != nil {
+		return r
+	}
+	return newRest(s.epoch, s.levels)
+}
+
+func (s *sequence) takeIdle(begin uint64) *rest {
+	m := s.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.use(s.epoch)
+	at := -1
+	for i, it := range s.idle {
+		if it.walker.next == begin {
+			at = i
+		}
+	}
+	if at < 0 && len(s.idle) > 0 && m.held+s.walkerBytes() > m.most {
+		at = 0
+	}
+	if at < 0 {
+		return nil
+	}
+	it := s.idle[at]
+	m.drop(it)
+	return it.walker
+}
+
+// give returns a walker to the cache, unless its arrangement has been dropped meanwhile.
+func (s *sequence) give(r *rest) {
+	m := s.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r.source.cursor.arrangement != s.epoch.arranged.Load() {
+		return
+	}
+	it := &item{bytes: s.walkerBytes(), walker: r, of: s}
+	s.idle = append(s.idle, it)
+	m.link(it)
+	m.trim()
+}
+
+// CropKey returns the key of the draws that shift the crops of an array in an epoch. cube is the
+// path of the array's shard.
+func CropKey(seed, epoch uint64, cube string) uint64 {
+	return key("crop", seed, epoch, 0) ^ bits.ReverseBytes64(ID(cube))
+}
+
+// CropDraw returns the i-th draw of a CropKey, scaled to 0 … n-1.
+func CropDraw(k, i, n uint64) uint64 { return below(k, i, n) }

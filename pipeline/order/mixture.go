@@ -1,7 +1,11 @@
 package order
 
 import (
+	"errors"
 	"fmt"
+	"math/bits"
+	"slices"
+	"sort"
 	"sync"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -230,3 +234,296 @@ func (w *mixWalker) read(source int, index uint64, dst []uint64) {
 		dst, index = dst[n:], index+uint64(n)
 	}
 }
+
+// An epoch of a mixture runs through epochs of its sources. Those of which it needs a large part
+// are held with its arrangement, so that their states are kept, stored and dropped with it:
+//
+//	source 0   ────────────┤ epoch 0 ├──────────────────     held
+//	source 1   ──┤ 7 ├┤ 8 ├┤ 9 ├┤ 10 ├┤ 11 ├─             held
+//	source 2   ─────────────────────────────┤ a little of epoch 0, of very many records
+//	                                                        not held: states as they come
+//
+// All others are made when they are reached; the last two of each source are kept (Mixture.sub).
+
+const (
+	// heldPart sets which part of a source's epoch, 1/heldPart, a mixture's epoch must need to hold
+	// it: the states of the whole are computed even if those of a part would do.
+	heldPart = 2
+	// mostHeld bounds the passes over a source whose epochs are held. With more of them, each is
+	// such a small part of the whole that its states are quickly computed again.
+	mostHeld = 16
+)
+
+// heldEpochs are the held epochs of a source, starting with number first.
+type heldEpochs struct {
+	first  uint64
+	epochs []*Epoch
+}
+
+// of returns an epoch, or nil if it is not held.
+func (h *heldEpochs) of(epoch uint64) *Epoch {
+	if epoch < h.first || epoch-h.first >= uint64(len(h.epochs)) {
+		return nil
+	}
+	return h.epochs[epoch-h.first]
+}
+
+// arrange makes the arrangement of an epoch. It can't fail: NewMixture has already made an epoch of
+// each source.
+func (m *Mixture) arrange(epoch uint64) *arrangement {
+	begin := epoch * m.length
+	from, to := make([]uint64, len(m.sources)), make([]uint64, len(m.sources))
+	m.shares.CountFirst(begin, from)
+	m.shares.CountFirst(begin+m.length, to)
+	held := make([]heldEpochs, len(m.sources))
+	var states mixStates
+	for i := range m.sources {
+		h, total := &held[i], m.sources[i].records()
+		if h.first = from[i] / total; !m.known[i].states || to[i]-from[i] > mostHeld*total {
+			continue
+		}
+		for n := h.first; n*total < to[i]; n++ {
+			var e *Epoch
+			if needed := min(to[i], (n+1)*total) - max(from[i], n*total); needed >= total/heldPart {
+				e = m.mustSub(i, n)
+				states = append(states, e)
+			}
+			h.epochs = append(h.epochs, e)
+		}
+	}
+	a := &arrangement{start: func() walker { return m.walker(begin, held) }}
+	if len(states) > 0 {
+		a.states = states
+	}
+	return a
+}
+
+func (m *Mixture) mustSub(source int, epoch uint64) *Epoch {
+	e, err := m.sub(source, epoch)
+	if err != nil {
+		panic(err) // NewMixture has made one like it without an error
+	}
+	return e
+}
+
+// mixStates are the states of the epochs that an epoch of a mixture holds.
+type mixStates []*Epoch
+
+func (s mixStates) whole() bool {
+	return !slices.ContainsFunc(s, func(e *Epoch) bool { return !e.Prepared() })
+}
+
+func (s mixStates) prepare() (parts []func(stop func() bool)) {
+	for _, e := range s {
+		parts = append(parts, e.Prepare()...)
+	}
+	return parts
+}
+
+func (s mixStates) storedBytes() (n uint64) {
+	for _, e := range s {
+		n += e.StoredStatesBytes()
+	}
+	return n
+}
+
+// store appends the states of all epochs, one after another.
+func (s mixStates) store(dst []byte) []byte {
+	if !s.whole() {
+		return dst
+	}
+	dst = slices.Grow(dst, int(s.storedBytes()))
+	for _, e := range s {
+		dst = e.StoreStates(dst)
+	}
+	return dst
+}
+
+// restore loads them. If one can't be restored, those before it stay loaded: they are as valid as
+// if they had been stored alone.
+func (s mixStates) restore(stored []byte) error {
+	if uint64(len(stored)) != s.storedBytes() {
+		return fmt.Errorf("order: the states of this epoch take %d bytes, not %d", s.storedBytes(), len(stored))
+	}
+	for _, e := range s {
+		n := e.StoredStatesBytes()
+		if err := e.RestoreStates(stored[:n]); err != nil {
+			return err
+		}
+		stored = stored[n:]
+	}
+	return nil
+}
+
+// mostCounted is how many skipped positions CountTaken looks up one by one, which takes about 20
+// ms: workers are rarely further apart.
+const mostCounted = 1 << 16
+
+// CountTaken returns, by source, how many of an epoch's positions done has taken. If workers are so
+// far apart that very many positions would have to be looked up, exact is false, and it counts the
+// same number of positions from the epoch's start instead. An impossible entry of done is an error.
+func (m *Mixture) CountTaken(epoch uint64, done []Done) (counts []uint64, exact bool, err error) {
+	simple, err := Simplify(m.length, m.order, done)
+	if err != nil {
+		return nil, false, err
+	}
+	levels, remaining := make([]level, len(simple)), m.length
+	for i, d := range simple {
+		levels[i] = newLevel(remaining, d)
+		remaining = levels[i].left
+	}
+	origin := func(p uint64, level int) uint64 {
+		for i := level - 1; i >= 0; i-- {
+			p = levels[i].origin(p)
+		}
+		return p
+	}
+	taken, end := m.length-remaining, uint64(0) // end: the position after the last one taken
+	for i := range levels {
+		if past := levels[i].past; past > 0 {
+			end = max(end, origin(past-1, i)+1)
+		}
+	}
+	begin, exact := epoch*m.length, end-taken <= mostCounted
+	if !exact {
+		end = taken
+	}
+	before, counts := make([]uint64, len(m.sources)), make([]uint64, len(m.sources))
+	m.shares.CountFirst(begin, before)
+	m.shares.CountFirst(begin+end, counts)
+	for i := range counts {
+		counts[i] -= before[i]
+	}
+	if !exact {
+		return counts, false, nil
+	}
+	behind, list, block := make([]uint64, len(counts)), []uint8(nil), uint64(noBlock)
+	for j := range end - taken { // not taken, but before the last one that was
+		at := begin + origin(j, len(levels))
+		if b := at / mixBlock; b != block {
+			block = b
+			m.shares.Counts(b*mixBlock, before)
+			m.shares.Counts((b+1)*mixBlock, behind)
+			list = m.shares.block(b, before, behind, list)
+		}
+		counts[list[at%mixBlock]]--
+	}
+	return counts, true, nil
+}
+
+// Bounds of a mixture (SELECTION.md, Mixtures).
+const (
+	MinSources = 2
+	MaxSources = 128
+	// MaxWeight bounds a weight, in any unit, so that their sum fits 63 bits.
+	MaxWeight = 1<<63/MaxSources - 1
+	// mixBlock is the number of positions that are shared out together.
+	mixBlock = 256
+	// maxMixed bounds positions of the endless sequence, far above what is ever read.
+	maxMixed = 1 << 62
+)
+
+// Shares maps each position of a mixture to a source, and to one of that source's records, in turn.
+// It is plain arithmetic on the weights, immutable, and safe for concurrent use.
+type Shares struct {
+	weights []uint64
+	sum     uint64
+	heavy   []int  // sources, by weight descending
+	key     uint64 // key of the blocks' shuffle
+}
+
+// NewShares returns shares for weights, which are integers in any unit.
+func NewShares(seed uint64, weights []uint64) (*Shares, error) {
+	if len(weights) < MinSources || len(weights) > MaxSources {
+		return nil, fmt.Errorf("order: a mixture of %d sources: it must have between %d and %d", len(weights), MinSources, MaxSources)
+	}
+	s := &Shares{weights: slices.Clone(weights), key: key("mix", seed, 0, 0)}
+	for m, w := range weights {
+		if w < 1 || w > MaxWeight {
+			return nil, fmt.Errorf("order: the weight of source %d (%d) must be between 1 and %d", m, w, uint64(MaxWeight))
+		}
+		s.sum += w
+		s.heavy = append(s.heavy, m)
+	}
+	slices.SortStableFunc(s.heavy, func(a, b int) int {
+		switch wa, wb := weights[a], weights[b]; {
+		case wa > wb:
+			return -1
+		case wa < wb:
+			return 1
+		}
+		return 0
+	})
+	return s, nil
+}
+
+// Counts sets c[m] to the number of the first n positions that belong to source m. n is at most
+// 2⁶².
+func (s *Shares) Counts(n uint64, c []uint64) {
+	left, rest := n, s.sum
+	for _, m := range s.heavy {
+		w := s.weights[m]
+		high, low := bits.Mul64(left, rest-w)
+		after, _ := bits.Div64(high, low, rest) // at most left
+		c[m] = left - after
+		left, rest = after, rest-w
+	}
+}
+
+// block returns the sources of positions 256·b … 256·b+255, in order. before and end are Counts at
+// the first of these and at the position after the last.
+func (s *Shares) block(b uint64, before, end []uint64, list []uint8) []uint8 {
+	list = list[:0]
+	for m := range before {
+		for range end[m] - before[m] {
+			list = append(list, uint8(m))
+		}
+	}
+	permute(list, s.key, b*mixBlock)
+	return list
+}
+
+// errTooLong means that the length is unreasonable.
+var errTooLong = errors.New("order: an epoch of the mixture would have more positions than can be ordered: give its length, or more even weights")
+
+// First returns the largest number of positions, in whole blocks, in which no source has more
+// positions than records. If that is 0, short is a source that has too few records for one block.
+func (s *Shares) First(records []uint64) (length uint64, short int) {
+	c := make([]uint64, len(s.weights))
+	exceeds := func(n uint64) int {
+		s.Counts(n, c)
+		return slices.IndexFunc(s.heavy, func(m int) bool { return c[m] > records[m] })
+	}
+	sum := uint64(0)
+	for _, n := range records {
+		sum += min(n, MaxRecords)
+	}
+	n := uint64(sort.Search(int(sum), func(n int) bool { return exceeds(uint64(n)+1) >= 0 }))
+	if length = n / mixBlock * mixBlock; length > 0 {
+		return length, -1
+	}
+	return 0, s.heavy[exceeds(n+1)]
+}
+
+// All returns the smallest number of positions, in whole blocks, in which every record of each
+// source occurs.
+func (s *Shares) All(records []uint64) (length uint64, err error) {
+	c := make([]uint64, len(s.weights))
+	holds := func(n int) bool {
+		s.Counts(uint64(n), c)
+		for m, have := range c {
+			if have < records[m] {
+				return false
+			}
+		}
+		return true
+	}
+	n := sort.Search(MaxRecords+1, holds)
+	if n > MaxRecords-mixBlock {
+		return 0, errTooLong
+	}
+	return (uint64(n) + mixBlock - 1) / mixBlock * mixBlock, nil
+}
+
+// sourceSeed returns the seed of a source's own order.
+func sourceSeed(seed uint64, m int) uint64 { return key("source", seed, 0, uint64(m)) }

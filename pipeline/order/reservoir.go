@@ -1,7 +1,10 @@
 package order
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"math/bits"
+	"strconv"
 	"sync/atomic"
 )
 
@@ -208,4 +211,198 @@ func (w *reservoirWalker[S]) advanceLane(l *reservoirLane, end uint64) {
 	for l.counter != end {
 		w.step(l)
 	}
+}
+
+// blocks is the shuffle `block` of an epoch: the state that its cursors share. A cursor permutes a
+// block when it first needs a record of it, so reading from any position costs only the blocks that
+// are read.
+type blocks[S slot] struct {
+	layout *layout
+	slots  uint64
+}
+
+func newBlocks[S slot](l *layout) *blocks[S] {
+	b := &blocks[S]{layout: l}
+	for i := range l.lanes {
+		b.slots += min(l.window, l.lanes[i].records)
+	}
+	return b
+}
+
+func (b *blocks[S]) walker() walker {
+	w := &blockWalker[S]{shared: b, rota: rota{layout: b.layout}}
+	w.slots = make([]S, b.slots)
+	w.lanes = make([]blockLane[S], len(b.layout.lanes))
+	base := uint64(0)
+	for i := range w.lanes {
+		size := min(b.layout.window, b.layout.lanes[i].records)
+		w.lanes[i].block = w.slots[base : base : base+size]
+		base += size
+	}
+	w.rota.seek(0)
+	return w
+}
+
+// blockWalker is a cursor's own state.
+type blockWalker[S slot] struct {
+	shared *blocks[S]
+	lanes  []blockLane[S]
+	slots  []S
+	rota   rota
+	turn   [lanesAtOnce]uint32
+}
+
+// blockLane is the current block of a lane, permuted.
+type blockLane[S slot] struct {
+	next  uint64 // index among the lane's records
+	begin uint64 // index among the lane's records of block[0]
+	block []S
+	after run // the records that follow the block in the lane
+}
+
+func (w *blockWalker[S]) next(_ uint64, dst []uint64) {
+	for len(dst) > 0 {
+		n := min(len(dst), lanesAtOnce)
+		turn := w.turn[:n]
+		w.rota.next(turn)
+		for i, number := range turn {
+			l := &w.lanes[number]
+			at := l.next - l.begin // wraps below begin
+			if at >= uint64(len(l.block)) {
+				w.load(int(number), l)
+				at = l.next - l.begin
+			}
+			dst[i] = uint64(l.block[at])
+			l.next++
+		}
+		dst = dst[n:]
+	}
+}
+
+// load permutes the block that contains the lane's next record.
+func (w *blockWalker[S]) load(number int, l *blockLane[S]) {
+	lane := &w.shared.layout.lanes[number]
+	begin := l.next - l.next%w.shared.layout.window
+	if behind := l.begin + uint64(len(l.block)); begin != behind || behind == 0 {
+		l.after = w.shared.layout.chunks.at(lane.place+begin, lane.records-begin)
+	}
+	l.begin = begin
+	l.block = l.block[:min(w.shared.layout.window, lane.records-begin)]
+	take(w.shared.layout.chunks, &l.after, l.block)
+	permute(l.block, lane.key, begin)
+}
+
+func (w *blockWalker[S]) seek(_, to uint64) {
+	w.shared.layout.steps(to, func(i int, steps uint64) { w.lanes[i].next = steps })
+	w.rota.seek(to)
+}
+
+// feistelRounds is the number of rounds (ORDER.md, Shuffles).
+const feistelRounds = 6
+
+// full is the shuffle `full`: a Feistel network over the smallest even number of bits that holds
+// T-1, applied repeatedly until the result is below T. It has no state, so any position costs the
+// same.
+type full struct {
+	total uint64
+	half  uint
+	mask  uint64
+	keys  [feistelRounds]uint64
+}
+
+func newFull(seed, epoch, total uint64) *full {
+	width := 2
+	if total > 0 {
+		width = max(2, bits.Len64(total-1))
+	}
+	f := &full{total: total, half: uint(width+1) / 2}
+	f.mask = 1<<f.half - 1
+	for r := range f.keys {
+		f.keys[r] = key("full", seed, epoch, uint64(r))
+	}
+	return f
+}
+
+// record returns perm(x).
+func (f *full) record(x uint64) uint64 {
+	for {
+		l, r := x>>f.half, x&f.mask
+		for _, k := range f.keys {
+			l, r = r, l^(mix(k+r)&f.mask)
+		}
+		if x = l<<f.half | r; x < f.total {
+			return x
+		}
+	}
+}
+
+func (f *full) next(p uint64, dst []uint64) {
+	for i := range dst {
+		dst[i] = f.record(p + uint64(i))
+	}
+}
+
+func (f *full) seek(_, _ uint64) {}
+
+// straight is the shuffle `none`.
+type straight struct{}
+
+func (straight) next(p uint64, dst []uint64) {
+	for i := range dst {
+		dst[i] = p + uint64(i)
+	}
+}
+
+func (straight) seek(_, _ uint64) {}
+
+// gamma is the distance between the states of two successive draws.
+const gamma = 0x9E3779B97F4A7C15
+
+// key returns the key that ORDER.md defines under "Random numbers".
+func key(domain string, seed, epoch, index uint64) uint64 {
+	text := make([]byte, 0, 96)
+	text = append(text, "lsiofs/1 "...)
+	text = append(text, domain...)
+	for _, n := range [...]uint64{seed, epoch, index} {
+		text = append(text, ' ')
+		text = strconv.AppendUint(text, n, 10)
+	}
+	sum := sha256.Sum256(text)
+	return binary.LittleEndian.Uint64(sum[:])
+}
+
+// mix is SplitMix64's finalizer.
+func mix(z uint64) uint64 {
+	z ^= z >> 30
+	z *= 0xBF58476D1CE4E5B9
+	z ^= z >> 27
+	z *= 0x94D049BB133111EB
+	return z ^ z>>31
+}
+
+// draw returns the i-th draw of a key.
+func draw(k, i uint64) uint64 { return mix(k + (i+1)*gamma) }
+
+// below returns the i-th draw of a key, scaled to 0 … n-1.
+func below(k, i, n uint64) uint64 {
+	high, _ := bits.Mul64(draw(k, i), n)
+	return high
+}
+
+// permute shuffles a with the draws base, base+1, … of k.
+func permute[E any](a []E, k, base uint64) {
+	i := base
+	for j := len(a) - 1; j >= 1; j-- {
+		other := below(k, i, uint64(j)+1)
+		a[j], a[other] = a[other], a[j]
+		i++
+	}
+}
+
+// ID returns the shard part of a record's identity: the first 8 bytes of SHA-256 over `lsiofs/1
+// shard <path>`, as a big-endian number. A record's ID is this number followed by the record's
+// ordinal in the shard, each as 8 bytes big-endian.
+func ID(path string) uint64 {
+	sum := sha256.Sum256([]byte("lsiofs/1 shard " + path))
+	return binary.BigEndian.Uint64(sum[:])
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -301,4 +302,109 @@ func (z Zarr) validateNumbers(p *problems, flag string, list []FieldNumber) {
 func ZarrOrder(o Order) Order {
 	o.Shuffle, o.SizeRecords, o.ChunkRecords, o.ChunkBytes = ShuffleBlock, 4096, 64, 1<<40
 	return o
+}
+
+// Array is one of several arrays whose rows are read together as records. Pattern selects its
+// files, relative to the dataset's directory.
+type Array struct{ Name, Pattern string }
+
+// maxArrays bounds Format.Arrays.
+const maxArrays = 64
+
+// nameOfArray matches the allowed names of fields of structured arrays: Python identifiers, so that
+// no quoting is needed anywhere.
+var nameOfArray = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+
+func (f Format) validateArrays(p *problems) {
+	if len(f.Arrays) == 0 {
+		return
+	}
+	if f.Name != "npy" && f.Name != "auto" {
+		p.addf("--array needs --format npy, not %q", f.Name)
+	}
+	if n := len(f.Arrays); n < 2 || n > maxArrays {
+		p.addf("--array is given once for each array, for 2 to %d of them, not %d: one array needs no --array", maxArrays, n)
+	}
+	seen := map[string]bool{}
+	for _, a := range f.Arrays {
+		if !nameOfArray.MatchString(a.Name) {
+			p.addf("--array: the name %q must be letters, digits and _, up to 64 of them, and not begin with a digit", a.Name)
+		}
+		if seen[a.Name] {
+			p.addf("--array %s is there twice", a.Name)
+		}
+		seen[a.Name] = true
+		if a.Pattern == "" || strings.HasPrefix(a.Pattern, "/") {
+			p.addf("--array %s: the pattern %q must be relative to the dataset's directory", a.Name, a.Pattern)
+		}
+	}
+}
+
+// ArrayNames returns the names of the arrays, joined by commas.
+func (f Format) ArrayNames() string {
+	names := make([]string, len(f.Arrays))
+	for i, a := range f.Arrays {
+		names[i] = a.Name
+	}
+	return strings.Join(names, ",")
+}
+
+// As is the form in which a stream has each record: its bytes, or tensors made from them. It
+// affects neither the selection nor the order of records. The zero value is the bytes.
+type As string
+
+// Tensors of lc0's frames, in the layout of lczero-training. They differ in the element type of the
+// planes.
+const (
+	AsTensorsU1 As = "tensors:u1" // uint8
+	AsTensorsF2 As = "tensors:f2" // float16
+	AsTensorsF4 As = "tensors:f4" // float32
+)
+
+// AsFloat32 converts the elements of Zarr arrays to float32 (Zarr.As). Unlike the others it changes
+// the records themselves, not only their form in streams.
+const AsFloat32 As = "float32"
+
+var asTensors = []As{AsTensorsU1, AsTensorsF2, AsTensorsF4}
+
+// Element returns the type of the planes' elements, "u1", "f2" or "f4"; "" if there is none.
+func (a As) Element() string {
+	_, element, _ := strings.Cut(string(a), ":")
+	return element
+}
+
+// ParseAs parses "tensors", which means tensors:u1, or tensors with a type after a colon, or
+// float32.
+func ParseAs(text string) (As, error) {
+	a := As(text)
+	if text == "tensors" {
+		a = AsTensorsU1
+	}
+	return a, a.check()
+}
+
+func (a As) check() error {
+	switch {
+	case a == "" || a == AsFloat32 || slices.Contains(asTensors, a):
+		return nil
+	case strings.HasPrefix(string(a), "tensors:"):
+		return fmt.Errorf("--as %s: the elements of planes are of type u1, f2 or f4, as in tensors:f2", a)
+	}
+	return fmt.Errorf("--as %q: streams can be of tensors, tensors:u1, tensors:f2 or tensors:f4 (format lc0), or of float32 (format zarr); without --as they are of the records' bytes", string(a))
+}
+
+func (f Format) validateAs(p *problems) {
+	if err := f.As.check(); err != nil {
+		p.addf("%w", err)
+	}
+	if f.As == AsFloat32 {
+		p.addf("--as %s needs --format zarr, not %q", f.As, f.Name)
+		return
+	}
+	if f.As != "" && f.Name != "lc0" && f.Name != "auto" {
+		p.addf("--as %s needs --format lc0, not %q", f.As, f.Name)
+	}
+	if f.As != "" && len(f.Arrays) > 0 {
+		p.addf("--as %s is for games of lc0, and --array for arrays: leave one of them out", f.As)
+	}
 }
