@@ -22,21 +22,15 @@
 // Errors are written for the person who typed DATASET. They name files and the next step: a
 // pattern, --exclude, --format.
 //
-//	target.go     the meaning of DATASET
-//	pattern.go    patterns: *, **, {a,b}
-//	ranges.go     and {000..146}, each number of which must have a file
-//	exclude.go    --exclude, and names that are never shards
-//	listing.go    files below a root
+//	target.go     the meaning of DATASET; --exclude, and names that are never shards
+//	pattern.go    patterns: *, **, {a,b}, and {000..146}, each number of which must have a file
+//	listing.go    files below a root; two files that are the same shard
+//	decide.go     the decision, for all files of a naming pattern together
+//	find.go       the way from a listing to Found; formats shown by contents, or assumed until read
+//	selection.go  a readable summary of what was taken and left out; the errors
 //	arrays.go     several arrays that are read together, a file of each
-//	namings.go    files that are decided together
-//	decide.go     the decision
-//	look.go       formats shown by contents
-//	assume.go     files assumed to be what their names imply, until they are read
-//	twice.go      two files that are the same shard
-//	selection.go  a readable summary of what was taken and left out
-//	refusals.go   the errors
-//	arrivals.go   the same for files that arrive one after another
-//	settling.go   which of these are complete; pure
+//	zarr.go       hierarchies of Zarr arrays
+//	arrivals.go   the same for files that arrive one after another; which of these are complete
 //
 // The codec of a shard is not part of the decision: the index pass determines it from the first
 // bytes (formats.CodecOf), so no shard of an indexed dataset is opened for it. Found.Judged has the

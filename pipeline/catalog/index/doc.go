@@ -84,7 +84,7 @@
 // system. A larger one stays mapped; a disk error then kills the process.
 //
 // The content of an index is trusted. So it is used only if nobody else could have written it
-// (trust.go). The version is part of the hash in an index's name: the index of another version
+// (store.go). The version is part of the hash in an index's name: the index of another version
 // remains unchanged, and a new one is built next to it.
 //
 // # Journals

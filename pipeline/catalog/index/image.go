@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"runtime"
@@ -13,8 +14,10 @@ import (
 
 	"github.com/zeebo/xxh3"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
 // Image is a checked, sealed index in its stored form. It holds only the bytes, so it takes no
@@ -338,4 +341,166 @@ func (m *Image) Is(i uint64, o storage.Object) bool {
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(e[at:]) }
 	return string(m.path(i)) == o.Path && int64(word(16)) == o.SizeBytes && int64(word(24)) == o.Version.ModTimeNanos &&
 		int64(word(64)) == o.Version.ChangeTimeNanos && word(32) == o.Version.Inode
+}
+
+// Files that were opened and found not to be shards are remembered, so that an unchanged dataset
+// opens without opening files.
+
+// judgedHeadBytes is the size of size, mtime, ctime, inode and the length of the path.
+const judgedHeadBytes = 4*8 + 4
+
+func marshalJudged(list []storage.Object) []byte {
+	var b []byte
+	for _, o := range list {
+		b = binary.LittleEndian.AppendUint64(b, uint64(o.SizeBytes))
+		b = binary.LittleEndian.AppendUint64(b, uint64(o.Version.ModTimeNanos))
+		b = binary.LittleEndian.AppendUint64(b, uint64(o.Version.ChangeTimeNanos))
+		b = binary.LittleEndian.AppendUint64(b, o.Version.Inode)
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(o.Path)))
+		b = append(b, o.Path...)
+	}
+	return b
+}
+
+// unmarshalJudged reads all whole entries.
+func unmarshalJudged(b []byte) map[storage.Object]bool {
+	list := map[storage.Object]bool{}
+	for len(b) >= judgedHeadBytes {
+		n := uint64(binary.LittleEndian.Uint32(b[32:]))
+		if n > uint64(len(b)-judgedHeadBytes) {
+			break
+		}
+		list[storage.Object{
+			Path:      string(b[judgedHeadBytes : judgedHeadBytes+n]),
+			SizeBytes: int64(binary.LittleEndian.Uint64(b)),
+			Version: storage.Version{
+				ModTimeNanos:    int64(binary.LittleEndian.Uint64(b[8:])),
+				ChangeTimeNanos: int64(binary.LittleEndian.Uint64(b[16:])),
+				Inode:           binary.LittleEndian.Uint64(b[24:]),
+			},
+		}] = true
+		b = b[judgedHeadBytes+n:]
+	}
+	return list
+}
+
+// mapping is a file mapped for reading, or a copy of it in memory. lsiofs never truncates or writes
+// to a mapped file afterwards: a replacement is a new inode, and journals only grow.
+type mapping struct{ data []byte }
+
+// maxCopied is the size up to which an index is copied to memory on any file system: some million
+// records.
+const maxCopied = 16 << 20
+
+// mapFile returns the first size bytes of f, which may be closed afterwards: a copy in memory,
+// unless f is in memory or is large. Pages of a mapping can be evicted. If they can't be read
+// again, the process is killed; while the server of a remote file system does not answer, the
+// process hangs. So nothing on a remote file system is mapped.
+func (s *Store) mapFile(f *os.File, size int64, inMemory bool) (*mapping, error) {
+	remote := !inMemory && filesystem.Of(int(f.Fd())).Remote
+	if size == 0 || inMemory || !remote && size > maxCopied {
+		return mapPages(f, size)
+	}
+	if remote && size > maxCopied {
+		s.log.Warn("the index is on a network file system or FUSE, so a copy of it is kept in memory; name a local directory with --index-dir",
+			"dir", s.dir, "bytes", size)
+	}
+	if size < 0 || size > math.MaxInt {
+		return nil, fmt.Errorf("%s: %d bytes can't be held", f.Name(), size)
+	}
+	data, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, fmt.Errorf("memory for %s: %w", f.Name(), err)
+	}
+	m := &mapping{data: data}
+	if _, err = io.ReadFull(io.NewSectionReader(f, 0, size), data); err == nil {
+		err = unix.Mprotect(data, unix.PROT_READ)
+	}
+	if err != nil {
+		_ = m.Close()
+		return nil, fmt.Errorf("reading %s: %w", f.Name(), err)
+	}
+	return m, nil
+}
+
+// mapPages maps the first size bytes of f.
+func mapPages(f *os.File, size int64) (*mapping, error) {
+	if size == 0 {
+		return &mapping{}, nil
+	}
+	if size < 0 || size > math.MaxInt {
+		return nil, fmt.Errorf("%s: %d bytes can't be mapped", f.Name(), size)
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mapping %s: %w", f.Name(), err)
+	}
+	return &mapping{data: data}, nil
+}
+
+// Close unmaps; data may not be used afterwards.
+func (m *mapping) Close() error {
+	if m == nil || m.data == nil {
+		return nil
+	}
+	data := m.data
+	m.data = nil
+	return unix.Munmap(data)
+}
+
+// memoryFile returns an unnamed file in memory, for an index that can't be written to its
+// directory.
+func memoryFile() (*os.File, error) {
+	fd, err := unix.MemfdCreate("lsiofs-index", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("an index in memory: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "index in memory"), nil
+}
+
+// mapWhole is mapFile for a complete file.
+func (s *Store) mapWhole(f *os.File, inMemory bool) (*mapping, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return s.mapFile(f, info.Size(), inMemory)
+}
+
+// mapJournal is mapFile for a journal. If another process writes to it, only the whole entries are
+// mapped: that process truncates what it could not write completely, and reading a mapping beyond
+// the end of its file kills the reader.
+func (s *Store) mapJournal(f *os.File, own bool) (*mapping, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	size := info.Size()
+	if !own {
+		size = wholeEntries(f, int64(len(s.journalHead(""))), size)
+	}
+	return s.mapFile(f, size, false)
+}
+
+// wholeEntries returns how many bytes the head and the whole entries of a journal take, judging by
+// the lengths at the entries' beginning; their content is not checked.
+func wholeEntries(f io.ReaderAt, head, size int64) int64 {
+	if size < head {
+		return 0
+	}
+	var lengths [24]byte // after the sum: lengths of the entry's head and of its blob
+	for at := head; ; {
+		if size-at < entryHeadBytes {
+			return at
+		}
+		if _, err := f.ReadAt(lengths[:], at); err != nil {
+			return at
+		}
+		headBytes, blobBytes := binary.LittleEndian.Uint64(lengths[8:]), binary.LittleEndian.Uint64(lengths[16:])
+		left := uint64(size - at)
+		if headBytes < entryHeadBytes || headBytes > left || blobBytes > left-headBytes {
+			return at
+		}
+		at += int64(headBytes + blobBytes)
+	}
 }

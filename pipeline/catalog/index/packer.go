@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
+	"sort"
 
 	"github.com/dustin/go-humanize"
 
@@ -260,4 +262,213 @@ func (t *growthTable) put(b []byte, l *layout) {
 		binary.LittleEndian.PutUint64(b[l.growthOrdinals+8*uint64(i):], o)
 		binary.LittleEndian.PutUint32(b[l.growthIndexes+4*uint64(i):], t.which[i])
 	}
+}
+
+// Bit fields: value i of an area of width w occupies bits [i·w, (i+1)·w), counted from the lowest
+// bit of the area's first byte. Areas begin at a byte.
+
+// appendBits appends the lowest width bits of each value to dst.
+func appendBits(dst []byte, width uint, values []uint64) []byte {
+	if width == 0 {
+		return dst
+	}
+	var acc uint64 // bits not written yet, fewer than 8 between values
+	var held uint
+	for _, v := range values {
+		acc |= v << held
+		n := held + width
+		if n < 64 {
+			held = n
+		} else {
+			dst = binary.LittleEndian.AppendUint64(dst, acc)
+			acc, held = 0, n-64
+			if held > 0 {
+				acc = v >> (width - held)
+			}
+		}
+		for held >= 8 {
+			dst = append(dst, byte(acc))
+			acc >>= 8
+			held -= 8
+		}
+	}
+	if held > 0 {
+		dst = append(dst, byte(acc))
+	}
+	return dst
+}
+
+// bitsBytes returns the size in bytes of an area of n values.
+func bitsBytes(n uint64, width uint) uint64 { return (n*uint64(width) + 7) / 8 }
+
+// bitsAt returns value i of the area that begins at byte from of b. It panics if the value is
+// outside b.
+func bitsAt(b []byte, from uint64, width uint, i uint64) uint64 {
+	bit := i * uint64(width)
+	at, shift := from+bit>>3, uint(bit&7)
+	if at+8 > uint64(len(b)) || shift+width > 64 {
+		return bitsAtEdge(b, at, shift, width)
+	}
+	return binary.LittleEndian.Uint64(b[at:]) >> shift & (1<<width - 1)
+}
+
+// bitsAtEdge is bitsAt for values with fewer than 8 bytes left to load, or that span 9 bytes.
+func bitsAtEdge(b []byte, at uint64, shift, width uint) uint64 {
+	need := (uint64(shift+width) + 7) / 8
+	var buf [9]byte
+	copy(buf[:], b[at:at+need])
+	v := binary.LittleEndian.Uint64(buf[:]) >> shift
+	if shift+width > 64 {
+		v |= uint64(buf[8]) << (64 - shift)
+	}
+	return v & (1<<width - 1)
+}
+
+// sumBits returns the sum of values [0, n) of an area, processing several per load.
+func sumBits(b []byte, from uint64, width uint, n uint64) (sum uint64) {
+	if width == 0 {
+		return 0
+	}
+	var i uint64
+	if width <= 28 { // at least two in the 57 bits that every load provides
+		per, mask := uint64(57/width), uint64(1)<<width-1
+		for ; i+per <= n; i += per {
+			bit := i * uint64(width)
+			at := from + bit>>3
+			if at+8 > uint64(len(b)) {
+				break
+			}
+			v := binary.LittleEndian.Uint64(b[at:]) >> (bit & 7)
+			for range per {
+				sum += v & mask
+				v >>= width
+			}
+		}
+	}
+	for ; i < n; i++ {
+		sum += bitsAt(b, from, width, i)
+	}
+	return sum
+}
+
+// addBits sets dst to base plus values [0, len(dst)) of an area.
+func addBits(dst []int64, b []byte, from uint64, width uint, base int64) {
+	i, n := 0, len(dst)
+	if width > 0 && width <= 28 {
+		per, mask := int(57/width), uint64(1)<<width-1
+		for ; i+per <= n; i += per {
+			bit := uint64(i) * uint64(width)
+			at := from + bit>>3
+			if at+8 > uint64(len(b)) {
+				break
+			}
+			v := binary.LittleEndian.Uint64(b[at:]) >> (bit & 7)
+			for k := range dst[i : i+per] {
+				dst[i+k] = base + int64(v&mask)
+				v >>= width
+			}
+		}
+	}
+	for ; i < n; i++ {
+		dst[i] = base + int64(bitsAt(b, from, width, uint64(i)))
+	}
+}
+
+// width returns the number of bits that v needs.
+func width(v uint64) uint { return uint(bits.Len64(v)) }
+
+// storedPointBytes is the size of a point without its state: offset in the decoded shard, in the
+// file in bits, u32 checksum, u32 size of its state, and the state's offset among the states.
+const storedPointBytes = 4 * 8
+
+// pointCountsBytes is the size of the counts at the end of a blob with points.
+const pointCountsBytes = 2 * 8
+
+// point returns the i-th point, without its state and its member.
+func (b Blob) point(l *layout, i uint64) format.Point {
+	at := l.points + storedPointBytes*i
+	return format.Point{DecodedBytes: int64(b.word(at)), RawBits: int64(b.word(at + 8)), CRC32: uint32(b.word(at + 16))}
+}
+
+// stateOf returns the location of the state of the i-th point.
+func (b Blob) stateOf(l *layout, i uint64) (from, size uint64) {
+	at := l.points + storedPointBytes*i
+	return b.word(at + 24), b.word(at+16) >> 32
+}
+
+// pointsUpTo returns how many points are at or before a byte.
+func (b Blob) pointsUpTo(h *Header, l *layout, decodedBytes int64) uint64 {
+	return uint64(sort.Search(int(h.Points), func(i int) bool { return b.point(l, uint64(i)).DecodedBytes > decodedBytes }))
+}
+
+// Point returns a point by its number, from 1, as in an Entry of this blob. Its State is a slice of
+// the blob.
+func (b Blob) Point(number int) format.Point {
+	h := b.Header()
+	l := h.layout()
+	p := b.placed(&h, &l, uint64(number)-1)
+	from, size := b.stateOf(&l, uint64(number)-1)
+	p.State = b[l.states+from:][:size:size]
+	return p
+}
+
+// NextPoint returns the first point after a byte of the decoded shard, without its State; false if
+// there is none.
+func (b Blob) NextPoint(decodedBytes int64) (format.Point, bool) {
+	h := b.Header()
+	l := h.layout()
+	i := b.pointsUpTo(&h, &l, decodedBytes)
+	if i == h.Points {
+		return format.Point{}, false
+	}
+	return b.placed(&h, &l, i), true
+}
+
+// PointBytes returns how many bytes of the blob points take.
+func (b Blob) PointBytes() int64 {
+	h := b.Header()
+	return int64(h.Points*storedPointBytes + h.stateBytes)
+}
+
+// placed returns the i-th point, with its member.
+func (b Blob) placed(h *Header, l *layout, i uint64) format.Point {
+	p := b.point(l, i)
+	member := b.member(l, b.membersUpTo(h, l, p.DecodedBytes)-1)
+	p.MemberBytes, p.MemberRawBytes = p.DecodedBytes-member.DecodedBytes, member.RawBytes
+	return p
+}
+
+// checkPoints reports whether the points are in order, each in a member, and their states inside
+// the blob.
+func (b Blob) checkPoints(h *Header, l *layout) bool {
+	decoded, raw, states := int64(-1), int64(-1), uint64(0)
+	for i := range h.Points {
+		p := b.point(l, i)
+		from, size := b.stateOf(l, i)
+		if p.DecodedBytes <= decoded || p.RawBits <= raw || p.DecodedBytes > h.DecodedBytes ||
+			from != states || size > format.MaxStateBytes || size > h.stateBytes-states || b.membersUpTo(h, l, p.DecodedBytes) == 0 {
+			return false
+		}
+		decoded, raw, states = p.DecodedBytes, p.RawBits, states+size
+	}
+	return states == h.stateBytes && (h.Points > 0) == (h.flags&flagPoints != 0)
+}
+
+// putPoints writes points to their parts.
+func (b Blob) putPoints(l *layout, points []format.Point) {
+	if len(points) == 0 {
+		return
+	}
+	states := uint64(0)
+	for i, p := range points {
+		at := b[l.points+storedPointBytes*uint64(i):]
+		binary.LittleEndian.PutUint64(at, uint64(p.DecodedBytes))
+		binary.LittleEndian.PutUint64(at[8:], uint64(p.RawBits))
+		binary.LittleEndian.PutUint64(at[16:], uint64(len(p.State))<<32|uint64(p.CRC32))
+		binary.LittleEndian.PutUint64(at[24:], states)
+		copy(b[l.states+states:], p.State)
+		states += uint64(len(p.State))
+	}
+	binary.LittleEndian.PutUint64(b[l.counts:], uint64(len(points)))
+	binary.LittleEndian.PutUint64(b[l.counts+8:], states)
 }

@@ -1,16 +1,23 @@
 package index
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	iofs "io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"sort"
 	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -202,4 +209,291 @@ func (s *Store) clean(endings ...string) {
 			_ = f.Close()
 		}
 	}
+}
+
+// Stored files are trusted: a forged index with valid checksums yields other records, and
+// truncating one while it is mapped kills its reader. So a file is used only if this user, root or
+// the index directory's owner has written it, nobody else may write to it, and it is not a symbolic
+// link. The directory's owner is trusted because some file systems show one owner for all files,
+// whoever creates them.
+
+// openStored opens a file of the index directory. It never blocks, even if it is not a regular
+// file.
+func (s *Store) openStored(path string) (*os.File, error) { return s.openAs(path, os.O_RDONLY) }
+
+// openToLock is openStored, but for writing if possible, since NFS grants exclusive locks only to
+// writers. It is not possible for files of other users or on a read-only file system.
+func (s *Store) openToLock(path string) (*os.File, error) {
+	if f, err := s.openAs(path, os.O_RDWR); err == nil {
+		return f, nil
+	}
+	return s.openStored(path)
+}
+
+func (s *Store) openAs(path string, mode int) (*os.File, error) {
+	f, err := os.OpenFile(path, mode|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		err = s.trusted.Believable(info)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, nil
+}
+
+// Trusted are the users whose files in a directory are used.
+type Trusted []uint32
+
+// TrustIn returns the users trusted in a directory.
+func TrustIn(dir string) (Trusted, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	return Trusted{uint32(os.Geteuid()), 0, ownerOf(info)}, nil
+}
+
+// Believable returns why a file of the directory is not used, nil if it is: it must be a regular
+// file that belongs to one of t and to which nobody else may write.
+func (t Trusted) Believable(info iofs.FileInfo) error {
+	switch owner := ownerOf(info); {
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("it is not a regular file")
+	case !slices.Contains(t, owner):
+		return fmt.Errorf("it belongs to user %d, not to you, root or the owner of its directory", owner)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("others may write to it (mode %04o): chmod go-w takes that right away", info.Mode().Perm())
+	}
+	return nil
+}
+
+func ownerOf(info iofs.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
+
+// ownDirName is the index directory inside a dataset's directory. heldDirName is inside ownDirName:
+// it has hard links to shards, which a mount creates by itself.
+const (
+	ownDirName  = ".lsiofs"
+	heldDirName = "hold"
+)
+
+// besideDataset returns the index directory inside a dataset's directory, "" if there is none. If
+// it was created by somebody who does not own the dataset, that is an error. A directory that
+// contains only held shards was not made for an index and does not count: otherwise the first mount
+// that holds shards would move the index.
+func besideDataset(root string) (string, error) {
+	dir := filepath.Join(root, ownDirName)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", nil
+	}
+	if holdsShardsOnly(dir) {
+		return "", nil
+	}
+	itself, err := os.Lstat(dir) // a link counts as its own owner's
+	if err != nil {
+		return "", err
+	}
+	above, err := os.Stat(root)
+	if err != nil {
+		return "", err
+	}
+	if owner := ownerOf(itself); !slices.Contains([]uint32{uint32(os.Geteuid()), 0, ownerOf(above)}, owner) {
+		return "", fmt.Errorf("%s belongs to user %d, not to you, root or the owner of the dataset", dir, owner)
+	}
+	return dir, nil
+}
+
+func holdsShardsOnly(dir string) bool {
+	d, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = d.Close() }()
+	names, _ := d.Readdirnames(2)
+	return len(names) == 1 && names[0] == heldDirName
+}
+
+// DirectoryFor returns the absolute path of the directory where a dataset's index is stored:
+// indexDir if it is not empty, else the directory inside the dataset's, else lsiofs's directory in
+// the user's cache directory. root is the dataset's directory, "" if the dataset is only a part of
+// one. refused is the reason why the directory inside the dataset's is not used.
+func DirectoryFor(indexDir, root string) (dir string, refused, err error) {
+	if indexDir != "" {
+		dir, err = filepath.Abs(indexDir)
+		return dir, nil, err
+	}
+	if root != "" {
+		if dir, refused = besideDataset(root); dir != "" {
+			return dir, nil, nil
+		}
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", refused, fmt.Errorf("%w: choose a directory with --index-dir", err)
+	}
+	return filepath.Join(cache, "lsiofs"), refused, nil
+}
+
+// SaveBeside stores a file next to the index, as the newest, and removes all but the newest kept
+// files with the same ending (which begins with a dot). The file appears atomically, under a name
+// of its own for each dataset. If the index is in memory, nothing is stored.
+func (s *Store) SaveBeside(name, ending string, kept int, content []byte) error {
+	if s.dir == "" {
+		return nil
+	}
+	return s.saveBeside(name, ending, kept, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
+}
+
+func (s *Store) saveBeside(name, ending string, kept int, write func(io.Writer) error) error {
+	f, err := s.create("tmp")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err = write(f); err == nil {
+		// A file system's own timestamp may lag by some milliseconds: it may be older than that of
+		// a file which was loaded just before.
+		makeNewest(f)
+		err = s.publish(f, name+ending)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return err
+	}
+	s.forget(ending, kept)
+	return nil
+}
+
+// LoadBeside returns a file stored by SaveBeside, and marks it as the newest. A file that does not
+// have size bytes is an error; a missing one is fs.ErrNotExist.
+func (s *Store) LoadBeside(name, ending string, size int64) ([]byte, error) {
+	if s.dir == "" {
+		return nil, fmt.Errorf("%w: %w", iofs.ErrNotExist, errNoDir)
+	}
+	f, err := s.openStored(s.path(name + ending))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() != size {
+		return nil, fmt.Errorf("%s %w: it has %d bytes, not %d", f.Name(), errDamaged, info.Size(), size)
+	}
+	content := make([]byte, size)
+	if _, err := io.ReadFull(f, content); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	makeNewest(f)
+	return content, nil
+}
+
+// makeNewest sets a file's time to now. Errors do not matter: the time only determines when the
+// file is removed.
+func makeNewest(f *os.File) {
+	now := time.Now()
+	_ = os.Chtimes(f.Name(), now, now)
+}
+
+// forget removes all but the newest of the dataset's files with an ending.
+func (s *Store) forget(ending string, kept int) {
+	for _, path := range beyondNewest(s.files(s.name+".", ending), kept) {
+		_ = os.Remove(path)
+	}
+}
+
+// beyondNewest returns all but the newest of some files. Files from the future were written when
+// the clock was wrong: they count as the oldest, because otherwise nothing written from now on
+// would be kept.
+func beyondNewest(paths []string, kept int) (others []string) {
+	type aged struct {
+		path string
+		time time.Time
+	}
+	var list []aged
+	for _, p := range paths {
+		info, err := os.Stat(p)
+		if err != nil {
+			continue
+		}
+		a := aged{p, info.ModTime()}
+		if a.time.After(time.Now()) {
+			a.time = time.Time{}
+		}
+		list = append(list, a)
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].time.After(list[j].time) })
+	for _, a := range list[min(len(list), kept):] {
+		others = append(others, a.path)
+	}
+	return others
+}
+
+const (
+	// linesKept is how many fingerprints of a dataset are remembered.
+	linesKept = 4
+	// linesBytes bounds the lines that are read back: those of some ten million shards.
+	linesBytes = 1 << 30
+)
+
+// remember stores the lines of a fingerprint for Recall. They only serve messages, so errors are
+// only logged.
+func (s *Store) remember(fingerprint [32]byte, lines func(io.Writer) error) {
+	err := s.saveBeside(hex.EncodeToString(fingerprint[:]), ".gz", linesKept, func(w io.Writer) error {
+		z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+		if err == nil {
+			err = lines(z)
+		}
+		if err == nil {
+			err = z.Close()
+		}
+		return err
+	})
+	if err != nil {
+		s.log.Warn("the dataset's lines are not kept: a later run can't tell how the dataset has changed", "dir", s.dir, "error", err)
+	}
+}
+
+// Recall returns the lines of a fingerprint, of any dataset in the index directory, or nil. Lines
+// that do not hash to the fingerprint are ignored.
+func (s *Store) Recall(fingerprint string) []byte {
+	want, err := hex.DecodeString(fingerprint)
+	if err != nil || len(want) != sha256.Size || s.dir == "" {
+		return nil
+	}
+	paths := s.files("", "."+hex.EncodeToString(want)+".gz")
+	for _, p := range paths {
+		if lines := s.readLines(p); lines != nil {
+			if sum := sha256.Sum256(lines); bytes.Equal(sum[:], want) {
+				return lines
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Store) readLines(path string) []byte {
+	f, err := s.openStored(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil
+	}
+	lines, err := io.ReadAll(io.LimitReader(z, linesBytes))
+	if err != nil {
+		return nil
+	}
+	return lines
 }
