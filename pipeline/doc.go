@@ -151,7 +151,6 @@
 //	pipeline/catalog/discover             which files are shards, and of which format
 //	pipeline/catalog/index                the stored index: packing, journal, sealing, look-up
 //	pipeline/catalog/index/indextest      invalid stored indexes, for tests
-//	pipeline/catalog/decoding             bounds the memory of decoders during an index pass
 //	pipeline/read                         Reader: decides how a dataset is read, and reads it
 //	pipeline/read/options                 what all packages below read are configured with
 //	pipeline/read/choose                  scan, gather or spool, and how memory is divided; pure

@@ -21,7 +21,7 @@ func (g *generation) openSnapshotFile(ctx context.Context) (shut func() error, e
 	if err != nil {
 		return nil, err
 	}
-	stock, err := catalog.OpenStock(ctx, catalog.LiveIndexConfig{Config: m.catalogConfig()})
+	stock, err := catalog.OpenLiveIndex(ctx, catalog.LiveIndexConfig{Config: m.catalogConfig()})
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func (f *follower) Open(ctx context.Context, c catalog.Config) error {
 	if newest == "" && begun {
 		newest = growing.By(info.Newest)
 	}
-	if f.stock, err = catalog.OpenStock(ctx, catalog.LiveIndexConfig{Config: c, Kind: info.Kind, FormatLine: info.Format}); err != nil {
+	if f.stock, err = catalog.OpenLiveIndex(ctx, catalog.LiveIndexConfig{Config: c, Kind: info.Kind, FormatLine: info.Format}); err != nil {
 		return err
 	}
 	if pinned != nil { // the format and kind of the run then follow from its shards

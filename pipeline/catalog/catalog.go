@@ -3,6 +3,8 @@ package catalog
 import (
 	"encoding/hex"
 	"io"
+	"math/bits"
+	"sort"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
@@ -186,4 +188,249 @@ func (c *Catalog) SaveBeside(name, ending string, kept int, content []byte) erro
 // have size bytes is an error; a missing one is fs.ErrNotExist.
 func (c *Catalog) LoadBeside(name, ending string, size int64) ([]byte, error) {
 	return c.store.LoadBeside(name, ending, size)
+}
+
+// coarse finds the shard of a record number in O(1): record numbers are cut into equal stretches,
+// and the table has the shard of each stretch's first record. Only the shards between two table
+// entries are searched by bisection; there are about four entries per shard.
+type coarse struct {
+	shift uint
+	first []uint32
+}
+
+// leastShift makes a stretch of at least 128 records.
+const leastShift = 7
+
+// newCoarse makes the table for an image: at most one entry per 128 records, and at most about four
+// per shard.
+func newCoarse(m *index.Image) coarse {
+	t := coarse{shift: leastShift}
+	limit := 4*m.Shards() + 1024
+	if stretches := m.Records() >> leastShift; stretches > limit {
+		t.shift += uint(bits.Len64(stretches / limit))
+	}
+	n := m.Records()>>t.shift + 2
+	t.first = make([]uint32, 0, n)
+	var shard uint64
+	for i := range n {
+		record := i << t.shift
+		for shard+1 < m.Shards() && m.Start(shard+1) <= record {
+			shard++
+		}
+		t.first = append(t.first, uint32(shard))
+	}
+	return t
+}
+
+// shardOf returns the shard that holds a record, which must exist.
+func (c *Catalog) shardOf(record uint64) uint64 {
+	i := record >> c.coarse.shift
+	low, high := uint64(c.coarse.first[i]), uint64(c.coarse.first[i+1])
+	if low == high || record < c.image.Start(low+1) {
+		return low
+	}
+	return low + uint64(sort.Search(int(high-low), func(k int) bool {
+		return c.image.Start(low+1+uint64(k)) > record
+	}))
+}
+
+// place is a record's location in the index. It is reused from record to record, because most
+// callers ask for runs.
+type place struct {
+	shard       uint64
+	first, last uint64 // numbers of the shard's first record, and the one after its last
+	blob        index.Blob
+	block       index.Block
+	blockFirst  uint64 // number of the block's first record
+	index       uint64 // of the record in its block
+}
+
+// find moves p to a record. The zero place has no shard (last is 0).
+func (c *Catalog) find(p *place, record uint64) {
+	if record < p.first || record >= p.last {
+		p.shard = c.shardOf(record)
+		p.first, p.last = c.image.Start(p.shard), c.image.Start(p.shard+1)
+		p.blob = c.image.Blob(p.shard)
+		p.block.Records = 0
+	}
+	if record < p.blockFirst || record-p.blockFirst >= p.block.Records {
+		p.block, p.index = p.blob.BlockOf(record-p.first, p.last-p.first)
+		p.blockFirst = record - p.index
+		return
+	}
+	p.index = record - p.blockFirst
+}
+
+// Extents sets dst[i] to the extent of records[i]. The lengths must be equal. Consecutive records
+// cost the least.
+func (c *Catalog) Extents(records []uint64, dst []Extent) {
+	var p place
+	_ = dst[:len(records)]
+	for i, r := range records {
+		at, blockFirst := p.index, p.blockFirst
+		c.find(&p, r)
+		e := Extent{Shard: int(p.shard), Ordinal: r - p.first, SizeBytes: p.block.Size(p.index)}
+		if i > 0 && r == records[i-1]+1 && p.blockFirst == blockFirst && p.index == at+1 {
+			last := dst[i-1]
+			e.OffsetBytes = last.OffsetBytes + last.SizeBytes + p.block.Gap(at)
+		} else {
+			e.OffsetBytes = p.block.Offset(p.index)
+		}
+		dst[i] = e
+	}
+}
+
+// Sizes sets dst[i] to the stream size in bytes of records[i], not counting the equal-key rule. It
+// takes O(1) per record and does not allocate.
+func (c *Catalog) Sizes(records []uint64, dst []int64) {
+	_ = dst[:len(records)]
+	var first, last uint64
+	var b index.Blob
+	for i, r := range records {
+		if r < first || r >= last {
+			shard := c.shardOf(r)
+			first, last = c.image.Start(shard), c.image.Start(shard+1)
+			b = c.image.Blob(shard)
+		}
+		dst[i] = b.Size(r - first)
+	}
+}
+
+// KeyHashes sets dst[i] to the key hash of records[i], 0 for a record without a key. It returns
+// false, and sets nothing, if the format has no keys.
+func (c *Catalog) KeyHashes(records []uint64, dst []uint64) bool {
+	if !c.image.Keyed() {
+		return false
+	}
+	_ = dst[:len(records)]
+	var first, last uint64
+	var b index.Blob
+	for i, r := range records {
+		if r < first || r >= last {
+			shard := c.shardOf(r)
+			first, last = c.image.Start(shard), c.image.Start(shard+1)
+			b = c.image.Blob(shard)
+		}
+		dst[i] = b.KeyHash(r-first, last-first)
+	}
+	return true
+}
+
+// Growth returns by how many bytes a record grows under the equal-key rule at a position of a
+// stream.
+func (c *Catalog) Growth(record, position uint64) int64 {
+	shard := c.shardOf(record)
+	return c.image.Blob(shard).Growth(record-c.image.Start(shard), digits(position))
+}
+
+// digits returns the number of decimal digits of n.
+func digits(n uint64) int {
+	d := 1
+	for n >= 10 {
+		n /= 10
+		d++
+	}
+	return d
+}
+
+// RecordAbove finds the first record of more than sizeBytes bytes. It looks at the heads of blocks,
+// 128 records at a time, and at the records of only those blocks whose width allows that.
+func (c *Catalog) RecordAbove(sizeBytes int64) (Extent, bool) {
+	for n := range c.image.Shards() {
+		b := c.image.Blob(n)
+		records := b.Header().Records
+		for first := uint64(0); first < records; first += index.BlockRecords {
+			k, _ := b.BlockOf(first, records)
+			if !k.MayExceed(sizeBytes) {
+				continue
+			}
+			for j := range k.Records {
+				if size := k.Size(j); size > sizeBytes {
+					return Extent{Shard: int(n), Ordinal: first + j, OffsetBytes: k.Offset(j), SizeBytes: size}, true
+				}
+			}
+		}
+	}
+	return Extent{}, false
+}
+
+// ChunkStarts returns the number of the first record of each chunk, ascending, with Records() at
+// the end (pipeline/order/SELECTION.md, Chunks).
+func (c *Catalog) ChunkStarts(chunkBytes, chunkRecords uint64) []uint64 {
+	return c.starts(cutter{chunkBytes: chunkBytes, chunkRecords: chunkRecords})
+}
+
+// PieceStarts is ChunkStarts as if every record were an entry point. For uncompressed shards the
+// result is the same; for compressed ones these are the portions in which a chunk too large to hold
+// is decoded. In a shard that is made of parts, a chunk of at most wholeBytes is one piece: a game
+// is decoded at once or not at all.
+func (c *Catalog) PieceStarts(chunkBytes, chunkRecords, wholeBytes uint64) []uint64 {
+	return c.starts(cutter{chunkBytes: chunkBytes, chunkRecords: chunkRecords, anywhere: true, wholeBytes: wholeBytes})
+}
+
+func (c *Catalog) starts(k cutter) []uint64 {
+	k.starts = make([]uint64, 0, c.image.Records()/max(k.chunkRecords, 1)+1)
+	for i := range c.image.Shards() {
+		k.shard(c.image.Blob(i), c.image.Start(i))
+	}
+	return append(k.starts, c.image.Records())
+}
+
+// cutter applies the chunk rule.
+type cutter struct {
+	chunkBytes, chunkRecords uint64
+	anywhere                 bool   // as if every record were an entry point
+	wholeBytes               uint64 // a chunk of parts up to this size is not cut
+	starts                   []uint64
+
+	bytes, records uint64 // of the chunk being filled
+	sizes          [index.BlockRecords]int64
+
+	// The chunk of parts that is being cut into pieces.
+	whole      int    // its index in starts
+	wholeSoFar uint64 // its bytes
+}
+
+// shard cuts a shard into chunks; first is the number of its first record.
+func (k *cutter) shard(b index.Blob, first uint64) {
+	h := b.Header()
+	entries := b.Entries()
+	parts := k.anywhere && h.Parts()
+	every := k.anywhere || !h.Compressed()
+	k.bytes, k.records = 0, 0
+	for from := uint64(0); from < h.Records; from += index.BlockRecords {
+		block, _ := b.BlockOf(from, h.Records)
+		block.Sizes(&k.sizes)
+		for j := range block.Records {
+			full := k.bytes >= k.chunkBytes || k.records >= k.chunkRecords
+			o := from + j
+			if parts && (o == 0 || k.fullPart(full) && entries.Has(o)) {
+				k.endWhole(o > 0)
+				full = true
+			}
+			if o == 0 || full && (every || entries.Has(o)) {
+				k.starts = append(k.starts, first+o)
+				k.bytes, k.records = 0, 0
+			}
+			k.bytes += uint64(k.sizes[j])
+			k.records++
+			k.wholeSoFar += uint64(k.sizes[j])
+		}
+	}
+	if parts {
+		k.endWhole(h.Records > 0)
+	}
+}
+
+// fullPart reports whether the current chunk may end: it is full, or has already been cut into
+// pieces.
+func (k *cutter) fullPart(full bool) bool { return full || len(k.starts) > k.whole+1 }
+
+// endWhole ends a chunk of parts, if there is one. A chunk that is not too large becomes one piece,
+// wherever it was cut.
+func (k *cutter) endWhole(begun bool) {
+	if begun && k.wholeSoFar <= k.wholeBytes {
+		k.starts = k.starts[:k.whole+1]
+	}
+	k.whole, k.wholeSoFar = len(k.starts), 0
 }

@@ -14,9 +14,8 @@
 //	  ─ refuse invalid datasets ─ seal ─► index.Image ─► Catalog
 //
 // Package discover finds the shards. Package index stores their index. They are independent of each
-// other. This package connects them (open.go, build.go), reads the shards that are new or changed
-// (pass.go, reading.go), and answers look-ups from the stored index (catalog.go, lookup.go,
-// chunks.go).
+// other. This package connects them (open.go), reads the shards that are new or changed (pass.go,
+// reading.go), and answers look-ups from the stored index (catalog.go).
 //
 // A shard is indexed again when its size, mtime, inode or ctime differs. A time or number that is
 // not stable on its file system (package identity) is 0 and not compared.
@@ -36,7 +35,7 @@
 //
 // Memory has three parts, and Config.MemoryBytes bounds each:
 //
-//   - decoders, including frames decoded ahead (package decoding)
+//   - decoders, including frames decoded ahead (DecoderRoom)
 //   - buffers: fewer shards are read at a time (ShardsAtATime)
 //   - index entries of the records of unfinished shards: shards begin later (admission), and a
 //     shard that takes more by itself is refused
@@ -49,10 +48,10 @@
 // owner has reported that the file is no longer being written, and makes any set of the shards a
 // Catalog (Seal): the same Catalog that Open returns for a directory with just these files.
 //
-//	files ─ Index: known? (stock_known) ─ of which format? (stock_judge) ─ pass (stock_index)
-//	  ─► whole: a journal, Shards    ─► not whole, or of another kind: Waiting (stock_waiting)
-//	some Shards ─ Text (stock_text) ─► text, whose SHA-256 is the fingerprint
-//	text ─ Seal (stock_seal) ─► an index of its own ─► Catalog
+//	files ─ Index: known? (live_known.go) ─ of which format? ─ pass (live_pass.go)
+//	  ─► whole: a journal, Shards    ─► not whole, or of another kind: Waiting (live_waiting.go)
+//	some Shards ─ Text (snapshots.go) ─► text, whose SHA-256 is the fingerprint
+//	text ─ Seal (snapshots.go) ─► an index of its own ─► Catalog
 //
 // # Look-ups
 //

@@ -253,7 +253,7 @@ func TestIndexOfEarlierVersionIsRebuilt(t *testing.T) {
 	earlier := indextest.Repair(stored, index.Version, index.Generation-1, index.Key(stored[136:168]))
 	require.NoError(t, os.WriteFile(path, earlier, 0o600))
 
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	require.GreaterOrEqual(t, w.readsOf(func() { w.look(s) }), int64(3), "a stock does not believe it")
 	require.NoError(t, s.Close())
 	journal := w.indexFiles("*.journal")[0]
@@ -261,7 +261,7 @@ func TestIndexOfEarlierVersionIsRebuilt(t *testing.T) {
 	require.NoError(t, err)
 	entries[12] = index.Generation - 1
 	require.NoError(t, os.WriteFile(journal, entries, 0o600))
-	s = w.mustOpenStock()
+	s = w.mustOpenLiveIndex()
 	require.NoFileExists(t, journal)
 	require.GreaterOrEqual(t, w.readsOf(func() { w.look(s) }), int64(3), "nor a journal")
 	require.NoError(t, s.Close())

@@ -91,12 +91,12 @@ type LiveIndexCounts struct {
 	JournalBytes, LiveBytes int64 // total size of these files, and how much of it is in use
 }
 
-var errStockClosed = errors.New("the dataset is not indexed any more: the mount is being closed")
+var errLiveIndexClosed = errors.New("the dataset is not indexed any more: the mount is being closed")
 
-// OpenStock opens the stored index of a dataset from the index directory's journals, including
+// OpenLiveIndex opens the stored index of a dataset from the index directory's journals, including
 // those of processes that were killed, and from its sealed indexes. It indexes nothing, and opens
 // no shard.
-func OpenStock(ctx context.Context, c LiveIndexConfig) (*LiveIndex, error) {
+func OpenLiveIndex(ctx context.Context, c LiveIndexConfig) (*LiveIndex, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -164,7 +164,7 @@ func (s *LiveIndex) enter(ctx context.Context) (inner context.Context, leave fun
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, errStockClosed
+		return nil, nil, errLiveIndexClosed
 	}
 	s.calls.Add(1)
 	inner, cancel := context.WithCancel(ctx)
@@ -175,7 +175,7 @@ func (s *LiveIndex) enter(ctx context.Context) (inner context.Context, leave fun
 // closedOr returns the error of a call that Close may have ended.
 func (s *LiveIndex) closedOr(err error) error {
 	if errors.Is(err, context.Canceled) && s.closing.Err() != nil {
-		return errStockClosed
+		return errLiveIndexClosed
 	}
 	return err
 }

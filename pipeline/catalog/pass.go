@@ -7,11 +7,12 @@ import (
 	"io/fs"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/lsiofs/lsiofs/pipeline/catalog/decoding"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/format"
@@ -32,7 +33,7 @@ type pass struct {
 	build     *index.Build
 	progress  *reporter
 	portions  profile.Pass
-	room      *decoding.Room
+	room      *DecoderRoom
 	admission *admission
 	atATime   int // shards
 }
@@ -40,10 +41,10 @@ type pass struct {
 // newPass returns a pass for o.found, within the configured memory: half of it is for decoders, and
 // a quarter each for buffers and for index entries of records.
 func (o *opening) newPass(b *index.Build) *pass {
-	memory, cores := max(o.MemoryBytes, decoding.LeastBytes), runtime.GOMAXPROCS(0)
+	memory, cores := max(o.MemoryBytes, LeastDecoderBytes), runtime.GOMAXPROCS(0)
 	p := &pass{
 		storage: o.storage, reads: o.reads, unpacker: o.found.Unpacker, onCorrupt: o.OnCorrupt, build: b, progress: o.reporter,
-		portions: o.Profile.Or().Pass, room: decoding.NewRoom(memory/2, cores), admission: newAdmission(memory / 4),
+		portions: o.Profile.Or().Pass, room: NewDecoderRoom(memory/2, cores), admission: newAdmission(memory / 4),
 	}
 	p.streams = streamsOf(o.storage, p.portions)
 	p.atATime = ShardsAtATime(p.portions, p.streams != nil, memory/4, cores)
@@ -234,4 +235,188 @@ type counters struct {
 	shards  atomic.Int64
 	bytes   atomic.Int64
 	records atomic.Uint64
+}
+
+// admission limits how many shards are indexed at a time. Until a shard is finished, the index
+// entries of its records are held in memory. Their size is estimated from everything read so far
+// from all shards: for images in tars it is a 10 000th of the file, for short lines a 20th. Shards
+// may begin as long as the expected total stays within a bound. One shard may always run; it fails
+// if it exceeds the bound by itself (index.NewPacker). It is safe for concurrent use.
+type admission struct {
+	boundBytes int64
+
+	mu      sync.Mutex
+	wake    chan struct{} // buffered with one element: something has changed
+	running map[*admitted]struct{}
+	read    int64 // bytes of finished shards
+	held    int64 // bytes that were held for them at their end
+}
+
+// admitted is a shard that is being indexed.
+type admitted struct {
+	of         *admission
+	size       int64 // of the file
+	read, held int64 // bytes
+}
+
+func newAdmission(boundBytes int64) *admission {
+	return &admission{boundBytes: boundBytes, wake: make(chan struct{}, 1), running: map[*admitted]struct{}{}}
+}
+
+// begin waits until a shard of sizeBytes may begin. It must be called from one goroutine.
+func (a *admission) begin(ctx context.Context, sizeBytes int64) (*admitted, error) {
+	for {
+		if s := a.try(sizeBytes); s != nil {
+			return s, nil
+		}
+		select {
+		case <-a.wake:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (a *admission) try(sizeBytes int64) *admitted {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.running) > 0 && a.expected(sizeBytes) > float64(a.boundBytes) {
+		return nil
+	}
+	s := &admitted{of: a, size: sizeBytes}
+	a.running[s] = struct{}{}
+	return s
+}
+
+const (
+	// enoughBytes is how many bytes must have been read before the measured share of held bytes is
+	// used.
+	enoughBytes = 1 << 20
+	// mostHeld is the share assumed until then: lines of 4 bytes take that much, lines of 2 bytes
+	// twice as much.
+	mostHeld = 0.25
+	// margin allows for shards that are unlike the others, and for the growth of slices.
+	margin = 1.5
+)
+
+// expected returns how many bytes will be held once another shard of sizeBytes has begun. mu must
+// be held.
+func (a *admission) expected(sizeBytes int64) float64 {
+	read, held := a.read, a.held
+	for s := range a.running {
+		read, held = read+s.read, held+s.held
+	}
+	share := mostHeld
+	if read >= enoughBytes {
+		share = margin * float64(held) / float64(read)
+	}
+	all := share * float64(sizeBytes)
+	for s := range a.running {
+		all += max(share*float64(s.size), float64(s.held))
+	}
+	return all
+}
+
+// reached records how much of a shard has been read, and how many bytes are held for its records.
+func (s *admitted) reached(readBytes, heldBytes int64) {
+	s.of.change(func() { s.read, s.held = readBytes, heldBytes })
+}
+
+// end reports that nothing is held for a shard any more.
+func (s *admitted) end() {
+	s.of.change(func() {
+		delete(s.of.running, s)
+		s.of.read, s.of.held = s.of.read+s.read, s.of.held+s.held
+	})
+}
+
+func (a *admission) change(how func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	how()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Progress of a build. Bytes are those of raw shards.
+type Progress struct {
+	Shards, ShardsTotal int   // of the shards to index, without those that are reused
+	Bytes, BytesTotal   int64 // likewise
+	Records             uint64
+	Reused              int // shards whose stored index is still valid
+	Elapsed             time.Duration
+	Done                bool
+}
+
+// progressInterval is short enough for a progress bar to move smoothly.
+const progressInterval = 100 * time.Millisecond
+
+// Tell periodically calls report with the result of now, from one goroutine, which lives until stop
+// is called; report may be nil. Elapsed and Done are filled in. stop waits for the last report,
+// which has Done set only if done is; of several calls to stop the first counts.
+func Tell(report func(Progress), now func() Progress) (stop func(done bool)) {
+	if report == nil {
+		return func(bool) {}
+	}
+	began := time.Now()
+	ready, ended := make(chan bool, 1), make(chan struct{})
+	tell := func(done bool) {
+		p := now()
+		p.Elapsed, p.Done = time.Since(began), done
+		report(p)
+	}
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(progressInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				tell(false)
+			case done := <-ready:
+				if done {
+					tell(true)
+				}
+				return
+			}
+		}
+	}()
+	var once sync.Once
+	return func(done bool) {
+		once.Do(func() { ready <- done })
+		<-ended
+	}
+}
+
+// reporter is the progress of a build: what workers count, and totals.
+type reporter struct {
+	counters
+	totals atomic.Pointer[Progress] // nil until they are known
+	stop   func(done bool)
+}
+
+func newReporter(report func(Progress)) *reporter {
+	r := &reporter{}
+	r.stop = Tell(report, r.now)
+	return r
+}
+
+// planned sets the totals. It resets what was counted under an earlier plan.
+func (r *reporter) planned(totals Progress) {
+	r.shards.Store(0)
+	r.bytes.Store(0)
+	r.records.Store(0)
+	r.totals.Store(&totals)
+}
+
+func (r *reporter) now() Progress {
+	var p Progress
+	if totals := r.totals.Load(); totals != nil {
+		p = *totals
+	}
+	p.Shards, p.Bytes = int(r.shards.Load()), r.bytes.Load()
+	p.Records += r.records.Load()
+	return p
 }

@@ -2,8 +2,13 @@ package catalog
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"runtime/debug"
+	"slices"
 	"sync/atomic"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/format"
@@ -163,4 +168,178 @@ func (r *shardReader) close() {
 	if r.resident != nil {
 		_ = r.resident.Close()
 	}
+}
+
+// asNamed reads the shard's first bytes, and fails if they are of another format than its name
+// implies. The stream is not read twice: these bytes stay in memory until the bytes after them are
+// read, and format.SniffBytes of them until the shard is closed. They can be up to 4 MiB more if a
+// tar's first members are compressed as games are but are not games.
+func (r *shardReader) asNamed(ctx context.Context) error {
+	h := &headReader{reader: r.reader, sizeBytes: r.object.SizeBytes, growing: true, leastBytes: format.SniffBytes}
+	anothers, err := discover.IsAnothers(r.object, h)
+	switch {
+	case err != nil:
+		return unread(ctx, r.object.Path, err)
+	case anothers:
+		return fmt.Errorf("%s: its content has another format than its name: choose the shards' --format", r.object.Path)
+	}
+	h.growing = false
+	r.reader = h
+	return nil
+}
+
+// headReader has the first bytes of an object in memory, and reads the others from the underlying
+// reader.
+type headReader struct {
+	reader
+	sizeBytes  int64
+	head       []byte
+	leastBytes int64 // the least that the first read requests
+	growing    bool  // the head grows with each read
+}
+
+func (h *headReader) ReadAt(p []byte, off int64) (int, error) {
+	if h.growing {
+		if err := h.grow(off + int64(len(p))); err != nil {
+			return 0, err
+		}
+	}
+	if off >= int64(len(h.head)) {
+		if len(h.head) > format.SniffBytes { // many shards are read at a time
+			h.head = slices.Clone(h.head[:format.SniffBytes])
+		}
+		return h.reader.ReadAt(p, off)
+	}
+	n := copy(p, h.head[off:])
+	if n == len(p) {
+		return n, nil
+	}
+	m, err := h.reader.ReadAt(p[n:], off+int64(n))
+	return n + m, err
+}
+
+// grow reads until the head has all bytes before offset to.
+func (h *headReader) grow(to int64) error {
+	have := int64(len(h.head))
+	to = min(max(to, h.leastBytes), h.sizeBytes)
+	if to <= have {
+		return nil
+	}
+	h.head = append(h.head, make([]byte, to-have)...)
+	n, err := h.reader.ReadAt(h.head[have:], have)
+	h.head = h.head[:have+int64(n)]
+	if err == io.EOF && have+int64(n) == to {
+		err = nil
+	}
+	return err
+}
+
+// DecoderRoom is the memory that all decoders together may hold. A single decoder may hold more if it runs
+// alone. Members decoded ahead share the room, so that the frames of one large shard are decoded on
+// all cores. It is safe for concurrent use.
+type DecoderRoom struct {
+	room  *semaphore.Weighted
+	bytes int64
+	ahead *semaphore.Weighted // members
+}
+
+var _ format.Room = (*DecoderRoom)(nil)
+
+// LeastDecoderBytes is the smallest room: some shards at a time with windows of ordinary compression
+// levels, up to 8 MiB.
+const LeastDecoderBytes = 32 << 20
+
+// NewDecoderRoom returns room of boundBytes, at least LeastDecoderBytes, for decoders on that many cores: each
+// core may decode one member ahead, and as many more may be decoded and wait for their turn.
+func NewDecoderRoom(boundBytes int64, cores int) *DecoderRoom {
+	boundBytes = max(boundBytes, LeastDecoderBytes)
+	return &DecoderRoom{semaphore.NewWeighted(boundBytes), boundBytes, semaphore.NewWeighted(int64(2 * cores))}
+}
+
+// mostAhead is the largest memory of a member that is decoded ahead: one with a window of up to 8
+// MiB. Decoders up to this size are reused and leave no garbage.
+const mostAhead = 24 << 20
+
+// TryTake implements format.Room.
+func (r *DecoderRoom) TryTake(bytes int64) bool {
+	if bytes > mostAhead || !r.ahead.TryAcquire(1) {
+		return false
+	}
+	if !r.room.TryAcquire(bytes) {
+		r.ahead.Release(1)
+		return false
+	}
+	return true
+}
+
+// Give implements format.Room.
+func (r *DecoderRoom) Give(bytes int64) {
+	r.room.Release(bytes)
+	r.ahead.Release(1)
+}
+
+// Codec returns c with decoders that wait for room, until ctx ends. A codec whose members are parts
+// is returned unchanged, because its decoders are all of one size; so is nil.
+func (r *DecoderRoom) Codec(ctx context.Context, c format.Codec) format.Codec {
+	if _, parts := c.(format.PartCodec); parts || c == nil {
+		return c
+	}
+	if m, ok := c.(format.MemberCodec); ok {
+		return format.Ahead{MemberCodec: m, InTurn: boundCodec{c, ctx, r}, Room: r}
+	}
+	return boundCodec{c, ctx, r}
+}
+
+type boundCodec struct {
+	format.Codec
+	ctx  context.Context // of the pass
+	room *DecoderRoom
+}
+
+func (c boundCodec) NewDecoder(raw io.Reader, rawOffset int64) (format.Decoder, error) {
+	d, err := c.Codec.NewDecoder(raw, rawOffset)
+	if err != nil {
+		return nil, err
+	}
+	return &boundDecoder{Decoder: d, ctx: c.ctx, room: c.room}, nil
+}
+
+type boundDecoder struct {
+	format.Decoder
+	ctx  context.Context
+	room *DecoderRoom
+	held int64
+}
+
+// Unwrap returns the wrapped decoder.
+func (d *boundDecoder) Unwrap() format.Decoder { return d.Decoder }
+
+// Next waits until there is room for the member, after its head has been read and before its window
+// is allocated.
+func (d *boundDecoder) Next() (int64, error) {
+	at, err := d.Decoder.Next()
+	if err != nil {
+		return at, err
+	}
+	if want := min(d.Decoder.MemoryBytes(), d.room.bytes); want > d.held {
+		// All at once, so that no two wait for each other.
+		d.room.room.Release(d.held)
+		d.held = 0
+		if err := d.room.room.Acquire(d.ctx, want); err != nil {
+			return at, err
+		}
+		d.held = want
+	}
+	return at, nil
+}
+
+// Close frees the room. If the decoder was large, it first returns the memory to the operating
+// system: the garbage collector alone would keep as much garbage as there is live memory.
+func (d *boundDecoder) Close() {
+	d.Decoder.Close()
+	if d.held >= LeastDecoderBytes/2 {
+		debug.FreeOSMemory()
+	}
+	d.room.room.Release(d.held)
+	d.held = 0
 }

@@ -200,7 +200,7 @@ func requireSaid(t *testing.T, k shardKind, a alteration, way string, skip bool)
 	switch way {
 	case "growing":
 		g := newStockWorld(w)
-		s := g.mustOpenStock(change...)
+		s := g.mustOpenLiveIndex(change...)
 		g.look(s)
 		g.look(s)
 		records = int(s.Counts().Records)

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/catalog/decoding"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
@@ -113,7 +112,7 @@ type run struct {
 	streams storage.Storage // nil: shards are not read as streams
 	workers int             // number of shards read at a time
 	depth   int             // reads in flight per shard, without streams
-	room    *decoding.Room
+	room    *catalog.DecoderRoom
 	results []result // by shard; each is written by one worker only
 	queue   []int    // shards, in the order of reading
 	next    atomic.Int64
@@ -128,8 +127,8 @@ type run struct {
 // for decoders.
 func newRun(c Config) *run {
 	cores := runtime.GOMAXPROCS(0)
-	c.Profile, c.MemoryBytes = c.Profile.Or(), max(c.MemoryBytes, decoding.LeastBytes)
-	r := &run{config: c, results: make([]result, c.Catalog.Shards()), room: decoding.NewRoom(c.MemoryBytes/2, cores)}
+	c.Profile, c.MemoryBytes = c.Profile.Or(), max(c.MemoryBytes, catalog.LeastDecoderBytes)
+	r := &run{config: c, results: make([]result, c.Catalog.Shards()), room: catalog.NewDecoderRoom(c.MemoryBytes/2, cores)}
 	r.largestFirst()
 	p, most := c.Profile, c.MemoryBytes/2
 	if p.Pass.StreamBytes > 0 && c.Storage.Caps().OpenSequential != nil {

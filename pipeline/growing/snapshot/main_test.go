@@ -65,7 +65,7 @@ func tryOpen(t testing.TB, p place, change ...func(*Config)) (*node, error) {
 	require.NoError(t, err)
 	s, err := local.Open(p.data, engine)
 	require.NoError(t, err)
-	stock, err := catalog.OpenStock(context.Background(), catalog.LiveIndexConfig{Config: catalog.Config{
+	stock, err := catalog.OpenLiveIndex(context.Background(), catalog.LiveIndexConfig{Config: catalog.Config{
 		Dataset: p.data, Format: spec.Format{Name: format}, OnCorrupt: spec.CorruptFail, IndexDir: p.index,
 		OpenStorage: func(string, string) (storage.Storage, error) { return s, nil },
 	}})

@@ -14,7 +14,7 @@ func TestLiveIndexMatchesMountOfSameFiles(t *testing.T) {
 		w.write(fmt.Sprintf("d%d/%d.tar", i%3, i), tarOf(10+i, fmt.Sprint("s", i)))
 	}
 	w.write("README.md", []byte("# no shard\n"))
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	require.Equal(t, "auto", s.Format().Name)
 	require.Empty(t, s.Shards())
 	_, err := s.Text(nil)
@@ -40,7 +40,7 @@ func TestSealedSnapshotOutlivesEverything(t *testing.T) {
 	for i := range 5 {
 		w.write(fmt.Sprintf("%d.jsonl", i), linesOf(30+i, fmt.Sprint(i)))
 	}
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	w.look(s)
 	first := w.mustSeal(s, s.Shards())
 	static := w.mustOpen(func(c *Config) { c.IndexDir = t.TempDir() })
@@ -54,6 +54,6 @@ func TestSealedSnapshotOutlivesEverything(t *testing.T) {
 	require.NoError(t, s.Close())
 	requireSame(t, static, first)
 	_, err := s.Seal(context.Background(), nil)
-	require.ErrorIs(t, err, errStockClosed)
-	require.ErrorIs(t, s.Index(context.Background(), nil), errStockClosed)
+	require.ErrorIs(t, err, errLiveIndexClosed)
+	require.ErrorIs(t, s.Index(context.Background(), nil), errLiveIndexClosed)
 }

@@ -39,7 +39,7 @@ func TestClosedLiveIndexReturns(t *testing.T) {
 			return nil
 		}
 		err = s.Index(ctx, files)
-		require.ErrorIs(t, err, map[string]error{"context": context.Canceled, "close": errStockClosed}[end])
+		require.ErrorIs(t, err, map[string]error{"context": context.Canceled, "close": errLiveIndexClosed}[end])
 		<-done
 		w.onRead = nil
 		if end == "context" {
@@ -57,7 +57,7 @@ func TestAnswersDoNotWaitForReads(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("a.tar", tarOf(10, "a"))
 	w.write("b.tar", tarOf(11, "b"))
-	s := w.mustOpenStock(func(c *Config) { c.Format.Name = "tar" })
+	s := w.mustOpenLiveIndex(func(c *Config) { c.Format.Name = "tar" })
 	require.NoError(t, s.Index(context.Background(), []storage.Object{w.object("a.tar")}))
 	begun, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -85,7 +85,7 @@ func TestAnswersDoNotWaitForReads(t *testing.T) {
 
 func TestLiveIndexIsSafeForConcurrentUse(t *testing.T) {
 	w := newStockWorld(newWorld(t))
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	var all sync.WaitGroup
 	ctx := context.Background()
 	for i := range 4 {

@@ -1,4 +1,4 @@
-package decoding
+package catalog
 
 import (
 	"testing"
@@ -7,13 +7,13 @@ import (
 )
 
 func TestFramesAreDecodedSequentiallyWithoutRoom(t *testing.T) {
-	w := NewRoom(0, 1)
+	w := NewDecoderRoom(0, 1)
 	require.True(t, w.TryTake(mostAhead))
 	require.False(t, w.TryTake(mostAhead), "beyond the bound")
-	require.True(t, w.TryTake(LeastBytes-mostAhead))
+	require.True(t, w.TryTake(LeastDecoderBytes-mostAhead))
 	require.False(t, w.TryTake(1), "more members than cores can use")
 	w.Give(mostAhead)
-	w.Give(LeastBytes - mostAhead)
+	w.Give(LeastDecoderBytes - mostAhead)
 	require.False(t, w.TryTake(mostAhead+1), "a window that is given back to the system")
 	require.True(t, w.TryTake(mostAhead))
 	w.Give(mostAhead)

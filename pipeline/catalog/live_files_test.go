@@ -39,7 +39,7 @@ func TestPartiallyWrittenFileIsNotAShard(t *testing.T) {
 		t.Run(tt.format+" "+tt.name, func(t *testing.T) {
 			w := newStockWorld(newWorld(t))
 			format := func(c *Config) { c.Format.Name = tt.format }
-			s := w.mustOpenStock(format)
+			s := w.mustOpenLiveIndex(format)
 			admitted := 0
 			step := max(1, len(tt.data)/97)
 			for n := 1; n < len(tt.data); n += step {
@@ -68,7 +68,7 @@ func TestDamagedFileIsRetriedOccasionally(t *testing.T) {
 	w.write("a.jsonl.gz", gz(linesOf(3, "a")))
 	data := gz(linesOf(5, "b"), linesOf(6, "c"))
 	w.write("b.jsonl.gz", data[:len(data)-3])
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	w.look(s)
 	require.Equal(t, []string{"a.jsonl.gz"}, pathsOf(s.Shards()))
 	waiting := s.Waiting()
@@ -118,11 +118,11 @@ func TestPersistentDamageIsSkippedIfConfigured(t *testing.T) {
 
 	require.NoError(t, s.Close())
 	w.advance(time.Minute)
-	s = w.mustOpenStock(skipping)
+	s = w.mustOpenLiveIndex(skipping)
 	require.Zero(t, w.readsOf(func() { w.look(s) }), "it was so for long enough")
 	require.Len(t, s.Shards(), 1)
 	require.NoError(t, s.Close())
-	strict := w.mustOpenStock()
+	strict := w.mustOpenLiveIndex()
 	w.look(strict)
 	require.Empty(t, strict.Shards())
 }
@@ -138,7 +138,7 @@ func TestUnreadableFileIsNotAnError(t *testing.T) {
 		return nil
 	}
 	for _, change := range []func(*Config){func(c *Config) { c.Format.Name = "tar" }, func(*Config) {}, skipping} {
-		s := w.mustOpenStock(change)
+		s := w.mustOpenLiveIndex(change)
 		w.look(s)
 		require.Equal(t, []string{"a.tar"}, pathsOf(s.Shards()))
 		require.Equal(t, []string{"b.tar"}, waitingPaths(s))
@@ -153,7 +153,7 @@ func TestUnreadableFileIsNotAnError(t *testing.T) {
 func TestFileChangedDuringReadIsNotIndexed(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("a.tar", tarOf(40, "a"))
-	s := w.mustOpenStock(func(c *Config) { c.Format.Name = "tar" })
+	s := w.mustOpenLiveIndex(func(c *Config) { c.Format.Name = "tar" })
 	var once bool
 	w.onRead = func(storage.Object) error {
 		if !once {
@@ -173,7 +173,7 @@ func TestFileChangedDuringReadIsNotIndexed(t *testing.T) {
 func TestFileForgottenDuringReadIsNotAShard(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("a.tar", tarOf(40, "a"))
-	s := w.mustOpenStock(func(c *Config) { c.Format.Name = "tar" })
+	s := w.mustOpenLiveIndex(func(c *Config) { c.Format.Name = "tar" })
 	w.onRead = func(storage.Object) error { s.Forget("a.tar"); return nil }
 	o := w.object("a.tar")
 	require.NoError(t, s.Index(context.Background(), []storage.Object{o}))
@@ -188,7 +188,7 @@ func TestFilesOfOtherFormatsAreIgnored(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("README.txt", []byte("this is no shard\n"))
 	w.write("notes", []byte("nor is this\n"))
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	w.look(s)
 	require.Equal(t, "auto", s.Format().Name)
 	require.Equal(t, []string{"README.txt"}, waitingPaths(s), "text may be all that there is")
@@ -215,14 +215,14 @@ func TestMajorityOfFirstFilesDeterminesFormat(t *testing.T) {
 	w.write("a.jsonl", linesOf(3, "a"))
 	w.write("b.tar", tarOf(3, "b"))
 	w.write("c.tar", tarOf(3, "c"))
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	w.look(s)
 	require.Equal(t, []string{"b.tar", "c.tar"}, pathsOf(s.Shards()))
 	require.NoError(t, s.Close())
-	s = w.mustOpenStock(func(c *Config) { c.Format.Name = "jsonl" })
+	s = w.mustOpenLiveIndex(func(c *Config) { c.Format.Name = "jsonl" })
 	w.look(s)
 	require.Equal(t, []string{"a.jsonl"}, pathsOf(s.Shards()))
-	s = w.mustOpenStock(func(c *Config) { c.Format = spec.Format{Name: "fixed", RecordBytes: 1} })
+	s = w.mustOpenLiveIndex(func(c *Config) { c.Format = spec.Format{Name: "fixed", RecordBytes: 1} })
 	w.look(s)
 	require.Len(t, s.Shards(), 3)
 	require.Equal(t, "fixed 1 1 0 corrupt", s.FormatLine())
@@ -233,7 +233,7 @@ func TestShardsOfOtherKindWait(t *testing.T) {
 	w.write("training.1.gz", gz(gameOf(6, 2)))
 	w.write("training.2.gz", gz(gameOf(5, 2)))
 	w.write("training.3.gz", gz(gameOf(6, 3)))
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	w.look(s)
 	require.Equal(t, "lc0", s.Format().Name)
 	require.Equal(t, "version 6", s.Kind())
@@ -245,13 +245,13 @@ func TestShardsOfOtherKindWait(t *testing.T) {
 
 	c := LiveIndexConfig{Config: w.config(), Now: w.clock, Kind: "version 5"}
 	c.OpenStorage = func(string, string) (storage.Storage, error) { return w.storage, nil }
-	s, err := OpenStock(context.Background(), c)
+	s, err := OpenLiveIndex(context.Background(), c)
 	require.NoError(t, err)
 	require.Zero(t, w.readsOf(func() { w.told = nil; w.look(s) }), "shards of other kinds are kept, too")
 	require.Equal(t, []string{"training.2.gz"}, pathsOf(s.Shards()))
 	require.NoError(t, s.Close())
 
-	s = w.mustOpenStock(func(c *Config) { c.Format.As = spec.AsTensorsU1 })
+	s = w.mustOpenLiveIndex(func(c *Config) { c.Format.As = spec.AsTensorsU1 })
 	w.look(s)
 	require.Len(t, s.Shards(), 3, "tensors are of games of any version")
 	require.Empty(t, s.Kind())
@@ -259,7 +259,7 @@ func TestShardsOfOtherKindWait(t *testing.T) {
 	text, err := s.Text(s.Shards())
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
-	s = w.mustOpenStock()
+	s = w.mustOpenLiveIndex()
 	w.look(s)
 	_, err = s.Seal(context.Background(), text)
 	require.ErrorContains(t, err, "training.1.gz has version 6, training.2.gz has version 5", "nobody else may say so")
@@ -284,13 +284,13 @@ func TestPatternSelectsShards(t *testing.T) {
 	for _, name := range []string{"a/1.tar", "a/2.tar", "a/12.tar", "b/1.tar", "a/x.tar"} {
 		w.write(name, tarOf(3, "s"))
 	}
-	s := w.mustOpenStock(dataset(filepath.Join(w.data, "a/{1..9}.tar")))
+	s := w.mustOpenLiveIndex(dataset(filepath.Join(w.data, "a/{1..9}.tar")))
 	require.Equal(t, filepath.Join(w.data, "a"), s.Root())
 	for path, want := range map[string]bool{"1.tar": true, "2.tar": true, "12.tar": false, "x.tar": false, "1.tar\n": false} {
 		require.Equal(t, want, s.Match(path, false), path)
 	}
 	require.False(t, s.Match("sub", true))
-	whole := w.mustOpenStock(func(c *Config) { c.IndexDir = filepath.Join(w.data, "index") })
+	whole := w.mustOpenLiveIndex(func(c *Config) { c.IndexDir = filepath.Join(w.data, "index") })
 	require.False(t, whole.Match("index", true))
 	require.True(t, whole.Match("a", true))
 	require.False(t, whole.Match("a\nb.tar", false), "a snapshot's text has a line a shard")

@@ -20,7 +20,7 @@ func TestDuplicateShardCountsOnce(t *testing.T) {
 	w.write("a.jsonl", linesOf(3, "a"))
 	w.write("b.jsonl.zst", zst(linesOf(4, "b")))
 	w.write("c.jsonl.gz", gz(linesOf(5, "c")))
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	w.look(s)
 	require.Len(t, s.Shards(), 3)
 	w.write("a.jsonl.zst", zst(linesOf(3, "a")))
@@ -52,7 +52,7 @@ func TestDuplicateShardCountsOnce(t *testing.T) {
 	require.EqualValues(t, 18, s.Counts().Records)
 	require.NoError(t, s.Close())
 
-	s = w.mustOpenStock() // of the files in the journals, the first by path
+	s = w.mustOpenLiveIndex() // of the files in the journals, the first by path
 	require.Zero(t, w.readsOf(func() { w.look(s) }))
 	require.Equal(t, []string{"a.jsonl.zst", "b.jsonl", "c.jsonl.gz", "d.jsonl"}, pathsOf(s.Shards()))
 	w.remove("b.jsonl")
@@ -93,7 +93,7 @@ func TestFirstPathWinsForDuplicateShardInAnyReadOrder(t *testing.T) {
 		t.Run(second, func(t *testing.T) {
 			w := newStockWorld(newWorld(t))
 			w.write("a.jsonl", linesOf(3, "a"))
-			s := w.mustOpenStock(twoAtATime)
+			s := w.mustOpenLiveIndex(twoAtATime)
 			w.look(s)
 			w.write(first, linesOf(6, "d"))
 			if filepath.Ext(second) == ".zst" {
@@ -111,7 +111,7 @@ func TestFirstPathWinsForDuplicateShardInAnyReadOrder(t *testing.T) {
 
 func TestStreamsAreNamedAfterFirstPathInAnyReadOrder(t *testing.T) {
 	w := newStockWorld(newWorld(t))
-	s := w.mustOpenStock(twoAtATime, func(c *Config) { c.Format.Name = "jsonl" })
+	s := w.mustOpenLiveIndex(twoAtATime, func(c *Config) { c.Format.Name = "jsonl" })
 	w.write("a.ndjson", linesOf(3, "a"))
 	w.write("b.jsonl", linesOf(3, "b"))
 	w.readAfter(s, "a.ndjson", "b.jsonl")

@@ -52,10 +52,10 @@ func (w *stockWorld) openStock(change ...func(*Config)) (*LiveIndex, error) {
 	for _, f := range change {
 		f(&c.Config)
 	}
-	return OpenStock(context.Background(), c)
+	return OpenLiveIndex(context.Background(), c)
 }
 
-func (w *stockWorld) mustOpenStock(change ...func(*Config)) *LiveIndex {
+func (w *stockWorld) mustOpenLiveIndex(change ...func(*Config)) *LiveIndex {
 	s, err := w.openStock(change...)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { require.NoError(w.t, s.Close()) })

@@ -25,11 +25,11 @@ func TestLiveIndexReusesWorkOfKilledOne(t *testing.T) {
 	for i := range 6 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
 	}
-	first := w.mustOpenStock()
+	first := w.mustOpenLiveIndex()
 	w.look(first)
 	want := first.Shards()
 	w.killed(func(int64) int64 { return 1 })
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	require.Empty(t, s.Shards(), "nobody has said that they are there")
 	var read sync.Map
 	w.onRead = func(o storage.Object) error { read.Store(o.Path, true); return nil }
@@ -48,13 +48,13 @@ func TestLiveIndexReusesIndexOfMount(t *testing.T) {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
 	}
 	static := w.mustOpen()
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	require.Zero(t, w.readsOf(func() { w.look(s) }))
 	requireSame(t, static, w.mustSeal(s, s.Shards()))
 	require.Empty(t, w.indexFiles("*.journal"), "nothing was new")
 	require.NoError(t, s.Close())
 	w.write("6.tar", tarOf(3, "s"))
-	s = w.mustOpenStock()
+	s = w.mustOpenLiveIndex()
 	w.look(s)
 	require.NoError(t, s.Close())
 	look := w.readsOf(func() { require.EqualValues(t, 7, w.mustOpen().Shards()) })
@@ -67,9 +67,9 @@ func TestTwoLiveIndexesShareAnIndexDirectory(t *testing.T) {
 	for i := range 4 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
 	}
-	a := w.mustOpenStock()
+	a := w.mustOpenLiveIndex()
 	w.look(a)
-	b := w.mustOpenStock()
+	b := w.mustOpenLiveIndex()
 	require.Zero(t, w.readsOf(func() { w.look(b) }), "it reads the journals of the other one")
 	ca, cb := w.mustSeal(a, a.Shards()), w.mustSeal(b, b.Shards())
 	require.Equal(t, ca.Identity(), cb.Identity())
@@ -102,7 +102,7 @@ func TestTwoLiveIndexesShareAnIndexDirectory(t *testing.T) {
 	requireSame(t, ca, cb)
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	require.Zero(t, w.readsOf(func() { w.told = nil; w.look(s) }), "what both have indexed is there")
 	require.Len(t, s.Shards(), 44)
 }
@@ -207,7 +207,7 @@ func TestSnapshotOfAbsentShards(t *testing.T) {
 	for i := range 3 {
 		w.write(fmt.Sprintf("training.%d.tar", i), tarOf(10, "s"))
 	}
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	seal := func(text string) error {
 		_, err := s.Seal(context.Background(), []byte(text))
 		return err
@@ -261,7 +261,7 @@ func TestSnapshotOfAbsentShards(t *testing.T) {
 func TestSnapshotOpensMatchingStoredIndex(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	var sets [][]LiveShard
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	for i := range 6 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
 		w.look(s)
@@ -317,7 +317,7 @@ func TestLiveIndexWithoutDirectoryWorksInMemory(t *testing.T) {
 	for i := range 4 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
 	}
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	require.Empty(t, s.IndexDir())
 	w.look(s)
 	requireSame(t, w.mustOpen(func(c *Config) { c.IndexDir = t.TempDir() }), w.mustSeal(s, s.Shards()))
@@ -339,7 +339,7 @@ func summaryOf(records int) format.Summary {
 
 func TestLiveIndexContinuesInMemoryWhenDirectoryIsRemoved(t *testing.T) {
 	w := newStockWorld(newWorld(t))
-	s := w.mustOpenStock()
+	s := w.mustOpenLiveIndex()
 	require.NoError(t, os.RemoveAll(w.index))
 	for i := range 4 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))

@@ -27,7 +27,7 @@ func stockOf(b *testing.B, shards, games int) (s *LiveIndex, bytesAShard float64
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, engine.Close()) })
 	data := b.TempDir()
-	s, err = OpenStock(context.Background(), LiveIndexConfig{Config: Config{
+	s, err = OpenLiveIndex(context.Background(), LiveIndexConfig{Config: Config{
 		Dataset: data, Format: spec.Format{Name: "lc0"}, OnCorrupt: spec.CorruptFail, IndexDir: b.TempDir(),
 		OpenStorage: func(root, _ string) (storage.Storage, error) { return local.Open(root, engine) },
 	}})
@@ -120,7 +120,7 @@ func BenchmarkLiveIndex(b *testing.B) {
 			b.Run("Open", func(b *testing.B) {
 				defer busy(b)()
 				for b.Loop() {
-					other, err := OpenStock(context.Background(), s.config)
+					other, err := OpenLiveIndex(context.Background(), s.config)
 					require.NoError(b, err)
 					require.Len(b, other.known, bm.shards)
 					require.NoError(b, other.Close())
