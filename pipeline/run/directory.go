@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 )
 
@@ -216,4 +218,133 @@ func (d *Directory) removeOld() {
 			_ = d.sys.remove(filepath.Join(d.path, e.Name()))
 		}
 	}
+}
+
+// system has the calls that change a directory. Tests make each of them fail, or kill the process
+// before it.
+type system interface {
+	// create writes text durably to a file with a new name in dir.
+	create(dir, pattern string, text []byte) (path string, err error)
+	rename(from, to string) error // replaces
+	link(from, to string) error
+	renameNew(from, to string) error // does not replace: fs.ErrExist
+	remove(path string) error
+	syncDir(dir string) error
+	names(path string) (int, error) // number of a file's names
+}
+
+type kernel struct{}
+
+func (kernel) create(dir, pattern string, text []byte) (path string, err error) {
+	f, err := os.CreateTemp(dir, pattern) // O_EXCL, 0600
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Chmod(0o644) // readable for other users of the run
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+func (kernel) rename(from, to string) error { return os.Rename(from, to) }
+func (kernel) link(from, to string) error   { return os.Link(from, to) }
+func (kernel) remove(path string) error     { return os.Remove(path) }
+
+func (kernel) renameNew(from, to string) error {
+	if err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE); err != nil {
+		return &fs.PathError{Op: "rename", Path: to, Err: err}
+	}
+	return nil
+}
+
+func (kernel) syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	if err = d.Sync(); errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+		err = nil // not supported there
+	}
+	return errors.Join(err, d.Close())
+}
+
+func (kernel) names(path string) (int, error) {
+	var s unix.Stat_t
+	if err := unix.Lstat(path, &s); err != nil {
+		return 0, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return int(s.Nlink), nil
+}
+
+// tempPattern is the name pattern of temporary files.
+const tempPattern = "tmp-*"
+
+// errTaken means that a name has already been published, by this process or another.
+var errTaken = errors.New("it has been published before")
+
+// publish creates a file with a new name atomically and durably. errTaken means that the name
+// exists already: then its contents count.
+func (d *Directory) publish(name string, text []byte) error {
+	temp, err := d.sys.create(d.path, tempPattern, text)
+	if err != nil {
+		return err
+	}
+	to := filepath.Join(d.path, name)
+	err = d.sys.link(temp, to)
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrExist):
+		// This link itself may have succeeded: a server's reply can get lost, and the client then
+		// repeats the request.
+		if n, failed := d.sys.names(temp); failed != nil || n != 2 {
+			return errors.Join(errTaken, d.sys.remove(temp))
+		}
+	case noLinks(err):
+		return d.publishByRename(temp, to)
+	default:
+		return errors.Join(err, d.sys.remove(temp))
+	}
+	return errors.Join(d.sys.remove(temp), d.sys.syncDir(d.path))
+}
+
+func (d *Directory) publishByRename(temp, to string) error {
+	err := d.sys.renameNew(temp, to)
+	switch {
+	case err == nil:
+		return d.sys.syncDir(d.path)
+	case errors.Is(err, fs.ErrExist):
+		return errors.Join(errTaken, d.sys.remove(temp))
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
+		err = fmt.Errorf("%s: its file system has neither hard links nor renames that replace nothing, so that two nodes could take one epoch: name a directory elsewhere with --run", d.path)
+	}
+	return errors.Join(err, d.sys.remove(temp))
+}
+
+// noLinks reports whether err means that the file system has no hard links.
+func noLinks(err error) bool {
+	for _, no := range []error{unix.EPERM, unix.ENOTSUP, unix.ENOSYS, unix.EOPNOTSUPP, unix.EMLINK} {
+		if errors.Is(err, no) {
+			return true
+		}
+	}
+	return false
+}
+
+// replace writes a file whose contents are the same for every writer.
+func (d *Directory) replace(dir, name string, text []byte) error {
+	temp, err := d.sys.create(d.path, tempPattern, text)
+	if err != nil {
+		return err
+	}
+	if err := d.sys.rename(temp, filepath.Join(dir, name)); err != nil {
+		return errors.Join(err, d.sys.remove(temp))
+	}
+	return d.sys.syncDir(dir)
 }

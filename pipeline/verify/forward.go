@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -240,3 +244,151 @@ func (f *forward) close() {
 		_ = uring.Unmap(f.memory) // it only fails for memory that Map did not return
 	}
 }
+
+// reading reads objects front to back, one after the other. It is an io.ReaderAt of the object that
+// was opened last, for one goroutine. Skipped bytes are read too.
+type reading interface {
+	io.ReaderAt
+	// open switches to another object. more may be called for the object after it, if any.
+	open(o storage.Object, more func() (storage.Object, bool)) error
+	// rest reads the object to its end.
+	rest() error
+	// failed returns the storage's error for the object, or nil.
+	failed() error
+	close()
+}
+
+var (
+	_ reading                  = (*forward)(nil)
+	_ reading                  = (*streamed)(nil)
+	_ format.PortionedReaderAt = (*streamed)(nil)
+)
+
+// streamed is a reading from a storage that has streams: each object is one request.
+type streamed struct {
+	ctx      context.Context
+	from     storage.Storage
+	pass     profile.Pass
+	arrived  func(n int64) // called with the number of bytes read for the first time
+	object   storage.Object
+	reader   *sequential.Reader // of object; nil before the first
+	reached  int64              // bytes of object before this offset were reported to arrived
+	failure  error              // sticky
+	leftover []byte             // buffer for rest
+}
+
+func newStreamed(ctx context.Context, from storage.Storage, p profile.Pass, arrived func(n int64)) *streamed {
+	return &streamed{ctx: ctx, from: from, pass: p, arrived: arrived}
+}
+
+func (s *streamed) open(o storage.Object, _ func() (storage.Object, bool)) error {
+	s.close()
+	s.object, s.reached, s.failure = o, 0, nil
+	s.reader = sequential.New(s.ctx, s.from, o, sequential.Config{SkipBytes: math.MaxInt64})
+	return s.ctx.Err()
+}
+
+// ReadAt fills p, or as much as the object has, with io.EOF.
+func (s *streamed) ReadAt(p []byte, off int64) (int, error) {
+	if s.failure != nil {
+		return 0, s.failure
+	}
+	n, err := s.reader.ReadAt(p, off)
+	if end := off + int64(n); n > 0 && end > s.reached {
+		s.arrived(end - s.reached)
+		s.reached = end
+	}
+	if err != nil && err != io.EOF && s.ctx.Err() == nil {
+		s.failure = err
+	}
+	return n, err
+}
+
+// Portions implements format.PortionedReaderAt: everything is read.
+func (s *streamed) Portions() format.Portions {
+	return format.Portions{ReadBytes: int(s.pass.StreamBytes), SkipBytes: math.MaxInt64, HeaderBytes: s.pass.HeaderBytes}
+}
+
+func (s *streamed) rest() error {
+	if s.reached == s.object.SizeBytes {
+		return nil
+	}
+	if s.leftover == nil {
+		s.leftover = make([]byte, s.pass.StreamBytes)
+	}
+	n := min(int64(len(s.leftover)), s.object.SizeBytes)
+	_, err := s.ReadAt(s.leftover[:n], s.object.SizeBytes-n)
+	return err
+}
+
+func (s *streamed) failed() error { return s.failure }
+
+func (s *streamed) close() {
+	if s.reader != nil {
+		s.reader.Close()
+	}
+}
+
+// tee wraps a shard's codec to observe every decoded byte. An uncompressed shard is treated as a
+// single member, so that format.Scan skips no byte.
+type tee struct {
+	inner format.Codec // nil for an uncompressed shard
+	// begin is called at the start of each pass over the shard, look with the bytes that follow, in
+	// order.
+	begin func()
+	look  func(decoded []byte)
+}
+
+var _ format.Codec = tee{}
+
+func (t tee) Name() string {
+	if t.inner == nil {
+		return "none"
+	}
+	return t.inner.Name()
+}
+
+func (t tee) Extensions() map[string]string { return nil }
+
+func (t tee) NewDecoder(raw io.Reader, rawOffset int64) (format.Decoder, error) {
+	t.begin()
+	var d format.Decoder = &whole{raw: raw, offset: rawOffset}
+	if t.inner != nil {
+		var err error
+		if d, err = t.inner.NewDecoder(raw, rawOffset); err != nil {
+			return nil, err
+		}
+	}
+	return watched{d, t.look}, nil
+}
+
+// watched is a decoder whose output is observed.
+type watched struct {
+	format.Decoder
+	look func(decoded []byte)
+}
+
+func (w watched) Read(p []byte) (int, error) {
+	n, err := w.Decoder.Read(p)
+	w.look(p[:n])
+	return n, err
+}
+
+// whole presents a file as its only member.
+type whole struct {
+	raw    io.Reader
+	offset int64
+	begun  bool
+}
+
+func (w *whole) Next() (int64, error) {
+	if w.begun {
+		return 0, io.EOF
+	}
+	w.begun = true
+	return w.offset, nil
+}
+
+func (w *whole) Read(p []byte) (int, error) { return w.raw.Read(p) }
+func (w *whole) MemoryBytes() int64         { return 0 }
+func (w *whole) Close()                     {}

@@ -297,3 +297,106 @@ func by() string {
 	}
 	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
+
+// lookAtClocks records and logs shards with times in the future, if times decide what an epoch has:
+// they count as the newest until then, whatever is written meanwhile.
+func (t *Snapshotter) lookAtClocks(shards []catalog.LiveShard, now time.Time) {
+	if t.config.Window.Measure != growing.Age && t.config.Newest != growing.ByTime {
+		return
+	}
+	count, latest := 0, catalog.LiveShard{}
+	for i := range shards {
+		if s := &shards[i]; growing.IsAhead(s, now) {
+			if count++; s.ModTimeNanos > latest.ModTimeNanos {
+				latest = *s
+			}
+		}
+	}
+	text := ""
+	if count > 0 {
+		text = fmt.Sprintf("%s has the time %s, which is in the future: a clock is ahead; it counts as the newest until then", latest.Path, time.Unix(0, latest.ModTimeNanos).UTC().Format(time.RFC3339))
+	}
+	if count > 1 {
+		text = fmt.Sprintf("%s, and %d more shards are so", text, count-1)
+	}
+	t.mu.Lock()
+	before := t.ahead
+	t.ahead = text
+	t.mu.Unlock()
+	if text != "" && text != before {
+		t.config.Log.Warn("a shard has a time in the future: set the clocks, or touch the file", "why", text)
+	}
+}
+
+// warnOfWindow logs that the latest epoch has another --window than this node's, once for each such
+// window. This is not an error: the node that starts an epoch decides, and all read the same. But
+// then the size of an epoch depends on which node happens to be first, which is hardly intended.
+func (t *Snapshotter) warnOfWindow(e *run.Epoch) {
+	mine := t.config.Window.String()
+	t.mu.Lock()
+	warn := e.Window != mine && e.Window != t.window && e.Epoch == t.latest
+	if warn {
+		t.window = e.Window
+	}
+	t.mu.Unlock()
+	if warn {
+		t.config.Log.Warn("an epoch was taken with another --window, and the first one to take an epoch decides for all: give it the same everywhere",
+			"epoch", e.Epoch, "taken_by", e.By, "its_window", e.Window, "window_here", mine)
+	}
+}
+
+const (
+	// waitLook is how often the run directory is checked while nothing happens here: another node
+	// may start the first epoch.
+	waitLook = time.Second
+	// tellEvery is the minimum time between two calls of told.
+	tellEvery = 200 * time.Millisecond
+)
+
+// Wait waits until the first epoch has been started by any node, or could be: there is a settled
+// shard with records, and as much new data as required. told, if not nil, is called repeatedly
+// while that takes time. Wait starts no epoch.
+func (t *Snapshotter) Wait(ctx context.Context, told func(Status)) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for first := true; ; first = false {
+		latest, err := t.find()
+		if err != nil {
+			return err
+		}
+		if latest != run.None {
+			return nil
+		}
+		if first { // the files that are here already may suffice
+			if err := t.indexed(ctx); err != nil {
+				return err
+			}
+		}
+		_, changed := t.queue.state()
+		n := t.newsNow(run.None)
+		if n.err != nil {
+			return n.err
+		}
+		if n.short == nil {
+			return nil
+		}
+		if told != nil {
+			told(t.Status())
+		}
+		timer.Reset(tellEvery)
+		select { // files may arrive by the thousand
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		timer.Reset(waitLook)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.ctx.Done():
+			return errClosed
+		}
+	}
+}
