@@ -101,8 +101,8 @@
 //	                                    catalog.Union and storage/union make one dataset of them
 //	an error becomes an errno           fs/errno.go, nowhere else
 //	memory is divided                   read/choose, from --memory and sizes alone
-//	a program's name becomes a storage  open.go: the table of schemes
-//	things are closed                   closers.go: in the reverse order of opening, also when a
+//	a program's name becomes a storage  mount.go: the table of schemes
+//	things are closed                   mount.go: in the reverse order of opening, also when a
 //	                                    step of opening fails
 //
 // # Where things are added
@@ -114,7 +114,7 @@
 //	a format   a package below format that implements format.Format, and optional interfaces for
 //	           kinds, framing and presentation; and its line in the table of
 //	           format/formats/formats.go: name, extensions, what is checked. formattest runs it
-//	a scheme   a line in the table of open.go; a service also needs a package below storage/remote
+//	a scheme   a line in the table of mount.go; a service also needs a package below storage/remote
 //	           that implements remote.Source (list, range requests); storagetest runs it
 //	a wrapper  a storage.Storage around another one; its method Caps says what it passes on, and
 //	           storagetest.RunWrapper checks that

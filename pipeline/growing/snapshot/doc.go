@@ -10,13 +10,8 @@
 // The node that starts an epoch decides on its shards for all nodes: the others read its record,
 // and look for the same shards among their own files.
 //
-//	snapshotter.go    opening and closing
-//	queue.go    files to be indexed
-//	indexing.go the goroutine that indexes them
-//	take.go     starting the next epoch
-//	catalog.go  the catalog of an epoch that has been started
-//	hold.go     links to the shards of snapshots
-//	status.go   the status for users
-//	wait.go     waiting for the first epoch
-//	windows.go  warnings about clocks and differing windows
+//	snapshotter.go  opening and closing; the status for users
+//	start.go        starting the next epoch, and waiting for the first one
+//	catalog.go      files to be indexed; the catalog of an epoch that has been started
+//	hold.go         links to the shards of snapshots
 package snapshot

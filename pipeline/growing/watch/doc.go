@@ -17,11 +17,9 @@
 // it stays unchanged for a second; without leases, when it stays unchanged for the time Settle. See
 // discover.Settling.
 //
-//	watcher.go  opening, the goroutine, Scan, Status
-//	step.go    what is due when
-//	tree.go    directories: their entries at the last listing, and now
-//	look.go    a look at one file
-//	left.go    names that are left out
+//	watcher.go  opening, the goroutine, Scan, Status; a look at one file; names that are left out
+//	step.go     what is due when
+//	tree.go     directories: their entries at the last listing, and now
 //
 // It takes about 150 bytes of memory per file.
 package watch
