@@ -15,6 +15,7 @@ package format
 
 import (
 	"context"
+	"embed"
 	"fmt"
 	"io"
 	"strings"
@@ -337,3 +338,9 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("offset %d: %s", e.OffsetBytes, e.Reason) }
+
+// Specification has the pages that define shards and records, of all formats. RECORDS.md is the
+// first: "lsiofs help records" prints it.
+//
+//go:embed RECORDS.md SHARDS.md CODECS.md TAR.md FILES.md ARRAYS.md GAMES.md CROPS.md ELEMENTS.md
+var Specification embed.FS

@@ -13,6 +13,7 @@
 package frames
 
 import (
+	"fmt"
 	"io"
 	"sync"
 
@@ -105,4 +106,240 @@ func (c *Codec) NewWalk(raw io.Reader, rawOffset int64) format.Walk {
 	}
 	w.raw.Reset(raw, rawOffset)
 	return w
+}
+
+// state is what a decoder reuses: its buffers and tables take longer to allocate than many a small
+// shard takes to decode. Idle ones are freed by the garbage collector; those in use are bounded by
+// their owner.
+type state struct {
+	walk
+	library Library
+}
+
+type decoder struct {
+	*state         // nil after Close
+	codec   *Codec // set even after Close
+	inFrame bool
+	err     error
+}
+
+// Next implements format.Decoder.
+func (d *decoder) Next() (int64, error) {
+	if d.err == nil && d.inFrame {
+		_, d.err = io.Copy(io.Discard, frameReader{d})
+	}
+	if d.err != nil {
+		return 0, d.err
+	}
+	d.err = d.begin()
+	return d.member, d.err
+}
+
+// begin opens the next frame.
+func (d *decoder) begin() error {
+	if err := d.walk.begin(); err != nil {
+		return err
+	}
+	if err := d.library.Open(&d.frame, &d.frame.header); err != nil {
+		return err
+	}
+	d.inFrame = true
+	return nil
+}
+
+// Read implements format.Decoder.
+func (d *decoder) Read(p []byte) (int, error) {
+	if d.err != nil {
+		return 0, d.err
+	}
+	if !d.inFrame {
+		return 0, io.EOF
+	}
+	n, err := d.library.Read(p)
+	switch {
+	case err == nil:
+		return n, nil
+	case err == io.EOF && d.frame.done:
+		d.inFrame = false
+		return n, io.EOF
+	}
+	d.err = d.explain(err)
+	return n, d.err
+}
+
+// explain distinguishes read failures from damage.
+func (d *decoder) explain(err error) error {
+	switch {
+	case d.raw.Failure() != nil:
+		return d.raw.Failure()
+	case d.frame.cut || err == io.EOF:
+		return d.damage("the file ends inside " + d.codec.OneFrame)
+	}
+	if reason := d.library.Damage(err); reason != "" {
+		return d.damage(reason)
+	}
+	return d.damage(fmt.Sprintf("the %s frame can't be decoded: %v", d.codec.Name, err))
+}
+
+// MemoryBytes implements format.Decoder.
+func (d *decoder) MemoryBytes() int64 { return d.library.MemoryBytes() + d.raw.MemoryBytes() }
+
+// MemberBytes implements format.Measured.
+func (d *decoder) MemberBytes() int64 { return d.walk.DecoderBytes() }
+
+// Close implements format.Decoder.
+func (d *decoder) Close() {
+	s := d.state
+	if s == nil {
+		return
+	}
+	d.state, d.err, d.inFrame = nil, closedError{d.codec}, false
+	if !s.library.Release() {
+		return
+	}
+	s.release()
+	s.codec.states.Put(s)
+}
+
+// closedError is returned by a closed decoder.
+type closedError struct{ codec *Codec }
+
+func (e closedError) Error() string { return e.codec.Name + " decoder is closed" }
+
+// frameReader reads what is left of the current frame.
+type frameReader struct{ d *decoder }
+
+func (f frameReader) Read(p []byte) (int, error) { return f.d.Read(p) }
+
+// walk moves from frame to frame through a file. It is a format.Walk, and a decoder reads through
+// it.
+type walk struct {
+	codec  *Codec
+	raw    format.Raw
+	member int64 // first byte of the current frame
+	frame  frame
+}
+
+// begin moves to the next frame, skipping skippable ones. The previous frame must have been read to
+// its end.
+func (w *walk) begin() error {
+	for {
+		w.member = w.raw.OffsetBytes()
+		head, err := w.raw.Buffer().Peek(w.codec.HeaderBytes)
+		switch {
+		case w.raw.Failure() != nil:
+			return w.raw.Failure()
+		case len(head) == 0:
+			return err
+		}
+		w.frame = frame{codec: w.codec, raw: &w.raw}
+		h := &w.frame.header
+		if err := w.codec.Header(h, head); err != nil {
+			return w.damage(err.Error())
+		}
+		if !h.Skippable {
+			w.frame.left = h.SizeBytes
+			return nil
+		}
+		if err := w.skip(h.SizeBytes); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *walk) skip(n int64) error {
+	err := w.raw.Skip(n)
+	if err != nil && w.raw.Failure() == nil {
+		return w.damage("the file ends inside a skippable " + w.codec.Name + " frame")
+	}
+	return err
+}
+
+func (w *walk) damage(reason string) error {
+	return &format.CorruptError{Record: -1, RawOffset: w.member, Reason: reason}
+}
+
+// release drops the reference to the file.
+func (w *walk) release() {
+	w.raw.Release()
+	w.frame = frame{}
+}
+
+// Next implements format.Walk.
+func (w *walk) Next() (int64, error) {
+	err := w.begin()
+	return w.member, err
+}
+
+// Read implements format.Walk.
+func (w *walk) Read(p []byte) (int, error) { return w.frame.Read(p) }
+
+// Raw implements format.Walk.
+func (w *walk) Raw() *format.Raw { return &w.raw }
+
+// DecodedBytes implements format.Walk.
+func (w *walk) DecodedBytes() int64 { return w.frame.blocks * w.frame.header.BlockBytes }
+
+// DecoderBytes implements format.Walk.
+func (w *walk) DecoderBytes() int64 { return w.frame.header.MemoryBytes + w.raw.MemoryBytes() }
+
+// Close implements format.Walk.
+func (w *walk) Close() {
+	w.release()
+	w.codec.walks.Put(w)
+}
+
+// frame returns the raw bytes of one frame, and io.EOF after the last.
+type frame struct {
+	codec  *Codec
+	raw    *format.Raw
+	header Header
+	left   int64 // bytes up to the next block's header or the end
+	blocks int64 // seen
+	last   bool  // the last block's header has been read
+	done   bool
+	cut    bool // the file ends inside the frame
+}
+
+func (f *frame) Read(p []byte) (int, error) {
+	for f.left == 0 {
+		if err := f.advance(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := f.raw.ReadPart(p, &f.left)
+	f.cut = f.cut || err == io.ErrUnexpectedEOF
+	return n, err
+}
+
+// advance determines how many bytes come before the next place to inspect.
+func (f *frame) advance() error {
+	if f.last {
+		f.done = true
+		return io.EOF
+	}
+	size := f.codec.BlockHeaderBytes
+	head, err := f.raw.Buffer().Peek(size)
+	if f.header.OpenEnded && (len(head) == 0 && err == io.EOF || len(head) == size && f.codec.Begins(head)) {
+		f.done = true
+		return io.EOF
+	}
+	if len(head) < size {
+		f.cut = err == io.EOF
+		return io.ErrUnexpectedEOF
+	}
+	block, err := f.codec.Block(head)
+	if err != nil {
+		return err
+	}
+	f.blocks++
+	sum := f.header.BlockSum
+	if block.Last && !f.header.OpenEnded {
+		f.last, sum = true, f.header.ContentSum
+	}
+	f.left = int64(size) + block.SizeBytes
+	if sum {
+		f.left += 4
+	}
+	return nil
 }

@@ -12,7 +12,7 @@
 //
 // A member can be entered at the first bit of each of its blocks, given the preceding 32 KiB.
 // NotePoints notes some of these points: the place, the checksum of everything before, and the 32
-// KiB, packed, with all bytes zeroed to which the following data does not refer (window.go).
+// KiB, packed, with all bytes zeroed to which the following data does not refer (point.go).
 // NewDecoderAt resumes there, with the checksum, so that the member's end verifies it. Expect
 // compares each point that is passed, so that a part of a member is verified by the points before
 // and after it.
@@ -20,6 +20,7 @@ package gzip
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -250,3 +251,163 @@ var errClosed = errors.New("gzip decoder is closed")
 type memberReader struct{ d *decoder }
 
 func (m memberReader) Read(p []byte) (int, error) { return m.d.Read(p) }
+
+// Flags of a member's header. Bit 0 marks text and is ignored.
+const (
+	flagHeaderCRC = 1 << 1
+	flagExtra     = 1 << 2
+	flagName      = 1 << 3
+	flagComment   = 1 << 4
+	flagsReserved = 0xe0
+)
+
+const (
+	headerBytes  = 10 // the part common to all headers
+	trailerBytes = 8
+	deflate      = 8 // the only method
+)
+
+// header reads a member's header. Its content is not used.
+func (d *decoder) header() error {
+	fixed := d.scratch[:headerBytes]
+	if !d.readFull(fixed) {
+		return d.lacking()
+	}
+	if fixed[0] != magic[0] || fixed[1] != magic[1] || fixed[2] != deflate {
+		return d.badHeader()
+	}
+	flags := fixed[3]
+	crc := crc32.ChecksumIEEE(fixed)
+	if flags&flagExtra != 0 {
+		size := d.scratch[:2]
+		if !d.readFull(size) {
+			return d.lacking()
+		}
+		crc = crc32.Update(crc, crc32.IEEETable, size)
+		for left := int(binary.LittleEndian.Uint16(size)); left > 0; {
+			part := d.scratch[:min(left, len(d.scratch))]
+			if !d.readFull(part) {
+				return d.lacking()
+			}
+			crc = crc32.Update(crc, crc32.IEEETable, part)
+			left -= len(part)
+		}
+	}
+	for _, flag := range []byte{flagName, flagComment} {
+		if flags&flag != 0 {
+			var whole bool
+			if crc, whole = d.text(crc); !whole {
+				return d.lacking()
+			}
+		}
+	}
+	if flags&flagHeaderCRC != 0 {
+		sum := d.scratch[:2]
+		if !d.readFull(sum) {
+			return d.lacking()
+		}
+		if binary.LittleEndian.Uint16(sum) != uint16(crc) {
+			return d.badHeader()
+		}
+	}
+	if flags&flagsReserved != 0 {
+		return d.badHeader()
+	}
+	return nil
+}
+
+func (d *decoder) badHeader() error { return d.damage("the gzip member's header is invalid") }
+
+// text skips bytes up to and including a zero, however many there are, and adds them to a checksum.
+// It reports whether the zero was found.
+func (d *decoder) text(crc uint32) (sum uint32, whole bool) {
+	for {
+		n := 0
+		for n < len(d.scratch) && !whole {
+			b, err := d.raw.Buffer().ReadByte()
+			if err != nil {
+				return crc, false
+			}
+			d.scratch[n] = b
+			n++
+			whole = b == 0
+		}
+		if crc = crc32.Update(crc, crc32.IEEETable, d.scratch[:n]); whole {
+			return crc, true
+		}
+	}
+}
+
+// trailer compares the member with the checksum and the size after it.
+func (d *decoder) trailer() error {
+	p := d.scratch[:trailerBytes]
+	if !d.readFull(p) {
+		return d.lacking()
+	}
+	if binary.LittleEndian.Uint32(p) != d.crc || binary.LittleEndian.Uint32(p[4:]) != d.size {
+		return d.damage("the gzip member's checksum or size does not match its bytes")
+	}
+	return nil
+}
+
+// readFull reports whether p was filled.
+func (d *decoder) readFull(p []byte) bool {
+	_, err := io.ReadFull(d.raw.Buffer(), p)
+	return err == nil
+}
+
+// carryBytes is enough for what is left of one storage read, too little to be decoded, and for as
+// much of the next one as is needed to decode it.
+const carryBytes = 2 * inflate.MinInput
+
+// carry joins storage reads: the buffer is used up before it is filled again, so that all reads
+// except the last have its size.
+//
+//	p:  n bytes that have left the buffer | copied bytes, which are still in it
+type carry struct {
+	p         [carryBytes]byte
+	n, copied int
+}
+
+// input returns the bytes to decode.
+func (c *carry) input(raw *format.Raw) []byte {
+	if c.n > 0 {
+		return c.p[:c.n+c.copied]
+	}
+	in, _ := raw.Buffer().Peek(raw.Buffer().Buffered()) // that many are buffered
+	return in
+}
+
+// use consumes the first bytes of input.
+func (c *carry) use(raw *format.Raw, used int) {
+	switch {
+	case c.n == 0:
+		discard(raw, used)
+	case used >= c.n:
+		discard(raw, used-c.n)
+		c.n, c.copied = 0, 0
+	default:
+		copy(c.p[:], c.p[used:c.n+c.copied])
+		c.n -= used
+	}
+}
+
+// more adds bytes to input when none of it could be used. It reports whether there are any.
+func (c *carry) more(raw *format.Raw) bool {
+	buffer := raw.Buffer()
+	if c.n == 0 {
+		c.copied = copy(c.p[:], c.input(raw)) // less than inflate.MinInput
+	}
+	c.n += c.copied
+	discard(raw, c.copied)
+	c.copied = 0
+	if _, err := buffer.Peek(1); err != nil {
+		return false
+	}
+	next, _ := buffer.Peek(min(buffer.Buffered(), len(c.p)-c.n))
+	c.copied = copy(c.p[c.n:], next)
+	return c.copied > 0
+}
+
+// discard discards n bytes of the buffer, which must be there.
+func discard(raw *format.Raw, n int) { _, _ = raw.Buffer().Discard(n) }

@@ -35,6 +35,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/format"
@@ -331,4 +333,154 @@ func (g *game) emit(emit func(format.Extent) error) error {
 		}
 	}
 	return nil
+}
+
+// versions is a set of versions of frames, a bit each.
+type versions uint32
+
+func (v versions) with(version uint32) versions { return v | 1<<version }
+
+// one reports whether there is exactly one.
+func (v versions) one() bool { return v != 0 && v&(v-1) == 0 }
+
+const (
+	onePrefix  = "version "
+	manyPrefix = "versions "
+)
+
+// kind returns the set as the kind of a shard: "version 6", "versions 4, 6", "" for none.
+func (v versions) kind() string {
+	var numbers []string
+	for n := range uint32(32) {
+		if v&(1<<n) != 0 {
+			numbers = append(numbers, strconv.Itoa(int(n)))
+		}
+	}
+	switch len(numbers) {
+	case 0:
+		return ""
+	case 1:
+		return onePrefix + numbers[0]
+	}
+	return manyPrefix + strings.Join(numbers, ", ")
+}
+
+// versionsOf parses what kind returned.
+func versionsOf(kind string) (v versions, ok bool) {
+	text, ok := strings.CutPrefix(kind, onePrefix)
+	if !ok {
+		text = strings.TrimPrefix(kind, manyPrefix)
+	}
+	for number := range strings.SplitSeq(text, ", ") {
+		n, err := strconv.ParseUint(number, 10, 32)
+		if err != nil || frameBytes[uint32(n)] == 0 {
+			return 0, false
+		}
+		v = v.with(uint32(n))
+	}
+	return v, v.kind() == kind
+}
+
+// SameKind reports whether both are of the same, single version. Shards of several versions, which
+// only Rows accepts, are never of the same kind, not even as themselves.
+func (Format) SameKind(a, b string) bool {
+	v, ok := versionsOf(a)
+	return ok && v.one() && a == b
+}
+
+// OfKind returns f: all versions are read in the same way.
+func (f Format) OfKind(kind string) (format.Format, error) {
+	if v, ok := versionsOf(kind); !ok || !v.one() {
+		return nil, fmt.Errorf("%q is not a version of frames", kind)
+	}
+	return f, nil
+}
+
+// Reasons for leaving out frames.
+const (
+	reasonFrameVersion = "the frame's version is not that of the game's first frame"
+	reasonPolicy       = "the policy has a value that is not finite"
+	reasonNoMove       = "the policy has no legal move"
+	reasonValue        = "a value is not finite"
+	reasonResult       = "the result is outside of -1 to 1"
+)
+
+const (
+	moves         = 1858
+	policyBytes   = 4 * moves
+	planesBytes   = 8 * 104
+	countersBytes = 8 // castling, side, rule 50, invariances, result
+)
+
+// values is the location of a version's numbers: 4 bytes each, counted from the end of the
+// counters.
+type values struct {
+	policyAt int
+	finite   []int // indexes of those that must be finite
+	results  []int // indexes of those within -1 … 1; none: the counters' last byte is the result
+}
+
+var valuesOf = map[uint32]values{
+	3: {policyAt: 4},
+	4: {policyAt: 4, finite: []int{0, 1, 2, 3}},
+	5: {policyAt: 8, finite: []int{0, 1, 2, 3, 4, 5, 6}},
+	6: {policyAt: 8, finite: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 17}, results: []int{7, 8}},
+	7: {policyAt: 8, finite: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 17}, results: []int{7, 8}},
+}
+
+// checkFrame returns why a frame is invalid, or "". It must have the size of that version.
+func checkFrame(frame []byte, version uint32) string {
+	if binary.LittleEndian.Uint32(frame) != version {
+		return reasonFrameVersion
+	}
+	v := valuesOf[version]
+	if reason := checkPolicy(frame[v.policyAt:][:policyBytes], version); reason != "" {
+		return reason
+	}
+	counters := frame[v.policyAt+policyBytes+planesBytes:]
+	rest := counters[countersBytes:]
+	for _, i := range v.finite {
+		if !finite(binary.LittleEndian.Uint32(rest[4*i:])) {
+			return reasonValue
+		}
+	}
+	if result := int8(counters[countersBytes-1]); len(v.results) == 0 && (result < -1 || result > 1) {
+		return reasonResult
+	}
+	for _, i := range v.results {
+		if r := math.Float32frombits(binary.LittleEndian.Uint32(rest[4*i:])); r < -1 || r > 1 {
+			return reasonResult
+		}
+	}
+	return ""
+}
+
+// checkPolicy inspects two moves at a time: most are -1.
+func checkPolicy(policy []byte, version uint32) string {
+	const illegal = 0xbf800000bf800000
+	legal := false
+	for ; len(policy) >= 8; policy = policy[8:] {
+		two := binary.LittleEndian.Uint64(policy)
+		if two == illegal {
+			continue
+		}
+		a, b := uint32(two), uint32(two>>32)
+		if !finite(a) || !finite(b) {
+			return reasonPolicy
+		}
+		legal = legal || isLegal(a, version) || isLegal(b, version)
+	}
+	if !legal {
+		return reasonNoMove
+	}
+	return ""
+}
+
+// finite reports whether the bits of a float are those of a finite one.
+func finite(bits uint32) bool { return bits&0x7f800000 != 0x7f800000 }
+
+// isLegal reports whether a share is that of a legal move. Version 3 marks illegal moves only by 0.
+func isLegal(bits, version uint32) bool {
+	share := math.Float32frombits(bits)
+	return share > 0 || share == 0 && version > 3
 }

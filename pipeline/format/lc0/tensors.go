@@ -4,6 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/npy"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // Element is the type of a plane's elements in a row of tensors.
@@ -210,4 +214,177 @@ func oldResult(result int8) (q, d uint32) {
 		return math.Float32bits(-1), 0
 	}
 	return 0, math.Float32bits(1)
+}
+
+// Rows is the format of games whose streams are arrays of tensors, one row per frame. Frames of
+// different versions have the same kind of row, so they may be mixed, even within a tar.
+type Rows struct {
+	Format
+	Tensors
+	array format.Framer // of rows
+}
+
+var (
+	_ format.Mixer     = Rows{}
+	_ format.OwnCodecs = Rows{}
+	_ format.Unitary   = Rows{}
+	_ format.Framer    = Rows{}
+	_ format.Presenter = Rows{}
+)
+
+// NewRows returns a Rows for the element type in f, which checks frames if f asks for it.
+func NewRows(f spec.Format) (Rows, error) {
+	t, err := NewTensors(Element(f.As.Element()))
+	if err != nil {
+		return Rows{}, err
+	}
+	array, err := npy.Format{}.OfKind(t.Descr() + " ()")
+	if err != nil {
+		return Rows{}, fmt.Errorf("an array of tensors: %w", err)
+	}
+	return Rows{Format: Format{check: f.Lc0Check, mixed: true}, Tensors: t, array: array.(npy.Rows)}, nil
+}
+
+// StreamExtension returns ".npy".
+func (Rows) StreamExtension(string) string { return ".npy" }
+
+// Prologue returns the header of an array of n rows.
+func (r Rows) Prologue(n uint64) []byte { return r.array.Prologue(n) }
+
+// Epilogue returns nil: arrays have none.
+func (Rows) Epilogue(uint64) []byte { return nil }
+
+// RowType implements format.Presenter.
+func (r Rows) RowType() (descr, remark string) {
+	remark = "plane 109 is the count of half-moves since a capture or a pawn's move, divided by 99 (input formats 1 to 3) or by 100"
+	if r.element == U1 {
+		remark = "plane 109 is the count of half-moves since a capture or a pawn's move, undivided: divide it by 99 (input formats 1 to 3) or by 100"
+	}
+	return r.Descr(), remark
+}
+
+// SameKind reports whether both are versions of frames.
+func (Rows) SameKind(a, b string) bool {
+	_, ok := versionsOf(a)
+	_, also := versionsOf(b)
+	return ok && also
+}
+
+// MixedKind names all versions.
+func (Rows) MixedKind(kinds []string) string {
+	var all versions
+	for _, kind := range kinds {
+		v, _ := versionsOf(kind)
+		all |= v
+	}
+	return all.kind()
+}
+
+// OfKind returns r, for any versions.
+func (r Rows) OfKind(kind string) (format.Format, error) {
+	if _, ok := versionsOf(kind); !ok {
+		return nil, fmt.Errorf("%q are no versions of frames", kind)
+	}
+	return r, nil
+}
+
+const (
+	rowsOfPlane = 8
+	planeBytes  = squares / 8 // of a plane of bits: a byte per row, whose highest bit is the first square
+	lastPlanes  = planes - bitPlanes
+	half1       = 0x3c00 // 1 as float16
+)
+
+// half rounds a number from 0 to 65504 to float16, to the nearest, ties to even.
+func half(f float32) uint16 {
+	bits := math.Float32bits(f)
+	exponent := int(bits>>23) - 127
+	mantissa := bits&(1<<23-1) | 1<<23
+	shift := uint(13) // for a normal number
+	if exponent < -14 {
+		shift += uint(-14 - exponent)
+	}
+	if bits == 0 || shift > 24 {
+		return 0
+	}
+	kept, rest, tie := mantissa>>shift, mantissa&(1<<shift-1), uint32(1)<<(shift-1)
+	if rest > tie || rest == tie && kept&1 != 0 {
+		kept++ // carries into the exponent if the mantissa is full
+	}
+	if exponent < -14 {
+		return uint16(kept)
+	}
+	return uint16(kept) + uint16(exponent+14)<<10 // kept contains the exponent's lowest bit
+}
+
+// number returns eight bytes of elements that are a number.
+func (t Tensors) number(n byte) uint64 {
+	switch t.element {
+	case U1:
+		return uint64(n) * 0x0101010101010101
+	case F2:
+		return uint64(t.tables.halves[n]) * 0x0001000100010001
+	}
+	return uint64(math.Float32bits(float32(n))) * 0x0000000100000001
+}
+
+// share returns eight bytes of elements that are a number divided by 99 or 100; for U1, undivided.
+func (t Tensors) share(n byte, by float32) uint64 {
+	switch t.element {
+	case U1:
+		return t.number(n)
+	case F2:
+		return uint64(t.tables.shares[int(by)-99][n]) * 0x0001000100010001
+	}
+	return uint64(math.Float32bits(float32(n)/by)) * 0x0000000100000001
+}
+
+// presentPlanes writes all planes.
+func (t Tensors) presentPlanes(dst []byte, p *parted) {
+	bytes := t.elementBytes()
+	t.tables.expand(dst[:bitPlanes*squares*bytes], p.planes, bytes)
+	dst = dst[bitPlanes*squares*bytes:]
+	bits, values := p.lastPlanes()
+	t.tables.expand(dst, bits[:], bytes)
+	fill := func(i int, word uint64) {
+		for plane := dst[i*squares*bytes : (i+1)*squares*bytes]; len(plane) >= 8; plane = plane[8:] {
+			binary.LittleEndian.PutUint64(plane, word)
+		}
+	}
+	for i, v := range values {
+		if v > 1 { // 0 and 1 were written as bits
+			fill(i, t.number(v))
+		}
+	}
+	fill(planeOfHalfMoves-bitPlanes, t.share(p.halfMoves()))
+}
+
+// Indexes of some of the last planes.
+const (
+	planeOfHalfMoves  = 109
+	planeOfArmageddon = 110
+	planeOfOnes       = 111
+)
+
+// lastPlanes returns the planes from 104 on: the bits of each, and the values of those that have
+// the same number everywhere. If the number is 0 or 1, the bits have it too. The plane of
+// half-moves is left out.
+func (p *parted) lastPlanes() (bits [lastPlanes * planeBytes]byte, values [lastPlanes]byte) {
+	for i, f := range p.flagPlanes() {
+		if f.rows {
+			bits[i*planeBytes], bits[i*planeBytes+rowsOfPlane-1] = low(f.first), low(f.last)
+		} else {
+			values[i] = f.value
+		}
+	}
+	values[planeOfOnes-bitPlanes] = 1
+	if p.armageddon() {
+		values[planeOfArmageddon-bitPlanes] = 1
+	}
+	for i, v := range values {
+		if v == 1 {
+			binary.LittleEndian.PutUint64(bits[i*planeBytes:], math.MaxUint64)
+		}
+	}
+	return bits, values
 }

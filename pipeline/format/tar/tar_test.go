@@ -9,8 +9,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/zeebo/xxh3"
 
 	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/files"
 	"github.com/lsiofs/lsiofs/pipeline/format/formattest"
 	"github.com/lsiofs/lsiofs/pipeline/format/tar"
 )
@@ -270,4 +272,88 @@ func TestFraming(t *testing.T) {
 	require.Empty(t, f.Prologue(7))
 	require.Equal(t, make([]byte, 1024), f.Epilogue(7))
 	require.Equal(t, ".tar", f.StreamExtension("a/b.x"))
+}
+
+func TestKeys(t *testing.T) {
+	for path, key := range map[string]string{
+		"a/b.c/s1.seg.png": "a/b.c/s1",
+		"22.05.png":        "22",
+		"s1.":              "s1",
+		"./s1.jpg":         "./s1",
+		"/s1.jpg":          "/s1",
+		"a/__s__.jpg":      "a/__s__",
+		"___/s1.jpg":       "___/s1", // three characters
+		"__x/s1.jpg":       "__x/s1",
+		"":                 "",
+		"LICENSE":          "",
+		"a.b/LICENSE":      "",
+		".hidden.jpg":      "",
+		"a/.hidden":        "",
+		"a.b/":             "",
+		"____/s1.jpg":      "",
+		"__meta__/s1.jpg":  "",
+		"__s1.jpg__":       "",
+	} {
+		t.Run(path, func(t *testing.T) {
+			records, s, err := index(t, new(archive).file(path, "data").end())
+			require.NoError(t, err)
+			require.Nil(t, s.Damage)
+			if key == "" {
+				require.Empty(t, records)
+				return
+			}
+			require.Len(t, records, 1)
+			require.Equal(t, xxh3.HashString(key), records[0].KeyHash)
+		})
+	}
+}
+
+func TestRegularTypesAreEligible(t *testing.T) {
+	for kind := range 256 {
+		if k := byte(kind); k == 'x' || k == 'X' || k == 'g' || k == 'L' || k == 'K' || k == 'S' {
+			continue
+		}
+		h := header(byte(kind), "s1.jpg", 600)
+		var a archive
+		if kind >= '1' && kind <= '6' {
+			a.add(h, "") // no data, whatever the size is
+		} else {
+			a.add(h, string(make([]byte, 600)))
+		}
+		records, s, err := index(t, a.file("s2.jpg", "").end())
+		require.NoError(t, err)
+		require.Nil(t, s.Damage, "type %d", kind)
+		want := 1
+		if kind == '0' || kind == 0 || kind == '7' {
+			want = 2
+		}
+		require.Len(t, records, want, "type %d", kind)
+	}
+}
+
+// TestFilesSuite is in this package because it uses the naive parser of archives.
+func TestFilesSuite(t *testing.T) {
+	formattest.Suite{Format: files.Format{}, Shards: filesShards(), Naive: naiveFiles, Draw: draw, EndsAnywhere: true}.Run(t)
+}
+
+// filesShards returns directories as storage presents them, and archives that are not directories.
+func filesShards() []formattest.Shard {
+	directory := func(contents ...string) []byte {
+		var shard []byte
+		for i := 0; i < len(contents); i += 2 {
+			shard = files.Framing{}.AppendHeader(shard, []byte(contents[i]), int64(len(contents[i+1])))
+			shard = append(shard, contents[i+1]...)
+			shard = append(shard, make([]byte, -len(contents[i+1])&511)...)
+		}
+		return shard
+	}
+	long := strings.Repeat("long/", 50)
+	var links archive
+	return append(shards(),
+		formattest.Shard{Name: "files with one key and files without", Bytes: directory(
+			"d/LICENSE", "free", "d/README", "", "d/a.cls", "1", "d/a.seg.png", "png", "d/b.", "", "d/b.jpg", strings.Repeat("2", 600))},
+		formattest.Shard{Name: "long paths", Bytes: directory(long+"a.cls", "1", long+"a.jpg", "jpg", long+"b", "", long+"c", "")},
+		formattest.Shard{Name: "names that tar passes over", Bytes: directory("__meta__/a.x", "", "__meta__/a.y", "1", "__meta__/b", "2")},
+		formattest.Shard{Name: "links between files", Bytes: links.file("a.x", "1").add(header('2', "a.y", 0), "").file("a.z", "2").end()},
+	)
 }

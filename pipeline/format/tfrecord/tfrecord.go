@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"math"
@@ -110,3 +111,60 @@ func lengthHolds(head []byte) bool {
 func masked(p []byte) uint32 { return mask(crc32.Checksum(p, castagnoli)) }
 
 func mask(sum uint32) uint32 { return bits.RotateLeft32(sum, -15) + maskDelta }
+
+// check checks a frame whose bytes are passed in pieces.
+type check struct {
+	size, at int64
+	head     [headBytes]byte
+	tail     [crcBytes]byte
+	sum      uint32 // of the data so far
+}
+
+var _ format.Check = (*check)(nil)
+
+// Begin implements format.Check.
+func (c *check) Begin(sizeBytes int64) { c.size, c.at, c.sum = sizeBytes, 0, 0 }
+
+// Add implements format.Check.
+func (c *check) Add(piece []byte) {
+	if c.size < frameBytes {
+		return
+	}
+	if c.at < headBytes {
+		n := copy(c.head[c.at:], piece)
+		piece, c.at = piece[n:], c.at+int64(n)
+	}
+	end := c.size - crcBytes // of the data
+	if n := min(end-c.at, int64(len(piece))); n > 0 {
+		c.sum = crc32.Update(c.sum, castagnoli, piece[:n])
+		piece, c.at = piece[n:], c.at+n
+	}
+	if c.at >= end {
+		c.at += int64(copy(c.tail[c.at-end:], piece))
+	}
+}
+
+// End implements format.Check.
+func (c *check) End() error {
+	switch {
+	case c.size < frameBytes:
+		return format.RecordDamage(fmt.Sprintf("%d bytes are too few for a record", c.size))
+	case !lengthHolds(c.head[:]) || binary.LittleEndian.Uint64(c.head[:]) != uint64(c.size-frameBytes):
+		return format.RecordDamage("the record's length has changed since it was indexed")
+	case mask(c.sum) != binary.LittleEndian.Uint32(c.tail[:]):
+		return format.RecordDamage("the data's crc32c does not match")
+	}
+	return nil
+}
+
+// AppendFrame appends a frame with this data.
+func AppendFrame(dst, data []byte) []byte {
+	at := len(dst)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(data)))
+	dst = binary.LittleEndian.AppendUint32(dst, masked(dst[at:]))
+	dst = append(dst, data...)
+	return binary.LittleEndian.AppendUint32(dst, masked(data))
+}
+
+// Data returns the data of a frame that Verify accepts, as a slice of it.
+func Data(frame []byte) []byte { return frame[headBytes : len(frame)-crcBytes] }
