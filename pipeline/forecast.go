@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"math"
 
 	"github.com/lsiofs/lsiofs/pipeline/order"
@@ -82,20 +83,25 @@ type SpoolForecast struct {
 }
 
 // forecast is Dataset.Forecast.
-func (g *generation) forecast(ctx context.Context, v *order.View, w, n uint64) (Forecast, error) {
+func (g *generation) forecast(ctx context.Context, v *order.View, w, n uint64) (f Forecast, err error) {
 	seq := workerSequence{v, w}
-	f := Forecast{Records: min(n, seq.Len())}
-	choice, err := g.survey.Choose(g.spec.Read)
+	f = Forecast{Records: min(n, seq.Len())}
+	survey, shut, err := g.survey.AsRead()
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, shut()) }()
+	choice, err := survey.Choose(g.spec.Read)
 	if err != nil {
 		return f, err
 	}
 	if f.RecordBytes, err = g.recordBytes(ctx, seq, f.Records); err != nil {
 		return f, err
 	}
-	s := StorageForecast{Kind: g.mount.scheme.name, Root: g.catalog.Root(), Likes: g.mount.profile, Strategy: choice.Strategy, Reason: choice.Reason, Epoch: g.survey.Needs(), Warning: choice.Warning}
+	s := StorageForecast{Kind: g.mount.scheme.name, Root: g.catalog.Root(), Likes: g.mount.profile, Strategy: choice.Strategy, Reason: choice.Reason, Epoch: survey.Needs(), Warning: choice.Warning}
 	e := v.Epoch()
 	run := func(how read.Choice) (read.Forecast, error) {
-		return g.survey.DryRun(ctx, seq, read.Subset{Number: e.Phase(), Part: e.Part()}, f.Records, how)
+		return survey.DryRun(ctx, seq, read.Subset{Number: e.Phase(), Part: e.Part()}, f.Records, how)
 	}
 	if err := s.dryRun(&choice, run, g.spec.MemoryBytes); err != nil {
 		return f, err

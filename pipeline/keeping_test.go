@@ -233,6 +233,12 @@ func TestShardsThatAreAllDecodedAreReadAsIfTheyWereNotCompressed(t *testing.T) {
 					return badPages
 				}
 				require.Zero(t, readPlain(want))
+				d := openClosing(t, s)
+				f := forecast(t, d, 0, 1<<60).Storages[0]
+				require.NoError(t, d.Close())
+				require.Contains(t, f.Reason, "in the disk cache, decoded")
+				require.Nil(t, f.Spool)
+				require.Zero(t, f.Scan.Compressed)
 				damageKept(t, s.Cache.Dir)
 				require.NotZero(t, readPlain(want))
 				// A page between two bad ones may be decoded together with them, and is then not
@@ -255,7 +261,7 @@ func TestShardsThatAreAllDecodedAreReadAsIfTheyWereNotCompressed(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, os.WriteFile(path, other, 0o644))
 				w.server.PutBytes("train/"+w.names[1], other)
-				d := openClosing(t, s)
+				d = openClosing(t, s)
 				require.Equal(t, sums(t, open(t, plain), plain, nil), sums(t, d, s, nil))
 				require.NotContains(t, d.Status().Fetch.Reason, "in the disk cache, decoded")
 				require.NoError(t, d.Close())

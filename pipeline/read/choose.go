@@ -70,10 +70,10 @@ func (f *Fetcher) openShelf(c *Choice) (*diskcache.Shelf, error) {
 }
 
 // keptShards describes the shards that a choice spools.
-func (f *Fetcher) keptShards(c *Choice) KeptShards {
-	k := KeptShards{NeedBytes: c.SpoolBytes, MostTableBytes: f.o.MemoryBytes / spoolTablesPart, Decoding: f.decoding}
-	k.DecodedBytes = func(shard int) int64 { return f.o.Index.Shard(shard).DecodedBytes }
-	for i := range f.o.Index.Shards() {
+func (s *Survey) keptShards(c *Choice) KeptShards {
+	k := KeptShards{NeedBytes: c.SpoolBytes, MostTableBytes: s.o.MemoryBytes / spoolTablesPart, Decoding: s.decoding}
+	k.DecodedBytes = func(shard int) int64 { return s.o.Index.Shard(shard).DecodedBytes }
+	for i := range s.o.Index.Shards() {
 		if c.Spools(i) {
 			k.Shards = append(k.Shards, i)
 			k.AllBytes += diskcache.RoomBytes(k.DecodedBytes(i))
@@ -84,15 +84,15 @@ func (f *Fetcher) keptShards(c *Choice) KeptShards {
 
 // decoding returns a shard's object, and what else its decoded bytes depend on: the codec, and the
 // parts if the shard consists of parts.
-func (f *Fetcher) decoding(shard int) (raw storage.Object, how string) {
-	x := f.o.Index.Shard(shard)
+func (s *Survey) decoding(shard int) (raw storage.Object, how string) {
+	x := s.o.Index.Shard(shard)
 	how = x.Codec.Name() + "/1"
 	if !x.Parts {
 		return x.Object, how
 	}
 	h := xxh3.New()
 	for at := int64(0); at < x.DecodedBytes; {
-		p := f.o.Index.Part(shard, at)
+		p := s.o.Index.Part(shard, at)
 		_ = binary.Write(h, binary.LittleEndian, p) // a hash never fails
 		at = max(p.EndBytes, at+1)
 	}

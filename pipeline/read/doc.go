@@ -41,7 +41,7 @@
 // (members or frames, wherever records begin). Gather is for datasets without compressed shards
 // whose shuffle holds more than fits into memory, so that a scan would read pieces again and again.
 // Compressed shards that are already in the disk cache, all of them and decoded, are read as
-// uncompressed ones (usePlain).
+// uncompressed ones (Survey.AsRead).
 //
 // A Fetcher has either a scanner or a gatherer, for all its life. Neither imports the other, nor
 // this package: both get the same Options, and report errors by Options.Note. They stay two packages

@@ -2,7 +2,6 @@ package read
 
 import (
 	"errors"
-	"strings"
 	"sync"
 
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
@@ -22,7 +21,7 @@ type Fetcher struct {
 	// Exactly one of scanner and gatherer is set.
 	scanner  *scan.Scanner
 	gatherer *gather.Gatherer
-	plain    *diskcache.Plain // the storage that is read; nil if it is the dataset's own
+	cached   *diskcache.Plain // the storage that is read; nil if it is the dataset's own
 
 	mu       sync.Mutex // taken last: the scanner and the gatherer note failures with their locks held
 	failures failures
@@ -49,22 +48,23 @@ func (f *Fetcher) start() (err error) {
 			return err
 		}
 	}
-	if f.usePlain() {
+	v, plain, err := f.fromCache(f.spoolBytes())
+	if err != nil {
+		return err
+	}
+	if plain != nil {
+		note, ask := f.o.Note, f.o.Ask
+		f.Survey, f.cached = *v, plain
+		f.o.Note, f.o.Ask = note, ask
 		defer func() {
 			if err != nil {
-				err = errors.Join(err, f.plain.Close())
+				err = errors.Join(err, plain.Close())
 			}
 		}()
-		if err := f.look(f.spoolBytes()); err != nil {
-			return err
-		}
 	}
 	shelf, err := f.chooseStrategy()
 	if err != nil {
 		return err
-	}
-	if f.plain != nil {
-		f.o.Choice.Reason = plainReason + "; " + strings.TrimPrefix(f.o.Choice.Reason, "no shard is compressed, and ")
 	}
 	if err := f.startRoom(shelf); err != nil {
 		if shelf != nil {
@@ -124,8 +124,8 @@ func (f *Fetcher) Close() error {
 	f.share.Retire()
 	defer f.leave()
 	err := f.closeRoom()
-	if f.plain != nil {
-		err = errors.Join(err, f.plain.Close())
+	if f.cached != nil {
+		err = errors.Join(err, f.cached.Close())
 	}
 	return err
 }

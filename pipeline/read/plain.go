@@ -1,6 +1,7 @@
 package read
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -19,40 +20,53 @@ import (
 // plainReason is why compressed shards are read by a strategy for uncompressed ones.
 const plainReason = "the compressed shards are in the disk cache, decoded"
 
-// usePlain reports whether all shards are compressed and whole in the disk cache, decoded. If so,
-// the fetcher reads them from there as uncompressed shards.
-func (f *Fetcher) usePlain() bool {
-	c := &f.o
-	if c.Spool.Plain == nil || c.Read != spec.ReadAuto {
-		return false
+// AsRead returns the survey of the dataset as a fetcher would read it now: if all shards are
+// compressed, and whole in the disk cache, decoded, they are read from there as uncompressed ones;
+// else it returns s. Until close is called the cache keeps them.
+func (s *Survey) AsRead() (v *Survey, close func() error, err error) {
+	v, plain, err := s.fromCache(s.o.Spool.MaxBytes)
+	if plain == nil {
+		return s, func() error { return nil }, err
 	}
-	all := Choice{Spooled: make([]uint64, (f.o.Index.Shards()+63)/64)}
+	return v, plain.Close, nil
+}
+
+// fromCache returns the survey of the shards in the disk cache, for a spool of at most that many
+// bytes, and the storage that has them; nil if they are not read from there.
+func (s *Survey) fromCache(maxSpoolBytes int64) (*Survey, *diskcache.Plain, error) {
+	if s.o.Spool.Plain == nil || s.o.Read != spec.ReadAuto {
+		return nil, nil, nil
+	}
+	all := Choice{Spooled: make([]uint64, (s.o.Index.Shards()+63)/64)}
 	some := false
-	for i := range f.o.Index.Shards() {
-		if x := f.o.Index.Shard(i); x.Records > 0 {
+	for i := range s.o.Index.Shards() {
+		if x := s.o.Index.Shard(i); x.Records > 0 {
 			if x.Codec == nil {
-				return false
+				return nil, nil, nil
 			}
 			all.Spooled[i/64] |= 1 << (i % 64)
 			some = true
 		}
 	}
 	if !some {
-		return false
+		return nil, nil, nil
 	}
-	var err error
-	raw := f.o
-	f.plain, err = c.Spool.Plain(f.keptShards(&all), func(shard int, write func([]byte) error) error {
+	raw := s.o
+	plain, err := raw.Spool.Plain(s.keptShards(&all), func(shard int, write func([]byte) error) error {
 		return decodeWhole(raw, shard, write)
 	})
-	if err != nil || f.plain == nil {
-		return false
+	if err != nil || plain == nil {
+		return nil, nil, nil // they are decoded again
 	}
-	f.o.SetInput(plainIndex{raw.Index, f.plain}, f.plain)
-	if choose.AtService(c.Profile.Kind) {
-		c.Profile = profile.Defaults(profile.KindVirtual) // a local disk
+	v := &Survey{o: raw, plain: true}
+	v.o.SetInput(plainIndex{raw.Index, plain}, plain)
+	if choose.AtService(raw.Profile.Kind) {
+		v.o.Profile = profile.Defaults(profile.KindVirtual) // a local disk
 	}
-	return true
+	if err := v.look(maxSpoolBytes); err != nil {
+		return nil, nil, errors.Join(err, plain.Close())
+	}
+	return v, plain, nil
 }
 
 // plainIndex is an index of compressed shards that are decoded in a disk cache.

@@ -1,6 +1,8 @@
 package read
 
 import (
+	"strings"
+
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/read/choose"
@@ -16,6 +18,7 @@ type Survey struct {
 	// o has Survey and Choice of a Fetcher, with finer pieces than sizes if the choice requires them.
 	o     Options
 	sizes *choose.Survey
+	plain bool // the shards are compressed, and read from the disk cache, which has them decoded
 }
 
 // NewSurvey surveys a dataset. It reads nothing. The caller keeps ownership of the catalog and the
@@ -50,7 +53,11 @@ func (s *Survey) look(maxSpoolBytes int64) error {
 // the settings alone. It makes no spool.
 func (s *Survey) Choose(asked spec.Read) (Choice, error) {
 	sizes := s.sizes.Sizes()
-	return sizes.Choose(asked)
+	c, err := sizes.Choose(asked)
+	if s.plain {
+		c.Reason = plainReason + "; " + strings.TrimPrefix(c.Reason, "no shard is compressed, and ")
+	}
+	return c, err
 }
 
 // Needs returns what an epoch of the dataset needs, from the catalog and the settings alone.
