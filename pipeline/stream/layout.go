@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/lsiofs/lsiofs/pipeline/order"
@@ -98,4 +101,109 @@ func decodeLayout(b []byte, v *order.View) (*layout, error) {
 		}
 	}
 	return l, nil
+}
+
+const (
+	// laidOutBytes bounds the layouts in memory. The layout of 10⁸ records takes 200 KiB, plus 32
+	// bytes per worker. A dropped layout is loaded from the shelf or computed again.
+	laidOutBytes = 8 << 20
+	// leastLaidOut is the number of layouts that stay whatever they take: of the epoch that is
+	// read, of the next one, and of two more.
+	leastLaidOut = 4
+)
+
+// laidOut holds the sets whose layouts are in memory, a bounded number. The least recently used
+// layout is dropped first.
+type laidOut struct {
+	clock atomic.Uint64 // number of layouts added so far
+
+	mu    sync.Mutex
+	list  []laidOutSet
+	bytes int64
+}
+
+type laidOutSet struct {
+	set    *Set
+	layout *pendingLayout
+	bytes  int64
+}
+
+// add records that a set has its layout.
+func (l *laidOut) add(s *Set, p *pendingLayout) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.used.Store(l.clock.Add(1))
+	x := laidOutSet{s, p, p.layout.memoryBytes()}
+	l.list = append(l.list, x)
+	l.bytes += x.bytes
+	for l.bytes > laidOutBytes && len(l.list) > leastLaidOut {
+		oldest := 0
+		for i, o := range l.list {
+			if o.set.used.Load() < l.list[oldest].set.used.Load() {
+				oldest = i
+			}
+		}
+		o := l.list[oldest]
+		l.list = slices.Delete(l.list, oldest, oldest+1)
+		l.bytes -= o.bytes
+		o.set.drop(o.layout)
+	}
+}
+
+// drop forgets a layout. Callers that hold it keep using it.
+func (s *Set) drop(p *pendingLayout) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending == p {
+		s.pending = nil
+	}
+}
+
+// Ahead computes the set's layout before it is needed, in the caller's goroutine alone, and stores
+// it. It calls goOn about every 50 µs of work; goOn may block, and so controls how much of a core
+// this takes.
+//
+// It stops early if goOn returns false, if the source closes, or if a reader asks for the layout
+// meanwhile. That reader computes the layout on all cores, without waiting for Ahead.
+func (s *Set) Ahead(goOn func() bool) {
+	stop := func() bool { return s.source.stopped() || s.asked() || !goOn() }
+	if stop() || checkPadding(s.view) != nil {
+		return
+	}
+	l, computed := s.stored(), false
+	if l == nil {
+		// One sweep from the first record to the last passes through all states of the epoch, and
+		// keeps them.
+		w := newSweep(s.source, s.view, max(s.view.Dealt(), 1), stop)
+		if w.run(); w.err != nil {
+			return // a caller that needs the layout gets the same error, or none
+		}
+		l, computed = w.layout, true
+	}
+	s.keep(l)
+	if computed && s.shelf != nil {
+		s.shelf.Save(l.encode())
+	}
+}
+
+// asked reports whether a caller has asked for the layout.
+func (s *Set) asked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pending != nil
+}
+
+// keep makes l the layout that later callers get.
+func (s *Set) keep(l *layout) {
+	p := &pendingLayout{done: make(chan struct{}), layout: l}
+	close(p.done)
+	s.mu.Lock()
+	asked := s.pending != nil
+	if !asked {
+		s.pending = p
+	}
+	s.mu.Unlock()
+	if !asked {
+		s.source.laidOut.add(s, p)
+	}
 }
