@@ -79,7 +79,7 @@
 // # Where things happen
 //
 //	who frees a block of memory         read/budget owns all record memory. A pin keeps a block
-//	                                    (budget/pins.go); the last unpin lets the scanner or the
+//	                                    (budget/budget.go); the last unpin lets the scanner or the
 //	                                    gatherer reuse it. Nothing else frees
 //	what is dropped when memory is full read/scan/cache.go: pieces whose records have all gone out
 //	                                    come first, then those that are wanted last. blockcache:

@@ -2,6 +2,7 @@ package choose
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -205,4 +206,49 @@ func (s *Sizes) StaleRecords() uint64 {
 	b := max(float64(o.SizeRecords)/lanes, 1)
 	r := max(float64(s.Held.Records)/float64(s.Held.Pieces), 1)
 	return uint64(lanes * float64(max(s.Places, 1)) * (b*(harmonic(r)+5) + 2*r))
+}
+
+// Lookahead returns how many pieces may be wanted at a time (0: any number), if the pieces that
+// decoders store as they pass must not fill the memory, and whether a scan sweeps. A scan sweeps if
+// it was asked for and would not have been chosen: memory does not hold the shards, and decoding
+// can start at few places in them. Then readers look no further ahead than a quarter of the memory
+// has room for, and a decoder that has begun continues to the last piece that is wanted in its
+// shard. So each pass loads that many pieces.
+func (s *Sizes) Lookahead(c Choice) (mostPieces int64, sweeps bool) {
+	if c.Strategy != spec.ReadScan || !s.Compressed || s.Fits() || s.Held.Pieces == 0 {
+		return 0, false
+	}
+	h := &s.Held
+	each := s.AllBytes()/int64(h.Pieces) + 1
+	if usual, err := s.Choose(spec.ReadAuto); err != nil || usual.Strategy != spec.ReadScan {
+		return max(s.Limits.CacheBytes/4/each, 1), true
+	}
+	room := s.Room(s.OpenDecoders())
+	most := max(room/4*3/each, 1)
+	if h.TableBytes < h.Bytes/4 && s.Order.Shuffle != spec.ShuffleFull {
+		// If pieces are mostly bytes rather than tables, some of what waits in the shuffle has been
+		// delivered, and takes no room any more.
+		most = max(most, int64(2*s.OpenPieces()))
+	}
+	return most, false
+}
+
+// How far all readers together look ahead under --lookahead auto: what they read in LookaheadTime,
+// within these limits. One request in a thousand takes seconds, and its hedge a few hundred
+// milliseconds: with 1.3 s ahead no reader waits for it.
+const (
+	LeastLookahead = 128 << 20
+	MostLookahead  = 2 << 30
+	LookaheadTime  = 2 * time.Second
+)
+
+// Reach returns how far one of several readers looks ahead: its share of what was asked for or, if
+// that is 0, what it reads at its rate in LookaheadTime.
+func Reach(askedBytes int64, bytesPerSecond float64, readers int64) int64 {
+	readers = max(readers, 1)
+	if askedBytes > 0 {
+		return max(askedBytes/readers, 1)
+	}
+	rate := int64(min(bytesPerSecond*LookaheadTime.Seconds(), MostLookahead))
+	return max(min(max(rate, LeastLookahead/readers), MostLookahead/readers), 1)
 }

@@ -1,6 +1,9 @@
 package choose
 
 import (
+	"math"
+
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
@@ -77,4 +80,130 @@ func DecoderBytesOf(codec string, decodedBytes int64, members uint64) int64 {
 		return DecoderBytes
 	}
 	return DecoderBytes + min(decodedBytes/int64(max(members, 1)), usualWindowBytes)
+}
+
+// heldPieceBytes returns about how many bytes of a large piece are held.
+func (s *Sizes) heldPieceBytes() int64 {
+	if h := &s.Held; h.WholeBytes > 0 {
+		return 2 * h.Bytes / int64(max(h.Pieces, 1))
+	}
+	return s.pieceBytes()
+}
+
+// pieceBytes returns about the size of a large piece.
+func (s *Sizes) pieceBytes() int64 {
+	return s.Held.LargePieceBytes(s.PieceBytes, s.PieceRecords)
+}
+
+// LargePieceBytes returns about the size of a piece that ends with the record that reaches
+// pieceBytes or pieceRecords.
+func (h *Held) LargePieceBytes(pieceBytes, pieceRecords uint64) int64 {
+	bytes, records := h.whole()
+	record := float64(bytes) / float64(max(records, 1))
+	return int64(min(float64(pieceBytes), float64(pieceRecords)*record) + record)
+}
+
+// AllBytes returns what it takes to have all pieces in memory: the last segment is partly empty,
+// and one is spare.
+func (s *Sizes) AllBytes() int64 {
+	h, l := &s.Held, &s.Limits
+	return max(l.placed(h.Bytes, h.Pieces, s.heldPieceBytes()), l.placedTables(h.TableBytes)) + 2*l.SegmentBytes + h.TableBytes
+}
+
+// placed returns what pieces of that many bytes take in segments: they begin at cache lines or
+// pages, and the end of a segment that is too small for the next piece is lost, but never more than
+// half of a segment.
+func (l *Limits) placed(bytes int64, pieces int, pieceBytes int64) int64 {
+	if pieceBytes >= budget.AlignFromBytes {
+		bytes += int64(pieces) * 2 * budget.PageBytes
+	} else {
+		bytes += int64(pieces) * 64
+	}
+	if pieceBytes >= l.SegmentBytes {
+		return bytes
+	}
+	return min(2*bytes, int64(float64(bytes)*float64(l.SegmentBytes)/float64(l.SegmentBytes-pieceBytes)))
+}
+
+// placedTables returns what segments take however little is in them, since the tables of each are
+// limited to TableBytes.
+func (l *Limits) placedTables(tables int64) int64 { return tables / l.TableBytes * l.SegmentBytes }
+
+// Room returns what the given number of decoders leaves for pieces and their tables: at least half.
+func (s *Sizes) Room(decoders int64) int64 {
+	return max(s.Limits.CacheBytes/2, s.Limits.CacheBytes-decoders*s.Held.DecoderBytes)
+}
+
+// Fits reports whether all shards in use can be held, decoded, with their tables. A quarter is left
+// for what is loaded and dropped meanwhile.
+func (s *Sizes) Fits() bool {
+	h := &s.Held
+	return h.Bytes <= s.Limits.CacheBytes/4*3 && s.AllBytes() <= s.Room(int64(min(h.Packed, s.Decoders)))
+}
+
+// waiting returns about how much a scan keeps of records that have been read and are not due yet:
+// what the shuffle holds, for each place where the order is read, with what is lost between kept
+// and delivered records; the pieces that they are in; and the tables of the pieces that have
+// waiting records.
+func (s *Sizes) waiting() int64 {
+	h, o := &s.Held, s.Order
+	all := s.AllBytes()
+	if h.Records == 0 || o.Shuffle == spec.ShuffleFull {
+		return all
+	}
+	places := float64(max(s.Places, 1))
+	waits := float64(o.SizeRecords)*float64(h.Bytes)/float64(h.Records)*1.5 + 2*float64(o.Lanes)*float64(s.PieceBytes)
+	return int64(min(places*waits+float64(s.waitingTables()), float64(all)))
+}
+
+// waitingTables returns about what the tables of pieces with waiting records take.
+func (s *Sizes) waitingTables() int64 {
+	if s.Held.Pieces == 0 {
+		return 0
+	}
+	return int64(s.OpenPieces() / float64(s.Held.Pieces) * float64(s.Held.TableBytes))
+}
+
+// OpenPieces returns about how many pieces have waiting records.
+func (s *Sizes) OpenPieces() float64 {
+	return s.openRuns(float64(s.Held.Records)/float64(max(s.Held.Pieces, 1)), float64(s.Held.Pieces))
+}
+
+// OpenDecoders returns about how many decoders are in the middle of shards at a time.
+func (s *Sizes) OpenDecoders() int64 {
+	open := s.openRuns(float64(s.Held.Records)/float64(max(s.Held.Shards, 1)), float64(s.Held.Packed))
+	return int64(min(open, float64(s.Decoders)))
+}
+
+// openRuns returns about how many runs of R consecutive records have waiting ones: the last record
+// of a run leaves a buffer of B after about B·ln R turns (see need).
+func (s *Sizes) openRuns(r, most float64) float64 {
+	o := s.Order
+	places := float64(max(s.Places, 1))
+	r = max(r, 1)
+	b := max(float64(o.SizeRecords)/float64(max(o.Lanes, 1)), 1)
+	open := most
+	switch o.Shuffle {
+	case spec.ShuffleNone:
+		open = 2 * places
+	case spec.ShuffleBlock:
+		open = places * float64(o.Lanes) * (1 + math.Ceil(b/r))
+	case spec.ShuffleReservoir:
+		open = places * float64(o.Lanes) * (1 + math.Ceil(b*(math.Log(r)+1)/r))
+	}
+	return min(open, most)
+}
+
+// begunAgain returns about how often each byte is decoded after the first time, only because places
+// of the order begin inside of shards, whose decoding has to start at their beginning: half a shard
+// for each place.
+func (s *Sizes) begunAgain(c *compressed) float64 {
+	places := float64(max(s.Places, 1))
+	if s.Order.Shuffle != spec.ShuffleNone {
+		places *= float64(max(s.Order.Lanes, 1))
+	}
+	if places < 2 {
+		return 0
+	}
+	return places / 2 / float64(max(c.shards, 1))
 }

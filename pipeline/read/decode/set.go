@@ -1,11 +1,13 @@
 package decode
 
 import (
+	"iter"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/options"
@@ -267,4 +269,87 @@ func (s *Set) Close() {
 	defer s.mu.Unlock()
 	for s.closeOldest() {
 	}
+}
+
+// Load is a piece of a shard that a decoder has to decode. It is constant, except for its memory,
+// which is available after Work.Room or Work.Passing.
+type Load interface {
+	// Piece returns its number. The pieces of a shard have consecutive numbers, in shard order.
+	Piece() int
+	// Bounds returns where its first range begins and its last one ends in the decoded shard. reach
+	// is where the next piece begins if that is before end because records overlap; else it is end.
+	Bounds() (start, end, reach int64)
+	// Ranges returns the offsets and sizes of what it consists of, ascending.
+	Ranges() iter.Seq2[int64, int64]
+	// Memory returns where the ranges are stored, one after the other.
+	Memory() []byte
+}
+
+// Work is the owner of the pieces that decoders decode. Its methods are called without a lock of
+// this package, and concurrently.
+type Work interface {
+	// Room allocates the memory of a load that a decoder has reached. If there is none, it ends the
+	// load and returns false.
+	Room(Load) bool
+	// Passing returns a load, with its memory, for a piece that a decoder is about to pass, if the
+	// piece is worth keeping and neither in memory nor being loaded; else nil.
+	Passing(d *Decoder, piece int) Load
+	// Next returns the first piece of the shard, from piece on, to which a decoder without loads
+	// should move on; -1 for none.
+	Next(shard, piece int) int
+	// Came completes a load whose bytes are in its memory.
+	Came(Load)
+	// Broken is called after a checksum error: nothing of the shard can be trusted any more.
+	Broken(shard int, err error)
+	// Failed ends loads with an error.
+	Failed(loads []Load, err error)
+	// Shrink is called when decoders hold more memory than before.
+	Shrink()
+}
+
+// throughBytes is how much of a shard Through decodes at a time.
+const throughBytes = 256 << 10
+
+// Through decodes a whole shard from front to back, and calls write with the bytes, a buffer at a
+// time, which is only valid during the call. It stores in clock when it last made progress (the set's
+// now), and records its waits for storage in waits. It holds a core while it decodes.
+func (s *Set) Through(shard int, clock *atomic.Int64, waits *meter.WaitClock, write func([]byte) error) error {
+	d := s.whole(shard, clock, waits)
+	defer s.endWhole(d)
+	s.TakeCore()
+	defer s.GiveCore()
+	if err := d.open(); err != nil {
+		return err
+	}
+	for buf := make([]byte, min(throughBytes, d.decoded)); d.pos < d.decoded; {
+		b := buf[:min(d.decoded-d.pos, int64(len(buf)))]
+		if err := d.fill(b); err != nil {
+			return err
+		}
+		s.GiveCore() // write may be slow
+		err := write(b)
+		s.TakeCore()
+		if err != nil {
+			return err
+		}
+	}
+	return d.endMember()
+}
+
+// whole returns a decoder of a whole shard, which takes no loads.
+func (s *Set) whole(shard int, clock *atomic.Int64, waits *meter.WaitClock) *Decoder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.newDecoder(shard, s.o.Index.Entry(shard, 0), throughBytes)
+	d.raw.got, d.raw.waits = clock, waits
+	d.running = true
+	s.all[d] = struct{}{}
+	s.hold(d, d.memory())
+	return d
+}
+
+func (s *Set) endWhole(d *Decoder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(d)
 }

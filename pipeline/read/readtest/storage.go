@@ -3,6 +3,7 @@ package readtest
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"unsafe"
@@ -14,6 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -111,4 +114,92 @@ func mincore(b, resident []byte) error {
 		return errno
 	}
 	return nil
+}
+
+// Served is a dataset on a web server.
+type Served struct {
+	*Dataset
+	Server  *faultserver.Server
+	Storage *remote.Storage
+}
+
+// Serve puts a dataset on a web server. From then on its index refers to the server's objects.
+func Serve(t testing.TB, d *Dataset) Served {
+	t.Helper()
+	s := Served{Dataset: d, Server: faultserver.New()}
+	for _, shard := range d.Index.ShardTable {
+		b, err := os.ReadFile(filepath.Join(d.Dir, shard.Object.Path))
+		require.NoError(t, err)
+		s.Server.PutBytes(shard.Object.Path, b)
+	}
+	var err error
+	s.Storage, err = remote.New(faultserver.Connect(t, s.Server), remote.DefaultConfig())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Storage.Close()) })
+	listed := map[string]storage.Object{}
+	require.NoError(t, s.Storage.List(context.Background(), func(string, bool) bool { return true }, func(o storage.Object) error {
+		listed[o.Path] = o
+		return nil
+	}))
+	for i := range d.Index.ShardTable {
+		o := &d.Index.ShardTable[i].Object
+		require.Contains(t, listed, o.Path)
+		*o = listed[o.Path]
+	}
+	return s
+}
+
+// Asked returns how many requests for bytes the server has received so far, and for how many bytes.
+func (s *Served) Asked() (requests int, bytes int64) {
+	for _, r := range s.Server.Log() {
+		if r.Method != "GET" {
+			continue
+		}
+		requests++
+		if r.Begin < 0 {
+			bytes += s.size(r.Path)
+			continue
+		}
+		bytes += r.End - r.Begin
+	}
+	return requests, bytes
+}
+
+func (s *Served) size(path string) int64 {
+	for _, shard := range s.Index.ShardTable {
+		if shard.Object.Path == path {
+			return shard.Object.SizeBytes
+		}
+	}
+	return 0
+}
+
+// DiskDir returns a directory that is not on a tmpfs.
+func DiskDir(t testing.TB) string {
+	t.Helper()
+	for _, base := range []string{os.TempDir(), "/var/tmp"} {
+		dir, err := os.MkdirTemp(base, "lsiofs-test-*")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+		var st unix.Statfs_t
+		if require.NoError(t, unix.Statfs(dir, &st)); st.Type != unix.TMPFS_MAGIC {
+			return dir
+		}
+	}
+	t.Skip("no temporary directory on a disk")
+	return ""
+}
+
+// Alter changes a file without changing its mtime.
+func Alter(t *testing.T, d *Dataset, shard int, change func(b []byte)) {
+	path := filepath.Join(d.Dir, d.Index.ShardTable[shard].Object.Path)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	change(b)
+	require.NoError(t, os.WriteFile(path, b, 0o644))
+	require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/choose"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
@@ -162,3 +163,146 @@ func (sc *Scanner) Close() error {
 	defer sc.mu.Unlock()
 	return errors.Join(err, sc.closeSpool(), sc.cache.close())
 }
+
+// nearRecords returns the distance in records up to which a reader counts as reading on.
+func (sc *Scanner) nearRecords() uint64 {
+	h := &sc.o.Survey.Held
+	return window.Near(h.Bytes / int64(max(h.Records, 1)))
+}
+
+// layoutWith returns the layout of a piece with the records of a part.
+func (sc *Scanner) layoutWith(part chunkmap.Part, number int) (shard int, l chunkmap.Layout) {
+	return sc.o.Survey.Places.Of(part).Layout(number, func(shard int) (gapBytes int64, wide chunkmap.Widener) {
+		return choose.GapBytes(sc.o.Index.Shard(shard).Codec != nil, sc.sampled, sc.o.Profile), nil
+	})
+}
+
+// eachRead splits a piece into reads that suit the storage.
+func (sc *Scanner) eachRead(l *chunkmap.Layout, read func(chunkmap.Range)) {
+	l.Reads(sc.o.Profile.ReadBytes, sc.o.Profile.AlignBytes, read)
+}
+
+var _ budget.Member = (*Scanner)(nil)
+
+// Allow implements budget.Member. At Options.MemoryBytes, all limits are those of Options.Survey.Limits.
+func (sc *Scanner) Allow(bytes int64) {
+	l := &sc.limits
+	cache := l.CacheBytes
+	if bytes < sc.o.MemoryBytes {
+		beside := sc.o.MemoryBytes - l.CacheBytes // tables, and segments to copy into
+		cache = max(bytes-beside, min(bytes/2, cache))
+	}
+	share := float64(cache) / float64(max(l.CacheBytes, 1))
+	sc.budget.Allow(cache)
+	sc.decoders.Allow(int64(float64(l.DecoderBytes) * share))
+	sc.maps.Allow(min(bytes, sc.o.MemoryBytes), cache/4)
+	sc.loanSegments.Store(max(int64(float64(l.LoanSegments)*share), 1))
+}
+
+// Held implements budget.Member.
+func (sc *Scanner) Held() int64 { return sc.budget.Held() + sc.TableBytes() }
+
+// Lent implements budget.Member.
+func (sc *Scanner) Lent() int64 { return int64(sc.counts.bytesOut.Load()) }
+
+// Readers implements budget.Member.
+func (sc *Scanner) Readers() int64 { return sc.open.Load() }
+
+// Shrink implements budget.Member: it closes idle decoders, drops pieces, and unmaps mapped ones.
+// If Scanner.mu is held, dropping pieces is left to the next load that needs memory.
+func (sc *Scanner) Shrink() {
+	sc.decoders.Trim()
+	if sc.mu.TryLock() {
+		if !sc.closed {
+			sc.cache.shrink()
+		}
+		sc.mu.Unlock()
+	}
+	sc.maps.Shrink()
+}
+
+// ShrinkDisk implements budget.Member: if there are no readers, the spool drops its shards and
+// shortens its file.
+func (sc *Scanner) ShrinkDisk() {
+	if sc.spool != nil && sc.open.Load() == 0 {
+		sc.spool.Shrink()
+	}
+}
+
+// Stats is a snapshot. Counters only grow.
+type Stats struct {
+	RecordsOut, BytesOut uint64 // returned by Read
+	RecordsMapped        uint64 // of these, from the page cache
+	Hits                 uint64 // records that were in memory when asked for
+	Waits                uint64 // records that a reader had to wait for
+	WaitNanos            uint64
+	PiecesRead           uint64
+	PiecesReread         uint64 // read again because they had been dropped
+	PiecesDropped        uint64
+	BytesRead            uint64 // of pieces, decoded
+	// DecodedBytes counts all output of decoders, needed or not.
+	DecodedBytes uint64
+	// ReadsCancelled and BytesCancelled count pieces that were requested ahead of readers that then
+	// seeked away or closed, and had not begun.
+	ReadsCancelled, BytesCancelled uint64
+	HeldBytes                      int64 // in memory, now, tables included
+	MappedBytes                    int64 // in the page cache, now
+	LoadsInFlight, OpenDecoders    int64
+	AheadBytes                     int64        // of loads in flight, those that are read ahead, with their tables
+	Spool                          *spool.Stats // nil if nothing is spooled
+}
+
+// counters are the parts of Stats that no lock protects.
+type counters struct {
+	recordsOut, bytesOut, hits, waits, waitNanos atomic.Uint64
+	piecesRead, piecesReread, bytesRead          atomic.Uint64
+	recordsMapped                                atomic.Uint64
+	readsCancelled, bytesCancelled               atomic.Uint64
+}
+
+// Stats returns a snapshot.
+func (sc *Scanner) Stats() Stats {
+	n := &sc.counts
+	s := Stats{
+		PiecesRead: n.piecesRead.Load(), PiecesReread: n.piecesReread.Load(), BytesRead: n.bytesRead.Load(),
+		RecordsOut: n.recordsOut.Load(), BytesOut: n.bytesOut.Load(), RecordsMapped: n.recordsMapped.Load(),
+		Hits: n.hits.Load(), Waits: n.waits.Load(), WaitNanos: n.waitNanos.Load(),
+		ReadsCancelled: n.readsCancelled.Load(), BytesCancelled: n.bytesCancelled.Load(),
+		MappedBytes: sc.maps.Stats().Bytes,
+	}
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	decoders := sc.decoders.Stats() // first, so that memory that moves to a segment is not counted twice
+	s.DecodedBytes = decoders.DecodedBytes
+	s.HeldBytes = sc.cache.mapped + sc.cache.tables + decoders.HeldBytes + sc.TableBytes()
+	s.PiecesDropped = sc.cache.dropped
+	s.LoadsInFlight, s.AheadBytes = int64(len(sc.loads)), sc.aheadOut
+	s.OpenDecoders = int64(decoders.Open)
+	if sc.spool != nil {
+		x := sc.spool.Stats()
+		s.HeldBytes += x.TableBytes
+		s.Spool = &x
+	}
+	return s
+}
+
+// waitsFor returns the stage to charge for waiting on this load, and the decoder whose waits that
+// is to be split by. It is called with mu held.
+func (ld *load) waitsFor() (meter.Stage, *meter.WaitClock) {
+	switch {
+	case ld.via != nil:
+		return meter.Decompress, ld.via
+	case ld.stage.Load() == isQueued || ld.pending.Load() > 0:
+		return meter.Storage, nil
+	}
+	return meter.Gather, nil
+}
+
+var (
+	errClosed = budget.ErrClosed
+	// errCalledOff ends a load that is no longer wanted. No reader sees it: a reader that needs the
+	// piece later starts another load.
+	errCalledOff = errors.New("the piece is not wanted any more")
+	// errReaderClosed is returned for reads of a closed reader of a sample.
+	errReaderClosed = errors.New("the reader is closed, and no other one reads this epoch")
+)

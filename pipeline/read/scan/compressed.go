@@ -2,12 +2,160 @@ package scan
 
 import (
 	"errors"
+	"iter"
 
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/decode"
 	"github.com/lsiofs/lsiofs/pipeline/read/spool"
 )
+
+// decoding is the decode.Work of a scanner. Decoders call it without locks.
+type decoding struct{ sc *Scanner }
+
+var (
+	_ decode.Work = decoding{}
+	_ decode.Load = (*load)(nil)
+)
+
+// assign gives a load to a decoder. It is called with mu held, so that the decoder can't complete
+// it before everything is noted. It returns false if there is no decoder to read ahead.
+func (sc *Scanner) assign(ld *load, u budget.Urgency) bool {
+	d := sc.decoders.Assign(ld.shard, ld, u)
+	if d == nil {
+		return false
+	}
+	ld.clock.Store(d.Clock())
+	ld.decoder, ld.via = d, d.Waits()
+	return true
+}
+
+// Room allocates memory for a load that a decoder has reached.
+func (w decoding) Room(l decode.Load) bool {
+	sc, ld := w.sc, l.(*load)
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	u := budget.Prefetch
+	if ld.Waited() {
+		u = budget.Demand
+	}
+	if ld.seg, ld.off, ld.err = sc.cache.alloc(ld.layout.SizeBytes, u); ld.err != nil {
+		sc.finishLocked(ld)
+		return false
+	}
+	return true
+}
+
+// Passing makes a load of the piece that comes next in the shard, if a reader will need it soon or
+// all pieces fit into memory, it is not in memory or on its way, and there is memory for it.
+func (w decoding) Passing(d *decode.Decoder, piece int) decode.Load {
+	sc := w.sc
+	if !sc.wanted.Wanted(piece) && !(sc.holdsAll && sc.places.Wants(piece)) {
+		return nil
+	}
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	if sc.holds(piece) || sc.loads[piece] != nil {
+		return nil
+	}
+	shard, l, some := sc.layoutOf(piece)
+	if !some {
+		return nil
+	}
+	ld := &load{piece: piece, shard: shard, layout: l, started: sc.now(), via: d.Waits(), done: make(chan struct{})}
+	ld.clock.Store(d.Clock())
+	var err error
+	if ld.seg, ld.off, err = sc.cache.alloc(l.SizeBytes, budget.Opportunistic); err != nil {
+		return nil
+	}
+	sc.loads[piece] = ld
+	return ld
+}
+
+// Next returns the piece at which a decoder continues in a scan that sweeps: the next one that is
+// wanted and not in memory.
+func (w decoding) Next(shard, piece int) int {
+	sc := w.sc
+	if !sc.sweeps {
+		return -1
+	}
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	s := sc.o.Index.Shard(shard)
+	for ; piece < sc.pieces.Len() && sc.pieces.Starts[piece] < s.First+s.Records; piece++ {
+		if sc.wanted.Wanted(piece) && !sc.holds(piece) && sc.loads[piece] == nil {
+			return piece
+		}
+	}
+	return -1
+}
+
+// Came completes a load whose bytes have arrived.
+func (w decoding) Came(l decode.Load) {
+	ld := l.(*load)
+	w.sc.addNewline(ld)
+	w.sc.verify(ld)
+	w.sc.finish(ld)
+}
+
+// Broken makes a checksum error the result of every later read of the shard, because what was read
+// before can't be trusted either.
+func (w decoding) Broken(shard int, err error) {
+	sc := w.sc
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.breakShard(shard, err)
+}
+
+func (sc *Scanner) breakShard(shard int, err error) {
+	sc.broken[shard] = err
+	s := sc.o.Index.Shard(shard)
+	if s.Records == 0 {
+		return
+	}
+	for p := sc.pieces.Of(s.First); p < sc.pieces.Len() && sc.pieces.Starts[p] < s.First+s.Records; p++ {
+		if e := sc.slots.at(p); e != nil {
+			e.mem.Live.Add(-e.liveBytes())
+			sc.slots.set(p, nil)
+		}
+	}
+}
+
+// Failed ends loads with an error.
+func (w decoding) Failed(loads []decode.Load, err error) {
+	sc := w.sc
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	for _, l := range loads {
+		ld := l.(*load)
+		ld.err = err
+		sc.finishLocked(ld)
+	}
+}
+
+// Shrink frees segments to make room for what decoders hold.
+func (w decoding) Shrink() {
+	w.sc.mu.Lock()
+	defer w.sc.mu.Unlock()
+	w.sc.cache.shrink()
+}
+
+// Piece implements decode.Load, as do Bounds, Ranges and Memory.
+func (ld *load) Piece() int { return ld.piece }
+
+func (ld *load) Bounds() (start, end, reach int64) {
+	return ld.layout.Start(), ld.layout.End(), ld.layout.ReachBytes
+}
+
+func (ld *load) Ranges() iter.Seq2[int64, int64] { return ld.layout.All() }
+
+func (ld *load) Memory() []byte { return ld.seg.Bytes[ld.off:] }
+
+// ordinal returns the position of a load's first record in its shard.
+func (sc *Scanner) ordinal(ld *load) uint64 {
+	return sc.pieces.Starts[ld.piece] - sc.o.Index.Shard(ld.shard).First
+}
 
 // spooling is the spool.Owner of a scanner. The spool calls it without holding its lock.
 type spooling struct{ sc *Scanner }
