@@ -55,7 +55,7 @@ func TestEachStackHasItsCapabilities(t *testing.T) {
 		s.Mix.Sources = []spec.Source{{Name: "a", Weight: 1, Dataset: a}, {Name: "b", Weight: 1, Dataset: b}}
 		return s
 	}
-	const crops = "Omitted Parts Outline Check Verifier Expecter AdjustProfile"
+	const crops = "Omitted Parts Outline Check Verifier Hints AdjustProfile"
 	for name, c := range map[string]struct {
 		spec spec.Spec
 		want string
@@ -64,13 +64,13 @@ func TestEachStackHasItsCapabilities(t *testing.T) {
 		"arrays":                    {together, "StatStable Omitted Join Uncached"},
 		"fileset":                   {files, "Omitted Outline Status AdjustProfile"},
 		"crops":                     {cropSpec(t, cubes), crops},
-		"remote":                    {testSpec(t, served.url), "StatStable Omitted OpenSequential Fill Planner"},
-		"cache":                     {cached, "StatStable Omitted Mapper OpenSequential Uncached Planner Keeper"},
+		"remote":                    {testSpec(t, served.url), "StatStable Omitted OpenSequential Fill Hints"},
+		"cache":                     {cached, "StatStable Omitted Mapper OpenSequential Uncached Hints"},
 		"mixture of files":          {mixed(testSpec(t, ""), lines, lines), "StatStable Omitted Mapper OpenResident Uncached"},
 		"mixture of crops":          {mixed(cropSpec(t, ""), cubes, cubes), crops},
 		"mixture of arrays":         {mixed(together, arrays, arrays), "StatStable Omitted Uncached"},
-		"mixture with a service":    {mixed(testSpec(t, ""), served.url, served.dir), "StatStable Omitted Mapper OpenResident OpenSequential Uncached Fill Planner"},
-		"mixture with a disk cache": {mixed(cached, served.url, served.dir), "StatStable Omitted Mapper OpenResident OpenSequential Uncached Planner Keeper"},
+		"mixture with a service":    {mixed(testSpec(t, ""), served.url, served.dir), "StatStable Omitted Mapper OpenResident OpenSequential Uncached Fill Hints"},
+		"mixture with a disk cache": {mixed(cached, served.url, served.dir), "StatStable Omitted Mapper OpenResident OpenSequential Uncached Hints"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := open(t, c.spec)

@@ -88,9 +88,8 @@
 //	                                    written; what was cached stays until its object is unused
 //	                                    (diskcache/unused.go). ENOSPC: diskcache/health.go
 //	a hint enters a storage             read/window/lookahead.go walks the order ahead of each
-//	                                    reader and calls storage.Planner, which diskcache and
-//	                                    remote implement; read/gather/expect.go calls
-//	                                    storage.Expecter, which crops implements
+//	                                    reader and calls storage.Hints, which diskcache, remote
+//	                                    and crops implement
 //	what a storage can do               storage/caps.go: one struct, which a wrapper copies from the
 //	                                    storage below and changes
 //	a shard was replaced or rewritten   each storage compares the version that was listed and

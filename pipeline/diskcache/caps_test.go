@@ -19,8 +19,7 @@ func TestACachePassesCapabilitiesOn(t *testing.T) {
 		"HeldBytes":      storagetest.Passed,
 		"OpenSequential": storagetest.Own,
 		"Uncached":       storagetest.Own,
-		"Planner":        storagetest.Own,
-		"Keeper":         storagetest.Own,
+		"Hints":          storagetest.Own,
 	}
 	if w.open(nil).Caps().Mapper != nil { // as far as the directory's file system maps files
 		want["Mapper"] = storagetest.Own

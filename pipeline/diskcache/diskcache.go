@@ -11,16 +11,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Storage is a cache over another storage. It is a storage.Storage, and a Planner.
+// Storage is a cache over another storage. It is a storage.Storage that takes Hints.
 type Storage struct {
 	config  Config
 	below   storage.Storage
 	caps    storage.Caps // of below
 	dir     *directory
 	room    room
-	scratch *buffers // for pages of which a part is wanted
-	buffers *buffers // for what comes from below
-	readers *workers // look at sums, check pages
+	scratch *buffers // for pages of which only a part is wanted
+	buffers *buffers // for data from below
+	readers *workers // check sums and pages
 	writers *workers
 	ahead   *ahead
 	keeper  *keeper
@@ -31,35 +31,34 @@ type Storage struct {
 	claims  claims
 	ops     sync.Pool // of *op
 	pieces  sync.Pool // of *piece
-	// unwritten are bytes that have come and wait for the disk.
+	// unwritten is how many bytes have arrived and wait for the disk.
 	unwritten atomic.Int64
 
 	hurried sync.Mutex
-	urgent  []*flight // that readers came to wait for before they were due
+	urgent  []*flight // that readers began to wait for before they were due
 
 	mu       sync.Mutex
-	quiet    sync.Cond // underWay has become 0
-	underWay int       // reads that are not done, and flights that have not ended
+	quiet    sync.Cond // signals that underWay is 0
+	underWay int       // reads and flights that have not ended
 	closed   bool
-	streams  map[*stream]struct{} // that are open
+	streams  map[*stream]struct{} // the open ones
 	objects  map[storage.Object]*object
-	mine     map[key]struct{} // what this mount has read or listed: it is in use
-	idle     list.List        // of *object, the one used longest ago first
-	open     int              // objects whose files are open
+	mine     map[key]struct{} // what this mount has read or listed, and so uses
+	idle     list.List        // of *object, least recently used first
+	open     int              // objects with open files
 }
 
 var (
 	_ storage.Storage = (*Storage)(nil)
-	_ storage.Planner = (*Storage)(nil)
-	_ storage.Keeper  = (*Storage)(nil)
+	_ storage.Hints   = (*Storage)(nil)
 )
 
-// Caps implements storage.Storage. Objects are mapped in the cache's directory, never below, and
-// streams and plans go through the cache.
+// Caps implements storage.Storage. Objects are mapped in the cache's directory, never below.
+// Streams and hints go through the cache.
 func (s *Storage) Caps() storage.Caps {
 	c := storage.Caps{
 		StatStable: s.caps.StatStable, Omitted: s.caps.Omitted,
-		OpenSequential: s.OpenSequential, Uncached: s.Uncached, Planner: s, Keeper: s,
+		OpenSequential: s.OpenSequential, Uncached: s.Uncached, Hints: s,
 		Status: s.caps.Status, AdjustProfile: s.caps.AdjustProfile, HeldBytes: s.caps.HeldBytes,
 	}
 	if s.seals.files != nil && s.seals.files.Caps().Mapper != nil {
@@ -68,24 +67,24 @@ func (s *Storage) Caps() storage.Caps {
 	return c
 }
 
-// counts are what Stats shows.
+// counts are the counters of Stats.
 type counts struct {
 	hits, misses, bad, written atomic.Uint64 // pages
 	reads                      atomic.Uint64 // below
 }
 
 const (
-	// scratchBytes is for pieces that wait for a disk: 256 of the largest.
+	// scratchBytes is the memory for pieces that wait for a disk: 256 of the largest.
 	scratchBytes = 16 << 20
-	// numWriters is enough for any disk: they copy into the page cache, and wait only where
-	// that is full of what is not written yet.
+	// numWriters is enough for any disk: writers copy into the page cache, and wait only when it is
+	// full of dirty pages.
 	numWriters = 2
-	// leastReaders go on when some wait, for files to be opened or sums to be read.
+	// leastReaders continue while some wait for files to be opened or sums to be read.
 	leastReaders = 4
 )
 
-// Open opens a cache, and makes its directory where there is none. Errors are those of
-// the configuration, and of directories that are not to be used.
+// Open opens a cache, and creates its directory if it does not exist. Errors are about the
+// configuration, or about a directory that must not be used.
 func Open(config Config) (*Storage, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
@@ -122,7 +121,7 @@ func Open(config Config) (*Storage, error) {
 	return s, nil
 }
 
-// List implements storage.Storage. What is visited counts as in use.
+// List implements storage.Storage. Objects that are visited count as in use.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	return s.below.List(ctx, match, func(o storage.Object) error {
 		s.Claim(o)
@@ -130,8 +129,8 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	})
 }
 
-// Claim says that objects are this mount's: they are not removed to make room, here or, as
-// far as others can tell, elsewhere. Listing an object and reading it do that, too.
+// Claim marks objects as used by this mount: they are not removed to make room, here or, as far as
+// other processes can tell, elsewhere. Listing or reading an object does the same.
 func (s *Storage) Claim(objects ...storage.Object) {
 	for _, o := range objects {
 		if id, ok := s.identify(o); ok {
@@ -148,8 +147,8 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return s.below.Stat(ctx, path)
 }
 
-// Uncached implements storage.Caps: reads of the result pass by the cache, and bypass
-// the page cache where the storage below can do that.
+// Uncached implements storage.Caps: reads of the result bypass the cache, and also the page cache
+// if the storage below can do that.
 func (s *Storage) Uncached() (storage.Storage, error) {
 	if uncached := s.caps.Uncached; uncached != nil {
 		if past, err := uncached(); past != nil || err != nil {
@@ -159,7 +158,7 @@ func (s *Storage) Uncached() (storage.Storage, error) {
 	return lent{s.below}, nil
 }
 
-// lent is a storage that stays open.
+// lent is a storage whose Close does nothing.
 type lent struct{ storage.Storage }
 
 func (lent) Close() error { return nil }
@@ -167,7 +166,7 @@ func (lent) Close() error { return nil }
 // Submit implements storage.Storage.
 func (s *Storage) Submit(reads []*storage.Read) {
 	if !s.begin(len(reads)) {
-		s.below.Submit(reads) // it says that it is closed
+		s.below.Submit(reads) // it fails them: it is closed
 		return
 	}
 	s.ahead.read()
@@ -179,7 +178,7 @@ func (s *Storage) Submit(reads []*storage.Read) {
 	s.readers.add(tasks...)
 }
 
-// begin counts n things that Close waits for. After Close it says no.
+// begin counts n operations that Close waits for. It returns false after Close.
 func (s *Storage) begin(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +189,7 @@ func (s *Storage) begin(n int) bool {
 	return true
 }
 
-// end is the end of one of them.
+// end counts the end of one of them.
 func (s *Storage) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,8 +199,8 @@ func (s *Storage) end() {
 	}
 }
 
-// Close waits for the reads that are under way, and for what is to be written, frees what
-// is in the share, and closes the wrapped storage. Streams end. It is idempotent.
+// Close waits for the reads in progress and for data that is to be written, frees what is in the
+// share, and closes the wrapped storage. Streams end. It is idempotent.
 func (s *Storage) Close() error {
 	s.ahead.close()
 	s.mu.Lock()

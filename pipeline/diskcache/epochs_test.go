@@ -16,28 +16,28 @@ import (
 func (w *world) shuffledEpoch(s *Storage, chunkBytes, open, ahead int, seed uint64) (chunks, requests int64) {
 	const parts = 5
 	rng := rand.New(rand.NewPCG(seed, 1))
-	var order []storage.Want
+	var order []storage.Block
 	for i := range len(w.files) {
 		o := w.objects[fmt.Sprint(i)]
 		for off := int64(0); off < o.SizeBytes; off += int64(chunkBytes) {
-			order = append(order, storage.Want{Object: o, OffsetBytes: off, SizeBytes: min(int64(chunkBytes), o.SizeBytes-off)})
+			order = append(order, storage.Block{Object: o, OffsetBytes: off, SizeBytes: min(int64(chunkBytes), o.SizeBytes-off)})
 		}
 	}
 	rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	before := w.reads.Load()
 	type begun struct {
-		want storage.Want
+		want storage.Block
 		left []int
 	}
 	var now []begun
 	for next := 0; next < len(order) || len(now) > 0; {
 		for ; next < len(order) && len(now) < open; next++ {
 			now = append(now, begun{order[next], rng.Perm(parts)})
-			wants := append([]storage.Want(nil), order[next:min(next+ahead, len(order))]...)
+			wants := append([]storage.Block(nil), order[next:min(next+ahead, len(order))]...)
 			for i := range wants {
 				wants[i].DueBytes = int64(i * chunkBytes)
 			}
-			s.Plan(seed, wants)
+			s.Want(seed, wants)
 		}
 		i := rng.IntN(len(now))
 		c := &now[i]
@@ -50,13 +50,13 @@ func (w *world) shuffledEpoch(s *Storage, chunkBytes, open, ahead int, seed uint
 			require.Equal(w.t, w.files[c.want.Object.Path][at:at+n], buf)
 		}
 		if c.left = c.left[1:]; len(c.left) == 0 {
-			s.Done(seed, c.want.Object, c.want.OffsetBytes, c.want.SizeBytes)
+			s.Passed(seed, []storage.Block{{Object: c.want.Object, OffsetBytes: c.want.OffsetBytes, SizeBytes: c.want.SizeBytes}})
 			settle(s) // it is freed soon, which is not to be overtaken
 			now[i] = now[len(now)-1]
 			now = now[:len(now)-1]
 		}
 	}
-	s.Forget(seed)
+	s.Drop(seed)
 	settle(s)
 	require.Empty(w.t, s.ahead.plans.held)
 	return int64(len(order)), w.reads.Load() - before

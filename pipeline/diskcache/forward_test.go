@@ -21,7 +21,7 @@ type told struct {
 
 func (s *told) Caps() storage.Caps {
 	c := s.Storage.Caps()
-	c.Planner, c.Fill = s, s.Fill
+	c.Hints, c.Fill = s, s.Fill
 	return c
 }
 
@@ -31,19 +31,23 @@ func (s *told) say(format string, args ...any) {
 	s.said = append(s.said, fmt.Sprintf(format, args...))
 }
 
-func (s *told) Plan(reader uint64, wants []storage.Want) {
-	text := fmt.Sprintf("plan %d:", reader)
-	for _, w := range wants {
-		text += fmt.Sprintf(" %s %d+%d due %d", w.Object.Path, w.OffsetBytes, w.SizeBytes, w.DueBytes)
+func (s *told) Want(reader uint64, blocks []storage.Block) { s.sayBlocks("want", reader, blocks) }
+
+func (s *told) Passed(reader uint64, blocks []storage.Block) { s.sayBlocks("passed", reader, blocks) }
+
+func (s *told) Drop(reader uint64) { s.say("drop %d", reader) }
+
+func (s *told) Use() storage.HintUse { return storage.HintUse{} }
+
+func (s *told) SetShare(int64) {}
+
+func (s *told) sayBlocks(what string, reader uint64, blocks []storage.Block) {
+	text := fmt.Sprintf("%s %d:", what, reader)
+	for _, b := range blocks {
+		text += fmt.Sprintf(" %s %d+%d due %d", b.Object.Path, b.OffsetBytes, b.SizeBytes, b.DueBytes)
 	}
 	s.say("%s", text)
 }
-
-func (s *told) Done(reader uint64, o storage.Object, off, n int64) {
-	s.say("done %d: %s %d+%d", reader, o.Path, off, n)
-}
-
-func (s *told) Forget(reader uint64) { s.say("forget %d", reader) }
 
 func (s *told) Fill(reads []*storage.Read) {
 	s.mu.Lock()
@@ -78,11 +82,11 @@ func openTold(w *world) (*Storage, *told) {
 func TestPlansAreForwardedToUnderlyingStorage(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 20*mib))
 	s, below := openTold(w)
-	s.Plan(3, []storage.Want{{Object: w.objects["0"], OffsetBytes: 100, SizeBytes: 300_000, DueBytes: 7}})
+	s.Want(3, []storage.Block{{Object: w.objects["0"], OffsetBytes: 100, SizeBytes: 300_000, DueBytes: 7}})
 	w.here(s, "0", 100, 300_000)
-	s.Done(3, w.objects["0"], 100, 300_000)
-	s.Forget(3)
-	require.Equal(t, []string{"plan 3: 0 100+300000 due 7", "done 3: 0 100+300000", "forget 3"}, below.hears())
+	s.Passed(3, []storage.Block{{Object: w.objects["0"], OffsetBytes: 100, SizeBytes: 300_000}})
+	s.Drop(3)
+	require.Equal(t, []string{"want 3: 0 100+300000 due 7", "passed 3: 0 100+300000 due 0", "drop 3"}, below.hears())
 	require.Zero(t, below.filled(), "that was no fill")
 
 	s.Fill([]storage.Object{w.objects["1"]})
@@ -101,7 +105,7 @@ func TestAwaitedPartOfFillIsPromoted(t *testing.T) {
 	done := make(chan error, 1)
 	s.Submit([]*storage.Read{{Object: w.objects["0"], OffsetBytes: 5000, Buf: make([]byte, 50_000), Done: func(err error) { done <- err }}})
 	waitFor(t, func() bool { return len(below.hears()) > 0 })
-	require.Equal(t, []string{fmt.Sprintf("plan %d: 0 0+%d due 0", uint64(ownReader), 8*mib)}, below.hears())
+	require.Equal(t, []string{fmt.Sprintf("want %d: 0 0+%d due 0", uint64(ownReader), 8*mib)}, below.hears())
 	w.below.Release()
 	require.NoError(t, <-done)
 	require.EqualValues(t, 1, w.reads.Load(), "it is not read twice")
@@ -112,11 +116,11 @@ func TestFillYieldsToPlans(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 20*mib))
 	s := w.open(func(c *Config) { c.BufferBytes = 4 * mib })
 	w.below.Hold()
-	var wants []storage.Want
+	var wants []storage.Block
 	for off := int64(0); off < 16*mib; off += mib {
-		wants = append(wants, storage.Want{Object: w.objects["0"], OffsetBytes: off, SizeBytes: mib, DueBytes: off})
+		wants = append(wants, storage.Block{Object: w.objects["0"], OffsetBytes: off, SizeBytes: mib, DueBytes: off})
 	}
-	s.Plan(1, wants)
+	s.Want(1, wants)
 	w.below.WaitHeld(2)
 	s.Fill([]storage.Object{w.objects["1"]})
 	done, total := s.Filled()
@@ -131,19 +135,19 @@ func TestFillYieldsToPlans(t *testing.T) {
 // A want that was begun is not looked at again by each plan that names it.
 func TestWantedChunkIsStartedOnce(t *testing.T) {
 	p := newPlans()
-	a, b := storage.Want{OffsetBytes: 0, SizeBytes: 10}, storage.Want{OffsetBytes: 10, SizeBytes: 10, DueBytes: 10}
-	p.set(1, []storage.Want{a, b})
+	a, b := storage.Block{OffsetBytes: 0, SizeBytes: 10}, storage.Block{OffsetBytes: 10, SizeBytes: 10, DueBytes: 10}
+	p.set(1, []storage.Block{a, b})
 	reader, w, ok := p.next()
 	require.True(t, ok)
 	require.Equal(t, a, w)
 	p.begun(reader, w)
-	p.set(1, []storage.Want{a, b})
+	p.set(1, []storage.Block{a, b})
 	_, w, _ = p.next()
 	require.Equal(t, b, w)
 	p.begun(1, a)
 	require.True(t, p.wait(), "another one is next")
 	require.True(t, p.done(1, chunkOf(a)))
-	p.set(1, []storage.Want{a, b})
+	p.set(1, []storage.Block{a, b})
 	_, w, _ = p.next()
 	require.Equal(t, a, w, "it was done, and is wanted anew")
 }
@@ -152,12 +156,12 @@ func TestWantedChunkIsStartedOnce(t *testing.T) {
 func TestWantedChunkWaitsForSpace(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 8*mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 6*mib, 5*mib })
-	first := storage.Want{Object: w.objects["0"], SizeBytes: 4 * mib}
-	second := storage.Want{Object: w.objects["1"], SizeBytes: 4 * mib, DueBytes: 4 * mib}
-	s.Plan(1, []storage.Want{first, second})
+	first := storage.Block{Object: w.objects["0"], SizeBytes: 4 * mib}
+	second := storage.Block{Object: w.objects["1"], SizeBytes: 4 * mib, DueBytes: 4 * mib}
+	s.Want(1, []storage.Block{first, second})
 	w.here(s, "0", 0, 4*mib)
 	settle(s)
 	require.EqualValues(t, 1, w.reads.Load())
-	s.Done(1, w.objects["0"], 0, 4*mib)
+	s.Passed(1, []storage.Block{{Object: w.objects["0"], OffsetBytes: 0, SizeBytes: 4 * mib}})
 	w.here(s, "1", 0, 4*mib)
 }

@@ -42,11 +42,14 @@ func (d *hooked) read(fd int, p []byte, off int64) (int, error) {
 func TestCacheInUseIsNotReportedAsDamaged(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 64*mib, 64*mib })
-	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: 4 * mib}})
+	s.Want(1, []storage.Block{{Object: w.objects["0"], SizeBytes: 4 * mib}})
 	waitFor(t, func() bool { return s.Stats().Written == 4*mib/pageBytes })
 	settle(s)
 	disk := &hooked{}
-	drop := func() { s.Done(1, w.objects["0"], 0, 4*mib); settle(s) }
+	drop := func() {
+		s.Passed(1, []storage.Block{{Object: w.objects["0"], OffsetBytes: 0, SizeBytes: 4 * mib}})
+		settle(s)
+	}
 	disk.hook.Store(&drop)
 	require.NoError(t, directoryOf(t, w, disk).Verify(t.Context(), false, func(c Checked) error {
 		require.Zero(t, c.BadPages)
@@ -121,7 +124,7 @@ func TestWarmWaitsForReadsOfOthers(t *testing.T) {
 	clock := newFakeClock() // Warm looks some times, and then no more
 	s := w.open(func(c *Config) { c.Clock = clock.clock() })
 	w.below.Hold()
-	s.Plan(2, []storage.Want{{Object: w.objects["0"], SizeBytes: 4 * mib, DueBytes: 1 << 30}})
+	s.Want(2, []storage.Block{{Object: w.objects["0"], SizeBytes: 4 * mib, DueBytes: 1 << 30}})
 	w.below.WaitHeld(1)
 	s.Fill([]storage.Object{w.objects["0"]})
 	warm := make(chan error, 1)
@@ -148,7 +151,7 @@ func TestWarmStopsIfItsWritesFailWhileOthersRead(t *testing.T) {
 	a := s.ahead
 	s.PauseFill(true) // the test stands for the fill: it loses a flight of its own once a round
 	w.below.Hold()
-	s.Plan(2, []storage.Want{{Object: w.objects["0"], SizeBytes: mib, DueBytes: 1 << 30}})
+	s.Want(2, []storage.Block{{Object: w.objects["0"], SizeBytes: mib, DueBytes: 1 << 30}})
 	defer w.below.Release()
 	w.below.WaitHeld(1) // and somebody else has pages on their way all the time
 	s.Fill([]storage.Object{w.objects["0"]})
@@ -180,7 +183,7 @@ func TestReadPromotesPlanOfOtherReader(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 8*mib))
 	s, below := openTold(w)
 	w.below.Hold()
-	s.Plan(2, []storage.Want{{Object: w.objects["0"], SizeBytes: mib, DueBytes: 1 << 30}})
+	s.Want(2, []storage.Block{{Object: w.objects["0"], SizeBytes: mib, DueBytes: 1 << 30}})
 	w.below.WaitHeld(1)
 	done := make(chan error, 1)
 	s.Submit([]*storage.Read{{Object: w.objects["0"], OffsetBytes: 5000, Buf: make([]byte, 50_000), Done: func(err error) { done <- err }}})

@@ -98,18 +98,18 @@ func TestModel(t *testing.T) {
 			"read":      func(*rapid.T) { read(any(), 1) },
 			"read many": func(*rapid.T) { read(any(), 8) },
 			"plan": func(*rapid.T) {
-				wants := make([]storage.Want, rapid.IntRange(0, 4).Draw(rt, "wants"))
+				wants := make([]storage.Block, rapid.IntRange(0, 4).Draw(rt, "wants"))
 				for i := range wants {
 					path, off, n := span()
-					wants[i] = storage.Want{Object: w.objects[path], OffsetBytes: int64(off), SizeBytes: int64(n), DueBytes: int64(i)}
+					wants[i] = storage.Block{Object: w.objects[path], OffsetBytes: int64(off), SizeBytes: int64(n), DueBytes: int64(i)}
 				}
-				any().Plan(rapid.Uint64Range(0, 1).Draw(rt, "reader"), wants)
+				any().Want(rapid.Uint64Range(0, 1).Draw(rt, "reader"), wants)
 			},
 			"done": func(*rapid.T) {
 				path, off, n := span()
-				any().Done(rapid.Uint64Range(0, 1).Draw(rt, "reader"), w.objects[path], int64(off), int64(n))
+				any().Passed(rapid.Uint64Range(0, 1).Draw(rt, "reader"), []storage.Block{{Object: w.objects[path], OffsetBytes: int64(off), SizeBytes: int64(n)}})
 			},
-			"forget": func(*rapid.T) { any().Forget(rapid.Uint64Range(0, 1).Draw(rt, "reader")) },
+			"forget": func(*rapid.T) { any().Drop(rapid.Uint64Range(0, 1).Draw(rt, "reader")) },
 			"fill": func(*rapid.T) {
 				any().Fill([]storage.Object{w.objects["some"], w.objects["large"], w.objects["empty"]})
 			},

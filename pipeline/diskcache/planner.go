@@ -12,7 +12,7 @@ type chunk struct {
 	off, n int64
 }
 
-func chunkOf(w storage.Want) chunk { return chunk{w.Object, w.OffsetBytes, w.SizeBytes} }
+func chunkOf(w storage.Block) chunk { return chunk{w.Object, w.OffsetBytes, w.SizeBytes} }
 
 // sound says whether the object has such a range.
 func (c chunk) sound() bool {
@@ -29,15 +29,15 @@ type plans struct {
 
 // plan is what one reader has said.
 type plan struct {
-	next []storage.Want // that were not begun
-	held map[chunk]bool // which it has planned, and not done; true: begun
+	next []storage.Block // that were not begun
+	held map[chunk]bool  // which it has planned, and not done; true: begun
 }
 
 func newPlans() plans {
 	return plans{readers: map[uint64]*plan{}, holders: map[chunk]int{}, held: heldChunks{}}
 }
 
-func (p *plans) set(reader uint64, wants []storage.Want) {
+func (p *plans) set(reader uint64, blocks []storage.Block) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of := p.readers[reader]
@@ -46,8 +46,8 @@ func (p *plans) set(reader uint64, wants []storage.Want) {
 		p.readers[reader] = of
 	}
 	of.next = of.next[:0]
-	for i := range wants {
-		c := chunkOf(wants[i])
+	for i := range blocks {
+		c := chunkOf(blocks[i])
 		begun, held := of.held[c]
 		if !held {
 			of.held[c] = false
@@ -56,13 +56,13 @@ func (p *plans) set(reader uint64, wants []storage.Want) {
 			}
 		}
 		if !begun {
-			of.next = append(of.next, wants[i])
+			of.next = append(of.next, blocks[i])
 		}
 	}
 }
 
 // next is the want that is due first, of those that were not begun, and whose it is.
-func (p *plans) next() (reader uint64, w storage.Want, ok bool) {
+func (p *plans) next() (reader uint64, w storage.Block, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for r, of := range p.readers {
@@ -77,7 +77,7 @@ func (p *plans) next() (reader uint64, w storage.Want, ok bool) {
 }
 
 // begun takes out the want that next gave: it is not begun again.
-func (p *plans) begun(reader uint64, w storage.Want) {
+func (p *plans) begun(reader uint64, w storage.Block) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of := p.readers[reader]
@@ -158,35 +158,46 @@ func (p *plans) release(c chunk) bool {
 	return true
 }
 
-// Plan implements storage.Planner. What is missing of the chunks is brought into the cache, the
-// ones that are due first before the others, where there is room for it. The storage below
-// is told as well, so that it makes the reads of the chunks that are due first before others.
-func (s *Storage) Plan(reader uint64, wants []storage.Want) {
-	if s.caps.Planner != nil {
-		s.caps.Planner.Plan(reader, wants)
+// Want implements storage.Hints. What is missing of the blocks is fetched into the cache, in the order
+// in which they are due, as long as there is room. The storage below gets the hint as well, so that it
+// makes reads in that order.
+func (s *Storage) Want(reader uint64, blocks []storage.Block) {
+	if below := s.caps.Hints; below != nil {
+		below.Want(reader, blocks)
 	}
-	s.ahead.plans.set(reader, wants)
+	s.ahead.plans.set(reader, blocks)
 	s.ahead.read()
 	s.ahead.poke()
 }
 
-// Done implements storage.Planner. What is of the chunk in the share is freed, soon, once no
-// reader wants it.
-func (s *Storage) Done(reader uint64, o storage.Object, off, n int64) {
-	if s.caps.Planner != nil {
-		s.caps.Planner.Done(reader, o, off, n)
+// Passed implements storage.Hints. What the share holds of the blocks is freed soon, once no reader
+// wants them.
+func (s *Storage) Passed(reader uint64, blocks []storage.Block) {
+	if below := s.caps.Hints; below != nil {
+		below.Passed(reader, blocks)
 	}
-	if c := (chunk{o, off, n}); s.ahead.plans.done(reader, c) {
-		s.free(c)
+	for _, b := range blocks {
+		if c := chunkOf(b); s.ahead.plans.done(reader, c) {
+			s.free(c)
+		}
 	}
 }
 
-// Forget implements storage.Planner.
-func (s *Storage) Forget(reader uint64) {
-	if s.caps.Planner != nil {
-		s.caps.Planner.Forget(reader)
+// Drop implements storage.Hints.
+func (s *Storage) Drop(reader uint64) {
+	if below := s.caps.Hints; below != nil {
+		below.Drop(reader)
 	}
 	for _, c := range s.ahead.plans.forget(reader) {
 		s.free(c)
 	}
 }
+
+// Use implements storage.Hints. RoomBytes is what the bound leaves to this mount now. It is 0 if pages
+// can't be freed one by one, because then what passes through can't be kept.
+func (s *Storage) Use() storage.HintUse {
+	return storage.HintUse{Keeps: true, RoomBytes: s.room.roomBytes()}
+}
+
+// SetShare implements storage.Hints.
+func (s *Storage) SetShare(bytes int64) { s.room.setShare(bytes) }

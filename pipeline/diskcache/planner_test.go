@@ -31,7 +31,7 @@ func (w *world) here(s *Storage, path string, off, n int64) {
 func TestPlannedChunksAreRead(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 4*mib))
 	s := w.open(nil)
-	s.Plan(1, []storage.Want{
+	s.Want(1, []storage.Block{
 		{Object: w.objects["0"], OffsetBytes: 100, SizeBytes: 300_000, DueBytes: 0},
 		{Object: w.objects["1"], OffsetBytes: 1_000_000, SizeBytes: 300_000, DueBytes: 10},
 		{Object: w.objects["1"], OffsetBytes: 4 * mib, SizeBytes: 1, DueBytes: 10}, // there is no such range
@@ -48,7 +48,7 @@ func TestReadJoinsPlannedChunk(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(nil)
 	w.below.Hold()
-	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: 300_000}})
+	s.Want(1, []storage.Block{{Object: w.objects["0"], SizeBytes: 300_000}})
 	w.below.WaitHeld(1)
 	done := make(chan error, 1)
 	s.Submit([]*storage.Read{{Object: w.objects["0"], OffsetBytes: 5000, Buf: make([]byte, 50_000), Done: func(err error) { done <- err }}})
@@ -63,9 +63,9 @@ func TestCancelledPlanIsNotStarted(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(nil)
 	w.below.Hold()
-	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: 300_000}})
+	s.Want(1, []storage.Block{{Object: w.objects["0"], SizeBytes: 300_000}})
 	w.below.WaitHeld(1)
-	s.Forget(1)
+	s.Drop(1)
 	w.below.Release()
 	settle(s)
 	require.Zero(t, s.Stats().Written)
@@ -76,14 +76,14 @@ func TestCancelledPlanIsNotStarted(t *testing.T) {
 func TestChunkIsRetainedForSecondReader(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 32*mib, 32*mib })
-	want := []storage.Want{{Object: w.objects["0"], SizeBytes: 409_600}}
-	s.Plan(1, want)
-	s.Plan(2, want)
+	want := []storage.Block{{Object: w.objects["0"], SizeBytes: 409_600}}
+	s.Want(1, want)
+	s.Want(2, want)
 	w.here(s, "0", 0, 409_600)
-	s.Plan(1, nil) // it was begun
-	s.Done(1, w.objects["0"], 0, 409_600)
+	s.Want(1, nil) // it was begun
+	s.Passed(1, []storage.Block{{Object: w.objects["0"], OffsetBytes: 0, SizeBytes: 409_600}})
 	require.Zero(t, w.read(s, "0", 0, 409_600))
-	s.Forget(2)
+	s.Drop(2)
 	settle(s)
 	require.NotZero(t, w.read(s, "0", 0, 409_600))
 }
@@ -168,7 +168,7 @@ func TestReadLoadsWholePlannedChunk(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 4*mib))
 	s := w.open(nil)
 	s.ahead.planned.Add(s.config.BufferBytes) // so much is on its way that nothing is begun
-	s.Plan(1, []storage.Want{
+	s.Want(1, []storage.Block{
 		{Object: w.objects["0"], OffsetBytes: begin, SizeBytes: size, DueBytes: 1 << 30},
 		{Object: w.objects["0"], OffsetBytes: begin + size, SizeBytes: size, DueBytes: 1 << 30},
 	})
@@ -191,7 +191,7 @@ func TestReadLoadsWholePlannedChunk(t *testing.T) {
 	require.Zero(t, w.read(s, "0", begin+size, size))
 	require.EqualValues(t, 1, w.read(s, "1", 10, 100))
 	require.EqualValues(t, 1, w.read(s, "1", 10_000, 100), "what nobody has planned is brought by the page")
-	s.Forget(1)
+	s.Drop(1)
 	settle(s)
 	require.Empty(t, s.ahead.plans.held)
 	require.Empty(t, s.ahead.plans.holders)
@@ -203,7 +203,7 @@ func TestReadLoadsWholePlannedChunk(t *testing.T) {
 func TestReadOfPlannedChunkWithoutSpace(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(func(c *Config) { c.BoundBytes = 100_000 })
-	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: mib}})
+	s.Want(1, []storage.Block{{Object: w.objects["0"], SizeBytes: mib}})
 	for i := range 3 {
 		require.EqualValues(t, 1, w.read(s, "0", 10_000, 200_000), "%d", i)
 	}
@@ -217,7 +217,7 @@ func TestPlannedChunkIsNotReadTwice(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(nil)
 	s.room.setBound(1)
-	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: n}, {Object: w.objects["0"], OffsetBytes: n, SizeBytes: n}})
+	s.Want(1, []storage.Block{{Object: w.objects["0"], SizeBytes: n}, {Object: w.objects["0"], OffsetBytes: n, SizeBytes: n}})
 	require.EqualValues(t, 1, w.read(s, "0", 0, n), "it passes through")
 	s.room.setBound(1 << 30)
 	s.ahead.poke()

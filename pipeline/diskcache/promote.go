@@ -14,17 +14,17 @@ const ownReader = math.MaxUint64
 // hurry has flights that a reader waits for by now made before all that was only planned,
 // and before the rest of the fill.
 func (s *Storage) hurry(flights []*flight) {
-	if s.caps.Planner == nil || len(flights) == 0 {
+	if s.caps.Hints == nil || len(flights) == 0 {
 		return
 	}
 	s.hurried.Lock()
 	defer s.hurried.Unlock()
 	s.urgent = slices.DeleteFunc(append(s.urgent, flights...), (*flight).isBack)
-	wants := make([]storage.Want, len(s.urgent))
+	blocks := make([]storage.Block, len(s.urgent))
 	for i, f := range s.urgent {
-		wants[i] = storage.Want{Object: f.object.listed, OffsetBytes: f.pages.begin * pageBytes, SizeBytes: f.pages.bytes()}
+		blocks[i] = storage.Block{Object: f.object.listed, OffsetBytes: f.pages.begin * pageBytes, SizeBytes: f.pages.bytes()}
 	}
-	s.caps.Planner.Plan(ownReader, wants)
+	s.caps.Hints.Want(ownReader, blocks)
 }
 
 // isBack says that the storage below has nothing more to do for the flight.

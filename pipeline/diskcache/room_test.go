@@ -131,7 +131,7 @@ func TestCacheStaysWithinItsBound(t *testing.T) {
 							buf := make([]byte, n)
 							require.NoError(t, storage.ReadAt(t.Context(), s, objects[path], buf, int64(off)))
 							if i%3 == 0 {
-								s.Done(1, objects[path], int64(off), int64(n))
+								s.Passed(1, []storage.Block{{Object: objects[path], OffsetBytes: int64(off), SizeBytes: int64(n)}})
 							}
 						}
 					})
@@ -191,12 +191,12 @@ func TestDoneFreesShare(t *testing.T) {
 			require.Zero(t, w.read(s, path, i*chunkBytes+100, 1000), "until they are done")
 		}
 		for i := range 8 {
-			s.Done(7, w.objects[path], int64(i*chunkBytes), chunkBytes)
+			s.Passed(7, []storage.Block{{Object: w.objects[path], OffsetBytes: int64(i * chunkBytes), SizeBytes: chunkBytes}})
 		}
 		settle(s)
 		_, shared, _ := s.room.usage()
 		require.EqualValues(t, pageBytes, shared, "%d: all but the last page, whose rest nobody had", round)
-		s.Done(7, w.objects[path], 8*chunkBytes, pageBytes)
+		s.Passed(7, []storage.Block{{Object: w.objects[path], OffsetBytes: 8 * chunkBytes, SizeBytes: pageBytes}})
 		settle(s)
 		// A count that overlaps with what comes and goes finds too much rather than too
 		// little, until the next one: each round begins with one that nothing overlaps.
@@ -211,13 +211,13 @@ func TestPageSharedByTwoChunksIsFreedWithSecond(t *testing.T) {
 	w := newWorld(t, objectsOf(1, mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 32*mib, 32*mib })
 	w.read(s, "0", 0, 10_000)
-	s.Done(1, w.objects["0"], 0, 5000)
+	s.Passed(1, []storage.Block{{Object: w.objects["0"], OffsetBytes: 0, SizeBytes: 5000}})
 	settle(s)
 	require.Zero(t, w.read(s, "0", 5000, 5000))
 	require.NotZero(t, w.read(s, "0", 0, 4096))
-	s.Done(1, w.objects["0"], 0, 4096) // what was read again
+	s.Passed(1, []storage.Block{{Object: w.objects["0"], SizeBytes: 4096}}) // what was read again
 	settle(s)
-	s.Done(1, w.objects["0"], 5000, 12288-5000)
+	s.Passed(1, []storage.Block{{Object: w.objects["0"], OffsetBytes: 5000, SizeBytes: 12288 - 5000}})
 	settle(s)
 	_, shared, _ := s.room.usage()
 	require.Zero(t, shared)
@@ -231,8 +231,8 @@ func TestDoneMayPrecedePageWrites(t *testing.T) {
 	done := make(chan error, 1)
 	s.Submit([]*storage.Read{{Object: w.objects["0"], Buf: make([]byte, 40_960), Done: func(err error) { done <- err }}})
 	w.below.WaitHeld(1)
-	s.Done(1, w.objects["0"], 0, 20_480)
-	s.Done(1, w.objects["0"], 20_480, 20_480)
+	s.Passed(1, []storage.Block{{Object: w.objects["0"], OffsetBytes: 0, SizeBytes: 20_480}})
+	s.Passed(1, []storage.Block{{Object: w.objects["0"], OffsetBytes: 20_480, SizeBytes: 20_480}})
 	w.below.Release()
 	require.NoError(t, <-done)
 	settle(s)

@@ -31,18 +31,18 @@ func TestPartsOfPlannedChunkAreRequestedOnceOnSlowDisk(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(nil)
 	lag(t, s)
-	var wants []storage.Want
+	var wants []storage.Block
 	for i := range int64(chunks) {
-		wants = append(wants, storage.Want{Object: w.objects["0"], OffsetBytes: i * size, SizeBytes: size, DueBytes: i * size})
+		wants = append(wants, storage.Block{Object: w.objects["0"], OffsetBytes: i * size, SizeBytes: size, DueBytes: i * size})
 	}
-	s.Plan(1, wants)
+	s.Want(1, wants)
 	for off := 0; off < size; off += part { // a part of each in turn, as records of a shuffle are read
 		for i := range chunks {
 			w.read(s, "0", i*size+off, part)
 		}
 	}
 	require.LessOrEqual(t, w.reads.Load(), int64(chunks+1))
-	s.Forget(1)
+	s.Drop(1)
 }
 
 // TestWholeChunksBypassSlowDisk, and are brought by the fill once it does not any more: the
@@ -55,11 +55,11 @@ func TestWholeChunksBypassSlowDisk(t *testing.T) {
 	o := w.objects["0"]
 	s.FillOnceRead([]storage.Object{o, w.objects["1"]})
 	s.PauseFill(true)
-	var wants []storage.Want
+	var wants []storage.Block
 	for off := int64(0); off < o.SizeBytes; off += chunk {
-		wants = append(wants, storage.Want{Object: o, OffsetBytes: off, SizeBytes: chunk, DueBytes: off})
+		wants = append(wants, storage.Block{Object: o, OffsetBytes: off, SizeBytes: chunk, DueBytes: off})
 	}
-	s.Plan(1, wants)
+	s.Want(1, wants)
 	s.PauseFill(true)
 	for _, x := range wants {
 		require.EqualValues(t, 1, w.read(s, "0", int(x.OffsetBytes), chunk))
@@ -67,9 +67,9 @@ func TestWholeChunksBypassSlowDisk(t *testing.T) {
 	end()
 	s.PauseFill(false)
 	for _, x := range wants {
-		s.Done(1, x.Object, x.OffsetBytes, x.SizeBytes)
+		s.Passed(1, []storage.Block{{Object: x.Object, OffsetBytes: x.OffsetBytes, SizeBytes: x.SizeBytes}})
 	}
-	s.Forget(1)
+	s.Drop(1)
 	s.ahead.poke()
 	waitFor(t, func() bool { return s.Stats().Fill == 1 })
 	before := w.reads.Load()

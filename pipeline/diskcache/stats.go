@@ -30,14 +30,6 @@ func (s *Storage) Stats() Stats {
 	}
 }
 
-// RoomBytes implements storage.Keeper: what the bound has for this mount, if it is asked
-// for now. Where pages can't be freed one by one, what passes through can't be kept.
-func (s *Storage) RoomBytes() int64 { return s.room.roomBytes() }
-
 // SetBound says how much the directory may take from now on. What it holds beyond that
 // stays, but for objects that nobody uses.
 func (s *Storage) SetBound(bytes int64) { s.room.setBound(bytes) }
-
-// SetShare implements storage.Keeper. It says how much of the bound is for what passes
-// through, in bytes: what an order has open at a time.
-func (s *Storage) SetShare(bytes int64) { s.room.setShare(bytes) }

@@ -94,11 +94,11 @@ func (job *stressJob) run() error {
 				}
 				switch r.IntN(10) {
 				case 0, 1, 2, 3:
-					s.Done(thread, o, off, n)
+					s.Passed(thread, []storage.Block{{Object: o, OffsetBytes: off, SizeBytes: n}})
 				case 4:
-					s.Plan(thread, []storage.Want{{Object: o, OffsetBytes: off, SizeBytes: n}})
+					s.Want(thread, []storage.Block{{Object: o, OffsetBytes: off, SizeBytes: n}})
 				case 5:
-					s.Forget(thread)
+					s.Drop(thread)
 				}
 			}
 		})

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // seen is a disk that calls a function once, when a file of one name has been looked at.
@@ -34,7 +36,10 @@ func TestPagesFreedDuringCountDoNotEvictOthers(t *testing.T) {
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes, c.disk = 11*mib+128<<10, 5*mib, disk })
 	disk.name = filepath.Base(w.path("1", ".data"))
 	w.read(s, "0", 0, 6*mib)
-	done := func() { s.Done(1, w.objects["1"], 0, 4*mib); settle(s) }
+	done := func() {
+		s.Passed(1, []storage.Block{{Object: w.objects["1"], OffsetBytes: 0, SizeBytes: 4 * mib}})
+		settle(s)
+	}
 	bring := func() {
 		require.NotZero(t, w.read(s, "1", 0, 4*mib))
 		require.Zero(t, w.read(s, "1", 0, 4*mib), "it is in the share")

@@ -22,8 +22,8 @@
 //	budget    memory: what is charged to it, which reads may get more, and shared budgets
 //	readtest  datasets, orders and storages for the tests of these packages
 //
-// The four indented packages serve scan; gather also uses window, if the storage is a
-// storage.Planner.
+// The four indented packages serve scan; gather also uses window, if the storage takes
+// hints.
 //
 // # How they fit
 //
@@ -52,15 +52,15 @@
 // # Services and disk caches
 //
 // A service answers after tens of milliseconds and charges for each request, so a chunk of the
-// order should be one request, made well before it is needed. If a storage is a storage.Planner,
-// each reader has a Lookahead (package window) that goes through the order ahead of it and
-// announces the chunks to come, nearest first, with how much of the stream comes before each. It
-// looks ahead by Options.LookaheadBytes, or by what the reader reads in two seconds. The strategies
+// order should be one request, made well before it is needed. If a storage takes hints
+// (storage.Hints), each reader has a Lookahead (package window) that goes through the order ahead of
+// it and announces the chunks to come, soonest first, with how much of the stream comes before each.
+// It looks ahead by Options.LookaheadBytes, or by what the reader reads in two seconds. The strategies
 // for uncompressed shards are then (choose.Sizes.Choose):
 //
 //	the shuffle's waiting records fit in       scan: chunks are read to memory, up to a
 //	memory                                     quarter of it ahead. One request per chunk
-//	a disk cache (storage.Keeper) has room     gather: chunks are planned, fetched to the
+//	a disk cache (HintUse.Keeps) has room      gather: chunks are planned, fetched to the
 //	for the chunks that are begun and not      cache, and records are read from there. One
 //	finished                                   request per chunk
 //	neither                                    gather: up to one request per record, with a

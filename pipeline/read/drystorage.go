@@ -91,32 +91,23 @@ func (s *dryStorage) counted() ReadCounts {
 // Caps implements storage.Storage.
 func (s *dryStorage) Caps() storage.Caps { return s.caps }
 
-// dryPlanner ignores plans, which only affect real reads.
-type dryPlanner struct{}
+// dryHints ignores hints, which affect real reads only. It has the room of a real storage.
+type dryHints struct{ use storage.HintUse }
 
-var _ storage.Planner = dryPlanner{}
+var _ storage.Hints = dryHints{}
 
-func (dryPlanner) Plan(uint64, []storage.Want)               {}
-func (dryPlanner) Done(uint64, storage.Object, int64, int64) {}
-func (dryPlanner) Forget(uint64)                             {}
-
-// dryKeeper stores nothing; it has the room of a real storage.
-type dryKeeper struct{ roomBytes int64 }
-
-var _ storage.Keeper = dryKeeper{}
-
-func (k dryKeeper) RoomBytes() int64 { return k.roomBytes }
-func (dryKeeper) SetShare(int64)     {}
+func (dryHints) Want(uint64, []storage.Block)   {}
+func (dryHints) Passed(uint64, []storage.Block) {}
+func (dryHints) Drop(uint64)                    {}
+func (h dryHints) Use() storage.HintUse         { return h.use }
+func (dryHints) SetShare(int64)                 {}
 
 // newDryStorage returns a storage with those capabilities of another one that affect what is read.
 // Nothing is mapped: a dry run assumes a cold page cache.
 func newDryStorage(other storage.Caps) *dryStorage {
 	s := new(dryStorage)
-	if other.Planner != nil {
-		s.caps.Planner = dryPlanner{}
-	}
-	if other.Keeper != nil {
-		s.caps.Keeper = dryKeeper{other.Keeper.RoomBytes()}
+	if other.Hints != nil && !other.Hints.Use().Exact {
+		s.caps.Hints = dryHints{other.Hints.Use()}
 	}
 	return s
 }

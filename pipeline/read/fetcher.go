@@ -141,8 +141,8 @@ func (f *Fetcher) closeRoom() error {
 // leave returns the fetcher's share of memory, disk and cache to the others.
 func (f *Fetcher) leave() {
 	left := f.share.SetCached(0)
-	if keeper := f.o.Caps.Keeper; keeper != nil && left > 0 {
-		keeper.SetShare(left)
+	if hints := f.o.Caps.Hints; hints != nil && left > 0 {
+		hints.SetShare(left)
 	}
 	f.share.Leave()
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// keeper implements only the contract of storage.Keeper: a read of a chunk that is planned fetches
-// all of the chunk, once, and it stays until it is done. It counts what it fetches.
+// keeper implements only the contract of storage.Hints with Keeps: a read of a chunk that is announced
+// fetches all of the chunk, once, and it stays until it is passed. It counts what it fetches.
 type keeper struct {
 	storage.Storage
 	room int64
@@ -40,11 +40,11 @@ func newKeeper(s storage.Storage, room int64) *keeper {
 	return &keeper{Storage: s, room: room, chunks: map[string]map[keptRange]map[uint64]bool{}, brought: map[keptRange]bool{}}
 }
 
-func (s *keeper) RoomBytes() int64 { return s.room }
+func (s *keeper) Use() storage.HintUse { return storage.HintUse{Keeps: true, RoomBytes: s.room} }
 
 func (s *keeper) SetShare(n int64) { s.share = n }
 
-func (s *keeper) Plan(reader uint64, wants []storage.Want) {
+func (s *keeper) Want(reader uint64, wants []storage.Block) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.plans++
@@ -64,11 +64,13 @@ func (s *keeper) Plan(reader uint64, wants []storage.Want) {
 	s.most = max(s.most, s.held)
 }
 
-func (s *keeper) Done(reader uint64, o storage.Object, off, n int64) {
+func (s *keeper) Passed(reader uint64, blocks []storage.Block) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dones++
-	s.leave(reader, keptRange{o.Path, off, n})
+	for _, b := range blocks {
+		s.dones++
+		s.leave(reader, keptRange{b.Object.Path, b.OffsetBytes, b.SizeBytes})
+	}
 }
 
 func (s *keeper) leave(reader uint64, c keptRange) {
@@ -84,7 +86,7 @@ func (s *keeper) leave(reader uint64, c keptRange) {
 	}
 }
 
-func (s *keeper) Forget(reader uint64) {
+func (s *keeper) Drop(reader uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, of := range s.chunks {
@@ -122,7 +124,7 @@ func (s *keeper) Submit(reads []*storage.Read) {
 	s.Storage.Submit(reads)
 }
 
-func (s *keeper) Caps() storage.Caps { return storage.Caps{Planner: s, Keeper: s} }
+func (s *keeper) Caps() storage.Caps { return storage.Caps{Hints: s} }
 
 // readInStep reads an epoch with several readers that keep step, as trainers do: step records each.
 func readInStep(t *testing.T, d *readtest.Dataset, f *Fetcher, g readtest.List, readers, step int) {

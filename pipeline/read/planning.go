@@ -12,24 +12,29 @@ import (
 type Needs = choose.Needs
 
 // planning returns the plan by which the storage is told what will be read. It is nil if the
-// storage is not a storage.Planner, if all shards are compressed, and if the storage is a disk
-// cache without room for the chunks that the order has open. A disk cache is also told how much
-// passes through it.
+// storage takes no hints, if all shards are compressed, and if the storage is a disk cache without
+// room for the chunks that the order has open. A disk cache is also told how much passes through it.
 func (f *Fetcher) planning() *window.Plan {
-	planner, keeper := f.o.Caps.Planner, f.o.Caps.Keeper
-	if planner == nil {
+	hints := f.o.Caps.Hints
+	if hints == nil {
 		return nil
 	}
 	sizes := f.o.Survey.Sizes()
-	keeps := keeper != nil
-	gathers := f.o.Choice.Strategy == spec.ReadGather
+	use := hints.Use()
+	keeps, gathers := use.Keeps, f.o.Choice.Strategy == spec.ReadGather
+	if use.Exact {
+		if !gathers {
+			return nil
+		}
+		return &window.Plan{Hints: hints, Exact: true, Index: f.o.Index}
+	}
 	if keeps {
-		keeper.SetShare(f.share.SetCached(sizes.Share(f.o.Choice)))
+		hints.SetShare(f.share.SetCached(sizes.Share(f.o.Choice)))
 	}
 	if f.o.Survey.Held.Packed == f.o.Survey.Held.Shards || keeps && gathers && !f.o.Choice.Chunks {
 		return nil
 	}
-	p := &window.Plan{Planner: planner, Keeps: keeps, LookaheadBytes: f.o.LookaheadBytes, MostBytes: f.o.Survey.Limits.WindowBytes, Again: f.o.Again}
+	p := &window.Plan{Hints: hints, Keeps: keeps, LookaheadBytes: f.o.LookaheadBytes, MostBytes: f.o.Survey.Limits.WindowBytes, Again: f.o.Again}
 	if keeps {
 		p.MostBytes = sizes.KeptAhead(f.o.Choice)
 		if !gathers {

@@ -54,7 +54,7 @@ func readTogether(t *testing.T, d *readtest.Dataset, f *Fetcher, g readtest.List
 type told struct {
 	*remote.Storage
 	mu           sync.Mutex
-	wants        map[uint64][]storage.Want
+	wants        map[uint64][]storage.Block
 	plans        int
 	reads, alone int
 	holds        bool // reads are kept in held
@@ -63,23 +63,23 @@ type told struct {
 
 func (s *told) Caps() storage.Caps {
 	c := s.Storage.Caps()
-	c.Planner = s
+	c.Hints = s
 	return c
 }
 
-func (s *told) Plan(reader uint64, wants []storage.Want) {
+func (s *told) Want(reader uint64, wants []storage.Block) {
 	s.mu.Lock()
 	s.plans++
 	s.wants[reader] = append(s.wants[reader][:0], wants...)
 	s.mu.Unlock()
-	s.Storage.Plan(reader, wants)
+	s.Storage.Want(reader, wants)
 }
 
-func (s *told) Forget(reader uint64) {
+func (s *told) Drop(reader uint64) {
 	s.mu.Lock()
 	delete(s.wants, reader)
 	s.mu.Unlock()
-	s.Storage.Forget(reader)
+	s.Storage.Drop(reader)
 }
 
 func (s *told) Submit(reads []*storage.Read) {
@@ -114,7 +114,7 @@ func TestPrefetchIsRankedByDueTime(t *testing.T) {
 	for name, read := range map[string]spec.Read{"scan": spec.ReadScan, "gather": spec.ReadGather} {
 		t.Run(name, func(t *testing.T) {
 			s := readtest.Serve(t, readtest.Make(t, readtest.Shape{Shards: 12, Records: 400, MaxBytes: 6_000}))
-			service := &told{Storage: s.Storage, wants: map[uint64][]storage.Want{}}
+			service := &told{Storage: s.Storage, wants: map[uint64][]storage.Block{}}
 			o := servedOrder(spec.ShuffleReservoir)
 			config := serviceConfig(t, s.Dataset, o)
 			config.Read = read
@@ -133,7 +133,7 @@ func TestPrefetchIsRankedByDueTime(t *testing.T) {
 // If a reader waits for what was read ahead of it, the service is told.
 func TestAwaitedReadsAreDueNow(t *testing.T) {
 	s := readtest.Serve(t, readtest.Make(t, readtest.Shape{Shards: 4, Records: 400, MaxBytes: 6_000}))
-	service := &told{Storage: s.Storage, wants: map[uint64][]storage.Want{}}
+	service := &told{Storage: s.Storage, wants: map[uint64][]storage.Block{}}
 	o := servedOrder(spec.ShuffleNone)
 	config := serviceConfig(t, s.Dataset, o)
 	config.LookaheadBytes = 2 << 20

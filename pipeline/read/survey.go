@@ -41,8 +41,8 @@ func newSurvey(x chunkmap.Index, s storage.Storage, o Options) (*Survey, error) 
 // needs.
 func (s *Survey) look(maxSpoolBytes int64) error {
 	room := int64(0)
-	if keeper := s.o.Caps.Keeper; keeper != nil {
-		room = max(keeper.RoomBytes(), 0)
+	if hints := s.o.Caps.Hints; hints != nil {
+		room = max(hints.Use().RoomBytes, 0)
 	}
 	err := s.o.LookAtSizes(maxSpoolBytes, room)
 	s.sizes = s.o.Survey
@@ -69,8 +69,8 @@ func (s *Survey) Needs() Needs {
 // ReserveCache reserves the part of a disk cache through which data will pass while the dataset is
 // read, so that filling the cache leaves room for it. A fetcher reserves what it needs by itself.
 func (s *Survey) ReserveCache() {
-	keeper := s.o.Caps.Keeper
-	if keeper == nil || s.o.Caps.Planner == nil {
+	hints := s.o.Caps.Hints
+	if hints == nil || !hints.Use().Keeps {
 		return
 	}
 	how, err := s.Choose(s.o.Read)
@@ -78,7 +78,7 @@ func (s *Survey) ReserveCache() {
 		how = Choice{Strategy: spec.ReadScan}
 	}
 	sizes := s.sizes.Sizes()
-	keeper.SetShare(sizes.Share(how))
+	hints.SetShare(sizes.Share(how))
 }
 
 // Meter returns the meter of where the time of fetchers goes.

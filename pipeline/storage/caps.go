@@ -63,14 +63,11 @@ type Caps struct {
 	// the page cache. If the user has turned direct reads off, it reads through the page cache.
 	Uncached func() (Storage, error)
 	// Fill is Submit for reads with the lowest priority, which no reader waits for: they come after
-	// everything that was submitted, and after everything that the Planner has announced.
+	// everything that was submitted, and after everything that was announced to Hints.
 	Fill func(reads []*Read)
 
-	// Planner, Keeper and Expecter take hints about what will be read. Keeper is set only if Planner
-	// is: it is for planned data that is stored on a disk.
-	Planner  Planner
-	Keeper   Keeper
-	Expecter Expecter
+	// Hints takes announcements of what will be read.
+	Hints Hints
 
 	// Status describes the storage's reads the way the engine's Status would, for storages that
 	// don't read through the engine that they were created with.

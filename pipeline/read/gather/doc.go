@@ -44,10 +44,12 @@
 // asks before it begins a read. A read that has begun completes, because the kernel writes to its
 // memory until then.
 //
-// # Services
+// # Hints
 //
 // If New got a window.Plan, the storage is told what will be read: records or, if a disk cache keeps
-// whole chunks, chunks. Reading ahead does not go beyond what it was told.
+// whole chunks, chunks. Reading ahead does not go beyond what it was told. A storage that computes
+// records from larger pieces (window.Plan.Exact) is told what will be submitted, further ahead than is
+// read.
 //
 // # Memory
 //

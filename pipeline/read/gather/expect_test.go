@@ -3,42 +3,58 @@ package gather
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
+	"github.com/lsiofs/lsiofs/pipeline/read/window"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// expecter takes at most that many ranges of each reader, and records what was passed.
-type expecter struct {
-	most int
+// exact takes exact hints, and records what was passed.
+type exact struct {
+	storage.Hints // the methods that are not here are never called
+	t             *testing.T
 
 	mu        sync.Mutex
-	readers   map[uint64][]storage.Range
-	passed    []storage.Range
+	readers   map[uint64][]storage.Block
+	passed    []storage.Block
+	wants     int
 	forgotten int
 }
 
-func (e *expecter) Expect(reader uint64, next []storage.Range) int {
+// Want checks that a list continues the one before.
+func (e *exact) Want(reader uint64, blocks []storage.Block) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n := min(len(next), e.most-len(e.readers[reader]))
-	e.readers[reader] = append(e.readers[reader], next[:n]...)
-	return n
+	e.wants++
+	all := make([]storage.Block, len(blocks))
+	for i, b := range blocks {
+		b.DueBytes = 0
+		all[i] = b
+	}
+	before := e.readers[reader]
+	assert.True(e.t, len(before) <= len(all) && slices.Equal(before, all[:len(before)]))
+	e.readers[reader] = all
 }
 
-func (e *expecter) Passed(reader uint64, n int) {
+func (e *exact) Passed(reader uint64, blocks []storage.Block) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.passed = append(e.passed, e.readers[reader][:n]...)
-	e.readers[reader] = e.readers[reader][n:]
+	for i, b := range blocks {
+		b.DueBytes = 0
+		assert.Equal(e.t, e.readers[reader][i], b)
+		e.passed = append(e.passed, b)
+	}
+	e.readers[reader] = e.readers[reader][len(blocks):]
 }
 
-func (e *expecter) Forget(reader uint64) {
+func (e *exact) Drop(reader uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.readers[reader]) > 0 {
@@ -48,57 +64,55 @@ func (e *expecter) Forget(reader uint64) {
 }
 
 // newExpected returns a gatherer that reads each record separately, and announces it.
-func newExpected(t *testing.T, d *readtest.Dataset, most int) (*Gatherer, *expecter) {
-	e := &expecter{most: most, readers: map[uint64][]storage.Range{}}
+func newExpected(t *testing.T, d *readtest.Dataset) (*Gatherer, *exact) {
+	e := &exact{t: t, readers: map[uint64][]storage.Block{}}
 	c := testOptions(d, 2<<20, readtest.OpenStorage(t, d.Dir))
 	c.Profile.Apart = true
-	c.Caps.Expecter = e
-	return newGathererWith(t, c), e
+	return newGathererTold(t, c, &window.Plan{Hints: e, Exact: true, Index: d.Index}), e
 }
 
 // rangeOf returns the range of a record of a sequence.
-func rangeOf(d *readtest.Dataset, record uint64, epoch uint64) storage.Range {
+func rangeOf(d *readtest.Dataset, record uint64, epoch uint64) storage.Block {
 	x := d.Index.ExtentTable[record]
-	return storage.Range{Object: d.Index.Shard(x.Shard).Object, OffsetBytes: x.OffsetBytes, SizeBytes: x.SizeBytes, Epoch: epoch}
+	return storage.Block{Object: d.Index.Shard(x.Shard).Object, OffsetBytes: x.OffsetBytes, SizeBytes: x.SizeBytes, Epoch: epoch}
 }
 
 // For a reader that reads on: all records but the first ones are expected in its order, and passed
 // before they are read.
 func TestSequentialReaderExpectsRecordsInItsOrder(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 9000, MaxBytes: 1000})
-	for _, most := range []int{1 << 20, 700, 3} {
-		g, e := newExpected(t, d, most)
-		seq := readtest.RandomOrder(1, d.Index)
-		r := g.Open(inEpoch{seq, 5})
-		var l pinned.Records
-		for k := 0; k < len(seq); {
-			require.NoError(t, r.Read(context.Background(), uint64(k), 50, &l))
-			for i, b := range l.Records {
-				require.Equal(t, string(d.Records[seq[k+i]]), string(b))
-			}
-			k += len(l.Records)
-			l.Release()
-			require.LessOrEqual(t, len(e.readers[r.expected.reader]), most)
+	g, e := newExpected(t, d)
+	seq := readtest.RandomOrder(1, d.Index)
+	r := g.Open(inEpoch{seq, 5})
+	var l pinned.Records
+	for k := 0; k < len(seq); {
+		require.NoError(t, r.Read(context.Background(), uint64(k), 50, &l))
+		for i, b := range l.Records {
+			require.Equal(t, string(d.Records[seq[k+i]]), string(b))
 		}
-		if most >= 700 {
-			require.Greater(t, len(e.passed), len(seq)/2)
-			from := len(seq) - len(e.passed)
-			for i, got := range e.passed {
-				require.Equal(t, rangeOf(d, seq[from+i], 5), got)
-			}
+		k += len(l.Records)
+		l.Release()
+		for _, of := range e.readers {
+			require.LessOrEqual(t, len(of), 4096)
 		}
-		r.Close()
-		require.Empty(t, e.readers)
 	}
+	require.Greater(t, len(e.passed), len(seq)-1000)
+	from := len(seq) - len(e.passed)
+	for i, got := range e.passed {
+		require.Equal(t, rangeOf(d, seq[from+i], 5), got)
+	}
+	require.Less(t, e.wants, 60, "not for each call")
+	r.Close()
+	require.Empty(t, e.readers)
 }
 
 // For a reader that jumps now and then: what it expected is forgotten, what it reads on afterwards
 // is expected, and nothing else is ever passed.
 func TestJumpForgetsExpectedRecords(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 9000, MaxBytes: 1000})
-	g, e := newExpected(t, d, 1<<20)
+	g, e := newExpected(t, d)
 	seq := readtest.RandomOrder(1, d.Index)
-	at := map[storage.Range]bool{}
+	at := map[storage.Block]bool{}
 	for _, n := range seq {
 		at[rangeOf(d, n, 0)] = true
 	}

@@ -24,7 +24,7 @@ type Gatherer struct {
 	o     *options.Options
 	pool  *budget.Blocks // of records of all readers together
 	ahead profile.Ahead
-	told  *window.Plan // nil: the storage is not a storage.Planner
+	told  *window.Plan // nil: the storage takes no hints
 
 	objectBytes []int64
 	planConfig  plan.Config // of the planners
@@ -46,7 +46,7 @@ type Gatherer struct {
 const maxPlanners = 4
 
 // New starts a gatherer. told tells the storage what will be read, and its fields must be set; nil if
-// the storage is not a storage.Planner.
+// the storage takes no hints.
 func New(o *options.Options, told *window.Plan) (*Gatherer, error) {
 	reads := o.Profile
 	if o.Choice.Chunks {
@@ -98,7 +98,7 @@ func (g *Gatherer) OpenPhase(seq pinned.Sequence, phase window.Subset) *Reader {
 }
 
 func (g *Gatherer) follow(seq pinned.Sequence, w *window.Lookahead) *Reader {
-	r := &Reader{g: g, seq: seq, walker: w, expected: newExpectation(g.o.Caps.Expecter)}
+	r := &Reader{g: g, seq: seq, walker: w}
 	g.open.Add(1)
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -27,9 +27,10 @@ type Reader struct {
 	runs   []*run // none is empty; the most recently used one is last
 	at     uint64 // the record that was asked for last
 	closed bool
-	walker *window.Lookahead // nil: storage is not a storage.Planner
+	walker *window.Lookahead // nil: the storage takes no hints
 
-	expected *expectation // nil: likewise
+	announced *run // whose records are announced, if window.Plan.Exact is set
+	others    int  // how often other runs were extended since announced was
 }
 
 const (
@@ -53,7 +54,6 @@ func (r *Reader) Close() {
 	}
 	r.closed = true
 	r.walker.Close()
-	r.expected.forget()
 	r.dropAll()
 	r.g.sweep()
 	r.g.mu.Lock()

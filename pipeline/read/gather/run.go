@@ -190,14 +190,38 @@ func (r *Reader) extend(run *run, k uint64, bytes int64, records int, u budget.U
 		p.addNewlines()
 	}
 	p.expect(pl, g.o.Verifier)
-	r.expected.passing(r, run, k, p.batches[len(p.batches)-1].end())
+	announced := r.announces(run)
+	if announced {
+		r.walker.Submitting(k, p.batches[len(p.batches)-1].end())
+	}
 	g.start(p, pl, len(p.batches)+1)
 	for _, b := range p.batches {
 		b.begun()
 	}
 	run.batches = append(run.batches, p.batches...)
-	r.expected.more(r, run, run.end()-k)
+	if announced {
+		r.walker.Announce()
+	}
 	return true, nil
+}
+
+// leftAfter is how often other runs are extended before a run counts as abandoned.
+const leftAfter = 4
+
+// announces reports whether the records of a run are announced as they are submitted
+// (window.Plan.Exact). Those of one run are, and only if the reader reads on in it.
+func (r *Reader) announces(run *run) bool {
+	if r.walker == nil || !r.g.told.Exact || !run.streams {
+		return false
+	}
+	if r.announced != run {
+		if r.others++; r.others < leftAfter && slices.Contains(r.runs, r.announced) {
+			return false
+		}
+		r.announced = run
+	}
+	r.others = 0
+	return true
 }
 
 // readAgain reads one record once more, to its place. The caller pins the batch.

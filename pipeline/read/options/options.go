@@ -42,7 +42,7 @@ type Options struct {
 	// looked up in advance, so that a decoder keeps what will be needed of the data it passes. 0
 	// means 65536; a few times the shuffle size is a good value.
 	LookaheadRecords int
-	// LookaheadBytes is how far ahead of all readers together a storage.Planner is told what will
+	// LookaheadBytes is how far ahead of all readers together a storage that takes hints is told what will
 	// be read; 0: as far as their rates require (choose.Reach).
 	LookaheadBytes int64
 	// Read is the strategy, "" for spec.ReadScan. All others depend on Order and Spool.

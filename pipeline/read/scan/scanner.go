@@ -24,7 +24,7 @@ import (
 // delivered, and drops them when the budget requires it. It is safe for concurrent use.
 type Scanner struct {
 	o    *options.Options
-	plan *window.Plan // nil if the storage is not a storage.Planner
+	plan *window.Plan // nil if the storage takes no hints
 	// sampled means that there may be readers of other parts (OpenPhase).
 	sampled bool
 	// holdsAll means that all compressed shards, decoded, stay in memory.
@@ -62,7 +62,7 @@ type Scanner struct {
 
 // New starts a scanner. shelf is for the decoded bytes of spooled shards, which o.Choice determines;
 // nil if there are none. The scanner takes ownership of it. plan tells the storage what will be
-// read; nil if the storage is not a storage.Planner. Its Planner and bounds must be set, New sets the
+// read; nil if the storage takes no hints. Its Hints and bounds must be set, New sets the
 // rest.
 func New(o *options.Options, shelf *diskcache.Shelf, plan *window.Plan) *Scanner {
 	v := o.Survey

@@ -11,14 +11,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// shelf is a storage.Keeper for one reader: it has what was planned and is not done.
+// shelf takes the hints of one reader: it has what was announced and is not passed.
 type shelf struct {
-	held    map[string]bool
-	brought map[string]int
+	storage.Hints // the methods that are not here are never called
+	held          map[string]bool
+	brought       map[string]int
 }
 
-func (s *shelf) Plan(_ uint64, wants []storage.Want) {
-	for _, w := range wants {
+func (s *shelf) Want(_ uint64, blocks []storage.Block) {
+	for _, w := range blocks {
 		if r := rangeOf(w.Object, w.OffsetBytes, w.SizeBytes); !s.held[r] {
 			s.held[r] = true
 			s.brought[r]++
@@ -26,15 +27,20 @@ func (s *shelf) Plan(_ uint64, wants []storage.Want) {
 	}
 }
 
-func (s *shelf) Done(_ uint64, o storage.Object, off, n int64) { delete(s.held, rangeOf(o, off, n)) }
-func (s *shelf) Forget(uint64)                                 { clear(s.held) }
+func (s *shelf) Passed(_ uint64, blocks []storage.Block) {
+	for _, b := range blocks {
+		delete(s.held, rangeOf(b.Object, b.OffsetBytes, b.SizeBytes))
+	}
+}
+
+func (s *shelf) Drop(uint64) { clear(s.held) }
 
 // Each epoch fetches each chunk once, also the second and later ones: what was open at the end of
 // one is not open in the next.
 func TestEachEpochReadsEachChunkOnce(t *testing.T) {
 	for _, lookahead := range []int64{64 << 20, 8 << 20} {
 		k := &shelf{held: map[string]bool{}}
-		p, _ := newPlan(t, 4, func(p *Plan) { p.Planner, p.Keeps, p.LookaheadBytes = k, true, lookahead })
+		p, _ := newPlan(t, 4, func(p *Plan) { p.Hints, p.Keeps, p.LookaheadBytes = k, true, lookahead })
 		seq := shuffled(4, 1600)
 		for epoch := range 4 {
 			k.brought = map[string]int{}
@@ -67,7 +73,7 @@ func TestConcurrentSubsetsCountSeparately(t *testing.T) {
 		phases[i] = Subset{Number: uint64(i), Part: part}
 	}
 	k := &shelf{held: map[string]bool{}, brought: map[string]int{}}
-	p, _ := newPlan(t, 4, func(p *Plan) { p.Planner, p.Keeps = k, true })
+	p, _ := newPlan(t, 4, func(p *Plan) { p.Hints, p.Keeps = k, true })
 	for _, pair := range [][2]int{{0, 1}, {2, 0}, {1, 2}, {0, 1}} {
 		k.brought = map[string]int{}
 		var walkers [2]*Lookahead
@@ -107,7 +113,7 @@ func (weightless) Extents(records []uint64, dst []catalog.Extent) {
 func TestCallExaminesBoundedNumberOfRecords(t *testing.T) {
 	k := &shelf{held: map[string]bool{}, brought: map[string]int{}}
 	const shards = 1 << 20 / equalRecords
-	p, _ := newPlan(t, shards, func(p *Plan) { p.Planner, p.Keeps = k, true })
+	p, _ := newPlan(t, shards, func(p *Plan) { p.Hints, p.Keeps = k, true })
 	p.Index = weightless{equal{}}
 	seq := make(readtest.List, shards*equalRecords)
 	for i := range seq {

@@ -2,7 +2,6 @@ package window
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
@@ -20,19 +19,29 @@ const (
 	// mostWants limits what is planned for a reader, at about 150 bytes each including what a
 	// storage keeps of it.
 	mostWants = 16 << 10
+
+	// exactRecords is how many records of a reader are announced beyond what it has submitted if
+	// Plan.Exact is set. The list is sent again every exactStep records. The reader waits meanwhile, so
+	// at first a call announces exactStep records, or exactTimes as many as it submits if that is more.
+	exactRecords = 4096
+	exactStep    = 512
+	exactTimes   = 2
 )
 
-// Lookahead goes through a sequence ahead of its reader, and tells a storage.Planner which chunks
-// will be read, nearest first. It is not for concurrent use. All methods accept a nil Lookahead.
+// Lookahead goes through a sequence ahead of its reader, and tells the storage (storage.Hints) which
+// chunks or records will be read, soonest first. It is not for concurrent use. All methods accept a nil Lookahead.
 //
 //	          at          planAt                             to
 //	──────────┼─────────────┼─────────────────────────────────┼────────
 //	 passed   │◄─ a quarter ┘   ▓   ▓▓  ▓     ▓  ▓▓    ▓  ▓   │ not looked up
 //	          │                 └ a chunk, at its first record │
 //
-// While the reader is before planAt, a call costs two comparisons. When it reaches planAt, the
-// planner is told the new plan. So each record is looked up once, and each chunk is in about four
+// While the reader is before planAt, a call costs two comparisons. When it reaches planAt, the storage
+// gets the new plan. So each record is looked up once, and each chunk is in about four
 // plans.
+//
+// If Plan.Exact is set, the reader's place is what it has submitted (Submitting, Announce); otherwise it
+// is what it asks for (Move).
 type Lookahead struct {
 	plan   *Plan
 	seq    pinned.Sequence
@@ -47,14 +56,16 @@ type Lookahead struct {
 	atBytes        int64  // of the sequence's records before at
 	toBytes        int64
 	reach          int64 // of the last plan
-	told           bool  // the planner has a plan of the reader
+	told           bool  // the storage has a plan of the reader
 	since          time.Time
 	sinceBytes     int64    // atBytes at that time
 	bytesPerSecond float64  // that the reader reads
-	named          []named  // not reached yet, in order
+	named          queue    // not reached yet, in order
 	seen           []uint64 // one bit per piece: it was named
 	open           map[int]opened
-	wants          []storage.Want
+	submitted      uint64          // records of the last Submitting
+	epoch          uint64          // of the sequence
+	blocks         []storage.Block // scratch
 	numbers        []uint64
 	extents        []catalog.Extent
 }
@@ -97,7 +108,7 @@ func (p *Plan) NewPhaseWalker(seq pinned.Sequence, phase Subset) *Lookahead {
 		return nil
 	}
 	p.readers.Add(1)
-	w := &Lookahead{plan: p, seq: seq, id: storage.NewReaderID(), part: phase.Part}
+	w := &Lookahead{plan: p, seq: seq, id: storage.NewReaderID(), part: phase.Part, epoch: pinned.EpochOf(seq)}
 	if p.counts() {
 		w.passed = p.enter(phase.Number)
 	}
@@ -107,7 +118,7 @@ func (p *Plan) NewPhaseWalker(seq pinned.Sequence, phase Subset) *Lookahead {
 // Reached returns the record up to which a reader at record k may read ahead: what follows has not
 // been planned.
 func (w *Lookahead) Reached(k uint64) uint64 {
-	if w == nil {
+	if w == nil || w.plan.Exact {
 		return math.MaxUint64
 	}
 	return max(w.to, k)
@@ -115,7 +126,7 @@ func (w *Lookahead) Reached(k uint64) uint64 {
 
 // Reach returns how far the reader looks ahead, or otherwise if nothing is planned.
 func (w *Lookahead) Reach(otherwise int64) int64 {
-	if w == nil {
+	if w == nil || w.plan.Exact {
 		return otherwise
 	}
 	return w.plan.Reach(w.bytesPerSecond)
@@ -124,7 +135,7 @@ func (w *Lookahead) Reach(otherwise int64) int64 {
 // Move is called for each call for records k … k+n-1: it plans what comes after k if a quarter of
 // the plan has been read.
 func (w *Lookahead) Move(k uint64, n int) {
-	if w == nil || k >= w.at && k < w.planAt || w.closed {
+	if w == nil || w.plan.Exact || k >= w.at && k < w.planAt || w.closed {
 		return
 	}
 	if near := w.plan.near(); !w.moved || k+near < w.at || k > max(w.to, w.asked+near) {
@@ -138,6 +149,36 @@ func (w *Lookahead) Move(k uint64, n int) {
 	w.pass(k)
 	w.look(w.grow(), w.seq.Len())
 	w.tell()
+}
+
+// Submitting is called when the reader is about to submit records k … end-1, if Plan.Exact is set. A
+// call that does not continue the one before is a jump.
+func (w *Lookahead) Submitting(k, end uint64) {
+	if w.closed {
+		return
+	}
+	w.submitted = end - k
+	if w.moved && k == w.at {
+		w.pass(end)
+		return
+	}
+	w.forget()
+	w.moved = true
+	w.at, w.to, w.planAt = end, end, end
+	w.atBytes, w.toBytes = 0, 0
+}
+
+// Announce announces what comes after the records that have just been submitted.
+func (w *Lookahead) Announce() {
+	if w.closed || w.at < w.planAt {
+		return
+	}
+	w.look(math.MaxInt64, min(w.at+exactRecords, w.to+max(exactTimes*w.submitted, exactStep), w.seq.Len()))
+	w.tell()
+	w.planAt = w.at + 1
+	if w.to >= min(w.at+exactRecords, w.seq.Len()) {
+		w.planAt = w.at + exactStep
+	}
 }
 
 // Hurry sends the plan again from record k on, for a reader that has waited for it for a while: it
@@ -163,7 +204,7 @@ func (w *Lookahead) Close() {
 	w.plan.readers.Add(-1)
 }
 
-// forget withdraws everything that the planner was told.
+// forget withdraws everything that was announced.
 func (w *Lookahead) forget() {
 	if !w.told {
 		return
@@ -178,9 +219,8 @@ func (w *Lookahead) forget() {
 	}
 	clear(w.open)
 	clear(w.seen)
-	clear(w.named)
-	w.named = w.named[:0]
-	w.plan.Planner.Forget(w.id)
+	w.named.pop(w.named.len())
+	w.plan.Hints.Drop(w.id)
 }
 
 // jump begins elsewhere. Nothing is read ahead there until the reader reads on, because a sampling
@@ -208,31 +248,35 @@ func (w *Lookahead) pass(k uint64) {
 	if w.plan.counts() {
 		w.count(w.at, k)
 	}
-	n := 0
-	for n < len(w.named) && w.named[n].k < k {
-		if w.plan.Keeps && !w.plan.counts() {
-			w.done(w.named[n])
-		}
-		if w.plan.Again && w.plan.Chunks && !w.plan.counts() {
-			p := w.named[n].piece
-			w.seen[p>>6] &^= 1 << (p & 63)
+	n, named := 0, w.named.all()
+	w.blocks = w.blocks[:0]
+	for n < len(named) && named[n].k < k {
+		if !w.plan.counts() {
+			w.blocks = append(w.blocks, w.block(&named[n]))
+			if w.plan.Again && w.plan.Chunks {
+				p := named[n].piece
+				w.seen[p>>6] &^= 1 << (p & 63)
+			}
 		}
 		n++
 	}
+	w.sendPassed()
 	switch {
-	case n < len(w.named):
+	case n < len(named):
 		// The records before the next chunk's are of about the same size.
 		last, lastBytes := w.at, w.atBytes
 		if n > 0 {
-			last, lastBytes = w.named[n-1].k, w.named[n-1].bytes
+			last, lastBytes = named[n-1].k, named[n-1].bytes
 		}
-		w.atBytes = between(k, last, w.named[n].k, lastBytes, w.named[n].bytes)
+		w.atBytes = between(k, last, named[n].k, lastBytes, named[n].bytes)
 	default:
 		w.atBytes = between(k, w.at, w.to, w.atBytes, w.toBytes)
 	}
 	w.at = k
-	w.named = slices.Delete(w.named, 0, n)
-	w.rate()
+	w.named.pop(n)
+	if !w.plan.Exact {
+		w.rate()
+	}
 }
 
 // between returns how many bytes there are before record k, which is in from … to.
@@ -275,7 +319,7 @@ func (w *Lookahead) look(reach int64, until uint64) {
 		w.numbers, w.extents = make([]uint64, blockRecords), make([]catalog.Extent, blockRecords)
 	}
 	from, most, step := w.to, w.plan.mostWants(), w.to+lookRecords
-	for w.to < min(until, step) && len(w.named) < most && w.toBytes-w.atBytes < reach {
+	for w.to < min(until, step) && w.named.len() < most && w.toBytes-w.atBytes < reach {
 		m := w.seq.Records(w.to, w.numbers[:min(until-w.to, step-w.to, blockRecords)])
 		if m == 0 {
 			break
@@ -309,7 +353,7 @@ func (w *Lookahead) name(record uint64, x *catalog.Extent) {
 	if !p.Chunks {
 		n := min(x.SizeBytes, s.Object.SizeBytes-x.OffsetBytes) // a last line's newline may not be in the shard
 		if n > 0 {
-			w.named = append(w.named, named{k: w.to, bytes: w.toBytes, object: s.Object, off: x.OffsetBytes, n: n})
+			w.named.push(named{k: w.to, bytes: w.toBytes, object: s.Object, off: x.OffsetBytes, n: n})
 		}
 		return
 	}
@@ -327,7 +371,7 @@ func (w *Lookahead) name(record uint64, x *catalog.Extent) {
 	*word |= bit
 	for off, n := range w.ranges(piece) {
 		if n > 0 { // a lone newline may not be in the shard
-			w.named = append(w.named, named{k: w.to, bytes: w.toBytes, object: s.Object, off: off, n: n, piece: piece})
+			w.named.push(named{k: w.to, bytes: w.toBytes, object: s.Object, off: off, n: n, piece: piece})
 		}
 	}
 	if p.counts() {
@@ -338,15 +382,26 @@ func (w *Lookahead) name(record uint64, x *catalog.Extent) {
 	}
 }
 
-// tell sends the plan to the planner.
+// tell sends the plan to the storage.
 func (w *Lookahead) tell() {
-	w.wants = w.wants[:0]
-	for i := range w.named {
-		x := &w.named[i]
-		w.wants = append(w.wants, storage.Want{Object: x.object, OffsetBytes: x.off, SizeBytes: x.n, DueBytes: max(x.bytes-w.atBytes, 0)})
+	w.blocks = w.blocks[:0]
+	named := w.named.all()
+	for i := range named {
+		w.blocks = append(w.blocks, w.block(&named[i]))
 	}
 	w.told = true
-	w.plan.Planner.Plan(w.id, w.wants)
+	w.plan.Hints.Want(w.id, w.blocks)
+}
+
+func (w *Lookahead) block(x *named) storage.Block {
+	return storage.Block{Object: x.object, OffsetBytes: x.off, SizeBytes: x.n, Epoch: w.epoch, DueBytes: max(x.bytes-w.atBytes, 0)}
+}
+
+// sendPassed reports that w.blocks are passed.
+func (w *Lookahead) sendPassed() {
+	if len(w.blocks) > 0 {
+		w.plan.Hints.Passed(w.id, w.blocks)
+	}
 }
 
 // count notes that the records from … k-1 have been delivered, and which pieces are done by that.
@@ -368,21 +423,36 @@ func (w *Lookahead) count(from, k uint64) {
 		from += uint64(m)
 	}
 	readers := uint64(max(p.readers.Load(), 1))
+	w.blocks = w.blocks[:0]
 	for piece, o := range w.open {
 		if int32(w.passed.pieces[piece].Load()-o.until) >= 0 || p.StaleRecords > 0 && k > o.k && (k-o.k)*readers > p.StaleRecords {
 			delete(w.open, piece)
 			w.seen[piece>>6] &^= 1 << (piece & 63)
-			w.donePiece(piece)
+			object := p.Index.Shard(p.shardOf(piece)).Object
+			for off, n := range w.ranges(piece) {
+				w.blocks = append(w.blocks, w.block(&named{object: object, off: off, n: n}))
+			}
 		}
 	}
+	w.sendPassed()
 }
 
-// done tells the planner that a range is no longer needed.
-func (w *Lookahead) done(x named) { w.plan.Planner.Done(w.id, x.object, x.off, x.n) }
+// queue is a list of what is named, first in, first out, which reuses its memory.
+type queue struct {
+	items []named
+	gone  int // the first ones of items have been popped
+}
 
-func (w *Lookahead) donePiece(piece int) {
-	object := w.plan.Index.Shard(w.plan.shardOf(piece)).Object
-	for off, n := range w.ranges(piece) {
-		w.done(named{object: object, off: off, n: n})
+func (q *queue) len() int     { return len(q.items) - q.gone }
+func (q *queue) all() []named { return q.items[q.gone:] }
+func (q *queue) push(x named) { q.items = append(q.items, x) }
+
+// pop removes the first n.
+func (q *queue) pop(n int) {
+	clear(q.items[q.gone : q.gone+n])
+	if q.gone += n; 2*q.gone >= len(q.items) {
+		rest := copy(q.items, q.items[q.gone:])
+		clear(q.items[rest:])
+		q.items, q.gone = q.items[:rest], 0
 	}
 }

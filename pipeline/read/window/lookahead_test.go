@@ -21,19 +21,20 @@ const (
 	toldPiece       = 8 // records
 )
 
-// told records what a planner is told.
+// told records hints.
 type told struct {
+	storage.Hints    // the methods that are not here are never called
 	plans, forgotten int
-	wants            map[uint64][]storage.Want
+	wants            map[uint64][]storage.Block
 	ever             map[string]int // how often a range was planned that was not before
 	done             map[string]int
 	held             map[string]bool
 	mostHeld         int
 }
 
-func (p *told) Plan(reader uint64, wants []storage.Want) {
+func (p *told) Want(reader uint64, wants []storage.Block) {
 	p.plans++
-	p.wants[reader] = append([]storage.Want(nil), wants...)
+	p.wants[reader] = append([]storage.Block(nil), wants...)
 	for _, w := range wants {
 		if r := rangeOf(w.Object, w.OffsetBytes, w.SizeBytes); !p.held[r] {
 			p.held[r] = true
@@ -43,13 +44,15 @@ func (p *told) Plan(reader uint64, wants []storage.Want) {
 	p.mostHeld = max(p.mostHeld, len(p.held))
 }
 
-func (p *told) Done(_ uint64, o storage.Object, off, n int64) {
-	r := rangeOf(o, off, n)
-	p.done[r]++
-	delete(p.held, r)
+func (p *told) Passed(_ uint64, blocks []storage.Block) {
+	for _, b := range blocks {
+		r := rangeOf(b.Object, b.OffsetBytes, b.SizeBytes)
+		p.done[r]++
+		delete(p.held, r)
+	}
 }
 
-func (p *told) Forget(reader uint64) {
+func (p *told) Drop(reader uint64) {
 	p.forgotten++
 	delete(p.wants, reader)
 }
@@ -84,11 +87,11 @@ func (everything) Count(from, to uint64) uint64 { return to - from }
 // newPlan returns a plan for that many shards, in pieces of 8 records: half a MiB.
 func newPlan(t testing.TB, shards int, change func(*Plan)) (*Plan, *told) {
 	x := equal{shards: shards}
-	rec := &told{wants: map[uint64][]storage.Want{}, ever: map[string]int{}, done: map[string]int{}, held: map[string]bool{}}
+	rec := &told{wants: map[uint64][]storage.Block{}, ever: map[string]int{}, done: map[string]int{}, held: map[string]bool{}}
 	places := &chunkmap.Map{Index: x, Table: *pieces(t, uint64(shards*equalRecords), toldPiece), Part: everything{}, Unaligned: true}
 	now := time.Unix(0, 0)
 	p := &Plan{
-		Planner: rec, Index: x, Places: places, Chunks: true, MostBytes: 1 << 40, LookaheadBytes: 64 << 20,
+		Hints: rec, Index: x, Places: places, Chunks: true, MostBytes: 1 << 40, LookaheadBytes: 64 << 20,
 		Layout: func(part chunkmap.Part, number int) (int, chunkmap.Layout) {
 			return places.Of(part).Layout(number, func(int) (int64, chunkmap.Widener) { return 0, nil })
 		},
@@ -129,7 +132,7 @@ func TestEachChunkIsPlannedOnceBeforeItsFirstRecord(t *testing.T) {
 				require.Positive(t, rec.ever[r], "record %d of the sequence at %d", record, k)
 				named[number] = true
 			}
-			require.True(t, slices.IsSortedFunc(rec.wants[w.id], func(a, b storage.Want) int { return cmp.Compare(a.DueBytes, b.DueBytes) }), "nearest first")
+			require.True(t, slices.IsSortedFunc(rec.wants[w.id], func(a, b storage.Block) int { return cmp.Compare(a.DueBytes, b.DueBytes) }), "nearest first")
 		}
 	}
 	require.Len(t, named, p.Places.Table.Len())

@@ -13,23 +13,24 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Plan is what the Lookaheads of all readers have in common. It is nil if the storage is not a
-// storage.Planner. Its fields are set before there are Lookaheads; from then on it is
-// safe for concurrent use.
+// Plan is what the Lookaheads of all readers have in common. It is nil if the storage takes no hints.
+// Its fields are set before there are Lookaheads; from then on it is safe for concurrent use.
 type Plan struct {
-	Planner storage.Planner
-	Index   chunkmap.Index
-	Places  *chunkmap.Map
+	Hints  storage.Hints
+	Index  chunkmap.Index
+	Places *chunkmap.Map // nil if Exact
 	// Phase is the number of the phase in Places.Part.
 	Phase uint64
 	// Layout returns which bytes a piece consists of, with the records of a part.
 	Layout func(part chunkmap.Part, number int) (shard int, l chunkmap.Layout)
 
+	// Exact is storage.HintUse.Exact: blocks are the records that readers are about to submit. Nothing
+	// of the following, up to MostBytes, is set.
+	Exact bool
 	// Chunks means that whole pieces are needed, each once; otherwise records are, one by one.
 	Chunks bool
-	// Keeps means that the Planner is a storage.Keeper, which has to be told what is done: a piece
-	// when its first record has been delivered (DoneFirst: pieces are in memory then), or otherwise
-	// when its last record has.
+	// Keeps is storage.HintUse.Keeps: a piece is passed when its first record has been delivered
+	// (DoneFirst: pieces are in memory then), or otherwise when its last record has.
 	Keeps     bool
 	DoneFirst bool
 	// Again means that a record may occur more than once in a sequence: a piece that was reached is

@@ -30,7 +30,7 @@ type Reader struct {
 	windows     []*window // the most recently used one is last
 	look        lookahead
 	buf         []uint64
-	walker      *Lookahead // nil: storage is not a storage.Planner
+	walker      *Lookahead // nil: the storage takes no hints
 }
 
 // NewReader returns a Reader for a pass over a sequence. If counts is not nil, lookRecords of the

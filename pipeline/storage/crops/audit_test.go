@@ -18,7 +18,7 @@ import (
 type ranges struct {
 	storage.Storage
 	mu   sync.Mutex
-	read map[storage.Range]int
+	read map[storage.Block]int
 }
 
 func (s *ranges) Caps() storage.Caps { return storage.Caps{} }
@@ -26,7 +26,7 @@ func (s *ranges) Caps() storage.Caps { return storage.Caps{} }
 func (s *ranges) Submit(reads []*storage.Read) {
 	s.mu.Lock()
 	for _, r := range reads {
-		s.read[storage.Range{Object: r.Object, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf))}]++
+		s.read[storage.Block{Object: r.Object, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf))}]++
 	}
 	s.mu.Unlock()
 	s.Storage.Submit(reads)
@@ -45,7 +45,7 @@ func TestAuditReadsEachChunkOnceIncludingUnused(t *testing.T) {
 		a.Codec, a.Object = encode.BloscZstd, object
 		m := &made{dir: t.TempDir(), array: a}
 		m.absent = write(t, m.dir, a)
-		under := &ranges{Storage: openLocal(t, m.dir), read: map[storage.Range]int{}}
+		under := &ranges{Storage: openLocal(t, m.dir), read: map[storage.Block]int{}}
 		m.Storage = Wrap(under, Config{Spec: spec.Zarr{Crop: []spec.DimValue{{Value: 1}, {Value: 1}, {Value: 1}}, Select: []spec.Selection{{Dim: "t", Begin: 0, End: 1}}}, Base: "a.zarr"})
 		m.list(t)
 		damages, decoded, bytes := m.auditOf(t)

@@ -96,7 +96,7 @@ var _ storage.Storage = (*Storage)(nil)
 func (s *Storage) Caps() storage.Caps {
 	return storage.Caps{
 		Omitted: s.Omitted, Parts: s.Parts, Outline: s.Outline, Check: s.Check, Verifier: s,
-		Expecter: s, Status: s.caps.Status, AdjustProfile: s.AdjustProfile,
+		Hints: s, Status: s.caps.Status, AdjustProfile: s.AdjustProfile,
 	}
 }
 

@@ -23,7 +23,7 @@
 //
 // The unit of decoding is the cell: usually a chunk. If chunks are blosc buffers and crops need at
 // most half of a chunk's blocks (by the first header that is read), each block is a cell. Cells are
-// cached up to Config.MemoryBytes: those that readers are going to want soonest (Storage.Expect)
+// cached up to Config.MemoryBytes: those that readers are going to want soonest (Storage.Want)
 // or, if nothing is known, the most recently used (package blockcache). A chunk that no reader is
 // going to want is decoded into the worker's own buffer, which stays in the CPU cache. In addition each worker holds one chunk,
 // stored and decoded, and reads under way hold up to a quarter of MemoryBytes (1 to 64 MiB).

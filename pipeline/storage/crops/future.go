@@ -12,8 +12,8 @@ import (
 //
 // Positions make readers comparable: when a reader begins, its next record gets the position that
 // any reader passed last, plus one, and each record after it the next. If a reader stands still or
-// is slow, others pass all of its positions; its expectations are then dropped until it announces
-// new ones.
+// is slow, others pass all of its positions; what it wants is then dropped until it announces it
+// again.
 type future struct {
 	maxChunks int // bound of chunks, over all readers
 
@@ -26,13 +26,12 @@ type future struct {
 // expecting is what one reader expects.
 type expecting struct {
 	located submission // scratch for locating its records
-	next    uint64     // position after that of the last range
-	ranges  queue[expectedRange]
-	dropped int // ranges dropped before it passed them
+	next    uint64     // position after that of the last block
+	blocks  queue[expectedBlock]
 }
 
-// expectedRange is the chunks of a range. A chunk that the range has two parts of is listed twice.
-type expectedRange struct {
+// expectedBlock is the chunks of a block. A chunk that the block has two parts of is listed twice.
+type expectedBlock struct {
 	position uint64
 	cells    []*cell
 
@@ -51,41 +50,59 @@ func newFuture(memoryBytes int64) *future {
 	return &future{readers: map[uint64]*expecting{}, maxChunks: int(min(max(memoryBytes>>11, leastExpected), mostExpected))}
 }
 
-var _ storage.Expecter = (*Storage)(nil)
+var _ storage.Hints = (*Storage)(nil)
 
-// Expect implements storage.Expecter. Chunks that are stored uncompressed are not cached, so they
+// Use implements storage.Hints.
+func (s *Storage) Use() storage.HintUse { return storage.HintUse{Exact: true} }
+
+// SetShare implements storage.Hints.
+func (s *Storage) SetShare(int64) {}
+
+// Want implements storage.Hints. What the reader wants already is noted already, so only what follows
+// is looked at, as long as there is room. Chunks that are stored uncompressed are not cached, so they
 // are not expected either.
-func (s *Storage) Expect(reader uint64, next []storage.Range) int {
+func (s *Storage) Want(reader uint64, blocks []storage.Block) {
 	f := s.future
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := f.readers[reader]
 	if r == nil {
-		r = &expecting{located: s.newSubmission(), next: f.now + 1}
+		r = &expecting{located: s.newSubmission()}
 		f.readers[reader] = r
 	}
-	if r.ranges.len() == 0 {
-		r.next = max(r.next, f.now+1+uint64(r.dropped))
+	noted := r.blocks.len()
+	if noted > 0 && (noted > len(blocks) || !r.blocks.at(0).is(s, &blocks[0]) || !r.blocks.at(noted-1).is(s, &blocks[noted-1])) {
+		s.unwant(r, noted) // it is another list
+		noted = 0
+	}
+	if noted == 0 {
+		r.next = max(r.next, f.now+1)
 	}
 	defer r.located.trim()
-	for i := range next {
-		if f.chunks >= f.maxChunks {
-			return i
-		}
-		s.mu.Lock()
-		c := s.cubes[next[i].Object.Path]
-		s.mu.Unlock()
-		x := expectedRange{position: r.next, cube: c, offsetBytes: next[i].OffsetBytes, sizeBytes: next[i].SizeBytes, epoch: next[i].Epoch}
+	for i := noted; i < len(blocks) && f.chunks < f.maxChunks; i++ {
+		b := &blocks[i]
+		x := expectedBlock{position: r.next, cube: s.cubeOf(b), offsetBytes: b.OffsetBytes, sizeBytes: b.SizeBytes, epoch: b.Epoch}
 		x.cells = s.expect(&r.located, &x)
-		r.ranges.push(x)
+		r.blocks.push(x)
 		r.next++
 		f.chunks += len(x.cells)
 	}
-	return len(next)
 }
 
-// expect notes that the chunks of a range, or their blocks, are wanted.
-func (s *Storage) expect(b *submission, x *expectedRange) (list []*cell) {
+// cubeOf returns the cube that a block is of; nil if the object is unknown.
+func (s *Storage) cubeOf(b *storage.Block) *cube {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cubes[b.Object.Path]
+}
+
+// is reports whether x was noted for a block.
+func (x *expectedBlock) is(s *Storage, b *storage.Block) bool {
+	return x.offsetBytes == b.OffsetBytes && x.sizeBytes == b.SizeBytes && x.epoch == b.Epoch && x.cube == s.cubeOf(b)
+}
+
+// expect notes that the chunks of a block, or blocks of these chunks, are wanted.
+func (s *Storage) expect(b *submission, x *expectedBlock) (list []*cell) {
 	c := x.cube
 	if c == nil {
 		return nil
@@ -124,8 +141,8 @@ func (s *Storage) expectAgain(f *field) {
 	s.future.mu.Lock()
 	defer s.future.mu.Unlock()
 	for _, r := range s.future.readers {
-		for i := range r.ranges.len() {
-			x := r.ranges.at(i)
+		for i := range r.blocks.len() {
+			x := r.blocks.at(i)
 			if x.cube == nil || !slices.Contains(x.cube.fields, f) {
 				continue
 			}
@@ -148,8 +165,8 @@ func (s *Storage) unwantCells(position uint64, list []*cell) {
 	}
 }
 
-// Passed implements storage.Expecter.
-func (s *Storage) Passed(reader uint64, n int) {
+// Passed implements storage.Hints. The blocks are the first ones that the reader wants.
+func (s *Storage) Passed(reader uint64, blocks []storage.Block) {
 	f := s.future
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -157,34 +174,31 @@ func (s *Storage) Passed(reader uint64, n int) {
 	if r == nil {
 		return
 	}
-	dropped := min(n, r.dropped)
-	r.dropped -= dropped
-	f.now = max(f.now, s.unwant(r, n-dropped))
+	f.now = max(f.now, s.unwant(r, len(blocks)))
 	for _, x := range f.readers {
-		if waits := x.ranges.len(); waits > 0 && x.next <= f.now {
-			x.dropped += waits
-			s.unwant(x, waits)
+		if x.next <= f.now {
+			s.unwant(x, x.blocks.len())
 		}
 	}
 }
 
-// Forget implements storage.Expecter.
-func (s *Storage) Forget(reader uint64) {
+// Drop implements storage.Hints.
+func (s *Storage) Drop(reader uint64) {
 	s.future.mu.Lock()
 	defer s.future.mu.Unlock()
 	if r := s.future.readers[reader]; r != nil {
-		s.unwant(r, r.ranges.len())
+		s.unwant(r, r.blocks.len())
 		delete(s.future.readers, reader)
 	}
 }
 
-// unwant removes the first n ranges of a reader, and returns the position of the last one. The
+// unwant removes the first n blocks of a reader, and returns the position of the last one. The
 // caller holds future.mu.
 func (s *Storage) unwant(r *expecting, n int) (last uint64) {
 	cells := s.cells.Lock()
 	defer cells.Unlock()
-	for range min(n, r.ranges.len()) {
-		x := r.ranges.pop()
+	for range min(n, r.blocks.len()) {
+		x := r.blocks.pop()
 		for _, c := range x.cells {
 			cells.Passed(c, x.position)
 		}

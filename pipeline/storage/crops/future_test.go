@@ -3,6 +3,7 @@ package crops
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 	"github.com/lsiofs/lsiofs/uring"
 )
+
+// noted announces what a reader wants, and returns how many blocks are noted of it.
+func (m *made) noted(reader uint64, blocks []storage.Block) int {
+	m.Want(reader, blocks)
+	return m.future.readers[reader].blocks.len()
+}
 
 // Chunks of part of an array are read in random order. If the coming reads are known, fewer chunks
 // are decoded, and all bytes are the same.
@@ -24,23 +31,23 @@ func TestExpectedChunksAreDecodedLessOftenWithSameResult(t *testing.T) {
 		m.cells.Allow(6 * 4096)
 		want, c := m.want(), m.cubes["a.zarr"]
 		order := rand.New(rand.NewPCG(3, 4)).Perm(int(c.Cut.Total()))
-		ranges := make([]storage.Range, len(order))
+		ranges := make([]storage.Block, len(order))
 		for i, n := range order {
-			ranges[i] = storage.Range{Object: m.object, OffsetBytes: int64(len(c.header)) + int64(n)*c.row.Bytes, SizeBytes: c.row.Bytes}
+			ranges[i] = storage.Block{Object: m.object, OffsetBytes: int64(len(c.header)) + int64(n)*c.row.Bytes, SizeBytes: c.row.Bytes}
 		}
 		if told {
-			require.Equal(t, len(ranges), m.Expect(1, ranges))
+			require.Equal(t, len(ranges), m.noted(1, ranges))
 		}
-		for _, r := range ranges {
+		for i, r := range ranges {
 			if told {
-				m.Passed(1, 1)
+				m.Passed(1, ranges[i:i+1])
 			}
 			got, err := m.read(r.OffsetBytes, r.SizeBytes, 0)
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(want[r.OffsetBytes:][:r.SizeBytes], got))
 		}
 		decoded[told] = m.Stats().Decoded
-		m.Forget(1)
+		m.Drop(1)
 		require.Empty(t, m.future.readers)
 		require.Zero(t, m.future.chunks)
 		require.Zero(t, m.cells.Stats().Wanted)
@@ -55,26 +62,28 @@ func TestExpectationsAreBounded(t *testing.T) {
 	m := open(t, a, smallCrops, uring.HugePageBytes)
 	m.future.maxChunks = 100
 	c := m.cubes["a.zarr"]
-	var ranges []storage.Range
+	var ranges []storage.Block
 	for n := range int64(c.Cut.Total()) {
-		ranges = append(ranges, storage.Range{Object: m.object, OffsetBytes: int64(len(c.header)) + n*c.row.Bytes, SizeBytes: c.row.Bytes})
+		ranges = append(ranges, storage.Block{Object: m.object, OffsetBytes: int64(len(c.header)) + n*c.row.Bytes, SizeBytes: c.row.Bytes})
 	}
-	first := m.Expect(1, ranges)
+	first := m.noted(1, ranges)
 	require.Positive(t, first)
 	require.Less(t, first, len(ranges))
-	require.Zero(t, m.Expect(2, ranges))
-	m.Passed(1, first/2)
-	require.Positive(t, m.Expect(2, ranges))
-	m.Passed(2, 1000)
-	m.Passed(3, 1)
-	m.Forget(3)
-	m.Forget(2)
-	require.Zero(t, len(m.future.readers[1].ranges.items)-m.future.readers[1].ranges.head-(first-first/2))
-	m.Forget(1)
+	require.Zero(t, m.noted(2, ranges))
+	m.Passed(1, ranges[:first/2])
+	require.Positive(t, m.noted(2, ranges))
+	m.Passed(2, ranges)
+	m.Passed(3, ranges[:1])
+	m.Drop(3)
+	m.Drop(2)
+	require.Equal(t, first-first/2, m.future.readers[1].blocks.len())
+	require.Greater(t, m.noted(1, ranges[first/2:]), first-first/2, "there is room for more")
+	require.Equal(t, 1, m.noted(1, ranges[:1]), "another list replaces it")
+	m.Drop(1)
 	require.Zero(t, m.cells.Stats().Wanted)
 	require.Zero(t, m.cells.Stats().Blocks)
-	require.Equal(t, len(ranges[:1]), m.Expect(1, ranges[:1]), "there is room again")
-	m.Forget(1)
+	require.Equal(t, 1, m.noted(1, ranges[:1]), "there is room again")
+	m.Drop(1)
 }
 
 // A reader that expects much and then stops reading does not keep memory from others: once they
@@ -88,18 +97,19 @@ func TestStalledReaderDoesNotRetainMemory(t *testing.T) {
 		m.cells.Allow(6 * 4096)
 		c := m.cubes["a.zarr"]
 		order := rand.New(rand.NewPCG(3, 4)).Perm(int(c.Cut.Total()))
-		ranges := make([]storage.Range, len(order))
+		ranges := make([]storage.Block, len(order))
 		for i, n := range order {
-			ranges[i] = storage.Range{Object: m.object, OffsetBytes: int64(len(c.header)) + int64(n)*c.row.Bytes, SizeBytes: c.row.Bytes}
+			ranges[i] = storage.Block{Object: m.object, OffsetBytes: int64(len(c.header)) + int64(n)*c.row.Bytes, SizeBytes: c.row.Bytes}
 		}
+		last := ranges[len(ranges)-20:]
 		if stands {
-			require.Equal(t, 20, m.Expect(2, ranges[len(ranges)-20:]))
+			require.Equal(t, 20, m.noted(2, last))
 		}
 		want := m.want()
 		for range 3 {
-			require.Equal(t, len(ranges), m.Expect(1, ranges))
-			for _, r := range ranges {
-				m.Passed(1, 1)
+			require.Equal(t, len(ranges), m.noted(1, ranges))
+			for i, r := range ranges {
+				m.Passed(1, ranges[i:i+1])
 				got, err := m.read(r.OffsetBytes, r.SizeBytes, 0)
 				require.NoError(t, err)
 				require.True(t, bytes.Equal(want[r.OffsetBytes:][:r.SizeBytes], got))
@@ -107,15 +117,17 @@ func TestStalledReaderDoesNotRetainMemory(t *testing.T) {
 		}
 		decoded[stands] = m.Stats().Decoded
 		if stands { // it continues where it stopped
-			m.Passed(2, 15)
-			require.Equal(t, 4, m.Expect(2, ranges[:4]))
-			m.Passed(2, 5)
-			require.Equal(t, 4, m.future.readers[2].ranges.len(), "those that it has not passed")
-			m.Passed(2, 4)
-			require.Zero(t, m.future.readers[2].ranges.len())
+			require.Zero(t, m.future.readers[2].blocks.len())
+			m.Passed(2, last[:15])
+			next := append(slices.Clone(last[15:]), ranges[:4]...)
+			require.Equal(t, 9, m.noted(2, next))
+			m.Passed(2, next[:5])
+			require.Equal(t, 4, m.future.readers[2].blocks.len(), "those that it has not passed")
+			m.Passed(2, next[5:])
+			require.Zero(t, m.future.readers[2].blocks.len())
 		}
-		m.Forget(1)
-		m.Forget(2)
+		m.Drop(1)
+		m.Drop(2)
 		require.Zero(t, m.future.chunks)
 		require.Zero(t, m.cells.Stats().Wanted)
 	}

@@ -55,11 +55,11 @@ func openLong(t testing.TB, a encode.Array, z spec.Zarr, memory int64, resident 
 }
 
 // ranges returns all records of a storage in random order.
-func (m *made) ranges(seed uint64) []storage.Range {
+func (m *made) ranges(seed uint64) []storage.Block {
 	c := m.cubes["a.zarr"]
-	var list []storage.Range
+	var list []storage.Block
 	for _, n := range rand.New(rand.NewPCG(seed, 4)).Perm(int(c.Cut.Total())) {
-		list = append(list, storage.Range{Object: m.object, OffsetBytes: int64(len(c.header)) + int64(n)*c.row.Bytes, SizeBytes: c.row.Bytes})
+		list = append(list, storage.Block{Object: m.object, OffsetBytes: int64(len(c.header)) + int64(n)*c.row.Bytes, SizeBytes: c.row.Bytes})
 	}
 	return list
 }
@@ -86,9 +86,9 @@ func TestCropsOfLongChunksDoNotDependOnMemoryOrExpectations(t *testing.T) {
 					want := m.want()
 					all := m.ranges(uint64(memory))
 					all = all[:min(len(all), 200)]
-					require.Equal(t, len(all), m.Expect(1, all))
+					require.Equal(t, len(all), m.noted(1, all))
 					for i, r := range all {
-						m.Passed(1, 1)
+						m.Passed(1, all[i:i+1])
 						if i%2 == 1 {
 							continue // it is not read after all
 						}
@@ -97,7 +97,7 @@ func TestCropsOfLongChunksDoNotDependOnMemoryOrExpectations(t *testing.T) {
 						require.True(t, bytes.Equal(want[r.OffsetBytes:][:r.SizeBytes], got))
 						require.LessOrEqual(t, m.Stats().HeldBytes, memory)
 					}
-					m.Forget(1)
+					m.Drop(1)
 					require.Zero(t, m.cells.Stats().Wanted)
 					require.Zero(t, m.future.chunks)
 					got, err := m.read(0, m.object.SizeBytes, 0)
@@ -122,9 +122,9 @@ func TestEachBlockIsDecodedOnceIfMemoryAndFutureAllow(t *testing.T) {
 	for _, resident := range []bool{false, true} {
 		m := openLong(t, steppy, steppyCrops, 1<<20, resident)
 		want, all := m.want(), m.ranges(7)
-		require.Equal(t, len(all), m.Expect(1, all))
-		for _, r := range all {
-			m.Passed(1, 1)
+		require.Equal(t, len(all), m.noted(1, all))
+		for i, r := range all {
+			m.Passed(1, all[i:i+1])
 			got, err := m.read(r.OffsetBytes, r.SizeBytes, 0)
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(want[r.OffsetBytes:][:r.SizeBytes], got))

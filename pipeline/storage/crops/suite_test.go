@@ -116,7 +116,7 @@ func TestCropsPassCapabilitiesOn(t *testing.T) {
 		"Outline":       storagetest.Own,
 		"Check":         storagetest.Own,
 		"Verifier":      storagetest.Own,
-		"Expecter":      storagetest.Own,
+		"Hints":         storagetest.Own,
 		"AdjustProfile": storagetest.Own,
 	})
 }

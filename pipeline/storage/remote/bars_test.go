@@ -101,11 +101,11 @@ func train(t *testing.T, s *simulated, hedge bool, chunks int) (stalled, longest
 			}
 		}
 		plan := func(at int) {
-			var wants []storage.Want
+			var wants []storage.Block
 			for i := at; i < at+chunksAhead+16; i++ {
-				wants = append(wants, storage.Want{Object: o, OffsetBytes: int64(i) * chunk, SizeBytes: chunk, DueBytes: int64(i-at) * chunk})
+				wants = append(wants, storage.Block{Object: o, OffsetBytes: int64(i) * chunk, SizeBytes: chunk, DueBytes: int64(i-at) * chunk})
 			}
-			e.Plan(1, wants)
+			e.Want(1, wants)
 		}
 		plan(0)
 		for i := range chunksAhead {

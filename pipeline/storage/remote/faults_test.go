@@ -240,7 +240,7 @@ func TestReadsAreRetriedUntilReadTimeout(t *testing.T) {
 func TestPlannedReadsAreRetriedForever(t *testing.T) {
 	const half = 30 * time.Minute
 	in(t, nil, func(t *testing.T, w *world) {
-		w.Plan(1, []storage.Want{{Object: w.a, OffsetBytes: mib, SizeBytes: kib, DueBytes: 1}})
+		w.Want(1, []storage.Block{{Object: w.a, OffsetBytes: mib, SizeBytes: kib, DueBytes: 1}})
 		outage := w.server.On(faultserver.Path("a.tar"), faultserver.Status(500, ""))
 		go func() { time.Sleep(half); outage.Off() }()
 		began := time.Now()
@@ -250,7 +250,7 @@ func TestPlannedReadsAreRetriedForever(t *testing.T) {
 
 		outage = w.server.On(faultserver.Path("a.tar"), faultserver.Status(500, ""))
 		defer outage.Off()
-		go func() { time.Sleep(half); w.Plan(1, nil) }()
+		go func() { time.Sleep(half); w.Want(1, nil) }()
 		began = time.Now()
 		require.Error(t, w.read(w.a, mib, kib), "somebody waits for it from now on")
 		require.LessOrEqual(t, time.Since(began), half+6*time.Minute)

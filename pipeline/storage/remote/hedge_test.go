@@ -120,7 +120,7 @@ func TestOnlyAwaitedReadsAreHedged(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
 		w.server.On(faultserver.Method("GET"), faultserver.Hang()).Times(2)
-		w.Plan(1, []storage.Want{{Object: w.a, OffsetBytes: mib, SizeBytes: kib, DueBytes: 1 << 40}})
+		w.Want(1, []storage.Block{{Object: w.a, OffsetBytes: mib, SizeBytes: kib, DueBytes: 1 << 40}})
 		require.NoError(t, w.read(w.a, mib, kib))
 		done := make(chan error)
 		w.Fill([]*storage.Read{{Object: w.a, OffsetBytes: 2 * mib, Buf: make([]byte, kib), Done: func(err error) { done <- err }}})
@@ -134,14 +134,14 @@ func TestPlannedReadsAreHedgedWhenDue(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
 		w.warm()
 		w.server.On(faultserver.Method("GET"), faultserver.Hang()).Times(1)
-		want := storage.Want{Object: w.a, OffsetBytes: mib, SizeBytes: kib, DueBytes: 1 << 40}
-		w.Plan(1, []storage.Want{want})
+		want := storage.Block{Object: w.a, OffsetBytes: mib, SizeBytes: kib, DueBytes: 1 << 40}
+		w.Want(1, []storage.Block{want})
 		done := make(chan error)
 		w.Submit([]*storage.Read{{Object: w.a, OffsetBytes: mib, Buf: make([]byte, kib), Done: func(err error) { done <- err }}})
 		time.Sleep(4 * time.Second)
 		require.Zero(t, w.Stats().Hedges)
 		want.DueBytes = 0
-		w.Plan(1, []storage.Want{want})
+		w.Want(1, []storage.Block{want})
 		began := time.Now()
 		require.NoError(t, <-done)
 		require.LessOrEqual(t, time.Since(began), 400*time.Millisecond)

@@ -168,7 +168,7 @@ func TestReadsAreOrderedByRank(t *testing.T) {
 	one := func(c *remote.Config) { c.Connections = 1 }
 	in(t, one, func(t *testing.T, w *world) {
 		w.server.On(faultserver.Method("GET"), faultserver.Delay(time.Second))
-		w.Plan(1, []storage.Want{
+		w.Want(1, []storage.Block{
 			{Object: w.a, OffsetBytes: 1 * mib, SizeBytes: mib, DueBytes: 2000},
 			{Object: w.a, OffsetBytes: 2 * mib, SizeBytes: mib, DueBytes: 1000},
 			{Object: w.a, OffsetBytes: 3 * mib, SizeBytes: mib / 2, DueBytes: 3000},
@@ -183,7 +183,7 @@ func TestReadsAreOrderedByRank(t *testing.T) {
 		w.Fill([]*storage.Read{read(3*mib + 512*kib)})
 		w.Submit([]*storage.Read{read(1 * mib), read(2 * mib), read(3 * mib), read(2 * kib)})
 		time.Sleep(1500 * time.Millisecond)
-		w.Plan(2, []storage.Want{{Object: w.a, OffsetBytes: 3*mib + 400*kib, SizeBytes: 200 * kib, DueBytes: 10}}) // applies to the fill, too
+		w.Want(2, []storage.Block{{Object: w.a, OffsetBytes: 3*mib + 400*kib, SizeBytes: 200 * kib, DueBytes: 10}}) // applies to the fill, too
 		waits.Wait()
 		require.Equal(t, []string{"1+100", "2+100", "3584+100", "2048+100", "1024+100", "3072+100"}, w.reads())
 	})

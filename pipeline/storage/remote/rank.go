@@ -46,21 +46,21 @@ func (q *queue) Pop() any {
 	return r
 }
 
-// plans holds the wants that readers have announced.
+// plans holds the blocks that readers have announced.
 //
-// A read is ranked by the nearest want that it overlaps. A read that overlaps none is demanded: its
+// A read is ranked by the nearest block that it overlaps. A read that overlaps none is demanded: its
 // submitter waits for it.
 type plans map[uint64]map[string][]span
 
-// span is one of an object's wants, which are sorted by begin. reach is the largest end of this
+// span is one of an object's blocks, which are sorted by begin. reach is the largest end of this
 // span and all before it.
 type span struct{ begin, end, reach, due int64 }
 
-// spansOf groups wants by object and sorts them.
-func spansOf(wants []storage.Want) map[string][]span {
+// spansOf groups blocks by object and sorts them.
+func spansOf(blocks []storage.Block) map[string][]span {
 	spans := make(map[string][]span)
-	for _, w := range wants {
-		spans[w.Object.Path] = append(spans[w.Object.Path], span{begin: w.OffsetBytes, end: w.OffsetBytes + w.SizeBytes, due: max(w.DueBytes, 0)})
+	for _, b := range blocks {
+		spans[b.Object.Path] = append(spans[b.Object.Path], span{begin: b.OffsetBytes, end: b.OffsetBytes + b.SizeBytes, due: max(b.DueBytes, 0)})
 	}
 	for _, of := range spans {
 		slices.SortFunc(of, func(a, b span) int { return cmp.Compare(a.begin, b.begin) })
@@ -73,7 +73,7 @@ func spansOf(wants []storage.Want) map[string][]span {
 	return spans
 }
 
-// set replaces a reader's wants.
+// set replaces a reader's blocks.
 func (p plans) set(reader uint64, spans map[string][]span) {
 	if len(spans) == 0 {
 		delete(p, reader)

@@ -58,12 +58,12 @@ type Storage struct {
 
 var (
 	_ storage.Storage = (*Storage)(nil)
-	_ storage.Planner = (*Storage)(nil)
+	_ storage.Hints   = (*Storage)(nil)
 )
 
 // Caps implements storage.Storage.
 func (s *Storage) Caps() storage.Caps {
-	return storage.Caps{StatStable: s.StatStable, Omitted: s.Omitted, OpenSequential: s.OpenSequential, Fill: s.Fill, Planner: s}
+	return storage.Caps{StatStable: s.StatStable, Omitted: s.Omitted, OpenSequential: s.OpenSequential, Fill: s.Fill, Hints: s}
 }
 
 // New returns an engine that reads from source, and closes it when it is closed. It sends nothing.
@@ -154,9 +154,9 @@ func (s *Storage) ranked(r *read) {
 	r.rank.class, r.rank.due = s.plans.class(r.Object.Path, r.OffsetBytes, r.OffsetBytes+int64(len(r.Buf)), r.fill)
 }
 
-// Plan implements storage.Planner: it ranks the reads that wait for a slot.
-func (s *Storage) Plan(reader uint64, wants []storage.Want) {
-	spans := spansOf(wants)
+// Want implements storage.Hints: it ranks the reads that wait for a slot.
+func (s *Storage) Want(reader uint64, blocks []storage.Block) {
+	spans := spansOf(blocks)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.plans.set(reader, spans)
@@ -167,12 +167,17 @@ func (s *Storage) Plan(reader uint64, wants []storage.Want) {
 	s.dispatch()
 }
 
-// Done implements storage.Planner. Nothing is stored per range here, so there is nothing to
-// release.
-func (s *Storage) Done(uint64, storage.Object, int64, int64) {}
+// Passed implements storage.Hints. Nothing is stored per block here, so there is nothing to release.
+func (s *Storage) Passed(uint64, []storage.Block) {}
 
-// Forget implements storage.Planner.
-func (s *Storage) Forget(reader uint64) { s.Plan(reader, nil) }
+// Drop implements storage.Hints.
+func (s *Storage) Drop(reader uint64) { s.Want(reader, nil) }
+
+// Use implements storage.Hints.
+func (s *Storage) Use() storage.HintUse { return storage.HintUse{} }
+
+// SetShare implements storage.Hints.
+func (s *Storage) SetShare(int64) {}
 
 // dispatch starts the reads that may start. mu is held.
 func (s *Storage) dispatch() {

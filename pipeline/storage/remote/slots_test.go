@@ -138,12 +138,12 @@ func TestHedgesAreBudgeted(t *testing.T) {
 func TestRanks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := plans{}
-		model := map[uint64][]storage.Want{}
+		model := map[uint64][]storage.Block{}
 		for range rapid.IntRange(0, 6).Draw(t, "plans") {
 			reader := rapid.Uint64Range(1, 3).Draw(t, "reader")
-			var wants []storage.Want
+			var wants []storage.Block
 			for range rapid.IntRange(0, 8).Draw(t, "wants") {
-				wants = append(wants, storage.Want{
+				wants = append(wants, storage.Block{
 					Object:      storage.Object{Path: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "path")},
 					OffsetBytes: rapid.Int64Range(0, 40).Draw(t, "begin"), SizeBytes: rapid.Int64Range(1, 30).Draw(t, "size"),
 					DueBytes: rapid.Int64Range(0, 3).Draw(t, "due"),

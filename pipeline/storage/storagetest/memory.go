@@ -125,43 +125,33 @@ func (m *memory) Caps() storage.Caps {
 			}
 			m.Submit(reads)
 		},
-		Planner: planner{m}, Keeper: keeper{m}, Expecter: expecter{m},
+		Hints:         hints{m},
 		Status:        func() uring.Status { return uring.Status{Engine: "memory", Reads: 7} },
 		AdjustProfile: func(p profile.Profile) profile.Profile { p.GapBytes = 0; return p },
 		HeldBytes:     func() int64 { return 1000 },
 	}
 }
 
-type planner struct{ m *memory }
+type hints struct{ m *memory }
 
-func (p planner) Plan(reader uint64, wants []storage.Want) {
-	for _, w := range wants {
-		p.m.called("plan %d: %s %d+%d due %d", reader, w.Object.Path, w.OffsetBytes, w.SizeBytes, w.DueBytes)
+func (h hints) Want(reader uint64, blocks []storage.Block) {
+	for _, b := range blocks {
+		h.m.called("want %d: %s %d+%d epoch %d due %d", reader, b.Object.Path, b.OffsetBytes, b.SizeBytes, b.Epoch, b.DueBytes)
 	}
 }
 
-func (p planner) Done(reader uint64, o storage.Object, off, n int64) {
-	p.m.called("done %d: %s %d+%d", reader, o.Path, off, n)
-}
-
-func (p planner) Forget(reader uint64) { p.m.called("forget %d", reader) }
-
-type keeper struct{ m *memory }
-
-func (k keeper) RoomBytes() int64     { return 2000 }
-func (k keeper) SetShare(bytes int64) { k.m.called("share %d", bytes) }
-
-type expecter struct{ m *memory }
-
-func (e expecter) Expect(reader uint64, next []storage.Range) int {
-	for _, x := range next {
-		e.m.called("expect %d: %s %d+%d", reader, x.Object.Path, x.OffsetBytes, x.SizeBytes)
+func (h hints) Passed(reader uint64, blocks []storage.Block) {
+	for _, b := range blocks {
+		h.m.called("passed %d: %s %d+%d", reader, b.Object.Path, b.OffsetBytes, b.SizeBytes)
 	}
-	return len(next)
 }
 
-func (e expecter) Passed(reader uint64, n int) { e.m.called("passed %d: %d", reader, n) }
-func (e expecter) Forget(reader uint64)        { e.m.called("forget %d", reader) }
+func (h hints) Drop(reader uint64)   { h.m.called("drop %d", reader) }
+func (h hints) SetShare(bytes int64) { h.m.called("share %d", bytes) }
+
+func (h hints) Use() storage.HintUse {
+	return storage.HintUse{Keeps: true, RoomBytes: 2000, Exact: true}
+}
 
 type verifier struct{ m *memory }
 

@@ -180,24 +180,16 @@ var passed = map[string]func(p *passing){
 		require.Equal(p.t, "23", string(r.Buf))
 		p.calls("fill x.bin")
 	},
-	"Planner": func(p *passing) {
-		o := p.object()
-		p.caps.Planner.Plan(5, []storage.Want{{Object: o, OffsetBytes: 1, SizeBytes: 3, DueBytes: 9}})
-		p.caps.Planner.Done(5, o, 1, 3)
-		p.caps.Planner.Forget(5)
-		p.calls("plan 5: x.bin 1+3 due 9", "done 5: x.bin 1+3", "forget 5")
-	},
-	"Keeper": func(p *passing) {
-		require.EqualValues(p.t, 2000, p.caps.Keeper.RoomBytes())
-		p.caps.Keeper.SetShare(30)
+	"Hints": func(p *passing) {
+		h, o := p.caps.Hints, p.object()
+		blocks := []storage.Block{{Object: o, OffsetBytes: 1, SizeBytes: 3, Epoch: 2, DueBytes: 9}, {Object: o, SizeBytes: 1, DueBytes: 12}}
+		h.Want(5, blocks)
+		h.Passed(5, blocks[:1])
+		h.Drop(5)
+		p.calls("want 5: x.bin 1+3 epoch 2 due 9", "want 5: x.bin 0+1 epoch 0 due 12", "passed 5: x.bin 1+3", "drop 5")
+		require.Equal(p.t, storage.HintUse{Keeps: true, RoomBytes: 2000, Exact: true}, h.Use())
+		h.SetShare(30)
 		p.calls("share 30")
-	},
-	"Expecter": func(p *passing) {
-		o := p.object()
-		require.Equal(p.t, 2, p.caps.Expecter.Expect(5, []storage.Range{{Object: o, OffsetBytes: 1, SizeBytes: 3}, {Object: o, SizeBytes: 1}}))
-		p.caps.Expecter.Passed(5, 1)
-		p.caps.Expecter.Forget(5)
-		p.calls("expect 5: x.bin 1+3", "expect 5: x.bin 0+1", "passed 5: 1", "forget 5")
 	},
 	"Status": func(p *passing) {
 		require.Equal(p.t, "memory", p.caps.Status().Engine)

@@ -48,14 +48,8 @@ func (s *Storage) Caps() storage.Caps {
 	if s.any(func(x *storage.Caps) bool { return x.Fill != nil }) {
 		c.Fill = s.fill
 	}
-	if s.any(func(x *storage.Caps) bool { return x.Planner != nil }) {
-		c.Planner = planner{s}
-		if s.all(func(x *storage.Caps) bool { return x.Planner == nil || x.Keeper != nil }) {
-			c.Keeper = keeper{s}
-		}
-	}
-	if s.any(func(x *storage.Caps) bool { return x.Expecter != nil }) {
-		c.Expecter = s.expecter
+	if s.hints != nil {
+		c.Hints = s.hints
 	}
 	if s.all(func(x *storage.Caps) bool { return x.Status != nil }) {
 		c.Status = s.status

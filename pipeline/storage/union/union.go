@@ -25,10 +25,10 @@ type Source struct {
 
 // Storage combines several storages. Its methods may be called concurrently.
 type Storage struct {
-	sources  []Source
-	caps     []storage.Caps // of the sources
-	byName   map[string]int
-	expecter *expecter
+	sources []Source
+	caps    []storage.Caps // of the sources
+	byName  map[string]int
+	hints   *hints // nil if no source takes hints
 }
 
 var _ storage.Storage = (*Storage)(nil)
@@ -39,7 +39,7 @@ func Wrap(sources []Source) *Storage {
 	for i, x := range sources {
 		s.byName[x.Name], s.caps[i] = i, x.Storage.Caps()
 	}
-	s.expecter = newExpecter(s)
+	s.hints = newHints(s)
 	return s
 }
 

@@ -17,30 +17,30 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// planning is a storage that records plans; keeping is also a Keeper.
-type planning struct {
+// hinted is a storage that records hints.
+type hinted struct {
 	storage.Storage
-	planned map[uint64][]storage.Want
-	done    []string
+	use    storage.HintUse
+	wants  map[uint64][]storage.Block
+	passed []string
+	share  int64
 }
 
-func (p *planning) Caps() storage.Caps { return storage.Caps{Planner: p} }
-
-func (p *planning) Plan(reader uint64, wants []storage.Want) { p.planned[reader] = wants }
-func (p *planning) Forget(reader uint64)                     { delete(p.planned, reader) }
-func (p *planning) Done(_ uint64, o storage.Object, _, _ int64) {
-	p.done = append(p.done, o.Path)
+func newHinted(s storage.Storage, use storage.HintUse) *hinted {
+	return &hinted{Storage: s, use: use, wants: map[uint64][]storage.Block{}}
 }
 
-type keeping struct {
-	planning
-	room, share int64
+func (h *hinted) Caps() storage.Caps                         { return storage.Caps{Hints: h} }
+func (h *hinted) Want(reader uint64, blocks []storage.Block) { h.wants[reader] = blocks }
+func (h *hinted) Drop(reader uint64)                         { delete(h.wants, reader) }
+func (h *hinted) Use() storage.HintUse                       { return h.use }
+func (h *hinted) SetShare(bytes int64)                       { h.share = bytes }
+
+func (h *hinted) Passed(_ uint64, blocks []storage.Block) {
+	for _, b := range blocks {
+		h.passed = append(h.passed, b.Object.Path)
+	}
 }
-
-func (k *keeping) Caps() storage.Caps { return storage.Caps{Planner: k, Keeper: k} }
-
-func (k *keeping) RoomBytes() int64     { return k.room }
-func (k *keeping) SetShare(bytes int64) { k.share = bytes }
 
 func files(t *testing.T, files ...string) storage.Storage {
 	of := map[string][]byte{}
@@ -81,9 +81,7 @@ func TestAUnionPassesCapabilitiesOn(t *testing.T) {
 		"OpenSequential": storagetest.Passed,
 		"Uncached":       storagetest.Passed,
 		"Fill":           storagetest.Passed,
-		"Planner":        storagetest.Passed,
-		"Keeper":         storagetest.Passed,
-		"Expecter":       storagetest.Passed,
+		"Hints":          storagetest.Passed,
 		"Status":         storagetest.Passed,
 		"AdjustProfile":  storagetest.Passed,
 		"HeldBytes":      storagetest.Passed,
@@ -160,37 +158,37 @@ func TestErrorsNameSource(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-func TestUnionPlansIfAnySourcePlans(t *testing.T) {
-	plain := files(t, "x", "a")
-	planner := &planning{Storage: files(t, "x", "b"), planned: map[uint64][]storage.Want{}}
-	s := over(t, plain, planner)
-	require.Nil(t, s.Caps().Keeper)
-	p := s.Caps().Planner
+func TestUnionTakesHintsIfAnySourceDoes(t *testing.T) {
+	below := newHinted(files(t, "x", "b"), storage.HintUse{})
+	s := over(t, files(t, "x", "a"), below)
+	h := s.Caps().Hints
+	require.Equal(t, storage.HintUse{}, h.Use())
 	all := objects(t, s)
-	p.Plan(7, []storage.Want{{Object: all["a/x"], SizeBytes: 1}, {Object: all["b-1/x"], SizeBytes: 1, DueBytes: 5}})
-	require.Len(t, planner.planned[7], 1)
-	require.Equal(t, "x", planner.planned[7][0].Object.Path)
-	require.EqualValues(t, 5, planner.planned[7][0].DueBytes)
-	p.Plan(7, []storage.Want{{Object: all["a/x"], SizeBytes: 1}})
-	require.Empty(t, planner.planned[7], "a plan replaces the last one, also with nothing")
-	p.Done(7, all["a/x"], 0, 1)
-	p.Done(7, all["b-1/x"], 0, 1)
-	require.Equal(t, []string{"x"}, planner.done)
-	p.Forget(7)
-	require.NotContains(t, planner.planned, uint64(7))
+	h.Want(7, []storage.Block{{Object: all["a/x"], SizeBytes: 1}, {Object: all["b-1/x"], SizeBytes: 1, Epoch: 3, DueBytes: 5}})
+	require.Len(t, below.wants[7], 1)
+	require.Equal(t, "x", below.wants[7][0].Object.Path)
+	require.EqualValues(t, 5, below.wants[7][0].DueBytes)
+	require.EqualValues(t, 3, below.wants[7][0].Epoch)
+	h.Want(7, []storage.Block{{Object: all["a/x"], SizeBytes: 1}})
+	require.Empty(t, below.wants[7], "a list replaces the last one, also with nothing")
+	h.Passed(7, []storage.Block{{Object: all["a/x"], SizeBytes: 1}, {Object: all["b-1/x"], SizeBytes: 1}})
+	require.Equal(t, []string{"x"}, below.passed)
+	h.Drop(7)
+	require.NotContains(t, below.wants, uint64(7))
 
-	require.Nil(t, over(t, files(t), files(t)).Caps().Planner, "files alone want no plan")
+	require.Nil(t, over(t, files(t), files(t)).Caps().Hints, "files alone take no hints")
 }
 
 func TestUnionOfCachesHasSpaceOfSmallest(t *testing.T) {
-	a := &keeping{planning: planning{Storage: files(t)}, room: 100}
-	b := &keeping{planning: planning{Storage: files(t)}, room: 60}
-	k := over(t, a, b).Caps().Keeper
-	require.EqualValues(t, 60, k.RoomBytes())
-	k.SetShare(40)
+	a := newHinted(files(t), storage.HintUse{Keeps: true, RoomBytes: 100})
+	b := newHinted(files(t), storage.HintUse{Keeps: true, RoomBytes: 60})
+	h := over(t, a, b).Caps().Hints
+	require.Equal(t, storage.HintUse{Keeps: true, RoomBytes: 60}, h.Use())
+	h.SetShare(40)
 	require.EqualValues(t, 40, a.share)
 	require.EqualValues(t, 40, b.share)
-	require.Nil(t, over(t, a, &planning{Storage: files(t)}).Caps().Keeper, "one of the two plans and keeps nothing")
+	require.Equal(t, storage.HintUse{}, over(t, a, newHinted(files(t), storage.HintUse{})).Caps().Hints.Use(), "one of the two keeps nothing")
+	require.Equal(t, storage.HintUse{Exact: true}, over(t, files(t), newHinted(files(t), storage.HintUse{Exact: true})).Caps().Hints.Use())
 }
 
 // unmapped is a storage that does not map.
