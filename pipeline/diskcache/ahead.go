@@ -9,42 +9,43 @@ import (
 )
 
 const (
-	// fillPartBytes is what is filled at a time: it costs a request the least a byte.
+	// fillPartBytes is the size of a part of the fill: large reads cost the fewest requests per
+	// byte.
 	fillPartBytes = 8 << 20
-	// fillDepth is how many parts are filled at a time.
+	// fillDepth is how many parts of the fill are fetched at a time.
 	fillDepth = 4
 )
 
-// ahead is a goroutine that brings what readers have planned, nearest first, and fills
-// the cache when nothing is planned.
+// ahead is a goroutine that fetches the blocks that readers have announced, soonest first, and
+// fills the cache when there are none.
 type ahead struct {
 	s      *Storage
 	plans  plans
 	wake   chan struct{}
 	cancel context.CancelFunc
-	ctx    context.Context // of the goroutine: it ends with Close
+	ctx    context.Context // of the goroutine; ends with Close
 	ended  sync.WaitGroup
 
-	planned atomic.Int64 // bytes on their way because they were planned
-	full    bool         // there was no room for the want that is due first; of the goroutine
+	planned atomic.Int64 // bytes being fetched because they were announced
+	full    bool         // there was no room for the block that is due first; used by the goroutine only
 
 	mu      sync.Mutex
-	ranges  []Range // to fill, as they were asked for
-	todo    []Range // these, or later what was lost of them
-	at      int     // the one of todo that is being filled
-	off     int64   // from where on, in it
-	done    int64   // bytes that are here or were brought
+	ranges  []Range // to fill, as requested
+	todo    []Range // ranges, or later what was lost of them
+	at      int     // index in todo of the range being filled
+	off     int64   // offset in it
+	done    int64   // bytes that are in the cache or were fetched
 	total   int64
-	parts   int     // on their way
-	coming  int64   // their bytes
-	holes   []Range // what was lost since todo was begun
+	parts   int     // being fetched
+	coming  int64   // bytes of these parts
+	holes   []Range // lost since todo was begun
 	again   int     // how often the fill went back for what it lost itself
-	lostOwn bool    // some of holes are its own
+	lostOwn bool    // some holes are the fill's own
 	paused  bool
-	dormant atomic.Bool   // paused until something is read
-	ends    chan struct{} // closed when the fill has come to its end
-	skipped bool          // something could not be brought
-	refused uint64        // there was no room, when the directory had been counted so often, and once more
+	dormant atomic.Bool   // paused until the next read
+	ends    chan struct{} // closed at the end of the fill
+	skipped bool          // something could not be fetched
+	refused uint64        // value of keeper.counts, plus 1, when there was no room
 }
 
 func newAhead(s *Storage) *ahead {
@@ -80,8 +81,8 @@ func (a *ahead) serve() {
 	}
 }
 
-// bringWant begins to bring the want that is due first. It says no where there is none,
-// enough is on its way, or there is no room for it now.
+// bringWant starts to fetch the block that is due first. It returns false if there is none, if
+// enough is being fetched, or if there is no room for it now.
 func (a *ahead) bringWant() bool {
 	if a.full = false; a.planned.Load() >= a.s.config.BufferBytes/2 || a.s.behind() {
 		return false
@@ -104,16 +105,17 @@ func (a *ahead) bringWant() bool {
 	return true
 }
 
-// brought is what has become of pages that were to be brought.
+// brought is the result of an attempt to fetch pages.
 type brought uint8
 
 const (
-	allBegun  brought = iota // they are here, or on their way
-	noRoom                   // not for all of them
-	notCached                // such objects are not kept, or nothing is any more
+	allBegun  brought = iota // they are in the cache or being fetched
+	noRoom                   // for some of them
+	notCached                // such objects are not cached, or the cache is off
 )
 
-// bring starts flights for pages of an object that neither are here nor on their way.
+// bring starts flights for those pages of an object that are neither in the cache nor being
+// fetched.
 func (a *ahead) bring(listed storage.Object, pages run, why purpose, each func(*flight)) brought {
 	s := a.s
 	if s.health.off.Load() || !s.begin(1) {
@@ -137,8 +139,8 @@ func (a *ahead) bring(listed storage.Object, pages run, why purpose, each func(*
 	return got
 }
 
-// flightsFor makes flights for pages of an object that neither are here nor on their way.
-// The caller launches them. o.mu is held, and the object is in use.
+// flightsFor makes flights for those pages of an object that are neither in the cache nor being
+// fetched. The caller launches them. It holds o.mu, and the object is in use.
 func (s *Storage) flightsFor(o *object, pages run, why purpose) (fresh []*flight, got brought) {
 	sums := make([]byte, pages.pages()*sumBytes)
 	if p := o.files.Load(); p != nil {
@@ -164,7 +166,7 @@ func (s *Storage) flightsFor(o *object, pages run, why purpose) (fresh []*flight
 	return fresh, got
 }
 
-// brings makes a flight one that brings pages of a chunk that was planned.
+// brings marks a flight as one that fetches pages of an announced chunk.
 func (a *ahead) brings(f *flight, c chunk) {
 	n := f.pages.bytes()
 	a.planned.Add(n)

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// buffers is memory of a bounded number of bytes, which is lent. One buffer may be
-// larger than the bound, when nothing else is lent.
+// buffers lends memory, at most a fixed number of bytes. A buffer larger than the bound is lent if
+// no other is.
 type buffers struct {
 	most int64
 
@@ -17,7 +17,7 @@ type buffers struct {
 	waiting []borrower
 }
 
-// borrower waits for a buffer. lent is called without a lock, by whoever gives one back.
+// borrower waits for a buffer. lent is called, without a lock, by the goroutine that returned one.
 type borrower interface {
 	wantsBytes() int
 	lent(buf []byte)
@@ -25,15 +25,14 @@ type borrower interface {
 
 func newBuffers(most int64) *buffers { return &buffers{most: most, free: map[int][][]byte{}} }
 
-// class is the size of the buffers that n bytes come from: four sizes between a power of
-// two and the next.
+// class returns the size of the buffers used for n bytes: there are four sizes per power of two.
 func class(n int) int {
 	step := 1 << max(12, bits.Len(uint(n-1))-3)
 	return (n + step - 1) / step * step
 }
 
-// take lends n bytes, whose contents are undefined. Where there are none b is told
-// later, first come, first served, and ok is false.
+// take lends n bytes, whose contents are undefined. If there are none, ok is false and b is called
+// later, in order of arrival.
 func (l *buffers) take(b borrower) (buf []byte, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +55,7 @@ func (l *buffers) lend(n int) []byte {
 		l.kept -= int64(size)
 		return buf[:n]
 	}
-	// What is kept in other sizes counts, too.
+	// Free buffers of other sizes count, too.
 	for other, of := range l.free {
 		if l.lent+l.kept <= l.most {
 			break
@@ -67,7 +66,7 @@ func (l *buffers) lend(n int) []byte {
 	return make([]byte, size)[:n]
 }
 
-// give takes a buffer back, and lends to those who wait.
+// give takes a buffer back, and lends to the borrowers that wait.
 func (l *buffers) give(buf []byte) {
 	type loan struct {
 		to  borrower
@@ -93,7 +92,7 @@ func (l *buffers) give(buf []byte) {
 	}
 }
 
-// idle says that at least half of the memory is not lent.
+// idle reports whether at least half of the memory is not lent.
 func (l *buffers) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,45 +9,45 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Mounts that start together over an empty cache miss the same pages at the same time. One of
-// them fetches a page, and the others wait until it is on the disk:
+// Mounts that start together over an empty cache miss the same pages at the same time. One of them
+// fetches a page, and the others wait until it is on the disk:
 //
 //	launch ─► claim ─┬─► it is ours: read below, written, unclaimed
 //	                 └─► another process has it ─► await ─┬─► the pages are here
 //	                                                      └─► they don't come: read below
 //
-// A claim is a lock of the kernel (F_OFD_SETLK) on the range of the pages in the .data file; the
-// .sums file has a flock, which some file systems make of such locks. Claims are never waited for
-// in the kernel, and end with their process. A process that was stopped keeps them, so each wait
-// has a bound. Only who fetches depends on claims: without them everybody does.
+// A claim is a kernel lock (F_OFD_SETLK) on the pages' range of the .data file. The .sums file has
+// a flock, and some file systems implement flock by such locks. Claims are never waited for in the
+// kernel, and end with their process. A process that was stopped keeps its claims, so each wait is
+// bounded. Claims only decide who fetches: without them every mount does.
 
 const (
-	// leastPoll and mostPoll bound how often pages are looked for that another process
-	// brings: each time when a quarter more of the wait has passed.
+	// leastPoll and mostPoll bound the interval between checks for pages that another process
+	// fetches: the next check is when the wait has become a quarter longer.
 	leastPoll, mostPoll = 2 * time.Millisecond, 100 * time.Millisecond
-	// A reader waits for another process that brings nothing at all for twice as long as the
-	// slowest of this mount's recent reads below took; firstPatience is for a mount that has
-	// not read below yet. Where the other brings other pages meanwhile, as one whose
-	// requests queue for connections, the reader waits busyFactor times as long.
+	// A reader waits for another process that fetches nothing for twice as long as the slowest
+	// recent read below of this mount took; firstPatience is for a mount that has not read below
+	// yet. If the other process fetches other pages meanwhile, like one whose requests queue for
+	// connections, the reader waits busyFactor times as long.
 	leastPatience, firstPatience = 250 * time.Millisecond, 2 * time.Second
 	busyFactor                   = 8
-	// mostPatience bounds all of these. Flights that no reader waits for wait so long.
+	// mostPatience bounds all of these. Flights that no reader waits for wait that long.
 	mostPatience = 15 * time.Second
-	// idlePatience is how long others may bring nothing at all of what is waited for.
-	// After that they count as stopped: for mistrustTime none is waited for.
+	// idlePatience is how long other processes may deliver nothing that is waited for. After that
+	// they count as stopped, and for mistrustTime none is waited for.
 	idlePatience, mistrustTime = 2 * time.Second, 30 * time.Second
 )
 
-// claims is what one Storage knows of those it shares its directory with.
+// claims is what a Storage knows about the processes that share its directory.
 type claims struct {
 	mu       sync.Mutex
-	slowest  time.Duration // of the recent reads below, 0 before the first
-	since    time.Time     // the wait that goes on began, or others brought something
+	slowest  time.Duration // of the recent reads below; 0 before the first
+	since    time.Time     // when the current wait began, or when others last delivered something
 	looked   time.Time     // when pages were last looked for
-	mistrust time.Time     // until then no other is waited for
+	mistrust time.Time     // no other process is waited for until then
 }
 
-// took notes how long a read below took. The slowest one is forgotten over some reads.
+// took notes how long a read below took. The slowest one is forgotten gradually.
 func (c *claims) took(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,13 +61,13 @@ func (c *claims) brought(now time.Time) {
 	c.since = now
 }
 
-// waits reports whether a flight that began to wait for another process at awaited, and that a
-// reader waits for since demanded, or none where that is zero, is to wait longer.
+// waits reports whether a flight keeps waiting for another process. It began to wait at awaited,
+// and a reader has waited for it since demanded (zero: none has).
 func (c *claims) waits(now, awaited, demanded time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now.Sub(c.looked) >= idlePatience && c.since.Before(awaited) {
-		c.since = awaited // none was waited for until then
+		c.since = awaited // nothing was waited for until then
 	}
 	c.looked = now
 	if now.Sub(c.since) >= idlePatience && !now.Before(c.mistrust) {
@@ -115,20 +115,20 @@ func (f *flight) unclaim() {
 	f.claimed = false
 }
 
-// await has the flight wait for another process, which has claimed its pages.
+// await makes the flight wait for another process, which has claimed its pages.
 func (f *flight) await() {
 	f.awaited = f.s.config.Clock.Now()
 	f.stage = stageAwait
 	f.lookLater(0)
 }
 
-// lookLater has the flight look for its pages after a while. Close waits for that: the flight is
-// under way.
+// lookLater checks for the flight's pages after a while. The flight is in progress, so Close waits
+// for that.
 func (f *flight) lookLater(waited time.Duration) {
 	time.AfterFunc(min(max(waited/4, leastPoll), mostPoll), func() { f.s.readers.add(f) })
 }
 
-// look looks for the flight's pages, which another process has claimed.
+// look checks for the flight's pages, which another process has claimed.
 func (f *flight) look() {
 	now := f.s.config.Clock.Now()
 	if f.demanded.IsZero() && f.isDemanded() {
@@ -155,7 +155,7 @@ func (f *flight) look() {
 	}
 }
 
-// arrive is what landed is after a read below.
+// arrive handles the result of a read below, as landed does.
 func (f *flight) arrive(err error) {
 	f.stage = stageLanded
 	f.landed(err)

@@ -11,53 +11,51 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Config is what a cache needs. Dir, Below, Engine, Identify and BoundBytes are
-// required.
+// Config configures a cache. Dir, Below, Engine, Identify and BoundBytes are required.
 type Config struct {
-	Dir    string          // it is made where there is none
-	Below  storage.Storage // what the cache is of; closed with the cache
-	Engine uring.Engine    // reads the cache's files; the caller's, who closes it afterwards
-	// Identify names the bytes of an object that was listed. Where it can't, the object
-	// is not cached. It must not wait, and may be called concurrently.
+	Dir    string          // created if it does not exist
+	Below  storage.Storage // the storage to cache; closed with the cache
+	Engine uring.Engine    // reads the cache's files; the caller closes it after the cache
+	// Identify names the bytes of a listed object. If it can't, the object is not cached. It must
+	// not wait, and may be called concurrently.
 	Identify func(storage.Object) (Identity, bool)
 
-	// BoundBytes is how much the directory may take on its disk, in blocks, all
-	// objects of all processes together.
+	// BoundBytes is how much disk space the directory may take, in blocks, for all objects of all
+	// processes together.
 	BoundBytes int64
-	// ShareBytes, of these, are for what passes through: pages that leave when Done
-	// says so. 0 where the bound holds everything.
+	// ShareBytes is the part of it for data that passes through: pages that are freed when they are
+	// passed. 0 if the bound holds everything.
 	ShareBytes int64
-	// ReserveBytes is what is left free of the file system.
+	// ReserveBytes is how much of the file system is left free.
 	ReserveBytes int64
 
-	// BufferBytes bounds the memory for what comes from below and is not written yet.
+	// BufferBytes bounds the memory for data that has arrived and is not written yet.
 	BufferBytes int64
 	// MaxReadBytes is the size of the largest read below, a multiple of 4096.
 	MaxReadBytes int64
-	// GapBytes: what is missing on both sides of so many bytes or fewer that are here is
-	// read in one.
+	// GapBytes is the size up to which cached pages between missing ones are read again, so that
+	// one read fetches all.
 	GapBytes int64
-	// MaxFiles is how many objects are open at a time; each has two descriptors. They are
-	// never more than the cache's part of those that the process may have (package
-	// descriptors).
+	// MaxFiles is how many objects may be open at a time. Each takes two descriptors, within the
+	// cache's part of the process's limit (package descriptors).
 	MaxFiles int
 
-	Log *slog.Logger // nil: nothing is logged
-	// Clock is for tests; zero is the machine's.
+	Log *slog.Logger // nil for none
+	// Clock is for tests; the zero value is the system's.
 	Clock Clock
 
 	disk    disk // nil: the kernel
-	noSeals bool // for tests of what is read page by page
+	noSeals bool // for tests of reads page by page
 }
 
-// Clock tells the time and wakes up.
+// Clock returns the time, and timers.
 type Clock struct {
 	Now   func() time.Time
 	After func(time.Duration) <-chan time.Time
 }
 
-// DefaultConfig has what need not be chosen. 8 MiB is what parts of a fill are, and what
-// a bucket serves at full speed; 64 MiB of buffers are 128 chunks of 337 KB on their way.
+// DefaultConfig returns the defaults. 8 MiB is the size of a part of the fill, at which a bucket
+// serves at full speed. 64 MiB of buffers hold 170 chunks of 337 KB in transit.
 func DefaultConfig() Config {
 	return Config{BufferBytes: 64 << 20, MaxReadBytes: 8 << 20, MaxFiles: 2048}
 }
@@ -84,7 +82,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// fillIn sets what was left out.
+// fillIn sets the defaults of optional fields.
 func (c *Config) fillIn() {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

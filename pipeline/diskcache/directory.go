@@ -19,17 +19,17 @@ type directory struct {
 	disk  disk
 	path  string // absolute
 	store int    // v1, open
-	owner uint32 // of all that counts in it
-	// punches: the file system frees pages in the middle of files.
+	owner uint32 // the owner of everything in it that counts
+	// punches means that the file system frees pages in the middle of files.
 	punches bool
-	// remote: it is FUSE's or a network's.
+	// remote means that the file system is FUSE's or a network's.
 	remote bool
 }
 
 var errTrust = errors.New("choose another directory with --cache-dir")
 
-// openDirectory opens a cache's directory, and makes it where there is none. What others
-// could write to is refused, and what is somebody else's.
+// openDirectory opens a cache's directory, and creates it if it does not exist. It refuses a
+// directory that others can write to, or that belongs to another user.
 func openDirectory(d disk, path string, log *slog.Logger) (*directory, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -66,8 +66,8 @@ func (c *directory) enter() error {
 	if err := c.trust(root); err != nil {
 		return err
 	}
-	// Two that make it at the same time do so one after the other. Where there are no
-	// such locks they just do.
+	// Processes that create it at the same time do so one after the other, except on file systems
+	// without such locks.
 	_ = c.disk.lock(root, unix.LOCK_EX)
 	if err := c.claim(root); err != nil {
 		return err
@@ -83,8 +83,8 @@ func (c *directory) enter() error {
 	return err
 }
 
-// trust says why a directory does not count: it has to be this user's own, and nobody
-// else may look into it, let alone write to it.
+// trust returns why a directory must not be used: it has to belong to this user, and be closed to
+// all others.
 func (c *directory) trust(fd int) error {
 	st, err := c.disk.stat(fd)
 	switch {
@@ -98,7 +98,7 @@ func (c *directory) trust(fd int) error {
 	return nil
 }
 
-// claim shows that a directory is a cache's, or makes an empty one such.
+// claim checks that a directory is a cache's. It makes an empty one a cache's.
 func (c *directory) claim(root int) error {
 	tag, err := c.disk.open(root, tagName, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err == nil {
@@ -119,7 +119,7 @@ func (c *directory) claim(root int) error {
 	}
 	err = c.disk.names(root, func(name string) error {
 		if name == tagName {
-			return nil // we were killed before we could write to it
+			return nil // a process was killed before it could write the tag
 		}
 		return fmt.Errorf("it is not empty (it has %q), and not a cache of lsiofs: %w", name, errTrust)
 	})
@@ -136,7 +136,8 @@ func (c *directory) claim(root int) error {
 	return nil
 }
 
-// subdirectory opens a directory of ours; create makes it where there is none.
+// subdirectory opens one of the cache's directories. With create, it creates it if it does not
+// exist.
 func (c *directory) subdirectory(in int, name string, create bool) (int, error) {
 	fd, err := c.disk.open(in, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err == unix.ENOENT && create {
@@ -155,8 +156,8 @@ func (c *directory) subdirectory(in int, name string, create bool) (int, error) 
 	return fd, nil
 }
 
-// tryPunching finds out whether the file system frees pages. A cache is no use where
-// nothing can be written, which is said, too.
+// tryPunching finds out whether the file system frees pages. It fails if nothing can be written,
+// because then a cache is useless.
 func (c *directory) tryPunching() (bool, error) {
 	name := fmt.Sprintf("try-%d", os.Getpid())
 	fd, err := c.disk.open(c.store, name, unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC)
@@ -168,14 +169,14 @@ func (c *directory) tryPunching() (bool, error) {
 		_ = c.disk.unlink(c.store, name)
 	}()
 	if err := c.disk.write(fd, make([]byte, pageBytes), 0); err != nil {
-		return true, nil // the disk is full: that may pass
+		return true, nil // the disk is full, which may be temporary
 	}
 	return c.disk.punch(fd, 0, pageBytes) == nil, nil
 }
 
 func (c *directory) close() { c.disk.close(c.store) }
 
-// space is what a file system has, in bytes; free is for this user.
+// space is the size of a file system and what is free for this user, in bytes.
 type space struct{ total, free int64 }
 
 func (c *directory) space() (space, error) {
@@ -186,8 +187,7 @@ func (c *directory) space() (space, error) {
 	return space{int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize}, nil
 }
 
-// folders calls visit with each folder of the store, open. Those that are not ours are
-// passed over.
+// folders calls visit with each folder of the store, open. It skips those that are not the cache's.
 func (c *directory) folders(visit func(name string, fd int) error) error {
 	store, err := c.disk.open(c.store, ".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {

@@ -7,19 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk are the system calls that change a cache or look at it, all but those that read
-// pages (package uring does). Errors are syscall.Errno values. Tests have them fail.
+// disk has the system calls that change a cache or inspect it, except those that read pages
+// (package uring does). Errors are syscall.Errno values. Tests make them fail.
 type disk interface {
 	open(dir int, name string, flags int) (fd int, err error) // new files get mode 0600
 	close(fd int)
 	mkdir(dir int, name string) error // mode 0700
 	unlink(dir int, name string) error
 	stat(fd int) (unix.Stat_t, error)
-	statAt(dir int, name string) (unix.Stat_t, error) // of a link itself
+	statAt(dir int, name string) (unix.Stat_t, error) // does not follow links
 	statfs(fd int) (unix.Statfs_t, error)
 	truncate(fd int, size int64) error
-	read(fd int, p []byte, off int64) (int, error) // short only at the file's end
-	write(fd int, p []byte, off int64) error       // all of it
+	read(fd int, p []byte, off int64) (int, error) // short only at the end of the file
+	write(fd int, p []byte, off int64) error       // all of p
 	punch(fd int, off, n int64) error
 	lock(fd int, how int) error // flock
 	// claim locks a range of a file for this open file, or unlocks it. It does not wait for others.
@@ -28,12 +28,12 @@ type disk interface {
 	names(dir int, visit func(name string) error) error
 }
 
-// kernel is the disk there is.
+// kernel is the real disk.
 type kernel struct{}
 
 var _ disk = kernel{}
 
-// again repeats a call that a signal has interrupted.
+// again repeats a call that was interrupted by a signal.
 func again(call func() error) error {
 	for {
 		if err := call(); err != unix.EINTR {
@@ -119,13 +119,13 @@ func (kernel) claim(fd int, off, n int64, locked bool) error {
 }
 
 func (kernel) touch(fd int, at time.Time) error {
-	// Of an open file, whatever its path holds by now.
+	// The times are set on the open file, whatever its path refers to by now.
 	when := unix.NsecToTimeval(at.UnixNano())
 	return unix.Futimes(fd, []unix.Timeval{when, when})
 }
 
-// names calls visit for each name of a directory, in no particular order, and stops at
-// the first error. The descriptor's place in the directory moves.
+// names calls visit for each name in a directory, in no particular order, and stops at the first
+// error. It moves the descriptor's position in the directory.
 func (kernel) names(dir int, visit func(string) error) error {
 	if _, err := unix.Seek(dir, 0, io.SeekStart); err != nil {
 		return err

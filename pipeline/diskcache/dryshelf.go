@@ -5,13 +5,13 @@ import (
 	"runtime"
 )
 
-// NewDrySpool makes a shelf like that of NewSpool which only counts: it has no file, what is written is
-// dropped, and reads succeed without a byte.
+// NewDrySpool returns a shelf like that of NewSpool that only counts: it has no file, writes are
+// dropped, and reads succeed without data.
 func NewDrySpool(capacityBytes, mostTableBytes int64) *Shelf {
 	return &Shelf{arena: &dryArena{bytes: capacityBytes}, mostTables: mostTableBytes, checkers: newCrew(runtime.GOMAXPROCS(0)), dry: true}
 }
 
-// dryArena counts the room that is taken.
+// dryArena counts the space that is taken.
 type dryArena struct{ bytes, taken int64 }
 
 func (a *dryArena) dir() string     { return "" }
@@ -34,7 +34,7 @@ func (a *dryArena) take(w *wanted) (ground, bool) {
 	return &dryGround{arena: a, bytes: n}, true
 }
 
-// dryGround has no place: all of it but leave is for shelves that are not dry.
+// dryGround has no place: only leave is called, the other methods are for shelves that are not dry.
 type dryGround struct {
 	ground
 	arena *dryArena

@@ -10,19 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file is one file of a cache, as its directory has it.
+// file is one file of a cache, as listed in its directory.
 type file struct {
 	key    key
 	name   string
-	folder int // open while it is visited
+	folder int // open during the visit
 	sums   bool
 	blocks int64 // bytes on the disk
 	size   int64
 	used   time.Time // mtime
 }
 
-// files calls visit for each file of objects, those of one folder together, and stops at
-// the first error. What has no name of ours is passed over, and what has vanished.
+// files calls visit for each file of objects, folder by folder, and stops at the first error. It
+// skips files with other names, and files that have vanished.
 func (c *directory) files(visit func(file) error) error {
 	return c.folders(func(folder string, fd int) error {
 		return c.disk.names(fd, func(name string) error {
@@ -40,15 +40,15 @@ func (c *directory) files(visit func(file) error) error {
 	})
 }
 
-// found is an object of a directory, its two files or one of them.
+// found is an object in a directory: its two files, or one of them.
 type found struct {
 	key    key
 	blocks int64
 	used   time.Time
-	sums   bool // it has a file of sums: its header may be read
+	sums   bool // the .sums file exists, so the header can be read
 }
 
-// objects are what a directory holds, what was used longest ago first.
+// objects returns the objects in a directory, least recently used first.
 func (c *directory) objects() ([]found, error) {
 	by := map[key]*found{}
 	err := c.files(func(f file) error {
@@ -76,7 +76,7 @@ func (c *directory) objects() ([]found, error) {
 	return all, err
 }
 
-// remove removes an object that no process has open; it says no where one has.
+// remove removes an object. It returns false if a process has it open.
 func (c *directory) remove(k key) (bool, error) {
 	folder, err := c.subdirectory(c.store, k.folder(), false)
 	if err == unix.ENOENT {
@@ -101,7 +101,7 @@ func (c *directory) remove(k key) (bool, error) {
 	return true, nil
 }
 
-// inUse says whether a process has an object open. Where it can't be told it says no.
+// inUse reports whether a process has an object open; false if that can't be found out.
 func (c *directory) inUse(k key) bool {
 	folder, err := c.subdirectory(c.store, k.folder(), false)
 	if err != nil {

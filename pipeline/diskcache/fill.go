@@ -10,9 +10,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// fillPart begins to bring the next part. It says no where there is none, or where it is
-// not the time for it: what readers have planned and what was not begun comes first, unless
-// there is no room for it. So nothing is filled where the service is slower than its readers.
+// fillPart starts to fetch the next part. It returns false if there is none, or if it has to wait:
+// announced blocks that are not started come first, unless there is no room for them. So nothing is
+// filled while the service is slower than its readers.
 func (a *ahead) fillPart() bool {
 	a.mu.Lock()
 	if a.s.health.off.Load() {
@@ -40,7 +40,7 @@ func (a *ahead) fillPart() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.at >= len(a.todo) || a.todo[a.at] != x || a.off != off {
-		return true // there is another fill
+		return true // another fill has begun
 	}
 	switch {
 	case got != noRoom:
@@ -51,12 +51,12 @@ func (a *ahead) fillPart() bool {
 		}
 		a.refused = 0
 	case a.parts > 0 || a.s.room.busy() || a.s.room.waits(n):
-		return false // what is on its way may take less than it has reserved, or have to be counted: its end, or the count, wakes
+		return false // what is in transit may take less than it has reserved, or the directory has to be counted: either of these wakes the goroutine
 	case a.refused == 0:
 		a.refused = counts + 1
-		a.s.keeper.count() // there may be room, when it is known what others have
+		a.s.keeper.count() // there may be room when other processes' files are counted
 		return false
-	case counts > a.refused: // one that began after that has ended
+	case counts > a.refused: // a count that began after that has ended
 		a.skipped, a.at, a.refused = true, len(a.todo), 0
 	default:
 		a.s.keeper.count()
@@ -65,7 +65,7 @@ func (a *ahead) fillPart() bool {
 	return true
 }
 
-// fills makes a flight one of the fill.
+// fills marks a flight as one of the fill.
 func (a *ahead) fills(f *flight) {
 	a.mu.Lock()
 	a.parts++
@@ -82,7 +82,7 @@ func (a *ahead) fills(f *flight) {
 	}
 }
 
-// endFill tells those who wait for the fill. a.mu is held.
+// endFill wakes everything that waits for the fill. a.mu is held.
 func (a *ahead) endFill() {
 	if a.parts > 0 {
 		return
@@ -94,8 +94,8 @@ func (a *ahead) endFill() {
 	}
 }
 
-// Range is a part of an object. What of it lies behind the object's end is left out: a last
-// line's newline may be missing there.
+// Range is a part of an object. The part after the object's end is left out: the newline of a last
+// line may be missing there.
 type Range struct {
 	Object                 storage.Object
 	OffsetBytes, SizeBytes int64
@@ -110,13 +110,13 @@ func (s *Storage) Fill(objects []storage.Object) {
 	s.FillRanges(ranges)
 }
 
-// FillRanges brings what is missing of parts of objects, in their order, in the background and
-// after whatever is planned, as far as there is room for good. It replaces what was to be
-// filled.
+// FillRanges fetches what is missing of parts of objects, in their order, in the background and
+// after everything that is announced, as long as there is permanent room. It replaces what was to
+// be filled before.
 func (s *Storage) FillRanges(ranges []Range) { s.fillRanges(ranges, true) }
 
-// fillRanges is FillRanges. One that is not afresh goes on with the count of what the fill could
-// not write itself, so that whoever fills again and again comes to an end.
+// fillRanges is FillRanges. If afresh is false, it continues counting what the fill could not write
+// itself, so that a caller that fills again and again comes to an end.
 func (s *Storage) fillRanges(ranges []Range, afresh bool) {
 	a := s.ahead
 	ranges = slices.Clone(ranges)
@@ -143,22 +143,22 @@ func (s *Storage) fillRanges(ranges []Range, afresh bool) {
 	a.poke()
 }
 
-// FillOnceRead is Fill, but begins with the first read, or plan, that comes after it: a
-// dataset that is opened, and that nobody reads from, is not fetched.
+// FillOnceRead is Fill, but begins with the next read or hint: a dataset that is opened and not
+// read is not fetched.
 func (s *Storage) FillOnceRead(objects []storage.Object) {
 	s.PauseFill(true)
 	s.Fill(objects)
 	s.ahead.dormant.Store(true)
 }
 
-// read begins a fill that has waited for it.
+// read starts a fill that waits for a read.
 func (a *ahead) read() {
 	if a.dormant.Load() && a.dormant.Swap(false) {
 		a.s.PauseFill(false)
 	}
 }
 
-// PauseFill stops the fill after the parts that are on their way, or has it go on.
+// PauseFill pauses the fill after the parts that are in transit, or resumes it.
 func (s *Storage) PauseFill(pause bool) {
 	s.ahead.mu.Lock()
 	s.ahead.paused = pause
@@ -166,11 +166,11 @@ func (s *Storage) PauseFill(pause bool) {
 	s.ahead.poke()
 }
 
-// ErrNotFilled says that not all of what was to be filled is in the cache.
+// ErrNotFilled means that not all of what was to be filled is in the cache.
 var ErrNotFilled = errors.New("not all of the dataset is in the cache: give it more room with --cache-size, or see the log")
 
-// Warm waits until the fill has come to its end, and begins one that waits for a read. It
-// fails with ErrNotFilled where not all could be brought, and with the context's error.
+// Warm waits for the end of the fill, and starts one that waits for a read. It fails with
+// ErrNotFilled if not everything could be fetched, and with the context's error.
 func (s *Storage) Warm(ctx context.Context) error {
 	a := s.ahead
 	a.read()
@@ -194,7 +194,7 @@ func (s *Storage) Warm(ctx context.Context) error {
 		case s.holds(ranges):
 			return nil
 		}
-		// A page could not be written, or is on its way to somebody else: that is waited for,
+		// A page could not be written, or another flight is fetching it: Warm waits for that,
 		// however long it takes. What the fill itself can't write ends it (goBack).
 		if !s.flying(ranges) {
 			round++
@@ -211,14 +211,14 @@ func (s *Storage) Warm(ctx context.Context) error {
 	return ErrNotFilled
 }
 
-// warmRounds is how often Warm fills what is missing at the end of a fill while nothing is on its
-// way to others, and warmPause how long it waits before it does.
+// warmRounds is how often Warm fills what is missing at the end of a fill while nothing else is in
+// transit, and warmPause is how long it waits before it does.
 const (
 	warmRounds = 4
 	warmPause  = 500 * time.Millisecond
 )
 
-// flying says whether pages of the objects are on their way.
+// flying reports whether pages of the ranges are in transit.
 func (s *Storage) flying(ranges []Range) bool {
 	s.mu.Lock()
 	var used []*object
@@ -239,7 +239,7 @@ func (s *Storage) flying(ranges []Range) bool {
 	return any
 }
 
-// Holds returns how many of the objects are all here, by their sums.
+// Holds returns how many of the objects are completely in the cache, by their sums.
 func (s *Storage) Holds(objects []storage.Object) (n int) {
 	for _, o := range objects {
 		if o.SizeBytes == 0 || s.holdsRange(Range{Object: o, SizeBytes: o.SizeBytes}) {
@@ -249,7 +249,7 @@ func (s *Storage) Holds(objects []storage.Object) (n int) {
 	return n
 }
 
-// holds says whether all pages of parts of objects are here, by their sums.
+// holds reports whether all pages of the ranges are in the cache, by their sums.
 func (s *Storage) holds(ranges []Range) bool {
 	for _, x := range ranges {
 		if x.SizeBytes > 0 && !s.holdsRange(x) {
@@ -284,16 +284,16 @@ func (s *Storage) holdsRange(x Range) bool {
 	return true
 }
 
-// Filled is how many bytes of what is to be filled are here or on their way, and how many
-// there are in all.
+// Filled returns how many bytes of what is to be filled are in the cache or in transit, and the
+// total.
 func (s *Storage) Filled() (done, total int64) {
 	s.ahead.mu.Lock()
 	defer s.ahead.mu.Unlock()
 	return s.ahead.done, s.ahead.total
 }
 
-// filled is how much of what is to be filled is here, 0…1; 1 where nothing is to be. What is on
-// its way for the fill is not here yet.
+// filled returns which fraction of what is to be filled is in the cache, 1 if nothing is to be
+// filled. It does not count what is in transit.
 func (a *ahead) filled() float64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,38 +8,38 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// flight is one read below that brings whole pages, for all who miss them, and into the
-// cache. No two of an object have a page in common.
+// flight is one read below of whole pages, for all ops that miss them and for the cache. Flights of
+// one object have no page in common.
 //
 //	launch ─► below ─► landed ─► shared out ─► written ─► gone
-//	└───────────── whoever misses these pages joins ────┘
+//	└────── ops that miss these pages join ─────────────┘
 type flight struct {
 	s       *Storage
 	object  *object
 	pages   run
 	place   place
-	fill    bool         // nobody asked for it
-	wants   func() bool  // of who asked for it ahead, nil where nobody did
-	after   func()       // called at its end, nil for nothing
+	fill    bool         // part of the fill: no reader has asked for it
+	wants   func() bool  // reports whether it is still wanted, if it was announced; nil otherwise
+	after   func()       // called at its end, or nil
 	buf     []byte       // whole pages
 	read    storage.Read // as much of them as the object has
 	stage   stage
 	err     error
 	claimed bool // other processes leave these pages to the flight
 	// awaited is when the flight began to wait for another process, demanded when a reader was
-	// first seen to wait for the flight meanwhile, and begun when the read below began.
+	// first seen waiting for the flight since then, and begun when the read below began.
 	awaited, demanded, begun time.Time
 
-	// Under object.mu.
+	// Guarded by object.mu.
 	subs    []sub
 	copying int    // subs that copy out of buf
 	arrived bool   // buf is full
-	doomed  bool   // nobody wants it any more, and the storage below was told so
-	gone    bool   // not in the object's list
-	done    []span // what Done was told of its pages before they were written
+	doomed  bool   // nothing wants it any more, and the storage below has been told
+	gone    bool   // removed from the object's list
+	done    []span // ranges of its pages that were passed before they were written
 }
 
-// sub is a part of an op that a flight brings.
+// sub is a part of an op that a flight fetches.
 type sub struct {
 	x     *op
 	pages run
@@ -57,9 +57,9 @@ const (
 	stageWrite
 )
 
-// bring sees to pages of the op that are missing: it joins flights, starts flights, and
-// has read below what is not to be kept. recheck says that, where flights have ended since
-// the sums were read, it is to do nothing and say no.
+// bring handles the missing pages of the op: it joins flights, starts flights, and reads below what
+// is not going to be cached. With recheck, it does nothing and returns false if flights have ended
+// since the sums were read.
 func (x *op) bring(gone []run, recheck bool) bool {
 	if len(gone) == 0 {
 		return true
@@ -102,7 +102,7 @@ func (x *op) bring(gone []run, recheck bool) bool {
 	}
 	for _, f := range fresh[:of] {
 		if len(f.subs) > 0 {
-			hurried = append(hurried, f) // however far off the chunk was planned
+			hurried = append(hurried, f) // however late the chunk is due
 		}
 	}
 	x.left.Add(int32(len(direct)))
@@ -126,7 +126,7 @@ func (x *op) bring(gone []run, recheck bool) bool {
 	return true
 }
 
-// flightAt is the flight that brings a page, if it can be joined. o.mu is held.
+// flightAt returns the flight that fetches a page, if it can be joined. o.mu is held.
 func (o *object) flightAt(page int64) *flight {
 	for _, f := range o.flights {
 		if f.pages.begin <= page && page < f.pages.end && !f.doomed {
@@ -136,7 +136,7 @@ func (o *object) flightAt(page int64) *flight {
 	return nil
 }
 
-// nextFlight is where the next flight begins, or the object's end. o.mu is held.
+// nextFlight returns where the next flight begins, or the object's end. o.mu is held.
 func (o *object) nextFlight(page int64) int64 {
 	next := o.pages
 	for _, f := range o.flights {
@@ -157,7 +157,7 @@ func (f *flight) join(u sub) {
 	f.s.readers.add(late{f, u})
 }
 
-// late is a sub of a flight that has arrived.
+// late is a sub of a flight whose data has arrived.
 type late struct {
 	f *flight
 	u sub
@@ -173,7 +173,7 @@ func (l late) run() {
 	l.u.x.part(nil)
 }
 
-// launch has the flight's pages read below, when there is memory for them.
+// launch reads the flight's pages below, when there is memory for them.
 func (f *flight) launch() {
 	if buf, ok := f.s.buffers.take(f); ok {
 		f.lent(buf)
@@ -192,7 +192,7 @@ func (f *flight) lent(buf []byte) {
 	f.readBelow()
 }
 
-// readBelow has the pages read below.
+// readBelow starts the read below.
 func (f *flight) readBelow() {
 	buf := f.buf
 	f.stage = stageLanded
@@ -207,7 +207,7 @@ func (f *flight) readBelow() {
 	f.s.submitBelow(&f.read)
 }
 
-// wanted is asked by the storage below.
+// wanted is called by the storage below.
 func (f *flight) wanted() bool {
 	if f.wants != nil && f.wants() {
 		return true
@@ -288,7 +288,7 @@ func (f *flight) share(u sub) {
 	u.x.copyIn(u.pages, f.buf[(u.pages.begin-f.pages.begin)*pageBytes:])
 }
 
-// remove takes the flight out of its object's list. object.mu is held.
+// remove removes the flight from its object's list. object.mu is held.
 func (f *flight) remove() {
 	f.gone = true
 	f.object.landed.Add(1)
@@ -297,9 +297,9 @@ func (f *flight) remove() {
 	}
 }
 
-// write writes what of pages is not here yet, data first, and says how many bytes of
-// pages that is, and whether all are here now. Whatever fails, readers have their bytes
-// already.
+// write writes those of the pages that are not in the cache yet, data first. It returns how many
+// bytes of pages that is, and whether all are in the cache now. Readers have their bytes already,
+// whatever fails.
 func (s *Storage) write(o *object, pages run, all []byte, to place) (kept int64, ok bool) {
 	if !s.health.writes() {
 		return 0, false
@@ -325,7 +325,7 @@ func (s *Storage) write(o *object, pages run, all []byte, to place) (kept int64,
 		}
 		kept += r.bytes() // a write that fails may have written some
 		if to == inShare {
-			o.mu.Lock() // so that Done frees what a write that fails has left
+			o.mu.Lock() // so that Passed frees what a failed write has left
 			for page := r.begin; page < r.end; page++ {
 				o.shared.add(page)
 			}
@@ -344,7 +344,7 @@ func (s *Storage) write(o *object, pages run, all []byte, to place) (kept int64,
 	return kept, true
 }
 
-// end is the end of a flight, of whose pages so many bytes were written.
+// end ends a flight, of whose pages that many bytes were written.
 func (f *flight) end(kept int64) {
 	s, o := f.s, f.object
 	s.room.put(f.place, f.pages.bytes(), kept)
@@ -369,12 +369,12 @@ func (f *flight) end(kept int64) {
 	s.end()
 }
 
-// sumBlocks is about what the sums of so many bytes of pages take.
+// sumBlocks returns about how much disk space the sums of that many bytes of pages take.
 func sumBlocks(pages int64) int64 {
 	return (pages/(pageBytes/sumBytes) + pageBytes - 1) / pageBytes * pageBytes
 }
 
-// free gives the memory back when the flight has ended and nobody copies out of it.
+// free returns the memory when the flight has ended and nothing copies from it.
 func (f *flight) free() {
 	f.object.mu.Lock()
 	free := f.gone && f.copying == 0 && f.buf != nil

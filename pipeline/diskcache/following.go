@@ -8,45 +8,45 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Reading is what is read of a decoded shard.
+// Reading is a request for ranges of a decoded shard.
 type Reading struct {
 	Ranges iter.Seq2[int64, int64] // offsets and sizes in the shard
-	Memory []byte                  // where they go, one after the other
-	Wanted func() bool             // is asked before each read begins; may be nil
-	Done   func(error)             // is called once, when no read is under way any more
+	Memory []byte                  // the ranges' bytes go here, one after the other
+	Wanted func() bool             // called before each read begins; may be nil
+	Done   func(error)             // called once, when no read is in progress any more
 }
 
-// reading is a Reading on its way.
+// reading is a Reading in progress.
 //
-//	ranges ──► stretches of whole pages ─┬─ small, or of which a part is wanted: read into
-//	                                     │  scratch memory, checked, copied
-//	                                     └─ others: read where they are wanted, checked there
+//	ranges ──► stretches of whole pages ─┬─ small ones, or those of which a part is wanted:
+//	                                     │  read into scratch memory, checked, copied
+//	                                     └─ others: read into place, and checked there
 type reading struct {
 	Reading
 	d    *Decoded
 	left atomic.Int32 // stretches that are not done, and the call of Read
 	err  atomic.Pointer[error]
-	// many says that there is too much to check for the goroutine that the engine calls from.
+	// many means that there is too much to check for the goroutine that the engine calls from.
 	many bool
 }
 
-// stretch is pages that are read and checked at a time.
+// stretch is a run of pages that are read and checked together.
 type stretch struct {
 	of    *reading
 	pages run
 	buf   []byte // for the pages
-	to    []byte // where the wanted bytes of the pages go; nil: buf is there
+	to    []byte // where the wanted bytes of the pages go; nil if buf is that place
 	skip  int64  // bytes of the pages before these
 	left  atomic.Int32
 }
 
-// checkedAtOnce is how much is checked on the goroutine that the engine calls from, in some
-// 100 µs: more is left to others.
+// checkedAtOnce is how much is checked on the goroutine that the engine calls from, in some 100 µs.
+// Larger readings are checked by workers.
 const checkedAtOnce = 1 << 20
 
-// Read reads from a shard what Write has been called for, as its comment says, and checks
-// it. The error says that bytes could not be read, or are not as they were written. Read
-// waits for no disk, and never calls Done itself.
+// Read reads and checks ranges of a shard that Write has been called for (see Write). The error
+// means that bytes could not be read, or are not those that were written. Read waits for no disk,
+// and never calls Done itself.
 func (d *Decoded) Read(r Reading) {
 	x := &reading{Reading: r, d: d}
 	if d.shelf.dry {
@@ -65,7 +65,7 @@ func (d *Decoded) Read(r Reading) {
 		to += size
 	}
 	if x.left.Add(-1) == 0 {
-		d.shelf.checkers.add(x) // nothing to read, or read already
+		d.shelf.checkers.add(x) // nothing to read, or it has been read already
 	}
 }
 
@@ -80,7 +80,7 @@ func (x *reading) end() {
 	x.Done(err)
 }
 
-// cut makes stretches of a range.
+// cut divides a range into stretches.
 func (x *reading) cut(off int64, memory []byte) {
 	size := int64(len(memory))
 	pages := runOf(off, size)
@@ -125,7 +125,7 @@ func (y *stretch) lent(buf []byte) {
 	y.submit()
 }
 
-// submit has the pages read.
+// submit submits the read of the pages.
 func (y *stretch) submit() {
 	var requests []*uring.Request
 	buf := y.buf
@@ -159,7 +159,7 @@ func (y *stretch) arrived() {
 	y.run()
 }
 
-// run implements task: it checks the pages, and copies what is wanted.
+// run implements task: it checks the pages, and copies the wanted bytes.
 func (y *stretch) run() {
 	x := y.of
 	if x.err.Load() == nil {

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// pageBytes is what is kept, checked and dropped as one. It is that of the kernel's
-	// page cache on most machines, and the smallest block that file systems punch out.
+	// pageBytes is the unit that is stored, checked and dropped. It is the size of a page of the
+	// kernel's page cache on most machines, and of the smallest block that file systems can free.
 	pageBytes = 4096
 
 	headerBytes   = 4096
-	sumBytes      = 4 // of one page
+	sumBytes      = 4 // per page
 	formatVersion = 1
 	textAt        = 40
 	textBytes     = 4040 // for URL and validator
 	headerSumAt   = headerBytes - 8
 
-	// maxObjectBytes keeps sizes of files, and sums of sizes, inside of an int64.
+	// maxObjectBytes keeps sizes of files, and sums of sizes, within an int64.
 	maxObjectBytes = 1 << 60
 )
 
@@ -42,28 +42,28 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Identity names the bytes of an object, in all runs and on all machines alike: where
-// they lie, and in which version. Two objects with the same identity and size have the
-// same bytes. Neither holds anything secret: both are written to the disk.
+// Identity names the bytes of an object, the same in all runs and on all machines: where they are,
+// and in which version. Two objects with the same identity and size have the same bytes. Neither
+// field contains secrets, because both are written to the disk.
 type Identity struct {
 	URL       string // canonical, without credentials and query
 	Validator string // such as a strong ETag or a generation
 }
 
-// key is the name of an object in a cache.
+// key identifies an object in a cache.
 type key [16]byte
 
-// keyOf is the key of an object of sizeBytes.
+// keyOf returns the key of an object of sizeBytes.
 func keyOf(id Identity, sizeBytes int64) key {
 	text := keyPrefix + id.URL + "\n" + id.Validator + "\n" + strconv.FormatInt(sizeBytes, 10) + "\n"
 	sum := sha256.Sum256([]byte(text))
 	return key(sum[:len(key{})])
 }
 
-// name is what the object's files are called, but for their endings.
+// name returns the name of the object's files, without their extensions.
 func (k key) name() string { return hex.EncodeToString(k[:]) }
 
-// folder is the directory that they are in, two digits.
+// folder returns the name of their directory, two digits.
 func (k key) folder() string { return k.name()[:2] }
 
 // parseName is the inverse of name.
@@ -75,18 +75,18 @@ func parseName(name string) (k key, ok bool) {
 	return k, err == nil && k.name() == name
 }
 
-// pagesOf is how many pages an object of so many bytes has.
+// pagesOf returns how many pages an object of that many bytes has.
 func pagesOf(sizeBytes int64) int64 { return (sizeBytes + pageBytes - 1) / pageBytes }
 
-// sumsAt is where in a .sums file the sum of a page is.
+// sumsAt returns the offset of a page's sum in a .sums file.
 func sumsAt(page int64) int64 { return headerBytes + sumBytes*page }
 
-// summer makes sums of one object's pages. It is a plain value.
+// summer computes sums of one object's pages. It is a plain value.
 type summer uint32
 
 func newSummer(k key) summer { return summer(crc32.Update(0, castagnoli, k[:])) }
 
-// sum is that of one whole page, never 0.
+// sum returns the sum of one whole page, never 0.
 func (s summer) sum(page int64, content []byte) uint32 {
 	var number [8]byte
 	binary.LittleEndian.PutUint64(number[:], uint64(page))
@@ -94,14 +94,14 @@ func (s summer) sum(page int64, content []byte) uint32 {
 	return max(sum, 1)
 }
 
-// header is what a .sums file begins with.
+// header is the first 4096 bytes of a .sums file.
 type header struct {
 	ObjectBytes    int64
 	Created        time.Time // in whole seconds
-	URL, Validator string    // for people: cut where they are too long
+	URL, Validator string    // for people: cut if they are too long
 }
 
-// encode gives the header's 4096 bytes.
+// encode returns the header's 4096 bytes.
 func (h *header) encode() []byte {
 	b := make([]byte, headerBytes)
 	url := cut(h.URL, textBytes)
@@ -120,7 +120,7 @@ func (h *header) encode() []byte {
 	return b
 }
 
-// cut gives at most n bytes of a text, whole characters of it.
+// cut returns at most n bytes of a text, without splitting a character.
 func cut(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -133,7 +133,7 @@ func cut(text string, n int) string {
 
 var errHeader = errors.New("not a header of this cache's format")
 
-// parseHeader reads what encode wrote. Errors wrap errHeader.
+// parseHeader parses what encode returned. Errors wrap errHeader.
 func parseHeader(b []byte) (header, error) {
 	le := binary.LittleEndian
 	switch {

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pause is for how long nothing is written to a disk that was full.
+// pause is how long nothing is written after the disk was full.
 const pause = 30 * time.Second
 
-// health says what a cache may be used for. Its faults are never a reader's.
+// health is what a cache may be used for. Its faults never become a reader's.
 type health struct {
 	clock Clock
 	log   *slog.Logger
 	dir   string
 	off   atomic.Bool
-	full  atomic.Int64 // unix nanoseconds, until when nothing is written
+	full  atomic.Int64 // nothing is written until then, in unix nanoseconds
 
 	mu     sync.Mutex
 	reason string
@@ -29,19 +29,19 @@ func (h *health) init(clock Clock, log *slog.Logger, dir string) {
 	h.clock, h.log, h.dir = clock, log, dir
 }
 
-// writes says whether pages may be written now.
+// writes reports whether pages may be written now.
 func (h *health) writes() bool {
 	until := h.full.Load()
 	return !h.off.Load() && (until == 0 || h.clock.Now().UnixNano() >= until)
 }
 
-// passing are errors that say nothing of the cache as a whole: what they are about is read
-// from below this time.
+// passing are errors that do not concern the cache as a whole: the object that they are about is
+// read below this time.
 var passing = [...]error{
 	errAbsent, errBusy, errNotOur, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN, unix.EFBIG, unix.EEXIST, unix.EINTR, unix.EOPNOTSUPP,
 }
 
-// failed takes note of an error. what says what was to be done.
+// failed notes an error; what names the operation.
 func (h *health) failed(what string, err error) {
 	for _, p := range passing {
 		if errors.Is(err, p) {
@@ -69,7 +69,7 @@ func (h *health) failed(what string, err error) {
 
 func (s *Storage) failed(what string, err error) { s.health.failed(what, err) }
 
-// state is health in a word, and why.
+// state returns the state in a word, and the reason.
 func (h *health) state() (state, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -7,13 +7,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// heldChunks are the chunks that readers have planned and not done, by object, in the order
-// of where they begin.
+// heldChunks are the chunks that readers have announced and not passed, by object, ordered by
+// offset.
 type heldChunks map[storage.Object][]span
 
 func compareSpans(a, b span) int { return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.n, b.n)) }
 
-// add adds a chunk that is not there. One that its object does not have is left out.
+// add adds a chunk that it does not have yet. It ignores a chunk that is not within its object.
 func (h heldChunks) add(c chunk) {
 	if !c.sound() {
 		return
@@ -22,7 +22,7 @@ func (h heldChunks) add(c chunk) {
 	h[c.object] = slices.Insert(h[c.object], i, span{c.off, c.n})
 }
 
-// remove takes a chunk out, if it is there.
+// remove removes a chunk, if it has it.
 func (h heldChunks) remove(c chunk) {
 	of := h[c.object]
 	i, found := slices.BinarySearchFunc(of, span{c.off, c.n}, compareSpans)
@@ -36,8 +36,8 @@ func (h heldChunks) remove(c chunk) {
 	h[c.object] = of
 }
 
-// touched adds to chunks those that have bytes of [begin, end). Chunks of one order don't
-// overlap; where others do, of those that begin before the range only the last is looked at.
+// touched appends the chunks that have bytes in [begin, end). Chunks of one order don't overlap; if
+// others do, only the last of those that begin before the range is considered.
 func (h heldChunks) touched(chunks []chunk, o storage.Object, begin, end int64) []chunk {
 	of := h[o]
 	i, _ := slices.BinarySearchFunc(of, begin, func(s span, begin int64) int { return cmp.Compare(s.off, begin) })
@@ -49,8 +49,7 @@ func (h heldChunks) touched(chunks []chunk, o storage.Object, begin, end int64) 
 	return chunks
 }
 
-// touched gives the planned chunks, in order, that have bytes of a read which are on pages
-// that are missing.
+// touched returns the announced chunks, in order, that have bytes of the op on missing pages.
 func (x *op) touched(gone []run) (chunks []chunk) {
 	p := &x.s.ahead.plans
 	p.mu.Lock()
@@ -62,7 +61,7 @@ func (x *op) touched(gone []run) (chunks []chunk) {
 	return slices.Compact(chunks)
 }
 
-// covered are those of chunks of which the op reads all bytes.
+// covered returns those of the chunks that the op reads completely.
 func (x *op) covered(chunks []chunk) (all []chunk) {
 	off, until := x.read.OffsetBytes, x.read.OffsetBytes+int64(len(x.read.Buf))
 	for _, c := range chunks {
@@ -73,11 +72,10 @@ func (x *op) covered(chunks []chunk) (all []chunk) {
 	return all
 }
 
-// bringChunks makes flights for what is missing of chunks that are planned, and of which a
-// reader wants a part: so each is asked for once, whatever part of it is read first. Where
-// there is no room for all of a chunk, the read itself sees to what it wants; so it does with
-// a chunk that it reads most of, where the disk is behind. x.object.mu is held; the caller
-// launches the flights.
+// bringChunks makes flights for what is missing of announced chunks of which a reader wants a part,
+// so that each chunk is requested once, no matter which part of it is read first. If there is no
+// room for all of a chunk, the op fetches only what it wants; likewise if it wants most of a chunk
+// and the disk is slow. x.object.mu is held; the caller launches the flights.
 func (x *op) bringChunks(chunks []chunk) (fresh []*flight) {
 	for _, c := range chunks {
 		why := toGather

@@ -1,15 +1,16 @@
 package diskcache
 
 const (
-	// mostHoles are remembered one by one; where there are more, the fill looks at all again.
+	// mostHoles is how many holes are remembered; if there are more, the fill looks at everything
+	// again.
 	mostHoles = 4096
 	// mostAgain is how often a fill goes back for what it could not write itself.
 	mostAgain = 4
 )
 
-// lost is told of a flight whose pages have not come into the cache: who wanted them does not
-// any more, or they could not be written. A fill that has passed them by, since they were on
-// their way, comes back for them at its end.
+// lost notes a flight whose pages are not in the cache: they are not wanted any more, or could not
+// be written. A fill that has skipped them, because they were in transit, comes back for them at
+// its end.
 func (a *ahead) lost(f *flight) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -25,9 +26,9 @@ func (a *ahead) lost(f *flight) {
 	a.holes = append(a.holes, Range{f.object.listed, off, min(f.pages.bytes(), f.object.sizeBytes-off)})
 }
 
-// goBack has the fill go on with what was lost, at its end. It says no where nothing was, or
-// that is of no use: there was no room, or the fill loses again and again what it brings. a.mu
-// is held.
+// goBack makes the fill continue with what was lost, at its end. It returns false if nothing was
+// lost, or if trying again is useless: there was no room, or the fill keeps losing what it fetches.
+// a.mu is held.
 func (a *ahead) goBack() bool {
 	if a.skipped || len(a.holes) == 0 {
 		return false

@@ -9,33 +9,33 @@ import (
 )
 
 const (
-	// countEvery is how often the directory is counted: others add to it, too.
+	// countEvery is how often the directory is counted: other processes add to it, too.
 	countEvery = 60 * time.Second
 	// touchEvery is how often what this mount uses is marked as used.
 	touchEvery = time.Hour
-	// restTimes is for how many times as long as a count took the next one is put off: a
-	// large directory is counted in a twentieth of a core, at most.
+	// restTimes is by how many times its own duration a count delays the next one: counting a large
+	// directory takes at most a twentieth of a core.
 	restTimes = 20
-	// quickCount is what a read may wait for a count: it takes some 0.2 ms for a hundred
+	// quickCount is how long a read may wait for a count. A count takes some 0.2 ms for a hundred
 	// objects, 0.2 s for 10⁵.
 	quickCount = 20 * time.Millisecond
 )
 
-// keeper is a goroutine that counts the directory, marks what is in use, and removes
-// what nobody uses where room is needed.
+// keeper is a goroutine that counts the directory, marks what is in use, and removes unused objects
+// when room is needed.
 type keeper struct {
 	s      *Storage
 	wake   chan struct{}
 	stop   chan struct{}
 	ended  sync.WaitGroup
-	counts atomic.Uint64 // of the directory, ended
-	asked  atomic.Bool   // to count
-	least  atomic.Int64  // room for so many bytes is to be made first
+	counts atomic.Uint64 // counts of the directory that have ended
+	asked  atomic.Bool   // a count is requested
+	least  atomic.Int64  // make room for that many bytes first
 	known  chan struct{} // closed after the first count
-	took   atomic.Int64  // nanoseconds, the last count
-	quick  time.Duration // quickCount, but for tests
+	took   atomic.Int64  // duration of the last count, in nanoseconds
+	quick  time.Duration // quickCount, except in tests
 
-	looking sync.Mutex // held by the one who counts
+	looking sync.Mutex // held while counting
 }
 
 func newKeeper(s *Storage) *keeper {
@@ -60,13 +60,13 @@ func (k *keeper) poke() {
 	}
 }
 
-// count has the directory counted.
+// count requests a count of the directory.
 func (k *keeper) count() {
 	k.asked.Store(true)
 	k.poke()
 }
 
-// countNow counts the directory where that has taken next to no time.
+// countNow counts the directory now, if the last count was quick enough.
 func (k *keeper) countNow() bool {
 	if k.counts.Load() == 0 || k.took.Load() > int64(k.quick) {
 		return false
@@ -75,7 +75,7 @@ func (k *keeper) countNow() bool {
 	return true
 }
 
-// clean has room made for so many bytes.
+// clean requests room for that many bytes.
 func (k *keeper) clean(least int64) {
 	k.least.Store(least)
 	k.poke()
@@ -85,7 +85,7 @@ func (k *keeper) serve() {
 	s := k.s
 	tick := s.config.Clock.After(countEvery)
 	touched := s.config.Clock.Now()
-	rested := time.NewTimer(0) // when it has run out, what is asked for is done
+	rested := time.NewTimer(0) // requests are handled when it has fired
 	defer rested.Stop()
 	resting := true
 	for {
@@ -122,8 +122,7 @@ func (k *keeper) serve() {
 	}
 }
 
-// look counts the directory. Where least is more than 0, room for so many bytes is made
-// first.
+// look counts the directory. If least is positive, it makes room for that many bytes first.
 func (k *keeper) look(least int64, touch bool) {
 	s := k.s
 	if least > 0 {
@@ -148,7 +147,7 @@ func (k *keeper) look(least int64, touch bool) {
 		s.failed("count the directory", err)
 		return
 	}
-	// Where nothing could be removed there is nothing to try again before the next tick.
+	// If nothing could be removed, there is nothing to try again before the next tick.
 	s.room.counts(base, drops, found, others, least > 0)
 	k.took.Store(int64(time.Since(start)))
 	if k.counts.Add(1) == 1 {
@@ -156,7 +155,7 @@ func (k *keeper) look(least int64, touch bool) {
 	}
 }
 
-// isMine says whether an object is one that this mount has listed or read.
+// isMine reports whether this mount has listed or read an object.
 func (s *Storage) isMine(k key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,39 +11,39 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// DecodedMark begins the part of a Validator that tells how an object was decoded: see
+// DecodedMark begins the part of a Validator that identifies how an object was decoded: see
 // DecodedIdentity.
 const DecodedMark = " decoded:"
 
-// DecodedIdentity names the decoded bytes of an object of rawBytes: they follow from the
-// object's own bytes and from how, which tells the codec and whatever else of the decoder
-// changes a byte.
+// DecodedIdentity returns the identity of the decoded bytes of an object of rawBytes. They are
+// determined by the object's own bytes and by how, which identifies the codec and everything else
+// about the decoder that changes a byte.
 func DecodedIdentity(raw Identity, rawBytes int64, how string) Identity {
 	return Identity{URL: raw.URL, Validator: fmt.Sprintf("%s of %d bytes%s%s", raw.Validator, rawBytes, DecodedMark, how)}
 }
 
-// ErrNotKept is the error of a decoded shard that the cache can't take now: its bound is
+// ErrNotKept is the error of a decoded shard for which the cache has no place now: its bound is
 // reached, its disk is full, or the mount does not use the cache any more.
 var ErrNotKept = errors.New("the cache has no place for the decoded shard now")
 
 // ShelfConfig describes the decoded shards of a shelf in a cache.
 type ShelfConfig struct {
-	Shards    []int // those that may be taken
-	NeedBytes int64 // of decoded shards, that an order reads at a time
+	Shards    []int // that may be taken
+	NeedBytes int64 // decoded bytes that an order reads at a time
 	AllBytes  int64 // of all decoded shards
-	// RawBytes, of the bound, are left to objects that are not decoded where it holds both.
+	// RawBytes is how much of the bound is left to objects that are not decoded, if it holds both.
 	RawBytes int64
 	// MostTableBytes is as in NewSpool.
 	MostTableBytes int64
-	// Identify names the bytes of a decoded shard (DecodedIdentity), if it can.
+	// Identify returns the identity of a decoded shard (DecodedIdentity), if it has one.
 	Identify func(shard int) (Identity, bool)
-	// DecodedBytes is the size of a decoded shard.
+	// DecodedBytes returns the size of a decoded shard.
 	DecodedBytes func(shard int) int64
 }
 
-// NewShelf makes a shelf in the cache's directory, where decoded shards outlive the mount and
-// are shared with others: they are objects of the cache. It sets aside room for NeedBytes at
-// least; errors are that the bound is less, and that a shard can't be named.
+// NewShelf returns a shelf in the cache's directory, where decoded shards are objects of the cache:
+// they outlive the mount and are shared with others. It sets aside room for NeedBytes. It fails if
+// the bound is less than that, or if a shard has no identity.
 func (s *Storage) NewShelf(c ShelfConfig) (*Shelf, error) {
 	room := func(bytes int64) int64 {
 		return bytes + bytes/(pageBytes/sumBytes) + int64(len(c.Shards))*(headerBytes+2*pageBytes)
@@ -71,24 +71,23 @@ func (s *Storage) NewShelf(c ShelfConfig) (*Shelf, error) {
 
 // keptArena is an arena in a cache's directory.
 //
-// most bounds what the shelf's shards take together, as they are taken and left. Whether the
-// disk really has so much room for a shard is found out when it is opened, by the room of the
-// whole cache.
+// most bounds what the shelf's shards take together. Whether the disk really has room for a shard
+// turns out when it is opened, from the room of the whole cache.
 type keptArena struct {
 	s         *Storage
 	most      int64
-	mostFiles int // shards at a time: each has two descriptors
+	mostFiles int // shards at a time: each takes two descriptors
 
 	mu       sync.Mutex
 	taken    int64
 	shards   int
-	crowded  bool  // the last shard was refused for mostFiles
-	aside    int64 // of room.aside, this arena's
+	crowded  bool  // the last shard was refused because of mostFiles
+	aside    int64 // this arena's part of room.aside
 	removing int
-	removed  sync.Cond // removing has become 0
+	removed  sync.Cond // signals that removing is 0
 }
 
-// setAside sets n bytes more aside, or less.
+// setAside sets up to n more bytes aside.
 func (a *keptArena) setAside(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -101,7 +100,7 @@ func (a *keptArena) dir() string  { return a.s.dir.path }
 func (a *keptArena) name() string { return "the cache in " + a.s.dir.path }
 func (a *keptArena) keeps() bool  { return true }
 
-// diskBytes is what an object takes on the disk, about.
+// diskBytes returns about how much disk space an object takes.
 func (w *wanted) diskBytes() int64 { return w.dataBytes() + roundToPages(w.sumsBytes()) }
 
 // take implements arena.
@@ -131,11 +130,11 @@ func (a *keptArena) isCrowded() bool {
 	return a.crowded
 }
 
-// shorten and lengthen do nothing: the room is the cache's.
+// shorten and lengthen do nothing: the room belongs to the cache.
 func (a *keptArena) shorten() error { return nil }
 func (a *keptArena) lengthen() bool { return true }
 
-// close waits for what is being removed.
+// close waits until what is being removed is gone.
 func (a *keptArena) close() error {
 	a.waitRemoved()
 	a.setAside(-a.most)
@@ -150,13 +149,13 @@ func (a *keptArena) waitRemoved() {
 	}
 }
 
-// keptShard is where a decoded shard lies in a cache: an object's two files.
+// keptShard is the place of a decoded shard in a cache: an object's two files.
 type keptShard struct {
 	a       *keptArena
 	w       wanted
 	files   *pair
 	held    int64 // bytes of a reservation that has not ended
-	written int64 // of these, on the disk
+	written int64 // the part of it that is on the disk
 	counted int64 // bytes that the room counts as kept
 	claimed bool
 }
@@ -202,7 +201,7 @@ func (k *keptShard) reserve() (ours bool, err error) {
 		}
 		n := k.w.diskBytes()
 		if !s.room.hold(n) {
-			// What no mount uses makes room.
+			// Remove objects that no mount uses.
 			s.keeper.removeUnused(n)
 			s.keeper.look(0, false)
 			if !s.room.hold(n) {
@@ -219,7 +218,7 @@ func (k *keptShard) reserve() (ours bool, err error) {
 	return k.claim(), nil
 }
 
-// claim reports whether the shard is this process's to decode: false while another one does.
+// claim reports whether this process is to decode the shard: false while another one does.
 func (k *keptShard) claim() bool {
 	switch k.a.s.dir.disk.claim(k.files.data.FD(), 0, max(k.w.dataBytes(), 1), true) {
 	case nil:
@@ -266,7 +265,7 @@ func (k *keptShard) finish() {
 		k.a.s.room.put(forGood, k.held, min(k.written+k.w.sumsBytes(), k.held))
 		k.held = 0
 	}
-	k.counted = k.w.diskBytes() // the directory has them: they are not set aside any more
+	k.counted = k.w.diskBytes() // the directory has them, so they are no longer set aside
 	k.a.setAside(-k.counted)
 }
 
@@ -277,7 +276,7 @@ func (k *keptShard) unclaim() {
 	}
 }
 
-// leave implements ground. What has to be removed is removed by another goroutine.
+// leave implements ground. Files are removed by another goroutine.
 func (k *keptShard) leave(how Leaving) {
 	a := k.a
 	a.mu.Lock()
@@ -285,14 +284,14 @@ func (k *keptShard) leave(how Leaving) {
 	a.shards--
 	a.removing++
 	a.mu.Unlock()
-	if !a.s.begin(1) { // it is closed: nothing is left to be done
+	if !a.s.begin(1) { // it is closed: nothing is left to do
 		k.ended(how)
 		return
 	}
 	a.s.writers.add(leavingShard{k, how})
 }
 
-// leavingShard is a shard whose use ends.
+// leavingShard is a shard that is not used any more.
 type leavingShard struct {
 	k   *keptShard
 	how Leaving

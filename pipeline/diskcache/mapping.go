@@ -12,7 +12,7 @@ var (
 	_ storage.Mapping = (*sealedMapping)(nil)
 )
 
-// Map implements storage.Mapper. Objects that are sealed are mapped, others are not yet.
+// Map implements storage.Mapper. Only sealed objects are mapped.
 func (s *Storage) Map(o storage.Object, done func(storage.Mapping, error)) {
 	if !s.begin(1) {
 		s.seals.files.Map(storage.Object{}, func(storage.Mapping, error) { done(nil, mapError(o, errClosed)) }) // it is closed, too
@@ -20,7 +20,7 @@ func (s *Storage) Map(o storage.Object, done func(storage.Mapping, error)) {
 	}
 	file, sealed := s.seals.of(o)
 	if !sealed {
-		s.seals.whole(o) // as far as anybody knows
+		s.seals.whole(o) // as far as is known
 		s.readers.add(refusal{s, o, errNotSealed, done})
 		return
 	}
@@ -59,18 +59,17 @@ func mapError(o storage.Object, err error) error {
 	return &storage.Error{Object: o.Path, SizeBytes: o.SizeBytes, Err: err}
 }
 
-// Evictions implements storage.Mapper.
+// refusal reports, on another goroutine than the caller's, that an object is not mapped.
 func (s *Storage) Evictions() uint64 { return s.seals.files.Evictions() }
 
-// Breaks implements storage.Leaser. There are no leases: each mount that has an object open
-// may write to its files.
+// Breaks implements storage.Leaser. There are no leases: every mount that has an object open may
+// write to its files.
 func (s *Storage) Breaks() uint64 { return s.seals.files.Breaks() }
 
 // Unbroken implements storage.Leaser.
 func (s *Storage) Unbroken(breaks uint64) bool { return s.seals.files.Unbroken(breaks) }
 
-// LeaseStats implements storage.Leaser. That there is no lease on a copy is nothing to be
-// told of.
+// LeaseStats implements storage.Leaser. A copy without a lease is not worth reporting.
 func (s *Storage) LeaseStats() storage.LeaseStats { return storage.LeaseStats{} }
 
 // sealedMapping is the mapping of a sealed object's file.
@@ -78,10 +77,10 @@ type sealedMapping struct {
 	storage.Mapping
 	seals  *seals
 	object storage.Object
-	file   storage.Object // that is mapped
+	file   storage.Object // the mapped file
 }
 
-// Bytes are the object's: the file is as long as its pages are.
+// Bytes returns the object's bytes: the file consists of whole pages, so it may be longer.
 func (m *sealedMapping) Bytes() []byte { return m.Mapping.Bytes()[:m.object.SizeBytes] }
 
 // Check implements storage.Mapping.
@@ -92,8 +91,8 @@ func (m *sealedMapping) Check() error {
 	return nil
 }
 
-// OpenForWriting implements storage.Mapping. That mounts have the files of their cache open
-// so is nothing to be told of: what they write is the same.
+// OpenForWriting implements storage.Mapping. Mounts have their cache's files open for writing,
+// which is not worth reporting: they write the same bytes.
 func (m *sealedMapping) OpenForWriting() bool { return false }
 
 // Lost implements storage.Mapping.

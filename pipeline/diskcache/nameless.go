@@ -13,9 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// nameless is an arena in one file without a name, which the system frees when the process
-// ends, however it ends. Page i of the file's data has its sum at i, in the part before the
-// data:
+// nameless is an arena in one file without a name, which the system frees when the process ends,
+// however it ends. The sum of page i of the data is at index i of the part before the data:
 //
 //	│ sums │ shard 0 │ 3 │  free  │ 0 │ 7        │     each shard in one or more extents
 //
@@ -25,26 +24,26 @@ import (
 type nameless struct {
 	path    string
 	bytes   int64 // of data, now
-	full    int64 // of data, when the file was made
-	dataAt  int64 // where the data begins: behind room for the sums of full
+	full    int64 // of data, when the file was created
+	dataAt  int64 // where the data begins: after space for the sums of full
 	device  *os.File
 	file    *uring.File      // of device; it has no descriptor of its own
-	reserve func(int64) bool // takes or gives back bytes of disk; may be nil
-	free    []extent         // by offset, never touching each other
+	reserve func(int64) bool // takes or returns disk space; may be nil
+	free    []extent         // by offset; no two are adjacent
 }
 
-// extent is a stretch of the data, in bytes from where the data begins.
+// extent is a stretch of the data, as an offset from where the data begins.
 type extent struct{ off, size int64 }
 
-// tempName begins the name that the file has for a moment where files
-// can't be made without one.
+// tempName begins the temporary name of the file, on file systems where files can't be created
+// without one.
 const tempName = "lsiofs-spool-"
 
 // roundToPages returns the room that a shard of n decoded bytes takes.
 func roundToPages(n int64) int64 { return pagesOf(n) * pageBytes }
 
-// openNameless makes the file and reserves its space, so that a disk that is too small is
-// found now. Errors name --spool-dir.
+// openNameless creates the file and reserves its space, so that it fails now if the disk is too
+// small. Errors name --spool-dir.
 func openNameless(dir string, capacity int64) (*nameless, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the spool directory: %w; choose another with --spool-dir", err)
@@ -60,8 +59,8 @@ func openNameless(dir string, capacity int64) (*nameless, error) {
 	return reserveNameless(dir, capacity, int64(st.Bavail)*st.Bsize)
 }
 
-// reserveNameless is openNameless once the file system is known to be a disk's with so
-// many bytes available.
+// reserveNameless is openNameless once the file system is known to be a disk's with that many bytes
+// available.
 func reserveNameless(dir string, capacity, available int64) (*nameless, error) {
 	tooSmall := func() error {
 		return fmt.Errorf("the spool needs %d bytes, of which its directory %s has %d: choose another with --spool-dir", capacity, dir, available)
@@ -74,7 +73,7 @@ func reserveNameless(dir string, capacity, available int64) (*nameless, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the spool: %w; choose another directory with --spool-dir", err)
 	}
-	// Where space can't be reserved, that there is enough of it has to do.
+	// If space can't be reserved, it is enough that it is available.
 	if err := allocate(file, 0, sums+capacity); err != nil {
 		if errors.Is(err, unix.ENOSPC) {
 			err = tooSmall()
@@ -96,7 +95,7 @@ func allocate(file *os.File, off, n int64) error {
 	return err
 }
 
-// namelessFile makes a file without a name, or with one that is removed at once.
+// namelessFile creates a file without a name, or with one that is removed at once.
 func namelessFile(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err == nil {
@@ -112,9 +111,9 @@ func namelessFile(dir string) (*os.File, error) {
 	return file, nil
 }
 
-// removeAbandoned removes the files of processes that were killed before they could remove
-// the name. A name that is about to be removed may go, too: its owner has the file open.
-// A file that can't be removed is empty, and not a reason to fail.
+// removeAbandoned removes the files of processes that were killed before they could remove the
+// name. It may also remove a name that its owner is about to remove: the owner has the file open.
+// Files that can't be removed are empty, so errors don't matter.
 func removeAbandoned(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -136,8 +135,8 @@ func (s *nameless) take(w *wanted) (ground, bool) {
 	return &plot{s, extents}, true
 }
 
-// takeExtents returns room for n bytes, in several extents if need be, and false when less
-// is left.
+// takeExtents returns space for n bytes, in several extents if necessary, and false if less is
+// left.
 func (s *nameless) takeExtents(n int64) ([]extent, bool) {
 	n = roundToPages(n)
 	left := int64(0)
@@ -147,7 +146,7 @@ func (s *nameless) takeExtents(n int64) ([]extent, bool) {
 	if n > left {
 		return nil, false
 	}
-	// One extent that is large enough is best: it is read and written at a time.
+	// One extent that is large enough is best: it takes one read or write.
 	for i, r := range s.free {
 		if r.size >= n {
 			s.free[i] = extent{r.off + n, r.size - n}
@@ -168,14 +167,14 @@ func (s *nameless) takeExtents(n int64) ([]extent, bool) {
 	return got, true
 }
 
-// give takes extents back.
+// give returns extents.
 func (s *nameless) give(extents []extent) {
 	s.free = append(s.free, extents...)
 	slices.SortFunc(s.free, func(a, b extent) int { return int(min(max(a.off-b.off, -1), 1)) })
 	s.tidy()
 }
 
-// tidy joins extents that touch, and leaves out empty ones.
+// tidy joins adjacent extents, and removes empty ones.
 func (s *nameless) tidy() {
 	kept := s.free[:0]
 	for _, r := range s.free {
@@ -188,7 +187,7 @@ func (s *nameless) tidy() {
 	s.free = kept
 }
 
-// shorten cuts the file off after the last taken extent.
+// shorten truncates the file after the last extent that is taken.
 func (s *nameless) shorten() error {
 	n := len(s.free)
 	if n == 0 || s.free[n-1].off+s.free[n-1].size < s.bytes {
@@ -206,7 +205,7 @@ func (s *nameless) shorten() error {
 	return nil
 }
 
-// lengthen makes the file as long again as it was made, and reports whether it is.
+// lengthen restores the file's original length, and reports whether that worked.
 func (s *nameless) lengthen() bool {
 	more := s.full - s.bytes
 	if more <= 0 {
@@ -246,7 +245,7 @@ func (s *nameless) isCrowded() bool { return false }
 // close frees the space of the file.
 func (s *nameless) close() error { return s.device.Close() }
 
-// plot is where a shard lies in a nameless file.
+// plot is the place of a shard in a nameless file.
 type plot struct {
 	of      *nameless
 	extents []extent
@@ -257,7 +256,7 @@ func (*plot) open() (there bool, err error)   { return false, nil }
 func (*plot) reserve() (ours bool, err error) { return true, nil }
 func (*plot) finish()                         {}
 
-// parts calls visit for the extents of pages of the shard, in order, in bytes of the data.
+// parts calls visit for the extents of the shard's pages, in order, with offsets in the data.
 func (p *plot) parts(pages run, visit func(at, n int64) error) error {
 	off, size := pages.begin*pageBytes, pages.bytes()
 	for _, r := range p.extents {
