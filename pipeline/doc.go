@@ -194,13 +194,12 @@
 //	pipeline/storage/storagetest          the test suite of storages
 //	pipeline/format                       the interfaces of formats and codecs
 //	pipeline/format/formats               the table of formats and codecs
-//	pipeline/format/tar                   WebDataset samples in tar archives
+//	pipeline/format/tar                   WebDataset samples in tar archives; samples of plain files
 //	pipeline/format/lines                 lines of text: jsonl, lines
 //	pipeline/format/tfrecord              frames of TFRecord files
 //	pipeline/format/npy                   rows of NumPy arrays
 //	pipeline/format/fixed                 records of one size
 //	pipeline/format/lc0                   frames of Leela Chess Zero games
-//	pipeline/format/files                 samples of plain files
 //	pipeline/format/zarr                  crops of Zarr arrays
 //	pipeline/format/gzip                  gzip, member by member
 //	pipeline/format/inflate               DEFLATE

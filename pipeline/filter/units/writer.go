@@ -39,7 +39,7 @@ func (c *Cutter) NewWriter(codec format.Codec, out io.Writer) (*Writer, error) {
 func (w *Writer) Write(u Unit, member []byte) error {
 	w.head = w.head[:0]
 	if w.games {
-		w.head = tar.AppendFileHeader(w.head, []byte(u.path), int64(len(member)))
+		w.head = tar.FileFraming{}.AppendHeader(w.head, []byte(u.path), int64(len(member)))
 	}
 	parts := [][]byte{w.head, member, nil}
 	if w.games {

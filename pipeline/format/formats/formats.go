@@ -32,7 +32,6 @@ import (
 	"sync"
 
 	"github.com/lsiofs/lsiofs/pipeline/format"
-	"github.com/lsiofs/lsiofs/pipeline/format/files"
 	"github.com/lsiofs/lsiofs/pipeline/format/fixed"
 	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
 	"github.com/lsiofs/lsiofs/pipeline/format/lines"
@@ -111,7 +110,7 @@ var all = []entry{
 	{
 		name: "files", directories: true,
 		checked: "that each file can be read, and is what was indexed; contents have no checksum",
-		new:     func(spec.Format) (format.Format, error) { return files.Format{}, nil },
+		new:     func(spec.Format) (format.Format, error) { return tar.Files{}, nil },
 	},
 	{
 		name: "zarr", directories: true,

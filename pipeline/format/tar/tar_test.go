@@ -12,7 +12,6 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/lsiofs/lsiofs/pipeline/format"
-	"github.com/lsiofs/lsiofs/pipeline/format/files"
 	"github.com/lsiofs/lsiofs/pipeline/format/formattest"
 	"github.com/lsiofs/lsiofs/pipeline/format/tar"
 )
@@ -333,7 +332,7 @@ func TestRegularTypesAreEligible(t *testing.T) {
 
 // TestFilesSuite is in this package because it uses the naive parser of archives.
 func TestFilesSuite(t *testing.T) {
-	formattest.Suite{Format: files.Format{}, Shards: filesShards(), Naive: naiveFiles, Draw: draw, EndsAnywhere: true}.Run(t)
+	formattest.Suite{Format: tar.Files{}, Shards: filesShards(), Naive: naiveFiles, Draw: draw, EndsAnywhere: true}.Run(t)
 }
 
 // filesShards returns directories as storage presents them, and archives that are not directories.
@@ -341,7 +340,7 @@ func filesShards() []formattest.Shard {
 	directory := func(contents ...string) []byte {
 		var shard []byte
 		for i := 0; i < len(contents); i += 2 {
-			shard = files.Framing{}.AppendHeader(shard, []byte(contents[i]), int64(len(contents[i+1])))
+			shard = tar.FileFraming{}.AppendHeader(shard, []byte(contents[i]), int64(len(contents[i+1])))
 			shard = append(shard, contents[i+1]...)
 			shard = append(shard, make([]byte, -len(contents[i+1])&511)...)
 		}

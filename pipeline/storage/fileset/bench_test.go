@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/format/files"
+	"github.com/lsiofs/lsiofs/pipeline/format/tar"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -19,7 +19,7 @@ func BenchmarkRead(b *testing.B) {
 	for i := range n {
 		write(b, root, fmt.Sprintf("%02d/%06d.jpg", i%20, i), make([]byte, 12<<10))
 	}
-	s, err := Open(root, b.TempDir(), files.Framing{})
+	s, err := Open(root, b.TempDir(), tar.FileFraming{})
 	require.NoError(b, err)
 	defer func() { require.NoError(b, s.Close()) }()
 	objects := list(b, s)
@@ -54,7 +54,7 @@ func BenchmarkList(b *testing.B) {
 	for i := range n {
 		write(b, root, fmt.Sprintf("%02d/%06d.jpg", i%20, i), nil)
 	}
-	s, err := Open(root, b.TempDir(), files.Framing{})
+	s, err := Open(root, b.TempDir(), tar.FileFraming{})
 	require.NoError(b, err)
 	defer func() { require.NoError(b, s.Close()) }()
 	for b.Loop() {

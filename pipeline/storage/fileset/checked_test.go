@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/lsiofs/lsiofs/pipeline/format/files"
+	"github.com/lsiofs/lsiofs/pipeline/format/tar"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -46,10 +46,10 @@ func keep(t *testing.T) *kept {
 	for i := range 30 {
 		add(fmt.Sprintf("single-%02d", i), "a")
 	}
-	k := &kept{Storage: open(t, root, files.Framing{}), want: map[string][]byte{}, hollow: map[string][]byte{}}
+	k := &kept{Storage: open(t, root, tar.FileFraming{}), want: map[string][]byte{}, hollow: map[string][]byte{}}
 	k.objects = list(t, k.Storage)
 	for dir, contents := range all {
-		k.want[dir], k.hollow[dir] = archive(contents, files.Framing{})
+		k.want[dir], k.hollow[dir] = archive(contents, tar.FileFraming{})
 	}
 	require.Len(t, k.objects, len(all))
 	require.NotEmpty(t, k.table.sums, "it is kept on a disk")

@@ -22,7 +22,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/integration/backing"
-	"github.com/lsiofs/lsiofs/pipeline/format/files"
+	"github.com/lsiofs/lsiofs/pipeline/format/tar"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
@@ -105,13 +105,13 @@ func TestAnyRangesOfAnyDirectoriesEqualNaiveArchive(t *testing.T) {
 		require.NoError(t, err)
 		defer os.RemoveAll(root)
 		directories := drawDirectories(t, root)
-		s, err := Open(root, root, files.Framing{})
+		s, err := Open(root, root, tar.FileFraming{})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, s.Close()) }()
 		objects := list(t, s)
 		require.Len(t, objects, len(directories))
 		for path, contents := range directories {
-			whole, hollow := archive(contents, files.Framing{})
+			whole, hollow := archive(contents, tar.FileFraming{})
 			o := objects[path]
 			require.EqualValues(t, len(whole), o.SizeBytes, path)
 			again, err := s.Stat(background(), path)
@@ -395,7 +395,7 @@ func TestReadingAllocatesNothingPerFile(t *testing.T) {
 	for i := range n {
 		write(t, root, fmt.Sprintf("d/%06d", i), make([]byte, 700))
 	}
-	s := open(t, root, files.Framing{})
+	s := open(t, root, tar.FileFraming{})
 	s.most = 1
 	o := list(t, s)["d"]
 	var done sync.WaitGroup

@@ -1,7 +1,7 @@
-package files_test
+package tar_test
 
 import (
-	"archive/tar"
+	stdtar "archive/tar"
 	"bytes"
 	"fmt"
 	"io"
@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/lsiofs/lsiofs/pipeline/format/files"
+	"github.com/lsiofs/lsiofs/pipeline/format/tar"
 )
 
 // naiveBlock returns one header as specified in pipeline/format/FILES.md, field by field.
@@ -62,11 +62,11 @@ func TestHeadersEqualNaiveOnesAndParseWithArchiveTar(t *testing.T) {
 			path = strings.Repeat("p", n)
 		}
 		size := rapid.OneOf(rapid.Int64Range(0, 1<<20), rapid.SampledFrom([]int64{8<<30 - 1, 8 << 30, 8<<30 + 1, 9999999999, 10000000000, 1 << 60})).Draw(t, "size")
-		got := files.Framing{}.AppendHeader([]byte("before"), []byte(path), size)
+		got := tar.FileFraming{}.AppendHeader([]byte("before"), []byte(path), size)
 		require.Equal(t, "before", string(got[:6]))
 		require.Equal(t, naiveHeader(path, size), got[6:])
-		require.Equal(t, int64(len(got)-6), files.Framing{}.HeaderBytes(len(path), size))
-		h, err := tar.NewReader(bytes.NewReader(got[6:])).Next()
+		require.Equal(t, int64(len(got)-6), tar.FileFraming{}.HeaderBytes(len(path), size))
+		h, err := stdtar.NewReader(bytes.NewReader(got[6:])).Next()
 		if err != nil { // it refuses names that are not valid paths
 			require.NotErrorIs(t, err, io.ErrUnexpectedEOF)
 			return
@@ -79,5 +79,5 @@ func TestHeadersEqualNaiveOnesAndParseWithArchiveTar(t *testing.T) {
 
 func TestHeadersAllocateNothing(t *testing.T) {
 	path, buffer := []byte("class/image.jpg"), make([]byte, 0, 4096)
-	require.Zero(t, testing.AllocsPerRun(100, func() { buffer = files.Framing{}.AppendHeader(buffer[:0], path, 12345) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { buffer = tar.FileFraming{}.AppendHeader(buffer[:0], path, 12345) }))
 }
