@@ -2,11 +2,17 @@ package zarr
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"reflect"
 	"slices"
+	"strings"
 )
 
 // kindText is the canonical JSON of a kind: members are sorted by name, and only "as" is optional:
@@ -233,4 +239,156 @@ func FieldsOf(kind string) (fields []KindField, stack bool, err error) {
 		fields = append(fields, KindField{a.name, a.descr, a.crop})
 	}
 	return fields, k.Stack, nil
+}
+
+// kindAs describes how the elements of records are computed, with an entry for each array. For
+// several cubes in which that differs it is a text instead: the SHA-256, in hex, of the distinct
+// values as JSON, each followed by a newline, in the order of the cubes in which they first occur.
+type kindAs struct {
+	arrays []kindPacking
+	mixed  string
+}
+
+func (a kindAs) MarshalJSON() ([]byte, error) {
+	if a.mixed != "" {
+		return plainJSON(a.mixed)
+	}
+	return plainJSON(a.arrays)
+}
+
+func (a *kindAs) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		return json.Unmarshal(b, &a.mixed)
+	}
+	return json.Unmarshal(b, &a.arrays)
+}
+
+// kindPacking is [descr, fill, scale, offset, missing] of an array: the type that elements are
+// taken as, in the syntax of npy headers, the fill value before it is converted, and Packing's
+// numbers. All numbers are little-endian and in hex.
+type kindPacking struct {
+	descr, fill, scale, offset string
+	missing                    []string
+}
+
+func (p kindPacking) MarshalJSON() ([]byte, error) {
+	return plainJSON([]any{p.descr, p.fill, p.scale, p.offset, p.missing})
+}
+
+func (p *kindPacking) UnmarshalJSON(b []byte) error {
+	list := []any{&p.descr, &p.fill, &p.scale, &p.offset, &p.missing}
+	n := len(list)
+	if err := json.Unmarshal(b, &list); err != nil {
+		return err
+	}
+	if len(list) != n {
+		return fmt.Errorf("a conversion has %d entries, not %d", len(list), n)
+	}
+	return nil
+}
+
+// kind returns the entry of p and the fill value in a kind.
+func (p *Packing) kind(fill string) kindPacking {
+	bits := func(x float32) string {
+		return hex.EncodeToString(binary.LittleEndian.AppendUint32(nil, math.Float32bits(x)))
+	}
+	k := kindPacking{p.Type.Descr, fill, bits(p.Scale), bits(p.Offset), []string{}}
+	for _, m := range p.Missing {
+		k.missing = append(k.missing, hex.EncodeToString(m))
+	}
+	return k
+}
+
+// mixedAs returns the member of several cubes; nil if nothing is converted.
+func mixedAs(list []*kindAs) *kindAs {
+	var texts []string
+	for _, a := range list {
+		if a == nil {
+			return nil
+		}
+		b, err := plainJSON(a)
+		if text := string(b); err == nil && !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	if len(texts) == 1 {
+		return list[0]
+	}
+	var all bytes.Buffer
+	for _, text := range texts {
+		all.WriteString(text + "\n")
+	}
+	sum := sha256.Sum256(all.Bytes())
+	return &kindAs{mixed: hex.EncodeToString(sum[:])}
+}
+
+// Differences describes, in terms of flags, how crops of a kind differ from those of a previous
+// one: "--crop of data is 4,16,8, and was 4,16,16". It returns "" if one is not a kind, or if both
+// are the same.
+func Differences(is, was string) string {
+	x, errX := parseKind(is)
+	y, errY := parseKind(was)
+	if errX != nil || errY != nil {
+		return ""
+	}
+	var words []string
+	add := func(what string, is, was any) {
+		if !reflect.DeepEqual(is, was) {
+			words = append(words, fmt.Sprintf("%s is %s, and was %s", what, shown(is), shown(was)))
+		}
+	}
+	add("the dimensions' names", x.Dims, y.Dims)
+	add("the arrays (--array)", x.names(), y.names())
+	if slices.Equal(x.names(), y.names()) {
+		for i, a := range x.Arrays {
+			b, of := y.Arrays[i], cmp.Or(a.name, "the array")
+			add("--crop of "+of, a.crop, b.crop)
+			add("--step of "+of, a.step, b.step)
+			add("--select, places of "+of, a.places, b.places)
+			add("the type of "+of, a.descr, b.descr)
+			add("the fill value of "+of+" (hex)", a.fill, b.fill)
+		}
+	}
+	add("--stride", x.Strides, y.Strides)
+	add("the region (--select) begins at", x.Begins, y.Begins)
+	add("the region (--select, or the array) ends at", x.Ends, y.Ends)
+	add("the chunks' edges", x.Chunk, y.Chunk)
+	add("--wrap", x.Wrap, y.Wrap)
+	add("--edge", x.Edge, y.Edge)
+	add("--jitter", x.Jitter, y.Jitter)
+	add("the file of --crops (sha256)", x.List, y.List)
+	add("--missing", x.Missing, y.Missing)
+	add("what --missing and --on-corrupt leave out (sha256)", x.Kept, y.Kept)
+	add("--stack", x.Stack, y.Stack)
+	if !reflect.DeepEqual(x.As, y.As) {
+		words = append(words, "--as, --scale or --offset, or the attributes that they come from, are others")
+	}
+	return strings.Join(words, "; ")
+}
+
+// names returns the names of the arrays, with their paths if they differ.
+func (k *kindText) names() []string {
+	list := make([]string, len(k.Arrays))
+	for i, a := range k.Arrays {
+		if list[i] = a.name; a.name != a.path {
+			list[i] = a.name + "=" + a.path
+		}
+	}
+	return list
+}
+
+// shown formats a member of a kind for a message.
+func shown(v any) string {
+	const most = 80
+	text := fmt.Sprint(v)
+	switch v := v.(type) {
+	case string:
+		text = cmp.Or(v, "none")
+	case []int64, []string, []bool:
+		text = strings.Join(strings.Fields(strings.Trim(text, "[]")), ",")
+	}
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
 }
