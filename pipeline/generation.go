@@ -45,7 +45,8 @@ type generation struct {
 	allOnce    sync.Once
 	survey     *read.Survey
 	reading    atomic.Pointer[read.Fetcher] // nil until it is started
-	starting   sync.Mutex                   // held while it is started
+	starting   sync.Mutex                   // held while it is started, and for shut
+	shut       bool                         // it is not started any more
 	source     *stream.Source
 	// cubes are the cubes of the shards, in shard order, and coordinates those of each; nil if
 	// records are not crops.
@@ -165,6 +166,9 @@ func (g *generation) openFetcher() (shut func() error, err error) {
 		return nil, err
 	}
 	return func() error {
+		g.starting.Lock()
+		g.shut = true
+		g.starting.Unlock()
 		if f := g.reading.Load(); f != nil {
 			return f.Close()
 		}
@@ -181,6 +185,9 @@ func (g *generation) fetcher() (*read.Fetcher, error) {
 	defer g.starting.Unlock()
 	if f := g.reading.Load(); f != nil {
 		return f, nil
+	}
+	if g.shut {
+		return nil, errClosedDataset
 	}
 	f, err := g.survey.NewFetcher()
 	if err != nil {

@@ -91,6 +91,7 @@ func (s *Survey) newDryRun(how Choice) (*dryRun, error) {
 	o.SetDefaults()
 	d.Fetcher = &Fetcher{Survey: Survey{o: o, sizes: s.sizes}, share: o.Memory.Share(), told: o.Note}
 	d.o.SetInput(d.index, d.storage)
+	d.o.Verifier = nil // there is no data to verify
 	d.o.Dry = &options.Dry{Raw: d.storage.completeNow, Complete: d.storage.complete}
 	d.o.Survey, d.o.Choice, d.o.Ask, d.o.Note = s.sizes, how, d.share.Ask, d.note
 	d.storage.oneSubmit = how.Strategy == spec.ReadGather

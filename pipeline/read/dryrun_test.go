@@ -66,6 +66,8 @@ func TestADryRunCountsWhatIsRead(t *testing.T) {
 	countsInTurn(t)
 	const mib = 1 << 20
 	plain := readtest.Shape{Shards: 16, Records: 1000, MaxBytes: 4000}
+	checksummed := plain
+	checksummed.Checksummed = true
 	packed := func(codec string, change func(*readtest.Shape)) readtest.Shape {
 		s := plain
 		s.Codec = codec
@@ -84,7 +86,9 @@ func TestADryRunCountsWhatIsRead(t *testing.T) {
 	}{
 		{"gather, much memory", plain, spec.ReadGather, 256 * mib, 0, 0},
 		{"gather, little memory", plain, spec.ReadGather, 8 * mib, 0.3, 0},
+		{"gather of records with checksums", checksummed, spec.ReadGather, 256 * mib, 0, 0},
 		{"scan, much memory", plain, spec.ReadScan, 256 * mib, 0, 0},
+		{"scan of records with checksums", checksummed, spec.ReadScan, 256 * mib, 0, 0},
 		{"scan, little memory", plain, spec.ReadScan, 12 * mib, 0.2, 4000},
 		{"scan of gzip, much memory", packed("gz", nil), spec.ReadScan, 256 * mib, 0.1, 0},
 		{"scan of gzip with points, little memory", packed("gz", func(s *readtest.Shape) { s.PointBytes = 512 << 10 }), spec.ReadScan, 12 * mib, 0.3, 500},

@@ -348,8 +348,6 @@ func (t tee) Name() string {
 	return t.inner.Name()
 }
 
-func (t tee) Extensions() map[string]string { return nil }
-
 func (t tee) NewDecoder(raw io.Reader, rawOffset int64) (format.Decoder, error) {
 	t.begin()
 	var d format.Decoder = &whole{raw: raw, offset: rawOffset}

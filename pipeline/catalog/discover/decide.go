@@ -206,7 +206,7 @@ func Takes(f format.Format, path string) bool {
 	n := formats.ParseName(path)
 	c := file{Shard: Shard{}, name: n}
 	c.Object.Path = path
-	return !slices.Contains(formats.Detected(), f.Name()) || says(f, &c)
+	return !formats.IsDetected(f.Name()) || says(f, &c)
 }
 
 // without returns the numbers of list that are not in others, both ascending.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -346,7 +345,7 @@ func (f *finder) known(o storage.Object) (format string, ok bool) {
 		return "", false
 	}
 	format, ok = f.Known(o)
-	return format, ok && (format == "" || slices.Contains(formats.Names(), format))
+	return format, ok && (format == "" || formats.Has(format))
 }
 
 func (f *finder) unreadable(ctx context.Context, o storage.Object, err error) error {

@@ -178,11 +178,22 @@ func OfDirectories(name string) bool {
 	return e != nil && e.directories
 }
 
+func (e *entry) detected() bool { return len(e.extensions) > 0 || e.content > 0 }
+
 // Detected returns the names of the formats that are detected if none is requested: by the names of
 // shards, or by their contents.
 func Detected() []string {
-	return names(func(e *entry) bool { return len(e.extensions) > 0 || e.content > 0 })
+	return names((*entry).detected)
 }
+
+// IsDetected reports whether a format is one of Detected.
+func IsDetected(name string) bool {
+	e := find(name)
+	return e != nil && e.detected()
+}
+
+// Has reports whether there is a format of that name.
+func Has(name string) bool { return find(name) != nil }
 
 // OfContent returns the names of the formats that are detected from the contents of files, in the
 // order in which they are tried.
