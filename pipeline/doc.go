@@ -93,7 +93,7 @@
 //	what a storage can do               storage/caps.go: one struct, which a wrapper copies from the
 //	                                    storage below and changes
 //	a shard was replaced or rewritten   each storage compares the version that was listed and
-//	                                    returns storage.ErrChanged; read/changes.go reports it once,
+//	                                    returns storage.ErrChanged; read/stats.go reports it once,
 //	                                    fs/errno.go turns it into EIO. With --grow and --hold,
 //	                                    storage/hardlink still reads the old file
 //	--mix meets the order               mixing.go: order.Mixture draws the source of each record;

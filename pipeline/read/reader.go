@@ -3,9 +3,14 @@ package read
 import (
 	"context"
 
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/gather"
+	"github.com/lsiofs/lsiofs/pipeline/read/mapped"
+	"github.com/lsiofs/lsiofs/pipeline/read/options"
+	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/read/scan"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // Reader is one pass over a sequence, which may be read at any positions. Concurrent calls are
@@ -69,3 +74,42 @@ func (r *Reader) Read(ctx context.Context, k uint64, n int, l *Loan) error {
 	}
 	return r.gathered.Read(ctx, k, n, l)
 }
+
+// Options are the settings of a Fetcher. Of options.Options, Input and Decisions are not set by
+// callers of New.
+type Options = options.Options
+
+// SpoolOptions configures where and how compressed shards are spooled.
+type SpoolOptions = options.Spool
+
+// KeptShards are the shards that are decoded to a shelf.
+type KeptShards = options.KeptShards
+
+// Part is a subset of a catalog's records. The others are never asked for, so they are neither
+// waited for nor kept. It is safe for concurrent use.
+type Part = chunkmap.Part
+
+// Memory is a budget that several fetchers share. Fetchers that are being read have equal shares;
+// an idle one gives up nearly all of its share when another one needs it.
+type Memory = budget.Shared
+
+// NewMemory returns a budget of that many bytes.
+func NewMemory(bytes int64) *Memory { return budget.NewShared(bytes) }
+
+// Types that callers of Reader.Read use; see package pinned.
+type (
+	Loan        = pinned.Records
+	Sequence    = pinned.Sequence
+	RecordError = pinned.RecordError
+)
+
+// ErrTimeout is pinned.ErrTimeout, returned after Options.ReadTimeout.
+var ErrTimeout = pinned.ErrTimeout
+
+// Faulted runs touch, which accesses pinned records that are Mapped, and reports whether their
+// memory was gone; Records.Fault then returns the error to report. Other panics propagate.
+func Faulted(touch func()) (gone bool) { return mapped.Faulted(touch) }
+
+// ErrReadAgain is wrapped by errors of records whose bytes were in a copy that is gone: if they are
+// read again, they come from elsewhere.
+var ErrReadAgain = storage.ErrReadAgain

@@ -1,14 +1,22 @@
 package read
 
 import (
+	"errors"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/choose"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/decode"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // Survey is a dataset before it is read: its sizes, from which the ways to read it follow. It holds
@@ -83,3 +91,152 @@ func (s *Survey) ReserveCache() {
 
 // Meter returns the meter of where the time of fetchers goes.
 func (s *Survey) Meter() *meter.Meter { return s.o.Meter }
+
+// plainReason is why compressed shards are read by a strategy for uncompressed ones.
+const plainReason = "the compressed shards are in the disk cache, decoded"
+
+// AsRead returns the survey of the dataset as a fetcher would read it now: if all shards are
+// compressed, and whole in the disk cache, decoded, they are read from there as uncompressed ones;
+// else it returns s. Until close is called the cache keeps them.
+func (s *Survey) AsRead() (v *Survey, close func() error, err error) {
+	v, plain, err := s.fromCache(s.o.Spool.MaxBytes)
+	if plain == nil {
+		return s, func() error { return nil }, err
+	}
+	return v, plain.Close, nil
+}
+
+// fromCache returns the survey of the shards in the disk cache, for a spool of at most that many
+// bytes, and the storage that has them; nil if they are not read from there.
+func (s *Survey) fromCache(maxSpoolBytes int64) (*Survey, *diskcache.Plain, error) {
+	if s.o.Spool.Plain == nil || s.o.Read != spec.ReadAuto {
+		return nil, nil, nil
+	}
+	all := Choice{Spooled: make([]uint64, (s.o.Index.Shards()+63)/64)}
+	some := false
+	for i := range s.o.Index.Shards() {
+		if x := s.o.Index.Shard(i); x.Records > 0 {
+			if x.Codec == nil {
+				return nil, nil, nil
+			}
+			all.Spooled[i/64] |= 1 << (i % 64)
+			some = true
+		}
+	}
+	if !some {
+		return nil, nil, nil
+	}
+	raw := s.o
+	plain, err := raw.Spool.Plain(s.keptShards(&all), func(shard int, write func([]byte) error) error {
+		return decodeWhole(raw, shard, write)
+	})
+	if err != nil || plain == nil {
+		return nil, nil, nil // they are decoded again
+	}
+	v := &Survey{o: raw, plain: true}
+	v.o.SetInput(plainIndex{raw.Index, plain}, plain)
+	if choose.AtService(raw.Profile.Kind) {
+		v.o.Profile = profile.Defaults(profile.KindVirtual) // a local disk
+	}
+	if err := v.look(maxSpoolBytes); err != nil {
+		return nil, nil, errors.Join(err, plain.Close())
+	}
+	return v, plain, nil
+}
+
+// plainIndex is an index of compressed shards that are decoded in a disk cache.
+type plainIndex struct {
+	chunkmap.Index
+	plain *diskcache.Plain
+}
+
+// Shard returns a shard as it is in the cache.
+func (x plainIndex) Shard(i int) catalog.Shard {
+	s := x.Index.Shard(i)
+	if s.Codec == nil || s.Records == 0 {
+		return s
+	}
+	s.Object, s.Codec, s.Parts, s.Points = x.plain.Object(i), nil, false, 0
+	return s
+}
+
+// Entry returns where reading can begin: anywhere.
+func (plainIndex) Entry(_ int, decodedBytes int64) format.Entry {
+	return format.Entry{DecodedBytes: decodedBytes, RawBytes: decodedBytes}
+}
+
+// plainHeldBytes limits the memory of a decoder of a shard that is damaged in the disk cache;
+// plainBlockBytes is the size of its reads.
+const (
+	plainHeldBytes  = 64 << 20
+	plainBlockBytes = 256 << 10
+)
+
+// decodeWhole decodes a shard of a compressed dataset from front to back.
+func decodeWhole(o Options, shard int, write func([]byte) error) error {
+	began := time.Now()
+	o.Decoders, o.Choice = 1, Choice{}
+	o.Survey = &choose.Survey{Limits: choose.Limits{DecoderBytes: plainHeldBytes, RawBlockBytes: plainBlockBytes}}
+	set := decode.NewSet(&o, nil, budget.New(plainHeldBytes), func() int64 { return int64(time.Since(began)) + 1 }, nil)
+	defer set.Close()
+	return set.Through(shard, new(atomic.Int64), new(meter.WaitClock), write)
+}
+
+// Start is what has to be decoded before the first bytes of a stream can be read, if they are in
+// compressed shards.
+type Start struct {
+	Shards      int   `json:"shards"`       // compressed, that have some of the first records
+	DecodeBytes int64 `json:"decode_bytes"` // to decode before and including these records
+	// Seconds is about how long that takes, at assumed rates, on all processors that were available
+	// when the fetcher was made.
+	Seconds float64 `json:"seconds"`
+}
+
+// decodedBytesPerSecond returns the rate of decoding on one processor: JSON text, by this module's
+// decoders, on a server of 2026.
+func decodedBytesPerSecond(codec string) float64 {
+	switch codec {
+	case "zstd", "lz4":
+		return 1.2e9
+	}
+	return 400e6
+}
+
+// Start returns what has to be decoded for the first n records of a sequence: they are needed at
+// about the same time, since readers look that far ahead.
+func (f *Fetcher) Start(seq Sequence, n int) Start {
+	if f.scanner == nil {
+		return Start{} // no shard is compressed
+	}
+	type stretch struct{ from, to int64 }
+	shards := map[int]stretch{}
+	numbers := make([]uint64, max(n, 1))
+	numbers = numbers[:seq.Records(0, numbers)]
+	extents := make([]catalog.Extent, len(numbers))
+	f.o.Index.Extents(numbers, extents)
+	for _, x := range extents {
+		if f.o.Index.Shard(x.Shard).Codec == nil {
+			continue
+		}
+		from := int64(0)
+		if !f.o.Choice.Spools(x.Shard) {
+			from = f.o.Index.Entry(x.Shard, x.OffsetBytes).DecodedBytes
+		}
+		s, ok := shards[x.Shard]
+		if !ok {
+			s.from = from
+		}
+		shards[x.Shard] = stretch{min(s.from, from), max(s.to, x.OffsetBytes+x.SizeBytes)}
+	}
+	var s Start
+	longest := 0.0 // a shard is decoded on one processor
+	for i, x := range shards {
+		seconds := float64(x.to-x.from) / decodedBytesPerSecond(f.o.Index.Shard(i).Codec.Name())
+		s.Shards++
+		s.DecodeBytes += x.to - x.from
+		s.Seconds += seconds
+		longest = max(longest, seconds)
+	}
+	s.Seconds = max(s.Seconds/float64(f.scanner.Cores()), longest)
+	return s
+}

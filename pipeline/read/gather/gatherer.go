@@ -1,6 +1,7 @@
 package gather
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"runtime"
@@ -149,3 +150,88 @@ func (g *Gatherer) waitsFor() meter.Stage {
 }
 
 var errClosed = errors.New("the reader is closed")
+
+var _ budget.Member = (*Gatherer)(nil)
+
+// Allow implements budget.Member: the pool gets what Options.BesideBytes leaves, but at least
+// half.
+func (g *Gatherer) Allow(bytes int64) {
+	g.pool.Allow(min(max(bytes-g.o.BesideBytes(), bytes/2), g.pool.MostBytes()))
+}
+
+// Held implements budget.Member.
+func (g *Gatherer) Held() int64 { return g.pool.Held() + g.o.BesideBytes() }
+
+// Lent implements budget.Member.
+func (g *Gatherer) Lent() int64 { return int64(g.counts.bytesOut.Load()) }
+
+// Readers implements budget.Member.
+func (g *Gatherer) Readers() int64 { return g.open.Load() }
+
+// Shrink implements budget.Member: readers drop what they do not need now and then all they have,
+// beginning with those that have been idle longest. Readers whose lock is held are skipped.
+func (g *Gatherer) Shrink() {
+	g.sweep()
+	g.mu.Lock()
+	readers := slices.Clone(g.readers)
+	g.mu.Unlock()
+	slices.SortFunc(readers, func(a, b *Reader) int { return cmp.Compare(a.called.Load(), b.called.Load()) })
+	for _, drop := range [...]func(*Reader){(*Reader).giveUp, (*Reader).dropAll} {
+		for _, r := range readers {
+			if err := g.pool.Trim(); err != nil {
+				g.o.Note(err)
+			}
+			if g.pool.Held() <= g.pool.BudgetBytes() {
+				return
+			}
+			if r.mu.TryLock() {
+				drop(r)
+				r.mu.Unlock()
+			}
+		}
+	}
+	if err := g.pool.Trim(); err != nil {
+		g.o.Note(err)
+	}
+}
+
+// ShrinkDisk implements budget.Member: nothing is kept on a disk.
+func (g *Gatherer) ShrinkDisk() {}
+
+// Stats is a snapshot. Counters only grow.
+type Stats struct {
+	RecordsOut, BytesOut uint64 // returned by Read
+	Hits                 uint64 // records that were in memory when asked for
+	Waits                uint64 // records that a reader had to wait for
+	WaitNanos            uint64
+	Reads, BytesRead     uint64 // completed
+	ReadsInFlight        int64
+	// ReadsCancelled and BytesCancelled count what was requested ahead of readers that then seeked
+	// away or closed, and had not begun.
+	ReadsCancelled, BytesCancelled uint64
+	// DroppedBytes counts records that were read and not used: their memory was needed for others
+	// first, or their reader had gone elsewhere.
+	DroppedBytes uint64
+	HeldBytes    int64 // in memory, now
+}
+
+// counters are the counted parts of Stats.
+type counters struct {
+	recordsOut, bytesOut, hits, waits, waitNanos     atomic.Uint64
+	reads, bytesRead, readsCancelled, bytesCancelled atomic.Uint64
+	dropped                                          atomic.Uint64
+	underWay                                         atomic.Int64
+}
+
+// Stats returns a snapshot. It first frees dropped batches that are no longer pinned.
+func (g *Gatherer) Stats() Stats {
+	g.sweep()
+	n := &g.counts
+	return Stats{
+		RecordsOut: n.recordsOut.Load(), BytesOut: n.bytesOut.Load(),
+		Hits: n.hits.Load(), Waits: n.waits.Load(), WaitNanos: n.waitNanos.Load(),
+		Reads: n.reads.Load(), BytesRead: n.bytesRead.Load(), ReadsInFlight: n.underWay.Load(),
+		ReadsCancelled: n.readsCancelled.Load(), BytesCancelled: n.bytesCancelled.Load(),
+		DroppedBytes: n.dropped.Load(), HeldBytes: g.pool.Held(),
+	}
+}

@@ -2,7 +2,6 @@ package scan
 
 import (
 	"errors"
-	"iter"
 
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/format"
@@ -139,22 +138,6 @@ func (w decoding) Shrink() {
 	w.sc.mu.Lock()
 	defer w.sc.mu.Unlock()
 	w.sc.cache.shrink()
-}
-
-// Piece implements decode.Load, as do Bounds, Ranges and Memory.
-func (ld *load) Piece() int { return ld.piece }
-
-func (ld *load) Bounds() (start, end, reach int64) {
-	return ld.layout.Start(), ld.layout.End(), ld.layout.ReachBytes
-}
-
-func (ld *load) Ranges() iter.Seq2[int64, int64] { return ld.layout.All() }
-
-func (ld *load) Memory() []byte { return ld.seg.Bytes[ld.off:] }
-
-// ordinal returns the position of a load's first record in its shard.
-func (sc *Scanner) ordinal(ld *load) uint64 {
-	return sc.pieces.Starts[ld.piece] - sc.o.Index.Shard(ld.shard).First
 }
 
 // spooling is the spool.Owner of a scanner. The spool calls it without holding its lock.
@@ -299,9 +282,3 @@ func (sc *Scanner) closeSpool() error {
 	}
 	return err
 }
-
-// Shard implements spool.Load.
-func (ld *load) Shard() int { return ld.shard }
-
-// Waited reports whether a reader waits for the load. It takes no lock.
-func (ld *load) Waited() bool { return ld.waiters.Load() > 0 }

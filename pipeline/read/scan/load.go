@@ -3,6 +3,7 @@ package scan
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -50,6 +51,28 @@ type load struct {
 	spooled *spool.Place // if it is read from there
 	damaged bool         // it was, and differed from what was written; guarded by Scanner.mu
 }
+
+// Piece implements decode.Load, as do Bounds, Ranges and Memory.
+func (ld *load) Piece() int { return ld.piece }
+
+func (ld *load) Bounds() (start, end, reach int64) {
+	return ld.layout.Start(), ld.layout.End(), ld.layout.ReachBytes
+}
+
+func (ld *load) Ranges() iter.Seq2[int64, int64] { return ld.layout.All() }
+
+func (ld *load) Memory() []byte { return ld.seg.Bytes[ld.off:] }
+
+// ordinal returns the position of a load's first record in its shard.
+func (sc *Scanner) ordinal(ld *load) uint64 {
+	return sc.pieces.Starts[ld.piece] - sc.o.Index.Shard(ld.shard).First
+}
+
+// Shard implements spool.Load.
+func (ld *load) Shard() int { return ld.shard }
+
+// Waited reports whether a reader waits for the load. It takes no lock.
+func (ld *load) Waited() bool { return ld.waiters.Load() > 0 }
 
 // isDone reports whether the load has completed or failed.
 func (ld *load) isDone() bool {
